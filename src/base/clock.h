@@ -1,0 +1,26 @@
+// Owns the monotonic clock. Nothing that must be reproducible may depend on it.
+#pragma once
+
+#include <chrono>
+
+namespace qrl::base {
+
+/// Seconds of a monotonic clock.
+inline double now_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// Adds the life of a scope to a total, in seconds.
+class ScopedTimer {
+ public:
+  explicit ScopedTimer(double& total_s) : total_s_(total_s), start_s_(now_s()) {}
+  ~ScopedTimer() { total_s_ += now_s() - start_s_; }
+  ScopedTimer(const ScopedTimer&) = delete;
+  ScopedTimer& operator=(const ScopedTimer&) = delete;
+
+ private:
+  double& total_s_;
+  double start_s_;
+};
+
+}  // namespace qrl::base

@@ -1,0 +1,21 @@
+// Owns where messages for people go: stderr and, once set, a run's log.txt. Knows nothing of progress lines.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace qrl::base {
+
+/// A line on stderr and in the log file. Thread-safe. Ranks other than the first say nothing (set_log_quiet).
+void log_info(std::string_view line);
+/// As log_info, prefixed "warning: ".
+void log_warning(std::string_view line);
+/// As log_warning, but only the first time this `key` is seen in the process.
+void log_once(std::string_view key, std::string_view line);
+
+/// Appends every later line to `path` as well; an empty path ends that. Throws an input error when it cannot open.
+void set_log_file(const std::filesystem::path& path);
+void set_log_quiet(bool quiet);
+
+}  // namespace qrl::base

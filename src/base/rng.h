@@ -1,0 +1,53 @@
+// Owns the counter-based random generator. Knows nothing of what is drawn with it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <utility>
+
+namespace qrl::base {
+
+/// What a stream is for: streams of different purposes never share numbers.
+enum class RandomPurpose : std::uint32_t { sampling = 1, model_init, data_shuffle, generator, demonstrations, test };
+
+/// Philox4x32-10 (Salmon et al., SC'11, "Parallel random numbers: as easy as 1, 2, 3"): four words that depend on
+/// the counter and the key alone.
+std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key);
+
+/// A stateless family of random words: word(counter) depends on (seed, purpose, counter) and nothing else.
+class RandomField {
+ public:
+  RandomField(std::uint64_t seed, RandomPurpose purpose);
+  std::array<std::uint32_t, 4> words(std::array<std::uint32_t, 4> counter) const { return philox(counter, key_); }
+  /// Uniform in [0, 1) with 53 bits.
+  double uniform(std::array<std::uint32_t, 4> counter) const;
+
+ private:
+  std::array<std::uint32_t, 2> key_;
+};
+
+/// A sequential reader of one stream of a RandomField: for generators and shuffles, whose draws come in one order.
+/// Copyable; `index` of the stream selects it, so that item i never depends on how many draws item i−1 took.
+class RandomStream {
+ public:
+  RandomStream(std::uint64_t seed, RandomPurpose purpose, std::uint64_t index) : field_(seed, purpose), index_(index) {}
+  std::uint32_t next();
+  double uniform();                                    ///< [0, 1), 53 bits
+  std::uint64_t below(std::uint64_t bound);            ///< uniform in [0, bound), unbiased; bound > 0
+  std::int64_t between(std::int64_t low, std::int64_t high);  ///< uniform in [low, high], both included
+  float normal();                                      ///< mean 0, variance 1 (Box–Muller in fp64)
+  template <class T>
+  void shuffle(std::span<T> items) {                   ///< Fisher–Yates
+    for (std::size_t i = items.size(); i > 1; --i) std::swap(items[i - 1], items[below(i)]);
+  }
+
+ private:
+  RandomField field_;
+  std::uint64_t index_;
+  std::uint64_t block_ = 0;
+  std::array<std::uint32_t, 4> words_{};
+  int left_ = 0;
+};
+
+}  // namespace qrl::base

@@ -1,0 +1,72 @@
+#include "base/text.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace qrl::base {
+
+bool is_utf8(std::string_view text) {
+  std::size_t i = 0;
+  while (i < text.size()) {
+    const auto lead = static_cast<unsigned char>(text[i]);
+    if (lead < 0x80) { ++i; continue; }
+    const int length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc2 ? 2 : 0;
+    if (length == 0 || lead > 0xf4 || i + static_cast<std::size_t>(length) > text.size()) return false;
+    std::uint32_t code = lead & (0x7fU >> length);
+    for (int k = 1; k < length; ++k) {
+      const auto next = static_cast<unsigned char>(text[i + static_cast<std::size_t>(k)]);
+      if ((next & 0xc0U) != 0x80U) return false;
+      code = (code << 6) | (next & 0x3fU);
+    }
+    if ((length == 3 && code < 0x800) || (length == 4 && (code < 0x10000 || code > 0x10ffff))) return false;
+    if (code >= 0xd800 && code <= 0xdfff) return false;
+    i += static_cast<std::size_t>(length);
+  }
+  return true;
+}
+
+namespace {
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::vector<std::size_t>> d(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
+  for (std::size_t i = 0; i <= a.size(); ++i) d[i][0] = i;
+  for (std::size_t j = 0; j <= b.size(); ++j) d[0][j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0U : 1U)});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+    }
+  }
+  return d[a.size()][b.size()];
+}
+
+}  // namespace
+
+std::string nearest_name(std::string_view word, std::span<const std::string> candidates) {
+  if (word.size() > 100) return {};
+  std::string best;
+  std::size_t best_edits = std::max<std::size_t>(2, word.size() / 3) + 1;
+  for (const std::string& candidate : candidates) {
+    const std::size_t edits = edit_distance(word, candidate);
+    if (edits < best_edits) {
+      best_edits = edits;
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+std::string quoted(std::string_view text, std::size_t max_chars) {
+  constexpr char kHex[] = "0123456789abcdef";
+  std::string out = "\"";
+  for (const char c : text.substr(0, max_chars)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= 0x20 && byte < 0x7f) out += c;
+    else if (c == '\n') out += "\\n";
+    else { out += "\\x"; out += kHex[byte >> 4]; out += kHex[byte & 15U]; }
+  }
+  return out + (text.size() > max_chars ? "…\"" : "\"");
+}
+
+}  // namespace qrl::base

@@ -1,0 +1,20 @@
+// Owns small text helpers shared by readers: UTF-8 checks and the nearest known name.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace qrl::base {
+
+/// Strict UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF.
+bool is_utf8(std::string_view text);
+
+/// The candidate with the smallest edit distance to `word` (Damerau–Levenshtein, adjacent swaps), or "" when even
+/// the nearest needs more than max(2, a third of the word's length) edits.
+std::string nearest_name(std::string_view word, std::span<const std::string> candidates);
+
+/// Untrusted text for a message: quoted, at most `max_chars` bytes, bytes outside printable ASCII as \xNN.
+std::string quoted(std::string_view text, std::size_t max_chars = 60);
+
+}  // namespace qrl::base

@@ -1,0 +1,79 @@
+// Owns dtypes, shapes and non-owning tensor views. Knows nothing of arithmetic or of who owns the bytes.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "base/bf16.h"
+#include "base/error.h"
+
+namespace qrl::base {
+
+enum class DType : std::uint8_t { f32, bf16, f16, f64, i8, u8, i16, u16, i32, u32, i64, u64, boolean };
+
+std::size_t size_bytes(DType dtype);
+/// The safetensors spelling ("F32", "BF16", "I8" …).
+std::string_view name(DType dtype);
+
+enum class Device : std::uint8_t { cpu, cuda };
+
+/// Up to eight dimensions, row-major, contiguous.
+class Shape {
+ public:
+  static constexpr int kMaxRank = 8;
+
+  Shape() = default;
+  Shape(std::initializer_list<std::int64_t> dims) : Shape(std::span(dims.begin(), dims.size())) {}
+  /// Throws an internal error above kMaxRank dimensions, for a negative one, and when the product overflows.
+  explicit Shape(std::span<const std::int64_t> dims);
+
+  int rank() const { return rank_; }
+  std::int64_t operator[](int axis) const { return dims_[static_cast<std::size_t>(axis)]; }
+  std::int64_t numel() const;
+  std::span<const std::int64_t> dims() const { return {dims_.data(), static_cast<std::size_t>(rank_)}; }
+  std::string to_string() const;  ///< "[2, 3]"
+  friend bool operator==(const Shape&, const Shape&) = default;
+
+ private:
+  std::array<std::int64_t, kMaxRank> dims_{};
+  int rank_ = 0;
+};
+
+template <class T>
+constexpr DType dtype_of() {
+  if constexpr (std::is_same_v<T, float>) return DType::f32;
+  else if constexpr (std::is_same_v<T, bf16>) return DType::bf16;
+  else if constexpr (std::is_same_v<T, double>) return DType::f64;
+  else if constexpr (std::is_same_v<T, std::int8_t>) return DType::i8;
+  else if constexpr (std::is_same_v<T, std::uint8_t>) return DType::u8;
+  else if constexpr (std::is_same_v<T, std::int32_t>) return DType::i32;
+  else { static_assert(std::is_same_v<T, std::int64_t>, "no DType for this type"); return DType::i64; }
+}
+
+/// Pointer + dtype + shape + device; owns nothing; the bytes must outlive it. `data` may be null only when empty.
+struct View {
+  void* data = nullptr;
+  DType dtype = DType::f32;
+  Shape shape;
+  Device device = Device::cpu;
+
+  std::int64_t numel() const { return shape.numel(); }
+  std::size_t num_bytes() const { return static_cast<std::size_t>(numel()) * size_bytes(dtype); }
+  bool empty() const { return data == nullptr; }
+
+  /// Typed pointer; throws an internal error when T is not the dtype or the bytes are not in CPU memory.
+  template <class T>
+  T* as() const {
+    QRL_INVARIANT(dtype == dtype_of<T>() && device == Device::cpu, "view", std::string(name(dtype_of<T>())) + " on cpu",
+                  std::string(name(dtype)) + (device == Device::cpu ? " on cpu" : " on cuda"));
+    return static_cast<T*>(data);
+  }
+};
+
+}  // namespace qrl::base

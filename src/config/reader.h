@@ -1,0 +1,44 @@
+// Owns the way from recipe files and --set arguments to a checked Recipe, and back to text. One declaration per key
+// (keys.cpp) feeds the reader, --help, the printed recipe and the reference page.
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "config/recipe.h"
+
+namespace qrl::config {
+
+struct LoadedRecipe {
+  Recipe recipe;
+  std::filesystem::path file;
+  /// Canonical YAML of every key after defaults and overrides, in declaration order: what is printed and saved.
+  std::string resolved_yaml;
+};
+
+/// Reads `file` (with its includes), applies `overrides` ("optim.lr=2e-6", in order), fills defaults and checks every
+/// rule. Throws one input error whose text lists *all* faults, each with file:line (or "--set optim.lr"), expectation,
+/// finding and suggestion. `complete`: also demand what a run needs (a model, training data); `check recipe` does not.
+LoadedRecipe load_recipe(const std::filesystem::path& file, std::span<const std::string> overrides, bool complete);
+
+/// The same from text; `name` stands for the file in messages and relative includes are resolved against `directory`.
+LoadedRecipe parse_recipe(std::string_view yaml, const std::string& name, const std::filesystem::path& directory,
+                          std::span<const std::string> overrides, bool complete);
+
+/// Every key of `resolved_yaml` as (dotted key, canonical value), in declaration order.
+std::vector<std::pair<std::string, std::string>> resolved_values(const Recipe& recipe);
+
+/// Dotted keys whose canonical values differ between two recipes, less those that may change over a resume
+/// (steps, save and evaluation frequency, dump and folder settings).
+std::vector<std::string> changed_keys(const Recipe& before, const Recipe& after);
+
+/// "optim.lr  float > 0, default 1e-6  peak learning rate" per key: for --help.
+std::string keys_help();
+/// docs/recipe-reference.md, whole.
+std::string keys_markdown();
+
+}  // namespace qrl::config

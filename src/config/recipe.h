@@ -1,0 +1,155 @@
+// Owns what a recipe can say, as plain structs: every part of the program takes its settings from here. Names, defaults,
+// ranges and meanings of the keys are declared once, in keys.cpp. Knows nothing of YAML.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace qrl::config {
+
+enum class ComputeDType : std::uint8_t { bf16, f32 };
+enum class WeightFormat : std::uint8_t { f32, bf16, int8 };
+enum class KvCache : std::uint8_t { automatic, f32, bf16 };   ///< automatic: f32 for f32 weights, else bf16
+enum class OverlongPrompt : std::uint8_t { error, filter, truncate };
+enum class AlgorithmName : std::uint8_t { grpo };
+enum class KlType : std::uint8_t { k1, k2, k3 };
+enum class CorrectionMethod : std::uint8_t { none, tis };
+enum class OptimName : std::uint8_t { adamw };
+enum class LrScheduler : std::uint8_t { constant, linear, cosine };
+enum class VerifierName : std::uint8_t { countdown };
+enum class Numbers : std::uint8_t { all, subset };
+enum class ResumeMode : std::uint8_t { automatic, never, path };
+enum class TrainDevice : std::uint8_t { automatic, cpu };
+
+/// A generator of tasks (data.train_generator, data.val_generator, sft.demonstrations).
+struct GeneratorRecipe {
+  std::string task;                       ///< "countdown"; empty: no generator
+  std::int64_t size = 0;                  ///< prompts
+  std::optional<std::uint64_t> seed;      ///< default: trainer.seed for training, a fixed one for held-out data
+  std::int64_t min_numbers = 3, max_numbers = 3;
+  std::int64_t max_number = 20;           ///< numbers are 1 … max_number
+  std::int64_t max_target = 100;          ///< targets are 1 … max_target
+};
+
+struct ModelRecipe {
+  std::string path;                       ///< HF folder; or init
+  ComputeDType dtype = ComputeDType::bf16;  ///< of the learner's forward and backward
+  std::string init_config;                ///< config.json for a new model
+  std::optional<std::uint64_t> init_seed;  ///< default trainer.seed
+};
+
+struct DataRecipe {
+  std::vector<std::string> train_files, val_files;   ///< JSONL
+  GeneratorRecipe train_generator, val_generator;
+  std::int64_t train_batch_size = 64;     ///< prompts a step
+  std::int64_t max_prompt_length = 64;    ///< tokens
+  std::int64_t max_response_length = 64;  ///< tokens
+  OverlongPrompt overlong_prompt = OverlongPrompt::error;
+  bool shuffle = true;
+  std::optional<std::uint64_t> seed;      ///< default trainer.seed
+  std::string prompt_template = "{prompt}";
+};
+
+struct RolloutRecipe {
+  std::int64_t n = 8;                     ///< samples a prompt
+  double temperature = 1.0, top_p = 1.0;
+  std::int64_t top_k = -1;
+  std::int64_t max_num_seqs = 256;
+  std::int64_t max_num_batched_tokens = 2048;
+  std::int64_t page_size = 16;            ///< tokens
+  std::optional<std::int64_t> kv_pages;   ///< default: what max_num_seqs longest sequences need
+  bool prefix_sharing = true;
+};
+
+struct QuantRecipe {
+  WeightFormat weights = WeightFormat::int8;   ///< quant.rollout.weights
+  KvCache kv_cache = KvCache::automatic;
+};
+
+struct AlgorithmRecipe {
+  AlgorithmName name = AlgorithmName::grpo;
+  std::optional<double> clip_ratio_low, clip_ratio_high;   ///< default 0.2 / 0.2
+  bool norm_adv_by_std = true;
+  double kl_loss_coef = 0;
+  KlType kl_loss_type = KlType::k3;
+  double entropy_coef = 0;
+};
+
+struct CorrectionRecipe {
+  CorrectionMethod method = CorrectionMethod::tis;
+  std::optional<double> threshold;        ///< C of min(ρ, C); default 2
+};
+
+struct OptimRecipe {
+  OptimName name = OptimName::adamw;
+  double lr = 1e-6;
+  std::vector<double> betas = {0.9, 0.999};
+  double eps = 1e-8;
+  double weight_decay = 0.1;
+  std::int64_t lr_warmup_steps = 10;      ///< optimizer updates
+  LrScheduler lr_scheduler = LrScheduler::constant;
+  double grad_clip = 1.0;                 ///< 0: off
+};
+
+struct SftRecipe {
+  std::int64_t steps = 0;                 ///< optimizer updates; 0: no cold start
+  std::int64_t batch_size = 256;          ///< demonstrations an update
+  OptimRecipe optim;                      ///< sft.lr, sft.lr_warmup_steps, …: its own, declared apart
+  GeneratorRecipe demonstrations;
+};
+
+struct RewardRecipe {
+  VerifierName verifier = VerifierName::countdown;
+  Numbers numbers = Numbers::all;
+  double correct = 1, wrong = 0, format = 0;
+  double max_error_fraction = 0.05;
+};
+
+struct ActorRecipe {
+  std::int64_t mini_batch_size = 64;      ///< prompts an optimizer update
+  std::int64_t max_tokens_per_micro_batch = 16384;
+  std::int64_t ppo_epochs = 1;
+  std::int64_t logprob_chunk_tokens = 1024;
+  bool activation_checkpointing = false;
+};
+
+struct EvalRecipe {
+  std::int64_t freq = 10;                 ///< steps; 0: never
+  bool before_train = true;
+  std::int64_t n = 8;                     ///< samples a prompt
+  double temperature = 1.0, top_p = 1.0;
+  std::int64_t top_k = -1;
+};
+
+struct TrainerRecipe {
+  TrainDevice device = TrainDevice::automatic;
+  std::int64_t threads = 0;               ///< 0: auto (processors / ranks on this machine)
+  std::int64_t total_training_steps = 100;
+  std::int64_t save_freq = 20;            ///< steps; 0: only at the end
+  std::int64_t max_ckpt_to_keep = 3;
+  ResumeMode resume_mode = ResumeMode::automatic;
+  std::string resume_path;                ///< with ResumeMode::path (trainer.resume_mode: PATH)
+  std::string default_local_dir;          ///< default runs/<recipe>-seed<seed>
+  bool rollout_dump = true;
+  std::uint64_t seed = 0;
+  std::int64_t max_non_finite_steps = 3;  ///< skipped updates in a row before the run stops (exit 3)
+};
+
+struct Recipe {
+  ModelRecipe model;
+  DataRecipe data;
+  RolloutRecipe rollout;
+  QuantRecipe quant;
+  AlgorithmRecipe algorithm;
+  CorrectionRecipe rollout_correction;
+  SftRecipe sft;
+  RewardRecipe reward;
+  ActorRecipe actor;
+  OptimRecipe optim;
+  EvalRecipe eval;
+  TrainerRecipe trainer;
+};
+
+}  // namespace qrl::config

@@ -1,0 +1,59 @@
+// Owns generation: sequences, KV pages, scheduling, the forward pass over a published snapshot, sampling. Knows nothing
+// of text, rewards or learning; no LibTorch.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/view.h"
+#include "model/snapshot.h"
+#include "types/prompt.h"
+
+namespace qrl::decoder {
+
+struct DecoderOptions {
+  std::int64_t max_num_seqs = 256;             ///< sequences in flight
+  std::int64_t max_num_batched_tokens = 2048;  ///< rows of one tick; longer prompts are prefilled in chunks
+  std::int64_t page_size = 16;                 ///< tokens per KV page
+  std::int64_t kv_pages = 0;                   ///< pages in the pool; must hold at least one longest sequence
+  std::int64_t max_model_len = 0;              ///< prompt + response tokens of the longest sequence
+  base::DType kv_dtype = base::DType::bf16;    ///< f32 or bf16
+  bool prefix_sharing = true;                  ///< a group's samples share their prompt's pages
+};
+
+/// Totals since the decoder was made or reset.
+struct DecoderStats {
+  std::int64_t ticks = 0, prefill_tokens = 0, decode_tokens = 0, preemptions = 0, shared_prompt_tokens = 0;
+  std::int64_t peak_kv_pages = 0;
+  double prefill_s = 0;   ///< ticks that held any prompt token
+  double decode_s = 0;    ///< ticks of decode tokens alone
+};
+
+/// Continuous-batching sampler over one model. One thread calls it; it uses all of the process's threads.
+class Decoder final : public types::TextSource {
+ public:
+  Decoder(const model::ModelConfig& config, const DecoderOptions& options);
+  ~Decoder() override;
+
+  /// Reads weights from `snapshot` (in place, not copied: it must outlive the next load) at its present version.
+  void load(const model::Snapshot& snapshot);
+
+  /// Throws an input error when a request cannot fit max_model_len or the page pool, an internal error when the
+  /// snapshot's version changes during the call.
+  std::vector<types::Completion> complete(std::span<const types::SampleRequest> requests,
+                                          const types::SamplingParams& params, types::SampleKey key) override;
+
+  /// Gives the KV memory back while the learner works; it returns by itself at the next `complete`.
+  void release_kv();
+
+  const DecoderStats& stats() const;
+  void reset_stats();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace qrl::decoder

@@ -1,0 +1,107 @@
+// Owns training: fp32 master weights, the differentiable forward pass, losses, the optimizer, and publishing. Knows
+// nothing of text, rewards or decoding. This header is free of LibTorch: only src/learner includes that.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/buffer.h"
+#include "config/recipe.h"
+#include "dist/collectives.h"
+#include "model/config.h"
+#include "model/snapshot.h"
+#include "model/weights.h"
+#include "types/batch.h"
+
+namespace qrl::learner {
+
+/// What `accumulate` minimises. grpo: the policy-gradient loss of algorithms.md with the recipe's settings; sft: the
+/// mean over response tokens of −log p.
+enum class LossKind : std::uint8_t { grpo, sft };
+
+struct LossOptions {
+  LossKind kind = LossKind::grpo;
+  config::AlgorithmRecipe algorithm;
+  config::CorrectionRecipe correction;
+};
+
+struct LearnerOptions {
+  config::ComputeDType compute = config::ComputeDType::bf16;
+  bool activation_checkpointing = false;
+  std::int64_t logprob_chunk_tokens = 1024;
+  config::OptimRecipe optim;
+  std::int64_t total_updates = 0;       ///< horizon of the linear and cosine schedules (down to 0)
+};
+
+/// Named statistics of one optimizer update over all ranks ("actor/pg_loss", "mismatch/k3_kl", …; the names are those
+/// of metrics.jsonl), each the same on every rank.
+using Metrics = std::map<std::string, double>;
+
+struct UpdateReport {
+  bool finite = true;          ///< false: nothing was updated on any rank
+  std::string non_finite;      ///< the first tensor found not finite, or "loss"
+  Metrics metrics;
+};
+
+/// Per-token log-probs (and entropy) of a micro-batch's targets, N entries; 0 where masked.
+struct TokenScores {
+  std::vector<float> logprobs;
+  std::vector<float> entropy;
+};
+
+/// A policy being trained. Data parallel: every rank holds the same weights and moments, sees its own micro-batches and
+/// makes the same calls in the same order. One thread calls; LibTorch's pool is the process's.
+class Learner {
+ public:
+  /// Copies `initial` (fp32, by name) into the masters. Temperature scales logits in every log-prob it computes: the
+  /// distribution really sampled from.
+  Learner(const model::ModelConfig& config, const model::Weights& initial, const LearnerOptions& options,
+          dist::Collectives& world);
+  ~Learner();
+  Learner(const Learner&) = delete;
+  Learner& operator=(const Learner&) = delete;
+
+  /// Log-probs of the targets under the present weights, no gradient.
+  TokenScores score(const types::MicroBatch& batch, float temperature);
+
+  /// Adds the gradient of this micro-batch's share of the loss (its denominators are the global `counts`).
+  /// Gradients accumulate in fp32.
+  void accumulate(const types::MicroBatch& batch, const types::GlobalCounts& counts, const LossOptions& loss,
+                  float temperature);
+
+  /// Ends the mini-batch: sums gradients over ranks, checks them, clips, applies the optimizer's update and clears the
+  /// gradients. Not finite on any rank: nothing is applied anywhere, the update count and schedule stay.
+  UpdateReport update();
+
+  /// Learning rate of the next update, updates applied so far.
+  double lr() const;
+  std::int64_t num_updates() const;
+  /// Starts the optimizer afresh (moments 0, count 0) with new options: between cold start and RL.
+  void reset_optimizer(const config::OptimRecipe& optim, std::int64_t total_updates);
+
+  /// The fp32 masters by name, as views that stay valid for the learner's life.
+  model::WeightViews masters() const;
+  /// Everything but the masters that an exact resume needs, by name ("exp_avg.<tensor>", "exp_avg_sq.<tensor>").
+  model::WeightViews optimizer_state() const;
+  /// Copies masters and optimizer state from views of the same names and shapes, and sets the update count.
+  void restore(const model::WeightViews& masters, const model::WeightViews& optimizer_state, std::int64_t num_updates);
+
+  /// Quantises the masters into `snapshot`.
+  void publish(model::Snapshot& snapshot, std::int64_t version) const;
+
+  /// Gradients accumulated so far (before `update`), by name, fp32: for tests.
+  model::WeightViews gradients() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// Version of LibTorch built with.
+std::string torch_version();
+
+}  // namespace qrl::learner

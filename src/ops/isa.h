@@ -1,0 +1,27 @@
+// Owns the choice of instruction set for this process. Knows nothing of the kernels behind it.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace qrl::ops {
+
+/// Code paths of the CPU kernels, best first: avx512 needs F, BW, DQ, VL, VNNI and BF16; avx2 needs AVX2 and FMA.
+enum class Isa { avx512, avx2, portable };
+
+std::string_view name(Isa isa);
+
+/// The path in use: the best this processor has, or the one QRL_ISA (avx512 | avx2 | portable) forces. A forced path
+/// that the processor lacks is an input error, never a silent fallback. Read once.
+Isa isa();
+
+/// For tests and benchmarks: uses this path from now on. Not while kernels run.
+void force_isa(Isa isa);
+
+/// Whether this processor can run a path.
+bool supported(Isa isa);
+
+/// "avx512 (of avx512, avx2, portable)": the path in use and those this processor has.
+std::string describe_isa();
+
+}  // namespace qrl::ops

@@ -1,0 +1,54 @@
+// Owns a step's samples between drawing and learning: collecting, judging, advantages, packing. Knows neither decoder nor
+// learner: text comes through types::TextSource, batches leave as types::MicroBatch.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "config/recipe.h"
+#include "data/tokenizer.h"
+#include "reward/verifier.h"
+#include "types/batch.h"
+#include "types/prompt.h"
+
+namespace qrl::rollout {
+
+struct Rollout {
+  const types::Prompt* prompt = nullptr;
+  std::int32_t sample_idx = 0;
+  types::Completion completion;
+  std::string response;         ///< decoded
+  reward::Verdict verdict;
+  double score = 0;             ///< of the verifier (reward.correct / wrong / format)
+  double reward = 0;            ///< after shaping
+  double advantage = 0;
+};
+
+/// n samples of each prompt, prompt-major.
+std::vector<Rollout> collect(types::TextSource& source, std::span<const types::Prompt* const> prompts, std::int32_t n,
+                             const types::SamplingParams& params, types::SampleKey key);
+
+/// Decodes and judges every rollout on all threads; sets response, verdict, score and reward.
+void judge(std::span<Rollout> rollouts, const reward::Verifier& verifier, const config::RewardRecipe& recipe,
+           const data::Tokenizer& tokenizer);
+
+/// Group-relative advantages (algorithms.md): groups are runs of `n`. A = (r − mean)/(std + 1e-6) with ddof 1, or
+/// r − mean without `by_std`; a group of one: mean 0, std 1. Returns the number of flat groups (all rewards equal).
+std::int64_t set_advantages(std::span<Rollout> rollouts, std::int32_t n, bool by_std);
+
+/// A sequence for the learner: prompt tokens, response tokens, which sampler log-probs.
+struct PackItem {
+  std::span<const types::TokenId> prompt, response;
+  std::span<const float> sampler_logprobs;    ///< empty: zeros (SFT)
+  float advantage = 0;
+};
+
+/// Packs items into micro-batches of at most `max_tokens` tokens each (an item longer than that is an input error),
+/// longest first, fewest batches by first fit; the order of items inside is fixed by their lengths and indices.
+std::vector<types::MicroBatch> pack(std::span<const PackItem> items, std::int64_t max_tokens);
+
+types::GlobalCounts count(std::span<const types::MicroBatch> batches);
+
+}  // namespace qrl::rollout
