@@ -1,0 +1,126 @@
+#include "rollout/rollout.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "base/rng.h"
+#include "support/catch.h"
+
+using namespace qrl;
+using rollout::PackItem;
+using rollout::Rollout;
+
+namespace {
+
+std::vector<Rollout> with_rewards(std::initializer_list<double> rewards) {
+  std::vector<Rollout> rollouts(rewards.size());
+  std::size_t i = 0;
+  for (const double reward : rewards) rollouts[i++].reward = reward;
+  return rollouts;
+}
+
+/// Echoes, for sample s of prompt p, the tokens p.id and s: shows what was asked for.
+class EchoSource final : public types::TextSource {
+ public:
+  std::vector<types::Completion> complete(std::span<const types::SampleRequest> requests, const types::SamplingParams&,
+                                          types::SampleKey) override {
+    std::vector<types::Completion> all;
+    for (const auto& request : requests) {
+      for (std::int32_t s = 0; s < request.num_samples; ++s) {
+        all.push_back({{static_cast<types::TokenId>(request.prompt_id), request.first_sample + s}, {0, 0}, {0, 0}, {}});
+      }
+    }
+    return all;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("collect asks for n samples of each prompt, prompt-major") {
+  types::Prompt a, b;
+  a.id = 5;
+  b.id = 9;
+  const types::Prompt* prompts[] = {&a, &b};
+  EchoSource source;
+  const auto rollouts = rollout::collect(source, prompts, 3, {}, {});
+  REQUIRE(rollouts.size() == 6);
+  for (std::size_t i = 0; i < 6; ++i) {
+    CHECK(rollouts[i].prompt == prompts[i / 3]);
+    CHECK(rollouts[i].sample_idx == static_cast<int>(i % 3));
+    CHECK(rollouts[i].completion.tokens == std::vector<types::TokenId>{i < 3 ? 5 : 9, static_cast<int>(i % 3)});
+  }
+}
+
+TEST_CASE("advantages: mean and sample deviation of the group") {
+  // numpy: r=[1,0,0,1]; (r-r.mean())/(r.std(ddof=1)+1e-6) = ±0.8660239...; [2,0,1,5] likewise.
+  auto rollouts = with_rewards({1, 0, 0, 1, 2, 0, 1, 5});
+  CHECK(rollout::set_advantages(rollouts, 4, true) == 0);
+  const double want[] = {0.86602390, -0.86602390, -0.86602390, 0.86602390, 0, -0.92581969, -0.46290985, 1.38872954};
+  for (std::size_t i = 0; i < 8; ++i) CHECK(test::close(rollouts[i].advantage, want[i], 1e-7, 0));
+  CHECK(rollout::set_advantages(rollouts, 4, false) == 0);
+  CHECK(rollouts[7].advantage == 3.0);
+}
+
+TEST_CASE("advantages: flat groups are exactly zero and counted, groups sum to zero, a group of one keeps its reward") {
+  auto flat = with_rewards({0.1, 0.1, 0.1, 0, 0, 1});
+  CHECK(rollout::set_advantages(flat, 3, true) == 1);
+  for (std::size_t i = 0; i < 3; ++i) CHECK(flat[i].advantage == 0.0);
+  CHECK(std::fabs(flat[3].advantage + flat[4].advantage + flat[5].advantage) < 1e-12);
+  auto one = with_rewards({0.7});
+  rollout::set_advantages(one, 1, true);
+  CHECK(test::close(one[0].advantage, 0.7 / (1 + 1e-6), 1e-12, 0));
+}
+
+TEST_CASE("pack: every sequence once, whole, under the budget, with shifted targets and masks") {
+  base::RandomStream random(11, base::RandomPurpose::test, 0);
+  std::vector<std::vector<types::TokenId>> prompts(40), responses(40);
+  std::vector<std::vector<float>> logprobs(40);
+  std::vector<PackItem> items;
+  for (std::size_t i = 0; i < 40; ++i) {
+    prompts[i].resize(static_cast<std::size_t>(random.between(1, 9)));
+    responses[i].resize(static_cast<std::size_t>(random.between(0, 12)));
+    for (auto& t : prompts[i]) t = static_cast<int>(random.below(1000)) + 1;
+    for (auto& t : responses[i]) t = static_cast<int>(random.below(1000)) + 1;
+    for (std::size_t k = 0; k < responses[i].size(); ++k) logprobs[i].push_back(-static_cast<float>(random.uniform()));
+    items.push_back({prompts[i], responses[i], logprobs[i], static_cast<float>(i)});
+  }
+  const auto batches = rollout::pack(items, 33);
+  std::set<std::int64_t> seen;
+  std::int64_t response_tokens = 0, total = 0;
+  for (const auto& batch : batches) {
+    CHECK(batch.num_tokens() <= 33);
+    total += batch.num_tokens();
+    for (std::size_t s = 0; s < batch.sequence_idx.size(); ++s) {
+      const auto i = static_cast<std::size_t>(batch.sequence_idx[s]);
+      CHECK(seen.insert(batch.sequence_idx[s]).second);
+      const auto first = static_cast<std::size_t>(batch.sequence_starts[s]);
+      const auto end = static_cast<std::size_t>(batch.sequence_starts[s + 1]);
+      std::vector<types::TokenId> whole = prompts[i];
+      whole.insert(whole.end(), responses[i].begin(), responses[i].end());
+      CHECK(std::vector<types::TokenId>(batch.tokens.begin() + static_cast<long>(first), batch.tokens.begin() + static_cast<long>(end)) == whole);
+      for (std::size_t t = first; t < end; ++t) {
+        const std::size_t local = t - first;
+        const bool counts = local + 1 >= prompts[i].size() && local + 1 < whole.size();
+        CHECK(batch.loss_mask[t] == (counts ? 1 : 0));
+        CHECK(batch.advantages[t] == static_cast<float>(i));
+        if (!counts) continue;
+        CHECK(batch.targets[t] == whole[local + 1]);
+        CHECK(batch.sampler_logprobs[t] == logprobs[i][local + 1 - prompts[i].size()]);
+        ++response_tokens;
+      }
+    }
+  }
+  CHECK(seen.size() == 40);
+  const auto counts = rollout::count(batches);
+  CHECK(counts.response_tokens == response_tokens);
+  CHECK(counts.sequences == std::count_if(responses.begin(), responses.end(), [](const auto& r) { return !r.empty(); }));
+  CHECK(batches.size() <= static_cast<std::size_t>(total / 33 + 3));  // first fit decreasing leaves little room
+}
+
+TEST_CASE("pack: a sequence above the budget is an input error") {
+  const std::vector<types::TokenId> prompt(5), response(5);
+  const PackItem items[] = {{prompt, response, {}, 0}};
+  CHECK_THROWS_AS(rollout::pack(items, 9), base::Error);
+  CHECK(rollout::pack(items, 10).size() == 1);
+}
