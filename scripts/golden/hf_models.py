@@ -1,0 +1,145 @@
+"""Tiny odd-shaped random models of the three families, with logits, greedy tokens and gradients by transformers.
+
+    python scripts/golden/hf_models.py            writes tests/data/golden/hf_<name>/ and hf_manifest.json
+
+The file layout is described in scripts/golden/README.md. All numbers are fp32 on the CPU with eager attention; the
+same forward in fp64 tells how far rounding alone moves them (recorded in the manifest).
+"""
+
+import json
+import pathlib
+import platform
+import shutil
+import sys
+
+import safetensors.torch
+import torch
+import transformers
+from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
+
+GOLDEN = pathlib.Path(__file__).resolve().parents[2] / "tests" / "data" / "golden"
+SEQUENCE_LENGTHS = (5, 7, 17)
+GREEDY_TOKENS = 64
+# Without a margin a greedy token could flip on rounding, and the golden would prove nothing.
+MIN_MARGIN = 5e-3
+MIN_DISTINCT = 24
+
+COMMON = dict(num_hidden_layers=2, max_position_embeddings=128, attention_dropout=0.0, use_cache=True, pad_token_id=None)
+MODELS = {
+    "qwen3": dict(
+        model=Qwen3ForCausalLM, seed=11, dtype=torch.float32,
+        config=Qwen3Config(vocab_size=259, hidden_size=33, num_attention_heads=4, num_key_value_heads=2, head_dim=10,
+                           intermediate_size=37, rms_norm_eps=1e-6, rope_parameters={"rope_type": "default", "rope_theta": 1e6},
+                           tie_word_embeddings=True, bos_token_id=1, eos_token_id=2, **COMMON)),
+    # bf16 and in shards: the values are the rounded ones, the goldens are still computed in fp32.
+    "qwen3_untied": dict(
+        model=Qwen3ForCausalLM, seed=12, dtype=torch.bfloat16, max_shard_size="40KB",
+        config=Qwen3Config(vocab_size=257, hidden_size=34, num_attention_heads=3, num_key_value_heads=3, head_dim=8,
+                           intermediate_size=41, rms_norm_eps=1e-5, rope_parameters={"rope_type": "default", "rope_theta": 1e4},
+                           tie_word_embeddings=False, bos_token_id=None, eos_token_id=[2, 256], **COMMON)),
+    "qwen2": dict(
+        model=Qwen2ForCausalLM, seed=13, dtype=torch.float32,
+        config=Qwen2Config(vocab_size=257, hidden_size=36, num_attention_heads=6, num_key_value_heads=2,
+                           intermediate_size=35, rms_norm_eps=1e-6, rope_parameters={"rope_type": "default", "rope_theta": 1e6},
+                           tie_word_embeddings=True, bos_token_id=None, eos_token_id=3, **COMMON)),
+    "llama": dict(
+        model=LlamaForCausalLM, seed=14, dtype=torch.float32,
+        config=LlamaConfig(vocab_size=259, hidden_size=25, num_attention_heads=5, num_key_value_heads=1, head_dim=14,
+                           intermediate_size=33, rms_norm_eps=1e-5, rope_parameters={"rope_type": "default", "rope_theta": 5e5},
+                           tie_word_embeddings=False, bos_token_id=1, eos_token_id=2, **COMMON)),
+}
+
+
+def randomise(model, dtype, generator):
+    """Larger than a fresh model's weights: attention is far from uniform and greedy tokens have margins.
+
+    Only the values are rounded to `dtype`: model.to(dtype) would round the rotary frequencies as well.
+    """
+    for name, weight in model.named_parameters():
+        noise = torch.randn(weight.shape, generator=generator)
+        weight.data = (0.3 * noise + (1.0 if name.endswith("norm.weight") else 0.0)).to(dtype).float()
+
+
+def mean_cross_entropy(model, sequences):
+    """Mean over all next-token positions of all sequences, each sequence alone."""
+    total, count = 0.0, 0
+    for ids in sequences:
+        logits = model(ids[None, :-1]).logits[0]
+        total = total + torch.nn.functional.cross_entropy(logits, ids[1:], reduction="sum")
+        count += ids.numel() - 1
+    return total / count
+
+
+def greedy(model, prompt):
+    ids, margins = prompt.clone(), []
+    with torch.no_grad():
+        for _ in range(GREEDY_TOKENS):
+            top = model(ids[None]).logits[0, -1].topk(2)
+            margins.append((top.values[0] - top.values[1]).item())
+            ids = torch.cat([ids, top.indices[:1]])
+    return ids[prompt.numel():], torch.tensor(margins)
+
+
+def make(name, spec):
+    for attempt in range(200):
+        generator = torch.Generator().manual_seed(1000 * spec["seed"] + attempt)
+        spec["config"]._attn_implementation = "eager"
+        model = spec["model"](spec["config"]).eval()
+        randomise(model, spec["dtype"], generator)
+        model.tie_weights()
+        vocab_size = spec["config"].vocab_size
+        sequences = [torch.randint(vocab_size, (n,), generator=generator) for n in SEQUENCE_LENGTHS]
+        prompt = torch.randint(vocab_size, (9,), generator=generator)
+        tokens, margins = greedy(model, prompt)
+        if margins.min() >= MIN_MARGIN and tokens.unique().numel() >= MIN_DISTINCT:
+            break
+    else:
+        sys.exit(f"{name}: no seed gives margins of {MIN_MARGIN} and {MIN_DISTINCT} distinct tokens")
+
+    golden, facts = {}, {"seed": 1000 * spec["seed"] + attempt}
+    exact = spec["model"](spec["config"]).eval().double()
+    exact.load_state_dict(model.state_dict())
+    worst = 0.0
+    with torch.no_grad():
+        for i, ids in enumerate(sequences):
+            golden[f"input_ids.{i}"] = ids
+            golden[f"logits.{i}"] = model(ids[None]).logits[0]
+            worst = max(worst, (exact(ids[None]).logits[0] - golden[f"logits.{i}"]).abs().max().item())
+    facts["max_abs_logit"] = max(golden[f"logits.{i}"].abs().max().item() for i in range(len(sequences)))
+    facts["logits_fp32_vs_fp64"] = worst
+    golden["greedy.prompt"], golden["greedy.tokens"], golden["greedy.margins"] = prompt, tokens, margins
+    facts["min_greedy_margin"] = margins.min().item()
+
+    loss = mean_cross_entropy(model, sequences)
+    loss.backward()
+    mean_cross_entropy(exact, sequences).backward()
+    golden["loss"] = loss.detach()
+    worst = 0.0
+    for (weight_name, weight), (_, twin) in zip(model.named_parameters(), exact.named_parameters()):
+        golden[f"grad.{weight_name}"] = weight.grad
+        worst = max(worst, ((weight.grad - twin.grad).norm() / twin.grad.norm()).item())
+    facts["gradients_fp32_vs_fp64_relative"] = worst
+
+    folder = GOLDEN / f"hf_{name}"
+    shutil.rmtree(folder, ignore_errors=True)
+    model.to(spec["dtype"]).save_pretrained(folder, max_shard_size=spec.get("max_shard_size", "5GB"))
+    safetensors.torch.save_file({k: v.contiguous() for k, v in golden.items()}, folder / "golden.safetensors")
+    for file in folder.iterdir():
+        file.chmod(0o644)
+    facts["bytes"] = sum(f.stat().st_size for f in folder.iterdir())
+    return facts
+
+
+def main():
+    torch.set_num_threads(1)
+    manifest = {
+        "command": "python scripts/golden/hf_models.py",
+        "python": platform.python_version(), "torch": torch.__version__, "transformers": transformers.__version__,
+        "safetensors": safetensors.__version__, "models": {name: make(name, spec) for name, spec in MODELS.items()},
+    }
+    (GOLDEN / "hf_manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
+    print(json.dumps(manifest, indent=2))
+
+
+if __name__ == "__main__":
+    main()
