@@ -10,28 +10,35 @@
 
 namespace qrl::dist {
 
-/// Ranks of one job, in lock step: every rank makes the same calls in the same order. All calls block. Buffers are CPU
-/// memory. A lost rank ends the job (the launcher kills the rest); nothing here returns an error.
+/// Ranks of one job, in lock step: every rank makes the same calls, with the same sizes, in the same order and from one
+/// thread. All calls block. Buffers are CPU memory of any size, not aliased unless it is the same span. A lost rank ends
+/// the job (the launcher kills the rest); nothing here returns an error but the internal one for wrong sizes.
+/// Destroying it meets the other ranks, so a rank that fails alone calls abort_job instead of leaving quietly.
 class Collectives {
  public:
   virtual ~Collectives() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  /// Ranks of this job on this machine, to divide its processors.
+  /// Ranks of this job on this machine, to divide its processors. A launcher may have bound this rank to its share of
+  /// them already: then the processors it may run on are divided, and dividing them again would be once too often.
   virtual int local_size() const = 0;
 
   virtual void barrier() = 0;
-  virtual void all_reduce_sum(std::span<float> values) = 0;    ///< fp32 sums; same bits on every rank
-  virtual void all_reduce_sum(std::span<double> values) = 0;   ///< fp64 sums; same bits on every rank
+  /// Elementwise sums over ranks, the same bits on every rank and whatever the MPI library: terms are added in rank
+  /// order. fp32 values are added in fp64 and rounded once; fp64 in fp64; integers must not overflow.
+  virtual void all_reduce_sum(std::span<float> values) = 0;
+  virtual void all_reduce_sum(std::span<double> values) = 0;
   virtual void all_reduce_sum(std::span<std::int64_t> values) = 0;
-  virtual void all_reduce_max(std::span<double> values) = 0;
+  virtual void all_reduce_max(std::span<double> values) = 0;   ///< NaN where any rank has NaN
   virtual void all_reduce_min(std::span<std::int64_t> values) = 0;
-  /// Sums `values` over ranks; rank r gets the r-th of size() equal blocks in `mine`. values.size() = size()·mine.size().
+  /// Sums `values` over ranks, with the bits all_reduce_sum would give; rank r gets the r-th of size() equal blocks in
+  /// `mine`. values.size() = size()·mine.size().
   virtual void reduce_scatter_sum(std::span<const float> values, std::span<float> mine) = 0;
-  /// Blocks of equal size, in rank order.
+  /// Blocks of equal size, in rank order. all.size() = size()·mine.size().
   virtual void all_gather(std::span<const float> mine, std::span<float> all) = 0;
   /// Byte strings of any size, in rank order.
   virtual std::vector<std::string> all_gather(const std::string& mine) = 0;
+  /// `bytes` of rank `root`, on every rank.
   virtual void broadcast(std::span<std::byte> bytes, int root) = 0;
 
   bool is_first() const { return rank() == 0; }
@@ -42,14 +49,15 @@ class Collectives {
 /// One process alone.
 std::unique_ptr<Collectives> make_solo();
 
-/// The job this process was started in: MPI under mpirun (or srun) when built with it, else solo. Throws an input
-/// error when the process was started by mpirun but the build has no MPI.
+/// The job this process was started in: MPI when mpirun or srun started several, else solo, without touching MPI.
+/// Called once, from the main thread. Throws an input error when several were started but cannot meet: a build without
+/// MPI, or a launcher of another MPI.
 std::unique_ptr<Collectives> make_world(int* argc, char*** argv);
 
 /// Ends every rank of the job with this exit code, at once. Solo: std::_Exit.
 [[noreturn]] void abort_job(int exit_code);
 
-/// Version of the MPI built with, or "off".
+/// The MPI built with ("Open MPI v4.1.4"), or "off".
 std::string mpi_version();
 
 }  // namespace qrl::dist

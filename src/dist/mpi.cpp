@@ -1,0 +1,245 @@
+// MPI under the Collectives contract. Sums are ours, not MPI_Allreduce's: libraries choose the order of addition by
+// message size, rank count and topology, and some orders differ between ranks. Here each rank gets everybody's terms
+// for its own part of the array, adds them in rank order and hands the result out: as much traffic as a ring
+// all-reduce, and bits that no library decides.
+#include <mpi.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <type_traits>
+
+#include "base/error.h"
+#include "dist/collectives.h"
+#include "dist/join.h"
+
+namespace qrl::dist {
+namespace {
+
+/// MPI counts are int, so longer buffers travel in pieces.
+constexpr std::size_t kMaxMessageBytes = std::size_t{1} << 30;
+/// An all-reduce works through its array in windows, so that its scratch memory stays this small.
+constexpr std::size_t kWindowBytes = std::size_t{16} << 20;
+
+/// Any MPI failure ends the job: no rank can go on alone, and a rank that returned would leave others waiting.
+void on_mpi_error(MPI_Comm* /*comm*/, int* code, ...) {
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  MPI_Error_string(*code, text, &length);
+  std::fprintf(stderr, "qrl-train: MPI failed: %s\n", text);
+  abort_job(1);
+}
+
+/// Calls body(piece) for each piece of at most kMaxMessageBytes, in order.
+template <class Byte, class Body>
+void for_each_piece(std::span<Byte> bytes, const Body& body) {
+  for (std::size_t at = 0; at < bytes.size(); at += kMaxMessageBytes) {
+    body(bytes.subspan(at, std::min(kMaxMessageBytes, bytes.size() - at)));
+  }
+}
+
+class Mpi final : public Collectives {
+ public:
+  Mpi(int* argc, char*** argv) {
+    int provided = 0;
+    MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided);
+    MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
+    MPI_Comm_create_errhandler(on_mpi_error, &handler);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, handler);
+    MPI_Errhandler_free(&handler);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+    MPI_Comm_size(MPI_COMM_WORLD, &size_);
+    MPI_Comm machine = MPI_COMM_NULL;
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &machine);
+    MPI_Comm_size(machine, &local_size_);
+    MPI_Comm_free(&machine);
+    QRL_INVARIANT(provided >= MPI_THREAD_FUNNELED, "MPI_Init_thread", "MPI_THREAD_FUNNELED", std::to_string(provided),
+                  "use an MPI library built with thread support");
+  }
+
+  ~Mpi() override {
+    // While an exception passes, the other ranks may be waiting in another call: to meet them here would hang. The
+    // launcher ends the job when this process exits without having finalized.
+    if (std::uncaught_exceptions() == 0) MPI_Finalize();
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  int local_size() const override { return local_size_; }
+
+  void barrier() override { MPI_Barrier(MPI_COMM_WORLD); }
+
+  void all_reduce_sum(std::span<float> values) override { all_reduce(values, Sum{}); }
+  void all_reduce_sum(std::span<double> values) override { all_reduce(values, Sum{}); }
+  void all_reduce_sum(std::span<std::int64_t> values) override { all_reduce(values, Sum{}); }
+  void all_reduce_max(std::span<double> values) override {
+    all_reduce(values, [](double a, double b) { return std::isnan(a) || a > b ? a : b; });
+  }
+  void all_reduce_min(std::span<std::int64_t> values) override {
+    all_reduce(values, [](std::int64_t a, std::int64_t b) { return std::min(a, b); });
+  }
+
+  void reduce_scatter_sum(std::span<const float> values, std::span<float> mine) override {
+    check_blocks("reduce_scatter_sum", mine.size(), values.size());
+    const std::size_t window = kWindowBytes / sizeof(float) / static_cast<std::size_t>(size_) + 1;
+    for (std::size_t at = 0; at < mine.size(); at += window) {
+      const std::size_t count = std::min(window, mine.size() - at);
+      fold_mine([&](int rank) { return values.subspan(index(rank) * mine.size() + at, count); },
+                mine.subspan(at, count), Sum{});
+    }
+  }
+
+  void all_gather(std::span<const float> mine, std::span<float> all) override {
+    check_blocks("all_gather", mine.size(), all.size());
+    gather(std::as_bytes(mine),
+           [&](int rank) { return std::as_writable_bytes(all.subspan(index(rank) * mine.size(), mine.size())); });
+  }
+
+  std::vector<std::string> all_gather(const std::string& mine) override {
+    const std::uint64_t my_size_bytes = mine.size();
+    std::vector<std::uint64_t> sizes_bytes(index(size_));
+    gather(std::as_bytes(std::span(&my_size_bytes, 1)),
+           [&](int rank) { return std::as_writable_bytes(std::span(&sizes_bytes[index(rank)], 1)); });
+    std::vector<std::string> all(index(size_));
+    for (std::size_t i = 0; i < all.size(); ++i) all[i].resize(sizes_bytes[i]);
+    gather(std::as_bytes(std::span(mine)),
+           [&](int rank) { return std::as_writable_bytes(std::span(all[index(rank)])); });
+    return all;
+  }
+
+  void broadcast(std::span<std::byte> bytes, int root) override {
+    QRL_INVARIANT(root >= 0 && root < size_, "broadcast", "a root below " + std::to_string(size_),
+                  std::to_string(root));
+    for_each_piece(bytes, [&](std::span<std::byte> piece) {
+      MPI_Bcast(piece.data(), static_cast<int>(piece.size()), MPI_BYTE, root, MPI_COMM_WORLD);
+    });
+  }
+
+ private:
+  struct Sum {
+    template <class T>
+    T operator()(T a, T b) const {
+      return a + b;
+    }
+  };
+  using Requests = std::vector<MPI_Request>;
+
+  static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
+
+  void check_blocks(const char* where, std::size_t block, std::size_t whole) const {
+    QRL_INVARIANT(whole == block * index(size_), where, std::to_string(size_) + " blocks of " + std::to_string(block),
+                  std::to_string(whole) + " values");
+  }
+
+  static void send(std::span<const std::byte> bytes, int to, Requests& requests) {
+    for_each_piece(bytes, [&](std::span<const std::byte> piece) {
+      MPI_Isend(piece.data(), static_cast<int>(piece.size()), MPI_BYTE, to, 0, MPI_COMM_WORLD,
+                &requests.emplace_back());
+    });
+  }
+
+  static void receive(std::span<std::byte> bytes, int from, Requests& requests) {
+    for_each_piece(bytes, [&](std::span<std::byte> piece) {
+      MPI_Irecv(piece.data(), static_cast<int>(piece.size()), MPI_BYTE, from, 0, MPI_COMM_WORLD,
+                &requests.emplace_back());
+    });
+  }
+
+  static void wait(Requests& requests) {
+    MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE);
+  }
+
+  /// Every rank's bytes into place_of(rank) on all ranks; `mine` may be this rank's place already.
+  template <class PlaceOf>
+  void gather(std::span<const std::byte> mine, const PlaceOf& place_of) {
+    Requests requests;
+    for (int peer = 0; peer < size_; ++peer) {
+      const std::span<std::byte> place = place_of(peer);
+      if (peer != rank_) {
+        receive(place, peer, requests);
+        send(mine, peer, requests);
+      } else if (place.data() != mine.data()) {
+        std::ranges::copy(mine, place.begin());
+      }
+    }
+    wait(requests);
+  }
+
+  /// out = fold over ranks, in rank order, of part_of(this rank) as each rank holds it; part_of(rank) names the part of
+  /// this rank's values that `rank` folds. `out` may be part_of(this rank).
+  template <class T, class PartOf, class Fold>
+  void fold_mine(const PartOf& part_of, std::span<T> out, const Fold& fold) {
+    std::vector<T> terms(out.size() * index(size_));
+    const auto terms_of = [&](int rank) { return std::span(terms).subspan(index(rank) * out.size(), out.size()); };
+    Requests requests;
+    for (int peer = 0; peer < size_; ++peer) {
+      if (peer == rank_) continue;
+      receive(std::as_writable_bytes(terms_of(peer)), peer, requests);
+      send(std::as_bytes(std::span<const T>(part_of(peer))), peer, requests);
+    }
+    std::ranges::copy(part_of(rank_), terms_of(rank_).begin());
+    wait(requests);
+    using Wide = std::conditional_t<std::is_same_v<T, float>, double, T>;
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      Wide folded = terms[i];
+      for (std::size_t term = i + out.size(); term < terms.size(); term += out.size()) {
+        folded = fold(folded, static_cast<Wide>(terms[term]));
+      }
+      out[i] = static_cast<T>(folded);
+    }
+  }
+
+  template <class T, class Fold>
+  void all_reduce(std::span<T> values, const Fold& fold) {
+    constexpr std::size_t kWindow = kWindowBytes / sizeof(T);
+    for (std::size_t at = 0; at < values.size(); at += kWindow) {
+      const std::span<T> window = values.subspan(at, std::min(kWindow, values.size() - at));
+      const auto part_of = [&](int rank) {
+        const std::size_t begin = window.size() * index(rank) / index(size_);
+        return window.subspan(begin, window.size() * (index(rank) + 1) / index(size_) - begin);
+      };
+      fold_mine(part_of, part_of(rank_), fold);
+      gather(std::as_bytes(part_of(rank_)), [&](int rank) { return std::as_writable_bytes(part_of(rank)); });
+    }
+  }
+
+  int rank_ = 0;
+  int size_ = 1;
+  int local_size_ = 1;
+};
+
+}  // namespace
+
+std::unique_ptr<Collectives> join_job(const Launch& launch, int* argc, char*** argv) {
+  auto job = std::make_unique<Mpi>(argc, argv);
+  const int met = job->size();
+  if (launch.num_ranks > 0 && met != launch.num_ranks) {
+    job.reset();
+    base::fail_input("environment variable " + launch.variable, std::to_string(launch.num_ranks) + " ranks in one job",
+                     std::to_string(met) + " met",
+                     "start it with the mpirun of " + mpi_version() + ", or with srun --mpi=pmix");
+  }
+  return job;
+}
+
+void abort_job(int exit_code) {
+  int begun = 0;
+  int ended = 0;
+  MPI_Initialized(&begun);
+  MPI_Finalized(&ended);
+  if (begun != 0 && ended == 0) MPI_Abort(MPI_COMM_WORLD, exit_code);
+  std::_Exit(exit_code);
+}
+
+std::string mpi_version() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+  int length = 0;
+  MPI_Get_library_version(text, &length);
+  // Open MPI: "Open MPI v4.1.4, package: …, ident: …"; others put more lines after the first.
+  const std::string whole(text, static_cast<std::size_t>(std::max(length, 0)));
+  return whole.substr(0, whole.find_first_of(",\n"));
+}
+
+}  // namespace qrl::dist

@@ -1,0 +1,195 @@
+// Run by mpirun: every rank runs every case, in the same order, on the one job they share.
+#include <unistd.h>
+
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <numeric>
+
+#include "dist/collectives.h"
+#include "support/catch.h"
+
+using qrl::dist::Collectives;
+
+namespace {
+
+Collectives& world() {
+  static const std::unique_ptr<Collectives> job = qrl::dist::make_world(nullptr, nullptr);
+  return *job;
+}
+
+/// Values that rank `rank` brings, of magnitudes up to 2^19 so that the order of addition shows in fp32; every rank can
+/// work out those of the others.
+std::vector<float> values_of(int rank, std::size_t count) {
+  std::vector<float> values(count);
+  std::uint32_t word = 2654435761U * static_cast<std::uint32_t>(rank + 1);
+  for (float& value : values) {
+    word = word * 1664525U + 1013904223U;
+    value = std::ldexp(static_cast<float>(static_cast<std::int32_t>(word)), static_cast<int>(word >> 12) % 20 - 31);
+  }
+  return values;
+}
+
+/// The sum over ranks by hand: fp64, in rank order, rounded once.
+std::vector<float> sum_by_hand(std::size_t count) {
+  std::vector<double> sums(count, 0.0);
+  for (int rank = 0; rank < world().size(); ++rank) {
+    const std::vector<float> values = values_of(rank, count);
+    for (std::size_t i = 0; i < count; ++i) sums[i] += static_cast<double>(values[i]);
+  }
+  return {sums.begin(), sums.end()};
+}
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
+}
+
+/// Below, at and above the number of ranks, and over the edge of an all-reduce window (16 MiB).
+const std::vector<std::size_t> kCounts = {0, 1, 2, 3, 7, 257, (std::size_t{4} << 20) + 3};
+
+std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
+std::size_t ranks() { return index(world().size()); }
+
+}  // namespace
+
+TEST_CASE("the ranks of one job meet") {
+  REQUIRE(world().size() == std::stoi(std::getenv("OMPI_COMM_WORLD_SIZE")));
+  CHECK(world().rank() == std::stoi(std::getenv("OMPI_COMM_WORLD_RANK")));
+  CHECK(world().local_size() == world().size());
+  CHECK(world().is_first() == (world().rank() == 0));
+  world().barrier();
+}
+
+TEST_CASE("fp32 sums are the sums by hand, the same bits on every rank") {
+  for (const std::size_t count : kCounts) {
+    std::vector<float> values = values_of(world().rank(), count);
+    world().all_reduce_sum(values);
+    CHECK(same_bits(values, sum_by_hand(count)));
+    std::vector<float> all(count * ranks());
+    world().all_gather(values, all);
+    for (std::size_t rank = 0; rank < ranks(); ++rank) {
+      CHECK(same_bits({all.begin() + static_cast<std::ptrdiff_t>(rank * count),
+                       all.begin() + static_cast<std::ptrdiff_t>((rank + 1) * count)},
+                      values));
+    }
+  }
+}
+
+TEST_CASE("fp64 and integer sums, maximum and minimum") {
+  const int rank = world().rank();
+  const int size = world().size();
+  for (const std::size_t count : {std::size_t{1}, std::size_t{5}, (std::size_t{2} << 20) + 1}) {
+    std::vector<double> doubles(count);
+    std::vector<std::int64_t> integers(count);
+    std::vector<double> high(count);
+    std::vector<std::int64_t> low(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      doubles[i] = (rank + 1) * 0x1p-30 + static_cast<double>(i);
+      integers[i] = (std::int64_t{1} << 53) + rank + static_cast<std::int64_t>(i);
+      high[i] = -1.0 - std::abs(static_cast<double>(i % 3) - rank);
+      low[i] = i % index(size) == index(rank) ? -static_cast<std::int64_t>(i) : 7;
+    }
+    world().all_reduce_sum(doubles);
+    world().all_reduce_sum(integers);
+    world().all_reduce_max(high);
+    world().all_reduce_min(low);
+    bool right = true;
+    for (std::size_t i = 0; i < count; ++i) {
+      const double nearest = std::max(0.0, static_cast<double>(i % 3) - (size - 1));
+      right = right && doubles[i] == size * (size + 1) / 2 * 0x1p-30 + size * static_cast<double>(i);
+      right = right && integers[i] == size * ((std::int64_t{1} << 53) + static_cast<std::int64_t>(i)) + size * (size - 1) / 2;
+      right = right && high[i] == -1.0 - nearest && low[i] == -static_cast<std::int64_t>(i);
+    }
+    CHECK(right);
+  }
+}
+
+TEST_CASE("a NaN or an infinity on one rank reaches every rank") {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  std::vector<float> sums = {world().rank() == 1 ? std::nanf("") : 1.0F, world().rank() == 0 ? kInfinity : 1.0F};
+  world().all_reduce_sum(sums);
+  CHECK(std::isnan(sums[0]));
+  CHECK(sums[1] == kInfinity);
+  for (int poisoned = 0; poisoned < world().size(); ++poisoned) {
+    std::vector<double> high = {world().rank() == poisoned ? std::nan("") : 2.0};
+    world().all_reduce_max(high);
+    CHECK(std::isnan(high[0]));
+    CHECK(world().any(world().rank() == poisoned));
+  }
+  CHECK_FALSE(world().any(false));
+}
+
+TEST_CASE("reduce-scatter gives each rank its block of the sums") {
+  for (const std::size_t block : {std::size_t{0}, std::size_t{1}, std::size_t{7}, (std::size_t{2} << 20) + 5}) {
+    const std::vector<float> values = values_of(world().rank(), block * ranks());
+    std::vector<float> mine(block);
+    world().reduce_scatter_sum(values, mine);
+    const std::vector<float> sums = sum_by_hand(block * ranks());
+    const auto begin = sums.begin() + static_cast<std::ptrdiff_t>(index(world().rank()) * block);
+    CHECK(same_bits(mine, {begin, begin + static_cast<std::ptrdiff_t>(block)}));
+  }
+}
+
+TEST_CASE("all-gather keeps rank order, also in place") {
+  std::vector<float> all(3 * ranks(), -1.0F);
+  const std::span<float> mine = std::span(all).subspan(index(world().rank()) * 3, 3);
+  std::iota(mine.begin(), mine.end(), static_cast<float>(world().rank()) * 3);
+  world().all_gather(mine, all);
+  std::vector<float> want(all.size());
+  std::iota(want.begin(), want.end(), 0.0F);
+  CHECK(all == want);
+}
+
+TEST_CASE("byte strings of unequal sizes are gathered in rank order") {
+  const auto string_of = [](int rank) {  // empty, then with NULs, then longer than any buffer of the MPI library
+    return rank == 0 ? std::string() : std::string(rank == 1 ? 3 : 5'000'000, static_cast<char>(rank - 1));
+  };
+  const std::vector<std::string> all = world().all_gather(string_of(world().rank()));
+  REQUIRE(all.size() == ranks());
+  for (int rank = 0; rank < world().size(); ++rank) CHECK(all[index(rank)] == string_of(rank));
+}
+
+TEST_CASE("broadcast sends the root's bytes") {
+  for (int root = 0; root < world().size(); ++root) {
+    std::string bytes(1000, static_cast<char>('a' + world().rank()));
+    world().broadcast(std::as_writable_bytes(std::span(bytes)), root);
+    CHECK(bytes == std::string(1000, static_cast<char>('a' + root)));
+  }
+  world().broadcast({}, 0);
+}
+
+TEST_CASE("messages above 2 GiB arrive whole", "[.long]") {
+  constexpr std::size_t kBytes = (std::size_t{1} << 31) + 5;
+  std::string bytes(world().is_first() ? kBytes : 0, 'x');
+  if (world().is_first()) bytes.back() = 'y';
+  const std::vector<std::string> all = world().all_gather(bytes);
+  CHECK(all[0].size() == kBytes);
+  CHECK(all[0].find_first_not_of('x') == kBytes - 1);
+}
+
+TEST_CASE("one rank aborts while the others wait", "[.abort]") {
+  if (world().rank() == world().size() - 1) qrl::dist::abort_job(75);
+  world().barrier();
+  FAIL("a rank came out of a barrier that nobody else reached");
+}
+
+TEST_CASE("one rank throws while the others wait", "[.throw]") {
+  // As main does it: the exception passes through the world's destructor.
+  const auto mine = qrl::dist::make_world(nullptr, nullptr);
+  if (mine->rank() == mine->size() - 1) throw std::runtime_error("only here");
+  mine->barrier();
+  FAIL("a rank came out of a barrier that nobody else reached");
+}
+
+TEST_CASE("ranks wait for one that will be killed", "[.wait]") {
+  // Writes its process id into the folder QRL_PID_DIR; the last rank sleeps, the others wait for it in a collective.
+  {
+    std::ofstream file(std::string(std::getenv("QRL_PID_DIR")) + "/" + std::to_string(world().rank()));
+    file << getpid() << '\n';
+  }
+  world().barrier();
+  if (world().rank() == world().size() - 1) sleep(120);
+  std::vector<float> values(100, 1.0F);
+  world().all_reduce_sum(values);
+}
