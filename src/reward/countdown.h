@@ -1,5 +1,13 @@
-// Owns the countdown verifier. Grammar and limits: reliability.md (ASCII + - * / ( ), unary sign, decimal integers,
-// exact rationals, each number once).
+// Owns the countdown verifier: which numbers an answer may use and what it must equal. The grammar and its limits are
+// expression.h's (reliability.md). Ground truth: {"numbers":[3,7,12],"target":36}.
+//
+// Where the rules leave a choice, it follows the verdicts of known answers (tests/reward):
+// - Inside \boxed{}, which is LaTeX, \times, \cdot and \div stand for * and /; \frac and everything else of LaTeX is
+//   refused. In a plain <answer> the operators are ASCII only.
+// - Inside \boxed{} one trailing "= value" is dropped whatever the value (a decimal number): what counts is what the
+//   expression equals. Elsewhere, or twice, "=" is refused.
+// - A response may be longer than what is searched, an answer longer or deeper than what is read: then no answer, and
+//   verifier_error is set.
 #pragma once
 
 #include "reward/verifier.h"

@@ -1,7 +1,9 @@
 // Owns the interface of verifiers: model text in, score out. Knows nothing of tokens, shaping or training.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -11,8 +13,8 @@ namespace qrl::reward {
 
 enum class Outcome : std::uint8_t {
   correct,
-  wrong,        ///< an answer in the right form that does not solve the task
-  no_answer,    ///< no answer found, or not in the grammar
+  wrong,      ///< an answer in the right form that does not solve the task
+  no_answer,  ///< no answer found, or not in the grammar
 };
 
 struct Verdict {
@@ -32,8 +34,17 @@ class Verifier {
 
 std::unique_ptr<Verifier> make_verifier(const config::RewardRecipe& recipe);
 
-/// The answer's text: the last complete <answer>…</answer> (a \boxed{} inside is unwrapped), else the last \boxed{…};
-/// `boxed` tells whether a box was opened. Returns false when there is none.
-bool extract_answer(std::string_view response, std::string_view& answer, bool& boxed);
+/// Only the last kMaxScanned_bytes of a response are searched for its answer: about 60,000 tokens, and what keeps a
+/// response of any size below a millisecond.
+inline constexpr std::size_t kMaxScanned_bytes = std::size_t{256} << 10;
+
+struct ExtractedAnswer {
+  std::string_view text;  ///< a view into the response, ASCII white space trimmed
+  bool boxed = false;     ///< a \boxed{} was opened
+};
+
+/// The last complete <answer>…</answer> (the last complete \boxed{} inside is unwrapped), else the last complete
+/// \boxed{…}; nothing when there is neither. An <answer> that is never closed counts as none. Linear in the bytes read.
+std::optional<ExtractedAnswer> extract_answer(std::string_view response) noexcept;
 
 }  // namespace qrl::reward
