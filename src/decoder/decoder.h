@@ -25,23 +25,32 @@ struct DecoderOptions {
 
 /// Totals since the decoder was made or reset.
 struct DecoderStats {
-  std::int64_t ticks = 0, prefill_tokens = 0, decode_tokens = 0, preemptions = 0, shared_prompt_tokens = 0;
+  std::int64_t ticks = 0;
+  std::int64_t prefill_tokens = 0;        ///< rows computed of prompts, and of drawn tokens after a preemption
+  std::int64_t decode_tokens = 0;         ///< rows computed of newest drawn tokens
+  std::int64_t decode_only_tokens = 0;    ///< of those, in ticks without prefill: ÷ decode_s is the decode speed
+  std::int64_t preemptions = 0;
+  std::int64_t shared_prompt_tokens = 0;  ///< rows that sharing a group's prompt saved
   std::int64_t peak_kv_pages = 0;
-  double prefill_s = 0;   ///< ticks that held any prompt token
-  double decode_s = 0;    ///< ticks of decode tokens alone
+  double prefill_s = 0;                   ///< ticks with any prefill row
+  double decode_s = 0;                    ///< ticks of decode rows alone
 };
 
 /// Continuous-batching sampler over one model. One thread calls it; it uses all of the process's threads.
 class Decoder final : public types::TextSource {
  public:
+  /// Throws an input error for an option out of range.
   Decoder(const model::ModelConfig& config, const DecoderOptions& options);
   ~Decoder() override;
 
-  /// Reads weights from `snapshot` (in place, not copied: it must outlive the next load) at its present version.
+  /// Reads weights from `snapshot` in place (it must live until the next load), at whatever version it holds when
+  /// `complete` starts: publishing into it between calls needs no new load. Throws an internal error when it holds
+  /// another model, or nothing yet.
   void load(const model::Snapshot& snapshot);
 
-  /// Throws an input error when a request cannot fit max_model_len or the page pool, an internal error when the
-  /// snapshot's version changes during the call.
+  /// Throws an input error, before anything is drawn, when a parameter is out of range or a request can never fit
+  /// max_model_len or the page pool; an internal error when the snapshot's version changes during the call, or when
+  /// the weights give logits that nothing can be drawn from.
   std::vector<types::Completion> complete(std::span<const types::SampleRequest> requests,
                                           const types::SamplingParams& params, types::SampleKey key) override;
 

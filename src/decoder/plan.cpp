@@ -1,0 +1,90 @@
+#include "decoder/plan.h"
+
+#include <algorithm>
+
+namespace qrl::decoder {
+
+namespace {
+
+/// Rows that a thread needs to be as fast alone as two are together: below, reading the weights is what costs, and one
+/// team reads them once.
+constexpr std::int64_t kMinRowsPerThread = 16;
+
+/// How much more than its fair share the busiest thread may get before one team with barriers is faster.
+constexpr double kMaxImbalance = 1.15;
+
+/// Attention does its products in fp32, some four times slower than the low-bit matrix products.
+constexpr double kAttentionSlowdown = 4;
+
+}  // namespace
+
+Plan::Plan(const model::ModelConfig& config) {
+  const auto qkv_size = static_cast<double>(config.q_size() + 2 * config.kv_size());
+  const auto width = static_cast<double>(config.hidden_size);
+  const auto q_size = static_cast<double>(config.q_size());
+  const double row_products = width * (qkv_size + q_size + 3 * static_cast<double>(config.intermediate_size));
+  position_cost_ = kAttentionSlowdown * 2 * q_size / row_products;
+}
+
+double Plan::cost(const Sequence& sequence) const {
+  const auto num_rows = static_cast<double>(sequence.num_rows);
+  const double mean_position = static_cast<double>(sequence.num_cached) + num_rows / 2;
+  return num_rows * (1 + position_cost_ * mean_position);
+}
+
+void Plan::build(std::span<Sequence* const> chosen, int num_threads) {
+  tokens_N.clear();
+  positions_N.clear();
+  page_tables_N.clear();
+  copies.clear();
+  draw_rows.clear();
+  draw_sequences.clear();
+  parts.clear();
+  num_decode_rows = 0;
+
+  double total_cost = 0;
+  for (const Sequence* sequence : chosen) total_cost += cost(*sequence);
+  const double fair_cost = total_cost / num_threads;
+
+  const auto end_of_part = [&] {
+    const PlanPart last = parts.empty() ? PlanPart{} : parts.back();
+    parts.push_back({{last.rows.end, num_rows()},
+                     {last.draws.end, static_cast<std::int64_t>(draw_rows.size())},
+                     {last.copies.end, static_cast<std::int64_t>(copies.size())}});
+  };
+  double cost_so_far = 0, part_cost = 0, largest_part_cost = 0;
+  for (Sequence* sequence : chosen) {
+    // Cut where the middle of this sequence would lie beyond the part's share.
+    const double sequence_cost = cost(*sequence);
+    if (part_cost > 0 && static_cast<double>(parts.size() + 1) * fair_cost < cost_so_far + sequence_cost / 2) {
+      end_of_part();
+      part_cost = 0;
+    }
+    cost_so_far += sequence_cost;
+    part_cost += sequence_cost;
+    largest_part_cost = std::max(largest_part_cost, part_cost);
+
+    const bool draws = sequence->draws();
+    if (draws && sequence->num_rows == 1 && sequence->num_cached >= sequence->num_prompt_tokens()) ++num_decode_rows;
+    for (std::int64_t i = 0; i < sequence->num_rows; ++i) {
+      const std::int64_t position = sequence->num_cached + i;
+      tokens_N.push_back(sequence->token(position));
+      positions_N.push_back(static_cast<std::int32_t>(position));
+      page_tables_N.push_back(sequence->pages.data());
+    }
+    if (sequence->copy.num_slots > 0) copies.push_back(sequence->copy);
+    if (draws) {
+      draw_rows.push_back(static_cast<std::int32_t>(num_rows() - 1));
+      draw_sequences.push_back(sequence);
+    }
+  }
+  end_of_part();
+
+  const bool each_alone = num_rows() >= kMinRowsPerThread * num_threads && largest_part_cost <= kMaxImbalance * fair_cost;
+  if (!each_alone) {
+    parts.clear();
+    end_of_part();
+  }
+}
+
+}  // namespace qrl::decoder

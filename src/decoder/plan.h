@@ -1,0 +1,49 @@
+// Owns the arrays that one tick's forward reads, and how its sequences are shared out over threads. Knows nothing of
+// weights; changes no sequence.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/threads.h"
+#include "decoder/sequence.h"
+#include "model/config.h"
+#include "types/prompt.h"
+
+namespace qrl::decoder {
+
+/// Whole sequences that one team computes: ranges into the plan's arrays.
+struct PlanPart {
+  base::Range rows, draws, copies;
+};
+
+/// One tick: rows of the chosen sequences end to end, N in all. Reused from tick to tick, so that a steady one
+/// allocates nothing.
+class Plan {
+ public:
+  explicit Plan(const model::ModelConfig& config);
+
+  /// Fills the arrays for the chosen sequences (which stay put until the tick ends) and cuts them into parts: one per
+  /// thread when each has rows enough to use the matrix units alone, so that no thread ever waits for another; else a
+  /// single part for all threads together.
+  void build(std::span<Sequence* const> chosen, int num_threads);
+
+  std::vector<types::TokenId> tokens_N;
+  std::vector<std::int32_t> positions_N;
+  std::vector<const PageId*> page_tables_N;  ///< of the row's sequence
+  std::vector<PageCopy> copies;              ///< before any row's forward; a part's copies are of its own sequences
+  std::vector<std::int32_t> draw_rows;       ///< rows whose logits are wanted, ascending
+  std::vector<Sequence*> draw_sequences;     ///< whose they are
+  std::vector<PlanPart> parts;
+  std::int64_t num_decode_rows = 0;          ///< rows of a newest drawn token; the others are prompt or recomputed
+
+  std::int64_t num_rows() const { return static_cast<std::int64_t>(tokens_N.size()); }
+
+ private:
+  double cost(const Sequence& sequence) const;
+
+  double position_cost_;  // of attending to one more position, in matrix-product rows
+};
+
+}  // namespace qrl::decoder

@@ -1,0 +1,202 @@
+#include "decoder/scheduler.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace qrl::decoder {
+
+Scheduler::Scheduler(const DecoderOptions& options, PagePool& pool, DecoderStats& stats)
+    : options_(options), pool_(pool), stats_(stats) {}
+
+void Scheduler::submit(std::span<const types::SampleRequest> requests, std::span<types::Completion> completions) {
+  groups_.reserve(requests.size());        // sequences point at groups,
+  sequences_.reserve(completions.size());  // the queues at sequences
+  for (const types::SampleRequest& request : requests) {
+    Group& group = groups_.emplace_back();
+    group.prompt_id = request.prompt_id;
+    group.prompt = request.prompt_tokens;
+    group.num_unfinished = request.num_samples;
+    if (options_.prefix_sharing && request.num_samples > 1) {
+      group.num_prefix_tokens = static_cast<std::int64_t>(request.prompt_tokens.size()) - 1;
+    }
+    for (std::int32_t sample = 0; sample < request.num_samples; ++sample) {
+      Sequence& sequence = sequences_.emplace_back();
+      sequence.group = &group;
+      sequence.sample_idx = request.first_sample + sample;
+      sequence.completion = &completions[sequences_.size() - 1];
+      waiting_.push_back(&sequence);
+    }
+  }
+  running_.reserve(sequences_.size());
+  chosen_.reserve(sequences_.size());
+}
+
+std::span<Sequence* const> Scheduler::choose() {
+  chosen_.clear();
+  rows_left_ = options_.max_num_batched_tokens;
+  choose_decoding();
+  choose_started();
+  start_waiting();
+  QRL_INVARIANT(!chosen_.empty(), "scheduler", "at least one row a tick", "none");
+  stats_.peak_kv_pages = std::max(stats_.peak_kv_pages, pool_.num_used());
+  return chosen_;
+}
+
+void Scheduler::take_rows(Sequence& sequence) {
+  sequence.num_rows = std::min(rows_left_, sequence.num_pending());
+  rows_left_ -= sequence.num_rows;
+  chosen_.push_back(&sequence);
+}
+
+// Only decoding sequences can need a page here (the others got theirs when they started), and they send back only
+// sequences behind them: none that this tick has chosen.
+void Scheduler::choose_decoding() {
+  for (std::size_t i = 0; i < running_.size() && rows_left_ > 0; ++i) {
+    if (running_[i]->num_pending() > 1) continue;
+    if (!hold_next_page(i)) return;
+    take_rows(*running_[i]);
+  }
+}
+
+void Scheduler::choose_started() {
+  for (std::size_t i = 0; i < running_.size() && rows_left_ > 0; ++i) {
+    if (running_[i]->num_pending() > 1) take_rows(*running_[i]);
+  }
+}
+
+// Copies are planned here alone, after the last page was taken from anybody: their source stays held for the tick.
+void Scheduler::start_waiting() {
+  auto next = waiting_.begin();
+  while (next != waiting_.end() && rows_left_ > 0 &&
+         static_cast<std::int64_t>(running_.size()) < options_.max_num_seqs) {
+    Sequence& sequence = **next;
+    if (sequence.group->prefix == PrefixState::filling) {
+      ++next;
+      continue;
+    }
+    if (!make_room_for(sequence)) return;
+    next = waiting_.erase(next);
+    start(sequence);
+    take_rows(sequence);
+  }
+}
+
+bool Scheduler::make_room_for(const Sequence& sequence) {
+  Group& group = *sequence.group;
+  for (;;) {
+    const std::int64_t shared =
+        group.prefix == PrefixState::ready ? group.num_prefix_tokens / options_.page_size : 0;
+    const std::int64_t wanted =
+        pages_of(sequence.num_tokens()) - shared + static_cast<std::int64_t>(running_.size());
+    if (pool_.num_free() >= wanted) return true;
+    if (forget_idle_prefix(&group)) continue;
+    if (!running_.empty() || group.prefix != PrefixState::ready) return false;
+    forget_prefix(group);  // alone, and its own group's copy of the partly filled page is in the way
+  }
+}
+
+void Scheduler::start(Sequence& sequence) {
+  Group& group = *sequence.group;
+  ++group.num_running;
+  running_.push_back(&sequence);
+  sequence.pages.reserve(static_cast<std::size_t>(pages_of(options_.max_model_len)));  // ticks then allocate nothing
+  if (group.prefix == PrefixState::ready) {
+    const auto num_full = static_cast<std::size_t>(group.num_prefix_tokens / options_.page_size);
+    for (std::size_t i = 0; i < num_full; ++i) {
+      pool_.share(group.prefix_pages[i]);
+      sequence.pages.push_back(group.prefix_pages[i]);
+    }
+    const std::int64_t num_slots = group.num_prefix_tokens % options_.page_size;
+    if (num_slots > 0) {
+      sequence.pages.push_back(pool_.take());
+      sequence.copy = {group.prefix_pages[num_full], sequence.pages.back(), num_slots};
+    }
+    sequence.num_cached = group.num_prefix_tokens;
+    stats_.shared_prompt_tokens += group.num_prefix_tokens;
+  } else if (group.num_prefix_tokens > 0) {
+    group.prefix = PrefixState::filling;
+    sequence.leads = true;
+  }
+  const auto num_pages = static_cast<std::size_t>(pages_of(sequence.num_tokens()));
+  while (sequence.pages.size() < num_pages) sequence.pages.push_back(pool_.take());
+}
+
+/// False when the sequence had to give up its own pages instead.
+bool Scheduler::hold_next_page(std::size_t running_idx) {
+  Sequence& sequence = *running_[running_idx];
+  while (static_cast<std::int64_t>(sequence.pages.size()) < pages_of(sequence.num_tokens())) {
+    if (pool_.num_free() > 0) {
+      sequence.pages.push_back(pool_.take());
+    } else if (forget_idle_prefix(nullptr)) {
+      continue;
+    } else if (running_.size() > 1) {
+      const bool is_last = running_idx + 1 == running_.size();
+      preempt_last();
+      if (is_last) return false;
+    } else {
+      forget_prefix(*sequence.group);
+      QRL_INVARIANT(pool_.num_free() > 0, "scheduler", "a pool that holds one longest sequence", "no free page");
+    }
+  }
+  return true;
+}
+
+void Scheduler::preempt_last() {
+  Sequence& sequence = *running_.back();
+  running_.pop_back();
+  if (sequence.leads) sequence.group->prefix = PrefixState::absent;
+  sequence.leads = false;
+  sequence.num_cached = 0;
+  --sequence.group->num_running;
+  give_back_pages(sequence.pages);
+  waiting_.push_front(&sequence);
+  ++stats_.preemptions;
+}
+
+void Scheduler::retire() {
+  for (Sequence* sequence : chosen_) {
+    Group& group = *sequence->group;
+    sequence->num_cached += sequence->num_rows;
+    sequence->num_rows = 0;
+    sequence->copy = {};
+    if (sequence->leads && sequence->num_cached >= group.num_prefix_tokens) {
+      const std::int64_t num_pages = pages_of(group.num_prefix_tokens);
+      group.prefix_pages.assign(sequence->pages.begin(), sequence->pages.begin() + num_pages);
+      for (const PageId page : group.prefix_pages) pool_.share(page);
+      group.prefix = PrefixState::ready;
+      sequence->leads = false;
+    }
+    if (sequence->finished) {
+      give_back_pages(sequence->pages);
+      --group.num_running;
+      if (--group.num_unfinished == 0) forget_prefix(group);
+    }
+  }
+  std::erase_if(running_, [](const Sequence* sequence) { return sequence->finished; });
+}
+
+void Scheduler::give_back_pages(std::vector<PageId>& pages) {
+  for (const PageId page : pages) pool_.give_back(page);
+  pages.clear();
+}
+
+bool Scheduler::forget_idle_prefix(const Group* keep) {
+  for (Group& group : groups_) {
+    if (&group == keep || group.num_running > 0 || group.prefix != PrefixState::ready) continue;
+    forget_prefix(group);
+    return true;
+  }
+  return false;
+}
+
+void Scheduler::forget_prefix(Group& group) {
+  give_back_pages(group.prefix_pages);
+  group.prefix = PrefixState::absent;
+}
+
+std::int64_t Scheduler::pages_of(std::int64_t num_tokens) const {
+  return (num_tokens + options_.page_size - 1) / options_.page_size;
+}
+
+}  // namespace qrl::decoder

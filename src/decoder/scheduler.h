@@ -1,0 +1,76 @@
+// Owns which sequences a tick works on and which pages they hold. Knows nothing of tensors, weights or sampling: a test
+// drives it with a fake forward.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <vector>
+
+#include "decoder/decoder.h"
+#include "decoder/page_pool.h"
+#include "decoder/sequence.h"
+
+namespace qrl::decoder {
+
+/// Continuous batching over one call's requests.
+///
+/// A tick takes one row of every decoding sequence first (they are what keeps the batch full), then fills what is left
+/// of max_num_batched_tokens with pieces of prompts: of sequences already started, then of new ones in order.
+///
+/// Shared prompts: a group's first sample (the leader) computes the prompt; when all but its last token is cached, the
+/// group holds those pages, and each other sample starts at the last prompt token with the full pages shared and the
+/// slots before it of a partly filled page copied into a page of its own. So a shared page is never written: samples
+/// write from the last prompt token on, and the leader, which goes on in the partly filled page, writes only behind
+/// the slots that are copied. Prompts of one token, or of a multiple of page_size, need no rule of their own.
+///
+/// Out of pages: prompts held for groups of which nobody runs go first, then the sequence started last gives all its
+/// pages back and waits, at the head of the queue, to compute prompt and drawn tokens again. A sequence starts only
+/// when pages for all its present tokens are free and one more for each running sequence, so that it is not soon sent
+/// back. The sequence started first is never sent back, so every tick moves and the last request is reached.
+class Scheduler {
+ public:
+  /// `options`, `pool` and `stats` must outlive it. It counts preemptions, shared_prompt_tokens and peak_kv_pages.
+  Scheduler(const DecoderOptions& options, PagePool& pool, DecoderStats& stats);
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
+
+  /// Queues all samples of `requests`; the i-th writes to completions[i]. Both must outlive the scheduler. Once, before
+  /// the first tick; each sequence must fit the pool at its longest (the caller's check).
+  void submit(std::span<const types::SampleRequest> requests, std::span<types::Completion> completions);
+
+  bool done() const { return waiting_.empty() && running_.empty(); }
+
+  /// The sequences of this tick with num_rows, pages and copy set: at most max_num_batched_tokens rows, at least one.
+  /// Valid until the next call.
+  std::span<Sequence* const> choose();
+
+  /// Ends the tick: the chosen rows are cached, finished sequences (the caller marked them) give their pages back.
+  void retire();
+
+ private:
+  void take_rows(Sequence& sequence);
+  void choose_decoding();
+  void choose_started();
+  void start_waiting();
+  bool make_room_for(const Sequence& sequence);
+  void start(Sequence& sequence);
+  bool hold_next_page(std::size_t running_idx);
+  void preempt_last();
+  void give_back_pages(std::vector<PageId>& pages);
+  bool forget_idle_prefix(const Group* keep);
+  void forget_prefix(Group& group);
+  std::int64_t pages_of(std::int64_t num_tokens) const;
+
+  const DecoderOptions& options_;
+  PagePool& pool_;
+  DecoderStats& stats_;
+  std::vector<Group> groups_;
+  std::vector<Sequence> sequences_;
+  std::deque<Sequence*> waiting_;
+  std::vector<Sequence*> running_;  // in the order they started
+  std::vector<Sequence*> chosen_;
+  std::int64_t rows_left_ = 0;  // of this tick
+};
+
+}  // namespace qrl::decoder

@@ -1,0 +1,97 @@
+#include "decoder/transformer.h"
+
+#include <algorithm>
+
+namespace qrl::decoder {
+
+using base::Buffer;
+using base::DType;
+using base::Range;
+
+Transformer::Workspace::Workspace(const model::Snapshot& snapshot)
+    : normed(snapshot.format(), kBlockRows, snapshot.config().hidden_size),
+      attended(snapshot.format(), kBlockRows, snapshot.config().q_size()),
+      gated(snapshot.format(), kBlockRows, snapshot.config().intermediate_size),
+      final_normed(snapshot.lm_head().format, kLogitRows, snapshot.config().hidden_size),
+      qkv(DType::f32, {kBlockRows, snapshot.config().q_size() + 2 * snapshot.config().kv_size()}),
+      context(DType::f32, {kBlockRows, snapshot.config().q_size()}),
+      gate_up(DType::f32, {kBlockRows, 2 * snapshot.config().intermediate_size}),
+      drawn_x(DType::f32, {kLogitRows, snapshot.config().hidden_size}),
+      logits(DType::f32, {kLogitRows, snapshot.config().vocab_size}) {}
+
+Transformer::Transformer(const model::Snapshot& snapshot, std::int64_t max_rows, std::int64_t max_positions)
+    : snapshot_(snapshot),
+      heads_{snapshot.config().num_attention_heads, snapshot.config().num_key_value_heads, snapshot.config().head_dim},
+      rope_table_(ops::make_rope_table(max_positions, snapshot.config().head_dim, snapshot.config().rope_theta)),
+      x_ND_(DType::f32, {max_rows, snapshot.config().hidden_size}) {}
+
+void Transformer::forward(base::Team& team, const Plan& plan, const PlanPart& part, const KvCache& kv,
+                          Workspace& scratch) const {
+  const model::ModelConfig& config = snapshot_.config();
+  const float eps = config.rms_norm_eps;
+  float* x_ND = x_ND_.as<float>();
+  auto* qkv = scratch.qkv.as<float>();
+  auto* context = scratch.context.as<float>();
+  auto* gate_up = scratch.gate_up.as<float>();
+
+  kv.copy(team, std::span(plan.copies).subspan(static_cast<std::size_t>(part.copies.begin),
+                                               static_cast<std::size_t>(part.copies.size())));
+  ops::embed(team, snapshot_.embedding_VD().view(), plan.tokens_N.data(), part.rows, x_ND);
+  team.barrier();
+
+  for (std::int64_t layer_idx = 0; layer_idx < config.num_hidden_layers; ++layer_idx) {
+    const model::LayerSnapshot& layer = snapshot_.layer(layer_idx);
+    const ops::KvPages pages = kv.layer(layer_idx);
+    const float* q_norm = config.qk_norm ? layer.q_norm_E.as<float>() : nullptr;
+    const float* k_norm = config.qk_norm ? layer.k_norm_E.as<float>() : nullptr;
+
+    for (std::int64_t first = part.rows.begin; first < part.rows.end; first += kBlockRows) {
+      const Range rows{0, std::min(kBlockRows, part.rows.end - first)};
+      const ops::AttentionRows where{plan.positions_N.data() + first, plan.page_tables_N.data() + first};
+      float* x = x_ND + first * config.hidden_size;
+
+      ops::rms_norm(team, x, layer.input_norm_D.as<float>(), eps, rows, scratch.normed);
+      team.barrier();
+      ops::linear(team, scratch.normed, layer.qkv, rows, false, qkv);
+      team.barrier();
+      ops::rope_and_store(team, heads_, q_norm, k_norm, eps, rope_table_.view(), where, rows, pages, qkv);
+      team.barrier();
+      ops::paged_attention(team, heads_, where, rows, pages, qkv, context);
+      team.barrier();
+      ops::encode(team, context, rows, scratch.attended);
+      team.barrier();
+      ops::linear(team, scratch.attended, layer.o, rows, true, x);
+      team.barrier();
+      ops::rms_norm(team, x, layer.post_norm_D.as<float>(), eps, rows, scratch.normed);
+      team.barrier();
+      ops::linear(team, scratch.normed, layer.gate_up, rows, false, gate_up);
+      team.barrier();
+      ops::swiglu(team, gate_up, rows, scratch.gated);
+      team.barrier();
+      ops::linear(team, scratch.gated, layer.down, rows, true, x);
+      team.barrier();
+    }
+  }
+}
+
+const float* Transformer::logits(base::Team& team, std::span<const std::int32_t> wanted, Workspace& scratch) const {
+  const model::ModelConfig& config = snapshot_.config();
+  const Range rows{0, static_cast<std::int64_t>(wanted.size())};
+  auto* drawn_x = scratch.drawn_x.as<float>();
+  auto* logits = scratch.logits.as<float>();
+
+  team.barrier();  // whoever reads the last call's logits is done
+  const Range share = team.slice(rows.end);
+  for (std::int64_t i = share.begin; i < share.end; ++i) {
+    const float* x = x_ND_.as<float>() + wanted[static_cast<std::size_t>(i)] * config.hidden_size;
+    std::copy_n(x, config.hidden_size, drawn_x + i * config.hidden_size);
+  }
+  team.barrier();
+  ops::rms_norm(team, drawn_x, snapshot_.final_norm_D().as<float>(), config.rms_norm_eps, rows, scratch.final_normed);
+  team.barrier();
+  ops::linear(team, scratch.final_normed, snapshot_.lm_head(), rows, false, logits);
+  team.barrier();
+  return logits;
+}
+
+}  // namespace qrl::decoder

@@ -1,0 +1,55 @@
+// Owns the forward pass of a published snapshot over a plan's rows, and the scratch memory it needs. Knows nothing of
+// scheduling or drawing.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/threads.h"
+#include "decoder/kv_cache.h"
+#include "decoder/plan.h"
+#include "model/snapshot.h"
+#include "ops/linear.h"
+#include "ops/transformer.h"
+
+namespace qrl::decoder {
+
+/// The decoder-only transformer of model/config.h, written as a flat list of ops. Every function is SPMD (see
+/// ops/linear.h): all members of a team call it with the same arguments and their team's workspace. The numbers of a
+/// row depend on its sequence's tokens alone: not on the team, the plan's other rows, pages or chunks.
+class Transformer {
+ public:
+  /// Scratch of one team. Rows go through a layer in blocks, so that all between a layer's input and output stays in
+  /// the cache however long the plan is.
+  struct Workspace {
+    Workspace(const model::Snapshot& snapshot);
+    ops::Activations normed, attended, gated, final_normed;
+    base::Buffer qkv, context, gate_up;  ///< fp32 [kBlockRows, (H+2K)·E], [·, H·E], [·, 2F]
+    base::Buffer drawn_x, logits;        ///< fp32 [kLogitRows, D], [·, V]
+  };
+  static constexpr std::int64_t kBlockRows = 64;
+  static constexpr std::int64_t kLogitRows = 32;
+
+  /// Reads `snapshot` in place: it must outlive this. `max_rows` of one plan; positions below max_positions.
+  Transformer(const model::Snapshot& snapshot, std::int64_t max_rows, std::int64_t max_positions);
+
+  const model::Snapshot& snapshot() const { return snapshot_; }
+
+  /// Runs one part of the plan through all layers: its page copies are done, its rows' keys and values stored, its
+  /// hidden states left for `logits`. Ends with a barrier.
+  void forward(base::Team& team, const Plan& plan, const PlanPart& part, const KvCache& kv, Workspace& scratch) const;
+
+  /// Logits of up to kLogitRows of the last forward's rows: fp32 [rows.size(), V], in the workspace until its next use.
+  /// Begins and ends with a barrier.
+  const float* logits(base::Team& team, std::span<const std::int32_t> rows, Workspace& scratch) const;
+
+ private:
+  const model::Snapshot& snapshot_;
+  ops::HeadShape heads_;
+  base::Buffer rope_table_;
+  base::Buffer x_ND_;  // the residual stream, fp32
+};
+
+}  // namespace qrl::decoder

@@ -1,0 +1,249 @@
+// The scheduler and the plan under a fake forward whose "KV" of a position is a hash of all tokens up to it: each row
+// then proves that every slot it would attend to holds its own sequence's past, whoever wrote, shared or copied it.
+#include "decoder/scheduler.h"
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "base/rng.h"
+#include "decoder/plan.h"
+#include "support/catch.h"
+
+namespace {
+
+using namespace qrl;
+using namespace qrl::decoder;
+using types::TokenId;
+
+constexpr std::uint64_t kEmptyHash = 0x9E3779B97F4A7C15U;
+
+std::uint64_t extend(std::uint64_t hash, TokenId token) {
+  return (hash ^ static_cast<std::uint64_t>(token + 1)) * 0xD6E8FEB86659FD93U + (hash >> 29);
+}
+
+/// One slot a (page, position in page); 0: never written since the page was taken from nobody.
+class FakeKv {
+ public:
+  FakeKv(std::int64_t num_pages, std::int64_t page_size)
+      : page_size_(page_size), slots_(static_cast<std::size_t>(num_pages * page_size)) {}
+
+  void copy(const PageCopy& copy) {
+    for (std::int64_t i = 0; i < copy.num_slots; ++i) slot(copy.to, i) = slot(copy.from, i);
+  }
+
+  /// Stores the row's KV and returns how many of positions 0 … position do not hold what they should.
+  int forward(std::span<const TokenId> tokens, std::int64_t position, const PageId* pages) {
+    int num_wrong = 0;
+    std::uint64_t hash = kEmptyHash;
+    for (std::int64_t i = 0; i <= position; ++i) {
+      hash = extend(hash, tokens[static_cast<std::size_t>(i)]);
+      std::uint64_t& kv = slot(pages[i / page_size_], i % page_size_);
+      if (i == position) kv = hash;
+      num_wrong += kv != hash;
+    }
+    return num_wrong;
+  }
+
+ private:
+  std::uint64_t& slot(std::int64_t page, std::int64_t slot_idx) {
+    return slots_.at(static_cast<std::size_t>(page * page_size_ + slot_idx));
+  }
+  std::int64_t page_size_;
+  std::vector<std::uint64_t> slots_;
+};
+
+struct Case {
+  DecoderOptions options;
+  std::vector<std::vector<TokenId>> prompts;
+  std::vector<types::SampleRequest> requests;
+  std::vector<std::size_t> lengths;  // of the samples' responses
+};
+
+model::ModelConfig any_config() {
+  model::ModelConfig config;
+  config.hidden_size = 32;
+  config.num_attention_heads = 2;
+  config.num_key_value_heads = 1;
+  config.head_dim = 16;
+  config.intermediate_size = 64;
+  return config;
+}
+
+Case random_case(base::RandomStream& random) {
+  Case c;
+  std::int64_t longest = 1;
+  const std::int64_t num_requests = random.between(1, 5);
+  c.options.page_size = random.between(1, random.below(2) == 0 ? 4 : 20);
+  for (std::int64_t i = 0; i < num_requests; ++i) {
+    // Half of the prompts end exactly at a page, or one token before or behind it.
+    std::int64_t prompt_tokens = random.between(1, 30);
+    if (random.below(2) == 0) {
+      prompt_tokens = std::max<std::int64_t>(1, c.options.page_size * random.between(1, 3) + random.between(-1, 1));
+    }
+    std::vector<TokenId>& prompt = c.prompts.emplace_back();
+    for (std::int64_t t = 0; t < prompt_tokens; ++t) prompt.push_back(static_cast<TokenId>(random.below(3)));
+    const auto num_samples = static_cast<std::int32_t>(random.between(1, 5));
+    c.requests.push_back({static_cast<std::uint64_t>(i), {}, static_cast<std::int32_t>(random.below(3)), num_samples});
+    for (std::int32_t s = 0; s < num_samples; ++s) {
+      const std::int64_t length = random.between(1, 25);
+      c.lengths.push_back(static_cast<std::size_t>(length));
+      longest = std::max(longest, prompt_tokens + length);
+    }
+  }
+  for (std::size_t i = 0; i < c.requests.size(); ++i) c.requests[i].prompt_tokens = c.prompts[i];
+  const std::int64_t least_pages = (longest - 1 + c.options.page_size - 1) / c.options.page_size;
+  c.options.max_model_len = longest;
+  c.options.kv_pages = std::max<std::int64_t>(1, least_pages) + (random.below(3) == 0 ? 0 : random.between(0, 20));
+  c.options.max_num_seqs = random.between(1, 12);
+  c.options.max_num_batched_tokens = random.between(1, random.below(2) == 0 ? 8 : 64);
+  c.options.prefix_sharing = random.below(4) != 0;
+  return c;
+}
+
+struct Outcome {
+  DecoderStats stats;
+  std::int64_t copied_slots = 0;
+  std::int64_t num_parts = 0;
+};
+
+/// Runs a case to its end and checks everything that must hold in each tick.
+Outcome run(const Case& c, base::RandomStream& random) {
+  Outcome outcome;
+  PagePool pool(c.options.kv_pages);
+  Scheduler scheduler(c.options, pool, outcome.stats);
+  Plan plan(any_config());
+  FakeKv kv(c.options.kv_pages, c.options.page_size);
+  std::vector<types::Completion> completions(c.lengths.size());
+  scheduler.submit(c.requests, completions);
+
+  std::size_t num_ticks = 0;
+  while (!scheduler.done()) {
+    REQUIRE(++num_ticks < 100000);
+    const auto chosen = scheduler.choose();
+    plan.build(chosen, 2);
+    REQUIRE(plan.num_rows() >= 1);
+    REQUIRE(plan.num_rows() <= c.options.max_num_batched_tokens);
+    REQUIRE(static_cast<std::int64_t>(chosen.size()) <= c.options.max_num_seqs);
+
+    // A sequence writes only into pages that it alone holds, or that its group holds as it does (the leader's).
+    std::map<PageId, int> writers;
+    for (const Sequence* sequence : chosen) {
+      const std::int64_t first = sequence->num_cached, last = first + sequence->num_rows - 1;
+      REQUIRE(sequence->num_rows >= 1);
+      REQUIRE(last < static_cast<std::int64_t>(sequence->pages.size()) * c.options.page_size);
+      for (std::int64_t page = first / c.options.page_size; page <= last / c.options.page_size; ++page) {
+        REQUIRE(++writers[sequence->pages[static_cast<std::size_t>(page)]] == 1);
+      }
+    }
+    std::int64_t num_rows = 0, num_draws = 0, num_copies = 0;
+    for (const PlanPart& part : plan.parts) {  // parts end to end cover everything
+      REQUIRE(part.rows.begin == num_rows);
+      REQUIRE(part.draws.begin == num_draws);
+      REQUIRE(part.copies.begin == num_copies);
+      num_rows = part.rows.end, num_draws = part.draws.end, num_copies = part.copies.end;
+    }
+    REQUIRE(num_rows == plan.num_rows());
+    REQUIRE(num_draws == static_cast<std::int64_t>(plan.draw_rows.size()));
+    REQUIRE(num_copies == static_cast<std::int64_t>(plan.copies.size()));
+    outcome.num_parts = std::max(outcome.num_parts, static_cast<std::int64_t>(plan.parts.size()));
+
+    // Parts in any order: they may run at the same time.
+    const bool backwards = random.below(2) == 0;
+    std::vector<PlanPart> parts = plan.parts;
+    if (backwards) std::ranges::reverse(parts);
+    std::vector<std::vector<TokenId>> tokens_of_row(static_cast<std::size_t>(plan.num_rows()));
+    std::size_t row = 0;
+    for (const Sequence* sequence : chosen) {
+      std::vector<TokenId> tokens;
+      for (std::int64_t i = 0; i < sequence->num_tokens(); ++i) tokens.push_back(sequence->token(i));
+      for (std::int64_t i = 0; i < sequence->num_rows; ++i) tokens_of_row[row++] = tokens;
+    }
+    int num_wrong = 0;
+    for (const PlanPart& part : parts) {
+      for (std::int64_t i = part.copies.begin; i < part.copies.end; ++i) {
+        kv.copy(plan.copies[static_cast<std::size_t>(i)]);
+        outcome.copied_slots += plan.copies[static_cast<std::size_t>(i)].num_slots;
+      }
+      for (auto i = static_cast<std::size_t>(part.rows.begin); i < static_cast<std::size_t>(part.rows.end); ++i) {
+        REQUIRE(plan.tokens_N[i] == tokens_of_row[i][static_cast<std::size_t>(plan.positions_N[i])]);
+        num_wrong += kv.forward(tokens_of_row[i], plan.positions_N[i], plan.page_tables_N[i]);
+      }
+    }
+    REQUIRE(num_wrong == 0);
+
+    for (std::size_t i = 0; i < plan.draw_sequences.size(); ++i) {
+      Sequence& sequence = *plan.draw_sequences[i];
+      const auto sample = static_cast<std::size_t>(sequence.completion - completions.data());
+      REQUIRE(plan.positions_N[static_cast<std::size_t>(plan.draw_rows[i])] == sequence.num_tokens() - 1);
+      sequence.completion->tokens.push_back(static_cast<TokenId>(random.below(3)));
+      sequence.finished = sequence.completion->tokens.size() == c.lengths[sample];
+    }
+    scheduler.retire();
+  }
+  for (std::size_t i = 0; i < completions.size(); ++i) REQUIRE(completions[i].tokens.size() == c.lengths[i]);
+  REQUIRE(pool.num_free() == pool.num_pages());
+  return outcome;
+}
+
+}  // namespace
+
+TEST_CASE("10000 random schedules conserve pages and show each row its own past") {
+  std::int64_t preemptions = 0, shared = 0, copied = 0, split = 0;
+  for (std::uint64_t i = 0; i < 10000; ++i) {
+    CAPTURE(i);
+    base::RandomStream random(7, base::RandomPurpose::test, i);
+    const Case c = random_case(random);
+    const Outcome outcome = run(c, random);
+    preemptions += outcome.stats.preemptions;
+    shared += outcome.stats.shared_prompt_tokens;
+    copied += outcome.copied_slots;
+    split += outcome.num_parts > 1;
+    if (!c.options.prefix_sharing) REQUIRE(outcome.stats.shared_prompt_tokens == 0);
+    REQUIRE(outcome.stats.peak_kv_pages <= c.options.kv_pages);
+  }
+  // The schedules must have met what they are about.
+  CHECK(preemptions > 1000);
+  CHECK(shared > 10000);
+  CHECK(copied > 1000);
+  CHECK(split > 100);
+}
+
+TEST_CASE("a group computes its prompt once") {
+  for (const std::int64_t prompt_tokens : {1, 2, 7, 8, 9, 16, 17}) {
+    CAPTURE(prompt_tokens);
+    Case c;
+    c.options = {.max_num_seqs = 64, .max_num_batched_tokens = 64, .page_size = 8, .kv_pages = 100, .max_model_len = 64};
+    c.prompts.emplace_back(static_cast<std::size_t>(prompt_tokens), 1);
+    c.requests.push_back({0, c.prompts[0], 0, 5});
+    c.lengths = {3, 1, 4, 1, 5};
+    base::RandomStream random(1, base::RandomPurpose::test, 0);
+    const Outcome outcome = run(c, random);
+    CHECK(outcome.stats.shared_prompt_tokens == 4 * (prompt_tokens - 1));
+    CHECK(outcome.copied_slots == 4 * ((prompt_tokens - 1) % 8));
+    CHECK(outcome.stats.preemptions == 0);
+  }
+}
+
+TEST_CASE("decoding sequences come before prompts, and prompts fill what is left in chunks") {
+  Case c;
+  c.options = {.max_num_seqs = 4, .max_num_batched_tokens = 10, .page_size = 4, .kv_pages = 100, .max_model_len = 64};
+  c.prompts = {std::vector<TokenId>(3, 1), std::vector<TokenId>(25, 2)};
+  c.requests = {{0, c.prompts[0], 0, 1}, {1, c.prompts[1], 0, 1}};
+  PagePool pool(100);
+  DecoderStats stats;
+  std::vector<types::Completion> completions(2);
+  Scheduler scheduler(c.options, pool, stats);
+  scheduler.submit(c.requests, completions);
+  std::vector<std::vector<std::int64_t>> rows;  // a tick's rows of each sequence
+  for (int tick = 0; tick < 4; ++tick) {
+    auto& tick_rows = rows.emplace_back(2);
+    for (Sequence* sequence : scheduler.choose()) {
+      tick_rows[static_cast<std::size_t>(sequence->completion - completions.data())] = sequence->num_rows;
+      if (sequence->draws()) sequence->completion->tokens.push_back(0);
+    }
+    // num_pending now counts the token just drawn: retire must not be confused by it.
+    scheduler.retire();
+  }
+  CHECK(rows == std::vector<std::vector<std::int64_t>>{{3, 7}, {1, 9}, {1, 9}, {1, 1}});
+}
