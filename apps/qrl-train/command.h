@@ -1,0 +1,41 @@
+// Owns how a subcommand joins the command line: each command file adds its options and leaves what to run. Knows nothing
+// of what the commands do.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "config/reader.h"
+#include "dist/collectives.h"
+
+namespace qrl::app {
+
+/// What the command line chose; set by the chosen command's callback, run by main inside the job.
+using Action = std::function<void(dist::Collectives& world)>;
+
+/// Arguments that every command with a recipe takes.
+struct RecipeArguments {
+  std::string file;
+  std::vector<std::string> overrides;   ///< --set KEY=VALUE
+
+  config::LoadedRecipe load(bool complete = true) const { return config::load_recipe(file, overrides, complete); }
+};
+void add_recipe_arguments(CLI::App& command, RecipeArguments& arguments, bool required = true);
+
+void add_train(CLI::App& app, Action& action);      ///< the main job, and `sft`
+void add_eval(CLI::App& app, Action& action);
+void add_generate(CLI::App& app, Action& action);
+void add_export(CLI::App& app, Action& action);
+void add_data(CLI::App& app, Action& action);
+void add_check(CLI::App& app, Action& action);
+void add_bench(CLI::App& app, Action& action);
+
+/// Commands that work in one process only say so under mpirun.
+void require_one_process(const dist::Collectives& world, const std::string& command);
+
+/// What --version prints: version, instruction sets, MPI, CUDA.
+std::string version_text();
+
+}  // namespace qrl::app

@@ -1,0 +1,50 @@
+#include <unistd.h>
+
+#include <cstdio>
+#include <exception>
+
+#include "base/error.h"
+#include "command.h"
+
+namespace {
+
+/// Says what failed. In a job of several ranks the first rank speaks first when all fail alike; the job ends whole.
+int fail(const char* message, int exit_code, const qrl::dist::Collectives* world) {
+  if (world != nullptr && world->size() > 1) {
+    if (!world->is_first()) usleep(300'000);
+    std::fprintf(stderr, "error (rank %d): %s\n", world->rank(), message);
+    qrl::dist::abort_job(exit_code);
+  }
+  std::fprintf(stderr, "error: %s\n", message);
+  return exit_code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using namespace qrl;
+  CLI::App app("Trains language models with reinforcement learning while generating with quantised weights.", "qrl-train");
+  app::Action action;
+  app.set_version_flag("--version", app::version_text);
+  app::add_train(app, action);
+  app::add_eval(app, action);
+  app::add_generate(app, action);
+  app::add_export(app, action);
+  app::add_data(app, action);
+  app::add_bench(app, action);
+  app::add_check(app, action);
+
+  std::unique_ptr<dist::Collectives> world;
+  try {
+    app.parse(argc, argv);
+    world = dist::make_world(&argc, &argv);
+    action(*world);
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  } catch (const base::Error& error) {
+    return fail(error.what(), error.exit_code(), world.get());
+  } catch (const std::exception& error) {
+    return fail(error.what(), 1, world.get());
+  }
+}

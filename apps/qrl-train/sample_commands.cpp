@@ -1,0 +1,89 @@
+// eval and generate: what a policy scores and says, through the same decoder as training.
+#include <algorithm>
+#include <cstdio>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "command.h"
+#include "train/evaluate.h"
+#include "train/session.h"
+
+namespace qrl::app {
+
+namespace {
+
+struct SampleArguments {
+  RecipeArguments recipe;
+  std::string checkpoint;
+  std::string prompt;
+  std::int32_t num_samples = 1;
+};
+
+/// The policy of --checkpoint, or the recipe's own, published for sampling.
+struct LoadedSampler {
+  LoadedSampler(const config::Recipe& recipe, const std::string& checkpoint, std::int64_t longest_prompt_tokens)
+      : policy(checkpoint.empty() ? train::make_policy(recipe) : train::load_policy(checkpoint)),
+        sampler(policy.config, recipe, longest_prompt_tokens) {
+    sampler.snapshot.publish(model::views(policy.weights), 0);
+    sampler.decoder.load(sampler.snapshot);
+  }
+  train::Policy policy;
+  train::Sampler sampler;
+};
+
+void add_options(CLI::App& command, SampleArguments& arguments) {
+  add_recipe_arguments(command, arguments.recipe);
+  command.add_option("--checkpoint", arguments.checkpoint, "checkpoint or Hugging Face folder; default: the recipe's model before training")
+      ->type_name("DIR");
+}
+
+void evaluate(const SampleArguments& arguments, dist::Collectives& world) {
+  const config::LoadedRecipe loaded = arguments.recipe.load();
+  const config::Recipe& recipe = loaded.recipe;
+  train::set_threads(recipe, world);
+  base::set_log_quiet(!world.is_first());
+  LoadedSampler loaded_sampler(recipe, arguments.checkpoint, recipe.data.max_prompt_length);
+  const train::Policy& policy = loaded_sampler.policy;
+  const auto verifier = reward::make_verifier(recipe.reward);
+  const auto sets = train::load_held_out_prompts(recipe, policy.tokenizer, *verifier);
+  QRL_REQUIRE(!sets.empty(), arguments.recipe.file, "held-out prompts", "none", "set data.val_files or data.val_generator");
+  const train::Metrics metrics = train::evaluate(loaded_sampler.sampler.decoder, sets, recipe,
+                                                 train::eval_sampling(recipe, policy.config, policy.tokenizer), policy.tokenizer, *verifier, world);
+  if (!world.is_first()) return;
+  for (const auto& [name, value] : metrics) std::printf("%s: %.6g\n", name.c_str(), value);
+}
+
+void generate(const SampleArguments& arguments, dist::Collectives& world) {
+  require_one_process(world, "generate");
+  const config::LoadedRecipe loaded = arguments.recipe.load();
+  const config::Recipe& recipe = loaded.recipe;
+  train::set_threads(recipe, world);
+  LoadedSampler loaded_sampler(recipe, arguments.checkpoint, recipe.data.max_prompt_length);
+  const train::Policy& policy = loaded_sampler.policy;
+  const auto tokens = train::encode_prompt(recipe.data.prompt_template, arguments.prompt, policy.tokenizer);
+  QRL_REQUIRE(!tokens.empty(), "--prompt", "some text", "none");
+  const types::SampleRequest request{0, tokens, 0, arguments.num_samples};
+  const auto completions = loaded_sampler.sampler.decoder.complete(
+      std::span(&request, 1), train::eval_sampling(recipe, policy.config, policy.tokenizer), {recipe.trainer.seed, 0});
+  for (const types::Completion& completion : completions) std::printf("%s\n", policy.tokenizer.decode(completion.tokens).c_str());
+}
+
+}  // namespace
+
+void add_eval(CLI::App& app, Action& action) {
+  auto arguments = std::make_shared<SampleArguments>();
+  CLI::App* command = app.add_subcommand("eval", "score a policy on the recipe's held-out prompts");
+  add_options(*command, *arguments);
+  command->callback([&action, arguments] { action = [arguments](dist::Collectives& world) { evaluate(*arguments, world); }; });
+}
+
+void add_generate(CLI::App& app, Action& action) {
+  auto arguments = std::make_shared<SampleArguments>();
+  CLI::App* command = app.add_subcommand("generate", "complete a prompt with the recipe's evaluation sampling");
+  add_options(*command, *arguments);
+  command->add_option("--prompt", arguments->prompt, "text that the recipe's prompt template is filled with")->required()->type_name("TEXT");
+  command->add_option("--n", arguments->num_samples, "samples")->check(CLI::Range(1, 1024))->type_name("INT");
+  command->callback([&action, arguments] { action = [arguments](dist::Collectives& world) { generate(*arguments, world); }; });
+}
+
+}  // namespace qrl::app

@@ -1,0 +1,106 @@
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "command.h"
+#include "reward/verifier.h"
+#include "train/run.h"
+#include "train/session.h"
+
+namespace qrl::app {
+
+namespace {
+
+struct TrainArguments {
+  RecipeArguments recipe;
+  std::string resume;
+  bool print_config = false;
+  bool dry_run = false;
+};
+
+config::LoadedRecipe load(const TrainArguments& arguments, bool complete) {
+  RecipeArguments recipe = arguments.recipe;
+  if (!arguments.resume.empty()) recipe.overrides.push_back("trainer.resume_mode=" + arguments.resume);
+  return recipe.load(complete);
+}
+
+/// Makes everything a run needs, checks it and says what would happen; writes nothing.
+void describe_run(const config::LoadedRecipe& loaded) {
+  const config::Recipe& recipe = loaded.recipe;
+  const train::Policy policy = train::make_policy(recipe);
+  const auto verifier = reward::make_verifier(recipe.reward);
+  const train::PromptSet prompts = train::load_train_prompts(recipe, policy.tokenizer, *verifier);
+  std::int64_t num_parameters = 0;
+  for (const auto& [name, buffer] : policy.weights) num_parameters += buffer.shape().numel();
+  const train::Sampler sampler(policy.config, recipe, recipe.data.max_prompt_length);
+  std::printf("model       %.2fM parameters, learner state %.2f GiB (fp32 masters, gradients, two moments), sampler weights %.2f GiB\n",
+              static_cast<double>(num_parameters) * 1e-6, static_cast<double>(num_parameters) * 16 / (1 << 30),
+              static_cast<double>(sampler.snapshot.num_bytes()) / (1 << 30));
+  std::printf("training    %zu prompts from %s; %lld steps of %lld prompts x %lld samples, %lld updates a step\n",
+              prompts.prompts.size(), prompts.data_source.c_str(), static_cast<long long>(recipe.trainer.total_training_steps),
+              static_cast<long long>(recipe.data.train_batch_size), static_cast<long long>(recipe.rollout.n),
+              static_cast<long long>(train::updates_per_step(recipe)));
+  if (recipe.sft.steps > 0) {
+    std::printf("cold start  %lld updates of %lld demonstrations\n", static_cast<long long>(recipe.sft.steps),
+                static_cast<long long>(recipe.sft.batch_size));
+  }
+  for (const train::PromptSet& set : train::load_held_out_prompts(recipe, policy.tokenizer, *verifier)) {
+    std::printf("held out    %zu prompts from %s\n", set.prompts.size(), set.data_source.c_str());
+  }
+  std::printf("run folder  %s\n", recipe.trainer.default_local_dir.c_str());
+}
+
+void train(const TrainArguments& arguments, dist::Collectives& world, train::RunPart part) {
+  const config::LoadedRecipe loaded = load(arguments, !arguments.print_config);
+  if (arguments.print_config) {
+    if (world.is_first()) std::printf("%s", loaded.resolved_yaml.c_str());
+  } else if (arguments.dry_run) {
+    if (world.is_first()) describe_run(loaded);
+  } else {
+    QRL_REQUIRE(part != train::RunPart::cold_start_only || loaded.recipe.sft.steps > 0, arguments.recipe.file,
+                "sft.steps of 1 or more for qrl-train sft", "0", "set sft.steps and sft.demonstrations");
+    train::run(loaded, world, part);
+  }
+}
+
+void add_options(CLI::App& command, TrainArguments& arguments, bool recipe_required) {
+  add_recipe_arguments(command, arguments.recipe, recipe_required);
+  command.add_option("--resume", arguments.resume, "auto (default): go on from the newest sound checkpoint of the run folder; "
+                                                   "never: refuse when there is one; PATH: go on from that checkpoint")
+      ->type_name("auto|never|PATH");
+  command.add_flag("--print-config", arguments.print_config, "print the resolved recipe and stop");
+  command.add_flag("--dry-run", arguments.dry_run, "check recipe, model and data, say what a run would do, and stop");
+}
+
+}  // namespace
+
+void add_train(CLI::App& app, Action& action) {
+  auto arguments = std::make_shared<TrainArguments>();
+  add_options(app, *arguments, false);
+  app.footer([] { return "Keys of a recipe (also docs/recipe-reference.md):\n" + config::keys_help() +
+                         "\nExit codes: 0 done, 2 bad recipe, arguments or input, 3 stopped by a training guard,\n"
+                         "75 stopped by a signal after a checkpoint, 1 anything else."; });
+  app.callback([&app, &action, arguments] {
+    if (!app.get_subcommands().empty()) return;
+    QRL_REQUIRE(!arguments->recipe.file.empty(), "qrl-train", "a recipe or a command", "neither", "see qrl-train --help");
+    if (!std::filesystem::exists(arguments->recipe.file)) {
+      std::vector<std::string> commands;
+      for (const CLI::App* command : app.get_subcommands({})) commands.push_back(command->get_name());
+      const std::string nearest = base::nearest_name(arguments->recipe.file, commands);
+      base::fail_input(base::quoted(arguments->recipe.file), "a recipe file or a command", "neither",
+                       nearest.empty() ? "see qrl-train --help" : "did you mean the command " + nearest + "?");
+    }
+    action = [arguments](dist::Collectives& world) { train(*arguments, world, train::RunPart::everything); };
+  });
+
+  auto sft_arguments = std::make_shared<TrainArguments>();
+  CLI::App* sft = app.add_subcommand("sft", "make the supervised cold start of a recipe, and stop");
+  add_options(*sft, *sft_arguments, true);
+  sft->callback([&action, sft_arguments] {
+    action = [sft_arguments](dist::Collectives& world) { train(*sft_arguments, world, train::RunPart::cold_start_only); };
+  });
+}
+
+}  // namespace qrl::app

@@ -1,0 +1,189 @@
+#include "train/checkpoint.h"
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <vector>
+
+#include "base/log.h"
+#include "model/weights.h"
+#include "state/folder.h"
+#include "state/safetensors.h"
+
+namespace qrl::train {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kStateFile = "state.json";
+constexpr const char* kRecipeFile = "recipe.yaml";
+constexpr const char* kOptimizerFile = "optimizer.safetensors";
+
+std::string read_text(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  QRL_REQUIRE(in.good(), file.string(), "a readable file", "an error on opening it");
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+void write_text(const fs::path& file, const std::string& text) {
+  std::ofstream out(file, std::ios::binary);
+  out << text;
+  out.flush();
+  QRL_INVARIANT(out.good(), file.string(), "a complete write", "an error (disk full?)");
+}
+
+nlohmann::ordered_json to_json(const RunState& s, const model::ModelConfig& config) {
+  return {{"cold_start", s.cold_start}, {"sft_step", s.sft_step}, {"step", s.step}, {"num_updates", s.num_updates},
+          {"policy_version", s.policy_version}, {"prompts_drawn", s.prompts_drawn},
+          {"non_finite_streak", s.non_finite_streak}, {"metrics_bytes", s.metrics_bytes},
+          {"sft_metrics_bytes", s.sft_metrics_bytes},
+          {"export_dtype", config.dtype == base::DType::f32 ? "float32" : "bfloat16"}};
+}
+
+/// A checkpoint's place in time, from its name: cold-start steps come before RL steps. Nothing for other names.
+std::optional<std::pair<int, std::int64_t>> age_of(const fs::path& path) {
+  const std::string name = path.filename().string();
+  for (const auto& [prefix, phase] : {std::pair<std::string, int>{"sft_", 0}, {"step_", 1}}) {
+    const std::string digits = name.substr(std::min(prefix.size(), name.size()));
+    if (name.starts_with(prefix) && !digits.empty() && digits.size() <= 18 &&
+        std::all_of(digits.begin(), digits.end(), [](unsigned char c) { return std::isdigit(c) != 0; })) {
+      return std::pair{phase, static_cast<std::int64_t>(std::stoll(digits))};
+    }
+  }
+  return std::nullopt;
+}
+
+/// Checkpoints in `dir`, newest first.
+std::vector<fs::path> list_checkpoints(const fs::path& dir) {
+  std::vector<fs::path> found;
+  if (!fs::is_directory(dir)) return found;
+  for (const auto& entry : fs::directory_iterator(dir)) {
+    if (age_of(entry.path())) found.push_back(entry.path());
+  }
+  std::sort(found.begin(), found.end(), [](const fs::path& a, const fs::path& b) { return *age_of(a) > *age_of(b); });
+  return found;
+}
+
+/// Writes state.json's neighbours: what `commit_folder` hashes.
+void fill_checkpoint(const fs::path& dir, const RunState& state, const learner::Learner& learner,
+                     const CheckpointContext& context) {
+  model::ModelConfig masters_config = context.config;
+  masters_config.dtype = base::DType::f32;
+  model::save_hf(dir, masters_config, learner.masters());
+  context.tokenizer.save(dir);
+  std::vector<state::NamedView> moments;
+  for (const auto& [name, view] : learner.optimizer_state()) moments.push_back({name, view});
+  state::write_safetensors(dir / kOptimizerFile, moments, {{"format", "qrl-train optimizer"}});
+  write_text(dir / kStateFile, to_json(state, context.config).dump(1) + "\n");
+  write_text(dir / kRecipeFile, context.resolved_recipe);
+}
+
+}  // namespace
+
+fs::path save_checkpoint(const fs::path& dir, const RunState& state, const learner::Learner& learner,
+                         const CheckpointContext& context) {
+  const fs::path path = dir / (state.cold_start ? "sft_" + std::to_string(state.sft_step) : "step_" + std::to_string(state.step));
+  context.world.barrier();
+  if (context.world.is_first()) {
+    const nlohmann::ordered_json facts = {{"format", "qrl-train checkpoint 1"}, {"step", state.step},
+                                          {"sft_step", state.sft_step}, {"world_size", context.world.size()}};
+    state::commit_folder(path, [&](const fs::path& tmp) { fill_checkpoint(tmp, state, learner, context); }, facts.dump());
+    base::log_info("committed " + path.string());
+  }
+  context.world.barrier();
+  return path;
+}
+
+void prune_checkpoints(const fs::path& dir, std::int64_t keep, std::int64_t final_sft_step) {
+  const std::vector<fs::path> all = list_checkpoints(dir);
+  if (all.empty()) return;
+  std::int64_t kept[2] = {0, 0};
+  std::vector<fs::path> surplus;
+  for (const fs::path& path : all) {
+    const auto [phase, step] = *age_of(path);
+    if (phase == 0 && step == final_sft_step) continue;
+    if (++kept[phase] > keep) surplus.push_back(path);
+  }
+  if (surplus.empty()) return;
+  if (const auto damage = state::verify_folder(all.front())) {
+    base::log_warning(all.front().string() + ": " + *damage + "; older checkpoints are kept");
+    return;
+  }
+  // The manifest goes first: a removal cut short leaves a folder that is plainly not a checkpoint.
+  for (const fs::path& path : surplus) {
+    fs::remove(path / "manifest.json");
+    fs::remove_all(path);
+  }
+}
+
+std::optional<fs::path> newest_sound_checkpoint(const fs::path& dir) {
+  for (const fs::path& path : list_checkpoints(dir)) {
+    const auto damage = state::verify_folder(path);
+    if (!damage) return path;
+    base::log_warning("damaged checkpoint " + path.string() + ": " + *damage);
+  }
+  return std::nullopt;
+}
+
+void set_aside_damaged(const fs::path& dir, const std::optional<fs::path>& sound) {
+  for (const fs::path& path : list_checkpoints(dir)) {
+    if (sound && path == *sound) return;
+    const fs::path aside = path.string() + ".damaged";
+    fs::remove_all(aside);
+    fs::rename(path, aside);
+    base::log_warning("set aside as " + aside.string());
+  }
+}
+
+bool is_checkpoint(const fs::path& path) { return fs::exists(path / kStateFile); }
+
+LoadedState read_checkpoint_state(const fs::path& checkpoint) {
+  QRL_REQUIRE(is_checkpoint(checkpoint), checkpoint.string(), "a checkpoint folder (with state.json)", "none there",
+              "checkpoints lie in RUN/checkpoints/step_N");
+  if (const auto damage = state::verify_folder(checkpoint)) {
+    base::fail_input(checkpoint.string(), "a sound checkpoint", *damage, "use an older one");
+  }
+  const auto json = nlohmann::json::parse(read_text(checkpoint / kStateFile));
+  LoadedState loaded{{}, read_text(checkpoint / kRecipeFile), model::read_config(checkpoint / "config.json")};
+  RunState& s = loaded.state;
+  s.cold_start = json.at("cold_start").get<bool>();
+  s.sft_step = json.at("sft_step").get<std::int64_t>();
+  s.step = json.at("step").get<std::int64_t>();
+  s.num_updates = json.at("num_updates").get<std::int64_t>();
+  s.policy_version = json.at("policy_version").get<std::int64_t>();
+  s.prompts_drawn = json.at("prompts_drawn").get<std::int64_t>();
+  s.non_finite_streak = json.at("non_finite_streak").get<std::int64_t>();
+  s.metrics_bytes = json.at("metrics_bytes").get<std::int64_t>();
+  s.sft_metrics_bytes = json.at("sft_metrics_bytes").get<std::int64_t>();
+  loaded.config.dtype = json.at("export_dtype") == "float32" ? base::DType::f32 : base::DType::bf16;
+  return loaded;
+}
+
+void restore_learner(const fs::path& checkpoint, const RunState& state, learner::Learner& learner, dist::Collectives& world) {
+  model::WeightViews masters = learner.masters(), moments = learner.optimizer_state();
+  // The learner's own memory receives the bytes: file → masters on the first rank, masters → masters on the others.
+  if (world.is_first()) {
+    for (auto& [file, views] : {std::pair{checkpoint / "model.safetensors", &masters}, {checkpoint / kOptimizerFile, &moments}}) {
+      const state::SafetensorsFile tensors(file);
+      for (auto& [name, view] : *views) {
+        const base::Buffer stored = tensors.read(name);
+        QRL_REQUIRE(stored.view().dtype == view.dtype && stored.shape() == view.shape, file.string() + ": " + name,
+                    view.shape.to_string(), stored.shape().to_string());
+        std::memcpy(view.data, stored.view().data, view.num_bytes());
+      }
+    }
+  }
+  for (auto* views : {&masters, &moments}) {
+    for (auto& [name, view] : *views) {
+      world.broadcast({static_cast<std::byte*>(view.data), view.num_bytes()}, 0);
+    }
+  }
+  learner.restore(masters, moments, state.num_updates);
+}
+
+}  // namespace qrl::train

@@ -1,0 +1,71 @@
+// Owns what a checkpoint holds, where checkpoints lie, and which one a run goes on from. The commit protocol itself is
+// state/folder.h's. Knows nothing of how training works.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "data/tokenizer.h"
+#include "dist/collectives.h"
+#include "learner/learner.h"
+#include "model/config.h"
+
+namespace qrl::train {
+
+/// Where a run stands: everything beside weights and moments that the next step depends on.
+struct RunState {
+  bool cold_start = false;               ///< true while the supervised cold start is under way
+  std::int64_t sft_step = 0;             ///< cold-start updates done
+  std::int64_t step = 0;                 ///< RL steps done
+  std::int64_t num_updates = 0;          ///< optimizer updates since the optimizer was last reset
+  std::int64_t policy_version = 0;
+  std::int64_t prompts_drawn = 0;        ///< data cursor, over all ranks
+  std::int64_t non_finite_streak = 0;
+  std::int64_t metrics_bytes = 0, sft_metrics_bytes = 0;   ///< rows that belong to this state
+};
+
+/// What stays fixed over a run and goes into every checkpoint beside the state.
+struct CheckpointContext {
+  const model::ModelConfig& config;      ///< dtype: what an export will be in
+  const data::Tokenizer& tokenizer;
+  const std::string& resolved_recipe;
+  dist::Collectives& world;
+};
+
+/// Commits DIR/step_N (or DIR/sft_N while cold-starting; an existing one of that name must not be there): HF folder of
+/// the fp32 masters with tokenizer, optimizer.safetensors, state.json, recipe.yaml. The first rank writes; all ranks
+/// return when it is committed.
+std::filesystem::path save_checkpoint(const std::filesystem::path& dir, const RunState& state,
+                                      const learner::Learner& learner, const CheckpointContext& context);
+
+/// Removes the oldest of more than `keep` checkpoints of each kind, once the newest is re-read and found sound; a
+/// finished cold start (sft_<final_sft_step>) always stays.
+void prune_checkpoints(const std::filesystem::path& dir, std::int64_t keep, std::int64_t final_sft_step);
+
+/// The newest sound checkpoint in `dir` (RL steps after cold-start steps); damaged ones are named in a warning. Does
+/// not change anything.
+std::optional<std::filesystem::path> newest_sound_checkpoint(const std::filesystem::path& dir);
+
+/// Renames whatever lies in `dir` beyond `sound` (damaged checkpoints newer than it, all when there is no sound one) to
+/// NAME.damaged, so that its name is free again.
+void set_aside_damaged(const std::filesystem::path& dir, const std::optional<std::filesystem::path>& sound);
+
+struct LoadedState {
+  RunState state;
+  std::string resolved_recipe;
+  model::ModelConfig config;             ///< dtype as exported models have it
+};
+/// Reads state.json, recipe.yaml and the config of a checkpoint after verifying every byte; throws an input error that
+/// names what is damaged.
+LoadedState read_checkpoint_state(const std::filesystem::path& checkpoint);
+
+/// Restores masters, moments and update count from a verified checkpoint (first rank reads, others receive).
+void restore_learner(const std::filesystem::path& checkpoint, const RunState& state, learner::Learner& learner,
+                     dist::Collectives& world);
+
+/// True when `path` looks like a checkpoint of ours rather than a plain HF folder.
+bool is_checkpoint(const std::filesystem::path& path);
+
+}  // namespace qrl::train

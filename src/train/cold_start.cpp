@@ -1,0 +1,65 @@
+#include "train/cold_start.h"
+
+#include "base/clock.h"
+#include "base/threads.h"
+#include "data/countdown.h"
+#include "train/signals.h"
+
+namespace qrl::train {
+
+namespace {
+
+/// Demonstrations [first, first + count) as packed micro-batches: prompt, then response and end token to be learnt.
+std::vector<types::MicroBatch> demonstration_batches(const RunParts& parts, std::int64_t first, std::int64_t count) {
+  const config::Recipe& recipe = parts.recipe;
+  const config::GeneratorRecipe& generator = recipe.sft.demonstrations;
+  const std::uint64_t seed = generator.seed.value_or(recipe.trainer.seed);
+  std::vector<std::vector<types::TokenId>> prompts, responses;
+  std::vector<rollout::PackItem> items;
+  prompts.reserve(static_cast<std::size_t>(count));
+  responses.reserve(static_cast<std::size_t>(count));
+  for (std::int64_t i = first; i < first + count; ++i) {
+    const data::Demonstration demo = data::demonstrate_countdown(generator, seed, static_cast<std::uint64_t>(i));
+    prompts.push_back(encode_prompt(recipe.data.prompt_template, data::countdown_prompt(demo.task), parts.policy.tokenizer));
+    responses.push_back(parts.policy.tokenizer.encode_trusted(demo.response));
+    responses.back().push_back(parts.policy.tokenizer.eos());
+    items.push_back({prompts.back(), responses.back(), {}, 0.0F});
+  }
+  return rollout::pack(items, recipe.actor.max_tokens_per_micro_batch);
+}
+
+}  // namespace
+
+void make_cold_start(RunParts& parts, const std::optional<std::filesystem::path>& resume_from) {
+  const config::Recipe& recipe = parts.recipe;
+  RunState& state = parts.state;
+  const std::unique_ptr<dist::Collectives> solo = dist::make_solo();
+  learner::LearnerOptions options = learner_options(recipe);
+  options.optim = recipe.sft.optim;
+  options.total_updates = recipe.sft.steps;
+  learner::Learner learner(parts.policy.config, parts.policy.weights, options, *solo);
+  if (resume_from) restore_learner(*resume_from, state, learner, *solo);
+
+  state.cold_start = true;
+  Progress progress("cold start", state.sft_step + 1, recipe.sft.steps, false);
+  const learner::LossOptions loss{learner::LossKind::sft, {}, {}};
+  while (state.sft_step < recipe.sft.steps) {
+    const double start_s = base::now_s();
+    const auto batches = demonstration_batches(parts, state.sft_step * recipe.sft.batch_size, recipe.sft.batch_size);
+    const types::GlobalCounts counts = rollout::count(batches);
+    for (const types::MicroBatch& batch : batches) learner.accumulate(batch, counts, loss, 1.0F);
+    learner::UpdateReport report = learner.update();
+    guard_finite(report, recipe, state);
+    ++state.sft_step;
+
+    report.metrics["timing_s/step"] = base::now_s() - start_s;
+    parts.sft_metrics.append(state.sft_step, report.metrics);
+    const bool last = state.sft_step == recipe.sft.steps;
+    if (last || state.sft_step % 25 == 0) progress.show(state.sft_step, "loss " + std::to_string(report.metrics["actor/sft_loss"]));
+    const bool stop = stop_requested();
+    if (last || stop || (recipe.sft.save_freq > 0 && state.sft_step % recipe.sft.save_freq == 0)) commit(parts, learner, *solo);
+    if (stop) stop_here(parts);
+  }
+}
+
+}  // namespace qrl::train

@@ -1,0 +1,13 @@
+// Owns the supervised cold start: demonstrations in, a committed checkpoint out. Knows nothing of RL.
+#pragma once
+
+#include "train/trainer.h"
+
+namespace qrl::train {
+
+/// Trains from parts.state.sft_step to sft.steps on generated demonstrations and commits sft_<steps>. Runs on the first
+/// rank alone, with its machine's threads, so that the bits are those of one process whatever the number of ranks;
+/// `resume_from` is the cold-start checkpoint to go on from, if any.
+void make_cold_start(RunParts& parts, const std::optional<std::filesystem::path>& resume_from);
+
+}  // namespace qrl::train

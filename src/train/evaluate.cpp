@@ -1,0 +1,71 @@
+#include "train/evaluate.h"
+
+#include <algorithm>
+
+#include "rollout/rollout.h"
+
+namespace qrl::train {
+
+namespace {
+
+/// Evaluation draws with a step of its own that no training step has.
+constexpr std::uint32_t kEvalStep = 0xffffffffU;
+
+}  // namespace
+
+double pass_at_k(std::int64_t n, std::int64_t c, std::int64_t k) {
+  if (n - c < k) return 1.0;
+  double none_right = 1.0;
+  for (std::int64_t i = n - c + 1; i <= n; ++i) none_right *= 1.0 - static_cast<double>(k) / static_cast<double>(i);
+  return 1.0 - none_right;
+}
+
+std::string score_name(const std::string& data_source, const config::EvalRecipe& recipe) {
+  return "val/" + data_source + "/mean@" + std::to_string(recipe.n);
+}
+
+Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, const config::Recipe& recipe,
+                 const types::SamplingParams& params, const data::Tokenizer& tokenizer, const reward::Verifier& verifier,
+                 dist::Collectives& world) {
+  const auto n = static_cast<std::int32_t>(recipe.eval.n);
+  Metrics metrics;
+  for (const PromptSet& set : sets) {
+    std::vector<const types::Prompt*> mine;
+    for (std::size_t i = static_cast<std::size_t>(world.rank()); i < set.prompts.size(); i += static_cast<std::size_t>(world.size())) {
+      mine.push_back(&set.prompts[i]);
+    }
+    auto rollouts = rollout::collect(source, mine, n, params, {recipe.trainer.seed, kEvalStep});
+    rollout::judge(rollouts, verifier, recipe.reward, tokenizer);
+
+    // right[c]: prompts with c right samples; then response tokens and truncated samples: exact integers, so that the
+    // sums over ranks do not depend on their number.
+    std::vector<std::int64_t> sums(static_cast<std::size_t>(n) + 3, 0);
+    for (std::size_t first = 0; first < rollouts.size(); first += static_cast<std::size_t>(n)) {
+      std::size_t right = 0;
+      for (std::size_t i = first; i < first + static_cast<std::size_t>(n); ++i) {
+        right += rollouts[i].verdict.outcome == reward::Outcome::correct ? 1 : 0;
+        sums[static_cast<std::size_t>(n) + 1] += static_cast<std::int64_t>(rollouts[i].completion.tokens.size());
+        sums[static_cast<std::size_t>(n) + 2] += rollouts[i].completion.stop == types::StopReason::length ? 1 : 0;
+      }
+      ++sums[right];
+    }
+    world.all_reduce_sum(std::span(sums));
+
+    const double num_prompts = static_cast<double>(set.prompts.size());
+    const std::string prefix = "val/" + set.data_source + "/";
+    double mean = 0;
+    for (std::int64_t c = 0; c <= n; ++c) mean += static_cast<double>(sums[static_cast<std::size_t>(c)] * c);
+    metrics[score_name(set.data_source, recipe.eval)] = mean / (num_prompts * n);
+    for (std::int64_t k = 2; k < 2 * n; k *= 2) {
+      const std::int64_t capped = std::min<std::int64_t>(k, n);
+      double pass = 0;
+      for (std::int64_t c = 0; c <= n; ++c) pass += static_cast<double>(sums[static_cast<std::size_t>(c)]) * pass_at_k(n, c, capped);
+      metrics[prefix + "pass@" + std::to_string(capped)] = pass / num_prompts;
+    }
+    metrics[prefix + "response_length/mean"] = static_cast<double>(sums[static_cast<std::size_t>(n) + 1]) / (num_prompts * n);
+    metrics[prefix + "truncated_fraction"] = static_cast<double>(sums[static_cast<std::size_t>(n) + 2]) / (num_prompts * n);
+  }
+  return metrics;
+}
+
+}  // namespace qrl::train

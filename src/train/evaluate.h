@@ -1,0 +1,31 @@
+// Owns scoring a policy on held-out prompts. Knows nothing of training.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "config/recipe.h"
+#include "data/tokenizer.h"
+#include "dist/collectives.h"
+#include "reward/verifier.h"
+#include "train/prompts.h"
+#include "train/run_folder.h"
+#include "types/prompt.h"
+
+namespace qrl::train {
+
+/// Unbiased estimate of P(at least one of k samples is right) from c right ones of n: 1 − C(n−c, k)/C(n, k)
+/// (Chen et al. 2021, "Evaluating large language models trained on code", eq. 1). 1 ≤ k ≤ n.
+double pass_at_k(std::int64_t n, std::int64_t c, std::int64_t k);
+
+/// val/<data_source>/{mean@n, pass@k for k = 2, 4, … n, response_length/mean, truncated_fraction} over all ranks; the
+/// same on every rank. Prompts are divided over ranks; draws are keyed by (seed, prompt, sample) alone, so a checkpoint
+/// scores the same in a run, by `qrl-train eval`, and with any number of ranks.
+Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, const config::Recipe& recipe,
+                 const types::SamplingParams& params, const data::Tokenizer& tokenizer, const reward::Verifier& verifier,
+                 dist::Collectives& world);
+
+/// "val/<data_source>/mean@<n>": the score that a run is about.
+std::string score_name(const std::string& data_source, const config::EvalRecipe& recipe);
+
+}  // namespace qrl::train

@@ -1,0 +1,71 @@
+#include "train/progress.h"
+
+#include <unistd.h>
+
+#include <cstdarg>
+#include <cstdio>
+
+#include "base/clock.h"
+
+namespace qrl::train {
+
+namespace {
+
+[[gnu::format(printf, 1, 2)]] std::string format(const char* pattern, ...) {
+  char text[256];
+  va_list args;
+  va_start(args, pattern);
+  std::vsnprintf(text, sizeof text, pattern, args);
+  va_end(args);
+  return text;
+}
+
+double value_or_zero(const Metrics& metrics, const std::string& name) {
+  const auto found = metrics.find(name);
+  return found == metrics.end() ? 0.0 : found->second;
+}
+
+}  // namespace
+
+std::string duration_text(double seconds) {
+  const auto whole = static_cast<long>(seconds + 0.5);
+  if (whole < 60) return format("%lds", whole);
+  if (whole < 3600) return format("%ldm%02lds", whole / 60, whole % 60);
+  return format("%ldh%02ldm", whole / 3600, whole / 60 % 60);
+}
+
+std::string step_facts(const Metrics& metrics) {
+  return format("reward %.3f  length %.1f  gap %.1e  %.0f tok/s", value_or_zero(metrics, "critic/rewards/mean"),
+                value_or_zero(metrics, "response_length/mean"), value_or_zero(metrics, "mismatch/k3_kl"),
+                value_or_zero(metrics, "perf/tokens_per_s"));
+}
+
+Progress::Progress(std::string what, std::int64_t first_step, std::int64_t last_step, bool quiet)
+    : what_(std::move(what)), first_step_(first_step), last_step_(last_step), quiet_(quiet),
+      terminal_(isatty(STDOUT_FILENO) == 1), start_s_(base::now_s()) {}
+
+Progress::~Progress() {
+  if (line_open_) std::fputs("\n", stdout);
+  std::fflush(stdout);
+}
+
+void Progress::show(std::int64_t step, const std::string& facts) {
+  if (quiet_) return;
+  const double pace_s = (base::now_s() - start_s_) / static_cast<double>(step - first_step_ + 1);
+  const std::string line = format("%s %ld/%ld  %s  left %s", what_.c_str(), static_cast<long>(step), static_cast<long>(last_step_),
+                                  facts.c_str(), duration_text(pace_s * static_cast<double>(last_step_ - step)).c_str());
+  if (terminal_) std::printf("\r\x1b[K%s", line.c_str());
+  else std::printf("%s\n", line.c_str());
+  line_open_ = terminal_;
+  std::fflush(stdout);
+}
+
+void Progress::say(const std::string& line) {
+  if (quiet_) return;
+  if (line_open_) std::fputs("\r\x1b[K", stdout);
+  line_open_ = false;
+  std::printf("%s\n", line.c_str());
+  std::fflush(stdout);
+}
+
+}  // namespace qrl::train

@@ -1,0 +1,103 @@
+#include "train/run_folder.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+
+namespace qrl::train {
+
+namespace {
+
+std::filesystem::path made(const std::filesystem::path& dir) {
+  std::error_code error;
+  std::filesystem::create_directories(dir, error);
+  QRL_REQUIRE(!error, dir.string(), "a folder that can be made", error.message(), "set trainer.default_local_dir");
+  return dir;
+}
+
+/// RAII for the few calls that need a descriptor (append in one write, fsync, truncate).
+class Descriptor {
+ public:
+  Descriptor(const std::filesystem::path& file, int flags) : file_(file.string()), fd_(::open(file_.c_str(), flags | O_CLOEXEC, 0644)) {
+    if (fd_ < 0) fail("open");
+  }
+  ~Descriptor() { ::close(fd_); }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+
+  void write(const std::string& bytes) {
+    std::size_t done = 0;
+    while (done < bytes.size()) {
+      const ssize_t n = ::write(fd_, bytes.data() + done, bytes.size() - done);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) fail("write");
+      done += static_cast<std::size_t>(n);
+    }
+  }
+  void truncate(std::int64_t bytes) { if (::ftruncate(fd_, bytes) != 0) fail("truncate"); }
+  std::int64_t sync() {
+    if (::fsync(fd_) != 0) fail("fsync");
+    return ::lseek(fd_, 0, SEEK_END);
+  }
+
+ private:
+  [[noreturn]] void fail(const char* what) { base::fail_internal(file_, std::string(what) + " to succeed", std::strerror(errno)); }
+  std::string file_;
+  int fd_;
+};
+
+}  // namespace
+
+MetricsFile::MetricsFile(const std::filesystem::path& file, std::int64_t keep_bytes) : file_(file) {
+  Descriptor out(file_, O_RDWR | O_CREAT);
+  const std::int64_t size = out.sync();
+  QRL_REQUIRE(size >= keep_bytes, file_.string(), "at least the " + std::to_string(keep_bytes) + " bytes of the checkpoint",
+              std::to_string(size), "the file was cut or replaced; resume into another folder");
+  out.truncate(keep_bytes);
+}
+
+void MetricsFile::append(std::int64_t step, const Metrics& metrics) {
+  if (file_.empty()) return;
+  nlohmann::ordered_json row;
+  row["step"] = step;
+  for (const auto& [name, value] : metrics) {
+    if (std::isfinite(value)) row[name] = value;
+    else row[name] = nullptr;
+  }
+  Descriptor(file_, O_WRONLY | O_APPEND).write(row.dump() + "\n");
+}
+
+std::int64_t MetricsFile::sync() {
+  return file_.empty() ? 0 : Descriptor(file_, O_RDWR).sync();
+}
+
+std::vector<std::pair<std::int64_t, double>> read_metric(const std::filesystem::path& file, const std::string& name) {
+  std::vector<std::pair<std::int64_t, double>> rows;
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);) {
+    const auto row = nlohmann::json::parse(line, nullptr, false);
+    if (row.is_object() && row.contains(name) && row[name].is_number()) {
+      rows.emplace_back(row.at("step").get<std::int64_t>(), row[name].get<double>());
+    }
+  }
+  return rows;
+}
+
+RunFolder::RunFolder(const std::filesystem::path& dir) : path_(made(dir)), lock_(path_) {
+  made(checkpoints());
+  made(path_ / "rollouts");
+}
+
+void RunFolder::write_rollouts(std::int64_t step, const std::string& jsonl) const {
+  const std::filesystem::path file = path_ / "rollouts" / ("step_" + std::to_string(step) + ".jsonl");
+  Descriptor(file, O_WRONLY | O_CREAT | O_TRUNC).write(jsonl);
+}
+
+}  // namespace qrl::train

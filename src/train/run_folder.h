@@ -1,0 +1,55 @@
+// Owns a run's folder on disk: its lock, resolved recipe, metric rows and rollout dumps. Knows nothing of checkpoints'
+// contents or of training.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "state/folder.h"
+
+namespace qrl::train {
+
+/// Metric names and values of one step, in name order.
+using Metrics = std::map<std::string, double>;
+
+/// An append-only JSONL file of metric rows. Only the first rank writes; elsewhere it is inert.
+class MetricsFile {
+ public:
+  MetricsFile() = default;
+  /// Opens for appending after cutting the file to its first `keep_bytes` bytes (what a checkpoint vouches for).
+  MetricsFile(const std::filesystem::path& file, std::int64_t keep_bytes);
+
+  /// Appends {"step": step, metrics…}; a value that is not finite becomes null. One write per row.
+  void append(std::int64_t step, const Metrics& metrics);
+  /// Bytes so far, after an fsync: what a checkpoint records.
+  std::int64_t sync();
+
+ private:
+  std::filesystem::path file_;
+};
+
+/// Rows of a metrics file that hold `name`, as (step, value), in file order.
+std::vector<std::pair<std::int64_t, double>> read_metric(const std::filesystem::path& file, const std::string& name);
+
+class RunFolder {
+ public:
+  /// Creates `dir` and takes its lock; throws an input error when another run holds it.
+  explicit RunFolder(const std::filesystem::path& dir);
+
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
+  std::filesystem::path metrics_file() const { return path_ / "metrics.jsonl"; }
+  std::filesystem::path sft_metrics_file() const { return path_ / "sft_metrics.jsonl"; }
+  /// Writes rollouts/step_N.jsonl whole (replacing what an interrupted run left).
+  void write_rollouts(std::int64_t step, const std::string& jsonl) const;
+
+ private:
+  std::filesystem::path path_;
+  state::FolderLock lock_;
+};
+
+}  // namespace qrl::train

@@ -1,0 +1,141 @@
+#include "train/session.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/threads.h"
+
+namespace qrl::train {
+
+namespace {
+
+/// Processors this process may use once a launcher's binding is undone (the kernel keeps to the container's own set).
+int unbound_processors() {
+  cpu_set_t all;
+  CPU_ZERO(&all);
+  const long configured = std::clamp<long>(sysconf(_SC_NPROCESSORS_CONF), 1, CPU_SETSIZE);
+  for (long cpu = 0; cpu < configured; ++cpu) CPU_SET(cpu, &all);
+  sched_setaffinity(0, sizeof all, &all);
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  return sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? std::max(1, CPU_COUNT(&allowed)) : static_cast<int>(configured);
+}
+
+model::Weights init_from(const config::Recipe& recipe, const model::ModelConfig& config) {
+  return model::init_weights(config, recipe.model.init_seed.value_or(recipe.trainer.seed));
+}
+
+void check_fit(const Policy& policy, const std::string& where) {
+  QRL_REQUIRE(policy.tokenizer.vocab_size() <= policy.config.vocab_size, where,
+              "vocab_size of at least the tokenizer's " + std::to_string(policy.tokenizer.vocab_size()) + " ids",
+              std::to_string(policy.config.vocab_size));
+}
+
+types::SamplingParams sampling(const config::Recipe& recipe, const model::ModelConfig& config, const data::Tokenizer& tokenizer) {
+  types::SamplingParams params;
+  params.max_new_tokens = static_cast<std::int32_t>(recipe.data.max_response_length);
+  params.stop_tokens = config.eos_token_ids;
+  if (std::find(params.stop_tokens.begin(), params.stop_tokens.end(), tokenizer.eos()) == params.stop_tokens.end()) {
+    params.stop_tokens.push_back(tokenizer.eos());
+  }
+  return params;
+}
+
+base::DType kv_dtype(const config::QuantRecipe& quant) {
+  switch (quant.kv_cache) {
+    case config::KvCache::f32: return base::DType::f32;
+    case config::KvCache::bf16: return base::DType::bf16;
+    case config::KvCache::automatic: break;
+  }
+  return quant.weights == config::WeightFormat::f32 ? base::DType::f32 : base::DType::bf16;
+}
+
+quant::Format weight_format(config::WeightFormat format) {
+  switch (format) {
+    case config::WeightFormat::f32: return quant::Format::f32;
+    case config::WeightFormat::bf16: return quant::Format::bf16;
+    case config::WeightFormat::int8: break;
+  }
+  return quant::Format::int8;
+}
+
+decoder::DecoderOptions decoder_options(const config::Recipe& recipe, std::int64_t longest_prompt_tokens) {
+  decoder::DecoderOptions options;
+  options.max_num_seqs = recipe.rollout.max_num_seqs;
+  options.max_num_batched_tokens = recipe.rollout.max_num_batched_tokens;
+  options.page_size = recipe.rollout.page_size;
+  options.max_model_len = longest_prompt_tokens + recipe.data.max_response_length;
+  const std::int64_t pages_per_sequence = (options.max_model_len + options.page_size - 1) / options.page_size;
+  options.kv_pages = recipe.rollout.kv_pages.value_or(pages_per_sequence * options.max_num_seqs);
+  options.kv_dtype = kv_dtype(recipe.quant);
+  options.prefix_sharing = recipe.rollout.prefix_sharing;
+  return options;
+}
+
+}  // namespace
+
+void set_threads(const config::Recipe& recipe, const dist::Collectives& world) {
+  const int processors = unbound_processors();
+  const auto asked = static_cast<int>(recipe.trainer.threads);
+  base::set_num_threads(asked > 0 ? asked : std::max(1, processors / world.local_size()));
+}
+
+int all_local_threads(const config::Recipe& recipe, const dist::Collectives& world) {
+  const auto asked = static_cast<int>(recipe.trainer.threads);
+  return asked > 0 ? asked * world.local_size() : unbound_processors();
+}
+
+Policy make_policy(const config::Recipe& recipe) {
+  if (!recipe.model.path.empty()) return load_policy(recipe.model.path);
+  const std::filesystem::path file = recipe.model.init_config;
+  model::ModelConfig config = model::read_config(file);
+  const bool has_tokenizer = std::filesystem::exists(file.parent_path() / "tokenizer.json");
+  Policy policy{config, init_from(recipe, config),
+                has_tokenizer ? data::Tokenizer::load(file.parent_path()) : data::Tokenizer::byte_level()};
+  check_fit(policy, file.string());
+  return policy;
+}
+
+Policy load_policy(const std::filesystem::path& dir) {
+  model::HfModel hf = model::load_hf(dir);
+  Policy policy{hf.config, std::move(hf.weights), data::Tokenizer::load(dir)};
+  check_fit(policy, dir.string());
+  return policy;
+}
+
+Sampler::Sampler(const model::ModelConfig& config, const config::Recipe& recipe, std::int64_t longest_prompt_tokens)
+    : snapshot(config, weight_format(recipe.quant.weights)), decoder(config, decoder_options(recipe, longest_prompt_tokens)) {}
+
+types::SamplingParams train_sampling(const config::Recipe& recipe, const model::ModelConfig& config, const data::Tokenizer& tokenizer) {
+  types::SamplingParams params = sampling(recipe, config, tokenizer);
+  params.temperature = static_cast<float>(recipe.rollout.temperature);
+  params.top_p = static_cast<float>(recipe.rollout.top_p);
+  params.top_k = static_cast<std::int32_t>(recipe.rollout.top_k);
+  return params;
+}
+
+types::SamplingParams eval_sampling(const config::Recipe& recipe, const model::ModelConfig& config, const data::Tokenizer& tokenizer) {
+  types::SamplingParams params = sampling(recipe, config, tokenizer);
+  params.temperature = static_cast<float>(recipe.eval.temperature);
+  params.top_p = static_cast<float>(recipe.eval.top_p);
+  params.top_k = static_cast<std::int32_t>(recipe.eval.top_k);
+  return params;
+}
+
+std::int64_t updates_per_step(const config::Recipe& recipe) {
+  return recipe.data.train_batch_size / recipe.actor.mini_batch_size * recipe.actor.ppo_epochs;
+}
+
+learner::LearnerOptions learner_options(const config::Recipe& recipe) {
+  learner::LearnerOptions options;
+  options.compute = recipe.model.dtype;
+  options.activation_checkpointing = recipe.actor.activation_checkpointing;
+  options.logprob_chunk_tokens = recipe.actor.logprob_chunk_tokens;
+  options.optim = recipe.optim;
+  options.total_updates = updates_per_step(recipe) * recipe.trainer.total_training_steps;
+  return options;
+}
+
+}  // namespace qrl::train

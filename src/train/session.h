@@ -1,0 +1,55 @@
+// Owns the parts of a run and how they are made from a recipe: who needs a model, a decoder, prompts or a verifier asks
+// here. Knows nothing of steps.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "config/reader.h"
+#include "data/tokenizer.h"
+#include "decoder/decoder.h"
+#include "dist/collectives.h"
+#include "learner/learner.h"
+#include "model/snapshot.h"
+#include "model/weights.h"
+#include "reward/verifier.h"
+#include "train/prompts.h"
+
+namespace qrl::train {
+
+/// Threads of this process by trainer.threads: a number, or the machine's processors divided among its ranks (a
+/// launcher's binding to one core is undone, so that the division holds).
+void set_threads(const config::Recipe& recipe, const dist::Collectives& world);
+/// Threads for work that one rank does while the others wait: those of all its machine's ranks together.
+int all_local_threads(const config::Recipe& recipe, const dist::Collectives& world);
+
+/// A model with its tokenizer.
+struct Policy {
+  model::ModelConfig config;
+  model::Weights weights;          ///< fp32
+  data::Tokenizer tokenizer;
+};
+
+/// model.path (an HF folder with tokenizer.json), or model.init: a new model of that config and seed, its tokenizer
+/// the tokenizer.json beside the config or else the byte-level one. Throws when vocabularies do not fit.
+Policy make_policy(const config::Recipe& recipe);
+/// The policy of a checkpoint or HF folder.
+Policy load_policy(const std::filesystem::path& dir);
+
+/// The sampler's side: a snapshot and the decoder that reads it. The snapshot is the decoder's only weight memory.
+struct Sampler {
+  Sampler(const model::ModelConfig& config, const config::Recipe& recipe, std::int64_t longest_prompt_tokens);
+  model::Snapshot snapshot;
+  decoder::Decoder decoder;
+};
+
+types::SamplingParams train_sampling(const config::Recipe& recipe, const model::ModelConfig& config, const data::Tokenizer& tokenizer);
+types::SamplingParams eval_sampling(const config::Recipe& recipe, const model::ModelConfig& config, const data::Tokenizer& tokenizer);
+
+learner::LearnerOptions learner_options(const config::Recipe& recipe);
+/// Optimizer updates of one RL step, and of the whole RL run.
+std::int64_t updates_per_step(const config::Recipe& recipe);
+
+}  // namespace qrl::train

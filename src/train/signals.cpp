@@ -1,0 +1,30 @@
+#include "train/signals.h"
+
+#include <unistd.h>
+
+#include <csignal>
+#include <initializer_list>
+
+namespace qrl::train {
+
+namespace {
+
+volatile std::sig_atomic_t g_stop = 0;
+
+extern "C" void on_signal(int number) {
+  if (g_stop != 0) _exit(128 + number);
+  g_stop = 1;
+}
+
+}  // namespace
+
+void install_signal_handlers() {
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  action.sa_flags = SA_RESTART;
+  for (const int number : {SIGTERM, SIGINT, SIGUSR1}) sigaction(number, &action, nullptr);
+}
+
+bool stop_requested() { return g_stop != 0; }
+
+}  // namespace qrl::train

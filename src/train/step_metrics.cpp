@@ -1,0 +1,143 @@
+#include "train/step_metrics.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+namespace qrl::train {
+
+namespace {
+
+/// What of a rollout the metrics need: small enough to bring all of a step's to every rank.
+struct Fact {
+  double score, reward, advantage, response_tokens, prompt_tokens, truncated, no_answer, verifier_error, flat;
+};
+
+/// Rank r holds every size()-th group: interleaves the ranks' groups back into the order of one process.
+template <class T>
+std::vector<T> in_global_order(const std::vector<std::vector<T>>& by_rank, std::size_t group) {
+  std::vector<T> all;
+  std::size_t total = 0;
+  for (const auto& mine : by_rank) total += mine.size();
+  for (std::size_t first = 0; all.size() < total; first += group) {
+    for (const auto& mine : by_rank) {
+      for (std::size_t i = first; i < std::min(first + group, mine.size()); ++i) all.push_back(mine[i]);
+    }
+  }
+  return all;
+}
+
+template <class Get>
+void add_summary(Metrics& metrics, const std::string& name, const std::vector<Fact>& facts, Get get) {
+  double sum = 0, squares = 0, high = -std::numeric_limits<double>::infinity(), low = -high;
+  for (const Fact& fact : facts) {
+    sum += get(fact);
+    high = std::max(high, get(fact));
+    low = std::min(low, get(fact));
+  }
+  const double count = static_cast<double>(facts.size());
+  for (const Fact& fact : facts) squares += (get(fact) - sum / count) * (get(fact) - sum / count);
+  metrics[name + "/mean"] = sum / count;
+  metrics[name + "/std"] = facts.size() > 1 ? std::sqrt(squares / (count - 1)) : 0.0;
+  metrics[name + "/max"] = high;
+  metrics[name + "/min"] = low;
+}
+
+template <class Get>
+double mean_of(const std::vector<Fact>& facts, Get get) {
+  double sum = 0;
+  for (const Fact& fact : facts) sum += get(fact);
+  return sum / static_cast<double>(facts.size());
+}
+
+}  // namespace
+
+Metrics rollout_metrics(std::span<const rollout::Rollout> rollouts, std::int32_t n, dist::Collectives& world) {
+  std::vector<Fact> mine;
+  for (std::size_t first = 0; first < rollouts.size(); first += static_cast<std::size_t>(n)) {
+    const auto group = rollouts.subspan(first, static_cast<std::size_t>(n));
+    const bool flat = std::all_of(group.begin(), group.end(), [&](const auto& r) { return r.reward == group.front().reward; });
+    for (const rollout::Rollout& r : group) {
+      mine.push_back({r.score, r.reward, r.advantage, static_cast<double>(r.completion.tokens.size()),
+                      static_cast<double>(r.prompt->tokens.size()), r.completion.stop == types::StopReason::length ? 1.0 : 0.0,
+                      r.verdict.outcome == reward::Outcome::no_answer ? 1.0 : 0.0, r.verdict.verifier_error ? 1.0 : 0.0,
+                      flat ? 1.0 : 0.0});
+    }
+  }
+  std::vector<std::vector<Fact>> by_rank;
+  for (const std::string& bytes : world.all_gather(std::string(reinterpret_cast<const char*>(mine.data()), mine.size() * sizeof(Fact)))) {
+    by_rank.emplace_back(bytes.size() / sizeof(Fact));
+    if (!bytes.empty()) std::memcpy(by_rank.back().data(), bytes.data(), bytes.size());
+  }
+  const std::vector<Fact> facts = in_global_order(by_rank, static_cast<std::size_t>(n));
+
+  Metrics metrics;
+  add_summary(metrics, "critic/score", facts, [](const Fact& f) { return f.score; });
+  add_summary(metrics, "critic/rewards", facts, [](const Fact& f) { return f.reward; });
+  add_summary(metrics, "critic/advantages", facts, [](const Fact& f) { return f.advantage; });
+  add_summary(metrics, "response_length", facts, [](const Fact& f) { return f.response_tokens; });
+  metrics["response_length/clip_ratio"] = mean_of(facts, [](const Fact& f) { return f.truncated; });
+  metrics["prompt_length/mean"] = mean_of(facts, [](const Fact& f) { return f.prompt_tokens; });
+  metrics["data/flat_group_fraction"] = mean_of(facts, [](const Fact& f) { return f.flat; });
+  metrics["reward/no_answer_fraction"] = mean_of(facts, [](const Fact& f) { return f.no_answer; });
+  metrics["reward/verifier_error_fraction"] = mean_of(facts, [](const Fact& f) { return f.verifier_error; });
+  return metrics;
+}
+
+std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_t n, std::int64_t step, dist::Collectives& world) {
+  std::string mine;
+  for (const rollout::Rollout& r : rollouts) {
+    const nlohmann::ordered_json row = {
+        {"step", step}, {"prompt_id", r.prompt->id}, {"sample", r.sample_idx}, {"data_source", r.prompt->data_source},
+        {"prompt", r.prompt->text}, {"response", r.response}, {"ground_truth", r.prompt->ground_truth},
+        {"score", r.score}, {"reward", r.reward}, {"advantage", r.advantage}, {"reason", r.verdict.reason},
+        {"response_tokens", r.completion.tokens.size()},
+        {"stop", r.completion.stop == types::StopReason::eos ? "eos" : "length"},
+        {"version", r.completion.versions.empty() ? -1 : r.completion.versions.front()}};
+    // Responses are bytes, not always UTF-8: what is not is shown as U+FFFD.
+    mine += row.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  }
+  std::vector<std::vector<std::string>> by_rank;
+  for (const std::string& bytes : world.all_gather(mine)) {
+    auto& lines = by_rank.emplace_back();
+    for (std::size_t at = 0; at < bytes.size();) {
+      const std::size_t end = bytes.find('\n', at) + 1;
+      lines.push_back(bytes.substr(at, end - at));
+      at = end;
+    }
+  }
+  std::string all;
+  if (!world.is_first()) return all;
+  for (const std::string& line : in_global_order(by_rank, static_cast<std::size_t>(n))) all += line;
+  return all;
+}
+
+Metrics combine_updates(std::span<const Metrics> updates) {
+  Metrics combined;
+  for (const Metrics& update : updates) {
+    for (const auto& [name, value] : update) {
+      const auto [entry, first] = combined.try_emplace(name, value);
+      if (first) continue;
+      if (name.ends_with("max")) entry->second = std::max(entry->second, value);
+      else if (name.ends_with("min")) entry->second = std::min(entry->second, value);
+      else if (name == "actor/lr") entry->second = value;
+      else entry->second += value;
+    }
+  }
+  for (auto& [name, value] : combined) {
+    if (!name.ends_with("max") && !name.ends_with("min") && name != "actor/lr") value /= static_cast<double>(updates.size());
+  }
+  return combined;
+}
+
+double peak_memory_gib() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) / (1024.0 * 1024.0);
+}
+
+}  // namespace qrl::train

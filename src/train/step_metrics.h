@@ -1,0 +1,27 @@
+// Owns the numbers a step reports about its rollouts, over all ranks. Names follow veRL's.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "dist/collectives.h"
+#include "rollout/rollout.h"
+#include "train/run_folder.h"
+
+namespace qrl::train {
+
+/// critic/{score,rewards,advantages}/{mean,std,max,min}, response_length/{mean,max,min,clip_ratio}, prompt_length/mean,
+/// data/flat_group_fraction, reward/{no_answer,verifier_error}_fraction; the same on every rank: fp64 sums over the
+/// rollouts in their global order.
+Metrics rollout_metrics(std::span<const rollout::Rollout> rollouts, std::int32_t n, dist::Collectives& world);
+
+/// Rows of rollouts/step_N.jsonl of all ranks in prompt order; empty on all ranks but the first.
+std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_t n, std::int64_t step, dist::Collectives& world);
+
+/// A step's metrics from those of its updates: largest of …max, smallest of …min, last of actor/lr, else the mean.
+Metrics combine_updates(std::span<const Metrics> updates);
+
+/// Peak resident memory of this process so far, in GiB.
+double peak_memory_gib();
+
+}  // namespace qrl::train

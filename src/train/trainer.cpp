@@ -1,0 +1,221 @@
+#include "train/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "train/evaluate.h"
+#include "train/signals.h"
+#include "train/step_metrics.h"
+
+namespace qrl::train {
+
+void commit(RunParts& parts, const learner::Learner& learner, dist::Collectives& world) {
+  parts.state.num_updates = learner.num_updates();
+  parts.state.metrics_bytes = parts.metrics.sync();
+  parts.state.sft_metrics_bytes = parts.sft_metrics.sync();
+  std::filesystem::path dir = parts.folder != nullptr ? parts.folder->checkpoints() : std::filesystem::path();
+  save_checkpoint(dir, parts.state, learner, {parts.policy.config, parts.policy.tokenizer, parts.resolved_recipe, world});
+  if (parts.folder != nullptr) prune_checkpoints(dir, parts.recipe.trainer.max_ckpt_to_keep, parts.recipe.sft.steps);
+}
+
+void stop_here(const RunParts& parts) {
+  throw base::Error(base::ErrorKind::stopped,
+                    parts.folder != nullptr ? "stopped by a signal; the checkpoint is in " + parts.folder->checkpoints().string()
+                                            : "stopped by a signal",
+                    "", "", "the same command goes on from there");
+}
+
+void guard_finite(const learner::UpdateReport& report, const config::Recipe& recipe, RunState& state) {
+  if (report.finite) {
+    state.non_finite_streak = 0;
+    return;
+  }
+  base::log_warning("update skipped on all ranks: " + report.non_finite + " is not finite");
+  if (++state.non_finite_streak >= recipe.trainer.max_non_finite_steps) {
+    throw base::Error(base::ErrorKind::guard, "training", "finite gradients",
+                      report.non_finite + " not finite in " + std::to_string(state.non_finite_streak) + " updates in a row",
+                      "lower optim.lr, or raise trainer.max_non_finite_steps");
+  }
+}
+
+Trainer::Trainer(RunParts& parts, learner::Learner& learner, learner::Learner* reference, const PromptSet& prompts,
+                 const std::vector<PromptSet>& held_out)
+    : parts_(parts), learner_(learner), reference_(reference), prompts_(prompts), held_out_(held_out),
+      order_(static_cast<std::int64_t>(prompts.prompts.size()), parts.recipe.data.shuffle,
+             parts.recipe.data.seed.value_or(parts.recipe.trainer.seed)),
+      sampler_(parts.policy.config, parts.recipe, parts.recipe.data.max_prompt_length) {
+  order_.restore(parts.state.prompts_drawn);
+  publish();
+}
+
+void Trainer::train() {
+  const config::Recipe& recipe = parts_.recipe;
+  RunState& state = parts_.state;
+  const std::int64_t last = recipe.trainer.total_training_steps;
+  Progress progress("step", state.step + 1, last, !parts_.world.is_first());
+  const auto due = [last](std::int64_t step, std::int64_t freq) { return freq > 0 && (step % freq == 0 || step == last); };
+
+  if (state.step == 0 && recipe.eval.freq > 0 && recipe.eval.before_train) parts_.metrics.append(0, evaluate_held_out());
+  double save_s = 0;  // of the step before: a row is written before the checkpoint that vouches for it
+  while (state.step < last) {
+    const double start_s = base::now_s();
+    const std::int64_t now = state.step + 1;
+    Metrics row = step(now);
+    row["timing_s/save_checkpoint"] = save_s;
+    row["timing_s/step"] = base::now_s() - start_s;
+    state.step = now;
+    if (due(now, recipe.eval.freq)) row.merge(evaluate_held_out());
+    row["perf/peak_memory_gib"] = peak_memory_gib();
+    parts_.metrics.append(now, row);
+    progress.show(now, step_facts(row));
+
+    const bool stop = parts_.world.any(stop_requested());
+    save_s = 0;
+    if (stop || now == last || due(now, recipe.trainer.save_freq)) {
+      const base::ScopedTimer timer(save_s);
+      commit(parts_, learner_, parts_.world);
+    }
+    if (stop && now < last) stop_here(parts_);
+  }
+}
+
+Metrics Trainer::step(std::int64_t step) {
+  Metrics metrics;
+  const std::vector<rollout::Rollout> rollouts = roll_out(step, metrics);
+  std::vector<MiniBatch> batches = make_mini_batches(rollouts);
+  add_frozen_logprobs(batches, metrics);
+
+  std::vector<Metrics> updates;
+  {
+    const base::ScopedTimer timer(metrics["timing_s/update_actor"]);
+    for (std::int64_t epoch = 0; epoch < parts_.recipe.actor.ppo_epochs; ++epoch) {
+      for (const MiniBatch& batch : batches) updates.push_back(update(batch));
+    }
+  }
+  metrics.merge(combine_updates(updates));
+  {
+    const base::ScopedTimer timer(metrics["timing_s/publish"]);
+    publish();
+  }
+  metrics["training/policy_version"] = static_cast<double>(parts_.state.policy_version);
+  return metrics;
+}
+
+std::vector<rollout::Rollout> Trainer::roll_out(std::int64_t step, Metrics& metrics) {
+  const config::Recipe& recipe = parts_.recipe;
+  const auto n = static_cast<std::int32_t>(recipe.rollout.n);
+  const std::vector<std::size_t> drawn = order_.next(recipe.data.train_batch_size);
+  parts_.state.prompts_drawn = order_.num_drawn();
+  std::vector<const types::Prompt*> mine;
+  for (std::size_t i = static_cast<std::size_t>(parts_.world.rank()); i < drawn.size(); i += static_cast<std::size_t>(parts_.world.size())) {
+    mine.push_back(&prompts_.prompts[drawn[i]]);
+  }
+
+  std::vector<rollout::Rollout> rollouts;
+  sampler_.decoder.reset_stats();
+  {
+    const base::ScopedTimer timer(metrics["timing_s/gen"]);
+    rollouts = rollout::collect(sampler_.decoder, mine, n, train_sampling(recipe, parts_.policy.config, parts_.policy.tokenizer),
+                                {recipe.trainer.seed, static_cast<std::uint32_t>(step)});
+  }
+  const decoder::DecoderStats& stats = sampler_.decoder.stats();
+  metrics["perf/tokens_per_s"] = static_cast<double>(stats.decode_tokens) / std::max(metrics["timing_s/gen"], 1e-9);
+  metrics["perf/kv_peak_pages"] = static_cast<double>(stats.peak_kv_pages);
+  metrics["perf/preemptions"] = static_cast<double>(stats.preemptions);
+  metrics["perf/prefix_hit_tokens"] = static_cast<double>(stats.shared_prompt_tokens);
+  if (recipe.rollout.free_cache_engine) sampler_.decoder.release_kv();
+  {
+    const base::ScopedTimer timer(metrics["timing_s/reward"]);
+    rollout::judge(rollouts, parts_.verifier, recipe.reward, parts_.policy.tokenizer);
+    rollout::set_advantages(rollouts, n, recipe.algorithm.norm_adv_by_std);
+  }
+
+  metrics.merge(rollout_metrics(rollouts, n, parts_.world));
+  if (recipe.trainer.rollout_dump) {
+    const std::string rows = rollout_rows(rollouts, n, step, parts_.world);
+    if (parts_.folder != nullptr) parts_.folder->write_rollouts(step, rows);
+  }
+  const double errors = metrics["reward/verifier_error_fraction"];
+  if (errors > recipe.reward.max_error_fraction) {
+    throw base::Error(base::ErrorKind::guard, "reward", "at most reward.max_error_fraction = " + std::to_string(recipe.reward.max_error_fraction) + " verifier errors",
+                      std::to_string(errors), "look at the rollouts of step " + std::to_string(step));
+  }
+  return rollouts;
+}
+
+std::vector<Trainer::MiniBatch> Trainer::make_mini_batches(std::span<const rollout::Rollout> rollouts) const {
+  const config::Recipe& recipe = parts_.recipe;
+  // A sequence with advantage 0 adds exactly nothing to the gradient unless KL or entropy terms do: it is counted in the
+  // denominators and spared the forward and backward pass.
+  const bool all_count = recipe.algorithm.kl_loss_coef != 0 || recipe.algorithm.entropy_coef != 0;
+  const std::int64_t num_batches = recipe.data.train_batch_size / recipe.actor.mini_batch_size;
+  std::vector<MiniBatch> batches(static_cast<std::size_t>(num_batches));
+  std::vector<std::vector<rollout::PackItem>> items(batches.size());
+  std::vector<std::int64_t> counts(2 * batches.size(), 0);
+  for (std::size_t i = 0; i < rollouts.size(); ++i) {
+    const rollout::Rollout& r = rollouts[i];
+    const std::int64_t prompt_of_step = static_cast<std::int64_t>(i) / recipe.rollout.n * parts_.world.size() + parts_.world.rank();
+    const auto b = static_cast<std::size_t>(prompt_of_step / recipe.actor.mini_batch_size);
+    counts[2 * b] += static_cast<std::int64_t>(r.completion.tokens.size());
+    counts[2 * b + 1] += r.completion.tokens.empty() ? 0 : 1;
+    if (all_count || r.advantage != 0) {
+      items[b].push_back({r.prompt->tokens, r.completion.tokens, r.completion.sampler_logprobs, static_cast<float>(r.advantage)});
+    }
+  }
+  parts_.world.all_reduce_sum(std::span(counts));
+  for (std::size_t b = 0; b < batches.size(); ++b) {
+    batches[b] = {rollout::pack(items[b], recipe.actor.max_tokens_per_micro_batch), {counts[2 * b], counts[2 * b + 1]}};
+  }
+  return batches;
+}
+
+void Trainer::add_frozen_logprobs(std::vector<MiniBatch>& batches, Metrics& metrics) {
+  const auto temperature = static_cast<float>(parts_.recipe.rollout.temperature);
+  // With one update per rollout the policy that drew is the policy that learns: old log-probs are the forward's own.
+  const bool needs_old = updates_per_step(parts_.recipe) > 1;
+  for (MiniBatch& batch : batches) {
+    for (types::MicroBatch& micro : batch.micro) {
+      if (needs_old) {
+        const base::ScopedTimer timer(metrics["timing_s/old_log_prob"]);
+        micro.old_logprobs = learner_.score(micro, temperature).logprobs;
+      }
+      if (reference_ != nullptr) {
+        const base::ScopedTimer timer(metrics["timing_s/ref"]);
+        micro.reference_logprobs = reference_->score(micro, temperature).logprobs;
+      }
+    }
+  }
+}
+
+Metrics Trainer::update(const MiniBatch& batch) {
+  const config::Recipe& recipe = parts_.recipe;
+  const learner::LossOptions loss{learner::LossKind::grpo, recipe.algorithm, recipe.rollout_correction};
+  for (const types::MicroBatch& micro : batch.micro) {
+    learner_.accumulate(micro, batch.counts, loss, static_cast<float>(recipe.rollout.temperature));
+  }
+  learner::UpdateReport report = learner_.update();
+  guard_finite(report, recipe, parts_.state);
+  if (report.finite) ++parts_.state.policy_version;
+  return std::move(report.metrics);
+}
+
+void Trainer::publish() {
+  learner_.publish(sampler_.snapshot, parts_.state.policy_version);
+  sampler_.decoder.load(sampler_.snapshot);
+}
+
+Metrics Trainer::evaluate_held_out() {
+  Metrics metrics;
+  double testing_s = 0;
+  {
+    const base::ScopedTimer timer(testing_s);
+    metrics = evaluate(sampler_.decoder, held_out_, parts_.recipe, eval_sampling(parts_.recipe, parts_.policy.config, parts_.policy.tokenizer),
+                       parts_.policy.tokenizer, parts_.verifier, parts_.world);
+  }
+  metrics["timing_s/testing"] = testing_s;
+  return metrics;
+}
+
+}  // namespace qrl::train

@@ -1,0 +1,69 @@
+// Owns the training loop and the state it advances. Reads like the design's one screen; everything it calls is elsewhere.
+#pragma once
+
+#include "rollout/rollout.h"
+#include "train/checkpoint.h"
+#include "train/progress.h"
+#include "train/prompts.h"
+#include "train/run_folder.h"
+#include "train/session.h"
+
+namespace qrl::train {
+
+/// What a run's phases work on together.
+struct RunParts {
+  const config::Recipe& recipe;
+  const std::string& resolved_recipe;
+  dist::Collectives& world;
+  const Policy& policy;
+  const reward::Verifier& verifier;
+  const RunFolder* folder;                   ///< null on all ranks but the first
+  RunState& state;
+  MetricsFile& metrics;
+  MetricsFile& sft_metrics;
+};
+
+/// Commits a checkpoint of `parts.state` with the metric files' sizes in it (all ranks of `world` call), prunes old ones.
+void commit(RunParts& parts, const learner::Learner& learner, dist::Collectives& world);
+
+/// Throws the error of a run that a signal stopped after its checkpoint (exit 75).
+[[noreturn]] void stop_here(const RunParts& parts);
+
+/// Ends the run (exit 3) when too many updates in a row were skipped as not finite; keeps the streak in `state`.
+void guard_finite(const learner::UpdateReport& report, const config::Recipe& recipe, RunState& state);
+
+/// RL from state.step to trainer.total_training_steps. `reference`: log-probs of the frozen initial policy, null unless
+/// algorithm.kl_loss_coef is set.
+class Trainer {
+ public:
+  Trainer(RunParts& parts, learner::Learner& learner, learner::Learner* reference, const PromptSet& prompts,
+          const std::vector<PromptSet>& held_out);
+
+  /// Steps until the last, evaluating and committing when due.
+  void train();
+
+ private:
+  /// One optimizer mini-batch: this rank's micro-batches and the denominators over all ranks.
+  struct MiniBatch {
+    std::vector<types::MicroBatch> micro;
+    types::GlobalCounts counts;
+  };
+
+  Metrics step(std::int64_t step);
+  std::vector<rollout::Rollout> roll_out(std::int64_t step, Metrics& metrics);
+  std::vector<MiniBatch> make_mini_batches(std::span<const rollout::Rollout> rollouts) const;
+  void add_frozen_logprobs(std::vector<MiniBatch>& batches, Metrics& metrics);
+  Metrics update(const MiniBatch& batch);
+  void publish();
+  Metrics evaluate_held_out();
+
+  RunParts& parts_;
+  learner::Learner& learner_;
+  learner::Learner* reference_;
+  const PromptSet& prompts_;
+  const std::vector<PromptSet>& held_out_;
+  PromptOrder order_;
+  Sampler sampler_;
+};
+
+}  // namespace qrl::train
