@@ -1,0 +1,208 @@
+// The rules about who may include whom, kept by reading the sources. src/README.md draws the same ladder for people.
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string_view>
+#include <vector>
+
+#include "support/catch.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A folder includes itself and the folders of lower layers; folders of one layer never include each other.
+const std::map<std::string, int> kLayers = {
+    {"base", 1},   {"config", 2}, {"types", 2},   {"quant", 3},   {"dist", 3},    {"state", 3}, {"ops", 4},
+    {"reward", 5}, {"data", 5},   {"model", 5},   {"rollout", 6}, {"decoder", 6}, {"learner", 6}, {"train", 7},
+};
+/// The one folder that may include headers with this prefix.
+const std::map<std::string, std::string> kOwners = {
+    {"torch/", "learner"}, {"ATen/", "learner"}, {"c10/", "learner"}, {"mpi.h", "dist"},
+    {"yaml-cpp/", "config"}, {"xxhash.h", "state"}, {"omp.h", "base"}, {"CLI/", "apps"},
+};
+/// CUDA kernels see these folders of src, and nothing that nvcc would choke on.
+const std::set<std::string> kSeenByCuda = {"base", "quant"};
+
+constexpr int kMaxLines = 600;
+
+struct Source {
+  std::string folder;  ///< of src, or "apps", or "cuda"
+  std::string name;    ///< for messages
+  std::string text;
+};
+
+std::string read(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+bool is_cpp(const fs::path& path) {
+  static const std::set<std::string> extensions = {".h", ".cpp", ".cu", ".cuh", ".inc"};
+  return extensions.count(path.extension().string()) > 0;
+}
+
+const fs::path kRoot = QRL_SOURCE_DIR;
+
+std::vector<fs::path> files_under(const std::string& top) {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::recursive_directory_iterator(kRoot / top)) {
+    if (entry.is_regular_file()) files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+std::vector<Source> sources() {
+  std::vector<Source> all;
+  for (const char* top : {"src", "apps", "cuda"}) {
+    for (const fs::path& path : files_under(top)) {
+      const fs::path relative = path.lexically_relative(kRoot);
+      if (!is_cpp(path)) continue;
+      all.push_back({std::string(top) == "src" ? std::next(relative.begin())->string() : top, relative.string(), read(path)});
+    }
+  }
+  return all;
+}
+
+bool may_include(const std::string& from, const std::string& to) {
+  if (from == to) return true;
+  if (kLayers.count(to) == 0) return false;
+  if (from == "apps") return true;
+  if (from == "cuda") return kSeenByCuda.count(to) > 0;
+  const auto layer = kLayers.find(from);
+  return layer != kLayers.end() && kLayers.at(to) < layer->second;
+}
+
+/// One line for every include of `source` that breaks a rule.
+std::vector<std::string> include_faults(const Source& source) {
+  static const std::regex include(R"re(^\s*#\s*include\s*([<"])([^>"]+)[>"])re");
+  std::vector<std::string> faults;
+  std::istringstream lines(source.text);
+  int line_number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++line_number;
+    std::smatch match;
+    if (!std::regex_search(line, match, include)) continue;
+    const std::string header = match[2];
+    const std::string where = source.name + ":" + std::to_string(line_number) + " includes " + header;
+    for (const auto& [prefix, owner] : kOwners) {
+      if (header.rfind(prefix, 0) == 0 && source.folder != owner) faults.push_back(where + ", which only " + owner + " may");
+    }
+    if (match[1] == "<") continue;
+    const std::size_t slash = header.find('/');
+    // A subcommand or a kernel includes the files beside it by their plain names.
+    if (slash == std::string::npos && (source.folder == "apps" || source.folder == "cuda")) continue;
+    const std::string folder = header.substr(0, slash);
+    if (slash == std::string::npos) {
+      faults.push_back(where + " without its folder");
+    } else if (!may_include(source.folder, folder)) {
+      faults.push_back(where + ", but " + source.folder + " may not see " + folder);
+    }
+  }
+  return faults;
+}
+
+std::set<std::string> folders_of_src() {
+  std::set<std::string> folders;
+  for (const auto& entry : fs::directory_iterator(kRoot / "src")) {
+    if (entry.is_directory()) folders.insert(entry.path().filename().string());
+  }
+  return folders;
+}
+
+std::string to_text(const std::map<std::string, int>& layers) {
+  std::string text;
+  for (const auto& [folder, layer] : layers) text += std::to_string(layer) + " " + folder + ", ";
+  return text;
+}
+
+std::string joined(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += line + "\n";
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("every include goes down the ladder") {
+  const std::vector<Source> all = sources();
+  REQUIRE(all.size() > 50);
+  std::vector<std::string> faults;
+  for (const Source& source : all) {
+    const std::vector<std::string> found = include_faults(source);
+    faults.insert(faults.end(), found.begin(), found.end());
+  }
+  INFO(joined(faults));
+  CHECK(faults.empty());
+}
+
+TEST_CASE("includes that break the ladder are seen") {
+  const auto num_faults = [](const std::string& folder, const std::string& line) {
+    return include_faults({folder, folder + "/x.cpp", "// text\n" + line + "\n"}).size();
+  };
+  CHECK(num_faults("base", "#include \"ops/linear.h\"") == 1);
+  CHECK(num_faults("decoder", "#include \"learner/learner.h\"") == 1);
+  CHECK(num_faults("config", "  #  include \"types/prompt.h\"") == 1);
+  CHECK(num_faults("train", "#include \"nowhere/x.h\"") == 1);
+  CHECK(num_faults("ops", "#include \"linear.h\"") == 1);
+  CHECK(num_faults("decoder", "#include <torch/torch.h>") == 1);
+  CHECK(num_faults("train", "#include <ATen/ATen.h>") == 1);
+  CHECK(num_faults("ops", "#include <c10/core/Device.h>") == 1);
+  CHECK(num_faults("learner", "#include <mpi.h>") == 1);
+  CHECK(num_faults("cuda", "#include \"ops/linear.h\"") == 1);
+  CHECK(num_faults("train", "#include \"decoder/decoder.h\"") == 0);
+  CHECK(num_faults("learner", "#include <torch/torch.h>") == 0);
+  CHECK(num_faults("cuda", "#include \"quant/format.h\"") == 0);
+  CHECK(num_faults("apps", "#include \"commands.h\"") == 0);
+}
+
+TEST_CASE("the ladder names the folders there are, and src/README.md the same ladder") {
+  std::set<std::string> in_test;
+  for (const auto& [folder, layer] : kLayers) in_test.insert(folder);
+  CHECK(in_test == folders_of_src());
+
+  // Rows "| 4 | `ops` | what it owns |".
+  const std::string text = read(kRoot / "src" / "README.md");
+  static const std::regex row(R"(\|\s*(\d+)\s*\|\s*`(\w+)`\s*\|)");
+  std::map<std::string, int> in_readme;
+  for (std::sregex_iterator it(text.begin(), text.end(), row), end; it != end; ++it) {
+    CHECK(in_readme.emplace((*it)[2], std::stoi((*it)[1])).second);
+  }
+  CHECK(to_text(in_readme) == to_text(kLayers));
+
+  // The picture above it: lines "  3 │   state   dist    quant   │  words".
+  static const std::regex line(R"(\n +(\d) │ +([a-z ]+)│)");
+  std::map<std::string, int> in_picture;
+  for (std::sregex_iterator it(text.begin(), text.end(), line), end; it != end; ++it) {
+    std::istringstream words((*it)[2]);
+    for (std::string word; words >> word;) CHECK(in_picture.emplace(word, std::stoi((*it)[1])).second);
+  }
+  CHECK(to_text(in_picture) == to_text(kLayers));
+}
+
+TEST_CASE("no file grows past 600 lines") {
+  for (const char* top : {"src", "apps", "cuda", "tests", "scripts"}) {
+    for (const fs::path& path : files_under(top)) {
+      if (!is_cpp(path) && path.extension() != ".py") continue;
+      const std::string text = read(path);
+      INFO(path.lexically_relative(kRoot).string());
+      CHECK(std::count(text.begin(), text.end(), '\n') <= kMaxLines);
+    }
+  }
+}
+
+TEST_CASE("every header opens with what it owns") {
+  for (const Source& source : sources()) {
+    if (fs::path(source.name).extension() != ".h") continue;
+    INFO(source.name);
+    CHECK(source.text.rfind("// ", 0) == 0);
+    CHECK(source.text.find("\n#pragma once\n") != std::string::npos);
+  }
+}
