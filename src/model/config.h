@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,7 +31,7 @@ struct ModelConfig {
   double rope_theta = 0;
   bool tie_word_embeddings = false;
   bool qk_norm = false;                      ///< Qwen3: RMSNorm over E on q and k before rope
-  bool qkv_bias = false;                     ///< Qwen2: bias on q, k, v
+  bool qkv_bias = false;                     ///< Qwen2: bias on q, k, v (none on o)
   base::DType dtype = base::DType::f32;      ///< of the weights in the folder: f32 or bf16 (f16 is read, written bf16)
   std::vector<types::TokenId> eos_token_ids;  ///< may be empty
   std::int64_t bos_token_id = -1;            ///< −1: none
@@ -41,13 +42,33 @@ struct ModelConfig {
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 };
 
-/// Reads the text of a config.json; `where` names it in errors. Refuses by name what is not supported (other
-/// model_type, rope scaling, sliding window, attention_bias of Llama, quantization_config, …); assumes nothing that
-/// changes the numbers silently: rope_theta (or rope_parameters.rope_theta), dtype (or torch_dtype), eps must be there.
+/// Reads the text of a config.json; `where` names it in errors. What a key means is what transformers' class for that
+/// model_type makes of it.
+/// - Required: model_type, every size above (head_dim may be left out, or null, for qwen2 and llama: hidden_size /
+///   num_attention_heads), rms_norm_eps, tie_word_embeddings, rope_theta (or rope_parameters.rope_theta) and dtype (or
+///   torch_dtype). Nothing that changes the numbers is assumed.
+/// - Refused by name: another model_type or architecture, any rope_type but default, sliding windows in use, biases the
+///   family lacks, another activation, partial rotary, dropout, quantization_config, remote code, and the keys by which
+///   relatives of these families change the forward pass (multipliers, soft caps, experts, …).
+/// - Ignored: keys that do not touch the forward pass, and keys whose value is null.
+/// - Any other key: transformers' class would ignore it, so it is ignored here too, but unknown_config_keys names it,
+///   and whoever loads a model for use says so in a warning (read_config does).
 ModelConfig parse_config(std::string_view json_text, const std::string& where);
+/// Reads a config.json of at most 1 MB; one warning names the keys it does not know.
 ModelConfig read_config(const std::filesystem::path& file);
 
-/// config.json that transformers 4 and 5 both read (rope_theta and rope_parameters, torch_dtype and dtype).
+/// The keys of a config.json that are neither read nor known to be harmless.
+std::vector<std::string> unknown_config_keys(std::string_view json_text, const std::string& where);
+
+/// The end tokens of a generation_config.json, checked against the vocabulary; nothing when it names none.
+std::optional<std::vector<types::TokenId>> parse_generation_eos(std::string_view json_text, const std::string& where,
+                                                                std::int64_t vocab_size);
+
+/// One paragraph for `qrl-train check config`: family, sizes, number of parameters, unknown keys.
+std::string describe_config(const std::filesystem::path& file);
+
+/// config.json that transformers 4 and 5 both read (rope_theta and rope_parameters, torch_dtype and dtype) and that
+/// parse_config reads back as the same ModelConfig.
 std::string config_json(const ModelConfig& config);
 
 /// What a tensor is, which decides initialisation, optimizer group and whether it may be quantised.
@@ -61,5 +82,8 @@ struct WeightSpec {
 
 /// Every tensor of the model in one fixed order (embedding, layers 0…L−1, final norm, lm_head unless tied).
 std::vector<WeightSpec> weight_specs(const ModelConfig& config);
+
+/// Elements of all of them; a tied lm_head counts once.
+std::int64_t num_parameters(const ModelConfig& config);
 
 }  // namespace qrl::model

@@ -18,8 +18,11 @@ using WeightViews = std::map<std::string, base::View, std::less<>>;
 
 WeightViews views(const Weights& weights);
 
-/// A new model: linears and embeddings normal(0, 0.02) (o_proj and down_proj divided by √(2L), as GPT-2), norms 1,
-/// biases 0; fp32; every element depends on (seed, tensor's index, element) alone.
+/// The view of a spec's tensor; an internal error when it is missing, not fp32 or of another shape.
+const base::View& find_view(const WeightViews& weights, const WeightSpec& spec);
+
+/// A new model: linears, embeddings and lm_head normal(0, 0.02) (o_proj and down_proj divided by √(2L), as GPT-2),
+/// norms 1, biases 0; fp32; every element depends on (seed, tensor's index, element) alone.
 Weights init_weights(const ModelConfig& config, std::uint64_t seed);
 
 struct HfModel {
@@ -27,13 +30,22 @@ struct HfModel {
   Weights weights;   ///< fp32 whatever the file's dtype
 };
 
-/// Reads DIR/config.json and DIR/model.safetensors (or the shards of model.safetensors.index.json). A missing, extra,
-/// or misshaped tensor is an input error that names it (a tied model may carry lm_head.weight: it must equal the
-/// embedding). Non-finite weights are refused.
+/// Reads DIR/config.json and DIR/model.safetensors (or the shards of model.safetensors.index.json; both together are
+/// refused). A missing, extra, or misshaped tensor is an input error that names it (a tied model may carry
+/// lm_head.weight: it must equal the embedding). Non-finite weights are refused. End tokens of a
+/// generation_config.json beside it replace the config's. Pickled weights (.bin, .pt) are never opened.
 HfModel load_hf(const std::filesystem::path& dir);
 
 /// Writes DIR/config.json, DIR/generation_config.json and DIR/model.safetensors with tensors in `config.dtype`
-/// (f32 or bf16, nearest even). The tokenizer's files are the caller's to add.
+/// (f32 or bf16, nearest even); DIR is made when missing. The tokenizer's files are the caller's to add.
 void save_hf(const std::filesystem::path& dir, const ModelConfig& config, const WeightViews& weights);
+
+/// Reads a model.safetensors.index.json: which shard holds which tensor. `weight_map` is an object of plain file names
+/// (no folder, nothing hidden) that end in .safetensors and are regular files beside the index (or links to such, as in
+/// Hugging Face's cache); every tensor is where the map says, and no shard holds one that the map does not place there.
+std::map<std::string, std::filesystem::path, std::less<>> read_index(const std::filesystem::path& file);
+
+/// One paragraph for `qrl-train check index`: tensors and shards.
+std::string describe_index(const std::filesystem::path& file);
 
 }  // namespace qrl::model

@@ -1,0 +1,270 @@
+#include "model/weights.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <numbers>
+#include <set>
+#include <utility>
+
+#include "base/error.h"
+#include "base/rng.h"
+#include "base/text.h"
+#include "base/threads.h"
+#include "state/file.h"
+#include "state/json.h"
+#include "state/safetensors.h"
+
+namespace qrl::model {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+namespace {
+
+constexpr const char* kSingleFile = "model.safetensors";
+constexpr const char* kIndexFile = "model.safetensors.index.json";
+constexpr std::uint64_t kMaxIndex_bytes = 100'000'000;
+constexpr std::uint64_t kMaxGenerationConfig_bytes = 1'000'000;
+constexpr float kInitStd = 0.02F;
+
+/// Four normal deviates (Box–Muller in fp64) from one block of a field.
+std::array<float, 4> normals(const base::RandomField& field, std::uint32_t tensor_idx, std::uint64_t block) {
+  const auto words = field.words({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), tensor_idx, 0});
+  std::array<float, 4> out{};
+  for (std::size_t pair = 0; pair < 2; ++pair) {
+    // In (0, 1]: the logarithm stays finite.
+    const double uniform = (words[2 * pair] + 1.0) * 0x1p-32;
+    const double angle = 2 * std::numbers::pi * words[2 * pair + 1] * 0x1p-32;
+    const double radius = std::sqrt(-2 * std::log(uniform));
+    out[2 * pair] = static_cast<float>(radius * std::cos(angle));
+    out[2 * pair + 1] = static_cast<float>(radius * std::sin(angle));
+  }
+  return out;
+}
+
+void fill_normal(base::Buffer& buffer, float std, const base::RandomField& field, std::uint32_t tensor_idx) {
+  constexpr std::int64_t kGrain = 4096;
+  float* values = buffer.as<float>();
+  const std::int64_t count = buffer.view().numel();
+  base::parallel_for((count + 3) / 4, kGrain, [&](base::Range blocks) {
+    for (std::int64_t block = blocks.begin; block < blocks.end; ++block) {
+      const auto four = normals(field, tensor_idx, static_cast<std::uint64_t>(block));
+      for (std::int64_t i = 0; i < std::min<std::int64_t>(4, count - 4 * block); ++i) {
+        values[4 * block + i] = four[static_cast<std::size_t>(i)] * std;
+      }
+    }
+  });
+}
+
+bool is_residual_output(const std::string& name) {
+  return name.ends_with("o_proj.weight") || name.ends_with("down_proj.weight");
+}
+
+/// Where each tensor of a model folder lies.
+class TensorFiles {
+ public:
+  explicit TensorFiles(const fs::path& dir) {
+    const bool single = fs::exists(dir / kSingleFile);
+    const bool sharded = fs::exists(dir / kIndexFile);
+    QRL_REQUIRE(!single || !sharded, state::shown(dir), "either model.safetensors or an index of shards", "both",
+                "remove the one that is not meant");
+    if (sharded) {
+      for (const auto& [name, file] : read_index(dir / kIndexFile)) add(name, file);
+      return;
+    }
+    if (!single) refuse_without_safetensors(dir);
+    for (const auto& [name, entry] : open(dir / kSingleFile).tensors()) add(name, dir / kSingleFile);
+  }
+
+  /// The file that holds the tensor, or nothing.
+  const state::SafetensorsFile* find(std::string_view name) const {
+    const auto found = by_name_.find(name);
+    return found == by_name_.end() ? nullptr : found->second;
+  }
+  const std::map<std::string, const state::SafetensorsFile*, std::less<>>& by_name() const { return by_name_; }
+
+ private:
+  const state::SafetensorsFile& open(const fs::path& file) {
+    auto& opened = files_[file];
+    if (opened == nullptr) opened = std::make_unique<state::SafetensorsFile>(file);
+    return *opened;
+  }
+  void add(const std::string& name, const fs::path& file) { by_name_.emplace(name, &open(file)); }
+
+  [[noreturn]] static void refuse_without_safetensors(const fs::path& dir) {
+    for (const char* pickle : {"pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "model.pth", "consolidated.00.pth"}) {
+      QRL_REQUIRE(!fs::exists(dir / pickle), state::shown(dir / pickle), "model.safetensors", "pickled weights, which can run code when read",
+                  "load them with transformers and save_pretrained: that writes safetensors");
+    }
+    base::fail_input(state::shown(dir), std::string(kSingleFile) + " or " + kIndexFile, "neither");
+  }
+
+  std::map<fs::path, std::unique_ptr<state::SafetensorsFile>> files_;
+  std::map<std::string, const state::SafetensorsFile*, std::less<>> by_name_;
+};
+
+base::Buffer read_weight(const TensorFiles& files, const WeightSpec& spec, const std::string& dir) {
+  const state::SafetensorsFile* file = files.find(spec.name);
+  QRL_REQUIRE(file != nullptr, dir, "a tensor " + base::quoted(spec.name, spec.name.size()), "none of that name",
+              "the weights are not those of config.json");
+  const std::string where = state::shown(file->path()) + ": tensor " + base::quoted(spec.name, spec.name.size());
+  const base::Shape& shape = file->entry(spec.name).shape;
+  QRL_REQUIRE(shape == spec.shape, where, "shape " + spec.shape.to_string(), shape.to_string(),
+              "the weights are not those of config.json");
+  base::Buffer weight = file->read_f32(spec.name);
+  const float* values = weight.as<float>();
+  const float* end = values + weight.view().numel();
+  const float* bad = std::find_if(values, end, [](float value) { return !std::isfinite(value); });
+  QRL_REQUIRE(bad == end, where, "finite weights", std::to_string(*bad) + " at element " + std::to_string(bad - values),
+              "the checkpoint is broken");
+  return weight;
+}
+
+/// Tensors beyond the specs: a tied lm_head that repeats the embedding is fine, all else is refused.
+void require_no_extra(const TensorFiles& files, const ModelConfig& config, const Weights& weights) {
+  constexpr std::string_view kHead = "lm_head.weight";
+  for (const auto& [name, file] : files.by_name()) {
+    if (weights.contains(name)) continue;
+    const std::string where = state::shown(file->path()) + ": tensor " + base::quoted(name);
+    QRL_REQUIRE(name == kHead && config.tie_word_embeddings, where, "only the tensors of config.json", "one more");
+    const base::Buffer& embedding = weights.at("model.embed_tokens.weight");
+    const bool same = file->entry(name).shape == embedding.shape() &&
+                      std::memcmp(file->read_f32(name).as<float>(), embedding.as<float>(), embedding.num_bytes()) == 0;
+    QRL_REQUIRE(same, where, "the embedding's values (tie_word_embeddings is true)", "others",
+                "set tie_word_embeddings to false if the head has weights of its own");
+  }
+}
+
+bool is_plain_shard_name(std::string_view name) {
+  return name.ends_with(".safetensors") && !name.starts_with('.') && name.find('/') == std::string_view::npos &&
+         std::none_of(name.begin(), name.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == '\\'; });
+}
+
+}  // namespace
+
+WeightViews views(const Weights& weights) {
+  WeightViews all;
+  for (const auto& [name, buffer] : weights) all.emplace(name, buffer.view());
+  return all;
+}
+
+const base::View& find_view(const WeightViews& weights, const WeightSpec& spec) {
+  const auto found = weights.find(spec.name);
+  QRL_INVARIANT(found != weights.end(), spec.name, "a weight of this name", "none");
+  const base::View& view = found->second;
+  QRL_INVARIANT(view.dtype == base::DType::f32 && view.shape == spec.shape, spec.name, "F32 " + spec.shape.to_string(),
+                std::string(base::name(view.dtype)) + " " + view.shape.to_string());
+  return view;
+}
+
+Weights init_weights(const ModelConfig& config, std::uint64_t seed) {
+  const base::RandomField field(seed, base::RandomPurpose::model_init);
+  const float residual_std = kInitStd / std::sqrt(2.0F * static_cast<float>(config.num_hidden_layers));
+  Weights weights;
+  std::uint32_t tensor_idx = 0;
+  for (const WeightSpec& spec : weight_specs(config)) {
+    base::Buffer buffer(base::DType::f32, spec.shape);
+    if (spec.kind == WeightKind::norm) {
+      std::fill_n(buffer.as<float>(), buffer.view().numel(), 1.0F);
+    } else if (spec.kind != WeightKind::bias) {
+      fill_normal(buffer, is_residual_output(spec.name) ? residual_std : kInitStd, field, tensor_idx);
+    }
+    weights.emplace(spec.name, std::move(buffer));
+    ++tensor_idx;
+  }
+  return weights;
+}
+
+HfModel load_hf(const fs::path& dir) {
+  QRL_REQUIRE(fs::is_directory(dir), state::shown(dir), "a folder with config.json and model.safetensors", "none");
+  HfModel model{read_config(dir / "config.json"), {}};
+  if (const fs::path file = dir / "generation_config.json"; fs::exists(file)) {
+    const std::string text = state::read_text(file, kMaxGenerationConfig_bytes);
+    auto eos = parse_generation_eos(text, state::shown(file), model.config.vocab_size);
+    if (eos) model.config.eos_token_ids = std::move(*eos);
+  }
+  const TensorFiles files(dir);
+  for (const WeightSpec& spec : weight_specs(model.config)) {
+    model.weights.emplace(spec.name, read_weight(files, spec, state::shown(dir)));
+  }
+  require_no_extra(files, model.config, model.weights);
+  return model;
+}
+
+void save_hf(const fs::path& dir, const ModelConfig& config, const WeightViews& weights) {
+  std::error_code error;
+  fs::create_directories(dir, error);
+  QRL_REQUIRE(!error, state::shown(dir), "a folder that can be made", error.message());
+  std::vector<state::NamedView> tensors;
+  for (const WeightSpec& spec : weight_specs(config)) tensors.push_back({spec.name, find_view(weights, spec), config.dtype});
+  // transformers asks for this key before it reads any tensor.
+  state::write_safetensors(dir / kSingleFile, tensors, {{"format", "pt"}});
+
+  const std::string config_text = config_json(config);
+  const Json parsed = Json::parse(config_text);
+  Json generation = {{"_from_model_config", true}};
+  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
+    if (!parsed[key].is_null()) generation[key] = parsed[key];
+  }
+  for (const auto& [name, text] : {std::pair("config.json", config_text), std::pair("generation_config.json", generation.dump(2) + "\n")}) {
+    state::File file = state::File::create_or_empty(dir / name);
+    file.write(text);
+    file.close();
+  }
+}
+
+std::map<std::string, fs::path, std::less<>> read_index(const fs::path& file) {
+  const std::string where = state::shown(file);
+  const Json root = state::parse_json(state::read_text(file, kMaxIndex_bytes), where);
+  QRL_REQUIRE(root.is_object(), where, "a JSON object", base::quoted(root.dump()));
+  const auto map = root.find("weight_map");
+  QRL_REQUIRE(map != root.end() && map->is_object() && !map->empty(), where, "\"weight_map\", an object of tensor names and files",
+              map == root.end() ? "none" : base::quoted(map->dump()));
+  QRL_REQUIRE(!root.contains("metadata") || root["metadata"].is_object(), where + ": \"metadata\"", "an object", "something else");
+
+  std::map<std::string, fs::path, std::less<>> places;
+  std::set<std::string> shards;
+  for (const auto& [name, value] : map->items()) {
+    const std::string entry = where + ": weight_map." + base::quoted(name);
+    QRL_REQUIRE(value.is_string(), entry, "a file name", base::quoted(value.dump()));
+    const auto& shard = value.get_ref<const std::string&>();
+    QRL_REQUIRE(!shard.ends_with(".bin") && !shard.ends_with(".pt") && !shard.ends_with(".pth"), entry, "a .safetensors file",
+                base::quoted(shard) + ", pickled weights, which can run code when read",
+                "load them with transformers and save_pretrained: that writes safetensors");
+    QRL_REQUIRE(is_plain_shard_name(shard), entry, "the plain name of a .safetensors file in the same folder", base::quoted(shard));
+    places.emplace(name, file.parent_path() / shard);
+    shards.insert(shard);
+  }
+  std::size_t num_placed = 0;
+  for (const std::string& shard : shards) {
+    const fs::path path = file.parent_path() / shard;
+    const state::SafetensorsFile opened(path);
+    for (const auto& [name, entry] : opened.tensors()) {
+      const auto place = places.find(name);
+      QRL_REQUIRE(place != places.end(), state::shown(path) + ": tensor " + base::quoted(name), "only tensors of the index", "one that is not in it");
+      QRL_REQUIRE(place->second == path, state::shown(path) + ": tensor " + base::quoted(name),
+                  "it in " + state::shown(place->second) + " alone, as the index says", "it here too");
+      ++num_placed;
+    }
+  }
+  if (num_placed != places.size()) {
+    for (const auto& [name, path] : places) {
+      QRL_REQUIRE(state::SafetensorsFile(path).tensors().contains(name), where + ": weight_map." + base::quoted(name),
+                  "the tensor in " + state::shown(path), "none of that name there");
+    }
+  }
+  return places;
+}
+
+std::string describe_index(const fs::path& file) {
+  const auto places = read_index(file);
+  std::set<fs::path> shards;
+  for (const auto& [name, path] : places) shards.insert(path);
+  return state::shown(file) + ": " + std::to_string(places.size()) + " tensors in " + std::to_string(shards.size()) +
+         " shards, each where the index says";
+}
+
+}  // namespace qrl::model

@@ -1,0 +1,252 @@
+#include "state/folder.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <set>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "state/file.h"
+#include "state/json.h"
+
+namespace qrl::state {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+namespace {
+
+constexpr std::string_view kManifest = "manifest.json";
+constexpr std::uint64_t kMaxManifest_bytes = 100'000'000;
+constexpr std::size_t kHashDigits = 32;
+constexpr std::string_view kTemporaryMark = ".tmp-";
+constexpr std::size_t kIdDigits = 16;
+// The manifest ends with its own hash, which covers every byte before the digits; what follows them is fixed.
+constexpr std::string_view kBeforeHash = "\"manifest_xxh3_128\": \"";
+constexpr std::string_view kAfterHash = "\"\n}\n";
+
+std::string hex(XXH128_hash_t hash) {
+  XXH128_canonical_t canonical;
+  XXH128_canonicalFromHash(&canonical, hash);
+  constexpr char kHex[] = "0123456789abcdef";
+  std::string text;
+  for (const unsigned char byte : canonical.digest) {
+    text += kHex[byte >> 4];
+    text += kHex[byte & 15U];
+  }
+  return text;
+}
+
+std::string hash_text(std::string_view text) { return hex(XXH3_128bits(text.data(), text.size())); }
+
+std::string hash_open(const File& file) {
+  constexpr std::size_t kChunk_bytes = std::size_t{1} << 20;
+  struct Free {
+    void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
+  };
+  const std::unique_ptr<XXH3_state_t, Free> state(XXH3_createState());
+  XXH3_128bits_reset(state.get());
+  std::vector<std::byte> chunk(kChunk_bytes);
+  const std::uint64_t size = file.size_bytes();
+  for (std::uint64_t at = 0; at < size;) {
+    const auto part = std::span(chunk).first(std::min<std::uint64_t>(chunk.size(), size - at));
+    file.read_at(at, part);
+    XXH3_128bits_update(state.get(), part.data(), part.size());
+    at += part.size();
+  }
+  return hex(XXH3_128bits_digest(state.get()));
+}
+
+/// `path` with a mark and 64 random bits behind it: nobody can have placed a link there beforehand.
+fs::path temporary_name(const fs::path& path) {
+  std::uint64_t id = 0;
+  QRL_INVARIANT(getrandom(&id, sizeof id, 0) == sizeof id, "getrandom", "8 random bytes", std::strerror(errno));
+  constexpr char kHex[] = "0123456789abcdef";
+  std::string name = path.string() + std::string(kTemporaryMark);
+  for (std::size_t digit = 0; digit < kIdDigits; ++digit, id >>= 4) name += kHex[id & 15U];
+  return name;
+}
+
+bool is_temporary_name(std::string_view name) {
+  if (name.size() <= kTemporaryMark.size() + kIdDigits) return false;
+  const std::string_view id = name.substr(name.size() - kIdDigits);
+  return name.substr(0, name.size() - kIdDigits).ends_with(kTemporaryMark) &&
+         id.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+fs::path parent_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
+
+/// The regular files below `dir` by their relative names, in order. Anything but files and folders is refused: its
+/// bytes could not be hashed and brought to the disk.
+std::set<std::string> list_files(const fs::path& dir, std::vector<fs::path>* folders = nullptr) try {
+  std::set<std::string> files;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(dir)) {
+    const fs::file_status status = entry.symlink_status();
+    if (fs::is_directory(status)) {
+      if (folders != nullptr) folders->push_back(entry.path());
+      continue;
+    }
+    QRL_REQUIRE(fs::is_regular_file(status), shown(entry.path()), "regular files and folders only", "something else");
+    files.insert(entry.path().lexically_relative(dir).generic_string());
+  }
+  return files;
+} catch (const fs::filesystem_error& error) {
+  base::fail_internal(shown(dir), "to list the folder", error.code().message());
+}
+
+/// The manifest's body, its own hash checked.
+Json read_manifest(const fs::path& dir) {
+  const fs::path file = dir / kManifest;
+  const std::string text = read_text(file, kMaxManifest_bytes);
+  constexpr std::size_t kTail = kHashDigits + kAfterHash.size();
+  QRL_REQUIRE(text.size() > kTail + kBeforeHash.size() && text.ends_with(kAfterHash) &&
+                  std::string_view(text).substr(0, text.size() - kTail).ends_with(kBeforeHash),
+              shown(file), "a manifest that ends with its hash", "another ending", "the folder is damaged");
+  const std::string_view body = std::string_view(text).substr(0, text.size() - kTail);
+  const std::string want = text.substr(body.size(), kHashDigits);
+  const std::string found = hash_text(body);
+  QRL_REQUIRE(found == want, shown(file), "hash " + base::quoted(want), found, "the folder is damaged");
+  Json manifest = parse_json(text, shown(file));
+  QRL_REQUIRE(manifest.is_object() && manifest.contains("facts") && manifest.contains("files") && manifest["files"].is_object(),
+              shown(file), "facts and files", "a manifest without them");
+  return manifest;
+}
+
+void write_synced(const fs::path& path, std::string_view text) {
+  File file = File::create(path);
+  file.write(text);
+  file.sync();
+  file.close();
+}
+
+/// Hashes and fsyncs everything below `dir`, writes the manifest, fsyncs that and the folders.
+void seal(const fs::path& dir, const Json& facts) {
+  std::vector<fs::path> folders;
+  Json files = Json::object();
+  for (const std::string& name : list_files(dir, &folders)) {
+    QRL_INVARIANT(name != kManifest && base::is_utf8(name), shown(dir), "files in UTF-8 other than the manifest", base::quoted(name));
+    File file = File::open_no_follow(dir / name);
+    file.sync();
+    files[name] = {{"size_bytes", file.size_bytes()}, {"xxh3_128", hash_open(file)}};
+  }
+  std::string text = Json{{"facts", facts}, {"files", files}}.dump(2);
+  text.resize(text.size() - 2);  // the closing "\n}": the hash goes in before it
+  text += ",\n  " + std::string(kBeforeHash);
+  text += hash_text(text) + std::string(kAfterHash);
+  write_synced(dir / kManifest, text);
+  for (const fs::path& folder : folders) sync_dir(folder);
+  sync_dir(dir);
+}
+
+void rename_or_fail(const fs::path& from, const fs::path& to) {
+  QRL_INVARIANT(std::rename(from.c_str(), to.c_str()) == 0, shown(to), "to rename " + shown(from) + " to it", std::strerror(errno));
+}
+
+/// Removes a temporary file or folder unless told that it became the real one.
+class Leftover {
+ public:
+  explicit Leftover(fs::path path) : path_(std::move(path)) {}
+  ~Leftover() {
+    std::error_code ignored;  // an error is already on its way; remove_leftovers sweeps what stays
+    if (!path_.empty()) fs::remove_all(path_, ignored);
+  }
+  Leftover(const Leftover&) = delete;
+  Leftover& operator=(const Leftover&) = delete;
+  void keep() { path_.clear(); }
+
+ private:
+  fs::path path_;
+};
+
+}  // namespace
+
+std::string hash_file(const fs::path& file) { return hash_open(File::open(file)); }
+
+void commit_folder(const fs::path& path, const std::function<void(const fs::path& dir)>& fill, const std::string& facts_json) {
+  QRL_INVARIANT(!fs::exists(fs::symlink_status(path)), shown(path), "a name not yet taken", "an existing file or folder");
+  const Json facts = parse_json(facts_json, shown(path) + ": facts");
+  const fs::path temporary = temporary_name(path);
+  // mkdir never follows a link and fails when anything has the name.
+  QRL_INVARIANT(mkdir(temporary.c_str(), 0755) == 0, shown(temporary), "to make the folder", std::strerror(errno));
+  Leftover leftover(temporary);
+  fill(temporary);
+  seal(temporary, facts);
+  rename_or_fail(temporary, path);
+  leftover.keep();
+  sync_dir(parent_of(path));
+}
+
+std::optional<std::string> verify_folder(const fs::path& path) {
+  try {
+    const Json manifest = read_manifest(path);
+    std::set<std::string> present = list_files(path);
+    present.erase(std::string(kManifest));
+    for (const auto& [name, want] : manifest["files"].items()) {
+      const std::string where = shown(path / name);
+      QRL_REQUIRE(present.erase(name) == 1, where, "a file of the manifest", "none");
+      const File file = File::open_no_follow(path / name);
+      const std::uint64_t size = file.size_bytes();
+      QRL_REQUIRE(want.at("size_bytes") == size, where, want.at("size_bytes").dump() + " bytes", std::to_string(size));
+      const std::string hash = hash_open(file);
+      QRL_REQUIRE(want.at("xxh3_128") == hash, where, "hash " + want.at("xxh3_128").dump(), hash);
+    }
+    QRL_REQUIRE(present.empty(), shown(path), "only files of the manifest", base::quoted(present.empty() ? "" : *present.begin()));
+  } catch (const base::Error& error) {
+    return error.what();
+  } catch (const Json::exception&) {
+    return shown(path / kManifest) + ": a manifest entry without size_bytes and xxh3_128";
+  }
+  return std::nullopt;
+}
+
+std::string folder_facts(const fs::path& path) { return read_manifest(path)["facts"].dump(); }
+
+void remove_leftovers(const fs::path& parent) try {
+  std::vector<fs::path> leftovers;
+  for (const fs::directory_entry& entry : fs::directory_iterator(parent)) {
+    if (is_temporary_name(entry.path().filename().native())) leftovers.push_back(entry.path());
+  }
+  for (const fs::path& leftover : leftovers) fs::remove_all(leftover);
+  if (!leftovers.empty()) sync_dir(parent);
+} catch (const fs::filesystem_error& error) {
+  base::fail_internal(shown(error.path1()), "to remove what an unfinished save left", error.code().message());
+}
+
+void replace_file(const fs::path& file, const std::string& bytes) {
+  const fs::path temporary = temporary_name(file);
+  Leftover leftover(temporary);
+  write_synced(temporary, bytes);
+  rename_or_fail(temporary, file);
+  leftover.keep();
+  sync_dir(parent_of(file));
+}
+
+FolderLock::FolderLock(const fs::path& dir) {
+  const fs::path file = dir / ".lock";
+  fd_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+  QRL_REQUIRE(fd_ >= 0, shown(file), "to open the lock file", std::strerror(errno));
+  if (flock(fd_, LOCK_EX | LOCK_NB) == 0) return;
+  const int error = errno;
+  ::close(fd_);
+  QRL_REQUIRE(error != EWOULDBLOCK, shown(dir), "a folder that no other run uses", "one in use by another process",
+              "wait for that run, or choose another folder");
+  base::fail_internal(shown(file), "to lock it", std::strerror(error));
+}
+
+FolderLock::~FolderLock() { ::close(fd_); }
+
+}  // namespace qrl::state

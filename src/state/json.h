@@ -1,0 +1,19 @@
+// Owns strict JSON: what JSON parsers are free to shrug at is refused here. Knows nothing of what the text means.
+// Included by .cpp files only: it brings the whole of nlohmann/json.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+namespace qrl::state {
+
+/// Levels of nesting that no file of ours needs.
+inline constexpr int kMaxJsonDepth = 32;
+
+/// Parses `text`; input errors name `where` and the byte. Refused beside plain syntax errors: a byte-order mark, invalid
+/// UTF-8, lone surrogate escapes, a NUL byte, a key twice in one object, numbers beyond a double, NaN and Infinity,
+/// comments, anything after the value, more than `max_depth` levels. Object members come sorted by key.
+nlohmann::json parse_json(std::string_view text, const std::string& where, int max_depth = kMaxJsonDepth);
+
+}  // namespace qrl::state
