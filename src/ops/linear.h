@@ -41,13 +41,19 @@ void unpack_rows(const PackedLinear& packed, std::int64_t first_row, std::int64_
 /// Rows of activations encoded for a format: the left operand of `linear`. Owns its memory; sized once for max_rows.
 struct Activations {
   Activations() = default;
-  Activations(quant::Format format, std::int64_t max_rows, std::int64_t width);
+  Activations(quant::Format format_, std::int64_t num_rows, std::int64_t width_);
   quant::Format format = quant::Format::f32;
   std::int64_t width = 0;         ///< in
   std::int64_t stride = 0;        ///< elements from row to row, width padded to 64
   base::Buffer codes;             ///< [max_rows, stride] of fp32, bf16 or int8, zero beyond width
   base::Buffer scales;            ///< fp32 [max_rows]; int8 only
+
+  std::int64_t max_rows() const { return codes.shape().rank() == 0 ? 0 : codes.shape()[0]; }
+  void* row(std::int64_t row_idx) const;  ///< codes of a row
 };
+
+/// Encodes one row of fp32, by the calling thread alone; what `encode` and the fused ops do per row.
+void encode_row(const float* x, std::int64_t row_idx, Activations& out);
 
 /// Encodes rows [rows.begin, rows.end) of x (fp32, row-major, `width` per row) into `out`; splits rows over the team.
 void encode(base::Team& team, const float* x, base::Range rows, Activations& out);

@@ -1,0 +1,84 @@
+#include "ops/isa.h"
+
+#include <array>
+#include <atomic>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "ops/kernels/kernels.h"
+
+namespace qrl::ops {
+
+namespace {
+
+constexpr std::array kBestFirst{Isa::avx512, Isa::avx2, Isa::portable};
+
+std::string supported_names() {
+  std::string names;
+  for (const Isa isa : kBestFirst) {
+    if (supported(isa)) names += (names.empty() ? "" : ", ") + std::string(name(isa));
+  }
+  return names;
+}
+
+Isa choose() {
+  const char* forced = std::getenv("QRL_ISA");
+  for (const Isa isa : kBestFirst) {
+    if (forced == nullptr ? supported(isa) : name(isa) == forced) {
+      QRL_REQUIRE(supported(isa), "environment variable QRL_ISA",
+                  "an instruction set of this processor: " + supported_names(), std::string(name(isa)),
+                  "unset QRL_ISA to take the best one");
+      return isa;
+    }
+  }
+  base::fail_input("environment variable QRL_ISA", "avx512 | avx2 | portable", base::quoted(forced),
+                   "unset QRL_ISA to take the best one");
+}
+
+std::atomic<Isa>& chosen() {
+  static std::atomic<Isa> isa{choose()};
+  return isa;
+}
+
+}  // namespace
+
+std::string_view name(Isa isa) {
+  switch (isa) {
+    case Isa::avx512: return "avx512";
+    case Isa::avx2: return "avx2";
+    case Isa::portable: return "portable";
+  }
+  base::fail_internal("isa", "a known instruction set", std::to_string(static_cast<int>(isa)));
+}
+
+Isa isa() { return chosen().load(std::memory_order_relaxed); }
+
+void force_isa(Isa isa) {
+  QRL_INVARIANT(supported(isa), "force_isa", supported_names(), std::string(name(isa)));
+  chosen().store(isa);
+}
+
+bool supported(Isa isa) {
+  switch (isa) {
+    case Isa::avx512:
+      return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+             __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16") && supported(Isa::avx2);
+    case Isa::avx2: return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    case Isa::portable: return true;
+  }
+  return false;
+}
+
+std::string describe_isa() { return std::string(name(isa())) + " (of " + supported_names() + ")"; }
+
+const Kernels& kernels() {
+  switch (isa()) {
+    case Isa::avx512: return avx512::kKernels;
+    case Isa::avx2: return avx2::kKernels;
+    default: return portable::kKernels;
+  }
+}
+
+}  // namespace qrl::ops

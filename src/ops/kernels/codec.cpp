@@ -1,0 +1,38 @@
+// Conversions of one row between fp32 and the weight formats.
+#include "ops/kernels/kernels.h"
+#include "ops/kernels/simd.h"
+
+namespace qrl::ops::QRL_ISA_NAMESPACE {
+
+float max_abs(const float* x, std::int64_t n) {
+  // As integers, the bits of |x| order like the values, and infinities and NaN come out on top.
+  VecI largest{};
+  for_vectors(n, [&](std::int64_t i, auto lanes) { largest = max(largest, bits_of(load(x + i, lanes)) & 0x7fffffff); });
+  return float_of_bits(splat(reduce_max(largest)))[0];
+}
+
+void encode_bf16(const float* x, std::int64_t n, std::uint16_t* codes) {
+  for_vectors(n, [&](std::int64_t i, auto lanes) { store(codes + i, load(x + i, lanes), lanes); });
+}
+
+void decode_bf16(const std::uint16_t* codes, std::int64_t n, float* x) {
+  for_vectors(n, [&](std::int64_t i, auto lanes) { store(x + i, load(codes + i, lanes), lanes); });
+}
+
+float encode_int8(const float* x, std::int64_t n, std::int8_t* codes) {
+  const float amax = max_abs(x, n);
+  const bool finite = amax < kInfinity;
+  const float scale = amax / 127.0F;
+  if (!finite || scale == 0.0F) {
+    for (std::int64_t i = 0; i < n; ++i) codes[i] = 0;
+    return finite ? 0.0F : __builtin_nanf("");
+  }
+  const VecF step = splat(scale), limit = splat(127.0F);
+  for_vectors(n, [&](std::int64_t i, auto lanes) {
+    const VecF code = max(-limit, min(limit, load(x + i, lanes) / step));
+    store(codes + i, round_to_int(code), lanes);
+  });
+  return scale;
+}
+
+}  // namespace qrl::ops::QRL_ISA_NAMESPACE

@@ -1,0 +1,113 @@
+// Owns the list of kernels that every instruction set provides, and the plain structs they take. Knows nothing of
+// tensors, teams or errors: ops/*.cpp check and split the work, then call through the table in use.
+//
+// Included by the kernel sources, so it holds plain types only (see simd.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace qrl::ops {
+
+/// Encoded rows times a range of a packed layer's panels (ops/linear.h has the layouts). Pointers are not owned.
+struct LinearTask {
+  const void* x = nullptr;                     ///< codes of the first row
+  std::int64_t x_stride = 0;                   ///< elements from row to row
+  const float* x_scales = nullptr;             ///< of the first row; int8 only
+  std::int64_t rows = 0;
+  const void* panels = nullptr;                ///< the layer's first panel
+  const float* scales = nullptr;               ///< int8 only
+  const std::int32_t* column_sums = nullptr;   ///< int8 only
+  const float* bias = nullptr;                 ///< null: none
+  std::int64_t in = 0, out = 0;
+  std::int64_t first_panel = 0, end_panel = 0;
+  float* y = nullptr;                          ///< first row; `out` elements per row
+  bool accumulate = false;                     ///< y += instead of y =
+};
+
+/// One sequence position's query heads of one kv head, against that kv head's pages.
+struct AttentionTask {
+  const float* q = nullptr;                    ///< [num_queries, head_dim]
+  std::int64_t num_queries = 0;                ///< q heads that share this kv head
+  std::int64_t head_dim = 0;
+  const void* keys = nullptr;                  ///< this kv head in slot 0 of page 0; values likewise
+  const void* values = nullptr;
+  std::int64_t page_size = 0;                  ///< slots
+  std::int64_t slot_stride = 0;                ///< elements from slot to slot
+  const std::int32_t* page_table = nullptr;
+  std::int64_t num_positions = 0;              ///< positions 0 … num_positions − 1 are seen; at least one
+  float scale = 0;
+  float* scores = nullptr;                     ///< scratch: num_queries rows of num_positions rounded up to 64
+  float* context = nullptr;                    ///< [num_queries, head_dim]
+};
+
+/// Heads of one row, in place: RMSNorm where `gain` is not null, then rotate-half with `rope` (cosines, then sines).
+struct RopeTask {
+  float* heads = nullptr;                      ///< [num_heads, head_dim]
+  std::int64_t num_heads = 0;
+  std::int64_t head_dim = 0;
+  const float* gain = nullptr;
+  float eps = 0;
+  const float* rope = nullptr;                 ///< [head_dim]
+};
+
+/// The kernels of one instruction set. bf16 is passed as its bits.
+struct Kernels {
+  /// Largest |x|, or a value that is not finite when one of x is not.
+  float (*max_abs)(const float* x, std::int64_t n);
+  void (*encode_bf16)(const float* x, std::int64_t n, std::uint16_t* codes);
+  void (*decode_bf16)(const std::uint16_t* codes, std::int64_t n, float* x);
+  /// quant::encode_int8, same bits.
+  float (*encode_int8)(const float* x, std::int64_t n, std::int8_t* codes);
+  void (*linear_f32)(const LinearTask& task);
+  void (*linear_bf16)(const LinearTask& task);
+  void (*linear_int8)(const LinearTask& task);
+  /// y = x · gain / sqrt(mean(x²) + eps)
+  void (*rms_norm)(const float* x, const float* gain, float eps, std::int64_t n, float* y);
+  /// y = silu(gate) · up
+  void (*swiglu)(const float* gate, const float* up, std::int64_t n, float* y);
+  void (*rope)(const RopeTask& task);
+  void (*attention_f32)(const AttentionTask& task);
+  void (*attention_bf16)(const AttentionTask& task);
+  /// Largest of x; NaN among x may or may not show.
+  float (*max_value)(const float* x, std::int64_t n);
+  /// weights = exp((x − max) · inverse_temperature); returns their fp32 sum.
+  float (*exp_weights)(const float* x, std::int64_t n, float max, float inverse_temperature, float* weights);
+  /// The same sum, nothing stored.
+  float (*exp_sum)(const float* x, std::int64_t n, float max, float inverse_temperature);
+};
+
+namespace avx512 {
+extern const Kernels kKernels;
+}
+namespace avx2 {
+extern const Kernels kKernels;
+}
+namespace portable {
+extern const Kernels kKernels;
+}
+
+/// The table of the path in use (ops/isa.h).
+const Kernels& kernels();
+
+#if defined(QRL_ISA_NAMESPACE)
+namespace QRL_ISA_NAMESPACE {
+float max_abs(const float* x, std::int64_t n);
+void encode_bf16(const float* x, std::int64_t n, std::uint16_t* codes);
+void decode_bf16(const std::uint16_t* codes, std::int64_t n, float* x);
+float encode_int8(const float* x, std::int64_t n, std::int8_t* codes);
+void linear_f32(const LinearTask& task);
+void linear_bf16(const LinearTask& task);
+void linear_int8(const LinearTask& task);
+void rms_norm(const float* x, const float* gain, float eps, std::int64_t n, float* y);
+void swiglu(const float* gate, const float* up, std::int64_t n, float* y);
+void rope(const RopeTask& task);
+void attention_f32(const AttentionTask& task);
+void attention_bf16(const AttentionTask& task);
+float max_value(const float* x, std::int64_t n);
+float exp_weights(const float* x, std::int64_t n, float max, float inverse_temperature, float* weights);
+float exp_sum(const float* x, std::int64_t n, float max, float inverse_temperature);
+}  // namespace QRL_ISA_NAMESPACE
+#endif
+
+}  // namespace qrl::ops

@@ -1,0 +1,43 @@
+// Norm, activation and rotary embedding of single rows.
+#include "ops/kernels/kernels.h"
+#include "ops/kernels/simd.h"
+
+namespace qrl::ops::QRL_ISA_NAMESPACE {
+
+void rms_norm(const float* x, const float* gain, float eps, std::int64_t n, float* y) {
+  VecF squares{};
+  for_vectors(n, [&](std::int64_t i, auto lanes) {
+    const VecF v = load(x + i, lanes);
+    squares = fma(v, v, squares);
+  });
+  const float mean = reduce_add(squares) / static_cast<float>(n);
+  const VecF inverse = splat(1.0F / __builtin_sqrtf(mean + eps));
+  for_vectors(n, [&](std::int64_t i, auto lanes) {
+    store(y + i, load(x + i, lanes) * inverse * load(gain + i, lanes), lanes);
+  });
+}
+
+void swiglu(const float* gate, const float* up, std::int64_t n, float* y) {
+  for_vectors(n, [&](std::int64_t i, auto lanes) {
+    const VecF g = load(gate + i, lanes);
+    const VecF silu = g / (1.0F + exp(-g));
+    store(y + i, silu * load(up + i, lanes), lanes);
+  });
+}
+
+void rope(const RopeTask& task) {
+  const std::int64_t half = task.head_dim / 2;
+  for (std::int64_t h = 0; h < task.num_heads; ++h) {
+    float* first = task.heads + h * task.head_dim;
+    float* second = first + half;
+    if (task.gain != nullptr) rms_norm(first, task.gain, task.eps, task.head_dim, first);
+    for_vectors(half, [&](std::int64_t i, auto lanes) {
+      const VecF a = load(first + i, lanes), b = load(second + i, lanes);
+      const VecF cosine = load(task.rope + i, lanes), sine = load(task.rope + half + i, lanes);
+      store(first + i, fma(a, cosine, -(b * sine)), lanes);
+      store(second + i, fma(b, cosine, a * sine), lanes);
+    });
+  }
+}
+
+}  // namespace qrl::ops::QRL_ISA_NAMESPACE

@@ -1,0 +1,216 @@
+// Owns the vector type that every kernel is written in: kLanes floats of the instruction set this file is compiled
+// for, its loads, stores, fixed-order reductions, exp and the dot products of the weight formats. Knows no kernel.
+//
+// Kernel sources are compiled once per instruction set into one program. Whatever they define lives in the namespace
+// of their set, and they include no standard header with code in it: the linker keeps one copy of an inline function,
+// and a copy compiled for AVX-512 must never be the one that an older processor runs.
+#pragma once
+
+// GCC 11 and 12 warn of the operand that their own AVX-512 intrinsics leave undefined on purpose (GCC bug 105593).
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#include <immintrin.h>
+#pragma GCC diagnostic pop
+
+#include <cstddef>
+#include <cstdint>
+
+namespace qrl::ops::QRL_ISA_NAMESPACE {
+
+#if defined(QRL_ISA_AVX512)
+inline constexpr int kLanes = 16;
+#define QRL_LANE_INDEX {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
+#elif defined(QRL_ISA_AVX2)
+inline constexpr int kLanes = 8;
+#define QRL_LANE_INDEX {0, 1, 2, 3, 4, 5, 6, 7}
+#else
+inline constexpr int kLanes = 4;
+#define QRL_LANE_INDEX {0, 1, 2, 3}
+#endif
+
+// GCC's vector extension: + − · / compare and ?: work per lane with IEEE rounding on every instruction set.
+using VecF = float __attribute__((vector_size(4 * kLanes)));
+using VecI = std::int32_t __attribute__((vector_size(4 * kLanes)));
+using VecU = std::uint32_t __attribute__((vector_size(4 * kLanes)));
+using VecI16 = std::int16_t __attribute__((vector_size(4 * kLanes)));
+using HalfU16 = std::uint16_t __attribute__((vector_size(2 * kLanes)));
+using QuarterI8 = std::int8_t __attribute__((vector_size(kLanes)));
+
+inline constexpr VecI kLaneIndex = QRL_LANE_INDEX;
+#undef QRL_LANE_INDEX
+inline constexpr float kInfinity = __builtin_inff();
+
+inline VecI bits_of(VecF v) { return (VecI)v; }
+inline VecF float_of_bits(VecI v) { return (VecF)v; }
+inline VecF splat(float x) { return x - VecF{}; }
+inline VecI splat(std::int32_t x) { return x - VecI{}; }
+
+// How many lanes of a load or store are real: All, or the First few at the end of a row. Lanes beyond load as zero
+// and are not stored, and the memory behind them is not touched.
+struct All {};
+struct First {
+  int count;
+};
+
+/// Calls body(index, All) for every whole vector of [0, n), then body(index, First) for the rest.
+template <class Body>
+inline void for_vectors(std::int64_t n, Body body) {
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) body(i, All{});
+  if (i < n) body(i, First{static_cast<int>(n - i)});
+}
+
+template <class Vec, class Element>
+inline Vec load_vector(const Element* from, All) {
+  Vec v;
+  __builtin_memcpy(&v, from, sizeof v);
+  return v;
+}
+template <class Vec, class Element>
+inline Vec load_vector(const Element* from, First lanes) {
+  Element padded[kLanes] = {};
+  for (int i = 0; i < lanes.count; ++i) padded[i] = from[i];
+  return load_vector<Vec>(padded, All{});
+}
+template <class Vec, class Element>
+inline void store_vector(Element* to, Vec v, All) {
+  __builtin_memcpy(to, &v, sizeof v);
+}
+template <class Vec, class Element>
+inline void store_vector(Element* to, Vec v, First lanes) {
+  Element all[kLanes];
+  store_vector(all, v, All{});
+  for (int i = 0; i < lanes.count; ++i) to[i] = all[i];
+}
+
+#if defined(QRL_ISA_AVX512)
+template <>
+inline VecF load_vector<VecF, float>(const float* from, First lanes) {
+  return _mm512_maskz_loadu_ps(static_cast<__mmask16>((1U << lanes.count) - 1), from);
+}
+template <>
+inline void store_vector<VecF, float>(float* to, VecF v, First lanes) {
+  _mm512_mask_storeu_ps(to, static_cast<__mmask16>((1U << lanes.count) - 1), v);
+}
+#endif
+
+template <class Lanes>
+inline VecF load(const float* from, Lanes lanes) {
+  return load_vector<VecF>(from, lanes);
+}
+/// bf16 to fp32, exact.
+template <class Lanes>
+inline VecF load(const std::uint16_t* from, Lanes lanes) {
+  return float_of_bits(__builtin_convertvector(load_vector<HalfU16>(from, lanes), VecI) << 16);
+}
+template <class Lanes>
+inline void store(float* to, VecF v, Lanes lanes) {
+  store_vector(to, v, lanes);
+}
+/// fp32 to bf16: nearest even, NaN quiet, subnormals kept (the instruction for it flushes them).
+template <class Lanes>
+inline void store(std::uint16_t* to, VecF v, Lanes lanes) {
+  const VecI bits = bits_of(v);
+  const VecI rounded = (VecI)((VecU)bits + 0x7fff + (((VecU)bits >> 16) & 1));
+  const VecI chosen = (bits & 0x7fffffff) > 0x7f800000 ? bits | 0x00400000 : rounded;
+  store_vector(to, __builtin_convertvector(chosen >> 16, HalfU16), lanes);
+}
+template <class Lanes>
+inline void store(std::int8_t* to, VecI v, Lanes lanes) {
+  store_vector(to, __builtin_convertvector(v, QuarterI8), lanes);
+}
+
+/// a·b + c: one rounding where the instruction set has fma; the portable path rounds the product too.
+inline VecF fma(VecF a, VecF b, VecF c) {
+#if defined(QRL_ISA_AVX512)
+  return _mm512_fmadd_ps(a, b, c);
+#elif defined(QRL_ISA_AVX2)
+  return _mm256_fmadd_ps(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
+/// The second operand where either is NaN.
+inline VecF min(VecF a, VecF b) {
+#if defined(QRL_ISA_AVX512)
+  return _mm512_min_ps(a, b);
+#else
+  return a < b ? a : b;
+#endif
+}
+inline VecF max(VecF a, VecF b) {
+#if defined(QRL_ISA_AVX512)
+  return _mm512_max_ps(a, b);
+#else
+  return a > b ? a : b;
+#endif
+}
+inline VecI max(VecI a, VecI b) { return a > b ? a : b; }
+
+/// Sums and maxima over the lanes, folded in halves: lane i with lane i + n/2, and so on. Order fixed per set.
+inline float reduce_add(VecF v) {
+  for (int half = kLanes / 2; half > 0; half /= 2) v = v + __builtin_shuffle(v, kLaneIndex ^ half);
+  return v[0];
+}
+inline float reduce_max(VecF v) {
+  for (int half = kLanes / 2; half > 0; half /= 2) v = max(__builtin_shuffle(v, kLaneIndex ^ half), v);
+  return v[0];
+}
+inline std::int32_t reduce_max(VecI v) {
+  for (int half = kLanes / 2; half > 0; half /= 2) v = max(v, __builtin_shuffle(v, kLaneIndex ^ half));
+  return v[0];
+}
+
+// Adding it to |x| ≤ 2²² leaves x rounded to the nearest even integer in the low bits of the significand.
+inline constexpr float kRoundingShift = 0x1.8p23F;
+
+/// Nearest-even integer of |v| ≤ 2²²; anything for other values.
+inline VecI round_to_int(VecF v) {
+  return (VecI)((VecU)bits_of(v + kRoundingShift) - (VecU)bits_of(splat(kRoundingShift)));
+}
+
+/// exp(x), error ≤ 2 ulp (subnormal results: 1 ulp of the smallest normal); 0 below −104, +inf above 89, NaN of NaN.
+/// x = n·ln 2 + r with |r| ≤ ln 2 / 2, then Taylor's polynomial of degree 7, whose remainder there is below 6e-9.
+inline VecF exp(VecF x) {
+  x = min(splat(89.0F), max(splat(-105.0F), x));
+  const VecF shifted = fma(x, splat(1.44269504F), splat(kRoundingShift));
+  const VecF n = shifted - kRoundingShift;
+  // ln 2 in two parts: the first has few enough bits that n times it is exact.
+  const VecF r = fma(n, splat(-1.42860677e-6F), fma(n, splat(-0.693145752F), x));
+  VecF p = splat(1.0F / 5040);
+  p = fma(p, r, splat(1.0F / 720));
+  p = fma(p, r, splat(1.0F / 120));
+  p = fma(p, r, splat(1.0F / 24));
+  p = fma(p, r, splat(1.0F / 6));
+  p = fma(p, r, splat(0.5F));
+  p = fma(p * r, r, r) + 1.0F;
+  // 2ⁿ in two factors, so that neither over- nor underflows before the result does.
+  const VecI exponent = (VecI)((VecU)bits_of(shifted) - (VecU)bits_of(splat(kRoundingShift)));
+  const VecI half = exponent >> 1;
+  const VecF first = float_of_bits((VecI)((VecU)(half + 127) << 23));
+  const VecF second = float_of_bits((VecI)((VecU)(exponent - half + 127) << 23));
+  return p * first * second;
+}
+
+/// Lane i of the result is the sum over the lanes of v[i], in one order for all i.
+inline VecF sums_of(const VecF (&v)[kLanes]) {
+#if defined(QRL_ISA_AVX512)
+  VecF quads[4];
+  for (int i = 0; i < 4; ++i) {
+    const VecF a = _mm512_unpacklo_ps(v[4 * i], v[4 * i + 1]) + _mm512_unpackhi_ps(v[4 * i], v[4 * i + 1]);
+    const VecF b = _mm512_unpacklo_ps(v[4 * i + 2], v[4 * i + 3]) + _mm512_unpackhi_ps(v[4 * i + 2], v[4 * i + 3]);
+    quads[i] = _mm512_shuffle_ps(a, b, 0x44) + _mm512_shuffle_ps(a, b, 0xee);
+  }
+  const VecF a = _mm512_shuffle_f32x4(quads[0], quads[1], 0x44) + _mm512_shuffle_f32x4(quads[0], quads[1], 0xee);
+  const VecF b = _mm512_shuffle_f32x4(quads[2], quads[3], 0x44) + _mm512_shuffle_f32x4(quads[2], quads[3], 0xee);
+  return _mm512_shuffle_f32x4(a, b, 0x88) + _mm512_shuffle_f32x4(a, b, 0xdd);
+#else
+  VecF sums;
+  for (int i = 0; i < kLanes; ++i) sums[i] = reduce_add(v[i]);
+  return sums;
+#endif
+}
+
+}  // namespace qrl::ops::QRL_ISA_NAMESPACE

@@ -1,0 +1,25 @@
+// The one place where an instruction set's kernels are listed. Constant data: nothing of an instruction set runs
+// before it is chosen.
+#include "ops/kernels/kernels.h"
+
+namespace qrl::ops::QRL_ISA_NAMESPACE {
+
+constinit const Kernels kKernels = {
+    .max_abs = max_abs,
+    .encode_bf16 = encode_bf16,
+    .decode_bf16 = decode_bf16,
+    .encode_int8 = encode_int8,
+    .linear_f32 = linear_f32,
+    .linear_bf16 = linear_bf16,
+    .linear_int8 = linear_int8,
+    .rms_norm = rms_norm,
+    .swiglu = swiglu,
+    .rope = rope,
+    .attention_f32 = attention_f32,
+    .attention_bf16 = attention_bf16,
+    .max_value = max_value,
+    .exp_weights = exp_weights,
+    .exp_sum = exp_sum,
+};
+
+}  // namespace qrl::ops::QRL_ISA_NAMESPACE

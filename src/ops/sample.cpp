@@ -1,0 +1,148 @@
+#include "ops/sample.h"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "ops/kernels/kernels.h"
+
+namespace qrl::ops {
+
+namespace {
+
+constexpr std::int64_t kBlock = 1024;  // tokens whose weights are summed in fp32
+
+/// A row's distribution before any cut: weight of a token = exp((logit − max) / temperature).
+struct Weights {
+  const float* logits;
+  std::int64_t vocab_size;
+  float max;
+  float inverse_temperature;
+};
+
+/// Weights of one block; returns how many there are.
+std::int64_t block_weights(const Weights& row, std::int64_t begin, float* weights) {
+  const std::int64_t count = std::min(kBlock, row.vocab_size - begin);
+  kernels().exp_weights(row.logits + begin, count, row.max, row.inverse_temperature, weights);
+  return count;
+}
+
+float logprob_of(const Weights& row, std::int32_t token, double total) {
+  const double logit = (static_cast<double>(row.logits[token]) - row.max) * row.inverse_temperature;
+  return static_cast<float>(logit - std::log(total));
+}
+
+/// Inverse CDF over the whole vocabulary: the block by the sums, then the token inside it.
+std::int32_t pick(const Weights& row, std::span<const double> block_sums, double target) {
+  std::size_t block = 0;
+  double before = 0;
+  while (block + 1 < block_sums.size() && before + block_sums[block] <= target) before += block_sums[block++];
+  // Rounding may leave the target behind the last weight above zero: then that token is the one.
+  for (;; --block) {
+    float weights[kBlock];
+    const std::int64_t begin = static_cast<std::int64_t>(block) * kBlock;
+    const std::int64_t count = block_weights(row, begin, weights);
+    std::int64_t last = -1;
+    for (std::int64_t i = 0; i < count; ++i) {
+      if (weights[i] <= 0) continue;
+      last = i;
+      before += static_cast<double>(weights[i]);
+      if (before > target) break;
+    }
+    if (last >= 0) return static_cast<std::int32_t>(begin + last);
+  }
+}
+
+/// The tokens that top-k and top-p leave, in index order.
+std::vector<std::int32_t> kept_tokens(const Weights& row, const DrawParams& params, const std::vector<float>& weights,
+                                      double total) {
+  const auto descending = [&](std::int32_t a, std::int32_t b) {
+    // By logit, not weight: far below the maximum weights underflow and would tie.
+    return row.logits[a] > row.logits[b] || (row.logits[a] == row.logits[b] && a < b);
+  };
+  const bool by_count = params.top_k > 0 && params.top_k < row.vocab_size;
+  // With N tokens, those below a mass of (1 − p)/N together miss less than 1 − p: they cannot be needed. Halved against
+  // rounding. Only without top-k, which changes the total.
+  const double negligible = by_count ? -1 : 0.5 * (1.0 - params.top_p) * total / static_cast<double>(row.vocab_size);
+  std::vector<std::int32_t> kept;
+  for (std::int64_t i = 0; i < row.vocab_size; ++i) {
+    if (static_cast<double>(weights[static_cast<std::size_t>(i)]) >= negligible) {
+      kept.push_back(static_cast<std::int32_t>(i));
+    }
+  }
+  if (by_count) {
+    std::nth_element(kept.begin(), kept.begin() + params.top_k, kept.end(), descending);
+    kept.resize(static_cast<std::size_t>(params.top_k));
+    std::sort(kept.begin(), kept.end());
+    total = 0;
+    for (const std::int32_t token : kept) total += static_cast<double>(weights[static_cast<std::size_t>(token)]);
+  }
+  if (params.top_p < 1.0F) {
+    // A heap gives the prefix in order without sorting what is behind it.
+    const auto below = [&](std::int32_t a, std::int32_t b) { return descending(b, a); };
+    std::make_heap(kept.begin(), kept.end(), below);
+    double mass = 0;
+    auto heap_end = kept.end();
+    while (heap_end != kept.begin() && mass < static_cast<double>(params.top_p) * total) {
+      std::pop_heap(kept.begin(), heap_end, below);
+      mass += static_cast<double>(weights[static_cast<std::size_t>(*--heap_end)]);
+    }
+    kept.erase(kept.begin(), heap_end);
+    std::sort(kept.begin(), kept.end());
+  }
+  return kept;
+}
+
+Draw draw_cut(const Weights& row, const DrawParams& params, double total, double uniform) {
+  thread_local std::vector<float> weights;
+  weights.resize(static_cast<std::size_t>(row.vocab_size));
+  kernels().exp_weights(row.logits, row.vocab_size, row.max, row.inverse_temperature, weights.data());
+  const std::vector<std::int32_t> kept = kept_tokens(row, params, weights, total);
+  double mass = 0;
+  for (const std::int32_t token : kept) mass += static_cast<double>(weights[static_cast<std::size_t>(token)]);
+  double before = 0;
+  std::int32_t chosen = -1;
+  for (const std::int32_t token : kept) {
+    const float weight = weights[static_cast<std::size_t>(token)];
+    if (weight <= 0) continue;
+    chosen = token;
+    before += static_cast<double>(weight);
+    if (before > uniform * mass) break;
+  }
+  return {chosen, logprob_of(row, chosen, mass)};
+}
+
+}  // namespace
+
+Draw draw(const float* logits, std::int64_t vocab_size, const DrawParams& params, double uniform) {
+  QRL_INVARIANT(vocab_size > 0 && params.temperature >= 0 && params.top_p > 0 && params.top_p <= 1 &&
+                    (params.top_k == -1 || params.top_k > 0) && uniform >= 0 && uniform < 1,
+                "draw", "temperature >= 0, top_p in (0, 1], top_k -1 or above 0, uniform in [0, 1)",
+                "temperature " + std::to_string(params.temperature) + ", top_p " + std::to_string(params.top_p) +
+                    ", top_k " + std::to_string(params.top_k) + ", uniform " + std::to_string(uniform));
+  const bool greedy = params.temperature == 0;
+  const float max = kernels().max_value(logits, vocab_size);
+  const Weights row{logits, vocab_size, max, greedy ? 1.0F : 1.0F / params.temperature};
+
+  thread_local std::vector<double> block_sums;
+  block_sums.clear();
+  double total = 0;
+  for (std::int64_t begin = 0; begin < vocab_size; begin += kBlock) {
+    const std::int64_t count = std::min(kBlock, vocab_size - begin);
+    block_sums.push_back(kernels().exp_sum(logits + begin, count, max, row.inverse_temperature));
+    total += block_sums.back();
+  }
+  // A NaN among the logits makes its block's sum NaN, an infinite maximum makes its own weight NaN.
+  QRL_INVARIANT(std::isfinite(max) && std::isfinite(total), "draw", "logits that are finite or -inf, one of them finite",
+                "maximum " + std::to_string(max) + ", sum of exp " + std::to_string(total),
+                "the weights or the forward pass are broken");
+  if (greedy) return {static_cast<std::int32_t>(std::find(logits, logits + vocab_size, max) - logits), 0.0F};
+  if (params.top_k != -1 || params.top_p < 1.0F) return draw_cut(row, params, total, uniform);
+  const std::int32_t token = pick(row, block_sums, uniform * total);
+  return {token, logprob_of(row, token, total)};
+}
+
+}  // namespace qrl::ops

@@ -1,0 +1,220 @@
+#include "ops/linear.h"
+
+#include <cstring>
+#include <limits>
+
+#include "ops/reference.h"
+
+using namespace qrl;
+using base::Range;
+using base::Team;
+using ops::Activations;
+using ops::PackedLinear;
+using quant::Format;
+
+namespace {
+
+struct Problem {
+  std::int64_t rows, in, out;
+};
+// Widths around the group sizes (4, 2), the vector sizes and the panel; rows around the tile heights.
+const std::vector<Problem> kProblems{{1, 7, 33}, {7, 33, 64}, {33, 64, 257}, {5, 257, 7}, {6, 64, 64}, {13, 130, 129}};
+
+PackedLinear packed(const std::vector<float>& weight, const Problem& p, Format format, const std::vector<float>& bias) {
+  PackedLinear layer = ops::make_packed_linear(format, p.out, p.in, !bias.empty());
+  Team team = Team::solo();
+  REQUIRE(ops::pack_rows(team, weight.data(), p.out, 0, layer));
+  if (!bias.empty()) std::memcpy(layer.bias.as<float>(), bias.data(), bias.size() * sizeof(float));
+  return layer;
+}
+
+Activations encoded(const std::vector<float>& x, const Problem& p, Format format) {
+  Activations out(format, p.rows, p.in);
+  Team team = Team::solo();
+  ops::encode(team, x.data(), {0, p.rows}, out);
+  return out;
+}
+
+std::vector<float> product(const Activations& x, const PackedLinear& layer, std::int64_t rows) {
+  std::vector<float> y(static_cast<std::size_t>(rows * layer.out), -77.0F);
+  Team team = Team::solo();
+  ops::linear(team, x, layer, {0, rows}, false, y.data());
+  return y;
+}
+
+/// Bound of fp32 accumulation in any order: (terms + 4) · 2⁻²⁴ · Σ|x·w|, plus the last roundings of |y|. 4: scales,
+/// their product, bias, residual.
+struct Expected {
+  std::vector<double> value, bound;
+};
+Expected expected(const std::vector<float>& x, const std::vector<float>& w, const Problem& p,
+                  const std::vector<float>& bias) {
+  Expected all;
+  for (std::int64_t row = 0; row < p.rows; ++row) {
+    for (std::int64_t column = 0; column < p.out; ++column) {
+      double sum = 0, magnitude = 0;
+      for (std::int64_t k = 0; k < p.in; ++k) {
+        const double term = static_cast<double>(x[static_cast<std::size_t>(row * p.in + k)]) *
+                            w[static_cast<std::size_t>(column * p.in + k)];
+        sum += term;
+        magnitude += std::fabs(term);
+      }
+      if (!bias.empty()) {
+        sum += bias[static_cast<std::size_t>(column)];
+        magnitude += std::fabs(bias[static_cast<std::size_t>(column)]);
+      }
+      all.value.push_back(sum);
+      all.bound.push_back((static_cast<double>(p.in) + 4) * 0x1p-24 * magnitude);
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("linear equals the product of the encoded operands in double precision") {
+  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const Format format = GENERATE(Format::f32, Format::bf16, Format::int8);
+  const Problem p = GENERATE(from_range(kProblems));
+  const bool with_bias = GENERATE(true, false);
+  CAPTURE(name(ops::isa()), name(format), p.rows, p.in, p.out, with_bias);
+  const std::vector<float> w = test::normal_values(p.out * p.in, 0.05F, 1);
+  const std::vector<float> bias = with_bias ? test::normal_values(p.out, 0.5F, 2) : std::vector<float>{};
+  const PackedLinear layer = packed(w, p, format, bias);
+  const Activations x = encoded(test::normal_values(p.rows * p.in, 1.0F, 3), p, format);
+
+  std::vector<float> stored(w.size());
+  ops::unpack_rows(layer, 0, p.out, stored.data());
+  const Expected want = expected(test::decoded(x, p.rows), stored, p, bias);
+  std::vector<float> y = product(x, layer, p.rows);
+  test::check_close(y, want.value, [&](std::size_t i) { return want.bound[i]; });
+
+  // Accumulating adds the same product to what is there.
+  std::vector<float> residual = test::normal_values(p.rows * p.out, 1.0F, 4);
+  std::vector<float> sum = residual;
+  Team team = Team::solo();
+  ops::linear(team, x, layer, {0, p.rows}, true, sum.data());
+  for (std::size_t i = 0; i < y.size(); ++i) residual[i] += y[i];
+  test::check_same_bits(sum, residual);
+}
+
+TEST_CASE("the int8 product is integer arithmetic, exactly") {
+  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const Problem p = GENERATE(from_range(kProblems));
+  CAPTURE(name(ops::isa()), p.rows, p.in, p.out);
+  std::vector<float> w = test::normal_values(p.out * p.in, 0.05F, 5);
+  std::vector<float> values = test::normal_values(p.rows * p.in, 1.0F, 6);
+  // Rows and columns of nothing but ±127 reach every saturating path there could be.
+  for (std::int64_t k = 0; k < p.in; ++k) {
+    w[static_cast<std::size_t>(k)] = 1.0F;
+    w[static_cast<std::size_t>(p.in + k)] = -1.0F;
+    values[static_cast<std::size_t>(k)] = 3.0F;
+  }
+  const PackedLinear layer = packed(w, p, Format::int8, {});
+  const Activations x = encoded(values, p, Format::int8);
+  const std::vector<float> y = product(x, layer, p.rows);
+  std::vector<std::int8_t> codes(static_cast<std::size_t>(p.in));
+  std::vector<float> want;
+  for (std::int64_t row = 0; row < p.rows; ++row) {
+    for (std::int64_t column = 0; column < p.out; ++column) {
+      const float scale = quant::encode_int8({w.data() + column * p.in, codes.size()}, codes);
+      std::int32_t sum = 0;
+      for (std::int64_t k = 0; k < p.in; ++k) {
+        sum += static_cast<const std::int8_t*>(x.row(row))[k] * codes[static_cast<std::size_t>(k)];
+      }
+      want.push_back(static_cast<float>(sum) * (x.scales.as<float>()[row] * scale));
+    }
+  }
+  test::check_same_bits(y, want);
+}
+
+TEST_CASE("a row's bits depend on neither its companions, the row range nor the team") {
+  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const Format format = GENERATE(Format::f32, Format::bf16, Format::int8);
+  const Problem p{19, 133, 257};
+  CAPTURE(name(ops::isa()), name(format));
+  const PackedLinear layer = packed(test::normal_values(p.out * p.in, 0.05F, 7), p, format, {});
+  const std::vector<float> values = test::normal_values(p.rows * p.in, 1.0F, 8);
+  const Activations x = encoded(values, p, format);
+  const std::vector<float> together = product(x, layer, p.rows);
+  for (std::int64_t row = 0; row < p.rows; ++row) {
+    const std::vector<float> alone(values.begin() + row * p.in, values.begin() + (row + 1) * p.in);
+    const Problem single{1, p.in, p.out};
+    test::check_same_bits(product(encoded(alone, single, format), layer, 1),
+                          {together.begin() + row * p.out, together.begin() + (row + 1) * p.out});
+  }
+  for (const int members : {1, 2, 3}) {
+    std::vector<float> y(together.size(), 0.0F);
+    Activations shared(format, p.rows, p.in);
+    base::parallel(members, [&](Team& team) {
+      ops::encode(team, values.data(), {0, 5}, shared);
+      ops::encode(team, values.data(), {5, p.rows}, shared);
+      team.barrier();
+      ops::linear(team, shared, layer, {0, 3}, false, y.data());
+      ops::linear(team, shared, layer, {3, p.rows}, false, y.data());
+    });
+    test::check_same_bits(y, together);
+  }
+}
+
+TEST_CASE("packing in pieces and by a team gives the same bytes, zero beyond the shape") {
+  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const Format format = GENERATE(Format::f32, Format::bf16, Format::int8);
+  const Problem p{1, 33, 157};
+  const std::vector<float> w = test::normal_values(p.out * p.in, 0.05F, 9);
+  const PackedLinear whole = packed(w, p, format, {});
+  PackedLinear pieces = ops::make_packed_linear(format, p.out, p.in, false);
+  base::parallel(2, [&](Team& team) {
+    for (const Range rows : {Range{0, 30}, Range{30, 101}, Range{101, 157}}) {
+      ops::pack_rows(team, w.data() + rows.begin * p.in, rows.size(), rows.begin, pieces);
+      team.barrier();
+    }
+  });
+  CHECK(std::memcmp(whole.panels.view().data, pieces.panels.view().data, whole.panels.num_bytes()) == 0);
+  std::vector<float> read(static_cast<std::size_t>(20 * p.in));
+  ops::unpack_rows(whole, 57, 20, read.data());
+  std::vector<float> want(w.begin() + 57 * p.in, w.begin() + 77 * p.in);
+  for (std::int64_t row = 0; row < 20; ++row) {
+    std::span<float> values(want.data() + row * p.in, static_cast<std::size_t>(p.in));
+    std::vector<std::int8_t> codes(values.size());
+    if (format == Format::int8) quant::decode_int8(codes, quant::encode_int8(values, codes), values);
+    if (format == Format::bf16) {
+      for (float& value : values) value = to_float(base::to_bf16(value));
+    }
+  }
+  test::check_same_bits(read, want);
+}
+
+TEST_CASE("a value that is not finite shows: at packing as an error, in a row as NaN") {
+  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const Format format = GENERATE(Format::f32, Format::bf16, Format::int8);
+  const float bad = GENERATE(std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
+                             -std::numeric_limits<float>::infinity());
+  const std::int64_t at = GENERATE(0, 15, 32);
+  const Problem p{3, 33, 40};
+  std::vector<float> w = test::normal_values(p.out * p.in, 0.05F, 10);
+  const PackedLinear layer = packed(w, p, format, {});
+  std::vector<float> values = test::normal_values(p.rows * p.in, 1.0F, 11);
+  values[static_cast<std::size_t>(p.in + at)] = bad;
+  const std::vector<float> y = product(encoded(values, p, format), layer, p.rows);
+  for (std::int64_t column = 0; column < p.out; ++column) {
+    CHECK(std::isfinite(y[static_cast<std::size_t>(column)]));
+    CHECK_FALSE(std::isfinite(y[static_cast<std::size_t>(p.out + column)]));
+    CHECK(std::isfinite(y[static_cast<std::size_t>(2 * p.out + column)]));
+  }
+  w[static_cast<std::size_t>(17 * p.in + at)] = bad;
+  PackedLinear broken = ops::make_packed_linear(format, p.out, p.in, false);
+  Team team = Team::solo();
+  CHECK_FALSE(ops::pack_rows(team, w.data(), p.out, 0, broken));
+}
+
+TEST_CASE("operands that do not fit are refused") {
+  Team team = Team::solo();
+  const PackedLinear layer = ops::make_packed_linear(Format::bf16, 8, 16, false);
+  std::vector<float> y(8 * 4);
+  CHECK_THROWS_WITH(ops::linear(team, Activations(Format::int8, 4, 16), layer, {0, 4}, false, y.data()),
+                    Catch::Matchers::Contains("int8"));
+  CHECK_THROWS_AS(ops::linear(team, Activations(Format::bf16, 4, 17), layer, {0, 4}, false, y.data()), base::Error);
+  CHECK_THROWS_AS(ops::linear(team, Activations(Format::bf16, 4, 16), layer, {2, 5}, false, y.data()), base::Error);
+  CHECK_THROWS_AS(ops::make_packed_linear(Format::int8, 4, 1 << 20, false), base::Error);
+}
