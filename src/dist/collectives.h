@@ -11,8 +11,8 @@
 namespace qrl::dist {
 
 /// Ranks of one job, in lock step: every rank makes the same calls, with the same sizes, in the same order and from one
-/// thread. All calls block. Buffers are CPU memory of any size, not aliased unless it is the same span. A lost rank ends
-/// the job (the launcher kills the rest); nothing here returns an error but the internal one for wrong sizes.
+/// thread. All calls block. Buffers are CPU memory of any size, not aliased unless it is the same span. A lost rank
+/// ends the job (the launcher kills the rest); nothing here returns an error but the internal one for wrong sizes.
 /// Destroying it meets the other ranks, so a rank that fails alone calls abort_job instead of leaving quietly.
 class Collectives {
  public:
@@ -23,13 +23,13 @@ class Collectives {
   /// them already: then the processors it may run on are divided, and dividing them again would be once too often.
   virtual int local_size() const = 0;
 
-  virtual void barrier() = 0;
+  virtual void barrier() = 0;  ///< a long wait sleeps, so that it costs the working ranks nothing
   /// Elementwise sums over ranks, the same bits on every rank and whatever the MPI library: terms are added in rank
   /// order. fp32 values are added in fp64 and rounded once; fp64 in fp64; integers must not overflow.
   virtual void all_reduce_sum(std::span<float> values) = 0;
   virtual void all_reduce_sum(std::span<double> values) = 0;
   virtual void all_reduce_sum(std::span<std::int64_t> values) = 0;
-  virtual void all_reduce_max(std::span<double> values) = 0;   ///< NaN where any rank has NaN
+  virtual void all_reduce_max(std::span<double> values) = 0;  ///< NaN where any rank has NaN
   virtual void all_reduce_min(std::span<std::int64_t> values) = 0;
   /// Sums `values` over ranks, with the bits all_reduce_sum would give; rank r gets the r-th of size() equal blocks in
   /// `mine`. values.size() = size()·mine.size().

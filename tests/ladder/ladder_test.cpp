@@ -17,13 +17,13 @@ namespace fs = std::filesystem;
 
 /// A folder includes itself and the folders of lower layers; folders of one layer never include each other.
 const std::map<std::string, int> kLayers = {
-    {"base", 1},   {"config", 2}, {"types", 2},   {"quant", 3},   {"dist", 3},    {"state", 3}, {"ops", 4},
-    {"reward", 5}, {"data", 5},   {"model", 5},   {"rollout", 6}, {"decoder", 6}, {"learner", 6}, {"train", 7},
+    {"base", 1},   {"config", 2}, {"types", 2}, {"quant", 3},   {"dist", 3},    {"state", 3},   {"ops", 4},
+    {"reward", 5}, {"data", 5},   {"model", 5}, {"rollout", 6}, {"decoder", 6}, {"learner", 6}, {"train", 7},
 };
 /// The one folder that may include headers with this prefix.
 const std::map<std::string, std::string> kOwners = {
-    {"torch/", "learner"}, {"ATen/", "learner"}, {"c10/", "learner"}, {"mpi.h", "dist"},
-    {"yaml-cpp/", "config"}, {"xxhash.h", "state"}, {"omp.h", "base"}, {"CLI/", "apps"},
+    {"torch/", "learner"},   {"ATen/", "learner"},  {"c10/", "learner"}, {"mpi.h", "dist"},
+    {"yaml-cpp/", "config"}, {"xxhash.h", "state"}, {"omp.h", "base"},   {"CLI/", "apps"},
 };
 /// CUDA kernels see these folders of src, and nothing that nvcc would choke on.
 const std::set<std::string> kSeenByCuda = {"base", "quant"};
@@ -65,7 +65,8 @@ std::vector<Source> sources() {
     for (const fs::path& path : files_under(top)) {
       const fs::path relative = path.lexically_relative(kRoot);
       if (!is_cpp(path)) continue;
-      all.push_back({std::string(top) == "src" ? std::next(relative.begin())->string() : top, relative.string(), read(path)});
+      all.push_back(
+          {std::string(top) == "src" ? std::next(relative.begin())->string() : top, relative.string(), read(path)});
     }
   }
   return all;
@@ -93,7 +94,8 @@ std::vector<std::string> include_faults(const Source& source) {
     const std::string header = match[2];
     const std::string where = source.name + ":" + std::to_string(line_number) + " includes " + header;
     for (const auto& [prefix, owner] : kOwners) {
-      if (header.rfind(prefix, 0) == 0 && source.folder != owner) faults.push_back(where + ", which only " + owner + " may");
+      if (header.rfind(prefix, 0) == 0 && source.folder != owner)
+        faults.push_back(where + ", which only " + owner + " may");
     }
     if (match[1] == "<") continue;
     const std::size_t slash = header.find('/');

@@ -79,6 +79,7 @@ TEST_CASE("fp32 sums are the sums by hand, the same bits on every rank") {
 TEST_CASE("fp64 and integer sums, maximum and minimum") {
   const int rank = world().rank();
   const int size = world().size();
+  const int rank_total = size * (size + 1) / 2;
   for (const std::size_t count : {std::size_t{1}, std::size_t{5}, (std::size_t{2} << 20) + 1}) {
     std::vector<double> doubles(count);
     std::vector<std::int64_t> integers(count);
@@ -97,8 +98,9 @@ TEST_CASE("fp64 and integer sums, maximum and minimum") {
     bool right = true;
     for (std::size_t i = 0; i < count; ++i) {
       const double nearest = std::max(0.0, static_cast<double>(i % 3) - (size - 1));
-      right = right && doubles[i] == size * (size + 1) / 2 * 0x1p-30 + size * static_cast<double>(i);
-      right = right && integers[i] == size * ((std::int64_t{1} << 53) + static_cast<std::int64_t>(i)) + size * (size - 1) / 2;
+      right = right && doubles[i] == rank_total * 0x1p-30 + size * static_cast<double>(i);
+      right = right &&
+              integers[i] == size * ((std::int64_t{1} << 53) + static_cast<std::int64_t>(i)) + size * (size - 1) / 2;
       right = right && high[i] == -1.0 - nearest && low[i] == -static_cast<std::int64_t>(i);
     }
     CHECK(right);
