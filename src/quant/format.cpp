@@ -70,8 +70,8 @@ FormatError format_error(std::span<const float> original, std::span<const float>
   double signal = 0, noise = 0, power = 0, product = 0;
   for (std::size_t i = 0; i < original.size(); ++i) {
     const double a = original[i], b = decoded[i], difference = b - a;
-    // Written so that a NaN difference sticks.
-    if (!(std::fabs(difference) <= error.max_abs)) error.max_abs = std::fabs(difference);
+    // A NaN difference sticks.
+    if (!(std::fabs(difference) <= error.max_abs) && !std::isnan(error.max_abs)) error.max_abs = std::fabs(difference);
     signal += a * a;
     noise += difference * difference;
     power += b * b;

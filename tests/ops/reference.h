@@ -2,6 +2,8 @@
 // and a comparison that names the first bad element. Knows nothing of how the kernels work.
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -86,6 +88,90 @@ inline std::vector<float> decoded(const ops::Activations& x, std::int64_t rows) 
     }
   }
   return values;
+}
+
+/// x · gain / sqrt(mean(x²) + eps), rows of gain.size().
+inline std::vector<double> rms_norm(const std::vector<float>& x, const std::vector<float>& gain, double eps) {
+  const std::size_t width = gain.size();
+  std::vector<double> y;
+  for (std::size_t row = 0; row < x.size() / width; ++row) {
+    double squares = 0;
+    for (std::size_t i = 0; i < width; ++i) squares += std::pow(static_cast<double>(x[row * width + i]), 2);
+    const double root = std::sqrt(squares / static_cast<double>(width) + eps);
+    for (std::size_t i = 0; i < width; ++i) y.push_back(static_cast<double>(x[row * width + i]) * gain[i] / root);
+  }
+  return y;
+}
+
+/// silu(gate) · up of rows [gate, up].
+inline std::vector<double> swiglu(const std::vector<float>& gate_up, std::int64_t width) {
+  std::vector<double> y;
+  const auto columns = static_cast<std::size_t>(width);
+  for (std::size_t row = 0; row < gate_up.size() / (2 * columns); ++row) {
+    for (std::size_t i = 0; i < columns; ++i) {
+      const double gate = gate_up[row * 2 * columns + i], up = gate_up[(row * 2 + 1) * columns + i];
+      y.push_back(gate / (1 + std::exp(-gate)) * up);
+    }
+  }
+  return y;
+}
+
+struct AttentionReference {
+  std::vector<double> context;
+  std::vector<double> bound;
+};
+
+/// Causal attention of sequences packed one after the other (rows of q heads, k heads, v heads, already rotated), on
+/// keys and values rounded to `dtype`. Bound, u = 2⁻²⁴: a score is off by δ = (E + 4)·u·scale·max Σ|q·k|, a weight by
+/// twice that and exp's 4 u, the sums of n terms by n·u each, all of it times Σ p·|v|.
+inline AttentionReference attention(const ops::HeadShape& shape, const std::vector<float>& qkv,
+                                    const std::vector<std::int64_t>& lengths, base::DType dtype) {
+  const std::int64_t width = shape.head_dim, group = shape.num_heads / shape.num_kv_heads;
+  const std::int64_t row_width = (shape.num_heads + 2 * shape.num_kv_heads) * width;
+  const double scale = 1 / std::sqrt(static_cast<double>(width));
+  const auto stored = [&](std::int64_t at) -> double {
+    const float value = qkv[static_cast<std::size_t>(at)];
+    return dtype == base::DType::bf16 ? to_float(base::to_bf16(value)) : value;
+  };
+  AttentionReference out;
+  std::int64_t first = 0;
+  for (const std::int64_t length : lengths) {
+    for (std::int64_t t = 0; t < length; ++t) {
+      for (std::int64_t h = 0; h < shape.num_heads; ++h) {
+        const std::int64_t q = (first + t) * row_width + h * width;
+        const std::int64_t k = (shape.num_heads + h / group) * width, v = k + shape.num_kv_heads * width;
+        std::vector<double> scores;
+        double largest = 0;
+        for (std::int64_t s = 0; s <= t; ++s) {
+          double dot = 0, magnitude = 0;
+          for (std::int64_t e = 0; e < width; ++e) {
+            const double term = qkv[static_cast<std::size_t>(q + e)] * stored((first + s) * row_width + k + e);
+            dot += term;
+            magnitude += std::fabs(term);
+          }
+          scores.push_back(dot * scale);
+          largest = std::max(largest, magnitude * scale);
+        }
+        const double top = *std::max_element(scores.begin(), scores.end());
+        double sum = 0;
+        for (double& score : scores) sum += score = std::exp(score - top);
+        const double relative =
+            (2 * ((static_cast<double>(width) + 4) * largest + 4) + 2 * static_cast<double>(t + 5)) * 0x1p-24;
+        for (std::int64_t e = 0; e < width; ++e) {
+          double mixed = 0, magnitude = 0;
+          for (std::int64_t s = 0; s <= t; ++s) {
+            const double term = scores[static_cast<std::size_t>(s)] / sum * stored((first + s) * row_width + v + e);
+            mixed += term;
+            magnitude += std::fabs(term);
+          }
+          out.context.push_back(mixed);
+          out.bound.push_back(relative * magnitude);
+        }
+      }
+    }
+    first += length;
+  }
+  return out;
 }
 
 }  // namespace qrl::test

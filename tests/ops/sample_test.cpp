@@ -1,0 +1,158 @@
+#include "ops/sample.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <numeric>
+
+#include "ops/reference.h"
+
+using namespace qrl;
+using ops::Draw;
+using ops::DrawParams;
+
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+/// The distribution that `params` define, in double precision, by full sorting.
+std::vector<double> distribution(const std::vector<float>& logits, const DrawParams& params) {
+  std::vector<std::size_t> order(logits.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return logits[a] > logits[b]; });
+  const std::size_t kept = params.top_k > 0 ? std::min<std::size_t>(order.size(), static_cast<std::size_t>(params.top_k))
+                                            : order.size();
+  std::vector<double> weights;
+  for (std::size_t i = 0; i < kept; ++i) {
+    weights.push_back(std::exp((static_cast<double>(logits[order[i]]) - logits[order[0]]) / params.temperature));
+  }
+  const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
+  double mass = 0, chosen = 0;
+  std::vector<double> probabilities(logits.size(), 0.0);
+  for (std::size_t i = 0; i < kept && (params.top_p >= 1 || mass < params.top_p * total); ++i) {
+    mass += weights[i];
+    probabilities[order[i]] = weights[i];
+    chosen = mass;
+  }
+  for (double& p : probabilities) p /= chosen;
+  return probabilities;
+}
+
+/// χ² of `draws` draws against the expected probabilities, tokens expected fewer than 5 times taken together, and the
+/// degrees of freedom.
+std::pair<double, int> chi_square(const std::vector<float>& logits, const DrawParams& params, int draws) {
+  const std::vector<double> want = distribution(logits, params);
+  base::RandomStream random(9, base::RandomPurpose::test, 1);
+  std::vector<int> seen(logits.size(), 0);
+  for (int i = 0; i < draws; ++i) {
+    const Draw draw =
+        ops::draw(logits.data(), static_cast<std::int64_t>(logits.size()), params, random.uniform());
+    ++seen[static_cast<std::size_t>(draw.token)];
+    const double logprob = std::log(want[static_cast<std::size_t>(draw.token)]);
+    // exp within 2 ulp and fp32 sums of up to 1024 in 4 chains or more; then rounded to fp32 itself.
+    REQUIRE(test::close(draw.logprob, logprob, 3e-5, 0x1p-23));
+  }
+  double chi2 = 0, rare_want = 0;
+  int cells = 0, rare_seen = 0;
+  for (std::size_t token = 0; token < want.size(); ++token) {
+    const double expected = want[token] * draws;
+    if (expected < 5) {
+      rare_want += expected;
+      rare_seen += seen[token];
+      continue;
+    }
+    chi2 += (seen[token] - expected) * (seen[token] - expected) / expected;
+    ++cells;
+  }
+  if (rare_want > 5) {
+    chi2 += (rare_seen - rare_want) * (rare_seen - rare_want) / rare_want;
+    ++cells;
+  } else {
+    REQUIRE(rare_seen <= 25);
+  }
+  return {chi2, cells - 1};
+}
+
+/// Upper 0.9999 quantile of χ² (Wilson and Hilferty).
+double chi_square_limit(int freedom) {
+  const double n = freedom;
+  return n * std::pow(1 - 2 / (9 * n) + 3.719 * std::sqrt(2 / (9 * n)), 3);
+}
+
+}  // namespace
+
+TEST_CASE("draws follow the distribution after temperature, top-k and top-p, and name its log-probs") {
+  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const std::int64_t vocab = GENERATE(7, 33, 257, 3001);
+  const DrawParams params = GENERATE(DrawParams{1.0F, 1.0F, -1}, DrawParams{0.6F, 1.0F, -1}, DrawParams{1.7F, 1.0F, 5},
+                                     DrawParams{1.0F, 0.7F, -1}, DrawParams{0.8F, 0.9F, 20}, DrawParams{1.0F, 0.01F, -1});
+  CAPTURE(name(ops::isa()), vocab, params.temperature, params.top_p, params.top_k);
+  std::vector<float> logits = test::normal_values(vocab, 2.0F, static_cast<std::uint64_t>(vocab));
+  logits[3] = -kInfinity;  // never drawn
+  const auto [chi2, freedom] = chi_square(logits, params, vocab > 1000 ? 8000 : 20000);
+  if (freedom > 0) CHECK(chi2 < chi_square_limit(freedom));
+}
+
+TEST_CASE("the uniform number walks the CDF: its ends are the first and last possible tokens") {
+  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  for (const std::int64_t vocab : {8, 1024, 1025, 5000}) {
+    std::vector<float> logits(static_cast<std::size_t>(vocab), 0.0F);
+    logits.front() = logits.back() = -kInfinity;
+    CHECK(ops::draw(logits.data(), vocab, {}, 0.0).token == 1);
+    CHECK(ops::draw(logits.data(), vocab, {}, std::nextafter(1.0, 0.0)).token == vocab - 2);
+    const std::int64_t possible = vocab - 2, middle = possible / 2;
+    const double uniform = (static_cast<double>(middle) + 0.5) / static_cast<double>(possible);
+    CHECK(ops::draw(logits.data(), vocab, {}, uniform).token == 1 + middle);
+    CHECK(ops::draw(logits.data(), vocab, {1, 0.9999F, -1}, 0.0).token == 1);
+  }
+}
+
+TEST_CASE("top-k breaks ties by the lower index, top-p takes the smallest prefix that reaches its mass") {
+  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const std::vector<float> tied{0, 2, 2, 2, 1};
+  for (const double uniform : {0.0, 0.3, 0.6, 0.999}) {
+    const Draw draw = ops::draw(tied.data(), 5, {1, 1, 2}, uniform);
+    CHECK(draw.token == (uniform < 0.5 ? 1 : 2));
+    CHECK(test::close(draw.logprob, std::log(0.5), 1e-6, 0));
+  }
+  // Four equal tokens: a mass of 0.5 is exactly two of them, anything above needs three.
+  const std::vector<float> equal(4, 1.5F);
+  CHECK(ops::draw(equal.data(), 4, {1, 0.5F, -1}, 0.999).token == 1);
+  CHECK(ops::draw(equal.data(), 4, {1, 0.51F, -1}, 0.999).token == 2);
+  CHECK(ops::draw(equal.data(), 4, {1, 1e-6F, -1}, 0.999).token == 0);
+}
+
+TEST_CASE("temperature 0 takes the lowest of the largest logits with log-prob 0") {
+  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  std::vector<float> logits = test::normal_values(999, 1.0F, 3);
+  logits[700] = logits[41] = 50.0F;
+  const Draw draw = ops::draw(logits.data(), 999, {0, 1, -1}, 0.99);
+  CHECK(draw.token == 41);
+  CHECK(draw.logprob == 0.0F);
+}
+
+TEST_CASE("logits far apart neither overflow nor lose the log-prob") {
+  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const std::vector<float> logits{-3e38F, 3e38F, 0, -kInfinity};
+  const Draw draw = ops::draw(logits.data(), 4, {}, 0.5);
+  CHECK(draw.token == 1);
+  CHECK(draw.logprob == 0.0F);
+}
+
+TEST_CASE("broken logits are an error, wherever the bad one is") {
+  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const DrawParams params =
+      GENERATE(DrawParams{1, 1, -1}, DrawParams{0, 1, -1}, DrawParams{1, 0.5F, -1}, DrawParams{1, 1, 3});
+  for (const std::int64_t vocab : {5, 33, 2000}) {
+    const std::vector<float> good = test::normal_values(vocab, 1.0F, 4);
+    for (const std::int64_t at : {std::int64_t{0}, std::int64_t{3}, vocab - 1}) {
+      for (const float bad : {std::numeric_limits<float>::quiet_NaN(), kInfinity}) {
+        std::vector<float> logits = good;
+        logits[static_cast<std::size_t>(at)] = bad;
+        CHECK_THROWS_AS(ops::draw(logits.data(), vocab, params, 0.5), base::Error);
+      }
+    }
+    const std::vector<float> none(static_cast<std::size_t>(vocab), -kInfinity);
+    CHECK_THROWS_AS(ops::draw(none.data(), vocab, params, 0.5), base::Error);
+  }
+}

@@ -1,0 +1,128 @@
+#include "quant/format.h"
+
+#include <bit>
+#include <cstdint>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "base/error.h"
+#include "base/rng.h"
+#include "support/catch.h"
+
+using namespace qrl;
+using quant::Format;
+
+namespace {
+
+nlohmann::json golden() {
+  std::ifstream file(test::shipped_data() / "golden" / "quant" / "int8.json");
+  REQUIRE(file.good());
+  return nlohmann::json::parse(file);
+}
+
+float from_bits(std::uint32_t bits) { return std::bit_cast<float>(bits); }
+
+struct Encoded {
+  float scale;
+  std::vector<std::int8_t> codes;
+};
+Encoded encode(const std::vector<float>& values) {
+  Encoded out{0, std::vector<std::int8_t>(values.size(), 77)};
+  out.scale = quant::encode_int8(values, out.codes);
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("format names are the recipe's words, and others are refused with the list") {
+  for (const Format format : {Format::f32, Format::bf16, Format::int8}) {
+    CHECK(quant::format_from_name(quant::name(format)) == format);
+  }
+  CHECK(quant::name(Format::f32) == "fp32");
+  CHECK_THROWS_WITH(quant::format_from_name("int4"), Catch::Matchers::Contains("fp32 | bf16 | int8") &&
+                                                         Catch::Matchers::Contains("int4"));
+}
+
+TEST_CASE("int8 codes and scales equal numpy's, ties and extremes included") {
+  const nlohmann::json cases = golden()["cases"];
+  REQUIRE(cases.size() == 9);
+  for (const auto& row : cases) {
+    std::vector<float> values;
+    for (const std::uint32_t bits : row["bits"]) values.push_back(from_bits(bits));
+    const Encoded got = encode(values);
+    CHECK(std::bit_cast<std::uint32_t>(got.scale) == row["scale_bits"].get<std::uint32_t>());
+    const auto want = row["codes"].get<std::vector<std::int8_t>>();
+    CHECK(got.codes == want);
+  }
+}
+
+TEST_CASE("int8 codes of every finite bf16 number equal numpy's") {
+  const nlohmann::json rows = golden()["all_bf16"];
+  REQUIRE(rows.size() == 254);  // 256 neighbours each; all but the two rows that hold infinity and NaN
+  for (const auto& row : rows) {
+    std::vector<float> values;
+    for (std::uint32_t low = 0; low < 256; ++low) {
+      values.push_back(from_bits((row["high"].get<std::uint32_t>() * 256 + low) << 16));
+    }
+    const Encoded got = encode(values);
+    std::int64_t weighted = 0;
+    for (std::size_t i = 0; i < values.size(); ++i) weighted += static_cast<std::int64_t>(i + 1) * got.codes[i];
+    CAPTURE(row["high"].get<int>());
+    CHECK(std::bit_cast<std::uint32_t>(got.scale) == row["scale_bits"].get<std::uint32_t>());
+    CHECK(weighted == row["weighted_sum"].get<std::int64_t>());
+  }
+}
+
+TEST_CASE("int8 rows that are not finite get a NaN scale, zero rows a zero one") {
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    const Encoded got = encode({1.0F, -bad, 2.0F});
+    CHECK(std::isnan(got.scale));
+  }
+  const Encoded zero = encode({0.0F, -0.0F});
+  CHECK(zero.scale == 0.0F);
+  CHECK(zero.codes == std::vector<std::int8_t>{0, 0});
+}
+
+TEST_CASE("an int8 round trip is within half a step, and encoding it again changes nothing") {
+  base::RandomStream random(2, base::RandomPurpose::test, 0);
+  std::vector<float> values(257);
+  for (float& value : values) value = random.normal();
+  const Encoded first = encode(values);
+  std::vector<float> decoded(values.size());
+  quant::decode_int8(first.codes, first.scale, decoded);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    // Half a step, and the rounding of the quotient and of the product: 127 · 2⁻²⁴ of a step each.
+    CHECK(std::fabs(decoded[i] - values[i]) <= (0.5F + 254 * 0x1p-24F) * first.scale);
+  }
+  CHECK(encode(decoded).codes == first.codes);
+}
+
+TEST_CASE("format error measures are those of hand-made vectors") {
+  const std::vector<float> original{3, 4, 0}, decoded{3, 4, 5};
+  const quant::FormatError error = quant::format_error(original, decoded);
+  CHECK(error.max_abs == 5);
+  CHECK(test::close(error.rms, std::sqrt(25.0 / 3), 0, 1e-15));
+  CHECK(error.snr_db == 0);
+  CHECK(test::close(error.cosine, 25.0 / (5.0 * std::sqrt(50.0)), 0, 1e-15));
+  const quant::FormatError none = quant::format_error(original, original);
+  CHECK(none.max_abs == 0);
+  CHECK(std::isinf(none.snr_db));
+  CHECK(none.cosine == 1);
+  CHECK(std::isnan(quant::format_error(original, std::vector<float>{3, std::nanf(""), 0}).max_abs));
+  CHECK_THROWS_AS(quant::format_error(original, std::vector<float>{1}), base::Error);
+}
+
+TEST_CASE("int8 keeps a normal row's signal 40 dB above its error") {
+  // Uniform error of a step amax/127 with amax near 3.3 σ: 10·log10(12·127²/3.3²) = 42.5 dB.
+  base::RandomStream random(2, base::RandomPurpose::test, 1);
+  std::vector<float> values(768), decoded(768);
+  for (float& value : values) value = random.normal();
+  const Encoded got = encode(values);
+  quant::decode_int8(got.codes, got.scale, decoded);
+  const quant::FormatError error = quant::format_error(values, decoded);
+  CHECK(error.snr_db > 40);
+  CHECK(error.snr_db < 46);
+  CHECK(error.cosine > 0.9999);
+}
