@@ -1,5 +1,5 @@
-// Owns what a recipe can say, as plain structs: every part of the program takes its settings from here. Names, defaults,
-// ranges and meanings of the keys are declared once, in keys.cpp. Knows nothing of YAML.
+// Owns what a recipe can say, as plain structs: every part of the program takes its settings from here. Names,
+// defaults, ranges and meanings of the keys are declared once, in keys.cpp. Knows nothing of YAML.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace qrl::config {
 
 enum class ComputeDType : std::uint8_t { bf16, f32 };
 enum class WeightFormat : std::uint8_t { f32, bf16, int8 };
-enum class KvCache : std::uint8_t { automatic, f32, bf16 };   ///< automatic: f32 for f32 weights, else bf16
+enum class KvCache : std::uint8_t { automatic, f32, bf16 };  ///< automatic: f32 for f32 weights, else bf16
 enum class OverlongPrompt : std::uint8_t { error, filter, truncate };
 enum class AlgorithmName : std::uint8_t { grpo };
 enum class KlType : std::uint8_t { k1, k2, k3 };
@@ -23,63 +23,74 @@ enum class Numbers : std::uint8_t { all, subset };
 enum class ResumeMode : std::uint8_t { automatic, never, path };
 enum class TrainDevice : std::uint8_t { automatic, cpu };
 
+/// Default seed of held-out generators: the same tasks whatever trainer.seed, so that runs can be compared.
+inline constexpr std::uint64_t kHeldOutSeed = 0;
+
 /// A generator of tasks (data.train_generator, data.val_generator, sft.demonstrations).
 struct GeneratorRecipe {
-  std::string task;                       ///< "countdown"; empty: no generator
-  std::int64_t size = 0;                  ///< prompts
-  std::optional<std::uint64_t> seed;      ///< default: trainer.seed for training, a fixed one for held-out data
+  std::string task;                   ///< "countdown"; empty: no generator
+  std::int64_t size = 0;              ///< prompts; of demonstrations 0 is endless
+  std::optional<std::uint64_t> seed;  ///< default: trainer.seed for training, a fixed one for held-out data
   std::int64_t min_numbers = 3, max_numbers = 3;
-  std::int64_t max_number = 20;           ///< numbers are 1 … max_number
-  std::int64_t max_target = 100;          ///< targets are 1 … max_target
+  std::int64_t max_number = 20;   ///< numbers are 1 … max_number
+  std::int64_t max_target = 100;  ///< targets are 1 … max_target
+  friend bool operator==(const GeneratorRecipe&, const GeneratorRecipe&) = default;
 };
 
 struct ModelRecipe {
-  std::string path;                       ///< HF folder; or init
+  std::string path;                         ///< HF folder; or init
   ComputeDType dtype = ComputeDType::bf16;  ///< of the learner's forward and backward
-  std::string init_config;                ///< config.json for a new model
-  std::optional<std::uint64_t> init_seed;  ///< default trainer.seed
+  std::string init_config;                  ///< config.json for a new model
+  std::optional<std::uint64_t> init_seed;   ///< default trainer.seed
+  friend bool operator==(const ModelRecipe&, const ModelRecipe&) = default;
 };
 
 struct DataRecipe {
-  std::vector<std::string> train_files, val_files;   ///< JSONL
+  std::vector<std::string> train_files, val_files;  ///< JSONL
   GeneratorRecipe train_generator, val_generator;
   std::int64_t train_batch_size = 64;     ///< prompts a step
   std::int64_t max_prompt_length = 64;    ///< tokens
   std::int64_t max_response_length = 64;  ///< tokens
   OverlongPrompt overlong_prompt = OverlongPrompt::error;
   bool shuffle = true;
-  std::optional<std::uint64_t> seed;      ///< default trainer.seed
+  std::optional<std::uint64_t> seed;  ///< default trainer.seed
   std::string prompt_template = "{prompt}";
+  friend bool operator==(const DataRecipe&, const DataRecipe&) = default;
 };
 
 struct RolloutRecipe {
-  std::int64_t n = 8;                     ///< samples a prompt
+  std::int64_t n = 8;  ///< samples a prompt
   double temperature = 1.0, top_p = 1.0;
   std::int64_t top_k = -1;
   std::int64_t max_num_seqs = 256;
   std::int64_t max_num_batched_tokens = 2048;
-  std::int64_t page_size = 16;            ///< tokens
-  std::optional<std::int64_t> kv_pages;   ///< default: what max_num_seqs longest sequences need
+  std::int64_t page_size = 16;           ///< tokens
+  std::optional<std::int64_t> kv_pages;  ///< default: what max_num_seqs longest sequences need
   bool prefix_sharing = true;
+  bool free_cache_engine = false;  ///< give the KV memory back while the learner works
+  friend bool operator==(const RolloutRecipe&, const RolloutRecipe&) = default;
 };
 
 struct QuantRecipe {
-  WeightFormat weights = WeightFormat::int8;   ///< quant.rollout.weights
+  WeightFormat weights = WeightFormat::int8;  ///< quant.rollout.weights
   KvCache kv_cache = KvCache::automatic;
+  friend bool operator==(const QuantRecipe&, const QuantRecipe&) = default;
 };
 
 struct AlgorithmRecipe {
   AlgorithmName name = AlgorithmName::grpo;
-  std::optional<double> clip_ratio_low, clip_ratio_high;   ///< default 0.2 / 0.2
+  std::optional<double> clip_ratio_low, clip_ratio_high;  ///< default 0.2 / 0.2
   bool norm_adv_by_std = true;
   double kl_loss_coef = 0;
   KlType kl_loss_type = KlType::k3;
   double entropy_coef = 0;
+  friend bool operator==(const AlgorithmRecipe&, const AlgorithmRecipe&) = default;
 };
 
 struct CorrectionRecipe {
   CorrectionMethod method = CorrectionMethod::tis;
-  std::optional<double> threshold;        ///< C of min(ρ, C); default 2
+  std::optional<double> threshold;  ///< C of min(ρ, C); default 2
+  friend bool operator==(const CorrectionRecipe&, const CorrectionRecipe&) = default;
 };
 
 struct OptimRecipe {
@@ -88,16 +99,19 @@ struct OptimRecipe {
   std::vector<double> betas = {0.9, 0.999};
   double eps = 1e-8;
   double weight_decay = 0.1;
-  std::int64_t lr_warmup_steps = 10;      ///< optimizer updates
+  std::int64_t lr_warmup_steps = 10;  ///< optimizer updates
   LrScheduler lr_scheduler = LrScheduler::constant;
-  double grad_clip = 1.0;                 ///< 0: off
+  double grad_clip = 1.0;  ///< 0: off
+  friend bool operator==(const OptimRecipe&, const OptimRecipe&) = default;
 };
 
 struct SftRecipe {
-  std::int64_t steps = 0;                 ///< optimizer updates; 0: no cold start
-  std::int64_t batch_size = 256;          ///< demonstrations an update
-  OptimRecipe optim;                      ///< sft.lr, sft.lr_warmup_steps, …: its own, declared apart
+  std::int64_t steps = 0;         ///< optimizer updates; 0: no cold start
+  std::int64_t batch_size = 256;  ///< demonstrations an update
+  std::int64_t save_freq = 200;   ///< updates between checkpoints; the finished cold start is always one
+  OptimRecipe optim{.lr = 1e-5};  ///< sft.lr, sft.lr_warmup_steps, …: its own, declared apart
   GeneratorRecipe demonstrations;
+  friend bool operator==(const SftRecipe&, const SftRecipe&) = default;
 };
 
 struct RewardRecipe {
@@ -105,36 +119,40 @@ struct RewardRecipe {
   Numbers numbers = Numbers::all;
   double correct = 1, wrong = 0, format = 0;
   double max_error_fraction = 0.05;
+  friend bool operator==(const RewardRecipe&, const RewardRecipe&) = default;
 };
 
 struct ActorRecipe {
-  std::int64_t mini_batch_size = 64;      ///< prompts an optimizer update
+  std::int64_t mini_batch_size = 64;  ///< prompts an optimizer update
   std::int64_t max_tokens_per_micro_batch = 16384;
   std::int64_t ppo_epochs = 1;
   std::int64_t logprob_chunk_tokens = 1024;
   bool activation_checkpointing = false;
+  friend bool operator==(const ActorRecipe&, const ActorRecipe&) = default;
 };
 
 struct EvalRecipe {
-  std::int64_t freq = 10;                 ///< steps; 0: never
+  std::int64_t freq = 10;  ///< steps; 0: never
   bool before_train = true;
-  std::int64_t n = 8;                     ///< samples a prompt
+  std::int64_t n = 8;  ///< samples a prompt
   double temperature = 1.0, top_p = 1.0;
   std::int64_t top_k = -1;
+  friend bool operator==(const EvalRecipe&, const EvalRecipe&) = default;
 };
 
 struct TrainerRecipe {
   TrainDevice device = TrainDevice::automatic;
-  std::int64_t threads = 0;               ///< 0: auto (processors / ranks on this machine)
+  std::int64_t threads = 0;  ///< 0: auto (processors / ranks on this machine)
   std::int64_t total_training_steps = 100;
-  std::int64_t save_freq = 20;            ///< steps; 0: only at the end
+  std::int64_t save_freq = 20;  ///< steps; 0: only at the end
   std::int64_t max_ckpt_to_keep = 3;
   ResumeMode resume_mode = ResumeMode::automatic;
-  std::string resume_path;                ///< with ResumeMode::path (trainer.resume_mode: PATH)
-  std::string default_local_dir;          ///< default runs/<recipe>-seed<seed>
+  std::string resume_path;        ///< with ResumeMode::path (trainer.resume_mode: PATH)
+  std::string default_local_dir;  ///< default runs/<recipe>-seed<seed>
   bool rollout_dump = true;
   std::uint64_t seed = 0;
   std::int64_t max_non_finite_steps = 3;  ///< skipped updates in a row before the run stops (exit 3)
+  friend bool operator==(const TrainerRecipe&, const TrainerRecipe&) = default;
 };
 
 struct Recipe {
@@ -150,6 +168,7 @@ struct Recipe {
   OptimRecipe optim;
   EvalRecipe eval;
   TrainerRecipe trainer;
+  friend bool operator==(const Recipe&, const Recipe&) = default;
 };
 
 }  // namespace qrl::config

@@ -1,0 +1,120 @@
+#include "config/key_types.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+namespace qrl::config {
+
+namespace {
+
+/// A checked integer: `word` and `word_value` are a form beside the range, when there is one.
+Type<std::int64_t> integer_in(std::int64_t low, std::int64_t high, const std::string& text, const std::string& word,
+                              std::int64_t word_value) {
+  return {
+      text,
+      [=](const YamlNode& node) -> Reading<std::int64_t> {
+        if (!word.empty() && node.kind == YamlNode::Kind::scalar && node.text == word) return word_value;
+        Reading<std::int64_t> reading = read_integer(node);
+        const auto* value = std::get_if<std::int64_t>(&reading);
+        if (value == nullptr || (*value >= low && *value <= high)) return reading;
+        return Refusal{node.text, *value > high ? "at most " + std::to_string(high) : ""};
+      },
+      [=](const std::int64_t& value) { return !word.empty() && value == word_value ? word : std::to_string(value); }};
+}
+
+}  // namespace
+
+Type<std::int64_t> integer(std::int64_t low, std::int64_t high) {
+  const std::string text = high == kMaxInteger ? "integer ≥ " + std::to_string(low)
+                                               : "integer from " + std::to_string(low) + " to " + std::to_string(high);
+  return integer_in(low, high, text, "", 0);
+}
+
+Type<std::int64_t> integer_or_minus_one(std::int64_t low) {
+  return integer_in(low, kMaxInteger, "-1 or integer ≥ " + std::to_string(low), "-1", -1);
+}
+
+Type<std::int64_t> integer_or_auto(std::int64_t high) {
+  return integer_in(1, high, "auto or integer from 1 to " + std::to_string(high), "auto", 0);
+}
+
+Type<std::uint64_t> seed() {
+  return {"integer from 0 to 2^64-1", read_unsigned, [](const std::uint64_t& value) { return std::to_string(value); }};
+}
+
+Type<bool> boolean() {
+  return {"true | false", read_boolean, [](const bool& value) -> std::string { return value ? "true" : "false"; }};
+}
+
+Type<std::string> text() {
+  return {"text", read_text, [](const std::string& value) { return write_text(value); }};
+}
+
+Type<std::string> text_with(const std::string& part) {
+  Type<std::string> type = text();
+  type.text = "text with " + part;
+  type.read = [part](const YamlNode& node) -> Reading<std::string> {
+    Reading<std::string> reading = read_text(node);
+    const auto* value = std::get_if<std::string>(&reading);
+    if (value == nullptr || value->find(part) != std::string::npos) return reading;
+    return Refusal{base::quoted(*value), "put " + part + " where it belongs"};
+  };
+  return type;
+}
+
+Type<std::string> unset_when_empty(Type<std::string> type) {
+  type.print = [print = type.print](const std::string& value) { return value.empty() ? "null" : print(value); };
+  return type;
+}
+
+Range any() {
+  return {"", [](double) { return true; }};
+}
+Range positive() {
+  return {" > 0", [](double x) { return x > 0; }};
+}
+Range at_least_0() {
+  return {" ≥ 0", [](double x) { return x >= 0; }};
+}
+Range from_0_to_1() {
+  return {" in [0, 1]", [](double x) { return x >= 0 && x <= 1; }};
+}
+Range above_0_to_1() {
+  return {" in (0, 1]", [](double x) { return x > 0 && x <= 1; }};
+}
+Range inside_0_to_1() {
+  return {" in (0, 1)", [](double x) { return x > 0 && x < 1; }};
+}
+Range from_0_to_below_1() {
+  return {" in [0, 1)", [](double x) { return x >= 0 && x < 1; }};
+}
+
+Type<double> real(const Range& range) {
+  return {"float" + range.text,
+          [range](const YamlNode& node) -> Reading<double> {
+            Reading<double> reading = read_real(node);
+            const auto* value = std::get_if<double>(&reading);
+            if (value == nullptr || range.holds(*value)) return reading;
+            return Refusal{node.text, {}};
+          },
+          [](const double& value) { return write_real(value); }};
+}
+
+std::string choice_advice(const std::string& word, const std::vector<std::string>& names) {
+  // The same format under the name it has elsewhere; which of the two is a choice depends on the key.
+  static constexpr std::array<std::pair<const char*, const char*>, 2> kTwins = {
+      {{"bfloat16", "bf16"}, {"float32", "fp32"}}};
+  std::string lower = word.substr(0, 100);
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  for (const auto& [one, other] : kTwins) {
+    for (const std::string& name : names) {
+      if ((lower == one && name == other) || (lower == other && name == one)) return "here it is " + name;
+    }
+  }
+  const std::string nearest = base::nearest_name(lower, names);
+  return nearest.empty() ? "" : "did you mean " + nearest + "?";
+}
+
+}  // namespace qrl::config

@@ -1,0 +1,183 @@
+// Owns the vocabulary in which keys.cpp declares keys: value types with their ranges, and paths to members. Knows no
+// key.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "config/keys.h"
+#include "config/scalars.h"
+
+namespace qrl::config {
+
+/// How values of type T are described, read and written.
+template <class T>
+struct Type {
+  std::string text;
+  std::function<Reading<T>(const YamlNode&)> read;
+  std::function<std::string(const T&)> print;
+};
+
+/// What null stands for in a key that may be unset, and, where it is a value of the recipe, that value.
+template <class T>
+struct Unset {
+  std::string text;
+  std::function<std::optional<T>(const Recipe&)> value = {};
+};
+
+/// Largest integer of a key without a range of its own: products of two fit 64 bits.
+inline constexpr std::int64_t kMaxInteger = 1'000'000'000;
+
+Type<std::int64_t> integer(std::int64_t low, std::int64_t high = kMaxInteger);
+/// -1 (no limit) or low and more.
+Type<std::int64_t> integer_or_minus_one(std::int64_t low);
+/// "auto", held as 0, or 1 … high.
+Type<std::int64_t> integer_or_auto(std::int64_t high);
+Type<std::uint64_t> seed();
+Type<bool> boolean();
+Type<std::string> text();
+/// A text that holds `part`.
+Type<std::string> text_with(const std::string& part);
+/// The empty member stands for null.
+Type<std::string> unset_when_empty(Type<std::string> type);
+
+/// A range of doubles, as text and as a check.
+struct Range {
+  std::string text;
+  std::function<bool(double)> holds;
+};
+Range any();
+Range positive();
+Range at_least_0();
+Range from_0_to_1();        ///< [0, 1]
+Range above_0_to_1();       ///< (0, 1]
+Range inside_0_to_1();      ///< (0, 1)
+Range from_0_to_below_1();  ///< [0, 1)
+Type<double> real(const Range& range);
+
+/// Advice for a word that is none of `names`: the nearest of them, or what it is called here; "" when none is near.
+std::string choice_advice(const std::string& word, const std::vector<std::string>& names);
+
+template <class Enum>
+Type<Enum> choice(std::vector<std::pair<std::string, Enum>> values) {
+  std::vector<std::string> names;
+  std::string text;
+  for (const auto& [name, value] : values) {
+    names.push_back(name);
+    text += (text.empty() ? "" : " | ") + name;
+  }
+  return {text,
+          [values, names](const YamlNode& node) -> Reading<Enum> {
+            if (node.kind != YamlNode::Kind::scalar) return Refusal{shown_value(node), {}};
+            for (const auto& [name, value] : values) {
+              if (name == node.text) return value;
+            }
+            return Refusal{shown_value(node), choice_advice(node.text, names)};
+          },
+          [values](const Enum& wanted) -> std::string {
+            for (const auto& [name, value] : values) {
+              if (value == wanted) return name;
+            }
+            return "null";
+          }};
+}
+
+/// A list of `item`s; `size` 0: of any length.
+template <class T>
+Type<std::vector<T>> list_of(Type<T> item, std::size_t size = 0) {
+  const std::string text = "list of " + (size > 0 ? std::to_string(size) + " × " : "") + item.text;
+  return {text,
+          [item, size](const YamlNode& node) -> Reading<std::vector<T>> {
+            if (node.kind != YamlNode::Kind::sequence) return Refusal{shown_value(node), "write a list: [a, b]"};
+            std::vector<T> values;
+            for (const YamlPtr& entry : node.items) {
+              Reading<T> reading = item.read(*entry);
+              if (const auto* refusal = std::get_if<Refusal>(&reading)) {
+                return Refusal{refusal->got + " in the list", refusal->advice};
+              }
+              values.push_back(std::get<T>(std::move(reading)));
+            }
+            if (size > 0 && values.size() != size) return Refusal{"a list of " + std::to_string(values.size()), {}};
+            return values;
+          },
+          [item](const std::vector<T>& values) {
+            std::string out = "[";
+            for (const T& value : values) out += (out.size() > 1 ? ", " : "") + item.print(value);
+            return out + "]";
+          }};
+}
+
+/// The member of a recipe at the end of a path of members: at(&Recipe::optim, &OptimRecipe::lr).
+template <class... Members>
+auto at(Members... path) {
+  return [path...](auto& recipe) -> auto& { return (recipe.*....*path); };
+}
+
+/// Declares a key whose member is a T, or an optional T that may be unset.
+template <class At, class T>
+Key key(std::string name, At at, Type<T> type, std::string meaning, Unset<T> unset = {}) {
+  using Member = std::remove_cvref_t<decltype(at(std::declval<Recipe&>()))>;
+  constexpr bool kPlain = std::is_same_v<Member, T>;
+  static_assert(kPlain || std::is_same_v<Member, std::optional<T>>);
+  Key key{std::move(name), type.text, std::move(meaning), unset.text, false, {}, {}, {}, {}};
+  key.read = [at, type](const YamlNode& node, Recipe& recipe) -> std::optional<Refusal> {
+    Reading<T> reading = type.read(node);
+    if (auto* refusal = std::get_if<Refusal>(&reading)) return std::move(*refusal);
+    at(recipe) = std::get<T>(std::move(reading));
+    return std::nullopt;
+  };
+  key.reset = [at](Recipe& recipe) {
+    const Recipe defaults;
+    at(recipe) = at(defaults);
+  };
+  key.print = [at, type](const Recipe& recipe) -> std::string {
+    if constexpr (kPlain) return type.print(at(recipe));
+    else return at(recipe) ? type.print(*at(recipe)) : "null";
+  };
+  key.fill = [at, unset](Recipe& recipe) {
+    if constexpr (!kPlain) {
+      if (!at(recipe) && unset.value) at(recipe) = unset.value(recipe);
+    }
+  };
+  return key;
+}
+
+/// Adds the keys of one section of a recipe to `list`; `path` leads to the section's struct.
+template <class... Path>
+class Section {
+ public:
+  Section(std::vector<Key>& list, std::string name, Path... path)
+      : list_(list), name_(std::move(name)), path_(path...) {}
+
+  /// Declares "section.name"; the returned key lives until the next is added.
+  template <class Member, class T>
+  Key& add(const std::string& name, Member member, Type<T> type, std::string meaning, Unset<T> unset = {}) {
+    const auto whole = std::apply([member](auto... path) { return at(path..., member); }, path_);
+    return list_.emplace_back(key(name_ + "." + name, whole, std::move(type), std::move(meaning), std::move(unset)));
+  }
+  /// The section "section.name" whose struct is `member` of this one's.
+  template <class Member>
+  Section<Path..., Member> inner(const std::string& name, Member member) const {
+    return std::apply(
+        [&](auto... path) { return Section<Path..., Member>(list_, name_ + "." + name, path..., member); }, path_);
+  }
+  /// This section's struct in a recipe.
+  const auto& of(const Recipe& recipe) const {
+    return std::apply(
+        [&recipe](auto... path) -> const auto& { return at(path...)(recipe); }, path_);
+  }
+
+ private:
+  std::vector<Key>& list_;
+  std::string name_;
+  std::tuple<Path...> path_;
+};
+
+}  // namespace qrl::config

@@ -1,0 +1,298 @@
+#include "config/keys.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "config/key_types.h"
+
+namespace qrl::config {
+
+namespace {
+
+constexpr std::int64_t kMaxThreads = 4096;
+
+using List = std::vector<Key>;
+
+/// Null stands for one value, whatever the rest of the recipe.
+template <class T>
+Unset<T> always(std::string text, T value) {
+  return {std::move(text), [value](const Recipe&) { return std::optional<T>(value); }};
+}
+
+Unset<std::uint64_t> root_seed() {
+  return {"trainer.seed", [](const Recipe& recipe) { return std::optional(recipe.trainer.seed); }};
+}
+
+/// trainer.resume_mode: auto | never | PATH, held in two members.
+Key resume_mode_key() {
+  Key key{
+      "trainer.resume_mode", "auto | never | PATH", "which checkpoint a run goes on from", "", true, {}, {}, {}, {}};
+  key.read = [](const YamlNode& node, Recipe& recipe) -> std::optional<Refusal> {
+    Reading<std::string> reading = read_text(node);
+    if (auto* refusal = std::get_if<Refusal>(&reading)) return std::move(*refusal);
+    const std::string& word = std::get<std::string>(reading);
+    TrainerRecipe& trainer = recipe.trainer;
+    trainer.resume_mode = word == "auto"    ? ResumeMode::automatic
+                          : word == "never" ? ResumeMode::never
+                                            : ResumeMode::path;
+    trainer.resume_path = trainer.resume_mode == ResumeMode::path ? word : "";
+    return std::nullopt;
+  };
+  key.reset = [](Recipe& recipe) {
+    recipe.trainer.resume_mode = TrainerRecipe{}.resume_mode;
+    recipe.trainer.resume_path.clear();
+  };
+  key.print = [](const Recipe& recipe) -> std::string {
+    switch (recipe.trainer.resume_mode) {
+      case ResumeMode::automatic:
+        return "auto";
+      case ResumeMode::never:
+        return "never";
+      case ResumeMode::path:
+        break;
+    }
+    return write_text(recipe.trainer.resume_path);
+  };
+  key.fill = [](Recipe&) {};
+  return key;
+}
+
+/// The fields of a generator, `section` being its GeneratorRecipe.
+template <class AnySection>
+void add_generator(AnySection section, const std::string& size_meaning, const Unset<std::uint64_t>& unset_seed) {
+  using G = GeneratorRecipe;
+  const auto seed_if_used = [section, unset_seed](const Recipe& recipe) {
+    return section.of(recipe).task.empty() ? std::nullopt : unset_seed.value(recipe);
+  };
+  section.add("task", &G::task, choice<std::string>({{"countdown", "countdown"}}), "kind of task", {"no generator"});
+  section.add("size", &G::size, integer(0), size_meaning);
+  section.add("seed", &G::seed, seed(), "seed of the tasks", {unset_seed.text, seed_if_used});
+  section.add("min_numbers", &G::min_numbers, integer(2, 6), "fewest numbers in a task");
+  section.add("max_numbers", &G::max_numbers, integer(2, 6), "most numbers in a task");
+  section.add("max_number", &G::max_number, integer(1), "numbers are 1 … max_number");
+  section.add("max_target", &G::max_target, integer(1), "targets are 1 … max_target");
+}
+
+/// What optim and sft both say about an update, `section` being an OptimRecipe.
+template <class AnySection>
+void add_update_rule(AnySection section) {
+  using O = OptimRecipe;
+  section.add("lr", &O::lr, real(positive()), "peak learning rate");
+  section.add("betas", &O::betas, list_of(real(from_0_to_below_1()), 2), "AdamW's decay rates of the two moments");
+  section.add("weight_decay", &O::weight_decay, real(at_least_0()), "decoupled weight decay");
+  section.add("lr_warmup_steps", &O::lr_warmup_steps, integer(0), "optimizer updates over which lr rises from 0");
+  section.add(
+      "lr_scheduler", &O::lr_scheduler,
+      choice<LrScheduler>(
+          {{"constant", LrScheduler::constant}, {"linear", LrScheduler::linear}, {"cosine", LrScheduler::cosine}}),
+      "course of lr after the warm-up");
+  section.add("grad_clip", &O::grad_clip, real(at_least_0()), "largest gradient norm; 0: no clipping");
+}
+
+void add_model(List& list) {
+  using M = ModelRecipe;
+  Section model(list, "model", &Recipe::model);
+  model.add("path", &M::path, unset_when_empty(text()), "Hugging Face folder to start from", {"a new model"});
+  model.add("dtype", &M::dtype,
+            choice<ComputeDType>({{"bfloat16", ComputeDType::bf16}, {"float32", ComputeDType::f32}}),
+            "precision of the learner's forward and backward; master weights are float32");
+  model.add("init.config", &M::init_config, unset_when_empty(text()), "config.json of a new model",
+            {"the model of model.path"});
+  model.add("init.seed", &M::init_seed, seed(), "seed of a new model's weights",
+            {"trainer.seed", [](const Recipe& recipe) {
+               return recipe.model.init_config.empty() ? std::nullopt : std::optional(recipe.trainer.seed);
+             }});
+}
+
+void add_data(List& list) {
+  using D = DataRecipe;
+  Section data(list, "data", &Recipe::data);
+  data.add("train_files", &D::train_files, list_of(text()), "JSONL files of training prompts");
+  data.add("val_files", &D::val_files, list_of(text()), "JSONL files of held-out prompts");
+  add_generator(data.inner("train_generator", &D::train_generator), "prompts; needed with a task", root_seed());
+  add_generator(data.inner("val_generator", &D::val_generator), "prompts; needed with a task",
+                always(std::to_string(kHeldOutSeed), kHeldOutSeed));
+  data.add("train_batch_size", &D::train_batch_size, integer(1), "prompts a step");
+  data.add("max_prompt_length", &D::max_prompt_length, integer(1), "tokens of a prompt");
+  data.add("max_response_length", &D::max_response_length, integer(1), "tokens of a response");
+  data.add("overlong_prompt", &D::overlong_prompt,
+           choice<OverlongPrompt>({{"error", OverlongPrompt::error},
+                                   {"filter", OverlongPrompt::filter},
+                                   {"truncate", OverlongPrompt::truncate}}),
+           "what happens to a prompt above max_prompt_length");
+  data.add("shuffle", &D::shuffle, boolean(), "a new order of the prompts in each epoch");
+  data.add("seed", &D::seed, seed(), "seed of that order", root_seed());
+  data.add("prompt_template", &D::prompt_template, text_with("{prompt}"), "text around each prompt");
+}
+
+void add_rollout(List& list) {
+  using O = RolloutRecipe;
+  Section rollout(list, "rollout", &Recipe::rollout);
+  rollout.add("n", &O::n, integer(1), "samples a prompt; 2 or more for grpo");
+  rollout.add("temperature", &O::temperature, real(positive()), "temperature of training samples");
+  rollout.add("top_p", &O::top_p, real(above_0_to_1()), "nucleus of training samples; 1: off");
+  rollout.add("top_k", &O::top_k, integer_or_minus_one(1), "likeliest tokens kept; -1: all");
+  rollout.add("max_num_seqs", &O::max_num_seqs, integer(1), "sequences decoded at once");
+  rollout.add("max_num_batched_tokens", &O::max_num_batched_tokens, integer(1), "tokens of one decoder tick");
+  rollout.add("page_size", &O::page_size, integer(1), "tokens a KV page holds");
+  rollout.add("kv_pages", &O::kv_pages, integer(1), "KV pages", {"what max_num_seqs longest sequences need"});
+  rollout.add("prefix_sharing", &O::prefix_sharing, boolean(), "samples of a prompt share its KV pages");
+}
+
+void add_quant(List& list) {
+  Section quant(list, "quant", &Recipe::quant);
+  quant.add(
+      "rollout.weights", &QuantRecipe::weights,
+      choice<WeightFormat>({{"fp32", WeightFormat::f32}, {"bf16", WeightFormat::bf16}, {"int8", WeightFormat::int8}}),
+      "format of the decoder's weights");
+  quant.add("rollout.kv_cache", &QuantRecipe::kv_cache,
+            choice<KvCache>({{"auto", KvCache::automatic}, {"fp32", KvCache::f32}, {"bf16", KvCache::bf16}}),
+            "format of the KV cache; auto: fp32 beside fp32 weights, else bf16");
+}
+
+void add_algorithm(List& list) {
+  using A = AlgorithmRecipe;
+  Section algorithm(list, "algorithm", &Recipe::algorithm);
+  algorithm.add("name", &A::name, choice<AlgorithmName>({{"grpo", AlgorithmName::grpo}}), "the loss");
+  algorithm.add("clip_ratio_low", &A::clip_ratio_low, real(inside_0_to_1()), "ratios are clipped at 1 - this",
+                always("0.2", 0.2));
+  algorithm.add("clip_ratio_high", &A::clip_ratio_high, real(positive()), "ratios are clipped at 1 + this",
+                always("0.2", 0.2));
+  algorithm.add("norm_adv_by_std", &A::norm_adv_by_std, boolean(), "divide advantages by their group's deviation");
+  algorithm.add("kl_loss_coef", &A::kl_loss_coef, real(at_least_0()),
+                "weight of the KL to the initial model; 0: no reference model");
+  algorithm.add("kl_loss_type", &A::kl_loss_type,
+                choice<KlType>({{"k1", KlType::k1}, {"k2", KlType::k2}, {"k3", KlType::k3}}), "estimator of that KL");
+  algorithm.add("entropy_coef", &A::entropy_coef, real(at_least_0()), "weight of the entropy bonus");
+
+  using C = CorrectionRecipe;
+  Section correction(list, "rollout_correction", &Recipe::rollout_correction);
+  correction.add("method", &C::method,
+                 choice<CorrectionMethod>({{"none", CorrectionMethod::none}, {"tis", CorrectionMethod::tis}}),
+                 "weight of a token for the gap between sampler and learner");
+  correction.add("threshold", &C::threshold, real(positive()), "largest weight of a token",
+                 {"2 with tis", [](const Recipe& recipe) {
+                    const bool tis = recipe.rollout_correction.method == CorrectionMethod::tis;
+                    return tis ? std::optional(2.0) : std::nullopt;
+                  }});
+}
+
+void add_sft(List& list) {
+  using S = SftRecipe;
+  Section sft(list, "sft", &Recipe::sft);
+  sft.add("steps", &S::steps, integer(0), "optimizer updates of the cold start; 0: none");
+  sft.add("batch_size", &S::batch_size, integer(1), "demonstrations an update");
+  add_update_rule(Section(list, "sft", &Recipe::sft, &S::optim));
+  add_generator(sft.inner("demonstrations", &S::demonstrations), "distinct demonstrations; 0: endless", root_seed());
+}
+
+void add_reward(List& list) {
+  using W = RewardRecipe;
+  Section reward(list, "reward", &Recipe::reward);
+  reward.add("verifier", &W::verifier, choice<VerifierName>({{"countdown", VerifierName::countdown}}),
+             "who judges the responses");
+  reward.add("numbers", &W::numbers, choice<Numbers>({{"all", Numbers::all}, {"subset", Numbers::subset}}),
+             "countdown: which of the given numbers an answer must use, each at most once");
+  reward.add("correct", &W::correct, real(any()), "score of a correct response");
+  reward.add("wrong", &W::wrong, real(any()), "score of any other response");
+  reward.add("format", &W::format, real(any()), "added to a wrong response whose answer has the right form");
+  reward.add("max_error_fraction", &W::max_error_fraction, real(from_0_to_1()),
+             "share of verifier errors above which the run stops");
+}
+
+void add_actor(List& list) {
+  using A = ActorRecipe;
+  Section actor(list, "actor", &Recipe::actor);
+  actor.add("mini_batch_size", &A::mini_batch_size, integer(1), "prompts an optimizer update");
+  actor.add("max_tokens_per_micro_batch", &A::max_tokens_per_micro_batch, integer(2),
+            "tokens of one forward and backward");
+  actor.add("ppo_epochs", &A::ppo_epochs, integer(1), "passes over a step's samples");
+  actor.add("logprob_chunk_tokens", &A::logprob_chunk_tokens, integer(1), "tokens whose logits exist at once");
+  actor.add("activation_checkpointing", &A::activation_checkpointing, boolean(),
+            "recompute activations in the backward pass to save memory");
+
+  Section optim(list, "optim", &Recipe::optim);
+  optim.add("name", &OptimRecipe::name, choice<OptimName>({{"adamw", OptimName::adamw}}), "the optimizer");
+  add_update_rule(optim);
+  optim.add("eps", &OptimRecipe::eps, real(positive()), "AdamW's epsilon");
+}
+
+void add_eval(List& list) {
+  using E = EvalRecipe;
+  Section eval(list, "eval", &Recipe::eval);
+  eval.add("freq", &E::freq, integer(0), "steps between evaluations; 0: never").may_change_on_resume = true;
+  eval.add("before_train", &E::before_train, boolean(), "evaluate before the first step").may_change_on_resume = true;
+  eval.add("n", &E::n, integer(1), "samples a held-out prompt");
+  eval.add("temperature", &E::temperature, real(at_least_0()), "temperature of evaluation; 0: greedy");
+  eval.add("top_p", &E::top_p, real(above_0_to_1()), "nucleus of evaluation; 1: off");
+  eval.add("top_k", &E::top_k, integer_or_minus_one(1), "likeliest tokens kept in evaluation; -1: all");
+}
+
+void add_trainer(List& list) {
+  using T = TrainerRecipe;
+  Section trainer(list, "trainer", &Recipe::trainer);
+  trainer.add("device", &T::device, choice<TrainDevice>({{"auto", TrainDevice::automatic}, {"cpu", TrainDevice::cpu}}),
+              "where to compute");
+  trainer.add("threads", &T::threads, integer_or_auto(kMaxThreads),
+              "threads a process; auto: processors / processes on this machine");
+  trainer.add("total_training_steps", &T::total_training_steps, integer(0), "steps of the run").may_change_on_resume =
+      true;
+  trainer.add("save_freq", &T::save_freq, integer(0), "steps between checkpoints; 0: only at the end")
+      .may_change_on_resume = true;
+  trainer.add("max_ckpt_to_keep", &T::max_ckpt_to_keep, integer(1), "newest checkpoints that are kept")
+      .may_change_on_resume = true;
+  list.push_back(resume_mode_key());
+  trainer
+      .add("default_local_dir", &T::default_local_dir, unset_when_empty(text()), "run folder",
+           {"runs/<recipe>-seed<trainer.seed>"})
+      .may_change_on_resume = true;
+  trainer.add("rollout_dump", &T::rollout_dump, boolean(), "write rollouts/step_N.jsonl").may_change_on_resume = true;
+  trainer.add("seed", &T::seed, seed(), "root of all random numbers");
+  trainer.add("max_non_finite_steps", &T::max_non_finite_steps, integer(1),
+              "skipped updates in a row before the run stops");
+}
+
+List declare() {
+  List list;
+  add_model(list);
+  add_data(list);
+  add_rollout(list);
+  add_quant(list);
+  add_algorithm(list);
+  add_sft(list);
+  add_reward(list);
+  add_actor(list);
+  add_eval(list);
+  add_trainer(list);
+  return list;
+}
+
+}  // namespace
+
+const std::vector<Key>& keys() {
+  static const std::vector<Key> all = declare();
+  return all;
+}
+
+const std::vector<std::string>& key_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all;
+    for (const Key& key : keys()) all.push_back(key.name);
+    return all;
+  }();
+  return names;
+}
+
+const Key* find_key(std::string_view name) {
+  const auto found = std::find_if(keys().begin(), keys().end(), [&](const Key& key) { return key.name == name; });
+  return found == keys().end() ? nullptr : &*found;
+}
+
+bool is_section(std::string_view name) {
+  return std::any_of(keys().begin(), keys().end(), [&](const Key& key) {
+    return name.empty() ||
+           (key.name.size() > name.size() && key.name.starts_with(name) && key.name[name.size()] == '.');
+  });
+}
+
+}  // namespace qrl::config

@@ -1,0 +1,43 @@
+// Owns the list of what a recipe can say: one declaration a key, from which the reader, --help, the resolved recipe and
+// the reference page are all made. Knows nothing of files or of rules between keys.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/recipe.h"
+#include "config/scalars.h"
+#include "config/yaml_tree.h"
+
+namespace qrl::config {
+
+struct Key {
+  std::string name;     ///< dotted: "optim.lr"
+  std::string type;     ///< type and range: "float > 0"
+  std::string meaning;  ///< one line
+  std::string unset;    ///< what null stands for; "": null is no value of this key
+  bool may_change_on_resume = false;
+
+  /// Sets the member from a value that is not null, or says why not and leaves it alone.
+  std::function<std::optional<Refusal>(const YamlNode&, Recipe&)> read;
+  /// Sets the member to its default.
+  std::function<void(Recipe&)> reset;
+  /// The member's canonical YAML, "null" when unset.
+  std::function<std::string(const Recipe&)> print;
+  /// Replaces an unset member by what null stands for, where that is a value of the recipe.
+  std::function<void(Recipe&)> fill;
+};
+
+/// All keys, sections together, in the order in which they are printed.
+const std::vector<Key>& keys();
+/// Their names, in the same order.
+const std::vector<std::string>& key_names();
+/// The key called `name`, or nullptr.
+const Key* find_key(std::string_view name);
+/// Whether `name` is a section: some key is called "name.…".
+bool is_section(std::string_view name);
+
+}  // namespace qrl::config

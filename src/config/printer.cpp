@@ -1,0 +1,130 @@
+#include "config/printer.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
+#include "config/keys.h"
+#include "config/neighbours.h"
+#include "config/reader.h"
+
+namespace qrl::config {
+
+namespace {
+
+std::vector<std::string_view> parts_of(std::string_view name) {
+  std::vector<std::string_view> parts;
+  for (std::size_t begin = 0; begin <= name.size();) {
+    const std::size_t end = std::min(name.find('.', begin), name.size());
+    parts.push_back(name.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+std::string default_text(const Key& key) {
+  const std::string value = key.print(Recipe{});
+  return value == "null" ? "null (" + key.unset + ")" : value;
+}
+
+/// A table cell: bars would end it, and angle brackets may be taken for HTML.
+std::string cell(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '|' || c == '<' || c == '*') out += '\\';
+    out += c;
+  }
+  return out;
+}
+
+constexpr std::string_view kReferenceIntro = R"(# Recipe reference
+
+Made by `qrl-train --help`'s own list of keys (`keys_markdown` in `src/config/printer.cpp`); a test compares the two.
+
+A recipe is a YAML file of sections and keys. Every fault of a recipe is reported at once, as
+`file:line: key: expected …, got …; what to do`, and nothing in it is ignored: an unknown key is a fault.
+
+- `include: base.yaml` at the root reads another recipe first, relative to the including file; later keys win.
+- `--set optim.lr=2e-6` sets a key from the command line, after all files. The value is YAML: `--set optim.betas=[0.9,0.95]`.
+- `null` is a value only where the default is `null`; the word in brackets says what it stands for.
+- Integers are decimal, at most 1000000000 where no other end is given. `010`, `1_000`, `0x10` and `12:30:45` are
+  refused, since YAML 1.1 and 1.2 disagree on them.
+- `1e-6` is a number, although YAML 1.1 takes it for a text. NaN, infinities and what a double cannot hold are refused.
+- Booleans are `true` and `false`; `yes`, `no`, `on`, `off` are refused, also as bare words in a text or a list of
+  files: write `"no"` in quotes for a file of that name. Quotes always make a text.
+- Anchors and aliases are read; tags, merge keys (`<<`), a key twice, a second document, tabs as indentation, more than
+  1 MB, 64 levels or anything but UTF-8 are refused.
+- Paths are taken from the working directory, those of `include` from the including file.
+
+Keys marked † may change when a run is resumed; a change of any other is refused.
+)";
+
+}  // namespace
+
+std::string resolved_yaml(const Recipe& recipe) {
+  std::string yaml;
+  std::vector<std::string_view> open;  // sections the last line stands in
+  for (const Key& key : keys()) {
+    const std::vector<std::string_view> parts = parts_of(key.name);
+    const std::size_t num_sections = parts.size() - 1;
+    std::size_t shared = 0;
+    while (shared < num_sections && shared < open.size() && parts[shared] == open[shared]) ++shared;
+    for (std::size_t i = shared; i <= num_sections; ++i) {
+      yaml.append(2 * i, ' ').append(parts[i]).append(i < num_sections ? ":\n" : ": ");
+    }
+    yaml += key.print(recipe) + "\n";
+    open.assign(parts.begin(), parts.end() - 1);
+  }
+  return yaml;
+}
+
+std::vector<std::pair<std::string, std::string>> resolved_values(const Recipe& recipe) {
+  std::vector<std::pair<std::string, std::string>> values;
+  for (const Key& key : keys()) values.emplace_back(key.name, key.print(recipe));
+  return values;
+}
+
+std::vector<std::string> changed_keys(const Recipe& before, const Recipe& after) {
+  std::vector<std::string> changed;
+  for (const Key& key : keys()) {
+    if (!key.may_change_on_resume && key.print(before) != key.print(after)) changed.push_back(key.name);
+  }
+  return changed;
+}
+
+std::string keys_help() {
+  std::size_t width = 0;
+  for (const std::string& name : key_names()) width = std::max(width, name.size());
+  std::string help;
+  for (const Key& key : keys()) {
+    help += key.name + std::string(width - key.name.size(), ' ') + "  " + key.type + ", default " + default_text(key) +
+            "  " + key.meaning + "\n";
+  }
+  return help;
+}
+
+std::string keys_markdown() {
+  std::string page(kReferenceIntro);
+  std::string_view section;
+  for (const Key& key : keys()) {
+    const std::string_view root = parts_of(key.name).front();
+    if (root != section) {
+      section = root;
+      page += "\n## " + std::string(root) + "\n\n| key | value | default | meaning |\n|---|---|---|---|\n";
+    }
+    page += "| `" + key.name + "`" + (key.may_change_on_resume ? " †" : "") + " | " + cell(key.type) + " | " +
+            cell(default_text(key)) + " | " + cell(key.meaning) + " |\n";
+  }
+  page +=
+      "\n## Names of other trainers\n\nFor readers who come from veRL, TRL or OpenRLHF. No name in the left column is "
+      "accepted; using one gives the advice on the right.\n\n| there | here |\n|---|---|\n";
+  for (const Neighbour& neighbour : neighbours()) {
+    const std::string ours(neighbour.ours), note(neighbour.note);
+    page += "| `" + std::string(neighbour.name) + "` | " +
+            cell(ours.empty() ? "none: " + note : ours + (note.empty() ? "" : " (" + note + ")")) + " |\n";
+  }
+  return page;
+}
+
+}  // namespace qrl::config

@@ -1,0 +1,240 @@
+#include "config/reader.h"
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <system_error>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "config/faults.h"
+#include "config/keys.h"
+#include "config/neighbours.h"
+#include "config/printer.h"
+#include "config/rules.h"
+#include "config/yaml_tree.h"
+
+namespace qrl::config {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMaxIncludes = 16;
+constexpr std::string_view kInclude = "include";
+
+/// The bytes of a regular file, at most one above the limit, which parse_yaml then refuses; false when it cannot be
+/// read.
+bool read_bytes(const fs::path& file, std::string& bytes) {
+  std::error_code error;
+  if (!fs::is_regular_file(file, error)) return false;
+  std::ifstream stream(file, std::ios::binary);
+  bytes.resize(kMaxYamlBytes + 1);
+  stream.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  bytes.resize(static_cast<std::size_t>(stream.gcount()));
+  return !stream.bad() && (stream.eof() || bytes.size() > kMaxYamlBytes);
+}
+
+/// Carries one recipe from texts to values, collecting faults on the way.
+class Loader {
+ public:
+  explicit Loader(std::string whole) { origins_.whole = std::move(whole); }
+
+  /// Sets what a file says, after what it includes. `self` is its path, empty for a text without one.
+  void add_file(std::string_view yaml, const std::string& name, const fs::path& self, const fs::path& directory) {
+    const YamlSource source{name};
+    const YamlPtr root = parse_yaml(yaml, source, faults_);
+    if (root == nullptr) {
+      is_whole_ = false;
+      return;
+    }
+    if (root->kind != YamlNode::Kind::map || root->members.empty()) {
+      faults_.add(
+          source.at(root->line), "a map of sections such as model, data, rollout",
+          root->kind == YamlNode::Kind::map || root->kind == YamlNode::Kind::null ? "nothing" : shown_value(*root),
+          "see docs/recipe-reference.md");
+      return;
+    }
+    std::error_code no_path;
+    chain_.push_back(self.empty() ? fs::path() : fs::weakly_canonical(self, no_path));
+    for (const YamlMember& member : root->members) {
+      if (member.name == kInclude) include(member, source, directory);
+    }
+    chain_.pop_back();
+    for (const YamlMember& member : root->members) {
+      if (member.name != kInclude) set_member(member, "", source);
+    }
+  }
+
+  /// Sets what "optim.lr=2e-6" says.
+  void add_override(const std::string& argument) {
+    const std::size_t equals = argument.find('=');
+    const std::string name = argument.substr(0, equals);
+    const YamlSource source{"--set " + shown_name(name), false};
+    if (equals == std::string::npos || name.empty()) {
+      faults_.add(source.name, "KEY=VALUE", base::quoted(argument), "as in --set optim.lr=2e-6");
+      return;
+    }
+    const std::string value = argument.substr(equals + 1);
+    const YamlPtr node = parse_yaml(value, source, faults_);
+    if (node == nullptr) return;
+    if (node->kind == YamlNode::Kind::scalar && !node->quoted && node->text != trimmed(value)) {
+      faults_.add(source.name, "one plain value", base::quoted(value), "put a text with # or --- in quotes");
+      return;
+    }
+    if (find_key(name) == nullptr && !is_section(name)) {
+      refuse_unknown(*node, name, source);
+    } else {
+      set(*node, name, source);
+    }
+  }
+
+  Recipe finish(bool complete) {
+    if (is_whole_) check_rules(recipe_, origins_, complete, faults_);
+    faults_.raise();
+    for (const Key& key : keys()) key.fill(recipe_);
+    return recipe_;
+  }
+
+ private:
+  static std::string_view trimmed(std::string_view text) {
+    constexpr std::string_view kBlank = " \t\r\n";
+    const std::size_t first = std::min(text.find_first_not_of(kBlank), text.size());
+    return text.substr(first, text.find_last_not_of(kBlank) + 1 - first);
+  }
+
+  void include(const YamlMember& member, const YamlSource& source, const fs::path& directory) {
+    const std::string where = source.at(member.line) + ": " + std::string(kInclude);
+    const Reading<std::string> reading = read_text(*member.value);
+    if (const auto* refusal = std::get_if<Refusal>(&reading)) {
+      faults_.add(where, "one file name", refusal->got, refusal->advice);
+      return;
+    }
+    const fs::path file = (directory / std::get<std::string>(reading)).lexically_normal();
+    const std::string name = shown_name(file.string());
+    std::error_code error;
+    const fs::path canonical = fs::weakly_canonical(file, error);
+    if (std::find(chain_.begin(), chain_.end(), canonical) != chain_.end()) {
+      faults_.add(where, "no cycle of includes", name + ", which is being read already", "delete one include");
+      return;
+    }
+    if (chain_.size() >= kMaxIncludes) {
+      faults_.add(where, "at most " + std::to_string(kMaxIncludes) + " files one inside the other", "more", "");
+      return;
+    }
+    std::string bytes;
+    if (error || !read_bytes(file, bytes)) {
+      is_whole_ = false;
+      faults_.add(where, "a readable file", name, "a path is taken from the including file's folder");
+      return;
+    }
+    add_file(bytes, name, file, file.parent_path());
+  }
+
+  void set_member(const YamlMember& member, const std::string& section, const YamlSource& source) {
+    const std::string name = section.empty() ? member.name : section + "." + member.name;
+    if (member.name.find('.') != std::string::npos || member.name.empty()) {
+      const std::string last = member.name.substr(member.name.rfind('.') + 1);
+      faults_.add(source.at(member.line) + ": " + shown_name(name), "a name without a point", shown_name(member.name),
+                  find_key(name) != nullptr ? "nest it: the value goes to " + last + " inside its section"
+                                            : advice_for_unknown_key(name));
+      return;
+    }
+    if (find_key(name) != nullptr || is_section(name)) {
+      set(*member.value, name, source);
+    } else {
+      refuse_unknown(*member.value, name, source, member.line);
+    }
+  }
+
+  /// Sets a key, or the keys of a section, that exist.
+  void set(const YamlNode& node, const std::string& name, const YamlSource& source) {
+    if (const Key* key = find_key(name)) {
+      set_key(node, *key, source);
+    } else if (node.kind == YamlNode::Kind::map) {
+      for (const YamlMember& member : node.members) set_member(member, name, source);
+    } else if (node.kind != YamlNode::Kind::null) {
+      const auto first = std::find_if(key_names().begin(), key_names().end(),
+                                      [&](const std::string& known) { return known.starts_with(name + "."); });
+      faults_.add(place(source, node.line, name), "a section of keys", shown_value(node), "such as " + *first);
+    }
+  }
+
+  void set_key(const YamlNode& node, const Key& key, const YamlSource& source) {
+    const std::string where = place(source, node.line, key.name);
+    std::optional<Refusal> refusal;
+    if (node.kind != YamlNode::Kind::null) {
+      refusal = key.read(node, recipe_);
+    } else if (key.unset.empty()) {
+      refusal = Refusal{"null", "leave the key out for its default, " + key.print(Recipe{})};
+    } else {
+      key.reset(recipe_);
+    }
+    if (refusal) {
+      origins_.refused.insert(key.name);
+      faults_.add(where, key.type, refusal->got, refusal->advice);
+    }
+    origins_.places[key.name] = where;
+  }
+
+  /// Refuses every key below an unknown one, so that each leaf of another trainer's section gets its own advice.
+  void refuse_unknown(const YamlNode& node, const std::string& name, const YamlSource& source, int line = 1) {
+    if (node.kind == YamlNode::Kind::map && !node.members.empty() && !faults_.full()) {
+      for (const YamlMember& member : node.members) {
+        refuse_unknown(*member.value, name + "." + member.name, source, member.line);
+      }
+      return;
+    }
+    const std::string advice = faults_.full() ? "" : advice_for_unknown_key(name);
+    faults_.add(place(source, line, name), "a key of the recipe", "an unknown one", advice);
+  }
+
+  /// "file:line: key", or "--set key" alone when that says it all.
+  static std::string place(const YamlSource& source, int line, const std::string& key) {
+    const std::string where = source.at(line);
+    return !source.has_lines && source.name == "--set " + shown_name(key) ? where : where + ": " + shown_name(key);
+  }
+
+  Recipe recipe_;
+  Origins origins_;
+  Faults faults_;
+  std::vector<fs::path> chain_;  ///< of files being read, the including ones first
+  bool is_whole_ = true;         ///< false: a text could not be read, and rules would blame what it may have said
+};
+
+/// The default run folder of a recipe: its file's name where that can be written down.
+std::string run_folder(const std::string& name, std::uint64_t seed) {
+  std::string stem = fs::path(name).stem().string();
+  const bool printable =
+      std::all_of(stem.begin(), stem.end(), [](char c) { return static_cast<unsigned char>(c) >= 0x20; });
+  if (stem.empty() || !printable || !base::is_utf8(stem)) stem = "recipe";
+  return "runs/" + stem + "-seed" + std::to_string(seed);
+}
+
+LoadedRecipe load(std::string_view yaml, const fs::path& file, const std::string& name, const fs::path& self,
+                  const fs::path& directory, std::span<const std::string> overrides, bool complete) {
+  Loader loader(name);
+  loader.add_file(yaml, name, self, directory);
+  for (const std::string& argument : overrides) loader.add_override(argument);
+  LoadedRecipe loaded{loader.finish(complete), file, {}};
+  TrainerRecipe& trainer = loaded.recipe.trainer;
+  if (trainer.default_local_dir.empty()) trainer.default_local_dir = run_folder(file.string(), trainer.seed);
+  loaded.resolved_yaml = resolved_yaml(loaded.recipe);
+  return loaded;
+}
+
+}  // namespace
+
+LoadedRecipe load_recipe(const std::filesystem::path& file, std::span<const std::string> overrides, bool complete) {
+  const std::string name = shown_name(file.string());
+  std::string bytes;
+  QRL_REQUIRE(read_bytes(file, bytes), name, "a readable recipe file", "none", "check the path");
+  return load(bytes, file, name, file, file.parent_path(), overrides, complete);
+}
+
+LoadedRecipe parse_recipe(std::string_view yaml, const std::string& name, const std::filesystem::path& directory,
+                          std::span<const std::string> overrides, bool complete) {
+  return load(yaml, name, shown_name(name), {}, directory, overrides, complete);
+}
+
+}  // namespace qrl::config

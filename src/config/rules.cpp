@@ -1,0 +1,125 @@
+#include "config/rules.h"
+
+#include <cstdint>
+#include <initializer_list>
+
+namespace qrl::config {
+
+namespace {
+
+/// The keys of one rule and the place of the first that was set.
+class RuleBook {
+ public:
+  RuleBook(const Origins& origins, Faults& faults) : origins_(origins), faults_(faults) {}
+
+  /// Nothing when `holds`, or when one of `keys` was refused already.
+  void require(std::initializer_list<std::string> keys, bool holds, const std::string& expected, const std::string& got,
+               const std::string& advice) {
+    if (holds) return;
+    std::string where = origins_.whole + ": " + *keys.begin();
+    bool placed = false;
+    for (const std::string& key : keys) {
+      if (origins_.refused.count(key) > 0) return;
+      const auto place = origins_.places.find(key);
+      if (placed || place == origins_.places.end()) continue;
+      where = place->second;
+      placed = true;
+    }
+    faults_.add(where, expected, got, advice);
+  }
+
+  bool is_set(const std::string& key) const { return origins_.places.count(key) > 0; }
+
+ private:
+  const Origins& origins_;
+  Faults& faults_;
+};
+
+std::string number(std::int64_t value) { return std::to_string(value); }
+
+void check_generator(const GeneratorRecipe& generator, const std::string& name, bool needs_size, RuleBook& rules) {
+  const std::string task = name + ".task", size = name + ".size", fewest = name + ".min_numbers",
+                    most = name + ".max_numbers";
+  if (generator.task.empty()) {
+    // A task set to null switches a generator off, whatever else an included recipe said of it.
+    rules.require({size, name + ".seed", fewest, most, name + ".max_number", name + ".max_target"},
+                  generator == GeneratorRecipe{} || rules.is_set(task), task + " beside the generator's other keys",
+                  "none", "set " + task + " to countdown, or delete them");
+    return;
+  }
+  rules.require({size, task}, !needs_size || generator.size > 0, size + " of 1 prompt or more", number(generator.size),
+                "say how many tasks to make");
+  rules.require({fewest, most}, generator.min_numbers <= generator.max_numbers, fewest + " of at most " + most,
+                number(generator.min_numbers) + " and " + number(generator.max_numbers), "set both");
+}
+
+void check_model(const Recipe& recipe, bool complete, RuleBook& rules) {
+  const ModelRecipe& model = recipe.model;
+  rules.require({"model.path", "model.init.config"}, model.path.empty() || model.init_config.empty(),
+                "model.path or model.init.config", "both", "keep the one to start from");
+  rules.require({"model.init.seed", "model.init.config"}, !model.init_seed || !model.init_config.empty(),
+                "model.init.config beside model.init.seed", "none",
+                "the seed has no effect without it: set it to null or delete it");
+  rules.require({"model.path", "model.init.config"}, !complete || !model.path.empty() || !model.init_config.empty(),
+                "a model", "none", "set model.path to a Hugging Face folder, or model.init.config to a config.json");
+}
+
+void check_data(const Recipe& recipe, bool complete, RuleBook& rules) {
+  const DataRecipe& data = recipe.data;
+  check_generator(data.train_generator, "data.train_generator", true, rules);
+  check_generator(data.val_generator, "data.val_generator", true, rules);
+  rules.require({"data.train_files", "data.train_generator.task"},
+                data.train_files.empty() || data.train_generator.task.empty(),
+                "data.train_files or data.train_generator", "both", "keep one");
+  rules.require({"data.train_files", "data.train_generator.task"},
+                !complete || !data.train_files.empty() || !data.train_generator.task.empty(), "training data", "none",
+                "set data.train_files or data.train_generator");
+}
+
+void check_batches(const Recipe& recipe, RuleBook& rules) {
+  const std::int64_t prompts = recipe.data.train_batch_size, mini = recipe.actor.mini_batch_size;
+  rules.require({"actor.mini_batch_size", "data.train_batch_size"}, prompts % mini == 0,
+                "actor.mini_batch_size to divide data.train_batch_size (both in prompts)",
+                number(mini) + " and " + number(prompts), "every step makes a whole number of updates");
+  const std::int64_t longest = recipe.data.max_prompt_length + recipe.data.max_response_length;
+  rules.require({"actor.max_tokens_per_micro_batch", "data.max_response_length", "data.max_prompt_length"},
+                recipe.actor.max_tokens_per_micro_batch >= longest,
+                "actor.max_tokens_per_micro_batch of at least " + number(longest) +
+                    " tokens (max_prompt_length + max_response_length)",
+                number(recipe.actor.max_tokens_per_micro_batch) + " tokens", "a sample must fit a micro-batch");
+  const std::int64_t page = recipe.rollout.page_size;
+  const std::int64_t pages = (longest + page - 1) / page;
+  rules.require({"rollout.kv_pages", "rollout.page_size", "data.max_response_length", "data.max_prompt_length"},
+                recipe.rollout.kv_pages.value_or(pages) >= pages,
+                "rollout.kv_pages of at least " + number(pages) + " pages (" + number(longest) +
+                    " tokens in pages of " + number(page) + ")",
+                number(recipe.rollout.kv_pages.value_or(0)) + " pages",
+                "the longest sequence must fit, or leave the key out");
+}
+
+}  // namespace
+
+void check_rules(const Recipe& recipe, const Origins& origins, bool complete, Faults& faults) {
+  RuleBook rules(origins, faults);
+  check_model(recipe, complete, rules);
+  check_data(recipe, complete, rules);
+  check_batches(recipe, rules);
+  rules.require({"rollout.n", "algorithm.name"}, recipe.algorithm.name != AlgorithmName::grpo || recipe.rollout.n >= 2,
+                "rollout.n of 2 samples or more for grpo", number(recipe.rollout.n),
+                "a sample's advantage is measured against the others of its group");
+  rules.require({"rollout_correction.threshold", "rollout_correction.method"},
+                recipe.rollout_correction.method != CorrectionMethod::none || !recipe.rollout_correction.threshold,
+                "no rollout_correction.threshold with method none", "one",
+                "it has no effect: set it to null or delete it");
+  rules.require(
+      {"sft.steps", "sft.demonstrations.task"}, recipe.sft.steps == 0 || !recipe.sft.demonstrations.task.empty(),
+      "sft.demonstrations.task beside sft.steps above 0", "none", "set sft.demonstrations: {task: countdown}");
+  check_generator(recipe.sft.demonstrations, "sft.demonstrations", false, rules);
+  const RewardRecipe& reward = recipe.reward;
+  rules.require({"reward.correct", "reward.wrong", "reward.format"},
+                reward.correct > reward.wrong && reward.correct > reward.wrong + reward.format,
+                "reward.correct above reward.wrong and above reward.wrong + reward.format",
+                "a score that a wrong response reaches too", "raise reward.correct or lower the others");
+}
+
+}  // namespace qrl::config

@@ -1,0 +1,186 @@
+#include "config/scalars.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <regex>
+#include <system_error>
+
+#include "base/text.h"
+
+namespace qrl::config {
+
+namespace {
+
+/// Longest text that can be a number: bounds the work of the patterns below, which recurse over their input.
+constexpr std::size_t kLongestNumber = 400;
+
+bool matches(std::string_view text, const std::regex& pattern) {
+  return text.size() <= kLongestNumber && std::regex_match(text.begin(), text.end(), pattern);
+}
+
+const std::regex kIntegerForm("[-+]?[0-9]+");
+const std::regex kRealForm("[-+]?(\\.[0-9]+|[0-9]+(\\.[0-9]*)?)([eE][-+]?[0-9]+)?");
+const std::regex kLeadingZero("[-+]?0[0-9_]+(\\.[0-9_]*)?([eE][-+]?[0-9]+)?");
+const std::regex kSexagesimal("[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\\.[0-9_]*)?");
+const std::regex kUnderscored("[-+]?[0-9][0-9_]*(\\.[0-9_]*)?([eE][-+]?[0-9]+)?");
+const std::regex kOtherBase("[-+]?0[xob][0-9a-fA-F_]+");
+const std::regex kNotFinite("[-+]?\\.?(inf|nan|infinity)", std::regex::icase);
+
+bool is_one_of(std::string_view text, std::string_view words_with_spaces) {
+  std::string word(text.size() + 2, ' ');
+  std::transform(text.begin(), text.end(), word.begin() + 1,
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  return text.find(' ') == std::string_view::npos && words_with_spaces.find(word) != std::string_view::npos;
+}
+
+bool is_boolean_word(std::string_view text) { return is_one_of(text, " true false yes no on off y n "); }
+
+/// Why a bare word that looks like a number is not read as one; "" when it has no such form.
+std::string number_trap(std::string_view text) {
+  if (matches(text, kLeadingZero)) return "a leading zero means octal in YAML 1.1 and nothing in 1.2: write it without";
+  if (matches(text, kSexagesimal)) return "colons mean base 60 in YAML 1.1: write one decimal number";
+  if (matches(text, kOtherBase)) return "write it in decimal";
+  if (matches(text, kNotFinite)) return "write a finite number";
+  if (text.find('_') != std::string_view::npos && matches(text, kUnderscored)) return "write it without underscores";
+  return {};
+}
+
+/// The digits of a scalar that may be a number, or why it is none. `form` is the wanted one.
+Reading<std::string_view> number_text(const YamlNode& node, const std::regex& form, const std::string& otherwise) {
+  if (node.kind != YamlNode::Kind::scalar) return Refusal{shown_value(node), {}};
+  const std::string_view text = node.text;
+  if (node.quoted) return Refusal{"the text " + base::quoted(text), matches(text, form) ? "remove the quotes" : ""};
+  const std::string trap = number_trap(text);
+  if (!trap.empty()) return Refusal{base::quoted(text), trap};
+  if (!matches(text, form)) return Refusal{base::quoted(text), matches(text, kRealForm) ? otherwise : ""};
+  return text.substr(text.front() == '+' ? 1 : 0);
+}
+
+template <class T>
+Reading<T> read_whole(const YamlNode& node, const char* too_far) {
+  const auto digits = number_text(node, kIntegerForm, "write a whole number without point or exponent");
+  if (const auto* refusal = std::get_if<Refusal>(&digits)) return *refusal;
+  const auto text = std::get<std::string_view>(digits);
+  T value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return Refusal{base::quoted(node.text), too_far};
+  return value;
+}
+
+/// The code point at `pos` of valid UTF-8, and its length in bytes.
+std::pair<std::uint32_t, std::size_t> code_point(std::string_view text, std::size_t pos) {
+  const auto lead = static_cast<unsigned char>(text[pos]);
+  const std::size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc0 ? 2 : 1;
+  std::uint32_t code = length == 1 ? lead : lead & (0x7fU >> length);
+  for (std::size_t k = 1; k < length && pos + k < text.size(); ++k) {
+    code = (code << 6) | (static_cast<unsigned char>(text[pos + k]) & 0x3fU);
+  }
+  return {code, length};
+}
+
+}  // namespace
+
+std::string shown_value(const YamlNode& node) {
+  switch (node.kind) {
+    case YamlNode::Kind::null:
+      return "null";
+    case YamlNode::Kind::sequence:
+      return "a list";
+    case YamlNode::Kind::map:
+      return "a section";
+    case YamlNode::Kind::scalar:
+      break;
+  }
+  return base::quoted(node.text);
+}
+
+Reading<std::int64_t> read_integer(const YamlNode& node) {
+  return read_whole<std::int64_t>(node, "it does not fit 64 bits");
+}
+
+Reading<std::uint64_t> read_unsigned(const YamlNode& node) {
+  return read_whole<std::uint64_t>(node, "it is below 0 or does not fit 64 bits");
+}
+
+Reading<double> read_real(const YamlNode& node) {
+  const auto digits = number_text(node, kRealForm, "");
+  if (const auto* refusal = std::get_if<Refusal>(&digits)) return *refusal;
+  const auto text = std::get<std::string_view>(digits);
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc::result_out_of_range) {
+    return Refusal{base::quoted(node.text), "it is too large or too small for a double"};
+  }
+  if (error != std::errc() || end != text.data() + text.size()) return Refusal{base::quoted(node.text), ""};
+  return value == 0 ? 0.0 : value;
+}
+
+Reading<bool> read_boolean(const YamlNode& node) {
+  if (node.kind != YamlNode::Kind::scalar) return Refusal{shown_value(node), {}};
+  if (node.quoted) {
+    return Refusal{"the text " + base::quoted(node.text),
+                   node.text == "true" || node.text == "false" ? "remove the quotes" : ""};
+  }
+  if (node.text == "true") return true;
+  if (node.text == "false") return false;
+  const bool yes = is_one_of(node.text, " true yes on y 1 ");
+  const bool no = is_one_of(node.text, " false no off n 0 ");
+  return Refusal{base::quoted(node.text), yes ? "write true" : no ? "write false" : ""};
+}
+
+Reading<std::string> read_text(const YamlNode& node) {
+  if (node.kind != YamlNode::Kind::scalar) return Refusal{shown_value(node), {}};
+  const std::string& text = node.text;
+  if (text.empty()) return Refusal{"an empty text", "leave the key out instead"};
+  if (text.find('\0') != std::string::npos) return Refusal{base::quoted(text), "delete the NUL"};
+  if (!node.quoted) {
+    const char* reading = is_boolean_word(text)                                    ? "a boolean"
+                          : matches(text, kRealForm) || !number_trap(text).empty() ? "a number"
+                                                                                   : nullptr;
+    if (reading != nullptr) {
+      return Refusal{"the bare word " + text,
+                     "some YAML readers take it for " + std::string(reading) + ": write \"" + text + "\" in quotes"};
+    }
+  }
+  return text;
+}
+
+std::string write_real(double value) {
+  std::array<char, 32> buffer{};
+  const auto [end, error] = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);
+  if (error != std::errc()) return "0.0";
+  std::string text(buffer.data(), end);
+  const std::size_t exponent = std::min(text.find('e'), text.size());
+  // "1e-06" → "1.0e-6": YAML 1.1 wants the point; the exponent's leading zero is noise.
+  if (exponent + 2 < text.size() && text[exponent + 2] == '0') text.erase(exponent + 2, 1);
+  if (text.find('.') == std::string::npos) text.insert(exponent, ".0");
+  return text;
+}
+
+std::string write_text(std::string_view text) {
+  constexpr char kHex[] = "0123456789abcdef";
+  std::string out = "\"";
+  for (std::size_t pos = 0; pos < text.size();) {
+    const auto [code, length] = code_point(text, pos);
+    // What YAML takes for a line break, a control or a byte-order mark would not survive as itself.
+    const bool escape = code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x2028 || code == 0x2029 ||
+                        code == 0xfeff || code == 0xfffe || code == 0xffff;
+    if (code == '"' || code == '\\') {
+      out += '\\';
+      out += static_cast<char>(code);
+    } else if (code == '\n') {
+      out += "\\n";
+    } else if (escape) {
+      out += "\\u";
+      for (int shift = 12; shift >= 0; shift -= 4) out += kHex[(code >> shift) & 15U];
+    } else {
+      out += text.substr(pos, length);
+    }
+    pos += length;
+  }
+  return out + "\"";
+}
+
+}  // namespace qrl::config

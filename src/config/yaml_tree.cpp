@@ -1,0 +1,275 @@
+#include "config/yaml_tree.h"
+
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/exceptions.h>
+#include <yaml-cpp/mark.h>
+#include <yaml-cpp/parser.h>
+
+#include <algorithm>
+#include <istream>
+#include <map>
+#include <optional>
+#include <streambuf>
+#include <utility>
+
+#include "base/text.h"
+
+namespace qrl::config {
+
+namespace {
+
+constexpr std::size_t kMaxDepth = 64;
+constexpr std::size_t kMaxAliasNodes = 10'000;
+constexpr std::size_t kLongestShownName = 60;
+
+/// Stops the parse after a fault that leaves nothing to go on with.
+struct Stop {};
+
+/// A read-only stream over text that outlives it.
+class TextBuffer : public std::streambuf {
+ public:
+  explicit TextBuffer(std::string& text) { setg(text.data(), text.data(), text.data() + text.size()); }
+};
+
+/// Builds the tree from the parser's events: the parser's own node type hides tags of nulls and repeated keys.
+class TreeBuilder : public YAML::EventHandler {
+ public:
+  TreeBuilder(std::string_view text, const YamlSource& source, Faults& faults)
+      : text_(text), source_(source), faults_(faults) {}
+
+  YamlPtr root() const { return root_; }
+  std::size_t num_documents() const { return num_documents_; }
+
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    if (++num_documents_ == 1) return;
+    faults_.add(source_.at(mark.line + 1), "one document", "a second one", "delete it or make it a file of its own");
+    throw Stop{};
+  }
+  void OnDocumentEnd() override {}
+
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    refuse_tag(mark, "?");
+    finish(make(YamlNode::Kind::null, mark), anchor);
+  }
+
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                const std::string& value) override {
+    refuse_tag(mark, tag);
+    auto node = make(YamlNode::Kind::scalar, mark);
+    node->text = value;
+    node->quoted = tag != "?";
+    finish(std::move(node), anchor);
+  }
+
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    const int line = mark.line + 1;
+    const auto found = anchors_.find(anchor);
+    if (found == anchors_.end()) stop(line, "an alias of a value that ends before it", "one inside its own anchor");
+    const YamlNode& target = *found->second;
+    num_alias_nodes_ += target.num_nodes;
+    if (num_alias_nodes_ > kMaxAliasNodes) {
+      stop(line, "aliases that stand for at most " + std::to_string(kMaxAliasNodes) + " values", "more");
+    }
+    if (stack_.size() + target.height > kMaxDepth) stop_deep(line);
+    auto node = std::make_shared<YamlNode>(target);
+    node->line = line;
+    place(std::move(node));
+  }
+
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value) override {
+    open(YamlNode::Kind::sequence, mark, tag, anchor);
+  }
+  void OnSequenceEnd() override { close(); }
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value) override {
+    open(YamlNode::Kind::map, mark, tag, anchor);
+  }
+  void OnMapEnd() override { close(); }
+
+ private:
+  struct Frame {
+    std::shared_ptr<YamlNode> node;
+    YAML::anchor_t anchor = YAML::NullAnchor;
+    std::map<std::string, int> lines;  ///< of the names seen in a map
+    std::optional<YamlMember> member;  ///< the name that waits for its value; without a name: to be dropped
+  };
+
+  std::shared_ptr<YamlNode> make(YamlNode::Kind kind, const YAML::Mark& mark) const {
+    auto node = std::make_shared<YamlNode>();
+    node->kind = kind;
+    node->line = mark.line + 1;
+    return node;
+  }
+
+  [[noreturn]] void stop(int line, const std::string& expected, const std::string& got) {
+    faults_.add(source_.at(line), expected, got);
+    throw Stop{};
+  }
+  [[noreturn]] void stop_deep(int line) {
+    stop(line, "at most " + std::to_string(kMaxDepth) + " levels of nesting", "more");
+  }
+
+  /// The parser reports no tag for a null and none for the bare "!", so the source itself is asked: a node's mark
+  /// stands on its first property.
+  void refuse_tag(const YAML::Mark& mark, const std::string& tag) {
+    auto pos = static_cast<std::size_t>(std::max(mark.pos, 0));
+    constexpr std::string_view kBlank = " \t\r\n";
+    if (pos < text_.size() && text_[pos] == '&') {
+      pos = std::min(text_.find_first_of(kBlank, pos), text_.size());
+      pos = std::min(text_.find_first_not_of(kBlank, pos), text_.size());
+    }
+    const bool in_source = pos < text_.size() && text_[pos] == '!';
+    if (!in_source && (tag.empty() || tag == "?" || tag == "!")) return;
+    faults_.add(source_.at(mark.line + 1), "a value without a tag", "a tag (!…)", "delete the tag");
+  }
+
+  void open(YamlNode::Kind kind, const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor) {
+    refuse_tag(mark, tag);
+    if (stack_.size() >= kMaxDepth) stop_deep(mark.line + 1);
+    stack_.push_back(Frame{make(kind, mark), anchor, {}, std::nullopt});
+  }
+
+  void close() {
+    Frame frame = std::move(stack_.back());
+    stack_.pop_back();
+    finish(std::move(frame.node), frame.anchor);
+  }
+
+  void finish(std::shared_ptr<YamlNode> node, YAML::anchor_t anchor) {
+    if (anchor != YAML::NullAnchor) anchors_[anchor] = node;
+    place(std::move(node));
+  }
+
+  void place(std::shared_ptr<YamlNode> node) {
+    if (stack_.empty()) {
+      root_ = std::move(node);
+      return;
+    }
+    Frame& frame = stack_.back();
+    YamlNode& parent = *frame.node;
+    if (parent.kind == YamlNode::Kind::map && !frame.member) {
+      frame.member = read_name(frame, *node);
+      return;
+    }
+    parent.num_nodes += node->num_nodes;
+    parent.height = std::max(parent.height, node->height + 1);
+    if (parent.kind == YamlNode::Kind::sequence) {
+      parent.items.push_back(std::move(node));
+      return;
+    }
+    YamlMember member = *std::exchange(frame.member, std::nullopt);
+    if (member.line == 0) return;
+    // A missing value is marked where the next thing stands; a reader looks for it beside its name.
+    if (node->kind == YamlNode::Kind::null) node->line = member.line;
+    member.value = std::move(node);
+    parent.members.push_back(std::move(member));
+  }
+
+  /// A map's next name; line 0 when it was refused and its value is to be dropped.
+  YamlMember read_name(Frame& frame, const YamlNode& node) {
+    const std::string where = source_.at(node.line);
+    if (node.kind != YamlNode::Kind::scalar) {
+      faults_.add(where, "a name before the colon",
+                  node.kind == YamlNode::Kind::null ? "nothing (null)" : "a list or map");
+      return {};
+    }
+    if (node.text == "<<" && !node.quoted) {
+      faults_.add(where, "keys of this section", "the merge key <<", "write the keys out, or use include: FILE");
+      return {};
+    }
+    const auto [first, fresh] = frame.lines.emplace(node.text, node.line);
+    if (!fresh) {
+      faults_.add(where + ": " + shown_name(path() + node.text), "each key once in its section",
+                  "it again (first on line " + std::to_string(first->second) + ")", "delete one of the two");
+      return {};
+    }
+    return {node.text, node.line, nullptr};
+  }
+
+  /// The names that lead to the map being read, each with its dot.
+  std::string path() const {
+    std::string dotted;
+    for (const Frame& frame : stack_) {
+      if (frame.member) dotted += frame.member->name.substr(0, kLongestShownName) + ".";
+    }
+    return dotted;
+  }
+
+  std::string_view text_;
+  const YamlSource& source_;
+  Faults& faults_;
+  std::vector<Frame> stack_;
+  std::map<YAML::anchor_t, std::shared_ptr<const YamlNode>> anchors_;
+  std::size_t num_alias_nodes_ = 0;
+  std::size_t num_documents_ = 0;
+  YamlPtr root_;
+};
+
+int line_of(std::string_view text, std::size_t pos) {
+  return 1 + static_cast<int>(std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(pos), '\n'));
+}
+
+/// Whether the bytes are text a recipe may consist of; what the parser would misread or silently drop is a fault.
+bool check_bytes(std::string_view text, const YamlSource& source, Faults& faults) {
+  const auto refuse = [&](std::size_t pos, const std::string& expected, const std::string& got,
+                          const std::string& advice) {
+    faults.add(source.at(line_of(text, pos)), expected, got, advice);
+    return false;
+  };
+  if (text.size() > kMaxYamlBytes)
+    return refuse(0, "at most 1 MB", std::to_string(text.size()) + " bytes", "is this a recipe?");
+  if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff")) {
+    return refuse(0, "UTF-8 text", "UTF-16", "save the file as UTF-8");
+  }
+  bool in_indentation = true;
+  bool tab_seen = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    if (byte == '\n') {
+      in_indentation = true;
+      tab_seen = false;
+      continue;
+    }
+    if (byte == '\r' && i + 1 < text.size() && text[i + 1] == '\n') continue;
+    if (byte == 0)
+      return refuse(i, "UTF-8 text", "a NUL byte", "UTF-16, UTF-32 and binary files are not read: save as UTF-8");
+    if ((byte < 0x20 && byte != '\t') || byte == 0x7f) {
+      return refuse(
+          i, "printable text", "a control character (" + base::quoted(text.substr(i, 1)) + ")",
+          byte == '\r' ? "end lines with LF or CRLF" : "delete it, or write it as an escape in double quotes");
+    }
+    tab_seen |= in_indentation && byte == '\t';
+    if (byte != ' ' && byte != '\t') {
+      if (in_indentation && tab_seen && byte != '#')
+        return refuse(i, "spaces for indentation", "a tab", "replace it by spaces");
+      in_indentation = false;
+    }
+  }
+  if (!base::is_utf8(text)) return refuse(0, "UTF-8 text", "bytes that are not UTF-8", "save the file as UTF-8");
+  return true;
+}
+
+}  // namespace
+
+YamlPtr parse_yaml(std::string_view text, const YamlSource& source, Faults& faults) {
+  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
+  if (!check_bytes(text, source, faults)) return nullptr;
+  std::string copy(text);
+  TextBuffer buffer(copy);
+  std::istream stream(&buffer);
+  TreeBuilder builder(text, source, faults);
+  try {
+    YAML::Parser parser(stream);
+    while (parser.HandleNextDocument(builder)) continue;
+  } catch (const Stop&) {
+    return nullptr;
+  } catch (const YAML::Exception& error) {
+    faults.add(source.at(std::max(error.mark.line, 0) + 1), "well-formed YAML",
+               "what the parser refuses (" + base::quoted(error.msg) + ")", "look at this line and the one above it");
+    return nullptr;
+  }
+  return builder.num_documents() == 0 ? std::make_shared<const YamlNode>() : builder.root();
+}
+
+}  // namespace qrl::config

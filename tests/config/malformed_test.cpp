@@ -1,0 +1,77 @@
+// The malformed recipes of the shared data, and the excerpt of them that ships with the code.
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/error.h"
+#include "config/reader.h"
+#include "support/catch.h"
+
+using namespace qrl;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// What we do where the manifest leaves it to the reader.
+const std::map<std::string, bool> kPolicyAccepts = {
+    {"recipe/lr_1e-6.yaml", true},           // a number, as YAML 1.2 has it
+    {"recipe/output_traversal.yaml", true},  // the run folder is where the user says
+    {"recipe/octal.yaml", false},           {"recipe/norway.yaml", false}, {"recipe/sexagesimal.yaml", false},
+};
+
+bool accepts(const fs::path& file, std::string& message) {
+  try {
+    config::load_recipe(file, {}, false);
+    return true;
+  } catch (const base::Error& error) {
+    CHECK(error.exit_code() == 2);
+    message = error.what();
+    return false;
+  }
+}
+
+/// Judges the recipe rows of `manifest` against `dir`/<file>; returns how many there were.
+int judge_rows(const fs::path& manifest, const fs::path& dir) {
+  std::ifstream stream(manifest);
+  int num_rows = 0;
+  for (std::string line; std::getline(stream, line);) {
+    const auto row = nlohmann::json::parse(line);
+    if (row["kind"] != "recipe") continue;
+    ++num_rows;
+    const std::string file = row["file"], expect = row["expect"];
+    INFO(file);
+    REQUIRE(fs::exists(dir / file));
+    const auto policy = kPolicyAccepts.find(file);
+    const bool wanted = expect == "policy" && policy != kPolicyAccepts.end() ? policy->second : expect == "accept";
+    if (expect == "policy") CHECK(policy != kPolicyAccepts.end());
+    std::string message;
+    CHECK(accepts(dir / file, message) == wanted);
+    INFO(message);
+    if (!wanted) CHECK(message.find(fs::path(file).filename().string() + ":") != std::string::npos);
+  }
+  return num_rows;
+}
+
+}  // namespace
+
+TEST_CASE("the shipped malformed recipes are judged as declared") {
+  const fs::path malformed = test::shipped_data() / "malformed";
+  CHECK(judge_rows(malformed / "recipe" / "manifest.jsonl", malformed) == 20);
+}
+
+TEST_CASE("the shared malformed recipes are judged as declared") {
+  const auto shared = test::shared_data();
+  if (!shared) return test::skip("no shared data: set QRL_TEST_DATA");
+  CHECK(judge_rows(*shared / "malformed" / "manifest.jsonl", *shared / "malformed") >= 21);
+}
+
+TEST_CASE("the values of accepted malformed recipes are what they say") {
+  const fs::path dir = test::shipped_data() / "malformed" / "recipe";
+  CHECK(config::load_recipe(dir / "lr_1e-6.yaml", {}, false).recipe.optim.lr == 1e-6);
+  const config::Recipe anchors = config::load_recipe(dir / "anchor_ok.yaml", {}, false).recipe;
+  CHECK(anchors.trainer.total_training_steps == 8);
+  CHECK(anchors.rollout.n == 8);
+  const config::Recipe traversal = config::load_recipe(dir / "output_traversal.yaml", {}, false).recipe;
+  CHECK(traversal.trainer.default_local_dir == "../../../../etc/cron.d");
+}

@@ -1,0 +1,349 @@
+// Values, keys, includes, overrides and rules of recipes.
+#include "config/reader.h"
+
+#include <fstream>
+#include <string>
+
+#include "support.h"
+
+using namespace qrl;
+using namespace qrl::test;
+
+namespace {
+
+void write(const std::filesystem::path& file, const std::string& text) { std::ofstream(file) << text; }
+
+}  // namespace
+
+TEST_CASE("numbers are decimal, finite and in range, or refused with the reason") {
+  struct Case {
+    std::string yaml, expected;
+  };
+  const Case cases[] = {
+      {"trainer: {seed: 010}",
+       "r.yaml:1: trainer.seed: expected integer from 0 to 2^64-1, got \"010\"; a leading zero"},
+      {"trainer: {seed: -1}", "below 0"},
+      {"trainer: {seed: 18446744073709551616}", "does not fit 64 bits"},
+      {"trainer: {seed: 0x10}", "write it in decimal"},
+      {"trainer: {seed: 0o17}", "write it in decimal"},
+      {"trainer: {seed: 0b11}", "write it in decimal"},
+      {"trainer: {seed: \"7\"}", "the text \"7\"; remove the quotes"},
+      {"trainer: {total_training_steps: 12:30:45}", "base 60"},
+      {"trainer: {total_training_steps: 1_000}", "without underscores"},
+      {"trainer: {total_training_steps: 1e3}", "whole number without point or exponent"},
+      {"trainer: {total_training_steps: 100.0}", "whole number without point or exponent"},
+      {"trainer: {total_training_steps: 99999999999999999999}", "does not fit 64 bits"},
+      {"trainer: {total_training_steps: -99999999999999999999}", "does not fit 64 bits"},
+      {"trainer: {total_training_steps: 1000000001}", "at most 1000000000"},
+      {"trainer: {total_training_steps: -1}", "integer ≥ 0, got -1"},
+      {"trainer: {total_training_steps: [1]}", "got a list"},
+      {"trainer: {total_training_steps: {a: 1}}", "got a section"},
+      {"trainer: {total_training_steps: null}", "got null; leave the key out for its default, 100"},
+      {"trainer: {total_training_steps: true}", "got \"true\""},
+      {"trainer: {total_training_steps: ten}", "got \"ten\""},
+      {"trainer: {total_training_steps: \"\"}", "got the text \"\""},
+      {"trainer: {threads: 0}", "auto or integer from 1"},
+      {"optim: {lr: .nan}", "write a finite number"},
+      {"optim: {lr: NaN}", "write a finite number"},
+      {"optim: {lr: .inf}", "write a finite number"},
+      {"optim: {lr: -.INF}", "write a finite number"},
+      {"optim: {lr: 1e309}", "too large or too small"},
+      {"optim: {lr: 1e-400}", "too large or too small"},
+      {"optim: {lr: 0}", "float > 0, got 0"},
+      {"optim: {lr: -1e-6}", "float > 0, got -1e-6"},
+      {"optim: {lr: 1,5}", ""},
+      {"optim: {lr: 1e}", "got \"1e\""},
+      {"optim: {lr: 0x1p3}", "got \"0x1p3\""},
+      {"optim: {lr: 1_0.5}", "without underscores"},
+      {"optim: {lr: 01.5}", "leading zero"},
+      {"optim: {lr: 190:20:30.15}", "base 60"},
+      {"optim: {lr: \"1e-6\"}", "remove the quotes"},
+      {"optim: {lr: " + std::string(5000, '1') + "}", "float > 0"},
+      {"optim: {betas: [0.9]}", "got a list of 1"},
+      {"optim: {betas: [0.9, 1.0]}", "got 1.0 in the list"},
+      {"optim: {betas: 0.9}", "write a list"},
+      {"rollout: {top_p: 0}", "float in (0, 1], got 0"},
+      {"rollout: {top_k: 0}", "-1 or integer ≥ 1, got 0"},
+      {"rollout: {top_k: -2}", "-1 or integer ≥ 1, got -2"},
+      {"rollout: {temperature: 0}", "float > 0"},
+      {"eval: {temperature: -0.1}", "float ≥ 0"},
+      {"algorithm: {clip_ratio_low: 1}", "float in (0, 1)"},
+  };
+  for (const Case& one : cases) {
+    INFO(one.yaml.substr(0, 80));
+    const auto lines = faults(one.yaml);
+    REQUIRE(!lines.empty());
+    INFO(lines.front());
+    CHECK(holds(lines.front(), one.expected));
+  }
+  CHECK(read("optim: {lr: 1e-6}").optim.lr == 1e-6);
+  CHECK(read("optim: {lr: 2}").optim.lr == 2);
+  CHECK(read("optim: {lr: +.5E-3}").optim.lr == 0.5e-3);
+  CHECK(read("trainer: {seed: 18446744073709551615}").trainer.seed == 18446744073709551615U);
+  CHECK(read("eval: {temperature: -0.0}").eval.temperature == 0);
+  CHECK_FALSE(std::signbit(read("eval: {temperature: -0.0}").eval.temperature));
+  CHECK(read("rollout: {top_k: -1}").rollout.top_k == -1);
+  CHECK(read("trainer: {threads: auto}").trainer.threads == 0);
+  CHECK(read("trainer: {threads: 3}").trainer.threads == 3);
+}
+
+TEST_CASE("flags are true and false alone") {
+  for (const std::string word : {"yes", "on", "True", "TRUE", "y", "1"}) {
+    CHECK(holds(fault("data: {shuffle: " + word + "}"), "expected true | false, got \"" + word + "\"; write true"));
+  }
+  for (const std::string word : {"no", "off", "False", "n", "0"}) {
+    CHECK(holds(fault("data: {shuffle: " + word + "}"), "; write false"));
+  }
+  CHECK(holds(fault("data: {shuffle: \"true\"}"), "remove the quotes"));
+  CHECK_FALSE(read("data: {shuffle: false}").data.shuffle);
+  CHECK(read("trainer: {rollout_dump: true}").trainer.rollout_dump);
+}
+
+TEST_CASE("bare words that some YAML reads otherwise are no texts; quotes make them so") {
+  for (const std::string word :
+       {"no", "yes", "On", "off", "TRUE", "y", "010", "12", "1e3", "1_000", "12:30:45", "0x1f", ".5"}) {
+    INFO(word);
+    CHECK(holds(fault("data: {train_files: [" + word + "]}"), "write \"" + word + "\" in quotes"));
+    CHECK(read("data: {train_files: ['" + word + "']}").data.train_files.at(0) == word);
+  }
+  for (const std::string word : {"nope", "007-run", "1.2.3", "a.jsonl", "2024-01-01", "v1"}) {
+    CHECK(read("data: {train_files: [" + word + "]}").data.train_files.at(0) == word);
+  }
+  CHECK(holds(fault("data: {train_files: [null]}"), "got null in the list"));
+  CHECK(holds(fault("data: {train_files: [\"\"]}"), "an empty text"));
+  CHECK(holds(fault("data: {train_files: a.jsonl}"), "write a list"));
+  CHECK(holds(fault("model: {path: [a]}"), "expected text, got a list"));
+  CHECK(holds(fault("data: {prompt_template: hello}"), "put {prompt} where it belongs"));
+}
+
+TEST_CASE("null stands for the default only where the default is unset") {
+  CHECK(read("model: {path: a}", {"model.path=null"}).model.path.empty());
+  CHECK(read("data: {seed: null}\ntrainer: {seed: 5}").data.seed == 5);
+  CHECK(read("rollout: {kv_pages: 900}", {"rollout.kv_pages=null"}).rollout.kv_pages == std::nullopt);
+  CHECK(holds(fault("rollout: {n: ~}"), "got null; leave the key out for its default, 8"));
+}
+
+TEST_CASE("choices name the nearest, also in capitals and by the twin's name") {
+  CHECK(holds(fault("quant: {rollout: {weights: int9}}"),
+              "expected fp32 | bf16 | int8, got \"int9\"; did you mean int8?"));
+  CHECK(holds(fault("quant: {rollout: {weights: bfloat16}}"), "here it is bf16"));
+  CHECK(holds(fault("model: {dtype: fp32}"), "here it is float32"));
+  CHECK(holds(fault("optim: {lr_scheduler: Cosine}"), "did you mean cosine?"));
+  CHECK(holds(fault("optim: {name: muon}"), "expected adamw, got \"muon\""));
+  CHECK(holds(fault("algorithm: {name: dapo}"), "expected grpo, got \"dapo\""));
+  CHECK(read("quant: {rollout: {weights: \"bf16\"}}").quant.weights == config::WeightFormat::bf16);
+}
+
+TEST_CASE("unknown keys name the nearest key or the neighbour's counterpart") {
+  struct Case {
+    std::string yaml, expected;
+  };
+  const Case cases[] = {
+      {"optim: {lrr: 1}",
+       "r.yaml:1: optim.lrr: expected a key of the recipe, got an unknown one; did you mean optim.lr?"},
+      {"optm: {weight_decay: 1}", "did you mean optim.weight_decay?"},
+      {"rolout: {temperature: 1}", "did you mean rollout.temperature?"},
+      {"\nlr: 1", "r.yaml:2: lr: expected a key of the recipe, got an unknown one; did you mean sft.lr or optim.lr?"},
+      {"actor: {kl_loss_coef: 1}", "did you mean algorithm.kl_loss_coef?"},
+      {"mode: qurl", "no counterpart"},
+      {"quant: {learner: {forward: low_bit}}", "quant.learner.forward: expected a key"},
+      {"optim.lr: 1", "nest it"},
+      {"zzzzzzzzzzzz: 1", "--help lists all keys"},
+      {"foo: {}", "foo: expected a key"},
+      {"? \"a\\nb\"\n: 1", "\"a\\nb\": expected a key"},
+      {"actor_rollout_ref: {rollout: {n: 8}}",
+       "actor_rollout_ref.rollout.n: expected a key of the recipe, got an unknown one; here it is rollout.n"},
+      {"actor_rollout_ref: {actor: {ppo_mini_batch_size: 8}}", "here it is actor.mini_batch_size"},
+      {"actor_rollout_ref: {actor: {ppo_micro_batch_size_per_gpu: 8}}", "actor.max_tokens_per_micro_batch"},
+      {"actor_rollout_ref: {actor: {optim: {lr: 1}}}", "here it is optim.lr"},
+      {"actor_rollout_ref: {model: {path: x}}", "here it is model.path"},
+      {"tensor_model_parallel_size: 2", "no counterpart here"},
+      {"num_generations: 8", "here it is rollout.n"},
+      {"n_samples_per_prompt: 8", "here it is rollout.n"},
+      {"--n-samples-per-prompt: 8", "here it is rollout.n"},
+      {"--actor_learning_rate: 1", "here it is optim.lr"},
+      {"beta: 0", "algorithm.kl_loss_coef"},
+      {"kl_coef: 0", "algorithm.kl_loss_coef"},
+      {"epsilon: 0", "algorithm.clip_ratio_low"},
+      {"cliprange: 0", "algorithm.clip_ratio_low"},
+      {"epsilon_high: 0", "here it is algorithm.clip_ratio_high"},
+      {"max_completion_length: 1", "data.max_response_length"},
+      {"generate_max_len: 1", "data.max_response_length"},
+      {"max_prompt_length: 1", "data.max_prompt_length"},
+      {"prompt_max_len: 1", "data.max_prompt_length"},
+      {"tis_imp_ratio_cap: 2", "rollout_correction.threshold"},
+      {"save_steps: 2", "trainer.save_freq"},
+      {"learning_rate: 2", "optim.lr"},
+      {"per_device_train_batch_size: 2", "actor.mini_batch_size"},
+      {"gradient_accumulation_steps: 2", "actor.mini_batch_size"},
+      {"num_train_epochs: 2", "trainer.total_training_steps"},
+      {"max_steps: 2", "trainer.total_training_steps"},
+      {"output_dir: x", "trainer.default_local_dir"},
+      {"warmup_steps: 2", "optim.lr_warmup_steps"},
+      {"lr_scheduler_type: cosine", "optim.lr_scheduler"},
+      {"max_grad_norm: 2", "optim.grad_clip"},
+      {"adam_beta1: 0.9", "optim.betas"},
+      {"bf16: true", "model.dtype"},
+      {"top_k: 1", "rollout.top_k"},
+      {"temperature: 1", "rollout.temperature"},
+  };
+  for (const Case& one : cases) {
+    const std::string line = fault(one.yaml);
+    INFO(line);
+    CHECK(holds(line, one.expected));
+  }
+}
+
+TEST_CASE("all faults come at once, each with its place") {
+  const auto lines = faults("optim: {lr: fast}\nrollout:\n  n: 1\n  top_k: 0\nlearning_rate: 3\n",
+                            {"trainer.seed=010", "oops", "n=3"});
+  REQUIRE(lines.size() == 7);
+  CHECK(holds(lines[0], "r.yaml:1: optim.lr: "));
+  CHECK(holds(lines[1], "r.yaml:4: rollout.top_k: "));
+  CHECK(holds(lines[2], "r.yaml:5: learning_rate: "));
+  CHECK(holds(lines[3], "--set trainer.seed: expected"));
+  CHECK(holds(lines[4], "--set oops: expected KEY=VALUE"));
+  CHECK(
+      holds(lines[5], "--set n: expected a key of the recipe, got an unknown one; did you mean rollout.n or eval.n?"));
+  CHECK(holds(lines[6], "r.yaml:3: rollout.n: expected rollout.n of 2 samples or more"));
+}
+
+TEST_CASE("overrides are YAML values under the same checks, the last one wins") {
+  CHECK(read("optim: {lr: 1}", {"optim.lr=2", "optim.lr=3"}).optim.lr == 3);
+  CHECK(read("optim: {lr: 1}", {"optim.betas=[0.8, 0.9]"}).optim.betas == std::vector<double>{0.8, 0.9});
+  CHECK(read("optim: {lr: 1}", {"optim={lr: 2, eps: 3}"}).optim.eps == 3);
+  CHECK(read("optim: {lr: 1}", {"model.path=a=b"}).model.path == "a=b");
+  CHECK(read("optim: {lr: 1}", {"model.path='a # b'"}).model.path == "a # b");
+  CHECK(holds(fault("optim: {lr: 1}", {"model.path=a # b"}), "--set model.path: expected one plain value"));
+  CHECK(holds(fault("optim: {lr: 1}", {"optim=3"}), "--set optim: expected a section of keys, got \"3\""));
+  CHECK(holds(fault("optim: {lr: 1}", {"optim={lr: x}"}), "--set optim: optim.lr: expected float > 0"));
+  CHECK(holds(fault("optim: {lr: 1}", {"optim.lr={"}), "--set optim.lr: expected well-formed YAML"));
+  CHECK(holds(fault("optim: {lr: 1}", {"=3"}), "expected KEY=VALUE"));
+  CHECK(holds(fault("optim: {lr: 1}", {"include=x.yaml"}), "--set include: expected a key"));
+}
+
+TEST_CASE("an include is read first, from the including file's folder") {
+  const TempDir dir;
+  std::filesystem::create_directories(dir / "sub");
+  write(dir / "sub" / "base.yaml", "optim: {lr: 0.5, eps: 0.25}\nmodel: {path: m}\n");
+  write(dir / "top.yaml", "optim: {lr: 0.125}\ninclude: sub/base.yaml\n");
+  const config::Recipe recipe = config::load_recipe(dir / "top.yaml", {}, false).recipe;
+  CHECK(recipe.optim.lr == 0.125);
+  CHECK(recipe.optim.eps == 0.25);
+  CHECK(recipe.model.path == "m");
+  CHECK(recipe.trainer.default_local_dir == "runs/top-seed0");
+
+  const auto error_of = [](const std::filesystem::path& file) -> std::string {
+    try {
+      config::load_recipe(file, {}, false);
+      return "no fault";
+    } catch (const base::Error& error) {
+      return error.what();
+    }
+  };
+  write(dir / "bad.yaml", "include: sub/wrong.yaml\ntrainer: {seed: x}\n");
+  write(dir / "sub" / "wrong.yaml", "\noptim: {lr: x}\n");
+  CHECK(holds(error_of(dir / "bad.yaml"), "wrong.yaml:2: optim.lr: "));
+  CHECK(holds(error_of(dir / "bad.yaml"), "bad.yaml:2: trainer.seed: "));
+  write(dir / "a.yaml", "include: b.yaml\n");
+  write(dir / "b.yaml", "\ninclude: ./sub/../a.yaml\n");
+  CHECK(holds(error_of(dir / "a.yaml"), "b.yaml:2: include: expected no cycle of includes"));
+  write(dir / "self.yaml", "include: self.yaml\n");
+  CHECK(holds(error_of(dir / "self.yaml"), "self.yaml:1: include: expected no cycle"));
+  write(dir / "missing.yaml", "include: none.yaml\n");
+  CHECK(holds(error_of(dir / "missing.yaml"), "missing.yaml:1: include: expected a readable file"));
+  write(dir / "dir.yaml", "include: sub\n");
+  CHECK(holds(error_of(dir / "dir.yaml"), "dir.yaml:1: include: expected a readable file"));
+  write(dir / "list.yaml", "include: [a.yaml]\n");
+  CHECK(holds(error_of(dir / "list.yaml"), "list.yaml:1: include: expected one file name, got a list"));
+  for (int i = 0; i < 20; ++i) {
+    write(dir / ("c" + std::to_string(i) + ".yaml"), "include: c" + std::to_string(i + 1) + ".yaml\n");
+  }
+  CHECK(holds(error_of(dir / "c0.yaml"), "at most 16 files one inside the other"));
+  CHECK(holds(error_of(dir / "nothing.yaml"), "nothing.yaml: expected a readable recipe file"));
+  CHECK(holds(error_of(dir.path()), "expected a readable recipe file"));
+  write(dir / "large.yaml", "a: " + std::string(2'000'000, 'x'));
+  CHECK(holds(error_of(dir / "large.yaml"), "at most 1 MB"));
+}
+
+TEST_CASE("rules between keys are checked where a key was set") {
+  struct Case {
+    std::string yaml, expected;
+  };
+  const Case cases[] = {
+      {"model: {path: a, init: {config: b}}",
+       "r.yaml:1: model.path: expected model.path or model.init.config, got both"},
+      {"model: {init: {seed: 1}}", "r.yaml:1: model.init.seed: expected model.init.config"},
+      {"data: {train_batch_size: 48}", "r.yaml:1: data.train_batch_size: expected actor.mini_batch_size to divide"},
+      {"actor: {mini_batch_size: 128}", "got 128 and 64"},
+      {"data: {max_response_length: 16384}", "at least 16448 tokens"},
+      {"actor: {max_tokens_per_micro_batch: 127}",
+       "at least 128 tokens (max_prompt_length + max_response_length), got 127 tokens"},
+      {"rollout: {kv_pages: 7}", "rollout.kv_pages of at least 8 pages (128 tokens in pages of 16), got 7 pages"},
+      {"rollout: {n: 1}", "rollout.n of 2 samples or more for grpo"},
+      {"rollout_correction: {method: none, threshold: 2}", "no rollout_correction.threshold with method none"},
+      {"sft: {steps: 3}", "r.yaml:1: sft.steps: expected sft.demonstrations.task beside sft.steps above 0"},
+      {"data: {train_generator: {task: countdown}}", "data.train_generator.size of 1 prompt or more, got 0"},
+      {"data: {val_generator: {size: 3}}", "expected data.val_generator.task beside the generator's other keys"},
+      {"data: {val_generator: {task: countdown, size: 3, min_numbers: 5, max_numbers: 4}}", "got 5 and 4"},
+      {"data: {val_generator: {task: countdown, size: 3, max_numbers: 7}}", "integer from 2 to 6"},
+      {"data: {val_generator: {task: countdown, size: 3, min_numbers: 1}}", "integer from 2 to 6"},
+      {"data: {val_generator: {task: sudoku, size: 3}}", "expected countdown, got \"sudoku\""},
+      {"data: {train_files: [a], train_generator: {task: countdown, size: 3}}", "got both"},
+      {"reward: {wrong: 1}", "reward.correct above reward.wrong"},
+      {"reward: {format: 1}", "reward.correct above reward.wrong"},
+  };
+  for (const Case& one : cases) {
+    const auto lines = faults(one.yaml);
+    INFO(one.yaml);
+    REQUIRE(!lines.empty());
+    INFO(lines.front());
+    CHECK(holds(lines.front(), one.expected));
+  }
+  CHECK(read("rollout: {kv_pages: 8}").rollout.kv_pages == 8);
+  CHECK(read("actor: {max_tokens_per_micro_batch: 128}").actor.max_tokens_per_micro_batch == 128);
+  CHECK(read("data: {val_files: [a], val_generator: {task: countdown, size: 3}}").data.val_files.size() == 1);
+}
+
+TEST_CASE("a run's recipe needs a model and training data") {
+  const auto lines = faults("optim: {lr: 1}", {}, true);
+  REQUIRE(lines.size() == 2);
+  CHECK(holds(lines[0], "r.yaml: model.path: expected a model, got none"));
+  CHECK(holds(lines[1], "r.yaml: data.train_files: expected training data, got none"));
+  CHECK(read("{model: {path: a}, data: {train_files: [b]}}", {}, true).model.path == "a");
+  CHECK(read("{model: {init: {config: a}}, data: {train_generator: {task: countdown, size: 1}}}", {}, true)
+            .data.train_generator.size == 1);
+}
+
+TEST_CASE("a null task switches an included generator off") {
+  const std::string yaml = "data: {train_generator: {task: countdown, size: 100, seed: 3}}";
+  const config::Recipe recipe = read(yaml, {"data.train_generator.task=null", "data.train_files=[a.jsonl]"});
+  CHECK(recipe.data.train_generator.task.empty());
+  CHECK(recipe.data.train_files.size() == 1);
+}
+
+TEST_CASE("what null stands for is filled in from the rest of the recipe") {
+  const std::string yaml =
+      "trainer: {seed: 9}\nmodel: {init: {config: c}}\nsft: {demonstrations: {task: countdown}}\n"
+      "data: {train_generator: {task: countdown, size: 2}, val_generator: {task: countdown, size: 2}}\n";
+  const config::Recipe recipe = read(yaml);
+  CHECK(recipe.model.init_seed == 9);
+  CHECK(recipe.data.seed == 9);
+  CHECK(recipe.data.train_generator.seed == 9);
+  CHECK(recipe.sft.demonstrations.seed == 9);
+  CHECK(recipe.data.val_generator.seed == config::kHeldOutSeed);
+  CHECK(recipe.algorithm.clip_ratio_low == 0.2);
+  CHECK(recipe.algorithm.clip_ratio_high == 0.2);
+  CHECK(recipe.rollout_correction.threshold == 2.0);
+  CHECK(recipe.trainer.default_local_dir == "runs/r-seed9");
+  CHECK(read("rollout_correction: {method: none}").rollout_correction.threshold == std::nullopt);
+  CHECK(read("model: {path: a}").model.init_seed == std::nullopt);
+}
+
+TEST_CASE("resume_mode is auto, never or a path") {
+  CHECK(read("trainer: {resume_mode: never}").trainer.resume_mode == config::ResumeMode::never);
+  const config::Recipe recipe = read("trainer: {resume_mode: runs/x/checkpoints/step_3}");
+  CHECK(recipe.trainer.resume_mode == config::ResumeMode::path);
+  CHECK(recipe.trainer.resume_path == "runs/x/checkpoints/step_3");
+  CHECK(read("trainer: {resume_mode: x}", {"trainer.resume_mode=auto"}).trainer.resume_path.empty());
+}

@@ -1,0 +1,260 @@
+// The printed recipe, changes between recipes, and the pages made from the keys.
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <string>
+
+#include "base/rng.h"
+#include "config/keys.h"
+#include "config/printer.h"
+#include "support.h"
+
+using namespace qrl;
+using namespace qrl::test;
+using config::Recipe;
+
+namespace {
+
+/// Draws a valid recipe with every member set, and so nothing left for the reader to fill in.
+class RandomRecipe {
+ public:
+  explicit RandomRecipe(std::uint64_t index) : draw_(11, base::RandomPurpose::test, index) {}
+
+  Recipe next() {
+    Recipe r;
+    const bool new_model = flag();
+    if (new_model) {
+      r.model.init_config = text();
+      r.model.init_seed = word();
+    } else {
+      r.model.path = text();
+    }
+    r.model.dtype = pick(config::ComputeDType::bf16, config::ComputeDType::f32);
+    if (flag()) r.data.train_files = {text(), text()};
+    else r.data.train_generator = generator();
+    if (flag()) r.data.val_files = {text()};
+    r.data.val_generator = generator();
+    r.actor.mini_batch_size = draw_.between(1, 64);
+    r.data.train_batch_size = r.actor.mini_batch_size * draw_.between(1, 8);
+    r.data.max_prompt_length = draw_.between(1, 4000);
+    r.data.max_response_length = draw_.between(1, 4000);
+    r.data.overlong_prompt =
+        pick(config::OverlongPrompt::error, config::OverlongPrompt::filter, config::OverlongPrompt::truncate);
+    r.data.shuffle = flag();
+    r.data.seed = word();
+    r.data.prompt_template = text() + "{prompt}" + text();
+    r.rollout.n = draw_.between(2, 64);
+    r.rollout.temperature = positive();
+    r.rollout.top_p = 1 - draw_.uniform();
+    r.rollout.top_k = flag() ? -1 : draw_.between(1, 1000);
+    r.rollout.max_num_seqs = draw_.between(1, 1000);
+    r.rollout.max_num_batched_tokens = draw_.between(1, 10000);
+    r.rollout.page_size = draw_.between(1, 64);
+    r.rollout.kv_pages = draw_.between(8000, 1'000'000'000);
+    r.rollout.prefix_sharing = flag();
+    r.quant.weights = pick(config::WeightFormat::f32, config::WeightFormat::bf16, config::WeightFormat::int8);
+    r.quant.kv_cache = pick(config::KvCache::automatic, config::KvCache::f32, config::KvCache::bf16);
+    r.algorithm.clip_ratio_low = 0.5 + draw_.uniform() / 3;
+    r.algorithm.clip_ratio_high = positive();
+    r.algorithm.norm_adv_by_std = flag();
+    r.algorithm.kl_loss_coef = positive();
+    r.algorithm.kl_loss_type = pick(config::KlType::k1, config::KlType::k2, config::KlType::k3);
+    r.algorithm.entropy_coef = positive();
+    r.rollout_correction.method = pick(config::CorrectionMethod::none, config::CorrectionMethod::tis);
+    if (r.rollout_correction.method == config::CorrectionMethod::tis) r.rollout_correction.threshold = positive();
+    r.sft.steps = draw_.between(0, 1000);
+    r.sft.batch_size = draw_.between(1, 1000);
+    set_optimizer(r.sft.optim);
+    r.sft.demonstrations = generator();
+    r.reward.numbers = pick(config::Numbers::all, config::Numbers::subset);
+    r.reward.wrong = -positive();
+    r.reward.format = draw_.uniform() / 2;
+    r.reward.correct = 0.75;
+    r.reward.max_error_fraction = draw_.uniform();
+    r.actor.max_tokens_per_micro_batch = draw_.between(8000, 1'000'000);
+    r.actor.ppo_epochs = draw_.between(1, 5);
+    r.actor.logprob_chunk_tokens = draw_.between(1, 5000);
+    r.actor.activation_checkpointing = flag();
+    set_optimizer(r.optim);
+    r.optim.eps = positive();
+    r.eval.freq = draw_.between(0, 100);
+    r.eval.before_train = flag();
+    r.eval.n = draw_.between(1, 64);
+    r.eval.temperature = flag() ? 0 : positive();
+    r.eval.top_p = 1 - draw_.uniform();
+    r.eval.top_k = flag() ? -1 : draw_.between(1, 1000);
+    r.trainer.device = pick(config::TrainDevice::automatic, config::TrainDevice::cpu);
+    r.trainer.threads = draw_.between(0, 4096);
+    r.trainer.total_training_steps = draw_.between(0, 1'000'000'000);
+    r.trainer.save_freq = draw_.between(0, 100);
+    r.trainer.max_ckpt_to_keep = draw_.between(1, 100);
+    r.trainer.resume_mode = pick(config::ResumeMode::automatic, config::ResumeMode::never, config::ResumeMode::path);
+    if (r.trainer.resume_mode == config::ResumeMode::path) r.trainer.resume_path = text();
+    r.trainer.default_local_dir = text();
+    r.trainer.rollout_dump = flag();
+    r.trainer.seed = word();
+    r.trainer.max_non_finite_steps = draw_.between(1, 100);
+    return r;
+  }
+
+ private:
+  bool flag() { return draw_.below(2) == 1; }
+  std::uint64_t word() { return (static_cast<std::uint64_t>(draw_.next()) << 32) | draw_.next(); }
+  template <class T, class... Rest>
+  T pick(T first, Rest... rest) {
+    return std::array<T, 1 + sizeof...(rest)>{first, rest...}[draw_.below(1 + sizeof...(rest))];
+  }
+  /// Positive, with all 53 bits and any exponent a setting may have.
+  double positive() { return (0.5 + draw_.uniform()) * std::pow(10.0, static_cast<double>(draw_.between(-30, 3))); }
+  /// Words that YAML could take for something else, quotes, breaks and code points of every UTF-8 length.
+  std::string text() {
+    static constexpr std::array<const char*, 24> kParts = {"no",
+                                                           "010",
+                                                           "a/b",
+                                                           " ",
+                                                           "#",
+                                                           ": ",
+                                                           "- ",
+                                                           "\"",
+                                                           "\\",
+                                                           "'",
+                                                           "\n",
+                                                           "\t",
+                                                           "{",
+                                                           "]",
+                                                           "*x",
+                                                           "&x",
+                                                           "!t",
+                                                           "<<",
+                                                           "\xc3\xa9",
+                                                           "\xe4\xb8\xad",
+                                                           "\xf0\x9f\x98\x80",
+                                                           "\xe2\x80\xa8",
+                                                           "\xc2\x85",
+                                                           "\x7f"};
+    std::string out;
+    for (std::uint64_t i = 0, n = 1 + draw_.below(6); i < n; ++i) out += kParts[draw_.below(kParts.size())];
+    return out;
+  }
+  config::GeneratorRecipe generator() {
+    config::GeneratorRecipe g;
+    g.task = "countdown";
+    g.size = draw_.between(1, 100000);
+    g.seed = word();
+    g.min_numbers = draw_.between(2, 6);
+    g.max_numbers = draw_.between(g.min_numbers, 6);
+    g.max_number = draw_.between(1, 100);
+    g.max_target = draw_.between(1, 1000);
+    return g;
+  }
+  void set_optimizer(config::OptimRecipe& o) {
+    o.lr = positive();
+    o.betas = {draw_.uniform(), draw_.uniform()};
+    o.weight_decay = positive();
+    o.lr_warmup_steps = draw_.between(0, 1000);
+    o.lr_scheduler = pick(config::LrScheduler::constant, config::LrScheduler::linear, config::LrScheduler::cosine);
+    o.grad_clip = positive();
+  }
+
+  base::RandomStream draw_;
+};
+
+std::string file_text(const std::filesystem::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+}  // namespace
+
+TEST_CASE("a printed recipe reads back as the same recipe") {
+  for (std::uint64_t i = 0; i < 500; ++i) {
+    const Recipe recipe = RandomRecipe(i).next();
+    const std::string yaml = config::resolved_yaml(recipe);
+    INFO(yaml);
+    const config::LoadedRecipe loaded = config::parse_recipe(yaml, "r.yaml", "", {}, true);
+    REQUIRE(loaded.recipe == recipe);
+    REQUIRE(loaded.resolved_yaml == yaml);
+  }
+}
+
+TEST_CASE("printed values as overrides give the same recipe") {
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    const Recipe recipe = RandomRecipe(1000 + i).next();
+    Overrides overrides;
+    for (const auto& [name, value] : config::resolved_values(recipe)) overrides.push_back(name + "=" + value);
+    INFO(config::resolved_yaml(recipe));
+    REQUIRE(read("trainer: {seed: 1}", overrides, true) == recipe);
+  }
+}
+
+TEST_CASE("what the reader fills in survives printing and reading") {
+  const std::string yaml =
+      "{model: {init: {config: c}}, data: {train_generator: {task: countdown, size: 5}}, trainer: {seed: 3}}";
+  const config::LoadedRecipe first = config::parse_recipe(yaml, "r.yaml", "", {}, true);
+  const config::LoadedRecipe second = config::parse_recipe(first.resolved_yaml, "config.yaml", "", {}, true);
+  CHECK(first.recipe == second.recipe);
+  CHECK(first.resolved_yaml == second.resolved_yaml);
+  CHECK(config::changed_keys(first.recipe, second.recipe).empty());
+}
+
+TEST_CASE("printed reals and texts are what YAML 1.1 readers take too") {
+  Recipe recipe;
+  recipe.optim.lr = 1e-6;
+  recipe.optim.weight_decay = 1;
+  recipe.optim.grad_clip = 1e22;
+  recipe.model.path = "no";
+  const std::string yaml = config::resolved_yaml(recipe);
+  CHECK(holds(yaml, "\noptim:\n  name: adamw\n  lr: 1.0e-6\n"));
+  CHECK(holds(yaml, "  weight_decay: 1.0\n"));
+  CHECK(holds(yaml, "  grad_clip: 1.0e+22\n"));
+  CHECK(holds(yaml, "model:\n  path: \"no\"\n  dtype: bfloat16\n  init:\n    config: null\n"));
+}
+
+TEST_CASE("changed keys are named, less those that may change over a resume") {
+  const Recipe before;
+  Recipe after;
+  after.trainer.total_training_steps = 7;
+  after.trainer.save_freq = 7;
+  after.trainer.max_ckpt_to_keep = 7;
+  after.trainer.resume_mode = config::ResumeMode::never;
+  after.trainer.default_local_dir = "x";
+  after.trainer.rollout_dump = false;
+  after.eval.freq = 7;
+  after.eval.before_train = false;
+  CHECK(config::changed_keys(before, after).empty());
+  after.optim.lr = 2e-6;
+  after.rollout.kv_pages = 100;
+  after.trainer.seed = 1;
+  CHECK(config::changed_keys(before, after) ==
+        std::vector<std::string>{"rollout.kv_pages", "optim.lr", "trainer.seed"});
+}
+
+TEST_CASE("every key is declared once, with its meaning, and its default is the struct's") {
+  std::map<std::string, int> seen;
+  for (const config::Key& key : config::keys()) {
+    INFO(key.name);
+    CHECK(++seen[key.name] == 1);
+    CHECK_FALSE(key.meaning.empty());
+    CHECK_FALSE(config::is_section(key.name));
+    Recipe recipe = RandomRecipe(5).next();
+    key.reset(recipe);
+    CHECK(key.print(recipe) == key.print(Recipe{}));
+    CHECK((key.print(Recipe{}) == "null") == !key.unset.empty());
+  }
+}
+
+TEST_CASE("help has a line for each key") {
+  const std::string help = config::keys_help();
+  CHECK(holds(help, "  float > 0, default 1.0e-6  peak learning rate\n"));
+  CHECK(static_cast<std::size_t>(std::count(help.begin(), help.end(), '\n')) == config::keys().size());
+}
+
+TEST_CASE("the committed reference page is the one made from the keys") {
+  // After a change of keys: QRL_WRITE_REFERENCE=1 test_config "the committed reference page*" writes it anew.
+  const std::filesystem::path page = std::filesystem::path(QRL_SOURCE_DIR) / "docs" / "recipe-reference.md";
+  if (std::getenv("QRL_WRITE_REFERENCE") != nullptr) std::ofstream(page, std::ios::binary) << config::keys_markdown();
+  CHECK(file_text(page) == config::keys_markdown());
+}
