@@ -1,0 +1,74 @@
+// The forward pass against transformers (scripts/golden/hf_models.py).
+#include <algorithm>
+#include <string>
+
+#include "decoder/fixtures.h"
+#include "model/weights.h"
+#include "state/safetensors.h"
+#include "support/catch.h"
+
+namespace {
+
+using namespace qrl;
+using namespace qrl::decoder;
+using namespace qrl::decoder::test;
+using types::TokenId;
+
+std::vector<TokenId> tokens_of(const state::SafetensorsFile& file, const std::string& name) {
+  const base::Buffer ids = file.read(name);
+  const auto* values = ids.as<std::int64_t>();
+  return {values, values + ids.shape().numel()};
+}
+
+const char* const kModels[] = {"hf_qwen3", "hf_qwen3_untied", "hf_qwen2", "hf_llama"};
+
+/// fp32 sums in another order than transformers': 7e-6 is what rounding alone does (the goldens' manifest).
+constexpr double kLogitBound = 1e-4;
+
+}  // namespace
+
+TEST_CASE("teacher-forced fp32 logits are those of transformers, on every instruction set") {
+  for (const std::string name : kModels) {
+    const auto dir = qrl::test::shipped_data() / "golden" / name;
+    const model::HfModel hf = model::load_hf(dir);
+    const auto snapshot = publish(hf.config, hf.weights, quant::Format::f32);
+    const state::SafetensorsFile golden(dir / "golden.safetensors");
+    on_every_isa([&](ops::Isa isa) {
+      for (int i = 0; i < 3; ++i) {
+        CAPTURE(name, ops::name(isa), i);
+        const std::vector<TokenId> tokens = tokens_of(golden, "input_ids." + std::to_string(i));
+        const base::Buffer want = golden.read_f32("logits." + std::to_string(i));
+        const std::vector<float> got = teacher_forced_logits(*snapshot, tokens, {.page_size = 4, .num_threads = 2});
+        REQUIRE(static_cast<std::int64_t>(got.size()) == want.shape().numel());
+        std::size_t first_bad = got.size();
+        for (std::size_t at = got.size(); at-- > 0;) {
+          if (!qrl::test::close(got[at], want.as<float>()[at], kLogitBound, 0)) first_bad = at;
+        }
+        INFO("first bad at row " << first_bad / static_cast<std::size_t>(hf.config.vocab_size));
+        CHECK(first_bad == got.size());
+      }
+    });
+  }
+}
+
+TEST_CASE("64 greedy tokens through the whole decoder are those of transformers, on every instruction set") {
+  for (const std::string name : kModels) {
+    const auto dir = qrl::test::shipped_data() / "golden" / name;
+    const model::HfModel hf = model::load_hf(dir);
+    const auto snapshot = publish(hf.config, hf.weights, quant::Format::f32);
+    const state::SafetensorsFile golden(dir / "golden.safetensors");
+    const std::vector<TokenId> prompt = tokens_of(golden, "greedy.prompt");
+    on_every_isa([&](ops::Isa isa) {
+      CAPTURE(name, ops::name(isa));
+      Decoder decoder(hf.config, {.max_num_batched_tokens = 4, .page_size = 4, .kv_pages = 20, .max_model_len = 73,
+                                  .kv_dtype = base::DType::f32});
+      decoder.load(*snapshot);
+      const types::SampleRequest request{1, prompt, 0, 1};
+      const auto completions = decoder.complete({&request, 1}, {.temperature = 0, .max_new_tokens = 64}, {});
+      REQUIRE(completions.size() == 1);
+      CHECK(completions[0].tokens == tokens_of(golden, "greedy.tokens"));
+      CHECK(completions[0].stop == types::StopReason::length);
+      CHECK(std::ranges::all_of(completions[0].sampler_logprobs, [](float logprob) { return logprob == 0; }));
+    });
+  }
+}

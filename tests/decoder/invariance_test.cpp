@@ -1,0 +1,308 @@
+// Nothing but weights, tokens and key decides a token or a bit of its log-prob: the same requests under every layout,
+// schedule and thread count, in every weight format.
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <functional>
+#include <string>
+
+#include "base/rng.h"
+#include "decoder/fixtures.h"
+#include "ops/sample.h"
+#include "support/catch.h"
+
+namespace {
+
+using namespace qrl;
+using namespace qrl::decoder;
+using namespace qrl::decoder::test;
+using types::Completion;
+using types::TokenId;
+
+constexpr types::SampleKey kKey{11, 3};
+const types::SamplingParams kParams{.temperature = 0.9F, .max_new_tokens = 40, .stop_tokens = {5, 17}};
+
+struct Requests {
+  std::vector<std::vector<TokenId>> prompts;
+  std::vector<types::SampleRequest> requests;
+};
+
+/// Prompts of 1 to 40 tokens, among them a page, a page and one, two pages of 16.
+Requests make_requests() {
+  Requests made;
+  base::RandomStream random(5, base::RandomPurpose::test, 0);
+  const std::vector<int> lengths{1, 16, 7, 17, 32, 40, 3};
+  for (const int length : lengths) {
+    std::vector<TokenId>& prompt = made.prompts.emplace_back();
+    for (int i = 0; i < length; ++i) prompt.push_back(static_cast<TokenId>(random.below(67)));
+  }
+  for (std::size_t i = 0; i < made.prompts.size(); ++i) {
+    const std::uint64_t prompt_id = i + (i % 2 == 0 ? 0 : std::uint64_t{1} << 40);
+    made.requests.push_back({prompt_id, made.prompts[i], static_cast<std::int32_t>(i % 3), i == 2 ? 1 : 6});
+  }
+  return made;
+}
+
+DecoderOptions base_options() {
+  return {.max_num_seqs = 64, .max_num_batched_tokens = 256, .page_size = 16, .kv_pages = 400, .max_model_len = 80};
+}
+
+struct Outcome {
+  std::vector<Completion> completions;
+  DecoderStats stats;
+};
+
+Outcome complete(const model::Snapshot& snapshot, const DecoderOptions& options,
+                 std::span<const types::SampleRequest> requests) {
+  Decoder decoder(snapshot.config(), options);
+  decoder.load(snapshot);
+  Outcome outcome;
+  outcome.completions = decoder.complete(requests, kParams, kKey);
+  outcome.stats = decoder.stats();
+  return outcome;
+}
+
+bool same_bits(const Completion& a, const Completion& b) {
+  return a.tokens == b.tokens && a.stop == b.stop && a.versions == b.versions &&
+         std::ranges::equal(a.sampler_logprobs, b.sampler_logprobs, [](float x, float y) {
+           return std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(y);
+         });
+}
+
+bool same_bits(const std::vector<Completion>& a, const std::vector<Completion>& b) {
+  return std::ranges::equal(a, b, [](const Completion& x, const Completion& y) { return same_bits(x, y); });
+}
+
+void for_every_format(const std::function<void(const model::Snapshot&)>& body) {
+  for (const quant::Format format : {quant::Format::f32, quant::Format::bf16, quant::Format::int8}) {
+    const model::ModelConfig config = tiny_config();
+    const model::Weights weights = tiny_weights(config);
+    const auto snapshot = publish(config, weights, format, 7);
+    CAPTURE(quant::name(format));
+    body(*snapshot);
+  }
+}
+
+/// Calls body(check_same, stats of the reference run) in every format: check_same(options) completes the requests with
+/// those options, compares bits with base_options(), and returns the stats.
+template <class Body>
+void for_every_variant(Body body) {
+  const Requests made = make_requests();
+  for_every_format([&](const model::Snapshot& snapshot) {
+    const Outcome reference = complete(snapshot, base_options(), made.requests);
+    const auto check_same = [&](const DecoderOptions& options) {
+      const Outcome outcome = complete(snapshot, options, made.requests);
+      CHECK(same_bits(outcome.completions, reference.completions));
+      return outcome.stats;
+    };
+    body(check_same, reference.stats);
+  });
+}
+
+bool equal_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+}  // namespace
+
+TEST_CASE("the arms of the tests below draw something to compare: samples differ, some end early, none is empty") {
+  const Requests made = make_requests();
+  for_every_format([&](const model::Snapshot& snapshot) {
+    const Outcome outcome = complete(snapshot, base_options(), made.requests);
+    REQUIRE(outcome.completions.size() == 37);
+    std::size_t num_eos = 0, num_length = 0;
+    for (const Completion& completion : outcome.completions) {
+      REQUIRE(!completion.tokens.empty());
+      REQUIRE(completion.sampler_logprobs.size() == completion.tokens.size());
+      REQUIRE(completion.versions == std::vector<std::int64_t>(completion.tokens.size(), 7));
+      const bool ends = completion.tokens.back() == 5 || completion.tokens.back() == 17;
+      REQUIRE((completion.stop == types::StopReason::eos) == ends);
+      REQUIRE((ends || completion.tokens.size() == 40));
+      REQUIRE(std::none_of(completion.tokens.begin(), completion.tokens.end() - 1,
+                           [](TokenId token) { return token == 5 || token == 17; }));
+      num_eos += ends, num_length += !ends;
+    }
+    CHECK(num_eos > 3);
+    CHECK(num_length > 3);
+    CHECK(outcome.completions[0].tokens != outcome.completions[1].tokens);
+  });
+}
+
+TEST_CASE("page size changes no bit of a draw") {
+  for_every_variant([](auto check_same, const DecoderStats&) {
+    for (const std::int64_t page_size : {1, 2, 3, 5, 8, 13, 31, 32, 64}) {
+      CAPTURE(page_size);
+      DecoderOptions options = base_options();
+      options.page_size = page_size;
+      options.kv_pages = 6400 / page_size;
+      check_same(options);
+    }
+  });
+}
+
+TEST_CASE("chunks of prefill change no bit of a draw") {
+  for_every_variant([](auto check_same, const DecoderStats& reference) {
+    for (const std::int64_t rows : {1, 2, 7, 33}) {
+      CAPTURE(rows);
+      DecoderOptions options = base_options();
+      options.max_num_batched_tokens = rows;
+      CHECK(check_same(options).ticks > reference.ticks);
+    }
+  });
+}
+
+TEST_CASE("the number of sequences in flight changes no bit of a draw") {
+  for_every_variant([](auto check_same, const DecoderStats& reference) {
+    for (const std::int64_t num_seqs : {1, 2, 5}) {
+      CAPTURE(num_seqs);
+      DecoderOptions options = base_options();
+      options.max_num_seqs = num_seqs;
+      CHECK(check_same(options).ticks > reference.ticks);
+    }
+  });
+}
+
+TEST_CASE("preemption changes no bit of a draw") {
+  for_every_variant([](auto check_same, const DecoderStats& reference) {
+    REQUIRE(reference.preemptions == 0);
+    for (const bool sharing : {true, false}) {
+      for (const std::int64_t page_size : {1, 4}) {
+        CAPTURE(sharing, page_size);
+        DecoderOptions options = base_options();
+        options.prefix_sharing = sharing;
+        options.page_size = page_size;
+        options.kv_pages = 160 / page_size;
+        CHECK(check_same(options).preemptions > 0);
+      }
+    }
+  });
+}
+
+TEST_CASE("sharing prompts changes no bit of a draw, and saves their rows") {
+  for_every_variant([](auto check_same, const DecoderStats& reference) {
+    REQUIRE(reference.shared_prompt_tokens > 0);
+    DecoderOptions options = base_options();
+    options.prefix_sharing = false;
+    const DecoderStats stats = check_same(options);
+    CHECK(stats.shared_prompt_tokens == 0);
+    CHECK(stats.prefill_tokens == reference.prefill_tokens + reference.shared_prompt_tokens);
+  });
+}
+
+TEST_CASE("the number of threads changes no bit of a draw") {
+  for_every_variant([](auto check_same, const DecoderStats&) {
+    for (const int num_threads : {1, 2, 3}) {
+      CAPTURE(num_threads);
+      const ThreadsForScope threads(num_threads);
+      check_same(base_options());
+      DecoderOptions few = base_options();
+      few.max_num_seqs = 3;  // one team instead of a part for each thread
+      check_same(few);
+    }
+  });
+}
+
+TEST_CASE("companions and their order change no bit of a draw") {
+  const Requests made = make_requests();
+  for_every_format([&](const model::Snapshot& snapshot) {
+    const Outcome reference = complete(snapshot, base_options(), made.requests);
+    std::vector<types::SampleRequest> backwards(made.requests.rbegin(), made.requests.rend());
+    const Outcome turned = complete(snapshot, base_options(), backwards);
+    std::size_t first = 0, turned_first = turned.completions.size();
+    for (const types::SampleRequest& request : made.requests) {
+      const auto count = static_cast<std::size_t>(request.num_samples);
+      turned_first -= count;
+      const std::vector<Completion> want(reference.completions.begin() + static_cast<std::ptrdiff_t>(first),
+                                         reference.completions.begin() + static_cast<std::ptrdiff_t>(first + count));
+      const std::vector<Completion> got(turned.completions.begin() + static_cast<std::ptrdiff_t>(turned_first),
+                                        turned.completions.begin() + static_cast<std::ptrdiff_t>(turned_first + count));
+      CHECK(same_bits(got, want));
+      for (std::size_t i = 0; i < count; ++i) {  // each sample in a call of its own
+        types::SampleRequest one = request;
+        one.first_sample += static_cast<std::int32_t>(i);
+        one.num_samples = 1;
+        CHECK(same_bits(complete(snapshot, base_options(), {&one, 1}).completions.front(), want[i]));
+      }
+      first += count;
+    }
+  });
+}
+
+TEST_CASE("seed, step, prompt id (both halves) and sample index each change the draws") {
+  const model::ModelConfig config = tiny_config();
+  const auto snapshot = publish(config, tiny_weights(config), quant::Format::f32);
+  Decoder decoder(config, base_options());
+  decoder.load(*snapshot);
+  const std::vector<TokenId> prompt{1, 2, 3};
+  const auto draw = [&](std::uint64_t prompt_id, std::int32_t sample, types::SampleKey key) {
+    const types::SampleRequest request{prompt_id, prompt, sample, 1};
+    types::SamplingParams params;
+    params.max_new_tokens = 12;
+    return decoder.complete({&request, 1}, params, key).front().tokens;
+  };
+  const auto first = draw(4, 0, {1, 2});
+  CHECK(draw(4, 0, {1, 2}) == first);
+  CHECK(draw(4, 0, {2, 2}) != first);
+  CHECK(draw(4, 0, {1, 3}) != first);
+  CHECK(draw(5, 0, {1, 2}) != first);
+  CHECK(draw(4 + (std::uint64_t{1} << 32), 0, {1, 2}) != first);
+  CHECK(draw(4, 1, {1, 2}) != first);
+}
+
+TEST_CASE("decode equals prefill: one teacher-forced prefill gives the bits that were sampled from") {
+  const Requests made = make_requests();
+  on_every_isa([&](ops::Isa isa) {
+    for_every_format([&](const model::Snapshot& snapshot) {
+      CAPTURE(ops::name(isa));
+      const Outcome outcome = complete(snapshot, base_options(), made.requests);
+      const base::RandomField field(kKey.seed, base::RandomPurpose::sampling);
+      std::size_t completion_idx = 0;
+      for (std::size_t i = 0; i < made.requests.size(); ++i) {
+        const types::SampleRequest& request = made.requests[i];
+        for (std::int32_t sample = 0; sample < request.num_samples; ++sample) {
+          const Completion& completion = outcome.completions[completion_idx++];
+          std::vector<TokenId> tokens = made.prompts[i];
+          tokens.insert(tokens.end(), completion.tokens.begin(), completion.tokens.end());
+          const auto logits = teacher_forced_logits(snapshot, tokens, {.kv_dtype = base::DType::bf16});
+          int num_wrong = 0;
+          for (std::size_t t = 0; t < completion.tokens.size(); ++t) {
+            const float* row = logits.data() + (made.prompts[i].size() - 1 + t) * 67;
+            const auto high = static_cast<std::uint32_t>(request.prompt_id >> 32);
+            const double uniform = field.uniform({static_cast<std::uint32_t>(t),
+                                                  static_cast<std::uint32_t>(request.first_sample + sample),
+                                                  static_cast<std::uint32_t>(request.prompt_id) ^ (high * 0x9E3779B9U),
+                                                  kKey.step});
+            const ops::Draw draw = ops::draw(row, 67, {.temperature = kParams.temperature}, uniform);
+            num_wrong += draw.token != completion.tokens[t] ||
+                         std::bit_cast<std::uint32_t>(draw.logprob) !=
+                             std::bit_cast<std::uint32_t>(completion.sampler_logprobs[t]);
+          }
+          REQUIRE(num_wrong == 0);
+        }
+      }
+    });
+  });
+}
+
+TEST_CASE("permuted pages, page size, chunks and threads change no bit of the logits") {
+  std::vector<TokenId> tokens;
+  base::RandomStream random(9, base::RandomPurpose::test, 0);
+  for (int i = 0; i < 150; ++i) tokens.push_back(static_cast<TokenId>(random.below(67)));
+  on_every_isa([&](ops::Isa isa) {
+    for_every_format([&](const model::Snapshot& snapshot) {
+      for (const base::DType kv_dtype : {base::DType::f32, base::DType::bf16}) {
+        CAPTURE(ops::name(isa), base::name(kv_dtype));
+        const auto want = teacher_forced_logits(snapshot, tokens, {.page_size = 256, .kv_dtype = kv_dtype});
+        for (const std::int64_t page_size : {1, 3, 16, 64}) {
+          for (const std::int64_t chunk_tokens : {1, 37, 64, 150}) {
+            for (const int num_threads : {1, 2, 3}) {
+              CAPTURE(page_size, chunk_tokens, num_threads);
+              REQUIRE(equal_bits(teacher_forced_logits(snapshot, tokens, {page_size, chunk_tokens, true, num_threads, kv_dtype}),
+                                 want));
+            }
+          }
+        }
+      }
+    });
+  });
+}

@@ -1,0 +1,145 @@
+#include "decoder/reference.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "ops/linear.h"
+#include "quant/format.h"
+
+namespace qrl::decoder::test {
+
+namespace {
+
+using Row = std::vector<double>;
+
+double to_double(const base::Buffer& buffer, std::int64_t idx) {
+  return buffer.view().dtype == base::DType::bf16 ? base::to_float(buffer.as<base::bf16>()[idx]) : buffer.as<float>()[idx];
+}
+
+Row rounded_input(const Row& x, quant::Format format) {
+  if (format == quant::Format::f32) return x;
+  std::vector<float> values(x.begin(), x.end());
+  if (format == quant::Format::bf16) {
+    for (float& value : values) value = base::to_float(base::to_bf16(value));
+    return {values.begin(), values.end()};
+  }
+  std::vector<std::int8_t> codes(values.size());
+  const double scale = quant::encode_int8(values, codes);
+  Row decoded;
+  for (const std::int8_t code : codes) decoded.push_back(code * scale);
+  return decoded;
+}
+
+Row linear(const ops::PackedLinear& weight, const Row& x) {
+  const Row input = rounded_input(x, weight.format);
+  std::vector<float> w(static_cast<std::size_t>(weight.out * weight.in));
+  ops::unpack_rows(weight, 0, weight.out, w.data());
+  Row y;
+  for (std::int64_t o = 0; o < weight.out; ++o) {
+    double sum = weight.bias.empty() ? 0.0 : weight.bias.as<float>()[o];
+    for (std::size_t i = 0; i < input.size(); ++i) {
+      sum += input[i] * w[static_cast<std::size_t>(o * weight.in) + i];
+    }
+    y.push_back(sum);
+  }
+  return y;
+}
+
+void norm(double* x, std::int64_t count, const base::Buffer& gain, double eps) {
+  double squares = 0;
+  for (std::int64_t i = 0; i < count; ++i) squares += x[i] * x[i];
+  const double factor = 1 / std::sqrt(squares / static_cast<double>(count) + eps);
+  for (std::int64_t i = 0; i < count; ++i) x[i] *= factor * gain.as<float>()[i];
+}
+
+Row normed(Row x, const base::Buffer& gain, double eps) {
+  norm(x.data(), static_cast<std::int64_t>(x.size()), gain, eps);
+  return x;
+}
+
+void rotate(double* head, std::int64_t head_dim, std::int64_t position, double theta) {
+  const std::int64_t half = head_dim / 2;
+  for (std::int64_t i = 0; i < half; ++i) {
+    const double angle =
+        static_cast<double>(position) * std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
+    const double a = head[i], b = head[half + i];
+    head[i] = a * std::cos(angle) - b * std::sin(angle);
+    head[half + i] = b * std::cos(angle) + a * std::sin(angle);
+  }
+}
+
+/// Context [H·E] of the last of the rows q | k | v.
+Row attend(const model::ModelConfig& config, const std::vector<Row>& qkv) {
+  const std::int64_t heads = config.num_attention_heads, kv_heads = config.num_key_value_heads, dim = config.head_dim;
+  Row context;
+  for (std::int64_t h = 0; h < heads; ++h) {
+    const std::int64_t kv = h / (heads / kv_heads);
+    Row weights;
+    for (const Row& past : qkv) {
+      double dot = 0;
+      for (std::int64_t e = 0; e < dim; ++e) {
+        dot += qkv.back()[static_cast<std::size_t>(h * dim + e)] * past[static_cast<std::size_t>((heads + kv) * dim + e)];
+      }
+      weights.push_back(dot / std::sqrt(static_cast<double>(dim)));
+    }
+    const double largest = *std::ranges::max_element(weights);
+    double total = 0;
+    for (double& weight : weights) total += weight = std::exp(weight - largest);
+    for (std::int64_t e = 0; e < dim; ++e) {
+      double sum = 0;
+      for (std::size_t t = 0; t < qkv.size(); ++t) {
+        sum += weights[t] / total * qkv[t][static_cast<std::size_t>((heads + kv_heads + kv) * dim + e)];
+      }
+      context.push_back(sum);
+    }
+  }
+  return context;
+}
+
+void add(Row& x, const Row& y) {
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] += y[i];
+}
+
+}  // namespace
+
+std::vector<double> reference_logits(const model::Snapshot& snapshot, const std::vector<types::TokenId>& tokens) {
+  const model::ModelConfig& config = snapshot.config();
+  const double eps = config.rms_norm_eps;
+  std::vector<Row> xs;
+  for (const types::TokenId token : tokens) {
+    Row& x = xs.emplace_back();
+    for (std::int64_t i = 0; i < config.hidden_size; ++i) {
+      x.push_back(to_double(snapshot.embedding_VD(), token * config.hidden_size + i));
+    }
+  }
+  for (std::int64_t l = 0; l < config.num_hidden_layers; ++l) {
+    const model::LayerSnapshot& layer = snapshot.layer(l);
+    std::vector<Row> qkv;
+    for (std::size_t t = 0; t < xs.size(); ++t) {
+      Row& x = xs[t];
+      Row& row = qkv.emplace_back(linear(layer.qkv, normed(x, layer.input_norm_D, eps)));
+      for (std::int64_t h = 0; h < config.num_attention_heads + config.num_key_value_heads; ++h) {
+        double* head = row.data() + h * config.head_dim;
+        const bool is_q = h < config.num_attention_heads;
+        if (config.qk_norm) norm(head, config.head_dim, is_q ? layer.q_norm_E : layer.k_norm_E, eps);
+        rotate(head, config.head_dim, static_cast<std::int64_t>(t), config.rope_theta);
+      }
+      add(x, linear(layer.o, attend(config, qkv)));
+      const Row gate_up = linear(layer.gate_up, normed(x, layer.post_norm_D, eps));
+      Row gated;
+      const auto width = static_cast<std::size_t>(config.intermediate_size);
+      for (std::size_t i = 0; i < width; ++i) {
+        gated.push_back(gate_up[i] / (1 + std::exp(-gate_up[i])) * gate_up[width + i]);
+      }
+      add(x, linear(layer.down, gated));
+    }
+  }
+  std::vector<double> logits;
+  for (const Row& x : xs) {
+    const Row row = linear(snapshot.lm_head(), normed(x, snapshot.final_norm_D(), eps));
+    logits.insert(logits.end(), row.begin(), row.end());
+  }
+  return logits;
+}
+
+}  // namespace qrl::decoder::test
