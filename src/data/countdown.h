@@ -1,10 +1,10 @@
-// Owns countdown tasks: their text, their generator and their worked demonstrations. Knows nothing of how answers are judged.
+// Owns countdown tasks: their text, their generator and their worked demonstrations. Knows nothing of how answers are
+// judged.
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "config/recipe.h"
@@ -23,21 +23,31 @@ struct CountdownTask {
 enum class Split : std::uint8_t { train, held_out };
 Split split_of(const CountdownTask& task);
 
-/// Task `index` of the endless sequence (recipe, seed, split): solvable by construction (a random expression over the
-/// numbers is evaluated exactly; its integer value in 1…max_target is the target). Depends on its arguments alone.
+/// Task `index` (below 2^63) of the endless sequence (recipe, seed, split): solvable by construction. Random pairs of
+/// the numbers are joined by random operators until one value is left; every value on the way is an integer (a division
+/// is taken only by a positive value and where it leaves no rest) and the last, in 1…max_target, is the target. Depends
+/// on its arguments alone. Throws an input error when the recipe's ranges hold no task that one could find.
 CountdownTask generate_countdown(const config::GeneratorRecipe& recipe, std::uint64_t seed, Split split,
                                  std::uint64_t index);
 
-/// The prompt text of a task.
+/// The first `size` tasks of the held-out sequence that differ (order of the numbers aside). Throws an input error
+/// when the recipe's ranges hold too few.
+std::vector<CountdownTask> held_out_countdown(const config::GeneratorRecipe& recipe, std::uint64_t seed,
+                                              std::int64_t size);
+
+/// The prompt text of a task: "3 7 12 = 36\n".
 std::string countdown_prompt(const CountdownTask& task);
 /// The ground truth as the verifier reads it: {"numbers":[…],"target":…}.
 std::string countdown_ground_truth(const CountdownTask& task);
+/// Tasks as JSONL rows (prompt, ground_truth, data_source "countdown") that read_jsonl takes.
+std::string countdown_jsonl(std::span<const CountdownTask> tasks);
 
 struct Demonstration {
   CountdownTask task;
-  std::string response;      ///< trusted text: may hold <answer> … </answer>
+  std::string response;  ///< trusted text: holds <answer> and </answer>
 };
-/// Demonstration `index` of the sequence (recipe, seed): a train-split task and a response in the quickstart's form.
+/// Demonstration `index` of the sequence (recipe, seed): a task of the train split and a correct response to it, its
+/// steps worked out ("7-3=4\n4*12=48\n<answer>(7-3)*12</answer>"). No value on the way is below 1.
 Demonstration demonstrate_countdown(const config::GeneratorRecipe& recipe, std::uint64_t seed, std::uint64_t index);
 
 }  // namespace qrl::data

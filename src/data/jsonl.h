@@ -1,6 +1,16 @@
 // Owns reading of JSONL prompt files. Knows nothing of tokens or verifiers.
+//
+// One JSON object a line, in UTF-8. Where JSONL leaves a choice:
+// - A byte order mark at the start of the file, CRLF, blank lines and a missing last newline are fine.
+// - "\u0000" is text like any other; a raw NUL byte is an error. A lone surrogate is an error: UTF-8 cannot hold it.
+// - Text such as "<|im_end|>" is plain text. A long prompt is read whole: data.overlong_prompt judges it later.
+// - Of `prompt` and `question`, and of `ground_truth` and `answer`, the first counts where both are present. Text of
+//   white space alone is empty. Other fields are not looked at, but must be JSON with each key once.
+// - A number as gold is kept in shortest form: 27, 27.0 and 2.7e1 are "27". Beyond ±2^53 only a 64-bit integer is kept;
+//   other numbers there have lost digits and are errors ("write it in quotes").
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -8,16 +18,22 @@
 namespace qrl::data {
 
 struct PromptRow {
-  std::string prompt;          ///< field `prompt` or `question`; not empty
-  std::string ground_truth;    ///< field `ground_truth` or `answer`; a string as it is, a number in shortest form,
-                               ///< an object or array as compact JSON
-  std::string data_source;     ///< field `data_source`, else the file's stem
-  std::int64_t line = 0;       ///< 1-based
+  std::string prompt;        ///< field `prompt` or `question`; not empty
+  std::string ground_truth;  ///< field `ground_truth` or `answer`; a string as it is, a number in shortest form, an
+                             ///< object or array as compact JSON (keys sorted)
+  std::string data_source;   ///< field `data_source`, else the file's stem
+  std::int64_t line = 0;     ///< 1-based
 };
 
-/// All rows, or one input error that names file:line. BOM, CRLF, blank lines and a missing last newline are fine;
-/// invalid UTF-8, lone surrogates, raw NUL, duplicate keys, NaN, deep nesting, arrays, gzip, parquet, an empty file,
-/// missing or null fields are errors.
+inline constexpr std::size_t kMaxLine_bytes = std::size_t{64} << 20;
+
+/// All rows, in order, or one input error that names file:line. Invalid UTF-8, lone surrogates, raw NUL, duplicate
+/// keys, NaN, nesting beyond 64, a JSON array, UTF-16, gzip, parquet and other binary files, a file without rows, and
+/// missing, empty, null or wrongly typed fields are errors.
 std::vector<PromptRow> read_jsonl(const std::filesystem::path& file);
+
+/// One line about a file that read_jsonl accepts: rows, prompt sizes in bytes, rows of each data source. The same
+/// errors.
+std::string describe_jsonl(const std::filesystem::path& file);
 
 }  // namespace qrl::data

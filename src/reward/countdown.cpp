@@ -108,20 +108,26 @@ bool uses_given_numbers(const Expression& expression, const GroundTruth& truth, 
 }
 
 Verdict judge_answer(const ExtractedAnswer& answer, const GroundTruth& truth, config::Numbers rule) noexcept {
-  const Expression expression = answer.boxed
-                                    ? evaluate_expression(drop_trailing_value(answer.text), Operators::latex)
-                                    : evaluate_expression(answer.text, Operators::ascii);
+  const Expression expression = answer.boxed ? evaluate_expression(drop_trailing_value(answer.text), Operators::latex)
+                                             : evaluate_expression(answer.text, Operators::ascii);
   switch (expression.fault) {
-    case ExpressionFault::too_long: return {Outcome::no_answer, "answer too long", true};
-    case ExpressionFault::too_deep: return {Outcome::no_answer, "answer nested too deep", true};
-    case ExpressionFault::grammar: return {Outcome::no_answer, "not in the grammar", false};
-    default: break;
+    case ExpressionFault::too_long:
+      return {Outcome::no_answer, "answer too long", true};
+    case ExpressionFault::too_deep:
+      return {Outcome::no_answer, "answer nested too deep", true};
+    case ExpressionFault::grammar:
+      return {Outcome::no_answer, "not in the grammar", false};
+    default:
+      break;
   }
   if (!uses_given_numbers(expression, truth, rule)) return {Outcome::wrong, "numbers differ", false};
   switch (expression.fault) {
-    case ExpressionFault::division_by_zero: return {Outcome::wrong, "division by zero", false};
-    case ExpressionFault::overflow: return {Outcome::wrong, "overflow", false};
-    default: break;
+    case ExpressionFault::division_by_zero:
+      return {Outcome::wrong, "division by zero", false};
+    case ExpressionFault::overflow:
+      return {Outcome::wrong, "overflow", false};
+    default:
+      break;
   }
   if (expression.value.denominator != 1 || expression.value.numerator != truth.target) {
     return {Outcome::wrong, "wrong value", false};

@@ -28,8 +28,8 @@ struct Rational {
 
 enum class ExpressionFault : std::uint8_t {
   none,
-  too_long,          ///< more than kMaxExpression_bytes: not read
-  too_deep,          ///< more than kMaxDepth: not read to its end
+  too_long,  ///< more than kMaxExpression_bytes: not read
+  too_deep,  ///< more than kMaxDepth: not read to its end
   grammar,
   division_by_zero,  ///< in the grammar, without a value
   overflow,          ///< in the grammar; a numerator or denominator on the way leaves 64 bits: equal to nothing
@@ -37,9 +37,9 @@ enum class ExpressionFault : std::uint8_t {
 
 struct Expression {
   ExpressionFault fault = ExpressionFault::none;
-  Rational value;                                     ///< when fault is none and num_numbers ≤ kMaxNumbers
-  std::array<std::int64_t, kMaxNumbers> numbers{};    ///< as written, in order; unsigned, −1 where beyond 64 bits
-  std::size_t num_numbers = 0;                        ///< written; may exceed kMaxNumbers, of which the first are kept
+  Rational value;                                   ///< when fault is none and num_numbers ≤ kMaxNumbers
+  std::array<std::int64_t, kMaxNumbers> numbers{};  ///< as written, in order; unsigned, −1 where beyond 64 bits
+  std::size_t num_numbers = 0;                      ///< written; may exceed kMaxNumbers, of which the first are kept
 };
 
 /// Operators as LaTeX spells them (\times, \cdot, \div) besides the ASCII ones: the content of a \boxed{} is LaTeX.

@@ -62,7 +62,8 @@ std::optional<ExtractedAnswer> extract_answer(std::string_view response) noexcep
 
 std::unique_ptr<Verifier> make_verifier(const config::RewardRecipe& recipe) {
   switch (recipe.verifier) {
-    case config::VerifierName::countdown: return std::make_unique<CountdownVerifier>(recipe.numbers);
+    case config::VerifierName::countdown:
+      return std::make_unique<CountdownVerifier>(recipe.numbers);
   }
   base::fail_internal("make_verifier", "a known verifier", std::to_string(static_cast<int>(recipe.verifier)));
 }

@@ -1,6 +1,8 @@
 #include "reward/countdown.h"
 
 #include <fstream>
+#include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -44,7 +46,8 @@ std::string repeat(const std::string& text, int times) {
 std::string response_of(const json& row) {
   if (row["pred"].is_string()) return row["pred"];
   const std::string python = row.at("pred_gen");
-  if (python == "'<answer>'+'('*5000+'5'+')'*5000+'</answer>'") return tagged(repeat("(", 5000) + "5" + repeat(")", 5000));
+  if (python == "'<answer>'+'('*5000+'5'+')'*5000+'</answer>'")
+    return tagged(repeat("(", 5000) + "5" + repeat(")", 5000));
   if (python == "'<answer>1'+'+1'*50000+'</answer>'") return tagged("1" + repeat("+1", 50000));
   FAIL("a form this test does not know: " << python);
   return {};
@@ -151,8 +154,9 @@ TEST_CASE("the grammar") {
   CHECK(reason_of("3/4", {3, 4}, 0) == "wrong value");
   CHECK(reason_of("4/(3-3)", {3, 3, 4}, 4) == "division by zero");
   CHECK(reason_of("3+3", {3, 4}, 6) == "numbers differ");
-  for (const char* refused : {"", "3 4", "34", "2(3)", "3+", "(3+4", "3+4)", "3**4", "3//4", "3×4", "3÷4", "03+4", "3.0+4", ".5",
-                              "3+4=7", "3e0+4", "0x3+4", "３+4", "3,4", "3\\times 4", "$3+4$", "3^4", "()", "3;4"}) {
+  for (const char* refused :
+       {"",      "3 4", "34",    "2(3)",  "3+",    "(3+4", "3+4)", "3**4",       "3//4",  "3×4", "3÷4", "03+4",
+        "3.0+4", ".5",  "3+4=7", "3e0+4", "0x3+4", "３+4", "3,4",  "3\\times 4", "$3+4$", "3^4", "()",  "3;4"}) {
     INFO(refused);
     CHECK(judge(tagged(refused), {3, 4}, 7).outcome != Outcome::correct);
     if (std::string(refused) != "34") CHECK(reason_of(refused, {3, 4}, 7) == "not in the grammar");
@@ -214,14 +218,30 @@ TEST_CASE("ground truths are checked at load") {
   const CountdownVerifier verifier(Numbers::all);
   CHECK_NOTHROW(verifier.check_ground_truth(R"({"numbers":[3,4],"target":7})", "x:1"));
   CHECK_NOTHROW(verifier.check_ground_truth(R"( {"target" : -7, "numbers" : [0]} )", "x:1"));
-  for (const std::string bad :
-       {"", "7", "[]", "{}", "null", R"({"numbers":[3,4]})", R"({"target":7})", R"({"numbers":[],"target":7})",
-        R"({"numbers":[3,4],"target":7,"x":1})", R"({"numbers":[3,4],"target":"7"})", R"({"numbers":[3,4.0],"target":7})",
-        R"({"numbers":[3,-4],"target":7})", R"({"numbers":[3,[4]],"target":7})", R"({"numbers":{"a":1},"target":7})",
-        R"({"numbers":[3,4],"target":[7]})", R"({"numbers":[3,4],"numbers":[7],"target":7})",
-        R"({"numbers":[3,4],"target":7,"target":8})", R"({"numbers":[3,4],"target":7}{})", R"({"numbers":[3,4],"target":7)",
-        R"({"numbers":[3,4],"target":99999999999999999999})", R"({"numbers":3,"target":7})", R"({"numbers":[3,4],"target":null})",
-        R"([{"numbers":[3,4],"target":7}])", R"({"numbers":[true],"target":1})"}) {
+  for (const std::string bad : {"",
+                                "7",
+                                "[]",
+                                "{}",
+                                "null",
+                                R"({"numbers":[3,4]})",
+                                R"({"target":7})",
+                                R"({"numbers":[],"target":7})",
+                                R"({"numbers":[3,4],"target":7,"x":1})",
+                                R"({"numbers":[3,4],"target":"7"})",
+                                R"({"numbers":[3,4.0],"target":7})",
+                                R"({"numbers":[3,-4],"target":7})",
+                                R"({"numbers":[3,[4]],"target":7})",
+                                R"({"numbers":{"a":1},"target":7})",
+                                R"({"numbers":[3,4],"target":[7]})",
+                                R"({"numbers":[3,4],"numbers":[7],"target":7})",
+                                R"({"numbers":[3,4],"target":7,"target":8})",
+                                R"({"numbers":[3,4],"target":7}{})",
+                                R"({"numbers":[3,4],"target":7)",
+                                R"({"numbers":[3,4],"target":99999999999999999999})",
+                                R"({"numbers":3,"target":7})",
+                                R"({"numbers":[3,4],"target":null})",
+                                R"([{"numbers":[3,4],"target":7}])",
+                                R"({"numbers":[true],"target":1})"}) {
     INFO(bad);
     CHECK_THROWS_AS(verifier.check_ground_truth(bad, "x:1"), qrl::base::Error);
     CHECK(verifier.judge("<answer>3+4</answer>", bad).verifier_error);
@@ -230,5 +250,18 @@ TEST_CASE("ground truths are checked at load") {
   CHECK_NOTHROW(verifier.check_ground_truth(truth_of(many, 1), "x"));
   many.push_back(1);
   CHECK_THROWS_AS(verifier.check_ground_truth(truth_of(many, 1), "x"), qrl::base::Error);
-  CHECK_THROWS_WITH(verifier.check_ground_truth("7", "train.jsonl:12"), Catch::Matchers::Contains("train.jsonl:12"));
+  try {
+    verifier.check_ground_truth("7", "train.jsonl:12");
+    FAIL("accepted");
+  } catch (const qrl::base::Error& error) {
+    CHECK(error.exit_code() == 2);
+    CHECK(std::string(error.what()).rfind("train.jsonl:12: expected", 0) == 0);
+  }
+}
+
+TEST_CASE("the tasks that ship are ones this verifier judges by") {
+  const CountdownVerifier verifier(Numbers::all);
+  const auto rows = read_rows(std::filesystem::path(QRL_SOURCE_DIR) / "datasets" / "countdown_cd3_test.jsonl");
+  CHECK(rows.size() == 256);
+  for (const json& row : rows) CHECK_NOTHROW(verifier.check_ground_truth(row["ground_truth"].dump(), "cd3"));
 }

@@ -12,9 +12,32 @@ using namespace qrl::reward;
 namespace {
 
 /// Pieces that hostile text is made of; raw bytes come in between.
-const std::vector<std::string> kPieces = {"<answer>", "</answer>", "\\boxed{", "}", "{",  "(",   ")",  "+", "-",       "*",
-                                          "/",        "=",         "3",        "7", "12", "07",  "99999999999999999999",
-                                          " ",        "\n",        "\\times ", "×", ".",  "**", "<answ", "\\boxed", "\xff"};
+const std::vector<std::string> kPieces = {"<answer>",
+                                          "</answer>",
+                                          "\\boxed{",
+                                          "}",
+                                          "{",
+                                          "(",
+                                          ")",
+                                          "+",
+                                          "-",
+                                          "*",
+                                          "/",
+                                          "=",
+                                          "3",
+                                          "7",
+                                          "12",
+                                          "07",
+                                          "99999999999999999999",
+                                          " ",
+                                          "\n",
+                                          "\\times ",
+                                          "×",
+                                          ".",
+                                          "**",
+                                          "<answ",
+                                          "\\boxed",
+                                          "\xff"};
 
 std::string hostile_text(qrl::base::RandomStream& random) {
   std::string text;

@@ -1,0 +1,194 @@
+#include "data/countdown.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "base/error.h"
+#include "base/rng.h"
+
+namespace qrl::data {
+
+namespace {
+
+/// A drawn expression. Nodes 0 … numbers.size() − 1 are the numbers; each later one joins two earlier ones, and the
+/// last is the whole.
+struct Drawing {
+  struct Node {
+    std::int64_t value = 0;
+    char op = '\0';
+    std::size_t left = 0, right = 0;
+  };
+  std::vector<std::int64_t> numbers;
+  std::vector<Node> nodes;
+
+  std::int64_t value() const { return nodes.back().value; }
+  CountdownTask task() const { return {numbers, value()}; }
+};
+
+/// a op b, when it is an integer of 64 bits; divisors are positive.
+std::optional<std::int64_t> apply(char op, std::int64_t a, std::int64_t b) {
+  std::int64_t result = 0;
+  switch (op) {
+    case '+':
+      return __builtin_add_overflow(a, b, &result) ? std::nullopt : std::optional(result);
+    case '-':
+      return __builtin_sub_overflow(a, b, &result) ? std::nullopt : std::optional(result);
+    case '*':
+      return __builtin_mul_overflow(a, b, &result) ? std::nullopt : std::optional(result);
+    default:
+      return b <= 0 || a % b != 0 ? std::nullopt : std::optional(a / b);
+  }
+}
+
+/// One attempt; nothing when it meets a value below `least` or one that is no integer, or misses 1…max_target.
+std::optional<Drawing> draw(base::RandomStream& random, const config::GeneratorRecipe& recipe, std::int64_t least) {
+  Drawing drawing;
+  const std::int64_t num_numbers = random.between(recipe.min_numbers, recipe.max_numbers);
+  std::vector<std::size_t> open;  // nodes not yet joined
+  for (std::int64_t i = 0; i < num_numbers; ++i) {
+    drawing.numbers.push_back(random.between(1, recipe.max_number));
+    open.push_back(drawing.nodes.size());
+    drawing.nodes.push_back({drawing.numbers.back()});
+  }
+  const auto take = [&] {
+    std::swap(open[random.below(open.size())], open.back());
+    const std::size_t node = open.back();
+    open.pop_back();
+    return node;
+  };
+  while (open.size() > 1) {
+    Drawing::Node node;
+    node.left = take();
+    node.right = take();
+    node.op = "+-*/"[random.below(4)];
+    const auto value = apply(node.op, drawing.nodes[node.left].value, drawing.nodes[node.right].value);
+    if (!value || *value < least) return std::nullopt;
+    node.value = *value;
+    open.push_back(drawing.nodes.size());
+    drawing.nodes.push_back(node);
+  }
+  if (drawing.value() < 1 || drawing.value() > recipe.max_target) return std::nullopt;
+  return drawing;
+}
+
+/// The first attempt of a stream that succeeds and belongs to `split`.
+Drawing draw_of_split(base::RandomStream random, const config::GeneratorRecipe& recipe, std::int64_t least,
+                      Split split) {
+  QRL_REQUIRE(recipe.min_numbers >= 1 && recipe.min_numbers <= recipe.max_numbers && recipe.max_number >= 1,
+              "countdown generator", "1 <= min_numbers <= max_numbers and max_number >= 1",
+              std::to_string(recipe.min_numbers) + ", " + std::to_string(recipe.max_numbers) + " and " +
+                  std::to_string(recipe.max_number));
+  constexpr int kMaxAttempts = 1'000'000;  // about a second; usual ranges need some ten
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    auto drawing = draw(random, recipe, least);
+    if (drawing && split_of(drawing->task()) == split) return *std::move(drawing);
+  }
+  base::fail_input("countdown generator", "a task with these numbers of numbers, max_number and max_target",
+                   "none in a million attempts", "widen the ranges");
+}
+
+constexpr std::int64_t kAnyInteger = std::numeric_limits<std::int64_t>::min();
+
+int precedence(char op) { return op == '\0' ? 3 : op == '*' || op == '/' ? 2 : 1; }
+
+/// The expression below `node` with the parentheses it needs.
+std::string expression_of(const Drawing& drawing, std::size_t node_idx) {
+  const Drawing::Node& node = drawing.nodes[node_idx];
+  if (node.op == '\0') return std::to_string(node.value);
+  const auto side = [&](std::size_t child, bool needs_parentheses) {
+    const std::string text = expression_of(drawing, child);
+    return needs_parentheses ? "(" + text + ")" : text;
+  };
+  const int own = precedence(node.op);
+  const int left = precedence(drawing.nodes[node.left].op), right = precedence(drawing.nodes[node.right].op);
+  const bool order_matters = node.op == '-' || node.op == '/';
+  return side(node.left, left < own) + node.op + side(node.right, right < own || (right == own && order_matters));
+}
+
+CountdownTask with_sorted_numbers(CountdownTask task) {
+  std::sort(task.numbers.begin(), task.numbers.end());
+  return task;
+}
+
+nlohmann::ordered_json ground_truth_of(const CountdownTask& task) {
+  return {{"numbers", task.numbers}, {"target", task.target}};
+}
+
+}  // namespace
+
+Split split_of(const CountdownTask& task) {
+  CountdownTask sorted = with_sorted_numbers(task);
+  sorted.numbers.push_back(task.target);
+  std::array<std::uint32_t, 2> state{};
+  for (const std::int64_t value : sorted.numbers) {
+    const auto bits = static_cast<std::uint64_t>(value);
+    const auto words =
+        base::philox({static_cast<std::uint32_t>(bits), static_cast<std::uint32_t>(bits >> 32), state[0], state[1]},
+                     {0x636f756e, 0x74646f77});  // "countdow": fixed for good, or splits would mix
+    state = {words[0], words[1]};
+  }
+  return state[0] % 8 == 0 ? Split::held_out : Split::train;
+}
+
+CountdownTask generate_countdown(const config::GeneratorRecipe& recipe, std::uint64_t seed, Split split,
+                                 std::uint64_t index) {
+  const std::uint64_t stream = index * 2 + (split == Split::held_out ? 1 : 0);
+  return draw_of_split({seed, base::RandomPurpose::generator, stream}, recipe, kAnyInteger, split).task();
+}
+
+std::vector<CountdownTask> held_out_countdown(const config::GeneratorRecipe& recipe, std::uint64_t seed,
+                                              std::int64_t size) {
+  constexpr int kMaxRepeats = 2000;  // in a row: the tasks left, if any, are then too rare to wait for
+  std::vector<CountdownTask> tasks;
+  std::set<std::pair<std::vector<std::int64_t>, std::int64_t>> seen;
+  int repeats = 0;
+  for (std::uint64_t index = 0; std::ssize(tasks) < size; ++index) {
+    CountdownTask task = generate_countdown(recipe, seed, Split::held_out, index);
+    const CountdownTask key = with_sorted_numbers(task);
+    if (seen.emplace(key.numbers, key.target).second) {
+      tasks.push_back(std::move(task));
+      repeats = 0;
+    } else {
+      QRL_REQUIRE(++repeats <= kMaxRepeats, "countdown generator", std::to_string(size) + " held-out tasks that differ",
+                  std::to_string(tasks.size()), "ask for fewer or widen the ranges");
+    }
+  }
+  return tasks;
+}
+
+std::string countdown_prompt(const CountdownTask& task) {
+  std::string text;
+  for (const std::int64_t number : task.numbers) text += std::to_string(number) + " ";
+  return text + "= " + std::to_string(task.target) + "\n";
+}
+
+std::string countdown_ground_truth(const CountdownTask& task) { return ground_truth_of(task).dump(); }
+
+std::string countdown_jsonl(std::span<const CountdownTask> tasks) {
+  std::string lines;
+  for (const CountdownTask& task : tasks) {
+    const nlohmann::ordered_json row = {
+        {"prompt", countdown_prompt(task)}, {"ground_truth", ground_truth_of(task)}, {"data_source", "countdown"}};
+    lines += row.dump() + "\n";
+  }
+  return lines;
+}
+
+Demonstration demonstrate_countdown(const config::GeneratorRecipe& recipe, std::uint64_t seed, std::uint64_t index) {
+  const Drawing drawing = draw_of_split({seed, base::RandomPurpose::demonstrations, index}, recipe, 1, Split::train);
+  Demonstration result{drawing.task(), {}};
+  for (std::size_t i = drawing.numbers.size(); i < drawing.nodes.size(); ++i) {
+    const Drawing::Node& node = drawing.nodes[i];
+    result.response += std::to_string(drawing.nodes[node.left].value) + node.op +
+                       std::to_string(drawing.nodes[node.right].value) + "=" + std::to_string(node.value) + "\n";
+  }
+  result.response += "<answer>" + expression_of(drawing, drawing.nodes.size() - 1) + "</answer>";
+  return result;
+}
+
+}  // namespace qrl::data

@@ -1,0 +1,168 @@
+#include "data/jsonl.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <map>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "data/strict_json.h"
+
+namespace qrl::data {
+
+namespace {
+
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+constexpr std::string_view kBlank = " \t\r";
+
+struct Signature {
+  std::string_view bytes;
+  const char* name;
+};
+// Two-byte marks of UTF-16 come after UTF-32's, which begin with them.
+const std::array<Signature, 13> kForeignFiles = {{{"\x1f\x8b", "gzip: decompress it first"},
+                                                  {"PAR1", "parquet: convert it to JSONL first"},
+                                                  {"ARROW1", "Arrow: convert it to JSONL first"},
+                                                  {"\x28\xb5\x2f\xfd", "zstd: decompress it first"},
+                                                  {"\xfd"
+                                                   "7zXZ",
+                                                   "xz: decompress it first"},
+                                                  {"BZh", "bzip2: decompress it first"},
+                                                  {"PK\x03\x04", "zip: unpack it first"},
+                                                  {"7z\xbc\xaf", "7-Zip: unpack it first"},
+                                                  {"SQLite format 3", "an SQLite database: convert it to JSONL first"},
+                                                  {std::string_view("\xff\xfe\0\0", 4), "UTF-32: save it as UTF-8"},
+                                                  {std::string_view("\0\0\xfe\xff", 4), "UTF-32: save it as UTF-8"},
+                                                  {"\xff\xfe", "UTF-16: save it as UTF-8"},
+                                                  {"\xfe\xff", "UTF-16: save it as UTF-8"}}};
+
+bool is_blank(std::string_view line) { return line.find_first_not_of(kBlank) == std::string_view::npos; }
+bool is_empty_text(std::string_view text) { return text.find_first_not_of(" \t\r\n") == std::string_view::npos; }
+
+/// Refuses what is no text by its name, before a parser says something less helpful about it.
+void refuse_foreign(std::string_view first_line, const std::string& file) {
+  for (const Signature& foreign : kForeignFiles) {
+    QRL_REQUIRE(!first_line.starts_with(foreign.bytes), file, "JSONL", foreign.name);
+  }
+  // Without a mark, UTF-16 shows in the NUL beside the first brace.
+  const std::string_view start = first_line.substr(0, 2);
+  QRL_REQUIRE(start != std::string_view("{\0", 2) && start != std::string_view("\0{", 2), file, "JSONL",
+              "UTF-16: save it as UTF-8");
+}
+
+std::string shortest_number(const nlohmann::json& number, const std::string& where, const char* field) {
+  if (number.is_number_integer()) return number.dump();
+  const double value = number.get<double>();
+  QRL_REQUIRE(std::fabs(value) < 0x1p53, where, std::string(field) + " below 2^53 or a 64-bit integer",
+              "a number that has lost digits", "write it in quotes");
+  if (value == std::trunc(value)) return std::to_string(static_cast<std::int64_t>(value));
+  std::array<char, 32> digits;
+  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
+  return {digits.data(), end};
+}
+
+/// The first of two fields that is present.
+const nlohmann::json& find_field(const nlohmann::json& row, const char* name, const char* other_name,
+                                 const std::string& where, const char*& found_name) {
+  found_name = row.contains(name) ? name : other_name;
+  const auto found = row.find(found_name);
+  QRL_REQUIRE(found != row.end(), where, std::string("a field `") + name + "` or `" + other_name + "`", "neither");
+  return *found;
+}
+
+const std::string& require_text(const nlohmann::json& value, const char* name, const std::string& where) {
+  QRL_REQUIRE(value.is_string(), where, std::string("`") + name + "` to be a string", value.type_name());
+  const auto& text = value.get_ref<const std::string&>();
+  QRL_REQUIRE(!is_empty_text(text), where, std::string("`") + name + "` to hold text", "none");
+  return text;
+}
+
+std::string ground_truth_of(const nlohmann::json& row, const std::string& where) {
+  const char* name = nullptr;
+  const nlohmann::json& value = find_field(row, "ground_truth", "answer", where, name);
+  if (value.is_number()) return shortest_number(value, where, name);
+  if (value.is_structured()) return value.dump();
+  QRL_REQUIRE(value.is_string(), where, std::string("`") + name + "` to be a string, number, object or array",
+              value.type_name());
+  return require_text(value, name, where);
+}
+
+PromptRow parse_row(std::string_view line, const std::string& where, const std::string& default_source) {
+  QRL_REQUIRE(line[line.find_first_not_of(kBlank)] != '[', where, "JSONL: one object a line", "a JSON array",
+              "write each element on a line of its own (jq -c '.[]')");
+  const nlohmann::json row = parse_strict_json(line, where);
+  QRL_REQUIRE(row.is_object(), where, "a JSON object", row.type_name());
+  PromptRow result;
+  const char* name = nullptr;
+  const nlohmann::json& prompt = find_field(row, "prompt", "question", where, name);
+  result.prompt = require_text(prompt, name, where);
+  result.ground_truth = ground_truth_of(row, where);
+  result.data_source =
+      row.contains("data_source") ? require_text(row["data_source"], "data_source", where) : default_source;
+  return result;
+}
+
+/// std::getline with a limit: false at the end of the file, an error for a longer line.
+bool read_line(std::istream& in, std::string& line, const std::string& where) {
+  line.clear();
+  std::streambuf& buffer = *in.rdbuf();
+  for (int c = buffer.sbumpc(); c != std::char_traits<char>::eof(); c = buffer.sbumpc()) {
+    if (c == '\n') return true;
+    QRL_REQUIRE(line.size() < kMaxLine_bytes, where, "lines up to 64 MiB", "a longer one");
+    line += static_cast<char>(c);
+  }
+  return !line.empty();
+}
+
+}  // namespace
+
+std::vector<PromptRow> read_jsonl(const std::filesystem::path& file) {
+  std::error_code error;
+  QRL_REQUIRE(std::filesystem::is_regular_file(file, error), file.string(), "a JSONL file",
+              std::filesystem::exists(file, error) ? "not a regular file" : "no such file");
+  std::ifstream in(file, std::ios::binary);
+  QRL_REQUIRE(in.is_open(), file.string(), "a readable file", "no permission to read it");
+
+  const std::string default_source = file.stem().string();
+  std::vector<PromptRow> rows;
+  std::string buffer;
+  for (std::int64_t line_number = 1;; ++line_number) {
+    const std::string where = file.string() + ":" + std::to_string(line_number);
+    if (!read_line(in, buffer, where)) break;
+    std::string_view line = buffer;
+    if (line_number == 1) {
+      refuse_foreign(line, file.string());
+      if (line.starts_with(kByteOrderMark)) line.remove_prefix(kByteOrderMark.size());
+    }
+    if (is_blank(line)) continue;
+    rows.push_back(parse_row(line, where, default_source));
+    rows.back().line = line_number;
+  }
+  QRL_REQUIRE(!rows.empty(), file.string(), "one row or more", "a file without any");
+  return rows;
+}
+
+std::string describe_jsonl(const std::filesystem::path& file) {
+  const std::vector<PromptRow> rows = read_jsonl(file);
+  std::map<std::string, std::int64_t> sources;
+  std::size_t shortest = std::numeric_limits<std::size_t>::max(), longest = 0;
+  for (const PromptRow& row : rows) {
+    ++sources[row.data_source];
+    shortest = std::min(shortest, row.prompt.size());
+    longest = std::max(longest, row.prompt.size());
+  }
+  std::string line = std::to_string(rows.size()) + (rows.size() == 1 ? " row" : " rows") + ", prompts of " +
+                     std::to_string(shortest) + " to " + std::to_string(longest) + " bytes, data sources:";
+  std::size_t num_named = 0;
+  for (const auto& [name, count] : sources) {
+    if (++num_named > 8) return line + " and " + std::to_string(sources.size() - 8) + " more";
+    line += (num_named == 1 ? " " : ", ") + base::quoted(name) + " (" + std::to_string(count) + ")";
+  }
+  return line;
+}
+
+}  // namespace qrl::data

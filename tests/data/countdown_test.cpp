@@ -1,0 +1,260 @@
+#include "data/countdown.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "data/jsonl.h"
+#include "refusal.h"
+
+using namespace qrl::data;
+using nlohmann::json;
+using qrl::config::GeneratorRecipe;
+using qrl::test::refusal_of;
+using qrl::test::says;
+
+namespace {
+
+GeneratorRecipe recipe_of(std::int64_t min_numbers, std::int64_t max_numbers, std::int64_t max_number = 20,
+                          std::int64_t max_target = 100) {
+  GeneratorRecipe recipe;
+  recipe.task = "countdown";
+  recipe.min_numbers = min_numbers;
+  recipe.max_numbers = max_numbers;
+  recipe.max_number = max_number;
+  recipe.max_target = max_target;
+  return recipe;
+}
+
+/// p / q, kept small enough here to stay exact.
+struct Fraction {
+  std::int64_t p, q;
+};
+
+/// Whether the values can be joined to `target` with + − * /: by trying everything.
+bool solvable(const std::vector<Fraction>& values, std::int64_t target) {
+  if (values.size() == 1) return values[0].p == target * values[0].q;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    for (std::size_t j = 0; j < values.size(); ++j) {
+      if (i == j) continue;
+      std::vector<Fraction> rest;
+      for (std::size_t k = 0; k < values.size(); ++k) {
+        if (k != i && k != j) rest.push_back(values[k]);
+      }
+      const Fraction a = values[i], b = values[j];
+      const Fraction joined[] = {{a.p * b.q + b.p * a.q, a.q * b.q},
+                                 {a.p * b.q - b.p * a.q, a.q * b.q},
+                                 {a.p * b.p, a.q * b.q},
+                                 {a.p * b.q, a.q * b.p}};
+      for (const Fraction& value : joined) {
+        if (value.q == 0) continue;
+        rest.push_back(value);
+        if (solvable(rest, target)) return true;
+        rest.pop_back();
+      }
+    }
+  }
+  return false;
+}
+
+bool solvable(const CountdownTask& task) {
+  std::vector<Fraction> values;
+  for (const std::int64_t number : task.numbers) values.push_back({number, 1});
+  return solvable(values, task.target);
+}
+
+/// Value of an expression of integers, + − * / and parentheses, read from `at`; every division must be exact.
+std::int64_t evaluate(const std::string& text, std::size_t& at, std::multiset<std::int64_t>& numbers, int level = 0) {
+  if (level == 2) {
+    if (text.at(at) == '(') {
+      const std::int64_t inside = evaluate(text, ++at, numbers);
+      REQUIRE(text.at(at++) == ')');
+      return inside;
+    }
+    std::size_t width = 0;
+    const std::int64_t number = std::stoll(text.substr(at), &width);
+    at += width;
+    numbers.insert(number);
+    return number;
+  }
+  std::int64_t value = evaluate(text, at, numbers, level + 1);
+  while (at < text.size() && std::string(level == 0 ? "+-" : "*/").find(text[at]) != std::string::npos) {
+    const char op = text[at++];
+    const std::int64_t right = evaluate(text, at, numbers, level + 1);
+    if (op == '/') REQUIRE(value % right == 0);
+    value = op == '+' ? value + right : op == '-' ? value - right : op == '*' ? value * right : value / right;
+  }
+  return value;
+}
+
+std::pair<std::vector<std::int64_t>, std::int64_t> key_of(CountdownTask task) {
+  std::sort(task.numbers.begin(), task.numbers.end());
+  return {task.numbers, task.target};
+}
+
+}  // namespace
+
+TEST_CASE("the brute force of this test tells solvable from unsolvable") {
+  CHECK(solvable({{3, 3, 8, 8}, 24}));
+  CHECK_FALSE(solvable({{1, 1, 1}, 24}));
+}
+
+TEST_CASE("generated tasks are solvable, in range and of their split") {
+  for (const Split split : {Split::train, Split::held_out}) {
+    for (std::uint64_t i = 0; i < 400; ++i) {
+      const CountdownTask task = generate_countdown(recipe_of(3, 4, 20, 100), 1, split, i);
+      INFO(countdown_prompt(task));
+      REQUIRE(split_of(task) == split);
+      REQUIRE((task.numbers.size() == 3 || task.numbers.size() == 4));
+      for (const std::int64_t number : task.numbers) REQUIRE((number >= 1 && number <= 20));
+      REQUIRE((task.target >= 1 && task.target <= 100));
+      REQUIRE(solvable(task));
+    }
+  }
+}
+
+TEST_CASE("a task depends on recipe, seed, split and index alone") {
+  const GeneratorRecipe recipe = recipe_of(3, 3);
+  std::vector<CountdownTask> forward, backward;
+  for (std::uint64_t i = 0; i < 100; ++i) forward.push_back(generate_countdown(recipe, 5, Split::train, i));
+  for (std::uint64_t i = 100; i-- > 0;) backward.push_back(generate_countdown(recipe, 5, Split::train, i));
+  std::reverse(backward.begin(), backward.end());
+  CHECK(forward == backward);
+  int differ_by_seed = 0, differ_by_index = 0;
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    differ_by_seed += !(generate_countdown(recipe, 6, Split::train, i) == forward[i]);
+    differ_by_index += !(forward[(i + 1) % 100] == forward[i]);
+  }
+  CHECK(differ_by_seed > 90);
+  CHECK(differ_by_index > 90);
+  CHECK(generate_countdown(recipe, 5, Split::train, std::uint64_t{1} << 62).numbers.size() == 3);
+}
+
+TEST_CASE("the split agrees with an independent implementation, holds an eighth out and ignores order") {
+  std::ifstream rows(qrl::test::shipped_data() / "golden" / "countdown" / "splits.jsonl");
+  int num_rows = 0, num_held_out = 0;
+  for (std::string line; std::getline(rows, line); ++num_rows) {
+    const json row = json::parse(line);
+    CountdownTask task{row["numbers"], row["target"]};
+    const Split want = row["held_out"] ? Split::held_out : Split::train;
+    CHECK(split_of(task) == want);
+    std::reverse(task.numbers.begin(), task.numbers.end());
+    CHECK(split_of(task) == want);
+    num_held_out += want == Split::held_out;
+  }
+  CHECK(num_rows == 200);
+  CHECK(num_held_out > 0);
+  int held_out = 0;
+  for (std::int64_t i = 0; i < 8000; ++i) held_out += split_of({{i, 7, 3}, 24}) == Split::held_out;
+  CHECK(std::abs(held_out - 1000) < 104);  // 3.5 standard deviations of a fair eighth
+}
+
+TEST_CASE("held-out tasks differ and none is ever trained on") {
+  const GeneratorRecipe recipe = recipe_of(3, 3);
+  const auto held_out = held_out_countdown(recipe, 3, 1024);
+  REQUIRE(held_out.size() == 1024);
+  std::set<std::pair<std::vector<std::int64_t>, std::int64_t>> keys;
+  for (const auto& task : held_out) keys.insert(key_of(task));
+  CHECK(keys.size() == 1024);
+  int found = 0;
+  for (std::uint64_t i = 0; i < 20000; ++i) {
+    found += static_cast<int>(keys.count(key_of(generate_countdown(recipe, 3, Split::train, i))));
+    found += static_cast<int>(keys.count(key_of(demonstrate_countdown(recipe, 3, i).task)));
+  }
+  CHECK(found == 0);
+  const auto fewer = held_out_countdown(recipe, 3, 100);
+  CHECK(std::equal(fewer.begin(), fewer.end(), held_out.begin()));
+}
+
+TEST_CASE("ranges that hold too few tasks are input errors") {
+  CHECK(says(refusal_of([] { held_out_countdown(recipe_of(2, 2, 3, 9), 0, 1000); }), "held-out tasks that differ"));
+  CHECK(says(refusal_of([] {
+               generate_countdown(recipe_of(1, 1, 1, 1), 0,
+                                  split_of({{1}, 1}) == Split::train ? Split::held_out : Split::train, 0);
+             }),
+             "widen the ranges"));
+  CHECK(says(refusal_of([] { generate_countdown(recipe_of(4, 3), 0, Split::train, 0); }), "min_numbers"));
+  CHECK(says(refusal_of([] { generate_countdown(recipe_of(0, 3), 0, Split::train, 0); }), "min_numbers"));
+  CHECK(says(refusal_of([] { generate_countdown(recipe_of(3, 3, 0), 0, Split::train, 0); }), "max_number"));
+}
+
+TEST_CASE("numbers of any size never overflow into a target") {
+  constexpr std::int64_t kHuge = std::int64_t{1} << 62;  // a product of two, or a sum of three, leaves 64 bits
+  for (std::uint64_t i = 0; i < 50; ++i) {
+    const auto task = generate_countdown(recipe_of(2, 5, kHuge, kHuge), 2, Split::train, i);
+    CHECK((task.target >= 1 && task.target <= kHuge));
+    if (task.numbers.size() > 2) continue;
+    const __int128 a = task.numbers[0], b = task.numbers[1];
+    CHECK((a + b == task.target || a - b == task.target || b - a == task.target || a * b == task.target ||
+           a == b * task.target || b == a * task.target));
+  }
+}
+
+TEST_CASE("prompt, ground truth and rows agree") {
+  const CountdownTask task{{3, 7, 12}, 36};
+  CHECK(countdown_prompt(task) == "3 7 12 = 36\n");
+  CHECK(countdown_ground_truth(task) == R"({"numbers":[3,7,12],"target":36})");
+  const qrl::test::TempDir dir;
+  const std::vector<CountdownTask> tasks = {task, {{1, 1}, 2}};
+  std::ofstream(dir / "x.jsonl") << countdown_jsonl(tasks);
+  const auto rows = read_jsonl(dir / "x.jsonl");
+  REQUIRE(rows.size() == 2);
+  for (std::size_t i = 0; i < 2; ++i) {
+    CHECK(rows[i].prompt == countdown_prompt(tasks[i]));
+    CHECK(rows[i].ground_truth == countdown_ground_truth(tasks[i]));
+    CHECK(rows[i].data_source == "countdown");
+  }
+}
+
+TEST_CASE("demonstrations work their steps out and use each number once") {
+  for (std::uint64_t i = 0; i < 2000; ++i) {
+    const auto [task, response] = demonstrate_countdown(recipe_of(3, 4), 9, i);
+    INFO(countdown_prompt(task) << response);
+    REQUIRE(split_of(task) == Split::train);
+    REQUIRE(solvable(task));
+    std::multiset<std::int64_t> pool(task.numbers.begin(), task.numbers.end());
+    std::size_t at = 0;
+    while (response.compare(at, 8, "<answer>") != 0) {  // a step takes two values of the pool and puts one back
+      long long a = 0, b = 0, c = 0;
+      char op = 0;
+      REQUIRE(std::sscanf(response.c_str() + at, "%lld%c%lld=%lld", &a, &op, &b, &c) == 4);
+      const long long want = op == '+' ? a + b : op == '-' ? a - b : op == '*' ? a * b : a / b;
+      REQUIRE(c == want);
+      REQUIRE(c >= 1);
+      if (op == '/') REQUIRE(a % b == 0);
+      for (const long long used : {a, b}) {
+        REQUIRE(pool.count(used) > 0);
+        pool.erase(pool.find(used));
+      }
+      pool.insert(c);
+      at = response.find('\n', at) + 1;
+    }
+    REQUIRE(pool == std::multiset<std::int64_t>{task.target});
+    const std::size_t end = response.find("</answer>");
+    REQUIRE(end == response.size() - 9);
+    const std::string expression = response.substr(at + 8, end - at - 8);
+    std::multiset<std::int64_t> used;
+    std::size_t read = 0;
+    REQUIRE(evaluate(expression, read, used) == task.target);
+    REQUIRE(read == expression.size());
+    REQUIRE(used == std::multiset<std::int64_t>(task.numbers.begin(), task.numbers.end()));
+  }
+  CHECK(demonstrate_countdown(recipe_of(3, 3), 9, 4).response == demonstrate_countdown(recipe_of(3, 3), 9, 4).response);
+}
+
+TEST_CASE("the real tasks that ship have the form that generated ones have") {
+  const auto rows = read_jsonl(std::filesystem::path(QRL_SOURCE_DIR) / "datasets" / "countdown_cd3_test.jsonl");
+  CHECK(rows.size() == 256);
+  for (const PromptRow& row : rows) {
+    const json truth = json::parse(row.ground_truth);
+    const CountdownTask task{truth["numbers"], truth["target"]};
+    INFO(row.line);
+    CHECK(row.prompt == countdown_prompt(task));
+    CHECK(row.ground_truth == countdown_ground_truth(task));
+    CHECK(row.data_source == "countdown_cd3");
+    CHECK(solvable(task));
+  }
+}

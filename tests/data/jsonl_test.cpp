@@ -1,0 +1,232 @@
+#include "data/jsonl.h"
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/rng.h"
+#include "refusal.h"
+
+using namespace qrl::data;
+using qrl::test::refusal_of;
+using qrl::test::says;
+using namespace std::string_literals;
+
+namespace {
+
+std::vector<PromptRow> read_text(const std::string& text) {
+  const qrl::test::TempDir dir;
+  std::ofstream(dir / "rows.jsonl", std::ios::binary) << text;
+  return read_jsonl(dir / "rows.jsonl");
+}
+
+std::string refusal(const std::string& text) {
+  return qrl::test::refusal_of([&] { read_text(text); });
+}
+
+/// The gold of a row whose `answer` is this JSON.
+std::string gold(const std::string& json) {
+  return read_text(R"({"prompt":"x","answer":)" + json + "}").at(0).ground_truth;
+}
+
+const std::string kRow = R"({"question":"1+1?","answer":"2"})";
+
+}  // namespace
+
+TEST_CASE("rows are read with their lines and sources") {
+  const auto rows = read_text(
+      "\n"
+      R"({"prompt":"a","ground_truth":"1","data_source":"mine","extra":[1,{"k":null}]})"
+      "\n \t\n" +
+      kRow);
+  REQUIRE(rows.size() == 2);
+  CHECK(rows[0].prompt == "a");
+  CHECK(rows[0].ground_truth == "1");
+  CHECK(rows[0].data_source == "mine");
+  CHECK(rows[0].line == 2);
+  CHECK(rows[1].prompt == "1+1?");
+  CHECK(rows[1].data_source == "rows");
+  CHECK(rows[1].line == 4);
+  const auto both = read_text(R"({"question":"q","prompt":"p","answer":"a","ground_truth":"g"})");
+  CHECK(both[0].prompt == "p");
+  CHECK(both[0].ground_truth == "g");
+}
+
+TEST_CASE("byte order mark, CRLF, escapes and long lines are fine") {
+  CHECK(read_text("\xEF\xBB\xBF" + kRow + "\r\n\r\n" + kRow + "\r\n").size() == 2);
+  CHECK(read_text(R"({"prompt":"a\u0000b","answer":"\u0000"})")[0].prompt == "a\0b"s);
+  CHECK(read_text(R"({"prompt":"\ud83d\ude42","answer":"1"})")[0].prompt == "🙂");
+  CHECK(read_text("{\"prompt\":\"a\xE2\x80\xA8z\",\"answer\":\"1\"}").size() == 1);  // U+2028 ends no line
+  const std::string longest(3 << 20, 'a');
+  CHECK(read_text(R"({"prompt":")" + longest + R"(","answer":"1"})")[0].prompt == longest);
+}
+
+TEST_CASE("golds keep their value in shortest form") {
+  CHECK(gold("27.0") == "27");
+  CHECK(gold("27") == "27");
+  CHECK(gold("2.7e1") == "27");
+  CHECK(gold("\"27\"") == "27");
+  CHECK(gold("\" 27.0\"") == " 27.0");  // a string is kept as it is
+  CHECK(gold("-0.0") == "0");
+  CHECK(gold("0.1") == "0.1");
+  CHECK(gold("1.50") == "1.5");
+  CHECK(gold("1e-7") == "1e-07");
+  CHECK(gold("9223372036854775807") == "9223372036854775807");
+  CHECK(gold("18446744073709551615") == "18446744073709551615");
+  CHECK(gold("9007199254740991.0") == "9007199254740991");
+  CHECK(gold(R"({"target": 36, "numbers": [3, 7]})") == R"({"numbers":[3,7],"target":36})");
+  CHECK(gold(R"([1, "a"])") == R"([1,"a"])");
+  for (const char* lossy : {"18446744073709551616", "1e22", "-1e16"}) {
+    CHECK(says(refusal(R"({"prompt":"x","answer":)"s + lossy + "}"), "write it in quotes"));
+  }
+  CHECK(says(refusal(R"({"prompt":"x","answer":1e999})"), ":1"));
+}
+
+TEST_CASE("faulty rows are refused with file and line") {
+  const std::vector<std::pair<std::string, std::string>> faults = {
+      {R"({"prompt":"x"})", "`ground_truth` or `answer`"},
+      {R"({"answer":"x"})", "`prompt` or `question`"},
+      {R"({"prompt":"","answer":"x"})", "`prompt` to hold text"},
+      {R"({"prompt":" \n","answer":"x"})", "`prompt` to hold text"},
+      {R"({"prompt":"x","answer":""})", "`answer` to hold text"},
+      {R"({"prompt":null,"answer":"x"})", "got null"},
+      {R"({"prompt":"x","answer":null})", "got null"},
+      {R"({"prompt":"x","answer":true})", "got boolean"},
+      {R"({"prompt":7,"answer":"x"})", "got number"},
+      {R"({"prompt":[{"role":"user","content":"x"}],"answer":"x"})", "got array"},
+      {R"({"prompt":"x","answer":"x","data_source":3})", "data_source"},
+      {R"({"prompt":"x","answer":"x","prompt":"y"})", "twice"},
+      {R"({"prompt":"x","answer":"x","meta":{"a":1,"a":2}})", "twice"},
+      {R"({"prompt":"x","answer":NaN})", "JSON"},
+      {R"({"prompt":"x","answer":-Infinity})", "JSON"},
+      {R"({"prompt":"x","answer":"x",})", "JSON"},
+      {R"({"prompt":"x","answer":"x"} // why)", "JSON"},
+      {R"({"prompt":"x","answer":"x"}{"prompt":"x","answer":"x"})", "JSON"},
+      {R"({'prompt':'x','answer':'x'})", "JSON"},
+      {R"({"prompt":"\ud800","answer":"x"})", "surrogate"},
+      {R"({"prompt":"\udc00x","answer":"x"})", "surrogate"},
+      {R"({"prompt":"x)", "JSON"},
+      {"{", "JSON"},
+      {R"("prompt")", "a JSON object"},
+      {"null", "a JSON object"},
+      {"[" + kRow + "]", "a JSON array"},
+      {"{\"prompt\":\"a\0b\",\"answer\":\"x\"}"s, "NUL"},
+      {kRow + "\0"s, "NUL"},
+      {"{\"prompt\":\"\xff\",\"answer\":\"x\"}", "UTF-8"},
+      {"{\"prompt\":\"\xed\xa0\x80\",\"answer\":\"x\"}", "UTF-8"},
+      {"{\"prompt\":\"a\tb\",\"answer\":\"x\"}", "JSON"},
+      {"\xEF\xBB\xBF" + kRow, "byte order mark"},
+      {R"({"prompt":"x","answer":"x","deep":)" + std::string(70, '[') + std::string(70, ']') + "}", "nesting"},
+      {R"({"a":)" + std::string(100000, '['), "nesting"},
+  };
+  for (const auto& [row, reason] : faults) {
+    INFO(row.substr(0, 80));
+    const std::string message = refusal(kRow + "\n" + row + "\n");
+    CHECK(says(message, "rows.jsonl:2: "));
+    CHECK(says(message, reason));
+    CHECK(message.size() < 600);
+  }
+  CHECK(says(refusal(kRow + "\n"
+                            R"({"question":"1+1?","ans)"),
+             "rows.jsonl:2"));
+}
+
+TEST_CASE("files that are no JSONL are refused by what they are") {
+  const auto utf16 = [](const std::string& text, bool little) {
+    std::string wide;
+    for (const char c : text) wide += little ? std::string{c, '\0'} : std::string{'\0', c};
+    return wide;
+  };
+  const std::vector<std::pair<std::string, std::string>> files = {
+      {"", "without any"},
+      {"\n\r\n \t\n", "without any"},
+      {"\xEF\xBB\xBF", "without any"},
+      {"[" + kRow + "]", "a JSON array"},
+      {"[\n" + kRow + "\n]", "a JSON array"},
+      {"\x1f\x8b\x08\0\0"s, "gzip"},
+      {"PAR1", "parquet"},
+      {"PAR1\x15\x04\n\0PAR1"s, "parquet"},
+      {"PK\x03\x04zz", "zip"},
+      {"\x28\xb5\x2f\xfd..", "zstd"},
+      {"\xff\xfe" + utf16(kRow, true), "UTF-16"},
+      {"\xfe\xff" + utf16(kRow, false), "UTF-16"},
+      {utf16(kRow, true), "UTF-16"},
+      {utf16(kRow, false), "UTF-16"},
+      {"\xff\xfe\0\0"s, "UTF-32"},
+  };
+  for (const auto& [bytes, name] : files) {
+    INFO(name);
+    CHECK(says(refusal(bytes), name));
+  }
+  const qrl::test::TempDir dir;
+  CHECK(says(refusal_of([&] { read_jsonl(dir / "none.jsonl"); }), "no such file"));
+  CHECK(says(refusal_of([&] { read_jsonl(dir.path()); }), "not a regular file"));
+}
+
+TEST_CASE("shared malformed files behave as their manifest declares") {
+  const auto shared = qrl::test::shared_data();
+  if (!shared) return qrl::test::skip("the shared data is missing: malformed/jsonl");
+  // Where the manifest leaves the policy to the reader: jsonl.h says what it is.
+  const std::map<std::string, bool> accepted_by_policy = {
+      {"jsonl/bom.jsonl", true}, {"jsonl/number_answer.jsonl", true},     {"jsonl/lone_surrogate.jsonl", false},
+      {"jsonl/nul.jsonl", true}, {"jsonl/special_in_prompt.jsonl", true}, {"jsonl/long_prompt.jsonl", true}};
+  std::ifstream manifest(*shared / "malformed" / "manifest.jsonl");
+  int num_files = 0;
+  for (std::string line; std::getline(manifest, line);) {
+    const auto row = nlohmann::json::parse(line);
+    if (row["kind"] != "jsonl") continue;
+    ++num_files;
+    const std::string name = row["file"];
+    INFO(name);
+    const bool want = row["expect"] == "policy" ? accepted_by_policy.at(name) : row["expect"] == "accept";
+    bool accepted = true;
+    try {
+      read_jsonl(*shared / "malformed" / name);
+    } catch (const qrl::base::Error&) {
+      accepted = false;
+    }
+    CHECK(accepted == want);
+  }
+  CHECK(num_files == 14);
+  CHECK(read_jsonl(*shared / "malformed" / "jsonl" / "number_answer.jsonl")[0].ground_truth == "27");
+  CHECK(read_jsonl(*shared / "malformed" / "jsonl" / "nul.jsonl")[0].prompt == "a\0b"s);
+  CHECK(read_jsonl(*shared / "datasets" / "gsm8k_test.jsonl").size() == 1319);
+  CHECK(read_jsonl(*shared / "datasets" / "gsm8k_train.jsonl").size() == 7473);
+}
+
+TEST_CASE("describe tells rows, sizes and sources on one line") {
+  const qrl::test::TempDir dir;
+  std::ofstream(dir / "a.jsonl") << R"({"prompt":"abc","answer":1})"
+                                    "\n"
+                                    R"({"prompt":"abcde","answer":1,"data_source":"x\ny"})"
+                                    "\n";
+  CHECK(describe_jsonl(dir / "a.jsonl") == R"(2 rows, prompts of 3 to 5 bytes, data sources: "a" (1), "x\ny" (1))");
+}
+
+TEST_CASE("random edits of rows are read or refused") {
+  const std::string good =
+      R"({"prompt":"3 7 12 = 36\n","ground_truth":{"numbers":[3,7,12],"target":36},"n":27.0,"t":"\u00e9"})";
+  int accepted = 0;
+  for (std::uint64_t i = 0; i < 3000; ++i) {
+    qrl::base::RandomStream random(31, qrl::base::RandomPurpose::test, i);
+    std::string text = good;
+    for (std::uint64_t edits = 1 + random.below(4); edits > 0; --edits) {
+      const std::size_t at = random.below(text.size());
+      switch (random.below(3)) {
+        case 0:
+          text[at] = static_cast<char>(random.below(256));
+          break;
+        case 1:
+          text.erase(at, 1 + random.below(8));
+          break;
+        default:
+          text.insert(at, text.substr(random.below(text.size()), 1 + random.below(12)));
+      }
+      if (text.empty()) text = "x";
+    }
+    const std::string message = refusal(text);
+    accepted += message == "accepted";
+    REQUIRE(message.size() < 700);
+  }
+  CHECK(accepted > 50);
+  CHECK(accepted < 2900);
+}

@@ -1,0 +1,298 @@
+#include "data/tokenizer.h"
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "base/rng.h"
+#include "data/byte_alphabet.h"
+#include "refusal.h"
+
+using namespace qrl::data;
+using nlohmann::json;
+using qrl::test::refusal_of;
+using qrl::test::says;
+using Ids = std::vector<qrl::types::TokenId>;
+
+namespace {
+
+std::string read_file(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  REQUIRE(in.is_open());
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+std::filesystem::path golden_dir() { return qrl::test::shipped_data() / "golden" / "tokenizer"; }
+
+json golden_file() { return json::parse(read_file(golden_dir() / "tokenizer.json")); }
+
+std::string refusal(const std::string& text, const std::string& eos = "<|endoftext|>") {
+  return refusal_of([&] { Tokenizer::parse(text, eos, "tokenizer.json"); });
+}
+std::string refusal_of_json(const json& file) { return refusal(file.dump()); }
+
+std::string random_bytes(qrl::base::RandomStream& random, std::size_t max_size) {
+  std::string bytes(random.below(max_size + 1), '\0');
+  for (char& c : bytes) c = static_cast<char>(random.below(256));
+  return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("texts get the ids that transformers gives them") {
+  const Tokenizer made = Tokenizer::byte_level();
+  const Tokenizer loaded = Tokenizer::load(golden_dir());  // as transformers saved it
+  CHECK(loaded.eos() == 256);
+  CHECK(loaded.vocab_size() == 259);
+  std::ifstream cases(golden_dir() / "cases.jsonl");
+  int num_cases = 0, num_with_tokens = 0;
+  for (std::string line; std::getline(cases, line); ++num_cases) {
+    const json row = json::parse(line);
+    const std::string text = row["text"];
+    INFO(row["text"].dump());
+    const Ids plain = row["plain"], trusted = row["trusted"];
+    num_with_tokens += plain != trusted;
+    for (const Tokenizer& tokenizer : {made, loaded}) {
+      CHECK(tokenizer.encode(text) == plain);
+      CHECK(tokenizer.encode_trusted(text) == trusted);
+      CHECK(tokenizer.decode(plain) == text);
+      CHECK(tokenizer.decode(trusted) == row["decoded"].get<std::string>());
+    }
+  }
+  CHECK(num_cases > 100);
+  CHECK(num_with_tokens > 40);
+}
+
+TEST_CASE("save writes what the tokenizers library itself writes, and load reads it back") {
+  const qrl::test::TempDir dir;
+  Tokenizer::byte_level().save(dir.path());
+  json want = golden_file();
+  want["post_processor"] = nullptr;         // transformers adds an empty template
+  want["decoder"] = want["pre_tokenizer"];  // whose flags mean nothing in a decoder: the library writes true
+  CHECK(json::parse(read_file(dir / "tokenizer.json")) == want);
+  const json config = json::parse(read_file(dir / "tokenizer_config.json"));
+  CHECK(config["eos_token"] == "<|endoftext|>");
+  CHECK(config["pad_token"] == "<|endoftext|>");
+
+  const Tokenizer loaded = Tokenizer::load(dir.path());
+  CHECK(loaded.eos() == 256);
+  CHECK(loaded.vocab_size() == 259);
+  const qrl::test::TempDir again;
+  loaded.save(again.path());
+  CHECK(read_file(again / "tokenizer.json") == read_file(dir / "tokenizer.json"));
+}
+
+TEST_CASE("the byte alphabet is a bijection") {
+  std::string all_spelled;
+  for (int byte = 0; byte < 256; ++byte) {
+    const std::string& spelling = byte_spelling(static_cast<unsigned char>(byte));
+    CHECK(bytes_of_spelling(spelling) == std::string(1, static_cast<char>(byte)));
+    all_spelled += spelling;
+  }
+  CHECK(byte_spelling(' ') == "Ġ");
+  CHECK(byte_spelling('\n') == "Ċ");
+  CHECK(byte_spelling(0xad) == "Ń");
+  CHECK(bytes_of_spelling(all_spelled)->size() == 256);
+  for (const char* foreign : {" ", "\n", "a b", "\u0144", "\u00ad", "日", "\xc4"})
+    CHECK_FALSE(bytes_of_spelling(foreign));
+}
+
+TEST_CASE("any bytes go there and back; user text never becomes an added token") {
+  const Tokenizer tokenizer = Tokenizer::byte_level();
+  for (std::uint64_t i = 0; i < 5000; ++i) {
+    qrl::base::RandomStream random(21, qrl::base::RandomPurpose::test, i);
+    std::string text = random_bytes(random, 60);
+    for (const char* token : {"<answer>", "</answer>", "<|endoftext|>"}) {
+      if (random.below(2) == 0) text.insert(random.below(text.size() + 1), token);
+    }
+    const Ids ids = tokenizer.encode(text);
+    REQUIRE(ids.size() == text.size());
+    REQUIRE(std::all_of(ids.begin(), ids.end(), [](auto id) { return id >= 0 && id < 256; }));
+    REQUIRE(tokenizer.decode(ids) == text);
+    std::string spelled = tokenizer.decode(tokenizer.encode_trusted(text));
+    for (std::size_t at; (at = text.find("<|endoftext|>")) != std::string::npos;) text.erase(at, 13);
+    if (text.find("<|end") == std::string::npos) REQUIRE(spelled == text);
+  }
+  CHECK(tokenizer.encode("<answer>") == Ids{'<', 'a', 'n', 's', 'w', 'e', 'r', '>'});
+  CHECK(tokenizer.encode_trusted("<answer>") == Ids{257});
+  CHECK(tokenizer.decode(Ids{257, '5', 258, 256}) == "<answer>5</answer>");
+  CHECK(tokenizer.decode(Ids{-1, 259, 1 << 30, 'x'}) == "x");
+}
+
+TEST_CASE("of added tokens that begin at one place the longest is taken") {
+  json file = golden_file();
+  for (const char* content : {"<a", "<a>", "<a>b"}) {
+    json added = file["added_tokens"][1];
+    added["id"] = 256 + file["added_tokens"].size();
+    added["content"] = content;
+    file["added_tokens"].push_back(added);
+  }
+  const Tokenizer tokenizer = Tokenizer::parse(file.dump(), "<|endoftext|>", "x");
+  CHECK(tokenizer.encode_trusted("<a>b<a>c<ac<answer>") == Ids{261, 260, 'c', 259, 'c', 257});
+}
+
+TEST_CASE("what would change ids is refused by name") {
+  const json good = golden_file();
+  REQUIRE(refusal_of_json(good) == "accepted");
+  const auto with = [&](const char* pointer, const json& value) {
+    json file = good;
+    file[json::json_pointer(pointer)] = value;
+    return refusal_of_json(file);
+  };
+  CHECK(says(with("/model/merges", {"a b"}), "BPE with merges is not supported yet by this version"));
+  CHECK(says(with("/model/merges", json::parse(R"([["a","b"]])")), "BPE with merges"));
+  CHECK(says(with("/model/type", "WordPiece"), "WordPiece"));
+  CHECK(says(with("/model/ignore_merges", true), "ignore_merges"));
+  CHECK(says(with("/model/byte_fallback", true), "byte_fallback"));
+  CHECK(says(with("/model/dropout", 0.1), "dropout"));
+  CHECK(says(with("/model/end_of_word_suffix", "</w>"), "end_of_word_suffix"));
+  CHECK(says(with("/model/surprise", 1), "surprise"));
+  CHECK(says(with("/normalizer", {{"type", "Quantum"}}), "Quantum"));
+  CHECK(says(with("/pre_tokenizer", {{"type", "Whitespace"}}), "Whitespace"));
+  CHECK(says(with("/pre_tokenizer", nullptr), "pre_tokenizer"));
+  CHECK(says(with("/pre_tokenizer/add_prefix_space", true), "add_prefix_space"));
+  CHECK(says(with("/decoder", {{"type", "Fuse"}}), "Fuse"));
+  CHECK(says(with("/post_processor/single/0", {{"SpecialToken", {{"id", "<s>"}, {"type_id", 0}}}}), "adds tokens"));
+  CHECK(says(with("/post_processor", {{"type", "BertProcessing"}}), "BertProcessing"));
+  CHECK(says(with("/truncation", {{"max_length", 3}}), "truncation"));
+  CHECK(says(with("/version", "2.0"), "version"));
+  CHECK(says(with("/surprise", 1), "surprise"));
+  for (const char* flag : {"lstrip", "rstrip", "single_word", "normalized"}) {
+    CHECK(says(with((std::string("/added_tokens/1/") + flag).c_str(), true), flag));
+  }
+  // Settings without effect where there are no merges.
+  CHECK(with("/pre_tokenizer/use_regex", true) == "accepted");
+  CHECK(with("/pre_tokenizer/trim_offsets", true) == "accepted");
+  CHECK(with("/decoder/add_prefix_space", true) == "accepted");
+  CHECK(with("/post_processor", nullptr) == "accepted");
+  CHECK(with("/post_processor", good["decoder"]) == "accepted");
+  CHECK(with("/model/end_of_word_suffix", "") == "accepted");
+}
+
+TEST_CASE("faulty vocabularies and added tokens are refused") {
+  const json good = golden_file();
+  const auto edited = [&](const auto& edit) {
+    json file = good;
+    edit(file);
+    return refusal_of_json(file);
+  };
+  CHECK(says(edited([](json& f) { f["model"]["vocab"].erase("a"); }), "without holes"));
+  CHECK(says(edited([](json& f) { f["model"]["vocab"].erase("ÿ"); }), "to have id 255"));
+  CHECK(says(edited([](json& f) { f["model"]["vocab"]["a"] = 98; }), "without holes or repeats"));
+  CHECK(says(edited([](json& f) { f["model"]["vocab"]["a"] = -1; }), "id from 0"));
+  CHECK(says(edited([](json& f) { f["model"]["vocab"]["a"] = 97.0; }), "id from 0"));
+  CHECK(says(edited([](json& f) { f["model"]["vocab"]["a"] = std::uint64_t{1} << 40; }), "id from 0"));
+  CHECK(says(edited([](json& f) { f["model"]["vocab"] = json::object(); }), "vocab"));
+  CHECK(says(edited([](json& f) {
+               f["model"]["vocab"].erase("a");
+               f["model"]["vocab"]["ab"] = 97;
+             }),
+             "none for byte 97"));
+  CHECK(says(edited([](json& f) {
+               f["model"]["vocab"]["a b"] = 256;
+               for (int k = 0; k < 3; ++k) f["added_tokens"][k]["id"] = 257 + k;
+             }),
+             "byte-level alphabet"));
+  CHECK(says(edited([](json& f) { f["added_tokens"][2]["content"] = "<answer>"; }), "twice"));
+  CHECK(says(edited([](json& f) { f["added_tokens"][2]["id"] = 257; }), "to have id 258"));
+  CHECK(says(edited([](json& f) { f["added_tokens"][2]["id"] = 1000; }), "to have id 258"));
+  CHECK(says(edited([](json& f) { f["added_tokens"][2]["content"] = ""; }), "content"));
+  CHECK(says(edited([](json& f) { f["added_tokens"][2] = 5; }), "objects"));
+  CHECK(says(edited([](json& f) { f["added_tokens"].erase(0); }), "257"));
+  CHECK(says(edited([](json& f) { f["added_tokens"][0]["special"] = false; }), "end token"));
+  // An added token that is a byte's token would make a control token of that byte in user text.
+  CHECK(says(edited([](json& f) {
+               f["added_tokens"][2]["content"] = "a";
+               f["added_tokens"][2]["id"] = 97;
+             }),
+             "none for byte 97"));
+  CHECK(says(refusal(R"({"version":"1.0","version":"1.0"})"), "twice"));
+  CHECK(says(refusal("{"), "JSON"));
+  CHECK(says(refusal(""), "JSON"));
+  CHECK(says(refusal("\xEF\xBB\xBF{}"), "byte order mark"));
+  CHECK(says(refusal(R"({"version":"\ud800"})"), "surrogate"));
+  CHECK(says(refusal(std::string(100000, '[')), "nesting"));
+  CHECK(says(refusal(good.dump(), "</s>"), "</s>"));
+}
+
+TEST_CASE("multi-byte entries of a vocabulary without merges are kept and never drawn from text") {
+  json file = golden_file();
+  file["model"]["vocab"]["Ġthe"] = 256;
+  file["model"]["vocab"]["<|endoftext|>"] = 257;
+  file["added_tokens"][0]["id"] = 257;
+  for (int k : {1, 2}) file["added_tokens"][k]["id"] = 257 + k;
+  const Tokenizer tokenizer = Tokenizer::parse(file.dump(), "<|endoftext|>", "x");
+  CHECK(tokenizer.vocab_size() == 260);
+  CHECK(tokenizer.encode(" the") == Ids{' ', 't', 'h', 'e'});
+  CHECK(tokenizer.decode(Ids{256, 257}) == " the");
+  CHECK(tokenizer.encode("<|endoftext|>").size() == 13);
+  CHECK(tokenizer.encode_trusted("<|endoftext|>") == Ids{257});
+  const qrl::test::TempDir dir;
+  tokenizer.save(dir.path());
+  CHECK(json::parse(read_file(dir / "tokenizer.json"))["model"]["vocab"] == file["model"]["vocab"]);
+}
+
+TEST_CASE("shared malformed and real tokenizers: refused by name") {
+  const auto shared = qrl::test::shared_data();
+  if (!shared) return qrl::test::skip("the shared data is missing: malformed/tokenizer");
+  std::ifstream manifest(*shared / "malformed" / "manifest.jsonl");
+  int num_files = 0;
+  for (std::string line; std::getline(manifest, line);) {
+    const json row = json::parse(line);
+    if (row["kind"] != "tokenizer") continue;
+    ++num_files;
+    INFO(row["file"]);
+    // All but the broken ones need merges, which this version names and refuses.
+    const std::string why = refusal(read_file(*shared / "malformed" / row["file"].get<std::string>()));
+    CHECK(why != "accepted");
+    if (row["expect"] == "accept") CHECK(says(why, "BPE with merges is not supported yet"));
+  }
+  CHECK(num_files == 19);
+  CHECK(says(refusal(read_file(*shared / "tokenizer" / "titan_tiny_tokenizer.json")), "byte-level alphabet"));
+  CHECK(says(refusal(read_file(*shared / "tokenizer" / "phi2" / "tokenizer.json")), "BPE with merges"));
+}
+
+TEST_CASE("load names a missing or faulty file") {
+  const qrl::test::TempDir dir;
+  CHECK(says(refusal_of([&] { Tokenizer::load(dir.path()); }), "tokenizer.json"));
+  Tokenizer::byte_level().save(dir.path());
+  const auto write_config = [&](const std::string& text) { std::ofstream(dir / "tokenizer_config.json") << text; };
+  write_config(R"({"eos_token":{"content":"<|endoftext|>","special":true}})");
+  CHECK(Tokenizer::load(dir.path()).eos() == 256);
+  for (const char* bad :
+       {"{}", "[]", R"({"eos_token":null})", R"({"eos_token":{}})", R"({"eos_token":"<answer>"})", "{"}) {
+    INFO(bad);
+    write_config(bad);
+    CHECK_THROWS_AS(Tokenizer::load(dir.path()), qrl::base::Error);
+  }
+  std::filesystem::remove(dir / "tokenizer_config.json");
+  CHECK(says(refusal_of([&] { Tokenizer::load(dir.path()); }), "tokenizer_config.json"));
+}
+
+TEST_CASE("random edits of a tokenizer file are read or refused") {
+  const std::string good = golden_file().dump();
+  int accepted = 0;
+  for (std::uint64_t i = 0; i < 1500; ++i) {
+    qrl::base::RandomStream random(22, qrl::base::RandomPurpose::test, i);
+    std::string text = good;
+    for (std::uint64_t edits = 1 + random.below(3); edits > 0; --edits) {
+      const std::size_t at = random.below(text.size());
+      switch (random.below(3)) {
+        case 0:
+          text[at] = static_cast<char>(random.below(256));
+          break;
+        case 1:
+          text.erase(at, 1 + random.below(20));
+          break;
+        default:
+          text.insert(at, text.substr(random.below(text.size()), 1 + random.below(20)));
+      }
+    }
+    accepted += refusal(text) == "accepted";
+  }
+  CHECK(accepted < 700);
+  CHECK(accepted > 0);
+}
