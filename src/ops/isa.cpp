@@ -45,9 +45,12 @@ std::atomic<Isa>& chosen() {
 
 std::string_view name(Isa isa) {
   switch (isa) {
-    case Isa::avx512: return "avx512";
-    case Isa::avx2: return "avx2";
-    case Isa::portable: return "portable";
+    case Isa::avx512:
+      return "avx512";
+    case Isa::avx2:
+      return "avx2";
+    case Isa::portable:
+      return "portable";
   }
   base::fail_internal("isa", "a known instruction set", std::to_string(static_cast<int>(isa)));
 }
@@ -65,8 +68,10 @@ bool supported(Isa isa) {
       return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
              __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16") && supported(Isa::avx2);
-    case Isa::avx2: return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    case Isa::portable: return true;
+    case Isa::avx2:
+      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    case Isa::portable:
+      return true;
   }
   return false;
 }
@@ -75,9 +80,12 @@ std::string describe_isa() { return std::string(name(isa())) + " (of " + support
 
 const Kernels& kernels() {
   switch (isa()) {
-    case Isa::avx512: return avx512::kKernels;
-    case Isa::avx2: return avx2::kKernels;
-    default: return portable::kKernels;
+    case Isa::avx512:
+      return avx512::kKernels;
+    case Isa::avx2:
+      return avx2::kKernels;
+    default:
+      return portable::kKernels;
   }
 }
 

@@ -20,13 +20,18 @@ using quant::Format;
 // int32 holds the sum of this many products of two codes.
 constexpr std::int64_t kMaxInt8Width = (std::int64_t{1} << 31) / (127 * 127) - 1;
 
-std::int64_t round_up(std::int64_t count, std::int64_t multiple) { return (count + multiple - 1) / multiple * multiple; }
+std::int64_t round_up(std::int64_t count, std::int64_t multiple) {
+  return (count + multiple - 1) / multiple * multiple;
+}
 
 DType storage_dtype(Format format) {
   switch (format) {
-    case Format::f32: return DType::f32;
-    case Format::bf16: return DType::bf16;
-    default: return DType::i8;
+    case Format::f32:
+      return DType::f32;
+    case Format::bf16:
+      return DType::bf16;
+    default:
+      return DType::i8;
   }
 }
 
@@ -49,9 +54,15 @@ std::uint32_t* panel_words(const PackedLinear& packed, std::int64_t row) {
 /// One row of W in the format's codes.
 void encode_values(Format format, const float* x, std::int64_t width, void* codes, float* scale) {
   switch (format) {
-    case Format::f32: std::memcpy(codes, x, static_cast<std::size_t>(width) * sizeof(float)); break;
-    case Format::bf16: kernels().encode_bf16(x, width, static_cast<std::uint16_t*>(codes)); break;
-    case Format::int8: *scale = kernels().encode_int8(x, width, static_cast<std::int8_t*>(codes)); break;
+    case Format::f32:
+      std::memcpy(codes, x, static_cast<std::size_t>(width) * sizeof(float));
+      break;
+    case Format::bf16:
+      kernels().encode_bf16(x, width, static_cast<std::uint16_t*>(codes));
+      break;
+    case Format::int8:
+      *scale = kernels().encode_int8(x, width, static_cast<std::int8_t*>(codes));
+      break;
   }
 }
 
@@ -68,7 +79,8 @@ PackedLinear make_packed_linear(Format format, std::int64_t out, std::int64_t in
   packed.format = format;
   packed.out = out;
   packed.in = in;
-  packed.panels = Buffer(storage_dtype(format), {columns / kPanelColumns, round_up(in, group_size(format)), kPanelColumns});
+  packed.panels =
+      Buffer(storage_dtype(format), {columns / kPanelColumns, round_up(in, group_size(format)), kPanelColumns});
   if (format == Format::int8) {
     packed.scales = Buffer(DType::f32, {columns});
     packed.column_sums = Buffer(DType::i32, {columns});
@@ -114,28 +126,28 @@ void unpack_rows(const PackedLinear& packed, std::int64_t first_row, std::int64_
     for (std::int64_t g = 0; g < groups; ++g) words[static_cast<std::size_t>(g)] = from[g * kPanelColumns];
     float* to = weight + i * packed.in;
     switch (packed.format) {
-      case Format::f32: std::memcpy(to, words.data(), width * sizeof(float)); break;
+      case Format::f32:
+        std::memcpy(to, words.data(), width * sizeof(float));
+        break;
       case Format::bf16:
         kernels().decode_bf16(reinterpret_cast<const std::uint16_t*>(words.data()), packed.in, to);
         break;
       case Format::int8:
-        quant::decode_int8({reinterpret_cast<const std::int8_t*>(words.data()), width},
-                           packed.scales.as<float>()[row], {to, width});
+        quant::decode_int8({reinterpret_cast<const std::int8_t*>(words.data()), width}, packed.scales.as<float>()[row],
+                           {to, width});
         break;
     }
   }
 }
 
 Activations::Activations(Format format_, std::int64_t num_rows, std::int64_t width_)
-    : format(format_),
-      width(width_),
-      stride(round_up(width_, 64)),
-      codes(storage_dtype(format_), {num_rows, stride}) {
+    : format(format_), width(width_), stride(round_up(width_, 64)), codes(storage_dtype(format_), {num_rows, stride}) {
   if (format == Format::int8) scales = Buffer(DType::f32, {num_rows});
 }
 
 void* Activations::row(std::int64_t row_idx) const {
-  return static_cast<char*>(codes.view().data) + row_idx * stride * static_cast<std::int64_t>(size_bytes(storage_dtype(format)));
+  return static_cast<char*>(codes.view().data) +
+         row_idx * stride * static_cast<std::int64_t>(size_bytes(storage_dtype(format)));
 }
 
 void encode_row(const float* x, std::int64_t row_idx, Activations& out) {
@@ -176,9 +188,15 @@ void linear(base::Team& team, const Activations& x, const PackedLinear& weight, 
   task.y = y + rows.begin * weight.out;
   task.accumulate = accumulate;
   switch (weight.format) {
-    case Format::f32: kernels().linear_f32(task); break;
-    case Format::bf16: kernels().linear_bf16(task); break;
-    case Format::int8: kernels().linear_int8(task); break;
+    case Format::f32:
+      kernels().linear_f32(task);
+      break;
+    case Format::bf16:
+      kernels().linear_bf16(task);
+      break;
+    case Format::int8:
+      kernels().linear_int8(task);
+      break;
   }
 }
 

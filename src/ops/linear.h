@@ -21,10 +21,10 @@ inline constexpr std::int64_t kPanelColumns = 64;
 struct PackedLinear {
   quant::Format format = quant::Format::f32;
   std::int64_t out = 0, in = 0;
-  base::Buffer panels;         ///< see kPanelColumns
-  base::Buffer scales;         ///< fp32 [out, padded to panels]; int8 only
-  base::Buffer column_sums;    ///< int32 [out, padded]: 128·Σ codes, what the u8·s8 instruction adds too much; int8 only
-  base::Buffer bias;           ///< fp32 [out, padded]; empty without one
+  base::Buffer panels;       ///< see kPanelColumns
+  base::Buffer scales;       ///< fp32 [out, padded to panels]; int8 only
+  base::Buffer column_sums;  ///< int32 [out, padded]: 128·Σ codes, what the u8·s8 instruction adds too much; int8 only
+  base::Buffer bias;         ///< fp32 [out, padded]; empty without one
 };
 
 /// Makes an empty (zero) PackedLinear of this shape.
@@ -43,10 +43,10 @@ struct Activations {
   Activations() = default;
   Activations(quant::Format format_, std::int64_t num_rows, std::int64_t width_);
   quant::Format format = quant::Format::f32;
-  std::int64_t width = 0;         ///< in
-  std::int64_t stride = 0;        ///< elements from row to row, width padded to 64
-  base::Buffer codes;             ///< [max_rows, stride] of fp32, bf16 or int8, zero beyond width
-  base::Buffer scales;            ///< fp32 [max_rows]; int8 only
+  std::int64_t width = 0;   ///< in
+  std::int64_t stride = 0;  ///< elements from row to row, width padded to 64
+  base::Buffer codes;       ///< [max_rows, stride] of fp32, bf16 or int8, zero beyond width
+  base::Buffer scales;      ///< fp32 [max_rows]; int8 only
 
   std::int64_t max_rows() const { return codes.shape().rank() == 0 ? 0 : codes.shape()[0]; }
   void* row(std::int64_t row_idx) const;  ///< codes of a row

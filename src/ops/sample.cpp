@@ -35,25 +35,23 @@ float logprob_of(const Weights& row, std::int32_t token, double total) {
   return static_cast<float>(logit - std::log(total));
 }
 
-/// Inverse CDF over the whole vocabulary: the block by the sums, then the token inside it.
+/// Inverse CDF over the whole vocabulary: the block by the sums, then the token inside it. Where rounding leaves the
+/// target behind the last weight above zero, that token is the one.
 std::int32_t pick(const Weights& row, std::span<const double> block_sums, double target) {
+  while (block_sums.back() == 0) block_sums = block_sums.first(block_sums.size() - 1);
   std::size_t block = 0;
   double before = 0;
   while (block + 1 < block_sums.size() && before + block_sums[block] <= target) before += block_sums[block++];
-  // Rounding may leave the target behind the last weight above zero: then that token is the one.
-  for (;; --block) {
-    float weights[kBlock];
-    const std::int64_t begin = static_cast<std::int64_t>(block) * kBlock;
-    const std::int64_t count = block_weights(row, begin, weights);
-    std::int64_t last = -1;
-    for (std::int64_t i = 0; i < count; ++i) {
-      if (weights[i] <= 0) continue;
-      last = i;
-      before += static_cast<double>(weights[i]);
-      if (before > target) break;
-    }
-    if (last >= 0) return static_cast<std::int32_t>(begin + last);
+  const std::int64_t begin = static_cast<std::int64_t>(block) * kBlock;
+  float weights[kBlock];
+  const std::int64_t count = block_weights(row, begin, weights);
+  std::int64_t chosen = 0;
+  for (std::int64_t i = 0; i < count && before <= target; ++i) {
+    if (weights[i] <= 0) continue;
+    chosen = i;
+    before += static_cast<double>(weights[i]);
   }
+  return static_cast<std::int32_t>(begin + chosen);
 }
 
 /// The tokens that top-k and top-p leave, in index order.
@@ -136,7 +134,8 @@ Draw draw(const float* logits, std::int64_t vocab_size, const DrawParams& params
     total += block_sums.back();
   }
   // A NaN among the logits makes its block's sum NaN, an infinite maximum makes its own weight NaN.
-  QRL_INVARIANT(std::isfinite(max) && std::isfinite(total), "draw", "logits that are finite or -inf, one of them finite",
+  QRL_INVARIANT(std::isfinite(max) && std::isfinite(total), "draw",
+                "logits that are finite or -inf, one of them finite",
                 "maximum " + std::to_string(max) + ", sum of exp " + std::to_string(total),
                 "the weights or the forward pass are broken");
   if (greedy) return {static_cast<std::int32_t>(std::find(logits, logits + vocab_size, max) - logits), 0.0F};

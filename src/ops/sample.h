@@ -6,14 +6,14 @@
 namespace qrl::ops {
 
 struct DrawParams {
-  float temperature = 1.0F;   ///< 0: arg max (lowest index on ties), log-prob 0
-  float top_p = 1.0F;         ///< (0, 1]
-  std::int32_t top_k = -1;    ///< −1: off
+  float temperature = 1.0F;  ///< 0: arg max (lowest index on ties), log-prob 0
+  float top_p = 1.0F;        ///< (0, 1]
+  std::int32_t top_k = -1;   ///< −1: off
 };
 
 struct Draw {
   std::int32_t token = 0;
-  float logprob = 0;          ///< of the distribution drawn from: after temperature, top-k and top-p renormalised
+  float logprob = 0;  ///< of the distribution drawn from: after temperature, top-k and top-p renormalised
 };
 
 /// Draws by inverse CDF with `uniform` in [0, 1): fp32 logits, fp32 log-softmax (sums of exp in a fixed block order,

@@ -22,6 +22,9 @@ float* scratch(std::int64_t num_floats) {
   return memory.data();
 }
 
+/// ⌈a / b⌉ for b > 0; 0 for negative a.
+std::int64_t round_up_quotient(std::int64_t a, std::int64_t b) { return a <= 0 ? 0 : (a + b - 1) / b; }
+
 /// This member's share of the rows.
 base::Range share(const base::Team& team, base::Range rows) {
   const base::Range mine = team.slice(rows.size());
@@ -58,8 +61,7 @@ void check_heads(const HeadShape& shape, const KvPages& pages, const char* where
 
 void embed(base::Team& team, const base::View& table_VD, const std::int32_t* tokens, base::Range rows, float* x_ND) {
   QRL_INVARIANT(table_VD.shape.rank() == 2 && (table_VD.dtype == DType::f32 || table_VD.dtype == DType::bf16), "embed",
-                "an fp32 or bf16 table [V, D]",
-                std::string(name(table_VD.dtype)) + " " + table_VD.shape.to_string());
+                "an fp32 or bf16 table [V, D]", std::string(name(table_VD.dtype)) + " " + table_VD.shape.to_string());
   const std::int64_t width = table_VD.shape[1];
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
     QRL_INVARIANT(0 <= tokens[row] && tokens[row] < table_VD.shape[0], "embed, row " + std::to_string(row),
@@ -77,8 +79,7 @@ void embed(base::Team& team, const base::View& table_VD, const std::int32_t* tok
   }
 }
 
-void rms_norm(base::Team& team, const float* x_ND, const float* gain_D, float eps, base::Range rows,
-              Activations& out) {
+void rms_norm(base::Team& team, const float* x_ND, const float* gain_D, float eps, base::Range rows, Activations& out) {
   check_rows(rows, out, "rms_norm");
   const base::Range mine = share(team, rows);
   float* normed = scratch(out.width);
@@ -164,8 +165,8 @@ void paged_attention(base::Team& team, const HeadShape& shape, const AttentionRo
   const std::int64_t kv_width = shape.num_kv_heads * shape.head_dim;
   const auto element_bytes = static_cast<std::int64_t>(size_bytes(pages.keys.dtype));
 
-  // Rows cost what they see, so members share positions, not rows: a unit of work (row, kv head) belongs to the member
-  // in whose share of all positions it begins.
+  // Rows cost what they see, so members share positions, not rows: a (row, kv head) belongs to the member in whose
+  // share of all positions it begins.
   std::int64_t all_positions = 0;
   for (std::int64_t row = rows.begin; row < rows.end; ++row) all_positions += where.positions[row] + 1;
   const base::Range mine = team.slice(all_positions * shape.num_kv_heads);
@@ -176,21 +177,27 @@ void paged_attention(base::Team& team, const HeadShape& shape, const AttentionRo
   task.page_size = pages.page_size;
   task.slot_stride = kv_width;
   task.scale = 1.0F / std::sqrt(static_cast<float>(shape.head_dim));
-  std::int64_t begin = 0;
+  std::int64_t before = 0;  // positions × kv heads of the rows before this one
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
     task.num_positions = where.positions[row] + 1;
+    const auto heads_beginning_below = [&](std::int64_t limit) {
+      return std::clamp<std::int64_t>(round_up_quotient(limit - before, task.num_positions), 0, shape.num_kv_heads);
+    };
+    const base::Range heads{heads_beginning_below(mine.begin), heads_beginning_below(mine.end)};
+    before += task.num_positions * shape.num_kv_heads;
+    if (heads.size() == 0) continue;
+    const std::int64_t head_bytes = heads.begin * shape.head_dim * element_bytes;
+    const std::int64_t first_query = heads.begin * group * shape.head_dim;
+    task.num_kv_heads = heads.size();
+    task.q = qkv + row * (q_width + 2 * kv_width) + first_query;
+    task.keys = static_cast<const char*>(pages.keys.data) + head_bytes;
+    task.values = static_cast<const char*>(pages.values.data) + head_bytes;
     task.page_table = where.page_tables[row];
-    for (std::int64_t head = 0; head < shape.num_kv_heads; ++head, begin += task.num_positions) {
-      if (begin < mine.begin || begin >= mine.end) continue;
-      const std::int64_t head_bytes = head * shape.head_dim * element_bytes;
-      task.q = qkv + row * (q_width + 2 * kv_width) + head * group * shape.head_dim;
-      task.keys = static_cast<const char*>(pages.keys.data) + head_bytes;
-      task.values = static_cast<const char*>(pages.values.data) + head_bytes;
-      task.scores = scratch(group * (task.num_positions + 63));
-      task.context = context + row * q_width + head * group * shape.head_dim;
-      if (pages.keys.dtype == DType::f32) kernels().attention_f32(task);
-      else kernels().attention_bf16(task);
-    }
+    task.scores_stride = round_up_quotient(task.num_positions, 16) * 16 + 16;
+    task.scores = scratch(heads.size() * group * task.scores_stride);
+    task.context = context + row * q_width + first_query;
+    if (pages.keys.dtype == DType::f32) kernels().attention_f32(task);
+    else kernels().attention_bf16(task);
   }
 }
 

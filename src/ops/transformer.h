@@ -25,21 +25,21 @@ base::Buffer make_rope_table(std::int64_t max_positions, std::int64_t head_dim, 
 
 /// Shape of the attention's heads.
 struct HeadShape {
-  std::int64_t num_heads = 0;      ///< H
-  std::int64_t num_kv_heads = 0;   ///< K
-  std::int64_t head_dim = 0;       ///< E
+  std::int64_t num_heads = 0;     ///< H
+  std::int64_t num_kv_heads = 0;  ///< K
+  std::int64_t head_dim = 0;      ///< E
 };
 
 /// One layer's key/value pages. Keys and values: [num_pages, page_size, K, E] in `dtype` (f32 or bf16).
 struct KvPages {
   base::View keys, values;
-  std::int64_t page_size = 0;      ///< tokens per page
+  std::int64_t page_size = 0;  ///< tokens per page
 };
 
 /// For each row: which sequence's page table it belongs to, its position, so it sees positions 0 … position.
 struct AttentionRows {
-  const std::int32_t* positions = nullptr;             ///< [*]
-  const std::int32_t* const* page_tables = nullptr;    ///< [*]: page ids of the row's sequence, in order
+  const std::int32_t* positions = nullptr;           ///< [*]
+  const std::int32_t* const* page_tables = nullptr;  ///< [*]: page ids of the row's sequence, in order
 };
 
 /// In place on qkv rows ([*, (H+2K)·E] fp32: q heads, k heads, v heads): optional RMSNorm over E of each q and k head

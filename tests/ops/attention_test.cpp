@@ -20,9 +20,9 @@ namespace {
 struct Setup {
   HeadShape shape;
   DType dtype = DType::f32;
-  std::vector<std::int64_t> lengths;   ///< of the sequences
+  std::vector<std::int64_t> lengths;  ///< of the sequences
   std::int64_t page_size = 16;
-  std::uint64_t page_order = 0;        ///< seed of the page permutation; 0: in order
+  std::uint64_t page_order = 0;  ///< seed of the page permutation; 0: in order
   int members = 1;
   std::int64_t rows_per_call = 1 << 20;
   std::vector<float> q_gain, k_gain;
@@ -30,7 +30,7 @@ struct Setup {
 };
 
 struct Outcome {
-  std::vector<float> qkv;       ///< after rope, rows of all sequences one after the other
+  std::vector<float> qkv;  ///< after rope, rows of all sequences one after the other
   std::vector<float> context;
   base::Buffer keys, values;
   std::vector<std::vector<std::int32_t>> tables;
@@ -70,8 +70,8 @@ Outcome run(const Setup& setup, const std::vector<float>& qkv) {
   std::memset(out.values.view().data, 0xff, out.values.num_bytes());
   const ops::KvPages pages{out.keys.view(), out.values.view(), setup.page_size};
   const ops::AttentionRows where{positions.data(), page_tables.data()};
-  const base::Buffer rope = ops::make_rope_table(*std::max_element(setup.lengths.begin(), setup.lengths.end()),
-                                                 shape.head_dim, setup.theta);
+  const base::Buffer rope =
+      ops::make_rope_table(*std::max_element(setup.lengths.begin(), setup.lengths.end()), shape.head_dim, setup.theta);
   const auto rows = static_cast<std::int64_t>(positions.size());
   out.context.assign(static_cast<std::size_t>(rows * shape.num_heads * shape.head_dim), -77.0F);
   base::parallel(setup.members, [&](Team& team) {

@@ -78,8 +78,12 @@ inline std::vector<float> decoded(const ops::Activations& x, std::int64_t rows) 
   for (std::int64_t row = 0; row < rows; ++row) {
     for (std::int64_t k = 0; k < x.width; ++k) {
       switch (x.format) {
-        case quant::Format::f32: values.push_back(static_cast<const float*>(x.row(row))[k]); break;
-        case quant::Format::bf16: values.push_back(to_float(static_cast<const base::bf16*>(x.row(row))[k])); break;
+        case quant::Format::f32:
+          values.push_back(static_cast<const float*>(x.row(row))[k]);
+          break;
+        case quant::Format::bf16:
+          values.push_back(to_float(static_cast<const base::bf16*>(x.row(row))[k]));
+          break;
         case quant::Format::int8:
           values.push_back(static_cast<float>(static_cast<const std::int8_t*>(x.row(row))[k]) *
                            x.scales.as<float>()[row]);

@@ -20,8 +20,8 @@ std::vector<double> distribution(const std::vector<float>& logits, const DrawPar
   std::vector<std::size_t> order(logits.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return logits[a] > logits[b]; });
-  const std::size_t kept = params.top_k > 0 ? std::min<std::size_t>(order.size(), static_cast<std::size_t>(params.top_k))
-                                            : order.size();
+  const std::size_t kept =
+      params.top_k > 0 ? std::min<std::size_t>(order.size(), static_cast<std::size_t>(params.top_k)) : order.size();
   std::vector<double> weights;
   for (std::size_t i = 0; i < kept; ++i) {
     weights.push_back(std::exp((static_cast<double>(logits[order[i]]) - logits[order[0]]) / params.temperature));
@@ -45,8 +45,7 @@ std::pair<double, int> chi_square(const std::vector<float>& logits, const DrawPa
   base::RandomStream random(9, base::RandomPurpose::test, 1);
   std::vector<int> seen(logits.size(), 0);
   for (int i = 0; i < draws; ++i) {
-    const Draw draw =
-        ops::draw(logits.data(), static_cast<std::int64_t>(logits.size()), params, random.uniform());
+    const Draw draw = ops::draw(logits.data(), static_cast<std::int64_t>(logits.size()), params, random.uniform());
     ++seen[static_cast<std::size_t>(draw.token)];
     const double logprob = std::log(want[static_cast<std::size_t>(draw.token)]);
     // exp within 2 ulp and fp32 sums of up to 1024 in 4 chains or more; then rounded to fp32 itself.
@@ -84,8 +83,9 @@ double chi_square_limit(int freedom) {
 TEST_CASE("draws follow the distribution after temperature, top-k and top-p, and name its log-probs") {
   const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
   const std::int64_t vocab = GENERATE(7, 33, 257, 3001);
-  const DrawParams params = GENERATE(DrawParams{1.0F, 1.0F, -1}, DrawParams{0.6F, 1.0F, -1}, DrawParams{1.7F, 1.0F, 5},
-                                     DrawParams{1.0F, 0.7F, -1}, DrawParams{0.8F, 0.9F, 20}, DrawParams{1.0F, 0.01F, -1});
+  const DrawParams params =
+      GENERATE(DrawParams{1.0F, 1.0F, -1}, DrawParams{0.6F, 1.0F, -1}, DrawParams{1.7F, 1.0F, 5},
+               DrawParams{1.0F, 0.7F, -1}, DrawParams{0.8F, 0.9F, 20}, DrawParams{1.0F, 0.01F, -1});
   CAPTURE(name(ops::isa()), vocab, params.temperature, params.top_p, params.top_k);
   std::vector<float> logits = test::normal_values(vocab, 2.0F, static_cast<std::uint64_t>(vocab));
   logits[3] = -kInfinity;  // never drawn
@@ -105,6 +105,12 @@ TEST_CASE("the uniform number walks the CDF: its ends are the first and last pos
     CHECK(ops::draw(logits.data(), vocab, {}, uniform).token == 1 + middle);
     CHECK(ops::draw(logits.data(), vocab, {1, 0.9999F, -1}, 0.0).token == 1);
   }
+  // Whole blocks without weight on either side of the only possible tokens.
+  std::vector<float> logits(9000, -kInfinity);
+  logits[4000] = logits[4001] = 2.0F;
+  CHECK(ops::draw(logits.data(), 9000, {}, 0.0).token == 4000);
+  CHECK(ops::draw(logits.data(), 9000, {}, 0.5).token == 4001);
+  CHECK(ops::draw(logits.data(), 9000, {}, std::nextafter(1.0, 0.0)).token == 4001);
 }
 
 TEST_CASE("top-k breaks ties by the lower index, top-p takes the smallest prefix that reaches its mass") {

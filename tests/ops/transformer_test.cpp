@@ -57,8 +57,8 @@ TEST_CASE("embed copies rows of fp32 and widens rows of bf16") {
     want.insert(want.end(), table.begin() + token * width, table.begin() + (token + 1) * width);
   }
   for (const bool wide : {true, false}) {
-    const base::View view{wide ? static_cast<void*>(table.data()) : narrow.data(), wide ? DType::f32 : DType::bf16,
-                          {5, width}};
+    const base::View view{
+        wide ? static_cast<void*>(table.data()) : narrow.data(), wide ? DType::f32 : DType::bf16, {5, width}};
     std::vector<float> x(want.size());
     base::parallel(members, [&](Team& team) { ops::embed(team, view, tokens.data(), {0, 6}, x.data()); });
     test::check_same_bits(x, want);

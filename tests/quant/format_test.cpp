@@ -41,8 +41,8 @@ TEST_CASE("format names are the recipe's words, and others are refused with the 
     CHECK(quant::format_from_name(quant::name(format)) == format);
   }
   CHECK(quant::name(Format::f32) == "fp32");
-  CHECK_THROWS_WITH(quant::format_from_name("int4"), Catch::Matchers::Contains("fp32 | bf16 | int8") &&
-                                                         Catch::Matchers::Contains("int4"));
+  CHECK_THROWS_WITH(quant::format_from_name("int4"),
+                    Catch::Matchers::Contains("fp32 | bf16 | int8") && Catch::Matchers::Contains("int4"));
 }
 
 TEST_CASE("int8 codes and scales equal numpy's, ties and extremes included") {

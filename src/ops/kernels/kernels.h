@@ -11,44 +11,46 @@ namespace qrl::ops {
 
 /// Encoded rows times a range of a packed layer's panels (ops/linear.h has the layouts). Pointers are not owned.
 struct LinearTask {
-  const void* x = nullptr;                     ///< codes of the first row
-  std::int64_t x_stride = 0;                   ///< elements from row to row
-  const float* x_scales = nullptr;             ///< of the first row; int8 only
+  const void* x = nullptr;          ///< codes of the first row
+  std::int64_t x_stride = 0;        ///< elements from row to row
+  const float* x_scales = nullptr;  ///< of the first row; int8 only
   std::int64_t rows = 0;
-  const void* panels = nullptr;                ///< the layer's first panel
-  const float* scales = nullptr;               ///< int8 only
-  const std::int32_t* column_sums = nullptr;   ///< int8 only
-  const float* bias = nullptr;                 ///< null: none
+  const void* panels = nullptr;               ///< the layer's first panel
+  const float* scales = nullptr;              ///< int8 only
+  const std::int32_t* column_sums = nullptr;  ///< int8 only
+  const float* bias = nullptr;                ///< null: none
   std::int64_t in = 0, out = 0;
   std::int64_t first_panel = 0, end_panel = 0;
-  float* y = nullptr;                          ///< first row; `out` elements per row
-  bool accumulate = false;                     ///< y += instead of y =
+  float* y = nullptr;       ///< first row; `out` elements per row
+  bool accumulate = false;  ///< y += instead of y =
 };
 
-/// One sequence position's query heads of one kv head, against that kv head's pages.
+/// The query heads of one row that belong to some neighbouring kv heads, against their sequence's pages.
 struct AttentionTask {
-  const float* q = nullptr;                    ///< [num_queries, head_dim]
-  std::int64_t num_queries = 0;                ///< q heads that share this kv head
+  const float* q = nullptr;       ///< [num_kv_heads, num_queries, head_dim]
+  std::int64_t num_kv_heads = 0;  ///< of this task
+  std::int64_t num_queries = 0;   ///< q heads that share a kv head
   std::int64_t head_dim = 0;
-  const void* keys = nullptr;                  ///< this kv head in slot 0 of page 0; values likewise
+  const void* keys = nullptr;  ///< this task's first kv head in slot 0 of page 0; values likewise
   const void* values = nullptr;
-  std::int64_t page_size = 0;                  ///< slots
-  std::int64_t slot_stride = 0;                ///< elements from slot to slot
+  std::int64_t page_size = 0;    ///< slots
+  std::int64_t slot_stride = 0;  ///< elements from slot to slot
   const std::int32_t* page_table = nullptr;
-  std::int64_t num_positions = 0;              ///< positions 0 … num_positions − 1 are seen; at least one
+  std::int64_t num_positions = 0;  ///< positions 0 … num_positions − 1 are seen; at least one
   float scale = 0;
-  float* scores = nullptr;                     ///< scratch: num_queries rows of num_positions rounded up to 64
-  float* context = nullptr;                    ///< [num_queries, head_dim]
+  float* scores = nullptr;         ///< scratch [num_kv_heads · num_queries, scores_stride]
+  std::int64_t scores_stride = 0;  ///< num_positions rounded up to 16, plus 16
+  float* context = nullptr;        ///< [num_kv_heads, num_queries, head_dim]
 };
 
 /// Heads of one row, in place: RMSNorm where `gain` is not null, then rotate-half with `rope` (cosines, then sines).
 struct RopeTask {
-  float* heads = nullptr;                      ///< [num_heads, head_dim]
+  float* heads = nullptr;  ///< [num_heads, head_dim]
   std::int64_t num_heads = 0;
   std::int64_t head_dim = 0;
   const float* gain = nullptr;
   float eps = 0;
-  const float* rope = nullptr;                 ///< [head_dim]
+  const float* rope = nullptr;  ///< [head_dim]
 };
 
 /// The kernels of one instruction set. bf16 is passed as its bits.

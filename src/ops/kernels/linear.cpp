@@ -79,7 +79,9 @@ struct Int8 {
   // vpdpbusd multiplies u8 by s8: the activations go in as x + 128, and the sums start at −128·Σ codes.
   using Input = VecI;
   using Weights = VecI;
-  static Input input(const std::int8_t* x) { return splat(load_word(x)) ^ splat(static_cast<std::int32_t>(0x80808080)); }
+  static Input input(const std::int8_t* x) {
+    return splat(load_word(x)) ^ splat(static_cast<std::int32_t>(0x80808080));
+  }
   static Weights weights(const std::int8_t* w) { return load_words(w); }
   static VecI dot(VecI sum, Input x, Weights w) {
     return (VecI)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)x, (__m512i)w);

@@ -20,13 +20,16 @@ namespace qrl::ops::QRL_ISA_NAMESPACE {
 
 #if defined(QRL_ISA_AVX512)
 inline constexpr int kLanes = 16;
-#define QRL_LANE_INDEX {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
+#define QRL_LANE_INDEX \
+  { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 }
 #elif defined(QRL_ISA_AVX2)
 inline constexpr int kLanes = 8;
-#define QRL_LANE_INDEX {0, 1, 2, 3, 4, 5, 6, 7}
+#define QRL_LANE_INDEX \
+  { 0, 1, 2, 3, 4, 5, 6, 7 }
 #else
 inline constexpr int kLanes = 4;
-#define QRL_LANE_INDEX {0, 1, 2, 3}
+#define QRL_LANE_INDEX \
+  { 0, 1, 2, 3 }
 #endif
 
 // GCC's vector extension: + − · / compare and ?: work per lane with IEEE rounding on every instruction set.
