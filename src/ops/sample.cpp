@@ -35,10 +35,10 @@ float logprob_of(const Weights& row, std::int32_t token, double total) {
   return static_cast<float>(logit - std::log(total));
 }
 
-/// Inverse CDF over the whole vocabulary: the block by the sums, then the token inside it. Where rounding leaves the
-/// target behind the last weight above zero, that token is the one.
+/// Inverse CDF over the whole vocabulary: the block by the sums, then the token inside it. The target is below the
+/// total of the same sums, so the block has weight; where rounding leaves the target behind all weights of the block,
+/// the last one above zero is the token.
 std::int32_t pick(const Weights& row, std::span<const double> block_sums, double target) {
-  while (block_sums.back() == 0) block_sums = block_sums.first(block_sums.size() - 1);
   std::size_t block = 0;
   double before = 0;
   while (block + 1 < block_sums.size() && before + block_sums[block] <= target) before += block_sums[block++];
