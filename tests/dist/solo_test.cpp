@@ -87,15 +87,3 @@ TEST_CASE("the launcher is read from the environment") {
   const Environment one("OMPI_COMM_WORLD_SIZE", "1");
   CHECK(make_world(nullptr, nullptr)->size() == 1);
 }
-
-TEST_CASE("ranks that cannot meet are refused") {
-  // Without MPI: at once. With it: MPI starts this process as a job of one, as it does under a foreign launcher.
-  const Environment two("SLURM_STEP_NUM_TASKS", "2");
-  try {
-    make_world(nullptr, nullptr);
-    FAIL("accepted");
-  } catch (const qrl::base::Error& error) {
-    CHECK(error.exit_code() == 2);
-    CHECK(std::string(error.what()).find("SLURM_STEP_NUM_TASKS") != std::string::npos);
-  }
-}

@@ -7,6 +7,7 @@
 #include <limits>
 #include <numeric>
 
+#include "base/error.h"
 #include "dist/collectives.h"
 #include "support/catch.h"
 
@@ -162,12 +163,24 @@ TEST_CASE("broadcast sends the root's bytes") {
 }
 
 TEST_CASE("messages above 2 GiB arrive whole", "[.long]") {
+  if (std::getenv("QRL_LONG_TESTS") == nullptr) return qrl::test::skip("8 GiB of memory: scripts/test --long");
   constexpr std::size_t kBytes = (std::size_t{1} << 31) + 5;
   std::string bytes(world().is_first() ? kBytes : 0, 'x');
   if (world().is_first()) bytes.back() = 'y';
   const std::vector<std::string> all = world().all_gather(bytes);
   CHECK(all[0].size() == kBytes);
   CHECK(all[0].find_first_not_of('x') == kBytes - 1);
+}
+
+TEST_CASE("a launcher's ranks that MPI does not join are refused", "[.foreign]") {
+  // Started alone, but told of two: what mpirun of another MPI does to each of its processes.
+  try {
+    qrl::dist::make_world(nullptr, nullptr);
+    FAIL("accepted");
+  } catch (const qrl::base::Error& error) {
+    CHECK(error.exit_code() == 2);
+    CHECK(std::string(error.what()).find("SLURM_STEP_NUM_TASKS") != std::string::npos);
+  }
 }
 
 TEST_CASE("one rank aborts while the others wait", "[.abort]") {
