@@ -3,8 +3,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "base/rng.h"
 #include "refusal.h"
+#include "support/fuzz.h"
 
 using namespace qrl::data;
 using qrl::test::refusal_of;
@@ -205,28 +205,14 @@ TEST_CASE("describe tells rows, sizes and sources on one line") {
 TEST_CASE("random edits of rows are read or refused") {
   const std::string good =
       R"({"prompt":"3 7 12 = 36\n","ground_truth":{"numbers":[3,7,12],"target":36},"n":27.0,"t":"\u00e9"})";
-  int accepted = 0;
-  for (std::uint64_t i = 0; i < 3000; ++i) {
+  std::uint64_t accepted = 0;
+  const std::uint64_t num_runs = qrl::test::fuzz_runs(3000);
+  for (std::uint64_t i = 0; i < num_runs; ++i) {
     qrl::base::RandomStream random(31, qrl::base::RandomPurpose::test, i);
-    std::string text = good;
-    for (std::uint64_t edits = 1 + random.below(4); edits > 0; --edits) {
-      const std::size_t at = random.below(text.size());
-      switch (random.below(3)) {
-        case 0:
-          text[at] = static_cast<char>(random.below(256));
-          break;
-        case 1:
-          text.erase(at, 1 + random.below(8));
-          break;
-        default:
-          text.insert(at, text.substr(random.below(text.size()), 1 + random.below(12)));
-      }
-      if (text.empty()) text = "x";
-    }
-    const std::string message = refusal(text);
+    const std::string message = refusal(qrl::test::edited(good, 12, random));
     accepted += message == "accepted";
     REQUIRE(message.size() < 700);
   }
-  CHECK(accepted > 50);
-  CHECK(accepted < 2900);
+  CHECK(accepted > num_runs / 100);
+  CHECK(accepted < num_runs / 2);
 }

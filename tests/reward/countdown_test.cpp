@@ -152,6 +152,7 @@ TEST_CASE("the grammar") {
   CHECK(reason_of("((3)\n+\t(4))", {3, 4}, 7) == "correct");
   CHECK(reason_of("3 - 4", {3, 4}, -1) == "correct");
   CHECK(reason_of("3/4", {3, 4}, 0) == "wrong value");
+  CHECK(reason_of("3/4", {3, 4}, 3) == "wrong value");
   CHECK(reason_of("4/(3-3)", {3, 3, 4}, 4) == "division by zero");
   CHECK(reason_of("3+3", {3, 4}, 6) == "numbers differ");
   for (const char* refused :
@@ -246,6 +247,8 @@ TEST_CASE("ground truths are checked at load") {
     CHECK_THROWS_AS(verifier.check_ground_truth(bad, "x:1"), qrl::base::Error);
     CHECK(verifier.judge("<answer>3+4</answer>", bad).verifier_error);
   }
+  CHECK_THROWS_AS(verifier.check_ground_truth(std::string(R"({"numbers":[3,4],"target":7})") + '\0' + "}", "x:1"),
+                  qrl::base::Error);
   std::vector<std::int64_t> many(32, 1);
   CHECK_NOTHROW(verifier.check_ground_truth(truth_of(many, 1), "x"));
   many.push_back(1);

@@ -1,9 +1,10 @@
+#include "support/fuzz.h"
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "base/rng.h"
 #include "reward/verifier.h"
 #include "support/catch.h"
 
@@ -52,11 +53,12 @@ std::string hostile_text(qrl::base::RandomStream& random) {
 
 }  // namespace
 
-TEST_CASE("hostile text is judged, and a correct verdict always holds the numbers it claims") {
+TEST_CASE("hostile text is judged, twice the same, by an answer that lies in it") {
   const auto verifier = make_verifier({});
   const std::string truth = R"({"numbers":[3,7,12],"target":36})";
-  int outcomes[3] = {};
-  for (std::uint64_t i = 0; i < 100000; ++i) {
+  std::uint64_t outcomes[3] = {};
+  const std::uint64_t num_runs = qrl::test::fuzz_runs(100000);
+  for (std::uint64_t i = 0; i < num_runs; ++i) {
     qrl::base::RandomStream random(11, qrl::base::RandomPurpose::test, i);
     std::string text = hostile_text(random);
     if (i % 4 == 0) text += "<answer>(7-" + text.substr(0, random.below(3)) + "3+12-4)*12/4</answer>";
@@ -74,25 +76,22 @@ TEST_CASE("hostile text is judged, and a correct verdict always holds the number
       REQUIRE(verdict.outcome == Outcome::no_answer);
     }
   }
-  CHECK(outcomes[static_cast<int>(Outcome::wrong)] > 1000);      // the texts reach the grammar …
-  CHECK(outcomes[static_cast<int>(Outcome::no_answer)] > 1000);  // … and mostly miss it
+  CHECK(outcomes[static_cast<int>(Outcome::wrong)] > num_runs / 100);      // the texts reach the grammar …
+  CHECK(outcomes[static_cast<int>(Outcome::no_answer)] > num_runs / 100);  // … and mostly miss it
 }
 
 TEST_CASE("hostile ground truths never throw out of judge") {
   const auto verifier = make_verifier({});
   const std::string good = R"({"numbers":[3,7,12],"target":36})";
-  int readable = 0;
-  for (std::uint64_t i = 0; i < 20000; ++i) {
+  std::uint64_t readable = 0;
+  const std::uint64_t num_runs = qrl::test::fuzz_runs(20000);
+  for (std::uint64_t i = 0; i < num_runs; ++i) {
     qrl::base::RandomStream random(12, qrl::base::RandomPurpose::test, i);
-    std::string truth = good;
-    for (std::uint64_t edits = 1 + random.below(3); edits > 0; --edits) {
-      truth[random.below(truth.size())] = static_cast<char>(random.below(256));
-    }
-    const Verdict verdict = verifier->judge("<answer>3+7+12</answer>", truth);
+    const Verdict verdict = verifier->judge("<answer>3+7+12</answer>", qrl::test::edited(good, 6, random));
     readable += verdict.verifier_error ? 0 : 1;
   }
   CHECK(readable > 0);
-  CHECK(readable < 20000);
+  CHECK(readable < num_runs / 2);
   CHECK(verifier->judge("<answer>1</answer>", std::string(100000, '[')).verifier_error);
 }
 
