@@ -121,31 +121,31 @@ auto at(Members... path) {
 }
 
 /// Declares a key whose member is a T, or an optional T that may be unset.
-template <class At, class T>
-Key key(std::string name, At at, Type<T> type, std::string meaning, Unset<T> unset = {}) {
-  using Member = std::remove_cvref_t<decltype(at(std::declval<Recipe&>()))>;
+template <class Path, class T>
+Key key(std::string name, Path member, Type<T> type, std::string meaning, Unset<T> unset = {}) {
+  using Member = std::remove_cvref_t<decltype(member(std::declval<Recipe&>()))>;
   constexpr bool kPlain = std::is_same_v<Member, T>;
   static_assert(kPlain || std::is_same_v<Member, std::optional<T>>);
   Key key{std::move(name), type.text, std::move(meaning), unset.text, false, {}, {}, {}, {}};
-  key.read = [at, type](const YamlNode& node, Recipe& recipe) -> std::optional<Refusal> {
+  key.read = [member, type](const YamlNode& node, Recipe& recipe) -> std::optional<Refusal> {
     Reading<T> reading = type.read(node);
     if (auto* refusal = std::get_if<Refusal>(&reading)) return std::move(*refusal);
-    at(recipe) = std::get<T>(std::move(reading));
+    member(recipe) = std::get<T>(std::move(reading));
     return std::nullopt;
   };
-  key.reset = [at](Recipe& recipe) {
+  key.reset = [member](Recipe& recipe) {
     const Recipe defaults;
-    at(recipe) = at(defaults);
+    member(recipe) = member(defaults);
   };
-  key.print = [at, type](const Recipe& recipe) -> std::string {
-    if constexpr (kPlain) return type.print(at(recipe));
-    else return at(recipe) ? type.print(*at(recipe)) : "null";
+  key.print = [member, type](const Recipe& recipe) -> std::string {
+    if constexpr (kPlain) return type.print(member(recipe));
+    else return member(recipe) ? type.print(*member(recipe)) : "null";
   };
-  key.fill = [at, unset](Recipe& recipe) {
-    if constexpr (!kPlain) {
-      if (!at(recipe) && unset.value) at(recipe) = unset.value(recipe);
-    }
-  };
+  if constexpr (!kPlain) {
+    key.fill = [member, unset](Recipe& recipe) {
+      if (!member(recipe) && unset.value) member(recipe) = unset.value(recipe);
+    };
+  }
   return key;
 }
 

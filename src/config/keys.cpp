@@ -53,19 +53,17 @@ Key resume_mode_key() {
     }
     return write_text(recipe.trainer.resume_path);
   };
-  key.fill = [](Recipe&) {};
   return key;
 }
 
-/// The fields of a generator, `section` being its GeneratorRecipe.
+/// What generators of prompts and of demonstrations share, `section` being a GeneratorRecipe.
 template <class AnySection>
-void add_generator(AnySection section, const std::string& size_meaning, const Unset<std::uint64_t>& unset_seed) {
+void add_generator(AnySection section, const Unset<std::uint64_t>& unset_seed) {
   using G = GeneratorRecipe;
   const auto seed_if_used = [section, unset_seed](const Recipe& recipe) {
     return section.of(recipe).task.empty() ? std::nullopt : unset_seed.value(recipe);
   };
   section.add("task", &G::task, choice<std::string>({{"countdown", "countdown"}}), "kind of task", {"no generator"});
-  section.add("size", &G::size, integer(0), size_meaning);
   section.add("seed", &G::seed, seed(), "seed of the tasks", {unset_seed.text, seed_if_used});
   section.add("min_numbers", &G::min_numbers, integer(2, 6), "fewest numbers in a task");
   section.add("max_numbers", &G::max_numbers, integer(2, 6), "most numbers in a task");
@@ -109,9 +107,12 @@ void add_data(List& list) {
   Section data(list, "data", &Recipe::data);
   data.add("train_files", &D::train_files, list_of(text()), "JSONL files of training prompts");
   data.add("val_files", &D::val_files, list_of(text()), "JSONL files of held-out prompts");
-  add_generator(data.inner("train_generator", &D::train_generator), "prompts; needed with a task", root_seed());
-  add_generator(data.inner("val_generator", &D::val_generator), "prompts; needed with a task",
-                always(std::to_string(kHeldOutSeed), kHeldOutSeed));
+  auto train = data.inner("train_generator", &D::train_generator);
+  train.add("size", &GeneratorRecipe::size, integer(0), "prompts; needed with a task");
+  add_generator(train, root_seed());
+  auto held_out = data.inner("val_generator", &D::val_generator);
+  held_out.add("size", &GeneratorRecipe::size, integer(0), "prompts; needed with a task");
+  add_generator(held_out, always(std::to_string(kHeldOutSeed), kHeldOutSeed));
   data.add("train_batch_size", &D::train_batch_size, integer(1), "prompts a step");
   data.add("max_prompt_length", &D::max_prompt_length, integer(1), "tokens of a prompt");
   data.add("max_response_length", &D::max_response_length, integer(1), "tokens of a response");
@@ -182,8 +183,10 @@ void add_sft(List& list) {
   Section sft(list, "sft", &Recipe::sft);
   sft.add("steps", &S::steps, integer(0), "optimizer updates of the cold start; 0: none");
   sft.add("batch_size", &S::batch_size, integer(1), "demonstrations an update");
+  sft.add("save_freq", &S::save_freq, integer(0), "updates between its checkpoints; 0: only at the end")
+      .may_change_on_resume = true;
   add_update_rule(Section(list, "sft", &Recipe::sft, &S::optim));
-  add_generator(sft.inner("demonstrations", &S::demonstrations), "distinct demonstrations; 0: endless", root_seed());
+  add_generator(sft.inner("demonstrations", &S::demonstrations), root_seed());
 }
 
 void add_reward(List& list) {
@@ -293,6 +296,18 @@ bool is_section(std::string_view name) {
     return name.empty() ||
            (key.name.size() > name.size() && key.name.starts_with(name) && key.name[name.size()] == '.');
   });
+}
+
+std::vector<std::string*> input_paths(std::string_view name, Recipe& recipe) {
+  std::vector<std::string*> paths;
+  const auto add = [&paths](std::string& path) {
+    if (!path.empty()) paths.push_back(&path);
+  };
+  if (name == "model.path") add(recipe.model.path);
+  if (name == "model.init.config") add(recipe.model.init_config);
+  if (name == "data.train_files") std::for_each(recipe.data.train_files.begin(), recipe.data.train_files.end(), add);
+  if (name == "data.val_files") std::for_each(recipe.data.val_files.begin(), recipe.data.val_files.end(), add);
+  return paths;
 }
 
 }  // namespace qrl::config

@@ -27,7 +27,7 @@ struct Key {
   std::function<void(Recipe&)> reset;
   /// The member's canonical YAML, "null" when unset.
   std::function<std::string(const Recipe&)> print;
-  /// Replaces an unset member by what null stands for, where that is a value of the recipe.
+  /// Replaces an unset member by what null stands for, where that is a value of the recipe; empty: nothing to do.
   std::function<void(Recipe&)> fill;
 };
 
@@ -37,6 +37,8 @@ const std::vector<Key>& keys();
 const std::vector<std::string>& key_names();
 /// The key called `name`, or nullptr.
 const Key* find_key(std::string_view name);
+/// The members of key `name` that are paths of files to read: in a recipe they are relative to its folder.
+std::vector<std::string*> input_paths(std::string_view name, Recipe& recipe);
 /// Whether `name` is a section: some key is called "name.…".
 bool is_section(std::string_view name);
 

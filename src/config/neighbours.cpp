@@ -69,9 +69,10 @@ constexpr Neighbour kNeighbours[] = {
     {"chat_template", "data.prompt_template", ""},
     {"apply_chat_template", "data.prompt_template", ""},
     {"shuffle_dataset", "data.shuffle", ""},
-    {"input_key", "", "JSONL rows name their prompt \"prompt\" or \"question\""},
-    {"prompt_key", "", "JSONL rows name their prompt \"prompt\" or \"question\""},
-    {"label_key", "", "JSONL rows name their gold \"ground_truth\" or \"answer\""},
+    {"input_key", "", "a JSONL row holds its prompt as prompt or question"},
+    {"prompt_key", "", "a JSONL row holds its prompt as prompt or question"},
+    {"label_key", "", "a JSONL row holds its gold as ground_truth or answer"},
+    {"sft.demonstrations.size", "", "sft.steps × sft.batch_size demonstrations are made"},
     // Rollout
     {"num_generations", "rollout.n", "samples a prompt"},
     {"n_samples_per_prompt", "rollout.n", "samples a prompt"},
@@ -264,8 +265,9 @@ std::string advice_for_unknown_key(std::string_view name) {
   // The right name under a misspelt section beats what the others call by that name.
   const std::string nearest = base::nearest_name(plain, key_names());
   if (plain != last && !nearest.empty() && last_part(nearest) == last) return "did you mean " + nearest + "?";
-  const auto known = std::find_if(std::begin(kNeighbours), std::end(kNeighbours),
-                                  [&](const Neighbour& neighbour) { return neighbour.name == last; });
+  const auto known = std::find_if(std::begin(kNeighbours), std::end(kNeighbours), [&](const Neighbour& neighbour) {
+    return neighbour.name == last || neighbour.name == plain;
+  });
   if (known != std::end(kNeighbours)) {
     const std::string note(known->note);
     if (known->ours.empty()) return "it has no counterpart here: " + note;

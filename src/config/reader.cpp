@@ -42,7 +42,7 @@ class Loader {
 
   /// Sets what a file says, after what it includes. `self` is its path, empty for a text without one.
   void add_file(std::string_view yaml, const std::string& name, const fs::path& self, const fs::path& directory) {
-    const YamlSource source{name};
+    const YamlSource source{name, true, directory};
     const YamlPtr root = parse_yaml(yaml, source, faults_);
     if (root == nullptr) {
       is_whole_ = false;
@@ -92,7 +92,9 @@ class Loader {
   Recipe finish(bool complete) {
     if (is_whole_) check_rules(recipe_, origins_, complete, faults_);
     faults_.raise();
-    for (const Key& key : keys()) key.fill(recipe_);
+    for (const Key& key : keys()) {
+      if (key.fill) key.fill(recipe_);
+    }
     return recipe_;
   }
 
@@ -173,6 +175,9 @@ class Loader {
     if (refusal) {
       origins_.refused.insert(key.name);
       faults_.add(where, key.type, refusal->got, refusal->advice);
+    }
+    for (std::string* path : input_paths(key.name, recipe_)) {
+      *path = fs::absolute(source.directory / *path).lexically_normal().string();
     }
     origins_.places[key.name] = where;
   }

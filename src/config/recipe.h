@@ -29,7 +29,7 @@ inline constexpr std::uint64_t kHeldOutSeed = 0;
 /// A generator of tasks (data.train_generator, data.val_generator, sft.demonstrations).
 struct GeneratorRecipe {
   std::string task;                   ///< "countdown"; empty: no generator
-  std::int64_t size = 0;              ///< prompts; of demonstrations 0 is endless
+  std::int64_t size = 0;              ///< prompts; unused by demonstrations, which are endless
   std::optional<std::uint64_t> seed;  ///< default: trainer.seed for training, a fixed one for held-out data
   std::int64_t min_numbers = 3, max_numbers = 3;
   std::int64_t max_number = 20;   ///< numbers are 1 … max_number

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -40,6 +41,7 @@ struct YamlNode {
 struct YamlSource {
   std::string name;       ///< a file, or "--set optim.lr"
   bool has_lines = true;  ///< false: a message needs no line
+  std::filesystem::path directory = {};  ///< what relative paths in it are relative to; empty: the working directory
   std::string at(int line) const { return has_lines ? name + ":" + std::to_string(line) : name; }
 };
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -45,8 +44,8 @@ std::optional<std::int64_t> apply(char op, std::int64_t a, std::int64_t b) {
   }
 }
 
-/// One attempt; nothing when it meets a value below `least` or one that is no integer, or misses 1…max_target.
-std::optional<Drawing> draw(base::RandomStream& random, const config::GeneratorRecipe& recipe, std::int64_t least) {
+/// One attempt; nothing when it meets a value that is no integer, or misses 1…max_target.
+std::optional<Drawing> draw(base::RandomStream& random, const config::GeneratorRecipe& recipe) {
   Drawing drawing;
   const std::int64_t num_numbers = random.between(recipe.min_numbers, recipe.max_numbers);
   std::vector<std::size_t> open;  // nodes not yet joined
@@ -67,7 +66,7 @@ std::optional<Drawing> draw(base::RandomStream& random, const config::GeneratorR
     node.right = take();
     node.op = "+-*/"[random.below(4)];
     const auto value = apply(node.op, drawing.nodes[node.left].value, drawing.nodes[node.right].value);
-    if (!value || *value < least) return std::nullopt;
+    if (!value) return std::nullopt;
     node.value = *value;
     open.push_back(drawing.nodes.size());
     drawing.nodes.push_back(node);
@@ -77,37 +76,18 @@ std::optional<Drawing> draw(base::RandomStream& random, const config::GeneratorR
 }
 
 /// The first attempt of a stream that succeeds and belongs to `split`.
-Drawing draw_of_split(base::RandomStream random, const config::GeneratorRecipe& recipe, std::int64_t least,
-                      Split split) {
+Drawing draw_of_split(base::RandomStream random, const config::GeneratorRecipe& recipe, Split split) {
   QRL_REQUIRE(recipe.min_numbers >= 1 && recipe.min_numbers <= recipe.max_numbers && recipe.max_number >= 1,
               "countdown generator", "1 <= min_numbers <= max_numbers and max_number >= 1",
               std::to_string(recipe.min_numbers) + ", " + std::to_string(recipe.max_numbers) + " and " +
                   std::to_string(recipe.max_number));
   constexpr int kMaxAttempts = 1'000'000;  // about a second; usual ranges need some ten
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
-    auto drawing = draw(random, recipe, least);
+    auto drawing = draw(random, recipe);
     if (drawing && split_of(drawing->task()) == split) return *std::move(drawing);
   }
   base::fail_input("countdown generator", "a task with these numbers of numbers, max_number and max_target",
                    "none in a million attempts", "widen the ranges");
-}
-
-constexpr std::int64_t kAnyInteger = std::numeric_limits<std::int64_t>::min();
-
-int precedence(char op) { return op == '\0' ? 3 : op == '*' || op == '/' ? 2 : 1; }
-
-/// The expression below `node` with the parentheses it needs.
-std::string expression_of(const Drawing& drawing, std::size_t node_idx) {
-  const Drawing::Node& node = drawing.nodes[node_idx];
-  if (node.op == '\0') return std::to_string(node.value);
-  const auto side = [&](std::size_t child, bool needs_parentheses) {
-    const std::string text = expression_of(drawing, child);
-    return needs_parentheses ? "(" + text + ")" : text;
-  };
-  const int own = precedence(node.op);
-  const int left = precedence(drawing.nodes[node.left].op), right = precedence(drawing.nodes[node.right].op);
-  const bool order_matters = node.op == '-' || node.op == '/';
-  return side(node.left, left < own) + node.op + side(node.right, right < own || (right == own && order_matters));
 }
 
 CountdownTask with_sorted_numbers(CountdownTask task) {
@@ -132,13 +112,13 @@ Split split_of(const CountdownTask& task) {
                      {0x636f756e, 0x74646f77});  // "countdow": fixed for good, or splits would mix
     state = {words[0], words[1]};
   }
-  return state[0] % 8 == 0 ? Split::held_out : Split::train;
+  return state[0] % 4 == 0 ? Split::held_out : Split::train;
 }
 
 CountdownTask generate_countdown(const config::GeneratorRecipe& recipe, std::uint64_t seed, Split split,
                                  std::uint64_t index) {
   const std::uint64_t stream = index * 2 + (split == Split::held_out ? 1 : 0);
-  return draw_of_split({seed, base::RandomPurpose::generator, stream}, recipe, kAnyInteger, split).task();
+  return draw_of_split({seed, base::RandomPurpose::generator, stream}, recipe, split).task();
 }
 
 std::vector<CountdownTask> held_out_countdown(const config::GeneratorRecipe& recipe, std::uint64_t seed,
@@ -177,18 +157,6 @@ std::string countdown_jsonl(std::span<const CountdownTask> tasks) {
     lines += row.dump() + "\n";
   }
   return lines;
-}
-
-Demonstration demonstrate_countdown(const config::GeneratorRecipe& recipe, std::uint64_t seed, std::uint64_t index) {
-  const Drawing drawing = draw_of_split({seed, base::RandomPurpose::demonstrations, index}, recipe, 1, Split::train);
-  Demonstration result{drawing.task(), {}};
-  for (std::size_t i = drawing.numbers.size(); i < drawing.nodes.size(); ++i) {
-    const Drawing::Node& node = drawing.nodes[i];
-    result.response += std::to_string(drawing.nodes[node.left].value) + node.op +
-                       std::to_string(drawing.nodes[node.right].value) + "=" + std::to_string(node.value) + "\n";
-  }
-  result.response += "<answer>" + expression_of(drawing, drawing.nodes.size() - 1) + "</answer>";
-  return result;
 }
 
 }  // namespace qrl::data

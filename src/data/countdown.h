@@ -19,7 +19,7 @@ struct CountdownTask {
 };
 
 /// Which side of the fixed split a task belongs to: decided by a hash of its sorted numbers and target alone, so that
-/// training and held-out tasks are disjoint whatever the seeds, sizes and ranges. One task in eight is held out.
+/// training and held-out tasks are disjoint whatever the seeds, sizes and ranges. One task in four is held out.
 enum class Split : std::uint8_t { train, held_out };
 Split split_of(const CountdownTask& task);
 
@@ -46,8 +46,12 @@ struct Demonstration {
   CountdownTask task;
   std::string response;  ///< trusted text: holds <answer> and </answer>
 };
-/// Demonstration `index` of the sequence (recipe, seed): a task of the train split and a correct response to it, its
-/// steps worked out ("7-3=4\n4*12=48\n<answer>(7-3)*12</answer>"). No value on the way is below 1.
+/// Demonstration `index` of the sequence (recipe, seed): a task of the train split and a search for its answer, in the
+/// quickstart's form (ours; chosen by measuring): attempts such as "6*2=12-4=8~40?" — operations from left to right, ~,
+/// the target, and ! when it is reached or ? — and then <answer> with the last attempt's expression. Arithmetic and
+/// labels are always true, but three in ten searches that have not succeeded stop after any attempt and answer wrongly:
+/// a model that imitates them knows the form and solves a minority, and to search on is what RL finds. At most eight
+/// attempts.
 Demonstration demonstrate_countdown(const config::GeneratorRecipe& recipe, std::uint64_t seed, std::uint64_t index);
 
 }  // namespace qrl::data

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "model/config_keys.h"
 #include "state/file.h"
 #include "state/json.h"
 
@@ -40,37 +41,6 @@ constexpr std::array<FamilyNames, 3> kFamilies = {{{Family::qwen3, "qwen3", "Qwe
 const FamilyNames& names_of(Family family) {
   return *std::find_if(kFamilies.begin(), kFamilies.end(), [&](const FamilyNames& f) { return f.family == family; });
 }
-
-/// Keys that parse_config reads or checks.
-constexpr std::string_view kReadKeys[] = {
-    "architectures", "attention_bias", "attention_dropout", "bos_token_id", "dtype", "eos_token_id", "head_dim",
-    "hidden_act", "hidden_size", "intermediate_size", "layer_types", "max_position_embeddings", "mlp_bias", "model_type",
-    "num_attention_heads", "num_hidden_layers", "num_key_value_heads", "pad_token_id", "partial_rotary_factor", "quantization_config",
-    "rms_norm_eps", "rope_interleaved", "rope_parameters", "rope_scaling", "rope_theta", "sliding_window",
-    "tie_word_embeddings", "torch_dtype", "use_sliding_window", "vocab_size"};
-
-/// Keys that transformers writes, or wrote once, and that leave the forward pass alone; beside these, every key with a
-/// leading underscore (private to transformers).
-constexpr std::string_view kHarmlessKeys[] = {
-    "add_cross_attention", "attn_implementation", "bad_words_ids", "begin_suppress_tokens", "chunk_size_feed_forward",
-    "cross_attention_hidden_size", "decoder_start_token_id", "diversity_penalty", "do_sample", "early_stopping",
-    "encoder_no_repeat_ngram_size", "exponential_decay_length_penalty", "finetuning_task", "forced_bos_token_id",
-    "forced_eos_token_id", "gradient_checkpointing", "id2label", "initializer_range", "is_decoder", "is_encoder_decoder",
-    "label2id", "length_penalty", "max_length", "max_window_layers", "min_length", "name_or_path", "no_repeat_ngram_size",
-    "num_beam_groups", "num_beams", "num_return_sequences", "output_attentions", "output_hidden_states", "output_scores",
-    "prefix", "pretraining_tp", "problem_type", "pruned_heads", "remove_invalid_values", "repetition_penalty",
-    "return_dict", "return_dict_in_generate", "sep_token_id", "suppress_tokens", "task_specific_params", "temperature",
-    "tf_legacy_loss", "tie_encoder_decoder", "tokenizer_class", "top_k", "top_p", "torchscript", "transformers_version",
-    "typical_p", "unsloth_fixed", "unsloth_version", "use_bfloat16", "use_cache"};
-
-/// Keys that change the forward pass of a relative of these families: a model that has one is not what we compute.
-constexpr const char* kForeignKeys[] = {
-    "alibi", "attention_chunk_size", "attention_multiplier", "attention_out_bias", "attn_logit_softcapping", "auto_map",
-    "clip_qkv", "embedding_multiplier", "final_logit_softcapping", "layer_norm_eps", "layernorm_epsilon",
-    "local_rope_theta", "logit_scale", "logits_scaling", "moe_intermediate_size", "no_rope_layers", "norm_type",
-    "num_experts", "num_experts_per_tok", "num_local_experts", "parallel_residual", "qk_layernorm", "qk_norm", "qkv_bias",
-    "query_pre_attn_scalar", "residual_multiplier", "rope_local_base_freq", "rotary_dim",
-    "rotary_pct", "use_qk_norm", "use_qkv_bias"};
 
 bool contains(std::span<const std::string_view> keys, std::string_view key) {
   return std::find(keys.begin(), keys.end(), key) != keys.end();
@@ -117,7 +87,8 @@ class Reader {
   /// Absent, null, or exactly `only`: anything else names a model that we do not compute. Numbers compare by value.
   void require_only(const std::string& key, const Json& only) const {
     const Json* value = find(key);
-    QRL_REQUIRE(value == nullptr || *value == only, at(key), only.dump() + " (nothing else is supported)", base::quoted(value->dump()));
+    QRL_REQUIRE(value == nullptr || *value == only, at(key), only.dump() + " (nothing else is supported)",
+                base::quoted(value->dump()));
   }
 
  private:
@@ -143,7 +114,8 @@ std::vector<types::TokenId> token_ids(const Json& value, std::int64_t vocab_size
   std::vector<types::TokenId> ids;
   for (const Json& id : value) {
     ids.push_back(token_id(id, vocab_size, where));
-    QRL_REQUIRE(std::count(ids.begin(), ids.end(), ids.back()) == 1, where, "each token once", base::quoted(value.dump()));
+    QRL_REQUIRE(std::count(ids.begin(), ids.end(), ids.back()) == 1, where, "each token once",
+                base::quoted(value.dump()));
   }
   return ids;
 }
@@ -156,8 +128,10 @@ std::int64_t optional_token_id(const Reader& reader, const std::string& key, std
 
 Family read_family(const Reader& reader) {
   const Json& type = reader.get("model_type", "\"qwen3\", \"qwen2\" or \"llama\"");
-  const auto* names = std::find_if(kFamilies.begin(), kFamilies.end(), [&](const FamilyNames& f) { return type == f.model_type; });
-  QRL_REQUIRE(names != kFamilies.end(), reader.at("model_type"), "\"qwen3\", \"qwen2\" or \"llama\"", base::quoted(type.dump()));
+  const auto* names =
+      std::find_if(kFamilies.begin(), kFamilies.end(), [&](const FamilyNames& f) { return type == f.model_type; });
+  QRL_REQUIRE(names != kFamilies.end(), reader.at("model_type"), "\"qwen3\", \"qwen2\" or \"llama\"",
+              base::quoted(type.dump()));
   reader.require_only("architectures", Json::array({names->architecture}));
   return names->family;
 }
@@ -173,7 +147,8 @@ double read_rope_theta(const Reader& reader) {
     for (const auto& [name, field] : value->items()) {
       const std::string where = reader.at(std::string(key) + "." + name);
       if (name == "rope_type" || name == "type") {
-        QRL_REQUIRE(field == "default", where, "\"default\" (no other rope scaling is supported)", base::quoted(field.dump()));
+        QRL_REQUIRE(field == "default", where, "\"default\" (no other rope scaling is supported)",
+                    base::quoted(field.dump()));
       } else if (name == "partial_rotary_factor") {
         QRL_REQUIRE(field == 1, where, "1 (partial rotary is not supported)", base::quoted(field.dump()));
       } else {
@@ -182,7 +157,8 @@ double read_rope_theta(const Reader& reader) {
       }
     }
   }
-  if (const Json* theta = reader.find("rope_theta")) thetas.push_back(positive(*theta, kMaxTheta, reader.at("rope_theta")));
+  if (const Json* theta = reader.find("rope_theta"))
+    thetas.push_back(positive(*theta, kMaxTheta, reader.at("rope_theta")));
   QRL_REQUIRE(!thetas.empty(), reader.at("rope_theta"), "a number here or in rope_parameters", "none",
               "nothing that changes the model is assumed");
   QRL_REQUIRE(std::count(thetas.begin(), thetas.end(), thetas[0]) == static_cast<std::ptrdiff_t>(thetas.size()),
@@ -195,7 +171,8 @@ DType read_dtype(const Reader& reader) {
   const Json* torch_dtype = reader.find("torch_dtype");
   QRL_REQUIRE(dtype == nullptr || torch_dtype == nullptr || *dtype == *torch_dtype, reader.at("dtype"),
               "the same as torch_dtype", "another");
-  const Json& value = dtype != nullptr ? *dtype : reader.get("torch_dtype", "float32, bfloat16 or float16, here or as dtype");
+  const Json& value =
+      dtype != nullptr ? *dtype : reader.get("torch_dtype", "float32, bfloat16 or float16, here or as dtype");
   if (value == "float32") return DType::f32;
   // Half precision is read exactly and written as bfloat16, the one 16-bit form that we write.
   QRL_REQUIRE(value == "bfloat16" || value == "float16", reader.at(dtype != nullptr ? "dtype" : "torch_dtype"),
@@ -204,12 +181,13 @@ DType read_dtype(const Reader& reader) {
 }
 
 void refuse_unsupported(const Reader& reader, const ModelConfig& config) {
-  QRL_REQUIRE(reader.find("quantization_config") == nullptr, reader.at("quantization_config"), "an unquantised model", "a quantised one",
-              "use the bf16 or fp32 model that it was made from");
-  for (const char* key : kForeignKeys) {
+  QRL_REQUIRE(reader.find("quantization_config") == nullptr, reader.at("quantization_config"), "an unquantised model",
+              "a quantised one", "use the bf16 or fp32 model that it was made from");
+  for (const std::string_view name : kForeignKeys) {
+    const std::string key(name);
     const Json* value = reader.find(key);
-    QRL_REQUIRE(value == nullptr || *value == false, reader.at(key), "a plain model of the family", base::quoted(value->dump()),
-                "models that this key changes are not supported");
+    QRL_REQUIRE(value == nullptr || *value == false, reader.at(key), "a plain model of the family",
+                base::quoted(value->dump()), "models that this key changes are not supported");
   }
   reader.require_only("hidden_act", "silu");
   reader.require_only("attention_bias", config.qkv_bias);
@@ -220,9 +198,10 @@ void refuse_unsupported(const Reader& reader, const ModelConfig& config) {
   reader.require_only("rope_interleaved", false);
   if (const Json* types = reader.find("layer_types")) {
     const auto layers = static_cast<std::size_t>(config.num_hidden_layers);
-    QRL_REQUIRE(types->is_array() && types->size() == layers &&
-                    std::all_of(types->begin(), types->end(), [](const Json& type) { return type == "full_attention"; }),
-                reader.at("layer_types"), "\"full_attention\" for each layer", base::quoted(types->dump()));
+    QRL_REQUIRE(
+        types->is_array() && types->size() == layers &&
+            std::all_of(types->begin(), types->end(), [](const Json& type) { return type == "full_attention"; }),
+        reader.at("layer_types"), "\"full_attention\" for each layer", base::quoted(types->dump()));
   }
   // Qwen's configs carry a window that use_sliding_window switches off; a Llama's would be in use.
   QRL_REQUIRE(config.family != Family::llama || reader.find("sliding_window") == nullptr, reader.at("sliding_window"),
@@ -237,7 +216,8 @@ std::int64_t read_head_dim(const Reader& reader, const ModelConfig& config) {
   QRL_REQUIRE(width % heads == 0 || !(from_width || config.family == Family::llama), reader.at("hidden_size"),
               "a multiple of num_attention_heads", std::to_string(width) + " with " + std::to_string(heads) + " heads");
   const std::int64_t head_dim = from_width ? width / heads : reader.size("head_dim", kMaxHeadDim);
-  QRL_REQUIRE(head_dim % 2 == 0, reader.at("head_dim"), "an even number (rotary positions turn pairs)", std::to_string(head_dim));
+  QRL_REQUIRE(head_dim % 2 == 0, reader.at("head_dim"), "an even number (rotary positions turn pairs)",
+              std::to_string(head_dim));
   return head_dim;
 }
 
@@ -275,9 +255,14 @@ ModelConfig parse_config(std::string_view json_text, const std::string& where) {
   config.head_dim = read_head_dim(reader, config);
   config.intermediate_size = reader.size("intermediate_size", kMaxWidth);
   config.max_position_embeddings = reader.size("max_position_embeddings", kMaxPositions);
+  if (reader.find("initializer_range") != nullptr) {
+    config.initializer_range =
+        static_cast<float>(positive(reader.get("initializer_range", "a number"), 10, reader.at("initializer_range")));
+  }
   const double eps = positive(reader.get("rms_norm_eps", "a number"), 0.1, reader.at("rms_norm_eps"));
   config.rms_norm_eps = static_cast<float>(eps);
-  QRL_REQUIRE(std::isnormal(config.rms_norm_eps), reader.at("rms_norm_eps"), "a number that fp32 holds", Json(eps).dump());
+  QRL_REQUIRE(std::isnormal(config.rms_norm_eps), reader.at("rms_norm_eps"), "a number that fp32 holds",
+              Json(eps).dump());
   config.rope_theta = read_rope_theta(reader);
   config.tie_word_embeddings = reader.boolean("tie_word_embeddings");
   config.dtype = read_dtype(reader);
@@ -294,7 +279,8 @@ std::vector<std::string> unknown_config_keys(std::string_view json_text, const s
   const Reader reader(json_text, where);
   std::vector<std::string> unknown;
   for (const auto& [key, value] : reader.root().items()) {
-    if (!value.is_null() && !key.starts_with('_') && !contains(kReadKeys, key) && !contains(kHarmlessKeys, key)) unknown.push_back(key);
+    if (!value.is_null() && !key.starts_with('_') && !contains(kReadKeys, key) && !contains(kHarmlessKeys, key))
+      unknown.push_back(key);
   }
   return unknown;
 }
@@ -329,7 +315,7 @@ std::string config_json(const ModelConfig& config) {
       {"head_dim", config.head_dim},
       {"hidden_act", "silu"},
       {"hidden_size", config.hidden_size},
-      {"initializer_range", 0.02},
+      {"initializer_range", shortest_decimal(config.initializer_range)},
       {"intermediate_size", config.intermediate_size},
       {"max_position_embeddings", config.max_position_embeddings},
       {"model_type", names.model_type},
@@ -357,54 +343,17 @@ std::string describe_config(const std::filesystem::path& file) {
   const std::string where = state::shown(file);
   const std::string text = state::read_text(file, kMaxConfig_bytes);
   const ModelConfig config = parse_config(text, where);
-  std::string line = where + ": " + names_of(config.family).model_type + ", " + std::to_string(num_parameters(config)) +
-                     " parameters: vocabulary " + std::to_string(config.vocab_size) + ", width " +
-                     std::to_string(config.hidden_size) + ", " + std::to_string(config.num_hidden_layers) + " layers, " +
-                     std::to_string(config.num_attention_heads) + "/" + std::to_string(config.num_key_value_heads) +
-                     " heads of " + std::to_string(config.head_dim) + ", ffn " + std::to_string(config.intermediate_size) +
-                     ", " + std::to_string(config.max_position_embeddings) + " positions, rope theta " +
-                     Json(config.rope_theta).dump() + ", " + (config.tie_word_embeddings ? "tied" : "untied") +
-                     " embeddings, " + std::string(base::name(config.dtype));
+  std::string line =
+      where + ": " + names_of(config.family).model_type + ", " + std::to_string(num_parameters(config)) +
+      " parameters: vocabulary " + std::to_string(config.vocab_size) + ", width " + std::to_string(config.hidden_size) +
+      ", " + std::to_string(config.num_hidden_layers) + " layers, " + std::to_string(config.num_attention_heads) + "/" +
+      std::to_string(config.num_key_value_heads) + " heads of " + std::to_string(config.head_dim) + ", ffn " +
+      std::to_string(config.intermediate_size) + ", " + std::to_string(config.max_position_embeddings) +
+      " positions, rope theta " + Json(config.rope_theta).dump() + ", " +
+      (config.tie_word_embeddings ? "tied" : "untied") + " embeddings, " + std::string(base::name(config.dtype));
   const std::vector<std::string> unknown = unknown_config_keys(text, where);
   if (!unknown.empty()) line += "; unknown keys, ignored: " + join(unknown);
   return line;
-}
-
-std::vector<WeightSpec> weight_specs(const ModelConfig& config) {
-  const std::int64_t width = config.hidden_size;
-  std::vector<WeightSpec> specs = {{"model.embed_tokens.weight", {config.vocab_size, width}, WeightKind::embedding}};
-  for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
-    const std::string prefix = "model.layers." + std::to_string(layer) + ".";
-    const auto add = [&](const std::string& name, const base::Shape& shape, WeightKind kind) {
-      specs.push_back({prefix + name, shape, kind});
-    };
-    const auto add_projection = [&](const std::string& name, std::int64_t out) {
-      add("self_attn." + name + ".weight", {out, width}, WeightKind::linear);
-      if (config.qkv_bias) add("self_attn." + name + ".bias", {out}, WeightKind::bias);
-    };
-    add("input_layernorm.weight", {width}, WeightKind::norm);
-    add_projection("q_proj", config.q_size());
-    add_projection("k_proj", config.kv_size());
-    add_projection("v_proj", config.kv_size());
-    if (config.qk_norm) {
-      add("self_attn.q_norm.weight", {config.head_dim}, WeightKind::norm);
-      add("self_attn.k_norm.weight", {config.head_dim}, WeightKind::norm);
-    }
-    add("self_attn.o_proj.weight", {width, config.q_size()}, WeightKind::linear);
-    add("post_attention_layernorm.weight", {width}, WeightKind::norm);
-    add("mlp.gate_proj.weight", {config.intermediate_size, width}, WeightKind::linear);
-    add("mlp.up_proj.weight", {config.intermediate_size, width}, WeightKind::linear);
-    add("mlp.down_proj.weight", {width, config.intermediate_size}, WeightKind::linear);
-  }
-  specs.push_back({"model.norm.weight", {width}, WeightKind::norm});
-  if (!config.tie_word_embeddings) specs.push_back({"lm_head.weight", {config.vocab_size, width}, WeightKind::lm_head});
-  return specs;
-}
-
-std::int64_t num_parameters(const ModelConfig& config) {
-  std::int64_t total = 0;
-  for (const WeightSpec& spec : weight_specs(config)) total += spec.shape.numel();
-  return total;
 }
 
 }  // namespace qrl::model

@@ -19,23 +19,24 @@ enum class Family : std::uint8_t { qwen3, qwen2, llama };
 /// Letters used in tensor names: V, D, L, H, K, E, F as marked.
 struct ModelConfig {
   Family family = Family::qwen3;
-  std::int64_t vocab_size = 0;               ///< V
-  std::int64_t hidden_size = 0;              ///< D
-  std::int64_t num_hidden_layers = 0;        ///< L
-  std::int64_t num_attention_heads = 0;      ///< H
-  std::int64_t num_key_value_heads = 0;      ///< K, divides H
-  std::int64_t head_dim = 0;                 ///< E, even; H·E need not be D
-  std::int64_t intermediate_size = 0;        ///< F
+  std::int64_t vocab_size = 0;           ///< V
+  std::int64_t hidden_size = 0;          ///< D
+  std::int64_t num_hidden_layers = 0;    ///< L
+  std::int64_t num_attention_heads = 0;  ///< H
+  std::int64_t num_key_value_heads = 0;  ///< K, divides H
+  std::int64_t head_dim = 0;             ///< E, even; H·E need not be D
+  std::int64_t intermediate_size = 0;    ///< F
   std::int64_t max_position_embeddings = 0;
   float rms_norm_eps = 0;
   double rope_theta = 0;
+  float initializer_range = 0.02F;           ///< standard deviation of a new model's weights; Hugging Face's default
   bool tie_word_embeddings = false;
-  bool qk_norm = false;                      ///< Qwen3: RMSNorm over E on q and k before rope
-  bool qkv_bias = false;                     ///< Qwen2: bias on q, k, v (none on o)
-  base::DType dtype = base::DType::f32;      ///< of the weights in the folder: f32 or bf16 (f16 is read, written bf16)
+  bool qk_norm = false;                       ///< Qwen3: RMSNorm over E on q and k before rope
+  bool qkv_bias = false;                      ///< Qwen2: bias on q, k, v (none on o)
+  base::DType dtype = base::DType::f32;       ///< of the weights in the folder: f32 or bf16 (f16 is read, written bf16)
   std::vector<types::TokenId> eos_token_ids;  ///< may be empty
-  std::int64_t bos_token_id = -1;            ///< −1: none
-  std::int64_t pad_token_id = -1;            ///< −1: none
+  std::int64_t bos_token_id = -1;             ///< −1: none
+  std::int64_t pad_token_id = -1;             ///< −1: none
 
   std::int64_t q_size() const { return num_attention_heads * head_dim; }
   std::int64_t kv_size() const { return num_key_value_heads * head_dim; }
@@ -75,8 +76,8 @@ std::string config_json(const ModelConfig& config);
 enum class WeightKind : std::uint8_t { embedding, norm, linear, bias, lm_head };
 
 struct WeightSpec {
-  std::string name;     ///< Hugging Face's ("model.layers.0.self_attn.q_proj.weight")
-  base::Shape shape;    ///< linears: [out, in]
+  std::string name;   ///< Hugging Face's ("model.layers.0.self_attn.q_proj.weight")
+  base::Shape shape;  ///< linears: [out, in]
   WeightKind kind = WeightKind::linear;
 };
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <functional>
 #include <span>
 #include <utility>
 
@@ -47,7 +46,8 @@ std::span<const float> values_of(const base::View& view) {
 bool store_table(const base::Team& team, const base::View& from, const base::Buffer& to) {
   constexpr std::int64_t kGrain = 1024;
   const base::Range mine = team.slice(from.numel(), kGrain);
-  const auto values = values_of(from).subspan(static_cast<std::size_t>(mine.begin), static_cast<std::size_t>(mine.size()));
+  const auto values =
+      values_of(from).subspan(static_cast<std::size_t>(mine.begin), static_cast<std::size_t>(mine.size()));
   if (to.view().dtype == DType::f32) std::copy(values.begin(), values.end(), to.as<float>() + mine.begin);
   else std::transform(values.begin(), values.end(), to.as<base::bf16>() + mine.begin, base::to_bf16);
   return all_finite(values);
@@ -95,7 +95,8 @@ void Snapshot::publish(const WeightViews& masters, std::int64_t version) {
     for (const auto& [name, first_row] : {std::pair("q_proj", std::int64_t{0}), std::pair("k_proj", q_size),
                                           std::pair("v_proj", q_size + config_.kv_size())}) {
       matrices.push_back({prefix + "self_attn." + name + ".weight", &layer.qkv, first_row});
-      if (config_.qkv_bias) vectors.push_back({prefix + "self_attn." + name + ".bias", layer.qkv.bias.as<float>() + first_row});
+      if (config_.qkv_bias)
+        vectors.push_back({prefix + "self_attn." + name + ".bias", layer.qkv.bias.as<float>() + first_row});
     }
     matrices.push_back({prefix + "self_attn.o_proj.weight", &layer.o, 0});
     matrices.push_back({prefix + "mlp.gate_proj.weight", &layer.gate_up, 0});
@@ -135,7 +136,8 @@ void Snapshot::publish(const WeightViews& masters, std::int64_t version) {
 namespace {
 
 std::size_t packed_bytes(const ops::PackedLinear& linear) {
-  return linear.panels.num_bytes() + linear.scales.num_bytes() + linear.column_sums.num_bytes() + linear.bias.num_bytes();
+  return linear.panels.num_bytes() + linear.scales.num_bytes() + linear.column_sums.num_bytes() +
+         linear.bias.num_bytes();
 }
 
 std::string describe_packed(const std::string& name, const ops::PackedLinear& linear) {
@@ -156,8 +158,8 @@ std::size_t Snapshot::num_bytes() const {
   std::size_t total = embedding_VD_.num_bytes() + final_norm_D_.num_bytes() + packed_bytes(lm_head_);
   for (const LayerSnapshot& layer : layers_) {
     total += layer.input_norm_D.num_bytes() + layer.post_norm_D.num_bytes() + layer.q_norm_E.num_bytes() +
-             layer.k_norm_E.num_bytes() + packed_bytes(layer.qkv) + packed_bytes(layer.o) + packed_bytes(layer.gate_up) +
-             packed_bytes(layer.down);
+             layer.k_norm_E.num_bytes() + packed_bytes(layer.qkv) + packed_bytes(layer.o) +
+             packed_bytes(layer.gate_up) + packed_bytes(layer.down);
   }
   return total;
 }

@@ -16,8 +16,8 @@ namespace qrl::model {
 
 /// One transformer block, ready for the kernels. q, k and v are one matrix (rows in that order), gate and up another.
 struct LayerSnapshot {
-  base::Buffer input_norm_D, post_norm_D;      ///< fp32 gains
-  base::Buffer q_norm_E, k_norm_E;             ///< fp32 gains; empty without qk_norm
+  base::Buffer input_norm_D, post_norm_D;  ///< fp32 gains
+  base::Buffer q_norm_E, k_norm_E;         ///< fp32 gains; empty without qk_norm
   ops::PackedLinear qkv, o, gate_up, down;
 };
 
@@ -33,7 +33,7 @@ class Snapshot {
 
   const ModelConfig& config() const { return config_; }
   quant::Format format() const { return format_; }
-  std::int64_t version() const { return version_; }       ///< −1 before the first publish
+  std::int64_t version() const { return version_; }                   ///< −1 before the first publish
   const base::Buffer& embedding_VD() const { return embedding_VD_; }  ///< bf16, or fp32 when the format is f32
   const base::Buffer& final_norm_D() const { return final_norm_D_; }  ///< fp32
   const LayerSnapshot& layer(std::int64_t idx) const { return layers_[static_cast<std::size_t>(idx)]; }

@@ -28,11 +28,11 @@ constexpr const char* kSingleFile = "model.safetensors";
 constexpr const char* kIndexFile = "model.safetensors.index.json";
 constexpr std::uint64_t kMaxIndex_bytes = 100'000'000;
 constexpr std::uint64_t kMaxGenerationConfig_bytes = 1'000'000;
-constexpr float kInitStd = 0.02F;
 
 /// Four normal deviates (Box–Muller in fp64) from one block of a field.
 std::array<float, 4> normals(const base::RandomField& field, std::uint32_t tensor_idx, std::uint64_t block) {
-  const auto words = field.words({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), tensor_idx, 0});
+  const auto words =
+      field.words({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), tensor_idx, 0});
   std::array<float, 4> out{};
   for (std::size_t pair = 0; pair < 2; ++pair) {
     // In (0, 1]: the logarithm stays finite.
@@ -95,8 +95,10 @@ class TensorFiles {
   void add(const std::string& name, const fs::path& file) { by_name_.emplace(name, &open(file)); }
 
   [[noreturn]] static void refuse_without_safetensors(const fs::path& dir) {
-    for (const char* pickle : {"pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "model.pth", "consolidated.00.pth"}) {
-      QRL_REQUIRE(!fs::exists(dir / pickle), state::shown(dir / pickle), "model.safetensors", "pickled weights, which can run code when read",
+    for (const char* pickle :
+         {"pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "model.pth", "consolidated.00.pth"}) {
+      QRL_REQUIRE(!fs::exists(dir / pickle), state::shown(dir / pickle), "model.safetensors",
+                  "pickled weights, which can run code when read",
                   "load them with transformers and save_pretrained: that writes safetensors");
     }
     base::fail_input(state::shown(dir), std::string(kSingleFile) + " or " + kIndexFile, "neither");
@@ -140,7 +142,8 @@ void require_no_extra(const TensorFiles& files, const ModelConfig& config, const
 
 bool is_plain_shard_name(std::string_view name) {
   return name.ends_with(".safetensors") && !name.starts_with('.') && name.find('/') == std::string_view::npos &&
-         std::none_of(name.begin(), name.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == '\\'; });
+         std::none_of(name.begin(), name.end(),
+                      [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == '\\'; });
 }
 
 }  // namespace
@@ -155,14 +158,16 @@ const base::View& find_view(const WeightViews& weights, const WeightSpec& spec) 
   const auto found = weights.find(spec.name);
   QRL_INVARIANT(found != weights.end(), spec.name, "a weight of this name", "none");
   const base::View& view = found->second;
-  QRL_INVARIANT(view.dtype == base::DType::f32 && view.shape == spec.shape, spec.name, "F32 " + spec.shape.to_string(),
-                std::string(base::name(view.dtype)) + " " + view.shape.to_string());
+  QRL_INVARIANT(view.dtype == base::DType::f32 && view.device == base::Device::cpu && view.shape == spec.shape,
+                spec.name, "F32 " + spec.shape.to_string() + " in CPU memory",
+                std::string(base::name(view.dtype)) + " " + view.shape.to_string() +
+                    (view.device == base::Device::cpu ? "" : " on a GPU"));
   return view;
 }
 
 Weights init_weights(const ModelConfig& config, std::uint64_t seed) {
   const base::RandomField field(seed, base::RandomPurpose::model_init);
-  const float residual_std = kInitStd / std::sqrt(2.0F * static_cast<float>(config.num_hidden_layers));
+  const float residual_std = config.initializer_range / std::sqrt(2.0F * static_cast<float>(config.num_hidden_layers));
   Weights weights;
   std::uint32_t tensor_idx = 0;
   for (const WeightSpec& spec : weight_specs(config)) {
@@ -170,7 +175,7 @@ Weights init_weights(const ModelConfig& config, std::uint64_t seed) {
     if (spec.kind == WeightKind::norm) {
       std::fill_n(buffer.as<float>(), buffer.view().numel(), 1.0F);
     } else if (spec.kind != WeightKind::bias) {
-      fill_normal(buffer, is_residual_output(spec.name) ? residual_std : kInitStd, field, tensor_idx);
+      fill_normal(buffer, is_residual_output(spec.name) ? residual_std : config.initializer_range, field, tensor_idx);
     }
     weights.emplace(spec.name, std::move(buffer));
     ++tensor_idx;
@@ -199,7 +204,8 @@ void save_hf(const fs::path& dir, const ModelConfig& config, const WeightViews& 
   fs::create_directories(dir, error);
   QRL_REQUIRE(!error, state::shown(dir), "a folder that can be made", error.message());
   std::vector<state::NamedView> tensors;
-  for (const WeightSpec& spec : weight_specs(config)) tensors.push_back({spec.name, find_view(weights, spec), config.dtype});
+  for (const WeightSpec& spec : weight_specs(config))
+    tensors.push_back({spec.name, find_view(weights, spec), config.dtype});
   // transformers asks for this key before it reads any tensor.
   state::write_safetensors(dir / kSingleFile, tensors, {{"format", "pt"}});
 
@@ -209,7 +215,8 @@ void save_hf(const fs::path& dir, const ModelConfig& config, const WeightViews& 
   for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
     if (!parsed[key].is_null()) generation[key] = parsed[key];
   }
-  for (const auto& [name, text] : {std::pair("config.json", config_text), std::pair("generation_config.json", generation.dump(2) + "\n")}) {
+  for (const auto& [name, text] :
+       {std::pair("config.json", config_text), std::pair("generation_config.json", generation.dump(2) + "\n")}) {
     state::File file = state::File::create_or_empty(dir / name);
     file.write(text);
     file.close();
@@ -221,9 +228,11 @@ std::map<std::string, fs::path, std::less<>> read_index(const fs::path& file) {
   const Json root = state::parse_json(state::read_text(file, kMaxIndex_bytes), where);
   QRL_REQUIRE(root.is_object(), where, "a JSON object", base::quoted(root.dump()));
   const auto map = root.find("weight_map");
-  QRL_REQUIRE(map != root.end() && map->is_object() && !map->empty(), where, "\"weight_map\", an object of tensor names and files",
+  QRL_REQUIRE(map != root.end() && map->is_object() && !map->empty(), where,
+              "\"weight_map\", an object of tensor names and files",
               map == root.end() ? "none" : base::quoted(map->dump()));
-  QRL_REQUIRE(!root.contains("metadata") || root["metadata"].is_object(), where + ": \"metadata\"", "an object", "something else");
+  QRL_REQUIRE(!root.contains("metadata") || root["metadata"].is_object(), where + ": \"metadata\"", "an object",
+              "something else");
 
   std::map<std::string, fs::path, std::less<>> places;
   std::set<std::string> shards;
@@ -231,10 +240,11 @@ std::map<std::string, fs::path, std::less<>> read_index(const fs::path& file) {
     const std::string entry = where + ": weight_map." + base::quoted(name);
     QRL_REQUIRE(value.is_string(), entry, "a file name", base::quoted(value.dump()));
     const auto& shard = value.get_ref<const std::string&>();
-    QRL_REQUIRE(!shard.ends_with(".bin") && !shard.ends_with(".pt") && !shard.ends_with(".pth"), entry, "a .safetensors file",
-                base::quoted(shard) + ", pickled weights, which can run code when read",
+    QRL_REQUIRE(!shard.ends_with(".bin") && !shard.ends_with(".pt") && !shard.ends_with(".pth"), entry,
+                "a .safetensors file", base::quoted(shard) + ", pickled weights, which can run code when read",
                 "load them with transformers and save_pretrained: that writes safetensors");
-    QRL_REQUIRE(is_plain_shard_name(shard), entry, "the plain name of a .safetensors file in the same folder", base::quoted(shard));
+    QRL_REQUIRE(is_plain_shard_name(shard), entry, "the plain name of a .safetensors file in the same folder",
+                base::quoted(shard));
     places.emplace(name, file.parent_path() / shard);
     shards.insert(shard);
   }
@@ -244,7 +254,8 @@ std::map<std::string, fs::path, std::less<>> read_index(const fs::path& file) {
     const state::SafetensorsFile opened(path);
     for (const auto& [name, entry] : opened.tensors()) {
       const auto place = places.find(name);
-      QRL_REQUIRE(place != places.end(), state::shown(path) + ": tensor " + base::quoted(name), "only tensors of the index", "one that is not in it");
+      QRL_REQUIRE(place != places.end(), state::shown(path) + ": tensor " + base::quoted(name),
+                  "only tensors of the index", "one that is not in it");
       QRL_REQUIRE(place->second == path, state::shown(path) + ": tensor " + base::quoted(name),
                   "it in " + state::shown(place->second) + " alone, as the index says", "it here too");
       ++num_placed;

@@ -18,16 +18,17 @@ using WeightViews = std::map<std::string, base::View, std::less<>>;
 
 WeightViews views(const Weights& weights);
 
-/// The view of a spec's tensor; an internal error when it is missing, not fp32 or of another shape.
+/// The view of a spec's tensor; an internal error when it is missing, not fp32 in CPU memory or of another
+/// shape.
 const base::View& find_view(const WeightViews& weights, const WeightSpec& spec);
 
-/// A new model: linears, embeddings and lm_head normal(0, 0.02) (o_proj and down_proj divided by √(2L), as GPT-2),
+/// A new model: linears, embeddings and lm_head normal(0, initializer_range) (o_proj and down_proj divided by √(2L), as GPT-2),
 /// norms 1, biases 0; fp32; every element depends on (seed, tensor's index, element) alone.
 Weights init_weights(const ModelConfig& config, std::uint64_t seed);
 
 struct HfModel {
   ModelConfig config;
-  Weights weights;   ///< fp32 whatever the file's dtype
+  Weights weights;  ///< fp32 whatever the file's dtype
 };
 
 /// Reads DIR/config.json and DIR/model.safetensors (or the shards of model.safetensors.index.json; both together are

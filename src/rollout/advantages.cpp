@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "base/error.h"
 #include "rollout/rollout.h"
 
 namespace qrl::rollout {

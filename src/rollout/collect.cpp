@@ -1,3 +1,4 @@
+#include "base/error.h"
 #include "base/threads.h"
 #include "rollout/rollout.h"
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/error.h"
 #include "rollout/rollout.h"
 
 namespace qrl::rollout {

@@ -23,7 +23,8 @@ namespace {
 void require_regular(const std::filesystem::path& path, int fd) {
   struct stat status {};
   if (fstat(fd, &status) != 0) fail_system(path, "look at the open file");
-  QRL_REQUIRE(S_ISREG(status.st_mode), shown(path), "a regular file", S_ISDIR(status.st_mode) ? "a folder" : "a device or pipe");
+  QRL_REQUIRE(S_ISREG(status.st_mode), shown(path), "a regular file",
+              S_ISDIR(status.st_mode) ? "a folder" : "a device or pipe");
 }
 
 }  // namespace

@@ -121,8 +121,9 @@ Json read_manifest(const fs::path& dir) {
   const std::string found = hash_text(body);
   QRL_REQUIRE(found == want, shown(file), "hash " + base::quoted(want), found, "the folder is damaged");
   Json manifest = parse_json(text, shown(file));
-  QRL_REQUIRE(manifest.is_object() && manifest.contains("facts") && manifest.contains("files") && manifest["files"].is_object(),
-              shown(file), "facts and files", "a manifest without them");
+  QRL_REQUIRE(
+      manifest.is_object() && manifest.contains("facts") && manifest.contains("files") && manifest["files"].is_object(),
+      shown(file), "facts and files", "a manifest without them");
   return manifest;
 }
 
@@ -138,7 +139,8 @@ void seal(const fs::path& dir, const Json& facts) {
   std::vector<fs::path> folders;
   Json files = Json::object();
   for (const std::string& name : list_files(dir, &folders)) {
-    QRL_INVARIANT(name != kManifest && base::is_utf8(name), shown(dir), "files in UTF-8 other than the manifest", base::quoted(name));
+    QRL_INVARIANT(name != kManifest && base::is_utf8(name), shown(dir), "files in UTF-8 other than the manifest",
+                  base::quoted(name));
     File file = File::open_no_follow(dir / name);
     file.sync();
     files[name] = {{"size_bytes", file.size_bytes()}, {"xxh3_128", hash_open(file)}};
@@ -153,7 +155,8 @@ void seal(const fs::path& dir, const Json& facts) {
 }
 
 void rename_or_fail(const fs::path& from, const fs::path& to) {
-  QRL_INVARIANT(std::rename(from.c_str(), to.c_str()) == 0, shown(to), "to rename " + shown(from) + " to it", std::strerror(errno));
+  QRL_INVARIANT(std::rename(from.c_str(), to.c_str()) == 0, shown(to), "to rename " + shown(from) + " to it",
+                std::strerror(errno));
 }
 
 /// Removes a temporary file or folder unless told that it became the real one.
@@ -176,8 +179,10 @@ class Leftover {
 
 std::string hash_file(const fs::path& file) { return hash_open(File::open(file)); }
 
-void commit_folder(const fs::path& path, const std::function<void(const fs::path& dir)>& fill, const std::string& facts_json) {
-  QRL_INVARIANT(!fs::exists(fs::symlink_status(path)), shown(path), "a name not yet taken", "an existing file or folder");
+void commit_folder(const fs::path& path, const std::function<void(const fs::path& dir)>& fill,
+                   const std::string& facts_json) {
+  QRL_INVARIANT(!fs::exists(fs::symlink_status(path)), shown(path), "a name not yet taken",
+                "an existing file or folder");
   const Json facts = parse_json(facts_json, shown(path) + ": facts");
   const fs::path temporary = temporary_name(path);
   // mkdir never follows a link and fails when anything has the name.
@@ -204,7 +209,8 @@ std::optional<std::string> verify_folder(const fs::path& path) {
       const std::string hash = hash_open(file);
       QRL_REQUIRE(want.at("xxh3_128") == hash, where, "hash " + want.at("xxh3_128").dump(), hash);
     }
-    QRL_REQUIRE(present.empty(), shown(path), "only files of the manifest", base::quoted(present.empty() ? "" : *present.begin()));
+    QRL_REQUIRE(present.empty(), shown(path), "only files of the manifest",
+                base::quoted(present.empty() ? "" : *present.begin()));
   } catch (const base::Error& error) {
     return error.what();
   } catch (const Json::exception&) {

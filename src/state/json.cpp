@@ -22,7 +22,8 @@ class Strictness {
   bool operator()(int depth, Json::parse_event_t event, Json& parsed) {
     using Event = Json::parse_event_t;
     if (event == Event::object_start || event == Event::array_start) {
-      QRL_REQUIRE(depth < max_depth_, where_, "JSON nested at most " + std::to_string(max_depth_) + " deep", "a deeper one");
+      QRL_REQUIRE(depth < max_depth_, where_, "JSON nested at most " + std::to_string(max_depth_) + " deep",
+                  "a deeper one");
     }
     if (event == Event::object_start) keys_.emplace_back();
     if (event == Event::object_end) keys_.pop_back();
@@ -51,7 +52,8 @@ std::string around(std::string_view text, std::size_t byte) {
 
 Json parse_json(std::string_view text, const std::string& where, int max_depth) {
   // nlohmann's lexer skips a byte-order mark and takes a NUL byte for the end: both would hide bytes from us.
-  QRL_REQUIRE(!text.starts_with("\xef\xbb\xbf"), where, "JSON", "a byte-order mark before it", "save the file as UTF-8 without one");
+  QRL_REQUIRE(!text.starts_with("\xef\xbb\xbf"), where, "JSON", "a byte-order mark before it",
+              "save the file as UTF-8 without one");
   QRL_REQUIRE(text.find('\0') == std::string_view::npos, where, "JSON", "a NUL byte in it");
   QRL_REQUIRE(base::is_utf8(text), where, "JSON in UTF-8", "bytes that are not UTF-8");
   Strictness strictness(where, max_depth);

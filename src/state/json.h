@@ -11,9 +11,9 @@ namespace qrl::state {
 /// Levels of nesting that no file of ours needs.
 inline constexpr int kMaxJsonDepth = 32;
 
-/// Parses `text`; input errors name `where` and the byte. Refused beside plain syntax errors: a byte-order mark, invalid
-/// UTF-8, lone surrogate escapes, a NUL byte, a key twice in one object, numbers beyond a double, NaN and Infinity,
-/// comments, anything after the value, more than `max_depth` levels. Object members come sorted by key.
+/// Parses `text`; input errors name `where` and the byte. Refused beside plain syntax errors: a byte-order mark,
+/// invalid UTF-8, lone surrogate escapes, a NUL byte, a key twice in one object, numbers beyond a double, NaN and
+/// Infinity, comments, anything after the value, more than `max_depth` levels. Object members come sorted by key.
 nlohmann::json parse_json(std::string_view text, const std::string& where, int max_depth = kMaxJsonDepth);
 
 }  // namespace qrl::state

@@ -34,18 +34,19 @@ struct FormatDType {
 
 /// Every dtype of safetensors 0.8.
 constexpr std::array<FormatDType, 22> kDTypes = {{
-    {"BOOL", 8, DType::boolean}, {"U8", 8, DType::u8},         {"I8", 8, DType::i8},
-    {"U16", 16, DType::u16},     {"I16", 16, DType::i16},      {"F16", 16, DType::f16},
-    {"BF16", 16, DType::bf16},   {"U32", 32, DType::u32},      {"I32", 32, DType::i32},
-    {"F32", 32, DType::f32},     {"U64", 64, DType::u64},      {"I64", 64, DType::i64},
-    {"F64", 64, DType::f64},     {"C64", 64, std::nullopt},    {"F8_E5M2", 8, std::nullopt},
-    {"F8_E4M3", 8, std::nullopt}, {"F8_E8M0", 8, std::nullopt}, {"F8_E4M3FNUZ", 8, std::nullopt},
+    {"BOOL", 8, DType::boolean},      {"U8", 8, DType::u8},         {"I8", 8, DType::i8},
+    {"U16", 16, DType::u16},          {"I16", 16, DType::i16},      {"F16", 16, DType::f16},
+    {"BF16", 16, DType::bf16},        {"U32", 32, DType::u32},      {"I32", 32, DType::i32},
+    {"F32", 32, DType::f32},          {"U64", 64, DType::u64},      {"I64", 64, DType::i64},
+    {"F64", 64, DType::f64},          {"C64", 64, std::nullopt},    {"F8_E5M2", 8, std::nullopt},
+    {"F8_E4M3", 8, std::nullopt},     {"F8_E8M0", 8, std::nullopt}, {"F8_E4M3FNUZ", 8, std::nullopt},
     {"F8_E5M2FNUZ", 8, std::nullopt}, {"F6_E2M3", 6, std::nullopt}, {"F6_E3M2", 6, std::nullopt},
     {"F4", 4, std::nullopt},
 }};
 
 bool has_control_byte(std::string_view text) {
-  return std::any_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
+  return std::any_of(text.begin(), text.end(),
+                     [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
 }
 
 /// A JSON integer from 0 to 2^63 − 1; floats, booleans and negative numbers are not.
@@ -85,7 +86,8 @@ TensorEntry read_entry(const Json& value, const std::string& where) {
   const auto* known = std::find_if(kDTypes.begin(), kDTypes.end(), [&](const FormatDType& d) {
     return dtype.is_string() && d.name == dtype.get_ref<const std::string&>();
   });
-  QRL_REQUIRE(known != kDTypes.end(), where + ".dtype", "a dtype of the format (F32, BF16, …)", base::quoted(dtype.dump()));
+  QRL_REQUIRE(known != kDTypes.end(), where + ".dtype", "a dtype of the format (F32, BF16, …)",
+              base::quoted(dtype.dump()));
   entry.dtype_name = known->name;
   entry.dtype = known->dtype;
   entry.shape = read_shape(member(value, "shape", where), where + ".shape");
@@ -97,8 +99,9 @@ TensorEntry read_entry(const Json& value, const std::string& where) {
   entry.end = natural(offsets[1], where + ".data_offsets");
   QRL_REQUIRE(entry.begin <= entry.end, where + ".data_offsets", "begin ≤ end", base::quoted(offsets.dump()));
   std::uint64_t bits = 0;
-  QRL_REQUIRE(!__builtin_mul_overflow(static_cast<std::uint64_t>(entry.shape.numel()), known->bits, &bits) && bits % 8 == 0,
-              where, "a size in whole bytes below 2^61", entry.shape.to_string() + " of " + std::string(known->name));
+  QRL_REQUIRE(
+      !__builtin_mul_overflow(static_cast<std::uint64_t>(entry.shape.numel()), known->bits, &bits) && bits % 8 == 0,
+      where, "a size in whole bytes below 2^61", entry.shape.to_string() + " of " + std::string(known->name));
   QRL_REQUIRE(entry.end - entry.begin == bits / 8, where + ".data_offsets",
               std::to_string(bits / 8) + " bytes for " + entry.shape.to_string() + " of " + std::string(known->name),
               std::to_string(entry.end - entry.begin));
@@ -119,7 +122,8 @@ void require_tiling(const SafetensorsFile::Tensors& tensors, std::uint64_t data_
                 "data from byte " + std::to_string(next) + " on (no hole, no overlap)", std::to_string(entry->begin));
     next = entry->end;
   }
-  QRL_REQUIRE(next == data_bytes, where, std::to_string(next) + " bytes of data after the header", std::to_string(data_bytes));
+  QRL_REQUIRE(next == data_bytes, where, std::to_string(next) + " bytes of data after the header",
+              std::to_string(data_bytes));
 }
 
 float f16_to_float(std::uint16_t bits) {
@@ -154,7 +158,8 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& file) : file_(File
     if (name == "__metadata__") {
       QRL_REQUIRE(value.is_object(), where + ": __metadata__", "a map of strings", base::quoted(value.dump()));
       for (const auto& [key, text] : value.items()) {
-        QRL_REQUIRE(text.is_string(), where + ": __metadata__." + base::quoted(key), "a string", base::quoted(text.dump()));
+        QRL_REQUIRE(text.is_string(), where + ": __metadata__." + base::quoted(key), "a string",
+                    base::quoted(text.dump()));
         metadata_.emplace(key, text.get<std::string>());
       }
       continue;
@@ -183,8 +188,9 @@ base::Buffer SafetensorsFile::read(std::string_view name) const {
 base::Buffer SafetensorsFile::read_f32(std::string_view name) const {
   const TensorEntry& tensor = entry(name);
   if (tensor.dtype == DType::f32) return read(name);
-  QRL_REQUIRE(tensor.dtype == DType::bf16 || tensor.dtype == DType::f16, shown(path()) + ": tensor " + base::quoted(name),
-              "F32, BF16 or F16", std::string(tensor.dtype_name), "convert the weights to one of these");
+  QRL_REQUIRE(tensor.dtype == DType::bf16 || tensor.dtype == DType::f16,
+              shown(path()) + ": tensor " + base::quoted(name), "F32, BF16 or F16", std::string(tensor.dtype_name),
+              "convert the weights to one of these");
   base::Buffer buffer(DType::f32, tensor.shape);
   float* out = buffer.as<float>();
   std::vector<std::uint16_t> chunk(kChunk_bytes / sizeof(std::uint16_t));
@@ -192,7 +198,8 @@ base::Buffer SafetensorsFile::read_f32(std::string_view name) const {
     const auto part = std::span(chunk).first(std::min<std::uint64_t>(chunk.size(), (tensor.end - at) / 2));
     file_.read_at(data_start_ + at, std::as_writable_bytes(part));
     if (tensor.dtype == DType::bf16) {
-      out = std::transform(part.begin(), part.end(), out, [](std::uint16_t bits) { return base::to_float(base::bf16{bits}); });
+      out = std::transform(part.begin(), part.end(), out,
+                           [](std::uint16_t bits) { return base::to_float(base::bf16{bits}); });
     } else {
       out = std::transform(part.begin(), part.end(), out, f16_to_float);
     }
@@ -233,12 +240,14 @@ void write_safetensors(const std::filesystem::path& file, const std::vector<Name
     QRL_INVARIANT(view.device == base::Device::cpu, shown(file), "tensors in CPU memory", base::quoted(name));
     const std::uint64_t end = offset + static_cast<std::uint64_t>(view.numel()) * base::size_bytes(dtype);
     header += (header.size() > 1 ? "," : "") + Json(name).dump() + ":{\"dtype\":\"" + std::string(base::name(dtype)) +
-              "\",\"shape\":" + Json(view.shape.dims()).dump() + ",\"data_offsets\":" + Json({offset, end}).dump() + "}";
+              "\",\"shape\":" + Json(view.shape.dims()).dump() + ",\"data_offsets\":" + Json({offset, end}).dump() +
+              "}";
     offset = end;
   }
   header += "}";
   header.resize((header.size() + 7) / 8 * 8, ' ');
-  QRL_INVARIANT(header.size() <= kMaxHeader_bytes, shown(file), "a header of at most 100 MB", std::to_string(header.size()));
+  QRL_INVARIANT(header.size() <= kMaxHeader_bytes, shown(file), "a header of at most 100 MB",
+                std::to_string(header.size()));
 
   File out = File::create_or_empty(file);
   const std::uint64_t header_bytes = header.size();
@@ -264,9 +273,11 @@ std::string describe_safetensors(const std::filesystem::path& file) {
   std::string text = shown(file) + ": " + std::to_string(opened.tensors().size()) + " tensors, " +
                      std::to_string(data_bytes) + " bytes of data";
   for (const auto& [name, count] : by_dtype) {
-    text += "; " + std::string(name) + ": " + std::to_string(count.first) + " tensors, " + std::to_string(count.second) + " elements";
+    text += "; " + std::string(name) + ": " + std::to_string(count.first) + " tensors, " +
+            std::to_string(count.second) + " elements";
   }
-  for (const auto& [key, value] : opened.metadata()) text += "; metadata " + base::quoted(key) + " = " + base::quoted(value);
+  for (const auto& [key, value] : opened.metadata())
+    text += "; metadata " + base::quoted(key) + " = " + base::quoted(value);
   return text;
 }
 

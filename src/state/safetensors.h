@@ -16,14 +16,15 @@
 namespace qrl::state {
 
 struct TensorEntry {
-  std::string_view dtype_name;         ///< as in the file ("F8_E4M3"); lives as long as the program
-  std::optional<base::DType> dtype;    ///< nothing: the format has it, we only list it (fp8, fp6, fp4, complex)
+  std::string_view dtype_name;       ///< as in the file ("F8_E4M3"); lives as long as the program
+  std::optional<base::DType> dtype;  ///< nothing: the format has it, we only list it (fp8, fp6, fp4, complex)
   base::Shape shape;
-  std::uint64_t begin = 0, end = 0;    ///< byte offsets in the data section
+  std::uint64_t begin = 0, end = 0;  ///< byte offsets in the data section
 };
 
-/// An open, checked file. Rules (reliability.md): header ≤ 100 MB and ≤ the file, starts with '{', strict JSON of bounded
-/// depth, no duplicate names, known dtypes, checked products, offsets contiguous without holes, overlap or trailing bytes,
+/// An open, checked file. Rules (reliability.md): header ≤ 100 MB and ≤ the file, starts with '{', strict JSON of
+/// bounded depth, no duplicate names, known dtypes, checked products, offsets contiguous without holes, overlap or
+/// trailing bytes,
 /// __metadata__ a map of strings.
 /// Our policy where the format leaves it open:
 /// - a name holds no control byte (a NUL would make "a\0b" read as "a" elsewhere): refused;

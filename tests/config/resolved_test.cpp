@@ -69,6 +69,8 @@ class RandomRecipe {
     r.sft.batch_size = draw_.between(1, 1000);
     set_optimizer(r.sft.optim);
     r.sft.demonstrations = generator();
+    r.sft.demonstrations.size = 0;
+    r.sft.save_freq = draw_.between(0, 1000);
     r.reward.numbers = pick(config::Numbers::all, config::Numbers::subset);
     r.reward.wrong = -positive();
     r.reward.format = draw_.uniform() / 2;
@@ -218,6 +220,7 @@ TEST_CASE("changed keys are named, less those that may change over a resume") {
   Recipe after;
   after.trainer.total_training_steps = 7;
   after.trainer.save_freq = 7;
+  after.sft.save_freq = 7;
   after.trainer.max_ckpt_to_keep = 7;
   after.trainer.resume_mode = config::ResumeMode::never;
   after.trainer.default_local_dir = "x";

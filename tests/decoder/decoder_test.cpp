@@ -165,7 +165,9 @@ TEST_CASE("weights whose logits overflow are an internal error on any number of 
   const model::ModelConfig config = tiny_config(model::Family::llama);
   const model::Weights weights = tiny_weights(config);
   float* head = weights.at("lm_head.weight").as<float>();
-  for (std::int64_t i = 0; i < config.vocab_size * config.hidden_size; ++i) head[i] *= 1e38F;
+  for (std::int64_t i = 0; i < config.vocab_size * config.hidden_size; ++i) head[i] *= 1e37F;
+  float* gain = weights.at("model.norm.weight").as<float>();
+  for (std::int64_t i = 0; i < config.hidden_size; ++i) gain[i] *= 1000;
   const auto snapshot = publish(config, weights, quant::Format::f32);
   for (const int num_threads : {1, 2, 3}) {
     for (const std::int32_t num_samples : {1, 200}) {

@@ -293,15 +293,15 @@ TEST_CASE("permuted pages, page size, chunks and threads change no bit of the lo
       for (const base::DType kv_dtype : {base::DType::f32, base::DType::bf16}) {
         CAPTURE(ops::name(isa), base::name(kv_dtype));
         const auto want = teacher_forced_logits(snapshot, tokens, {.page_size = 256, .kv_dtype = kv_dtype});
+        const auto check_same = [&](const Layout& layout) {
+          CAPTURE(layout.page_size, layout.chunk_tokens, layout.num_threads);
+          REQUIRE(equal_bits(teacher_forced_logits(snapshot, tokens, layout), want));
+        };
         for (const std::int64_t page_size : {1, 3, 16, 64}) {
-          for (const std::int64_t chunk_tokens : {1, 37, 64, 150}) {
-            for (const int num_threads : {1, 2, 3}) {
-              CAPTURE(page_size, chunk_tokens, num_threads);
-              REQUIRE(equal_bits(teacher_forced_logits(snapshot, tokens, {page_size, chunk_tokens, true, num_threads, kv_dtype}),
-                                 want));
-            }
-          }
+          for (const std::int64_t chunk_tokens : {1, 37, 64, 150}) check_same({page_size, chunk_tokens, true, 1, kv_dtype});
         }
+        // Few forwards where threads meet at barriers: on a busy machine each meeting may cost a time slice.
+        for (const int num_threads : {2, 3}) check_same({3, 128, true, num_threads, kv_dtype});
       }
     });
   });

@@ -12,8 +12,10 @@ constexpr int kPanel = 64;  // ops::kPanelColumns
 
 #if defined(QRL_ISA_AVX512)
 constexpr int kTileRows = 6, kTileVectors = 4;  // 24 of 32 registers accumulate
+constexpr int kSingleRowVectors = 4;
 #else
 constexpr int kTileRows = 4, kTileVectors = 2;  // 8 of 16
+constexpr int kSingleRowVectors = 8;            // the same 8, and longer runs of the panels, which come from memory
 #endif
 
 std::int32_t load_word(const void* from) {
@@ -124,8 +126,8 @@ void write(const LinearTask& task, VecF value, std::int64_t row, std::int64_t co
   store(y, value, lanes);
 }
 
-/// Rows `row` … `row` + Rows − 1, columns `column` … `column` + kTileVectors·kLanes − 1.
-template <class Format, int Rows>
+/// Rows `row` … `row` + Rows − 1, columns `column` … `column` + Vectors·kLanes − 1.
+template <class Format, int Rows, int Vectors>
 void tile(const LinearTask& task, std::int64_t row, std::int64_t column) {
   using Element = typename Format::Element;
   constexpr int kGroup = Format::kGroup;
@@ -133,20 +135,20 @@ void tile(const LinearTask& task, std::int64_t row, std::int64_t column) {
   const auto* x = static_cast<const Element*>(task.x) + row * task.x_stride;
   const auto* w = static_cast<const Element*>(task.panels) + (column / kPanel) * kPanel * groups * kGroup +
                   (column % kPanel) * kGroup;
-  typename Format::Accumulator sums[Rows][kTileVectors];
+  typename Format::Accumulator sums[Rows][Vectors];
   for (int r = 0; r < Rows; ++r) {
-    for (int v = 0; v < kTileVectors; ++v) sums[r][v] = Format::start(task, column + v * kLanes);
+    for (int v = 0; v < Vectors; ++v) sums[r][v] = Format::start(task, column + v * kLanes);
   }
   for (std::int64_t group = 0; group < groups; ++group, w += kPanel * kGroup, x += kGroup) {
-    typename Format::Weights weights[kTileVectors];
-    for (int v = 0; v < kTileVectors; ++v) weights[v] = Format::weights(w + v * kLanes * kGroup);
+    typename Format::Weights weights[Vectors];
+    for (int v = 0; v < Vectors; ++v) weights[v] = Format::weights(w + v * kLanes * kGroup);
     for (int r = 0; r < Rows; ++r) {
       const typename Format::Input input = Format::input(x + r * task.x_stride);
-      for (int v = 0; v < kTileVectors; ++v) sums[r][v] = Format::dot(sums[r][v], input, weights[v]);
+      for (int v = 0; v < Vectors; ++v) sums[r][v] = Format::dot(sums[r][v], input, weights[v]);
     }
   }
   for (int r = 0; r < Rows; ++r) {
-    for (int v = 0; v < kTileVectors; ++v) {
+    for (int v = 0; v < Vectors; ++v) {
       const std::int64_t at = column + v * kLanes;
       const VecF value = Format::finish(task, sums[r][v], row + r, at);
       if (at + kLanes <= task.out) {
@@ -162,18 +164,25 @@ void tile(const LinearTask& task, std::int64_t row, std::int64_t column) {
 template <class Format, int Rows>
 void last_tile(const LinearTask& task, std::int64_t rows, std::int64_t row, std::int64_t column) {
   if constexpr (Rows > 0) {
-    if (rows == Rows) tile<Format, Rows>(task, row, column);
+    if (rows == Rows) tile<Format, Rows, kTileVectors>(task, row, column);
     else last_tile<Format, Rows - 1>(task, rows, row, column);
   }
 }
 
 template <class Format>
 void linear(const LinearTask& task) {
-  constexpr int kTileColumns = kTileVectors * kLanes;
+  constexpr int kTileColumns = kTileVectors * kLanes, kSingleRowColumns = kSingleRowVectors * kLanes;
   const std::int64_t end = task.end_panel * kPanel < task.out ? task.end_panel * kPanel : task.out;
-  for (std::int64_t column = task.first_panel * kPanel; column < end; column += kTileColumns) {
+  const std::int64_t begin = task.first_panel * kPanel;
+  if (task.rows == 1) {
+    for (std::int64_t column = begin; column < end; column += kSingleRowColumns) {
+      tile<Format, 1, kSingleRowVectors>(task, 0, column);
+    }
+    return;
+  }
+  for (std::int64_t column = begin; column < end; column += kTileColumns) {
     std::int64_t row = 0;
-    for (; row + kTileRows <= task.rows; row += kTileRows) tile<Format, kTileRows>(task, row, column);
+    for (; row + kTileRows <= task.rows; row += kTileRows) tile<Format, kTileRows, kTileVectors>(task, row, column);
     last_tile<Format, kTileRows - 1>(task, task.rows - row, row, column);
   }
 }

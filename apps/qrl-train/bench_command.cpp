@@ -1,0 +1,320 @@
+// bench: what decode, learner and a whole step reach on this machine, beside what the machine can do at most.
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "base/rng.h"
+#include "base/threads.h"
+#include "command.h"
+#include "ops/ceilings.h"
+#include "ops/isa.h"
+#include "rollout/rollout.h"
+#include "train/session.h"
+#include "train/step_metrics.h"
+
+namespace qrl::app {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct BenchArguments {
+  std::vector<std::string> overrides;
+  std::string model_dir, shape = "86m";
+  std::int64_t batch = 64, prompts = 8, n = 8, prompt_tokens = 128, new_tokens = 256, rounds = 3;
+  bool json = false;
+};
+
+/// The shapes that docs/performance.md speaks of.
+model::ModelConfig built_in_shape(const std::string& name) {
+  model::ModelConfig config;
+  const bool small = name == "quickstart";
+  config.vocab_size = small ? 259 : 4096;
+  config.hidden_size = small ? 192 : 768;
+  config.num_hidden_layers = small ? 6 : 12;
+  config.num_attention_heads = small ? 6 : 12;
+  config.num_key_value_heads = small ? 2 : 4;
+  config.head_dim = small ? 32 : 64;
+  config.intermediate_size = small ? 512 : 2304;
+  config.max_position_embeddings = 8192;
+  config.rms_norm_eps = 1e-6F;
+  config.rope_theta = 1e6;
+  config.tie_word_embeddings = true;
+  config.qk_norm = true;
+  return config;
+}
+
+/// Everything the three benchmarks share: a model, the recipe's settings (defaults: int8 weights, bf16 learner), the
+/// machine's ceilings measured in this very run.
+struct Bench {
+  explicit Bench(const BenchArguments& arguments, const dist::Collectives& world)
+      : args(arguments),
+        loaded(config::parse_recipe("trainer: {seed: 0}", "bench", ".", arguments.overrides, false)),
+        ceilings((train::set_threads(loaded.recipe, world), ops::measure_ceilings())) {
+    if (args.model_dir.empty()) {
+      config = built_in_shape(args.shape);
+      weights = model::init_weights(config, 0);
+    } else {
+      model::HfModel hf = model::load_hf(args.model_dir);
+      config = hf.config;
+      weights = std::move(hf.weights);
+    }
+    // Bench works on token ids: lengths come from its own arguments.
+    config::Recipe& r = loaded.recipe;
+    r.data.max_prompt_length = args.prompt_tokens;
+    r.data.max_response_length = args.new_tokens;
+    r.actor.max_tokens_per_micro_batch = std::max(r.actor.max_tokens_per_micro_batch, args.prompt_tokens + args.new_tokens);
+    for (const model::WeightSpec& spec : model::weight_specs(config)) {
+      if (spec.kind == model::WeightKind::linear) linear_params += spec.shape.numel();
+    }
+    head_params = config.vocab_size * config.hidden_size;
+  }
+
+  Json facts(const char* what) const {
+    return {{"bench", what},
+            {"model", args.model_dir.empty() ? args.shape : args.model_dir},
+            {"isa", ops::name(ops::isa())},
+            {"threads", base::num_threads()},
+            {"weights", quant::name(quant_format())},
+            {"ceiling_int8_tops", ceilings.int8_ops_per_s * 1e-12},
+            {"ceiling_bf16_tflops", ceilings.bf16_flops_per_s * 1e-12},
+            {"ceiling_f32_tflops", ceilings.f32_flops_per_s * 1e-12},
+            {"ceiling_dram_gb_per_s", ceilings.dram_bytes_per_s * 1e-9}};
+  }
+
+  quant::Format quant_format() const {
+    switch (loaded.recipe.quant.weights) {
+      case config::WeightFormat::f32: return quant::Format::f32;
+      case config::WeightFormat::bf16: return quant::Format::bf16;
+      case config::WeightFormat::int8: break;
+    }
+    return quant::Format::int8;
+  }
+
+  /// Seconds that the machine needs at least for one tick of `batch` decode rows at `context` positions: the larger of
+  /// operations over their ceilings and bytes over DRAM's.
+  double least_tick_s(double batch, double context, const model::Snapshot& snapshot) const {
+    const double linear_rate = quant_format() == quant::Format::int8   ? ceilings.int8_ops_per_s
+                               : quant_format() == quant::Format::bf16 ? ceilings.bf16_flops_per_s
+                                                                       : ceilings.f32_flops_per_s;
+    const double head_rate = quant_format() == quant::Format::f32 ? ceilings.f32_flops_per_s : ceilings.bf16_flops_per_s;
+    const auto layers = static_cast<double>(config.num_hidden_layers);
+    const double compute_s = 2 * batch * static_cast<double>(linear_params) / linear_rate +
+                             2 * batch * static_cast<double>(head_params) / head_rate +
+                             4 * batch * context * static_cast<double>(config.q_size()) * layers / ceilings.f32_flops_per_s;
+    const double kv_element_bytes = quant_format() == quant::Format::f32 ? 4 : 2;
+    const double embedding_bytes = static_cast<double>(snapshot.embedding_VD().num_bytes());
+    const double bytes = static_cast<double>(snapshot.num_bytes()) - embedding_bytes +
+                         2 * batch * context * static_cast<double>(config.kv_size()) * layers * kv_element_bytes;
+    return std::max(compute_s, bytes / ceilings.dram_bytes_per_s);
+  }
+
+  std::vector<types::TokenId> random_tokens(std::uint64_t stream, std::int64_t count) const {
+    base::RandomStream random(0, base::RandomPurpose::generator, stream);
+    std::vector<types::TokenId> tokens(static_cast<std::size_t>(count));
+    for (types::TokenId& token : tokens) token = static_cast<types::TokenId>(random.below(static_cast<std::uint64_t>(config.vocab_size)));
+    return tokens;
+  }
+
+  types::SamplingParams sampling() const {  // no stop tokens: every completion has new_tokens tokens
+    types::SamplingParams params;
+    params.temperature = static_cast<float>(loaded.recipe.rollout.temperature);
+    params.top_p = static_cast<float>(loaded.recipe.rollout.top_p);
+    params.top_k = static_cast<std::int32_t>(loaded.recipe.rollout.top_k);
+    params.max_new_tokens = static_cast<std::int32_t>(args.new_tokens);
+    return params;
+  }
+
+  BenchArguments args;
+  config::LoadedRecipe loaded;
+  ops::Ceilings ceilings;
+  model::ModelConfig config;
+  model::Weights weights;
+  std::int64_t linear_params = 0, head_params = 0;
+};
+
+void finish(Json& result, const BenchArguments& arguments) {
+  result["peak_memory_gib"] = train::peak_memory_gib();
+  if (!arguments.json) {
+    for (const auto& [name, value] : result.items()) std::printf("%-28s %s\n", name.c_str(), value.dump().c_str());
+  } else {
+    std::printf("%s\n", result.dump().c_str());
+  }
+}
+
+void bench_decode(const BenchArguments& arguments, dist::Collectives& world) {
+  require_one_process(world, "bench");
+  Bench bench(arguments, world);
+  bench.loaded.recipe.rollout.max_num_seqs = std::max(bench.loaded.recipe.rollout.max_num_seqs, arguments.batch);
+  bench.loaded.recipe.rollout.kv_pages.reset();
+  train::Sampler sampler(bench.config, bench.loaded.recipe, arguments.prompt_tokens);
+  sampler.snapshot.publish(model::views(bench.weights), 0);
+  bench.weights.clear();
+  sampler.decoder.load(sampler.snapshot);
+  std::vector<std::vector<types::TokenId>> prompts;
+  std::vector<types::SampleRequest> requests;
+  for (std::int64_t b = 0; b < arguments.batch; ++b) prompts.push_back(bench.random_tokens(static_cast<std::uint64_t>(b), arguments.prompt_tokens));
+  for (std::size_t b = 0; b < prompts.size(); ++b) requests.push_back({b, prompts[b], 0, 1});
+
+  double decode_rate = 0, prefill_rate = 0;
+  for (std::int64_t round = 0; round < arguments.rounds; ++round) {
+    sampler.decoder.reset_stats();
+    sampler.decoder.complete(requests, bench.sampling(), {0, static_cast<std::uint32_t>(round)});
+    const decoder::DecoderStats& stats = sampler.decoder.stats();
+    if (stats.decode_s > 0) decode_rate = std::max(decode_rate, static_cast<double>(stats.decode_only_tokens) / stats.decode_s);
+    prefill_rate = std::max(prefill_rate, static_cast<double>(stats.prefill_tokens) / stats.prefill_s);
+  }
+  const auto batch = static_cast<double>(arguments.batch);
+  const double context = static_cast<double>(arguments.prompt_tokens) + static_cast<double>(arguments.new_tokens) / 2;
+  Json result = bench.facts("decode");
+  result["batch"] = arguments.batch;
+  result["prompt_tokens"] = arguments.prompt_tokens;
+  result["new_tokens"] = arguments.new_tokens;
+  result["decode_tokens_per_s"] = decode_rate;
+  result["limit_tokens_per_s"] = batch / bench.least_tick_s(batch, context, sampler.snapshot);
+  result["share_of_limit"] = decode_rate * bench.least_tick_s(batch, context, sampler.snapshot) / batch;
+  result["prefill_tokens_per_s"] = prefill_rate;
+  result["weight_bytes"] = sampler.snapshot.num_bytes();
+  finish(result, arguments);
+}
+
+/// Packed micro-batches of prompts·n sequences with random tokens and advantages.
+struct LearnerWork {
+  LearnerWork(const Bench& bench, const std::vector<types::Completion>& completions) {
+    const BenchArguments& args = bench.args;
+    for (std::int64_t p = 0; p < args.prompts; ++p) prompts.push_back(bench.random_tokens(static_cast<std::uint64_t>(p), args.prompt_tokens));
+    std::vector<rollout::PackItem> items;
+    for (std::int64_t i = 0; i < args.prompts * args.n; ++i) {
+      const auto& completion = completions[static_cast<std::size_t>(i)];
+      items.push_back({prompts[static_cast<std::size_t>(i / args.n)], completion.tokens, completion.sampler_logprobs, i % 2 == 0 ? 1.0F : -1.0F});
+    }
+    batches = rollout::pack(items, bench.loaded.recipe.actor.max_tokens_per_micro_batch);
+    counts = rollout::count(batches);
+  }
+  std::vector<std::vector<types::TokenId>> prompts;
+  std::vector<types::MicroBatch> batches;
+  types::GlobalCounts counts;
+};
+
+/// 6 · matmul parameters · tokens and causal attention, forward and backward; recomputation is not counted.
+double learner_flops(const Bench& bench) {
+  const double sequences = static_cast<double>(bench.args.prompts * bench.args.n);
+  const double length = static_cast<double>(bench.args.prompt_tokens + bench.args.new_tokens);
+  return 6 * static_cast<double>(bench.linear_params + bench.head_params) * sequences * length +
+         6 * sequences * length * length * static_cast<double>(bench.config.q_size() * bench.config.num_hidden_layers);
+}
+
+learner::UpdateReport learn(learner::Learner& learner, const LearnerWork& work, const config::Recipe& recipe) {
+  const learner::LossOptions loss{learner::LossKind::grpo, recipe.algorithm, recipe.rollout_correction};
+  for (const types::MicroBatch& batch : work.batches) {
+    learner.accumulate(batch, work.counts, loss, static_cast<float>(recipe.rollout.temperature));
+  }
+  return learner.update();
+}
+
+void add_learner_figures(Json& result, const Bench& bench, double learner_s) {
+  const double sequences = static_cast<double>(bench.args.prompts * bench.args.n);
+  const double tokens = sequences * static_cast<double>(bench.args.prompt_tokens + bench.args.new_tokens);
+  const bool bf16 = bench.loaded.recipe.model.dtype == config::ComputeDType::bf16;
+  const double ceiling = bf16 ? bench.ceilings.bf16_flops_per_s : bench.ceilings.f32_flops_per_s;
+  result["learner_tokens_per_s"] = tokens / learner_s;
+  result["learner_response_tokens_per_s"] = sequences * static_cast<double>(bench.args.new_tokens) / learner_s;
+  result["learner_share_of_limit"] = learner_flops(bench) / learner_s / ceiling;
+}
+
+void bench_learner(const BenchArguments& arguments, dist::Collectives& world) {
+  require_one_process(world, "bench");
+  const Bench bench(arguments, world);
+  std::vector<types::Completion> completions;
+  for (std::int64_t i = 0; i < arguments.prompts * arguments.n; ++i) {
+    completions.push_back({bench.random_tokens(static_cast<std::uint64_t>(1000 + i), arguments.new_tokens), {}, {}, {}});
+    completions.back().sampler_logprobs.assign(static_cast<std::size_t>(arguments.new_tokens), -8.0F);
+  }
+  const LearnerWork work(bench, completions);
+  learner::Learner learner(bench.config, bench.weights, train::learner_options(bench.loaded.recipe), world);
+  double best_s = 0;
+  for (std::int64_t round = 0; round < arguments.rounds; ++round) {
+    const double start_s = base::now_s();
+    learn(learner, work, bench.loaded.recipe);
+    const double took_s = base::now_s() - start_s;
+    best_s = round == 0 ? took_s : std::min(best_s, took_s);
+  }
+  Json result = bench.facts("learner");
+  result["sequences"] = arguments.prompts * arguments.n;
+  result["learner_s"] = best_s;
+  add_learner_figures(result, bench, best_s);
+  finish(result, arguments);
+}
+
+void bench_step(const BenchArguments& arguments, dist::Collectives& world) {
+  require_one_process(world, "bench");
+  Bench bench(arguments, world);
+  train::Sampler sampler(bench.config, bench.loaded.recipe, arguments.prompt_tokens);
+  learner::Learner learner(bench.config, bench.weights, train::learner_options(bench.loaded.recipe), world);
+  bench.weights.clear();
+  learner.publish(sampler.snapshot, 0);
+  sampler.decoder.load(sampler.snapshot);
+  std::vector<std::vector<types::TokenId>> prompts;
+  std::vector<types::SampleRequest> requests;
+  for (std::int64_t p = 0; p < arguments.prompts; ++p) prompts.push_back(bench.random_tokens(static_cast<std::uint64_t>(p), arguments.prompt_tokens));
+  for (std::size_t p = 0; p < prompts.size(); ++p) requests.push_back({p, prompts[p], 0, static_cast<std::int32_t>(arguments.n)});
+
+  Json best;
+  for (std::int64_t round = 0; round < arguments.rounds; ++round) {
+    sampler.decoder.reset_stats();
+    const double start_s = base::now_s();
+    const auto completions = sampler.decoder.complete(requests, bench.sampling(), {0, static_cast<std::uint32_t>(round)});
+    const double drawn_s = base::now_s();
+    const LearnerWork work(bench, completions);
+    const learner::UpdateReport report = learn(learner, work, bench.loaded.recipe);
+    const double learnt_s = base::now_s();
+    learner.publish(sampler.snapshot, round + 1);
+    const double end_s = base::now_s();
+    if (!best.is_null() && best["step_s"].get<double>() <= end_s - start_s) continue;
+    best = bench.facts("step");
+    best["sequences"] = arguments.prompts * arguments.n;
+    best["step_s"] = end_s - start_s;
+    best["gen_s"] = drawn_s - start_s;
+    best["learner_s"] = learnt_s - drawn_s;
+    best["publish_s"] = end_s - learnt_s;
+    best["publish_share"] = (end_s - learnt_s) / (end_s - start_s);
+    best["gen_tokens_per_s"] = static_cast<double>(arguments.prompts * arguments.n * arguments.new_tokens) / (drawn_s - start_s);
+    add_learner_figures(best, bench, learnt_s - drawn_s);
+    best["k3_kl"] = report.metrics.at("mismatch/k3_kl");
+  }
+  finish(best, arguments);
+}
+
+CLI::App* add_one(CLI::App& bench, const char* name, const char* what, BenchArguments& arguments) {
+  CLI::App* command = bench.add_subcommand(name, what);
+  command->add_option("--model", arguments.model_dir, "Hugging Face folder; default: random weights of --shape")->type_name("DIR");
+  command->add_option("--shape", arguments.shape, "built-in shape")->check(CLI::IsMember({"86m", "quickstart"}))->type_name("86m|quickstart");
+  command->add_option("--prompt", arguments.prompt_tokens, "prompt tokens")->check(CLI::PositiveNumber)->type_name("INT");
+  command->add_option("--new", arguments.new_tokens, "new tokens a sequence")->check(CLI::PositiveNumber)->type_name("INT");
+  command->add_option("--rounds", arguments.rounds, "rounds; the best counts")->check(CLI::PositiveNumber)->type_name("INT");
+  command->add_option("--set", arguments.overrides, "override a key of the recipe, KEY=VALUE; may be repeated")->type_name("KEY=VALUE")->expected(1)->take_all();
+  command->add_flag("--json", arguments.json, "print one JSON object, on the last line");
+  return command;
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, Action& action) {
+  auto arguments = std::make_shared<BenchArguments>();
+  CLI::App* bench = app.add_subcommand("bench", "measure decode, learner or a whole step against this machine's limits");
+  bench->require_subcommand(1);
+  CLI::App* decode = add_one(*bench, "decode", "decode speed: B distinct prompts, prefill excluded", *arguments);
+  decode->add_option("--batch", arguments->batch, "sequences")->check(CLI::PositiveNumber)->type_name("INT");
+  decode->callback([&action, arguments] { action = [arguments](dist::Collectives& world) { bench_decode(*arguments, world); }; });
+  CLI::App* learner = add_one(*bench, "learner", "forward, backward and update of prompts x n sequences", *arguments);
+  learner->callback([&action, arguments] { action = [arguments](dist::Collectives& world) { bench_learner(*arguments, world); }; });
+  CLI::App* step = add_one(*bench, "step", "a whole GRPO step: draw, learn, publish", *arguments);
+  step->callback([&action, arguments] { action = [arguments](dist::Collectives& world) { bench_step(*arguments, world); }; });
+  for (CLI::App* command : {learner, step}) {
+    command->add_option("--prompts", arguments->prompts, "prompts")->check(CLI::PositiveNumber)->type_name("INT");
+    command->add_option("--n", arguments->n, "samples a prompt")->check(CLI::PositiveNumber)->type_name("INT");
+  }
+}
+
+}  // namespace qrl::app

@@ -1,0 +1,27 @@
+// Owns how an operation of ours enters LibTorch's autograd graph. Knows no operation.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <functional>
+#include <vector>
+
+namespace qrl::learner {
+
+using torch::Tensor;
+using TensorList = std::vector<Tensor>;
+
+/// Gradients of the inputs from those of the outputs (undefined where an output went unused). Called at most once, with
+/// autograd off. May also add to gradients that autograd does not know (Weight::gradient).
+using Backward = std::function<TensorList(const TensorList& d_outputs)>;
+
+/// Returns `outputs` (computed from `inputs` with autograd off), recorded so that the graph's backward pass calls
+/// `backward`; unrecorded when autograd is off or no input needs a gradient. `backward` must not hold the outputs
+/// themselves (a cycle), only detached copies. What it holds is freed once it has run.
+TensorList differentiable(const TensorList& inputs, const TensorList& outputs, Backward backward);
+
+/// block(inputs) without keeping what its backward pass needs: that is recomputed, with the same bits, when it comes
+/// (Chen et al. 2016, "Training deep nets with sublinear memory cost").
+TensorList checkpointed(const std::function<TensorList(const TensorList&)>& block, const TensorList& inputs);
+
+}  // namespace qrl::learner

@@ -1,0 +1,154 @@
+#include "learner/layers.h"
+
+#include "ops/training.h"
+#include "ops/varlen_attention.h"
+
+namespace qrl::learner {
+
+namespace {
+
+ops::MixedArray mixed(const Tensor& tensor) {
+  if (!tensor.defined()) return {};
+  TORCH_INTERNAL_ASSERT(tensor.is_contiguous());
+  return {tensor.data_ptr(), tensor.scalar_type() == torch::kBFloat16};
+}
+
+float* floats(const Tensor& tensor) { return tensor.defined() ? tensor.data_ptr<float>() : nullptr; }
+
+Tensor make(std::int64_t rows, std::int64_t width, torch::ScalarType dtype) {
+  return torch::empty({rows, width}, torch::TensorOptions().dtype(dtype));
+}
+
+/// An incoming gradient as our loops read it: zeros where the output went unused.
+Tensor contiguous_or_zeros(const Tensor& gradient, std::int64_t rows, std::int64_t width, torch::ScalarType dtype) {
+  return gradient.defined() ? gradient.contiguous() : make(rows, width, dtype).zero_();
+}
+
+ops::VarlenAttention attention_args(const PackedRows& rows, const Heads& heads, const Tensor& qkv_NC) {
+  return {rows.sequence_starts.data(), rows.num_sequences(), heads.num_heads, heads.num_kv_heads, heads.head_dim,
+          floats(qkv_NC)};
+}
+
+ops::QkvTransform transform_args(const Tensor& qkv_NC, const PackedRows& rows, const Heads& heads,
+                                 const QkvWeights& weights) {
+  ops::QkvTransform args;
+  args.rows = rows.num_rows();
+  args.num_heads = heads.num_heads;
+  args.num_kv_heads = heads.num_kv_heads;
+  args.head_dim = heads.head_dim;
+  args.bias = floats(weights.bias.value);
+  args.q_gain = floats(weights.q_gain.value);
+  args.k_gain = floats(weights.k_gain.value);
+  args.eps = heads.norm_eps;
+  args.rope_table = rows.rope_table;
+  args.positions = rows.positions.data();
+  args.round_kv_to_bf16 = qkv_NC.scalar_type() == torch::kBFloat16;
+  args.in = mixed(qkv_NC);
+  return args;
+}
+
+}  // namespace
+
+void accumulate_weight_gradient(const Tensor& d_y, const Tensor& x, const Tensor& gradient) {
+  Tensor total = gradient;
+  if (x.scalar_type() == torch::kFloat32) {
+    total.addmm_(d_y.t(), x);
+    return;
+  }
+  const Tensor part = torch::mm(d_y.t(), x);
+  ops::add_to(mixed(part), part.numel(), floats(total));
+}
+
+Tensor embed(const PackedRows& rows, const Weight& table_VD) {
+  // The graph hangs on one leaf that stands for all weights; their gradients go to Weight::gradient instead.
+  const Tensor leaf = torch::empty({0}).set_requires_grad(true);
+  const Tensor tokens_N = torch::from_blob(const_cast<std::int32_t*>(rows.tokens.data()), {rows.num_rows()}, torch::kInt32);
+  const Tensor x_ND = torch::embedding(table_VD.value, tokens_N).to(torch::kFloat32);
+  return differentiable({leaf}, {x_ND}, [&rows, table_VD](const TensorList& d) {
+    const Tensor d_ND = d[0].contiguous();
+    ops::embedding_backward(rows.tokens.data(), rows.num_rows(), d_ND.size(1), floats(d_ND), floats(table_VD.gradient));
+    return TensorList(1);
+  })[0];
+}
+
+Tensor linear(const Tensor& x, const Weight& weight) {
+  const Tensor y = torch::mm(x.detach(), weight.value.t());
+  return differentiable({x}, {y}, [x, weight](const TensorList& d) {
+    const Tensor d_y = d[0].contiguous();
+    accumulate_weight_gradient(d_y, x, weight.gradient);
+    return TensorList{torch::mm(d_y, weight.value)};
+  })[0];
+}
+
+Normed add_rms_norm(const Tensor& x_ND, const Tensor& branch_ND, const Weight& gain, float eps,
+                    torch::ScalarType compute) {
+  const std::int64_t rows = x_ND.size(0), width = x_ND.size(1);
+  const bool has_branch = branch_ND.defined();
+  const Tensor normed_ND = make(rows, width, compute), inverse_rms_N = torch::empty({rows});
+  const Tensor sum_ND = has_branch ? make(rows, width, torch::kFloat32) : x_ND.detach();
+  ops::add_rms_norm({rows, width, eps, floats(x_ND), mixed(branch_ND), floats(gain.value), floats(sum_ND),
+                     mixed(normed_ND), floats(inverse_rms_N)});
+
+  const auto backward = [rows, width, compute, has_branch, gain, inverse_rms_N, kept_sum = sum_ND.detach()](
+                            const Tensor& d_sum, const Tensor& d_normed) {
+    const Tensor d_normed_ND = contiguous_or_zeros(d_normed, rows, width, compute);
+    const Tensor d_sum_ND = d_sum.defined() ? d_sum.contiguous() : d_sum;
+    const Tensor dx = make(rows, width, torch::kFloat32);
+    const Tensor dy = has_branch && compute != torch::kFloat32 ? make(rows, width, compute) : Tensor();
+    ops::add_rms_norm_backward({rows, width, floats(kept_sum), floats(gain.value), floats(inverse_rms_N),
+                                mixed(d_normed_ND), floats(d_sum_ND), floats(dx), mixed(dy), floats(gain.gradient)});
+    return std::pair(dx, has_branch && !dy.defined() ? dx : dy);
+  };
+  if (!has_branch) {
+    const TensorList out = differentiable(
+        {x_ND}, {normed_ND}, [backward](const TensorList& d) { return TensorList{backward({}, d[0]).first}; });
+    return {x_ND, out[0]};
+  }
+  const TensorList out = differentiable({x_ND, branch_ND}, {sum_ND, normed_ND}, [backward](const TensorList& d) {
+    const auto [dx, dy] = backward(d[0], d[1]);
+    return TensorList{dx, dy};
+  });
+  return {out[0], out[1]};
+}
+
+Tensor qkv_transform(const Tensor& qkv_NC, const PackedRows& rows, const Heads& heads, const QkvWeights& weights) {
+  const std::int64_t num_rows = qkv_NC.size(0), width = qkv_NC.size(1);
+  const Tensor out_NC = make(num_rows, width, torch::kFloat32);
+  const Tensor inverse_rms = weights.q_gain.defined()
+                                 ? make(num_rows, heads.num_heads + heads.num_kv_heads, torch::kFloat32)
+                                 : Tensor();
+  ops::qkv_transform(transform_args(qkv_NC, rows, heads, weights), floats(out_NC), floats(inverse_rms));
+  return differentiable({qkv_NC}, {out_NC}, [qkv_NC, inverse_rms, heads, weights, &rows](const TensorList& d) {
+    const Tensor d_out_NC = d[0].contiguous(), d_in_NC = torch::empty_like(qkv_NC);
+    ops::qkv_transform_backward(transform_args(qkv_NC, rows, heads, weights), floats(inverse_rms),
+                                {floats(d_out_NC), mixed(d_in_NC), floats(weights.bias.gradient),
+                                 floats(weights.q_gain.gradient), floats(weights.k_gain.gradient)});
+    return TensorList{d_in_NC};
+  })[0];
+}
+
+Tensor attention(const Tensor& qkv_NC, const PackedRows& rows, const Heads& heads, torch::ScalarType compute) {
+  const std::int64_t num_rows = qkv_NC.size(0);
+  const Tensor out_NHE = make(num_rows, heads.num_heads * heads.head_dim, compute);
+  const Tensor lse_NH = make(num_rows, heads.num_heads, torch::kFloat32);
+  ops::varlen_attention(attention_args(rows, heads, qkv_NC), mixed(out_NHE), floats(lse_NH));
+  return differentiable({qkv_NC}, {out_NHE}, [qkv_NC, lse_NH, heads, &rows](const TensorList& d) {
+    const Tensor d_out_NHE = d[0].contiguous(), d_qkv_NC = torch::empty_like(qkv_NC);
+    ops::varlen_attention_backward(attention_args(rows, heads, qkv_NC), floats(lse_NH), mixed(d_out_NHE),
+                                   floats(d_qkv_NC));
+    return TensorList{d_qkv_NC};
+  })[0];
+}
+
+Tensor swiglu(const Tensor& gate_up_N2F) {
+  const std::int64_t rows = gate_up_N2F.size(0), width = gate_up_N2F.size(1) / 2;
+  const Tensor out_NF = make(rows, width, gate_up_N2F.scalar_type());
+  ops::swiglu(rows, width, mixed(gate_up_N2F), mixed(out_NF));
+  return differentiable({gate_up_N2F}, {out_NF}, [gate_up_N2F, rows, width](const TensorList& d) {
+    const Tensor d_out_NF = d[0].contiguous(), d_in_N2F = torch::empty_like(gate_up_N2F);
+    ops::swiglu_backward(rows, width, mixed(gate_up_N2F), mixed(d_out_NF), mixed(d_in_N2F));
+    return TensorList{d_in_N2F};
+  })[0];
+}
+
+}  // namespace qrl::learner

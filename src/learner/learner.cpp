@@ -1,0 +1,332 @@
+#include "learner/learner.h"
+
+#include <torch/torch.h>
+#include <torch/version.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/threads.h"
+#include "learner/corrections.h"
+#include "learner/logprob.h"
+#include "learner/losses.h"
+#include "learner/parameters.h"
+#include "learner/policy.h"
+#include "learner/schedule.h"
+#include "learner/statistics.h"
+#include "ops/training.h"
+#include "ops/transformer.h"
+
+namespace qrl::learner {
+
+namespace {
+
+constexpr double kDefaultClip = 0.2;
+
+void check_options(const config::OptimRecipe& optim, std::int64_t total_updates) {
+  QRL_REQUIRE(optim.betas.size() == 2, "optim.betas", "two numbers", std::to_string(optim.betas.size()));
+  QRL_REQUIRE(optim.lr_scheduler == config::LrScheduler::constant || total_updates > 0, "optim.lr_scheduler",
+              "a total number of updates for a schedule that ends", std::to_string(total_updates));
+}
+
+void check_batch(const types::MicroBatch& batch, const model::ModelConfig& config) {
+  const auto n = batch.tokens.size();
+  const auto& starts = batch.sequence_starts;
+  QRL_INVARIANT(starts.size() >= 2 && starts.front() == 0 && starts.back() == batch.num_tokens() &&
+                    std::is_sorted(starts.begin(), starts.end()),
+                "micro-batch", "ascending sequence_starts from 0 to N", std::to_string(starts.size()) + " entries");
+  QRL_INVARIANT(batch.targets.size() == n && batch.loss_mask.size() == n, "micro-batch",
+                "targets and loss_mask of N entries", std::to_string(batch.targets.size()));
+  const auto outside = [&](types::TokenId token) { return token < 0 || token >= config.vocab_size; };
+  QRL_REQUIRE(std::none_of(batch.tokens.begin(), batch.tokens.end(), outside) &&
+                  std::none_of(batch.targets.begin(), batch.targets.end(), outside),
+              "micro-batch", "token ids below the vocabulary's " + std::to_string(config.vocab_size), "one outside");
+}
+
+/// The masked-in entries of a per-token array as fp64; an invariant error names the array when its size is not N.
+Tensor counted(const std::vector<float>& per_token, const std::vector<std::int64_t>& rows, std::size_t num_tokens,
+               const char* name) {
+  QRL_INVARIANT(per_token.size() == num_tokens, "micro-batch", std::string(name) + " of N entries",
+                std::to_string(per_token.size()));
+  const Tensor values = torch::empty({static_cast<std::int64_t>(rows.size())}, torch::kFloat64);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    values.data_ptr<double>()[i] = static_cast<double>(per_token[static_cast<std::size_t>(rows[i])]);
+  }
+  return values;
+}
+
+Tensor sequence_of_rows(const types::MicroBatch& batch, const std::vector<std::int64_t>& rows) {
+  const Tensor sequences = torch::empty({static_cast<std::int64_t>(rows.size())}, torch::kInt64);
+  const auto& starts = batch.sequence_starts;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto next = std::upper_bound(starts.begin(), starts.end(), rows[i]);
+    sequences.data_ptr<std::int64_t>()[i] = next - starts.begin() - 1;
+  }
+  return sequences;
+}
+
+std::span<const double> doubles(const Tensor& values) {
+  return {values.data_ptr<double>(), static_cast<std::size_t>(values.numel())};
+}
+
+}  // namespace
+
+struct Learner::State {
+  State(const model::ModelConfig& config_in, const model::Weights& initial, const LearnerOptions& options_in,
+        dist::Collectives& world_in)
+      : config(config_in), options(options_in), world(world_in),
+        parameters(config, model::views(initial),
+                   options.compute == config::ComputeDType::bf16 ? torch::kBFloat16 : torch::kFloat32) {}
+
+  PackedRows pack(const types::MicroBatch& batch);
+  TargetRows targets_of(const types::MicroBatch& batch, float temperature) const;
+  Tensor forward(const PackedRows& rows) const {
+    return hidden_states(parameters.policy(), config, rows, {parameters.compute(), options.activation_checkpointing});
+  }
+  TargetScores score(const Tensor& hidden_ND, const TargetRows& targets) const {
+    return target_log_probs(hidden_ND, parameters.policy().lm_head, parameters.policy().lm_head_logits, targets);
+  }
+  Tensor grpo_loss(const types::MicroBatch& batch, const std::vector<std::int64_t>& rows, const TargetScores& scores,
+                   const types::GlobalCounts& counts, const LossOptions& loss);
+  void reduce_gradients();
+  std::string first_non_finite(double& squared_norm) const;
+  void apply(double gradient_scale);
+  void clear_gradients() { std::fill_n(parameters.gradients(), parameters.size(), 0.0F); }
+
+  model::ModelConfig config;
+  LearnerOptions options;
+  dist::Collectives& world;
+  Parameters parameters;
+  base::Buffer rope_table;
+  std::int64_t num_updates = 0;
+  Statistics statistics;
+  bool loss_is_finite = true;
+};
+
+PackedRows Learner::State::pack(const types::MicroBatch& batch) {
+  check_batch(batch, config);
+  PackedRows rows;
+  rows.tokens = batch.tokens;
+  rows.sequence_starts = batch.sequence_starts;
+  rows.positions.resize(batch.tokens.size());
+  std::int32_t longest = 0;
+  for (std::int64_t s = 0; s < batch.num_sequences(); ++s) {
+    const std::int32_t begin = batch.sequence_starts[static_cast<std::size_t>(s)];
+    const std::int32_t end = batch.sequence_starts[static_cast<std::size_t>(s + 1)];
+    longest = std::max(longest, end - begin);
+    for (std::int32_t t = begin; t < end; ++t) rows.positions[static_cast<std::size_t>(t)] = t - begin;
+  }
+  QRL_REQUIRE(longest <= config.max_position_embeddings, "micro-batch",
+              "sequences of at most max_position_embeddings = " + std::to_string(config.max_position_embeddings),
+              std::to_string(longest) + " tokens");
+  if (rope_table.empty() || rope_table.shape()[0] < longest) {
+    rope_table = ops::make_rope_table(std::min<std::int64_t>(2 * longest, config.max_position_embeddings),
+                                      config.head_dim, config.rope_theta);
+  }
+  rows.rope_table = rope_table.as<float>();
+  return rows;
+}
+
+TargetRows Learner::State::targets_of(const types::MicroBatch& batch, float temperature) const {
+  QRL_REQUIRE(temperature > 0, "temperature", "above 0 (log-probs of a greedy choice teach nothing)",
+              std::to_string(temperature));
+  TargetRows targets;
+  targets.temperature = temperature;
+  targets.chunk_tokens = options.logprob_chunk_tokens;
+  for (std::size_t t = 0; t < batch.loss_mask.size(); ++t) {
+    if (batch.loss_mask[t] == 0) continue;
+    targets.rows.push_back(static_cast<std::int64_t>(t));
+    targets.targets.push_back(batch.targets[t]);
+  }
+  return targets;
+}
+
+Tensor Learner::State::grpo_loss(const types::MicroBatch& batch, const std::vector<std::int64_t>& rows,
+                                 const TargetScores& scores, const types::GlobalCounts& counts,
+                                 const LossOptions& loss) {
+  const config::AlgorithmRecipe& algorithm = loss.algorithm;
+  const std::size_t n = batch.tokens.size();
+  const ClipRange clip{algorithm.clip_ratio_low.value_or(kDefaultClip), algorithm.clip_ratio_high.value_or(kDefaultClip)};
+  const Tensor log_probs = scores.log_probs_M.to(torch::kFloat64), entropy = scores.entropy_M.to(torch::kFloat64);
+  const Tensor advantages = counted(batch.advantages, rows, n, "advantages");
+  const Tensor sampler = counted(batch.sampler_logprobs, rows, n, "sampler_logprobs");
+  const Tensor old =
+      batch.old_logprobs.empty() ? log_probs.detach() : counted(batch.old_logprobs, rows, n, "old_logprobs");
+  const Tensor weights = seq_mean_token_mean_weights(sequence_of_rows(batch, rows), counts.sequences);
+
+  const Tensor policy = (weights * correction_weights(old, sampler, loss.correction) *
+                         clipped_policy_loss(probability_ratio(log_probs, old), advantages, clip)).sum();
+  Tensor total = policy - algorithm.entropy_coef * (weights * entropy).sum();
+  statistics.add_share("actor/pg_loss", policy.item<double>());
+  if (algorithm.kl_loss_coef != 0) {
+    const Tensor reference = counted(batch.reference_logprobs, rows, n, "reference_logprobs");
+    const Tensor kl = (weights * kl_penalty(log_probs, reference, algorithm.kl_loss_type)).sum();
+    total = total + algorithm.kl_loss_coef * kl;
+    statistics.add_share("actor/kl_loss", kl.item<double>());
+  }
+  const bool truncates = loss.correction.method == config::CorrectionMethod::tis;
+  const Tensor log_probs_now = log_probs.detach(), entropy_now = entropy.detach();
+  statistics.add_policy_tokens({doubles(log_probs_now), doubles(old), doubles(sampler), doubles(entropy_now),
+                                doubles(advantages), clip.low, clip.high,
+                                truncates ? std::optional(tis_threshold(loss.correction)) : std::nullopt});
+  return total;
+}
+
+void Learner::State::reduce_gradients() {
+  if (world.size() == 1) return;
+  constexpr std::int64_t kChunk = std::int64_t{1} << 22;  // 16 MiB: bounds what the transport buffers
+  for (std::int64_t begin = 0; begin < parameters.size(); begin += kChunk) {
+    const std::int64_t count = std::min(kChunk, parameters.size() - begin);
+    world.all_reduce_sum(std::span<float>(parameters.gradients() + begin, static_cast<std::size_t>(count)));
+  }
+}
+
+std::string Learner::State::first_non_finite(double& squared_norm) const {
+  squared_norm = 0;
+  std::string name;
+  for (const Placement& placement : parameters.placements()) {
+    const double squares = ops::sum_of_squares(parameters.gradients() + placement.offset, placement.spec.shape.numel());
+    squared_norm += squares;
+    if (!std::isfinite(squares) && name.empty()) name = placement.spec.name;
+  }
+  return name;
+}
+
+void Learner::State::apply(double gradient_scale) {
+  const config::OptimRecipe& optim = options.optim;
+  const auto updates = static_cast<double>(num_updates + 1);
+  ops::AdamW args;
+  args.lr = static_cast<float>(learning_rate(optim, num_updates, options.total_updates));
+  args.beta1 = static_cast<float>(optim.betas[0]);
+  args.beta2 = static_cast<float>(optim.betas[1]);
+  args.eps = static_cast<float>(optim.eps);
+  args.first_correction = static_cast<float>(1 / (1 - std::pow(optim.betas[0], updates)));
+  args.second_correction = static_cast<float>(1 / (1 - std::pow(optim.betas[1], updates)));
+  args.gradient_scale = static_cast<float>(gradient_scale);
+  const auto step = [&](std::int64_t begin, std::int64_t end, double weight_decay) {
+    args.weight_decay = static_cast<float>(weight_decay);
+    ops::adamw_step(args, end - begin, parameters.masters() + begin, parameters.gradients() + begin,
+                    parameters.exp_avg() + begin, parameters.exp_avg_sq() + begin);
+  };
+  step(0, parameters.num_decayed(), optim.weight_decay);
+  step(parameters.num_decayed(), parameters.size(), 0);
+  parameters.refresh_compute_copies();
+  ++num_updates;
+}
+
+Learner::Learner(const model::ModelConfig& config, const model::Weights& initial, const LearnerOptions& options,
+                 dist::Collectives& world) {
+  check_options(options.optim, options.total_updates);
+  QRL_REQUIRE(options.logprob_chunk_tokens >= 1, "actor.logprob_chunk_tokens", "1 or more",
+              std::to_string(options.logprob_chunk_tokens));
+  at::set_num_threads(base::num_threads());
+  const torch::NoGradGuard no_grad;
+  state_ = std::make_unique<State>(config, initial, options, world);
+}
+
+Learner::~Learner() = default;
+
+TokenScores Learner::score(const types::MicroBatch& batch, float temperature) {
+  const torch::NoGradGuard no_grad;
+  const PackedRows rows = state_->pack(batch);
+  const TargetRows targets = state_->targets_of(batch, temperature);
+  TokenScores scores{std::vector<float>(batch.tokens.size()), std::vector<float>(batch.tokens.size())};
+  if (targets.rows.empty()) return scores;
+  const TargetScores counted_scores = state_->score(state_->forward(rows), targets);
+  for (std::size_t i = 0; i < targets.rows.size(); ++i) {
+    const auto at = static_cast<std::size_t>(targets.rows[i]);
+    scores.logprobs[at] = counted_scores.log_probs_M.data_ptr<float>()[i];
+    scores.entropy[at] = counted_scores.entropy_M.data_ptr<float>()[i];
+  }
+  return scores;
+}
+
+void Learner::accumulate(const types::MicroBatch& batch, const types::GlobalCounts& counts, const LossOptions& loss,
+                         float temperature) {
+  const PackedRows rows = state_->pack(batch);
+  const TargetRows targets = state_->targets_of(batch, temperature);
+  if (targets.rows.empty()) return;
+  QRL_INVARIANT(counts.response_tokens > 0 && counts.sequences > 0, "micro-batch", "global counts above 0",
+                std::to_string(counts.response_tokens));
+  const TargetScores scores = state_->score(state_->forward(rows), targets);
+  Tensor total;
+  if (loss.kind == LossKind::grpo) {
+    total = state_->grpo_loss(batch, targets.rows, scores, counts, loss);
+  } else {
+    total = -scores.log_probs_M.to(torch::kFloat64).sum() / static_cast<double>(counts.response_tokens);
+    state_->statistics.add_share("actor/sft_loss", total.item<double>());
+  }
+  if (!std::isfinite(total.item<double>())) {
+    state_->loss_is_finite = false;
+    return;
+  }
+  total.backward();
+}
+
+UpdateReport Learner::update() {
+  UpdateReport report;
+  state_->reduce_gradients();
+  report.metrics = state_->statistics.reduce(state_->world);
+  const bool loss_failed = state_->world.any(!state_->loss_is_finite);
+  state_->statistics = {};
+  state_->loss_is_finite = true;
+
+  double squared_norm = 0;
+  report.non_finite = state_->first_non_finite(squared_norm);
+  if (loss_failed) report.non_finite = "loss";
+  report.finite = report.non_finite.empty();
+  const double norm = std::sqrt(squared_norm), clip = state_->options.optim.grad_clip;
+  report.metrics["actor/grad_norm"] = norm;
+  report.metrics["actor/lr"] = lr();
+  if (report.finite) {
+    // 1e-6 as in torch.nn.utils.clip_grad_norm_.
+    state_->apply(clip > 0 ? std::min(1.0, clip / (norm + 1e-6)) : 1.0);
+  } else {
+    state_->clear_gradients();
+  }
+  return report;
+}
+
+double Learner::lr() const {
+  return learning_rate(state_->options.optim, state_->num_updates, state_->options.total_updates);
+}
+
+std::int64_t Learner::num_updates() const { return state_->num_updates; }
+
+void Learner::reset_optimizer(const config::OptimRecipe& optim, std::int64_t total_updates) {
+  check_options(optim, total_updates);
+  state_->options.optim = optim;
+  state_->options.total_updates = total_updates;
+  state_->num_updates = 0;
+  std::fill_n(state_->parameters.exp_avg(), state_->parameters.size(), 0.0F);
+  std::fill_n(state_->parameters.exp_avg_sq(), state_->parameters.size(), 0.0F);
+}
+
+model::WeightViews Learner::masters() const { return state_->parameters.views(state_->parameters.masters()); }
+
+model::WeightViews Learner::optimizer_state() const {
+  model::WeightViews state = state_->parameters.views(state_->parameters.exp_avg(), "exp_avg.");
+  state.merge(state_->parameters.views(state_->parameters.exp_avg_sq(), "exp_avg_sq."));
+  return state;
+}
+
+void Learner::restore(const model::WeightViews& masters, const model::WeightViews& optimizer_state,
+                      std::int64_t num_updates) {
+  copy_views(masters, this->masters(), "checkpointed weights");
+  copy_views(optimizer_state, this->optimizer_state(), "checkpointed optimizer state");
+  state_->num_updates = num_updates;
+  state_->clear_gradients();
+  state_->statistics = {};
+  state_->loss_is_finite = true;
+  const torch::NoGradGuard no_grad;
+  state_->parameters.refresh_compute_copies();
+}
+
+void Learner::publish(model::Snapshot& snapshot, std::int64_t version) const { snapshot.publish(masters(), version); }
+
+model::WeightViews Learner::gradients() const { return state_->parameters.views(state_->parameters.gradients()); }
+
+std::string torch_version() { return TORCH_VERSION; }
+
+}  // namespace qrl::learner

@@ -1,0 +1,72 @@
+#include "learner/logprob.h"
+
+#include <algorithm>
+
+#include "ops/training.h"
+
+namespace qrl::learner {
+
+namespace {
+
+/// A run of consecutive targets and their logits.
+struct Chunk {
+  std::int64_t begin = 0, size = 0;
+  Tensor rows;        ///< int64 row numbers
+  Tensor hidden_MD;   ///< in the compute dtype
+  Tensor logits_MV;   ///< fp32
+  ops::TokenDistribution distribution;
+};
+
+template <class Body>
+void for_each_chunk(const Tensor& hidden_ND, const Tensor& lm_head_logits, const TargetRows& targets, const Body& body) {
+  const auto total = static_cast<std::int64_t>(targets.rows.size());
+  for (std::int64_t begin = 0; begin < total; begin += targets.chunk_tokens) {
+    Chunk chunk;
+    chunk.begin = begin;
+    chunk.size = std::min(targets.chunk_tokens, total - begin);
+    chunk.rows = torch::from_blob(const_cast<std::int64_t*>(targets.rows.data()) + begin, {chunk.size}, torch::kInt64);
+    chunk.hidden_MD = hidden_ND.index_select(0, chunk.rows);
+    chunk.logits_MV = torch::mm(chunk.hidden_MD.to(torch::kFloat32), lm_head_logits.t());
+    chunk.distribution = {chunk.size, lm_head_logits.size(0), 1.0F / targets.temperature,
+                          targets.targets.data() + begin};
+    body(chunk);
+  }
+}
+
+Tensor floats_or_zeros(const Tensor& gradient, std::int64_t count) {
+  return gradient.defined() ? gradient.contiguous() : torch::zeros({count});
+}
+
+}  // namespace
+
+TargetScores target_log_probs(const Tensor& hidden_ND, const Weight& lm_head, const Tensor& lm_head_logits,
+                              const TargetRows& targets) {
+  const auto total = static_cast<std::int64_t>(targets.rows.size());
+  const Tensor log_probs = torch::empty({total}), entropy = torch::empty({total}), lse = torch::empty({total});
+  const Tensor hidden = hidden_ND.detach();
+  for_each_chunk(hidden, lm_head_logits, targets, [&](const Chunk& chunk) {
+    ops::token_log_probs(chunk.distribution, chunk.logits_MV.data_ptr<float>(),
+                         log_probs.data_ptr<float>() + chunk.begin, entropy.data_ptr<float>() + chunk.begin,
+                         lse.data_ptr<float>() + chunk.begin);
+  });
+  const auto backward = [hidden, lm_head, lm_head_logits, &targets, total, lse,
+                         kept_entropy = entropy.detach()](const TensorList& d) {
+    const Tensor d_log_probs = floats_or_zeros(d[0], total), d_entropy = floats_or_zeros(d[1], total);
+    const Tensor d_hidden_ND = torch::zeros_like(hidden);
+    for_each_chunk(hidden, lm_head_logits, targets, [&](const Chunk& chunk) {
+      const Tensor d_logits_MV = torch::empty_like(chunk.logits_MV, hidden.scalar_type());
+      const auto at = [&](const Tensor& per_target) { return per_target.data_ptr<float>() + chunk.begin; };
+      ops::token_log_probs_backward(
+          chunk.distribution, chunk.logits_MV.data_ptr<float>(),
+          {at(kept_entropy), at(lse), at(d_log_probs), at(d_entropy),
+           {d_logits_MV.data_ptr(), d_logits_MV.scalar_type() == torch::kBFloat16}});
+      accumulate_weight_gradient(d_logits_MV, chunk.hidden_MD, lm_head.gradient);
+      d_hidden_ND.index_copy_(0, chunk.rows, torch::mm(d_logits_MV, lm_head.value));
+    });
+    return TensorList{d_hidden_ND};
+  };
+  const TensorList out = differentiable({hidden_ND}, {log_probs, entropy}, backward);
+  return {out[0], out[1]};
+}
+
+}  // namespace qrl::learner

@@ -1,0 +1,136 @@
+#include "learner/parameters.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace qrl::learner {
+
+namespace {
+
+bool is_matrix(const model::WeightSpec& spec) {
+  return spec.kind != model::WeightKind::norm && spec.kind != model::WeightKind::bias;
+}
+
+/// Tensors that one product reads as one matrix (or bias) must follow each other: their order within a layer.
+int rank_in_group(std::string_view name) {
+  constexpr std::array<std::string_view, 5> kOrder = {"q_proj.", "k_proj.", "v_proj.", "gate_proj.", "up_proj."};
+  for (std::size_t i = 0; i < kOrder.size(); ++i) {
+    if (name.find(kOrder[i]) != std::string_view::npos) return static_cast<int>(i);
+  }
+  return static_cast<int>(kOrder.size());
+}
+
+std::string layer_of(std::string_view name) {
+  constexpr std::string_view kPrefix = "model.layers.";
+  if (!name.starts_with(kPrefix)) return {};
+  return std::string(name.substr(0, name.find('.', kPrefix.size())));
+}
+
+}  // namespace
+
+Parameters::Parameters(const model::ModelConfig& config, const model::WeightViews& initial, torch::ScalarType compute)
+    : compute_(compute) {
+  place(model::weight_specs(config));
+  copy_views(initial, views(masters()), "weights");
+  bind_policy(config);
+  refresh_compute_copies();
+}
+
+void Parameters::place(const std::vector<model::WeightSpec>& specs) {
+  for (const model::WeightSpec& spec : specs) placements_.push_back({spec, 0});
+  std::vector<Placement*> order;
+  for (Placement& placement : placements_) order.push_back(&placement);
+  std::stable_sort(order.begin(), order.end(), [](const Placement* a, const Placement* b) {
+    if (is_matrix(a->spec) != is_matrix(b->spec)) return is_matrix(a->spec);
+    const std::string layer_a = layer_of(a->spec.name), layer_b = layer_of(b->spec.name);
+    return layer_a == layer_b && rank_in_group(a->spec.name) < rank_in_group(b->spec.name);
+  });
+  std::int64_t next = 0;
+  for (Placement* placement : order) {
+    placement->offset = next;
+    next += placement->spec.shape.numel();
+    if (is_matrix(placement->spec)) num_decayed_ = next;
+  }
+  for (Tensor* flat : {&masters_, &gradients_, &exp_avg_, &exp_avg_sq_}) *flat = torch::zeros({next});
+  if (compute_ != torch::kFloat32) compute_copies_ = torch::zeros({num_decayed_}, torch::TensorOptions().dtype(compute_));
+}
+
+Weight Parameters::weight(const std::vector<std::string>& names) const {
+  const Placement* first = nullptr;
+  std::int64_t rows = 0, next = 0;
+  for (const std::string& name : names) {
+    const auto found = std::find_if(placements_.begin(), placements_.end(),
+                                    [&](const Placement& placement) { return placement.spec.name == name; });
+    QRL_INVARIANT(found != placements_.end(), "parameters", "tensor " + name, "none of that name");
+    if (first == nullptr) first = &*found;
+    QRL_INVARIANT(first == &*found || found->offset == next, "parameters", name + " next to " + names.front(), "apart");
+    rows += found->spec.shape[0];
+    next = found->offset + found->spec.shape.numel();
+  }
+  std::vector<std::int64_t> shape(first->spec.shape.dims().begin(), first->spec.shape.dims().end());
+  shape[0] = rows;
+  const auto slice = [&](const Tensor& flat) {
+    return flat.narrow(0, first->offset, next - first->offset).view(shape);
+  };
+  const bool copied = is_matrix(first->spec) && compute_copies_.defined();
+  return {slice(copied ? compute_copies_ : masters_), slice(gradients_)};
+}
+
+void Parameters::bind_policy(const model::ModelConfig& config) {
+  policy_.embedding = weight({"model.embed_tokens.weight"});
+  policy_.final_norm = weight({"model.norm.weight"});
+  policy_.lm_head = config.tie_word_embeddings ? policy_.embedding : weight({"lm_head.weight"});
+  for (std::int64_t idx = 0; idx < config.num_hidden_layers; ++idx) {
+    const std::string layer = "model.layers." + std::to_string(idx) + ".";
+    const std::string attention = layer + "self_attn.", mlp = layer + "mlp.";
+    LayerWeights bound;
+    bound.input_norm = weight({layer + "input_layernorm.weight"});
+    bound.post_norm = weight({layer + "post_attention_layernorm.weight"});
+    bound.qkv = weight({attention + "q_proj.weight", attention + "k_proj.weight", attention + "v_proj.weight"});
+    bound.o = weight({attention + "o_proj.weight"});
+    bound.gate_up = weight({mlp + "gate_proj.weight", mlp + "up_proj.weight"});
+    bound.down = weight({mlp + "down_proj.weight"});
+    if (config.qkv_bias) {
+      bound.transform.bias = weight({attention + "q_proj.bias", attention + "k_proj.bias", attention + "v_proj.bias"});
+    }
+    if (config.qk_norm) {
+      bound.transform.q_gain = weight({attention + "q_norm.weight"});
+      bound.transform.k_gain = weight({attention + "k_norm.weight"});
+    }
+    policy_.layers.push_back(bound);
+  }
+}
+
+void Parameters::refresh_compute_copies() {
+  if (compute_copies_.defined()) compute_copies_.copy_(masters_.narrow(0, 0, num_decayed_));
+  policy_.lm_head_logits = policy_.lm_head.value.to(torch::kFloat32);
+}
+
+model::WeightViews Parameters::views(float* flat, const std::string& prefix) const {
+  model::WeightViews named;
+  for (const Placement& placement : placements_) {
+    named[prefix + placement.spec.name] = {flat + placement.offset, base::DType::f32, placement.spec.shape};
+  }
+  return named;
+}
+
+void copy_views(const model::WeightViews& from, const model::WeightViews& to, const std::string& what) {
+  for (const auto& [name, view] : from) {
+    QRL_REQUIRE(to.contains(name), what, "tensors of this model", "an extra one, " + name);
+    (void)view;
+  }
+  for (const auto& [name, view] : to) {
+    const auto found = from.find(name);
+    QRL_REQUIRE(found != from.end(), what, "tensor " + name, "none of that name");
+    const base::View& source = found->second;
+    QRL_REQUIRE(source.shape == view.shape && source.dtype == base::DType::f32, what + ", tensor " + name,
+                "F32 " + view.shape.to_string(), std::string(base::name(source.dtype)) + " " + source.shape.to_string());
+    std::memcpy(view.data, source.data, view.num_bytes());
+  }
+}
+
+}  // namespace qrl::learner

@@ -1,0 +1,76 @@
+// Owns the learner's memory: fp32 masters, gradients and moments, each one flat buffer, and the compute copies. Knows
+// neither the forward pass nor the optimizer's arithmetic.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "learner/layers.h"
+#include "model/config.h"
+#include "model/weights.h"
+
+namespace qrl::learner {
+
+/// One transformer block's weights; q, k and v are one matrix (rows in that order), gate and up another.
+struct LayerWeights {
+  Weight input_norm, qkv, o, post_norm, gate_up, down;
+  QkvWeights transform;
+};
+
+struct PolicyWeights {
+  Weight embedding;
+  std::vector<LayerWeights> layers;
+  Weight final_norm;
+  Weight lm_head;          ///< the embedding itself when tied
+  Tensor lm_head_logits;   ///< lm_head's values in fp32: logits are never rounded to bf16
+};
+
+/// Where a named tensor lies in the flat buffers.
+struct Placement {
+  model::WeightSpec spec;
+  std::int64_t offset = 0;   ///< elements
+};
+
+/// Flat buffers in an order of our own: matrices first (weight decay applies to them: [0, num_decayed)), then gains and
+/// biases; tensors that one product reads together lie together.
+class Parameters {
+ public:
+  /// Copies `initial` into the masters; an input error names a tensor that is missing, extra or misshaped.
+  Parameters(const model::ModelConfig& config, const model::WeightViews& initial, torch::ScalarType compute);
+
+  const PolicyWeights& policy() const { return policy_; }
+  const std::vector<Placement>& placements() const { return placements_; }   ///< in weight_specs' order
+  torch::ScalarType compute() const { return compute_; }
+
+  std::int64_t size() const { return masters_.numel(); }
+  std::int64_t num_decayed() const { return num_decayed_; }
+  float* masters() const { return masters_.data_ptr<float>(); }
+  float* gradients() const { return gradients_.data_ptr<float>(); }
+  float* exp_avg() const { return exp_avg_.data_ptr<float>(); }
+  float* exp_avg_sq() const { return exp_avg_sq_.data_ptr<float>(); }
+
+  /// Rounds the masters into the compute copies: after every change of the masters.
+  void refresh_compute_copies();
+
+  /// Named views into a flat buffer of size() floats, each name behind `prefix`.
+  model::WeightViews views(float* flat, const std::string& prefix = {}) const;
+
+ private:
+  void place(const std::vector<model::WeightSpec>& specs);
+  Weight weight(const std::vector<std::string>& names) const;
+  void bind_policy(const model::ModelConfig& config);
+
+  torch::ScalarType compute_;
+  std::vector<Placement> placements_;
+  std::int64_t num_decayed_ = 0;
+  Tensor masters_, gradients_, exp_avg_, exp_avg_sq_;
+  Tensor compute_copies_;   ///< bf16 copies of the decayed part; undefined with f32
+  PolicyWeights policy_;
+};
+
+/// Copies every view of `from` into the view of the same name of `to`; an input error when names or shapes differ.
+/// `what` names the set in the message.
+void copy_views(const model::WeightViews& from, const model::WeightViews& to, const std::string& what);
+
+}  // namespace qrl::learner

@@ -1,0 +1,14 @@
+// Owns the learning rate as a function of the update count. Knows nothing of weights.
+#pragma once
+
+#include <cstdint>
+
+#include "config/recipe.h"
+
+namespace qrl::learner {
+
+/// Learning rate of the update after `num_updates` applied ones. Warm-up: update k of W (counted from 1) has k/W of the
+/// peak. Then constant; or linear from the peak down to 0 after total_updates; or cosine, ½(1 + cos πx), likewise.
+double learning_rate(const config::OptimRecipe& optim, std::int64_t num_updates, std::int64_t total_updates);
+
+}  // namespace qrl::learner

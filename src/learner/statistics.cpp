@@ -1,0 +1,92 @@
+#include "learner/statistics.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+
+#include "learner/losses.h"
+
+namespace qrl::learner {
+
+void Statistics::add_policy_tokens(const PolicyTokens& tokens) {
+  for (std::size_t t = 0; t < tokens.log_probs.size(); ++t) {
+    const double log_p = tokens.log_probs[t], log_old = tokens.old_log_probs[t], log_mu = tokens.sampler_log_probs[t];
+    const double ratio = std::exp(std::clamp(log_p - log_old, -kMaxLogRatio, kMaxLogRatio));
+    const double advantage = tokens.advantages[t];
+    sums_.tokens += 1;
+    sums_.entropy += tokens.entropy[t];
+    sums_.ppo_kl += log_old - log_p;
+    sums_.clipped_high += advantage > 0 && ratio > 1 + tokens.clip_high;
+    sums_.clipped_low += advantage < 0 && ratio < 1 - tokens.clip_low;
+
+    const double log_rho = std::clamp(log_old - log_mu, -kMaxLogRatio, kMaxLogRatio), rho = std::exp(log_rho);
+    const double abs_log_diff = std::fabs(log_old - log_mu);
+    sums_.k1 -= log_rho;
+    sums_.k3 += std::expm1(log_rho) - log_rho;
+    sums_.abs_log_diff += abs_log_diff;
+    sums_.abs_prob_diff += std::fabs(std::exp(log_old) - std::exp(log_mu));
+    sums_.rho += rho;
+    sums_.rho_squared += rho * rho;
+    extremes_.max_abs_log_diff = std::max(extremes_.max_abs_log_diff, abs_log_diff);
+    extremes_.max_rho = std::max(extremes_.max_rho, rho);
+    extremes_.negative_min_rho = std::max(extremes_.negative_min_rho, -rho);
+    if (tokens.tis_threshold) {
+      const double truncated = std::min(rho, *tokens.tis_threshold);
+      sums_.has_truncation = 1;
+      sums_.truncated += truncated;
+      sums_.truncated_squared += truncated * truncated;
+      sums_.capped += rho > *tokens.tis_threshold;
+    }
+  }
+}
+
+void Statistics::add_share(const std::string& name, double share) { shares_[name] += share; }
+
+std::map<std::string, double> Statistics::reduce(dist::Collectives& world) {
+  auto sums = std::bit_cast<std::array<double, sizeof(Sums) / sizeof(double)>>(sums_);
+  auto extremes = std::bit_cast<std::array<double, sizeof(Extremes) / sizeof(double)>>(extremes_);
+  world.all_reduce_sum(std::span<double>(sums));
+  world.all_reduce_max(std::span<double>(extremes));
+  const auto s = std::bit_cast<Sums>(sums);
+  const auto e = std::bit_cast<Extremes>(extremes);
+
+  // A rank whose micro-batches held nothing to learn from has no names: they are agreed on first.
+  std::map<std::string, double> metrics;
+  std::string mine;
+  for (const auto& [name, share] : shares_) mine += name + '\n';
+  for (const std::string& names : world.all_gather(mine)) {
+    for (std::size_t begin = 0; begin < names.size(); begin = names.find('\n', begin) + 1) {
+      metrics[names.substr(begin, names.find('\n', begin) - begin)] = 0;
+    }
+  }
+  for (auto& [name, total] : metrics) {
+    const auto found = shares_.find(name);
+    total = found == shares_.end() ? 0 : found->second;
+    world.all_reduce_sum(std::span<double>(&total, 1));
+  }
+  if (s.tokens == 0) return metrics;
+
+  const double n = s.tokens, rho_mean = s.rho / n;
+  metrics["actor/entropy"] = s.entropy / n;
+  metrics["actor/ppo_kl"] = s.ppo_kl / n;
+  metrics["actor/pg_clipfrac_high"] = s.clipped_high / n;
+  metrics["actor/pg_clipfrac_low"] = s.clipped_low / n;
+  metrics["mismatch/k1_kl"] = s.k1 / n;
+  metrics["mismatch/k3_kl"] = s.k3 / n;
+  metrics["mismatch/logp_abs_diff_mean"] = s.abs_log_diff / n;
+  metrics["mismatch/logp_abs_diff_max"] = e.max_abs_log_diff;
+  metrics["mismatch/prob_abs_diff_mean"] = s.abs_prob_diff / n;
+  metrics["mismatch/rho_mean"] = rho_mean;
+  metrics["mismatch/rho_std"] = std::sqrt(std::max(0.0, s.rho_squared / n - rho_mean * rho_mean));
+  metrics["mismatch/rho_min"] = -e.negative_min_rho;
+  metrics["mismatch/rho_max"] = e.max_rho;
+  metrics["mismatch/ess_ratio"] = s.rho * s.rho / (n * s.rho_squared);
+  if (s.has_truncation > 0) {
+    metrics["mismatch/ess_ratio_truncated"] = s.truncated * s.truncated / (n * s.truncated_squared);
+    metrics["mismatch/tis_capped_fraction"] = s.capped / n;
+  }
+  return metrics;
+}
+
+}  // namespace qrl::learner

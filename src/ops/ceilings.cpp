@@ -1,0 +1,56 @@
+#include "ops/ceilings.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "base/buffer.h"
+#include "base/clock.h"
+#include "base/threads.h"
+#include "ops/isa.h"
+#include "ops/kernels/ceilings.h"
+
+namespace qrl::ops {
+
+namespace {
+
+const CeilingKernels& kernels() {
+  switch (isa()) {
+    case Isa::avx512: return avx512::kCeilings;
+    case Isa::avx2: return avx2::kCeilings;
+    case Isa::portable: break;
+  }
+  return portable::kCeilings;
+}
+
+/// Best rate of `work`, which every thread runs and which returns what it did.
+template <class Work>
+double best_rate(Work work) {
+  double best = 0;
+  for (int attempt = 0; attempt < 5; ++attempt) {
+    std::atomic<std::int64_t> done{0};
+    const double start_s = base::now_s();
+    base::parallel(0, [&](base::Team& team) { done += work(team); });
+    best = std::max(best, static_cast<double>(done.load()) / (base::now_s() - start_s));
+  }
+  return best;
+}
+
+}  // namespace
+
+Ceilings measure_ceilings() {
+  constexpr std::int64_t kRounds = 4'000'000;  // of twelve instructions: about 10 ms
+  constexpr std::int64_t kRead_bytes = std::int64_t{512} << 20;
+  const CeilingKernels& loops = kernels();
+  Ceilings ceilings;
+  ceilings.int8_ops_per_s = best_rate([&](base::Team&) { return loops.int8(kRounds); });
+  ceilings.bf16_flops_per_s = best_rate([&](base::Team&) { return loops.bf16(kRounds); });
+  ceilings.f32_flops_per_s = best_rate([&](base::Team&) { return loops.f32(kRounds); });
+  const base::Buffer memory(base::DType::u8, {kRead_bytes});
+  ceilings.dram_bytes_per_s = best_rate([&](base::Team& team) {
+    const base::Range mine = team.slice(kRead_bytes, 1024);
+    return loops.read(memory.as<std::uint8_t>() + mine.begin, mine.size());
+  });
+  return ceilings;
+}
+
+}  // namespace qrl::ops

@@ -1,0 +1,39 @@
+// What src/ops/training.cpp calls on each ISA path, on a range of rows [begin, end) or of elements.
+#pragma once
+
+#include <cstdint>
+
+#include "ops/training.h"
+
+namespace qrl::ops {
+
+struct TrainingKernels {
+  void (*add_rms_norm)(const AddRmsNorm& args, std::int64_t begin, std::int64_t end);
+  void (*add_rms_norm_backward)(const AddRmsNormBackward& args, std::int64_t begin, std::int64_t end, float* d_gain);
+  void (*qkv_transform)(const QkvTransform& args, float* out, float* inverse_rms, std::int64_t begin, std::int64_t end);
+  void (*qkv_transform_backward)(const QkvTransform& args, const float* inverse_rms, const QkvGradients& gradients,
+                                 std::int64_t begin, std::int64_t end);
+  void (*swiglu)(std::int64_t width, MixedArray gate_up, MixedArray out, std::int64_t begin, std::int64_t end);
+  void (*swiglu_backward)(std::int64_t width, MixedArray gate_up, MixedArray d_out, MixedArray d_gate_up,
+                          std::int64_t begin, std::int64_t end);
+  void (*token_log_probs)(const TokenDistribution& args, const float* logits, float* log_probs, float* entropy,
+                          float* lse, std::int64_t begin, std::int64_t end);
+  void (*token_log_probs_backward)(const TokenDistribution& args, const float* logits, const TokenGradients& gradients,
+                                   std::int64_t begin, std::int64_t end);
+  void (*add_to)(MixedArray part, std::int64_t begin, std::int64_t end, float* total);
+  double (*sum_of_squares)(const float* values, std::int64_t count);
+  void (*adamw_step)(const AdamW& args, std::int64_t count, float* weights, float* gradients, float* exp_avg,
+                     float* exp_avg_sq);
+};
+
+namespace avx512 {
+extern const TrainingKernels kTraining;
+}
+namespace avx2 {
+extern const TrainingKernels kTraining;
+}
+namespace portable {
+extern const TrainingKernels kTraining;
+}
+
+}  // namespace qrl::ops

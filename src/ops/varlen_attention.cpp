@@ -1,0 +1,69 @@
+#include "ops/varlen_attention.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "base/buffer.h"
+#include "base/threads.h"
+#include "ops/isa.h"
+#include "ops/kernels/varlen_attention.h"
+
+namespace qrl::ops {
+
+namespace {
+
+const VarlenAttentionKernels& kernels() {
+  switch (isa()) {
+    case Isa::avx512: return avx512::kVarlenAttention;
+    case Isa::avx2: return avx2::kVarlenAttention;
+    case Isa::portable: break;
+  }
+  return portable::kVarlenAttention;
+}
+
+void check(const VarlenAttention& attention) {
+  QRL_INVARIANT(attention.num_kv_heads > 0 && attention.num_heads % attention.num_kv_heads == 0 &&
+                    attention.head_dim > 0 && attention.num_sequences >= 0,
+                "varlen attention", "heads a multiple of key heads, positive sizes",
+                std::to_string(attention.num_heads) + " heads, " + std::to_string(attention.num_kv_heads) +
+                    " key heads of " + std::to_string(attention.head_dim));
+}
+
+/// Runs body(sequence, kv_head, scratch) for all. Who runs what depends on timing, but each writes places of its own.
+template <class Body>
+void for_each_head(const VarlenAttention& attention, const VarlenAttentionKernels& table, const Body& body) {
+  std::int64_t longest = 0;
+  for (std::int64_t s = 0; s < attention.num_sequences; ++s) {
+    longest = std::max<std::int64_t>(longest, attention.sequence_starts[s + 1] - attention.sequence_starts[s]);
+  }
+  const auto num_floats = static_cast<std::int64_t>(table.num_scratch_floats(longest, attention.head_dim));
+  const std::int64_t num_tasks = attention.num_sequences * attention.num_kv_heads;
+  std::atomic<std::int64_t> next_task{0};
+  base::parallel(0, [&](base::Team&) {
+    const base::Buffer scratch(base::DType::f32, {num_floats});
+    for (std::int64_t task = next_task++; task < num_tasks; task = next_task++) {
+      body(task / attention.num_kv_heads, task % attention.num_kv_heads, scratch.as<float>());
+    }
+  });
+}
+
+}  // namespace
+
+void varlen_attention(const VarlenAttention& attention, MixedArray out_NHE, float* lse_NH) {
+  check(attention);
+  const VarlenAttentionKernels& table = kernels();
+  for_each_head(attention, table, [&](std::int64_t sequence, std::int64_t kv_head, float* scratch) {
+    table.forward(attention, sequence, kv_head, out_NHE, lse_NH, scratch);
+  });
+}
+
+void varlen_attention_backward(const VarlenAttention& attention, const float* lse_NH, MixedArray d_out_NHE,
+                               float* d_qkv_NC) {
+  check(attention);
+  const VarlenAttentionKernels& table = kernels();
+  for_each_head(attention, table, [&](std::int64_t sequence, std::int64_t kv_head, float* scratch) {
+    table.backward(attention, sequence, kv_head, lse_NH, d_out_NHE, d_qkv_NC, scratch);
+  });
+}
+
+}  // namespace qrl::ops

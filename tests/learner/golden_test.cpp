@@ -1,0 +1,91 @@
+// Logits and gradients against transformers (scripts/golden/hf_models.py).
+#include <torch/torch.h>
+
+#include "learner/policy.h"
+#include "learner/support.h"
+#include "ops/transformer.h"
+#include "state/safetensors.h"
+
+namespace qrl {
+
+namespace {
+
+struct Golden {
+  explicit Golden(const std::string& name)
+      : dir(test::shipped_data() / "golden" / name), model(model::load_hf(dir)), file(dir / "golden.safetensors") {
+    for (int i = 0; i < 3; ++i) {
+      const base::Buffer ids = file.read("input_ids." + std::to_string(i));
+      sequences.emplace_back(ids.as<std::int64_t>(), ids.as<std::int64_t>() + ids.shape().numel());
+    }
+  }
+  std::filesystem::path dir;
+  model::HfModel model;
+  state::SafetensorsFile file;
+  std::vector<std::vector<types::TokenId>> sequences;
+};
+
+const char* const kModels[] = {"hf_qwen3", "hf_qwen3_untied", "hf_qwen2", "hf_llama"};
+
+}  // namespace
+
+TEST_CASE("logits are those of transformers") {
+  for (const std::string name : kModels) {
+    CAPTURE(name);
+    const Golden golden(name);
+    const model::ModelConfig& config = golden.model.config;
+    const torch::NoGradGuard no_grad;
+    const learner::Parameters parameters(config, model::views(golden.model.weights), torch::kFloat32);
+    const base::Buffer rope = ops::make_rope_table(32, config.head_dim, config.rope_theta);
+    learner::PackedRows rows;
+    rows.sequence_starts = {0};
+    rows.rope_table = rope.as<float>();
+    for (const auto& sequence : golden.sequences) {
+      for (std::size_t t = 0; t < sequence.size(); ++t) rows.positions.push_back(static_cast<std::int32_t>(t));
+      rows.tokens.insert(rows.tokens.end(), sequence.begin(), sequence.end());
+      rows.sequence_starts.push_back(static_cast<std::int32_t>(rows.tokens.size()));
+    }
+    const torch::Tensor hidden = learner::hidden_states(parameters.policy(), config, rows, {torch::kFloat32, false});
+    const torch::Tensor logits = torch::mm(hidden, parameters.policy().lm_head_logits.t());
+    for (int i = 0; i < 3; ++i) {
+      const base::Buffer want = golden.file.read_f32("logits." + std::to_string(i));
+      const torch::Tensor expected = torch::from_blob(want.as<float>(), {want.shape()[0], want.shape()[1]});
+      const auto s = static_cast<std::size_t>(i);
+      const torch::Tensor got = logits.slice(0, rows.sequence_starts[s], rows.sequence_starts[s + 1]);
+      CHECK((got - expected).abs().max().item<double>() <= 1e-4);
+    }
+  }
+}
+
+TEST_CASE("gradients of the mean cross-entropy are those of transformers") {
+  for (const std::string name : kModels) {
+    for (const bool checkpointing : {false, true}) {
+      CAPTURE(name, checkpointing);
+      const Golden golden(name);
+      std::vector<test::Sequence> sequences;
+      for (const auto& tokens : golden.sequences) {
+        sequences.push_back({tokens, 1, 0, std::vector<float>(tokens.size()), {}, std::vector<float>(tokens.size())});
+      }
+      const types::MicroBatch batch = test::pack(sequences, false);
+      const auto world = dist::make_solo();
+      learner::LearnerOptions options = test::options();
+      options.activation_checkpointing = checkpointing;
+      learner::Learner learner(golden.model.config, golden.model.weights, options, *world);
+      learner.accumulate(batch, test::count({batch}), {learner::LossKind::sft, {}, {}}, 1.0F);
+      test::Named want;
+      bool rounded = false;   // the bf16 model's gradients are stored as bf16: half a unit of 2^-8 each
+      for (const auto& [tensor, entry] : golden.file.tensors()) {
+        if (!tensor.starts_with("grad.")) continue;
+        rounded = rounded || entry.dtype == base::DType::bf16;
+        want[std::string(tensor.substr(5))] = test::copy(golden.file.read_f32(tensor).view());
+      }
+      std::string worst;
+      const double difference = test::relative_difference(test::copy(learner.gradients()), want, worst, 1e-7);
+      CAPTURE(worst);
+      CHECK(difference <= (rounded ? 3e-3 : 1e-4));
+      const double loss = learner.update().metrics.at("actor/sft_loss");
+      CHECK(test::close(loss, golden.file.read_f32("loss").as<float>()[0], 1e-6, 1e-6));
+    }
+  }
+}
+
+}  // namespace qrl

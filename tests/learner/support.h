@@ -1,0 +1,151 @@
+// What the learner's tests share: tiny models, random packed batches, comparisons of named tensors.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "base/rng.h"
+#include "dist/collectives.h"
+#include "learner/learner.h"
+#include "support/catch.h"
+
+namespace qrl::test {
+
+/// Two layers with odd sizes everywhere they may be odd.
+inline model::ModelConfig tiny_config(bool qk_norm = true, bool qkv_bias = false, bool tied = true) {
+  model::ModelConfig config;
+  config.family = qk_norm ? model::Family::qwen3 : (qkv_bias ? model::Family::qwen2 : model::Family::llama);
+  config.vocab_size = 37;
+  config.hidden_size = 21;
+  config.num_hidden_layers = 2;
+  config.num_attention_heads = 4;
+  config.num_key_value_heads = 2;
+  config.head_dim = 10;
+  config.intermediate_size = 33;
+  config.max_position_embeddings = 64;
+  config.rms_norm_eps = 1e-6F;
+  config.rope_theta = 10000;
+  config.tie_word_embeddings = tied;
+  config.qk_norm = qk_norm;
+  config.qkv_bias = qkv_bias;
+  return config;
+}
+
+/// Weights large enough that every part of the model matters.
+inline model::Weights tiny_weights(const model::ModelConfig& config, std::uint64_t seed = 1) {
+  model::Weights weights;
+  std::uint64_t index = 0;
+  for (const model::WeightSpec& spec : model::weight_specs(config)) {
+    base::Buffer buffer(base::DType::f32, spec.shape);
+    base::RandomStream random(seed, base::RandomPurpose::test, index++);
+    const float center = spec.kind == model::WeightKind::norm ? 1.0F : 0.0F;
+    for (std::int64_t i = 0; i < spec.shape.numel(); ++i) buffer.as<float>()[i] = center + 0.2F * random.normal();
+    weights.emplace(spec.name, std::move(buffer));
+  }
+  return weights;
+}
+
+/// One training sequence with its per-token data.
+struct Sequence {
+  std::vector<types::TokenId> tokens;
+  std::int64_t prompt_length = 1;
+  float advantage = 0;
+  std::vector<float> sampler, old, reference;   ///< per position that predicts a response token; old may be empty
+};
+
+inline Sequence random_sequence(std::uint64_t index, std::int64_t prompt, std::int64_t response, std::int64_t vocab) {
+  base::RandomStream random(5, base::RandomPurpose::test, index);
+  Sequence sequence;
+  sequence.prompt_length = prompt;
+  sequence.advantage = random.normal();
+  for (std::int64_t t = 0; t < prompt + response; ++t) {
+    sequence.tokens.push_back(static_cast<types::TokenId>(random.below(static_cast<std::uint64_t>(vocab))));
+  }
+  for (std::int64_t t = 0; t < response; ++t) {
+    const float base = -3.6F + 0.4F * random.normal();
+    sequence.sampler.push_back(base);
+    sequence.old.push_back(base + 0.3F * random.normal());
+    sequence.reference.push_back(base + 0.3F * random.normal());
+  }
+  return sequence;
+}
+
+inline types::MicroBatch pack(const std::vector<Sequence>& sequences, bool with_old = true) {
+  types::MicroBatch batch;
+  batch.sequence_starts = {0};
+  for (std::size_t s = 0; s < sequences.size(); ++s) {
+    const Sequence& sequence = sequences[s];
+    const auto length = static_cast<std::int64_t>(sequence.tokens.size());
+    for (std::int64_t t = 0; t < length; ++t) {
+      const std::int64_t response = t + 1 - sequence.prompt_length;
+      const bool counts = t + 1 < length && response >= 0;
+      const auto at = static_cast<std::size_t>(response);
+      batch.tokens.push_back(sequence.tokens[static_cast<std::size_t>(t)]);
+      batch.targets.push_back(t + 1 < length ? sequence.tokens[static_cast<std::size_t>(t) + 1] : 0);
+      batch.loss_mask.push_back(counts);
+      batch.sampler_logprobs.push_back(counts ? sequence.sampler[at] : 0);
+      if (with_old) batch.old_logprobs.push_back(counts ? sequence.old[at] : 0);
+      batch.reference_logprobs.push_back(counts ? sequence.reference[at] : 0);
+      batch.advantages.push_back(sequence.advantage);
+    }
+    batch.sequence_starts.push_back(static_cast<std::int32_t>(batch.tokens.size()));
+    batch.sequence_idx.push_back(static_cast<std::int64_t>(s));
+  }
+  return batch;
+}
+
+inline types::GlobalCounts count(const std::vector<types::MicroBatch>& batches) {
+  types::GlobalCounts counts;
+  for (const types::MicroBatch& batch : batches) {
+    for (std::size_t s = 0; s + 1 < batch.sequence_starts.size(); ++s) {
+      std::int64_t tokens = 0;
+      for (std::int32_t t = batch.sequence_starts[s]; t < batch.sequence_starts[s + 1]; ++t) {
+        tokens += batch.loss_mask[static_cast<std::size_t>(t)];
+      }
+      counts.response_tokens += tokens;
+      counts.sequences += tokens > 0;
+    }
+  }
+  return counts;
+}
+
+inline std::vector<float> copy(const base::View& view) {
+  return {view.as<float>(), view.as<float>() + view.numel()};
+}
+
+using Named = std::map<std::string, std::vector<float>>;
+inline Named copy(const model::WeightViews& views) {
+  Named copies;
+  for (const auto& [name, view] : views) copies[name] = copy(view);
+  return copies;
+}
+
+/// Largest, over tensors, of ‖a − b‖ / (‖b‖ + floor); NaN counts as infinite. `worst` names the tensor.
+inline double relative_difference(const Named& a, const Named& b, std::string& worst, double floor = 1e-12) {
+  double most = a.size() == b.size() ? 0 : HUGE_VAL;
+  for (const auto& [name, want] : b) {
+    double difference = 0, norm = 0;
+    const std::vector<float>& got = a.at(name);
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      difference += std::pow(static_cast<double>(got[i]) - want[i], 2);
+      norm += std::pow(static_cast<double>(want[i]), 2);
+    }
+    const double relative = std::sqrt(difference) / (std::sqrt(norm) + floor);
+    if (!(relative <= most)) {
+      most = std::isnan(relative) ? HUGE_VAL : relative;
+      worst = name;
+    }
+  }
+  return most;
+}
+
+inline learner::LearnerOptions options(config::ComputeDType compute = config::ComputeDType::f32) {
+  learner::LearnerOptions made;
+  made.compute = compute;
+  made.optim.lr = 1e-2;
+  made.optim.lr_warmup_steps = 0;
+  return made;
+}
+
+}  // namespace qrl::test

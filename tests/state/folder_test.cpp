@@ -1,0 +1,180 @@
+#include "state/folder.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "support/catch.h"
+
+using namespace qrl;
+using namespace qrl::state;
+namespace fs = std::filesystem;
+
+namespace {
+
+void write_bytes(const fs::path& file, const std::string& bytes) { std::ofstream(file, std::ios::binary) << bytes; }
+
+std::string read_bytes(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+void fill(const fs::path& dir) {
+  write_bytes(dir / "weights.bin", std::string(300, 'w') + std::string(3, '\0'));
+  write_bytes(dir / "empty", "");
+  fs::create_directory(dir / "sub");
+  write_bytes(dir / "sub" / "metrics", "1\n2\n");
+}
+
+std::size_t num_entries(const fs::path& dir) {
+  return static_cast<std::size_t>(std::distance(fs::directory_iterator(dir), {}));
+}
+
+}  // namespace
+
+TEST_CASE("the hash is XXH3-128") {
+  // XXH3-128 of nothing with seed 0, as python-xxhash gives it.
+  const qrl::test::TempDir dir;
+  write_bytes(dir / "empty", "");
+  CHECK(hash_file(dir / "empty") == "99aa06d3014798d86001c324468d497f");
+  // Longer than one chunk of the reader; the value is python-xxhash's xxh3_128_hexdigest.
+  write_bytes(dir / "long", std::string(3'000'001, 'a'));
+  CHECK(hash_file(dir / "long") == "f52f621fe89d13b0596e06f4a8e77dd3");
+}
+
+TEST_CASE("a committed folder is whole, verifies, and gives its facts back") {
+  const qrl::test::TempDir dir;
+  const std::string facts = R"({"step":7,"lr":1e-06,"name":"a\nb"})";
+  commit_folder(dir / "step_7", fill, facts);
+  CHECK(num_entries(dir.path()) == 1);
+  CHECK(verify_folder(dir / "step_7") == std::nullopt);
+  CHECK(nlohmann::json::parse(folder_facts(dir / "step_7")) == nlohmann::json::parse(facts));
+  CHECK(read_bytes(dir / "step_7/sub/metrics") == "1\n2\n");
+  CHECK_THROWS_AS(commit_folder(dir / "step_7", fill, facts), base::Error);
+  CHECK(verify_folder(dir / "step_7") == std::nullopt);
+}
+
+TEST_CASE("a fill that fails leaves nothing behind") {
+  const qrl::test::TempDir dir;
+  const auto failing = [](const fs::path& into) {
+    fill(into);
+    throw std::runtime_error("disk full");
+  };
+  CHECK_THROWS_WITH(commit_folder(dir / "x", failing, "{}"), "disk full");
+  CHECK(num_entries(dir.path()) == 0);
+  CHECK_THROWS_AS(commit_folder(dir / "x", fill, "{no json"), base::Error);
+  CHECK_THROWS_AS(commit_folder(
+                      dir / "x", [](const fs::path& into) { fs::create_symlink("/etc", into / "link"); }, "{}"),
+                  base::Error);
+  CHECK_THROWS_AS(commit_folder(
+                      dir / "x", [](const fs::path& into) { write_bytes(into / "manifest.json", "{}"); }, "{}"),
+                  base::Error);
+  CHECK(num_entries(dir.path()) == 0);
+}
+
+TEST_CASE("every flipped bit of every file is noticed") {
+  const qrl::test::TempDir dir;
+  commit_folder(dir / "x", fill, R"({"step":1})");
+  int flips = 0;
+  for (const std::string name : {"manifest.json", "weights.bin", "sub/metrics"}) {
+    const std::string good = read_bytes(dir / "x" / name);
+    for (std::size_t bit = 0; bit < good.size() * 8; ++bit) {
+      std::string bad = good;
+      bad[bit / 8] = static_cast<char>(bad[bit / 8] ^ (1 << (bit % 8)));
+      write_bytes(dir / "x" / name, bad);
+      if (!verify_folder(dir / "x")) FAIL_CHECK(name << ": bit " << bit << " went unnoticed");
+      ++flips;
+    }
+    write_bytes(dir / "x" / name, good);
+  }
+  CHECK(flips > 2000);
+  CHECK(verify_folder(dir / "x") == std::nullopt);
+}
+
+TEST_CASE("files cut, longer, missing, more, or replaced by links are noticed") {
+  const qrl::test::TempDir dir;
+  commit_folder(dir / "x", fill, "{}");
+  const auto check_noticed = [&](const std::string& name) {
+    const auto damage = verify_folder(dir / "x");
+    REQUIRE(damage.has_value());
+    CHECK(damage->find(name) != std::string::npos);
+  };
+  for (const std::string name : {"manifest.json", "weights.bin", "sub/metrics"}) {
+    INFO(name);
+    const std::string good = read_bytes(dir / "x" / name);
+    for (std::size_t length = 0; length < good.size(); length += 7) {
+      write_bytes(dir / "x" / name, good.substr(0, length));
+      check_noticed(name);
+    }
+    write_bytes(dir / "x" / name, good + "\n");
+    check_noticed(name);
+    fs::remove(dir / "x" / name);
+    check_noticed(name);
+    write_bytes(dir / "elsewhere", good);
+    fs::create_symlink(dir / "elsewhere", dir / "x" / name);
+    if (name != "manifest.json") CHECK(verify_folder(dir / "x").has_value());
+    fs::remove(dir / "x" / name);
+    write_bytes(dir / "x" / name, good);
+    CHECK(verify_folder(dir / "x") == std::nullopt);
+  }
+  write_bytes(dir / "x" / "more", "");
+  check_noticed("more");
+  CHECK(verify_folder(dir / "absent").has_value());
+  CHECK_THROWS_AS(folder_facts(dir / "absent"), base::Error);
+}
+
+TEST_CASE("leftovers go, everything else stays") {
+  const qrl::test::TempDir dir;
+  commit_folder(dir / "step_1", fill, "{}");
+  fs::create_directory(dir / "step_2.tmp-0123456789abcdef");
+  fill(dir / "step_2.tmp-0123456789abcdef");
+  write_bytes(dir / "state.json.tmp-fedcba9876543210", "half");
+  fs::create_directory(dir / "target");
+  write_bytes(dir / "target/file", "keep");
+  fs::create_directory_symlink(dir / "target", dir / "link.tmp-0000000000000000");
+  for (const std::string kept :
+       {"notes.tmp-1", "x.tmp-0123456789abcdeg", "step_3.tmp-0123456789abcdef.old", ".tmp-0123456789abcdef"}) {
+    write_bytes(dir / kept, "mine");
+  }
+  remove_leftovers(dir.path());
+  CHECK(num_entries(dir.path()) == 2 + 4);
+  CHECK(verify_folder(dir / "step_1") == std::nullopt);
+  CHECK(read_bytes(dir / "target/file") == "keep");  // a link is removed, not followed
+}
+
+TEST_CASE("a small file is replaced whole") {
+  const qrl::test::TempDir dir;
+  replace_file(dir / "f", "one");
+  replace_file(dir / "f", "two\n");
+  CHECK(read_bytes(dir / "f") == "two\n");
+  CHECK(num_entries(dir.path()) == 1);
+  fs::create_directory(dir / "d");
+  write_bytes(dir / "d/inside", "");
+  CHECK_THROWS_AS(replace_file(dir / "d", "x"), base::Error);
+  CHECK(num_entries(dir.path()) == 2);
+}
+
+TEST_CASE("a second run in the same folder is refused, a killed one leaves no lock") {
+  const qrl::test::TempDir dir;
+  {
+    const FolderLock lock(dir.path());
+    const pid_t child = fork();
+    if (child == 0) {
+      try {
+        const FolderLock second(dir.path());
+      } catch (const base::Error& error) {
+        _exit(error.kind() == base::ErrorKind::input ? 42 : 1);
+      }
+      _exit(0);
+    }
+    int status = 0;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    CHECK(WEXITSTATUS(status) == 42);
+    CHECK_THROWS_AS(FolderLock(dir.path()), base::Error);
+  }
+  const FolderLock again(dir.path());
+  CHECK_THROWS_AS(FolderLock(dir / "absent"), base::Error);
+}
