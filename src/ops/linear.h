@@ -59,8 +59,9 @@ void encode_row(const float* x, std::int64_t row_idx, Activations& out);
 void encode(base::Team& team, const float* x, base::Range rows, Activations& out);
 
 /// y[row, :] = x[row, :] · Wᵀ + bias, or y += that (a residual) when `accumulate`; rows in [rows.begin, rows.end);
-/// y is fp32 row-major, `out` per row. Splits W's panels over the team. Accumulation: fp32 (fp32 fma in index order;
-/// bf16 pairs by dpbf16 or its emulation in the same order, see docs), int32 exact (int8).
+/// y is fp32 row-major, `out` per row. Splits W's panels over the team. Accumulation, in order of the input index:
+/// fp32: fma in fp32 (the portable path rounds the product too). bf16: exact products added in fp32, of each pair of
+/// inputs the odd one first, as vdpbf16ps does; avx512 takes and gives subnormals as zero. int8: exact, in int32.
 void linear(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows, bool accumulate,
             float* y);
 
