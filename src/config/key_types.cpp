@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
+#include <system_error>
 
 namespace qrl::config {
 
@@ -49,6 +49,21 @@ Type<bool> boolean() {
 
 Type<std::string> text() {
   return {"text", read_text, [](const std::string& value) { return write_text(value); }};
+}
+
+Type<std::string> input_path() {
+  Type<std::string> type = text();
+  type.text = "path";
+  type.is_input_path = true;
+  return type;
+}
+
+void anchor_path(std::string& path, const std::filesystem::path& directory) {
+  if (path.empty()) return;
+  std::error_code unknown;  // the working directory may be gone: the path then stays relative
+  const std::filesystem::path whole = directory / path;
+  const std::filesystem::path absolute = std::filesystem::absolute(whole, unknown);
+  path = (unknown ? whole : absolute).lexically_normal().string();
 }
 
 Type<std::string> text_with(const std::string& part) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
@@ -23,6 +24,7 @@ struct Type {
   std::string text;
   std::function<Reading<T>(const YamlNode&)> read;
   std::function<std::string(const T&)> print;
+  bool is_input_path = false;  ///< of a file or folder to read; T is then a string or a list of them
 };
 
 /// What null stands for in a key that may be unset, and, where it is a value of the recipe, that value.
@@ -43,6 +45,10 @@ Type<std::int64_t> integer_or_auto(std::int64_t high);
 Type<std::uint64_t> seed();
 Type<bool> boolean();
 Type<std::string> text();
+/// A file or folder to read, relative to the recipe that names it; held as an absolute path.
+Type<std::string> input_path();
+/// Makes `path` absolute, taken from `directory` (empty: the working directory); an empty path stays empty.
+void anchor_path(std::string& path, const std::filesystem::path& directory);
 /// A text that holds `part`.
 Type<std::string> text_with(const std::string& part);
 /// The empty member stands for null.
@@ -111,7 +117,8 @@ Type<std::vector<T>> list_of(Type<T> item, std::size_t size = 0) {
             std::string out = "[";
             for (const T& value : values) out += (out.size() > 1 ? ", " : "") + item.print(value);
             return out + "]";
-          }};
+          },
+          item.is_input_path};
 }
 
 /// The member of a recipe at the end of a path of members: at(&Recipe::optim, &OptimRecipe::lr).
@@ -126,7 +133,7 @@ Key key(std::string name, Path member, Type<T> type, std::string meaning, Unset<
   using Member = std::remove_cvref_t<decltype(member(std::declval<Recipe&>()))>;
   constexpr bool kPlain = std::is_same_v<Member, T>;
   static_assert(kPlain || std::is_same_v<Member, std::optional<T>>);
-  Key key{std::move(name), type.text, std::move(meaning), unset.text, false, {}, {}, {}, {}};
+  Key key{std::move(name), type.text, std::move(meaning), unset.text, false, {}, {}, {}, {}, {}};
   key.read = [member, type](const YamlNode& node, Recipe& recipe) -> std::optional<Refusal> {
     Reading<T> reading = type.read(node);
     if (auto* refusal = std::get_if<Refusal>(&reading)) return std::move(*refusal);
@@ -145,6 +152,17 @@ Key key(std::string name, Path member, Type<T> type, std::string meaning, Unset<
     key.fill = [member, unset](Recipe& recipe) {
       if (!member(recipe) && unset.value) member(recipe) = unset.value(recipe);
     };
+  }
+  if constexpr (std::is_same_v<Member, std::string>) {
+    if (type.is_input_path) {
+      key.anchor = [member](Recipe& recipe, const auto& directory) { anchor_path(member(recipe), directory); };
+    }
+  } else if constexpr (std::is_same_v<Member, std::vector<std::string>>) {
+    if (type.is_input_path) {
+      key.anchor = [member](Recipe& recipe, const auto& directory) {
+        for (std::string& path : member(recipe)) anchor_path(path, directory);
+      };
+    }
   }
   return key;
 }

@@ -25,8 +25,16 @@ Unset<std::uint64_t> root_seed() {
 
 /// trainer.resume_mode: auto | never | PATH, held in two members.
 Key resume_mode_key() {
-  Key key{
-      "trainer.resume_mode", "auto | never | PATH", "which checkpoint a run goes on from", "", true, {}, {}, {}, {}};
+  Key key{"trainer.resume_mode",
+          "auto | never | PATH",
+          "which checkpoint a run goes on from",
+          "",
+          true,
+          {},
+          {},
+          {},
+          {},
+          {}};
   key.read = [](const YamlNode& node, Recipe& recipe) -> std::optional<Refusal> {
     Reading<std::string> reading = read_text(node);
     if (auto* refusal = std::get_if<Refusal>(&reading)) return std::move(*refusal);
@@ -90,11 +98,11 @@ void add_update_rule(AnySection section) {
 void add_model(List& list) {
   using M = ModelRecipe;
   Section model(list, "model", &Recipe::model);
-  model.add("path", &M::path, unset_when_empty(text()), "Hugging Face folder to start from", {"a new model"});
+  model.add("path", &M::path, unset_when_empty(input_path()), "Hugging Face folder to start from", {"a new model"});
   model.add("dtype", &M::dtype,
             choice<ComputeDType>({{"bfloat16", ComputeDType::bf16}, {"float32", ComputeDType::f32}}),
             "precision of the learner's forward and backward; master weights are float32");
-  model.add("init.config", &M::init_config, unset_when_empty(text()), "config.json of a new model",
+  model.add("init.config", &M::init_config, unset_when_empty(input_path()), "config.json of a new model",
             {"the model of model.path"});
   model.add("init.seed", &M::init_seed, seed(), "seed of a new model's weights",
             {"trainer.seed", [](const Recipe& recipe) {
@@ -105,8 +113,8 @@ void add_model(List& list) {
 void add_data(List& list) {
   using D = DataRecipe;
   Section data(list, "data", &Recipe::data);
-  data.add("train_files", &D::train_files, list_of(text()), "JSONL files of training prompts");
-  data.add("val_files", &D::val_files, list_of(text()), "JSONL files of held-out prompts");
+  data.add("train_files", &D::train_files, list_of(input_path()), "JSONL files of training prompts");
+  data.add("val_files", &D::val_files, list_of(input_path()), "JSONL files of held-out prompts");
   auto train = data.inner("train_generator", &D::train_generator);
   train.add("size", &GeneratorRecipe::size, integer(0), "prompts; needed with a task");
   add_generator(train, root_seed());
@@ -296,18 +304,6 @@ bool is_section(std::string_view name) {
     return name.empty() ||
            (key.name.size() > name.size() && key.name.starts_with(name) && key.name[name.size()] == '.');
   });
-}
-
-std::vector<std::string*> input_paths(std::string_view name, Recipe& recipe) {
-  std::vector<std::string*> paths;
-  const auto add = [&paths](std::string& path) {
-    if (!path.empty()) paths.push_back(&path);
-  };
-  if (name == "model.path") add(recipe.model.path);
-  if (name == "model.init.config") add(recipe.model.init_config);
-  if (name == "data.train_files") std::for_each(recipe.data.train_files.begin(), recipe.data.train_files.end(), add);
-  if (name == "data.val_files") std::for_each(recipe.data.val_files.begin(), recipe.data.val_files.end(), add);
-  return paths;
 }
 
 }  // namespace qrl::config

@@ -2,6 +2,7 @@
 // the reference page are all made. Knows nothing of files or of rules between keys.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
@@ -29,6 +30,9 @@ struct Key {
   std::function<std::string(const Recipe&)> print;
   /// Replaces an unset member by what null stands for, where that is a value of the recipe; empty: nothing to do.
   std::function<void(Recipe&)> fill;
+  /// Makes a member that holds paths of files to read absolute, relative ones being taken from `directory` (empty: the
+  /// working directory); empty: the member holds none.
+  std::function<void(Recipe&, const std::filesystem::path& directory)> anchor;
 };
 
 /// All keys, sections together, in the order in which they are printed.
@@ -37,8 +41,6 @@ const std::vector<Key>& keys();
 const std::vector<std::string>& key_names();
 /// The key called `name`, or nullptr.
 const Key* find_key(std::string_view name);
-/// The members of key `name` that are paths of files to read: in a recipe they are relative to its folder.
-std::vector<std::string*> input_paths(std::string_view name, Recipe& recipe);
 /// Whether `name` is a section: some key is called "name.…".
 bool is_section(std::string_view name);
 

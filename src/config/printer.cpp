@@ -55,7 +55,9 @@ A recipe is a YAML file of sections and keys. Every fault of a recipe is reporte
   files: write `"no"` in quotes for a file of that name. Quotes always make a text.
 - Anchors and aliases are read; tags, merge keys (`<<`), a key twice, a second document, tabs as indentation, more than
   1 MB, 64 levels or anything but UTF-8 are refused.
-- Paths are taken from the working directory, those of `include` from the including file.
+- Paths of files to read (`include` and every key of type path) are taken from the folder of the recipe that names
+  them, on the command line from the working directory; the run folder and `trainer.resume_mode` from the working
+  directory.
 
 Keys marked † may change when a run is resumed; a change of any other is refused.
 )";

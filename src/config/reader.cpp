@@ -176,9 +176,7 @@ class Loader {
       origins_.refused.insert(key.name);
       faults_.add(where, key.type, refusal->got, refusal->advice);
     }
-    for (std::string* path : input_paths(key.name, recipe_)) {
-      *path = fs::absolute(source.directory / *path).lexically_normal().string();
-    }
+    if (!refusal && key.anchor) key.anchor(recipe_, source.directory);
     origins_.places[key.name] = where;
   }
 

@@ -39,8 +39,8 @@ struct YamlNode {
 
 /// Where a text came from, as messages name it.
 struct YamlSource {
-  std::string name;       ///< a file, or "--set optim.lr"
-  bool has_lines = true;  ///< false: a message needs no line
+  std::string name;                      ///< a file, or "--set optim.lr"
+  bool has_lines = true;                 ///< false: a message needs no line
   std::filesystem::path directory = {};  ///< what relative paths in it are relative to; empty: the working directory
   std::string at(int line) const { return has_lines ? name + ":" + std::to_string(line) : name; }
 };

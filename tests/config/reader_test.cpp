@@ -104,15 +104,15 @@ TEST_CASE("bare words that some YAML reads otherwise are no texts; quotes make t
        {"no", "yes", "On", "off", "TRUE", "y", "010", "12", "1e3", "1_000", "12:30:45", "0x1f", ".5"}) {
     INFO(word);
     CHECK(holds(fault("data: {train_files: [" + word + "]}"), "write \"" + word + "\" in quotes"));
-    CHECK(read("data: {train_files: ['" + word + "']}").data.train_files.at(0) == word);
+    CHECK(read("data: {train_files: ['" + word + "']}").data.train_files.at(0) == "/d/" + word);
   }
   for (const std::string word : {"nope", "007-run", "1.2.3", "a.jsonl", "2024-01-01", "v1"}) {
-    CHECK(read("data: {train_files: [" + word + "]}").data.train_files.at(0) == word);
+    CHECK(read("data: {train_files: [" + word + "]}").data.train_files.at(0) == "/d/" + word);
   }
   CHECK(holds(fault("data: {train_files: [null]}"), "got null in the list"));
   CHECK(holds(fault("data: {train_files: [\"\"]}"), "an empty text"));
   CHECK(holds(fault("data: {train_files: a.jsonl}"), "write a list"));
-  CHECK(holds(fault("model: {path: [a]}"), "expected text, got a list"));
+  CHECK(holds(fault("model: {path: [a]}"), "expected path, got a list"));
   CHECK(holds(fault("data: {prompt_template: hello}"), "put {prompt} where it belongs"));
 }
 
@@ -213,8 +213,8 @@ TEST_CASE("overrides are YAML values under the same checks, the last one wins") 
   CHECK(read("optim: {lr: 1}", {"optim.lr=2", "optim.lr=3"}).optim.lr == 3);
   CHECK(read("optim: {lr: 1}", {"optim.betas=[0.8, 0.9]"}).optim.betas == std::vector<double>{0.8, 0.9});
   CHECK(read("optim: {lr: 1}", {"optim={lr: 2, eps: 3}"}).optim.eps == 3);
-  CHECK(read("optim: {lr: 1}", {"model.path=a=b"}).model.path == "a=b");
-  CHECK(read("optim: {lr: 1}", {"model.path='a # b'"}).model.path == "a # b");
+  CHECK(read("optim: {lr: 1}", {"model.path=/a=b"}).model.path == "/a=b");
+  CHECK(read("optim: {lr: 1}", {"model.path='/a # b'"}).model.path == "/a # b");
   CHECK(holds(fault("optim: {lr: 1}", {"model.path=a # b"}), "--set model.path: expected one plain value"));
   CHECK(holds(fault("optim: {lr: 1}", {"optim=3"}), "--set optim: expected a section of keys, got \"3\""));
   CHECK(holds(fault("optim: {lr: 1}", {"optim={lr: x}"}), "--set optim: optim.lr: expected float > 0"));
@@ -231,7 +231,7 @@ TEST_CASE("an include is read first, from the including file's folder") {
   const config::Recipe recipe = config::load_recipe(dir / "top.yaml", {}, false).recipe;
   CHECK(recipe.optim.lr == 0.125);
   CHECK(recipe.optim.eps == 0.25);
-  CHECK(recipe.model.path == "m");
+  CHECK(recipe.model.path == (dir / "sub" / "m").string());
   CHECK(recipe.trainer.default_local_dir == "runs/top-seed0");
 
   const auto error_of = [](const std::filesystem::path& file) -> std::string {
@@ -265,6 +265,17 @@ TEST_CASE("an include is read first, from the including file's folder") {
   CHECK(holds(error_of(dir.path()), "expected a readable recipe file"));
   write(dir / "large.yaml", "a: " + std::string(2'000'000, 'x'));
   CHECK(holds(error_of(dir / "large.yaml"), "at most 1 MB"));
+}
+
+TEST_CASE("paths of files to read are taken from the recipe that names them, overrides from the working directory") {
+  const std::string yaml = "model: {path: ../m}\ndata: {train_files: [a, /b], val_files: [./v/../c]}";
+  const config::Recipe recipe = read(yaml);
+  CHECK(recipe.model.path == "/m");
+  CHECK(recipe.data.train_files == std::vector<std::string>{"/d/a", "/b"});
+  CHECK(recipe.data.val_files == std::vector<std::string>{"/d/c"});
+  CHECK(read(yaml, {"model.path=m"}).model.path == (std::filesystem::current_path() / "m").string());
+  CHECK(read("trainer: {default_local_dir: x, resume_mode: z}").trainer.default_local_dir == "x");
+  CHECK(read("trainer: {default_local_dir: x, resume_mode: z}").trainer.resume_path == "z");
 }
 
 TEST_CASE("rules between keys are checked where a key was set") {
@@ -311,7 +322,7 @@ TEST_CASE("a run's recipe needs a model and training data") {
   REQUIRE(lines.size() == 2);
   CHECK(holds(lines[0], "r.yaml: model.path: expected a model, got none"));
   CHECK(holds(lines[1], "r.yaml: data.train_files: expected training data, got none"));
-  CHECK(read("{model: {path: a}, data: {train_files: [b]}}", {}, true).model.path == "a");
+  CHECK(read("{model: {path: a}, data: {train_files: [b]}}", {}, true).model.path == "/d/a");
   CHECK(read("{model: {init: {config: a}}, data: {train_generator: {task: countdown, size: 1}}}", {}, true)
             .data.train_generator.size == 1);
 }

@@ -27,15 +27,15 @@ class RandomRecipe {
     Recipe r;
     const bool new_model = flag();
     if (new_model) {
-      r.model.init_config = text();
+      r.model.init_config = path();
       r.model.init_seed = word();
     } else {
-      r.model.path = text();
+      r.model.path = path();
     }
     r.model.dtype = pick(config::ComputeDType::bf16, config::ComputeDType::f32);
-    if (flag()) r.data.train_files = {text(), text()};
+    if (flag()) r.data.train_files = {path(), path()};
     else r.data.train_generator = generator();
-    if (flag()) r.data.val_files = {text()};
+    if (flag()) r.data.val_files = {path()};
     r.data.val_generator = generator();
     r.actor.mini_batch_size = draw_.between(1, 64);
     r.data.train_batch_size = r.actor.mini_batch_size * draw_.between(1, 8);
@@ -141,6 +141,8 @@ class RandomRecipe {
     for (std::uint64_t i = 0, n = 1 + draw_.below(6); i < n; ++i) out += kParts[draw_.below(kParts.size())];
     return out;
   }
+  /// Absolute, as the reader leaves the paths of files to read.
+  std::string path() { return "/x" + text(); }
   config::GeneratorRecipe generator() {
     config::GeneratorRecipe g;
     g.task = "countdown";

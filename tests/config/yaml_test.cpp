@@ -80,9 +80,10 @@ TEST_CASE("accepted YAML forms give their values") {
   CHECK(read("trainer:\n  seed:\t7\n").trainer.seed == 7);
   CHECK(read("trainer: {seed: 7}\n\t\n\t# a comment\n").trainer.seed == 7);
   CHECK(read("model: &m {path: a}\noptim: &o {lr: 0.5}\nsft: {lr: 0.25}\n").optim.lr == 0.5);
-  CHECK(read("data: {train_files: &f [a, b], val_files: *f}").data.val_files == std::vector<std::string>{"a", "b"});
+  CHECK(read("data: {train_files: &f [a, b], val_files: *f}").data.val_files ==
+        std::vector<std::string>{"/d/a", "/d/b"});
   CHECK(read("data:\n  prompt_template: |\n    Q: {prompt}\n    A:\n").data.prompt_template == "Q: {prompt}\nA:\n");
-  CHECK(read("model: {path: \"m\xc3\xa9\"}").model.path == "m\xc3\xa9");
+  CHECK(read("model: {path: \"m\xc3\xa9\"}").model.path == "/d/m\xc3\xa9");
   CHECK(read("optim:\nmodel: null\nrollout: {n: 4}").rollout.n == 4);
 }
 
