@@ -12,22 +12,26 @@ namespace qrl::data {
 namespace {
 
 // Chosen by measuring on the quickstart (cold start solves about a quarter, RL then more than doubles it).
-constexpr double kRightFirst = 0.3;    // chance that an attempt is one that succeeds, while others are left
-constexpr double kStopWrong = 0.3;     // chance to answer after an attempt that failed
+constexpr double kRightFirst = 0.3;  // chance that an attempt is one that succeeds, while others are left
+constexpr double kStopWrong = 0.3;   // chance to answer after an attempt that failed
 constexpr int kMaxAttempts = 8;
-constexpr double kNearness = 20.0;     // wrong attempts come roughly nearest first, by |value − target| on this scale
+constexpr double kNearness = 20.0;  // wrong attempts come roughly nearest first, by |value − target| on this scale
 constexpr std::int64_t kLargestValue = 99;  // no attempt holds a value of three digits
 
 /// A chain of operations from left to right: ((x o y) o z) …, every value an integer in 1…kLargestValue.
 struct Chain {
   std::int64_t value = 0;
-  std::string steps;         ///< "6*2=12-4=8"
-  std::string expression;    ///< "(6*2)-4"
+  std::string steps;       ///< "6*2=12-4=8"
+  std::string expression;  ///< "(6*2)-4"
 };
 
 /// a op b within the bounds of a chain; the subtrahend is smaller, the divisor above 1 and exact.
 std::optional<std::int64_t> apply(char op, std::int64_t a, std::int64_t b) {
-  const std::int64_t value = op == '+' ? a + b : op == '*' ? a * b : op == '-' ? a - b : b > 1 && a % b == 0 ? a / b : 0;
+  const std::int64_t value = op == '+'             ? a + b
+                             : op == '*'           ? a * b
+                             : op == '-'           ? a - b
+                             : b > 1 && a % b == 0 ? a / b
+                                                   : 0;
   if (value < 1 || value > kLargestValue) return std::nullopt;
   return value;
 }
@@ -45,7 +49,9 @@ void extend(const Chain& chain, const std::vector<std::int64_t>& left, std::vect
       const auto value = apply(op, chain.value, left[i]);
       if (!value) continue;
       const std::string number = std::to_string(left[i]);
-      extend({*value, chain.steps + op + number + "=" + std::to_string(*value), "(" + chain.expression + ")" + op + number}, rest, chains);
+      extend({*value, chain.steps + op + number + "=" + std::to_string(*value),
+              "(" + chain.expression + ")" + op + number},
+             rest, chains);
     }
   }
 }
@@ -71,12 +77,14 @@ std::vector<Chain> all_chains(const std::vector<std::int64_t>& numbers) {
 }
 
 /// Wrong chains in a random order that prefers near misses: by |value − target| / kNearness minus Gumbel noise.
-std::vector<const Chain*> near_misses_first(const std::vector<Chain>& chains, std::int64_t target, base::RandomStream& random) {
+std::vector<const Chain*> near_misses_first(const std::vector<Chain>& chains, std::int64_t target,
+                                            base::RandomStream& random) {
   std::vector<std::pair<double, const Chain*>> order;
   for (const Chain& chain : chains) {
     if (chain.value == target) continue;
     const double exponential = -std::log(1.0 - random.uniform());
-    order.emplace_back(static_cast<double>(std::abs(chain.value - target)) / kNearness + std::log(exponential + 1e-300), &chain);
+    order.emplace_back(static_cast<double>(std::abs(chain.value - target)) / kNearness + std::log(exponential + 1e-300),
+                       &chain);
   }
   std::sort(order.begin(), order.end());
   std::vector<const Chain*> wrong;

@@ -205,11 +205,13 @@ TEST_CASE("describe tells rows, sizes and sources on one line") {
 TEST_CASE("random edits of rows are read or refused") {
   const std::string good =
       R"({"prompt":"3 7 12 = 36\n","ground_truth":{"numbers":[3,7,12],"target":36},"n":27.0,"t":"\u00e9"})";
+  const qrl::test::TempDir dir;
   std::uint64_t accepted = 0;
   const std::uint64_t num_runs = qrl::test::fuzz_runs(3000);
   for (std::uint64_t i = 0; i < num_runs; ++i) {
     qrl::base::RandomStream random(31, qrl::base::RandomPurpose::test, i);
-    const std::string message = refusal(qrl::test::edited(good, 12, random));
+    std::ofstream(dir / "rows.jsonl", std::ios::binary) << qrl::test::edited(good, 12, random);
+    const std::string message = refusal_of([&] { read_jsonl(dir / "rows.jsonl"); });
     accepted += message == "accepted";
     REQUIRE(message.size() < 700);
   }
