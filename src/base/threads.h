@@ -49,6 +49,12 @@ class Team {
 int num_threads();
 void set_num_threads(int count);  ///< 1 or more
 
+/// Call first in main. libgomp's threads spin for milliseconds between parallel regions by default, which on a machine
+/// with other work costs up to twenty times the work itself (small models have thousands of regions a second). The
+/// spin count is read before main, from the environment: unless GOMP_SPINCOUNT or OMP_WAIT_POLICY is set, this sets a
+/// short one (tens of microseconds) and executes the program again with the same arguments. Returns when it is set.
+void shorten_spins(char** argv);
+
 /// Runs `body` on `num_threads` threads (0: num_threads()) and returns when all have ended. Calls do not nest: inside
 /// a body it runs on the calling thread alone. The first exception (lowest rank) is rethrown after all have ended; a
 /// body that throws while others wait at a barrier would hang them, so bodies check their inputs before the first one.

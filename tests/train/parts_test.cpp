@@ -1,0 +1,66 @@
+#include <set>
+
+#include "support/catch.h"
+#include "train/checkpoint.h"
+#include "train/evaluate.h"
+#include "train/prompts.h"
+#include "train/step_metrics.h"
+
+using namespace qrl;
+
+TEST_CASE("pass@k is the chance that k of n samples drawn without replacement hold a right one") {
+  // Counted over all subsets: n = 6, c right ones, k drawn.
+  for (std::int64_t c = 0; c <= 6; ++c) {
+    for (std::int64_t k = 1; k <= 6; ++k) {
+      int subsets = 0, hits = 0;
+      for (unsigned mask = 0; mask < 64; ++mask) {
+        if (__builtin_popcount(mask) != k) continue;
+        ++subsets;
+        hits += (mask & ((1U << c) - 1)) != 0 ? 1 : 0;
+      }
+      CHECK(test::close(train::pass_at_k(6, c, k), static_cast<double>(hits) / subsets, 1e-12, 0));
+    }
+  }
+}
+
+TEST_CASE("training prompts: every epoch a permutation, the cursor is all the state") {
+  train::PromptOrder order(7, true, 3);
+  std::vector<std::size_t> drawn = order.next(21);
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    CHECK(std::set<std::size_t>(drawn.begin() + epoch * 7, drawn.begin() + (epoch + 1) * 7).size() == 7);
+  }
+  CHECK(std::vector<std::size_t>(drawn.begin(), drawn.begin() + 7) != std::vector<std::size_t>(drawn.begin() + 7, drawn.begin() + 14));
+  train::PromptOrder resumed(7, true, 3);
+  resumed.restore(10);
+  CHECK(resumed.next(11) == std::vector<std::size_t>(drawn.begin() + 10, drawn.end()));
+  CHECK(train::PromptOrder(3, false, 0).next(4) == std::vector<std::size_t>{0, 1, 2, 0});
+}
+
+TEST_CASE("the template's own words may hold added tokens, a user's text never becomes one") {
+  const auto tokenizer = data::Tokenizer::byte_level();
+  const auto tokens = train::encode_prompt("<answer>{prompt}", "<answer>", tokenizer);
+  REQUIRE(tokens.size() == 9);
+  CHECK(tokens[0] == 257);
+  CHECK(tokens[1] == '<');
+  CHECK_THROWS_AS(train::encode_prompt("no place", "x", tokenizer), base::Error);
+}
+
+TEST_CASE("metrics of several updates: largest max, smallest min, last lr, else the mean") {
+  const train::Metrics updates[] = {{{"a/max", 1}, {"a/min", 4}, {"actor/lr", 0.1}, {"b", 2}},
+                                    {{"a/max", 3}, {"a/min", 5}, {"actor/lr", 0.2}, {"b", 4}}};
+  const train::Metrics all = train::combine_updates(updates);
+  CHECK(all == train::Metrics{{"a/max", 3}, {"a/min", 4}, {"actor/lr", 0.2}, {"b", 3}});
+}
+
+TEST_CASE("metric files: rows are kept to the checkpoint's size, values that are not finite become null") {
+  const test::TempDir dir;
+  train::MetricsFile file(dir / "m.jsonl", 0);
+  file.append(1, {{"x", 0.5}});
+  const std::int64_t kept = file.sync();
+  file.append(2, {{"x", std::nan("")}});
+  CHECK(train::read_metric(dir / "m.jsonl", "x") == std::vector<std::pair<std::int64_t, double>>{{1, 0.5}});
+  train::MetricsFile resumed(dir / "m.jsonl", kept);
+  resumed.append(2, {{"x", 0.7}});
+  CHECK(train::read_metric(dir / "m.jsonl", "x") == std::vector<std::pair<std::int64_t, double>>{{1, 0.5}, {2, 0.7}});
+  CHECK_THROWS_AS(train::MetricsFile(dir / "m.jsonl", 10'000), base::Error);
+}

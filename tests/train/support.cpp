@@ -1,0 +1,102 @@
+#include "train/support.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "dist/collectives.h"
+#include "support/catch.h"
+
+namespace qrl::test {
+
+namespace fs = std::filesystem;
+
+std::string slurp(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  std::ostringstream bytes;
+  bytes << in.rdbuf();
+  return bytes.str();
+}
+
+std::string tiny_command(const fs::path& run, const std::string& arguments, const std::string& launcher) {
+  return launcher + " " QRL_BINARY_DIR "/qrl-train " QRL_SOURCE_DIR "/tests/train/tiny.yaml --set trainer.default_local_dir=" +
+         run.string() + " " + arguments;
+}
+
+Outcome run_command(const std::string& command) {
+  Outcome outcome;
+  std::FILE* pipe = popen((command + " 2>&1").c_str(), "r");
+  REQUIRE(pipe != nullptr);
+  char piece[4096];
+  for (std::size_t n = 0; (n = std::fread(piece, 1, sizeof piece, pipe)) > 0;) outcome.output.append(piece, n);
+  const int status = pclose(pipe);
+  outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return outcome;
+}
+
+pid_t start_command(const std::string& command, const fs::path& log) {
+  const std::string shell = "exec " + command;
+  const pid_t pid = fork();
+  REQUIRE(pid >= 0);
+  if (pid == 0) {
+    setpgid(0, 0);
+    const int out = open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
+    dup2(out, STDOUT_FILENO);
+    dup2(out, STDERR_FILENO);
+    execl("/bin/sh", "sh", "-c", shell.c_str(), static_cast<char*>(nullptr));
+    _exit(127);
+  }
+  return pid;
+}
+
+int wait_for(pid_t pid) {
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+std::vector<nlohmann::json> stable_rows(const fs::path& file) {
+  std::vector<nlohmann::json> rows;
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);) {
+    nlohmann::json row = nlohmann::json::parse(line);
+    for (auto item = row.begin(); item != row.end();) {
+      item = item.key().starts_with("timing_s/") || item.key().starts_with("perf/") ? row.erase(item) : std::next(item);
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+std::string difference(const fs::path& a, const fs::path& b) {
+  for (const char* name : {"model.safetensors", "optimizer.safetensors", "config.json", "tokenizer.json"}) {
+    const fs::path file = fs::path("checkpoints") / "step_4" / name;
+    const std::string left = slurp(a / file);
+    if (left.empty() || left != slurp(b / file)) return file.string();
+  }
+  for (const char* name : {"metrics.jsonl", "sft_metrics.jsonl"}) {
+    const auto left = stable_rows(a / name);
+    if (left.empty() || left != stable_rows(b / name)) return name;
+  }
+  for (int step = 1; step <= 4; ++step) {
+    const fs::path file = fs::path("rollouts") / ("step_" + std::to_string(step) + ".jsonl");
+    const std::string left = slurp(a / file);
+    if (left.empty() || left != slurp(b / file)) return file.string();
+  }
+  return {};
+}
+
+std::string mpirun(int num_ranks) {
+  if (dist::mpi_version() == "off" || std::system("command -v mpirun > /dev/null 2>&1") != 0) return {};
+  return "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe -np " + std::to_string(num_ranks);
+}
+
+}  // namespace qrl::test
