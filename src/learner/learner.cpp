@@ -8,9 +8,8 @@
 
 #include "base/error.h"
 #include "base/threads.h"
-#include "learner/corrections.h"
+#include "learner/grpo.h"
 #include "learner/logprob.h"
-#include "learner/losses.h"
 #include "learner/parameters.h"
 #include "learner/policy.h"
 #include "learner/schedule.h"
@@ -87,8 +86,8 @@ struct Learner::State {
   TargetScores score(const Tensor& hidden_ND, const TargetRows& targets) const {
     return target_log_probs(hidden_ND, parameters.policy().lm_head, parameters.policy().lm_head_logits, targets);
   }
-  Tensor grpo_loss(const types::MicroBatch& batch, const std::vector<std::int64_t>& rows, const TargetScores& scores,
-                   const types::GlobalCounts& counts, const LossOptions& loss);
+  Tensor policy_loss(const types::MicroBatch& batch, const std::vector<std::int64_t>& rows, const TargetScores& scores,
+                     const types::GlobalCounts& counts, const LossOptions& loss);
   void reduce_gradients();
   std::string first_non_finite(double& squared_norm) const;
   void apply(double gradient_scale);
@@ -142,35 +141,35 @@ TargetRows Learner::State::targets_of(const types::MicroBatch& batch, float temp
   return targets;
 }
 
-Tensor Learner::State::grpo_loss(const types::MicroBatch& batch, const std::vector<std::int64_t>& rows,
-                                 const TargetScores& scores, const types::GlobalCounts& counts,
-                                 const LossOptions& loss) {
+Tensor Learner::State::policy_loss(const types::MicroBatch& batch, const std::vector<std::int64_t>& rows,
+                                   const TargetScores& scores, const types::GlobalCounts& counts,
+                                   const LossOptions& loss) {
   const config::AlgorithmRecipe& algorithm = loss.algorithm;
   const std::size_t n = batch.tokens.size();
-  const ClipRange clip{algorithm.clip_ratio_low.value_or(kDefaultClip), algorithm.clip_ratio_high.value_or(kDefaultClip)};
-  const Tensor log_probs = scores.log_probs_M.to(torch::kFloat64), entropy = scores.entropy_M.to(torch::kFloat64);
-  const Tensor advantages = counted(batch.advantages, rows, n, "advantages");
-  const Tensor sampler = counted(batch.sampler_logprobs, rows, n, "sampler_logprobs");
-  const Tensor old =
-      batch.old_logprobs.empty() ? log_probs.detach() : counted(batch.old_logprobs, rows, n, "old_logprobs");
-  const Tensor weights = seq_mean_token_mean_weights(sequence_of_rows(batch, rows), counts.sequences);
-
-  const Tensor policy = (weights * correction_weights(old, sampler, loss.correction) *
-                         clipped_policy_loss(probability_ratio(log_probs, old), advantages, clip)).sum();
-  Tensor total = policy - algorithm.entropy_coef * (weights * entropy).sum();
-  statistics.add_share("actor/pg_loss", policy.item<double>());
+  GrpoTokens tokens;
+  tokens.log_probs = scores.log_probs_M.to(torch::kFloat64);
+  tokens.entropy = scores.entropy_M.to(torch::kFloat64);
+  tokens.sampler_log_probs = counted(batch.sampler_logprobs, rows, n, "sampler_logprobs");
+  tokens.advantages = counted(batch.advantages, rows, n, "advantages");
+  tokens.sequence_of_token = sequence_of_rows(batch, rows);
+  tokens.old_log_probs = batch.old_logprobs.empty() ? tokens.log_probs.detach()
+                                                    : counted(batch.old_logprobs, rows, n, "old_logprobs");
   if (algorithm.kl_loss_coef != 0) {
-    const Tensor reference = counted(batch.reference_logprobs, rows, n, "reference_logprobs");
-    const Tensor kl = (weights * kl_penalty(log_probs, reference, algorithm.kl_loss_type)).sum();
-    total = total + algorithm.kl_loss_coef * kl;
-    statistics.add_share("actor/kl_loss", kl.item<double>());
+    tokens.reference_log_probs = counted(batch.reference_logprobs, rows, n, "reference_logprobs");
   }
+  const ClipRange clip{algorithm.clip_ratio_low.value_or(kDefaultClip), algorithm.clip_ratio_high.value_or(kDefaultClip)};
+  const GrpoLoss terms = grpo_loss(tokens, {clip, loss.correction, algorithm.kl_loss_coef, algorithm.kl_loss_type,
+                                            algorithm.entropy_coef, counts.sequences});
+
+  statistics.add_share("actor/pg_loss", terms.policy.item<double>());
+  if (terms.kl.defined()) statistics.add_share("actor/kl_loss", terms.kl.item<double>());
   const bool truncates = loss.correction.method == config::CorrectionMethod::tis;
-  const Tensor log_probs_now = log_probs.detach(), entropy_now = entropy.detach();
-  statistics.add_policy_tokens({doubles(log_probs_now), doubles(old), doubles(sampler), doubles(entropy_now),
-                                doubles(advantages), clip.low, clip.high,
+  const Tensor log_probs_now = tokens.log_probs.detach(), entropy_now = tokens.entropy.detach();
+  statistics.add_policy_tokens({doubles(log_probs_now), doubles(tokens.old_log_probs),
+                                doubles(tokens.sampler_log_probs), doubles(entropy_now), doubles(tokens.advantages),
+                                clip.low, clip.high,
                                 truncates ? std::optional(tis_threshold(loss.correction)) : std::nullopt});
-  return total;
+  return terms.total;
 }
 
 void Learner::State::reduce_gradients() {
@@ -252,7 +251,7 @@ void Learner::accumulate(const types::MicroBatch& batch, const types::GlobalCoun
   const TargetScores scores = state_->score(state_->forward(rows), targets);
   Tensor total;
   if (loss.kind == LossKind::grpo) {
-    total = state_->grpo_loss(batch, targets.rows, scores, counts, loss);
+    total = state_->policy_loss(batch, targets.rows, scores, counts, loss);
   } else {
     total = -scores.log_probs_M.to(torch::kFloat64).sum() / static_cast<double>(counts.response_tokens);
     state_->statistics.add_share("actor/sft_loss", total.item<double>());

@@ -1,0 +1,197 @@
+// Packed causal attention against plain loops in fp64, on every instruction set. tests/learner compares it with
+// LibTorch's own attention.
+#include "ops/varlen_attention.h"
+
+#include <cmath>
+#include <vector>
+
+#include "base/bf16.h"
+#include "base/rng.h"
+#include "base/threads.h"
+#include "ops/isa.h"
+#include "support/catch.h"
+
+namespace qrl::ops {
+
+namespace {
+
+struct Problem {
+  std::vector<std::int32_t> starts{0};
+  std::int64_t num_heads, num_kv_heads, head_dim;
+  std::vector<float> qkv, d_out;
+
+  Problem(const std::vector<std::int32_t>& lengths, std::int64_t heads, std::int64_t kv_heads, std::int64_t dim)
+      : num_heads(heads), num_kv_heads(kv_heads), head_dim(dim) {
+    for (const std::int32_t length : lengths) starts.push_back(starts.back() + length);
+    base::RandomStream random(3, base::RandomPurpose::test, 0);
+    qkv.resize(static_cast<std::size_t>(rows() * width()));
+    d_out.resize(static_cast<std::size_t>(rows() * heads * dim));
+    for (float& value : qkv) value = random.normal();
+    for (float& value : d_out) value = random.normal();
+  }
+  std::int64_t rows() const { return starts.back(); }
+  std::int64_t width() const { return (num_heads + 2 * num_kv_heads) * head_dim; }
+  VarlenAttention args() const {
+    return {starts.data(), static_cast<std::int64_t>(starts.size()) - 1, num_heads, num_kv_heads, head_dim, qkv.data()};
+  }
+};
+
+struct Result {
+  std::vector<float> out, lse, d_qkv;
+};
+
+Result run(Problem& problem) {
+  const auto rows = static_cast<std::size_t>(problem.rows());
+  Result result;
+  result.out.resize(problem.d_out.size());
+  result.lse.resize(rows * static_cast<std::size_t>(problem.num_heads));
+  result.d_qkv.assign(problem.qkv.size(), NAN);   // every element must be written
+  varlen_attention(problem.args(), {result.out.data(), false}, result.lse.data());
+  varlen_attention_backward(problem.args(), result.lse.data(), {problem.d_out.data(), false}, result.d_qkv.data());
+  return result;
+}
+
+/// The definition in fp64: out and d_qkv.
+struct Reference {
+  std::vector<double> out, d_qkv;
+  explicit Reference(const Problem& p) : out(p.d_out.size()), d_qkv(p.qkv.size()) {
+    const double scale = 1 / std::sqrt(static_cast<double>(p.head_dim));
+    for (std::size_t s = 0; s + 1 < p.starts.size(); ++s) {
+      for (std::int64_t h = 0; h < p.num_heads; ++h) {
+        const std::int64_t kv = p.num_heads + h / (p.num_heads / p.num_kv_heads);
+        for (std::int64_t n = p.starts[s]; n < p.starts[s + 1]; ++n) {
+          const auto at = [&](std::int64_t row, std::int64_t head, std::int64_t e) {
+            return static_cast<std::size_t>(row * p.width() + head * p.head_dim + e);
+          };
+          const std::int64_t first = p.starts[s], num_keys = n - first + 1;
+          std::vector<double> prob(static_cast<std::size_t>(num_keys)), slope(prob.size());
+          double sum = 0, mean = 0;
+          for (std::int64_t t = 0; t < num_keys; ++t) {
+            double score = 0;
+            for (std::int64_t e = 0; e < p.head_dim; ++e) {
+              score += static_cast<double>(p.qkv[at(n, h, e)]) * p.qkv[at(first + t, kv, e)];
+            }
+            sum += prob[static_cast<std::size_t>(t)] = std::exp(score * scale);
+          }
+          for (std::int64_t t = 0; t < num_keys; ++t) {
+            const auto i = static_cast<std::size_t>(t);
+            prob[i] /= sum;
+            for (std::int64_t e = 0; e < p.head_dim; ++e) {
+              const double value = p.qkv[at(first + t, kv + p.num_kv_heads, e)];
+              const auto o = static_cast<std::size_t>((n * p.num_heads + h) * p.head_dim + e);
+              out[o] += prob[i] * value;
+              slope[i] += p.d_out[o] * value;
+              d_qkv[at(first + t, kv + p.num_kv_heads, e)] += prob[i] * p.d_out[o];
+            }
+            mean += prob[i] * slope[i];
+          }
+          for (std::int64_t t = 0; t < num_keys; ++t) {
+            const auto i = static_cast<std::size_t>(t);
+            const double d_score = prob[i] * (slope[i] - mean) * scale;
+            for (std::int64_t e = 0; e < p.head_dim; ++e) {
+              d_qkv[at(n, h, e)] += d_score * p.qkv[at(first + t, kv, e)];
+              d_qkv[at(first + t, kv, e)] += d_score * p.qkv[at(n, h, e)];
+            }
+          }
+        }
+      }
+    }
+  }
+};
+
+bool all_close(const std::vector<float>& got, const std::vector<double>& want, double bound) {
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    if (test::close(got[i], want[i], bound, bound)) continue;
+    UNSCOPED_INFO("element " << i << ": " << got[i] << ", expected " << want[i]);
+    return false;
+  }
+  return true;
+}
+
+/// Uses each path this processor has, and the best again at the end.
+template <class Body>
+void on_each_isa(const Body& body) {
+  const Isa before = isa();
+  for (const Isa path : {Isa::avx512, Isa::avx2, Isa::portable}) {
+    if (!supported(path)) continue;
+    CAPTURE(name(path));
+    force_isa(path);
+    body();
+  }
+  force_isa(before);
+}
+
+}  // namespace
+
+TEST_CASE("packed attention and its gradients are those of fp64 loops") {
+  const std::vector<std::vector<std::int32_t>> packs = {{1}, {7, 1, 33}, {25, 24, 23}, {130, 5}, {0, 3, 0}};
+  for (const auto& lengths : packs) {
+    for (const auto& [heads, kv_heads, dim] :
+         std::vector<std::tuple<int, int, int>>{{1, 1, 2}, {4, 2, 10}, {6, 2, 16}, {5, 1, 34}, {3, 3, 64}}) {
+      CAPTURE(lengths, heads, dim);
+      Problem problem(lengths, heads, kv_heads, dim);
+      const Reference want(problem);
+      on_each_isa([&] {
+        const Result got = run(problem);
+        CHECK(all_close(got.out, want.out, 2e-6));
+        CHECK(all_close(got.d_qkv, want.d_qkv, 2e-5));
+      });
+    }
+  }
+}
+
+TEST_CASE("attention does not see other sequences, nor how many threads work") {
+  on_each_isa([] {
+    Problem together({33, 7, 100}, 4, 2, 18);
+    const Result packed = run(together);
+    const int before = base::num_threads();
+    base::set_num_threads(before == 1 ? 2 : 1);
+    const Result other_threads = run(together);
+    base::set_num_threads(before);
+    CHECK(other_threads.out == packed.out);
+    CHECK(other_threads.d_qkv == packed.d_qkv);
+
+    Problem alone({7}, 4, 2, 18);
+    std::copy_n(together.qkv.begin() + 33 * together.width(), alone.qkv.size(), alone.qkv.begin());
+    std::copy_n(together.d_out.begin() + 33 * 4 * 18, alone.d_out.size(), alone.d_out.begin());
+    const Result single = run(alone);
+    CHECK(std::equal(single.out.begin(), single.out.end(), packed.out.begin() + 33 * 4 * 18));
+    CHECK(std::equal(single.d_qkv.begin(), single.d_qkv.end(), packed.d_qkv.begin() + 33 * together.width()));
+  });
+}
+
+TEST_CASE("attention in bf16 rounds what fp32 gives") {
+  Problem problem({19, 50}, 4, 2, 22);
+  const Result fp32 = run(problem);
+  std::vector<base::bf16> out(fp32.out.size());
+  std::vector<float> lse(fp32.lse.size());
+  varlen_attention(problem.args(), {out.data(), true}, lse.data());
+  std::size_t wrong = 0;
+  for (std::size_t i = 0; i < out.size(); ++i) wrong += !(out[i] == base::to_bf16(fp32.out[i]));
+  CHECK(wrong == 0);
+
+  std::vector<base::bf16> d_out(problem.d_out.size());
+  for (std::size_t i = 0; i < d_out.size(); ++i) {
+    d_out[i] = base::to_bf16(problem.d_out[i]);
+    problem.d_out[i] = base::to_float(d_out[i]);
+  }
+  const Result want = run(problem);
+  std::vector<float> d_qkv(problem.qkv.size());
+  varlen_attention_backward(problem.args(), lse.data(), {d_out.data(), true}, d_qkv.data());
+  CHECK(d_qkv == want.d_qkv);
+}
+
+TEST_CASE("large scores neither overflow nor lose the softmax") {
+  Problem problem({12}, 2, 1, 16);
+  for (float& value : problem.qkv) value *= 30;   // scores of several thousand
+  const Reference want(problem);
+  on_each_isa([&] {
+    const Result got = run(problem);
+    for (const float value : got.d_qkv) REQUIRE(std::isfinite(value));
+    bool finite_reference = true;
+    for (const double value : want.out) finite_reference = finite_reference && std::isfinite(value);
+    if (finite_reference) CHECK(all_close(got.out, want.out, 1e-3));
+  });
+}
+
+}  // namespace qrl::ops
