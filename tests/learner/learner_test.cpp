@@ -1,0 +1,483 @@
+// Properties of the whole learner: what may not change its gradients, what its updates do, when it refuses.
+#include "learner/learner.h"
+
+#include <torch/torch.h>
+
+#include <cstring>
+#include <mutex>
+#include <thread>
+
+#include "learner/support.h"
+#include "model/snapshot.h"
+
+namespace qrl {
+
+using learner::Learner;
+using learner::LossKind;
+using learner::LossOptions;
+using test::Named;
+using types::MicroBatch;
+
+namespace {
+
+LossOptions grpo() {
+  LossOptions loss;
+  loss.algorithm.kl_loss_coef = 0.05;
+  loss.algorithm.entropy_coef = 0.01;
+  return loss;
+}
+
+std::vector<test::Sequence> some_sequences(std::int64_t vocab = 37) {
+  std::vector<test::Sequence> sequences;
+  for (const auto& [prompt, response] : std::vector<std::pair<int, int>>{{3, 7}, {1, 12}, {5, 1}, {2, 20}, {4, 0}, {3, 5}}) {
+    sequences.push_back(test::random_sequence(sequences.size(), prompt, response, vocab));
+  }
+  return sequences;
+}
+
+/// Gradients of these micro-batches under one set of weights.
+struct Run {
+  explicit Run(const learner::LearnerOptions& options = test::options(), const LossOptions& loss_in = grpo())
+      : config(test::tiny_config()), learner(config, test::tiny_weights(config), options, *world), loss(loss_in) {}
+  Named gradients(const std::vector<MicroBatch>& batches) {
+    for (const MicroBatch& batch : batches) learner.accumulate(batch, test::count(batches), loss, 1.0F);
+    return test::copy(learner.gradients());
+  }
+  std::unique_ptr<dist::Collectives> world = dist::make_solo();
+  model::ModelConfig config;
+  Learner learner;
+  LossOptions loss;
+};
+
+double difference(const Named& a, const Named& b) {
+  std::string worst;
+  const double most = test::relative_difference(a, b, worst);
+  UNSCOPED_INFO("worst tensor " << worst << ": " << most);
+  return most;
+}
+
+/// Two ranks in two threads of one process; sums go by rank, so both see the same bits.
+class Pair {
+ public:
+  class Rank final : public dist::Collectives {
+   public:
+    Rank(Pair& pair, int rank) : pair_(pair), rank_(rank) {}
+    int rank() const override { return rank_; }
+    int size() const override { return 2; }
+    int local_size() const override { return 2; }
+    void barrier() override { pair_.meet(); }
+    void all_reduce_sum(std::span<float> values) override { reduce(values, [](auto a, auto b) { return a + b; }); }
+    void all_reduce_sum(std::span<double> values) override { reduce(values, [](auto a, auto b) { return a + b; }); }
+    void all_reduce_sum(std::span<std::int64_t> values) override { reduce(values, [](auto a, auto b) { return a + b; }); }
+    void all_reduce_max(std::span<double> values) override { reduce(values, [](auto a, auto b) { return std::max(a, b); }); }
+    void all_reduce_min(std::span<std::int64_t> values) override { reduce(values, [](auto a, auto b) { return std::min(a, b); }); }
+    void reduce_scatter_sum(std::span<const float>, std::span<float>) override { FAIL("not used by the learner"); }
+    void all_gather(std::span<const float>, std::span<float>) override { FAIL("not used by the learner"); }
+    void broadcast(std::span<std::byte>, int) override { FAIL("not used by the learner"); }
+    std::vector<std::string> all_gather(const std::string& mine) override {
+      pair_.texts[static_cast<std::size_t>(rank_)] = mine;
+      pair_.meet();
+      const std::vector<std::string> all(pair_.texts, pair_.texts + 2);
+      pair_.meet();
+      return all;
+    }
+
+   private:
+    template <class T, class Combine>
+    void reduce(std::span<T> values, const Combine& combine) {
+      pair_.parts[rank_] = values.data();
+      pair_.meet();
+      const T *first = static_cast<T*>(pair_.parts[0]), *second = static_cast<T*>(pair_.parts[1]);
+      std::vector<T> sums(values.size());
+      for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = combine(first[i], second[i]);
+      pair_.meet();
+      std::copy(sums.begin(), sums.end(), values.begin());
+      pair_.meet();
+    }
+    Pair& pair_;
+    int rank_;
+  };
+
+  /// Runs body(rank's collectives) on both.
+  template <class Body>
+  void run(const Body& body) {
+    Rank first(*this, 0), second(*this, 1);
+    std::thread other([&] { body(second); });
+    body(first);
+    other.join();
+  }
+
+ private:
+  void meet() {
+    std::unique_lock lock(mutex_);
+    const int round = round_;
+    if (++waiting_ == 2) {
+      waiting_ = 0;
+      ++round_;
+      met_.notify_all();
+    } else {
+      met_.wait(lock, [&] { return round_ != round; });
+    }
+  }
+  void* parts[2] = {};
+  std::string texts[2];
+  std::mutex mutex_;
+  std::condition_variable met_;
+  int waiting_ = 0, round_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("packed gradients are the sum of separate ones, in any split and order") {
+  const std::vector<test::Sequence> sequences = some_sequences();
+  for (const LossKind kind : {LossKind::grpo, LossKind::sft}) {
+    LossOptions loss = grpo();
+    loss.kind = kind;
+    const Named together = Run(test::options(), loss).gradients({test::pack(sequences)});
+    std::vector<MicroBatch> separate, backwards;
+    for (const auto& sequence : sequences) separate.push_back(test::pack({sequence}));
+    CHECK(difference(Run(test::options(), loss).gradients(separate), together) <= 1e-5);
+    const std::vector<test::Sequence> reversed(sequences.rbegin(), sequences.rend());
+    CHECK(difference(Run(test::options(), loss).gradients({test::pack(reversed)}), together) <= 1e-5);
+    CHECK(difference(Run(test::options(), loss).gradients({test::pack({sequences[0], sequences[3]}),
+                                                           test::pack({sequences[1], sequences[2], sequences[4],
+                                                                       sequences[5]})}), together) <= 1e-5);
+    // The bound would notice a lost sequence.
+    CHECK(difference(Run(test::options(), loss).gradients({test::pack({sequences[0], sequences[1]})}), together) > 1e-2);
+  }
+}
+
+TEST_CASE("bf16 gradients follow the fp32 ones and do not depend on the split") {
+  const std::vector<test::Sequence> sequences = some_sequences();
+  const Named exact = Run().gradients({test::pack(sequences)});
+  const auto bf16 = test::options(config::ComputeDType::bf16);
+  const Named together = Run(bf16).gradients({test::pack(sequences)});
+  const double rounding = difference(together, exact);
+  CHECK(rounding <= 6e-2);
+  CHECK(rounding > 1e-4);   // it does compute in bf16
+  CHECK(difference(Run(bf16).gradients({test::pack({sequences[0], sequences[1]}),
+                                        test::pack({sequences[2], sequences[3], sequences[4], sequences[5]})}),
+                   together) <= 1e-2);
+}
+
+TEST_CASE("the same calls twice give the same bits") {
+  for (const auto compute : {config::ComputeDType::f32, config::ComputeDType::bf16}) {
+    const auto train = [&] {
+      Run run(test::options(compute));
+      for (int step = 0; step < 3; ++step) {
+        run.gradients({test::pack(some_sequences())});
+        run.learner.update();
+      }
+      return test::copy(run.learner.masters());
+    };
+    CHECK(train() == train());
+  }
+}
+
+TEST_CASE("activation checkpointing and the log-prob chunk change no gradient") {
+  for (const auto compute : {config::ComputeDType::f32, config::ComputeDType::bf16}) {
+    learner::LearnerOptions options = test::options(compute);
+    const Named plain = Run(options).gradients({test::pack(some_sequences())});
+    options.activation_checkpointing = true;
+    CHECK(Run(options).gradients({test::pack(some_sequences())}) == plain);
+    options.logprob_chunk_tokens = 7;
+    const double bound = compute == config::ComputeDType::f32 ? 1e-6 : 1e-2;   // dW of a chunk is rounded to bf16
+    CHECK(difference(Run(options).gradients({test::pack(some_sequences())}), plain) <= bound);
+  }
+}
+
+TEST_CASE("scores are the log-probs that accumulate uses, scaled by temperature") {
+  Run run;
+  const MicroBatch batch = test::pack(some_sequences());
+  const learner::TokenScores cold = run.learner.score(batch, 0.5F), warm = run.learner.score(batch, 1.0F);
+  double entropy_cold = 0, entropy_warm = 0;
+  for (std::size_t t = 0; t < batch.tokens.size(); ++t) {
+    if (batch.loss_mask[t] == 0) {
+      CHECK(warm.logprobs[t] == 0);
+      CHECK(warm.entropy[t] == 0);
+    } else {
+      CHECK(warm.logprobs[t] < 0);
+    }
+    entropy_cold += cold.entropy[t];
+    entropy_warm += warm.entropy[t];
+  }
+  CHECK(entropy_cold < entropy_warm);
+  CHECK(difference(test::copy(run.learner.gradients()), test::copy(run.learner.gradients())) == 0);
+  double norm = 0;
+  for (const auto& [name, values] : test::copy(run.learner.gradients())) {
+    for (const float value : values) norm += std::fabs(value);
+  }
+  CHECK(norm == 0);
+}
+
+TEST_CASE("old log-probs that are the present ones change nothing; without them the ratio is 1") {
+  Run run;
+  const std::vector<test::Sequence> sequences = some_sequences();
+  MicroBatch without = test::pack(sequences, false), with = test::pack(sequences, false);
+  with.old_logprobs = run.learner.score(with, 1.0F).logprobs;
+  const Named expected = Run().gradients({without});
+  CHECK(difference(Run().gradients({with}), expected) <= 1e-6);
+  Run other;
+  other.gradients({without});
+  const auto metrics = other.learner.update().metrics;
+  CHECK(metrics.at("actor/ppo_kl") == 0);
+  CHECK(metrics.at("actor/pg_clipfrac_high") == 0);
+}
+
+TEST_CASE("two ranks update as one process does") {
+  const std::vector<test::Sequence> s = some_sequences();
+  const std::vector<std::vector<MicroBatch>> shares = {{test::pack({s[0], s[1]}), test::pack({s[2]})},
+                                                       {test::pack({s[3], s[4], s[5]})}};
+  const types::GlobalCounts counts = test::count({shares[0][0], shares[0][1], shares[1][0]});
+  Run alone;
+  alone.gradients({shares[0][0], shares[0][1], shares[1][0]});
+  const learner::UpdateReport expected = alone.learner.update();
+
+  Pair pair;
+  learner::UpdateReport reports[2];
+  Named masters[2];
+  pair.run([&](dist::Collectives& world) {
+    const auto rank = static_cast<std::size_t>(world.rank());
+    const model::ModelConfig config = test::tiny_config();
+    Learner learner(config, test::tiny_weights(config), test::options(), world);
+    for (const MicroBatch& batch : shares[rank]) learner.accumulate(batch, counts, grpo(), 1.0F);
+    reports[rank] = learner.update();
+    masters[rank] = test::copy(learner.masters());
+  });
+  CHECK(masters[0] == masters[1]);
+  CHECK(reports[0].metrics == reports[1].metrics);
+  REQUIRE(reports[0].metrics.size() == expected.metrics.size());
+  for (const auto& [name, value] : expected.metrics) {
+    CAPTURE(name);
+    CHECK(test::close(reports[0].metrics.at(name), value, 1e-7, 1e-6));
+  }
+  // Not the masters: Adam's first step is ±lr whatever the gradient's size, so rounding near zero shows in full there.
+  CHECK(reports[0].metrics.at("actor/grad_norm") > 0.01);
+}
+
+TEST_CASE("an update with a non-finite gradient changes nothing on any rank and names the tensor") {
+  Pair pair;
+  pair.run([&](dist::Collectives& world) {
+    const model::ModelConfig config = test::tiny_config();
+    Learner learner(config, test::tiny_weights(config), test::options(), world);
+    const MicroBatch batch = test::pack(some_sequences());
+    learner.accumulate(batch, test::count({batch, batch}), grpo(), 1.0F);
+    learner.update();
+    const Named masters = test::copy(learner.masters()), moments = test::copy(learner.optimizer_state());
+    learner.accumulate(batch, test::count({batch, batch}), grpo(), 1.0F);
+    if (world.rank() == 1) {
+      learner.gradients().at("model.layers.1.mlp.up_proj.weight").as<float>()[5] = NAN;
+      learner.gradients().at("model.norm.weight").as<float>()[0] = HUGE_VALF;
+    }
+    const learner::UpdateReport report = learner.update();
+    const bool same = test::copy(learner.masters()) == masters && test::copy(learner.optimizer_state()) == moments;
+    const bool goes_on = [&] {
+      learner.accumulate(batch, test::count({batch, batch}), grpo(), 1.0F);
+      return learner.update().finite && learner.num_updates() == 2;
+    }();
+    static std::mutex assertions;   // Catch2's are not for several threads at once
+    const std::lock_guard lock(assertions);
+    CHECK_FALSE(report.finite);
+    CHECK(report.non_finite == "model.layers.1.mlp.up_proj.weight");
+    CHECK(same);
+    CHECK(goes_on);
+  });
+}
+
+TEST_CASE("a loss that is not finite is named and skipped") {
+  Run run;
+  MicroBatch batch = test::pack(some_sequences());
+  batch.advantages[static_cast<std::size_t>(
+      std::find(batch.loss_mask.begin(), batch.loss_mask.end(), 1) - batch.loss_mask.begin())] = NAN;
+  const Named before = test::copy(run.learner.masters());
+  run.gradients({batch});
+  const learner::UpdateReport report = run.learner.update();
+  CHECK_FALSE(report.finite);
+  CHECK(report.non_finite == "loss");
+  CHECK(run.learner.num_updates() == 0);
+  CHECK(test::copy(run.learner.masters()) == before);
+}
+
+TEST_CASE("AdamW is torch's: decay on matrices only, clipping by the global norm") {
+  learner::LearnerOptions options = test::options();
+  options.optim.weight_decay = 0.3;
+  options.optim.betas = {0.8, 0.95};
+  options.optim.grad_clip = 0.5;
+  Run run(options);
+  std::vector<torch::Tensor> decayed, others;
+  std::map<std::string, torch::Tensor> mirror;
+  for (const model::WeightSpec& spec : model::weight_specs(run.config)) {
+    const base::View view = run.learner.masters().at(spec.name);
+    mirror[spec.name] = torch::from_blob(view.data, {view.numel()}).clone().set_requires_grad(true);
+    const bool plain = spec.kind == model::WeightKind::norm || spec.kind == model::WeightKind::bias;
+    (plain ? others : decayed).push_back(mirror[spec.name]);
+  }
+  const auto settings = [](double weight_decay) {
+    return torch::optim::AdamWOptions(1e-2).betas({0.8, 0.95}).eps(1e-8).weight_decay(weight_decay);
+  };
+  torch::optim::AdamW with_decay(decayed, settings(0.3)), without_decay(others, settings(0));
+  for (int step = 0; step < 4; ++step) {
+    run.gradients({test::pack(some_sequences())});
+    std::vector<torch::Tensor> all;
+    for (auto& [name, tensor] : mirror) {
+      const base::View view = run.learner.gradients().at(name);
+      tensor.mutable_grad() = torch::from_blob(view.data, {view.numel()}).clone();
+      all.push_back(tensor);
+    }
+    const double norm = torch::nn::utils::clip_grad_norm_(all, 0.5);
+    with_decay.step();
+    without_decay.step();
+    const learner::UpdateReport report = run.learner.update();
+    CHECK(norm > 0.5);   // clipping acts
+    CHECK(test::close(report.metrics.at("actor/grad_norm"), norm, 0, 1e-5));
+  }
+  Named want;
+  for (const auto& [name, tensor] : mirror) {
+    want[name] = {tensor.data_ptr<float>(), tensor.data_ptr<float>() + tensor.numel()};
+  }
+  CHECK(difference(test::copy(run.learner.masters()), want) <= 2e-6);
+}
+
+TEST_CASE("a restored learner goes on with the same bits") {
+  for (const auto compute : {config::ComputeDType::f32, config::ComputeDType::bf16}) {
+    learner::LearnerOptions options = test::options(compute);
+    options.optim.lr_warmup_steps = 3;
+    options.optim.lr_scheduler = config::LrScheduler::cosine;
+    options.total_updates = 9;
+    Run whole(options), resumed(options);
+    const auto step = [&](Run& run) {
+      run.gradients({test::pack(some_sequences())});
+      run.learner.update();
+    };
+    step(whole);
+    step(whole);
+    resumed.gradients({test::pack(some_sequences())});   // left over: restore must clear it
+    resumed.learner.restore(whole.learner.masters(), whole.learner.optimizer_state(), whole.learner.num_updates());
+    CHECK(resumed.learner.lr() == whole.learner.lr());
+    step(whole);
+    step(resumed);
+    CHECK(test::copy(resumed.learner.masters()) == test::copy(whole.learner.masters()));
+    CHECK(test::copy(resumed.learner.optimizer_state()) == test::copy(whole.learner.optimizer_state()));
+    CHECK(resumed.learner.num_updates() == 3);
+  }
+}
+
+TEST_CASE("restore names what is missing or misshaped") {
+  Run run;
+  model::WeightViews masters = run.learner.masters();
+  masters.erase("model.norm.weight");
+  CHECK_THROWS_WITH(run.learner.restore(masters, run.learner.optimizer_state(), 1),
+                    Catch::Contains("model.norm.weight"));
+  masters = run.learner.masters();
+  masters["model.norm.weight"].shape = base::Shape{3};
+  CHECK_THROWS_WITH(run.learner.restore(masters, run.learner.optimizer_state(), 1), Catch::Contains("[3]"));
+}
+
+TEST_CASE("reset_optimizer forgets the moments and keeps the weights") {
+  Run run;
+  run.gradients({test::pack(some_sequences())});
+  run.learner.update();
+  const Named masters = test::copy(run.learner.masters());
+  config::OptimRecipe optim;
+  optim.lr = 0.5;
+  optim.lr_warmup_steps = 2;
+  run.learner.reset_optimizer(optim, 10);
+  CHECK(run.learner.num_updates() == 0);
+  CHECK(run.learner.lr() == 0.25);
+  CHECK(test::copy(run.learner.masters()) == masters);
+  for (const auto& [name, values] : test::copy(run.learner.optimizer_state())) {
+    CHECK(std::all_of(values.begin(), values.end(), [](float value) { return value == 0; }));
+  }
+}
+
+TEST_CASE("published snapshots carry the masters of that moment") {
+  Run run;
+  run.gradients({test::pack(some_sequences())});
+  run.learner.update();
+  model::Snapshot snapshot(run.config, quant::Format::f32);
+  run.learner.publish(snapshot, 7);
+  CHECK(snapshot.version() == 7);
+  const base::View embedding = run.learner.masters().at("model.embed_tokens.weight");
+  CHECK(std::memcmp(snapshot.embedding_VD().view().data, embedding.data, embedding.num_bytes()) == 0);
+}
+
+TEST_CASE("metrics are means over response tokens") {
+  Run run;
+  std::vector<test::Sequence> sequences = some_sequences();
+  MicroBatch batch = test::pack(sequences);
+  const learner::TokenScores now = run.learner.score(batch, 1.0F);
+  double n = 0, k3 = 0, k1 = 0, rho = 0, rho_squared = 0, capped = 0, high = 0, low = 0, entropy = 0, most = 0;
+  for (std::size_t t = 0; t < batch.tokens.size(); ++t) {
+    if (batch.loss_mask[t] == 0) continue;
+    const double d = static_cast<double>(batch.old_logprobs[t]) - batch.sampler_logprobs[t], r = std::exp(d);
+    const double ratio = std::exp(static_cast<double>(now.logprobs[t]) - batch.old_logprobs[t]);
+    n += 1;
+    k1 -= d;
+    k3 += r - 1 - d;
+    rho += r;
+    rho_squared += r * r;
+    capped += r > 1.25;
+    high += batch.advantages[t] > 0 && ratio > 1.2;
+    low += batch.advantages[t] < 0 && ratio < 0.8;
+    entropy += now.entropy[t];
+    most = std::max(most, std::fabs(d));
+  }
+  LossOptions loss = grpo();
+  loss.correction.threshold = 1.25;
+  run.learner.accumulate(batch, test::count({batch}), loss, 1.0F);
+  const learner::Metrics metrics = run.learner.update().metrics;
+  const auto check = [&](const char* name, double want) {
+    CAPTURE(name);
+    CHECK(test::close(metrics.at(name), want, 1e-6, 1e-6));
+  };
+  check("mismatch/k1_kl", k1 / n);
+  check("mismatch/k3_kl", k3 / n);
+  check("mismatch/rho_mean", rho / n);
+  check("mismatch/ess_ratio", rho * rho / (n * rho_squared));
+  check("mismatch/tis_capped_fraction", capped / n);
+  check("mismatch/logp_abs_diff_max", most);
+  check("actor/pg_clipfrac_high", high / n);
+  check("actor/pg_clipfrac_low", low / n);
+  check("actor/entropy", entropy / n);
+  check("actor/lr", 1e-2);
+  CHECK(capped > 0);
+  CHECK(high + low > 0);
+  CHECK(metrics.at("mismatch/ess_ratio_truncated") > metrics.at("mismatch/ess_ratio"));
+}
+
+TEST_CASE("broken batches are refused") {
+  Run run;
+  const auto refuses = [&](const auto& damage, const std::string& about) {
+    MicroBatch batch = test::pack(some_sequences());
+    damage(batch);
+    CHECK_THROWS_WITH(run.learner.accumulate(batch, test::count({batch}), grpo(), 1.0F), Catch::Contains(about));
+  };
+  refuses([](MicroBatch& batch) { batch.tokens[3] = 37; }, "vocabulary");
+  refuses([](MicroBatch& batch) { batch.sequence_starts.back() += 1; }, "sequence_starts");
+  refuses([](MicroBatch& batch) { batch.targets.pop_back(); }, "targets");
+  refuses([](MicroBatch& batch) { batch.sampler_logprobs.pop_back(); }, "sampler_logprobs");
+  refuses([](MicroBatch& batch) { batch.reference_logprobs.clear(); }, "reference_logprobs");
+  MicroBatch batch = test::pack({test::random_sequence(1, 4, 61, 37)});
+  CHECK_THROWS_WITH(run.learner.accumulate(batch, test::count({batch}), grpo(), 1.0F),
+                    Catch::Contains("max_position_embeddings"));
+  batch = test::pack(some_sequences());
+  CHECK_THROWS_WITH(run.learner.score(batch, 0.0F), Catch::Contains("temperature"));
+}
+
+TEST_CASE("supervised training lowers its loss") {
+  for (const auto compute : {config::ComputeDType::f32, config::ComputeDType::bf16}) {
+    LossOptions loss;
+    loss.kind = LossKind::sft;
+    Run run(test::options(compute), loss);
+    double first = 0, last = 0;
+    for (int step = 0; step < 30; ++step) {
+      run.gradients({test::pack(some_sequences())});
+      last = run.learner.update().metrics.at("actor/sft_loss");
+      if (step == 0) first = last;
+    }
+    CHECK(first > 3);
+    CHECK(last < 0.5 * first);
+  }
+}
+
+}  // namespace qrl
