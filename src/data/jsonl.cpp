@@ -120,30 +120,32 @@ bool read_line(std::istream& in, std::string& line, const std::string& where) {
 
 }  // namespace
 
-std::vector<PromptRow> read_jsonl(const std::filesystem::path& file) {
-  std::error_code error;
-  QRL_REQUIRE(std::filesystem::is_regular_file(file, error), file.string(), "a JSONL file",
-              std::filesystem::exists(file, error) ? "not a regular file" : "no such file");
-  std::ifstream in(file, std::ios::binary);
-  QRL_REQUIRE(in.is_open(), file.string(), "a readable file", "no permission to read it");
-
-  const std::string default_source = file.stem().string();
+std::vector<PromptRow> parse_jsonl(std::istream& in, const std::string& name, const std::string& default_source) {
   std::vector<PromptRow> rows;
   std::string buffer;
   for (std::int64_t line_number = 1;; ++line_number) {
-    const std::string where = file.string() + ":" + std::to_string(line_number);
+    const std::string where = name + ":" + std::to_string(line_number);
     if (!read_line(in, buffer, where)) break;
     std::string_view line = buffer;
     if (line_number == 1) {
-      refuse_foreign(line, file.string());
+      refuse_foreign(line, name);
       if (line.starts_with(kByteOrderMark)) line.remove_prefix(kByteOrderMark.size());
     }
     if (is_blank(line)) continue;
     rows.push_back(parse_row(line, where, default_source));
     rows.back().line = line_number;
   }
-  QRL_REQUIRE(!rows.empty(), file.string(), "one row or more", "a file without any");
+  QRL_REQUIRE(!rows.empty(), name, "one row or more", "a file without any");
   return rows;
+}
+
+std::vector<PromptRow> read_jsonl(const std::filesystem::path& file) {
+  std::error_code error;
+  QRL_REQUIRE(std::filesystem::is_regular_file(file, error), file.string(), "a JSONL file",
+              std::filesystem::exists(file, error) ? "not a regular file" : "no such file");
+  std::ifstream in(file, std::ios::binary);
+  QRL_REQUIRE(in.is_open(), file.string(), "a readable file", "no permission to read it");
+  return parse_jsonl(in, file.string(), file.stem().string());
 }
 
 std::string describe_jsonl(const std::filesystem::path& file) {

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <iosfwd>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,9 @@ inline constexpr std::size_t kMaxLine_bytes = std::size_t{64} << 20;
 /// keys, NaN, nesting beyond 64, a JSON array, UTF-16, gzip, parquet and other binary files, a file without rows, and
 /// missing, empty, null or wrongly typed fields are errors.
 std::vector<PromptRow> read_jsonl(const std::filesystem::path& file);
+
+/// The same from a stream: `name` stands for the file in messages, `default_source` for its stem.
+std::vector<PromptRow> parse_jsonl(std::istream& in, const std::string& name, const std::string& default_source);
 
 /// One line about a file that read_jsonl accepts: rows, prompt sizes in bytes, rows of each data source. The same
 /// errors.

@@ -1,7 +1,9 @@
 #include "data/jsonl.h"
 
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "refusal.h"
 #include "support/fuzz.h"
@@ -14,9 +16,8 @@ using namespace std::string_literals;
 namespace {
 
 std::vector<PromptRow> read_text(const std::string& text) {
-  const qrl::test::TempDir dir;
-  std::ofstream(dir / "rows.jsonl", std::ios::binary) << text;
-  return read_jsonl(dir / "rows.jsonl");
+  std::istringstream in(text);
+  return parse_jsonl(in, "rows.jsonl", "rows");
 }
 
 std::string refusal(const std::string& text) {
@@ -193,6 +194,16 @@ TEST_CASE("shared malformed files behave as their manifest declares") {
   CHECK(read_jsonl(*shared / "datasets" / "gsm8k_train.jsonl").size() == 7473);
 }
 
+TEST_CASE("a file's stem is the source of its rows") {
+  const qrl::test::TempDir dir;
+  std::ofstream(dir / "my.rows.jsonl") << "\n" << kRow;
+  const auto rows = read_jsonl(dir / "my.rows.jsonl");
+  CHECK(rows.at(0).data_source == "my.rows");
+  CHECK(rows.at(0).line == 2);
+  std::ofstream(dir / "bad.jsonl") << "{";
+  CHECK(says(refusal_of([&] { read_jsonl(dir / "bad.jsonl"); }), (dir / "bad.jsonl").string() + ":1: "));
+}
+
 TEST_CASE("describe tells rows, sizes and sources on one line") {
   const qrl::test::TempDir dir;
   std::ofstream(dir / "a.jsonl") << R"({"prompt":"abc","answer":1})"
@@ -205,13 +216,11 @@ TEST_CASE("describe tells rows, sizes and sources on one line") {
 TEST_CASE("random edits of rows are read or refused") {
   const std::string good =
       R"({"prompt":"3 7 12 = 36\n","ground_truth":{"numbers":[3,7,12],"target":36},"n":27.0,"t":"\u00e9"})";
-  const qrl::test::TempDir dir;
   std::uint64_t accepted = 0;
   const std::uint64_t num_runs = qrl::test::fuzz_runs(3000);
   for (std::uint64_t i = 0; i < num_runs; ++i) {
     qrl::base::RandomStream random(31, qrl::base::RandomPurpose::test, i);
-    std::ofstream(dir / "rows.jsonl", std::ios::binary) << qrl::test::edited(good, 12, random);
-    const std::string message = refusal_of([&] { read_jsonl(dir / "rows.jsonl"); });
+    const std::string message = refusal(qrl::test::edited(good, 12, random));
     accepted += message == "accepted";
     REQUIRE(message.size() < 700);
   }
