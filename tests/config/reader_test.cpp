@@ -120,6 +120,7 @@ TEST_CASE("null stands for the default only where the default is unset") {
   CHECK(read("model: {path: a}", {"model.path=null"}).model.path.empty());
   CHECK(read("data: {seed: null}\ntrainer: {seed: 5}").data.seed == 5);
   CHECK(read("rollout: {kv_pages: 900}", {"rollout.kv_pages=null"}).rollout.kv_pages == std::nullopt);
+  CHECK(holds(fault("rollout:\n  n:\n\n\n  top_k: 1\n"), "r.yaml:2: rollout.n: "));
   CHECK(holds(fault("rollout: {n: ~}"), "got null; leave the key out for its default, 8"));
 }
 
@@ -287,6 +288,7 @@ TEST_CASE("rules between keys are checked where a key was set") {
        "r.yaml:1: model.path: expected model.path or model.init.config, got both"},
       {"model: {init: {seed: 1}}", "r.yaml:1: model.init.seed: expected model.init.config"},
       {"data: {train_batch_size: 48}", "r.yaml:1: data.train_batch_size: expected actor.mini_batch_size to divide"},
+      {"data: {train_batch_size: 96}", "got 64 and 96"},
       {"actor: {mini_batch_size: 128}", "got 128 and 64"},
       {"data: {max_response_length: 16384}", "at least 16448 tokens"},
       {"actor: {max_tokens_per_micro_batch: 127}",
@@ -315,6 +317,10 @@ TEST_CASE("rules between keys are checked where a key was set") {
   CHECK(read("rollout: {kv_pages: 8}").rollout.kv_pages == 8);
   CHECK(read("actor: {max_tokens_per_micro_batch: 128}").actor.max_tokens_per_micro_batch == 128);
   CHECK(read("data: {val_files: [a], val_generator: {task: countdown, size: 3}}").data.val_files.size() == 1);
+}
+
+TEST_CASE("rules are mute about a key whose value was refused") {
+  CHECK(holds(fault("data: {train_batch_size: 48}\nactor: {mini_batch_size: x}"), "r.yaml:2: actor.mini_batch_size: "));
 }
 
 TEST_CASE("a run's recipe needs a model and training data") {

@@ -210,9 +210,11 @@ TEST_CASE("printed reals and texts are what YAML 1.1 readers take too") {
   recipe.optim.weight_decay = 1;
   recipe.optim.grad_clip = 1e22;
   recipe.model.path = "no";
+  recipe.trainer.default_local_dir = "a\xe2\x80\xa8\xc3\xa9";
   const std::string yaml = config::resolved_yaml(recipe);
   CHECK(holds(yaml, "\noptim:\n  name: adamw\n  lr: 1.0e-6\n"));
   CHECK(holds(yaml, "  weight_decay: 1.0\n"));
+  CHECK(holds(yaml, "  default_local_dir: \"a\\u2028\xc3\xa9\"\n"));
   CHECK(holds(yaml, "  grad_clip: 1.0e+22\n"));
   CHECK(holds(yaml, "model:\n  path: \"no\"\n  dtype: bfloat16\n  init:\n    config: null\n"));
 }
