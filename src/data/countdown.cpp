@@ -129,8 +129,7 @@ std::vector<CountdownTask> held_out_countdown(const config::GeneratorRecipe& rec
   int repeats = 0;
   for (std::uint64_t index = 0; std::ssize(tasks) < size; ++index) {
     CountdownTask task = generate_countdown(recipe, seed, Split::held_out, index);
-    const CountdownTask key = with_sorted_numbers(task);
-    if (seen.emplace(key.numbers, key.target).second) {
+    if (seen.emplace(task.numbers, task.target).second) {
       tasks.push_back(std::move(task));
       repeats = 0;
     } else {

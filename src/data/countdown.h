@@ -30,8 +30,8 @@ Split split_of(const CountdownTask& task);
 CountdownTask generate_countdown(const config::GeneratorRecipe& recipe, std::uint64_t seed, Split split,
                                  std::uint64_t index);
 
-/// The first `size` tasks of the held-out sequence that differ (order of the numbers aside). Throws an input error
-/// when the recipe's ranges hold too few.
+/// The first `size` tasks of the held-out sequence whose prompts differ. Throws an input error when the recipe's ranges
+/// hold too few.
 std::vector<CountdownTask> held_out_countdown(const config::GeneratorRecipe& recipe, std::uint64_t seed,
                                               std::int64_t size);
 

@@ -88,6 +88,7 @@ std::vector<const Chain*> near_misses_first(const std::vector<Chain>& chains, st
   }
   std::sort(order.begin(), order.end());
   std::vector<const Chain*> wrong;
+  wrong.reserve(order.size());
   for (const auto& [key, chain] : order) wrong.push_back(chain);
   return wrong;
 }

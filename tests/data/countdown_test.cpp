@@ -155,13 +155,17 @@ TEST_CASE("the split agrees with an independent implementation, holds a quarter 
   CHECK(std::abs(held_out - 2000) < 136);  // 3.5 standard deviations of a fair quarter
 }
 
-TEST_CASE("held-out tasks differ and none is ever trained on") {
+TEST_CASE("held-out prompts differ and none is ever trained on") {
   const GeneratorRecipe recipe = recipe_of(3, 3);
   const auto held_out = held_out_countdown(recipe, 3, 1024);
   REQUIRE(held_out.size() == 1024);
   std::set<std::pair<std::vector<std::int64_t>, std::int64_t>> keys;
-  for (const auto& task : held_out) keys.insert(key_of(task));
-  CHECK(keys.size() == 1024);
+  std::set<std::string> prompts;
+  for (const auto& task : held_out) {
+    keys.insert(key_of(task));
+    prompts.insert(countdown_prompt(task));
+  }
+  CHECK(prompts.size() == 1024);
   int found = 0;
   for (std::uint64_t i = 0; i < 20000; ++i) {
     found += static_cast<int>(keys.count(key_of(generate_countdown(recipe, 3, Split::train, i))));

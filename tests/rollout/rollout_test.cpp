@@ -4,6 +4,7 @@
 #include <numeric>
 #include <set>
 
+#include "base/error.h"
 #include "base/rng.h"
 #include "support/catch.h"
 
