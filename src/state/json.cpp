@@ -1,8 +1,7 @@
 #include "state/json.h"
 
 #include <algorithm>
-#include <functional>
-#include <set>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -14,39 +13,81 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// What the parser reports while it reads: depth and the keys of every open object.
-class Strictness {
+/// Builds the value from the parser's events. Not the library's own callback: that one looks through the parent again
+/// after each child, so that a header of many tensors would take time that grows with its square.
+class StrictBuilder final : public Json::json_sax_t {
  public:
-  Strictness(const std::string& where, int max_depth) : where_(where), max_depth_(max_depth) {}
+  StrictBuilder(std::string_view text, const std::string& where, int max_depth)
+      : text_(text), where_(where), max_depth_(max_depth) {}
 
-  bool operator()(int depth, Json::parse_event_t event, Json& parsed) {
-    using Event = Json::parse_event_t;
-    if (event == Event::object_start || event == Event::array_start) {
-      QRL_REQUIRE(depth < max_depth_, where_, "JSON nested at most " + std::to_string(max_depth_) + " deep",
-                  "a deeper one");
-    }
-    if (event == Event::object_start) keys_.emplace_back();
-    if (event == Event::object_end) keys_.pop_back();
-    if (event == Event::key) {
-      const auto& key = parsed.get_ref<const std::string&>();
-      QRL_REQUIRE(keys_.back().insert(key).second, where_, "each key once in an object", base::quoted(key) + " twice");
-    }
+  Json take() { return std::move(root_); }
+
+  bool null() override { return add(nullptr); }
+  bool boolean(bool value) override { return add(value); }
+  bool number_integer(number_integer_t value) override { return add(value); }
+  bool number_unsigned(number_unsigned_t value) override { return add(value); }
+  bool number_float(number_float_t value, const string_t&) override { return add(value); }
+  bool string(string_t& value) override { return add(std::move(value)); }
+  bool binary(binary_t& value) override { return add(std::move(value)); }
+  bool start_object(std::size_t) override { return open(Json::object()); }
+  bool end_object() override { return close(); }
+  bool start_array(std::size_t) override { return open(Json::array()); }
+  bool end_array() override { return close(); }
+
+  bool key(string_t& name) override {
+    const auto [slot, fresh] = open_.back()->get_ref<Json::object_t&>().emplace(std::move(name), nullptr);
+    QRL_REQUIRE(fresh, where_, "each key once in an object", base::quoted(slot->first) + " twice");
+    member_ = &slot->second;
     return true;
   }
 
+  bool parse_error(std::size_t byte, const std::string&, const Json::exception& error) override {
+    constexpr int kNumberOverflow = 406;
+    QRL_REQUIRE(error.id != kNumberOverflow, where_, "JSON numbers within the range of a double", around(byte));
+    base::fail_input(where_, "JSON", "a syntax error " + around(byte));
+  }
+
  private:
+  template <class Value>
+  bool add(Value&& value) {
+    place(std::forward<Value>(value));
+    return true;
+  }
+
+  bool open(Json container) {
+    QRL_REQUIRE(std::cmp_less(open_.size(), max_depth_), where_,
+                "JSON nested at most " + std::to_string(max_depth_) + " deep", "a deeper one");
+    open_.push_back(place(std::move(container)));
+    return true;
+  }
+
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+
+  /// Where the value belongs: the root, the end of the innermost list, or behind the key just read.
+  Json* place(Json value) {
+    if (open_.empty()) return &(root_ = std::move(value));
+    if (open_.back()->is_array()) return &open_.back()->emplace_back(std::move(value));
+    return &(*member_ = std::move(value));
+  }
+
+  /// The place of an error as people look for it: the bytes around it.
+  std::string around(std::size_t byte) const {
+    constexpr std::size_t kBefore = 20;
+    constexpr std::size_t kShown = 30;
+    const std::size_t begin = std::min(byte - std::min(byte, kBefore), text_.size());
+    return "near byte " + std::to_string(byte) + ": " + base::quoted(text_.substr(begin, kShown));
+  }
+
+  std::string_view text_;
   const std::string& where_;
   int max_depth_;
-  std::vector<std::set<std::string>> keys_;
+  Json root_;
+  std::vector<Json*> open_;  ///< the lists and objects that are not complete yet, outermost first
+  Json* member_ = nullptr;   ///< of the innermost object: the value whose key was just read
 };
-
-/// The place of a syntax error as people look for it: the bytes around it.
-std::string around(std::string_view text, std::size_t byte) {
-  constexpr std::size_t kBefore = 20;
-  constexpr std::size_t kShown = 30;
-  const std::size_t begin = std::min(byte - std::min(byte, kBefore), text.size());
-  return "near byte " + std::to_string(byte) + ": " + base::quoted(text.substr(begin, kShown));
-}
 
 }  // namespace
 
@@ -56,14 +97,9 @@ Json parse_json(std::string_view text, const std::string& where, int max_depth) 
               "save the file as UTF-8 without one");
   QRL_REQUIRE(text.find('\0') == std::string_view::npos, where, "JSON", "a NUL byte in it");
   QRL_REQUIRE(base::is_utf8(text), where, "JSON in UTF-8", "bytes that are not UTF-8");
-  Strictness strictness(where, max_depth);
-  try {
-    return Json::parse(text, std::ref(strictness));
-  } catch (const Json::parse_error& error) {
-    base::fail_input(where, "JSON", "a syntax error " + around(text, error.byte));
-  } catch (const Json::exception&) {  // out_of_range 406: the only other one that parsing raises
-    base::fail_input(where, "JSON numbers within the range of a double", "a larger one");
-  }
+  StrictBuilder builder(text, where, max_depth);
+  Json::sax_parse(text, &builder);
+  return builder.take();
 }
 
 }  // namespace qrl::state

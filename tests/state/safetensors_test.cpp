@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/bf16.h"
+#include "base/clock.h"
 #include "base/rng.h"
 #include "support/catch.h"
 
@@ -217,13 +218,16 @@ TEST_CASE("what is no regular file with a header is refused") {
 }
 
 TEST_CASE("a header of many tensors is read in time that grows with its length") {
+  constexpr int kTensors = 200'000;  // in quadratic time: minutes
   std::string header = "{";
-  for (int i = 0; i < 60000; ++i) {
+  for (int i = 0; i < kTensors; ++i) {
     header += (i == 0 ? "\"" : ",\"") + std::to_string(i) + R"(":{"dtype":"U8","shape":[0],"data_offsets":[0,0]})";
   }
   const qrl::test::TempDir dir;
   write_bytes(dir / "x", with_length(header + "}", ""));
-  CHECK(SafetensorsFile(dir / "x").tensors().size() == 60000);
+  const double start_s = base::now_s();
+  CHECK(SafetensorsFile(dir / "x").tensors().size() == kTensors);
+  CHECK(base::now_s() - start_s < 20);
 }
 
 TEST_CASE("what is written reads back, bit for bit, in the canonical form") {
