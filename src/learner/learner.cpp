@@ -10,6 +10,7 @@
 #include "base/threads.h"
 #include "learner/grpo.h"
 #include "learner/logprob.h"
+#include "learner/memory.h"
 #include "learner/parameters.h"
 #include "learner/policy.h"
 #include "learner/schedule.h"
@@ -220,11 +221,17 @@ Learner::Learner(const model::ModelConfig& config, const model::Weights& initial
   QRL_REQUIRE(options.logprob_chunk_tokens >= 1, "actor.logprob_chunk_tokens", "1 or more",
               std::to_string(options.logprob_chunk_tokens));
   at::set_num_threads(base::num_threads());
+  keep_tensor_memory();
   const torch::NoGradGuard no_grad;
   state_ = std::make_unique<State>(config, initial, options, world);
 }
 
-Learner::~Learner() = default;
+Learner::~Learner() {
+  state_.reset();
+  release_tensor_memory();
+}
+
+void Learner::release_memory() { release_tensor_memory(); }
 
 TokenScores Learner::score(const types::MicroBatch& batch, float temperature) {
   const torch::NoGradGuard no_grad;

@@ -72,6 +72,9 @@ void multiply(Strided a, const float* b, std::int64_t b_stride, std::int64_t row
   for (; column + kTileVectors * kLanes <= columns; column += kTileVectors * kLanes) {
     multiply_columns<kTileVectors>(a, b + column, b_stride, rows, depth, accumulate, c + column, c_stride);
   }
+  for (; column + 2 * kLanes <= columns; column += 2 * kLanes) {
+    multiply_columns<2>(a, b + column, b_stride, rows, depth, accumulate, c + column, c_stride);
+  }
   for (; column < columns; column += kLanes) {
     multiply_columns<1>(a, b + column, b_stride, rows, depth, accumulate, c + column, c_stride);
   }
