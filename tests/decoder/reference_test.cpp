@@ -14,6 +14,21 @@ namespace {
 using namespace qrl;
 using namespace qrl::decoder::test;
 
+/// fp32 sums of these lengths; measured 4e-6.
+constexpr double kSumsRounding = 2e-5;
+
+/// In the low-bit formats fp32 rounding shows only where an activation lies so near a tie that fp32 and fp64 round it
+/// to different codes: one step of one input, seldom. Where none does the distance is below 1e-6; the largest measured
+/// were 0.018 (rms 0.20 of the format error) in bf16 and 0.005 (rms 0.01) in int8.
+struct Bound {
+  quant::Format format;
+  double max_abs;
+  double rms_of_format_error;
+};
+constexpr Bound kBounds[] = {{quant::Format::f32, kSumsRounding, 0},
+                             {quant::Format::bf16, 0.04, 0.3},
+                             {quant::Format::int8, 0.02, 0.03}};
+
 struct Distance {
   double max_abs = 0, rms = 0;
 };
@@ -48,15 +63,18 @@ TEST_CASE("logits are those of an fp64 forward of the same stored weights, in ev
     const model::Weights weights = tiny_weights(config);
     const auto exact = reference_logits(*publish(config, weights, quant::Format::f32), tokens);
     const double size = distance(exact, std::vector<double>(exact.size())).rms;
-    for (const quant::Format format : {quant::Format::f32, quant::Format::bf16, quant::Format::int8}) {
-      const auto snapshot = publish(config, weights, format);
+    for (const Bound& bound : kBounds) {
+      const auto snapshot = publish(config, weights, bound.format);
       const auto want = reference_logits(*snapshot, tokens);
       const Distance format_error = distance(want, exact);
+      CHECK((format_error.rms > 0.005) == (bound.format != quant::Format::f32));  // the arms differ
+      CHECK(format_error.rms < 0.05 * size);
       on_every_isa([&](ops::Isa isa) {
-        CAPTURE(static_cast<int>(family), quant::name(format), ops::name(isa), size, format_error.rms);
+        CAPTURE(static_cast<int>(family), quant::name(bound.format), ops::name(isa), format_error.rms);
         const Distance kernel_error = distance(teacher_forced_logits(*snapshot, tokens, {}), want);
         CAPTURE(kernel_error.max_abs, kernel_error.rms);
-        std::printf("%d %s %s size %.3f format %.5f kernel max %.6f rms %.6f\n", (int)family, quant::name(format).data(), ops::name(isa).data(), size, format_error.rms, kernel_error.max_abs, kernel_error.rms);
+        CHECK(kernel_error.max_abs <= bound.max_abs);
+        CHECK(kernel_error.rms <= bound.rms_of_format_error * format_error.rms + kSumsRounding);
       });
     }
   }
