@@ -144,17 +144,21 @@ double read_rope_theta(const Reader& reader) {
     const Json* value = reader.find(key);
     if (value == nullptr) continue;
     QRL_REQUIRE(value->is_object(), reader.at(key), "an object", base::quoted(value->dump()));
+    // The type first: it names the scaling better than that scaling's own keys would.
+    for (const char* type : {"rope_type", "type"}) {
+      const auto found = value->find(type);
+      QRL_REQUIRE(found == value->end() || *found == "default", reader.at(std::string(key) + "." + type),
+                  "\"default\" (no other rope scaling is supported)", base::quoted(found->dump()));
+    }
     for (const auto& [name, field] : value->items()) {
       const std::string where = reader.at(std::string(key) + "." + name);
-      if (name == "rope_type" || name == "type") {
-        QRL_REQUIRE(field == "default", where, "\"default\" (no other rope scaling is supported)",
-                    base::quoted(field.dump()));
-      } else if (name == "partial_rotary_factor") {
+      if (name == "rope_type" || name == "type") continue;
+      if (name == "partial_rotary_factor") {
         QRL_REQUIRE(field == 1, where, "1 (partial rotary is not supported)", base::quoted(field.dump()));
-      } else {
-        QRL_REQUIRE(name == "rope_theta", where, "rope_type and rope_theta only", "a key of another kind of rope");
-        thetas.push_back(positive(field, kMaxTheta, where));
+        continue;
       }
+      QRL_REQUIRE(name == "rope_theta", where, "rope_type and rope_theta only", "a key of another kind of rope");
+      thetas.push_back(positive(field, kMaxTheta, where));
     }
   }
   if (const Json* theta = reader.find("rope_theta"))

@@ -1,0 +1,340 @@
+#include "model/config.h"
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/rng.h"
+#include "support/catch.h"
+
+using namespace qrl;
+using namespace qrl::model;
+using Json = nlohmann::json;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// Small and valid: what every refusal below starts from.
+Json base_config(const std::string& family = "qwen3") {
+  const std::string architecture = family == "qwen3"   ? "Qwen3ForCausalLM"
+                                   : family == "qwen2" ? "Qwen2ForCausalLM"
+                                                       : "LlamaForCausalLM";
+  return {{"architectures", {architecture}},
+          {"model_type", family},
+          {"vocab_size", 512},
+          {"hidden_size", 64},
+          {"intermediate_size", 128},
+          {"num_hidden_layers", 2},
+          {"num_attention_heads", 4},
+          {"num_key_value_heads", 2},
+          {"head_dim", 16},
+          {"max_position_embeddings", 512},
+          {"rms_norm_eps", 1e-6},
+          {"rope_theta", 1e6},
+          {"tie_word_embeddings", true},
+          {"torch_dtype", "bfloat16"}};
+}
+
+/// The message of the refusal, or "" when the text is accepted.
+std::string refusal(const std::string& text) {
+  try {
+    parse_config(text, "config.json");
+  } catch (const base::Error& error) {
+    CHECK(error.kind() == base::ErrorKind::input);
+    return error.what();
+  }
+  return {};
+}
+
+std::string read_bytes(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+const fs::path kConfigs = qrl::test::shipped_data() / "golden" / "hf_configs";
+
+}  // namespace
+
+TEST_CASE("malformed configs behave as their manifest declares") {
+  const auto shared = qrl::test::shared_data();
+  if (!shared) return qrl::test::skip("shared data not found (QRL_TEST_DATA)");
+  std::ifstream manifest(*shared / "malformed" / "manifest.jsonl");
+  int seen = 0;
+  for (std::string line; std::getline(manifest, line);) {
+    const Json row = Json::parse(line);
+    if (row["kind"] != "config") continue;
+    ++seen;
+    const std::string file = row["file"];
+    INFO(file);
+    const bool accepted = refusal(read_bytes(*shared / "malformed" / file)).empty();
+    if (row["expect"] == "accept") CHECK(accepted);
+    if (row["expect"] == "reject") CHECK(!accepted);
+  }
+  CHECK(seen >= 2);
+}
+
+TEST_CASE("published configs mean what transformers makes of them, whoever wrote them") {
+  // hub: as published; transformers4, transformers5: as these versions write it again (scripts/golden/hf_configs.py).
+  const Json expected = Json::parse(read_bytes(kConfigs / "expected.json"));
+  for (const std::string model : {"qwen3_0.6b", "qwen2.5_0.5b_instruct", "llama3_8b_instruct"}) {
+    for (const std::string writer : {"hub", "transformers4", "transformers5"}) {
+      const std::string file = model + "." + writer + ".json";
+      INFO(file);
+      const std::string text = read_bytes(kConfigs / file);
+      const ModelConfig config = parse_config(text, file);
+      const Json& want = expected[model];
+      CHECK(config.vocab_size == want["vocab_size"]);
+      CHECK(config.hidden_size == want["hidden_size"]);
+      CHECK(config.num_hidden_layers == want["num_hidden_layers"]);
+      CHECK(config.num_attention_heads == want["num_attention_heads"]);
+      CHECK(config.num_key_value_heads == want["num_key_value_heads"]);
+      CHECK(config.head_dim == want["head_dim"]);
+      CHECK(config.intermediate_size == want["intermediate_size"]);
+      CHECK(config.max_position_embeddings == want["max_position_embeddings"]);
+      CHECK(config.rms_norm_eps == want["rms_norm_eps"].get<float>());
+      CHECK(config.rope_theta == want["rope_theta"]);
+      CHECK(config.tie_word_embeddings == want["tie_word_embeddings"]);
+      CHECK(config.qkv_bias == want["qkv_bias"]);
+      CHECK(config.bos_token_id == want["bos_token_id"]);
+      CHECK(config.eos_token_ids == (want["eos_token_id"].is_array()
+                                         ? want["eos_token_id"].get<std::vector<types::TokenId>>()
+                                         : std::vector<types::TokenId>{want["eos_token_id"]}));
+      CHECK(want["dtype"] == "bfloat16");
+      CHECK(config.dtype == base::DType::bf16);
+      CHECK(num_parameters(config) == want["num_parameters"]);
+      CHECK(unknown_config_keys(text, file).empty());
+    }
+  }
+  for (const std::string writer : {"hub", "transformers4", "transformers5"}) {
+    const std::string message = refusal(read_bytes(kConfigs / ("llama3.2_1b." + writer + ".json")));
+    INFO(writer);
+    CHECK(message.find("llama3") != std::string::npos);
+    CHECK(message.find("rope_type") != std::string::npos);
+  }
+}
+
+TEST_CASE("what config_json writes is what transformers 4 and 5 were seen to read, and reads back the same") {
+  // hf_configs.py --check loads the committed text with both versions and compares it with the hub's form.
+  for (const std::string model : {"qwen3_0.6b", "qwen2.5_0.5b_instruct", "llama3_8b_instruct"}) {
+    INFO(model);
+    const ModelConfig config = read_config(kConfigs / (model + ".hub.json"));
+    CHECK(config_json(config) == read_bytes(kConfigs / (model + ".exported.json")));
+    CHECK(parse_config(config_json(config), model) == config);
+    CHECK(unknown_config_keys(config_json(config), model).empty());
+  }
+}
+
+TEST_CASE("every field survives config_json") {
+  ModelConfig config = parse_config(base_config("llama").dump(), "x");
+  config.eos_token_ids = {5, 7};
+  config.bos_token_id = 1;
+  config.pad_token_id = 0;
+  config.rms_norm_eps = 1.2345678e-5F;
+  config.rope_theta = 12345.678901234567;
+  config.tie_word_embeddings = false;
+  config.dtype = base::DType::f32;
+  CHECK(parse_config(config_json(config), "x") == config);
+  config.eos_token_ids.clear();
+  config.bos_token_id = -1;
+  CHECK(parse_config(config_json(config), "x") == config);
+}
+
+TEST_CASE("values that cannot be are refused, by the name of their key") {
+  const std::vector<std::string> sizes = {
+      "vocab_size",          "hidden_size", "num_hidden_layers", "num_attention_heads",
+      "num_key_value_heads", "head_dim",    "intermediate_size", "max_position_embeddings"};
+  for (const std::string family : {"qwen3", "qwen2", "llama"}) {
+    REQUIRE(refusal(base_config(family).dump()) == "");
+    for (const std::string& key : sizes) {
+      for (const char* value : {"0", "-1", "2.0", "2e0", "true", "\"2\"", "[2]", "9223372036854775807",
+                                "18446744073709551616", "4294967297", "1e30"}) {
+        INFO(family << " " << key << " " << value);
+        Json config = base_config(family);
+        config[key] = Json::parse(value);
+        CHECK(refusal(config.dump()).find(key) != std::string::npos);
+      }
+      Json without = base_config(family);
+      without.erase(key);
+      Json null = base_config(family);
+      null[key] = nullptr;
+      const bool optional = key == "head_dim" && family != "qwen3";
+      CHECK(refusal(without.dump()).empty() == optional);
+      CHECK(refusal(null.dump()).empty() == optional);
+    }
+  }
+  const std::vector<std::pair<std::string, std::vector<std::string>>> others = {
+      {"rms_norm_eps", {"0", "-1e-6", "\"1e-6\"", "\"NaN\"", "true", "1e-60", "1", "[1e-6]", "null"}},
+      {"rope_theta", {"0", "-1", "\"1e4\"", "true", "1e13", "null", "{}"}},
+      {"tie_word_embeddings", {"0", "1", "\"true\"", "null"}},
+      {"torch_dtype", {"\"auto\"", "\"float64\"", "\"int8\"", "\"torch.bfloat16\"", "2", "null"}},
+      {"model_type", {"\"gpt2\"", "\"Qwen3\"", "\"qwen3_moe\"", "7", "null"}},
+      {"architectures",
+       {"[]", "\"Qwen3ForCausalLM\"", "[\"Qwen2ForCausalLM\"]", "[\"Qwen3ForSequenceClassification\"]",
+        "[\"Qwen3ForCausalLM\",\"Qwen3ForCausalLM\"]"}},
+      {"eos_token_id", {"512", "-1", "1.0", "true", "\"2\"", "[2,2]", "[2,512]", "[[2]]", "{}"}},
+      {"bos_token_id", {"512", "-2", "1.5", "true", "[1]"}},
+      {"pad_token_id", {"512", "4294967296"}},
+      {"num_key_value_heads", {"3", "8"}},
+      {"head_dim", {"15"}},
+      {"hidden_act", {"\"gelu\"", "1"}},
+      {"attention_bias", {"true", "1"}},
+      {"attention_dropout", {"0.1", "\"0\""}},
+      {"mlp_bias", {"true"}},
+      {"use_sliding_window", {"true", "1"}},
+      {"layer_types",
+       {"[\"full_attention\"]", "[\"full_attention\",\"sliding_attention\"]", "\"full_attention\"", "[]"}},
+      {"partial_rotary_factor", {"0.5", "\"1\""}},
+      {"rope_interleaved", {"true"}},
+      {"quantization_config", {"{\"quant_method\":\"awq\"}", "{}"}},
+      {"rope_scaling",
+       {"{\"type\":\"linear\",\"factor\":2}", "{\"rope_type\":\"yarn\"}", "{\"rope_type\":\"dynamic\"}",
+        "{\"factor\":2}", "\"linear\"", "[]", "{\"rope_type\":null}"}},
+      {"rope_parameters",
+       {"{\"rope_type\":\"default\",\"rope_theta\":1e5}", "{\"rope_type\":\"llama3\",\"rope_theta\":1e6}",
+        "{\"full_attention\":{\"rope_theta\":1e6}}", "{\"rope_theta\":\"1e6\"}", "{\"partial_rotary_factor\":0.5}",
+        "7"}},
+      {"attn_logit_softcapping", {"30.0"}},
+      {"num_experts", {"8"}},
+      {"auto_map", {"{\"AutoModel\":\"x.py\"}"}},
+  };
+  for (const auto& [key, values] : others) {
+    for (const std::string& value : values) {
+      INFO(key << " = " << value);
+      Json config = base_config();
+      config[key] = Json::parse(value);
+      // A theta that differs between its two homes is reported under the first.
+      const std::string named = value.find("1e5") != std::string::npos ? "rope_theta" : key;
+      CHECK(refusal(config.dump()).find(named) != std::string::npos);
+    }
+  }
+  Json window = base_config("llama");
+  window["sliding_window"] = 128;
+  CHECK(refusal(window.dump()).find("sliding_window") != std::string::npos);
+  Json uneven = base_config("llama");
+  uneven["hidden_size"] = 66;
+  CHECK(refusal(uneven.dump()).find("hidden_size") != std::string::npos);
+  Json twice = base_config();
+  twice["dtype"] = "float32";
+  CHECK(refusal(twice.dump()).find("dtype") != std::string::npos);
+}
+
+TEST_CASE("texts that are no config are refused") {
+  std::string good = base_config().dump();
+  for (const std::string& text :
+       {std::string(), std::string("{}"), std::string("[]"), std::string("null"), "\xef\xbb\xbf" + good, good + "{}",
+        good + std::string(1, '\0'), good.substr(0, good.size() - 1), good + ",", "// comment\n" + good,
+        std::string(100, '[')}) {
+    INFO(text.substr(0, 40));
+    CHECK(refusal(text) != "");
+  }
+  for (const char* number : {"NaN", "Infinity", "-Infinity", "1e400", "0x10", "01", ".5", "+1"}) {
+    std::string text = good;
+    const std::string theta = "1000000.0";
+    text.replace(text.find(theta), theta.size(), number);
+    INFO(number);
+    CHECK(refusal(text) != "");
+  }
+  good.insert(1, "\"vocab_size\":512,");
+  CHECK(refusal(good).find("twice") != std::string::npos);
+}
+
+TEST_CASE("forms that mean the same are read the same") {
+  const ModelConfig plain = parse_config(base_config().dump(), "x");
+  const auto same = [&](const std::function<void(Json&)>& change) {
+    Json config = base_config();
+    change(config);
+    INFO(config.dump());
+    CHECK(parse_config(config.dump(), "x") == plain);
+  };
+  same([](Json& c) { c["dtype"] = "bfloat16"; });
+  same([](Json& c) { c["dtype"] = "bfloat16", c.erase("torch_dtype"); });
+  same([](Json& c) { c["torch_dtype"] = "float16"; });  // read exactly, written as bf16
+  same([](Json& c) { c["rope_theta"] = 1000000; });
+  same([](Json& c) { c["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 1e6}}; });
+  same([](Json& c) { c["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 1e6}}, c.erase("rope_theta"); });
+  same([](Json& c) { c["rope_scaling"] = {{"type", "default"}}; });
+  same([](Json& c) { c["rope_scaling"] = nullptr; });
+  same([](Json& c) { c["sliding_window"] = 4096, c["max_window_layers"] = 28, c["use_sliding_window"] = false; });
+  same([](Json& c) { c["layer_types"] = {"full_attention", "full_attention"}; });
+  same([](Json& c) { c["attention_dropout"] = 0.0, c["hidden_act"] = "silu", c["partial_rotary_factor"] = 1.0; });
+  same([](Json& c) { c["eos_token_id"] = nullptr, c["bos_token_id"] = nullptr, c["pad_token_id"] = -1; });
+  same([](Json& c) { c["eos_token_id"] = Json::array(); });
+  same([](Json& c) { c["quantization_config"] = nullptr, c["use_qk_norm"] = false; });
+  same([](Json& c) { c.erase("architectures"); });
+  same([](Json& c) { c["_name_or_path"] = "x", c["transformers_version"] = "4.51.0"; });
+  CHECK(parse_config(Json(base_config()).dump(), "x").eos_token_ids.empty());
+}
+
+TEST_CASE("unknown keys are named, known and null ones are not") {
+  Json config = base_config();
+  config["a_new_key"] = 1;
+  config["another"] = nullptr;
+  config["_private"] = 1;
+  config["use_cache"] = true;
+  CHECK(refusal(config.dump()) == "");
+  CHECK(unknown_config_keys(config.dump(), "x") == std::vector<std::string>{"a_new_key"});
+  const qrl::test::TempDir dir;
+  std::ofstream(dir / "config.json") << config.dump();
+  CHECK(describe_config(dir / "config.json").find("\"a_new_key\"") != std::string::npos);
+}
+
+TEST_CASE("end tokens of a generation config") {
+  CHECK(parse_generation_eos(R"({"eos_token_id":3})", "g", 10) == std::vector<types::TokenId>{3});
+  CHECK(parse_generation_eos(R"({"eos_token_id":[3,9],"top_p":0.8})", "g", 10) == std::vector<types::TokenId>{3, 9});
+  CHECK(parse_generation_eos(R"({"eos_token_id":null})", "g", 10) == std::nullopt);
+  CHECK(parse_generation_eos("{}", "g", 10) == std::nullopt);
+  CHECK_THROWS_AS(parse_generation_eos(R"({"eos_token_id":10})", "g", 10), base::Error);
+  CHECK_THROWS_AS(parse_generation_eos("[]", "g", 10), base::Error);
+}
+
+TEST_CASE("mutated configs are read or refused, never more") {
+  const std::string good = base_config().dump();
+  const std::vector<std::string> pieces = {"-",
+                                           "0",
+                                           "1e400",
+                                           "null",
+                                           "true",
+                                           "{",
+                                           "}",
+                                           "[",
+                                           "]",
+                                           "\"",
+                                           ",",
+                                           ":",
+                                           "\\ud800",
+                                           "\xff",
+                                           "18446744073709551615",
+                                           "9223372036854775808",
+                                           "\"head_dim\":2,",
+                                           "1e-300"};
+  base::RandomStream random(6, base::RandomPurpose::test, 0);
+  int accepted = 0;
+  constexpr int kRuns = 20000;
+  for (int run = 0; run < kRuns; ++run) {
+    std::string text = good;
+    for (std::uint64_t edits = 1 + random.below(2); edits > 0; --edits) {
+      const std::size_t at = random.below(text.size());
+      switch (random.below(4)) {
+        case 0:
+          text[at] = static_cast<char>(random.below(256));
+          break;
+        case 1:
+          text.erase(at, 1 + random.below(6));
+          break;
+        case 2:
+          text.insert(at, pieces[random.below(pieces.size())]);
+          break;
+        default:
+          text.insert(at, std::to_string(random.next()));
+      }
+      if (text.empty()) text = good;
+    }
+    if (!refusal(text).empty()) continue;
+    ++accepted;
+    const ModelConfig config = parse_config(text, "x");
+    CHECK(num_parameters(config) > 0);
+    CHECK(parse_config(config_json(config), "x") == config);
+  }
+  CHECK(accepted > 10);
+  CHECK(accepted < kRuns / 2);
+}

@@ -1,0 +1,218 @@
+#include "model/snapshot.h"
+
+#include <cstring>
+#include <limits>
+
+#include "base/error.h"
+#include "base/threads.h"
+#include "support/catch.h"
+
+using namespace qrl;
+using namespace qrl::model;
+using quant::Format;
+
+namespace {
+
+/// Odd sizes: q, k, v meet within a panel of 64 rows, and so do gate and up.
+ModelConfig small_config(Family family, bool tied) {
+  ModelConfig config;
+  config.family = family;
+  config.vocab_size = 71;
+  config.hidden_size = 24;
+  config.num_hidden_layers = 2;
+  config.num_attention_heads = 4;
+  config.num_key_value_heads = 2;
+  config.head_dim = 10;
+  config.intermediate_size = 37;
+  config.max_position_embeddings = 32;
+  config.rms_norm_eps = 1e-6F;
+  config.rope_theta = 1e4;
+  config.tie_word_embeddings = tied;
+  config.qk_norm = family == Family::qwen3;
+  config.qkv_bias = family == Family::qwen2;
+  return config;
+}
+
+/// Fresh weights, with norms and biases that differ from each other too.
+Weights make_weights(const ModelConfig& config, std::uint64_t seed) {
+  Weights weights = init_weights(config, seed);
+  float next = 0.5F;
+  for (auto& [name, buffer] : weights) {
+    if (buffer.shape().rank() != 1) continue;
+    for (std::int64_t i = 0; i < buffer.view().numel(); ++i) buffer.as<float>()[i] = (next += 0.125F);
+  }
+  return weights;
+}
+
+std::vector<float> values(const base::Buffer& buffer) {
+  return {buffer.as<float>(), buffer.as<float>() + buffer.view().numel()};
+}
+
+/// What the format makes of a weight, row by row, by the formats' own reference codec.
+std::vector<float> rounded(const base::Buffer& weight, Format format) {
+  std::vector<float> out = values(weight);
+  const auto width = static_cast<std::size_t>(weight.shape()[1]);
+  if (format == Format::bf16) {
+    for (float& value : out) value = base::to_float(base::to_bf16(value));
+  }
+  if (format == Format::int8) {
+    std::vector<std::int8_t> codes(width);
+    for (std::size_t row = 0; row < out.size(); row += width) {
+      const auto span = std::span(out).subspan(row, width);
+      const float scale = quant::encode_int8(span, codes);
+      quant::decode_int8(codes, scale, span);
+    }
+  }
+  return out;
+}
+
+std::vector<float> unpacked(const ops::PackedLinear& packed, std::int64_t first_row, std::int64_t rows) {
+  std::vector<float> out(static_cast<std::size_t>(rows * packed.in));
+  ops::unpack_rows(packed, first_row, rows, out.data());
+  return out;
+}
+
+std::vector<float> bias_rows(const ops::PackedLinear& packed, std::int64_t first_row, std::int64_t rows) {
+  const float* bias = packed.bias.as<float>() + first_row;
+  return {bias, bias + rows};
+}
+
+}  // namespace
+
+TEST_CASE("a published policy holds every weight, in its place, in its format") {
+  for (const Family family : {Family::qwen3, Family::qwen2, Family::llama}) {
+    for (const Format format : {Format::f32, Format::bf16, Format::int8}) {
+      const bool tied = family != Family::llama;
+      const ModelConfig config = small_config(family, tied);
+      const Weights weights = make_weights(config, 3);
+      Snapshot snapshot(config, format);
+      CHECK(snapshot.version() == -1);
+      snapshot.publish(views(weights), 5);
+      CHECK(snapshot.version() == 5);
+      INFO(static_cast<int>(family) << " " << quant::name(format));
+
+      const Format wide = format == Format::f32 ? Format::f32 : Format::bf16;
+      const base::Buffer& embedding = weights.at("model.embed_tokens.weight");
+      const auto table = rounded(embedding, wide);
+      for (std::size_t i = 0; i < table.size(); ++i) {
+        const float got = wide == Format::f32 ? snapshot.embedding_VD().as<float>()[i]
+                                              : base::to_float(snapshot.embedding_VD().as<base::bf16>()[i]);
+        REQUIRE(got == table[i]);
+      }
+      CHECK(snapshot.lm_head().format == wide);
+      CHECK(unpacked(snapshot.lm_head(), 0, 71) == rounded(tied ? embedding : weights.at("lm_head.weight"), wide));
+      CHECK(values(snapshot.final_norm_D()) == values(weights.at("model.norm.weight")));
+      for (std::int64_t idx = 0; idx < 2; ++idx) {
+        const LayerSnapshot& layer = snapshot.layer(idx);
+        const std::string prefix = "model.layers." + std::to_string(idx) + ".";
+        const auto want = [&](const std::string& name) {
+          return rounded(weights.at(prefix + name + ".weight"), format);
+        };
+        CHECK(layer.qkv.format == format);
+        CHECK(unpacked(layer.qkv, 0, 40) == want("self_attn.q_proj"));
+        CHECK(unpacked(layer.qkv, 40, 20) == want("self_attn.k_proj"));
+        CHECK(unpacked(layer.qkv, 60, 20) == want("self_attn.v_proj"));
+        CHECK(unpacked(layer.o, 0, 24) == want("self_attn.o_proj"));
+        CHECK(unpacked(layer.gate_up, 0, 37) == want("mlp.gate_proj"));
+        CHECK(unpacked(layer.gate_up, 37, 37) == want("mlp.up_proj"));
+        CHECK(unpacked(layer.down, 0, 24) == want("mlp.down_proj"));
+        CHECK(values(layer.input_norm_D) == values(weights.at(prefix + "input_layernorm.weight")));
+        CHECK(values(layer.post_norm_D) == values(weights.at(prefix + "post_attention_layernorm.weight")));
+        CHECK(layer.q_norm_E.empty() == (family != Family::qwen3));
+        if (family == Family::qwen3) {
+          CHECK(values(layer.q_norm_E) == values(weights.at(prefix + "self_attn.q_norm.weight")));
+          CHECK(values(layer.k_norm_E) == values(weights.at(prefix + "self_attn.k_norm.weight")));
+        }
+        CHECK(layer.qkv.bias.empty() == (family != Family::qwen2));
+        if (family == Family::qwen2) {
+          CHECK(bias_rows(layer.qkv, 0, 40) == values(weights.at(prefix + "self_attn.q_proj.bias")));
+          CHECK(bias_rows(layer.qkv, 40, 20) == values(weights.at(prefix + "self_attn.k_proj.bias")));
+          CHECK(bias_rows(layer.qkv, 60, 20) == values(weights.at(prefix + "self_attn.v_proj.bias")));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("publishing again rewrites the same memory, and nothing of the older policy stays") {
+  const ModelConfig config = small_config(Family::qwen2, true);
+  const Weights first = make_weights(config, 1), second = make_weights(config, 2);
+  Snapshot reused(config, Format::int8), fresh(config, Format::int8);
+  reused.publish(views(first), 1);
+  const void* panels = reused.layer(1).qkv.panels.view().data;
+  const auto bytes = [](const Snapshot& snapshot) {
+    std::string all;
+    const auto add = [&](const base::Buffer& buffer) {
+      all.append(static_cast<const char*>(buffer.view().data), buffer.num_bytes());
+    };
+    add(snapshot.embedding_VD());
+    for (const ops::PackedLinear* linear :
+         {&snapshot.layer(0).qkv, &snapshot.layer(1).down, &snapshot.layer(1).gate_up}) {
+      add(linear->panels), add(linear->scales), add(linear->column_sums);
+    }
+    return all;
+  };
+  const std::string before = bytes(reused);
+  reused.publish(views(second), 2);
+  fresh.publish(views(second), 2);
+  CHECK(reused.layer(1).qkv.panels.view().data == panels);
+  CHECK(bytes(reused) != before);
+  CHECK(bytes(reused) == bytes(fresh));
+
+  const int threads = base::num_threads();
+  for (const int count : {1, 3}) {
+    base::set_num_threads(count);
+    Snapshot other(config, Format::int8);
+    other.publish(views(second), 2);
+    CHECK(bytes(other) == bytes(fresh));
+  }
+  base::set_num_threads(threads);
+}
+
+TEST_CASE("a weight that is not finite is named wherever it is") {
+  const ModelConfig config = small_config(Family::qwen2, false);
+  for (const Format format : {Format::f32, Format::bf16, Format::int8}) {
+    for (const WeightSpec& spec : weight_specs(config)) {
+      for (const float value : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+        Weights weights = make_weights(config, 3);
+        base::Buffer& broken = weights.at(spec.name);
+        broken.as<float>()[broken.view().numel() - 1] = value;
+        Snapshot snapshot(config, format);
+        snapshot.publish(views(make_weights(config, 3)), 4);
+        INFO(spec.name);
+        try {
+          snapshot.publish(views(weights), 5);
+          FAIL_CHECK("published");
+        } catch (const base::Error& error) {
+          CHECK(error.kind() == base::ErrorKind::input);
+          CHECK(std::string(error.what()).find(spec.name) != std::string::npos);
+        }
+        CHECK(snapshot.version() == -1);  // what it holds is no policy
+      }
+    }
+  }
+}
+
+TEST_CASE("masters that are not the model's are an error before anything changes") {
+  const ModelConfig config = small_config(Family::qwen3, true);
+  const Weights weights = make_weights(config, 3);
+  Snapshot snapshot(config, Format::bf16);
+  snapshot.publish(views(weights), 1);
+  WeightViews missing = views(weights);
+  missing.erase("model.norm.weight");
+  CHECK_THROWS_AS(snapshot.publish(missing, 2), base::Error);
+  WeightViews misshaped = views(weights);
+  misshaped["model.norm.weight"].shape = base::Shape{23};
+  CHECK_THROWS_AS(snapshot.publish(misshaped, 2), base::Error);
+  CHECK(snapshot.version() == 1);
+}
+
+TEST_CASE("a snapshot describes each tensor and counts its memory") {
+  const ModelConfig config = small_config(Family::qwen2, true);
+  const Snapshot wide(config, Format::f32), low(config, Format::int8);
+  CHECK(low.num_bytes() < wide.num_bytes());
+  const auto lines = low.describe();
+  CHECK(lines.size() == 3 + 2 * 6);
+  CHECK(lines[2] == "layers.0.qkv: int8 [80, 24], scales [80] fp32, bias fp32");
+  CHECK(lines.back() == "lm_head: bf16 [71, 24]");
+}

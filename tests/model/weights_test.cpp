@@ -1,0 +1,324 @@
+#include "model/weights.h"
+
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/threads.h"
+#include "state/safetensors.h"
+#include "support/catch.h"
+
+using namespace qrl;
+using namespace qrl::model;
+using Json = nlohmann::json;
+namespace fs = std::filesystem;
+
+namespace {
+
+const fs::path kGolden = qrl::test::shipped_data() / "golden";
+
+void write_bytes(const fs::path& file, const std::string& bytes) { std::ofstream(file, std::ios::binary) << bytes; }
+
+std::string read_bytes(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// The message of the refusal, or "" when `read` succeeds.
+template <class Read>
+std::string refusal(const Read& read) {
+  try {
+    read();
+  } catch (const base::Error& error) {
+    CHECK(error.kind() == base::ErrorKind::input);
+    return error.what();
+  }
+  return {};
+}
+
+std::string load_refusal(const fs::path& dir) {
+  return refusal([&] { load_hf(dir); });
+}
+
+ModelConfig tiny_config() {
+  ModelConfig config = load_hf(kGolden / "hf_qwen3").config;
+  config.vocab_size = 7;
+  config.hidden_size = 5;
+  config.intermediate_size = 3;
+  config.num_hidden_layers = 1;
+  return config;
+}
+
+bool same_bytes(const base::Buffer& a, const base::Buffer& b) {
+  return a.shape() == b.shape() && a.view().dtype == b.view().dtype &&
+         std::memcmp(a.view().data, b.view().data, a.num_bytes()) == 0;
+}
+
+}  // namespace
+
+TEST_CASE("malformed indexes behave as their manifest declares") {
+  const auto shared = qrl::test::shared_data();
+  if (!shared) return qrl::test::skip("shared data not found (QRL_TEST_DATA)");
+  std::ifstream manifest(*shared / "malformed" / "manifest.jsonl");
+  int seen = 0;
+  for (std::string line; std::getline(manifest, line);) {
+    const Json row = Json::parse(line);
+    if (row["kind"] != "index") continue;
+    ++seen;
+    const std::string file = row["file"];
+    INFO(file);
+    const bool accepted = refusal([&] { describe_index(*shared / "malformed" / file); }).empty();
+    if (row["expect"] == "accept") CHECK(accepted);
+    if (row["expect"] == "reject") CHECK(!accepted);
+  }
+  CHECK(seen >= 2);
+}
+
+TEST_CASE("folders that transformers wrote are read: single or in shards, fp32 or bf16") {
+  for (const std::string name : {"hf_qwen3", "hf_qwen3_untied", "hf_qwen2", "hf_llama"}) {
+    INFO(name);
+    const HfModel model = load_hf(kGolden / name);
+    const auto specs = weight_specs(model.config);
+    CHECK(model.weights.size() == specs.size());
+    for (const WeightSpec& spec : specs) {
+      REQUIRE(model.weights.contains(spec.name));
+      CHECK(model.weights.at(spec.name).shape() == spec.shape);
+      // The gradients in the golden file are transformers' list of parameters.
+      CHECK(state::SafetensorsFile(kGolden / name / "golden.safetensors").entry("grad." + spec.name).shape ==
+            spec.shape);
+    }
+  }
+  CHECK(load_hf(kGolden / "hf_qwen3_untied").config.dtype == base::DType::bf16);
+  CHECK(load_hf(kGolden / "hf_qwen3_untied").config.eos_token_ids == std::vector<types::TokenId>{2, 256});
+  CHECK(load_hf(kGolden / "hf_qwen2").config.head_dim == 6);
+}
+
+TEST_CASE("a saved model loads the same: values, config, end tokens") {
+  for (const std::string name : {"hf_qwen3", "hf_qwen3_untied", "hf_qwen2", "hf_llama"}) {
+    INFO(name);
+    const HfModel model = load_hf(kGolden / name);
+    const qrl::test::TempDir dir;
+    save_hf(dir / "out", model.config, views(model.weights));
+    const HfModel again = load_hf(dir / "out");
+    CHECK(again.config == model.config);
+    for (const auto& [tensor, buffer] : model.weights) CHECK(same_bytes(buffer, again.weights.at(tensor)));
+    const state::SafetensorsFile file(dir / "out/model.safetensors");
+    CHECK(file.metadata().at("format") == "pt");
+    CHECK(file.entry("model.norm.weight").dtype == model.config.dtype);
+    CHECK(file.tensors().size() == model.weights.size());
+  }
+}
+
+TEST_CASE("fp32 weights saved as bf16 are rounded to nearest even") {
+  HfModel model = load_hf(kGolden / "hf_llama");
+  model.config.dtype = base::DType::bf16;
+  const qrl::test::TempDir dir;
+  save_hf(dir.path(), model.config, views(model.weights));
+  const HfModel again = load_hf(dir.path());
+  const base::Buffer& want = model.weights.at("lm_head.weight");
+  const base::Buffer& got = again.weights.at("lm_head.weight");
+  bool any_rounded = false;
+  for (std::int64_t i = 0; i < want.view().numel(); ++i) {
+    REQUIRE(got.as<float>()[i] == base::to_float(base::to_bf16(want.as<float>()[i])));
+    any_rounded = any_rounded || got.as<float>()[i] != want.as<float>()[i];
+  }
+  CHECK(any_rounded);
+}
+
+TEST_CASE("weights that are not those of config.json are refused, by name") {
+  const HfModel model = load_hf(kGolden / "hf_qwen3");
+  const qrl::test::TempDir dir;
+  const auto save_and_refuse = [&](const WeightViews& weights) {
+    std::vector<state::NamedView> tensors;
+    for (const auto& [name, view] : weights) tensors.push_back({name, view});
+    state::write_safetensors(dir / "model.safetensors", tensors, {});
+    return load_refusal(dir.path());
+  };
+  write_bytes(dir / "config.json", config_json(model.config));
+  REQUIRE(save_and_refuse(views(model.weights)) == "");
+
+  const std::string norm = "model.layers.1.self_attn.k_norm.weight";
+  WeightViews missing = views(model.weights);
+  missing.erase(norm);
+  CHECK(save_and_refuse(missing).find(norm) != std::string::npos);
+  WeightViews misshaped = views(model.weights);
+  misshaped[norm].shape = base::Shape{5};
+  CHECK(save_and_refuse(misshaped).find(norm) != std::string::npos);
+  WeightViews transposed = views(model.weights);
+  transposed["model.embed_tokens.weight"].shape = base::Shape{33, 259};
+  CHECK(save_and_refuse(transposed).find("embed_tokens") != std::string::npos);
+  WeightViews extra = views(model.weights);
+  extra["model.layers.2.input_layernorm.weight"] = extra["model.norm.weight"];
+  CHECK(save_and_refuse(extra).find("model.layers.2.input_layernorm.weight") != std::string::npos);
+  const base::Buffer integers(base::DType::i64, {10});
+  WeightViews typed = views(model.weights);
+  typed[norm] = integers.view();
+  CHECK(save_and_refuse(typed).find("I64") != std::string::npos);
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    base::Buffer broken(base::DType::f32, {10});
+    broken.as<float>()[9] = bad;
+    WeightViews infinite = views(model.weights);
+    infinite[norm] = broken.view();
+    const std::string message = save_and_refuse(infinite);
+    CHECK(message.find(norm) != std::string::npos);
+    CHECK(message.find("element 9") != std::string::npos);
+  }
+
+  // A tied model's own lm_head: fine when it repeats the embedding, refused when it does not.
+  WeightViews headed = views(model.weights);
+  headed["lm_head.weight"] = headed["model.embed_tokens.weight"];
+  CHECK(save_and_refuse(headed) == "");
+  base::Buffer other(base::DType::f32, {259, 33});
+  headed["lm_head.weight"] = other.view();
+  CHECK(save_and_refuse(headed).find("lm_head.weight") != std::string::npos);
+}
+
+TEST_CASE("generation_config.json overrides the end tokens") {
+  const HfModel model = load_hf(kGolden / "hf_qwen3");
+  const qrl::test::TempDir dir;
+  save_hf(dir.path(), model.config, views(model.weights));
+  write_bytes(dir / "generation_config.json", R"({"eos_token_id":[7,2]})");
+  CHECK(load_hf(dir.path()).config.eos_token_ids == std::vector<types::TokenId>{7, 2});
+  write_bytes(dir / "generation_config.json", R"({"do_sample":true})");
+  CHECK(load_hf(dir.path()).config.eos_token_ids == std::vector<types::TokenId>{2});
+  write_bytes(dir / "generation_config.json", R"({"eos_token_id":259})");
+  CHECK(load_refusal(dir.path()).find("generation_config.json") != std::string::npos);
+}
+
+TEST_CASE("folders without safetensors say what is missing; pickles are never opened") {
+  const qrl::test::TempDir dir;
+  CHECK(load_refusal(dir / "absent") != "");
+  CHECK(load_refusal(dir.path()).find("config.json") != std::string::npos);
+  write_bytes(dir / "config.json", read_bytes(kGolden / "hf_qwen3/config.json"));
+  CHECK(load_refusal(dir.path()).find("model.safetensors") != std::string::npos);
+  write_bytes(dir / "pytorch_model.bin", "not opened");
+  CHECK(load_refusal(dir.path()).find("save_pretrained") != std::string::npos);
+  fs::create_directory(dir / "model.safetensors");
+  CHECK(load_refusal(dir.path()).find("folder") != std::string::npos);
+}
+
+TEST_CASE("an index must describe its shards exactly") {
+  const qrl::test::TempDir dir;
+  const base::Buffer one(base::DType::f32, {1});
+  const auto write_index = [&](const Json& map) { write_bytes(dir / "i.json", Json{{"weight_map", map}}.dump()); };
+  const auto index_refusal = [&] { return refusal([&] { read_index(dir / "i.json"); }); };
+  state::write_safetensors(dir / "1.safetensors", {{"a", one.view()}, {"b", one.view()}}, {});
+  state::write_safetensors(dir / "2.safetensors", {{"c", one.view()}}, {});
+  write_index({{"a", "1.safetensors"}, {"b", "1.safetensors"}, {"c", "2.safetensors"}});
+  CHECK(index_refusal() == "");
+  CHECK(read_index(dir / "i.json").at("c") == dir / "2.safetensors");
+  CHECK(describe_index(dir / "i.json").find("3 tensors in 2 shards") != std::string::npos);
+
+  write_index({{"a", "1.safetensors"}, {"c", "2.safetensors"}});
+  CHECK(index_refusal().find("\"b\"") != std::string::npos);
+  write_index({{"a", "1.safetensors"}, {"b", "2.safetensors"}, {"c", "2.safetensors"}});
+  CHECK(index_refusal().find("\"b\"") != std::string::npos);
+  write_index({{"a", "1.safetensors"}, {"b", "1.safetensors"}, {"c", "2.safetensors"}, {"d", "2.safetensors"}});
+  CHECK(index_refusal().find("\"d\"") != std::string::npos);
+  write_index({{"a", "1.safetensors"}, {"b", "1.safetensors"}, {"c", "3.safetensors"}});
+  CHECK(index_refusal().find("3.safetensors") != std::string::npos);
+  state::write_safetensors(dir / "2.safetensors", {{"c", one.view()}, {"a", one.view()}}, {});
+  write_index({{"a", "1.safetensors"}, {"b", "1.safetensors"}, {"c", "2.safetensors"}});
+  CHECK(index_refusal().find("\"a\"") != std::string::npos);  // in both shards
+
+  fs::create_directory(dir / "sub");
+  fs::copy_file(dir / "1.safetensors", dir / "sub/1.safetensors");
+  fs::create_directory(dir / "d.safetensors");
+  fs::create_symlink(dir / "1.safetensors", dir / "link.safetensors");
+  const std::string absolute = (dir / "1.safetensors").string();
+  for (const std::string& shard :
+       std::vector<std::string>{"sub/1.safetensors", "../x.safetensors", "./1.safetensors", absolute, "", ".", "..",
+                                "d.safetensors", ".1.safetensors", "1.safetensors/", "1.SAFETENSORS",
+                                std::string("1.safetensors\0", 14), "sub\\1.safetensors"}) {
+    INFO(shard);
+    write_index({{"a", shard}, {"b", shard}});
+    CHECK(index_refusal() != "");
+  }
+  write_index({{"a", "link.safetensors"}, {"b", "link.safetensors"}});
+  CHECK(index_refusal() == "");  // Hugging Face's cache is made of links
+  write_index({{"a", "pytorch_model-00001-of-00001.bin"}});
+  CHECK(index_refusal().find("save_pretrained") != std::string::npos);
+  for (const char* text :
+       {"", "{}", "[]", "null", R"({"weight_map":{}})", R"({"weight_map":[]})", R"({"weight_map":{"a":5}})",
+        R"({"weight_map":{"a":null}})", R"({"weight_map":{"a":["1.safetensors"]}})",
+        R"({"weight_map":{"a":"1.safetensors","a":"1.safetensors"}})", R"({"weight_map":"1.safetensors"})",
+        R"({"metadata":1,"weight_map":{"a":"link.safetensors","b":"link.safetensors"}})"}) {
+    INFO(text);
+    write_bytes(dir / "i.json", text);
+    CHECK(index_refusal() != "");
+  }
+}
+
+TEST_CASE("a folder with both one file and an index is refused: which is meant?") {
+  const qrl::test::TempDir dir;
+  fs::copy(kGolden / "hf_qwen3_untied", dir.path(), fs::copy_options::recursive);
+  CHECK(load_refusal(dir.path()) == "");
+  state::write_safetensors(dir / "model.safetensors", {}, {});
+  CHECK(load_refusal(dir.path()).find("both") != std::string::npos);
+}
+
+TEST_CASE("a new model: the promised distribution, the same whatever the threads") {
+  ModelConfig config = load_hf(kGolden / "hf_llama").config;
+  config.num_hidden_layers = 8;
+  const Weights weights = init_weights(config, 5);
+  CHECK(weights.size() == weight_specs(config).size());
+  const auto deviation = [&](const std::string& suffix) {
+    double sum = 0, squares = 0, count = 0;
+    for (const auto& [name, buffer] : weights) {
+      if (!name.ends_with(suffix)) continue;
+      for (std::int64_t i = 0; i < buffer.view().numel(); ++i, ++count) {
+        sum += buffer.as<float>()[i];
+        squares += static_cast<double>(buffer.as<float>()[i]) * buffer.as<float>()[i];
+      }
+    }
+    CHECK(std::fabs(sum / count) < 5 * 0.02 / std::sqrt(count));
+    return std::sqrt(squares / count);
+  };
+  // Five standard errors of a deviation from n draws, σ/√(2n), n ≥ 6475.
+  CHECK(qrl::test::close(deviation("q_proj.weight"), 0.02, 0, 0.05));
+  CHECK(qrl::test::close(deviation("embed_tokens.weight"), 0.02, 0, 0.05));
+  CHECK(qrl::test::close(deviation("lm_head.weight"), 0.02, 0, 0.05));
+  CHECK(qrl::test::close(deviation("o_proj.weight"), 0.02 / 4, 0, 0.05));  // √(2·8) = 4
+  CHECK(qrl::test::close(deviation("down_proj.weight"), 0.02 / 4, 0, 0.05));
+  const base::Buffer& norm = weights.at("model.norm.weight");
+  CHECK(std::all_of(norm.as<float>(), norm.as<float>() + 25, [](float gain) { return gain == 1.0F; }));
+  ModelConfig biased = load_hf(kGolden / "hf_qwen2").config;
+  const base::Buffer bias = std::move(init_weights(biased, 5).at("model.layers.0.self_attn.q_proj.bias"));
+  CHECK(std::all_of(bias.as<float>(), bias.as<float>() + 36, [](float value) { return value == 0.0F; }));
+
+  const int threads = base::num_threads();
+  base::set_num_threads(threads == 1 ? 2 : 1);
+  const Weights again = init_weights(config, 5);
+  base::set_num_threads(threads);
+  for (const auto& [name, buffer] : weights) CHECK(same_bytes(buffer, again.at(name)));
+  const std::string q = "model.layers.0.self_attn.q_proj.weight";
+  CHECK(!same_bytes(weights.at(q), init_weights(config, 6).at(q)));
+  CHECK(
+      !same_bytes(weights.at("model.layers.0.mlp.gate_proj.weight"), weights.at("model.layers.0.mlp.up_proj.weight")));
+}
+
+TEST_CASE("truncated and mutated model folders are refused or read, never more") {
+  const ModelConfig config = tiny_config();
+  const qrl::test::TempDir dir;
+  save_hf(dir.path(), config, views(init_weights(config, 1)));
+  for (const std::string name : {"config.json", "generation_config.json", "model.safetensors"}) {
+    const std::string good = read_bytes(dir / name);
+    int refused = 0, runs = 0;
+    const std::size_t end = good.ends_with('\n') ? good.size() - 1 : good.size();  // JSON does without its last newline
+    for (std::size_t at = 0; at < end; at += 1 + good.size() / 300) {
+      write_bytes(dir / name, good.substr(0, at));
+      refused += load_refusal(dir.path()).empty() ? 0 : 1;
+      std::string flipped = good;
+      flipped[at] = static_cast<char>(flipped[at] ^ 0x10);
+      write_bytes(dir / name, flipped);
+      load_refusal(dir.path());
+      ++runs;
+    }
+    CHECK(refused == runs);  // no prefix of a good file is a good file
+    write_bytes(dir / name, good);
+  }
+  CHECK(load_refusal(dir.path()) == "");
+}
