@@ -31,12 +31,12 @@ model::ModelConfig built_in_shape(const std::string& name) {
   model::ModelConfig config;
   const bool small = name == "quickstart";
   config.vocab_size = small ? 259 : 4096;
-  config.hidden_size = small ? 192 : 768;
-  config.num_hidden_layers = small ? 6 : 12;
-  config.num_attention_heads = small ? 6 : 12;
-  config.num_key_value_heads = small ? 2 : 4;
+  config.hidden_size = small ? 96 : 768;
+  config.num_hidden_layers = small ? 3 : 12;
+  config.num_attention_heads = small ? 3 : 12;
+  config.num_key_value_heads = small ? 1 : 4;
   config.head_dim = small ? 32 : 64;
-  config.intermediate_size = small ? 512 : 2304;
+  config.intermediate_size = small ? 256 : 2304;
   config.max_position_embeddings = 8192;
   config.rms_norm_eps = 1e-6F;
   config.rope_theta = 1e6;
