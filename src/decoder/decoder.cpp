@@ -48,7 +48,8 @@ void check(const DecoderOptions& options, const model::ModelConfig& config) {
 }
 
 void check(const types::SamplingParams& params) {
-  QRL_REQUIRE(params.max_new_tokens >= 1, "sampling: max_new_tokens", "1 or more", std::to_string(params.max_new_tokens));
+  QRL_REQUIRE(params.max_new_tokens >= 1, "sampling: max_new_tokens", "1 or more",
+              std::to_string(params.max_new_tokens));
   QRL_REQUIRE(params.temperature >= 0 && std::isfinite(params.temperature), "sampling: temperature", "0 or more",
               std::to_string(params.temperature));
   QRL_REQUIRE(params.top_p > 0 && params.top_p <= 1, "sampling: top_p", "above 0, at most 1",
@@ -117,7 +118,8 @@ Decoder::~Decoder() = default;
 
 void Decoder::load(const model::Snapshot& snapshot) {
   State& state = *state_;
-  QRL_INVARIANT(snapshot.config() == state.config, "decoder", "a snapshot of the model it was made for", "another model");
+  QRL_INVARIANT(snapshot.config() == state.config, "decoder", "a snapshot of the model it was made for",
+                "another model");
   QRL_INVARIANT(snapshot.version() >= 0, "decoder", "a published snapshot", "one without weights");
   state.workspaces.clear();
   state.transformer.emplace(snapshot, state.options.max_num_batched_tokens, state.options.max_model_len);
@@ -184,7 +186,8 @@ void Decoder::State::forward_and_sample(const types::SamplingParams& params, typ
   base::parallel(0, [&](base::Team& team) {
     if (plan.parts.size() == 1) return run(team, plan.parts.front(), workspaces.front());
     base::Team alone = base::Team::solo();
-    for (auto i = static_cast<std::size_t>(team.rank()); i < plan.parts.size(); i += static_cast<std::size_t>(team.size())) {
+    for (auto i = static_cast<std::size_t>(team.rank()); i < plan.parts.size();
+         i += static_cast<std::size_t>(team.size())) {
       run(alone, plan.parts[i], workspaces[i]);
     }
   });
@@ -195,7 +198,8 @@ void Decoder::State::sample(base::Team& team, const PlanPart& part, Transformer:
   std::exception_ptr error;  // of a draw; kept until no other member waits at a barrier for this one
   for (std::int64_t first = part.draws.begin; first < part.draws.end; first += Transformer::kLogitRows) {
     const std::int64_t count = std::min(Transformer::kLogitRows, part.draws.end - first);
-    const auto rows = std::span(plan.draw_rows).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count));
+    const auto rows =
+        std::span(plan.draw_rows).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count));
     const float* logits = transformer->logits(team, rows, scratch);
     const base::Range share = team.slice(count);
     for (std::int64_t i = share.begin; i < share.end; ++i) {

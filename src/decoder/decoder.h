@@ -26,14 +26,14 @@ struct DecoderOptions {
 /// Totals since the decoder was made or reset.
 struct DecoderStats {
   std::int64_t ticks = 0;
-  std::int64_t prefill_tokens = 0;        ///< rows computed of prompts, and of drawn tokens after a preemption
-  std::int64_t decode_tokens = 0;         ///< rows computed of newest drawn tokens
-  std::int64_t decode_only_tokens = 0;    ///< of those, in ticks without prefill: ÷ decode_s is the decode speed
+  std::int64_t prefill_tokens = 0;      ///< rows computed of prompts, and of drawn tokens after a preemption
+  std::int64_t decode_tokens = 0;       ///< rows computed of newest drawn tokens
+  std::int64_t decode_only_tokens = 0;  ///< of those, in ticks without prefill: ÷ decode_s is the decode speed
   std::int64_t preemptions = 0;
   std::int64_t shared_prompt_tokens = 0;  ///< rows that sharing a group's prompt saved
   std::int64_t peak_kv_pages = 0;
-  double prefill_s = 0;                   ///< ticks with any prefill row
-  double decode_s = 0;                    ///< ticks of decode rows alone
+  double prefill_s = 0;  ///< ticks with any prefill row
+  double decode_s = 0;   ///< ticks of decode rows alone
 };
 
 /// Continuous-batching sampler over one model. One thread calls it; it uses all of the process's threads.

@@ -80,7 +80,8 @@ void Plan::build(std::span<Sequence* const> chosen, int num_threads) {
   }
   end_of_part();
 
-  const bool each_alone = num_rows() >= kMinRowsPerThread * num_threads && largest_part_cost <= kMaxImbalance * fair_cost;
+  const bool each_alone =
+      num_rows() >= kMinRowsPerThread * num_threads && largest_part_cost <= kMaxImbalance * fair_cost;
   if (!each_alone) {
     parts.clear();
     end_of_part();

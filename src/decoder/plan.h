@@ -36,7 +36,7 @@ class Plan {
   std::vector<std::int32_t> draw_rows;       ///< rows whose logits are wanted, ascending
   std::vector<Sequence*> draw_sequences;     ///< whose they are
   std::vector<PlanPart> parts;
-  std::int64_t num_decode_rows = 0;          ///< rows of a newest drawn token; the others are prompt or recomputed
+  std::int64_t num_decode_rows = 0;  ///< rows of a newest drawn token; the others are prompt or recomputed
 
   std::int64_t num_rows() const { return static_cast<std::int64_t>(tokens_N.size()); }
 

@@ -85,10 +85,8 @@ void Scheduler::start_waiting() {
 bool Scheduler::make_room_for(const Sequence& sequence) {
   Group& group = *sequence.group;
   for (;;) {
-    const std::int64_t shared =
-        group.prefix == PrefixState::ready ? group.num_prefix_tokens / options_.page_size : 0;
-    const std::int64_t wanted =
-        pages_of(sequence.num_tokens()) - shared + static_cast<std::int64_t>(running_.size());
+    const std::int64_t shared = group.prefix == PrefixState::ready ? group.num_prefix_tokens / options_.page_size : 0;
+    const std::int64_t wanted = pages_of(sequence.num_tokens()) - shared + static_cast<std::int64_t>(running_.size());
     if (pool_.num_free() >= wanted) return true;
     if (forget_idle_prefix(&group)) continue;
     if (!running_.empty() || group.prefix != PrefixState::ready) return false;

@@ -51,9 +51,7 @@ struct Sequence {
   bool finished = false;
 
   std::int64_t num_prompt_tokens() const { return static_cast<std::int64_t>(group->prompt.size()); }
-  std::int64_t num_tokens() const {
-    return num_prompt_tokens() + static_cast<std::int64_t>(completion->tokens.size());
-  }
+  std::int64_t num_tokens() const { return num_prompt_tokens() + static_cast<std::int64_t>(completion->tokens.size()); }
   /// Tokens whose KV is still to be computed: 1 while decoding, more after the start or a preemption.
   std::int64_t num_pending() const { return num_tokens() - num_cached; }
   /// Whether this tick reaches the newest token, whose logits the next one is drawn from.

@@ -34,8 +34,9 @@ void Transformer::forward(base::Team& team, const Plan& plan, const PlanPart& pa
   auto* context = scratch.context.as<float>();
   auto* gate_up = scratch.gate_up.as<float>();
 
-  kv.copy(team, std::span(plan.copies).subspan(static_cast<std::size_t>(part.copies.begin),
-                                               static_cast<std::size_t>(part.copies.size())));
+  kv.copy(team,
+          std::span(plan.copies)
+              .subspan(static_cast<std::size_t>(part.copies.begin), static_cast<std::size_t>(part.copies.size())));
   ops::embed(team, snapshot_.embedding_VD().view(), plan.tokens_N.data(), part.rows, x_ND);
   team.barrier();
 

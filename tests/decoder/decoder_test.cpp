@@ -130,7 +130,8 @@ TEST_CASE("another snapshot, in another format, may be loaded in place of the fi
   Decoder decoder(config, options_of(10, 40));
   const SampleRequest request{1, kPrompt, 0, 1};
   std::vector<types::Completion> completions;
-  for (const quant::Format format : {quant::Format::f32, quant::Format::int8, quant::Format::bf16, quant::Format::f32}) {
+  for (const quant::Format format :
+       {quant::Format::f32, quant::Format::int8, quant::Format::bf16, quant::Format::f32}) {
     const auto snapshot = publish(config, weights, format);
     decoder.load(*snapshot);
     completions.push_back(decoder.complete({&request, 1}, params_of(12), {}).front());
@@ -214,12 +215,12 @@ TEST_CASE("no requests, no completions; stats count rows and can be reset") {
   const SampleRequest request{1, kPrompt, 0, 3};
   decoder.complete({&request, 1}, params_of(6), {});
   const DecoderStats& stats = decoder.stats();
-  CHECK(stats.prefill_tokens == 5 + 1 + 1);       // the leader's prompt, and the last prompt token of the others
+  CHECK(stats.prefill_tokens == 5 + 1 + 1);  // the leader's prompt, and the last prompt token of the others
   CHECK(stats.shared_prompt_tokens == 2 * 4);
-  CHECK(stats.decode_tokens == 3 * 5);            // the last token drawn is never an input
-  CHECK(stats.decode_only_tokens == 3 * 5 - 1);   // the leader's first one shares a tick with the others' prompt
+  CHECK(stats.decode_tokens == 3 * 5);           // the last token drawn is never an input
+  CHECK(stats.decode_only_tokens == 3 * 5 - 1);  // the leader's first one shares a tick with the others' prompt
   CHECK(stats.ticks == 7);
-  CHECK(stats.peak_kv_pages == 3 * 3 - 2);        // 10 positions each; the first page is one
+  CHECK(stats.peak_kv_pages == 3 * 3 - 2);  // 10 positions each; the first page is one
   decoder.reset_stats();
   CHECK(decoder.stats().ticks == 0);
 }

@@ -83,7 +83,8 @@ std::vector<float> teacher_forced_logits(const model::Snapshot& snapshot, const 
       for (std::int64_t at = 0; at < count; at += Transformer::kLogitRows) {
         const std::int64_t rows = std::min(Transformer::kLogitRows, count - at);
         const float* from = transformer.logits(
-            team, std::span(plan.draw_rows).subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(rows)), scratch);
+            team, std::span(plan.draw_rows).subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(rows)),
+            scratch);
         if (team.rank() == 0) std::copy_n(from, rows * vocab_size, logits.data() + (first + at) * vocab_size);
       }
     });

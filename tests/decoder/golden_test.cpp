@@ -60,7 +60,10 @@ TEST_CASE("64 greedy tokens through the whole decoder are those of transformers,
     const std::vector<TokenId> prompt = tokens_of(golden, "greedy.prompt");
     on_every_isa([&](ops::Isa isa) {
       CAPTURE(name, ops::name(isa));
-      Decoder decoder(hf.config, {.max_num_batched_tokens = 4, .page_size = 4, .kv_pages = 20, .max_model_len = 73,
+      Decoder decoder(hf.config, {.max_num_batched_tokens = 4,
+                                  .page_size = 4,
+                                  .kv_pages = 20,
+                                  .max_model_len = 73,
                                   .kv_dtype = base::DType::f32});
       decoder.load(*snapshot);
       const types::SampleRequest request{1, prompt, 0, 1};

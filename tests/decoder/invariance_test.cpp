@@ -268,14 +268,13 @@ TEST_CASE("decode equals prefill: one teacher-forced prefill gives the bits that
           for (std::size_t t = 0; t < completion.tokens.size(); ++t) {
             const float* row = logits.data() + (made.prompts[i].size() - 1 + t) * 67;
             const auto high = static_cast<std::uint32_t>(request.prompt_id >> 32);
-            const double uniform = field.uniform({static_cast<std::uint32_t>(t),
-                                                  static_cast<std::uint32_t>(request.first_sample + sample),
-                                                  static_cast<std::uint32_t>(request.prompt_id) ^ (high * 0x9E3779B9U),
-                                                  kKey.step});
+            const double uniform =
+                field.uniform({static_cast<std::uint32_t>(t), static_cast<std::uint32_t>(request.first_sample + sample),
+                               static_cast<std::uint32_t>(request.prompt_id) ^ (high * 0x9E3779B9U), kKey.step});
             const ops::Draw draw = ops::draw(row, 67, {.temperature = kParams.temperature}, uniform);
-            num_wrong += draw.token != completion.tokens[t] ||
-                         std::bit_cast<std::uint32_t>(draw.logprob) !=
-                             std::bit_cast<std::uint32_t>(completion.sampler_logprobs[t]);
+            num_wrong +=
+                draw.token != completion.tokens[t] || std::bit_cast<std::uint32_t>(draw.logprob) !=
+                                                          std::bit_cast<std::uint32_t>(completion.sampler_logprobs[t]);
           }
           REQUIRE(num_wrong == 0);
         }
@@ -298,7 +297,8 @@ TEST_CASE("permuted pages, page size, chunks and threads change no bit of the lo
           REQUIRE(equal_bits(teacher_forced_logits(snapshot, tokens, layout), want));
         };
         for (const std::int64_t page_size : {1, 3, 16, 64}) {
-          for (const std::int64_t chunk_tokens : {1, 37, 64, 150}) check_same({page_size, chunk_tokens, true, 1, kv_dtype});
+          for (const std::int64_t chunk_tokens : {1, 37, 64, 150})
+            check_same({page_size, chunk_tokens, true, 1, kv_dtype});
         }
         // Few forwards where threads meet at barriers: on a busy machine each meeting may cost a time slice.
         for (const int num_threads : {2, 3}) check_same({3, 128, true, num_threads, kv_dtype});

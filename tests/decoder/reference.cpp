@@ -13,7 +13,8 @@ namespace {
 using Row = std::vector<double>;
 
 double to_double(const base::Buffer& buffer, std::int64_t idx) {
-  return buffer.view().dtype == base::DType::bf16 ? base::to_float(buffer.as<base::bf16>()[idx]) : buffer.as<float>()[idx];
+  return buffer.view().dtype == base::DType::bf16 ? base::to_float(buffer.as<base::bf16>()[idx])
+                                                  : buffer.as<float>()[idx];
 }
 
 Row rounded_input(const Row& x, quant::Format format) {
@@ -78,7 +79,8 @@ Row attend(const model::ModelConfig& config, const std::vector<Row>& qkv) {
     for (const Row& past : qkv) {
       double dot = 0;
       for (std::int64_t e = 0; e < dim; ++e) {
-        dot += qkv.back()[static_cast<std::size_t>(h * dim + e)] * past[static_cast<std::size_t>((heads + kv) * dim + e)];
+        dot +=
+            qkv.back()[static_cast<std::size_t>(h * dim + e)] * past[static_cast<std::size_t>((heads + kv) * dim + e)];
       }
       weights.push_back(dot / std::sqrt(static_cast<double>(dim)));
     }

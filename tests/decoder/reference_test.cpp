@@ -25,9 +25,8 @@ struct Bound {
   double max_abs;
   double rms_of_format_error;
 };
-constexpr Bound kBounds[] = {{quant::Format::f32, kSumsRounding, 0},
-                             {quant::Format::bf16, 0.04, 0.3},
-                             {quant::Format::int8, 0.02, 0.03}};
+constexpr Bound kBounds[] = {
+    {quant::Format::f32, kSumsRounding, 0}, {quant::Format::bf16, 0.04, 0.3}, {quant::Format::int8, 0.02, 0.03}};
 
 struct Distance {
   double max_abs = 0, rms = 0;

@@ -73,7 +73,8 @@ TEST_CASE("first and second tokens of 20000 samples follow their distributions, 
 
   for (const types::SamplingParams& params :
        {types::SamplingParams{.temperature = 1.0F}, types::SamplingParams{.temperature = 0.7F},
-        types::SamplingParams{.temperature = 1.3F, .top_k = 9}, types::SamplingParams{.temperature = 1.5F, .top_p = 0.8F},
+        types::SamplingParams{.temperature = 1.3F, .top_k = 9},
+        types::SamplingParams{.temperature = 1.5F, .top_p = 0.8F},
         types::SamplingParams{.temperature = 1.2F, .top_p = 0.9F, .top_k = 20}}) {
     CAPTURE(params.temperature, params.top_p, params.top_k);
     types::SamplingParams two = params;

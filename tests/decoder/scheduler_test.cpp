@@ -213,7 +213,8 @@ TEST_CASE("a group computes its prompt once") {
   for (const std::int64_t prompt_tokens : {1, 2, 7, 8, 9, 16, 17}) {
     CAPTURE(prompt_tokens);
     Case c;
-    c.options = {.max_num_seqs = 64, .max_num_batched_tokens = 64, .page_size = 8, .kv_pages = 100, .max_model_len = 64};
+    c.options = {
+        .max_num_seqs = 64, .max_num_batched_tokens = 64, .page_size = 8, .kv_pages = 100, .max_model_len = 64};
     c.prompts.emplace_back(static_cast<std::size_t>(prompt_tokens), 1);
     c.requests.push_back({0, c.prompts[0], 0, 5});
     c.lengths = {3, 1, 4, 1, 5};

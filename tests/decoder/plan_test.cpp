@@ -1,0 +1,98 @@
+#include "decoder/plan.h"
+
+#include <deque>
+
+#include "decoder/fixtures.h"
+#include "support/catch.h"
+
+namespace {
+
+using namespace qrl;
+using namespace qrl::decoder;
+using types::TokenId;
+
+/// Sequences that have cached some of their prompt and compute num_rows more.
+class Sequences {
+ public:
+  void add(std::int64_t num_cached, std::int64_t num_rows) {
+    const std::vector<TokenId>& prompt =
+        prompts_.emplace_back(static_cast<std::size_t>(num_cached + num_rows), static_cast<TokenId>(prompts_.size()));
+    Group& group = groups_.emplace_back();
+    group.prompt = prompt;
+    Sequence& sequence = sequences_.emplace_back();
+    sequence.group = &group;
+    sequence.completion = &completions_.emplace_back();
+    sequence.pages = {0};
+    sequence.num_cached = num_cached;
+    sequence.num_rows = num_rows;
+    chosen_.push_back(&sequence);
+  }
+  std::span<Sequence* const> chosen() const { return chosen_; }
+
+ private:
+  std::deque<std::vector<TokenId>> prompts_;
+  std::deque<types::Completion> completions_;
+  std::deque<Group> groups_;
+  std::deque<Sequence> sequences_;
+  std::vector<Sequence*> chosen_;
+};
+
+}  // namespace
+
+TEST_CASE("rows of the chosen sequences lie end to end, each with its own token, position and pages") {
+  Sequences sequences;
+  sequences.add(3, 2);
+  sequences.add(0, 1);
+  sequences.chosen()[0]->copy = {7, 8, 2};
+  Plan plan(decoder::test::tiny_config());
+  for (int build = 0; build < 2; ++build) {  // the second finds nothing of the first
+    plan.build(sequences.chosen(), 2);
+    CHECK(plan.tokens_N == std::vector<TokenId>{0, 0, 1});
+    CHECK(plan.positions_N == std::vector<std::int32_t>{3, 4, 0});
+    CHECK(plan.page_tables_N[0] == sequences.chosen()[0]->pages.data());
+    CHECK(plan.page_tables_N[2] == sequences.chosen()[1]->pages.data());
+    CHECK(plan.draw_rows == std::vector<std::int32_t>{1, 2});
+    REQUIRE(plan.copies.size() == 1);
+    CHECK(plan.copies[0].to == 8);
+    CHECK(plan.parts.size() == 1);
+  }
+}
+
+TEST_CASE("a row that does not reach the newest token draws nothing") {
+  Sequences sequences;
+  sequences.add(0, 8);
+  sequences.chosen()[0]->num_rows = 5;
+  Plan plan(decoder::test::tiny_config());
+  plan.build(sequences.chosen(), 1);
+  CHECK(plan.num_rows() == 5);
+  CHECK(plan.draw_rows.empty());
+}
+
+TEST_CASE("many even sequences are shared out to threads, few or uneven ones are for all threads together") {
+  const auto parts_of = [](const Sequences& sequences, int num_threads) {
+    Plan plan(decoder::test::tiny_config());
+    plan.build(sequences.chosen(), num_threads);
+    return plan.parts;
+  };
+  Sequences even;
+  for (int i = 0; i < 60; ++i) even.add(100, 1);
+  REQUIRE(parts_of(even, 2).size() == 2);
+  CHECK(parts_of(even, 2)[0].rows.size() == 30);
+  REQUIRE(parts_of(even, 3).size() == 3);
+  CHECK(parts_of(even, 3)[1].rows.begin == 20);
+  CHECK(parts_of(even, 3)[2].rows.size() == 20);
+  CHECK(parts_of(even, 1).size() == 1);
+  CHECK(parts_of(even, 16).size() == 1);  // not 4 rows each
+
+  Sequences uneven;
+  uneven.add(0, 200);
+  for (int i = 0; i < 20; ++i) uneven.add(100, 1);
+  CHECK(parts_of(uneven, 2).size() == 1);
+
+  // Positions count too: 10 long sequences cost what many short ones do.
+  Sequences long_and_short;
+  for (int i = 0; i < 10; ++i) long_and_short.add(4000, 1);
+  for (int i = 0; i < 100; ++i) long_and_short.add(1, 1);
+  REQUIRE(parts_of(long_and_short, 2).size() == 2);
+  CHECK(parts_of(long_and_short, 2)[0].rows.size() == 5);
+}
