@@ -64,7 +64,8 @@ struct Bench {
     config::Recipe& r = loaded.recipe;
     r.data.max_prompt_length = args.prompt_tokens;
     r.data.max_response_length = args.new_tokens;
-    r.actor.max_tokens_per_micro_batch = std::max(r.actor.max_tokens_per_micro_batch, args.prompt_tokens + args.new_tokens);
+    r.actor.max_tokens_per_micro_batch =
+        std::max(r.actor.max_tokens_per_micro_batch, args.prompt_tokens + args.new_tokens);
     for (const model::WeightSpec& spec : model::weight_specs(config)) {
       if (spec.kind == model::WeightKind::linear) linear_params += spec.shape.numel();
     }
@@ -85,9 +86,12 @@ struct Bench {
 
   quant::Format quant_format() const {
     switch (loaded.recipe.quant.weights) {
-      case config::WeightFormat::f32: return quant::Format::f32;
-      case config::WeightFormat::bf16: return quant::Format::bf16;
-      case config::WeightFormat::int8: break;
+      case config::WeightFormat::f32:
+        return quant::Format::f32;
+      case config::WeightFormat::bf16:
+        return quant::Format::bf16;
+      case config::WeightFormat::int8:
+        break;
     }
     return quant::Format::int8;
   }
@@ -98,11 +102,13 @@ struct Bench {
     const double linear_rate = quant_format() == quant::Format::int8   ? ceilings.int8_ops_per_s
                                : quant_format() == quant::Format::bf16 ? ceilings.bf16_flops_per_s
                                                                        : ceilings.f32_flops_per_s;
-    const double head_rate = quant_format() == quant::Format::f32 ? ceilings.f32_flops_per_s : ceilings.bf16_flops_per_s;
+    const double head_rate =
+        quant_format() == quant::Format::f32 ? ceilings.f32_flops_per_s : ceilings.bf16_flops_per_s;
     const auto layers = static_cast<double>(config.num_hidden_layers);
-    const double compute_s = 2 * batch * static_cast<double>(linear_params) / linear_rate +
-                             2 * batch * static_cast<double>(head_params) / head_rate +
-                             4 * batch * context * static_cast<double>(config.q_size()) * layers / ceilings.f32_flops_per_s;
+    const double compute_s =
+        2 * batch * static_cast<double>(linear_params) / linear_rate +
+        2 * batch * static_cast<double>(head_params) / head_rate +
+        4 * batch * context * static_cast<double>(config.q_size()) * layers / ceilings.f32_flops_per_s;
     const double kv_element_bytes = quant_format() == quant::Format::f32 ? 4 : 2;
     const double embedding_bytes = static_cast<double>(snapshot.embedding_VD().num_bytes());
     const double bytes = static_cast<double>(snapshot.num_bytes()) - embedding_bytes +
@@ -113,7 +119,8 @@ struct Bench {
   std::vector<types::TokenId> random_tokens(std::uint64_t stream, std::int64_t count) const {
     base::RandomStream random(0, base::RandomPurpose::generator, stream);
     std::vector<types::TokenId> tokens(static_cast<std::size_t>(count));
-    for (types::TokenId& token : tokens) token = static_cast<types::TokenId>(random.below(static_cast<std::uint64_t>(config.vocab_size)));
+    for (types::TokenId& token : tokens)
+      token = static_cast<types::TokenId>(random.below(static_cast<std::uint64_t>(config.vocab_size)));
     return tokens;
   }
 
@@ -154,7 +161,8 @@ void bench_decode(const BenchArguments& arguments, dist::Collectives& world) {
   sampler.decoder.load(sampler.snapshot);
   std::vector<std::vector<types::TokenId>> prompts;
   std::vector<types::SampleRequest> requests;
-  for (std::int64_t b = 0; b < arguments.batch; ++b) prompts.push_back(bench.random_tokens(static_cast<std::uint64_t>(b), arguments.prompt_tokens));
+  for (std::int64_t b = 0; b < arguments.batch; ++b)
+    prompts.push_back(bench.random_tokens(static_cast<std::uint64_t>(b), arguments.prompt_tokens));
   for (std::size_t b = 0; b < prompts.size(); ++b) requests.push_back({b, prompts[b], 0, 1});
 
   double decode_rate = 0, prefill_rate = 0;
@@ -162,7 +170,8 @@ void bench_decode(const BenchArguments& arguments, dist::Collectives& world) {
     sampler.decoder.reset_stats();
     sampler.decoder.complete(requests, bench.sampling(), {0, static_cast<std::uint32_t>(round)});
     const decoder::DecoderStats& stats = sampler.decoder.stats();
-    if (stats.decode_s > 0) decode_rate = std::max(decode_rate, static_cast<double>(stats.decode_only_tokens) / stats.decode_s);
+    if (stats.decode_s > 0)
+      decode_rate = std::max(decode_rate, static_cast<double>(stats.decode_only_tokens) / stats.decode_s);
     prefill_rate = std::max(prefill_rate, static_cast<double>(stats.prefill_tokens) / stats.prefill_s);
   }
   const auto batch = static_cast<double>(arguments.batch);
@@ -183,11 +192,13 @@ void bench_decode(const BenchArguments& arguments, dist::Collectives& world) {
 struct LearnerWork {
   LearnerWork(const Bench& bench, const std::vector<types::Completion>& completions) {
     const BenchArguments& args = bench.args;
-    for (std::int64_t p = 0; p < args.prompts; ++p) prompts.push_back(bench.random_tokens(static_cast<std::uint64_t>(p), args.prompt_tokens));
+    for (std::int64_t p = 0; p < args.prompts; ++p)
+      prompts.push_back(bench.random_tokens(static_cast<std::uint64_t>(p), args.prompt_tokens));
     std::vector<rollout::PackItem> items;
     for (std::int64_t i = 0; i < args.prompts * args.n; ++i) {
       const auto& completion = completions[static_cast<std::size_t>(i)];
-      items.push_back({prompts[static_cast<std::size_t>(i / args.n)], completion.tokens, completion.sampler_logprobs, i % 2 == 0 ? 1.0F : -1.0F});
+      items.push_back({prompts[static_cast<std::size_t>(i / args.n)], completion.tokens, completion.sampler_logprobs,
+                       i % 2 == 0 ? 1.0F : -1.0F});
     }
     batches = rollout::pack(items, bench.loaded.recipe.actor.max_tokens_per_micro_batch);
     counts = rollout::count(batches);
@@ -228,7 +239,8 @@ void bench_learner(const BenchArguments& arguments, dist::Collectives& world) {
   const Bench bench(arguments, world);
   std::vector<types::Completion> completions;
   for (std::int64_t i = 0; i < arguments.prompts * arguments.n; ++i) {
-    completions.push_back({bench.random_tokens(static_cast<std::uint64_t>(1000 + i), arguments.new_tokens), {}, {}, {}});
+    completions.push_back(
+        {bench.random_tokens(static_cast<std::uint64_t>(1000 + i), arguments.new_tokens), {}, {}, {}});
     completions.back().sampler_logprobs.assign(static_cast<std::size_t>(arguments.new_tokens), -8.0F);
   }
   const LearnerWork work(bench, completions);
@@ -257,14 +269,17 @@ void bench_step(const BenchArguments& arguments, dist::Collectives& world) {
   sampler.decoder.load(sampler.snapshot);
   std::vector<std::vector<types::TokenId>> prompts;
   std::vector<types::SampleRequest> requests;
-  for (std::int64_t p = 0; p < arguments.prompts; ++p) prompts.push_back(bench.random_tokens(static_cast<std::uint64_t>(p), arguments.prompt_tokens));
-  for (std::size_t p = 0; p < prompts.size(); ++p) requests.push_back({p, prompts[p], 0, static_cast<std::int32_t>(arguments.n)});
+  for (std::int64_t p = 0; p < arguments.prompts; ++p)
+    prompts.push_back(bench.random_tokens(static_cast<std::uint64_t>(p), arguments.prompt_tokens));
+  for (std::size_t p = 0; p < prompts.size(); ++p)
+    requests.push_back({p, prompts[p], 0, static_cast<std::int32_t>(arguments.n)});
 
   Json best;
   for (std::int64_t round = 0; round < arguments.rounds; ++round) {
     sampler.decoder.reset_stats();
     const double start_s = base::now_s();
-    const auto completions = sampler.decoder.complete(requests, bench.sampling(), {0, static_cast<std::uint32_t>(round)});
+    const auto completions =
+        sampler.decoder.complete(requests, bench.sampling(), {0, static_cast<std::uint32_t>(round)});
     const double drawn_s = base::now_s();
     const LearnerWork work(bench, completions);
     const learner::UpdateReport report = learn(learner, work, bench.loaded.recipe);
@@ -279,7 +294,8 @@ void bench_step(const BenchArguments& arguments, dist::Collectives& world) {
     best["learner_s"] = learnt_s - drawn_s;
     best["publish_s"] = end_s - learnt_s;
     best["publish_share"] = (end_s - learnt_s) / (end_s - start_s);
-    best["gen_tokens_per_s"] = static_cast<double>(arguments.prompts * arguments.n * arguments.new_tokens) / (drawn_s - start_s);
+    best["gen_tokens_per_s"] =
+        static_cast<double>(arguments.prompts * arguments.n * arguments.new_tokens) / (drawn_s - start_s);
     add_learner_figures(best, bench, learnt_s - drawn_s);
     best["k3_kl"] = report.metrics.at("mismatch/k3_kl");
   }
@@ -288,12 +304,24 @@ void bench_step(const BenchArguments& arguments, dist::Collectives& world) {
 
 CLI::App* add_one(CLI::App& bench, const char* name, const char* what, BenchArguments& arguments) {
   CLI::App* command = bench.add_subcommand(name, what);
-  command->add_option("--model", arguments.model_dir, "Hugging Face folder; default: random weights of --shape")->type_name("DIR");
-  command->add_option("--shape", arguments.shape, "built-in shape")->check(CLI::IsMember({"86m", "quickstart"}))->type_name("86m|quickstart");
-  command->add_option("--prompt", arguments.prompt_tokens, "prompt tokens")->check(CLI::PositiveNumber)->type_name("INT");
-  command->add_option("--new", arguments.new_tokens, "new tokens a sequence")->check(CLI::PositiveNumber)->type_name("INT");
-  command->add_option("--rounds", arguments.rounds, "rounds; the best counts")->check(CLI::PositiveNumber)->type_name("INT");
-  command->add_option("--set", arguments.overrides, "override a key of the recipe, KEY=VALUE; may be repeated")->type_name("KEY=VALUE")->expected(1)->take_all();
+  command->add_option("--model", arguments.model_dir, "Hugging Face folder; default: random weights of --shape")
+      ->type_name("DIR");
+  command->add_option("--shape", arguments.shape, "built-in shape")
+      ->check(CLI::IsMember({"86m", "quickstart"}))
+      ->type_name("86m|quickstart");
+  command->add_option("--prompt", arguments.prompt_tokens, "prompt tokens")
+      ->check(CLI::PositiveNumber)
+      ->type_name("INT");
+  command->add_option("--new", arguments.new_tokens, "new tokens a sequence")
+      ->check(CLI::PositiveNumber)
+      ->type_name("INT");
+  command->add_option("--rounds", arguments.rounds, "rounds; the best counts")
+      ->check(CLI::PositiveNumber)
+      ->type_name("INT");
+  command->add_option("--set", arguments.overrides, "override a key of the recipe, KEY=VALUE; may be repeated")
+      ->type_name("KEY=VALUE")
+      ->expected(1)
+      ->take_all();
   command->add_flag("--json", arguments.json, "print one JSON object, on the last line");
   return command;
 }
@@ -302,15 +330,19 @@ CLI::App* add_one(CLI::App& bench, const char* name, const char* what, BenchArgu
 
 void add_bench(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<BenchArguments>();
-  CLI::App* bench = app.add_subcommand("bench", "measure decode, learner or a whole step against this machine's limits");
+  CLI::App* bench =
+      app.add_subcommand("bench", "measure decode, learner or a whole step against this machine's limits");
   bench->require_subcommand(1);
   CLI::App* decode = add_one(*bench, "decode", "decode speed: B distinct prompts, prefill excluded", *arguments);
   decode->add_option("--batch", arguments->batch, "sequences")->check(CLI::PositiveNumber)->type_name("INT");
-  decode->callback([&action, arguments] { action = [arguments](dist::Collectives& world) { bench_decode(*arguments, world); }; });
+  decode->callback(
+      [&action, arguments] { action = [arguments](dist::Collectives& world) { bench_decode(*arguments, world); }; });
   CLI::App* learner = add_one(*bench, "learner", "forward, backward and update of prompts x n sequences", *arguments);
-  learner->callback([&action, arguments] { action = [arguments](dist::Collectives& world) { bench_learner(*arguments, world); }; });
+  learner->callback(
+      [&action, arguments] { action = [arguments](dist::Collectives& world) { bench_learner(*arguments, world); }; });
   CLI::App* step = add_one(*bench, "step", "a whole GRPO step: draw, learn, publish", *arguments);
-  step->callback([&action, arguments] { action = [arguments](dist::Collectives& world) { bench_step(*arguments, world); }; });
+  step->callback(
+      [&action, arguments] { action = [arguments](dist::Collectives& world) { bench_step(*arguments, world); }; });
   for (CLI::App* command : {learner, step}) {
     command->add_option("--prompts", arguments->prompts, "prompts")->check(CLI::PositiveNumber)->type_name("INT");
     command->add_option("--n", arguments->n, "samples a prompt")->check(CLI::PositiveNumber)->type_name("INT");

@@ -26,7 +26,8 @@ const std::vector<Kind>& kinds() {
   static const std::vector<Kind> all = {
       {"safetensors", "tensor file", [](const std::string& file) { return state::describe_safetensors(file); }},
       {"config", "Hugging Face config.json", [](const std::string& file) { return model::describe_config(file); }},
-      {"index", "model.safetensors.index.json and its shards", [](const std::string& file) { return model::describe_index(file); }},
+      {"index", "model.safetensors.index.json and its shards",
+       [](const std::string& file) { return model::describe_index(file); }},
       {"recipe", "recipe", describe_recipe},
       {"jsonl", "prompt file", [](const std::string& file) { return data::describe_jsonl(file); }},
   };
@@ -36,7 +37,8 @@ const std::vector<Kind>& kinds() {
 }  // namespace
 
 void add_check(CLI::App& app, Action& action) {
-  CLI::App* check = app.add_subcommand("check", "read one file as a run would: a summary, or why it is refused (exit 2)");
+  CLI::App* check =
+      app.add_subcommand("check", "read one file as a run would: a summary, or why it is refused (exit 2)");
   check->require_subcommand(1);
   auto file = std::make_shared<std::string>();
   for (const Kind& kind : kinds()) {

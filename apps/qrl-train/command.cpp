@@ -7,7 +7,8 @@
 namespace qrl::app {
 
 void add_recipe_arguments(CLI::App& command, RecipeArguments& arguments, bool required) {
-  CLI::Option* file = command.add_option("RECIPE", arguments.file, "recipe file (YAML); its keys are listed by qrl-train --help");
+  CLI::Option* file =
+      command.add_option("RECIPE", arguments.file, "recipe file (YAML); its keys are listed by qrl-train --help");
   if (required) file->required();
   command.add_option("--set", arguments.overrides, "override a key of the recipe, KEY=VALUE; may be repeated")
       ->type_name("KEY=VALUE")
@@ -16,7 +17,8 @@ void add_recipe_arguments(CLI::App& command, RecipeArguments& arguments, bool re
 }
 
 void require_one_process(const dist::Collectives& world, const std::string& command) {
-  QRL_REQUIRE(world.size() == 1, "qrl-train " + command, "one process", std::to_string(world.size()), "run it without mpirun");
+  QRL_REQUIRE(world.size() == 1, "qrl-train " + command, "one process", std::to_string(world.size()),
+              "run it without mpirun");
 }
 
 std::string version_text() {

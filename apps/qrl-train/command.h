@@ -1,5 +1,5 @@
-// Owns how a subcommand joins the command line: each command file adds its options and leaves what to run. Knows nothing
-// of what the commands do.
+// Owns how a subcommand joins the command line: each command file adds its options and leaves what to run. Knows
+// nothing of what the commands do.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -18,13 +18,13 @@ using Action = std::function<void(dist::Collectives& world)>;
 /// Arguments that every command with a recipe takes.
 struct RecipeArguments {
   std::string file;
-  std::vector<std::string> overrides;   ///< --set KEY=VALUE
+  std::vector<std::string> overrides;  ///< --set KEY=VALUE
 
   config::LoadedRecipe load(bool complete = true) const { return config::load_recipe(file, overrides, complete); }
 };
 void add_recipe_arguments(CLI::App& command, RecipeArguments& arguments, bool required = true);
 
-void add_train(CLI::App& app, Action& action);      ///< the main job, and `sft`
+void add_train(CLI::App& app, Action& action);  ///< the main job, and `sft`
 void add_eval(CLI::App& app, Action& action);
 void add_generate(CLI::App& app, Action& action);
 void add_export(CLI::App& app, Action& action);

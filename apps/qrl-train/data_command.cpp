@@ -20,13 +20,15 @@ struct DataArguments {
 void write_countdown(const DataArguments& arguments, dist::Collectives& world) {
   require_one_process(world, "data");
   QRL_REQUIRE(arguments.generator.min_numbers <= arguments.generator.max_numbers, "--min-numbers",
-              "at most --max-numbers = " + std::to_string(arguments.generator.max_numbers), std::to_string(arguments.generator.min_numbers));
+              "at most --max-numbers = " + std::to_string(arguments.generator.max_numbers),
+              std::to_string(arguments.generator.min_numbers));
   std::vector<data::CountdownTask> tasks;
   if (arguments.split == "held_out") {
     tasks = data::held_out_countdown(arguments.generator, arguments.seed, arguments.generator.size);
   } else {
     for (std::int64_t i = 0; i < arguments.generator.size; ++i) {
-      tasks.push_back(data::generate_countdown(arguments.generator, arguments.seed, data::Split::train, static_cast<std::uint64_t>(i)));
+      tasks.push_back(data::generate_countdown(arguments.generator, arguments.seed, data::Split::train,
+                                               static_cast<std::uint64_t>(i)));
     }
   }
   state::replace_file(arguments.out, data::countdown_jsonl(tasks));
@@ -44,15 +46,33 @@ void add_data(CLI::App& app, Action& action) {
   CLI::App* countdown = data->add_subcommand("countdown", "reach a target from numbers, each used once");
   config::GeneratorRecipe& g = arguments->generator;
   countdown->add_option("--out", arguments->out, "file to write")->required()->type_name("FILE");
-  countdown->add_option("--size", g.size, "tasks")->check(CLI::Range(1, 100'000'000))->capture_default_str()->type_name("INT");
+  countdown->add_option("--size", g.size, "tasks")
+      ->check(CLI::Range(1, 100'000'000))
+      ->capture_default_str()
+      ->type_name("INT");
   countdown->add_option("--seed", arguments->seed, "seed of the generator")->capture_default_str()->type_name("INT");
   countdown->add_option("--split", arguments->split, "side of the fixed split; held-out tasks are distinct")
-      ->check(CLI::IsMember({"train", "held_out"}))->capture_default_str()->type_name("train|held_out");
-  countdown->add_option("--min-numbers", g.min_numbers, "fewest numbers of a task")->check(CLI::Range(2, 6))->capture_default_str()->type_name("INT");
-  countdown->add_option("--max-numbers", g.max_numbers, "most numbers of a task")->check(CLI::Range(2, 6))->capture_default_str()->type_name("INT");
-  countdown->add_option("--max-number", g.max_number, "numbers are 1 to this")->check(CLI::Range(1, 10'000))->capture_default_str()->type_name("INT");
-  countdown->add_option("--max-target", g.max_target, "targets are 1 to this")->check(CLI::Range(1, 1'000'000))->capture_default_str()->type_name("INT");
-  countdown->callback([&action, arguments] { action = [arguments](dist::Collectives& world) { write_countdown(*arguments, world); }; });
+      ->check(CLI::IsMember({"train", "held_out"}))
+      ->capture_default_str()
+      ->type_name("train|held_out");
+  countdown->add_option("--min-numbers", g.min_numbers, "fewest numbers of a task")
+      ->check(CLI::Range(2, 6))
+      ->capture_default_str()
+      ->type_name("INT");
+  countdown->add_option("--max-numbers", g.max_numbers, "most numbers of a task")
+      ->check(CLI::Range(2, 6))
+      ->capture_default_str()
+      ->type_name("INT");
+  countdown->add_option("--max-number", g.max_number, "numbers are 1 to this")
+      ->check(CLI::Range(1, 10'000))
+      ->capture_default_str()
+      ->type_name("INT");
+  countdown->add_option("--max-target", g.max_target, "targets are 1 to this")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str()
+      ->type_name("INT");
+  countdown->callback(
+      [&action, arguments] { action = [arguments](dist::Collectives& world) { write_countdown(*arguments, world); }; });
 }
 
 }  // namespace qrl::app

@@ -21,8 +21,10 @@ void export_model(const ExportArguments& arguments, dist::Collectives& world) {
   QRL_REQUIRE(!std::filesystem::exists(arguments.out) || std::filesystem::is_empty(arguments.out), arguments.out,
               "a folder that is new or empty", "one with files in it", "choose another --out");
   train::Policy policy = train::load_policy(arguments.checkpoint);
-  if (train::is_checkpoint(arguments.checkpoint)) policy.config = train::read_checkpoint_state(arguments.checkpoint).config;
-  if (!arguments.dtype.empty()) policy.config.dtype = arguments.dtype == "float32" ? base::DType::f32 : base::DType::bf16;
+  if (train::is_checkpoint(arguments.checkpoint))
+    policy.config = train::read_checkpoint_state(arguments.checkpoint).config;
+  if (!arguments.dtype.empty())
+    policy.config.dtype = arguments.dtype == "float32" ? base::DType::f32 : base::DType::bf16;
   std::filesystem::create_directories(arguments.out);
   model::save_hf(arguments.out, policy.config, model::views(policy.weights));
   policy.tokenizer.save(arguments.out);
@@ -40,7 +42,8 @@ void add_export(CLI::App& app, Action& action) {
   command->add_option("--dtype", arguments->dtype, "dtype of the weights; default: the model's own")
       ->check(CLI::IsMember({"float32", "bfloat16"}))
       ->type_name("float32|bfloat16");
-  command->callback([&action, arguments] { action = [arguments](dist::Collectives& world) { export_model(*arguments, world); }; });
+  command->callback(
+      [&action, arguments] { action = [arguments](dist::Collectives& world) { export_model(*arguments, world); }; });
 }
 
 }  // namespace qrl::app

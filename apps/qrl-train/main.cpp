@@ -25,7 +25,8 @@ int fail(const char* message, int exit_code, const qrl::dist::Collectives* world
 int main(int argc, char** argv) {
   using namespace qrl;
   base::shorten_spins(argv);
-  CLI::App app("Trains language models with reinforcement learning while generating with quantised weights.", "qrl-train");
+  CLI::App app("Trains language models with reinforcement learning while generating with quantised weights.",
+               "qrl-train");
   app::Action action;
   app.set_version_flag("--version", app::version_text);
   app::add_train(app, action);

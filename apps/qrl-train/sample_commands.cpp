@@ -33,7 +33,9 @@ struct LoadedSampler {
 
 void add_options(CLI::App& command, SampleArguments& arguments) {
   add_recipe_arguments(command, arguments.recipe);
-  command.add_option("--checkpoint", arguments.checkpoint, "checkpoint or Hugging Face folder; default: the recipe's model before training")
+  command
+      .add_option("--checkpoint", arguments.checkpoint,
+                  "checkpoint or Hugging Face folder; default: the recipe's model before training")
       ->type_name("DIR");
 }
 
@@ -46,9 +48,11 @@ void evaluate(const SampleArguments& arguments, dist::Collectives& world) {
   const train::Policy& policy = loaded_sampler.policy;
   const auto verifier = reward::make_verifier(recipe.reward);
   const auto sets = train::load_held_out_prompts(recipe, policy.tokenizer, *verifier);
-  QRL_REQUIRE(!sets.empty(), arguments.recipe.file, "held-out prompts", "none", "set data.val_files or data.val_generator");
+  QRL_REQUIRE(!sets.empty(), arguments.recipe.file, "held-out prompts", "none",
+              "set data.val_files or data.val_generator");
   const train::Metrics metrics = train::evaluate(loaded_sampler.sampler.decoder, sets, recipe,
-                                                 train::eval_sampling(recipe, policy.config, policy.tokenizer), policy.tokenizer, *verifier, world);
+                                                 train::eval_sampling(recipe, policy.config, policy.tokenizer),
+                                                 policy.tokenizer, *verifier, world);
   if (!world.is_first()) return;
   for (const auto& [name, value] : metrics) std::printf("%s: %.6g\n", name.c_str(), value);
 }
@@ -65,7 +69,8 @@ void generate(const SampleArguments& arguments, dist::Collectives& world) {
   const types::SampleRequest request{0, tokens, 0, arguments.num_samples};
   const auto completions = loaded_sampler.sampler.decoder.complete(
       std::span(&request, 1), train::eval_sampling(recipe, policy.config, policy.tokenizer), {recipe.trainer.seed, 0});
-  for (const types::Completion& completion : completions) std::printf("%s\n", policy.tokenizer.decode(completion.tokens).c_str());
+  for (const types::Completion& completion : completions)
+    std::printf("%s\n", policy.tokenizer.decode(completion.tokens).c_str());
 }
 
 }  // namespace
@@ -74,16 +79,20 @@ void add_eval(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<SampleArguments>();
   CLI::App* command = app.add_subcommand("eval", "score a policy on the recipe's held-out prompts");
   add_options(*command, *arguments);
-  command->callback([&action, arguments] { action = [arguments](dist::Collectives& world) { evaluate(*arguments, world); }; });
+  command->callback(
+      [&action, arguments] { action = [arguments](dist::Collectives& world) { evaluate(*arguments, world); }; });
 }
 
 void add_generate(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<SampleArguments>();
   CLI::App* command = app.add_subcommand("generate", "complete a prompt with the recipe's evaluation sampling");
   add_options(*command, *arguments);
-  command->add_option("--prompt", arguments->prompt, "text that the recipe's prompt template is filled with")->required()->type_name("TEXT");
+  command->add_option("--prompt", arguments->prompt, "text that the recipe's prompt template is filled with")
+      ->required()
+      ->type_name("TEXT");
   command->add_option("--n", arguments->num_samples, "samples")->check(CLI::Range(1, 1024))->type_name("INT");
-  command->callback([&action, arguments] { action = [arguments](dist::Collectives& world) { generate(*arguments, world); }; });
+  command->callback(
+      [&action, arguments] { action = [arguments](dist::Collectives& world) { generate(*arguments, world); }; });
 }
 
 }  // namespace qrl::app

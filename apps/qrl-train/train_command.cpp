@@ -35,11 +35,14 @@ void describe_run(const config::LoadedRecipe& loaded) {
   std::int64_t num_parameters = 0;
   for (const auto& [name, buffer] : policy.weights) num_parameters += buffer.shape().numel();
   const train::Sampler sampler(policy.config, recipe, recipe.data.max_prompt_length);
-  std::printf("model       %.2fM parameters, learner state %.2f GiB (fp32 masters, gradients, two moments), sampler weights %.2f GiB\n",
-              static_cast<double>(num_parameters) * 1e-6, static_cast<double>(num_parameters) * 16 / (1 << 30),
-              static_cast<double>(sampler.snapshot.num_bytes()) / (1 << 30));
+  std::printf(
+      "model       %.2fM parameters, learner state %.2f GiB (fp32 masters, gradients, two moments), sampler weights "
+      "%.2f GiB\n",
+      static_cast<double>(num_parameters) * 1e-6, static_cast<double>(num_parameters) * 16 / (1 << 30),
+      static_cast<double>(sampler.snapshot.num_bytes()) / (1 << 30));
   std::printf("training    %zu prompts from %s; %lld steps of %lld prompts x %lld samples, %lld updates a step\n",
-              prompts.prompts.size(), prompts.data_source.c_str(), static_cast<long long>(recipe.trainer.total_training_steps),
+              prompts.prompts.size(), prompts.data_source.c_str(),
+              static_cast<long long>(recipe.trainer.total_training_steps),
               static_cast<long long>(recipe.data.train_batch_size), static_cast<long long>(recipe.rollout.n),
               static_cast<long long>(train::updates_per_step(recipe)));
   if (recipe.sft.steps > 0) {
@@ -67,8 +70,10 @@ void train(const TrainArguments& arguments, dist::Collectives& world, train::Run
 
 void add_options(CLI::App& command, TrainArguments& arguments, bool recipe_required) {
   add_recipe_arguments(command, arguments.recipe, recipe_required);
-  command.add_option("--resume", arguments.resume, "auto (default): go on from the newest sound checkpoint of the run folder; "
-                                                   "never: refuse when there is one; PATH: go on from that checkpoint")
+  command
+      .add_option("--resume", arguments.resume,
+                  "auto (default): go on from the newest sound checkpoint of the run folder; "
+                  "never: refuse when there is one; PATH: go on from that checkpoint")
       ->type_name("auto|never|PATH");
   command.add_flag("--print-config", arguments.print_config, "print the resolved recipe and stop");
   command.add_flag("--dry-run", arguments.dry_run, "check recipe, model and data, say what a run would do, and stop");
@@ -79,12 +84,15 @@ void add_options(CLI::App& command, TrainArguments& arguments, bool recipe_requi
 void add_train(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<TrainArguments>();
   add_options(app, *arguments, false);
-  app.footer([] { return "Keys of a recipe (also docs/recipe-reference.md):\n" + config::keys_help() +
-                         "\nExit codes: 0 done, 2 bad recipe, arguments or input, 3 stopped by a training guard,\n"
-                         "75 stopped by a signal after a checkpoint, 1 anything else."; });
+  app.footer([] {
+    return "Keys of a recipe (also docs/recipe-reference.md):\n" + config::keys_help() +
+           "\nExit codes: 0 done, 2 bad recipe, arguments or input, 3 stopped by a training guard,\n"
+           "75 stopped by a signal after a checkpoint, 1 anything else.";
+  });
   app.callback([&app, &action, arguments] {
     if (!app.get_subcommands().empty()) return;
-    QRL_REQUIRE(!arguments->recipe.file.empty(), "qrl-train", "a recipe or a command", "neither", "see qrl-train --help");
+    QRL_REQUIRE(!arguments->recipe.file.empty(), "qrl-train", "a recipe or a command", "neither",
+                "see qrl-train --help");
     if (!std::filesystem::exists(arguments->recipe.file)) {
       std::vector<std::string> commands;
       for (const CLI::App* command : app.get_subcommands({})) commands.push_back(command->get_name());
@@ -99,7 +107,9 @@ void add_train(CLI::App& app, Action& action) {
   CLI::App* sft = app.add_subcommand("sft", "make the supervised cold start of a recipe, and stop");
   add_options(*sft, *sft_arguments, true);
   sft->callback([&action, sft_arguments] {
-    action = [sft_arguments](dist::Collectives& world) { train(*sft_arguments, world, train::RunPart::cold_start_only); };
+    action = [sft_arguments](dist::Collectives& world) {
+      train(*sft_arguments, world, train::RunPart::cold_start_only);
+    };
   });
 }
 

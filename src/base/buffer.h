@@ -21,7 +21,9 @@ class Buffer {
   std::size_t num_bytes() const { return view_.num_bytes(); }
   bool empty() const { return view_.empty(); }
   template <class T>
-  T* as() const { return view_.as<T>(); }
+  T* as() const {
+    return view_.as<T>();
+  }
 
  private:
   struct Free {

@@ -28,10 +28,14 @@ Error::Error(ErrorKind kind, std::string where, std::string expected, std::strin
 
 int Error::exit_code() const noexcept {
   switch (kind_) {
-    case ErrorKind::input: return 2;
-    case ErrorKind::guard: return 3;
-    case ErrorKind::stopped: return 75;
-    case ErrorKind::internal: return 1;
+    case ErrorKind::input:
+      return 2;
+    case ErrorKind::guard:
+      return 3;
+    case ErrorKind::stopped:
+      return 75;
+    case ErrorKind::internal:
+      return 1;
   }
   return 1;
 }

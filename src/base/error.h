@@ -38,13 +38,15 @@ class Error : public std::exception {
 }  // namespace qrl::base
 
 /// Input check, on in release; the texts are built only when it fails.
-#define QRL_REQUIRE(condition, ...)                                \
-  do {                                                             \
-    if (!(condition)) [[unlikely]] ::qrl::base::fail_input(__VA_ARGS__); \
+#define QRL_REQUIRE(condition, ...)         \
+  do {                                      \
+    if (!(condition)) [[unlikely]]          \
+      ::qrl::base::fail_input(__VA_ARGS__); \
   } while (false)
 
 /// Invariant check, on in release; the texts are built only when it fails.
-#define QRL_INVARIANT(condition, ...)                                 \
-  do {                                                                \
-    if (!(condition)) [[unlikely]] ::qrl::base::fail_internal(__VA_ARGS__); \
+#define QRL_INVARIANT(condition, ...)          \
+  do {                                         \
+    if (!(condition)) [[unlikely]]             \
+      ::qrl::base::fail_internal(__VA_ARGS__); \
   } while (false)

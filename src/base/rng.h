@@ -33,12 +33,12 @@ class RandomStream {
  public:
   RandomStream(std::uint64_t seed, RandomPurpose purpose, std::uint64_t index) : field_(seed, purpose), index_(index) {}
   std::uint32_t next();
-  double uniform();                                    ///< [0, 1), 53 bits
-  std::uint64_t below(std::uint64_t bound);            ///< uniform in [0, bound), unbiased; bound > 0
+  double uniform();                                           ///< [0, 1), 53 bits
+  std::uint64_t below(std::uint64_t bound);                   ///< uniform in [0, bound), unbiased; bound > 0
   std::int64_t between(std::int64_t low, std::int64_t high);  ///< uniform in [low, high], both included
-  float normal();                                      ///< mean 0, variance 1 (Box–Muller in fp64)
+  float normal();                                             ///< mean 0, variance 1 (Box–Muller in fp64)
   template <class T>
-  void shuffle(std::span<T> items) {                   ///< Fisher–Yates
+  void shuffle(std::span<T> items) {  ///< Fisher–Yates
     for (std::size_t i = items.size(); i > 1; --i) std::swap(items[i - 1], items[below(i)]);
   }
 

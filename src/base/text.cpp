@@ -10,7 +10,10 @@ bool is_utf8(std::string_view text) {
   std::size_t i = 0;
   while (i < text.size()) {
     const auto lead = static_cast<unsigned char>(text[i]);
-    if (lead < 0x80) { ++i; continue; }
+    if (lead < 0x80) {
+      ++i;
+      continue;
+    }
     const int length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc2 ? 2 : 0;
     if (length == 0 || lead > 0xf4 || i + static_cast<std::size_t>(length) > text.size()) return false;
     std::uint32_t code = lead & (0x7fU >> length);
@@ -35,7 +38,8 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   for (std::size_t i = 1; i <= a.size(); ++i) {
     for (std::size_t j = 1; j <= b.size(); ++j) {
       d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0U : 1U)});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
     }
   }
   return d[a.size()][b.size()];
@@ -64,7 +68,11 @@ std::string quoted(std::string_view text, std::size_t max_chars) {
     const auto byte = static_cast<unsigned char>(c);
     if (byte >= 0x20 && byte < 0x7f) out += c;
     else if (c == '\n') out += "\\n";
-    else { out += "\\x"; out += kHex[byte >> 4]; out += kHex[byte & 15U]; }
+    else {
+      out += "\\x";
+      out += kHex[byte >> 4];
+      out += kHex[byte & 15U];
+    }
   }
   return out + (text.size() > max_chars ? "…\"" : "\"");
 }

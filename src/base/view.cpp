@@ -6,29 +6,55 @@ namespace qrl::base {
 
 std::size_t size_bytes(DType dtype) {
   switch (dtype) {
-    case DType::i8: case DType::u8: case DType::boolean: return 1;
-    case DType::bf16: case DType::f16: case DType::i16: case DType::u16: return 2;
-    case DType::f32: case DType::i32: case DType::u32: return 4;
-    case DType::f64: case DType::i64: case DType::u64: return 8;
+    case DType::i8:
+    case DType::u8:
+    case DType::boolean:
+      return 1;
+    case DType::bf16:
+    case DType::f16:
+    case DType::i16:
+    case DType::u16:
+      return 2;
+    case DType::f32:
+    case DType::i32:
+    case DType::u32:
+      return 4;
+    case DType::f64:
+    case DType::i64:
+    case DType::u64:
+      return 8;
   }
   fail_internal("dtype", "a known dtype", std::to_string(static_cast<int>(dtype)));
 }
 
 std::string_view name(DType dtype) {
   switch (dtype) {
-    case DType::f32: return "F32";
-    case DType::bf16: return "BF16";
-    case DType::f16: return "F16";
-    case DType::f64: return "F64";
-    case DType::i8: return "I8";
-    case DType::u8: return "U8";
-    case DType::i16: return "I16";
-    case DType::u16: return "U16";
-    case DType::i32: return "I32";
-    case DType::u32: return "U32";
-    case DType::i64: return "I64";
-    case DType::u64: return "U64";
-    case DType::boolean: return "BOOL";
+    case DType::f32:
+      return "F32";
+    case DType::bf16:
+      return "BF16";
+    case DType::f16:
+      return "F16";
+    case DType::f64:
+      return "F64";
+    case DType::i8:
+      return "I8";
+    case DType::u8:
+      return "U8";
+    case DType::i16:
+      return "I16";
+    case DType::u16:
+      return "U16";
+    case DType::i32:
+      return "I32";
+    case DType::u32:
+      return "U32";
+    case DType::i64:
+      return "I64";
+    case DType::u64:
+      return "U64";
+    case DType::boolean:
+      return "BOOL";
   }
   fail_internal("dtype", "a known dtype", std::to_string(static_cast<int>(dtype)));
 }

@@ -53,7 +53,10 @@ constexpr DType dtype_of() {
   else if constexpr (std::is_same_v<T, std::int8_t>) return DType::i8;
   else if constexpr (std::is_same_v<T, std::uint8_t>) return DType::u8;
   else if constexpr (std::is_same_v<T, std::int32_t>) return DType::i32;
-  else { static_assert(std::is_same_v<T, std::int64_t>, "no DType for this type"); return DType::i64; }
+  else {
+    static_assert(std::is_same_v<T, std::int64_t>, "no DType for this type");
+    return DType::i64;
+  }
 }
 
 /// Pointer + dtype + shape + device; owns nothing; the bytes must outlive it. `data` may be null only when empty.

@@ -25,8 +25,8 @@ Tensor contiguous_or_zeros(const Tensor& gradient, std::int64_t rows, std::int64
 }
 
 ops::VarlenAttention attention_args(const PackedRows& rows, const Heads& heads, const Tensor& qkv_NC) {
-  return {rows.sequence_starts.data(), rows.num_sequences(), heads.num_heads, heads.num_kv_heads, heads.head_dim,
-          floats(qkv_NC)};
+  return {rows.sequence_starts.data(), rows.num_sequences(), heads.num_heads,
+          heads.num_kv_heads,          heads.head_dim,       floats(qkv_NC)};
 }
 
 ops::QkvTransform transform_args(const Tensor& qkv_NC, const PackedRows& rows, const Heads& heads,
@@ -62,7 +62,8 @@ void accumulate_weight_gradient(const Tensor& d_y, const Tensor& x, const Tensor
 Tensor embed(const PackedRows& rows, const Weight& table_VD) {
   // The graph hangs on one leaf that stands for all weights; their gradients go to Weight::gradient instead.
   const Tensor leaf = torch::empty({0}).set_requires_grad(true);
-  const Tensor tokens_N = torch::from_blob(const_cast<std::int32_t*>(rows.tokens.data()), {rows.num_rows()}, torch::kInt32);
+  const Tensor tokens_N =
+      torch::from_blob(const_cast<std::int32_t*>(rows.tokens.data()), {rows.num_rows()}, torch::kInt32);
   const Tensor x_ND = torch::embedding(table_VD.value, tokens_N).to(torch::kFloat32);
   return differentiable({leaf}, {x_ND}, [&rows, table_VD](const TensorList& d) {
     const Tensor d_ND = d[0].contiguous();
@@ -114,9 +115,8 @@ Normed add_rms_norm(const Tensor& x_ND, const Tensor& branch_ND, const Weight& g
 Tensor qkv_transform(const Tensor& qkv_NC, const PackedRows& rows, const Heads& heads, const QkvWeights& weights) {
   const std::int64_t num_rows = qkv_NC.size(0), width = qkv_NC.size(1);
   const Tensor out_NC = make(num_rows, width, torch::kFloat32);
-  const Tensor inverse_rms = weights.q_gain.defined()
-                                 ? make(num_rows, heads.num_heads + heads.num_kv_heads, torch::kFloat32)
-                                 : Tensor();
+  const Tensor inverse_rms =
+      weights.q_gain.defined() ? make(num_rows, heads.num_heads + heads.num_kv_heads, torch::kFloat32) : Tensor();
   ops::qkv_transform(transform_args(qkv_NC, rows, heads, weights), floats(out_NC), floats(inverse_rms));
   return differentiable({qkv_NC}, {out_NC}, [qkv_NC, inverse_rms, heads, weights, &rows](const TensorList& d) {
     const Tensor d_out_NC = d[0].contiguous(), d_in_NC = torch::empty_like(qkv_NC);

@@ -13,23 +13,23 @@ namespace qrl::learner {
 /// copies of the masters, or the fp32 masters), gains and biases fp32 masters.
 struct Weight {
   Tensor value;
-  Tensor gradient;   ///< fp32, same shape
+  Tensor gradient;  ///< fp32, same shape
   bool defined() const { return value.defined(); }
 };
 
 /// The shape of a micro-batch, shared by every operation on it.
 struct PackedRows {
-  std::vector<std::int32_t> tokens;            ///< N
-  std::vector<std::int32_t> positions;         ///< N, within the sequence
-  std::vector<std::int32_t> sequence_starts;   ///< S+1
-  const float* rope_table = nullptr;           ///< ops::make_rope_table for every position here
+  std::vector<std::int32_t> tokens;           ///< N
+  std::vector<std::int32_t> positions;        ///< N, within the sequence
+  std::vector<std::int32_t> sequence_starts;  ///< S+1
+  const float* rope_table = nullptr;          ///< ops::make_rope_table for every position here
   std::int64_t num_rows() const { return static_cast<std::int64_t>(tokens.size()); }
   std::int64_t num_sequences() const { return static_cast<std::int64_t>(sequence_starts.size()) - 1; }
 };
 
 struct Heads {
   std::int64_t num_heads = 0, num_kv_heads = 0, head_dim = 0;
-  float norm_eps = 0;   ///< of the norm of q and k
+  float norm_eps = 0;  ///< of the norm of q and k
 };
 
 /// Rows of the table, fp32 [N, D]. The result starts the graph: it always needs a gradient when autograd is on.
@@ -41,8 +41,8 @@ Tensor linear(const Tensor& x, const Weight& weight);
 
 /// The residual stream after a branch, and its normed form.
 struct Normed {
-  Tensor sum_ND;      ///< x + branch, fp32
-  Tensor normed_ND;   ///< RMSNorm(sum) · gain, in the compute dtype
+  Tensor sum_ND;     ///< x + branch, fp32
+  Tensor normed_ND;  ///< RMSNorm(sum) · gain, in the compute dtype
 };
 /// branch may be undefined (then sum is x itself). x fp32.
 Normed add_rms_norm(const Tensor& x_ND, const Tensor& branch_ND, const Weight& gain, float eps,

@@ -75,7 +75,9 @@ std::span<const double> doubles(const Tensor& values) {
 struct Learner::State {
   State(const model::ModelConfig& config_in, const model::Weights& initial, const LearnerOptions& options_in,
         dist::Collectives& world_in)
-      : config(config_in), options(options_in), world(world_in),
+      : config(config_in),
+        options(options_in),
+        world(world_in),
         parameters(config, model::views(initial),
                    options.compute == config::ComputeDType::bf16 ? torch::kBFloat16 : torch::kFloat32) {}
 
@@ -153,12 +155,13 @@ Tensor Learner::State::policy_loss(const types::MicroBatch& batch, const std::ve
   tokens.sampler_log_probs = counted(batch.sampler_logprobs, rows, n, "sampler_logprobs");
   tokens.advantages = counted(batch.advantages, rows, n, "advantages");
   tokens.sequence_of_token = sequence_of_rows(batch, rows);
-  tokens.old_log_probs = batch.old_logprobs.empty() ? tokens.log_probs.detach()
-                                                    : counted(batch.old_logprobs, rows, n, "old_logprobs");
+  tokens.old_log_probs =
+      batch.old_logprobs.empty() ? tokens.log_probs.detach() : counted(batch.old_logprobs, rows, n, "old_logprobs");
   if (algorithm.kl_loss_coef != 0) {
     tokens.reference_log_probs = counted(batch.reference_logprobs, rows, n, "reference_logprobs");
   }
-  const ClipRange clip{algorithm.clip_ratio_low.value_or(kDefaultClip), algorithm.clip_ratio_high.value_or(kDefaultClip)};
+  const ClipRange clip{algorithm.clip_ratio_low.value_or(kDefaultClip),
+                       algorithm.clip_ratio_high.value_or(kDefaultClip)};
   const GrpoLoss terms = grpo_loss(tokens, {clip, loss.correction, algorithm.kl_loss_coef, algorithm.kl_loss_type,
                                             algorithm.entropy_coef, counts.sequences});
 

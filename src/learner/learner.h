@@ -34,7 +34,7 @@ struct LearnerOptions {
   bool activation_checkpointing = false;
   std::int64_t logprob_chunk_tokens = 1024;
   config::OptimRecipe optim;
-  std::int64_t total_updates = 0;       ///< horizon of the linear and cosine schedules (down to 0)
+  std::int64_t total_updates = 0;  ///< horizon of the linear and cosine schedules (down to 0)
 };
 
 /// Named statistics of one optimizer update over all ranks ("actor/pg_loss", "mismatch/k3_kl", …; the names are those
@@ -42,8 +42,8 @@ struct LearnerOptions {
 using Metrics = std::map<std::string, double>;
 
 struct UpdateReport {
-  bool finite = true;          ///< false: nothing was updated on any rank
-  std::string non_finite;      ///< the first tensor found not finite, or "loss"
+  bool finite = true;      ///< false: nothing was updated on any rank
+  std::string non_finite;  ///< the first tensor found not finite, or "loss"
   Metrics metrics;
 };
 
@@ -77,7 +77,8 @@ class Learner {
   /// gradients. Not finite on any rank: nothing is applied anywhere, the update count and schedule stay.
   UpdateReport update();
 
-  /// Gives back the memory kept from one micro-batch for the next: before a rollout that needs it. It returns by itself.
+  /// Gives back the memory kept from one micro-batch for the next: before a rollout that needs it. It returns by
+  /// itself.
   void release_memory();
 
   /// Learning rate of the next update, updates applied so far.

@@ -11,14 +11,15 @@ namespace {
 /// A run of consecutive targets and their logits.
 struct Chunk {
   std::int64_t begin = 0, size = 0;
-  Tensor rows;        ///< int64 row numbers
-  Tensor hidden_MD;   ///< in the compute dtype
-  Tensor logits_MV;   ///< fp32
+  Tensor rows;       ///< int64 row numbers
+  Tensor hidden_MD;  ///< in the compute dtype
+  Tensor logits_MV;  ///< fp32
   ops::TokenDistribution distribution;
 };
 
 template <class Body>
-void for_each_chunk(const Tensor& hidden_ND, const Tensor& lm_head_logits, const TargetRows& targets, const Body& body) {
+void for_each_chunk(const Tensor& hidden_ND, const Tensor& lm_head_logits, const TargetRows& targets,
+                    const Body& body) {
   const auto total = static_cast<std::int64_t>(targets.rows.size());
   for (std::int64_t begin = 0; begin < total; begin += targets.chunk_tokens) {
     Chunk chunk;
@@ -56,10 +57,12 @@ TargetScores target_log_probs(const Tensor& hidden_ND, const Weight& lm_head, co
     for_each_chunk(hidden, lm_head_logits, targets, [&](const Chunk& chunk) {
       const Tensor d_logits_MV = torch::empty_like(chunk.logits_MV, hidden.scalar_type());
       const auto at = [&](const Tensor& per_target) { return per_target.data_ptr<float>() + chunk.begin; };
-      ops::token_log_probs_backward(
-          chunk.distribution, chunk.logits_MV.data_ptr<float>(),
-          {at(kept_entropy), at(lse), at(d_log_probs), at(d_entropy),
-           {d_logits_MV.data_ptr(), d_logits_MV.scalar_type() == torch::kBFloat16}});
+      ops::token_log_probs_backward(chunk.distribution, chunk.logits_MV.data_ptr<float>(),
+                                    {at(kept_entropy),
+                                     at(lse),
+                                     at(d_log_probs),
+                                     at(d_entropy),
+                                     {d_logits_MV.data_ptr(), d_logits_MV.scalar_type() == torch::kBFloat16}});
       accumulate_weight_gradient(d_logits_MV, chunk.hidden_MD, lm_head.gradient);
       d_hidden_ND.index_copy_(0, chunk.rows, torch::mm(d_logits_MV, lm_head.value));
     });

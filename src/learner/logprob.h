@@ -8,10 +8,10 @@ namespace qrl::learner {
 
 /// Which rows are asked, and how.
 struct TargetRows {
-  std::vector<std::int64_t> rows;        ///< M row numbers, ascending
-  std::vector<std::int32_t> targets;     ///< M
-  float temperature = 1;                 ///< logits are divided by it
-  std::int64_t chunk_tokens = 1024;      ///< rows whose logits exist at once
+  std::vector<std::int64_t> rows;     ///< M row numbers, ascending
+  std::vector<std::int32_t> targets;  ///< M
+  float temperature = 1;              ///< logits are divided by it
+  std::int64_t chunk_tokens = 1024;   ///< rows whose logits exist at once
 };
 
 /// Log-probs of the targets and entropies, fp32 [M] each.

@@ -17,9 +17,12 @@ torch::Tensor kl_penalty(const torch::Tensor& log_p, const torch::Tensor& log_re
   const torch::Tensor k1 = (log_p - log_reference).clamp(-kMaxLogRatio, kMaxLogRatio);
   const auto estimate = [&] {
     switch (type) {
-      case config::KlType::k1: return k1;
-      case config::KlType::k2: return k1 * k1 / 2;
-      case config::KlType::k3: break;
+      case config::KlType::k1:
+        return k1;
+      case config::KlType::k2:
+        return k1 * k1 / 2;
+      case config::KlType::k3:
+        break;
     }
     return torch::exp(-k1) + k1 - 1;
   };

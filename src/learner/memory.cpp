@@ -78,7 +78,7 @@ class KeptBlocks {
 
   std::mutex mutex_;
   std::multimap<std::size_t, void*> free_;
-  std::unordered_map<void*, std::size_t> sizes_;   // of the blocks in use
+  std::unordered_map<void*, std::size_t> sizes_;  // of the blocks in use
   std::size_t used_bytes_ = 0, kept_bytes_ = 0, most_used_bytes_ = 0;
 };
 
@@ -106,7 +106,7 @@ class KeepingAllocator final : public c10::Allocator {
 
 void keep_tensor_memory() {
   static KeepingAllocator& allocator = *new KeepingAllocator;
-  constexpr std::uint8_t kPriority = 1;   // LibTorch's own has 0
+  constexpr std::uint8_t kPriority = 1;  // LibTorch's own has 0
   static const bool installed = (c10::SetCPUAllocator(&allocator, kPriority), true);
   (void)installed;
 }

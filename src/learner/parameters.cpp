@@ -56,7 +56,8 @@ void Parameters::place(const std::vector<model::WeightSpec>& specs) {
     if (is_matrix(placement->spec)) num_decayed_ = next;
   }
   for (Tensor* flat : {&masters_, &gradients_, &exp_avg_, &exp_avg_sq_}) *flat = torch::zeros({next});
-  if (compute_ != torch::kFloat32) compute_copies_ = torch::zeros({num_decayed_}, torch::TensorOptions().dtype(compute_));
+  if (compute_ != torch::kFloat32)
+    compute_copies_ = torch::zeros({num_decayed_}, torch::TensorOptions().dtype(compute_));
 }
 
 Weight Parameters::weight(const std::vector<std::string>& names) const {
@@ -128,7 +129,8 @@ void copy_views(const model::WeightViews& from, const model::WeightViews& to, co
     QRL_REQUIRE(found != from.end(), what, "tensor " + name, "none of that name");
     const base::View& source = found->second;
     QRL_REQUIRE(source.shape == view.shape && source.dtype == base::DType::f32, what + ", tensor " + name,
-                "F32 " + view.shape.to_string(), std::string(base::name(source.dtype)) + " " + source.shape.to_string());
+                "F32 " + view.shape.to_string(),
+                std::string(base::name(source.dtype)) + " " + source.shape.to_string());
     std::memcpy(view.data, source.data, view.num_bytes());
   }
 }

@@ -22,14 +22,14 @@ struct PolicyWeights {
   Weight embedding;
   std::vector<LayerWeights> layers;
   Weight final_norm;
-  Weight lm_head;          ///< the embedding itself when tied
-  Tensor lm_head_logits;   ///< lm_head's values in fp32: logits are never rounded to bf16
+  Weight lm_head;         ///< the embedding itself when tied
+  Tensor lm_head_logits;  ///< lm_head's values in fp32: logits are never rounded to bf16
 };
 
 /// Where a named tensor lies in the flat buffers.
 struct Placement {
   model::WeightSpec spec;
-  std::int64_t offset = 0;   ///< elements
+  std::int64_t offset = 0;  ///< elements
 };
 
 /// Flat buffers in an order of our own: matrices first (weight decay applies to them: [0, num_decayed)), then gains and
@@ -40,7 +40,7 @@ class Parameters {
   Parameters(const model::ModelConfig& config, const model::WeightViews& initial, torch::ScalarType compute);
 
   const PolicyWeights& policy() const { return policy_; }
-  const std::vector<Placement>& placements() const { return placements_; }   ///< in weight_specs' order
+  const std::vector<Placement>& placements() const { return placements_; }  ///< in weight_specs' order
   torch::ScalarType compute() const { return compute_; }
 
   std::int64_t size() const { return masters_.numel(); }
@@ -65,7 +65,7 @@ class Parameters {
   std::vector<Placement> placements_;
   std::int64_t num_decayed_ = 0;
   Tensor masters_, gradients_, exp_avg_, exp_avg_sq_;
-  Tensor compute_copies_;   ///< bf16 copies of the decayed part; undefined with f32
+  Tensor compute_copies_;  ///< bf16 copies of the decayed part; undefined with f32
   PolicyWeights policy_;
 };
 

@@ -4,9 +4,9 @@ namespace qrl::learner {
 
 Tensor hidden_states(const PolicyWeights& weights, const model::ModelConfig& config, const PackedRows& rows,
                      const ForwardOptions& options) {
-  const Heads heads{config.num_attention_heads, config.num_key_value_heads, config.head_dim,
-                    config.rms_norm_eps};
-  const auto norm = [&config, compute = options.compute](const Tensor& x_ND, const Tensor& branch_ND, const Weight& gain) {
+  const Heads heads{config.num_attention_heads, config.num_key_value_heads, config.head_dim, config.rms_norm_eps};
+  const auto norm = [&config, compute = options.compute](const Tensor& x_ND, const Tensor& branch_ND,
+                                                         const Weight& gain) {
     return add_rms_norm(x_ND, branch_ND, gain, config.rms_norm_eps, compute);
   };
   // A layer takes and gives (residual stream, branch still to be added to it): the sum belongs to the next norm.

@@ -7,8 +7,8 @@ namespace qrl::learner {
 
 /// How a forward pass runs, apart from its weights.
 struct ForwardOptions {
-  torch::ScalarType compute = torch::kBFloat16;   ///< of matrix products' operands: bf16 or f32
-  bool activation_checkpointing = false;          ///< keep only what enters each layer
+  torch::ScalarType compute = torch::kBFloat16;  ///< of matrix products' operands: bf16 or f32
+  bool activation_checkpointing = false;         ///< keep only what enters each layer
 };
 
 /// The last layer's output after the final norm, [N, D] in the compute dtype: what lm_head reads. The residual stream,

@@ -12,9 +12,12 @@ double learning_rate(const config::OptimRecipe& optim, std::int64_t num_updates,
   const double span = static_cast<double>(std::max<std::int64_t>(total_updates - warmup, 1));
   const double x = std::min(static_cast<double>(num_updates - warmup) / span, 1.0);
   switch (optim.lr_scheduler) {
-    case config::LrScheduler::constant: return optim.lr;
-    case config::LrScheduler::linear: return optim.lr * (1 - x);
-    case config::LrScheduler::cosine: break;
+    case config::LrScheduler::constant:
+      return optim.lr;
+    case config::LrScheduler::linear:
+      return optim.lr * (1 - x);
+    case config::LrScheduler::cosine:
+      break;
   }
   return optim.lr * (1 + std::cos(std::numbers::pi * x)) / 2;
 }

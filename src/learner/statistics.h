@@ -15,7 +15,7 @@ namespace qrl::learner {
 struct PolicyTokens {
   std::span<const double> log_probs, old_log_probs, sampler_log_probs, entropy, advantages;
   double clip_low = 0, clip_high = 0;
-  std::optional<double> tis_threshold;   ///< none: no truncation statistics
+  std::optional<double> tis_threshold;  ///< none: no truncation statistics
 };
 
 /// Sums over the tokens of a mini-batch, in fp64 and in the order given.

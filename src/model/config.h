@@ -29,7 +29,7 @@ struct ModelConfig {
   std::int64_t max_position_embeddings = 0;
   float rms_norm_eps = 0;
   double rope_theta = 0;
-  float initializer_range = 0.02F;           ///< standard deviation of a new model's weights; Hugging Face's default
+  float initializer_range = 0.02F;  ///< standard deviation of a new model's weights; Hugging Face's default
   bool tie_word_embeddings = false;
   bool qk_norm = false;                       ///< Qwen3: RMSNorm over E on q and k before rope
   bool qkv_bias = false;                      ///< Qwen2: bias on q, k, v (none on o)

@@ -22,8 +22,8 @@ WeightViews views(const Weights& weights);
 /// shape.
 const base::View& find_view(const WeightViews& weights, const WeightSpec& spec);
 
-/// A new model: linears, embeddings and lm_head normal(0, initializer_range) (o_proj and down_proj divided by √(2L), as GPT-2),
-/// norms 1, biases 0; fp32; every element depends on (seed, tensor's index, element) alone.
+/// A new model: linears, embeddings and lm_head normal(0, initializer_range) (o_proj and down_proj divided by √(2L), as
+/// GPT-2), norms 1, biases 0; fp32; every element depends on (seed, tensor's index, element) alone.
 Weights init_weights(const ModelConfig& config, std::uint64_t seed);
 
 struct HfModel {

@@ -15,9 +15,12 @@ namespace {
 
 const CeilingKernels& kernels() {
   switch (isa()) {
-    case Isa::avx512: return avx512::kCeilings;
-    case Isa::avx2: return avx2::kCeilings;
-    case Isa::portable: break;
+    case Isa::avx512:
+      return avx512::kCeilings;
+    case Isa::avx2:
+      return avx2::kCeilings;
+    case Isa::portable:
+      break;
   }
   return portable::kCeilings;
 }

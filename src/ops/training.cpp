@@ -14,9 +14,12 @@ namespace {
 
 const TrainingKernels& kernels() {
   switch (isa()) {
-    case Isa::avx512: return avx512::kTraining;
-    case Isa::avx2: return avx2::kTraining;
-    case Isa::portable: break;
+    case Isa::avx512:
+      return avx512::kTraining;
+    case Isa::avx2:
+      return avx2::kTraining;
+    case Isa::portable:
+      break;
   }
   return portable::kTraining;
 }
@@ -95,9 +98,11 @@ void swiglu(std::int64_t rows, std::int64_t width, MixedArray gate_up, MixedArra
 
 void swiglu_backward(std::int64_t rows, std::int64_t width, MixedArray gate_up, MixedArray d_out,
                      MixedArray d_gate_up) {
-  QRL_INVARIANT(gate_up.is_bf16 == d_gate_up.is_bf16, "swiglu_backward", "one dtype for gate_up and its gradient", "two");
+  QRL_INVARIANT(gate_up.is_bf16 == d_gate_up.is_bf16, "swiglu_backward", "one dtype for gate_up and its gradient",
+                "two");
   const TrainingKernels& table = kernels();
-  over(rows, kRowGrain, [&](auto begin, auto end) { table.swiglu_backward(width, gate_up, d_out, d_gate_up, begin, end); });
+  over(rows, kRowGrain,
+       [&](auto begin, auto end) { table.swiglu_backward(width, gate_up, d_out, d_gate_up, begin, end); });
 }
 
 void token_log_probs(const TokenDistribution& args, const float* logits, float* log_probs, float* entropy, float* lse) {
@@ -135,7 +140,8 @@ double sum_of_squares(const float* values, std::int64_t count) {
   std::vector<double> parts(static_cast<std::size_t>((count + kBlock - 1) / kBlock));
   over(static_cast<std::int64_t>(parts.size()), 1, [&](auto begin, auto end) {
     for (std::int64_t b = begin; b < end; ++b) {
-      parts[static_cast<std::size_t>(b)] = table.sum_of_squares(values + b * kBlock, std::min(kBlock, count - b * kBlock));
+      parts[static_cast<std::size_t>(b)] =
+          table.sum_of_squares(values + b * kBlock, std::min(kBlock, count - b * kBlock));
     }
   });
   double total = 0;

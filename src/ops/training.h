@@ -17,11 +17,11 @@ struct AddRmsNorm {
   std::int64_t rows = 0, width = 0;
   float eps = 0;
   const float* x = nullptr;
-  MixedArray y;                    ///< data null: sum = x, and `sum` is not written
-  const float* gain = nullptr;     ///< [width]
+  MixedArray y;                 ///< data null: sum = x, and `sum` is not written
+  const float* gain = nullptr;  ///< [width]
   float* sum = nullptr;
   MixedArray normed;
-  float* inverse_rms = nullptr;    ///< [rows], for the backward pass
+  float* inverse_rms = nullptr;  ///< [rows], for the backward pass
 };
 void add_rms_norm(const AddRmsNorm& args);
 
@@ -32,10 +32,10 @@ struct AddRmsNormBackward {
   const float* gain = nullptr;
   const float* inverse_rms = nullptr;
   MixedArray d_normed;
-  const float* d_sum = nullptr;    ///< null: zero
+  const float* d_sum = nullptr;  ///< null: zero
   float* dx = nullptr;
-  MixedArray dy;                   ///< data null: not wanted
-  float* d_gain = nullptr;         ///< [width], added to
+  MixedArray dy;            ///< data null: not wanted
+  float* d_gain = nullptr;  ///< [width], added to
 };
 void add_rms_norm_backward(const AddRmsNormBackward& args);
 
@@ -44,14 +44,14 @@ void add_rms_norm_backward(const AddRmsNormBackward& args);
 struct QkvTransform {
   std::int64_t rows = 0;
   std::int64_t num_heads = 0, num_kv_heads = 0, head_dim = 0;
-  const float* bias = nullptr;            ///< [C]; null: none
-  const float* q_gain = nullptr;          ///< [E]; null: no norm of q and k
+  const float* bias = nullptr;    ///< [C]; null: none
+  const float* q_gain = nullptr;  ///< [E]; null: no norm of q and k
   const float* k_gain = nullptr;
   float eps = 0;
-  const float* rope_table = nullptr;      ///< as make_rope_table
+  const float* rope_table = nullptr;        ///< as make_rope_table
   const std::int32_t* positions = nullptr;  ///< [rows]
   bool round_kv_to_bf16 = false;
-  MixedArray in;                          ///< [rows, C], C = (H+2K)·E
+  MixedArray in;  ///< [rows, C], C = (H+2K)·E
 };
 /// out [rows, C] fp32; inverse_rms [rows, H+K] (written with norms only).
 void qkv_transform(const QkvTransform& args, float* out, float* inverse_rms);
@@ -74,13 +74,13 @@ void swiglu_backward(std::int64_t rows, std::int64_t width, MixedArray gate_up, 
 struct TokenDistribution {
   std::int64_t rows = 0, vocab_size = 0;
   float inverse_temperature = 1;
-  const std::int32_t* targets = nullptr;   ///< [rows]
+  const std::int32_t* targets = nullptr;  ///< [rows]
 };
 /// Log-prob of each target, entropy −Σ p log p, and log Σ exp (of the scaled logits), each [rows].
 void token_log_probs(const TokenDistribution& args, const float* logits, float* log_probs, float* entropy, float* lse);
 /// d_logits from the gradients of log-prob and entropy; d_logits may not alias logits.
 struct TokenGradients {
-  const float *entropy = nullptr, *lse = nullptr;           ///< as the forward pass gave them
+  const float *entropy = nullptr, *lse = nullptr;            ///< as the forward pass gave them
   const float *d_log_probs = nullptr, *d_entropy = nullptr;  ///< [rows]
   MixedArray d_logits;                                       ///< [rows, V]
 };
@@ -101,7 +101,7 @@ double sum_of_squares(const float* values, std::int64_t count);
 /// w = w·(1 − lr·weight_decay) − lr · (m/(1−β₁ᵗ)) / (sqrt(v/(1−β₂ᵗ)) + eps). All fp32.
 struct AdamW {
   float lr = 0, beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0;
-  float first_correction = 1, second_correction = 1;   ///< 1/(1−β₁ᵗ), 1/(1−β₂ᵗ)
+  float first_correction = 1, second_correction = 1;  ///< 1/(1−β₁ᵗ), 1/(1−β₂ᵗ)
   float gradient_scale = 1;
 };
 /// Updates `count` weights with their moments in one pass over memory and zeroes their gradients.

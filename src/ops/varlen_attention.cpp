@@ -14,9 +14,12 @@ namespace {
 
 const VarlenAttentionKernels& kernels() {
   switch (isa()) {
-    case Isa::avx512: return avx512::kVarlenAttention;
-    case Isa::avx2: return avx2::kVarlenAttention;
-    case Isa::portable: break;
+    case Isa::avx512:
+      return avx512::kVarlenAttention;
+    case Isa::avx2:
+      return avx2::kVarlenAttention;
+    case Isa::portable:
+      break;
   }
   return portable::kVarlenAttention;
 }

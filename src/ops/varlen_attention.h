@@ -15,8 +15,8 @@ struct MixedArray {
 /// The packed sequences and their heads. Rows of `qkv` hold H query heads, K key heads and K value heads of E each, in
 /// that order, after rope (the layout of rope_and_store); C = (H + 2K)·E. Query head h reads key head h / (H/K).
 struct VarlenAttention {
-  const std::int32_t* sequence_starts = nullptr;   ///< S+1 offsets into the rows
-  std::int64_t num_sequences = 0;                  ///< S
+  const std::int32_t* sequence_starts = nullptr;  ///< S+1 offsets into the rows
+  std::int64_t num_sequences = 0;                 ///< S
   std::int64_t num_heads = 0, num_kv_heads = 0, head_dim = 0;
   const float* qkv_NC = nullptr;
 };
@@ -26,8 +26,9 @@ struct VarlenAttention {
 /// Splits (sequence, key head) over base::num_threads(); the same bits for any number of threads. out: [N, H·E].
 void varlen_attention(const VarlenAttention& attention, MixedArray out_NHE, float* lse_NH);
 
-/// d_qkv [N, C] (written, not added to) from d_out [N, H·E]: recomputes the probabilities block by block. FlashAttention
-/// (Dao et al. 2022, §3.1) without its online rescaling: scores of a block of queries over all its keys are kept.
+/// d_qkv [N, C] (written, not added to) from d_out [N, H·E]: recomputes the probabilities block by block.
+/// FlashAttention (Dao et al. 2022, §3.1) without its online rescaling: scores of a block of queries over all its keys
+/// are kept.
 void varlen_attention_backward(const VarlenAttention& attention, const float* lse_NH, MixedArray d_out_NHE,
                                float* d_qkv_NC);
 

@@ -30,9 +30,15 @@ void judge(std::span<Rollout> rollouts, const reward::Verifier& verifier, const 
       rollout.response = tokenizer.decode(rollout.completion.tokens);
       rollout.verdict = verifier.judge(rollout.response, rollout.prompt->ground_truth);
       switch (rollout.verdict.outcome) {
-        case reward::Outcome::correct: rollout.score = recipe.correct; break;
-        case reward::Outcome::wrong: rollout.score = recipe.wrong + recipe.format; break;
-        case reward::Outcome::no_answer: rollout.score = recipe.wrong; break;
+        case reward::Outcome::correct:
+          rollout.score = recipe.correct;
+          break;
+        case reward::Outcome::wrong:
+          rollout.score = recipe.wrong + recipe.format;
+          break;
+        case reward::Outcome::no_answer:
+          rollout.score = recipe.wrong;
+          break;
       }
       rollout.reward = rollout.score;
     }

@@ -1,5 +1,5 @@
-// Owns a step's samples between drawing and learning: collecting, judging, advantages, packing. Knows neither decoder nor
-// learner: text comes through types::TextSource, batches leave as types::MicroBatch.
+// Owns a step's samples between drawing and learning: collecting, judging, advantages, packing. Knows neither decoder
+// nor learner: text comes through types::TextSource, batches leave as types::MicroBatch.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@ struct Rollout {
   const types::Prompt* prompt = nullptr;
   std::int32_t sample_idx = 0;
   types::Completion completion;
-  std::string response;         ///< decoded
+  std::string response;  ///< decoded
   reward::Verdict verdict;
-  double score = 0;             ///< of the verifier (reward.correct / wrong / format)
-  double reward = 0;            ///< after shaping
+  double score = 0;   ///< of the verifier (reward.correct / wrong / format)
+  double reward = 0;  ///< after shaping
   double advantage = 0;
 };
 
@@ -41,7 +41,7 @@ std::int64_t set_advantages(std::span<Rollout> rollouts, std::int32_t n, bool by
 /// A sequence for the learner: prompt tokens, response tokens, which sampler log-probs.
 struct PackItem {
   std::span<const types::TokenId> prompt, response;
-  std::span<const float> sampler_logprobs;    ///< empty: zeros (SFT)
+  std::span<const float> sampler_logprobs;  ///< empty: zeros (SFT)
   float advantage = 0;
 };
 

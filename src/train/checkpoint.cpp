@@ -38,9 +38,14 @@ void write_text(const fs::path& file, const std::string& text) {
 }
 
 nlohmann::ordered_json to_json(const RunState& s, const model::ModelConfig& config) {
-  return {{"cold_start", s.cold_start}, {"sft_step", s.sft_step}, {"step", s.step}, {"num_updates", s.num_updates},
-          {"policy_version", s.policy_version}, {"prompts_drawn", s.prompts_drawn},
-          {"non_finite_streak", s.non_finite_streak}, {"metrics_bytes", s.metrics_bytes},
+  return {{"cold_start", s.cold_start},
+          {"sft_step", s.sft_step},
+          {"step", s.step},
+          {"num_updates", s.num_updates},
+          {"policy_version", s.policy_version},
+          {"prompts_drawn", s.prompts_drawn},
+          {"non_finite_streak", s.non_finite_streak},
+          {"metrics_bytes", s.metrics_bytes},
           {"sft_metrics_bytes", s.sft_metrics_bytes},
           {"export_dtype", config.dtype == base::DType::f32 ? "float32" : "bfloat16"}};
 }
@@ -87,12 +92,16 @@ void fill_checkpoint(const fs::path& dir, const RunState& state, const learner::
 
 fs::path save_checkpoint(const fs::path& dir, const RunState& state, const learner::Learner& learner,
                          const CheckpointContext& context) {
-  const fs::path path = dir / (state.cold_start ? "sft_" + std::to_string(state.sft_step) : "step_" + std::to_string(state.step));
+  const fs::path path =
+      dir / (state.cold_start ? "sft_" + std::to_string(state.sft_step) : "step_" + std::to_string(state.step));
   context.world.barrier();
   if (context.world.is_first()) {
-    const nlohmann::ordered_json facts = {{"format", "qrl-train checkpoint 1"}, {"step", state.step},
-                                          {"sft_step", state.sft_step}, {"world_size", context.world.size()}};
-    state::commit_folder(path, [&](const fs::path& tmp) { fill_checkpoint(tmp, state, learner, context); }, facts.dump());
+    const nlohmann::ordered_json facts = {{"format", "qrl-train checkpoint 1"},
+                                          {"step", state.step},
+                                          {"sft_step", state.sft_step},
+                                          {"world_size", context.world.size()}};
+    state::commit_folder(
+        path, [&](const fs::path& tmp) { fill_checkpoint(tmp, state, learner, context); }, facts.dump());
     base::log_info("committed " + path.string());
   }
   context.world.barrier();
@@ -164,11 +173,13 @@ LoadedState read_checkpoint_state(const fs::path& checkpoint) {
   return loaded;
 }
 
-void restore_learner(const fs::path& checkpoint, const RunState& state, learner::Learner& learner, dist::Collectives& world) {
+void restore_learner(const fs::path& checkpoint, const RunState& state, learner::Learner& learner,
+                     dist::Collectives& world) {
   model::WeightViews masters = learner.masters(), moments = learner.optimizer_state();
   // The learner's own memory receives the bytes: file → masters on the first rank, masters → masters on the others.
   if (world.is_first()) {
-    for (auto& [file, views] : {std::pair{checkpoint / "model.safetensors", &masters}, {checkpoint / kOptimizerFile, &moments}}) {
+    for (auto& [file, views] :
+         {std::pair{checkpoint / "model.safetensors", &masters}, {checkpoint / kOptimizerFile, &moments}}) {
       const state::SafetensorsFile tensors(file);
       for (auto& [name, view] : *views) {
         const base::Buffer stored = tensors.read(name);

@@ -16,19 +16,19 @@ namespace qrl::train {
 
 /// Where a run stands: everything beside weights and moments that the next step depends on.
 struct RunState {
-  bool cold_start = false;               ///< true while the supervised cold start is under way
-  std::int64_t sft_step = 0;             ///< cold-start updates done
-  std::int64_t step = 0;                 ///< RL steps done
-  std::int64_t num_updates = 0;          ///< optimizer updates since the optimizer was last reset
+  bool cold_start = false;       ///< true while the supervised cold start is under way
+  std::int64_t sft_step = 0;     ///< cold-start updates done
+  std::int64_t step = 0;         ///< RL steps done
+  std::int64_t num_updates = 0;  ///< optimizer updates since the optimizer was last reset
   std::int64_t policy_version = 0;
-  std::int64_t prompts_drawn = 0;        ///< data cursor, over all ranks
+  std::int64_t prompts_drawn = 0;  ///< data cursor, over all ranks
   std::int64_t non_finite_streak = 0;
-  std::int64_t metrics_bytes = 0, sft_metrics_bytes = 0;   ///< rows that belong to this state
+  std::int64_t metrics_bytes = 0, sft_metrics_bytes = 0;  ///< rows that belong to this state
 };
 
 /// What stays fixed over a run and goes into every checkpoint beside the state.
 struct CheckpointContext {
-  const model::ModelConfig& config;      ///< dtype: what an export will be in
+  const model::ModelConfig& config;  ///< dtype: what an export will be in
   const data::Tokenizer& tokenizer;
   const std::string& resolved_recipe;
   dist::Collectives& world;
@@ -55,7 +55,7 @@ void set_aside_damaged(const std::filesystem::path& dir, const std::optional<std
 struct LoadedState {
   RunState state;
   std::string resolved_recipe;
-  model::ModelConfig config;             ///< dtype as exported models have it
+  model::ModelConfig config;  ///< dtype as exported models have it
 };
 /// Reads state.json, recipe.yaml and the config of a checkpoint after verifying every byte; throws an input error that
 /// names what is damaged.

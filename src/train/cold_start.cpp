@@ -20,7 +20,8 @@ std::vector<types::MicroBatch> demonstration_batches(const RunParts& parts, std:
   responses.reserve(static_cast<std::size_t>(count));
   for (std::int64_t i = first; i < first + count; ++i) {
     const data::Demonstration demo = data::demonstrate_countdown(generator, seed, static_cast<std::uint64_t>(i));
-    prompts.push_back(encode_prompt(recipe.data.prompt_template, data::countdown_prompt(demo.task), parts.policy.tokenizer));
+    prompts.push_back(
+        encode_prompt(recipe.data.prompt_template, data::countdown_prompt(demo.task), parts.policy.tokenizer));
     responses.push_back(parts.policy.tokenizer.encode_trusted(demo.response));
     responses.back().push_back(parts.policy.tokenizer.eos());
     items.push_back({prompts.back(), responses.back(), {}, 0.0F});
@@ -55,9 +56,11 @@ void make_cold_start(RunParts& parts, const std::optional<std::filesystem::path>
     report.metrics["timing_s/step"] = base::now_s() - start_s;
     parts.sft_metrics.append(state.sft_step, report.metrics);
     const bool last = state.sft_step == recipe.sft.steps;
-    if (last || state.sft_step % 25 == 0) progress.show(state.sft_step, "loss " + std::to_string(report.metrics["actor/sft_loss"]));
+    if (last || state.sft_step % 25 == 0)
+      progress.show(state.sft_step, "loss " + std::to_string(report.metrics["actor/sft_loss"]));
     const bool stop = stop_requested();
-    if (last || stop || (recipe.sft.save_freq > 0 && state.sft_step % recipe.sft.save_freq == 0)) commit(parts, learner, *solo);
+    if (last || stop || (recipe.sft.save_freq > 0 && state.sft_step % recipe.sft.save_freq == 0))
+      commit(parts, learner, *solo);
     if (stop) stop_here(parts);
   }
 }

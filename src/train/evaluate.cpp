@@ -25,13 +25,14 @@ std::string score_name(const std::string& data_source, const config::EvalRecipe&
 }
 
 Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, const config::Recipe& recipe,
-                 const types::SamplingParams& params, const data::Tokenizer& tokenizer, const reward::Verifier& verifier,
-                 dist::Collectives& world) {
+                 const types::SamplingParams& params, const data::Tokenizer& tokenizer,
+                 const reward::Verifier& verifier, dist::Collectives& world) {
   const auto n = static_cast<std::int32_t>(recipe.eval.n);
   Metrics metrics;
   for (const PromptSet& set : sets) {
     std::vector<const types::Prompt*> mine;
-    for (std::size_t i = static_cast<std::size_t>(world.rank()); i < set.prompts.size(); i += static_cast<std::size_t>(world.size())) {
+    for (std::size_t i = static_cast<std::size_t>(world.rank()); i < set.prompts.size();
+         i += static_cast<std::size_t>(world.size())) {
       mine.push_back(&set.prompts[i]);
     }
     auto rollouts = rollout::collect(source, mine, n, params, {recipe.trainer.seed, kEvalStep});
@@ -59,11 +60,14 @@ Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, con
     for (std::int64_t k = 2; k < 2 * n; k *= 2) {
       const std::int64_t capped = std::min<std::int64_t>(k, n);
       double pass = 0;
-      for (std::int64_t c = 0; c <= n; ++c) pass += static_cast<double>(sums[static_cast<std::size_t>(c)]) * pass_at_k(n, c, capped);
+      for (std::int64_t c = 0; c <= n; ++c)
+        pass += static_cast<double>(sums[static_cast<std::size_t>(c)]) * pass_at_k(n, c, capped);
       metrics[prefix + "pass@" + std::to_string(capped)] = pass / num_prompts;
     }
-    metrics[prefix + "response_length/mean"] = static_cast<double>(sums[static_cast<std::size_t>(n) + 1]) / (num_prompts * n);
-    metrics[prefix + "truncated_fraction"] = static_cast<double>(sums[static_cast<std::size_t>(n) + 2]) / (num_prompts * n);
+    metrics[prefix + "response_length/mean"] =
+        static_cast<double>(sums[static_cast<std::size_t>(n) + 1]) / (num_prompts * n);
+    metrics[prefix + "truncated_fraction"] =
+        static_cast<double>(sums[static_cast<std::size_t>(n) + 2]) / (num_prompts * n);
   }
   return metrics;
 }

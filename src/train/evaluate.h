@@ -22,8 +22,8 @@ double pass_at_k(std::int64_t n, std::int64_t c, std::int64_t k);
 /// same on every rank. Prompts are divided over ranks; draws are keyed by (seed, prompt, sample) alone, so a checkpoint
 /// scores the same in a run, by `qrl-train eval`, and with any number of ranks.
 Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, const config::Recipe& recipe,
-                 const types::SamplingParams& params, const data::Tokenizer& tokenizer, const reward::Verifier& verifier,
-                 dist::Collectives& world);
+                 const types::SamplingParams& params, const data::Tokenizer& tokenizer,
+                 const reward::Verifier& verifier, dist::Collectives& world);
 
 /// "val/<data_source>/mean@<n>": the score that a run is about.
 std::string score_name(const std::string& data_source, const config::EvalRecipe& recipe);

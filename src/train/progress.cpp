@@ -41,8 +41,12 @@ std::string step_facts(const Metrics& metrics) {
 }
 
 Progress::Progress(std::string what, std::int64_t first_step, std::int64_t last_step, bool quiet)
-    : what_(std::move(what)), first_step_(first_step), last_step_(last_step), quiet_(quiet),
-      terminal_(isatty(STDOUT_FILENO) == 1), start_s_(base::now_s()) {}
+    : what_(std::move(what)),
+      first_step_(first_step),
+      last_step_(last_step),
+      quiet_(quiet),
+      terminal_(isatty(STDOUT_FILENO) == 1),
+      start_s_(base::now_s()) {}
 
 Progress::~Progress() {
   if (line_open_) std::fputs("\n", stdout);
@@ -52,8 +56,9 @@ Progress::~Progress() {
 void Progress::show(std::int64_t step, const std::string& facts) {
   if (quiet_) return;
   const double pace_s = (base::now_s() - start_s_) / static_cast<double>(step - first_step_ + 1);
-  const std::string line = format("%s %ld/%ld  %s  left %s", what_.c_str(), static_cast<long>(step), static_cast<long>(last_step_),
-                                  facts.c_str(), duration_text(pace_s * static_cast<double>(last_step_ - step)).c_str());
+  const std::string line =
+      format("%s %ld/%ld  %s  left %s", what_.c_str(), static_cast<long>(step), static_cast<long>(last_step_),
+             facts.c_str(), duration_text(pace_s * static_cast<double>(last_step_ - step)).c_str());
   if (terminal_) std::printf("\r\x1b[K%s", line.c_str());
   else std::printf("%s\n", line.c_str());
   line_open_ = terminal_;

@@ -96,7 +96,8 @@ PromptSet load_train_prompts(const config::Recipe& recipe, const data::Tokenizer
     }
     reader.report(file);
   }
-  QRL_REQUIRE(!set.prompts.empty(), "training data", "one prompt or more", "none", "set data.train_files or data.train_generator");
+  QRL_REQUIRE(!set.prompts.empty(), "training data", "one prompt or more", "none",
+              "set data.train_files or data.train_generator");
   return set;
 }
 
@@ -108,14 +109,16 @@ std::vector<PromptSet> load_held_out_prompts(const config::Recipe& recipe, const
   const config::GeneratorRecipe& generator = recipe.data.val_generator;
   if (!generator.task.empty()) {
     PromptSet& set = sets.emplace_back(PromptSet{generator.task, {}});
-    for (const auto& task : data::held_out_countdown(generator, generator.seed.value_or(kHeldOutSeed), generator.size)) {
+    for (const auto& task :
+         data::held_out_countdown(generator, generator.seed.value_or(kHeldOutSeed), generator.size)) {
       reader.add(set, id++, data::countdown_prompt(task), data::countdown_ground_truth(task), "data.val_generator");
     }
     reader.report("data.val_generator");
   }
   for (const std::string& file : recipe.data.val_files) {
     for (data::PromptRow& row : data::read_jsonl(file)) {
-      auto set = std::find_if(sets.begin(), sets.end(), [&](const PromptSet& s) { return s.data_source == row.data_source; });
+      auto set =
+          std::find_if(sets.begin(), sets.end(), [&](const PromptSet& s) { return s.data_source == row.data_source; });
       if (set == sets.end()) set = sets.insert(sets.end(), PromptSet{row.data_source, {}});
       reader.add(*set, id++, std::move(row.prompt), std::move(row.ground_truth), file + ":" + std::to_string(row.line));
     }

@@ -43,16 +43,18 @@ ResumePoint choose_resume_point(const config::LoadedRecipe& loaded, const RunFol
   if (!point.checkpoint) return point;
 
   const LoadedState saved = read_checkpoint_state(*point.checkpoint);
-  const config::LoadedRecipe before = config::parse_recipe(saved.resolved_recipe, (*point.checkpoint / "recipe.yaml").string(),
-                                                           *point.checkpoint, {}, false);
+  const config::LoadedRecipe before = config::parse_recipe(
+      saved.resolved_recipe, (*point.checkpoint / "recipe.yaml").string(), *point.checkpoint, {}, false);
   std::string changed;
-  for (const std::string& key : config::changed_keys(before.recipe, loaded.recipe)) changed += (changed.empty() ? "" : ", ") + key;
+  for (const std::string& key : config::changed_keys(before.recipe, loaded.recipe))
+    changed += (changed.empty() ? "" : ", ") + key;
   QRL_REQUIRE(changed.empty(), point.checkpoint->string(), "the recipe it was made with", "other values of " + changed,
               "set them back, or give another trainer.default_local_dir");
   point.state = saved.state;
   // Metric rows are kept with the folder they were written in: another folder begins its own.
   const fs::path home = fs::weakly_canonical(folder.checkpoints());
-  if (fs::weakly_canonical(*point.checkpoint).parent_path() != home) point.state.metrics_bytes = point.state.sft_metrics_bytes = 0;
+  if (fs::weakly_canonical(*point.checkpoint).parent_path() != home)
+    point.state.metrics_bytes = point.state.sft_metrics_bytes = 0;
   base::log_info("resuming from " + point.checkpoint->string());
   return point;
 }
@@ -77,7 +79,8 @@ void print_result(const config::Recipe& recipe, const RunFolder& folder, std::sp
     if (rows.empty()) return {};
     char text[160];
     const std::string name = set.data_source + " mean@" + std::to_string(recipe.eval.n);
-    if (rows.front().first == 0) std::snprintf(text, sizeof text, "%s: %.3f -> %.3f", name.c_str(), rows.front().second, rows.back().second);
+    if (rows.front().first == 0)
+      std::snprintf(text, sizeof text, "%s: %.3f -> %.3f", name.c_str(), rows.front().second, rows.back().second);
     else std::snprintf(text, sizeof text, "%s: %.3f", name.c_str(), rows.back().second);
     return text;
   };
@@ -115,11 +118,13 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, RunPart p
     metrics = MetricsFile(folder->metrics_file(), state.metrics_bytes);
     if (recipe.sft.steps > 0) sft_metrics = MetricsFile(folder->sft_metrics_file(), state.sft_metrics_bytes);
   }
-  RunParts parts{recipe, loaded.resolved_yaml, world, policy, *verifier, folder ? &*folder : nullptr, state, metrics, sft_metrics};
+  RunParts parts{recipe,  loaded.resolved_yaml, world, policy, *verifier, folder ? &*folder : nullptr, state,
+                 metrics, sft_metrics};
 
   const bool fresh = !point.checkpoint;
   const std::int64_t sft_steps = recipe.sft.steps;
-  const fs::path cold_start = fs::path(recipe.trainer.default_local_dir) / "checkpoints" / ("sft_" + std::to_string(sft_steps));
+  const fs::path cold_start =
+      fs::path(recipe.trainer.default_local_dir) / "checkpoints" / ("sft_" + std::to_string(sft_steps));
   if (sft_steps > 0 && state.step == 0 && state.sft_step < sft_steps) {
     if (world.is_first()) {
       base::set_num_threads(all_local_threads(recipe, world));

@@ -25,7 +25,8 @@ std::filesystem::path made(const std::filesystem::path& dir) {
 /// RAII for the few calls that need a descriptor (append in one write, fsync, truncate).
 class Descriptor {
  public:
-  Descriptor(const std::filesystem::path& file, int flags) : file_(file.string()), fd_(::open(file_.c_str(), flags | O_CLOEXEC, 0644)) {
+  Descriptor(const std::filesystem::path& file, int flags)
+      : file_(file.string()), fd_(::open(file_.c_str(), flags | O_CLOEXEC, 0644)) {
     if (fd_ < 0) fail("open");
   }
   ~Descriptor() { ::close(fd_); }
@@ -41,14 +42,18 @@ class Descriptor {
       done += static_cast<std::size_t>(n);
     }
   }
-  void truncate(std::int64_t bytes) { if (::ftruncate(fd_, bytes) != 0) fail("truncate"); }
+  void truncate(std::int64_t bytes) {
+    if (::ftruncate(fd_, bytes) != 0) fail("truncate");
+  }
   std::int64_t sync() {
     if (::fsync(fd_) != 0) fail("fsync");
     return ::lseek(fd_, 0, SEEK_END);
   }
 
  private:
-  [[noreturn]] void fail(const char* what) { base::fail_internal(file_, std::string(what) + " to succeed", std::strerror(errno)); }
+  [[noreturn]] void fail(const char* what) {
+    base::fail_internal(file_, std::string(what) + " to succeed", std::strerror(errno));
+  }
   std::string file_;
   int fd_;
 };
@@ -58,8 +63,9 @@ class Descriptor {
 MetricsFile::MetricsFile(const std::filesystem::path& file, std::int64_t keep_bytes) : file_(file) {
   Descriptor out(file_, O_RDWR | O_CREAT);
   const std::int64_t size = out.sync();
-  QRL_REQUIRE(size >= keep_bytes, file_.string(), "at least the " + std::to_string(keep_bytes) + " bytes of the checkpoint",
-              std::to_string(size), "the file was cut or replaced; resume into another folder");
+  QRL_REQUIRE(size >= keep_bytes, file_.string(),
+              "at least the " + std::to_string(keep_bytes) + " bytes of the checkpoint", std::to_string(size),
+              "the file was cut or replaced; resume into another folder");
   out.truncate(keep_bytes);
 }
 
@@ -74,9 +80,7 @@ void MetricsFile::append(std::int64_t step, const Metrics& metrics) {
   Descriptor(file_, O_WRONLY | O_APPEND).write(row.dump() + "\n");
 }
 
-std::int64_t MetricsFile::sync() {
-  return file_.empty() ? 0 : Descriptor(file_, O_RDWR).sync();
-}
+std::int64_t MetricsFile::sync() { return file_.empty() ? 0 : Descriptor(file_, O_RDWR).sync(); }
 
 std::vector<std::pair<std::int64_t, double>> read_metric(const std::filesystem::path& file, const std::string& name) {
   std::vector<std::pair<std::int64_t, double>> rows;

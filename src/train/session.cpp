@@ -20,7 +20,8 @@ int unbound_processors() {
   sched_setaffinity(0, sizeof all, &all);
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
-  return sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? std::max(1, CPU_COUNT(&allowed)) : static_cast<int>(configured);
+  return sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? std::max(1, CPU_COUNT(&allowed))
+                                                             : static_cast<int>(configured);
 }
 
 model::Weights init_from(const config::Recipe& recipe, const model::ModelConfig& config) {
@@ -33,7 +34,8 @@ void check_fit(const Policy& policy, const std::string& where) {
               std::to_string(policy.config.vocab_size));
 }
 
-types::SamplingParams sampling(const config::Recipe& recipe, const model::ModelConfig& config, const data::Tokenizer& tokenizer) {
+types::SamplingParams sampling(const config::Recipe& recipe, const model::ModelConfig& config,
+                               const data::Tokenizer& tokenizer) {
   types::SamplingParams params;
   params.max_new_tokens = static_cast<std::int32_t>(recipe.data.max_response_length);
   params.stop_tokens = config.eos_token_ids;
@@ -45,18 +47,24 @@ types::SamplingParams sampling(const config::Recipe& recipe, const model::ModelC
 
 base::DType kv_dtype(const config::QuantRecipe& quant) {
   switch (quant.kv_cache) {
-    case config::KvCache::f32: return base::DType::f32;
-    case config::KvCache::bf16: return base::DType::bf16;
-    case config::KvCache::automatic: break;
+    case config::KvCache::f32:
+      return base::DType::f32;
+    case config::KvCache::bf16:
+      return base::DType::bf16;
+    case config::KvCache::automatic:
+      break;
   }
   return quant.weights == config::WeightFormat::f32 ? base::DType::f32 : base::DType::bf16;
 }
 
 quant::Format weight_format(config::WeightFormat format) {
   switch (format) {
-    case config::WeightFormat::f32: return quant::Format::f32;
-    case config::WeightFormat::bf16: return quant::Format::bf16;
-    case config::WeightFormat::int8: break;
+    case config::WeightFormat::f32:
+      return quant::Format::f32;
+    case config::WeightFormat::bf16:
+      return quant::Format::bf16;
+    case config::WeightFormat::int8:
+      break;
   }
   return quant::Format::int8;
 }
@@ -106,9 +114,11 @@ Policy load_policy(const std::filesystem::path& dir) {
 }
 
 Sampler::Sampler(const model::ModelConfig& config, const config::Recipe& recipe, std::int64_t longest_prompt_tokens)
-    : snapshot(config, weight_format(recipe.quant.weights)), decoder(config, decoder_options(recipe, longest_prompt_tokens)) {}
+    : snapshot(config, weight_format(recipe.quant.weights)),
+      decoder(config, decoder_options(recipe, longest_prompt_tokens)) {}
 
-types::SamplingParams train_sampling(const config::Recipe& recipe, const model::ModelConfig& config, const data::Tokenizer& tokenizer) {
+types::SamplingParams train_sampling(const config::Recipe& recipe, const model::ModelConfig& config,
+                                     const data::Tokenizer& tokenizer) {
   types::SamplingParams params = sampling(recipe, config, tokenizer);
   params.temperature = static_cast<float>(recipe.rollout.temperature);
   params.top_p = static_cast<float>(recipe.rollout.top_p);
@@ -116,7 +126,8 @@ types::SamplingParams train_sampling(const config::Recipe& recipe, const model::
   return params;
 }
 
-types::SamplingParams eval_sampling(const config::Recipe& recipe, const model::ModelConfig& config, const data::Tokenizer& tokenizer) {
+types::SamplingParams eval_sampling(const config::Recipe& recipe, const model::ModelConfig& config,
+                                    const data::Tokenizer& tokenizer) {
   types::SamplingParams params = sampling(recipe, config, tokenizer);
   params.temperature = static_cast<float>(recipe.eval.temperature);
   params.top_p = static_cast<float>(recipe.eval.top_p);

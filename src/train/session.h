@@ -28,7 +28,7 @@ int all_local_threads(const config::Recipe& recipe, const dist::Collectives& wor
 /// A model with its tokenizer.
 struct Policy {
   model::ModelConfig config;
-  model::Weights weights;          ///< fp32
+  model::Weights weights;  ///< fp32
   data::Tokenizer tokenizer;
 };
 
@@ -45,8 +45,10 @@ struct Sampler {
   decoder::Decoder decoder;
 };
 
-types::SamplingParams train_sampling(const config::Recipe& recipe, const model::ModelConfig& config, const data::Tokenizer& tokenizer);
-types::SamplingParams eval_sampling(const config::Recipe& recipe, const model::ModelConfig& config, const data::Tokenizer& tokenizer);
+types::SamplingParams train_sampling(const config::Recipe& recipe, const model::ModelConfig& config,
+                                     const data::Tokenizer& tokenizer);
+types::SamplingParams eval_sampling(const config::Recipe& recipe, const model::ModelConfig& config,
+                                    const data::Tokenizer& tokenizer);
 
 learner::LearnerOptions learner_options(const config::Recipe& recipe);
 /// Optimizer updates of one RL step, and of the whole RL run.

@@ -60,16 +60,19 @@ Metrics rollout_metrics(std::span<const rollout::Rollout> rollouts, std::int32_t
   std::vector<Fact> mine;
   for (std::size_t first = 0; first < rollouts.size(); first += static_cast<std::size_t>(n)) {
     const auto group = rollouts.subspan(first, static_cast<std::size_t>(n));
-    const bool flat = std::all_of(group.begin(), group.end(), [&](const auto& r) { return r.reward == group.front().reward; });
+    const bool flat =
+        std::all_of(group.begin(), group.end(), [&](const auto& r) { return r.reward == group.front().reward; });
     for (const rollout::Rollout& r : group) {
       mine.push_back({r.score, r.reward, r.advantage, static_cast<double>(r.completion.tokens.size()),
-                      static_cast<double>(r.prompt->tokens.size()), r.completion.stop == types::StopReason::length ? 1.0 : 0.0,
+                      static_cast<double>(r.prompt->tokens.size()),
+                      r.completion.stop == types::StopReason::length ? 1.0 : 0.0,
                       r.verdict.outcome == reward::Outcome::no_answer ? 1.0 : 0.0, r.verdict.verifier_error ? 1.0 : 0.0,
                       flat ? 1.0 : 0.0});
     }
   }
   std::vector<std::vector<Fact>> by_rank;
-  for (const std::string& bytes : world.all_gather(std::string(reinterpret_cast<const char*>(mine.data()), mine.size() * sizeof(Fact)))) {
+  for (const std::string& bytes :
+       world.all_gather(std::string(reinterpret_cast<const char*>(mine.data()), mine.size() * sizeof(Fact)))) {
     by_rank.emplace_back(bytes.size() / sizeof(Fact));
     if (!bytes.empty()) std::memcpy(by_rank.back().data(), bytes.data(), bytes.size());
   }
@@ -88,13 +91,22 @@ Metrics rollout_metrics(std::span<const rollout::Rollout> rollouts, std::int32_t
   return metrics;
 }
 
-std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_t n, std::int64_t step, dist::Collectives& world) {
+std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_t n, std::int64_t step,
+                         dist::Collectives& world) {
   std::string mine;
   for (const rollout::Rollout& r : rollouts) {
     const nlohmann::ordered_json row = {
-        {"step", step}, {"prompt_id", r.prompt->id}, {"sample", r.sample_idx}, {"data_source", r.prompt->data_source},
-        {"prompt", r.prompt->text}, {"response", r.response}, {"ground_truth", r.prompt->ground_truth},
-        {"score", r.score}, {"reward", r.reward}, {"advantage", r.advantage}, {"reason", r.verdict.reason},
+        {"step", step},
+        {"prompt_id", r.prompt->id},
+        {"sample", r.sample_idx},
+        {"data_source", r.prompt->data_source},
+        {"prompt", r.prompt->text},
+        {"response", r.response},
+        {"ground_truth", r.prompt->ground_truth},
+        {"score", r.score},
+        {"reward", r.reward},
+        {"advantage", r.advantage},
+        {"reason", r.verdict.reason},
         {"response_tokens", r.completion.tokens.size()},
         {"stop", r.completion.stop == types::StopReason::eos ? "eos" : "length"},
         {"version", r.completion.versions.empty() ? -1 : r.completion.versions.front()}};
@@ -129,7 +141,8 @@ Metrics combine_updates(std::span<const Metrics> updates) {
     }
   }
   for (auto& [name, value] : combined) {
-    if (!name.ends_with("max") && !name.ends_with("min") && name != "actor/lr") value /= static_cast<double>(updates.size());
+    if (!name.ends_with("max") && !name.ends_with("min") && name != "actor/lr")
+      value /= static_cast<double>(updates.size());
   }
   return combined;
 }

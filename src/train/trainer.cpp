@@ -16,14 +16,16 @@ void commit(RunParts& parts, const learner::Learner& learner, dist::Collectives&
   parts.state.metrics_bytes = parts.metrics.sync();
   parts.state.sft_metrics_bytes = parts.sft_metrics.sync();
   std::filesystem::path dir = parts.folder != nullptr ? parts.folder->checkpoints() : std::filesystem::path();
-  save_checkpoint(dir, parts.state, learner, {parts.policy.config, parts.policy.tokenizer, parts.resolved_recipe, world});
+  save_checkpoint(dir, parts.state, learner,
+                  {parts.policy.config, parts.policy.tokenizer, parts.resolved_recipe, world});
   if (parts.folder != nullptr) prune_checkpoints(dir, parts.recipe.trainer.max_ckpt_to_keep, parts.recipe.sft.steps);
 }
 
 void stop_here(const RunParts& parts) {
   throw base::Error(base::ErrorKind::stopped,
-                    parts.folder != nullptr ? "stopped by a signal; the checkpoint is in " + parts.folder->checkpoints().string()
-                                            : "stopped by a signal",
+                    parts.folder != nullptr
+                        ? "stopped by a signal; the checkpoint is in " + parts.folder->checkpoints().string()
+                        : "stopped by a signal",
                     "", "", "the same command goes on from there");
 }
 
@@ -34,15 +36,20 @@ void guard_finite(const learner::UpdateReport& report, const config::Recipe& rec
   }
   base::log_warning("update skipped on all ranks: " + report.non_finite + " is not finite");
   if (++state.non_finite_streak >= recipe.trainer.max_non_finite_steps) {
-    throw base::Error(base::ErrorKind::guard, "training", "finite gradients",
-                      report.non_finite + " not finite in " + std::to_string(state.non_finite_streak) + " updates in a row",
-                      "lower optim.lr, or raise trainer.max_non_finite_steps");
+    throw base::Error(
+        base::ErrorKind::guard, "training", "finite gradients",
+        report.non_finite + " not finite in " + std::to_string(state.non_finite_streak) + " updates in a row",
+        "lower optim.lr, or raise trainer.max_non_finite_steps");
   }
 }
 
 Trainer::Trainer(RunParts& parts, learner::Learner& learner, learner::Learner* reference, const PromptSet& prompts,
                  const std::vector<PromptSet>& held_out)
-    : parts_(parts), learner_(learner), reference_(reference), prompts_(prompts), held_out_(held_out),
+    : parts_(parts),
+      learner_(learner),
+      reference_(reference),
+      prompts_(prompts),
+      held_out_(held_out),
       order_(static_cast<std::int64_t>(prompts.prompts.size()), parts.recipe.data.shuffle,
              parts.recipe.data.seed.value_or(parts.recipe.trainer.seed)),
       sampler_(parts.policy.config, parts.recipe, parts.recipe.data.max_prompt_length) {
@@ -55,9 +62,12 @@ void Trainer::train() {
   RunState& state = parts_.state;
   const std::int64_t last = recipe.trainer.total_training_steps;
   Progress progress("step", state.step + 1, last, !parts_.world.is_first());
-  const auto due = [last](std::int64_t step, std::int64_t freq) { return freq > 0 && (step % freq == 0 || step == last); };
+  const auto due = [last](std::int64_t step, std::int64_t freq) {
+    return freq > 0 && (step % freq == 0 || step == last);
+  };
 
-  if (state.step == 0 && recipe.eval.freq > 0 && recipe.eval.before_train) parts_.metrics.append(0, evaluate_held_out());
+  if (state.step == 0 && recipe.eval.freq > 0 && recipe.eval.before_train)
+    parts_.metrics.append(0, evaluate_held_out());
   double save_s = 0;  // of the step before: a row is written before the checkpoint that vouches for it
   while (state.step < last) {
     const double start_s = base::now_s();
@@ -109,7 +119,8 @@ std::vector<rollout::Rollout> Trainer::roll_out(std::int64_t step, Metrics& metr
   const std::vector<std::size_t> drawn = order_.next(recipe.data.train_batch_size);
   parts_.state.prompts_drawn = order_.num_drawn();
   std::vector<const types::Prompt*> mine;
-  for (std::size_t i = static_cast<std::size_t>(parts_.world.rank()); i < drawn.size(); i += static_cast<std::size_t>(parts_.world.size())) {
+  for (std::size_t i = static_cast<std::size_t>(parts_.world.rank()); i < drawn.size();
+       i += static_cast<std::size_t>(parts_.world.size())) {
     mine.push_back(&prompts_.prompts[drawn[i]]);
   }
 
@@ -117,7 +128,8 @@ std::vector<rollout::Rollout> Trainer::roll_out(std::int64_t step, Metrics& metr
   sampler_.decoder.reset_stats();
   {
     const base::ScopedTimer timer(metrics["timing_s/gen"]);
-    rollouts = rollout::collect(sampler_.decoder, mine, n, train_sampling(recipe, parts_.policy.config, parts_.policy.tokenizer),
+    rollouts = rollout::collect(sampler_.decoder, mine, n,
+                                train_sampling(recipe, parts_.policy.config, parts_.policy.tokenizer),
                                 {recipe.trainer.seed, static_cast<std::uint32_t>(step)});
   }
   const decoder::DecoderStats& stats = sampler_.decoder.stats();
@@ -139,16 +151,18 @@ std::vector<rollout::Rollout> Trainer::roll_out(std::int64_t step, Metrics& metr
   }
   const double errors = metrics["reward/verifier_error_fraction"];
   if (errors > recipe.reward.max_error_fraction) {
-    throw base::Error(base::ErrorKind::guard, "reward", "at most reward.max_error_fraction = " + std::to_string(recipe.reward.max_error_fraction) + " verifier errors",
-                      std::to_string(errors), "look at the rollouts of step " + std::to_string(step));
+    throw base::Error(
+        base::ErrorKind::guard, "reward",
+        "at most reward.max_error_fraction = " + std::to_string(recipe.reward.max_error_fraction) + " verifier errors",
+        std::to_string(errors), "look at the rollouts of step " + std::to_string(step));
   }
   return rollouts;
 }
 
 std::vector<Trainer::MiniBatch> Trainer::make_mini_batches(std::span<const rollout::Rollout> rollouts) const {
   const config::Recipe& recipe = parts_.recipe;
-  // A sequence with advantage 0 adds exactly nothing to the gradient unless KL or entropy terms do: it is counted in the
-  // denominators and spared the forward and backward pass.
+  // A sequence with advantage 0 adds exactly nothing to the gradient unless KL or entropy terms do: it is counted in
+  // the denominators and spared the forward and backward pass.
   const bool all_count = recipe.algorithm.kl_loss_coef != 0 || recipe.algorithm.entropy_coef != 0;
   const std::int64_t num_batches = recipe.data.train_batch_size / recipe.actor.mini_batch_size;
   std::vector<MiniBatch> batches(static_cast<std::size_t>(num_batches));
@@ -156,12 +170,14 @@ std::vector<Trainer::MiniBatch> Trainer::make_mini_batches(std::span<const rollo
   std::vector<std::int64_t> counts(2 * batches.size(), 0);
   for (std::size_t i = 0; i < rollouts.size(); ++i) {
     const rollout::Rollout& r = rollouts[i];
-    const std::int64_t prompt_of_step = static_cast<std::int64_t>(i) / recipe.rollout.n * parts_.world.size() + parts_.world.rank();
+    const std::int64_t prompt_of_step =
+        static_cast<std::int64_t>(i) / recipe.rollout.n * parts_.world.size() + parts_.world.rank();
     const auto b = static_cast<std::size_t>(prompt_of_step / recipe.actor.mini_batch_size);
     counts[2 * b] += static_cast<std::int64_t>(r.completion.tokens.size());
     counts[2 * b + 1] += r.completion.tokens.empty() ? 0 : 1;
     if (all_count || r.advantage != 0) {
-      items[b].push_back({r.prompt->tokens, r.completion.tokens, r.completion.sampler_logprobs, static_cast<float>(r.advantage)});
+      items[b].push_back(
+          {r.prompt->tokens, r.completion.tokens, r.completion.sampler_logprobs, static_cast<float>(r.advantage)});
     }
   }
   parts_.world.all_reduce_sum(std::span(counts));
@@ -211,7 +227,8 @@ Metrics Trainer::evaluate_held_out() {
   double testing_s = 0;
   {
     const base::ScopedTimer timer(testing_s);
-    metrics = evaluate(sampler_.decoder, held_out_, parts_.recipe, eval_sampling(parts_.recipe, parts_.policy.config, parts_.policy.tokenizer),
+    metrics = evaluate(sampler_.decoder, held_out_, parts_.recipe,
+                       eval_sampling(parts_.recipe, parts_.policy.config, parts_.policy.tokenizer),
                        parts_.policy.tokenizer, parts_.verifier, parts_.world);
   }
   metrics["timing_s/testing"] = testing_s;

@@ -1,4 +1,5 @@
-// Owns the training loop and the state it advances. Reads like the design's one screen; everything it calls is elsewhere.
+// Owns the training loop and the state it advances. Reads like the design's one screen; everything it calls is
+// elsewhere.
 #pragma once
 
 #include "rollout/rollout.h"
@@ -17,13 +18,14 @@ struct RunParts {
   dist::Collectives& world;
   const Policy& policy;
   const reward::Verifier& verifier;
-  const RunFolder* folder;                   ///< null on all ranks but the first
+  const RunFolder* folder;  ///< null on all ranks but the first
   RunState& state;
   MetricsFile& metrics;
   MetricsFile& sft_metrics;
 };
 
-/// Commits a checkpoint of `parts.state` with the metric files' sizes in it (all ranks of `world` call), prunes old ones.
+/// Commits a checkpoint of `parts.state` with the metric files' sizes in it (all ranks of `world` call), prunes old
+/// ones.
 void commit(RunParts& parts, const learner::Learner& learner, dist::Collectives& world);
 
 /// Throws the error of a run that a signal stopped after its checkpoint (exit 75).

@@ -13,15 +13,15 @@ namespace qrl::types {
 /// entry of each sequence and every entry that predicts a prompt token has loss_mask 0.
 struct MicroBatch {
   std::vector<TokenId> tokens;
-  std::vector<std::int32_t> sequence_starts;     ///< S+1 offsets into tokens, first 0, last N
-  std::vector<TokenId> targets;                  ///< tokens[t+1]; 0 where there is none
-  std::vector<std::uint8_t> loss_mask;           ///< 1 where the target is a response token that counts
-  std::vector<float> sampler_logprobs;           ///< of the target under the sampler; 0 where masked
-  std::vector<float> old_logprobs;               ///< of the target under the learner that drew; empty: taken from this
-                                                 ///< forward (one update per rollout: old ≡ current)
-  std::vector<float> reference_logprobs;         ///< of the target under the reference model; empty without one
-  std::vector<float> advantages;                 ///< of the sequence, repeated on its tokens
-  std::vector<std::int64_t> sequence_idx;        ///< per sequence (S): its index in the caller's order
+  std::vector<std::int32_t> sequence_starts;  ///< S+1 offsets into tokens, first 0, last N
+  std::vector<TokenId> targets;               ///< tokens[t+1]; 0 where there is none
+  std::vector<std::uint8_t> loss_mask;        ///< 1 where the target is a response token that counts
+  std::vector<float> sampler_logprobs;        ///< of the target under the sampler; 0 where masked
+  std::vector<float> old_logprobs;            ///< of the target under the learner that drew; empty: taken from this
+                                              ///< forward (one update per rollout: old ≡ current)
+  std::vector<float> reference_logprobs;      ///< of the target under the reference model; empty without one
+  std::vector<float> advantages;              ///< of the sequence, repeated on its tokens
+  std::vector<std::int64_t> sequence_idx;     ///< per sequence (S): its index in the caller's order
 
   std::int64_t num_tokens() const { return static_cast<std::int64_t>(tokens.size()); }
   std::int64_t num_sequences() const { return static_cast<std::int64_t>(sequence_starts.size()) - 1; }
@@ -29,8 +29,8 @@ struct MicroBatch {
 
 /// Denominators of a whole optimizer mini-batch over all ranks: never of a micro-batch.
 struct GlobalCounts {
-  std::int64_t response_tokens = 0;   ///< loss_mask sum
-  std::int64_t sequences = 0;         ///< sequences with at least one counted token
+  std::int64_t response_tokens = 0;  ///< loss_mask sum
+  std::int64_t sequences = 0;        ///< sequences with at least one counted token
 };
 
 }  // namespace qrl::types

@@ -15,10 +15,10 @@ using TokenId = std::int32_t;
 /// same prompt draws the same tokens whatever the shuffle, batch or rank.
 struct Prompt {
   std::uint64_t id = 0;
-  std::string text;                 ///< as in the data source, before the template
-  std::vector<TokenId> tokens;      ///< after the template
-  std::string ground_truth;         ///< what the verifier reads (its own syntax; checked at load)
-  std::string data_source;          ///< name in metrics ("countdown", a file's stem, …)
+  std::string text;             ///< as in the data source, before the template
+  std::vector<TokenId> tokens;  ///< after the template
+  std::string ground_truth;     ///< what the verifier reads (its own syntax; checked at load)
+  std::string data_source;      ///< name in metrics ("countdown", a file's stem, …)
 };
 
 enum class StopReason : std::uint8_t { eos, length };
@@ -26,17 +26,17 @@ enum class StopReason : std::uint8_t { eos, length };
 /// What the sampler drew for one prompt. The end token, when drawn, is the last of `tokens`.
 struct Completion {
   std::vector<TokenId> tokens;
-  std::vector<float> sampler_logprobs;   ///< per token, natural log, of the distribution really sampled from
-  std::vector<std::int64_t> versions;    ///< per token, policy version of the weights that drew it
+  std::vector<float> sampler_logprobs;  ///< per token, natural log, of the distribution really sampled from
+  std::vector<std::int64_t> versions;   ///< per token, policy version of the weights that drew it
   StopReason stop = StopReason::eos;
 };
 
 /// How to draw. Training refuses temperature 0 (greedy: the arg max, log-prob 0 by convention).
 struct SamplingParams {
   float temperature = 1.0F;
-  float top_p = 1.0F;               ///< (0, 1]; 1 is off
-  std::int32_t top_k = -1;          ///< −1 is off
-  std::int32_t max_new_tokens = 0;  ///< 1 or more
+  float top_p = 1.0F;                ///< (0, 1]; 1 is off
+  std::int32_t top_k = -1;           ///< −1 is off
+  std::int32_t max_new_tokens = 0;   ///< 1 or more
   std::vector<TokenId> stop_tokens;  ///< the completion ends after one of these
 };
 

@@ -44,6 +44,6 @@ TEST_CASE("normal draws have mean 0 and variance 1") {
     sum += x;
     squares += x * x;
   }
-  CHECK(std::fabs(sum / kDraws) < 0.011);            // 3.5 standard errors
+  CHECK(std::fabs(sum / kDraws) < 0.011);  // 3.5 standard errors
   CHECK(std::fabs(squares / kDraws - 1.0) < 0.016);
 }

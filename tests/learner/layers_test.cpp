@@ -16,8 +16,8 @@ using torch::Tensor;
 
 namespace {
 
-constexpr double kFp32 = 2e-5;    // sums of a few hundred fp32 terms of order 1
-constexpr double kBf16 = 2e-2;    // a few roundings of 2^-9
+constexpr double kFp32 = 2e-5;  // sums of a few hundred fp32 terms of order 1
+constexpr double kBf16 = 2e-2;  // a few roundings of 2^-9
 
 Weight weight_of(const Tensor& value) {
   return {value, torch::zeros_like(value, torch::TensorOptions().dtype(torch::kFloat32))};
@@ -107,8 +107,9 @@ TEST_CASE("bias, norm of q and k, rotary positions") {
         const Tensor cosine = angles.cos().unsqueeze(1), sine = angles.sin().unsqueeze(1);
         return torch::cat({low * cosine - high * sine, high * cosine + low * sine}, 2);
       };
-      const Tensor want = torch::cat({turn(biased.slice(1, 0, 4), q_gain), turn(biased.slice(1, 4, 6), k_gain),
-                                      biased.slice(1, 6)}, 1).reshape({n, width});
+      const Tensor want =
+          torch::cat({turn(biased.slice(1, 0, 4), q_gain), turn(biased.slice(1, 4, 6), k_gain), biased.slice(1, 6)}, 1)
+              .reshape({n, width});
       CHECK(error(got, want) <= kFp32);
       const Tensor d = torch::randn({n, width});
       got.backward(d);
@@ -156,7 +157,8 @@ TEST_CASE("SwiGLU") {
 TEST_CASE("attention is LibTorch's, one sequence at a time") {
   torch::manual_seed(5);
   const PackedRows rows = packed({33, 1, 7, 120});
-  for (const auto& [heads, kv_heads, dim] : std::vector<std::tuple<int, int, int>>{{4, 2, 10}, {3, 1, 33}, {2, 2, 16}}) {
+  for (const auto& [heads, kv_heads, dim] :
+       std::vector<std::tuple<int, int, int>>{{4, 2, 10}, {3, 1, 33}, {2, 2, 16}}) {
     CAPTURE(heads, kv_heads, dim);
     const std::int64_t width = (heads + 2 * kv_heads) * dim, n = rows.num_rows();
     const Tensor qkv = leaf(torch::randn({n, width})), wide = double_leaf(qkv);
@@ -165,7 +167,8 @@ TEST_CASE("attention is LibTorch's, one sequence at a time") {
     for (std::int64_t s = 0; s < rows.num_sequences(); ++s) {
       const auto at = static_cast<std::size_t>(s);
       const Tensor own = wide.slice(0, rows.sequence_starts[at], rows.sequence_starts[at + 1])
-                             .view({-1, heads + 2 * kv_heads, dim}).transpose(0, 1);
+                             .view({-1, heads + 2 * kv_heads, dim})
+                             .transpose(0, 1);
       const auto group = heads / kv_heads;
       const Tensor keys = own.slice(0, heads, heads + kv_heads).repeat_interleave(group, 0);
       const Tensor values = own.slice(0, heads + kv_heads).repeat_interleave(group, 0);

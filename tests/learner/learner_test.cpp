@@ -29,7 +29,8 @@ LossOptions grpo() {
 
 std::vector<test::Sequence> some_sequences(std::int64_t vocab = 37) {
   std::vector<test::Sequence> sequences;
-  for (const auto& [prompt, response] : std::vector<std::pair<int, int>>{{3, 7}, {1, 12}, {5, 1}, {2, 20}, {4, 0}, {3, 5}}) {
+  for (const auto& [prompt, response] :
+       std::vector<std::pair<int, int>>{{3, 7}, {1, 12}, {5, 1}, {2, 20}, {4, 0}, {3, 5}}) {
     sequences.push_back(test::random_sequence(sequences.size(), prompt, response, vocab));
   }
   return sequences;
@@ -66,11 +67,21 @@ class Pair {
     int size() const override { return 2; }
     int local_size() const override { return 2; }
     void barrier() override { pair_.meet(); }
-    void all_reduce_sum(std::span<float> values) override { reduce(values, [](auto a, auto b) { return a + b; }); }
-    void all_reduce_sum(std::span<double> values) override { reduce(values, [](auto a, auto b) { return a + b; }); }
-    void all_reduce_sum(std::span<std::int64_t> values) override { reduce(values, [](auto a, auto b) { return a + b; }); }
-    void all_reduce_max(std::span<double> values) override { reduce(values, [](auto a, auto b) { return std::max(a, b); }); }
-    void all_reduce_min(std::span<std::int64_t> values) override { reduce(values, [](auto a, auto b) { return std::min(a, b); }); }
+    void all_reduce_sum(std::span<float> values) override {
+      reduce(values, [](auto a, auto b) { return a + b; });
+    }
+    void all_reduce_sum(std::span<double> values) override {
+      reduce(values, [](auto a, auto b) { return a + b; });
+    }
+    void all_reduce_sum(std::span<std::int64_t> values) override {
+      reduce(values, [](auto a, auto b) { return a + b; });
+    }
+    void all_reduce_max(std::span<double> values) override {
+      reduce(values, [](auto a, auto b) { return std::max(a, b); });
+    }
+    void all_reduce_min(std::span<std::int64_t> values) override {
+      reduce(values, [](auto a, auto b) { return std::min(a, b); });
+    }
     void reduce_scatter_sum(std::span<const float>, std::span<float>) override { FAIL("not used by the learner"); }
     void all_gather(std::span<const float>, std::span<float>) override { FAIL("not used by the learner"); }
     void broadcast(std::span<std::byte>, int) override { FAIL("not used by the learner"); }
@@ -139,11 +150,13 @@ TEST_CASE("packed gradients are the sum of separate ones, in any split and order
     CHECK(difference(Run(test::options(), loss).gradients(separate), together) <= 1e-5);
     const std::vector<test::Sequence> reversed(sequences.rbegin(), sequences.rend());
     CHECK(difference(Run(test::options(), loss).gradients({test::pack(reversed)}), together) <= 1e-5);
-    CHECK(difference(Run(test::options(), loss).gradients({test::pack({sequences[0], sequences[3]}),
-                                                           test::pack({sequences[1], sequences[2], sequences[4],
-                                                                       sequences[5]})}), together) <= 1e-5);
+    CHECK(difference(Run(test::options(), loss)
+                         .gradients({test::pack({sequences[0], sequences[3]}),
+                                     test::pack({sequences[1], sequences[2], sequences[4], sequences[5]})}),
+                     together) <= 1e-5);
     // The bound would notice a lost sequence.
-    CHECK(difference(Run(test::options(), loss).gradients({test::pack({sequences[0], sequences[1]})}), together) > 1e-2);
+    CHECK(difference(Run(test::options(), loss).gradients({test::pack({sequences[0], sequences[1]})}), together) >
+          1e-2);
   }
 }
 
@@ -154,7 +167,7 @@ TEST_CASE("bf16 gradients follow the fp32 ones and do not depend on the split") 
   const Named together = Run(bf16).gradients({test::pack(sequences)});
   const double rounding = difference(together, exact);
   CHECK(rounding <= 6e-2);
-  CHECK(rounding > 1e-4);   // it does compute in bf16
+  CHECK(rounding > 1e-4);  // it does compute in bf16
   CHECK(difference(Run(bf16).gradients({test::pack({sequences[0], sequences[1]}),
                                         test::pack({sequences[2], sequences[3], sequences[4], sequences[5]})}),
                    together) <= 1e-2);
@@ -181,7 +194,7 @@ TEST_CASE("activation checkpointing and the log-prob chunk change no gradient") 
     options.activation_checkpointing = true;
     CHECK(Run(options).gradients({test::pack(some_sequences())}) == plain);
     options.logprob_chunk_tokens = 7;
-    const double bound = compute == config::ComputeDType::f32 ? 1e-6 : 1e-2;   // dW of a chunk is rounded to bf16
+    const double bound = compute == config::ComputeDType::f32 ? 1e-6 : 1e-2;  // dW of a chunk is rounded to bf16
     CHECK(difference(Run(options).gradients({test::pack(some_sequences())}), plain) <= bound);
   }
 }
@@ -275,7 +288,7 @@ TEST_CASE("an update with a non-finite gradient changes nothing on any rank and 
       learner.accumulate(batch, test::count({batch, batch}), grpo(), 1.0F);
       return learner.update().finite && learner.num_updates() == 2;
     }();
-    static std::mutex assertions;   // Catch2's are not for several threads at once
+    static std::mutex assertions;  // Catch2's are not for several threads at once
     const std::lock_guard lock(assertions);
     CHECK_FALSE(report.finite);
     CHECK(report.non_finite == "model.layers.1.mlp.up_proj.weight");
@@ -287,8 +300,8 @@ TEST_CASE("an update with a non-finite gradient changes nothing on any rank and 
 TEST_CASE("a loss that is not finite is named and skipped") {
   Run run;
   MicroBatch batch = test::pack(some_sequences());
-  batch.advantages[static_cast<std::size_t>(
-      std::find(batch.loss_mask.begin(), batch.loss_mask.end(), 1) - batch.loss_mask.begin())] = NAN;
+  batch.advantages[static_cast<std::size_t>(std::find(batch.loss_mask.begin(), batch.loss_mask.end(), 1) -
+                                            batch.loss_mask.begin())] = NAN;
   const Named before = test::copy(run.learner.masters());
   run.gradients({batch});
   const learner::UpdateReport report = run.learner.update();
@@ -328,7 +341,7 @@ TEST_CASE("AdamW is torch's: decay on matrices only, clipping by the global norm
     with_decay.step();
     without_decay.step();
     const learner::UpdateReport report = run.learner.update();
-    CHECK(norm > 0.5);   // clipping acts
+    CHECK(norm > 0.5);  // clipping acts
     CHECK(test::close(report.metrics.at("actor/grad_norm"), norm, 0, 1e-5));
   }
   Named want;
@@ -351,7 +364,7 @@ TEST_CASE("a restored learner goes on with the same bits") {
     };
     step(whole);
     step(whole);
-    resumed.gradients({test::pack(some_sequences())});   // left over: restore must clear it
+    resumed.gradients({test::pack(some_sequences())});  // left over: restore must clear it
     resumed.learner.restore(whole.learner.masters(), whole.learner.optimizer_state(), whole.learner.num_updates());
     CHECK(resumed.learner.lr() == whole.learner.lr());
     step(whole);

@@ -51,7 +51,7 @@ struct Sequence {
   std::vector<types::TokenId> tokens;
   std::int64_t prompt_length = 1;
   float advantage = 0;
-  std::vector<float> sampler, old, reference;   ///< per position that predicts a response token; old may be empty
+  std::vector<float> sampler, old, reference;  ///< per position that predicts a response token; old may be empty
 };
 
 inline Sequence random_sequence(std::uint64_t index, std::int64_t prompt, std::int64_t response, std::int64_t vocab) {
@@ -110,9 +110,7 @@ inline types::GlobalCounts count(const std::vector<types::MicroBatch>& batches) 
   return counts;
 }
 
-inline std::vector<float> copy(const base::View& view) {
-  return {view.as<float>(), view.as<float>() + view.numel()};
-}
+inline std::vector<float> copy(const base::View& view) { return {view.as<float>(), view.as<float>() + view.numel()}; }
 
 using Named = std::map<std::string, std::vector<float>>;
 inline Named copy(const model::WeightViews& views) {

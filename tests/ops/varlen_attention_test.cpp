@@ -45,7 +45,7 @@ Result run(Problem& problem) {
   Result result;
   result.out.resize(problem.d_out.size());
   result.lse.resize(rows * static_cast<std::size_t>(problem.num_heads));
-  result.d_qkv.assign(problem.qkv.size(), NAN);   // every element must be written
+  result.d_qkv.assign(problem.qkv.size(), NAN);  // every element must be written
   varlen_attention(problem.args(), {result.out.data(), false}, result.lse.data());
   varlen_attention_backward(problem.args(), result.lse.data(), {problem.d_out.data(), false}, result.d_qkv.data());
   return result;
@@ -183,7 +183,7 @@ TEST_CASE("attention in bf16 rounds what fp32 gives") {
 
 TEST_CASE("large scores neither overflow nor lose the softmax") {
   Problem problem({12}, 2, 1, 16);
-  for (float& value : problem.qkv) value *= 30;   // scores of several thousand
+  for (float& value : problem.qkv) value *= 30;  // scores of several thousand
   const Reference want(problem);
   on_each_isa([&] {
     const Result got = run(problem);

@@ -99,7 +99,8 @@ TEST_CASE("pack: every sequence once, whole, under the budget, with shifted targ
       const auto end = static_cast<std::size_t>(batch.sequence_starts[s + 1]);
       std::vector<types::TokenId> whole = prompts[i];
       whole.insert(whole.end(), responses[i].begin(), responses[i].end());
-      CHECK(std::vector<types::TokenId>(batch.tokens.begin() + static_cast<long>(first), batch.tokens.begin() + static_cast<long>(end)) == whole);
+      CHECK(std::vector<types::TokenId>(batch.tokens.begin() + static_cast<long>(first),
+                                        batch.tokens.begin() + static_cast<long>(end)) == whole);
       for (std::size_t t = first; t < end; ++t) {
         const std::size_t local = t - first;
         const bool counts = local + 1 >= prompts[i].size() && local + 1 < whole.size();
@@ -115,7 +116,8 @@ TEST_CASE("pack: every sequence once, whole, under the budget, with shifted targ
   CHECK(seen.size() == 40);
   const auto counts = rollout::count(batches);
   CHECK(counts.response_tokens == response_tokens);
-  CHECK(counts.sequences == std::count_if(responses.begin(), responses.end(), [](const auto& r) { return !r.empty(); }));
+  CHECK(counts.sequences ==
+        std::count_if(responses.begin(), responses.end(), [](const auto& r) { return !r.empty(); }));
   CHECK(batches.size() <= static_cast<std::size_t>(total / 33 + 3));  // first fit decreasing leaves little room
 }
 

@@ -1,11 +1,11 @@
 #define CATCH_CONFIG_RUNNER
-#include "support/catch.h"
-
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <random>
+
+#include "support/catch.h"
 
 namespace qrl::test {
 

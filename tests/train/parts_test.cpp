@@ -29,7 +29,8 @@ TEST_CASE("training prompts: every epoch a permutation, the cursor is all the st
   for (int epoch = 0; epoch < 3; ++epoch) {
     CHECK(std::set<std::size_t>(drawn.begin() + epoch * 7, drawn.begin() + (epoch + 1) * 7).size() == 7);
   }
-  CHECK(std::vector<std::size_t>(drawn.begin(), drawn.begin() + 7) != std::vector<std::size_t>(drawn.begin() + 7, drawn.begin() + 14));
+  CHECK(std::vector<std::size_t>(drawn.begin(), drawn.begin() + 7) !=
+        std::vector<std::size_t>(drawn.begin() + 7, drawn.begin() + 14));
   train::PromptOrder resumed(7, true, 3);
   resumed.restore(10);
   CHECK(resumed.next(11) == std::vector<std::size_t>(drawn.begin() + 10, drawn.end()));

@@ -49,7 +49,8 @@ TEST_CASE("metric rows: step 0 before training, then one a step") {
   CHECK(rows[0].contains("val/countdown/mean@2"));
   CHECK(rows[2].contains("val/countdown/mean@2"));
   CHECK_FALSE(rows[3].contains("val/countdown/mean@2"));
-  for (const char* name : {"actor/pg_loss", "actor/grad_norm", "mismatch/k3_kl", "critic/score/mean", "response_length/mean"}) {
+  for (const char* name :
+       {"actor/pg_loss", "actor/grad_norm", "mismatch/k3_kl", "critic/score/mean", "response_length/mean"}) {
     CHECK(rows[1].contains(name));
   }
   CHECK(rows[4].at("training/policy_version") == 8);  // two updates a step
@@ -97,7 +98,8 @@ TEST_CASE("SIGTERM: a checkpoint, exit 75, and the same bits after resuming") {
 TEST_CASE("a damaged checkpoint is named, set aside, and the one before it goes on to the same bits") {
   const test::TempDir dir;
   fs::copy(finished_run(), dir / "run", fs::copy_options::recursive);
-  std::fstream file(dir / "run/checkpoints/step_4/optimizer.safetensors", std::ios::in | std::ios::out | std::ios::binary);
+  std::fstream file(dir / "run/checkpoints/step_4/optimizer.safetensors",
+                    std::ios::in | std::ios::out | std::ios::binary);
   file.seekp(-7, std::ios::end);
   file.put('\x5a');
   file.close();
@@ -134,8 +136,9 @@ TEST_CASE("the gap between sampler and learner: int8 has one, bf16 a smaller, fp
   const test::TempDir dir;
   const auto gap = [&](const std::string& format, const std::string& compute) {
     const fs::path run = dir / (format + compute);
-    const test::Outcome outcome = test::run_command(test::tiny_command(
-        run, "--set quant.rollout.weights=" + format + " --set model.dtype=" + compute + " --set trainer.total_training_steps=1"));
+    const test::Outcome outcome = test::run_command(
+        test::tiny_command(run, "--set quant.rollout.weights=" + format + " --set model.dtype=" + compute +
+                                    " --set trainer.total_training_steps=1"));
     INFO(outcome.output);
     REQUIRE(outcome.exit_code == 0);
     return test::stable_rows(run / "metrics.jsonl").at(1).at("mismatch/k3_kl").get<double>();
@@ -151,18 +154,24 @@ TEST_CASE("eval of a checkpoint gives the score the run measured, and export kee
   const test::TempDir dir;
   const fs::path checkpoint = finished_run() / "checkpoints/step_4";
   const std::string recipe = QRL_SOURCE_DIR "/tests/train/tiny.yaml";
-  const test::Outcome eval = test::run_command(QRL_BINARY_DIR "/qrl-train eval " + recipe + " --checkpoint " + checkpoint.string());
+  const test::Outcome eval =
+      test::run_command(QRL_BINARY_DIR "/qrl-train eval " + recipe + " --checkpoint " + checkpoint.string());
   INFO(eval.output);
   REQUIRE(eval.exit_code == 0);
-  const double in_run = test::stable_rows(finished_run() / "metrics.jsonl").at(4).at("val/countdown/mean@2").get<double>();
+  const double in_run =
+      test::stable_rows(finished_run() / "metrics.jsonl").at(4).at("val/countdown/mean@2").get<double>();
   double measured = -1;
   const std::size_t at = eval.output.find("val/countdown/mean@2: ");
   REQUIRE(at != std::string::npos);
   std::sscanf(eval.output.c_str() + at, "val/countdown/mean@2: %lf", &measured);
   CHECK(test::close(measured, in_run, 1e-6, 0));
-  REQUIRE(test::run_command(QRL_BINARY_DIR "/qrl-train export " + checkpoint.string() + " --out " + (dir / "hf").string()).exit_code == 0);
+  REQUIRE(
+      test::run_command(QRL_BINARY_DIR "/qrl-train export " + checkpoint.string() + " --out " + (dir / "hf").string())
+          .exit_code == 0);
   CHECK(test::slurp(dir / "hf/model.safetensors") == test::slurp(checkpoint / "model.safetensors"));
-  CHECK(test::run_command(QRL_BINARY_DIR "/qrl-train generate " + recipe + " --checkpoint " + (dir / "hf").string() + " --prompt '1 2 3 = 6\n'").exit_code == 0);
+  CHECK(test::run_command(QRL_BINARY_DIR "/qrl-train generate " + recipe + " --checkpoint " + (dir / "hf").string() +
+                          " --prompt '1 2 3 = 6\n'")
+            .exit_code == 0);
 }
 
 TEST_CASE("two ranks: the cold start's bits, the first step's tokens and scores, gradients within rounding") {
@@ -175,11 +184,13 @@ TEST_CASE("two ranks: the cold start's bits, the first step's tokens and scores,
   const fs::path cold = "checkpoints/sft_12/model.safetensors";
   CHECK(test::slurp(dir / "run" / cold) == test::slurp(finished_run() / cold));
   CHECK(test::slurp(dir / "run/rollouts/step_1.jsonl") == test::slurp(finished_run() / "rollouts/step_1.jsonl"));
-  const auto two = test::stable_rows(dir / "run/metrics.jsonl"), one = test::stable_rows(finished_run() / "metrics.jsonl");
+  const auto two = test::stable_rows(dir / "run/metrics.jsonl"),
+             one = test::stable_rows(finished_run() / "metrics.jsonl");
   CHECK(two.at(0) == one.at(0));
   CHECK(two.at(1).at("critic/score/mean") == one.at(1).at("critic/score/mean"));
   CHECK(test::close(two.at(1).at("actor/pg_loss").get<double>(), one.at(1).at("actor/pg_loss").get<double>(), 1e-6, 0));
-  CHECK(test::close(two.at(1).at("actor/grad_norm").get<double>(), one.at(1).at("actor/grad_norm").get<double>(), 0, 1e-5));
+  CHECK(test::close(two.at(1).at("actor/grad_norm").get<double>(), one.at(1).at("actor/grad_norm").get<double>(), 0,
+                    1e-5));
 }
 
 TEST_CASE("two ranks: killed and resumed, the bits of two ranks never stopped") {

@@ -26,7 +26,8 @@ std::string slurp(const fs::path& file) {
 }
 
 std::string tiny_command(const fs::path& run, const std::string& arguments, const std::string& launcher) {
-  return launcher + " " QRL_BINARY_DIR "/qrl-train " QRL_SOURCE_DIR "/tests/train/tiny.yaml --set trainer.default_local_dir=" +
+  return launcher +
+         " " QRL_BINARY_DIR "/qrl-train " QRL_SOURCE_DIR "/tests/train/tiny.yaml --set trainer.default_local_dir=" +
          run.string() + " " + arguments;
 }
 
@@ -96,7 +97,8 @@ std::string difference(const fs::path& a, const fs::path& b) {
 
 std::string mpirun(int num_ranks) {
   if (dist::mpi_version() == "off" || std::system("command -v mpirun > /dev/null 2>&1") != 0) return {};
-  return "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe -np " + std::to_string(num_ranks);
+  return "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe -np " +
+         std::to_string(num_ranks);
 }
 
 }  // namespace qrl::test

@@ -13,11 +13,12 @@ namespace qrl::test {
 std::string slurp(const std::filesystem::path& file);
 
 /// qrl-train tests/train/tiny.yaml with the run folder and further arguments, behind `launcher` ("mpirun -np 2 …").
-std::string tiny_command(const std::filesystem::path& run, const std::string& arguments = "", const std::string& launcher = "");
+std::string tiny_command(const std::filesystem::path& run, const std::string& arguments = "",
+                         const std::string& launcher = "");
 
 struct Outcome {
   int exit_code = -1;
-  std::string output;   ///< stdout and stderr
+  std::string output;  ///< stdout and stderr
 };
 Outcome run_command(const std::string& command);
 
@@ -32,7 +33,8 @@ std::vector<nlohmann::json> stable_rows(const std::filesystem::path& file);
 /// Empty when the two finished tiny runs left the same bits: final weights and moments, metric rows, rollouts.
 std::string difference(const std::filesystem::path& a, const std::filesystem::path& b);
 
-/// mpirun with the flags that tests need (root, two ranks on any machine); empty when there is none or no MPI is built in.
+/// mpirun with the flags that tests need (root, two ranks on any machine); empty when there is none or no MPI is built
+/// in.
 std::string mpirun(int num_ranks);
 
 }  // namespace qrl::test

@@ -43,7 +43,8 @@ std::int64_t ceiling_bf16(std::int64_t rounds) {
 #elif defined(QRL_ISA_AVX2)
 std::int64_t ceiling_int8(std::int64_t rounds) {  // widened to 16 bits: no saturating product
   const __m256i codes = _mm256_set1_epi16(3);
-  return run<__m256i>(rounds, 32, [codes](__m256i& chain) { chain = _mm256_add_epi32(chain, _mm256_madd_epi16(codes, codes)); });
+  return run<__m256i>(rounds, 32,
+                      [codes](__m256i& chain) { chain = _mm256_add_epi32(chain, _mm256_madd_epi16(codes, codes)); });
 }
 std::int64_t ceiling_bf16(std::int64_t rounds) { return ceiling_f32(rounds); }
 #else

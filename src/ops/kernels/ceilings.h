@@ -15,8 +15,14 @@ struct CeilingKernels {
   std::int64_t (*read)(const void* bytes, std::int64_t num_bytes);
 };
 
-namespace avx512 { extern const CeilingKernels kCeilings; }
-namespace avx2 { extern const CeilingKernels kCeilings; }
-namespace portable { extern const CeilingKernels kCeilings; }
+namespace avx512 {
+extern const CeilingKernels kCeilings;
+}
+namespace avx2 {
+extern const CeilingKernels kCeilings;
+}
+namespace portable {
+extern const CeilingKernels kCeilings;
+}
 
 }  // namespace qrl::ops

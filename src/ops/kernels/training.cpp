@@ -79,9 +79,9 @@ inline VecF nearest_bf16(VecF x) {
 
 /// One row of heads: whether a head is normed and roped (q and k), and where its gain lies.
 struct Head {
-  bool turns;          // q or k
-  const float* gain;   // null: no norm
-  bool rounds;         // k or v of a bf16 cache
+  bool turns;         // q or k
+  const float* gain;  // null: no norm
+  bool rounds;        // k or v of a bf16 cache
 };
 inline Head head_at(const QkvTransform& args, std::int64_t head) {
   const bool is_query = head < args.num_heads, is_key = !is_query && head < args.num_heads + args.num_kv_heads;
@@ -354,8 +354,8 @@ void adamw_step(const AdamW& args, std::int64_t count, float* weights, float* gr
 
 }  // namespace
 
-const TrainingKernels kTraining{add_rms_norm, add_rms_norm_backward, qkv_transform, qkv_transform_backward,
-                                swiglu, swiglu_backward, token_log_probs, token_log_probs_backward,
-                                add_to, sum_of_squares, adamw_step};
+const TrainingKernels kTraining{add_rms_norm, add_rms_norm_backward, qkv_transform,   qkv_transform_backward,
+                                swiglu,       swiglu_backward,       token_log_probs, token_log_probs_backward,
+                                add_to,       sum_of_squares,        adamw_step};
 
 }  // namespace qrl::ops::QRL_ISA_NAMESPACE

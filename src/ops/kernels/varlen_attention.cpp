@@ -9,9 +9,9 @@ namespace qrl::ops::QRL_ISA_NAMESPACE {
 namespace {
 
 #if defined(QRL_ISA_AVX512)
-constexpr int kTileRows = 6, kTileVectors = 4;   // 24 accumulators, 4 of B, 1 broadcast: 29 of 32 registers
+constexpr int kTileRows = 6, kTileVectors = 4;  // 24 accumulators, 4 of B, 1 broadcast: 29 of 32 registers
 #elif defined(QRL_ISA_AVX2)
-constexpr int kTileRows = 6, kTileVectors = 2;   // 12 accumulators, 2 of B, 1 broadcast: 15 of 16
+constexpr int kTileRows = 6, kTileVectors = 2;  // 12 accumulators, 2 of B, 1 broadcast: 15 of 16
 #else
 constexpr int kTileRows = 4, kTileVectors = 2;
 #endif
@@ -29,8 +29,8 @@ struct Strided {
 };
 
 template <int kRows, int kVectors>
-[[gnu::always_inline]] inline void multiply_tile(Strided a, const float* b, std::int64_t b_stride, std::int64_t depth, bool accumulate,
-                              float* c, std::int64_t c_stride) {
+[[gnu::always_inline]] inline void multiply_tile(Strided a, const float* b, std::int64_t b_stride, std::int64_t depth,
+                                                 bool accumulate, float* c, std::int64_t c_stride) {
   VecF sums[kRows][kVectors];
   for (int r = 0; r < kRows; ++r) {
     for (int v = 0; v < kVectors; ++v) sums[r][v] = accumulate ? load(c + r * c_stride + v * kLanes, All{}) : VecF{};
@@ -102,7 +102,7 @@ void pack_transposed(const float* from, std::int64_t stride, std::int64_t rows, 
 /// Where the parts of one (sequence, key head) lie, and the scratch they are packed into.
 struct Problem {
   std::int64_t first_row, length, head_dim, row_stride, group, wide_keys, wide_head;
-  const float *queries, *keys, *values;   // of the first row; queries of the group's first head
+  const float *queries, *keys, *values;  // of the first row; queries of the group's first head
   float scale;
 
   Problem(const VarlenAttention& attention, std::int64_t sequence, std::int64_t kv_head) {
@@ -133,7 +133,8 @@ struct Arena {
 
 std::size_t num_scratch_floats(std::int64_t length, std::int64_t head_dim) {
   const std::int64_t keys = padded(length), head = padded(head_dim);
-  return static_cast<std::size_t>(2 * head * keys + 4 * keys * head + 2 * kMaxBlock * keys + 4 * kMaxBlock * head + 256);
+  return static_cast<std::size_t>(2 * head * keys + 4 * keys * head + 2 * kMaxBlock * keys + 4 * kMaxBlock * head +
+                                  256);
 }
 
 /// scores → probabilities e^(s·scale − max) of the keys ≤ position, zeros after; returns (max, sum).

@@ -1,0 +1,73 @@
+#include "state/json.h"
+
+#include "base/error.h"
+#include "support/catch.h"
+
+using namespace qrl;
+using state::parse_json;
+
+namespace {
+
+/// The message of the refusal, or "" when the text is accepted.
+std::string refusal(const std::string& text, int max_depth = state::kMaxJsonDepth) {
+  try {
+    parse_json(text, "x.json", max_depth);
+  } catch (const base::Error& error) {
+    CHECK(error.kind() == base::ErrorKind::input);
+    return error.what();
+  }
+  return {};
+}
+
+std::string nested(int depth) {
+  const auto count = static_cast<std::size_t>(depth);
+  return std::string(count, '[') + std::string(count, ']');
+}
+
+}  // namespace
+
+TEST_CASE("values arrive as the library's own parser builds them") {
+  for (const std::string& text : std::initializer_list<std::string>{
+           "null", "true", "-7", "18446744073709551615", "1.5e-3", "\"a\\u00e9\\ud83d\\ude00\"", "[]", "{}",
+           R"([1,[2,{"a":[]}],{"b":{"c":[3]},"d":null},[]])", R"( {"z" : [ {} , [ [ ] ] ] , "a" : "" } )"}) {
+    INFO(text);
+    CHECK(parse_json(text, "x.json") == nlohmann::json::parse(text));
+  }
+}
+
+TEST_CASE("nesting is bounded exactly, in lists and objects") {
+  CHECK(refusal(nested(5), 5) == "");
+  CHECK(refusal(nested(6), 5).find("nested") != std::string::npos);
+  CHECK(refusal(R"({"a":{"b":{}}})", 3) == "");
+  CHECK(refusal(R"({"a":{"b":{}}})", 2).find("nested") != std::string::npos);
+  CHECK(refusal("[[],[],[],[]]", 2) == "");  // depth, not count
+  CHECK(refusal("1", 0) == "");
+  CHECK(refusal(nested(state::kMaxJsonDepth)) == "");
+  CHECK(refusal(std::string(1'000'000, '[')).find("nested") != std::string::npos);
+}
+
+TEST_CASE("a key twice is refused in each object by itself, however it is spelled") {
+  CHECK(refusal(R"({"a":1,"a":1})").find("\"a\"") != std::string::npos);
+  CHECK(refusal(R"([{"b":{"a":1,"c":2,"\u0061":3}}])") != "");
+  CHECK(refusal(R"({"a":{"a":{"a":1}},"b":[{"a":1},{"a":2}]})") == "");
+}
+
+TEST_CASE("messages name the file and the place") {
+  const std::string message = refusal("{\"key\": 1, oops}");
+  CHECK(message.find("x.json") != std::string::npos);
+  CHECK(message.find("oops") != std::string::npos);
+  CHECK(refusal("[1e400]").find("double") != std::string::npos);
+  CHECK(refusal("[-1e400]").find("double") != std::string::npos);
+}
+
+TEST_CASE("what other parsers shrug at is refused") {
+  for (const std::string& text :
+       {std::string(), std::string(" "), std::string("\xef\xbb\xbf{}"), std::string("{}\0", 3),
+        std::string("{}\0junk", 7), std::string("[1,]"), std::string("[01]"), std::string("NaN"),
+        std::string("[Infinity]"), std::string("/**/1"), std::string("1 2"), std::string("'a'"),
+        std::string("\"\\ud800\""), std::string("\"\\udc00\""), std::string("\"\\ud800\\u0041\""),
+        std::string("\"\xff\""), std::string("\"\n\""), std::string("\"\\x41\""), std::string("{a:1}")}) {
+    INFO(text);
+    CHECK(refusal(text) != "");
+  }
+}
