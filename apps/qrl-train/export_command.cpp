@@ -3,8 +3,11 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/rng.h"
 #include "command.h"
 #include "data/countdown.h"
+#include "decoder/forced.h"
+#include "state/safetensors.h"
 #include "train/checkpoint.h"
 #include "train/session.h"
 
@@ -13,8 +16,34 @@ namespace qrl::app {
 namespace {
 
 struct ExportArguments {
-  std::string checkpoint, out, dtype;
+  std::string checkpoint, out, dtype, logits;
 };
+
+/// Reads the folder back and writes our fp32 logits on fixed random sequences, for another program to compare:
+/// tokens_N (I32 [T]) and logits_N (F32 [T, V]) as scripts/golden/check_export.py reads them.
+void write_logits(const std::string& folder, const std::string& file) {
+  const model::HfModel hf = model::load_hf(folder);
+  model::Snapshot snapshot(hf.config, quant::Format::f32);
+  snapshot.publish(model::views(hf.weights), 0);
+  base::RandomStream random(0, base::RandomPurpose::probe, 0);
+  std::vector<base::Buffer> buffers;
+  std::vector<state::NamedView> tensors;
+  for (const std::int64_t wanted : {1, 7, 64, 257}) {
+    const std::int64_t length = std::min(wanted, hf.config.max_position_embeddings);
+    std::vector<types::TokenId> tokens(static_cast<std::size_t>(length));
+    for (types::TokenId& token : tokens)
+      token = static_cast<types::TokenId>(random.below(static_cast<std::uint64_t>(hf.config.vocab_size)));
+    const std::vector<float> logits = decoder::forced_logits(snapshot, tokens);
+    const std::string suffix = std::to_string(wanted);
+    base::Buffer& kept_tokens = buffers.emplace_back(base::DType::i32, base::Shape{length});
+    std::copy(tokens.begin(), tokens.end(), kept_tokens.as<types::TokenId>());
+    tensors.push_back({"tokens_" + suffix, kept_tokens.view(), {}});
+    base::Buffer& kept_logits = buffers.emplace_back(base::DType::f32, base::Shape{length, hf.config.vocab_size});
+    std::copy(logits.begin(), logits.end(), kept_logits.as<float>());
+    tensors.push_back({"logits_" + suffix, kept_logits.view(), {}});
+  }
+  state::write_safetensors(file, tensors, {{"model", folder}});
+}
 
 void export_model(const ExportArguments& arguments, dist::Collectives& world) {
   require_one_process(world, "export");
@@ -30,6 +59,11 @@ void export_model(const ExportArguments& arguments, dist::Collectives& world) {
   policy.tokenizer.save(arguments.out);
   std::printf("wrote %s (%s; config.json, model.safetensors, tokenizer.json)\n", arguments.out.c_str(),
               policy.config.dtype == base::DType::f32 ? "float32" : "bfloat16");
+  if (!arguments.logits.empty()) {
+    write_logits(arguments.out, arguments.logits);
+    std::printf("wrote %s (fp32 logits of that folder: scripts/golden/check_export.py %s --logits %s)\n",
+                arguments.logits.c_str(), arguments.out.c_str(), arguments.logits.c_str());
+  }
 }
 
 }  // namespace
@@ -42,6 +76,11 @@ void add_export(CLI::App& app, Action& action) {
   command->add_option("--dtype", arguments->dtype, "dtype of the weights; default: the model's own")
       ->check(CLI::IsMember({"float32", "bfloat16"}))
       ->type_name("float32|bfloat16");
+  command
+      ->add_option(
+          "--logits", arguments->logits,
+          "also write the written model's fp32 logits on fixed random tokens, to compare with another program's")
+      ->type_name("FILE");
   command->callback(
       [&action, arguments] { action = [arguments](dist::Collectives& world) { export_model(*arguments, world); }; });
 }

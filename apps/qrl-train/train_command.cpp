@@ -36,10 +36,10 @@ void describe_run(const config::LoadedRecipe& loaded) {
   for (const auto& [name, buffer] : policy.weights) num_parameters += buffer.shape().numel();
   const train::Sampler sampler(policy.config, recipe, recipe.data.max_prompt_length);
   std::printf(
-      "model       %.2fM parameters, learner state %.2f GiB (fp32 masters, gradients, two moments), sampler weights "
-      "%.2f GiB\n",
-      static_cast<double>(num_parameters) * 1e-6, static_cast<double>(num_parameters) * 16 / (1 << 30),
-      static_cast<double>(sampler.snapshot.num_bytes()) / (1 << 30));
+      "model       %.2fM parameters, learner state %.1f MiB (fp32 masters, gradients, two moments), sampler weights "
+      "%.1f MiB\n",
+      static_cast<double>(num_parameters) * 1e-6, static_cast<double>(num_parameters) * 16 / (1 << 20),
+      static_cast<double>(sampler.snapshot.num_bytes()) / (1 << 20));
   std::printf("training    %zu prompts from %s; %lld steps of %lld prompts x %lld samples, %lld updates a step\n",
               prompts.prompts.size(), prompts.data_source.c_str(),
               static_cast<long long>(recipe.trainer.total_training_steps),

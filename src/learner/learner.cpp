@@ -79,7 +79,11 @@ struct Learner::State {
         options(options_in),
         world(world_in),
         parameters(config, model::views(initial),
-                   options.compute == config::ComputeDType::bf16 ? torch::kBFloat16 : torch::kFloat32) {}
+                   options.compute == config::ComputeDType::bf16 ? torch::kBFloat16 : torch::kFloat32,
+                   options.trainable) {}
+  void require_trainable() const {
+    QRL_INVARIANT(parameters.trainable(), "learner", "a trainable one", "one made for scores alone");
+  }
 
   PackedRows pack(const types::MicroBatch& batch);
   TargetRows targets_of(const types::MicroBatch& batch, float temperature) const;
@@ -94,7 +98,9 @@ struct Learner::State {
   void reduce_gradients();
   std::string first_non_finite(double& squared_norm) const;
   void apply(double gradient_scale);
-  void clear_gradients() { std::fill_n(parameters.gradients(), parameters.size(), 0.0F); }
+  void clear_gradients() {
+    if (parameters.trainable()) std::fill_n(parameters.gradients(), parameters.size(), 0.0F);
+  }
 
   model::ModelConfig config;
   LearnerOptions options;
@@ -253,6 +259,7 @@ TokenScores Learner::score(const types::MicroBatch& batch, float temperature) {
 
 void Learner::accumulate(const types::MicroBatch& batch, const types::GlobalCounts& counts, const LossOptions& loss,
                          float temperature) {
+  state_->require_trainable();
   const PackedRows rows = state_->pack(batch);
   const TargetRows targets = state_->targets_of(batch, temperature);
   if (targets.rows.empty()) return;
@@ -274,6 +281,7 @@ void Learner::accumulate(const types::MicroBatch& batch, const types::GlobalCoun
 }
 
 UpdateReport Learner::update() {
+  state_->require_trainable();
   UpdateReport report;
   state_->reduce_gradients();
   report.metrics = state_->statistics.reduce(state_->world);
@@ -304,6 +312,7 @@ double Learner::lr() const {
 std::int64_t Learner::num_updates() const { return state_->num_updates; }
 
 void Learner::reset_optimizer(const config::OptimRecipe& optim, std::int64_t total_updates) {
+  state_->require_trainable();
   check_options(optim, total_updates);
   state_->options.optim = optim;
   state_->options.total_updates = total_updates;
@@ -315,6 +324,7 @@ void Learner::reset_optimizer(const config::OptimRecipe& optim, std::int64_t tot
 model::WeightViews Learner::masters() const { return state_->parameters.views(state_->parameters.masters()); }
 
 model::WeightViews Learner::optimizer_state() const {
+  if (!state_->parameters.trainable()) return {};
   model::WeightViews state = state_->parameters.views(state_->parameters.exp_avg(), "exp_avg.");
   state.merge(state_->parameters.views(state_->parameters.exp_avg_sq(), "exp_avg_sq."));
   return state;
@@ -334,7 +344,10 @@ void Learner::restore(const model::WeightViews& masters, const model::WeightView
 
 void Learner::publish(model::Snapshot& snapshot, std::int64_t version) const { snapshot.publish(masters(), version); }
 
-model::WeightViews Learner::gradients() const { return state_->parameters.views(state_->parameters.gradients()); }
+model::WeightViews Learner::gradients() const {
+  state_->require_trainable();
+  return state_->parameters.views(state_->parameters.gradients());
+}
 
 std::string torch_version() { return TORCH_VERSION; }
 

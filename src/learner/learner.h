@@ -31,6 +31,7 @@ struct LossOptions {
 
 struct LearnerOptions {
   config::ComputeDType compute = config::ComputeDType::bf16;
+  bool trainable = true;  ///< false: for `score` alone, without memory for gradients and moments
   bool activation_checkpointing = false;
   std::int64_t logprob_chunk_tokens = 1024;
   config::OptimRecipe optim;
@@ -89,7 +90,8 @@ class Learner {
 
   /// The fp32 masters by name, as views that stay valid for the learner's life.
   model::WeightViews masters() const;
-  /// Everything but the masters that an exact resume needs, by name ("exp_avg.<tensor>", "exp_avg_sq.<tensor>").
+  /// Everything but the masters that an exact resume needs, by name ("exp_avg.<tensor>", "exp_avg_sq.<tensor>");
+  /// nothing when not trainable.
   model::WeightViews optimizer_state() const;
   /// Copies masters and optimizer state from views of the same names and shapes, and sets the update count.
   void restore(const model::WeightViews& masters, const model::WeightViews& optimizer_state, std::int64_t num_updates);

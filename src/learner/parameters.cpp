@@ -32,15 +32,16 @@ std::string layer_of(std::string_view name) {
 
 }  // namespace
 
-Parameters::Parameters(const model::ModelConfig& config, const model::WeightViews& initial, torch::ScalarType compute)
+Parameters::Parameters(const model::ModelConfig& config, const model::WeightViews& initial, torch::ScalarType compute,
+                       bool trainable)
     : compute_(compute) {
-  place(model::weight_specs(config));
+  place(model::weight_specs(config), trainable);
   copy_views(initial, views(masters()), "weights");
   bind_policy(config);
   refresh_compute_copies();
 }
 
-void Parameters::place(const std::vector<model::WeightSpec>& specs) {
+void Parameters::place(const std::vector<model::WeightSpec>& specs, bool trainable) {
   for (const model::WeightSpec& spec : specs) placements_.push_back({spec, 0});
   std::vector<Placement*> order;
   for (Placement& placement : placements_) order.push_back(&placement);
@@ -55,7 +56,10 @@ void Parameters::place(const std::vector<model::WeightSpec>& specs) {
     next += placement->spec.shape.numel();
     if (is_matrix(placement->spec)) num_decayed_ = next;
   }
-  for (Tensor* flat : {&masters_, &gradients_, &exp_avg_, &exp_avg_sq_}) *flat = torch::zeros({next});
+  masters_ = torch::zeros({next});
+  if (trainable) {
+    for (Tensor* flat : {&gradients_, &exp_avg_, &exp_avg_sq_}) *flat = torch::zeros({next});
+  }
   if (compute_ != torch::kFloat32)
     compute_copies_ = torch::zeros({num_decayed_}, torch::TensorOptions().dtype(compute_));
 }
@@ -78,7 +82,7 @@ Weight Parameters::weight(const std::vector<std::string>& names) const {
     return flat.narrow(0, first->offset, next - first->offset).view(shape);
   };
   const bool copied = is_matrix(first->spec) && compute_copies_.defined();
-  return {slice(copied ? compute_copies_ : masters_), slice(gradients_)};
+  return {slice(copied ? compute_copies_ : masters_), trainable() ? slice(gradients_) : Tensor()};
 }
 
 void Parameters::bind_policy(const model::ModelConfig& config) {

@@ -36,13 +36,16 @@ struct Placement {
 /// biases; tensors that one product reads together lie together.
 class Parameters {
  public:
-  /// Copies `initial` into the masters; an input error names a tensor that is missing, extra or misshaped.
-  Parameters(const model::ModelConfig& config, const model::WeightViews& initial, torch::ScalarType compute);
+  /// Copies `initial` into the masters; an input error names a tensor that is missing, extra or misshaped. Without
+  /// `trainable` there are no gradients and no moments.
+  Parameters(const model::ModelConfig& config, const model::WeightViews& initial, torch::ScalarType compute,
+             bool trainable);
 
   const PolicyWeights& policy() const { return policy_; }
   const std::vector<Placement>& placements() const { return placements_; }  ///< in weight_specs' order
   torch::ScalarType compute() const { return compute_; }
 
+  bool trainable() const { return gradients_.defined(); }
   std::int64_t size() const { return masters_.numel(); }
   std::int64_t num_decayed() const { return num_decayed_; }
   float* masters() const { return masters_.data_ptr<float>(); }
@@ -57,7 +60,7 @@ class Parameters {
   model::WeightViews views(float* flat, const std::string& prefix = {}) const;
 
  private:
-  void place(const std::vector<model::WeightSpec>& specs);
+  void place(const std::vector<model::WeightSpec>& specs, bool trainable);
   Weight weight(const std::vector<std::string>& names) const;
   void bind_policy(const model::ModelConfig& config);
 

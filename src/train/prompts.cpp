@@ -18,8 +18,6 @@ namespace {
 constexpr std::string_view kPlaceholder = "{prompt}";
 /// Held-out ids start here: no training set is this long, and the decoder keys its draws by all 64 bits.
 constexpr std::uint64_t kHeldOutIds = std::uint64_t{1} << 40;
-/// A held-out generator has a seed of its own, so that runs with different trainer.seed are scored on the same tasks.
-constexpr std::uint64_t kHeldOutSeed = 0;
 
 /// Applies data.overlong_prompt to prompts of one source; reports what was left out or cut.
 class PromptReader {
@@ -110,7 +108,7 @@ std::vector<PromptSet> load_held_out_prompts(const config::Recipe& recipe, const
   if (!generator.task.empty()) {
     PromptSet& set = sets.emplace_back(PromptSet{generator.task, {}});
     for (const auto& task :
-         data::held_out_countdown(generator, generator.seed.value_or(kHeldOutSeed), generator.size)) {
+         data::held_out_countdown(generator, generator.seed.value_or(config::kHeldOutSeed), generator.size)) {
       reader.add(set, id++, data::countdown_prompt(task), data::countdown_ground_truth(task), "data.val_generator");
     }
     reader.report("data.val_generator");

@@ -144,7 +144,9 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, RunPart p
   if (point.checkpoint) restore_learner(*point.checkpoint, state, learner, world);
   std::optional<learner::Learner> reference;
   if (recipe.algorithm.kl_loss_coef != 0) {
-    reference.emplace(policy.config, policy.weights, learner_options(recipe), world);
+    learner::LearnerOptions options = learner_options(recipe);
+    options.trainable = false;
+    reference.emplace(policy.config, policy.weights, options, world);
     if (sft_steps > 0) restore_learner(cold_start, state, *reference, world);
   }
   if (state.cold_start) {

@@ -51,45 +51,12 @@ std::unique_ptr<model::Snapshot> publish(const model::ModelConfig& config, const
   return snapshot;
 }
 
-std::vector<float> teacher_forced_logits(const model::Snapshot& snapshot, const std::vector<types::TokenId>& tokens,
-                                         const Layout& layout) {
-  const auto num_tokens = static_cast<std::int64_t>(tokens.size());
-  const std::int64_t vocab_size = snapshot.config().vocab_size;
-  const std::int64_t num_pages = (num_tokens + layout.page_size - 1) / layout.page_size;
-  std::vector<PageId> pages(static_cast<std::size_t>(num_pages));
+std::vector<PageId> scattered_pages(std::int64_t num_tokens, std::int64_t page_size) {
+  std::vector<PageId> pages(static_cast<std::size_t>((num_tokens + page_size - 1) / page_size));
   std::iota(pages.begin(), pages.end(), 0);
-  if (layout.scatter_pages) {
-    base::RandomStream random(3, base::RandomPurpose::test, 0);
-    random.shuffle(std::span(pages));
-  }
-  KvCache kv(snapshot.config(), num_pages, layout.page_size, layout.kv_dtype);
-  kv.allocate();
-  const std::int64_t chunk_tokens = std::min(layout.chunk_tokens, num_tokens);
-  Transformer transformer(snapshot, chunk_tokens, num_tokens);
-  Transformer::Workspace scratch(snapshot);
-  std::vector<float> logits(static_cast<std::size_t>(num_tokens * vocab_size));
-  for (std::int64_t first = 0; first < num_tokens; first += chunk_tokens) {
-    Plan plan(snapshot.config());
-    const std::int64_t count = std::min(chunk_tokens, num_tokens - first);
-    for (std::int64_t i = 0; i < count; ++i) {
-      plan.tokens_N.push_back(tokens[static_cast<std::size_t>(first + i)]);
-      plan.positions_N.push_back(static_cast<std::int32_t>(first + i));
-      plan.page_tables_N.push_back(pages.data());
-      plan.draw_rows.push_back(static_cast<std::int32_t>(i));
-    }
-    const PlanPart all{{0, count}, {0, count}, {0, 0}};
-    base::parallel(layout.num_threads, [&](base::Team& team) {
-      transformer.forward(team, plan, all, kv, scratch);
-      for (std::int64_t at = 0; at < count; at += Transformer::kLogitRows) {
-        const std::int64_t rows = std::min(Transformer::kLogitRows, count - at);
-        const float* from = transformer.logits(
-            team, std::span(plan.draw_rows).subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(rows)),
-            scratch);
-        if (team.rank() == 0) std::copy_n(from, rows * vocab_size, logits.data() + (first + at) * vocab_size);
-      }
-    });
-  }
-  return logits;
+  base::RandomStream random(3, base::RandomPurpose::test, 0);
+  random.shuffle(std::span(pages));
+  return pages;
 }
 
 }  // namespace qrl::decoder::test

@@ -1,5 +1,4 @@
-// What the decoder's tests share: tiny models with odd shapes, teacher forcing through the transformer, and every way
-// to spread a sequence over pages and chunks.
+// What the decoder's tests share: tiny models with odd shapes, scattered pages, every instruction set.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +6,7 @@
 #include <vector>
 
 #include "decoder/decoder.h"
+#include "decoder/forced.h"
 #include "decoder/transformer.h"
 #include "model/snapshot.h"
 #include "ops/isa.h"
@@ -22,18 +22,8 @@ model::Weights tiny_weights(const model::ModelConfig& config, std::uint64_t seed
 std::unique_ptr<model::Snapshot> publish(const model::ModelConfig& config, const model::Weights& weights,
                                          quant::Format format, std::int64_t version = 0);
 
-/// How teacher forcing lays a sequence out.
-struct Layout {
-  std::int64_t page_size = 16;
-  std::int64_t chunk_tokens = 1 << 20;  ///< rows of one forward
-  bool scatter_pages = false;           ///< a random page for each place instead of 0, 1, 2 …
-  int num_threads = 1;
-  base::DType kv_dtype = base::DType::f32;
-};
-
-/// Logits [T, V] at every position of `tokens`.
-std::vector<float> teacher_forced_logits(const model::Snapshot& snapshot, const std::vector<types::TokenId>& tokens,
-                                         const Layout& layout);
+/// A random page for each run of page_size tokens, instead of 0, 1, 2 …
+std::vector<PageId> scattered_pages(std::int64_t num_tokens, std::int64_t page_size);
 
 /// Runs `body` once for every instruction set of this processor, then restores the one that was in use.
 template <class Body>

@@ -38,7 +38,7 @@ TEST_CASE("teacher-forced fp32 logits are those of transformers, on every instru
         CAPTURE(name, ops::name(isa), i);
         const std::vector<TokenId> tokens = tokens_of(golden, "input_ids." + std::to_string(i));
         const base::Buffer want = golden.read_f32("logits." + std::to_string(i));
-        const std::vector<float> got = teacher_forced_logits(*snapshot, tokens, {.page_size = 4, .num_threads = 2});
+        const std::vector<float> got = forced_logits(*snapshot, tokens, {.page_size = 4, .num_threads = 2});
         REQUIRE(static_cast<std::int64_t>(got.size()) == want.shape().numel());
         std::size_t first_bad = got.size();
         for (std::size_t at = got.size(); at-- > 0;) {

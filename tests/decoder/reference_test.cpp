@@ -70,7 +70,7 @@ TEST_CASE("logits are those of an fp64 forward of the same stored weights, in ev
       CHECK(format_error.rms < 0.05 * size);
       on_every_isa([&](ops::Isa isa) {
         CAPTURE(static_cast<int>(family), quant::name(bound.format), ops::name(isa), format_error.rms);
-        const Distance kernel_error = distance(teacher_forced_logits(*snapshot, tokens, {}), want);
+        const Distance kernel_error = distance(decoder::forced_logits(*snapshot, tokens), want);
         CAPTURE(kernel_error.max_abs, kernel_error.rms);
         CHECK(kernel_error.max_abs <= bound.max_abs);
         CHECK(kernel_error.rms <= bound.rms_of_format_error * format_error.rms + kSumsRounding);

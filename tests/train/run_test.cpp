@@ -6,6 +6,7 @@
 #include <random>
 
 #include "state/folder.h"
+#include "state/safetensors.h"
 #include "support/catch.h"
 #include "train/support.h"
 
@@ -165,9 +166,13 @@ TEST_CASE("eval of a checkpoint gives the score the run measured, and export kee
   REQUIRE(at != std::string::npos);
   std::sscanf(eval.output.c_str() + at, "val/countdown/mean@2: %lf", &measured);
   CHECK(test::close(measured, in_run, 1e-6, 0));
-  REQUIRE(
-      test::run_command(QRL_BINARY_DIR "/qrl-train export " + checkpoint.string() + " --out " + (dir / "hf").string())
-          .exit_code == 0);
+  const fs::path logits = dir / "logits.safetensors";
+  REQUIRE(test::run_command(QRL_BINARY_DIR "/qrl-train export " + checkpoint.string() + " --out " +
+                            (dir / "hf").string() + " --logits " + logits.string())
+              .exit_code == 0);
+  CHECK(
+      state::SafetensorsFile(logits).entry("logits_7").shape ==
+      base::Shape{7, state::SafetensorsFile(dir / "hf/model.safetensors").entry("model.embed_tokens.weight").shape[0]});
   CHECK(test::slurp(dir / "hf/model.safetensors") == test::slurp(checkpoint / "model.safetensors"));
   CHECK(test::run_command(QRL_BINARY_DIR "/qrl-train generate " + recipe + " --checkpoint " + (dir / "hf").string() +
                           " --prompt '1 2 3 = 6\n'")

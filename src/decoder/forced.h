@@ -1,0 +1,29 @@
+// Owns the decoder's forward over a sequence given in full, nothing drawn: what checks of the forward pass compare.
+// Knows nothing of scheduling.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "decoder/page_pool.h"
+#include "model/snapshot.h"
+#include "types/prompt.h"
+
+namespace qrl::decoder {
+
+/// How the sequence is laid out. No choice but kv_dtype changes a bit of the result: that is what tests show by it.
+struct ForcedLayout {
+  std::int64_t page_size = 16;
+  std::int64_t chunk_tokens = 512;          ///< rows of one forward
+  std::vector<PageId> pages;                ///< which page holds each run of page_size tokens; empty: 0, 1, 2 …
+  int num_threads = 0;                      ///< 0: all of the process's
+  base::DType kv_dtype = base::DType::f32;  ///< f32 or bf16
+};
+
+/// Logits at every position of `tokens` under the snapshot's weights: fp32 [T, V], row-major. Throws an input error for
+/// tokens outside the vocabulary, none at all, or more than max_position_embeddings.
+std::vector<float> forced_logits(const model::Snapshot& snapshot, std::span<const types::TokenId> tokens,
+                                 const ForcedLayout& layout = {});
+
+}  // namespace qrl::decoder
