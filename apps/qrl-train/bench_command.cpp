@@ -208,12 +208,31 @@ struct LearnerWork {
   types::GlobalCounts counts;
 };
 
-/// 6 · matmul parameters · tokens and causal attention, forward and backward; recomputation is not counted.
-double learner_flops(const Bench& bench) {
+/// Forward and backward of every sequence by itself: 6 · matmul parameters · tokens, and causal attention;
+/// recomputation is not counted. What a learner does that computes a group's prompt once for each sample.
+double plain_learner_flops(const Bench& bench) {
   const double sequences = static_cast<double>(bench.args.prompts * bench.args.n);
   const double length = static_cast<double>(bench.args.prompt_tokens + bench.args.new_tokens);
   return 6 * static_cast<double>(bench.linear_params + bench.head_params) * sequences * length +
          6 * sequences * length * length * static_cast<double>(bench.config.q_size() * bench.config.num_hidden_layers);
+}
+
+/// The same of what is in the micro-batches: shared prompts once, logits of counted tokens alone.
+double learner_flops(const Bench& bench, const LearnerWork& work) {
+  double tokens = 0, keys = 0;  // keys: positions that a row sees, over all rows
+  for (const types::MicroBatch& batch : work.batches) {
+    tokens += static_cast<double>(batch.num_tokens());
+    double prefix = 0;
+    for (std::int64_t s = 0; s < batch.num_sequences(); ++s) {
+      const auto at = static_cast<std::size_t>(s);
+      const double own = batch.sequence_starts[at + 1] - batch.sequence_starts[at];
+      if (!batch.continues(s)) prefix = own;
+      keys += own * (own + 1) / 2 + (batch.continues(s) ? own * prefix : 0);
+    }
+  }
+  return 6 * static_cast<double>(bench.linear_params) * tokens +
+         6 * static_cast<double>(bench.head_params) * static_cast<double>(work.counts.response_tokens) +
+         12 * keys * static_cast<double>(bench.config.q_size() * bench.config.num_hidden_layers);
 }
 
 learner::UpdateReport learn(learner::Learner& learner, const LearnerWork& work, const config::Recipe& recipe) {
@@ -224,14 +243,15 @@ learner::UpdateReport learn(learner::Learner& learner, const LearnerWork& work, 
   return learner.update();
 }
 
-void add_learner_figures(Json& result, const Bench& bench, double learner_s) {
+void add_learner_figures(Json& result, const Bench& bench, const LearnerWork& work, double learner_s) {
   const double sequences = static_cast<double>(bench.args.prompts * bench.args.n);
   const double tokens = sequences * static_cast<double>(bench.args.prompt_tokens + bench.args.new_tokens);
   const bool bf16 = bench.loaded.recipe.model.dtype == config::ComputeDType::bf16;
   const double ceiling = bf16 ? bench.ceilings.bf16_flops_per_s : bench.ceilings.f32_flops_per_s;
   result["learner_tokens_per_s"] = tokens / learner_s;
   result["learner_response_tokens_per_s"] = sequences * static_cast<double>(bench.args.new_tokens) / learner_s;
-  result["learner_share_of_limit"] = learner_flops(bench) / learner_s / ceiling;
+  result["learner_share_of_limit"] = learner_flops(bench, work) / learner_s / ceiling;
+  result["learner_share_as_if_unshared"] = plain_learner_flops(bench) / learner_s / ceiling;
 }
 
 void bench_learner(const BenchArguments& arguments, dist::Collectives& world) {
@@ -255,7 +275,7 @@ void bench_learner(const BenchArguments& arguments, dist::Collectives& world) {
   Json result = bench.facts("learner");
   result["sequences"] = arguments.prompts * arguments.n;
   result["learner_s"] = best_s;
-  add_learner_figures(result, bench, best_s);
+  add_learner_figures(result, bench, work, best_s);
   finish(result, arguments);
 }
 
@@ -296,7 +316,7 @@ void bench_step(const BenchArguments& arguments, dist::Collectives& world) {
     best["publish_share"] = (end_s - learnt_s) / (end_s - start_s);
     best["gen_tokens_per_s"] =
         static_cast<double>(arguments.prompts * arguments.n * arguments.new_tokens) / (drawn_s - start_s);
-    add_learner_figures(best, bench, learnt_s - drawn_s);
+    add_learner_figures(best, bench, work, learnt_s - drawn_s);
     best["k3_kl"] = report.metrics.at("mismatch/k3_kl");
   }
   finish(best, arguments);

@@ -124,7 +124,7 @@ struct RewardRecipe {
 
 struct ActorRecipe {
   std::int64_t mini_batch_size = 64;  ///< prompts an optimizer update
-  std::int64_t max_tokens_per_micro_batch = 16384;
+  std::int64_t max_tokens_per_micro_batch = 4096;
   std::int64_t ppo_epochs = 1;
   std::int64_t logprob_chunk_tokens = 1024;
   bool activation_checkpointing = false;

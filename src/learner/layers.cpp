@@ -25,8 +25,13 @@ Tensor contiguous_or_zeros(const Tensor& gradient, std::int64_t rows, std::int64
 }
 
 ops::VarlenAttention attention_args(const PackedRows& rows, const Heads& heads, const Tensor& qkv_NC) {
-  return {rows.sequence_starts.data(), rows.num_sequences(), heads.num_heads,
-          heads.num_kv_heads,          heads.head_dim,       floats(qkv_NC)};
+  return {rows.sequence_starts.data(),
+          rows.num_sequences(),
+          rows.continues_prefix.empty() ? nullptr : rows.continues_prefix.data(),
+          heads.num_heads,
+          heads.num_kv_heads,
+          heads.head_dim,
+          floats(qkv_NC)};
 }
 
 ops::QkvTransform transform_args(const Tensor& qkv_NC, const PackedRows& rows, const Heads& heads,

@@ -19,10 +19,11 @@ struct Weight {
 
 /// The shape of a micro-batch, shared by every operation on it.
 struct PackedRows {
-  std::vector<std::int32_t> tokens;           ///< N
-  std::vector<std::int32_t> positions;        ///< N, within the sequence
-  std::vector<std::int32_t> sequence_starts;  ///< S+1
-  const float* rope_table = nullptr;          ///< ops::make_rope_table for every position here
+  std::vector<std::int32_t> tokens;            ///< N
+  std::vector<std::int32_t> positions;         ///< N, within the sequence, its prefix included
+  std::vector<std::int32_t> sequence_starts;   ///< S+1
+  std::vector<std::uint8_t> continues_prefix;  ///< S or empty, as types::MicroBatch has it
+  const float* rope_table = nullptr;           ///< ops::make_rope_table for every position here
   std::int64_t num_rows() const { return static_cast<std::int64_t>(tokens.size()); }
   std::int64_t num_sequences() const { return static_cast<std::int64_t>(sequence_starts.size()) - 1; }
 };

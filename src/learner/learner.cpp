@@ -36,6 +36,10 @@ void check_batch(const types::MicroBatch& batch, const model::ModelConfig& confi
   QRL_INVARIANT(starts.size() >= 2 && starts.front() == 0 && starts.back() == batch.num_tokens() &&
                     std::is_sorted(starts.begin(), starts.end()),
                 "micro-batch", "ascending sequence_starts from 0 to N", std::to_string(starts.size()) + " entries");
+  QRL_INVARIANT(batch.continues_prefix.empty() ||
+                    (batch.continues_prefix.size() + 1 == starts.size() && batch.continues_prefix.front() == 0),
+                "micro-batch", "continues_prefix of S entries, the first 0",
+                std::to_string(batch.continues_prefix.size()) + " entries");
   QRL_INVARIANT(batch.targets.size() == n && batch.loss_mask.size() == n, "micro-batch",
                 "targets and loss_mask of N entries", std::to_string(batch.targets.size()));
   const auto outside = [&](types::TokenId token) { return token < 0 || token >= config.vocab_size; };
@@ -117,13 +121,16 @@ PackedRows Learner::State::pack(const types::MicroBatch& batch) {
   PackedRows rows;
   rows.tokens = batch.tokens;
   rows.sequence_starts = batch.sequence_starts;
+  rows.continues_prefix = batch.continues_prefix;
   rows.positions.resize(batch.tokens.size());
-  std::int32_t longest = 0;
+  std::int32_t longest = 0, prefix_length = 0;
   for (std::int64_t s = 0; s < batch.num_sequences(); ++s) {
     const std::int32_t begin = batch.sequence_starts[static_cast<std::size_t>(s)];
     const std::int32_t end = batch.sequence_starts[static_cast<std::size_t>(s + 1)];
-    longest = std::max(longest, end - begin);
-    for (std::int32_t t = begin; t < end; ++t) rows.positions[static_cast<std::size_t>(t)] = t - begin;
+    if (!batch.continues(s)) prefix_length = end - begin;
+    const std::int32_t first_position = batch.continues(s) ? prefix_length : 0;
+    longest = std::max(longest, first_position + end - begin);
+    for (std::int32_t t = begin; t < end; ++t) rows.positions[static_cast<std::size_t>(t)] = first_position + t - begin;
   }
   QRL_REQUIRE(longest <= config.max_position_embeddings, "micro-batch",
               "sequences of at most max_position_embeddings = " + std::to_string(config.max_position_embeddings),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <vector>
 
 #include "base/buffer.h"
 #include "base/threads.h"
@@ -32,20 +33,41 @@ void check(const VarlenAttention& attention) {
                     " key heads of " + std::to_string(attention.head_dim));
 }
 
-/// Runs body(sequence, kv_head, scratch) for all. Who runs what depends on timing, but each writes places of its own.
+struct Families {
+  std::vector<Family> all;
+  std::int64_t longest = 0;  ///< rows that one member sees at most
+};
+
+Families families_of(const VarlenAttention& attention) {
+  Families families;
+  std::int64_t prefix_length = 0;
+  for (std::int64_t s = 0; s < attention.num_sequences; ++s) {
+    const bool continues = attention.continues_prefix != nullptr && attention.continues_prefix[s] != 0;
+    QRL_INVARIANT(!continues || s > 0, "varlen attention", "a prefix before the sequence that continues it", "none");
+    const std::int64_t length = attention.sequence_starts[s + 1] - attention.sequence_starts[s];
+    if (continues) {
+      families.all.back().end_sequence = s + 1;
+    } else {
+      families.all.push_back({s, s + 1});
+      prefix_length = length;
+    }
+    families.longest = std::max(families.longest, continues ? prefix_length + length : length);
+  }
+  return families;
+}
+
+/// Runs body(family, kv_head, scratch) for all. Who runs what depends on timing, but each writes places of its own.
 template <class Body>
 void for_each_head(const VarlenAttention& attention, const VarlenAttentionKernels& table, const Body& body) {
-  std::int64_t longest = 0;
-  for (std::int64_t s = 0; s < attention.num_sequences; ++s) {
-    longest = std::max<std::int64_t>(longest, attention.sequence_starts[s + 1] - attention.sequence_starts[s]);
-  }
-  const auto num_floats = static_cast<std::int64_t>(table.num_scratch_floats(longest, attention.head_dim));
-  const std::int64_t num_tasks = attention.num_sequences * attention.num_kv_heads;
+  const Families families = families_of(attention);
+  const auto num_floats = static_cast<std::int64_t>(table.num_scratch_floats(families.longest, attention.head_dim));
+  const std::int64_t num_tasks = static_cast<std::int64_t>(families.all.size()) * attention.num_kv_heads;
   std::atomic<std::int64_t> next_task{0};
   base::parallel(0, [&](base::Team&) {
     const base::Buffer scratch(base::DType::f32, {num_floats});
     for (std::int64_t task = next_task++; task < num_tasks; task = next_task++) {
-      body(task / attention.num_kv_heads, task % attention.num_kv_heads, scratch.as<float>());
+      body(families.all[static_cast<std::size_t>(task / attention.num_kv_heads)], task % attention.num_kv_heads,
+           scratch.as<float>());
     }
   });
 }
@@ -55,8 +77,8 @@ void for_each_head(const VarlenAttention& attention, const VarlenAttentionKernel
 void varlen_attention(const VarlenAttention& attention, MixedArray out_NHE, float* lse_NH) {
   check(attention);
   const VarlenAttentionKernels& table = kernels();
-  for_each_head(attention, table, [&](std::int64_t sequence, std::int64_t kv_head, float* scratch) {
-    table.forward(attention, sequence, kv_head, out_NHE, lse_NH, scratch);
+  for_each_head(attention, table, [&](const Family& family, std::int64_t kv_head, float* scratch) {
+    table.forward(attention, family, kv_head, out_NHE, lse_NH, scratch);
   });
 }
 
@@ -64,8 +86,8 @@ void varlen_attention_backward(const VarlenAttention& attention, const float* ls
                                float* d_qkv_NC) {
   check(attention);
   const VarlenAttentionKernels& table = kernels();
-  for_each_head(attention, table, [&](std::int64_t sequence, std::int64_t kv_head, float* scratch) {
-    table.backward(attention, sequence, kv_head, lse_NH, d_out_NHE, d_qkv_NC, scratch);
+  for_each_head(attention, table, [&](const Family& family, std::int64_t kv_head, float* scratch) {
+    table.backward(attention, family, kv_head, lse_NH, d_out_NHE, d_qkv_NC, scratch);
   });
 }
 

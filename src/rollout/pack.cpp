@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "base/error.h"
@@ -12,50 +13,105 @@ std::int64_t length(const PackItem& item) {
   return static_cast<std::int64_t>(item.prompt.size() + item.response.size());
 }
 
-void append(const PackItem& item, std::int64_t index, types::MicroBatch& batch) {
-  const std::size_t first = batch.tokens.size();
-  batch.tokens.insert(batch.tokens.end(), item.prompt.begin(), item.prompt.end());
-  batch.tokens.insert(batch.tokens.end(), item.response.begin(), item.response.end());
-  const std::size_t end = batch.tokens.size();
-  batch.sequence_starts.push_back(static_cast<std::int32_t>(end));
+void check(const PackItem& item, std::int64_t max_tokens) {
+  QRL_INVARIANT(!item.prompt.empty(), "packer", "a prompt of one token or more", "an empty prompt");
+  QRL_INVARIANT(item.sampler_logprobs.empty() || item.sampler_logprobs.size() == item.response.size(), "packer",
+                "a sampler log-prob per response token", std::to_string(item.sampler_logprobs.size()));
+  QRL_REQUIRE(length(item) <= max_tokens, "actor.max_tokens_per_micro_batch",
+              "at least the longest sequence (" + std::to_string(length(item)) + " tokens)", std::to_string(max_tokens),
+              "raise it, or lower data.max_response_length");
+}
+
+/// Items of one prompt, longest first.
+struct Group {
+  std::vector<std::size_t> items;
+  std::int64_t num_prefix_tokens = 0;  ///< computed once; 0: nothing is shared
+  std::int64_t num_tokens = 0;         ///< all of it in one micro-batch
+};
+
+std::vector<Group> groups_of(std::span<const PackItem> items) {
+  std::map<std::pair<const types::TokenId*, std::size_t>, std::size_t> group_of;
+  std::vector<Group> groups;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const auto [entry, is_new] = group_of.try_emplace({items[i].prompt.data(), items[i].prompt.size()}, groups.size());
+    if (is_new) groups.emplace_back();
+    groups[entry->second].items.push_back(i);
+  }
+  for (Group& group : groups) {
+    std::stable_sort(group.items.begin(), group.items.end(),
+                     [&](std::size_t a, std::size_t b) { return length(items[a]) > length(items[b]); });
+    if (group.items.size() > 1)
+      group.num_prefix_tokens = static_cast<std::int64_t>(items[group.items.front()].prompt.size()) - 1;
+    group.num_tokens = group.num_prefix_tokens;
+    for (const std::size_t i : group.items) group.num_tokens += length(items[i]) - group.num_prefix_tokens;
+  }
+  std::stable_sort(groups.begin(), groups.end(),
+                   [](const Group& a, const Group& b) { return a.num_tokens > b.num_tokens; });
+  return groups;
+}
+
+/// Appends a sequence without targets; the per-token arrays follow the tokens.
+void append_tokens(std::span<const types::TokenId> tokens, types::MicroBatch& batch) {
+  batch.tokens.insert(batch.tokens.end(), tokens.begin(), tokens.end());
+  batch.targets.resize(batch.tokens.size(), 0);
+  batch.loss_mask.resize(batch.tokens.size(), 0);
+  batch.sampler_logprobs.resize(batch.tokens.size(), 0.0F);
+  batch.advantages.resize(batch.tokens.size(), 0.0F);
+}
+
+void end_sequence(std::int64_t index, bool continues, types::MicroBatch& batch) {
+  batch.sequence_starts.push_back(static_cast<std::int32_t>(batch.tokens.size()));
   batch.sequence_idx.push_back(index);
-  batch.targets.resize(end, 0);
-  batch.loss_mask.resize(end, 0);
-  batch.sampler_logprobs.resize(end, 0.0F);
-  batch.advantages.resize(end, item.advantage);
+  batch.continues_prefix.push_back(continues ? 1 : 0);
+}
+
+/// The item's tokens behind the first `num_prefix_tokens`, which the batch's newest prefix holds.
+void append_item(const PackItem& item, std::int64_t index, std::int64_t num_prefix_tokens, types::MicroBatch& batch) {
+  const std::size_t first = batch.tokens.size();
+  const auto own_prompt = item.prompt.subspan(static_cast<std::size_t>(num_prefix_tokens));
+  append_tokens(own_prompt, batch);
+  append_tokens(item.response, batch);
+  const std::size_t end = batch.tokens.size();
   for (std::size_t t = first; t + 1 < end; ++t) batch.targets[t] = batch.tokens[t + 1];
+  for (std::size_t t = first; t < end; ++t) batch.advantages[t] = item.advantage;
   // Entry t is about token t+1: the first response token is predicted by the last prompt token.
-  const std::size_t first_entry = first + item.prompt.size() - 1;
+  const std::size_t first_entry = first + own_prompt.size() - 1;
   for (std::size_t k = 0; k < item.response.size(); ++k) {
     batch.loss_mask[first_entry + k] = 1;
     if (!item.sampler_logprobs.empty()) batch.sampler_logprobs[first_entry + k] = item.sampler_logprobs[k];
   }
+  end_sequence(index, num_prefix_tokens > 0, batch);
+}
+
+types::MicroBatch& new_batch(std::vector<types::MicroBatch>& batches) {
+  batches.emplace_back().sequence_starts = {0};
+  return batches.back();
 }
 
 }  // namespace
 
 std::vector<types::MicroBatch> pack(std::span<const PackItem> items, std::int64_t max_tokens) {
-  std::vector<std::size_t> order(items.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return length(items[a]) > length(items[b]); });
+  for (const PackItem& item : items) check(item, max_tokens);
   std::vector<types::MicroBatch> batches;
-  for (const std::size_t i : order) {
-    const PackItem& item = items[i];
-    QRL_INVARIANT(!item.prompt.empty(), "packer", "a prompt of one token or more", "an empty prompt");
-    QRL_INVARIANT(item.sampler_logprobs.empty() || item.sampler_logprobs.size() == item.response.size(), "packer",
-                  "a sampler log-prob per response token", std::to_string(item.sampler_logprobs.size()));
-    QRL_REQUIRE(length(item) <= max_tokens, "actor.max_tokens_per_micro_batch",
-                "at least the longest sequence (" + std::to_string(length(item)) + " tokens)",
-                std::to_string(max_tokens), "raise it, or lower data.max_response_length");
-    const auto room = std::find_if(batches.begin(), batches.end(), [&](const types::MicroBatch& batch) {
-      return batch.num_tokens() + length(item) <= max_tokens;
-    });
-    if (room == batches.end()) {
-      batches.emplace_back().sequence_starts = {0};
-      append(item, static_cast<std::int64_t>(i), batches.back());
-    } else {
-      append(item, static_cast<std::int64_t>(i), *room);
+  for (const Group& group : groups_of(items)) {
+    const auto has_room = [&](const types::MicroBatch& batch) {
+      return batch.num_tokens() + group.num_tokens <= max_tokens;
+    };
+    const auto found = std::find_if(batches.begin(), batches.end(), has_room);
+    types::MicroBatch* batch = found != batches.end() ? &*found : &new_batch(batches);
+    bool has_prefix = false;
+    for (const std::size_t i : group.items) {
+      const std::int64_t own_tokens = length(items[i]) - group.num_prefix_tokens;
+      if (batch->num_tokens() + own_tokens + (has_prefix ? 0 : group.num_prefix_tokens) > max_tokens) {
+        batch = &new_batch(batches);
+        has_prefix = false;
+      }
+      if (!has_prefix && group.num_prefix_tokens > 0) {
+        append_tokens(items[i].prompt.first(static_cast<std::size_t>(group.num_prefix_tokens)), *batch);
+        end_sequence(-1, false, *batch);
+        has_prefix = true;
+      }
+      append_item(items[i], static_cast<std::int64_t>(i), group.num_prefix_tokens, *batch);
     }
   }
   return batches;

@@ -45,8 +45,11 @@ struct PackItem {
   float advantage = 0;
 };
 
-/// Packs items into micro-batches of at most `max_tokens` tokens each (an item longer than that is an input error),
-/// longest first, fewest batches by first fit; the order of items inside is fixed by their lengths and indices.
+/// Packs items into micro-batches of at most `max_tokens` tokens each (an item longer than that is an input error).
+/// Items whose prompt is the very same span are a group: all of its prompt but the last token is packed once, as the
+/// prefix that they continue (types::MicroBatch), and again in each further micro-batch that a group spills into.
+/// Groups by total length, longest first, each where it fits first, whole if it can; within a group the longest items
+/// first. The order depends on lengths and indices alone.
 std::vector<types::MicroBatch> pack(std::span<const PackItem> items, std::int64_t max_tokens);
 
 types::GlobalCounts count(std::span<const types::MicroBatch> batches);

@@ -160,6 +160,34 @@ TEST_CASE("packed gradients are the sum of separate ones, in any split and order
   }
 }
 
+TEST_CASE("a prompt computed once for its samples gives their scores and gradients") {
+  std::vector<test::Sequence> group;
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    group.push_back(test::random_sequence(i, 9, 4 + static_cast<std::int64_t>(i), 37));
+    std::copy_n(group[0].tokens.begin(), 9, group[i].tokens.begin());
+  }
+  const MicroBatch separate = test::pack(group), shared = test::pack_shared(group);
+  REQUIRE(shared.num_tokens() == separate.num_tokens() - 2 * 8);
+  CHECK(difference(Run().gradients({shared}), Run().gradients({separate})) <= 1e-5);
+  const auto checkpointing = [] {
+    auto options = test::options();
+    options.activation_checkpointing = true;
+    return options;
+  };
+  CHECK(difference(Run(checkpointing()).gradients({shared}), Run().gradients({separate})) <= 1e-5);
+  const auto masked_in = [](const MicroBatch& batch, const std::vector<float>& per_token) {
+    std::vector<float> values;
+    for (std::size_t t = 0; t < per_token.size(); ++t) {
+      if (batch.loss_mask[t] != 0) values.push_back(per_token[t]);
+    }
+    return values;
+  };
+  const auto got = masked_in(shared, Run().learner.score(shared, 1).logprobs);
+  const auto want = masked_in(separate, Run().learner.score(separate, 1).logprobs);
+  REQUIRE(got.size() == want.size());
+  for (std::size_t i = 0; i < got.size(); ++i) CHECK(test::close(got[i], want[i], 1e-5, 0));
+}
+
 TEST_CASE("bf16 gradients follow the fp32 ones and do not depend on the split") {
   const std::vector<test::Sequence> sequences = some_sequences();
   const Named exact = Run().gradients({test::pack(sequences)});

@@ -95,6 +95,34 @@ inline types::MicroBatch pack(const std::vector<Sequence>& sequences, bool with_
   return batch;
 }
 
+/// The same for sequences that begin with one prompt: all of it but the last token once, as the prefix they continue.
+inline types::MicroBatch pack_shared(const std::vector<Sequence>& sequences) {
+  const types::MicroBatch whole = pack(sequences);
+  const auto prefix = static_cast<std::size_t>(sequences[0].prompt_length - 1);
+  types::MicroBatch batch;
+  batch.sequence_starts = {0};
+  const auto append = [&](std::size_t begin, std::size_t end, std::uint8_t continues) {
+    const auto copy = [&](const auto& from, auto& to) {
+      to.insert(to.end(), from.begin() + static_cast<long>(begin), from.begin() + static_cast<long>(end));
+    };
+    copy(whole.tokens, batch.tokens);
+    copy(whole.targets, batch.targets);
+    copy(whole.loss_mask, batch.loss_mask);
+    copy(whole.sampler_logprobs, batch.sampler_logprobs);
+    copy(whole.old_logprobs, batch.old_logprobs);
+    copy(whole.reference_logprobs, batch.reference_logprobs);
+    copy(whole.advantages, batch.advantages);
+    batch.sequence_starts.push_back(static_cast<std::int32_t>(batch.tokens.size()));
+    batch.continues_prefix.push_back(continues);
+  };
+  append(0, prefix, 0);
+  for (std::size_t s = 0; s < sequences.size(); ++s) {
+    append(static_cast<std::size_t>(whole.sequence_starts[s]) + prefix,
+           static_cast<std::size_t>(whole.sequence_starts[s + 1]), 1);
+  }
+  return batch;
+}
+
 inline types::GlobalCounts count(const std::vector<types::MicroBatch>& batches) {
   types::GlobalCounts counts;
   for (const types::MicroBatch& batch : batches) {

@@ -3,6 +3,7 @@
 #include "ops/varlen_attention.h"
 
 #include <cmath>
+#include <numeric>
 #include <vector>
 
 #include "base/bf16.h"
@@ -19,6 +20,7 @@ struct Problem {
   std::vector<std::int32_t> starts{0};
   std::int64_t num_heads, num_kv_heads, head_dim;
   std::vector<float> qkv, d_out;
+  std::vector<std::uint8_t> continues;  ///< empty: no sequence has a prefix
 
   Problem(const std::vector<std::int32_t>& lengths, std::int64_t heads, std::int64_t kv_heads, std::int64_t dim)
       : num_heads(heads), num_kv_heads(kv_heads), head_dim(dim) {
@@ -32,7 +34,13 @@ struct Problem {
   std::int64_t rows() const { return starts.back(); }
   std::int64_t width() const { return (num_heads + 2 * num_kv_heads) * head_dim; }
   VarlenAttention args() const {
-    return {starts.data(), static_cast<std::int64_t>(starts.size()) - 1, num_heads, num_kv_heads, head_dim, qkv.data()};
+    return {starts.data(),
+            static_cast<std::int64_t>(starts.size()) - 1,
+            continues.empty() ? nullptr : continues.data(),
+            num_heads,
+            num_kv_heads,
+            head_dim,
+            qkv.data()};
   }
 };
 
@@ -157,6 +165,51 @@ TEST_CASE("attention does not see other sequences, nor how many threads work") {
     const Result single = run(alone);
     CHECK(std::equal(single.out.begin(), single.out.end(), packed.out.begin() + 33 * 4 * 18));
     CHECK(std::equal(single.d_qkv.begin(), single.d_qkv.end(), packed.d_qkv.begin() + 33 * together.width()));
+  });
+}
+
+TEST_CASE("a prefix shared by several sequences is as if it stood before each") {
+  const std::vector<std::int32_t> lengths = {5, 40, 1, 70, 3, 30, 0, 4, 2};
+  const std::vector<std::uint8_t> continues = {0, 1, 1, 0, 1, 1, 0, 1, 0};
+  Problem shared(lengths, 4, 2, 18);
+  shared.continues = continues;
+  // The same with the prefix written out before each sequence that continues it; its rows there send no gradient.
+  std::vector<std::int32_t> whole_lengths;
+  std::vector<std::size_t> from;  // of each row there: its row here
+  std::size_t prefix = 0;
+  std::vector<bool> own;
+  for (std::size_t s = 0; s < lengths.size(); ++s) {
+    if (continues[s] == 0) prefix = s;
+    for (const std::size_t part : continues[s] != 0 ? std::vector{prefix, s} : std::vector{s}) {
+      for (std::int32_t row = shared.starts[part]; row < shared.starts[part + 1]; ++row) {
+        from.push_back(static_cast<std::size_t>(row));
+        own.push_back(part == s);
+      }
+    }
+    whole_lengths.push_back(static_cast<std::int32_t>(from.size()) -
+                            std::accumulate(whole_lengths.begin(), whole_lengths.end(), 0));
+  }
+  Problem whole(whole_lengths, 4, 2, 18);
+  const auto width = static_cast<std::size_t>(whole.width()), out_width = std::size_t{4 * 18};
+  for (std::size_t row = 0; row < from.size(); ++row) {
+    for (std::size_t c = 0; c < width; ++c) whole.qkv[row * width + c] = shared.qkv[from[row] * width + c];
+    for (std::size_t c = 0; c < out_width; ++c)
+      whole.d_out[row * out_width + c] = own[row] ? shared.d_out[from[row] * out_width + c] : 0.0F;
+  }
+  const Reference exact(whole);
+  std::vector<double> want_d_qkv(shared.qkv.size());
+  for (std::size_t row = 0; row < from.size(); ++row) {
+    for (std::size_t c = 0; c < width; ++c) want_d_qkv[from[row] * width + c] += exact.d_qkv[row * width + c];
+  }
+  on_each_isa([&] {
+    const Result got = run(shared), plain = run(whole);
+    bool same = true;
+    for (std::size_t row = 0; row < from.size(); ++row) {
+      for (std::size_t c = 0; c < out_width; ++c)
+        same = same && (!own[row] || got.out[from[row] * out_width + c] == plain.out[row * out_width + c]);
+    }
+    CHECK(same);  // bit for bit
+    CHECK(all_close(got.d_qkv, want_d_qkv, 5e-5));
   });
 }
 

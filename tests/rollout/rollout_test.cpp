@@ -121,6 +121,33 @@ TEST_CASE("pack: every sequence once, whole, under the budget, with shifted targ
   CHECK(batches.size() <= static_cast<std::size_t>(total / 33 + 3));  // first fit decreasing leaves little room
 }
 
+TEST_CASE("pack: a group's prompt is there once in each micro-batch, as the prefix its samples continue") {
+  const std::vector<types::TokenId> first = {1, 2, 3, 4, 5}, second = {6}, third = {7, 8, 9};
+  const std::vector<types::TokenId> responses[] = {{20, 21}, {22}, {23, 24, 25}, {26}, {27}, {28}};
+  const std::vector<float> logprobs[] = {{-1, -2}, {-3}, {-4, -5, -6}, {-7}, {-8}, {-9}};
+  std::vector<PackItem> items;
+  for (std::size_t i = 0; i < 6; ++i)
+    items.push_back({i < 3 ? first : i < 5 ? second : third, responses[i], logprobs[i], static_cast<float>(i)});
+  // Whole: prefix 4 + (1+3) + (1+2) + (1+1); the one-token prompt shares nothing; a group of one stays as it is.
+  const auto batches = rollout::pack(items, 21);
+  REQUIRE(batches.size() == 1);
+  const types::MicroBatch& batch = batches[0];
+  CHECK(batch.sequence_idx == std::vector<std::int64_t>{-1, 2, 0, 1, 3, 4, 5});
+  CHECK(batch.continues_prefix == std::vector<std::uint8_t>{0, 1, 1, 1, 0, 0, 0});
+  CHECK(batch.tokens ==
+        std::vector<types::TokenId>{1, 2, 3, 4, 5, 23, 24, 25, 5, 20, 21, 5, 22, 6, 26, 6, 27, 7, 8, 9, 28});
+  CHECK(batch.loss_mask == std::vector<std::uint8_t>{0, 0, 0, 0, 1, 1, 1, 0, 1, 1, 0, 1, 0, 1, 0, 1, 0, 0, 0, 1, 0});
+  CHECK(batch.sampler_logprobs[4] == -4.0F);
+  CHECK(batch.targets[4] == 23);
+  CHECK(batch.advantages[4] == 2.0F);
+  CHECK(rollout::count(batches).sequences == 6);
+  // A budget that the first group spills over: the prefix is there in both.
+  const auto spilt = rollout::pack(std::span(items).first(3), 9);
+  REQUIRE(spilt.size() == 2);
+  CHECK(spilt[0].tokens == std::vector<types::TokenId>{1, 2, 3, 4, 5, 23, 24, 25});
+  CHECK(spilt[1].tokens == std::vector<types::TokenId>{1, 2, 3, 4, 5, 20, 21, 5, 22});
+}
+
 TEST_CASE("pack: a sequence above the budget is an input error") {
   const std::vector<types::TokenId> prompt(5), response(5);
   const PackItem items[] = {{prompt, response, {}, 0}};

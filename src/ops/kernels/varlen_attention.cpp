@@ -1,6 +1,6 @@
-// Causal attention of one sequence and one key head (with the H/K query heads that read it). The work is small matrix
-// products over blocks of query rows; keys and values are packed once per call, so that every inner loop is a broadcast
-// times contiguous lanes.
+// Causal attention of one family of sequences and one key head (with the H/K query heads that read it). The work is
+// small matrix products over blocks of query rows; keys and values are packed once per call, so that every inner loop
+// is a broadcast times contiguous lanes.
 #include "ops/kernels/varlen_attention.h"
 
 #include "ops/kernels/simd.h"
@@ -91,35 +91,60 @@ void pack_rows(const T* from, std::int64_t stride, std::int64_t rows, std::int64
   }
 }
 
-/// [T, E] to [E, padded T], zeros beyond T.
-void pack_transposed(const float* from, std::int64_t stride, std::int64_t rows, std::int64_t width, float* to) {
-  const std::int64_t wide = padded(rows);
+/// [T, E] to columns first … first + T − 1 of [E, wide], zeros in those behind them up to a whole vector.
+void pack_transposed(const float* from, std::int64_t stride, std::int64_t rows, std::int64_t width, std::int64_t first,
+                     std::int64_t wide, float* to) {
+  const std::int64_t end = padded(first + rows) - first;
   for (std::int64_t e = 0; e < width; ++e) {
-    for (std::int64_t r = 0; r < wide; ++r) to[e * wide + r] = r < rows ? from[r * stride + e] : 0.0F;
+    for (std::int64_t r = 0; r < end; ++r) to[e * wide + first + r] = r < rows ? from[r * stride + e] : 0.0F;
   }
 }
 
-/// Where the parts of one (sequence, key head) lie, and the scratch they are packed into.
-struct Problem {
-  std::int64_t first_row, length, head_dim, row_stride, group, wide_keys, wide_head;
-  const float *queries, *keys, *values;  // of the first row; queries of the group's first head
+/// Sizes and places that all members of a family share for one key head.
+struct Heads {
+  std::int64_t head_dim, wide_head, row_stride, group;
+  const float* qkv;           ///< the query group's first head, in row 0
+  std::int64_t keys, values;  ///< from there to the key and the value head
   float scale;
 
-  Problem(const VarlenAttention& attention, std::int64_t sequence, std::int64_t kv_head) {
-    first_row = attention.sequence_starts[sequence];
-    length = attention.sequence_starts[sequence + 1] - first_row;
-    head_dim = attention.head_dim;
-    row_stride = (attention.num_heads + 2 * attention.num_kv_heads) * head_dim;
-    group = attention.num_heads / attention.num_kv_heads;
-    wide_keys = padded(length);
-    wide_head = padded(head_dim);
-    const float* row = attention.qkv_NC + first_row * row_stride;
-    queries = row + kv_head * group * head_dim;
-    keys = row + (attention.num_heads + kv_head) * head_dim;
-    values = keys + attention.num_kv_heads * head_dim;
-    scale = 1.0F / __builtin_sqrtf(static_cast<float>(head_dim));
-  }
+  Heads(const VarlenAttention& attention, std::int64_t kv_head)
+      : head_dim(attention.head_dim),
+        wide_head(padded(head_dim)),
+        row_stride((attention.num_heads + 2 * attention.num_kv_heads) * head_dim),
+        group(attention.num_heads / attention.num_kv_heads),
+        qkv(attention.qkv_NC + kv_head * group * head_dim),
+        keys((attention.num_heads + kv_head - kv_head * group) * head_dim),
+        values(keys + attention.num_kv_heads * head_dim),
+        scale(1.0F / __builtin_sqrtf(static_cast<float>(head_dim))) {}
+  const float* row(std::int64_t index) const { return qkv + index * row_stride; }
 };
+
+/// A member of a family: its own rows, and how many of the prefix's come before them.
+struct Member {
+  std::int64_t first_row, length, num_before;
+  bool is_prefix;
+  std::int64_t num_keys() const { return num_before + length; }
+};
+
+/// Calls body(member) for those that continue the prefix, then for the prefix itself: so that what they add to its
+/// gradients is there when it ends.
+template <class Body>
+void for_members(const VarlenAttention& attention, const Family& family, Body body) {
+  const std::int32_t* starts = attention.sequence_starts;
+  const std::int64_t first = family.first_sequence, prefix_length = starts[first + 1] - starts[first];
+  for (std::int64_t s = first + 1; s < family.end_sequence; ++s) {
+    body(Member{starts[s], starts[s + 1] - starts[s], prefix_length, false});
+  }
+  body(Member{starts[first], prefix_length, 0, true});
+}
+
+/// Rows that the longest member sees.
+std::int64_t most_keys(const VarlenAttention& attention, const Family& family) {
+  std::int64_t most = 0;
+  for_members(attention, family,
+              [&](const Member& member) { most = member.num_keys() > most ? member.num_keys() : most; });
+  return most;
+}
 
 /// Hands out consecutive pieces of the scratch.
 struct Arena {
@@ -158,127 +183,150 @@ SoftmaxRow softmax_row(float* scores, std::int64_t num_keys, std::int64_t wide_k
 }
 
 template <class T>
-void forward(const VarlenAttention& attention, std::int64_t sequence, std::int64_t kv_head, T* out, float* lse,
+void forward(const VarlenAttention& attention, const Family& family, std::int64_t kv_head, T* out, float* lse,
              float* scratch) {
-  const Problem p(attention, sequence, kv_head);
+  const Heads h(attention, kv_head);
+  const std::int64_t most = most_keys(attention, family), wide_keys = padded(most);
   Arena arena{scratch};
-  float* keys_ET = arena.take(p.head_dim * p.wide_keys);
-  float* values_TE = arena.take(p.length * p.wide_head);
-  float* scores = arena.take(kMaxBlock * p.wide_keys);
-  float* context = arena.take(kMaxBlock * p.wide_head);
-  pack_transposed(p.keys, p.row_stride, p.length, p.head_dim, keys_ET);
-  pack_rows(p.values, p.row_stride, p.length, p.head_dim, values_TE);
-  const std::int64_t block = block_rows(p.length);
-  for (std::int64_t g = 0; g < p.group; ++g) {
-    const std::int64_t head = kv_head * p.group + g;
-    for (std::int64_t first = 0; first < p.length; first += block) {
-      const std::int64_t rows = p.length - first < block ? p.length - first : block;
-      const std::int64_t num_keys = first + rows, wide = padded(num_keys);
-      const Strided queries{p.queries + g * p.head_dim + first * p.row_stride, p.row_stride, 1};
-      multiply(queries, keys_ET, p.wide_keys, rows, wide, p.head_dim, false, scores, p.wide_keys);
-      float sums[kMaxBlock];
-      for (std::int64_t r = 0; r < rows; ++r) {
-        const SoftmaxRow row = softmax_row(scores + r * p.wide_keys, first + r + 1, wide, p.scale);
-        sums[r] = row.sum;
-        lse[(p.first_row + first + r) * attention.num_heads + head] = row.most + __builtin_logf(row.sum);
-      }
-      multiply({scores, p.wide_keys, 1}, values_TE, p.wide_head, rows, p.wide_head, num_keys, false, context,
-               p.wide_head);
-      for (std::int64_t r = 0; r < rows; ++r) {
-        T* to = out + ((p.first_row + first + r) * attention.num_heads + head) * p.head_dim;
-        for_vectors(p.head_dim, [&](std::int64_t e, auto lanes) {
-          store(to + e, load(context + r * p.wide_head + e, All{}) / sums[r], lanes);
-        });
+  float* keys_ET = arena.take(h.head_dim * wide_keys);
+  float* values_TE = arena.take(most * h.wide_head);
+  float* scores = arena.take(kMaxBlock * wide_keys);
+  float* context = arena.take(kMaxBlock * h.wide_head);
+  const auto pack = [&](std::int64_t first_row, std::int64_t rows, std::int64_t at) {
+    pack_transposed(h.row(first_row) + h.keys, h.row_stride, rows, h.head_dim, at, wide_keys, keys_ET);
+    pack_rows(h.row(first_row) + h.values, h.row_stride, rows, h.head_dim, values_TE + at * h.wide_head);
+  };
+  const std::int32_t* starts = attention.sequence_starts + family.first_sequence;
+  pack(starts[0], starts[1] - starts[0], 0);
+  for_members(attention, family, [&](const Member& m) {
+    if (!m.is_prefix) pack(m.first_row, m.length, m.num_before);
+    const std::int64_t block = block_rows(m.num_keys());
+    for (std::int64_t g = 0; g < h.group; ++g) {
+      const std::int64_t head = kv_head * h.group + g;
+      for (std::int64_t first = 0; first < m.length; first += block) {
+        const std::int64_t rows = m.length - first < block ? m.length - first : block;
+        const std::int64_t row = m.first_row + first;
+        const std::int64_t num_keys = m.num_before + first + rows, wide = padded(num_keys);
+        multiply({h.row(row) + g * h.head_dim, h.row_stride, 1}, keys_ET, wide_keys, rows, wide, h.head_dim, false,
+                 scores, wide_keys);
+        float sums[kMaxBlock];
+        for (std::int64_t r = 0; r < rows; ++r) {
+          const SoftmaxRow soft = softmax_row(scores + r * wide_keys, m.num_before + first + r + 1, wide, h.scale);
+          sums[r] = soft.sum;
+          lse[(row + r) * attention.num_heads + head] = soft.most + __builtin_logf(soft.sum);
+        }
+        multiply({scores, wide_keys, 1}, values_TE, h.wide_head, rows, h.wide_head, num_keys, false, context,
+                 h.wide_head);
+        for (std::int64_t r = 0; r < rows; ++r) {
+          T* to = out + ((row + r) * attention.num_heads + head) * h.head_dim;
+          for_vectors(h.head_dim, [&](std::int64_t e, auto lanes) {
+            store(to + e, load(context + r * h.wide_head + e, All{}) / sums[r], lanes);
+          });
+        }
       }
     }
-  }
+  });
 }
 
 template <class T>
-void backward(const VarlenAttention& attention, std::int64_t sequence, std::int64_t kv_head, const float* lse,
+void backward(const VarlenAttention& attention, const Family& family, std::int64_t kv_head, const float* lse,
               const T* d_out, float* d_qkv, float* scratch) {
-  const Problem p(attention, sequence, kv_head);
+  const Heads h(attention, kv_head);
+  const std::int64_t most = most_keys(attention, family), wide_keys = padded(most);
   Arena arena{scratch};
-  float* keys_ET = arena.take(p.head_dim * p.wide_keys);
-  float* values_ET = arena.take(p.head_dim * p.wide_keys);
-  float* keys_TE = arena.take(p.length * p.wide_head);
-  float* d_keys_TE = arena.take(p.length * p.wide_head);
-  float* d_values_TE = arena.take(p.length * p.wide_head);
-  float* probabilities = arena.take(kMaxBlock * p.wide_keys);
-  float* d_scores = arena.take(kMaxBlock * p.wide_keys);
-  float* queries_block = arena.take(kMaxBlock * p.wide_head);
-  float* d_out_block = arena.take(kMaxBlock * p.wide_head);
-  float* d_queries_block = arena.take(kMaxBlock * p.wide_head);
-  pack_transposed(p.keys, p.row_stride, p.length, p.head_dim, keys_ET);
-  pack_transposed(p.values, p.row_stride, p.length, p.head_dim, values_ET);
-  pack_rows(p.keys, p.row_stride, p.length, p.head_dim, keys_TE);
-  for (std::int64_t i = 0; i < p.length * p.wide_head; ++i) d_keys_TE[i] = d_values_TE[i] = 0;
-
-  float* d_rows = d_qkv + p.first_row * p.row_stride;
-  const std::int64_t block = block_rows(p.length);
-  for (std::int64_t g = 0; g < p.group; ++g) {
-    const std::int64_t head = kv_head * p.group + g;
-    for (std::int64_t first = 0; first < p.length; first += block) {
-      const std::int64_t rows = p.length - first < block ? p.length - first : block;
-      const std::int64_t num_keys = first + rows, wide = padded(num_keys);
-      const std::int64_t row = p.first_row + first;
-      pack_rows(p.queries + g * p.head_dim + first * p.row_stride, p.row_stride, rows, p.head_dim, queries_block);
-      pack_rows(d_out + (row * attention.num_heads + head) * p.head_dim, attention.num_heads * p.head_dim, rows,
-                p.head_dim, d_out_block);
-      multiply({queries_block, p.wide_head, 1}, keys_ET, p.wide_keys, rows, wide, p.head_dim, false, probabilities,
-               p.wide_keys);
-      multiply({d_out_block, p.wide_head, 1}, values_ET, p.wide_keys, rows, wide, p.head_dim, false, d_scores,
-               p.wide_keys);
-      for (std::int64_t r = 0; r < rows; ++r) {
-        float* prob = probabilities + r * p.wide_keys;
-        float* d_score = d_scores + r * p.wide_keys;
-        const float row_lse = lse[(row + r) * attention.num_heads + head];
-        for (std::int64_t t = first + r + 1; t < wide; ++t) prob[t] = -kInfinity;
-        VecF dot = {};
-        for (std::int64_t t = 0; t < wide; t += kLanes) {
-          const VecF value = exp(load(prob + t, All{}) * p.scale - row_lse);
-          store(prob + t, value, All{});
-          dot = fma(value, load(d_score + t, All{}), dot);
+  float* keys_ET = arena.take(h.head_dim * wide_keys);
+  float* values_ET = arena.take(h.head_dim * wide_keys);
+  float* keys_TE = arena.take(most * h.wide_head);
+  float* d_keys_TE = arena.take(most * h.wide_head);
+  float* d_values_TE = arena.take(most * h.wide_head);
+  float* probabilities = arena.take(kMaxBlock * wide_keys);
+  float* d_scores = arena.take(kMaxBlock * wide_keys);
+  float* queries_block = arena.take(kMaxBlock * h.wide_head);
+  float* d_out_block = arena.take(kMaxBlock * h.wide_head);
+  float* d_queries_block = arena.take(kMaxBlock * h.wide_head);
+  const auto pack = [&](std::int64_t first_row, std::int64_t rows, std::int64_t at) {
+    pack_transposed(h.row(first_row) + h.keys, h.row_stride, rows, h.head_dim, at, wide_keys, keys_ET);
+    pack_transposed(h.row(first_row) + h.values, h.row_stride, rows, h.head_dim, at, wide_keys, values_ET);
+    pack_rows(h.row(first_row) + h.keys, h.row_stride, rows, h.head_dim, keys_TE + at * h.wide_head);
+  };
+  const auto clear = [&](std::int64_t rows, std::int64_t at) {
+    for (std::int64_t i = at * h.wide_head; i < (at + rows) * h.wide_head; ++i) d_keys_TE[i] = d_values_TE[i] = 0;
+  };
+  float* d_rows = d_qkv + kv_head * h.group * h.head_dim;
+  const std::int32_t* starts = attention.sequence_starts + family.first_sequence;
+  // The prefix's keys, and the gradients that all members add to them, stay in front while the members change.
+  pack(starts[0], starts[1] - starts[0], 0);
+  clear(starts[1] - starts[0], 0);
+  for_members(attention, family, [&](const Member& m) {
+    if (!m.is_prefix) {
+      pack(m.first_row, m.length, m.num_before);
+      clear(m.length, m.num_before);
+    }
+    const std::int64_t block = block_rows(m.num_keys());
+    for (std::int64_t g = 0; g < h.group; ++g) {
+      const std::int64_t head = kv_head * h.group + g;
+      for (std::int64_t first = 0; first < m.length; first += block) {
+        const std::int64_t rows = m.length - first < block ? m.length - first : block;
+        const std::int64_t row = m.first_row + first;
+        const std::int64_t num_keys = m.num_before + first + rows, wide = padded(num_keys);
+        pack_rows(h.row(row) + g * h.head_dim, h.row_stride, rows, h.head_dim, queries_block);
+        pack_rows(d_out + (row * attention.num_heads + head) * h.head_dim, attention.num_heads * h.head_dim, rows,
+                  h.head_dim, d_out_block);
+        multiply({queries_block, h.wide_head, 1}, keys_ET, wide_keys, rows, wide, h.head_dim, false, probabilities,
+                 wide_keys);
+        multiply({d_out_block, h.wide_head, 1}, values_ET, wide_keys, rows, wide, h.head_dim, false, d_scores,
+                 wide_keys);
+        for (std::int64_t r = 0; r < rows; ++r) {
+          float* prob = probabilities + r * wide_keys;
+          float* d_score = d_scores + r * wide_keys;
+          const float row_lse = lse[(row + r) * attention.num_heads + head];
+          for (std::int64_t t = m.num_before + first + r + 1; t < wide; ++t) prob[t] = -kInfinity;
+          VecF dot = {};
+          for (std::int64_t t = 0; t < wide; t += kLanes) {
+            const VecF value = exp(load(prob + t, All{}) * h.scale - row_lse);
+            store(prob + t, value, All{});
+            dot = fma(value, load(d_score + t, All{}), dot);
+          }
+          const float mean = reduce_add(dot);
+          for (std::int64_t t = 0; t < wide; t += kLanes) {
+            store(d_score + t, load(prob + t, All{}) * (load(d_score + t, All{}) - mean) * h.scale, All{});
+          }
         }
-        const float mean = reduce_add(dot);
-        for (std::int64_t t = 0; t < wide; t += kLanes) {
-          store(d_score + t, load(prob + t, All{}) * (load(d_score + t, All{}) - mean) * p.scale, All{});
+        multiply({d_scores, wide_keys, 1}, keys_TE, h.wide_head, rows, h.wide_head, num_keys, false, d_queries_block,
+                 h.wide_head);
+        multiply({d_scores, 1, wide_keys}, queries_block, h.wide_head, num_keys, h.wide_head, rows, true, d_keys_TE,
+                 h.wide_head);
+        multiply({probabilities, 1, wide_keys}, d_out_block, h.wide_head, num_keys, h.wide_head, rows, true,
+                 d_values_TE, h.wide_head);
+        for (std::int64_t r = 0; r < rows; ++r) {
+          float* to = d_rows + (row + r) * h.row_stride + g * h.head_dim;
+          for (std::int64_t e = 0; e < h.head_dim; ++e) to[e] = d_queries_block[r * h.wide_head + e];
         }
       }
-      multiply({d_scores, p.wide_keys, 1}, keys_TE, p.wide_head, rows, p.wide_head, num_keys, false, d_queries_block,
-               p.wide_head);
-      multiply({d_scores, 1, p.wide_keys}, queries_block, p.wide_head, num_keys, p.wide_head, rows, true, d_keys_TE,
-               p.wide_head);
-      multiply({probabilities, 1, p.wide_keys}, d_out_block, p.wide_head, num_keys, p.wide_head, rows, true,
-               d_values_TE, p.wide_head);
-      for (std::int64_t r = 0; r < rows; ++r) {
-        float* to = d_rows + (first + r) * p.row_stride + head * p.head_dim;
-        for (std::int64_t e = 0; e < p.head_dim; ++e) to[e] = d_queries_block[r * p.wide_head + e];
+    }
+    for (std::int64_t t = 0; t < m.length; ++t) {
+      float* d_row = d_rows + (m.first_row + t) * h.row_stride;
+      const std::int64_t from = (m.num_before + t) * h.wide_head;
+      for (std::int64_t e = 0; e < h.head_dim; ++e) {
+        d_row[h.keys + e] = d_keys_TE[from + e];
+        d_row[h.values + e] = d_values_TE[from + e];
       }
     }
-  }
-  for (std::int64_t t = 0; t < p.length; ++t) {
-    float* d_key = d_rows + t * p.row_stride + (attention.num_heads + kv_head) * p.head_dim;
-    float* d_value = d_key + attention.num_kv_heads * p.head_dim;
-    for (std::int64_t e = 0; e < p.head_dim; ++e) {
-      d_key[e] = d_keys_TE[t * p.wide_head + e];
-      d_value[e] = d_values_TE[t * p.wide_head + e];
-    }
-  }
+  });
 }
 
-void forward_any(const VarlenAttention& attention, std::int64_t sequence, std::int64_t kv_head, MixedArray out,
+void forward_any(const VarlenAttention& attention, const Family& family, std::int64_t kv_head, MixedArray out,
                  float* lse, float* scratch) {
-  if (out.is_bf16) forward(attention, sequence, kv_head, static_cast<std::uint16_t*>(out.data), lse, scratch);
-  else forward(attention, sequence, kv_head, static_cast<float*>(out.data), lse, scratch);
+  if (out.is_bf16) forward(attention, family, kv_head, static_cast<std::uint16_t*>(out.data), lse, scratch);
+  else forward(attention, family, kv_head, static_cast<float*>(out.data), lse, scratch);
 }
 
-void backward_any(const VarlenAttention& attention, std::int64_t sequence, std::int64_t kv_head, const float* lse,
+void backward_any(const VarlenAttention& attention, const Family& family, std::int64_t kv_head, const float* lse,
                   MixedArray d_out, float* d_qkv, float* scratch) {
   if (d_out.is_bf16) {
-    backward(attention, sequence, kv_head, lse, static_cast<const std::uint16_t*>(d_out.data), d_qkv, scratch);
+    backward(attention, family, kv_head, lse, static_cast<const std::uint16_t*>(d_out.data), d_qkv, scratch);
   } else {
-    backward(attention, sequence, kv_head, lse, static_cast<const float*>(d_out.data), d_qkv, scratch);
+    backward(attention, family, kv_head, lse, static_cast<const float*>(d_out.data), d_qkv, scratch);
   }
 }
 

@@ -1,4 +1,4 @@
-// What src/ops/varlen_attention.cpp calls on each ISA path: one (sequence, key head) at a time.
+// What src/ops/varlen_attention.cpp calls on each ISA path: one family of sequences and key head at a time.
 #pragma once
 
 #include <cstddef>
@@ -8,11 +8,17 @@
 
 namespace qrl::ops {
 
+/// A sequence that continues nothing, and those right behind it that continue it.
+struct Family {
+  std::int64_t first_sequence = 0, end_sequence = 0;
+};
+
 struct VarlenAttentionKernels {
-  void (*forward)(const VarlenAttention& attention, std::int64_t sequence, std::int64_t kv_head, MixedArray out,
+  void (*forward)(const VarlenAttention& attention, const Family& family, std::int64_t kv_head, MixedArray out,
                   float* lse, float* scratch);
-  void (*backward)(const VarlenAttention& attention, std::int64_t sequence, std::int64_t kv_head, const float* lse,
+  void (*backward)(const VarlenAttention& attention, const Family& family, std::int64_t kv_head, const float* lse,
                    MixedArray d_out, float* d_qkv, float* scratch);
+  /// For a family whose longest member sees `length` rows, its prefix included.
   std::size_t (*num_scratch_floats)(std::int64_t length, std::int64_t head_dim);
 };
 
