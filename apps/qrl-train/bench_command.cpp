@@ -78,6 +78,7 @@ struct Bench {
             {"isa", ops::name(ops::isa())},
             {"threads", base::num_threads()},
             {"weights", quant::name(quant_format())},
+            {"kv_cache", quant::name(train::kv_format(loaded.recipe.quant))},
             {"ceiling_int8_tops", ceilings.int8_ops_per_s * 1e-12},
             {"ceiling_bf16_tflops", ceilings.bf16_flops_per_s * 1e-12},
             {"ceiling_f32_tflops", ceilings.f32_flops_per_s * 1e-12},
@@ -109,10 +110,10 @@ struct Bench {
         2 * batch * static_cast<double>(linear_params) / linear_rate +
         2 * batch * static_cast<double>(head_params) / head_rate +
         4 * batch * context * static_cast<double>(config.q_size()) * layers / ceilings.f32_flops_per_s;
-    const double kv_element_bytes = quant_format() == quant::Format::f32 ? 4 : 2;
     const double embedding_bytes = static_cast<double>(snapshot.embedding_VD().num_bytes());
     const double bytes = static_cast<double>(snapshot.num_bytes()) - embedding_bytes +
-                         2 * batch * context * static_cast<double>(config.kv_size()) * layers * kv_element_bytes;
+                         2 * batch * context * static_cast<double>(config.kv_size()) * layers *
+                             static_cast<double>(quant::code_bytes(train::kv_format(loaded.recipe.quant)));
     return std::max(compute_s, bytes / ceilings.dram_bytes_per_s);
   }
 
@@ -158,12 +159,12 @@ void bench_decode(const BenchArguments& arguments, dist::Collectives& world) {
   train::Sampler sampler(bench.config, bench.loaded.recipe, arguments.prompt_tokens);
   sampler.snapshot.publish(model::views(bench.weights), 0);
   bench.weights.clear();
-  sampler.decoder.load(sampler.snapshot);
   std::vector<std::vector<types::TokenId>> prompts;
   std::vector<types::SampleRequest> requests;
   for (std::int64_t b = 0; b < arguments.batch; ++b)
     prompts.push_back(bench.random_tokens(static_cast<std::uint64_t>(b), arguments.prompt_tokens));
   for (std::size_t b = 0; b < prompts.size(); ++b) requests.push_back({b, prompts[b], 0, 1});
+  sampler.load(prompts, bench.loaded.recipe.quant);
 
   double decode_rate = 0, prefill_rate = 0;
   for (std::int64_t round = 0; round < arguments.rounds; ++round) {
@@ -286,13 +287,13 @@ void bench_step(const BenchArguments& arguments, dist::Collectives& world) {
   learner::Learner learner(bench.config, bench.weights, train::learner_options(bench.loaded.recipe), world);
   bench.weights.clear();
   learner.publish(sampler.snapshot, 0);
-  sampler.decoder.load(sampler.snapshot);
   std::vector<std::vector<types::TokenId>> prompts;
   std::vector<types::SampleRequest> requests;
   for (std::int64_t p = 0; p < arguments.prompts; ++p)
     prompts.push_back(bench.random_tokens(static_cast<std::uint64_t>(p), arguments.prompt_tokens));
   for (std::size_t p = 0; p < prompts.size(); ++p)
     requests.push_back({p, prompts[p], 0, static_cast<std::int32_t>(arguments.n)});
+  sampler.load(prompts, bench.loaded.recipe.quant);
 
   Json best;
   for (std::int64_t round = 0; round < arguments.rounds; ++round) {
@@ -305,6 +306,7 @@ void bench_step(const BenchArguments& arguments, dist::Collectives& world) {
     const learner::UpdateReport report = learn(learner, work, bench.loaded.recipe);
     const double learnt_s = base::now_s();
     learner.publish(sampler.snapshot, round + 1);
+    sampler.load(prompts, bench.loaded.recipe.quant);
     const double end_s = base::now_s();
     if (!best.is_null() && best["step_s"].get<double>() <= end_s - start_s) continue;
     best = bench.facts("step");

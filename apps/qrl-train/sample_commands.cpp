@@ -25,7 +25,6 @@ struct LoadedSampler {
       : policy(checkpoint.empty() ? train::make_policy(recipe) : train::load_policy(checkpoint)),
         sampler(policy.config, recipe, longest_prompt_tokens) {
     sampler.snapshot.publish(model::views(policy.weights), 0);
-    sampler.decoder.load(sampler.snapshot);
   }
   train::Policy policy;
   train::Sampler sampler;
@@ -50,6 +49,7 @@ void evaluate(const SampleArguments& arguments, dist::Collectives& world) {
   const auto sets = train::load_held_out_prompts(recipe, policy.tokenizer, *verifier);
   QRL_REQUIRE(!sets.empty(), arguments.recipe.file, "held-out prompts", "none",
               "set data.val_files or data.val_generator");
+  loaded_sampler.sampler.load(train::calibration_prompts(sets.front(), recipe.trainer.seed, 0), recipe.quant);
   const train::Metrics metrics = train::evaluate(loaded_sampler.sampler.decoder, sets, recipe,
                                                  train::eval_sampling(recipe, policy.config, policy.tokenizer),
                                                  policy.tokenizer, *verifier, world);
@@ -66,6 +66,7 @@ void generate(const SampleArguments& arguments, dist::Collectives& world) {
   const train::Policy& policy = loaded_sampler.policy;
   const auto tokens = train::encode_prompt(recipe.data.prompt_template, arguments.prompt, policy.tokenizer);
   QRL_REQUIRE(!tokens.empty(), "--prompt", "some text", "none");
+  loaded_sampler.sampler.load({&tokens, 1}, recipe.quant);
   const types::SampleRequest request{0, tokens, 0, arguments.num_samples};
   const auto completions = loaded_sampler.sampler.decoder.complete(
       std::span(&request, 1), train::eval_sampling(recipe, policy.config, policy.tokenizer), {recipe.trainer.seed, 0});

@@ -9,7 +9,16 @@
 namespace qrl::base {
 
 /// What a stream is for: streams of different purposes never share numbers.
-enum class RandomPurpose : std::uint32_t { sampling = 1, model_init, data_shuffle, generator, demonstrations, test, probe };
+enum class RandomPurpose : std::uint32_t {
+  sampling = 1,
+  model_init,
+  data_shuffle,
+  generator,
+  demonstrations,
+  test,
+  probe,
+  calibration
+};
 
 /// Philox4x32-10 (Salmon et al., SC'11, "Parallel random numbers: as easy as 1, 2, 3"): four words that depend on
 /// the counter and the key alone.

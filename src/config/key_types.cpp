@@ -98,6 +98,9 @@ Range from_0_to_1() {
 Range above_0_to_1() {
   return {" in (0, 1]", [](double x) { return x > 0 && x <= 1; }};
 }
+Range percentile() {
+  return {" in (0, 100]", [](double x) { return x > 0 && x <= 100; }};
+}
 Range inside_0_to_1() {
   return {" in (0, 1)", [](double x) { return x > 0 && x < 1; }};
 }

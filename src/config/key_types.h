@@ -64,6 +64,7 @@ Range positive();
 Range at_least_0();
 Range from_0_to_1();        ///< [0, 1]
 Range above_0_to_1();       ///< (0, 1]
+Range percentile();         ///< (0, 100]
 Range inside_0_to_1();      ///< (0, 1)
 Range from_0_to_below_1();  ///< [0, 1)
 Type<double> real(const Range& range);

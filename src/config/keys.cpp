@@ -157,8 +157,16 @@ void add_quant(List& list) {
       choice<WeightFormat>({{"fp32", WeightFormat::f32}, {"bf16", WeightFormat::bf16}, {"int8", WeightFormat::int8}}),
       "format of the decoder's weights");
   quant.add("rollout.kv_cache", &QuantRecipe::kv_cache,
-            choice<KvCache>({{"auto", KvCache::automatic}, {"fp32", KvCache::f32}, {"bf16", KvCache::bf16}}),
-            "format of the KV cache; auto: fp32 beside fp32 weights, else bf16");
+            choice<KvCache>({{"auto", KvCache::automatic},
+                             {"fp32", KvCache::f32},
+                             {"bf16", KvCache::bf16},
+                             {"int8", KvCache::int8},
+                             {"fp8_e4m3", KvCache::fp8_e4m3}}),
+            "format of the KV cache; auto: as the weights");
+  quant.add(
+      "kv_calibration.percentile", &QuantRecipe::kv_percentile, real(percentile()),
+      "of |key| or |value| of a head on a few training prompts, after every publish: what fp8_e4m3's range is set by");
+  quant.add("kv_calibration.margin", &QuantRecipe::kv_margin, real(positive()), "room above that percentile, a factor");
 }
 
 void add_algorithm(List& list) {

@@ -11,7 +11,7 @@ namespace qrl::config {
 
 enum class ComputeDType : std::uint8_t { bf16, f32 };
 enum class WeightFormat : std::uint8_t { f32, bf16, int8 };
-enum class KvCache : std::uint8_t { automatic, f32, bf16 };  ///< automatic: f32 for f32 weights, else bf16
+enum class KvCache : std::uint8_t { automatic, f32, bf16, int8, fp8_e4m3 };  ///< automatic: as the weights
 enum class OverlongPrompt : std::uint8_t { error, filter, truncate };
 enum class AlgorithmName : std::uint8_t { grpo };
 enum class KlType : std::uint8_t { k1, k2, k3 };
@@ -74,6 +74,8 @@ struct RolloutRecipe {
 struct QuantRecipe {
   WeightFormat weights = WeightFormat::int8;  ///< quant.rollout.weights
   KvCache kv_cache = KvCache::automatic;
+  double kv_percentile = 99.9;  ///< quant.kv_calibration.percentile
+  double kv_margin = 1.05;      ///< quant.kv_calibration.margin
   friend bool operator==(const QuantRecipe&, const QuantRecipe&) = default;
 };
 

@@ -89,7 +89,7 @@ struct Decoder::State {
   State(const model::ModelConfig& model_config, const DecoderOptions& decoder_options)
       : config(model_config),
         options(decoder_options),
-        kv(model_config, decoder_options.kv_pages, decoder_options.page_size, decoder_options.kv_dtype),
+        kv(model_config, decoder_options.kv_pages, decoder_options.page_size, decoder_options.kv_format),
         plan(model_config) {}
 
   void make_workspaces(int num_threads);
@@ -125,6 +125,13 @@ void Decoder::load(const model::Snapshot& snapshot) {
   state.transformer.emplace(snapshot, state.options.max_num_batched_tokens, state.options.max_model_len);
 }
 
+void Decoder::calibrate_kv(std::span<const std::vector<types::TokenId>> sequences, const KvCalibration& options) {
+  State& state = *state_;
+  if (state.kv.format() != quant::KvFormat::fp8_e4m3) return;
+  QRL_INVARIANT(state.transformer.has_value(), "decoder", "weights (load)", "none");
+  state.kv.set_scales(decoder::calibrate_kv(state.transformer->snapshot(), sequences, options));
+}
+
 std::vector<types::Completion> Decoder::complete(std::span<const types::SampleRequest> requests,
                                                  const types::SamplingParams& params, types::SampleKey key) {
   State& state = *state_;
@@ -147,6 +154,9 @@ std::vector<types::Completion> Decoder::complete(std::span<const types::SampleRe
 
   const model::Snapshot& snapshot = state.transformer->snapshot();
   const std::int64_t version = snapshot.version();
+  QRL_INVARIANT(state.kv.format() != quant::KvFormat::fp8_e4m3 || state.kv.scales_version() == version, "decoder",
+                "fp8 scales calibrated for version " + std::to_string(version),
+                "version " + std::to_string(state.kv.scales_version()), "calibrate after every publish");
   PagePool pool(state.options.kv_pages);
   Scheduler scheduler(state.options, pool, state.stats);
   scheduler.submit(requests, completions);

@@ -7,8 +7,9 @@
 #include <span>
 #include <vector>
 
-#include "base/view.h"
+#include "decoder/kv_calibration.h"
 #include "model/snapshot.h"
+#include "quant/kv_format.h"
 #include "types/prompt.h"
 
 namespace qrl::decoder {
@@ -19,8 +20,8 @@ struct DecoderOptions {
   std::int64_t page_size = 16;                 ///< tokens per KV page
   std::int64_t kv_pages = 0;                   ///< pages in the pool; must hold at least one longest sequence
   std::int64_t max_model_len = 0;              ///< prompt + response tokens of the longest sequence
-  base::DType kv_dtype = base::DType::bf16;    ///< f32 or bf16
-  bool prefix_sharing = true;                  ///< a group's samples share their prompt's pages
+  quant::KvFormat kv_format = quant::KvFormat::bf16;
+  bool prefix_sharing = true;  ///< a group's samples share their prompt's pages
 };
 
 /// Totals since the decoder was made or reset.
@@ -48,9 +49,13 @@ class Decoder final : public types::TextSource {
   /// another model, or nothing yet.
   void load(const model::Snapshot& snapshot);
 
+  /// Calibrates fp8 keys and values for the version that the snapshot holds now: after every publish, before the next
+  /// `complete`, on sequences that are the same on every rank (decoder/kv_calibration.h). Nothing for other formats.
+  void calibrate_kv(std::span<const std::vector<types::TokenId>> sequences, const KvCalibration& options);
+
   /// Throws an input error, before anything is drawn, when a parameter is out of range or a request can never fit
-  /// max_model_len or the page pool; an internal error when the snapshot's version changes during the call, or when
-  /// the weights give logits that nothing can be drawn from.
+  /// max_model_len or the page pool; an internal error when the snapshot's version changes during the call, when
+  /// fp8 scales are missing or of another version, or when the weights give logits that nothing can be drawn from.
   std::vector<types::Completion> complete(std::span<const types::SampleRequest> requests,
                                           const types::SamplingParams& params, types::SampleKey key) override;
 

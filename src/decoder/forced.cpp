@@ -21,30 +21,15 @@ void check(const model::ModelConfig& config, std::span<const types::TokenId> tok
   }
 }
 
-}  // namespace
-
-std::vector<float> forced_logits(const model::Snapshot& snapshot, std::span<const types::TokenId> tokens,
-                                 const ForcedLayout& layout) {
-  check(snapshot.config(), tokens);
+/// Runs the sequence through the model in chunks; after each calls chunk(team, first position, rows of it).
+template <class Chunk>
+void run_forced(const Transformer& transformer, std::span<const types::TokenId> tokens, const KvCache& kv,
+                const ForcedLayout& layout, std::span<const PageId> pages, Transformer::Workspace& scratch,
+                const Chunk& chunk) {
   const auto num_tokens = static_cast<std::int64_t>(tokens.size());
-  const std::int64_t vocab_size = snapshot.config().vocab_size;
-  const std::int64_t num_pages = (num_tokens + layout.page_size - 1) / layout.page_size;
-  std::vector<PageId> pages = layout.pages;
-  if (pages.empty()) {
-    pages.resize(static_cast<std::size_t>(num_pages));
-    std::iota(pages.begin(), pages.end(), 0);
-  }
-  QRL_INVARIANT(static_cast<std::int64_t>(pages.size()) == num_pages, "given sequence",
-                std::to_string(num_pages) + " pages", std::to_string(pages.size()));
-  KvCache kv(snapshot.config(), *std::max_element(pages.begin(), pages.end()) + 1, layout.page_size, layout.kv_dtype);
-  kv.allocate();
-  const std::int64_t chunk_tokens = std::min(layout.chunk_tokens, num_tokens);
-  Transformer transformer(snapshot, chunk_tokens, num_tokens);
-  Transformer::Workspace scratch(snapshot);
-  std::vector<float> logits(static_cast<std::size_t>(num_tokens * vocab_size));
-  for (std::int64_t first = 0; first < num_tokens; first += chunk_tokens) {
-    Plan plan(snapshot.config());
-    const std::int64_t count = std::min(chunk_tokens, num_tokens - first);
+  for (std::int64_t first = 0; first < num_tokens; first += layout.chunk_tokens) {
+    Plan plan(transformer.snapshot().config());
+    const std::int64_t count = std::min(layout.chunk_tokens, num_tokens - first);
     for (std::int64_t i = 0; i < count; ++i) {
       plan.tokens_N.push_back(tokens[static_cast<std::size_t>(first + i)]);
       plan.positions_N.push_back(static_cast<std::int32_t>(first + i));
@@ -54,16 +39,58 @@ std::vector<float> forced_logits(const model::Snapshot& snapshot, std::span<cons
     const PlanPart all{{0, count}, {0, count}, {0, 0}};
     base::parallel(layout.num_threads, [&](base::Team& team) {
       transformer.forward(team, plan, all, kv, scratch);
-      for (std::int64_t at = 0; at < count; at += Transformer::kLogitRows) {
-        const std::int64_t rows = std::min(Transformer::kLogitRows, count - at);
-        const float* from = transformer.logits(
-            team, std::span(plan.draw_rows).subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(rows)),
-            scratch);
-        if (team.rank() == 0) std::copy_n(from, rows * vocab_size, logits.data() + (first + at) * vocab_size);
-      }
+      chunk(team, first, std::span<const std::int32_t>(plan.draw_rows));
     });
   }
+}
+
+std::vector<PageId> pages_in_order(std::int64_t num_tokens, std::int64_t page_size) {
+  std::vector<PageId> pages(static_cast<std::size_t>((num_tokens + page_size - 1) / page_size));
+  std::iota(pages.begin(), pages.end(), 0);
+  return pages;
+}
+
+}  // namespace
+
+std::vector<float> forced_logits(const model::Snapshot& snapshot, std::span<const types::TokenId> tokens,
+                                 const ForcedLayout& layout) {
+  check(snapshot.config(), tokens);
+  const auto num_tokens = static_cast<std::int64_t>(tokens.size());
+  const std::int64_t vocab_size = snapshot.config().vocab_size;
+  const std::vector<PageId> in_order = pages_in_order(num_tokens, layout.page_size);
+  const std::vector<PageId>& pages = layout.pages.empty() ? in_order : layout.pages;
+  QRL_INVARIANT(pages.size() == in_order.size(), "given sequence", std::to_string(in_order.size()) + " pages",
+                std::to_string(pages.size()));
+  KvCache kv(snapshot.config(), *std::max_element(pages.begin(), pages.end()) + 1, layout.page_size, layout.kv_format);
+  kv.allocate();
+  if (layout.kv_format == quant::KvFormat::fp8_e4m3) kv.set_scales(layout.kv_scales);
+  const Transformer transformer(snapshot, std::min(layout.chunk_tokens, num_tokens), num_tokens);
+  Transformer::Workspace scratch(snapshot);
+  std::vector<float> logits(static_cast<std::size_t>(num_tokens * vocab_size));
+  run_forced(transformer, tokens, kv, layout, pages, scratch,
+             [&](base::Team& team, std::int64_t first, std::span<const std::int32_t> rows) {
+               for (std::size_t at = 0; at < rows.size(); at += Transformer::kLogitRows) {
+                 const auto some = rows.subspan(at, std::min<std::size_t>(Transformer::kLogitRows, rows.size() - at));
+                 const float* from = transformer.logits(team, some, scratch);
+                 float* to = logits.data() + (first + static_cast<std::int64_t>(at)) * vocab_size;
+                 if (team.rank() == 0) std::copy_n(from, static_cast<std::int64_t>(some.size()) * vocab_size, to);
+               }
+             });
   return logits;
+}
+
+KvCache forced_kv(const model::Snapshot& snapshot, std::span<const types::TokenId> tokens) {
+  check(snapshot.config(), tokens);
+  const ForcedLayout layout;
+  const auto num_tokens = static_cast<std::int64_t>(tokens.size());
+  const std::vector<PageId> pages = pages_in_order(num_tokens, layout.page_size);
+  KvCache kv(snapshot.config(), static_cast<std::int64_t>(pages.size()), layout.page_size, layout.kv_format);
+  kv.allocate();
+  const Transformer transformer(snapshot, std::min(layout.chunk_tokens, num_tokens), num_tokens);
+  Transformer::Workspace scratch(snapshot);
+  run_forced(transformer, tokens, kv, layout, pages, scratch,
+             [](base::Team&, std::int64_t, std::span<const std::int32_t>) {});
+  return kv;
 }
 
 }  // namespace qrl::decoder

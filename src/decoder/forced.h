@@ -6,24 +6,31 @@
 #include <span>
 #include <vector>
 
+#include "decoder/kv_cache.h"
+#include "decoder/kv_calibration.h"
 #include "decoder/page_pool.h"
 #include "model/snapshot.h"
+#include "quant/kv_format.h"
 #include "types/prompt.h"
 
 namespace qrl::decoder {
 
-/// How the sequence is laid out. No choice but kv_dtype changes a bit of the result: that is what tests show by it.
+/// How the sequence is laid out. No choice but kv_format changes a bit of the result: that is what tests show by it.
 struct ForcedLayout {
   std::int64_t page_size = 16;
-  std::int64_t chunk_tokens = 512;          ///< rows of one forward
-  std::vector<PageId> pages;                ///< which page holds each run of page_size tokens; empty: 0, 1, 2 …
-  int num_threads = 0;                      ///< 0: all of the process's
-  base::DType kv_dtype = base::DType::f32;  ///< f32 or bf16
+  std::int64_t chunk_tokens = 512;  ///< rows of one forward
+  std::vector<PageId> pages;        ///< which page holds each run of page_size tokens; empty: 0, 1, 2 …
+  int num_threads = 0;              ///< 0: all of the process's
+  quant::KvFormat kv_format = quant::KvFormat::f32;
+  KvScales kv_scales;  ///< of fp8_e4m3 alone
 };
 
 /// Logits at every position of `tokens` under the snapshot's weights: fp32 [T, V], row-major. Throws an input error for
 /// tokens outside the vocabulary, none at all, or more than max_position_embeddings.
 std::vector<float> forced_logits(const model::Snapshot& snapshot, std::span<const types::TokenId> tokens,
                                  const ForcedLayout& layout = {});
+
+/// The fp32 keys and values of the same forward, page i holding positions i·page_size … in order. Errors as above.
+KvCache forced_kv(const model::Snapshot& snapshot, std::span<const types::TokenId> tokens);
 
 }  // namespace qrl::decoder

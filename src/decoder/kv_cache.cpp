@@ -1,47 +1,70 @@
 #include "decoder/kv_cache.h"
 
-#include <cstring>
+#include <string>
+#include <utility>
 
 #include "base/error.h"
 
 namespace qrl::decoder {
 
-KvCache::KvCache(const model::ModelConfig& config, std::int64_t num_pages, std::int64_t page_size, base::DType dtype)
+using quant::KvFormat;
+
+KvCache::KvCache(const model::ModelConfig& config, std::int64_t num_pages, std::int64_t page_size, KvFormat format)
     : num_layers_(config.num_hidden_layers),
-      shape_{num_pages, page_size, config.num_key_value_heads, config.head_dim},
-      dtype_(dtype) {
-  QRL_REQUIRE(dtype == base::DType::f32 || dtype == base::DType::bf16, "KV cache", "dtype F32 or BF16",
-              std::string(base::name(dtype)));
-}
+      num_pages_(num_pages),
+      page_size_(page_size),
+      heads_{config.num_attention_heads, config.num_key_value_heads, config.head_dim},
+      format_(format) {}
 
 void KvCache::allocate() {
   if (allocated()) return;
-  std::vector<Layer> layers;
-  for (std::int64_t i = 0; i < num_layers_; ++i) {
-    layers.push_back({base::Buffer(dtype_, shape_), base::Buffer(dtype_, shape_)});
+  const std::int64_t page_bytes = ops::kv_page_bytes(heads_, format_, page_size_);
+  std::vector<Layer> layers(static_cast<std::size_t>(num_layers_));
+  for (Layer& layer : layers) {
+    for (base::Buffer* side : {&layer.keys, &layer.values})
+      *side = base::Buffer(base::DType::u8, {num_pages_, page_bytes});
   }
   layers_ = std::move(layers);  // all or nothing: memory may run out half way
 }
 
+std::int64_t KvCache::num_bytes() const {
+  std::size_t total = 0;
+  for (const Layer& layer : layers_) total += layer.keys.num_bytes() + layer.values.num_bytes();
+  return static_cast<std::int64_t>(total);
+}
+
+void KvCache::set_scales(KvScales scales) {
+  const auto wanted = static_cast<std::size_t>(num_layers_ * heads_.num_kv_heads);
+  QRL_INVARIANT(format_ == KvFormat::fp8_e4m3 && scales.keys_LK.size() == wanted && scales.values_LK.size() == wanted,
+                "KV scales", std::to_string(wanted) + " for fp8_e4m3 pages",
+                std::to_string(scales.keys_LK.size()) + " for " + std::string(name(format_)));
+  scales_ = std::move(scales);
+}
+
 ops::KvPages KvCache::layer(std::int64_t layer_idx) const {
   const Layer& layer = layers_[static_cast<std::size_t>(layer_idx)];
-  return {layer.keys.view(), layer.values.view(), page_size()};
+  ops::KvPages pages{format_,
+                     num_pages_,
+                     page_size_,
+                     static_cast<std::byte*>(layer.keys.view().data),
+                     static_cast<std::byte*>(layer.values.view().data),
+                     nullptr,
+                     nullptr};
+  if (format_ == KvFormat::fp8_e4m3) {
+    QRL_INVARIANT(!scales_.keys_LK.empty(), "KV cache", "calibrated scales", "none");
+    const auto first = static_cast<std::size_t>(layer_idx * heads_.num_kv_heads);
+    pages.key_scales = scales_.keys_LK.data() + first;
+    pages.value_scales = scales_.values_LK.data() + first;
+  }
+  return pages;
 }
 
 void KvCache::copy(base::Team& team, std::span<const PageCopy> copies) const {
-  const std::size_t slot_bytes = static_cast<std::size_t>(shape_[2] * shape_[3]) * base::size_bytes(dtype_);
-  const std::size_t page_bytes = static_cast<std::size_t>(page_size()) * slot_bytes;
   const auto count = static_cast<std::int64_t>(copies.size());
   const base::Range share = team.slice(num_layers_ * count);
   for (std::int64_t i = share.begin; i < share.end; ++i) {
-    const PageCopy& copy = copies[static_cast<std::size_t>(i % count)];
-    const Layer& layer = layers_[static_cast<std::size_t>(i / count)];
-    for (const base::Buffer* pages : {&layer.keys, &layer.values}) {
-      auto* bytes = static_cast<std::byte*>(pages->view().data);
-      std::memcpy(bytes + static_cast<std::size_t>(copy.to) * page_bytes,
-                  bytes + static_cast<std::size_t>(copy.from) * page_bytes,
-                  static_cast<std::size_t>(copy.num_slots) * slot_bytes);
-    }
+    const PageCopy& one = copies[static_cast<std::size_t>(i % count)];
+    ops::copy_slots(heads_, layer(i / count), one.from, one.to, one.num_slots);
   }
 }
 

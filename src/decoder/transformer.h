@@ -12,6 +12,7 @@
 #include "decoder/plan.h"
 #include "model/snapshot.h"
 #include "ops/linear.h"
+#include "ops/paged_attention.h"
 #include "ops/transformer.h"
 
 namespace qrl::decoder {

@@ -38,12 +38,21 @@ Policy make_policy(const config::Recipe& recipe);
 /// The policy of a checkpoint or HF folder.
 Policy load_policy(const std::filesystem::path& dir);
 
+/// What quant.rollout.kv_cache asks for; auto goes by the weights.
+quant::KvFormat kv_format(const config::QuantRecipe& quant);
+
 /// The sampler's side: a snapshot and the decoder that reads it. The snapshot is the decoder's only weight memory.
 struct Sampler {
   Sampler(const model::ModelConfig& config, const config::Recipe& recipe, std::int64_t longest_prompt_tokens);
+  /// To be called after each publish into `snapshot`: the decoder reads it from now on. fp8 keys and values are
+  /// calibrated on `prompts`, the same on every rank.
+  void load(std::span<const std::vector<types::TokenId>> prompts, const config::QuantRecipe& quant);
   model::Snapshot snapshot;
   decoder::Decoder decoder;
 };
+/// Prompts for that: a few of the set, chosen by the seed and how many prompts were drawn so far.
+std::vector<std::vector<types::TokenId>> calibration_prompts(const PromptSet& set, std::uint64_t seed,
+                                                             std::uint64_t num_drawn);
 
 types::SamplingParams train_sampling(const config::Recipe& recipe, const model::ModelConfig& config,
                                      const data::Tokenizer& tokenizer);

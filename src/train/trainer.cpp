@@ -219,7 +219,9 @@ Metrics Trainer::update(const MiniBatch& batch) {
 
 void Trainer::publish() {
   learner_.publish(sampler_.snapshot, parts_.state.policy_version);
-  sampler_.decoder.load(sampler_.snapshot);
+  sampler_.load(
+      calibration_prompts(prompts_, parts_.recipe.trainer.seed, static_cast<std::uint64_t>(parts_.state.prompts_drawn)),
+      parts_.recipe.quant);
 }
 
 Metrics Trainer::evaluate_held_out() {

@@ -56,7 +56,9 @@ class RandomRecipe {
     r.rollout.kv_pages = draw_.between(8000, 1'000'000'000);
     r.rollout.prefix_sharing = flag();
     r.quant.weights = pick(config::WeightFormat::f32, config::WeightFormat::bf16, config::WeightFormat::int8);
-    r.quant.kv_cache = pick(config::KvCache::automatic, config::KvCache::f32, config::KvCache::bf16);
+    r.quant.kv_cache = pick(config::KvCache::automatic, config::KvCache::f32, config::KvCache::fp8_e4m3);
+    r.quant.kv_percentile = 100 - 50 * draw_.uniform();
+    r.quant.kv_margin = positive();
     r.algorithm.clip_ratio_low = 0.5 + draw_.uniform() / 3;
     r.algorithm.clip_ratio_high = positive();
     r.algorithm.norm_adv_by_std = flag();

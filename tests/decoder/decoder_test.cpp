@@ -51,8 +51,7 @@ TEST_CASE("options out of range are input errors") {
            [](DecoderOptions& o) { o.max_num_seqs = 0; }, [](DecoderOptions& o) { o.max_num_batched_tokens = 0; },
            [](DecoderOptions& o) { o.page_size = 0; }, [](DecoderOptions& o) { o.kv_pages = 0; },
            [](DecoderOptions& o) { o.max_model_len = 0; },
-           [&](DecoderOptions& o) { o.max_model_len = config.max_position_embeddings + 1; },
-           [](DecoderOptions& o) { o.kv_dtype = base::DType::f16; }}) {
+           [&](DecoderOptions& o) { o.max_model_len = config.max_position_embeddings + 1; }}) {
     DecoderOptions options = options_of(10, 40);
     REQUIRE_FALSE(error_of([&] { Decoder(config, options); }));
     spoil(options);
@@ -184,7 +183,7 @@ TEST_CASE("weights whose logits overflow are an internal error on any number of 
 
 TEST_CASE("KV memory that was released comes back with the same draws") {
   const model::ModelConfig config = tiny_config();
-  KvCache kv(config, 10, 4, base::DType::bf16);
+  KvCache kv(config, 10, 4, quant::KvFormat::bf16);
   CHECK_FALSE(kv.allocated());
   kv.allocate();
   CHECK(kv.allocated());

@@ -64,7 +64,7 @@ TEST_CASE("64 greedy tokens through the whole decoder are those of transformers,
                                   .page_size = 4,
                                   .kv_pages = 20,
                                   .max_model_len = 73,
-                                  .kv_dtype = base::DType::f32});
+                                  .kv_format = quant::KvFormat::f32});
       decoder.load(*snapshot);
       const types::SampleRequest request{1, prompt, 0, 1};
       const auto completions = decoder.complete({&request, 1}, {.temperature = 0, .max_new_tokens = 64}, {});

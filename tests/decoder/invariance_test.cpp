@@ -263,7 +263,7 @@ TEST_CASE("decode equals prefill: one teacher-forced prefill gives the bits that
           const Completion& completion = outcome.completions[completion_idx++];
           std::vector<TokenId> tokens = made.prompts[i];
           tokens.insert(tokens.end(), completion.tokens.begin(), completion.tokens.end());
-          const auto logits = forced_logits(snapshot, tokens, {.kv_dtype = base::DType::bf16});
+          const auto logits = forced_logits(snapshot, tokens, {.kv_format = quant::KvFormat::bf16});
           int num_wrong = 0;
           for (std::size_t t = 0; t < completion.tokens.size(); ++t) {
             const float* row = logits.data() + (made.prompts[i].size() - 1 + t) * 67;
@@ -289,19 +289,23 @@ TEST_CASE("permuted pages, page size, chunks and threads change no bit of the lo
   for (int i = 0; i < 150; ++i) tokens.push_back(static_cast<TokenId>(random.below(67)));
   on_every_isa([&](ops::Isa isa) {
     for_every_format([&](const model::Snapshot& snapshot) {
-      for (const base::DType kv_dtype : {base::DType::f32, base::DType::bf16}) {
-        CAPTURE(ops::name(isa), base::name(kv_dtype));
-        const auto want = forced_logits(snapshot, tokens, {.page_size = 256, .kv_dtype = kv_dtype});
+      for (const quant::KvFormat kv_format :
+           {quant::KvFormat::f32, quant::KvFormat::bf16, quant::KvFormat::int8, quant::KvFormat::fp8_e4m3}) {
+        CAPTURE(ops::name(isa), quant::name(kv_format));
+        const KvScales scales = calibrate_kv(snapshot, std::vector<std::vector<TokenId>>{tokens}, {});
+        const auto want =
+            forced_logits(snapshot, tokens, {.page_size = 256, .kv_format = kv_format, .kv_scales = scales});
         const auto check_same = [&](const ForcedLayout& layout) {
           CAPTURE(layout.page_size, layout.chunk_tokens, layout.num_threads);
           REQUIRE(equal_bits(forced_logits(snapshot, tokens, layout), want));
         };
         for (const std::int64_t page_size : {1, 3, 16, 64}) {
           for (const std::int64_t chunk_tokens : {1, 37, 64, 150})
-            check_same({page_size, chunk_tokens, scattered_pages(150, page_size), 1, kv_dtype});
+            check_same({page_size, chunk_tokens, scattered_pages(150, page_size), 1, kv_format, scales});
         }
         // Few forwards where threads meet at barriers: on a busy machine each meeting may cost a time slice.
-        for (const int num_threads : {2, 3}) check_same({3, 128, scattered_pages(150, 3), num_threads, kv_dtype});
+        for (const int num_threads : {2, 3})
+          check_same({3, 128, scattered_pages(150, 3), num_threads, kv_format, scales});
       }
     });
   });

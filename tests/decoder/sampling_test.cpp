@@ -66,7 +66,7 @@ double chi_squared_z(const std::vector<std::size_t>& counts, const std::vector<d
 TEST_CASE("first and second tokens of 20000 samples follow their distributions, and log-probs are theirs") {
   const model::ModelConfig config = tiny_config();
   const auto snapshot = publish(config, tiny_weights(config), quant::Format::f32);
-  Decoder decoder(config, {.page_size = 4, .kv_pages = 1000, .max_model_len = 16, .kv_dtype = base::DType::f32});
+  Decoder decoder(config, {.page_size = 4, .kv_pages = 1000, .max_model_len = 16, .kv_format = quant::KvFormat::f32});
   decoder.load(*snapshot);
   const std::vector<TokenId> prompt{3, 1, 4, 1, 5};
   std::map<std::vector<TokenId>, std::vector<double>> logits_of;  // by what comes before the drawn token

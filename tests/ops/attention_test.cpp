@@ -1,25 +1,31 @@
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "base/bf16.h"
+#include "ops/kernels/kernels.h"
+#include "ops/paged_attention.h"
 #include "ops/reference.h"
 #include "ops/transformer.h"
+#include "quant/format.h"
+#include "quant/fp8.h"
 
 using namespace qrl;
-using base::DType;
 using base::Range;
 using base::Team;
 using ops::HeadShape;
+using quant::KvFormat;
 
 namespace {
 
 /// Sequences in pages, run through rope_and_store and paged_attention the way a decoder does.
 struct Setup {
   HeadShape shape;
-  DType dtype = DType::f32;
+  KvFormat format = KvFormat::f32;
   std::vector<std::int64_t> lengths;  ///< of the sequences
   std::int64_t page_size = 16;
   std::uint64_t page_order = 0;  ///< seed of the page permutation; 0: in order
@@ -32,7 +38,7 @@ struct Setup {
 struct Outcome {
   std::vector<float> qkv;  ///< after rope, rows of all sequences one after the other
   std::vector<float> context;
-  base::Buffer keys, values;
+  std::vector<float> decoded;  ///< the same with keys and values as the pages give them back
   std::vector<std::vector<std::int32_t>> tables;
 };
 
@@ -63,12 +69,23 @@ Outcome run(const Setup& setup, const std::vector<float>& qkv) {
     }
   }
   const auto& shape = setup.shape;
-  out.keys = base::Buffer(setup.dtype, {num_pages, setup.page_size, shape.num_kv_heads, shape.head_dim});
-  out.values = base::Buffer(setup.dtype, {num_pages, setup.page_size, shape.num_kv_heads, shape.head_dim});
+  const std::int64_t page_bytes = ops::kv_page_bytes(shape, setup.format, setup.page_size);
+  base::Buffer keys(base::DType::u8, {num_pages, page_bytes}), values(base::DType::u8, {num_pages, page_bytes});
+  const bool scaled = setup.format == KvFormat::fp8_e4m3;
+  base::Buffer key_scales(base::DType::f32, {shape.num_kv_heads}), value_scales(base::DType::f32, {shape.num_kv_heads});
   // What nobody has written must never be read: NaN would spread.
-  std::memset(out.keys.view().data, 0xff, out.keys.num_bytes());
-  std::memset(out.values.view().data, 0xff, out.values.num_bytes());
-  const ops::KvPages pages{out.keys.view(), out.values.view(), setup.page_size};
+  for (const base::Buffer* buffer : {&keys, &values}) std::memset(buffer->view().data, 0xff, buffer->num_bytes());
+  if (scaled) {
+    std::fill_n(key_scales.as<float>(), shape.num_kv_heads, 0.013F);
+    std::fill_n(value_scales.as<float>(), shape.num_kv_heads, 0.017F);
+  }
+  const ops::KvPages pages{setup.format,
+                           num_pages,
+                           setup.page_size,
+                           static_cast<std::byte*>(keys.view().data),
+                           static_cast<std::byte*>(values.view().data),
+                           scaled ? key_scales.as<float>() : nullptr,
+                           scaled ? value_scales.as<float>() : nullptr};
   const ops::AttentionRows where{positions.data(), page_tables.data()};
   const base::Buffer rope =
       ops::make_rope_table(*std::max_element(setup.lengths.begin(), setup.lengths.end()), shape.head_dim, setup.theta);
@@ -85,6 +102,16 @@ Outcome run(const Setup& setup, const std::vector<float>& qkv) {
       team.barrier();
     }
   });
+  out.decoded = out.qkv;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const std::int32_t position = positions[static_cast<std::size_t>(row)];
+    float* k = out.decoded.data() + row * row_width(shape) + shape.num_heads * shape.head_dim;
+    for (std::int64_t head = 0; head < shape.num_kv_heads; ++head) {
+      ops::read_slot(shape, pages, page_tables[static_cast<std::size_t>(row)][position / setup.page_size],
+                     position % setup.page_size, head, k + head * shape.head_dim,
+                     k + (shape.num_kv_heads + head) * shape.head_dim);
+    }
+  }
   return out;
 }
 
@@ -101,12 +128,12 @@ TEST_CASE("attention equals its definition in double precision") {
   const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
   Setup setup;
   setup.shape = GENERATE(from_range(kShapes));
-  setup.dtype = GENERATE(DType::f32, DType::bf16);
+  setup.format = GENERATE(KvFormat::f32, KvFormat::bf16, KvFormat::int8, KvFormat::fp8_e4m3);
   setup.lengths = {1, 33, 70};
   setup.page_size = 7;
-  CAPTURE(name(ops::isa()), setup.shape.num_heads, setup.shape.head_dim, name(setup.dtype));
+  CAPTURE(name(ops::isa()), setup.shape.num_heads, setup.shape.head_dim, name(setup.format));
   const Outcome got = run(setup, random_qkv(setup));
-  const test::AttentionReference want = test::attention(setup.shape, got.qkv, setup.lengths, setup.dtype);
+  const test::AttentionReference want = test::attention(setup.shape, got.decoded, setup.lengths, setup.format);
   test::check_close(got.context, want.context, [&](std::size_t i) { return want.bound[i]; });
 }
 
@@ -149,9 +176,9 @@ TEST_CASE("attention's bits depend on neither page size, page order, chunks, tea
   const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
   Setup setup;
   setup.shape = GENERATE(HeadShape{6, 2, 64}, HeadShape{5, 1, 14});
-  setup.dtype = GENERATE(DType::f32, DType::bf16);
+  setup.format = GENERATE(KvFormat::f32, KvFormat::bf16, KvFormat::int8, KvFormat::fp8_e4m3);
   setup.lengths = {19, 70};
-  CAPTURE(name(ops::isa()), setup.shape.num_heads, name(setup.dtype));
+  CAPTURE(name(ops::isa()), setup.shape.num_heads, name(setup.format));
   const std::vector<float> qkv = random_qkv(setup);
   const Outcome want = run(setup, qkv);
   for (const std::int64_t page_size : {1, 2, 3, 5, 8, 17, 32, 64}) {
@@ -172,21 +199,92 @@ TEST_CASE("attention's bits depend on neither page size, page order, chunks, tea
                                          want.context.begin() + static_cast<std::ptrdiff_t>(single.context.size())});
 }
 
-TEST_CASE("keys and values land in their slots, rounded once") {
+TEST_CASE("keys and values land in their slots, in each format's codes") {
   const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
   Setup setup;
   setup.shape = {3, 1, 6};
-  setup.dtype = DType::bf16;
+  setup.format = GENERATE(KvFormat::f32, KvFormat::bf16, KvFormat::int8, KvFormat::fp8_e4m3);
   setup.lengths = {9};
-  setup.page_size = 4;
+  setup.page_size = GENERATE(4, 3);
   setup.page_order = 3;
+  CAPTURE(name(setup.format), setup.page_size);
   const Outcome got = run(setup, random_qkv(setup));
   for (std::int64_t t = 0; t < 9; ++t) {
-    const std::int64_t slot = got.tables[0][static_cast<std::size_t>(t / 4)] * 4 + t % 4;
-    const float* k = got.qkv.data() + t * row_width(setup.shape) + 18;
-    for (std::int64_t e = 0; e < 6; ++e) {
-      CHECK(got.keys.as<base::bf16>()[slot * 6 + e] == base::to_bf16(k[e]));
-      CHECK(got.values.as<base::bf16>()[slot * 6 + e] == base::to_bf16(k[6 + e]));
+    for (const std::int64_t side : {18, 24}) {
+      const float* from = got.qkv.data() + t * row_width(setup.shape) + side;
+      const float* to = got.decoded.data() + t * row_width(setup.shape) + side;
+      std::vector<std::int8_t> codes(6);
+      const float scale = quant::encode_int8({from, 6}, codes);
+      const float fp8_scale = side == 18 ? 0.013F : 0.017F;
+      for (std::size_t e = 0; e < 6; ++e) {
+        const float want = setup.format == KvFormat::f32    ? from[e]
+                           : setup.format == KvFormat::bf16 ? base::to_float(base::to_bf16(from[e]))
+                           : setup.format == KvFormat::int8
+                               ? static_cast<float>(codes[e]) * scale
+                               : quant::decode_fp8(quant::encode_fp8(from[e] / fp8_scale)) * fp8_scale;
+        CHECK(to[e] == want);
+      }
+    }
+  }
+}
+
+TEST_CASE("every e4m3 code is written and read as the reference codec has it") {
+  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  Setup setup;
+  setup.shape = {1, 1, 254};
+  setup.format = KvFormat::fp8_e4m3;
+  setup.lengths = {1};  // one position has weight 1: its value comes back
+  std::vector<float> qkv(3 * 254, 0.0F);
+  std::vector<float> want;
+  for (int code = 0; code < 256; ++code) {
+    if ((code & 0x7f) == 0x7f) continue;
+    want.push_back(quant::decode_fp8(static_cast<std::uint8_t>(code)) * 0.017F);
+    qkv[2 * 254 + want.size() - 1] = want.back();
+  }
+  const Outcome got = run(setup, qkv);
+  CHECK(std::equal(want.begin(), want.end(), got.decoded.begin() + 2 * 254));
+  CHECK(std::equal(want.begin(), want.end(), got.context.begin()));
+}
+
+TEST_CASE("the fp8 encoder of each path is the reference codec, for every bf16 number and its neighbours") {
+  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  int num_wrong = 0;
+  for (std::uint32_t high = 0; high < 65536; ++high) {
+    const float values[3] = {std::bit_cast<float>(high << 16), std::bit_cast<float>((high << 16) + 1),
+                             std::bit_cast<float>((high << 16) + 0xffff)};
+    std::uint8_t codes[3];
+    ops::kernels().encode_fp8(values, 3, 1.0F, codes);
+    for (int i = 0; i < 3; ++i) num_wrong += codes[i] != quant::encode_fp8(values[i]);
+  }
+  CHECK(num_wrong == 0);
+}
+
+TEST_CASE("copied slots give back what was written, whole words and the rest") {
+  const HeadShape shape{2, 2, 6};
+  const KvFormat format = GENERATE(KvFormat::f32, KvFormat::bf16, KvFormat::int8, KvFormat::fp8_e4m3);
+  const std::int64_t num_slots = GENERATE(1, 2, 3, 5, 8);
+  CAPTURE(name(format), num_slots);
+  const std::int64_t page_bytes = ops::kv_page_bytes(shape, format, 8);
+  std::vector<std::byte> keys(static_cast<std::size_t>(2 * page_bytes)), values(keys.size());
+  std::vector<float> key_scales(2, 0.5F), value_scales(2, 0.25F);
+  base::RandomStream random(5, base::RandomPurpose::test, 0);
+  for (auto* bytes : {&keys, &values})
+    for (std::byte& byte : *bytes) byte = static_cast<std::byte>(random.below(96));  // no NaN in any format
+  const ops::KvPages pages{format, 2, 8, keys.data(), values.data(), key_scales.data(), value_scales.data()};
+  const auto read = [&](std::int32_t page, std::int64_t slot, std::int64_t head) {
+    std::vector<float> both(12);
+    ops::read_slot(shape, pages, page, slot, head, both.data(), both.data() + 6);
+    return both;
+  };
+  std::vector<std::vector<float>> before;
+  for (std::int64_t slot = 0; slot < 8; ++slot)
+    for (std::int64_t head = 0; head < 2; ++head) before.push_back(read(1, slot, head));
+  ops::copy_slots(shape, pages, 0, 1, num_slots);
+  for (std::int64_t slot = 0; slot < 8; ++slot) {
+    for (std::int64_t head = 0; head < 2; ++head) {
+      const auto& untouched = before[static_cast<std::size_t>(slot * 2 + head)];
+      CHECK(read(1, slot, head) == (slot < num_slots ? read(0, slot, head) : untouched));
+      CHECK(read(0, slot, head) != untouched);
     }
   }
 }
@@ -197,6 +295,7 @@ TEST_CASE("a NaN in a key or value reaches every row that sees it, and no other"
   Setup setup;
   setup.shape = {2, 1, 8};
   setup.lengths = {20};
+  setup.format = GENERATE(KvFormat::f32, KvFormat::bf16, KvFormat::int8, KvFormat::fp8_e4m3);
   std::vector<float> qkv = random_qkv(setup);
   const std::int64_t at = 11 * row_width(setup.shape) + (in_key ? 16 : 24);
   qkv[static_cast<std::size_t>(at)] = std::numeric_limits<float>::quiet_NaN();

@@ -11,10 +11,12 @@
 #include <string>
 #include <vector>
 
+#include "base/bf16.h"
 #include "base/rng.h"
 #include "base/threads.h"
 #include "ops/isa.h"
 #include "ops/linear.h"
+#include "ops/paged_attention.h"
 #include "ops/transformer.h"
 #include "support/catch.h"
 
@@ -125,17 +127,25 @@ struct AttentionReference {
   std::vector<double> bound;
 };
 
-/// Causal attention of sequences packed one after the other (rows of q heads, k heads, v heads, already rotated), on
-/// keys and values rounded to `dtype`. Bound, u = 2⁻²⁴: a score is off by δ = (E + 4)·u·scale·max Σ|q·k|, a weight by
-/// twice that and exp's 4 u, the sums of n terms by n·u each, all of it times Σ p·|v|.
+/// Causal attention of sequences packed one after the other (rows of q heads, k heads, v heads; already rotated, keys
+/// and values as the pages give them back). Queries of bf16 and fp8 pages are rounded to bf16, as the contract says.
+/// Bound, u = 2⁻²⁴: a score is off by δ = (E + 4)·u·scale·max Σ|q·k| (int8: and by what a query in 254·127 steps of its
+/// largest element misses), a weight by twice that and exp's 4 u, the sums of n terms by n·u each, all of it times
+/// Σ p·|v|; then what rounding the weights misses: 2⁻⁸ of each, twice since the sum moves too (bf16, fp8), half a step
+/// of the largest (int8).
 inline AttentionReference attention(const ops::HeadShape& shape, const std::vector<float>& qkv,
-                                    const std::vector<std::int64_t>& lengths, base::DType dtype) {
+                                    const std::vector<std::int64_t>& lengths, quant::KvFormat format) {
   const std::int64_t width = shape.head_dim, group = shape.num_heads / shape.num_kv_heads;
   const std::int64_t row_width = (shape.num_heads + 2 * shape.num_kv_heads) * width;
   const double scale = 1 / std::sqrt(static_cast<double>(width));
-  const auto stored = [&](std::int64_t at) -> double {
-    const float value = qkv[static_cast<std::size_t>(at)];
-    return dtype == base::DType::bf16 ? to_float(base::to_bf16(value)) : value;
+  const bool bf16_operands = format == quant::KvFormat::bf16 || format == quant::KvFormat::fp8_e4m3;
+  const bool int8_operands = format == quant::KvFormat::int8;
+  constexpr double kHalfStep = 0.5 / (127 * 254);
+  const auto at = [&](std::int64_t index) -> double { return qkv[static_cast<std::size_t>(index)]; };
+  const auto largest_of = [&](std::int64_t index) {
+    double most = 0;
+    for (std::int64_t e = 0; e < width; ++e) most = std::max(most, std::fabs(at(index + e)));
+    return most;
   };
   AttentionReference out;
   std::int64_t first = 0;
@@ -144,32 +154,44 @@ inline AttentionReference attention(const ops::HeadShape& shape, const std::vect
       for (std::int64_t h = 0; h < shape.num_heads; ++h) {
         const std::int64_t q = (first + t) * row_width + h * width;
         const std::int64_t k = (shape.num_heads + h / group) * width, v = k + shape.num_kv_heads * width;
+        const auto row = [&](std::int64_t s) { return (first + s) * row_width; };
         std::vector<double> scores;
-        double largest = 0;
+        double largest = 0, missed = 0;
         for (std::int64_t s = 0; s <= t; ++s) {
-          double dot = 0, magnitude = 0;
+          double dot = 0, magnitude = 0, keys = 0;
           for (std::int64_t e = 0; e < width; ++e) {
-            const double term = qkv[static_cast<std::size_t>(q + e)] * stored((first + s) * row_width + k + e);
+            const double query =
+                bf16_operands ? base::to_float(base::to_bf16(qkv[static_cast<std::size_t>(q + e)])) : at(q + e);
+            const double term = query * at(row(s) + k + e);
             dot += term;
             magnitude += std::fabs(term);
+            keys += std::fabs(at(row(s) + k + e));
           }
           scores.push_back(dot * scale);
           largest = std::max(largest, magnitude * scale);
+          if (int8_operands) missed = std::max(missed, keys * scale * largest_of(q) * kHalfStep);
         }
         const double top = *std::max_element(scores.begin(), scores.end());
-        double sum = 0;
+        double sum = 0, most_weight = 0;
         for (double& score : scores) sum += score = std::exp(score - top);
+        for (std::int64_t s = 0; s <= t; ++s)
+          most_weight = std::max(most_weight, scores[static_cast<std::size_t>(s)] / sum * largest_of(row(s) + v));
         const double relative =
-            (2 * ((static_cast<double>(width) + 4) * largest + 4) + 2 * static_cast<double>(t + 5)) * 0x1p-24;
+            (2 * ((static_cast<double>(width) + 4) * largest + 4) + 2 * static_cast<double>(t + 5)) * 0x1p-24 +
+            2 * missed + (bf16_operands ? 2 * 0x1p-8 : 0.0);
         for (std::int64_t e = 0; e < width; ++e) {
-          double mixed = 0, magnitude = 0;
+          double mixed = 0, magnitude = 0, rounding = 0;
           for (std::int64_t s = 0; s <= t; ++s) {
-            const double term = scores[static_cast<std::size_t>(s)] / sum * stored((first + s) * row_width + v + e);
+            const double value = at(row(s) + v + e);
+            const double term = scores[static_cast<std::size_t>(s)] / sum * value;
             mixed += term;
             magnitude += std::fabs(term);
+            // The weight that meets code c of a value is p · scale, the value's largest / 127.
+            const double most_value = largest_of(row(s) + v);
+            if (int8_operands && most_value > 0) rounding += most_weight * kHalfStep * std::fabs(value) / most_value;
           }
           out.context.push_back(mixed);
-          out.bound.push_back(relative * magnitude);
+          out.bound.push_back(relative * magnitude + rounding * (1 + relative));
         }
       }
     }

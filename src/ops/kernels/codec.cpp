@@ -35,4 +35,11 @@ float encode_int8(const float* x, std::int64_t n, std::int8_t* codes) {
   return scale;
 }
 
+void encode_fp8(const float* x, std::int64_t n, float scale, std::uint8_t* codes) {
+  const VecF step = splat(scale);
+  for_vectors(n, [&](std::int64_t i, auto lanes) {
+    store_vector(codes + i, __builtin_convertvector((VecU)fp8_of(load(x + i, lanes) / step), QuarterU8), lanes);
+  });
+}
+
 }  // namespace qrl::ops::QRL_ISA_NAMESPACE

@@ -25,24 +25,6 @@ struct LinearTask {
   bool accumulate = false;  ///< y += instead of y =
 };
 
-/// The query heads of one row that belong to some neighbouring kv heads, against their sequence's pages.
-struct AttentionTask {
-  const float* q = nullptr;       ///< [num_kv_heads, num_queries, head_dim]
-  std::int64_t num_kv_heads = 0;  ///< of this task
-  std::int64_t num_queries = 0;   ///< q heads that share a kv head
-  std::int64_t head_dim = 0;
-  const void* keys = nullptr;  ///< this task's first kv head in slot 0 of page 0; values likewise
-  const void* values = nullptr;
-  std::int64_t page_size = 0;    ///< slots
-  std::int64_t slot_stride = 0;  ///< elements from slot to slot
-  const std::int32_t* page_table = nullptr;
-  std::int64_t num_positions = 0;  ///< positions 0 … num_positions − 1 are seen; at least one
-  float scale = 0;
-  float* scores = nullptr;         ///< scratch [num_kv_heads · num_queries, scores_stride]
-  std::int64_t scores_stride = 0;  ///< num_positions rounded up to 16, plus 16
-  float* context = nullptr;        ///< [num_kv_heads, num_queries, head_dim]
-};
-
 /// Heads of one row, in place: RMSNorm where `gain` is not null, then rotate-half with `rope` (cosines, then sines).
 struct RopeTask {
   float* heads = nullptr;  ///< [num_heads, head_dim]
@@ -61,6 +43,8 @@ struct Kernels {
   void (*decode_bf16)(const std::uint16_t* codes, std::int64_t n, float* x);
   /// quant::encode_int8, same bits.
   float (*encode_int8)(const float* x, std::int64_t n, std::int8_t* codes);
+  /// quant::encode_fp8 of x/scale, same bits.
+  void (*encode_fp8)(const float* x, std::int64_t n, float scale, std::uint8_t* codes);
   void (*linear_f32)(const LinearTask& task);
   void (*linear_bf16)(const LinearTask& task);
   void (*linear_int8)(const LinearTask& task);
@@ -69,8 +53,6 @@ struct Kernels {
   /// y = silu(gate) · up
   void (*swiglu)(const float* gate, const float* up, std::int64_t n, float* y);
   void (*rope)(const RopeTask& task);
-  void (*attention_f32)(const AttentionTask& task);
-  void (*attention_bf16)(const AttentionTask& task);
   /// Largest of x; NaN among x may or may not show.
   float (*max_value)(const float* x, std::int64_t n);
   /// weights = exp((x − max) · inverse_temperature); returns their fp32 sum.
@@ -98,14 +80,13 @@ float max_abs(const float* x, std::int64_t n);
 void encode_bf16(const float* x, std::int64_t n, std::uint16_t* codes);
 void decode_bf16(const std::uint16_t* codes, std::int64_t n, float* x);
 float encode_int8(const float* x, std::int64_t n, std::int8_t* codes);
+void encode_fp8(const float* x, std::int64_t n, float scale, std::uint8_t* codes);
 void linear_f32(const LinearTask& task);
 void linear_bf16(const LinearTask& task);
 void linear_int8(const LinearTask& task);
 void rms_norm(const float* x, const float* gain, float eps, std::int64_t n, float* y);
 void swiglu(const float* gate, const float* up, std::int64_t n, float* y);
 void rope(const RopeTask& task);
-void attention_f32(const AttentionTask& task);
-void attention_bf16(const AttentionTask& task);
 float max_value(const float* x, std::int64_t n);
 float exp_weights(const float* x, std::int64_t n, float max, float inverse_temperature, float* weights);
 float exp_sum(const float* x, std::int64_t n, float max, float inverse_temperature);

@@ -37,7 +37,10 @@ using VecF = float __attribute__((vector_size(4 * kLanes)));
 using VecI = std::int32_t __attribute__((vector_size(4 * kLanes)));
 using VecU = std::uint32_t __attribute__((vector_size(4 * kLanes)));
 using VecI16 = std::int16_t __attribute__((vector_size(4 * kLanes)));
+using VecU16 = std::uint16_t __attribute__((vector_size(4 * kLanes)));
+using HalfU8 = std::uint8_t __attribute__((vector_size(2 * kLanes)));
 using HalfU16 = std::uint16_t __attribute__((vector_size(2 * kLanes)));
+using QuarterU8 = std::uint8_t __attribute__((vector_size(kLanes)));
 using QuarterI8 = std::int8_t __attribute__((vector_size(kLanes)));
 
 inline constexpr VecI kLaneIndex = QRL_LANE_INDEX;
@@ -111,13 +114,15 @@ template <class Lanes>
 inline void store(float* to, VecF v, Lanes lanes) {
   store_vector(to, v, lanes);
 }
-/// fp32 to bf16: nearest even, NaN quiet, subnormals kept (the instruction for it flushes them).
-template <class Lanes>
-inline void store(std::uint16_t* to, VecF v, Lanes lanes) {
+/// The nearest bf16 (ties to even), as fp32; NaN quiet, subnormals kept (the instruction for it flushes them).
+inline VecF rounded_to_bf16(VecF v) {
   const VecI bits = bits_of(v);
   const VecI rounded = (VecI)((VecU)bits + 0x7fff + (((VecU)bits >> 16) & 1));
-  const VecI chosen = (bits & 0x7fffffff) > 0x7f800000 ? bits | 0x00400000 : rounded;
-  store_vector(to, __builtin_convertvector(chosen >> 16, HalfU16), lanes);
+  return float_of_bits(((bits & 0x7fffffff) > 0x7f800000 ? bits | 0x00400000 : rounded) & ~0xffff);
+}
+template <class Lanes>
+inline void store(std::uint16_t* to, VecF v, Lanes lanes) {
+  store_vector(to, __builtin_convertvector(bits_of(rounded_to_bf16(v)) >> 16, HalfU16), lanes);
 }
 template <class Lanes>
 inline void store(std::int8_t* to, VecI v, Lanes lanes) {
@@ -197,23 +202,41 @@ inline VecF exp(VecF x) {
   return p * first * second;
 }
 
-/// Lane i of the result is the sum over the lanes of v[i], in one order for all i.
-inline VecF sums_of(const VecF (&v)[kLanes]) {
+/// 2·kLanes e4m3 codes as pairs of bf16 in 32-bit lanes, the earlier code in the low half; exact, NaN stays NaN.
+inline VecI bf16_of_fp8(const std::uint8_t* from) {
+  HalfU8 codes;
+  __builtin_memcpy(&codes, from, sizeof codes);
+  const VecU16 words = __builtin_convertvector(codes, VecU16);
+  const VecU16 magnitude = words & 0x7f;
+  // Normal codes: three bits of significand to bf16's seven, exponent bias 7 to 127. Subnormal ones, m · 2⁻⁹: a table.
+  const VecU16 normal = (magnitude << 4) + (120 << 7);
 #if defined(QRL_ISA_AVX512)
-  VecF quads[4];
-  for (int i = 0; i < 4; ++i) {
-    const VecF a = _mm512_unpacklo_ps(v[4 * i], v[4 * i + 1]) + _mm512_unpackhi_ps(v[4 * i], v[4 * i + 1]);
-    const VecF b = _mm512_unpacklo_ps(v[4 * i + 2], v[4 * i + 3]) + _mm512_unpackhi_ps(v[4 * i + 2], v[4 * i + 3]);
-    quads[i] = _mm512_shuffle_ps(a, b, 0x44) + _mm512_shuffle_ps(a, b, 0xee);
-  }
-  const VecF a = _mm512_shuffle_f32x4(quads[0], quads[1], 0x44) + _mm512_shuffle_f32x4(quads[0], quads[1], 0xee);
-  const VecF b = _mm512_shuffle_f32x4(quads[2], quads[3], 0x44) + _mm512_shuffle_f32x4(quads[2], quads[3], 0xee);
-  return _mm512_shuffle_f32x4(a, b, 0x88) + _mm512_shuffle_f32x4(a, b, 0xdd);
+  alignas(64) static constexpr std::uint16_t kSubnormal[32] = {0,      0x3b00, 0x3b80, 0x3bc0,
+                                                               0x3c00, 0x3c20, 0x3c40, 0x3c60};
+  const __m512i m = (__m512i)magnitude;
+  __m512i bits = _mm512_mask_permutexvar_epi16((__m512i)normal, _mm512_cmplt_epu16_mask(m, _mm512_set1_epi16(8)), m,
+                                               _mm512_load_si512(kSubnormal));
+  bits = _mm512_mask_mov_epi16(bits, _mm512_cmpeq_epi16_mask(m, _mm512_set1_epi16(0x7f)), _mm512_set1_epi16(0x7fc0));
+  return (VecI)((VecU16)bits | ((words & 0x80) << 8));
 #else
-  VecF sums;
-  for (int i = 0; i < kLanes; ++i) sums[i] = reduce_add(v[i]);
-  return sums;
+  VecU16 bits = normal;
+  constexpr std::uint16_t kSubnormal[8] = {0, 0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60};
+  for (std::uint16_t m = 0; m < 8; ++m) bits = magnitude == m ? kSubnormal[m] - VecU16{} : bits;
+  bits = magnitude == 0x7f ? 0x7fc0 - VecU16{} : bits;
+  return (VecI)(bits | ((words & 0x80) << 8));
 #endif
+}
+
+/// The e4m3 codes of v: nearest even, beyond ±448 saturated, NaN 0x7f (its sign kept).
+inline VecI fp8_of(VecF v) {
+  const VecI bits = bits_of(v);
+  const VecI magnitude = bits & 0x7fffffff;
+  const VecF size = min(float_of_bits(magnitude), splat(448.0F));
+  const VecI clamped = bits_of(size);
+  // Normal: rounded at the third bit of the significand, exponent bias 127 to 7. Below 2⁻⁶: multiples of 2⁻⁹.
+  const VecI normal = (VecI)(((VecU)clamped + 0x7ffff + (((VecU)clamped >> 20) & 1)) >> 20) - (120 << 3);
+  const VecI code = size < splat(0x1p-6F) ? round_to_int(size * 512.0F) : normal;
+  return (magnitude > 0x7f800000 ? splat(std::int32_t{0x7f}) : code) | ((bits >> 24) & 0x80);
 }
 
 }  // namespace qrl::ops::QRL_ISA_NAMESPACE

@@ -1,0 +1,120 @@
+// Owns how neighbouring inputs of one row (Input: the same in all lanes) and of one vector of columns (Weights) meet in
+// an accumulator, for each kind of code. Knows neither matrices nor attention.
+#pragma once
+
+#include "ops/kernels/simd.h"
+
+namespace qrl::ops::QRL_ISA_NAMESPACE {
+
+inline std::int32_t load_word(const void* from) {
+  std::int32_t word;
+  __builtin_memcpy(&word, from, sizeof word);
+  return word;
+}
+
+inline VecI load_words(const void* from) {
+  VecI words;
+  __builtin_memcpy(&words, from, sizeof words);
+  return words;
+}
+
+struct F32Dot {
+  using Element = float;
+  static constexpr int kGroup = 1;
+  using Accumulator = VecF;
+  using Input = VecF;
+  using Weights = VecF;
+  static Input input(const float* x) { return splat(*x); }
+  static Weights weights(const float* w) { return load(w, All{}); }
+  static VecF dot(VecF sum, Input x, Weights w) { return fma(x, w, sum); }
+};
+
+struct Bf16Dot {
+  using Element = std::uint16_t;
+  static constexpr int kGroup = 2;
+  using Accumulator = VecF;
+#if defined(QRL_ISA_AVX512)
+  // vdpbf16ps adds the odd product, then the even one, each like an fma; it takes and gives subnormals as zero.
+  using Input = __m512bh;
+  using Weights = __m512bh;
+  static Input input(const std::uint16_t* x) { return (__m512bh)splat(load_word(x)); }
+  static Weights weights(VecI words) { return (__m512bh)words; }
+  static VecF dot(VecF sum, Input x, Weights w) { return _mm512_dpbf16_ps(sum, x, w); }
+#else
+  // The same order in fp32; the products of bf16 are exact, so fused or not makes no difference.
+  struct Pair {
+    VecF even, odd;
+  };
+  using Input = Pair;
+  using Weights = Pair;
+  static Pair split(VecI words) { return {float_of_bits(words << 16), float_of_bits(words & ~0xffff)}; }
+  static Input input(const std::uint16_t* x) { return split(splat(load_word(x))); }
+  static Weights weights(VecI words) { return split(words); }
+  static VecF dot(VecF sum, Input x, Weights w) { return fma(x.even, w.even, fma(x.odd, w.odd, sum)); }
+#endif
+  static Weights weights(const std::uint16_t* w) { return weights(load_words(w)); }
+};
+
+/// s8 · s8 in int32, exact. On AVX-512 vpdpbusd multiplies u8 by s8: the side named in the type goes in as code + 128,
+/// so that each sum comes out too large by 128 · Σ codes of the other side: kBias of them.
+struct Int8Dot {
+  using Element = std::int8_t;
+  static constexpr int kGroup = 4;
+  using Accumulator = VecI;
+#if defined(QRL_ISA_AVX512)
+  static constexpr std::int32_t kBias = 128;
+  using Input = VecI;
+  using Weights = VecI;
+  static VecI offset(VecI codes) { return codes ^ splat(static_cast<std::int32_t>(0x80808080)); }
+  static VecI dot_offset(VecI sum, VecI u8, VecI s8) {
+    return (VecI)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)u8, (__m512i)s8);
+  }
+#else
+  // Even and odd bytes sign-extended in place to 16 bits. Codes never reach −128, so that |even·even + odd·odd| ≤
+  // 2·127² fits 16 bits, too.
+  static constexpr std::int32_t kBias = 0;
+  struct Pair {
+    VecI16 even, odd;
+  };
+  using Input = Pair;
+  using Weights = Pair;
+  static Pair split(VecI words) { return {((VecI16)words << 8) >> 8, (VecI16)words >> 8}; }
+  static VecI multiply(VecI sum, Pair x, Pair w) {
+#if defined(QRL_ISA_AVX2)
+    return sum + (VecI)_mm256_madd_epi16((__m256i)x.even, (__m256i)w.even) +
+           (VecI)_mm256_madd_epi16((__m256i)x.odd, (__m256i)w.odd);
+#else
+    const VecI pairs = (VecI)(x.even * w.even + x.odd * w.odd);
+    return sum + ((pairs << 16) >> 16) + (pairs >> 16);
+#endif
+  }
+#endif
+};
+
+/// Inputs (activations) offset: sums are too large by 128 · Σ codes of the weights' column.
+struct Int8DotOffsetInput : Int8Dot {
+#if defined(QRL_ISA_AVX512)
+  static Input input(const std::int8_t* x) { return offset(splat(load_word(x))); }
+  static Weights weights(const std::int8_t* w) { return load_words(w); }
+  static VecI dot(VecI sum, Input x, Weights w) { return dot_offset(sum, x, w); }
+#else
+  static Input input(const std::int8_t* x) { return split(splat(load_word(x))); }
+  static Weights weights(const std::int8_t* w) { return split(load_words(w)); }
+  static VecI dot(VecI sum, Input x, Weights w) { return multiply(sum, x, w); }
+#endif
+};
+
+/// Weights (the vector side) offset: sums are too large by 128 · Σ codes of the inputs.
+struct Int8DotOffsetWeights : Int8Dot {
+#if defined(QRL_ISA_AVX512)
+  static Input input(const std::int8_t* x) { return splat(load_word(x)); }
+  static Weights weights(VecI words) { return offset(words); }
+  static VecI dot(VecI sum, Input x, Weights w) { return dot_offset(sum, w, x); }
+#else
+  static Input input(const std::int8_t* x) { return split(splat(load_word(x))); }
+  static Weights weights(VecI words) { return split(words); }
+  static VecI dot(VecI sum, Input x, Weights w) { return multiply(sum, x, w); }
+#endif
+};
+
+}  // namespace qrl::ops::QRL_ISA_NAMESPACE

@@ -1,0 +1,293 @@
+#include "ops/paged_attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "base/bf16.h"
+#include "base/error.h"
+#include "ops/isa.h"
+#include "ops/kernels/attention.h"
+#include "ops/kernels/kernels.h"
+#include "quant/fp8.h"
+
+namespace qrl::ops {
+
+namespace {
+
+using quant::KvFormat;
+
+const AttentionKernels& attention_kernels() {
+  switch (isa()) {
+    case Isa::avx512:
+      return avx512::kAttention;
+    case Isa::avx2:
+      return avx2::kAttention;
+    case Isa::portable:
+      break;
+  }
+  return portable::kAttention;
+}
+
+/// Per-thread memory that grows and is kept: ops run thousands of times a second.
+float* scratch(std::int64_t num_floats) {
+  thread_local std::vector<float> memory;
+  const auto needed = static_cast<std::size_t>(num_floats);
+  if (memory.size() < needed) memory.resize(needed);
+  return memory.data();
+}
+
+std::int64_t round_up(std::int64_t count, std::int64_t multiple) {
+  return (count + multiple - 1) / multiple * multiple;
+}
+
+/// ⌈a / b⌉ for b > 0; 0 for negative a.
+std::int64_t round_up_quotient(std::int64_t a, std::int64_t b) { return a <= 0 ? 0 : (a + b - 1) / b; }
+
+/// Bytes of one kv head's codes in a page, whole lines.
+std::int64_t codes_bytes(const HeadShape& shape, KvFormat format, std::int64_t page_size) {
+  const std::int64_t word = quant::codes_per_word(format);
+  return round_up(quant::code_bytes(format) *
+                      std::max(round_up(shape.head_dim, word) * page_size, round_up(page_size, word) * shape.head_dim),
+                  64);
+}
+
+/// And with what follows them.
+std::int64_t head_bytes(const HeadShape& shape, KvFormat format, std::int64_t page_size) {
+  const std::int64_t scales = format == KvFormat::int8 ? page_size * static_cast<std::int64_t>(sizeof(float)) : 0;
+  return codes_bytes(shape, format, page_size) + round_up(scales, 64);
+}
+
+// Checks look at the same values on every member, so that all of a team throw or none does.
+void check_heads(const HeadShape& shape, const KvPages& pages, const char* where) {
+  QRL_INVARIANT(shape.num_kv_heads > 0 && shape.num_heads > 0 && shape.num_heads % shape.num_kv_heads == 0 &&
+                    shape.head_dim > 0 && shape.head_dim % 2 == 0,
+                where, "query heads a multiple of the kv heads, and an even head_dim",
+                std::to_string(shape.num_heads) + " / " + std::to_string(shape.num_kv_heads) + " heads of " +
+                    std::to_string(shape.head_dim));
+  const bool scaled = pages.format == KvFormat::fp8_e4m3;
+  QRL_INVARIANT(pages.keys != nullptr && pages.values != nullptr && pages.page_size > 0 &&
+                    scaled == (pages.key_scales != nullptr) && scaled == (pages.value_scales != nullptr),
+                where, "pages with memory, and scales where the format has them", std::string(name(pages.format)));
+}
+
+/// Where a slot of one kv head lies, and how its codes are spread.
+struct Slot {
+  const KvPages& pages;
+  std::int64_t head_dim, code, word, head_offset, scales_offset, slot, kv_head;
+
+  Slot(const HeadShape& shape, const KvPages& p, std::int64_t page, std::int64_t slot_idx, std::int64_t head)
+      : pages(p),
+        head_dim(shape.head_dim),
+        code(quant::code_bytes(p.format)),
+        word(quant::codes_per_word(p.format)),
+        head_offset((page * shape.num_kv_heads + head) * head_bytes(shape, p.format, p.page_size)),
+        scales_offset(head_offset + codes_bytes(shape, p.format, p.page_size)),
+        slot(slot_idx),
+        kv_head(head) {}
+
+  std::byte* key(std::int64_t e) const {
+    return pages.keys + head_offset + ((e / word * pages.page_size + slot) * word + e % word) * code;
+  }
+  std::byte* value(std::int64_t e) const {
+    return pages.values + head_offset + ((slot / word * head_dim + e) * word + slot % word) * code;
+  }
+  /// int8's of this slot.
+  float* key_scale() const { return reinterpret_cast<float*>(pages.keys + scales_offset) + slot; }
+  float* value_scale() const { return reinterpret_cast<float*>(pages.values + scales_offset) + slot; }
+};
+
+/// Spreads E codes over the slot's places.
+template <class Code>
+void scatter(const Slot& at, const Code* key, const Code* value) {
+  const std::int64_t words = at.head_dim / at.word;
+  for (std::int64_t w = 0; w < words; ++w)  // a word of a key lies together
+    std::memcpy(at.key(w * at.word), key + w * at.word, static_cast<std::size_t>(at.word) * sizeof(Code));
+  for (std::int64_t e = words * at.word; e < at.head_dim; ++e) std::memcpy(at.key(e), key + e, sizeof(Code));
+  std::byte* to = at.value(0);
+  const std::int64_t step = at.word * at.code;
+  for (std::int64_t e = 0; e < at.head_dim; ++e) std::memcpy(to + e * step, value + e, sizeof(Code));
+}
+
+void store_slot(const Slot& at, const float* key, const float* value) {
+  float* codes = scratch(2 * at.head_dim);  // of the widest code
+  switch (at.pages.format) {
+    case KvFormat::f32:
+      return scatter(at, key, value);
+    case KvFormat::bf16: {
+      auto* bits = reinterpret_cast<std::uint16_t*>(codes);
+      kernels().encode_bf16(key, at.head_dim, bits);
+      kernels().encode_bf16(value, at.head_dim, bits + at.head_dim);
+      return scatter(at, bits, bits + at.head_dim);
+    }
+    case KvFormat::int8: {
+      auto* bytes = reinterpret_cast<std::int8_t*>(codes);
+      *at.key_scale() = kernels().encode_int8(key, at.head_dim, bytes);
+      *at.value_scale() = kernels().encode_int8(value, at.head_dim, bytes + at.head_dim);
+      return scatter(at, bytes, bytes + at.head_dim);
+    }
+    case KvFormat::fp8_e4m3: {
+      auto* bytes = reinterpret_cast<std::uint8_t*>(codes);
+      kernels().encode_fp8(key, at.head_dim, at.pages.key_scales[at.kv_head], bytes);
+      kernels().encode_fp8(value, at.head_dim, at.pages.value_scales[at.kv_head], bytes + at.head_dim);
+      return scatter(at, bytes, bytes + at.head_dim);
+    }
+  }
+}
+
+}  // namespace
+
+std::int64_t kv_page_bytes(const HeadShape& shape, KvFormat format, std::int64_t page_size) {
+  return shape.num_kv_heads * head_bytes(shape, format, page_size);
+}
+
+void copy_slots(const HeadShape& shape, const KvPages& pages, std::int32_t from, std::int32_t to,
+                std::int64_t num_slots) {
+  const auto copy = [](const std::byte* source, std::byte* target, std::int64_t num_bytes) {
+    std::memcpy(target, source, static_cast<std::size_t>(num_bytes));
+  };
+  for (std::int64_t head = 0; head < shape.num_kv_heads; ++head) {
+    const Slot source(shape, pages, from, 0, head), target(shape, pages, to, 0, head);
+    for (std::int64_t e = 0; e < shape.head_dim; e += source.word)
+      copy(source.key(e), target.key(e), num_slots * source.word * source.code);
+    const std::int64_t whole = num_slots / source.word;  // words of values that are full
+    copy(source.value(0), target.value(0), whole * source.word * shape.head_dim * source.code);
+    for (std::int64_t slot = whole * source.word; slot < num_slots; ++slot) {
+      const Slot one(shape, pages, from, slot, head), other(shape, pages, to, slot, head);
+      for (std::int64_t e = 0; e < shape.head_dim; ++e) copy(one.value(e), other.value(e), one.code);
+    }
+    if (pages.format != KvFormat::int8) continue;
+    std::copy_n(source.key_scale(), num_slots, target.key_scale());
+    std::copy_n(source.value_scale(), num_slots, target.value_scale());
+  }
+}
+
+void read_slot(const HeadShape& shape, const KvPages& pages, std::int32_t page, std::int64_t slot, std::int64_t kv_head,
+               float* key, float* value) {
+  const Slot at(shape, pages, page, slot, kv_head);
+  const auto decode = [&](const std::byte* code, const float* int8_scale, const float* fp8_scales) {
+    switch (pages.format) {
+      case KvFormat::f32: {
+        float number;
+        std::memcpy(&number, code, sizeof number);
+        return number;
+      }
+      case KvFormat::bf16: {
+        base::bf16 number;
+        std::memcpy(&number, code, sizeof number);
+        return base::to_float(number);
+      }
+      case KvFormat::int8:
+        return static_cast<float>(static_cast<std::int8_t>(*code)) * *int8_scale;
+      case KvFormat::fp8_e4m3:
+        break;
+    }
+    return quant::decode_fp8(static_cast<std::uint8_t>(*code)) * fp8_scales[kv_head];
+  };
+  for (std::int64_t e = 0; e < shape.head_dim; ++e) {
+    key[e] = decode(at.key(e), at.key_scale(), pages.key_scales);
+    value[e] = decode(at.value(e), at.value_scale(), pages.value_scales);
+  }
+}
+
+void rope_and_store(base::Team& team, const HeadShape& shape, const float* q_norm_E, const float* k_norm_E, float eps,
+                    const base::View& rope_table, const AttentionRows& where, base::Range rows, const KvPages& pages,
+                    float* qkv) {
+  check_heads(shape, pages, "rope_and_store");
+  QRL_INVARIANT(rope_table.shape.rank() == 2 && rope_table.shape[1] == shape.head_dim, "rope_and_store",
+                "a table [*, " + std::to_string(shape.head_dim) + "]", rope_table.shape.to_string());
+  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+    QRL_INVARIANT(0 <= where.positions[row] && where.positions[row] < rope_table.shape[0],
+                  "rope_and_store, row " + std::to_string(row),
+                  "a position below " + std::to_string(rope_table.shape[0]), std::to_string(where.positions[row]));
+  }
+  const std::int64_t kv_width = shape.num_kv_heads * shape.head_dim;
+  const std::int64_t row_width = shape.num_heads * shape.head_dim + 2 * kv_width;
+  const base::Range mine = team.slice(rows.size());
+  for (std::int64_t row = rows.begin + mine.begin; row < rows.begin + mine.end; ++row) {
+    const std::int64_t position = where.positions[row];
+    RopeTask task;
+    task.head_dim = shape.head_dim;
+    task.eps = eps;
+    task.rope = rope_table.as<float>() + position * shape.head_dim;
+    task.heads = qkv + row * row_width;
+    task.num_heads = shape.num_heads;
+    task.gain = q_norm_E;
+    kernels().rope(task);
+    float* k = task.heads + shape.num_heads * shape.head_dim;
+    task.heads = k;
+    task.num_heads = shape.num_kv_heads;
+    task.gain = k_norm_E;
+    kernels().rope(task);
+    const std::int32_t page = where.page_tables[row][position / pages.page_size];
+    for (std::int64_t head = 0; head < shape.num_kv_heads; ++head) {
+      const float* key = k + head * shape.head_dim;
+      store_slot(Slot(shape, pages, page, position % pages.page_size, head), key, key + kv_width);
+    }
+  }
+}
+
+void paged_attention(base::Team& team, const HeadShape& shape, const AttentionRows& where, base::Range rows,
+                     const KvPages& pages, const float* qkv, float* context) {
+  check_heads(shape, pages, "paged_attention");
+  const std::int64_t group = shape.num_heads / shape.num_kv_heads;
+  const std::int64_t q_width = shape.num_heads * shape.head_dim;
+  const std::int64_t row_width = q_width + 2 * shape.num_kv_heads * shape.head_dim;
+
+  // Rows cost what they see, so members share positions, not rows: a (row, kv head) belongs to the member in whose
+  // share of all positions it begins.
+  std::int64_t all_positions = 0;
+  for (std::int64_t row = rows.begin; row < rows.end; ++row) all_positions += where.positions[row] + 1;
+  const base::Range mine = team.slice(all_positions * shape.num_kv_heads);
+
+  const AttentionKernels& table = attention_kernels();
+  const auto attention = pages.format == KvFormat::f32    ? table.f32
+                         : pages.format == KvFormat::bf16 ? table.bf16
+                         : pages.format == KvFormat::int8 ? table.int8
+                                                          : table.fp8;
+  AttentionTask task;
+  task.num_queries = group;
+  task.head_dim = shape.head_dim;
+  task.page_size = pages.page_size;
+  task.page_bytes = kv_page_bytes(shape, pages.format, pages.page_size);
+  const float softmax_scale = 1.0F / std::sqrt(static_cast<float>(shape.head_dim));
+  std::int64_t before = 0;  // positions × kv heads of the rows before this one
+  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+    task.num_positions = where.positions[row] + 1;
+    const auto heads_beginning_below = [&](std::int64_t limit) {
+      return std::clamp<std::int64_t>(round_up_quotient(limit - before, task.num_positions), 0, shape.num_kv_heads);
+    };
+    const base::Range heads{heads_beginning_below(mine.begin), heads_beginning_below(mine.end)};
+    before += task.num_positions * shape.num_kv_heads;
+    if (heads.size() == 0) continue;
+    task.page_table = where.page_tables[row];
+    task.scratch = scratch(attention_scratch_floats(task.num_positions, shape.head_dim));
+    for (std::int64_t head = heads.begin; head < heads.end; ++head) {
+      const Slot first(shape, pages, 0, 0, head);
+      task.keys = pages.keys + first.head_offset;
+      task.values = pages.values + first.head_offset;
+      task.scale = softmax_scale;
+      if (pages.format == KvFormat::int8) {
+        task.scales = first.scales_offset - first.head_offset;
+      } else if (pages.format == KvFormat::fp8_e4m3) {
+        task.scale = softmax_scale * pages.key_scales[head];
+        task.value_scale = pages.value_scales[head];
+      }
+      task.q = qkv + row * row_width + head * group * shape.head_dim;
+      task.context = context + row * q_width + head * group * shape.head_dim;
+      const bool row_goes_on = head + 1 < heads.end;
+      const std::int64_t next_row = row_goes_on ? row : row + 1;
+      task.next_positions = 0;
+      if (next_row < rows.end) {
+        task.next_keys = pages.keys + Slot(shape, pages, 0, 0, row_goes_on ? head + 1 : 0).head_offset;
+        task.next_page_table = where.page_tables[next_row];
+        task.next_positions = where.positions[next_row] + 1;
+      }
+      attention(task);
+    }
+  }
+}
+
+}  // namespace qrl::ops

@@ -1,0 +1,71 @@
+// Contract of attention over paged keys and values: their layout, writing them, reading them. SPMD as ops/linear.h
+// says: all members call, no barrier inside, fixed order per row. Knows nothing of who holds a page.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/threads.h"
+#include "base/view.h"
+#include "quant/kv_format.h"
+
+namespace qrl::ops {
+
+/// Shape of the attention's heads.
+struct HeadShape {
+  std::int64_t num_heads = 0;     ///< H
+  std::int64_t num_kv_heads = 0;  ///< K
+  std::int64_t head_dim = 0;      ///< E
+};
+
+/// One layer's key/value pages. A page holds its kv heads one after another; in a head, with g = codes_per_word:
+/// keys [⌈E/g⌉, page_size, g], so that a vector of positions lies together, values [⌈page_size/g⌉, E, g], so that a
+/// vector of elements does; int8's fp32 scales [page_size] follow each head's codes. Not owned.
+struct KvPages {
+  quant::KvFormat format = quant::KvFormat::f32;
+  std::int64_t num_pages = 0;
+  std::int64_t page_size = 0;  ///< tokens per page
+  std::byte *keys = nullptr, *values = nullptr;
+  /// fp8_e4m3: fp32 [K], set by calibration. Null for the others.
+  const float *key_scales = nullptr, *value_scales = nullptr;
+};
+
+/// Bytes of one page's keys, or of its values (the larger of the two where they differ).
+std::int64_t kv_page_bytes(const HeadShape& shape, quant::KvFormat format, std::int64_t page_size);
+
+/// Copies the first num_slots slots of page `from` to page `to`, by the calling thread alone.
+void copy_slots(const HeadShape& shape, const KvPages& pages, std::int32_t from, std::int32_t to,
+                std::int64_t num_slots);
+
+/// A key and value of one kv head as the pages hold them, decoded to fp32 [E] each: for checks and for the learner.
+void read_slot(const HeadShape& shape, const KvPages& pages, std::int32_t page, std::int64_t slot, std::int64_t kv_head,
+               float* key, float* value);
+
+/// For each row: which sequence's page table it belongs to, its position, so it sees positions 0 … position.
+struct AttentionRows {
+  const std::int32_t* positions = nullptr;           ///< [*]
+  const std::int32_t* const* page_tables = nullptr;  ///< [*]: page ids of the row's sequence, in order
+};
+
+/// In place on qkv rows ([*, (H+2K)·E] fp32: q heads, k heads, v heads): optional RMSNorm over E of each q and k head
+/// (gains of E, null: none), rotary embedding (rotate-half) at the row's position; then stores k and v of the row in
+/// its page slot, in the pages' format.
+void rope_and_store(base::Team& team, const HeadShape& shape, const float* q_norm_E, const float* k_norm_E, float eps,
+                    const base::View& rope_table, const AttentionRows& where, base::Range rows, const KvPages& pages,
+                    float* qkv);
+
+/// Causal attention of each row's q heads over its sequence's pages, softmax scale 1/sqrt(E). What meets the pages'
+/// codes, and how it is summed:
+/// f32   queries and softmax weights as they are; products and sums fp32 (fma).
+/// bf16, fp8_e4m3  queries and weights rounded to bf16 (the weights before they are summed); exact products, fp32 sums.
+/// int8  queries, and weights times the values' scales, as 254·high + low of int8 terms (15 bits of their largest);
+/// exact
+///       int32 sums of each term.
+/// The softmax itself is fp32. Sums run in order of the position (int8's are exact), independent of page size, page
+/// order and chunking. q: the first H·E of each row of `qkv` (row stride (H+2K)·E). Scratch is per thread and kept.
+/// Splits (row, kv head) over the team, except that encoding needs whole rows: `context` ([*, H·E] fp32) is written
+/// here, and the caller encodes it after a barrier.
+void paged_attention(base::Team& team, const HeadShape& shape, const AttentionRows& where, base::Range rows,
+                     const KvPages& pages, const float* qkv, float* context);
+
+}  // namespace qrl::ops

@@ -1,0 +1,99 @@
+#include "decoder/kv_calibration.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "decoder/fixtures.h"
+#include "quant/fp8.h"
+#include "support/catch.h"
+
+namespace qrl::decoder::test {
+
+namespace {
+
+using Sequences = std::vector<std::vector<types::TokenId>>;
+
+const Sequences kPrompts = {{5, 4, 3, 2, 1, 60, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18}, {66, 1, 30}};
+
+/// |values| of one layer and head over all prompts, by reading the pages.
+std::vector<float> sizes_of(const model::Snapshot& snapshot, std::int64_t layer, std::int64_t head, bool keys) {
+  const auto& config = snapshot.config();
+  const ops::HeadShape heads{config.num_attention_heads, config.num_key_value_heads, config.head_dim};
+  std::vector<float> sizes, key(static_cast<std::size_t>(heads.head_dim)), value(key.size());
+  for (const auto& prompt : kPrompts) {
+    const KvCache kv = forced_kv(snapshot, prompt);
+    for (std::size_t t = 0; t < prompt.size(); ++t) {
+      ops::read_slot(heads, kv.layer(layer), static_cast<std::int32_t>(t / 16), static_cast<std::int64_t>(t % 16), head,
+                     key.data(), value.data());
+      for (const float x : keys ? key : value) sizes.push_back(std::fabs(x));
+    }
+  }
+  return sizes;
+}
+
+DecoderOptions fp8_options() {
+  return {.max_num_seqs = 8, .kv_pages = 60, .max_model_len = 40, .kv_format = quant::KvFormat::fp8_e4m3};
+}
+
+}  // namespace
+
+TEST_CASE("fp8 scales put the percentile, with its margin, at 448") {
+  const auto config = tiny_config();
+  const auto snapshot = publish(config, tiny_weights(config), quant::Format::f32, 7);
+  const KvScales all = calibrate_kv(*snapshot, kPrompts, {100, 1.0});
+  const KvScales half = calibrate_kv(*snapshot, kPrompts, {50, 2.0});
+  CHECK(all.version == 7);
+  for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
+    for (std::int64_t head = 0; head < config.num_key_value_heads; ++head) {
+      const auto at = static_cast<std::size_t>(layer * config.num_key_value_heads + head);
+      for (const bool keys : {true, false}) {
+        auto sizes = sizes_of(*snapshot, layer, head, keys);
+        std::sort(sizes.begin(), sizes.end());
+        const KvScales& a = all;
+        CHECK(qrl::test::close((keys ? a.keys_LK : a.values_LK)[at], sizes.back() / 448, 0, 1e-6));
+        CHECK(qrl::test::close((keys ? half.keys_LK : half.values_LK)[at], 2 * sizes[(sizes.size() + 1) / 2 - 1] / 448,
+                               0, 1e-6));
+      }
+    }
+  }
+  CHECK_THROWS_AS(calibrate_kv(*snapshot, Sequences{}, {}), base::Error);
+}
+
+TEST_CASE("a decoder with fp8 keys and values refuses to draw with scales that are missing or of other weights") {
+  const auto config = tiny_config();
+  const auto snapshot = publish(config, tiny_weights(config), quant::Format::f32);
+  Decoder decoder(config, fp8_options());
+  decoder.load(*snapshot);
+  const types::SampleRequest request{1, kPrompts[0], 0, 2};
+  const auto draw = [&] { return decoder.complete({&request, 1}, {.max_new_tokens = 8}, {}); };
+  CHECK_THROWS_WITH(draw(), Catch::Contains("fp8 scales calibrated for version 0"));
+  decoder.calibrate_kv(kPrompts, {});
+  const auto first = draw();
+  CHECK(first[0].tokens.size() == 8);
+  snapshot->publish(model::views(tiny_weights(config, 2)), 1);
+  CHECK_THROWS_WITH(draw(), Catch::Contains("version 1"));
+  decoder.calibrate_kv(kPrompts, {});
+  CHECK(draw()[0].tokens != first[0].tokens);
+}
+
+TEST_CASE("fp8 keys and values stay near exact ones; scales from too few values show") {
+  const auto config = tiny_config();
+  const auto snapshot = publish(config, tiny_weights(config), quant::Format::f32);
+  const auto exact = forced_logits(*snapshot, kPrompts[0]);
+  const auto largest_gap = [&](const KvScales& scales) {
+    const auto logits =
+        forced_logits(*snapshot, kPrompts[0], {.kv_format = quant::KvFormat::fp8_e4m3, .kv_scales = scales});
+    float most = 0;
+    for (std::size_t i = 0; i < logits.size(); ++i) most = std::max(most, std::fabs(logits[i] - exact[i]));
+    return most;
+  };
+  float range = 0;
+  for (const float logit : exact) range = std::max(range, std::fabs(logit));
+  const float good = largest_gap(calibrate_kv(*snapshot, kPrompts, {}));
+  CHECK(good > 0);
+  CHECK(good < 0.1F * range);
+  CHECK(largest_gap(calibrate_kv(*snapshot, kPrompts, {50, 0.2})) > 2 * good);
+}
+
+}  // namespace qrl::decoder::test
