@@ -164,6 +164,13 @@ void add_quant(List& list) {
                              {"fp8_e4m3", KvCache::fp8_e4m3}}),
             "format of the KV cache; auto: as the weights");
   quant.add(
+      "learner.forward", &QuantRecipe::learner_forward,
+      choice<LearnerForward>({{"bf16", LearnerForward::bf16},
+                              {"fake_quant", LearnerForward::fake_quant},
+                              {"low_bit", LearnerForward::low_bit}}),
+      "linear layers of the learner's forward: bf16, in model.dtype; fake_quant, that of values quantised and back; "
+      "low_bit, the sampler's own product on the sampler's own tensors");
+  quant.add(
       "kv_calibration.percentile", &QuantRecipe::kv_percentile, real(percentile()),
       "of |key| or |value| of a head on a few training prompts, after every publish: what fp8_e4m3's range is set by");
   quant.add("kv_calibration.margin", &QuantRecipe::kv_margin, real(positive()), "room above that percentile, a factor");

@@ -103,7 +103,7 @@ constexpr Neighbour kNeighbours[] = {
     {"colocate_all_models", "", "the decoder and the learner share each process"},
     // Quantisation
     {"quantization", "quant.rollout.weights", "fp32, bf16 or int8"},
-    {"kv_cache_dtype", "quant.rollout.kv_cache", "auto, fp32 or bf16"},
+    {"kv_cache_dtype", "quant.rollout.kv_cache", "auto, fp32, bf16, int8 or fp8_e4m3"},
     {"activations", "quant.rollout.weights", kOneFormat},
     {"granularity", "quant.rollout.weights", kOneFormat},
     {"forward", "model.dtype", "the learner computes in it"},

@@ -11,6 +11,7 @@ namespace qrl::config {
 
 enum class ComputeDType : std::uint8_t { bf16, f32 };
 enum class WeightFormat : std::uint8_t { f32, bf16, int8 };
+enum class LearnerForward : std::uint8_t { bf16, fake_quant, low_bit };
 enum class KvCache : std::uint8_t { automatic, f32, bf16, int8, fp8_e4m3 };  ///< automatic: as the weights
 enum class OverlongPrompt : std::uint8_t { error, filter, truncate };
 enum class AlgorithmName : std::uint8_t { grpo };
@@ -74,8 +75,9 @@ struct RolloutRecipe {
 struct QuantRecipe {
   WeightFormat weights = WeightFormat::int8;  ///< quant.rollout.weights
   KvCache kv_cache = KvCache::automatic;
-  double kv_percentile = 99.9;  ///< quant.kv_calibration.percentile
-  double kv_margin = 1.05;      ///< quant.kv_calibration.margin
+  LearnerForward learner_forward = LearnerForward::bf16;  ///< quant.learner.forward
+  double kv_percentile = 99.9;                            ///< quant.kv_calibration.percentile
+  double kv_margin = 1.05;                                ///< quant.kv_calibration.margin
   friend bool operator==(const QuantRecipe&, const QuantRecipe&) = default;
 };
 

@@ -35,13 +35,13 @@ ops::VarlenAttention attention_args(const PackedRows& rows, const Heads& heads, 
 }
 
 ops::QkvTransform transform_args(const Tensor& qkv_NC, const PackedRows& rows, const Heads& heads,
-                                 const QkvWeights& weights) {
+                                 const QkvWeights& weights, bool bias_is_in) {
   ops::QkvTransform args;
   args.rows = rows.num_rows();
   args.num_heads = heads.num_heads;
   args.num_kv_heads = heads.num_kv_heads;
   args.head_dim = heads.head_dim;
-  args.bias = floats(weights.bias.value);
+  args.bias = bias_is_in ? nullptr : floats(weights.bias.value);
   args.q_gain = floats(weights.q_gain.value);
   args.k_gain = floats(weights.k_gain.value);
   args.eps = heads.norm_eps;
@@ -117,19 +117,21 @@ Normed add_rms_norm(const Tensor& x_ND, const Tensor& branch_ND, const Weight& g
   return {out[0], out[1]};
 }
 
-Tensor qkv_transform(const Tensor& qkv_NC, const PackedRows& rows, const Heads& heads, const QkvWeights& weights) {
+Tensor qkv_transform(const Tensor& qkv_NC, const PackedRows& rows, const Heads& heads, const QkvWeights& weights,
+                     bool bias_is_in) {
   const std::int64_t num_rows = qkv_NC.size(0), width = qkv_NC.size(1);
   const Tensor out_NC = make(num_rows, width, torch::kFloat32);
   const Tensor inverse_rms =
       weights.q_gain.defined() ? make(num_rows, heads.num_heads + heads.num_kv_heads, torch::kFloat32) : Tensor();
-  ops::qkv_transform(transform_args(qkv_NC, rows, heads, weights), floats(out_NC), floats(inverse_rms));
-  return differentiable({qkv_NC}, {out_NC}, [qkv_NC, inverse_rms, heads, weights, &rows](const TensorList& d) {
-    const Tensor d_out_NC = d[0].contiguous(), d_in_NC = torch::empty_like(qkv_NC);
-    ops::qkv_transform_backward(transform_args(qkv_NC, rows, heads, weights), floats(inverse_rms),
-                                {floats(d_out_NC), mixed(d_in_NC), floats(weights.bias.gradient),
-                                 floats(weights.q_gain.gradient), floats(weights.k_gain.gradient)});
-    return TensorList{d_in_NC};
-  })[0];
+  ops::qkv_transform(transform_args(qkv_NC, rows, heads, weights, bias_is_in), floats(out_NC), floats(inverse_rms));
+  return differentiable(
+      {qkv_NC}, {out_NC}, [qkv_NC, inverse_rms, heads, weights, bias_is_in, &rows](const TensorList& d) {
+        const Tensor d_out_NC = d[0].contiguous(), d_in_NC = torch::empty_like(qkv_NC);
+        ops::qkv_transform_backward(transform_args(qkv_NC, rows, heads, weights, bias_is_in), floats(inverse_rms),
+                                    {floats(d_out_NC), mixed(d_in_NC), floats(weights.bias.gradient),
+                                     floats(weights.q_gain.gradient), floats(weights.k_gain.gradient)});
+        return TensorList{d_in_NC};
+      })[0];
 }
 
 Tensor attention(const Tensor& qkv_NC, const PackedRows& rows, const Heads& heads, torch::ScalarType compute) {

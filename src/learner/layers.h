@@ -54,8 +54,10 @@ struct QkvWeights {
   Weight bias, q_gain, k_gain;
 };
 /// Bias, norm of q and k, rotary positions; fp32 [N, C]. With bf16 input k and v are rounded to bf16, as the decoder's
-/// pages hold them. `rows` must outlive the backward pass.
-Tensor qkv_transform(const Tensor& qkv_NC, const PackedRows& rows, const Heads& heads, const QkvWeights& weights);
+/// pages hold them. `bias_is_in` says that the product has added the bias already: then only its gradient is left to
+/// do. `rows` must outlive the backward pass.
+Tensor qkv_transform(const Tensor& qkv_NC, const PackedRows& rows, const Heads& heads, const QkvWeights& weights,
+                     bool bias_is_in);
 
 /// Causal attention within each sequence; [N, H·E] in the compute dtype. `rows` must outlive the backward pass.
 Tensor attention(const Tensor& qkv_NC, const PackedRows& rows, const Heads& heads, torch::ScalarType compute);

@@ -92,7 +92,14 @@ struct Learner::State {
   PackedRows pack(const types::MicroBatch& batch);
   TargetRows targets_of(const types::MicroBatch& batch, float temperature) const;
   Tensor forward(const PackedRows& rows) const {
-    return hidden_states(parameters.policy(), config, rows, {parameters.compute(), options.activation_checkpointing});
+    ForwardOptions how{parameters.compute(), options.activation_checkpointing, options.forward, nullptr};
+    if (options.forward != config::LearnerForward::bf16) {
+      QRL_INVARIANT(published != nullptr && published->version() == published_version, "learner",
+                    "a published snapshot of the present weights", "one of other weights, or none",
+                    "publish after each update");
+      how.snapshot = published;
+    }
+    return hidden_states(parameters.policy(), config, rows, how);
   }
   TargetScores score(const Tensor& hidden_ND, const TargetRows& targets) const {
     return target_log_probs(hidden_ND, parameters.policy().lm_head, parameters.policy().lm_head_logits, targets);
@@ -112,6 +119,8 @@ struct Learner::State {
   Parameters parameters;
   base::Buffer rope_table;
   std::int64_t num_updates = 0;
+  const model::Snapshot* published = nullptr;  // null: not since the masters last changed
+  std::int64_t published_version = -1;
   Statistics statistics;
   bool loss_is_finite = true;
 };
@@ -228,6 +237,7 @@ void Learner::State::apply(double gradient_scale) {
   step(0, parameters.num_decayed(), optim.weight_decay);
   step(parameters.num_decayed(), parameters.size(), 0);
   parameters.refresh_compute_copies();
+  published = nullptr;
   ++num_updates;
 }
 
@@ -342,6 +352,7 @@ void Learner::restore(const model::WeightViews& masters, const model::WeightView
   copy_views(masters, this->masters(), "checkpointed weights");
   copy_views(optimizer_state, this->optimizer_state(), "checkpointed optimizer state");
   state_->num_updates = num_updates;
+  state_->published = nullptr;
   state_->clear_gradients();
   state_->statistics = {};
   state_->loss_is_finite = true;
@@ -349,7 +360,11 @@ void Learner::restore(const model::WeightViews& masters, const model::WeightView
   state_->parameters.refresh_compute_copies();
 }
 
-void Learner::publish(model::Snapshot& snapshot, std::int64_t version) const { snapshot.publish(masters(), version); }
+void Learner::publish(model::Snapshot& snapshot, std::int64_t version) {
+  snapshot.publish(masters(), version);
+  state_->published = &snapshot;
+  state_->published_version = version;
+}
 
 model::WeightViews Learner::gradients() const {
   state_->require_trainable();

@@ -31,6 +31,9 @@ struct LossOptions {
 
 struct LearnerOptions {
   config::ComputeDType compute = config::ComputeDType::bf16;
+  /// With fake_quant and low_bit the linear layers read the snapshot last published, which must hold the present
+  /// masters at every forward pass: publish after each update and restore.
+  config::LearnerForward forward = config::LearnerForward::bf16;
   bool trainable = true;  ///< false: for `score` alone, without memory for gradients and moments
   bool activation_checkpointing = false;
   std::int64_t logprob_chunk_tokens = 1024;
@@ -96,8 +99,9 @@ class Learner {
   /// Copies masters and optimizer state from views of the same names and shapes, and sets the update count.
   void restore(const model::WeightViews& masters, const model::WeightViews& optimizer_state, std::int64_t num_updates);
 
-  /// Quantises the masters into `snapshot`.
-  void publish(model::Snapshot& snapshot, std::int64_t version) const;
+  /// Quantises the masters into `snapshot`. With fake_quant and low_bit the learner reads it from now on: it must live
+  /// as long, and nobody else may publish into it.
+  void publish(model::Snapshot& snapshot, std::int64_t version);
 
   /// Gradients accumulated so far (before `update`), by name, fp32: for tests.
   model::WeightViews gradients() const;

@@ -1,32 +1,45 @@
 #include "learner/policy.h"
 
+#include "learner/quantised.h"
+
 namespace qrl::learner {
 
 Tensor hidden_states(const PolicyWeights& weights, const model::ModelConfig& config, const PackedRows& rows,
                      const ForwardOptions& options) {
   const Heads heads{config.num_attention_heads, config.num_key_value_heads, config.head_dim, config.rms_norm_eps};
-  const auto norm = [&config, compute = options.compute](const Tensor& x_ND, const Tensor& branch_ND,
-                                                         const Weight& gain) {
-    return add_rms_norm(x_ND, branch_ND, gain, config.rms_norm_eps, compute);
+  const bool quantised = options.forward != config::LearnerForward::bf16;
+  const torch::ScalarType between = quantised ? torch::kFloat32 : options.compute;
+  const auto norm = [eps = config.rms_norm_eps](const Tensor& x_ND, const Tensor& branch_ND, const Weight& gain,
+                                                torch::ScalarType out) {
+    return add_rms_norm(x_ND, branch_ND, gain, eps, out);
+  };
+  const auto project = [quantised, real = options.forward == config::LearnerForward::low_bit,
+                        compute = options.compute](const Tensor& x, const Weight& w, const ops::PackedLinear* packed) {
+    return quantised ? quantised_linear(x, w, {packed, real, compute}) : linear(x, w);
   };
   // A layer takes and gives (residual stream, branch still to be added to it): the sum belongs to the next norm.
-  const auto layer = [&rows, heads, norm, compute = options.compute](const LayerWeights& w, const TensorList& in) {
-    const Normed before = norm(in[0], in[1], w.input_norm);
-    const Tensor qkv_NC = qkv_transform(linear(before.normed_ND, w.qkv), rows, heads, w.transform);
-    const Tensor mixed_ND = linear(attention(qkv_NC, rows, heads, compute), w.o);
-    const Normed between = norm(before.sum_ND, mixed_ND, w.post_norm);
-    return TensorList{between.sum_ND, linear(swiglu(linear(between.normed_ND, w.gate_up)), w.down)};
+  const auto layer = [&rows, heads, norm, project, between, quantised](
+                         const LayerWeights& w, const model::LayerSnapshot* q, const TensorList& in) {
+    const Normed before = norm(in[0], in[1], w.input_norm, between);
+    const Tensor qkv_NC = project(before.normed_ND, w.qkv, q != nullptr ? &q->qkv : nullptr);
+    const Tensor turned_NC = qkv_transform(qkv_NC, rows, heads, w.transform, quantised);
+    const Tensor mixed_ND = project(attention(turned_NC, rows, heads, between), w.o, q != nullptr ? &q->o : nullptr);
+    const Normed after = norm(before.sum_ND, mixed_ND, w.post_norm, between);
+    const Tensor gate_up_N2F = project(after.normed_ND, w.gate_up, q != nullptr ? &q->gate_up : nullptr);
+    return TensorList{after.sum_ND, project(swiglu(gate_up_N2F), w.down, q != nullptr ? &q->down : nullptr)};
   };
 
   TensorList state{embed(rows, weights.embedding), Tensor()};
-  for (const LayerWeights& w : weights.layers) {
+  for (std::size_t idx = 0; idx < weights.layers.size(); ++idx) {
+    const LayerWeights& w = weights.layers[idx];
+    const model::LayerSnapshot* q = quantised ? &options.snapshot->layer(static_cast<std::int64_t>(idx)) : nullptr;
     if (options.activation_checkpointing) {
-      state = checkpointed([layer, &w](const TensorList& in) { return layer(w, in); }, state);
+      state = checkpointed([layer, &w, q](const TensorList& in) { return layer(w, q, in); }, state);
     } else {
-      state = layer(w, state);
+      state = layer(w, q, state);
     }
   }
-  return norm(state[0], state[1], weights.final_norm).normed_ND;
+  return norm(state[0], state[1], weights.final_norm, options.compute).normed_ND;
 }
 
 }  // namespace qrl::learner

@@ -1,7 +1,9 @@
 // Owns the differentiable forward pass of the supported families. Knows no loss.
 #pragma once
 
+#include "config/recipe.h"
 #include "learner/parameters.h"
+#include "model/snapshot.h"
 
 namespace qrl::learner {
 
@@ -9,10 +11,13 @@ namespace qrl::learner {
 struct ForwardOptions {
   torch::ScalarType compute = torch::kBFloat16;  ///< of matrix products' operands: bf16 or f32
   bool activation_checkpointing = false;         ///< keep only what enters each layer
+  config::LearnerForward forward = config::LearnerForward::bf16;
+  const model::Snapshot* snapshot = nullptr;  ///< what fake_quant and low_bit read: the masters' own values, quantised
 };
 
 /// The last layer's output after the final norm, [N, D] in the compute dtype: what lm_head reads. The residual stream,
-/// norms and softmax are fp32, as in the decoder. `rows` and what `weights` point to must outlive the backward pass.
+/// norms and softmax are fp32, as in the decoder; with fake_quant and low_bit so is all between the linear layers.
+/// `rows` and what `weights` point to must outlive the backward pass.
 Tensor hidden_states(const PolicyWeights& weights, const model::ModelConfig& config, const PackedRows& rows,
                      const ForwardOptions& options);
 

@@ -163,6 +163,27 @@ void encode(base::Team& team, const float* x, base::Range rows, Activations& out
   }
 }
 
+void decode(base::Team& team, const Activations& codes, base::Range rows, float* x) {
+  check_range(rows, codes.max_rows(), "decode");
+  const auto width = static_cast<std::size_t>(codes.width);
+  const base::Range mine = team.slice(rows.size());
+  for (std::int64_t row = rows.begin + mine.begin; row < rows.begin + mine.end; ++row) {
+    float* to = x + row * codes.width;
+    switch (codes.format) {
+      case Format::f32:
+        std::memcpy(to, codes.row(row), width * sizeof(float));
+        break;
+      case Format::bf16:
+        kernels().decode_bf16(static_cast<const std::uint16_t*>(codes.row(row)), codes.width, to);
+        break;
+      case Format::int8:
+        quant::decode_int8({static_cast<const std::int8_t*>(codes.row(row)), width}, codes.scales.as<float>()[row],
+                           {to, width});
+        break;
+    }
+  }
+}
+
 void linear(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows, bool accumulate,
             float* y) {
   check_range(rows, x.max_rows(), "linear");

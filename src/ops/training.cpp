@@ -76,12 +76,14 @@ void qkv_transform_backward(const QkvTransform& args, const float* inverse_rms, 
   QRL_REQUIRE(args.head_dim <= kMaxHeadDim, "training", "head_dim of at most " + std::to_string(kMaxHeadDim),
               std::to_string(args.head_dim));
   const TrainingKernels& table = kernels();
-  const std::int64_t bias_size = args.bias != nullptr ? (args.num_heads + 2 * args.num_kv_heads) * args.head_dim : 0;
+  const std::int64_t bias_size =
+      gradients.d_bias != nullptr ? (args.num_heads + 2 * args.num_kv_heads) * args.head_dim : 0;
   const std::int64_t gain_size = args.q_gain != nullptr ? args.head_dim : 0;
   sum_over_rows(
       args.rows, bias_size + 2 * gain_size,
       [&](auto begin, auto end, float* part) {
-        const QkvGradients parts{gradients.d_out, gradients.d_in, part, part + bias_size, part + bias_size + gain_size};
+        const QkvGradients parts{gradients.d_out, gradients.d_in, bias_size > 0 ? part : nullptr, part + bias_size,
+                                 part + bias_size + gain_size};
         table.qkv_transform_backward(args, inverse_rms, parts, begin, end);
       },
       [&](const float* part) {

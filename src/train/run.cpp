@@ -146,6 +146,7 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, RunPart p
   if (recipe.algorithm.kl_loss_coef != 0) {
     learner::LearnerOptions options = learner_options(recipe);
     options.trainable = false;
+    options.forward = config::LearnerForward::bf16;  // frozen: no snapshot of its own
     reference.emplace(policy.config, policy.weights, options, world);
     if (sft_steps > 0) restore_learner(cold_start, state, *reference, world);
   }

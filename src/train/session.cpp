@@ -169,6 +169,7 @@ std::int64_t updates_per_step(const config::Recipe& recipe) {
 learner::LearnerOptions learner_options(const config::Recipe& recipe) {
   learner::LearnerOptions options;
   options.compute = recipe.model.dtype;
+  options.forward = recipe.quant.learner_forward;
   options.activation_checkpointing = recipe.actor.activation_checkpointing;
   options.logprob_chunk_tokens = recipe.actor.logprob_chunk_tokens;
   options.optim = recipe.optim;

@@ -101,7 +101,11 @@ Metrics Trainer::step(std::int64_t step) {
   {
     const base::ScopedTimer timer(metrics["timing_s/update_actor"]);
     for (std::int64_t epoch = 0; epoch < parts_.recipe.actor.ppo_epochs; ++epoch) {
-      for (const MiniBatch& batch : batches) updates.push_back(update(batch));
+      for (const MiniBatch& batch : batches) {
+        // A learner that reads the sampler's tensors needs them at the present weights for the next mini-batch.
+        if (!updates.empty() && parts_.recipe.quant.learner_forward != config::LearnerForward::bf16) publish();
+        updates.push_back(update(batch));
+      }
     }
   }
   metrics.merge(combine_updates(updates));

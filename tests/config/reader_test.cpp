@@ -148,7 +148,7 @@ TEST_CASE("unknown keys name the nearest key or the neighbour's counterpart") {
       {"actor: {kl_loss_coef: 1}", "did you mean algorithm.kl_loss_coef?"},
       {"mode: qurl", "no counterpart"},
       {"sft: {demonstrations: {size: 3}}", "no counterpart here: sft.steps"},
-      {"quant: {learner: {forward: low_bit}}", "quant.learner.forward: expected a key"},
+      {"quant: {learner: {forwards: low_bit}}", "did you mean quant.learner.forward?"},
       {"optim.lr: 1", "nest it"},
       {"zzzzzzzzzzzz: 1", "--help lists all keys"},
       {"foo: {}", "foo: expected a key"},

@@ -57,6 +57,8 @@ class RandomRecipe {
     r.rollout.prefix_sharing = flag();
     r.quant.weights = pick(config::WeightFormat::f32, config::WeightFormat::bf16, config::WeightFormat::int8);
     r.quant.kv_cache = pick(config::KvCache::automatic, config::KvCache::f32, config::KvCache::fp8_e4m3);
+    r.quant.learner_forward =
+        pick(config::LearnerForward::bf16, config::LearnerForward::fake_quant, config::LearnerForward::low_bit);
     r.quant.kv_percentile = 100 - 50 * draw_.uniform();
     r.quant.kv_margin = positive();
     r.algorithm.clip_ratio_low = 0.5 + draw_.uniform() / 3;

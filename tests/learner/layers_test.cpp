@@ -92,7 +92,7 @@ TEST_CASE("bias, norm of q and k, rotary positions") {
         weights.bias = weight_of(torch::randn({width}));
       }
       const Tensor qkv = leaf(torch::randn({n, width}));
-      const Tensor got = learner::qkv_transform(qkv, rows, heads, weights);
+      const Tensor got = learner::qkv_transform(qkv, rows, heads, weights, false);
 
       const Tensor wide = double_leaf(qkv), bias = norms ? Tensor() : double_leaf(weights.bias.value);
       const Tensor q_gain = norms ? double_leaf(weights.q_gain.value) : Tensor();
@@ -130,7 +130,7 @@ TEST_CASE("k and v are rounded as a bf16 cache holds them, q is not") {
   PackedRows rows = packed({9});
   const base::Buffer table = ops::make_rope_table(16, 10, 10000);
   rows.rope_table = table.as<float>();
-  const Tensor out = learner::qkv_transform(torch::randn({9, 80}).to(torch::kBFloat16), rows, {4, 2, 10, 0}, {});
+  const Tensor out = learner::qkv_transform(torch::randn({9, 80}).to(torch::kBFloat16), rows, {4, 2, 10, 0}, {}, false);
   const Tensor rounded = out.to(torch::kBFloat16).to(torch::kFloat32);
   CHECK(torch::equal(out.slice(1, 40), rounded.slice(1, 40)));
   CHECK_FALSE(torch::equal(out.slice(1, 0, 40), rounded.slice(1, 0, 40)));

@@ -151,6 +151,32 @@ TEST_CASE("the gap between sampler and learner: int8 has one, bf16 a smaller, fp
   CHECK(bf16 > fp32);
 }
 
+TEST_CASE("a learner on the sampler's tensors: hardly a gap with int8, and the same bits after a kill") {
+  const test::TempDir dir;
+  const auto run = [&](const std::string& name, const std::string& forward) {
+    const std::string settings =
+        "--set model.dtype=bfloat16 --set quant.rollout.kv_cache=fp32 --set quant.learner.forward=" + forward;
+    return test::tiny_command(dir / name, settings);
+  };
+  const auto gap = [&](const std::string& forward) {
+    const test::Outcome outcome = test::run_command(run(forward, forward));
+    INFO(outcome.output);
+    REQUIRE(outcome.exit_code == 0);
+    return test::stable_rows(dir / forward / "metrics.jsonl").at(1).at("mismatch/k3_kl").get<double>();
+  };
+  const double plain = gap("bf16");
+  CHECK(plain > 1e-6);
+  CHECK(gap("fake_quant") < plain);
+  CHECK(gap("low_bit") < 1e-2 * plain);
+
+  const pid_t pid = test::start_command(run("killed", "low_bit"), dir / "log");
+  while (!fs::exists(dir / "killed/checkpoints/step_2") && kill(pid, 0) == 0) usleep(2'000);
+  kill(-pid, SIGKILL);
+  test::wait_for(pid);
+  REQUIRE(test::run_command(run("killed", "low_bit")).exit_code == 0);
+  CHECK(test::difference(dir / "low_bit", dir / "killed") == "");
+}
+
 TEST_CASE("eval of a checkpoint gives the score the run measured, and export keeps the weights") {
   const test::TempDir dir;
   const fs::path checkpoint = finished_run() / "checkpoints/step_4";

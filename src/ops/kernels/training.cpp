@@ -180,7 +180,7 @@ void qkv_rows_backward(const QkvTransform& args, const T* in, const float* inver
       for_vectors(args.head_dim, [&](std::int64_t i, auto n) {
         const VecF value = load(d + i, n);
         store(d_in + at + i, value, n);
-        if (bias != nullptr) {
+        if (gradients.d_bias != nullptr) {
           float* d_bias = gradients.d_bias + h * args.head_dim + i;
           store(d_bias, load(d_bias, n) + value, n);
         }

@@ -1,0 +1,61 @@
+#include "learner/quantised.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "base/threads.h"
+
+namespace qrl::learner {
+
+namespace {
+
+/// Rows that meet all weights while they are in cache.
+constexpr std::int64_t kBlockRows = 192;
+
+Tensor decoded_weight(const ops::PackedLinear& packed, torch::ScalarType compute) {
+  const Tensor weight = torch::empty({packed.out, packed.in});
+  base::parallel(0, [&](base::Team& team) {
+    const base::Range mine = team.slice(packed.out);
+    ops::unpack_rows(packed, mine.begin, mine.size(), weight.data_ptr<float>() + mine.begin * packed.in);
+  });
+  return weight.to(compute);
+}
+
+Tensor decoded_input(const ops::Activations& codes, torch::ScalarType compute) {
+  const Tensor x = torch::empty({codes.max_rows(), codes.width});
+  base::parallel(0, [&](base::Team& team) { ops::decode(team, codes, {0, codes.max_rows()}, x.data_ptr<float>()); });
+  return x.to(compute);
+}
+
+Tensor bias_of(const ops::PackedLinear& packed) {
+  return torch::from_blob(packed.bias.as<float>(), {packed.out}, torch::kFloat32);
+}
+
+}  // namespace
+
+Tensor quantised_linear(const Tensor& x, const Weight& master, const Quantised& quantised) {
+  const ops::PackedLinear& packed = *quantised.packed;
+  const std::int64_t num_rows = x.size(0);
+  const auto codes = std::make_shared<ops::Activations>(packed.format, num_rows, packed.in);
+  Tensor y = torch::empty({num_rows, packed.out});
+  base::parallel(0, [&](base::Team& team) {
+    ops::encode(team, x.data_ptr<float>(), {0, num_rows}, *codes);
+    team.barrier();
+    if (!quantised.real_product) return;
+    for (std::int64_t first = 0; first < num_rows; first += kBlockRows) {
+      ops::linear(team, *codes, packed, {first, std::min(num_rows, first + kBlockRows)}, false, y.data_ptr<float>());
+    }
+  });
+  if (!quantised.real_product) {
+    y = torch::mm(decoded_input(*codes, quantised.compute), decoded_weight(packed, quantised.compute).t())
+            .to(torch::kFloat32);
+    if (!packed.bias.empty()) y += bias_of(packed);
+  }
+  return differentiable({x}, {y}, [codes, master, quantised](const TensorList& d) {
+    const Tensor d_y = d[0].to(quantised.compute).contiguous();
+    accumulate_weight_gradient(d_y, decoded_input(*codes, quantised.compute), master.gradient);
+    return TensorList{torch::mm(d_y, decoded_weight(*quantised.packed, quantised.compute)).to(torch::kFloat32)};
+  })[0];
+}
+
+}  // namespace qrl::learner

@@ -1,0 +1,25 @@
+// Owns the linear layer on a snapshot's quantised tensors, with straight-through gradients. Knows no model.
+#pragma once
+
+#include "learner/layers.h"
+#include "ops/linear.h"
+
+namespace qrl::learner {
+
+/// How a linear layer's forward runs on quantised values.
+struct Quantised {
+  const ops::PackedLinear* packed = nullptr;     ///< the sampler's own tensor
+  bool real_product = false;                     ///< low_bit: ops::linear on the codes; else fake_quant
+  torch::ScalarType compute = torch::kBFloat16;  ///< of the products of fake_quant and of every backward pass
+};
+
+/// y = X̂ · Ŵᵀ (+ the packed bias), fp32 [N, out], from x fp32 [N, in]; X̂ is x encoded as the sampler encodes it, Ŵ the
+/// packed weights.
+/// low_bit: ops::linear, its accumulation and bits; fake_quant: X̂ and Ŵ decoded and rounded to `compute`, their product
+/// by LibTorch. Backward of both, with the forward's operands decoded and rounded to `compute` (QaRL;
+/// straight-through): dX = dY·Ŵ, and dYᵀ·X̂ added to the gradient of the fp32 masters. X̂ is kept as codes, Ŵ decoded
+/// when needed. The bias's gradient is qkv_transform's business. `quantised.packed` must not change before the backward
+/// pass.
+Tensor quantised_linear(const Tensor& x, const Weight& master, const Quantised& quantised);
+
+}  // namespace qrl::learner

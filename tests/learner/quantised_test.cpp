@@ -1,0 +1,119 @@
+// The learner on the sampler's quantised tensors: fake_quant and low_bit.
+#include "learner/quantised.h"
+
+#include "learner/support.h"
+#include "model/snapshot.h"
+
+using namespace qrl;
+using learner::Learner;
+using learner::LossKind;
+using torch::Tensor;
+
+namespace {
+
+struct Problem {
+  ops::PackedLinear packed;
+  Tensor weight, x, d_y;
+};
+
+Problem make_problem(quant::Format format, bool has_bias) {
+  torch::manual_seed(7);
+  Problem problem{ops::make_packed_linear(format, 70, 33, has_bias), torch::randn({70, 33}), torch::randn({257, 33}),
+                  torch::randn({257, 70})};
+  base::Team alone = base::Team::solo();
+  REQUIRE(ops::pack_rows(alone, problem.weight.data_ptr<float>(), 70, 0, problem.packed));
+  if (has_bias) {
+    for (int i = 0; i < 70; ++i) problem.packed.bias.as<float>()[i] = 0.01F * static_cast<float>(i);
+  }
+  return problem;
+}
+
+/// Rows rounded as the specification of the format says, by LibTorch alone.
+Tensor rounded(const Tensor& rows, quant::Format format) {
+  if (format == quant::Format::f32) return rows.to(torch::kFloat64);
+  if (format == quant::Format::bf16) return rows.to(torch::kBFloat16).to(torch::kFloat64);
+  const Tensor scale = rows.abs().amax(1, true) / 127;
+  return torch::round(rows / scale).to(torch::kFloat64) * scale.to(torch::kFloat64);
+}
+
+double relative(const Tensor& got, const Tensor& want) {
+  return ((got.to(torch::kFloat64) - want).norm() / want.norm()).item<double>();
+}
+
+/// Gradients of one micro-batch with the snapshot's format and the learner's forward.
+test::Named gradients(quant::Format format, config::LearnerForward forward, bool checkpointing = false) {
+  const auto config = test::tiny_config(false, true);  // with biases on q, k, v
+  learner::LearnerOptions options = test::options();
+  options.forward = forward;
+  options.activation_checkpointing = checkpointing;
+  const auto world = dist::make_solo();
+  Learner learner(config, test::tiny_weights(config), options, *world);
+  model::Snapshot snapshot(config, format);
+  learner.publish(snapshot, 3);
+  const types::MicroBatch batch = test::pack({test::random_sequence(1, 3, 9, 37), test::random_sequence(2, 5, 4, 37)});
+  learner.accumulate(batch, test::count({batch}), {LossKind::sft, {}, {}}, 1.0F);
+  return test::copy(learner.gradients());
+}
+
+double difference(const test::Named& a, const test::Named& b) {
+  std::string worst;
+  const double most = test::relative_difference(a, b, worst);
+  UNSCOPED_INFO("largest difference in " << worst);
+  return most;
+}
+
+}  // namespace
+
+TEST_CASE("a quantised linear layer and its straight-through gradients are those of the rounded operands") {
+  for (const quant::Format format : {quant::Format::f32, quant::Format::bf16, quant::Format::int8}) {
+    for (const bool real_product : {false, true}) {
+      CAPTURE(quant::name(format), real_product);
+      const Problem problem = make_problem(format, real_product);
+      const Tensor x = problem.x.clone().set_requires_grad(true), gradient = torch::zeros({70, 33});
+      const Tensor y =
+          learner::quantised_linear(x, {problem.weight, gradient}, {&problem.packed, real_product, torch::kFloat32});
+      y.backward(problem.d_y);
+      const Tensor x_hat = rounded(problem.x, format), w_hat = rounded(problem.weight, format);
+      const Tensor d_y = problem.d_y.to(torch::kFloat64);
+      Tensor want = torch::mm(x_hat, w_hat.t());
+      if (real_product) want = want + torch::arange(70, torch::kFloat64) * 0.01;
+      // A ratio at a tie may round either way in fp32: one code in thousands.
+      CHECK(relative(y.detach(), want) < 2e-6);
+      CHECK(relative(x.grad(), torch::mm(d_y, w_hat)) < 2e-6);
+      CHECK(relative(gradient, torch::mm(d_y.t(), x_hat)) < 2e-6);
+    }
+  }
+}
+
+TEST_CASE("low_bit and fake_quant give one gradient, another than the masters'") {
+  using config::LearnerForward;
+  const test::Named plain = gradients(quant::Format::int8, LearnerForward::bf16);
+  const test::Named fake = gradients(quant::Format::int8, LearnerForward::fake_quant);
+  const test::Named real = gradients(quant::Format::int8, LearnerForward::low_bit);
+  CHECK(difference(real, fake) < 2e-5);
+  CHECK(difference(fake, plain) > 1e-3);
+  CHECK(difference(gradients(quant::Format::int8, LearnerForward::low_bit, true), real) <= 1e-6);
+  // With an fp32 snapshot nothing is rounded: the gradients are the masters' own.
+  CHECK(difference(gradients(quant::Format::f32, LearnerForward::low_bit), plain) < 1e-5);
+  CHECK(difference(gradients(quant::Format::f32, LearnerForward::fake_quant), plain) < 1e-5);
+}
+
+TEST_CASE("a learner on quantised tensors refuses a snapshot that is missing or of other weights") {
+  const auto config = test::tiny_config();
+  learner::LearnerOptions options = test::options();
+  options.forward = config::LearnerForward::low_bit;
+  const auto world = dist::make_solo();
+  Learner learner(config, test::tiny_weights(config), options, *world);
+  const types::MicroBatch batch = test::pack({test::random_sequence(1, 3, 9, 37)});
+  CHECK_THROWS_WITH(learner.score(batch, 1.0F), Catch::Contains("publish after each update"));
+  model::Snapshot snapshot(config, quant::Format::int8);
+  learner.publish(snapshot, 0);
+  const auto before = learner.score(batch, 1.0F).logprobs;
+  learner.accumulate(batch, test::count({batch}), {LossKind::sft, {}, {}}, 1.0F);
+  learner.update();
+  CHECK_THROWS_WITH(learner.score(batch, 1.0F), Catch::Contains("publish after each update"));
+  learner.publish(snapshot, 1);
+  CHECK(learner.score(batch, 1.0F).logprobs != before);
+  snapshot.publish(learner.masters(), 2);  // somebody else's
+  CHECK_THROWS_WITH(learner.score(batch, 1.0F), Catch::Contains("publish after each update"));
+}
