@@ -73,33 +73,20 @@ struct Bench {
   }
 
   Json facts(const char* what) const {
-    return {
-        {"bench", what},
-        {"model", args.model_dir.empty() ? args.shape : args.model_dir},
-        {"isa", ops::name(ops::isa())},
-        {"threads", base::num_threads()},
-        {"weights", quant::name(quant_format())},
-        {"learner_forward", loaded.recipe.quant.learner_forward == config::LearnerForward::bf16      ? "bf16"
-                            : loaded.recipe.quant.learner_forward == config::LearnerForward::low_bit ? "low_bit"
-                                                                                                     : "fake_quant"},
-        {"kv_cache", quant::name(train::kv_format(loaded.recipe.quant))},
-        {"ceiling_int8_tops", ceilings.int8_ops_per_s * 1e-12},
-        {"ceiling_bf16_tflops", ceilings.bf16_flops_per_s * 1e-12},
-        {"ceiling_f32_tflops", ceilings.f32_flops_per_s * 1e-12},
-        {"ceiling_dram_gb_per_s", ceilings.dram_bytes_per_s * 1e-9}};
+    return {{"bench", what},
+            {"model", args.model_dir.empty() ? args.shape : args.model_dir},
+            {"isa", ops::name(ops::isa())},
+            {"threads", base::num_threads()},
+            {"weights", quant::name(quant_format())},
+            {"learner_forward", train::name(loaded.recipe.quant.learner_forward)},
+            {"kv_cache", quant::name(train::kv_format(loaded.recipe.quant))},
+            {"ceiling_int8_tops", ceilings.int8_ops_per_s * 1e-12},
+            {"ceiling_bf16_tflops", ceilings.bf16_flops_per_s * 1e-12},
+            {"ceiling_f32_tflops", ceilings.f32_flops_per_s * 1e-12},
+            {"ceiling_dram_gb_per_s", ceilings.dram_bytes_per_s * 1e-9}};
   }
 
-  quant::Format quant_format() const {
-    switch (loaded.recipe.quant.weights) {
-      case config::WeightFormat::f32:
-        return quant::Format::f32;
-      case config::WeightFormat::bf16:
-        return quant::Format::bf16;
-      case config::WeightFormat::int8:
-        break;
-    }
-    return quant::Format::int8;
-  }
+  quant::Format quant_format() const { return train::snapshot_formats(loaded.recipe.quant).linear; }
 
   /// Seconds that the machine needs at least for one tick of `batch` decode rows at `context` positions: the larger of
   /// operations over their ceilings and bytes over DRAM's.
@@ -270,7 +257,7 @@ void bench_learner(const BenchArguments& arguments, dist::Collectives& world) {
   }
   const LearnerWork work(bench, completions);
   learner::Learner learner(bench.config, bench.weights, train::learner_options(bench.loaded.recipe), world);
-  model::Snapshot snapshot(bench.config, bench.quant_format());
+  model::Snapshot snapshot(bench.config, train::snapshot_formats(bench.loaded.recipe.quant));
   double best_s = 0;
   for (std::int64_t round = 0; round < arguments.rounds; ++round) {
     if (bench.loaded.recipe.quant.learner_forward != config::LearnerForward::bf16) learner.publish(snapshot, round);

@@ -152,17 +152,37 @@ void add_rollout(List& list) {
 
 void add_quant(List& list) {
   Section quant(list, "quant", &Recipe::quant);
-  quant.add(
-      "rollout.weights", &QuantRecipe::weights,
-      choice<WeightFormat>({{"fp32", WeightFormat::f32}, {"bf16", WeightFormat::bf16}, {"int8", WeightFormat::int8}}),
-      "format of the decoder's weights");
+  quant.add("rollout.weights", &QuantRecipe::weights,
+            choice<WeightFormat>({{"fp32", WeightFormat::f32},
+                                  {"bf16", WeightFormat::bf16},
+                                  {"int8", WeightFormat::int8},
+                                  {"fp8_e4m3", WeightFormat::fp8_e4m3},
+                                  {"int4", WeightFormat::int4}}),
+            "format of the decoder's linear layers; it sets the next four");
+  quant.add("rollout.activations", &QuantRecipe::activations,
+            choice<ActivationFormat>({{"auto", ActivationFormat::automatic},
+                                      {"bf16", ActivationFormat::bf16},
+                                      {"int8", ActivationFormat::int8},
+                                      {"fp8_e4m3", ActivationFormat::fp8_e4m3}}),
+            "what meets them; auto: their own format, bf16 for int4 (W4A16); int8 and fp8_e4m3 make int4 W4A8");
+  quant.add("rollout.granularity", &QuantRecipe::granularity,
+            choice<Granularity>({{"auto", Granularity::automatic},
+                                 {"tensor", Granularity::tensor},
+                                 {"channel_token", Granularity::channel_token},
+                                 {"block128", Granularity::block128}}),
+            "what shares a scale in fp8_e4m3; auto: channel_token");
+  quant.add("rollout.ignore", &QuantRecipe::ignore, list_of(text()),
+            "linear layers that stay bf16: names such as down_proj or model.layers.0.*, with * and ?");
+  quant.add("rollout.lm_head", &QuantRecipe::lm_head,
+            choice<HeadFormat>({{"auto", HeadFormat::automatic}, {"fp32", HeadFormat::f32}}),
+            "lm_head of sampler and learner, never low-bit; auto: bf16, or fp32 with fp32 weights");
   quant.add("rollout.kv_cache", &QuantRecipe::kv_cache,
             choice<KvCache>({{"auto", KvCache::automatic},
                              {"fp32", KvCache::f32},
                              {"bf16", KvCache::bf16},
                              {"int8", KvCache::int8},
                              {"fp8_e4m3", KvCache::fp8_e4m3}}),
-            "format of the KV cache; auto: as the weights");
+            "format of the KV cache; auto: int8 where activations are, fp32 with fp32 weights, else bf16");
   quant.add(
       "learner.forward", &QuantRecipe::learner_forward,
       choice<LearnerForward>({{"bf16", LearnerForward::bf16},

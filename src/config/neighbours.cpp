@@ -15,7 +15,6 @@ constexpr std::string_view kNoCritic = "there is no critic";
 constexpr std::string_view kPacked = "samples are always packed without padding, up to that many tokens";
 constexpr std::string_view kOwnDecoder = "the decoder is built in";
 constexpr std::string_view kLogs = "metrics always go to metrics.jsonl and the console";
-constexpr std::string_view kOneFormat = "the format of weights fixes it";
 constexpr std::string_view kNotYet = "not in this version";
 
 // Sources: veRL's ppo_trainer.yaml, TRL's GRPOConfig, OpenRLHF's train_ppo_ray arguments, and our own design's later
@@ -102,13 +101,9 @@ constexpr Neighbour kNeighbours[] = {
     {"load_format", "", kOwnDecoder},
     {"colocate_all_models", "", "the decoder and the learner share each process"},
     // Quantisation
-    {"quantization", "quant.rollout.weights", "fp32, bf16 or int8"},
+    {"quantization", "quant.rollout.weights", "fp32, bf16, int8, fp8_e4m3 or int4"},
     {"kv_cache_dtype", "quant.rollout.kv_cache", "auto, fp32, bf16, int8 or fp8_e4m3"},
-    {"activations", "quant.rollout.weights", kOneFormat},
-    {"granularity", "quant.rollout.weights", kOneFormat},
-    {"forward", "model.dtype", "the learner computes in it"},
     {"profile", "", "scales are made anew from each update's weights"},
-    {"kv_calibration", "", "the KV cache is not scaled"},
     {"uaq_scale", "", kNotYet},
     // Algorithm
     {"adv_estimator", "algorithm.name", ""},

@@ -10,7 +10,10 @@
 namespace qrl::config {
 
 enum class ComputeDType : std::uint8_t { bf16, f32 };
-enum class WeightFormat : std::uint8_t { f32, bf16, int8 };
+enum class WeightFormat : std::uint8_t { f32, bf16, int8, fp8_e4m3, int4 };
+enum class ActivationFormat : std::uint8_t { automatic, bf16, int8, fp8_e4m3 };        ///< automatic: the weights' own
+enum class Granularity : std::uint8_t { automatic, tensor, channel_token, block128 };  ///< automatic: the weights' own
+enum class HeadFormat : std::uint8_t { automatic, f32 };  ///< automatic: bf16, or fp32 when the weights are
 enum class LearnerForward : std::uint8_t { bf16, fake_quant, low_bit };
 enum class KvCache : std::uint8_t { automatic, f32, bf16, int8, fp8_e4m3 };  ///< automatic: as the weights
 enum class OverlongPrompt : std::uint8_t { error, filter, truncate };
@@ -74,6 +77,10 @@ struct RolloutRecipe {
 
 struct QuantRecipe {
   WeightFormat weights = WeightFormat::int8;  ///< quant.rollout.weights
+  ActivationFormat activations = ActivationFormat::automatic;
+  Granularity granularity = Granularity::automatic;
+  std::vector<std::string> ignore;  ///< patterns of modules that stay bf16
+  HeadFormat lm_head = HeadFormat::automatic;
   KvCache kv_cache = KvCache::automatic;
   LearnerForward learner_forward = LearnerForward::bf16;  ///< quant.learner.forward
   double kv_percentile = 99.9;                            ///< quant.kv_calibration.percentile

@@ -97,6 +97,31 @@ void check_batches(const Recipe& recipe, RuleBook& rules) {
                 "the longest sequence must fit, or leave the key out");
 }
 
+void check_quant(const Recipe& recipe, RuleBook& rules) {
+  const QuantRecipe& quant = recipe.quant;
+  const bool is_fp8 = quant.weights == WeightFormat::fp8_e4m3, is_int4 = quant.weights == WeightFormat::int4;
+  rules.require({"quant.rollout.granularity", "quant.rollout.weights"},
+                is_fp8 || quant.granularity == Granularity::automatic,
+                "quant.rollout.granularity auto for weights that are not fp8_e4m3", "another",
+                "only fp8_e4m3 has a choice of scales");
+  const auto fits = [&](ActivationFormat activations) {
+    switch (activations) {
+      case ActivationFormat::automatic:
+        return true;
+      case ActivationFormat::bf16:
+        return is_int4 || quant.weights == WeightFormat::bf16;
+      case ActivationFormat::int8:
+        return is_int4 || quant.weights == WeightFormat::int8;
+      case ActivationFormat::fp8_e4m3:
+        break;
+    }
+    return is_int4 || is_fp8;
+  };
+  rules.require({"quant.rollout.activations", "quant.rollout.weights"}, fits(quant.activations),
+                "quant.rollout.activations auto, or what quant.rollout.weights can meet", "another",
+                "int4 takes bf16, int8 or fp8_e4m3, every other format its own");
+}
+
 }  // namespace
 
 void check_rules(const Recipe& recipe, const Origins& origins, bool complete, Faults& faults) {
@@ -104,6 +129,7 @@ void check_rules(const Recipe& recipe, const Origins& origins, bool complete, Fa
   check_model(recipe, complete, rules);
   check_data(recipe, complete, rules);
   check_batches(recipe, rules);
+  check_quant(recipe, rules);
   rules.require({"rollout.n", "algorithm.name"}, recipe.algorithm.name != AlgorithmName::grpo || recipe.rollout.n >= 2,
                 "rollout.n of 2 samples or more for grpo", number(recipe.rollout.n),
                 "a sample's advantage is measured against the others of its group");

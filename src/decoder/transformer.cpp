@@ -8,10 +8,19 @@ using base::Buffer;
 using base::DType;
 using base::Range;
 
+Transformer::Encoded::Encoded(const model::Snapshot& snapshot, std::int64_t width)
+    : common(snapshot.format(), kBlockRows, width) {
+  if (snapshot.has_exempt_layers()) exempt = ops::Activations(quant::Format::bf16, kBlockRows, width);
+}
+
+ops::Activations& Transformer::Encoded::for_layer(const ops::PackedLinear& layer) {
+  return layer.format == common.format ? common : exempt;
+}
+
 Transformer::Workspace::Workspace(const model::Snapshot& snapshot)
-    : normed(snapshot.format(), kBlockRows, snapshot.config().hidden_size),
-      attended(snapshot.format(), kBlockRows, snapshot.config().q_size()),
-      gated(snapshot.format(), kBlockRows, snapshot.config().intermediate_size),
+    : normed(snapshot, snapshot.config().hidden_size),
+      attended(snapshot, snapshot.config().q_size()),
+      gated(snapshot, snapshot.config().intermediate_size),
       final_normed(snapshot.lm_head().format, kLogitRows, snapshot.config().hidden_size),
       qkv(DType::f32, {kBlockRows, snapshot.config().q_size() + 2 * snapshot.config().kv_size()}),
       context(DType::f32, {kBlockRows, snapshot.config().q_size()}),
@@ -50,26 +59,30 @@ void Transformer::forward(base::Team& team, const Plan& plan, const PlanPart& pa
       const Range rows{0, std::min(kBlockRows, part.rows.end - first)};
       const ops::AttentionRows where{plan.positions_N.data() + first, plan.page_tables_N.data() + first};
       float* x = x_ND + first * config.hidden_size;
+      ops::Activations& before = scratch.normed.for_layer(layer.qkv);
+      ops::Activations& attended = scratch.attended.for_layer(layer.o);
+      ops::Activations& after = scratch.normed.for_layer(layer.gate_up);
+      ops::Activations& gated = scratch.gated.for_layer(layer.down);
 
-      ops::rms_norm(team, x, layer.input_norm_D.as<float>(), eps, rows, scratch.normed);
+      ops::rms_norm(team, x, layer.input_norm_D.as<float>(), eps, rows, before);
       team.barrier();
-      ops::linear(team, scratch.normed, layer.qkv, rows, false, qkv);
+      ops::linear(team, before, layer.qkv, rows, false, qkv);
       team.barrier();
       ops::rope_and_store(team, heads_, q_norm, k_norm, eps, rope_table_.view(), where, rows, pages, qkv);
       team.barrier();
       ops::paged_attention(team, heads_, where, rows, pages, qkv, context);
       team.barrier();
-      ops::encode(team, context, rows, scratch.attended);
+      ops::encode(team, context, rows, attended);
       team.barrier();
-      ops::linear(team, scratch.attended, layer.o, rows, true, x);
+      ops::linear(team, attended, layer.o, rows, true, x);
       team.barrier();
-      ops::rms_norm(team, x, layer.post_norm_D.as<float>(), eps, rows, scratch.normed);
+      ops::rms_norm(team, x, layer.post_norm_D.as<float>(), eps, rows, after);
       team.barrier();
-      ops::linear(team, scratch.normed, layer.gate_up, rows, false, gate_up);
+      ops::linear(team, after, layer.gate_up, rows, false, gate_up);
       team.barrier();
-      ops::swiglu(team, gate_up, rows, scratch.gated);
+      ops::swiglu(team, gate_up, rows, gated);
       team.barrier();
-      ops::linear(team, scratch.gated, layer.down, rows, true, x);
+      ops::linear(team, gated, layer.down, rows, true, x);
       team.barrier();
     }
   }

@@ -22,11 +22,19 @@ namespace qrl::decoder {
 /// row depend on its sequence's tokens alone: not on the team, the plan's other rows, pages or chunks.
 class Transformer {
  public:
+  /// What enters a linear layer, in the layer's format: the snapshot's, or bf16 where a layer is exempt.
+  struct Encoded {
+    Encoded(const model::Snapshot& snapshot, std::int64_t width);
+    ops::Activations& for_layer(const ops::PackedLinear& layer);
+    ops::Activations common, exempt;  ///< exempt: empty when no layer is
+  };
+
   /// Scratch of one team. Rows go through a layer in blocks, so that all between a layer's input and output stays in
   /// the cache however long the plan is.
   struct Workspace {
     Workspace(const model::Snapshot& snapshot);
-    ops::Activations normed, attended, gated, final_normed;
+    Encoded normed, attended, gated;
+    ops::Activations final_normed;
     base::Buffer qkv, context, gate_up;  ///< fp32 [kBlockRows, (H+2K)·E], [·, H·E], [·, 2F]
     base::Buffer drawn_x, logits;        ///< fp32 [kLogitRows, D], [·, V]
   };

@@ -84,7 +84,7 @@ struct Learner::State {
         world(world_in),
         parameters(config, model::views(initial),
                    options.compute == config::ComputeDType::bf16 ? torch::kBFloat16 : torch::kFloat32,
-                   options.trainable) {}
+                   options.trainable, options.f32_lm_head) {}
   void require_trainable() const {
     QRL_INVARIANT(parameters.trainable(), "learner", "a trainable one", "one made for scores alone");
   }
@@ -92,7 +92,8 @@ struct Learner::State {
   PackedRows pack(const types::MicroBatch& batch);
   TargetRows targets_of(const types::MicroBatch& batch, float temperature) const;
   Tensor forward(const PackedRows& rows) const {
-    ForwardOptions how{parameters.compute(), options.activation_checkpointing, options.forward, nullptr};
+    ForwardOptions how{parameters.compute(), parameters.policy().lm_head_dtype, options.activation_checkpointing,
+                       options.forward, nullptr};
     if (options.forward != config::LearnerForward::bf16) {
       QRL_INVARIANT(published != nullptr && published->version() == published_version, "learner",
                     "a published snapshot of the present weights", "one of other weights, or none",

@@ -34,6 +34,8 @@ struct LearnerOptions {
   /// With fake_quant and low_bit the linear layers read the snapshot last published, which must hold the present
   /// masters at every forward pass: publish after each update and restore.
   config::LearnerForward forward = config::LearnerForward::bf16;
+  bool f32_lm_head =
+      false;              ///< logits from fp32 hidden states and the masters of lm_head; else from the compute dtype's
   bool trainable = true;  ///< false: for `score` alone, without memory for gradients and moments
   bool activation_checkpointing = false;
   std::int64_t logprob_chunk_tokens = 1024;

@@ -33,8 +33,9 @@ std::string layer_of(std::string_view name) {
 }  // namespace
 
 Parameters::Parameters(const model::ModelConfig& config, const model::WeightViews& initial, torch::ScalarType compute,
-                       bool trainable)
+                       bool trainable, bool f32_lm_head)
     : compute_(compute) {
+  policy_.lm_head_dtype = f32_lm_head ? torch::kFloat32 : compute;
   place(model::weight_specs(config), trainable);
   copy_views(initial, views(masters()), "weights");
   bind_policy(config);
@@ -64,7 +65,7 @@ void Parameters::place(const std::vector<model::WeightSpec>& specs, bool trainab
     compute_copies_ = torch::zeros({num_decayed_}, torch::TensorOptions().dtype(compute_));
 }
 
-Weight Parameters::weight(const std::vector<std::string>& names) const {
+Weight Parameters::weight(const std::vector<std::string>& names, bool always_f32) const {
   const Placement* first = nullptr;
   std::int64_t rows = 0, next = 0;
   for (const std::string& name : names) {
@@ -81,14 +82,15 @@ Weight Parameters::weight(const std::vector<std::string>& names) const {
   const auto slice = [&](const Tensor& flat) {
     return flat.narrow(0, first->offset, next - first->offset).view(shape);
   };
-  const bool copied = is_matrix(first->spec) && compute_copies_.defined();
+  const bool copied = is_matrix(first->spec) && compute_copies_.defined() && !always_f32;
   return {slice(copied ? compute_copies_ : masters_), trainable() ? slice(gradients_) : Tensor()};
 }
 
 void Parameters::bind_policy(const model::ModelConfig& config) {
   policy_.embedding = weight({"model.embed_tokens.weight"});
   policy_.final_norm = weight({"model.norm.weight"});
-  policy_.lm_head = config.tie_word_embeddings ? policy_.embedding : weight({"lm_head.weight"});
+  policy_.lm_head = weight({config.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight"},
+                           policy_.lm_head_dtype == torch::kFloat32);
   for (std::int64_t idx = 0; idx < config.num_hidden_layers; ++idx) {
     const std::string layer = "model.layers." + std::to_string(idx) + ".";
     const std::string attention = layer + "self_attn.", mlp = layer + "mlp.";

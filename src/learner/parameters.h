@@ -22,8 +22,9 @@ struct PolicyWeights {
   Weight embedding;
   std::vector<LayerWeights> layers;
   Weight final_norm;
-  Weight lm_head;         ///< the embedding itself when tied
-  Tensor lm_head_logits;  ///< lm_head's values in fp32: logits are never rounded to bf16
+  Weight lm_head;                                      ///< the embedding itself when tied
+  Tensor lm_head_logits;                               ///< lm_head's values in fp32: logits are never rounded to bf16
+  torch::ScalarType lm_head_dtype = torch::kBFloat16;  ///< what those values, and the hidden states they meet, have
 };
 
 /// Where a named tensor lies in the flat buffers.
@@ -39,7 +40,7 @@ class Parameters {
   /// Copies `initial` into the masters; an input error names a tensor that is missing, extra or misshaped. Without
   /// `trainable` there are no gradients and no moments.
   Parameters(const model::ModelConfig& config, const model::WeightViews& initial, torch::ScalarType compute,
-             bool trainable);
+             bool trainable, bool f32_lm_head);
 
   const PolicyWeights& policy() const { return policy_; }
   const std::vector<Placement>& placements() const { return placements_; }  ///< in weight_specs' order
@@ -61,7 +62,7 @@ class Parameters {
 
  private:
   void place(const std::vector<model::WeightSpec>& specs, bool trainable);
-  Weight weight(const std::vector<std::string>& names) const;
+  Weight weight(const std::vector<std::string>& names, bool always_f32 = false) const;
   void bind_policy(const model::ModelConfig& config);
 
   torch::ScalarType compute_;

@@ -39,7 +39,7 @@ Tensor hidden_states(const PolicyWeights& weights, const model::ModelConfig& con
       state = layer(w, q, state);
     }
   }
-  return norm(state[0], state[1], weights.final_norm, options.compute).normed_ND;
+  return norm(state[0], state[1], weights.final_norm, options.lm_head_dtype).normed_ND;
 }
 
 }  // namespace qrl::learner

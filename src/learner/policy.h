@@ -10,12 +10,13 @@ namespace qrl::learner {
 /// How a forward pass runs, apart from its weights.
 struct ForwardOptions {
   torch::ScalarType compute = torch::kBFloat16;  ///< of matrix products' operands: bf16 or f32
-  bool activation_checkpointing = false;         ///< keep only what enters each layer
+  torch::ScalarType lm_head_dtype = torch::kBFloat16;
+  bool activation_checkpointing = false;  ///< keep only what enters each layer
   config::LearnerForward forward = config::LearnerForward::bf16;
   const model::Snapshot* snapshot = nullptr;  ///< what fake_quant and low_bit read: the masters' own values, quantised
 };
 
-/// The last layer's output after the final norm, [N, D] in the compute dtype: what lm_head reads. The residual stream,
+/// The last layer's output after the final norm, [N, D] in lm_head_dtype: what lm_head reads. The residual stream,
 /// norms and softmax are fp32, as in the decoder; with fake_quant and low_bit so is all between the linear layers.
 /// `rows` and what `weights` point to must outlive the backward pass.
 Tensor hidden_states(const PolicyWeights& weights, const model::ModelConfig& config, const PackedRows& rows,

@@ -1,5 +1,7 @@
 #include "model/snapshot.h"
 
+#include <fnmatch.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -7,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "base/threads.h"
 
 namespace qrl::model {
@@ -16,8 +19,50 @@ namespace {
 using base::DType;
 using quant::Format;
 
-/// Never low-bit: embedding and lm_head of an int8 policy are bf16.
+/// What embedding and lm_head have, and the layers that are exempt.
 Format wide_format(Format format) { return format == Format::f32 ? Format::f32 : Format::bf16; }
+
+/// The formats of a block's matrices, asked in turn; at the end every pattern must have fitted something.
+class FormatChooser {
+ public:
+  explicit FormatChooser(const SnapshotFormats& formats) : formats_(formats), used_(formats.ignore.size(), false) {
+    (void)ignored("embed_tokens");
+    (void)ignored("lm_head");
+  }
+
+  Format choose(std::int64_t layer_idx, std::initializer_list<std::string> modules) {
+    const std::string prefix = "model.layers." + std::to_string(layer_idx) + ".";
+    std::size_t num_ignored = 0;
+    for (const std::string& module : modules) num_ignored += ignored(prefix + module) ? 1 : 0;
+    QRL_REQUIRE(num_ignored == 0 || num_ignored == modules.size(), "quant.rollout.ignore",
+                "all or none of the modules that are one matrix (q, k and v; gate and up)",
+                "some of those of " + prefix + *modules.begin(), "name the others too");
+    return num_ignored > 0 ? wide_format(formats_.linear) : formats_.linear;
+  }
+
+  void check_all_used() const {
+    for (std::size_t i = 0; i < used_.size(); ++i) {
+      QRL_REQUIRE(used_[i], "quant.rollout.ignore", "patterns that fit a linear layer",
+                  base::quoted(formats_.ignore[i]),
+                  "modules are named as model.layers.0.self_attn.q_proj or, for all layers, q_proj");
+    }
+  }
+
+ private:
+  bool ignored(const std::string& module) {
+    const std::string last = module.substr(module.rfind('.') + 1);
+    bool any = false;
+    for (std::size_t i = 0; i < used_.size(); ++i) {
+      const char* pattern = formats_.ignore[i].c_str();
+      if (fnmatch(pattern, module.c_str(), 0) != 0 && fnmatch(pattern, last.c_str(), 0) != 0) continue;
+      any = used_[i] = true;
+    }
+    return any;
+  }
+
+  const SnapshotFormats& formats_;
+  std::vector<bool> used_;
+};
 
 base::Buffer make_gain(std::int64_t width) { return base::Buffer(DType::f32, {width}); }
 
@@ -55,25 +100,32 @@ bool store_table(const base::Team& team, const base::View& from, const base::Buf
 
 }  // namespace
 
-Snapshot::Snapshot(const ModelConfig& config, Format format) : config_(config), format_(format) {
-  const Format wide = wide_format(format);
+Snapshot::Snapshot(const ModelConfig& config, const SnapshotFormats& formats)
+    : config_(config), format_(formats.linear) {
+  const Format wide = wide_format(format_);
   const std::int64_t width = config.hidden_size;
+  FormatChooser formats_of(formats);
   embedding_VD_ = base::Buffer(wide == Format::f32 ? DType::f32 : DType::bf16, {config.vocab_size, width});
   final_norm_D_ = make_gain(width);
-  lm_head_ = ops::make_packed_linear(wide, config.vocab_size, width, false);
-  layers_.resize(static_cast<std::size_t>(config.num_hidden_layers));
-  for (LayerSnapshot& layer : layers_) {
+  lm_head_ = ops::make_packed_linear(formats.f32_lm_head ? Format::f32 : wide, config.vocab_size, width, false);
+  for (std::int64_t idx = 0; idx < config.num_hidden_layers; ++idx) {
+    LayerSnapshot& layer = layers_.emplace_back();
     layer.input_norm_D = make_gain(width);
     layer.post_norm_D = make_gain(width);
     if (config.qk_norm) {
       layer.q_norm_E = make_gain(config.head_dim);
       layer.k_norm_E = make_gain(config.head_dim);
     }
-    layer.qkv = ops::make_packed_linear(format, config.q_size() + 2 * config.kv_size(), width, config.qkv_bias);
-    layer.o = ops::make_packed_linear(format, width, config.q_size(), false);
-    layer.gate_up = ops::make_packed_linear(format, 2 * config.intermediate_size, width, false);
-    layer.down = ops::make_packed_linear(format, width, config.intermediate_size, false);
+    layer.qkv =
+        ops::make_packed_linear(formats_of.choose(idx, {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"}),
+                                config.q_size() + 2 * config.kv_size(), width, config.qkv_bias);
+    layer.o = ops::make_packed_linear(formats_of.choose(idx, {"self_attn.o_proj"}), width, config.q_size(), false);
+    layer.gate_up = ops::make_packed_linear(formats_of.choose(idx, {"mlp.gate_proj", "mlp.up_proj"}),
+                                            2 * config.intermediate_size, width, false);
+    layer.down =
+        ops::make_packed_linear(formats_of.choose(idx, {"mlp.down_proj"}), width, config.intermediate_size, false);
   }
+  formats_of.check_all_used();
 }
 
 void Snapshot::publish(const WeightViews& masters, std::int64_t version) {
@@ -143,7 +195,10 @@ std::size_t packed_bytes(const ops::PackedLinear& linear) {
 std::string describe_packed(const std::string& name, const ops::PackedLinear& linear) {
   std::string line = name + ": " + std::string(quant::name(linear.format)) + " [" + std::to_string(linear.out) + ", " +
                      std::to_string(linear.in) + "]";
-  if (!linear.scales.empty()) line += ", scales [" + std::to_string(linear.out) + "] fp32";
+  if (!linear.scales.empty()) {
+    line += ", scales [" + std::to_string(linear.scales.shape()[0]) + ", " + std::to_string(linear.out) + "] " +
+            std::string(base::name(linear.scales.view().dtype));
+  }
   if (!linear.bias.empty()) line += ", bias fp32";
   return line;
 }
@@ -153,6 +208,13 @@ std::string describe_buffer(const std::string& name, const base::Buffer& buffer)
 }
 
 }  // namespace
+
+bool Snapshot::has_exempt_layers() const {
+  return std::ranges::any_of(layers_, [this](const LayerSnapshot& layer) {
+    return layer.qkv.format != format_ || layer.o.format != format_ || layer.gate_up.format != format_ ||
+           layer.down.format != format_;
+  });
+}
 
 std::size_t Snapshot::num_bytes() const {
   std::size_t total = embedding_VD_.num_bytes() + final_norm_D_.num_bytes() + packed_bytes(lm_head_);

@@ -14,6 +14,16 @@
 
 namespace qrl::model {
 
+/// Which matrix of a snapshot has which format.
+struct SnapshotFormats {
+  SnapshotFormats(quant::Format linear_) : linear(linear_) {}  // NOLINT: one format is all that most have to say
+  quant::Format linear;                                        ///< of q, k, v, o, gate, up and down
+  /// Of those, the ones that stay bf16: patterns (* and ?) of a module's name, whole ("model.layers.0.mlp.down_proj")
+  /// or its last part ("down_proj"). "lm_head" and "embed_tokens", which are never low-bit, may be among them.
+  std::vector<std::string> ignore;
+  bool f32_lm_head = false;  ///< else bf16, or fp32 when `linear` is
+};
+
 /// One transformer block, ready for the kernels. q, k and v are one matrix (rows in that order), gate and up another.
 struct LayerSnapshot {
   base::Buffer input_norm_D, post_norm_D;  ///< fp32 gains
@@ -25,19 +35,22 @@ struct LayerSnapshot {
 /// forward meanwhile (the version says which weights they hold: readers check that it stands still).
 class Snapshot {
  public:
-  Snapshot(const ModelConfig& config, quant::Format format);
+  /// Throws an input error for a pattern in `formats.ignore` that fits no module, or not all modules of one matrix (q,
+  /// k and v; gate and up).
+  Snapshot(const ModelConfig& config, const SnapshotFormats& formats);
 
   /// Quantises and packs `masters` (fp32 views by name) on all threads. Throws an input error that names the tensor
   /// when a weight is not finite. `version` is the policy version from now on.
   void publish(const WeightViews& masters, std::int64_t version);
 
   const ModelConfig& config() const { return config_; }
-  quant::Format format() const { return format_; }
+  quant::Format format() const { return format_; }  ///< of the linear layers that no pattern exempts
+  bool has_exempt_layers() const;
   std::int64_t version() const { return version_; }                   ///< −1 before the first publish
-  const base::Buffer& embedding_VD() const { return embedding_VD_; }  ///< bf16, or fp32 when the format is f32
+  const base::Buffer& embedding_VD() const { return embedding_VD_; }  ///< bf16, or fp32 when the format is
   const base::Buffer& final_norm_D() const { return final_norm_D_; }  ///< fp32
   const LayerSnapshot& layer(std::int64_t idx) const { return layers_[static_cast<std::size_t>(idx)]; }
-  /// Never low-bit: bf16, or fp32 when the format is f32. Packed apart from the embedding even when tied.
+  /// Never low-bit: bf16 or fp32. Packed apart from the embedding even when tied.
   const ops::PackedLinear& lm_head() const { return lm_head_; }
   std::size_t num_bytes() const;
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ops/kernels/kernels.h"
+#include "quant/fp8.h"
 
 namespace qrl::ops {
 
@@ -15,28 +16,29 @@ namespace {
 using base::bf16;
 using base::Buffer;
 using base::DType;
+using quant::Code;
 using quant::Format;
+using quant::FormatSpec;
+using quant::ScaleScope;
 
 // int32 holds the sum of this many products of two codes.
 constexpr std::int64_t kMaxInt8Width = (std::int64_t{1} << 31) / (127 * 127) - 1;
 
-std::int64_t round_up(std::int64_t count, std::int64_t multiple) {
-  return (count + multiple - 1) / multiple * multiple;
+std::int64_t ceil_div(std::int64_t count, std::int64_t divisor) { return (count + divisor - 1) / divisor; }
+std::int64_t round_up(std::int64_t count, std::int64_t multiple) { return ceil_div(count, multiple) * multiple; }
+
+/// Neighbouring inputs of one output in a panel's 32-bit word.
+std::int64_t inputs_per_word(Format format) { return 32 / spec(format).weight_bits; }
+
+/// Inputs of one output under one weight scale.
+std::int64_t scale_run(Format format, std::int64_t in) {
+  return spec(format).scale_inputs == 0 ? in : spec(format).scale_inputs;
 }
 
-DType storage_dtype(Format format) {
-  switch (format) {
-    case Format::f32:
-      return DType::f32;
-    case Format::bf16:
-      return DType::bf16;
-    default:
-      return DType::i8;
-  }
+DType activation_dtype(Format format) {
+  const Code code = spec(format).activations;
+  return code == Code::f32 ? DType::f32 : code == Code::int8 ? DType::i8 : DType::bf16;
 }
-
-/// Neighbouring inputs of one output that lie side by side in a panel: what fills 32 bits.
-std::int64_t group_size(Format format) { return 4 / static_cast<std::int64_t>(size_bytes(storage_dtype(format))); }
 
 void check_range(base::Range rows, std::int64_t limit, const char* where) {
   QRL_INVARIANT(0 <= rows.begin && rows.begin <= rows.end && rows.end <= limit, where,
@@ -44,34 +46,128 @@ void check_range(base::Range rows, std::int64_t limit, const char* where) {
                 "[" + std::to_string(rows.begin) + ", " + std::to_string(rows.end) + ")");
 }
 
-/// Where a panel row's 32-bit words lie: output `row`, group g at panel_word(...)[g · kPanelColumns].
+/// Where a panel row's 32-bit words lie: output `row`, word w at panel_word(...)[w · kPanelColumns].
 std::uint32_t* panel_words(const PackedLinear& packed, std::int64_t row) {
-  const std::int64_t groups = round_up(packed.in, group_size(packed.format)) / group_size(packed.format);
-  return static_cast<std::uint32_t*>(packed.panels.view().data) + row / kPanelColumns * kPanelColumns * groups +
+  const std::int64_t words = ceil_div(packed.in, inputs_per_word(packed.format));
+  return static_cast<std::uint32_t*>(packed.panels.view().data) + row / kPanelColumns * kPanelColumns * words +
          row % kPanelColumns;
 }
 
-/// One row of W in the format's codes.
-void encode_values(Format format, const float* x, std::int64_t width, void* codes, float* scale) {
-  switch (format) {
-    case Format::f32:
-      std::memcpy(codes, x, static_cast<std::size_t>(width) * sizeof(float));
-      break;
-    case Format::bf16:
-      kernels().encode_bf16(x, width, static_cast<std::uint16_t*>(codes));
-      break;
-    case Format::int8:
-      *scale = kernels().encode_int8(x, width, static_cast<std::int8_t*>(codes));
-      break;
+/// Bit where input `idx` of a word begins (ops/linear.h, kPanelColumns).
+int bit_of_input(const FormatSpec& what, int idx) {
+  if (what.weights == Code::fp8_e4m3) return (idx / 2 + idx % 2 * 2) * 8;
+  if (what.weights != Code::int4) return idx * what.weight_bits;
+  return what.activations == Code::int8 ? idx % 4 * 8 + idx / 4 * 4 : idx % 2 * 16 + idx / 2 * 4;
+}
+
+/// One output's codes to and from its words; a code takes the low bits of an element of `codes`.
+void codes_to_words(const FormatSpec& what, const std::uint8_t* codes, std::int64_t in, std::uint32_t* words) {
+  const int per_word = 32 / what.weight_bits;
+  const std::uint32_t mask = (1U << what.weight_bits) - 1;
+  for (std::int64_t first = 0; first < in; first += per_word) {
+    std::uint32_t word = 0;
+    for (int i = 0; i < per_word && first + i < in; ++i) word |= (codes[first + i] & mask) << bit_of_input(what, i);
+    words[first / per_word] = word;
   }
 }
+void words_to_codes(const FormatSpec& what, const std::uint32_t* words, std::int64_t in, std::uint8_t* codes) {
+  const int per_word = 32 / what.weight_bits;
+  for (std::int64_t i = 0; i < in; ++i) {
+    const std::uint32_t shifted = words[i / per_word] >> bit_of_input(what, static_cast<int>(i % per_word));
+    codes[i] = static_cast<std::uint8_t>(shifted & ((1U << what.weight_bits) - 1));
+  }
+}
+
+float decoded(Code code, std::uint8_t bits) {
+  if (code == Code::fp8_e4m3) return quant::decode_fp8(bits);
+  if (code == Code::int4) return static_cast<float>(static_cast<std::int8_t>(bits << 4) / 16);
+  return static_cast<float>(static_cast<std::int8_t>(bits));
+}
+
+float scale_of(Code code, float amax) {
+  const float scale = amax / quant::max_code(code);
+  return code == Code::int4 ? to_float(base::to_bf16(scale)) : scale;
+}
+
+float scale_at(const PackedLinear& packed, std::int64_t run, std::int64_t row) {
+  const std::int64_t at = run * packed.scales.shape()[1] + row;
+  return packed.scales.view().dtype == DType::f32 ? packed.scales.as<float>()[at]
+                                                  : to_float(packed.scales.as<bf16>()[at]);
+}
+
+/// Largest |weight| under the scale that a row has for inputs [begin, begin + count).
+float amax_of_scale(const FormatSpec& what, const float* weight, std::int64_t rows, std::int64_t in, std::int64_t row,
+                    std::int64_t begin, std::int64_t count) {
+  const std::int64_t height = what.scope == ScaleScope::block128 ? 128 : 1;
+  const std::int64_t first = row / height * height;
+  float amax = 0;
+  for (std::int64_t r = first; r < std::min(rows, first + height); ++r) {
+    amax = std::max(amax, kernels().max_abs(weight + r * in + begin, count));
+  }
+  return amax;
+}
+
+/// Encodes one output's weights under their scales.
+class RowEncoder {
+ public:
+  RowEncoder(const float* weight, std::int64_t rows, PackedLinear& packed)
+      : what_(spec(packed.format)), weight_(weight), rows_(rows), packed_(packed) {
+    codes_.resize(static_cast<std::size_t>(round_up(packed.in, 8)));
+    amax_.assign(packed.scales.empty() ? 0 : static_cast<std::size_t>(packed.scales.shape()[0]), 0);
+    if (what_.scope == ScaleScope::tensor) amax_[0] = kernels().max_abs(weight, rows * packed.in);
+  }
+
+  /// Row `row` of the tensor to row `to` of the layer; its codes stay in codes().
+  void encode(std::int64_t row, std::int64_t to) {
+    const float* values = weight_ + row * packed_.in;
+    const std::int64_t run = scale_run(packed_.format, packed_.in);
+    for (std::int64_t b = 0; b * run < packed_.in; ++b) {
+      const std::int64_t begin = b * run, count = std::min(run, packed_.in - begin);
+      float& amax = amax_[static_cast<std::size_t>(b)];
+      const bool shares_last = what_.scope == ScaleScope::tensor ||
+                               (what_.scope == ScaleScope::block128 && row / 128 == last_row_ / 128 && last_row_ >= 0);
+      if (!shares_last) amax = amax_of_scale(what_, weight_, rows_, packed_.in, row, begin, count);
+      const float scale = scale_of(what_.weights, amax);
+      encode_run(values + begin, count, scale, codes_.data() + begin);
+      const std::int64_t at = b * packed_.scales.shape()[1] + to;
+      if (what_.weights == Code::int4) packed_.scales.as<bf16>()[at] = base::to_bf16(scale);
+      else packed_.scales.as<float>()[at] = scale;
+      if (!packed_.column_sums.empty()) packed_.column_sums.as<std::int32_t>()[at] = 128 * sum(begin, count);
+    }
+    last_row_ = row;
+  }
+  const std::uint8_t* codes() const { return codes_.data(); }
+
+ private:
+  void encode_run(const float* values, std::int64_t count, float scale, std::uint8_t* codes) const {
+    if (scale == 0 || !std::isfinite(scale)) std::fill_n(codes, count, std::uint8_t{0});
+    else if (what_.weights == Code::fp8_e4m3) kernels().encode_fp8(values, count, scale, codes);
+    else
+      kernels().encode_int(values, count, scale, quant::max_code(what_.weights), reinterpret_cast<std::int8_t*>(codes));
+  }
+  std::int32_t sum(std::int64_t begin, std::int64_t count) const {
+    const auto* codes = reinterpret_cast<const std::int8_t*>(codes_.data()) + begin;
+    std::int32_t total = 0;
+    for (std::int64_t i = 0; i < count; ++i) total += codes[i];
+    return total;
+  }
+
+  const FormatSpec& what_;
+  const float* weight_;
+  std::int64_t rows_;
+  PackedLinear& packed_;
+  std::vector<std::uint8_t> codes_;
+  std::vector<float> amax_;
+  std::int64_t last_row_ = -1;
+};
 
 }  // namespace
 
 PackedLinear make_packed_linear(Format format, std::int64_t out, std::int64_t in, bool has_bias) {
   QRL_INVARIANT(out > 0 && in > 0, "packed linear", "a shape above zero",
                 "[" + std::to_string(out) + ", " + std::to_string(in) + "]");
-  QRL_REQUIRE(format != Format::int8 || in <= kMaxInt8Width, "int8 linear layer",
+  const FormatSpec& what = spec(format);
+  QRL_REQUIRE(what.activations != Code::int8 || in <= kMaxInt8Width, "int8 linear layer",
               "an input width of at most " + std::to_string(kMaxInt8Width) + ", so that int32 sums are exact",
               std::to_string(in), "use bf16");
   const std::int64_t columns = round_up(out, kPanelColumns);
@@ -79,11 +175,11 @@ PackedLinear make_packed_linear(Format format, std::int64_t out, std::int64_t in
   packed.format = format;
   packed.out = out;
   packed.in = in;
-  packed.panels =
-      Buffer(storage_dtype(format), {columns / kPanelColumns, round_up(in, group_size(format)), kPanelColumns});
-  if (format == Format::int8) {
-    packed.scales = Buffer(DType::f32, {columns});
-    packed.column_sums = Buffer(DType::i32, {columns});
+  packed.panels = Buffer(DType::i32, {columns / kPanelColumns, ceil_div(in, inputs_per_word(format)), kPanelColumns});
+  if (what.has_weight_scales()) {
+    const base::Shape shape{ceil_div(in, scale_run(format, in)), columns};
+    packed.scales = Buffer(what.weights == Code::int4 ? DType::bf16 : DType::f32, shape);
+    if (what.activations == Code::int8) packed.column_sums = Buffer(DType::i32, shape);
   }
   if (has_bias) packed.bias = Buffer(DType::f32, {columns});
   return packed;
@@ -91,68 +187,102 @@ PackedLinear make_packed_linear(Format format, std::int64_t out, std::int64_t in
 
 bool pack_rows(base::Team& team, const float* weight, std::int64_t rows, std::int64_t first_row, PackedLinear& packed) {
   check_range({first_row, first_row + rows}, packed.out, "pack_rows");
+  const FormatSpec& what = spec(packed.format);
   const base::Range mine = team.slice(rows, 16);
-  const std::int64_t group = group_size(packed.format);
-  const std::int64_t groups = round_up(packed.in, group) / group;
-  std::vector<std::uint32_t> words(static_cast<std::size_t>(groups));  // zero beyond the width
+  const std::int64_t num_words = ceil_div(packed.in, inputs_per_word(packed.format));
+  std::vector<std::uint32_t> words(static_cast<std::size_t>(num_words));  // zero beyond the width
+  RowEncoder encoder(weight, rows, packed);
   bool finite = true;
   for (std::int64_t i = mine.begin; i < mine.end; ++i) {
     const float* values = weight + i * packed.in;
     finite = std::isfinite(kernels().max_abs(values, packed.in)) && finite;
     const std::int64_t row = first_row + i;
-    float* scale = packed.format == Format::int8 ? packed.scales.as<float>() + row : nullptr;
-    encode_values(packed.format, values, packed.in, words.data(), scale);
-    std::uint32_t* to = panel_words(packed, row);
-    for (std::int64_t g = 0; g < groups; ++g) to[g * kPanelColumns] = words[static_cast<std::size_t>(g)];
-    if (packed.format == Format::int8) {
-      const auto* codes = reinterpret_cast<const std::int8_t*>(words.data());
-      std::int32_t sum = 0;
-      for (std::int64_t k = 0; k < packed.in; ++k) sum += codes[k];
-      packed.column_sums.as<std::int32_t>()[row] = 128 * sum;
+    if (what.weights == Code::f32) {
+      std::memcpy(words.data(), values, static_cast<std::size_t>(packed.in) * sizeof(float));
+    } else if (what.weights == Code::bf16) {
+      kernels().encode_bf16(values, packed.in, reinterpret_cast<std::uint16_t*>(words.data()));
+    } else {
+      encoder.encode(i, row);
+      if (what.weights == Code::int8) std::memcpy(words.data(), encoder.codes(), static_cast<std::size_t>(packed.in));
+      else codes_to_words(what, encoder.codes(), packed.in, words.data());
     }
+    std::uint32_t* to = panel_words(packed, row);
+    for (std::int64_t w = 0; w < num_words; ++w) to[w * kPanelColumns] = words[static_cast<std::size_t>(w)];
   }
   return finite;
 }
 
 void unpack_rows(const PackedLinear& packed, std::int64_t first_row, std::int64_t rows, float* weight) {
   check_range({first_row, first_row + rows}, packed.out, "unpack_rows");
-  const std::int64_t group = group_size(packed.format);
-  const std::int64_t groups = round_up(packed.in, group) / group;
-  const auto width = static_cast<std::size_t>(packed.in);
-  std::vector<std::uint32_t> words(static_cast<std::size_t>(groups));
+  const FormatSpec& what = spec(packed.format);
+  const std::int64_t num_words = ceil_div(packed.in, inputs_per_word(packed.format));
+  const std::int64_t run = scale_run(packed.format, packed.in);
+  std::vector<std::uint32_t> words(static_cast<std::size_t>(num_words));
+  std::vector<std::uint8_t> codes(static_cast<std::size_t>(packed.in));
   for (std::int64_t i = 0; i < rows; ++i) {
     const std::int64_t row = first_row + i;
     const std::uint32_t* from = panel_words(packed, row);
-    for (std::int64_t g = 0; g < groups; ++g) words[static_cast<std::size_t>(g)] = from[g * kPanelColumns];
+    for (std::int64_t w = 0; w < num_words; ++w) words[static_cast<std::size_t>(w)] = from[w * kPanelColumns];
     float* to = weight + i * packed.in;
-    switch (packed.format) {
-      case Format::f32:
-        std::memcpy(to, words.data(), width * sizeof(float));
-        break;
-      case Format::bf16:
-        kernels().decode_bf16(reinterpret_cast<const std::uint16_t*>(words.data()), packed.in, to);
-        break;
-      case Format::int8:
-        quant::decode_int8({reinterpret_cast<const std::int8_t*>(words.data()), width}, packed.scales.as<float>()[row],
-                           {to, width});
-        break;
+    if (what.weights == Code::f32) {
+      std::memcpy(to, words.data(), static_cast<std::size_t>(packed.in) * sizeof(float));
+    } else if (what.weights == Code::bf16) {
+      kernels().decode_bf16(reinterpret_cast<const std::uint16_t*>(words.data()), packed.in, to);
+    } else {
+      words_to_codes(what, words.data(), packed.in, codes.data());
+      for (std::int64_t begin = 0; begin < packed.in; begin += run) {
+        const float scale = scale_at(packed, begin / run, row);
+        for (std::int64_t k = begin; k < std::min(packed.in, begin + run); ++k) {
+          to[k] = decoded(what.weights, codes[static_cast<std::size_t>(k)]) * scale;
+        }
+      }
     }
   }
 }
 
 Activations::Activations(Format format_, std::int64_t num_rows, std::int64_t width_)
-    : format(format_), width(width_), stride(round_up(width_, 64)), codes(storage_dtype(format_), {num_rows, stride}) {
-  if (format == Format::int8) scales = Buffer(DType::f32, {num_rows});
+    : format(format_),
+      width(width_),
+      stride(round_up(width_, 64)),
+      codes(activation_dtype(format_), {num_rows, stride}) {
+  const FormatSpec& what = spec(format);
+  if (!what.has_activation_scales()) return;
+  const std::int64_t run = what.activation_scale_inputs == 0 ? width : what.activation_scale_inputs;
+  scales = Buffer(DType::f32, {num_rows, ceil_div(width, run)});
 }
 
 void* Activations::row(std::int64_t row_idx) const {
   return static_cast<char*>(codes.view().data) +
-         row_idx * stride * static_cast<std::int64_t>(size_bytes(storage_dtype(format)));
+         row_idx * stride * static_cast<std::int64_t>(size_bytes(codes.view().dtype));
 }
 
 void encode_row(const float* x, std::int64_t row_idx, Activations& out) {
-  float* scale = out.format == Format::int8 ? out.scales.as<float>() + row_idx : nullptr;
-  encode_values(out.format, x, out.width, out.row(row_idx), scale);
+  const FormatSpec& what = spec(out.format);
+  void* codes = out.row(row_idx);
+  switch (what.activations) {
+    case Code::f32:
+      std::memcpy(codes, x, static_cast<std::size_t>(out.width) * sizeof(float));
+      break;
+    case Code::bf16:
+      kernels().encode_bf16(x, out.width, static_cast<std::uint16_t*>(codes));
+      break;
+    case Code::int8:
+      out.scales.as<float>()[row_idx] = kernels().encode_int8(x, out.width, static_cast<std::int8_t*>(codes));
+      break;
+    default: {
+      const std::int64_t run = what.activation_scale_inputs == 0 ? out.width : what.activation_scale_inputs;
+      auto* numbers = static_cast<std::uint16_t*>(codes);
+      float* scales = out.scales.as<float>() + row_idx * out.num_scales();
+      for (std::int64_t begin = 0; begin < out.width; begin += run) {
+        const std::int64_t count = std::min(run, out.width - begin);
+        const float amax = kernels().max_abs(x + begin, count);
+        const float scale = std::isfinite(amax) ? amax / quant::kFp8Max : std::nanf("");
+        scales[begin / run] = scale;
+        if (scale == 0) std::fill_n(numbers + begin, count, std::uint16_t{0});
+        else kernels().round_fp8(x + begin, count, scale, numbers + begin);
+      }
+    }
+  }
 }
 
 void encode(base::Team& team, const float* x, base::Range rows, Activations& out) {
@@ -165,21 +295,22 @@ void encode(base::Team& team, const float* x, base::Range rows, Activations& out
 
 void decode(base::Team& team, const Activations& codes, base::Range rows, float* x) {
   check_range(rows, codes.max_rows(), "decode");
+  const FormatSpec& what = spec(codes.format);
   const auto width = static_cast<std::size_t>(codes.width);
+  const std::int64_t run = what.activation_scale_inputs == 0 ? codes.width : what.activation_scale_inputs;
   const base::Range mine = team.slice(rows.size());
   for (std::int64_t row = rows.begin + mine.begin; row < rows.begin + mine.end; ++row) {
     float* to = x + row * codes.width;
-    switch (codes.format) {
-      case Format::f32:
-        std::memcpy(to, codes.row(row), width * sizeof(float));
-        break;
-      case Format::bf16:
-        kernels().decode_bf16(static_cast<const std::uint16_t*>(codes.row(row)), codes.width, to);
-        break;
-      case Format::int8:
-        quant::decode_int8({static_cast<const std::int8_t*>(codes.row(row)), width}, codes.scales.as<float>()[row],
-                           {to, width});
-        break;
+    if (what.activations == Code::f32) {
+      std::memcpy(to, codes.row(row), width * sizeof(float));
+    } else if (what.activations == Code::int8) {
+      quant::decode_int8({static_cast<const std::int8_t*>(codes.row(row)), width}, codes.scales.as<float>()[row],
+                         {to, width});
+    } else {
+      kernels().decode_bf16(static_cast<const std::uint16_t*>(codes.row(row)), codes.width, to);
+      if (codes.scales.empty()) continue;
+      const float* scales = codes.scales.as<float>() + row * codes.num_scales();
+      for (std::int64_t k = 0; k < codes.width; ++k) to[k] *= scales[k / run];
     }
   }
 }
@@ -196,11 +327,15 @@ void linear(base::Team& team, const Activations& x, const PackedLinear& weight, 
   task.x_stride = x.stride;
   task.rows = rows.size();
   task.panels = weight.panels.view().data;
-  if (weight.format == Format::int8) {
-    task.x_scales = x.scales.as<float>() + rows.begin;
-    task.scales = weight.scales.as<float>();
-    task.column_sums = weight.column_sums.as<std::int32_t>();
+  if (!x.scales.empty()) {
+    task.x_scales = x.scales.as<float>() + rows.begin * x.num_scales();
+    task.x_scale_stride = x.num_scales();
   }
+  if (!weight.scales.empty()) {
+    task.scales = weight.scales.view().data;
+    task.scale_stride = weight.scales.shape()[1];
+  }
+  if (!weight.column_sums.empty()) task.column_sums = weight.column_sums.as<std::int32_t>();
   task.bias = weight.bias.empty() ? nullptr : weight.bias.as<float>();
   task.in = weight.in;
   task.out = weight.out;
@@ -210,14 +345,21 @@ void linear(base::Team& team, const Activations& x, const PackedLinear& weight, 
   task.accumulate = accumulate;
   switch (weight.format) {
     case Format::f32:
-      kernels().linear_f32(task);
-      break;
+      return kernels().linear_f32(task);
     case Format::bf16:
-      kernels().linear_bf16(task);
-      break;
+      return kernels().linear_bf16(task);
     case Format::int8:
-      kernels().linear_int8(task);
-      break;
+      return kernels().linear_int8(task);
+    case Format::fp8_tensor:
+    case Format::fp8_channel:
+      return kernels().linear_fp8(task);
+    case Format::fp8_block128:
+      return kernels().linear_fp8_block(task);
+    case Format::int4:
+    case Format::int4_fp8:
+      return kernels().linear_int4(task);
+    case Format::int4_int8:
+      return kernels().linear_int4_int8(task);
   }
 }
 

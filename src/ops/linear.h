@@ -13,26 +13,30 @@
 
 namespace qrl::ops {
 
-/// Output columns per panel, on every ISA path. Panels hold their weights in the order the kernels read them:
-/// [out/64][in/4][64][4] int8, [out/64][in/2][64][2] bf16, [out/64][in][64] fp32; both dimensions zero-padded.
+/// Output columns per panel, on every ISA path. A panel holds 32-bit words [⌈in / inputs of a word⌉][64], zero beyond
+/// the shape: the word of one column and some neighbouring inputs, first input lowest, except: e4m3's four bytes hold
+/// inputs 0, 2, 1, 3; eight int4 (two's complement) lie as nibbles 0, 2, 4, 6 below and 1, 3, 5, 7 above where they
+/// meet bf16 or e4m3, as bytes (0, 4), (1, 5), (2, 6), (3, 7) where they meet int8. So a shift and a mask give what the
+/// dot products take.
 inline constexpr std::int64_t kPanelColumns = 64;
 
 /// A linear layer's weights as the kernels read them. Owns its memory.
 struct PackedLinear {
   quant::Format format = quant::Format::f32;
   std::int64_t out = 0, in = 0;
-  base::Buffer panels;       ///< see kPanelColumns
-  base::Buffer scales;       ///< fp32 [out, padded to panels]; int8 only
-  base::Buffer column_sums;  ///< int32 [out, padded]: 128·Σ codes, what the u8·s8 instruction adds too much; int8 only
+  base::Buffer panels;  ///< see kPanelColumns
+  base::Buffer scales;  ///< [⌈in / scale_inputs⌉, out padded to panels], fp32, int4's bf16; empty without scales
+  base::Buffer column_sums;  ///< int32, the scales' shape: 128·Σ codes under each scale, what the u8·s8 instruction
+                             ///< adds too much; with int8 activations only
   base::Buffer bias;         ///< fp32 [out, padded]; empty without one
 };
 
 /// Makes an empty (zero) PackedLinear of this shape.
 PackedLinear make_packed_linear(quant::Format format, std::int64_t out, std::int64_t in, bool has_bias);
 
-/// Encodes `rows` output rows of W, fp32 row-major [rows, in] on the CPU, to rows first_row … of `packed`. Splits over
-/// the team; distinct row ranges may be packed without a barrier only when they share no panel.
-/// Returns false when a weight this member looked at is not finite.
+/// Encodes `rows` output rows of W, fp32 row-major [rows, in] on the CPU, to rows first_row … of `packed`: one tensor,
+/// as its scales see it. Splits over the team; distinct row ranges may be packed without a barrier only when they share
+/// no panel. Same bits as quant::round_weights. Returns false when a weight this member looked at is not finite.
 bool pack_rows(base::Team& team, const float* weight, std::int64_t rows, std::int64_t first_row, PackedLinear& packed);
 
 /// Decodes rows of a packed layer back to fp32 row-major: what the learner's own products and the tests read.
@@ -45,9 +49,10 @@ struct Activations {
   quant::Format format = quant::Format::f32;
   std::int64_t width = 0;   ///< in
   std::int64_t stride = 0;  ///< elements from row to row, width padded to 64
-  base::Buffer codes;       ///< [max_rows, stride] of fp32, bf16 or int8, zero beyond width
-  base::Buffer scales;      ///< fp32 [max_rows]; int8 only
+  base::Buffer codes;       ///< [max_rows, stride] of fp32, bf16 or int8, e4m3 as bf16 (exact); zero beyond width
+  base::Buffer scales;      ///< fp32 [max_rows, num_scales]; int8 and e4m3 only
 
+  std::int64_t num_scales() const { return scales.empty() ? 0 : scales.shape()[1]; }  ///< of a row
   std::int64_t max_rows() const { return codes.shape().rank() == 0 ? 0 : codes.shape()[0]; }
   void* row(std::int64_t row_idx) const;  ///< codes of a row
 };
@@ -64,8 +69,10 @@ void decode(base::Team& team, const Activations& codes, base::Range rows, float*
 
 /// y[row, :] = x[row, :] · Wᵀ + bias, or y += that (a residual) when `accumulate`; rows in [rows.begin, rows.end);
 /// y is fp32 row-major, `out` per row. Splits W's panels over the team. Accumulation, in order of the input index:
-/// fp32: fma in fp32 (the portable path rounds the product too). bf16: exact products added in fp32, of each pair of
-/// inputs the odd one first, as vdpbf16ps does; avx512 takes and gives subnormals as zero. int8: exact, in int32.
+/// fp32: fma in fp32 (the portable path rounds the product too). bf16, and e4m3 and int4 decoded to it: exact products
+/// added in fp32, of each pair of inputs the odd one first, as vdpbf16ps does; avx512 takes and gives subnormals as
+/// zero. int8, and int4 that meets it: exact, in int32. Where weights have a scale for some inputs only, the sum over
+/// those is scaled and added in fp32 (fma) to the ones before. Scales of a whole token come last.
 void linear(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows, bool accumulate,
             float* y);
 

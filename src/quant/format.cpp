@@ -5,38 +5,109 @@
 #include <cmath>
 #include <limits>
 #include <string>
-#include <utility>
 
 #include "base/error.h"
-#include "base/text.h"
+#include "quant/fp8.h"
 
 namespace qrl::quant {
 
 namespace {
 
-constexpr std::array<std::pair<Format, std::string_view>, 3> kNames{
-    {{Format::f32, "fp32"}, {Format::bf16, "bf16"}, {Format::int8, "int8"}}};
+constexpr std::array<FormatSpec, kNumFormats> kSpecs{{
+    {"fp32", Code::f32, Code::f32, 32, ScaleScope::none, 0, 0},
+    {"bf16", Code::bf16, Code::bf16, 16, ScaleScope::none, 0, 0},
+    {"int8", Code::int8, Code::int8, 8, ScaleScope::channel, 0, 0},
+    {"fp8_e4m3 tensor", Code::fp8_e4m3, Code::fp8_e4m3, 8, ScaleScope::tensor, 0, 0},
+    {"fp8_e4m3 channel_token", Code::fp8_e4m3, Code::fp8_e4m3, 8, ScaleScope::channel, 0, 0},
+    {"fp8_e4m3 block128", Code::fp8_e4m3, Code::fp8_e4m3, 8, ScaleScope::block128, 128, 128},
+    {"int4", Code::int4, Code::bf16, 4, ScaleScope::group128, 128, 0},
+    {"int4 int8", Code::int4, Code::int8, 4, ScaleScope::group128, 128, 0},
+    {"int4 fp8_e4m3", Code::int4, Code::fp8_e4m3, 4, ScaleScope::group128, 128, 0},
+}};
 
 void require_same_size(std::size_t expected, std::size_t got, const char* where) {
   QRL_INVARIANT(expected == got, where, std::to_string(expected) + " elements", std::to_string(got));
 }
 
-}  // namespace
+float round_value(Code code, float value) { return code == Code::bf16 ? to_float(base::to_bf16(value)) : value; }
 
-std::string_view name(Format format) {
-  for (const auto& [known, text] : kNames) {
-    if (known == format) return text;
-  }
-  base::fail_internal("weight format", "a known format", std::to_string(static_cast<int>(format)));
+float scale_of(Code code, float amax) {
+  const float scale = amax / max_code(code);
+  return code == Code::int4 ? to_float(base::to_bf16(scale)) : scale;
 }
 
-Format format_from_name(std::string_view name) {
-  std::string expected;
-  for (const auto& [format, text] : kNames) {
-    if (text == name) return format;
-    expected += (expected.empty() ? "" : " | ") + std::string(text);
+float round_scaled(Code code, float value, float scale) {
+  if (scale == 0) return 0;
+  const float ratio = value / scale;
+  if (std::isnan(ratio)) return ratio;
+  if (code == Code::fp8_e4m3) return decode_fp8(encode_fp8(ratio)) * scale;
+  return (std::clamp(std::nearbyint(ratio), -max_code(code), max_code(code)) + 0.0F) * scale;  // codes have one zero
+}
+
+}  // namespace
+
+const FormatSpec& spec(Format format) {
+  const auto idx = static_cast<std::size_t>(format);
+  QRL_INVARIANT(idx < kSpecs.size(), "weight format", "a known format", std::to_string(idx));
+  return kSpecs[idx];
+}
+
+float max_code(Code code) { return code == Code::fp8_e4m3 ? kFp8Max : code == Code::int4 ? 7.0F : 127.0F; }
+
+void round_weights(Format format, std::span<const float> weights, std::int64_t inputs, std::span<float> rounded,
+                   std::span<float> scales) {
+  require_same_size(weights.size(), rounded.size(), "round_weights");
+  const FormatSpec& what = spec(format);
+  const auto width = static_cast<std::size_t>(inputs);
+  const std::size_t rows = weights.size() / width;
+  if (!what.has_weight_scales()) {
+    for (std::size_t i = 0; i < weights.size(); ++i) rounded[i] = round_value(what.weights, weights[i]);
+    return;
   }
-  base::fail_input("weight format", expected, base::quoted(name));
+  const std::size_t block = what.scale_inputs == 0 ? width : static_cast<std::size_t>(what.scale_inputs);
+  const std::size_t num_blocks = (width + block - 1) / block;
+  const std::size_t rows_of_scale = what.scope == ScaleScope::tensor     ? rows
+                                    : what.scope == ScaleScope::block128 ? 128
+                                                                         : 1;
+  for (std::size_t first_row = 0; first_row < rows; first_row += rows_of_scale) {
+    const std::size_t end_row = std::min(rows, first_row + rows_of_scale);
+    for (std::size_t b = 0; b < num_blocks; ++b) {
+      const std::size_t begin = b * block, count = std::min(width, begin + block) - begin;
+      float amax = 0;
+      for (std::size_t row = first_row; row < end_row; ++row) {
+        for (const float value : weights.subspan(row * width + begin, count)) amax = std::max(amax, std::fabs(value));
+      }
+      const float scale = scale_of(what.weights, amax);
+      for (std::size_t row = first_row; row < end_row; ++row) {
+        if (!scales.empty()) scales[row * num_blocks + b] = scale;
+        for (std::size_t i = row * width + begin; i < row * width + begin + count; ++i) {
+          rounded[i] = round_scaled(what.weights, weights[i], scale);
+        }
+      }
+    }
+  }
+}
+
+void round_activations(Format format, std::span<const float> row, std::span<float> rounded) {
+  require_same_size(row.size(), rounded.size(), "round_activations");
+  const FormatSpec& what = spec(format);
+  if (!what.has_activation_scales()) {
+    for (std::size_t i = 0; i < row.size(); ++i) rounded[i] = round_value(what.activations, row[i]);
+    return;
+  }
+  const std::size_t block =
+      what.activation_scale_inputs == 0 ? row.size() : static_cast<std::size_t>(what.activation_scale_inputs);
+  for (std::size_t begin = 0; begin < row.size(); begin += block) {
+    const std::size_t end = std::min(row.size(), begin + block);
+    float amax = 0;
+    bool finite = true;
+    for (std::size_t i = begin; i < end; ++i) {
+      amax = std::max(amax, std::fabs(row[i]));
+      finite = finite && std::isfinite(row[i]);
+    }
+    const float scale = finite ? scale_of(what.activations, amax) : std::numeric_limits<float>::quiet_NaN();
+    for (std::size_t i = begin; i < end; ++i) rounded[i] = round_scaled(what.activations, row[i], scale);
+  }
 }
 
 float encode_int8(std::span<const float> values, std::span<std::int8_t> codes) {

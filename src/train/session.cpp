@@ -46,18 +46,6 @@ types::SamplingParams sampling(const config::Recipe& recipe, const model::ModelC
   return params;
 }
 
-quant::Format weight_format(config::WeightFormat format) {
-  switch (format) {
-    case config::WeightFormat::f32:
-      return quant::Format::f32;
-    case config::WeightFormat::bf16:
-      return quant::Format::bf16;
-    case config::WeightFormat::int8:
-      break;
-  }
-  return quant::Format::int8;
-}
-
 decoder::DecoderOptions decoder_options(const config::Recipe& recipe, std::int64_t longest_prompt_tokens) {
   decoder::DecoderOptions options;
   options.max_num_seqs = recipe.rollout.max_num_seqs;
@@ -72,30 +60,6 @@ decoder::DecoderOptions decoder_options(const config::Recipe& recipe, std::int64
 }
 
 }  // namespace
-
-quant::KvFormat kv_format(const config::QuantRecipe& quant) {
-  switch (quant.kv_cache) {
-    case config::KvCache::f32:
-      return quant::KvFormat::f32;
-    case config::KvCache::bf16:
-      return quant::KvFormat::bf16;
-    case config::KvCache::int8:
-      return quant::KvFormat::int8;
-    case config::KvCache::fp8_e4m3:
-      return quant::KvFormat::fp8_e4m3;
-    case config::KvCache::automatic:
-      break;
-  }
-  switch (quant.weights) {
-    case config::WeightFormat::f32:
-      return quant::KvFormat::f32;
-    case config::WeightFormat::bf16:
-      return quant::KvFormat::bf16;
-    case config::WeightFormat::int8:
-      break;
-  }
-  return quant::KvFormat::int8;
-}
 
 void set_threads(const config::Recipe& recipe, const dist::Collectives& world) {
   const int processors = unbound_processors();
@@ -127,7 +91,7 @@ Policy load_policy(const std::filesystem::path& dir) {
 }
 
 Sampler::Sampler(const model::ModelConfig& config, const config::Recipe& recipe, std::int64_t longest_prompt_tokens)
-    : snapshot(config, weight_format(recipe.quant.weights)),
+    : snapshot(config, snapshot_formats(recipe.quant)),
       decoder(config, decoder_options(recipe, longest_prompt_tokens)) {}
 
 void Sampler::load(std::span<const std::vector<types::TokenId>> prompts, const config::QuantRecipe& quant) {
@@ -170,6 +134,7 @@ learner::LearnerOptions learner_options(const config::Recipe& recipe) {
   learner::LearnerOptions options;
   options.compute = recipe.model.dtype;
   options.forward = recipe.quant.learner_forward;
+  options.f32_lm_head = recipe.quant.lm_head == config::HeadFormat::f32;
   options.activation_checkpointing = recipe.actor.activation_checkpointing;
   options.logprob_chunk_tokens = recipe.actor.logprob_chunk_tokens;
   options.optim = recipe.optim;

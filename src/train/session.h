@@ -15,6 +15,7 @@
 #include "model/snapshot.h"
 #include "model/weights.h"
 #include "reward/verifier.h"
+#include "train/formats.h"
 #include "train/prompts.h"
 
 namespace qrl::train {
@@ -37,9 +38,6 @@ struct Policy {
 Policy make_policy(const config::Recipe& recipe);
 /// The policy of a checkpoint or HF folder.
 Policy load_policy(const std::filesystem::path& dir);
-
-/// What quant.rollout.kv_cache asks for; auto goes by the weights.
-quant::KvFormat kv_format(const config::QuantRecipe& quant);
 
 /// The sampler's side: a snapshot and the decoder that reads it. The snapshot is the decoder's only weight memory.
 struct Sampler {

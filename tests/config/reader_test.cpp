@@ -126,13 +126,21 @@ TEST_CASE("null stands for the default only where the default is unset") {
 
 TEST_CASE("choices name the nearest, also in capitals and by the twin's name") {
   CHECK(holds(fault("quant: {rollout: {weights: int9}}"),
-              "expected fp32 | bf16 | int8, got \"int9\"; did you mean int8?"));
+              "expected fp32 | bf16 | int8 | fp8_e4m3 | int4, got \"int9\"; did you mean int8?"));
   CHECK(holds(fault("quant: {rollout: {weights: bfloat16}}"), "here it is bf16"));
   CHECK(holds(fault("model: {dtype: fp32}"), "here it is float32"));
   CHECK(holds(fault("optim: {lr_scheduler: Cosine}"), "did you mean cosine?"));
   CHECK(holds(fault("optim: {name: muon}"), "expected adamw, got \"muon\""));
   CHECK(holds(fault("algorithm: {name: dapo}"), "expected grpo, got \"dapo\""));
   CHECK(read("quant: {rollout: {weights: \"bf16\"}}").quant.weights == config::WeightFormat::bf16);
+}
+
+TEST_CASE("formats that cannot meet are refused") {
+  CHECK(holds(fault("quant: {rollout: {weights: int8, granularity: tensor}}"), "only fp8_e4m3 has a choice of scales"));
+  CHECK(holds(fault("quant: {rollout: {weights: int8, activations: fp8_e4m3}}"), "int4 takes bf16, int8 or fp8_e4m3"));
+  CHECK(holds(fault("quant: {rollout: {weights: fp8_e4m3, activations: bf16}}"), "every other format its own"));
+  CHECK(read("quant: {rollout: {weights: int4, activations: int8}}").quant.activations ==
+        config::ActivationFormat::int8);
 }
 
 TEST_CASE("unknown keys name the nearest key or the neighbour's counterpart") {

@@ -34,7 +34,7 @@ TEST_CASE("logits are those of transformers") {
     const Golden golden(name);
     const model::ModelConfig& config = golden.model.config;
     const torch::NoGradGuard no_grad;
-    const learner::Parameters parameters(config, model::views(golden.model.weights), torch::kFloat32, true);
+    const learner::Parameters parameters(config, model::views(golden.model.weights), torch::kFloat32, true, false);
     const base::Buffer rope = ops::make_rope_table(32, config.head_dim, config.rope_theta);
     learner::PackedRows rows;
     rows.sequence_starts = {0};
@@ -44,7 +44,8 @@ TEST_CASE("logits are those of transformers") {
       rows.tokens.insert(rows.tokens.end(), sequence.begin(), sequence.end());
       rows.sequence_starts.push_back(static_cast<std::int32_t>(rows.tokens.size()));
     }
-    const torch::Tensor hidden = learner::hidden_states(parameters.policy(), config, rows, {torch::kFloat32, false});
+    const torch::Tensor hidden =
+        learner::hidden_states(parameters.policy(), config, rows, {torch::kFloat32, torch::kFloat32});
     const torch::Tensor logits = torch::mm(hidden, parameters.policy().lm_head_logits.t());
     for (int i = 0; i < 3; ++i) {
       const base::Buffer want = golden.file.read_f32("logits." + std::to_string(i));

@@ -213,6 +213,26 @@ TEST_CASE("a snapshot describes each tensor and counts its memory") {
   CHECK(low.num_bytes() < wide.num_bytes());
   const auto lines = low.describe();
   CHECK(lines.size() == 3 + 2 * 6);
-  CHECK(lines[2] == "layers.0.qkv: int8 [80, 24], scales [80] fp32, bias fp32");
+  CHECK(lines[2] == "layers.0.qkv: int8 [80, 24], scales [1, 80] F32, bias fp32");
   CHECK(lines.back() == "lm_head: bf16 [71, 24]");
+}
+
+TEST_CASE("modules named in ignore stay bf16, and a pattern must fit one") {
+  const ModelConfig config = small_config(Family::qwen2, true);
+  model::SnapshotFormats formats(Format::int8);
+  formats.ignore = {"lm_head", "down_proj", "model.layers.0.self_attn.[qkv]_proj"};
+  formats.f32_lm_head = true;
+  const Snapshot snapshot(config, formats);
+  CHECK(snapshot.has_exempt_layers());
+  CHECK(snapshot.layer(0).qkv.format == Format::bf16);
+  CHECK(snapshot.layer(1).qkv.format == Format::int8);
+  CHECK(snapshot.layer(1).down.format == Format::bf16);
+  CHECK(snapshot.layer(1).o.format == Format::int8);
+  CHECK(snapshot.lm_head().format == Format::f32);
+  formats.ignore = {"dwn_proj"};
+  CHECK_THROWS_WITH(Snapshot(config, formats), Catch::Matchers::Contains("\"dwn_proj\""));
+  formats.ignore = {"k_proj"};
+  CHECK_THROWS_WITH(Snapshot(config, formats), Catch::Matchers::Contains("one matrix"));
+  formats.ignore = {"embed_tokens"};
+  CHECK_FALSE(Snapshot(config, formats).has_exempt_layers());
 }

@@ -14,11 +14,19 @@ using quant::Format;
 
 namespace {
 
+std::vector<Format> all_formats() {
+  std::vector<Format> formats;
+  for (int i = 0; i < quant::kNumFormats; ++i) formats.push_back(static_cast<Format>(i));
+  return formats;
+}
+
 struct Problem {
   std::int64_t rows, in, out;
 };
-// Widths around the group sizes (4, 2), the vector sizes and the panel; rows around the tile heights.
-const std::vector<Problem> kProblems{{1, 7, 33}, {7, 33, 64}, {33, 64, 257}, {5, 257, 7}, {6, 64, 64}, {13, 130, 129}};
+// Widths around the group sizes (8, 4, 2), the vector sizes, a scale's 128 inputs and the panel; rows around the tile
+// heights and what is decoded for at once.
+const std::vector<Problem> kProblems{{1, 7, 33},  {7, 33, 64},    {33, 64, 257}, {5, 257, 7},
+                                     {6, 64, 64}, {13, 130, 129}, {1, 300, 65},  {101, 257, 70}};
 
 PackedLinear packed(const std::vector<float>& weight, const Problem& p, Format format, const std::vector<float>& bias) {
   PackedLinear layer = ops::make_packed_linear(format, p.out, p.in, !bias.empty());
@@ -74,7 +82,7 @@ Expected expected(const std::vector<float>& x, const std::vector<float>& w, cons
 
 TEST_CASE("linear equals the product of the encoded operands in double precision") {
   const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
-  const Format format = GENERATE(Format::f32, Format::bf16, Format::int8);
+  const Format format = GENERATE(from_range(all_formats()));
   const Problem p = GENERATE(from_range(kProblems));
   const bool with_bias = GENERATE(true, false);
   CAPTURE(name(ops::isa()), name(format), p.rows, p.in, p.out, with_bias);
@@ -130,7 +138,7 @@ TEST_CASE("the int8 product is integer arithmetic, exactly") {
 
 TEST_CASE("a row's bits depend on neither its companions, the row range nor the team") {
   const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
-  const Format format = GENERATE(Format::f32, Format::bf16, Format::int8);
+  const Format format = GENERATE(from_range(all_formats()));
   const Problem p{19, 133, 257};
   CAPTURE(name(ops::isa()), name(format));
   const PackedLinear layer = packed(test::normal_values(p.out * p.in, 0.05F, 7), p, format, {});
@@ -159,13 +167,18 @@ TEST_CASE("a row's bits depend on neither its companions, the row range nor the 
 
 TEST_CASE("packing in pieces and by a team gives the same bytes, zero beyond the shape") {
   const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
-  const Format format = GENERATE(Format::f32, Format::bf16, Format::int8);
+  const Format format = GENERATE(from_range(all_formats()));
   const Problem p{1, 33, 157};
   const std::vector<float> w = test::normal_values(p.out * p.in, 0.05F, 9);
   const PackedLinear whole = packed(w, p, format, {});
   PackedLinear pieces = ops::make_packed_linear(format, p.out, p.in, false);
+  // Pieces are tensors of their own: where a scale spans rows, only the team may share one out.
+  const bool one_tensor =
+      spec(format).scope == quant::ScaleScope::tensor || spec(format).scope == quant::ScaleScope::block128;
+  const std::vector<Range> tensors =
+      one_tensor ? std::vector<Range>{{0, 157}} : std::vector<Range>{{0, 30}, {30, 101}, {101, 157}};
   base::parallel(2, [&](Team& team) {
-    for (const Range rows : {Range{0, 30}, Range{30, 101}, Range{101, 157}}) {
+    for (const Range rows : tensors) {
       ops::pack_rows(team, w.data() + rows.begin * p.in, rows.size(), rows.begin, pieces);
       team.barrier();
     }
@@ -173,21 +186,39 @@ TEST_CASE("packing in pieces and by a team gives the same bytes, zero beyond the
   CHECK(std::memcmp(whole.panels.view().data, pieces.panels.view().data, whole.panels.num_bytes()) == 0);
   std::vector<float> read(static_cast<std::size_t>(20 * p.in));
   ops::unpack_rows(whole, 57, 20, read.data());
-  std::vector<float> want(w.begin() + 57 * p.in, w.begin() + 77 * p.in);
-  for (std::int64_t row = 0; row < 20; ++row) {
-    std::span<float> values(want.data() + row * p.in, static_cast<std::size_t>(p.in));
-    std::vector<std::int8_t> codes(values.size());
-    if (format == Format::int8) quant::decode_int8(codes, quant::encode_int8(values, codes), values);
-    if (format == Format::bf16) {
-      for (float& value : values) value = to_float(base::to_bf16(value));
-    }
+  std::vector<float> rounded(w.size());
+  quant::round_weights(format, w, p.in, rounded);
+  test::check_same_bits(read, {rounded.begin() + 57 * p.in, rounded.begin() + 77 * p.in});
+}
+
+TEST_CASE("packed weights and encoded rows hold the reference's values, bit for bit") {
+  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const Format format = GENERATE(from_range(all_formats()));
+  const Problem p{5, 300, 150};
+  CAPTURE(name(ops::isa()), name(format));
+  std::vector<float> w = test::normal_values(p.out * p.in, 0.05F, 21),
+                     values = test::normal_values(p.rows * p.in, 1.0F, 22);
+  // A zero row, a zero block, an outlier, numbers that e4m3 holds as subnormals or not at all.
+  std::fill_n(w.begin() + 7 * p.in, p.in, 0.0F);
+  std::fill_n(w.begin() + 9 * p.in + 128, 128, 0.0F);
+  w[static_cast<std::size_t>(11 * p.in + 5)] = 30.0F;
+  std::fill_n(values.begin() + p.in, p.in, 0.0F);
+  values[static_cast<std::size_t>(2 * p.in)] = 5000.0F;
+  std::vector<float> rounded(w.size()), read(w.size());
+  quant::round_weights(format, w, p.in, rounded);
+  ops::unpack_rows(packed(w, p, format, {}), 0, p.out, read.data());
+  test::check_same_bits(read, rounded);
+  const std::vector<float> decoded = test::decoded(encoded(values, p, format), p.rows);
+  for (std::int64_t row = 0; row < p.rows; ++row) {
+    std::vector<float> want(static_cast<std::size_t>(p.in));
+    quant::round_activations(format, {values.data() + row * p.in, want.size()}, want);
+    test::check_same_bits({decoded.begin() + row * p.in, decoded.begin() + (row + 1) * p.in}, want);
   }
-  test::check_same_bits(read, want);
 }
 
 TEST_CASE("a value that is not finite shows: at packing as an error, in a row as NaN") {
   const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
-  const Format format = GENERATE(Format::f32, Format::bf16, Format::int8);
+  const Format format = GENERATE(from_range(all_formats()));
   const float bad = GENERATE(std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
                              -std::numeric_limits<float>::infinity());
   const std::int64_t at = GENERATE(0, 15, 32);

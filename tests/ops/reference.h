@@ -76,21 +76,24 @@ inline void check_same_bits(const std::vector<float>& got, const std::vector<flo
 
 /// Rows of encoded activations read back as the numbers that a kernel multiplies.
 inline std::vector<float> decoded(const ops::Activations& x, std::int64_t rows) {
+  const std::int64_t run =
+      spec(x.format).activation_scale_inputs == 0 ? x.width : spec(x.format).activation_scale_inputs;
   std::vector<float> values;
   for (std::int64_t row = 0; row < rows; ++row) {
     for (std::int64_t k = 0; k < x.width; ++k) {
-      switch (x.format) {
-        case quant::Format::f32:
-          values.push_back(static_cast<const float*>(x.row(row))[k]);
+      float value = 0;
+      switch (spec(x.format).activations) {
+        case quant::Code::f32:
+          value = static_cast<const float*>(x.row(row))[k];
           break;
-        case quant::Format::bf16:
-          values.push_back(to_float(static_cast<const base::bf16*>(x.row(row))[k]));
+        case quant::Code::int8:
+          value = static_cast<float>(static_cast<const std::int8_t*>(x.row(row))[k]);
           break;
-        case quant::Format::int8:
-          values.push_back(static_cast<float>(static_cast<const std::int8_t*>(x.row(row))[k]) *
-                           x.scales.as<float>()[row]);
-          break;
+        default:
+          value = to_float(static_cast<const base::bf16*>(x.row(row))[k]);
       }
+      if (!x.scales.empty()) value *= x.scales.as<float>()[row * x.scales.shape()[1] + k / run];
+      values.push_back(value);
     }
   }
   return values;

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <vector>
 
 #include "base/error.h"
@@ -24,6 +25,20 @@ nlohmann::json golden() {
 
 float from_bits(std::uint32_t bits) { return std::bit_cast<float>(bits); }
 
+/// FNV-1a over the bits of each row.
+nlohmann::json checksums(const std::vector<float>& values, std::int64_t width) {
+  nlohmann::json sums = nlohmann::json::array();
+  for (std::size_t at = 0; at < values.size(); at += static_cast<std::size_t>(width)) {
+    std::uint32_t sum = 2166136261U;
+    for (std::size_t i = at; i < at + static_cast<std::size_t>(width); ++i) {
+      // Both zeros are zero.
+      sum = (sum ^ std::bit_cast<std::uint32_t>(values[i] == 0 ? 0.0F : values[i])) * 16777619U;
+    }
+    sums.push_back(sum);
+  }
+  return sums;
+}
+
 struct Encoded {
   float scale;
   std::vector<std::int8_t> codes;
@@ -36,13 +51,42 @@ Encoded encode(const std::vector<float>& values) {
 
 }  // namespace
 
-TEST_CASE("format names are the recipe's words, and others are refused with the list") {
-  for (const Format format : {Format::f32, Format::bf16, Format::int8}) {
-    CHECK(quant::format_from_name(quant::name(format)) == format);
+TEST_CASE("every format has a name of its own") {
+  std::set<std::string_view> names;
+  for (int i = 0; i < quant::kNumFormats; ++i) names.insert(quant::name(static_cast<Format>(i)));
+  CHECK(names.size() == quant::kNumFormats);
+}
+
+TEST_CASE("weights and activations of every scaled format are numpy's, bit for bit") {
+  std::ifstream file(test::shipped_data() / "golden" / "quant" / "formats.json");
+  REQUIRE(file.good());
+  const nlohmann::json golden = nlohmann::json::parse(file);
+  const auto inputs = golden["inputs"].get<std::int64_t>();
+  const auto floats = [&](const nlohmann::json& bits) {
+    std::vector<float> values;
+    for (const std::uint32_t one : bits) values.push_back(from_bits(one));
+    return values;
+  };
+  const std::vector<float> weights = floats(golden["weights"]), tokens = floats(golden["tokens"]);
+  int found = 0;
+  for (int i = 0; i < quant::kNumFormats; ++i) {
+    const auto format = static_cast<Format>(i);
+    if (!golden["formats"].contains(std::string(name(format)))) continue;
+    ++found;
+    CAPTURE(name(format));
+    const nlohmann::json& want = golden["formats"][std::string(name(format))];
+    std::vector<float> rounded(weights.size());
+    quant::round_weights(format, weights, inputs, rounded);
+    CHECK(checksums(rounded, inputs) == want["weights"]);
+    std::vector<float> all;
+    for (std::size_t at = 0; at < tokens.size(); at += static_cast<std::size_t>(inputs)) {
+      std::vector<float> row(static_cast<std::size_t>(inputs));
+      quant::round_activations(format, {tokens.data() + at, row.size()}, row);
+      all.insert(all.end(), row.begin(), row.end());
+    }
+    CHECK(checksums(all, inputs) == want["tokens"]);
   }
-  CHECK(quant::name(Format::f32) == "fp32");
-  CHECK_THROWS_WITH(quant::format_from_name("int4"),
-                    Catch::Matchers::Contains("fp32 | bf16 | int8") && Catch::Matchers::Contains("int4"));
+  CHECK(found == 7);
 }
 
 TEST_CASE("int8 codes and scales equal numpy's, ties and extremes included") {

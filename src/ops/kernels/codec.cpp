@@ -27,12 +27,16 @@ float encode_int8(const float* x, std::int64_t n, std::int8_t* codes) {
     for (std::int64_t i = 0; i < n; ++i) codes[i] = 0;
     return finite ? 0.0F : __builtin_nanf("");
   }
-  const VecF step = splat(scale), limit = splat(127.0F);
+  encode_int(x, n, scale, 127.0F, codes);
+  return scale;
+}
+
+void encode_int(const float* x, std::int64_t n, float scale, float limit, std::int8_t* codes) {
+  const VecF step = splat(scale), most = splat(limit);
   for_vectors(n, [&](std::int64_t i, auto lanes) {
-    const VecF code = max(-limit, min(limit, load(x + i, lanes) / step));
+    const VecF code = max(-most, min(most, load(x + i, lanes) / step));
     store(codes + i, round_to_int(code), lanes);
   });
-  return scale;
 }
 
 void encode_fp8(const float* x, std::int64_t n, float scale, std::uint8_t* codes) {
@@ -40,6 +44,12 @@ void encode_fp8(const float* x, std::int64_t n, float scale, std::uint8_t* codes
   for_vectors(n, [&](std::int64_t i, auto lanes) {
     store_vector(codes + i, __builtin_convertvector((VecU)fp8_of(load(x + i, lanes) / step), QuarterU8), lanes);
   });
+}
+
+void round_fp8(const float* x, std::int64_t n, float scale, std::uint16_t* rounded) {
+  const VecF step = splat(scale);
+  for_vectors(
+      n, [&](std::int64_t i, auto lanes) { store(rounded + i, rounded_to_fp8(load(x + i, lanes) / step), lanes); });
 }
 
 }  // namespace qrl::ops::QRL_ISA_NAMESPACE

@@ -13,11 +13,13 @@ namespace qrl::ops {
 struct LinearTask {
   const void* x = nullptr;          ///< codes of the first row
   std::int64_t x_stride = 0;        ///< elements from row to row
-  const float* x_scales = nullptr;  ///< of the first row; int8 only
+  const float* x_scales = nullptr;  ///< of the first row; null: none
+  std::int64_t x_scale_stride = 0;  ///< scales from row to row
   std::int64_t rows = 0;
   const void* panels = nullptr;               ///< the layer's first panel
-  const float* scales = nullptr;              ///< int8 only
-  const std::int32_t* column_sums = nullptr;  ///< int8 only
+  const void* scales = nullptr;               ///< fp32, int4's bf16; null: none
+  const std::int32_t* column_sums = nullptr;  ///< with int8 activations only
+  std::int64_t scale_stride = 0;              ///< of scales and column_sums, from one run of inputs to the next
   const float* bias = nullptr;                ///< null: none
   std::int64_t in = 0, out = 0;
   std::int64_t first_panel = 0, end_panel = 0;
@@ -45,9 +47,17 @@ struct Kernels {
   float (*encode_int8)(const float* x, std::int64_t n, std::int8_t* codes);
   /// quant::encode_fp8 of x/scale, same bits.
   void (*encode_fp8)(const float* x, std::int64_t n, float scale, std::uint8_t* codes);
+  /// x/scale rounded to e4m3's numbers, as bf16 bits; saturating, NaN stays NaN.
+  void (*round_fp8)(const float* x, std::int64_t n, float scale, std::uint16_t* rounded);
+  /// round-half-even(x/scale), clamped to ±limit.
+  void (*encode_int)(const float* x, std::int64_t n, float scale, float limit, std::int8_t* codes);
   void (*linear_f32)(const LinearTask& task);
   void (*linear_bf16)(const LinearTask& task);
   void (*linear_int8)(const LinearTask& task);
+  void (*linear_fp8)(const LinearTask& task);        ///< one scale an output channel
+  void (*linear_fp8_block)(const LinearTask& task);  ///< a scale for 128 inputs, of x too
+  void (*linear_int4)(const LinearTask& task);       ///< x bf16, or e4m3 when it has scales
+  void (*linear_int4_int8)(const LinearTask& task);
   /// y = x · gain / sqrt(mean(x²) + eps)
   void (*rms_norm)(const float* x, const float* gain, float eps, std::int64_t n, float* y);
   /// y = silu(gate) · up
@@ -81,9 +91,15 @@ void encode_bf16(const float* x, std::int64_t n, std::uint16_t* codes);
 void decode_bf16(const std::uint16_t* codes, std::int64_t n, float* x);
 float encode_int8(const float* x, std::int64_t n, std::int8_t* codes);
 void encode_fp8(const float* x, std::int64_t n, float scale, std::uint8_t* codes);
+void round_fp8(const float* x, std::int64_t n, float scale, std::uint16_t* rounded);
+void encode_int(const float* x, std::int64_t n, float scale, float limit, std::int8_t* codes);
 void linear_f32(const LinearTask& task);
 void linear_bf16(const LinearTask& task);
 void linear_int8(const LinearTask& task);
+void linear_fp8(const LinearTask& task);
+void linear_fp8_block(const LinearTask& task);
+void linear_int4(const LinearTask& task);
+void linear_int4_int8(const LinearTask& task);
 void rms_norm(const float* x, const float* gain, float eps, std::int64_t n, float* y);
 void swiglu(const float* gate, const float* up, std::int64_t n, float* y);
 void rope(const RopeTask& task);

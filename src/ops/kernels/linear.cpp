@@ -1,22 +1,11 @@
 // The matrix products: rows of encoded activations times packed panels. A tile of kTileRows rows by kTileVectors
 // vectors of columns is held in registers while the whole input width streams by. Each output has its own accumulator
 // and one order of additions, so its bits do not depend on which rows share its tile.
-#include "ops/kernels/dot.h"
-#include "ops/kernels/kernels.h"
+#include "ops/kernels/linear.h"
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 
 namespace {
-
-constexpr int kPanel = 64;  // ops::kPanelColumns
-
-#if defined(QRL_ISA_AVX512)
-constexpr int kTileRows = 6, kTileVectors = 4;  // 24 of 32 registers accumulate
-constexpr int kSingleRowVectors = 4;
-#else
-constexpr int kTileRows = 4, kTileVectors = 2;  // 8 of 16
-constexpr int kSingleRowVectors = 8;            // the same 8, and longer runs of the panels, which come from memory
-#endif
 
 // A format adds to its dot product where an accumulator starts and what becomes of it at the end.
 
@@ -35,17 +24,10 @@ struct Int8 : Int8DotOffsetInput {
     return kBias == 0 ? VecI{} : (VecI)(-(VecU)load_words(task.column_sums + column));
   }
   static VecF finish(const LinearTask& task, VecI sum, std::int64_t row, std::int64_t column) {
-    return __builtin_convertvector(sum, VecF) * (splat(task.x_scales[row]) * load(task.scales + column, All{}));
+    const auto* scales = static_cast<const float*>(task.scales);
+    return __builtin_convertvector(sum, VecF) * (splat(task.x_scales[row]) * load(scales + column, All{}));
   }
 };
-
-template <class Lanes>
-void write(const LinearTask& task, VecF value, std::int64_t row, std::int64_t column, Lanes lanes) {
-  if (task.bias != nullptr) value = value + load(task.bias + column, lanes);
-  float* y = task.y + row * task.out + column;
-  if (task.accumulate) value = load(y, lanes) + value;
-  store(y, value, lanes);
-}
 
 /// Rows `row` … `row` + Rows − 1, columns `column` … `column` + Vectors·kLanes − 1. Meanwhile it asks for one line in
 /// every group of inputs behind `ahead`: weights come from memory once a call, and must not be waited for.
@@ -76,11 +58,7 @@ void tile(const LinearTask& task, std::int64_t row, std::int64_t column, const v
     for (int v = 0; v < Vectors; ++v) {
       const std::int64_t at = column + v * kLanes;
       const VecF value = Format::finish(task, sums[r][v], row + r, at);
-      if (at + kLanes <= task.out) {
-        write(task, value, row + r, at, All{});
-      } else if (at < task.out) {
-        write(task, value, row + r, at, First{static_cast<int>(task.out - at)});
-      }
+      write(task, value, row + r, at);
     }
   }
 }

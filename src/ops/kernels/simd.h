@@ -202,29 +202,48 @@ inline VecF exp(VecF x) {
   return p * first * second;
 }
 
-/// 2·kLanes e4m3 codes as pairs of bf16 in 32-bit lanes, the earlier code in the low half; exact, NaN stays NaN.
-inline VecI bf16_of_fp8(const std::uint8_t* from) {
-  HalfU8 codes;
-  __builtin_memcpy(&codes, from, sizeof codes);
-  const VecU16 words = __builtin_convertvector(codes, VecU16);
-  const VecU16 magnitude = words & 0x7f;
+/// e4m3 codes, zero-extended to 16 bits, as bf16; exact. NaN stays NaN, unless the caller has none (kNan false).
+template <bool kNan>
+inline VecI bf16_of_fp8(VecU16 codes) {
   // Normal codes: three bits of significand to bf16's seven, exponent bias 7 to 127. Subnormal ones, m · 2⁻⁹: a table.
-  const VecU16 normal = (magnitude << 4) + (120 << 7);
+  const VecU16 magnitude = codes & std::uint16_t{0x7f};
+  const VecU16 normal = (magnitude << 4) + std::uint16_t{120 << 7};
 #if defined(QRL_ISA_AVX512)
   alignas(64) static constexpr std::uint16_t kSubnormal[32] = {0,      0x3b00, 0x3b80, 0x3bc0,
                                                                0x3c00, 0x3c20, 0x3c40, 0x3c60};
   const __m512i m = (__m512i)magnitude;
-  __m512i bits = _mm512_mask_permutexvar_epi16((__m512i)normal, _mm512_cmplt_epu16_mask(m, _mm512_set1_epi16(8)), m,
+  __m512i bits = _mm512_mask_permutexvar_epi16((__m512i)normal, _mm512_testn_epi16_mask(m, _mm512_set1_epi16(0x78)), m,
                                                _mm512_load_si512(kSubnormal));
-  bits = _mm512_mask_mov_epi16(bits, _mm512_cmpeq_epi16_mask(m, _mm512_set1_epi16(0x7f)), _mm512_set1_epi16(0x7fc0));
-  return (VecI)((VecU16)bits | ((words & 0x80) << 8));
+  if constexpr (kNan) {
+    bits = _mm512_mask_mov_epi16(bits, _mm512_cmpeq_epi16_mask(m, _mm512_set1_epi16(0x7f)), _mm512_set1_epi16(0x7fc0));
+  }
+  return (VecI)((VecU16)bits | ((codes << 8) & std::uint16_t{0x8000}));
 #else
   VecU16 bits = normal;
   constexpr std::uint16_t kSubnormal[8] = {0, 0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60};
   for (std::uint16_t m = 0; m < 8; ++m) bits = magnitude == m ? kSubnormal[m] - VecU16{} : bits;
-  bits = magnitude == 0x7f ? 0x7fc0 - VecU16{} : bits;
-  return (VecI)(bits | ((words & 0x80) << 8));
+  if constexpr (kNan) bits = magnitude == std::uint16_t{0x7f} ? std::uint16_t{0x7fc0} - VecU16{} : bits;
+  return (VecI)(bits | ((codes << 8) & std::uint16_t{0x8000}));
 #endif
+}
+
+/// 2·kLanes e4m3 codes as pairs of bf16 in 32-bit lanes, the earlier code in the low half.
+inline VecI bf16_of_fp8(const std::uint8_t* from) {
+  HalfU8 codes;
+  __builtin_memcpy(&codes, from, sizeof codes);
+  return bf16_of_fp8<true>(__builtin_convertvector(codes, VecU16));
+}
+
+/// The nearest number that e4m3 has (ties to even), beyond ±448 saturated; NaN stays NaN.
+inline VecF rounded_to_fp8(VecF v) {
+  const VecI bits = bits_of(v);
+  const VecI magnitude = bits & 0x7fffffff;
+  const VecF size = min(float_of_bits(magnitude), splat(448.0F));
+  const VecI clamped = bits_of(size);
+  const VecI normal = (VecI)((VecU)clamped + 0x7ffff + (((VecU)clamped >> 20) & 1)) & ~0xfffff;
+  const VecF small = __builtin_convertvector(round_to_int(size * 512.0F), VecF) * 0x1p-9F;
+  const VecI rounded = size < splat(0x1p-6F) ? bits_of(small) : normal;
+  return float_of_bits(magnitude > 0x7f800000 ? bits : rounded | (bits & (VecI)(VecU{} + 0x80000000U)));
 }
 
 /// The e4m3 codes of v: nearest even, beyond ±448 saturated, NaN 0x7f (its sign kept).

@@ -1,0 +1,33 @@
+// What the matrix products of all weight formats share: the size of a tile and the way out of it.
+#pragma once
+
+#include "ops/kernels/dot.h"
+#include "ops/kernels/kernels.h"
+
+namespace qrl::ops::QRL_ISA_NAMESPACE {
+
+inline constexpr int kPanel = 64;  // ops::kPanelColumns
+
+#if defined(QRL_ISA_AVX512)
+inline constexpr int kTileRows = 6, kTileVectors = 4;  // 24 of 32 registers accumulate
+inline constexpr int kSingleRowVectors = 4;
+#else
+inline constexpr int kTileRows = 4, kTileVectors = 2;  // 8 of 16
+inline constexpr int kSingleRowVectors = 8;            // the same 8, and longer runs of the panels, which come from memory
+#endif
+
+template <class Lanes>
+inline void write_lanes(const LinearTask& task, VecF value, std::int64_t row, std::int64_t column, Lanes lanes) {
+  if (task.bias != nullptr) value = value + load(task.bias + column, lanes);
+  float* y = task.y + row * task.out + column;
+  if (task.accumulate) value = load(y, lanes) + value;
+  store(y, value, lanes);
+}
+
+/// Bias, residual and the store of one row's vector of columns, as many as there are.
+inline void write(const LinearTask& task, VecF value, std::int64_t row, std::int64_t column) {
+  if (column + kLanes <= task.out) write_lanes(task, value, row, column, All{});
+  else if (column < task.out) write_lanes(task, value, row, column, First{static_cast<int>(task.out - column)});
+}
+
+}  // namespace qrl::ops::QRL_ISA_NAMESPACE

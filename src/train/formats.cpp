@@ -1,0 +1,73 @@
+#include "train/formats.h"
+
+#include "base/error.h"
+
+namespace qrl::train {
+
+using config::ActivationFormat;
+using config::Granularity;
+using config::KvCache;
+using config::WeightFormat;
+using quant::Format;
+
+namespace {
+
+Format linear_format(const config::QuantRecipe& quant) {
+  switch (quant.weights) {
+    case WeightFormat::f32:
+      return Format::f32;
+    case WeightFormat::bf16:
+      return Format::bf16;
+    case WeightFormat::int8:
+      return Format::int8;
+    case WeightFormat::fp8_e4m3:
+      return quant.granularity == Granularity::tensor     ? Format::fp8_tensor
+             : quant.granularity == Granularity::block128 ? Format::fp8_block128
+                                                          : Format::fp8_channel;
+    case WeightFormat::int4:
+      break;
+  }
+  return quant.activations == ActivationFormat::int8       ? Format::int4_int8
+         : quant.activations == ActivationFormat::fp8_e4m3 ? Format::int4_fp8
+                                                           : Format::int4;
+}
+
+}  // namespace
+
+model::SnapshotFormats snapshot_formats(const config::QuantRecipe& quant) {
+  model::SnapshotFormats formats(linear_format(quant));
+  formats.ignore = quant.ignore;
+  formats.f32_lm_head = quant.lm_head == config::HeadFormat::f32;
+  return formats;
+}
+
+quant::KvFormat kv_format(const config::QuantRecipe& quant) {
+  switch (quant.kv_cache) {
+    case KvCache::f32:
+      return quant::KvFormat::f32;
+    case KvCache::bf16:
+      return quant::KvFormat::bf16;
+    case KvCache::int8:
+      return quant::KvFormat::int8;
+    case KvCache::fp8_e4m3:
+      return quant::KvFormat::fp8_e4m3;
+    case KvCache::automatic:
+      break;
+  }
+  switch (quant::spec(linear_format(quant)).activations) {
+    case quant::Code::f32:
+      return quant::KvFormat::f32;
+    case quant::Code::int8:
+      return quant::KvFormat::int8;
+    default:
+      return quant::KvFormat::bf16;
+  }
+}
+
+std::string_view name(config::LearnerForward forward) {
+  return forward == config::LearnerForward::bf16      ? "bf16"
+         : forward == config::LearnerForward::low_bit ? "low_bit"
+                                                      : "fake_quant";
+}
+
+}  // namespace qrl::train
