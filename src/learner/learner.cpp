@@ -90,7 +90,7 @@ struct Learner::State {
   }
 
   PackedRows pack(const types::MicroBatch& batch);
-  TargetRows targets_of(const types::MicroBatch& batch, float temperature) const;
+  TargetRows targets_of(const types::MicroBatch& batch, const ops::DrawParams& drawn_from) const;
   Tensor forward(const PackedRows& rows) const {
     ForwardOptions how{parameters.compute(), parameters.policy().lm_head_dtype, options.activation_checkpointing,
                        options.forward, nullptr};
@@ -153,11 +153,11 @@ PackedRows Learner::State::pack(const types::MicroBatch& batch) {
   return rows;
 }
 
-TargetRows Learner::State::targets_of(const types::MicroBatch& batch, float temperature) const {
-  QRL_REQUIRE(temperature > 0, "temperature", "above 0 (log-probs of a greedy choice teach nothing)",
-              std::to_string(temperature));
+TargetRows Learner::State::targets_of(const types::MicroBatch& batch, const ops::DrawParams& drawn_from) const {
+  QRL_REQUIRE(drawn_from.temperature > 0, "temperature", "above 0 (log-probs of a greedy choice teach nothing)",
+              std::to_string(drawn_from.temperature));
   TargetRows targets;
-  targets.temperature = temperature;
+  targets.drawn_from = drawn_from;
   targets.chunk_tokens = options.logprob_chunk_tokens;
   for (std::size_t t = 0; t < batch.loss_mask.size(); ++t) {
     if (batch.loss_mask[t] == 0) continue;
@@ -260,10 +260,10 @@ Learner::~Learner() {
 
 void Learner::release_memory() { release_tensor_memory(); }
 
-TokenScores Learner::score(const types::MicroBatch& batch, float temperature) {
+TokenScores Learner::score(const types::MicroBatch& batch, const ops::DrawParams& drawn_from) {
   const torch::NoGradGuard no_grad;
   const PackedRows rows = state_->pack(batch);
-  const TargetRows targets = state_->targets_of(batch, temperature);
+  const TargetRows targets = state_->targets_of(batch, drawn_from);
   TokenScores scores{std::vector<float>(batch.tokens.size()), std::vector<float>(batch.tokens.size())};
   if (targets.rows.empty()) return scores;
   const TargetScores counted_scores = state_->score(state_->forward(rows), targets);
@@ -276,10 +276,10 @@ TokenScores Learner::score(const types::MicroBatch& batch, float temperature) {
 }
 
 void Learner::accumulate(const types::MicroBatch& batch, const types::GlobalCounts& counts, const LossOptions& loss,
-                         float temperature) {
+                         const ops::DrawParams& drawn_from) {
   state_->require_trainable();
   const PackedRows rows = state_->pack(batch);
-  const TargetRows targets = state_->targets_of(batch, temperature);
+  const TargetRows targets = state_->targets_of(batch, drawn_from);
   if (targets.rows.empty()) return;
   QRL_INVARIANT(counts.response_tokens > 0 && counts.sequences > 0, "micro-batch", "global counts above 0",
                 std::to_string(counts.response_tokens));

@@ -15,6 +15,7 @@
 #include "model/config.h"
 #include "model/snapshot.h"
 #include "model/weights.h"
+#include "ops/sample.h"
 #include "types/batch.h"
 
 namespace qrl::learner {
@@ -72,12 +73,12 @@ class Learner {
   Learner& operator=(const Learner&) = delete;
 
   /// Log-probs of the targets under the present weights, no gradient.
-  TokenScores score(const types::MicroBatch& batch, float temperature);
+  TokenScores score(const types::MicroBatch& batch, const ops::DrawParams& drawn_from);
 
   /// Adds the gradient of this micro-batch's share of the loss (its denominators are the global `counts`).
   /// Gradients accumulate in fp32.
   void accumulate(const types::MicroBatch& batch, const types::GlobalCounts& counts, const LossOptions& loss,
-                  float temperature);
+                  const ops::DrawParams& drawn_from);
 
   /// Ends the mini-batch: sums gradients over ranks, checks them, clips, applies the optimizer's update and clears the
   /// gradients. Not finite on any rank: nothing is applied anywhere, the update count and schedule stay.

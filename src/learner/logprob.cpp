@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/threads.h"
 #include "ops/training.h"
 
 namespace qrl::learner {
@@ -28,8 +29,15 @@ void for_each_chunk(const Tensor& hidden_ND, const Tensor& lm_head_logits, const
     chunk.rows = torch::from_blob(const_cast<std::int64_t*>(targets.rows.data()) + begin, {chunk.size}, torch::kInt64);
     chunk.hidden_MD = hidden_ND.index_select(0, chunk.rows);
     chunk.logits_MV = torch::mm(chunk.hidden_MD.to(torch::kFloat32), lm_head_logits.t());
-    chunk.distribution = {chunk.size, lm_head_logits.size(0), 1.0F / targets.temperature,
+    const std::int64_t vocab_size = lm_head_logits.size(0);
+    chunk.distribution = {chunk.size, vocab_size, 1.0F / targets.drawn_from.temperature,
                           targets.targets.data() + begin};
+    base::parallel_for(chunk.size, 1, [&](base::Range rows) {
+      for (std::int64_t r = rows.begin; r < rows.end; ++r) {
+        ops::exclude_cut_tokens(chunk.logits_MV.data_ptr<float>() + r * vocab_size, vocab_size, targets.drawn_from,
+                                targets.targets[static_cast<std::size_t>(begin + r)]);
+      }
+    });
     body(chunk);
   }
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "learner/layers.h"
+#include "ops/sample.h"
 
 namespace qrl::learner {
 
@@ -10,7 +11,7 @@ namespace qrl::learner {
 struct TargetRows {
   std::vector<std::int64_t> rows;     ///< M row numbers, ascending
   std::vector<std::int32_t> targets;  ///< M
-  float temperature = 1;              ///< logits are divided by it
+  ops::DrawParams drawn_from;         ///< temperature, and what top-k and top-p leave: as the sampler drew
   std::int64_t chunk_tokens = 1024;   ///< rows whose logits exist at once
 };
 

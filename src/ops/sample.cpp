@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <span>
 #include <string>
 #include <vector>
@@ -113,7 +114,31 @@ Draw draw_cut(const Weights& row, const DrawParams& params, double total, double
   return {chosen, logprob_of(row, chosen, mass)};
 }
 
+/// Weights of all tokens, in memory of this thread, and their sum.
+double all_weights(const Weights& row, std::vector<float>*& weights) {
+  thread_local std::vector<float> memory;
+  memory.resize(static_cast<std::size_t>(row.vocab_size));
+  weights = &memory;
+  kernels().exp_weights(row.logits, row.vocab_size, row.max, row.inverse_temperature, memory.data());
+  double total = 0;
+  for (const float weight : memory) total += static_cast<double>(weight);
+  return total;
+}
+
 }  // namespace
+
+void exclude_cut_tokens(float* logits, std::int64_t vocab_size, const DrawParams& params, std::int32_t always_kept) {
+  if (params.temperature == 0 || (params.top_k == -1 && params.top_p >= 1.0F)) return;
+  const Weights row{logits, vocab_size, kernels().max_value(logits, vocab_size), 1.0F / params.temperature};
+  std::vector<float>* weights = nullptr;
+  const double total = all_weights(row, weights);
+  const std::vector<std::int32_t> kept = kept_tokens(row, params, *weights, total);
+  auto next = kept.begin();
+  for (std::int32_t token = 0; token < vocab_size; ++token) {
+    if (next != kept.end() && *next == token) ++next;
+    else if (token != always_kept) logits[token] = -std::numeric_limits<float>::infinity();
+  }
+}
 
 Draw draw(const float* logits, std::int64_t vocab_size, const DrawParams& params, double uniform) {
   QRL_INVARIANT(vocab_size > 0 && params.temperature >= 0 && params.top_p > 0 && params.top_p <= 1 &&

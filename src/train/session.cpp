@@ -108,6 +108,11 @@ std::vector<std::vector<types::TokenId>> calibration_prompts(const PromptSet& se
   return prompts;
 }
 
+ops::DrawParams draw_params(const config::RolloutRecipe& rollout) {
+  return {static_cast<float>(rollout.temperature), static_cast<float>(rollout.top_p),
+          static_cast<std::int32_t>(rollout.top_k)};
+}
+
 types::SamplingParams train_sampling(const config::Recipe& recipe, const model::ModelConfig& config,
                                      const data::Tokenizer& tokenizer) {
   types::SamplingParams params = sampling(recipe, config, tokenizer);

@@ -192,18 +192,18 @@ std::vector<Trainer::MiniBatch> Trainer::make_mini_batches(std::span<const rollo
 }
 
 void Trainer::add_frozen_logprobs(std::vector<MiniBatch>& batches, Metrics& metrics) {
-  const auto temperature = static_cast<float>(parts_.recipe.rollout.temperature);
+  const ops::DrawParams drawn_from = draw_params(parts_.recipe.rollout);
   // With one update per rollout the policy that drew is the policy that learns: old log-probs are the forward's own.
   const bool needs_old = updates_per_step(parts_.recipe) > 1;
   for (MiniBatch& batch : batches) {
     for (types::MicroBatch& micro : batch.micro) {
       if (needs_old) {
         const base::ScopedTimer timer(metrics["timing_s/old_log_prob"]);
-        micro.old_logprobs = learner_.score(micro, temperature).logprobs;
+        micro.old_logprobs = learner_.score(micro, drawn_from).logprobs;
       }
       if (reference_ != nullptr) {
         const base::ScopedTimer timer(metrics["timing_s/ref"]);
-        micro.reference_logprobs = reference_->score(micro, temperature).logprobs;
+        micro.reference_logprobs = reference_->score(micro, drawn_from).logprobs;
       }
     }
   }
@@ -213,7 +213,7 @@ Metrics Trainer::update(const MiniBatch& batch) {
   const config::Recipe& recipe = parts_.recipe;
   const learner::LossOptions loss{learner::LossKind::grpo, recipe.algorithm, recipe.rollout_correction};
   for (const types::MicroBatch& micro : batch.micro) {
-    learner_.accumulate(micro, batch.counts, loss, static_cast<float>(recipe.rollout.temperature));
+    learner_.accumulate(micro, batch.counts, loss, draw_params(recipe.rollout));
   }
   learner::UpdateReport report = learner_.update();
   guard_finite(report, recipe, parts_.state);

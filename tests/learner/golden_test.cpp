@@ -71,7 +71,7 @@ TEST_CASE("gradients of the mean cross-entropy are those of transformers") {
       learner::LearnerOptions options = test::options();
       options.activation_checkpointing = checkpointing;
       learner::Learner learner(golden.model.config, golden.model.weights, options, *world);
-      learner.accumulate(batch, test::count({batch}), {learner::LossKind::sft, {}, {}}, 1.0F);
+      learner.accumulate(batch, test::count({batch}), {learner::LossKind::sft, {}, {}}, {1.0F});
       test::Named want;
       bool rounded = false;  // the bf16 model's gradients are stored as bf16: half a unit of 2^-8 each
       for (const auto& [tensor, entry] : golden.file.tensors()) {

@@ -203,14 +203,14 @@ TEST_CASE("embedding and linear add to their gradients") {
 TEST_CASE("log-probs and entropies, whatever the chunk") {
   for (const auto dtype : {torch::kFloat32, torch::kBFloat16}) {
     for (const std::int64_t vocab : {5, 37, 259}) {
-      for (const std::int64_t chunk : {1, 7, 1024}) {
-        CAPTURE(dtype, vocab, chunk);
+      for (const auto& [chunk, top_k] : {std::pair{1, -1}, std::pair{7, 3}, std::pair{1024, -1}, std::pair{1024, 2}}) {
+        CAPTURE(dtype, vocab, chunk, top_k);
         torch::manual_seed(7);
         const double bound = dtype == torch::kFloat32 ? kFp32 : kBf16;
         const Tensor hidden = leaf(torch::randn({50, 33}).to(dtype));
         const Weight lm_head = weight_of(torch::randn({vocab, 33}).to(dtype));
         learner::TargetRows targets;
-        targets.temperature = 0.7F;
+        targets.drawn_from = {0.7F, 1.0F, top_k};
         targets.chunk_tokens = chunk;
         for (std::int64_t row = 1; row < 50; row += 3) {
           targets.rows.push_back(row);
@@ -221,7 +221,13 @@ TEST_CASE("log-probs and entropies, whatever the chunk") {
         const Tensor wide = double_leaf(hidden), wide_head = double_leaf(lm_head.value);
         const Tensor rows = torch::tensor(targets.rows);
         const Tensor picks = torch::tensor(std::vector<std::int64_t>(targets.targets.begin(), targets.targets.end()));
-        const Tensor log_p = torch::log_softmax(torch::mm(wide.index_select(0, rows), wide_head.t()) / 0.7F, 1);
+        Tensor logits = torch::mm(wide.index_select(0, rows), wide_head.t()) / 0.7F;
+        if (top_k > 0) {  // the largest, and the target
+          Tensor cut = torch::ones_like(logits, torch::kBool);
+          cut.scatter_(1, std::get<1>(logits.topk(top_k, 1)), false).scatter_(1, picks.unsqueeze(1), false);
+          logits = logits.masked_fill(cut, -1e30);
+        }
+        const Tensor log_p = torch::log_softmax(logits, 1);
         const Tensor want = log_p.gather(1, picks.unsqueeze(1)).squeeze(1);
         const Tensor entropy = -(log_p.exp() * log_p).sum(1);
         CHECK(error(got.log_probs_M, want) <= kFp32);

@@ -41,7 +41,7 @@ struct Run {
   explicit Run(const learner::LearnerOptions& options = test::options(), const LossOptions& loss_in = grpo())
       : config(test::tiny_config()), learner(config, test::tiny_weights(config), options, *world), loss(loss_in) {}
   Named gradients(const std::vector<MicroBatch>& batches) {
-    for (const MicroBatch& batch : batches) learner.accumulate(batch, test::count(batches), loss, 1.0F);
+    for (const MicroBatch& batch : batches) learner.accumulate(batch, test::count(batches), loss, {1.0F});
     return test::copy(learner.gradients());
   }
   std::unique_ptr<dist::Collectives> world = dist::make_solo();
@@ -182,8 +182,8 @@ TEST_CASE("a prompt computed once for its samples gives their scores and gradien
     }
     return values;
   };
-  const auto got = masked_in(shared, Run().learner.score(shared, 1).logprobs);
-  const auto want = masked_in(separate, Run().learner.score(separate, 1).logprobs);
+  const auto got = masked_in(shared, Run().learner.score(shared, {1}).logprobs);
+  const auto want = masked_in(separate, Run().learner.score(separate, {1}).logprobs);
   REQUIRE(got.size() == want.size());
   for (std::size_t i = 0; i < got.size(); ++i) CHECK(test::close(got[i], want[i], 1e-5, 0));
 }
@@ -230,7 +230,7 @@ TEST_CASE("activation checkpointing and the log-prob chunk change no gradient") 
 TEST_CASE("scores are the log-probs that accumulate uses, scaled by temperature") {
   Run run;
   const MicroBatch batch = test::pack(some_sequences());
-  const learner::TokenScores cold = run.learner.score(batch, 0.5F), warm = run.learner.score(batch, 1.0F);
+  const learner::TokenScores cold = run.learner.score(batch, {0.5F}), warm = run.learner.score(batch, {1.0F});
   double entropy_cold = 0, entropy_warm = 0;
   for (std::size_t t = 0; t < batch.tokens.size(); ++t) {
     if (batch.loss_mask[t] == 0) {
@@ -255,7 +255,7 @@ TEST_CASE("old log-probs that are the present ones change nothing; without them 
   Run run;
   const std::vector<test::Sequence> sequences = some_sequences();
   MicroBatch without = test::pack(sequences, false), with = test::pack(sequences, false);
-  with.old_logprobs = run.learner.score(with, 1.0F).logprobs;
+  with.old_logprobs = run.learner.score(with, {1.0F}).logprobs;
   const Named expected = Run().gradients({without});
   CHECK(difference(Run().gradients({with}), expected) <= 1e-6);
   Run other;
@@ -281,7 +281,7 @@ TEST_CASE("two ranks update as one process does") {
     const auto rank = static_cast<std::size_t>(world.rank());
     const model::ModelConfig config = test::tiny_config();
     Learner learner(config, test::tiny_weights(config), test::options(), world);
-    for (const MicroBatch& batch : shares[rank]) learner.accumulate(batch, counts, grpo(), 1.0F);
+    for (const MicroBatch& batch : shares[rank]) learner.accumulate(batch, counts, grpo(), {1.0F});
     reports[rank] = learner.update();
     masters[rank] = test::copy(learner.masters());
   });
@@ -302,10 +302,10 @@ TEST_CASE("an update with a non-finite gradient changes nothing on any rank and 
     const model::ModelConfig config = test::tiny_config();
     Learner learner(config, test::tiny_weights(config), test::options(), world);
     const MicroBatch batch = test::pack(some_sequences());
-    learner.accumulate(batch, test::count({batch, batch}), grpo(), 1.0F);
+    learner.accumulate(batch, test::count({batch, batch}), grpo(), {1.0F});
     learner.update();
     const Named masters = test::copy(learner.masters()), moments = test::copy(learner.optimizer_state());
-    learner.accumulate(batch, test::count({batch, batch}), grpo(), 1.0F);
+    learner.accumulate(batch, test::count({batch, batch}), grpo(), {1.0F});
     if (world.rank() == 1) {
       learner.gradients().at("model.layers.1.mlp.up_proj.weight").as<float>()[5] = NAN;
       learner.gradients().at("model.norm.weight").as<float>()[0] = HUGE_VALF;
@@ -313,7 +313,7 @@ TEST_CASE("an update with a non-finite gradient changes nothing on any rank and 
     const learner::UpdateReport report = learner.update();
     const bool same = test::copy(learner.masters()) == masters && test::copy(learner.optimizer_state()) == moments;
     const bool goes_on = [&] {
-      learner.accumulate(batch, test::count({batch, batch}), grpo(), 1.0F);
+      learner.accumulate(batch, test::count({batch, batch}), grpo(), {1.0F});
       return learner.update().finite && learner.num_updates() == 2;
     }();
     static std::mutex assertions;  // Catch2's are not for several threads at once
@@ -446,7 +446,7 @@ TEST_CASE("metrics are means over response tokens") {
   Run run;
   std::vector<test::Sequence> sequences = some_sequences();
   MicroBatch batch = test::pack(sequences);
-  const learner::TokenScores now = run.learner.score(batch, 1.0F);
+  const learner::TokenScores now = run.learner.score(batch, {1.0F});
   double n = 0, k3 = 0, k1 = 0, rho = 0, rho_squared = 0, capped = 0, high = 0, low = 0, entropy = 0, most = 0;
   for (std::size_t t = 0; t < batch.tokens.size(); ++t) {
     if (batch.loss_mask[t] == 0) continue;
@@ -465,7 +465,7 @@ TEST_CASE("metrics are means over response tokens") {
   }
   LossOptions loss = grpo();
   loss.correction.threshold = 1.25;
-  run.learner.accumulate(batch, test::count({batch}), loss, 1.0F);
+  run.learner.accumulate(batch, test::count({batch}), loss, {1.0F});
   const learner::Metrics metrics = run.learner.update().metrics;
   const auto check = [&](const char* name, double want) {
     CAPTURE(name);
@@ -491,7 +491,7 @@ TEST_CASE("broken batches are refused") {
   const auto refuses = [&](const auto& damage, const std::string& about) {
     MicroBatch batch = test::pack(some_sequences());
     damage(batch);
-    CHECK_THROWS_WITH(run.learner.accumulate(batch, test::count({batch}), grpo(), 1.0F), Catch::Contains(about));
+    CHECK_THROWS_WITH(run.learner.accumulate(batch, test::count({batch}), grpo(), {1.0F}), Catch::Contains(about));
   };
   refuses([](MicroBatch& batch) { batch.tokens[3] = 37; }, "vocabulary");
   refuses([](MicroBatch& batch) { batch.sequence_starts.back() += 1; }, "sequence_starts");
@@ -499,10 +499,10 @@ TEST_CASE("broken batches are refused") {
   refuses([](MicroBatch& batch) { batch.sampler_logprobs.pop_back(); }, "sampler_logprobs");
   refuses([](MicroBatch& batch) { batch.reference_logprobs.clear(); }, "reference_logprobs");
   MicroBatch batch = test::pack({test::random_sequence(1, 4, 61, 37)});
-  CHECK_THROWS_WITH(run.learner.accumulate(batch, test::count({batch}), grpo(), 1.0F),
+  CHECK_THROWS_WITH(run.learner.accumulate(batch, test::count({batch}), grpo(), {1.0F}),
                     Catch::Contains("max_position_embeddings"));
   batch = test::pack(some_sequences());
-  CHECK_THROWS_WITH(run.learner.score(batch, 0.0F), Catch::Contains("temperature"));
+  CHECK_THROWS_WITH(run.learner.score(batch, {0.0F}), Catch::Contains("temperature"));
 }
 
 TEST_CASE("supervised training lowers its loss") {

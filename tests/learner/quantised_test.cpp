@@ -51,7 +51,7 @@ test::Named gradients(quant::Format format, config::LearnerForward forward, bool
   model::Snapshot snapshot(config, format);
   learner.publish(snapshot, 3);
   const types::MicroBatch batch = test::pack({test::random_sequence(1, 3, 9, 37), test::random_sequence(2, 5, 4, 37)});
-  learner.accumulate(batch, test::count({batch}), {LossKind::sft, {}, {}}, 1.0F);
+  learner.accumulate(batch, test::count({batch}), {LossKind::sft, {}, {}}, {1.0F});
   return test::copy(learner.gradients());
 }
 
@@ -105,15 +105,15 @@ TEST_CASE("a learner on quantised tensors refuses a snapshot that is missing or 
   const auto world = dist::make_solo();
   Learner learner(config, test::tiny_weights(config), options, *world);
   const types::MicroBatch batch = test::pack({test::random_sequence(1, 3, 9, 37)});
-  CHECK_THROWS_WITH(learner.score(batch, 1.0F), Catch::Contains("publish after each update"));
+  CHECK_THROWS_WITH(learner.score(batch, {1.0F}), Catch::Contains("publish after each update"));
   model::Snapshot snapshot(config, quant::Format::int8);
   learner.publish(snapshot, 0);
-  const auto before = learner.score(batch, 1.0F).logprobs;
-  learner.accumulate(batch, test::count({batch}), {LossKind::sft, {}, {}}, 1.0F);
+  const auto before = learner.score(batch, {1.0F}).logprobs;
+  learner.accumulate(batch, test::count({batch}), {LossKind::sft, {}, {}}, {1.0F});
   learner.update();
-  CHECK_THROWS_WITH(learner.score(batch, 1.0F), Catch::Contains("publish after each update"));
+  CHECK_THROWS_WITH(learner.score(batch, {1.0F}), Catch::Contains("publish after each update"));
   learner.publish(snapshot, 1);
-  CHECK(learner.score(batch, 1.0F).logprobs != before);
+  CHECK(learner.score(batch, {1.0F}).logprobs != before);
   snapshot.publish(learner.masters(), 2);  // somebody else's
-  CHECK_THROWS_WITH(learner.score(batch, 1.0F), Catch::Contains("publish after each update"));
+  CHECK_THROWS_WITH(learner.score(batch, {1.0F}), Catch::Contains("publish after each update"));
 }
