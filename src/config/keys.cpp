@@ -146,6 +146,9 @@ void add_rollout(List& list) {
   rollout.add("page_size", &O::page_size, integer(1), "tokens a KV page holds");
   rollout.add("kv_pages", &O::kv_pages, integer(1), "KV pages", {"what max_num_seqs longest sequences need"});
   rollout.add("prefix_sharing", &O::prefix_sharing, boolean(), "samples of a prompt share its KV pages");
+  rollout.add("bitwise", &O::bitwise, boolean(),
+              "the learner's log-probs are the sampler's bit for bit, so that no correction is left to do; needs "
+              "quant.learner.forward low_bit and a KV cache other than fp8_e4m3");
   rollout.add("free_cache_engine", &O::free_cache_engine, boolean(),
               "give the KV cache's memory back while the learner works");
 }

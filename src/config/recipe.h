@@ -71,6 +71,7 @@ struct RolloutRecipe {
   std::int64_t page_size = 16;           ///< tokens
   std::optional<std::int64_t> kv_pages;  ///< default: what max_num_seqs longest sequences need
   bool prefix_sharing = true;
+  bool bitwise = false;            ///< the learner's log-probs equal the sampler's bit for bit
   bool free_cache_engine = false;  ///< give the KV memory back while the learner works
   friend bool operator==(const RolloutRecipe&, const RolloutRecipe&) = default;
 };

@@ -120,6 +120,13 @@ void check_quant(const Recipe& recipe, RuleBook& rules) {
   rules.require({"quant.rollout.activations", "quant.rollout.weights"}, fits(quant.activations),
                 "quant.rollout.activations auto, or what quant.rollout.weights can meet", "another",
                 "int4 takes bf16, int8 or fp8_e4m3, every other format its own");
+  rules.require({"rollout.bitwise", "quant.learner.forward"},
+                !recipe.rollout.bitwise || quant.learner_forward == LearnerForward::low_bit,
+                "quant.learner.forward low_bit with rollout.bitwise", "another",
+                "only the sampler's own products give its bits");
+  rules.require({"rollout.bitwise", "quant.rollout.kv_cache"},
+                !recipe.rollout.bitwise || quant.kv_cache != KvCache::fp8_e4m3,
+                "quant.rollout.kv_cache other than fp8_e4m3 with rollout.bitwise", "fp8_e4m3", "use int8 or bf16");
 }
 
 }  // namespace

@@ -24,6 +24,9 @@ namespace {
 /// Memory for drawn tokens taken at once, so that ticks up to this length allocate nothing.
 constexpr std::int32_t kReservedTokens = 1024;
 
+/// Weights of which a core's own cache holds the most part.
+constexpr std::size_t kCachedWeightBytes = std::size_t{4} << 20;
+
 /// Everything a draw depends on besides the weights and the tokens before it.
 double draw_uniform(const base::RandomField& field, const Sequence& sequence, std::uint32_t step) {
   const std::uint64_t prompt_id = sequence.group->prompt_id;
@@ -163,7 +166,7 @@ std::vector<types::Completion> Decoder::complete(std::span<const types::SampleRe
   while (!scheduler.done()) {
     const double start_s = base::now_s();
     const std::span<Sequence* const> chosen = scheduler.choose();
-    state.plan.build(chosen, base::num_threads());
+    state.plan.build(chosen, base::num_threads(), snapshot.num_bytes() <= kCachedWeightBytes);
     state.forward_and_sample(params, key);
     QRL_INVARIANT(snapshot.version() == version, "decoder", "weights of version " + std::to_string(version),
                   "version " + std::to_string(snapshot.version()), "publish between calls, never during one");
@@ -194,7 +197,7 @@ void Decoder::State::forward_and_sample(const types::SamplingParams& params, typ
     sample(team, part, scratch, draw_params, field, key.step);
   };
   base::parallel(0, [&](base::Team& team) {
-    if (plan.parts.size() == 1) return run(team, plan.parts.front(), workspaces.front());
+    if (!plan.each_alone) return run(team, plan.parts.front(), workspaces.front());
     base::Team alone = base::Team::solo();
     for (auto i = static_cast<std::size_t>(team.rank()); i < plan.parts.size();
          i += static_cast<std::size_t>(team.size())) {

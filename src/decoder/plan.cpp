@@ -32,7 +32,7 @@ double Plan::cost(const Sequence& sequence) const {
   return num_rows * (1 + position_cost_ * mean_position);
 }
 
-void Plan::build(std::span<Sequence* const> chosen, int num_threads) {
+void Plan::build(std::span<Sequence* const> chosen, int num_threads, bool weights_stay_cached) {
   tokens_N.clear();
   positions_N.clear();
   page_tables_N.clear();
@@ -80,8 +80,8 @@ void Plan::build(std::span<Sequence* const> chosen, int num_threads) {
   }
   end_of_part();
 
-  const bool each_alone =
-      num_rows() >= kMinRowsPerThread * num_threads && largest_part_cost <= kMaxImbalance * fair_cost;
+  each_alone = weights_stay_cached ||
+               (num_rows() >= kMinRowsPerThread * num_threads && largest_part_cost <= kMaxImbalance * fair_cost);
   if (!each_alone) {
     parts.clear();
     end_of_part();

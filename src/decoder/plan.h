@@ -26,9 +26,12 @@ class Plan {
 
   /// Fills the arrays for the chosen sequences (which stay put until the tick ends) and cuts them into parts: one per
   /// thread when each has rows enough to use the matrix units alone, so that no thread ever waits for another; else a
-  /// single part for all threads together.
-  void build(std::span<Sequence* const> chosen, int num_threads);
+  /// single part for all threads together. With weights that stay in a core's cache one thread is always enough for a
+  /// part, even for the only one: meeting others some hundred times a tick would cost more than it saves, and a hundred
+  /// times more than that on a machine with other work.
+  void build(std::span<Sequence* const> chosen, int num_threads, bool weights_stay_cached = false);
 
+  bool each_alone = false;  ///< a part belongs to one thread
   std::vector<types::TokenId> tokens_N;
   std::vector<std::int32_t> positions_N;
   std::vector<const PageId*> page_tables_N;  ///< of the row's sequence

@@ -1,7 +1,6 @@
 #include "learner/layers.h"
 
 #include "ops/training.h"
-#include "ops/varlen_attention.h"
 
 namespace qrl::learner {
 
@@ -24,16 +23,6 @@ Tensor contiguous_or_zeros(const Tensor& gradient, std::int64_t rows, std::int64
   return gradient.defined() ? gradient.contiguous() : make(rows, width, dtype).zero_();
 }
 
-ops::VarlenAttention attention_args(const PackedRows& rows, const Heads& heads, const Tensor& qkv_NC) {
-  return {rows.sequence_starts.data(),
-          rows.num_sequences(),
-          rows.continues_prefix.empty() ? nullptr : rows.continues_prefix.data(),
-          heads.num_heads,
-          heads.num_kv_heads,
-          heads.head_dim,
-          floats(qkv_NC)};
-}
-
 ops::QkvTransform transform_args(const Tensor& qkv_NC, const PackedRows& rows, const Heads& heads,
                                  const QkvWeights& weights, bool bias_is_in) {
   ops::QkvTransform args;
@@ -54,6 +43,16 @@ ops::QkvTransform transform_args(const Tensor& qkv_NC, const PackedRows& rows, c
 
 }  // namespace
 
+ops::VarlenAttention attention_args(const PackedRows& rows, const Heads& heads, const Tensor& qkv_NC) {
+  return {rows.sequence_starts.data(),
+          rows.num_sequences(),
+          rows.continues_prefix.empty() ? nullptr : rows.continues_prefix.data(),
+          heads.num_heads,
+          heads.num_kv_heads,
+          heads.head_dim,
+          floats(qkv_NC)};
+}
+
 void accumulate_weight_gradient(const Tensor& d_y, const Tensor& x, const Tensor& gradient) {
   Tensor total = gradient;
   if (x.scalar_type() == torch::kFloat32) {
@@ -64,12 +63,14 @@ void accumulate_weight_gradient(const Tensor& d_y, const Tensor& x, const Tensor
   ops::add_to(mixed(part), part.numel(), floats(total));
 }
 
-Tensor embed(const PackedRows& rows, const Weight& table_VD) {
+Tensor embed(const PackedRows& rows, const Weight& table_VD) { return embed_from(rows, table_VD, table_VD.value); }
+
+Tensor embed_from(const PackedRows& rows, const Weight& table_VD, const Tensor& values_VD) {
   // The graph hangs on one leaf that stands for all weights; their gradients go to Weight::gradient instead.
   const Tensor leaf = torch::empty({0}).set_requires_grad(true);
   const Tensor tokens_N =
       torch::from_blob(const_cast<std::int32_t*>(rows.tokens.data()), {rows.num_rows()}, torch::kInt32);
-  const Tensor x_ND = torch::embedding(table_VD.value, tokens_N).to(torch::kFloat32);
+  const Tensor x_ND = torch::embedding(values_VD, tokens_N).to(torch::kFloat32);
   return differentiable({leaf}, {x_ND}, [&rows, table_VD](const TensorList& d) {
     const Tensor d_ND = d[0].contiguous();
     ops::embedding_backward(rows.tokens.data(), rows.num_rows(), d_ND.size(1), floats(d_ND), floats(table_VD.gradient));

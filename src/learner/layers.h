@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "learner/autograd.h"
+#include "ops/varlen_attention.h"
 
 namespace qrl::learner {
 
@@ -36,6 +37,8 @@ struct Heads {
 /// Rows of the table, fp32 [N, D]. The result starts the graph: it always needs a gradient when autograd is on.
 /// `rows` must outlive the backward pass.
 Tensor embed(const PackedRows& rows, const Weight& table_VD);
+/// The same with the values of another table (a snapshot's, [V, D] fp32 or bf16), the gradient still to `table_VD`.
+Tensor embed_from(const PackedRows& rows, const Weight& table_VD, const Tensor& values_VD);
 
 /// x · Wᵀ in W's dtype (products of bf16 accumulate in fp32 and are rounded to bf16 once). x: [N, in], W: [out, in].
 Tensor linear(const Tensor& x, const Weight& weight);
@@ -61,6 +64,9 @@ Tensor qkv_transform(const Tensor& qkv_NC, const PackedRows& rows, const Heads& 
 
 /// Causal attention within each sequence; [N, H·E] in the compute dtype. `rows` must outlive the backward pass.
 Tensor attention(const Tensor& qkv_NC, const PackedRows& rows, const Heads& heads, torch::ScalarType compute);
+
+/// What the attention ops of ops/varlen_attention.h take; points into both.
+ops::VarlenAttention attention_args(const PackedRows& rows, const Heads& heads, const Tensor& qkv_NC);
 
 /// silu(gate) · up of [N, 2F] (gate first), in its dtype.
 Tensor swiglu(const Tensor& gate_up_N2F);

@@ -4,6 +4,7 @@
 #include <torch/version.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "base/error.h"
@@ -70,6 +71,19 @@ Tensor sequence_of_rows(const types::MicroBatch& batch, const std::vector<std::i
   return sequences;
 }
 
+/// The promise of a bitwise learner.
+void require_same_bits(const Tensor& log_probs_M, const std::vector<std::int64_t>& rows,
+                       const std::vector<float>& sampler_logprobs) {
+  std::int64_t differ = 0;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const float sampled = sampler_logprobs[static_cast<std::size_t>(rows[i])];
+    differ +=
+        std::bit_cast<std::uint32_t>(log_probs_M.data_ptr<float>()[i]) == std::bit_cast<std::uint32_t>(sampled) ? 0 : 1;
+  }
+  QRL_INVARIANT(differ == 0, "rollout.bitwise", "the sampler's log-probs, bit for bit",
+                std::to_string(differ) + " of " + std::to_string(rows.size()) + " tokens differ");
+}
+
 std::span<const double> doubles(const Tensor& values) {
   return {values.data_ptr<double>(), static_cast<std::size_t>(values.numel())};
 }
@@ -91,10 +105,20 @@ struct Learner::State {
 
   PackedRows pack(const types::MicroBatch& batch);
   TargetRows targets_of(const types::MicroBatch& batch, const ops::DrawParams& drawn_from) const;
-  Tensor forward(const PackedRows& rows) const {
-    ForwardOptions how{parameters.compute(), parameters.policy().lm_head_dtype, options.activation_checkpointing,
-                       options.forward, nullptr};
-    if (options.forward != config::LearnerForward::bf16) {
+  /// Null: attention over packed rows.
+  std::unique_ptr<const PageLayout> page_layout(const PackedRows& rows) const {
+    return options.bitwise ? std::make_unique<const PageLayout>(rows) : nullptr;
+  }
+  bool quantised() const { return options.forward != config::LearnerForward::bf16; }
+  Tensor forward(const PackedRows& rows, const PageLayout* pages) const {
+    ForwardOptions how;
+    how.compute = parameters.compute();
+    how.lm_head_dtype = parameters.policy().lm_head_dtype;
+    how.activation_checkpointing = options.activation_checkpointing;
+    how.forward = options.forward;
+    how.pages = pages;
+    how.kv_format = options.kv_format;
+    if (quantised()) {
       QRL_INVARIANT(published != nullptr && published->version() == published_version, "learner",
                     "a published snapshot of the present weights", "one of other weights, or none",
                     "publish after each update");
@@ -103,7 +127,9 @@ struct Learner::State {
     return hidden_states(parameters.policy(), config, rows, how);
   }
   TargetScores score(const Tensor& hidden_ND, const TargetRows& targets) const {
-    return target_log_probs(hidden_ND, parameters.policy().lm_head, parameters.policy().lm_head_logits, targets);
+    const PolicyWeights& policy = parameters.policy();
+    return target_log_probs(hidden_ND, policy.lm_head, quantised() ? published->lm_head() : policy.head, targets,
+                            options.bitwise);
   }
   Tensor policy_loss(const types::MicroBatch& batch, const std::vector<std::int64_t>& rows, const TargetScores& scores,
                      const types::GlobalCounts& counts, const LossOptions& loss);
@@ -266,7 +292,8 @@ TokenScores Learner::score(const types::MicroBatch& batch, const ops::DrawParams
   const TargetRows targets = state_->targets_of(batch, drawn_from);
   TokenScores scores{std::vector<float>(batch.tokens.size()), std::vector<float>(batch.tokens.size())};
   if (targets.rows.empty()) return scores;
-  const TargetScores counted_scores = state_->score(state_->forward(rows), targets);
+  const auto pages = state_->page_layout(rows);
+  const TargetScores counted_scores = state_->score(state_->forward(rows, pages.get()), targets);
   for (std::size_t i = 0; i < targets.rows.size(); ++i) {
     const auto at = static_cast<std::size_t>(targets.rows[i]);
     scores.logprobs[at] = counted_scores.log_probs_M.data_ptr<float>()[i];
@@ -283,7 +310,10 @@ void Learner::accumulate(const types::MicroBatch& batch, const types::GlobalCoun
   if (targets.rows.empty()) return;
   QRL_INVARIANT(counts.response_tokens > 0 && counts.sequences > 0, "micro-batch", "global counts above 0",
                 std::to_string(counts.response_tokens));
-  const TargetScores scores = state_->score(state_->forward(rows), targets);
+  const auto pages = state_->page_layout(rows);
+  const TargetScores scores = state_->score(state_->forward(rows, pages.get()), targets);
+  if (state_->options.bitwise && loss.at_sampling_weights)
+    require_same_bits(scores.log_probs_M, targets.rows, batch.sampler_logprobs);
   Tensor total;
   if (loss.kind == LossKind::grpo) {
     total = state_->policy_loss(batch, targets.rows, scores, counts, loss);

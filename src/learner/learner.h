@@ -16,6 +16,7 @@
 #include "model/snapshot.h"
 #include "model/weights.h"
 #include "ops/sample.h"
+#include "quant/kv_format.h"
 #include "types/batch.h"
 
 namespace qrl::learner {
@@ -28,6 +29,8 @@ struct LossOptions {
   LossKind kind = LossKind::grpo;
   config::AlgorithmRecipe algorithm;
   config::CorrectionRecipe correction;
+  /// The weights are those that drew: a bitwise learner then checks its promise on every token.
+  bool at_sampling_weights = false;
 };
 
 struct LearnerOptions {
@@ -35,8 +38,12 @@ struct LearnerOptions {
   /// With fake_quant and low_bit the linear layers read the snapshot last published, which must hold the present
   /// masters at every forward pass: publish after each update and restore.
   config::LearnerForward forward = config::LearnerForward::bf16;
-  bool f32_lm_head =
-      false;              ///< logits from fp32 hidden states and the masters of lm_head; else from the compute dtype's
+  /// With low_bit: every op of the forward pass is the decoder's, keys and values are kept in `kv_format` (not
+  /// fp8_e4m3) as its pages keep them, and so log-probs are the sampler's bit for bit at the weights that drew.
+  bool bitwise = false;
+  quant::KvFormat kv_format = quant::KvFormat::int8;
+  /// Logits from fp32 hidden states and the masters of lm_head; else from the compute dtype's.
+  bool f32_lm_head = false;
   bool trainable = true;  ///< false: for `score` alone, without memory for gradients and moments
   bool activation_checkpointing = false;
   std::int64_t logprob_chunk_tokens = 1024;

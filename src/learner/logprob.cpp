@@ -18,9 +18,27 @@ struct Chunk {
   ops::TokenDistribution distribution;
 };
 
-template <class Body>
-void for_each_chunk(const Tensor& hidden_ND, const Tensor& lm_head_logits, const TargetRows& targets,
-                    const Body& body) {
+/// Logits of a chunk's hidden states, fp32 [M, V].
+Tensor logits_of(const Tensor& hidden_MD, const ops::PackedLinear& head) {
+  constexpr std::int64_t kBlockRows = 192;  // that meet a panel while it is in cache
+  const std::int64_t num_rows = hidden_MD.size(0);
+  const Tensor x = hidden_MD.to(torch::kFloat32), logits_MV = torch::empty({num_rows, head.out});
+  ops::Activations codes(head.format, num_rows, head.in);
+  base::parallel(0, [&](base::Team& team) {
+    ops::encode(team, x.data_ptr<float>(), {0, num_rows}, codes);
+    team.barrier();
+    for (std::int64_t first = 0; first < num_rows; first += kBlockRows) {
+      ops::linear(team, codes, head, {first, std::min(num_rows, first + kBlockRows)}, false,
+                  logits_MV.data_ptr<float>());
+    }
+  });
+  return logits_MV;
+}
+
+/// body(chunk) on each run of targets; before that, while nothing is cut off yet, uncut(chunk).
+template <class Uncut, class Body>
+void for_each_chunk(const Tensor& hidden_ND, const ops::PackedLinear& head, const TargetRows& targets,
+                    const Uncut& uncut, const Body& body) {
   const auto total = static_cast<std::int64_t>(targets.rows.size());
   for (std::int64_t begin = 0; begin < total; begin += targets.chunk_tokens) {
     Chunk chunk;
@@ -28,13 +46,12 @@ void for_each_chunk(const Tensor& hidden_ND, const Tensor& lm_head_logits, const
     chunk.size = std::min(targets.chunk_tokens, total - begin);
     chunk.rows = torch::from_blob(const_cast<std::int64_t*>(targets.rows.data()) + begin, {chunk.size}, torch::kInt64);
     chunk.hidden_MD = hidden_ND.index_select(0, chunk.rows);
-    chunk.logits_MV = torch::mm(chunk.hidden_MD.to(torch::kFloat32), lm_head_logits.t());
-    const std::int64_t vocab_size = lm_head_logits.size(0);
-    chunk.distribution = {chunk.size, vocab_size, 1.0F / targets.drawn_from.temperature,
-                          targets.targets.data() + begin};
+    chunk.logits_MV = logits_of(chunk.hidden_MD, head);
+    chunk.distribution = {chunk.size, head.out, 1.0F / targets.drawn_from.temperature, targets.targets.data() + begin};
+    uncut(chunk);
     base::parallel_for(chunk.size, 1, [&](base::Range rows) {
       for (std::int64_t r = rows.begin; r < rows.end; ++r) {
-        ops::exclude_cut_tokens(chunk.logits_MV.data_ptr<float>() + r * vocab_size, vocab_size, targets.drawn_from,
+        ops::exclude_cut_tokens(chunk.logits_MV.data_ptr<float>() + r * head.out, head.out, targets.drawn_from,
                                 targets.targets[static_cast<std::size_t>(begin + r)]);
       }
     });
@@ -48,21 +65,33 @@ Tensor floats_or_zeros(const Tensor& gradient, std::int64_t count) {
 
 }  // namespace
 
-TargetScores target_log_probs(const Tensor& hidden_ND, const Weight& lm_head, const Tensor& lm_head_logits,
-                              const TargetRows& targets) {
+TargetScores target_log_probs(const Tensor& hidden_ND, const Weight& lm_head, const ops::PackedLinear& head,
+                              const TargetRows& targets, bool as_sampled) {
   const auto total = static_cast<std::int64_t>(targets.rows.size());
   const Tensor log_probs = torch::empty({total}), entropy = torch::empty({total}), lse = torch::empty({total});
+  const Tensor sampled = as_sampled ? torch::empty({total}) : log_probs;
   const Tensor hidden = hidden_ND.detach();
-  for_each_chunk(hidden, lm_head_logits, targets, [&](const Chunk& chunk) {
+  const auto score_as_sampled = [&](const Chunk& chunk) {
+    if (!as_sampled) return;
+    base::parallel_for(chunk.size, 1, [&](base::Range rows) {
+      for (std::int64_t r = rows.begin; r < rows.end; ++r) {
+        sampled.data_ptr<float>()[chunk.begin + r] =
+            ops::logprob(chunk.logits_MV.data_ptr<float>() + r * head.out, head.out, targets.drawn_from,
+                         targets.targets[static_cast<std::size_t>(chunk.begin + r)]);
+      }
+    });
+  };
+  for_each_chunk(hidden, head, targets, score_as_sampled, [&](const Chunk& chunk) {
     ops::token_log_probs(chunk.distribution, chunk.logits_MV.data_ptr<float>(),
                          log_probs.data_ptr<float>() + chunk.begin, entropy.data_ptr<float>() + chunk.begin,
                          lse.data_ptr<float>() + chunk.begin);
   });
-  const auto backward = [hidden, lm_head, lm_head_logits, &targets, total, lse,
+  const auto backward = [hidden, lm_head, &head, &targets, total, lse,
                          kept_entropy = entropy.detach()](const TensorList& d) {
     const Tensor d_log_probs = floats_or_zeros(d[0], total), d_entropy = floats_or_zeros(d[1], total);
     const Tensor d_hidden_ND = torch::zeros_like(hidden);
-    for_each_chunk(hidden, lm_head_logits, targets, [&](const Chunk& chunk) {
+    const auto nothing = [](const Chunk&) {};
+    for_each_chunk(hidden, head, targets, nothing, [&](const Chunk& chunk) {
       const Tensor d_logits_MV = torch::empty_like(chunk.logits_MV, hidden.scalar_type());
       const auto at = [&](const Tensor& per_target) { return per_target.data_ptr<float>() + chunk.begin; };
       ops::token_log_probs_backward(chunk.distribution, chunk.logits_MV.data_ptr<float>(),
@@ -76,7 +105,7 @@ TargetScores target_log_probs(const Tensor& hidden_ND, const Weight& lm_head, co
     });
     return TensorList{d_hidden_ND};
   };
-  const TensorList out = differentiable({hidden_ND}, {log_probs, entropy}, backward);
+  const TensorList out = differentiable({hidden_ND}, {sampled, entropy}, backward);
   return {out[0], out[1]};
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "learner/layers.h"
+#include "ops/linear.h"
 #include "ops/sample.h"
 
 namespace qrl::learner {
@@ -20,9 +21,10 @@ struct TargetScores {
   Tensor log_probs_M, entropy_M;
 };
 
-/// Logits are fp32 sums of the compute dtype's values; log-softmax is fp32. The backward pass recomputes the logits
-/// chunk by chunk. `lm_head_logits`: lm_head's values as fp32. `targets` must outlive the backward pass.
-TargetScores target_log_probs(const Tensor& hidden_ND, const Weight& lm_head, const Tensor& lm_head_logits,
-                              const TargetRows& targets);
+/// Logits are ops::linear's, from hidden states encoded for `head` (lm_head as the kernels read it); log-softmax is
+/// fp32. The backward pass recomputes the logits chunk by chunk and goes through lm_head.value. With `as_sampled` the
+/// log-probs are ops::logprob's, the sampler's own bits. `head` and `targets` must outlive the backward pass.
+TargetScores target_log_probs(const Tensor& hidden_ND, const Weight& lm_head, const ops::PackedLinear& head,
+                              const TargetRows& targets, bool as_sampled = false);
 
 }  // namespace qrl::learner

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/threads.h"
 
 namespace qrl::learner {
 
@@ -91,6 +92,9 @@ void Parameters::bind_policy(const model::ModelConfig& config) {
   policy_.final_norm = weight({"model.norm.weight"});
   policy_.lm_head = weight({config.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight"},
                            policy_.lm_head_dtype == torch::kFloat32);
+  policy_.head =
+      ops::make_packed_linear(policy_.lm_head_dtype == torch::kFloat32 ? quant::Format::f32 : quant::Format::bf16,
+                              config.vocab_size, config.hidden_size, false);
   for (std::int64_t idx = 0; idx < config.num_hidden_layers; ++idx) {
     const std::string layer = "model.layers." + std::to_string(idx) + ".";
     const std::string attention = layer + "self_attn.", mlp = layer + "mlp.";
@@ -114,7 +118,9 @@ void Parameters::bind_policy(const model::ModelConfig& config) {
 
 void Parameters::refresh_compute_copies() {
   if (compute_copies_.defined()) compute_copies_.copy_(masters_.narrow(0, 0, num_decayed_));
-  policy_.lm_head_logits = policy_.lm_head.value.to(torch::kFloat32);
+  const Tensor values = policy_.lm_head.value.to(torch::kFloat32);
+  base::parallel(
+      0, [&](base::Team& team) { ops::pack_rows(team, values.data_ptr<float>(), policy_.head.out, 0, policy_.head); });
 }
 
 model::WeightViews Parameters::views(float* flat, const std::string& prefix) const {

@@ -9,6 +9,7 @@
 #include "learner/layers.h"
 #include "model/config.h"
 #include "model/weights.h"
+#include "ops/linear.h"
 
 namespace qrl::learner {
 
@@ -22,9 +23,9 @@ struct PolicyWeights {
   Weight embedding;
   std::vector<LayerWeights> layers;
   Weight final_norm;
-  Weight lm_head;                                      ///< the embedding itself when tied
-  Tensor lm_head_logits;                               ///< lm_head's values in fp32: logits are never rounded to bf16
-  torch::ScalarType lm_head_dtype = torch::kBFloat16;  ///< what those values, and the hidden states they meet, have
+  Weight lm_head;          ///< the embedding itself when tied
+  ops::PackedLinear head;  ///< lm_head as the kernels read it, in the compute dtype, or fp32
+  torch::ScalarType lm_head_dtype = torch::kBFloat16;  ///< of `head`, of lm_head and of the hidden states they meet
 };
 
 /// Where a named tensor lies in the flat buffers.

@@ -4,6 +4,17 @@
 
 namespace qrl::learner {
 
+namespace {
+
+/// The snapshot's embedding, in place.
+Tensor table_of(const model::Snapshot& snapshot) {
+  const base::View& view = snapshot.embedding_VD().view();
+  const auto dtype = view.dtype == base::DType::f32 ? torch::kFloat32 : torch::kBFloat16;
+  return torch::from_blob(view.data, {view.shape[0], view.shape[1]}, dtype);
+}
+
+}  // namespace
+
 Tensor hidden_states(const PolicyWeights& weights, const model::ModelConfig& config, const PackedRows& rows,
                      const ForwardOptions& options) {
   const Heads heads{config.num_attention_heads, config.num_key_value_heads, config.head_dim, config.rms_norm_eps};
@@ -17,19 +28,25 @@ Tensor hidden_states(const PolicyWeights& weights, const model::ModelConfig& con
                         compute = options.compute](const Tensor& x, const Weight& w, const ops::PackedLinear* packed) {
     return quantised ? quantised_linear(x, w, {packed, real, compute}) : linear(x, w);
   };
+  const auto attend = [&rows, heads, between, pages = options.pages, format = options.kv_format](const Tensor& qkv_NC) {
+    return pages != nullptr ? sampled_attention(qkv_NC, rows, *pages, heads, format)
+                            : attention(qkv_NC, rows, heads, between);
+  };
   // A layer takes and gives (residual stream, branch still to be added to it): the sum belongs to the next norm.
-  const auto layer = [&rows, heads, norm, project, between, quantised](
+  const auto layer = [&rows, heads, norm, project, attend, between, quantised](
                          const LayerWeights& w, const model::LayerSnapshot* q, const TensorList& in) {
     const Normed before = norm(in[0], in[1], w.input_norm, between);
     const Tensor qkv_NC = project(before.normed_ND, w.qkv, q != nullptr ? &q->qkv : nullptr);
     const Tensor turned_NC = qkv_transform(qkv_NC, rows, heads, w.transform, quantised);
-    const Tensor mixed_ND = project(attention(turned_NC, rows, heads, between), w.o, q != nullptr ? &q->o : nullptr);
+    const Tensor attended_NHE = attend(turned_NC);
+    const Tensor mixed_ND = project(attended_NHE, w.o, q != nullptr ? &q->o : nullptr);
     const Normed after = norm(before.sum_ND, mixed_ND, w.post_norm, between);
     const Tensor gate_up_N2F = project(after.normed_ND, w.gate_up, q != nullptr ? &q->gate_up : nullptr);
     return TensorList{after.sum_ND, project(swiglu(gate_up_N2F), w.down, q != nullptr ? &q->down : nullptr)};
   };
 
-  TensorList state{embed(rows, weights.embedding), Tensor()};
+  const Tensor table_VD = quantised ? table_of(*options.snapshot) : weights.embedding.value;
+  TensorList state{embed_from(rows, weights.embedding, table_VD), Tensor()};
   for (std::size_t idx = 0; idx < weights.layers.size(); ++idx) {
     const LayerWeights& w = weights.layers[idx];
     const model::LayerSnapshot* q = quantised ? &options.snapshot->layer(static_cast<std::int64_t>(idx)) : nullptr;

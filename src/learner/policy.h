@@ -3,6 +3,7 @@
 
 #include "config/recipe.h"
 #include "learner/parameters.h"
+#include "learner/sampled_attention.h"
 #include "model/snapshot.h"
 
 namespace qrl::learner {
@@ -13,6 +14,8 @@ struct ForwardOptions {
   torch::ScalarType lm_head_dtype = torch::kBFloat16;
   bool activation_checkpointing = false;  ///< keep only what enters each layer
   config::LearnerForward forward = config::LearnerForward::bf16;
+  const PageLayout* pages = nullptr;  ///< not null: sampled_attention, the decoder's bits (with low_bit)
+  quant::KvFormat kv_format = quant::KvFormat::int8;
   const model::Snapshot* snapshot = nullptr;  ///< what fake_quant and low_bit read: the masters' own values, quantised
 };
 

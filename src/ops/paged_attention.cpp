@@ -11,6 +11,7 @@
 #include "ops/isa.h"
 #include "ops/kernels/attention.h"
 #include "ops/kernels/kernels.h"
+#include "quant/format.h"
 #include "quant/fp8.h"
 
 namespace qrl::ops {
@@ -111,29 +112,57 @@ void scatter(const Slot& at, const Code* key, const Code* value) {
   for (std::int64_t e = 0; e < at.head_dim; ++e) std::memcpy(to + e * step, value + e, sizeof(Code));
 }
 
-void store_slot(const Slot& at, const float* key, const float* value) {
-  float* codes = scratch(2 * at.head_dim);  // of the widest code
+/// Encodes key and value into the slot; what is kept of them goes to `kept` ([E] each) unless null.
+void store_slot(const Slot& at, const float* key, const float* value, float* kept_key, float* kept_value) {
+  const std::int64_t width = at.head_dim;
+  const auto count = static_cast<std::size_t>(width);
+  float* codes = scratch(2 * width);  // of the widest code
+  const bool keeps = kept_key != nullptr;
   switch (at.pages.format) {
     case KvFormat::f32:
       return scatter(at, key, value);
     case KvFormat::bf16: {
       auto* bits = reinterpret_cast<std::uint16_t*>(codes);
-      kernels().encode_bf16(key, at.head_dim, bits);
-      kernels().encode_bf16(value, at.head_dim, bits + at.head_dim);
-      return scatter(at, bits, bits + at.head_dim);
+      kernels().encode_bf16(key, width, bits);
+      kernels().encode_bf16(value, width, bits + width);
+      scatter(at, bits, bits + width);
+      if (!keeps) return;
+      kernels().decode_bf16(bits, width, kept_key);
+      return kernels().decode_bf16(bits + width, width, kept_value);
     }
     case KvFormat::int8: {
       auto* bytes = reinterpret_cast<std::int8_t*>(codes);
-      *at.key_scale() = kernels().encode_int8(key, at.head_dim, bytes);
-      *at.value_scale() = kernels().encode_int8(value, at.head_dim, bytes + at.head_dim);
-      return scatter(at, bytes, bytes + at.head_dim);
+      *at.key_scale() = kernels().encode_int8(key, width, bytes);
+      *at.value_scale() = kernels().encode_int8(value, width, bytes + width);
+      scatter(at, bytes, bytes + width);
+      if (!keeps) return;
+      quant::decode_int8({bytes, count}, *at.key_scale(), {kept_key, count});
+      return quant::decode_int8({bytes + width, count}, *at.value_scale(), {kept_value, count});
     }
     case KvFormat::fp8_e4m3: {
       auto* bytes = reinterpret_cast<std::uint8_t*>(codes);
-      kernels().encode_fp8(key, at.head_dim, at.pages.key_scales[at.kv_head], bytes);
-      kernels().encode_fp8(value, at.head_dim, at.pages.value_scales[at.kv_head], bytes + at.head_dim);
-      return scatter(at, bytes, bytes + at.head_dim);
+      const float key_scale = at.pages.key_scales[at.kv_head], value_scale = at.pages.value_scales[at.kv_head];
+      kernels().encode_fp8(key, width, key_scale, bytes);
+      kernels().encode_fp8(value, width, value_scale, bytes + width);
+      scatter(at, bytes, bytes + width);
+      if (!keeps) return;
+      for (std::int64_t e = 0; e < width; ++e) {
+        kept_key[e] = quant::decode_fp8(bytes[e]) * key_scale;
+        kept_value[e] = quant::decode_fp8(bytes[width + e]) * value_scale;
+      }
     }
+  }
+}
+
+/// Stores all kv heads of a row, k heads at `k` and v heads behind them.
+void store_row(const HeadShape& shape, const AttentionRows& where, std::int64_t row, const KvPages& pages,
+               bool write_back, float* k) {
+  const std::int64_t position = where.positions[row], kv_width = shape.num_kv_heads * shape.head_dim;
+  const std::int32_t page = where.page_tables[row][position / pages.page_size];
+  for (std::int64_t head = 0; head < shape.num_kv_heads; ++head) {
+    float* key = k + head * shape.head_dim;
+    store_slot(Slot(shape, pages, page, position % pages.page_size, head), key, key + kv_width,
+               write_back ? key : nullptr, key + kv_width);
   }
 }
 
@@ -221,16 +250,23 @@ void rope_and_store(base::Team& team, const HeadShape& shape, const float* q_nor
     task.num_heads = shape.num_kv_heads;
     task.gain = k_norm_E;
     kernels().rope(task);
-    const std::int32_t page = where.page_tables[row][position / pages.page_size];
-    for (std::int64_t head = 0; head < shape.num_kv_heads; ++head) {
-      const float* key = k + head * shape.head_dim;
-      store_slot(Slot(shape, pages, page, position % pages.page_size, head), key, key + kv_width);
-    }
+    store_row(shape, where, row, pages, false, k);
+  }
+}
+
+void store_kv(base::Team& team, const HeadShape& shape, const AttentionRows& where, base::Range rows,
+              const KvPages& pages, bool write_back, float* qkv) {
+  check_heads(shape, pages, "store_kv");
+  const std::int64_t q_width = shape.num_heads * shape.head_dim;
+  const std::int64_t row_width = q_width + 2 * shape.num_kv_heads * shape.head_dim;
+  const base::Range mine = team.slice(rows.size());
+  for (std::int64_t row = rows.begin + mine.begin; row < rows.begin + mine.end; ++row) {
+    store_row(shape, where, row, pages, write_back, qkv + row * row_width + q_width);
   }
 }
 
 void paged_attention(base::Team& team, const HeadShape& shape, const AttentionRows& where, base::Range rows,
-                     const KvPages& pages, const float* qkv, float* context) {
+                     const KvPages& pages, const float* qkv, float* context, float* lse_NH) {
   check_heads(shape, pages, "paged_attention");
   const std::int64_t group = shape.num_heads / shape.num_kv_heads;
   const std::int64_t q_width = shape.num_heads * shape.head_dim;
@@ -277,6 +313,7 @@ void paged_attention(base::Team& team, const HeadShape& shape, const AttentionRo
       }
       task.q = qkv + row * row_width + head * group * shape.head_dim;
       task.context = context + row * q_width + head * group * shape.head_dim;
+      if (lse_NH != nullptr) task.lse = lse_NH + row * shape.num_heads + head * group;
       const bool row_goes_on = head + 1 < heads.end;
       const std::int64_t next_row = row_goes_on ? row : row + 1;
       task.next_positions = 0;

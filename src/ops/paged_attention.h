@@ -54,6 +54,12 @@ void rope_and_store(base::Team& team, const HeadShape& shape, const float* q_nor
                     const base::View& rope_table, const AttentionRows& where, base::Range rows, const KvPages& pages,
                     float* qkv);
 
+/// Stores k and v of rows that went through the above's norm and rotation already. With `write_back` they then hold, in
+/// qkv too, the values that the pages' format keeps of them: what a learner that attends over the same pages goes back
+/// through.
+void store_kv(base::Team& team, const HeadShape& shape, const AttentionRows& where, base::Range rows,
+              const KvPages& pages, bool write_back, float* qkv);
+
 /// Causal attention of each row's q heads over its sequence's pages, softmax scale 1/sqrt(E). What meets the pages'
 /// codes, and how it is summed:
 /// f32   queries and softmax weights as they are; products and sums fp32 (fma).
@@ -64,8 +70,8 @@ void rope_and_store(base::Team& team, const HeadShape& shape, const float* q_nor
 /// The softmax itself is fp32. Sums run in order of the position (int8's are exact), independent of page size, page
 /// order and chunking. q: the first H·E of each row of `qkv` (row stride (H+2K)·E). Scratch is per thread and kept.
 /// Splits (row, kv head) over the team, except that encoding needs whole rows: `context` ([*, H·E] fp32) is written
-/// here, and the caller encodes it after a barrier.
+/// here, and the caller encodes it after a barrier. lse_NH ([*, H], null: not wanted): log Σ exp of the scores.
 void paged_attention(base::Team& team, const HeadShape& shape, const AttentionRows& where, base::Range rows,
-                     const KvPages& pages, const float* qkv, float* context);
+                     const KvPages& pages, const float* qkv, float* context, float* lse_NH = nullptr);
 
 }  // namespace qrl::ops

@@ -95,25 +95,6 @@ std::vector<std::int32_t> kept_tokens(const Weights& row, const DrawParams& para
   return kept;
 }
 
-Draw draw_cut(const Weights& row, const DrawParams& params, double total, double uniform) {
-  thread_local std::vector<float> weights;
-  weights.resize(static_cast<std::size_t>(row.vocab_size));
-  kernels().exp_weights(row.logits, row.vocab_size, row.max, row.inverse_temperature, weights.data());
-  const std::vector<std::int32_t> kept = kept_tokens(row, params, weights, total);
-  double mass = 0;
-  for (const std::int32_t token : kept) mass += static_cast<double>(weights[static_cast<std::size_t>(token)]);
-  double before = 0;
-  std::int32_t chosen = -1;
-  for (const std::int32_t token : kept) {
-    const float weight = weights[static_cast<std::size_t>(token)];
-    if (weight <= 0) continue;
-    chosen = token;
-    before += static_cast<double>(weight);
-    if (before > uniform * mass) break;
-  }
-  return {chosen, logprob_of(row, chosen, mass)};
-}
-
 /// Weights of all tokens, in memory of this thread, and their sum.
 double all_weights(const Weights& row, std::vector<float>*& weights) {
   thread_local std::vector<float> memory;
@@ -125,10 +106,62 @@ double all_weights(const Weights& row, std::vector<float>*& weights) {
   return total;
 }
 
+/// What top-k and top-p leave of a row.
+struct Kept {
+  std::vector<std::int32_t> tokens;  ///< ascending
+  std::vector<float>* weights;       ///< of all tokens
+  double mass = 0;                   ///< of those kept
+};
+Kept kept_of(const Weights& row, const DrawParams& params, double total) {
+  Kept kept;
+  (void)all_weights(row, kept.weights);
+  kept.tokens = kept_tokens(row, params, *kept.weights, total);
+  for (const std::int32_t token : kept.tokens)
+    kept.mass += static_cast<double>((*kept.weights)[static_cast<std::size_t>(token)]);
+  return kept;
+}
+
+Draw draw_cut(const Weights& row, const DrawParams& params, double total, double uniform) {
+  const Kept kept = kept_of(row, params, total);
+  double before = 0;
+  std::int32_t chosen = -1;
+  for (const std::int32_t token : kept.tokens) {
+    const float weight = (*kept.weights)[static_cast<std::size_t>(token)];
+    if (weight <= 0) continue;
+    chosen = token;
+    before += static_cast<double>(weight);
+    if (before > uniform * kept.mass) break;
+  }
+  return {chosen, logprob_of(row, chosen, kept.mass)};
+}
+
+/// The row before any cut, its blocks' sums of weights and their total. Throws unless a logit is finite and none is NaN
+/// or +inf.
+Weights weigh(const float* logits, std::int64_t vocab_size, const DrawParams& params, std::vector<double>& block_sums,
+              double& total) {
+  const float max = kernels().max_value(logits, vocab_size);
+  const Weights row{logits, vocab_size, max, params.temperature == 0 ? 1.0F : 1.0F / params.temperature};
+  block_sums.clear();
+  total = 0;
+  for (std::int64_t begin = 0; begin < vocab_size; begin += kBlock) {
+    const std::int64_t count = std::min(kBlock, vocab_size - begin);
+    block_sums.push_back(kernels().exp_sum(logits + begin, count, max, row.inverse_temperature));
+    total += block_sums.back();
+  }
+  // A NaN among the logits makes its block's sum NaN, an infinite maximum makes its own weight NaN.
+  QRL_INVARIANT(std::isfinite(max) && std::isfinite(total), "draw",
+                "logits that are finite or -inf, one of them finite",
+                "maximum " + std::to_string(max) + ", sum of exp " + std::to_string(total),
+                "the weights or the forward pass are broken");
+  return row;
+}
+
+bool cuts(const DrawParams& params) { return params.top_k != -1 || params.top_p < 1.0F; }
+
 }  // namespace
 
 void exclude_cut_tokens(float* logits, std::int64_t vocab_size, const DrawParams& params, std::int32_t always_kept) {
-  if (params.temperature == 0 || (params.top_k == -1 && params.top_p >= 1.0F)) return;
+  if (params.temperature == 0 || !cuts(params)) return;
   const Weights row{logits, vocab_size, kernels().max_value(logits, vocab_size), 1.0F / params.temperature};
   std::vector<float>* weights = nullptr;
   const double total = all_weights(row, weights);
@@ -146,27 +179,26 @@ Draw draw(const float* logits, std::int64_t vocab_size, const DrawParams& params
                 "draw", "temperature >= 0, top_p in (0, 1], top_k -1 or above 0, uniform in [0, 1)",
                 "temperature " + std::to_string(params.temperature) + ", top_p " + std::to_string(params.top_p) +
                     ", top_k " + std::to_string(params.top_k) + ", uniform " + std::to_string(uniform));
-  const bool greedy = params.temperature == 0;
-  const float max = kernels().max_value(logits, vocab_size);
-  const Weights row{logits, vocab_size, max, greedy ? 1.0F : 1.0F / params.temperature};
-
   thread_local std::vector<double> block_sums;
-  block_sums.clear();
   double total = 0;
-  for (std::int64_t begin = 0; begin < vocab_size; begin += kBlock) {
-    const std::int64_t count = std::min(kBlock, vocab_size - begin);
-    block_sums.push_back(kernels().exp_sum(logits + begin, count, max, row.inverse_temperature));
-    total += block_sums.back();
-  }
-  // A NaN among the logits makes its block's sum NaN, an infinite maximum makes its own weight NaN.
-  QRL_INVARIANT(std::isfinite(max) && std::isfinite(total), "draw",
-                "logits that are finite or -inf, one of them finite",
-                "maximum " + std::to_string(max) + ", sum of exp " + std::to_string(total),
-                "the weights or the forward pass are broken");
-  if (greedy) return {static_cast<std::int32_t>(std::find(logits, logits + vocab_size, max) - logits), 0.0F};
-  if (params.top_k != -1 || params.top_p < 1.0F) return draw_cut(row, params, total, uniform);
+  const Weights row = weigh(logits, vocab_size, params, block_sums, total);
+  if (params.temperature == 0)
+    return {static_cast<std::int32_t>(std::find(logits, logits + vocab_size, row.max) - logits), 0.0F};
+  if (cuts(params)) return draw_cut(row, params, total, uniform);
   const std::int32_t token = pick(row, block_sums, uniform * total);
   return {token, logprob_of(row, token, total)};
+}
+
+float logprob(const float* logits, std::int64_t vocab_size, const DrawParams& params, std::int32_t token) {
+  QRL_INVARIANT(params.temperature > 0 && 0 <= token && token < vocab_size, "logprob",
+                "a temperature above 0 and a token of the vocabulary", std::to_string(token));
+  thread_local std::vector<double> block_sums;
+  double total = 0;
+  const Weights row = weigh(logits, vocab_size, params, block_sums, total);
+  if (!cuts(params)) return logprob_of(row, token, total);
+  const Kept kept = kept_of(row, params, total);
+  const bool drawable = std::binary_search(kept.tokens.begin(), kept.tokens.end(), token);
+  return drawable ? logprob_of(row, token, kept.mass) : -std::numeric_limits<float>::infinity();
 }
 
 }  // namespace qrl::ops

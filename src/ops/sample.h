@@ -22,6 +22,10 @@ struct Draw {
 /// logit is finite or one is NaN or +inf (the weights are broken: nothing sane can be drawn).
 Draw draw(const float* logits, std::int64_t vocab_size, const DrawParams& params, double uniform);
 
+/// The log-prob that `draw` would report, bit for bit, had it drawn `token`; −inf for one that it cannot draw. Errors
+/// as for `draw`; the temperature must be above 0.
+float logprob(const float* logits, std::int64_t vocab_size, const DrawParams& params, std::int32_t token);
+
 /// Sets the logits of tokens that top-k and top-p exclude to −inf, by the rule of `draw` at the same temperature; never
 /// `always_kept`'s, which was drawn under logits a little different. Without top-k and top-p, nothing.
 void exclude_cut_tokens(float* logits, std::int64_t vocab_size, const DrawParams& params, std::int32_t always_kept);

@@ -37,6 +37,7 @@ void make_cold_start(RunParts& parts, const std::optional<std::filesystem::path>
   const std::unique_ptr<dist::Collectives> solo = dist::make_solo();
   learner::LearnerOptions options = learner_options(recipe);
   options.forward = config::LearnerForward::bf16;  // nothing is sampled yet
+  options.bitwise = false;
   options.optim = recipe.sft.optim;
   options.total_updates = recipe.sft.steps;
   learner::Learner learner(parts.policy.config, parts.policy.weights, options, *solo);

@@ -147,6 +147,7 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, RunPart p
     learner::LearnerOptions options = learner_options(recipe);
     options.trainable = false;
     options.forward = config::LearnerForward::bf16;  // frozen: no snapshot of its own
+    options.bitwise = false;
     reference.emplace(policy.config, policy.weights, options, world);
     if (sft_steps > 0) restore_learner(cold_start, state, *reference, world);
   }

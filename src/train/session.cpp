@@ -139,6 +139,8 @@ learner::LearnerOptions learner_options(const config::Recipe& recipe) {
   learner::LearnerOptions options;
   options.compute = recipe.model.dtype;
   options.forward = recipe.quant.learner_forward;
+  options.bitwise = recipe.rollout.bitwise;
+  options.kv_format = kv_format(recipe.quant);
   options.f32_lm_head = recipe.quant.lm_head == config::HeadFormat::f32;
   options.activation_checkpointing = recipe.actor.activation_checkpointing;
   options.logprob_chunk_tokens = recipe.actor.logprob_chunk_tokens;

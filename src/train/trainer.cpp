@@ -104,7 +104,7 @@ Metrics Trainer::step(std::int64_t step) {
       for (const MiniBatch& batch : batches) {
         // A learner that reads the sampler's tensors needs them at the present weights for the next mini-batch.
         if (!updates.empty() && parts_.recipe.quant.learner_forward != config::LearnerForward::bf16) publish();
-        updates.push_back(update(batch));
+        updates.push_back(update(batch, updates.empty()));
       }
     }
   }
@@ -197,7 +197,9 @@ void Trainer::add_frozen_logprobs(std::vector<MiniBatch>& batches, Metrics& metr
   const bool needs_old = updates_per_step(parts_.recipe) > 1;
   for (MiniBatch& batch : batches) {
     for (types::MicroBatch& micro : batch.micro) {
-      if (needs_old) {
+      if (needs_old && parts_.recipe.rollout.bitwise) {
+        micro.old_logprobs = micro.sampler_logprobs;  // the same bits
+      } else if (needs_old) {
         const base::ScopedTimer timer(metrics["timing_s/old_log_prob"]);
         micro.old_logprobs = learner_.score(micro, drawn_from).logprobs;
       }
@@ -209,9 +211,9 @@ void Trainer::add_frozen_logprobs(std::vector<MiniBatch>& batches, Metrics& metr
   }
 }
 
-Metrics Trainer::update(const MiniBatch& batch) {
+Metrics Trainer::update(const MiniBatch& batch, bool is_first) {
   const config::Recipe& recipe = parts_.recipe;
-  const learner::LossOptions loss{learner::LossKind::grpo, recipe.algorithm, recipe.rollout_correction};
+  const learner::LossOptions loss{learner::LossKind::grpo, recipe.algorithm, recipe.rollout_correction, is_first};
   for (const types::MicroBatch& micro : batch.micro) {
     learner_.accumulate(micro, batch.counts, loss, draw_params(recipe.rollout));
   }

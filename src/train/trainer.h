@@ -55,7 +55,7 @@ class Trainer {
   std::vector<rollout::Rollout> roll_out(std::int64_t step, Metrics& metrics);
   std::vector<MiniBatch> make_mini_batches(std::span<const rollout::Rollout> rollouts) const;
   void add_frozen_logprobs(std::vector<MiniBatch>& batches, Metrics& metrics);
-  Metrics update(const MiniBatch& batch);
+  Metrics update(const MiniBatch& batch, bool is_first);
   void publish();
   Metrics evaluate_held_out();
 

@@ -96,3 +96,16 @@ TEST_CASE("many even sequences are shared out to threads, few or uneven ones are
   REQUIRE(parts_of(long_and_short, 2).size() == 2);
   CHECK(parts_of(long_and_short, 2)[0].rows.size() == 5);
 }
+
+TEST_CASE("with weights that stay cached every part is one thread's, however few rows there are") {
+  Sequences one, three;
+  one.add(5, 1);
+  for (int i = 0; i < 3; ++i) three.add(5, 1);
+  Plan plan(decoder::test::tiny_config());
+  plan.build(one.chosen(), 2, true);
+  CHECK((plan.parts.size() == 1 && plan.each_alone));
+  plan.build(three.chosen(), 2, true);
+  CHECK((plan.parts.size() == 2 && plan.each_alone));
+  plan.build(three.chosen(), 2, false);
+  CHECK((plan.parts.size() == 1 && !plan.each_alone));
+}

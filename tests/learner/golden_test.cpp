@@ -46,7 +46,7 @@ TEST_CASE("logits are those of transformers") {
     }
     const torch::Tensor hidden =
         learner::hidden_states(parameters.policy(), config, rows, {torch::kFloat32, torch::kFloat32});
-    const torch::Tensor logits = torch::mm(hidden, parameters.policy().lm_head_logits.t());
+    const torch::Tensor logits = torch::mm(hidden, parameters.policy().lm_head.value.t());
     for (int i = 0; i < 3; ++i) {
       const base::Buffer want = golden.file.read_f32("logits." + std::to_string(i));
       const torch::Tensor expected = torch::from_blob(want.as<float>(), {want.shape()[0], want.shape()[1]});

@@ -200,6 +200,19 @@ TEST_CASE("embedding and linear add to their gradients") {
   CHECK(error(projection.gradient, wide_projection.grad()) <= kFp32);
 }
 
+namespace {
+
+ops::PackedLinear packed(const Tensor& weight) {
+  const Tensor values = weight.to(torch::kFloat32).contiguous();
+  const auto format = weight.scalar_type() == torch::kFloat32 ? quant::Format::f32 : quant::Format::bf16;
+  ops::PackedLinear made = ops::make_packed_linear(format, weight.size(0), weight.size(1), false);
+  base::Team alone = base::Team::solo();
+  REQUIRE(ops::pack_rows(alone, values.data_ptr<float>(), weight.size(0), 0, made));
+  return made;
+}
+
+}  // namespace
+
 TEST_CASE("log-probs and entropies, whatever the chunk") {
   for (const auto dtype : {torch::kFloat32, torch::kBFloat16}) {
     for (const std::int64_t vocab : {5, 37, 259}) {
@@ -216,8 +229,8 @@ TEST_CASE("log-probs and entropies, whatever the chunk") {
           targets.rows.push_back(row);
           targets.targets.push_back(static_cast<std::int32_t>(row * 13 % vocab));
         }
-        const learner::TargetScores got =
-            learner::target_log_probs(hidden, lm_head, lm_head.value.to(torch::kFloat32), targets);
+        const ops::PackedLinear head = packed(lm_head.value);
+        const learner::TargetScores got = learner::target_log_probs(hidden, lm_head, head, targets);
         const Tensor wide = double_leaf(hidden), wide_head = double_leaf(lm_head.value);
         const Tensor rows = torch::tensor(targets.rows);
         const Tensor picks = torch::tensor(std::vector<std::int64_t>(targets.targets.begin(), targets.targets.end()));

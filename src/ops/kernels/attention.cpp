@@ -245,13 +245,15 @@ void score_block(const AttentionTask& task, const Prepared<Kv>* queries, std::in
   }
 }
 
-/// Turns a query's scores into weights exp(score − max) and returns their sum; int8 values' scales go into the weights.
-/// Weights that will meet bf16 are rounded before they are summed, so that they still sum to one.
+/// Turns a query's scores into weights exp(score − max), returns their sum and leaves the maximum in `most`; int8
+/// values' scales go into the weights. Weights that will meet bf16 are rounded before they are summed, so that they
+/// still sum to one.
 template <class Kv>
-float soften(const AttentionTask& task, float* scores) {
+float soften(const AttentionTask& task, float* scores, float& most) {
   VecF largest = splat(-kInfinity), sum{};
   for (std::int64_t i = 0; i < task.num_positions; i += kLanes) largest = max(largest, load(scores + i, All{}));
-  const VecF top = splat(reduce_max(largest));
+  most = reduce_max(largest);
+  const VecF top = splat(most);
   for (std::int64_t i = 0; i < task.num_positions; i += kLanes) {
     VecF weight = exp(load(scores + i, All{}) - top);
     if constexpr (Kv::kRoundsToBf16) weight = rounded_to_bf16(weight);
@@ -317,7 +319,7 @@ void mix(const AttentionTask& task, const Prepared<Kv>* weights, const float* su
 }
 
 template <class Kv, int Queries>
-void attend(const AttentionTask& task, const float* q, float* context, float* scores, std::byte* prepared) {
+void attend(const AttentionTask& task, const float* q, float* context, float* lse, float* scores, std::byte* prepared) {
   const std::int64_t stride = padded(task.num_positions);
   const std::int64_t prepared_bytes = attention_prepared_bytes(stride > task.head_dim ? stride : task.head_dim);
   Prepared<Kv> queries[Queries];
@@ -329,7 +331,9 @@ void attend(const AttentionTask& task, const float* q, float* context, float* sc
   }
   float sums[Queries];
   for (int n = 0; n < Queries; ++n) {
-    sums[n] = soften<Kv>(task, scores + n * stride);
+    float most;
+    sums[n] = soften<Kv>(task, scores + n * stride, most);
+    if (lse != nullptr) lse[n] = most + __builtin_logf(sums[n]);
     queries[n] = prepare<Kv>(scores + n * stride, task.num_positions, prepared + n * prepared_bytes);
   }
   std::int64_t e = 0;
@@ -387,8 +391,8 @@ void attention(const AttentionTask& task) {
   for (std::int64_t n = 0; n < task.num_queries; n += Kv::kMaxQueries) {
     const std::int64_t count = task.num_queries - n < Kv::kMaxQueries ? task.num_queries - n : Kv::kMaxQueries;
     with_count<Kv::kMaxQueries>(count, [&](auto queries) {
-      attend<Kv, decltype(queries)::value>(paged, task.q + n * task.head_dim, task.context + n * task.head_dim, scores,
-                                           prepared);
+      attend<Kv, decltype(queries)::value>(paged, task.q + n * task.head_dim, task.context + n * task.head_dim,
+                                           task.lse != nullptr ? task.lse + n : nullptr, scores, prepared);
     });
   }
 }

@@ -27,6 +27,7 @@ struct AttentionTask {
   std::int64_t next_positions = 0;
   float* scratch = nullptr;  ///< attention_scratch_floats
   float* context = nullptr;  ///< [num_queries, head_dim]
+  float* lse = nullptr;      ///< [num_queries] log Σ exp(score); null: not wanted
 };
 
 /// Bytes of one query, or of one query's softmax weights, prepared for the dot products.

@@ -120,8 +120,9 @@ void qkv_rows(const QkvTransform& args, const T* in, float* out, float* inverse_
         for_vectors(half, [&](std::int64_t i, auto n) {
           const VecF low = load(y + i, n), high = load(y + half + i, n);
           const VecF cosine = load(cosines + i, n), sine = load(sines + i, n);
-          store(y + i, low * cosine - high * sine, n);
-          store(y + half + i, high * cosine + low * sine, n);
+          // Fused as in the decoder's rope, for the same bits.
+          store(y + i, fma(low, cosine, -(high * sine)), n);
+          store(y + half + i, fma(high, cosine, low * sine), n);
         });
       }
       if (head.rounds) {
@@ -213,7 +214,7 @@ void swiglu(std::int64_t width, MixedArray gate_up, MixedArray out, std::int64_t
       const auto* gate = in + r * 2 * width;
       for_vectors(width, [&](std::int64_t i, auto n) {
         const VecF g = load(gate + i, n);
-        store(to + r * width + i, g * sigmoid(g) * load(gate + width + i, n), n);
+        store(to + r * width + i, g / (1.0F + exp(-g)) * load(gate + width + i, n), n);  // the decoder's bits
       });
     }
   });
