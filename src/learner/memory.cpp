@@ -10,6 +10,8 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "base/huge_pages.h"
+
 namespace qrl::learner {
 
 namespace {
@@ -39,6 +41,7 @@ class KeptBlocks {
         drop(std::prev(free_.end()));
       }
       block = c10::alloc_cpu(size);
+      base::advise_huge_pages(block, size);
     }
     used_bytes_ += size;
     most_used_bytes_ = std::max(most_used_bytes_, used_bytes_);

@@ -1,0 +1,13 @@
+// Owns the request for huge pages. Knows nothing of what the memory holds.
+#pragma once
+
+#include <cstddef>
+
+namespace qrl::base {
+
+/// Asks the system to back the 2 MiB-aligned inside of a large block by huge pages: a first touch of the memory costs
+/// five hundred times fewer faults, and a matrix product misses the TLB less. To be called before the memory is
+/// touched; harmless where the system has none.
+void advise_huge_pages(void* block, std::size_t num_bytes);
+
+}  // namespace qrl::base
