@@ -16,8 +16,8 @@ enum class RandomPurpose : std::uint32_t {
   generator,
   demonstrations,
   test,
-  probe,
-  calibration
+  calibration,
+  probe
 };
 
 /// Philox4x32-10 (Salmon et al., SC'11, "Parallel random numbers: as easy as 1, 2, 3"): four words that depend on

@@ -197,6 +197,9 @@ void add_quant(List& list) {
       "kv_calibration.percentile", &QuantRecipe::kv_percentile, real(percentile()),
       "of |key| or |value| of a head on a few training prompts, after every publish: what fp8_e4m3's range is set by");
   quant.add("kv_calibration.margin", &QuantRecipe::kv_margin, real(positive()), "room above that percentile, a factor");
+  quant.add("uaq_scale", &QuantRecipe::uaq_scale, real(positive()),
+            "once before training, weights behind a norm are divided and its gain multiplied by this (QuRL's "
+            "update-aware quantisation, there 1.5): the model stays the same, updates reach its codes sooner");
 }
 
 void add_algorithm(List& list) {
@@ -224,6 +227,17 @@ void add_algorithm(List& list) {
                     const bool tis = recipe.rollout_correction.method == CorrectionMethod::tis;
                     return tis ? std::optional(2.0) : std::nullopt;
                   }});
+}
+
+void add_gap_limit(List& list) {
+  using C = CorrectionRecipe;
+  Section correction(list, "rollout_correction", &Recipe::rollout_correction);
+  correction.add("gap_limit.k3_kl", &C::gap_limit, real(positive()),
+                 "largest k3 KL between sampler and learner on a few fixed prompts, measured after every publish",
+                 {"none"});
+  correction.add("gap_limit.action", &C::gap_action,
+                 choice<GapAction>({{"stop", GapAction::stop}, {"warn", GapAction::warn}}),
+                 "beyond it: end the run with exit code 3, or say so and go on");
 }
 
 void add_sft(List& list) {
@@ -310,6 +324,7 @@ List declare() {
   add_rollout(list);
   add_quant(list);
   add_algorithm(list);
+  add_gap_limit(list);
   add_sft(list);
   add_reward(list);
   add_actor(list);

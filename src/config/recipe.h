@@ -13,6 +13,7 @@ enum class ComputeDType : std::uint8_t { bf16, f32 };
 enum class WeightFormat : std::uint8_t { f32, bf16, int8, fp8_e4m3, int4 };
 enum class ActivationFormat : std::uint8_t { automatic, bf16, int8, fp8_e4m3 };        ///< automatic: the weights' own
 enum class Granularity : std::uint8_t { automatic, tensor, channel_token, block128 };  ///< automatic: the weights' own
+enum class GapAction : std::uint8_t { stop, warn };
 enum class HeadFormat : std::uint8_t { automatic, f32 };  ///< automatic: bf16, or fp32 when the weights are
 enum class LearnerForward : std::uint8_t { bf16, fake_quant, low_bit };
 enum class KvCache : std::uint8_t { automatic, f32, bf16, int8, fp8_e4m3 };  ///< automatic: as the weights
@@ -85,7 +86,8 @@ struct QuantRecipe {
   KvCache kv_cache = KvCache::automatic;
   LearnerForward learner_forward = LearnerForward::bf16;  ///< quant.learner.forward
   double kv_percentile = 99.9;                            ///< quant.kv_calibration.percentile
-  double kv_margin = 1.05;                                ///< quant.kv_calibration.margin
+  double uaq_scale = 1;
+  double kv_margin = 1.05;  ///< quant.kv_calibration.margin
   friend bool operator==(const QuantRecipe&, const QuantRecipe&) = default;
 };
 
@@ -102,6 +104,8 @@ struct AlgorithmRecipe {
 struct CorrectionRecipe {
   CorrectionMethod method = CorrectionMethod::tis;
   std::optional<double> threshold;  ///< C of min(ρ, C); default 2
+  std::optional<double> gap_limit;  ///< gap_limit.k3_kl
+  GapAction gap_action = GapAction::stop;
   friend bool operator==(const CorrectionRecipe&, const CorrectionRecipe&) = default;
 };
 

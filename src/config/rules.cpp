@@ -120,6 +120,9 @@ void check_quant(const Recipe& recipe, RuleBook& rules) {
   rules.require({"quant.rollout.activations", "quant.rollout.weights"}, fits(quant.activations),
                 "quant.rollout.activations auto, or what quant.rollout.weights can meet", "another",
                 "int4 takes bf16, int8 or fp8_e4m3, every other format its own");
+  rules.require({"rollout_correction.gap_limit.action", "rollout_correction.gap_limit.k3_kl"},
+                recipe.rollout_correction.gap_action == GapAction::stop || recipe.rollout_correction.gap_limit,
+                "rollout_correction.gap_limit.k3_kl beside its action", "none", "set the limit, or delete the action");
   rules.require({"rollout.bitwise", "quant.learner.forward"},
                 !recipe.rollout.bitwise || quant.learner_forward == LearnerForward::low_bit,
                 "quant.learner.forward low_bit with rollout.bitwise", "another",

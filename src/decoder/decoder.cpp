@@ -179,6 +179,11 @@ std::vector<types::Completion> Decoder::complete(std::span<const types::SampleRe
 
 void Decoder::release_kv() { state_->kv.release(); }
 
+const model::Snapshot& Decoder::snapshot() const {
+  QRL_INVARIANT(state_->transformer.has_value(), "decoder", "weights (load)", "none");
+  return state_->transformer->snapshot();
+}
+
 const DecoderStats& Decoder::stats() const { return state_->stats; }
 
 void Decoder::reset_stats() { state_->stats = {}; }

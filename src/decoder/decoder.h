@@ -62,6 +62,9 @@ class Decoder final : public types::TextSource {
   /// Gives the KV memory back while the learner works; it returns by itself at the next `complete`.
   void release_kv();
 
+  /// What `load` gave.
+  const model::Snapshot& snapshot() const;
+
   const DecoderStats& stats() const;
   void reset_stats();
 

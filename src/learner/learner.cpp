@@ -397,6 +397,31 @@ void Learner::publish(model::Snapshot& snapshot, std::int64_t version) {
   state_->published_version = version;
 }
 
+void Learner::apply_uaq(float scale) {
+  QRL_REQUIRE(scale > 0 && std::isfinite(scale), "quant.uaq_scale", "above 0", std::to_string(scale));
+  for (const auto& [name, view] : masters()) {
+    const auto ends_with_any = [&name = name](std::initializer_list<std::string_view> ends) {
+      return std::ranges::any_of(ends, [&](std::string_view end) { return name.ends_with(end); });
+    };
+    const bool is_gain = ends_with_any({"input_layernorm.weight", "post_attention_layernorm.weight"});
+    const bool is_fed =
+        ends_with_any({"q_proj.weight", "k_proj.weight", "v_proj.weight", "gate_proj.weight", "up_proj.weight"});
+    if (!is_gain && !is_fed) continue;
+    auto* values = view.as<float>();
+    for (std::int64_t i = 0; i < view.numel(); ++i) values[i] = is_gain ? values[i] * scale : values[i] / scale;
+  }
+  state_->published = nullptr;
+  state_->parameters.refresh_compute_copies();
+}
+
+const model::Snapshot* Learner::published() const {
+  const State& state = *state_;
+  const bool holds = state.published != nullptr && state.published->version() == state.published_version;
+  return holds ? state.published : nullptr;
+}
+
+config::LearnerForward Learner::forward_mode() const { return state_->options.forward; }
+
 model::WeightViews Learner::gradients() const {
   state_->require_trainable();
   return state_->parameters.views(state_->parameters.gradients());

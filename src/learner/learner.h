@@ -113,6 +113,14 @@ class Learner {
   /// as long, and nobody else may publish into it.
   void publish(model::Snapshot& snapshot, std::int64_t version);
 
+  /// QuRL's update-aware quantisation (§3.3): divides the weights of the linear layers behind a norm (q, k, v; gate,
+  /// up) by `scale` and multiplies the norm's gain by it, so that the model computes the same. Biases stay.
+  void apply_uaq(float scale);
+
+  /// What `publish` wrote to, while it holds the present masters; else null.
+  const model::Snapshot* published() const;
+  config::LearnerForward forward_mode() const;
+
   /// Gradients accumulated so far (before `update`), by name, fp32: for tests.
   model::WeightViews gradients() const;
 

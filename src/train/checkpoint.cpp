@@ -45,6 +45,7 @@ nlohmann::ordered_json to_json(const RunState& s, const model::ModelConfig& conf
           {"policy_version", s.policy_version},
           {"prompts_drawn", s.prompts_drawn},
           {"non_finite_streak", s.non_finite_streak},
+          {"uaq_scale", s.uaq_scale},
           {"metrics_bytes", s.metrics_bytes},
           {"sft_metrics_bytes", s.sft_metrics_bytes},
           {"export_dtype", config.dtype == base::DType::f32 ? "float32" : "bfloat16"}};
@@ -167,6 +168,7 @@ LoadedState read_checkpoint_state(const fs::path& checkpoint) {
   s.policy_version = json.at("policy_version").get<std::int64_t>();
   s.prompts_drawn = json.at("prompts_drawn").get<std::int64_t>();
   s.non_finite_streak = json.at("non_finite_streak").get<std::int64_t>();
+  s.uaq_scale = json.at("uaq_scale").get<double>();
   s.metrics_bytes = json.at("metrics_bytes").get<std::int64_t>();
   s.sft_metrics_bytes = json.at("sft_metrics_bytes").get<std::int64_t>();
   loaded.config.dtype = json.at("export_dtype") == "float32" ? base::DType::f32 : base::DType::bf16;

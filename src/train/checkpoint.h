@@ -23,6 +23,7 @@ struct RunState {
   std::int64_t policy_version = 0;
   std::int64_t prompts_drawn = 0;  ///< data cursor, over all ranks
   std::int64_t non_finite_streak = 0;
+  double uaq_scale = 1;                                   ///< applied to the weights
   std::int64_t metrics_bytes = 0, sft_metrics_bytes = 0;  ///< rows that belong to this state
 };
 

@@ -157,6 +157,10 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, RunPart p
     state.cold_start = false;
     state.num_updates = 0;
   }
+  if (state.step == 0 && state.uaq_scale != recipe.quant.uaq_scale) {  // else the checkpoint has it
+    learner.apply_uaq(static_cast<float>(recipe.quant.uaq_scale / state.uaq_scale));
+    state.uaq_scale = recipe.quant.uaq_scale;
+  }
   if (!fresh && state.step > 0) base::log_info("going on after step " + std::to_string(state.step));
 
   Trainer(parts, learner, reference ? &*reference : nullptr, prompts, held_out).train();

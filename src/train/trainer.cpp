@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "train/evaluate.h"
+#include "train/gap_probe.h"
 #include "train/signals.h"
 #include "train/step_metrics.h"
 
@@ -55,6 +56,8 @@ Trainer::Trainer(RunParts& parts, learner::Learner& learner, learner::Learner* r
       sampler_(parts.policy.config, parts.recipe, parts.recipe.data.max_prompt_length) {
   order_.restore(parts.state.prompts_drawn);
   publish();
+  write_audit();
+  (void)probe();
 }
 
 void Trainer::train() {
@@ -112,6 +115,10 @@ Metrics Trainer::step(std::int64_t step) {
   {
     const base::ScopedTimer timer(metrics["timing_s/publish"]);
     publish();
+  }
+  {
+    const base::ScopedTimer timer(metrics["timing_s/gap_probe"]);
+    metrics.merge(probe());
   }
   metrics["training/policy_version"] = static_cast<double>(parts_.state.policy_version);
   return metrics;
@@ -228,6 +235,22 @@ void Trainer::publish() {
   sampler_.load(
       calibration_prompts(prompts_, parts_.recipe.trainer.seed, static_cast<std::uint64_t>(parts_.state.prompts_drawn)),
       parts_.recipe.quant);
+}
+
+Metrics Trainer::probe() {
+  Metrics gap = probe_gap(sampler_, learner_, prompts_, parts_.recipe,
+                          train_sampling(parts_.recipe, parts_.policy.config, parts_.policy.tokenizer));
+  check_gap(gap, parts_.recipe.rollout_correction);
+  return gap;
+}
+
+void Trainer::write_audit() const {
+  if (parts_.folder == nullptr) return;
+  const std::vector<std::string> audit = quant_audit(learner_, sampler_.decoder.snapshot());
+  std::string text;
+  for (const std::string& line : audit) text += line + "\n";
+  state::replace_file(parts_.folder->path() / "quant_audit.txt", text);
+  base::log_info(audit_summary(audit));
 }
 
 Metrics Trainer::evaluate_held_out() {

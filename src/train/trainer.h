@@ -57,6 +57,9 @@ class Trainer {
   void add_frozen_logprobs(std::vector<MiniBatch>& batches, Metrics& metrics);
   Metrics update(const MiniBatch& batch, bool is_first);
   void publish();
+  /// The gap at the weights last published, checked against the recipe's limit.
+  Metrics probe();
+  void write_audit() const;
   Metrics evaluate_held_out();
 
   RunParts& parts_;

@@ -117,3 +117,40 @@ TEST_CASE("a learner on quantised tensors refuses a snapshot that is missing or 
   snapshot.publish(learner.masters(), 2);  // somebody else's
   CHECK_THROWS_WITH(learner.score(batch, {1.0F}), Catch::Contains("publish after each update"));
 }
+
+TEST_CASE(
+    "update-aware quantisation: a scale of 2 changes no bit, 1.5 only what rounds at a tie, and it is no update") {
+  const auto config = test::tiny_config(false, true);
+  learner::LearnerOptions options = test::options();
+  options.forward = config::LearnerForward::low_bit;
+  const auto world = dist::make_solo();
+  const auto scores = [&](float scale, model::Snapshot& snapshot) {
+    Learner learner(config, test::tiny_weights(config), options, *world);
+    if (scale != 1) learner.apply_uaq(scale);
+    CHECK(learner.num_updates() == 0);
+    learner.publish(snapshot, 0);
+    return learner.score(test::pack({test::random_sequence(1, 3, 40, 37)}), {}).logprobs;
+  };
+  model::Snapshot plain(config, quant::Format::int8), doubled(config, quant::Format::int8),
+      scaled(config, quant::Format::int8);
+  const auto want = scores(1, plain);
+  CHECK(scores(2, doubled) == want);
+  const auto got = scores(1.5F, scaled);
+  double most = 0;
+  for (std::size_t i = 0; i < want.size(); ++i) most = std::max(most, std::abs(static_cast<double>(got[i]) - want[i]));
+  CHECK(most < 0.05);  // a code by one, here and there
+  // The codes themselves: the same but for ratios at a tie.
+  std::int64_t differ = 0, count = 0;
+  const auto compare = [&](const ops::PackedLinear& a, const ops::PackedLinear& b) {
+    const auto* x = static_cast<const std::int8_t*>(a.panels.view().data);
+    const auto* y = static_cast<const std::int8_t*>(b.panels.view().data);
+    for (std::size_t i = 0; i < a.panels.num_bytes(); ++i, ++count) differ += x[i] != y[i];
+    CHECK(a.scales.as<float>()[0] != b.scales.as<float>()[0]);
+  };
+  for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
+    compare(plain.layer(layer).qkv, scaled.layer(layer).qkv);
+    compare(plain.layer(layer).gate_up, scaled.layer(layer).gate_up);
+  }
+  INFO(differ << " of " << count << " weight codes differ");
+  CHECK(differ < count / 1000);
+}
