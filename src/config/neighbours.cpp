@@ -97,7 +97,7 @@ constexpr Neighbour kNeighbours[] = {
     {"use_vllm", "", kOwnDecoder},
     {"vllm_mode", "", kOwnDecoder},
     {"enforce_eager", "", kOwnDecoder},
-    {"free_cache_engine", "", kOwnDecoder},
+    {"free_cache_engine", "rollout.free_cache_engine", ""},
     {"load_format", "", kOwnDecoder},
     {"colocate_all_models", "", "the decoder and the learner share each process"},
     // Quantisation

@@ -120,6 +120,13 @@ void check_quant(const Recipe& recipe, RuleBook& rules) {
   rules.require({"quant.rollout.activations", "quant.rollout.weights"}, fits(quant.activations),
                 "quant.rollout.activations auto, or what quant.rollout.weights can meet", "another",
                 "int4 takes bf16, int8 or fp8_e4m3, every other format its own");
+  // Their defaults stand in every printed recipe, so only another value is refused.
+  const QuantRecipe usual;
+  rules.require({"quant.kv_calibration.percentile", "quant.kv_calibration.margin", "quant.rollout.kv_cache"},
+                quant.kv_cache == KvCache::fp8_e4m3 ||
+                    (quant.kv_percentile == usual.kv_percentile && quant.kv_margin == usual.kv_margin),
+                "quant.kv_calibration only with quant.rollout.kv_cache fp8_e4m3", "it with another KV cache",
+                "it has no effect: set kv_cache to fp8_e4m3, or delete it");
 }
 
 }  // namespace
@@ -137,6 +144,11 @@ void check_rules(const Recipe& recipe, const Origins& origins, bool complete, Fa
                 recipe.rollout_correction.method != CorrectionMethod::none || !recipe.rollout_correction.threshold,
                 "no rollout_correction.threshold with method none", "one",
                 "it has no effect: set it to null or delete it");
+  const AlgorithmRecipe& algorithm = recipe.algorithm;
+  rules.require({"algorithm.kl_loss_type", "algorithm.kl_loss_coef"},
+                algorithm.kl_loss_coef != 0 || algorithm.kl_loss_type == AlgorithmRecipe{}.kl_loss_type,
+                "algorithm.kl_loss_type only with algorithm.kl_loss_coef above 0", "it with 0",
+                "it has no effect: set kl_loss_coef, or delete it");
   rules.require(
       {"sft.steps", "sft.demonstrations.task"}, recipe.sft.steps == 0 || !recipe.sft.demonstrations.task.empty(),
       "sft.demonstrations.task beside sft.steps above 0", "none", "set sft.demonstrations: {task: countdown}");
