@@ -258,8 +258,6 @@ Learner::~Learner() {
   release_tensor_memory();
 }
 
-void Learner::release_memory() { release_tensor_memory(); }
-
 TokenScores Learner::score(const types::MicroBatch& batch, float temperature) {
   const torch::NoGradGuard no_grad;
   const PackedRows rows = state_->pack(batch);
