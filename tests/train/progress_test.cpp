@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <iostream>
 #include <string>
 
 #include "base/log.h"
@@ -23,6 +24,8 @@ std::string on_terminal(const Write& write) {
   REQUIRE((master >= 0 && grantpt(master) == 0 && unlockpt(master) == 0));
   const int slave = open(ptsname(master), O_RDWR | O_NOCTTY);
   REQUIRE(slave >= 0);
+  std::cout.flush();
+  std::fflush(stdout);  // the child must not write what was waiting here
   const pid_t child = fork();
   REQUIRE(child >= 0);
   if (child == 0) {
