@@ -317,21 +317,26 @@ void bench_step(const BenchArguments& arguments, dist::Collectives& world) {
   finish(best, arguments);
 }
 
-CLI::App* add_one(CLI::App& bench, const char* name, const char* what, BenchArguments& arguments) {
+constexpr int kMaxTokens = 1'048'576, kMaxSequences = 65'536;
+
+CLI::App* add_one(CLI::App& bench, const char* name, const char* what, BenchArguments& arguments, int fewest_new = 1) {
   CLI::App* command = bench.add_subcommand(name, what);
-  command->add_option("--model", arguments.model_dir, "Hugging Face folder; default: random weights of --shape")
-      ->type_name("DIR");
+  CLI::Option* model =
+      command->add_option("--model", arguments.model_dir, "Hugging Face folder; default: random weights of --shape")
+          ->check(not_empty())
+          ->type_name("DIR");
   command->add_option("--shape", arguments.shape, "built-in shape")
       ->check(CLI::IsMember({"86m", "quickstart"}))
+      ->excludes(model)
       ->type_name("86m|quickstart");
   command->add_option("--prompt", arguments.prompt_tokens, "prompt tokens")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, kMaxTokens))
       ->type_name("INT");
   command->add_option("--new", arguments.new_tokens, "new tokens a sequence")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(fewest_new, kMaxTokens))
       ->type_name("INT");
   command->add_option("--rounds", arguments.rounds, "rounds; the best counts")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, 1'000'000))
       ->type_name("INT");
   command->add_option("--set", arguments.overrides, "override a key of the recipe, KEY=VALUE; may be repeated")
       ->type_name("KEY=VALUE")
@@ -348,8 +353,9 @@ void add_bench(CLI::App& app, Action& action) {
   CLI::App* bench =
       app.add_subcommand("bench", "measure decode, learner or a whole step against this machine's limits");
   bench->require_subcommand(1);
-  CLI::App* decode = add_one(*bench, "decode", "decode speed: B distinct prompts, prefill excluded", *arguments);
-  decode->add_option("--batch", arguments->batch, "sequences")->check(CLI::PositiveNumber)->type_name("INT");
+  // The first new token comes out of the prefill: what decoding takes shows from the second on.
+  CLI::App* decode = add_one(*bench, "decode", "decode speed: B distinct prompts, prefill excluded", *arguments, 2);
+  decode->add_option("--batch", arguments->batch, "sequences")->check(CLI::Range(1, kMaxSequences))->type_name("INT");
   decode->callback(
       [&action, arguments] { action = [arguments](dist::Collectives& world) { bench_decode(*arguments, world); }; });
   CLI::App* learner = add_one(*bench, "learner", "forward, backward and update of prompts x n sequences", *arguments);
@@ -359,8 +365,10 @@ void add_bench(CLI::App& app, Action& action) {
   step->callback(
       [&action, arguments] { action = [arguments](dist::Collectives& world) { bench_step(*arguments, world); }; });
   for (CLI::App* command : {learner, step}) {
-    command->add_option("--prompts", arguments->prompts, "prompts")->check(CLI::PositiveNumber)->type_name("INT");
-    command->add_option("--n", arguments->n, "samples a prompt")->check(CLI::PositiveNumber)->type_name("INT");
+    command->add_option("--prompts", arguments->prompts, "prompts")
+        ->check(CLI::Range(1, kMaxSequences))
+        ->type_name("INT");
+    command->add_option("--n", arguments->n, "samples a prompt")->check(CLI::Range(1, kMaxSequences))->type_name("INT");
   }
 }
 

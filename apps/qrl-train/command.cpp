@@ -1,10 +1,93 @@
 #include "command.h"
 
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <system_error>
+
 #include "base/error.h"
+#include "base/text.h"
 #include "learner/learner.h"
 #include "ops/isa.h"
 
 namespace qrl::app {
+
+namespace {
+
+std::string asked;  // by the recipe read last
+
+std::vector<std::string> names_of(const CLI::App& parent) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : parent.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(command->get_name());
+  return names;
+}
+
+std::string describe_memory(const config::Recipe& recipe) {
+  const auto part = [](const char* key, std::int64_t value) { return std::string(key) + " " + std::to_string(value); };
+  const std::string pages = recipe.rollout.kv_pages ? ", " + part("rollout.kv_pages", *recipe.rollout.kv_pages) +
+                                                          " of " + std::to_string(recipe.rollout.page_size) + " tokens"
+                                                    : std::string();
+  return part("rollout.max_num_seqs", recipe.rollout.max_num_seqs) + pages + ", " +
+         part("rollout.max_num_batched_tokens", recipe.rollout.max_num_batched_tokens) + ", " +
+         part("data.train_batch_size", recipe.data.train_batch_size) + " x " + part("rollout.n", recipe.rollout.n) +
+         ", " + part("eval.n", recipe.eval.n) + ", " + part("sft.batch_size", recipe.sft.batch_size) + ", " +
+         part("actor.max_tokens_per_micro_batch", recipe.actor.max_tokens_per_micro_batch);
+}
+
+}  // namespace
+
+config::LoadedRecipe RecipeArguments::load(bool complete) const {
+  config::LoadedRecipe loaded = config::load_recipe(file, overrides, complete);
+  asked = describe_memory(loaded.recipe);
+  base::set_making_parts(true);
+  return loaded;
+}
+
+const std::string& asked_of_memory() { return asked; }
+
+void refuse_command(const CLI::App& parent, const std::string& word) {
+  const bool is_root = parent.get_parent() == nullptr;
+  const std::vector<std::string> names = names_of(parent);
+  std::string known;
+  for (const std::string& name : names) known += (known.empty() ? "" : ", ") + name;
+  const std::string nearest = base::nearest_name(word, names);
+  base::fail_input(is_root ? "qrl-train" : "qrl-train " + parent.get_name(),
+                   (is_root            ? "a recipe file, or one of "
+                    : names.size() > 1 ? "one of "
+                                       : "") +
+                       known,
+                   base::quoted(word), nearest.empty() ? "" : "did you mean " + nearest + "?");
+}
+
+void check_commands(const CLI::App& app, const std::vector<std::string>& words) {
+  const CLI::App* parent = &app;
+  for (const std::string& word : words) {
+    const std::vector<std::string> names = names_of(*parent);
+    if (names.empty() || word.empty() || word.starts_with('-')) return;
+    std::error_code error;
+    const bool is_recipe = parent == &app && std::filesystem::exists(word, error);
+    if (std::find(names.begin(), names.end(), word) == names.end()) {
+      if (is_recipe) return;
+      refuse_command(*parent, word);
+    }
+    parent = parent->get_subcommand(word);
+  }
+}
+
+CLI::Validator not_empty() {
+  return {[](std::string& text) { return text.empty() ? "expected a name, got an empty text" : std::string(); }, ""};
+}
+
+CLI::Validator whole_number() {
+  return {[](std::string& text) -> std::string {
+            std::uint64_t value = 0;
+            const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+            if (error == std::errc() && end == text.data() + text.size() && text == std::to_string(value)) return {};
+            return "expected an integer from 0 to 2^64-1, got " + base::quoted(text);
+          },
+          ""};
+}
 
 void add_recipe_arguments(CLI::App& command, RecipeArguments& arguments, bool required) {
   CLI::Option* file =

@@ -20,7 +20,7 @@ struct RecipeArguments {
   std::string file;
   std::vector<std::string> overrides;  ///< --set KEY=VALUE
 
-  config::LoadedRecipe load(bool complete = true) const { return config::load_recipe(file, overrides, complete); }
+  config::LoadedRecipe load(bool complete = true) const;
 };
 void add_recipe_arguments(CLI::App& command, RecipeArguments& arguments, bool required = true);
 
@@ -31,6 +31,19 @@ void add_export(CLI::App& app, Action& action);
 void add_data(CLI::App& app, Action& action);
 void add_check(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
+
+/// The input error of a word where one of `parent`'s commands should stand: names it and those there are.
+[[noreturn]] void refuse_command(const CLI::App& parent, const std::string& word);
+/// The same for the words that follow the program's name, as far as commands go: to be asked before they are parsed,
+/// since a parser takes an unknown command for a recipe or for one argument too many.
+void check_commands(const CLI::App& app, const std::vector<std::string>& words);
+
+/// Checks of an option's value, for CLI::Option::check.
+CLI::Validator not_empty();
+CLI::Validator whole_number();  ///< decimal digits of 64 bits, without sign or leading zero
+
+/// What the recipe read last asks of memory, for whoever has to say that it ran out; "" before any was read.
+const std::string& asked_of_memory();
 
 /// Commands that work in one process only say so under mpirun.
 void require_one_process(const dist::Collectives& world, const std::string& command);

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "command.h"
 #include "data/countdown.h"
+#include "state/file.h"
 #include "state/folder.h"
 
 namespace qrl::app {
@@ -22,6 +23,7 @@ void write_countdown(const DataArguments& arguments, dist::Collectives& world) {
   QRL_REQUIRE(arguments.generator.min_numbers <= arguments.generator.max_numbers, "--min-numbers",
               "at most --max-numbers = " + std::to_string(arguments.generator.max_numbers),
               std::to_string(arguments.generator.min_numbers));
+  state::output_file(arguments.out);  // refused before the work, not after it
   std::vector<data::CountdownTask> tasks;
   if (arguments.split == "held_out") {
     tasks = data::held_out_countdown(arguments.generator, arguments.seed, arguments.generator.size);
@@ -45,12 +47,15 @@ void add_data(CLI::App& app, Action& action) {
   data->require_subcommand(1);
   CLI::App* countdown = data->add_subcommand("countdown", "reach a target from numbers, each used once");
   config::GeneratorRecipe& g = arguments->generator;
-  countdown->add_option("--out", arguments->out, "file to write")->required()->type_name("FILE");
+  countdown->add_option("--out", arguments->out, "file to write")->required()->check(not_empty())->type_name("FILE");
   countdown->add_option("--size", g.size, "tasks")
-      ->check(CLI::Range(1, 100'000'000))
+      ->check(CLI::Range(1, 10'000'000))
       ->capture_default_str()
       ->type_name("INT");
-  countdown->add_option("--seed", arguments->seed, "seed of the generator")->capture_default_str()->type_name("INT");
+  countdown->add_option("--seed", arguments->seed, "seed of the generator")
+      ->check(whole_number())
+      ->capture_default_str()
+      ->type_name("INT");
   countdown->add_option("--split", arguments->split, "side of the fixed split; held-out tasks are distinct")
       ->check(CLI::IsMember({"train", "held_out"}))
       ->capture_default_str()

@@ -7,6 +7,7 @@
 #include "command.h"
 #include "data/countdown.h"
 #include "decoder/forced.h"
+#include "state/file.h"
 #include "state/safetensors.h"
 #include "train/checkpoint.h"
 #include "train/session.h"
@@ -45,21 +46,45 @@ void write_logits(const std::string& folder, const std::string& file) {
   state::write_safetensors(file, tensors, {{"model", folder}});
 }
 
+void require_new(const std::string& file) {
+  std::error_code error;
+  QRL_REQUIRE(!std::filesystem::exists(std::filesystem::symlink_status(file, error)), file,
+              "a file that is not there yet", "one", "delete it, or choose another --logits");
+}
+
+/// Refuses what cannot be written, or would be lost, before the model is read.
+void check_outputs(const ExportArguments& arguments) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::file_status out = fs::status(arguments.out, error);
+  QRL_REQUIRE(!fs::exists(out) || fs::is_directory(out), arguments.out, "a folder that is new or empty",
+              "something that is no folder", "choose another --out");
+  QRL_REQUIRE(!fs::exists(out) || fs::is_empty(arguments.out, error), arguments.out, "a folder that is new or empty",
+              "one with files in it", "choose another --out");
+  if (arguments.logits.empty()) return;
+  // It may lie in the folder that is about to be made.
+  const fs::path folder = fs::path(arguments.logits).parent_path().lexically_normal();
+  if (folder != fs::path(arguments.out + "/").lexically_normal().parent_path()) state::output_file(arguments.logits);
+  require_new(arguments.logits);
+}
+
 void export_model(const ExportArguments& arguments, dist::Collectives& world) {
   require_one_process(world, "export");
-  QRL_REQUIRE(!std::filesystem::exists(arguments.out) || std::filesystem::is_empty(arguments.out), arguments.out,
-              "a folder that is new or empty", "one with files in it", "choose another --out");
+  check_outputs(arguments);
   train::Policy policy = train::load_policy(arguments.checkpoint);
   if (train::is_checkpoint(arguments.checkpoint))
     policy.config = train::read_checkpoint_state(arguments.checkpoint).config;
   if (!arguments.dtype.empty())
     policy.config.dtype = arguments.dtype == "float32" ? base::DType::f32 : base::DType::bf16;
-  std::filesystem::create_directories(arguments.out);
+  std::error_code error;
+  std::filesystem::create_directories(arguments.out, error);
+  QRL_REQUIRE(!error, arguments.out, "a folder that can be made", error.message(), "choose another --out");
   model::save_hf(arguments.out, policy.config, model::views(policy.weights));
   policy.tokenizer.save(arguments.out);
   std::printf("wrote %s (%s; config.json, model.safetensors, tokenizer.json)\n", arguments.out.c_str(),
               policy.config.dtype == base::DType::f32 ? "float32" : "bfloat16");
   if (!arguments.logits.empty()) {
+    require_new(arguments.logits);  // it may be a name of the folder just written
     write_logits(arguments.out, arguments.logits);
     std::printf("wrote %s (fp32 logits of that folder: scripts/golden/check_export.py %s --logits %s)\n",
                 arguments.logits.c_str(), arguments.out.c_str(), arguments.logits.c_str());
@@ -72,7 +97,7 @@ void add_export(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<ExportArguments>();
   CLI::App* command = app.add_subcommand("export", "write a checkpoint as a Hugging Face folder");
   command->add_option("CHECKPOINT", arguments->checkpoint, "RUN/checkpoints/step_N")->required();
-  command->add_option("--out", arguments->out, "folder to write")->required()->type_name("DIR");
+  command->add_option("--out", arguments->out, "folder to write")->required()->check(not_empty())->type_name("DIR");
   command->add_option("--dtype", arguments->dtype, "dtype of the weights; default: the model's own")
       ->check(CLI::IsMember({"float32", "bfloat16"}))
       ->type_name("float32|bfloat16");
@@ -80,6 +105,7 @@ void add_export(CLI::App& app, Action& action) {
       ->add_option(
           "--logits", arguments->logits,
           "also write the written model's fp32 logits on fixed random tokens, to compare with another program's")
+      ->check(not_empty())
       ->type_name("FILE");
   command->callback(
       [&action, arguments] { action = [arguments](dist::Collectives& world) { export_model(*arguments, world); }; });

@@ -1,7 +1,9 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstring>
 #include <exception>
+#include <new>
 
 #include "base/error.h"
 #include "base/threads.h"
@@ -18,6 +20,15 @@ int fail(const char* message, int exit_code, const qrl::dist::Collectives* world
   }
   std::fprintf(stderr, "error: %s\n", message);
   return exit_code;
+}
+
+int fail_memory(const qrl::dist::Collectives* world) {
+  const std::string& asked = qrl::app::asked_of_memory();
+  const qrl::base::Error error(qrl::base::making_parts() ? qrl::base::ErrorKind::input : qrl::base::ErrorKind::internal,
+                               "memory",
+                               asked.empty() ? "enough for what was asked" : "enough for the model and " + asked,
+                               "none left", asked.empty() ? "ask for less" : "lower the largest of these");
+  return fail(error.what(), error.exit_code(), world);
 }
 
 }  // namespace
@@ -39,6 +50,7 @@ int main(int argc, char** argv) {
 
   std::unique_ptr<dist::Collectives> world;
   try {
+    app::check_commands(app, std::vector<std::string>(argv + 1, argv + argc));
     app.parse(argc, argv);
     world = dist::make_world(&argc, &argv);
     action(*world);
@@ -47,7 +59,10 @@ int main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : 2;
   } catch (const base::Error& error) {
     return fail(error.what(), error.exit_code(), world.get());
+  } catch (const std::bad_alloc&) {
+    return fail_memory(world.get());
   } catch (const std::exception& error) {
-    return fail(error.what(), 1, world.get());
+    const bool no_memory = std::strstr(error.what(), "can't allocate memory") != nullptr;  // LibTorch's own words
+    return no_memory ? fail_memory(world.get()) : fail(error.what(), 1, world.get());
   }
 }

@@ -35,6 +35,7 @@ void add_options(CLI::App& command, SampleArguments& arguments) {
   command
       .add_option("--checkpoint", arguments.checkpoint,
                   "checkpoint or Hugging Face folder; default: the recipe's model before training")
+      ->check(not_empty())
       ->type_name("DIR");
 }
 
@@ -66,6 +67,11 @@ void generate(const SampleArguments& arguments, dist::Collectives& world) {
   const train::Policy& policy = loaded_sampler.policy;
   const auto tokens = train::encode_prompt(recipe.data.prompt_template, arguments.prompt, policy.tokenizer);
   QRL_REQUIRE(!tokens.empty(), "--prompt", "some text", "none");
+  QRL_REQUIRE(static_cast<std::int64_t>(tokens.size()) <= recipe.data.max_prompt_length, "--prompt",
+              "at most data.max_prompt_length = " + std::to_string(recipe.data.max_prompt_length) +
+                  " tokens, template included",
+              std::to_string(tokens.size()),
+              "shorten it, or add --set data.max_prompt_length=" + std::to_string(tokens.size()));
   loaded_sampler.sampler.load({&tokens, 1}, recipe.quant);
   const types::SampleRequest request{0, tokens, 0, arguments.num_samples};
   const auto completions = loaded_sampler.sampler.decoder.complete(

@@ -3,7 +3,6 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "base/text.h"
 #include "command.h"
 #include "reward/verifier.h"
 #include "train/run.h"
@@ -74,6 +73,7 @@ void add_options(CLI::App& command, TrainArguments& arguments, bool recipe_requi
       .add_option("--resume", arguments.resume,
                   "auto (default): go on from the newest sound checkpoint of the run folder; "
                   "never: refuse when there is one; PATH: go on from that checkpoint")
+      ->check(not_empty())
       ->type_name("auto|never|PATH");
   command.add_flag("--print-config", arguments.print_config, "print the resolved recipe and stop");
   command.add_flag("--dry-run", arguments.dry_run, "check recipe, model and data, say what a run would do, and stop");
@@ -93,13 +93,7 @@ void add_train(CLI::App& app, Action& action) {
     if (!app.get_subcommands().empty()) return;
     QRL_REQUIRE(!arguments->recipe.file.empty(), "qrl-train", "a recipe or a command", "neither",
                 "see qrl-train --help");
-    if (!std::filesystem::exists(arguments->recipe.file)) {
-      std::vector<std::string> commands;
-      for (const CLI::App* command : app.get_subcommands({})) commands.push_back(command->get_name());
-      const std::string nearest = base::nearest_name(arguments->recipe.file, commands);
-      base::fail_input(base::quoted(arguments->recipe.file), "a recipe file or a command", "neither",
-                       nearest.empty() ? "see qrl-train --help" : "did you mean the command " + nearest + "?");
-    }
+    if (!std::filesystem::exists(arguments->recipe.file)) refuse_command(app, arguments->recipe.file);
     action = [arguments](dist::Collectives& world) { train(*arguments, world, train::RunPart::everything); };
   });
 

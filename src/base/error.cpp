@@ -1,10 +1,13 @@
 #include "base/error.h"
 
+#include <atomic>
 #include <utility>
 
 namespace qrl::base {
 
 namespace {
+
+std::atomic<bool> are_parts_being_made = false;
 
 std::string join(const std::string& where, const std::string& expected, const std::string& got,
                  const std::string& what_to_do) {
@@ -39,6 +42,9 @@ int Error::exit_code() const noexcept {
   }
   return 1;
 }
+
+void set_making_parts(bool making) { are_parts_being_made = making; }
+bool making_parts() { return are_parts_being_made; }
 
 void fail_input(std::string where, std::string expected, std::string got, std::string what_to_do) {
   throw Error(ErrorKind::input, std::move(where), std::move(expected), std::move(got), std::move(what_to_do));

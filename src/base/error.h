@@ -35,6 +35,11 @@ class Error : public std::exception {
 /// Throws an internal error (exit 1).
 [[noreturn]] void fail_internal(std::string where, std::string expected, std::string got, std::string what_to_do = {});
 
+/// While a run's parts are made from its recipe, memory that runs out is the recipe's fault; once the work has begun it
+/// is the machine's. Set by whoever reads a recipe and by whoever begins the work; asked by main.
+void set_making_parts(bool making);
+bool making_parts();
+
 }  // namespace qrl::base
 
 /// Input check, on in release; the texts are built only when it fails.

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <mutex>
 #include <set>
+#include <utility>
 
 #include "base/error.h"
 
@@ -14,6 +15,7 @@ struct Log {
   std::mutex mutex;
   std::FILE* file = nullptr;
   bool quiet = false;
+  std::function<void()> before;
   std::set<std::string, std::less<>> seen;
 };
 
@@ -26,6 +28,7 @@ void write(std::string_view prefix, std::string_view line) {
   Log& log = the_log();
   const std::scoped_lock lock(log.mutex);
   if (log.quiet) return;
+  if (log.before) log.before();
   for (std::FILE* out : {stderr, log.file}) {
     if (out == nullptr) continue;
     std::fprintf(out, "%.*s%.*s\n", static_cast<int>(prefix.size()), prefix.data(), static_cast<int>(line.size()),
@@ -59,6 +62,11 @@ void set_log_file(const std::filesystem::path& path) {
 void set_log_quiet(bool quiet) {
   const std::scoped_lock lock(the_log().mutex);
   the_log().quiet = quiet;
+}
+
+void set_before_log(std::function<void()> end_open_line) {
+  const std::scoped_lock lock(the_log().mutex);
+  the_log().before = std::move(end_open_line);
 }
 
 }  // namespace qrl::base

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -17,5 +18,8 @@ void log_once(std::string_view key, std::string_view line);
 /// Appends every later line to `path` as well; an empty path ends that. Throws an input error when it cannot open.
 void set_log_file(const std::filesystem::path& path);
 void set_log_quiet(bool quiet);
+/// Called before each line goes to stderr, so that whoever keeps an unfinished line on the terminal can end it there;
+/// an empty one ends that. It must not log.
+void set_before_log(std::function<void()> end_open_line);
 
 }  // namespace qrl::base

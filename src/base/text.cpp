@@ -48,9 +48,9 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string nearest_name(std::string_view word, std::span<const std::string> candidates) {
-  if (word.size() > 100) return {};
+  if (word.size() < 2 || word.size() > 100) return {};  // one letter is an edit or two from everything
   std::string best;
-  std::size_t best_edits = std::max<std::size_t>(2, word.size() / 3) + 1;
+  std::size_t best_edits = std::max<std::size_t>(1, word.size() / 3) + 1;
   for (const std::string& candidate : candidates) {
     const std::size_t edits = edit_distance(word, candidate);
     if (edits < best_edits) {

@@ -11,7 +11,7 @@ namespace qrl::base {
 bool is_utf8(std::string_view text);
 
 /// The candidate with the smallest edit distance to `word` (Damerau–Levenshtein, adjacent swaps), or "" when even
-/// the nearest needs more than max(2, a third of the word's length) edits.
+/// the nearest needs more edits than a third of the word's length (one for words of two letters).
 std::string nearest_name(std::string_view word, std::span<const std::string> candidates);
 
 /// Untrusted text for a message: quoted, at most `max_chars` bytes, bytes outside printable ASCII as \xNN.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <system_error>
 
 namespace qrl::config {
@@ -66,14 +67,17 @@ void anchor_path(std::string& path, const std::filesystem::path& directory) {
   path = (unknown ? whole : absolute).lexically_normal().string();
 }
 
-Type<std::string> text_with(const std::string& part) {
+Type<std::string> text_with_one(const std::string& part) {
   Type<std::string> type = text();
-  type.text = "text with " + part;
+  type.text = "text with one " + part;
   type.read = [part](const YamlNode& node) -> Reading<std::string> {
     Reading<std::string> reading = read_text(node);
     const auto* value = std::get_if<std::string>(&reading);
-    if (value == nullptr || value->find(part) != std::string::npos) return reading;
-    return Refusal{base::quoted(*value), "put " + part + " where it belongs"};
+    if (value == nullptr) return reading;
+    const std::size_t first = value->find(part);
+    if (first == std::string::npos) return Refusal{base::quoted(*value), "put " + part + " where it belongs"};
+    if (value->find(part, first + 1) == std::string::npos) return reading;
+    return Refusal{base::quoted(*value) + ", which holds " + part + " twice", "keep the one that is to be filled in"};
   };
   return type;
 }
@@ -113,8 +117,13 @@ Type<double> real(const Range& range) {
           [range](const YamlNode& node) -> Reading<double> {
             Reading<double> reading = read_real(node);
             const auto* value = std::get_if<double>(&reading);
-            if (value == nullptr || range.holds(*value)) return reading;
-            return Refusal{node.text, {}};
+            if (value == nullptr) return reading;
+            if (!range.holds(*value)) return Refusal{node.text, {}};
+            const auto rounded = static_cast<float>(*value);
+            if (*value != 0 && !std::isnormal(rounded))
+              return Refusal{node.text, "fp32 holds numbers from 1.2e-38 to 3.4e38, and 0"};
+            if (!range.holds(rounded)) return Refusal{node.text, "in fp32 it is " + write_real(rounded)};
+            return reading;
           },
           [](const double& value) { return write_real(value); }};
 }

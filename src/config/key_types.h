@@ -49,8 +49,8 @@ Type<std::string> text();
 Type<std::string> input_path();
 /// Makes `path` absolute, taken from `directory` (empty: the working directory); an empty path stays empty.
 void anchor_path(std::string& path, const std::filesystem::path& directory);
-/// A text that holds `part`.
-Type<std::string> text_with(const std::string& part);
+/// A text that holds `part` once.
+Type<std::string> text_with_one(const std::string& part);
 /// The empty member stands for null.
 Type<std::string> unset_when_empty(Type<std::string> type);
 
@@ -67,6 +67,7 @@ Range above_0_to_1();       ///< (0, 1]
 Range percentile();         ///< (0, 100]
 Range inside_0_to_1();      ///< (0, 1)
 Range from_0_to_below_1();  ///< [0, 1)
+/// A number whose value and nearest fp32, which is what is computed with, both lie in `range`.
 Type<double> real(const Range& range);
 
 /// Advice for a word that is none of `names`: the nearest of them, or what it is called here; "" when none is near.

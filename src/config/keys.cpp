@@ -9,7 +9,14 @@ namespace qrl::config {
 
 namespace {
 
-constexpr std::int64_t kMaxThreads = 4096;
+constexpr std::int64_t kMaxThreads = 1024;
+// Far above any run there is, and low enough that a digit too many is refused by name instead of by the allocator.
+constexpr std::int64_t kMaxSamples = 65'536;        // of a prompt; sequences decoded at once
+constexpr std::int64_t kMaxBatch = 1'048'576;       // prompts or demonstrations of an update
+constexpr std::int64_t kMaxTokens = 1'048'576;      // of a text, a decoder tick, a micro-batch
+constexpr std::int64_t kMaxPageTokens = 4096;       // of a KV page
+constexpr std::int64_t kMaxPages = 16'777'216;      // of the KV cache
+constexpr std::int64_t kMaxGenerated = 10'000'000;  // tasks of a generator, held in memory
 
 using List = std::vector<Key>;
 
@@ -116,14 +123,14 @@ void add_data(List& list) {
   data.add("train_files", &D::train_files, list_of(input_path()), "JSONL files of training prompts");
   data.add("val_files", &D::val_files, list_of(input_path()), "JSONL files of held-out prompts");
   auto train = data.inner("train_generator", &D::train_generator);
-  train.add("size", &GeneratorRecipe::size, integer(0), "prompts; needed with a task");
+  train.add("size", &GeneratorRecipe::size, integer(0, kMaxGenerated), "prompts; needed with a task");
   add_generator(train, root_seed());
   auto held_out = data.inner("val_generator", &D::val_generator);
-  held_out.add("size", &GeneratorRecipe::size, integer(0), "prompts; needed with a task");
+  held_out.add("size", &GeneratorRecipe::size, integer(0, kMaxGenerated), "prompts; needed with a task");
   add_generator(held_out, always(std::to_string(kHeldOutSeed), kHeldOutSeed));
-  data.add("train_batch_size", &D::train_batch_size, integer(1), "prompts a step");
-  data.add("max_prompt_length", &D::max_prompt_length, integer(1), "tokens of a prompt");
-  data.add("max_response_length", &D::max_response_length, integer(1), "tokens of a response");
+  data.add("train_batch_size", &D::train_batch_size, integer(1, kMaxBatch), "prompts a step");
+  data.add("max_prompt_length", &D::max_prompt_length, integer(1, kMaxTokens), "tokens of a prompt");
+  data.add("max_response_length", &D::max_response_length, integer(1, kMaxTokens), "tokens of a response");
   data.add("overlong_prompt", &D::overlong_prompt,
            choice<OverlongPrompt>({{"error", OverlongPrompt::error},
                                    {"filter", OverlongPrompt::filter},
@@ -131,20 +138,22 @@ void add_data(List& list) {
            "what happens to a prompt above max_prompt_length");
   data.add("shuffle", &D::shuffle, boolean(), "a new order of the prompts in each epoch");
   data.add("seed", &D::seed, seed(), "seed of that order", root_seed());
-  data.add("prompt_template", &D::prompt_template, text_with("{prompt}"), "text around each prompt");
+  data.add("prompt_template", &D::prompt_template, text_with_one("{prompt}"), "text around each prompt");
 }
 
 void add_rollout(List& list) {
   using O = RolloutRecipe;
   Section rollout(list, "rollout", &Recipe::rollout);
-  rollout.add("n", &O::n, integer(1), "samples a prompt; 2 or more for grpo");
+  rollout.add("n", &O::n, integer(1, kMaxSamples), "samples a prompt; 2 or more for grpo");
   rollout.add("temperature", &O::temperature, real(positive()), "temperature of training samples");
   rollout.add("top_p", &O::top_p, real(above_0_to_1()), "nucleus of training samples; 1: off");
   rollout.add("top_k", &O::top_k, integer_or_minus_one(1), "likeliest tokens kept; -1: all");
-  rollout.add("max_num_seqs", &O::max_num_seqs, integer(1), "sequences decoded at once");
-  rollout.add("max_num_batched_tokens", &O::max_num_batched_tokens, integer(1), "tokens of one decoder tick");
-  rollout.add("page_size", &O::page_size, integer(1), "tokens a KV page holds");
-  rollout.add("kv_pages", &O::kv_pages, integer(1), "KV pages", {"what max_num_seqs longest sequences need"});
+  rollout.add("max_num_seqs", &O::max_num_seqs, integer(1, kMaxSamples), "sequences decoded at once");
+  rollout.add("max_num_batched_tokens", &O::max_num_batched_tokens, integer(1, kMaxTokens),
+              "tokens of one decoder tick");
+  rollout.add("page_size", &O::page_size, integer(1, kMaxPageTokens), "tokens a KV page holds");
+  rollout.add("kv_pages", &O::kv_pages, integer(1, kMaxPages), "KV pages",
+              {"what max_num_seqs longest sequences need"});
   rollout.add("prefix_sharing", &O::prefix_sharing, boolean(), "samples of a prompt share its KV pages");
   rollout.add("bitwise", &O::bitwise, boolean(),
               "the learner's log-probs are the sampler's bit for bit, so that no correction is left to do; needs "
@@ -244,7 +253,7 @@ void add_sft(List& list) {
   using S = SftRecipe;
   Section sft(list, "sft", &Recipe::sft);
   sft.add("steps", &S::steps, integer(0), "optimizer updates of the cold start; 0: none");
-  sft.add("batch_size", &S::batch_size, integer(1), "demonstrations an update");
+  sft.add("batch_size", &S::batch_size, integer(1, kMaxBatch), "demonstrations an update");
   sft.add("save_freq", &S::save_freq, integer(0), "updates between its checkpoints; 0: only at the end")
       .may_change_on_resume = true;
   add_update_rule(Section(list, "sft", &Recipe::sft, &S::optim));
@@ -268,11 +277,12 @@ void add_reward(List& list) {
 void add_actor(List& list) {
   using A = ActorRecipe;
   Section actor(list, "actor", &Recipe::actor);
-  actor.add("mini_batch_size", &A::mini_batch_size, integer(1), "prompts an optimizer update");
-  actor.add("max_tokens_per_micro_batch", &A::max_tokens_per_micro_batch, integer(2),
+  actor.add("mini_batch_size", &A::mini_batch_size, integer(1, kMaxBatch), "prompts an optimizer update");
+  actor.add("max_tokens_per_micro_batch", &A::max_tokens_per_micro_batch, integer(2, kMaxTokens),
             "tokens of one forward and backward");
   actor.add("ppo_epochs", &A::ppo_epochs, integer(1), "passes over a step's samples");
-  actor.add("logprob_chunk_tokens", &A::logprob_chunk_tokens, integer(1), "tokens whose logits exist at once");
+  actor.add("logprob_chunk_tokens", &A::logprob_chunk_tokens, integer(1, kMaxTokens),
+            "tokens whose logits exist at once");
   actor.add("activation_checkpointing", &A::activation_checkpointing, boolean(),
             "recompute activations in the backward pass to save memory");
 
@@ -287,7 +297,7 @@ void add_eval(List& list) {
   Section eval(list, "eval", &Recipe::eval);
   eval.add("freq", &E::freq, integer(0), "steps between evaluations; 0: never").may_change_on_resume = true;
   eval.add("before_train", &E::before_train, boolean(), "evaluate before the first step").may_change_on_resume = true;
-  eval.add("n", &E::n, integer(1), "samples a held-out prompt");
+  eval.add("n", &E::n, integer(1, kMaxSamples), "samples a held-out prompt");
   eval.add("temperature", &E::temperature, real(at_least_0()), "temperature of evaluation; 0: greedy");
   eval.add("top_p", &E::top_p, real(above_0_to_1()), "nucleus of evaluation; 1: off");
   eval.add("top_k", &E::top_k, integer_or_minus_one(1), "likeliest tokens kept in evaluation; -1: all");

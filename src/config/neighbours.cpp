@@ -97,14 +97,13 @@ constexpr Neighbour kNeighbours[] = {
     {"use_vllm", "", kOwnDecoder},
     {"vllm_mode", "", kOwnDecoder},
     {"enforce_eager", "", kOwnDecoder},
-    {"free_cache_engine", "", kOwnDecoder},
+    {"free_cache_engine", "rollout.free_cache_engine", ""},
     {"load_format", "", kOwnDecoder},
     {"colocate_all_models", "", "the decoder and the learner share each process"},
     // Quantisation
     {"quantization", "quant.rollout.weights", "fp32, bf16, int8, fp8_e4m3 or int4"},
     {"kv_cache_dtype", "quant.rollout.kv_cache", "auto, fp32, bf16, int8 or fp8_e4m3"},
     {"profile", "", "scales are made anew from each update's weights"},
-    {"uaq_scale", "", kNotYet},
     // Algorithm
     {"adv_estimator", "algorithm.name", ""},
     {"advantage_estimator", "algorithm.name", ""},

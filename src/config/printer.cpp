@@ -50,7 +50,7 @@ A recipe is a YAML file of sections and keys. Every fault of a recipe is reporte
 - `null` is a value only where the default is `null`; the word in brackets says what it stands for.
 - Integers are decimal, at most 1000000000 where no other end is given. `010`, `1_000`, `0x10` and `12:30:45` are
   refused, since YAML 1.1 and 1.2 disagree on them.
-- `1e-6` is a number, although YAML 1.1 takes it for a text. NaN, infinities and what a double cannot hold are refused.
+- `1e-6` is a number, although YAML 1.1 takes it for a text. NaN, infinities and what fp32 cannot hold are refused.
 - Booleans are `true` and `false`; `yes`, `no`, `on`, `off` are refused, also as bare words in a text or a list of
   files: write `"no"` in quotes for a file of that name. Quotes always make a text.
 - Anchors and aliases are read; tags, merge keys (`<<`), a key twice, a second document, tabs as indentation, more than

@@ -130,6 +130,13 @@ void check_quant(const Recipe& recipe, RuleBook& rules) {
   rules.require({"rollout.bitwise", "quant.rollout.kv_cache"},
                 !recipe.rollout.bitwise || quant.kv_cache != KvCache::fp8_e4m3,
                 "quant.rollout.kv_cache other than fp8_e4m3 with rollout.bitwise", "fp8_e4m3", "use int8 or bf16");
+  // Their defaults stand in every printed recipe, so only another value is refused.
+  const QuantRecipe usual;
+  rules.require({"quant.kv_calibration.percentile", "quant.kv_calibration.margin", "quant.rollout.kv_cache"},
+                quant.kv_cache == KvCache::fp8_e4m3 ||
+                    (quant.kv_percentile == usual.kv_percentile && quant.kv_margin == usual.kv_margin),
+                "quant.kv_calibration only with quant.rollout.kv_cache fp8_e4m3", "it with another KV cache",
+                "it has no effect: set kv_cache to fp8_e4m3, or delete it");
 }
 
 }  // namespace
@@ -147,6 +154,11 @@ void check_rules(const Recipe& recipe, const Origins& origins, bool complete, Fa
                 recipe.rollout_correction.method != CorrectionMethod::none || !recipe.rollout_correction.threshold,
                 "no rollout_correction.threshold with method none", "one",
                 "it has no effect: set it to null or delete it");
+  const AlgorithmRecipe& algorithm = recipe.algorithm;
+  rules.require({"algorithm.kl_loss_type", "algorithm.kl_loss_coef"},
+                algorithm.kl_loss_coef != 0 || algorithm.kl_loss_type == AlgorithmRecipe{}.kl_loss_type,
+                "algorithm.kl_loss_type only with algorithm.kl_loss_coef above 0", "it with 0",
+                "it has no effect: set kl_loss_coef, or delete it");
   rules.require(
       {"sft.steps", "sft.demonstrations.task"}, recipe.sft.steps == 0 || !recipe.sft.demonstrations.task.empty(),
       "sft.demonstrations.task beside sft.steps above 0", "none", "set sft.demonstrations: {task: countdown}");

@@ -65,9 +65,12 @@ std::string shortest_number(const nlohmann::json& number, const std::string& whe
   return {digits.data(), end};
 }
 
-/// The first of two fields that is present.
+/// The one of two fields that is present.
 const nlohmann::json& find_field(const nlohmann::json& row, const char* name, const char* other_name,
                                  const std::string& where, const char*& found_name) {
+  QRL_REQUIRE(!row.contains(name) || !row.contains(other_name), where,
+              std::string("a field `") + name + "` or `" + other_name + "`", "both",
+              "delete the one that is not meant");
   found_name = row.contains(name) ? name : other_name;
   const auto found = row.find(found_name);
   QRL_REQUIRE(found != row.end(), where, std::string("a field `") + name + "` or `" + other_name + "`", "neither");
@@ -91,9 +94,26 @@ std::string ground_truth_of(const nlohmann::json& row, const std::string& where)
   return require_text(value, name, where);
 }
 
-PromptRow parse_row(std::string_view line, const std::string& where, const std::string& default_source) {
-  QRL_REQUIRE(line[line.find_first_not_of(kBlank)] != '[', where, "JSONL: one object a line", "a JSON array",
+/// Refuses text that is no line of JSONL but something people take for it, which a parser would blame less helpfully.
+void refuse_lookalikes(std::string_view line, bool is_first, const std::string& where) {
+  const std::string_view text = line.substr(line.find_first_not_of(kBlank));
+  const std::string expected = "JSONL: one object a line";
+  const std::size_t carriage_return = text.find('\r');
+  const std::string_view behind = carriage_return == std::string_view::npos ? "" : text.substr(carriage_return);
+  QRL_REQUIRE(is_blank(behind), where, expected, "lines that end in CR alone", "end them with LF (tr '\\r' '\\n')");
+  QRL_REQUIRE(text.front() != '[', where, expected, "a JSON array",
               "write each element on a line of its own (jq -c '.[]')");
+  const bool brace_alone = text.front() == '{' && is_blank(text.substr(1));
+  QRL_REQUIRE(!brace_alone, where, expected, "JSON over several lines", "write each object on one line (jq -c .)");
+  const std::size_t inside = text.front() == '{' ? text.find_first_not_of(kBlank, 1) : std::string_view::npos;
+  QRL_REQUIRE(inside == std::string_view::npos || text[inside] != '\'', where, "a JSON object",
+              "single quotes, as a Python dict is printed", "write rows with json.dumps");
+  const bool may_be_csv = is_first && text.front() != '{' && text.find_first_of(",;\t") != std::string_view::npos;
+  QRL_REQUIRE(!may_be_csv || nlohmann::json::accept(text), where, expected, "a line of CSV or TSV, it seems",
+              "convert it to JSONL first");
+}
+
+PromptRow parse_row(std::string_view line, const std::string& where, const std::string& default_source) {
   const nlohmann::json row = parse_strict_json(line, where);
   QRL_REQUIRE(row.is_object(), where, "a JSON object", row.type_name());
   PromptRow result;
@@ -132,6 +152,7 @@ std::vector<PromptRow> parse_jsonl(std::istream& in, const std::string& name, co
       if (line.starts_with(kByteOrderMark)) line.remove_prefix(kByteOrderMark.size());
     }
     if (is_blank(line)) continue;
+    refuse_lookalikes(line, rows.empty(), where);
     rows.push_back(parse_row(line, where, default_source));
     rows.back().line = line_number;
   }

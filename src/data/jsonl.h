@@ -4,8 +4,8 @@
 // - A byte order mark at the start of the file, CRLF, blank lines and a missing last newline are fine.
 // - "\u0000" is text like any other; a raw NUL byte is an error. A lone surrogate is an error: UTF-8 cannot hold it.
 // - Text such as "<|im_end|>" is plain text. A long prompt is read whole: data.overlong_prompt judges it later.
-// - Of `prompt` and `question`, and of `ground_truth` and `answer`, the first counts where both are present. Text of
-//   white space alone is empty. Other fields are not looked at, but must be JSON with each key once.
+// - A row has one of `prompt` and `question`, and one of `ground_truth` and `answer`: both would leave open which
+//   counts. Text of white space alone is empty. Other fields are not looked at, but must be JSON with each key once.
 // - A number as gold is kept in shortest form: 27, 27.0 and 2.7e1 are "27". Beyond ±2^53 only a 64-bit integer is kept;
 //   other numbers there have lost digits and are errors ("write it in quotes").
 #pragma once
@@ -29,8 +29,9 @@ struct PromptRow {
 inline constexpr std::size_t kMaxLine_bytes = std::size_t{64} << 20;
 
 /// All rows, in order, or one input error that names file:line. Invalid UTF-8, lone surrogates, raw NUL, duplicate
-/// keys, NaN, nesting beyond 64, a JSON array, UTF-16, gzip, parquet and other binary files, a file without rows, and
-/// missing, empty, null or wrongly typed fields are errors.
+/// keys, NaN, nesting beyond 64, a JSON array or a row over several lines, CSV, lines that end in CR alone, Python
+/// dicts, UTF-16, gzip, parquet and other binary files, a file without rows, and missing, empty, null or wrongly typed
+/// fields are errors.
 std::vector<PromptRow> read_jsonl(const std::filesystem::path& file);
 
 /// The same from a stream: `name` stands for the file in messages, `default_source` for its stem.

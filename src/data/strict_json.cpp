@@ -10,11 +10,16 @@ namespace qrl::data {
 
 namespace {
 
-/// nlohmann's message without its own name and number: "parse error at line 1, column 5: …".
-std::string reason_of(const nlohmann::json::exception& error) {
-  const std::string_view text = error.what();
+/// nlohmann's message without its own name and number: "parse error at line 1, column 5: …". Where the JSON is one
+/// line, `where` names the line that counts, and the parser's own would contradict it: "parse error at column 5: …".
+std::string reason_of(const nlohmann::json::exception& error, bool one_line) {
+  constexpr std::string_view kLine = " at line 1, column";
+  std::string text = error.what();
   const std::size_t end_of_name = text.find("] ");
-  return base::quoted(end_of_name == std::string_view::npos ? text : text.substr(end_of_name + 2), 200);
+  if (end_of_name != std::string::npos) text.erase(0, end_of_name + 2);
+  const std::size_t at = one_line ? text.find(kLine) : std::string::npos;
+  if (at != std::string::npos) text.replace(at, kLine.size(), " at column");
+  return base::quoted(text, 200);
 }
 
 }  // namespace
@@ -44,7 +49,7 @@ nlohmann::json parse_strict_json(std::string_view text, const std::string& where
   try {
     return nlohmann::json::parse(text, check);
   } catch (const nlohmann::json::exception& error) {
-    base::fail_input(where, "JSON", reason_of(error));
+    base::fail_input(where, "JSON", reason_of(error, text.find('\n') == std::string_view::npos));
   }
 }
 

@@ -284,8 +284,6 @@ Learner::~Learner() {
   release_tensor_memory();
 }
 
-void Learner::release_memory() { release_tensor_memory(); }
-
 TokenScores Learner::score(const types::MicroBatch& batch, const ops::DrawParams& drawn_from) {
   const torch::NoGradGuard no_grad;
   const PackedRows rows = state_->pack(batch);

@@ -91,10 +91,6 @@ class Learner {
   /// gradients. Not finite on any rank: nothing is applied anywhere, the update count and schedule stay.
   UpdateReport update();
 
-  /// Gives back the memory kept from one micro-batch for the next: before a rollout that needs it. It returns by
-  /// itself.
-  void release_memory();
-
   /// Learning rate of the next update, updates applied so far.
   double lr() const;
   std::int64_t num_updates() const;

@@ -184,6 +184,15 @@ DType read_dtype(const Reader& reader) {
   return DType::bf16;
 }
 
+/// What is said of weights in half precision, which read_dtype takes for bfloat16; "" of others.
+std::string float16_note(std::string_view json_text, const std::string& where) {
+  const Reader reader(json_text, where);
+  const Json* dtype = reader.find("dtype");
+  if (dtype == nullptr) dtype = reader.find("torch_dtype");
+  if (dtype == nullptr || *dtype != "float16") return {};
+  return "float16 weights are read exactly, but exported as bfloat16 (export --dtype float32 keeps every bit)";
+}
+
 void refuse_unsupported(const Reader& reader, const ModelConfig& config) {
   QRL_REQUIRE(reader.find("quantization_config") == nullptr, reader.at("quantization_config"), "an unquantised model",
               "a quantised one", "use the bf16 or fp32 model that it was made from");
@@ -193,6 +202,7 @@ void refuse_unsupported(const Reader& reader, const ModelConfig& config) {
     QRL_REQUIRE(value == nullptr || *value == false, reader.at(key), "a plain model of the family",
                 base::quoted(value->dump()), "models that this key changes are not supported");
   }
+  // Where these are left out, transformers gives all three families the same value: the one asked for here.
   reader.require_only("hidden_act", "silu");
   reader.require_only("attention_bias", config.qkv_bias);
   reader.require_only("mlp_bias", false);
@@ -295,6 +305,8 @@ ModelConfig read_config(const std::filesystem::path& file) {
   ModelConfig config = parse_config(text, where);
   const std::vector<std::string> unknown = unknown_config_keys(text, where);
   if (!unknown.empty()) base::log_once(where, where + ": ignored unknown keys: " + join(unknown));
+  const std::string float16 = float16_note(text, where);
+  if (!float16.empty()) base::log_once(where + ": float16", where + ": " + float16);
   return config;
 }
 
@@ -354,7 +366,9 @@ std::string describe_config(const std::filesystem::path& file) {
       std::to_string(config.num_key_value_heads) + " heads of " + std::to_string(config.head_dim) + ", ffn " +
       std::to_string(config.intermediate_size) + ", " + std::to_string(config.max_position_embeddings) +
       " positions, rope theta " + Json(config.rope_theta).dump() + ", " +
-      (config.tie_word_embeddings ? "tied" : "untied") + " embeddings, " + std::string(base::name(config.dtype));
+      (config.tie_word_embeddings ? "tied" : "untied") + " embeddings, ";
+  const std::string float16 = float16_note(text, where);
+  line += float16.empty() ? std::string(base::name(config.dtype)) : "F16; " + float16;
   const std::vector<std::string> unknown = unknown_config_keys(text, where);
   if (!unknown.empty()) line += "; unknown keys, ignored: " + join(unknown);
   return line;

@@ -47,7 +47,10 @@ struct ModelConfig {
 /// model_type makes of it.
 /// - Required: model_type, every size above (head_dim may be left out, or null, for qwen2 and llama: hidden_size /
 ///   num_attention_heads), rms_norm_eps, tie_word_embeddings, rope_theta (or rope_parameters.rope_theta) and dtype (or
-///   torch_dtype). Nothing that changes the numbers is assumed.
+///   torch_dtype).
+/// - What else is left out has the one value that transformers gives it in all three families and that we compute:
+///   hidden_act "silu", no biases but Qwen2's, no window, no dropout, initializer_range 0.02. Nothing that differs
+///   between models is assumed.
 /// - Refused by name: another model_type or architecture, any rope_type but default, sliding windows in use, biases the
 ///   family lacks, another activation, partial rotary, dropout, quantization_config, remote code, and the keys by which
 ///   relatives of these families change the forward pass (multipliers, soft caps, experts, …).
@@ -55,7 +58,7 @@ struct ModelConfig {
 /// - Any other key: transformers' class would ignore it, so it is ignored here too, but unknown_config_keys names it,
 ///   and whoever loads a model for use says so in a warning (read_config does).
 ModelConfig parse_config(std::string_view json_text, const std::string& where);
-/// Reads a config.json of at most 1 MB; one warning names the keys it does not know.
+/// Reads a config.json of at most 1 MB; one warning names the keys it does not know, one says what becomes of float16.
 ModelConfig read_config(const std::filesystem::path& file);
 
 /// The keys of a config.json that are neither read nor known to be harmless.
@@ -65,7 +68,7 @@ std::vector<std::string> unknown_config_keys(std::string_view json_text, const s
 std::optional<std::vector<types::TokenId>> parse_generation_eos(std::string_view json_text, const std::string& where,
                                                                 std::int64_t vocab_size);
 
-/// One paragraph for `qrl-train check config`: family, sizes, number of parameters, unknown keys.
+/// One paragraph for `qrl-train check config`: family, sizes, number of parameters, dtype, unknown keys.
 std::string describe_config(const std::filesystem::path& file);
 
 /// config.json that transformers 4 and 5 both read (rope_theta and rope_parameters, torch_dtype and dtype) and that

@@ -120,6 +120,27 @@ std::string read_text(const std::filesystem::path& path, std::uint64_t max_bytes
   return text;
 }
 
+std::filesystem::path output_file(const std::filesystem::path& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  fs::path target = path;
+  if (fs::is_symlink(fs::symlink_status(path, error))) {
+    target = fs::canonical(path, error);
+    QRL_REQUIRE(!error, shown(path), "a file to write", "a link that leads nowhere", "delete it, or name another file");
+  }
+  const fs::path folder = target.has_parent_path() ? target.parent_path() : fs::path(".");
+  const fs::file_status status = fs::status(target, error);
+  QRL_REQUIRE(!fs::is_directory(status), shown(path), "a file to write", "a folder", "name a file in it");
+  QRL_REQUIRE(target.has_filename(), shown(path), "a file to write", "no name of one");
+  QRL_REQUIRE(!fs::exists(status) || fs::is_regular_file(status), shown(path), "a new or regular file to write",
+              "a device or pipe", "name another file");
+  QRL_REQUIRE(fs::is_directory(folder, error), shown(path), "a file in a folder that exists", "none there",
+              "make the folder first");
+  QRL_REQUIRE(access(folder.c_str(), W_OK | X_OK) == 0, shown(path), "a folder that can be written to",
+              std::strerror(errno), "name another file");
+  return target;
+}
+
 void sync_dir(const std::filesystem::path& dir) {
   const int fd = ::open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) fail_system(dir, "open the folder");

@@ -47,6 +47,10 @@ class File {
 /// The whole of a regular file; more than `max_bytes` is an input error.
 std::string read_text(const std::filesystem::path& path, std::uint64_t max_bytes);
 
+/// The file to write when a user names `path`: itself, or what links lead to. An input error that names `path` when its
+/// folder is missing or closed to us, or when something is there that is no regular file (a device, a pipe, a folder).
+std::filesystem::path output_file(const std::filesystem::path& path);
+
 /// fsync of a folder: the names in it survive a power cut from here on.
 void sync_dir(const std::filesystem::path& dir);
 

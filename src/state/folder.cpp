@@ -53,7 +53,7 @@ std::string hex(XXH128_hash_t hash) {
 
 std::string hash_text(std::string_view text) { return hex(XXH3_128bits(text.data(), text.size())); }
 
-std::string hash_open(const File& file) {
+std::string hash_of(const File& file) {
   constexpr std::size_t kChunk_bytes = std::size_t{1} << 20;
   struct Free {
     void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
@@ -143,7 +143,7 @@ void seal(const fs::path& dir, const Json& facts) {
                   base::quoted(name));
     File file = File::open_no_follow(dir / name);
     file.sync();
-    files[name] = {{"size_bytes", file.size_bytes()}, {"xxh3_128", hash_open(file)}};
+    files[name] = {{"size_bytes", file.size_bytes()}, {"xxh3_128", hash_of(file)}};
   }
   std::string text = Json{{"facts", facts}, {"files", files}}.dump(2);
   text.resize(text.size() - 2);  // the closing "\n}": the hash goes in before it
@@ -177,8 +177,6 @@ class Leftover {
 
 }  // namespace
 
-std::string hash_file(const fs::path& file) { return hash_open(File::open(file)); }
-
 void commit_folder(const fs::path& path, const std::function<void(const fs::path& dir)>& fill,
                    const std::string& facts_json) {
   QRL_INVARIANT(!fs::exists(fs::symlink_status(path)), shown(path), "a name not yet taken",
@@ -206,7 +204,7 @@ std::optional<std::string> verify_folder(const fs::path& path) {
       const File file = File::open_no_follow(path / name);
       const std::uint64_t size = file.size_bytes();
       QRL_REQUIRE(want.at("size_bytes") == size, where, want.at("size_bytes").dump() + " bytes", std::to_string(size));
-      const std::string hash = hash_open(file);
+      const std::string hash = hash_of(file);
       QRL_REQUIRE(want.at("xxh3_128") == hash, where, "hash " + want.at("xxh3_128").dump(), hash);
     }
     QRL_REQUIRE(present.empty(), shown(path), "only files of the manifest",
@@ -218,8 +216,6 @@ std::optional<std::string> verify_folder(const fs::path& path) {
   }
   return std::nullopt;
 }
-
-std::string folder_facts(const fs::path& path) { return read_manifest(path)["facts"].dump(); }
 
 void remove_leftovers(const fs::path& parent) try {
   std::vector<fs::path> leftovers;
@@ -233,12 +229,13 @@ void remove_leftovers(const fs::path& parent) try {
 }
 
 void replace_file(const fs::path& file, const std::string& bytes) {
-  const fs::path temporary = temporary_name(file);
+  const fs::path target = output_file(file);
+  const fs::path temporary = temporary_name(target);
   Leftover leftover(temporary);
   write_synced(temporary, bytes);
-  rename_or_fail(temporary, file);
+  rename_or_fail(temporary, target);
   leftover.keep();
-  sync_dir(parent_of(file));
+  sync_dir(parent_of(target));
 }
 
 FolderLock::FolderLock(const fs::path& dir) {

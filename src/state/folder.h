@@ -9,9 +9,6 @@
 
 namespace qrl::state {
 
-/// XXH3-128 of a file's bytes, 32 hex digits.
-std::string hash_file(const std::filesystem::path& file);
-
 /// Commit protocol (reliability.md): `fill` writes files into PATH.tmp-<id>; each is hashed and fsynced; manifest.json
 /// (per file: size and hash; `facts_json` as given; its own hash) comes last and is fsynced; then the directory is
 /// fsynced, renamed to `path` and the parent fsynced. When this returns the folder is committed. An error or a kill at
@@ -22,13 +19,11 @@ void commit_folder(const std::filesystem::path& path, const std::function<void(c
 /// Why a committed folder is damaged (which file, expected, found), or nothing when every byte matches its manifest.
 std::optional<std::string> verify_folder(const std::filesystem::path& path);
 
-/// The facts_json of a committed folder; throws an input error when the manifest is unreadable.
-std::string folder_facts(const std::filesystem::path& path);
-
 /// Removes `path.tmp-*` leftovers beside committed folders in `parent`.
 void remove_leftovers(const std::filesystem::path& parent);
 
-/// Replaces a small file atomically: temporary name, fsync, rename, fsync of the folder.
+/// Replaces a small file atomically: temporary name, fsync, rename, fsync of the folder. Links are followed; what is
+/// no regular file is refused (output_file).
 void replace_file(const std::filesystem::path& file, const std::string& bytes);
 
 /// Holds an exclusive flock on PATH/.lock while it lives; throws an input error when another process has it.

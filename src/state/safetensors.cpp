@@ -136,6 +136,35 @@ float f16_to_float(std::uint16_t bits) {
   return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(scaled));
 }
 
+/// What a file that is no safetensors file is by its first bytes, and what to do about it; "" when they say nothing.
+/// Asked only after the header was found wanting: a length field may happen to look like a mark.
+std::string foreign_format(std::string_view start) {
+  struct Mark {
+    std::string_view bytes;
+    const char* what;
+  };
+  static constexpr const char* kPickle =
+      "a Python pickle (torch.save), which can run code when read; load it with transformers and save_pretrained";
+  static constexpr std::array<Mark, 13> kMarks = {
+      {{"PK\x03\x04", "a zip archive, as torch.save writes; load it with transformers and save_pretrained"},
+       {"\x80\x02", kPickle},
+       {"\x80\x03", kPickle},
+       {"\x80\x04", kPickle},
+       {"\x80\x05", kPickle},
+       {"GGUF", "a GGUF file; use the safetensors model that it was made from"},
+       {"\x93NUMPY", "a NumPy array; save the model as safetensors"},
+       {"\x89HDF", "an HDF5 file; save the model as safetensors"},
+       {"\x1f\x8b", "a gzip file; decompress it first"},
+       {"\x28\xb5\x2f\xfd", "a zstd file; decompress it first"},
+       {"version https://git-lfs", "a Git LFS pointer; fetch the file itself with git lfs pull"},
+       {"<", "an HTML or XML page; download the file itself"},
+       {"{", "JSON text; the tensors are in the .safetensors file beside it"}}};
+  for (const Mark& mark : kMarks) {
+    if (start.starts_with(mark.bytes)) return mark.what;
+  }
+  return {};
+}
+
 }  // namespace
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& file) : file_(File::open(file)) {
@@ -146,10 +175,16 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& file) : file_(File
   std::uint64_t header_bytes = 0;
   file_.read_at(0, std::as_writable_bytes(std::span(&header_bytes, 1)));
   // Subtracted, not added: 8 + length may wrap.
-  QRL_REQUIRE(header_bytes <= std::min(kMaxHeader_bytes, size - kLengthField_bytes), where,
-              "a header length of at most 100 MB within the file", std::to_string(header_bytes));
-  std::string header(header_bytes, '\0');
+  const bool length_fits = header_bytes <= std::min(kMaxHeader_bytes, size - kLengthField_bytes);
+  std::string header(length_fits ? header_bytes : 0, '\0');
   file_.read_at(kLengthField_bytes, std::as_writable_bytes(std::span(header)));
+  if (!header.starts_with('{')) {
+    std::string start(std::min<std::uint64_t>(size, 32), '\0');
+    file_.read_at(0, std::as_writable_bytes(std::span(start)));
+    const std::string foreign = foreign_format(start);
+    QRL_REQUIRE(foreign.empty(), where, "a safetensors file", foreign);
+  }
+  QRL_REQUIRE(length_fits, where, "a header length of at most 100 MB within the file", std::to_string(header_bytes));
   QRL_REQUIRE(header.starts_with('{'), where, "a header that starts with '{'", base::quoted(header.substr(0, 8)));
   data_start_ = kLengthField_bytes + header_bytes;
 

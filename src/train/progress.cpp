@@ -4,8 +4,11 @@
 
 #include <cstdarg>
 #include <cstdio>
+#include <cstdlib>
 
 #include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
 
 namespace qrl::train {
 
@@ -18,6 +21,15 @@ namespace {
   std::vsnprintf(text, sizeof text, pattern, args);
   va_end(args);
   return text;
+}
+
+/// Whether standard output is a person's terminal. Under mpirun it is not: that gives each rank a pseudo-terminal,
+/// wherever its own output goes.
+bool on_terminal() {
+  for (const char* launched : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"}) {
+    if (std::getenv(launched) != nullptr) return false;
+  }
+  return isatty(STDOUT_FILENO) == 1;
 }
 
 double value_or_zero(const Metrics& metrics, const std::string& name) {
@@ -45,10 +57,19 @@ Progress::Progress(std::string what, std::int64_t first_step, std::int64_t last_
       first_step_(first_step),
       last_step_(last_step),
       quiet_(quiet),
-      terminal_(isatty(STDOUT_FILENO) == 1),
-      start_s_(base::now_s()) {}
+      terminal_(on_terminal()),
+      start_s_(base::now_s()) {
+  base::set_making_parts(false);
+  if (!terminal_) return;
+  base::set_before_log([this] {
+    if (!line_open_.exchange(false)) return;
+    std::fputs("\n", stdout);
+    std::fflush(stdout);
+  });
+}
 
 Progress::~Progress() {
+  if (terminal_) base::set_before_log({});
   if (line_open_) std::fputs("\n", stdout);
   std::fflush(stdout);
 }
@@ -62,14 +83,6 @@ void Progress::show(std::int64_t step, const std::string& facts) {
   if (terminal_) std::printf("\r\x1b[K%s", line.c_str());
   else std::printf("%s\n", line.c_str());
   line_open_ = terminal_;
-  std::fflush(stdout);
-}
-
-void Progress::say(const std::string& line) {
-  if (quiet_) return;
-  if (line_open_) std::fputs("\r\x1b[K", stdout);
-  line_open_ = false;
-  std::printf("%s\n", line.c_str());
   std::fflush(stdout);
 }
 

@@ -1,7 +1,8 @@
 // Owns what a person watching a run sees on standard output: on a terminal one line that rewrites itself, piped a plain
-// line a step. Knows nothing of metrics files.
+// line a step. Lines of the log never run into it. Knows nothing of metrics files.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 
@@ -19,14 +20,12 @@ class Progress {
 
   /// Shows step `step` as done, with `facts` ("reward 0.31  length 18.2 …") and the time left at the pace so far.
   void show(std::int64_t step, const std::string& facts);
-  /// A line of its own (an evaluation, a checkpoint).
-  void say(const std::string& line);
 
  private:
   std::string what_;
   std::int64_t first_step_, last_step_;
   bool quiet_, terminal_;
-  bool line_open_ = false;
+  std::atomic<bool> line_open_ = false;  ///< whoever logs ends it
   double start_s_;
 };
 

@@ -67,13 +67,23 @@ ResumePoint share(ResumePoint point, dist::Collectives& world) {
   return point;
 }
 
+/// The checkpoint that holds the state a run ended in; nothing when it made no step. A run that had nothing left to do
+/// ended in the one it was resumed from.
+std::optional<fs::path> last_checkpoint(const RunState& state, const RunFolder& folder, const ResumePoint& point) {
+  const std::string name =
+      state.step > 0 ? "step_" + std::to_string(state.step) : "sft_" + std::to_string(state.sft_step);
+  if (fs::exists(folder.checkpoints() / name)) return folder.checkpoints() / name;
+  return point.checkpoint;
+}
+
 /// The last lines of a run, from its metric rows alone: a finished run started again prints them too.
-void print_result(const config::Recipe& recipe, const RunFolder& folder, std::span<const PromptSet> held_out) {
+void print_result(const config::Recipe& recipe, const RunFolder& folder, const std::optional<fs::path>& checkpoint,
+                  std::span<const PromptSet> held_out) {
   std::printf("run folder  %s\n", folder.path().c_str());
   std::printf("  config.yaml (resolved recipe)  metrics.jsonl  %srollouts/  checkpoints/  log.txt\n",
               recipe.sft.steps > 0 ? "sft_metrics.jsonl  " : "");
-  std::printf("  model: %s (qrl-train export it to a Hugging Face folder)\n",
-              (folder.checkpoints() / ("step_" + std::to_string(recipe.trainer.total_training_steps))).c_str());
+  if (checkpoint) std::printf("  model: %s (qrl-train export it to a Hugging Face folder)\n", checkpoint->c_str());
+  else std::printf("  no checkpoint: the recipe asks for no step\n");
   const auto line = [&](const PromptSet& set) -> std::string {
     const auto rows = read_metric(folder.metrics_file(), score_name(set.data_source, recipe.eval));
     if (rows.empty()) return {};
@@ -84,8 +94,12 @@ void print_result(const config::Recipe& recipe, const RunFolder& folder, std::sp
     else std::snprintf(text, sizeof text, "%s: %.3f", name.c_str(), rows.back().second);
     return text;
   };
-  for (std::size_t i = 1; i < held_out.size(); ++i) std::printf("also measured  %s\n", line(held_out[i]).c_str());
-  if (!held_out.empty() && recipe.eval.freq > 0) std::printf("held-out %s\n", line(held_out.front()).c_str());
+  const auto print = [&](const char* what, const PromptSet& set) {  // a set without a row was never measured
+    const std::string text = line(set);
+    if (!text.empty()) std::printf("%s%s\n", what, text.c_str());
+  };
+  for (std::size_t i = 1; i < held_out.size(); ++i) print("also measured  ", held_out[i]);
+  if (!held_out.empty()) print("held-out ", held_out.front());
   std::fflush(stdout);
 }
 
@@ -164,7 +178,7 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, RunPart p
   if (!fresh && state.step > 0) base::log_info("going on after step " + std::to_string(state.step));
 
   Trainer(parts, learner, reference ? &*reference : nullptr, prompts, held_out).train();
-  if (folder) print_result(recipe, *folder, held_out);
+  if (folder) print_result(recipe, *folder, last_checkpoint(state, *folder, point), held_out);
 }
 
 }  // namespace qrl::train

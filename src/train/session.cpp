@@ -7,6 +7,7 @@
 
 #include "base/rng.h"
 #include "base/threads.h"
+#include "train/decoder_fit.h"
 
 namespace qrl::train {
 
@@ -92,7 +93,7 @@ Policy load_policy(const std::filesystem::path& dir) {
 
 Sampler::Sampler(const model::ModelConfig& config, const config::Recipe& recipe, std::int64_t longest_prompt_tokens)
     : snapshot(config, snapshot_formats(recipe.quant)),
-      decoder(config, decoder_options(recipe, longest_prompt_tokens)) {}
+      decoder(config, fitting(config, decoder_options(recipe, longest_prompt_tokens))) {}
 
 void Sampler::load(std::span<const std::vector<types::TokenId>> prompts, const config::QuantRecipe& quant) {
   decoder.load(snapshot);

@@ -53,14 +53,16 @@ class RandomRecipe {
     r.rollout.max_num_seqs = draw_.between(1, 1000);
     r.rollout.max_num_batched_tokens = draw_.between(1, 10000);
     r.rollout.page_size = draw_.between(1, 64);
-    r.rollout.kv_pages = draw_.between(8000, 1'000'000'000);
+    r.rollout.kv_pages = draw_.between(8000, 16'000'000);
     r.rollout.prefix_sharing = flag();
     r.quant.weights = pick(config::WeightFormat::f32, config::WeightFormat::bf16, config::WeightFormat::int8);
     r.quant.kv_cache = pick(config::KvCache::automatic, config::KvCache::f32, config::KvCache::fp8_e4m3);
     r.quant.learner_forward =
         pick(config::LearnerForward::bf16, config::LearnerForward::fake_quant, config::LearnerForward::low_bit);
-    r.quant.kv_percentile = 100 - 50 * draw_.uniform();
-    r.quant.kv_margin = positive();
+    if (r.quant.kv_cache == config::KvCache::fp8_e4m3) {
+      r.quant.kv_percentile = 100 - 50 * draw_.uniform();
+      r.quant.kv_margin = positive();
+    }
     r.algorithm.clip_ratio_low = 0.5 + draw_.uniform() / 3;
     r.algorithm.clip_ratio_high = positive();
     r.algorithm.norm_adv_by_std = flag();
@@ -93,7 +95,7 @@ class RandomRecipe {
     r.eval.top_p = 1 - draw_.uniform();
     r.eval.top_k = flag() ? -1 : draw_.between(1, 1000);
     r.trainer.device = pick(config::TrainDevice::automatic, config::TrainDevice::cpu);
-    r.trainer.threads = draw_.between(0, 4096);
+    r.trainer.threads = draw_.between(0, 1024);
     r.trainer.total_training_steps = draw_.between(0, 1'000'000'000);
     r.trainer.save_freq = draw_.between(0, 100);
     r.trainer.max_ckpt_to_keep = draw_.between(1, 100);

@@ -47,9 +47,6 @@ TEST_CASE("rows are read with their lines and sources") {
   CHECK(rows[1].prompt == "1+1?");
   CHECK(rows[1].data_source == "rows");
   CHECK(rows[1].line == 4);
-  const auto both = read_text(R"({"question":"q","prompt":"p","answer":"a","ground_truth":"g"})");
-  CHECK(both[0].prompt == "p");
-  CHECK(both[0].ground_truth == "g");
 }
 
 TEST_CASE("byte order mark, CRLF, escapes and long lines are fine") {
@@ -86,6 +83,8 @@ TEST_CASE("faulty rows are refused with file and line") {
   const std::vector<std::pair<std::string, std::string>> faults = {
       {R"({"prompt":"x"})", "`ground_truth` or `answer`"},
       {R"({"answer":"x"})", "`prompt` or `question`"},
+      {R"({"question":"q","prompt":"p","answer":"a"})", "a field `prompt` or `question`, got both"},
+      {R"({"prompt":"p","answer":"a","ground_truth":"g"})", "a field `ground_truth` or `answer`, got both"},
       {R"({"prompt":"","answer":"x"})", "`prompt` to hold text"},
       {R"({"prompt":" \n","answer":"x"})", "`prompt` to hold text"},
       {R"({"prompt":"x","answer":""})", "`answer` to hold text"},
@@ -129,6 +128,36 @@ TEST_CASE("faulty rows are refused with file and line") {
   CHECK(says(refusal(kRow + "\n"
                             R"({"question":"1+1?","ans)"),
              "rows.jsonl:2"));
+}
+
+TEST_CASE("a parser's place is the column alone: the line is the file's") {
+  const std::string message = refusal(kRow + "\n" + R"({"prompt":"x" "answer":1})" + "\n");
+  CHECK(says(message, "rows.jsonl:2: expected JSON, got \"parse error at column 22: "));
+  CHECK(message.find("line 1") == std::string::npos);
+}
+
+TEST_CASE("what people take for JSONL is refused by what it is") {
+  const std::vector<std::pair<std::string, std::string>> files = {
+      {"prompt,answer\n1+1?,2\n",
+       "rows.jsonl:1: expected JSONL: one object a line, got a line of CSV or TSV, it seems"},
+      {"\"prompt\",\"answer\"\n\"1+1?\",\"2\"\n", "CSV"},
+      {"prompt\tanswer\n1+1?\t2\n", "CSV"},
+      {"{\n  \"prompt\": \"1+1?\",\n  \"answer\": 2\n}\n",
+       "rows.jsonl:1: expected JSONL: one object a line, got JSON "
+       "over several lines; write each object on one line"},
+      {"[\n  {\n", "a JSON array"},
+      {kRow + "\n {\t\n", "rows.jsonl:2: expected JSONL: one object a line, got JSON over several lines"},
+      {kRow + "\r" + kRow + "\r", "rows.jsonl:1: expected JSONL: one object a line, got lines that end in CR alone"},
+      {"{'prompt': '1+1?', 'answer': 2}\n", "single quotes, as a Python dict is printed; write rows with json.dumps"},
+      {"{ 'prompt': '1+1?'}\n", "Python dict"},
+  };
+  for (const auto& [text, reason] : files) {
+    INFO(text);
+    CHECK(says(refusal(text), reason));
+  }
+  CHECK(says(refusal("\"a, b\"\n"), "a JSON object"));
+  CHECK(says(refusal(kRow + "\nnull, null\n"), "rows.jsonl:2: expected JSON"));
+  CHECK(read_text(kRow + " \r \r\n").size() == 1);
 }
 
 TEST_CASE("files that are no JSONL are refused by what they are") {

@@ -200,6 +200,10 @@ TEST_CASE("eval of a checkpoint gives the score the run measured, and export kee
       state::SafetensorsFile(logits).entry("logits_7").shape ==
       base::Shape{7, state::SafetensorsFile(dir / "hf/model.safetensors").entry("model.embed_tokens.weight").shape[0]});
   CHECK(test::slurp(dir / "hf/model.safetensors") == test::slurp(checkpoint / "model.safetensors"));
+  const std::string written = (dir / "hf2").string();  // its files are not overwritten either
+  CHECK(test::run_command(QRL_BINARY_DIR "/qrl-train export " + checkpoint.string() + " --out " + written +
+                          " --logits " + written + "/model.safetensors")
+            .exit_code == 2);
   CHECK(test::run_command(QRL_BINARY_DIR "/qrl-train generate " + recipe + " --checkpoint " + (dir / "hf").string() +
                           " --prompt '1 2 3 = 6\n'")
             .exit_code == 0);
@@ -212,6 +216,7 @@ TEST_CASE("two ranks: the cold start's bits, the first step's tokens and scores,
   const test::Outcome outcome = test::run_command(test::tiny_command(dir / "run", "", launcher));
   INFO(outcome.output);
   REQUIRE(outcome.exit_code == 0);
+  CHECK(outcome.output.find_first_of("\r\x1b") == std::string::npos);  // piped: plain lines
   const fs::path cold = "checkpoints/sft_12/model.safetensors";
   CHECK(test::slurp(dir / "run" / cold) == test::slurp(finished_run() / cold));
   CHECK(test::slurp(dir / "run/rollouts/step_1.jsonl") == test::slurp(finished_run() / "rollouts/step_1.jsonl"));

@@ -1,0 +1,14 @@
+// Owns whether the decoder that a recipe asks for fits its model and the machine, said in the recipe's words: the
+// decoder knows its own options alone. Knows nothing of how it is used.
+#pragma once
+
+#include "decoder/decoder.h"
+#include "model/config.h"
+
+namespace qrl::train {
+
+/// `options`, unless their longest sequence is beyond the model's positions or their KV pages are more than the
+/// machine's memory: input errors.
+decoder::DecoderOptions fitting(const model::ModelConfig& config, const decoder::DecoderOptions& options);
+
+}  // namespace qrl::train

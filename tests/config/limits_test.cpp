@@ -1,0 +1,55 @@
+// What is refused by its size or for want of effect, and what is suggested.
+#include <string>
+
+#include "config/keys.h"
+#include "support.h"
+
+using namespace qrl;
+using namespace qrl::test;
+
+TEST_CASE("sizes with a digit too many are refused by name") {
+  for (const char* key : {"rollout.n", "rollout.max_num_seqs", "rollout.max_num_batched_tokens", "rollout.page_size",
+                          "rollout.kv_pages", "eval.n", "sft.batch_size", "data.train_batch_size", "trainer.threads",
+                          "data.max_prompt_length", "data.max_response_length", "actor.mini_batch_size",
+                          "actor.logprob_chunk_tokens", "data.train_generator.size", "data.val_generator.size"}) {
+    const std::string line = faults("optim: {lr: 1}", {std::string(key) + "=1000000000"}).at(0);
+    INFO(line);
+    CHECK(holds(line, std::string("--set ") + key + ": expected "));
+    CHECK(holds(line, "; at most "));
+  }
+  CHECK(holds(fault("trainer: {threads: 4096}"), "auto or integer from 1 to 1024, got 4096"));
+  CHECK(read("rollout: {n: 65536, max_num_seqs: 65536, page_size: 4096}").rollout.n == 65536);
+}
+
+TEST_CASE("numbers that fp32 turns into another kind of number are refused") {
+  for (const char* tiny : {"optim: {eps: 1e-300}", "optim: {eps: 1e-45}", "optim: {eps: 1e-39}", "optim: {lr: 1e-60}",
+                           "rollout: {temperature: 1e-45}", "rollout: {top_p: 1e-300}", "eval: {top_p: 1e-300}",
+                           "eval: {temperature: 1e-45}", "optim: {grad_clip: 1e39}", "reward: {wrong: -1e300}"}) {
+    CHECK(holds(fault(tiny), "fp32 holds numbers from 1.2e-38 to 3.4e38, and 0"));
+  }
+  CHECK(holds(fault("optim: {betas: [0.9, 0.99999999999]}"), "in fp32 it is 1.0"));
+  CHECK(read("optim: {eps: 1e-30, weight_decay: 0}").optim.eps == 1e-30);
+  CHECK(read("eval: {temperature: 0}").eval.temperature == 0);
+}
+
+TEST_CASE("the template is filled in at one place") {
+  CHECK(holds(fault("data: {prompt_template: \"{prompt} or {prompt}\"}"),
+              "text with one {prompt}, got \"{prompt} or {prompt}\", which holds {prompt} twice"));
+  CHECK(read("data: {prompt_template: \"{prompt}\"}").data.prompt_template == "{prompt}");
+}
+
+TEST_CASE("options without effect are refused") {
+  CHECK(holds(fault("quant: {kv_calibration: {percentile: 99}}"),
+              "quant.kv_calibration only with quant.rollout.kv_cache fp8_e4m3"));
+  CHECK(holds(fault("quant: {kv_calibration: {margin: 2}, rollout: {kv_cache: int8}}"), "r.yaml:1: "));
+  CHECK(holds(fault("algorithm: {kl_loss_type: k1}"), "algorithm.kl_loss_type only with algorithm.kl_loss_coef"));
+  CHECK(read("quant: {kv_calibration: {margin: 2}, rollout: {kv_cache: fp8_e4m3}}").quant.kv_margin == 2);
+  CHECK(read("algorithm: {kl_loss_type: k1, kl_loss_coef: 0.1}").algorithm.kl_loss_type == config::KlType::k1);
+}
+
+TEST_CASE("nothing is suggested where nothing is near") {
+  CHECK(holds(fault("1: 2"), "; --help lists all keys"));
+  const std::string dapo = fault("algorithm: {name: dapo}");
+  INFO(dapo);
+  CHECK(dapo.ends_with("expected grpo, got \"dapo\""));
+}

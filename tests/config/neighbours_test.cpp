@@ -1,0 +1,68 @@
+// The advice for other trainers' names is about keys that exist.
+#include "config/neighbours.h"
+
+#include <cctype>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "config/keys.h"
+#include "support.h"
+
+using namespace qrl;
+using namespace qrl::test;
+
+namespace {
+
+/// Dotted words of lower-case letters, digits and underscores.
+std::vector<std::string> dotted_words(std::string_view text) {
+  std::vector<std::string> words;
+  std::string word;
+  for (const char c : std::string(text) + " ") {
+    if (std::islower(static_cast<unsigned char>(c)) != 0 || std::isdigit(static_cast<unsigned char>(c)) != 0 ||
+        c == '_' || c == '.') {
+      word += c;
+      continue;
+    }
+    while (word.ends_with('.')) word.pop_back();
+    if (word.find('.') != std::string::npos) words.push_back(word);
+    word.clear();
+  }
+  return words;
+}
+
+}  // namespace
+
+TEST_CASE("every key that a neighbour's advice names exists") {
+  for (const config::Neighbour& neighbour : config::neighbours()) {
+    INFO(neighbour.name);
+    const auto ours = dotted_words(neighbour.ours);
+    CHECK(ours.empty() == neighbour.ours.empty());
+    for (const std::string& word : ours) {
+      INFO(word);
+      CHECK(config::find_key(word) != nullptr);
+    }
+    for (const std::string& word : dotted_words(neighbour.note)) {
+      INFO(word);
+      CHECK((word == "metrics.jsonl" || config::find_key(word) != nullptr || config::is_section(word)));
+    }
+    // "model.dtype: bfloat16" is a setting that the reader takes.
+    const std::size_t colon = neighbour.ours.find(": ");
+    if (colon == std::string_view::npos) continue;
+    const std::string setting =
+        std::string(neighbour.ours.substr(0, colon)) + "=" + std::string(neighbour.ours.substr(colon + 2));
+    INFO(setting);
+    CHECK(faults("trainer: {seed: 1}", {setting}).empty());
+  }
+}
+
+TEST_CASE("no neighbour is said to have no counterpart while a key has its name") {
+  std::set<std::string> names;
+  for (const std::string& key : config::key_names()) names.insert(key.substr(key.rfind('.') + 1));
+  for (const config::Neighbour& neighbour : config::neighbours()) {
+    INFO(neighbour.name);
+    const bool is_dotted = neighbour.name.find('.') != std::string_view::npos;  // speaks of that one section
+    CHECK((is_dotted || !neighbour.ours.empty() || !names.contains(std::string(neighbour.name))));
+  }
+  CHECK(holds(fault("free_cache_engine: true"), "here it is rollout.free_cache_engine"));
+}

@@ -1,0 +1,99 @@
+// Where a user points and we write; and what a tensor file is not.
+#include "state/file.h"
+
+#include <sys/stat.h>
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "state/folder.h"
+#include "state/safetensors.h"
+#include "support/catch.h"
+
+using namespace qrl;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// The input error that `call` throws, or "accepted".
+template <class Call>
+std::string refusal(const Call& call) {
+  try {
+    call();
+    return "accepted";
+  } catch (const base::Error& error) {
+    CHECK(error.exit_code() == 2);
+    return error.what();
+  }
+}
+
+bool holds(const std::string& text, const std::string& part) {
+  UNSCOPED_INFO(text);
+  return text.find(part) != std::string::npos;
+}
+
+std::string bytes_of(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+}  // namespace
+
+TEST_CASE("a pipe is never replaced by a file") {
+  const test::TempDir dir;
+  REQUIRE(mkfifo((dir / "pipe").c_str(), 0600) == 0);
+  fs::create_symlink("pipe", dir / "link");
+  for (const char* name : {"pipe", "link"}) {
+    const std::string message = refusal([&] { state::replace_file(dir / name, "x"); });
+    CHECK(holds(message, (dir / name).string() + ": expected a new or regular file to write, got a device or pipe"));
+    CHECK(fs::is_fifo(fs::symlink_status(dir / "pipe")));
+    CHECK(fs::is_symlink(fs::symlink_status(dir / "link")));
+  }
+}
+
+TEST_CASE("a link stays a link, and the file it leads to is replaced") {
+  const test::TempDir dir;
+  fs::create_directory(dir / "sub");
+  std::ofstream(dir / "sub" / "real") << "old";
+  fs::create_symlink("sub/real", dir / "link");
+  state::replace_file(dir / "link", "new");
+  CHECK(fs::is_symlink(fs::symlink_status(dir / "link")));
+  CHECK(bytes_of(dir / "sub" / "real") == "new");
+  fs::create_symlink("nowhere", dir / "dangling");
+  CHECK(holds(refusal([&] { state::replace_file(dir / "dangling", "x"); }), "a link that leads nowhere"));
+}
+
+TEST_CASE("what cannot be written is refused by the name the user gave") {
+  const test::TempDir dir;
+  fs::create_directory(dir / "sub");
+  CHECK(
+      holds(refusal([&] { state::replace_file(dir / "none" / "x", "x"); }), (dir / "none/x").string() + ": expected"));
+  CHECK(holds(refusal([&] { state::replace_file(dir / "sub", "x"); }), (dir / "sub").string() + ": expected a file"));
+  CHECK(holds(refusal([&] { state::output_file(dir.path() / "new" / ""); }), "no name of one"));
+  CHECK(state::output_file(dir / "new") == dir / "new");
+  CHECK(state::output_file("new") == "new");
+}
+
+TEST_CASE("files of other formats are named") {
+  const test::TempDir dir;
+  const std::vector<std::pair<std::string, std::string>> files = {
+      {"PK\x03\x04" + std::string(60, 'z'), "got a zip archive, as torch.save writes"},
+      {"\x80\x02}q" + std::string(60, 'z'), "got a Python pickle"},
+      {"\x80\x04\x95" + std::string(60, 'z'), "got a Python pickle"},
+      {std::string("GGUF\3\0\0\0", 8) + std::string(60, '\0'), "got a GGUF file"},
+      {"version https://git-lfs.github.com/spec/v1\noid sha256:00\n", "got a Git LFS pointer"},
+      {"<!doctype html><html></html>", "got an HTML or XML page"},
+      {"{\"weight_map\": {}}", "got JSON text"},
+      {std::string("\x80\2\0\0\0\0\0\0", 8) + std::string(640, ' '), "got a Python pickle"},
+      {std::string(64, '\xee'), "a header length of at most 100 MB"},
+  };
+  for (const auto& [bytes, reason] : files) {
+    std::ofstream(dir / "t", std::ios::binary) << bytes;
+    CHECK(holds(refusal([&] { state::describe_safetensors(dir / "t"); }), reason));
+  }
+  // A length of 640 begins with a pickle's first bytes: the header decides.
+  std::ofstream(dir / "t", std::ios::binary) << std::string("\x80\2\0\0\0\0\0\0", 8) << "{}" << std::string(638, ' ');
+  CHECK(refusal([&] { state::describe_safetensors(dir / "t"); }) == "accepted");
+}

@@ -1,0 +1,104 @@
+// What the command line refuses: by name, with exit code 2, and without harm.
+#include <sys/stat.h>
+
+#include <fstream>
+
+#include "support/catch.h"
+#include "train/support.h"
+
+using namespace qrl;
+namespace fs = std::filesystem;
+
+namespace {
+
+const std::string kProgram = QRL_BINARY_DIR "/qrl-train ";
+const std::string kTiny = QRL_SOURCE_DIR "/tests/train/tiny.yaml";
+
+/// Runs the program, which must exit with 2 and one line that holds `part`.
+void refuses(const std::string& arguments, const std::string& part) {
+  const test::Outcome outcome = test::run_command(kProgram + arguments);
+  INFO(arguments << "\n" << outcome.output);
+  CHECK(outcome.exit_code == 2);
+  CHECK(outcome.output.find(part) != std::string::npos);
+  CHECK(outcome.output.find(".tmp-") == std::string::npos);
+}
+
+}  // namespace
+
+TEST_CASE("an unknown command is named, with the nearest or those there are") {
+  refuses("evel " + kTiny,
+          "expected a recipe file, or one of sft, eval, generate, export, data, bench, check, got "
+          "\"evel\"; did you mean eval?");
+  refuses("--dry-run nothing.yaml", "got \"nothing.yaml\"");
+  refuses("check recipie x",
+          "qrl-train check: expected one of safetensors, config, index, recipe, jsonl, got \"recipie\"; did you mean "
+          "recipe?");
+  refuses("check tokenizer x", "expected one of safetensors, config, index, recipe, jsonl, got \"tokenizer\"\n");
+  refuses("data sudoku --out x", "qrl-train data: expected countdown, got \"sudoku\"\n");
+  refuses("bench decod", "qrl-train bench: expected one of decode, learner, step, got \"decod\"; did you mean decode?");
+}
+
+TEST_CASE("data: only a new or regular file is written") {
+  const test::TempDir dir;
+  REQUIRE(mkfifo((dir / "pipe").c_str(), 0600) == 0);
+  const std::string data = "data countdown --size 3 --out ";
+  refuses(data + (dir / "pipe").string(), (dir / "pipe").string() + ": expected a new or regular file to write");
+  CHECK(fs::is_fifo(fs::symlink_status(dir / "pipe")));
+  refuses(data + (dir / "none/x").string(), (dir / "none/x").string() + ": expected a file in a folder that exists");
+  refuses(data + dir.path().string(), dir.path().string() + ": expected a file to write, got a folder");
+  refuses(data + "''", "--out");
+  for (const char* seed : {"-1", "1.5", "0x10", "010", "18446744073709551616"})
+    refuses(data + (dir / "x").string() + " --seed " + seed, "expected an integer from 0 to 2^64-1");
+  CHECK_FALSE(fs::exists(dir / "x"));
+  CHECK(test::run_command(kProgram + data + (dir / "x").string() + " --seed 18446744073709551615").exit_code == 0);
+}
+
+TEST_CASE("export: outputs are checked before the model is read, and nothing is overwritten") {
+  const test::TempDir dir;
+  std::ofstream(dir / "file") << "mine";
+  std::ofstream(dir / "empty") << "";
+  const std::string out = "export " QRL_SOURCE_DIR "/recipes/models/quickstart --out " + (dir / "hf").string();
+  for (const char* name : {"file", "empty"})
+    refuses("export x --out " + (dir / name).string(),
+            (dir / name).string() + ": expected a folder that is new or empty, got something that is no folder");
+  refuses(out + " --logits " + (dir / "none/l").string(), (dir / "none/l").string() + ": expected a file in a folder");
+  refuses(out + " --logits " + (dir / "file").string(),
+          (dir / "file").string() + ": expected a file that is not there");
+  CHECK(test::slurp(dir / "file") == "mine");
+  CHECK_FALSE(fs::exists(dir / "hf"));
+}
+
+TEST_CASE("generate: a prompt that is too long is refused in the recipe's words") {
+  refuses("generate " + kTiny + " --prompt 'a prompt of more than twenty-four bytes'",
+          "--prompt: expected at most data.max_prompt_length = 24 tokens, template included, got 39");
+  refuses("generate " + kTiny + " --prompt '1 2' --set data.max_response_length=100000 --set " +
+              "actor.max_tokens_per_micro_batch=200000",
+          "data.max_prompt_length + max_response_length: expected at most the model's max_position_embeddings = ");
+}
+
+TEST_CASE("options without effect and empty names are refused") {
+  refuses(kTiny + " --resume ''", "--resume");
+  refuses("eval " + kTiny + " --checkpoint ''", "--checkpoint");
+  refuses("bench decode --model x --shape quickstart", " excludes --");
+  refuses("bench decode --new 1", "--new");
+  refuses("bench decode --batch 1000000000", "--batch");
+}
+
+TEST_CASE("a KV cache that no machine holds is refused with the recipe's keys") {
+  refuses("generate " + kTiny + " --prompt '1 2 3 = 6' --set rollout.kv_pages=16777216 --set rollout.page_size=4096",
+          "rollout.kv_pages: expected a KV cache within the machine's");
+}
+
+TEST_CASE("memory that runs out is said, with what the recipe asks for") {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  return test::skip("a sanitizer needs all addresses");
+#endif
+  // A limit on addresses stands for a small machine: enough to read the recipe, not for its KV cache.
+  const test::Outcome outcome = test::run_command(
+      "ulimit -v 1200000; " + kProgram + "generate " + kTiny +
+      " --prompt '1 2 3 = 6' --set trainer.threads=2 --set rollout.kv_pages=5000 --set rollout.page_size=4096");
+  INFO(outcome.output);
+  CHECK(outcome.exit_code == 2);
+  CHECK(outcome.output.find("memory: expected enough for the model and rollout.max_num_seqs 256, rollout.kv_pages 5000 "
+                            "of 4096 tokens") != std::string::npos);
+}

@@ -1,0 +1,73 @@
+// The line a person watches, on a pseudo-terminal.
+#include "train/progress.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <iostream>
+#include <string>
+
+#include "base/log.h"
+#include "support/catch.h"
+
+using namespace qrl;
+
+namespace {
+
+/// What a terminal shows of `write`, run in a child whose output and errors both go to it.
+template <class Write>
+std::string on_terminal(const Write& write) {
+  const int master = posix_openpt(O_RDWR | O_NOCTTY);
+  REQUIRE((master >= 0 && grantpt(master) == 0 && unlockpt(master) == 0));
+  const int slave = open(ptsname(master), O_RDWR | O_NOCTTY);
+  REQUIRE(slave >= 0);
+  std::cout.flush();
+  std::fflush(stdout);  // the child must not write what was waiting here
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    dup2(slave, STDOUT_FILENO);
+    dup2(slave, STDERR_FILENO);
+    write();
+    std::fflush(stdout);
+    _exit(0);
+  }
+  close(slave);
+  std::string shown;
+  char piece[512];
+  for (ssize_t n = 0; (n = read(master, piece, sizeof piece)) > 0;) shown.append(piece, static_cast<std::size_t>(n));
+  waitpid(child, nullptr, 0);
+  close(master);
+  return shown;
+}
+
+void steps_with_a_log_line() {
+  train::Progress progress("step", 1, 3, false);
+  progress.show(1, "a");
+  base::log_info("committed x");
+  base::log_info("and y");
+  progress.show(2, "b");
+}
+
+}  // namespace
+
+TEST_CASE("a line of the log begins on a line of its own") {
+  const std::string shown = on_terminal(steps_with_a_log_line);
+  INFO(shown);
+  CHECK(shown.find("\r\x1b[Kstep 1/3  a  left ") == 0);
+  CHECK(shown.find("\r\ncommitted x\r\nand y\r\n\r\x1b[Kstep 2/3  b") != std::string::npos);
+  CHECK(shown.ends_with("\r\n"));
+}
+
+TEST_CASE("under mpirun lines are plain, though each rank has a pseudo-terminal") {
+  const std::string shown = on_terminal([] {
+    setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
+    steps_with_a_log_line();
+  });
+  INFO(shown);
+  CHECK(shown.find('\x1b') == std::string::npos);
+  CHECK(shown.find("step 1/3  a") == 0);
+}
