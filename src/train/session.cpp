@@ -7,6 +7,8 @@
 
 #include "base/rng.h"
 #include "base/threads.h"
+#include "train/checkpoint.h"
+#include "train/signals.h"
 
 namespace qrl::train {
 
@@ -56,6 +58,9 @@ decoder::DecoderOptions decoder_options(const config::Recipe& recipe, std::int64
   options.kv_pages = recipe.rollout.kv_pages.value_or(pages_per_sequence * options.max_num_seqs);
   options.kv_format = kv_format(recipe.quant);
   options.prefix_sharing = recipe.rollout.prefix_sharing;
+  options.before_tick = [] {
+    if (stop_requested()) throw Abandoned{};
+  };
   return options;
 }
 
@@ -84,6 +89,7 @@ Policy make_policy(const config::Recipe& recipe) {
 }
 
 Policy load_policy(const std::filesystem::path& dir) {
+  if (is_checkpoint(dir)) require_sound_checkpoint(dir, "use another checkpoint");
   model::HfModel hf = model::load_hf(dir);
   Policy policy{hf.config, std::move(hf.weights), data::Tokenizer::load(dir)};
   check_fit(policy, dir.string());

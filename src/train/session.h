@@ -36,7 +36,7 @@ struct Policy {
 /// model.path (an HF folder with tokenizer.json), or model.init: a new model of that config and seed, its tokenizer
 /// the tokenizer.json beside the config or else the byte-level one. Throws when vocabularies do not fit.
 Policy make_policy(const config::Recipe& recipe);
-/// The policy of a checkpoint or HF folder.
+/// The policy of a checkpoint (verified) or HF folder.
 Policy load_policy(const std::filesystem::path& dir);
 
 /// The sampler's side: a snapshot and the decoder that reads it. The snapshot is the decoder's only weight memory.
