@@ -14,13 +14,16 @@ namespace qrl::train {
 
 namespace {
 
-/// Processors this process may use once a launcher's binding is undone (the kernel keeps to the container's own set).
-int unbound_processors() {
-  cpu_set_t all;
-  CPU_ZERO(&all);
+/// Processors this process may use. Alone it keeps to those it was started on (taskset, a batch system); of a job of
+/// several ranks the launcher's binding is undone first (the kernel keeps to the container's own set).
+int usable_processors(const dist::Collectives& world) {
   const long configured = std::clamp<long>(sysconf(_SC_NPROCESSORS_CONF), 1, CPU_SETSIZE);
-  for (long cpu = 0; cpu < configured; ++cpu) CPU_SET(cpu, &all);
-  sched_setaffinity(0, sizeof all, &all);
+  if (world.size() > 1) {
+    cpu_set_t all;
+    CPU_ZERO(&all);
+    for (long cpu = 0; cpu < configured; ++cpu) CPU_SET(cpu, &all);
+    sched_setaffinity(0, sizeof all, &all);
+  }
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
   return sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? std::max(1, CPU_COUNT(&allowed))
@@ -67,14 +70,14 @@ decoder::DecoderOptions decoder_options(const config::Recipe& recipe, std::int64
 }  // namespace
 
 void set_threads(const config::Recipe& recipe, const dist::Collectives& world) {
-  const int processors = unbound_processors();
+  const int processors = usable_processors(world);
   const auto asked = static_cast<int>(recipe.trainer.threads);
   base::set_num_threads(asked > 0 ? asked : std::max(1, processors / world.local_size()));
 }
 
 int all_local_threads(const config::Recipe& recipe, const dist::Collectives& world) {
   const auto asked = static_cast<int>(recipe.trainer.threads);
-  return asked > 0 ? asked * world.local_size() : unbound_processors();
+  return asked > 0 ? asked * world.local_size() : usable_processors(world);
 }
 
 Policy make_policy(const config::Recipe& recipe) {

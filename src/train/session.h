@@ -20,8 +20,8 @@
 
 namespace qrl::train {
 
-/// Threads of this process by trainer.threads: a number, or the machine's processors divided among its ranks (a
-/// launcher's binding to one core is undone, so that the division holds).
+/// Threads of this process by trainer.threads: a number, or the machine's processors divided among its ranks (with
+/// several ranks a launcher's binding to one core is undone, so that the division holds).
 void set_threads(const config::Recipe& recipe, const dist::Collectives& world);
 /// Threads for work that one rank does while the others wait: those of all its machine's ranks together.
 int all_local_threads(const config::Recipe& recipe, const dist::Collectives& world);

@@ -1,10 +1,13 @@
+#include <fstream>
 #include <set>
 
+#include "state/folder.h"
 #include "support/catch.h"
 #include "train/checkpoint.h"
 #include "train/evaluate.h"
 #include "train/prompts.h"
 #include "train/step_metrics.h"
+#include "train/support.h"
 
 using namespace qrl;
 
@@ -64,4 +67,22 @@ TEST_CASE("metric files: rows are kept to the checkpoint's size, values that are
   resumed.append(2, {{"x", 0.7}});
   CHECK(train::read_metric(dir / "m.jsonl", "x") == std::vector<std::pair<std::int64_t, double>>{{1, 0.5}, {2, 0.7}});
   CHECK_THROWS_AS(train::MetricsFile(dir / "m.jsonl", 10'000), base::Error);
+}
+
+TEST_CASE(
+    "pruning keeps the newest of each kind and the finished cold start, and removes nothing on a damaged newest") {
+  const test::TempDir dir;
+  const auto add = [&](const std::string& name) {
+    state::commit_folder(
+        dir / name, [](const auto& tmp) { std::ofstream(tmp / "data") << "x"; }, "{}");
+  };
+  for (const char* name : {"sft_5", "sft_10", "sft_12", "step_1", "step_2", "step_9", "step_10"}) add(name);
+  train::prune_checkpoints(dir.path(), 2, 12);
+  CHECK(test::names_in(dir.path()) == std::vector<std::string>{"sft_10", "sft_12", "sft_5", "step_10", "step_9"});
+  train::prune_checkpoints(dir.path(), 1, 12);
+  CHECK(test::names_in(dir.path()) == std::vector<std::string>{"sft_10", "sft_12", "step_10"});
+  add("step_11");
+  test::flip_bit(dir / "step_11/data", 0);
+  train::prune_checkpoints(dir.path(), 1, 12);
+  CHECK(test::names_in(dir.path()) == std::vector<std::string>{"sft_10", "sft_12", "step_10", "step_11"});
 }
