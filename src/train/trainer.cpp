@@ -183,7 +183,7 @@ std::optional<std::vector<rollout::Rollout>> Trainer::roll_out(std::int64_t step
     rollout::set_advantages(rollouts, n, recipe.algorithm.norm_adv_by_std);
   }
 
-  metrics.merge(rollout_metrics(rollouts, n, parts_.world));
+  metrics.merge(rollout_metrics(rollouts, n, recipe.reward, parts_.world));
   if (recipe.trainer.rollout_dump) {
     const std::string rows = rollout_rows(rollouts, n, step, parts_.world);
     if (parts_.folder != nullptr) parts_.folder->write_rollouts(step, rows);

@@ -86,3 +86,35 @@ TEST_CASE(
   train::prune_checkpoints(dir.path(), 1, 12);
   CHECK(test::names_in(dir.path()) == std::vector<std::string>{"sft_10", "sft_12", "step_10", "step_11"});
 }
+
+TEST_CASE("metrics of rollouts: the score's parts add up to it, repeated 4-grams are a share of all") {
+  types::Prompt prompt;
+  prompt.tokens = {1, 2};
+  config::RewardRecipe recipe;
+  recipe.correct = 2;
+  recipe.wrong = -1;
+  recipe.format = 0.5;
+  const auto rollout = [&](reward::Outcome outcome, double score, std::vector<types::TokenId> tokens) {
+    rollout::Rollout r;
+    r.prompt = &prompt;
+    r.verdict.outcome = outcome;
+    r.score = r.reward = score;
+    r.completion.tokens = std::move(tokens);
+    return r;
+  };
+  // Five 4-grams of one token: four repetitions; two different ones; none in three tokens.
+  const rollout::Rollout rollouts[] = {rollout(reward::Outcome::correct, 2, std::vector<types::TokenId>(8, 7)),
+                                       rollout(reward::Outcome::wrong, -0.5, {1, 2, 3, 4, 5}),
+                                       rollout(reward::Outcome::wrong, -0.5, {1, 1, 1}),
+                                       rollout(reward::Outcome::no_answer, -1, {})};
+  const auto world = dist::make_solo();
+  const train::Metrics metrics = train::rollout_metrics(rollouts, 2, recipe, *world);
+  CHECK(metrics.at("response/seq_rep_4") == 4.0 / 7);
+  CHECK(metrics.at("reward/correct_fraction") == 0.25);
+  CHECK(metrics.at("reward/wrong_fraction") == 0.5);
+  CHECK(metrics.at("reward/no_answer_fraction") == 0.25);
+  CHECK(metrics.at("reward/accuracy/mean") == (2.0 - 3.0) / 4);
+  CHECK(metrics.at("reward/format/mean") == 0.25);
+  CHECK(metrics.at("reward/accuracy/mean") + metrics.at("reward/format/mean") == metrics.at("critic/score/mean"));
+  CHECK(metrics.at("data/flat_group_fraction") == 0);
+}
