@@ -72,7 +72,7 @@ TEST_CASE("eval, generate and export refuse a damaged checkpoint by name") {
   check_refused(test::run_command(program + "eval " + sampled), "state.json");
 }
 
-TEST_CASE("--resume PATH into another folder: the same bits, its KL reference copied from beside PATH") {
+TEST_CASE("resuming from PATH into another folder: the same bits, its KL reference copied from beside PATH") {
   const test::TempDir dir;
   REQUIRE(test::run_command(test::tiny_command(dir / "whole", kWithKl)).exit_code == 0);
   const fs::path given = dir / "whole/checkpoints/step_2";
@@ -104,7 +104,7 @@ TEST_CASE("--resume PATH into another folder: the same bits, its KL reference co
   check_refused(test::run_command(test::tiny_command(dir / "missing", arguments)), "sft_12");
 }
 
-TEST_CASE("--resume PATH in the run's own folder: damaged newer ones are set aside, sound newer ones refused") {
+TEST_CASE("resuming from PATH in the run's own folder: damaged newer ones are set aside, sound newer ones refused") {
   const test::TempDir dir;
   const fs::path run = test::copy_of_finished_run(dir / "run");
   const std::string arguments = resume(run / "checkpoints/step_3/");
@@ -119,7 +119,7 @@ TEST_CASE("--resume PATH in the run's own folder: damaged newer ones are set asi
                 "step_4");
 }
 
-TEST_CASE("--resume PATH without a sound checkpoint there is refused, whatever the folder holds") {
+TEST_CASE("resuming from PATH without a sound checkpoint there is refused, whatever the folder holds") {
   const test::TempDir dir;
   const fs::path run = test::copy_of_finished_run(dir / "run");
   for (const fs::path& folder : {run, dir / "empty"}) {
