@@ -148,7 +148,6 @@ constexpr Neighbour kNeighbours[] = {
     {"threshold_low", "", "tis has an upper threshold alone"},
     {"acr", "", kNotYet},
     {"behaviour_in_ratio", "", kNotYet},
-    {"gap_limit", "", kNotYet},
     // Reward
     {"reward_funcs", "reward.verifier", ""},
     {"reward_manager", "reward.verifier", ""},

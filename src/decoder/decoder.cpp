@@ -164,6 +164,7 @@ std::vector<types::Completion> Decoder::complete(std::span<const types::SampleRe
   Scheduler scheduler(state.options, pool, state.stats);
   scheduler.submit(requests, completions);
   while (!scheduler.done()) {
+    if (state.options.before_tick) state.options.before_tick();
     const double start_s = base::now_s();
     const std::span<Sequence* const> chosen = scheduler.choose();
     state.plan.build(chosen, base::num_threads(), snapshot.num_bytes() <= kCachedWeightBytes);

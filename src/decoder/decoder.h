@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -21,7 +22,8 @@ struct DecoderOptions {
   std::int64_t kv_pages = 0;                   ///< pages in the pool; must hold at least one longest sequence
   std::int64_t max_model_len = 0;              ///< prompt + response tokens of the longest sequence
   quant::KvFormat kv_format = quant::KvFormat::bf16;
-  bool prefix_sharing = true;  ///< a group's samples share their prompt's pages
+  bool prefix_sharing = true;         ///< a group's samples share their prompt's pages
+  std::function<void()> before_tick;  ///< may throw: `complete` is abandoned, the decoder as good as before
 };
 
 /// Totals since the decoder was made or reset.

@@ -4,12 +4,43 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <numeric>
+#include <utility>
 
 #include "learner/losses.h"
 
 namespace qrl::learner {
 
+namespace {
+
+// Percentiles of ρ come from counts over bins of log ρ: integers, so that their sum over ranks does not depend on how
+// tokens are divided. A bin is 1 % wide in |log ρ|; everything below the smallest is ρ = 1.
+constexpr double kSmallestLogRho = 1e-9, kBinRatio = 1.01;
+const int kBinsPerSign = static_cast<int>(std::ceil(std::log(kMaxLogRatio / kSmallestLogRho) / std::log(kBinRatio)));
+constexpr std::pair<const char*, double> kPercentiles[] = {
+    {"p01", 0.01}, {"p05", 0.05}, {"p50", 0.50}, {"p95", 0.95}, {"p99", 0.99}};
+
+/// Bins in ascending order of log ρ; the middle one is 0.
+std::size_t bin_of(double log_rho) {
+  const double size = std::fabs(log_rho);
+  if (!(size > kSmallestLogRho)) return static_cast<std::size_t>(kBinsPerSign);
+  const int bin = 1 + static_cast<int>(std::log(size / kSmallestLogRho) / std::log(kBinRatio));
+  const int offset = std::min(bin, kBinsPerSign);
+  return static_cast<std::size_t>(kBinsPerSign + (log_rho < 0 ? -offset : offset));
+}
+
+/// ρ in the middle of a bin.
+double rho_of(std::size_t bin) {
+  const int offset = static_cast<int>(bin) - kBinsPerSign;
+  if (offset == 0) return 1;
+  const double size = kSmallestLogRho * std::pow(kBinRatio, std::abs(offset) - 0.5);
+  return std::exp(offset < 0 ? -size : size);
+}
+
+}  // namespace
+
 void Statistics::add_policy_tokens(const PolicyTokens& tokens) {
+  rho_counts_.resize(static_cast<std::size_t>(2 * kBinsPerSign + 1));
   for (std::size_t t = 0; t < tokens.log_probs.size(); ++t) {
     const double log_p = tokens.log_probs[t], log_old = tokens.old_log_probs[t], log_mu = tokens.sampler_log_probs[t];
     const double ratio = std::exp(std::clamp(log_p - log_old, -kMaxLogRatio, kMaxLogRatio));
@@ -22,6 +53,7 @@ void Statistics::add_policy_tokens(const PolicyTokens& tokens) {
 
     const double log_rho = std::clamp(log_old - log_mu, -kMaxLogRatio, kMaxLogRatio), rho = std::exp(log_rho);
     const double abs_log_diff = std::fabs(log_old - log_mu);
+    ++rho_counts_[bin_of(log_rho)];
     sums_.k1 -= log_rho;
     sums_.k3 += std::expm1(log_rho) - log_rho;
     sums_.abs_log_diff += abs_log_diff;
@@ -81,12 +113,29 @@ std::map<std::string, double> Statistics::reduce(dist::Collectives& world) {
   metrics["mismatch/rho_std"] = std::sqrt(std::max(0.0, s.rho_squared / n - rho_mean * rho_mean));
   metrics["mismatch/rho_min"] = -e.negative_min_rho;
   metrics["mismatch/rho_max"] = e.max_rho;
+  add_percentiles(metrics, world, e);
   metrics["mismatch/ess_ratio"] = s.rho * s.rho / (n * s.rho_squared);
   if (s.has_truncation > 0) {
     metrics["mismatch/ess_ratio_truncated"] = s.truncated * s.truncated / (n * s.truncated_squared);
     metrics["mismatch/tis_capped_fraction"] = s.capped / n;
   }
   return metrics;
+}
+
+/// Nearest-rank percentiles, to 0.5 % of log ρ. Collective.
+void Statistics::add_percentiles(std::map<std::string, double>& metrics, dist::Collectives& world,
+                                 const Extremes& extremes) {
+  rho_counts_.resize(static_cast<std::size_t>(2 * kBinsPerSign + 1));
+  world.all_reduce_sum(std::span(rho_counts_));
+  const auto total = static_cast<double>(std::accumulate(rho_counts_.begin(), rho_counts_.end(), std::int64_t{0}));
+  std::size_t bin = 0;
+  std::int64_t below = rho_counts_[0];
+  for (const auto& [name, share] : kPercentiles) {
+    while (static_cast<double>(below) < share * total) below += rho_counts_[++bin];
+    // A bin's middle may lie beyond the only values in it.
+    metrics[std::string("mismatch/rho_") + name] =
+        std::clamp(rho_of(bin), -extremes.negative_min_rho, extremes.max_rho);
+  }
 }
 
 }  // namespace qrl::learner

@@ -2,10 +2,12 @@
 // Knows nothing of gradients.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "dist/collectives.h"
 
@@ -38,8 +40,11 @@ class Statistics {
   struct Extremes {
     double max_abs_log_diff = 0, max_rho = 0, negative_min_rho = -1e300;
   };
+  void add_percentiles(std::map<std::string, double>& metrics, dist::Collectives& world, const Extremes& extremes);
+
   Sums sums_;
   Extremes extremes_;
+  std::vector<std::int64_t> rho_counts_;  ///< tokens per bin of log ρ
   std::map<std::string, double> shares_;
 };
 

@@ -217,6 +217,8 @@ std::optional<std::string> verify_folder(const fs::path& path) {
   return std::nullopt;
 }
 
+std::string folder_facts(const fs::path& path) { return read_manifest(path)["facts"].dump(); }
+
 void remove_leftovers(const fs::path& parent) try {
   std::vector<fs::path> leftovers;
   for (const fs::directory_entry& entry : fs::directory_iterator(parent)) {

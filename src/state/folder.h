@@ -19,6 +19,9 @@ void commit_folder(const std::filesystem::path& path, const std::function<void(c
 /// Why a committed folder is damaged (which file, expected, found), or nothing when every byte matches its manifest.
 std::optional<std::string> verify_folder(const std::filesystem::path& path);
 
+/// The facts_json of a committed folder; throws an input error when the manifest is unreadable.
+std::string folder_facts(const std::filesystem::path& path);
+
 /// Removes `path.tmp-*` leftovers beside committed folders in `parent`.
 void remove_leftovers(const std::filesystem::path& parent);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <vector>
@@ -21,6 +22,8 @@ namespace {
 constexpr const char* kStateFile = "state.json";
 constexpr const char* kRecipeFile = "recipe.yaml";
 constexpr const char* kOptimizerFile = "optimizer.safetensors";
+constexpr const char* kManifestFile = "manifest.json";
+constexpr const char* kUnfinishedRow = "unfinished_row";
 
 std::string read_text(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
@@ -37,18 +40,20 @@ void write_text(const fs::path& file, const std::string& text) {
   QRL_INVARIANT(out.good(), file.string(), "a complete write", "an error (disk full?)");
 }
 
-nlohmann::ordered_json to_json(const RunState& s, const model::ModelConfig& config) {
-  return {{"cold_start", s.cold_start},
-          {"sft_step", s.sft_step},
-          {"step", s.step},
-          {"num_updates", s.num_updates},
-          {"policy_version", s.policy_version},
-          {"prompts_drawn", s.prompts_drawn},
-          {"non_finite_streak", s.non_finite_streak},
-          {"uaq_scale", s.uaq_scale},
-          {"metrics_bytes", s.metrics_bytes},
-          {"sft_metrics_bytes", s.sft_metrics_bytes},
-          {"export_dtype", config.dtype == base::DType::f32 ? "float32" : "bfloat16"}};
+nlohmann::ordered_json to_json(const RunState& s, const CheckpointContext& context) {
+  nlohmann::ordered_json json = {{"cold_start", s.cold_start},
+                                 {"sft_step", s.sft_step},
+                                 {"step", s.step},
+                                 {"num_updates", s.num_updates},
+                                 {"policy_version", s.policy_version},
+                                 {"prompts_drawn", s.prompts_drawn},
+                                 {"non_finite_streak", s.non_finite_streak},
+                                 {"uaq_scale", s.uaq_scale},
+                                 {"metrics_bytes", s.metrics_bytes},
+                                 {"sft_metrics_bytes", s.sft_metrics_bytes},
+                                 {"export_dtype", context.config.dtype == base::DType::f32 ? "float32" : "bfloat16"}};
+  if (s.evaluation_due) json[kUnfinishedRow] = context.unfinished_row;
+  return json;
 }
 
 /// A checkpoint's place in time, from its name: cold-start steps come before RL steps. Nothing for other names.
@@ -85,7 +90,7 @@ void fill_checkpoint(const fs::path& dir, const RunState& state, const learner::
   std::vector<state::NamedView> moments;
   for (const auto& [name, view] : learner.optimizer_state()) moments.push_back({name, view});
   state::write_safetensors(dir / kOptimizerFile, moments, {{"format", "qrl-train optimizer"}});
-  write_text(dir / kStateFile, to_json(state, context.config).dump(1) + "\n");
+  write_text(dir / kStateFile, to_json(state, context).dump(1) + "\n");
   write_text(dir / kRecipeFile, context.resolved_recipe);
 }
 
@@ -126,7 +131,7 @@ void prune_checkpoints(const fs::path& dir, std::int64_t keep, std::int64_t fina
   }
   // The manifest goes first: a removal cut short leaves a folder that is plainly not a checkpoint.
   for (const fs::path& path : surplus) {
-    fs::remove(path / "manifest.json");
+    fs::remove(path / kManifestFile);
     fs::remove_all(path);
   }
 }
@@ -150,16 +155,38 @@ void set_aside_damaged(const fs::path& dir, const std::optional<fs::path>& sound
   }
 }
 
-bool is_checkpoint(const fs::path& path) { return fs::exists(path / kStateFile); }
+bool is_checkpoint(const fs::path& path) { return fs::exists(path / kStateFile) || fs::exists(path / kManifestFile); }
+
+void require_sound_checkpoint(const fs::path& path, const std::string& what_to_do) {
+  QRL_REQUIRE(is_checkpoint(path), path.string(), "a checkpoint folder (with state.json)", "none there",
+              "checkpoints lie in RUN/checkpoints/step_N");
+  if (const auto damage = state::verify_folder(path)) {
+    base::fail_input(path.string(), "a sound checkpoint", *damage, what_to_do);
+  }
+}
+
+void copy_checkpoint(const fs::path& from, const fs::path& to) {
+  state::commit_folder(
+      to,
+      [&](const fs::path& tmp) {
+        for (const auto& entry : fs::directory_iterator(from)) {
+          if (entry.path().filename() != kManifestFile) fs::copy(entry.path(), tmp / entry.path().filename());
+        }
+      },
+      state::folder_facts(from));
+  QRL_REQUIRE(same_checkpoint(from, to), to.string(), "a true copy of " + from.string(), "other bytes",
+              "remove it and check the disk");
+}
+
+bool same_checkpoint(const fs::path& a, const fs::path& b) {
+  return fs::exists(a / kManifestFile) && fs::exists(b / kManifestFile) &&
+         read_text(a / kManifestFile) == read_text(b / kManifestFile);
+}
 
 LoadedState read_checkpoint_state(const fs::path& checkpoint) {
-  QRL_REQUIRE(is_checkpoint(checkpoint), checkpoint.string(), "a checkpoint folder (with state.json)", "none there",
-              "checkpoints lie in RUN/checkpoints/step_N");
-  if (const auto damage = state::verify_folder(checkpoint)) {
-    base::fail_input(checkpoint.string(), "a sound checkpoint", *damage, "use an older one");
-  }
+  require_sound_checkpoint(checkpoint, "use an older one");
   const auto json = nlohmann::json::parse(read_text(checkpoint / kStateFile));
-  LoadedState loaded{{}, read_text(checkpoint / kRecipeFile), model::read_config(checkpoint / "config.json")};
+  LoadedState loaded{{}, read_text(checkpoint / kRecipeFile), model::read_config(checkpoint / "config.json"), {}, 1};
   RunState& s = loaded.state;
   s.cold_start = json.at("cold_start").get<bool>();
   s.sft_step = json.at("sft_step").get<std::int64_t>();
@@ -171,6 +198,13 @@ LoadedState read_checkpoint_state(const fs::path& checkpoint) {
   s.uaq_scale = json.at("uaq_scale").get<double>();
   s.metrics_bytes = json.at("metrics_bytes").get<std::int64_t>();
   s.sft_metrics_bytes = json.at("sft_metrics_bytes").get<std::int64_t>();
+  s.evaluation_due = json.contains(kUnfinishedRow);
+  if (s.evaluation_due) {
+    // null: a value that was not finite
+    for (const auto& [name, value] : json.at(kUnfinishedRow).items())
+      loaded.unfinished_row[name] = value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
+  }
+  loaded.world_size = nlohmann::json::parse(state::folder_facts(checkpoint)).at("world_size").get<int>();
   loaded.config.dtype = json.at("export_dtype") == "float32" ? base::DType::f32 : base::DType::bf16;
   return loaded;
 }

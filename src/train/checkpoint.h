@@ -25,6 +25,7 @@ struct RunState {
   std::int64_t non_finite_streak = 0;
   double uaq_scale = 1;                                   ///< applied to the weights
   std::int64_t metrics_bytes = 0, sft_metrics_bytes = 0;  ///< rows that belong to this state
+  bool evaluation_due = false;  ///< stopped before `step` was evaluated: its row is unfinished
 };
 
 /// What stays fixed over a run and goes into every checkpoint beside the state.
@@ -33,6 +34,7 @@ struct CheckpointContext {
   const data::Tokenizer& tokenizer;
   const std::string& resolved_recipe;
   dist::Collectives& world;
+  const learner::Metrics& unfinished_row;  ///< of state.step, with state.evaluation_due
 };
 
 /// Commits DIR/step_N (or DIR/sft_N while cold-starting; an existing one of that name must not be there): HF folder of
@@ -53,10 +55,21 @@ std::optional<std::filesystem::path> newest_sound_checkpoint(const std::filesyst
 /// NAME.damaged, so that its name is free again.
 void set_aside_damaged(const std::filesystem::path& dir, const std::optional<std::filesystem::path>& sound);
 
+/// Throws an input error that names what is damaged, or that there is no checkpoint, followed by `what_to_do`.
+void require_sound_checkpoint(const std::filesystem::path& path, const std::string& what_to_do);
+
+/// Commits a copy of `from` as `to`, and checks that every byte arrived.
+void copy_checkpoint(const std::filesystem::path& from, const std::filesystem::path& to);
+
+/// True when both are committed checkpoints with the same files, byte for byte, as their manifests say.
+bool same_checkpoint(const std::filesystem::path& a, const std::filesystem::path& b);
+
 struct LoadedState {
   RunState state;
   std::string resolved_recipe;
-  model::ModelConfig config;  ///< dtype as exported models have it
+  model::ModelConfig config;        ///< dtype as exported models have it
+  learner::Metrics unfinished_row;  ///< with state.evaluation_due
+  int world_size = 1;               ///< ranks of the run that wrote it
 };
 /// Reads state.json, recipe.yaml and the config of a checkpoint after verifying every byte; throws an input error that
 /// names what is damaged.
@@ -66,7 +79,7 @@ LoadedState read_checkpoint_state(const std::filesystem::path& checkpoint);
 void restore_learner(const std::filesystem::path& checkpoint, const RunState& state, learner::Learner& learner,
                      dist::Collectives& world);
 
-/// True when `path` looks like a checkpoint of ours rather than a plain HF folder.
+/// True when `path` looks like a checkpoint of ours (however damaged) rather than a plain HF folder.
 bool is_checkpoint(const std::filesystem::path& path);
 
 }  // namespace qrl::train

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "rollout/rollout.h"
+#include "train/signals.h"
 
 namespace qrl::train {
 
@@ -24,6 +24,22 @@ std::string score_name(const std::string& data_source, const config::EvalRecipe&
   return "val/" + data_source + "/mean@" + std::to_string(recipe.n);
 }
 
+std::vector<rollout::Rollout> collect_or_abandon(types::TextSource& source,
+                                                 std::span<const types::Prompt* const> prompts, std::int32_t n,
+                                                 const types::SamplingParams& params, types::SampleKey key,
+                                                 dist::Collectives& world) {
+  std::vector<rollout::Rollout> rollouts;
+  bool abandoned = false;
+  try {
+    rollouts = rollout::collect(source, prompts, n, params, key);
+  } catch (const Abandoned&) {
+    abandoned = true;
+  }
+  // A rank that had drawn its share already goes with the others.
+  if (world.any(abandoned)) throw Abandoned{};
+  return rollouts;
+}
+
 Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, const config::Recipe& recipe,
                  const types::SamplingParams& params, const data::Tokenizer& tokenizer,
                  const reward::Verifier& verifier, dist::Collectives& world) {
@@ -35,7 +51,7 @@ Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, con
          i += static_cast<std::size_t>(world.size())) {
       mine.push_back(&set.prompts[i]);
     }
-    auto rollouts = rollout::collect(source, mine, n, params, {recipe.trainer.seed, kEvalStep});
+    auto rollouts = collect_or_abandon(source, mine, n, params, {recipe.trainer.seed, kEvalStep}, world);
     rollout::judge(rollouts, verifier, recipe.reward, tokenizer);
 
     // right[c]: prompts with c right samples; then response tokens and truncated samples: exact integers, so that the

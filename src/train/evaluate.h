@@ -8,6 +8,7 @@
 #include "data/tokenizer.h"
 #include "dist/collectives.h"
 #include "reward/verifier.h"
+#include "rollout/rollout.h"
 #include "train/prompts.h"
 #include "train/run_folder.h"
 #include "types/prompt.h"
@@ -20,10 +21,17 @@ double pass_at_k(std::int64_t n, std::int64_t c, std::int64_t k);
 
 /// val/<data_source>/{mean@n, pass@k for k = 2, 4, … n, response_length/mean, truncated_fraction} over all ranks; the
 /// same on every rank. Prompts are divided over ranks; draws are keyed by (seed, prompt, sample) alone, so a checkpoint
-/// scores the same in a run, by `qrl-train eval`, and with any number of ranks.
+/// scores the same in a run, by `qrl-train eval`, and with any number of ranks. Throws Abandoned as collect_or_abandon
+/// does.
 Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, const config::Recipe& recipe,
                  const types::SamplingParams& params, const data::Tokenizer& tokenizer,
                  const reward::Verifier& verifier, dist::Collectives& world);
+
+/// rollout::collect; throws Abandoned on every rank when any rank was told to stop meanwhile. Collective.
+std::vector<rollout::Rollout> collect_or_abandon(types::TextSource& source,
+                                                 std::span<const types::Prompt* const> prompts, std::int32_t n,
+                                                 const types::SamplingParams& params, types::SampleKey key,
+                                                 dist::Collectives& world);
 
 /// "val/<data_source>/mean@<n>": the score that a run is about.
 std::string score_name(const std::string& data_source, const config::EvalRecipe& recipe);

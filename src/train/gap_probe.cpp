@@ -51,7 +51,7 @@ Metrics probe_gap(Sampler& sampler, learner::Learner& learner, const PromptSet& 
   types::SamplingParams params = sampling;
   params.max_new_tokens = std::min(params.max_new_tokens, kProbeTokens);
   const std::vector<types::Completion> drawn =
-      sampler.decoder.complete(requests, params, {recipe.trainer.seed, kProbeStep});
+      sampler.complete_always(requests, params, {recipe.trainer.seed, kProbeStep});
 
   std::vector<rollout::PackItem> items;
   for (std::size_t i = 0; i < drawn.size(); ++i)

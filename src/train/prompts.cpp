@@ -95,7 +95,7 @@ PromptSet load_train_prompts(const config::Recipe& recipe, const data::Tokenizer
     reader.report(file);
   }
   QRL_REQUIRE(!set.prompts.empty(), "training data", "one prompt or more", "none",
-              "set data.train_files or data.train_generator");
+              "set data.train_files or data.train_generator, or raise data.max_prompt_length");
   return set;
 }
 
@@ -121,6 +121,10 @@ std::vector<PromptSet> load_held_out_prompts(const config::Recipe& recipe, const
       reader.add(*set, id++, std::move(row.prompt), std::move(row.ground_truth), file + ":" + std::to_string(row.line));
     }
     reader.report(file);
+  }
+  for (const PromptSet& set : sets) {
+    QRL_REQUIRE(!set.prompts.empty(), "held-out data of " + base::quoted(set.data_source), "one prompt or more",
+                "none: all are longer than data.max_prompt_length", "raise it, or set data.overlong_prompt: truncate");
   }
   return sets;
 }

@@ -1,12 +1,12 @@
 #include "train/run.h"
 
 #include <cstdio>
-#include <cstring>
 
 #include "base/log.h"
 #include "base/threads.h"
 #include "train/cold_start.h"
 #include "train/evaluate.h"
+#include "train/resume.h"
 #include "train/signals.h"
 #include "train/trainer.h"
 
@@ -15,57 +15,6 @@ namespace qrl::train {
 namespace fs = std::filesystem;
 
 namespace {
-
-/// Where a run goes on from; the same on every rank.
-struct ResumePoint {
-  std::optional<fs::path> checkpoint;
-  RunState state;
-};
-
-/// First rank only: the checkpoint that trainer.resume_mode chooses, checked against the recipe.
-ResumePoint choose_resume_point(const config::LoadedRecipe& loaded, const RunFolder& folder) {
-  const config::TrainerRecipe& trainer = loaded.recipe.trainer;
-  state::remove_leftovers(folder.checkpoints());
-  ResumePoint point;
-  if (trainer.resume_mode == config::ResumeMode::path) {
-    point.checkpoint = fs::path(trainer.resume_path);
-    const auto newest = newest_sound_checkpoint(folder.checkpoints());
-    QRL_REQUIRE(!newest || fs::equivalent(*newest, *point.checkpoint), folder.path().string(),
-                "an empty run folder, or one whose newest checkpoint is the one given", newest->filename().string(),
-                "give another trainer.default_local_dir, so that nothing newer is lost");
-  } else {
-    point.checkpoint = newest_sound_checkpoint(folder.checkpoints());
-    QRL_REQUIRE(trainer.resume_mode == config::ResumeMode::automatic || !point.checkpoint, folder.path().string(),
-                "no checkpoint with --resume never", point.checkpoint->filename().string(),
-                "give another trainer.default_local_dir, or --resume auto");
-    set_aside_damaged(folder.checkpoints(), point.checkpoint);
-  }
-  if (!point.checkpoint) return point;
-
-  const LoadedState saved = read_checkpoint_state(*point.checkpoint);
-  const config::LoadedRecipe before = config::parse_recipe(
-      saved.resolved_recipe, (*point.checkpoint / "recipe.yaml").string(), *point.checkpoint, {}, false);
-  std::string changed;
-  for (const std::string& key : config::changed_keys(before.recipe, loaded.recipe))
-    changed += (changed.empty() ? "" : ", ") + key;
-  QRL_REQUIRE(changed.empty(), point.checkpoint->string(), "the recipe it was made with", "other values of " + changed,
-              "set them back, or give another trainer.default_local_dir");
-  point.state = saved.state;
-  // Metric rows are kept with the folder they were written in: another folder begins its own.
-  const fs::path home = fs::weakly_canonical(folder.checkpoints());
-  if (fs::weakly_canonical(*point.checkpoint).parent_path() != home)
-    point.state.metrics_bytes = point.state.sft_metrics_bytes = 0;
-  base::log_info("resuming from " + point.checkpoint->string());
-  return point;
-}
-
-/// The first rank's resume point, on every rank.
-ResumePoint share(ResumePoint point, dist::Collectives& world) {
-  const std::string path = world.all_gather(point.checkpoint ? point.checkpoint->string() : std::string()).front();
-  world.broadcast(std::as_writable_bytes(std::span(&point.state, 1)), 0);
-  point.checkpoint = path.empty() ? std::nullopt : std::optional<fs::path>(path);
-  return point;
-}
 
 /// The checkpoint that holds the state a run ended in; nothing when it made no step. A run that had nothing left to do
 /// ended in the one it was resumed from.
@@ -117,14 +66,12 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, RunPart p
   const std::vector<PromptSet> held_out = load_held_out_prompts(recipe, policy.tokenizer, *verifier);
 
   std::optional<RunFolder> folder;
-  ResumePoint point;
   if (world.is_first()) {
     folder.emplace(recipe.trainer.default_local_dir);
     base::set_log_file(folder->path() / "log.txt");
-    point = choose_resume_point(loaded, *folder);
-    state::replace_file(folder->path() / "config.yaml", loaded.resolved_yaml);
   }
-  point = share(std::move(point), world);
+  ResumePoint point = find_resume_point(loaded, folder ? &*folder : nullptr, world);
+  if (folder) state::replace_file(folder->path() / "config.yaml", loaded.resolved_yaml);
 
   RunState state = point.state;
   MetricsFile metrics, sft_metrics;
@@ -132,13 +79,13 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, RunPart p
     metrics = MetricsFile(folder->metrics_file(), state.metrics_bytes);
     if (recipe.sft.steps > 0) sft_metrics = MetricsFile(folder->sft_metrics_file(), state.sft_metrics_bytes);
   }
-  RunParts parts{recipe,  loaded.resolved_yaml, world, policy, *verifier, folder ? &*folder : nullptr, state,
-                 metrics, sft_metrics};
+  RunParts parts{recipe,      loaded.resolved_yaml,           world, policy,
+                 *verifier,   folder ? &*folder : nullptr,    state, metrics,
+                 sft_metrics, std::move(point.unfinished_row)};
 
   const bool fresh = !point.checkpoint;
   const std::int64_t sft_steps = recipe.sft.steps;
-  const fs::path cold_start =
-      fs::path(recipe.trainer.default_local_dir) / "checkpoints" / ("sft_" + std::to_string(sft_steps));
+  const fs::path cold_start = cold_start_checkpoint(recipe);
   if (sft_steps > 0 && state.step == 0 && state.sft_step < sft_steps) {
     if (world.is_first()) {
       base::set_num_threads(all_local_threads(recipe, world));

@@ -7,19 +7,24 @@
 
 #include "base/rng.h"
 #include "base/threads.h"
+#include "train/checkpoint.h"
 #include "train/decoder_fit.h"
+#include "train/signals.h"
 
 namespace qrl::train {
 
 namespace {
 
-/// Processors this process may use once a launcher's binding is undone (the kernel keeps to the container's own set).
-int unbound_processors() {
-  cpu_set_t all;
-  CPU_ZERO(&all);
+/// Processors this process may use. Alone it keeps to those it was started on (taskset, a batch system); of a job of
+/// several ranks the launcher's binding is undone first (the kernel keeps to the container's own set).
+int usable_processors(const dist::Collectives& world) {
   const long configured = std::clamp<long>(sysconf(_SC_NPROCESSORS_CONF), 1, CPU_SETSIZE);
-  for (long cpu = 0; cpu < configured; ++cpu) CPU_SET(cpu, &all);
-  sched_setaffinity(0, sizeof all, &all);
+  if (world.size() > 1) {
+    cpu_set_t all;
+    CPU_ZERO(&all);
+    for (long cpu = 0; cpu < configured; ++cpu) CPU_SET(cpu, &all);
+    sched_setaffinity(0, sizeof all, &all);
+  }
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
   return sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? std::max(1, CPU_COUNT(&allowed))
@@ -47,7 +52,8 @@ types::SamplingParams sampling(const config::Recipe& recipe, const model::ModelC
   return params;
 }
 
-decoder::DecoderOptions decoder_options(const config::Recipe& recipe, std::int64_t longest_prompt_tokens) {
+decoder::DecoderOptions decoder_options(const config::Recipe& recipe, std::int64_t longest_prompt_tokens,
+                                        const bool& abandons) {
   decoder::DecoderOptions options;
   options.max_num_seqs = recipe.rollout.max_num_seqs;
   options.max_num_batched_tokens = recipe.rollout.max_num_batched_tokens;
@@ -57,20 +63,23 @@ decoder::DecoderOptions decoder_options(const config::Recipe& recipe, std::int64
   options.kv_pages = recipe.rollout.kv_pages.value_or(pages_per_sequence * options.max_num_seqs);
   options.kv_format = kv_format(recipe.quant);
   options.prefix_sharing = recipe.rollout.prefix_sharing;
+  options.before_tick = [&abandons] {
+    if (abandons && stop_requested()) throw Abandoned{};
+  };
   return options;
 }
 
 }  // namespace
 
 void set_threads(const config::Recipe& recipe, const dist::Collectives& world) {
-  const int processors = unbound_processors();
+  const int processors = usable_processors(world);
   const auto asked = static_cast<int>(recipe.trainer.threads);
   base::set_num_threads(asked > 0 ? asked : std::max(1, processors / world.local_size()));
 }
 
 int all_local_threads(const config::Recipe& recipe, const dist::Collectives& world) {
   const auto asked = static_cast<int>(recipe.trainer.threads);
-  return asked > 0 ? asked * world.local_size() : unbound_processors();
+  return asked > 0 ? asked * world.local_size() : usable_processors(world);
 }
 
 Policy make_policy(const config::Recipe& recipe) {
@@ -85,6 +94,7 @@ Policy make_policy(const config::Recipe& recipe) {
 }
 
 Policy load_policy(const std::filesystem::path& dir) {
+  if (is_checkpoint(dir)) require_sound_checkpoint(dir, "use another checkpoint");
   model::HfModel hf = model::load_hf(dir);
   Policy policy{hf.config, std::move(hf.weights), data::Tokenizer::load(dir)};
   check_fit(policy, dir.string());
@@ -93,7 +103,15 @@ Policy load_policy(const std::filesystem::path& dir) {
 
 Sampler::Sampler(const model::ModelConfig& config, const config::Recipe& recipe, std::int64_t longest_prompt_tokens)
     : snapshot(config, snapshot_formats(recipe.quant)),
-      decoder(config, fitting(config, decoder_options(recipe, longest_prompt_tokens))) {}
+      decoder(config, fitting(config, decoder_options(recipe, longest_prompt_tokens, *abandons_))) {}
+
+std::vector<types::Completion> Sampler::complete_always(std::span<const types::SampleRequest> requests,
+                                                        const types::SamplingParams& params, types::SampleKey key) {
+  *abandons_ = false;
+  std::vector<types::Completion> completions = decoder.complete(requests, params, key);
+  *abandons_ = true;
+  return completions;
+}
 
 void Sampler::load(std::span<const std::vector<types::TokenId>> prompts, const config::QuantRecipe& quant) {
   decoder.load(snapshot);

@@ -20,8 +20,8 @@
 
 namespace qrl::train {
 
-/// Threads of this process by trainer.threads: a number, or the machine's processors divided among its ranks (a
-/// launcher's binding to one core is undone, so that the division holds).
+/// Threads of this process by trainer.threads: a number, or the machine's processors divided among its ranks (with
+/// several ranks a launcher's binding to one core is undone, so that the division holds).
 void set_threads(const config::Recipe& recipe, const dist::Collectives& world);
 /// Threads for work that one rank does while the others wait: those of all its machine's ranks together.
 int all_local_threads(const config::Recipe& recipe, const dist::Collectives& world);
@@ -36,7 +36,7 @@ struct Policy {
 /// model.path (an HF folder with tokenizer.json), or model.init: a new model of that config and seed, its tokenizer
 /// the tokenizer.json beside the config or else the byte-level one. Throws when vocabularies do not fit.
 Policy make_policy(const config::Recipe& recipe);
-/// The policy of a checkpoint or HF folder.
+/// The policy of a checkpoint (verified) or HF folder.
 Policy load_policy(const std::filesystem::path& dir);
 
 /// The sampler's side: a snapshot and the decoder that reads it. The snapshot is the decoder's only weight memory.
@@ -45,8 +45,16 @@ struct Sampler {
   /// To be called after each publish into `snapshot`: the decoder reads it from now on. fp8 keys and values are
   /// calibrated on `prompts`, the same on every rank.
   void load(std::span<const std::vector<types::TokenId>> prompts, const config::QuantRecipe& quant);
+  /// decoder.complete, also while a stop is asked for: for the few tokens of a probe within a step.
+  std::vector<types::Completion> complete_always(std::span<const types::SampleRequest> requests,
+                                                 const types::SamplingParams& params, types::SampleKey key);
   model::Snapshot snapshot;
-  decoder::Decoder decoder;
+
+ private:
+  std::unique_ptr<bool> abandons_ = std::make_unique<bool>(true);  // the decoder looks at it; whether it obeys a stop
+
+ public:
+  decoder::Decoder decoder;  ///< throws Abandoned (train/signals.h) once a stop is asked for
 };
 /// Prompts for that: a few of the set, chosen by the seed and how many prompts were drawn so far.
 std::vector<std::vector<types::TokenId>> calibration_prompts(const PromptSet& set, std::uint64_t seed,

@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -14,8 +15,20 @@ namespace {
 
 /// What of a rollout the metrics need: small enough to bring all of a step's to every rank.
 struct Fact {
-  double score, reward, advantage, response_tokens, prompt_tokens, truncated, no_answer, verifier_error, flat;
+  double score, reward, advantage, response_tokens, prompt_tokens, truncated, correct, no_answer, verifier_error, flat;
+  double four_grams, repeated_four_grams;
 };
+
+/// 4-grams of a response, and how many of them are repetitions of others: a broken policy's loops.
+std::pair<double, double> four_grams(const std::vector<types::TokenId>& tokens) {
+  constexpr std::size_t kGram = 4;
+  std::vector<std::array<types::TokenId, kGram>> grams;
+  for (std::size_t t = kGram; t <= tokens.size(); ++t)
+    grams.push_back({tokens[t - 4], tokens[t - 3], tokens[t - 2], tokens[t - 1]});
+  std::sort(grams.begin(), grams.end());
+  const auto distinct = std::unique(grams.begin(), grams.end()) - grams.begin();
+  return {static_cast<double>(grams.size()), static_cast<double>(grams.size()) - static_cast<double>(distinct)};
+}
 
 /// Rank r holds every size()-th group: interleaves the ranks' groups back into the order of one process.
 template <class T>
@@ -48,26 +61,47 @@ void add_summary(Metrics& metrics, const std::string& name, const std::vector<Fa
 }
 
 template <class Get>
-double mean_of(const std::vector<Fact>& facts, Get get) {
+double sum_of(const std::vector<Fact>& facts, Get get) {
   double sum = 0;
   for (const Fact& fact : facts) sum += get(fact);
-  return sum / static_cast<double>(facts.size());
+  return sum;
+}
+
+template <class Get>
+double mean_of(const std::vector<Fact>& facts, Get get) {
+  return sum_of(facts, get) / static_cast<double>(facts.size());
+}
+
+/// The score's parts add up to it: accuracy is reward.correct or reward.wrong, format is for the form of wrong answers.
+void add_reward_parts(Metrics& metrics, const std::vector<Fact>& facts, const config::RewardRecipe& recipe) {
+  const double correct = mean_of(facts, [](const Fact& f) { return f.correct; });
+  const double no_answer = mean_of(facts, [](const Fact& f) { return f.no_answer; });
+  const double wrong = mean_of(facts, [](const Fact& f) { return 1.0 - f.correct - f.no_answer; });
+  metrics["reward/correct_fraction"] = correct;
+  metrics["reward/wrong_fraction"] = wrong;
+  metrics["reward/no_answer_fraction"] = no_answer;
+  metrics["reward/accuracy/mean"] = recipe.correct * correct + recipe.wrong * (wrong + no_answer);
+  metrics["reward/format/mean"] = recipe.format * wrong;
+  metrics["reward/verifier_error_fraction"] = mean_of(facts, [](const Fact& f) { return f.verifier_error; });
 }
 
 }  // namespace
 
-Metrics rollout_metrics(std::span<const rollout::Rollout> rollouts, std::int32_t n, dist::Collectives& world) {
+Metrics rollout_metrics(std::span<const rollout::Rollout> rollouts, std::int32_t n, const config::RewardRecipe& recipe,
+                        dist::Collectives& world) {
   std::vector<Fact> mine;
   for (std::size_t first = 0; first < rollouts.size(); first += static_cast<std::size_t>(n)) {
     const auto group = rollouts.subspan(first, static_cast<std::size_t>(n));
     const bool flat =
         std::all_of(group.begin(), group.end(), [&](const auto& r) { return r.reward == group.front().reward; });
     for (const rollout::Rollout& r : group) {
+      const auto [grams, repeated] = four_grams(r.completion.tokens);
       mine.push_back({r.score, r.reward, r.advantage, static_cast<double>(r.completion.tokens.size()),
                       static_cast<double>(r.prompt->tokens.size()),
                       r.completion.stop == types::StopReason::length ? 1.0 : 0.0,
+                      r.verdict.outcome == reward::Outcome::correct ? 1.0 : 0.0,
                       r.verdict.outcome == reward::Outcome::no_answer ? 1.0 : 0.0, r.verdict.verifier_error ? 1.0 : 0.0,
-                      flat ? 1.0 : 0.0});
+                      flat ? 1.0 : 0.0, grams, repeated});
     }
   }
   std::vector<std::vector<Fact>> by_rank;
@@ -86,8 +120,10 @@ Metrics rollout_metrics(std::span<const rollout::Rollout> rollouts, std::int32_t
   metrics["response_length/clip_ratio"] = mean_of(facts, [](const Fact& f) { return f.truncated; });
   metrics["prompt_length/mean"] = mean_of(facts, [](const Fact& f) { return f.prompt_tokens; });
   metrics["data/flat_group_fraction"] = mean_of(facts, [](const Fact& f) { return f.flat; });
-  metrics["reward/no_answer_fraction"] = mean_of(facts, [](const Fact& f) { return f.no_answer; });
-  metrics["reward/verifier_error_fraction"] = mean_of(facts, [](const Fact& f) { return f.verifier_error; });
+  const double grams = sum_of(facts, [](const Fact& f) { return f.four_grams; });
+  const double repeated = sum_of(facts, [](const Fact& f) { return f.repeated_four_grams; });
+  metrics["response/seq_rep_4"] = repeated / std::max(grams, 1.0);
+  add_reward_parts(metrics, facts, recipe);
   return metrics;
 }
 

@@ -11,9 +11,11 @@
 namespace qrl::train {
 
 /// critic/{score,rewards,advantages}/{mean,std,max,min}, response_length/{mean,max,min,clip_ratio}, prompt_length/mean,
-/// data/flat_group_fraction, reward/{no_answer,verifier_error}_fraction; the same on every rank: fp64 sums over the
-/// rollouts in their global order.
-Metrics rollout_metrics(std::span<const rollout::Rollout> rollouts, std::int32_t n, dist::Collectives& world);
+/// response/seq_rep_4, data/flat_group_fraction, reward/{correct,wrong,no_answer,verifier_error}_fraction,
+/// reward/{accuracy,format}/mean (the parts of the score); the same on every rank: fp64 sums over the rollouts in their
+/// global order.
+Metrics rollout_metrics(std::span<const rollout::Rollout> rollouts, std::int32_t n, const config::RewardRecipe& recipe,
+                        dist::Collectives& world);
 
 /// Rows of rollouts/step_N.jsonl of all ranks in prompt order; empty on all ranks but the first.
 std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_t n, std::int64_t step,

@@ -18,16 +18,17 @@ void commit(RunParts& parts, const learner::Learner& learner, dist::Collectives&
   parts.state.sft_metrics_bytes = parts.sft_metrics.sync();
   std::filesystem::path dir = parts.folder != nullptr ? parts.folder->checkpoints() : std::filesystem::path();
   save_checkpoint(dir, parts.state, learner,
-                  {parts.policy.config, parts.policy.tokenizer, parts.resolved_recipe, world});
+                  {parts.policy.config, parts.policy.tokenizer, parts.resolved_recipe, world, parts.unfinished_row});
   if (parts.folder != nullptr) prune_checkpoints(dir, parts.recipe.trainer.max_ckpt_to_keep, parts.recipe.sft.steps);
 }
 
 void stop_here(const RunParts& parts) {
-  throw base::Error(base::ErrorKind::stopped,
-                    parts.folder != nullptr
-                        ? "stopped by a signal; the checkpoint is in " + parts.folder->checkpoints().string()
-                        : "stopped by a signal",
-                    "", "", "the same command goes on from there");
+  const bool nothing_yet = parts.state.step == 0 && parts.recipe.sft.steps == 0;
+  std::string where = "stopped by a signal";
+  if (nothing_yet) where += " before the first checkpoint";
+  else if (parts.folder != nullptr) where += "; the checkpoint is in " + parts.folder->checkpoints().string();
+  throw base::Error(base::ErrorKind::stopped, where, "", "",
+                    nothing_yet ? "the same command starts again" : "the same command goes on from there");
 }
 
 void guard_finite(const learner::UpdateReport& report, const config::Recipe& recipe, RunState& state) {
@@ -53,7 +54,9 @@ Trainer::Trainer(RunParts& parts, learner::Learner& learner, learner::Learner* r
       held_out_(held_out),
       order_(static_cast<std::int64_t>(prompts.prompts.size()), parts.recipe.data.shuffle,
              parts.recipe.data.seed.value_or(parts.recipe.trainer.seed)),
-      sampler_(parts.policy.config, parts.recipe, parts.recipe.data.max_prompt_length) {
+      sampler_(parts.policy.config, parts.recipe, parts.recipe.data.max_prompt_length),
+      progress_("step", parts.state.step + 1, parts.recipe.trainer.total_training_steps, !parts.world.is_first()),
+      saved_step_(parts.state.step) {
   order_.restore(parts.state.prompts_drawn);
   publish();
   write_audit();
@@ -64,40 +67,67 @@ void Trainer::train() {
   const config::Recipe& recipe = parts_.recipe;
   RunState& state = parts_.state;
   const std::int64_t last = recipe.trainer.total_training_steps;
-  Progress progress("step", state.step + 1, last, !parts_.world.is_first());
-  const auto due = [last](std::int64_t step, std::int64_t freq) {
-    return freq > 0 && (step % freq == 0 || step == last);
-  };
-
-  if (state.step == 0 && recipe.eval.freq > 0 && recipe.eval.before_train)
-    parts_.metrics.append(0, evaluate_held_out());
-  double save_s = 0;  // of the step before: a row is written before the checkpoint that vouches for it
+  if (state.step == 0 && recipe.eval.freq > 0 && recipe.eval.before_train) {
+    const std::optional<Metrics> row = evaluate_held_out();
+    if (!row) stop_here(parts_);
+    parts_.metrics.append(0, *row);
+  }
+  if (state.evaluation_due) finish_step(parts_.unfinished_row);
   while (state.step < last) {
     const double start_s = base::now_s();
-    const std::int64_t now = state.step + 1;
-    Metrics row = step(now);
-    row["timing_s/save_checkpoint"] = save_s;
-    row["timing_s/step"] = base::now_s() - start_s;
-    state.step = now;
-    if (due(now, recipe.eval.freq)) row.merge(evaluate_held_out());
-    row["perf/peak_memory_gib"] = peak_memory_gib();
-    parts_.metrics.append(now, row);
-    progress.show(now, step_facts(row));
-
-    const bool stop = parts_.world.any(stop_requested());
-    save_s = 0;
-    if (stop || now == last || due(now, recipe.trainer.save_freq)) {
-      const base::ScopedTimer timer(save_s);
-      commit(parts_, learner_, parts_.world);
-    }
-    if (stop && now < last) stop_here(parts_);
+    std::optional<Metrics> row = step(state.step + 1);
+    if (!row) save_and_stop();
+    ++state.step;
+    state.evaluation_due = recipe.eval.freq > 0 && (state.step % recipe.eval.freq == 0 || state.step == last);
+    (*row)["timing_s/save_checkpoint"] = save_s_;
+    (*row)["timing_s/step"] = base::now_s() - start_s;
+    finish_step(std::move(*row));
   }
 }
 
-Metrics Trainer::step(std::int64_t step) {
+void Trainer::finish_step(Metrics row) {
+  const config::TrainerRecipe& trainer = parts_.recipe.trainer;
+  RunState& state = parts_.state;
+  if (state.evaluation_due) {
+    const std::optional<Metrics> scores = evaluate_held_out();
+    if (!scores) {
+      parts_.unfinished_row = std::move(row);  // kept in the checkpoint: a row appears when it is whole
+      save_and_stop();
+    }
+    row.merge(Metrics(*scores));
+    state.evaluation_due = false;
+  }
+  row["perf/peak_memory_gib"] = peak_memory_gib();
+  parts_.metrics.append(state.step, row);
+  progress_.show(state.step, step_facts(row));
+
+  const bool last = state.step == trainer.total_training_steps;
+  const bool stop = parts_.world.any(stop_requested());
+  if (stop && !last) save_and_stop();
+  const bool due = trainer.save_freq > 0 && state.step % trainer.save_freq == 0;
+  save_s_ = last || due ? save() : 0;
+}
+
+void Trainer::save_and_stop() {
+  save();
+  stop_here(parts_);
+}
+
+double Trainer::save() {
+  double seconds = 0;
+  if (parts_.state.step != saved_step_) {
+    const base::ScopedTimer timer(seconds);
+    commit(parts_, learner_, parts_.world);
+  }
+  saved_step_ = parts_.state.step;
+  return seconds;
+}
+
+std::optional<Metrics> Trainer::step(std::int64_t step) {
   Metrics metrics;
-  const std::vector<rollout::Rollout> rollouts = roll_out(step, metrics);
-  std::vector<MiniBatch> batches = make_mini_batches(rollouts);
+  const auto rollouts = roll_out(step, metrics);
+  if (!rollouts) return std::nullopt;
+  std::vector<MiniBatch> batches = make_mini_batches(*rollouts);
   add_frozen_logprobs(batches, metrics);
 
   std::vector<Metrics> updates;
@@ -124,8 +154,9 @@ Metrics Trainer::step(std::int64_t step) {
   return metrics;
 }
 
-std::vector<rollout::Rollout> Trainer::roll_out(std::int64_t step, Metrics& metrics) {
+std::optional<std::vector<rollout::Rollout>> Trainer::roll_out(std::int64_t step, Metrics& metrics) {
   const config::Recipe& recipe = parts_.recipe;
+  const std::int64_t drawn_before = order_.num_drawn();
   const auto n = static_cast<std::int32_t>(recipe.rollout.n);
   const std::vector<std::size_t> drawn = order_.next(recipe.data.train_batch_size);
   parts_.state.prompts_drawn = order_.num_drawn();
@@ -137,11 +168,15 @@ std::vector<rollout::Rollout> Trainer::roll_out(std::int64_t step, Metrics& metr
 
   std::vector<rollout::Rollout> rollouts;
   sampler_.decoder.reset_stats();
-  {
+  try {
     const base::ScopedTimer timer(metrics["timing_s/gen"]);
-    rollouts = rollout::collect(sampler_.decoder, mine, n,
-                                train_sampling(recipe, parts_.policy.config, parts_.policy.tokenizer),
-                                {recipe.trainer.seed, static_cast<std::uint32_t>(step)});
+    rollouts = collect_or_abandon(sampler_.decoder, mine, n,
+                                  train_sampling(recipe, parts_.policy.config, parts_.policy.tokenizer),
+                                  {recipe.trainer.seed, static_cast<std::uint32_t>(step)}, parts_.world);
+  } catch (const Abandoned&) {
+    order_.restore(drawn_before);
+    parts_.state.prompts_drawn = drawn_before;
+    return std::nullopt;
   }
   const decoder::DecoderStats& stats = sampler_.decoder.stats();
   metrics["perf/tokens_per_s"] = static_cast<double>(stats.decode_tokens) / std::max(metrics["timing_s/gen"], 1e-9);
@@ -155,7 +190,7 @@ std::vector<rollout::Rollout> Trainer::roll_out(std::int64_t step, Metrics& metr
     rollout::set_advantages(rollouts, n, recipe.algorithm.norm_adv_by_std);
   }
 
-  metrics.merge(rollout_metrics(rollouts, n, parts_.world));
+  metrics.merge(rollout_metrics(rollouts, n, recipe.reward, parts_.world));
   if (recipe.trainer.rollout_dump) {
     const std::string rows = rollout_rows(rollouts, n, step, parts_.world);
     if (parts_.folder != nullptr) parts_.folder->write_rollouts(step, rows);
@@ -253,7 +288,7 @@ void Trainer::write_audit() const {
   base::log_info(audit_summary(audit));
 }
 
-Metrics Trainer::evaluate_held_out() {
+std::optional<Metrics> Trainer::evaluate_held_out() try {
   Metrics metrics;
   double testing_s = 0;
   {
@@ -264,6 +299,8 @@ Metrics Trainer::evaluate_held_out() {
   }
   metrics["timing_s/testing"] = testing_s;
   return metrics;
+} catch (const Abandoned&) {
+  return std::nullopt;
 }
 
 }  // namespace qrl::train

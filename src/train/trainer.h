@@ -22,13 +22,14 @@ struct RunParts {
   RunState& state;
   MetricsFile& metrics;
   MetricsFile& sft_metrics;
+  Metrics unfinished_row;  ///< of state.step, with state.evaluation_due
 };
 
 /// Commits a checkpoint of `parts.state` with the metric files' sizes in it (all ranks of `world` call), prunes old
 /// ones.
 void commit(RunParts& parts, const learner::Learner& learner, dist::Collectives& world);
 
-/// Throws the error of a run that a signal stopped after its checkpoint (exit 75).
+/// Throws the error of a run that a signal stopped, its state on disk (exit 75).
 [[noreturn]] void stop_here(const RunParts& parts);
 
 /// Ends the run (exit 3) when too many updates in a row were skipped as not finite; keeps the streak in `state`.
@@ -41,7 +42,8 @@ class Trainer {
   Trainer(RunParts& parts, learner::Learner& learner, learner::Learner* reference, const PromptSet& prompts,
           const std::vector<PromptSet>& held_out);
 
-  /// Steps until the last, evaluating and committing when due.
+  /// Steps until the last, evaluating and committing when due. Told to stop, it gives up what it is drawing, commits
+  /// the state before that and throws (exit 75).
   void train();
 
  private:
@@ -51,8 +53,13 @@ class Trainer {
     types::GlobalCounts counts;
   };
 
-  Metrics step(std::int64_t step);
-  std::vector<rollout::Rollout> roll_out(std::int64_t step, Metrics& metrics);
+  /// Evaluates when due, writes the step's row, commits when due or told to stop.
+  void finish_step(Metrics row);
+  [[noreturn]] void save_and_stop();
+  double save();  ///< commits unless this state's checkpoint is there; seconds
+  /// Nothing, with the state as before: abandoned, on every rank.
+  std::optional<Metrics> step(std::int64_t step);
+  std::optional<std::vector<rollout::Rollout>> roll_out(std::int64_t step, Metrics& metrics);
   std::vector<MiniBatch> make_mini_batches(std::span<const rollout::Rollout> rollouts) const;
   void add_frozen_logprobs(std::vector<MiniBatch>& batches, Metrics& metrics);
   Metrics update(const MiniBatch& batch, bool is_first);
@@ -60,7 +67,7 @@ class Trainer {
   /// The gap at the weights last published, checked against the recipe's limit.
   Metrics probe();
   void write_audit() const;
-  Metrics evaluate_held_out();
+  std::optional<Metrics> evaluate_held_out();  ///< nothing: abandoned, on every rank
 
   RunParts& parts_;
   learner::Learner& learner_;
@@ -69,6 +76,9 @@ class Trainer {
   const std::vector<PromptSet>& held_out_;
   PromptOrder order_;
   Sampler sampler_;
+  Progress progress_;
+  std::int64_t saved_step_;  ///< the last step whose state needs no further checkpoint
+  double save_s_ = 0;        ///< of the step before: a row is written before the checkpoint that vouches for it
 };
 
 }  // namespace qrl::train

@@ -1,6 +1,7 @@
-// Damaged recipes raise input errors and nothing else. QRL_FUZZ_RUNS sets how many (default: a few seconds' worth).
+// Damaged recipes raise input errors and nothing else.
+#include "support/fuzz.h"
+
 #include <array>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -66,8 +67,7 @@ void damage(std::string& text, base::RandomStream& draw) {
 }  // namespace
 
 TEST_CASE("damaged recipes raise input errors and nothing else") {
-  const char* asked = std::getenv("QRL_FUZZ_RUNS");
-  const int num_runs = asked != nullptr ? std::atoi(asked) : 20000;
+  const auto num_runs = static_cast<int>(fuzz_runs(20000));
   const std::vector<std::string> texts = seeds();
   int num_read = 0, num_refused = 0;
   for (int run = 0; run < num_runs; ++run) {

@@ -1,6 +1,7 @@
 #include "support/fuzz.h"
 
 #include <algorithm>
+#include <ctime>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -40,6 +41,13 @@ const std::vector<std::string> kPieces = {"<answer>",
                                           "\\boxed",
                                           "\xff"};
 
+/// Processor time of this thread: other work on the machine does not count.
+double thread_s() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
 std::string hostile_text(qrl::base::RandomStream& random) {
   std::string text;
   const std::uint64_t num_pieces = random.below(40);
@@ -57,13 +65,16 @@ TEST_CASE("hostile text is judged, twice the same, by an answer that lies in it"
   const auto verifier = make_verifier({});
   const std::string truth = R"({"numbers":[3,7,12],"target":36})";
   std::uint64_t outcomes[3] = {};
-  const std::uint64_t num_runs = qrl::test::fuzz_runs(100000);
+  const std::uint64_t num_runs = qrl::test::fuzz_runs(100000, 2'000'000);
+  double slowest_s = 0;
   for (std::uint64_t i = 0; i < num_runs; ++i) {
     qrl::base::RandomStream random(11, qrl::base::RandomPurpose::test, i);
     std::string text = hostile_text(random);
     if (i % 4 == 0) text += "<answer>(7-" + text.substr(0, random.below(3)) + "3+12-4)*12/4</answer>";
     if (i % 50 == 0) text += "<answer>(7 - 3 - 12 / 12) * 12</answer>";
+    const double start_s = thread_s();
     const Verdict verdict = verifier->judge(text, truth);
+    slowest_s = std::max(slowest_s, thread_s() - start_s);
     ++outcomes[static_cast<int>(verdict.outcome)];
     const Verdict again = verifier->judge(text, truth);
     REQUIRE(again.outcome == verdict.outcome);
@@ -76,6 +87,7 @@ TEST_CASE("hostile text is judged, twice the same, by an answer that lies in it"
       REQUIRE(verdict.outcome == Outcome::no_answer);
     }
   }
+  CHECK(slowest_s < 5e-3);
   CHECK(outcomes[static_cast<int>(Outcome::wrong)] > num_runs / 100);      // the texts reach the grammar …
   CHECK(outcomes[static_cast<int>(Outcome::no_answer)] > num_runs / 100);  // … and mostly miss it
 }

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "support/catch.h"
+#include "support/fuzz.h"
 
 using namespace qrl;
 using namespace qrl::state;
@@ -322,8 +323,8 @@ TEST_CASE("mutated safetensors are read or refused, never more") {
       "null", "true", "\\u0000", "\\ud800", "\xff", "F8_E5M2", "\"shape\"", "[0,0]", " "};
   base::RandomStream random(5, base::RandomPurpose::test, 0);
   int refused = 0;
-  constexpr int kRuns = 6000;
-  for (int run = 0; run < kRuns; ++run) {
+  const auto num_runs = static_cast<int>(qrl::test::fuzz_runs(6000));
+  for (int run = 0; run < num_runs; ++run) {
     std::string bytes = good;
     for (std::uint64_t edits = 1 + random.below(3); edits > 0; --edits) {
       // Most edits keep the declared length true, or nothing behind it would ever be reached.
@@ -350,6 +351,6 @@ TEST_CASE("mutated safetensors are read or refused, never more") {
     write_bytes(dir / "x", bytes);
     refused += refusal(dir / "x").empty() ? 0 : 1;
   }
-  CHECK(refused > kRuns / 2);
-  CHECK(refused < kRuns);
+  CHECK(refused > num_runs / 2);
+  CHECK(refused < num_runs);
 }

@@ -9,9 +9,10 @@
 
 namespace qrl::test {
 
-/// `usual` runs, or the million of scripts/test --long. Run i draws from stream i, so a failure needs its index alone.
-inline std::uint64_t fuzz_runs(std::uint64_t usual) {
-  return std::getenv("QRL_LONG_TESTS") == nullptr ? usual : 1'000'000;
+/// `usual` runs, or those of scripts/test --long: a million unless said. Run i draws from stream i, so a failure needs
+/// its index alone.
+inline std::uint64_t fuzz_runs(std::uint64_t usual, std::uint64_t long_runs = 1'000'000) {
+  return std::getenv("QRL_LONG_TESTS") == nullptr ? usual : long_runs;
 }
 
 /// `good` after one to four edits: a byte replaced, up to `max_bytes` erased, or as many copied from elsewhere in it.

@@ -1,10 +1,13 @@
+#include <fstream>
 #include <set>
 
+#include "state/folder.h"
 #include "support/catch.h"
 #include "train/checkpoint.h"
 #include "train/evaluate.h"
 #include "train/prompts.h"
 #include "train/step_metrics.h"
+#include "train/support.h"
 
 using namespace qrl;
 
@@ -64,4 +67,54 @@ TEST_CASE("metric files: rows are kept to the checkpoint's size, values that are
   resumed.append(2, {{"x", 0.7}});
   CHECK(train::read_metric(dir / "m.jsonl", "x") == std::vector<std::pair<std::int64_t, double>>{{1, 0.5}, {2, 0.7}});
   CHECK_THROWS_AS(train::MetricsFile(dir / "m.jsonl", 10'000), base::Error);
+}
+
+TEST_CASE(
+    "pruning keeps the newest of each kind and the finished cold start, and removes nothing on a damaged newest") {
+  const test::TempDir dir;
+  const auto add = [&](const std::string& name) {
+    state::commit_folder(
+        dir / name, [](const auto& tmp) { std::ofstream(tmp / "data") << "x"; }, "{}");
+  };
+  for (const char* name : {"sft_5", "sft_10", "sft_12", "step_1", "step_2", "step_9", "step_10"}) add(name);
+  train::prune_checkpoints(dir.path(), 2, 12);
+  CHECK(test::names_in(dir.path()) == std::vector<std::string>{"sft_10", "sft_12", "sft_5", "step_10", "step_9"});
+  train::prune_checkpoints(dir.path(), 1, 12);
+  CHECK(test::names_in(dir.path()) == std::vector<std::string>{"sft_10", "sft_12", "step_10"});
+  add("step_11");
+  test::flip_bit(dir / "step_11/data", 0);
+  train::prune_checkpoints(dir.path(), 1, 12);
+  CHECK(test::names_in(dir.path()) == std::vector<std::string>{"sft_10", "sft_12", "step_10", "step_11"});
+}
+
+TEST_CASE("metrics of rollouts: the score's parts add up to it, repeated 4-grams are a share of all") {
+  types::Prompt prompt;
+  prompt.tokens = {1, 2};
+  config::RewardRecipe recipe;
+  recipe.correct = 2;
+  recipe.wrong = -1;
+  recipe.format = 0.5;
+  const auto rollout = [&](reward::Outcome outcome, double score, std::vector<types::TokenId> tokens) {
+    rollout::Rollout r;
+    r.prompt = &prompt;
+    r.verdict.outcome = outcome;
+    r.score = r.reward = score;
+    r.completion.tokens = std::move(tokens);
+    return r;
+  };
+  // Five 4-grams of one token: four repetitions; two different ones; none in three tokens.
+  const rollout::Rollout rollouts[] = {rollout(reward::Outcome::correct, 2, std::vector<types::TokenId>(8, 7)),
+                                       rollout(reward::Outcome::wrong, -0.5, {1, 2, 3, 4, 5}),
+                                       rollout(reward::Outcome::wrong, -0.5, {1, 1, 1}),
+                                       rollout(reward::Outcome::no_answer, -1, {})};
+  const auto world = dist::make_solo();
+  const train::Metrics metrics = train::rollout_metrics(rollouts, 2, recipe, *world);
+  CHECK(metrics.at("response/seq_rep_4") == 4.0 / 7);
+  CHECK(metrics.at("reward/correct_fraction") == 0.25);
+  CHECK(metrics.at("reward/wrong_fraction") == 0.5);
+  CHECK(metrics.at("reward/no_answer_fraction") == 0.25);
+  CHECK(metrics.at("reward/accuracy/mean") == (2.0 - 3.0) / 4);
+  CHECK(metrics.at("reward/format/mean") == 0.25);
+  CHECK(metrics.at("reward/accuracy/mean") + metrics.at("reward/format/mean") == metrics.at("critic/score/mean"));
+  CHECK(metrics.at("data/flat_group_fraction") == 0);
 }

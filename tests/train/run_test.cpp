@@ -1,9 +1,8 @@
-// Whole runs of the program: what stops, resumes, refuses and repeats as reliability.md asks.
+// Whole runs of the program: what they leave behind, and what they refuse.
 #include <signal.h>
 #include <unistd.h>
 
 #include <fstream>
-#include <random>
 
 #include "state/folder.h"
 #include "state/safetensors.h"
@@ -13,26 +12,8 @@
 using namespace qrl;
 namespace fs = std::filesystem;
 
-namespace {
-
-/// A run never stopped: made once, compared with by every case.
-const fs::path& finished_run() {
-  static const test::TempDir dir;
-  static const fs::path run = [] {
-    const test::Outcome outcome = test::run_command(test::tiny_command(dir / "run"));
-    INFO(outcome.output);
-    REQUIRE(outcome.exit_code == 0);
-    return dir / "run";
-  }();
-  return run;
-}
-
-int num_kills() { return std::getenv("QRL_LONG_TESTS") != nullptr ? 40 : 4; }
-
-}  // namespace
-
 TEST_CASE("a run says its result on the last line, and again when it is started again") {
-  const test::Outcome again = test::run_command(test::tiny_command(finished_run()));
+  const test::Outcome again = test::run_command(test::tiny_command(test::finished_run()));
   CHECK(again.exit_code == 0);
   const std::string last = again.output.substr(again.output.rfind('\n', again.output.size() - 2) + 1);
   INFO(again.output);
@@ -44,7 +25,7 @@ TEST_CASE("a run says its result on the last line, and again when it is started 
 }
 
 TEST_CASE("metric rows: step 0 before training, then one a step") {
-  const auto rows = test::stable_rows(finished_run() / "metrics.jsonl");
+  const auto rows = test::stable_rows(test::finished_run() / "metrics.jsonl");
   REQUIRE(rows.size() == 5);
   for (std::size_t i = 0; i < rows.size(); ++i) CHECK(rows[i].at("step") == i);
   CHECK(rows[0].contains("val/countdown/mean@2"));
@@ -60,62 +41,14 @@ TEST_CASE("metric rows: step 0 before training, then one a step") {
 TEST_CASE("the same recipe twice leaves the same bits, another seed does not") {
   const test::TempDir dir;
   REQUIRE(test::run_command(test::tiny_command(dir / "again")).exit_code == 0);
-  CHECK(test::difference(finished_run(), dir / "again").empty());
+  CHECK(test::difference(test::finished_run(), dir / "again").empty());
   REQUIRE(test::run_command(test::tiny_command(dir / "other", "--set trainer.seed=1")).exit_code == 0);
-  CHECK_FALSE(test::difference(finished_run(), dir / "other").empty());
-}
-
-TEST_CASE("killed at random moments and resumed, a run leaves the bits of one never stopped") {
-  const test::TempDir dir;
-  std::mt19937 random(20261121);
-  const double start_s = static_cast<double>(time(nullptr));
-  int killed = 0;
-  for (int i = 0; i < num_kills(); ++i) {
-    const pid_t pid = test::start_command(test::tiny_command(dir / "run"), dir / "log");
-    usleep(150'000 + random() % 1'200'000);
-    if (kill(-pid, SIGKILL) == 0) ++killed;
-    if (test::wait_for(pid) == 0) break;  // it had finished
-  }
-  CHECK(killed > 0);
-  const test::Outcome last = test::run_command(test::tiny_command(dir / "run"));
-  INFO(last.output << test::slurp(dir / "log") << " in " << static_cast<double>(time(nullptr)) - start_s << " s");
-  REQUIRE(last.exit_code == 0);
-  CHECK(test::difference(finished_run(), dir / "run") == "");
-}
-
-TEST_CASE("SIGTERM: a checkpoint, exit 75, and the same bits after resuming") {
-  const test::TempDir dir;
-  const pid_t pid = test::start_command(test::tiny_command(dir / "run"), dir / "log");
-  while (!fs::exists(dir / "run/checkpoints/step_1") && kill(pid, 0) == 0) usleep(2'000);
-  kill(pid, SIGTERM);
-  const int exit_code = test::wait_for(pid);
-  INFO(test::slurp(dir / "log"));
-  CHECK(exit_code == 75);
-  CHECK_FALSE(fs::exists(dir / "run/checkpoints/step_4"));
-  REQUIRE(test::run_command(test::tiny_command(dir / "run")).exit_code == 0);
-  CHECK(test::difference(finished_run(), dir / "run") == "");
-}
-
-TEST_CASE("a damaged checkpoint is named, set aside, and the one before it goes on to the same bits") {
-  const test::TempDir dir;
-  fs::copy(finished_run(), dir / "run", fs::copy_options::recursive);
-  std::fstream file(dir / "run/checkpoints/step_4/optimizer.safetensors",
-                    std::ios::in | std::ios::out | std::ios::binary);
-  file.seekp(-7, std::ios::end);
-  file.put('\x5a');
-  file.close();
-  const test::Outcome outcome = test::run_command(test::tiny_command(dir / "run"));
-  INFO(outcome.output);
-  REQUIRE(outcome.exit_code == 0);
-  CHECK(outcome.output.find("damaged checkpoint") != std::string::npos);
-  CHECK(outcome.output.find("optimizer.safetensors") != std::string::npos);
-  CHECK(fs::exists(dir / "run/checkpoints/step_4.damaged"));
-  CHECK(test::difference(finished_run(), dir / "run") == "");
+  CHECK_FALSE(test::difference(test::finished_run(), dir / "other").empty());
 }
 
 TEST_CASE("what would lose or mix runs is refused with exit code 2") {
   const test::TempDir dir;
-  fs::copy(finished_run(), dir / "run", fs::copy_options::recursive);
+  test::copy_of_finished_run(dir / "run");
   const test::Outcome changed = test::run_command(test::tiny_command(dir / "run", "--set optim.lr=0.5"));
   CHECK(changed.exit_code == 2);
   CHECK(changed.output.find("optim.lr") != std::string::npos);
@@ -126,7 +59,7 @@ TEST_CASE("what would lose or mix runs is refused with exit code 2") {
 
 TEST_CASE("more steps than before: a finished run goes on") {
   const test::TempDir dir;
-  fs::copy(finished_run(), dir / "run", fs::copy_options::recursive);
+  test::copy_of_finished_run(dir / "run");
   REQUIRE(test::run_command(test::tiny_command(dir / "run", "--set trainer.total_training_steps=5")).exit_code == 0);
   const auto rows = test::stable_rows(dir / "run/metrics.jsonl");
   REQUIRE(rows.size() == 6);
@@ -179,14 +112,14 @@ TEST_CASE("a learner on the sampler's tensors: hardly a gap with int8, and the s
 
 TEST_CASE("eval of a checkpoint gives the score the run measured, and export keeps the weights") {
   const test::TempDir dir;
-  const fs::path checkpoint = finished_run() / "checkpoints/step_4";
+  const fs::path checkpoint = test::finished_run() / "checkpoints/step_4";
   const std::string recipe = QRL_SOURCE_DIR "/tests/train/tiny.yaml";
   const test::Outcome eval =
       test::run_command(QRL_BINARY_DIR "/qrl-train eval " + recipe + " --checkpoint " + checkpoint.string());
   INFO(eval.output);
   REQUIRE(eval.exit_code == 0);
   const double in_run =
-      test::stable_rows(finished_run() / "metrics.jsonl").at(4).at("val/countdown/mean@2").get<double>();
+      test::stable_rows(test::finished_run() / "metrics.jsonl").at(4).at("val/countdown/mean@2").get<double>();
   double measured = -1;
   const std::size_t at = eval.output.find("val/countdown/mean@2: ");
   REQUIRE(at != std::string::npos);
@@ -218,10 +151,10 @@ TEST_CASE("two ranks: the cold start's bits, the first step's tokens and scores,
   REQUIRE(outcome.exit_code == 0);
   CHECK(outcome.output.find_first_of("\r\x1b") == std::string::npos);  // piped: plain lines
   const fs::path cold = "checkpoints/sft_12/model.safetensors";
-  CHECK(test::slurp(dir / "run" / cold) == test::slurp(finished_run() / cold));
-  CHECK(test::slurp(dir / "run/rollouts/step_1.jsonl") == test::slurp(finished_run() / "rollouts/step_1.jsonl"));
+  CHECK(test::slurp(dir / "run" / cold) == test::slurp(test::finished_run() / cold));
+  CHECK(test::slurp(dir / "run/rollouts/step_1.jsonl") == test::slurp(test::finished_run() / "rollouts/step_1.jsonl"));
   const auto two = test::stable_rows(dir / "run/metrics.jsonl"),
-             one = test::stable_rows(finished_run() / "metrics.jsonl");
+             one = test::stable_rows(test::finished_run() / "metrics.jsonl");
   CHECK(two.at(0) == one.at(0));
   CHECK(two.at(1).at("critic/score/mean") == one.at(1).at("critic/score/mean"));
   CHECK(test::close(two.at(1).at("actor/pg_loss").get<double>(), one.at(1).at("actor/pg_loss").get<double>(), 1e-6, 0));

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -29,6 +30,34 @@ std::string tiny_command(const fs::path& run, const std::string& arguments, cons
   return launcher +
          " " QRL_BINARY_DIR "/qrl-train " QRL_SOURCE_DIR "/tests/train/tiny.yaml --set trainer.default_local_dir=" +
          run.string() + " " + arguments;
+}
+
+const fs::path& finished_run() {
+  static const TempDir dir;
+  static const fs::path run = [] {
+    const Outcome outcome = run_command(tiny_command(dir / "run"));
+    INFO(outcome.output);
+    REQUIRE(outcome.exit_code == 0);
+    return dir / "run";
+  }();
+  return run;
+}
+
+fs::path copy_of_finished_run(const fs::path& to) {
+  fs::copy(finished_run(), to, fs::copy_options::recursive);
+  return to;
+}
+
+void write_recipe(const fs::path& file, const std::vector<std::pair<std::string, std::string>>& changes) {
+  std::string text = slurp(QRL_SOURCE_DIR "/tests/train/tiny.yaml");
+  const auto replace = [&](const std::string& from, const std::string& to) {
+    const std::size_t at = text.find(from);
+    REQUIRE(at != std::string::npos);
+    text.replace(at, from.size(), to);
+  };
+  for (const auto& [from, to] : changes) replace(from, to);
+  if (text.find("../../") != std::string::npos) replace("../../", QRL_SOURCE_DIR "/");
+  std::ofstream(file) << text;
 }
 
 Outcome run_command(const std::string& command) {
@@ -62,6 +91,34 @@ int wait_for(pid_t pid) {
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+bool wait_for_file(const fs::path& file, pid_t pid, std::uintmax_t bytes) {
+  std::error_code absent;
+  while (!fs::exists(file, absent) || (bytes > 0 && fs::file_size(file, absent) < bytes)) {
+    siginfo_t ended{};
+    if (waitid(P_PID, static_cast<id_t>(pid), &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || ended.si_pid == pid)
+      return false;
+    usleep(1'000);
+  }
+  return true;
+}
+
+void flip_bit(const fs::path& file, std::uint64_t bit) {
+  std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
+  const auto at = static_cast<std::streamoff>(bit / 8);
+  bytes.seekg(at);
+  const int old = bytes.get();
+  REQUIRE(old >= 0);
+  bytes.seekp(at);
+  bytes.put(static_cast<char>(old ^ (1 << (bit % 8))));
+}
+
+std::vector<std::string> names_in(const fs::path& dir) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(dir)) names.push_back(entry.path().filename());
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 std::vector<nlohmann::json> stable_rows(const fs::path& file) {

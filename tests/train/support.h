@@ -16,6 +16,14 @@ std::string slurp(const std::filesystem::path& file);
 std::string tiny_command(const std::filesystem::path& run, const std::string& arguments = "",
                          const std::string& launcher = "");
 
+/// A run of the tiny recipe never stopped: made once a process.
+const std::filesystem::path& finished_run();
+/// A copy of it that a case may change.
+std::filesystem::path copy_of_finished_run(const std::filesystem::path& to);
+
+/// The tiny recipe's text with each first string replaced by its second, as an absolute recipe of its own at `file`.
+void write_recipe(const std::filesystem::path& file, const std::vector<std::pair<std::string, std::string>>& changes);
+
 struct Outcome {
   int exit_code = -1;
   std::string output;  ///< stdout and stderr
@@ -26,6 +34,15 @@ Outcome run_command(const std::string& command);
 pid_t start_command(const std::string& command, const std::filesystem::path& log);
 /// Waits; the exit code, or 128 + the signal.
 int wait_for(pid_t pid);
+
+/// Waits until `file` exists (a metrics file: holds `bytes` bytes or more); false when the process ended first.
+bool wait_for_file(const std::filesystem::path& file, pid_t pid, std::uintmax_t bytes = 0);
+
+/// Turns one bit of a file.
+void flip_bit(const std::filesystem::path& file, std::uint64_t bit);
+
+/// The named files of a folder, in order.
+std::vector<std::string> names_in(const std::filesystem::path& dir);
 
 /// Rows of a metrics file without what may differ between identical runs.
 std::vector<nlohmann::json> stable_rows(const std::filesystem::path& file);

@@ -1,0 +1,30 @@
+// Owns the choice of the checkpoint a run goes on from. Knows nothing of what is done with it.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+
+#include "config/reader.h"
+#include "dist/collectives.h"
+#include "train/checkpoint.h"
+#include "train/run_folder.h"
+
+namespace qrl::train {
+
+/// Where a run goes on from.
+struct ResumePoint {
+  std::optional<std::filesystem::path> checkpoint;  ///< none: a fresh run
+  RunState state;
+  Metrics unfinished_row;  ///< with state.evaluation_due; on the first rank alone
+};
+
+/// The finished cold start's checkpoint in a run folder.
+std::filesystem::path cold_start_checkpoint(const config::Recipe& recipe);
+
+/// The checkpoint that trainer.resume_mode chooses, verified and checked against the recipe; damaged ones in its way
+/// are set aside. When the recipe's KL term needs the finished cold start too, that is verified, and copied into the
+/// run folder from beside a checkpoint that lies elsewhere. `folder`: null on all ranks but the first, which chooses
+/// for all. Collective. Throws input errors.
+ResumePoint find_resume_point(const config::LoadedRecipe& loaded, const RunFolder* folder, dist::Collectives& world);
+
+}  // namespace qrl::train

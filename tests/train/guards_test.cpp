@@ -1,0 +1,124 @@
+// The trainer in this process, with verifiers of the test's own: its guards, and what happens between its phases.
+#include <unistd.h>
+
+#include <atomic>
+#include <fstream>
+#include <functional>
+#include <limits>
+
+#include "support/catch.h"
+#include "train/support.h"
+#include "train/trainer.h"
+
+using namespace qrl;
+
+namespace {
+
+/// Judges nothing; every verdict is `verdict`, after a call of `on_judge`.
+struct FakeVerifier final : reward::Verifier {
+  void check_ground_truth(std::string_view, const std::string&) const override {}
+  reward::Verdict judge(std::string_view, std::string_view) const noexcept override {
+    if (on_judge) on_judge();
+    return verdict;
+  }
+  reward::Verdict verdict;
+  std::function<void()> on_judge;
+};
+
+/// Trains one step of the tiny recipe, without its cold start and evaluation.
+void train_one_step(const reward::Verifier& verifier, std::vector<std::string> settings) {
+  const test::TempDir dir;
+  for (const char* setting : {"sft.steps=0", "eval.freq=0", "trainer.total_training_steps=1"})
+    settings.emplace_back(setting);
+  const config::LoadedRecipe loaded = config::load_recipe(QRL_SOURCE_DIR "/tests/train/tiny.yaml", settings, true);
+  const config::Recipe& recipe = loaded.recipe;
+  const auto world = dist::make_solo();
+  const train::Policy policy = train::make_policy(recipe);
+  const train::PromptSet prompts = train::load_train_prompts(recipe, policy.tokenizer, verifier);
+  const train::RunFolder folder(dir / "run");
+  train::RunState state;
+  train::MetricsFile metrics(folder.metrics_file(), 0), sft_metrics;
+  train::RunParts parts{recipe,  loaded.resolved_yaml, *world, policy, verifier, &folder, state,
+                        metrics, sft_metrics,          {}};
+  learner::Learner learner(policy.config, policy.weights, train::learner_options(recipe), *world);
+  train::Trainer(parts, learner, nullptr, prompts, {}).train();
+}
+
+/// The exit code of the error that `body` throws; 0 when it throws none.
+template <class Body>
+int exit_code_of(const Body& body) {
+  try {
+    body();
+  } catch (const base::Error& error) {
+    return error.exit_code();
+  }
+  return 0;
+}
+
+/// Virtual memory of this process, bytes.
+std::int64_t virtual_bytes() {
+  std::int64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  return pages * sysconf(_SC_PAGESIZE);
+}
+
+}  // namespace
+
+TEST_CASE("updates that are not finite stop the run with exit code 3 after trainer.max_non_finite_steps in a row") {
+  config::Recipe recipe;
+  recipe.trainer.max_non_finite_steps = 3;
+  train::RunState state;
+  learner::UpdateReport good, bad;
+  bad.finite = false;
+  bad.non_finite = "loss";
+  const auto guard = [&](const learner::UpdateReport& report) {
+    return exit_code_of([&] { train::guard_finite(report, recipe, state); });
+  };
+  CHECK(guard(bad) == 0);
+  CHECK(guard(bad) == 0);
+  CHECK(guard(good) == 0);  // the streak ends
+  CHECK(guard(bad) == 0);
+  CHECK(guard(bad) == 0);
+  CHECK(state.non_finite_streak == 2);
+  CHECK(guard(bad) == 3);
+}
+
+TEST_CASE("a learning rate that blows the weights up stops cold start and training with exit code 3") {
+  const test::TempDir dir;
+  for (const char* settings :
+       {"--set sft.lr=1e30", "--set optim.lr=1e15 --set trainer.max_non_finite_steps=1 --set sft.steps=0"}) {
+    const test::Outcome outcome = test::run_command(test::tiny_command(dir / std::to_string(settings[6]), settings));
+    INFO(settings << outcome.output);
+    CHECK(outcome.exit_code == 3);
+    CHECK(outcome.output.find("not finite") != std::string::npos);
+  }
+}
+
+TEST_CASE("verifier errors above reward.max_error_fraction stop the run with exit code 3") {
+  FakeVerifier verifier;
+  CHECK(exit_code_of([&] { train_one_step(verifier, {}); }) == 0);
+  verifier.verdict.verifier_error = true;
+  CHECK(exit_code_of([&] { train_one_step(verifier, {}); }) == 3);
+  CHECK(exit_code_of([&] { train_one_step(verifier, {"reward.max_error_fraction=1"}); }) == 0);
+}
+
+TEST_CASE("rollout.free_cache_engine gives the KV memory back before anything is judged or learnt") {
+  std::atomic<std::int64_t> lowest{};
+  FakeVerifier verifier;
+  verifier.on_judge = [&] {
+    std::int64_t seen = lowest;
+    const std::int64_t now = virtual_bytes();
+    while (now < seen && !lowest.compare_exchange_weak(seen, now)) {
+    }
+  };
+  // 40,000 pages of 16 tokens × 3 layers × (32 keys + 32 values) of 4 bytes: 468 MiB.
+  const auto memory_while_judging = [&](const std::string& freed) {
+    lowest = std::numeric_limits<std::int64_t>::max();
+    train_one_step(verifier,
+                   {"rollout.kv_pages=40000", "quant.rollout.kv_cache=fp32", "rollout.free_cache_engine=" + freed});
+    return lowest.load();
+  };
+  memory_while_judging("true");  // threads take their address space
+  const std::int64_t kept = memory_while_judging("false"), freed = memory_while_judging("true");
+  CHECK(kept - freed > (std::int64_t{400} << 20));
+}

@@ -1,0 +1,144 @@
+// Which checkpoint a run goes on from, and that none is read whose bytes changed.
+#include "state/folder.h"
+#include "support/catch.h"
+#include "train/support.h"
+
+using namespace qrl;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kMoreSteps = "--set trainer.total_training_steps=5";
+constexpr const char* kWithKl = "--set algorithm.kl_loss_coef=0.1";
+
+/// The run was refused as an input error whose text names `what`.
+void check_refused(const test::Outcome& outcome, const std::string& what) {
+  INFO(outcome.output);
+  CHECK(outcome.exit_code == 2);
+  CHECK(outcome.output.find(what) != std::string::npos);
+}
+
+void flip_weights(const fs::path& checkpoint) {
+  const fs::path file = checkpoint / "model.safetensors";
+  test::flip_bit(file, (fs::file_size(file) - 1000) * 8 + 3);
+}
+
+std::string resume(const fs::path& checkpoint) { return " --resume " + checkpoint.string() + " "; }
+
+}  // namespace
+
+TEST_CASE("a damaged checkpoint is named, set aside, and the one before it goes on to the same bits") {
+  const test::TempDir dir;
+  test::copy_of_finished_run(dir / "run");
+  const fs::path file = dir / "run/checkpoints/step_4/optimizer.safetensors";
+  test::flip_bit(file, (fs::file_size(file) - 7) * 8);
+  const test::Outcome outcome = test::run_command(test::tiny_command(dir / "run"));
+  INFO(outcome.output);
+  REQUIRE(outcome.exit_code == 0);
+  CHECK(outcome.output.find("damaged checkpoint") != std::string::npos);
+  CHECK(outcome.output.find("optimizer.safetensors") != std::string::npos);
+  CHECK(fs::exists(dir / "run/checkpoints/step_4.damaged"));
+  CHECK(test::difference(test::finished_run(), dir / "run") == "");
+}
+
+TEST_CASE("a damaged cold start is refused as the reference of the KL term, and no other run needs it") {
+  const test::TempDir dir;
+  REQUIRE(test::run_command(test::tiny_command(dir / "kl", kWithKl)).exit_code == 0);
+  flip_weights(dir / "kl/checkpoints/sft_12");
+  check_refused(test::run_command(test::tiny_command(dir / "kl", kWithKl + std::string(" ") + kMoreSteps)), "sft_12");
+  fs::remove_all(dir / "kl/checkpoints/sft_12");
+  check_refused(test::run_command(test::tiny_command(dir / "kl", kWithKl + std::string(" ") + kMoreSteps)), "sft_12");
+
+  test::copy_of_finished_run(dir / "plain");
+  flip_weights(dir / "plain/checkpoints/sft_12");
+  CHECK(test::run_command(test::tiny_command(dir / "plain", kMoreSteps)).exit_code == 0);
+}
+
+TEST_CASE("eval, generate and export refuse a damaged checkpoint by name") {
+  const test::TempDir dir;
+  const fs::path checkpoint = test::copy_of_finished_run(dir / "run") / "checkpoints/step_4";
+  flip_weights(checkpoint);
+  const std::string program = QRL_BINARY_DIR "/qrl-train ", recipe = QRL_SOURCE_DIR "/tests/train/tiny.yaml ";
+  const std::string sampled = recipe + "--checkpoint " + checkpoint.string();
+  check_refused(test::run_command(program + "eval " + sampled), "model.safetensors");
+  check_refused(test::run_command(program + "generate " + sampled + " --prompt 1"), "model.safetensors");
+  check_refused(test::run_command(program + "export " + checkpoint.string() + " --out " + (dir / "hf").string()),
+                "model.safetensors");
+  fs::remove(checkpoint / "manifest.json");
+  check_refused(test::run_command(program + "eval " + sampled), "manifest.json");
+  fs::copy(test::finished_run() / "checkpoints/step_4/manifest.json", checkpoint / "manifest.json");
+  flip_weights(checkpoint);  // whole again
+  fs::remove(checkpoint / "state.json");
+  check_refused(test::run_command(program + "eval " + sampled), "state.json");
+}
+
+TEST_CASE("resuming from PATH into another folder: the same bits, its KL reference copied from beside PATH") {
+  const test::TempDir dir;
+  REQUIRE(test::run_command(test::tiny_command(dir / "whole", kWithKl)).exit_code == 0);
+  const fs::path given = dir / "whole/checkpoints/step_2";
+  const std::string arguments = kWithKl + resume(given);
+  const test::Outcome outcome = test::run_command(test::tiny_command(dir / "branch", arguments));
+  INFO(outcome.output);
+  REQUIRE(outcome.exit_code == 0);
+  for (const char* name : {"model.safetensors", "optimizer.safetensors"}) {
+    const fs::path file = fs::path("checkpoints/step_4") / name;
+    CHECK(test::slurp(dir / "branch" / file) == test::slurp(dir / "whole" / file));
+  }
+  const auto whole = test::stable_rows(dir / "whole/metrics.jsonl"),
+             branch = test::stable_rows(dir / "branch/metrics.jsonl");
+  CHECK(branch == std::vector<nlohmann::json>(whole.end() - 2, whole.end()));
+
+  // Interrupted before its first checkpoint, the same command starts again beside the copy.
+  fs::create_directories(dir / "again/checkpoints");
+  fs::copy(dir / "branch/checkpoints/sft_12", dir / "again/checkpoints/sft_12");
+  CHECK(test::run_command(test::tiny_command(dir / "again", arguments)).exit_code == 0);
+  // From the cold start itself, too.
+  CHECK(test::run_command(test::tiny_command(dir / "cold", kWithKl + resume(dir / "whole/checkpoints/sft_12")))
+            .exit_code == 0);
+  CHECK(test::difference(dir / "whole", dir / "cold") == "sft_metrics.jsonl");
+
+  flip_weights(dir / "whole/checkpoints/sft_12");
+  check_refused(test::run_command(test::tiny_command(dir / "damaged", arguments)),
+                "reference of algorithm.kl_loss_coef");
+  fs::remove_all(dir / "whole/checkpoints/sft_12");
+  check_refused(test::run_command(test::tiny_command(dir / "missing", arguments)), "sft_12");
+}
+
+TEST_CASE("resuming from PATH in the run's own folder: damaged newer ones are set aside, sound newer ones refused") {
+  const test::TempDir dir;
+  const fs::path run = test::copy_of_finished_run(dir / "run");
+  const std::string arguments = resume(run / "checkpoints/step_3/");
+  check_refused(test::run_command(test::tiny_command(run, arguments)), "step_4");
+  flip_weights(run / "checkpoints/step_4");
+  const test::Outcome outcome = test::run_command(test::tiny_command(run, arguments));
+  INFO(outcome.output);
+  REQUIRE(outcome.exit_code == 0);
+  CHECK(fs::exists(run / "checkpoints/step_4.damaged"));
+  CHECK(test::difference(test::finished_run(), run) == "");
+  check_refused(test::run_command(test::tiny_command(run, resume(test::finished_run() / "checkpoints/step_4"))),
+                "step_4");
+}
+
+TEST_CASE("resuming from PATH without a sound checkpoint there is refused, whatever the folder holds") {
+  const test::TempDir dir;
+  const fs::path run = test::copy_of_finished_run(dir / "run");
+  for (const fs::path& folder : {run, dir / "empty"}) {
+    check_refused(test::run_command(test::tiny_command(folder, resume("/nonexist"))), "/nonexist");
+    check_refused(test::run_command(test::tiny_command(folder, resume(QRL_SOURCE_DIR))), "state.json");
+  }
+  flip_weights(run / "checkpoints/step_4");
+  check_refused(test::run_command(test::tiny_command(run, resume(run / "checkpoints/step_4"))), "model.safetensors");
+}
+
+TEST_CASE("another number of ranks than before is said, the same number is not") {
+  const std::string launcher = test::mpirun(2);
+  if (launcher.empty()) return test::skip("no MPI");
+  const test::TempDir dir;
+  const fs::path run = test::copy_of_finished_run(dir / "run");
+  const test::Outcome same = test::run_command(test::tiny_command(run));
+  CHECK(same.output.find("ranks") == std::string::npos);
+  const test::Outcome other = test::run_command(test::tiny_command(run, kMoreSteps, launcher));
+  INFO(other.output);
+  CHECK(other.exit_code == 0);
+  CHECK(other.output.find("written by a run of 1 ranks and goes on with 2") != std::string::npos);
+}

@@ -1,0 +1,118 @@
+// Runs told to stop: soon, with exit code 75, and to the same bits when they are started again.
+#include <signal.h>
+#include <unistd.h>
+
+#include "support/catch.h"
+#include "train/support.h"
+
+using namespace qrl;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// Starts the tiny recipe, sends `number` once `file` of the run folder is there, and gives the exit code.
+int stop_at(const fs::path& run, const std::string& file, const std::string& arguments, const fs::path& log,
+            std::uintmax_t bytes = 0) {
+  const pid_t pid = test::start_command(test::tiny_command(run, arguments), log);
+  CHECK(test::wait_for_file(run / file, pid, bytes));
+  kill(pid, SIGTERM);
+  return test::wait_for(pid);
+}
+
+/// Goes on with a stopped run and compares it with one never stopped.
+void check_goes_on(const fs::path& whole, const fs::path& run, const std::string& arguments) {
+  const test::Outcome outcome = test::run_command(test::tiny_command(run, arguments));
+  INFO(outcome.output);
+  REQUIRE(outcome.exit_code == 0);
+  CHECK(test::difference(whole, run) == "");
+}
+
+}  // namespace
+
+TEST_CASE("SIGTERM: a checkpoint, exit 75, and the same bits after resuming") {
+  const test::TempDir dir;
+  const int exit_code = stop_at(dir / "run", "checkpoints/step_1", "", dir / "log");
+  INFO(test::slurp(dir / "log"));
+  CHECK(exit_code == 75);
+  CHECK_FALSE(fs::exists(dir / "run/checkpoints/step_4"));
+  check_goes_on(test::finished_run(), dir / "run", "");
+}
+
+TEST_CASE("SIGTERM in the cold start: a checkpoint, exit 75, and the same bits after resuming") {
+  const test::TempDir dir;
+  const std::string longer = "--set sft.steps=60";
+  const int exit_code = stop_at(dir / "run", "checkpoints/sft_5", longer, dir / "log");
+  INFO(test::slurp(dir / "log"));
+  CHECK(exit_code == 75);
+  CHECK_FALSE(fs::exists(dir / "run/checkpoints/sft_60"));
+  REQUIRE(test::run_command(test::tiny_command(dir / "whole", longer)).exit_code == 0);
+  check_goes_on(dir / "whole", dir / "run", longer);
+}
+
+TEST_CASE("SIGTERM in an evaluation of minutes ends it within seconds") {
+  const test::TempDir dir;
+  const time_t start_s = time(nullptr);
+  const int exit_code = stop_at(dir / "run", "checkpoints/sft_12", "--set eval.n=60000", dir / "log");
+  INFO(test::slurp(dir / "log"));
+  CHECK(exit_code == 75);
+  CHECK(time(nullptr) - start_s < 30);
+  CHECK(test::stable_rows(dir / "run/metrics.jsonl").empty());
+}
+
+TEST_CASE("SIGTERM in an evaluation: no half row, the step before it is kept, the same bits after resuming") {
+  const test::TempDir dir;
+  const std::string longer = "--set eval.n=500";
+  REQUIRE(test::run_command(test::tiny_command(dir / "whole", longer)).exit_code == 0);
+
+  CHECK(stop_at(dir / "before", "checkpoints/sft_12", longer, dir / "log") == 75);
+  CHECK(test::stable_rows(dir / "before/metrics.jsonl").empty());
+  check_goes_on(dir / "whole", dir / "before", longer);
+
+  // Stopped in the evaluation of step 2, and again when it is measured anew; its own checkpoint is not due.
+  const std::string rare = longer + " --set trainer.save_freq=3";
+  CHECK(stop_at(dir / "after", "rollouts/step_2.jsonl", rare, dir / "log") == 75);
+  CHECK(test::names_in(dir / "after/checkpoints").back() == "step_2");
+  CHECK(test::stable_rows(dir / "after/metrics.jsonl").size() == 2);
+  const std::uintmax_t said = fs::file_size(dir / "after/log.txt");
+  CHECK(stop_at(dir / "after", "log.txt", rare, dir / "log", said + 20) == 75);
+  CHECK(test::stable_rows(dir / "after/metrics.jsonl").size() == 2);
+  check_goes_on(dir / "whole", dir / "after", rare);
+
+  // In the last evaluation: it is measured when the run is started again.
+  CHECK(stop_at(dir / "last", "rollouts/step_4.jsonl", longer, dir / "log") == 75);
+  CHECK(test::stable_rows(dir / "last/metrics.jsonl").size() == 4);
+  check_goes_on(dir / "whole", dir / "last", longer);
+  check_goes_on(dir / "whole", dir / "last", longer);
+}
+
+TEST_CASE("SIGTERM while drawing: the step is given up, the one before it is kept, the same bits after resuming") {
+  const test::TempDir dir;
+  // Without the entropy term groups that score alike are not learnt from: drawing is nearly all of a step.
+  const std::string longer =
+      "--set rollout.n=400 --set algorithm.entropy_coef=0 --set eval.freq=0 --set trainer.save_freq=0";
+  REQUIRE(test::run_command(test::tiny_command(dir / "whole", longer)).exit_code == 0);
+  const int exit_code = stop_at(dir / "run", "metrics.jsonl", longer, dir / "log", 1);
+  INFO(test::slurp(dir / "log"));
+  CHECK(exit_code == 75);
+  CHECK(test::names_in(dir / "run/checkpoints").back() == "step_1");
+  CHECK(test::names_in(dir / "run/rollouts") == std::vector<std::string>{"step_1.jsonl"});
+  check_goes_on(dir / "whole", dir / "run", longer);
+}
+
+TEST_CASE("two ranks told to stop in an evaluation agree, and go on to the same bits") {
+  const std::string launcher = test::mpirun(2);
+  if (launcher.empty()) return test::skip("no MPI");
+  const test::TempDir dir;
+  const std::string longer = "--set eval.n=500";
+  REQUIRE(test::run_command(test::tiny_command(dir / "whole", longer, launcher)).exit_code == 0);
+  const pid_t pid = test::start_command("env " + test::tiny_command(dir / "run", longer, launcher), dir / "log");
+  CHECK(test::wait_for_file(dir / "run/rollouts/step_2.jsonl", pid));
+  kill(pid, SIGUSR1);  // mpirun forwards it
+  const int exit_code = test::wait_for(pid);
+  INFO(test::slurp(dir / "log"));
+  CHECK(exit_code != 0);
+  CHECK(test::names_in(dir / "run/checkpoints").back() == "step_2");
+  CHECK(test::stable_rows(dir / "run/metrics.jsonl").size() == 2);
+  REQUIRE(test::run_command(test::tiny_command(dir / "run", longer, launcher)).exit_code == 0);
+  CHECK(test::difference(dir / "whole", dir / "run") == "");
+}
