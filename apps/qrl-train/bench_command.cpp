@@ -91,16 +91,21 @@ struct Bench {
   /// Seconds that the machine needs at least for one tick of `batch` decode rows at `context` positions: the larger of
   /// operations over their ceilings and bytes over DRAM's.
   double least_tick_s(double batch, double context, const model::Snapshot& snapshot) const {
-    const double linear_rate = quant_format() == quant::Format::int8   ? ceilings.int8_ops_per_s
-                               : quant_format() == quant::Format::bf16 ? ceilings.bf16_flops_per_s
-                                                                       : ceilings.f32_flops_per_s;
-    const double head_rate =
-        quant_format() == quant::Format::f32 ? ceilings.f32_flops_per_s : ceilings.bf16_flops_per_s;
+    const auto rate = [this](quant::Code activations) {
+      return activations == quant::Code::int8  ? ceilings.int8_ops_per_s
+             : activations == quant::Code::f32 ? ceilings.f32_flops_per_s
+                                               : ceilings.bf16_flops_per_s;
+    };
+    const double linear_rate = rate(spec(quant_format()).activations);
+    const double head_rate = rate(spec(snapshot.lm_head().format).activations);
+    // int8 keys meet queries of two int8 terms: as many operations a second as bf16's.
+    const double attention_rate = train::kv_format(loaded.recipe.quant) == quant::KvFormat::f32
+                                      ? ceilings.f32_flops_per_s
+                                      : ceilings.bf16_flops_per_s;
     const auto layers = static_cast<double>(config.num_hidden_layers);
-    const double compute_s =
-        2 * batch * static_cast<double>(linear_params) / linear_rate +
-        2 * batch * static_cast<double>(head_params) / head_rate +
-        4 * batch * context * static_cast<double>(config.q_size()) * layers / ceilings.f32_flops_per_s;
+    const double compute_s = 2 * batch * static_cast<double>(linear_params) / linear_rate +
+                             2 * batch * static_cast<double>(head_params) / head_rate +
+                             4 * batch * context * static_cast<double>(config.q_size()) * layers / attention_rate;
     const double embedding_bytes = static_cast<double>(snapshot.embedding_VD().num_bytes());
     const double bytes = static_cast<double>(snapshot.num_bytes()) - embedding_bytes +
                          2 * batch * context * static_cast<double>(config.kv_size()) * layers *
