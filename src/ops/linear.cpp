@@ -80,7 +80,7 @@ void words_to_codes(const FormatSpec& what, const std::uint32_t* words, std::int
 
 float decoded(Code code, std::uint8_t bits) {
   if (code == Code::fp8_e4m3) return quant::decode_fp8(bits);
-  if (code == Code::int4) return static_cast<float>(static_cast<std::int8_t>(bits << 4) / 16);
+  if (code == Code::int4) return static_cast<float>(static_cast<std::int8_t>(bits << 4) >> 4);
   return static_cast<float>(static_cast<std::int8_t>(bits));
 }
 
