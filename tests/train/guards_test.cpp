@@ -87,7 +87,7 @@ TEST_CASE("a learning rate that blows the weights up stops cold start and traini
   const test::TempDir dir;
   for (const char* settings :
        {"--set sft.lr=1e30", "--set optim.lr=1e15 --set trainer.max_non_finite_steps=1 --set sft.steps=0",
-        "--set optim.lr=1e39 --set sft.steps=0"}) {
+        "--set optim.lr=3e38 --set optim.weight_decay=100 --set optim.lr_warmup_steps=0 --set sft.steps=0"}) {
     const test::Outcome outcome =
         test::run_command(test::tiny_command(dir / std::to_string(std::hash<std::string>{}(settings)), settings));
     INFO(settings << outcome.output);
