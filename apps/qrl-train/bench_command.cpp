@@ -10,6 +10,7 @@
 #include "ops/ceilings.h"
 #include "ops/isa.h"
 #include "rollout/rollout.h"
+#include "train/quantiser.h"
 #include "train/session.h"
 #include "train/step_metrics.h"
 
@@ -60,6 +61,8 @@ struct Bench {
       config = hf.config;
       weights = std::move(hf.weights);
     }
+    QRL_REQUIRE(loaded.recipe.quant.profile.empty(), "bench: quant.rollout.profile", "none",
+                loaded.recipe.quant.profile, "the profile changes the codes' values, not what is measured");
     // Bench works on token ids: lengths come from its own arguments.
     config::Recipe& r = loaded.recipe;
     r.data.max_prompt_length = args.prompt_tokens;
@@ -155,12 +158,13 @@ void bench_decode(const BenchArguments& arguments, dist::Collectives& world) {
   train::Sampler sampler(bench.config, bench.loaded.recipe, arguments.prompt_tokens);
   sampler.snapshot.publish(model::views(bench.weights), 0);
   bench.weights.clear();
+  train::QuantiserState quantiser;
   std::vector<std::vector<types::TokenId>> prompts;
   std::vector<types::SampleRequest> requests;
   for (std::int64_t b = 0; b < arguments.batch; ++b)
     prompts.push_back(bench.random_tokens(static_cast<std::uint64_t>(b), arguments.prompt_tokens));
   for (std::size_t b = 0; b < prompts.size(); ++b) requests.push_back({b, prompts[b], 0, 1});
-  sampler.load(prompts, bench.loaded.recipe.quant);
+  train::load_published(sampler, prompts, bench.loaded.recipe.quant, quantiser);
 
   double decode_rate = 0, prefill_rate = 0;
   for (std::int64_t round = 0; round < arguments.rounds; ++round) {
@@ -285,13 +289,14 @@ void bench_step(const BenchArguments& arguments, dist::Collectives& world) {
   learner::Learner learner(bench.config, bench.weights, train::learner_options(bench.loaded.recipe), world);
   bench.weights.clear();
   learner.publish(sampler.snapshot, 0);
+  train::QuantiserState quantiser;
   std::vector<std::vector<types::TokenId>> prompts;
   std::vector<types::SampleRequest> requests;
   for (std::int64_t p = 0; p < arguments.prompts; ++p)
     prompts.push_back(bench.random_tokens(static_cast<std::uint64_t>(p), arguments.prompt_tokens));
   for (std::size_t p = 0; p < prompts.size(); ++p)
     requests.push_back({p, prompts[p], 0, static_cast<std::int32_t>(arguments.n)});
-  sampler.load(prompts, bench.loaded.recipe.quant);
+  train::load_published(sampler, prompts, bench.loaded.recipe.quant, quantiser);
 
   Json best;
   for (std::int64_t round = 0; round < arguments.rounds; ++round) {
@@ -304,7 +309,7 @@ void bench_step(const BenchArguments& arguments, dist::Collectives& world) {
     const learner::UpdateReport report = learn(learner, work, bench.loaded.recipe);
     const double learnt_s = base::now_s();
     learner.publish(sampler.snapshot, round + 1);
-    sampler.load(prompts, bench.loaded.recipe.quant);
+    train::load_published(sampler, prompts, bench.loaded.recipe.quant, quantiser);
     const double end_s = base::now_s();
     if (!best.is_null() && best["step_s"].get<double>() <= end_s - start_s) continue;
     best = bench.facts("step");

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "command.h"
 #include "train/evaluate.h"
+#include "train/quantiser.h"
 #include "train/session.h"
 
 namespace qrl::app {
@@ -19,15 +20,28 @@ struct SampleArguments {
   std::int32_t num_samples = 1;
 };
 
-/// The policy of --checkpoint, or the recipe's own, published for sampling.
+/// The policy of --checkpoint, or the recipe's own, and its sampler.
 struct LoadedSampler {
-  LoadedSampler(const config::Recipe& recipe, const std::string& checkpoint, std::int64_t longest_prompt_tokens)
+  LoadedSampler(const config::Recipe& recipe, const std::string& checkpoint, dist::Collectives& world)
       : policy(checkpoint.empty() ? train::make_policy(recipe) : train::load_policy(checkpoint)),
-        sampler(policy.config, recipe, longest_prompt_tokens) {
-    sampler.snapshot.publish(model::views(policy.weights), 0);
+        sampler(policy.config, recipe, recipe.data.max_prompt_length) {
+    if (!checkpoint.empty()) quantiser = train::load_quantiser(checkpoint, policy.config, world);
+  }
+
+  /// Publishes as training with this recipe does; calibrates what the checkpoint did not bring on `prompts`.
+  void publish(const train::PromptSet& prompts, const config::Recipe& recipe) {
+    const model::WeightViews weights = model::views(policy.weights);
+    if (quantiser.profile == nullptr) {
+      quantiser.profile = train::find_profile(policy.config, weights, prompts, recipe);
+    }
+    sampler.snapshot.use_profile(quantiser.profile);
+    sampler.snapshot.publish(weights, 0);
+    train::load_published(sampler, train::calibration_prompts(prompts, recipe.trainer.seed, 0), recipe.quant,
+                          quantiser);
   }
   train::Policy policy;
   train::Sampler sampler;
+  train::QuantiserState quantiser;
 };
 
 void add_options(CLI::App& command, SampleArguments& arguments) {
@@ -44,13 +58,13 @@ void evaluate(const SampleArguments& arguments, dist::Collectives& world) {
   const config::Recipe& recipe = loaded.recipe;
   train::set_threads(recipe, world);
   base::set_log_quiet(!world.is_first());
-  LoadedSampler loaded_sampler(recipe, arguments.checkpoint, recipe.data.max_prompt_length);
+  LoadedSampler loaded_sampler(recipe, arguments.checkpoint, world);
   const train::Policy& policy = loaded_sampler.policy;
   const auto verifier = reward::make_verifier(recipe.reward);
   const auto sets = train::load_held_out_prompts(recipe, policy.tokenizer, *verifier);
   QRL_REQUIRE(!sets.empty(), arguments.recipe.file, "held-out prompts", "none",
               "set data.val_files or data.val_generator");
-  loaded_sampler.sampler.load(train::calibration_prompts(sets.front(), recipe.trainer.seed, 0), recipe.quant);
+  loaded_sampler.publish(sets.front(), recipe);
   const train::Metrics metrics = train::evaluate(loaded_sampler.sampler.decoder, sets, recipe,
                                                  train::eval_sampling(recipe, policy.config, policy.tokenizer),
                                                  policy.tokenizer, *verifier, world);
@@ -63,7 +77,7 @@ void generate(const SampleArguments& arguments, dist::Collectives& world) {
   const config::LoadedRecipe loaded = arguments.recipe.load();
   const config::Recipe& recipe = loaded.recipe;
   train::set_threads(recipe, world);
-  LoadedSampler loaded_sampler(recipe, arguments.checkpoint, recipe.data.max_prompt_length);
+  LoadedSampler loaded_sampler(recipe, arguments.checkpoint, world);
   const train::Policy& policy = loaded_sampler.policy;
   const auto tokens = train::encode_prompt(recipe.data.prompt_template, arguments.prompt, policy.tokenizer);
   QRL_REQUIRE(!tokens.empty(), "--prompt", "some text", "none");
@@ -72,7 +86,9 @@ void generate(const SampleArguments& arguments, dist::Collectives& world) {
                   " tokens, template included",
               std::to_string(tokens.size()),
               "shorten it, or add --set data.max_prompt_length=" + std::to_string(tokens.size()));
-  loaded_sampler.sampler.load({&tokens, 1}, recipe.quant);
+  train::PromptSet prompts;
+  prompts.prompts.push_back({.tokens = tokens});
+  loaded_sampler.publish(prompts, recipe);
   const types::SampleRequest request{0, tokens, 0, arguments.num_samples};
   const auto completions = loaded_sampler.sampler.decoder.complete(
       std::span(&request, 1), train::eval_sampling(recipe, policy.config, policy.tokenizer), {recipe.trainer.seed, 0});

@@ -188,6 +188,10 @@ void add_quant(List& list) {
   quant.add("rollout.lm_head", &QuantRecipe::lm_head,
             choice<HeadFormat>({{"auto", HeadFormat::automatic}, {"fp32", HeadFormat::f32}}),
             "lm_head of sampler and learner, never low-bit; auto: bf16, or fp32 with fp32 weights");
+  quant.add("rollout.profile", &QuantRecipe::profile, unset_when_empty(word_or_path("auto")),
+            "int8 weights by a profile made once instead of anew at each publish (FlashRL): auto, made when training "
+            "begins; or a file that qrl-train profile made",
+            {"none"});
   quant.add("rollout.kv_cache", &QuantRecipe::kv_cache,
             choice<KvCache>({{"auto", KvCache::automatic},
                              {"fp32", KvCache::f32},
@@ -202,6 +206,9 @@ void add_quant(List& list) {
                               {"low_bit", LearnerForward::low_bit}}),
       "linear layers of the learner's forward: bf16, in model.dtype; fake_quant, that of values quantised and back; "
       "low_bit, the sampler's own product on the sampler's own tensors");
+  quant.add("kv_calibration.when", &QuantRecipe::kv_when,
+            choice<CalibrateKv>({{"every_update", CalibrateKv::every_update}, {"once", CalibrateKv::once}}),
+            "fp8_e4m3's scales of keys and values: of each policy version, or of the first alone (for experiments)");
   quant.add(
       "kv_calibration.percentile", &QuantRecipe::kv_percentile, real(percentile()),
       "of |key| or |value| of a head on a few training prompts, after every publish: what fp8_e4m3's range is set by");

@@ -17,6 +17,7 @@ enum class GapAction : std::uint8_t { stop, warn };
 enum class HeadFormat : std::uint8_t { automatic, f32 };  ///< automatic: bf16, or fp32 when the weights are
 enum class LearnerForward : std::uint8_t { bf16, fake_quant, low_bit };
 enum class KvCache : std::uint8_t { automatic, f32, bf16, int8, fp8_e4m3 };  ///< automatic: as the weights
+enum class CalibrateKv : std::uint8_t { every_update, once };
 enum class OverlongPrompt : std::uint8_t { error, filter, truncate };
 enum class AlgorithmName : std::uint8_t { grpo };
 enum class KlType : std::uint8_t { k1, k2, k3 };
@@ -83,8 +84,10 @@ struct QuantRecipe {
   Granularity granularity = Granularity::automatic;
   std::vector<std::string> ignore;  ///< patterns of modules that stay bf16
   HeadFormat lm_head = HeadFormat::automatic;
+  std::string profile;  ///< quant.rollout.profile: empty: none; "auto"; or a file
   KvCache kv_cache = KvCache::automatic;
   LearnerForward learner_forward = LearnerForward::bf16;  ///< quant.learner.forward
+  CalibrateKv kv_when = CalibrateKv::every_update;        ///< quant.kv_calibration.when
   double kv_percentile = 99.9;                            ///< quant.kv_calibration.percentile
   double uaq_scale = 1;
   double kv_margin = 1.05;  ///< quant.kv_calibration.margin

@@ -130,11 +130,23 @@ void check_quant(const Recipe& recipe, RuleBook& rules) {
   rules.require({"rollout.bitwise", "quant.rollout.kv_cache"},
                 !recipe.rollout.bitwise || quant.kv_cache != KvCache::fp8_e4m3,
                 "quant.rollout.kv_cache other than fp8_e4m3 with rollout.bitwise", "fp8_e4m3", "use int8 or bf16");
+  const bool fixed = !quant.profile.empty();
+  rules.require({"quant.rollout.profile", "quant.rollout.weights"}, !fixed || quant.weights == WeightFormat::int8,
+                "quant.rollout.weights int8 with quant.rollout.profile", "another", "the profile is of int8 codes");
+  rules.require({"quant.rollout.profile", "quant.learner.forward"},
+                !fixed || quant.learner_forward == LearnerForward::bf16,
+                "quant.learner.forward bf16 with quant.rollout.profile", "another",
+                "the profile's smoothing is folded into the sampler's norms alone");
+  rules.require({"quant.rollout.profile", "quant.uaq_scale"}, !fixed || quant.uaq_scale == 1,
+                "quant.uaq_scale 1 with quant.rollout.profile", "another",
+                "update-aware quantisation needs scales that follow the weights");
   // Their defaults stand in every printed recipe, so only another value is refused.
   const QuantRecipe usual;
-  rules.require({"quant.kv_calibration.percentile", "quant.kv_calibration.margin", "quant.rollout.kv_cache"},
+  rules.require({"quant.kv_calibration.when", "quant.kv_calibration.percentile", "quant.kv_calibration.margin",
+                 "quant.rollout.kv_cache"},
                 quant.kv_cache == KvCache::fp8_e4m3 ||
-                    (quant.kv_percentile == usual.kv_percentile && quant.kv_margin == usual.kv_margin),
+                    (quant.kv_when == usual.kv_when && quant.kv_percentile == usual.kv_percentile &&
+                     quant.kv_margin == usual.kv_margin),
                 "quant.kv_calibration only with quant.rollout.kv_cache fp8_e4m3", "it with another KV cache",
                 "it has no effect: set kv_cache to fp8_e4m3, or delete it");
 }

@@ -135,6 +135,9 @@ void Decoder::calibrate_kv(std::span<const std::vector<types::TokenId>> sequence
   state.kv.set_scales(decoder::calibrate_kv(state.transformer->snapshot(), sequences, options));
 }
 
+void Decoder::set_kv_scales(KvScales scales) { state_->kv.set_scales(std::move(scales)); }
+const KvScales& Decoder::kv_scales() const { return state_->kv.scales(); }
+
 std::vector<types::Completion> Decoder::complete(std::span<const types::SampleRequest> requests,
                                                  const types::SamplingParams& params, types::SampleKey key) {
   State& state = *state_;
@@ -157,9 +160,9 @@ std::vector<types::Completion> Decoder::complete(std::span<const types::SampleRe
 
   const model::Snapshot& snapshot = state.transformer->snapshot();
   const std::int64_t version = snapshot.version();
-  QRL_INVARIANT(state.kv.format() != quant::KvFormat::fp8_e4m3 || state.kv.scales_version() == version, "decoder",
+  QRL_INVARIANT(state.kv.format() != quant::KvFormat::fp8_e4m3 || state.kv.scales().version == version, "decoder",
                 "fp8 scales calibrated for version " + std::to_string(version),
-                "version " + std::to_string(state.kv.scales_version()), "calibrate after every publish");
+                "version " + std::to_string(state.kv.scales().version), "calibrate after every publish");
   PagePool pool(state.options.kv_pages);
   Scheduler scheduler(state.options, pool, state.stats);
   scheduler.submit(requests, completions);

@@ -55,6 +55,11 @@ class Decoder final : public types::TextSource {
   /// `complete`, on sequences that are the same on every rank (decoder/kv_calibration.h). Nothing for other formats.
   void calibrate_kv(std::span<const std::vector<types::TokenId>> sequences, const KvCalibration& options);
 
+  /// Takes scales that were made before instead, of `scales.version`; an internal error for other formats.
+  void set_kv_scales(KvScales scales);
+  /// The scales in use; without any of version −1.
+  const KvScales& kv_scales() const;
+
   /// Throws an input error, before anything is drawn, when a parameter is out of range or a request can never fit
   /// max_model_len or the page pool; an internal error when the snapshot's version changes during the call, when
   /// fp8 scales are missing or of another version, or when the weights give logits that nothing can be drawn from.

@@ -4,7 +4,6 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "decoder/transformer.h"
 
 namespace qrl::decoder {
 
@@ -79,7 +78,9 @@ std::vector<float> forced_logits(const model::Snapshot& snapshot, std::span<cons
   return logits;
 }
 
-KvCache forced_kv(const model::Snapshot& snapshot, std::span<const types::TokenId> tokens) {
+namespace {
+
+KvCache run_through(const model::Snapshot& snapshot, std::span<const types::TokenId> tokens, ObservedInputs* observed) {
   check(snapshot.config(), tokens);
   const ForcedLayout layout;
   const auto num_tokens = static_cast<std::int64_t>(tokens.size());
@@ -88,9 +89,20 @@ KvCache forced_kv(const model::Snapshot& snapshot, std::span<const types::TokenI
   kv.allocate();
   const Transformer transformer(snapshot, std::min(layout.chunk_tokens, num_tokens), num_tokens);
   Transformer::Workspace scratch(snapshot);
+  scratch.observed = observed;
   run_forced(transformer, tokens, kv, layout, pages, scratch,
              [](base::Team&, std::int64_t, std::span<const std::int32_t>) {});
   return kv;
+}
+
+}  // namespace
+
+void observe_inputs(const model::Snapshot& snapshot, std::span<const types::TokenId> tokens, ObservedInputs& observed) {
+  (void)run_through(snapshot, tokens, &observed);
+}
+
+KvCache forced_kv(const model::Snapshot& snapshot, std::span<const types::TokenId> tokens) {
+  return run_through(snapshot, tokens, nullptr);
 }
 
 }  // namespace qrl::decoder

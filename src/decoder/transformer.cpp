@@ -1,12 +1,28 @@
 #include "decoder/transformer.h"
 
 #include <algorithm>
+#include <cmath>
+#include <vector>
 
 namespace qrl::decoder {
 
 using base::Buffer;
 using base::DType;
 using base::Range;
+
+ObservedInputs::ObservedInputs(const model::ModelConfig& config)
+    : qkv_LD(DType::f32, {config.num_hidden_layers, config.hidden_size}),
+      gate_up_LD(DType::f32, {config.num_hidden_layers, config.hidden_size}) {}
+
+void ObservedInputs::note(const ops::Activations& input, Range rows, float* amax_D) {
+  std::vector<float> values(static_cast<std::size_t>(rows.end * input.width));
+  base::Team alone = base::Team::solo();
+  ops::decode(alone, input, rows, values.data());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    float& most = amax_D[i % static_cast<std::size_t>(input.width)];
+    most = std::max(most, std::fabs(values[i]));
+  }
+}
 
 Transformer::Encoded::Encoded(const model::Snapshot& snapshot, std::int64_t width)
     : common(snapshot.format(), kBlockRows, width) {
@@ -42,6 +58,8 @@ void Transformer::forward(base::Team& team, const Plan& plan, const PlanPart& pa
   auto* qkv = scratch.qkv.as<float>();
   auto* context = scratch.context.as<float>();
   auto* gate_up = scratch.gate_up.as<float>();
+  const std::int64_t width = config.hidden_size;
+  ObservedInputs* observed = team.rank() == 0 ? scratch.observed : nullptr;
 
   kv.copy(team,
           std::span(plan.copies)
@@ -58,7 +76,7 @@ void Transformer::forward(base::Team& team, const Plan& plan, const PlanPart& pa
     for (std::int64_t first = part.rows.begin; first < part.rows.end; first += kBlockRows) {
       const Range rows{0, std::min(kBlockRows, part.rows.end - first)};
       const ops::AttentionRows where{plan.positions_N.data() + first, plan.page_tables_N.data() + first};
-      float* x = x_ND + first * config.hidden_size;
+      float* x = x_ND + first * width;
       ops::Activations& before = scratch.normed.for_layer(layer.qkv);
       ops::Activations& attended = scratch.attended.for_layer(layer.o);
       ops::Activations& after = scratch.normed.for_layer(layer.gate_up);
@@ -66,6 +84,7 @@ void Transformer::forward(base::Team& team, const Plan& plan, const PlanPart& pa
 
       ops::rms_norm(team, x, layer.input_norm_D.as<float>(), eps, rows, before);
       team.barrier();
+      if (observed != nullptr) ObservedInputs::note(before, rows, observed->qkv_LD.as<float>() + layer_idx * width);
       ops::linear(team, before, layer.qkv, rows, false, qkv);
       team.barrier();
       ops::rope_and_store(team, heads_, q_norm, k_norm, eps, rope_table_.view(), where, rows, pages, qkv);
@@ -78,6 +97,7 @@ void Transformer::forward(base::Team& team, const Plan& plan, const PlanPart& pa
       team.barrier();
       ops::rms_norm(team, x, layer.post_norm_D.as<float>(), eps, rows, after);
       team.barrier();
+      if (observed != nullptr) ObservedInputs::note(after, rows, observed->gate_up_LD.as<float>() + layer_idx * width);
       ops::linear(team, after, layer.gate_up, rows, false, gate_up);
       team.barrier();
       ops::swiglu(team, gate_up, rows, gated);

@@ -17,6 +17,14 @@
 
 namespace qrl::decoder {
 
+/// Largest |input| of each channel behind a block's norms, filled by forward when a workspace asks for it.
+struct ObservedInputs {
+  explicit ObservedInputs(const model::ModelConfig& config);
+  /// Takes rows of what enters a layer's matrix; one member at a time.
+  static void note(const ops::Activations& input, base::Range rows, float* amax_D);
+  base::Buffer qkv_LD, gate_up_LD;  ///< fp32
+};
+
 /// The decoder-only transformer of model/config.h, written as a flat list of ops. Every function is SPMD (see
 /// ops/linear.h): all members of a team call it with the same arguments and their team's workspace. The numbers of a
 /// row depend on its sequence's tokens alone: not on the team, the plan's other rows, pages or chunks.
@@ -37,6 +45,7 @@ class Transformer {
     ops::Activations final_normed;
     base::Buffer qkv, context, gate_up;  ///< fp32 [kBlockRows, (H+2K)·E], [·, H·E], [·, 2F]
     base::Buffer drawn_x, logits;        ///< fp32 [kLogitRows, D], [·, V]
+    ObservedInputs* observed = nullptr;  ///< who calibrates looks on
   };
   static constexpr std::int64_t kBlockRows = 64;
   static constexpr std::int64_t kLogitRows = 32;

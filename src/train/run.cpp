@@ -79,9 +79,12 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, RunPart p
     metrics = MetricsFile(folder->metrics_file(), state.metrics_bytes);
     if (recipe.sft.steps > 0) sft_metrics = MetricsFile(folder->sft_metrics_file(), state.sft_metrics_bytes);
   }
-  RunParts parts{recipe,      loaded.resolved_yaml,           world, policy,
-                 *verifier,   folder ? &*folder : nullptr,    state, metrics,
-                 sft_metrics, std::move(point.unfinished_row)};
+  RunParts parts{recipe,      loaded.resolved_yaml,
+                 world,       policy,
+                 *verifier,   folder ? &*folder : nullptr,
+                 state,       metrics,
+                 sft_metrics, std::move(point.unfinished_row),
+                 {}};
 
   const bool fresh = !point.checkpoint;
   const std::int64_t sft_steps = recipe.sft.steps;
@@ -121,6 +124,10 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, RunPart p
   if (state.step == 0 && state.uaq_scale != recipe.quant.uaq_scale) {  // else the checkpoint has it
     learner.apply_uaq(static_cast<float>(recipe.quant.uaq_scale / state.uaq_scale));
     state.uaq_scale = recipe.quant.uaq_scale;
+  }
+  if (point.checkpoint) parts.quantiser = load_quantiser(*point.checkpoint, policy.config, world);
+  if (parts.quantiser.profile == nullptr) {
+    parts.quantiser.profile = find_profile(policy.config, learner.masters(), prompts, recipe);
   }
   if (!fresh && state.step > 0) base::log_info("going on after step " + std::to_string(state.step));
 

@@ -102,11 +102,6 @@ Sampler::Sampler(const model::ModelConfig& config, const config::Recipe& recipe,
     : snapshot(config, snapshot_formats(recipe.quant)),
       decoder(config, fitting(config, decoder_options(recipe, longest_prompt_tokens))) {}
 
-void Sampler::load(std::span<const std::vector<types::TokenId>> prompts, const config::QuantRecipe& quant) {
-  decoder.load(snapshot);
-  decoder.calibrate_kv(prompts, {quant.kv_percentile, quant.kv_margin});
-}
-
 std::vector<std::vector<types::TokenId>> calibration_prompts(const PromptSet& set, std::uint64_t seed,
                                                              std::uint64_t num_drawn) {
   constexpr int kPrompts = 16;  // ours: 99.9 % of a head's values needs some thousands of them

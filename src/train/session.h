@@ -38,16 +38,14 @@ Policy make_policy(const config::Recipe& recipe);
 /// The policy of a checkpoint (verified) or HF folder.
 Policy load_policy(const std::filesystem::path& dir);
 
-/// The sampler's side: a snapshot and the decoder that reads it. The snapshot is the decoder's only weight memory.
+/// The sampler's side: a snapshot and the decoder that reads it (train/quantiser.h's load_published, after each publish
+/// into it). The snapshot is the decoder's only weight memory.
 struct Sampler {
   Sampler(const model::ModelConfig& config, const config::Recipe& recipe, std::int64_t longest_prompt_tokens);
-  /// To be called after each publish into `snapshot`: the decoder reads it from now on. fp8 keys and values are
-  /// calibrated on `prompts`, the same on every rank.
-  void load(std::span<const std::vector<types::TokenId>> prompts, const config::QuantRecipe& quant);
   model::Snapshot snapshot;
   decoder::Decoder decoder;  ///< throws Abandoned (train/signals.h) once a stop is asked for
 };
-/// Prompts for that: a few of the set, chosen by the seed and how many prompts were drawn so far.
+/// Prompts to calibrate on: a few of the set, chosen by the seed and how many prompts were drawn so far.
 std::vector<std::vector<types::TokenId>> calibration_prompts(const PromptSet& set, std::uint64_t seed,
                                                              std::uint64_t num_drawn);
 

@@ -19,7 +19,8 @@ void commit(RunParts& parts, const learner::Learner& learner, dist::Collectives&
   parts.state.sft_metrics_bytes = parts.sft_metrics.sync();
   std::filesystem::path dir = parts.folder != nullptr ? parts.folder->checkpoints() : std::filesystem::path();
   save_checkpoint(dir, parts.state, learner,
-                  {parts.policy.config, parts.policy.tokenizer, parts.resolved_recipe, world, parts.unfinished_row});
+                  {parts.policy.config, parts.policy.tokenizer, parts.resolved_recipe, world, parts.unfinished_row,
+                   parts.quantiser});
   if (parts.folder != nullptr) prune_checkpoints(dir, parts.recipe.trainer.max_ckpt_to_keep, parts.recipe.sft.steps);
 }
 
@@ -59,6 +60,7 @@ Trainer::Trainer(RunParts& parts, learner::Learner& learner, learner::Learner* r
       progress_("step", parts.state.step + 1, parts.recipe.trainer.total_training_steps, !parts.world.is_first()),
       saved_step_(parts.state.step) {
   order_.restore(parts.state.prompts_drawn);
+  sampler_.snapshot.use_profile(parts.quantiser.profile);
   publish();
   write_audit();
   (void)probe();
@@ -268,9 +270,10 @@ Metrics Trainer::update(const MiniBatch& batch, bool is_first) {
 
 void Trainer::publish() {
   learner_.publish(sampler_.snapshot, parts_.state.policy_version);
-  sampler_.load(
+  load_published(
+      sampler_,
       calibration_prompts(prompts_, parts_.recipe.trainer.seed, static_cast<std::uint64_t>(parts_.state.prompts_drawn)),
-      parts_.recipe.quant);
+      parts_.recipe.quant, parts_.quantiser);
 }
 
 Metrics Trainer::probe() {

@@ -6,6 +6,7 @@
 #include "train/checkpoint.h"
 #include "train/progress.h"
 #include "train/prompts.h"
+#include "train/quantiser.h"
 #include "train/run_folder.h"
 #include "train/session.h"
 
@@ -23,6 +24,7 @@ struct RunParts {
   MetricsFile& metrics;
   MetricsFile& sft_metrics;
   Metrics unfinished_row;  ///< of state.step, with state.evaluation_due
+  QuantiserState quantiser;
 };
 
 /// Commits a checkpoint of `parts.state` with the metric files' sizes in it (all ranks of `world` call), prunes old
