@@ -22,6 +22,9 @@ struct DecoderOptions {
   std::int64_t kv_pages = 0;                   ///< pages in the pool; must hold at least one longest sequence
   std::int64_t max_model_len = 0;              ///< prompt + response tokens of the longest sequence
   quant::KvFormat kv_format = quant::KvFormat::bf16;
+  /// Tokens of the vocabulary whose logits exist at once (for 32 rows), a multiple of 256, unless top-k or top-p look
+  /// at whole rows; changes no draw. The default stays in a core's cache.
+  std::int64_t logit_tile_tokens = 8192;
   bool prefix_sharing = true;         ///< a group's samples share their prompt's pages
   std::function<void()> before_tick;  ///< may throw: `complete` is abandoned, the decoder as good as before
 };

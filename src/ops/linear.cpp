@@ -348,16 +348,15 @@ void run(Format format, const LinearTask& task) {
   }
 }
 
-}  // namespace
-
-void linear(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows, bool accumulate,
-            float* y) {
+/// Rows times the member's share of panels [panels.begin, panels.end); y: where column 0 of row rows.begin is or would
+/// be.
+void multiply(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows, base::Range panels,
+              LinearTask task) {
   check_range(rows, x.max_rows(), "linear");
   QRL_INVARIANT(x.format == weight.format && x.width == weight.in, "linear",
                 std::string(name(weight.format)) + " activations of width " + std::to_string(weight.in),
                 std::string(name(x.format)) + " of width " + std::to_string(x.width));
-  const base::Range panels = team.slice(round_up(weight.out, kPanelColumns) / kPanelColumns);
-  LinearTask task;
+  const base::Range mine = team.slice(panels.size());
   task.x_stride = x.stride;
   task.panels = weight.panels.view().data;
   task.x_scale_stride = x.num_scales();
@@ -369,16 +368,38 @@ void linear(base::Team& team, const Activations& x, const PackedLinear& weight, 
   task.bias = weight.bias.empty() ? nullptr : weight.bias.as<float>();
   task.in = weight.in;
   task.out = weight.out;
-  task.first_panel = panels.begin;
-  task.end_panel = panels.end;
-  task.accumulate = accumulate;
+  task.first_panel = panels.begin + mine.begin;
+  task.end_panel = panels.begin + mine.end;
+  float* const y = task.y;
   for (std::int64_t first = rows.begin; first < rows.end; first += kBlockRows) {
     task.x = x.row(first);
     if (!x.scales.empty()) task.x_scales = x.scales.as<float>() + first * x.num_scales();
     task.rows = std::min(kBlockRows, rows.end - first);
-    task.y = y + first * weight.out;
+    task.y = y + (first - rows.begin) * task.y_stride;
     run(weight.format, task);
   }
+}
+
+}  // namespace
+
+void linear(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows, bool accumulate,
+            float* y) {
+  LinearTask task;
+  task.y = y + rows.begin * weight.out;
+  task.y_stride = weight.out;
+  task.accumulate = accumulate;
+  multiply(team, x, weight, rows, {0, ceil_div(weight.out, kPanelColumns)}, task);
+}
+
+void linear_columns(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows,
+                    base::Range columns, float* y) {
+  check_range(columns, weight.out, "linear_columns");
+  QRL_INVARIANT(columns.begin % kPanelColumns == 0 && (columns.end % kPanelColumns == 0 || columns.end == weight.out),
+                "linear_columns", "whole panels", "columns from " + std::to_string(columns.begin));
+  LinearTask task;
+  task.y = y - columns.begin;
+  task.y_stride = columns.size();
+  multiply(team, x, weight, rows, {columns.begin / kPanelColumns, ceil_div(columns.end, kPanelColumns)}, task);
 }
 
 }  // namespace qrl::ops

@@ -84,4 +84,9 @@ void decode(base::Team& team, const Activations& codes, base::Range rows, float*
 void linear(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows, bool accumulate,
             float* y);
 
+/// The same for a range of columns that begins at a multiple of kPanelColumns: y is [*, columns.size()], its first row
+/// rows.begin's. No column's bits depend on the others.
+void linear_columns(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows,
+                    base::Range columns, float* y);
+
 }  // namespace qrl::ops
