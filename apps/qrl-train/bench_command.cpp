@@ -109,10 +109,10 @@ struct Bench {
     const double compute_s = 2 * batch * static_cast<double>(linear_params) / linear_rate +
                              2 * batch * static_cast<double>(head_params) / head_rate +
                              4 * batch * context * static_cast<double>(config.q_size()) * layers / attention_rate;
-    const double embedding_bytes = static_cast<double>(snapshot.embedding_VD().num_bytes());
-    const double bytes = static_cast<double>(snapshot.num_bytes()) - embedding_bytes +
-                         2 * batch * context * static_cast<double>(config.kv_size()) * layers *
-                             static_cast<double>(quant::code_bytes(train::kv_format(loaded.recipe.quant)));
+    const auto embedding_bytes = static_cast<double>(snapshot.embedding_VD().num_bytes());
+    const auto bytes = static_cast<double>(snapshot.num_bytes()) - embedding_bytes +
+                       2 * batch * context * static_cast<double>(config.kv_size()) * layers *
+                           static_cast<double>(quant::code_bytes(train::kv_format(loaded.recipe.quant)));
     return std::max(compute_s, bytes / ceilings.dram_bytes_per_s);
   }
 
@@ -176,7 +176,7 @@ void bench_decode(const BenchArguments& arguments, dist::Collectives& world) {
     prefill_rate = std::max(prefill_rate, static_cast<double>(stats.prefill_tokens) / stats.prefill_s);
   }
   const auto batch = static_cast<double>(arguments.batch);
-  const double context = static_cast<double>(arguments.prompt_tokens) + static_cast<double>(arguments.new_tokens) / 2;
+  const auto context = static_cast<double>(arguments.prompt_tokens) + static_cast<double>(arguments.new_tokens) / 2;
   Json result = bench.facts("decode");
   result["batch"] = arguments.batch;
   result["prompt_tokens"] = arguments.prompt_tokens;
@@ -212,8 +212,8 @@ struct LearnerWork {
 /// Forward and backward of every sequence by itself: 6 · matmul parameters · tokens, and causal attention;
 /// recomputation is not counted. What a learner does that computes a group's prompt once for each sample.
 double plain_learner_flops(const Bench& bench) {
-  const double sequences = static_cast<double>(bench.args.prompts * bench.args.n);
-  const double length = static_cast<double>(bench.args.prompt_tokens + bench.args.new_tokens);
+  const auto sequences = static_cast<double>(bench.args.prompts * bench.args.n);
+  const auto length = static_cast<double>(bench.args.prompt_tokens + bench.args.new_tokens);
   return 6 * static_cast<double>(bench.linear_params + bench.head_params) * sequences * length +
          6 * sequences * length * length * static_cast<double>(bench.config.q_size() * bench.config.num_hidden_layers);
 }
@@ -245,7 +245,7 @@ learner::UpdateReport learn(learner::Learner& learner, const LearnerWork& work, 
 }
 
 void add_learner_figures(Json& result, const Bench& bench, const LearnerWork& work, double learner_s) {
-  const double sequences = static_cast<double>(bench.args.prompts * bench.args.n);
+  const auto sequences = static_cast<double>(bench.args.prompts * bench.args.n);
   const double tokens = sequences * static_cast<double>(bench.args.prompt_tokens + bench.args.new_tokens);
   const bool bf16 = bench.loaded.recipe.model.dtype == config::ComputeDType::bf16;
   const double ceiling = bf16 ? bench.ceilings.bf16_flops_per_s : bench.ceilings.f32_flops_per_s;

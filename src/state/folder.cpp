@@ -36,7 +36,7 @@ constexpr std::size_t kHashDigits = 32;
 constexpr std::string_view kTemporaryMark = ".tmp-";
 constexpr std::size_t kIdDigits = 16;
 // The manifest ends with its own hash, which covers every byte before the digits; what follows them is fixed.
-constexpr std::string_view kBeforeHash = "\"manifest_xxh3_128\": \"";
+constexpr std::string_view kBeforeHash = R"("manifest_xxh3_128": ")";
 constexpr std::string_view kAfterHash = "\"\n}\n";
 
 std::string hash_text(std::string_view text) { return Hash().add(text).hex(); }

@@ -47,7 +47,7 @@ Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, con
   Metrics metrics;
   for (const PromptSet& set : sets) {
     std::vector<const types::Prompt*> mine;
-    for (std::size_t i = static_cast<std::size_t>(world.rank()); i < set.prompts.size();
+    for (auto i = static_cast<std::size_t>(world.rank()); i < set.prompts.size();
          i += static_cast<std::size_t>(world.size())) {
       mine.push_back(&set.prompts[i]);
     }
@@ -68,7 +68,7 @@ Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, con
     }
     world.all_reduce_sum(std::span(sums));
 
-    const double num_prompts = static_cast<double>(set.prompts.size());
+    const auto num_prompts = static_cast<double>(set.prompts.size());
     const std::string prefix = "val/" + set.data_source + "/";
     double mean = 0;
     for (std::int64_t c = 0; c <= n; ++c) mean += static_cast<double>(sums[static_cast<std::size_t>(c)] * c);

@@ -38,9 +38,11 @@ void print_result(const config::Recipe& recipe, const RunFolder& folder, const s
     if (rows.empty()) return {};
     char text[160];
     const std::string name = set.data_source + " mean@" + std::to_string(recipe.eval.n);
-    if (rows.front().first == 0)
+    if (rows.front().first == 0) {
       std::snprintf(text, sizeof text, "%s: %.3f -> %.3f", name.c_str(), rows.front().second, rows.back().second);
-    else std::snprintf(text, sizeof text, "%s: %.3f", name.c_str(), rows.back().second);
+    } else {
+      std::snprintf(text, sizeof text, "%s: %.3f", name.c_str(), rows.back().second);
+    }
     return text;
   };
   const auto print = [&](const char* what, const PromptSet& set) {  // a set without a row was never measured

@@ -109,6 +109,7 @@ std::vector<std::vector<types::TokenId>> calibration_prompts(const PromptSet& se
   constexpr int kPrompts = 16;  // ours: 99.9 % of a head's values needs some thousands of them
   base::RandomStream random(seed, base::RandomPurpose::calibration, num_drawn);
   std::vector<std::vector<types::TokenId>> prompts;
+  prompts.reserve(kPrompts);
   for (int i = 0; i < kPrompts; ++i) prompts.push_back(set.prompts[random.below(set.prompts.size())].tokens);
   return prompts;
 }

@@ -52,7 +52,7 @@ void add_summary(Metrics& metrics, const std::string& name, const std::vector<Fa
     high = std::max(high, get(fact));
     low = std::min(low, get(fact));
   }
-  const double count = static_cast<double>(facts.size());
+  const auto count = static_cast<double>(facts.size());
   for (const Fact& fact : facts) squares += (get(fact) - sum / count) * (get(fact) - sum / count);
   metrics[name + "/mean"] = sum / count;
   metrics[name + "/std"] = facts.size() > 1 ? std::sqrt(squares / (count - 1)) : 0.0;

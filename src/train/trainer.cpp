@@ -164,7 +164,7 @@ std::optional<std::vector<rollout::Rollout>> Trainer::roll_out(std::int64_t step
   const std::vector<std::size_t> drawn = order_.next(recipe.data.train_batch_size);
   parts_.state.prompts_drawn = order_.num_drawn();
   std::vector<const types::Prompt*> mine;
-  for (std::size_t i = static_cast<std::size_t>(parts_.world.rank()); i < drawn.size();
+  for (auto i = static_cast<std::size_t>(parts_.world.rank()); i < drawn.size();
        i += static_cast<std::size_t>(parts_.world.size())) {
     mine.push_back(&prompts_.prompts[drawn[i]]);
   }
