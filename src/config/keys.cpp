@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "config/algorithms.h"
 #include "config/key_types.h"
 
 namespace qrl::config {
@@ -211,31 +212,102 @@ void add_quant(List& list) {
             "update-aware quantisation, there 1.5): the model stays the same, updates reach its codes sooner");
 }
 
+/// Null stands for what the algorithm says (config/algorithms.h).
+template <class T, class Fact>
+Unset<T> of_algorithm(std::string text, Fact fact) {
+  return {std::move(text),
+          [fact](const Recipe& recipe) { return std::optional<T>(facts_of(recipe.algorithm.name).*fact); }};
+}
+
+template <class Fact>
+Unset<double> of_method(std::string text, Fact fact) {
+  return {std::move(text), [fact](const Recipe& recipe) { return facts_of(recipe.rollout_correction.method).*fact; }};
+}
+
 void add_algorithm(List& list) {
   using A = AlgorithmRecipe;
+  using F = AlgorithmFacts;
   Section algorithm(list, "algorithm", &Recipe::algorithm);
-  algorithm.add("name", &A::name, choice<AlgorithmName>({{"grpo", AlgorithmName::grpo}}), "the loss");
+  algorithm.add("name", &A::name,
+                choice<AlgorithmName>({{"grpo", AlgorithmName::grpo},
+                                       {"dr_grpo", AlgorithmName::dr_grpo},
+                                       {"dapo", AlgorithmName::dapo},
+                                       {"gspo", AlgorithmName::gspo},
+                                       {"tbpo", AlgorithmName::tbpo}}),
+                "the loss");
   algorithm.add("clip_ratio_low", &A::clip_ratio_low, real(inside_0_to_1()), "ratios are clipped at 1 - this",
-                always("0.2", 0.2));
+                of_algorithm<double>("0.2; gspo 3e-4; tbpo has algorithm.tbpo", &F::clip_ratio_low));
   algorithm.add("clip_ratio_high", &A::clip_ratio_high, real(positive()), "ratios are clipped at 1 + this",
-                always("0.2", 0.2));
-  algorithm.add("norm_adv_by_std", &A::norm_adv_by_std, boolean(), "divide advantages by their group's deviation");
+                of_algorithm<double>("0.2; dapo 0.28; gspo 4e-4; tbpo has algorithm.tbpo", &F::clip_ratio_high));
+  algorithm.add("clip_ratio_c", &A::clip_ratio_c, real(above_1()),
+                "dual clip: with a negative advantage a token's ratio counts as this at most",
+                of_algorithm<double>("off; dapo 10", &F::clip_ratio_c));
+  algorithm.add("loss_agg_mode", &A::loss_agg_mode,
+                choice<LossAggMode>({{"token-mean", LossAggMode::token_mean},
+                                     {"token-sum", LossAggMode::token_sum},
+                                     {"seq-mean-token-sum", LossAggMode::seq_mean_token_sum},
+                                     {"seq-mean-token-mean", LossAggMode::seq_mean_token_mean},
+                                     {"seq-mean-token-sum-norm", LossAggMode::seq_mean_token_sum_norm}}),
+                "how tokens make one loss, over the whole mini-batch and all ranks; norm: sums are divided by "
+                "data.max_response_length",
+                of_algorithm<LossAggMode>("seq-mean-token-mean; dapo token-mean; dr_grpo seq-mean-token-sum-norm",
+                                          &F::loss_agg_mode));
+  algorithm.add("norm_adv_by_std", &A::norm_adv_by_std, boolean(), "divide advantages by their group's deviation",
+                of_algorithm<bool>("true; dr_grpo false", &F::norm_adv_by_std));
   algorithm.add("kl_loss_coef", &A::kl_loss_coef, real(at_least_0()),
                 "weight of the KL to the initial model; 0: no reference model");
   algorithm.add("kl_loss_type", &A::kl_loss_type,
                 choice<KlType>({{"k1", KlType::k1}, {"k2", KlType::k2}, {"k3", KlType::k3}}), "estimator of that KL");
   algorithm.add("entropy_coef", &A::entropy_coef, real(at_least_0()), "weight of the entropy bonus");
+  algorithm.add(
+      "mask_truncated", &A::mask_truncated, boolean(),
+      "responses cut at data.max_response_length teach nothing and leave the denominators; their reward stays "
+      "in the group's mean");
+
+  using T = TbpoRecipe;
+  auto tbpo = algorithm.inner("tbpo", &A::tbpo);
+  tbpo.add("seq_clip_ratio_low", &T::seq_clip_ratio_low, real(inside_0_to_1()),
+           "sequence ratios are clipped at 1 - this where the advantage is 0 or more");
+  tbpo.add("seq_clip_ratio_high", &T::seq_clip_ratio_high, real(positive()), "and at 1 + this");
+  tbpo.add("neg_seq_clip_ratio_low", &T::neg_seq_clip_ratio_low, real(inside_0_to_1()),
+           "and at 1 - this where it is negative");
+  tbpo.add("neg_seq_clip_ratio_high", &T::neg_seq_clip_ratio_high, real(positive()), "and at 1 + this");
+  tbpo.add("seq_tis_imp_ratio_cap", &T::seq_tis_imp_ratio_cap, real(at_least_1()),
+           "rollout_correction.method tbpo: C, its weights lie in [1/C, C]");
+  tbpo.add("mismatch_action", &T::mismatch_action,
+           choice<MismatchAction>({{"clip", MismatchAction::clip}, {"drop", MismatchAction::drop}}),
+           "a weight outside: clip it, or drop its sequence (weight 0)");
 
   using C = CorrectionRecipe;
+  using M = CorrectionFacts;
   Section correction(list, "rollout_correction", &Recipe::rollout_correction);
   correction.add("method", &C::method,
-                 choice<CorrectionMethod>({{"none", CorrectionMethod::none}, {"tis", CorrectionMethod::tis}}),
+                 choice<CorrectionMethod>({{"none", CorrectionMethod::none},
+                                           {"tis", CorrectionMethod::tis},
+                                           {"icepop", CorrectionMethod::icepop},
+                                           {"mis_prod", CorrectionMethod::mis_prod},
+                                           {"mis_geo", CorrectionMethod::mis_geo},
+                                           {"tbpo", CorrectionMethod::tbpo},
+                                           {"ais", CorrectionMethod::ais}}),
                  "weight of a token for the gap between sampler and learner");
-  correction.add("threshold", &C::threshold, real(positive()), "largest weight of a token",
-                 {"2 with tis", [](const Recipe& recipe) {
-                    const bool tis = recipe.rollout_correction.method == CorrectionMethod::tis;
-                    return tis ? std::optional(2.0) : std::nullopt;
-                  }});
+  correction.add("threshold", &C::threshold, real(positive()),
+                 "largest weight of a token (tis); largest ratio that is not rejected (icepop, mis_prod, mis_geo)",
+                 of_method("2 with tis, 5 with icepop, 3 with mis_prod, 1.001 with mis_geo", &M::threshold));
+  correction.add("threshold_low", &C::threshold_low, real(positive()), "smallest ratio that is not rejected",
+                 of_method("0.5 with icepop, 0.999 with mis_geo", &M::threshold_low));
+  correction.add(
+      "acr", &C::acr, boolean(),
+      "with tis: raise the upper clip bound by what the truncation took off a token's weight (QuRL's adaptive "
+      "clipping range)");
+  correction.add("behaviour_in_ratio", &C::behaviour_in_ratio, boolean(),
+                 "with none, for experiments: clip the ratio to the sampler instead of the ratio to the old policy");
+  using I = AisRecipe;
+  auto ais = correction.inner("ais", &C::ais);
+  ais.add("C", &I::cap, real(at_least_1()), "largest importance ratio that AIS blends in");
+  ais.add("delta", &I::delta, real(positive()), "mean |log ratio| from which the mismatch counts in full");
+  ais.add("gamma", &I::gamma, real(positive()), "growth of the advantages' deviation from which it counts against");
+  ais.add("beta_var", &I::beta_var, real(at_least_0()), "weight of that");
+  ais.add("eps", &I::eps, real(positive()), "added to the advantages' deviation in the quotient of the two");
 }
 
 void add_gap_limit(List& list) {

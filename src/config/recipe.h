@@ -18,9 +18,17 @@ enum class HeadFormat : std::uint8_t { automatic, f32 };  ///< automatic: bf16, 
 enum class LearnerForward : std::uint8_t { bf16, fake_quant, low_bit };
 enum class KvCache : std::uint8_t { automatic, f32, bf16, int8, fp8_e4m3 };  ///< automatic: as the weights
 enum class OverlongPrompt : std::uint8_t { error, filter, truncate };
-enum class AlgorithmName : std::uint8_t { grpo };
+enum class AlgorithmName : std::uint8_t { grpo, dr_grpo, dapo, gspo, tbpo };
+enum class LossAggMode : std::uint8_t {
+  token_mean,
+  token_sum,
+  seq_mean_token_sum,
+  seq_mean_token_mean,
+  seq_mean_token_sum_norm,
+};
+enum class MismatchAction : std::uint8_t { clip, drop };
 enum class KlType : std::uint8_t { k1, k2, k3 };
-enum class CorrectionMethod : std::uint8_t { none, tis };
+enum class CorrectionMethod : std::uint8_t { none, tis, icepop, mis_prod, mis_geo, tbpo, ais };
 enum class OptimName : std::uint8_t { adamw };
 enum class LrScheduler : std::uint8_t { constant, linear, cosine };
 enum class VerifierName : std::uint8_t { countdown };
@@ -91,19 +99,43 @@ struct QuantRecipe {
   friend bool operator==(const QuantRecipe&, const QuantRecipe&) = default;
 };
 
+/// algorithm.tbpo: the bands of TBPO's sequence ratios and of its correction's weights.
+struct TbpoRecipe {
+  double seq_clip_ratio_low = 3e-4, seq_clip_ratio_high = 4e-4;
+  double neg_seq_clip_ratio_low = 3e-4, neg_seq_clip_ratio_high = 7e-4;
+  double seq_tis_imp_ratio_cap = 2.0;
+  MismatchAction mismatch_action = MismatchAction::clip;
+  friend bool operator==(const TbpoRecipe&, const TbpoRecipe&) = default;
+};
+
+/// What null stands for in the optional members depends on the algorithm: config/algorithms.h.
 struct AlgorithmRecipe {
   AlgorithmName name = AlgorithmName::grpo;
-  std::optional<double> clip_ratio_low, clip_ratio_high;  ///< default 0.2 / 0.2
-  bool norm_adv_by_std = true;
+  std::optional<double> clip_ratio_low, clip_ratio_high;
+  std::optional<double> clip_ratio_c;  ///< dual clip; null also after filling where the algorithm has none
+  std::optional<LossAggMode> loss_agg_mode;
+  std::optional<bool> norm_adv_by_std;
   double kl_loss_coef = 0;
   KlType kl_loss_type = KlType::k3;
   double entropy_coef = 0;
+  bool mask_truncated = false;
+  TbpoRecipe tbpo;
   friend bool operator==(const AlgorithmRecipe&, const AlgorithmRecipe&) = default;
+};
+
+/// rollout_correction.ais
+struct AisRecipe {
+  double cap = 5;  ///< C
+  double delta = 0.02, gamma = 1.2, beta_var = 1, eps = 1e-6;
+  friend bool operator==(const AisRecipe&, const AisRecipe&) = default;
 };
 
 struct CorrectionRecipe {
   CorrectionMethod method = CorrectionMethod::tis;
-  std::optional<double> threshold;  ///< C of min(ρ, C); default 2
+  std::optional<double> threshold, threshold_low;  ///< null: the method's, config/algorithms.h
+  bool acr = false;
+  bool behaviour_in_ratio = false;
+  AisRecipe ais;
   std::optional<double> gap_limit;  ///< gap_limit.k3_kl
   GapAction gap_action = GapAction::stop;
   friend bool operator==(const CorrectionRecipe&, const CorrectionRecipe&) = default;

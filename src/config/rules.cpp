@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <initializer_list>
 
+#include "config/algorithms.h"
+
 namespace qrl::config {
 
 namespace {
@@ -147,13 +149,12 @@ void check_rules(const Recipe& recipe, const Origins& origins, bool complete, Fa
   check_data(recipe, complete, rules);
   check_batches(recipe, rules);
   check_quant(recipe, rules);
-  rules.require({"rollout.n", "algorithm.name"}, recipe.algorithm.name != AlgorithmName::grpo || recipe.rollout.n >= 2,
-                "rollout.n of 2 samples or more for grpo", number(recipe.rollout.n),
-                "a sample's advantage is measured against the others of its group");
-  rules.require({"rollout_correction.threshold", "rollout_correction.method"},
-                recipe.rollout_correction.method != CorrectionMethod::none || !recipe.rollout_correction.threshold,
-                "no rollout_correction.threshold with method none", "one",
-                "it has no effect: set it to null or delete it");
+  rules.require({"rollout.n", "algorithm.name"}, recipe.rollout.n >= 2, "rollout.n of 2 samples or more",
+                number(recipe.rollout.n), "a sample's advantage is measured against the others of its group");
+  if (const auto objection = objection_to(recipe.algorithm, recipe.rollout_correction)) {
+    rules.require({objection->key, "rollout_correction.method", "algorithm.name"}, false, objection->expected,
+                  objection->got, objection->advice);
+  }
   const AlgorithmRecipe& algorithm = recipe.algorithm;
   rules.require({"algorithm.kl_loss_type", "algorithm.kl_loss_coef"},
                 algorithm.kl_loss_coef != 0 || algorithm.kl_loss_type == AlgorithmRecipe{}.kl_loss_type,

@@ -187,7 +187,7 @@ std::optional<std::vector<rollout::Rollout>> Trainer::roll_out(std::int64_t step
   {
     const base::ScopedTimer timer(metrics["timing_s/reward"]);
     rollout::judge(rollouts, parts_.verifier, recipe.reward, parts_.policy.tokenizer);
-    rollout::set_advantages(rollouts, n, recipe.algorithm.norm_adv_by_std);
+    rollout::set_advantages(rollouts, n, *recipe.algorithm.norm_adv_by_std);
   }
 
   metrics.merge(rollout_metrics(rollouts, n, recipe.reward, parts_.world));
@@ -208,8 +208,9 @@ std::optional<std::vector<rollout::Rollout>> Trainer::roll_out(std::int64_t step
 std::vector<Trainer::MiniBatch> Trainer::make_mini_batches(std::span<const rollout::Rollout> rollouts) const {
   const config::Recipe& recipe = parts_.recipe;
   // A sequence with advantage 0 adds exactly nothing to the gradient unless KL or entropy terms do: it is counted in
-  // the denominators and spared the forward and backward pass.
-  const bool all_count = recipe.algorithm.kl_loss_coef != 0 || recipe.algorithm.entropy_coef != 0;
+  // the denominators and spared the forward and backward pass. AIS's statistics are over all tokens.
+  const bool all_count = recipe.algorithm.kl_loss_coef != 0 || recipe.algorithm.entropy_coef != 0 ||
+                         recipe.rollout_correction.method == config::CorrectionMethod::ais;
   const std::int64_t num_batches = recipe.data.train_batch_size / recipe.actor.mini_batch_size;
   std::vector<MiniBatch> batches(static_cast<std::size_t>(num_batches));
   std::vector<std::vector<rollout::PackItem>> items(batches.size());
@@ -219,6 +220,7 @@ std::vector<Trainer::MiniBatch> Trainer::make_mini_batches(std::span<const rollo
     const std::int64_t prompt_of_step =
         static_cast<std::int64_t>(i) / recipe.rollout.n * parts_.world.size() + parts_.world.rank();
     const auto b = static_cast<std::size_t>(prompt_of_step / recipe.actor.mini_batch_size);
+    if (recipe.algorithm.mask_truncated && r.completion.stop == types::StopReason::length) continue;
     counts[2 * b] += static_cast<std::int64_t>(r.completion.tokens.size());
     counts[2 * b + 1] += r.completion.tokens.empty() ? 0 : 1;
     if (all_count || r.advantage != 0) {
@@ -235,8 +237,10 @@ std::vector<Trainer::MiniBatch> Trainer::make_mini_batches(std::span<const rollo
 
 void Trainer::add_frozen_logprobs(std::vector<MiniBatch>& batches, Metrics& metrics) {
   const ops::DrawParams drawn_from = draw_params(parts_.recipe.rollout);
-  // With one update per rollout the policy that drew is the policy that learns: old log-probs are the forward's own.
-  const bool needs_old = updates_per_step(parts_.recipe) > 1;
+  // With one update per rollout the policy that drew is the policy that learns: old log-probs are the forward's own,
+  // unless something of the whole mini-batch must be known before its first micro-batch.
+  const bool needs_old =
+      updates_per_step(parts_.recipe) > 1 || parts_.recipe.rollout_correction.method == config::CorrectionMethod::ais;
   for (MiniBatch& batch : batches) {
     for (types::MicroBatch& micro : batch.micro) {
       if (needs_old && parts_.recipe.rollout.bitwise) {
@@ -255,13 +259,20 @@ void Trainer::add_frozen_logprobs(std::vector<MiniBatch>& batches, Metrics& metr
 
 Metrics Trainer::update(const MiniBatch& batch, bool is_first) {
   const config::Recipe& recipe = parts_.recipe;
-  const learner::LossOptions loss{learner::LossKind::grpo, recipe.algorithm, recipe.rollout_correction, is_first};
+  learner::LossOptions loss{learner::LossKind::policy,
+                            recipe.algorithm,
+                            recipe.rollout_correction,
+                            recipe.data.max_response_length,
+                            0,
+                            is_first};
+  const Metrics signals = learner::set_ais_alpha(batch.micro, loss, parts_.world);
   for (const types::MicroBatch& micro : batch.micro) {
     learner_.accumulate(micro, batch.counts, loss, draw_params(recipe.rollout));
   }
   learner::UpdateReport report = learner_.update();
   guard_finite(report, recipe, parts_.state);
   if (report.finite) ++parts_.state.policy_version;
+  report.metrics.insert(signals.begin(), signals.end());
   return std::move(report.metrics);
 }
 
