@@ -128,7 +128,7 @@ constexpr Neighbour kNeighbours[] = {
     {"no_advantage_std_norm", "algorithm.norm_adv_by_std: false", ""},
     {"entropy_coeff", "algorithm.entropy_coef", ""},
     {"entropy_loss_coef", "algorithm.entropy_coef", ""},
-    {"gamma", "", kNoCritic},
+    {"gamma", "rollout_correction.ais.gamma", "AIS's; there is no critic to discount for"},
     {"lam", "", kNoCritic},
     {"lambd", "", kNoCritic},
     {"critic_pretrain", "", kNoCritic},
