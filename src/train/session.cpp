@@ -36,6 +36,8 @@ model::Weights init_from(const config::Recipe& recipe, const model::ModelConfig&
 }
 
 void check_fit(const Policy& policy, const std::string& where) {
+  QRL_REQUIRE(policy.tokenizer.eos() >= 0, where, "a tokenizer_config.json that names an `eos_token`", "none",
+              "nothing else says where a response ends");
   QRL_REQUIRE(policy.tokenizer.vocab_size() <= policy.config.vocab_size, where,
               "vocab_size of at least the tokenizer's " + std::to_string(policy.tokenizer.vocab_size()) + " ids",
               std::to_string(policy.config.vocab_size));
