@@ -12,11 +12,12 @@ namespace {
 
 constexpr std::int64_t kMaxThreads = 1024;
 // Far above any run there is, and low enough that a digit too many is refused by name instead of by the allocator.
-constexpr std::int64_t kMaxSamples = 65'536;        // of a prompt; sequences decoded at once
-constexpr std::int64_t kMaxBatch = 1'048'576;       // prompts or demonstrations of an update
-constexpr std::int64_t kMaxTokens = 1'048'576;      // of a text, a decoder tick, a micro-batch
-constexpr std::int64_t kMaxPageTokens = 4096;       // of a KV page
-constexpr std::int64_t kMaxPages = 16'777'216;      // of the KV cache
+constexpr std::int64_t kMaxSamples = 65'536;    // of a prompt; sequences decoded at once
+constexpr std::int64_t kMaxBatch = 1'048'576;   // prompts or demonstrations of an update
+constexpr std::int64_t kMaxTokens = 1'048'576;  // of a text, a decoder tick, a micro-batch
+constexpr std::int64_t kMaxPageTokens = 4096;   // of a KV page
+constexpr std::int64_t kMaxPages = 16'777'216;  // of the KV cache
+constexpr std::int64_t kMaxNewtonSchulz = 100;
 constexpr std::int64_t kMaxGenerated = 10'000'000;  // tasks of a generator, held in memory
 
 using List = std::vector<Key>;
@@ -103,6 +104,17 @@ void add_update_rule(AnySection section) {
   section.add("grad_clip", &O::grad_clip, real(at_least_0()), "largest gradient norm; 0: no clipping");
 }
 
+void add_mode(List& list) {
+  list.push_back(key("mode", at(&Recipe::mode),
+                     choice<Mode>({{"bf16", Mode::bf16},
+                                   {"flashrl", Mode::flashrl},
+                                   {"fp8rl", Mode::fp8rl},
+                                   {"qurl", Mode::qurl},
+                                   {"qarl", Mode::qarl},
+                                   {"ais", Mode::ais}}),
+                     "a paper's system: defaults of other keys", {"every key's own default"}));
+}
+
 void add_model(List& list) {
   using M = ModelRecipe;
   Section model(list, "model", &Recipe::model);
@@ -130,6 +142,12 @@ void add_data(List& list) {
   held_out.add("size", &GeneratorRecipe::size, integer(0, kMaxGenerated), "prompts; needed with a task");
   add_generator(held_out, always(std::to_string(kHeldOutSeed), kHeldOutSeed));
   data.add("train_batch_size", &D::train_batch_size, integer(1, kMaxBatch), "prompts a step");
+  data.add("gen_batch_size", &D::gen_batch_size, integer(1, kMaxBatch),
+           "prompts of one draw of algorithm.filter_groups",
+           {"data.train_batch_size", [](const Recipe& recipe) {
+              const bool draws = recipe.algorithm.filter_groups.enable;
+              return draws ? std::optional(recipe.data.train_batch_size) : std::nullopt;
+            }});
   data.add("max_prompt_length", &D::max_prompt_length, integer(1, kMaxTokens), "tokens of a prompt");
   data.add("max_response_length", &D::max_response_length, integer(1, kMaxTokens), "tokens of a response");
   data.add("overlong_prompt", &D::overlong_prompt,
@@ -264,6 +282,16 @@ void add_algorithm(List& list) {
       "responses cut at data.max_response_length teach nothing and leave the denominators; their reward stays "
       "in the group's mean");
 
+  using G = FilterGroupsRecipe;
+  auto filter = algorithm.inner("filter_groups", &A::filter_groups);
+  filter.add("enable", &G::enable, boolean(),
+             "dynamic sampling: train on groups whose scores differ, draw more prompts until there are "
+             "data.train_batch_size of them");
+  filter.add("max_num_gen_batches", &G::max_num_gen_batches, integer(1, kMaxBatch), "draws of a step");
+  filter.add("on_exhausted", &G::on_exhausted,
+             choice<OnExhausted>({{"error", OnExhausted::error}, {"train_partial", OnExhausted::train_partial}}),
+             "after the last draw: end the run with exit code 3, or train on the groups there are");
+
   using T = TbpoRecipe;
   auto tbpo = algorithm.inner("tbpo", &A::tbpo);
   tbpo.add("seq_clip_ratio_low", &T::seq_clip_ratio_low, real(inside_0_to_1()),
@@ -344,6 +372,12 @@ void add_reward(List& list) {
   reward.add("format", &W::format, real(any()), "added to a wrong response whose answer has the right form");
   reward.add("max_error_fraction", &W::max_error_fraction, real(from_0_to_1()),
              "share of verifier errors above which the run stops");
+  using B = OverlongBufferRecipe;
+  auto buffer = reward.inner("overlong_buffer", &W::overlong_buffer);
+  buffer.add("enable", &B::enable, boolean(), "DAPO's overlong shaping: long responses lose reward");
+  buffer.add("len", &B::len, integer(0, kMaxTokens),
+             "tokens before data.max_response_length over which the loss grows from 0 to the factor");
+  buffer.add("penalty_factor", &B::penalty_factor, real(positive()), "what a cut response loses");
 }
 
 void add_actor(List& list) {
@@ -359,9 +393,17 @@ void add_actor(List& list) {
             "recompute activations in the backward pass to save memory");
 
   Section optim(list, "optim", &Recipe::optim);
-  optim.add("name", &OptimRecipe::name, choice<OptimName>({{"adamw", OptimName::adamw}}), "the optimizer");
+  optim.add("name", &OptimRecipe::name, choice<OptimName>({{"adamw", OptimName::adamw}, {"muon", OptimName::muon}}),
+            "the optimizer; muon is for the matrices of the layers, embeddings, norms, lm_head and biases have adamw "
+            "with the same lr");
   add_update_rule(optim);
   optim.add("eps", &OptimRecipe::eps, real(positive()), "AdamW's epsilon");
+  auto muon = optim.inner("muon", &OptimRecipe::muon);
+  muon.add("momentum", &MuonRecipe::momentum, real(from_0_to_below_1()), "decay rate of Muon's momentum");
+  muon.add("nesterov", &MuonRecipe::nesterov, boolean(), "look ahead by one more gradient");
+  muon.add("ns_steps", &MuonRecipe::ns_steps, integer(1, kMaxNewtonSchulz), "Newton-Schulz steps of an update");
+  muon.add("match_adamw_rms", &MuonRecipe::match_adamw_rms, boolean(),
+           "scale updates by 0.2 sqrt(max(rows, columns)), the size of AdamW's, so that lr means the same");
 }
 
 void add_eval(List& list) {
@@ -401,6 +443,7 @@ void add_trainer(List& list) {
 
 List declare() {
   List list;
+  add_mode(list);
   add_model(list);
   add_data(list);
   add_rollout(list);

@@ -18,6 +18,7 @@ enum class HeadFormat : std::uint8_t { automatic, f32 };  ///< automatic: bf16, 
 enum class LearnerForward : std::uint8_t { bf16, fake_quant, low_bit };
 enum class KvCache : std::uint8_t { automatic, f32, bf16, int8, fp8_e4m3 };  ///< automatic: as the weights
 enum class OverlongPrompt : std::uint8_t { error, filter, truncate };
+enum class Mode : std::uint8_t { none, bf16, flashrl, fp8rl, qurl, qarl, ais };  ///< defaults of other keys
 enum class AlgorithmName : std::uint8_t { grpo, dr_grpo, dapo, gspo, tbpo };
 enum class LossAggMode : std::uint8_t {
   token_mean,
@@ -26,10 +27,11 @@ enum class LossAggMode : std::uint8_t {
   seq_mean_token_mean,
   seq_mean_token_sum_norm,
 };
+enum class OnExhausted : std::uint8_t { error, train_partial };
 enum class MismatchAction : std::uint8_t { clip, drop };
 enum class KlType : std::uint8_t { k1, k2, k3 };
 enum class CorrectionMethod : std::uint8_t { none, tis, icepop, mis_prod, mis_geo, tbpo, ais };
-enum class OptimName : std::uint8_t { adamw };
+enum class OptimName : std::uint8_t { adamw, muon };
 enum class LrScheduler : std::uint8_t { constant, linear, cosine };
 enum class VerifierName : std::uint8_t { countdown };
 enum class Numbers : std::uint8_t { all, subset };
@@ -61,9 +63,10 @@ struct ModelRecipe {
 struct DataRecipe {
   std::vector<std::string> train_files, val_files;  ///< JSONL
   GeneratorRecipe train_generator, val_generator;
-  std::int64_t train_batch_size = 64;     ///< prompts a step
-  std::int64_t max_prompt_length = 64;    ///< tokens
-  std::int64_t max_response_length = 64;  ///< tokens
+  std::int64_t train_batch_size = 64;          ///< prompts a step
+  std::optional<std::int64_t> gen_batch_size;  ///< prompts a draw of dynamic sampling; default train_batch_size
+  std::int64_t max_prompt_length = 64;         ///< tokens
+  std::int64_t max_response_length = 64;       ///< tokens
   OverlongPrompt overlong_prompt = OverlongPrompt::error;
   bool shuffle = true;
   std::optional<std::uint64_t> seed;  ///< default trainer.seed
@@ -108,6 +111,14 @@ struct TbpoRecipe {
   friend bool operator==(const TbpoRecipe&, const TbpoRecipe&) = default;
 };
 
+/// algorithm.filter_groups: DAPO's dynamic sampling.
+struct FilterGroupsRecipe {
+  bool enable = false;
+  std::int64_t max_num_gen_batches = 10;
+  OnExhausted on_exhausted = OnExhausted::error;
+  friend bool operator==(const FilterGroupsRecipe&, const FilterGroupsRecipe&) = default;
+};
+
 /// What null stands for in the optional members depends on the algorithm: config/algorithms.h.
 struct AlgorithmRecipe {
   AlgorithmName name = AlgorithmName::grpo;
@@ -119,6 +130,7 @@ struct AlgorithmRecipe {
   KlType kl_loss_type = KlType::k3;
   double entropy_coef = 0;
   bool mask_truncated = false;
+  FilterGroupsRecipe filter_groups;
   TbpoRecipe tbpo;
   friend bool operator==(const AlgorithmRecipe&, const AlgorithmRecipe&) = default;
 };
@@ -141,6 +153,15 @@ struct CorrectionRecipe {
   friend bool operator==(const CorrectionRecipe&, const CorrectionRecipe&) = default;
 };
 
+/// optim.muon
+struct MuonRecipe {
+  double momentum = 0.95;
+  bool nesterov = true;
+  std::int64_t ns_steps = 5;
+  bool match_adamw_rms = true;
+  friend bool operator==(const MuonRecipe&, const MuonRecipe&) = default;
+};
+
 struct OptimRecipe {
   OptimName name = OptimName::adamw;
   double lr = 1e-6;
@@ -150,6 +171,7 @@ struct OptimRecipe {
   std::int64_t lr_warmup_steps = 10;  ///< optimizer updates
   LrScheduler lr_scheduler = LrScheduler::constant;
   double grad_clip = 1.0;  ///< 0: off
+  MuonRecipe muon;
   friend bool operator==(const OptimRecipe&, const OptimRecipe&) = default;
 };
 
@@ -162,11 +184,20 @@ struct SftRecipe {
   friend bool operator==(const SftRecipe&, const SftRecipe&) = default;
 };
 
+/// reward.overlong_buffer: DAPO's overlong shaping.
+struct OverlongBufferRecipe {
+  bool enable = false;
+  std::int64_t len = 0;  ///< tokens
+  double penalty_factor = 1;
+  friend bool operator==(const OverlongBufferRecipe&, const OverlongBufferRecipe&) = default;
+};
+
 struct RewardRecipe {
   VerifierName verifier = VerifierName::countdown;
   Numbers numbers = Numbers::all;
   double correct = 1, wrong = 0, format = 0;
   double max_error_fraction = 0.05;
+  OverlongBufferRecipe overlong_buffer;
   friend bool operator==(const RewardRecipe&, const RewardRecipe&) = default;
 };
 
@@ -204,6 +235,7 @@ struct TrainerRecipe {
 };
 
 struct Recipe {
+  Mode mode = Mode::none;
   ModelRecipe model;
   DataRecipe data;
   RolloutRecipe rollout;

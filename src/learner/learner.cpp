@@ -11,6 +11,7 @@
 #include "base/threads.h"
 #include "learner/logprob.h"
 #include "learner/memory.h"
+#include "learner/muon.h"
 #include "learner/parameters.h"
 #include "learner/policy.h"
 #include "learner/policy_loss.h"
@@ -74,6 +75,7 @@ struct Learner::State {
     how.compute = options.compute == config::ComputeDType::bf16 ? torch::kBFloat16 : torch::kFloat32;
     how.trainable = options.trainable;
     how.f32_lm_head = options.f32_lm_head;
+    how.muon = options.optim.name == config::OptimName::muon;
     how.packs_head = options.forward == config::LearnerForward::bf16;  // else logits are of the snapshot's
     return how;
   }
@@ -113,6 +115,7 @@ struct Learner::State {
                      const types::GlobalCounts& counts, const LossOptions& loss);
   void reduce_gradients();
   std::string first_non_finite(double& squared_norm) const;
+  std::vector<MuonMatrix> muon_matrices() const;
   void apply(double gradient_scale);
   void clear_gradients() {
     if (parameters.trainable()) std::fill_n(parameters.gradients(), parameters.size(), 0.0F);
@@ -202,6 +205,16 @@ std::string Learner::State::first_non_finite(double& squared_norm) const {
   return name;
 }
 
+std::vector<MuonMatrix> Learner::State::muon_matrices() const {
+  std::vector<MuonMatrix> matrices;
+  for (const auto& [spec, offset] : parameters.placements()) {
+    if (offset >= parameters.first_adamw()) continue;
+    matrices.push_back({parameters.masters() + offset, parameters.gradients() + offset, parameters.exp_avg() + offset,
+                        spec.shape[0], spec.shape[1]});
+  }
+  return matrices;
+}
+
 void Learner::State::apply(double gradient_scale) {
   const config::OptimRecipe& optim = options.optim;
   const auto updates = static_cast<double>(num_updates + 1);
@@ -216,9 +229,14 @@ void Learner::State::apply(double gradient_scale) {
   const auto step = [&](std::int64_t begin, std::int64_t end, double weight_decay) {
     args.weight_decay = static_cast<float>(weight_decay);
     ops::adamw_step(args, end - begin, parameters.masters() + begin, parameters.gradients() + begin,
-                    parameters.exp_avg() + begin, parameters.exp_avg_sq() + begin);
+                    parameters.exp_avg() + begin, parameters.exp_avg_sq() + (begin - parameters.first_adamw()));
   };
-  step(0, parameters.num_decayed(), optim.weight_decay);
+  if (optim.name == config::OptimName::muon) {
+    const MuonStep how{learning_rate(optim, num_updates, options.total_updates), optim.weight_decay, gradient_scale,
+                       optim.muon};
+    muon_step(muon_matrices(), how, world);
+  }
+  step(parameters.first_adamw(), parameters.num_decayed(), optim.weight_decay);
   step(parameters.num_decayed(), parameters.size(), 0);
   parameters.refresh_compute_copies();
   published = nullptr;
@@ -317,21 +335,16 @@ std::int64_t Learner::num_updates() const { return state_->num_updates; }
 void Learner::reset_optimizer(const config::OptimRecipe& optim, std::int64_t total_updates) {
   state_->require_trainable();
   check_options(optim, total_updates);
+  QRL_INVARIANT(optim.name == state_->options.optim.name, "optimizer", "one of the same kind", "another");
   state_->options.optim = optim;
   state_->options.total_updates = total_updates;
   state_->num_updates = 0;
-  std::fill_n(state_->parameters.exp_avg(), state_->parameters.size(), 0.0F);
-  std::fill_n(state_->parameters.exp_avg_sq(), state_->parameters.size(), 0.0F);
+  state_->parameters.clear_moments();
 }
 
 model::WeightViews Learner::masters() const { return state_->parameters.views(state_->parameters.masters()); }
 
-model::WeightViews Learner::optimizer_state() const {
-  if (!state_->parameters.trainable()) return {};
-  model::WeightViews state = state_->parameters.views(state_->parameters.exp_avg(), "exp_avg.");
-  state.merge(state_->parameters.views(state_->parameters.exp_avg_sq(), "exp_avg_sq."));
-  return state;
-}
+model::WeightViews Learner::optimizer_state() const { return state_->parameters.moments(); }
 
 void Learner::restore(const model::WeightViews& masters, const model::WeightViews& optimizer_state,
                       std::int64_t num_updates) {

@@ -101,8 +101,8 @@ class Learner {
 
   /// The fp32 masters by name, as views that stay valid for the learner's life.
   model::WeightViews masters() const;
-  /// Everything but the masters that an exact resume needs, by name ("exp_avg.<tensor>", "exp_avg_sq.<tensor>");
-  /// nothing when not trainable.
+  /// Everything but the masters that an exact resume needs, by name ("exp_avg.<tensor>", Muon's momentum too, and
+  /// "exp_avg_sq.<tensor>", not of Muon's matrices); nothing when not trainable.
   model::WeightViews optimizer_state() const;
   /// Copies masters and optimizer state from views of the same names and shapes, and sets the update count.
   void restore(const model::WeightViews& masters, const model::WeightViews& optimizer_state, std::int64_t num_updates);

@@ -85,6 +85,15 @@ class RandomRecipe {
     r.actor.activation_checkpointing = flag();
     set_optimizer(r.optim);
     r.optim.eps = positive();
+    r.optim.name = pick(config::OptimName::adamw, config::OptimName::muon);
+    if (r.optim.name == config::OptimName::muon) r.optim.muon = {draw_.uniform(), flag(), draw_.between(1, 9), flag()};
+    r.mode = pick(config::Mode::none, config::Mode::bf16, config::Mode::qarl, config::Mode::ais);
+    if (flag()) {
+      r.algorithm.filter_groups = {true, draw_.between(1, 20),
+                                   pick(config::OnExhausted::error, config::OnExhausted::train_partial)};
+      r.data.gen_batch_size = draw_.between(1, 100);
+    }
+    if (flag()) r.reward.overlong_buffer = {true, draw_.between(1, r.data.max_response_length), positive()};
     r.eval.freq = draw_.between(0, 100);
     r.eval.before_train = flag();
     r.eval.n = draw_.between(1, 64);
