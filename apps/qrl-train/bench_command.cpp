@@ -237,7 +237,7 @@ double learner_flops(const Bench& bench, const LearnerWork& work) {
 }
 
 learner::UpdateReport learn(learner::Learner& learner, const LearnerWork& work, const config::Recipe& recipe) {
-  const learner::LossOptions loss{learner::LossKind::grpo, recipe.algorithm, recipe.rollout_correction};
+  const learner::LossOptions loss{learner::LossKind::policy, recipe.algorithm, recipe.rollout_correction};
   for (const types::MicroBatch& batch : work.batches) {
     learner.accumulate(batch, work.counts, loss, train::draw_params(recipe.rollout));
   }

@@ -103,6 +103,12 @@ Range positive() {
 Range at_least_0() {
   return {" ≥ 0", [](double x) { return x >= 0; }};
 }
+Range at_least_1() {
+  return {" ≥ 1", [](double x) { return x >= 1; }};
+}
+Range above_1() {
+  return {" > 1", [](double x) { return x > 1; }};
+}
 Range from_0_to_1() {
   return {" in [0, 1]", [](double x) { return x >= 0 && x <= 1; }};
 }

@@ -65,6 +65,8 @@ struct Range {
 Range any();
 Range positive();
 Range at_least_0();
+Range at_least_1();
+Range above_1();
 Range from_0_to_1();        ///< [0, 1]
 Range above_0_to_1();       ///< (0, 1]
 Range percentile();         ///< (0, 100]

@@ -19,10 +19,20 @@ enum class LearnerForward : std::uint8_t { bf16, fake_quant, low_bit };
 enum class KvCache : std::uint8_t { automatic, f32, bf16, int8, fp8_e4m3 };  ///< automatic: as the weights
 enum class CalibrateKv : std::uint8_t { every_update, once };
 enum class OverlongPrompt : std::uint8_t { error, filter, truncate };
-enum class AlgorithmName : std::uint8_t { grpo };
+enum class Mode : std::uint8_t { none, bf16, flashrl, fp8rl, qurl, qarl, ais };  ///< defaults of other keys
+enum class AlgorithmName : std::uint8_t { grpo, dr_grpo, dapo, gspo, tbpo };
+enum class LossAggMode : std::uint8_t {
+  token_mean,
+  token_sum,
+  seq_mean_token_sum,
+  seq_mean_token_mean,
+  seq_mean_token_sum_norm,
+};
+enum class OnExhausted : std::uint8_t { error, train_partial };
+enum class MismatchAction : std::uint8_t { clip, drop };
 enum class KlType : std::uint8_t { k1, k2, k3 };
-enum class CorrectionMethod : std::uint8_t { none, tis };
-enum class OptimName : std::uint8_t { adamw };
+enum class CorrectionMethod : std::uint8_t { none, tis, icepop, mis_prod, mis_geo, tbpo, ais };
+enum class OptimName : std::uint8_t { adamw, muon };
 enum class LrScheduler : std::uint8_t { constant, linear, cosine };
 enum class VerifierName : std::uint8_t { countdown };
 enum class Numbers : std::uint8_t { all, subset };
@@ -54,9 +64,10 @@ struct ModelRecipe {
 struct DataRecipe {
   std::vector<std::string> train_files, val_files;  ///< JSONL
   GeneratorRecipe train_generator, val_generator;
-  std::int64_t train_batch_size = 64;     ///< prompts a step
-  std::int64_t max_prompt_length = 64;    ///< tokens
-  std::int64_t max_response_length = 64;  ///< tokens
+  std::int64_t train_batch_size = 64;          ///< prompts a step
+  std::optional<std::int64_t> gen_batch_size;  ///< prompts a draw of dynamic sampling; default train_batch_size
+  std::int64_t max_prompt_length = 64;         ///< tokens
+  std::int64_t max_response_length = 64;       ///< tokens
   OverlongPrompt overlong_prompt = OverlongPrompt::error;
   bool shuffle = true;
   std::optional<std::uint64_t> seed;  ///< default trainer.seed
@@ -94,22 +105,64 @@ struct QuantRecipe {
   friend bool operator==(const QuantRecipe&, const QuantRecipe&) = default;
 };
 
+/// algorithm.tbpo: the bands of TBPO's sequence ratios and of its correction's weights.
+struct TbpoRecipe {
+  double seq_clip_ratio_low = 3e-4, seq_clip_ratio_high = 4e-4;
+  double neg_seq_clip_ratio_low = 3e-4, neg_seq_clip_ratio_high = 7e-4;
+  double seq_tis_imp_ratio_cap = 2.0;
+  MismatchAction mismatch_action = MismatchAction::clip;
+  friend bool operator==(const TbpoRecipe&, const TbpoRecipe&) = default;
+};
+
+/// algorithm.filter_groups: DAPO's dynamic sampling.
+struct FilterGroupsRecipe {
+  bool enable = false;
+  std::int64_t max_num_gen_batches = 10;
+  OnExhausted on_exhausted = OnExhausted::error;
+  friend bool operator==(const FilterGroupsRecipe&, const FilterGroupsRecipe&) = default;
+};
+
+/// What null stands for in the optional members depends on the algorithm: config/algorithms.h.
 struct AlgorithmRecipe {
   AlgorithmName name = AlgorithmName::grpo;
-  std::optional<double> clip_ratio_low, clip_ratio_high;  ///< default 0.2 / 0.2
-  bool norm_adv_by_std = true;
+  std::optional<double> clip_ratio_low, clip_ratio_high;
+  std::optional<double> clip_ratio_c;  ///< dual clip; null also after filling where the algorithm has none
+  std::optional<LossAggMode> loss_agg_mode;
+  std::optional<bool> norm_adv_by_std;
   double kl_loss_coef = 0;
   KlType kl_loss_type = KlType::k3;
   double entropy_coef = 0;
+  bool mask_truncated = false;
+  FilterGroupsRecipe filter_groups;
+  TbpoRecipe tbpo;
   friend bool operator==(const AlgorithmRecipe&, const AlgorithmRecipe&) = default;
+};
+
+/// rollout_correction.ais
+struct AisRecipe {
+  double cap = 5;  ///< C
+  double delta = 0.02, gamma = 1.2, beta_var = 1, eps = 1e-6;
+  friend bool operator==(const AisRecipe&, const AisRecipe&) = default;
 };
 
 struct CorrectionRecipe {
   CorrectionMethod method = CorrectionMethod::tis;
-  std::optional<double> threshold;  ///< C of min(ρ, C); default 2
+  std::optional<double> threshold, threshold_low;  ///< null: the method's, config/algorithms.h
+  bool acr = false;
+  bool behaviour_in_ratio = false;
+  AisRecipe ais;
   std::optional<double> gap_limit;  ///< gap_limit.k3_kl
   GapAction gap_action = GapAction::stop;
   friend bool operator==(const CorrectionRecipe&, const CorrectionRecipe&) = default;
+};
+
+/// optim.muon
+struct MuonRecipe {
+  double momentum = 0.95;
+  bool nesterov = true;
+  std::int64_t ns_steps = 5;
+  bool match_adamw_rms = true;
+  friend bool operator==(const MuonRecipe&, const MuonRecipe&) = default;
 };
 
 struct OptimRecipe {
@@ -121,6 +174,7 @@ struct OptimRecipe {
   std::int64_t lr_warmup_steps = 10;  ///< optimizer updates
   LrScheduler lr_scheduler = LrScheduler::constant;
   double grad_clip = 1.0;  ///< 0: off
+  MuonRecipe muon;
   friend bool operator==(const OptimRecipe&, const OptimRecipe&) = default;
 };
 
@@ -133,11 +187,20 @@ struct SftRecipe {
   friend bool operator==(const SftRecipe&, const SftRecipe&) = default;
 };
 
+/// reward.overlong_buffer: DAPO's overlong shaping.
+struct OverlongBufferRecipe {
+  bool enable = false;
+  std::int64_t len = 0;  ///< tokens
+  double penalty_factor = 1;
+  friend bool operator==(const OverlongBufferRecipe&, const OverlongBufferRecipe&) = default;
+};
+
 struct RewardRecipe {
   VerifierName verifier = VerifierName::countdown;
   Numbers numbers = Numbers::all;
   double correct = 1, wrong = 0, format = 0;
   double max_error_fraction = 0.05;
+  OverlongBufferRecipe overlong_buffer;
   friend bool operator==(const RewardRecipe&, const RewardRecipe&) = default;
 };
 
@@ -175,6 +238,7 @@ struct TrainerRecipe {
 };
 
 struct Recipe {
+  Mode mode = Mode::none;
   ModelRecipe model;
   DataRecipe data;
   RolloutRecipe rollout;

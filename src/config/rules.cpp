@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <initializer_list>
 
+#include "config/algorithms.h"
+
 namespace qrl::config {
 
 namespace {
@@ -97,6 +99,30 @@ void check_batches(const Recipe& recipe, RuleBook& rules) {
                 "the longest sequence must fit, or leave the key out");
 }
 
+void check_sampling(const Recipe& recipe, RuleBook& rules) {
+  const FilterGroupsRecipe& filter = recipe.algorithm.filter_groups;
+  const FilterGroupsRecipe off;
+  rules.require({"algorithm.filter_groups.max_num_gen_batches", "algorithm.filter_groups.on_exhausted"},
+                filter.enable || filter == off, "algorithm.filter_groups.enable beside its other keys", "false",
+                "they have no effect: set enable, or delete them");
+  rules.require({"data.gen_batch_size"}, filter.enable || !recipe.data.gen_batch_size,
+                "algorithm.filter_groups.enable beside data.gen_batch_size", "false",
+                "every prompt drawn is trained on: set data.train_batch_size, or delete it");
+  const OverlongBufferRecipe& buffer = recipe.reward.overlong_buffer;
+  rules.require({"reward.overlong_buffer.len", "reward.overlong_buffer.penalty_factor"},
+                buffer.enable || buffer == OverlongBufferRecipe{},
+                "reward.overlong_buffer.enable beside its other keys", "false",
+                "they have no effect: set enable, or delete them");
+  rules.require(
+      {"reward.overlong_buffer.len", "reward.overlong_buffer.enable", "data.max_response_length"},
+      !buffer.enable || (buffer.len >= 1 && buffer.len <= recipe.data.max_response_length),
+      "reward.overlong_buffer.len from 1 to data.max_response_length = " + number(recipe.data.max_response_length),
+      number(buffer.len), "say over how many tokens the loss of reward grows");
+  rules.require({"optim.muon.momentum", "optim.muon.nesterov", "optim.muon.ns_steps", "optim.muon.match_adamw_rms"},
+                recipe.optim.name == OptimName::muon || recipe.optim.muon == MuonRecipe{},
+                "optim.name muon beside optim.muon", "adamw", "it has no effect: delete it");
+}
+
 void check_quant(const Recipe& recipe, RuleBook& rules) {
   const QuantRecipe& quant = recipe.quant;
   const bool is_fp8 = quant.weights == WeightFormat::fp8_e4m3, is_int4 = quant.weights == WeightFormat::int4;
@@ -159,13 +185,13 @@ void check_rules(const Recipe& recipe, const Origins& origins, bool complete, Fa
   check_data(recipe, complete, rules);
   check_batches(recipe, rules);
   check_quant(recipe, rules);
-  rules.require({"rollout.n", "algorithm.name"}, recipe.algorithm.name != AlgorithmName::grpo || recipe.rollout.n >= 2,
-                "rollout.n of 2 samples or more for grpo", number(recipe.rollout.n),
-                "a sample's advantage is measured against the others of its group");
-  rules.require({"rollout_correction.threshold", "rollout_correction.method"},
-                recipe.rollout_correction.method != CorrectionMethod::none || !recipe.rollout_correction.threshold,
-                "no rollout_correction.threshold with method none", "one",
-                "it has no effect: set it to null or delete it");
+  check_sampling(recipe, rules);
+  rules.require({"rollout.n", "algorithm.name"}, recipe.rollout.n >= 2, "rollout.n of 2 samples or more",
+                number(recipe.rollout.n), "a sample's advantage is measured against the others of its group");
+  if (const auto objection = objection_to(recipe.algorithm, recipe.rollout_correction)) {
+    rules.require({objection->key, "rollout_correction.method", "algorithm.name"}, false, objection->expected,
+                  objection->got, objection->advice);
+  }
   const AlgorithmRecipe& algorithm = recipe.algorithm;
   rules.require({"algorithm.kl_loss_type", "algorithm.kl_loss_coef"},
                 algorithm.kl_loss_coef != 0 || algorithm.kl_loss_type == AlgorithmRecipe{}.kl_loss_type,

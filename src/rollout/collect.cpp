@@ -4,19 +4,20 @@
 
 namespace qrl::rollout {
 
-std::vector<Rollout> collect(types::TextSource& source, std::span<const types::Prompt* const> prompts, std::int32_t n,
+std::vector<Rollout> collect(types::TextSource& source, std::span<const Ask> prompts, std::int32_t n,
                              const types::SamplingParams& params, types::SampleKey key) {
   std::vector<types::SampleRequest> requests;
   requests.reserve(prompts.size());
-  for (const types::Prompt* prompt : prompts) requests.push_back({prompt->id, prompt->tokens, 0, n});
+  for (const auto& [prompt, first_sample] : prompts) requests.push_back({prompt->id, prompt->tokens, first_sample, n});
   std::vector<types::Completion> completions = source.complete(requests, params, key);
   QRL_INVARIANT(completions.size() == prompts.size() * static_cast<std::size_t>(n), "text source",
                 std::to_string(prompts.size() * static_cast<std::size_t>(n)) + " completions",
                 std::to_string(completions.size()));
   std::vector<Rollout> rollouts(completions.size());
   for (std::size_t i = 0; i < rollouts.size(); ++i) {
-    rollouts[i].prompt = prompts[i / static_cast<std::size_t>(n)];
-    rollouts[i].sample_idx = static_cast<std::int32_t>(i % static_cast<std::size_t>(n));
+    const Ask& ask = prompts[i / static_cast<std::size_t>(n)];
+    rollouts[i].prompt = ask.prompt;
+    rollouts[i].sample_idx = ask.first_sample + static_cast<std::int32_t>(i % static_cast<std::size_t>(n));
     rollouts[i].completion = std::move(completions[i]);
   }
   return rollouts;

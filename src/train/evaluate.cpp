@@ -24,10 +24,9 @@ std::string score_name(const std::string& data_source, const config::EvalRecipe&
   return "val/" + data_source + "/mean@" + std::to_string(recipe.n);
 }
 
-std::vector<rollout::Rollout> collect_or_abandon(types::TextSource& source,
-                                                 std::span<const types::Prompt* const> prompts, std::int32_t n,
-                                                 const types::SamplingParams& params, types::SampleKey key,
-                                                 dist::Collectives& world) {
+std::vector<rollout::Rollout> collect_or_abandon(types::TextSource& source, std::span<const rollout::Ask> prompts,
+                                                 std::int32_t n, const types::SamplingParams& params,
+                                                 types::SampleKey key, dist::Collectives& world) {
   std::vector<rollout::Rollout> rollouts;
   bool abandoned = false;
   try {
@@ -46,10 +45,10 @@ Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, con
   const auto n = static_cast<std::int32_t>(recipe.eval.n);
   Metrics metrics;
   for (const PromptSet& set : sets) {
-    std::vector<const types::Prompt*> mine;
+    std::vector<rollout::Ask> mine;
     for (auto i = static_cast<std::size_t>(world.rank()); i < set.prompts.size();
          i += static_cast<std::size_t>(world.size())) {
-      mine.push_back(&set.prompts[i]);
+      mine.push_back({&set.prompts[i]});
     }
     auto rollouts = collect_or_abandon(source, mine, n, params, {recipe.trainer.seed, kEvalStep}, world);
     rollout::judge(rollouts, verifier, recipe.reward, tokenizer);

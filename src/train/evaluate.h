@@ -28,10 +28,9 @@ Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, con
                  const reward::Verifier& verifier, dist::Collectives& world);
 
 /// rollout::collect; throws Abandoned on every rank when any rank was told to stop meanwhile. Collective.
-std::vector<rollout::Rollout> collect_or_abandon(types::TextSource& source,
-                                                 std::span<const types::Prompt* const> prompts, std::int32_t n,
-                                                 const types::SamplingParams& params, types::SampleKey key,
-                                                 dist::Collectives& world);
+std::vector<rollout::Rollout> collect_or_abandon(types::TextSource& source, std::span<const rollout::Ask> prompts,
+                                                 std::int32_t n, const types::SamplingParams& params,
+                                                 types::SampleKey key, dist::Collectives& world);
 
 /// "val/<data_source>/mean@<n>": the score that a run is about.
 std::string score_name(const std::string& data_source, const config::EvalRecipe& recipe);

@@ -73,7 +73,7 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, RunPart p
     base::set_log_file(folder->path() / "log.txt");
   }
   ResumePoint point = find_resume_point(loaded, folder ? &*folder : nullptr, world);
-  if (folder) state::replace_file(folder->path() / "config.yaml", loaded.resolved_yaml);
+  if (folder) state::replace_file(folder->path() / "config.yaml", loaded.annotated_yaml);
 
   RunState state = point.state;
   MetricsFile metrics, sft_metrics;
@@ -130,6 +130,11 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, RunPart p
   if (point.checkpoint) parts.quantiser = load_quantiser(*point.checkpoint, policy.config, world);
   if (parts.quantiser.profile == nullptr) {
     parts.quantiser.profile = find_profile(policy.config, learner.masters(), prompts, recipe);
+  }
+  constexpr double kUaqLr = 5e-6;  // the paper uses it near 1e-6 and switches it off at 1e-5
+  if (recipe.quant.uaq_scale != 1 && recipe.optim.lr > kUaqLr) {
+    base::log_warning("quant.uaq_scale " + std::to_string(recipe.quant.uaq_scale) +
+                      " is for learning rates near 1e-6: above 5e-6 updates reach the codes without it");
   }
   if (!fresh && state.step > 0) base::log_info("going on after step " + std::to_string(state.step));
 

@@ -32,6 +32,10 @@ struct Policy {
   data::Tokenizer tokenizer;
 };
 
+/// The shapes of model.path or model.init, its tokenizer: what of a policy takes no memory to speak of.
+model::ModelConfig model_config(const config::Recipe& recipe);
+data::Tokenizer make_tokenizer(const config::Recipe& recipe, const model::ModelConfig& config);
+
 /// model.path (an HF folder with tokenizer.json), or model.init: a new model of that config and seed, its tokenizer
 /// the tokenizer.json beside the config or else the byte-level one. Throws when vocabularies do not fit.
 Policy make_policy(const config::Recipe& recipe);
@@ -55,6 +59,10 @@ types::SamplingParams train_sampling(const config::Recipe& recipe, const model::
                                      const data::Tokenizer& tokenizer);
 types::SamplingParams eval_sampling(const config::Recipe& recipe, const model::ModelConfig& config,
                                     const data::Tokenizer& tokenizer);
+
+/// Pages of the KV cache; without rollout.kv_pages what rollout.max_num_seqs longest sequences need (prompts of
+/// data.max_prompt_length tokens unless said).
+std::int64_t kv_pages(const config::Recipe& recipe, std::optional<std::int64_t> longest_prompt_tokens = {});
 
 learner::LearnerOptions learner_options(const config::Recipe& recipe);
 /// Optimizer updates of one RL step, and of the whole RL run.

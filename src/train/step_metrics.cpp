@@ -30,16 +30,27 @@ std::pair<double, double> four_grams(const std::vector<types::TokenId>& tokens) 
   return {static_cast<double>(grams.size()), static_cast<double>(grams.size()) - static_cast<double>(distinct)};
 }
 
-/// Rank r holds every size()-th group: interleaves the ranks' groups back into the order of one process.
+/// The ranks' groups in the order of one process: by their places.
 template <class T>
-std::vector<T> in_global_order(const std::vector<std::vector<T>>& by_rank, std::size_t group) {
+std::vector<T> in_global_order(const std::vector<std::vector<T>>& by_rank, std::size_t group,
+                               std::span<const std::int64_t> places, dist::Collectives& world) {
+  struct Group {
+    std::int64_t place;
+    std::size_t rank, first;
+  };
+  std::vector<Group> order;
+  const std::string mine(reinterpret_cast<const char*>(places.data()), places.size_bytes());
+  std::size_t rank = 0;
+  for (const std::string& bytes : world.all_gather(mine)) {
+    std::vector<std::int64_t> theirs(bytes.size() / sizeof(std::int64_t));
+    if (!bytes.empty()) std::memcpy(theirs.data(), bytes.data(), bytes.size());
+    for (std::size_t i = 0; i < theirs.size(); ++i) order.push_back({theirs[i], rank, i * group});
+    ++rank;
+  }
+  std::sort(order.begin(), order.end(), [](const Group& a, const Group& b) { return a.place < b.place; });
   std::vector<T> all;
-  std::size_t total = 0;
-  for (const auto& mine : by_rank) total += mine.size();
-  for (std::size_t first = 0; all.size() < total; first += group) {
-    for (const auto& mine : by_rank) {
-      for (std::size_t i = first; i < std::min(first + group, mine.size()); ++i) all.push_back(mine[i]);
-    }
+  for (const Group& one : order) {
+    for (std::size_t i = 0; i < group; ++i) all.push_back(by_rank[one.rank][one.first + i]);
   }
   return all;
 }
@@ -87,7 +98,8 @@ void add_reward_parts(Metrics& metrics, const std::vector<Fact>& facts, const co
 
 }  // namespace
 
-Metrics rollout_metrics(std::span<const rollout::Rollout> rollouts, std::int32_t n, const config::RewardRecipe& recipe,
+Metrics rollout_metrics(std::span<const rollout::Rollout> rollouts, std::int32_t n,
+                        std::span<const std::int64_t> places, const config::RewardRecipe& recipe,
                         dist::Collectives& world) {
   std::vector<Fact> mine;
   for (std::size_t first = 0; first < rollouts.size(); first += static_cast<std::size_t>(n)) {
@@ -110,7 +122,7 @@ Metrics rollout_metrics(std::span<const rollout::Rollout> rollouts, std::int32_t
     by_rank.emplace_back(bytes.size() / sizeof(Fact));
     if (!bytes.empty()) std::memcpy(by_rank.back().data(), bytes.data(), bytes.size());
   }
-  const std::vector<Fact> facts = in_global_order(by_rank, static_cast<std::size_t>(n));
+  const std::vector<Fact> facts = in_global_order(by_rank, static_cast<std::size_t>(n), places, world);
 
   Metrics metrics;
   add_summary(metrics, "critic/score", facts, [](const Fact& f) { return f.score; });
@@ -124,11 +136,13 @@ Metrics rollout_metrics(std::span<const rollout::Rollout> rollouts, std::int32_t
   const double repeated = sum_of(facts, [](const Fact& f) { return f.repeated_four_grams; });
   metrics["response/seq_rep_4"] = repeated / std::max(grams, 1.0);
   add_reward_parts(metrics, facts, recipe);
+  if (recipe.overlong_buffer.enable)
+    metrics["reward/overlong/mean"] = mean_of(facts, [](const Fact& f) { return f.reward - f.score; });
   return metrics;
 }
 
-std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_t n, std::int64_t step,
-                         dist::Collectives& world) {
+std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_t n,
+                         std::span<const std::int64_t> places, std::int64_t step, dist::Collectives& world) {
   std::string mine;
   for (const rollout::Rollout& r : rollouts) {
     const nlohmann::ordered_json row = {
@@ -159,8 +173,9 @@ std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_
     }
   }
   std::string all;
+  const auto lines = in_global_order(by_rank, static_cast<std::size_t>(n), places, world);
   if (!world.is_first()) return all;
-  for (const std::string& line : in_global_order(by_rank, static_cast<std::size_t>(n))) all += line;
+  for (const std::string& line : lines) all += line;
   return all;
 }
 
