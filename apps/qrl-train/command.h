@@ -30,6 +30,7 @@ void add_generate(CLI::App& app, Action& action);
 void add_export(CLI::App& app, Action& action);
 void add_data(CLI::App& app, Action& action);
 void add_check(CLI::App& app, Action& action);
+void add_judge(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 
 /// The input error of a word where one of `parent`'s commands should stand: names it and those there are.

@@ -263,13 +263,18 @@ void add_sft(List& list) {
 void add_reward(List& list) {
   using W = RewardRecipe;
   Section reward(list, "reward", &Recipe::reward);
-  reward.add("verifier", &W::verifier, choice<VerifierName>({{"countdown", VerifierName::countdown}}),
-             "who judges the responses");
+  reward.add("verifier", &W::verifier, choice<VerifierName>(verifier_names()), "who judges the responses");
+  reward.add(
+      "profile", &W::profile, choice<MathProfile>(math_profiles()),
+      "math: where in a response its answer is; auto: \\boxed{}, ####, \"answer is\", <answer>, a short text, the "
+      "last number, whichever there is first");
   reward.add("numbers", &W::numbers, choice<Numbers>({{"all", Numbers::all}, {"subset", Numbers::subset}}),
              "countdown: which of the given numbers an answer must use, each at most once");
   reward.add("correct", &W::correct, real(any()), "score of a correct response");
   reward.add("wrong", &W::wrong, real(any()), "score of any other response");
   reward.add("format", &W::format, real(any()), "added to a wrong response whose answer has the right form");
+  reward.add("partial", &W::partial, real(any()),
+             "sudoku: times the share of empty cells that are right, added to a wrong response that keeps the clues");
   reward.add("max_error_fraction", &W::max_error_fraction, real(from_0_to_1()),
              "share of verifier errors above which the run stops");
 }
@@ -344,6 +349,17 @@ List declare() {
 }
 
 }  // namespace
+
+std::vector<std::pair<std::string, VerifierName>> verifier_names() {
+  return {{"countdown", VerifierName::countdown}, {"math", VerifierName::math}, {"sudoku", VerifierName::sudoku}};
+}
+
+std::vector<std::pair<std::string, MathProfile>> math_profiles() {
+  using P = MathProfile;
+  return {{"auto", P::automatic},         {"boxed", P::boxed},           {"gsm8k", P::gsm8k},
+          {"answer_is", P::answer_is},    {"answer_tag", P::answer_tag}, {"text", P::text},
+          {"last_number", P::last_number}};
+}
 
 const std::vector<Key>& keys() {
   static const std::vector<Key> all = declare();

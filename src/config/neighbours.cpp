@@ -103,7 +103,7 @@ constexpr Neighbour kNeighbours[] = {
     // Quantisation
     {"quantization", "quant.rollout.weights", "fp32, bf16, int8, fp8_e4m3 or int4"},
     {"kv_cache_dtype", "quant.rollout.kv_cache", "auto, fp32, bf16, int8 or fp8_e4m3"},
-    {"profile", "", "scales are made anew from each update's weights"},
+    {"quant.rollout.profile", "", "scales are made anew from each update's weights"},
     // Algorithm
     {"adv_estimator", "algorithm.name", ""},
     {"advantage_estimator", "algorithm.name", ""},

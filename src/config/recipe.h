@@ -23,7 +23,8 @@ enum class KlType : std::uint8_t { k1, k2, k3 };
 enum class CorrectionMethod : std::uint8_t { none, tis };
 enum class OptimName : std::uint8_t { adamw };
 enum class LrScheduler : std::uint8_t { constant, linear, cosine };
-enum class VerifierName : std::uint8_t { countdown };
+enum class VerifierName : std::uint8_t { countdown, math, sudoku };
+enum class MathProfile : std::uint8_t { automatic, boxed, gsm8k, answer_is, answer_tag, text, last_number };
 enum class Numbers : std::uint8_t { all, subset };
 enum class ResumeMode : std::uint8_t { automatic, never, path };
 enum class TrainDevice : std::uint8_t { automatic, cpu };
@@ -132,8 +133,9 @@ struct SftRecipe {
 
 struct RewardRecipe {
   VerifierName verifier = VerifierName::countdown;
+  MathProfile profile = MathProfile::automatic;
   Numbers numbers = Numbers::all;
-  double correct = 1, wrong = 0, format = 0;
+  double correct = 1, wrong = 0, format = 0, partial = 0;
   double max_error_fraction = 0.05;
   friend bool operator==(const RewardRecipe&, const RewardRecipe&) = default;
 };

@@ -1,5 +1,6 @@
 #include "config/rules.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <initializer_list>
 
@@ -164,10 +165,22 @@ void check_rules(const Recipe& recipe, const Origins& origins, bool complete, Fa
       "sft.demonstrations.task beside sft.steps above 0", "none", "set sft.demonstrations: {task: countdown}");
   check_generator(recipe.sft.demonstrations, "sft.demonstrations", false, rules);
   const RewardRecipe& reward = recipe.reward;
-  rules.require({"reward.correct", "reward.wrong", "reward.format"},
-                reward.correct > reward.wrong && reward.correct > reward.wrong + reward.format,
-                "reward.correct above reward.wrong and above reward.wrong + reward.format",
+  const double most_of_wrong = std::max(0.0, reward.format) + std::max(0.0, reward.partial);
+  rules.require({"reward.correct", "reward.wrong", "reward.format", "reward.partial"},
+                reward.correct > reward.wrong && reward.correct > reward.wrong + most_of_wrong,
+                "reward.correct above reward.wrong and above reward.wrong + reward.format + reward.partial",
                 "a score that a wrong response reaches too", "raise reward.correct or lower the others");
+  rules.require({"reward.verifier", "reward.profile"},
+                reward.verifier == VerifierName::math || reward.profile == RewardRecipe{}.profile,
+                "reward.profile only with reward.verifier: math", "it with another verifier",
+                "it has no effect: delete it");
+  rules.require({"reward.verifier", "reward.numbers"},
+                reward.verifier == VerifierName::countdown || reward.numbers == RewardRecipe{}.numbers,
+                "reward.numbers only with reward.verifier: countdown", "it with another verifier",
+                "it has no effect: delete it");
+  rules.require({"reward.verifier", "reward.partial"}, reward.verifier == VerifierName::sudoku || reward.partial == 0,
+                "reward.partial only with reward.verifier: sudoku", "it with another verifier",
+                "it has no effect: delete it");
 }
 
 }  // namespace qrl::config

@@ -192,7 +192,7 @@ std::optional<std::vector<rollout::Rollout>> Trainer::roll_out(std::int64_t step
 
   metrics.merge(rollout_metrics(rollouts, n, recipe.reward, parts_.world));
   if (recipe.trainer.rollout_dump) {
-    const std::string rows = rollout_rows(rollouts, n, step, parts_.world);
+    const std::string rows = rollout_rows(rollouts, n, step, recipe.reward, parts_.world);
     if (parts_.folder != nullptr) parts_.folder->write_rollouts(step, rows);
   }
   const double errors = metrics["reward/verifier_error_fraction"];
