@@ -3,6 +3,7 @@
 
 #include "command.h"
 #include "data/jsonl.h"
+#include "data/tokenizer.h"
 #include "model/config.h"
 #include "model/weights.h"
 #include "state/safetensors.h"
@@ -28,6 +29,8 @@ const std::vector<Kind>& kinds() {
       {"config", "Hugging Face config.json", [](const std::string& file) { return model::describe_config(file); }},
       {"index", "model.safetensors.index.json and its shards",
        [](const std::string& file) { return model::describe_index(file); }},
+      {"tokenizer", "tokenizer.json",
+       [](const std::string& file) { return file + ": " + data::Tokenizer::load(file).describe(); }},
       {"recipe", "recipe", describe_recipe},
       {"jsonl", "prompt file", [](const std::string& file) { return data::describe_jsonl(file); }},
   };

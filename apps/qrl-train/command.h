@@ -31,7 +31,9 @@ void add_export(CLI::App& app, Action& action);
 void add_data(CLI::App& app, Action& action);
 void add_check(CLI::App& app, Action& action);
 void add_judge(CLI::App& app, Action& action);
+void add_tokenize(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
+void add_bench_tokenizer(CLI::App& bench, Action& action);  ///< one of its subcommands
 
 /// The input error of a word where one of `parent`'s commands should stand: names it and those there are.
 [[noreturn]] void refuse_command(const CLI::App& parent, const std::string& word);

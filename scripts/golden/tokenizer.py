@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Goldens of the byte-level tokenizer from the tokenizers library and transformers, and the check of a folder we wrote.
+"""Goldens of the tokenizers from the tokenizers library and transformers, and the check of a folder we wrote.
 
-    python3 scripts/golden/tokenizer.py              # writes tests/data/golden/tokenizer
+    python3 scripts/golden/tokenizer.py              # writes tests/data/golden/tokenizer and tokenizer_bpe
     python3 scripts/golden/tokenizer.py --check DIR  # DIR as Tokenizer::save writes it: same ids as the goldens
 """
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import tokenizers
 import transformers
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 OUT = Path(__file__).resolve().parents[2] / "tests" / "data" / "golden" / "tokenizer"
@@ -73,6 +73,65 @@ def make():
     (OUT / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
 
 
+CORPUS = ["the cat sat on the mat, and the other cats' hats were there: it's 123,456 or 3.14!", "  indented\n\n\tcode(x) += 10;\r\n",
+          "naïve café über façade ÀÉÎ", "日本語の文章です。 日本 日本語", "Привет, мир! привет", "if (a < b) { return a + b; }   # why", "$x^2 + \\frac{1}{2}$ \\boxed{42}"] * 3
+QWEN2 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+LLAMA3 = QWEN2.replace(r"|\p{N}|", r"|\p{N}{1,3}|")
+PIECES = ["<|end|>", "<l>", "<r>", "<lr>", "wrd", "zé", "ze\u0301", "<a", "<a>", "<a>>", " ", "  ", "    ", "\t", "\n", "\r\n", "\n\n",
+          "'s", "'LL", "'ſ", "１", "²", "½", "日本", "the", " the", "The", "THE", "\u180e", "\u200b", "\u00a0", "\u3000", "\u0085", "🙂",
+          "👩‍👩‍👧", "각", "\u1100\u1161", "\u0301\u0323", "ǅ", "ﬁ", "\u2126", "\U00031350", "\U0001e4d0", "123456", "3.14", "cat", "_a", "x", "ab"]
+
+
+def families():
+    """Small tokenizers of each supported kind, trained here: name, the tokenizer, its own way of adding tokens."""
+    def split(pattern):
+        return pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), "isolated"),
+                                        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+
+    added = [AddedToken("<|end|>", special=True, normalized=False), AddedToken("<l>", lstrip=True, normalized=False),
+             AddedToken("<r>", rstrip=True, normalized=False), AddedToken("<lr>", lstrip=True, rstrip=True, normalized=False),
+             AddedToken("wrd", single_word=True, normalized=False), AddedToken("zé", normalized=True),
+             AddedToken("<a", normalized=False), AddedToken("<a>", normalized=False), AddedToken("<a>>", normalized=False),
+             AddedToken("    ", normalized=True)]
+    kinds = {"qwen2": (normalizers.NFC(), split(QWEN2), False, added[:1]), "llama3": (None, split(LLAMA3), True, added[:1]),
+             "gpt2": (None, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True), False, added[:1]),
+             "digits": (None, pre_tokenizers.Sequence([pre_tokenizers.Digits(True), pre_tokenizers.ByteLevel(add_prefix_space=False)]), False, added[:1]),
+             "gaps": (None, split(r"\p{L}+?|\s*|[0-9]{2}|a(?=b)|(?<=x)y"), False, added[:1]),  # empty matches, text between
+             "added": (normalizers.NFC(), split(QWEN2), False, added)}
+    for name, (normalizer, pre_tokenizer, ignore_merges, tokens) in kinds.items():
+        tokenizer = Tokenizer(models.BPE(ignore_merges=ignore_merges))
+        # "gaps" cuts where merges were learnt across, so that each cut shows in the ids.
+        tokenizer.pre_tokenizer = split(LLAMA3) if name == "gaps" else pre_tokenizer
+        tokenizer.decoder = decoders.ByteLevel()
+        if normalizer:
+            tokenizer.normalizer = normalizer
+        tokenizer.train_from_iterator(CORPUS, trainers.BpeTrainer(vocab_size=400, min_frequency=2, show_progress=False,
+                                                                  initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+        tokenizer.pre_tokenizer = pre_tokenizer
+        tokenizer.add_tokens(tokens)
+        if name == "llama3":
+            end = tokenizer.token_to_id("<|end|>")
+            tokenizer.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=False), processors.TemplateProcessing(
+                single="<|end|> $A", pair="<|end|> $A <|end|> $B", special_tokens=[("<|end|>", end)])])
+        yield name, tokenizer
+
+
+def make_families():
+    folder = OUT.parent / "tokenizer_bpe"
+    folder.mkdir(exist_ok=True)
+    rng = random.Random(SEED)
+    for name, tokenizer in families():
+        (folder / f"{name}.json").write_text(tokenizer.to_str())
+        texts = TEXTS + CORPUS[:7] + ["".join(rng.choice(PIECES) for _ in range(rng.randrange(1, 25))) for _ in range(80)]
+        rows = [{"text": text, "ids": tokenizer.encode(text, add_special_tokens=False).ids,
+                 "with_special": tokenizer.encode(text).ids} for text in texts]
+        (folder / f"{name}.cases.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "manifest.json").write_text(json.dumps(
+        {"command": "python3 scripts/golden/tokenizer.py", "seed": SEED, "tokenizers": tokenizers.__version__,
+         "files": {"NAME.json": "a small tokenizer of that kind, trained by the script", "NAME.cases.jsonl": "texts and their ids"}},
+        indent=2) + "\n")
+
+
 def check(folder):
     for tokenizer in (AutoTokenizer.from_pretrained(folder), PreTrainedTokenizerFast.from_pretrained(folder)):
         assert tokenizer.eos_token_id == tokenizer.pad_token_id == 256, (tokenizer.eos_token_id, tokenizer.pad_token_id)
@@ -87,4 +146,8 @@ def check(folder):
 
 
 if __name__ == "__main__":
-    check(sys.argv[2]) if sys.argv[1:2] == ["--check"] else make()
+    if sys.argv[1:2] == ["--check"]:
+        check(sys.argv[2])
+    else:
+        make()
+        make_families()

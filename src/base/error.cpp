@@ -1,7 +1,6 @@
 #include "base/error.h"
 
 #include <atomic>
-#include <utility>
 
 namespace qrl::base {
 
@@ -26,7 +25,8 @@ std::string join(const std::string& where, const std::string& expected, const st
 
 }  // namespace
 
-Error::Error(ErrorKind kind, std::string where, std::string expected, std::string got, std::string what_to_do)
+Error::Error(ErrorKind kind, const std::string& where, const std::string& expected, const std::string& got,
+             const std::string& what_to_do)
     : kind_(kind), message_(join(where, expected, got, what_to_do)) {}
 
 int Error::exit_code() const noexcept {
@@ -46,12 +46,14 @@ int Error::exit_code() const noexcept {
 void set_making_parts(bool making) { are_parts_being_made = making; }
 bool making_parts() { return are_parts_being_made; }
 
-void fail_input(std::string where, std::string expected, std::string got, std::string what_to_do) {
-  throw Error(ErrorKind::input, std::move(where), std::move(expected), std::move(got), std::move(what_to_do));
+void fail_input(const std::string& where, const std::string& expected, const std::string& got,
+                const std::string& what_to_do) {
+  throw Error(ErrorKind::input, where, expected, got, what_to_do);
 }
 
-void fail_internal(std::string where, std::string expected, std::string got, std::string what_to_do) {
-  throw Error(ErrorKind::internal, std::move(where), std::move(expected), std::move(got), std::move(what_to_do));
+void fail_internal(const std::string& where, const std::string& expected, const std::string& got,
+                   const std::string& what_to_do) {
+  throw Error(ErrorKind::internal, where, expected, got, what_to_do);
 }
 
 }  // namespace qrl::base

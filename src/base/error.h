@@ -18,7 +18,8 @@ enum class ErrorKind {
 /// Every part but `where` may be empty. `what()` joins them; no control byte but a newline (a list of faults) is in it.
 class Error : public std::exception {
  public:
-  Error(ErrorKind kind, std::string where, std::string expected, std::string got, std::string what_to_do = {});
+  Error(ErrorKind kind, const std::string& where, const std::string& expected, const std::string& got,
+        const std::string& what_to_do = {});
 
   const char* what() const noexcept override { return message_.c_str(); }
   ErrorKind kind() const noexcept { return kind_; }
@@ -30,10 +31,12 @@ class Error : public std::exception {
 };
 
 /// Throws an input error (exit 2).
-[[noreturn]] void fail_input(std::string where, std::string expected, std::string got, std::string what_to_do = {});
+[[noreturn]] void fail_input(const std::string& where, const std::string& expected, const std::string& got,
+                             const std::string& what_to_do = {});
 
 /// Throws an internal error (exit 1).
-[[noreturn]] void fail_internal(std::string where, std::string expected, std::string got, std::string what_to_do = {});
+[[noreturn]] void fail_internal(const std::string& where, const std::string& expected, const std::string& got,
+                                const std::string& what_to_do = {});
 
 /// While a run's parts are made from its recipe, memory that runs out is the recipe's fault; once the work has begun it
 /// is the machine's. Set by whoever reads a recipe and by whoever begins the work; asked by main.

@@ -46,8 +46,9 @@ KvScales calibrate_kv(const model::Snapshot& snapshot, std::span<const std::vect
     }
   }
   const auto scale_of = [&](std::vector<float>& sizes) {
-    QRL_REQUIRE(std::all_of(sizes.begin(), sizes.end(), [](float x) { return std::isfinite(x); }), "KV calibration",
-                "finite keys and values", "a NaN or an infinity", "the weights are broken: go back to a checkpoint");
+    if (!std::all_of(sizes.begin(), sizes.end(), [](float x) { return std::isfinite(x); })) {
+      model::fail_broken("KV calibration, keys and values", snapshot.version());
+    }
     const double scale = percentile_of(sizes, options.percentile) * options.margin / quant::kFp8Max;
     return scale > 0 ? static_cast<float>(scale) : 1.0F;
   };

@@ -63,9 +63,7 @@ void accumulate_weight_gradient(const Tensor& d_y, const Tensor& x, const Tensor
   ops::add_to(mixed(part), part.numel(), floats(total));
 }
 
-Tensor embed(const PackedRows& rows, const Weight& table_VD) { return embed_from(rows, table_VD, table_VD.value); }
-
-Tensor embed_from(const PackedRows& rows, const Weight& table_VD, const Tensor& values_VD) {
+Tensor embed(const PackedRows& rows, const Weight& table_VD, const Tensor& values_VD) {
   // The graph hangs on one leaf that stands for all weights; their gradients go to Weight::gradient instead.
   const Tensor leaf = torch::empty({0}).set_requires_grad(true);
   const Tensor tokens_N =

@@ -34,11 +34,9 @@ struct Heads {
   float norm_eps = 0;  ///< of the norm of q and k
 };
 
-/// Rows of the table, fp32 [N, D]. The result starts the graph: it always needs a gradient when autograd is on.
-/// `rows` must outlive the backward pass.
-Tensor embed(const PackedRows& rows, const Weight& table_VD);
-/// The same with the values of another table (a snapshot's, [V, D] fp32 or bf16), the gradient still to `table_VD`.
-Tensor embed_from(const PackedRows& rows, const Weight& table_VD, const Tensor& values_VD);
+/// Rows of `values_VD` (the table's own or a snapshot's, fp32 or bf16), fp32 [N, D]; the gradient goes to `table_VD`.
+/// The result starts the graph: it always needs a gradient when autograd is on. `rows` must outlive the backward pass.
+Tensor embed(const PackedRows& rows, const Weight& table_VD, const Tensor& values_VD);
 
 /// x · Wᵀ in W's dtype (products of bf16 accumulate in fp32 and are rounded to bf16 once). x: [N, in], W: [out, in].
 Tensor linear(const Tensor& x, const Weight& weight);

@@ -96,9 +96,15 @@ struct Learner::State {
       : config(config_in),
         options(options_in),
         world(world_in),
-        parameters(config, model::views(initial),
-                   options.compute == config::ComputeDType::bf16 ? torch::kBFloat16 : torch::kFloat32,
-                   options.trainable, options.f32_lm_head) {}
+        parameters(config, model::views(initial), parameter_options(options)) {}
+  static ParameterOptions parameter_options(const LearnerOptions& options) {
+    ParameterOptions how;
+    how.compute = options.compute == config::ComputeDType::bf16 ? torch::kBFloat16 : torch::kFloat32;
+    how.trainable = options.trainable;
+    how.f32_lm_head = options.f32_lm_head;
+    how.packs_head = options.forward == config::LearnerForward::bf16;  // else logits are of the snapshot's
+    return how;
+  }
   void require_trainable() const {
     QRL_INVARIANT(parameters.trainable(), "learner", "a trainable one", "one made for scores alone");
   }

@@ -20,17 +20,13 @@ struct Chunk {
 
 /// Logits of a chunk's hidden states, fp32 [M, V].
 Tensor logits_of(const Tensor& hidden_MD, const ops::PackedLinear& head) {
-  constexpr std::int64_t kBlockRows = 192;  // that meet a panel while it is in cache
   const std::int64_t num_rows = hidden_MD.size(0);
   const Tensor x = hidden_MD.to(torch::kFloat32), logits_MV = torch::empty({num_rows, head.out});
   ops::Activations codes(head.format, num_rows, head.in);
   base::parallel(0, [&](base::Team& team) {
     ops::encode(team, x.data_ptr<float>(), {0, num_rows}, codes);
     team.barrier();
-    for (std::int64_t first = 0; first < num_rows; first += kBlockRows) {
-      ops::linear(team, codes, head, {first, std::min(num_rows, first + kBlockRows)}, false,
-                  logits_MV.data_ptr<float>());
-    }
+    ops::linear(team, codes, head, {0, num_rows}, false, logits_MV.data_ptr<float>());
   });
   return logits_MV;
 }

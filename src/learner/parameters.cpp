@@ -33,17 +33,17 @@ std::string layer_of(std::string_view name) {
 
 }  // namespace
 
-Parameters::Parameters(const model::ModelConfig& config, const model::WeightViews& initial, torch::ScalarType compute,
-                       bool trainable, bool f32_lm_head)
-    : compute_(compute) {
-  policy_.lm_head_dtype = f32_lm_head ? torch::kFloat32 : compute;
-  place(model::weight_specs(config), trainable);
+Parameters::Parameters(const model::ModelConfig& config, const model::WeightViews& initial,
+                       const ParameterOptions& options)
+    : options_(options) {
+  policy_.lm_head_dtype = options.f32_lm_head ? torch::kFloat32 : options.compute;
+  place(model::weight_specs(config));
   copy_views(initial, views(masters()), "weights");
   bind_policy(config);
   refresh_compute_copies();
 }
 
-void Parameters::place(const std::vector<model::WeightSpec>& specs, bool trainable) {
+void Parameters::place(const std::vector<model::WeightSpec>& specs) {
   for (const model::WeightSpec& spec : specs) placements_.push_back({spec, 0});
   std::vector<Placement*> order;
   for (Placement& placement : placements_) order.push_back(&placement);
@@ -59,11 +59,11 @@ void Parameters::place(const std::vector<model::WeightSpec>& specs, bool trainab
     if (is_matrix(placement->spec)) num_decayed_ = next;
   }
   masters_ = torch::zeros({next});
-  if (trainable) {
+  if (options_.trainable) {
     for (Tensor* flat : {&gradients_, &exp_avg_, &exp_avg_sq_}) *flat = torch::zeros({next});
   }
-  if (compute_ != torch::kFloat32)
-    compute_copies_ = torch::zeros({num_decayed_}, torch::TensorOptions().dtype(compute_));
+  if (compute() != torch::kFloat32)
+    compute_copies_ = torch::zeros({num_decayed_}, torch::TensorOptions().dtype(compute()));
 }
 
 Weight Parameters::weight(const std::vector<std::string>& names, bool always_f32) const {
@@ -90,11 +90,14 @@ Weight Parameters::weight(const std::vector<std::string>& names, bool always_f32
 void Parameters::bind_policy(const model::ModelConfig& config) {
   policy_.embedding = weight({"model.embed_tokens.weight"});
   policy_.final_norm = weight({"model.norm.weight"});
-  policy_.lm_head = weight({config.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight"},
-                           policy_.lm_head_dtype == torch::kFloat32);
-  policy_.head =
-      ops::make_packed_linear(policy_.lm_head_dtype == torch::kFloat32 ? quant::Format::f32 : quant::Format::bf16,
-                              config.vocab_size, config.hidden_size, false);
+  const std::string lm_head = config.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight";
+  const bool f32_lm_head = policy_.lm_head_dtype == torch::kFloat32;
+  policy_.lm_head = weight({lm_head}, f32_lm_head);
+  if (options_.packs_head) {
+    head_master_ = weight({lm_head}, true).value;
+    policy_.head = ops::make_packed_linear(f32_lm_head ? quant::Format::f32 : quant::Format::bf16, config.vocab_size,
+                                           config.hidden_size, false);
+  }
   for (std::int64_t idx = 0; idx < config.num_hidden_layers; ++idx) {
     const std::string layer = "model.layers." + std::to_string(idx) + ".";
     const std::string attention = layer + "self_attn.", mlp = layer + "mlp.";
@@ -118,9 +121,10 @@ void Parameters::bind_policy(const model::ModelConfig& config) {
 
 void Parameters::refresh_compute_copies() {
   if (compute_copies_.defined()) compute_copies_.copy_(masters_.narrow(0, 0, num_decayed_));
-  const Tensor values = policy_.lm_head.value.to(torch::kFloat32);
-  base::parallel(
-      0, [&](base::Team& team) { ops::pack_rows(team, values.data_ptr<float>(), policy_.head.out, 0, policy_.head); });
+  if (!options_.packs_head) return;
+  base::parallel(0, [&](base::Team& team) {
+    ops::pack_rows(team, head_master_.data_ptr<float>(), policy_.head.out, 0, policy_.head);
+  });
 }
 
 model::WeightViews Parameters::views(float* flat, const std::string& prefix) const {

@@ -24,8 +24,8 @@ struct PolicyWeights {
   std::vector<LayerWeights> layers;
   Weight final_norm;
   Weight lm_head;          ///< the embedding itself when tied
-  ops::PackedLinear head;  ///< lm_head as the kernels read it, in the compute dtype, or fp32
-  torch::ScalarType lm_head_dtype = torch::kBFloat16;  ///< of `head`, of lm_head and of the hidden states they meet
+  ops::PackedLinear head;  ///< lm_head as the kernels read it, in lm_head_dtype; empty unless asked for
+  torch::ScalarType lm_head_dtype = torch::kBFloat16;  ///< of lm_head and of the hidden states it meets
 };
 
 /// Where a named tensor lies in the flat buffers.
@@ -34,18 +34,23 @@ struct Placement {
   std::int64_t offset = 0;  ///< elements
 };
 
+struct ParameterOptions {
+  torch::ScalarType compute = torch::kBFloat16;
+  bool trainable = true;     ///< else no gradients and no moments
+  bool f32_lm_head = false;  ///< lm_head meets hidden states in fp32 whatever `compute`
+  bool packs_head = true;    ///< logits are of PolicyWeights::head
+};
+
 /// Flat buffers in an order of our own: matrices first (weight decay applies to them: [0, num_decayed)), then gains and
 /// biases; tensors that one product reads together lie together.
 class Parameters {
  public:
-  /// Copies `initial` into the masters; an input error names a tensor that is missing, extra or misshaped. Without
-  /// `trainable` there are no gradients and no moments.
-  Parameters(const model::ModelConfig& config, const model::WeightViews& initial, torch::ScalarType compute,
-             bool trainable, bool f32_lm_head);
+  /// Copies `initial` into the masters; an input error names a tensor that is missing, extra or misshaped.
+  Parameters(const model::ModelConfig& config, const model::WeightViews& initial, const ParameterOptions& options);
 
   const PolicyWeights& policy() const { return policy_; }
   const std::vector<Placement>& placements() const { return placements_; }  ///< in weight_specs' order
-  torch::ScalarType compute() const { return compute_; }
+  torch::ScalarType compute() const { return options_.compute; }
 
   bool trainable() const { return gradients_.defined(); }
   std::int64_t size() const { return masters_.numel(); }
@@ -55,22 +60,23 @@ class Parameters {
   float* exp_avg() const { return exp_avg_.data_ptr<float>(); }
   float* exp_avg_sq() const { return exp_avg_sq_.data_ptr<float>(); }
 
-  /// Rounds the masters into the compute copies: after every change of the masters.
+  /// Rounds the masters into the compute copies and the packed head: after every change of the masters.
   void refresh_compute_copies();
 
   /// Named views into a flat buffer of size() floats, each name behind `prefix`.
   model::WeightViews views(float* flat, const std::string& prefix = {}) const;
 
  private:
-  void place(const std::vector<model::WeightSpec>& specs, bool trainable);
+  void place(const std::vector<model::WeightSpec>& specs);
   Weight weight(const std::vector<std::string>& names, bool always_f32 = false) const;
   void bind_policy(const model::ModelConfig& config);
 
-  torch::ScalarType compute_;
+  ParameterOptions options_;
   std::vector<Placement> placements_;
   std::int64_t num_decayed_ = 0;
   Tensor masters_, gradients_, exp_avg_, exp_avg_sq_;
   Tensor compute_copies_;  ///< bf16 copies of the decayed part; undefined with f32
+  Tensor head_master_;     ///< what policy_.head is packed from
   PolicyWeights policy_;
 };
 

@@ -46,7 +46,7 @@ Tensor hidden_states(const PolicyWeights& weights, const model::ModelConfig& con
   };
 
   const Tensor table_VD = quantised ? table_of(*options.snapshot) : weights.embedding.value;
-  TensorList state{embed_from(rows, weights.embedding, table_VD), Tensor()};
+  TensorList state{embed(rows, weights.embedding, table_VD), Tensor()};
   for (std::size_t idx = 0; idx < weights.layers.size(); ++idx) {
     const LayerWeights& w = weights.layers[idx];
     const model::LayerSnapshot* q = quantised ? &options.snapshot->layer(static_cast<std::int64_t>(idx)) : nullptr;

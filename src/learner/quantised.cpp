@@ -1,6 +1,5 @@
 #include "learner/quantised.h"
 
-#include <algorithm>
 #include <memory>
 
 #include "base/threads.h"
@@ -8,9 +7,6 @@
 namespace qrl::learner {
 
 namespace {
-
-/// Rows that meet all weights while they are in cache.
-constexpr std::int64_t kBlockRows = 192;
 
 Tensor decoded_weight(const ops::PackedLinear& packed, torch::ScalarType compute) {
   const Tensor weight = torch::empty({packed.out, packed.in});
@@ -37,14 +33,12 @@ Tensor quantised_linear(const Tensor& x, const Weight& master, const Quantised& 
   const ops::PackedLinear& packed = *quantised.packed;
   const std::int64_t num_rows = x.size(0);
   const auto codes = std::make_shared<ops::Activations>(packed.format, num_rows, packed.in);
-  Tensor y = torch::empty({num_rows, packed.out});
+  Tensor y;
+  if (quantised.real_product) y = torch::empty({num_rows, packed.out});
   base::parallel(0, [&](base::Team& team) {
     ops::encode(team, x.data_ptr<float>(), {0, num_rows}, *codes);
     team.barrier();
-    if (!quantised.real_product) return;
-    for (std::int64_t first = 0; first < num_rows; first += kBlockRows) {
-      ops::linear(team, *codes, packed, {first, std::min(num_rows, first + kBlockRows)}, false, y.data_ptr<float>());
-    }
+    if (y.defined()) ops::linear(team, *codes, packed, {0, num_rows}, false, y.data_ptr<float>());
   });
   if (!quantised.real_product) {
     y = torch::mm(decoded_input(*codes, quantised.compute), decoded_weight(packed, quantised.compute).t())

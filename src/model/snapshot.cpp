@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/threads.h"
+#include "model/matrix_parts.h"
 
 namespace qrl::model {
 
@@ -65,13 +66,6 @@ class FormatChooser {
 };
 
 base::Buffer make_gain(std::int64_t width) { return base::Buffer(DType::f32, {width}); }
-
-/// Rows of a packed matrix that one or more weights of the model fill, and their bias.
-struct MatrixPart {
-  std::string weight;  ///< its spec's name
-  ops::PackedLinear* matrix = nullptr;
-  std::int64_t first_row = 0;
-};
 
 /// A fp32 vector (norm gain, or a stretch of a bias) as the snapshot keeps it.
 struct VectorPart {
@@ -131,9 +125,8 @@ Snapshot::Snapshot(const ModelConfig& config, const SnapshotFormats& formats)
 void Snapshot::publish(const WeightViews& masters, std::int64_t version) {
   QRL_INVARIANT(version >= 0, "publish", "a policy version of 0 or more", std::to_string(version));
   const std::string embedding = "model.embed_tokens.weight";
-  std::vector<MatrixPart> matrices;
+  const auto matrices = matrix_parts(config_, layers_, lm_head_);
   std::vector<VectorPart> vectors = {{"model.norm.weight", final_norm_D_.as<float>()}};
-  matrices.push_back({config_.tie_word_embeddings ? embedding : "lm_head.weight", &lm_head_, 0});
   for (std::size_t idx = 0; idx < layers_.size(); ++idx) {
     LayerSnapshot& layer = layers_[idx];
     const std::string prefix = "model.layers." + std::to_string(idx) + ".";
@@ -143,17 +136,11 @@ void Snapshot::publish(const WeightViews& masters, std::int64_t version) {
       vectors.push_back({prefix + "self_attn.q_norm.weight", layer.q_norm_E.as<float>()});
       vectors.push_back({prefix + "self_attn.k_norm.weight", layer.k_norm_E.as<float>()});
     }
-    const std::int64_t q_size = config_.q_size();
-    for (const auto& [name, first_row] : {std::pair("q_proj", std::int64_t{0}), std::pair("k_proj", q_size),
-                                          std::pair("v_proj", q_size + config_.kv_size())}) {
-      matrices.push_back({prefix + "self_attn." + name + ".weight", &layer.qkv, first_row});
-      if (config_.qkv_bias)
-        vectors.push_back({prefix + "self_attn." + name + ".bias", layer.qkv.bias.as<float>() + first_row});
-    }
-    matrices.push_back({prefix + "self_attn.o_proj.weight", &layer.o, 0});
-    matrices.push_back({prefix + "mlp.gate_proj.weight", &layer.gate_up, 0});
-    matrices.push_back({prefix + "mlp.up_proj.weight", &layer.gate_up, config_.intermediate_size});
-    matrices.push_back({prefix + "mlp.down_proj.weight", &layer.down, 0});
+    if (!config_.qkv_bias) continue;
+    auto* bias = layer.qkv.bias.as<float>();
+    vectors.push_back({prefix + "self_attn.q_proj.bias", bias});
+    vectors.push_back({prefix + "self_attn.k_proj.bias", bias + config_.q_size()});
+    vectors.push_back({prefix + "self_attn.v_proj.bias", bias + config_.q_size() + config_.kv_size()});
   }
   // Every view is looked at before the first byte is written: a wrong set of masters changes nothing.
   WeightViews views;
@@ -173,78 +160,29 @@ void Snapshot::publish(const WeightViews& masters, std::int64_t version) {
         note(all_finite(values), part.weight);
       }
     }
-    for (const MatrixPart& part : matrices) {
+    for (const auto& part : matrices) {
       const base::View& view = views.at(part.weight);
       // Parts of one matrix may meet within a panel: the one before must be done.
       if (part.first_row > 0) team.barrier();
       note(ops::pack_rows(team, view.as<float>(), view.shape[0], part.first_row, *part.matrix), part.weight);
     }
   });
-  QRL_REQUIRE(broken.load() == nullptr, "publish: " + *broken.load(), "finite weights", "a NaN or an infinity",
-              "the weights are broken: go back to a checkpoint");
+  if (broken.load() != nullptr) fail_broken("publish: " + *broken.load(), version);
   version_ = version;
 }
 
-namespace {
-
-std::size_t packed_bytes(const ops::PackedLinear& linear) {
-  return linear.panels.num_bytes() + linear.scales.num_bytes() + linear.column_sums.num_bytes() +
-         linear.bias.num_bytes();
+void fail_broken(const std::string& where, std::int64_t version) {
+  if (version == 0)
+    base::fail_input(where, "finite weights", "a NaN or an infinity", "the model that was loaded has it");
+  throw base::Error(base::ErrorKind::guard, where, "finite weights", "a NaN or an infinity, which training made",
+                    "go on from an earlier checkpoint with a lower learning rate");
 }
-
-std::string describe_packed(const std::string& name, const ops::PackedLinear& linear) {
-  std::string line = name + ": " + std::string(quant::name(linear.format)) + " [" + std::to_string(linear.out) + ", " +
-                     std::to_string(linear.in) + "]";
-  if (!linear.scales.empty()) {
-    line += ", scales [" + std::to_string(linear.scales.shape()[0]) + ", " + std::to_string(linear.out) + "] " +
-            std::string(base::name(linear.scales.view().dtype));
-  }
-  if (!linear.bias.empty()) line += ", bias fp32";
-  return line;
-}
-
-std::string describe_buffer(const std::string& name, const base::Buffer& buffer) {
-  return name + ": " + (buffer.view().dtype == DType::f32 ? "fp32 " : "bf16 ") + buffer.shape().to_string();
-}
-
-}  // namespace
 
 bool Snapshot::has_exempt_layers() const {
   return std::ranges::any_of(layers_, [this](const LayerSnapshot& layer) {
     return layer.qkv.format != format_ || layer.o.format != format_ || layer.gate_up.format != format_ ||
            layer.down.format != format_;
   });
-}
-
-std::size_t Snapshot::num_bytes() const {
-  std::size_t total = embedding_VD_.num_bytes() + final_norm_D_.num_bytes() + packed_bytes(lm_head_);
-  for (const LayerSnapshot& layer : layers_) {
-    total += layer.input_norm_D.num_bytes() + layer.post_norm_D.num_bytes() + layer.q_norm_E.num_bytes() +
-             layer.k_norm_E.num_bytes() + packed_bytes(layer.qkv) + packed_bytes(layer.o) +
-             packed_bytes(layer.gate_up) + packed_bytes(layer.down);
-  }
-  return total;
-}
-
-std::vector<std::string> Snapshot::describe() const {
-  std::vector<std::string> lines = {describe_buffer("embed_tokens", embedding_VD_)};
-  for (std::size_t idx = 0; idx < layers_.size(); ++idx) {
-    const LayerSnapshot& layer = layers_[idx];
-    const std::string prefix = "layers." + std::to_string(idx) + ".";
-    lines.push_back(describe_buffer(prefix + "input_layernorm", layer.input_norm_D));
-    lines.push_back(describe_packed(prefix + "qkv", layer.qkv));
-    if (config_.qk_norm) {
-      lines.push_back(describe_buffer(prefix + "q_norm", layer.q_norm_E));
-      lines.push_back(describe_buffer(prefix + "k_norm", layer.k_norm_E));
-    }
-    lines.push_back(describe_packed(prefix + "o", layer.o));
-    lines.push_back(describe_buffer(prefix + "post_attention_layernorm", layer.post_norm_D));
-    lines.push_back(describe_packed(prefix + "gate_up", layer.gate_up));
-    lines.push_back(describe_packed(prefix + "down", layer.down));
-  }
-  lines.push_back(describe_buffer("norm", final_norm_D_));
-  lines.push_back(describe_packed("lm_head", lm_head_));
-  return lines;
 }
 
 }  // namespace qrl::model

@@ -31,6 +31,25 @@ struct LayerSnapshot {
   ops::PackedLinear qkv, o, gate_up, down;
 };
 
+/// One of a snapshot's tensors, for people.
+struct SnapshotTensor {
+  std::string name;            ///< "layers.0.qkv"
+  std::string what;            ///< "int8 [80, 24], scales [1, 80] F32"
+  const void* data = nullptr;  ///< what readers of the same memory share
+  bool is_gain = false;        ///< a norm's; else embedding, linear layer or lm_head
+};
+
+/// How far a weight as a snapshot holds it is from its master.
+struct WeightError {
+  std::string weight;  ///< its HF name; a tied lm_head has the embedding's
+  quant::Format format = quant::Format::f32;
+  quant::FormatError error;
+};
+
+/// Throws for weights (or what was computed from them) that are not finite: an input error for those that were loaded,
+/// version 0; a guard error for those that training made.
+[[noreturn]] void fail_broken(const std::string& where, std::int64_t version);
+
 /// A published policy. Buffers are made once; `publish` rewrites them in place, so whoever reads them must not be in a
 /// forward meanwhile (the version says which weights they hold: readers check that it stands still).
 class Snapshot {
@@ -39,8 +58,8 @@ class Snapshot {
   /// k and v; gate and up).
   Snapshot(const ModelConfig& config, const SnapshotFormats& formats);
 
-  /// Quantises and packs `masters` (fp32 views by name) on all threads. Throws an input error that names the tensor
-  /// when a weight is not finite. `version` is the policy version from now on.
+  /// Quantises and packs `masters` (fp32 views by name) on all threads. A weight that is not
+  /// finite ends in fail_broken, which names the tensor. `version` is the policy version from now on.
   void publish(const WeightViews& masters, std::int64_t version);
 
   const ModelConfig& config() const { return config_; }
@@ -54,8 +73,11 @@ class Snapshot {
   const ops::PackedLinear& lm_head() const { return lm_head_; }
   std::size_t num_bytes() const;
 
-  /// One line a tensor for people: name, format, shape, scale shape.
-  std::vector<std::string> describe() const;
+  /// All tensors in the order of the forward pass.
+  std::vector<SnapshotTensor> tensors() const;
+
+  /// Format error of every matrix against the `masters` that were published. Takes a decoded copy of a matrix a thread.
+  std::vector<WeightError> format_errors(const WeightViews& masters) const;
 
  private:
   ModelConfig config_;

@@ -13,17 +13,7 @@ namespace qrl::ops {
 
 namespace {
 
-const CeilingKernels& kernels() {
-  switch (isa()) {
-    case Isa::avx512:
-      return avx512::kCeilings;
-    case Isa::avx2:
-      return avx2::kCeilings;
-    case Isa::portable:
-      break;
-  }
-  return portable::kCeilings;
-}
+const CeilingKernels& kernels() { return for_this_isa(avx512::kCeilings, avx2::kCeilings, portable::kCeilings); }
 
 /// Best rate of `work`, which every thread runs and which returns what it did.
 template <class Work>

@@ -78,15 +78,6 @@ bool supported(Isa isa) {
 
 std::string describe_isa() { return std::string(name(isa())) + " (of " + supported_names() + ")"; }
 
-const Kernels& kernels() {
-  switch (isa()) {
-    case Isa::avx512:
-      return avx512::kKernels;
-    case Isa::avx2:
-      return avx2::kKernels;
-    default:
-      return portable::kKernels;
-  }
-}
+const Kernels& kernels() { return for_this_isa(avx512::kKernels, avx2::kKernels, portable::kKernels); }
 
 }  // namespace qrl::ops

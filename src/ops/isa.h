@@ -21,6 +21,13 @@ void force_isa(Isa isa);
 /// Whether this processor can run a path.
 bool supported(Isa isa);
 
+/// The one of a kernel table's three builds that is of the path in use.
+template <class Table>
+const Table& for_this_isa(const Table& avx512, const Table& avx2, const Table& portable) {
+  const Isa path = isa();
+  return path == Isa::avx512 ? avx512 : path == Isa::avx2 ? avx2 : portable;
+}
+
 /// "avx512 (of avx512, avx2, portable)": the path in use and those this processor has.
 std::string describe_isa();
 

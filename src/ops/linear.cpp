@@ -21,6 +21,9 @@ using quant::Format;
 using quant::FormatSpec;
 using quant::ScaleScope;
 
+/// Rows that meet a panel while they are in cache.
+constexpr std::int64_t kBlockRows = 192;
+
 // int32 holds the sum of this many products of two codes.
 constexpr std::int64_t kMaxInt8Width = (std::int64_t{1} << 31) / (127 * 127) - 1;
 
@@ -84,11 +87,6 @@ float decoded(Code code, std::uint8_t bits) {
   return static_cast<float>(static_cast<std::int8_t>(bits));
 }
 
-float scale_of(Code code, float amax) {
-  const float scale = amax / quant::max_code(code);
-  return code == Code::int4 ? to_float(base::to_bf16(scale)) : scale;
-}
-
 float scale_at(const PackedLinear& packed, std::int64_t run, std::int64_t row) {
   const std::int64_t at = run * packed.scales.shape()[1] + row;
   return packed.scales.view().dtype == DType::f32 ? packed.scales.as<float>()[at]
@@ -127,7 +125,7 @@ class RowEncoder {
       const bool shares_last = what_.scope == ScaleScope::tensor ||
                                (what_.scope == ScaleScope::block128 && row / 128 == last_row_ / 128 && last_row_ >= 0);
       if (!shares_last) amax = amax_of_scale(what_, weight_, rows_, packed_.in, row, begin, count);
-      const float scale = scale_of(what_.weights, amax);
+      const float scale = quant::scale_of(what_.weights, amax);
       encode_run(values + begin, count, scale, codes_.data() + begin);
       const std::int64_t at = b * packed_.scales.shape()[1] + to;
       if (what_.weights == Code::int4) packed_.scales.as<bf16>()[at] = base::to_bf16(scale);
@@ -315,35 +313,10 @@ void decode(base::Team& team, const Activations& codes, base::Range rows, float*
   }
 }
 
-void linear(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows, bool accumulate,
-            float* y) {
-  check_range(rows, x.max_rows(), "linear");
-  QRL_INVARIANT(x.format == weight.format && x.width == weight.in, "linear",
-                std::string(name(weight.format)) + " activations of width " + std::to_string(weight.in),
-                std::string(name(x.format)) + " of width " + std::to_string(x.width));
-  const base::Range panels = team.slice(round_up(weight.out, kPanelColumns) / kPanelColumns);
-  LinearTask task;
-  task.x = x.row(rows.begin);
-  task.x_stride = x.stride;
-  task.rows = rows.size();
-  task.panels = weight.panels.view().data;
-  if (!x.scales.empty()) {
-    task.x_scales = x.scales.as<float>() + rows.begin * x.num_scales();
-    task.x_scale_stride = x.num_scales();
-  }
-  if (!weight.scales.empty()) {
-    task.scales = weight.scales.view().data;
-    task.scale_stride = weight.scales.shape()[1];
-  }
-  if (!weight.column_sums.empty()) task.column_sums = weight.column_sums.as<std::int32_t>();
-  task.bias = weight.bias.empty() ? nullptr : weight.bias.as<float>();
-  task.in = weight.in;
-  task.out = weight.out;
-  task.first_panel = panels.begin;
-  task.end_panel = panels.end;
-  task.y = y + rows.begin * weight.out;
-  task.accumulate = accumulate;
-  switch (weight.format) {
+namespace {
+
+void run(Format format, const LinearTask& task) {
+  switch (format) {
     case Format::f32:
       return kernels().linear_f32(task);
     case Format::bf16:
@@ -360,6 +333,39 @@ void linear(base::Team& team, const Activations& x, const PackedLinear& weight, 
       return kernels().linear_int4(task);
     case Format::int4_int8:
       return kernels().linear_int4_int8(task);
+  }
+}
+
+}  // namespace
+
+void linear(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows, bool accumulate,
+            float* y) {
+  check_range(rows, x.max_rows(), "linear");
+  QRL_INVARIANT(x.format == weight.format && x.width == weight.in, "linear",
+                std::string(name(weight.format)) + " activations of width " + std::to_string(weight.in),
+                std::string(name(x.format)) + " of width " + std::to_string(x.width));
+  const base::Range panels = team.slice(round_up(weight.out, kPanelColumns) / kPanelColumns);
+  LinearTask task;
+  task.x_stride = x.stride;
+  task.panels = weight.panels.view().data;
+  task.x_scale_stride = x.num_scales();
+  if (!weight.scales.empty()) {
+    task.scales = weight.scales.view().data;
+    task.scale_stride = weight.scales.shape()[1];
+  }
+  if (!weight.column_sums.empty()) task.column_sums = weight.column_sums.as<std::int32_t>();
+  task.bias = weight.bias.empty() ? nullptr : weight.bias.as<float>();
+  task.in = weight.in;
+  task.out = weight.out;
+  task.first_panel = panels.begin;
+  task.end_panel = panels.end;
+  task.accumulate = accumulate;
+  for (std::int64_t first = rows.begin; first < rows.end; first += kBlockRows) {
+    task.x = x.row(first);
+    if (!x.scales.empty()) task.x_scales = x.scales.as<float>() + first * x.num_scales();
+    task.rows = std::min(kBlockRows, rows.end - first);
+    task.y = y + first * weight.out;
+    run(weight.format, task);
   }
 }
 

@@ -4,13 +4,13 @@
 #include <cmath>
 #include <cstring>
 #include <string>
-#include <vector>
 
 #include "base/bf16.h"
 #include "base/error.h"
 #include "ops/isa.h"
 #include "ops/kernels/attention.h"
 #include "ops/kernels/kernels.h"
+#include "ops/scratch.h"
 #include "quant/format.h"
 #include "quant/fp8.h"
 
@@ -21,23 +21,7 @@ namespace {
 using quant::KvFormat;
 
 const AttentionKernels& attention_kernels() {
-  switch (isa()) {
-    case Isa::avx512:
-      return avx512::kAttention;
-    case Isa::avx2:
-      return avx2::kAttention;
-    case Isa::portable:
-      break;
-  }
-  return portable::kAttention;
-}
-
-/// Per-thread memory that grows and is kept: ops run thousands of times a second.
-float* scratch(std::int64_t num_floats) {
-  thread_local std::vector<float> memory;
-  const auto needed = static_cast<std::size_t>(num_floats);
-  if (memory.size() < needed) memory.resize(needed);
-  return memory.data();
+  return for_this_isa(avx512::kAttention, avx2::kAttention, portable::kAttention);
 }
 
 std::int64_t round_up(std::int64_t count, std::int64_t multiple) {

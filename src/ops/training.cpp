@@ -12,17 +12,7 @@ namespace qrl::ops {
 
 namespace {
 
-const TrainingKernels& kernels() {
-  switch (isa()) {
-    case Isa::avx512:
-      return avx512::kTraining;
-    case Isa::avx2:
-      return avx2::kTraining;
-    case Isa::portable:
-      break;
-  }
-  return portable::kTraining;
-}
+const TrainingKernels& kernels() { return for_this_isa(avx512::kTraining, avx2::kTraining, portable::kTraining); }
 
 /// Rows (or elements) below which a second thread costs more than it saves.
 constexpr std::int64_t kRowGrain = 16, kElementGrain = 16384;

@@ -4,23 +4,15 @@
 #include <cmath>
 #include <cstring>
 #include <string>
-#include <vector>
 
 #include "ops/kernels/kernels.h"
+#include "ops/scratch.h"
 
 namespace qrl::ops {
 
 namespace {
 
 using base::DType;
-
-/// Per-thread memory that grows and is kept: ops run thousands of times a second.
-float* scratch(std::int64_t num_floats) {
-  thread_local std::vector<float> memory;
-  const auto needed = static_cast<std::size_t>(num_floats);
-  if (memory.size() < needed) memory.resize(needed);
-  return memory.data();
-}
 
 /// This member's share of the rows.
 base::Range share(const base::Team& team, base::Range rows) {

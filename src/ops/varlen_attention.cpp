@@ -14,15 +14,7 @@ namespace qrl::ops {
 namespace {
 
 const VarlenAttentionKernels& kernels() {
-  switch (isa()) {
-    case Isa::avx512:
-      return avx512::kVarlenAttention;
-    case Isa::avx2:
-      return avx2::kVarlenAttention;
-    case Isa::portable:
-      break;
-  }
-  return portable::kVarlenAttention;
+  return for_this_isa(avx512::kVarlenAttention, avx2::kVarlenAttention, portable::kVarlenAttention);
 }
 
 void check(const VarlenAttention& attention) {

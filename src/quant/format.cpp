@@ -31,11 +31,6 @@ void require_same_size(std::size_t expected, std::size_t got, const char* where)
 
 float round_value(Code code, float value) { return code == Code::bf16 ? to_float(base::to_bf16(value)) : value; }
 
-float scale_of(Code code, float amax) {
-  const float scale = amax / max_code(code);
-  return code == Code::int4 ? to_float(base::to_bf16(scale)) : scale;
-}
-
 float round_scaled(Code code, float value, float scale) {
   if (scale == 0) return 0;
   const float ratio = value / scale;
@@ -53,6 +48,11 @@ const FormatSpec& spec(Format format) {
 }
 
 float max_code(Code code) { return code == Code::fp8_e4m3 ? kFp8Max : code == Code::int4 ? 7.0F : 127.0F; }
+
+float scale_of(Code code, float amax) {
+  const float scale = amax / max_code(code);
+  return code == Code::int4 ? to_float(base::to_bf16(scale)) : scale;
+}
 
 void round_weights(Format format, std::span<const float> weights, std::int64_t inputs, std::span<float> rounded,
                    std::span<float> scales) {

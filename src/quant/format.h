@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <span>
-#include <string>
 #include <string_view>
 
 #include "base/bf16.h"
@@ -69,6 +68,9 @@ inline std::string_view name(Format format) { return spec(format).name; }
 
 /// Largest magnitude of a code: 127, 7 or 448.
 float max_code(Code code);
+
+/// The scale, as stored, of codes whose largest magnitude is `amax`.
+float scale_of(Code code, float amax);
 
 /// Reference of the weights' rounding, in plain steps: the values that `format` stores for W [rows, inputs] (row-major,
 /// finite), decoded. `scales` gets [rows, ⌈inputs / scale_inputs⌉] unless null.

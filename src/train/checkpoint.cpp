@@ -98,7 +98,7 @@ void fill_checkpoint(const fs::path& dir, const RunState& state, const learner::
 
 fs::path save_checkpoint(const fs::path& dir, const RunState& state, const learner::Learner& learner,
                          const CheckpointContext& context) {
-  const fs::path path =
+  fs::path path =
       dir / (state.cold_start ? "sft_" + std::to_string(state.sft_step) : "step_" + std::to_string(state.step));
   context.world.barrier();
   if (context.world.is_first()) {
@@ -185,19 +185,25 @@ bool same_checkpoint(const fs::path& a, const fs::path& b) {
 
 LoadedState read_checkpoint_state(const fs::path& checkpoint) {
   require_sound_checkpoint(checkpoint, "use an older one");
-  const auto json = nlohmann::json::parse(read_text(checkpoint / kStateFile));
+  const std::string where = (checkpoint / kStateFile).string();
+  const auto json = nlohmann::json::parse(read_text(where));
+  const auto at = [&](const char* key) -> const nlohmann::json& {
+    QRL_REQUIRE(json.contains(key), where, std::string("the entry ") + key, "none",
+                "another version of qrl-train wrote it: go on with that one, or export it and start from the model");
+    return json.at(key);
+  };
   LoadedState loaded{{}, read_text(checkpoint / kRecipeFile), model::read_config(checkpoint / "config.json"), {}, 1};
   RunState& s = loaded.state;
-  s.cold_start = json.at("cold_start").get<bool>();
-  s.sft_step = json.at("sft_step").get<std::int64_t>();
-  s.step = json.at("step").get<std::int64_t>();
-  s.num_updates = json.at("num_updates").get<std::int64_t>();
-  s.policy_version = json.at("policy_version").get<std::int64_t>();
-  s.prompts_drawn = json.at("prompts_drawn").get<std::int64_t>();
-  s.non_finite_streak = json.at("non_finite_streak").get<std::int64_t>();
-  s.uaq_scale = json.at("uaq_scale").get<double>();
-  s.metrics_bytes = json.at("metrics_bytes").get<std::int64_t>();
-  s.sft_metrics_bytes = json.at("sft_metrics_bytes").get<std::int64_t>();
+  s.cold_start = at("cold_start").get<bool>();
+  s.sft_step = at("sft_step").get<std::int64_t>();
+  s.step = at("step").get<std::int64_t>();
+  s.num_updates = at("num_updates").get<std::int64_t>();
+  s.policy_version = at("policy_version").get<std::int64_t>();
+  s.prompts_drawn = at("prompts_drawn").get<std::int64_t>();
+  s.non_finite_streak = at("non_finite_streak").get<std::int64_t>();
+  s.uaq_scale = at("uaq_scale").get<double>();
+  s.metrics_bytes = at("metrics_bytes").get<std::int64_t>();
+  s.sft_metrics_bytes = at("sft_metrics_bytes").get<std::int64_t>();
   s.evaluation_due = json.contains(kUnfinishedRow);
   if (s.evaluation_due) {
     // null: a value that was not finite
@@ -205,7 +211,7 @@ LoadedState read_checkpoint_state(const fs::path& checkpoint) {
       loaded.unfinished_row[name] = value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
   }
   loaded.world_size = nlohmann::json::parse(state::folder_facts(checkpoint)).at("world_size").get<int>();
-  loaded.config.dtype = json.at("export_dtype") == "float32" ? base::DType::f32 : base::DType::bf16;
+  loaded.config.dtype = at("export_dtype") == "float32" ? base::DType::f32 : base::DType::bf16;
   return loaded;
 }
 

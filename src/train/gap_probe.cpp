@@ -4,12 +4,12 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
-#include <map>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/rng.h"
 #include "rollout/rollout.h"
+#include "train/signals.h"
 
 namespace qrl::train {
 
@@ -18,24 +18,12 @@ namespace {
 // Ours: enough to see a broken publish, and at most a hundredth of a step.
 constexpr std::int64_t kProbePrompts = 4;
 constexpr std::int32_t kProbeTokens = 16;
-constexpr std::uint32_t kProbeStep = 0xffffffffU;  // no training step draws with this key
-
-constexpr const char* kSame = "; same storage";
+constexpr std::uint32_t kProbeStep = 0xfffffffeU;  // a key that neither training steps nor evaluation draw with
 
 std::string short_number(double value) {
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), "%.3g", value);
   return text.data();
-}
-
-std::string of_sampler(const ops::PackedLinear& packed) {
-  std::string line = std::string(quant::name(packed.format)) + " [" + std::to_string(packed.out) + ", " +
-                     std::to_string(packed.in) + "]";
-  if (!packed.scales.empty()) {
-    line += ", scales [" + std::to_string(packed.scales.shape()[0]) + ", " + std::to_string(packed.out) + "] " +
-            std::string(base::name(packed.scales.view().dtype));
-  }
-  return line;
 }
 
 }  // namespace
@@ -50,8 +38,9 @@ Metrics probe_gap(Sampler& sampler, learner::Learner& learner, const PromptSet& 
   }
   types::SamplingParams params = sampling;
   params.max_new_tokens = std::min(params.max_new_tokens, kProbeTokens);
+  const FinishFirst goes_on;
   const std::vector<types::Completion> drawn =
-      sampler.complete_always(requests, params, {recipe.trainer.seed, kProbeStep});
+      sampler.decoder.complete(requests, params, {recipe.trainer.seed, kProbeStep});
 
   std::vector<rollout::PackItem> items;
   for (std::size_t i = 0; i < drawn.size(); ++i)
@@ -85,52 +74,6 @@ void check_gap(const Metrics& probe, const config::CorrectionRecipe& recipe) {
                           short_number(k3), "choose a finer quant.rollout.weights or kv_cache, or raise the limit");
   if (recipe.gap_action == config::GapAction::stop) throw error;
   base::log_warning(error.what());
-}
-
-std::vector<std::string> quant_audit(const learner::Learner& learner, const model::Snapshot& sampler) {
-  const model::Snapshot* shared = learner.published();
-  const bool reads_snapshot = learner.forward_mode() != config::LearnerForward::bf16;
-  std::vector<std::string> lines;
-  const auto add = [&](const std::string& name, const std::string& described, const void* of_sampler_data,
-                       const void* of_learner_data) {
-    std::string line = name + ": sampler " + described + "; learner ";
-    if (!reads_snapshot) line += "its own copy of the masters";
-    else line += std::string(train::name(learner.forward_mode()));
-    line += reads_snapshot && of_sampler_data == of_learner_data ? kSame : "; storage of its own";
-    lines.push_back(line);
-  };
-  const auto add_linear = [&](const std::string& name, const ops::PackedLinear& ours, const ops::PackedLinear* theirs) {
-    add(name, of_sampler(ours), ours.panels.view().data, theirs != nullptr ? theirs->panels.view().data : nullptr);
-  };
-  const base::View& table = sampler.embedding_VD().view();
-  add("embed_tokens", std::string(base::name(table.dtype)) + " " + table.shape.to_string(), table.data,
-      shared != nullptr ? shared->embedding_VD().view().data : nullptr);
-  for (std::int64_t idx = 0; idx < sampler.config().num_hidden_layers; ++idx) {
-    const model::LayerSnapshot& ours = sampler.layer(idx);
-    const model::LayerSnapshot* theirs = shared != nullptr ? &shared->layer(idx) : nullptr;
-    const std::string prefix = "layers." + std::to_string(idx) + ".";
-    add_linear(prefix + "qkv", ours.qkv, theirs != nullptr ? &theirs->qkv : nullptr);
-    add_linear(prefix + "o", ours.o, theirs != nullptr ? &theirs->o : nullptr);
-    add_linear(prefix + "gate_up", ours.gate_up, theirs != nullptr ? &theirs->gate_up : nullptr);
-    add_linear(prefix + "down", ours.down, theirs != nullptr ? &theirs->down : nullptr);
-  }
-  add_linear("lm_head", sampler.lm_head(), shared != nullptr ? &shared->lm_head() : nullptr);
-  return lines;
-}
-
-std::string audit_summary(const std::vector<std::string>& audit) {
-  std::map<std::string, int> kinds;
-  std::int64_t same = 0;
-  for (const std::string& line : audit) {
-    const std::size_t colon = line.find(": sampler ") + 10;
-    if (line.starts_with("layers.")) ++kinds[line.substr(colon, line.find(" [", colon) - colon)];
-    same += line.ends_with(kSame) ? 1 : 0;
-  }
-  std::string summary = "linear layers of the sampler:";
-  for (const auto& [format, count] : kinds) summary += " " + std::to_string(count) + " × " + format + ",";
-  summary.back() = ';';
-  return summary + " of " + std::to_string(audit.size()) + " tensors the learner's forward pass reads " +
-         std::to_string(same) + " in place (quant_audit.txt)";
 }
 
 }  // namespace qrl::train

@@ -1,10 +1,5 @@
-// Owns the check after each publish that sampler and learner still agree, and the record of what they share. Knows
-// nothing of steps.
+// Owns the check after each publish that sampler and learner still agree. Knows nothing of steps.
 #pragma once
-
-#include <cstdint>
-#include <string>
-#include <vector>
 
 #include "train/run_folder.h"
 #include "train/session.h"
@@ -19,11 +14,5 @@ Metrics probe_gap(Sampler& sampler, learner::Learner& learner, const PromptSet& 
 
 /// Ends the run (exit 3) or warns when the probe's k3 KL is beyond rollout_correction.gap_limit, or not a number.
 void check_gap(const Metrics& probe, const config::CorrectionRecipe& recipe);
-
-/// One line for embedding, each linear layer of each block, and lm_head: the sampler's format and scales, what the
-/// learner's forward pass reads, and whether that is the same memory.
-std::vector<std::string> quant_audit(const learner::Learner& learner, const model::Snapshot& read_by_sampler);
-/// The same in a line: how many linear layers of which format, on the same memory or not.
-std::string audit_summary(const std::vector<std::string>& audit);
 
 }  // namespace qrl::train

@@ -36,6 +36,8 @@ model::Weights init_from(const config::Recipe& recipe, const model::ModelConfig&
 }
 
 void check_fit(const Policy& policy, const std::string& where) {
+  QRL_REQUIRE(policy.tokenizer.eos() >= 0, where, "a tokenizer_config.json that names an `eos_token`", "none",
+              "nothing else says where a response ends");
   QRL_REQUIRE(policy.tokenizer.vocab_size() <= policy.config.vocab_size, where,
               "vocab_size of at least the tokenizer's " + std::to_string(policy.tokenizer.vocab_size()) + " ids",
               std::to_string(policy.config.vocab_size));
@@ -52,8 +54,7 @@ types::SamplingParams sampling(const config::Recipe& recipe, const model::ModelC
   return params;
 }
 
-decoder::DecoderOptions decoder_options(const config::Recipe& recipe, std::int64_t longest_prompt_tokens,
-                                        const bool& abandons) {
+decoder::DecoderOptions decoder_options(const config::Recipe& recipe, std::int64_t longest_prompt_tokens) {
   decoder::DecoderOptions options;
   options.max_num_seqs = recipe.rollout.max_num_seqs;
   options.max_num_batched_tokens = recipe.rollout.max_num_batched_tokens;
@@ -63,9 +64,7 @@ decoder::DecoderOptions decoder_options(const config::Recipe& recipe, std::int64
   options.kv_pages = recipe.rollout.kv_pages.value_or(pages_per_sequence * options.max_num_seqs);
   options.kv_format = kv_format(recipe.quant);
   options.prefix_sharing = recipe.rollout.prefix_sharing;
-  options.before_tick = [&abandons] {
-    if (abandons && stop_requested()) throw Abandoned{};
-  };
+  options.before_tick = abandon_if_stopping;
   return options;
 }
 
@@ -103,15 +102,7 @@ Policy load_policy(const std::filesystem::path& dir) {
 
 Sampler::Sampler(const model::ModelConfig& config, const config::Recipe& recipe, std::int64_t longest_prompt_tokens)
     : snapshot(config, snapshot_formats(recipe.quant)),
-      decoder(config, fitting(config, decoder_options(recipe, longest_prompt_tokens, *abandons_))) {}
-
-std::vector<types::Completion> Sampler::complete_always(std::span<const types::SampleRequest> requests,
-                                                        const types::SamplingParams& params, types::SampleKey key) {
-  *abandons_ = false;
-  std::vector<types::Completion> completions = decoder.complete(requests, params, key);
-  *abandons_ = true;
-  return completions;
-}
+      decoder(config, fitting(config, decoder_options(recipe, longest_prompt_tokens))) {}
 
 void Sampler::load(std::span<const std::vector<types::TokenId>> prompts, const config::QuantRecipe& quant) {
   decoder.load(snapshot);

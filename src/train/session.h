@@ -3,7 +3,6 @@
 #pragma once
 
 #include <filesystem>
-#include <memory>
 #include <optional>
 #include <vector>
 
@@ -45,15 +44,7 @@ struct Sampler {
   /// To be called after each publish into `snapshot`: the decoder reads it from now on. fp8 keys and values are
   /// calibrated on `prompts`, the same on every rank.
   void load(std::span<const std::vector<types::TokenId>> prompts, const config::QuantRecipe& quant);
-  /// decoder.complete, also while a stop is asked for: for the few tokens of a probe within a step.
-  std::vector<types::Completion> complete_always(std::span<const types::SampleRequest> requests,
-                                                 const types::SamplingParams& params, types::SampleKey key);
   model::Snapshot snapshot;
-
- private:
-  std::unique_ptr<bool> abandons_ = std::make_unique<bool>(true);  // the decoder looks at it; whether it obeys a stop
-
- public:
   decoder::Decoder decoder;  ///< throws Abandoned (train/signals.h) once a stop is asked for
 };
 /// Prompts for that: a few of the set, chosen by the seed and how many prompts were drawn so far.

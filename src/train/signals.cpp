@@ -10,6 +10,7 @@ namespace qrl::train {
 namespace {
 
 volatile std::sig_atomic_t g_stop = 0;
+int g_finishing = 0;  // the loop's thread alone
 
 extern "C" void on_signal(int number) {
   if (g_stop != 0) _exit(128 + number);
@@ -26,5 +27,12 @@ void install_signal_handlers() {
 }
 
 bool stop_requested() { return g_stop != 0; }
+
+void abandon_if_stopping() {
+  if (g_finishing == 0 && stop_requested()) throw Abandoned{};
+}
+
+FinishFirst::FinishFirst() { ++g_finishing; }
+FinishFirst::~FinishFirst() { --g_finishing; }
 
 }  // namespace qrl::train

@@ -10,5 +10,15 @@ bool stop_requested();
 
 /// Thrown out of generation by the sampler once a stop is requested.
 struct Abandoned {};
+void abandon_if_stopping();  ///< throws it, unless a FinishFirst is alive
+
+/// While one is alive, generation goes on in spite of a stop: for the few tokens of a probe within a step.
+class FinishFirst {
+ public:
+  FinishFirst();
+  ~FinishFirst();
+  FinishFirst(const FinishFirst&) = delete;
+  FinishFirst& operator=(const FinishFirst&) = delete;
+};
 
 }  // namespace qrl::train

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "train/evaluate.h"
 #include "train/gap_probe.h"
+#include "train/quant_audit.h"
 #include "train/signals.h"
 #include "train/step_metrics.h"
 
@@ -284,6 +285,8 @@ void Trainer::write_audit() const {
   const std::vector<std::string> audit = quant_audit(learner_, sampler_.decoder.snapshot());
   std::string text;
   for (const std::string& line : audit) text += line + "\n";
+  text += "\n";
+  for (const std::string& line : format_error_report(learner_, sampler_.decoder.snapshot())) text += line + "\n";
   state::replace_file(parts_.folder->path() / "quant_audit.txt", text);
   base::log_info(audit_summary(audit));
 }

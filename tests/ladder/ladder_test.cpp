@@ -22,8 +22,8 @@ const std::map<std::string, int> kLayers = {
 };
 /// The one folder that may include headers with this prefix.
 const std::map<std::string, std::string> kOwners = {
-    {"torch/", "learner"},   {"ATen/", "learner"},  {"c10/", "learner"}, {"mpi.h", "dist"},
-    {"yaml-cpp/", "config"}, {"xxhash.h", "state"}, {"omp.h", "base"},   {"CLI/", "apps"},
+    {"torch/", "learner"}, {"ATen/", "learner"}, {"c10/", "learner"}, {"mpi.h", "dist"},   {"yaml-cpp/", "config"},
+    {"xxhash.h", "state"}, {"omp.h", "base"},    {"CLI/", "apps"},    {"pcre2.h", "data"}, {"unicode/", "data"},
 };
 /// CUDA kernels see these folders of src, and nothing that nvcc would choke on.
 const std::set<std::string> kSeenByCuda = {"base", "quant"};

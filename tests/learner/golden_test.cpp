@@ -34,7 +34,9 @@ TEST_CASE("logits are those of transformers") {
     const Golden golden(name);
     const model::ModelConfig& config = golden.model.config;
     const torch::NoGradGuard no_grad;
-    const learner::Parameters parameters(config, model::views(golden.model.weights), torch::kFloat32, true, false);
+    learner::ParameterOptions fp32;
+    fp32.compute = torch::kFloat32;
+    const learner::Parameters parameters(config, model::views(golden.model.weights), fp32);
     const base::Buffer rope = ops::make_rope_table(32, config.head_dim, config.rope_theta);
     learner::PackedRows rows;
     rows.sequence_starts = {0};

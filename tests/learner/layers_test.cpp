@@ -193,7 +193,7 @@ TEST_CASE("embedding and linear add to their gradients") {
   const Tensor tokens = torch::tensor(std::vector<std::int64_t>(rows.tokens.begin(), rows.tokens.end()));
   const Tensor d = torch::randn({45, 7});
   for (int pass = 0; pass < 2; ++pass) {
-    learner::linear(learner::embed(rows, table), projection).backward(d);
+    learner::linear(learner::embed(rows, table, table.value), projection).backward(d);
     torch::mm(wide_table.index_select(0, tokens), wide_projection.t()).backward(d.to(torch::kFloat64));
   }
   CHECK(error(table.gradient, wide_table.grad()) <= kFp32);

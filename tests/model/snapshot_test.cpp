@@ -180,11 +180,12 @@ TEST_CASE("a weight that is not finite is named wherever it is") {
         Snapshot snapshot(config, format);
         snapshot.publish(views(make_weights(config, 3)), 4);
         INFO(spec.name);
+        const std::int64_t version = value < 0 ? 0 : 5;  // as loaded; as training made them
         try {
-          snapshot.publish(views(weights), 5);
+          snapshot.publish(views(weights), version);
           FAIL_CHECK("published");
         } catch (const base::Error& error) {
-          CHECK(error.kind() == base::ErrorKind::input);
+          CHECK(error.kind() == (version == 0 ? base::ErrorKind::input : base::ErrorKind::guard));
           CHECK(std::string(error.what()).find(spec.name) != std::string::npos);
         }
         CHECK(snapshot.version() == -1);  // what it holds is no policy
@@ -211,10 +212,37 @@ TEST_CASE("a snapshot describes each tensor and counts its memory") {
   const ModelConfig config = small_config(Family::qwen2, true);
   const Snapshot wide(config, Format::f32), low(config, Format::int8);
   CHECK(low.num_bytes() < wide.num_bytes());
-  const auto lines = low.describe();
-  CHECK(lines.size() == 3 + 2 * 6);
-  CHECK(lines[2] == "layers.0.qkv: int8 [80, 24], scales [1, 80] F32, bias fp32");
-  CHECK(lines.back() == "lm_head: bf16 [71, 24]");
+  const auto tensors = low.tensors();
+  CHECK(tensors.size() == 3 + 2 * 6);
+  CHECK(tensors[0].what == "BF16 [71, 24]");
+  CHECK(tensors[2].name == "layers.0.qkv");
+  CHECK(tensors[2].what == "int8 [80, 24], scales [1, 80] F32, bias F32");
+  CHECK(tensors[2].data == low.layer(0).qkv.panels.view().data);
+  CHECK(std::ranges::count_if(tensors, [](const auto& tensor) { return tensor.is_gain; }) == 5);
+  CHECK(tensors.back().what == "bf16 [71, 24]");
+}
+
+TEST_CASE("a snapshot tells how far each weight is from its master") {
+  const ModelConfig config = small_config(Family::qwen2, true);
+  const Weights weights = make_weights(config, 3);
+  Snapshot snapshot(config, Format::int8);
+  snapshot.publish(views(weights), 1);
+  const auto errors = snapshot.format_errors(views(weights));
+  REQUIRE(errors.size() == 1 + 2 * 7);
+  for (const model::WeightError& weight : errors) {
+    CAPTURE(weight.weight);
+    const base::View& master = views(weights).at(weight.weight);
+    const std::span<const float> values(master.as<float>(), static_cast<std::size_t>(master.numel()));
+    std::vector<float> rounded(values.size());
+    quant::round_weights(weight.format, values, master.shape[1], rounded);
+    const quant::FormatError expected = quant::format_error(values, rounded);
+    CHECK(weight.error.max_abs == expected.max_abs);
+    CHECK(weight.error.cosine == expected.cosine);
+    CHECK(expected.rms > 0);
+  }
+  CHECK(errors[0].format == Format::bf16);
+  CHECK(errors[3].weight == "model.layers.0.self_attn.v_proj.weight");
+  CHECK(errors[3].format == Format::int8);
 }
 
 TEST_CASE("modules named in ignore stay bf16, and a pattern must fit one") {

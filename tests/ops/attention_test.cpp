@@ -38,7 +38,9 @@ struct Setup {
 struct Outcome {
   std::vector<float> qkv;  ///< after rope, rows of all sequences one after the other
   std::vector<float> context;
-  std::vector<float> decoded;  ///< the same with keys and values as the pages give them back
+  std::vector<float> lse;           ///< of each row's heads
+  std::vector<float> decoded;       ///< the same as qkv with keys and values as the pages give them back
+  std::vector<float> written_back;  ///< and as store_kv leaves it
   std::vector<std::vector<std::int32_t>> tables;
 };
 
@@ -91,6 +93,7 @@ Outcome run(const Setup& setup, const std::vector<float>& qkv) {
       ops::make_rope_table(*std::max_element(setup.lengths.begin(), setup.lengths.end()), shape.head_dim, setup.theta);
   const auto rows = static_cast<std::int64_t>(positions.size());
   out.context.assign(static_cast<std::size_t>(rows * shape.num_heads * shape.head_dim), -77.0F);
+  out.lse.assign(static_cast<std::size_t>(rows * shape.num_heads), -77.0F);
   base::parallel(setup.members, [&](Team& team) {
     for (std::int64_t begin = 0; begin < rows; begin += setup.rows_per_call) {
       const Range part{begin, std::min(rows, begin + setup.rows_per_call)};
@@ -98,9 +101,13 @@ Outcome run(const Setup& setup, const std::vector<float>& qkv) {
                           setup.k_gain.empty() ? nullptr : setup.k_gain.data(), 1e-6F, rope.view(), where, part, pages,
                           out.qkv.data());
       team.barrier();
-      ops::paged_attention(team, shape, where, part, pages, out.qkv.data(), out.context.data());
+      ops::paged_attention(team, shape, where, part, pages, out.qkv.data(), out.context.data(), out.lse.data());
       team.barrier();
     }
+  });
+  out.written_back = out.qkv;
+  base::parallel(setup.members, [&](Team& team) {
+    ops::store_kv(team, shape, where, {0, rows}, pages, true, out.written_back.data());
   });
   out.decoded = out.qkv;
   for (std::int64_t row = 0; row < rows; ++row) {
@@ -135,6 +142,24 @@ TEST_CASE("attention equals its definition in double precision") {
   const Outcome got = run(setup, random_qkv(setup));
   const test::AttentionReference want = test::attention(setup.shape, got.decoded, setup.lengths, setup.format);
   test::check_close(got.context, want.context, [&](std::size_t i) { return want.bound[i]; });
+  test::check_close(got.lse, want.lse, [&](std::size_t i) { return want.lse_bound[i]; });
+}
+
+TEST_CASE("what store_kv leaves of keys and values is what the pages keep, bit for bit") {
+  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  Setup setup;
+  setup.shape = GENERATE(from_range(kShapes));
+  setup.format = GENERATE(KvFormat::f32, KvFormat::bf16, KvFormat::int8, KvFormat::fp8_e4m3);
+  setup.lengths = {5, 33};
+  setup.page_size = 7;
+  setup.members = 3;
+  CAPTURE(name(ops::isa()), setup.shape.head_dim, name(setup.format));
+  const Outcome got = run(setup, random_qkv(setup));
+  CHECK((got.decoded != got.qkv) == (setup.format != KvFormat::f32));
+  for (std::size_t i = 0; i < got.decoded.size(); ++i) {
+    if (std::bit_cast<std::uint32_t>(got.written_back[i]) == std::bit_cast<std::uint32_t>(got.decoded[i])) continue;
+    FAIL("element " << i << ": " << got.written_back[i] << ", the pages keep " << got.decoded[i]);
+  }
 }
 
 TEST_CASE("rotated heads and attention equal those of transformers and torch") {

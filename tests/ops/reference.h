@@ -128,6 +128,7 @@ inline std::vector<double> swiglu(const std::vector<float>& gate_up, std::int64_
 struct AttentionReference {
   std::vector<double> context;
   std::vector<double> bound;
+  std::vector<double> lse, lse_bound;  ///< of each row's heads
 };
 
 /// Causal attention of sequences packed one after the other (rows of q heads, k heads, v heads; already rotated, keys
@@ -135,7 +136,7 @@ struct AttentionReference {
 /// Bound, u = 2⁻²⁴: a score is off by δ = (E + 4)·u·scale·max Σ|q·k| (int8: and by what a query in 254·127 steps of its
 /// largest element misses), a weight by twice that and exp's 4 u, the sums of n terms by n·u each, all of it times
 /// Σ p·|v|; then what rounding the weights misses: 2⁻⁸ of each, twice since the sum moves too (bf16, fp8), half a step
-/// of the largest (int8).
+/// of the largest (int8). The log of the sum is off by δ, by its own rounding, and by the rounded weights' 2⁻⁸.
 inline AttentionReference attention(const ops::HeadShape& shape, const std::vector<float>& qkv,
                                     const std::vector<std::int64_t>& lengths, quant::KvFormat format) {
   const std::int64_t width = shape.head_dim, group = shape.num_heads / shape.num_kv_heads;
@@ -177,6 +178,11 @@ inline AttentionReference attention(const ops::HeadShape& shape, const std::vect
         const double top = *std::max_element(scores.begin(), scores.end());
         double sum = 0, most_weight = 0;
         for (double& score : scores) sum += score = std::exp(score - top);
+        out.lse.push_back(top + std::log(sum));
+        out.lse_bound.push_back(
+            ((static_cast<double>(width) + 4) * largest + static_cast<double>(t + 5) + 2 * std::fabs(out.lse.back())) *
+                0x1p-24 +
+            missed + (bf16_operands ? 0x1p-8 : 0.0));
         for (std::int64_t s = 0; s <= t; ++s)
           most_weight = std::max(most_weight, scores[static_cast<std::size_t>(s)] / sum * largest_of(row(s) + v));
         const double relative =

@@ -1,4 +1,6 @@
 // Which checkpoint a run goes on from, and that none is read whose bytes changed.
+#include <fstream>
+
 #include "state/folder.h"
 #include "support/catch.h"
 #include "train/support.h"
@@ -128,6 +130,24 @@ TEST_CASE("resuming from PATH without a sound checkpoint there is refused, whate
   }
   flip_weights(run / "checkpoints/step_4");
   check_refused(test::run_command(test::tiny_command(run, resume(run / "checkpoints/step_4"))), "model.safetensors");
+}
+
+TEST_CASE("a checkpoint of another version, which lacks something, is refused by name") {
+  const test::TempDir dir;
+  const fs::path from = test::finished_run() / "checkpoints/step_4", to = dir / "step_4";
+  state::commit_folder(
+      to,
+      [&](const fs::path& tmp) {
+        for (const auto& entry : fs::directory_iterator(from)) {
+          if (entry.path().filename() != "manifest.json") fs::copy(entry.path(), tmp / entry.path().filename());
+        }
+        std::string text = test::slurp(tmp / "state.json");
+        const std::size_t at = text.find("\"uaq_scale\"");
+        text.erase(at, text.find('\n', at) + 1 - at);
+        std::ofstream(tmp / "state.json") << text;
+      },
+      state::folder_facts(from));
+  check_refused(test::run_command(test::tiny_command(dir / "run", resume(to))), "the entry uaq_scale");
 }
 
 TEST_CASE("another number of ranks than before is said, the same number is not") {

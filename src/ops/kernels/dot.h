@@ -95,13 +95,14 @@ struct Int8Dot {
 struct Int8DotOffsetInput : Int8Dot {
 #if defined(QRL_ISA_AVX512)
   static Input input(const std::int8_t* x) { return offset(splat(load_word(x))); }
-  static Weights weights(const std::int8_t* w) { return load_words(w); }
+  static Weights weights(VecI words) { return words; }
   static VecI dot(VecI sum, Input x, Weights w) { return dot_offset(sum, x, w); }
 #else
   static Input input(const std::int8_t* x) { return split(splat(load_word(x))); }
-  static Weights weights(const std::int8_t* w) { return split(load_words(w)); }
+  static Weights weights(VecI words) { return split(words); }
   static VecI dot(VecI sum, Input x, Weights w) { return multiply(sum, x, w); }
 #endif
+  static Weights weights(const std::int8_t* w) { return weights(load_words(w)); }
 };
 
 /// Weights (the vector side) offset: sums are too large by 128 · Σ codes of the inputs.

@@ -89,13 +89,6 @@ struct Int4Int8 : Int8DotOffsetInput {
     return kBias == 0 ? VecI{} : (VecI)(-(VecU)load_words(task.column_sums + run * task.scale_stride + column));
   }
   static VecF number(VecI sum) { return __builtin_convertvector(sum, VecF); }
-  static Weights weights(VecI words) {
-#if defined(QRL_ISA_AVX512)
-    return words;
-#else
-    return split(words);
-#endif
-  }
 };
 
 /// Sums of one row and vector: under the present scale, and of what is scaled.

@@ -1,4 +1,4 @@
-#include "data/byte_alphabet.h"
+#include "data/tokenizer/byte_alphabet.h"
 
 #include <array>
 #include <cstdint>

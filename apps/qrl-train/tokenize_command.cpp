@@ -1,0 +1,104 @@
+// tokenize: text from standard input to token ids, and back.
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "command.h"
+#include "data/tokenizer.h"
+#include "state/json.h"
+
+namespace qrl::app {
+
+namespace {
+
+struct TokenizeArguments {
+  std::string model;
+  bool jsonl = false;
+  bool plain = false;
+  bool add_special_tokens = false;
+  bool decode = false;
+};
+
+std::vector<types::TokenId> encode(const data::Tokenizer& tokenizer, const TokenizeArguments& arguments,
+                                   std::string_view text) {
+  std::vector<types::TokenId> ids = arguments.plain ? tokenizer.encode(text) : tokenizer.encode_trusted(text);
+  if (arguments.add_special_tokens) {
+    ids.insert(ids.begin(), tokenizer.prefix().begin(), tokenizer.prefix().end());
+    ids.insert(ids.end(), tokenizer.suffix().begin(), tokenizer.suffix().end());
+  }
+  return ids;
+}
+
+void print_ids(const std::vector<types::TokenId>& ids, const char* separator) {
+  std::string line;
+  for (const types::TokenId id : ids) line += (line.empty() ? "" : separator) + std::to_string(id);
+  std::fwrite(line.data(), 1, line.size(), stdout);
+}
+
+void tokenize_rows(const data::Tokenizer& tokenizer, const TokenizeArguments& arguments) {
+  std::string line;
+  for (std::int64_t number = 1; std::getline(std::cin, line); ++number) {
+    const std::string where = "standard input:" + std::to_string(number);
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    if (line.empty()) continue;
+    const nlohmann::json row = state::parse_json(line, where);
+    QRL_REQUIRE(row.is_object() && row.contains("text") && row["text"].is_string(), where,
+                "an object with a string `text`", row.is_object() ? "none" : row.type_name());
+    std::fputs("{\"ids\": [", stdout);
+    print_ids(encode(tokenizer, arguments, row["text"].get_ref<const std::string&>()), ", ");
+    std::fputs("]}\n", stdout);
+  }
+}
+
+/// Numbers to text, as they come: a character is written once its last byte is there.
+void detokenize(const data::Tokenizer& tokenizer) {
+  data::StreamDecoder decoder(tokenizer, true);
+  std::string word;
+  while (std::cin >> word) {
+    const bool digits = word.size() <= 9 && word.find_first_not_of("0123456789") == std::string::npos;
+    QRL_REQUIRE(digits && std::stol(word) < tokenizer.vocab_size(), "standard input",
+                "token ids from 0 to " + std::to_string(tokenizer.vocab_size() - 1), word.substr(0, 40));
+    const std::string text = decoder.push(static_cast<types::TokenId>(std::stol(word)));
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+  }
+  std::fputs(decoder.finish().c_str(), stdout);
+}
+
+void tokenize(const TokenizeArguments& arguments, dist::Collectives& world) {
+  require_one_process(world, "tokenize");
+  const data::Tokenizer tokenizer = data::Tokenizer::load(arguments.model);
+  if (arguments.decode) return detokenize(tokenizer);
+  if (arguments.jsonl) return tokenize_rows(tokenizer, arguments);
+  const std::string text{std::istreambuf_iterator<char>(std::cin), {}};
+  print_ids(encode(tokenizer, arguments, text), " ");
+  std::fputc('\n', stdout);
+}
+
+}  // namespace
+
+void add_tokenize(CLI::App& app, Action& action) {
+  auto arguments = std::make_shared<TokenizeArguments>();
+  CLI::App* command = app.add_subcommand("tokenize", "text from standard input to token ids, or back");
+  command
+      ->add_option("MODEL", arguments->model,
+                   "Hugging Face folder; only its tokenizer's files are read, or tokenizer.json alone")
+      ->required()
+      ->check(not_empty());
+  CLI::Option* jsonl =
+      command->add_flag("--jsonl", arguments->jsonl, "rows {\"text\": …} to rows {\"ids\": […]}, line by line");
+  CLI::Option* plain = command->add_flag("--plain", arguments->plain,
+                                         "read the text as a user's: \"<|im_end|>\" is ten characters, no token");
+  CLI::Option* add = command->add_flag("--add-special-tokens", arguments->add_special_tokens,
+                                       "also the tokens that the tokenizer puts around a text (Llama 3: its first)");
+  command->add_flag("--decode", arguments->decode, "ids, white space between them, to text; special tokens are spelled")
+      ->excludes(jsonl)
+      ->excludes(plain)
+      ->excludes(add);
+  command->callback(
+      [&action, arguments] { action = [arguments](dist::Collectives& world) { tokenize(*arguments, world); }; });
+}
+
+}  // namespace qrl::app

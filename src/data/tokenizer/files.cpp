@@ -1,0 +1,142 @@
+// Owns a tokenizer's files: which there are, in and out.
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <sstream>
+
+#include "base/error.h"
+#include "data/tokenizer.h"
+#include "data/tokenizer/byte_alphabet.h"
+#include "data/tokenizer/parts.h"
+#include "state/json.h"
+
+namespace qrl::data {
+
+using nlohmann::ordered_json;
+
+namespace {
+
+constexpr std::uintmax_t kMaxFile_bytes = std::uintmax_t{100} << 20;
+constexpr const char* kTokenizerFile = "tokenizer.json";
+constexpr const char* kConfigFile = "tokenizer_config.json";
+/// Kept with the tokenizer where they are there: transformers reads them beside it.
+constexpr std::array<const char*, 5> kOtherFiles = {"special_tokens_map.json", "added_tokens.json",
+                                                    "chat_template.jinja", "vocab.json", "merges.txt"};
+
+std::string read_file(const std::filesystem::path& file) {
+  std::error_code error;
+  QRL_REQUIRE(std::filesystem::is_regular_file(file, error), file.string(), "a file", "none of that name");
+  QRL_REQUIRE(std::filesystem::file_size(file, error) <= kMaxFile_bytes && !error, file.string(), "at most 100 MiB",
+              "more");
+  std::ifstream in(file, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  QRL_REQUIRE(in.good() || in.eof(), file.string(), "a readable file", "an error while reading it");
+  return std::move(text).str();
+}
+
+/// The name of the end token; "" when the config names none.
+std::string eos_token_of(const std::string& config_text, const std::string& where) {
+  const nlohmann::json config = state::parse_json(config_text, where);
+  QRL_REQUIRE(config.is_object(), where, "a JSON object", config.type_name());
+  const auto eos = config.find("eos_token");  // a string, or the whole added token
+  if (eos == config.end() || eos->is_null()) return {};
+  const nlohmann::json& content = eos->is_object() && eos->contains("content") ? (*eos)["content"] : *eos;
+  QRL_REQUIRE(content.is_string(), where, "`eos_token` to be a string", content.type_name());
+  QRL_REQUIRE(!content.get_ref<const std::string&>().empty(), where, "`eos_token` to name a token", "an empty name");
+  return content.get<std::string>();
+}
+
+std::string byte_level_json() {
+  ordered_json vocab = ordered_json::object();
+  for (int byte = 0; byte < 256; ++byte) vocab[byte_spelling(static_cast<unsigned char>(byte))] = byte;
+  ordered_json added_tokens = ordered_json::array();
+  for (const auto& [id, content] : {std::pair(256, "<|endoftext|>"), {257, "<answer>"}, {258, "</answer>"}}) {
+    added_tokens.push_back({{"id", id},
+                            {"content", content},
+                            {"single_word", false},
+                            {"lstrip", false},
+                            {"rstrip", false},
+                            {"normalized", false},
+                            {"special", id == 256}});
+  }
+  const ordered_json byte_level = {
+      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", false}, {"use_regex", false}};
+  const ordered_json model = {{"type", "BPE"},
+                              {"dropout", nullptr},
+                              {"unk_token", nullptr},
+                              {"continuing_subword_prefix", nullptr},
+                              {"end_of_word_suffix", nullptr},
+                              {"fuse_unk", false},
+                              {"byte_fallback", false},
+                              {"ignore_merges", false},
+                              {"vocab", vocab},
+                              {"merges", ordered_json::array()}};
+  const ordered_json tokenizer = {{"version", "1.0"},
+                                  {"truncation", nullptr},
+                                  {"padding", nullptr},
+                                  {"added_tokens", added_tokens},
+                                  {"normalizer", nullptr},
+                                  {"pre_tokenizer", byte_level},
+                                  {"post_processor", nullptr},
+                                  {"decoder", byte_level},
+                                  {"model", model}};
+  return tokenizer.dump(2) + "\n";
+}
+
+}  // namespace
+
+Tokenizer Tokenizer::byte_level() {
+  const ordered_json config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
+                               {"eos_token", "<|endoftext|>"},
+                               {"pad_token", "<|endoftext|>"},
+                               {"clean_up_tokenization_spaces", false}};
+  const std::string text = byte_level_json();
+  auto parts = std::make_shared<TokenizerParts>(read_tokenizer(text, "<|endoftext|>", "the byte-level tokenizer"));
+  parts->files = {{kTokenizerFile, text}, {kConfigFile, config.dump(2) + "\n"}};
+  return Tokenizer(std::move(parts));
+}
+
+Tokenizer Tokenizer::parse(std::string_view tokenizer_json, const std::string& eos_token, const std::string& where) {
+  auto parts = std::make_shared<TokenizerParts>(read_tokenizer(tokenizer_json, eos_token, where));
+  parts->files = {{kTokenizerFile, std::string(tokenizer_json)}};
+  return Tokenizer(std::move(parts));
+}
+
+Tokenizer Tokenizer::load(const std::filesystem::path& dir) {
+  if (std::filesystem::is_regular_file(dir)) return parse(read_file(dir), "", dir.string());
+  std::map<std::string, std::string> files = {{kTokenizerFile, read_file(dir / kTokenizerFile)}};
+  std::string eos_token;
+  if (std::filesystem::exists(dir / kConfigFile)) {
+    const std::string& config = files[kConfigFile] = read_file(dir / kConfigFile);
+    eos_token = eos_token_of(config, (dir / kConfigFile).string());
+  }
+  for (const char* name : kOtherFiles) {
+    if (std::filesystem::exists(dir / name)) files[name] = read_file(dir / name);
+  }
+  auto parts = std::make_shared<TokenizerParts>(
+      read_tokenizer(files[kTokenizerFile], eos_token, (dir / kTokenizerFile).string()));
+  parts->files = std::move(files);
+  return Tokenizer(std::move(parts));
+}
+
+std::string Tokenizer::describe() const {
+  return parts_->summary + ", ids 0 to " + std::to_string(vocab_size() - 1) +
+         (eos() < 0 ? "" : ", ends texts with " + std::to_string(eos()));
+}
+
+const std::string* Tokenizer::file(const std::string& name) const {
+  const auto found = parts_->files.find(name);
+  return found == parts_->files.end() ? nullptr : &found->second;
+}
+
+void Tokenizer::save(const std::filesystem::path& dir) const {
+  for (const auto& [name, text] : parts_->files) {
+    std::ofstream out(dir / name, std::ios::binary);
+    out << text;
+    out.close();
+    QRL_REQUIRE(!out.fail(), (dir / name).string(), "to write it", "an error");
+  }
+}
+
+}  // namespace qrl::data

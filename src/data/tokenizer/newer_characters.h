@@ -1,0 +1,20 @@
+// Owns the general categories of characters that are younger than the Unicode version of some PCRE2 in use. Knows
+// nothing of patterns.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace qrl::data {
+
+struct NewerCharacters {
+  std::uint32_t first = 0;
+  std::uint32_t last = 0;
+  std::string_view category;  ///< two letters
+};
+
+/// Characters of Unicode 15, 15.1 and 16 that Unicode 14 (PCRE2 10.40 to 10.42) had not assigned.
+std::span<const NewerCharacters> newer_characters();
+
+}  // namespace qrl::data

@@ -1,0 +1,361 @@
+// Reads the text of a tokenizer.json. Every setting that would change ids and is not implemented is refused by name.
+#include <algorithm>
+#include <limits>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "data/tokenizer/byte_alphabet.h"
+#include "data/tokenizer/parts.h"
+#include "data/tokenizer/unicode.h"
+#include "state/json.h"
+
+namespace qrl::data {
+
+using nlohmann::json;
+using types::TokenId;
+
+namespace {
+
+constexpr int kMaxDepth = 16;
+constexpr const char* kUseByteLevel =
+    "tokenizers of the GPT-2, Qwen2/3, Llama 3 and Phi-2 kind are: byte-level BPE, no normaliser or NFC";
+/// GPT-2's cut (Radford et al. 2019, encoder.py), which ByteLevel makes itself with use_regex.
+constexpr const char* kGpt2Pattern = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+
+/// A setting of the file that this version cannot honour.
+[[noreturn]] void refuse(const std::string& where, const std::string& setting) {
+  base::fail_input(where, "", setting + " is not supported by this version", kUseByteLevel);
+}
+
+/// Reads one tokenizer.json; throws at the first thing that is wrong or not supported.
+class TokenizerReader {
+ public:
+  TokenizerReader(const json& root, const std::string& where) : root_(root), where_(where) {}
+
+  TokenizerParts read(const std::string& eos_token) {
+    QRL_REQUIRE(root_.is_object(), where_, "a JSON object", root_.type_name());
+    only_keys(root_, "",
+              {"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor",
+               "decoder", "model"});
+    QRL_REQUIRE(text_of(root_, "version") == "1.0", where_, "version \"1.0\"", base::quoted(text_of(root_, "version")));
+    const json& model = read_model();
+    for (const char* name : {"truncation", "padding"}) {
+      if (!field(root_, name).is_null()) refuse(where_, name);
+    }
+    read_normalizer(field(root_, "normalizer"));
+    read_pre_tokenizers(field(root_, "pre_tokenizer"));
+    check_byte_level(field(root_, "decoder"), "decoder");
+    read_added();
+    read_post_processor(field(root_, "post_processor"));
+    set_bytes();
+    make_bpe(model);
+    if (!eos_token.empty()) {
+      const auto eos = result_.added_ids.find(eos_token);
+      QRL_REQUIRE(eos != result_.added_ids.end() && result_.is_special[static_cast<std::size_t>(eos->second)], where_,
+                  "the end token " + base::quoted(eos_token) + " among the special added tokens", "none");
+      result_.eos = eos->second;
+    }
+    return std::move(result_);
+  }
+
+ private:
+  const json& field(const json& object, const char* name) const {
+    static const json kNull;
+    const auto found = object.find(name);
+    return found == object.end() ? kNull : *found;
+  }
+  std::string text_of(const json& object, const char* name) const {
+    const json& value = field(object, name);
+    QRL_REQUIRE(value.is_string(), where_, std::string("`") + name + "` to be a string", value.type_name());
+    return value.get<std::string>();
+  }
+  bool flag_of(const json& object, const char* name, bool if_absent = false) const {
+    const json& value = field(object, name);
+    QRL_REQUIRE(value.is_boolean() || value.is_null(), where_, std::string("`") + name + "` to be true or false",
+                value.type_name());
+    return value.is_boolean() ? value.get<bool>() : if_absent;
+  }
+  TokenId id_of(const json& value, const std::string& token) const {
+    QRL_REQUIRE(
+        value.is_number_unsigned() && value.get<std::uint64_t>() < std::uint64_t{std::numeric_limits<TokenId>::max()},
+        where_, "token " + base::quoted(token) + " to have an id from 0 to 2^31 - 2", base::quoted(value.dump()));
+    return static_cast<TokenId>(value.get<std::uint64_t>());
+  }
+  void only_keys(const json& object, const std::string& of, std::initializer_list<std::string_view> known) const {
+    for (const auto& [name, value] : object.items()) {
+      if (std::find(known.begin(), known.end(), name) == known.end())
+        refuse(where_, of + "setting " + base::quoted(name));
+    }
+  }
+  std::string type_of(const json& part, const std::string& name) const {
+    QRL_REQUIRE(part.is_object(), where_, "an object `" + name + "`", part.type_name());
+    return text_of(part, "type");
+  }
+  /// The members of a Sequence, or the part itself; null is an empty list.
+  std::vector<json> sequence(const json& part, const std::string& name, const char* members) const {
+    if (part.is_null()) return {};
+    if (type_of(part, name) != "Sequence") return {part};
+    const json& list = field(part, members);
+    QRL_REQUIRE(list.is_array(), where_, name + "." + members + " to be an array", list.type_name());
+    return list.get<std::vector<json>>();
+  }
+
+  const json& read_model() {
+    const json& model = field(root_, "model");
+    QRL_REQUIRE(model.is_object(), where_, "an object `model`", model.type_name());
+    const std::string type = text_of(model, "type");
+    if (type != "BPE") refuse(where_, "model type " + base::quoted(type));
+    only_keys(model, "model ",
+              {"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk",
+               "byte_fallback", "ignore_merges", "vocab", "merges"});
+    if (flag_of(model, "byte_fallback")) refuse(where_, "model.byte_fallback");
+    const json& dropout = field(model, "dropout");
+    if (!dropout.is_null() && dropout != 0) refuse(where_, "model.dropout");
+    for (const char* name : {"continuing_subword_prefix", "end_of_word_suffix"}) {
+      if (!field(model, name).is_null() && !text_of(model, name).empty()) refuse(where_, std::string("model.") + name);
+    }
+    read_vocab(field(model, "vocab"));
+    return model;
+  }
+
+  void read_vocab(const json& vocab) {
+    QRL_REQUIRE(vocab.is_object() && !vocab.empty(), where_, "model.vocab to be an object with entries",
+                vocab.type_name());
+    vocab_.resize(vocab.size());
+    ids_.reserve(vocab.size());
+    for (const auto& [token, value] : vocab.get_ref<const json::object_t&>()) {
+      const auto id = static_cast<std::size_t>(id_of(value, token));
+      QRL_REQUIRE(
+          id < vocab_.size() && vocab_[id].data() == nullptr, where_,
+          "the " + std::to_string(vocab_.size()) + " ids of model.vocab to be 0, 1, 2, … without holes or repeats",
+          base::quoted(token) + " with id " + std::to_string(id));
+      vocab_[id] = token;
+      ids_.emplace(token, static_cast<TokenId>(id));
+    }
+  }
+
+  void read_normalizer(const json& part) {
+    for (const json& step : sequence(part, "normalizer", "normalizers")) {
+      const std::string type = type_of(step, "normalizer");
+      if (type != "NFC") refuse(where_, "normalizer " + base::quoted(type));
+      result_.nfc = true;
+    }
+  }
+
+  void read_pre_tokenizers(const json& part) {
+    const std::vector<json> steps = sequence(part, "pre_tokenizer", "pretokenizers");
+    const std::string last = steps.empty() ? "none" : base::quoted(type_of(steps.back(), "pre_tokenizer"));
+    if (last != "\"ByteLevel\"") refuse(where_, "a pre_tokenizer that ends in " + last + ", not in ByteLevel,");
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      const std::string type = type_of(steps[i], "pre_tokenizer");
+      if (type == "Split") {
+        read_split(steps[i]);
+      } else if (type == "Digits") {
+        only_keys(steps[i], "pre_tokenizer Digits ", {"type", "individual_digits"});
+        add_step(flag_of(steps[i], "individual_digits") ? "\\p{N}" : "\\p{N}+", true);
+      } else if (type == "ByteLevel" && i + 1 == steps.size()) {
+        check_byte_level(steps[i], "pre_tokenizer");
+        if (flag_of(steps[i], "add_prefix_space")) refuse(where_, "pre_tokenizer.add_prefix_space");
+        if (flag_of(steps[i], "use_regex", true)) add_step(kGpt2Pattern, true);
+      } else {
+        refuse(where_, "pre_tokenizer " + base::quoted(type));
+      }
+    }
+  }
+  void read_split(const json& step) {
+    only_keys(step, "pre_tokenizer Split ", {"type", "pattern", "behavior", "invert"});
+    const json& pattern = field(step, "pattern");
+    QRL_REQUIRE(pattern.is_object() && pattern.size() == 1, where_, "a split pattern {\"Regex\": …} or {\"String\": …}",
+                pattern.type_name());
+    only_keys(pattern, "split pattern ", {"Regex", "String"});
+    const bool is_regex = pattern.contains("Regex");
+    const std::string text = text_of(pattern, is_regex ? "Regex" : "String");
+    const std::string behavior = text_of(step, "behavior");
+    const bool invert = flag_of(step, "invert");
+    // Matches are pieces in both: "Isolated" keeps what lies between them, and "Removed" inverted drops it.
+    const bool isolated = behavior == "Isolated" && !invert;
+    if (!isolated && !(behavior == "Removed" && invert))
+      refuse(where_, "Split with behavior " + base::quoted(behavior) + (invert ? " inverted" : ""));
+    add_step(is_regex ? text : escaped_pattern(text), isolated);
+  }
+  void add_step(const std::string& pattern, bool keep_gaps) {
+    result_.steps.push_back({SplitPattern(pattern, where_), keep_gaps});
+  }
+
+  void check_byte_level(const json& part, const std::string& name) const {
+    const std::string type = type_of(part, name);
+    if (type != "ByteLevel") refuse(where_, name + " " + base::quoted(type));
+    only_keys(part, name + " ", {"type", "add_prefix_space", "trim_offsets", "use_regex"});
+    for (const char* flag : {"add_prefix_space", "trim_offsets", "use_regex"}) flag_of(part, flag);
+  }
+
+  /// ByteLevel (moves offsets only) and templates that put special tokens before and behind a text.
+  void read_post_processor(const json& part) {
+    for (const json& step : sequence(part, "post_processor", "processors")) {
+      if (type_of(step, "post_processor") == "TemplateProcessing") read_template(step);
+      else check_byte_level(step, "post_processor");
+    }
+  }
+  void read_template(const json& step) {
+    only_keys(step, "post_processor ", {"type", "single", "pair", "special_tokens"});
+    const json& single = field(step, "single");
+    QRL_REQUIRE(single.is_array(), where_, "post_processor.single to be an array", single.type_name());
+    std::vector<TokenId> before, behind;
+    bool seen = false;
+    for (const json& piece : single) {
+      QRL_REQUIRE(piece.is_object() && piece.size() == 1, where_,
+                  "post_processor.single to hold {\"Sequence\": …} or {\"SpecialToken\": …}", piece.type_name());
+      only_keys(piece, "post_processor.single ", {"Sequence", "SpecialToken"});
+      if (piece.contains("Sequence")) {
+        QRL_REQUIRE(!seen, where_, "post_processor.single to hold the text once", "twice");
+        seen = true;
+        continue;
+      }
+      QRL_REQUIRE(piece["SpecialToken"].is_object(), where_, "a SpecialToken to be an object",
+                  piece["SpecialToken"].type_name());
+      const std::string name = text_of(piece["SpecialToken"], "id");
+      const auto added = result_.added_ids.find(name);
+      QRL_REQUIRE(added != result_.added_ids.end(), where_, "post_processor tokens among the added tokens",
+                  base::quoted(name));
+      (seen ? behind : before).push_back(added->second);
+    }
+    QRL_REQUIRE(seen, where_, "post_processor.single to hold the text", "none");
+    result_.prefix.insert(result_.prefix.begin(), before.begin(), before.end());
+    result_.suffix.insert(result_.suffix.end(), behind.begin(), behind.end());
+  }
+
+  void read_added() {
+    const json& added_tokens = field(root_, "added_tokens");
+    QRL_REQUIRE(added_tokens.is_array(), where_, "an array `added_tokens`", added_tokens.type_name());
+    auto next_id = static_cast<TokenId>(vocab_.size());
+    std::vector<AddedToken> before, after;
+    for (const json& entry : added_tokens) {
+      QRL_REQUIRE(entry.is_object(), where_, "added_tokens to hold objects", entry.type_name());
+      only_keys(entry, "added token ", {"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
+      AddedToken added;
+      added.text = text_of(entry, "content");
+      added.special = flag_of(entry, "special");
+      added.single_word = flag_of(entry, "single_word");
+      added.lstrip = flag_of(entry, "lstrip");
+      added.rstrip = flag_of(entry, "rstrip");
+      added.normalized = flag_of(entry, "normalized");
+      QRL_REQUIRE(!added.text.empty(), where_, "added tokens to have content", "an empty one");
+      QRL_REQUIRE(!result_.added_ids.contains(added.text), where_, "each added token once",
+                  base::quoted(added.text) + " twice");
+      added.id = added_id(added.text, field(entry, "id"), next_id);
+      result_.added_ids.emplace(added.text, added.id);
+      added_.push_back(added);
+      if (added.normalized && result_.nfc) added.text = to_nfc(added.text);
+      (added.normalized ? after : before).push_back(std::move(added));
+    }
+    num_ids_ = static_cast<std::size_t>(next_id);
+    result_.added_before_nfc = AddedTokens(std::move(before));
+    result_.added_after_nfc = AddedTokens(std::move(after));
+  }
+  /// An added token either is an entry of the vocabulary under that one's id or takes the next id after it: the
+  /// tokenizers library gives it that id whatever the file says. Where the vocabulary decides, the file's own id means
+  /// nothing; where it does not, another id would be another row of the model's embedding.
+  TokenId added_id(const std::string& text, const json& id_in_file, TokenId& next_id) const {
+    const auto entry = ids_.find(text);
+    const TokenId want = entry == ids_.end() ? next_id++ : entry->second;
+    const TokenId id = id_of(id_in_file, text);
+    QRL_REQUIRE(id == want || entry != ids_.end(), where_,
+                "added token " + base::quoted(text) + " to have id " + std::to_string(want), std::to_string(id));
+    if (id != want) {
+      base::log_warning(where_ + ": added token " + base::quoted(text) + " is token " + std::to_string(want) +
+                        " of the vocabulary, not " + std::to_string(id));
+    }
+    return want;
+  }
+
+  void set_bytes() {
+    result_.id_to_bytes.resize(num_ids_);
+    result_.is_special.resize(num_ids_);
+    is_added_.resize(num_ids_);
+    for (const AddedToken& added : added_) {
+      const auto id = static_cast<std::size_t>(added.id);
+      is_added_[id] = true;
+      result_.is_special[id] = added.special;
+      result_.id_to_bytes[id] = added.text;
+    }
+    std::vector<bool> has_byte(256);
+    for (std::size_t id = 0; id < vocab_.size(); ++id) {
+      auto spelled = bytes_of_spelling(vocab_[id]);
+      // User text must not reach an added token. One that is a byte's own and not special is no control token.
+      const bool is_byte = spelled && spelled->size() == 1 && !result_.is_special[id];
+      if (is_added_[id] && !is_byte) continue;
+      is_added_[id] = false;
+      QRL_REQUIRE(spelled && !spelled->empty(), where_, "vocabulary entries spelled in the byte-level alphabet",
+                  base::quoted(vocab_[id]));
+      if (spelled->size() == 1) has_byte[static_cast<unsigned char>(spelled->front())] = true;
+      result_.id_to_bytes[id] = std::move(*spelled);
+    }
+    for (std::size_t byte = 0; byte < 256; ++byte) {
+      QRL_REQUIRE(has_byte[byte], where_, "a byte-level vocabulary: a token for each of the 256 bytes",
+                  "none for byte " + std::to_string(byte));
+    }
+  }
+
+  void make_bpe(const json& model) {
+    const json& list = field(model, "merges");
+    QRL_REQUIRE(list.is_array(), where_, "model.merges to be an array", list.type_name());
+    std::vector<Merge> merges;
+    merges.reserve(list.size());
+    std::string both;
+    for (const json& entry : list) {
+      const auto [left, right] = pair_of(entry, merges.size());
+      both.assign(left).append(right);
+      merges.push_back({merge_id(left, entry), merge_id(right, entry), merge_id(both, entry)});
+      // Text that a user writes must not become a control token by way of merges either.
+      QRL_REQUIRE(!is_added_[static_cast<std::size_t>(merges.back().merged)], where_, "merges that make no added token",
+                  base::quoted(entry.dump()));
+    }
+    std::vector<std::string> vocab = result_.id_to_bytes;
+    for (std::size_t id = 0; id < num_ids_; ++id) {
+      if (is_added_[id]) vocab[id].clear();
+    }
+    result_.bpe.emplace(std::move(vocab), merges, flag_of(model, "ignore_merges"));
+    result_.summary = "byte-level BPE, " + std::to_string(vocab_.size()) + " tokens, " + std::to_string(merges.size()) +
+                      " merges, " + std::to_string(added_.size()) + " added tokens, " +
+                      (result_.nfc ? "NFC, " : "no normaliser, ") + std::to_string(result_.steps.size()) +
+                      (result_.steps.size() == 1 ? " split pattern" : " split patterns");
+  }
+  /// A merge is written as two strings, or by tokenizers before 0.20 as one with a space between.
+  std::pair<std::string_view, std::string_view> pair_of(const json& entry, std::size_t rank) const {
+    if (entry.is_array() && entry.size() == 2 && entry[0].is_string() && entry[1].is_string())
+      return {entry[0].get_ref<const std::string&>(), entry[1].get_ref<const std::string&>()};
+    const std::string_view text = entry.is_string() ? std::string_view(entry.get_ref<const std::string&>()) : "";
+    const std::size_t space = text.find(' ');
+    QRL_REQUIRE(space != std::string_view::npos && text.find(' ', space + 1) == std::string_view::npos, where_,
+                "merge " + std::to_string(rank) + " to be two tokens, as [\"a\", \"b\"] or \"a b\"",
+                base::quoted(entry.dump()));
+    return {text.substr(0, space), text.substr(space + 1)};
+  }
+  TokenId merge_id(std::string_view token, const json& entry) const {
+    const auto found = ids_.find(token);
+    QRL_REQUIRE(found != ids_.end(), where_, "merges of tokens of the vocabulary into one",
+                base::quoted(token) + " of " + base::quoted(entry.dump()) + " is not in it");
+    return found->second;
+  }
+
+  const json& root_;
+  const std::string& where_;
+  std::vector<std::string_view> vocab_;  ///< by id, as the file spells it (and holds it)
+  std::unordered_map<std::string_view, TokenId> ids_;
+  std::vector<AddedToken> added_;
+  std::vector<bool> is_added_;  ///< by id; once set_bytes is done: and text must not become it
+  std::size_t num_ids_ = 0;
+  TokenizerParts result_;
+};
+
+}  // namespace
+
+TokenizerParts read_tokenizer(std::string_view tokenizer_json, const std::string& eos_token, const std::string& where) {
+  const json root = state::parse_json(tokenizer_json, where, kMaxDepth);
+  return TokenizerReader(root, where).read(eos_token);
+}
+
+}  // namespace qrl::data

@@ -1,0 +1,208 @@
+#include "data/tokenizer.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "data/tokenizer/parts.h"
+#include "data/tokenizer/unicode.h"
+
+namespace qrl::data {
+
+using types::TokenId;
+
+namespace {
+
+/// Bytes of the longest valid UTF-8 that `text` begins with.
+std::size_t valid_bytes(std::string_view text) {
+  std::size_t at = 0;
+  while (at < text.size()) {
+    const auto lead = static_cast<unsigned char>(text[at]);
+    const std::size_t length = lead < 0x80 ? 1 : lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+    if (at + length > text.size() || !base::is_utf8(text.substr(at, length))) break;
+    at += length;
+  }
+  return at;
+}
+
+/// One call of encode: a text on its way through the tokenizer's parts.
+class Encoding {
+ public:
+  explicit Encoding(const TokenizerParts& parts) : parts_(parts) {}
+
+  std::vector<TokenId> run(std::string_view text, const std::vector<Stretch>& trusted) {
+    ids_.reserve(text.size() / 3 + 8);
+    for (const auto& part : parts_.added_before_nfc.split(text, trusted)) {
+      if (part.id >= 0) ids_.push_back(part.id);
+      else normalized(text, part.stretch, trusted);
+    }
+    return std::move(ids_);
+  }
+
+ private:
+  void normalized(std::string_view text, Stretch stretch, const std::vector<Stretch>& trusted) {
+    std::vector<Stretch> inside;
+    for (const Stretch& part : trusted) {
+      const Stretch cut{std::max(part.begin, stretch.begin), std::min(part.end, stretch.end)};
+      if (cut.begin < cut.end) inside.push_back({cut.begin - stretch.begin, cut.end - stretch.begin});
+    }
+    text = text.substr(stretch.begin, stretch.end - stretch.begin);
+    const bool is_valid = base::is_utf8(text);
+    if (!parts_.nfc || (is_valid && is_nfc(text))) return added(text, inside, is_valid);
+    // Each trusted stretch and what lies between them by itself, so that it stays known where each ends.
+    std::string result;
+    std::vector<Stretch> moved;
+    std::size_t done = 0;
+    for (const Stretch& part : inside) {
+      append_nfc(text.substr(done, part.begin - done), result);
+      const std::size_t begin = result.size();
+      append_nfc(text.substr(part.begin, part.end - part.begin), result);
+      moved.push_back({begin, result.size()});
+      done = part.end;
+    }
+    append_nfc(text.substr(done), result);
+    added(result, moved, is_valid);
+  }
+  static void append_nfc(std::string_view text, std::string& result) {
+    while (!text.empty()) {
+      const std::size_t valid = valid_bytes(text);
+      result += to_nfc(text.substr(0, valid));
+      text.remove_prefix(valid);
+      if (text.empty()) return;
+      result += text.front();
+      text.remove_prefix(1);
+    }
+  }
+
+  void added(std::string_view text, const std::vector<Stretch>& trusted, bool is_valid) {
+    for (const auto& part : parts_.added_after_nfc.split(text, trusted)) {
+      if (part.id >= 0) ids_.push_back(part.id);
+      else plain(text.substr(part.stretch.begin, part.stretch.end - part.stretch.begin), is_valid);
+    }
+  }
+  void plain(std::string_view text, bool is_valid) {
+    if (is_valid) return cut(text, 0);
+    while (!text.empty()) {
+      const std::size_t valid = valid_bytes(text);
+      cut(text.substr(0, valid), 0);
+      text.remove_prefix(valid);
+      if (text.empty()) return;
+      ids_.push_back(parts_.bpe->byte_id(static_cast<unsigned char>(text.front())));
+      text.remove_prefix(1);
+    }
+  }
+
+  /// The cuts of steps_[step…], then merges. Matches follow Oniguruma's order: one that is empty counts unless it
+  /// stands where the one before ended.
+  void cut(std::string_view text, std::size_t step) {
+    if (step == parts_.steps.size()) return parts_.bpe->encode(text, ids_);
+    const SplitStep& split = parts_.steps[step];
+    constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+    std::size_t done = 0, last_end = kNone, begin = 0, end = 0;
+    for (std::size_t from = 0; from <= text.size() && split.pattern.find(text, from, scratch_, begin, end);) {
+      if (begin == end && end == last_end) {
+        ++from;
+        while (from < text.size() && (static_cast<unsigned char>(text[from]) & 0xc0U) == 0x80U) ++from;
+        continue;
+      }
+      if (split.keep_gaps && done < begin) cut(text.substr(done, begin - done), step + 1);
+      if (begin < end) cut(text.substr(begin, end - begin), step + 1);
+      done = from = last_end = end;
+    }
+    if (split.keep_gaps && done < text.size()) cut(text.substr(done), step + 1);
+  }
+
+  const TokenizerParts& parts_;
+  SplitPattern::Scratch scratch_;
+  std::vector<TokenId> ids_;
+};
+
+/// How many bytes a character of UTF-8 has that begins with `lead`; 0 where none does.
+std::size_t character_bytes(unsigned char lead) {
+  return lead < 0x80 ? 1 : lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : lead < 0xf5 ? 4 : 0;
+}
+
+/// Whether some character begins with these bytes: completed with the middle continuation byte that the second byte's
+/// bounds (no overlong forms, no surrogates) always allow, they are one.
+bool begins_character(std::string_view bytes) {
+  const std::size_t length = character_bytes(static_cast<unsigned char>(bytes.front()));
+  if (length < bytes.size()) return false;
+  std::string whole(bytes);
+  if (bytes.size() == 1 && length > 1) whole += bytes == "\xe0" || bytes == "\xf0" ? '\xa0' : '\x80';
+  whole.resize(length, '\x80');
+  return base::is_utf8(whole);
+}
+
+constexpr std::string_view kReplacement = "\xef\xbf\xbd";
+
+}  // namespace
+
+std::vector<TokenId> Tokenizer::encode(std::string_view text) const { return Encoding(*parts_).run(text, {}); }
+
+std::vector<TokenId> Tokenizer::encode_trusted(std::string_view text) const {
+  return Encoding(*parts_).run(text, {{0, text.size()}});
+}
+
+std::vector<TokenId> Tokenizer::encode(std::span<const TextPart> parts) const {
+  std::string text;
+  std::vector<Stretch> trusted;
+  for (const TextPart& part : parts) {
+    const Stretch stretch{text.size(), text.size() + part.text.size()};
+    text += part.text;
+    if (!part.parse_added_tokens || part.text.empty()) continue;
+    if (!trusted.empty() && trusted.back().end == stretch.begin) trusted.back().end = stretch.end;
+    else trusted.push_back(stretch);
+  }
+  return Encoding(*parts_).run(text, trusted);
+}
+
+const std::vector<TokenId>& Tokenizer::prefix() const { return parts_->prefix; }
+const std::vector<TokenId>& Tokenizer::suffix() const { return parts_->suffix; }
+TokenId Tokenizer::eos() const { return parts_->eos; }
+std::int64_t Tokenizer::vocab_size() const { return static_cast<std::int64_t>(parts_->id_to_bytes.size()); }
+
+TokenId Tokenizer::added_token_id(std::string_view text) const {
+  const auto found = parts_->added_ids.find(text);
+  return found == parts_->added_ids.end() ? -1 : found->second;
+}
+
+std::string_view Tokenizer::bytes_of(TokenId token, bool spell_special) const {
+  if (token < 0 || token >= vocab_size()) return {};
+  const auto id = static_cast<std::size_t>(token);
+  return parts_->is_special[id] && !spell_special ? std::string_view() : parts_->id_to_bytes[id];
+}
+
+std::string Tokenizer::decode(std::span<const TokenId> tokens) const {
+  std::string text;
+  for (const TokenId id : tokens) text += bytes_of(id, false);
+  return text;
+}
+
+std::string StreamDecoder::push(TokenId token) {
+  std::string whole;
+  for (const char byte : tokenizer_.bytes_of(token, spell_special_)) {
+    pending_ += byte;
+    if (!begins_character(pending_)) {
+      // As UTF-8 is shown everywhere: one U+FFFD for the bytes that began a character, then this byte anew.
+      const bool had_beginning = pending_.size() > 1;
+      pending_.assign(1, byte);
+      whole += kReplacement;
+      if (!had_beginning || !begins_character(pending_)) {
+        if (had_beginning) whole += kReplacement;
+        pending_.clear();
+      }
+    }
+    if (!pending_.empty() && pending_.size() == character_bytes(static_cast<unsigned char>(pending_.front()))) {
+      whole += pending_;
+      pending_.clear();
+    }
+  }
+  return whole;
+}
+
+std::string StreamDecoder::finish() {
+  const bool incomplete = !pending_.empty();
+  pending_.clear();
+  return incomplete ? std::string(kReplacement) : std::string();
+}
+
+}  // namespace qrl::data

@@ -1,0 +1,102 @@
+#include "data/tokenizer/unicode.h"
+
+#include <unicode/normalizer2.h>
+#include <unicode/uchar.h>
+#include <unicode/utf8.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace qrl::data {
+
+namespace {
+
+const icu::Normalizer2& nfc() {
+  UErrorCode error = U_ZERO_ERROR;
+  const icu::Normalizer2* instance = icu::Normalizer2::getNFCInstance(error);
+  QRL_INVARIANT(U_SUCCESS(error) != 0, "ICU", "its data for normalisation form C", u_errorName(error));
+  return *instance;
+}
+
+icu::StringPiece piece_of(std::string_view text) { return {text.data(), static_cast<int32_t>(text.size())}; }
+
+/// Normalisation works on stretches of at most this many bytes: ICU counts in 32 bits.
+constexpr std::size_t kMaxText_bytes = std::size_t{1} << 30;
+
+/// Below U+0300 every character is its own normal form and joins nothing, and these are the lead bytes below it.
+bool is_plain(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0xcc; });
+}
+
+bool is_word(UChar32 c) {
+  constexpr std::uint32_t kCategories = U_GC_M_MASK | U_GC_ND_MASK | U_GC_PC_MASK;
+  return u_isUAlphabetic(c) != 0 || (U_GET_GC_MASK(c) & kCategories) != 0 ||
+         u_hasBinaryProperty(c, UCHAR_JOIN_CONTROL) != 0;
+}
+
+/// The character at byte `at`, which moves behind it.
+UChar32 next(std::string_view text, std::size_t& at) {
+  const char* bytes = text.data() + at;
+  int32_t moved = 0;
+  UChar32 c = 0;
+  U8_NEXT(bytes, moved, static_cast<int32_t>(std::min<std::size_t>(text.size() - at, 4)), c);
+  at += static_cast<std::size_t>(moved);
+  return c;
+}
+
+/// The character that ends before byte `at`, which moves to its first byte.
+UChar32 previous(std::string_view text, std::size_t& at) {
+  do --at;
+  while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xc0U) == 0x80U);
+  std::size_t from = at;
+  return next(text, from);
+}
+
+}  // namespace
+
+bool is_nfc(std::string_view text) {
+  if (is_plain(text)) return true;
+  QRL_REQUIRE(text.size() <= kMaxText_bytes, "tokenizer", "texts up to 1 GiB", std::to_string(text.size()) + " bytes");
+  UErrorCode error = U_ZERO_ERROR;
+  const bool result = nfc().isNormalizedUTF8(piece_of(text), error) != 0;
+  QRL_INVARIANT(U_SUCCESS(error) != 0, "ICU", "an answer about a text's normal form", u_errorName(error));
+  return result;
+}
+
+std::string to_nfc(std::string_view text) {
+  std::string result;
+  icu::StringByteSink<std::string> sink(&result);
+  UErrorCode error = U_ZERO_ERROR;
+  nfc().normalizeUTF8(0, piece_of(text), sink, nullptr, error);
+  QRL_INVARIANT(U_SUCCESS(error) != 0, "ICU", "a text's normal form", u_errorName(error));
+  return result;
+}
+
+std::size_t leading_space_bytes(std::string_view text) {
+  std::size_t end = 0;
+  for (std::size_t at = 0; at < text.size(); end = at) {
+    if (u_isUWhiteSpace(next(text, at)) == 0) break;
+  }
+  return end;
+}
+
+std::size_t trailing_space_bytes(std::string_view text) {
+  std::size_t begin = text.size();
+  for (std::size_t at = begin; at > 0; begin = at) {
+    if (u_isUWhiteSpace(previous(text, at)) == 0) break;
+  }
+  return text.size() - begin;
+}
+
+bool begins_with_word(std::string_view text) {
+  std::size_t at = 0;
+  return !text.empty() && is_word(next(text, at));
+}
+
+bool ends_with_word(std::string_view text) {
+  std::size_t at = text.size();
+  return !text.empty() && is_word(previous(text, at));
+}
+
+}  // namespace qrl::data

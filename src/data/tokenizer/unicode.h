@@ -1,0 +1,21 @@
+// Owns what the tokenizer asks of Unicode's tables (ICU). Knows nothing of tokens.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace qrl::data {
+
+/// Whether valid UTF-8 is in normalisation form C already (UAX #15).
+bool is_nfc(std::string_view text);
+/// Valid UTF-8 in normalisation form C.
+std::string to_nfc(std::string_view text);
+
+/// Bytes of white space (property White_Space) that valid UTF-8 begins or ends with.
+std::size_t leading_space_bytes(std::string_view text);
+std::size_t trailing_space_bytes(std::string_view text);
+/// Whether valid UTF-8 begins or ends with a character of words (\w of UTS #18, annex C).
+bool begins_with_word(std::string_view text);
+bool ends_with_word(std::string_view text);
+
+}  // namespace qrl::data

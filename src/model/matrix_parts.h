@@ -1,0 +1,39 @@
+// Owns which rows of a snapshot's packed matrices are which of the model's weights. Knows nothing of their formats.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model/config.h"
+
+namespace qrl::model {
+
+/// Rows of a packed matrix that one weight of the model fills.
+template <class Packed>
+struct MatrixPart {
+  std::string weight;  ///< its spec's name
+  Packed* matrix = nullptr;
+  std::int64_t first_row = 0;
+};
+
+/// All of them, a matrix's parts next to each other in order of rows. `layers`: LayerSnapshots.
+template <class Layers, class Packed>
+std::vector<MatrixPart<Packed>> matrix_parts(const ModelConfig& config, Layers& layers, Packed& lm_head) {
+  std::vector<MatrixPart<Packed>> parts;
+  parts.push_back({config.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight", &lm_head, 0});
+  for (std::size_t idx = 0; idx < layers.size(); ++idx) {
+    auto& layer = layers[idx];
+    const std::string prefix = "model.layers." + std::to_string(idx) + ".";
+    parts.push_back({prefix + "self_attn.q_proj.weight", &layer.qkv, 0});
+    parts.push_back({prefix + "self_attn.k_proj.weight", &layer.qkv, config.q_size()});
+    parts.push_back({prefix + "self_attn.v_proj.weight", &layer.qkv, config.q_size() + config.kv_size()});
+    parts.push_back({prefix + "self_attn.o_proj.weight", &layer.o, 0});
+    parts.push_back({prefix + "mlp.gate_proj.weight", &layer.gate_up, 0});
+    parts.push_back({prefix + "mlp.up_proj.weight", &layer.gate_up, config.intermediate_size});
+    parts.push_back({prefix + "mlp.down_proj.weight", &layer.down, 0});
+  }
+  return parts;
+}
+
+}  // namespace qrl::model

@@ -1,0 +1,84 @@
+// What a snapshot holds and how far its weights are from the masters, for people.
+#include <span>
+
+#include "base/error.h"
+#include "base/threads.h"
+#include "model/matrix_parts.h"
+#include "model/snapshot.h"
+
+namespace qrl::model {
+
+namespace {
+
+std::size_t packed_bytes(const ops::PackedLinear& linear) {
+  return linear.panels.num_bytes() + linear.scales.num_bytes() + linear.column_sums.num_bytes() +
+         linear.bias.num_bytes();
+}
+
+SnapshotTensor packed_tensor(std::string name, const ops::PackedLinear& linear) {
+  std::string what = std::string(quant::name(linear.format)) + " [" + std::to_string(linear.out) + ", " +
+                     std::to_string(linear.in) + "]";
+  if (!linear.scales.empty()) {
+    what += ", scales [" + std::to_string(linear.scales.shape()[0]) + ", " + std::to_string(linear.out) + "] " +
+            std::string(base::name(linear.scales.view().dtype));
+  }
+  if (!linear.bias.empty()) what += ", bias F32";
+  return {std::move(name), std::move(what), linear.panels.view().data, false};
+}
+
+SnapshotTensor plain_tensor(std::string name, const base::Buffer& buffer, bool is_gain) {
+  return {std::move(name), std::string(base::name(buffer.view().dtype)) + " " + buffer.shape().to_string(),
+          buffer.view().data, is_gain};
+}
+
+}  // namespace
+
+std::size_t Snapshot::num_bytes() const {
+  std::size_t total = embedding_VD_.num_bytes() + final_norm_D_.num_bytes() + packed_bytes(lm_head_);
+  for (const LayerSnapshot& layer : layers_) {
+    total += layer.input_norm_D.num_bytes() + layer.post_norm_D.num_bytes() + layer.q_norm_E.num_bytes() +
+             layer.k_norm_E.num_bytes() + packed_bytes(layer.qkv) + packed_bytes(layer.o) +
+             packed_bytes(layer.gate_up) + packed_bytes(layer.down);
+  }
+  return total;
+}
+
+std::vector<SnapshotTensor> Snapshot::tensors() const {
+  std::vector<SnapshotTensor> all = {plain_tensor("embed_tokens", embedding_VD_, false)};
+  for (std::size_t idx = 0; idx < layers_.size(); ++idx) {
+    const LayerSnapshot& layer = layers_[idx];
+    const std::string prefix = "layers." + std::to_string(idx) + ".";
+    all.push_back(plain_tensor(prefix + "input_layernorm", layer.input_norm_D, true));
+    all.push_back(packed_tensor(prefix + "qkv", layer.qkv));
+    if (config_.qk_norm) {
+      all.push_back(plain_tensor(prefix + "q_norm", layer.q_norm_E, true));
+      all.push_back(plain_tensor(prefix + "k_norm", layer.k_norm_E, true));
+    }
+    all.push_back(packed_tensor(prefix + "o", layer.o));
+    all.push_back(plain_tensor(prefix + "post_attention_layernorm", layer.post_norm_D, true));
+    all.push_back(packed_tensor(prefix + "gate_up", layer.gate_up));
+    all.push_back(packed_tensor(prefix + "down", layer.down));
+  }
+  all.push_back(plain_tensor("norm", final_norm_D_, true));
+  all.push_back(packed_tensor("lm_head", lm_head_));
+  return all;
+}
+
+std::vector<WeightError> Snapshot::format_errors(const WeightViews& masters) const {
+  const auto parts = matrix_parts(config_, layers_, lm_head_);
+  std::vector<WeightError> errors(parts.size());
+  base::parallel_for(static_cast<std::int64_t>(parts.size()), 1, [&](base::Range range) {
+    for (std::int64_t i = range.begin; i < range.end; ++i) {
+      const auto& part = parts[static_cast<std::size_t>(i)];
+      const base::View& master = masters.at(part.weight);
+      std::vector<float> decoded(static_cast<std::size_t>(master.numel()));
+      ops::unpack_rows(*part.matrix, part.first_row, master.shape[0], decoded.data());
+      errors[static_cast<std::size_t>(i)] = {
+          part.weight, part.matrix->format,
+          quant::format_error(std::span<const float>(master.as<float>(), decoded.size()), decoded)};
+    }
+  });
+  return errors;
+}
+
+}  // namespace qrl::model

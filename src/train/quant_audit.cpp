@@ -1,0 +1,61 @@
+#include "train/quant_audit.h"
+
+#include <array>
+#include <cstdio>
+#include <map>
+
+#include "train/formats.h"
+
+namespace qrl::train {
+
+namespace {
+
+constexpr const char* kSame = "; same storage";
+
+}  // namespace
+
+std::vector<std::string> quant_audit(const learner::Learner& learner, const model::Snapshot& read_by_sampler) {
+  const bool reads_snapshot = learner.forward_mode() != config::LearnerForward::bf16;
+  const model::Snapshot* published = learner.published();
+  std::vector<model::SnapshotTensor> theirs;
+  if (reads_snapshot && published != nullptr) theirs = published->tensors();
+  const std::vector<model::SnapshotTensor> ours = read_by_sampler.tensors();
+  std::vector<std::string> lines;
+  for (std::size_t i = 0; i < ours.size(); ++i) {
+    if (ours[i].is_gain) continue;
+    const std::string reads =
+        reads_snapshot ? std::string(name(learner.forward_mode())) : "its own copy of the masters";
+    const bool same = i < theirs.size() && theirs[i].data == ours[i].data;
+    lines.push_back(ours[i].name + ": sampler " + ours[i].what + "; learner " + reads +
+                    (same ? kSame : "; storage of its own"));
+  }
+  return lines;
+}
+
+std::string audit_summary(const std::vector<std::string>& audit) {
+  std::map<std::string, int> kinds;
+  std::int64_t same = 0;
+  for (const std::string& line : audit) {
+    const std::size_t colon = line.find(": sampler ") + 10;
+    if (line.starts_with("layers.")) ++kinds[line.substr(colon, line.find(" [", colon) - colon)];
+    same += line.ends_with(kSame) ? 1 : 0;
+  }
+  std::string summary = "linear layers of the sampler:";
+  for (const auto& [format, count] : kinds) summary += " " + std::to_string(count) + " × " + format + ",";
+  summary.back() = ';';
+  return summary + " of " + std::to_string(audit.size()) + " tensors the learner's forward pass reads " +
+         std::to_string(same) + " in place (quant_audit.txt)";
+}
+
+std::vector<std::string> format_error_report(const learner::Learner& learner, const model::Snapshot& published) {
+  std::vector<std::string> lines;
+  for (const model::WeightError& weight : published.format_errors(learner.masters())) {
+    std::array<char, 128> figures{};
+    std::snprintf(figures.data(), figures.size(), ": max error %.3g, RMS %.3g, SNR %.1f dB, cosine %.6f",
+                  weight.error.max_abs, weight.error.rms, weight.error.snr_db, weight.error.cosine);
+    lines.push_back(weight.weight + " as " + std::string(quant::name(weight.format)) + figures.data());
+  }
+  return lines;
+}
+
+}  // namespace qrl::train
