@@ -78,12 +78,20 @@ void add_generator(AnySection section, const Unset<std::uint64_t>& unset_seed) {
   const auto seed_if_used = [section, unset_seed](const Recipe& recipe) {
     return section.of(recipe).task.empty() ? std::nullopt : unset_seed.value(recipe);
   };
-  section.add("task", &G::task, choice<std::string>({{"countdown", "countdown"}}), "kind of task", {"no generator"});
+  section.add("task", &G::task,
+              choice<std::string>({{"countdown", "countdown"}, {"sudoku", "sudoku"}, {"arithmetic", "arithmetic"}}),
+              "kind of task", {"no generator"});
   section.add("seed", &G::seed, seed(), "seed of the tasks", {unset_seed.text, seed_if_used});
-  section.add("min_numbers", &G::min_numbers, integer(2, 6), "fewest numbers in a task");
-  section.add("max_numbers", &G::max_numbers, integer(2, 6), "most numbers in a task");
-  section.add("max_number", &G::max_number, integer(1), "numbers are 1 … max_number");
-  section.add("max_target", &G::max_target, integer(1), "targets are 1 … max_target");
+  section.add("min_numbers", &G::min_numbers, integer(2, 6), "countdown: fewest numbers in a task");
+  section.add("max_numbers", &G::max_numbers, integer(2, 6), "countdown: most numbers in a task");
+  section.add("max_number", &G::max_number, integer(1), "countdown, arithmetic: numbers are 1 … max_number");
+  section.add("max_target", &G::max_target, integer(1), "countdown, arithmetic: results are 1 … max_target");
+  section.add("grid_size", &G::grid_size, choice<std::int64_t>({{"4", 4}, {"9", 9}}), "sudoku: rows of a grid");
+  section.add("min_empty", &G::min_empty, integer(1, 64), "sudoku: fewest empty cells");
+  section.add("max_empty", &G::max_empty, integer(1, 64),
+              "sudoku: most empty cells; 4x4 grids have up to 12, 9x9 ones some 55");
+  section.add("min_steps", &G::min_steps, integer(1, 8), "arithmetic: fewest operations of a problem");
+  section.add("max_steps", &G::max_steps, integer(1, 8), "arithmetic: most operations of a problem");
 }
 
 /// What optim and sft both say about an update, `section` being an OptimRecipe.

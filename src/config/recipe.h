@@ -34,12 +34,15 @@ inline constexpr std::uint64_t kHeldOutSeed = 0;
 
 /// A generator of tasks (data.train_generator, data.val_generator, sft.demonstrations).
 struct GeneratorRecipe {
-  std::string task;                   ///< "countdown"; empty: no generator
+  std::string task;                   ///< "countdown", "sudoku", "arithmetic"; empty: no generator
   std::int64_t size = 0;              ///< prompts; unused by demonstrations, which are endless
   std::optional<std::uint64_t> seed;  ///< default: trainer.seed for training, a fixed one for held-out data
   std::int64_t min_numbers = 3, max_numbers = 3;
   std::int64_t max_number = 20;   ///< numbers are 1 … max_number
   std::int64_t max_target = 100;  ///< targets are 1 … max_target
+  std::int64_t grid_size = 4;
+  std::int64_t min_empty = 4, max_empty = 8;
+  std::int64_t min_steps = 1, max_steps = 2;
   friend bool operator==(const GeneratorRecipe&, const GeneratorRecipe&) = default;
 };
 
