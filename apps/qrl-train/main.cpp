@@ -48,6 +48,7 @@ int main(int argc, char** argv) {
   app::add_data(app, action);
   app::add_bench(app, action);
   app::add_check(app, action);
+  app::add_judge(app, action);
   app::add_tokenize(app, action);
 
   std::unique_ptr<dist::Collectives> world;

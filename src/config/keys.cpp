@@ -80,12 +80,20 @@ void add_generator(AnySection section, const Unset<std::uint64_t>& unset_seed) {
   const auto seed_if_used = [section, unset_seed](const Recipe& recipe) {
     return section.of(recipe).task.empty() ? std::nullopt : unset_seed.value(recipe);
   };
-  section.add("task", &G::task, choice<std::string>({{"countdown", "countdown"}}), "kind of task", {"no generator"});
+  section.add("task", &G::task,
+              choice<std::string>({{"countdown", "countdown"}, {"sudoku", "sudoku"}, {"arithmetic", "arithmetic"}}),
+              "kind of task", {"no generator"});
   section.add("seed", &G::seed, seed(), "seed of the tasks", {unset_seed.text, seed_if_used});
-  section.add("min_numbers", &G::min_numbers, integer(2, 6), "fewest numbers in a task");
-  section.add("max_numbers", &G::max_numbers, integer(2, 6), "most numbers in a task");
-  section.add("max_number", &G::max_number, integer(1), "numbers are 1 … max_number");
-  section.add("max_target", &G::max_target, integer(1), "targets are 1 … max_target");
+  section.add("min_numbers", &G::min_numbers, integer(2, 6), "countdown: fewest numbers in a task");
+  section.add("max_numbers", &G::max_numbers, integer(2, 6), "countdown: most numbers in a task");
+  section.add("max_number", &G::max_number, integer(1), "countdown, arithmetic: numbers are 1 … max_number");
+  section.add("max_target", &G::max_target, integer(1), "countdown, arithmetic: results are 1 … max_target");
+  section.add("grid_size", &G::grid_size, choice<std::int64_t>({{"4", 4}, {"9", 9}}), "sudoku: rows of a grid");
+  section.add("min_empty", &G::min_empty, integer(1, 64), "sudoku: fewest empty cells");
+  section.add("max_empty", &G::max_empty, integer(1, 64),
+              "sudoku: most empty cells; 4x4 grids have up to 12, 9x9 ones some 55");
+  section.add("min_steps", &G::min_steps, integer(1, 8), "arithmetic: fewest operations of a problem");
+  section.add("max_steps", &G::max_steps, integer(1, 8), "arithmetic: most operations of a problem");
 }
 
 /// What optim and sft both say about an update, `section` being an OptimRecipe.
@@ -370,13 +378,18 @@ void add_sft(List& list) {
 void add_reward(List& list) {
   using W = RewardRecipe;
   Section reward(list, "reward", &Recipe::reward);
-  reward.add("verifier", &W::verifier, choice<VerifierName>({{"countdown", VerifierName::countdown}}),
-             "who judges the responses");
+  reward.add("verifier", &W::verifier, choice<VerifierName>(verifier_names()), "who judges the responses");
+  reward.add(
+      "profile", &W::profile, choice<MathProfile>(math_profiles()),
+      "math: where in a response its answer is; auto: \\boxed{}, ####, \"answer is\", <answer>, a short text, the "
+      "last number, whichever there is first");
   reward.add("numbers", &W::numbers, choice<Numbers>({{"all", Numbers::all}, {"subset", Numbers::subset}}),
              "countdown: which of the given numbers an answer must use, each at most once");
   reward.add("correct", &W::correct, real(any()), "score of a correct response");
   reward.add("wrong", &W::wrong, real(any()), "score of any other response");
   reward.add("format", &W::format, real(any()), "added to a wrong response whose answer has the right form");
+  reward.add("partial", &W::partial, real(any()),
+             "sudoku: times the share of empty cells that are right, added to a wrong response that keeps the clues");
   reward.add("max_error_fraction", &W::max_error_fraction, real(from_0_to_1()),
              "share of verifier errors above which the run stops");
   using B = OverlongBufferRecipe;
@@ -466,6 +479,17 @@ List declare() {
 }
 
 }  // namespace
+
+std::vector<std::pair<std::string, VerifierName>> verifier_names() {
+  return {{"countdown", VerifierName::countdown}, {"math", VerifierName::math}, {"sudoku", VerifierName::sudoku}};
+}
+
+std::vector<std::pair<std::string, MathProfile>> math_profiles() {
+  using P = MathProfile;
+  return {{"auto", P::automatic},         {"boxed", P::boxed},           {"gsm8k", P::gsm8k},
+          {"answer_is", P::answer_is},    {"answer_tag", P::answer_tag}, {"text", P::text},
+          {"last_number", P::last_number}};
+}
 
 const std::vector<Key>& keys() {
   static const std::vector<Key> all = declare();

@@ -19,6 +19,7 @@ constexpr ModeDefault kBf16[] = {
 
 constexpr ModeDefault kFlashRl[] = {
     {kWeights, "int8"},
+    {"quant.rollout.profile", "auto", kWeights},
     {"quant.rollout.kv_cache", "bf16"},
     {kLoss, "grpo"},
     {kMethod, "tis"},

@@ -34,7 +34,8 @@ enum class KlType : std::uint8_t { k1, k2, k3 };
 enum class CorrectionMethod : std::uint8_t { none, tis, icepop, mis_prod, mis_geo, tbpo, ais };
 enum class OptimName : std::uint8_t { adamw, muon };
 enum class LrScheduler : std::uint8_t { constant, linear, cosine };
-enum class VerifierName : std::uint8_t { countdown };
+enum class VerifierName : std::uint8_t { countdown, math, sudoku };
+enum class MathProfile : std::uint8_t { automatic, boxed, gsm8k, answer_is, answer_tag, text, last_number };
 enum class Numbers : std::uint8_t { all, subset };
 enum class ResumeMode : std::uint8_t { automatic, never, path };
 enum class TrainDevice : std::uint8_t { automatic, cpu };
@@ -44,12 +45,15 @@ inline constexpr std::uint64_t kHeldOutSeed = 0;
 
 /// A generator of tasks (data.train_generator, data.val_generator, sft.demonstrations).
 struct GeneratorRecipe {
-  std::string task;                   ///< "countdown"; empty: no generator
+  std::string task;                   ///< "countdown", "sudoku", "arithmetic"; empty: no generator
   std::int64_t size = 0;              ///< prompts; unused by demonstrations, which are endless
   std::optional<std::uint64_t> seed;  ///< default: trainer.seed for training, a fixed one for held-out data
   std::int64_t min_numbers = 3, max_numbers = 3;
   std::int64_t max_number = 20;   ///< numbers are 1 … max_number
   std::int64_t max_target = 100;  ///< targets are 1 … max_target
+  std::int64_t grid_size = 4;
+  std::int64_t min_empty = 4, max_empty = 8;
+  std::int64_t min_steps = 1, max_steps = 2;
   friend bool operator==(const GeneratorRecipe&, const GeneratorRecipe&) = default;
 };
 
@@ -197,8 +201,9 @@ struct OverlongBufferRecipe {
 
 struct RewardRecipe {
   VerifierName verifier = VerifierName::countdown;
+  MathProfile profile = MathProfile::automatic;
   Numbers numbers = Numbers::all;
-  double correct = 1, wrong = 0, format = 0;
+  double correct = 1, wrong = 0, format = 0, partial = 0;
   double max_error_fraction = 0.05;
   OverlongBufferRecipe overlong_buffer;
   friend bool operator==(const RewardRecipe&, const RewardRecipe&) = default;

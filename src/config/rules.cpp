@@ -1,5 +1,6 @@
 #include "config/rules.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <initializer_list>
 
@@ -44,15 +45,38 @@ void check_generator(const GeneratorRecipe& generator, const std::string& name, 
                     most = name + ".max_numbers";
   if (generator.task.empty()) {
     // A task set to null switches a generator off, whatever else an included recipe said of it.
-    rules.require({size, name + ".seed", fewest, most, name + ".max_number", name + ".max_target"},
+    rules.require({size, name + ".seed", fewest, most, name + ".max_number", name + ".max_target", name + ".grid_size",
+                   name + ".min_empty", name + ".max_empty", name + ".min_steps", name + ".max_steps"},
                   generator == GeneratorRecipe{} || rules.is_set(task), task + " beside the generator's other keys",
-                  "none", "set " + task + " to countdown, or delete them");
+                  "none", "set " + task + ", or delete them");
     return;
   }
   rules.require({size, task}, !needs_size || generator.size > 0, size + " of 1 prompt or more", number(generator.size),
                 "say how many tasks to make");
   rules.require({fewest, most}, generator.min_numbers <= generator.max_numbers, fewest + " of at most " + most,
                 number(generator.min_numbers) + " and " + number(generator.max_numbers), "set both");
+  rules.require({name + ".min_empty", name + ".max_empty"}, generator.min_empty <= generator.max_empty,
+                name + ".min_empty of at most " + name + ".max_empty",
+                number(generator.min_empty) + " and " + number(generator.max_empty), "set both");
+  rules.require({name + ".min_steps", name + ".max_steps"}, generator.min_steps <= generator.max_steps,
+                name + ".min_steps of at most " + name + ".max_steps",
+                number(generator.min_steps) + " and " + number(generator.max_steps), "set both");
+  const GeneratorRecipe usual;
+  const bool countdown = generator.task == "countdown";
+  const bool sudoku = generator.task == "sudoku";
+  const auto only_for = [&](const std::string& key, bool has_effect, bool is_usual, const std::string& tasks) {
+    rules.require({name + "." + key, task}, has_effect || is_usual, name + "." + key + " only with task " + tasks,
+                  "it with task " + generator.task, "it has no effect: delete it");
+  };
+  only_for("min_numbers", countdown, generator.min_numbers == usual.min_numbers, "countdown");
+  only_for("max_numbers", countdown, generator.max_numbers == usual.max_numbers, "countdown");
+  only_for("max_number", !sudoku, generator.max_number == usual.max_number, "countdown or arithmetic");
+  only_for("max_target", !sudoku, generator.max_target == usual.max_target, "countdown or arithmetic");
+  only_for("grid_size", sudoku, generator.grid_size == usual.grid_size, "sudoku");
+  only_for("min_empty", sudoku, generator.min_empty == usual.min_empty, "sudoku");
+  only_for("max_empty", sudoku, generator.max_empty == usual.max_empty, "sudoku");
+  only_for("min_steps", generator.task == "arithmetic", generator.min_steps == usual.min_steps, "arithmetic");
+  only_for("max_steps", generator.task == "arithmetic", generator.max_steps == usual.max_steps, "arithmetic");
 }
 
 void check_model(const Recipe& recipe, bool complete, RuleBook& rules) {
@@ -197,15 +221,28 @@ void check_rules(const Recipe& recipe, const Origins& origins, bool complete, Fa
                 algorithm.kl_loss_coef != 0 || algorithm.kl_loss_type == AlgorithmRecipe{}.kl_loss_type,
                 "algorithm.kl_loss_type only with algorithm.kl_loss_coef above 0", "it with 0",
                 "it has no effect: set kl_loss_coef, or delete it");
-  rules.require(
-      {"sft.steps", "sft.demonstrations.task"}, recipe.sft.steps == 0 || !recipe.sft.demonstrations.task.empty(),
-      "sft.demonstrations.task beside sft.steps above 0", "none", "set sft.demonstrations: {task: countdown}");
+  rules.require({"sft.steps", "sft.demonstrations.task"},
+                recipe.sft.steps == 0 || !recipe.sft.demonstrations.task.empty(),
+                "sft.demonstrations.task beside sft.steps above 0", "none",
+                "set sft.demonstrations: {task: …} (countdown, sudoku or arithmetic)");
   check_generator(recipe.sft.demonstrations, "sft.demonstrations", false, rules);
   const RewardRecipe& reward = recipe.reward;
-  rules.require({"reward.correct", "reward.wrong", "reward.format"},
-                reward.correct > reward.wrong && reward.correct > reward.wrong + reward.format,
-                "reward.correct above reward.wrong and above reward.wrong + reward.format",
+  const double most_of_wrong = std::max(0.0, reward.format) + std::max(0.0, reward.partial);
+  rules.require({"reward.correct", "reward.wrong", "reward.format", "reward.partial"},
+                reward.correct > reward.wrong && reward.correct > reward.wrong + most_of_wrong,
+                "reward.correct above reward.wrong and above reward.wrong + reward.format + reward.partial",
                 "a score that a wrong response reaches too", "raise reward.correct or lower the others");
+  rules.require({"reward.verifier", "reward.profile"},
+                reward.verifier == VerifierName::math || reward.profile == RewardRecipe{}.profile,
+                "reward.profile only with reward.verifier: math", "it with another verifier",
+                "it has no effect: delete it");
+  rules.require({"reward.verifier", "reward.numbers"},
+                reward.verifier == VerifierName::countdown || reward.numbers == RewardRecipe{}.numbers,
+                "reward.numbers only with reward.verifier: countdown", "it with another verifier",
+                "it has no effect: delete it");
+  rules.require({"reward.verifier", "reward.partial"}, reward.verifier == VerifierName::sudoku || reward.partial == 0,
+                "reward.partial only with reward.verifier: sudoku", "it with another verifier",
+                "it has no effect: delete it");
 }
 
 }  // namespace qrl::config

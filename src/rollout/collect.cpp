@@ -23,6 +23,18 @@ std::vector<Rollout> collect(types::TextSource& source, std::span<const Ask> pro
   return rollouts;
 }
 
+ScoreParts score_parts(const reward::Verdict& verdict, const config::RewardRecipe& recipe) {
+  switch (verdict.outcome) {
+    case reward::Outcome::correct:
+      return {recipe.correct, 0, 0};
+    case reward::Outcome::wrong:
+      return {recipe.wrong, recipe.format, recipe.partial * verdict.credit};
+    case reward::Outcome::no_answer:
+      break;
+  }
+  return {recipe.wrong, 0, 0};
+}
+
 void judge(std::span<Rollout> rollouts, const reward::Verifier& verifier, const config::RewardRecipe& recipe,
            const data::Tokenizer& tokenizer) {
   base::parallel_for(static_cast<std::int64_t>(rollouts.size()), 16, [&](base::Range range) {
@@ -30,17 +42,7 @@ void judge(std::span<Rollout> rollouts, const reward::Verifier& verifier, const 
       Rollout& rollout = rollouts[static_cast<std::size_t>(i)];
       rollout.response = tokenizer.decode(rollout.completion.tokens);
       rollout.verdict = verifier.judge(rollout.response, rollout.prompt->ground_truth);
-      switch (rollout.verdict.outcome) {
-        case reward::Outcome::correct:
-          rollout.score = recipe.correct;
-          break;
-        case reward::Outcome::wrong:
-          rollout.score = recipe.wrong + recipe.format;
-          break;
-        case reward::Outcome::no_answer:
-          rollout.score = recipe.wrong;
-          break;
-      }
+      rollout.score = score_parts(rollout.verdict, recipe).score();
       rollout.reward = rollout.score;
     }
   });

@@ -36,6 +36,15 @@ struct Ask {
 std::vector<Rollout> collect(types::TextSource& source, std::span<const Ask> prompts, std::int32_t n,
                              const types::SamplingParams& params, types::SampleKey key);
 
+/// What a verdict is worth: the parts add up to the score.
+struct ScoreParts {
+  double accuracy = 0;  ///< reward.correct or reward.wrong
+  double format = 0;    ///< reward.format, for a wrong answer in the right form
+  double partial = 0;   ///< reward.partial · partial credit, for a wrong answer
+  double score() const { return accuracy + format + partial; }
+};
+ScoreParts score_parts(const reward::Verdict& verdict, const config::RewardRecipe& recipe);
+
 /// Decodes and judges every rollout on all threads; sets response, verdict, score and reward.
 void judge(std::span<Rollout> rollouts, const reward::Verifier& verifier, const config::RewardRecipe& recipe,
            const data::Tokenizer& tokenizer);

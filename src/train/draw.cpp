@@ -166,7 +166,7 @@ std::optional<StepGroups> draw_groups(const RunParts& parts, const PromptSet& pr
     metrics["data/surplus_groups"] = static_cast<double>(drawn.kept_groups - groups.num_groups);
   }
   if (recipe.trainer.rollout_dump) {
-    const std::string rows = rollout_rows(groups.rollouts, n, groups.places, step, parts.world);
+    const std::string rows = rollout_rows(groups.rollouts, n, groups.places, step, recipe.reward, parts.world);
     if (parts.folder != nullptr) parts.folder->write_rollouts(step, rows);
   }
   check_verifier(recipe, drawn, step);

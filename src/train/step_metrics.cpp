@@ -17,6 +17,7 @@ namespace {
 struct Fact {
   double score, reward, advantage, response_tokens, prompt_tokens, truncated, correct, no_answer, verifier_error, flat;
   double four_grams, repeated_four_grams;
+  double credit;
 };
 
 /// 4-grams of a response, and how many of them are repetitions of others: a broken policy's loops.
@@ -83,7 +84,7 @@ double mean_of(const std::vector<Fact>& facts, Get get) {
   return sum_of(facts, get) / static_cast<double>(facts.size());
 }
 
-/// The score's parts add up to it: accuracy is reward.correct or reward.wrong, format is for the form of wrong answers.
+/// The means of rollout::ScoreParts, which add up to the score's.
 void add_reward_parts(Metrics& metrics, const std::vector<Fact>& facts, const config::RewardRecipe& recipe) {
   const double correct = mean_of(facts, [](const Fact& f) { return f.correct; });
   const double no_answer = mean_of(facts, [](const Fact& f) { return f.no_answer; });
@@ -93,6 +94,7 @@ void add_reward_parts(Metrics& metrics, const std::vector<Fact>& facts, const co
   metrics["reward/no_answer_fraction"] = no_answer;
   metrics["reward/accuracy/mean"] = recipe.correct * correct + recipe.wrong * (wrong + no_answer);
   metrics["reward/format/mean"] = recipe.format * wrong;
+  metrics["reward/partial/mean"] = recipe.partial * mean_of(facts, [](const Fact& f) { return f.credit; });
   metrics["reward/verifier_error_fraction"] = mean_of(facts, [](const Fact& f) { return f.verifier_error; });
 }
 
@@ -108,12 +110,12 @@ Metrics rollout_metrics(std::span<const rollout::Rollout> rollouts, std::int32_t
         std::all_of(group.begin(), group.end(), [&](const auto& r) { return r.reward == group.front().reward; });
     for (const rollout::Rollout& r : group) {
       const auto [grams, repeated] = four_grams(r.completion.tokens);
-      mine.push_back({r.score, r.reward, r.advantage, static_cast<double>(r.completion.tokens.size()),
-                      static_cast<double>(r.prompt->tokens.size()),
-                      r.completion.stop == types::StopReason::length ? 1.0 : 0.0,
-                      r.verdict.outcome == reward::Outcome::correct ? 1.0 : 0.0,
-                      r.verdict.outcome == reward::Outcome::no_answer ? 1.0 : 0.0, r.verdict.verifier_error ? 1.0 : 0.0,
-                      flat ? 1.0 : 0.0, grams, repeated});
+      mine.push_back(
+          {r.score, r.reward, r.advantage, static_cast<double>(r.completion.tokens.size()),
+           static_cast<double>(r.prompt->tokens.size()), r.completion.stop == types::StopReason::length ? 1.0 : 0.0,
+           r.verdict.outcome == reward::Outcome::correct ? 1.0 : 0.0,
+           r.verdict.outcome == reward::Outcome::no_answer ? 1.0 : 0.0, r.verdict.verifier_error ? 1.0 : 0.0,
+           flat ? 1.0 : 0.0, grams, repeated, r.verdict.outcome == reward::Outcome::wrong ? r.verdict.credit : 0.0});
     }
   }
   std::vector<std::vector<Fact>> by_rank;
@@ -142,9 +144,11 @@ Metrics rollout_metrics(std::span<const rollout::Rollout> rollouts, std::int32_t
 }
 
 std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_t n,
-                         std::span<const std::int64_t> places, std::int64_t step, dist::Collectives& world) {
+                         std::span<const std::int64_t> places, std::int64_t step, const config::RewardRecipe& recipe,
+                         dist::Collectives& world) {
   std::string mine;
   for (const rollout::Rollout& r : rollouts) {
+    const rollout::ScoreParts parts = rollout::score_parts(r.verdict, recipe);
     const nlohmann::ordered_json row = {
         {"step", step},
         {"prompt_id", r.prompt->id},
@@ -156,7 +160,9 @@ std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_
         {"score", r.score},
         {"reward", r.reward},
         {"advantage", r.advantage},
+        {"score_parts", {{"accuracy", parts.accuracy}, {"format", parts.format}, {"partial", parts.partial}}},
         {"reason", r.verdict.reason},
+        {"extracted", r.verdict.extracted},
         {"response_tokens", r.completion.tokens.size()},
         {"stop", r.completion.stop == types::StopReason::eos ? "eos" : "length"},
         {"version", r.completion.versions.empty() ? -1 : r.completion.versions.front()}};

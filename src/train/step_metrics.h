@@ -20,7 +20,8 @@ Metrics rollout_metrics(std::span<const rollout::Rollout> rollouts, std::int32_t
 
 /// Rows of rollouts/step_N.jsonl of all ranks in the order of `places`; empty on all ranks but the first.
 std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_t n,
-                         std::span<const std::int64_t> places, std::int64_t step, dist::Collectives& world);
+                         std::span<const std::int64_t> places, std::int64_t step, const config::RewardRecipe& recipe,
+                         dist::Collectives& world);
 
 /// A step's metrics from those of its updates: largest of …max, smallest of …min, last of actor/lr, else the mean.
 Metrics combine_updates(std::span<const Metrics> updates);
