@@ -65,7 +65,7 @@ void generate(const SampleArguments& arguments, dist::Collectives& world) {
   train::set_threads(recipe, world);
   LoadedSampler loaded_sampler(recipe, arguments.checkpoint, recipe.data.max_prompt_length);
   const train::Policy& policy = loaded_sampler.policy;
-  const auto tokens = train::encode_prompt(recipe.data.prompt_template, arguments.prompt, policy.tokenizer);
+  const auto tokens = train::PromptEncoder(recipe.data, policy.tokenizer).encode(arguments.prompt);
   QRL_REQUIRE(!tokens.empty(), "--prompt", "some text", "none");
   QRL_REQUIRE(static_cast<std::int64_t>(tokens.size()) <= recipe.data.max_prompt_length, "--prompt",
               "at most data.max_prompt_length = " + std::to_string(recipe.data.max_prompt_length) +

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "command.h"
 #include "reward/verifier.h"
 #include "train/run.h"
@@ -44,6 +45,10 @@ void describe_run(const config::LoadedRecipe& loaded) {
               static_cast<long long>(recipe.trainer.total_training_steps),
               static_cast<long long>(recipe.data.train_batch_size), static_cast<long long>(recipe.rollout.n),
               static_cast<long long>(train::updates_per_step(recipe)));
+  std::string first;
+  for (const types::TokenId token : prompts.prompts.front().tokens) first += policy.tokenizer.bytes_of(token, true);
+  std::printf("prompts     chat template %s; the first one: %s\n",
+              data::choose_template(recipe.data, policy.tokenizer).name.c_str(), base::quoted(first, 1000).c_str());
   if (recipe.sft.steps > 0) {
     std::printf("cold start  %lld updates of %lld demonstrations\n", static_cast<long long>(recipe.sft.steps),
                 static_cast<long long>(recipe.sft.batch_size));

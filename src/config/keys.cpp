@@ -139,6 +139,15 @@ void add_data(List& list) {
   data.add("shuffle", &D::shuffle, boolean(), "a new order of the prompts in each epoch");
   data.add("seed", &D::seed, seed(), "seed of that order", root_seed());
   data.add("prompt_template", &D::prompt_template, text_with_one("{prompt}"), "text around each prompt");
+  data.add("chat_template", &D::chat_template,
+           choice<ChatTemplateName>({kChatTemplateNames.begin(), kChatTemplateNames.end()}),
+           "how a prompt becomes a conversation; auto: as the model's own template, plain where it has none");
+  data.add("system_prompt", &D::system_prompt, unset_when_empty(text()), "system message before each prompt",
+           {"the template's own, if any"});
+  data.add("enable_thinking", &D::enable_thinking, boolean(), "Qwen3's switch: false opens each answer with no thought",
+           {"true where the template has the choice"});
+  data.add("parse_special_tokens", &D::parse_special_tokens, boolean(),
+           "control tokens that prompts of the data spell are tokens; false: they are text");
 }
 
 void add_rollout(List& list) {

@@ -2,9 +2,11 @@
 // defaults, ranges and meanings of the keys are declared once, in keys.cpp. Knows nothing of YAML.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace qrl::config {
@@ -18,6 +20,7 @@ enum class HeadFormat : std::uint8_t { automatic, f32 };  ///< automatic: bf16, 
 enum class LearnerForward : std::uint8_t { bf16, fake_quant, low_bit };
 enum class KvCache : std::uint8_t { automatic, f32, bf16, int8, fp8_e4m3 };  ///< automatic: as the weights
 enum class OverlongPrompt : std::uint8_t { error, filter, truncate };
+enum class ChatTemplateName : std::uint8_t { automatic, plain, chatml, qwen2_5, qwen3, llama3, llama3_1 };
 enum class AlgorithmName : std::uint8_t { grpo };
 enum class KlType : std::uint8_t { k1, k2, k3 };
 enum class CorrectionMethod : std::uint8_t { none, tis };
@@ -27,6 +30,16 @@ enum class VerifierName : std::uint8_t { countdown };
 enum class Numbers : std::uint8_t { all, subset };
 enum class ResumeMode : std::uint8_t { automatic, never, path };
 enum class TrainDevice : std::uint8_t { automatic, cpu };
+
+/// As recipes spell them.
+inline constexpr std::array<std::pair<const char*, ChatTemplateName>, 7> kChatTemplateNames = {
+    {{"auto", ChatTemplateName::automatic},
+     {"plain", ChatTemplateName::plain},
+     {"chatml", ChatTemplateName::chatml},
+     {"qwen2.5", ChatTemplateName::qwen2_5},
+     {"qwen3", ChatTemplateName::qwen3},
+     {"llama3", ChatTemplateName::llama3},
+     {"llama3.1", ChatTemplateName::llama3_1}}};
 
 /// Default seed of held-out generators: the same tasks whatever trainer.seed, so that runs can be compared.
 inline constexpr std::uint64_t kHeldOutSeed = 0;
@@ -60,6 +73,10 @@ struct DataRecipe {
   bool shuffle = true;
   std::optional<std::uint64_t> seed;  ///< default trainer.seed
   std::string prompt_template = "{prompt}";
+  ChatTemplateName chat_template = ChatTemplateName::automatic;  ///< automatic: the model's own
+  std::string system_prompt;                                     ///< "": the template's own, if any
+  std::optional<bool> enable_thinking;                           ///< default true where the template has the choice
+  bool parse_special_tokens = false;                             ///< in the text of prompts
   friend bool operator==(const DataRecipe&, const DataRecipe&) = default;
 };
 

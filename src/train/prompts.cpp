@@ -23,12 +23,12 @@ constexpr std::uint64_t kHeldOutIds = std::uint64_t{1} << 40;
 class PromptReader {
  public:
   PromptReader(const config::Recipe& recipe, const data::Tokenizer& tokenizer, const reward::Verifier& verifier)
-      : recipe_(recipe), tokenizer_(tokenizer), verifier_(verifier) {}
+      : recipe_(recipe), encoder_(recipe.data, tokenizer), verifier_(verifier) {}
 
   void add(PromptSet& set, std::uint64_t id, std::string text, std::string ground_truth, const std::string& where) {
     verifier_.check_ground_truth(ground_truth, where);
     types::Prompt prompt{id, std::move(text), {}, std::move(ground_truth), set.data_source};
-    prompt.tokens = encode_prompt(recipe_.data.prompt_template, prompt.text, tokenizer_);
+    prompt.tokens = encoder_.encode(prompt.text);
     const auto limit = static_cast<std::size_t>(recipe_.data.max_prompt_length);
     if (prompt.tokens.size() > limit) {
       QRL_REQUIRE(recipe_.data.overlong_prompt != config::OverlongPrompt::error, where,
@@ -52,23 +52,25 @@ class PromptReader {
 
  private:
   const config::Recipe& recipe_;
-  const data::Tokenizer& tokenizer_;
+  PromptEncoder encoder_;
   const reward::Verifier& verifier_;
   std::int64_t num_overlong_ = 0;
 };
 
 }  // namespace
 
-std::vector<types::TokenId> encode_prompt(const std::string& prompt_template, const std::string& text,
-                                          const data::Tokenizer& tokenizer) {
-  const std::size_t at = prompt_template.find(kPlaceholder);
-  QRL_REQUIRE(at != std::string::npos, "data.prompt_template", "{prompt} in it", base::quoted(prompt_template));
-  std::vector<types::TokenId> tokens = tokenizer.encode_trusted(prompt_template.substr(0, at));
-  const auto body = tokenizer.encode(text);
-  const auto tail = tokenizer.encode_trusted(prompt_template.substr(at + kPlaceholder.size()));
-  tokens.insert(tokens.end(), body.begin(), body.end());
-  tokens.insert(tokens.end(), tail.begin(), tail.end());
-  return tokens;
+PromptEncoder::PromptEncoder(const config::DataRecipe& recipe, const data::Tokenizer& tokenizer)
+    : recipe_(recipe), tokenizer_(tokenizer), chat_(data::choose_template(recipe, tokenizer)) {
+  const std::size_t at = recipe.prompt_template.find(kPlaceholder);
+  QRL_REQUIRE(at != std::string::npos, "data.prompt_template", "{prompt} in it", base::quoted(recipe.prompt_template));
+  before_ = recipe.prompt_template.substr(0, at);
+  after_ = recipe.prompt_template.substr(at + kPlaceholder.size());
+}
+
+std::vector<types::TokenId> PromptEncoder::encode(std::string_view text) const {
+  return data::encode_chat(chat_, tokenizer_,
+                           {recipe_.system_prompt, before_, text, after_, recipe_.parse_special_tokens},
+                           recipe_.enable_thinking.value_or(true));
 }
 
 PromptSet load_train_prompts(const config::Recipe& recipe, const data::Tokenizer& tokenizer,

@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/recipe.h"
+#include "data/chat_template.h"
 #include "data/tokenizer.h"
 #include "reward/verifier.h"
 #include "types/prompt.h"
@@ -28,9 +30,21 @@ PromptSet load_train_prompts(const config::Recipe& recipe, const data::Tokenizer
 std::vector<PromptSet> load_held_out_prompts(const config::Recipe& recipe, const data::Tokenizer& tokenizer,
                                              const reward::Verifier& verifier);
 
-/// Template and tokens of a text: the template's own words may hold added tokens, the text never becomes one.
-std::vector<types::TokenId> encode_prompt(const std::string& prompt_template, const std::string& text,
-                                          const data::Tokenizer& tokenizer);
+/// Turns the text of a prompt into the tokens that the model sees: data.prompt_template around it, the chat template
+/// around both. The templates' own words may hold added tokens; the text becomes one only with
+/// data.parse_special_tokens.
+class PromptEncoder {
+ public:
+  PromptEncoder(const config::DataRecipe& recipe, const data::Tokenizer& tokenizer);
+  std::vector<types::TokenId> encode(std::string_view text) const;
+  const data::ChatTemplate& chat() const { return chat_; }
+
+ private:
+  const config::DataRecipe& recipe_;
+  data::Tokenizer tokenizer_;
+  data::ChatTemplate chat_;
+  std::string before_, after_;  ///< the two halves of data.prompt_template
+};
 
 /// The order of training prompts: epoch after epoch, each a permutation keyed by (seed, epoch). Its only state is the
 /// number of prompts drawn.

@@ -46,6 +46,11 @@ class RandomRecipe {
     r.data.shuffle = flag();
     r.data.seed = word();
     r.data.prompt_template = text() + "{prompt}" + text();
+    r.data.chat_template = pick(config::ChatTemplateName::automatic, config::ChatTemplateName::qwen2_5,
+                                config::ChatTemplateName::llama3_1);
+    r.data.system_prompt = text();
+    if (flag()) r.data.enable_thinking = flag();
+    r.data.parse_special_tokens = flag();
     r.rollout.n = draw_.between(2, 64);
     r.rollout.temperature = positive();
     r.rollout.top_p = 1 - draw_.uniform();

@@ -42,11 +42,14 @@ TEST_CASE("training prompts: every epoch a permutation, the cursor is all the st
 
 TEST_CASE("the template's own words may hold added tokens, a user's text never becomes one") {
   const auto tokenizer = data::Tokenizer::byte_level();
-  const auto tokens = train::encode_prompt("<answer>{prompt}", "<answer>", tokenizer);
+  config::DataRecipe recipe;
+  recipe.prompt_template = "<answer>{prompt}";
+  const auto tokens = train::PromptEncoder(recipe, tokenizer).encode("<answer>");
   REQUIRE(tokens.size() == 9);
   CHECK(tokens[0] == 257);
   CHECK(tokens[1] == '<');
-  CHECK_THROWS_AS(train::encode_prompt("no place", "x", tokenizer), base::Error);
+  recipe.prompt_template = "no place";
+  CHECK_THROWS_AS(train::PromptEncoder(recipe, tokenizer), base::Error);
 }
 
 TEST_CASE("metrics of several updates: largest max, smallest min, last lr, else the mean") {
