@@ -182,8 +182,8 @@ RopeScaling read_rope_scaling(const Reader& reader, const std::string& key, cons
   scaling.factor = required_rope_number(value, "factor", 1, where);
   // Without it transformers takes the positions that the config has.
   const bool has_original = value.contains("original_max_position_embeddings");
-  const Json original = has_original ? value["original_max_position_embeddings"]
-                                     : reader.get("max_position_embeddings", "an integer");
+  const Json original =
+      has_original ? value["original_max_position_embeddings"] : reader.get("max_position_embeddings", "an integer");
   QRL_REQUIRE(original.is_number_unsigned() && original.get<std::uint64_t>() >= 1 &&
                   original.get<std::uint64_t>() <= static_cast<std::uint64_t>(kMaxPositions),
               where + ".original_max_position_embeddings", "a positive integer", base::quoted(original.dump()));
@@ -220,7 +220,8 @@ void read_rope(const Reader& reader, ModelConfig& config) {
     QRL_REQUIRE(value->is_object(), reader.at(key), "an object", base::quoted(value->dump()));
     scalings.push_back(read_rope_scaling(reader, key, *value));
     const auto theta = value->find("rope_theta");
-    if (theta != value->end()) thetas.push_back(positive(*theta, kMaxTheta, reader.at(std::string(key) + ".rope_theta")));
+    if (theta != value->end())
+      thetas.push_back(positive(*theta, kMaxTheta, reader.at(std::string(key) + ".rope_theta")));
   }
   if (const Json* theta = reader.find("rope_theta"))
     thetas.push_back(positive(*theta, kMaxTheta, reader.at("rope_theta")));
@@ -457,9 +458,10 @@ std::string describe_config(const std::filesystem::path& file) {
       std::to_string(config.num_key_value_heads) + " heads of " + std::to_string(config.head_dim) + ", ffn " +
       std::to_string(config.intermediate_size) + ", " + std::to_string(config.max_position_embeddings) +
       " positions, rope theta " + Json(config.rope_theta).dump() +
-      (config.rope_scaling.type == RopeType::plain ? "" : ", rope scaling " + rope_scaling_json(config.rope_scaling).dump()) +
-      ", " +
-      (config.tie_word_embeddings ? "tied" : "untied") + " embeddings, ";
+      (config.rope_scaling.type == RopeType::plain
+           ? ""
+           : ", rope scaling " + rope_scaling_json(config.rope_scaling).dump()) +
+      ", " + (config.tie_word_embeddings ? "tied" : "untied") + " embeddings, ";
   const std::string float16 = float16_note(text, where);
   line += float16.empty() ? std::string(base::name(config.dtype)) : "F16; " + float16;
   const std::vector<std::string> unknown = unknown_config_keys(text, where);

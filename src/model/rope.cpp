@@ -16,8 +16,8 @@ double llama3_frequency(double plain, const RopeScaling& scaling) {
   const double wavelength = 2 * std::numbers::pi / plain;
   if (wavelength < original / scaling.high_freq_factor) return plain;
   if (wavelength > original / scaling.low_freq_factor) return plain / scaling.factor;
-  const double kept = (original / wavelength - scaling.low_freq_factor) /
-                      (scaling.high_freq_factor - scaling.low_freq_factor);
+  const double kept =
+      (original / wavelength - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor);
   return (1 - kept) * plain / scaling.factor + kept * plain;
 }
 

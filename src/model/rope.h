@@ -13,8 +13,8 @@ struct ModelConfig;
 
 enum class RopeType : std::uint8_t { plain, llama3, yarn };
 
-/// How positions beyond a model's first training are reached, as rope_scaling (transformers 4) or rope_parameters (5) of
-/// config.json say it.
+/// How positions beyond a model's first training are reached, as rope_scaling (transformers 4) or rope_parameters (5)
+/// of config.json say it.
 struct RopeScaling {
   RopeType type = RopeType::plain;
   double factor = 1;                                  ///< 1 or more

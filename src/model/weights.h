@@ -41,8 +41,9 @@ HfModel load_hf(const std::filesystem::path& dir);
 inline constexpr std::uint64_t kMaxShard_bytes = 5'000'000'000;
 
 /// Writes DIR/config.json, DIR/generation_config.json and DIR/model.safetensors with tensors in `config.dtype`
-/// (f32 or bf16, nearest even); DIR is made when missing. Above max_shard_bytes of tensors: model-00001-of-0000N.safetensors
-/// … with tensors in their order, and model.safetensors.index.json. The tokenizer's files are the caller's to add.
+/// (f32 or bf16, nearest even); DIR is made when missing. Above max_shard_bytes of tensors:
+/// model-00001-of-0000N.safetensors … with tensors in their order, and model.safetensors.index.json. The tokenizer's
+/// files are the caller's to add.
 void save_hf(const std::filesystem::path& dir, const ModelConfig& config, const WeightViews& weights,
              std::uint64_t max_shard_bytes = kMaxShard_bytes);
 

@@ -125,7 +125,10 @@ TEST_CASE("rope scaling: as transformers 4 and 5 say it, and what is left out") 
     config["rope_scaling"] = scaling;
     return parse_config(config.dump(), "x").rope_scaling;
   };
-  const Json llama3 = {{"rope_type", "llama3"}, {"factor", 8.0}, {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0},
+  const Json llama3 = {{"rope_type", "llama3"},
+                       {"factor", 8.0},
+                       {"low_freq_factor", 1.0},
+                       {"high_freq_factor", 4.0},
                        {"original_max_position_embeddings", 8192}};
   CHECK(with(llama3) == RopeScaling{RopeType::llama3, 8, 8192, 1, 4});
   CHECK(with({{"type", "yarn"}, {"factor", 4}, {"original_max_position_embeddings", 32768}}) ==
@@ -208,9 +211,8 @@ TEST_CASE("values that cannot be are refused, by the name of their key") {
       {"quantization_config", {"{\"quant_method\":\"awq\"}", "{}"}},
       {"rope_scaling",
        {"{\"type\":\"linear\",\"factor\":2}", "{\"rope_type\":\"yarn\"}", "{\"rope_type\":\"dynamic\"}",
-        "{\"factor\":2}", "\"linear\"", "[]", "{\"rope_type\":null}",
-        "{\"type\":\"yarn\",\"factor\":0.5}", "{\"type\":\"yarn\",\"factor\":\"4\"}",
-        "{\"type\":\"yarn\",\"factor\":4,\"low_freq_factor\":1}",
+        "{\"factor\":2}", "\"linear\"", "[]", "{\"rope_type\":null}", "{\"type\":\"yarn\",\"factor\":0.5}",
+        "{\"type\":\"yarn\",\"factor\":\"4\"}", "{\"type\":\"yarn\",\"factor\":4,\"low_freq_factor\":1}",
         "{\"type\":\"yarn\",\"factor\":4,\"beta_fast\":1,\"beta_slow\":2}",
         "{\"type\":\"yarn\",\"factor\":4,\"original_max_position_embeddings\":0}",
         "{\"type\":\"yarn\",\"factor\":4,\"truncate\":1}",

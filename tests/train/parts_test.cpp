@@ -40,6 +40,24 @@ TEST_CASE("training prompts: every epoch a permutation, the cursor is all the st
   CHECK(train::PromptOrder(3, false, 0).next(4) == std::vector<std::size_t>{0, 1, 2, 0});
 }
 
+TEST_CASE("weighted sources: shares are kept at every length, epochs are each source's own, and it resumes") {
+  train::PromptOrder order({3, 40}, {1, 3}, true, 5);
+  const auto drawn = order.next(400);
+  std::int64_t of_first = 0;
+  std::vector<std::size_t> first;
+  for (std::size_t i = 0; i < drawn.size(); ++i) {
+    of_first += drawn[i] < 3;
+    if (drawn[i] < 3) first.push_back(drawn[i]);
+    CHECK(std::abs(static_cast<double>(of_first) - 0.25 * static_cast<double>(i + 1)) <= 1);
+  }
+  REQUIRE(first.size() == 100);
+  for (std::size_t epoch = 0; epoch + 3 <= first.size(); epoch += 3)
+    CHECK(std::set<std::size_t>(&first[epoch], &first[epoch] + 3).size() == 3);
+  train::PromptOrder resumed({3, 40}, {1, 3}, true, 5);
+  resumed.restore(77);
+  CHECK(resumed.next(323) == std::vector<std::size_t>(drawn.begin() + 77, drawn.end()));
+}
+
 TEST_CASE("the template's own words may hold added tokens, a user's text never becomes one") {
   const auto tokenizer = data::Tokenizer::byte_level();
   config::DataRecipe recipe;
