@@ -127,25 +127,28 @@ Metrics rollout_metrics(std::span<const rollout::Rollout> rollouts, std::int32_t
   return metrics;
 }
 
-std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_t n, std::int64_t step,
+std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_t n, std::optional<std::int64_t> step,
                          dist::Collectives& world) {
   std::string mine;
   for (const rollout::Rollout& r : rollouts) {
-    const nlohmann::ordered_json row = {
-        {"step", step},
-        {"prompt_id", r.prompt->id},
-        {"sample", r.sample_idx},
-        {"data_source", r.prompt->data_source},
-        {"prompt", r.prompt->text},
-        {"response", r.response},
-        {"ground_truth", r.prompt->ground_truth},
-        {"score", r.score},
-        {"reward", r.reward},
-        {"advantage", r.advantage},
-        {"reason", r.verdict.reason},
-        {"response_tokens", r.completion.tokens.size()},
-        {"stop", r.completion.stop == types::StopReason::eos ? "eos" : "length"},
-        {"version", r.completion.versions.empty() ? -1 : r.completion.versions.front()}};
+    nlohmann::ordered_json row = {{"step", step.value_or(0)},
+                                  {"prompt_id", r.prompt->id},
+                                  {"sample", r.sample_idx},
+                                  {"data_source", r.prompt->data_source},
+                                  {"prompt", r.prompt->text},
+                                  {"response", r.response},
+                                  {"ground_truth", r.prompt->ground_truth},
+                                  {"score", r.score},
+                                  {"reward", r.reward},
+                                  {"advantage", r.advantage},
+                                  {"reason", r.verdict.reason},
+                                  {"response_tokens", r.completion.tokens.size()},
+                                  {"stop", r.completion.stop == types::StopReason::eos ? "eos" : "length"},
+                                  {"version", r.completion.versions.empty() ? -1 : r.completion.versions.front()}};
+    if (!step) {
+      row.erase("step");
+      row.erase("advantage");
+    }
     // Responses are bytes, not always UTF-8: what is not is shown as U+FFFD.
     mine += row.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   }

@@ -1,6 +1,7 @@
 // Owns the numbers a step reports about its rollouts, over all ranks. Names follow veRL's.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 
@@ -17,8 +18,9 @@ namespace qrl::train {
 Metrics rollout_metrics(std::span<const rollout::Rollout> rollouts, std::int32_t n, const config::RewardRecipe& recipe,
                         dist::Collectives& world);
 
-/// Rows of rollouts/step_N.jsonl of all ranks in prompt order; empty on all ranks but the first.
-std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_t n, std::int64_t step,
+/// Rows of rollouts/step_N.jsonl of all ranks in prompt order; empty on all ranks but the first. Without a step they
+/// are an evaluation's: neither step nor advantage is in them.
+std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_t n, std::optional<std::int64_t> step,
                          dist::Collectives& world);
 
 /// A step's metrics from those of its updates: largest of …max, smallest of …min, last of actor/lr, else the mean.

@@ -33,7 +33,8 @@ TEST_CASE("an unknown command is named, with the nearest or those there are") {
           "\"evel\"; did you mean eval?");
   refuses("--dry-run nothing.yaml", "got \"nothing.yaml\"");
   refuses("check recipie x",
-          "qrl-train check: expected one of safetensors, config, index, tokenizer, recipe, csv, jsonl, got \"recipie\"; did "
+          "qrl-train check: expected one of safetensors, config, index, tokenizer, recipe, csv, jsonl, got "
+          "\"recipie\"; did "
           "you mean recipe?");
   refuses("check yaml x", "expected one of safetensors, config, index, tokenizer, recipe, csv, jsonl, got \"yaml\"\n");
   refuses("data sudoku --out x", "qrl-train data: expected countdown, got \"sudoku\"\n");
