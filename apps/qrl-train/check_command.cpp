@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "command.h"
+#include "data/csv.h"
 #include "data/jsonl.h"
 #include "data/tokenizer.h"
 #include "model/config.h"
@@ -32,6 +33,7 @@ const std::vector<Kind>& kinds() {
       {"tokenizer", "tokenizer.json",
        [](const std::string& file) { return file + ": " + data::Tokenizer::load(file).describe(); }},
       {"recipe", "recipe", describe_recipe},
+      {"csv", "CSV file", [](const std::string& file) { return data::describe_csv(file); }},
       {"jsonl", "prompt file", [](const std::string& file) { return data::describe_jsonl(file); }},
   };
   return all;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "reward/verifier.h"
 #include "train/decoder_fit.h"
 #include "train/memory_estimate.h"
@@ -94,6 +95,10 @@ void describe_data(const config::Recipe& recipe, const model::ModelConfig& confi
   std::printf("training    %zu prompts from %s: an epoch is %.1f steps\n", prompts.prompts.size(),
               prompts.data_source.c_str(),
               static_cast<double>(prompts.prompts.size()) / static_cast<double>(recipe.data.train_batch_size));
+  std::string first;
+  for (const types::TokenId token : prompts.prompts.front().tokens) first += tokenizer.bytes_of(token, true);
+  std::printf("prompts     chat template %s; the first one: %s\n",
+              data::choose_template(recipe.data, tokenizer).name.c_str(), base::quoted(first, 1000).c_str());
   for (const train::PromptSet& set : train::load_held_out_prompts(recipe, tokenizer, *verifier))
     std::printf("held out    %zu prompts from %s\n", set.prompts.size(), set.data_source.c_str());
 }

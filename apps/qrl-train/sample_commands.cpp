@@ -1,10 +1,13 @@
 // eval and generate: what a policy scores and says, through the same decoder as training.
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "command.h"
+#include "state/folder.h"
 #include "train/evaluate.h"
 #include "train/quantiser.h"
 #include "train/session.h"
@@ -16,6 +19,7 @@ namespace {
 struct SampleArguments {
   RecipeArguments recipe;
   std::string checkpoint;
+  std::string out;
   std::string prompt;
   std::int32_t num_samples = 1;
 };
@@ -53,7 +57,17 @@ void add_options(CLI::App& command, SampleArguments& arguments) {
       ->type_name("DIR");
 }
 
+/// Before the work: a folder that can be made, or an empty one.
+void make_new_folder(const std::string& dir) {
+  std::error_code error;
+  std::filesystem::create_directories(dir, error);
+  QRL_REQUIRE(!error, dir, "a folder that can be made", error.message(), "choose another --out");
+  QRL_REQUIRE(std::filesystem::is_empty(dir, error) && !error, dir, "a new or empty folder", "one with files in it",
+              "choose another --out");
+}
+
 void evaluate(const SampleArguments& arguments, dist::Collectives& world) {
+  if (!arguments.out.empty() && world.is_first()) make_new_folder(arguments.out);
   const config::LoadedRecipe loaded = arguments.recipe.load();
   const config::Recipe& recipe = loaded.recipe;
   train::set_threads(recipe, world);
@@ -65,11 +79,28 @@ void evaluate(const SampleArguments& arguments, dist::Collectives& world) {
   QRL_REQUIRE(!sets.empty(), arguments.recipe.file, "held-out prompts", "none",
               "set data.val_files or data.val_generator");
   loaded_sampler.publish(sets.front(), recipe);
-  const train::Metrics metrics = train::evaluate(loaded_sampler.sampler.decoder, sets, recipe,
-                                                 train::eval_sampling(recipe, policy.config, policy.tokenizer),
-                                                 policy.tokenizer, *verifier, world);
+  std::string responses;
+  const train::Metrics metrics = train::evaluate(
+      loaded_sampler.sampler.decoder, sets, recipe, train::eval_sampling(recipe, policy.config, policy.tokenizer),
+      policy.tokenizer, *verifier, world, arguments.out.empty() ? nullptr : &responses);
   if (!world.is_first()) return;
   for (const auto& [name, value] : metrics) std::printf("%s: %.6g\n", name.c_str(), value);
+  std::printf("\n%s", train::metrics_table(sets, metrics).c_str());
+  if (arguments.out.empty()) return;
+  const std::filesystem::path dir = arguments.out;
+  const nlohmann::ordered_json results = {
+      {"model", arguments.checkpoint.empty() ? recipe.model.path : arguments.checkpoint},
+      {"sampling",
+       {{"n", recipe.eval.n},
+        {"temperature", recipe.eval.temperature},
+        {"top_p", recipe.eval.top_p},
+        {"top_k", recipe.eval.top_k},
+        {"max_response_length", recipe.data.max_response_length},
+        {"seed", recipe.trainer.seed}}},
+      {"metrics", metrics}};
+  state::replace_file(dir / "results.json", results.dump(2) + "\n");
+  state::replace_file(dir / "responses.jsonl", responses);
+  std::printf("wrote %s (results.json, responses.jsonl)\n", arguments.out.c_str());
 }
 
 void generate(const SampleArguments& arguments, dist::Collectives& world) {
@@ -79,7 +110,7 @@ void generate(const SampleArguments& arguments, dist::Collectives& world) {
   train::set_threads(recipe, world);
   LoadedSampler loaded_sampler(recipe, arguments.checkpoint, world);
   const train::Policy& policy = loaded_sampler.policy;
-  const auto tokens = train::encode_prompt(recipe.data.prompt_template, arguments.prompt, policy.tokenizer);
+  const auto tokens = train::PromptEncoder(recipe.data, policy.tokenizer).encode(arguments.prompt);
   QRL_REQUIRE(!tokens.empty(), "--prompt", "some text", "none");
   QRL_REQUIRE(static_cast<std::int64_t>(tokens.size()) <= recipe.data.max_prompt_length, "--prompt",
               "at most data.max_prompt_length = " + std::to_string(recipe.data.max_prompt_length) +
@@ -102,6 +133,11 @@ void add_eval(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<SampleArguments>();
   CLI::App* command = app.add_subcommand("eval", "score a policy on the recipe's held-out prompts");
   add_options(*command, *arguments);
+  command
+      ->add_option("--out", arguments->out,
+                   "folder for results.json and responses.jsonl, every response with its verdict")
+      ->check(not_empty())
+      ->type_name("DIR");
   command->callback(
       [&action, arguments] { action = [arguments](dist::Collectives& world) { evaluate(*arguments, world); }; });
 }

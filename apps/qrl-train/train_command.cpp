@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "command.h"
 #include "plan.h"
 #include "train/run.h"

@@ -1,6 +1,6 @@
 """Tiny odd-shaped random models of the three families, with logits, greedy tokens and gradients by transformers.
 
-    python scripts/golden/hf_models.py            writes tests/data/golden/hf_<name>/ and hf_manifest.json
+    python scripts/golden/hf_models.py [NAME ...]     writes tests/data/golden/hf_<name>/ (default: all), hf_manifest.json
 
 The file layout is described in scripts/golden/README.md. All numbers are fp32 on the CPU with eager attention; the
 same forward in fp64 tells how far rounding alone moves them (recorded in the manifest).
@@ -47,6 +47,19 @@ MODELS = {
         config=LlamaConfig(vocab_size=259, hidden_size=25, num_attention_heads=5, num_key_value_heads=1, head_dim=14,
                            intermediate_size=33, rms_norm_eps=1e-5, rope_parameters={"rope_type": "default", "rope_theta": 5e5},
                            tie_word_embeddings=False, bos_token_id=1, eos_token_id=2, **COMMON)),
+    # Positions stretched so that the goldens' few tokens reach all three of a rule's ranges; fp16 in shards.
+    "llama_scaled": dict(
+        model=LlamaForCausalLM, seed=15, dtype=torch.float16, max_shard_size="20KB",
+        config=LlamaConfig(vocab_size=131, hidden_size=24, num_attention_heads=4, num_key_value_heads=2, head_dim=12,
+                           intermediate_size=29, rms_norm_eps=1e-5, tie_word_embeddings=True, bos_token_id=1, eos_token_id=[2, 3],
+                           rope_parameters={"rope_type": "llama3", "rope_theta": 1e4, "factor": 8.0, "low_freq_factor": 1.0,
+                                            "high_freq_factor": 4.0, "original_max_position_embeddings": 32}, **COMMON)),
+    "qwen3_yarn": dict(
+        model=Qwen3ForCausalLM, seed=16, dtype=torch.float32,
+        config=Qwen3Config(vocab_size=131, hidden_size=26, num_attention_heads=4, num_key_value_heads=1, head_dim=16,
+                           intermediate_size=31, rms_norm_eps=1e-6, tie_word_embeddings=True, bos_token_id=1, eos_token_id=2,
+                           rope_parameters={"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0,
+                                            "original_max_position_embeddings": 32, "beta_fast": 4.0}, **COMMON)),
 }
 
 
@@ -132,12 +145,15 @@ def make(name, spec):
 
 def main():
     torch.set_num_threads(1)
+    wanted = sys.argv[1:] or list(MODELS)
+    path = GOLDEN / "hf_manifest.json"
+    made = json.loads(path.read_text())["models"] if sys.argv[1:] else {}
     manifest = {
         "command": "python scripts/golden/hf_models.py",
         "python": platform.python_version(), "torch": torch.__version__, "transformers": transformers.__version__,
-        "safetensors": safetensors.__version__, "models": {name: make(name, spec) for name, spec in MODELS.items()},
+        "safetensors": safetensors.__version__, "models": made | {name: make(name, MODELS[name]) for name in wanted},
     }
-    (GOLDEN / "hf_manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
+    path.write_text(json.dumps(manifest, indent=2) + "\n")
     print(json.dumps(manifest, indent=2))
 
 

@@ -141,8 +141,18 @@ void add_model(List& list) {
 void add_data(List& list) {
   using D = DataRecipe;
   Section data(list, "data", &Recipe::data);
-  data.add("train_files", &D::train_files, list_of(input_path()), "JSONL files of training prompts");
-  data.add("val_files", &D::val_files, list_of(input_path()), "JSONL files of held-out prompts");
+  data.add("train_files", &D::train_files, list_of(input_path()), "files of training prompts, JSONL or CSV");
+  data.add("train_weights", &D::train_weights, list_of(real(positive())),
+           "shares of train_files in what is drawn, one a file; []: every row once an epoch");
+  data.add("val_files", &D::val_files, list_of(input_path()), "files of held-out prompts, JSONL or CSV");
+  data.add("prompt_key", &D::prompt_key, unset_when_empty(text()),
+           "field of a row that holds its prompt; a.b: field b of a", {"prompt or question"});
+  data.add("ground_truth_key", &D::ground_truth_key, unset_when_empty(text()), "field of a row that holds its gold",
+           {"ground_truth, answer or reward_model.ground_truth"});
+  data.add("data_source_key", &D::data_source_key, unset_when_empty(text()), "field of a row that names its source",
+           {"data_source where there is one, else the file's name"});
+  data.add("filter", &D::filter, list_of(text()),
+           "conditions that a row must meet, as \"level >= 3\"; others are left out");
   auto train = data.inner("train_generator", &D::train_generator);
   train.add("size", &GeneratorRecipe::size, integer(0, kMaxGenerated), "prompts; needed with a task");
   add_generator(train, root_seed());
@@ -166,6 +176,15 @@ void add_data(List& list) {
   data.add("shuffle", &D::shuffle, boolean(), "a new order of the prompts in each epoch");
   data.add("seed", &D::seed, seed(), "seed of that order", root_seed());
   data.add("prompt_template", &D::prompt_template, text_with_one("{prompt}"), "text around each prompt");
+  data.add("chat_template", &D::chat_template,
+           choice<ChatTemplateName>({kChatTemplateNames.begin(), kChatTemplateNames.end()}),
+           "how a prompt becomes a conversation; auto: as the model's own template, plain where it has none");
+  data.add("system_prompt", &D::system_prompt, unset_when_empty(text()), "system message before each prompt",
+           {"the template's own, if any"});
+  data.add("enable_thinking", &D::enable_thinking, boolean(), "Qwen3's switch: false opens each answer with no thought",
+           {"true where the template has the choice"});
+  data.add("parse_special_tokens", &D::parse_special_tokens, boolean(),
+           "control tokens that prompts of the data spell are tokens; false: they are text");
 }
 
 void add_rollout(List& list) {

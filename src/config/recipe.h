@@ -2,9 +2,11 @@
 // defaults, ranges and meanings of the keys are declared once, in keys.cpp. Knows nothing of YAML.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace qrl::config {
@@ -19,6 +21,7 @@ enum class LearnerForward : std::uint8_t { bf16, fake_quant, low_bit };
 enum class KvCache : std::uint8_t { automatic, f32, bf16, int8, fp8_e4m3 };  ///< automatic: as the weights
 enum class CalibrateKv : std::uint8_t { every_update, once };
 enum class OverlongPrompt : std::uint8_t { error, filter, truncate };
+enum class ChatTemplateName : std::uint8_t { automatic, plain, chatml, qwen2_5, qwen3, llama3, llama3_1 };
 enum class Mode : std::uint8_t { none, bf16, flashrl, fp8rl, qurl, qarl, ais };  ///< defaults of other keys
 enum class AlgorithmName : std::uint8_t { grpo, dr_grpo, dapo, gspo, tbpo };
 enum class LossAggMode : std::uint8_t {
@@ -39,6 +42,16 @@ enum class MathProfile : std::uint8_t { automatic, boxed, gsm8k, answer_is, answ
 enum class Numbers : std::uint8_t { all, subset };
 enum class ResumeMode : std::uint8_t { automatic, never, path };
 enum class TrainDevice : std::uint8_t { automatic, cpu };
+
+/// As recipes spell them.
+inline constexpr std::array<std::pair<const char*, ChatTemplateName>, 7> kChatTemplateNames = {
+    {{"auto", ChatTemplateName::automatic},
+     {"plain", ChatTemplateName::plain},
+     {"chatml", ChatTemplateName::chatml},
+     {"qwen2.5", ChatTemplateName::qwen2_5},
+     {"qwen3", ChatTemplateName::qwen3},
+     {"llama3", ChatTemplateName::llama3},
+     {"llama3.1", ChatTemplateName::llama3_1}}};
 
 /// Default seed of held-out generators: the same tasks whatever trainer.seed, so that runs can be compared.
 inline constexpr std::uint64_t kHeldOutSeed = 0;
@@ -66,7 +79,10 @@ struct ModelRecipe {
 };
 
 struct DataRecipe {
-  std::vector<std::string> train_files, val_files;  ///< JSONL
+  std::vector<std::string> train_files, val_files;            ///< JSONL or CSV
+  std::vector<double> train_weights;                          ///< of train_files; empty: every row once an epoch
+  std::string prompt_key, ground_truth_key, data_source_key;  ///< fields of a row; "": the usual ones
+  std::vector<std::string> filter;                            ///< conditions that each row must meet
   GeneratorRecipe train_generator, val_generator;
   std::int64_t train_batch_size = 64;          ///< prompts a step
   std::optional<std::int64_t> gen_batch_size;  ///< prompts a draw of dynamic sampling; default train_batch_size
@@ -76,6 +92,10 @@ struct DataRecipe {
   bool shuffle = true;
   std::optional<std::uint64_t> seed;  ///< default trainer.seed
   std::string prompt_template = "{prompt}";
+  ChatTemplateName chat_template = ChatTemplateName::automatic;  ///< automatic: the model's own
+  std::string system_prompt;                                     ///< "": the template's own, if any
+  std::optional<bool> enable_thinking;                           ///< default true where the template has the choice
+  bool parse_special_tokens = false;                             ///< in the text of prompts
   friend bool operator==(const DataRecipe&, const DataRecipe&) = default;
 };
 

@@ -100,6 +100,12 @@ void check_data(const Recipe& recipe, bool complete, RuleBook& rules) {
   rules.require({"data.train_files", "data.train_generator.task"},
                 !complete || !data.train_files.empty() || !data.train_generator.task.empty(), "training data", "none",
                 "set data.train_files or data.train_generator");
+  rules.require({"data.train_weights", "data.train_files"},
+                data.train_weights.empty() || data.train_weights.size() == data.train_files.size(),
+                "data.train_weights with one weight for each of data.train_files",
+                number(static_cast<std::int64_t>(data.train_weights.size())) + " for " +
+                    number(static_cast<std::int64_t>(data.train_files.size())),
+                "write one for each, or delete it");
 }
 
 void check_batches(const Recipe& recipe, RuleBook& rules) {

@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <cmath>
 #include <fstream>
 #include <limits>
 #include <map>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "data/csv.h"
 #include "data/strict_json.h"
 
 namespace qrl::data {
@@ -41,8 +40,6 @@ const std::array<Signature, 13> kForeignFiles = {{{"\x1f\x8b", "gzip: decompress
                                                   {"\xfe\xff", "UTF-16: save it as UTF-8"}}};
 
 bool is_blank(std::string_view line) { return line.find_first_not_of(kBlank) == std::string_view::npos; }
-bool is_empty_text(std::string_view text) { return text.find_first_not_of(" \t\r\n") == std::string_view::npos; }
-
 /// Refuses what is no text by its name, before a parser says something less helpful about it.
 void refuse_foreign(std::string_view first_line, const std::string& file) {
   for (const Signature& foreign : kForeignFiles) {
@@ -52,46 +49,6 @@ void refuse_foreign(std::string_view first_line, const std::string& file) {
   const std::string_view start = first_line.substr(0, 2);
   QRL_REQUIRE(start != std::string_view("{\0", 2) && start != std::string_view("\0{", 2), file, "JSONL",
               "UTF-16: save it as UTF-8");
-}
-
-std::string shortest_number(const nlohmann::json& number, const std::string& where, const char* field) {
-  if (number.is_number_integer()) return number.dump();
-  const double value = number.get<double>();
-  QRL_REQUIRE(std::fabs(value) < 0x1p53, where, std::string(field) + " below 2^53 or a 64-bit integer",
-              "a number that has lost digits", "write it in quotes");
-  if (value == std::trunc(value)) return std::to_string(static_cast<std::int64_t>(value));
-  std::array<char, 32> digits;
-  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
-  return {digits.data(), end};
-}
-
-/// The one of two fields that is present.
-const nlohmann::json& find_field(const nlohmann::json& row, const char* name, const char* other_name,
-                                 const std::string& where, const char*& found_name) {
-  QRL_REQUIRE(!row.contains(name) || !row.contains(other_name), where,
-              std::string("a field `") + name + "` or `" + other_name + "`", "both",
-              "delete the one that is not meant");
-  found_name = row.contains(name) ? name : other_name;
-  const auto found = row.find(found_name);
-  QRL_REQUIRE(found != row.end(), where, std::string("a field `") + name + "` or `" + other_name + "`", "neither");
-  return *found;
-}
-
-const std::string& require_text(const nlohmann::json& value, const char* name, const std::string& where) {
-  QRL_REQUIRE(value.is_string(), where, std::string("`") + name + "` to be a string", value.type_name());
-  const auto& text = value.get_ref<const std::string&>();
-  QRL_REQUIRE(!is_empty_text(text), where, std::string("`") + name + "` to hold text", "none");
-  return text;
-}
-
-std::string ground_truth_of(const nlohmann::json& row, const std::string& where) {
-  const char* name = nullptr;
-  const nlohmann::json& value = find_field(row, "ground_truth", "answer", where, name);
-  if (value.is_number()) return shortest_number(value, where, name);
-  if (value.is_structured()) return value.dump();
-  QRL_REQUIRE(value.is_string(), where, std::string("`") + name + "` to be a string, number, object or array",
-              value.type_name());
-  return require_text(value, name, where);
 }
 
 /// Refuses text that is no line of JSONL but something people take for it, which a parser would blame less helpfully.
@@ -110,20 +67,7 @@ void refuse_lookalikes(std::string_view line, bool is_first, const std::string& 
               "single quotes, as a Python dict is printed", "write rows with json.dumps");
   const bool may_be_csv = is_first && text.front() != '{' && text.find_first_of(",;\t") != std::string_view::npos;
   QRL_REQUIRE(!may_be_csv || nlohmann::json::accept(text), where, expected, "a line of CSV or TSV, it seems",
-              "convert it to JSONL first");
-}
-
-PromptRow parse_row(std::string_view line, const std::string& where, const std::string& default_source) {
-  const nlohmann::json row = parse_strict_json(line, where);
-  QRL_REQUIRE(row.is_object(), where, "a JSON object", row.type_name());
-  PromptRow result;
-  const char* name = nullptr;
-  const nlohmann::json& prompt = find_field(row, "prompt", "question", where, name);
-  result.prompt = require_text(prompt, name, where);
-  result.ground_truth = ground_truth_of(row, where);
-  result.data_source =
-      row.contains("data_source") ? require_text(row["data_source"], "data_source", where) : default_source;
-  return result;
+              "name the file .csv if it is one");
 }
 
 /// std::getline with a limit: false at the end of the file, an error for a longer line.
@@ -138,10 +82,23 @@ bool read_line(std::istream& in, std::string& line, const std::string& where) {
   return !line.empty();
 }
 
+void add(std::optional<PromptRow> row, std::int64_t line, std::vector<PromptRow>& rows) {
+  if (!row) return;
+  row->line = line;
+  rows.push_back(std::move(*row));
+}
+
+std::vector<PromptRow> kept(std::vector<PromptRow> rows, const std::string& name) {
+  QRL_REQUIRE(!rows.empty(), name, "rows that data.filter keeps", "none: it leaves all of them out");
+  return rows;
+}
+
 }  // namespace
 
-std::vector<PromptRow> parse_jsonl(std::istream& in, const std::string& name, const std::string& default_source) {
+std::vector<PromptRow> parse_jsonl(std::istream& in, const std::string& name, const std::string& default_source,
+                                   const RowReader& reader) {
   std::vector<PromptRow> rows;
+  bool any = false;
   std::string buffer;
   for (std::int64_t line_number = 1;; ++line_number) {
     const std::string where = name + ":" + std::to_string(line_number);
@@ -152,21 +109,38 @@ std::vector<PromptRow> parse_jsonl(std::istream& in, const std::string& name, co
       if (line.starts_with(kByteOrderMark)) line.remove_prefix(kByteOrderMark.size());
     }
     if (is_blank(line)) continue;
-    refuse_lookalikes(line, rows.empty(), where);
-    rows.push_back(parse_row(line, where, default_source));
-    rows.back().line = line_number;
+    refuse_lookalikes(line, !any, where);
+    any = true;
+    add(reader.read(parse_strict_json(line, where), where, default_source), line_number, rows);
   }
-  QRL_REQUIRE(!rows.empty(), name, "one row or more", "a file without any");
-  return rows;
+  QRL_REQUIRE(any, name, "one row or more", "a file without any");
+  return kept(std::move(rows), name);
 }
 
-std::vector<PromptRow> read_jsonl(const std::filesystem::path& file) {
+std::vector<PromptRow> read_jsonl(const std::filesystem::path& file, const RowReader& reader) {
   std::error_code error;
   QRL_REQUIRE(std::filesystem::is_regular_file(file, error), file.string(), "a JSONL file",
               std::filesystem::exists(file, error) ? "not a regular file" : "no such file");
   std::ifstream in(file, std::ios::binary);
   QRL_REQUIRE(in.is_open(), file.string(), "a readable file", "no permission to read it");
-  return parse_jsonl(in, file.string(), file.stem().string());
+  return parse_jsonl(in, file.string(), file.stem().string(), reader);
+}
+
+std::vector<PromptRow> read_prompt_file(const std::filesystem::path& file, const RowReader& reader) {
+  if (file.extension() != ".csv") return read_jsonl(file, reader);
+  std::error_code error;
+  std::ifstream in(file, std::ios::binary);
+  QRL_REQUIRE(std::filesystem::is_regular_file(file, error) && in.is_open(), file.string(), "a CSV file",
+              "none that can be read");
+  std::vector<PromptRow> rows;
+  const std::string source = file.stem().string();
+  bool any = false;
+  read_csv(in, file.string(), [&](const nlohmann::json& record, std::int64_t line) {
+    any = true;
+    add(reader.read(record, file.string() + ":" + std::to_string(line), source), line, rows);
+  });
+  QRL_REQUIRE(any, file.string(), "one record or more behind the header", "none");
+  return kept(std::move(rows), file.string());
 }
 
 std::string describe_jsonl(const std::filesystem::path& file) {

@@ -4,27 +4,19 @@
 // - A byte order mark at the start of the file, CRLF, blank lines and a missing last newline are fine.
 // - "\u0000" is text like any other; a raw NUL byte is an error. A lone surrogate is an error: UTF-8 cannot hold it.
 // - Text such as "<|im_end|>" is plain text. A long prompt is read whole: data.overlong_prompt judges it later.
-// - A row has one of `prompt` and `question`, and one of `ground_truth` and `answer`: both would leave open which
-//   counts. Text of white space alone is empty. Other fields are not looked at, but must be JSON with each key once.
+// - data/row.h says which fields count. Other fields are not looked at, but must be JSON with each key once.
 // - A number as gold is kept in shortest form: 27, 27.0 and 2.7e1 are "27". Beyond ±2^53 only a 64-bit integer is kept;
 //   other numbers there have lost digits and are errors ("write it in quotes").
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <iosfwd>
 #include <string>
 #include <vector>
 
-namespace qrl::data {
+#include "data/row.h"
 
-struct PromptRow {
-  std::string prompt;        ///< field `prompt` or `question`; not empty
-  std::string ground_truth;  ///< field `ground_truth` or `answer`; a string as it is, a number in shortest form, an
-                             ///< object or array as compact JSON (keys sorted)
-  std::string data_source;   ///< field `data_source`, else the file's stem
-  std::int64_t line = 0;     ///< 1-based
-};
+namespace qrl::data {
 
 inline constexpr std::size_t kMaxLine_bytes = std::size_t{64} << 20;
 
@@ -32,10 +24,15 @@ inline constexpr std::size_t kMaxLine_bytes = std::size_t{64} << 20;
 /// keys, NaN, nesting beyond 64, a JSON array or a row over several lines, CSV, lines that end in CR alone, Python
 /// dicts, UTF-16, gzip, parquet and other binary files, a file without rows, and missing, empty, null or wrongly typed
 /// fields are errors.
-std::vector<PromptRow> read_jsonl(const std::filesystem::path& file);
+std::vector<PromptRow> read_jsonl(const std::filesystem::path& file, const RowReader& reader = {});
 
 /// The same from a stream: `name` stands for the file in messages, `default_source` for its stem.
-std::vector<PromptRow> parse_jsonl(std::istream& in, const std::string& name, const std::string& default_source);
+std::vector<PromptRow> parse_jsonl(std::istream& in, const std::string& name, const std::string& default_source,
+                                   const RowReader& reader = {});
+
+/// A file of prompts of any format that is read: CSV where its name ends in .csv, else JSONL. The same errors; also
+/// when the filter leaves no row.
+std::vector<PromptRow> read_prompt_file(const std::filesystem::path& file, const RowReader& reader);
 
 /// One line about a file that read_jsonl accepts: rows, prompt sizes in bytes, rows of each data source. The same
 /// errors.

@@ -51,7 +51,7 @@ void Transformer::Workspace::make_room_for_logits(std::int64_t num_columns) {
 Transformer::Transformer(const model::Snapshot& snapshot, std::int64_t max_rows, std::int64_t max_positions)
     : snapshot_(snapshot),
       heads_{snapshot.config().num_attention_heads, snapshot.config().num_key_value_heads, snapshot.config().head_dim},
-      rope_table_(ops::make_rope_table(max_positions, snapshot.config().head_dim, snapshot.config().rope_theta)),
+      rope_table_(model::make_rope_table(snapshot.config(), max_positions)),
       x_ND_(DType::f32, {max_rows, snapshot.config().hidden_size}) {}
 
 void Transformer::forward(base::Team& team, const Plan& plan, const PlanPart& part, const KvCache& kv,

@@ -153,8 +153,7 @@ PackedRows Learner::State::pack(const types::MicroBatch& batch) {
               "sequences of at most max_position_embeddings = " + std::to_string(config.max_position_embeddings),
               std::to_string(longest) + " tokens");
   if (rope_table.empty() || rope_table.shape()[0] < longest) {
-    rope_table = ops::make_rope_table(std::min<std::int64_t>(2 * longest, config.max_position_embeddings),
-                                      config.head_dim, config.rope_theta);
+    rope_table = model::make_rope_table(config, std::min<std::int64_t>(2 * longest, config.max_position_embeddings));
   }
   rows.rope_table = rope_table.as<float>();
   return rows;

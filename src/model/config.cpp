@@ -136,30 +136,92 @@ Family read_family(const Reader& reader) {
   return names->family;
 }
 
-/// Plain rotary positions, said in transformers 4's way (rope_theta, rope_scaling) or 5's (rope_parameters).
-double read_rope_theta(const Reader& reader) {
+/// One member of a rope_scaling: a number of at least `min`, or nothing where it is absent or null.
+std::optional<double> rope_number(const Json& value, const char* key, double min, const std::string& where) {
+  const auto found = value.find(key);
+  if (found == value.end() || found->is_null()) return std::nullopt;
+  QRL_REQUIRE(found->is_number() && found->get<double>() >= min && found->get<double>() <= 1e6, where + "." + key,
+              "a number from " + Json(min).dump() + " to 1e6", base::quoted(found->dump()));
+  return found->get<double>();
+}
+
+double required_rope_number(const Json& value, const char* key, double min, const std::string& where) {
+  const auto number = rope_number(value, key, min, where);
+  QRL_REQUIRE(number.has_value(), where + "." + key, "a number", "none", "nothing that changes the model is assumed");
+  return *number;
+}
+
+/// One of rope_scaling and rope_parameters, but for rope_theta.
+RopeScaling read_rope_scaling(const Reader& reader, const std::string& key, const Json& value) {
+  const std::string where = reader.at(key);
+  Json type = "default";
+  for (const char* name : {"rope_type", "type"}) {
+    if (value.contains(name)) type = value[name];
+  }
+  RopeScaling scaling;
+  std::vector<std::string_view> known = {"rope_type", "type", "rope_theta", "partial_rotary_factor"};
+  if (type == "llama3") {
+    scaling.type = RopeType::llama3;
+    known.insert(known.end(), {"factor", "original_max_position_embeddings", "low_freq_factor", "high_freq_factor"});
+  } else if (type == "yarn") {
+    scaling.type = RopeType::yarn;
+    known.insert(known.end(), {"factor", "original_max_position_embeddings", "beta_fast", "beta_slow",
+                               "attention_factor", "mscale", "mscale_all_dim", "truncate"});
+  } else {
+    QRL_REQUIRE(type == "default", where + ".rope_type",
+                "\"default\", \"llama3\" or \"yarn\" (no other rope scaling is supported)", base::quoted(type.dump()));
+  }
+  for (const auto& [name, field] : value.items()) {
+    QRL_REQUIRE(contains(known, name), where + "." + name, "the keys of rope_type " + type.dump() + " only",
+                "a key of another kind of rope");
+  }
+  if (const auto partial = value.find("partial_rotary_factor"); partial != value.end())
+    QRL_REQUIRE(*partial == 1, where + ".partial_rotary_factor", "1 (partial rotary is not supported)",
+                base::quoted(partial->dump()));
+  if (scaling.type == RopeType::plain) return scaling;
+  scaling.factor = required_rope_number(value, "factor", 1, where);
+  // Without it transformers takes the positions that the config has.
+  const bool has_original = value.contains("original_max_position_embeddings");
+  const Json original =
+      has_original ? value["original_max_position_embeddings"] : reader.get("max_position_embeddings", "an integer");
+  QRL_REQUIRE(original.is_number_unsigned() && original.get<std::uint64_t>() >= 1 &&
+                  original.get<std::uint64_t>() <= static_cast<std::uint64_t>(kMaxPositions),
+              where + ".original_max_position_embeddings", "a positive integer", base::quoted(original.dump()));
+  scaling.original_max_position_embeddings = original.get<std::int64_t>();
+  if (scaling.type == RopeType::llama3) {
+    scaling.low_freq_factor = required_rope_number(value, "low_freq_factor", 1e-6, where);
+    scaling.high_freq_factor = required_rope_number(value, "high_freq_factor", 1e-6, where);
+    QRL_REQUIRE(scaling.high_freq_factor > scaling.low_freq_factor, where + ".high_freq_factor",
+                "more than low_freq_factor", Json(scaling.high_freq_factor).dump());
+    return scaling;
+  }
+  scaling.beta_fast = rope_number(value, "beta_fast", 1e-6, where).value_or(32);
+  scaling.beta_slow = rope_number(value, "beta_slow", 1e-6, where).value_or(1);
+  QRL_REQUIRE(scaling.beta_fast >= scaling.beta_slow, where + ".beta_fast", "at least beta_slow",
+              Json(scaling.beta_fast).dump());
+  scaling.attention_factor = rope_number(value, "attention_factor", 1e-6, where);
+  scaling.mscale = rope_number(value, "mscale", 1e-6, where);
+  scaling.mscale_all_dim = rope_number(value, "mscale_all_dim", 1e-6, where);
+  if (const auto truncate = value.find("truncate"); truncate != value.end() && !truncate->is_null()) {
+    QRL_REQUIRE(truncate->is_boolean(), where + ".truncate", "true or false", base::quoted(truncate->dump()));
+    scaling.truncate = truncate->get<bool>();
+  }
+  return scaling;
+}
+
+/// Rotary positions, said in transformers 4's way (rope_theta, rope_scaling) or 5's (rope_parameters).
+void read_rope(const Reader& reader, ModelConfig& config) {
   constexpr double kMaxTheta = 1e12;
   std::vector<double> thetas;
+  std::vector<RopeScaling> scalings;
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     const Json* value = reader.find(key);
     if (value == nullptr) continue;
     QRL_REQUIRE(value->is_object(), reader.at(key), "an object", base::quoted(value->dump()));
-    // The type first: it names the scaling better than that scaling's own keys would.
-    for (const char* type : {"rope_type", "type"}) {
-      const auto found = value->find(type);
-      QRL_REQUIRE(found == value->end() || *found == "default", reader.at(std::string(key) + "." + type),
-                  "\"default\" (no other rope scaling is supported)", base::quoted(found->dump()));
-    }
-    for (const auto& [name, field] : value->items()) {
-      const std::string where = reader.at(std::string(key) + "." + name);
-      if (name == "rope_type" || name == "type") continue;
-      if (name == "partial_rotary_factor") {
-        QRL_REQUIRE(field == 1, where, "1 (partial rotary is not supported)", base::quoted(field.dump()));
-        continue;
-      }
-      QRL_REQUIRE(name == "rope_theta", where, "rope_type and rope_theta only", "a key of another kind of rope");
-      thetas.push_back(positive(field, kMaxTheta, where));
-    }
+    scalings.push_back(read_rope_scaling(reader, key, *value));
+    const auto theta = value->find("rope_theta");
+    if (theta != value->end())
+      thetas.push_back(positive(*theta, kMaxTheta, reader.at(std::string(key) + ".rope_theta")));
   }
   if (const Json* theta = reader.find("rope_theta"))
     thetas.push_back(positive(*theta, kMaxTheta, reader.at("rope_theta")));
@@ -167,7 +229,33 @@ double read_rope_theta(const Reader& reader) {
               "nothing that changes the model is assumed");
   QRL_REQUIRE(std::count(thetas.begin(), thetas.end(), thetas[0]) == static_cast<std::ptrdiff_t>(thetas.size()),
               reader.at("rope_theta"), "the same value in rope_theta and rope_parameters", "different ones");
-  return thetas[0];
+  QRL_REQUIRE(scalings.size() < 2 || scalings[0] == scalings[1], reader.at("rope_scaling"),
+              "the same as rope_parameters", "another");
+  config.rope_theta = thetas[0];
+  if (!scalings.empty()) config.rope_scaling = scalings[0];
+  QRL_REQUIRE(config.rope_scaling.type != RopeType::yarn || config.rope_theta > 1, reader.at("rope_theta"),
+              "more than 1 with yarn", Json(config.rope_theta).dump());
+}
+
+/// The members of rope_scaling that read_rope_scaling reads back; null for plain positions.
+Json rope_scaling_json(const RopeScaling& scaling) {
+  if (scaling.type == RopeType::plain) return nullptr;
+  Json value = {{"factor", scaling.factor},
+                {"original_max_position_embeddings", scaling.original_max_position_embeddings}};
+  if (scaling.type == RopeType::llama3) {
+    value["rope_type"] = "llama3";
+    value["low_freq_factor"] = scaling.low_freq_factor;
+    value["high_freq_factor"] = scaling.high_freq_factor;
+    return value;
+  }
+  value["rope_type"] = "yarn";
+  value["beta_fast"] = scaling.beta_fast;
+  value["beta_slow"] = scaling.beta_slow;
+  value["truncate"] = scaling.truncate;
+  if (scaling.attention_factor) value["attention_factor"] = *scaling.attention_factor;
+  if (scaling.mscale) value["mscale"] = *scaling.mscale;
+  if (scaling.mscale_all_dim) value["mscale_all_dim"] = *scaling.mscale_all_dim;
+  return value;
 }
 
 DType read_dtype(const Reader& reader) {
@@ -277,7 +365,7 @@ ModelConfig parse_config(std::string_view json_text, const std::string& where) {
   config.rms_norm_eps = static_cast<float>(eps);
   QRL_REQUIRE(std::isnormal(config.rms_norm_eps), reader.at("rms_norm_eps"), "a number that fp32 holds",
               Json(eps).dump());
-  config.rope_theta = read_rope_theta(reader);
+  read_rope(reader, config);
   config.tie_word_embeddings = reader.boolean("tie_word_embeddings");
   config.dtype = read_dtype(reader);
   if (const Json* eos = reader.find("eos_token_id")) {
@@ -340,13 +428,17 @@ std::string config_json(const ModelConfig& config) {
       {"num_key_value_heads", config.num_key_value_heads},
       {"pad_token_id", id_or_null(config.pad_token_id)},
       {"rms_norm_eps", shortest_decimal(config.rms_norm_eps)},
-      {"rope_parameters", {{"rope_theta", config.rope_theta}, {"rope_type", "default"}}},
       {"rope_theta", config.rope_theta},
       {"tie_word_embeddings", config.tie_word_embeddings},
       {"torch_dtype", dtype},
       {"use_cache", true},
       {"vocab_size", config.vocab_size},
   };
+  Json rope = rope_scaling_json(config.rope_scaling);
+  if (!rope.is_null()) root["rope_scaling"] = rope;
+  else rope["rope_type"] = "default";
+  rope["rope_theta"] = config.rope_theta;
+  root["rope_parameters"] = rope;
   if (config.eos_token_ids.size() == 1) root["eos_token_id"] = config.eos_token_ids[0];
   else if (!config.eos_token_ids.empty()) root["eos_token_id"] = config.eos_token_ids;
   if (config.family != Family::qwen2) root["attention_bias"] = false;
@@ -365,8 +457,11 @@ std::string describe_config(const std::filesystem::path& file) {
       ", " + std::to_string(config.num_hidden_layers) + " layers, " + std::to_string(config.num_attention_heads) + "/" +
       std::to_string(config.num_key_value_heads) + " heads of " + std::to_string(config.head_dim) + ", ffn " +
       std::to_string(config.intermediate_size) + ", " + std::to_string(config.max_position_embeddings) +
-      " positions, rope theta " + Json(config.rope_theta).dump() + ", " +
-      (config.tie_word_embeddings ? "tied" : "untied") + " embeddings, ";
+      " positions, rope theta " + Json(config.rope_theta).dump() +
+      (config.rope_scaling.type == RopeType::plain
+           ? ""
+           : ", rope scaling " + rope_scaling_json(config.rope_scaling).dump()) +
+      ", " + (config.tie_word_embeddings ? "tied" : "untied") + " embeddings, ";
   const std::string float16 = float16_note(text, where);
   line += float16.empty() ? std::string(base::name(config.dtype)) : "F16; " + float16;
   const std::vector<std::string> unknown = unknown_config_keys(text, where);

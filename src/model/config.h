@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/view.h"
+#include "model/rope.h"
 #include "types/prompt.h"
 
 namespace qrl::model {
@@ -29,6 +30,7 @@ struct ModelConfig {
   std::int64_t max_position_embeddings = 0;
   float rms_norm_eps = 0;
   double rope_theta = 0;
+  RopeScaling rope_scaling;
   float initializer_range = 0.02F;  ///< standard deviation of a new model's weights; Hugging Face's default
   bool tie_word_embeddings = false;
   bool qk_norm = false;                       ///< Qwen3: RMSNorm over E on q and k before rope
@@ -51,7 +53,8 @@ struct ModelConfig {
 /// - What else is left out has the one value that transformers gives it in all three families and that we compute:
 ///   hidden_act "silu", no biases but Qwen2's, no window, no dropout, initializer_range 0.02. Nothing that differs
 ///   between models is assumed.
-/// - Refused by name: another model_type or architecture, any rope_type but default, sliding windows in use, biases the
+/// - Refused by name: another model_type or architecture, any rope_type but default, llama3 and yarn, sliding windows
+/// in use, biases the
 ///   family lacks, another activation, partial rotary, dropout, quantization_config, remote code, and the keys by which
 ///   relatives of these families change the forward pass (multipliers, soft caps, experts, …).
 /// - Ignored: keys that do not touch the forward pass, and keys whose value is null.

@@ -140,6 +140,39 @@ void require_no_extra(const TensorFiles& files, const ModelConfig& config, const
   }
 }
 
+/// One file, or as many as it takes to hold at most max_shard_bytes each (a tensor is not divided), and their index.
+void write_shards(const fs::path& dir, const std::vector<state::NamedView>& tensors, std::uint64_t max_shard_bytes) {
+  std::vector<std::vector<state::NamedView>> shards(1);
+  std::uint64_t total_bytes = 0, shard_bytes = 0;
+  for (const state::NamedView& tensor : tensors) {
+    const auto bytes = static_cast<std::uint64_t>(tensor.view.numel()) *
+                       base::size_bytes(tensor.stored_as.value_or(tensor.view.dtype));
+    if (!shards.back().empty() && shard_bytes + bytes > max_shard_bytes) {
+      shards.emplace_back();
+      shard_bytes = 0;
+    }
+    shards.back().push_back(tensor);
+    shard_bytes += bytes;
+    total_bytes += bytes;
+  }
+  // transformers asks for this key before it reads any tensor.
+  const std::map<std::string, std::string> metadata = {{"format", "pt"}};
+  if (shards.size() == 1) return state::write_safetensors(dir / kSingleFile, tensors, metadata);
+  Json index = {{"metadata", {{"total_size", total_bytes}}}, {"weight_map", Json::object()}};
+  const auto number = [](std::size_t n) {
+    const std::string digits = std::to_string(n);
+    return std::string(5 - std::min<std::size_t>(5, digits.size()), '0') + digits;
+  };
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    const std::string name = "model-" + number(i + 1) + "-of-" + number(shards.size()) + ".safetensors";
+    state::write_safetensors(dir / name, shards[i], metadata);
+    for (const state::NamedView& tensor : shards[i]) index["weight_map"][tensor.name] = name;
+  }
+  state::File file = state::File::create_or_empty(dir / kIndexFile);
+  file.write(index.dump(2) + "\n");
+  file.close();
+}
+
 bool is_plain_shard_name(std::string_view name) {
   return name.ends_with(".safetensors") && !name.starts_with('.') && name.find('/') == std::string_view::npos &&
          std::none_of(name.begin(), name.end(),
@@ -199,15 +232,15 @@ HfModel load_hf(const fs::path& dir) {
   return model;
 }
 
-void save_hf(const fs::path& dir, const ModelConfig& config, const WeightViews& weights) {
+void save_hf(const fs::path& dir, const ModelConfig& config, const WeightViews& weights,
+             std::uint64_t max_shard_bytes) {
   std::error_code error;
   fs::create_directories(dir, error);
   QRL_REQUIRE(!error, state::shown(dir), "a folder that can be made", error.message());
   std::vector<state::NamedView> tensors;
   for (const WeightSpec& spec : weight_specs(config))
     tensors.push_back({spec.name, find_view(weights, spec), config.dtype});
-  // transformers asks for this key before it reads any tensor.
-  state::write_safetensors(dir / kSingleFile, tensors, {{"format", "pt"}});
+  write_shards(dir, tensors, max_shard_bytes);
 
   const std::string config_text = config_json(config);
   const Json parsed = Json::parse(config_text);

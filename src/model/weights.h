@@ -37,9 +37,15 @@ struct HfModel {
 /// generation_config.json beside it replace the config's. Pickled weights (.bin, .pt) are never opened.
 HfModel load_hf(const std::filesystem::path& dir);
 
+/// transformers' usual size of a shard.
+inline constexpr std::uint64_t kMaxShard_bytes = 5'000'000'000;
+
 /// Writes DIR/config.json, DIR/generation_config.json and DIR/model.safetensors with tensors in `config.dtype`
-/// (f32 or bf16, nearest even); DIR is made when missing. The tokenizer's files are the caller's to add.
-void save_hf(const std::filesystem::path& dir, const ModelConfig& config, const WeightViews& weights);
+/// (f32 or bf16, nearest even); DIR is made when missing. Above max_shard_bytes of tensors:
+/// model-00001-of-0000N.safetensors … with tensors in their order, and model.safetensors.index.json. The tokenizer's
+/// files are the caller's to add.
+void save_hf(const std::filesystem::path& dir, const ModelConfig& config, const WeightViews& weights,
+             std::uint64_t max_shard_bytes = kMaxShard_bytes);
 
 /// Reads a model.safetensors.index.json: which shard holds which tensor. `weight_map` is an object of plain file names
 /// (no folder, nothing hidden) that end in .safetensors and are regular files beside the index (or links to such, as in

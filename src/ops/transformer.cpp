@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "ops/kernels/kernels.h"
 #include "ops/scratch.h"
@@ -73,14 +74,21 @@ void swiglu(base::Team& team, const float* gate_up_N2F, base::Range rows, Activa
 
 base::Buffer make_rope_table(std::int64_t max_positions, std::int64_t head_dim, double theta) {
   QRL_INVARIANT(head_dim > 0 && head_dim % 2 == 0, "rope table", "an even head_dim", std::to_string(head_dim));
-  base::Buffer table(DType::f32, {max_positions, head_dim});
-  const std::int64_t half = head_dim / 2;
+  std::vector<double> frequencies;
+  for (std::int64_t i = 0; i < head_dim / 2; ++i)
+    frequencies.push_back(std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim)));
+  return make_rope_table(max_positions, frequencies, 1);
+}
+
+base::Buffer make_rope_table(std::int64_t max_positions, std::span<const double> inverse_frequencies, double scale) {
+  const auto half = static_cast<std::int64_t>(inverse_frequencies.size());
+  base::Buffer table(DType::f32, {max_positions, 2 * half});
   for (std::int64_t i = 0; i < half; ++i) {
-    const double frequency = std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
+    const double frequency = inverse_frequencies[static_cast<std::size_t>(i)];
     for (std::int64_t position = 0; position < max_positions; ++position) {
-      float* row = table.as<float>() + position * head_dim;
-      row[i] = static_cast<float>(std::cos(static_cast<double>(position) * frequency));
-      row[half + i] = static_cast<float>(std::sin(static_cast<double>(position) * frequency));
+      float* row = table.as<float>() + position * 2 * half;
+      row[i] = static_cast<float>(scale * std::cos(static_cast<double>(position) * frequency));
+      row[half + i] = static_cast<float>(scale * std::sin(static_cast<double>(position) * frequency));
     }
   }
   return table;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "base/threads.h"
 #include "base/view.h"
@@ -23,5 +24,7 @@ void swiglu(base::Team& team, const float* gate_up_N2F, base::Range rows, Activa
 /// Cosines and sines of position · theta^(−2i/E), i in [0, E/2), computed in fp64, stored fp32:
 /// table [max_positions, E]: E/2 cosines then E/2 sines.
 base::Buffer make_rope_table(std::int64_t max_positions, std::int64_t head_dim, double theta);
+/// The same of position · inverse_frequencies[i], all of it times `scale`; E = 2 · frequencies.
+base::Buffer make_rope_table(std::int64_t max_positions, std::span<const double> inverse_frequencies, double scale);
 
 }  // namespace qrl::ops

@@ -14,13 +14,14 @@ std::vector<types::MicroBatch> demonstration_batches(const RunParts& parts, std:
   const config::Recipe& recipe = parts.recipe;
   const config::GeneratorRecipe& generator = recipe.sft.demonstrations;
   const std::uint64_t seed = generator.seed.value_or(recipe.trainer.seed);
+  const PromptEncoder encoder(recipe.data, parts.policy.tokenizer);
   std::vector<std::vector<types::TokenId>> prompts, responses;
   std::vector<rollout::PackItem> items;
   prompts.reserve(static_cast<std::size_t>(count));
   responses.reserve(static_cast<std::size_t>(count));
   for (std::int64_t i = first; i < first + count; ++i) {
     const data::WorkedTask demo = data::demonstrate_task(generator, seed, static_cast<std::uint64_t>(i));
-    prompts.push_back(encode_prompt(recipe.data.prompt_template, demo.task.prompt, parts.policy.tokenizer));
+    prompts.push_back(encoder.encode(demo.task.prompt));
     responses.push_back(parts.policy.tokenizer.encode_trusted(demo.response));
     responses.back().push_back(parts.policy.tokenizer.eos());
     items.push_back({prompts.back(), responses.back(), {}, 0.0F});

@@ -23,12 +23,33 @@ constexpr std::uint64_t kHeldOutIds = std::uint64_t{1} << 40;
 class PromptReader {
  public:
   PromptReader(const config::Recipe& recipe, const data::Tokenizer& tokenizer, const reward::Verifier& verifier)
-      : recipe_(recipe), tokenizer_(tokenizer), verifier_(verifier) {}
+      : recipe_(recipe), encoder_(recipe.data, tokenizer), verifier_(verifier) {}
 
   void add(PromptSet& set, std::uint64_t id, std::string text, std::string ground_truth, const std::string& where) {
-    verifier_.check_ground_truth(ground_truth, where);
-    types::Prompt prompt{id, std::move(text), {}, std::move(ground_truth), set.data_source};
-    prompt.tokens = encode_prompt(recipe_.data.prompt_template, prompt.text, tokenizer_);
+    data::PromptRow row{std::move(text), {}, std::move(ground_truth), set.data_source, 0};
+    add_row(set, id, std::move(row), where);
+  }
+  void add(PromptSet& set, std::uint64_t id, data::PromptRow row, const std::string& file) {
+    const std::string where = file + ":" + std::to_string(row.line);
+    add_row(set, id, std::move(row), where);
+  }
+  void report(const std::string& source) {
+    if (num_overlong_ == 0) return;
+    const bool cut = recipe_.data.overlong_prompt == config::OverlongPrompt::truncate;
+    base::log_warning(source + ": " + std::to_string(num_overlong_) + " prompts longer than " +
+                      std::to_string(recipe_.data.max_prompt_length) + " tokens were " +
+                      (cut ? "cut from the left" : "left out") + " (data.overlong_prompt)");
+    num_overlong_ = 0;
+  }
+
+ private:
+  void add_row(PromptSet& set, std::uint64_t id, data::PromptRow row, const std::string& where) {
+    verifier_.check_ground_truth(row.ground_truth, where);
+    QRL_REQUIRE(row.system.empty() || encoder_.chat().style != data::ChatStyle::plain, where,
+                "a chat template for a prompt with a system message", "data.chat_template plain",
+                "set data.chat_template, or use a model that has one");
+    types::Prompt prompt{id, std::move(row.prompt), {}, std::move(row.ground_truth), set.data_source};
+    prompt.tokens = encoder_.encode(prompt.text, row.system);
     const auto limit = static_cast<std::size_t>(recipe_.data.max_prompt_length);
     if (prompt.tokens.size() > limit) {
       QRL_REQUIRE(recipe_.data.overlong_prompt != config::OverlongPrompt::error, where,
@@ -41,34 +62,26 @@ class PromptReader {
     set.prompts.push_back(std::move(prompt));
   }
 
-  void report(const std::string& source) {
-    if (num_overlong_ == 0) return;
-    const bool cut = recipe_.data.overlong_prompt == config::OverlongPrompt::truncate;
-    base::log_warning(source + ": " + std::to_string(num_overlong_) + " prompts longer than " +
-                      std::to_string(recipe_.data.max_prompt_length) + " tokens were " +
-                      (cut ? "cut from the left" : "left out") + " (data.overlong_prompt)");
-    num_overlong_ = 0;
-  }
-
- private:
   const config::Recipe& recipe_;
-  const data::Tokenizer& tokenizer_;
+  PromptEncoder encoder_;
   const reward::Verifier& verifier_;
   std::int64_t num_overlong_ = 0;
 };
 
 }  // namespace
 
-std::vector<types::TokenId> encode_prompt(const std::string& prompt_template, const std::string& text,
-                                          const data::Tokenizer& tokenizer) {
-  const std::size_t at = prompt_template.find(kPlaceholder);
-  QRL_REQUIRE(at != std::string::npos, "data.prompt_template", "{prompt} in it", base::quoted(prompt_template));
-  std::vector<types::TokenId> tokens = tokenizer.encode_trusted(prompt_template.substr(0, at));
-  const auto body = tokenizer.encode(text);
-  const auto tail = tokenizer.encode_trusted(prompt_template.substr(at + kPlaceholder.size()));
-  tokens.insert(tokens.end(), body.begin(), body.end());
-  tokens.insert(tokens.end(), tail.begin(), tail.end());
-  return tokens;
+PromptEncoder::PromptEncoder(const config::DataRecipe& recipe, const data::Tokenizer& tokenizer)
+    : recipe_(recipe), tokenizer_(tokenizer), chat_(data::choose_template(recipe, tokenizer)) {
+  const std::size_t at = recipe.prompt_template.find(kPlaceholder);
+  QRL_REQUIRE(at != std::string::npos, "data.prompt_template", "{prompt} in it", base::quoted(recipe.prompt_template));
+  before_ = recipe.prompt_template.substr(0, at);
+  after_ = recipe.prompt_template.substr(at + kPlaceholder.size());
+}
+
+std::vector<types::TokenId> PromptEncoder::encode(std::string_view text, std::string_view system) const {
+  const std::string_view first = system.empty() ? std::string_view(recipe_.system_prompt) : system;
+  return data::encode_chat(chat_, tokenizer_, {first, before_, text, after_, recipe_.parse_special_tokens},
+                           recipe_.enable_thinking.value_or(true));
 }
 
 PromptSet load_train_prompts(const config::Recipe& recipe, const data::Tokenizer& tokenizer,
@@ -87,12 +100,18 @@ PromptSet load_train_prompts(const config::Recipe& recipe, const data::Tokenizer
     reader.report("data.train_generator");
   }
   std::uint64_t id = set.prompts.size();
+  const data::RowReader rows(recipe.data);
   for (const std::string& file : recipe.data.train_files) {
-    for (data::PromptRow& row : data::read_jsonl(file)) {
+    const std::size_t first = set.prompts.size();
+    for (data::PromptRow& row : data::read_prompt_file(file, rows)) {
       set.data_source = row.data_source;
-      reader.add(set, id++, std::move(row.prompt), std::move(row.ground_truth), file + ":" + std::to_string(row.line));
+      reader.add(set, id++, std::move(row), file);
     }
     reader.report(file);
+    if (recipe.data.train_weights.empty()) continue;
+    QRL_REQUIRE(set.prompts.size() > first, file, "one prompt or more, since data.train_weights gives it a share",
+                "none");
+    set.source_sizes.push_back(static_cast<std::int64_t>(set.prompts.size() - first));
   }
   QRL_REQUIRE(!set.prompts.empty(), "training data", "one prompt or more", "none",
               "set data.train_files or data.train_generator, or raise data.max_prompt_length");
@@ -112,12 +131,13 @@ std::vector<PromptSet> load_held_out_prompts(const config::Recipe& recipe, const
     }
     reader.report("data.val_generator");
   }
+  const data::RowReader rows(recipe.data);
   for (const std::string& file : recipe.data.val_files) {
-    for (data::PromptRow& row : data::read_jsonl(file)) {
+    for (data::PromptRow& row : data::read_prompt_file(file, rows)) {
       auto set =
           std::find_if(sets.begin(), sets.end(), [&](const PromptSet& s) { return s.data_source == row.data_source; });
       if (set == sets.end()) set = sets.insert(sets.end(), PromptSet{row.data_source, {}});
-      reader.add(*set, id++, std::move(row.prompt), std::move(row.ground_truth), file + ":" + std::to_string(row.line));
+      reader.add(*set, id++, std::move(row), file);
     }
     reader.report(file);
   }
@@ -129,23 +149,64 @@ std::vector<PromptSet> load_held_out_prompts(const config::Recipe& recipe, const
 }
 
 PromptOrder::PromptOrder(std::int64_t num_prompts, bool shuffle, std::uint64_t seed)
-    : num_prompts_(num_prompts), shuffle_(shuffle), seed_(seed), order_(static_cast<std::size_t>(num_prompts)) {}
+    : PromptOrder({num_prompts}, {1}, shuffle, seed) {}
 
-void PromptOrder::shuffle_for(std::int64_t epoch) {
-  if (epoch == epoch_) return;
-  std::iota(order_.begin(), order_.end(), std::size_t{0});
-  if (shuffle_) {
-    base::RandomStream random(seed_, base::RandomPurpose::data_shuffle, static_cast<std::uint64_t>(epoch));
-    random.shuffle(std::span(order_));
+PromptOrder::PromptOrder(const std::vector<std::int64_t>& sizes, std::vector<double> weights, bool shuffle,
+                         std::uint64_t seed)
+    : weights_(std::move(weights)), shuffle_(shuffle), seed_(seed) {
+  std::int64_t first = 0;
+  for (const std::int64_t size : sizes) {
+    sources_.push_back({first, size, 0, -1, std::vector<std::size_t>(static_cast<std::size_t>(size))});
+    first += size;
   }
-  epoch_ = epoch;
+  const double total = std::accumulate(weights_.begin(), weights_.end(), 0.0);
+  for (double& weight : weights_) weight /= total;
+}
+
+PromptOrder make_order(const config::Recipe& recipe, const PromptSet& prompts) {
+  const std::uint64_t seed = recipe.data.seed.value_or(recipe.trainer.seed);
+  if (recipe.data.train_weights.empty())
+    return {static_cast<std::int64_t>(prompts.prompts.size()), recipe.data.shuffle, seed};
+  return {prompts.source_sizes, recipe.data.train_weights, recipe.data.shuffle, seed};
+}
+
+void PromptOrder::shuffle_for(std::size_t source_idx, std::int64_t epoch) {
+  Source& source = sources_[source_idx];
+  if (epoch == source.epoch) return;
+  std::iota(source.order.begin(), source.order.end(), static_cast<std::size_t>(source.first));
+  if (shuffle_) {
+    const auto stream = static_cast<std::uint64_t>(epoch) | (static_cast<std::uint64_t>(source_idx) << 40);
+    base::RandomStream random(seed_, base::RandomPurpose::data_shuffle, stream);
+    random.shuffle(std::span(source.order));
+  }
+  source.epoch = epoch;
+}
+
+std::size_t PromptOrder::next_source() const {
+  std::size_t best = 0;
+  double most_owed = -1;
+  for (std::size_t i = 0; i < sources_.size(); ++i) {
+    const double owed = weights_[i] * static_cast<double>(num_drawn_ + 1) - static_cast<double>(sources_[i].num_drawn);
+    if (owed <= most_owed) continue;
+    most_owed = owed;
+    best = i;
+  }
+  return best;
+}
+
+void PromptOrder::restore(std::int64_t num_drawn) {
+  num_drawn_ = 0;
+  for (Source& source : sources_) source.num_drawn = 0;
+  for (; num_drawn_ < num_drawn; ++num_drawn_) ++sources_[next_source()].num_drawn;
 }
 
 std::vector<std::size_t> PromptOrder::next(std::int64_t count) {
   std::vector<std::size_t> indices;
   for (; count > 0; --count, ++num_drawn_) {
-    shuffle_for(num_drawn_ / num_prompts_);
-    indices.push_back(order_[static_cast<std::size_t>(num_drawn_ % num_prompts_)]);
+    const std::size_t source_idx = next_source();
+    Source& source = sources_[source_idx];
+    shuffle_for(source_idx, source.num_drawn / source.size);
+    indices.push_back(source.order[static_cast<std::size_t>(source.num_drawn++ % source.size)]);
   }
   return indices;
 }

@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/recipe.h"
+#include "data/chat_template.h"
 #include "data/tokenizer.h"
 #include "reward/verifier.h"
 #include "types/prompt.h"
@@ -17,6 +19,7 @@ namespace qrl::train {
 struct PromptSet {
   std::string data_source;
   std::vector<types::Prompt> prompts;
+  std::vector<std::int64_t> source_sizes;  ///< with data.train_weights: how many of them each file gave, in order
 };
 
 /// data.train_files or data.train_generator, in their own order; ids are positions.
@@ -28,28 +31,55 @@ PromptSet load_train_prompts(const config::Recipe& recipe, const data::Tokenizer
 std::vector<PromptSet> load_held_out_prompts(const config::Recipe& recipe, const data::Tokenizer& tokenizer,
                                              const reward::Verifier& verifier);
 
-/// Template and tokens of a text: the template's own words may hold added tokens, the text never becomes one.
-std::vector<types::TokenId> encode_prompt(const std::string& prompt_template, const std::string& text,
-                                          const data::Tokenizer& tokenizer);
+/// Turns the text of a prompt into the tokens that the model sees: data.prompt_template around it, the chat template
+/// around both. The templates' own words may hold added tokens; the text becomes one only with
+/// data.parse_special_tokens.
+class PromptEncoder {
+ public:
+  PromptEncoder(const config::DataRecipe& recipe, const data::Tokenizer& tokenizer);
+  /// `system`: the row's own system message, before data.system_prompt; "": none.
+  std::vector<types::TokenId> encode(std::string_view text, std::string_view system = {}) const;
+  const data::ChatTemplate& chat() const { return chat_; }
 
-/// The order of training prompts: epoch after epoch, each a permutation keyed by (seed, epoch). Its only state is the
-/// number of prompts drawn.
+ private:
+  const config::DataRecipe& recipe_;
+  data::Tokenizer tokenizer_;
+  data::ChatTemplate chat_;
+  std::string before_, after_;  ///< the two halves of data.prompt_template
+};
+
+/// The order of training prompts: epoch after epoch, each a permutation keyed by (seed, epoch). Several sources with
+/// weights are drawn in turns, always the one that is furthest behind its share, each with epochs of its own. Its only
+/// state is the number of prompts drawn.
 class PromptOrder {
  public:
   PromptOrder(std::int64_t num_prompts, bool shuffle, std::uint64_t seed);
+  /// `sizes`: prompts of each source, which follow each other; `weights`: its share, above 0.
+  PromptOrder(const std::vector<std::int64_t>& sizes, std::vector<double> weights, bool shuffle, std::uint64_t seed);
   /// Indices of the next `count` prompts.
   std::vector<std::size_t> next(std::int64_t count);
   std::int64_t num_drawn() const { return num_drawn_; }
-  void restore(std::int64_t num_drawn) { num_drawn_ = num_drawn; }
+  void restore(std::int64_t num_drawn);
 
  private:
-  void shuffle_for(std::int64_t epoch);
-  std::int64_t num_prompts_;
+  struct Source {
+    std::int64_t first = 0;  ///< index of its first prompt
+    std::int64_t size = 0;
+    std::int64_t num_drawn = 0;
+    std::int64_t epoch = -1;         ///< that `order` is of
+    std::vector<std::size_t> order;  ///< indices of its prompts
+  };
+  void shuffle_for(std::size_t source_idx, std::int64_t epoch);
+  std::size_t next_source() const;
+
+  std::vector<double> weights_;  ///< they sum to 1
   bool shuffle_;
   std::uint64_t seed_;
   std::int64_t num_drawn_ = 0;
-  std::int64_t epoch_ = -1;
-  std::vector<std::size_t> order_;
+  std::vector<Source> sources_;
 };
+
+/// The order that a recipe asks for.
+PromptOrder make_order(const config::Recipe& recipe, const PromptSet& prompts);
 
 }  // namespace qrl::train

@@ -62,7 +62,7 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, RunPart p
   set_threads(recipe, world);
   base::set_log_quiet(!world.is_first());
 
-  const Policy policy = make_policy(recipe);
+  Policy policy = make_policy(recipe);
   const auto verifier = reward::make_verifier(recipe.reward);
   const PromptSet prompts = load_train_prompts(recipe, policy.tokenizer, *verifier);
   const std::vector<PromptSet> held_out = load_held_out_prompts(recipe, policy.tokenizer, *verifier);
@@ -117,6 +117,7 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, RunPart p
     reference.emplace(policy.config, policy.weights, options, world);
     if (sft_steps > 0) restore_learner(cold_start, state, *reference, world);
   }
+  policy.weights.clear();  // the learners have masters of their own
   if (state.cold_start) {
     // RL starts with an optimizer of its own: the cold start's moments belong to another loss.
     learner.reset_optimizer(recipe.optim, learner_options(recipe).total_updates);

@@ -50,9 +50,13 @@ types::SamplingParams sampling(const config::Recipe& recipe, const model::ModelC
   types::SamplingParams params;
   params.max_new_tokens = static_cast<std::int32_t>(recipe.data.max_response_length);
   params.stop_tokens = config.eos_token_ids;
-  if (std::find(params.stop_tokens.begin(), params.stop_tokens.end(), tokenizer.eos()) == params.stop_tokens.end()) {
-    params.stop_tokens.push_back(tokenizer.eos());
-  }
+  const auto add = [&](types::TokenId token) {
+    auto& stop = params.stop_tokens;
+    if (token >= 0 && std::find(stop.begin(), stop.end(), token) == stop.end()) stop.push_back(token);
+  };
+  add(tokenizer.eos());
+  // A base model's end token ends texts, not turns: what follows a turn is no part of the answer. Our choice.
+  add(tokenizer.added_token_id(data::choose_template(recipe.data, tokenizer).end_of_turn()));
   return params;
 }
 

@@ -144,13 +144,13 @@ Metrics rollout_metrics(std::span<const rollout::Rollout> rollouts, std::int32_t
 }
 
 std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_t n,
-                         std::span<const std::int64_t> places, std::int64_t step, const config::RewardRecipe& recipe,
+                         std::span<const std::int64_t> places, std::optional<std::int64_t> step, const config::RewardRecipe& recipe,
                          dist::Collectives& world) {
   std::string mine;
   for (const rollout::Rollout& r : rollouts) {
     const rollout::ScoreParts parts = rollout::score_parts(r.verdict, recipe);
-    const nlohmann::ordered_json row = {
-        {"step", step},
+    nlohmann::ordered_json row = {
+        {"step", step.value_or(0)},
         {"prompt_id", r.prompt->id},
         {"sample", r.sample_idx},
         {"data_source", r.prompt->data_source},
@@ -166,6 +166,10 @@ std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_
         {"response_tokens", r.completion.tokens.size()},
         {"stop", r.completion.stop == types::StopReason::eos ? "eos" : "length"},
         {"version", r.completion.versions.empty() ? -1 : r.completion.versions.front()}};
+    if (!step) {
+      row.erase("step");
+      row.erase("advantage");
+    }
     // Responses are bytes, not always UTF-8: what is not is shown as U+FFFD.
     mine += row.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   }

@@ -54,8 +54,7 @@ Trainer::Trainer(RunParts& parts, learner::Learner& learner, learner::Learner* r
       reference_(reference),
       prompts_(prompts),
       held_out_(held_out),
-      order_(static_cast<std::int64_t>(prompts.prompts.size()), parts.recipe.data.shuffle,
-             parts.recipe.data.seed.value_or(parts.recipe.trainer.seed)),
+      order_(make_order(parts.recipe, prompts)),
       sampler_(parts.policy.config, parts.recipe, parts.recipe.data.max_prompt_length),
       progress_("step", parts.state.step + 1, parts.recipe.trainer.total_training_steps, !parts.world.is_first()),
       saved_step_(parts.state.step) {

@@ -36,7 +36,12 @@ class RandomRecipe {
     r.model.dtype = pick(config::ComputeDType::bf16, config::ComputeDType::f32);
     if (flag()) r.data.train_files = {path(), path()};
     else r.data.train_generator = generator();
+    if (!r.data.train_files.empty() && flag()) r.data.train_weights = {positive(), positive()};
     if (flag()) r.data.val_files = {path()};
+    r.data.prompt_key = text();
+    r.data.ground_truth_key = text();
+    r.data.data_source_key = text();
+    if (flag()) r.data.filter = {text(), text()};
     r.data.val_generator = generator();
     r.actor.mini_batch_size = draw_.between(1, 64);
     r.data.train_batch_size = r.actor.mini_batch_size * draw_.between(1, 8);
@@ -47,6 +52,11 @@ class RandomRecipe {
     r.data.shuffle = flag();
     r.data.seed = word();
     r.data.prompt_template = text() + "{prompt}" + text();
+    r.data.chat_template = pick(config::ChatTemplateName::automatic, config::ChatTemplateName::qwen2_5,
+                                config::ChatTemplateName::llama3_1);
+    r.data.system_prompt = text();
+    if (flag()) r.data.enable_thinking = flag();
+    r.data.parse_special_tokens = flag();
     r.rollout.n = draw_.between(2, 64);
     r.rollout.temperature = positive();
     r.rollout.top_p = 1 - draw_.uniform();

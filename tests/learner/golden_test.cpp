@@ -24,7 +24,7 @@ struct Golden {
   std::vector<std::vector<types::TokenId>> sequences;
 };
 
-const char* const kModels[] = {"hf_qwen3", "hf_qwen3_untied", "hf_qwen2", "hf_llama"};
+const char* const kModels[] = {"hf_qwen3", "hf_qwen3_untied", "hf_qwen2", "hf_llama", "hf_llama_scaled", "hf_qwen3_yarn"};
 
 }  // namespace
 

@@ -77,7 +77,7 @@ TEST_CASE("malformed configs behave as their manifest declares") {
 TEST_CASE("published configs mean what transformers makes of them, whoever wrote them") {
   // hub: as published; transformers4, transformers5: as these versions write it again (scripts/golden/hf_configs.py).
   const Json expected = Json::parse(read_bytes(kConfigs / "expected.json"));
-  for (const std::string model : {"qwen3_0.6b", "qwen2.5_0.5b_instruct", "llama3_8b_instruct"}) {
+  for (const std::string model : {"qwen3_0.6b", "qwen2.5_0.5b_instruct", "llama3_8b_instruct", "llama3.2_1b"}) {
     for (const std::string writer : {"hub", "transformers4", "transformers5"}) {
       const std::string file = model + "." + writer + ".json";
       INFO(file);
@@ -106,23 +106,42 @@ TEST_CASE("published configs mean what transformers makes of them, whoever wrote
       CHECK(unknown_config_keys(text, file).empty());
     }
   }
-  for (const std::string writer : {"hub", "transformers4", "transformers5"}) {
-    const std::string message = refusal(read_bytes(kConfigs / ("llama3.2_1b." + writer + ".json")));
-    INFO(writer);
-    CHECK(message.find("llama3") != std::string::npos);
-    CHECK(message.find("rope_type") != std::string::npos);
-  }
 }
 
 TEST_CASE("what config_json writes is what transformers 4 and 5 were seen to read, and reads back the same") {
   // hf_configs.py --check loads the committed text with both versions and compares it with the hub's form.
-  for (const std::string model : {"qwen3_0.6b", "qwen2.5_0.5b_instruct", "llama3_8b_instruct"}) {
+  for (const std::string model : {"qwen3_0.6b", "qwen2.5_0.5b_instruct", "llama3_8b_instruct", "llama3.2_1b"}) {
     INFO(model);
     const ModelConfig config = read_config(kConfigs / (model + ".hub.json"));
     CHECK(config_json(config) == read_bytes(kConfigs / (model + ".exported.json")));
     CHECK(parse_config(config_json(config), model) == config);
     CHECK(unknown_config_keys(config_json(config), model).empty());
   }
+}
+
+TEST_CASE("rope scaling: as transformers 4 and 5 say it, and what is left out") {
+  const auto with = [](const Json& scaling) {
+    Json config = base_config("llama");
+    config["rope_scaling"] = scaling;
+    return parse_config(config.dump(), "x").rope_scaling;
+  };
+  const Json llama3 = {{"rope_type", "llama3"},
+                       {"factor", 8.0},
+                       {"low_freq_factor", 1.0},
+                       {"high_freq_factor", 4.0},
+                       {"original_max_position_embeddings", 8192}};
+  CHECK(with(llama3) == RopeScaling{RopeType::llama3, 8, 8192, 1, 4});
+  CHECK(with({{"type", "yarn"}, {"factor", 4}, {"original_max_position_embeddings", 32768}}) ==
+        RopeScaling{RopeType::yarn, 4, 32768});
+  // Without it the positions of the config count, as in transformers.
+  const std::int64_t positions = parse_config(base_config("llama").dump(), "x").max_position_embeddings;
+  CHECK(with({{"rope_type", "yarn"}, {"factor", 4}}).original_max_position_embeddings == positions);
+  Json both = base_config("llama");
+  both["rope_scaling"] = llama3;
+  both["rope_parameters"] = llama3;
+  CHECK(parse_config(both.dump(), "x").rope_scaling == with(llama3));
+  both["rope_parameters"]["factor"] = 4.0;
+  CHECK(refusal(both.dump()).find("rope_scaling") != std::string::npos);
 }
 
 TEST_CASE("every field survives config_json") {
@@ -132,8 +151,11 @@ TEST_CASE("every field survives config_json") {
   config.pad_token_id = 0;
   config.rms_norm_eps = 1.2345678e-5F;
   config.rope_theta = 12345.678901234567;
+  config.rope_scaling = {RopeType::llama3, 32, 8192, 1.5, 4.25};
   config.tie_word_embeddings = false;
   config.dtype = base::DType::f32;
+  CHECK(parse_config(config_json(config), "x") == config);
+  config.rope_scaling = {RopeType::yarn, 4, 32768, 1, 4, 30, 2, 1.25, 0.5, 0.75, false};
   CHECK(parse_config(config_json(config), "x") == config);
   config.eos_token_ids.clear();
   config.bos_token_id = -1;
@@ -189,7 +211,13 @@ TEST_CASE("values that cannot be are refused, by the name of their key") {
       {"quantization_config", {"{\"quant_method\":\"awq\"}", "{}"}},
       {"rope_scaling",
        {"{\"type\":\"linear\",\"factor\":2}", "{\"rope_type\":\"yarn\"}", "{\"rope_type\":\"dynamic\"}",
-        "{\"factor\":2}", "\"linear\"", "[]", "{\"rope_type\":null}"}},
+        "{\"factor\":2}", "\"linear\"", "[]", "{\"rope_type\":null}", "{\"type\":\"yarn\",\"factor\":0.5}",
+        "{\"type\":\"yarn\",\"factor\":\"4\"}", "{\"type\":\"yarn\",\"factor\":4,\"low_freq_factor\":1}",
+        "{\"type\":\"yarn\",\"factor\":4,\"beta_fast\":1,\"beta_slow\":2}",
+        "{\"type\":\"yarn\",\"factor\":4,\"original_max_position_embeddings\":0}",
+        "{\"type\":\"yarn\",\"factor\":4,\"truncate\":1}",
+        "{\"type\":\"llama3\",\"factor\":8,\"low_freq_factor\":4,\"high_freq_factor\":1}",
+        "{\"type\":\"llama3\",\"factor\":8,\"low_freq_factor\":1}"}},
       {"rope_parameters",
        {"{\"rope_type\":\"default\",\"rope_theta\":1e5}", "{\"rope_type\":\"llama3\",\"rope_theta\":1e6}",
         "{\"full_attention\":{\"rope_theta\":1e6}}", "{\"rope_theta\":\"1e6\"}", "{\"partial_rotary_factor\":0.5}",

@@ -77,8 +77,9 @@ TEST_CASE("malformed indexes behave as their manifest declares") {
   CHECK(seen >= 2);
 }
 
-TEST_CASE("folders that transformers wrote are read: single or in shards, fp32 or bf16") {
-  for (const std::string name : {"hf_qwen3", "hf_qwen3_untied", "hf_qwen2", "hf_llama"}) {
+TEST_CASE("folders that transformers wrote are read: single or in shards, fp32, bf16 or fp16") {
+  for (const std::string name :
+       {"hf_qwen3", "hf_qwen3_untied", "hf_qwen2", "hf_llama", "hf_llama_scaled", "hf_qwen3_yarn"}) {
     INFO(name);
     const HfModel model = load_hf(kGolden / name);
     const auto specs = weight_specs(model.config);
@@ -97,7 +98,7 @@ TEST_CASE("folders that transformers wrote are read: single or in shards, fp32 o
 }
 
 TEST_CASE("a saved model loads the same: values, config, end tokens") {
-  for (const std::string name : {"hf_qwen3", "hf_qwen3_untied", "hf_qwen2", "hf_llama"}) {
+  for (const std::string name : {"hf_qwen3", "hf_qwen3_untied", "hf_qwen2", "hf_llama", "hf_qwen3_yarn"}) {
     INFO(name);
     const HfModel model = load_hf(kGolden / name);
     const qrl::test::TempDir dir;
@@ -321,4 +322,27 @@ TEST_CASE("truncated and mutated model folders are refused or read, never more")
     write_bytes(dir / name, good);
   }
   CHECK(load_refusal(dir.path()) == "");
+}
+
+TEST_CASE("a large model is saved in shards with an index, which loads the same") {
+  const HfModel model = load_hf(kGolden / "hf_qwen3");
+  const qrl::test::TempDir dir;
+  save_hf(dir / "out", model.config, views(model.weights), 20'000);
+  CHECK_FALSE(fs::exists(dir / "out/model.safetensors"));
+  CHECK(fs::exists(dir / "out/model-00001-of-00005.safetensors"));
+  const HfModel again = load_hf(dir / "out");
+  for (const auto& [tensor, buffer] : model.weights) CHECK(same_bytes(buffer, again.weights.at(tensor)));
+  std::uint64_t total_bytes = 0;
+  std::set<fs::path> files;
+  for (const auto& [name, file] : read_index(dir / "out/model.safetensors.index.json")) files.insert(file);
+  for (const fs::path& file : files) {
+    const state::SafetensorsFile shard(file);
+    CHECK(shard.metadata().at("format") == "pt");
+    std::uint64_t bytes = 0;
+    for (const auto& [name, entry] : shard.tensors()) bytes += static_cast<std::uint64_t>(entry.shape.numel()) * 4;
+    CHECK((bytes <= 20'000 || shard.tensors().size() == 1));
+    total_bytes += bytes;
+  }
+  std::ifstream index(dir / "out/model.safetensors.index.json");
+  CHECK(nlohmann::json::parse(index)["metadata"]["total_size"] == total_bytes);
 }

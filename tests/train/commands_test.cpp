@@ -3,6 +3,7 @@
 
 #include <fstream>
 
+#include "data/tokenizer.h"
 #include "support/catch.h"
 #include "train/support.h"
 
@@ -27,15 +28,17 @@ void refuses(const std::string& arguments, const std::string& part) {
 
 TEST_CASE("an unknown command is named, with the nearest or those there are") {
   refuses("evel " + kTiny,
-          "expected a recipe file, or one of sft, eval, generate, export, data, bench, check, judge, tokenize, got "
+          "expected a recipe file, or one of sft, eval, generate, export, profile, data, bench, check, judge, tokenize, got "
           "\"evel\"; did you mean eval?");
   refuses("--dry-run nothing.yaml", "got \"nothing.yaml\"");
   refuses("check recipie x",
-          "qrl-train check: expected one of safetensors, config, index, recipe, jsonl, got \"recipie\"; did you mean "
-          "recipe?");
-  refuses("check tokenizer x", "expected one of safetensors, config, index, recipe, jsonl, got \"tokenizer\"\n");
+          "qrl-train check: expected one of safetensors, config, index, tokenizer, recipe, csv, jsonl, got "
+          "\"recipie\"; did "
+          "you mean recipe?");
+  refuses("check yaml x", "expected one of safetensors, config, index, tokenizer, recipe, csv, jsonl, got \"yaml\"\n");
   refuses("data sudoku --out x", "qrl-train data: expected countdown, got \"sudoku\"\n");
-  refuses("bench decod", "qrl-train bench: expected one of decode, learner, step, got \"decod\"; did you mean decode?");
+  refuses("bench decod",
+          "qrl-train bench: expected one of decode, learner, step, tokenizer, got \"decod\"; did you mean decode?");
 }
 
 TEST_CASE("data: only a new or regular file is written") {
@@ -101,4 +104,40 @@ TEST_CASE("memory that runs out is said, with what the recipe asks for") {
   CHECK(outcome.exit_code == 2);
   CHECK(outcome.output.find("memory: expected enough for the model and rollout.max_num_seqs 256, rollout.kv_pages 5000 "
                             "of 4096 tokens") != std::string::npos);
+}
+
+TEST_CASE("tokenize: ids and back, rows, and text that names no tokens") {
+  const test::TempDir dir;
+  data::Tokenizer::byte_level().save(dir.path());  // no config.json beside it
+  const auto run = [&](const std::string& text, const std::string& flags) {
+    std::ofstream(dir / "in", std::ios::binary) << text;
+    const std::string command = kProgram + "tokenize " + dir.path().string() + " " + flags + " < ";
+    return test::run_command(command + (dir / "in").string());
+  };
+  CHECK(run("a<answer>", "").output == "97 257\n");
+  CHECK(run("a<an", "--plain").output == "97 60 97 110\n");
+  CHECK(run("<answer>", "--plain").output == "60 97 110 115 119 101 114 62\n");
+  CHECK(run("{\"text\": \"é<answer>\"}\n\n{\"text\": \"\"}\r\n", "--jsonl").output ==
+        "{\"ids\": [195, 169, 257]}\n{\"ids\": []}\n");
+  CHECK(run("195 169 256\n97", "--decode").output == "é<|endoftext|>a");
+  for (const char* bad : {"{\"text\": 5}", "{}", "[]", "{\"text\": \"a\""}) {
+    INFO(bad);
+    const test::Outcome outcome = run(std::string("{\"text\": \"a\"}\n") + bad, "--jsonl");
+    CHECK(outcome.exit_code == 2);
+    CHECK(outcome.output.find("standard input:2") != std::string::npos);
+  }
+  CHECK(run("259", "--decode").exit_code == 2);
+  CHECK(run("-1", "--decode").exit_code == 2);
+  CHECK(run("", "--decode --jsonl").exit_code == 2);
+  refuses("tokenize " + (dir / "none").string(), "tokenizer.json: expected a file");
+}
+
+TEST_CASE("a dry run shows the first prompt as the model sees it") {
+  const test::TempDir dir;
+  const test::Outcome outcome =
+      test::run_command(kProgram + kTiny + " --dry-run --set trainer.default_local_dir=" + (dir / "run").string() +
+                        " --set 'data.prompt_template=Q {prompt}'");
+  CHECK(outcome.exit_code == 0);
+  CHECK(outcome.output.find("chat template plain; the first one: \"Q ") != std::string::npos);
+  refuses(kTiny + " --dry-run --set data.chat_template=chatml", "a tokenizer with the added token \"<|im_end|>\"");
 }

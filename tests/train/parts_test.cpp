@@ -40,13 +40,52 @@ TEST_CASE("training prompts: every epoch a permutation, the cursor is all the st
   CHECK(train::PromptOrder(3, false, 0).next(4) == std::vector<std::size_t>{0, 1, 2, 0});
 }
 
+TEST_CASE("maj@n: the answer most samples gave, the first of equals, without those that gave none") {
+  using reward::Outcome;
+  const auto right = [](const std::vector<std::pair<const char*, Outcome>>& answers) {
+    std::vector<rollout::Rollout> samples(answers.size());
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      samples[i].verdict.extracted = answers[i].first;
+      samples[i].verdict.outcome = answers[i].second;
+    }
+    return train::majority_is_right(samples);
+  };
+  CHECK(right({{"1", Outcome::wrong}, {"2", Outcome::correct}, {"2", Outcome::correct}}));
+  CHECK_FALSE(right({{"2", Outcome::correct}, {"1", Outcome::wrong}, {"1", Outcome::wrong}}));
+  CHECK(right({{"2", Outcome::correct}, {"1", Outcome::wrong}}));
+  CHECK_FALSE(right({{"1", Outcome::wrong}, {"2", Outcome::correct}}));
+  CHECK(right({{"", Outcome::no_answer}, {"", Outcome::no_answer}, {"2", Outcome::correct}}));
+  CHECK_FALSE(right({{"", Outcome::no_answer}}));
+}
+
+TEST_CASE("weighted sources: shares are kept at every length, epochs are each source's own, and it resumes") {
+  train::PromptOrder order({3, 40}, {1, 3}, true, 5);
+  const auto drawn = order.next(400);
+  std::int64_t of_first = 0;
+  std::vector<std::size_t> first;
+  for (std::size_t i = 0; i < drawn.size(); ++i) {
+    of_first += drawn[i] < 3;
+    if (drawn[i] < 3) first.push_back(drawn[i]);
+    CHECK(std::abs(static_cast<double>(of_first) - 0.25 * static_cast<double>(i + 1)) <= 1);
+  }
+  REQUIRE(first.size() == 100);
+  for (std::size_t epoch = 0; epoch + 3 <= first.size(); epoch += 3)
+    CHECK(std::set<std::size_t>(&first[epoch], &first[epoch] + 3).size() == 3);
+  train::PromptOrder resumed({3, 40}, {1, 3}, true, 5);
+  resumed.restore(77);
+  CHECK(resumed.next(323) == std::vector<std::size_t>(drawn.begin() + 77, drawn.end()));
+}
+
 TEST_CASE("the template's own words may hold added tokens, a user's text never becomes one") {
   const auto tokenizer = data::Tokenizer::byte_level();
-  const auto tokens = train::encode_prompt("<answer>{prompt}", "<answer>", tokenizer);
+  config::DataRecipe recipe;
+  recipe.prompt_template = "<answer>{prompt}";
+  const auto tokens = train::PromptEncoder(recipe, tokenizer).encode("<answer>");
   REQUIRE(tokens.size() == 9);
   CHECK(tokens[0] == 257);
   CHECK(tokens[1] == '<');
-  CHECK_THROWS_AS(train::encode_prompt("no place", "x", tokenizer), base::Error);
+  recipe.prompt_template = "no place";
+  CHECK_THROWS_AS(train::PromptEncoder(recipe, tokenizer), base::Error);
 }
 
 TEST_CASE("metrics of several updates: largest max, smallest min, last lr, else the mean") {

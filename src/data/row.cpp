@@ -1,0 +1,185 @@
+#include "data/row.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace qrl::data {
+
+using nlohmann::json;
+
+namespace {
+
+bool is_empty_text(std::string_view text) { return text.find_first_not_of(" \t\r\n") == std::string_view::npos; }
+
+std::string_view trimmed(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(" \t");
+  return first == std::string_view::npos ? "" : text.substr(first, text.find_last_not_of(" \t") + 1 - first);
+}
+
+/// The value of a field or of a path "a.b" into nested objects; null when there is none.
+const json* find_path(const json& row, const std::string& path) {
+  const auto whole = row.find(path);
+  if (whole != row.end()) return &*whole;
+  const std::size_t dot = path.find('.');
+  if (dot == std::string::npos) return nullptr;
+  const auto outer = row.find(path.substr(0, dot));
+  return outer == row.end() || !outer->is_object() ? nullptr : find_path(*outer, path.substr(dot + 1));
+}
+
+/// "`a`, `b` or `c`"
+std::string named(const std::vector<std::string>& keys) {
+  std::string text;
+  for (std::size_t i = 0; i < keys.size(); ++i)
+    text += (i == 0 ? "`" : i + 1 == keys.size() ? " or `" : ", `") + keys[i] + "`";
+  return text;
+}
+
+/// The one of several fields that is present, and its name.
+std::pair<const json*, std::string> find_one(const json& row, const std::vector<std::string>& keys,
+                                             const std::string& where, const char* setting) {
+  std::pair<const json*, std::string> found;
+  for (const std::string& key : keys) {
+    const json* value = find_path(row, key);
+    if (value == nullptr) continue;
+    QRL_REQUIRE(found.first == nullptr, where, "a field " + named(keys),
+                "both `" + found.second + "` and `" + key + "`",
+                std::string("delete the one that is not meant, or set ") + setting);
+    found = {value, key};
+  }
+  QRL_REQUIRE(found.first != nullptr, where, "a field " + named(keys), keys.size() == 2 ? "neither" : "none",
+              std::string("set ") + setting + " to the field that holds it");
+  return found;
+}
+
+const std::string& require_text(const json& value, const std::string& name, const std::string& where) {
+  QRL_REQUIRE(value.is_string(), where, "`" + name + "` to be a string", value.type_name());
+  const auto& text = value.get_ref<const std::string&>();
+  QRL_REQUIRE(!is_empty_text(text), where, "`" + name + "` to hold text", "none");
+  return text;
+}
+
+std::string shortest_number(const json& number, const std::string& where, const std::string& field) {
+  if (number.is_number_integer()) return number.dump();
+  const double value = number.get<double>();
+  QRL_REQUIRE(std::fabs(value) < 0x1p53, where, field + " below 2^53 or a 64-bit integer",
+              "a number that has lost digits", "write it in quotes");
+  if (value == std::trunc(value)) return std::to_string(static_cast<std::int64_t>(value));
+  std::array<char, 32> digits;
+  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
+  return {digits.data(), end};
+}
+
+std::string gold_text(const json& value, const std::string& name, const std::string& where) {
+  if (value.is_number()) return shortest_number(value, where, name);
+  if (value.is_structured()) return value.dump();
+  QRL_REQUIRE(value.is_string(), where, "`" + name + "` to be a string, number, object or array", value.type_name());
+  return require_text(value, name, where);
+}
+
+/// A conversation of one message of the user, after one of the system or none.
+void read_messages(const json& messages, const std::string& name, const std::string& where, PromptRow& row) {
+  const std::string expected = "`" + name + "` to be a text, or messages of one user after one system or none";
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    const json& message = messages[i];
+    const bool is_message =
+        message.is_object() && message.contains("role") && message.contains("content") && message["role"].is_string();
+    QRL_REQUIRE(is_message, where, expected, "a message without `role` or `content`");
+    const std::string role = message["role"];
+    const std::string& content = require_text(message["content"], name + "." + role, where);
+    const bool last = i + 1 == messages.size();
+    QRL_REQUIRE(
+        (role == "system" && i == 0 && !last) || (role == "user" && last && i <= 1), where, expected,
+        "message " + std::to_string(i + 1) + " of " + std::to_string(messages.size()) + " by " + base::quoted(role),
+        "conversations of several turns are not supported");
+    (role == "system" ? row.system : row.prompt) = content;
+  }
+  QRL_REQUIRE(!messages.empty(), where, expected, "no message");
+}
+
+std::optional<double> number_of(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool is_number = error == std::errc() && end == text.data() + text.size() && std::isfinite(value);
+  return is_number ? std::optional(value) : std::nullopt;
+}
+
+}  // namespace
+
+RowReader::RowReader(const config::DataRecipe& recipe)
+    : prompt_keys_(recipe.prompt_key.empty() ? std::vector<std::string>{"prompt", "question"}
+                                             : std::vector{recipe.prompt_key}),
+      ground_truth_keys_(recipe.ground_truth_key.empty()
+                             ? std::vector<std::string>{"ground_truth", "answer", "reward_model.ground_truth"}
+                             : std::vector{recipe.ground_truth_key}),
+      data_source_key_(recipe.data_source_key.empty() ? "data_source" : recipe.data_source_key),
+      needs_source_(!recipe.data_source_key.empty()) {
+  for (const std::string& text : recipe.filter) filter_.push_back(parse_condition(text));
+}
+
+RowReader::Condition RowReader::parse_condition(const std::string& text) {
+  constexpr std::array<std::pair<std::string_view, Comparison>, 6> kComparisons = {{{"==", Comparison::equal},
+                                                                                    {"!=", Comparison::not_equal},
+                                                                                    {"<=", Comparison::less_equal},
+                                                                                    {">=", Comparison::greater_equal},
+                                                                                    {"<", Comparison::less},
+                                                                                    {">", Comparison::greater}}};
+  const std::size_t at = text.find_first_of("=!<>");
+  const auto found = std::find_if(kComparisons.begin(), kComparisons.end(), [&](const auto& comparison) {
+    return at != std::string::npos && std::string_view(text).substr(at).starts_with(comparison.first);
+  });
+  const bool complete = found != kComparisons.end() && !trimmed(text.substr(0, at)).empty();
+  QRL_REQUIRE(complete, "data.filter", "FIELD ==, !=, <, <=, > or >= VALUE", base::quoted(text));
+  Condition condition{std::string(trimmed(text.substr(0, at))), found->second,
+                      std::string(trimmed(text.substr(at + found->first.size()))), std::nullopt};
+  condition.number = number_of(condition.value);
+  const bool is_order = condition.comparison != Comparison::equal && condition.comparison != Comparison::not_equal;
+  QRL_REQUIRE(!is_order || condition.number, "data.filter", "a number to compare with", base::quoted(text));
+  return condition;
+}
+
+bool RowReader::holds(const Condition& condition, const json& row, const std::string& where) {
+  const json* value = find_path(row, condition.field);
+  QRL_REQUIRE(value != nullptr, where, "a field `" + condition.field + "` (data.filter)", "none");
+  const std::string text = value->is_string() ? value->get<std::string>() : value->dump();
+  const std::optional<double> number = number_of(trimmed(text));
+  if (condition.comparison == Comparison::equal || condition.comparison == Comparison::not_equal) {
+    const bool equal = number && condition.number ? *number == *condition.number : text == condition.value;
+    return equal == (condition.comparison == Comparison::equal);
+  }
+  QRL_REQUIRE(number.has_value(), where, "`" + condition.field + "` to be a number (data.filter)", base::quoted(text));
+  switch (condition.comparison) {
+    case Comparison::less:
+      return *number < *condition.number;
+    case Comparison::less_equal:
+      return *number <= *condition.number;
+    case Comparison::greater:
+      return *number > *condition.number;
+    default:
+      return *number >= *condition.number;
+  }
+}
+
+std::optional<PromptRow> RowReader::read(const json& row, const std::string& where,
+                                         const std::string& default_source) const {
+  QRL_REQUIRE(row.is_object(), where, "a JSON object", row.type_name());
+  for (const Condition& condition : filter_) {
+    if (!holds(condition, row, where)) return std::nullopt;
+  }
+  PromptRow result;
+  const auto [prompt, prompt_name] = find_one(row, prompt_keys_, where, "data.prompt_key");
+  if (prompt->is_array()) read_messages(*prompt, prompt_name, where, result);
+  else result.prompt = require_text(*prompt, prompt_name, where);
+  const auto [gold, gold_name] = find_one(row, ground_truth_keys_, where, "data.ground_truth_key");
+  result.ground_truth = gold_text(*gold, gold_name, where);
+  const json* source = find_path(row, data_source_key_);
+  QRL_REQUIRE(source != nullptr || !needs_source_, where, "a field `" + data_source_key_ + "`", "none");
+  result.data_source = source != nullptr ? require_text(*source, data_source_key_, where) : default_source;
+  return result;
+}
+
+}  // namespace qrl::data

@@ -1,0 +1,61 @@
+// Owns what a row of a data file means: which fields are its prompt and its gold, and whether it is kept. Knows nothing
+// of file formats, tokens and verifiers.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/recipe.h"
+#include "state/json.h"
+
+namespace qrl::data {
+
+struct PromptRow {
+  std::string prompt;        ///< not empty
+  std::string system;        ///< system message before it; "": none
+  std::string ground_truth;  ///< a string as it is, a number in shortest form, an object or array as compact JSON (keys
+                             ///< sorted)
+  std::string data_source;   ///< the row's own, else the file's stem
+  std::int64_t line = 0;     ///< 1-based
+};
+
+/// Turns the JSON object of a row into a PromptRow, by data.prompt_key, data.ground_truth_key, data.data_source_key and
+/// data.filter. A key is the name of a field, or a path into nested objects ("reward_model.ground_truth"). Where no key
+/// is set:
+/// - the prompt is `prompt` or `question`, the gold `ground_truth`, `answer` or veRL's `reward_model.ground_truth`: two
+/// of
+///   them would leave open which counts and are an error;
+/// - the source is `data_source`, which may be missing.
+/// A prompt is a string, or as veRL has it a list of messages {"role", "content"}: one of the user, after one of the
+/// system or none. Text of white space alone is empty, and an error.
+class RowReader {
+ public:
+  /// Input errors name a condition of the filter that cannot be read.
+  explicit RowReader(const config::DataRecipe& recipe);
+  RowReader() : RowReader(config::DataRecipe{}) {}
+
+  /// Nothing when the filter leaves the row out. Input errors name `where` (file:line).
+  std::optional<PromptRow> read(const nlohmann::json& row, const std::string& where,
+                                const std::string& default_source) const;
+
+ private:
+  enum class Comparison : std::uint8_t { equal, not_equal, less, less_equal, greater, greater_equal };
+  /// One condition of data.filter: "level >= 3", "subject == Algebra".
+  struct Condition {
+    std::string field;
+    Comparison comparison = Comparison::equal;
+    std::string value;
+    std::optional<double> number;  ///< of the value
+  };
+  static Condition parse_condition(const std::string& text);
+  static bool holds(const Condition& condition, const nlohmann::json& row, const std::string& where);
+
+  std::vector<std::string> prompt_keys_, ground_truth_keys_;
+  std::string data_source_key_;
+  bool needs_source_ = false;
+  std::vector<Condition> filter_;
+};
+
+}  // namespace qrl::data

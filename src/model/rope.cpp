@@ -1,0 +1,76 @@
+#include "model/rope.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "model/config.h"
+#include "ops/transformer.h"
+
+namespace qrl::model {
+
+namespace {
+
+double llama3_frequency(double plain, const RopeScaling& scaling) {
+  const auto original = static_cast<double>(scaling.original_max_position_embeddings);
+  const double wavelength = 2 * std::numbers::pi / plain;
+  if (wavelength < original / scaling.high_freq_factor) return plain;
+  if (wavelength > original / scaling.low_freq_factor) return plain / scaling.factor;
+  const double kept =
+      (original / wavelength - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor);
+  return (1 - kept) * plain / scaling.factor + kept * plain;
+}
+
+double yarn_attention(double factor, double scale) { return factor <= 1 ? 1 : 0.1 * scale * std::log(factor) + 1; }
+
+/// The dimension pair, not rounded, that turns `rotations` times over the positions of the first training.
+double yarn_dimension(double rotations, const ModelConfig& config) {
+  const auto original = static_cast<double>(config.rope_scaling.original_max_position_embeddings);
+  return static_cast<double>(config.head_dim) * std::log(original / (rotations * 2 * std::numbers::pi)) /
+         (2 * std::log(config.rope_theta));
+}
+
+void scale_yarn(const ModelConfig& config, RopeFrequencies& rope) {
+  const RopeScaling& scaling = config.rope_scaling;
+  double low = yarn_dimension(scaling.beta_fast, config), high = yarn_dimension(scaling.beta_slow, config);
+  if (scaling.truncate) {
+    low = std::floor(low);
+    high = std::ceil(high);
+  }
+  low = std::max(low, 0.0);
+  high = std::min(high, static_cast<double>(config.head_dim - 1));
+  if (low == high) high += 0.001;  // transformers' own guard against a division by zero
+  for (std::size_t i = 0; i < rope.inverse.size(); ++i) {
+    const double kept = 1 - std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
+    rope.inverse[i] = rope.inverse[i] / scaling.factor * (1 - kept) + rope.inverse[i] * kept;
+  }
+  if (scaling.attention_factor) {
+    rope.attention_factor = *scaling.attention_factor;
+  } else if (scaling.mscale && scaling.mscale_all_dim) {
+    rope.attention_factor =
+        yarn_attention(scaling.factor, *scaling.mscale) / yarn_attention(scaling.factor, *scaling.mscale_all_dim);
+  } else {
+    rope.attention_factor = yarn_attention(scaling.factor, 1);
+  }
+}
+
+}  // namespace
+
+RopeFrequencies rope_frequencies(const ModelConfig& config) {
+  RopeFrequencies rope;
+  for (std::int64_t i = 0; i < config.head_dim / 2; ++i) {
+    const double plain =
+        std::pow(config.rope_theta, -2.0 * static_cast<double>(i) / static_cast<double>(config.head_dim));
+    const bool is_llama3 = config.rope_scaling.type == RopeType::llama3;
+    rope.inverse.push_back(is_llama3 ? llama3_frequency(plain, config.rope_scaling) : plain);
+  }
+  if (config.rope_scaling.type == RopeType::yarn) scale_yarn(config, rope);
+  return rope;
+}
+
+base::Buffer make_rope_table(const ModelConfig& config, std::int64_t max_positions) {
+  const RopeFrequencies rope = rope_frequencies(config);
+  return ops::make_rope_table(max_positions, rope.inverse, rope.attention_factor);
+}
+
+}  // namespace qrl::model

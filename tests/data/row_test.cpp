@@ -1,0 +1,161 @@
+#include "data/row.h"
+
+#include <fstream>
+#include <sstream>
+
+#include "data/csv.h"
+#include "data/jsonl.h"
+#include "refusal.h"
+#include "support/fuzz.h"
+
+using namespace qrl::data;
+using nlohmann::json;
+using qrl::config::DataRecipe;
+using qrl::test::refusal_of;
+using qrl::test::says;
+
+namespace {
+
+std::optional<PromptRow> read(const std::string& row, const DataRecipe& recipe = {}) {
+  return RowReader(recipe).read(json::parse(row), "f:1", "f");
+}
+std::string refusal(const std::string& row, const DataRecipe& recipe = {}) {
+  return refusal_of([&] { read(row, recipe); });
+}
+DataRecipe filtered(std::vector<std::string> conditions) {
+  DataRecipe recipe;
+  recipe.filter = std::move(conditions);
+  return recipe;
+}
+
+std::vector<json> records(const std::string& text) {
+  std::istringstream in(text);
+  std::vector<json> all;
+  read_csv(in, "x.csv", [&](const json& record, std::int64_t line) {
+    all.push_back(record);
+    all.back()["line"] = line;
+  });
+  return all;
+}
+std::string csv_refusal(const std::string& text) {
+  return refusal_of([&] { records(text); });
+}
+
+}  // namespace
+
+TEST_CASE("a row of veRL: messages, nested gold, its own source") {
+  const auto row = read(R"({"data_source":"openai/gsm8k","prompt":[{"role":"system","content":"Be brief."},
+      {"role":"user","content":"1+1?"}],"ability":"math","reward_model":{"style":"rule","ground_truth":"2"}})");
+  REQUIRE(row);
+  CHECK(row->prompt == "1+1?");
+  CHECK(row->system == "Be brief.");
+  CHECK(row->ground_truth == "2");
+  CHECK(row->data_source == "openai/gsm8k");
+  const auto gold = [](const char* messages) {
+    return refusal(R"({"answer":"1","prompt":)" + std::string(messages) + "}");
+  };
+  CHECK(gold(R"([{"role":"user","content":"x"}])") == "accepted");
+  CHECK(says(gold("[]"), "no message"));
+  CHECK(says(gold(R"([{"role":"assistant","content":"x"}])"), "message 1 of 1 by \"assistant\""));
+  CHECK(
+      says(gold(R"([{"role":"user","content":"x"},{"role":"assistant","content":"y"},{"role":"user","content":"z"}])"),
+           "several turns"));
+  CHECK(says(gold(R"([{"role":"user","content":"x"},{"role":"system","content":"y"}])"), "message 1 of 2"));
+  CHECK(says(gold(R"([{"role":"user"}])"), "without `role` or `content`"));
+  CHECK(says(gold(R"([{"role":"user","content":" "}])"), "`prompt.user` to hold text"));
+  CHECK(says(gold("[5]"), "a message without"));
+}
+
+TEST_CASE("keys of the recipe name fields and paths, and the usual names lose their meaning") {
+  DataRecipe recipe;
+  recipe.prompt_key = "problem";
+  recipe.ground_truth_key = "meta.answer.value";
+  recipe.data_source_key = "subject";
+  const std::string row = R"({"problem":"p","prompt":"other","subject":"algebra","meta":{"answer":{"value":7.0}}})";
+  const auto read_row = read(row, recipe);
+  REQUIRE(read_row);
+  CHECK(read_row->prompt == "p");
+  CHECK(read_row->ground_truth == "7");
+  CHECK(read_row->data_source == "algebra");
+  CHECK(says(refusal(R"({"problem":"p","subject":"a","meta":{"answer":5}})", recipe), "a field `meta.answer.value`"));
+  CHECK(says(refusal(R"({"problem":"p","meta":{"answer":{"value":1}}})", recipe), "a field `subject`"));
+  CHECK(read(R"({"prompt":"p","answer":"1","a.b":"x"})", filtered({"a.b == x"})));  // a name with a dot in it
+  CHECK(says(refusal(R"({"question":"p","answer":"1","reward_model":{"ground_truth":"2"}})"), "both `answer` and"));
+  CHECK(says(refusal(R"({"question":"p"})"), "set data.ground_truth_key"));
+}
+
+TEST_CASE("filters keep rows that meet every condition") {
+  const std::string row = R"({"prompt":"p","answer":"1","level":4,"kind":"Number Theory","hard":true,"n":"2.50"})";
+  const auto kept = [&](const std::string& condition) { return read(row, filtered({condition})).has_value(); };
+  for (const char* holds : {"level == 4", "level==4.0", "level >= 4", "level <= 4", "level != 5", "level < 4.5",
+                            "level > -1", "kind == Number Theory", "kind != Algebra", "hard == true", "n == 2.5"}) {
+    INFO(holds);
+    CHECK(kept(holds));
+  }
+  for (const char* fails : {"level == 5", "level > 4", "level < 4", "kind == number theory", "hard != true"}) {
+    INFO(fails);
+    CHECK_FALSE(kept(fails));
+  }
+  CHECK_FALSE(read(row, filtered({"level == 4", "kind == Algebra"})));
+  CHECK(says(refusal(row, filtered({"missing == 1"})), "a field `missing` (data.filter)"));
+  CHECK(says(refusal(row, filtered({"kind > 1"})), "`kind` to be a number"));
+  for (const char* bad : {"", "level", "== 4", "level = 4", "level > x", "level >"}) {
+    INFO(bad);
+    CHECK(says(refusal(row, filtered({bad})), "data.filter: expected"));
+  }
+}
+
+TEST_CASE("CSV: quotes, commas, line ends and empty fields, with the line of each record") {
+  const auto rows = records(
+      "\xEF\xBB\xBF"
+      "a,b,c\r\n1,2,3\r\n\r\n\"x,\"\"y\"\"\nz\",,\n,,\"\"\nlast,é,end");
+  REQUIRE(rows.size() == 4);
+  CHECK(rows[0] == json({{"a", "1"}, {"b", "2"}, {"c", "3"}, {"line", 2}}));
+  CHECK(rows[1] == json({{"a", "x,\"y\"\nz"}, {"b", ""}, {"c", ""}, {"line", 4}}));
+  CHECK(rows[2] == json({{"a", ""}, {"b", ""}, {"c", ""}, {"line", 6}}));
+  CHECK(rows[3] == json({{"a", "last"}, {"b", "é"}, {"c", "end"}, {"line", 7}}));
+  CHECK(says(csv_refusal(""), "a header"));
+  CHECK(says(csv_refusal("a,a\n"), "twice"));
+  CHECK(says(csv_refusal("a,\n"), "a name for each column"));
+  CHECK(says(csv_refusal("a,b\n1,2\n1\n"), "x.csv:3: expected 2 fields"));
+  CHECK(says(csv_refusal("a,b\n1,2,3\n"), "x.csv:2: expected 2 fields"));
+  CHECK(says(csv_refusal("a\nx\"y\n"), "x.csv:2: expected quotes around a whole field"));
+  CHECK(says(csv_refusal("a\n\"x\"y\n"), "behind a quoted field"));
+  CHECK(says(csv_refusal("a\n1\n\"x\n\n"), "x.csv:3: expected a quote that is closed"));
+  CHECK(says(csv_refusal("a\n\xff\n"), "UTF-8"));
+  CHECK(says(csv_refusal(std::string("a\n\0\n", 4)), "NUL"));
+}
+
+TEST_CASE("a prompt file is read by its name: CSV or JSONL") {
+  const qrl::test::TempDir dir;
+  std::ofstream(dir / "s.csv") << "Puzzle,Solution\n\"1 2\",\"3\"\n4,5\n";
+  DataRecipe recipe;
+  recipe.prompt_key = "Puzzle";
+  recipe.ground_truth_key = "Solution";
+  const auto rows = read_prompt_file(dir / "s.csv", RowReader(recipe));
+  REQUIRE(rows.size() == 2);
+  CHECK(rows[0].prompt == "1 2");
+  CHECK(rows[1].ground_truth == "5");
+  CHECK(rows[1].data_source == "s");
+  CHECK(rows[1].line == 3);
+  CHECK(says(refusal_of([&] { read_prompt_file(dir / "s.csv", RowReader()); }), "s.csv:2: expected a field `prompt`"));
+  recipe.filter = {"Puzzle == 9"};
+  CHECK(says(refusal_of([&] { read_prompt_file(dir / "s.csv", RowReader(recipe)); }), "data.filter"));
+  CHECK(says(describe_csv(dir / "s.csv"), "2 records of \"Puzzle\", \"Solution\""));
+  const auto shared = qrl::test::shared_data();
+  if (!shared) return qrl::test::skip("the shared data is missing: datasets");
+  recipe.filter = {};
+  CHECK(read_prompt_file(*shared / "datasets" / "sudoku4x4_test.csv", RowReader(recipe)).size() == 500);
+}
+
+TEST_CASE("random edits of a CSV file are read or refused") {
+  const std::string good = "a,b\n1,\"x \"\"y\"\"\"\n\"2\n3\",z\n";
+  std::uint64_t accepted = 0;
+  const std::uint64_t num_runs = qrl::test::fuzz_runs(5000);
+  for (std::uint64_t i = 0; i < num_runs; ++i) {
+    qrl::base::RandomStream random(27, qrl::base::RandomPurpose::test, i);
+    accepted += csv_refusal(qrl::test::edited(good, 6, random)) == "accepted";
+  }
+  CHECK(accepted > 0);
+  CHECK(accepted < num_runs);
+}
