@@ -94,11 +94,6 @@ std::int64_t evaluate(const std::string& text, std::size_t& at, std::multiset<st
   return value;
 }
 
-std::pair<std::vector<std::int64_t>, std::int64_t> key_of(CountdownTask task) {
-  std::sort(task.numbers.begin(), task.numbers.end());
-  return {task.numbers, task.target};
-}
-
 }  // namespace
 
 TEST_CASE("the brute force of this test tells solvable from unsolvable") {

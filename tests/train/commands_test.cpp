@@ -34,7 +34,8 @@ TEST_CASE("an unknown command is named, with the nearest or those there are") {
           "qrl-train check: expected one of safetensors, config, index, recipe, jsonl, got \"recipie\"; did you mean "
           "recipe?");
   refuses("check tokenizer x", "expected one of safetensors, config, index, recipe, jsonl, got \"tokenizer\"\n");
-  refuses("data sudoku --out x", "qrl-train data: expected countdown, got \"sudoku\"\n");
+  refuses("data chess --out x",
+          "qrl-train data: expected one of countdown, sudoku, arithmetic, got \"chess\"\n");
   refuses("bench decod", "qrl-train bench: expected one of decode, learner, step, got \"decod\"; did you mean decode?");
 }
 
