@@ -36,7 +36,7 @@ TEST_CASE("an unknown command is named, with the nearest or those there are") {
           "\"recipie\"; did "
           "you mean recipe?");
   refuses("check yaml x", "expected one of safetensors, config, index, tokenizer, recipe, csv, jsonl, got \"yaml\"\n");
-  refuses("data sudoku --out x", "qrl-train data: expected countdown, got \"sudoku\"\n");
+  refuses("data chess --out x", "qrl-train data: expected one of countdown, sudoku, arithmetic, got \"chess\"\n");
   refuses("bench decod",
           "qrl-train bench: expected one of decode, learner, step, tokenizer, got \"decod\"; did you mean decode?");
 }
