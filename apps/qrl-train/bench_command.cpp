@@ -10,6 +10,7 @@
 #include "ops/ceilings.h"
 #include "ops/isa.h"
 #include "rollout/rollout.h"
+#include "train/quantiser.h"
 #include "train/session.h"
 #include "train/step_metrics.h"
 
@@ -60,6 +61,8 @@ struct Bench {
       config = hf.config;
       weights = std::move(hf.weights);
     }
+    QRL_REQUIRE(loaded.recipe.quant.profile.empty(), "bench: quant.rollout.profile", "none",
+                loaded.recipe.quant.profile, "the profile changes the codes' values, not what is measured");
     // Bench works on token ids: lengths come from its own arguments.
     config::Recipe& r = loaded.recipe;
     r.data.max_prompt_length = args.prompt_tokens;
@@ -106,10 +109,10 @@ struct Bench {
     const double compute_s = 2 * batch * static_cast<double>(linear_params) / linear_rate +
                              2 * batch * static_cast<double>(head_params) / head_rate +
                              4 * batch * context * static_cast<double>(config.q_size()) * layers / attention_rate;
-    const double embedding_bytes = static_cast<double>(snapshot.embedding_VD().num_bytes());
-    const double bytes = static_cast<double>(snapshot.num_bytes()) - embedding_bytes +
-                         2 * batch * context * static_cast<double>(config.kv_size()) * layers *
-                             static_cast<double>(quant::code_bytes(train::kv_format(loaded.recipe.quant)));
+    const auto embedding_bytes = static_cast<double>(snapshot.embedding_VD().num_bytes());
+    const auto bytes = static_cast<double>(snapshot.num_bytes()) - embedding_bytes +
+                       2 * batch * context * static_cast<double>(config.kv_size()) * layers *
+                           static_cast<double>(quant::code_bytes(train::kv_format(loaded.recipe.quant)));
     return std::max(compute_s, bytes / ceilings.dram_bytes_per_s);
   }
 
@@ -155,12 +158,13 @@ void bench_decode(const BenchArguments& arguments, dist::Collectives& world) {
   train::Sampler sampler(bench.config, bench.loaded.recipe, arguments.prompt_tokens);
   sampler.snapshot.publish(model::views(bench.weights), 0);
   bench.weights.clear();
+  train::QuantiserState quantiser;
   std::vector<std::vector<types::TokenId>> prompts;
   std::vector<types::SampleRequest> requests;
   for (std::int64_t b = 0; b < arguments.batch; ++b)
     prompts.push_back(bench.random_tokens(static_cast<std::uint64_t>(b), arguments.prompt_tokens));
   for (std::size_t b = 0; b < prompts.size(); ++b) requests.push_back({b, prompts[b], 0, 1});
-  sampler.load(prompts, bench.loaded.recipe.quant);
+  train::load_published(sampler, prompts, bench.loaded.recipe.quant, quantiser);
 
   double decode_rate = 0, prefill_rate = 0;
   for (std::int64_t round = 0; round < arguments.rounds; ++round) {
@@ -172,7 +176,7 @@ void bench_decode(const BenchArguments& arguments, dist::Collectives& world) {
     prefill_rate = std::max(prefill_rate, static_cast<double>(stats.prefill_tokens) / stats.prefill_s);
   }
   const auto batch = static_cast<double>(arguments.batch);
-  const double context = static_cast<double>(arguments.prompt_tokens) + static_cast<double>(arguments.new_tokens) / 2;
+  const auto context = static_cast<double>(arguments.prompt_tokens) + static_cast<double>(arguments.new_tokens) / 2;
   Json result = bench.facts("decode");
   result["batch"] = arguments.batch;
   result["prompt_tokens"] = arguments.prompt_tokens;
@@ -208,8 +212,8 @@ struct LearnerWork {
 /// Forward and backward of every sequence by itself: 6 · matmul parameters · tokens, and causal attention;
 /// recomputation is not counted. What a learner does that computes a group's prompt once for each sample.
 double plain_learner_flops(const Bench& bench) {
-  const double sequences = static_cast<double>(bench.args.prompts * bench.args.n);
-  const double length = static_cast<double>(bench.args.prompt_tokens + bench.args.new_tokens);
+  const auto sequences = static_cast<double>(bench.args.prompts * bench.args.n);
+  const auto length = static_cast<double>(bench.args.prompt_tokens + bench.args.new_tokens);
   return 6 * static_cast<double>(bench.linear_params + bench.head_params) * sequences * length +
          6 * sequences * length * length * static_cast<double>(bench.config.q_size() * bench.config.num_hidden_layers);
 }
@@ -233,7 +237,7 @@ double learner_flops(const Bench& bench, const LearnerWork& work) {
 }
 
 learner::UpdateReport learn(learner::Learner& learner, const LearnerWork& work, const config::Recipe& recipe) {
-  const learner::LossOptions loss{learner::LossKind::grpo, recipe.algorithm, recipe.rollout_correction};
+  const learner::LossOptions loss{learner::LossKind::policy, recipe.algorithm, recipe.rollout_correction};
   for (const types::MicroBatch& batch : work.batches) {
     learner.accumulate(batch, work.counts, loss, train::draw_params(recipe.rollout));
   }
@@ -241,7 +245,7 @@ learner::UpdateReport learn(learner::Learner& learner, const LearnerWork& work, 
 }
 
 void add_learner_figures(Json& result, const Bench& bench, const LearnerWork& work, double learner_s) {
-  const double sequences = static_cast<double>(bench.args.prompts * bench.args.n);
+  const auto sequences = static_cast<double>(bench.args.prompts * bench.args.n);
   const double tokens = sequences * static_cast<double>(bench.args.prompt_tokens + bench.args.new_tokens);
   const bool bf16 = bench.loaded.recipe.model.dtype == config::ComputeDType::bf16;
   const double ceiling = bf16 ? bench.ceilings.bf16_flops_per_s : bench.ceilings.f32_flops_per_s;
@@ -285,13 +289,14 @@ void bench_step(const BenchArguments& arguments, dist::Collectives& world) {
   learner::Learner learner(bench.config, bench.weights, train::learner_options(bench.loaded.recipe), world);
   bench.weights.clear();
   learner.publish(sampler.snapshot, 0);
+  train::QuantiserState quantiser;
   std::vector<std::vector<types::TokenId>> prompts;
   std::vector<types::SampleRequest> requests;
   for (std::int64_t p = 0; p < arguments.prompts; ++p)
     prompts.push_back(bench.random_tokens(static_cast<std::uint64_t>(p), arguments.prompt_tokens));
   for (std::size_t p = 0; p < prompts.size(); ++p)
     requests.push_back({p, prompts[p], 0, static_cast<std::int32_t>(arguments.n)});
-  sampler.load(prompts, bench.loaded.recipe.quant);
+  train::load_published(sampler, prompts, bench.loaded.recipe.quant, quantiser);
 
   Json best;
   for (std::int64_t round = 0; round < arguments.rounds; ++round) {
@@ -304,7 +309,7 @@ void bench_step(const BenchArguments& arguments, dist::Collectives& world) {
     const learner::UpdateReport report = learn(learner, work, bench.loaded.recipe);
     const double learnt_s = base::now_s();
     learner.publish(sampler.snapshot, round + 1);
-    sampler.load(prompts, bench.loaded.recipe.quant);
+    train::load_published(sampler, prompts, bench.loaded.recipe.quant, quantiser);
     const double end_s = base::now_s();
     if (!best.is_null() && best["step_s"].get<double>() <= end_s - start_s) continue;
     best = bench.facts("step");

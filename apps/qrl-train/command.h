@@ -28,8 +28,10 @@ void add_train(CLI::App& app, Action& action);  ///< the main job, and `sft`
 void add_eval(CLI::App& app, Action& action);
 void add_generate(CLI::App& app, Action& action);
 void add_export(CLI::App& app, Action& action);
+void add_profile(CLI::App& app, Action& action);
 void add_data(CLI::App& app, Action& action);
 void add_check(CLI::App& app, Action& action);
+void add_judge(CLI::App& app, Action& action);
 void add_tokenize(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 void add_bench_tokenizer(CLI::App& bench, Action& action);  ///< one of its subcommands

@@ -44,9 +44,11 @@ int main(int argc, char** argv) {
   app::add_eval(app, action);
   app::add_generate(app, action);
   app::add_export(app, action);
+  app::add_profile(app, action);
   app::add_data(app, action);
   app::add_bench(app, action);
   app::add_check(app, action);
+  app::add_judge(app, action);
   app::add_tokenize(app, action);
 
   std::unique_ptr<dist::Collectives> world;

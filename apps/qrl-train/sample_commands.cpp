@@ -1,11 +1,15 @@
 // eval and generate: what a policy scores and says, through the same decoder as training.
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "command.h"
+#include "state/folder.h"
 #include "train/evaluate.h"
+#include "train/quantiser.h"
 #include "train/session.h"
 
 namespace qrl::app {
@@ -15,19 +19,33 @@ namespace {
 struct SampleArguments {
   RecipeArguments recipe;
   std::string checkpoint;
+  std::string out;
   std::string prompt;
   std::int32_t num_samples = 1;
 };
 
-/// The policy of --checkpoint, or the recipe's own, published for sampling.
+/// The policy of --checkpoint, or the recipe's own, and its sampler.
 struct LoadedSampler {
-  LoadedSampler(const config::Recipe& recipe, const std::string& checkpoint, std::int64_t longest_prompt_tokens)
+  LoadedSampler(const config::Recipe& recipe, const std::string& checkpoint, dist::Collectives& world)
       : policy(checkpoint.empty() ? train::make_policy(recipe) : train::load_policy(checkpoint)),
-        sampler(policy.config, recipe, longest_prompt_tokens) {
-    sampler.snapshot.publish(model::views(policy.weights), 0);
+        sampler(policy.config, recipe, recipe.data.max_prompt_length) {
+    if (!checkpoint.empty()) quantiser = train::load_quantiser(checkpoint, policy.config, world);
+  }
+
+  /// Publishes as training with this recipe does; calibrates what the checkpoint did not bring on `prompts`.
+  void publish(const train::PromptSet& prompts, const config::Recipe& recipe) {
+    const model::WeightViews weights = model::views(policy.weights);
+    if (quantiser.profile == nullptr) {
+      quantiser.profile = train::find_profile(policy.config, weights, prompts, recipe);
+    }
+    sampler.snapshot.use_profile(quantiser.profile);
+    sampler.snapshot.publish(weights, 0);
+    train::load_published(sampler, train::calibration_prompts(prompts, recipe.trainer.seed, 0), recipe.quant,
+                          quantiser);
   }
   train::Policy policy;
   train::Sampler sampler;
+  train::QuantiserState quantiser;
 };
 
 void add_options(CLI::App& command, SampleArguments& arguments) {
@@ -39,23 +57,50 @@ void add_options(CLI::App& command, SampleArguments& arguments) {
       ->type_name("DIR");
 }
 
+/// Before the work: a folder that can be made, or an empty one.
+void make_new_folder(const std::string& dir) {
+  std::error_code error;
+  std::filesystem::create_directories(dir, error);
+  QRL_REQUIRE(!error, dir, "a folder that can be made", error.message(), "choose another --out");
+  QRL_REQUIRE(std::filesystem::is_empty(dir, error) && !error, dir, "a new or empty folder", "one with files in it",
+              "choose another --out");
+}
+
 void evaluate(const SampleArguments& arguments, dist::Collectives& world) {
+  if (!arguments.out.empty() && world.is_first()) make_new_folder(arguments.out);
   const config::LoadedRecipe loaded = arguments.recipe.load();
   const config::Recipe& recipe = loaded.recipe;
   train::set_threads(recipe, world);
   base::set_log_quiet(!world.is_first());
-  LoadedSampler loaded_sampler(recipe, arguments.checkpoint, recipe.data.max_prompt_length);
+  LoadedSampler loaded_sampler(recipe, arguments.checkpoint, world);
   const train::Policy& policy = loaded_sampler.policy;
   const auto verifier = reward::make_verifier(recipe.reward);
   const auto sets = train::load_held_out_prompts(recipe, policy.tokenizer, *verifier);
   QRL_REQUIRE(!sets.empty(), arguments.recipe.file, "held-out prompts", "none",
               "set data.val_files or data.val_generator");
-  loaded_sampler.sampler.load(train::calibration_prompts(sets.front(), recipe.trainer.seed, 0), recipe.quant);
-  const train::Metrics metrics = train::evaluate(loaded_sampler.sampler.decoder, sets, recipe,
-                                                 train::eval_sampling(recipe, policy.config, policy.tokenizer),
-                                                 policy.tokenizer, *verifier, world);
+  loaded_sampler.publish(sets.front(), recipe);
+  std::string responses;
+  const train::Metrics metrics = train::evaluate(
+      loaded_sampler.sampler.decoder, sets, recipe, train::eval_sampling(recipe, policy.config, policy.tokenizer),
+      policy.tokenizer, *verifier, world, arguments.out.empty() ? nullptr : &responses);
   if (!world.is_first()) return;
   for (const auto& [name, value] : metrics) std::printf("%s: %.6g\n", name.c_str(), value);
+  std::printf("\n%s", train::metrics_table(sets, metrics).c_str());
+  if (arguments.out.empty()) return;
+  const std::filesystem::path dir = arguments.out;
+  const nlohmann::ordered_json results = {
+      {"model", arguments.checkpoint.empty() ? recipe.model.path : arguments.checkpoint},
+      {"sampling",
+       {{"n", recipe.eval.n},
+        {"temperature", recipe.eval.temperature},
+        {"top_p", recipe.eval.top_p},
+        {"top_k", recipe.eval.top_k},
+        {"max_response_length", recipe.data.max_response_length},
+        {"seed", recipe.trainer.seed}}},
+      {"metrics", metrics}};
+  state::replace_file(dir / "results.json", results.dump(2) + "\n");
+  state::replace_file(dir / "responses.jsonl", responses);
+  std::printf("wrote %s (results.json, responses.jsonl)\n", arguments.out.c_str());
 }
 
 void generate(const SampleArguments& arguments, dist::Collectives& world) {
@@ -63,7 +108,7 @@ void generate(const SampleArguments& arguments, dist::Collectives& world) {
   const config::LoadedRecipe loaded = arguments.recipe.load();
   const config::Recipe& recipe = loaded.recipe;
   train::set_threads(recipe, world);
-  LoadedSampler loaded_sampler(recipe, arguments.checkpoint, recipe.data.max_prompt_length);
+  LoadedSampler loaded_sampler(recipe, arguments.checkpoint, world);
   const train::Policy& policy = loaded_sampler.policy;
   const auto tokens = train::PromptEncoder(recipe.data, policy.tokenizer).encode(arguments.prompt);
   QRL_REQUIRE(!tokens.empty(), "--prompt", "some text", "none");
@@ -72,7 +117,9 @@ void generate(const SampleArguments& arguments, dist::Collectives& world) {
                   " tokens, template included",
               std::to_string(tokens.size()),
               "shorten it, or add --set data.max_prompt_length=" + std::to_string(tokens.size()));
-  loaded_sampler.sampler.load({&tokens, 1}, recipe.quant);
+  train::PromptSet prompts;
+  prompts.prompts.push_back({.tokens = tokens});
+  loaded_sampler.publish(prompts, recipe);
   const types::SampleRequest request{0, tokens, 0, arguments.num_samples};
   const auto completions = loaded_sampler.sampler.decoder.complete(
       std::span(&request, 1), train::eval_sampling(recipe, policy.config, policy.tokenizer), {recipe.trainer.seed, 0});
@@ -86,6 +133,11 @@ void add_eval(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<SampleArguments>();
   CLI::App* command = app.add_subcommand("eval", "score a policy on the recipe's held-out prompts");
   add_options(*command, *arguments);
+  command
+      ->add_option("--out", arguments->out,
+                   "folder for results.json and responses.jsonl, every response with its verdict")
+      ->check(not_empty())
+      ->type_name("DIR");
   command->callback(
       [&action, arguments] { action = [arguments](dist::Collectives& world) { evaluate(*arguments, world); }; });
 }

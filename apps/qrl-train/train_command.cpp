@@ -5,9 +5,8 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "command.h"
-#include "reward/verifier.h"
+#include "plan.h"
 #include "train/run.h"
-#include "train/session.h"
 
 namespace qrl::app {
 
@@ -26,45 +25,12 @@ config::LoadedRecipe load(const TrainArguments& arguments, bool complete) {
   return recipe.load(complete);
 }
 
-/// Makes everything a run needs, checks it and says what would happen; writes nothing.
-void describe_run(const config::LoadedRecipe& loaded) {
-  const config::Recipe& recipe = loaded.recipe;
-  const train::Policy policy = train::make_policy(recipe);
-  const auto verifier = reward::make_verifier(recipe.reward);
-  const train::PromptSet prompts = train::load_train_prompts(recipe, policy.tokenizer, *verifier);
-  std::int64_t num_parameters = 0;
-  for (const auto& [name, buffer] : policy.weights) num_parameters += buffer.shape().numel();
-  const train::Sampler sampler(policy.config, recipe, recipe.data.max_prompt_length);
-  std::printf(
-      "model       %.2fM parameters, learner state %.1f MiB (fp32 masters, gradients, two moments), sampler weights "
-      "%.1f MiB\n",
-      static_cast<double>(num_parameters) * 1e-6, static_cast<double>(num_parameters) * 16 / (1 << 20),
-      static_cast<double>(sampler.snapshot.num_bytes()) / (1 << 20));
-  std::printf("training    %zu prompts from %s; %lld steps of %lld prompts x %lld samples, %lld updates a step\n",
-              prompts.prompts.size(), prompts.data_source.c_str(),
-              static_cast<long long>(recipe.trainer.total_training_steps),
-              static_cast<long long>(recipe.data.train_batch_size), static_cast<long long>(recipe.rollout.n),
-              static_cast<long long>(train::updates_per_step(recipe)));
-  std::string first;
-  for (const types::TokenId token : prompts.prompts.front().tokens) first += policy.tokenizer.bytes_of(token, true);
-  std::printf("prompts     chat template %s; the first one: %s\n",
-              data::choose_template(recipe.data, policy.tokenizer).name.c_str(), base::quoted(first, 1000).c_str());
-  if (recipe.sft.steps > 0) {
-    std::printf("cold start  %lld updates of %lld demonstrations\n", static_cast<long long>(recipe.sft.steps),
-                static_cast<long long>(recipe.sft.batch_size));
-  }
-  for (const train::PromptSet& set : train::load_held_out_prompts(recipe, policy.tokenizer, *verifier)) {
-    std::printf("held out    %zu prompts from %s\n", set.prompts.size(), set.data_source.c_str());
-  }
-  std::printf("run folder  %s\n", recipe.trainer.default_local_dir.c_str());
-}
-
 void train(const TrainArguments& arguments, dist::Collectives& world, train::RunPart part) {
   const config::LoadedRecipe loaded = load(arguments, !arguments.print_config);
   if (arguments.print_config) {
-    if (world.is_first()) std::printf("%s", loaded.resolved_yaml.c_str());
+    if (world.is_first()) std::printf("%s", loaded.annotated_yaml.c_str());
   } else if (arguments.dry_run) {
-    if (world.is_first()) describe_run(loaded);
+    if (world.is_first()) describe_run(loaded, world.size());
   } else {
     QRL_REQUIRE(part != train::RunPart::cold_start_only || loaded.recipe.sft.steps > 0, arguments.recipe.file,
                 "sft.steps of 1 or more for qrl-train sft", "0", "set sft.steps and sft.demonstrations");
@@ -80,7 +46,8 @@ void add_options(CLI::App& command, TrainArguments& arguments, bool recipe_requi
                   "never: refuse when there is one; PATH: go on from that checkpoint")
       ->check(not_empty())
       ->type_name("auto|never|PATH");
-  command.add_flag("--print-config", arguments.print_config, "print the resolved recipe and stop");
+  command.add_flag("--print-config", arguments.print_config,
+                   "print the resolved recipe with each value's origin, and stop");
   command.add_flag("--dry-run", arguments.dry_run, "check recipe, model and data, say what a run would do, and stop");
 }
 

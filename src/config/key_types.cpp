@@ -59,6 +59,13 @@ Type<std::string> input_path() {
   return type;
 }
 
+Type<std::string> word_or_path(const std::string& word) {
+  Type<std::string> type = input_path();
+  type.text = word + " | path";
+  type.word = word;
+  return type;
+}
+
 void anchor_path(std::string& path, const std::filesystem::path& directory) {
   if (path.empty()) return;
   std::error_code unknown;  // the working directory may be gone: the path then stays relative
@@ -95,6 +102,12 @@ Range positive() {
 }
 Range at_least_0() {
   return {" ≥ 0", [](double x) { return x >= 0; }};
+}
+Range at_least_1() {
+  return {" ≥ 1", [](double x) { return x >= 1; }};
+}
+Range above_1() {
+  return {" > 1", [](double x) { return x > 1; }};
 }
 Range from_0_to_1() {
   return {" in [0, 1]", [](double x) { return x >= 0 && x <= 1; }};

@@ -25,6 +25,7 @@ struct Type {
   std::function<Reading<T>(const YamlNode&)> read;
   std::function<std::string(const T&)> print;
   bool is_input_path = false;  ///< of a file or folder to read; T is then a string or a list of them
+  std::string word = {};       ///< with is_input_path: the one value that is no path
 };
 
 /// What null stands for in a key that may be unset, and, where it is a value of the recipe, that value.
@@ -47,6 +48,8 @@ Type<bool> boolean();
 Type<std::string> text();
 /// A file or folder to read, relative to the recipe that names it; held as an absolute path.
 Type<std::string> input_path();
+/// `word`, which stays as it is, or a path.
+Type<std::string> word_or_path(const std::string& word);
 /// Makes `path` absolute, taken from `directory` (empty: the working directory); an empty path stays empty.
 void anchor_path(std::string& path, const std::filesystem::path& directory);
 /// A text that holds `part` once.
@@ -62,6 +65,8 @@ struct Range {
 Range any();
 Range positive();
 Range at_least_0();
+Range at_least_1();
+Range above_1();
 Range from_0_to_1();        ///< [0, 1]
 Range above_0_to_1();       ///< (0, 1]
 Range percentile();         ///< (0, 100]
@@ -120,7 +125,7 @@ Type<std::vector<T>> list_of(Type<T> item, std::size_t size = 0) {
             for (const T& value : values) out += (out.size() > 1 ? ", " : "") + item.print(value);
             return out + "]";
           },
-          item.is_input_path};
+          item.is_input_path, item.word};
 }
 
 /// The member of a recipe at the end of a path of members: at(&Recipe::optim, &OptimRecipe::lr).
@@ -157,7 +162,9 @@ Key key(std::string name, Path member, Type<T> type, std::string meaning, Unset<
   }
   if constexpr (std::is_same_v<Member, std::string>) {
     if (type.is_input_path) {
-      key.anchor = [member](Recipe& recipe, const auto& directory) { anchor_path(member(recipe), directory); };
+      key.anchor = [member, word = type.word](Recipe& recipe, const auto& directory) {
+        if (word.empty() || member(recipe) != word) anchor_path(member(recipe), directory);
+      };
     }
   } else if constexpr (std::is_same_v<Member, std::vector<std::string>>) {
     if (type.is_input_path) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "config/algorithms.h"
 #include "config/key_types.h"
 
 namespace qrl::config {
@@ -11,11 +12,12 @@ namespace {
 
 constexpr std::int64_t kMaxThreads = 1024;
 // Far above any run there is, and low enough that a digit too many is refused by name instead of by the allocator.
-constexpr std::int64_t kMaxSamples = 65'536;        // of a prompt; sequences decoded at once
-constexpr std::int64_t kMaxBatch = 1'048'576;       // prompts or demonstrations of an update
-constexpr std::int64_t kMaxTokens = 1'048'576;      // of a text, a decoder tick, a micro-batch
-constexpr std::int64_t kMaxPageTokens = 4096;       // of a KV page
-constexpr std::int64_t kMaxPages = 16'777'216;      // of the KV cache
+constexpr std::int64_t kMaxSamples = 65'536;    // of a prompt; sequences decoded at once
+constexpr std::int64_t kMaxBatch = 1'048'576;   // prompts or demonstrations of an update
+constexpr std::int64_t kMaxTokens = 1'048'576;  // of a text, a decoder tick, a micro-batch
+constexpr std::int64_t kMaxPageTokens = 4096;   // of a KV page
+constexpr std::int64_t kMaxPages = 16'777'216;  // of the KV cache
+constexpr std::int64_t kMaxNewtonSchulz = 100;
 constexpr std::int64_t kMaxGenerated = 10'000'000;  // tasks of a generator, held in memory
 
 using List = std::vector<Key>;
@@ -78,12 +80,20 @@ void add_generator(AnySection section, const Unset<std::uint64_t>& unset_seed) {
   const auto seed_if_used = [section, unset_seed](const Recipe& recipe) {
     return section.of(recipe).task.empty() ? std::nullopt : unset_seed.value(recipe);
   };
-  section.add("task", &G::task, choice<std::string>({{"countdown", "countdown"}}), "kind of task", {"no generator"});
+  section.add("task", &G::task,
+              choice<std::string>({{"countdown", "countdown"}, {"sudoku", "sudoku"}, {"arithmetic", "arithmetic"}}),
+              "kind of task", {"no generator"});
   section.add("seed", &G::seed, seed(), "seed of the tasks", {unset_seed.text, seed_if_used});
-  section.add("min_numbers", &G::min_numbers, integer(2, 6), "fewest numbers in a task");
-  section.add("max_numbers", &G::max_numbers, integer(2, 6), "most numbers in a task");
-  section.add("max_number", &G::max_number, integer(1), "numbers are 1 … max_number");
-  section.add("max_target", &G::max_target, integer(1), "targets are 1 … max_target");
+  section.add("min_numbers", &G::min_numbers, integer(2, 6), "countdown: fewest numbers in a task");
+  section.add("max_numbers", &G::max_numbers, integer(2, 6), "countdown: most numbers in a task");
+  section.add("max_number", &G::max_number, integer(1), "countdown, arithmetic: numbers are 1 … max_number");
+  section.add("max_target", &G::max_target, integer(1), "countdown, arithmetic: results are 1 … max_target");
+  section.add("grid_size", &G::grid_size, choice<std::int64_t>({{"4", 4}, {"9", 9}}), "sudoku: rows of a grid");
+  section.add("min_empty", &G::min_empty, integer(1, 64), "sudoku: fewest empty cells");
+  section.add("max_empty", &G::max_empty, integer(1, 64),
+              "sudoku: most empty cells; 4x4 grids have up to 12, 9x9 ones some 55");
+  section.add("min_steps", &G::min_steps, integer(1, 8), "arithmetic: fewest operations of a problem");
+  section.add("max_steps", &G::max_steps, integer(1, 8), "arithmetic: most operations of a problem");
 }
 
 /// What optim and sft both say about an update, `section` being an OptimRecipe.
@@ -100,6 +110,17 @@ void add_update_rule(AnySection section) {
           {{"constant", LrScheduler::constant}, {"linear", LrScheduler::linear}, {"cosine", LrScheduler::cosine}}),
       "course of lr after the warm-up");
   section.add("grad_clip", &O::grad_clip, real(at_least_0()), "largest gradient norm; 0: no clipping");
+}
+
+void add_mode(List& list) {
+  list.push_back(key("mode", at(&Recipe::mode),
+                     choice<Mode>({{"bf16", Mode::bf16},
+                                   {"flashrl", Mode::flashrl},
+                                   {"fp8rl", Mode::fp8rl},
+                                   {"qurl", Mode::qurl},
+                                   {"qarl", Mode::qarl},
+                                   {"ais", Mode::ais}}),
+                     "a paper's system: defaults of other keys", {"every key's own default"}));
 }
 
 void add_model(List& list) {
@@ -139,6 +160,12 @@ void add_data(List& list) {
   held_out.add("size", &GeneratorRecipe::size, integer(0, kMaxGenerated), "prompts; needed with a task");
   add_generator(held_out, always(std::to_string(kHeldOutSeed), kHeldOutSeed));
   data.add("train_batch_size", &D::train_batch_size, integer(1, kMaxBatch), "prompts a step");
+  data.add("gen_batch_size", &D::gen_batch_size, integer(1, kMaxBatch),
+           "prompts of one draw of algorithm.filter_groups",
+           {"data.train_batch_size", [](const Recipe& recipe) {
+              const bool draws = recipe.algorithm.filter_groups.enable;
+              return draws ? std::optional(recipe.data.train_batch_size) : std::nullopt;
+            }});
   data.add("max_prompt_length", &D::max_prompt_length, integer(1, kMaxTokens), "tokens of a prompt");
   data.add("max_response_length", &D::max_response_length, integer(1, kMaxTokens), "tokens of a response");
   data.add("overlong_prompt", &D::overlong_prompt,
@@ -207,6 +234,10 @@ void add_quant(List& list) {
   quant.add("rollout.lm_head", &QuantRecipe::lm_head,
             choice<HeadFormat>({{"auto", HeadFormat::automatic}, {"fp32", HeadFormat::f32}}),
             "lm_head of sampler and learner, never low-bit; auto: bf16, or fp32 with fp32 weights");
+  quant.add("rollout.profile", &QuantRecipe::profile, unset_when_empty(word_or_path("auto")),
+            "int8 weights by a profile made once instead of anew at each publish (FlashRL): auto, made when training "
+            "begins; or a file that qrl-train profile made",
+            {"none"});
   quant.add("rollout.kv_cache", &QuantRecipe::kv_cache,
             choice<KvCache>({{"auto", KvCache::automatic},
                              {"fp32", KvCache::f32},
@@ -221,6 +252,9 @@ void add_quant(List& list) {
                               {"low_bit", LearnerForward::low_bit}}),
       "linear layers of the learner's forward: bf16, in model.dtype; fake_quant, that of values quantised and back; "
       "low_bit, the sampler's own product on the sampler's own tensors");
+  quant.add("kv_calibration.when", &QuantRecipe::kv_when,
+            choice<CalibrateKv>({{"every_update", CalibrateKv::every_update}, {"once", CalibrateKv::once}}),
+            "fp8_e4m3's scales of keys and values: of each policy version, or of the first alone (for experiments)");
   quant.add(
       "kv_calibration.percentile", &QuantRecipe::kv_percentile, real(percentile()),
       "of |key| or |value| of a head on a few training prompts, after every publish: what fp8_e4m3's range is set by");
@@ -230,31 +264,112 @@ void add_quant(List& list) {
             "update-aware quantisation, there 1.5): the model stays the same, updates reach its codes sooner");
 }
 
+/// Null stands for what the algorithm says (config/algorithms.h).
+template <class T, class Fact>
+Unset<T> of_algorithm(std::string text, Fact fact) {
+  return {std::move(text),
+          [fact](const Recipe& recipe) { return std::optional<T>(facts_of(recipe.algorithm.name).*fact); }};
+}
+
+template <class Fact>
+Unset<double> of_method(std::string text, Fact fact) {
+  return {std::move(text), [fact](const Recipe& recipe) { return facts_of(recipe.rollout_correction.method).*fact; }};
+}
+
 void add_algorithm(List& list) {
   using A = AlgorithmRecipe;
+  using F = AlgorithmFacts;
   Section algorithm(list, "algorithm", &Recipe::algorithm);
-  algorithm.add("name", &A::name, choice<AlgorithmName>({{"grpo", AlgorithmName::grpo}}), "the loss");
+  algorithm.add("name", &A::name,
+                choice<AlgorithmName>({{"grpo", AlgorithmName::grpo},
+                                       {"dr_grpo", AlgorithmName::dr_grpo},
+                                       {"dapo", AlgorithmName::dapo},
+                                       {"gspo", AlgorithmName::gspo},
+                                       {"tbpo", AlgorithmName::tbpo}}),
+                "the loss");
   algorithm.add("clip_ratio_low", &A::clip_ratio_low, real(inside_0_to_1()), "ratios are clipped at 1 - this",
-                always("0.2", 0.2));
+                of_algorithm<double>("0.2; gspo 3e-4; tbpo has algorithm.tbpo", &F::clip_ratio_low));
   algorithm.add("clip_ratio_high", &A::clip_ratio_high, real(positive()), "ratios are clipped at 1 + this",
-                always("0.2", 0.2));
-  algorithm.add("norm_adv_by_std", &A::norm_adv_by_std, boolean(), "divide advantages by their group's deviation");
+                of_algorithm<double>("0.2; dapo 0.28; gspo 4e-4; tbpo has algorithm.tbpo", &F::clip_ratio_high));
+  algorithm.add("clip_ratio_c", &A::clip_ratio_c, real(above_1()),
+                "dual clip: with a negative advantage a token's ratio counts as this at most",
+                of_algorithm<double>("off; dapo 10", &F::clip_ratio_c));
+  algorithm.add("loss_agg_mode", &A::loss_agg_mode,
+                choice<LossAggMode>({{"token-mean", LossAggMode::token_mean},
+                                     {"token-sum", LossAggMode::token_sum},
+                                     {"seq-mean-token-sum", LossAggMode::seq_mean_token_sum},
+                                     {"seq-mean-token-mean", LossAggMode::seq_mean_token_mean},
+                                     {"seq-mean-token-sum-norm", LossAggMode::seq_mean_token_sum_norm}}),
+                "how tokens make one loss, over the whole mini-batch and all ranks; norm: sums are divided by "
+                "data.max_response_length",
+                of_algorithm<LossAggMode>("seq-mean-token-mean; dapo token-mean; dr_grpo seq-mean-token-sum-norm",
+                                          &F::loss_agg_mode));
+  algorithm.add("norm_adv_by_std", &A::norm_adv_by_std, boolean(), "divide advantages by their group's deviation",
+                of_algorithm<bool>("true; dr_grpo false", &F::norm_adv_by_std));
   algorithm.add("kl_loss_coef", &A::kl_loss_coef, real(at_least_0()),
                 "weight of the KL to the initial model; 0: no reference model");
   algorithm.add("kl_loss_type", &A::kl_loss_type,
                 choice<KlType>({{"k1", KlType::k1}, {"k2", KlType::k2}, {"k3", KlType::k3}}), "estimator of that KL");
   algorithm.add("entropy_coef", &A::entropy_coef, real(at_least_0()), "weight of the entropy bonus");
+  algorithm.add(
+      "mask_truncated", &A::mask_truncated, boolean(),
+      "responses cut at data.max_response_length teach nothing and leave the denominators; their reward stays "
+      "in the group's mean");
+
+  using G = FilterGroupsRecipe;
+  auto filter = algorithm.inner("filter_groups", &A::filter_groups);
+  filter.add("enable", &G::enable, boolean(),
+             "dynamic sampling: train on groups whose scores differ, draw more prompts until there are "
+             "data.train_batch_size of them");
+  filter.add("max_num_gen_batches", &G::max_num_gen_batches, integer(1, kMaxBatch), "draws of a step");
+  filter.add("on_exhausted", &G::on_exhausted,
+             choice<OnExhausted>({{"error", OnExhausted::error}, {"train_partial", OnExhausted::train_partial}}),
+             "after the last draw: end the run with exit code 3, or train on the groups there are");
+
+  using T = TbpoRecipe;
+  auto tbpo = algorithm.inner("tbpo", &A::tbpo);
+  tbpo.add("seq_clip_ratio_low", &T::seq_clip_ratio_low, real(inside_0_to_1()),
+           "sequence ratios are clipped at 1 - this where the advantage is 0 or more");
+  tbpo.add("seq_clip_ratio_high", &T::seq_clip_ratio_high, real(positive()), "and at 1 + this");
+  tbpo.add("neg_seq_clip_ratio_low", &T::neg_seq_clip_ratio_low, real(inside_0_to_1()),
+           "and at 1 - this where it is negative");
+  tbpo.add("neg_seq_clip_ratio_high", &T::neg_seq_clip_ratio_high, real(positive()), "and at 1 + this");
+  tbpo.add("seq_tis_imp_ratio_cap", &T::seq_tis_imp_ratio_cap, real(at_least_1()),
+           "rollout_correction.method tbpo: C, its weights lie in [1/C, C]");
+  tbpo.add("mismatch_action", &T::mismatch_action,
+           choice<MismatchAction>({{"clip", MismatchAction::clip}, {"drop", MismatchAction::drop}}),
+           "a weight outside: clip it, or drop its sequence (weight 0)");
 
   using C = CorrectionRecipe;
+  using M = CorrectionFacts;
   Section correction(list, "rollout_correction", &Recipe::rollout_correction);
   correction.add("method", &C::method,
-                 choice<CorrectionMethod>({{"none", CorrectionMethod::none}, {"tis", CorrectionMethod::tis}}),
+                 choice<CorrectionMethod>({{"none", CorrectionMethod::none},
+                                           {"tis", CorrectionMethod::tis},
+                                           {"icepop", CorrectionMethod::icepop},
+                                           {"mis_prod", CorrectionMethod::mis_prod},
+                                           {"mis_geo", CorrectionMethod::mis_geo},
+                                           {"tbpo", CorrectionMethod::tbpo},
+                                           {"ais", CorrectionMethod::ais}}),
                  "weight of a token for the gap between sampler and learner");
-  correction.add("threshold", &C::threshold, real(positive()), "largest weight of a token",
-                 {"2 with tis", [](const Recipe& recipe) {
-                    const bool tis = recipe.rollout_correction.method == CorrectionMethod::tis;
-                    return tis ? std::optional(2.0) : std::nullopt;
-                  }});
+  correction.add("threshold", &C::threshold, real(positive()),
+                 "largest weight of a token (tis); largest ratio that is not rejected (icepop, mis_prod, mis_geo)",
+                 of_method("2 with tis, 5 with icepop, 3 with mis_prod, 1.001 with mis_geo", &M::threshold));
+  correction.add("threshold_low", &C::threshold_low, real(positive()), "smallest ratio that is not rejected",
+                 of_method("0.5 with icepop, 0.999 with mis_geo", &M::threshold_low));
+  correction.add(
+      "acr", &C::acr, boolean(),
+      "with tis: raise the upper clip bound by what the truncation took off a token's weight (QuRL's adaptive "
+      "clipping range)");
+  correction.add("behaviour_in_ratio", &C::behaviour_in_ratio, boolean(),
+                 "with none, for experiments: clip the ratio to the sampler instead of the ratio to the old policy");
+  using I = AisRecipe;
+  auto ais = correction.inner("ais", &C::ais);
+  ais.add("C", &I::cap, real(at_least_1()), "largest importance ratio that AIS blends in");
+  ais.add("delta", &I::delta, real(positive()), "mean |log ratio| from which the mismatch counts in full");
+  ais.add("gamma", &I::gamma, real(positive()), "growth of the advantages' deviation from which it counts against");
+  ais.add("beta_var", &I::beta_var, real(at_least_0()), "weight of that");
+  ais.add("eps", &I::eps, real(positive()), "added to the advantages' deviation in the quotient of the two");
 }
 
 void add_gap_limit(List& list) {
@@ -282,15 +397,26 @@ void add_sft(List& list) {
 void add_reward(List& list) {
   using W = RewardRecipe;
   Section reward(list, "reward", &Recipe::reward);
-  reward.add("verifier", &W::verifier, choice<VerifierName>({{"countdown", VerifierName::countdown}}),
-             "who judges the responses");
+  reward.add("verifier", &W::verifier, choice<VerifierName>(verifier_names()), "who judges the responses");
+  reward.add(
+      "profile", &W::profile, choice<MathProfile>(math_profiles()),
+      "math: where in a response its answer is; auto: \\boxed{}, ####, \"answer is\", <answer>, a short text, the "
+      "last number, whichever there is first");
   reward.add("numbers", &W::numbers, choice<Numbers>({{"all", Numbers::all}, {"subset", Numbers::subset}}),
              "countdown: which of the given numbers an answer must use, each at most once");
   reward.add("correct", &W::correct, real(any()), "score of a correct response");
   reward.add("wrong", &W::wrong, real(any()), "score of any other response");
   reward.add("format", &W::format, real(any()), "added to a wrong response whose answer has the right form");
+  reward.add("partial", &W::partial, real(any()),
+             "sudoku: times the share of empty cells that are right, added to a wrong response that keeps the clues");
   reward.add("max_error_fraction", &W::max_error_fraction, real(from_0_to_1()),
              "share of verifier errors above which the run stops");
+  using B = OverlongBufferRecipe;
+  auto buffer = reward.inner("overlong_buffer", &W::overlong_buffer);
+  buffer.add("enable", &B::enable, boolean(), "DAPO's overlong shaping: long responses lose reward");
+  buffer.add("len", &B::len, integer(0, kMaxTokens),
+             "tokens before data.max_response_length over which the loss grows from 0 to the factor");
+  buffer.add("penalty_factor", &B::penalty_factor, real(positive()), "what a cut response loses");
 }
 
 void add_actor(List& list) {
@@ -306,9 +432,17 @@ void add_actor(List& list) {
             "recompute activations in the backward pass to save memory");
 
   Section optim(list, "optim", &Recipe::optim);
-  optim.add("name", &OptimRecipe::name, choice<OptimName>({{"adamw", OptimName::adamw}}), "the optimizer");
+  optim.add("name", &OptimRecipe::name, choice<OptimName>({{"adamw", OptimName::adamw}, {"muon", OptimName::muon}}),
+            "the optimizer; muon is for the matrices of the layers, embeddings, norms, lm_head and biases have adamw "
+            "with the same lr");
   add_update_rule(optim);
   optim.add("eps", &OptimRecipe::eps, real(positive()), "AdamW's epsilon");
+  auto muon = optim.inner("muon", &OptimRecipe::muon);
+  muon.add("momentum", &MuonRecipe::momentum, real(from_0_to_below_1()), "decay rate of Muon's momentum");
+  muon.add("nesterov", &MuonRecipe::nesterov, boolean(), "look ahead by one more gradient");
+  muon.add("ns_steps", &MuonRecipe::ns_steps, integer(1, kMaxNewtonSchulz), "Newton-Schulz steps of an update");
+  muon.add("match_adamw_rms", &MuonRecipe::match_adamw_rms, boolean(),
+           "scale updates by 0.2 sqrt(max(rows, columns)), the size of AdamW's, so that lr means the same");
 }
 
 void add_eval(List& list) {
@@ -348,6 +482,7 @@ void add_trainer(List& list) {
 
 List declare() {
   List list;
+  add_mode(list);
   add_model(list);
   add_data(list);
   add_rollout(list);
@@ -363,6 +498,17 @@ List declare() {
 }
 
 }  // namespace
+
+std::vector<std::pair<std::string, VerifierName>> verifier_names() {
+  return {{"countdown", VerifierName::countdown}, {"math", VerifierName::math}, {"sudoku", VerifierName::sudoku}};
+}
+
+std::vector<std::pair<std::string, MathProfile>> math_profiles() {
+  using P = MathProfile;
+  return {{"auto", P::automatic},         {"boxed", P::boxed},           {"gsm8k", P::gsm8k},
+          {"answer_is", P::answer_is},    {"answer_tag", P::answer_tag}, {"text", P::text},
+          {"last_number", P::last_number}};
+}
 
 const std::vector<Key>& keys() {
   static const std::vector<Key> all = declare();

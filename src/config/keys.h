@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "config/recipe.h"
@@ -43,5 +44,9 @@ const std::vector<std::string>& key_names();
 const Key* find_key(std::string_view name);
 /// Whether `name` is a section: some key is called "name.…".
 bool is_section(std::string_view name);
+
+/// What a recipe calls the verifiers and the math profiles: for commands that have no recipe.
+std::vector<std::pair<std::string, VerifierName>> verifier_names();
+std::vector<std::pair<std::string, MathProfile>> math_profiles();
 
 }  // namespace qrl::config

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <string_view>
 #include <vector>
 
 #include "config/keys.h"
+#include "config/modes.h"
 #include "config/neighbours.h"
 #include "config/reader.h"
 
@@ -46,6 +48,8 @@ A recipe is a YAML file of sections and keys. Every fault of a recipe is reporte
 `file:line: key: expected …, got …; what to do`, and nothing in it is ignored: an unknown key is a fault.
 
 - `include: base.yaml` at the root reads another recipe first, relative to the including file; later keys win.
+- `mode: qurl` at the root sets defaults, below every file and argument. `--print-config` and a run's `config.yaml` say
+  where each value comes from: the default, the mode, file:line, or the command line.
 - `--set optim.lr=2e-6` sets a key from the command line, after all files. The value is YAML: `--set optim.betas=[0.9,0.95]`.
 - `null` is a value only where the default is `null`; the word in brackets says what it stands for.
 - Integers are decimal, at most 1000000000 where no other end is given. `010`, `1_000`, `0x10` and `12:30:45` are
@@ -62,9 +66,10 @@ A recipe is a YAML file of sections and keys. Every fault of a recipe is reporte
 Keys marked † may change when a run is resumed; a change of any other is refused.
 )";
 
-}  // namespace
+constexpr std::size_t kCommentColumn = 56;
 
-std::string resolved_yaml(const Recipe& recipe) {
+/// A line a key; `remark` (may be empty) in a comment behind its value.
+std::string write_yaml(const Recipe& recipe, const std::function<std::string(const Key&)>& remark) {
   std::string yaml;
   std::vector<std::string_view> open;  // sections the last line stands in
   for (const Key& key : keys()) {
@@ -75,10 +80,29 @@ std::string resolved_yaml(const Recipe& recipe) {
     for (std::size_t i = shared; i <= num_sections; ++i) {
       yaml.append(2 * i, ' ').append(parts[i]).append(i < num_sections ? ":\n" : ": ");
     }
-    yaml += key.print(recipe) + "\n";
+    yaml += key.print(recipe);
+    const std::string comment = remark(key);
+    if (!comment.empty()) {
+      const std::size_t width = yaml.size() - yaml.rfind('\n') - 1;
+      yaml.append(width + 2 < kCommentColumn ? kCommentColumn - width : 2, ' ').append("# ").append(comment);
+    }
+    yaml += "\n";
     open.assign(parts.begin(), parts.end() - 1);
   }
   return yaml;
+}
+
+}  // namespace
+
+std::string resolved_yaml(const Recipe& recipe) {
+  return write_yaml(recipe, [](const Key&) { return std::string(); });
+}
+
+std::string resolved_yaml(const Recipe& recipe, const std::map<std::string, std::string>& origins) {
+  return write_yaml(recipe, [&](const Key& key) {
+    const auto found = origins.find(key.name);
+    return found == origins.end() ? "default" : found->second;
+  });
 }
 
 std::vector<std::pair<std::string, std::string>> resolved_values(const Recipe& recipe) {
@@ -118,6 +142,7 @@ std::string keys_markdown() {
     page += "| `" + key.name + "`" + (key.may_change_on_resume ? " †" : "") + " | " + cell(key.type) + " | " +
             cell(default_text(key)) + " | " + cell(key.meaning) + " |\n";
   }
+  page += modes_markdown();
   page +=
       "\n## Names of other trainers\n\nFor readers who come from veRL, TRL or OpenRLHF. No name in the left column is "
       "accepted; using one gives the advice on the right.\n\n| there | here |\n|---|---|\n";

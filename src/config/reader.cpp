@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "config/faults.h"
 #include "config/keys.h"
+#include "config/modes.h"
 #include "config/neighbours.h"
 #include "config/printer.h"
 #include "config/rules.h"
@@ -90,6 +91,7 @@ class Loader {
   }
 
   Recipe finish(bool complete) {
+    add_mode();
     if (is_whole_) check_rules(recipe_, origins_, complete, faults_);
     faults_.raise();
     for (const Key& key : keys()) {
@@ -98,7 +100,36 @@ class Loader {
     return recipe_;
   }
 
+  const std::map<std::string, std::string>& origins() const { return said_by_; }
+
  private:
+  /// What the mode says of keys that nobody set.
+  void add_mode() {
+    const YamlSource source{"mode " + std::string(word_of(recipe_.mode)), false};
+    const auto set_by_others = [&](const ModeDefault& one) {
+      const auto found = said_by_.find(std::string(one.key));
+      return found != said_by_.end() && found->second != source.name;
+    };
+    for (const ModeDefault& one : defaults_of(recipe_.mode)) {
+      if (set_by_others(one) || !has_modes_value(one.with)) continue;
+      set_key(*parse_yaml(one.value, source, faults_), *find_key(one.key), source);
+    }
+  }
+
+  /// Whether `name` (one of the mode's keys, listed before those that belong to it, or empty) has the mode's value.
+  bool has_modes_value(std::string_view name) const {
+    if (name.empty()) return true;
+    for (const ModeDefault& one : defaults_of(recipe_.mode)) {
+      if (one.key != name) continue;
+      Recipe as_the_mode_says;
+      Faults none;
+      const Key& key = *find_key(name);
+      (void)key.read(*parse_yaml(one.value, {"mode", false}, none), as_the_mode_says);
+      return key.print(recipe_) == key.print(as_the_mode_says);
+    }
+    return false;
+  }
+
   static std::string_view trimmed(std::string_view text) {
     constexpr std::string_view kBlank = " \t\r\n";
     const std::size_t first = std::min(text.find_first_not_of(kBlank), text.size());
@@ -178,6 +209,7 @@ class Loader {
     }
     if (!refusal && key.anchor) key.anchor(recipe_, source.directory);
     origins_.places[key.name] = where;
+    said_by_[key.name] = source.at(node.line);
   }
 
   /// Refuses every key below an unknown one, so that each leaf of another trainer's section gets its own advice.
@@ -200,6 +232,7 @@ class Loader {
 
   Recipe recipe_;
   Origins origins_;
+  std::map<std::string, std::string> said_by_;  ///< key → "file:line", "--set key" or "mode word", of its last setting
   Faults faults_;
   std::vector<fs::path> chain_;  ///< of files being read, the including ones first
   bool is_whole_ = true;         ///< false: a text could not be read, and rules would blame what it may have said
@@ -219,10 +252,11 @@ LoadedRecipe load(std::string_view yaml, const fs::path& file, const std::string
   Loader loader(name);
   loader.add_file(yaml, name, self, directory);
   for (const std::string& argument : overrides) loader.add_override(argument);
-  LoadedRecipe loaded{loader.finish(complete), file, {}};
+  LoadedRecipe loaded{loader.finish(complete), file, {}, {}};
   TrainerRecipe& trainer = loaded.recipe.trainer;
   if (trainer.default_local_dir.empty()) trainer.default_local_dir = run_folder(file.string(), trainer.seed);
   loaded.resolved_yaml = resolved_yaml(loaded.recipe);
+  loaded.annotated_yaml = resolved_yaml(loaded.recipe, loader.origins());
   return loaded;
 }
 

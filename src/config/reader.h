@@ -16,8 +16,11 @@ namespace qrl::config {
 struct LoadedRecipe {
   Recipe recipe;
   std::filesystem::path file;
-  /// Canonical YAML of every key after defaults and overrides, in declaration order: what is printed and saved.
+  /// Canonical YAML of every key after defaults and overrides, in declaration order: what checkpoints hold.
   std::string resolved_yaml;
+  /// The same with each value's origin in a comment (default, mode, file:line, --set): what is printed and saved with
+  /// the run.
+  std::string annotated_yaml;
 };
 
 /// Reads `file` (with its includes), applies `overrides` ("optim.lr=2e-6", in order), fills defaults and checks every

@@ -19,14 +19,26 @@ enum class GapAction : std::uint8_t { stop, warn };
 enum class HeadFormat : std::uint8_t { automatic, f32 };  ///< automatic: bf16, or fp32 when the weights are
 enum class LearnerForward : std::uint8_t { bf16, fake_quant, low_bit };
 enum class KvCache : std::uint8_t { automatic, f32, bf16, int8, fp8_e4m3 };  ///< automatic: as the weights
+enum class CalibrateKv : std::uint8_t { every_update, once };
 enum class OverlongPrompt : std::uint8_t { error, filter, truncate };
 enum class ChatTemplateName : std::uint8_t { automatic, plain, chatml, qwen2_5, qwen3, llama3, llama3_1 };
-enum class AlgorithmName : std::uint8_t { grpo };
+enum class Mode : std::uint8_t { none, bf16, flashrl, fp8rl, qurl, qarl, ais };  ///< defaults of other keys
+enum class AlgorithmName : std::uint8_t { grpo, dr_grpo, dapo, gspo, tbpo };
+enum class LossAggMode : std::uint8_t {
+  token_mean,
+  token_sum,
+  seq_mean_token_sum,
+  seq_mean_token_mean,
+  seq_mean_token_sum_norm,
+};
+enum class OnExhausted : std::uint8_t { error, train_partial };
+enum class MismatchAction : std::uint8_t { clip, drop };
 enum class KlType : std::uint8_t { k1, k2, k3 };
-enum class CorrectionMethod : std::uint8_t { none, tis };
-enum class OptimName : std::uint8_t { adamw };
+enum class CorrectionMethod : std::uint8_t { none, tis, icepop, mis_prod, mis_geo, tbpo, ais };
+enum class OptimName : std::uint8_t { adamw, muon };
 enum class LrScheduler : std::uint8_t { constant, linear, cosine };
-enum class VerifierName : std::uint8_t { countdown };
+enum class VerifierName : std::uint8_t { countdown, math, sudoku };
+enum class MathProfile : std::uint8_t { automatic, boxed, gsm8k, answer_is, answer_tag, text, last_number };
 enum class Numbers : std::uint8_t { all, subset };
 enum class ResumeMode : std::uint8_t { automatic, never, path };
 enum class TrainDevice : std::uint8_t { automatic, cpu };
@@ -46,12 +58,15 @@ inline constexpr std::uint64_t kHeldOutSeed = 0;
 
 /// A generator of tasks (data.train_generator, data.val_generator, sft.demonstrations).
 struct GeneratorRecipe {
-  std::string task;                   ///< "countdown"; empty: no generator
+  std::string task;                   ///< "countdown", "sudoku", "arithmetic"; empty: no generator
   std::int64_t size = 0;              ///< prompts; unused by demonstrations, which are endless
   std::optional<std::uint64_t> seed;  ///< default: trainer.seed for training, a fixed one for held-out data
   std::int64_t min_numbers = 3, max_numbers = 3;
   std::int64_t max_number = 20;   ///< numbers are 1 … max_number
   std::int64_t max_target = 100;  ///< targets are 1 … max_target
+  std::int64_t grid_size = 4;
+  std::int64_t min_empty = 4, max_empty = 8;
+  std::int64_t min_steps = 1, max_steps = 2;
   friend bool operator==(const GeneratorRecipe&, const GeneratorRecipe&) = default;
 };
 
@@ -69,9 +84,10 @@ struct DataRecipe {
   std::string prompt_key, ground_truth_key, data_source_key;  ///< fields of a row; "": the usual ones
   std::vector<std::string> filter;                            ///< conditions that each row must meet
   GeneratorRecipe train_generator, val_generator;
-  std::int64_t train_batch_size = 64;     ///< prompts a step
-  std::int64_t max_prompt_length = 64;    ///< tokens
-  std::int64_t max_response_length = 64;  ///< tokens
+  std::int64_t train_batch_size = 64;          ///< prompts a step
+  std::optional<std::int64_t> gen_batch_size;  ///< prompts a draw of dynamic sampling; default train_batch_size
+  std::int64_t max_prompt_length = 64;         ///< tokens
+  std::int64_t max_response_length = 64;       ///< tokens
   OverlongPrompt overlong_prompt = OverlongPrompt::error;
   bool shuffle = true;
   std::optional<std::uint64_t> seed;  ///< default trainer.seed
@@ -103,30 +119,74 @@ struct QuantRecipe {
   Granularity granularity = Granularity::automatic;
   std::vector<std::string> ignore;  ///< patterns of modules that stay bf16
   HeadFormat lm_head = HeadFormat::automatic;
+  std::string profile;  ///< quant.rollout.profile: empty: none; "auto"; or a file
   KvCache kv_cache = KvCache::automatic;
   LearnerForward learner_forward = LearnerForward::bf16;  ///< quant.learner.forward
+  CalibrateKv kv_when = CalibrateKv::every_update;        ///< quant.kv_calibration.when
   double kv_percentile = 99.9;                            ///< quant.kv_calibration.percentile
   double uaq_scale = 1;
   double kv_margin = 1.05;  ///< quant.kv_calibration.margin
   friend bool operator==(const QuantRecipe&, const QuantRecipe&) = default;
 };
 
+/// algorithm.tbpo: the bands of TBPO's sequence ratios and of its correction's weights.
+struct TbpoRecipe {
+  double seq_clip_ratio_low = 3e-4, seq_clip_ratio_high = 4e-4;
+  double neg_seq_clip_ratio_low = 3e-4, neg_seq_clip_ratio_high = 7e-4;
+  double seq_tis_imp_ratio_cap = 2.0;
+  MismatchAction mismatch_action = MismatchAction::clip;
+  friend bool operator==(const TbpoRecipe&, const TbpoRecipe&) = default;
+};
+
+/// algorithm.filter_groups: DAPO's dynamic sampling.
+struct FilterGroupsRecipe {
+  bool enable = false;
+  std::int64_t max_num_gen_batches = 10;
+  OnExhausted on_exhausted = OnExhausted::error;
+  friend bool operator==(const FilterGroupsRecipe&, const FilterGroupsRecipe&) = default;
+};
+
+/// What null stands for in the optional members depends on the algorithm: config/algorithms.h.
 struct AlgorithmRecipe {
   AlgorithmName name = AlgorithmName::grpo;
-  std::optional<double> clip_ratio_low, clip_ratio_high;  ///< default 0.2 / 0.2
-  bool norm_adv_by_std = true;
+  std::optional<double> clip_ratio_low, clip_ratio_high;
+  std::optional<double> clip_ratio_c;  ///< dual clip; null also after filling where the algorithm has none
+  std::optional<LossAggMode> loss_agg_mode;
+  std::optional<bool> norm_adv_by_std;
   double kl_loss_coef = 0;
   KlType kl_loss_type = KlType::k3;
   double entropy_coef = 0;
+  bool mask_truncated = false;
+  FilterGroupsRecipe filter_groups;
+  TbpoRecipe tbpo;
   friend bool operator==(const AlgorithmRecipe&, const AlgorithmRecipe&) = default;
+};
+
+/// rollout_correction.ais
+struct AisRecipe {
+  double cap = 5;  ///< C
+  double delta = 0.02, gamma = 1.2, beta_var = 1, eps = 1e-6;
+  friend bool operator==(const AisRecipe&, const AisRecipe&) = default;
 };
 
 struct CorrectionRecipe {
   CorrectionMethod method = CorrectionMethod::tis;
-  std::optional<double> threshold;  ///< C of min(ρ, C); default 2
+  std::optional<double> threshold, threshold_low;  ///< null: the method's, config/algorithms.h
+  bool acr = false;
+  bool behaviour_in_ratio = false;
+  AisRecipe ais;
   std::optional<double> gap_limit;  ///< gap_limit.k3_kl
   GapAction gap_action = GapAction::stop;
   friend bool operator==(const CorrectionRecipe&, const CorrectionRecipe&) = default;
+};
+
+/// optim.muon
+struct MuonRecipe {
+  double momentum = 0.95;
+  bool nesterov = true;
+  std::int64_t ns_steps = 5;
+  bool match_adamw_rms = true;
+  friend bool operator==(const MuonRecipe&, const MuonRecipe&) = default;
 };
 
 struct OptimRecipe {
@@ -138,6 +198,7 @@ struct OptimRecipe {
   std::int64_t lr_warmup_steps = 10;  ///< optimizer updates
   LrScheduler lr_scheduler = LrScheduler::constant;
   double grad_clip = 1.0;  ///< 0: off
+  MuonRecipe muon;
   friend bool operator==(const OptimRecipe&, const OptimRecipe&) = default;
 };
 
@@ -150,11 +211,21 @@ struct SftRecipe {
   friend bool operator==(const SftRecipe&, const SftRecipe&) = default;
 };
 
+/// reward.overlong_buffer: DAPO's overlong shaping.
+struct OverlongBufferRecipe {
+  bool enable = false;
+  std::int64_t len = 0;  ///< tokens
+  double penalty_factor = 1;
+  friend bool operator==(const OverlongBufferRecipe&, const OverlongBufferRecipe&) = default;
+};
+
 struct RewardRecipe {
   VerifierName verifier = VerifierName::countdown;
+  MathProfile profile = MathProfile::automatic;
   Numbers numbers = Numbers::all;
-  double correct = 1, wrong = 0, format = 0;
+  double correct = 1, wrong = 0, format = 0, partial = 0;
   double max_error_fraction = 0.05;
+  OverlongBufferRecipe overlong_buffer;
   friend bool operator==(const RewardRecipe&, const RewardRecipe&) = default;
 };
 
@@ -192,6 +263,7 @@ struct TrainerRecipe {
 };
 
 struct Recipe {
+  Mode mode = Mode::none;
   ModelRecipe model;
   DataRecipe data;
   RolloutRecipe rollout;

@@ -1,7 +1,10 @@
 #include "config/rules.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <initializer_list>
+
+#include "config/algorithms.h"
 
 namespace qrl::config {
 
@@ -42,15 +45,38 @@ void check_generator(const GeneratorRecipe& generator, const std::string& name, 
                     most = name + ".max_numbers";
   if (generator.task.empty()) {
     // A task set to null switches a generator off, whatever else an included recipe said of it.
-    rules.require({size, name + ".seed", fewest, most, name + ".max_number", name + ".max_target"},
+    rules.require({size, name + ".seed", fewest, most, name + ".max_number", name + ".max_target", name + ".grid_size",
+                   name + ".min_empty", name + ".max_empty", name + ".min_steps", name + ".max_steps"},
                   generator == GeneratorRecipe{} || rules.is_set(task), task + " beside the generator's other keys",
-                  "none", "set " + task + " to countdown, or delete them");
+                  "none", "set " + task + ", or delete them");
     return;
   }
   rules.require({size, task}, !needs_size || generator.size > 0, size + " of 1 prompt or more", number(generator.size),
                 "say how many tasks to make");
   rules.require({fewest, most}, generator.min_numbers <= generator.max_numbers, fewest + " of at most " + most,
                 number(generator.min_numbers) + " and " + number(generator.max_numbers), "set both");
+  rules.require({name + ".min_empty", name + ".max_empty"}, generator.min_empty <= generator.max_empty,
+                name + ".min_empty of at most " + name + ".max_empty",
+                number(generator.min_empty) + " and " + number(generator.max_empty), "set both");
+  rules.require({name + ".min_steps", name + ".max_steps"}, generator.min_steps <= generator.max_steps,
+                name + ".min_steps of at most " + name + ".max_steps",
+                number(generator.min_steps) + " and " + number(generator.max_steps), "set both");
+  const GeneratorRecipe usual;
+  const bool countdown = generator.task == "countdown";
+  const bool sudoku = generator.task == "sudoku";
+  const auto only_for = [&](const std::string& key, bool has_effect, bool is_usual, const std::string& tasks) {
+    rules.require({name + "." + key, task}, has_effect || is_usual, name + "." + key + " only with task " + tasks,
+                  "it with task " + generator.task, "it has no effect: delete it");
+  };
+  only_for("min_numbers", countdown, generator.min_numbers == usual.min_numbers, "countdown");
+  only_for("max_numbers", countdown, generator.max_numbers == usual.max_numbers, "countdown");
+  only_for("max_number", !sudoku, generator.max_number == usual.max_number, "countdown or arithmetic");
+  only_for("max_target", !sudoku, generator.max_target == usual.max_target, "countdown or arithmetic");
+  only_for("grid_size", sudoku, generator.grid_size == usual.grid_size, "sudoku");
+  only_for("min_empty", sudoku, generator.min_empty == usual.min_empty, "sudoku");
+  only_for("max_empty", sudoku, generator.max_empty == usual.max_empty, "sudoku");
+  only_for("min_steps", generator.task == "arithmetic", generator.min_steps == usual.min_steps, "arithmetic");
+  only_for("max_steps", generator.task == "arithmetic", generator.max_steps == usual.max_steps, "arithmetic");
 }
 
 void check_model(const Recipe& recipe, bool complete, RuleBook& rules) {
@@ -103,6 +129,30 @@ void check_batches(const Recipe& recipe, RuleBook& rules) {
                 "the longest sequence must fit, or leave the key out");
 }
 
+void check_sampling(const Recipe& recipe, RuleBook& rules) {
+  const FilterGroupsRecipe& filter = recipe.algorithm.filter_groups;
+  const FilterGroupsRecipe off;
+  rules.require({"algorithm.filter_groups.max_num_gen_batches", "algorithm.filter_groups.on_exhausted"},
+                filter.enable || filter == off, "algorithm.filter_groups.enable beside its other keys", "false",
+                "they have no effect: set enable, or delete them");
+  rules.require({"data.gen_batch_size"}, filter.enable || !recipe.data.gen_batch_size,
+                "algorithm.filter_groups.enable beside data.gen_batch_size", "false",
+                "every prompt drawn is trained on: set data.train_batch_size, or delete it");
+  const OverlongBufferRecipe& buffer = recipe.reward.overlong_buffer;
+  rules.require({"reward.overlong_buffer.len", "reward.overlong_buffer.penalty_factor"},
+                buffer.enable || buffer == OverlongBufferRecipe{},
+                "reward.overlong_buffer.enable beside its other keys", "false",
+                "they have no effect: set enable, or delete them");
+  rules.require(
+      {"reward.overlong_buffer.len", "reward.overlong_buffer.enable", "data.max_response_length"},
+      !buffer.enable || (buffer.len >= 1 && buffer.len <= recipe.data.max_response_length),
+      "reward.overlong_buffer.len from 1 to data.max_response_length = " + number(recipe.data.max_response_length),
+      number(buffer.len), "say over how many tokens the loss of reward grows");
+  rules.require({"optim.muon.momentum", "optim.muon.nesterov", "optim.muon.ns_steps", "optim.muon.match_adamw_rms"},
+                recipe.optim.name == OptimName::muon || recipe.optim.muon == MuonRecipe{},
+                "optim.name muon beside optim.muon", "adamw", "it has no effect: delete it");
+}
+
 void check_quant(const Recipe& recipe, RuleBook& rules) {
   const QuantRecipe& quant = recipe.quant;
   const bool is_fp8 = quant.weights == WeightFormat::fp8_e4m3, is_int4 = quant.weights == WeightFormat::int4;
@@ -136,11 +186,23 @@ void check_quant(const Recipe& recipe, RuleBook& rules) {
   rules.require({"rollout.bitwise", "quant.rollout.kv_cache"},
                 !recipe.rollout.bitwise || quant.kv_cache != KvCache::fp8_e4m3,
                 "quant.rollout.kv_cache other than fp8_e4m3 with rollout.bitwise", "fp8_e4m3", "use int8 or bf16");
+  const bool fixed = !quant.profile.empty();
+  rules.require({"quant.rollout.profile", "quant.rollout.weights"}, !fixed || quant.weights == WeightFormat::int8,
+                "quant.rollout.weights int8 with quant.rollout.profile", "another", "the profile is of int8 codes");
+  rules.require({"quant.rollout.profile", "quant.learner.forward"},
+                !fixed || quant.learner_forward == LearnerForward::bf16,
+                "quant.learner.forward bf16 with quant.rollout.profile", "another",
+                "the profile's smoothing is folded into the sampler's norms alone");
+  rules.require({"quant.rollout.profile", "quant.uaq_scale"}, !fixed || quant.uaq_scale == 1,
+                "quant.uaq_scale 1 with quant.rollout.profile", "another",
+                "update-aware quantisation needs scales that follow the weights");
   // Their defaults stand in every printed recipe, so only another value is refused.
   const QuantRecipe usual;
-  rules.require({"quant.kv_calibration.percentile", "quant.kv_calibration.margin", "quant.rollout.kv_cache"},
+  rules.require({"quant.kv_calibration.when", "quant.kv_calibration.percentile", "quant.kv_calibration.margin",
+                 "quant.rollout.kv_cache"},
                 quant.kv_cache == KvCache::fp8_e4m3 ||
-                    (quant.kv_percentile == usual.kv_percentile && quant.kv_margin == usual.kv_margin),
+                    (quant.kv_when == usual.kv_when && quant.kv_percentile == usual.kv_percentile &&
+                     quant.kv_margin == usual.kv_margin),
                 "quant.kv_calibration only with quant.rollout.kv_cache fp8_e4m3", "it with another KV cache",
                 "it has no effect: set kv_cache to fp8_e4m3, or delete it");
 }
@@ -153,27 +215,40 @@ void check_rules(const Recipe& recipe, const Origins& origins, bool complete, Fa
   check_data(recipe, complete, rules);
   check_batches(recipe, rules);
   check_quant(recipe, rules);
-  rules.require({"rollout.n", "algorithm.name"}, recipe.algorithm.name != AlgorithmName::grpo || recipe.rollout.n >= 2,
-                "rollout.n of 2 samples or more for grpo", number(recipe.rollout.n),
-                "a sample's advantage is measured against the others of its group");
-  rules.require({"rollout_correction.threshold", "rollout_correction.method"},
-                recipe.rollout_correction.method != CorrectionMethod::none || !recipe.rollout_correction.threshold,
-                "no rollout_correction.threshold with method none", "one",
-                "it has no effect: set it to null or delete it");
+  check_sampling(recipe, rules);
+  rules.require({"rollout.n", "algorithm.name"}, recipe.rollout.n >= 2, "rollout.n of 2 samples or more",
+                number(recipe.rollout.n), "a sample's advantage is measured against the others of its group");
+  if (const auto objection = objection_to(recipe.algorithm, recipe.rollout_correction)) {
+    rules.require({objection->key, "rollout_correction.method", "algorithm.name"}, false, objection->expected,
+                  objection->got, objection->advice);
+  }
   const AlgorithmRecipe& algorithm = recipe.algorithm;
   rules.require({"algorithm.kl_loss_type", "algorithm.kl_loss_coef"},
                 algorithm.kl_loss_coef != 0 || algorithm.kl_loss_type == AlgorithmRecipe{}.kl_loss_type,
                 "algorithm.kl_loss_type only with algorithm.kl_loss_coef above 0", "it with 0",
                 "it has no effect: set kl_loss_coef, or delete it");
-  rules.require(
-      {"sft.steps", "sft.demonstrations.task"}, recipe.sft.steps == 0 || !recipe.sft.demonstrations.task.empty(),
-      "sft.demonstrations.task beside sft.steps above 0", "none", "set sft.demonstrations: {task: countdown}");
+  rules.require({"sft.steps", "sft.demonstrations.task"},
+                recipe.sft.steps == 0 || !recipe.sft.demonstrations.task.empty(),
+                "sft.demonstrations.task beside sft.steps above 0", "none",
+                "set sft.demonstrations: {task: …} (countdown, sudoku or arithmetic)");
   check_generator(recipe.sft.demonstrations, "sft.demonstrations", false, rules);
   const RewardRecipe& reward = recipe.reward;
-  rules.require({"reward.correct", "reward.wrong", "reward.format"},
-                reward.correct > reward.wrong && reward.correct > reward.wrong + reward.format,
-                "reward.correct above reward.wrong and above reward.wrong + reward.format",
+  const double most_of_wrong = std::max(0.0, reward.format) + std::max(0.0, reward.partial);
+  rules.require({"reward.correct", "reward.wrong", "reward.format", "reward.partial"},
+                reward.correct > reward.wrong && reward.correct > reward.wrong + most_of_wrong,
+                "reward.correct above reward.wrong and above reward.wrong + reward.format + reward.partial",
                 "a score that a wrong response reaches too", "raise reward.correct or lower the others");
+  rules.require({"reward.verifier", "reward.profile"},
+                reward.verifier == VerifierName::math || reward.profile == RewardRecipe{}.profile,
+                "reward.profile only with reward.verifier: math", "it with another verifier",
+                "it has no effect: delete it");
+  rules.require({"reward.verifier", "reward.numbers"},
+                reward.verifier == VerifierName::countdown || reward.numbers == RewardRecipe{}.numbers,
+                "reward.numbers only with reward.verifier: countdown", "it with another verifier",
+                "it has no effect: delete it");
+  rules.require({"reward.verifier", "reward.partial"}, reward.verifier == VerifierName::sudoku || reward.partial == 0,
+                "reward.partial only with reward.verifier: sudoku", "it with another verifier",
+                "it has no effect: delete it");
 }
 
 }  // namespace qrl::config

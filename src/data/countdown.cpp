@@ -1,10 +1,9 @@
 #include "data/countdown.h"
 
 #include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
+#include <span>
 #include <utility>
 
 #include "base/error.h"
@@ -104,40 +103,13 @@ nlohmann::ordered_json ground_truth_of(const CountdownTask& task) {
 Split split_of(const CountdownTask& task) {
   CountdownTask sorted = with_sorted_numbers(task);
   sorted.numbers.push_back(task.target);
-  std::array<std::uint32_t, 2> state{};
-  for (const std::int64_t value : sorted.numbers) {
-    const auto bits = static_cast<std::uint64_t>(value);
-    const auto words =
-        base::philox({static_cast<std::uint32_t>(bits), static_cast<std::uint32_t>(bits >> 32), state[0], state[1]},
-                     {0x636f756e, 0x74646f77});  // "countdow": fixed for good, or splits would mix
-    state = {words[0], words[1]};
-  }
-  return state[0] % 4 == 0 ? Split::held_out : Split::train;
+  return split_of(std::span<const std::int64_t>(sorted.numbers));
 }
 
 CountdownTask generate_countdown(const config::GeneratorRecipe& recipe, std::uint64_t seed, Split split,
                                  std::uint64_t index) {
   const std::uint64_t stream = index * 2 + (split == Split::held_out ? 1 : 0);
   return draw_of_split({seed, base::RandomPurpose::generator, stream}, recipe, split).task();
-}
-
-std::vector<CountdownTask> held_out_countdown(const config::GeneratorRecipe& recipe, std::uint64_t seed,
-                                              std::int64_t size) {
-  constexpr int kMaxRepeats = 2000;  // in a row: the tasks left, if any, are then too rare to wait for
-  std::vector<CountdownTask> tasks;
-  std::set<std::pair<std::vector<std::int64_t>, std::int64_t>> seen;
-  int repeats = 0;
-  for (std::uint64_t index = 0; std::ssize(tasks) < size; ++index) {
-    CountdownTask task = generate_countdown(recipe, seed, Split::held_out, index);
-    if (seen.emplace(task.numbers, task.target).second) {
-      tasks.push_back(std::move(task));
-      repeats = 0;
-    } else {
-      QRL_REQUIRE(++repeats <= kMaxRepeats, "countdown generator", std::to_string(size) + " held-out tasks that differ",
-                  std::to_string(tasks.size()), "ask for fewer or widen the ranges");
-    }
-  }
-  return tasks;
 }
 
 std::string countdown_prompt(const CountdownTask& task) {
@@ -147,15 +119,5 @@ std::string countdown_prompt(const CountdownTask& task) {
 }
 
 std::string countdown_ground_truth(const CountdownTask& task) { return ground_truth_of(task).dump(); }
-
-std::string countdown_jsonl(std::span<const CountdownTask> tasks) {
-  std::string lines;
-  for (const CountdownTask& task : tasks) {
-    const nlohmann::ordered_json row = {
-        {"prompt", countdown_prompt(task)}, {"ground_truth", ground_truth_of(task)}, {"data_source", "countdown"}};
-    lines += row.dump() + "\n";
-  }
-  return lines;
-}
 
 }  // namespace qrl::data

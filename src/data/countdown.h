@@ -3,11 +3,11 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "config/recipe.h"
+#include "data/split.h"
 
 namespace qrl::data {
 
@@ -18,9 +18,7 @@ struct CountdownTask {
   friend bool operator==(const CountdownTask&, const CountdownTask&) = default;
 };
 
-/// Which side of the fixed split a task belongs to: decided by a hash of its sorted numbers and target alone, so that
-/// training and held-out tasks are disjoint whatever the seeds, sizes and ranges. One task in four is held out.
-enum class Split : std::uint8_t { train, held_out };
+/// Of its sorted numbers and target.
 Split split_of(const CountdownTask& task);
 
 /// Task `index` (below 2^63) of the endless sequence (recipe, seed, split): solvable by construction. Random pairs of
@@ -30,18 +28,10 @@ Split split_of(const CountdownTask& task);
 CountdownTask generate_countdown(const config::GeneratorRecipe& recipe, std::uint64_t seed, Split split,
                                  std::uint64_t index);
 
-/// The first `size` tasks of the held-out sequence whose prompts differ. Throws an input error when the recipe's ranges
-/// hold too few.
-std::vector<CountdownTask> held_out_countdown(const config::GeneratorRecipe& recipe, std::uint64_t seed,
-                                              std::int64_t size);
-
 /// The prompt text of a task: "3 7 12 = 36\n".
 std::string countdown_prompt(const CountdownTask& task);
 /// The ground truth as the verifier reads it: {"numbers":[…],"target":…}.
 std::string countdown_ground_truth(const CountdownTask& task);
-/// Tasks as JSONL rows (prompt, ground_truth, data_source "countdown") that read_jsonl takes.
-std::string countdown_jsonl(std::span<const CountdownTask> tasks);
-
 struct Demonstration {
   CountdownTask task;
   std::string response;  ///< trusted text: holds <answer> and </answer>

@@ -45,6 +45,9 @@ void check(const DecoderOptions& options, const model::ModelConfig& config) {
   at_least_one("page_size", options.page_size);
   at_least_one("kv_pages", options.kv_pages);
   at_least_one("max_model_len", options.max_model_len);
+  QRL_INVARIANT(options.logit_tile_tokens > 0 && options.logit_tile_tokens % ops::kDrawBlock == 0, "decoder options",
+                "logit_tile_tokens a multiple of " + std::to_string(ops::kDrawBlock),
+                std::to_string(options.logit_tile_tokens));
   QRL_REQUIRE(options.max_model_len <= config.max_position_embeddings, "decoder options: max_model_len",
               "at most the model's max_position_embeddings = " + std::to_string(config.max_position_embeddings),
               std::to_string(options.max_model_len), "shorten prompts or responses");
@@ -95,7 +98,7 @@ struct Decoder::State {
         kv(model_config, decoder_options.kv_pages, decoder_options.page_size, decoder_options.kv_format),
         plan(model_config) {}
 
-  void make_workspaces(int num_threads);
+  void make_workspaces(int num_threads, bool whole_rows);
   void forward_and_sample(const types::SamplingParams& params, types::SampleKey key);
   void sample(base::Team& team, const PlanPart& part, Transformer::Workspace& scratch, const ops::DrawParams& params,
               const base::RandomField& field, std::uint32_t step);
@@ -135,6 +138,9 @@ void Decoder::calibrate_kv(std::span<const std::vector<types::TokenId>> sequence
   state.kv.set_scales(decoder::calibrate_kv(state.transformer->snapshot(), sequences, options));
 }
 
+void Decoder::set_kv_scales(KvScales scales) { state_->kv.set_scales(std::move(scales)); }
+const KvScales& Decoder::kv_scales() const { return state_->kv.scales(); }
+
 std::vector<types::Completion> Decoder::complete(std::span<const types::SampleRequest> requests,
                                                  const types::SamplingParams& params, types::SampleKey key) {
   State& state = *state_;
@@ -153,13 +159,13 @@ std::vector<types::Completion> Decoder::complete(std::span<const types::SampleRe
     completion.versions.reserve(reserved);
   }
   state.kv.allocate();
-  state.make_workspaces(base::num_threads());
+  state.make_workspaces(base::num_threads(), ops::DrawParams{params.temperature, params.top_p, params.top_k}.cuts());
 
   const model::Snapshot& snapshot = state.transformer->snapshot();
   const std::int64_t version = snapshot.version();
-  QRL_INVARIANT(state.kv.format() != quant::KvFormat::fp8_e4m3 || state.kv.scales_version() == version, "decoder",
+  QRL_INVARIANT(state.kv.format() != quant::KvFormat::fp8_e4m3 || state.kv.scales().version == version, "decoder",
                 "fp8 scales calibrated for version " + std::to_string(version),
-                "version " + std::to_string(state.kv.scales_version()), "calibrate after every publish");
+                "version " + std::to_string(state.kv.scales().version), "calibrate after every publish");
   PagePool pool(state.options.kv_pages);
   Scheduler scheduler(state.options, pool, state.stats);
   scheduler.submit(requests, completions);
@@ -189,8 +195,10 @@ const DecoderStats& Decoder::stats() const { return state_->stats; }
 
 void Decoder::reset_stats() { state_->stats = {}; }
 
-void Decoder::State::make_workspaces(int num_threads) {
+void Decoder::State::make_workspaces(int num_threads, bool whole_rows) {
   while (workspaces.size() < static_cast<std::size_t>(num_threads)) workspaces.emplace_back(transformer->snapshot());
+  const std::int64_t columns = whole_rows ? config.vocab_size : std::min(config.vocab_size, options.logit_tile_tokens);
+  for (Transformer::Workspace& workspace : workspaces) workspace.make_room_for_logits(columns);
 }
 
 /// One parallel region a tick: nothing but barriers inside a part, and not even those when each thread has its own.
@@ -215,20 +223,56 @@ void Decoder::State::forward_and_sample(const types::SamplingParams& params, typ
 void Decoder::State::sample(base::Team& team, const PlanPart& part, Transformer::Workspace& scratch,
                             const ops::DrawParams& params, const base::RandomField& field, std::uint32_t step) {
   std::exception_ptr error;  // of a draw; kept until no other member waits at a barrier for this one
+  const auto try_row = [&](const auto& body) {
+    try {
+      body();
+    } catch (...) {
+      error = std::current_exception();
+    }
+  };
+  const std::int64_t tile = params.cuts() ? config.vocab_size : std::min(config.vocab_size, options.logit_tile_tokens);
   for (std::int64_t first = part.draws.begin; first < part.draws.end; first += Transformer::kLogitRows) {
     const std::int64_t count = std::min(Transformer::kLogitRows, part.draws.end - first);
-    const auto rows =
-        std::span(plan.draw_rows).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count));
-    const float* logits = transformer->logits(team, rows, scratch);
+    transformer->choose_rows(
+        team, std::span(plan.draw_rows).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)),
+        scratch);
     const base::Range share = team.slice(count);
-    for (std::int64_t i = share.begin; i < share.end; ++i) {
-      const auto draw_idx = static_cast<std::size_t>(first + i);
-      const double uniform = draw_uniform(field, *plan.draw_sequences[draw_idx], step);
-      try {
-        draws[draw_idx] = ops::draw(logits + i * config.vocab_size, config.vocab_size, params, uniform);
-      } catch (...) {
-        error = std::current_exception();
+    const auto draw_of = [&](std::int64_t i) -> ops::Draw& { return draws[static_cast<std::size_t>(first + i)]; };
+    const auto uniform_of = [&](std::int64_t i) {
+      return draw_uniform(field, *plan.draw_sequences[static_cast<std::size_t>(first + i)], step);
+    };
+    if (params.cuts()) {  // top-k and top-p look at a row as a whole
+      const float* logits = transformer->logits(team, count, {0, tile}, scratch);
+      for (std::int64_t i = share.begin; i < share.end; ++i) {
+        try_row([&] { draw_of(i) = ops::draw(logits + i * tile, tile, params, uniform_of(i)); });
       }
+      continue;
+    }
+    std::vector<ops::RowSummary>& rows = scratch.summaries;
+    for (std::int64_t i = share.begin; i < share.end; ++i) rows[static_cast<std::size_t>(i)].begin(params.temperature);
+    const float* logits = nullptr;
+    std::int64_t begin = 0;
+    for (; begin < config.vocab_size; begin += tile) {
+      const std::int64_t size = std::min(tile, config.vocab_size - begin);
+      logits = transformer->logits(team, count, {begin, begin + size}, scratch);
+      for (std::int64_t i = share.begin; i < share.end; ++i) {
+        rows[static_cast<std::size_t>(i)].take(logits + i * size, size);
+      }
+    }
+    const bool all_there = tile == config.vocab_size;  // else the drawn token's block is made again
+    for (std::int64_t i = share.begin; i < share.end; ++i) {
+      try_row([&] {
+        ops::RowSummary& row = rows[static_cast<std::size_t>(i)];
+        row.end();
+        const ops::RowSummary::Place place = row.place(uniform_of(i));
+        float again[ops::kDrawBlock];
+        const float* block = logits + i * tile + place.begin;
+        if (!all_there) {
+          transformer->logits_of_row(i, {place.begin, place.begin + place.count}, scratch, again);
+          block = again;
+        }
+        draw_of(i) = row.draw(place, block);
+      });
     }
   }
   if (error) std::rethrow_exception(error);

@@ -22,6 +22,9 @@ struct DecoderOptions {
   std::int64_t kv_pages = 0;                   ///< pages in the pool; must hold at least one longest sequence
   std::int64_t max_model_len = 0;              ///< prompt + response tokens of the longest sequence
   quant::KvFormat kv_format = quant::KvFormat::bf16;
+  /// Tokens of the vocabulary whose logits exist at once (for 32 rows), a multiple of 256, unless top-k or top-p look
+  /// at whole rows; changes no draw. The default stays in a core's cache.
+  std::int64_t logit_tile_tokens = 8192;
   bool prefix_sharing = true;         ///< a group's samples share their prompt's pages
   std::function<void()> before_tick;  ///< may throw: `complete` is abandoned, the decoder as good as before
 };
@@ -54,6 +57,11 @@ class Decoder final : public types::TextSource {
   /// Calibrates fp8 keys and values for the version that the snapshot holds now: after every publish, before the next
   /// `complete`, on sequences that are the same on every rank (decoder/kv_calibration.h). Nothing for other formats.
   void calibrate_kv(std::span<const std::vector<types::TokenId>> sequences, const KvCalibration& options);
+
+  /// Takes scales that were made before instead, of `scales.version`; an internal error for other formats.
+  void set_kv_scales(KvScales scales);
+  /// The scales in use; without any of version −1.
+  const KvScales& kv_scales() const;
 
   /// Throws an input error, before anything is drawn, when a parameter is out of range or a request can never fit
   /// max_model_len or the page pool; an internal error when the snapshot's version changes during the call, when

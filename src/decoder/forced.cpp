@@ -4,7 +4,6 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "decoder/transformer.h"
 
 namespace qrl::decoder {
 
@@ -66,12 +65,15 @@ std::vector<float> forced_logits(const model::Snapshot& snapshot, std::span<cons
   if (layout.kv_format == quant::KvFormat::fp8_e4m3) kv.set_scales(layout.kv_scales);
   const Transformer transformer(snapshot, std::min(layout.chunk_tokens, num_tokens), num_tokens);
   Transformer::Workspace scratch(snapshot);
+  scratch.make_room_for_logits(vocab_size);
   std::vector<float> logits(static_cast<std::size_t>(num_tokens * vocab_size));
   run_forced(transformer, tokens, kv, layout, pages, scratch,
              [&](base::Team& team, std::int64_t first, std::span<const std::int32_t> rows) {
                for (std::size_t at = 0; at < rows.size(); at += Transformer::kLogitRows) {
                  const auto some = rows.subspan(at, std::min<std::size_t>(Transformer::kLogitRows, rows.size() - at));
-                 const float* from = transformer.logits(team, some, scratch);
+                 transformer.choose_rows(team, some, scratch);
+                 const float* from =
+                     transformer.logits(team, static_cast<std::int64_t>(some.size()), {0, vocab_size}, scratch);
                  float* to = logits.data() + (first + static_cast<std::int64_t>(at)) * vocab_size;
                  if (team.rank() == 0) std::copy_n(from, static_cast<std::int64_t>(some.size()) * vocab_size, to);
                }
@@ -79,7 +81,9 @@ std::vector<float> forced_logits(const model::Snapshot& snapshot, std::span<cons
   return logits;
 }
 
-KvCache forced_kv(const model::Snapshot& snapshot, std::span<const types::TokenId> tokens) {
+namespace {
+
+KvCache run_through(const model::Snapshot& snapshot, std::span<const types::TokenId> tokens, ObservedInputs* observed) {
   check(snapshot.config(), tokens);
   const ForcedLayout layout;
   const auto num_tokens = static_cast<std::int64_t>(tokens.size());
@@ -88,9 +92,20 @@ KvCache forced_kv(const model::Snapshot& snapshot, std::span<const types::TokenI
   kv.allocate();
   const Transformer transformer(snapshot, std::min(layout.chunk_tokens, num_tokens), num_tokens);
   Transformer::Workspace scratch(snapshot);
+  scratch.observed = observed;
   run_forced(transformer, tokens, kv, layout, pages, scratch,
              [](base::Team&, std::int64_t, std::span<const std::int32_t>) {});
   return kv;
+}
+
+}  // namespace
+
+void observe_inputs(const model::Snapshot& snapshot, std::span<const types::TokenId> tokens, ObservedInputs& observed) {
+  (void)run_through(snapshot, tokens, &observed);
+}
+
+KvCache forced_kv(const model::Snapshot& snapshot, std::span<const types::TokenId> tokens) {
+  return run_through(snapshot, tokens, nullptr);
 }
 
 }  // namespace qrl::decoder

@@ -9,6 +9,7 @@
 #include "decoder/kv_cache.h"
 #include "decoder/kv_calibration.h"
 #include "decoder/page_pool.h"
+#include "decoder/transformer.h"
 #include "model/snapshot.h"
 #include "quant/kv_format.h"
 #include "types/prompt.h"
@@ -29,6 +30,9 @@ struct ForcedLayout {
 /// tokens outside the vocabulary, none at all, or more than max_position_embeddings.
 std::vector<float> forced_logits(const model::Snapshot& snapshot, std::span<const types::TokenId> tokens,
                                  const ForcedLayout& layout = {});
+
+/// Runs the same forward for its side effect on `observed` (decoder/transformer.h). Errors as above.
+void observe_inputs(const model::Snapshot& snapshot, std::span<const types::TokenId> tokens, ObservedInputs& observed);
 
 /// The fp32 keys and values of the same forward, page i holding positions i·page_size … in order. Errors as above.
 KvCache forced_kv(const model::Snapshot& snapshot, std::span<const types::TokenId> tokens);

@@ -34,8 +34,7 @@ class KvCache {
 
   /// Scales of fp8_e4m3 from now on; an internal error for other formats or another number of them.
   void set_scales(KvScales scales);
-  /// The policy version that the scales were made for; −1 without any.
-  std::int64_t scales_version() const { return scales_.version; }
+  const KvScales& scales() const { return scales_; }  ///< of version −1 without any
 
   /// Does the copies in all layers. SPMD, as ops/linear.h says; the targets must be distinct.
   void copy(base::Team& team, std::span<const PageCopy> copies) const;

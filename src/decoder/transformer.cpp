@@ -1,12 +1,28 @@
 #include "decoder/transformer.h"
 
 #include <algorithm>
+#include <cmath>
+#include <vector>
 
 namespace qrl::decoder {
 
 using base::Buffer;
 using base::DType;
 using base::Range;
+
+ObservedInputs::ObservedInputs(const model::ModelConfig& config)
+    : qkv_LD(DType::f32, {config.num_hidden_layers, config.hidden_size}),
+      gate_up_LD(DType::f32, {config.num_hidden_layers, config.hidden_size}) {}
+
+void ObservedInputs::note(const ops::Activations& input, Range rows, float* amax_D) {
+  std::vector<float> values(static_cast<std::size_t>(rows.end * input.width));
+  base::Team alone = base::Team::solo();
+  ops::decode(alone, input, rows, values.data());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    float& most = amax_D[i % static_cast<std::size_t>(input.width)];
+    most = std::max(most, std::fabs(values[i]));
+  }
+}
 
 Transformer::Encoded::Encoded(const model::Snapshot& snapshot, std::int64_t width)
     : common(snapshot.format(), kBlockRows, width) {
@@ -26,7 +42,11 @@ Transformer::Workspace::Workspace(const model::Snapshot& snapshot)
       context(DType::f32, {kBlockRows, snapshot.config().q_size()}),
       gate_up(DType::f32, {kBlockRows, 2 * snapshot.config().intermediate_size}),
       drawn_x(DType::f32, {kLogitRows, snapshot.config().hidden_size}),
-      logits(DType::f32, {kLogitRows, snapshot.config().vocab_size}) {}
+      summaries(kLogitRows) {}
+
+void Transformer::Workspace::make_room_for_logits(std::int64_t num_columns) {
+  if (logits.empty() || logits.shape()[1] < num_columns) logits = Buffer(DType::f32, {kLogitRows, num_columns});
+}
 
 Transformer::Transformer(const model::Snapshot& snapshot, std::int64_t max_rows, std::int64_t max_positions)
     : snapshot_(snapshot),
@@ -38,10 +58,12 @@ void Transformer::forward(base::Team& team, const Plan& plan, const PlanPart& pa
                           Workspace& scratch) const {
   const model::ModelConfig& config = snapshot_.config();
   const float eps = config.rms_norm_eps;
-  float* x_ND = x_ND_.as<float>();
+  auto* x_ND = x_ND_.as<float>();
   auto* qkv = scratch.qkv.as<float>();
   auto* context = scratch.context.as<float>();
   auto* gate_up = scratch.gate_up.as<float>();
+  const std::int64_t width = config.hidden_size;
+  ObservedInputs* observed = team.rank() == 0 ? scratch.observed : nullptr;
 
   kv.copy(team,
           std::span(plan.copies)
@@ -58,7 +80,7 @@ void Transformer::forward(base::Team& team, const Plan& plan, const PlanPart& pa
     for (std::int64_t first = part.rows.begin; first < part.rows.end; first += kBlockRows) {
       const Range rows{0, std::min(kBlockRows, part.rows.end - first)};
       const ops::AttentionRows where{plan.positions_N.data() + first, plan.page_tables_N.data() + first};
-      float* x = x_ND + first * config.hidden_size;
+      float* x = x_ND + first * width;
       ops::Activations& before = scratch.normed.for_layer(layer.qkv);
       ops::Activations& attended = scratch.attended.for_layer(layer.o);
       ops::Activations& after = scratch.normed.for_layer(layer.gate_up);
@@ -66,6 +88,7 @@ void Transformer::forward(base::Team& team, const Plan& plan, const PlanPart& pa
 
       ops::rms_norm(team, x, layer.input_norm_D.as<float>(), eps, rows, before);
       team.barrier();
+      if (observed != nullptr) ObservedInputs::note(before, rows, observed->qkv_LD.as<float>() + layer_idx * width);
       ops::linear(team, before, layer.qkv, rows, false, qkv);
       team.barrier();
       ops::rope_and_store(team, heads_, q_norm, k_norm, eps, rope_table_.view(), where, rows, pages, qkv);
@@ -78,6 +101,7 @@ void Transformer::forward(base::Team& team, const Plan& plan, const PlanPart& pa
       team.barrier();
       ops::rms_norm(team, x, layer.post_norm_D.as<float>(), eps, rows, after);
       team.barrier();
+      if (observed != nullptr) ObservedInputs::note(after, rows, observed->gate_up_LD.as<float>() + layer_idx * width);
       ops::linear(team, after, layer.gate_up, rows, false, gate_up);
       team.barrier();
       ops::swiglu(team, gate_up, rows, gated);
@@ -88,13 +112,12 @@ void Transformer::forward(base::Team& team, const Plan& plan, const PlanPart& pa
   }
 }
 
-const float* Transformer::logits(base::Team& team, std::span<const std::int32_t> wanted, Workspace& scratch) const {
+void Transformer::choose_rows(base::Team& team, std::span<const std::int32_t> wanted, Workspace& scratch) const {
   const model::ModelConfig& config = snapshot_.config();
   const Range rows{0, static_cast<std::int64_t>(wanted.size())};
   auto* drawn_x = scratch.drawn_x.as<float>();
-  auto* logits = scratch.logits.as<float>();
 
-  team.barrier();  // whoever reads the last call's logits is done
+  team.barrier();  // whoever reads the last rows' logits is done
   const Range share = team.slice(rows.end);
   for (std::int64_t i = share.begin; i < share.end; ++i) {
     const float* x = x_ND_.as<float>() + wanted[static_cast<std::size_t>(i)] * config.hidden_size;
@@ -103,9 +126,19 @@ const float* Transformer::logits(base::Team& team, std::span<const std::int32_t>
   team.barrier();
   ops::rms_norm(team, drawn_x, snapshot_.final_norm_D().as<float>(), config.rms_norm_eps, rows, scratch.final_normed);
   team.barrier();
-  ops::linear(team, scratch.final_normed, snapshot_.lm_head(), rows, false, logits);
+}
+
+const float* Transformer::logits(base::Team& team, std::int64_t num_rows, Range tokens, Workspace& scratch) const {
+  auto* logits = scratch.logits.as<float>();
+  team.barrier();  // whoever reads the last ones is done
+  ops::linear_columns(team, scratch.final_normed, snapshot_.lm_head(), {0, num_rows}, tokens, logits);
   team.barrier();
   return logits;
+}
+
+void Transformer::logits_of_row(std::int64_t row_idx, Range tokens, Workspace& scratch, float* to) const {
+  base::Team alone = base::Team::solo();
+  ops::linear_columns(alone, scratch.final_normed, snapshot_.lm_head(), {row_idx, row_idx + 1}, tokens, to);
 }
 
 }  // namespace qrl::decoder

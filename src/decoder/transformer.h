@@ -13,9 +13,18 @@
 #include "model/snapshot.h"
 #include "ops/linear.h"
 #include "ops/paged_attention.h"
+#include "ops/sample.h"
 #include "ops/transformer.h"
 
 namespace qrl::decoder {
+
+/// Largest |input| of each channel behind a block's norms, filled by forward when a workspace asks for it.
+struct ObservedInputs {
+  explicit ObservedInputs(const model::ModelConfig& config);
+  /// Takes rows of what enters a layer's matrix; one member at a time.
+  static void note(const ops::Activations& input, base::Range rows, float* amax_D);
+  base::Buffer qkv_LD, gate_up_LD;  ///< fp32
+};
 
 /// The decoder-only transformer of model/config.h, written as a flat list of ops. Every function is SPMD (see
 /// ops/linear.h): all members of a team call it with the same arguments and their team's workspace. The numbers of a
@@ -35,8 +44,13 @@ class Transformer {
     Workspace(const model::Snapshot& snapshot);
     Encoded normed, attended, gated;
     ops::Activations final_normed;
-    base::Buffer qkv, context, gate_up;  ///< fp32 [kBlockRows, (H+2K)·E], [·, H·E], [·, 2F]
-    base::Buffer drawn_x, logits;        ///< fp32 [kLogitRows, D], [·, V]
+    base::Buffer qkv, context, gate_up;      ///< fp32 [kBlockRows, (H+2K)·E], [·, H·E], [·, 2F]
+    base::Buffer drawn_x;                    ///< fp32 [kLogitRows, D]
+    base::Buffer logits;                     ///< fp32, what make_room_for_logits made
+    std::vector<ops::RowSummary> summaries;  ///< kLogitRows
+    /// Before `logits` is asked for `num_columns` at once. No member of a team may be in a forward.
+    void make_room_for_logits(std::int64_t num_columns);
+    ObservedInputs* observed = nullptr;  ///< who calibrates looks on
   };
   static constexpr std::int64_t kBlockRows = 64;
   static constexpr std::int64_t kLogitRows = 32;
@@ -50,9 +64,13 @@ class Transformer {
   /// hidden states left for `logits`. Ends with a barrier.
   void forward(base::Team& team, const Plan& plan, const PlanPart& part, const KvCache& kv, Workspace& scratch) const;
 
-  /// Logits of up to kLogitRows of the last forward's rows: fp32 [rows.size(), V], in the workspace until its next use.
-  /// Begins and ends with a barrier.
-  const float* logits(base::Team& team, std::span<const std::int32_t> rows, Workspace& scratch) const;
+  /// Makes up to kLogitRows of the last forward's rows ready for lm_head. Begins and ends with a barrier.
+  void choose_rows(base::Team& team, std::span<const std::int32_t> rows, Workspace& scratch) const;
+  /// Logits of the chosen rows for a range of tokens that begins at a multiple of ops::kPanelColumns: fp32
+  /// [num_rows, tokens.size()], in the workspace until its next use. Begins and ends with a barrier.
+  const float* logits(base::Team& team, std::int64_t num_rows, base::Range tokens, Workspace& scratch) const;
+  /// The same for one chosen row, by the calling thread alone, into `to`.
+  void logits_of_row(std::int64_t row_idx, base::Range tokens, Workspace& scratch, float* to) const;
 
  private:
   const model::Snapshot& snapshot_;

@@ -9,11 +9,12 @@
 
 #include "base/error.h"
 #include "base/threads.h"
-#include "learner/grpo.h"
 #include "learner/logprob.h"
 #include "learner/memory.h"
+#include "learner/muon.h"
 #include "learner/parameters.h"
 #include "learner/policy.h"
+#include "learner/policy_loss.h"
 #include "learner/schedule.h"
 #include "learner/statistics.h"
 #include "ops/training.h"
@@ -22,8 +23,6 @@
 namespace qrl::learner {
 
 namespace {
-
-constexpr double kDefaultClip = 0.2;
 
 void check_options(const config::OptimRecipe& optim, std::int64_t total_updates) {
   QRL_REQUIRE(optim.betas.size() == 2, "optim.betas", "two numbers", std::to_string(optim.betas.size()));
@@ -49,28 +48,6 @@ void check_batch(const types::MicroBatch& batch, const model::ModelConfig& confi
               "micro-batch", "token ids below the vocabulary's " + std::to_string(config.vocab_size), "one outside");
 }
 
-/// The masked-in entries of a per-token array as fp64; an invariant error names the array when its size is not N.
-Tensor counted(const std::vector<float>& per_token, const std::vector<std::int64_t>& rows, std::size_t num_tokens,
-               const char* name) {
-  QRL_INVARIANT(per_token.size() == num_tokens, "micro-batch", std::string(name) + " of N entries",
-                std::to_string(per_token.size()));
-  const Tensor values = torch::empty({static_cast<std::int64_t>(rows.size())}, torch::kFloat64);
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    values.data_ptr<double>()[i] = static_cast<double>(per_token[static_cast<std::size_t>(rows[i])]);
-  }
-  return values;
-}
-
-Tensor sequence_of_rows(const types::MicroBatch& batch, const std::vector<std::int64_t>& rows) {
-  const Tensor sequences = torch::empty({static_cast<std::int64_t>(rows.size())}, torch::kInt64);
-  const auto& starts = batch.sequence_starts;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const auto next = std::upper_bound(starts.begin(), starts.end(), rows[i]);
-    sequences.data_ptr<std::int64_t>()[i] = next - starts.begin() - 1;
-  }
-  return sequences;
-}
-
 /// The promise of a bitwise learner.
 void require_same_bits(const Tensor& log_probs_M, const std::vector<std::int64_t>& rows,
                        const std::vector<float>& sampler_logprobs) {
@@ -82,10 +59,6 @@ void require_same_bits(const Tensor& log_probs_M, const std::vector<std::int64_t
   }
   QRL_INVARIANT(differ == 0, "rollout.bitwise", "the sampler's log-probs, bit for bit",
                 std::to_string(differ) + " of " + std::to_string(rows.size()) + " tokens differ");
-}
-
-std::span<const double> doubles(const Tensor& values) {
-  return {values.data_ptr<double>(), static_cast<std::size_t>(values.numel())};
 }
 
 }  // namespace
@@ -102,6 +75,7 @@ struct Learner::State {
     how.compute = options.compute == config::ComputeDType::bf16 ? torch::kBFloat16 : torch::kFloat32;
     how.trainable = options.trainable;
     how.f32_lm_head = options.f32_lm_head;
+    how.muon = options.optim.name == config::OptimName::muon;
     how.packs_head = options.forward == config::LearnerForward::bf16;  // else logits are of the snapshot's
     return how;
   }
@@ -141,6 +115,7 @@ struct Learner::State {
                      const types::GlobalCounts& counts, const LossOptions& loss);
   void reduce_gradients();
   std::string first_non_finite(double& squared_norm) const;
+  std::vector<MuonMatrix> muon_matrices() const;
   void apply(double gradient_scale);
   void clear_gradients() {
     if (parameters.trainable()) std::fill_n(parameters.gradients(), parameters.size(), 0.0F);
@@ -201,32 +176,11 @@ TargetRows Learner::State::targets_of(const types::MicroBatch& batch, const ops:
 Tensor Learner::State::policy_loss(const types::MicroBatch& batch, const std::vector<std::int64_t>& rows,
                                    const TargetScores& scores, const types::GlobalCounts& counts,
                                    const LossOptions& loss) {
-  const config::AlgorithmRecipe& algorithm = loss.algorithm;
-  const std::size_t n = batch.tokens.size();
-  GrpoTokens tokens;
-  tokens.log_probs = scores.log_probs_M.to(torch::kFloat64);
-  tokens.entropy = scores.entropy_M.to(torch::kFloat64);
-  tokens.sampler_log_probs = counted(batch.sampler_logprobs, rows, n, "sampler_logprobs");
-  tokens.advantages = counted(batch.advantages, rows, n, "advantages");
-  tokens.sequence_of_token = sequence_of_rows(batch, rows);
-  tokens.old_log_probs =
-      batch.old_logprobs.empty() ? tokens.log_probs.detach() : counted(batch.old_logprobs, rows, n, "old_logprobs");
-  if (algorithm.kl_loss_coef != 0) {
-    tokens.reference_log_probs = counted(batch.reference_logprobs, rows, n, "reference_logprobs");
-  }
-  const ClipRange clip{algorithm.clip_ratio_low.value_or(kDefaultClip),
-                       algorithm.clip_ratio_high.value_or(kDefaultClip)};
-  const GrpoLoss terms = grpo_loss(tokens, {clip, loss.correction, algorithm.kl_loss_coef, algorithm.kl_loss_type,
-                                            algorithm.entropy_coef, counts.sequences});
-
-  statistics.add_share("actor/pg_loss", terms.policy.item<double>());
-  if (terms.kl.defined()) statistics.add_share("actor/kl_loss", terms.kl.item<double>());
-  const bool truncates = loss.correction.method == config::CorrectionMethod::tis;
-  const Tensor log_probs_now = tokens.log_probs.detach(), entropy_now = tokens.entropy.detach();
-  statistics.add_policy_tokens({doubles(log_probs_now), doubles(tokens.old_log_probs),
-                                doubles(tokens.sampler_log_probs), doubles(entropy_now), doubles(tokens.advantages),
-                                clip.low, clip.high,
-                                truncates ? std::optional(tis_threshold(loss.correction)) : std::nullopt});
+  const ObjectiveSettings settings = objective_settings(loss.algorithm, loss.correction, loss.ais_alpha);
+  const ObjectiveTokens tokens = objective_tokens(batch, rows, scores, settings.kl_loss_coef != 0);
+  const Objective terms =
+      objective(tokens, settings, {counts.response_tokens, counts.sequences, loss.max_response_length});
+  add_statistics(tokens, settings, terms, statistics);
   return terms.total;
 }
 
@@ -250,6 +204,16 @@ std::string Learner::State::first_non_finite(double& squared_norm) const {
   return name;
 }
 
+std::vector<MuonMatrix> Learner::State::muon_matrices() const {
+  std::vector<MuonMatrix> matrices;
+  for (const auto& [spec, offset] : parameters.placements()) {
+    if (offset >= parameters.first_adamw()) continue;
+    matrices.push_back({parameters.masters() + offset, parameters.gradients() + offset, parameters.exp_avg() + offset,
+                        spec.shape[0], spec.shape[1]});
+  }
+  return matrices;
+}
+
 void Learner::State::apply(double gradient_scale) {
   const config::OptimRecipe& optim = options.optim;
   const auto updates = static_cast<double>(num_updates + 1);
@@ -264,9 +228,14 @@ void Learner::State::apply(double gradient_scale) {
   const auto step = [&](std::int64_t begin, std::int64_t end, double weight_decay) {
     args.weight_decay = static_cast<float>(weight_decay);
     ops::adamw_step(args, end - begin, parameters.masters() + begin, parameters.gradients() + begin,
-                    parameters.exp_avg() + begin, parameters.exp_avg_sq() + begin);
+                    parameters.exp_avg() + begin, parameters.exp_avg_sq() + (begin - parameters.first_adamw()));
   };
-  step(0, parameters.num_decayed(), optim.weight_decay);
+  if (optim.name == config::OptimName::muon) {
+    const MuonStep how{learning_rate(optim, num_updates, options.total_updates), optim.weight_decay, gradient_scale,
+                       optim.muon};
+    muon_step(muon_matrices(), how, world);
+  }
+  step(parameters.first_adamw(), parameters.num_decayed(), optim.weight_decay);
   step(parameters.num_decayed(), parameters.size(), 0);
   parameters.refresh_compute_copies();
   published = nullptr;
@@ -318,7 +287,7 @@ void Learner::accumulate(const types::MicroBatch& batch, const types::GlobalCoun
   if (state_->options.bitwise && loss.at_sampling_weights)
     require_same_bits(scores.log_probs_M, targets.rows, batch.sampler_logprobs);
   Tensor total;
-  if (loss.kind == LossKind::grpo) {
+  if (loss.kind == LossKind::policy) {
     total = state_->policy_loss(batch, targets.rows, scores, counts, loss);
   } else {
     total = -scores.log_probs_M.to(torch::kFloat64).sum() / static_cast<double>(counts.response_tokens);
@@ -365,21 +334,16 @@ std::int64_t Learner::num_updates() const { return state_->num_updates; }
 void Learner::reset_optimizer(const config::OptimRecipe& optim, std::int64_t total_updates) {
   state_->require_trainable();
   check_options(optim, total_updates);
+  QRL_INVARIANT(optim.name == state_->options.optim.name, "optimizer", "one of the same kind", "another");
   state_->options.optim = optim;
   state_->options.total_updates = total_updates;
   state_->num_updates = 0;
-  std::fill_n(state_->parameters.exp_avg(), state_->parameters.size(), 0.0F);
-  std::fill_n(state_->parameters.exp_avg_sq(), state_->parameters.size(), 0.0F);
+  state_->parameters.clear_moments();
 }
 
 model::WeightViews Learner::masters() const { return state_->parameters.views(state_->parameters.masters()); }
 
-model::WeightViews Learner::optimizer_state() const {
-  if (!state_->parameters.trainable()) return {};
-  model::WeightViews state = state_->parameters.views(state_->parameters.exp_avg(), "exp_avg.");
-  state.merge(state_->parameters.views(state_->parameters.exp_avg_sq(), "exp_avg_sq."));
-  return state;
-}
+model::WeightViews Learner::optimizer_state() const { return state_->parameters.moments(); }
 
 void Learner::restore(const model::WeightViews& masters, const model::WeightViews& optimizer_state,
                       std::int64_t num_updates) {

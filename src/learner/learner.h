@@ -21,14 +21,16 @@
 
 namespace qrl::learner {
 
-/// What `accumulate` minimises. grpo: the policy-gradient loss of algorithms.md with the recipe's settings; sft: the
+/// What `accumulate` minimises. policy: the policy-gradient loss of algorithms.md with the recipe's settings; sft: the
 /// mean over response tokens of −log p.
-enum class LossKind : std::uint8_t { grpo, sft };
+enum class LossKind : std::uint8_t { policy, sft };
 
 struct LossOptions {
-  LossKind kind = LossKind::grpo;
+  LossKind kind = LossKind::policy;
   config::AlgorithmRecipe algorithm;
   config::CorrectionRecipe correction;
+  std::int64_t max_response_length = 0;  ///< data.max_response_length: of seq-mean-token-sum-norm
+  double ais_alpha = 0;                  ///< with method ais: set_ais_alpha
   /// The weights are those that drew: a bitwise learner then checks its promise on every token.
   bool at_sampling_weights = false;
 };
@@ -99,8 +101,8 @@ class Learner {
 
   /// The fp32 masters by name, as views that stay valid for the learner's life.
   model::WeightViews masters() const;
-  /// Everything but the masters that an exact resume needs, by name ("exp_avg.<tensor>", "exp_avg_sq.<tensor>");
-  /// nothing when not trainable.
+  /// Everything but the masters that an exact resume needs, by name ("exp_avg.<tensor>", Muon's momentum too, and
+  /// "exp_avg_sq.<tensor>", not of Muon's matrices); nothing when not trainable.
   model::WeightViews optimizer_state() const;
   /// Copies masters and optimizer state from views of the same names and shapes, and sets the update count.
   void restore(const model::WeightViews& masters, const model::WeightViews& optimizer_state, std::int64_t num_updates);
@@ -124,6 +126,11 @@ class Learner {
   struct State;
   std::unique_ptr<State> state_;
 };
+
+/// With rollout_correction.method ais: sets loss.ais_alpha from all response tokens of the mini-batch on all ranks
+/// (`batches`: this rank's, with old log-probs), and returns AIS's signals as metrics; nothing with other methods.
+/// Collective.
+Metrics set_ais_alpha(std::span<const types::MicroBatch> batches, LossOptions& loss, dist::Collectives& world);
 
 /// Version of LibTorch built with.
 std::string torch_version();

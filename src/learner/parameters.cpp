@@ -16,6 +16,11 @@ bool is_matrix(const model::WeightSpec& spec) {
   return spec.kind != model::WeightKind::norm && spec.kind != model::WeightKind::bias;
 }
 
+/// Layers' matrices, other matrices, the rest.
+int rank_of_kind(const model::WeightSpec& spec) {
+  return !is_matrix(spec) ? 2 : (spec.kind == model::WeightKind::linear ? 0 : 1);
+}
+
 /// Tensors that one product reads as one matrix (or bias) must follow each other: their order within a layer.
 int rank_in_group(std::string_view name) {
   constexpr std::array<std::string_view, 5> kOrder = {"q_proj.", "k_proj.", "v_proj.", "gate_proj.", "up_proj."};
@@ -48,7 +53,7 @@ void Parameters::place(const std::vector<model::WeightSpec>& specs) {
   std::vector<Placement*> order;
   for (Placement& placement : placements_) order.push_back(&placement);
   std::stable_sort(order.begin(), order.end(), [](const Placement* a, const Placement* b) {
-    if (is_matrix(a->spec) != is_matrix(b->spec)) return is_matrix(a->spec);
+    if (rank_of_kind(a->spec) != rank_of_kind(b->spec)) return rank_of_kind(a->spec) < rank_of_kind(b->spec);
     const std::string layer_a = layer_of(a->spec.name), layer_b = layer_of(b->spec.name);
     return layer_a == layer_b && rank_in_group(a->spec.name) < rank_in_group(b->spec.name);
   });
@@ -57,10 +62,12 @@ void Parameters::place(const std::vector<model::WeightSpec>& specs) {
     placement->offset = next;
     next += placement->spec.shape.numel();
     if (is_matrix(placement->spec)) num_decayed_ = next;
+    if (options_.muon && rank_of_kind(placement->spec) == 0) first_adamw_ = next;
   }
   masters_ = torch::zeros({next});
   if (options_.trainable) {
-    for (Tensor* flat : {&gradients_, &exp_avg_, &exp_avg_sq_}) *flat = torch::zeros({next});
+    for (Tensor* flat : {&gradients_, &exp_avg_}) *flat = torch::zeros({next});
+    exp_avg_sq_ = torch::zeros({next - first_adamw_});
   }
   if (compute() != torch::kFloat32)
     compute_copies_ = torch::zeros({num_decayed_}, torch::TensorOptions().dtype(compute()));
@@ -133,6 +140,22 @@ model::WeightViews Parameters::views(float* flat, const std::string& prefix) con
     named[prefix + placement.spec.name] = {flat + placement.offset, base::DType::f32, placement.spec.shape};
   }
   return named;
+}
+
+model::WeightViews Parameters::moments() const {
+  if (!trainable()) return {};
+  model::WeightViews named = views(exp_avg(), "exp_avg.");
+  for (const Placement& placement : placements_) {
+    if (placement.offset < first_adamw_) continue;
+    named["exp_avg_sq." + placement.spec.name] = {exp_avg_sq() + (placement.offset - first_adamw_), base::DType::f32,
+                                                  placement.spec.shape};
+  }
+  return named;
+}
+
+void Parameters::clear_moments() {
+  exp_avg_.zero_();
+  exp_avg_sq_.zero_();
 }
 
 void copy_views(const model::WeightViews& from, const model::WeightViews& to, const std::string& what) {

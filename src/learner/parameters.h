@@ -39,10 +39,11 @@ struct ParameterOptions {
   bool trainable = true;     ///< else no gradients and no moments
   bool f32_lm_head = false;  ///< lm_head meets hidden states in fp32 whatever `compute`
   bool packs_head = true;    ///< logits are of PolicyWeights::head
+  bool muon = false;         ///< the layers' matrices have a first moment alone
 };
 
-/// Flat buffers in an order of our own: matrices first (weight decay applies to them: [0, num_decayed)), then gains and
-/// biases; tensors that one product reads together lie together.
+/// Flat buffers in an order of our own: matrices first (weight decay applies to them: [0, num_decayed)), of these the
+/// layers' before embedding and lm_head, then gains and biases; tensors that one product reads together lie together.
 class Parameters {
  public:
   /// Copies `initial` into the masters; an input error names a tensor that is missing, extra or misshaped.
@@ -58,13 +59,18 @@ class Parameters {
   float* masters() const { return masters_.data_ptr<float>(); }
   float* gradients() const { return gradients_.data_ptr<float>(); }
   float* exp_avg() const { return exp_avg_.data_ptr<float>(); }
+  /// Elements [0, first_adamw) are Muon's and have no second moment: exp_avg_sq()[0] is that of element first_adamw.
   float* exp_avg_sq() const { return exp_avg_sq_.data_ptr<float>(); }
+  std::int64_t first_adamw() const { return first_adamw_; }
 
   /// Rounds the masters into the compute copies and the packed head: after every change of the masters.
   void refresh_compute_copies();
 
   /// Named views into a flat buffer of size() floats, each name behind `prefix`.
   model::WeightViews views(float* flat, const std::string& prefix = {}) const;
+  /// Both moments, as "exp_avg.NAME" and, where there is one, "exp_avg_sq.NAME".
+  model::WeightViews moments() const;
+  void clear_moments();
 
  private:
   void place(const std::vector<model::WeightSpec>& specs);
@@ -73,7 +79,7 @@ class Parameters {
 
   ParameterOptions options_;
   std::vector<Placement> placements_;
-  std::int64_t num_decayed_ = 0;
+  std::int64_t num_decayed_ = 0, first_adamw_ = 0;
   Tensor masters_, gradients_, exp_avg_, exp_avg_sq_;
   Tensor compute_copies_;  ///< bf16 copies of the decayed part; undefined with f32
   Tensor head_master_;     ///< what policy_.head is packed from

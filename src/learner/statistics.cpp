@@ -4,10 +4,11 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <utility>
 
-#include "learner/losses.h"
+#include "learner/objective/tokens.h"
 
 namespace qrl::learner {
 
@@ -43,13 +44,9 @@ void Statistics::add_policy_tokens(const PolicyTokens& tokens) {
   rho_counts_.resize(static_cast<std::size_t>(2 * kBinsPerSign + 1));
   for (std::size_t t = 0; t < tokens.log_probs.size(); ++t) {
     const double log_p = tokens.log_probs[t], log_old = tokens.old_log_probs[t], log_mu = tokens.sampler_log_probs[t];
-    const double ratio = std::exp(std::clamp(log_p - log_old, -kMaxLogRatio, kMaxLogRatio));
-    const double advantage = tokens.advantages[t];
     sums_.tokens += 1;
     sums_.entropy += tokens.entropy[t];
     sums_.ppo_kl += log_old - log_p;
-    sums_.clipped_high += advantage > 0 && ratio > 1 + tokens.clip_high;
-    sums_.clipped_low += advantage < 0 && ratio < 1 - tokens.clip_low;
 
     const double log_rho = std::clamp(log_old - log_mu, -kMaxLogRatio, kMaxLogRatio), rho = std::exp(log_rho);
     const double abs_log_diff = std::fabs(log_old - log_mu);
@@ -63,17 +60,49 @@ void Statistics::add_policy_tokens(const PolicyTokens& tokens) {
     extremes_.max_abs_log_diff = std::max(extremes_.max_abs_log_diff, abs_log_diff);
     extremes_.max_rho = std::max(extremes_.max_rho, rho);
     extremes_.negative_min_rho = std::max(extremes_.negative_min_rho, -rho);
-    if (tokens.tis_threshold) {
-      const double truncated = std::min(rho, *tokens.tis_threshold);
-      sums_.has_truncation = 1;
-      sums_.truncated += truncated;
-      sums_.truncated_squared += truncated * truncated;
-      sums_.capped += rho > *tokens.tis_threshold;
-    }
+    sums_.weight += tokens.weights[t];
+    sums_.weight_squared += tokens.weights[t] * tokens.weights[t];
   }
 }
 
-void Statistics::add_share(const std::string& name, double share) { shares_[name] += share; }
+void Statistics::add(const std::string& name, Entry entry) {
+  const auto [found, is_new] = named_.try_emplace(name, entry);
+  if (is_new) return;
+  Entry& sum = found->second;
+  sum.count += entry.count;
+  if (entry.kind == Kind::max) sum.value = std::max(sum.value, entry.value);
+  else if (entry.kind == Kind::min) sum.value = std::min(sum.value, entry.value);
+  else sum.value += entry.value;
+}
+
+/// A rank whose micro-batches held nothing to learn from has no names: they are agreed on first.
+std::map<std::string, double> Statistics::reduce_named(dist::Collectives& world) {
+  std::string mine;
+  for (const auto& [name, entry] : named_) mine += static_cast<char>(entry.kind) + name + '\n';
+  std::map<std::string, Kind> all;
+  for (const std::string& names : world.all_gather(mine)) {
+    for (std::size_t begin = 0, end = 0; begin < names.size(); begin = end + 1) {
+      end = names.find('\n', begin);
+      all[names.substr(begin + 1, end - begin - 1)] = static_cast<Kind>(names[begin]);
+    }
+  }
+  std::map<std::string, double> metrics;
+  for (const auto& [name, kind] : all) {
+    const auto found = named_.find(name);
+    const bool is_mine = found != named_.end();
+    if (kind == Kind::share || kind == Kind::mean) {
+      double sums[] = {is_mine ? found->second.value : 0, is_mine ? found->second.count : 0};
+      world.all_reduce_sum(std::span<double>(sums));
+      metrics[name] = kind == Kind::share ? sums[0] : sums[0] / std::max(sums[1], 1.0);
+    } else {
+      const double sign = kind == Kind::max ? 1 : -1;
+      double extreme = is_mine ? sign * found->second.value : -std::numeric_limits<double>::infinity();
+      world.all_reduce_max(std::span<double>(&extreme, 1));
+      metrics[name] = sign * extreme;
+    }
+  }
+  return metrics;
+}
 
 std::map<std::string, double> Statistics::reduce(dist::Collectives& world) {
   auto sums = std::bit_cast<std::array<double, sizeof(Sums) / sizeof(double)>>(sums_);
@@ -83,27 +112,12 @@ std::map<std::string, double> Statistics::reduce(dist::Collectives& world) {
   const auto s = std::bit_cast<Sums>(sums);
   const auto e = std::bit_cast<Extremes>(extremes);
 
-  // A rank whose micro-batches held nothing to learn from has no names: they are agreed on first.
-  std::map<std::string, double> metrics;
-  std::string mine;
-  for (const auto& [name, share] : shares_) mine += name + '\n';
-  for (const std::string& names : world.all_gather(mine)) {
-    for (std::size_t begin = 0; begin < names.size(); begin = names.find('\n', begin) + 1) {
-      metrics[names.substr(begin, names.find('\n', begin) - begin)] = 0;
-    }
-  }
-  for (auto& [name, total] : metrics) {
-    const auto found = shares_.find(name);
-    total = found == shares_.end() ? 0 : found->second;
-    world.all_reduce_sum(std::span<double>(&total, 1));
-  }
+  std::map<std::string, double> metrics = reduce_named(world);
   if (s.tokens == 0) return metrics;
 
   const double n = s.tokens, rho_mean = s.rho / n;
   metrics["actor/entropy"] = s.entropy / n;
   metrics["actor/ppo_kl"] = s.ppo_kl / n;
-  metrics["actor/pg_clipfrac_high"] = s.clipped_high / n;
-  metrics["actor/pg_clipfrac_low"] = s.clipped_low / n;
   metrics["mismatch/k1_kl"] = s.k1 / n;
   metrics["mismatch/k3_kl"] = s.k3 / n;
   metrics["mismatch/logp_abs_diff_mean"] = s.abs_log_diff / n;
@@ -115,10 +129,8 @@ std::map<std::string, double> Statistics::reduce(dist::Collectives& world) {
   metrics["mismatch/rho_max"] = e.max_rho;
   add_percentiles(metrics, world, e);
   metrics["mismatch/ess_ratio"] = s.rho * s.rho / (n * s.rho_squared);
-  if (s.has_truncation > 0) {
-    metrics["mismatch/ess_ratio_truncated"] = s.truncated * s.truncated / (n * s.truncated_squared);
-    metrics["mismatch/tis_capped_fraction"] = s.capped / n;
-  }
+  // Rejecting every token leaves no weight.
+  metrics["mismatch/ess_ratio_weights"] = s.weight_squared > 0 ? s.weight * s.weight / (n * s.weight_squared) : 0;
   return metrics;
 }
 

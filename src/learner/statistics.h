@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,9 +14,8 @@ namespace qrl::learner {
 
 /// Per-token values of a micro-batch's M counted tokens, all about the drawn token.
 struct PolicyTokens {
-  std::span<const double> log_probs, old_log_probs, sampler_log_probs, entropy, advantages;
-  double clip_low = 0, clip_high = 0;
-  std::optional<double> tis_threshold;  ///< none: no truncation statistics
+  std::span<const double> log_probs, old_log_probs, sampler_log_probs, entropy;
+  std::span<const double> weights;  ///< of the correction
 };
 
 /// Sums over the tokens of a mini-batch, in fp64 and in the order given.
@@ -25,27 +23,38 @@ class Statistics {
  public:
   void add_policy_tokens(const PolicyTokens& tokens);
   /// A micro-batch's share of a loss term, already divided by global counts: shares add up to the metric `name`.
-  void add_share(const std::string& name, double share);
+  void add_share(const std::string& name, double share) { add(name, {Kind::share, share, 1}); }
+  /// The metric `name` is Σ sum / Σ count; 0 without any count.
+  void add_mean(const std::string& name, double sum, double count) { add(name, {Kind::mean, sum, count}); }
+  void add_max(const std::string& name, double value) { add(name, {Kind::max, value, 1}); }
+  void add_min(const std::string& name, double value) { add(name, {Kind::min, value, 1}); }
 
-  /// Totals over all ranks as metrics: the shares, and means over response tokens (algorithms.md, Metrics; names as
-  /// in veRL where it has one). Every rank must have added the same kinds of things or nothing. Collective.
+  /// Totals over all ranks as metrics: what was added by name, and means over response tokens (algorithms.md, Metrics;
+  /// names as in veRL where it has one). Every rank must have added the same kinds of things or nothing. Collective.
   std::map<std::string, double> reduce(dist::Collectives& world);
 
  private:
   struct Sums {
-    double tokens = 0, entropy = 0, ppo_kl = 0, clipped_high = 0, clipped_low = 0;
+    double tokens = 0, entropy = 0, ppo_kl = 0;
     double k1 = 0, k3 = 0, abs_log_diff = 0, abs_prob_diff = 0;
-    double rho = 0, rho_squared = 0, truncated = 0, truncated_squared = 0, capped = 0, has_truncation = 0;
+    double rho = 0, rho_squared = 0, weight = 0, weight_squared = 0;
   };
   struct Extremes {
     double max_abs_log_diff = 0, max_rho = 0, negative_min_rho = -1e300;
   };
+  enum class Kind : char { share = 's', mean = 'n', max = 'x', min = 'i' };
+  struct Entry {
+    Kind kind;
+    double value, count;
+  };
+  void add(const std::string& name, Entry entry);
+  std::map<std::string, double> reduce_named(dist::Collectives& world);
   void add_percentiles(std::map<std::string, double>& metrics, dist::Collectives& world, const Extremes& extremes);
 
   Sums sums_;
   Extremes extremes_;
   std::vector<std::int64_t> rho_counts_;  ///< tokens per bin of log ρ
-  std::map<std::string, double> shares_;
+  std::map<std::string, Entry> named_;
 };
 
 }  // namespace qrl::learner

@@ -127,10 +127,10 @@ std::int64_t optional_token_id(const Reader& reader, const std::string& key, std
 }
 
 Family read_family(const Reader& reader) {
-  const Json& type = reader.get("model_type", "\"qwen3\", \"qwen2\" or \"llama\"");
+  const Json& type = reader.get("model_type", R"("qwen3", "qwen2" or "llama")");
   const auto* names =
       std::find_if(kFamilies.begin(), kFamilies.end(), [&](const FamilyNames& f) { return type == f.model_type; });
-  QRL_REQUIRE(names != kFamilies.end(), reader.at("model_type"), "\"qwen3\", \"qwen2\" or \"llama\"",
+  QRL_REQUIRE(names != kFamilies.end(), reader.at("model_type"), R"("qwen3", "qwen2" or "llama")",
               base::quoted(type.dump()));
   reader.require_only("architectures", Json::array({names->architecture}));
   return names->family;

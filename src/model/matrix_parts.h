@@ -1,4 +1,5 @@
-// Owns which rows of a snapshot's packed matrices are which of the model's weights. Knows nothing of their formats.
+// Owns which rows of a snapshot's packed matrices are which of the model's weights, and what a profile has for them.
+// Knows nothing of formats.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +7,8 @@
 #include <vector>
 
 #include "model/config.h"
+#include "model/int8_profile.h"
+#include "ops/linear.h"
 
 namespace qrl::model {
 
@@ -35,5 +38,11 @@ std::vector<MatrixPart<Packed>> matrix_parts(const ModelConfig& config, Layers& 
   }
   return parts;
 }
+
+/// A profile's factors of the channels behind a norm; null for what is none, or without a profile.
+const float* smoothing_of(const Int8Profile* profile, const std::string& norm);
+/// How a profile encodes a matrix; nothing without a profile or for lm_head. A layer that is exempt from int8 has the
+/// factors alone.
+ops::FixedScales fixed_scales(const Int8Profile* profile, const std::string& matrix, quant::Format format);
 
 }  // namespace qrl::model

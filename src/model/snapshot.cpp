@@ -157,6 +157,9 @@ void Snapshot::publish(const WeightViews& masters, std::int64_t version) {
       for (const VectorPart& part : vectors) {
         const auto values = values_of(views.at(part.weight));
         std::copy(values.begin(), values.end(), part.to);
+        if (const float* smoothing = smoothing_of(profile_.get(), part.weight); smoothing != nullptr) {
+          for (std::size_t i = 0; i < values.size(); ++i) part.to[i] /= smoothing[i];
+        }
         note(all_finite(values), part.weight);
       }
     }
@@ -164,7 +167,9 @@ void Snapshot::publish(const WeightViews& masters, std::int64_t version) {
       const base::View& view = views.at(part.weight);
       // Parts of one matrix may meet within a panel: the one before must be done.
       if (part.first_row > 0) team.barrier();
-      note(ops::pack_rows(team, view.as<float>(), view.shape[0], part.first_row, *part.matrix), part.weight);
+      note(ops::pack_rows(team, view.as<float>(), view.shape[0], part.first_row, *part.matrix,
+                          fixed_scales(profile_.get(), part.weight, part.matrix->format)),
+           part.weight);
     }
   });
   if (broken.load() != nullptr) fail_broken("publish: " + *broken.load(), version);

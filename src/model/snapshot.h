@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/buffer.h"
 #include "model/config.h"
+#include "model/int8_profile.h"
 #include "model/weights.h"
 #include "ops/linear.h"
 #include "quant/format.h"
@@ -58,6 +60,10 @@ class Snapshot {
   /// k and v; gate and up).
   Snapshot(const ModelConfig& config, const SnapshotFormats& formats);
 
+  /// From the next publish on int8 layers are encoded by this profile of the same model, its factors folded into the
+  /// norms; null: by the weights themselves.
+  void use_profile(std::shared_ptr<const Int8Profile> profile) { profile_ = std::move(profile); }
+
   /// Quantises and packs `masters` (fp32 views by name) on all threads. A weight that is not
   /// finite ends in fail_broken, which names the tensor. `version` is the policy version from now on.
   void publish(const WeightViews& masters, std::int64_t version);
@@ -76,13 +82,15 @@ class Snapshot {
   /// All tensors in the order of the forward pass.
   std::vector<SnapshotTensor> tensors() const;
 
-  /// Format error of every matrix against the `masters` that were published. Takes a decoded copy of a matrix a thread.
+  /// Format error of every matrix against the `masters` that were published (as a profile's factors leave them). Takes
+  /// a decoded copy of a matrix a thread.
   std::vector<WeightError> format_errors(const WeightViews& masters) const;
 
  private:
   ModelConfig config_;
   quant::Format format_;
   std::int64_t version_ = -1;
+  std::shared_ptr<const Int8Profile> profile_;
   base::Buffer embedding_VD_, final_norm_D_;
   std::vector<LayerSnapshot> layers_;
   ops::PackedLinear lm_head_;

@@ -1,6 +1,4 @@
 // What a snapshot holds and how far its weights are from the masters, for people.
-#include <span>
-
 #include "base/error.h"
 #include "base/threads.h"
 #include "model/matrix_parts.h"
@@ -71,11 +69,13 @@ std::vector<WeightError> Snapshot::format_errors(const WeightViews& masters) con
     for (std::int64_t i = range.begin; i < range.end; ++i) {
       const auto& part = parts[static_cast<std::size_t>(i)];
       const base::View& master = masters.at(part.weight);
-      std::vector<float> decoded(static_cast<std::size_t>(master.numel()));
+      std::vector<float> original(master.as<float>(), master.as<float>() + master.numel()), decoded(original.size());
+      if (const float* factors = fixed_scales(profile_.get(), part.weight, part.matrix->format).input_factors) {
+        for (std::size_t k = 0; k < original.size(); ++k)
+          original[k] *= factors[k % static_cast<std::size_t>(master.shape[1])];
+      }
       ops::unpack_rows(*part.matrix, part.first_row, master.shape[0], decoded.data());
-      errors[static_cast<std::size_t>(i)] = {
-          part.weight, part.matrix->format,
-          quant::format_error(std::span<const float>(master.as<float>(), decoded.size()), decoded)};
+      errors[static_cast<std::size_t>(i)] = {part.weight, part.matrix->format, quant::format_error(original, decoded)};
     }
   });
   return errors;

@@ -47,7 +47,7 @@ std::array<float, 4> normals(const base::RandomField& field, std::uint32_t tenso
 
 void fill_normal(base::Buffer& buffer, float std, const base::RandomField& field, std::uint32_t tensor_idx) {
   constexpr std::int64_t kGrain = 4096;
-  float* values = buffer.as<float>();
+  auto* values = buffer.as<float>();
   const std::int64_t count = buffer.view().numel();
   base::parallel_for((count + 3) / 4, kGrain, [&](base::Range blocks) {
     for (std::int64_t block = blocks.begin; block < blocks.end; ++block) {

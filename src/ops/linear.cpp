@@ -108,24 +108,24 @@ float amax_of_scale(const FormatSpec& what, const float* weight, std::int64_t ro
 /// Encodes one output's weights under their scales.
 class RowEncoder {
  public:
-  RowEncoder(const float* weight, std::int64_t rows, PackedLinear& packed)
-      : what_(spec(packed.format)), weight_(weight), rows_(rows), packed_(packed) {
+  RowEncoder(const float* weight, std::int64_t rows, PackedLinear& packed, const float* row_scales)
+      : what_(spec(packed.format)), weight_(weight), rows_(rows), packed_(packed), row_scales_(row_scales) {
     codes_.resize(static_cast<std::size_t>(round_up(packed.in, 8)));
     amax_.assign(packed.scales.empty() ? 0 : static_cast<std::size_t>(packed.scales.shape()[0]), 0);
     if (what_.scope == ScaleScope::tensor) amax_[0] = kernels().max_abs(weight, rows * packed.in);
   }
 
-  /// Row `row` of the tensor to row `to` of the layer; its codes stay in codes().
-  void encode(std::int64_t row, std::int64_t to) {
-    const float* values = weight_ + row * packed_.in;
+  /// Row `row` of the tensor, whose values are `values`, to row `to` of the layer; its codes stay in codes().
+  void encode(const float* values, std::int64_t row, std::int64_t to) {
     const std::int64_t run = scale_run(packed_.format, packed_.in);
     for (std::int64_t b = 0; b * run < packed_.in; ++b) {
       const std::int64_t begin = b * run, count = std::min(run, packed_.in - begin);
       float& amax = amax_[static_cast<std::size_t>(b)];
       const bool shares_last = what_.scope == ScaleScope::tensor ||
                                (what_.scope == ScaleScope::block128 && row / 128 == last_row_ / 128 && last_row_ >= 0);
-      if (!shares_last) amax = amax_of_scale(what_, weight_, rows_, packed_.in, row, begin, count);
-      const float scale = quant::scale_of(what_.weights, amax);
+      if (!shares_last && row_scales_ == nullptr)
+        amax = amax_of_scale(what_, weight_, rows_, packed_.in, row, begin, count);
+      const float scale = row_scales_ != nullptr ? row_scales_[row] : quant::scale_of(what_.weights, amax);
       encode_run(values + begin, count, scale, codes_.data() + begin);
       const std::int64_t at = b * packed_.scales.shape()[1] + to;
       if (what_.weights == Code::int4) packed_.scales.as<bf16>()[at] = base::to_bf16(scale);
@@ -154,6 +154,7 @@ class RowEncoder {
   const float* weight_;
   std::int64_t rows_;
   PackedLinear& packed_;
+  const float* row_scales_;
   std::vector<std::uint8_t> codes_;
   std::vector<float> amax_;
   std::int64_t last_row_ = -1;
@@ -183,16 +184,27 @@ PackedLinear make_packed_linear(Format format, std::int64_t out, std::int64_t in
   return packed;
 }
 
-bool pack_rows(base::Team& team, const float* weight, std::int64_t rows, std::int64_t first_row, PackedLinear& packed) {
+bool pack_rows(base::Team& team, const float* weight, std::int64_t rows, std::int64_t first_row, PackedLinear& packed,
+               const FixedScales& fixed) {
   check_range({first_row, first_row + rows}, packed.out, "pack_rows");
   const FormatSpec& what = spec(packed.format);
+  QRL_INVARIANT(fixed.row_scales == nullptr || packed.format == Format::int8, "pack_rows",
+                "scales of rows for int8 alone", std::string(name(packed.format)));
+  QRL_INVARIANT(fixed.input_factors == nullptr || fixed.row_scales != nullptr || !what.has_weight_scales(), "pack_rows",
+                "factors of inputs together with scales of rows", "factors alone");
   const base::Range mine = team.slice(rows, 16);
+  std::vector<float> scaled(fixed.input_factors != nullptr ? static_cast<std::size_t>(packed.in) : 0);
   const std::int64_t num_words = ceil_div(packed.in, inputs_per_word(packed.format));
   std::vector<std::uint32_t> words(static_cast<std::size_t>(num_words));  // zero beyond the width
-  RowEncoder encoder(weight, rows, packed);
+  RowEncoder encoder(weight, rows, packed, fixed.row_scales);
   bool finite = true;
   for (std::int64_t i = mine.begin; i < mine.end; ++i) {
     const float* values = weight + i * packed.in;
+    if (fixed.input_factors != nullptr) {
+      for (std::int64_t k = 0; k < packed.in; ++k)
+        scaled[static_cast<std::size_t>(k)] = values[k] * fixed.input_factors[k];
+      values = scaled.data();
+    }
     finite = std::isfinite(kernels().max_abs(values, packed.in)) && finite;
     const std::int64_t row = first_row + i;
     if (what.weights == Code::f32) {
@@ -200,7 +212,7 @@ bool pack_rows(base::Team& team, const float* weight, std::int64_t rows, std::in
     } else if (what.weights == Code::bf16) {
       kernels().encode_bf16(values, packed.in, reinterpret_cast<std::uint16_t*>(words.data()));
     } else {
-      encoder.encode(i, row);
+      encoder.encode(values, i, row);
       if (what.weights == Code::int8) std::memcpy(words.data(), encoder.codes(), static_cast<std::size_t>(packed.in));
       else codes_to_words(what, encoder.codes(), packed.in, words.data());
     }
@@ -336,16 +348,15 @@ void run(Format format, const LinearTask& task) {
   }
 }
 
-}  // namespace
-
-void linear(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows, bool accumulate,
-            float* y) {
+/// Rows times the member's share of panels [panels.begin, panels.end); y: where column 0 of row rows.begin is or would
+/// be.
+void multiply(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows, base::Range panels,
+              LinearTask task) {
   check_range(rows, x.max_rows(), "linear");
   QRL_INVARIANT(x.format == weight.format && x.width == weight.in, "linear",
                 std::string(name(weight.format)) + " activations of width " + std::to_string(weight.in),
                 std::string(name(x.format)) + " of width " + std::to_string(x.width));
-  const base::Range panels = team.slice(round_up(weight.out, kPanelColumns) / kPanelColumns);
-  LinearTask task;
+  const base::Range mine = team.slice(panels.size());
   task.x_stride = x.stride;
   task.panels = weight.panels.view().data;
   task.x_scale_stride = x.num_scales();
@@ -357,16 +368,38 @@ void linear(base::Team& team, const Activations& x, const PackedLinear& weight, 
   task.bias = weight.bias.empty() ? nullptr : weight.bias.as<float>();
   task.in = weight.in;
   task.out = weight.out;
-  task.first_panel = panels.begin;
-  task.end_panel = panels.end;
-  task.accumulate = accumulate;
+  task.first_panel = panels.begin + mine.begin;
+  task.end_panel = panels.begin + mine.end;
+  float* const y = task.y;
   for (std::int64_t first = rows.begin; first < rows.end; first += kBlockRows) {
     task.x = x.row(first);
     if (!x.scales.empty()) task.x_scales = x.scales.as<float>() + first * x.num_scales();
     task.rows = std::min(kBlockRows, rows.end - first);
-    task.y = y + first * weight.out;
+    task.y = y + (first - rows.begin) * task.y_stride;
     run(weight.format, task);
   }
+}
+
+}  // namespace
+
+void linear(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows, bool accumulate,
+            float* y) {
+  LinearTask task;
+  task.y = y + rows.begin * weight.out;
+  task.y_stride = weight.out;
+  task.accumulate = accumulate;
+  multiply(team, x, weight, rows, {0, ceil_div(weight.out, kPanelColumns)}, task);
+}
+
+void linear_columns(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows,
+                    base::Range columns, float* y) {
+  check_range(columns, weight.out, "linear_columns");
+  QRL_INVARIANT(columns.begin % kPanelColumns == 0 && (columns.end % kPanelColumns == 0 || columns.end == weight.out),
+                "linear_columns", "whole panels", "columns from " + std::to_string(columns.begin));
+  LinearTask task;
+  task.y = y - columns.begin;
+  task.y_stride = columns.size();
+  multiply(team, x, weight, rows, {columns.begin / kPanelColumns, ceil_div(columns.end, kPanelColumns)}, task);
 }
 
 }  // namespace qrl::ops

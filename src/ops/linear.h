@@ -34,10 +34,18 @@ struct PackedLinear {
 /// Makes an empty (zero) PackedLinear of this shape.
 PackedLinear make_packed_linear(quant::Format format, std::int64_t out, std::int64_t in, bool has_bias);
 
+/// What encodes weights instead of figures of their own.
+struct FixedScales {
+  const float* input_factors = nullptr;  ///< [in], met by every weight first; null: all 1
+  const float* row_scales = nullptr;     ///< [rows], of int8 alone; null: from the weights
+};
+
 /// Encodes `rows` output rows of W, fp32 row-major [rows, in] on the CPU, to rows first_row … of `packed`: one tensor,
 /// as its scales see it. Splits over the team; distinct row ranges may be packed without a barrier only when they share
-/// no panel. Same bits as quant::round_weights. Returns false when a weight this member looked at is not finite.
-bool pack_rows(base::Team& team, const float* weight, std::int64_t rows, std::int64_t first_row, PackedLinear& packed);
+/// no panel. Same bits as quant::round_weights, unless `fixed` has something to say. Returns false when a weight this
+/// member looked at is not finite.
+bool pack_rows(base::Team& team, const float* weight, std::int64_t rows, std::int64_t first_row, PackedLinear& packed,
+               const FixedScales& fixed = {});
 
 /// Decodes rows of a packed layer back to fp32 row-major: what the learner's own products and the tests read.
 void unpack_rows(const PackedLinear& packed, std::int64_t first_row, std::int64_t rows, float* weight);
@@ -75,5 +83,10 @@ void decode(base::Team& team, const Activations& codes, base::Range rows, float*
 /// those is scaled and added in fp32 (fma) to the ones before. Scales of a whole token come last.
 void linear(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows, bool accumulate,
             float* y);
+
+/// The same for a range of columns that begins at a multiple of kPanelColumns: y is [*, columns.size()], its first row
+/// rows.begin's. No column's bits depend on the others.
+void linear_columns(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows,
+                    base::Range columns, float* y);
 
 }  // namespace qrl::ops

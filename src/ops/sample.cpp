@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -14,8 +13,6 @@ namespace qrl::ops {
 
 namespace {
 
-constexpr std::int64_t kBlock = 1024;  // tokens whose weights are summed in fp32
-
 /// A row's distribution before any cut: weight of a token = exp((logit − max) / temperature).
 struct Weights {
   const float* logits;
@@ -24,35 +21,9 @@ struct Weights {
   float inverse_temperature;
 };
 
-/// Weights of one block; returns how many there are.
-std::int64_t block_weights(const Weights& row, std::int64_t begin, float* weights) {
-  const std::int64_t count = std::min(kBlock, row.vocab_size - begin);
-  kernels().exp_weights(row.logits + begin, count, row.max, row.inverse_temperature, weights);
-  return count;
-}
-
-float logprob_of(const Weights& row, std::int32_t token, double total) {
+float logprob_of(const Weights& row, std::int32_t token, double mass) {
   const double logit = (static_cast<double>(row.logits[token]) - row.max) * row.inverse_temperature;
-  return static_cast<float>(logit - std::log(total));
-}
-
-/// Inverse CDF over the whole vocabulary: the block by the sums, then the token inside it. The target is below the
-/// total of the same sums, so the block has weight; where rounding leaves the target behind all weights of the block,
-/// the last one above zero is the token.
-std::int32_t pick(const Weights& row, std::span<const double> block_sums, double target) {
-  std::size_t block = 0;
-  double before = 0;
-  while (block + 1 < block_sums.size() && before + block_sums[block] <= target) before += block_sums[block++];
-  const std::int64_t begin = static_cast<std::int64_t>(block) * kBlock;
-  float weights[kBlock];
-  const std::int64_t count = block_weights(row, begin, weights);
-  std::int64_t chosen = 0;
-  for (std::int64_t i = 0; i < count && before <= target; ++i) {
-    if (weights[i] <= 0) continue;
-    chosen = i;
-    before += static_cast<double>(weights[i]);
-  }
-  return static_cast<std::int32_t>(begin + chosen);
+  return static_cast<float>(logit - std::log(mass));
 }
 
 /// The tokens that top-k and top-p leave, in index order.
@@ -135,33 +106,107 @@ Draw draw_cut(const Weights& row, const DrawParams& params, double total, double
   return {chosen, logprob_of(row, chosen, kept.mass)};
 }
 
-/// The row before any cut, its blocks' sums of weights and their total. Throws unless a logit is finite and none is NaN
-/// or +inf.
-Weights weigh(const float* logits, std::int64_t vocab_size, const DrawParams& params, std::vector<double>& block_sums,
-              double& total) {
-  const float max = kernels().max_value(logits, vocab_size);
-  const Weights row{logits, vocab_size, max, params.temperature == 0 ? 1.0F : 1.0F / params.temperature};
-  block_sums.clear();
-  total = 0;
-  for (std::int64_t begin = 0; begin < vocab_size; begin += kBlock) {
-    const std::int64_t count = std::min(kBlock, vocab_size - begin);
-    block_sums.push_back(kernels().exp_sum(logits + begin, count, max, row.inverse_temperature));
-    total += block_sums.back();
-  }
-  // A NaN among the logits makes its block's sum NaN, an infinite maximum makes its own weight NaN.
-  QRL_INVARIANT(std::isfinite(max) && std::isfinite(total), "draw",
-                "logits that are finite or -inf, one of them finite",
-                "maximum " + std::to_string(max) + ", sum of exp " + std::to_string(total),
-                "the weights or the forward pass are broken");
+/// NaN when one of the logits is; else 0. max_value may have overlooked it.
+double nan_of(const float* logits, std::int64_t count) {
+  const bool any = std::any_of(logits, logits + count, [](float x) { return std::isnan(x); });
+  return any ? std::numeric_limits<double>::quiet_NaN() : 0.0;
+}
+
+/// The summary of a whole row, in memory of this thread.
+const RowSummary& summarise(const float* logits, std::int64_t vocab_size, float temperature) {
+  thread_local RowSummary row;
+  row.begin(temperature);
+  row.take(logits, vocab_size);
+  row.end();
   return row;
 }
 
-bool cuts(const DrawParams& params) { return params.top_k != -1 || params.top_p < 1.0F; }
-
 }  // namespace
 
+void RowSummary::begin(float temperature) {
+  greedy_ = temperature == 0;
+  inverse_temperature_ = greedy_ ? 1.0F : 1.0F / temperature;
+  max_ = -std::numeric_limits<float>::infinity();
+  num_taken_ = best_block_ = 0;
+  blocks_.clear();
+}
+
+void RowSummary::take(const float* logits, std::int64_t count) {
+  QRL_INVARIANT(num_taken_ % kDrawBlock == 0, "draw", "whole blocks of logits but for the last",
+                std::to_string(num_taken_) + " so far");
+  for (std::int64_t begin = 0; begin < count; begin += kDrawBlock) {
+    const std::int64_t size = std::min(kDrawBlock, count - begin);
+    const float max = kernels().max_value(logits + begin, size);
+    // Of −inf alone: exp(−inf − −inf) would be NaN.
+    const bool possible = !(max == -std::numeric_limits<float>::infinity());
+    const float sum = possible ? kernels().exp_sum(logits + begin, size, max, inverse_temperature_) : 0.0F;
+    if (max > max_) {
+      max_ = max;
+      best_block_ = static_cast<std::int64_t>(blocks_.size());
+    }
+    blocks_.push_back({max, possible ? static_cast<double>(sum) : nan_of(logits + begin, size)});
+  }
+  num_taken_ += count;
+}
+
+double RowSummary::share(const Block& block) const {
+  if (block.sum == 0) return 0;
+  return block.sum * std::exp((static_cast<double>(block.max) - static_cast<double>(max_)) * inverse_temperature_);
+}
+
+void RowSummary::end() {
+  total_ = 0;
+  for (const Block& block : blocks_) total_ += share(block);
+  // A NaN among the logits makes its block's sum NaN, an infinite maximum makes its own weight NaN.
+  QRL_INVARIANT(std::isfinite(max_) && std::isfinite(total_), "draw",
+                "logits that are finite or -inf, one of them finite",
+                "maximum " + std::to_string(max_) + ", sum of exp " + std::to_string(total_),
+                "the weights or the forward pass are broken");
+}
+
+RowSummary::Place RowSummary::place(double uniform) const {
+  // The target is below the total of the same sums, so the block has weight.
+  std::size_t block = static_cast<std::size_t>(best_block_);
+  double rest = 0;
+  if (!greedy_) {
+    const double target = uniform * total_;
+    double before = 0;
+    for (block = 0; block + 1 < blocks_.size(); ++block) {
+      const double next = before + share(blocks_[block]);
+      if (next > target) break;
+      before = next;
+    }
+    const double unit = share(blocks_[block]) / blocks_[block].sum;
+    rest = (target - before) / unit;
+  }
+  const std::int64_t begin = static_cast<std::int64_t>(block) * kDrawBlock;
+  return {begin, std::min(kDrawBlock, num_taken_ - begin), rest};
+}
+
+float RowSummary::logprob(float logit) const {
+  const double scaled = (static_cast<double>(logit) - static_cast<double>(max_)) * inverse_temperature_;
+  return static_cast<float>(scaled - std::log(total_));
+}
+
+Draw RowSummary::draw(const Place& place, const float* block_logits) const {
+  const auto token = [&](std::int64_t i) { return static_cast<std::int32_t>(place.begin + i); };
+  if (greedy_) return {token(std::find(block_logits, block_logits + place.count, max_) - block_logits), 0.0F};
+  const float max = blocks_[static_cast<std::size_t>(place.begin / kDrawBlock)].max;
+  float weights[kDrawBlock];
+  kernels().exp_weights(block_logits, place.count, max, inverse_temperature_, weights);
+  // Where rounding leaves the target behind all weights of the block, the last one above zero is the token.
+  double before = 0;
+  std::int64_t chosen = 0;
+  for (std::int64_t i = 0; i < place.count && before <= place.rest; ++i) {
+    if (weights[i] <= 0) continue;
+    chosen = i;
+    before += static_cast<double>(weights[i]);
+  }
+  return {token(chosen), logprob(block_logits[chosen])};
+}
+
 void exclude_cut_tokens(float* logits, std::int64_t vocab_size, const DrawParams& params, std::int32_t always_kept) {
-  if (params.temperature == 0 || !cuts(params)) return;
+  if (!params.cuts()) return;
   const Weights row{logits, vocab_size, kernels().max_value(logits, vocab_size), 1.0F / params.temperature};
   std::vector<float>* weights = nullptr;
   const double total = all_weights(row, weights);
@@ -179,24 +224,21 @@ Draw draw(const float* logits, std::int64_t vocab_size, const DrawParams& params
                 "draw", "temperature >= 0, top_p in (0, 1], top_k -1 or above 0, uniform in [0, 1)",
                 "temperature " + std::to_string(params.temperature) + ", top_p " + std::to_string(params.top_p) +
                     ", top_k " + std::to_string(params.top_k) + ", uniform " + std::to_string(uniform));
-  thread_local std::vector<double> block_sums;
-  double total = 0;
-  const Weights row = weigh(logits, vocab_size, params, block_sums, total);
-  if (params.temperature == 0)
-    return {static_cast<std::int32_t>(std::find(logits, logits + vocab_size, row.max) - logits), 0.0F};
-  if (cuts(params)) return draw_cut(row, params, total, uniform);
-  const std::int32_t token = pick(row, block_sums, uniform * total);
-  return {token, logprob_of(row, token, total)};
+  const RowSummary& row = summarise(logits, vocab_size, params.temperature);
+  if (params.cuts()) {
+    return draw_cut({logits, vocab_size, row.max(), row.inverse_temperature()}, params, row.total(), uniform);
+  }
+  const RowSummary::Place place = row.place(uniform);
+  return row.draw(place, logits + place.begin);
 }
 
 float logprob(const float* logits, std::int64_t vocab_size, const DrawParams& params, std::int32_t token) {
   QRL_INVARIANT(params.temperature > 0 && 0 <= token && token < vocab_size, "logprob",
                 "a temperature above 0 and a token of the vocabulary", std::to_string(token));
-  thread_local std::vector<double> block_sums;
-  double total = 0;
-  const Weights row = weigh(logits, vocab_size, params, block_sums, total);
-  if (!cuts(params)) return logprob_of(row, token, total);
-  const Kept kept = kept_of(row, params, total);
+  const RowSummary& summary = summarise(logits, vocab_size, params.temperature);
+  if (!params.cuts()) return summary.logprob(logits[token]);
+  const Weights row{logits, vocab_size, summary.max(), summary.inverse_temperature()};
+  const Kept kept = kept_of(row, params, summary.total());
   const bool drawable = std::binary_search(kept.tokens.begin(), kept.tokens.end(), token);
   return drawable ? logprob_of(row, token, kept.mass) : -std::numeric_limits<float>::infinity();
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 namespace qrl::ops {
 
@@ -9,6 +10,7 @@ struct DrawParams {
   float temperature = 1.0F;  ///< 0: arg max (lowest index on ties), log-prob 0
   float top_p = 1.0F;        ///< (0, 1]
   std::int32_t top_k = -1;   ///< −1: off
+  bool cuts() const { return temperature > 0 && (top_k != -1 || top_p < 1.0F); }  ///< excludes tokens
 };
 
 struct Draw {
@@ -16,10 +18,53 @@ struct Draw {
   float logprob = 0;  ///< of the distribution drawn from: after temperature, top-k and top-p renormalised
 };
 
-/// Draws by inverse CDF with `uniform` in [0, 1): fp32 logits, fp32 log-softmax (sums of exp in a fixed block order,
-/// fp32 within blocks and fp64 over them). Top-k keeps the k largest (ties by lower index), then top-p the smallest
-/// prefix, in descending order, whose mass reaches p. logits: [V] fp32, not changed. Throws an internal error when no
-/// logit is finite or one is NaN or +inf (the weights are broken: nothing sane can be drawn).
+/// Logits whose weights are summed together, in fp32; over blocks sums are fp64.
+inline constexpr std::int64_t kDrawBlock = 256;
+
+/// All that a draw without top-k and top-p needs to know of a row, taken in as its logits are made, so that they need
+/// not be kept: each block's largest logit and sum of exp((logit − largest) / temperature). The token is found in two
+/// steps: the block by the sums, then the token by that block's logits, which may have been made again.
+class RowSummary {
+ public:
+  /// A new row. temperature as in DrawParams.
+  void begin(float temperature);
+  /// The row's next logits, fp32: a multiple of kDrawBlock but for the last ones.
+  void take(const float* logits, std::int64_t count);
+  /// After the last logits: an internal error unless one of them was finite and none NaN or +inf.
+  void end();
+
+  /// Where the uniform number in [0, 1) falls.
+  struct Place {
+    std::int64_t begin = 0, count = 0;  ///< the block
+    double rest = 0;                    ///< what is left of the CDF inside it, relative to the block's own largest
+  };
+  Place place(double uniform) const;
+  /// Draws from the block's logits.
+  Draw draw(const Place& place, const float* block_logits) const;
+  /// log-softmax of a logit of the row.
+  float logprob(float logit) const;
+  float max() const { return max_; }
+  double total() const { return total_; }  ///< Σ exp((logit − max) / temperature)
+  float inverse_temperature() const { return inverse_temperature_; }
+
+ private:
+  struct Block {
+    float max;
+    double sum;
+  };
+  double share(const Block& block) const;  ///< of total_
+
+  float inverse_temperature_ = 1, max_ = 0;
+  double total_ = 0;
+  std::int64_t num_taken_ = 0, best_block_ = 0;
+  bool greedy_ = false;
+  std::vector<Block> blocks_;
+};
+
+/// Draws by inverse CDF with `uniform` in [0, 1): fp32 logits, log-softmax by RowSummary. Top-k keeps the k largest
+/// (ties by lower index), then top-p the smallest prefix, in descending order, whose mass reaches p. logits: [V] fp32,
+/// not changed. Throws an internal error when no logit is finite or one is NaN or +inf (the weights are broken: nothing
+/// sane can be drawn).
 Draw draw(const float* logits, std::int64_t vocab_size, const DrawParams& params, double uniform);
 
 /// The log-prob that `draw` would report, bit for bit, had it drawn `token`; −inf for one that it cannot draw. Errors

@@ -145,13 +145,17 @@ void CountdownVerifier::check_ground_truth(std::string_view ground_truth, const 
 
 Verdict CountdownVerifier::judge(std::string_view response, std::string_view ground_truth) const noexcept try {
   const auto truth = read_ground_truth(ground_truth);
-  if (!truth) return {Outcome::no_answer, "unreadable ground truth", true};
+  if (!truth) return {Outcome::no_answer, "gold", true};
   const auto answer = extract_answer(response);
-  if (answer) return judge_answer(*answer, *truth, numbers_);
+  if (answer) {
+    Verdict verdict = judge_answer(*answer, *truth, numbers_);
+    verdict.extracted = shown(answer->text);
+    return verdict;
+  }
   if (response.size() > kMaxScanned_bytes) return {Outcome::no_answer, "response too long", true};
   return {Outcome::no_answer, "no answer", false};
 } catch (...) {
-  return {Outcome::no_answer, "out of memory", true};  // reading the ground truth is all that allocates
+  return {Outcome::no_answer, "out of memory", true};  // reading the ground truth and showing the answer allocate
 }
 
 }  // namespace qrl::reward

@@ -1,6 +1,6 @@
 #include "reward/expression.h"
 
-#include <limits>
+#include <optional>
 
 namespace qrl::reward {
 
@@ -15,7 +15,7 @@ class Parser {
   Parser(std::string_view text, Operators operators) noexcept : text_(text), operators_(operators) {}
 
   Expression run() noexcept {
-    result_.value = sum();
+    result_.value = read_sum();
     if (!stopped() && peek() != '\0') fail(ExpressionFault::grammar);
     return result_;
   }
@@ -51,16 +51,16 @@ class Parser {
   }
   void take() noexcept { at_ += width_; }
 
-  Rational sum() noexcept {
-    Rational left = product();
+  Rational read_sum() noexcept {
+    Rational left = read_product();
     for (char op = peek(); !stopped() && (op == '+' || op == '-'); op = peek()) {
       take();
-      left = add(left, product(), op);
+      left = add(left, read_product(), op);
     }
     return left;
   }
 
-  Rational product() noexcept {
+  Rational read_product() noexcept {
     Rational left = signed_operand();
     for (char op = peek(); !stopped() && (op == '*' || op == '/'); op = peek()) {
       take();
@@ -85,7 +85,7 @@ class Parser {
     } else if (c == '(') {
       if (!descend()) return {};
       take();
-      value = sum();
+      value = read_sum();
       if (peek() == ')') take();
       else fail(ExpressionFault::grammar);
     } else {
@@ -119,42 +119,20 @@ class Parser {
   /// More numbers than any task gives: the answer is wrong whatever its value, so long sums cost no arithmetic.
   bool value_matters() const noexcept { return result_.num_numbers <= kMaxNumbers; }
 
-  // Both operands are below 2^63 in magnitude, so products are below 2^126 and a sum of two of them below 2^127: the
-  // 128-bit values are exact, and only the reduced result must fit 64 bits.
   Rational add(Rational a, Rational b, char op) noexcept {
-    if (!value_matters()) return {};
-    const __int128 x = static_cast<__int128>(a.numerator) * b.denominator;
-    const __int128 y = static_cast<__int128>(b.numerator) * a.denominator;
-    return narrow(op == '+' ? x + y : x - y, static_cast<__int128>(a.denominator) * b.denominator);
+    return value_matters() ? kept(op == '+' ? sum(a, b) : difference(a, b)) : Rational{};
   }
   Rational multiply(Rational a, Rational b, char op) noexcept {
     if (!value_matters()) return {};
-    if (op == '/') {
-      if (b.numerator == 0) {
-        fail(ExpressionFault::division_by_zero);
-        return {};
-      }
-      b = b.numerator > 0 ? Rational{b.denominator, b.numerator} : Rational{-b.denominator, -b.numerator};
-    }
-    return narrow(static_cast<__int128>(a.numerator) * b.numerator,
-                  static_cast<__int128>(a.denominator) * b.denominator);
-  }
-  Rational narrow(__int128 numerator, __int128 denominator) noexcept {
-    __int128 a = numerator < 0 ? -numerator : numerator;
-    __int128 b = denominator;
-    while (b != 0) {
-      const __int128 rest = a % b;
-      a = b;
-      b = rest;
-    }
-    numerator /= a;
-    denominator /= a;
-    constexpr __int128 kMax = std::numeric_limits<std::int64_t>::max();
-    if (numerator > kMax || numerator < -kMax || denominator > kMax) {
-      fail(ExpressionFault::overflow);
+    if (op == '/' && b.numerator == 0) {
+      fail(ExpressionFault::division_by_zero);
       return {};
     }
-    return {static_cast<std::int64_t>(numerator), static_cast<std::int64_t>(denominator)};
+    return kept(op == '*' ? product(a, b) : quotient(a, b));
+  }
+  Rational kept(std::optional<Rational> value) noexcept {
+    if (!value) fail(ExpressionFault::overflow);
+    return value.value_or(Rational{});
   }
 
   std::string_view text_;

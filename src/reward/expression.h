@@ -14,17 +14,13 @@
 #include <cstdint>
 #include <string_view>
 
+#include "reward/rational.h"
+
 namespace qrl::reward {
 
 inline constexpr std::size_t kMaxExpression_bytes = 1024;
 inline constexpr int kMaxDepth = 64;  ///< parentheses and signs open at one time
 inline constexpr std::size_t kMaxNumbers = 32;
-
-/// numerator / denominator in lowest terms, denominator > 0.
-struct Rational {
-  std::int64_t numerator = 0;
-  std::int64_t denominator = 1;
-};
 
 enum class ExpressionFault : std::uint8_t {
   none,

@@ -2,6 +2,8 @@
 
 #include "base/error.h"
 #include "reward/countdown.h"
+#include "reward/math/math_verifier.h"
+#include "reward/sudoku.h"
 
 namespace qrl::reward {
 
@@ -16,16 +18,6 @@ std::string_view trim(std::string_view text) noexcept {
   const std::size_t first = text.find_first_not_of(kSpace);
   if (first == std::string_view::npos) return {};
   return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
-}
-
-/// The content of the last <answer> that is followed by a </answer>.
-std::optional<std::string_view> last_tagged(std::string_view text) noexcept {
-  const std::size_t last_close = text.rfind(kClose);
-  if (last_close == std::string_view::npos) return std::nullopt;
-  const std::size_t open = text.rfind(kOpen, last_close);
-  if (open == std::string_view::npos) return std::nullopt;
-  const std::size_t begin = open + kOpen.size();
-  return text.substr(begin, text.find(kClose, begin) - begin);  // the first close after it, not the last of the text
 }
 
 /// The content of the last \boxed{ whose brace is closed. One walk from the end counts the closing braces still
@@ -52,6 +44,24 @@ std::optional<std::string_view> last_boxed(std::string_view text) noexcept {
 
 }  // namespace
 
+std::optional<std::string_view> last_tagged(std::string_view text) noexcept {
+  const std::size_t last_close = text.rfind(kClose);
+  if (last_close == std::string_view::npos) return std::nullopt;
+  const std::size_t open = text.rfind(kOpen, last_close);
+  if (open == std::string_view::npos) return std::nullopt;
+  const std::size_t begin = open + kOpen.size();
+  return text.substr(begin, text.find(kClose, begin) - begin);  // the first close after it, not the last of the text
+}
+
+std::string shown(std::string_view answer) {
+  if (answer.size() > kMaxExtracted_bytes) {
+    answer = answer.substr(0, kMaxExtracted_bytes);
+    while (!answer.empty() && (static_cast<unsigned char>(answer.back()) & 0xc0) == 0x80) answer.remove_suffix(1);
+    if (!answer.empty() && static_cast<unsigned char>(answer.back()) >= 0xc0) answer.remove_suffix(1);
+  }
+  return std::string(answer);
+}
+
 std::optional<ExtractedAnswer> extract_answer(std::string_view response) noexcept {
   if (response.size() > kMaxScanned_bytes) response.remove_prefix(response.size() - kMaxScanned_bytes);
   const auto tagged = last_tagged(response);
@@ -64,6 +74,10 @@ std::unique_ptr<Verifier> make_verifier(const config::RewardRecipe& recipe) {
   switch (recipe.verifier) {
     case config::VerifierName::countdown:
       return std::make_unique<CountdownVerifier>(recipe.numbers);
+    case config::VerifierName::math:
+      return std::make_unique<math::MathVerifier>(recipe.profile);
+    case config::VerifierName::sudoku:
+      return std::make_unique<SudokuVerifier>();
   }
   base::fail_internal("make_verifier", "a known verifier", std::to_string(static_cast<int>(recipe.verifier)));
 }

@@ -21,7 +21,11 @@ struct Verdict {
   Outcome outcome = Outcome::no_answer;
   std::string_view reason;      ///< static text: "correct", "wrong value", "numbers differ", "no answer", …
   bool verifier_error = false;  ///< a budget ran out: counted apart from wrong answers
+  double credit = 0;            ///< partial credit of a wrong answer, 0 to 1, where the task has it
+  std::string extracted;        ///< the answer that was judged, its first kMaxExtracted_bytes bytes
 };
+
+inline constexpr std::size_t kMaxExtracted_bytes = 512;
 
 /// Stateless and thread-safe. `judge` never throws and its work is bounded whatever the bytes.
 class Verifier {
@@ -46,5 +50,11 @@ struct ExtractedAnswer {
 /// The last complete <answer>…</answer> (the last complete \boxed{} inside is unwrapped), else the last complete
 /// \boxed{…}; nothing when there is neither. An <answer> that is never closed counts as none. Linear in the bytes read.
 std::optional<ExtractedAnswer> extract_answer(std::string_view response) noexcept;
+
+/// The content of the last <answer> that is followed by a </answer>.
+std::optional<std::string_view> last_tagged(std::string_view text) noexcept;
+
+/// For Verdict::extracted: cut between characters where it is too long.
+std::string shown(std::string_view answer);
 
 }  // namespace qrl::reward

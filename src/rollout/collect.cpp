@@ -4,22 +4,35 @@
 
 namespace qrl::rollout {
 
-std::vector<Rollout> collect(types::TextSource& source, std::span<const types::Prompt* const> prompts, std::int32_t n,
+std::vector<Rollout> collect(types::TextSource& source, std::span<const Ask> prompts, std::int32_t n,
                              const types::SamplingParams& params, types::SampleKey key) {
   std::vector<types::SampleRequest> requests;
   requests.reserve(prompts.size());
-  for (const types::Prompt* prompt : prompts) requests.push_back({prompt->id, prompt->tokens, 0, n});
+  for (const auto& [prompt, first_sample] : prompts) requests.push_back({prompt->id, prompt->tokens, first_sample, n});
   std::vector<types::Completion> completions = source.complete(requests, params, key);
   QRL_INVARIANT(completions.size() == prompts.size() * static_cast<std::size_t>(n), "text source",
                 std::to_string(prompts.size() * static_cast<std::size_t>(n)) + " completions",
                 std::to_string(completions.size()));
   std::vector<Rollout> rollouts(completions.size());
   for (std::size_t i = 0; i < rollouts.size(); ++i) {
-    rollouts[i].prompt = prompts[i / static_cast<std::size_t>(n)];
-    rollouts[i].sample_idx = static_cast<std::int32_t>(i % static_cast<std::size_t>(n));
+    const Ask& ask = prompts[i / static_cast<std::size_t>(n)];
+    rollouts[i].prompt = ask.prompt;
+    rollouts[i].sample_idx = ask.first_sample + static_cast<std::int32_t>(i % static_cast<std::size_t>(n));
     rollouts[i].completion = std::move(completions[i]);
   }
   return rollouts;
+}
+
+ScoreParts score_parts(const reward::Verdict& verdict, const config::RewardRecipe& recipe) {
+  switch (verdict.outcome) {
+    case reward::Outcome::correct:
+      return {recipe.correct, 0, 0};
+    case reward::Outcome::wrong:
+      return {recipe.wrong, recipe.format, recipe.partial * verdict.credit};
+    case reward::Outcome::no_answer:
+      break;
+  }
+  return {recipe.wrong, 0, 0};
 }
 
 void judge(std::span<Rollout> rollouts, const reward::Verifier& verifier, const config::RewardRecipe& recipe,
@@ -29,17 +42,7 @@ void judge(std::span<Rollout> rollouts, const reward::Verifier& verifier, const 
       Rollout& rollout = rollouts[static_cast<std::size_t>(i)];
       rollout.response = tokenizer.decode(rollout.completion.tokens);
       rollout.verdict = verifier.judge(rollout.response, rollout.prompt->ground_truth);
-      switch (rollout.verdict.outcome) {
-        case reward::Outcome::correct:
-          rollout.score = recipe.correct;
-          break;
-        case reward::Outcome::wrong:
-          rollout.score = recipe.wrong + recipe.format;
-          break;
-        case reward::Outcome::no_answer:
-          rollout.score = recipe.wrong;
-          break;
-      }
+      rollout.score = score_parts(rollout.verdict, recipe).score();
       rollout.reward = rollout.score;
     }
   });

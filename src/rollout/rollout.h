@@ -26,13 +26,39 @@ struct Rollout {
   double advantage = 0;
 };
 
+/// A prompt whose samples are asked for: first_sample, first_sample + 1, …
+struct Ask {
+  const types::Prompt* prompt = nullptr;
+  std::int32_t first_sample = 0;
+};
+
 /// n samples of each prompt, prompt-major.
-std::vector<Rollout> collect(types::TextSource& source, std::span<const types::Prompt* const> prompts, std::int32_t n,
+std::vector<Rollout> collect(types::TextSource& source, std::span<const Ask> prompts, std::int32_t n,
                              const types::SamplingParams& params, types::SampleKey key);
+
+/// What a verdict is worth: the parts add up to the score.
+struct ScoreParts {
+  double accuracy = 0;  ///< reward.correct or reward.wrong
+  double format = 0;    ///< reward.format, for a wrong answer in the right form
+  double partial = 0;   ///< reward.partial · partial credit, for a wrong answer
+  double score() const { return accuracy + format + partial; }
+};
+ScoreParts score_parts(const reward::Verdict& verdict, const config::RewardRecipe& recipe);
 
 /// Decodes and judges every rollout on all threads; sets response, verdict, score and reward.
 void judge(std::span<Rollout> rollouts, const reward::Verifier& verifier, const config::RewardRecipe& recipe,
            const data::Tokenizer& tokenizer);
+
+/// DAPO's overlong shaping (Yu et al. 2025, eq. 13), L_max = max_response_length, L_c = buffer_len: 0 up to L_max − L_c
+/// tokens, from there down to −1 at L_max, −1 beyond.
+double overlong_penalty(std::int64_t response_tokens, std::int64_t max_response_length, std::int64_t buffer_len);
+/// Adds penalty_factor times that to the rewards, when enabled.
+void shape_overlong(std::span<Rollout> rollouts, const config::OverlongBufferRecipe& buffer,
+                    std::int64_t max_response_length);
+
+/// True when the verifier gave every sample of a group the same score, whatever its length cost it: such a group is
+/// what dynamic sampling leaves out (DAPO, eq. 11).
+bool has_equal_scores(std::span<const Rollout> group);
 
 /// Group-relative advantages (algorithms.md): groups are runs of `n`. A = (r − mean)/(std + 1e-6) with ddof 1, or
 /// r − mean without `by_std`; a group of one: mean 0, std 1. Returns the number of flat groups (all rewards equal).

@@ -5,7 +5,6 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <array>
@@ -21,6 +20,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "state/file.h"
+#include "state/hash.h"
 #include "state/json.h"
 
 namespace qrl::state {
@@ -36,39 +36,23 @@ constexpr std::size_t kHashDigits = 32;
 constexpr std::string_view kTemporaryMark = ".tmp-";
 constexpr std::size_t kIdDigits = 16;
 // The manifest ends with its own hash, which covers every byte before the digits; what follows them is fixed.
-constexpr std::string_view kBeforeHash = "\"manifest_xxh3_128\": \"";
+constexpr std::string_view kBeforeHash = R"("manifest_xxh3_128": ")";
 constexpr std::string_view kAfterHash = "\"\n}\n";
 
-std::string hex(XXH128_hash_t hash) {
-  XXH128_canonical_t canonical;
-  XXH128_canonicalFromHash(&canonical, hash);
-  constexpr char kHex[] = "0123456789abcdef";
-  std::string text;
-  for (const unsigned char byte : canonical.digest) {
-    text += kHex[byte >> 4];
-    text += kHex[byte & 15U];
-  }
-  return text;
-}
-
-std::string hash_text(std::string_view text) { return hex(XXH3_128bits(text.data(), text.size())); }
+std::string hash_text(std::string_view text) { return Hash().add(text).hex(); }
 
 std::string hash_of(const File& file) {
   constexpr std::size_t kChunk_bytes = std::size_t{1} << 20;
-  struct Free {
-    void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
-  };
-  const std::unique_ptr<XXH3_state_t, Free> state(XXH3_createState());
-  XXH3_128bits_reset(state.get());
+  Hash hash;
   std::vector<std::byte> chunk(kChunk_bytes);
   const std::uint64_t size = file.size_bytes();
   for (std::uint64_t at = 0; at < size;) {
     const auto part = std::span(chunk).first(std::min<std::uint64_t>(chunk.size(), size - at));
     file.read_at(at, part);
-    XXH3_128bits_update(state.get(), part.data(), part.size());
+    hash.add(part.data(), part.size());
     at += part.size();
   }
-  return hex(XXH3_128bits_digest(state.get()));
+  return hash.hex();
 }
 
 /// `path` with a mark and 64 random bits behind it: nobody can have placed a link there beforehand.

@@ -227,7 +227,7 @@ base::Buffer SafetensorsFile::read_f32(std::string_view name) const {
               shown(path()) + ": tensor " + base::quoted(name), "F32, BF16 or F16", std::string(tensor.dtype_name),
               "convert the weights to one of these");
   base::Buffer buffer(DType::f32, tensor.shape);
-  float* out = buffer.as<float>();
+  auto* out = buffer.as<float>();
   std::vector<std::uint16_t> chunk(kChunk_bytes / sizeof(std::uint16_t));
   for (std::uint64_t at = tensor.begin; at < tensor.end;) {
     const auto part = std::span(chunk).first(std::min<std::uint64_t>(chunk.size(), (tensor.end - at) / 2));
@@ -274,8 +274,8 @@ void write_safetensors(const std::filesystem::path& file, const std::vector<Name
                   "f32 stored as bf16, or the view's own dtype", std::string(base::name(dtype)));
     QRL_INVARIANT(view.device == base::Device::cpu, shown(file), "tensors in CPU memory", base::quoted(name));
     const std::uint64_t end = offset + static_cast<std::uint64_t>(view.numel()) * base::size_bytes(dtype);
-    header += (header.size() > 1 ? "," : "") + Json(name).dump() + ":{\"dtype\":\"" + std::string(base::name(dtype)) +
-              "\",\"shape\":" + Json(view.shape.dims()).dump() + ",\"data_offsets\":" + Json({offset, end}).dump() +
+    header += (header.size() > 1 ? "," : "") + Json(name).dump() + R"(:{"dtype":")" + std::string(base::name(dtype)) +
+              R"(","shape":)" + Json(view.shape.dims()).dump() + ",\"data_offsets\":" + Json({offset, end}).dump() +
               "}";
     offset = end;
   }

@@ -92,6 +92,7 @@ void fill_checkpoint(const fs::path& dir, const RunState& state, const learner::
   state::write_safetensors(dir / kOptimizerFile, moments, {{"format", "qrl-train optimizer"}});
   write_text(dir / kStateFile, to_json(state, context).dump(1) + "\n");
   write_text(dir / kRecipeFile, context.resolved_recipe);
+  save_quantiser(dir, context.quantiser);
 }
 
 }  // namespace

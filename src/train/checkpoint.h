@@ -11,6 +11,7 @@
 #include "dist/collectives.h"
 #include "learner/learner.h"
 #include "model/config.h"
+#include "train/quantiser.h"
 
 namespace qrl::train {
 
@@ -35,10 +36,12 @@ struct CheckpointContext {
   const std::string& resolved_recipe;
   dist::Collectives& world;
   const learner::Metrics& unfinished_row;  ///< of state.step, with state.evaluation_due
+  const QuantiserState& quantiser;
 };
 
 /// Commits DIR/step_N (or DIR/sft_N while cold-starting; an existing one of that name must not be there): HF folder of
-/// the fp32 masters with tokenizer, optimizer.safetensors, state.json, recipe.yaml. The first rank writes; all ranks
+/// the fp32 masters with tokenizer, optimizer.safetensors, state.json,
+/// recipe.yaml, and what the quantisers keep. The first rank writes; all ranks
 /// return when it is committed.
 std::filesystem::path save_checkpoint(const std::filesystem::path& dir, const RunState& state,
                                       const learner::Learner& learner, const CheckpointContext& context);

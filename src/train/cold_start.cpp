@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "base/threads.h"
-#include "data/countdown.h"
+#include "data/tasks.h"
 #include "train/signals.h"
 
 namespace qrl::train {
@@ -20,8 +20,8 @@ std::vector<types::MicroBatch> demonstration_batches(const RunParts& parts, std:
   prompts.reserve(static_cast<std::size_t>(count));
   responses.reserve(static_cast<std::size_t>(count));
   for (std::int64_t i = first; i < first + count; ++i) {
-    const data::Demonstration demo = data::demonstrate_countdown(generator, seed, static_cast<std::uint64_t>(i));
-    prompts.push_back(encoder.encode(data::countdown_prompt(demo.task)));
+    const data::WorkedTask demo = data::demonstrate_task(generator, seed, static_cast<std::uint64_t>(i));
+    prompts.push_back(encoder.encode(demo.task.prompt));
     responses.push_back(parts.policy.tokenizer.encode_trusted(demo.response));
     responses.back().push_back(parts.policy.tokenizer.eos());
     items.push_back({prompts.back(), responses.back(), {}, 0.0F});

@@ -7,10 +7,14 @@
 
 namespace qrl::train {
 
-decoder::DecoderOptions fitting(const model::ModelConfig& config, const decoder::DecoderOptions& options) {
-  QRL_REQUIRE(options.max_model_len <= config.max_position_embeddings, "data.max_prompt_length + max_response_length",
+void require_positions(const model::ModelConfig& config, std::int64_t max_tokens) {
+  QRL_REQUIRE(max_tokens <= config.max_position_embeddings, "data.max_prompt_length + max_response_length",
               "at most the model's max_position_embeddings = " + std::to_string(config.max_position_embeddings),
-              std::to_string(options.max_model_len), "lower one of them (in bench: --prompt or --new)");
+              std::to_string(max_tokens), "lower one of them (in bench: --prompt or --new)");
+}
+
+decoder::DecoderOptions fitting(const model::ModelConfig& config, const decoder::DecoderOptions& options) {
+  require_positions(config, options.max_model_len);
   const std::int64_t page_bytes = ops::kv_page_bytes(
       {config.num_attention_heads, config.num_key_value_heads, config.head_dim}, options.kv_format, options.page_size);
   const double bytes = 2.0 * static_cast<double>(config.num_hidden_layers) * static_cast<double>(options.kv_pages) *

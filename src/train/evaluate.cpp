@@ -1,8 +1,12 @@
 #include "train/evaluate.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
+#include <map>
 
 #include "train/signals.h"
+#include "train/step_metrics.h"
 
 namespace qrl::train {
 
@@ -24,10 +28,52 @@ std::string score_name(const std::string& data_source, const config::EvalRecipe&
   return "val/" + data_source + "/mean@" + std::to_string(recipe.n);
 }
 
-std::vector<rollout::Rollout> collect_or_abandon(types::TextSource& source,
-                                                 std::span<const types::Prompt* const> prompts, std::int32_t n,
-                                                 const types::SamplingParams& params, types::SampleKey key,
-                                                 dist::Collectives& world) {
+bool majority_is_right(std::span<const rollout::Rollout> samples) {
+  const rollout::Rollout* best = nullptr;
+  std::int64_t most_votes = 0;
+  std::map<std::string_view, std::int64_t> votes;
+  for (const rollout::Rollout& sample : samples) {
+    if (sample.verdict.outcome != reward::Outcome::no_answer) ++votes[sample.verdict.extracted];
+  }
+  for (const rollout::Rollout& sample : samples) {
+    const auto found = votes.find(sample.verdict.extracted);
+    if (sample.verdict.outcome == reward::Outcome::no_answer || found->second <= most_votes) continue;
+    most_votes = found->second;
+    best = &sample;
+  }
+  return best != nullptr && best->verdict.outcome == reward::Outcome::correct;
+}
+
+std::string metrics_table(std::span<const PromptSet> sets, const Metrics& metrics) {
+  // Columns are those of the first set; every set has the same.
+  std::vector<std::string> columns;
+  const auto prefix_of = [](const PromptSet& set) { return "val/" + set.data_source + "/"; };
+  const std::string first = prefix_of(sets.front());
+  for (const auto& [name, value] : metrics) {
+    if (name.starts_with(first)) columns.push_back(name.substr(first.size()));
+  }
+  std::size_t widest = std::string_view("data source").size();
+  for (const PromptSet& set : sets) widest = std::max(widest, set.data_source.size());
+  const auto padded = [](std::string text, std::size_t width) {
+    text.insert(text.end(), width - std::min(width, text.size()), ' ');
+    return text;
+  };
+  std::string table = padded("data source", widest) + "  prompts";
+  for (const std::string& column : columns) table += "  " + column;
+  for (const PromptSet& set : sets) {
+    table += "\n" + padded(set.data_source, widest) + "  " + padded(std::to_string(set.prompts.size()), 7);
+    for (const std::string& column : columns) {
+      std::array<char, 32> text{};
+      std::snprintf(text.data(), text.size(), "%.4g", metrics.at(prefix_of(set) + column));
+      table += "  " + padded(text.data(), column.size());
+    }
+  }
+  return table + "\n";
+}
+
+std::vector<rollout::Rollout> collect_or_abandon(types::TextSource& source, std::span<const rollout::Ask> prompts,
+                                                 std::int32_t n, const types::SamplingParams& params,
+                                                 types::SampleKey key, dist::Collectives& world) {
   std::vector<rollout::Rollout> rollouts;
   bool abandoned = false;
   try {
@@ -42,21 +88,24 @@ std::vector<rollout::Rollout> collect_or_abandon(types::TextSource& source,
 
 Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, const config::Recipe& recipe,
                  const types::SamplingParams& params, const data::Tokenizer& tokenizer,
-                 const reward::Verifier& verifier, dist::Collectives& world) {
+                 const reward::Verifier& verifier, dist::Collectives& world, std::string* responses) {
   const auto n = static_cast<std::int32_t>(recipe.eval.n);
   Metrics metrics;
   for (const PromptSet& set : sets) {
-    std::vector<const types::Prompt*> mine;
-    for (std::size_t i = static_cast<std::size_t>(world.rank()); i < set.prompts.size();
+    std::vector<rollout::Ask> mine;
+    std::vector<std::int64_t> places;
+    for (auto i = static_cast<std::size_t>(world.rank()); i < set.prompts.size();
          i += static_cast<std::size_t>(world.size())) {
-      mine.push_back(&set.prompts[i]);
+      mine.push_back({&set.prompts[i]});
+      places.push_back(static_cast<std::int64_t>(i));
     }
     auto rollouts = collect_or_abandon(source, mine, n, params, {recipe.trainer.seed, kEvalStep}, world);
     rollout::judge(rollouts, verifier, recipe.reward, tokenizer);
+    if (responses != nullptr) *responses += rollout_rows(rollouts, n, places, std::nullopt, recipe.reward, world);
 
-    // right[c]: prompts with c right samples; then response tokens and truncated samples: exact integers, so that the
-    // sums over ranks do not depend on their number.
-    std::vector<std::int64_t> sums(static_cast<std::size_t>(n) + 3, 0);
+    // right[c]: prompts with c right samples; then response tokens, truncated samples and right majorities: exact
+    // integers, so that the sums over ranks do not depend on their number.
+    std::vector<std::int64_t> sums(static_cast<std::size_t>(n) + 4, 0);
     for (std::size_t first = 0; first < rollouts.size(); first += static_cast<std::size_t>(n)) {
       std::size_t right = 0;
       for (std::size_t i = first; i < first + static_cast<std::size_t>(n); ++i) {
@@ -65,10 +114,12 @@ Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, con
         sums[static_cast<std::size_t>(n) + 2] += rollouts[i].completion.stop == types::StopReason::length ? 1 : 0;
       }
       ++sums[right];
+      const bool majority = majority_is_right(std::span(rollouts).subspan(first, static_cast<std::size_t>(n)));
+      sums[static_cast<std::size_t>(n) + 3] += majority ? 1 : 0;
     }
     world.all_reduce_sum(std::span(sums));
 
-    const double num_prompts = static_cast<double>(set.prompts.size());
+    const auto num_prompts = static_cast<double>(set.prompts.size());
     const std::string prefix = "val/" + set.data_source + "/";
     double mean = 0;
     for (std::int64_t c = 0; c <= n; ++c) mean += static_cast<double>(sums[static_cast<std::size_t>(c)] * c);
@@ -80,6 +131,8 @@ Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, con
         pass += static_cast<double>(sums[static_cast<std::size_t>(c)]) * pass_at_k(n, c, capped);
       metrics[prefix + "pass@" + std::to_string(capped)] = pass / num_prompts;
     }
+    metrics[prefix + "maj@" + std::to_string(n)] =
+        static_cast<double>(sums[static_cast<std::size_t>(n) + 3]) / num_prompts;
     metrics[prefix + "response_length/mean"] =
         static_cast<double>(sums[static_cast<std::size_t>(n) + 1]) / (num_prompts * n);
     metrics[prefix + "truncated_fraction"] =

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -40,7 +41,7 @@ double value_or_zero(const Metrics& metrics, const std::string& name) {
 }  // namespace
 
 std::string duration_text(double seconds) {
-  const auto whole = static_cast<long>(seconds + 0.5);
+  const auto whole = std::lround(seconds);
   if (whole < 60) return format("%lds", whole);
   if (whole < 3600) return format("%ldm%02lds", whole / 60, whole % 60);
   return format("%ldh%02ldm", whole / 3600, whole / 60 % 60);

@@ -8,8 +8,8 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "base/text.h"
-#include "data/countdown.h"
 #include "data/jsonl.h"
+#include "data/tasks.h"
 
 namespace qrl::train {
 
@@ -93,8 +93,8 @@ PromptSet load_train_prompts(const config::Recipe& recipe, const data::Tokenizer
     set.data_source = generator.task;
     const std::uint64_t seed = generator.seed.value_or(recipe.trainer.seed);
     for (std::int64_t i = 0; i < generator.size; ++i) {
-      const auto task = data::generate_countdown(generator, seed, data::Split::train, static_cast<std::uint64_t>(i));
-      reader.add(set, static_cast<std::uint64_t>(i), data::countdown_prompt(task), data::countdown_ground_truth(task),
+      auto task = data::generate_task(generator, seed, data::Split::train, static_cast<std::uint64_t>(i));
+      reader.add(set, static_cast<std::uint64_t>(i), std::move(task.prompt), std::move(task.ground_truth),
                  "data.train_generator");
     }
     reader.report("data.train_generator");
@@ -126,9 +126,8 @@ std::vector<PromptSet> load_held_out_prompts(const config::Recipe& recipe, const
   const config::GeneratorRecipe& generator = recipe.data.val_generator;
   if (!generator.task.empty()) {
     PromptSet& set = sets.emplace_back(PromptSet{generator.task, {}});
-    for (const auto& task :
-         data::held_out_countdown(generator, generator.seed.value_or(config::kHeldOutSeed), generator.size)) {
-      reader.add(set, id++, data::countdown_prompt(task), data::countdown_ground_truth(task), "data.val_generator");
+    for (auto& task : data::held_out_tasks(generator, generator.seed.value_or(config::kHeldOutSeed), generator.size)) {
+      reader.add(set, id++, std::move(task.prompt), std::move(task.ground_truth), "data.val_generator");
     }
     reader.report("data.val_generator");
   }

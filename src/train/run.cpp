@@ -38,9 +38,11 @@ void print_result(const config::Recipe& recipe, const RunFolder& folder, const s
     if (rows.empty()) return {};
     char text[160];
     const std::string name = set.data_source + " mean@" + std::to_string(recipe.eval.n);
-    if (rows.front().first == 0)
+    if (rows.front().first == 0) {
       std::snprintf(text, sizeof text, "%s: %.3f -> %.3f", name.c_str(), rows.front().second, rows.back().second);
-    else std::snprintf(text, sizeof text, "%s: %.3f", name.c_str(), rows.back().second);
+    } else {
+      std::snprintf(text, sizeof text, "%s: %.3f", name.c_str(), rows.back().second);
+    }
     return text;
   };
   const auto print = [&](const char* what, const PromptSet& set) {  // a set without a row was never measured
@@ -71,7 +73,7 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, RunPart p
     base::set_log_file(folder->path() / "log.txt");
   }
   ResumePoint point = find_resume_point(loaded, folder ? &*folder : nullptr, world);
-  if (folder) state::replace_file(folder->path() / "config.yaml", loaded.resolved_yaml);
+  if (folder) state::replace_file(folder->path() / "config.yaml", loaded.annotated_yaml);
 
   RunState state = point.state;
   MetricsFile metrics, sft_metrics;
@@ -79,9 +81,12 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, RunPart p
     metrics = MetricsFile(folder->metrics_file(), state.metrics_bytes);
     if (recipe.sft.steps > 0) sft_metrics = MetricsFile(folder->sft_metrics_file(), state.sft_metrics_bytes);
   }
-  RunParts parts{recipe,      loaded.resolved_yaml,           world, policy,
-                 *verifier,   folder ? &*folder : nullptr,    state, metrics,
-                 sft_metrics, std::move(point.unfinished_row)};
+  RunParts parts{recipe,      loaded.resolved_yaml,
+                 world,       policy,
+                 *verifier,   folder ? &*folder : nullptr,
+                 state,       metrics,
+                 sft_metrics, std::move(point.unfinished_row),
+                 {}};
 
   const bool fresh = !point.checkpoint;
   const std::int64_t sft_steps = recipe.sft.steps;
@@ -122,6 +127,15 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, RunPart p
   if (state.step == 0 && state.uaq_scale != recipe.quant.uaq_scale) {  // else the checkpoint has it
     learner.apply_uaq(static_cast<float>(recipe.quant.uaq_scale / state.uaq_scale));
     state.uaq_scale = recipe.quant.uaq_scale;
+  }
+  if (point.checkpoint) parts.quantiser = load_quantiser(*point.checkpoint, policy.config, world);
+  if (parts.quantiser.profile == nullptr) {
+    parts.quantiser.profile = find_profile(policy.config, learner.masters(), prompts, recipe);
+  }
+  constexpr double kUaqLr = 5e-6;  // the paper uses it near 1e-6 and switches it off at 1e-5
+  if (recipe.quant.uaq_scale != 1 && recipe.optim.lr > kUaqLr) {
+    base::log_warning("quant.uaq_scale " + std::to_string(recipe.quant.uaq_scale) +
+                      " is for learning rates near 1e-6: above 5e-6 updates reach the codes without it");
   }
   if (!fresh && state.step > 0) base::log_info("going on after step " + std::to_string(state.step));
 

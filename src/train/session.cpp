@@ -13,6 +13,8 @@
 
 namespace qrl::train {
 
+namespace fs = std::filesystem;
+
 namespace {
 
 /// Processors this process may use. Alone it keeps to those it was started on (taskset, a batch system); of a job of
@@ -35,12 +37,12 @@ model::Weights init_from(const config::Recipe& recipe, const model::ModelConfig&
   return model::init_weights(config, recipe.model.init_seed.value_or(recipe.trainer.seed));
 }
 
-void check_fit(const Policy& policy, const std::string& where) {
-  QRL_REQUIRE(policy.tokenizer.eos() >= 0, where, "a tokenizer_config.json that names an `eos_token`", "none",
+void check_fit(const data::Tokenizer& tokenizer, const model::ModelConfig& config, const std::string& where) {
+  QRL_REQUIRE(tokenizer.eos() >= 0, where, "a tokenizer_config.json that names an `eos_token`", "none",
               "nothing else says where a response ends");
-  QRL_REQUIRE(policy.tokenizer.vocab_size() <= policy.config.vocab_size, where,
-              "vocab_size of at least the tokenizer's " + std::to_string(policy.tokenizer.vocab_size()) + " ids",
-              std::to_string(policy.config.vocab_size));
+  QRL_REQUIRE(tokenizer.vocab_size() <= config.vocab_size, where,
+              "vocab_size of at least the tokenizer's " + std::to_string(tokenizer.vocab_size()) + " ids",
+              std::to_string(config.vocab_size));
 }
 
 types::SamplingParams sampling(const config::Recipe& recipe, const model::ModelConfig& config,
@@ -64,8 +66,7 @@ decoder::DecoderOptions decoder_options(const config::Recipe& recipe, std::int64
   options.max_num_batched_tokens = recipe.rollout.max_num_batched_tokens;
   options.page_size = recipe.rollout.page_size;
   options.max_model_len = longest_prompt_tokens + recipe.data.max_response_length;
-  const std::int64_t pages_per_sequence = (options.max_model_len + options.page_size - 1) / options.page_size;
-  options.kv_pages = recipe.rollout.kv_pages.value_or(pages_per_sequence * options.max_num_seqs);
+  options.kv_pages = kv_pages(recipe, longest_prompt_tokens);
   options.kv_format = kv_format(recipe.quant);
   options.prefix_sharing = recipe.rollout.prefix_sharing;
   options.before_tick = abandon_if_stopping;
@@ -85,22 +86,31 @@ int all_local_threads(const config::Recipe& recipe, const dist::Collectives& wor
   return asked > 0 ? asked * world.local_size() : usable_processors(world);
 }
 
+model::ModelConfig model_config(const config::Recipe& recipe) {
+  const bool is_new = recipe.model.path.empty();
+  return model::read_config(is_new ? fs::path(recipe.model.init_config) : fs::path(recipe.model.path) / "config.json");
+}
+
+data::Tokenizer make_tokenizer(const config::Recipe& recipe, const model::ModelConfig& config) {
+  const bool is_new = recipe.model.path.empty();
+  const fs::path dir = is_new ? fs::path(recipe.model.init_config).parent_path() : fs::path(recipe.model.path);
+  data::Tokenizer tokenizer =
+      is_new && !fs::exists(dir / "tokenizer.json") ? data::Tokenizer::byte_level() : data::Tokenizer::load(dir);
+  check_fit(tokenizer, config, is_new ? recipe.model.init_config : recipe.model.path);
+  return tokenizer;
+}
+
 Policy make_policy(const config::Recipe& recipe) {
   if (!recipe.model.path.empty()) return load_policy(recipe.model.path);
-  const std::filesystem::path file = recipe.model.init_config;
-  model::ModelConfig config = model::read_config(file);
-  const bool has_tokenizer = std::filesystem::exists(file.parent_path() / "tokenizer.json");
-  Policy policy{config, init_from(recipe, config),
-                has_tokenizer ? data::Tokenizer::load(file.parent_path()) : data::Tokenizer::byte_level()};
-  check_fit(policy, file.string());
-  return policy;
+  const model::ModelConfig config = model_config(recipe);
+  return {config, init_from(recipe, config), make_tokenizer(recipe, config)};
 }
 
 Policy load_policy(const std::filesystem::path& dir) {
   if (is_checkpoint(dir)) require_sound_checkpoint(dir, "use another checkpoint");
   model::HfModel hf = model::load_hf(dir);
   Policy policy{hf.config, std::move(hf.weights), data::Tokenizer::load(dir)};
-  check_fit(policy, dir.string());
+  check_fit(policy.tokenizer, policy.config, dir.string());
   return policy;
 }
 
@@ -108,16 +118,12 @@ Sampler::Sampler(const model::ModelConfig& config, const config::Recipe& recipe,
     : snapshot(config, snapshot_formats(recipe.quant)),
       decoder(config, fitting(config, decoder_options(recipe, longest_prompt_tokens))) {}
 
-void Sampler::load(std::span<const std::vector<types::TokenId>> prompts, const config::QuantRecipe& quant) {
-  decoder.load(snapshot);
-  decoder.calibrate_kv(prompts, {quant.kv_percentile, quant.kv_margin});
-}
-
 std::vector<std::vector<types::TokenId>> calibration_prompts(const PromptSet& set, std::uint64_t seed,
                                                              std::uint64_t num_drawn) {
   constexpr int kPrompts = 16;  // ours: 99.9 % of a head's values needs some thousands of them
   base::RandomStream random(seed, base::RandomPurpose::calibration, num_drawn);
   std::vector<std::vector<types::TokenId>> prompts;
+  prompts.reserve(kPrompts);
   for (int i = 0; i < kPrompts; ++i) prompts.push_back(set.prompts[random.below(set.prompts.size())].tokens);
   return prompts;
 }
@@ -143,6 +149,13 @@ types::SamplingParams eval_sampling(const config::Recipe& recipe, const model::M
   params.top_p = static_cast<float>(recipe.eval.top_p);
   params.top_k = static_cast<std::int32_t>(recipe.eval.top_k);
   return params;
+}
+
+std::int64_t kv_pages(const config::Recipe& recipe, std::optional<std::int64_t> longest_prompt_tokens) {
+  const std::int64_t page = recipe.rollout.page_size;
+  const std::int64_t longest =
+      longest_prompt_tokens.value_or(recipe.data.max_prompt_length) + recipe.data.max_response_length;
+  return recipe.rollout.kv_pages.value_or((longest + page - 1) / page * recipe.rollout.max_num_seqs);
 }
 
 std::int64_t updates_per_step(const config::Recipe& recipe) {

@@ -32,22 +32,24 @@ struct Policy {
   data::Tokenizer tokenizer;
 };
 
+/// The shapes of model.path or model.init, its tokenizer: what of a policy takes no memory to speak of.
+model::ModelConfig model_config(const config::Recipe& recipe);
+data::Tokenizer make_tokenizer(const config::Recipe& recipe, const model::ModelConfig& config);
+
 /// model.path (an HF folder with tokenizer.json), or model.init: a new model of that config and seed, its tokenizer
 /// the tokenizer.json beside the config or else the byte-level one. Throws when vocabularies do not fit.
 Policy make_policy(const config::Recipe& recipe);
 /// The policy of a checkpoint (verified) or HF folder.
 Policy load_policy(const std::filesystem::path& dir);
 
-/// The sampler's side: a snapshot and the decoder that reads it. The snapshot is the decoder's only weight memory.
+/// The sampler's side: a snapshot and the decoder that reads it (train/quantiser.h's load_published, after each publish
+/// into it). The snapshot is the decoder's only weight memory.
 struct Sampler {
   Sampler(const model::ModelConfig& config, const config::Recipe& recipe, std::int64_t longest_prompt_tokens);
-  /// To be called after each publish into `snapshot`: the decoder reads it from now on. fp8 keys and values are
-  /// calibrated on `prompts`, the same on every rank.
-  void load(std::span<const std::vector<types::TokenId>> prompts, const config::QuantRecipe& quant);
   model::Snapshot snapshot;
   decoder::Decoder decoder;  ///< throws Abandoned (train/signals.h) once a stop is asked for
 };
-/// Prompts for that: a few of the set, chosen by the seed and how many prompts were drawn so far.
+/// Prompts to calibrate on: a few of the set, chosen by the seed and how many prompts were drawn so far.
 std::vector<std::vector<types::TokenId>> calibration_prompts(const PromptSet& set, std::uint64_t seed,
                                                              std::uint64_t num_drawn);
 
@@ -57,6 +59,10 @@ types::SamplingParams train_sampling(const config::Recipe& recipe, const model::
                                      const data::Tokenizer& tokenizer);
 types::SamplingParams eval_sampling(const config::Recipe& recipe, const model::ModelConfig& config,
                                     const data::Tokenizer& tokenizer);
+
+/// Pages of the KV cache; without rollout.kv_pages what rollout.max_num_seqs longest sequences need (prompts of
+/// data.max_prompt_length tokens unless said).
+std::int64_t kv_pages(const config::Recipe& recipe, std::optional<std::int64_t> longest_prompt_tokens = {});
 
 learner::LearnerOptions learner_options(const config::Recipe& recipe);
 /// Optimizer updates of one RL step, and of the whole RL run.

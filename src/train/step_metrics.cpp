@@ -17,6 +17,7 @@ namespace {
 struct Fact {
   double score, reward, advantage, response_tokens, prompt_tokens, truncated, correct, no_answer, verifier_error, flat;
   double four_grams, repeated_four_grams;
+  double credit;
 };
 
 /// 4-grams of a response, and how many of them are repetitions of others: a broken policy's loops.
@@ -30,16 +31,27 @@ std::pair<double, double> four_grams(const std::vector<types::TokenId>& tokens) 
   return {static_cast<double>(grams.size()), static_cast<double>(grams.size()) - static_cast<double>(distinct)};
 }
 
-/// Rank r holds every size()-th group: interleaves the ranks' groups back into the order of one process.
+/// The ranks' groups in the order of one process: by their places.
 template <class T>
-std::vector<T> in_global_order(const std::vector<std::vector<T>>& by_rank, std::size_t group) {
+std::vector<T> in_global_order(const std::vector<std::vector<T>>& by_rank, std::size_t group,
+                               std::span<const std::int64_t> places, dist::Collectives& world) {
+  struct Group {
+    std::int64_t place;
+    std::size_t rank, first;
+  };
+  std::vector<Group> order;
+  const std::string mine(reinterpret_cast<const char*>(places.data()), places.size_bytes());
+  std::size_t rank = 0;
+  for (const std::string& bytes : world.all_gather(mine)) {
+    std::vector<std::int64_t> theirs(bytes.size() / sizeof(std::int64_t));
+    if (!bytes.empty()) std::memcpy(theirs.data(), bytes.data(), bytes.size());
+    for (std::size_t i = 0; i < theirs.size(); ++i) order.push_back({theirs[i], rank, i * group});
+    ++rank;
+  }
+  std::sort(order.begin(), order.end(), [](const Group& a, const Group& b) { return a.place < b.place; });
   std::vector<T> all;
-  std::size_t total = 0;
-  for (const auto& mine : by_rank) total += mine.size();
-  for (std::size_t first = 0; all.size() < total; first += group) {
-    for (const auto& mine : by_rank) {
-      for (std::size_t i = first; i < std::min(first + group, mine.size()); ++i) all.push_back(mine[i]);
-    }
+  for (const Group& one : order) {
+    for (std::size_t i = 0; i < group; ++i) all.push_back(by_rank[one.rank][one.first + i]);
   }
   return all;
 }
@@ -52,7 +64,7 @@ void add_summary(Metrics& metrics, const std::string& name, const std::vector<Fa
     high = std::max(high, get(fact));
     low = std::min(low, get(fact));
   }
-  const double count = static_cast<double>(facts.size());
+  const auto count = static_cast<double>(facts.size());
   for (const Fact& fact : facts) squares += (get(fact) - sum / count) * (get(fact) - sum / count);
   metrics[name + "/mean"] = sum / count;
   metrics[name + "/std"] = facts.size() > 1 ? std::sqrt(squares / (count - 1)) : 0.0;
@@ -72,7 +84,7 @@ double mean_of(const std::vector<Fact>& facts, Get get) {
   return sum_of(facts, get) / static_cast<double>(facts.size());
 }
 
-/// The score's parts add up to it: accuracy is reward.correct or reward.wrong, format is for the form of wrong answers.
+/// The means of rollout::ScoreParts, which add up to the score's.
 void add_reward_parts(Metrics& metrics, const std::vector<Fact>& facts, const config::RewardRecipe& recipe) {
   const double correct = mean_of(facts, [](const Fact& f) { return f.correct; });
   const double no_answer = mean_of(facts, [](const Fact& f) { return f.no_answer; });
@@ -82,12 +94,14 @@ void add_reward_parts(Metrics& metrics, const std::vector<Fact>& facts, const co
   metrics["reward/no_answer_fraction"] = no_answer;
   metrics["reward/accuracy/mean"] = recipe.correct * correct + recipe.wrong * (wrong + no_answer);
   metrics["reward/format/mean"] = recipe.format * wrong;
+  metrics["reward/partial/mean"] = recipe.partial * mean_of(facts, [](const Fact& f) { return f.credit; });
   metrics["reward/verifier_error_fraction"] = mean_of(facts, [](const Fact& f) { return f.verifier_error; });
 }
 
 }  // namespace
 
-Metrics rollout_metrics(std::span<const rollout::Rollout> rollouts, std::int32_t n, const config::RewardRecipe& recipe,
+Metrics rollout_metrics(std::span<const rollout::Rollout> rollouts, std::int32_t n,
+                        std::span<const std::int64_t> places, const config::RewardRecipe& recipe,
                         dist::Collectives& world) {
   std::vector<Fact> mine;
   for (std::size_t first = 0; first < rollouts.size(); first += static_cast<std::size_t>(n)) {
@@ -96,12 +110,12 @@ Metrics rollout_metrics(std::span<const rollout::Rollout> rollouts, std::int32_t
         std::all_of(group.begin(), group.end(), [&](const auto& r) { return r.reward == group.front().reward; });
     for (const rollout::Rollout& r : group) {
       const auto [grams, repeated] = four_grams(r.completion.tokens);
-      mine.push_back({r.score, r.reward, r.advantage, static_cast<double>(r.completion.tokens.size()),
-                      static_cast<double>(r.prompt->tokens.size()),
-                      r.completion.stop == types::StopReason::length ? 1.0 : 0.0,
-                      r.verdict.outcome == reward::Outcome::correct ? 1.0 : 0.0,
-                      r.verdict.outcome == reward::Outcome::no_answer ? 1.0 : 0.0, r.verdict.verifier_error ? 1.0 : 0.0,
-                      flat ? 1.0 : 0.0, grams, repeated});
+      mine.push_back(
+          {r.score, r.reward, r.advantage, static_cast<double>(r.completion.tokens.size()),
+           static_cast<double>(r.prompt->tokens.size()), r.completion.stop == types::StopReason::length ? 1.0 : 0.0,
+           r.verdict.outcome == reward::Outcome::correct ? 1.0 : 0.0,
+           r.verdict.outcome == reward::Outcome::no_answer ? 1.0 : 0.0, r.verdict.verifier_error ? 1.0 : 0.0,
+           flat ? 1.0 : 0.0, grams, repeated, r.verdict.outcome == reward::Outcome::wrong ? r.verdict.credit : 0.0});
     }
   }
   std::vector<std::vector<Fact>> by_rank;
@@ -110,7 +124,7 @@ Metrics rollout_metrics(std::span<const rollout::Rollout> rollouts, std::int32_t
     by_rank.emplace_back(bytes.size() / sizeof(Fact));
     if (!bytes.empty()) std::memcpy(by_rank.back().data(), bytes.data(), bytes.size());
   }
-  const std::vector<Fact> facts = in_global_order(by_rank, static_cast<std::size_t>(n));
+  const std::vector<Fact> facts = in_global_order(by_rank, static_cast<std::size_t>(n), places, world);
 
   Metrics metrics;
   add_summary(metrics, "critic/score", facts, [](const Fact& f) { return f.score; });
@@ -124,15 +138,19 @@ Metrics rollout_metrics(std::span<const rollout::Rollout> rollouts, std::int32_t
   const double repeated = sum_of(facts, [](const Fact& f) { return f.repeated_four_grams; });
   metrics["response/seq_rep_4"] = repeated / std::max(grams, 1.0);
   add_reward_parts(metrics, facts, recipe);
+  if (recipe.overlong_buffer.enable)
+    metrics["reward/overlong/mean"] = mean_of(facts, [](const Fact& f) { return f.reward - f.score; });
   return metrics;
 }
 
-std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_t n, std::int64_t step,
+std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_t n,
+                         std::span<const std::int64_t> places, std::optional<std::int64_t> step, const config::RewardRecipe& recipe,
                          dist::Collectives& world) {
   std::string mine;
   for (const rollout::Rollout& r : rollouts) {
-    const nlohmann::ordered_json row = {
-        {"step", step},
+    const rollout::ScoreParts parts = rollout::score_parts(r.verdict, recipe);
+    nlohmann::ordered_json row = {
+        {"step", step.value_or(0)},
         {"prompt_id", r.prompt->id},
         {"sample", r.sample_idx},
         {"data_source", r.prompt->data_source},
@@ -142,10 +160,16 @@ std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_
         {"score", r.score},
         {"reward", r.reward},
         {"advantage", r.advantage},
+        {"score_parts", {{"accuracy", parts.accuracy}, {"format", parts.format}, {"partial", parts.partial}}},
         {"reason", r.verdict.reason},
+        {"extracted", r.verdict.extracted},
         {"response_tokens", r.completion.tokens.size()},
         {"stop", r.completion.stop == types::StopReason::eos ? "eos" : "length"},
         {"version", r.completion.versions.empty() ? -1 : r.completion.versions.front()}};
+    if (!step) {
+      row.erase("step");
+      row.erase("advantage");
+    }
     // Responses are bytes, not always UTF-8: what is not is shown as U+FFFD.
     mine += row.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   }
@@ -159,8 +183,9 @@ std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_
     }
   }
   std::string all;
+  const auto lines = in_global_order(by_rank, static_cast<std::size_t>(n), places, world);
   if (!world.is_first()) return all;
-  for (const std::string& line : in_global_order(by_rank, static_cast<std::size_t>(n))) all += line;
+  for (const std::string& line : lines) all += line;
   return all;
 }
 

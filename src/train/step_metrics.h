@@ -1,6 +1,7 @@
 // Owns the numbers a step reports about its rollouts, over all ranks. Names follow veRL's.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 
@@ -12,13 +13,17 @@ namespace qrl::train {
 
 /// critic/{score,rewards,advantages}/{mean,std,max,min}, response_length/{mean,max,min,clip_ratio}, prompt_length/mean,
 /// response/seq_rep_4, data/flat_group_fraction, reward/{correct,wrong,no_answer,verifier_error}_fraction,
-/// reward/{accuracy,format}/mean (the parts of the score); the same on every rank: fp64 sums over the rollouts in their
-/// global order.
-Metrics rollout_metrics(std::span<const rollout::Rollout> rollouts, std::int32_t n, const config::RewardRecipe& recipe,
+/// reward/{accuracy,format}/mean (the parts of the score), reward/overlong/mean with overlong_buffer; the same on every
+/// rank: fp64 sums over the rollouts in their global order. `places`: of each group of n, among those of all ranks.
+Metrics rollout_metrics(std::span<const rollout::Rollout> rollouts, std::int32_t n,
+                        std::span<const std::int64_t> places, const config::RewardRecipe& recipe,
                         dist::Collectives& world);
 
-/// Rows of rollouts/step_N.jsonl of all ranks in prompt order; empty on all ranks but the first.
-std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_t n, std::int64_t step,
+/// Rows of rollouts/step_N.jsonl of all ranks in the order of `places`; empty on all ranks but the first. Without a step
+/// they are an evaluation's: neither step nor advantage is in them.
+std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_t n,
+                         std::span<const std::int64_t> places, std::optional<std::int64_t> step,
+                         const config::RewardRecipe& recipe,
                          dist::Collectives& world);
 
 /// A step's metrics from those of its updates: largest of …max, smallest of …min, last of actor/lr, else the mean.

@@ -19,7 +19,8 @@ void commit(RunParts& parts, const learner::Learner& learner, dist::Collectives&
   parts.state.sft_metrics_bytes = parts.sft_metrics.sync();
   std::filesystem::path dir = parts.folder != nullptr ? parts.folder->checkpoints() : std::filesystem::path();
   save_checkpoint(dir, parts.state, learner,
-                  {parts.policy.config, parts.policy.tokenizer, parts.resolved_recipe, world, parts.unfinished_row});
+                  {parts.policy.config, parts.policy.tokenizer, parts.resolved_recipe, world, parts.unfinished_row,
+                   parts.quantiser});
   if (parts.folder != nullptr) prune_checkpoints(dir, parts.recipe.trainer.max_ckpt_to_keep, parts.recipe.sft.steps);
 }
 
@@ -58,6 +59,7 @@ Trainer::Trainer(RunParts& parts, learner::Learner& learner, learner::Learner* r
       progress_("step", parts.state.step + 1, parts.recipe.trainer.total_training_steps, !parts.world.is_first()),
       saved_step_(parts.state.step) {
   order_.restore(parts.state.prompts_drawn);
+  sampler_.snapshot.use_profile(parts.quantiser.profile);
   publish();
   write_audit();
   (void)probe();
@@ -125,9 +127,9 @@ double Trainer::save() {
 
 std::optional<Metrics> Trainer::step(std::int64_t step) {
   Metrics metrics;
-  const auto rollouts = roll_out(step, metrics);
-  if (!rollouts) return std::nullopt;
-  std::vector<MiniBatch> batches = make_mini_batches(*rollouts);
+  const auto groups = roll_out(step, metrics);
+  if (!groups) return std::nullopt;
+  std::vector<MiniBatch> batches = make_mini_batches(*groups);
   add_frozen_logprobs(batches, metrics);
 
   std::vector<Metrics> updates;
@@ -154,71 +156,35 @@ std::optional<Metrics> Trainer::step(std::int64_t step) {
   return metrics;
 }
 
-std::optional<std::vector<rollout::Rollout>> Trainer::roll_out(std::int64_t step, Metrics& metrics) {
-  const config::Recipe& recipe = parts_.recipe;
-  const std::int64_t drawn_before = order_.num_drawn();
-  const auto n = static_cast<std::int32_t>(recipe.rollout.n);
-  const std::vector<std::size_t> drawn = order_.next(recipe.data.train_batch_size);
+std::optional<StepGroups> Trainer::roll_out(std::int64_t step, Metrics& metrics) {
+  auto groups = draw_groups(parts_, prompts_, step, order_, sampler_, metrics);
+  if (!groups) return std::nullopt;
   parts_.state.prompts_drawn = order_.num_drawn();
-  std::vector<const types::Prompt*> mine;
-  for (std::size_t i = static_cast<std::size_t>(parts_.world.rank()); i < drawn.size();
-       i += static_cast<std::size_t>(parts_.world.size())) {
-    mine.push_back(&prompts_.prompts[drawn[i]]);
-  }
-
-  std::vector<rollout::Rollout> rollouts;
-  sampler_.decoder.reset_stats();
-  try {
-    const base::ScopedTimer timer(metrics["timing_s/gen"]);
-    rollouts = collect_or_abandon(sampler_.decoder, mine, n,
-                                  train_sampling(recipe, parts_.policy.config, parts_.policy.tokenizer),
-                                  {recipe.trainer.seed, static_cast<std::uint32_t>(step)}, parts_.world);
-  } catch (const Abandoned&) {
-    order_.restore(drawn_before);
-    parts_.state.prompts_drawn = drawn_before;
-    return std::nullopt;
-  }
   const decoder::DecoderStats& stats = sampler_.decoder.stats();
   metrics["perf/tokens_per_s"] = static_cast<double>(stats.decode_tokens) / std::max(metrics["timing_s/gen"], 1e-9);
   metrics["perf/kv_peak_pages"] = static_cast<double>(stats.peak_kv_pages);
   metrics["perf/preemptions"] = static_cast<double>(stats.preemptions);
   metrics["perf/prefix_hit_tokens"] = static_cast<double>(stats.shared_prompt_tokens);
-  if (recipe.rollout.free_cache_engine) sampler_.decoder.release_kv();
-  {
-    const base::ScopedTimer timer(metrics["timing_s/reward"]);
-    rollout::judge(rollouts, parts_.verifier, recipe.reward, parts_.policy.tokenizer);
-    rollout::set_advantages(rollouts, n, recipe.algorithm.norm_adv_by_std);
-  }
-
-  metrics.merge(rollout_metrics(rollouts, n, recipe.reward, parts_.world));
-  if (recipe.trainer.rollout_dump) {
-    const std::string rows = rollout_rows(rollouts, n, step, parts_.world);
-    if (parts_.folder != nullptr) parts_.folder->write_rollouts(step, rows);
-  }
-  const double errors = metrics["reward/verifier_error_fraction"];
-  if (errors > recipe.reward.max_error_fraction) {
-    throw base::Error(
-        base::ErrorKind::guard, "reward",
-        "at most reward.max_error_fraction = " + std::to_string(recipe.reward.max_error_fraction) + " verifier errors",
-        std::to_string(errors), "look at the rollouts of step " + std::to_string(step));
-  }
-  return rollouts;
+  if (parts_.recipe.rollout.free_cache_engine) sampler_.decoder.release_kv();
+  return groups;
 }
 
-std::vector<Trainer::MiniBatch> Trainer::make_mini_batches(std::span<const rollout::Rollout> rollouts) const {
+std::vector<Trainer::MiniBatch> Trainer::make_mini_batches(const StepGroups& groups) const {
   const config::Recipe& recipe = parts_.recipe;
   // A sequence with advantage 0 adds exactly nothing to the gradient unless KL or entropy terms do: it is counted in
-  // the denominators and spared the forward and backward pass.
-  const bool all_count = recipe.algorithm.kl_loss_coef != 0 || recipe.algorithm.entropy_coef != 0;
-  const std::int64_t num_batches = recipe.data.train_batch_size / recipe.actor.mini_batch_size;
+  // the denominators and spared the forward and backward pass. AIS's statistics are over all tokens.
+  const bool all_count = recipe.algorithm.kl_loss_coef != 0 || recipe.algorithm.entropy_coef != 0 ||
+                         recipe.rollout_correction.method == config::CorrectionMethod::ais;
+  const std::int64_t mini = recipe.actor.mini_batch_size;
+  const std::int64_t num_batches =
+      (groups.num_groups + mini - 1) / mini;  // the last is smaller after an exhausted draw
   std::vector<MiniBatch> batches(static_cast<std::size_t>(num_batches));
   std::vector<std::vector<rollout::PackItem>> items(batches.size());
   std::vector<std::int64_t> counts(2 * batches.size(), 0);
-  for (std::size_t i = 0; i < rollouts.size(); ++i) {
-    const rollout::Rollout& r = rollouts[i];
-    const std::int64_t prompt_of_step =
-        static_cast<std::int64_t>(i) / recipe.rollout.n * parts_.world.size() + parts_.world.rank();
-    const auto b = static_cast<std::size_t>(prompt_of_step / recipe.actor.mini_batch_size);
+  for (std::size_t i = 0; i < groups.rollouts.size(); ++i) {
+    const rollout::Rollout& r = groups.rollouts[i];
+    const auto b = static_cast<std::size_t>(groups.places[i / static_cast<std::size_t>(recipe.rollout.n)] / mini);
+    if (recipe.algorithm.mask_truncated && r.completion.stop == types::StopReason::length) continue;
     counts[2 * b] += static_cast<std::int64_t>(r.completion.tokens.size());
     counts[2 * b + 1] += r.completion.tokens.empty() ? 0 : 1;
     if (all_count || r.advantage != 0) {
@@ -235,8 +201,10 @@ std::vector<Trainer::MiniBatch> Trainer::make_mini_batches(std::span<const rollo
 
 void Trainer::add_frozen_logprobs(std::vector<MiniBatch>& batches, Metrics& metrics) {
   const ops::DrawParams drawn_from = draw_params(parts_.recipe.rollout);
-  // With one update per rollout the policy that drew is the policy that learns: old log-probs are the forward's own.
-  const bool needs_old = updates_per_step(parts_.recipe) > 1;
+  // With one update per rollout the policy that drew is the policy that learns: old log-probs are the forward's own,
+  // unless something of the whole mini-batch must be known before its first micro-batch.
+  const bool needs_old =
+      updates_per_step(parts_.recipe) > 1 || parts_.recipe.rollout_correction.method == config::CorrectionMethod::ais;
   for (MiniBatch& batch : batches) {
     for (types::MicroBatch& micro : batch.micro) {
       if (needs_old && parts_.recipe.rollout.bitwise) {
@@ -255,21 +223,29 @@ void Trainer::add_frozen_logprobs(std::vector<MiniBatch>& batches, Metrics& metr
 
 Metrics Trainer::update(const MiniBatch& batch, bool is_first) {
   const config::Recipe& recipe = parts_.recipe;
-  const learner::LossOptions loss{learner::LossKind::grpo, recipe.algorithm, recipe.rollout_correction, is_first};
+  learner::LossOptions loss{learner::LossKind::policy,
+                            recipe.algorithm,
+                            recipe.rollout_correction,
+                            recipe.data.max_response_length,
+                            0,
+                            is_first};
+  const Metrics signals = learner::set_ais_alpha(batch.micro, loss, parts_.world);
   for (const types::MicroBatch& micro : batch.micro) {
     learner_.accumulate(micro, batch.counts, loss, draw_params(recipe.rollout));
   }
   learner::UpdateReport report = learner_.update();
   guard_finite(report, recipe, parts_.state);
   if (report.finite) ++parts_.state.policy_version;
+  report.metrics.insert(signals.begin(), signals.end());
   return std::move(report.metrics);
 }
 
 void Trainer::publish() {
   learner_.publish(sampler_.snapshot, parts_.state.policy_version);
-  sampler_.load(
+  load_published(
+      sampler_,
       calibration_prompts(prompts_, parts_.recipe.trainer.seed, static_cast<std::uint64_t>(parts_.state.prompts_drawn)),
-      parts_.recipe.quant);
+      parts_.recipe.quant, parts_.quantiser);
 }
 
 Metrics Trainer::probe() {

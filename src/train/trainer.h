@@ -4,8 +4,10 @@
 
 #include "rollout/rollout.h"
 #include "train/checkpoint.h"
+#include "train/draw.h"
 #include "train/progress.h"
 #include "train/prompts.h"
+#include "train/quantiser.h"
 #include "train/run_folder.h"
 #include "train/session.h"
 
@@ -23,6 +25,7 @@ struct RunParts {
   MetricsFile& metrics;
   MetricsFile& sft_metrics;
   Metrics unfinished_row;  ///< of state.step, with state.evaluation_due
+  QuantiserState quantiser;
 };
 
 /// Commits a checkpoint of `parts.state` with the metric files' sizes in it (all ranks of `world` call), prunes old
@@ -59,8 +62,8 @@ class Trainer {
   double save();  ///< commits unless this state's checkpoint is there; seconds
   /// Nothing, with the state as before: abandoned, on every rank.
   std::optional<Metrics> step(std::int64_t step);
-  std::optional<std::vector<rollout::Rollout>> roll_out(std::int64_t step, Metrics& metrics);
-  std::vector<MiniBatch> make_mini_batches(std::span<const rollout::Rollout> rollouts) const;
+  std::optional<StepGroups> roll_out(std::int64_t step, Metrics& metrics);
+  std::vector<MiniBatch> make_mini_batches(const StepGroups& groups) const;
   void add_frozen_logprobs(std::vector<MiniBatch>& batches, Metrics& metrics);
   Metrics update(const MiniBatch& batch, bool is_first);
   void publish();

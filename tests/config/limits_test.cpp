@@ -42,6 +42,13 @@ TEST_CASE("options without effect are refused") {
   CHECK(holds(fault("quant: {kv_calibration: {percentile: 99}}"),
               "quant.kv_calibration only with quant.rollout.kv_cache fp8_e4m3"));
   CHECK(holds(fault("quant: {kv_calibration: {margin: 2}, rollout: {kv_cache: int8}}"), "r.yaml:1: "));
+  CHECK(holds(fault("quant: {kv_calibration: {when: once}}"), "quant.kv_calibration only with"));
+  CHECK(holds(fault("quant: {rollout: {profile: auto, weights: fp8_e4m3}}"), "quant.rollout.weights int8"));
+  CHECK(holds(fault("quant: {rollout: {profile: auto}, learner: {forward: low_bit}}"), "quant.learner.forward bf16"));
+  CHECK(holds(fault("quant: {rollout: {profile: auto}, uaq_scale: 1.5}"), "quant.uaq_scale 1"));
+  CHECK(read("quant: {rollout: {profile: auto}}").quant.profile == "auto");
+  CHECK(read("quant: {rollout: {profile: p/x.safetensors}}").quant.profile.ends_with("/p/x.safetensors"));
+  CHECK(read("quant: {rollout: {profile: p/x.safetensors}}").quant.profile.starts_with("/"));
   CHECK(holds(fault("algorithm: {kl_loss_type: k1}"), "algorithm.kl_loss_type only with algorithm.kl_loss_coef"));
   CHECK(read("quant: {kv_calibration: {margin: 2}, rollout: {kv_cache: fp8_e4m3}}").quant.kv_margin == 2);
   CHECK(read("algorithm: {kl_loss_type: k1, kl_loss_coef: 0.1}").algorithm.kl_loss_type == config::KlType::k1);
@@ -49,7 +56,7 @@ TEST_CASE("options without effect are refused") {
 
 TEST_CASE("nothing is suggested where nothing is near") {
   CHECK(holds(fault("1: 2"), "; --help lists all keys"));
-  const std::string dapo = fault("algorithm: {name: dapo}");
+  const std::string dapo = fault("algorithm: {name: reinforce}");
   INFO(dapo);
-  CHECK(dapo.ends_with("expected grpo, got \"dapo\""));
+  CHECK(dapo.ends_with("expected grpo | dr_grpo | dapo | gspo | tbpo, got \"reinforce\""));
 }

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/rng.h"
+#include "config/algorithms.h"
 #include "config/keys.h"
 #include "config/printer.h"
 #include "support.h"
@@ -73,14 +74,10 @@ class RandomRecipe {
       r.quant.kv_percentile = 100 - 50 * draw_.uniform();
       r.quant.kv_margin = positive();
     }
-    r.algorithm.clip_ratio_low = 0.5 + draw_.uniform() / 3;
-    r.algorithm.clip_ratio_high = positive();
-    r.algorithm.norm_adv_by_std = flag();
+    set_loss(r.algorithm, r.rollout_correction);
     r.algorithm.kl_loss_coef = positive();
     r.algorithm.kl_loss_type = pick(config::KlType::k1, config::KlType::k2, config::KlType::k3);
     r.algorithm.entropy_coef = positive();
-    r.rollout_correction.method = pick(config::CorrectionMethod::none, config::CorrectionMethod::tis);
-    if (r.rollout_correction.method == config::CorrectionMethod::tis) r.rollout_correction.threshold = positive();
     r.sft.steps = draw_.between(0, 1000);
     r.sft.batch_size = draw_.between(1, 1000);
     set_optimizer(r.sft.optim);
@@ -98,6 +95,15 @@ class RandomRecipe {
     r.actor.activation_checkpointing = flag();
     set_optimizer(r.optim);
     r.optim.eps = positive();
+    r.optim.name = pick(config::OptimName::adamw, config::OptimName::muon);
+    if (r.optim.name == config::OptimName::muon) r.optim.muon = {draw_.uniform(), flag(), draw_.between(1, 9), flag()};
+    r.mode = pick(config::Mode::none, config::Mode::bf16, config::Mode::qarl, config::Mode::ais);
+    if (flag()) {
+      r.algorithm.filter_groups = {true, draw_.between(1, 20),
+                                   pick(config::OnExhausted::error, config::OnExhausted::train_partial)};
+      r.data.gen_batch_size = draw_.between(1, 100);
+    }
+    if (flag()) r.reward.overlong_buffer = {true, draw_.between(1, r.data.max_response_length), positive()};
     r.eval.freq = draw_.between(0, 100);
     r.eval.before_train = flag();
     r.eval.n = draw_.between(1, 64);
@@ -121,6 +127,47 @@ class RandomRecipe {
  private:
   bool flag() { return draw_.below(2) == 1; }
   std::uint64_t word() { return (static_cast<std::uint64_t>(draw_.next()) << 32) | draw_.next(); }
+  /// A loss and a correction that have a meaning together, with what null stands for filled in as the reader does.
+  void set_loss(config::AlgorithmRecipe& algorithm, config::CorrectionRecipe& correction) {
+    using config::AlgorithmName;
+    using config::CorrectionMethod;
+    algorithm.name = pick(AlgorithmName::grpo, AlgorithmName::dr_grpo, AlgorithmName::dapo, AlgorithmName::gspo,
+                          AlgorithmName::tbpo);
+    const config::AlgorithmFacts& loss = config::facts_of(algorithm.name);
+    const bool has_bands = algorithm.name == AlgorithmName::tbpo;
+    algorithm.loss_agg_mode = loss.loss_agg_mode;
+    algorithm.clip_ratio_c = loss.clip_ratio_c;
+    if (!has_bands) {
+      algorithm.clip_ratio_low = 0.5 + draw_.uniform() / 3;
+      algorithm.clip_ratio_high = positive();
+    } else {
+      algorithm.tbpo.seq_clip_ratio_low = draw_.uniform() / 2 + 0.1;
+      algorithm.tbpo.seq_clip_ratio_high = positive();
+      algorithm.tbpo.neg_seq_clip_ratio_high = positive();
+    }
+    if (loss.token_ratios) {
+      algorithm.clip_ratio_c = 1.5 + draw_.uniform();
+      algorithm.loss_agg_mode = pick(config::LossAggMode::token_sum, config::LossAggMode::seq_mean_token_sum,
+                                     config::LossAggMode::seq_mean_token_sum_norm);
+    }
+    algorithm.norm_adv_by_std = flag();
+    algorithm.mask_truncated = flag();
+    correction.method = has_bands ? pick(CorrectionMethod::none, CorrectionMethod::tbpo)
+                                  : pick(CorrectionMethod::none, CorrectionMethod::tis, CorrectionMethod::icepop,
+                                         CorrectionMethod::mis_prod, CorrectionMethod::mis_geo, CorrectionMethod::tbpo,
+                                         CorrectionMethod::ais);
+    const config::CorrectionFacts& method = config::facts_of(correction.method);
+    if (method.threshold) correction.threshold = 2 + draw_.uniform();
+    if (method.threshold_low) correction.threshold_low = draw_.uniform() + 0.01;
+    if (correction.method == CorrectionMethod::tbpo) {
+      algorithm.tbpo.seq_tis_imp_ratio_cap = 1 + draw_.uniform();
+      algorithm.tbpo.mismatch_action = pick(config::MismatchAction::clip, config::MismatchAction::drop);
+    }
+    if (correction.method == CorrectionMethod::ais)
+      correction.ais = {1 + draw_.uniform(), positive(), positive(), 0, 1e-3};
+    correction.acr = loss.token_ratios && correction.method == CorrectionMethod::tis;
+    correction.behaviour_in_ratio = loss.token_ratios && correction.method == CorrectionMethod::none;
+  }
   template <class T, class... Rest>
   T pick(T first, Rest... rest) {
     return std::array<T, 1 + sizeof...(rest)>{first, rest...}[draw_.below(1 + sizeof...(rest))];

@@ -103,6 +103,34 @@ bool equal_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
+TEST_CASE("how many logits exist at once changes no bit") {
+  model::ModelConfig config = tiny_config();
+  config.vocab_size = 700;
+  const auto snapshot = publish(config, tiny_weights(config), quant::Format::int8);
+  const Requests made = make_requests();
+  for (const float temperature : {1.0F, 0.7F, 0.0F}) {
+    types::SamplingParams params = kParams;
+    params.temperature = temperature;
+    std::vector<std::vector<Completion>> outcomes;
+    for (const std::int64_t tile : {8192, 512, 256}) {
+      DecoderOptions options = base_options();
+      options.logit_tile_tokens = tile;
+      Decoder decoder(config, options);
+      decoder.load(*snapshot);
+      outcomes.push_back(decoder.complete(made.requests, params, kKey));
+    }
+    CHECK(same_bits(outcomes[0], outcomes[1]));
+    CHECK(same_bits(outcomes[0], outcomes[2]));
+    // Not all from one tile, or nothing was put to the test.
+    if (temperature > 0) {
+      const auto beyond = [](const Completion& c) {
+        return std::ranges::any_of(c.tokens, [](int t) { return t >= 512; });
+      };
+      CHECK(std::ranges::any_of(outcomes[0], beyond));
+    }
+  }
+}
+
 }  // namespace
 
 TEST_CASE("the arms of the tests below draw something to compare: samples differ, some end early, none is empty") {

@@ -4,9 +4,8 @@
 #include <torch/torch.h>
 
 #include <cstring>
-#include <mutex>
-#include <thread>
 
+#include "learner/ranks.h"
 #include "learner/support.h"
 #include "model/snapshot.h"
 
@@ -57,91 +56,11 @@ double difference(const Named& a, const Named& b) {
   return most;
 }
 
-/// Two ranks in two threads of one process; sums go by rank, so both see the same bits.
-class Pair {
- public:
-  class Rank final : public dist::Collectives {
-   public:
-    Rank(Pair& pair, int rank) : pair_(pair), rank_(rank) {}
-    int rank() const override { return rank_; }
-    int size() const override { return 2; }
-    int local_size() const override { return 2; }
-    void barrier() override { pair_.meet(); }
-    void all_reduce_sum(std::span<float> values) override {
-      reduce(values, [](auto a, auto b) { return a + b; });
-    }
-    void all_reduce_sum(std::span<double> values) override {
-      reduce(values, [](auto a, auto b) { return a + b; });
-    }
-    void all_reduce_sum(std::span<std::int64_t> values) override {
-      reduce(values, [](auto a, auto b) { return a + b; });
-    }
-    void all_reduce_max(std::span<double> values) override {
-      reduce(values, [](auto a, auto b) { return std::max(a, b); });
-    }
-    void all_reduce_min(std::span<std::int64_t> values) override {
-      reduce(values, [](auto a, auto b) { return std::min(a, b); });
-    }
-    void reduce_scatter_sum(std::span<const float>, std::span<float>) override { FAIL("not used by the learner"); }
-    void all_gather(std::span<const float>, std::span<float>) override { FAIL("not used by the learner"); }
-    void broadcast(std::span<std::byte>, int) override { FAIL("not used by the learner"); }
-    std::vector<std::string> all_gather(const std::string& mine) override {
-      pair_.texts[static_cast<std::size_t>(rank_)] = mine;
-      pair_.meet();
-      const std::vector<std::string> all(pair_.texts, pair_.texts + 2);
-      pair_.meet();
-      return all;
-    }
-
-   private:
-    template <class T, class Combine>
-    void reduce(std::span<T> values, const Combine& combine) {
-      pair_.parts[rank_] = values.data();
-      pair_.meet();
-      const T *first = static_cast<T*>(pair_.parts[0]), *second = static_cast<T*>(pair_.parts[1]);
-      std::vector<T> sums(values.size());
-      for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = combine(first[i], second[i]);
-      pair_.meet();
-      std::copy(sums.begin(), sums.end(), values.begin());
-      pair_.meet();
-    }
-    Pair& pair_;
-    int rank_;
-  };
-
-  /// Runs body(rank's collectives) on both.
-  template <class Body>
-  void run(const Body& body) {
-    Rank first(*this, 0), second(*this, 1);
-    std::thread other([&] { body(second); });
-    body(first);
-    other.join();
-  }
-
- private:
-  void meet() {
-    std::unique_lock lock(mutex_);
-    const int round = round_;
-    if (++waiting_ == 2) {
-      waiting_ = 0;
-      ++round_;
-      met_.notify_all();
-    } else {
-      met_.wait(lock, [&] { return round_ != round; });
-    }
-  }
-  void* parts[2] = {};
-  std::string texts[2];
-  std::mutex mutex_;
-  std::condition_variable met_;
-  int waiting_ = 0, round_ = 0;
-};
-
 }  // namespace
 
 TEST_CASE("packed gradients are the sum of separate ones, in any split and order") {
   const std::vector<test::Sequence> sequences = some_sequences();
-  for (const LossKind kind : {LossKind::grpo, LossKind::sft}) {
+  for (const LossKind kind : {LossKind::policy, LossKind::sft}) {
     LossOptions loss = grpo();
     loss.kind = kind;
     const Named together = Run(test::options(), loss).gradients({test::pack(sequences)});
@@ -274,7 +193,7 @@ TEST_CASE("two ranks update as one process does") {
   alone.gradients({shares[0][0], shares[0][1], shares[1][0]});
   const learner::UpdateReport expected = alone.learner.update();
 
-  Pair pair;
+  test::Ranks pair(2);
   learner::UpdateReport reports[2];
   Named masters[2];
   pair.run([&](dist::Collectives& world) {
@@ -297,7 +216,7 @@ TEST_CASE("two ranks update as one process does") {
 }
 
 TEST_CASE("an update with a non-finite gradient changes nothing on any rank and names the tensor") {
-  Pair pair;
+  test::Ranks pair(2);
   pair.run([&](dist::Collectives& world) {
     const model::ModelConfig config = test::tiny_config();
     Learner learner(config, test::tiny_weights(config), test::options(), world);
@@ -475,7 +394,7 @@ TEST_CASE("metrics are means over response tokens") {
   check("mismatch/k3_kl", k3 / n);
   check("mismatch/rho_mean", rho / n);
   check("mismatch/ess_ratio", rho * rho / (n * rho_squared));
-  check("mismatch/tis_capped_fraction", capped / n);
+  check("mismatch/capped_fraction", capped / n);
   check("mismatch/logp_abs_diff_max", most);
   check("actor/pg_clipfrac_high", high / n);
   check("actor/pg_clipfrac_low", low / n);
@@ -483,7 +402,7 @@ TEST_CASE("metrics are means over response tokens") {
   check("actor/lr", 1e-2);
   CHECK(capped > 0);
   CHECK(high + low > 0);
-  CHECK(metrics.at("mismatch/ess_ratio_truncated") > metrics.at("mismatch/ess_ratio"));
+  CHECK(metrics.at("mismatch/ess_ratio_weights") > metrics.at("mismatch/ess_ratio"));
 }
 
 TEST_CASE("broken batches are refused") {

@@ -23,7 +23,7 @@ TEST_CASE("percentiles of rho are those of the sorted values, to half a percent 
       const auto part = [&, b = begin, n = end - begin](const std::vector<double>& v) {
         return std::span(v).subspan(b, n);
       };
-      statistics.add_policy_tokens({part(old), part(old), part(sampler), part(zeros), part(zeros), 0.2, 0.2, {}});
+      statistics.add_policy_tokens({part(old), part(old), part(sampler), part(zeros), part(zeros)});
     }
     const auto metrics = statistics.reduce(*world);
     std::sort(log_rho.begin(), log_rho.end());

@@ -162,3 +162,37 @@ TEST_CASE("broken logits are an error, wherever the bad one is") {
     CHECK_THROWS_AS(ops::draw(none.data(), vocab, params, 0.5), base::Error);
   }
 }
+
+TEST_CASE("a row taken in by tiles draws what the whole row draws, also from a block far below the largest logit") {
+  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const float temperature = GENERATE(1.0F, 0.5F, 0.0F);
+  constexpr std::int64_t kVocab = 1500;
+  std::vector<float> logits = test::normal_values(kVocab, 2.0F, 8);
+  for (std::int64_t i = 256; i < 512; ++i) logits[static_cast<std::size_t>(i)] -= 30;  // a block of almost nothing
+  std::fill_n(logits.begin() + 768, 256, -kInfinity);                                  // and one of nothing at all
+  base::RandomStream random(4, base::RandomPurpose::test, 2);
+  std::map<std::int64_t, int> blocks;
+  for (int i = 0; i < 300; ++i) {
+    const double uniform = random.uniform();
+    const Draw whole = ops::draw(logits.data(), kVocab, {temperature, 1, -1}, uniform);
+    ops::RowSummary row;
+    row.begin(temperature);
+    for (std::int64_t begin = 0; begin < kVocab; begin += 512) {
+      row.take(logits.data() + begin, std::min<std::int64_t>(512, kVocab - begin));
+    }
+    row.end();
+    const ops::RowSummary::Place place = row.place(uniform);
+    const Draw tiled = row.draw(place, logits.data() + place.begin);
+    REQUIRE(tiled.token == whole.token);
+    REQUIRE(std::bit_cast<std::uint32_t>(tiled.logprob) == std::bit_cast<std::uint32_t>(whole.logprob));
+    if (temperature > 0)
+      REQUIRE(ops::logprob(logits.data(), kVocab, {temperature, 1, -1}, whole.token) == whole.logprob);
+    ++blocks[whole.token / 256];
+  }
+  CHECK(blocks.count(1) + blocks.count(3) == 0);
+  CHECK(blocks.size() == (temperature > 0 ? 4 : 1));
+  ops::RowSummary row;
+  row.begin(1);
+  row.take(logits.data(), 100);
+  CHECK_THROWS_AS(row.take(logits.data() + 100, 100), base::Error);  // blocks would lie elsewhere
+}

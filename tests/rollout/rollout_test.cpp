@@ -42,15 +42,42 @@ TEST_CASE("collect asks for n samples of each prompt, prompt-major") {
   types::Prompt a, b;
   a.id = 5;
   b.id = 9;
-  const types::Prompt* prompts[] = {&a, &b};
+  const rollout::Ask asks[] = {{&a}, {&b, 6}};
   EchoSource source;
-  const auto rollouts = rollout::collect(source, prompts, 3, {}, {});
+  const auto rollouts = rollout::collect(source, asks, 3, {}, {});
   REQUIRE(rollouts.size() == 6);
   for (std::size_t i = 0; i < 6; ++i) {
-    CHECK(rollouts[i].prompt == prompts[i / 3]);
-    CHECK(rollouts[i].sample_idx == static_cast<int>(i % 3));
-    CHECK(rollouts[i].completion.tokens == std::vector<types::TokenId>{i < 3 ? 5 : 9, static_cast<int>(i % 3)});
+    const int sample = static_cast<int>(i % 3) + (i < 3 ? 0 : 6);
+    CHECK(rollouts[i].prompt == asks[i / 3].prompt);
+    CHECK(rollouts[i].sample_idx == sample);
+    CHECK(rollouts[i].completion.tokens == std::vector<types::TokenId>{i < 3 ? 5 : 9, sample});
   }
+}
+
+TEST_CASE("overlong shaping: nothing up to L_max - L_c, a line down to -1 at L_max") {
+  // DAPO, eq. 13, with L_max 20 and L_c 4.
+  const double want[] = {0, -0.25, -0.5, -0.75, -1, -1};
+  for (int tokens = 16; tokens <= 21; ++tokens) CHECK(rollout::overlong_penalty(tokens, 20, 4) == want[tokens - 16]);
+  CHECK(rollout::overlong_penalty(0, 20, 4) == 0);
+  CHECK(rollout::overlong_penalty(15, 20, 20) == -0.75);
+
+  auto rollouts = with_rewards({1, 0.5});
+  rollouts[0].completion.tokens.resize(18);
+  config::OverlongBufferRecipe buffer;
+  rollout::shape_overlong(rollouts, buffer, 20);
+  CHECK(rollouts[0].reward == 1);  // not enabled
+  buffer = {true, 4, 0.5};
+  rollout::shape_overlong(rollouts, buffer, 20);
+  CHECK(rollouts[0].reward == 0.75);
+  CHECK(rollouts[1].reward == 0.5);
+}
+
+TEST_CASE("dynamic sampling looks at raw scores, whatever length costs") {
+  auto group = with_rewards({1, 0.5, 0.25});
+  for (auto& rollout : group) rollout.score = 1;
+  CHECK(rollout::has_equal_scores(group));
+  group[2].score = 0;
+  CHECK_FALSE(rollout::has_equal_scores(group));
 }
 
 TEST_CASE("advantages: mean and sample deviation of the group") {

@@ -28,12 +28,12 @@ void refuses(const std::string& arguments, const std::string& part) {
 
 TEST_CASE("an unknown command is named, with the nearest or those there are") {
   refuses("evel " + kTiny,
-          "expected a recipe file, or one of sft, eval, generate, export, data, bench, check, "
-          "tokenize, got "
+          "expected a recipe file, or one of sft, eval, generate, export, profile, data, bench, check, judge, tokenize, got "
           "\"evel\"; did you mean eval?");
   refuses("--dry-run nothing.yaml", "got \"nothing.yaml\"");
   refuses("check recipie x",
-          "qrl-train check: expected one of safetensors, config, index, tokenizer, recipe, csv, jsonl, got \"recipie\"; did "
+          "qrl-train check: expected one of safetensors, config, index, tokenizer, recipe, csv, jsonl, got "
+          "\"recipie\"; did "
           "you mean recipe?");
   refuses("check yaml x", "expected one of safetensors, config, index, tokenizer, recipe, csv, jsonl, got \"yaml\"\n");
   refuses("data sudoku --out x", "qrl-train data: expected countdown, got \"sudoku\"\n");

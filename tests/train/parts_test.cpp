@@ -40,6 +40,24 @@ TEST_CASE("training prompts: every epoch a permutation, the cursor is all the st
   CHECK(train::PromptOrder(3, false, 0).next(4) == std::vector<std::size_t>{0, 1, 2, 0});
 }
 
+TEST_CASE("maj@n: the answer most samples gave, the first of equals, without those that gave none") {
+  using reward::Outcome;
+  const auto right = [](const std::vector<std::pair<const char*, Outcome>>& answers) {
+    std::vector<rollout::Rollout> samples(answers.size());
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      samples[i].verdict.extracted = answers[i].first;
+      samples[i].verdict.outcome = answers[i].second;
+    }
+    return train::majority_is_right(samples);
+  };
+  CHECK(right({{"1", Outcome::wrong}, {"2", Outcome::correct}, {"2", Outcome::correct}}));
+  CHECK_FALSE(right({{"2", Outcome::correct}, {"1", Outcome::wrong}, {"1", Outcome::wrong}}));
+  CHECK(right({{"2", Outcome::correct}, {"1", Outcome::wrong}}));
+  CHECK_FALSE(right({{"1", Outcome::wrong}, {"2", Outcome::correct}}));
+  CHECK(right({{"", Outcome::no_answer}, {"", Outcome::no_answer}, {"2", Outcome::correct}}));
+  CHECK_FALSE(right({{"", Outcome::no_answer}}));
+}
+
 TEST_CASE("weighted sources: shares are kept at every length, epochs are each source's own, and it resumes") {
   train::PromptOrder order({3, 40}, {1, 3}, true, 5);
   const auto drawn = order.next(400);
@@ -129,7 +147,8 @@ TEST_CASE("metrics of rollouts: the score's parts add up to it, repeated 4-grams
                                        rollout(reward::Outcome::wrong, -0.5, {1, 1, 1}),
                                        rollout(reward::Outcome::no_answer, -1, {})};
   const auto world = dist::make_solo();
-  const train::Metrics metrics = train::rollout_metrics(rollouts, 2, recipe, *world);
+  const std::int64_t places[] = {0, 1};
+  const train::Metrics metrics = train::rollout_metrics(rollouts, 2, places, recipe, *world);
   CHECK(metrics.at("response/seq_rep_4") == 4.0 / 7);
   CHECK(metrics.at("reward/correct_fraction") == 0.25);
   CHECK(metrics.at("reward/wrong_fraction") == 0.5);

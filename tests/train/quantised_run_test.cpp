@@ -73,3 +73,75 @@ TEST_CASE("bitwise runs have no gap at all, whatever the formats, and resume to 
               .exit_code == 0);
   }
 }
+
+namespace {
+
+/// Kills the run `command` in `folder` after its second RL checkpoint and lets it go on to its end.
+void kill_and_resume(const test::TempDir& dir, const fs::path& folder, const std::string& command) {
+  const pid_t pid = test::start_command(command, dir / "log");
+  while (!fs::exists(folder / "checkpoints/step_2") && kill(pid, 0) == 0) usleep(2'000);
+  kill(-pid, SIGKILL);
+  test::wait_for(pid);
+  const test::Outcome outcome = test::run_command(command);
+  INFO(outcome.output);
+  REQUIRE(outcome.exit_code == 0);
+}
+
+}  // namespace
+
+TEST_CASE("a fixed int8 profile: made by the run or by the profile command the same, kept over a resume, checked") {
+  const test::TempDir dir;
+  const std::string automatic = "--set quant.rollout.profile=auto ";
+  REQUIRE(test::run_command(test::tiny_command(dir / "whole", automatic)).exit_code == 0);
+  CHECK(fs::exists(dir / "whole/checkpoints/step_4/int8_profile.safetensors"));
+  const auto rows = test::stable_rows(dir / "whole/metrics.jsonl");
+  CHECK(rows.at(4).at("mismatch/k3_kl") !=
+        test::stable_rows(test::finished_run() / "metrics.jsonl").at(4).at("mismatch/k3_kl"));
+  kill_and_resume(dir, dir / "killed", test::tiny_command(dir / "killed", automatic));
+  CHECK(test::difference(dir / "whole", dir / "killed") == "");
+
+  const std::string file = (dir / "profile.safetensors").string();
+  const std::string program = std::string(QRL_BINARY_DIR) + "/qrl-train profile ";
+  const std::string recipe = std::string(QRL_SOURCE_DIR) + "/tests/train/tiny.yaml ";
+  const test::Outcome unready = test::run_command(program + recipe + "--out " + file);
+  CHECK(unready.exit_code == 2);
+  CHECK(unready.output.find("qrl-train sft") != std::string::npos);
+  const test::Outcome made = test::run_command(program + recipe + "--out " + file + " --checkpoint " +
+                                               (dir / "whole/checkpoints/sft_12").string());
+  INFO(made.output);
+  REQUIRE(made.exit_code == 0);
+  CHECK(test::slurp(file) == test::slurp(dir / "whole/checkpoints/step_4/int8_profile.safetensors"));
+  const std::string given = "--set quant.rollout.profile=" + file + " ";
+  REQUIRE(test::run_command(test::tiny_command(dir / "given", given)).exit_code == 0);
+  CHECK(test::stable_rows(dir / "given/metrics.jsonl") == rows);
+
+  const auto refusal = [&](const std::string& name, const std::string& arguments) {
+    const test::Outcome outcome = test::run_command(test::tiny_command(dir / name, given + arguments));
+    CHECK(outcome.exit_code == 2);
+    return outcome.output;
+  };
+  CHECK(refusal("other_weights", "--set sft.lr=1e-3").find("other weights") != std::string::npos);
+  CHECK(refusal("other_prompts", "--set data.train_generator.max_target=29").find("training data") !=
+        std::string::npos);
+  CHECK(refusal("not_int8", "--set quant.rollout.weights=bf16").find("quant.rollout.weights") != std::string::npos);
+
+  // eval takes the profile from the checkpoint.
+  const test::Outcome scored = test::run_command(std::string(QRL_BINARY_DIR) + "/qrl-train eval " + recipe + automatic +
+                                                 "--checkpoint " + (dir / "whole/checkpoints/step_4").string());
+  CHECK(scored.exit_code == 0);
+  char expected[64];
+  std::snprintf(expected, sizeof expected, "val/countdown/mean@2: %.6g",
+                rows.at(4).at("val/countdown/mean@2").get<double>());
+  CHECK(scored.output.find(expected) != std::string::npos);
+}
+
+TEST_CASE("fp8 scales of keys and values made once are kept over a resume, and are not those of every update") {
+  const test::TempDir dir;
+  const std::string once = "--set quant.rollout.kv_cache=fp8_e4m3 --set quant.kv_calibration.when=";
+  REQUIRE(test::run_command(test::tiny_command(dir / "whole", once + "once")).exit_code == 0);
+  kill_and_resume(dir, dir / "killed", test::tiny_command(dir / "killed", once + "once"));
+  CHECK(test::difference(dir / "whole", dir / "killed") == "");
+  REQUIRE(test::run_command(test::tiny_command(dir / "always", once + "every_update")).exit_code == 0);
+  CHECK(test::stable_rows(dir / "always/metrics.jsonl").at(4) != test::stable_rows(dir / "whole/metrics.jsonl").at(4));
+  CHECK_FALSE(fs::exists(dir / "always/checkpoints/step_4/kv_scales.safetensors"));
+}

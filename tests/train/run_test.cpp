@@ -125,6 +125,33 @@ TEST_CASE("eval of a checkpoint gives the score the run measured, and export kee
   REQUIRE(at != std::string::npos);
   std::sscanf(eval.output.c_str() + at, "val/countdown/mean@2: %lf", &measured);
   CHECK(test::close(measured, in_run, 1e-6, 0));
+  CHECK(eval.output.find("data source  prompts  maj@2  mean@2  pass@2") != std::string::npos);
+
+  // With --out the same figures as JSON and every response with its verdict, whatever the number of ranks.
+  const auto evaluate = [&](const std::string& launcher, const std::string& name) {
+    const std::string command = launcher + QRL_BINARY_DIR "/qrl-train eval " + recipe + " --checkpoint ";
+    return test::run_command(command + checkpoint.string() + " --out " + (dir / name).string());
+  };
+  REQUIRE(evaluate("", "alone").exit_code == 0);
+  const auto results = nlohmann::json::parse(test::slurp(dir / "alone/results.json"));
+  CHECK(results["metrics"]["val/countdown/mean@2"] == in_run);
+  CHECK(results["sampling"]["n"] == 2);
+  std::istringstream rows(test::slurp(dir / "alone/responses.jsonl"));
+  double score = 0;
+  int num_rows = 0;
+  for (std::string line; std::getline(rows, line); ++num_rows) {
+    const auto row = nlohmann::json::parse(line);
+    score += row["reason"] == "correct" ? 1 : 0;
+    CHECK(row["sample"] == num_rows % 2);
+    CHECK_FALSE(row.contains("advantage"));
+  }
+  CHECK(test::close(score / num_rows, in_run, 1e-12, 0));
+  CHECK(evaluate("", "alone").exit_code == 2);  // nothing is overwritten
+  if (const std::string launcher = test::mpirun(2); !launcher.empty()) {
+    REQUIRE(evaluate(launcher + " ", "two").exit_code == 0);
+    CHECK(test::slurp(dir / "two/responses.jsonl") == test::slurp(dir / "alone/responses.jsonl"));
+    CHECK(test::slurp(dir / "two/results.json") == test::slurp(dir / "alone/results.json"));
+  }
   const fs::path logits = dir / "logits.safetensors";
   REQUIRE(test::run_command(QRL_BINARY_DIR "/qrl-train export " + checkpoint.string() + " --out " +
                             (dir / "hf").string() + " --logits " + logits.string())

@@ -23,8 +23,9 @@ struct LinearTask {
   const float* bias = nullptr;                ///< null: none
   std::int64_t in = 0, out = 0;
   std::int64_t first_panel = 0, end_panel = 0;
-  float* y = nullptr;       ///< first row; `out` elements per row
-  bool accumulate = false;  ///< y += instead of y =
+  float* y = nullptr;         ///< column 0 of the first row (tiles: where it would be)
+  std::int64_t y_stride = 0;  ///< elements from row to row
+  bool accumulate = false;    ///< y += instead of y =
 };
 
 /// Heads of one row, in place: RMSNorm where `gain` is not null, then rotate-half with `rope` (cosines, then sines).

@@ -19,7 +19,7 @@ inline constexpr int kSingleRowVectors = 8;            // the same 8, and longer
 template <class Lanes>
 inline void write_lanes(const LinearTask& task, VecF value, std::int64_t row, std::int64_t column, Lanes lanes) {
   if (task.bias != nullptr) value = value + load(task.bias + column, lanes);
-  float* y = task.y + row * task.out + column;
+  float* y = task.y + row * task.y_stride + column;
   if (task.accumulate) value = load(y, lanes) + value;
   store(y, value, lanes);
 }

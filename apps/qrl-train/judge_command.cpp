@@ -1,0 +1,147 @@
+// judge: verdicts for rows of any origin, from standard input to standard output.
+#include <algorithm>
+#include <cstdio>
+#include <ctime>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/threads.h"
+#include "command.h"
+#include "config/keys.h"
+#include "reward/verifier.h"
+
+namespace qrl::app {
+
+namespace {
+
+constexpr std::size_t kRowsAtOnce = 4096;
+
+struct JudgeArguments {
+  std::string verifier, profile = "auto", numbers = "all";
+  bool time = false;
+};
+
+struct Row {
+  std::string response, ground_truth;
+};
+
+/// A field of a row as text: null is empty, other values are as JSON writes them (an integer answer, a list of numbers).
+std::string field(const nlohmann::json& row, const char* name, const std::string& where) {
+  const auto at = row.find(name);
+  QRL_REQUIRE(at != row.end(), where, std::string("a field \"") + name + "\"", "none");
+  if (at->is_null()) return "";
+  return at->is_string() ? at->get<std::string>() : at->dump();
+}
+
+Row read_row(const std::string& line, config::VerifierName verifier, const std::string& where) {
+  const nlohmann::json row = nlohmann::json::parse(line, nullptr, false);
+  QRL_REQUIRE(row.is_object(), where, "a JSON object", row.is_discarded() ? "no JSON" : row.type_name());
+  Row out{field(row, "response", where), ""};
+  const bool whole = verifier == config::VerifierName::math || row.contains("ground_truth");
+  if (whole) {
+    out.ground_truth = field(row, "ground_truth", where);
+  } else if (verifier == config::VerifierName::countdown) {
+    field(row, "numbers", where);
+    field(row, "target", where);
+    out.ground_truth = nlohmann::json{{"numbers", row["numbers"]}, {"target", row["target"]}}.dump();
+  } else {
+    nlohmann::json gold{{"puzzle", field(row, "puzzle", where)}};
+    if (row.contains("solution") && !row["solution"].is_null()) gold["solution"] = field(row, "solution", where);
+    out.ground_truth = gold.dump();
+  }
+  return out;
+}
+
+/// Processor time of this thread: other work on the machine does not count.
+double thread_us() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) * 1e-3;
+}
+
+void print_verdicts(const std::vector<Row>& rows, const reward::Verifier& verifier, bool partial, bool time) {
+  std::vector<std::string> lines(rows.size());
+  base::parallel_for(static_cast<std::int64_t>(rows.size()), 16, [&](base::Range range) {
+    for (std::int64_t i = range.begin; i < range.end; ++i) {
+      const auto k = static_cast<std::size_t>(i);
+      const double begin_us = thread_us();
+      const reward::Verdict verdict = verifier.judge(rows[k].response, rows[k].ground_truth);
+      const double taken_us = thread_us() - begin_us;
+      nlohmann::ordered_json line = {{"score", verdict.outcome == reward::Outcome::correct ? 1 : 0},
+                                     {"reason", verdict.reason},
+                                     {"extracted", verdict.extracted}};
+      if (partial) line["credit"] = verdict.credit;
+      if (time) line["time_us"] = taken_us;
+      lines[k] = line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+    }
+  });
+  for (const std::string& line : lines) std::fwrite(line.data(), 1, line.size(), stdout);
+}
+
+template <class Enum>
+using Names = std::vector<std::pair<std::string, Enum>>;
+
+template <class Enum>
+std::vector<std::string> keys_of(const Names<Enum>& names) {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : names) keys.push_back(key);
+  return keys;
+}
+template <class Enum>
+Enum named(const Names<Enum>& names, const std::string& name) {  // checked by the command line
+  return std::find_if(names.begin(), names.end(), [&](const auto& pair) { return pair.first == name; })->second;
+}
+
+void judge(const JudgeArguments& arguments, dist::Collectives& world) {
+  require_one_process(world, "judge");
+  config::RewardRecipe recipe;
+  recipe.verifier = named(config::verifier_names(), arguments.verifier);
+  recipe.profile = named(config::math_profiles(), arguments.profile);
+  recipe.numbers = arguments.numbers == "subset" ? config::Numbers::subset : config::Numbers::all;
+  const auto verifier = reward::make_verifier(recipe);
+  std::vector<Row> rows;
+  const auto print = [&] {
+    print_verdicts(rows, *verifier, recipe.verifier == config::VerifierName::sudoku, arguments.time);
+    rows.clear();
+  };
+  std::int64_t number = 0;
+  for (std::string line; std::getline(std::cin, line);) {
+    try {
+      rows.push_back(read_row(line, recipe.verifier, "standard input:" + std::to_string(++number)));
+    } catch (const base::Error&) {
+      print();  // the verdicts of the rows before it
+      std::fflush(stdout);
+      throw;
+    }
+    if (rows.size() == kRowsAtOnce) print();
+  }
+  print();
+}
+
+}  // namespace
+
+void add_judge(CLI::App& app, Action& action) {
+  auto arguments = std::make_shared<JudgeArguments>();
+  CLI::App* command = app.add_subcommand(
+      "judge", "verdicts for JSON lines of responses and ground truths: standard input to standard output");
+  command->add_option("--verifier", arguments->verifier, "who judges")
+      ->required()
+      ->check(CLI::IsMember(keys_of(config::verifier_names())));
+  command->add_option("--profile", arguments->profile, "math: where in a response its answer is (reward.profile)")
+      ->check(CLI::IsMember(keys_of(config::math_profiles())))
+      ->capture_default_str();
+  command->add_option("--numbers", arguments->numbers, "countdown: which numbers must be used (reward.numbers)")
+      ->check(CLI::IsMember({"all", "subset"}))
+      ->capture_default_str();
+  command->add_flag("--time", arguments->time, "add the processor time of each verdict, in microseconds");
+  command->callback([&action, arguments] {
+    QRL_REQUIRE(arguments->verifier == "math" || arguments->profile == "auto", "--profile",
+                "none with --verifier " + arguments->verifier, arguments->profile);
+    QRL_REQUIRE(arguments->verifier == "countdown" || arguments->numbers == "all", "--numbers",
+                "none with --verifier " + arguments->verifier, arguments->numbers);
+    action = [arguments](dist::Collectives& world) { judge(*arguments, world); };
+  });
+}
+
+}  // namespace qrl::app

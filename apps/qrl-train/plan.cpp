@@ -1,0 +1,122 @@
+#include "plan.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "reward/verifier.h"
+#include "train/decoder_fit.h"
+#include "train/memory_estimate.h"
+#include "train/session.h"
+
+namespace qrl::app {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string amount(double bytes) {
+  constexpr double kMiB = 1 << 20, kGiB = 1 << 30;
+  char text[32];
+  const bool large = bytes >= kGiB;
+  std::snprintf(text, sizeof text, "%8.2f %s", bytes / (large ? kGiB : kMiB), large ? "GiB" : "MiB");
+  return text;
+}
+
+long long whole(std::int64_t value) { return value; }
+
+/// Files that a run would read and that are not here.
+std::vector<std::string> absent_files(const config::Recipe& recipe) {
+  std::vector<std::string> absent;
+  const auto need = [&](const fs::path& file) {
+    if (!fs::exists(file)) absent.push_back(file.string());
+  };
+  if (!recipe.model.path.empty()) {
+    const fs::path dir = recipe.model.path;
+    if (!fs::exists(dir / "model.safetensors.index.json")) need(dir / "model.safetensors");
+    need(dir / "tokenizer.json");
+  }
+  for (const std::string& file : recipe.data.train_files) need(file);
+  for (const std::string& file : recipe.data.val_files) need(file);
+  return absent;
+}
+
+void describe_model(const config::Recipe& recipe, const model::ModelConfig& config) {
+  std::printf(
+      "model       %.2fM parameters: %lld layers of %lld, %lld heads (%lld for keys and values) of %lld, vocabulary "
+      "%lld\n",
+      static_cast<double>(model::num_parameters(config)) * 1e-6, whole(config.num_hidden_layers),
+      whole(config.hidden_size), whole(config.num_attention_heads), whole(config.num_key_value_heads),
+      whole(config.head_dim), whole(config.vocab_size));
+  const model::SnapshotFormats formats = train::snapshot_formats(recipe.quant);
+  std::printf("sampler     %s weights, %s KV cache; learner's forward %s\n",
+              std::string(quant::name(formats.linear)).c_str(),
+              std::string(quant::name(train::kv_format(recipe.quant))).c_str(),
+              std::string(train::name(recipe.quant.learner_forward)).c_str());
+}
+
+void describe_batch(const config::Recipe& recipe) {
+  const std::int64_t prompts = recipe.data.train_batch_size, n = recipe.rollout.n;
+  const std::int64_t longest = recipe.data.max_prompt_length + recipe.data.max_response_length;
+  std::printf(
+      "step        %lld prompts x %lld samples = %lld responses of up to %lld tokens; %lld updates of %lld responses\n",
+      whole(prompts), whole(n), whole(prompts * n), whole(recipe.data.max_response_length),
+      whole(train::updates_per_step(recipe)), whole(recipe.actor.mini_batch_size * n));
+  const std::int64_t per_micro = recipe.actor.max_tokens_per_micro_batch / longest;
+  std::printf("micro-batch %lld tokens: %lld of the longest sequences (%lld tokens)\n",
+              whole(recipe.actor.max_tokens_per_micro_batch), whole(per_micro), whole(longest));
+  const std::int64_t tokens = train::kv_pages(recipe) * recipe.rollout.page_size;
+  std::printf("KV cache    %lld tokens: %lld of the longest sequences, of up to %lld decoded at once\n", whole(tokens),
+              whole(tokens / longest), whole(recipe.rollout.max_num_seqs));
+  std::printf("run         %lld steps, %lld updates in all\n", whole(recipe.trainer.total_training_steps),
+              whole(recipe.trainer.total_training_steps * train::updates_per_step(recipe)));
+  if (recipe.sft.steps > 0)
+    std::printf("cold start  %lld updates of %lld demonstrations\n", whole(recipe.sft.steps),
+                whole(recipe.sft.batch_size));
+}
+
+void describe_memory(const config::Recipe& recipe, const model::ModelConfig& config, int num_ranks) {
+  double total = 0;
+  std::printf("memory per device (%d %s, each with the whole model)\n", num_ranks,
+              num_ranks == 1 ? "process" : "processes");
+  for (const train::MemoryPart& part : train::estimate_memory(recipe, config)) {
+    std::printf("  %-28s %s%s\n", part.name.c_str(), part.is_exact ? " " : "~", amount(part.bytes).c_str());
+    total += part.bytes;
+  }
+  std::printf("  %-28s ~%s\n", "together", amount(total).c_str());
+}
+
+void describe_data(const config::Recipe& recipe, const model::ModelConfig& config) {
+  const data::Tokenizer tokenizer = train::make_tokenizer(recipe, config);
+  const auto verifier = reward::make_verifier(recipe.reward);
+  const train::PromptSet prompts = train::load_train_prompts(recipe, tokenizer, *verifier);
+  std::printf("training    %zu prompts from %s: an epoch is %.1f steps\n", prompts.prompts.size(),
+              prompts.data_source.c_str(),
+              static_cast<double>(prompts.prompts.size()) / static_cast<double>(recipe.data.train_batch_size));
+  std::string first;
+  for (const types::TokenId token : prompts.prompts.front().tokens) first += tokenizer.bytes_of(token, true);
+  std::printf("prompts     chat template %s; the first one: %s\n",
+              data::choose_template(recipe.data, tokenizer).name.c_str(), base::quoted(first, 1000).c_str());
+  for (const train::PromptSet& set : train::load_held_out_prompts(recipe, tokenizer, *verifier))
+    std::printf("held out    %zu prompts from %s\n", set.prompts.size(), set.data_source.c_str());
+}
+
+}  // namespace
+
+void describe_run(const config::LoadedRecipe& loaded, int num_ranks) {
+  const config::Recipe& recipe = loaded.recipe;
+  const model::ModelConfig config = train::model_config(recipe);
+  train::require_positions(config, recipe.data.max_prompt_length + recipe.data.max_response_length);
+  (void)train::learner_options(recipe);
+  describe_model(recipe, config);
+  describe_batch(recipe);
+  describe_memory(recipe, config, num_ranks);
+  const std::vector<std::string> absent = absent_files(recipe);
+  if (absent.empty()) describe_data(recipe, config);
+  for (const std::string& file : absent) std::printf("absent      %s: a run needs it\n", file.c_str());
+  std::printf("run folder  %s\n", recipe.trainer.default_local_dir.c_str());
+}
+
+}  // namespace qrl::app

@@ -1,0 +1,63 @@
+// profile: the fixed int8 profile of a recipe's model, made once and used by any number of runs.
+#include <cstdio>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "command.h"
+#include "state/file.h"
+#include "train/quantiser.h"
+
+namespace qrl::app {
+
+namespace {
+
+struct ProfileArguments {
+  RecipeArguments recipe;
+  std::string checkpoint, out;
+};
+
+void make_profile(const ProfileArguments& arguments, dist::Collectives& world) {
+  require_one_process(world, "profile");
+  const config::LoadedRecipe loaded = arguments.recipe.load();
+  const config::Recipe& recipe = loaded.recipe;
+  const std::string& key = recipe.quant.profile;
+  const std::string out = !arguments.out.empty() ? arguments.out : key != "auto" ? key : std::string();
+  QRL_REQUIRE(!out.empty(), "qrl-train profile", "where to write", "neither --out nor a path in quant.rollout.profile");
+  QRL_REQUIRE(
+      recipe.sft.steps == 0 || !arguments.checkpoint.empty(), "qrl-train profile",
+      "--checkpoint, since the recipe's training begins with a cold-started model", "none",
+      "make that with qrl-train sft, then give --checkpoint RUN/checkpoints/sft_" + std::to_string(recipe.sft.steps));
+  const std::filesystem::path file = state::output_file(out);
+  train::set_threads(recipe, world);
+  const train::Policy policy =
+      arguments.checkpoint.empty() ? train::make_policy(recipe) : train::load_policy(arguments.checkpoint);
+  const auto verifier = reward::make_verifier(recipe.reward);
+  const train::PromptSet prompts = train::load_train_prompts(recipe, policy.tokenizer, *verifier);
+  const model::Int8Profile profile =
+      train::calibrate_profile(policy.config, model::views(policy.weights), prompts, recipe);
+  model::save_int8_profile(file, profile);
+  std::printf("int8 profile of %lld linear layers: %s\n", static_cast<long long>(policy.config.num_hidden_layers * 7),
+              file.c_str());
+}
+
+}  // namespace
+
+void add_profile(CLI::App& app, Action& action) {
+  auto arguments = std::make_shared<ProfileArguments>();
+  CLI::App* command = app.add_subcommand(
+      "profile",
+      "calibrate the fixed int8 profile of a recipe's model (quant.rollout.profile) on its training prompts");
+  add_recipe_arguments(*command, arguments->recipe);
+  command
+      ->add_option("--checkpoint", arguments->checkpoint,
+                   "checkpoint or Hugging Face folder; default: the recipe's model before training")
+      ->check(not_empty())
+      ->type_name("DIR");
+  command->add_option("--out", arguments->out, "safetensors file to write; default: the recipe's quant.rollout.profile")
+      ->check(not_empty())
+      ->type_name("FILE");
+  command->callback(
+      [&action, arguments] { action = [arguments](dist::Collectives& world) { make_profile(*arguments, world); }; });
+}
+
+}  // namespace qrl::app

@@ -1,0 +1,98 @@
+#include "learner/muon.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "base/threads.h"
+
+namespace qrl::learner {
+
+namespace {
+
+torch::Tensor rounded(const torch::Tensor& values) { return values.to(torch::kBFloat16).to(torch::kFloat32); }
+
+double work_of(const MuonMatrix& matrix) {
+  return static_cast<double>(matrix.rows) * static_cast<double>(matrix.cols) *
+         static_cast<double>(std::min(matrix.rows, matrix.cols));
+}
+
+/// The rank that orthogonalises each matrix: largest first, each to whom the least was given so far.
+std::vector<int> owners_of(std::span<const MuonMatrix> matrices, int num_ranks) {
+  std::vector<std::size_t> order(matrices.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return work_of(matrices[a]) > work_of(matrices[b]); });
+  std::vector<double> given(static_cast<std::size_t>(num_ranks), 0);
+  std::vector<int> owners(matrices.size());
+  for (const std::size_t i : order) {
+    const auto least = std::min_element(given.begin(), given.end());
+    owners[i] = static_cast<int>(least - given.begin());
+    *least += work_of(matrices[i]);
+  }
+  return owners;
+}
+
+torch::Tensor view(float* values, const MuonMatrix& matrix) {
+  return torch::from_blob(values, {matrix.rows, matrix.cols}, torch::kFloat32);
+}
+
+/// Advances the momentum and clears the gradient; what is to be orthogonalised is left in the gradient until then.
+torch::Tensor direction(const MuonMatrix& matrix, const MuonStep& step, bool is_mine) {
+  const auto momentum = static_cast<float>(step.settings.momentum);
+  torch::Tensor gradient = view(matrix.gradients, matrix), buffer = view(matrix.momentum, matrix);
+  gradient.mul_(static_cast<float>(step.gradient_scale));
+  buffer.mul_(momentum).add_(gradient);
+  torch::Tensor orthogonal;
+  if (is_mine) {
+    orthogonal = newton_schulz(step.settings.nesterov ? gradient + momentum * buffer : buffer, step.settings.ns_steps);
+  }
+  gradient.zero_();
+  return orthogonal;
+}
+
+}  // namespace
+
+torch::Tensor newton_schulz(const torch::Tensor& matrix, std::int64_t steps) {
+  constexpr double kA = 3.4445, kB = -4.7750, kC = 2.0315, kEps = 1e-7;
+  const bool is_tall = matrix.size(0) > matrix.size(1);
+  const double norm = matrix.to(torch::kFloat64).norm().item<double>();
+  torch::Tensor x = rounded((is_tall ? matrix.t() : matrix).contiguous() * (1 / (norm + kEps)));
+  for (std::int64_t step = 0; step < steps; ++step) {
+    const torch::Tensor gram = rounded(x.matmul(x.t()));
+    const torch::Tensor polynomial = rounded(kB * gram + kC * gram.matmul(gram));
+    x = rounded(kA * x + polynomial.matmul(x));
+  }
+  return (is_tall ? x.t() : x).contiguous().to(torch::kBFloat16);
+}
+
+void muon_step(std::span<const MuonMatrix> matrices, const MuonStep& step, dist::Collectives& world) {
+  const std::vector<int> owners = owners_of(matrices, world.size());
+  std::vector<torch::Tensor> orthogonal(matrices.size());
+  // One thread a matrix: LibTorch's products inside a parallel region use no further ones, so no sum is split by their
+  // number.
+  base::parallel_for(static_cast<std::int64_t>(matrices.size()), 1, [&](base::Range range) {
+    const torch::NoGradGuard no_grad;
+    for (std::int64_t i = range.begin; i < range.end; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      orthogonal[at] = direction(matrices[at], step, owners[at] == world.rank());
+    }
+  });
+  const torch::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < matrices.size(); ++i) {
+    const MuonMatrix& matrix = matrices[i];
+    if (!orthogonal[i].defined()) orthogonal[i] = torch::empty({matrix.rows, matrix.cols}, torch::kBFloat16);
+    if (world.size() > 1) {
+      world.broadcast({static_cast<std::byte*>(orthogonal[i].data_ptr()), orthogonal[i].nbytes()}, owners[i]);
+    }
+    const double longest = static_cast<double>(std::max(matrix.rows, matrix.cols));
+    const double scale = step.settings.match_adamw_rms ? 0.2 * std::sqrt(longest) : 1.0;
+    view(matrix.weights, matrix)
+        .mul_(static_cast<float>(1 - step.lr * step.weight_decay))
+        .sub_(orthogonal[i].to(torch::kFloat32) * static_cast<float>(step.lr * scale));
+    orthogonal[i].reset();
+  }
+}
+
+}  // namespace qrl::learner

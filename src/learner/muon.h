@@ -1,0 +1,41 @@
+// Owns Muon: the orthogonalised momentum of matrices, and how its work is divided over ranks. Knows no model.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <span>
+
+#include "config/recipe.h"
+#include "dist/collectives.h"
+
+namespace qrl::learner {
+
+/// The nearest semi-orthogonal matrix, roughly: `steps` quintic Newton–Schulz steps from G/‖G‖_F (Jordan et al. 2024,
+/// "Muon", coefficients 3.4445, −4.7750, 2.0315): singular values of G that are not tiny against its norm end between
+/// about 0.7 and 1.2, and not at 1. Values are rounded to bf16 after each product, whose sums are fp32, so the result
+/// depends neither on threads nor on what the machine knows of bf16. [rows, cols] fp32 in, bf16 out; 0 stays 0.
+torch::Tensor newton_schulz(const torch::Tensor& matrix, std::int64_t steps);
+
+/// A weight matrix with what Muon reads and writes, in memory that outlives the step.
+struct MuonMatrix {
+  float* weights;
+  float* gradients;
+  float* momentum;
+  std::int64_t rows, cols;
+};
+
+struct MuonStep {
+  double lr = 0, weight_decay = 0;
+  double gradient_scale = 1;  ///< on gradients, before everything: clipping
+  config::MuonRecipe settings;
+};
+
+/// For each matrix: m ← momentum·m + g; O = newton_schulz(nesterov ? g + momentum·m : m);
+/// w ← w·(1 − lr·weight_decay) − lr·s·O with s = 0.2·√max(rows, cols) (Liu et al. 2025, "Muon is scalable": the
+/// update's RMS then is AdamW's), or 1 without match_adamw_rms; decoupled decay is our choice. Gradients are cleared.
+/// Every rank holds the same matrices and gradients; each orthogonalises its share and sends it to the others, so all
+/// end with the same bits, and with those of one process. Collective.
+void muon_step(std::span<const MuonMatrix> matrices, const MuonStep& step, dist::Collectives& world);
+
+}  // namespace qrl::learner

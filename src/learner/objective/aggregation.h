@@ -1,0 +1,28 @@
+// Owns how per-token terms make one number. Pure; its denominators are global and come from outside.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+
+#include "config/recipe.h"
+#include "learner/objective/tokens.h"
+
+namespace qrl::learner {
+
+/// Of the whole optimizer mini-batch over all ranks, so that partial sums over micro-batches add up.
+struct Denominators {
+  std::int64_t tokens = 0;               ///< counted response tokens
+  std::int64_t sequences = 0;            ///< with at least one of them
+  std::int64_t max_response_length = 0;  ///< data.max_response_length
+};
+
+/// Each token's share, float64 [M]; Σ_t share_t·x_t over all micro-batches and ranks is
+///   token-mean                Σx / tokens                         (DAPO, eq. 8)
+///   token-sum                 Σx
+///   seq-mean-token-sum        mean over sequences of Σ_t x
+///   seq-mean-token-mean       mean over sequences of mean_t x     (GRPO, eq. 3)
+///   seq-mean-token-sum-norm   mean over sequences of Σ_t x / max_response_length   (Dr. GRPO)
+torch::Tensor token_shares(config::LossAggMode mode, const Sequences& sequences, const Denominators& denominators);
+
+}  // namespace qrl::learner

@@ -1,0 +1,38 @@
+// Owns AIS's blending coefficient: what must be summed over a mini-batch, and what follows from the sums. Pure, and
+// free of LibTorch: the sums are numbers that ranks exchange.
+#pragma once
+
+#include <span>
+
+#include "config/recipe.h"
+
+namespace qrl::learner {
+
+/// Sums over response tokens; w̄ = min(ρ, C). Sums of parts add up to the sums of the whole.
+struct AisSums {
+  double tokens = 0, w = 0, w_squared = 0, a = 0, a_squared = 0, aw = 0, aw_squared = 0, abs_log_rho = 0;
+};
+
+inline constexpr double AisSums::*kAisSums[] = {&AisSums::tokens,     &AisSums::w,          &AisSums::w_squared,
+                                                &AisSums::a,          &AisSums::a_squared,  &AisSums::aw,
+                                                &AisSums::aw_squared, &AisSums::abs_log_rho};
+
+/// α and the three signals it is made of (AIS §3; names as there).
+struct AisSignals {
+  double alpha = 0, alpha_ess = 0, alpha_mis = 0, alpha_var = 0;
+  double mean_abs_log_rho = 0;  ///< d̄
+  double sigma_ratio = 0;       ///< Δσ
+};
+
+/// Sums over tokens that are given by their log-probs under π_old and under μ and their advantages. Log-ratios are
+/// clamped to ±20.
+AisSums ais_sums(std::span<const double> old_log_probs, std::span<const double> sampler_log_probs,
+                 std::span<const double> advantages, double cap);
+
+/// With population variances (the paper says sample; ours, as is one α for the mini-batch and β_var = 1):
+///   α_ess = (1 + CV²(w̄))^(−1/2), d̄ = mean |log ρ|, α_mis = min(1, d̄/δ), Δσ = std(A·w̄)/(std(A) + eps),
+///   α_var = max(0, (Δσ − γ)/γ), α = clip(α_ess − β_var·α_var, 0, 1)·α_mis.
+/// No tokens: all 0.
+AisSignals ais_signals(const AisSums& sums, const config::AisRecipe& settings);
+
+}  // namespace qrl::learner

@@ -1,0 +1,38 @@
+// Owns how surrogate, correction, KL and entropy make one number to minimise. Pure; knows neither models nor batches.
+#pragma once
+
+#include "learner/objective/aggregation.h"
+#include "learner/objective/corrections.h"
+#include "learner/objective/policy_losses.h"
+
+namespace qrl::learner {
+
+struct ObjectiveSettings {
+  config::AlgorithmName algorithm = config::AlgorithmName::grpo;
+  SurrogateSettings surrogate;
+  CorrectionSettings correction;
+  bool behaviour_in_ratio = false;
+  config::LossAggMode loss_agg_mode = config::LossAggMode::seq_mean_token_mean;
+  double kl_loss_coef = 0;
+  config::KlType kl_loss_type = config::KlType::k3;
+  double entropy_coef = 0;
+};
+
+/// A recipe's settings with every default filled in; `ais_alpha`: of the mini-batch, with method ais. An invariant
+/// error for a combination that config refuses.
+ObjectiveSettings objective_settings(const config::AlgorithmRecipe& algorithm,
+                                     const config::CorrectionRecipe& correction, double ais_alpha);
+
+/// A micro-batch's shares (scalars) of the mini-batch's terms, and what happened to its tokens.
+struct Objective {
+  torch::Tensor policy, kl;  ///< kl undefined without kl_loss_coef
+  torch::Tensor total;       ///< policy + kl_loss_coef·kl − entropy_coef·entropy: to be minimised
+  Surrogate surrogate;
+  CorrectionWeights weights;
+  torch::Tensor truncation;  ///< acr: r_t, [M]; else undefined
+};
+
+/// Each term is aggregated alike: −weight_t·J_t; the KL penalty; the entropy.
+Objective objective(const ObjectiveTokens& tokens, const ObjectiveSettings& settings, const Denominators& denominators);
+
+}  // namespace qrl::learner

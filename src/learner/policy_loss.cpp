@@ -1,0 +1,152 @@
+#include "learner/policy_loss.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "base/error.h"
+#include "learner/learner.h"
+#include "learner/objective/ais.h"
+
+namespace qrl::learner {
+
+namespace {
+
+/// The masked-in entries of a per-token array as fp64; an invariant error names the array when its size is not N.
+std::vector<double> counted(const std::vector<float>& per_token, const std::vector<std::int64_t>& rows,
+                            std::size_t num_tokens, const char* name) {
+  QRL_INVARIANT(per_token.size() == num_tokens, "micro-batch", std::string(name) + " of N entries",
+                std::to_string(per_token.size()));
+  std::vector<double> values;
+  values.reserve(rows.size());
+  for (const std::int64_t row : rows) values.push_back(static_cast<double>(per_token[static_cast<std::size_t>(row)]));
+  return values;
+}
+
+torch::Tensor sequence_of_rows(const types::MicroBatch& batch, const std::vector<std::int64_t>& rows) {
+  const torch::Tensor sequences = torch::empty({static_cast<std::int64_t>(rows.size())}, torch::kInt64);
+  const auto& starts = batch.sequence_starts;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto next = std::upper_bound(starts.begin(), starts.end(), rows[i]);
+    sequences.data_ptr<std::int64_t>()[i] = next - starts.begin() - 1;
+  }
+  return sequences;
+}
+
+std::span<const double> doubles(const torch::Tensor& values) {
+  return {values.data_ptr<double>(), static_cast<std::size_t>(values.numel())};
+}
+
+double total(const torch::Tensor& values) { return values.sum().item<double>(); }
+
+torch::Tensor on_side(const Surrogate& surrogate, ClipSide side) {
+  return (surrogate.side == static_cast<int>(side)).to(torch::kFloat64);
+}
+
+void add_tbpo(const ObjectiveTokens& tokens, const ObjectiveSettings& settings, const Objective& terms,
+              Statistics& statistics) {
+  const Sequences& sequences = tokens.sequences;
+  const torch::Tensor present = sequences.lengths() > 0;
+  const double count = total(present);
+  if (settings.algorithm == config::AlgorithmName::tbpo) {
+    for (const auto& [name, side] : {std::pair<const char*, ClipSide>{"tbpo/ratio_above_fraction", ClipSide::high},
+                                     {"tbpo/ratio_negative_below_fraction", ClipSide::low},
+                                     {"tbpo/ratio_negative_above_fraction", ClipSide::negative_high}}) {
+      statistics.add_mean(name, total(sequences.mean(on_side(terms.surrogate, side))), count);
+    }
+  }
+  if (!terms.weights.sequence_w.defined()) return;
+  const torch::Tensor w = terms.weights.sequence_w.masked_select(present);
+  const double cap = settings.correction.threshold;
+  statistics.add_mean("tbpo/w_mean", total(w), count);
+  statistics.add_max("tbpo/w_max", w.max().item<double>());
+  statistics.add_min("tbpo/w_min", w.min().item<double>());
+  statistics.add_mean("tbpo/w_below_fraction", total(w < 1 / cap), count);
+  statistics.add_mean("tbpo/w_above_fraction", total(w > cap), count);
+}
+
+}  // namespace
+
+ObjectiveTokens objective_tokens(const types::MicroBatch& batch, const std::vector<std::int64_t>& rows,
+                                 const TargetScores& scores, bool with_reference) {
+  const auto read = [&](const std::vector<float>& per_token, const char* name) {
+    return torch::tensor(counted(per_token, rows, batch.tokens.size(), name), torch::kFloat64);
+  };
+  ObjectiveTokens tokens{scores.log_probs_M.to(torch::kFloat64),
+                         scores.entropy_M.to(torch::kFloat64),
+                         {},
+                         read(batch.sampler_logprobs, "sampler_logprobs"),
+                         {},
+                         read(batch.advantages, "advantages"),
+                         Sequences(sequence_of_rows(batch, rows))};
+  tokens.old_log_probs =
+      batch.old_logprobs.empty() ? tokens.log_probs.detach() : read(batch.old_logprobs, "old_logprobs");
+  if (with_reference) tokens.reference_log_probs = read(batch.reference_logprobs, "reference_logprobs");
+  return tokens;
+}
+
+void add_statistics(const ObjectiveTokens& tokens, const ObjectiveSettings& settings, const Objective& terms,
+                    Statistics& statistics) {
+  statistics.add_share("actor/pg_loss", terms.policy.item<double>());
+  if (terms.kl.defined()) statistics.add_share("actor/kl_loss", terms.kl.item<double>());
+  const torch::Tensor log_probs_now = tokens.log_probs.detach(), entropy_now = tokens.entropy.detach();
+  statistics.add_policy_tokens({doubles(log_probs_now), doubles(tokens.old_log_probs),
+                                doubles(tokens.sampler_log_probs), doubles(entropy_now),
+                                doubles(terms.weights.on_tokens)});
+  const Sequences& sequences = tokens.sequences;
+  const auto num_tokens = static_cast<double>(sequences.num_tokens());
+  const double num_sequences = total(sequences.lengths() > 0);
+  const auto add_side = [&](const char* name, ClipSide side) {
+    statistics.add_mean(name, total(on_side(terms.surrogate, side)), num_tokens);
+  };
+  add_side("actor/pg_clipfrac_high", ClipSide::high);
+  add_side("actor/pg_clipfrac_low", ClipSide::low);
+  if (settings.algorithm == config::AlgorithmName::tbpo)
+    add_side("actor/pg_clipfrac_negative_high", ClipSide::negative_high);
+  if (settings.surrogate.dual_clip) add_side("actor/pg_clipfrac_dual", ClipSide::dual);
+  const torch::Tensor any_clipped = sequences.sum((terms.surrogate.side != 0).to(torch::kFloat64)) > 0;
+  statistics.add_mean("actor/clipped_sequence_fraction", total(any_clipped), num_sequences);
+  if (settings.correction.method != config::CorrectionMethod::none) {
+    statistics.add_mean(terms.weights.rejects ? "mismatch/dropped_fraction" : "mismatch/capped_fraction",
+                        total(terms.weights.acted), num_tokens);
+  }
+  if (terms.truncation.defined()) {
+    statistics.add_mean("acr/r_mean", total(terms.truncation), num_tokens);
+    statistics.add_mean("acr/r_below_1_fraction", total(terms.truncation < 1), num_tokens);
+    statistics.add_max("acr/rho_max",
+                       log_ratio(tokens.old_log_probs, tokens.sampler_log_probs).exp().max().item<double>());
+  }
+  add_tbpo(tokens, settings, terms, statistics);
+}
+
+Metrics set_ais_alpha(std::span<const types::MicroBatch> batches, LossOptions& loss, dist::Collectives& world) {
+  if (loss.correction.method != config::CorrectionMethod::ais) return {};
+  AisSums sums;
+  for (const types::MicroBatch& batch : batches) {
+    std::vector<std::int64_t> rows;
+    for (std::size_t t = 0; t < batch.loss_mask.size(); ++t) {
+      if (batch.loss_mask[t] != 0) rows.push_back(static_cast<std::int64_t>(t));
+    }
+    const auto read = [&](const std::vector<float>& per_token, const char* name) {
+      return counted(per_token, rows, batch.tokens.size(), name);
+    };
+    const AisSums part =
+        ais_sums(read(batch.old_logprobs, "old_logprobs"), read(batch.sampler_logprobs, "sampler_logprobs"),
+                 read(batch.advantages, "advantages"), loss.correction.ais.cap);
+    for (const auto& member : kAisSums) sums.*member += part.*member;
+  }
+  std::vector<double> totals;
+  for (const auto& member : kAisSums) totals.push_back(sums.*member);
+  world.all_reduce_sum(std::span<double>(totals));
+  for (std::size_t i = 0; i < totals.size(); ++i) sums.*kAisSums[i] = totals[i];
+  const AisSignals signals = ais_signals(sums, loss.correction.ais);
+  loss.ais_alpha = signals.alpha;
+  return {{"ais/alpha", signals.alpha},
+          {"ais/alpha_ess", signals.alpha_ess},
+          {"ais/alpha_mis", signals.alpha_mis},
+          {"ais/alpha_var", signals.alpha_var},
+          {"ais/d_bar", signals.mean_abs_log_rho},
+          {"ais/sigma_ratio", signals.sigma_ratio}};
+}
+
+}  // namespace qrl::learner

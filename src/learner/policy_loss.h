@@ -1,0 +1,23 @@
+// Owns the way from a packed micro-batch to the tensors of an objective, and from an objective to its statistics. Knows
+// neither the forward pass nor any formula.
+#pragma once
+
+#include <vector>
+
+#include "learner/logprob.h"
+#include "learner/objective/objective.h"
+#include "learner/statistics.h"
+#include "types/batch.h"
+
+namespace qrl::learner {
+
+/// The counted tokens (rows of `batch`) with their scores under the policy now. Without old log-probs in the batch
+/// π_old is π_θ, detached. An invariant error names an array of another size than N.
+ObjectiveTokens objective_tokens(const types::MicroBatch& batch, const std::vector<std::int64_t>& rows,
+                                 const TargetScores& scores, bool with_reference);
+
+/// Adds a micro-batch's part of the metrics of algorithms.md.
+void add_statistics(const ObjectiveTokens& tokens, const ObjectiveSettings& settings, const Objective& terms,
+                    Statistics& statistics);
+
+}  // namespace qrl::learner

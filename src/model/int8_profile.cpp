@@ -1,0 +1,164 @@
+#include "model/int8_profile.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "base/threads.h"
+#include "model/matrix_parts.h"
+#include "quant/format.h"
+#include "state/hash.h"
+#include "state/safetensors.h"
+
+namespace qrl::model {
+
+namespace {
+
+constexpr const char* kFormat = "qrl-train int8 profile 1";
+
+/// Row by row: max |w · factor|, factors null: all 1.
+base::Buffer row_scales(const base::View& weight, const float* factors) {
+  const std::int64_t rows = weight.shape[0], width = weight.shape[1];
+  base::Buffer scales(base::DType::f32, {rows});
+  base::parallel_for(rows, 64, [&](base::Range range) {
+    for (std::int64_t r = range.begin; r < range.end; ++r) {
+      const float* row = weight.as<float>() + r * width;
+      float amax = 0;
+      for (std::int64_t c = 0; c < width; ++c) {
+        amax = std::max(amax, std::fabs(factors != nullptr ? row[c] * factors[c] : row[c]));
+      }
+      scales.as<float>()[r] = quant::scale_of(quant::Code::int8, amax);
+    }
+  });
+  return scales;
+}
+
+base::Buffer make_smoothing(const base::Buffer& range, const std::vector<base::View>& matrices) {
+  const std::int64_t width = range.shape()[0];
+  std::vector<float> amax(static_cast<std::size_t>(width), 0.0F);
+  for (const base::View& weight : matrices) {
+    for (std::int64_t i = 0; i < weight.numel(); ++i) {
+      float& most = amax[static_cast<std::size_t>(i % width)];
+      most = std::max(most, std::fabs(weight.as<float>()[i]));
+    }
+  }
+  base::Buffer smoothing(base::DType::f32, {width});
+  for (std::int64_t c = 0; c < width; ++c) {
+    const float factor = std::sqrt(range.as<float>()[c] / amax[static_cast<std::size_t>(c)]);
+    smoothing.as<float>()[c] = factor > 0 && std::isfinite(factor) ? factor : 1.0F;
+  }
+  return smoothing;
+}
+
+/// The norm whose output a matrix reads; "" for o and down, whose inputs come from none.
+std::string norm_before(const std::string& matrix) {
+  const std::size_t attention = matrix.find("self_attn."), mlp = matrix.find("mlp.");
+  if (matrix.ends_with("q_proj.weight") || matrix.ends_with("k_proj.weight") || matrix.ends_with("v_proj.weight")) {
+    return matrix.substr(0, attention) + "input_layernorm.weight";
+  }
+  if (matrix.ends_with("gate_proj.weight") || matrix.ends_with("up_proj.weight")) {
+    return matrix.substr(0, mlp) + "post_attention_layernorm.weight";
+  }
+  return {};
+}
+
+const float* tensor_of(const Int8Profile* profile, const std::string& name) {
+  if (profile == nullptr) return nullptr;
+  const auto found = profile->tensors.find(name);
+  return found == profile->tensors.end() ? nullptr : found->second.as<float>();
+}
+
+}  // namespace
+
+const float* smoothing_of(const Int8Profile* profile, const std::string& norm) {
+  return tensor_of(profile, smoothing_name(norm));
+}
+
+ops::FixedScales fixed_scales(const Int8Profile* profile, const std::string& matrix, quant::Format format) {
+  return {tensor_of(profile, smoothing_name(norm_before(matrix))),
+          format == quant::Format::int8 ? tensor_of(profile, scale_name(matrix)) : nullptr};
+}
+
+std::string smoothing_name(const std::string& norm) { return norm + ".smoothing"; }
+std::string scale_name(const std::string& matrix) { return matrix + ".scale"; }
+
+std::vector<WeightSpec> profile_specs(const ModelConfig& config) {
+  std::set<std::string> norms;
+  std::vector<WeightSpec> specs;
+  for (const WeightSpec& spec : weight_specs(config)) {
+    if (spec.kind != WeightKind::linear) continue;
+    specs.push_back({scale_name(spec.name), {spec.shape[0]}, spec.kind});
+    const std::string norm = norm_before(spec.name);
+    if (!norm.empty() && norms.insert(norm).second) {
+      specs.push_back({smoothing_name(norm), {config.hidden_size}, WeightKind::norm});
+    }
+  }
+  return specs;
+}
+
+Int8Profile make_int8_profile(const ModelConfig& config, const WeightViews& weights, const ChannelRanges& ranges) {
+  Int8Profile profile;
+  profile.model_hash = weights_hash(weights);
+  std::map<std::string, std::vector<base::View>> behind;  // each norm
+  for (const WeightSpec& spec : weight_specs(config)) {
+    const std::string norm = spec.kind == WeightKind::linear ? norm_before(spec.name) : std::string();
+    if (!norm.empty()) behind[norm].push_back(find_view(weights, spec));
+  }
+  for (const auto& [norm, matrices] : behind) {
+    profile.tensors.emplace(smoothing_name(norm), make_smoothing(ranges.at(norm), matrices));
+  }
+  for (const WeightSpec& spec : weight_specs(config)) {
+    if (spec.kind != WeightKind::linear) continue;
+    profile.tensors.emplace(scale_name(spec.name),
+                            row_scales(find_view(weights, spec), smoothing_of(&profile, norm_before(spec.name))));
+  }
+  return profile;
+}
+
+std::string weights_hash(const WeightViews& weights) {
+  state::Hash hash;
+  for (const auto& [name, view] : weights) hash.add(name).add(view.data, view.num_bytes());
+  return hash.hex();
+}
+
+void save_int8_profile(const std::filesystem::path& file, const Int8Profile& profile) {
+  std::vector<state::NamedView> tensors;
+  for (const auto& [name, buffer] : profile.tensors) tensors.push_back({name, buffer.view(), {}});
+  state::write_safetensors(
+      file, tensors,
+      {{"format", kFormat}, {"model_hash", profile.model_hash}, {"settings_hash", profile.settings_hash}});
+}
+
+Int8Profile load_int8_profile(const std::filesystem::path& file, const ModelConfig& config) {
+  const state::SafetensorsFile tensors(file);
+  const std::string where = state::shown(file);
+  const auto fact = [&](const char* key) {
+    const auto found = tensors.metadata().find(key);
+    return found == tensors.metadata().end() ? std::string() : found->second;
+  };
+  QRL_REQUIRE(fact("format") == kFormat, where, std::string("an int8 profile (format ") + kFormat + ")",
+              fact("format").empty() ? "another safetensors file" : base::quoted(fact("format")),
+              "qrl-train profile makes one");
+  const std::vector<WeightSpec> specs = profile_specs(config);
+  QRL_REQUIRE(tensors.tensors().size() == specs.size(), where, std::to_string(specs.size()) + " tensors",
+              std::to_string(tensors.tensors().size()), "it belongs to another model");
+  Int8Profile profile{{}, fact("model_hash"), fact("settings_hash")};
+  for (const WeightSpec& spec : specs) {
+    base::Buffer values = tensors.read(spec.name);
+    const auto* numbers = values.view().dtype == base::DType::f32 ? values.as<float>() : nullptr;
+    QRL_REQUIRE(numbers != nullptr && values.shape() == spec.shape, where + ": tensor " + spec.name,
+                "F32 " + spec.shape.to_string(),
+                std::string(base::name(values.view().dtype)) + " " + values.shape().to_string(),
+                "it belongs to another model");
+    const bool sound = std::all_of(numbers, numbers + values.view().numel(), [&](float x) {
+      return std::isfinite(x) && (spec.kind == WeightKind::norm ? x > 0 : x >= 0);
+    });
+    QRL_REQUIRE(sound, where + ": tensor " + spec.name, "finite numbers, not negative", "another", "make it again");
+    profile.tensors.emplace(spec.name, std::move(values));
+  }
+  return profile;
+}
+
+}  // namespace qrl::model

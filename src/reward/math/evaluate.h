@@ -1,0 +1,57 @@
+// Owns what a tree is worth. Knows nothing of how answers are compared.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "reward/math/tree.h"
+#include "reward/math/value.h"
+
+namespace qrl::reward::math {
+
+struct MatrixValue {
+  std::size_t rows = 0, columns = 0;
+  std::vector<Value> entries;  ///< by rows
+};
+
+/// Counts the work of a verdict; what is asked for after it is spent is undefined.
+class Budget {
+ public:
+  bool spend(std::int64_t steps = 1) noexcept { return (left_ -= steps) >= 0; }
+  bool spent() const noexcept { return left_ < 0; }
+
+ private:
+  std::int64_t left_ = 2500;  ///< nodes evaluated or compared: about 1 µs each, our choice
+};
+
+/// Values of a tree's nodes. Every node has one: what is no number (a set within a function, a relation under a sum)
+/// is an opaque value of its parts.
+class Evaluator {
+ public:
+  /// `upper`: ± is + and ∓ is −; otherwise the other way round.
+  Evaluator(const Tree& tree, Algebra& algebra, Budget& budget, bool upper = true) noexcept
+      : tree_(tree), algebra_(algebra), budget_(budget), upper_(upper) {}
+
+  Value value(NodeIdx idx);
+  /// Of matrices, tuples, and sums and products of matrices; nothing for anything else.
+  std::optional<MatrixValue> matrix(NodeIdx idx);
+
+ private:
+  Value sum(const Node& node);
+  Value product(const Node& node);
+  Value call(const Node& node);
+  Value named_call(const Node& node, const std::vector<Value>& arguments, const Value* index);
+  Value logarithm_of(NodeIdx idx);
+  Value subscript(const Node& node);
+  Value determinant(const Node& node);
+  Value opaque(std::string_view name, const Node& node);
+  std::optional<MatrixValue> matrix_product(const Node& node);
+
+  const Tree& tree_;
+  Algebra& algebra_;
+  Budget& budget_;
+  bool upper_;
+};
+
+}  // namespace qrl::reward::math

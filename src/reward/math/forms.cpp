@@ -1,0 +1,94 @@
+#include "reward/math/forms.h"
+
+#include <set>
+
+namespace qrl::reward::math {
+
+namespace {
+
+template <class Predicate>
+bool any_node(const Tree& tree, NodeIdx idx, const Predicate& predicate) {  // depth: kMaxTreeDepth
+  const Node& node = tree.at(idx);
+  if (predicate(node)) return true;
+  for (std::int32_t k = 0; k < node.count; ++k) {
+    if (any_node(tree, tree.child(node, k), predicate)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool has_symbols(const Tree& tree, NodeIdx idx) noexcept {
+  return any_node(tree, idx, [](const Node& node) { return node.kind == Kind::symbol || node.kind == Kind::words; });
+}
+
+bool same_symbols(const Tree& a, NodeIdx of_a, const Tree& b, NodeIdx of_b) {
+  const auto symbols = [](const Tree& tree, NodeIdx idx) {
+    std::set<std::string_view> names;
+    any_node(tree, idx, [&names](const Node& node) {
+      if (node.kind == Kind::symbol) names.insert(node.text);
+      return false;
+    });
+    return names;
+  };
+  return symbols(a, of_a) == symbols(b, of_b);
+}
+
+bool has_plus_minus(const Tree& tree, NodeIdx idx) noexcept {
+  return any_node(tree, idx, [&tree](const Node& node) {
+    if (node.kind != Kind::sum) return false;
+    for (std::int32_t k = 0; k < node.count; ++k) {
+      const char code = tree.link(node, k).code;
+      if (code == 'P' || code == 'M') return true;
+    }
+    return false;
+  });
+}
+
+bool is_name(const Tree& tree, NodeIdx idx) noexcept {
+  const Node& node = tree.at(idx);
+  switch (node.kind) {
+    case Kind::symbol:
+    case Kind::words:
+    case Kind::call:
+    case Kind::prime:
+    case Kind::subscript:
+      return true;
+    case Kind::product:
+    case Kind::ratio:
+    case Kind::tuple:
+    case Kind::list:
+    case Kind::absolute:
+    case Kind::determinant:
+    case Kind::set_operation:
+      for (std::int32_t k = 0; k < node.count; ++k) {
+        const NodeIdx child = tree.child(node, k);
+        if (has_symbols(tree, child) && !is_name(tree, child)) return false;
+      }
+      return true;
+    case Kind::sum:  // angle A + angle B is no name, −x is none either
+    default:
+      return false;
+  }
+}
+
+bool is_collection(const Node& node) noexcept {
+  return node.kind == Kind::list || node.kind == Kind::tuple || node.kind == Kind::set;
+}
+bool is_set_like(const Node& node) noexcept {
+  return node.kind == Kind::set_operation || node.kind == Kind::set_builder ||
+         (node.kind == Kind::symbol && node.text.starts_with("\\mathbb")) ||
+         (node.kind == Kind::constant && node.text == "empty");
+}
+bool is_matrix(const Tree& tree, NodeIdx idx) noexcept {
+  const Node& node = tree.at(idx);
+  if (node.kind == Kind::matrix) return true;
+  if (node.kind != Kind::product && node.kind != Kind::sum && node.kind != Kind::power) return false;
+  for (std::int32_t k = 0; k < node.count; ++k) {
+    const Kind kind = tree.child_at(node, k).kind;
+    if (kind == Kind::matrix || kind == Kind::tuple) return true;
+  }
+  return false;
+}
+
+}  // namespace qrl::reward::math

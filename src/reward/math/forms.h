@@ -1,0 +1,20 @@
+// Owns questions about the form of an answer that need no values.
+#pragma once
+
+#include "reward/math/tree.h"
+
+namespace qrl::reward::math {
+
+/// Whether a variable occurs in it; words count as one.
+bool has_symbols(const Tree& tree, NodeIdx idx) noexcept;
+/// Whether the same variables occur in both.
+bool same_symbols(const Tree& a, NodeIdx of_a, const Tree& b, NodeIdx of_b);
+bool has_plus_minus(const Tree& tree, NodeIdx idx) noexcept;
+
+/// Whether it merely names a value, left of "… = value": no sum, power or inequality of variables.
+bool is_name(const Tree& tree, NodeIdx idx) noexcept;
+bool is_collection(const Node& node) noexcept;  ///< list, tuple, set
+bool is_set_like(const Node& node) noexcept;    ///< unions, ℝ, ∅, {x | …}
+bool is_matrix(const Tree& tree, NodeIdx idx) noexcept;
+
+}  // namespace qrl::reward::math

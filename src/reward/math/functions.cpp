@@ -1,0 +1,216 @@
+// Functions of Algebra other than powers.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "reward/math/value.h"
+
+namespace qrl::reward::math {
+
+namespace {
+
+constexpr std::int64_t kMaxFactorial = 3000;  ///< n! with a larger n stands for itself
+
+const char* name_of(Algebra::Trig which) noexcept {
+  return which == Algebra::Trig::sin ? "sin" : which == Algebra::Trig::cos ? "cos" : "tan";
+}
+
+}  // namespace
+
+Value Algebra::factorial(const Value& n) const {
+  if (n.is_integer() && n.exact->q.numerator < 0) return undefined();
+  if (n.is_integer() && n.exact->q.numerator <= kMaxFactorial) {
+    Value value = integer(1);
+    const std::int64_t last = n.exact->q.numerator;
+    std::int64_t exact = 1;
+    std::int64_t k = 2;
+    for (; k <= last && k <= 20; ++k) exact *= k;
+    value = integer(exact);
+    for (; k <= last; ++k) {
+      for (std::size_t lane = 0; lane < kLanes; ++lane) {
+        const Field& field = field_of(lane);
+        value.f[lane].re = field.p().multiply(value.f[lane].re, field.p().from(static_cast<std::uint64_t>(k)));
+        value.g[lane].residue =
+            field.q().multiply(value.g[lane].residue, field.q().from(static_cast<std::uint64_t>(k)));
+        value.z[lane] *= static_cast<long double>(k);
+      }
+      value.exact.reset();
+    }
+    return value;
+  }
+  std::array<Complex, kLanes> numeric;
+  for (std::size_t lane = 0; lane < kLanes; ++lane) numeric[lane] = std::tgamma(n.z[lane].real() + 1);
+  return opaque("factorial", {n}, &numeric);
+}
+
+Value Algebra::binomial(const Value& n, const Value& k) const {
+  const bool whole = n.is_integer() && k.is_integer();
+  if (whole && n.exact->q.numerator >= 0 && (k.exact->q.numerator < 0 || k.exact->q.numerator > n.exact->q.numerator)) {
+    return integer(0);
+  }
+  if (whole && n.exact->q.numerator >= 0) {
+    const std::int64_t last = std::min(k.exact->q.numerator, n.exact->q.numerator - k.exact->q.numerator);
+    if (last <= 64) {
+      Value value = integer(1);
+      for (std::int64_t j = 1; j <= last; ++j) {
+        value = divide(multiply(value, integer(n.exact->q.numerator - last + j)), integer(j));
+      }
+      return value;
+    }
+  }
+  return divide(factorial(n), multiply(factorial(k), factorial(subtract(n, k))));
+}
+
+Value Algebra::absolute(const Value& a) {
+  if (a.undefined) return a;
+  if (a.infinite != 0) return infinity(1);
+  if (const auto real = a.real()) return *real < 0 ? negate(a) : a;
+  std::array<Complex, kLanes> numeric;
+  for (std::size_t lane = 0; lane < kLanes; ++lane) numeric[lane] = std::abs(a.z[lane]);
+  const bool constant = std::abs(a.z[0] - a.z[1]) + std::abs(a.z[0] - a.z[2]) < 1e-12L * std::abs(a.z[0]);
+  if (constant && std::abs(a.z[0].imag()) > 1e-12L) {  // √(re² + im²)
+    Value squared = multiply(a, a);
+    squared.exact.reset();
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      const Modulus& m = field_of(lane).p();
+      const Element f = a.f[lane];
+      squared.f[lane] = {m.add(m.multiply(f.re, f.re), m.multiply(f.im, f.im)), 0};
+      squared.g[lane].known = false;
+      squared.z[lane] = std::norm(a.z[lane]);
+    }
+    return power(squared, rational({1, 2}));
+  }
+  return opaque("abs", {multiply(a, a)}, &numeric);  // |a| = |−a|
+}
+
+/// cos(qπ): by radicals where the denominator of q is up to 6, or 8, 10 or 12.
+Value Algebra::cosine_of_pi(Rational q) {
+  const std::int64_t d = q.denominator;
+  std::int64_t n = ((q.numerator % (2 * d)) + 2 * d) % (2 * d);  // 0 ≤ n/d < 2
+  if (n > d) n = 2 * d - n;                                      // cos(2π − x) = cos x
+  const bool negative = 2 * n > d;
+  if (negative) n = d - n;  // cos(π − x) = −cos x; now 0 ≤ n/d ≤ 1/2
+  const auto squared_root = [this](const Value& v) { return power(v, rational({1, 2})); };
+  const auto sqrt_of = [&](std::int64_t v) { return squared_root(integer(v)); };
+  Value value;
+  const std::int64_t divisor = std::gcd(n, d);
+  const std::int64_t a = n / divisor;
+  const std::int64_t b = d / divisor;
+  if (a == 0) value = integer(1);
+  else if (b == 2) value = integer(0);
+  else if (b == 3) value = rational({1, 2});
+  else if (b == 4) value = divide(sqrt_of(2), integer(2));
+  else if (b == 6) value = divide(sqrt_of(3), integer(2));
+  else if (b == 5) value = divide(add(sqrt_of(5), integer(a == 1 ? 1 : -1)), integer(4));
+  else if (b == 12) value = divide(add(sqrt_of(6), a == 1 ? sqrt_of(2) : negate(sqrt_of(2))), integer(4));
+  else if (b == 8) value = divide(squared_root(add(integer(2), a == 1 ? sqrt_of(2) : negate(sqrt_of(2)))), integer(2));
+  else if (b == 10) {
+    const Value twice = multiply(integer(2), sqrt_of(5));
+    value = divide(squared_root(add(integer(10), a == 1 ? twice : negate(twice))), integer(4));
+  } else {
+    const long double z = std::cos(static_cast<long double>(a) / static_cast<long double>(b) * kPi);
+    const std::array<Complex, kLanes> numeric{z, z, z};
+    value = opaque("cos", {rational({a, b})}, &numeric);
+  }
+  return negative ? negate(value) : value;
+}
+
+/// e^(i·angle).
+Value Algebra::circle(const Value& angle) {
+  if (angle.undefined || angle.infinite != 0) return undefined();
+  const bool turns = angle.is_zero() || (angle.exact && angle.exact->pi && !angle.exact->i);
+  if (turns) {
+    const Rational q = angle.exact->q;
+    const auto shifted = difference({1, 2}, q);  // sin x = cos(π/2 − x)
+    if (!shifted) return undefined();
+    return add(cosine_of_pi(q), multiply(i(), cosine_of_pi(*shifted)));
+  }
+  const Value imaginary = i();
+  Value value = e();
+  for (std::size_t lane = 0; lane < kLanes; ++lane) {
+    const Field& field = field_of(lane);
+    const std::uint64_t g = field.q().multiply(imaginary.g[lane].residue, exponent_or_key(angle, lane).residue);
+    value.f[lane] = {field.p().power(value.f[lane].re, field.q().residue(g)), 0};
+    value.g[lane].known = false;
+    value.z[lane] = std::exp(Complex(0, 1) * angle.z[lane]);
+  }
+  return value;
+}
+
+Value Algebra::trigonometric(Trig which, const Value& angle) {
+  if (angle.undefined || angle.infinite != 0) return undefined();
+  if (which == Trig::tan) return divide(trigonometric(Trig::sin, angle), trigonometric(Trig::cos, angle));
+  if (angle.is_zero() || (angle.exact && angle.exact->pi && !angle.exact->i)) {
+    if (which == Trig::cos) return cosine_of_pi(angle.exact->q);
+    const auto shifted = difference({1, 2}, angle.exact->q);
+    return shifted ? cosine_of_pi(*shifted) : undefined();
+  }
+  const Value up = circle(angle);
+  const Value down = circle(negate(angle));
+  if (which == Trig::cos) return divide(add(up, down), integer(2));
+  return divide(subtract(up, down), multiply(integer(2), i()));
+}
+
+Value Algebra::hyperbolic(Trig which, const Value& a) {
+  if (which == Trig::tan) return divide(hyperbolic(Trig::sin, a), hyperbolic(Trig::cos, a));
+  const Value up = power(e(), a);
+  const Value down = power(e(), negate(a));
+  return divide(which == Trig::cos ? add(up, down) : subtract(up, down), integer(2));
+}
+
+/// A rational part of π where it is one with a denominator up to 12, as the function of it confirms.
+Value Algebra::inverse_trigonometric(Trig which, const Value& a) {
+  if (a.undefined) return undefined();
+  if (a.infinite != 0) {
+    return which == Trig::tan ? multiply(rational({a.infinite, 2}), pi()) : undefined();
+  }
+  const auto inverse = [which](Complex z) {
+    if (z.imag() == 0 && (which == Trig::tan || std::abs(z.real()) <= 1)) {
+      const long double x = z.real();
+      return Complex(which == Trig::sin ? std::asin(x) : which == Trig::cos ? std::acos(x) : std::atan(x));
+    }
+    return which == Trig::sin ? std::asin(z) : which == Trig::cos ? std::acos(z) : std::atan(z);
+  };
+  std::array<Complex, kLanes> numeric;
+  for (std::size_t lane = 0; lane < kLanes; ++lane) numeric[lane] = inverse(a.z[lane]);
+  if (a.real() && numeric[0].imag() == 0) {
+    const long double turns = numeric[0].real() / kPi * 120;  // 120: a multiple of all denominators of cosine_of_pi
+    const long double nearest = std::nearbyint(turns);
+    if (std::abs(turns - nearest) < 1e-12L) {
+      const auto q = quotient({static_cast<std::int64_t>(nearest), 1}, {120, 1});
+      const Value angle = multiply(rational(*q), pi());
+      if (equal(trigonometric(which, angle), a)) return angle;
+    }
+  }
+  return opaque(std::string("arc") + name_of(which), {a}, &numeric);
+}
+
+Value Algebra::rounded(const Value& a, bool up) const {
+  if (a.is_rational()) {
+    const Rational q = a.exact->q;
+    std::int64_t whole = q.numerator / q.denominator;
+    if (q.numerator % q.denominator != 0) whole += up ? (q.numerator > 0 ? 1 : 0) : (q.numerator < 0 ? -1 : 0);
+    return integer(whole);
+  }
+  if (const auto real = a.real(); real && std::abs(*real) < 1e15L && std::abs(*real - std::nearbyint(*real)) > 1e-9L) {
+    return integer(static_cast<std::int64_t>(up ? std::ceil(*real) : std::floor(*real)));
+  }
+  std::array<Complex, kLanes> numeric;
+  for (std::size_t lane = 0; lane < kLanes; ++lane) {
+    numeric[lane] = up ? std::ceil(a.z[lane].real()) : std::floor(a.z[lane].real());
+  }
+  return opaque(up ? "ceil" : "floor", {a}, &numeric);
+}
+
+Value Algebra::modulo(const Value& a, const Value& b) const {
+  if (!a.is_integer() || !b.is_integer() || b.exact->q.numerator <= 0) return opaque("mod", {a, b});
+  const std::int64_t m = b.exact->q.numerator;
+  return integer((a.exact->q.numerator % m + m) % m);
+}
+
+Value Algebra::common_divisor(const Value& a, const Value& b) const {
+  if (!a.is_integer() || !b.is_integer()) return opaque("gcd", {multiply(a, b), add(a, b)});
+  return integer(std::gcd(a.exact->q.numerator, b.exact->q.numerator));
+}
+
+}  // namespace qrl::reward::math

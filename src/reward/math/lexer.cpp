@@ -1,0 +1,536 @@
+#include "reward/math/lexer.h"
+
+#include <algorithm>
+
+#include "reward/math/vocabulary.h"
+
+namespace qrl::reward::math {
+
+namespace {
+
+using T = TokenType;
+
+bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
+bool is_letter(char c) noexcept { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+bool is_space(char c) noexcept { return c == ' ' || (c >= '\t' && c <= '\r'); }
+bool is_word_byte(char c) noexcept { return is_letter(c) || static_cast<unsigned char>(c) >= 0x80; }
+
+std::string_view trimmed(std::string_view text) noexcept {
+  while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
+  while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
+  return text;
+}
+
+/// Characters beyond ASCII in their ASCII or LaTeX spelling; those without one stay.
+std::string spelled_in_ascii(std::string_view text) {
+  std::string out;
+  out.reserve(text.size() + 16);
+  for (std::size_t at = 0; at < text.size();) {
+    const auto c = static_cast<unsigned char>(text[at]);
+    const std::size_t size = c < 0xc0 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
+    const std::string_view character = text.substr(at, size);
+    const auto spelling = c >= 0xc0 ? ascii_spelling(character) : std::nullopt;
+    // 1½ is a mixed number, and 2√3 a product: what follows a digit must not run into it.
+    out += spelling.value_or(character);
+    at += character.size();
+  }
+  return out;
+}
+
+class Lexer {
+ public:
+  Lexer(Tokens& out, Comma comma) : out_(out), text_(out.source.data(), out.source.size()), comma_(comma) {}
+
+  void run() {
+    while (out_.fault.empty()) {
+      skip_space();
+      if (at_ == text_.size()) break;
+      if (out_.tokens.size() >= kMaxTokens) return fail("too many tokens");
+      read_one();
+    }
+    push(T::end);
+  }
+
+ private:
+  void fail(std::string why) { out_.fault = std::move(why); }
+  char peek(std::size_t ahead = 0) const noexcept { return at_ + ahead < text_.size() ? text_[at_ + ahead] : '\0'; }
+  bool at(std::string_view prefix) const noexcept { return text_.substr(at_).starts_with(prefix); }
+  void push(T type, char code = 0, std::string_view text = {}) {
+    out_.tokens.push_back({type, code, space_, newline_, text});
+    space_ = newline_ = false;
+  }
+  void skip_space() noexcept {
+    for (; at_ < text_.size() && is_space(text_[at_]); ++at_) {
+      space_ = true;
+      newline_ = newline_ || text_[at_] == '\n' || text_[at_] == '\r';
+    }
+  }
+
+  void read_one() {
+    const char c = peek();
+    if (is_digit(c) || (c == '.' && is_digit(peek(1)))) return read_number();
+    if (c == '\\') return read_command();
+    if (is_letter(c)) return read_letters();
+    ++at_;
+    switch (c) {
+      case '{':
+        arguments_.push_back(pending_ > 0 ? pending_ - 1 : 0);
+        pending_ = 0;
+        return push(T::open, '{');
+      case '}':
+        pending_ = arguments_.empty() ? 0 : arguments_.back();
+        if (!arguments_.empty()) arguments_.pop_back();
+        return push(T::close, '}');
+      case '(':
+      case '[':
+        return push(T::open, c);
+      case ')':
+      case ']':
+        return push(T::close, c);
+      case '+':
+      case '-':
+      case '/':
+      case '^':
+      case '_':
+      case '\'':
+      case '%':
+      case ':':
+        return push(T::op, c);
+      case '!':
+        if (peek() == '=') {
+          ++at_;
+          return push(T::relation, 'n');
+        }
+        return push(T::op, '!');
+      case '*':
+        if (peek() == '*') {
+          ++at_;
+          return push(T::op, '^');
+        }
+        return push(T::op, '*');
+      case '=':
+        if (peek() == '=') ++at_;
+        if (peek() == '>') {
+          ++at_;
+          return push(T::relation, 't');
+        }
+        return push(T::relation, '=');
+      case '<':
+        if (peek() == '=') {
+          ++at_;
+          return push(T::relation, 'l');
+        }
+        return push(T::relation, '<');
+      case '>':
+        if (peek() == '=') {
+          ++at_;
+          return push(T::relation, 'g');
+        }
+        return push(T::relation, '>');
+      case '|':
+        return push(T::bar);
+      case ',':
+      case ';':
+        return push(T::separator, c);
+      case '&':
+        return push(T::cell);
+      case '~':
+        space_ = true;
+        return;
+      case '.':
+        if (at("..")) {
+          at_ += 2;
+          return push(T::dots);
+        }
+        return;  // the end of a sentence, or \left.
+      case '$':
+        return;  // money or mathematics: no matter which
+      default:
+        if (static_cast<unsigned char>(c) >= 0x80) return read_foreign(at_ - 1);
+        return fail(std::string("a character that mathematics does not use: ") +
+                    (c >= ' ' ? std::string(1, c) : "control"));
+    }
+  }
+
+  /// A word in other letters than a to z.
+  void read_foreign(std::size_t begin) {
+    while (at_ < text_.size() && is_word_byte(text_[at_])) ++at_;
+    push(T::word, 0, text_.substr(begin, at_ - begin));
+  }
+
+  // ---- numbers
+
+  /// What separates thousands at `i`: its length, 0 if nothing does.
+  std::size_t thousands_separator(std::size_t i) noexcept {
+    const std::string_view rest = text_.substr(i);
+    const auto with_spaces = [&](std::size_t size) {
+      while (size < rest.size() && is_space(rest[size])) ++size;
+      return size;
+    };
+    if (rest.starts_with("{,}")) return 3;
+    if (rest.starts_with(",\\!")) return with_spaces(3);
+    if (rest.starts_with(",\\,")) return with_spaces(3);
+    if (rest.starts_with("\\,")) return with_spaces(2);
+    if (rest.starts_with("\\ ")) return 2;
+    if (rest.starts_with("\\!\\,") || rest.starts_with("\\;")) return rest[1] == ';' ? 2 : 4;
+    if (rest.starts_with("~")) return 1;
+    if (rest.starts_with(" ")) return 1;
+    if (rest.starts_with(",")) return 1;
+    return 0;
+  }
+  bool three_digits(std::size_t i) const noexcept {
+    return i + 3 <= text_.size() && is_digit(text_[i]) && is_digit(text_[i + 1]) && is_digit(text_[i + 2]) &&
+           (i + 3 == text_.size() || !is_digit(text_[i + 3]));
+  }
+
+  void read_number() {
+    if (pending_ > 0 && is_digit(peek())) {  // \frac12: an argument without braces is one digit
+      --pending_;
+      push(T::number, 0, text_.substr(at_, 1));
+      ++at_;
+      return;
+    }
+    const std::size_t begin = at_;
+    while (is_digit(peek())) ++at_;
+    const std::size_t lead = at_ - begin;
+    std::size_t kept = lead;  // digits are moved together within the source: thousands leave gaps
+    char* const digits = out_.source.data() + begin;
+    if (lead >= 1 && lead <= 3) {
+      for (std::size_t size = thousands_separator(at_); size != 0; size = thousands_separator(at_)) {
+        const bool plain_comma = size == 1 && peek() == ',';
+        if (!three_digits(at_ + size)) break;
+        if (plain_comma && text_[begin] == '0') break;
+        if (plain_comma) out_.ambiguous_comma = true;
+        if (plain_comma && comma_ != Comma::thousands) break;
+        for (std::size_t k = 0; k < 3; ++k) digits[kept++] = text_[at_ + size + k];
+        at_ += size + 3;
+      }
+    }
+    if (peek() == ',' && is_digit(peek(1)) && kept == lead) {
+      out_.ambiguous_comma = true;
+      if (comma_ == Comma::decimal) {
+        digits[kept++] = '.';
+        for (++at_; is_digit(peek()); ++at_) digits[kept++] = peek();
+        return push(T::number, 0, text_.substr(begin, kept));
+      }
+    }
+    if (peek() == '.' && is_digit(peek(1))) {
+      digits[kept++] = '.';
+      for (++at_; is_digit(peek()); ++at_) digits[kept++] = peek();
+    }
+    read_repeating(digits, kept);
+    read_scientific(digits, kept);
+    push(T::number, 0, text_.substr(begin, kept));
+  }
+
+  /// The digits that repeat, in parentheses: 0.1\overline{6} is "0.1(6)".
+  void read_repeating(char* digits, std::size_t& kept) {
+    std::size_t from = at_;
+    const bool has_point = std::string_view(digits, kept).find('.') != std::string_view::npos;
+    if (!has_point && text_.substr(from).starts_with('.')) ++from;
+    else if (!has_point) return;
+    std::string_view rest = text_.substr(from);
+    if (rest.starts_with("\\overline{")) rest.remove_prefix(10);
+    else if (rest.starts_with("\\bar{")) rest.remove_prefix(5);
+    else return;
+    const std::size_t size = std::min(rest.find('}'), rest.size());
+    const std::string_view repeating = rest.substr(0, size);
+    if (repeating.empty() || repeating.size() > 15 || !std::all_of(repeating.begin(), repeating.end(), is_digit))
+      return;
+    at_ = static_cast<std::size_t>(rest.data() - text_.data()) + size + 1;
+    if (!has_point) digits[kept++] = '.';
+    digits[kept++] = '(';
+    for (const char c : repeating) digits[kept++] = c;
+    digits[kept++] = ')';
+  }
+
+  /// The exponent of 1e6, 1.5E-3 or 1e+06. Lower "e-" after an integer other than 1 is a difference: 2e-1 = 2·e − 1.
+  void read_scientific(char* digits, std::size_t& kept) {
+    if ((peek() != 'e' && peek() != 'E')) return;
+    const bool sign = peek(1) == '-' || peek(1) == '+';
+    if (!is_digit(peek(sign ? 2 : 1))) return;
+    const std::string_view mantissa(digits, kept);
+    if (peek() == 'e' && sign && mantissa != "1" && mantissa.find('.') == std::string_view::npos &&
+        !is_digit(peek(3))) {
+      return;
+    }
+    digits[kept++] = 'e';
+    ++at_;
+    if (sign) {
+      if (peek() == '-') digits[kept++] = '-';
+      ++at_;
+    }
+    for (; is_digit(peek()); ++at_) digits[kept++] = peek();
+  }
+
+  // ---- letters
+
+  bool after_value() const noexcept {
+    if (out_.tokens.empty()) return false;
+    const Token& last = out_.tokens.back();
+    return last.type == T::number || last.type == T::close || last.type == T::symbol ||
+           (last.type == T::op && (last.code == '%' || last.code == 'd'));
+  }
+
+  void read_letters() {
+    const std::size_t begin = at_;
+    bool foreign = false;
+    for (; at_ < text_.size() && is_word_byte(text_[at_]); ++at_) foreign = foreign || !is_letter(text_[at_]);
+    const std::string_view word = text_.substr(begin, at_ - begin);
+    if (foreign) return push(T::word, 0, word);
+    if (word.size() == 1) {
+      if (pending_ > 0) --pending_;
+      return push_letter(word);
+    }
+    if (pending_ > 0) {  // \frac ab: one letter
+      --pending_;
+      at_ = begin + 1;
+      return push_letter(word.substr(0, 1));
+    }
+    if (const auto meaning = word_meaning(word)) return push(meaning->type, meaning->code, meaning->text);
+    const bool unit = after_value() && unit_of(word).dimension != 0;
+    if (unit || is_short_word(word) || is_word(word)) return push(T::word, 0, word);
+    read_run(begin, word);
+  }
+
+  /// Four letters and more are a word, unless they are all capitals of up to four: points (ABCD).
+  static bool is_word(std::string_view word) noexcept {
+    const bool capitals = std::all_of(word.begin(), word.end(), [](char c) { return c <= 'Z'; });
+    return word.size() >= (capitals ? 5u : 4u);
+  }
+
+  /// A product of letters, perhaps with a function or a constant at either end: xsin, pir.
+  void read_run(std::size_t begin, std::string_view word) {
+    for (std::size_t k = 0; k < word.size(); ++k) {
+      if (const auto meaning = word_meaning(word.substr(k));
+          meaning && (meaning->type == T::function || meaning->type == T::constant || meaning->type == T::root)) {
+        push(meaning->type, meaning->code, meaning->text);
+        at_ = begin + word.size();
+        return;
+      }
+      push_letter(word.substr(k, 1));
+    }
+  }
+
+  void push_letter(std::string_view letter) {
+    if (letter == "e") return push(T::constant, 0, "e");
+    if (letter == "i") return push(T::constant, 0, "i");
+    push(T::symbol, 0, letter);
+  }
+
+  // ---- commands
+
+  void read_command() {
+    const std::size_t begin = at_++;
+    const char c = peek();
+    if (!is_letter(c)) return read_control_symbol(c);
+    while (is_letter(peek())) ++at_;
+    std::string_view name = text_.substr(begin + 1, at_ - begin - 1);
+    if (peek() == '*') ++at_;
+    while (!name.empty()) {  // \quadx is \quad x: the longest beginning that is known
+      if (const Wrapper wrapper = wrapper_of(name); wrapper != Wrapper::none) return read_wrapped(wrapper, begin);
+      if (const auto meaning = command_meaning(name)) return push_meaning(*meaning);
+      if (name.size() == 1) break;
+      name.remove_suffix(1);
+      at_ = begin + 1 + name.size();
+    }
+    while (is_letter(peek())) ++at_;
+    fail("a command that is not known: " + std::string(text_.substr(begin, std::min<std::size_t>(at_ - begin, 40))));
+  }
+
+  void push_meaning(const Meaning& meaning) {
+    switch (meaning.type) {
+      case T::end:
+        space_ = true;
+        return;
+      case T::fraction:
+        pending_ = 2;
+        break;
+      case T::root:
+        pending_ = 1;
+        break;
+      case T::symbol:
+      case T::constant:
+        if (pending_ > 0) --pending_;
+        break;
+      case T::begin:
+      case T::finish:
+        return read_environment(meaning.type);
+      default:
+        break;
+    }
+    push(meaning.type, meaning.code, meaning.text);
+  }
+
+  void read_control_symbol(char c) {
+    ++at_;
+    switch (c) {
+      case '{':
+        return push(T::open, 'S');
+      case '}':
+        return push(T::close, 'S');
+      case '%':
+        return push(T::op, '%');
+      case '|':
+        return push(T::bar);
+      case '$':
+      case '(':
+      case ')':
+      case '[':
+      case ']':
+        return;
+      case '\\':
+        if (depth_ > 0) {
+          if (peek() == '[') skip_bracketed();  // \\[2pt]
+          return push(T::newline);
+        }
+        if (is_letter(peek()) && wrapper_or_command_follows()) {  // \\frac: escaped once too often
+          --at_;
+          return;
+        }
+        return push(T::separator, ',');
+      case ',':
+      case ';':
+      case ':':
+      case '!':
+      case '>':
+      case ' ':
+      case '\n':
+      case '\t':
+      case '/':
+        space_ = true;
+        return;
+      case '_':
+        return push(T::op, '_');
+      case '&':
+        return push(T::separator, '&');
+      default:
+        return fail("a command that is not known");
+    }
+  }
+  bool wrapper_or_command_follows() const noexcept {
+    std::size_t end = at_;
+    while (end < text_.size() && is_letter(text_[end])) ++end;
+    const std::string_view name = text_.substr(at_, end - at_);
+    return wrapper_of(name) != Wrapper::none || command_meaning(name).has_value();
+  }
+  void skip_bracketed() noexcept {
+    while (at_ < text_.size() && text_[at_] != ']') ++at_;
+    if (at_ < text_.size()) ++at_;
+  }
+
+  /// The content of the braces that follow; nothing when they do not. Leaves what is behind them to be read.
+  std::optional<std::string_view> take_braced() {
+    while (is_space(peek())) ++at_;
+    if (peek() != '{') return std::nullopt;
+    int open = 0;
+    for (std::size_t i = at_; i < text_.size(); ++i) {
+      if (text_[i] == '{') ++open;
+      if (text_[i] == '}' && --open == 0) {
+        const std::string_view content = text_.substr(at_ + 1, i - at_ - 1);
+        at_ = i + 1;
+        return content;
+      }
+    }
+    return std::nullopt;
+  }
+
+  void read_environment(T type) {
+    const auto name = take_braced();
+    if (!name) return fail("an environment without a name");
+    depth_ += type == T::begin ? 1 : -1;
+    if (type == T::begin && (*name == "array" || *name == "tabular")) take_braced();  // the columns
+    push(type, 0, *name);
+  }
+
+  void read_wrapped(Wrapper wrapper, std::size_t command) {
+    const std::size_t begin = at_;
+    auto content = take_braced();
+    if (!content) {
+      if (wrapper == Wrapper::plain || wrapper == Wrapper::roman) return;  // \mathbf x
+      if (wrapper == Wrapper::named) {                                     // \mathbb R
+        while (is_space(peek())) ++at_;
+        if (!is_letter(peek())) return fail("a command without its argument");
+        return push(T::symbol, 0, text_.substr(command, ++at_ - command));
+      }
+      return wrapper == Wrapper::dropped ? void() : fail("a command without its argument");
+    }
+    *content = trimmed(*content);
+    switch (wrapper) {
+      case Wrapper::dropped:
+        return;
+      case Wrapper::named:
+        return push(T::symbol, 0, text_.substr(command, at_ - command));
+      case Wrapper::operation:
+        return push_name(*content);
+      case Wrapper::roman: {
+        const bool letters = std::all_of(content->begin(), content->end(), is_letter);
+        if (letters && content->size() > 1) {
+          if (const auto meaning = word_meaning(*content)) return push_meaning(*meaning);
+          return push_words(*content);
+        }
+        if (content->find('~') != std::string_view::npos || content->find("\\ ") != std::string_view::npos) {
+          return push_words(*content);
+        }
+        at_ = begin;
+        return;
+      }
+      case Wrapper::text:
+        if (!content->empty() && is_digit(content->front())) {  // \text{12 apples}
+          at_ = begin;
+          return;
+        }
+        return push_words(*content);
+      default:
+        at_ = begin;
+    }
+  }
+
+  void push_name(std::string_view name) {
+    if (const auto meaning = word_meaning(name)) return push_meaning(*meaning);
+    push(T::function, 0, name);
+  }
+
+  /// \text{…}: a separator, a number or words. Mathematics in it ($…$) is read as such.
+  void push_words(std::string_view content) {
+    while (!content.empty() && (content.front() == '~' || is_space(content.front()))) content.remove_prefix(1);
+    while (!content.empty() && (content.back() == '.' || is_space(content.back()))) content.remove_suffix(1);
+    const bool comma = content.starts_with(',');
+    if (comma) content = trimmed(content.substr(1));
+    if (content.empty()) return comma ? push(T::separator, ',') : void(space_ = true);
+    if (content == "and" || content == "or" || content == "and " || content == "," || content == ";") {
+      return push(T::separator, '&');
+    }
+    if (comma) push(T::separator, ',');
+    if (content == "%" || content == "\\%" || content == "percent") return push(T::op, '%');
+    if (content == "e" || content == "i") return push_letter(content);
+    push(T::word, 't', content);
+  }
+
+  Tokens& out_;
+  std::string_view text_;
+  Comma comma_;
+  std::size_t at_ = 0;
+  bool space_ = false, newline_ = false;
+  int depth_ = 0;    ///< environments open
+  int pending_ = 0;  ///< arguments that a command still takes
+  std::vector<int> arguments_;
+};
+
+}  // namespace
+
+Tokens tokenize(std::string_view text, Comma comma) {
+  Tokens tokens;
+  if (text.size() > kMaxAnswer_bytes) {
+    tokens.fault = "too long";
+    tokens.tokens.push_back({});
+    return tokens;
+  }
+  const std::string spelled = spelled_in_ascii(text);
+  tokens.source.assign(spelled.begin(), spelled.end());
+  tokens.tokens.reserve(32);
+  Lexer(tokens, comma).run();
+  return tokens;
+}
+
+}  // namespace qrl::reward::math

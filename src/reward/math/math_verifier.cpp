@@ -1,0 +1,47 @@
+#include "reward/math/math_verifier.h"
+
+#include "base/error.h"
+#include "base/text.h"
+#include "reward/math/compare.h"
+#include "reward/math/extract.h"
+
+namespace qrl::reward::math {
+
+namespace {
+
+Verdict judge_answer(const std::string& gold, const std::string& answer) {
+  if (answer.empty()) return {Outcome::no_answer, "no answer"};
+  if (answer.size() > kMaxAnswer_bytes) return {Outcome::no_answer, "answer too long", true};
+  switch (compare(gold, answer)) {
+    case Comparison::equal:
+      return {Outcome::correct, "correct"};
+    case Comparison::different:
+      return {Outcome::wrong, "wrong value"};
+    case Comparison::out_of_budget:
+      return {Outcome::no_answer, "out of budget", true};
+    case Comparison::unreadable:
+      break;
+  }
+  return {Outcome::no_answer, "not readable"};
+}
+
+}  // namespace
+
+void MathVerifier::check_ground_truth(std::string_view ground_truth, const std::string& where) const {
+  const std::string fault = gold_fault(extract_gold(ground_truth));
+  QRL_REQUIRE(fault.empty(), where, "a gold answer in LaTeX or plain mathematics", base::quoted(ground_truth), fault);
+}
+
+Verdict MathVerifier::judge(std::string_view response, std::string_view ground_truth) const noexcept try {
+  const std::string gold = extract_gold(ground_truth);
+  if (!is_readable(gold)) return {Outcome::no_answer, "gold", true};
+  const auto answer = extract(response, profile_);
+  if (!answer) return {Outcome::no_answer, "no answer"};
+  Verdict verdict = judge_answer(gold, *answer);
+  verdict.extracted = shown(*answer);
+  return verdict;
+} catch (...) {
+  return {Outcome::no_answer, "out of memory", true};
+}
+
+}  // namespace qrl::reward::math

@@ -1,0 +1,18 @@
+// Owns the math verifier: an answer found by a profile, judged by compare.h.
+#pragma once
+
+#include "reward/verifier.h"
+
+namespace qrl::reward::math {
+
+class MathVerifier final : public Verifier {
+ public:
+  explicit MathVerifier(config::MathProfile profile) : profile_(profile) {}
+  void check_ground_truth(std::string_view ground_truth, const std::string& where) const override;
+  Verdict judge(std::string_view response, std::string_view ground_truth) const noexcept override;
+
+ private:
+  config::MathProfile profile_;
+};
+
+}  // namespace qrl::reward::math

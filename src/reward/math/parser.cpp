@@ -1,0 +1,311 @@
+// The grammar of answers, from loose to tight: list, relation, union, ratio, sum, product, sign, power, postfix,
+// primary (primaries.cpp).
+#include "reward/math/parser.h"
+
+#include "reward/math/forms.h"
+
+namespace qrl::reward::math {
+
+using T = TokenType;
+
+void Parser::run() {
+  const NodeIdx root = read_list(T::end, true);
+  if (ok_ && now().type != T::end) fail("something is left over");
+  if (ok_) tree_.root = root;
+}
+
+const Token& Parser::now(std::size_t ahead) const noexcept {
+  return tokens_[std::min(at_ + ahead, tokens_.size() - 1)];
+}
+
+bool Parser::take(T type, char code) noexcept {
+  if (now().type != type || (code != 0 && now().code != code)) return false;
+  ++at_;
+  return true;
+}
+
+NodeIdx Parser::fail(std::string_view why) noexcept {
+  if (ok_) tree_.fault = why;
+  ok_ = false;
+  at_ = tokens_.size() - 1;
+  return -1;
+}
+
+NodeIdx Parser::make(Kind kind, const std::vector<Link>& links, std::string_view text) {
+  Node node;
+  node.kind = kind;
+  node.text = text;
+  node.first = static_cast<std::int32_t>(tree_.links.size());
+  node.count = static_cast<std::int32_t>(links.size());
+  for (const Link& link : links) {
+    if (link.node < 0) return fail("an operand is missing");
+    node.depth = std::max(node.depth, tree_.at(link.node).depth + 1);
+    tree_.links.push_back(link);
+  }
+  if (node.depth > kMaxTreeDepth) return fail("nested too deep");
+  tree_.nodes.push_back(node);
+  return static_cast<NodeIdx>(tree_.nodes.size() - 1);
+}
+
+bool Parser::ends_list(T closing) const noexcept {
+  return now().type == T::end || now().type == closing || now().type == T::close || now().type == T::cell ||
+         now().type == T::newline || now().type == T::finish;
+}
+
+NodeIdx Parser::read_list(T closing, bool semicolons) {
+  const Nested nested(*this);
+  std::vector<Link> groups, items;
+  bool several = false;
+  while (ok_) {
+    bool separated = items.empty();
+    while (now().type == T::separator && now().code != ';') {  // "19, 46, and 82"
+      separated = true;
+      ++at_;
+    }
+    if (ends_list(closing)) break;
+    if (in_set_ && !separated && (now().type == T::bar || is_op(':'))) break;  // {x | …}
+    if (semicolons && is(T::separator, ';')) {
+      ++at_;
+      several = true;
+      if (!items.empty()) groups.push_back({group(items), 0});
+      items.clear();
+      continue;
+    }
+    items.push_back({read_relation(), 0});
+    if (now().type != T::separator && !ends_list(closing) && !(in_set_ && (now().type == T::bar || is_op(':')))) {
+      return fail("two things without an operation between them");
+    }
+  }
+  if (!ok_) return -1;
+  if (!items.empty()) groups.push_back({group(items), 0});
+  if (groups.empty()) return fail("empty");
+  if (!several || groups.size() == 1) return groups.front().node;
+  const NodeIdx idx = make(Kind::list, groups);
+  if (ok_) made(idx).flag = true;
+  return idx;
+}
+
+NodeIdx Parser::group(const std::vector<Link>& items) {
+  return items.size() == 1 ? items.front().node : make(Kind::list, items);
+}
+
+NodeIdx Parser::read_relation() {
+  if (now().type == T::relation && (now().code == '=' || now().code == 'a')) ++at_;  // "≈ 12"
+  std::vector<Link> links{{read_union(), 0}};
+  while (ok_ && (now().type == T::relation || (is(T::bar, 'm') && !in_set_))) {
+    char code = now().type == T::bar ? 's' : now().code;
+    if (!now().text.empty()) code = static_cast<char>(0x80 | (now().text[0] ^ now().text.back()));
+    ++at_;
+    links.push_back({read_union(), code});
+  }
+  return links.size() == 1 ? links.front().node : make(Kind::relation, links);
+}
+
+NodeIdx Parser::read_union() {
+  std::vector<Link> links{{read_quantity(), 0}};
+  while (ok_ && (is_op('U') || is_op('N') || is_op('D'))) {
+    const char code = now().code;
+    ++at_;
+    links.push_back({read_quantity(), code});
+  }
+  return links.size() == 1 ? links.front().node : make(Kind::set_operation, links);
+}
+
+NodeIdx Parser::read_quantity() {
+  NodeIdx number = read_ratio();
+  if (!ok_ || now().type != T::word || is_kind(number, Kind::words)) return number;
+  // Plain words behind variables are prose ("we find that"); \text{…} is a unit there too.
+  if (now().code == 0 && has_symbols(tree_, number)) return fail("words behind a formula");
+  const std::size_t first = at_;
+  while (ok_) {
+    if (now().type == T::word || now().type == T::symbol) ++at_;
+    else if (is_op('^') && (now(1).type == T::number || is_group_of_number(1))) at_ += now(1).type == T::number ? 2 : 4;
+    else if ((is_op('/') || is_op('*')) && (now(1).type == T::word || now(1).type == T::symbol)) at_ += 2;
+    else break;
+  }
+  const NodeIdx unit = make(Kind::words, {}, span_of(first));
+  return make(Kind::quantity, {{number, 0}, {unit, 0}});
+}
+
+bool Parser::is_group_of_number(std::size_t ahead) const noexcept {
+  return now(ahead).type == T::open && now(ahead).code == '{' && now(ahead + 1).type == T::number &&
+         now(ahead + 2).type == T::close;
+}
+
+std::string_view Parser::span_of(std::size_t first) const noexcept {
+  const std::string_view from = tokens_[first].text;
+  const char* end = from.data() + from.size();
+  for (std::size_t k = first; k < at_; ++k) {
+    if (!tokens_[k].text.empty() && tokens_[k].text.data() >= from.data()) {
+      end = std::max(end, tokens_[k].text.data() + tokens_[k].text.size());
+    }
+  }
+  return {from.data(), static_cast<std::size_t>(end - from.data())};
+}
+
+NodeIdx Parser::read_ratio() {
+  std::vector<Link> links{{read_sum(), 0}};
+  while (ok_ && !in_set_ && is_op(':')) {
+    ++at_;
+    links.push_back({read_sum(), ':'});
+  }
+  if (links.size() == 1) return links.front().node;
+  for (const Link& link : links) {
+    if (is_kind(link.node, Kind::words)) return fail("a label before a colon");
+  }
+  return make(Kind::ratio, links);
+}
+
+NodeIdx Parser::read_sum() {
+  const Nested nested(*this);
+  std::vector<Link> links{{read_product(), 0}};
+  while (ok_ && (is_op('+') || is_op('-') || is_op('P') || is_op('M'))) {
+    const char code = now().code;
+    ++at_;
+    links.push_back({now().type == T::dots ? read_dots() : read_product(), code});
+  }
+  return links.size() == 1 ? links.front().node : make(Kind::sum, links);
+}
+
+NodeIdx Parser::read_dots() {
+  ++at_;
+  return make(Kind::dots, {});
+}
+
+bool Parser::starts_operand() const noexcept {
+  const Token& token = now();
+  switch (token.type) {
+    case T::symbol:
+    case T::constant:
+    case T::function:
+    case T::fraction:
+    case T::root:
+    case T::begin:
+      return true;
+    case T::number:
+      return tokens_[at_ - 1].type != T::number;  // 2 3 is no product
+    case T::open:
+      return token.code != 'S';
+    case T::bar:
+      return token.code == 0 && num_bars_ == 0 && !in_set_;
+    default:
+      return false;
+  }
+}
+
+NodeIdx Parser::read_product() {
+  std::vector<Link> links{{read_signed(), 0}};
+  bool plain_fraction = is_kind(links.front().node, Kind::number) || is_kind(links.front().node, Kind::mixed);
+  while (ok_) {
+    char code = '*';
+    if (now().type == T::op && is_multiplicative(now().code)) {
+      code = now().code;
+      ++at_;
+    } else if (!starts_operand() || is_kind(links.back().node, Kind::words)) {
+      break;
+    }
+    const NodeIdx factor = code == '*' && tokens_[at_ - 1].type != T::op ? read_power() : read_signed();
+    links.push_back({factor, code});
+    plain_fraction = plain_fraction && code == '/' && is_kind(factor, Kind::number);
+    if (is_op('%') && plain_fraction) break;
+  }
+  if (!ok_) return -1;
+  NodeIdx idx = links.size() == 1 ? links.front().node : make(Kind::product, links);
+  if (links.size() > 1 && plain_fraction && take(T::op, '%')) idx = make(Kind::percent, {{idx, 0}});
+  if (is_op('o') || is_op('h')) {  // a \over b, n \choose k
+    const Kind kind = now().code == 'o' ? Kind::product : Kind::binomial;
+    ++at_;
+    return make(kind, {{idx, 0}, {read_product(), '/'}});
+  }
+  return idx;
+}
+
+bool Parser::is_multiplicative(char code) noexcept {
+  constexpr std::string_view kCodes = "*/mwvxOr";
+  return kCodes.find(code) != std::string_view::npos;
+}
+
+NodeIdx Parser::read_signed() {
+  const Nested nested(*this);
+  if (!ok_) return -1;
+  if (is_op('+') || is_op('-') || is_op('P') || is_op('M')) {
+    const char code = now().code;
+    ++at_;
+    const NodeIdx operand = read_product_of_sign();
+    return code == '+' ? operand : make(Kind::sum, {{operand, code}});
+  }
+  return read_power();
+}
+
+NodeIdx Parser::read_power() {
+  const NodeIdx base = read_postfix();
+  if (!ok_ || !take(T::op, '^')) return base;
+  if (is_op('d')) {  // 90^\circ
+    ++at_;
+    return postfix_of(make(Kind::degree, {{base, 0}}));
+  }
+  if (is(T::open, '{') && now(1).type == T::op && now(1).code == 'd' && now(2).type == T::close) {
+    at_ += 3;
+    return postfix_of(make(Kind::degree, {{base, 0}}));
+  }
+  if (is_op('\'') || (is(T::open, '{') && now(1).type == T::op && now(1).code == '\'')) {
+    at_ += is_op('\'') ? 1 : 2;
+    while (take(T::op, '\'')) {
+    }
+    take(T::close, '}');
+    return postfix_of(make(Kind::prime, {{base, 0}}));
+  }
+  const bool braced = is(T::open, '{');
+  const Token& sign = now(braced ? 1 : 0);
+  const bool lone = sign.type == T::op && (sign.code == '*' || sign.code == '+' || sign.code == '-') &&
+                    (braced ? now(2).type == T::close : sign.code == '*');
+  if (lone) {  // a dual, a limit from one side: x^*, 0^+
+    at_ += braced ? 3 : 1;
+    const std::string_view mark = sign.code == '*' ? "star" : sign.code == '+' ? "plus" : "minus";
+    return postfix_of(make(Kind::subscript, {{base, 0}, {make(Kind::words, {}, mark), 0}}));
+  }
+  const Nested nested(*this);
+  const NodeIdx exponent = read_signed();
+  return postfix_of(make(Kind::power, {{base, 0}, {exponent, 0}}));
+}
+
+NodeIdx Parser::postfix_of(NodeIdx idx) {
+  while (ok_) {
+    if (is_op('!')) {
+      ++at_;
+      idx = make(Kind::factorial, {{idx, 0}});
+    } else if (is_op('%')) {
+      ++at_;
+      idx = make(Kind::percent, {{idx, 0}});
+    } else if (is_op('d')) {
+      ++at_;
+      idx = make(Kind::degree, {{idx, 0}});
+    } else if (is_op('\'')) {
+      ++at_;
+      idx = make(Kind::prime, {{idx, 0}});
+      if (is(T::open, '(')) idx = read_call_of(idx);
+    } else if (is_op('_')) {
+      ++at_;
+      const Nested nested(*this);
+      idx = make(Kind::subscript, {{idx, 0}, {read_argument(), 0}});
+      if (ok_ && is(T::open, '(') && applies_to_symbol()) idx = read_call_of(idx);
+    } else {
+      break;
+    }
+  }
+  return ok_ ? idx : -1;
+}
+
+Tree parse(std::string_view text, Comma comma) {
+  Tree tree;
+  tree.tokens = tokenize(text, comma);
+  if (!tree.tokens.fault.empty()) {
+    tree.fault = "not written in LaTeX or plain mathematics";
+    return tree;
+  }
+  tree.nodes.reserve(tree.tokens.tokens.size());
+  Parser(tree).run();
+  return tree;
+}
+
+}  // namespace qrl::reward::math

@@ -1,0 +1,50 @@
+#include "reward/math/texts.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace qrl::reward::math {
+
+namespace {
+
+bool is_letter(char c) noexcept { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+
+}  // namespace
+
+std::string text_key(std::string_view text) {
+  std::string key;
+  for (std::size_t k = 0; k < text.size(); ++k) {
+    const char c = text[k];
+    if (c == '\\') {  // a command shows nothing of its name
+      while (k + 1 < text.size() && is_letter(text[k + 1])) ++k;
+      continue;
+    }
+    if (is_letter(c)) key += static_cast<char>(c | 32);
+    else if ((c >= '0' && c <= '9') || static_cast<unsigned char>(c) >= 0x80) key += c;
+  }
+  return key;
+}
+
+bool same_text(std::string_view a, std::string_view b) {
+  const auto without_space = [](std::string_view text) {
+    std::string out;
+    std::copy_if(text.begin(), text.end(), std::back_inserter(out), [](char c) { return c != ' ' && c != '\n'; });
+    return out;
+  };
+  const std::string x = without_space(a);
+  // "1 2/3" and "12/3" differ by their space only.
+  return !x.empty() && (a == b || (x == without_space(b) &&
+                                   std::none_of(x.begin(), x.end(), [](char c) { return c >= '0' && c <= '9'; })));
+}
+
+bool begins_with_verdict(const std::string& gold_key, std::string_view answer) {
+  if (gold_key != "yes" && gold_key != "no" && gold_key != "true" && gold_key != "false") return false;
+  std::size_t end = 0;
+  while (end < answer.size() && !is_letter(answer[end])) ++end;
+  const std::size_t begin = end;
+  while (end < answer.size() && is_letter(answer[end])) ++end;
+  const bool ends = end == answer.size() || answer[end] == ',' || answer[end] == '.' || answer[end] == ';';
+  return ends && text_key(answer.substr(begin, end - begin)) == gold_key;
+}
+
+}  // namespace qrl::reward::math

@@ -1,0 +1,18 @@
+// Owns when two texts are the same: what answers in words are compared by.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace qrl::reward::math {
+
+/// Letters and digits of a text in lower case, without LaTeX commands.
+std::string text_key(std::string_view text);
+
+/// Not empty and the same but for white space; with digits, the same byte for byte ("1 2/3" is not "12/3").
+bool same_text(std::string_view a, std::string_view b);
+
+/// Whether the gold answer is yes, no, true or false and the answer begins with it: a reason often follows.
+bool begins_with_verdict(const std::string& gold_key, std::string_view answer);
+
+}  // namespace qrl::reward::math

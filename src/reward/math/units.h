@@ -1,0 +1,18 @@
+// Owns units of measure behind a number. Knows nothing of the number.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace qrl::reward::math {
+
+/// The product of the units in "km/h", "square meters", "cm^2": its dimensions as a sorted text, and its factor.
+struct Measure {
+  std::string dimensions;
+  long double factor = 1;
+  bool known = false;
+};
+/// Not known when any word is not, or when all there is is "units".
+Measure measure(std::string_view words);
+
+}  // namespace qrl::reward::math

@@ -1,0 +1,487 @@
+#include "reward/math/vocabulary.h"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <string>
+
+namespace qrl::reward::math {
+
+namespace {
+
+using T = TokenType;
+
+struct Command {
+  std::string_view name;
+  Meaning meaning;
+};
+
+constexpr Meaning kNothing{T::end, 0, ""};
+
+constexpr Command kCommands[] = {
+    {"Longrightarrow", {T::relation, 't', ""}},
+    {"Leftrightarrow", {T::relation, 'c', ""}},
+    {"Rightarrow", {T::relation, 't', ""}},
+    {"approx", {T::relation, 'a', ""}},
+    {"ast", {T::op, '*', ""}},
+    {"begin", {T::begin, 0, ""}},
+    {"binom", {T::fraction, 'b', ""}},
+    {"bmod", {T::op, 'm', ""}},
+    {"bullet", {T::op, '*', ""}},
+    {"cap", {T::op, 'N', ""}},
+    {"cdot", {T::op, '*', ""}},
+    {"cdots", {T::dots, 0, ""}},
+    {"cfrac", {T::fraction, '/', ""}},
+    {"choose", {T::op, 'h', ""}},
+    {"circ", {T::op, 'd', ""}},
+    {"colon", {T::op, ':', ""}},
+    {"cong", {T::relation, 'c', ""}},
+    {"cup", {T::op, 'U', ""}},
+    {"dbinom", {T::fraction, 'b', ""}},
+    {"degree", {T::op, 'd', ""}},
+    {"dfrac", {T::fraction, '/', ""}},
+    {"div", {T::op, '/', ""}},
+    {"dots", {T::dots, 0, ""}},
+    {"dotsb", {T::dots, 0, ""}},
+    {"dotsc", {T::dots, 0, ""}},
+    {"emptyset", {T::constant, 0, "empty"}},
+    {"end", {T::finish, 0, ""}},
+    {"equiv", {T::relation, 'c', ""}},
+    {"frac", {T::fraction, '/', ""}},
+    {"ge", {T::relation, 'g', ""}},
+    {"geq", {T::relation, 'g', ""}},
+    {"geqslant", {T::relation, 'g', ""}},
+    {"gets", {T::relation, 't', ""}},
+    {"gt", {T::relation, '>', ""}},
+    {"iff", {T::relation, 'c', ""}},
+    {"implies", {T::relation, 't', ""}},
+    {"in", {T::relation, 'e', ""}},
+    {"infin", {T::constant, 0, "infinity"}},
+    {"infty", {T::constant, 0, "infinity"}},
+    {"langle", {T::open, '(', ""}},
+    {"lbrace", {T::open, 'S', ""}},
+    {"lbrack", {T::open, '[', ""}},
+    {"lceil", {T::open, 'C', ""}},
+    {"ldots", {T::dots, 0, ""}},
+    {"le", {T::relation, 'l', ""}},
+    {"leq", {T::relation, 'l', ""}},
+    {"leqslant", {T::relation, 'l', ""}},
+    {"lfloor", {T::open, 'F', ""}},
+    {"lt", {T::relation, '<', ""}},
+    {"lvert", {T::bar, 0, ""}},
+    {"mapsto", {T::relation, 't', ""}},
+    {"mid", {T::bar, 'm', ""}},
+    {"mod", {T::op, 'm', ""}},
+    {"mp", {T::op, 'M', ""}},
+    {"ne", {T::relation, 'n', ""}},
+    {"neq", {T::relation, 'n', ""}},
+    {"notin", {T::relation, 's', "notin"}},
+    {"nmid", {T::relation, 's', "nmid"}},
+    {"over", {T::op, 'o', ""}},
+    {"parallel", {T::relation, 's', "parallel"}},
+    {"perp", {T::relation, 's', "perp"}},
+    {"pm", {T::op, 'P', ""}},
+    {"pmod", {T::op, 'm', ""}},
+    {"prime", {T::op, '\'', ""}},
+    {"propto", {T::relation, 's', "propto"}},
+    {"rangle", {T::close, ')', ""}},
+    {"rbrace", {T::close, 'S', ""}},
+    {"rbrack", {T::close, ']', ""}},
+    {"rceil", {T::close, 'C', ""}},
+    {"rfloor", {T::close, 'F', ""}},
+    {"rightarrow", {T::relation, 't', ""}},
+    {"rvert", {T::bar, 0, ""}},
+    {"setminus", {T::op, 'D', ""}},
+    {"sim", {T::relation, 's', "sim"}},
+    {"simeq", {T::relation, 'c', ""}},
+    {"smallsetminus", {T::op, 'D', ""}},
+    {"sqrt", {T::root, 0, ""}},
+    {"star", {T::op, '*', ""}},
+    {"subset", {T::relation, 's', "subset"}},
+    {"subseteq", {T::relation, 's', "subseteq"}},
+    {"subsetneq", {T::relation, 's', "subset"}},
+    {"supset", {T::relation, 's', "supset"}},
+    {"supseteq", {T::relation, 's', "supseteq"}},
+    {"tfrac", {T::fraction, '/', ""}},
+    {"tbinom", {T::fraction, 'b', ""}},
+    {"times", {T::op, '*', ""}},
+    {"to", {T::relation, 't', ""}},
+    {"triangleleft", {T::relation, 's', "normal"}},
+    {"varnothing", {T::constant, 0, "empty"}},
+    {"vdots", {T::dots, 0, ""}},
+    {"Vert", {T::bar, 0, ""}},
+    {"vert", {T::bar, 0, ""}},
+    {"wedge", {T::op, 'w', ""}},
+    {"land", {T::separator, '&', ""}},
+    {"lor", {T::separator, '&', ""}},
+    {"vee", {T::op, 'v', ""}},
+    {"otimes", {T::op, 'x', ""}},
+    {"oplus", {T::op, 'O', ""}},
+    {"rtimes", {T::op, 'r', ""}},
+    {"bigcup", {T::op, 'U', ""}},
+    {"bigcap", {T::op, 'N', ""}},
+};
+
+/// Commands that change how a formula looks, not what it says.
+constexpr std::string_view kLayout[] = {
+    "left",      "right",   "middle",       "big",         "Big",        "bigg",       "Bigg",       "bigl",
+    "bigr",      "Bigl",    "Bigr",         "biggl",       "biggr",      "Biggl",      "Biggr",      "bigm",
+    "quad",      "qquad",   "displaystyle", "textstyle",   "limits",     "nolimits",   "hfill",      "hspace",
+    "thinspace", "enspace", "negthinspace", "scriptstyle", "par",        "noindent",   "newline",    "nobreak",
+    "bf",        "rm",      "it",           "sf",          "centerdot",  "medspace",   "thickspace", "allowbreak",
+    "hline",     "large",   "Large",        "small",       "normalsize", "textdollar", "pounds",     "euro",
+};
+
+constexpr std::string_view kSymbols[] = {
+    "alpha",     "beta",      "gamma",       "delta",         "epsilon", "varepsilon",  "zeta",
+    "eta",       "theta",     "vartheta",    "iota",          "kappa",   "lambda",      "mu",
+    "nu",        "xi",        "omicron",     "rho",           "varrho",  "sigma",       "varsigma",
+    "tau",       "upsilon",   "phi",         "varphi",        "chi",     "psi",         "omega",
+    "Gamma",     "Delta",     "Theta",       "Lambda",        "Xi",      "Pi",          "Sigma",
+    "Upsilon",   "Phi",       "Psi",         "Omega",         "ell",     "hbar",        "triangle",
+    "angle",     "aleph",     "nabla",       "partial",       "square",  "wp",          "mho",
+    "Re",        "Im",        "imath",       "jmath",         "dagger",  "top",         "bot",
+    "forall",    "exists",    "lnot",        "neg",           "diamond", "Box",         "heartsuit",
+    "spadesuit", "clubsuit",  "diamondsuit", "measuredangle", "beth",    "complement",  "checkmark",
+    "because",   "therefore", "blacksquare", "bigcirc",       "odot",    "perthousand", "S",
+};
+
+constexpr std::string_view kFunctions[] = {
+    "sin",    "cos",       "tan",     "cot",      "sec",      "csc",        "arcsin",    "arccos", "arctan",
+    "arccot", "arcsec",    "arccsc",  "asin",     "acos",     "atan",       "sinh",      "cosh",   "tanh",
+    "coth",   "sech",      "csch",    "arcsinh",  "arccosh",  "arctanh",    "arsinh",    "arcosh", "artanh",
+    "ln",     "log",       "lg",      "exp",      "gcd",      "lcm",        "max",       "min",    "sup",
+    "inf",    "det",       "arg",     "sgn",      "sign",     "dim",        "ker",       "deg",    "tr",
+    "rank",   "Pr",        "lim",     "sum",      "prod",     "int",        "iint",      "iiint",  "oint",
+    "limsup", "liminf",    "coprod",  "hom",      "abs",      "floor",      "ceil",      "cbrt",   "argmax",
+    "argmin", "Var",       "Cov",     "Res",      "Li",       "erf",        "overline",  "hat",    "widehat",
+    "tilde",  "widetilde", "bar",     "dot",      "ddot",     "underbrace", "overbrace", "Aut",    "Gal",
+    "Hom",    "Ext",       "Tor",     "span",     "diag",     "trace",      "conj",      "Arg",    "Log",
+    "cis",    "widebar",   "overset", "underset", "overarc",  "wideparen",  "GL",        "SL",     "lcd",
+    "gcf",    "hcf",       "mathop",  "stackrel", "bigoplus", "bigotimes",  "char",
+};
+
+template <std::size_t N>
+const std::string_view* find_name(const std::string_view (&names)[N], std::string_view name) noexcept {
+  const auto* at = std::find(std::begin(names), std::end(names), name);
+  return at == std::end(names) ? nullptr : at;
+}
+
+struct Spelling {
+  std::string_view character, ascii;
+};
+
+constexpr Spelling kSpellings[] = {
+    {"×", "\\times "},
+    {"÷", "\\div "},
+    {"·", "\\cdot "},
+    {"⋅", "\\cdot "},
+    {"∙", "\\cdot "},
+    {"−", "-"},
+    {"–", "-"},
+    {"—", "-"},
+    {"‐", "-"},
+    {"‑", "-"},
+    {"﹣", "-"},
+    {"－", "-"},
+    {"＋", "+"},
+    {"＝", "="},
+    {"≤", "\\le "},
+    {"≥", "\\ge "},
+    {"⩽", "\\le "},
+    {"⩾", "\\ge "},
+    {"≠", "\\ne "},
+    {"≈", "\\approx "},
+    {"≡", "\\equiv "},
+    {"→", "\\to "},
+    {"⇒", "\\implies "},
+    {"∈", "\\in "},
+    {"∪", "\\cup "},
+    {"∩", "\\cap "},
+    {"∖", "\\setminus "},
+    {"∅", "\\emptyset "},
+    {"∞", "\\infty "},
+    {"π", "\\pi "},
+    {"θ", "\\theta "},
+    {"α", "\\alpha "},
+    {"β", "\\beta "},
+    {"γ", "\\gamma "},
+    {"δ", "\\delta "},
+    {"ε", "\\epsilon "},
+    {"λ", "\\lambda "},
+    {"μ", "\\mu "},
+    {"µ", "\\mu "},
+    {"ρ", "\\rho "},
+    {"σ", "\\sigma "},
+    {"τ", "\\tau "},
+    {"φ", "\\phi "},
+    {"ϕ", "\\phi "},
+    {"ω", "\\omega "},
+    {"Ω", "\\Omega "},
+    {"Δ", "\\Delta "},
+    {"Σ", "\\Sigma "},
+    {"√", "\\sqrt "},
+    {"∛", "\\cbrt "},
+    {"±", "\\pm "},
+    {"∓", "\\mp "},
+    {"°", "\\degree "},
+    {"º", "\\degree "},
+    {"²", "^{2}"},
+    {"³", "^{3}"},
+    {"¹", "^{1}"},
+    {"⁰", "^{0}"},
+    {"⁴", "^{4}"},
+    {"⁵", "^{5}"},
+    {"⁶", "^{6}"},
+    {"⁷", "^{7}"},
+    {"⁸", "^{8}"},
+    {"⁹", "^{9}"},
+    {"ⁿ", "^{n}"},
+    {"⁻¹", "^{-1}"},
+    {"₀", "_{0}"},
+    {"₁", "_{1}"},
+    {"₂", "_{2}"},
+    {"₃", "_{3}"},
+    {"₄", "_{4}"},
+    {"₅", "_{5}"},
+    {"₆", "_{6}"},
+    {"₇", "_{7}"},
+    {"₈", "_{8}"},
+    {"₉", "_{9}"},
+    {"ₙ", "_{n}"},
+    {"½", "\\frac{1}{2}"},
+    {"⅓", "\\frac{1}{3}"},
+    {"⅔", "\\frac{2}{3}"},
+    {"¼", "\\frac{1}{4}"},
+    {"¾", "\\frac{3}{4}"},
+    {"⅕", "\\frac{1}{5}"},
+    {"⅖", "\\frac{2}{5}"},
+    {"⅗", "\\frac{3}{5}"},
+    {"⅘", "\\frac{4}{5}"},
+    {"⅙", "\\frac{1}{6}"},
+    {"⅚", "\\frac{5}{6}"},
+    {"⅛", "\\frac{1}{8}"},
+    {"⅜", "\\frac{3}{8}"},
+    {"⅝", "\\frac{5}{8}"},
+    {"⅞", "\\frac{7}{8}"},
+    {"⁄", "/"},
+    {"∕", "/"},
+    {"／", "/"},
+    {"∶", ":"},
+    {"：", ":"},
+    {"，", ","},
+    {"；", ";"},
+    {"、", ","},
+    {"（", "("},
+    {"）", ")"},
+    {"［", "["},
+    {"］", "]"},
+    {"｛", "{"},
+    {"｝", "}"},
+    {"。", "."},
+    {"．", "."},
+    {"％", "%"},
+    {"∣", "|"},
+    {"｜", "|"},
+    {"′", "'"},
+    {"’", "'"},
+    {"‘", "'"},
+    {"…", "\\dots "},
+    {"⋯", "\\dots "},
+    {"ℝ", "\\mathbb{R}"},
+    {"ℤ", "\\mathbb{Z}"},
+    {"ℕ", "\\mathbb{N}"},
+    {"ℚ", "\\mathbb{Q}"},
+    {"ℂ", "\\mathbb{C}"},
+    {"⌊", "\\lfloor "},
+    {"⌋", "\\rfloor "},
+    {"⌈", "\\lceil "},
+    {"⌉", "\\rceil "},
+    {"⟨", "("},
+    {"⟩", ")"},
+    {"∧", ","},
+    {"∨", ","},
+    {"△", "\\triangle "},
+    {"∠", "\\angle "},
+    {"⊂", "\\subset "},
+    {"⊆", "\\subseteq "},
+    {"∑", "\\sum "},
+    {"∏", "\\prod "},
+    {"∫", "\\int "},
+    {"€", "\\$"},
+    {"£", "\\$"},
+    {"¥", "\\$"},
+    {"₹", "\\$"},
+    {"\xe2\x80\x8b", ""},
+    {"\xef\xbb\xbf", ""},
+    {"\xe2\x80\x8e", ""},
+    {"\xe2\x81\xa0", ""},
+    {"‖", "\\Vert "},
+    // Spaces that do not break are those inside numbers: kept apart from others as a thin space.
+    {"\xc2\xa0", "\\,"},
+    {"\xe2\x80\xaf", "\\,"},
+    {"\xe2\x80\x89", "\\,"},
+    {"\xe2\x80\x82", " "},
+    {"\xe2\x80\x83", " "},
+    {"\xe3\x80\x80", " "},
+};
+
+constexpr std::string_view kShortWords[] = {"yes", "no",  "odd", "all",  "not", "dne", "one", "two",  "six", "ten",
+                                            "the", "for", "any", "has",  "are", "was", "her", "his",  "its", "red",
+                                            "sun", "mon", "tue", "wed",  "thu", "fri", "sat", "none", "is",  "it",
+                                            "of",  "to",  "if",  "with", "per", "so",  "in",  "day",  "pm",  "am"};
+
+struct NamedUnit {
+  std::string_view name;
+  Unit unit;
+};
+
+// Dimensions: l length, m mass, t time, v volume, a angle, c money, p count. Factors to metre, gram, second, litre,
+// degree.
+constexpr NamedUnit kUnits[] = {
+    {"mm", {'l', 1e-3L}},
+    {"millimeter", {'l', 1e-3L}},
+    {"millimetre", {'l', 1e-3L}},
+    {"cm", {'l', 1e-2L}},
+    {"centimeter", {'l', 1e-2L}},
+    {"centimetre", {'l', 1e-2L}},
+    {"dm", {'l', 0.1L}},
+    {"m", {'l', 1}},
+    {"meter", {'l', 1}},
+    {"metre", {'l', 1}},
+    {"km", {'l', 1000}},
+    {"kilometer", {'l', 1000}},
+    {"kilometre", {'l', 1000}},
+    {"inch", {'l', 0.0254L}},
+    {"inche", {'l', 0.0254L}},
+    {"in", {'l', 0.0254L}},
+    {"ft", {'l', 0.3048L}},
+    {"foot", {'l', 0.3048L}},
+    {"feet", {'l', 0.3048L}},
+    {"yd", {'l', 0.9144L}},
+    {"yard", {'l', 0.9144L}},
+    {"mi", {'l', 1609.344L}},
+    {"mile", {'l', 1609.344L}},
+    {"mg", {'m', 1e-3L}},
+    {"g", {'m', 1}},
+    {"gram", {'m', 1}},
+    {"kg", {'m', 1000}},
+    {"kilogram", {'m', 1000}},
+    {"lb", {'m', 453.59237L}},
+    {"pound", {'m', 453.59237L}},
+    {"oz", {'m', 28.349523125L}},
+    {"ounce", {'m', 28.349523125L}},
+    {"ton", {'m', 1e6L}},
+    {"s", {'t', 1}},
+    {"sec", {'t', 1}},
+    {"second", {'t', 1}},
+    {"min", {'t', 60}},
+    {"minute", {'t', 60}},
+    {"h", {'t', 3600}},
+    {"hr", {'t', 3600}},
+    {"hour", {'t', 3600}},
+    {"day", {'t', 86400}},
+    {"week", {'t', 604800}},
+    {"month", {'t', 2629746}},
+    {"year", {'t', 31556952}},
+    {"ml", {'v', 1e-3L}},
+    {"milliliter", {'v', 1e-3L}},
+    {"l", {'v', 1}},
+    {"liter", {'v', 1}},
+    {"litre", {'v', 1}},
+    {"gallon", {'v', 3.785411784L}},
+    {"degree", {'a', 1}},
+    {"deg", {'a', 1}},
+    {"radian", {'a', 57.2957795130823L}},
+    {"rad", {'a', 57.2957795130823L}},
+    {"cent", {'c', 0.01L}},
+    {"dollar", {'c', 1}},
+    {"unit", {'u', 1}},
+    {"mph", {'s', 1}},
+    {"kph", {'s', 1.609344L}},
+    {"kmh", {'s', 1.609344L}},
+    {"cc", {'v', 1e-3L}},
+    {"sq", {'q', 1}},
+};
+
+}  // namespace
+
+std::optional<Meaning> command_meaning(std::string_view name) noexcept {
+  for (const Command& command : kCommands) {
+    if (command.name == name) return command.meaning;
+  }
+  if (find_name(kLayout, name) != nullptr) return kNothing;
+  if (name == "pi") return Meaning{T::constant, 0, "pi"};
+  if (const auto* symbol = find_name(kSymbols, name)) return Meaning{T::symbol, 0, *symbol};
+  if (const auto* function = find_name(kFunctions, name)) return Meaning{T::function, 0, *function};
+  return std::nullopt;
+}
+
+Wrapper wrapper_of(std::string_view command) noexcept {
+  constexpr std::string_view kText[] = {"text",   "textbf", "textit", "textrm", "textnormal", "mbox",
+                                        "textsf", "texttt", "hbox",   "emph",   "textsc",     "textup"};
+  constexpr std::string_view kPlain[] = {"mathbf",         "mathsf",       "mathit",
+                                         "boldsymbol",     "bm",           "vec",
+                                         "overrightarrow", "boxed",        "fbox",
+                                         "underline",      "mathnormal",   "pmb",
+                                         "ensuremath",     "cancel",       "overleftrightarrow",
+                                         "textcolor",      "displaylines", "bold"};
+  constexpr std::string_view kNamed[] = {"mathbb", "mathcal", "mathfrak", "mathscr", "Bbb"};
+  if (find_name(kText, command) != nullptr) return Wrapper::text;
+  if (command == "mathrm" || command == "rm" || command == "mathtt") return Wrapper::roman;
+  if (find_name(kPlain, command) != nullptr) return Wrapper::plain;
+  if (find_name(kNamed, command) != nullptr) return Wrapper::named;
+  if (command == "operatorname") return Wrapper::operation;
+  if (command == "phantom" || command == "label" || command == "tag" || command == "hspace" || command == "vspace" ||
+      command == "color" || command == "hphantom" || command == "vphantom") {
+    return Wrapper::dropped;
+  }
+  return Wrapper::none;
+}
+
+std::optional<std::string_view> ascii_spelling(std::string_view utf8) noexcept {
+  for (const Spelling& spelling : kSpellings) {
+    if (utf8.starts_with(spelling.character) && spelling.character.size() == utf8.size()) return spelling.ascii;
+  }
+  return std::nullopt;
+}
+
+std::optional<Meaning> word_meaning(std::string_view word) noexcept {
+  if (word == "pi") return Meaning{T::constant, 0, "pi"};
+  if (word == "infinity" || word == "oo" || word == "infty" || word == "inf")
+    return Meaning{T::constant, 0, "infinity"};
+  if (word == "sqrt") return Meaning{T::root, 0, ""};
+  if (word == "and" || word == "or" || word == "And" || word == "Or") return Meaning{T::separator, '&', ""};
+  if (word == "cup" || word == "union") return Meaning{T::op, 'U', ""};
+  if (word == "percent" || word == "percentage" || word == "pct") return Meaning{T::op, '%', ""};
+  if (word == "mod") return Meaning{T::op, 'm', ""};
+  if (word.size() < 2) return std::nullopt;
+  const bool function = word != "inf" && word != "span" && word != "char" && word != "bar" && word != "hat" &&
+                        word != "dot" && word != "tr" && word != "sign" && word != "rank";
+  if (const auto* name = find_name(kFunctions, word); name != nullptr && function)
+    return Meaning{T::function, 0, *name};
+  if (const auto* name = find_name(kSymbols, word); name != nullptr && *name != "square" && *name != "triangle") {
+    return Meaning{T::symbol, 0, *name};
+  }
+  return std::nullopt;
+}
+
+bool is_short_word(std::string_view word) noexcept {
+  if (word.size() < 2 || word.size() > 4) return false;
+  std::array<char, 4> lower{};
+  std::transform(word.begin(), word.end(), lower.begin(), [](char c) { return static_cast<char>(c | 32); });
+  return find_name(kShortWords, std::string_view(lower.data(), word.size())) != nullptr;
+}
+
+Unit unit_of(std::string_view word) noexcept {
+  const auto find = [](std::string_view name) {
+    const auto* at =
+        std::find_if(std::begin(kUnits), std::end(kUnits), [&](const NamedUnit& unit) { return unit.name == name; });
+    return at == std::end(kUnits) ? Unit{} : at->unit;
+  };
+  const Unit unit = find(word);
+  if (unit.dimension != 0 || word.size() < 3 || word.back() != 's') return unit;
+  return find(word.substr(0, word.size() - 1));
+}
+
+}  // namespace qrl::reward::math

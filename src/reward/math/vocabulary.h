@@ -1,0 +1,48 @@
+// Owns the words that answers are written in: LaTeX commands, Unicode signs, functions, units. Tables only.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "reward/math/lexer.h"
+
+namespace qrl::reward::math {
+
+struct Meaning {
+  TokenType type;
+  char code;
+  std::string_view text;
+};
+
+/// What a LaTeX command stands for, without its backslash; type end for one without meaning for the value (spacing,
+/// sizes). Nothing: not known.
+std::optional<Meaning> command_meaning(std::string_view name) noexcept;
+
+/// How commands with an argument treat it.
+enum class Wrapper : unsigned char {
+  none,
+  text,       ///< \text: words
+  roman,      ///< \mathrm: words, or mathematics if it is one letter or more than letters
+  plain,      ///< \mathbf: mathematics as if the command were not there
+  named,      ///< \mathbb{R}: a symbol of its own
+  operation,  ///< \operatorname: a function's name
+  dropped,    ///< \phantom, \label: nothing
+};
+Wrapper wrapper_of(std::string_view command) noexcept;
+
+/// The ASCII or LaTeX spelling of a character beyond ASCII; nothing if it has none.
+std::optional<std::string_view> ascii_spelling(std::string_view utf8) noexcept;
+
+/// A plain word that is a function ("sin", "sqrt"), a constant ("pi") or a symbol ("theta").
+std::optional<Meaning> word_meaning(std::string_view word) noexcept;
+/// Whether letters in a row are a word although there are fewer than four.
+bool is_short_word(std::string_view word) noexcept;
+
+/// A unit of measure: what it measures and how many of its base unit it is. `dimension` 0: not known.
+struct Unit {
+  char dimension = 0;
+  long double factor = 1;
+};
+Unit unit_of(std::string_view word) noexcept;
+
+}  // namespace qrl::reward::math

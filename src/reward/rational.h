@@ -1,0 +1,26 @@
+// Owns exact fractions of 64-bit integers, shared by the verifiers: a result that leaves 64 bits is no value.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+namespace qrl::reward {
+
+/// numerator / denominator in lowest terms, denominator > 0, |numerator| and denominator at most 2^63 − 1.
+struct Rational {
+  std::int64_t numerator = 0;
+  std::int64_t denominator = 1;
+
+  bool is_integer() const noexcept { return denominator == 1; }
+  friend bool operator==(const Rational&, const Rational&) = default;
+};
+
+/// Nothing where the reduced result does not fit, and for a quotient by zero.
+std::optional<Rational> sum(Rational a, Rational b) noexcept;
+std::optional<Rational> difference(Rational a, Rational b) noexcept;
+std::optional<Rational> product(Rational a, Rational b) noexcept;
+std::optional<Rational> quotient(Rational a, Rational b) noexcept;
+/// a^n; at most 64 products.
+std::optional<Rational> power(Rational a, std::int64_t n) noexcept;
+
+}  // namespace qrl::reward

@@ -1,0 +1,177 @@
+#include "train/draw.h"
+
+#include <iterator>
+#include <map>
+
+#include "base/clock.h"
+#include "train/evaluate.h"
+#include "train/signals.h"
+#include "train/step_metrics.h"
+#include "train/trainer.h"
+
+namespace qrl::train {
+
+namespace {
+
+/// Sums over all samples drawn in a step, kept or not, and over all ranks.
+struct Drawn {
+  std::int64_t batches = 0, groups = 0, flat_groups = 0, samples = 0, verifier_errors = 0;
+  std::int64_t kept_groups = 0;  ///< also those beyond what the step trains on
+};
+
+class StepDraw {
+ public:
+  StepDraw(const RunParts& parts, const PromptSet& prompts, std::int64_t step, PromptOrder& order, Sampler& sampler)
+      : parts_(parts),
+        recipe_(parts.recipe),
+        prompts_(prompts),
+        step_(static_cast<std::uint32_t>(step)),
+        n_(static_cast<std::size_t>(recipe_.rollout.n)),
+        order_(order),
+        sampler_(sampler) {}
+
+  /// Throws Abandoned on every rank.
+  void draw_batch(std::int64_t num_prompts, Metrics& metrics) {
+    std::vector<rollout::Rollout> batch;
+    {
+      const base::ScopedTimer timer(metrics["timing_s/gen"]);
+      batch = collect_or_abandon(sampler_.decoder, my_share(num_prompts), static_cast<std::int32_t>(n_),
+                                 train_sampling(recipe_, parts_.policy.config, parts_.policy.tokenizer),
+                                 {recipe_.trainer.seed, step_}, parts_.world);
+    }
+    const base::ScopedTimer timer(metrics["timing_s/reward"]);
+    rollout::judge(batch, parts_.verifier, recipe_.reward, parts_.policy.tokenizer);
+    rollout::shape_overlong(batch, recipe_.reward.overlong_buffer, recipe_.data.max_response_length);
+    count(batch, num_prompts);
+    keep(std::move(batch), num_prompts);
+  }
+
+  const Drawn& drawn() const { return drawn_; }
+  StepGroups take() {
+    rollout::set_advantages(groups_.rollouts, static_cast<std::int32_t>(n_), *recipe_.algorithm.norm_adv_by_std);
+    return std::move(groups_);
+  }
+
+ private:
+  /// Of the next prompts of the order: rank r has the r-th and every size-th from there.
+  std::vector<rollout::Ask> my_share(std::int64_t num_prompts) {
+    std::vector<rollout::Ask> mine;
+    const auto size = static_cast<std::size_t>(parts_.world.size()),
+               rank = static_cast<std::size_t>(parts_.world.rank());
+    const std::vector<std::size_t> next = order_.next(num_prompts);
+    for (std::size_t i = 0; i < next.size(); ++i) {
+      const std::int32_t times = times_drawn_[next[i]]++;
+      if (i % size == rank) mine.push_back({&prompts_.prompts[next[i]], times * static_cast<std::int32_t>(n_)});
+    }
+    return mine;
+  }
+
+  void count(std::span<const rollout::Rollout> batch, std::int64_t num_prompts) {
+    std::int64_t sums[] = {0, 0};
+    for (std::size_t first = 0; first < batch.size(); first += n_)
+      sums[0] += rollout::has_equal_scores(batch.subspan(first, n_)) ? 1 : 0;
+    for (const rollout::Rollout& r : batch) sums[1] += r.verdict.verifier_error ? 1 : 0;
+    parts_.world.all_reduce_sum(std::span<std::int64_t>(sums));
+    ++drawn_.batches;
+    drawn_.groups += num_prompts;
+    drawn_.samples += num_prompts * static_cast<std::int64_t>(n_);
+    drawn_.flat_groups += sums[0];
+    drawn_.verifier_errors += sums[1];
+  }
+
+  /// Appends what the step trains on, in the order of the draw over all ranks.
+  void keep(std::vector<rollout::Rollout> batch, std::int64_t num_prompts) {
+    const auto size = static_cast<std::size_t>(parts_.world.size()),
+               rank = static_cast<std::size_t>(parts_.world.rank());
+    std::vector<std::int64_t> is_kept(static_cast<std::size_t>(num_prompts), 0);
+    for (std::size_t first = 0; first < batch.size(); first += n_) {
+      const bool flat = rollout::has_equal_scores(std::span(batch).subspan(first, n_));
+      is_kept[first / n_ * size + rank] = recipe_.algorithm.filter_groups.enable && flat ? 0 : 1;
+    }
+    parts_.world.all_reduce_sum(std::span(is_kept));
+    for (std::size_t i = 0; i < is_kept.size(); ++i) {
+      if (is_kept[i] == 0) continue;
+      const std::int64_t place = drawn_.kept_groups++;
+      if (place >= recipe_.data.train_batch_size) continue;
+      ++groups_.num_groups;
+      if (i % size != rank) continue;
+      groups_.places.push_back(place);
+      const auto first = batch.begin() + static_cast<std::ptrdiff_t>(i / size * n_);
+      std::move(first, first + static_cast<std::ptrdiff_t>(n_), std::back_inserter(groups_.rollouts));
+    }
+  }
+
+  const RunParts& parts_;
+  const config::Recipe& recipe_;
+  const PromptSet& prompts_;
+  std::uint32_t step_;
+  std::size_t n_;
+  PromptOrder& order_;
+  Sampler& sampler_;
+  std::map<std::size_t, std::int32_t> times_drawn_;  ///< prompts of this step, by index
+  Drawn drawn_;
+  StepGroups groups_;
+};
+
+void check_enough(const config::Recipe& recipe, const Drawn& drawn) {
+  const config::FilterGroupsRecipe& filter = recipe.algorithm.filter_groups;
+  const bool partial = filter.on_exhausted == config::OnExhausted::train_partial && drawn.kept_groups > 0;
+  if (partial || drawn.kept_groups >= recipe.data.train_batch_size) return;
+  throw base::Error(base::ErrorKind::guard, "algorithm.filter_groups",
+                    std::to_string(recipe.data.train_batch_size) + " groups whose scores differ",
+                    std::to_string(drawn.kept_groups) + " in " + std::to_string(drawn.batches) + " draws of " +
+                        std::to_string(*recipe.data.gen_batch_size) + " prompts",
+                    "the task is too easy or too hard for the policy: change it, raise max_num_gen_batches, or set "
+                    "on_exhausted: train_partial");
+}
+
+void check_verifier(const config::Recipe& recipe, const Drawn& drawn, std::int64_t step) {
+  const double errors = static_cast<double>(drawn.verifier_errors) / static_cast<double>(drawn.samples);
+  if (errors <= recipe.reward.max_error_fraction) return;
+  throw base::Error(
+      base::ErrorKind::guard, "reward",
+      "at most reward.max_error_fraction = " + std::to_string(recipe.reward.max_error_fraction) + " verifier errors",
+      std::to_string(errors), "look at the rollouts of step " + std::to_string(step));
+}
+
+}  // namespace
+
+std::optional<StepGroups> draw_groups(const RunParts& parts, const PromptSet& prompts, std::int64_t step,
+                                      PromptOrder& order, Sampler& sampler, Metrics& metrics) {
+  const config::Recipe& recipe = parts.recipe;
+  const config::FilterGroupsRecipe& filter = recipe.algorithm.filter_groups;
+  const std::int64_t wanted = recipe.data.train_batch_size;
+  const std::int64_t drawn_before = order.num_drawn();
+  StepDraw draw(parts, prompts, step, order, sampler);
+  sampler.decoder.reset_stats();
+  try {
+    do {
+      draw.draw_batch(filter.enable ? *recipe.data.gen_batch_size : wanted, metrics);
+    } while (filter.enable && draw.drawn().kept_groups < wanted && draw.drawn().batches < filter.max_num_gen_batches);
+  } catch (const Abandoned&) {
+    order.restore(drawn_before);
+    return std::nullopt;
+  }
+  const Drawn& drawn = draw.drawn();
+  StepGroups groups = draw.take();
+  const auto n = static_cast<std::int32_t>(recipe.rollout.n);
+  metrics.merge(rollout_metrics(groups.rollouts, n, groups.places, recipe.reward, parts.world));
+  metrics["reward/verifier_error_fraction"] =
+      static_cast<double>(drawn.verifier_errors) / static_cast<double>(drawn.samples);
+  if (filter.enable) {
+    metrics["data/flat_group_fraction"] = static_cast<double>(drawn.flat_groups) / static_cast<double>(drawn.groups);
+    metrics["data/num_gen_batches"] = static_cast<double>(drawn.batches);
+    metrics["data/drawn_groups"] = static_cast<double>(drawn.groups);
+    metrics["data/trained_groups"] = static_cast<double>(groups.num_groups);
+    metrics["data/surplus_groups"] = static_cast<double>(drawn.kept_groups - groups.num_groups);
+  }
+  if (recipe.trainer.rollout_dump) {
+    const std::string rows = rollout_rows(groups.rollouts, n, groups.places, step, recipe.reward, parts.world);
+    if (parts.folder != nullptr) parts.folder->write_rollouts(step, rows);
+  }
+  check_verifier(recipe, drawn, step);
+  check_enough(recipe, drawn);
+  return groups;
+}
+
+}  // namespace qrl::train

@@ -1,0 +1,98 @@
+#include "train/memory_estimate.h"
+
+#include <algorithm>
+
+#include "ops/linear.h"
+#include "ops/paged_attention.h"
+#include "train/formats.h"
+#include "train/session.h"
+
+namespace qrl::train {
+
+namespace {
+
+using model::WeightKind;
+using model::WeightSpec;
+
+constexpr double kF32 = 4, kBf16 = 2;
+
+double padded_columns(std::int64_t out) {
+  constexpr std::int64_t kPanel = ops::kPanelColumns;
+  return static_cast<double>((out + kPanel - 1) / kPanel * kPanel);
+}
+
+/// A linear layer as the sampler keeps it: codes, and scales in fp32 (int4: bf16).
+double linear_bytes(quant::Format format, std::int64_t out, std::int64_t in) {
+  const quant::FormatSpec& spec = quant::spec(format);
+  double bytes = padded_columns(out) * static_cast<double>(in) * spec.weight_bits / 8;
+  if (!spec.has_weight_scales()) return bytes;
+  const std::int64_t groups = spec.scale_inputs > 0 ? (in + spec.scale_inputs - 1) / spec.scale_inputs : 1;
+  const double num_scales = padded_columns(out) * static_cast<double>(groups);
+  bytes += num_scales * (spec.weights == quant::Code::int4 ? kBf16 : kF32);
+  return bytes + (spec.activations == quant::Code::int8 ? num_scales * kF32 : 0);  // column sums
+}
+
+double sampler_bytes(const config::QuantRecipe& quant, const model::ModelConfig& config) {
+  const model::SnapshotFormats formats = snapshot_formats(quant);
+  const double wide = formats.linear == quant::Format::f32 ? kF32 : kBf16;
+  double bytes = 0;
+  for (const WeightSpec& spec : model::weight_specs(config)) {
+    const auto count = static_cast<double>(spec.shape.numel());
+    if (spec.kind == WeightKind::linear) bytes += linear_bytes(formats.linear, spec.shape[0], spec.shape[1]);
+    else if (spec.kind == WeightKind::embedding) bytes += count * wide;
+    else if (spec.kind != WeightKind::lm_head) bytes += count * kF32;
+  }
+  const double head = formats.f32_lm_head ? kF32 : wide;
+  return bytes + padded_columns(config.vocab_size) * static_cast<double>(config.hidden_size) * head;
+}
+
+/// What the backward pass of a layer reads, a token: two sums of the residual stream and their norms, q, k and v before
+/// and behind the rotation, attention's output, gate and up, their product.
+double layer_activations(const model::ModelConfig& config) {
+  const auto width = static_cast<double>(config.hidden_size), inner = static_cast<double>(config.intermediate_size);
+  const auto qkv = static_cast<double>(config.q_size() + 2 * config.kv_size());
+  return 4 * width + 2 * qkv + static_cast<double>(config.q_size()) + 3 * inner;
+}
+
+}  // namespace
+
+std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const model::ModelConfig& config) {
+  double all = 0, matrices = 0, muons = 0;
+  for (const WeightSpec& spec : model::weight_specs(config)) {
+    const auto count = static_cast<double>(spec.shape.numel());
+    all += count;
+    if (spec.kind != WeightKind::norm && spec.kind != WeightKind::bias) matrices += count;
+    if (spec.kind == WeightKind::linear && recipe.optim.name == config::OptimName::muon) muons += count;
+  }
+  const bool bf16 = recipe.model.dtype == config::ComputeDType::bf16;
+  const double dtype = bf16 ? kBf16 : kF32, copies = bf16 ? matrices * kBf16 : 0;
+  const bool f32_head = !bf16 || recipe.quant.lm_head == config::HeadFormat::f32;
+  const double head =
+      padded_columns(config.vocab_size) * static_cast<double>(config.hidden_size) * (f32_head ? kF32 : kBf16);
+  const bool packs_head = recipe.quant.learner_forward == config::LearnerForward::bf16;
+
+  std::vector<MemoryPart> parts = {
+      {"master weights", all * kF32},
+      {"gradients", all * kF32},
+      {"optimizer moments", (2 * all - muons) * kF32},
+      {"weights in model.dtype", copies + (packs_head ? head : 0)},
+  };
+  if (recipe.algorithm.kl_loss_coef != 0) parts.push_back({"reference model", all * kF32 + copies + head});
+
+  const auto tokens = static_cast<double>(recipe.actor.max_tokens_per_micro_batch);
+  const auto layers = static_cast<double>(config.num_hidden_layers);
+  const double kept = recipe.actor.activation_checkpointing
+                          ? (layers * 2 * static_cast<double>(config.hidden_size) + layer_activations(config))
+                          : layers * layer_activations(config);
+  parts.push_back({"activations of a micro-batch", tokens * kept * dtype, false});
+  const double chunk = std::min(tokens, static_cast<double>(recipe.actor.logprob_chunk_tokens));
+  parts.push_back({"logits of a chunk", 2 * chunk * static_cast<double>(config.vocab_size) * kF32, false});
+  parts.push_back({"sampler's weights", sampler_bytes(recipe.quant, config)});
+  const std::int64_t page_bytes =
+      ops::kv_page_bytes({config.num_attention_heads, config.num_key_value_heads, config.head_dim},
+                         kv_format(recipe.quant), recipe.rollout.page_size);
+  parts.push_back({"KV cache", 2 * layers * static_cast<double>(kv_pages(recipe)) * static_cast<double>(page_bytes)});
+  return parts;
+}
+
+}  // namespace qrl::train

@@ -1,0 +1,123 @@
+#include "train/quantiser.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "config/printer.h"
+#include "decoder/channel_ranges.h"
+#include "state/hash.h"
+#include "state/safetensors.h"
+
+namespace qrl::train {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kProfileFile = "int8_profile.safetensors";
+constexpr const char* kKvScalesFile = "kv_scales.safetensors";
+
+/// Of everything but the weights that a profile follows from: the model's origin and the calibration prompts' text.
+std::string settings_hash(const config::Recipe& recipe) {
+  config::Recipe relevant;
+  relevant.model.path = recipe.model.path;
+  relevant.model.init_config = recipe.model.init_config;
+  relevant.data.train_files = recipe.data.train_files;
+  relevant.data.train_generator = recipe.data.train_generator;
+  relevant.data.prompt_template = recipe.data.prompt_template;
+  relevant.trainer.seed = recipe.trainer.seed;
+  return state::Hash().add(config::resolved_yaml(relevant)).hex();
+}
+
+}  // namespace
+
+model::Int8Profile calibrate_profile(const model::ModelConfig& config, const model::WeightViews& weights,
+                                     const PromptSet& prompts, const config::Recipe& recipe) {
+  model::Snapshot wide(config, quant::Format::bf16);
+  wide.publish(weights, 0);
+  const auto ranges = decoder::channel_ranges(wide, calibration_prompts(prompts, recipe.trainer.seed, 0));
+  model::Int8Profile profile = model::make_int8_profile(config, weights, ranges);
+  profile.settings_hash = settings_hash(recipe);
+  return profile;
+}
+
+std::shared_ptr<const model::Int8Profile> find_profile(const model::ModelConfig& config,
+                                                       const model::WeightViews& weights, const PromptSet& prompts,
+                                                       const config::Recipe& recipe) {
+  const std::string& wanted = recipe.quant.profile;
+  if (wanted.empty()) return nullptr;
+  if (wanted == "auto") {
+    return std::make_shared<const model::Int8Profile>(calibrate_profile(config, weights, prompts, recipe));
+  }
+  model::Int8Profile profile = model::load_int8_profile(wanted, config);
+  const char* again = "make it again with qrl-train profile, or set quant.rollout.profile: auto";
+  QRL_REQUIRE(profile.model_hash == model::weights_hash(weights), wanted,
+              "a profile of the weights that training begins with", "one of other weights", again);
+  QRL_REQUIRE(profile.settings_hash == settings_hash(recipe), wanted,
+              "a profile made with this recipe's model, training data, prompt template and seed", "others", again);
+  return std::make_shared<const model::Int8Profile>(std::move(profile));
+}
+
+void load_published(Sampler& sampler, std::span<const std::vector<types::TokenId>> prompts,
+                    const config::QuantRecipe& quant, QuantiserState& quantiser) {
+  sampler.decoder.load(sampler.snapshot);
+  if (kv_format(quant) != quant::KvFormat::fp8_e4m3) return;
+  if (quant.kv_when == config::CalibrateKv::once && quantiser.kv_scales) {
+    decoder::KvScales scales = *quantiser.kv_scales;
+    scales.version = sampler.snapshot.version();  // what `once` asks for: scales of other weights
+    return sampler.decoder.set_kv_scales(std::move(scales));
+  }
+  sampler.decoder.calibrate_kv(prompts, {quant.kv_percentile, quant.kv_margin});
+  if (quant.kv_when == config::CalibrateKv::every_update) return;
+  quantiser.kv_scales = sampler.decoder.kv_scales();
+  base::log_info("fp8 scales of keys and values are those of policy version " +
+                 std::to_string(sampler.snapshot.version()) + " from now on (quant.kv_calibration.when: once)");
+}
+
+void save_quantiser(const fs::path& dir, const QuantiserState& quantiser) {
+  if (quantiser.profile != nullptr) model::save_int8_profile(dir / kProfileFile, *quantiser.profile);
+  if (!quantiser.kv_scales) return;
+  const auto view = [](const std::vector<float>& values) {
+    return base::View{const_cast<float*>(values.data()), base::DType::f32, {static_cast<std::int64_t>(values.size())}};
+  };
+  state::write_safetensors(
+      dir / kKvScalesFile,
+      {{"keys", view(quantiser.kv_scales->keys_LK), {}}, {"values", view(quantiser.kv_scales->values_LK), {}}},
+      {{"format", "qrl-train kv scales"}, {"version", std::to_string(quantiser.kv_scales->version)}});
+}
+
+QuantiserState load_quantiser(const fs::path& dir, const model::ModelConfig& config, dist::Collectives& world) {
+  QuantiserState quantiser;
+  const std::vector<std::string> found = world.all_gather(fs::exists(dir / kProfileFile) ? "profile" : "");
+  if (!found.front().empty()) {
+    model::Int8Profile profile;
+    if (world.is_first()) profile = model::load_int8_profile(dir / kProfileFile, config);
+    profile.model_hash = world.all_gather(profile.model_hash).front();
+    profile.settings_hash = world.all_gather(profile.settings_hash).front();
+    for (const model::WeightSpec& spec : model::profile_specs(config)) {
+      const auto tensor = profile.tensors.try_emplace(spec.name, base::DType::f32, spec.shape).first;
+      world.broadcast({static_cast<std::byte*>(tensor->second.view().data), tensor->second.num_bytes()}, 0);
+    }
+    quantiser.profile = std::make_shared<const model::Int8Profile>(std::move(profile));
+  }
+  if (!world.all_gather(fs::exists(dir / kKvScalesFile) ? "scales" : "").front().empty()) {
+    const auto count = static_cast<std::size_t>(config.num_hidden_layers * config.num_key_value_heads);
+    decoder::KvScales scales{0, std::vector<float>(count), std::vector<float>(count)};
+    if (world.is_first()) {
+      const state::SafetensorsFile file(dir / kKvScalesFile);
+      for (auto& [name, values] : {std::pair{"keys", &scales.keys_LK}, {"values", &scales.values_LK}}) {
+        const base::Buffer stored = file.read_f32(name);
+        QRL_REQUIRE(stored.shape() == base::Shape{static_cast<std::int64_t>(count)}, file.path().string(),
+                    std::to_string(count) + " scales", stored.shape().to_string());
+        std::copy_n(stored.as<float>(), count, values->data());
+      }
+    }
+    world.broadcast(std::as_writable_bytes(std::span(scales.keys_LK)), 0);
+    world.broadcast(std::as_writable_bytes(std::span(scales.values_LK)), 0);
+    quantiser.kv_scales = std::move(scales);
+  }
+  return quantiser;
+}
+
+}  // namespace qrl::train

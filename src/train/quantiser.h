@@ -1,0 +1,44 @@
+// Owns what the sampler's quantisers keep from one publish to the next: a fixed int8 profile, fp8 scales of keys and
+// values made once. Both are part of every checkpoint. Knows nothing of steps.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "config/recipe.h"
+#include "decoder/kv_calibration.h"
+#include "dist/collectives.h"
+#include "model/int8_profile.h"
+#include "train/session.h"
+
+namespace qrl::train {
+
+/// Made by this run (or the run it goes on from), or empty where every publish begins anew.
+struct QuantiserState {
+  std::shared_ptr<const model::Int8Profile> profile;  ///< quant.rollout.profile
+  std::optional<decoder::KvScales> kv_scales;         ///< quant.kv_calibration.when: once
+};
+
+/// Makes the profile of `weights` (fp32) from what they see on a few of the training prompts, fixed by the seed: what
+/// `qrl-train profile` and quant.rollout.profile auto do.
+model::Int8Profile calibrate_profile(const model::ModelConfig& config, const model::WeightViews& weights,
+                                     const PromptSet& prompts, const config::Recipe& recipe);
+
+/// The profile that the recipe asks for, for the weights that training begins with: made (auto), or read and held
+/// against weights and settings. An input error for one that was made for others. Null when none is asked for.
+std::shared_ptr<const model::Int8Profile> find_profile(const model::ModelConfig& config,
+                                                       const model::WeightViews& weights, const PromptSet& prompts,
+                                                       const config::Recipe& recipe);
+
+/// Publishing's second half: the decoder reads the sampler's snapshot from now on; fp8 keys and values are calibrated
+/// on `prompts`, the same on every rank, or keep the scales of the first time (when: once).
+void load_published(Sampler& sampler, std::span<const std::vector<types::TokenId>> prompts,
+                    const config::QuantRecipe& quant, QuantiserState& quantiser);
+
+/// To and from a checkpoint's folder; what a state lacks has no file there. Reading: the first rank's bytes, for all.
+void save_quantiser(const std::filesystem::path& dir, const QuantiserState& quantiser);
+QuantiserState load_quantiser(const std::filesystem::path& dir, const model::ModelConfig& config,
+                              dist::Collectives& world);
+
+}  // namespace qrl::train

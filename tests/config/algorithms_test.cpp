@@ -1,0 +1,94 @@
+// Which losses and corrections have a meaning together, and what each is by default.
+#include "config/algorithms.h"
+
+#include "support.h"
+
+using namespace qrl;
+using namespace qrl::test;
+using config::LossAggMode;
+
+TEST_CASE("null in a loss's keys stands for what the algorithm says") {
+  struct Case {
+    std::string name;
+    double low, high;
+    std::optional<double> dual_clip;
+    LossAggMode mode;
+    bool by_std;
+  };
+  for (const Case& one : {Case{"grpo", 0.2, 0.2, {}, LossAggMode::seq_mean_token_mean, true},
+                          Case{"dr_grpo", 0.2, 0.2, {}, LossAggMode::seq_mean_token_sum_norm, false},
+                          Case{"dapo", 0.2, 0.28, 10, LossAggMode::token_mean, true},
+                          Case{"gspo", 3e-4, 4e-4, {}, LossAggMode::seq_mean_token_mean, true}}) {
+    CAPTURE(one.name);
+    const auto algorithm = read("algorithm: {name: " + one.name + "}").algorithm;
+    CHECK(algorithm.clip_ratio_low == one.low);
+    CHECK(algorithm.clip_ratio_high == one.high);
+    CHECK(algorithm.clip_ratio_c == one.dual_clip);
+    CHECK(algorithm.loss_agg_mode == one.mode);
+    CHECK(algorithm.norm_adv_by_std == one.by_std);
+  }
+  const auto tbpo = read("{algorithm: {name: tbpo}, rollout_correction: {method: tbpo}}").algorithm;
+  CHECK(tbpo.clip_ratio_low == std::nullopt);
+  CHECK(tbpo.loss_agg_mode == LossAggMode::seq_mean_token_mean);
+  CHECK(read("algorithm: {name: dapo, clip_ratio_c: 3}").algorithm.clip_ratio_c == 3.0);
+  CHECK(read("algorithm: {name: dr_grpo, norm_adv_by_std: true}").algorithm.norm_adv_by_std == true);
+}
+
+TEST_CASE("null in a correction's thresholds stands for what the method says") {
+  const auto thresholds = [](const std::string& method) {
+    const auto correction = read("rollout_correction: {method: " + method + "}").rollout_correction;
+    return std::pair{correction.threshold, correction.threshold_low};
+  };
+  using Bounds = std::pair<std::optional<double>, std::optional<double>>;
+  CHECK(thresholds("tis") == Bounds{2, {}});
+  CHECK(thresholds("icepop") == Bounds{5, 0.5});
+  CHECK(thresholds("mis_prod") == Bounds{3, {}});
+  CHECK(thresholds("mis_geo") == Bounds{1.001, 0.999});
+  for (const char* method : {"none", "tbpo", "ais"}) CHECK(thresholds(method) == Bounds{});
+}
+
+TEST_CASE("losses, corrections and their settings that have no meaning together are refused with the reason") {
+  struct Case {
+    std::string algorithm, correction, expected;
+  };
+  const Case cases[] = {
+      {"name: tbpo", "method: tis",
+       "rollout_correction.method: expected tbpo or none with algorithm.name tbpo, got tis"},
+      {"name: tbpo", "method: ais", "weighs whole sequences"},
+      {"name: grpo", "{method: icepop, acr: true}", "expected rollout_correction.method tis with acr, got icepop"},
+      {"name: gspo", "{method: tis, acr: true}", "expected grpo, dr_grpo or dapo with acr, got gspo"},
+      {"name: grpo", "{method: tis, behaviour_in_ratio: true}", "the gap would be counted twice"},
+      {"name: gspo", "{method: none, behaviour_in_ratio: true}", "grpo, dr_grpo or dapo with behaviour_in_ratio"},
+      {"{name: tbpo, clip_ratio_low: 0.1}", "method: none", "no algorithm.clip_ratio_low with tbpo"},
+      {"{name: tbpo, clip_ratio_high: 0.1}", "method: none", "its bands are algorithm.tbpo"},
+      {"{name: gspo, clip_ratio_c: 3}", "method: none", "no algorithm.clip_ratio_c with gspo"},
+      {"{name: gspo, loss_agg_mode: token-mean}", "method: none", "seq-mean-token-mean with gspo"},
+      {"{name: grpo, tbpo: {neg_seq_clip_ratio_high: 0.1}}", "method: none", "algorithm.name tbpo beside"},
+      {"{name: tbpo, tbpo: {seq_tis_imp_ratio_cap: 3}}", "method: none", "rollout_correction.method tbpo beside"},
+      {"{name: grpo, tbpo: {mismatch_action: drop}}", "method: tis", "rollout_correction.method tbpo beside"},
+      {"name: grpo", "{method: tis, ais: {delta: 0.1}}", "rollout_correction.method ais beside"},
+      {"name: grpo", "{method: none, threshold: 2}", "no rollout_correction.threshold with method none"},
+      {"name: grpo", "{method: ais, threshold: 2}", "its cap is rollout_correction.ais.C"},
+      {"name: grpo", "{method: tbpo, threshold: 2}", "its cap is algorithm.tbpo.seq_tis_imp_ratio_cap"},
+      {"name: grpo", "{method: tis, threshold_low: 0.5}", "no rollout_correction.threshold_low with method tis"},
+      {"name: grpo", "{method: icepop, threshold: 0.4}", "threshold_low below threshold"},
+      {"{name: grpo, clip_ratio_c: 1}", "method: tis", "expected float > 1, got 1"},
+      {"name: grpo", "{method: ais, ais: {C: 0.5}}", "expected float ≥ 1, got 0.5"},
+      {"name: grpo", "{method: ais, ais: {delta: 0}}", "expected float > 0, got 0"},
+      {"{name: tbpo, tbpo: {seq_tis_imp_ratio_cap: 0.5}}", "method: tbpo", "expected float ≥ 1, got 0.5"},
+      {"name: ppo", "method: tis", "grpo | dr_grpo | dapo | gspo | tbpo"},
+  };
+  const auto in_braces = [](const std::string& text) { return text[0] == '{' ? text : "{" + text + "}"; };
+  for (const Case& one : cases) {
+    const auto lines =
+        faults("algorithm: " + in_braces(one.algorithm) + "\nrollout_correction: " + in_braces(one.correction) + "\n");
+    INFO(one.expected);
+    REQUIRE(lines.size() == 1);
+    INFO(lines.front());
+    CHECK(holds(lines.front(), one.expected));
+  }
+  // The word that was written last decides where the fault is.
+  CHECK(holds(fault("algorithm: {name: tbpo}\nrollout_correction: {method: tis}"),
+              "r.yaml:2: rollout_correction.method"));
+  CHECK(holds(fault("algorithm: {name: tbpo}"), "r.yaml:1: algorithm.name"));
+}

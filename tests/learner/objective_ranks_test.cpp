@@ -1,0 +1,180 @@
+// Every loss and correction through the learner: what may not change its gradients.
+#include <mutex>
+
+#include "config/algorithms.h"
+#include "learner/learner.h"
+#include "learner/ranks.h"
+#include "learner/support.h"
+
+namespace qrl {
+
+using learner::Learner;
+using learner::LossOptions;
+using test::Named;
+using types::MicroBatch;
+
+namespace {
+
+/// A loss, a correction, and what else makes them act on random log-probs.
+struct Way {
+  std::string name;
+  LossOptions loss;
+};
+
+std::vector<Way> ways() {
+  using config::AlgorithmName;
+  using config::CorrectionMethod;
+  std::vector<Way> all;
+  const auto add = [&](const std::string& name, AlgorithmName algorithm, CorrectionMethod method) -> LossOptions& {
+    Way& way = all.emplace_back();
+    way.name = name;
+    way.loss.algorithm.name = algorithm;
+    way.loss.correction.method = method;
+    way.loss.max_response_length = 20;
+    // Random weights are far from the log-probs of random sequences: wide bands, so that tokens lie on both sides.
+    if (algorithm == AlgorithmName::gspo) way.loss.algorithm.clip_ratio_high = way.loss.algorithm.clip_ratio_low = 0.2;
+    if (algorithm == AlgorithmName::tbpo) way.loss.algorithm.tbpo = {0.2, 0.2, 0.2, 0.3, 2.0, {}};
+    return way.loss;
+  };
+  add("grpo none", AlgorithmName::grpo, CorrectionMethod::none);
+  add("grpo tis acr", AlgorithmName::grpo, CorrectionMethod::tis).correction = {
+      .method = CorrectionMethod::tis, .threshold = 1.2, .threshold_low = {}, .acr = true};
+  add("grpo behaviour", AlgorithmName::grpo, CorrectionMethod::none).correction.behaviour_in_ratio = true;
+  add("dr_grpo icepop", AlgorithmName::dr_grpo, CorrectionMethod::icepop);
+  add("dapo mis_prod", AlgorithmName::dapo, CorrectionMethod::mis_prod);
+  add("dapo ais", AlgorithmName::dapo, CorrectionMethod::ais);
+  add("gspo tis", AlgorithmName::gspo, CorrectionMethod::tis);
+  add("gspo none", AlgorithmName::gspo, CorrectionMethod::none);
+  add("gspo mis_geo", AlgorithmName::gspo, CorrectionMethod::mis_geo).correction.threshold = 1.05;
+  all.back().loss.correction.threshold_low = 0.9;
+  add("tbpo tbpo", AlgorithmName::tbpo, CorrectionMethod::tbpo);
+  for (const auto mode : {config::LossAggMode::token_sum, config::LossAggMode::seq_mean_token_sum}) {
+    add("grpo aggregated otherwise", AlgorithmName::grpo, CorrectionMethod::tis).algorithm.loss_agg_mode = mode;
+  }
+  return all;
+}
+
+std::vector<test::Sequence> some_sequences() {
+  std::vector<test::Sequence> sequences;
+  for (const auto& [prompt, response] :
+       std::vector<std::pair<int, int>>{{3, 7}, {1, 12}, {5, 1}, {2, 20}, {4, 0}, {3, 5}, {2, 9}, {2, 6}}) {
+    sequences.push_back(test::random_sequence(sequences.size(), prompt, response, 37));
+  }
+  return sequences;
+}
+
+struct Result {
+  Named gradients;
+  learner::Metrics metrics;
+};
+
+/// One update of the micro-batches that each rank has.
+std::vector<Result> update(const std::vector<std::vector<MicroBatch>>& by_rank, LossOptions loss) {
+  std::vector<MicroBatch> all;
+  for (const auto& batches : by_rank) all.insert(all.end(), batches.begin(), batches.end());
+  const types::GlobalCounts counts = test::count(all);
+  std::vector<Result> results(by_rank.size());
+  test::Ranks(static_cast<int>(by_rank.size())).run([&](dist::Collectives& world) {
+    const auto rank = static_cast<std::size_t>(world.rank());
+    const model::ModelConfig config = test::tiny_config();
+    Learner learner(config, test::tiny_weights(config), test::options(), world);
+    LossOptions mine = loss;
+    const learner::Metrics signals = learner::set_ais_alpha(by_rank[rank], mine, world);
+    for (const MicroBatch& batch : by_rank[rank]) learner.accumulate(batch, counts, mine, {1.0F});
+    results[rank].gradients = test::copy(learner.gradients());
+    results[rank].metrics = learner.update().metrics;
+    results[rank].metrics.insert(signals.begin(), signals.end());
+  });
+  return results;
+}
+
+/// The ranks' gradients before they were reduced, added up.
+Named sum(const std::vector<Result>& results) {
+  Named total = results[0].gradients;
+  for (std::size_t r = 1; r < results.size(); ++r) {
+    for (auto& [name, values] : total) {
+      for (std::size_t i = 0; i < values.size(); ++i) values[i] += results[r].gradients.at(name)[i];
+    }
+  }
+  return total;
+}
+
+}  // namespace
+
+TEST_CASE("neither micro-batches, packing nor ranks change a loss's gradient or statistics") {
+  const std::vector<test::Sequence> s = some_sequences();
+  const std::vector<std::vector<std::vector<MicroBatch>>> divisions = {
+      {{test::pack({s[7], s[0]}), test::pack({s[6], s[1], s[4]}), test::pack({s[5], s[3], s[2]})}},
+      {{test::pack({s[0], s[1]}), test::pack({s[2]})}, {test::pack({s[3], s[4], s[5], s[6], s[7]})}},
+      {{test::pack({s[0], s[3]})}, {test::pack({s[2], s[4], s[1]})}, {test::pack({s[5]}), test::pack({s[6], s[7]})}},
+      {{test::pack(s)}, {}, {}}};
+  for (const Way& way : ways()) {
+    const Result whole = update({{test::pack(s)}}, way.loss).front();
+    CHECK(whole.metrics.at("actor/grad_norm") > 1e-4);
+    for (const auto& division : divisions) {
+      CAPTURE(way.name, division.size());
+      const std::vector<Result> parts = update(division, way.loss);
+      std::string worst;
+      CHECK(test::relative_difference(sum(parts), whole.gradients, worst) <= 1e-5);
+      for (const Result& part : parts) {
+        REQUIRE(part.metrics.size() == whole.metrics.size());
+        for (const auto& [name, value] : whole.metrics) {
+          CAPTURE(name);
+          CHECK(test::close(part.metrics.at(name), value, 1e-7, 1e-5));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("each loss and correction adds the metrics that speak of it") {
+  const std::vector<test::Sequence> s = some_sequences();
+  const auto metrics_of = [&](const std::string& name) {
+    for (const Way& way : ways()) {
+      if (way.name == name) return update({{test::pack(s)}}, way.loss).front().metrics;
+    }
+    FAIL(name);
+    return learner::Metrics();
+  };
+  const auto has = [&](const learner::Metrics& metrics, const std::string& name, double low, double high) {
+    CAPTURE(name);
+    REQUIRE(metrics.count(name) == 1);
+    CHECK(metrics.at(name) >= low);
+    CHECK(metrics.at(name) <= high);
+  };
+  const learner::Metrics acr = metrics_of("grpo tis acr");
+  has(acr, "acr/r_mean", 0.5, 0.9999);
+  has(acr, "acr/r_below_1_fraction", 0.01, 0.9);
+  has(acr, "acr/rho_max", 1.2, 10);
+  has(acr, "mismatch/capped_fraction", acr.at("acr/r_below_1_fraction"), acr.at("acr/r_below_1_fraction"));
+  has(acr, "actor/clipped_sequence_fraction", 0.1, 1);
+  has(metrics_of("dr_grpo icepop"), "mismatch/dropped_fraction", 0, 0.1);
+  const learner::Metrics dapo = metrics_of("dapo mis_prod");
+  has(dapo, "actor/pg_clipfrac_dual", 0, 0.9);
+  has(dapo, "mismatch/dropped_fraction", 0, 0.9);
+  const learner::Metrics ais = metrics_of("dapo ais");
+  has(ais, "ais/alpha", 0.1, 1);
+  has(ais, "ais/alpha_ess", ais.at("ais/alpha"), 1);
+  has(ais, "ais/alpha_mis", 1, 1);
+  const learner::Metrics tbpo = metrics_of("tbpo tbpo");
+  for (const char* name :
+       {"tbpo/ratio_above_fraction", "tbpo/ratio_negative_below_fraction", "tbpo/w_below_fraction",
+        "tbpo/ratio_negative_above_fraction", "tbpo/w_above_fraction", "actor/pg_clipfrac_negative_high"})
+    has(tbpo, name, 0, 1);
+  has(tbpo, "tbpo/w_mean", tbpo.at("tbpo/w_min"), tbpo.at("tbpo/w_max"));
+  CHECK(tbpo.at("tbpo/w_min") < tbpo.at("tbpo/w_max"));
+  CHECK(metrics_of("grpo none").count("mismatch/capped_fraction") == 0);
+}
+
+TEST_CASE("settings that have no meaning together never reach a loss") {
+  LossOptions loss;
+  loss.algorithm.name = config::AlgorithmName::tbpo;  // with the default correction, tis
+  const auto world = dist::make_solo();
+  const model::ModelConfig config = test::tiny_config();
+  Learner learner(config, test::tiny_weights(config), test::options(), *world);
+  const MicroBatch batch = test::pack(some_sequences());
+  CHECK_THROWS_WITH(learner.accumulate(batch, test::count({batch}), loss, {1.0F}),
+                    Catch::Contains("tbpo or none with algorithm.name tbpo"));
+}
+
+}  // namespace qrl

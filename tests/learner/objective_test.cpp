@@ -1,0 +1,371 @@
+// The objectives against an independent fp64 implementation in numpy (scripts/golden/objective.py), and what the papers
+// say of them.
+#include "learner/objective/objective.h"
+
+#include <torch/torch.h>
+
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/rng.h"
+#include "config/algorithms.h"
+#include "learner/objective/ais.h"
+#include "support/catch.h"
+
+namespace qrl {
+
+using config::AlgorithmName;
+using config::CorrectionMethod;
+using config::LossAggMode;
+using learner::Objective;
+using learner::ObjectiveSettings;
+using learner::ObjectiveTokens;
+
+namespace {
+
+constexpr double kTolerance = 1e-9;  // relative; both sides are fp64, the file has 11 digits
+
+const std::map<std::string, AlgorithmName> kLosses = {{"grpo", AlgorithmName::grpo},
+                                                      {"dr_grpo", AlgorithmName::dr_grpo},
+                                                      {"dapo", AlgorithmName::dapo},
+                                                      {"gspo", AlgorithmName::gspo},
+                                                      {"tbpo", AlgorithmName::tbpo}};
+const std::map<std::string, CorrectionMethod> kMethods = {
+    {"none", CorrectionMethod::none},       {"tis", CorrectionMethod::tis},
+    {"icepop", CorrectionMethod::icepop},   {"mis_prod", CorrectionMethod::mis_prod},
+    {"mis_geo", CorrectionMethod::mis_geo}, {"tbpo", CorrectionMethod::tbpo},
+    {"ais", CorrectionMethod::ais}};
+const std::map<std::string, LossAggMode> kModes = {{"token-mean", LossAggMode::token_mean},
+                                                   {"token-sum", LossAggMode::token_sum},
+                                                   {"seq-mean-token-sum", LossAggMode::seq_mean_token_sum},
+                                                   {"seq-mean-token-mean", LossAggMode::seq_mean_token_mean},
+                                                   {"seq-mean-token-sum-norm", LossAggMode::seq_mean_token_sum_norm}};
+
+std::vector<double> numbers(const nlohmann::json& list) {
+  std::vector<double> values;
+  for (const auto& item : list) {
+    values.push_back(item.is_string() ? (item == "inf" ? HUGE_VAL : -HUGE_VAL) : item.get<double>());
+  }
+  return values;
+}
+
+torch::Tensor tensor(const std::vector<double>& values) { return torch::tensor(values, torch::kFloat64); }
+
+ObjectiveTokens tokens_of(const nlohmann::json& batch) {
+  const auto read = [&](const char* name) { return tensor(numbers(batch[name])); };
+  return {read("log_probs").set_requires_grad(true),
+          read("entropy"),
+          read("old"),
+          read("sampler"),
+          read("reference"),
+          read("advantages"),
+          learner::Sequences(torch::tensor(batch["sequence"].get<std::vector<std::int64_t>>()))};
+}
+
+/// By the recipe's own words, so that the way from recipe to formula is tested too.
+ObjectiveSettings settings_of(const nlohmann::json& item) {
+  config::AlgorithmRecipe algorithm;
+  config::CorrectionRecipe correction;
+  algorithm.name = kLosses.at(item["loss"]);
+  if (algorithm.name == AlgorithmName::tbpo) {
+    algorithm.tbpo.seq_clip_ratio_low = item["clip_low"];
+    algorithm.tbpo.seq_clip_ratio_high = item["clip_high"];
+    algorithm.tbpo.neg_seq_clip_ratio_low = item["neg_low"];
+    algorithm.tbpo.neg_seq_clip_ratio_high = item["neg_high"];
+  } else {
+    algorithm.clip_ratio_low = item["clip_low"].get<double>();
+    algorithm.clip_ratio_high = item["clip_high"].get<double>();
+  }
+  if (!item["dual_clip"].is_null()) algorithm.clip_ratio_c = item["dual_clip"].get<double>();
+  algorithm.loss_agg_mode = kModes.at(item["agg"]);
+  algorithm.kl_loss_coef = item["kl_coef"];
+  const std::string kl = item["kl_type"];
+  algorithm.kl_loss_type = kl == "k1" ? config::KlType::k1 : (kl == "k2" ? config::KlType::k2 : config::KlType::k3);
+  algorithm.entropy_coef = item["entropy_coef"];
+  correction.method = kMethods.at(item["correction"]);
+  const double threshold = item["threshold"], threshold_low = item["threshold_low"];
+  if (correction.method == CorrectionMethod::tbpo) {
+    algorithm.tbpo.seq_tis_imp_ratio_cap = threshold;
+    algorithm.tbpo.mismatch_action = item["drop"] ? config::MismatchAction::drop : config::MismatchAction::clip;
+  } else if (correction.method == CorrectionMethod::ais) {
+    correction.ais.cap = threshold;
+  } else if (threshold > 0) {
+    correction.threshold = threshold;
+  }
+  if (threshold_low > 0) correction.threshold_low = threshold_low;
+  correction.acr = item["acr"];
+  correction.behaviour_in_ratio = item["behaviour_in_ratio"];
+  return learner::objective_settings(algorithm, correction, item["ais_alpha"]);
+}
+
+/// A worst relative difference that NaN cannot hide in; below `floor`, where terms cancel, relative to that.
+struct Worst {
+  double value = 0;
+  void see(double got, double want, double floor) {
+    const double difference = std::fabs(got - want) / std::max(std::fabs(want), floor);
+    if (!(difference <= value)) value = std::isnan(difference) ? HUGE_VAL : difference;
+  }
+};
+
+/// Random tokens in sequences of the given lengths; log-ratios to the old policy and to the sampler of deviation
+/// `drift` and `gap`.
+ObjectiveTokens random_tokens(std::uint64_t seed, const std::vector<int>& lengths, double drift, double gap) {
+  base::RandomStream random(seed, base::RandomPurpose::test, 1);
+  std::vector<double> log_probs, entropy, old, sampler, reference, advantages;
+  std::vector<std::int64_t> sequence;
+  for (std::size_t s = 0; s < lengths.size(); ++s) {
+    const double advantage = (s % 2 == 0 ? 1 : -1) * (0.2 + random.uniform());
+    for (int t = 0; t < lengths[s]; ++t) {
+      log_probs.push_back(-0.1 - 2 * random.uniform());
+      old.push_back(log_probs.back() - drift * static_cast<double>(random.normal()));
+      sampler.push_back(old.back() - gap * static_cast<double>(random.normal()));
+      reference.push_back(log_probs.back() + 0.1 * static_cast<double>(random.normal()));
+      entropy.push_back(random.uniform());
+      advantages.push_back(advantage);
+      sequence.push_back(static_cast<std::int64_t>(s));
+    }
+  }
+  return {tensor(log_probs).set_requires_grad(true),
+          tensor(entropy),
+          tensor(old),
+          tensor(sampler),
+          tensor(reference),
+          tensor(advantages),
+          learner::Sequences(torch::tensor(sequence))};
+}
+
+learner::Denominators own_denominators(const ObjectiveTokens& tokens) {
+  return {tokens.sequences.num_tokens(), tokens.sequences.num_slots(), 16};
+}
+
+ObjectiveSettings settings(AlgorithmName name, CorrectionMethod method, double ais_alpha = 0.5) {
+  config::AlgorithmRecipe algorithm;
+  algorithm.name = name;
+  config::CorrectionRecipe correction;
+  correction.method = method;
+  return learner::objective_settings(algorithm, correction, ais_alpha);
+}
+
+bool is_defined(AlgorithmName name, CorrectionMethod method) {
+  config::AlgorithmRecipe algorithm;
+  algorithm.name = name;
+  config::CorrectionRecipe correction;
+  correction.method = method;
+  return !config::objection_to(algorithm, correction);
+}
+
+torch::Tensor gradient_of(ObjectiveTokens& tokens, const ObjectiveSettings& how) {
+  const Objective terms = learner::objective(tokens, how, own_denominators(tokens));
+  return torch::autograd::grad({terms.total}, {tokens.log_probs})[0];
+}
+
+}  // namespace
+
+TEST_CASE("every loss, aggregation and correction has the values and gradients of the loops in numpy") {
+  std::ifstream file(test::shipped_data() / "golden" / "objective.json");
+  const nlohmann::json golden = nlohmann::json::parse(file);
+  Worst worst_value, worst_gradient;
+  std::int64_t num_cases = 0, num_gradients = 0;
+  std::map<std::string, int> combinations;
+  for (const auto& batch : golden["batches"]) {
+    const learner::Denominators denominators{batch["num_tokens"], batch["num_sequences"], batch["max_response_length"]};
+    for (const auto& item : batch["cases"]) {
+      CAPTURE(batch["name"].get<std::string>(), item["loss"].get<std::string>(), item["agg"].get<std::string>(),
+              item["correction"].get<std::string>());
+      const ObjectiveTokens tokens = tokens_of(batch);
+      const Objective terms = learner::objective(tokens, settings_of(item), denominators);
+      const auto& expected = item["expected"];
+      Worst value, gradient;
+      value.see(terms.policy.item<double>(), expected["policy"], 1e-3);
+      value.see(terms.total.item<double>(), expected["total"], 1e-3);
+      if (terms.kl.defined()) value.see(terms.kl.item<double>(), expected["kl"], 1e-3);
+      terms.total.backward();
+      const std::vector<double> want = numbers(expected["gradient"]);
+      for (std::size_t t = 0; t < want.size(); ++t) {
+        gradient.see(tokens.log_probs.grad()[static_cast<std::int64_t>(t)].item<double>(), want[t], 1e-12);
+        ++num_gradients;
+      }
+      CHECK(value.value <= kTolerance);
+      CHECK(gradient.value <= kTolerance);
+      worst_value.see(value.value, 0, 1);
+      worst_gradient.see(gradient.value, 0, 1);
+      ++num_cases;
+      ++combinations[item["loss"].get<std::string>() + item["agg"].get<std::string>() +
+                     item["correction"].get<std::string>() + item["acr"].dump() + item["behaviour_in_ratio"].dump() +
+                     item["drop"].dump()];
+    }
+  }
+  CHECK(num_cases == golden["manifest"]["cases"].get<std::int64_t>());
+  CHECK(combinations.size() == 3 * 5 * 10 + 8 + 3);
+  std::printf(
+      "goldens: %zu combinations, %lld cases, %lld gradients; worst relative difference %.1e, of a gradient %.1e\n",
+      combinations.size(), static_cast<long long>(num_cases), static_cast<long long>(num_gradients), worst_value.value,
+      worst_gradient.value);
+}
+
+TEST_CASE("AIS's signals are those of the loops in numpy, also from parts") {
+  std::ifstream file(test::shipped_data() / "golden" / "objective.json");
+  const nlohmann::json golden = nlohmann::json::parse(file);
+  const config::AisRecipe usual;
+  for (const auto& batch : golden["batches"]) {
+    CAPTURE(batch["name"].get<std::string>());
+    const std::vector<double> old = numbers(batch["old"]), sampler = numbers(batch["sampler"]),
+                              advantages = numbers(batch["advantages"]);
+    for (const std::size_t cut : {std::size_t{0}, old.size() / 3}) {
+      learner::AisSums sums;
+      for (const auto& [begin, end] : {std::pair<std::size_t, std::size_t>{0, cut}, {cut, old.size()}}) {
+        const auto part = [b = begin, n = end - begin](const std::vector<double>& v) {
+          return std::span(v).subspan(b, n);
+        };
+        const learner::AisSums mine = learner::ais_sums(part(old), part(sampler), part(advantages), usual.cap);
+        for (const auto& member : learner::kAisSums) sums.*member += mine.*member;
+      }
+      const learner::AisSignals got = learner::ais_signals(sums, usual);
+      const auto& want = batch["ais"];
+      CHECK(test::close(got.alpha, want["alpha"], 1e-9, 1e-9));
+      CHECK(test::close(got.alpha_ess, want["alpha_ess"], 1e-9, 1e-9));
+      CHECK(test::close(got.alpha_mis, want["alpha_mis"], 1e-9, 1e-9));
+      CHECK(test::close(got.alpha_var, want["alpha_var"], 1e-6, 1e-9));
+      CHECK(test::close(got.mean_abs_log_rho, want["d_bar"], 1e-12, 1e-9));
+      CHECK(test::close(got.sigma_ratio, want["sigma_ratio"], 1e-6, 1e-9));
+    }
+  }
+}
+
+TEST_CASE("AIS blends nothing without a gap, and everything but the noisy with a large one") {
+  config::AisRecipe how;
+  const std::vector<double> old(64, -1.0);
+  std::vector<double> sampler = old, advantages(64);
+  for (std::size_t t = 0; t < advantages.size(); ++t) advantages[t] = t % 2 == 0 ? 1 : -1;
+  const auto signals = [&] { return learner::ais_signals(learner::ais_sums(old, sampler, advantages, how.cap), how); };
+  CHECK(signals().alpha == 0);  // rho = 1 everywhere
+  CHECK(signals().alpha_ess == 1);
+
+  for (std::size_t t = 0; t < sampler.size(); ++t) sampler[t] += t % 3 == 0 ? 0.01 : -0.005;
+  how.delta = 1e-9;  // delta to 0: alpha to clip(alpha_ess - beta_var alpha_var, 0, 1)
+  learner::AisSignals got = signals();
+  CHECK(got.alpha_mis == 1);
+  CHECK(got.alpha_var == 0);
+  CHECK(got.alpha == got.alpha_ess);
+  CHECK(got.alpha < 1);
+  how.delta = 0.02;
+  got = signals();
+  CHECK(test::close(got.alpha, got.alpha_ess * got.mean_abs_log_rho / 0.02, 0, 1e-12));
+
+  std::fill(sampler.begin(), sampler.end(), 30.0);  // one token has all the weight
+  sampler[5] = -30;
+  how.gamma = 1e9;
+  CHECK(signals().alpha_ess < 0.2);
+  how.gamma = 1.2;
+  std::fill(sampler.begin(), sampler.end(), -1 - std::log(4.0));  // A·w varies four times as much as A
+  got = signals();
+  CHECK(test::close(got.alpha_var, (4 - 1.2) / 1.2, 0, 1e-5));
+  CHECK(got.alpha == 0);
+  CHECK(learner::ais_signals({}, how).alpha == 0);
+}
+
+TEST_CASE("gradients by autograd are those by differences of the value") {
+  for (const auto& [loss, name] : kLosses) {
+    for (const auto& [word, method] : kMethods) {
+      const bool by_token = config::facts_of(method).level == config::CorrectionLevel::token;
+      // GSPO's token form is defined by its gradient: its value does not depend on a token as the form's gradient says.
+      if (!is_defined(name, method) || (name == AlgorithmName::gspo && by_token)) continue;
+      CAPTURE(loss, word);
+      const bool narrow = name == AlgorithmName::gspo || name == AlgorithmName::tbpo;
+      ObjectiveTokens tokens = random_tokens(7, {3, 5, 2, 4}, narrow ? 3e-4 : 0.3, 0.3);
+      ObjectiveSettings how = settings(name, method);
+      how.kl_loss_coef = 0.1;
+      const torch::Tensor gradient = gradient_of(tokens, how);
+      CHECK(gradient.abs().max().item<double>() > 1e-5);
+      constexpr double kStep = 1e-6;
+      for (std::int64_t t = 0; t < gradient.numel(); ++t) {
+        const auto value = [&](double shift) {
+          const torch::NoGradGuard no_grad;
+          ObjectiveTokens moved = tokens;
+          moved.log_probs = tokens.log_probs.detach().clone();
+          moved.log_probs[t] += shift;
+          return learner::objective(moved, how, own_denominators(moved)).total.item<double>();
+        };
+        CHECK(test::close(gradient[t].item<double>(), (value(kStep) - value(-kStep)) / (2 * kStep), 1e-7, 1e-6));
+      }
+    }
+  }
+}
+
+TEST_CASE("without a gap every correction is none") {
+  for (const auto& [loss, name] : kLosses) {
+    const bool narrow = name == AlgorithmName::gspo || name == AlgorithmName::tbpo;
+    ObjectiveTokens tokens = random_tokens(3, {4, 1, 6, 3}, narrow ? 3e-4 : 0.3, 0);
+    const auto solve = [&](CorrectionMethod method, bool acr) {
+      ObjectiveSettings how = settings(name, method);
+      how.correction.acr = acr;
+      const Objective terms = learner::objective(tokens, how, own_denominators(tokens));
+      return std::pair{terms.total.detach(), torch::autograd::grad({terms.total}, {tokens.log_probs})[0]};
+    };
+    const auto [want, want_gradient] = solve(CorrectionMethod::none, false);
+    for (const auto& [word, method] : kMethods) {
+      if (!is_defined(name, method)) continue;
+      CAPTURE(loss, word);
+      const auto [got, gradient] = solve(method, method == CorrectionMethod::tis && !narrow);
+      CHECK(torch::allclose(got, want, 1e-13, 1e-15));
+      CHECK(torch::allclose(gradient, want_gradient, 1e-13, 1e-15));
+    }
+  }
+}
+
+TEST_CASE("ACR differs from TIS where A > 0, rho > C and R > 1 + eps_h, and nowhere else") {
+  constexpr double kC = 2, kHigh = 0.2;
+  ObjectiveTokens tokens = random_tokens(11, std::vector<int>(40, 10), 0.4, 0.8);
+  ObjectiveSettings tis = settings(AlgorithmName::grpo, CorrectionMethod::tis), acr = tis;
+  acr.correction.acr = true;
+  const Objective with = learner::objective(tokens, acr, own_denominators(tokens));
+  const Objective without = learner::objective(tokens, tis, own_denominators(tokens));
+  const torch::Tensor rho = (tokens.old_log_probs - tokens.sampler_log_probs).exp();
+  const torch::Tensor ratio = (tokens.log_probs.detach() - tokens.old_log_probs).exp();
+  const torch::Tensor where = (tokens.advantages > 0) & (rho > kC) & (ratio > 1 + kHigh);
+  REQUIRE(where.sum().item<int>() >= 10);
+  CHECK(torch::equal((with.surrogate.objective - without.surrogate.objective).detach() != 0, where));
+  const torch::Tensor moved = gradient_of(tokens, acr) != gradient_of(tokens, tis);
+  CHECK(torch::equal(moved, where & (ratio < (1 + kHigh) * (rho / kC))));
+  CHECK(moved.sum().item<int>() < where.sum().item<int>());  // some lie above the raised bound as well
+}
+
+TEST_CASE("TBPO's gradient is exactly zero outside its bands, A >= 0 being bounded above alone") {
+  const ObjectiveSettings how = settings(AlgorithmName::tbpo, CorrectionMethod::tbpo);
+  for (const double advantage : {1.5, 0.0, -1.5}) {
+    for (const double log_r : {-0.5, -3.1e-4, -2.9e-4, 0.0, 3.9e-4, 4.1e-4, 6.9e-4, 7.1e-4, 0.5}) {
+      CAPTURE(advantage, log_r);
+      ObjectiveTokens tokens = random_tokens(1, {5}, 0, 0.1);
+      tokens.old_log_probs = tokens.log_probs.detach() - log_r;
+      tokens.advantages = torch::full_like(tokens.old_log_probs, advantage);
+      const double r = std::exp(log_r);
+      const bool teaches = advantage > 0 ? r <= 1 + 4e-4 : advantage < 0 && r >= 1 - 3e-4 && r <= 1 + 7e-4;
+      CHECK(torch::equal(gradient_of(tokens, how) != 0, torch::full({5}, teaches)));
+    }
+  }
+}
+
+TEST_CASE("GSPO's two forms have the same values, and the same gradient where weights are equal") {
+  ObjectiveTokens tokens = random_tokens(5, {4, 7, 1, 3}, 3e-4, 0.5);
+  ObjectiveSettings sequence = settings(AlgorithmName::gspo, CorrectionMethod::mis_prod), token = sequence;
+  token.surrogate.token_form = true;
+  CHECK(torch::allclose(gradient_of(tokens, token), gradient_of(tokens, sequence), 1e-12, 0));
+  CHECK(torch::allclose(learner::objective(tokens, token, own_denominators(tokens)).total,
+                        learner::objective(tokens, sequence, own_denominators(tokens)).total, 1e-12, 0));
+  CHECK(settings(AlgorithmName::gspo, CorrectionMethod::tis).surrogate.token_form);
+  CHECK_FALSE(settings(AlgorithmName::gspo, CorrectionMethod::mis_geo).surrogate.token_form);
+}
+
+TEST_CASE("no gradient flows through a correction") {
+  ObjectiveTokens tokens = random_tokens(5, {4, 7}, 0.1, 0.5);
+  tokens.old_log_probs = tokens.log_probs.detach().clone().set_requires_grad(true);
+  for (const auto& [word, method] : kMethods) {
+    CAPTURE(word);
+    const Objective terms = learner::objective(tokens, settings(AlgorithmName::grpo, method), own_denominators(tokens));
+    CHECK_FALSE(terms.weights.on_tokens.requires_grad());
+  }
+}
+
+}  // namespace qrl

@@ -1,0 +1,329 @@
+#include <algorithm>
+#include <ctime>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "reward/math/compare.h"
+#include "reward/math/extract.h"
+#include "reward/math/math_verifier.h"
+#include "support/catch.h"
+#include "support/fuzz.h"
+
+using namespace qrl::reward;
+using nlohmann::json;
+using qrl::config::MathProfile;
+
+namespace {
+
+std::vector<json> read_rows(const std::filesystem::path& file) {
+  std::vector<json> rows;
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);) rows.push_back(json::parse(line));
+  return rows;
+}
+
+std::filesystem::path own_data(const char* name) { return qrl::test::shipped_data() / "verifier" / name; }
+
+/// A folder of the shared data, or empty.
+std::filesystem::path shared_folder(const char* name) {
+  const auto root = qrl::test::shared_data();
+  return root && std::filesystem::exists(*root / name) ? *root / name : std::filesystem::path();
+}
+
+Verdict judge(const std::string& response, const std::string& gold, MathProfile profile = MathProfile::automatic) {
+  return math::MathVerifier(profile).judge(response, gold);
+}
+bool accepts(const std::string& response, const std::string& gold, MathProfile profile = MathProfile::automatic) {
+  return judge(response, gold, profile).outcome == Outcome::correct;
+}
+std::string boxed(const std::string& answer) { return "So the answer is \\boxed{" + answer + "}."; }
+
+double thread_s() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+std::string repeat(const std::string& text, std::size_t times) {
+  std::string out;
+  for (std::size_t i = 0; i < times; ++i) out += text;
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("answers of every kind are the same or not as mathematics has it") {
+  const auto rows = read_rows(own_data("math_kinds.jsonl"));
+  REQUIRE(rows.size() > 400);
+  for (const json& row : rows) {
+    const std::string gold = row["gold"];
+    const std::string answer = row["answer"];
+    INFO(gold << "   and   " << answer);
+    CHECK(accepts(boxed(answer), gold) == row["equal"].get<bool>());
+    // Neither order of the two nor a box around the gold matters.
+    CHECK(accepts(boxed(answer), boxed(gold)) == row["equal"].get<bool>());
+  }
+}
+
+TEST_CASE("a gold answer agrees with itself boxed") {
+  for (const json& row : read_rows(own_data("math_kinds.jsonl"))) {
+    const std::string gold = row["gold"];
+    INFO(gold);
+    if (math::gold_fault(gold).empty()) CHECK(accepts(boxed(gold), gold));
+  }
+}
+
+TEST_CASE("real model outputs are judged as two other judges agree they are") {
+  int num_right = 0;
+  const auto rows = read_rows(own_data("real_outputs_excerpt.jsonl"));
+  for (const json& row : rows) {
+    INFO(row["id"] << " gold " << row["gold"]);
+    CHECK(accepts(row["output"], row["gold"]) == row["expected"].get<bool>());
+    num_right += row["expected"].get<bool>() ? 1 : 0;
+  }
+  CHECK(rows.size() == 80);
+  CHECK(num_right == 40);
+}
+
+TEST_CASE("suites of other verifiers: what is mathematically true is accepted") {
+  const auto folder = shared_folder("verifier");
+  if (folder.empty()) return qrl::test::skip("no shared data (QRL_TEST_DATA)");
+  int num_true = 0;
+  int num_accepted = 0;
+  for (const json& row : read_rows(folder / "math_verifier_cases.jsonl")) {
+    const bool plain = row["profile"].get<std::string>().starts_with("mv-free") &&
+                       (!row.contains("opts") || row["opts"].is_null() || row["opts"].empty());
+    if (!plain || !row["expected"].get<bool>() || !row.value("math_truth", true)) continue;
+    ++num_true;
+    if (accepts(row["pred"], row["gold"])) ++num_accepted;
+    else WARN(row["gold"] << "   and   " << row["pred"]);
+  }
+  CHECK(num_true > 80);
+  CHECK(num_accepted >= 0.99 * num_true);
+}
+
+TEST_CASE("hostile texts score nothing and take no time") {
+  const auto folder = shared_folder("verifier");
+  std::map<std::string, std::string> texts = {
+      {"digits", "\\boxed{" + repeat("1", 1'000'000) + "}"},
+      {"decimals", "\\boxed{0." + repeat("3", 1'000'000) + "}"},
+      {"text", repeat("a ", 8'000'000)},
+      {"parentheses", "\\boxed{" + repeat("(", 100'000) + "42" + repeat(")", 100'000) + "}"},
+      {"few parentheses", "\\boxed{" + repeat("(", 1500) + "42" + repeat(")", 1500) + "}"},
+      {"roots", "\\boxed{" + repeat("\\sqrt{", 600) + "42" + repeat("}", 600) + "}"},
+      {"minus", "\\boxed{" + repeat("-", 2000) + "41}"},
+      {"factorials", "\\boxed{42" + repeat("!", 2000) + "}"},
+      {"powers", "\\boxed{9^9^9^9^9^9}"},
+      {"dollars", repeat("$", 1'000'000)},
+      {"tags", repeat("<answer>", 100'000)},
+      {"answers", repeat("answer is: ", 100'000)},
+      {"open boxes", repeat("\\boxed{", 100'000)},
+      {"wide sum", "\\boxed{" + repeat("x+", 900) + "x}"},
+      {"expansion", "\\boxed{(a+b+c+d+e+f)^{200}-(f+e+d+c+b+a)^{200}}"},
+      {"matrix", "\\boxed{\\begin{pmatrix}" + repeat(repeat("1&", 30) + "1\\\\", 31) + "\\end{pmatrix}}"},
+      {"injection", "\\boxed{exec('import os')}"},
+      {"all answers", [] {
+         std::string list;
+         for (int i = 0; i < 1000; ++i) list += (i == 0 ? "" : ",") + std::to_string(i);
+         return "\\boxed{" + list + "}";
+       }()}};
+  for (const auto& [name, text] : texts) {
+    INFO(name);
+    double fastest_s = 1;  // of three: the machine has other work
+    for (int run = 0; run < 3; ++run) {
+      const double start_s = thread_s();
+      CHECK(judge(text, "42").outcome != Outcome::correct);
+      fastest_s = std::min(fastest_s, thread_s() - start_s);
+    }
+    CHECK(fastest_s < 5e-3);
+  }
+  if (folder.empty()) return;
+  for (const json& row : read_rows(folder / "verifier_hostile_math.jsonl")) {
+    if (!row.contains("text") || !row["text"].is_string() || row["expect_reward"].is_null()) continue;
+    INFO(row["name"]);
+    CHECK(accepts(row["text"], row["gold"]) == (row["expect_reward"] == 1));
+  }
+}
+
+TEST_CASE("every gold of the real datasets is readable and agrees with itself boxed") {
+  const auto folder = shared_folder("datasets");
+  if (folder.empty()) return qrl::test::skip("no shared data (QRL_TEST_DATA)");
+  const std::pair<const char*, const char*> files[] = {
+      {"gsm8k_train", "answer"}, {"gsm8k_test", "answer"},         {"math500", "answer"},
+      {"svamp", "Answer"},       {"deepmath_roll_4994", "answer"}, {"olympiadbench", "final_answer"}};
+  int num_golds = 0;
+  for (const auto& [file, key] : files) {
+    for (const json& row : read_rows(folder / (std::string(file) + ".jsonl"))) {
+      for (const json& answer : row[key].is_array() ? row[key] : json::array({row[key]})) {
+        const std::string gold = answer.is_string() ? answer.get<std::string>() : answer.dump();
+        INFO(file << " " << gold);
+        REQUIRE(math::gold_fault(math::extract_gold(gold)).empty());
+        REQUIRE(accepts("So \\boxed{" + math::extract_gold(gold) + "}.", gold));
+        ++num_golds;
+      }
+    }
+  }
+  CHECK(num_golds == 15961);
+}
+
+TEST_CASE("profiles say where the answer is") {
+  const std::string all = "The answer is 3. <answer>4</answer>\n#### 2\nSo \\boxed{1} of 5 things";
+  CHECK(math::extract(all, MathProfile::boxed) == "1");
+  CHECK(math::extract(all, MathProfile::gsm8k) == "2");
+  CHECK(math::extract(all, MathProfile::answer_is) == "3");
+  CHECK(math::extract(all, MathProfile::answer_tag) == "4");
+  CHECK(math::extract(all, MathProfile::last_number) == "5");
+  CHECK(math::extract(" 7 ", MathProfile::text) == "7");
+  CHECK(math::extract(all, MathProfile::automatic) == "1");
+  CHECK(math::extract("The answer is 3. <answer>4</answer>\n#### 2\n", MathProfile::automatic) == "2");
+  CHECK(math::extract("<answer>4</answer> The answer is 3.", MathProfile::automatic) == "3");
+  CHECK(math::extract("It has 9 sides. <answer>4</answer>", MathProfile::automatic) == "4");
+  CHECK(math::extract("x = 4", MathProfile::automatic) == "x = 4");
+  CHECK(math::extract("we count 9 and then 8 of them, which makes 17 in all", MathProfile::automatic) == "17");
+  CHECK_FALSE(math::extract("nothing", MathProfile::boxed).has_value());
+  // Boxes joined by separators are one list; others are not.
+  CHECK(math::extract("\\boxed{1} and \\boxed{2}", MathProfile::boxed) == "1, 2");
+  CHECK(math::extract("\\boxed{1} then \\boxed{2}", MathProfile::boxed) == "2");
+  CHECK(math::extract("\\boxed{\\frac{1}{2}} \\boxed{3", MathProfile::boxed) == "\\frac{1}{2}");
+  CHECK(math::extract("\\boxed{5}<|im_end|><|endoftext|>", MathProfile::automatic) == "5");
+}
+
+TEST_CASE("a gold answer that cannot be judged by is refused at load, with its place and why") {
+  const math::MathVerifier verifier(MathProfile::automatic);
+  for (const char* good : {"42", "\\frac{1}{2}", "so we have 3 + 4\n#### 7", "\\text{Evelyn}", "Evelyn", "$x>3$"}) {
+    CHECK_NOTHROW(verifier.check_ground_truth(good, "train.jsonl:3"));
+  }
+  for (const char* bad : {"", "  ", "\\frac{1}{", "1/0", "\\unknowncommand{3}", "3 +", "{1", "(1,2"}) {
+    INFO(bad);
+    std::string refusal;
+    try {
+      verifier.check_ground_truth(bad, "train.jsonl:3");
+    } catch (const qrl::base::Error& error) {
+      refusal = error.what();
+    }
+    CHECK(refusal.find("train.jsonl:3") != std::string::npos);
+    if (std::string(bad) == "1/0") continue;  // readable: no answer equals it
+    CHECK(judge("\\boxed{1}", bad).reason == "gold");
+  }
+}
+
+TEST_CASE("a verdict says why and what was judged") {
+  CHECK(judge("\\boxed{42}", "42").reason == "correct");
+  CHECK(judge("\\boxed{41}", "42").reason == "wrong value");
+  CHECK(judge("\\boxed{4@}", "42").reason == "not readable");
+  CHECK(judge("no number here, none at all, whatever one does", "42").reason == "no answer");
+  CHECK(judge("so \\boxed{41} it is", "42").extracted == "41");
+  const Verdict truncated = judge("\\boxed{" + repeat("\u00e9", 1000) + "}", "42");
+  CHECK(truncated.extracted.size() <= kMaxExtracted_bytes);
+  CHECK((static_cast<unsigned char>(truncated.extracted.back()) & 0xc0) == 0x80);  // no character is cut
+}
+
+TEST_CASE("fuzzed mathematics is judged twice the same, within its time") {
+  const std::vector<std::string> pieces = {"\\frac",
+                                           "{",
+                                           "}",
+                                           "\\sqrt",
+                                           "[",
+                                           "]",
+                                           "(",
+                                           ")",
+                                           "1",
+                                           "2",
+                                           "42",
+                                           "x",
+                                           "y",
+                                           "n",
+                                           "^",
+                                           "_",
+                                           "+",
+                                           "-",
+                                           "*",
+                                           "/",
+                                           "=",
+                                           "<",
+                                           "\\le",
+                                           ",",
+                                           ";",
+                                           "\\pi",
+                                           "e",
+                                           "i",
+                                           "!",
+                                           "%",
+                                           "\\%",
+                                           "|",
+                                           "\\{",
+                                           "\\}",
+                                           "\\cup",
+                                           "\\pm",
+                                           "\\text{and}",
+                                           "\\text{cm}",
+                                           "\\infty",
+                                           "\\sin ",
+                                           "\\log_2 ",
+                                           "\\ln",
+                                           ".",
+                                           "0.333333",
+                                           "1e9",
+                                           "\\begin{pmatrix}",
+                                           "\\end{pmatrix}",
+                                           "&",
+                                           "\\\\",
+                                           "\\boxed{",
+                                           "$",
+                                           "\xff",
+                                           "é",
+                                           " ",
+                                           "\n",
+                                           "^\\circ",
+                                           "\\binom",
+                                           "\\overline{3}",
+                                           "\\mathbb{R}",
+                                           "\\setminus",
+                                           "\\in",
+                                           ":",
+                                           "#### ",
+                                           "answer is ",
+                                           "<answer>"};
+  const std::vector<std::string> golds = {"42",
+                                          "x^2+1",
+                                          "\\{1,2\\}",
+                                          "(0,1]",
+                                          "x<3",
+                                          "\\begin{pmatrix}1\\\\2\\end{pmatrix}",
+                                          "\\sqrt2+\\sqrt3",
+                                          "\\text{even}",
+                                          "1\\pm\\sqrt{5}",
+                                          "5\\text{ cm}",
+                                          "2^n"};
+  const std::uint64_t num_runs = qrl::test::fuzz_runs(20000, 2'000'000);
+  std::uint64_t readable = 0;
+  double slowest_s = 0;
+  std::string slowest;
+  for (std::uint64_t run = 0; run < num_runs; ++run) {
+    qrl::base::RandomStream random(21, qrl::base::RandomPurpose::test, run);
+    std::string text;
+    if (run % 3 == 0) {
+      text = boxed(qrl::test::edited(golds[random.below(golds.size())] + "+\\frac{1}{2}\\sqrt{3}", 6, random));
+    } else {
+      for (std::uint64_t k = random.below(30); k > 0; --k) text += pieces[random.below(pieces.size())];
+      if (run % 3 == 1) text = "\\boxed{" + text + "}";
+    }
+    const std::string& gold = golds[random.below(golds.size())];
+    const double start_s = thread_s();
+    const Verdict verdict = judge(text, gold);
+    const double taken_s = thread_s() - start_s;
+    if (taken_s > slowest_s) {
+      slowest_s = taken_s;
+      slowest = text;
+    }
+    if (verdict.outcome == Outcome::wrong) ++readable;
+    REQUIRE(judge(text, gold).outcome == verdict.outcome);
+    if (run % 16 == 0) (void)judge("\\boxed{1}", text);  // as a gold answer
+  }
+  INFO(slowest);
+  CHECK(slowest_s <
+        5e-3 * (num_runs > 100'000 ? 10 : 1));  // sanitizers and other work: the figures are docs/verifiers.md's
+  CHECK(readable > num_runs / 20);
+}

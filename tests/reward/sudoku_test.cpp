@@ -1,0 +1,95 @@
+#include "reward/sudoku.h"
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "puzzle/sudoku.h"
+#include "support/catch.h"
+
+using namespace qrl::reward;
+using nlohmann::json;
+
+namespace {
+
+const std::string kPuzzle = "3102200002100320";
+const std::string kSolution = "3142243142131324";
+
+Verdict judge(const std::string& response, const std::string& puzzle = kPuzzle) {
+  return SudokuVerifier().judge(response, json{{"puzzle", puzzle}}.dump());
+}
+
+}  // namespace
+
+TEST_CASE("known sudoku answers are judged as they are") {
+  std::ifstream in(qrl::test::shipped_data() / "verifier" / "sudoku_cases_excerpt.jsonl");
+  int num_rows = 0;
+  int num_right = 0;
+  for (std::string line; std::getline(in, line); ++num_rows) {
+    const json row = json::parse(line);
+    INFO(row["id"]);
+    const json gold{{"puzzle", row["puzzle"]}, {"solution", row["solution"]}};
+    const Verdict verdict = SudokuVerifier().judge(row["pred"].get<std::string>(), gold.dump());
+    CHECK((verdict.outcome == Outcome::correct) == row["expected"].get<bool>());
+    num_right += row["expected"].get<bool>() ? 1 : 0;
+  }
+  CHECK(num_rows > 40);
+  CHECK(num_right > 10);
+}
+
+TEST_CASE("a grid is found in the forms that models write") {
+  for (const char* form : {"<answer>3142243142131324</answer>", "3142243142131324", "3142\n2431\n4213\n1324",
+                           "Here:\n3 1 4 2\n2 4 3 1\n4 2 1 3\n1 3 2 4\n",
+                           "| 3 1 | 4 2 |\n| 2 4 | 3 1 |\n---+---\n| 4 2 | 1 3 |\n| 1 3 | 2 4 |",
+                           "\\boxed{3142 2431 4213 1324}", "[[3,1,4,2],[2,4,3,1],[4,2,1,3],[1,3,2,4]]"}) {
+    INFO(form);
+    CHECK(judge(form).outcome == Outcome::correct);
+  }
+  CHECK(judge("1234\n3412\n2143\n4321\nno:\n3142\n2431\n4213\n1324").outcome == Outcome::correct);  // the last one
+  CHECK(judge("nothing").reason == "no answer");
+  CHECK(judge("<answer>12</answer>").reason == "no grid");
+  CHECK(judge("<answer>3142243142131324 3142243142131324</answer>").reason == "no grid");
+}
+
+TEST_CASE("full credit is for any valid completion, partial credit for kept clues only") {
+  const std::string several = "0000000000000000";
+  CHECK(judge("1234341221434321", several).outcome == Outcome::correct);
+  CHECK(judge("3142243142131324", several).outcome == Outcome::correct);
+  const Verdict changed = judge("1142243142131324");
+  CHECK(changed.reason == "clues changed");
+  CHECK(changed.credit == 0);
+  const Verdict near = judge("3142243142111324");
+  CHECK(near.reason == "not solved");
+  CHECK(near.credit == 7.0 / 8);
+  const Verdict echo = judge(kPuzzle);
+  CHECK(echo.credit == 0);
+  CHECK(judge(kSolution).credit == 1);
+}
+
+TEST_CASE("sudoku golds are checked at load") {
+  const SudokuVerifier verifier;
+  CHECK_NOTHROW(verifier.check_ground_truth(R"({"puzzle":"3102200002100320"})", "f:1"));
+  CHECK_NOTHROW(verifier.check_ground_truth(R"({"puzzle":"3102200002100320","solution":"3142243142131324"})", "f:1"));
+  for (const char* bad :
+       {"", "3102200002100320", R"({"puzzle":"31022000021003"})", R"({"puzzle":"3302200002100320"})",
+        R"({"puzzle":"3102200002100320","solution":"3142243142131321"})", R"({"puzzle":"3102200002100320","x":1})",
+        R"({"puzzle":"1230000400000000"})", R"({"puzzle":5})"}) {
+    INFO(bad);
+    CHECK_THROWS_AS(verifier.check_ground_truth(bad, "f:1"), qrl::base::Error);
+  }
+  CHECK(SudokuVerifier().judge("3142243142131324", "no").reason == "gold");
+}
+
+TEST_CASE("the solver finds every solution, and stops when told") {
+  const auto grid = qrl::puzzle::read_sudoku("0000000000000000");
+  REQUIRE(grid);
+  const auto all = qrl::puzzle::solve_sudoku(*grid, 1000, 1'000'000);
+  CHECK(all.grids.size() == 288);  // the number of 4×4 sudokus
+  CHECK(all.complete);
+  CHECK_FALSE(qrl::puzzle::solve_sudoku(*grid, 2, 1'000'000).complete);
+  CHECK_FALSE(qrl::puzzle::solve_sudoku(*grid, 1000, 10).complete);
+  const auto unique = qrl::puzzle::read_sudoku(kPuzzle);
+  const auto one = qrl::puzzle::solve_sudoku(*unique, 10, 1'000'000);
+  REQUIRE(one.grids.size() == 1);
+  CHECK(qrl::puzzle::sudoku_digits(one.grids.front()) == kSolution);
+}

@@ -1,0 +1,60 @@
+#include <fstream>
+
+#include "support/catch.h"
+#include "train/support.h"
+
+using namespace qrl::test;
+
+namespace {
+
+Outcome judge(const std::string& arguments, const std::string& rows) {
+  const TempDir folder;
+  const auto file = folder / "rows.jsonl";
+  std::ofstream(file) << rows;
+  return run_command(std::string(QRL_BINARY_DIR) + "/qrl-train judge " + arguments + " < " + file.string());
+}
+
+}  // namespace
+
+TEST_CASE("judge keeps the order of rows and scores an unreadable gold 0") {
+  std::string rows;
+  std::string expected;
+  for (int i = 0; i < 10000; ++i) {
+    const std::string n = std::to_string(i);
+    rows += R"({"response":"\\boxed{)" + n + R"(}","ground_truth":")" + (i % 3 == 0 ? "7" : n) + "\"}\n";
+    const bool right = i % 3 != 0;
+    expected += std::string(R"({"score":)") + (right ? "1" : "0") + R"(,"reason":")" +
+                (right ? "correct" : "wrong value") + R"(","extracted":")" + n + "\"}\n";
+  }
+  CHECK(judge("--verifier math", rows).output == expected);
+  CHECK(judge("--verifier math", R"({"response":"\\boxed{1}","ground_truth":""})"
+                                 "\n")
+            .output == R"({"score":0,"reason":"gold","extracted":""})"
+                       "\n");
+  CHECK(judge("--verifier math --profile gsm8k", R"({"response":"\\boxed{1}","ground_truth":1})"
+                                                 "\n")
+            .output == R"({"score":0,"reason":"no answer","extracted":""})"
+                       "\n");
+  CHECK(judge("--verifier countdown", R"({"response":"<answer>3+4</answer>","numbers":[3,4],"target":7})"
+                                      "\n")
+            .output == R"({"score":1,"reason":"correct","extracted":"3+4"})"
+                       "\n");
+  CHECK(judge("--verifier sudoku", R"({"response":"3142243142131324","puzzle":"3102200002100320"})"
+                                   "\n")
+            .output == R"({"score":1,"reason":"correct","extracted":"3142243142131324","credit":1.0})"
+                       "\n");
+}
+
+TEST_CASE("judge ends at a row that is none, after the verdicts before it") {
+  const std::string good = R"({"response":"\\boxed{1}","ground_truth":"1"})"
+                           "\n";
+  for (const char* bad : {"{", "[]", R"({"response":"x"})", R"({"ground_truth":"1"})", ""}) {
+    INFO(bad);
+    const Outcome outcome = judge("--verifier math", good + bad + "\n" + good);
+    CHECK(outcome.exit_code == 2);
+    CHECK(outcome.output.find("\"score\":1") != std::string::npos);
+    CHECK(outcome.output.find("standard input:2") != std::string::npos);
+  }
+  CHECK(judge("--verifier chess", good).exit_code == 2);
+  CHECK(judge("--verifier sudoku --profile boxed", good).exit_code == 2);
+}

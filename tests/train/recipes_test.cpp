@@ -1,0 +1,82 @@
+// The recipes that are shipped, and what --dry-run says of a run.
+#include "support/catch.h"
+#include "train/memory_estimate.h"
+#include "train/session.h"
+#include "train/support.h"
+
+using namespace qrl;
+namespace fs = std::filesystem;
+
+namespace {
+
+const std::string kProgram = QRL_BINARY_DIR "/qrl-train ", kTiny = QRL_SOURCE_DIR "/tests/train/tiny.yaml";
+
+std::vector<fs::path> shipped_recipes() {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::recursive_directory_iterator(QRL_SOURCE_DIR "/recipes")) {
+    if (entry.path().extension() == ".yaml") files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+double bytes_of(const std::vector<train::MemoryPart>& parts, const std::string& name) {
+  for (const train::MemoryPart& part : parts) {
+    if (part.name == name) return part.bytes;
+  }
+  FAIL(name);
+  return 0;
+}
+
+}  // namespace
+
+TEST_CASE("every shipped recipe passes a dry run, which allocates no model and names what is absent") {
+  const std::vector<fs::path> recipes = shipped_recipes();
+  REQUIRE(recipes.size() >= 14);
+  for (const fs::path& recipe : recipes) {
+    // Far below the 8B model of some: nothing of it may be made.
+    const test::Outcome outcome = test::run_command("ulimit -v 3000000; " + kProgram + recipe.string() + " --dry-run");
+    INFO(recipe << outcome.output);
+    CHECK(outcome.exit_code == 0);
+    CHECK(outcome.output.find("memory per device") != std::string::npos);
+    const bool is_here = recipe.string().find("/papers/") == std::string::npos;
+    CHECK((outcome.output.find("absent ") == std::string::npos) == is_here);
+  }
+}
+
+TEST_CASE("a dry run refuses shapes and batches that do not fit") {
+  const auto refuses = [](const std::string& settings, const std::string& about) {
+    const test::Outcome outcome = test::run_command(kProgram + kTiny + " --dry-run " + settings);
+    INFO(outcome.output);
+    CHECK(outcome.exit_code == 2);
+    CHECK(outcome.output.find(about) != std::string::npos);
+  };
+  refuses("--set data.max_response_length=600 --set actor.max_tokens_per_micro_batch=4096", "max_position_embeddings");
+  refuses("--set actor.mini_batch_size=3", "divide data.train_batch_size");
+  refuses("--set model.path=/nowhere --set model.init.config=null", "/nowhere");
+}
+
+TEST_CASE("the estimate of memory is what sampler and learner take") {
+  for (const std::string settings :
+       {"quant.rollout.weights=int8", "quant.rollout.weights=bf16", "quant.rollout.weights=fp8_e4m3",
+        "quant.rollout.weights=int4", "quant.rollout.weights=fp32"}) {
+    CAPTURE(settings);
+    const std::vector<std::string> overrides = {settings, "optim.name=muon"};
+    const config::Recipe recipe = config::load_recipe(kTiny, overrides, true).recipe;
+    const train::Policy policy = train::make_policy(recipe);
+    const auto parts = train::estimate_memory(recipe, policy.config);
+    const train::Sampler sampler(policy.config, recipe, recipe.data.max_prompt_length);
+    CHECK(
+        test::close(bytes_of(parts, "sampler's weights"), static_cast<double>(sampler.snapshot.num_bytes()), 0, 0.05));
+    const auto world = dist::make_solo();
+    const learner::Learner learner(policy.config, policy.weights, train::learner_options(recipe), *world);
+    const auto total = [](const model::WeightViews& views) {
+      double bytes = 0;
+      for (const auto& [name, view] : views) bytes += static_cast<double>(view.num_bytes());
+      return bytes;
+    };
+    CHECK(bytes_of(parts, "master weights") == total(learner.masters()));
+    CHECK(bytes_of(parts, "gradients") == total(learner.gradients()));
+    CHECK(bytes_of(parts, "optimizer moments") == total(learner.optimizer_state()));
+  }
+}
