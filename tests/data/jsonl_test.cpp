@@ -81,7 +81,7 @@ TEST_CASE("golds keep their value in shortest form") {
 
 TEST_CASE("faulty rows are refused with file and line") {
   const std::vector<std::pair<std::string, std::string>> faults = {
-      {R"({"prompt":"x"})", "`ground_truth` or `answer`"},
+      {R"({"prompt":"x"})", "`answer` or `reward_model.ground_truth`"},
       {R"({"answer":"x"})", "`prompt` or `question`"},
       {R"({"question":"q","prompt":"p","answer":"a"})", "a field `prompt` or `question`, got both"},
       {R"({"prompt":"p","answer":"a","ground_truth":"g"})", "got both `ground_truth` and `answer`"},
