@@ -81,10 +81,10 @@ TEST_CASE("golds keep their value in shortest form") {
 
 TEST_CASE("faulty rows are refused with file and line") {
   const std::vector<std::pair<std::string, std::string>> faults = {
-      {R"({"prompt":"x"})", "`ground_truth` or `answer`"},
+      {R"({"prompt":"x"})", "`answer` or `reward_model.ground_truth`"},
       {R"({"answer":"x"})", "`prompt` or `question`"},
       {R"({"question":"q","prompt":"p","answer":"a"})", "a field `prompt` or `question`, got both"},
-      {R"({"prompt":"p","answer":"a","ground_truth":"g"})", "a field `ground_truth` or `answer`, got both"},
+      {R"({"prompt":"p","answer":"a","ground_truth":"g"})", "got both `ground_truth` and `answer`"},
       {R"({"prompt":"","answer":"x"})", "`prompt` to hold text"},
       {R"({"prompt":" \n","answer":"x"})", "`prompt` to hold text"},
       {R"({"prompt":"x","answer":""})", "`answer` to hold text"},
@@ -92,7 +92,8 @@ TEST_CASE("faulty rows are refused with file and line") {
       {R"({"prompt":"x","answer":null})", "got null"},
       {R"({"prompt":"x","answer":true})", "got boolean"},
       {R"({"prompt":7,"answer":"x"})", "got number"},
-      {R"({"prompt":[{"role":"user","content":"x"}],"answer":"x"})", "got array"},
+      {R"({"prompt":[{"role":"tool","content":"x"}],"answer":"x"})", "message 1 of 1 by"},
+      {R"({"prompt":{"role":"user","content":"x"},"answer":"x"})", "got object"},
       {R"({"prompt":"x","answer":"x","data_source":3})", "data_source"},
       {R"({"prompt":"x","answer":"x","prompt":"y"})", "twice"},
       {R"({"prompt":"x","answer":"x","meta":{"a":1,"a":2}})", "twice"},
