@@ -48,7 +48,7 @@ TEST_CASE("held-out prompts of every task differ and none is ever trained on") {
   }
 }
 
-TEST_CASE("a task depends on recipe, seed, split and index alone") {
+TEST_CASE("a task of any kind depends on recipe, seed, split and index alone") {
   for (const char* name : {"countdown", "sudoku", "arithmetic"}) {
     INFO(name);
     const GeneratorRecipe recipe = recipe_of(name);

@@ -28,7 +28,8 @@ void refuses(const std::string& arguments, const std::string& part) {
 
 TEST_CASE("an unknown command is named, with the nearest or those there are") {
   refuses("evel " + kTiny,
-          "expected a recipe file, or one of sft, eval, generate, export, profile, data, bench, check, judge, tokenize, got "
+          "expected a recipe file, or one of sft, eval, generate, export, profile, data, bench, check, judge, "
+          "tokenize, got "
           "\"evel\"; did you mean eval?");
   refuses("--dry-run nothing.yaml", "got \"nothing.yaml\"");
   refuses("check recipie x",
@@ -36,7 +37,7 @@ TEST_CASE("an unknown command is named, with the nearest or those there are") {
           "\"recipie\"; did "
           "you mean recipe?");
   refuses("check yaml x", "expected one of safetensors, config, index, tokenizer, recipe, csv, jsonl, got \"yaml\"\n");
-  refuses("data sudoku --out x", "qrl-train data: expected countdown, got \"sudoku\"\n");
+  refuses("data chess --out x", "qrl-train data: expected one of countdown, sudoku, arithmetic, got \"chess\"\n");
   refuses("bench decod",
           "qrl-train bench: expected one of decode, learner, step, tokenizer, got \"decod\"; did you mean decode?");
 }
