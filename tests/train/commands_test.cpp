@@ -28,7 +28,8 @@ void refuses(const std::string& arguments, const std::string& part) {
 
 TEST_CASE("an unknown command is named, with the nearest or those there are") {
   refuses("evel " + kTiny,
-          "expected a recipe file, or one of sft, eval, generate, export, profile, data, bench, check, judge, tokenize, got "
+          "expected a recipe file, or one of sft, eval, generate, export, profile, data, bench, check, judge, "
+          "tokenize, got "
           "\"evel\"; did you mean eval?");
   refuses("--dry-run nothing.yaml", "got \"nothing.yaml\"");
   refuses("check recipie x",
