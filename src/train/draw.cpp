@@ -39,6 +39,7 @@ class StepDraw {
                                  train_sampling(recipe_, parts_.policy.config, parts_.policy.tokenizer),
                                  {recipe_.trainer.seed, step_}, parts_.world);
     }
+    if (recipe_.rollout.free_cache_engine) sampler_.decoder.release_kv();
     const base::ScopedTimer timer(metrics["timing_s/reward"]);
     rollout::judge(batch, parts_.verifier, recipe_.reward, parts_.policy.tokenizer);
     rollout::shape_overlong(batch, recipe_.reward.overlong_buffer, recipe_.data.max_response_length);

@@ -165,7 +165,6 @@ std::optional<StepGroups> Trainer::roll_out(std::int64_t step, Metrics& metrics)
   metrics["perf/kv_peak_pages"] = static_cast<double>(stats.peak_kv_pages);
   metrics["perf/preemptions"] = static_cast<double>(stats.preemptions);
   metrics["perf/prefix_hit_tokens"] = static_cast<double>(stats.shared_prompt_tokens);
-  if (parts_.recipe.rollout.free_cache_engine) sampler_.decoder.release_kv();
   return groups;
 }
 
