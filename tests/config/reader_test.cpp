@@ -99,7 +99,7 @@ TEST_CASE("flags are true and false alone") {
   CHECK(read("trainer: {rollout_dump: true}").trainer.rollout_dump);
 }
 
-TEST_CASE("bare words that some YAML reads otherwise are no texts; quotes make them so") {
+TEST_CASE("bare words that some YAML reads otherwise are no texts, quotes make them so") {
   for (const std::string word :
        {"no", "yes", "On", "off", "TRUE", "y", "010", "12", "1e3", "1_000", "12:30:45", "0x1f", ".5"}) {
     INFO(word);

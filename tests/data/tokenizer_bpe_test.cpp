@@ -190,7 +190,7 @@ TEST_CASE("user text never becomes an added token, but white space, and parts ar
   CHECK(tokenizer.encode(mixed) == want);
 }
 
-TEST_CASE("decode gives back the text, or its normal form; any bytes survive") {
+TEST_CASE("decode gives back the text, or its normal form, any bytes survive") {
   const Tokenizer plain = golden("gpt2"), nfc = golden("qwen2");
   for (std::uint64_t i = 0; i < 3000; ++i) {
     qrl::base::RandomStream random(24, qrl::base::RandomPurpose::test, i);

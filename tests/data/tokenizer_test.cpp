@@ -101,7 +101,7 @@ TEST_CASE("the byte alphabet is a bijection") {
     CHECK_FALSE(bytes_of_spelling(foreign));
 }
 
-TEST_CASE("any bytes go there and back; user text never becomes an added token") {
+TEST_CASE("any bytes go there and back, user text never becomes an added token") {
   const Tokenizer tokenizer = Tokenizer::byte_level();
   for (std::uint64_t i = 0; i < 5000; ++i) {
     qrl::base::RandomStream random(21, qrl::base::RandomPurpose::test, i);

@@ -205,7 +205,7 @@ TEST_CASE("KV memory that was released comes back with the same draws") {
   }
 }
 
-TEST_CASE("no requests, no completions; stats count rows and can be reset") {
+TEST_CASE("no requests, no completions, stats count rows and can be reset") {
   const model::ModelConfig config = tiny_config();
   const auto snapshot = publish(config, tiny_weights(config), quant::Format::f32);
   Decoder decoder(config, options_of(40, 40));

@@ -170,7 +170,7 @@ TEST_CASE("scores are the log-probs that accumulate uses, scaled by temperature"
   CHECK(norm == 0);
 }
 
-TEST_CASE("old log-probs that are the present ones change nothing; without them the ratio is 1") {
+TEST_CASE("old log-probs that are the present ones change nothing, without them the ratio is 1") {
   Run run;
   const std::vector<test::Sequence> sequences = some_sequences();
   MicroBatch without = test::pack(sequences, false), with = test::pack(sequences, false);

@@ -190,7 +190,7 @@ TEST_CASE("generation_config.json overrides the end tokens") {
   CHECK(load_refusal(dir.path()).find("generation_config.json") != std::string::npos);
 }
 
-TEST_CASE("folders without safetensors say what is missing; pickles are never opened") {
+TEST_CASE("folders without safetensors say what is missing, pickles are never opened") {
   const qrl::test::TempDir dir;
   CHECK(load_refusal(dir / "absent") != "");
   CHECK(load_refusal(dir.path()).find("config.json") != std::string::npos);
