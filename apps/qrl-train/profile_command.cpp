@@ -29,6 +29,7 @@ void make_profile(const ProfileArguments& arguments, dist::Collectives& world) {
       "make that with qrl-train sft, then give --checkpoint RUN/checkpoints/sft_" + std::to_string(recipe.sft.steps));
   const std::filesystem::path file = state::output_file(out);
   train::set_threads(recipe, world);
+  world.set_time_limit(static_cast<double>(recipe.trainer.collective_timeout_s));
   const train::Policy policy =
       arguments.checkpoint.empty() ? train::make_policy(recipe) : train::load_policy(arguments.checkpoint);
   const auto verifier = reward::make_verifier(recipe.reward);
@@ -36,7 +37,7 @@ void make_profile(const ProfileArguments& arguments, dist::Collectives& world) {
   const model::Int8Profile profile =
       train::calibrate_profile(policy.config, model::views(policy.weights), prompts, recipe);
   model::save_int8_profile(file, profile);
-  std::printf("int8 profile of %lld linear layers: %s\n", static_cast<long long>(policy.config.num_hidden_layers * 7),
+  std::printf("int8 profile of %lld linear layers: %s\n", static_cast<long long>(policy.config.num_hidden_layers) * 7,
               file.c_str());
 }
 

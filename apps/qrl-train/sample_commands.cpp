@@ -71,6 +71,7 @@ void evaluate(const SampleArguments& arguments, dist::Collectives& world) {
   const config::LoadedRecipe loaded = arguments.recipe.load();
   const config::Recipe& recipe = loaded.recipe;
   train::set_threads(recipe, world);
+  world.set_time_limit(static_cast<double>(recipe.trainer.collective_timeout_s));
   base::set_log_quiet(!world.is_first());
   LoadedSampler loaded_sampler(recipe, arguments.checkpoint, world);
   const train::Policy& policy = loaded_sampler.policy;
@@ -108,6 +109,7 @@ void generate(const SampleArguments& arguments, dist::Collectives& world) {
   const config::LoadedRecipe loaded = arguments.recipe.load();
   const config::Recipe& recipe = loaded.recipe;
   train::set_threads(recipe, world);
+  world.set_time_limit(static_cast<double>(recipe.trainer.collective_timeout_s));
   LoadedSampler loaded_sampler(recipe, arguments.checkpoint, world);
   const train::Policy& policy = loaded_sampler.policy;
   const auto tokens = train::PromptEncoder(recipe.data, policy.tokenizer).encode(arguments.prompt);

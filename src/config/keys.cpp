@@ -476,6 +476,10 @@ void add_trainer(List& list) {
       .may_change_on_resume = true;
   trainer.add("rollout_dump", &T::rollout_dump, boolean(), "write rollouts/step_N.jsonl").may_change_on_resume = true;
   trainer.add("seed", &T::seed, seed(), "root of all random numbers");
+  trainer
+      .add("collective_timeout_s", &T::collective_timeout_s, integer(1),
+           "seconds that a process waits for the others before it takes them for hung and ends the job")
+      .may_change_on_resume = true;
   trainer.add("max_non_finite_steps", &T::max_non_finite_steps, integer(1),
               "skipped updates in a row before the run stops");
 }

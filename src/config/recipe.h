@@ -258,6 +258,8 @@ struct TrainerRecipe {
   std::string default_local_dir;  ///< default runs/<recipe>-seed<seed>
   bool rollout_dump = true;
   std::uint64_t seed = 0;
+  /// How long a rank waits for the others before it ends the job; a step's slowest rank must come within it.
+  std::int64_t collective_timeout_s = 1800;
   std::int64_t max_non_finite_steps = 3;  ///< skipped updates in a row before the run stops (exit 3)
   friend bool operator==(const TrainerRecipe&, const TrainerRecipe&) = default;
 };

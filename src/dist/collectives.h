@@ -11,9 +11,11 @@
 namespace qrl::dist {
 
 /// Ranks of one job, in lock step: every rank makes the same calls, with the same sizes, in the same order and from one
-/// thread. All calls block. Buffers are CPU memory of any size, not aliased unless it is the same span. A lost rank
-/// ends the job (the launcher kills the rest); nothing here returns an error but the internal one for wrong sizes.
-/// Destroying it meets the other ranks, so a rank that fails alone calls abort_job instead of leaving quietly.
+/// thread. All calls block; a long wait sleeps, so that it costs the working ranks nothing. Buffers are CPU memory of any
+/// size, not aliased unless it is the same span. A lost rank ends the job (the launcher kills the rest), and so does one
+/// that the others have waited for longer than the time limit: a hung process or machine. Nothing here returns an error
+/// but the internal one for wrong sizes. Destroying it meets the other ranks, so a rank that fails alone calls abort_job
+/// instead of leaving quietly.
 class Collectives {
  public:
   virtual ~Collectives() = default;
@@ -23,7 +25,10 @@ class Collectives {
   /// them already: then the processors it may run on are divided, and dividing them again would be once too often.
   virtual int local_size() const = 0;
 
-  virtual void barrier() = 0;  ///< a long wait sleeps, so that it costs the working ranks nothing
+  /// Longest that a call may wait for the other ranks, seconds (1800 at first). Solo: nothing to wait for.
+  virtual void set_time_limit(double /*seconds*/) {}
+
+  virtual void barrier() = 0;
   /// Elementwise sums over ranks, the same bits on every rank and whatever the MPI library: terms are added in rank
   /// order. fp32 values are added in fp64 and rounded once; fp64 in fp64; integers must not overflow.
   virtual void all_reduce_sum(std::span<float> values) = 0;

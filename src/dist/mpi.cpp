@@ -12,6 +12,7 @@
 #include <exception>
 #include <type_traits>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "dist/collectives.h"
 #include "dist/join.h"
@@ -70,15 +71,12 @@ class Mpi final : public Collectives {
   int size() const override { return size_; }
   int local_size() const override { return local_size_; }
 
+  void set_time_limit(double seconds) override { limit_s_ = seconds; }
+
   void barrier() override {
-    MPI_Request request = MPI_REQUEST_NULL;
-    MPI_Ibarrier(MPI_COMM_WORLD, &request);
-    // A rank may wait for minutes while another alone makes the cold start: sleep, or it would burn that one's core.
-    for (int tests = 0, met = 0;; ++tests) {
-      MPI_Test(&request, &met, MPI_STATUS_IGNORE);
-      if (met != 0) return;
-      if (tests > 1000) usleep(1000);  // µs
-    }
+    Requests requests;
+    MPI_Ibarrier(MPI_COMM_WORLD, &requests.add(kAll));
+    wait(requests);
   }
 
   void all_reduce_sum(std::span<float> values) override { all_reduce(values, Sum{}); }
@@ -123,7 +121,10 @@ class Mpi final : public Collectives {
     QRL_INVARIANT(root >= 0 && root < size_, "broadcast", "a root below " + std::to_string(size_),
                   std::to_string(root));
     for_each_piece(bytes, [&](std::span<std::byte> piece) {
-      MPI_Bcast(piece.data(), static_cast<int>(piece.size()), MPI_BYTE, root, MPI_COMM_WORLD);
+      Requests requests;
+      MPI_Ibcast(piece.data(), static_cast<int>(piece.size()), MPI_BYTE, root, MPI_COMM_WORLD,
+                 &requests.add(rank_ == root ? kAll : root));
+      wait(requests);
     });
   }
 
@@ -134,7 +135,17 @@ class Mpi final : public Collectives {
       return a + b;
     }
   };
-  using Requests = std::vector<MPI_Request>;
+  static constexpr int kAll = -1;
+
+  /// Calls under way, and the rank that each waits for (kAll: any of them).
+  struct Requests {
+    MPI_Request& add(int peer) {
+      peers.push_back(peer);
+      return requests.emplace_back(MPI_REQUEST_NULL);
+    }
+    std::vector<MPI_Request> requests;
+    std::vector<int> peers;
+  };
 
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
@@ -145,20 +156,45 @@ class Mpi final : public Collectives {
 
   static void send(std::span<const std::byte> bytes, int to, Requests& requests) {
     for_each_piece(bytes, [&](std::span<const std::byte> piece) {
-      MPI_Isend(piece.data(), static_cast<int>(piece.size()), MPI_BYTE, to, 0, MPI_COMM_WORLD,
-                &requests.emplace_back());
+      MPI_Isend(piece.data(), static_cast<int>(piece.size()), MPI_BYTE, to, 0, MPI_COMM_WORLD, &requests.add(to));
     });
   }
 
   static void receive(std::span<std::byte> bytes, int from, Requests& requests) {
     for_each_piece(bytes, [&](std::span<std::byte> piece) {
-      MPI_Irecv(piece.data(), static_cast<int>(piece.size()), MPI_BYTE, from, 0, MPI_COMM_WORLD,
-                &requests.emplace_back());
+      MPI_Irecv(piece.data(), static_cast<int>(piece.size()), MPI_BYTE, from, 0, MPI_COMM_WORLD, &requests.add(from));
     });
   }
 
-  static void wait(Requests& requests) {
-    MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE);
+  void wait(Requests& calls) const {
+    const double start_s = base::now_s();
+    for (int done = 0;;) {
+      MPI_Testall(static_cast<int>(calls.requests.size()), calls.requests.data(), &done, MPI_STATUSES_IGNORE);
+      if (done != 0) return;
+      const double waited_s = base::now_s() - start_s;
+      if (waited_s > limit_s_) give_up(calls);
+      // Another rank may work for minutes (the cold start): to spin would burn its cores. To sleep for a hundredth of
+      // the time waited costs at most one percent of it.
+      constexpr double kSpin_s = 1e-3, kLongestSleep_s = 5e-3;
+      if (waited_s > kSpin_s) usleep(static_cast<useconds_t>(1e6 * std::min(waited_s / 100, kLongestSleep_s)));
+    }
+  }
+
+  /// Ends the job: some rank has not come within the time limit.
+  [[noreturn]] void give_up(const Requests& calls) const {
+    std::string whom;
+    for (int peer = 0; peer < size_; ++peer) {
+      bool missing = false;
+      for (std::size_t i = 0; i < calls.peers.size(); ++i) {
+        missing = missing || (calls.requests[i] != MPI_REQUEST_NULL && calls.peers[i] == peer);
+      }
+      if (missing) whom += (whom.empty() ? " rank " : ", ") + std::to_string(peer);
+    }
+    std::fprintf(stderr,
+                 "qrl-train: rank %d has waited %.0f s for%s: it hangs, or its machine does; the job ends here "
+                 "(trainer.collective_timeout_s)\n",
+                 rank_, limit_s_, whom.empty() ? " the other ranks" : whom.c_str());
+    abort_job(1);
   }
 
   /// Every rank's bytes into place_of(rank) on all ranks; `mine` may be this rank's place already.
@@ -215,6 +251,7 @@ class Mpi final : public Collectives {
     }
   }
 
+  double limit_s_ = 1800;
   int rank_ = 0;
   int size_ = 1;
   int local_size_ = 1;

@@ -29,7 +29,18 @@ std::vector<types::MicroBatch> demonstration_batches(const RunParts& parts, std:
   return rollout::pack(items, recipe.actor.max_tokens_per_micro_batch);
 }
 
+/// The first rank tells the others whether it is still at work; what it told, on all of them.
+bool at_work(dist::Collectives& world, bool mine) {
+  world.broadcast(std::as_writable_bytes(std::span(&mine, 1)), 0);
+  return mine;
+}
+
 }  // namespace
+
+void await_cold_start(dist::Collectives& world) {
+  while (at_work(world, false)) {
+  }
+}
 
 void make_cold_start(RunParts& parts, const std::optional<std::filesystem::path>& resume_from) {
   const config::Recipe& recipe = parts.recipe;
@@ -47,6 +58,7 @@ void make_cold_start(RunParts& parts, const std::optional<std::filesystem::path>
   Progress progress("cold start", state.sft_step + 1, recipe.sft.steps, false);
   const learner::LossOptions loss{learner::LossKind::sft, {}, {}};
   while (state.sft_step < recipe.sft.steps) {
+    (void)at_work(parts.world, true);
     const double start_s = base::now_s();
     const auto batches = demonstration_batches(parts, state.sft_step * recipe.sft.batch_size, recipe.sft.batch_size);
     const types::GlobalCounts counts = rollout::count(batches);
@@ -65,6 +77,7 @@ void make_cold_start(RunParts& parts, const std::optional<std::filesystem::path>
       commit(parts, learner, *solo);
     if (stop) stop_here(parts);
   }
+  (void)at_work(parts.world, false);
 }
 
 }  // namespace qrl::train

@@ -60,6 +60,7 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, RunPart p
   const config::Recipe& recipe = loaded.recipe;
   install_signal_handlers();
   set_threads(recipe, world);
+  world.set_time_limit(static_cast<double>(recipe.trainer.collective_timeout_s));
   base::set_log_quiet(!world.is_first());
 
   Policy policy = make_policy(recipe);
@@ -96,8 +97,9 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, RunPart p
       base::set_num_threads(all_local_threads(recipe, world));
       make_cold_start(parts, point.checkpoint);
       set_threads(recipe, world);
+    } else {
+      await_cold_start(world);
     }
-    world.barrier();
     point.checkpoint = cold_start;
     world.broadcast(std::as_writable_bytes(std::span(&state, 1)), 0);
   }

@@ -1,37 +1,42 @@
 #!/usr/bin/env bash
-# A rank that dies, aborts or throws must end the whole job soon, with a non-zero exit and no process left.
-# usage: lost_rank.sh kill|abort|throw MPIRUN_COMMAND... TEST_PROGRAM
+# A rank that dies, hangs, aborts or throws must end the whole job soon, with a non-zero exit and no process left.
+# usage: lost_rank.sh kill|hang|abort|throw MPIRUN_COMMAND... TEST_PROGRAM
 set -u
-num_kills=1; [ -z "${QRL_LONG_TESTS:-}" ] || num_kills=200 # as design/reliability.md asks
+num_losses=1; [ -z "${QRL_LONG_TESTS:-}" ] || num_losses=100 # of each kind: 200, as design/reliability.md asks
 mode=$1; shift
+export QRL_LOSS=$mode
 QRL_PID_DIR=$(mktemp -d); export QRL_PID_DIR
 trap 'rm -rf "$QRL_PID_DIR"' EXIT
 fail() { echo "FAILED: $*" >&2; kill "$job" 2>/dev/null; exit 1; }
 ends_within() { for _ in $(seq $((10 * $1))); do kill -0 "$job" 2>/dev/null || return 0; sleep 0.1; done; return 1; }
 
 case $mode in
-  kill)
-    for _ in $(seq "${num_kills}"); do
+  kill | hang)
+    signal=KILL; [ "$mode" = kill ] || signal=STOP
+    for _ in $(seq "$num_losses"); do
       rm -f "$QRL_PID_DIR"/*
-      "$@" '[.wait]' & job=$!
+      "$@" '[.wait]' >"$QRL_PID_DIR/said" 2>&1 & job=$!
       for _ in $(seq 300); do [ -s "$QRL_PID_DIR/1" ] && [ -s "$QRL_PID_DIR/0" ] && break; sleep 0.1; done
       read -r waiting <"$QRL_PID_DIR/0" && read -r sleeping <"$QRL_PID_DIR/1" || fail "the ranks did not start"
       sleep 0.5
       kill -0 "$waiting" && kill -0 "$sleeping" || fail "the ranks did not wait for each other"
-      kill -KILL "$sleeping"
+      kill -$signal "$sleeping"
       ends_within 20 || fail "the job goes on without its second rank"
       for _ in $(seq 50); do kill -0 "$waiting" 2>/dev/null || break; sleep 0.1; done
       kill -0 "$waiting" 2>/dev/null && fail "process $waiting is left"
+      kill -0 "$sleeping" 2>/dev/null && fail "process $sleeping is left"
       wait "$job"; code=$?
       [ "$code" -ne 0 ] || fail "the job's exit code is 0"
+      [ "$mode" = kill ] || grep -q 'rank 0 has waited 3 s for rank 1' "$QRL_PID_DIR/said" ||
+        fail "nobody says who hangs: $(cat "$QRL_PID_DIR/said")"
     done
     ;;
   abort | throw)
     "$@" "[.$mode]" & job=$!
     ends_within 30 || fail "the job goes on"
+    wait "$job"; code=$?
     ;;
 esac
-[ "$mode" = kill ] || { wait "$job"; code=$?; }
 [ "$code" -ne 0 ] || fail "the job's exit code is 0"
 [ "$mode" != abort ] || [ "$code" -eq 75 ] || fail "exit code $code, not the 75 that was asked for"
 echo "the job ended with exit code $code and left nothing"
