@@ -49,6 +49,13 @@ struct Run {
   LossOptions loss;
 };
 
+bool same_bits(const Named& a, const Named& b) {
+  return std::ranges::equal(a, b, [](const auto& one, const auto& other) {
+    return one.first == other.first && one.second.size() == other.second.size() &&
+           std::memcmp(one.second.data(), other.second.data(), one.second.size() * sizeof(float)) == 0;
+  });
+}
+
 double difference(const Named& a, const Named& b) {
   std::string worst;
   const double most = test::relative_difference(a, b, worst);
@@ -242,6 +249,77 @@ TEST_CASE("an update with a non-finite gradient changes nothing on any rank and 
     CHECK(same);
     CHECK(goes_on);
   });
+}
+
+TEST_CASE("a NaN anywhere in the learner's input or state reaches neither weights nor sampler") {
+  // A site: where a NaN gets in, given a batch, a learner, and a random number.
+  using Site = std::function<void(MicroBatch&, Learner&, std::uint64_t)>;
+  const auto of_targets = [](std::vector<float> MicroBatch::*values) -> Site {
+    return [values](MicroBatch& batch, Learner&, std::uint64_t at) {
+      std::vector<std::size_t> counted;
+      for (std::size_t t = 0; t < batch.loss_mask.size(); ++t) {
+        if (batch.loss_mask[t] != 0) counted.push_back(t);
+      }
+      (batch.*values)[counted[at % counted.size()]] = NAN;
+    };
+  };
+  const auto of_tensors = [](model::WeightViews (Learner::*tensors)() const, const std::string& kind) -> Site {
+    return [=](MicroBatch&, Learner& learner, std::uint64_t at) {
+      std::vector<base::View> views;
+      for (const auto& [name, view] : (learner.*tensors)()) {
+        if (name.starts_with(kind)) views.push_back(view);
+      }
+      const base::View view = views[at % views.size()];
+      view.as<float>()[(at >> 16) % static_cast<std::uint64_t>(view.numel())] = NAN;
+    };
+  };
+  const std::map<std::string, std::pair<Site, bool>> sites = {
+      // true: before the forward pass; false: after the backward pass
+      {"advantages", {of_targets(&MicroBatch::advantages), true}},
+      {"sampler_logprobs", {of_targets(&MicroBatch::sampler_logprobs), true}},
+      {"old_logprobs", {of_targets(&MicroBatch::old_logprobs), true}},
+      {"reference_logprobs", {of_targets(&MicroBatch::reference_logprobs), true}},
+      {"masters before the forward pass", {of_tensors(&Learner::masters, ""), true}},
+      {"masters after the backward pass", {of_tensors(&Learner::masters, ""), false}},
+      {"gradients", {of_tensors(&Learner::gradients, ""), false}},
+      {"exp_avg", {of_tensors(&Learner::optimizer_state, "exp_avg."), false}},
+      {"exp_avg_sq", {of_tensors(&Learner::optimizer_state, "exp_avg_sq."), false}},
+  };
+  const int num_places = std::getenv("QRL_LONG_TESTS") != nullptr ? 50 : 4;
+  LossOptions loss = grpo();
+  loss.correction.method = config::CorrectionMethod::tis;
+  std::vector<test::Sequence> sequences = some_sequences();
+  const MicroBatch good = test::pack(sequences);
+  REQUIRE(good.old_logprobs.size() == good.tokens.size());
+  base::RandomStream random(7, base::RandomPurpose::test, 0);
+  for (const auto& [name, site] : sites) {
+    for (int place = 0; place < num_places; ++place) {
+      const std::uint64_t at = random.below(std::uint64_t{1} << 48);
+      INFO(name << ", place " << at);
+      Run run(test::options(), loss);
+      MicroBatch batch = good;
+      model::Snapshot snapshot(run.config, quant::Format::f32);
+      if (site.second) site.first(batch, run.learner, at);
+      const Named before = test::copy(run.learner.masters());
+      run.gradients({batch});
+      if (!site.second) site.first(batch, run.learner, at);
+      const learner::UpdateReport report = run.learner.update();
+      if (report.finite) {  // the update saw nothing: publishing must
+        CHECK(name.find("gradients") == std::string::npos);
+        CHECK(name.find("_logprobs") == std::string::npos);
+        int exit_code = 0;
+        try {
+          run.learner.publish(snapshot, 1);
+        } catch (const base::Error& error) {
+          exit_code = error.exit_code();
+        }
+        CHECK(exit_code == 3);
+      } else {
+        CHECK(run.learner.num_updates() == 0);
+        CHECK(same_bits(test::copy(run.learner.masters()), before));
+      }
+    }
+  }
 }
 
 TEST_CASE("a loss that is not finite is named and skipped") {
