@@ -72,9 +72,10 @@ void describe_batch(const config::Recipe& recipe) {
               whole(tokens / longest), whole(recipe.rollout.max_num_seqs));
   std::printf("run         %lld steps, %lld updates in all\n", whole(recipe.trainer.total_training_steps),
               whole(recipe.trainer.total_training_steps * train::updates_per_step(recipe)));
-  if (recipe.sft.steps > 0)
+  if (recipe.sft.steps > 0) {
     std::printf("cold start  %lld updates of %lld demonstrations\n", whole(recipe.sft.steps),
                 whole(recipe.sft.batch_size));
+  }
 }
 
 void describe_memory(const config::Recipe& recipe, const model::ModelConfig& config, int num_ranks) {

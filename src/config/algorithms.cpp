@@ -110,9 +110,10 @@ Judged judge_thresholds(const CorrectionRecipe& correction) {
       correction.method == CorrectionMethod::tbpo  ? "its cap is algorithm.tbpo.seq_tis_imp_ratio_cap"
       : correction.method == CorrectionMethod::ais ? "its cap is rollout_correction.ais.C"
                                                    : "it has no effect: set it to null or delete it";
-  if (correction.threshold && !facts.threshold)
+  if (correction.threshold && !facts.threshold) {
     return Objection{"rollout_correction.threshold", "no rollout_correction.threshold with method " + word, "one",
                      instead};
+  }
   if (correction.threshold_low && !facts.threshold_low) {
     return Objection{"rollout_correction.threshold_low", "no rollout_correction.threshold_low with method " + word,
                      "one", "only icepop and mis_geo have a lower bound: set it to null or delete it"};

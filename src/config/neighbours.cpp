@@ -15,7 +15,6 @@ constexpr std::string_view kNoCritic = "there is no critic";
 constexpr std::string_view kPacked = "samples are always packed without padding, up to that many tokens";
 constexpr std::string_view kOwnDecoder = "the decoder is built in";
 constexpr std::string_view kLogs = "metrics always go to metrics.jsonl and the console";
-constexpr std::string_view kNotYet = "not in this version";
 
 // Sources: veRL's ppo_trainer.yaml, TRL's GRPOConfig, OpenRLHF's train_ppo_ray arguments, and our own design's later
 // keys.

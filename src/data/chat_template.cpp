@@ -151,9 +151,9 @@ nlohmann::json tokenizer_config(const Tokenizer& tokenizer) {
 /// Text without white space at its ends, cut from the parts it is made of.
 void trim(std::string_view& first, std::string_view& middle, std::string_view& last) {
   const std::array<std::string_view*, 3> parts = {&first, &middle, &last};
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    parts[i]->remove_prefix(leading_space_bytes(*parts[i]));
-    if (!parts[i]->empty()) break;
+  for (std::string_view* part : parts) {
+    part->remove_prefix(leading_space_bytes(*part));
+    if (!part->empty()) break;
   }
   for (std::size_t i = parts.size(); i-- > 0;) {
     parts[i]->remove_suffix(trailing_space_bytes(*parts[i]));
@@ -215,7 +215,7 @@ ChatTemplate recognise_template(const Tokenizer& tokenizer) {
 
 ChatTemplate choose_template(const config::DataRecipe& recipe, const Tokenizer& tokenizer) {
   const bool recognise = recipe.chat_template == ChatTemplateName::automatic;
-  const ChatTemplate chat =
+  ChatTemplate chat =
       recognise ? recognise_template(tokenizer)
                 : named_template(recipe.chat_template, text_of(tokenizer_config(tokenizer), "bos_token"));
   const std::string with = chat.name + (recognise ? ", the model's chat template" : "");

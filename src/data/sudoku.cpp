@@ -26,8 +26,8 @@ puzzle::SudokuGrid random_solution(int size, base::RandomStream& random) {
     std::iota(digits.begin(), digits.end(), std::uint8_t{1});
     random.shuffle(std::span<std::uint8_t>(digits));
     for (int k = 0; k < 9; ++k) {
-      grid.cells[static_cast<std::size_t>((box * 3 + k / 3) * 9 + box * 3 + k % 3)] =
-          digits[static_cast<std::size_t>(k)];
+      const int row = 3 * box + k / 3, column = 3 * box + k % 3;
+      grid.cells[static_cast<std::size_t>(9 * row + column)] = digits[static_cast<std::size_t>(k)];
     }
   }
   const auto solved = puzzle::solve_sudoku(grid, 1, kMaxTrials);

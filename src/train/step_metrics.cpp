@@ -144,8 +144,8 @@ Metrics rollout_metrics(std::span<const rollout::Rollout> rollouts, std::int32_t
 }
 
 std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_t n,
-                         std::span<const std::int64_t> places, std::optional<std::int64_t> step, const config::RewardRecipe& recipe,
-                         dist::Collectives& world) {
+                         std::span<const std::int64_t> places, std::optional<std::int64_t> step,
+                         const config::RewardRecipe& recipe, dist::Collectives& world) {
   std::string mine;
   for (const rollout::Rollout& r : rollouts) {
     const rollout::ScoreParts parts = rollout::score_parts(r.verdict, recipe);

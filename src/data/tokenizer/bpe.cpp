@@ -120,7 +120,7 @@ void Bpe::merge_short(std::string_view piece, std::vector<TokenId>& ids) const {
 }
 
 void Bpe::merge_long(std::string_view piece, std::vector<TokenId>& ids) const {
-  constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+  constexpr auto kNone = static_cast<std::size_t>(-1);
   struct Symbol {
     TokenId token;
     std::size_t before, after;
