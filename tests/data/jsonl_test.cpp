@@ -6,7 +6,6 @@
 #include <sstream>
 
 #include "refusal.h"
-#include "support/fuzz.h"
 
 using namespace qrl::data;
 using qrl::test::refusal_of;
@@ -241,19 +240,4 @@ TEST_CASE("describe tells rows, sizes and sources on one line") {
                                     R"({"prompt":"abcde","answer":1,"data_source":"x\ny"})"
                                     "\n";
   CHECK(describe_jsonl(dir / "a.jsonl") == R"(2 rows, prompts of 3 to 5 bytes, data sources: "a" (1), "x\ny" (1))");
-}
-
-TEST_CASE("random edits of rows are read or refused") {
-  const std::string good =
-      R"({"prompt":"3 7 12 = 36\n","ground_truth":{"numbers":[3,7,12],"target":36},"n":27.0,"t":"\u00e9"})";
-  std::uint64_t accepted = 0;
-  const std::uint64_t num_runs = qrl::test::fuzz_runs(3000);
-  for (std::uint64_t i = 0; i < num_runs; ++i) {
-    qrl::base::RandomStream random(31, qrl::base::RandomPurpose::test, i);
-    const std::string message = refusal(qrl::test::edited(good, 12, random));
-    accepted += message == "accepted";
-    REQUIRE(message.size() < 700);
-  }
-  CHECK(accepted > num_runs / 100);
-  CHECK(accepted < num_runs / 2);
 }

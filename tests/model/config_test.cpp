@@ -4,9 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/rng.h"
 #include "support/catch.h"
-#include "support/fuzz.h"
 
 using namespace qrl;
 using namespace qrl::model;
@@ -314,56 +312,4 @@ TEST_CASE("end tokens of a generation config") {
   CHECK(parse_generation_eos("{}", "g", 10) == std::nullopt);
   CHECK_THROWS_AS(parse_generation_eos(R"({"eos_token_id":10})", "g", 10), base::Error);
   CHECK_THROWS_AS(parse_generation_eos("[]", "g", 10), base::Error);
-}
-
-TEST_CASE("mutated configs are read or refused, never more") {
-  const std::string good = base_config().dump();
-  const std::vector<std::string> pieces = {"-",
-                                           "0",
-                                           "1e400",
-                                           "null",
-                                           "true",
-                                           "{",
-                                           "}",
-                                           "[",
-                                           "]",
-                                           "\"",
-                                           ",",
-                                           ":",
-                                           "\\ud800",
-                                           "\xff",
-                                           "18446744073709551615",
-                                           "9223372036854775808",
-                                           "\"head_dim\":2,",
-                                           "1e-300"};
-  base::RandomStream random(6, base::RandomPurpose::test, 0);
-  int accepted = 0;
-  const auto num_runs = static_cast<int>(qrl::test::fuzz_runs(20000));
-  for (int run = 0; run < num_runs; ++run) {
-    std::string text = good;
-    for (std::uint64_t edits = 1 + random.below(2); edits > 0; --edits) {
-      const std::size_t at = random.below(text.size());
-      switch (random.below(4)) {
-        case 0:
-          text[at] = static_cast<char>(random.below(256));
-          break;
-        case 1:
-          text.erase(at, 1 + random.below(6));
-          break;
-        case 2:
-          text.insert(at, pieces[random.below(pieces.size())]);
-          break;
-        default:
-          text.insert(at, std::to_string(random.next()));
-      }
-      if (text.empty()) text = good;
-    }
-    if (!refusal(text).empty()) continue;
-    ++accepted;
-    const ModelConfig config = parse_config(text, "x");
-    CHECK(num_parameters(config) > 0);
-    CHECK(parse_config(config_json(config), "x") == config);
-  }
-  CHECK(accepted > 10);
-  CHECK(accepted < num_runs / 2);
 }

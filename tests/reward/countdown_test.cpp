@@ -268,3 +268,19 @@ TEST_CASE("the tasks that ship are ones this verifier judges by") {
   CHECK(rows.size() == 256);
   for (const json& row : rows) CHECK_NOTHROW(verifier.check_ground_truth(row["ground_truth"].dump(), "cd3"));
 }
+
+TEST_CASE("text of many megabytes costs what its searched tail costs") {
+  const auto verifier = make_verifier({});
+  const std::string truth = R"({"numbers":[5],"target":5})";
+  for (const char* piece : {"<answer>", "</answer>", "\\boxed{", "{", "}", "<answer></answer", "\\boxed{}", "("}) {
+    std::string text;
+    while (text.size() < (std::size_t{8} << 20)) text += piece;
+    INFO(piece);
+    CHECK(verifier->judge(text, truth).outcome == Outcome::no_answer);
+    CHECK(verifier->judge(text + "<answer>5</answer>", truth).outcome == Outcome::correct);
+  }
+}
+
+TEST_CASE("a ground truth that is nested a hundred thousand deep is one that cannot be judged by") {
+  CHECK(make_verifier({})->judge("<answer>1</answer>", std::string(100000, '[')).verifier_error);
+}

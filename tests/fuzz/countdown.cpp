@@ -1,0 +1,16 @@
+// The countdown verifier on any gold answer (first line) and any response; the answer it judges lies in the response.
+#include "target.h"
+
+using namespace qrl;
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t num_bytes) {
+  static const auto verifier = reward::make_verifier(config::RewardRecipe{});
+  const std::string_view text = fuzz::text_of(data, num_bytes);
+  fuzz::judge(*verifier, text);
+  if (const auto answer = reward::extract_answer(text); answer && !answer->text.empty()) {
+    const char* begin = answer->text.data();
+    fuzz::require(begin >= text.data() && begin + answer->text.size() <= text.data() + text.size(),
+                  "an answer lies in its response");
+  }
+  return 0;
+}

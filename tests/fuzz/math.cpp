@@ -1,0 +1,23 @@
+// The math verifier on any gold answer (first line) and any response; every profile finds an answer or none in it.
+#include "reward/math/extract.h"
+#include "target.h"
+
+using namespace qrl;
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t num_bytes) {
+  static const auto verifier = [] {
+    config::RewardRecipe recipe;
+    recipe.verifier = config::VerifierName::math;
+    return reward::make_verifier(recipe);
+  }();
+  const std::string_view text = fuzz::text_of(data, num_bytes);
+  fuzz::judge(*verifier, text);
+  using config::MathProfile;
+  for (const MathProfile profile :
+       {MathProfile::automatic, MathProfile::boxed, MathProfile::gsm8k, MathProfile::answer_is, MathProfile::answer_tag,
+        MathProfile::text, MathProfile::last_number}) {
+    const auto answer = reward::math::extract(text, profile);
+    fuzz::require(!answer || answer->size() <= text.size(), "an answer is no longer than its response");
+  }
+  return 0;
+}

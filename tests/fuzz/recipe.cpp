@@ -1,0 +1,23 @@
+// A recipe, with --set arguments behind a line "--set": what is read prints and reads back the same.
+#include <vector>
+
+#include "config/reader.h"
+#include "target.h"
+
+using namespace qrl;
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t num_bytes) {
+  std::string_view text = fuzz::text_of(data, num_bytes);
+  std::vector<std::string> overrides;
+  constexpr std::string_view kSet = "\n--set\n";
+  if (const std::size_t at = text.find(kSet); at != std::string_view::npos) {
+    overrides.emplace_back(text.substr(at + kSet.size()));
+    text = text.substr(0, at + 1);
+  }
+  fuzz::accepts([&] {
+    const config::LoadedRecipe loaded = config::parse_recipe(text, "f.yaml", "/nonexistent", overrides, false);
+    const config::LoadedRecipe again = config::parse_recipe(loaded.resolved_yaml, "f.yaml", "", {}, false);
+    fuzz::require(again.recipe == loaded.recipe, "a recipe reads back as it was");
+  });
+  return 0;
+}

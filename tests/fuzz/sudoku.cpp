@@ -1,0 +1,14 @@
+// The sudoku verifier on any gold answer (first line) and any response.
+#include "target.h"
+
+using namespace qrl;
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t num_bytes) {
+  static const auto verifier = [] {
+    config::RewardRecipe recipe;
+    recipe.verifier = config::VerifierName::sudoku;
+    return reward::make_verifier(recipe);
+  }();
+  fuzz::judge(*verifier, fuzz::text_of(data, num_bytes));
+  return 0;
+}

@@ -1,0 +1,103 @@
+#include "target.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <fstream>
+
+#include "base/log.h"
+
+namespace qrl::fuzz {
+
+namespace {
+
+// A million inputs would write as many warnings.
+[[maybe_unused]] const bool g_quiet = (base::set_log_quiet(true), true);
+
+#if defined(__SANITIZE_ADDRESS__)
+constexpr double kMaxVerdict_s = 200e-3;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+constexpr double kMaxVerdict_s = 200e-3;
+#else
+constexpr double kMaxVerdict_s = 5e-3;
+#endif
+#else
+constexpr double kMaxVerdict_s = 5e-3;
+#endif
+
+class WorkFolder {
+ public:
+  WorkFolder() {
+    const bool in_memory = access("/dev/shm", W_OK) == 0;
+    std::string name = ((in_memory ? "/dev/shm" : std::filesystem::temp_directory_path()) / "qrl-fuzz-XXXXXX").string();
+    require(mkdtemp(name.data()) != nullptr, "a folder for files");
+    path = name;
+  }
+  ~WorkFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path, ignored);
+  }
+  WorkFolder(const WorkFolder&) = delete;
+  WorkFolder& operator=(const WorkFolder&) = delete;
+  std::filesystem::path path;
+};
+
+/// Processor time of this thread: other work on the machine does not count.
+double thread_s() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+}  // namespace
+
+void require(bool holds, const char* what) {
+  if (holds) return;
+  std::fprintf(stderr, "fuzz: this does not hold: %s\n", what);
+  std::abort();
+}
+
+const std::filesystem::path& work_folder() {
+  static const WorkFolder folder;
+  return folder.path;
+}
+
+void write_file(const std::filesystem::path& file, std::string_view bytes) {
+  std::ofstream out(file, std::ios::binary);
+  out << bytes;
+  out.close();
+  require(!out.fail(), "a file can be written");
+}
+
+void judge(const reward::Verifier& verifier, std::string_view input) {
+  const std::size_t end = std::min(input.find('\n'), input.size());
+  const std::string_view gold = input.substr(0, end), response = input.substr(std::min(end + 1, input.size()));
+  try {
+    verifier.check_ground_truth(gold, "x");
+  } catch (const base::Error& error) {
+    require(error.kind() == base::ErrorKind::input, error.what());
+  }
+  double taken_s = kMaxVerdict_s;
+  reward::Verdict verdict;
+  // A machine that stops for a moment in the midst of a verdict does not do so three times.
+  for (int attempt = 0; attempt < 3 && taken_s >= kMaxVerdict_s; ++attempt) {
+    const double start_s = thread_s();
+    verdict = verifier.judge(response, gold);
+    taken_s = std::min(taken_s, thread_s() - start_s);
+  }
+  require(taken_s < kMaxVerdict_s, "a verdict within its time");
+  const reward::Verdict again = verifier.judge(response, gold);
+  require(again.outcome == verdict.outcome && again.extracted == verdict.extracted, "the same verdict twice");
+  require(again.reason.data() == verdict.reason.data(), "a reason of static text");
+  require(verdict.credit >= 0 && verdict.credit <= 1, "a credit from 0 to 1");
+  require(verdict.extracted.size() <= reward::kMaxExtracted_bytes, "an extracted answer of bounded size");
+  const bool answered = verdict.outcome != reward::Outcome::no_answer;
+  require(answered || verdict.credit == 0, "no credit without an answer");
+  ++(answered ? tally.accepted : tally.refused);
+}
+
+}  // namespace qrl::fuzz
