@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <regex>
+#include <initializer_list>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -28,6 +29,37 @@ std::string list_of_names() {
   return list;
 }
 
+// By hand, not by std::regex: that recurses once a character, and a long name in a template would end the stack.
+
+/// `text` with every `from`, left to right, as `to`.
+std::string replaced(std::string_view text, std::string_view from, std::string_view to) {
+  std::string out;
+  for (std::size_t at = 0; (at = text.find(from)) != std::string_view::npos; text.remove_prefix(at + from.size())) {
+    out += text.substr(0, at);
+    out += to;
+  }
+  return out += text;
+}
+
+/// x['name'] as x.name.
+std::string with_dots(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t begin = i + 2;
+    const std::size_t end = text.substr(i).starts_with("['")
+                                ? text.find_first_not_of("abcdefghijklmnopqrstuvwxyz_", begin)
+                                : std::string_view::npos;
+    if (end != std::string_view::npos && end > begin && text.substr(end).starts_with("']")) {
+      out += '.';
+      out += text.substr(begin, end - begin);
+      i = end + 2;
+    } else {
+      out += text[i++];
+    }
+  }
+  return out;
+}
+
 /// A Jinja text in one spelling: no white space outside of quotes, single quotes, m.x for m['x'], no comments and signs
 /// of white space control. What lies outside of tags counts like anything else, so words there are seen.
 std::string in_one_spelling(std::string_view jinja) {
@@ -49,13 +81,13 @@ std::string in_one_spelling(std::string_view jinja) {
       out += c;
     }
   }
-  static const std::vector<std::pair<std::regex, std::string>> spellings = {
-      {std::regex(R"(\{([{%])-)"), "{$1"},         {std::regex(R"(-([%}])\})"), "$1}"},
-      {std::regex(R"(\[\'([a-z_]+)\'\])"), ".$1"}, {std::regex(R"(\'\+\')"), ""},  // two literals in a row are one
-      {std::regex(R"(\'\}\}\{\{\')"), ""},  // and so are two that are written in a row
-  };
-  for (const auto& [from, to] : spellings) out = std::regex_replace(out, from, to);
-  return out;
+  for (const auto& [from, to] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"{{-", "{{"}, {"{%-", "{%"}, {"-}}", "}}"}, {"-%}", "%}"}}) {
+    out = replaced(out, from, to);
+  }
+  out = with_dots(out);
+  out = replaced(out, "'+'", "");      // two literals in a row are one
+  return replaced(out, "'}}{{'", "");  // and so are two that are written in a row
 }
 
 bool has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
@@ -63,10 +95,13 @@ bool has(std::string_view text, std::string_view part) { return text.find(part) 
 /// What a chatml template writes as system message when there is none: the one literal in it that is a whole system
 /// message; nothing when it has more than one.
 std::optional<std::string> default_system_of(const std::string& jinja) {
-  static const std::regex literal(R"(<\|im_start\|>system\\n([^'<|]+)<\|im_end\|>)");
+  constexpr std::string_view kOpening = "<|im_start|>system\\n";
   std::string found;
-  for (std::sregex_iterator it(jinja.begin(), jinja.end(), literal), end; it != end; ++it) {
-    std::string text = (*it)[1];
+  for (std::size_t at = 0; (at = jinja.find(kOpening, at)) != std::string::npos;) {
+    at += kOpening.size();
+    const std::size_t end = std::min(jinja.find_first_of("'<|", at), jinja.size());
+    if (end == at || jinja.compare(end, 10, "<|im_end|>") != 0) continue;
+    std::string text = jinja.substr(at, end - at);
     if (!found.empty() && text != found) return std::nullopt;
     found = std::move(text);
   }

@@ -92,6 +92,15 @@ TEST_CASE("chat templates write what transformers writes, and foreign ones are r
   CHECK(num_refused >= 4);
 }
 
+TEST_CASE("a template of any length is recognised or refused") {
+  const std::string name(300'000, 'a');
+  for (const std::string& template_text :
+       {"{{['" + name + "']}}", "{{'<|im_start|>system\\n" + name + "<|im_end|>'}}", "{#" + name, "{{'" + name}) {
+    const Tokenizer tokenizer = tokenizer_with({{"chat_template", template_text}});
+    CHECK(says(refusal_of([&] { recognise_template(tokenizer); }), "a chat template that this version knows"));
+  }
+}
+
 TEST_CASE("text in a conversation never becomes a control token, unless asked") {
   const Tokenizer tokenizer = tokenizer_with(json::object());
   const ChatTemplate chat = named_template(ChatTemplateName::qwen2_5, "");
