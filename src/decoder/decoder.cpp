@@ -2,19 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
-#include <exception>
-#include <optional>
 #include <string>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/rng.h"
 #include "base/threads.h"
-#include "decoder/kv_cache.h"
+#include "decoder/backend.h"
+#include "decoder/cpu_backend.h"
 #include "decoder/page_pool.h"
 #include "decoder/plan.h"
 #include "decoder/scheduler.h"
-#include "decoder/transformer.h"
 #include "ops/sample.h"
 
 namespace qrl::decoder {
@@ -26,15 +25,6 @@ constexpr std::int32_t kReservedTokens = 1024;
 
 /// Weights of which a core's own cache holds the most part.
 constexpr std::size_t kCachedWeightBytes = std::size_t{4} << 20;
-
-/// Everything a draw depends on besides the weights and the tokens before it.
-double draw_uniform(const base::RandomField& field, const Sequence& sequence, std::uint32_t step) {
-  const std::uint64_t prompt_id = sequence.group->prompt_id;
-  const auto high = static_cast<std::uint32_t>(prompt_id >> 32);
-  const auto low = static_cast<std::uint32_t>(prompt_id);
-  return field.uniform({static_cast<std::uint32_t>(sequence.completion->tokens.size()),
-                        static_cast<std::uint32_t>(sequence.sample_idx), low ^ (high * 0x9E3779B9U), step});
-}
 
 void check(const DecoderOptions& options, const model::ModelConfig& config) {
   const auto at_least_one = [](std::string_view name, std::int64_t value) {
@@ -93,31 +83,30 @@ void check(const types::SampleRequest& request, std::int32_t max_new_tokens, con
 
 struct Decoder::State {
   State(const model::ModelConfig& model_config, const DecoderOptions& decoder_options)
-      : config(model_config),
-        options(decoder_options),
-        kv(model_config, decoder_options.kv_pages, decoder_options.page_size, decoder_options.kv_format),
-        plan(model_config) {}
+      : config(model_config), options(decoder_options), plan(model_config) {}
 
-  void make_workspaces(int num_threads, bool whole_rows);
-  void forward_and_sample(const types::SamplingParams& params, types::SampleKey key);
-  void sample(base::Team& team, const PlanPart& part, Transformer::Workspace& scratch, const ops::DrawParams& params,
-              const base::RandomField& field, std::uint32_t step);
   void give_to_sequences(const types::SamplingParams& params, std::int64_t version);
   void count_tick(double tick_s);
 
   model::ModelConfig config;
   DecoderOptions options;
   DecoderStats stats;
-  KvCache kv;
   Plan plan;
   std::vector<ops::Draw> draws;  // of the plan's draw_rows
-  std::optional<Transformer> transformer;
-  std::vector<Transformer::Workspace> workspaces;  // one a thread; a team of all uses the first
+  std::unique_ptr<Backend> backend;
+  const model::Snapshot* snapshot = nullptr;
 };
 
 Decoder::Decoder(const model::ModelConfig& config, const DecoderOptions& options) {
   check(options, config);
   state_ = std::make_unique<State>(config, options);
+  state_->backend = make_cpu_backend(config, options);
+}
+
+Decoder::Decoder(const model::ModelConfig& config, const DecoderOptions& options, std::unique_ptr<Backend> backend) {
+  check(options, config);
+  state_ = std::make_unique<State>(config, options);
+  state_->backend = std::move(backend);
 }
 
 Decoder::~Decoder() = default;
@@ -127,24 +116,23 @@ void Decoder::load(const model::Snapshot& snapshot) {
   QRL_INVARIANT(snapshot.config() == state.config, "decoder", "a snapshot of the model it was made for",
                 "another model");
   QRL_INVARIANT(snapshot.version() >= 0, "decoder", "a published snapshot", "one without weights");
-  state.workspaces.clear();
-  state.transformer.emplace(snapshot, state.options.max_num_batched_tokens, state.options.max_model_len);
+  state.backend->load(snapshot);
+  state.snapshot = &snapshot;
 }
 
 void Decoder::calibrate_kv(std::span<const std::vector<types::TokenId>> sequences, const KvCalibration& options) {
   State& state = *state_;
-  if (state.kv.format() != quant::KvFormat::fp8_e4m3) return;
-  QRL_INVARIANT(state.transformer.has_value(), "decoder", "weights (load)", "none");
-  state.kv.set_scales(decoder::calibrate_kv(state.transformer->snapshot(), sequences, options));
+  if (state.options.kv_format != quant::KvFormat::fp8_e4m3) return;
+  state.backend->set_kv_scales(decoder::calibrate_kv(snapshot(), sequences, options));
 }
 
-void Decoder::set_kv_scales(KvScales scales) { state_->kv.set_scales(std::move(scales)); }
-const KvScales& Decoder::kv_scales() const { return state_->kv.scales(); }
+void Decoder::set_kv_scales(KvScales scales) { state_->backend->set_kv_scales(std::move(scales)); }
+const KvScales& Decoder::kv_scales() const { return state_->backend->kv_scales(); }
 
 std::vector<types::Completion> Decoder::complete(std::span<const types::SampleRequest> requests,
                                                  const types::SamplingParams& params, types::SampleKey key) {
   State& state = *state_;
-  QRL_INVARIANT(state.transformer.has_value(), "decoder", "weights (load)", "none");
+  const model::Snapshot& snapshot = this->snapshot();
   check(params);
   std::size_t num_samples = 0;
   for (const types::SampleRequest& request : requests) {
@@ -158,14 +146,15 @@ std::vector<types::Completion> Decoder::complete(std::span<const types::SampleRe
     completion.sampler_logprobs.reserve(reserved);
     completion.versions.reserve(reserved);
   }
-  state.kv.allocate();
-  state.make_workspaces(base::num_threads(), ops::DrawParams{params.temperature, params.top_p, params.top_k}.cuts());
-
-  const model::Snapshot& snapshot = state.transformer->snapshot();
   const std::int64_t version = snapshot.version();
-  QRL_INVARIANT(state.kv.format() != quant::KvFormat::fp8_e4m3 || state.kv.scales().version == version, "decoder",
+  const std::int64_t scales_version = state.backend->kv_scales().version;
+  QRL_INVARIANT(state.options.kv_format != quant::KvFormat::fp8_e4m3 || scales_version == version, "decoder",
                 "fp8 scales calibrated for version " + std::to_string(version),
-                "version " + std::to_string(state.kv.scales().version), "calibrate after every publish");
+                "version " + std::to_string(scales_version), "calibrate after every publish");
+  const DrawKey draw_key{{params.temperature, params.top_p, params.top_k},
+                         base::RandomField(key.seed, base::RandomPurpose::sampling),
+                         key.step};
+  state.backend->begin(draw_key.params);
   PagePool pool(state.options.kv_pages);
   Scheduler scheduler(state.options, pool, state.stats);
   scheduler.submit(requests, completions);
@@ -174,7 +163,8 @@ std::vector<types::Completion> Decoder::complete(std::span<const types::SampleRe
     const double start_s = base::now_s();
     const std::span<Sequence* const> chosen = scheduler.choose();
     state.plan.build(chosen, base::num_threads(), snapshot.num_bytes() <= kCachedWeightBytes);
-    state.forward_and_sample(params, key);
+    state.draws.resize(state.plan.draw_rows.size());
+    state.backend->run(state.plan, draw_key, state.draws);
     QRL_INVARIANT(snapshot.version() == version, "decoder", "weights of version " + std::to_string(version),
                   "version " + std::to_string(snapshot.version()), "publish between calls, never during one");
     state.give_to_sequences(params, version);
@@ -184,99 +174,16 @@ std::vector<types::Completion> Decoder::complete(std::span<const types::SampleRe
   return completions;
 }
 
-void Decoder::release_kv() { state_->kv.release(); }
+void Decoder::release_kv() { state_->backend->release_kv(); }
 
 const model::Snapshot& Decoder::snapshot() const {
-  QRL_INVARIANT(state_->transformer.has_value(), "decoder", "weights (load)", "none");
-  return state_->transformer->snapshot();
+  QRL_INVARIANT(state_->snapshot != nullptr, "decoder", "weights (load)", "none");
+  return *state_->snapshot;
 }
 
 const DecoderStats& Decoder::stats() const { return state_->stats; }
 
 void Decoder::reset_stats() { state_->stats = {}; }
-
-void Decoder::State::make_workspaces(int num_threads, bool whole_rows) {
-  while (workspaces.size() < static_cast<std::size_t>(num_threads)) workspaces.emplace_back(transformer->snapshot());
-  const std::int64_t columns = whole_rows ? config.vocab_size : std::min(config.vocab_size, options.logit_tile_tokens);
-  for (Transformer::Workspace& workspace : workspaces) workspace.make_room_for_logits(columns);
-}
-
-/// One parallel region a tick: nothing but barriers inside a part, and not even those when each thread has its own.
-void Decoder::State::forward_and_sample(const types::SamplingParams& params, types::SampleKey key) {
-  const ops::DrawParams draw_params{params.temperature, params.top_p, params.top_k};
-  const base::RandomField field(key.seed, base::RandomPurpose::sampling);
-  draws.resize(plan.draw_rows.size());
-  const auto run = [&](base::Team& team, const PlanPart& part, Transformer::Workspace& scratch) {
-    transformer->forward(team, plan, part, kv, scratch);
-    sample(team, part, scratch, draw_params, field, key.step);
-  };
-  base::parallel(0, [&](base::Team& team) {
-    if (!plan.each_alone) return run(team, plan.parts.front(), workspaces.front());
-    base::Team alone = base::Team::solo();
-    for (auto i = static_cast<std::size_t>(team.rank()); i < plan.parts.size();
-         i += static_cast<std::size_t>(team.size())) {
-      run(alone, plan.parts[i], workspaces[i]);
-    }
-  });
-}
-
-void Decoder::State::sample(base::Team& team, const PlanPart& part, Transformer::Workspace& scratch,
-                            const ops::DrawParams& params, const base::RandomField& field, std::uint32_t step) {
-  std::exception_ptr error;  // of a draw; kept until no other member waits at a barrier for this one
-  const auto try_row = [&](const auto& body) {
-    try {
-      body();
-    } catch (...) {
-      error = std::current_exception();
-    }
-  };
-  const std::int64_t tile = params.cuts() ? config.vocab_size : std::min(config.vocab_size, options.logit_tile_tokens);
-  for (std::int64_t first = part.draws.begin; first < part.draws.end; first += Transformer::kLogitRows) {
-    const std::int64_t count = std::min(Transformer::kLogitRows, part.draws.end - first);
-    transformer->choose_rows(
-        team, std::span(plan.draw_rows).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)),
-        scratch);
-    const base::Range share = team.slice(count);
-    const auto draw_of = [&](std::int64_t i) -> ops::Draw& { return draws[static_cast<std::size_t>(first + i)]; };
-    const auto uniform_of = [&](std::int64_t i) {
-      return draw_uniform(field, *plan.draw_sequences[static_cast<std::size_t>(first + i)], step);
-    };
-    if (params.cuts()) {  // top-k and top-p look at a row as a whole
-      const float* logits = transformer->logits(team, count, {0, tile}, scratch);
-      for (std::int64_t i = share.begin; i < share.end; ++i) {
-        try_row([&] { draw_of(i) = ops::draw(logits + i * tile, tile, params, uniform_of(i)); });
-      }
-      continue;
-    }
-    std::vector<ops::RowSummary>& rows = scratch.summaries;
-    for (std::int64_t i = share.begin; i < share.end; ++i) rows[static_cast<std::size_t>(i)].begin(params.temperature);
-    const float* logits = nullptr;
-    std::int64_t begin = 0;
-    for (; begin < config.vocab_size; begin += tile) {
-      const std::int64_t size = std::min(tile, config.vocab_size - begin);
-      logits = transformer->logits(team, count, {begin, begin + size}, scratch);
-      for (std::int64_t i = share.begin; i < share.end; ++i) {
-        rows[static_cast<std::size_t>(i)].take(logits + i * size, size);
-      }
-    }
-    const bool all_there = tile == config.vocab_size;  // else the drawn token's block is made again
-    for (std::int64_t i = share.begin; i < share.end; ++i) {
-      try_row([&] {
-        ops::RowSummary& row = rows[static_cast<std::size_t>(i)];
-        row.end();
-        const ops::RowSummary::Place place = row.place(uniform_of(i));
-        float again[ops::kDrawBlock];
-        const float* block = logits + i * tile + place.begin;
-        if (!all_there) {
-          transformer->logits_of_row(i, {place.begin, place.begin + place.count}, scratch, again);
-          block = again;
-        }
-        draw_of(i) = row.draw(place, block);
-      });
-    }
-  }
-  if (error) std::rethrow_exception(error);
-}
 
 void Decoder::State::give_to_sequences(const types::SamplingParams& params, std::int64_t version) {
   for (std::size_t i = 0; i < draws.size(); ++i) {

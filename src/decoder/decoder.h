@@ -42,11 +42,15 @@ struct DecoderStats {
   double decode_s = 0;   ///< ticks of decode rows alone
 };
 
+class Backend;
+
 /// Continuous-batching sampler over one model. One thread calls it; it uses all of the process's threads.
 class Decoder final : public types::TextSource {
  public:
   /// Throws an input error for an option out of range.
   Decoder(const model::ModelConfig& config, const DecoderOptions& options);
+  /// The same with a backend made for the same config and options (decoder/backend.h), which computes the ticks.
+  Decoder(const model::ModelConfig& config, const DecoderOptions& options, std::unique_ptr<Backend> backend);
   ~Decoder() override;
 
   /// Reads weights from `snapshot` in place (it must live until the next load), at whatever version it holds when

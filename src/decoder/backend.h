@@ -1,0 +1,53 @@
+// Owns the door between a tick's plan and whatever computes it. Knows nothing of scheduling, nor of what is behind the
+// door.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "base/rng.h"
+#include "decoder/kv_calibration.h"
+#include "decoder/plan.h"
+#include "model/snapshot.h"
+#include "ops/sample.h"
+
+namespace qrl::decoder {
+
+/// What the draws of one call have in common.
+struct DrawKey {
+  ops::DrawParams params;
+  base::RandomField field;  ///< of the seed, for sampling
+  std::uint32_t step = 0;
+};
+
+/// The uniform number in [0, 1) that a sequence's next token is drawn with: of seed, step, prompt, sample and position,
+/// the same on every backend.
+double draw_uniform(const DrawKey& key, const Sequence& sequence);
+
+/// Computes ticks: the forward pass over a snapshot, keys and values in pages, the draws. One thread calls it.
+class Backend {
+ public:
+  Backend() = default;
+  Backend(const Backend&) = delete;
+  Backend& operator=(const Backend&) = delete;
+  virtual ~Backend() = default;
+
+  /// Weights from now on; `snapshot` must outlive this or the next load. Its model was checked.
+  virtual void load(const model::Snapshot& snapshot) = 0;
+  /// Scales of fp8 keys and values; an internal error for other formats or another number of them.
+  virtual void set_kv_scales(KvScales scales) = 0;
+  virtual const KvScales& kv_scales() const = 0;  ///< of version −1 without any
+
+  /// Before a call's first tick: KV memory is there after, and what the snapshot holds now is what `run` computes
+  /// with. The snapshot and the scales stand still until the last tick.
+  virtual void begin(const ops::DrawParams& params) = 0;
+  /// One tick: copies pages, stores the rows' keys and values, draws for plan.draw_rows. `draws` has their number.
+  /// Throws an internal error when a row's logits are such that nothing can be drawn.
+  virtual void run(const Plan& plan, const DrawKey& key, std::span<ops::Draw> draws) = 0;
+
+  /// Gives the KV memory back until the next begin.
+  virtual void release_kv() = 0;
+};
+
+}  // namespace qrl::decoder

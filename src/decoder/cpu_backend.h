@@ -1,0 +1,15 @@
+// Owns ticks on the CPU: the transformer's ops over a snapshot in place, and drawing, on all threads of the process.
+// Knows nothing of scheduling.
+#pragma once
+
+#include <memory>
+
+#include "decoder/backend.h"
+#include "decoder/decoder.h"
+
+namespace qrl::decoder {
+
+/// `options` was checked (decoder.cpp).
+std::unique_ptr<Backend> make_cpu_backend(const model::ModelConfig& config, const DecoderOptions& options);
+
+}  // namespace qrl::decoder
