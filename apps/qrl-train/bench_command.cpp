@@ -46,21 +46,21 @@ model::ModelConfig built_in_shape(const std::string& name) {
   return config;
 }
 
+model::HfModel model_of(const BenchArguments& arguments) {
+  if (!arguments.model_dir.empty()) return model::open_hf(arguments.model_dir);
+  const model::ModelConfig config = built_in_shape(arguments.shape);
+  return {config, model::new_weights(config, 0)};
+}
+
 /// Everything the three benchmarks share: a model, the recipe's settings (defaults: int8 weights, bf16 learner), the
 /// machine's ceilings measured in this very run.
 struct Bench {
   explicit Bench(const BenchArguments& arguments, const dist::Collectives& world)
       : args(arguments),
         loaded(config::parse_recipe("trainer: {seed: 0}", "bench", ".", arguments.overrides, false)),
-        ceilings((train::set_threads(loaded.recipe, world), ops::measure_ceilings())) {
-    if (args.model_dir.empty()) {
-      config = built_in_shape(args.shape);
-      weights = model::init_weights(config, 0);
-    } else {
-      model::HfModel hf = model::load_hf(args.model_dir);
-      config = hf.config;
-      weights = std::move(hf.weights);
-    }
+        ceilings((train::set_threads(loaded.recipe, world), ops::measure_ceilings())),
+        hf(model_of(args)),
+        config(hf.config) {
     QRL_REQUIRE(loaded.recipe.quant.profile.empty(), "bench: quant.rollout.profile", "none",
                 loaded.recipe.quant.profile, "the profile changes the codes' values, not what is measured");
     // Bench works on token ids: lengths come from its own arguments.
@@ -136,8 +136,8 @@ struct Bench {
   BenchArguments args;
   config::LoadedRecipe loaded;
   ops::Ceilings ceilings;
+  model::HfModel hf;
   model::ModelConfig config;
-  model::Weights weights;
   std::int64_t linear_params = 0, head_params = 0;
 };
 
@@ -156,8 +156,7 @@ void bench_decode(const BenchArguments& arguments, dist::Collectives& world) {
   bench.loaded.recipe.rollout.max_num_seqs = std::max(bench.loaded.recipe.rollout.max_num_seqs, arguments.batch);
   bench.loaded.recipe.rollout.kv_pages.reset();
   train::Sampler sampler(bench.config, bench.loaded.recipe, arguments.prompt_tokens);
-  sampler.snapshot.publish(model::views(bench.weights), 0);
-  bench.weights.clear();
+  sampler.snapshot.publish(bench.hf.weights, 0);
   train::QuantiserState quantiser;
   std::vector<std::vector<types::TokenId>> prompts;
   std::vector<types::SampleRequest> requests;
@@ -265,7 +264,7 @@ void bench_learner(const BenchArguments& arguments, dist::Collectives& world) {
     completions.back().sampler_logprobs.assign(static_cast<std::size_t>(arguments.new_tokens), -8.0F);
   }
   const LearnerWork work(bench, completions);
-  learner::Learner learner(bench.config, bench.weights, train::learner_options(bench.loaded.recipe), world);
+  learner::Learner learner(bench.config, bench.hf.weights, train::learner_options(bench.loaded.recipe), world);
   model::Snapshot snapshot(bench.config, train::snapshot_formats(bench.loaded.recipe.quant));
   double best_s = 0;
   for (std::int64_t round = 0; round < arguments.rounds; ++round) {
@@ -286,8 +285,7 @@ void bench_step(const BenchArguments& arguments, dist::Collectives& world) {
   require_one_process(world, "bench");
   Bench bench(arguments, world);
   train::Sampler sampler(bench.config, bench.loaded.recipe, arguments.prompt_tokens);
-  learner::Learner learner(bench.config, bench.weights, train::learner_options(bench.loaded.recipe), world);
-  bench.weights.clear();
+  learner::Learner learner(bench.config, bench.hf.weights, train::learner_options(bench.loaded.recipe), world);
   learner.publish(sampler.snapshot, 0);
   train::QuantiserState quantiser;
   std::vector<std::vector<types::TokenId>> prompts;

@@ -23,9 +23,9 @@ struct ExportArguments {
 /// Reads the folder back and writes our fp32 logits on fixed random sequences, for another program to compare:
 /// tokens_N (I32 [T]) and logits_N (F32 [T, V]) as scripts/golden/check_export.py reads them.
 void write_logits(const std::string& folder, const std::string& file) {
-  const model::HfModel hf = model::load_hf(folder);
+  const model::HfModel hf = model::open_hf(folder);
   model::Snapshot snapshot(hf.config, quant::Format::f32);
-  snapshot.publish(model::views(hf.weights), 0);
+  snapshot.publish(hf.weights, 0);
   base::RandomStream random(0, base::RandomPurpose::probe, 0);
   std::vector<base::Buffer> buffers;
   std::vector<state::NamedView> tensors;
@@ -79,7 +79,8 @@ void export_model(const ExportArguments& arguments, dist::Collectives& world) {
   std::error_code error;
   std::filesystem::create_directories(arguments.out, error);
   QRL_REQUIRE(!error, arguments.out, "a folder that can be made", error.message(), "choose another --out");
-  model::save_hf(arguments.out, policy.config, model::views(policy.weights));
+  const model::Weights weights = model::read_weights(policy.config, policy.weights);
+  model::save_hf(arguments.out, policy.config, model::views(weights));
   policy.tokenizer.save(arguments.out);
   std::printf("wrote %s (%s; config.json, model.safetensors, tokenizer.json)\n", arguments.out.c_str(),
               policy.config.dtype == base::DType::f32 ? "float32" : "bfloat16");

@@ -64,12 +64,12 @@ void require_same_bits(const Tensor& log_probs_M, const std::vector<std::int64_t
 }  // namespace
 
 struct Learner::State {
-  State(const model::ModelConfig& config_in, const model::Weights& initial, const LearnerOptions& options_in,
+  State(const model::ModelConfig& config_in, const model::WeightSource& initial, const LearnerOptions& options_in,
         dist::Collectives& world_in)
       : config(config_in),
         options(options_in),
         world(world_in),
-        parameters(config, model::views(initial), parameter_options(options)) {}
+        parameters(config, initial, parameter_options(options)) {}
   static ParameterOptions parameter_options(const LearnerOptions& options) {
     ParameterOptions how;
     how.compute = options.compute == config::ComputeDType::bf16 ? torch::kBFloat16 : torch::kFloat32;
@@ -242,7 +242,7 @@ void Learner::State::apply(double gradient_scale) {
   ++num_updates;
 }
 
-Learner::Learner(const model::ModelConfig& config, const model::Weights& initial, const LearnerOptions& options,
+Learner::Learner(const model::ModelConfig& config, const model::WeightSource& initial, const LearnerOptions& options,
                  dist::Collectives& world) {
   check_options(options.optim, options.total_updates);
   QRL_REQUIRE(options.logprob_chunk_tokens >= 1, "actor.logprob_chunk_tokens", "1 or more",

@@ -73,9 +73,9 @@ struct TokenScores {
 /// makes the same calls in the same order. One thread calls; LibTorch's pool is the process's.
 class Learner {
  public:
-  /// Copies `initial` (fp32, by name) into the masters. Temperature scales logits in every log-prob it computes: the
-  /// distribution really sampled from.
-  Learner(const model::ModelConfig& config, const model::Weights& initial, const LearnerOptions& options,
+  /// Has `initial` written into the masters, tensor by tensor. Temperature scales logits in every log-prob it computes:
+  /// the distribution really sampled from.
+  Learner(const model::ModelConfig& config, const model::WeightSource& initial, const LearnerOptions& options,
           dist::Collectives& world);
   ~Learner();
   Learner(const Learner&) = delete;

@@ -38,12 +38,12 @@ std::string layer_of(std::string_view name) {
 
 }  // namespace
 
-Parameters::Parameters(const model::ModelConfig& config, const model::WeightViews& initial,
+Parameters::Parameters(const model::ModelConfig& config, const model::WeightSource& initial,
                        const ParameterOptions& options)
     : options_(options) {
   policy_.lm_head_dtype = options.f32_lm_head ? torch::kFloat32 : options.compute;
   place(model::weight_specs(config));
-  copy_views(initial, views(masters()), "weights");
+  for (const Placement& placement : placements_) initial.read(placement.spec, masters() + placement.offset);
   bind_policy(config);
   refresh_compute_copies();
 }

@@ -46,8 +46,8 @@ struct ParameterOptions {
 /// layers' before embedding and lm_head, then gains and biases; tensors that one product reads together lie together.
 class Parameters {
  public:
-  /// Copies `initial` into the masters; an input error names a tensor that is missing, extra or misshaped.
-  Parameters(const model::ModelConfig& config, const model::WeightViews& initial, const ParameterOptions& options);
+  /// Has `initial` written into the masters, each tensor in its place.
+  Parameters(const model::ModelConfig& config, const model::WeightSource& initial, const ParameterOptions& options);
 
   const PolicyWeights& policy() const { return policy_; }
   const std::vector<Placement>& placements() const { return placements_; }  ///< in weight_specs' order

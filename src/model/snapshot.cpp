@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <map>
 #include <span>
 #include <utility>
 
@@ -67,12 +68,6 @@ class FormatChooser {
 
 base::Buffer make_gain(std::int64_t width) { return base::Buffer(DType::f32, {width}); }
 
-/// A fp32 vector (norm gain, or a stretch of a bias) as the snapshot keeps it.
-struct VectorPart {
-  std::string weight;
-  float* to = nullptr;
-};
-
 bool all_finite(std::span<const float> values) {
   return std::all_of(values.begin(), values.end(), [](float value) { return std::isfinite(value); });
 }
@@ -122,58 +117,99 @@ Snapshot::Snapshot(const ModelConfig& config, const SnapshotFormats& formats)
   formats_of.check_all_used();
 }
 
-void Snapshot::publish(const WeightViews& masters, std::int64_t version) {
-  QRL_INVARIANT(version >= 0, "publish", "a policy version of 0 or more", std::to_string(version));
-  const std::string embedding = "model.embed_tokens.weight";
-  const auto matrices = matrix_parts(config_, layers_, lm_head_);
-  std::vector<VectorPart> vectors = {{"model.norm.weight", final_norm_D_.as<float>()}};
-  for (std::size_t idx = 0; idx < layers_.size(); ++idx) {
-    LayerSnapshot& layer = layers_[idx];
-    const std::string prefix = "model.layers." + std::to_string(idx) + ".";
-    vectors.push_back({prefix + "input_layernorm.weight", layer.input_norm_D.as<float>()});
-    vectors.push_back({prefix + "post_attention_layernorm.weight", layer.post_norm_D.as<float>()});
-    if (config_.qk_norm) {
-      vectors.push_back({prefix + "self_attn.q_norm.weight", layer.q_norm_E.as<float>()});
-      vectors.push_back({prefix + "self_attn.k_norm.weight", layer.k_norm_E.as<float>()});
-    }
-    if (!config_.qkv_bias) continue;
-    auto* bias = layer.qkv.bias.as<float>();
-    vectors.push_back({prefix + "self_attn.q_proj.bias", bias});
-    vectors.push_back({prefix + "self_attn.k_proj.bias", bias + config_.q_size()});
-    vectors.push_back({prefix + "self_attn.v_proj.bias", bias + config_.q_size() + config_.kv_size()});
+/// Puts weights where a snapshot keeps them, one after another in weight_specs' order.
+class Snapshot::Writer {
+ public:
+  Writer(Snapshot& snapshot, std::int64_t version) : snapshot_(snapshot), version_(version) {
+    QRL_INVARIANT(version >= 0, "publish", "a policy version of 0 or more", std::to_string(version));
+    for (const auto& part : matrix_parts(snapshot.config_, snapshot.layers_, snapshot.lm_head_))
+      matrices_.emplace(part.weight, part);
+    add_vector("model.norm.weight", snapshot.final_norm_D_.as<float>());
+    for (std::size_t idx = 0; idx < snapshot.layers_.size(); ++idx) add_vectors(idx);
+    snapshot.version_ = -1;  // until all of it is written, the buffers hold no policy
   }
-  // Every view is looked at before the first byte is written: a wrong set of masters changes nothing.
-  WeightViews views;
-  for (const WeightSpec& spec : weight_specs(config_)) views.emplace(spec.name, find_view(masters, spec));
 
-  version_ = -1;  // until all of it is written, the buffers hold no policy
-  std::atomic<const std::string*> broken{nullptr};
-  const auto note = [&](bool finite, const std::string& weight) {
-    if (!finite) broken.store(&weight, std::memory_order_relaxed);
-  };
-  base::parallel(0, [&](base::Team& team) {
-    note(store_table(team, views.at(embedding), embedding_VD_), embedding);
-    if (team.rank() == 0) {
-      for (const VectorPart& part : vectors) {
-        const auto values = values_of(views.at(part.weight));
-        std::copy(values.begin(), values.end(), part.to);
-        if (const float* smoothing = smoothing_of(profile_.get(), part.weight); smoothing != nullptr) {
-          for (std::size_t i = 0; i < values.size(); ++i) part.to[i] /= smoothing[i];
-        }
-        note(all_finite(values), part.weight);
+  /// By all of a team.
+  void write(base::Team& team, const WeightSpec& spec, const base::View& view) {
+    const std::string& name = spec.name;
+    if (spec.kind == WeightKind::embedding) note(store_table(team, view, snapshot_.embedding_VD_), name);
+    if (const auto vector = vectors_.find(name); vector != vectors_.end() && team.rank() == 0) {
+      const auto values = values_of(view);
+      std::copy(values.begin(), values.end(), vector->second);
+      if (const float* smoothing = smoothing_of(snapshot_.profile_.get(), name); smoothing != nullptr) {
+        for (std::size_t i = 0; i < values.size(); ++i) vector->second[i] /= smoothing[i];
       }
+      note(all_finite(values), name);
     }
-    for (const auto& part : matrices) {
-      const base::View& view = views.at(part.weight);
+    if (const auto found = matrices_.find(name); found != matrices_.end()) {
+      const MatrixPart<ops::PackedLinear>& part = found->second;
       // Parts of one matrix may meet within a panel: the one before must be done.
       if (part.first_row > 0) team.barrier();
       note(ops::pack_rows(team, view.as<float>(), view.shape[0], part.first_row, *part.matrix,
-                          fixed_scales(profile_.get(), part.weight, part.matrix->format)),
-           part.weight);
+                          fixed_scales(snapshot_.profile_.get(), name, part.matrix->format)),
+           name);
     }
+  }
+
+  /// After the last weight: the snapshot holds `version`, or fail_broken.
+  void finish() {
+    if (broken_.load() != nullptr) fail_broken("publish: " + *broken_.load(), version_);
+    snapshot_.version_ = version_;
+  }
+
+ private:
+  void add_vector(const std::string& weight, float* to) { vectors_.emplace(weight, to); }
+  void add_vectors(std::size_t idx) {
+    const ModelConfig& config = snapshot_.config_;
+    LayerSnapshot& layer = snapshot_.layers_[idx];
+    const std::string prefix = "model.layers." + std::to_string(idx) + ".";
+    add_vector(prefix + "input_layernorm.weight", layer.input_norm_D.as<float>());
+    add_vector(prefix + "post_attention_layernorm.weight", layer.post_norm_D.as<float>());
+    if (config.qk_norm) {
+      add_vector(prefix + "self_attn.q_norm.weight", layer.q_norm_E.as<float>());
+      add_vector(prefix + "self_attn.k_norm.weight", layer.k_norm_E.as<float>());
+    }
+    if (!config.qkv_bias) return;
+    auto* bias = layer.qkv.bias.as<float>();
+    add_vector(prefix + "self_attn.q_proj.bias", bias);
+    add_vector(prefix + "self_attn.k_proj.bias", bias + config.q_size());
+    add_vector(prefix + "self_attn.v_proj.bias", bias + config.q_size() + config.kv_size());
+  }
+  void note(bool finite, const std::string& weight) {
+    if (!finite) broken_.store(&weight, std::memory_order_relaxed);
+  }
+
+  Snapshot& snapshot_;
+  std::int64_t version_;
+  std::map<std::string, MatrixPart<ops::PackedLinear>> matrices_;
+  std::map<std::string, float*> vectors_;  ///< norm gains, and stretches of a bias
+  std::atomic<const std::string*> broken_{nullptr};
+};
+
+void Snapshot::publish(const WeightViews& masters, std::int64_t version) {
+  const std::vector<WeightSpec> specs = weight_specs(config_);
+  // Every view is looked at before the first byte is written: a wrong set of masters changes nothing.
+  std::vector<base::View> views;
+  for (const WeightSpec& spec : specs) views.push_back(find_view(masters, spec));
+  Writer writer(*this, version);
+  base::parallel(0, [&](base::Team& team) {
+    for (std::size_t i = 0; i < specs.size(); ++i) writer.write(team, specs[i], views[i]);
   });
-  if (broken.load() != nullptr) fail_broken("publish: " + *broken.load(), version);
-  version_ = version;
+  writer.finish();
+}
+
+void Snapshot::publish(const WeightSource& source, std::int64_t version) {
+  const std::vector<WeightSpec> specs = weight_specs(config_);
+  std::int64_t largest = 0;
+  for (const WeightSpec& spec : specs) largest = std::max(largest, spec.shape.numel());
+  const base::Buffer staged(DType::f32, {largest});
+  Writer writer(*this, version);
+  for (const WeightSpec& spec : specs) {
+    source.read(spec, staged.as<float>());
+    const base::View view{staged.as<float>(), DType::f32, spec.shape};
+    base::parallel(0, [&](base::Team& team) { writer.write(team, spec, view); });
+  }
+  writer.finish();
 }
 
 void fail_broken(const std::string& where, std::int64_t version) {

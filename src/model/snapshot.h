@@ -67,6 +67,8 @@ class Snapshot {
   /// Quantises and packs `masters` (fp32 views by name) on all threads. A weight that is not
   /// finite ends in fail_broken, which names the tensor. `version` is the policy version from now on.
   void publish(const WeightViews& masters, std::int64_t version);
+  /// The same of weights that are not in memory: takes one tensor's fp32 values at a time.
+  void publish(const WeightSource& source, std::int64_t version);
 
   const ModelConfig& config() const { return config_; }
   quant::Format format() const { return format_; }  ///< of the linear layers that no pattern exempts
@@ -87,6 +89,7 @@ class Snapshot {
   std::vector<WeightError> format_errors(const WeightViews& masters) const;
 
  private:
+  class Writer;
   ModelConfig config_;
   quant::Format format_;
   std::int64_t version_ = -1;

@@ -7,7 +7,9 @@
 #include <memory>
 #include <numbers>
 #include <set>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/rng.h"
@@ -45,10 +47,9 @@ std::array<float, 4> normals(const base::RandomField& field, std::uint32_t tenso
   return out;
 }
 
-void fill_normal(base::Buffer& buffer, float std, const base::RandomField& field, std::uint32_t tensor_idx) {
+void fill_normal(float* values, std::int64_t count, float std, const base::RandomField& field,
+                 std::uint32_t tensor_idx) {
   constexpr std::int64_t kGrain = 4096;
-  auto* values = buffer.as<float>();
-  const std::int64_t count = buffer.view().numel();
   base::parallel_for((count + 3) / 4, kGrain, [&](base::Range blocks) {
     for (std::int64_t block = blocks.begin; block < blocks.end; ++block) {
       const auto four = normals(field, tensor_idx, static_cast<std::uint64_t>(block));
@@ -108,34 +109,63 @@ class TensorFiles {
   std::map<std::string, const state::SafetensorsFile*, std::less<>> by_name_;
 };
 
-base::Buffer read_weight(const TensorFiles& files, const WeightSpec& spec, const std::string& dir) {
-  const state::SafetensorsFile* file = files.find(spec.name);
-  QRL_REQUIRE(file != nullptr, dir, "a tensor " + base::quoted(spec.name, spec.name.size()), "none of that name",
-              "the weights are not those of config.json");
-  const std::string where = state::shown(file->path()) + ": tensor " + base::quoted(spec.name, spec.name.size());
-  const base::Shape& shape = file->entry(spec.name).shape;
-  QRL_REQUIRE(shape == spec.shape, where, "shape " + spec.shape.to_string(), shape.to_string(),
-              "the weights are not those of config.json");
-  base::Buffer weight = file->read_f32(spec.name);
-  const float* values = weight.as<float>();
-  const float* end = values + weight.view().numel();
-  const float* bad = std::find_if(values, end, [](float value) { return !std::isfinite(value); });
-  QRL_REQUIRE(bad == end, where, "finite weights", std::to_string(*bad) + " at element " + std::to_string(bad - values),
-              "the checkpoint is broken");
-  return weight;
+std::string tensor_in(const state::SafetensorsFile& file, const std::string& name) {
+  return state::shown(file.path()) + ": tensor " + base::quoted(name, name.size());
+}
+
+/// Every spec has its tensor, of its shape.
+void require_tensors(const TensorFiles& files, const ModelConfig& config, const std::string& dir) {
+  for (const WeightSpec& spec : weight_specs(config)) {
+    const state::SafetensorsFile* file = files.find(spec.name);
+    QRL_REQUIRE(file != nullptr, dir, "a tensor " + base::quoted(spec.name, spec.name.size()), "none of that name",
+                "the weights are not those of config.json");
+    const base::Shape& shape = file->entry(spec.name).shape;
+    QRL_REQUIRE(shape == spec.shape, tensor_in(*file, spec.name), "shape " + spec.shape.to_string(), shape.to_string(),
+                "the weights are not those of config.json");
+  }
+}
+
+/// Elements that one thread reads at a time.
+constexpr std::int64_t kPiece = std::int64_t{1} << 18;
+
+void read_weight(const TensorFiles& files, const WeightSpec& spec, float* to) {
+  const state::SafetensorsFile& file = *files.find(spec.name);
+  base::parallel_for(spec.shape.numel(), kPiece, [&](base::Range range) {
+    const std::span<float> mine(to + range.begin, static_cast<std::size_t>(range.size()));
+    file.read_f32(spec.name, range.begin, mine);
+    const auto bad = std::find_if(mine.begin(), mine.end(), [](float value) { return !std::isfinite(value); });
+    QRL_REQUIRE(bad == mine.end(), tensor_in(file, spec.name), "finite weights",
+                std::to_string(*bad) + " at element " + std::to_string(range.begin + (bad - mine.begin())),
+                "the checkpoint is broken");
+  });
+}
+
+/// Equal bits, as fp32, piece by piece.
+bool same_values(const state::SafetensorsFile& a, const std::string& name_a, const state::SafetensorsFile& b,
+                 const std::string& name_b) {
+  if (a.entry(name_a).shape != b.entry(name_b).shape) return false;
+  std::vector<float> x(kPiece), y(kPiece);
+  const std::int64_t count = a.entry(name_a).shape.numel();
+  for (std::int64_t at = 0; at < count; at += kPiece) {
+    const auto size = static_cast<std::size_t>(std::min(kPiece, count - at));
+    a.read_f32(name_a, at, std::span(x).first(size));
+    b.read_f32(name_b, at, std::span(y).first(size));
+    if (std::memcmp(x.data(), y.data(), size * sizeof(float)) != 0) return false;
+  }
+  return true;
 }
 
 /// Tensors beyond the specs: a tied lm_head that repeats the embedding is fine, all else is refused.
-void require_no_extra(const TensorFiles& files, const ModelConfig& config, const Weights& weights) {
-  constexpr std::string_view kHead = "lm_head.weight";
+void require_no_extra(const TensorFiles& files, const ModelConfig& config) {
+  const std::string head = "lm_head.weight", embedding = "model.embed_tokens.weight";
+  std::set<std::string> wanted;
+  for (const WeightSpec& spec : weight_specs(config)) wanted.insert(spec.name);
   for (const auto& [name, file] : files.by_name()) {
-    if (weights.contains(name)) continue;
+    if (wanted.contains(name)) continue;
     const std::string where = state::shown(file->path()) + ": tensor " + base::quoted(name);
-    QRL_REQUIRE(name == kHead && config.tie_word_embeddings, where, "only the tensors of config.json", "one more");
-    const base::Buffer& embedding = weights.at("model.embed_tokens.weight");
-    const bool same = file->entry(name).shape == embedding.shape() &&
-                      std::memcmp(file->read_f32(name).as<float>(), embedding.as<float>(), embedding.num_bytes()) == 0;
-    QRL_REQUIRE(same, where, "the embedding's values (tie_word_embeddings is true)", "others",
+    QRL_REQUIRE(name == head && config.tie_word_embeddings, where, "only the tensors of config.json", "one more");
+    QRL_REQUIRE(same_values(*file, head, *files.find(embedding), embedding), where,
+                "the embedding's values (tie_word_embeddings is true)", "others",
                 "set tie_word_embeddings to false if the head has weights of its own");
   }
 }
@@ -198,38 +228,54 @@ const base::View& find_view(const WeightViews& weights, const WeightSpec& spec) 
   return view;
 }
 
-Weights init_weights(const ModelConfig& config, std::uint64_t seed) {
-  const base::RandomField field(seed, base::RandomPurpose::model_init);
-  const float residual_std = config.initializer_range / std::sqrt(2.0F * static_cast<float>(config.num_hidden_layers));
+WeightSource::WeightSource(const Weights& weights)
+    : read_([&weights](const WeightSpec& spec, float* to) {
+        const auto found = weights.find(spec.name);
+        QRL_REQUIRE(found != weights.end(), "weights", "tensor " + spec.name, "none of that name");
+        const base::View view = found->second.view();
+        QRL_REQUIRE(view.dtype == base::DType::f32 && view.shape == spec.shape, "weights, tensor " + spec.name,
+                    "F32 " + spec.shape.to_string(),
+                    std::string(base::name(view.dtype)) + " " + view.shape.to_string());
+        std::memcpy(to, view.data, view.num_bytes());
+      }) {}
+
+Weights read_weights(const ModelConfig& config, const WeightSource& source) {
   Weights weights;
-  std::uint32_t tensor_idx = 0;
   for (const WeightSpec& spec : weight_specs(config)) {
     base::Buffer buffer(base::DType::f32, spec.shape);
-    if (spec.kind == WeightKind::norm) {
-      std::fill_n(buffer.as<float>(), buffer.view().numel(), 1.0F);
-    } else if (spec.kind != WeightKind::bias) {
-      fill_normal(buffer, is_residual_output(spec.name) ? residual_std : config.initializer_range, field, tensor_idx);
-    }
+    source.read(spec, buffer.as<float>());
     weights.emplace(spec.name, std::move(buffer));
-    ++tensor_idx;
   }
   return weights;
 }
 
-HfModel load_hf(const fs::path& dir) {
+WeightSource new_weights(const ModelConfig& config, std::uint64_t seed) {
+  const base::RandomField field(seed, base::RandomPurpose::model_init);
+  const float range = config.initializer_range;
+  const float residual_std = range / std::sqrt(2.0F * static_cast<float>(config.num_hidden_layers));
+  std::map<std::string, std::uint32_t> tensor_idx;
+  for (const WeightSpec& spec : weight_specs(config))
+    tensor_idx.emplace(spec.name, static_cast<std::uint32_t>(tensor_idx.size()));
+  return WeightSource([=](const WeightSpec& spec, float* to) {
+    const std::int64_t count = spec.shape.numel();
+    if (spec.kind == WeightKind::norm) std::fill_n(to, count, 1.0F);
+    else if (spec.kind == WeightKind::bias) std::fill_n(to, count, 0.0F);
+    else fill_normal(to, count, is_residual_output(spec.name) ? residual_std : range, field, tensor_idx.at(spec.name));
+  });
+}
+
+HfModel open_hf(const fs::path& dir) {
   QRL_REQUIRE(fs::is_directory(dir), state::shown(dir), "a folder with config.json and model.safetensors", "none");
-  HfModel model{read_config(dir / "config.json"), {}};
+  ModelConfig config = read_config(dir / "config.json");
   if (const fs::path file = dir / "generation_config.json"; fs::exists(file)) {
     const std::string text = state::read_text(file, kMaxGenerationConfig_bytes);
-    auto eos = parse_generation_eos(text, state::shown(file), model.config.vocab_size);
-    if (eos) model.config.eos_token_ids = std::move(*eos);
+    auto eos = parse_generation_eos(text, state::shown(file), config.vocab_size);
+    if (eos) config.eos_token_ids = std::move(*eos);
   }
-  const TensorFiles files(dir);
-  for (const WeightSpec& spec : weight_specs(model.config)) {
-    model.weights.emplace(spec.name, read_weight(files, spec, state::shown(dir)));
-  }
-  require_no_extra(files, model.config, model.weights);
-  return model;
+  const auto files = std::make_shared<const TensorFiles>(dir);
+  require_tensors(*files, config, state::shown(dir));
+  require_no_extra(*files, config);
+  return {config, WeightSource([files](const WeightSpec& spec, float* to) { read_weight(*files, spec, to); })};
 }
 
 void save_hf(const fs::path& dir, const ModelConfig& config, const WeightViews& weights,

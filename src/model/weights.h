@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 
@@ -22,20 +23,38 @@ WeightViews views(const Weights& weights);
 /// shape.
 const base::View& find_view(const WeightViews& weights, const WeightSpec& spec);
 
+/// A model's weights before they are in memory. Whoever needs them has each tensor written to its final place, so that
+/// a second copy of the model is never made. Cheap to copy; read by one thread at a time.
+class WeightSource {
+ public:
+  using Read = std::function<void(const WeightSpec& spec, float* to)>;
+  explicit WeightSource(Read read) : read_(std::move(read)) {}
+  /// Weights that are in memory, and outlive this.
+  WeightSource(const Weights& weights);  // NOLINT: they are what it stands for
+  /// Writes the fp32 values of `spec`'s tensor, spec.shape.numel() of them, to `to`.
+  void read(const WeightSpec& spec, float* to) const { read_(spec, to); }
+
+ private:
+  Read read_;
+};
+
+/// All of a source in memory at once: for what needs every tensor and holds no model besides.
+Weights read_weights(const ModelConfig& config, const WeightSource& source);
+
 /// A new model: linears, embeddings and lm_head normal(0, initializer_range) (o_proj and down_proj divided by √(2L), as
 /// GPT-2), norms 1, biases 0; fp32; every element depends on (seed, tensor's index, element) alone.
-Weights init_weights(const ModelConfig& config, std::uint64_t seed);
+WeightSource new_weights(const ModelConfig& config, std::uint64_t seed);
 
 struct HfModel {
   ModelConfig config;
-  Weights weights;  ///< fp32 whatever the file's dtype
+  WeightSource weights;  ///< fp32 whatever the file's dtype
 };
 
-/// Reads DIR/config.json and DIR/model.safetensors (or the shards of model.safetensors.index.json; both together are
-/// refused). A missing, extra, or misshaped tensor is an input error that names it (a tied model may carry
-/// lm_head.weight: it must equal the embedding). Non-finite weights are refused. End tokens of a
-/// generation_config.json beside it replace the config's. Pickled weights (.bin, .pt) are never opened.
-HfModel load_hf(const std::filesystem::path& dir);
+/// Reads DIR/config.json and opens DIR/model.safetensors (or the shards of model.safetensors.index.json; both together
+/// are refused). A missing, extra, or misshaped tensor is an input error that names it (a tied model may carry
+/// lm_head.weight: it must equal the embedding). Weights that are not finite are refused as they are read. End tokens
+/// of a generation_config.json beside it replace the config's. Pickled weights (.bin, .pt) are never opened.
+HfModel open_hf(const std::filesystem::path& dir);
 
 /// transformers' usual size of a shard.
 inline constexpr std::uint64_t kMaxShard_bytes = 5'000'000'000;

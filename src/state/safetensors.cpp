@@ -221,26 +221,34 @@ base::Buffer SafetensorsFile::read(std::string_view name) const {
 }
 
 base::Buffer SafetensorsFile::read_f32(std::string_view name) const {
+  base::Buffer buffer(DType::f32, entry(name).shape);
+  read_f32(name, 0, {buffer.as<float>(), static_cast<std::size_t>(buffer.view().numel())});
+  return buffer;
+}
+
+void SafetensorsFile::read_f32(std::string_view name, std::int64_t first, std::span<float> to) const {
   const TensorEntry& tensor = entry(name);
-  if (tensor.dtype == DType::f32) return read(name);
-  QRL_REQUIRE(tensor.dtype == DType::bf16 || tensor.dtype == DType::f16,
+  QRL_REQUIRE(tensor.dtype == DType::f32 || tensor.dtype == DType::bf16 || tensor.dtype == DType::f16,
               shown(path()) + ": tensor " + base::quoted(name), "F32, BF16 or F16", std::string(tensor.dtype_name),
               "convert the weights to one of these");
-  base::Buffer buffer(DType::f32, tensor.shape);
-  auto* out = buffer.as<float>();
-  std::vector<std::uint16_t> chunk(kChunk_bytes / sizeof(std::uint16_t));
-  for (std::uint64_t at = tensor.begin; at < tensor.end;) {
-    const auto part = std::span(chunk).first(std::min<std::uint64_t>(chunk.size(), (tensor.end - at) / 2));
-    file_.read_at(data_start_ + at, std::as_writable_bytes(part));
+  const auto count = static_cast<std::int64_t>(to.size());
+  QRL_INVARIANT(first >= 0 && first + count <= tensor.shape.numel(), shown(path()) + ": tensor " + base::quoted(name),
+                "elements that it has", std::to_string(first) + " to " + std::to_string(first + count));
+  std::uint64_t at = data_start_ + tensor.begin + static_cast<std::uint64_t>(first) * base::size_bytes(*tensor.dtype);
+  if (tensor.dtype == DType::f32) return file_.read_at(at, std::as_writable_bytes(to));
+  std::vector<std::uint16_t> chunk(std::min(to.size(), kChunk_bytes / sizeof(std::uint16_t)));
+  while (!to.empty()) {
+    const auto part = std::span(chunk).first(std::min(chunk.size(), to.size()));
+    file_.read_at(at, std::as_writable_bytes(part));
     if (tensor.dtype == DType::bf16) {
-      out = std::transform(part.begin(), part.end(), out,
-                           [](std::uint16_t bits) { return base::to_float(base::bf16{bits}); });
+      std::transform(part.begin(), part.end(), to.begin(),
+                     [](std::uint16_t bits) { return base::to_float(base::bf16{bits}); });
     } else {
-      out = std::transform(part.begin(), part.end(), out, f16_to_float);
+      std::transform(part.begin(), part.end(), to.begin(), f16_to_float);
     }
     at += part.size_bytes();
+    to = to.subspan(part.size());
   }
-  return buffer;
 }
 
 namespace {

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,6 +49,9 @@ class SafetensorsFile {
   base::Buffer read(std::string_view name) const;
   /// Reads one tensor into fp32 (from F32, BF16 or F16, exactly); other dtypes are an input error.
   base::Buffer read_f32(std::string_view name) const;
+  /// The same of to.size() elements from `first` on, into memory of the caller's. By pread, a small piece at a time,
+  /// not by mapping: a file that shrinks under us is then an input error, not a bus error. Several threads may call it.
+  void read_f32(std::string_view name, std::int64_t first, std::span<float> to) const;
 
  private:
   File file_;

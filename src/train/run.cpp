@@ -119,7 +119,6 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, RunPart p
     reference.emplace(policy.config, policy.weights, options, world);
     if (sft_steps > 0) restore_learner(cold_start, state, *reference, world);
   }
-  policy.weights.clear();  // the learners have masters of their own
   if (state.cold_start) {
     // RL starts with an optimizer of its own: the cold start's moments belong to another loss.
     learner.reset_optimizer(recipe.optim, learner_options(recipe).total_updates);

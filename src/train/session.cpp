@@ -33,8 +33,8 @@ int usable_processors(const dist::Collectives& world) {
                                                              : static_cast<int>(configured);
 }
 
-model::Weights init_from(const config::Recipe& recipe, const model::ModelConfig& config) {
-  return model::init_weights(config, recipe.model.init_seed.value_or(recipe.trainer.seed));
+model::WeightSource init_from(const config::Recipe& recipe, const model::ModelConfig& config) {
+  return model::new_weights(config, recipe.model.init_seed.value_or(recipe.trainer.seed));
 }
 
 void check_fit(const data::Tokenizer& tokenizer, const model::ModelConfig& config, const std::string& where) {
@@ -108,8 +108,8 @@ Policy make_policy(const config::Recipe& recipe) {
 
 Policy load_policy(const std::filesystem::path& dir) {
   if (is_checkpoint(dir)) require_sound_checkpoint(dir, "use another checkpoint");
-  model::HfModel hf = model::load_hf(dir);
-  Policy policy{hf.config, std::move(hf.weights), data::Tokenizer::load(dir)};
+  const model::HfModel hf = model::open_hf(dir);
+  Policy policy{hf.config, hf.weights, data::Tokenizer::load(dir)};
   check_fit(policy.tokenizer, policy.config, dir.string());
   return policy;
 }

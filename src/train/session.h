@@ -28,7 +28,7 @@ int all_local_threads(const config::Recipe& recipe, const dist::Collectives& wor
 /// A model with its tokenizer.
 struct Policy {
   model::ModelConfig config;
-  model::Weights weights;  ///< fp32
+  model::WeightSource weights;
   data::Tokenizer tokenizer;
 };
 

@@ -5,6 +5,7 @@
 
 #include "base/rng.h"
 #include "model/weights.h"
+#include "support/weights.h"
 
 namespace qrl::decoder::test {
 
@@ -28,7 +29,7 @@ model::ModelConfig tiny_config(model::Family family) {
 }
 
 model::Weights tiny_weights(const model::ModelConfig& config, std::uint64_t seed) {
-  model::Weights weights = model::init_weights(config, seed);
+  model::Weights weights = qrl::test::init_weights(config, seed);
   base::RandomStream random(seed, base::RandomPurpose::test, 1);
   for (const model::WeightSpec& spec : model::weight_specs(config)) {
     const base::Buffer& tensor = weights.at(spec.name);

@@ -6,6 +6,7 @@
 #include "model/weights.h"
 #include "state/safetensors.h"
 #include "support/catch.h"
+#include "support/weights.h"
 
 namespace {
 
@@ -20,7 +21,8 @@ std::vector<TokenId> tokens_of(const state::SafetensorsFile& file, const std::st
   return {values, values + ids.shape().numel()};
 }
 
-const char* const kModels[] = {"hf_qwen3", "hf_qwen3_untied", "hf_qwen2", "hf_llama", "hf_llama_scaled", "hf_qwen3_yarn"};
+const char* const kModels[] = {"hf_qwen3", "hf_qwen3_untied", "hf_qwen2",
+                               "hf_llama", "hf_llama_scaled", "hf_qwen3_yarn"};
 
 /// fp32 sums in another order than transformers': 7e-6 is what rounding alone does (the goldens' manifest).
 constexpr double kLogitBound = 1e-4;
@@ -30,7 +32,7 @@ constexpr double kLogitBound = 1e-4;
 TEST_CASE("teacher-forced fp32 logits are those of transformers, on every instruction set") {
   for (const std::string name : kModels) {
     const auto dir = qrl::test::shipped_data() / "golden" / name;
-    const model::HfModel hf = model::load_hf(dir);
+    const qrl::test::LoadedModel hf = qrl::test::load_hf(dir);
     const auto snapshot = publish(hf.config, hf.weights, quant::Format::f32);
     const state::SafetensorsFile golden(dir / "golden.safetensors");
     on_every_isa([&](ops::Isa isa) {
@@ -54,7 +56,7 @@ TEST_CASE("teacher-forced fp32 logits are those of transformers, on every instru
 TEST_CASE("64 greedy tokens through the whole decoder are those of transformers, on every instruction set") {
   for (const std::string name : kModels) {
     const auto dir = qrl::test::shipped_data() / "golden" / name;
-    const model::HfModel hf = model::load_hf(dir);
+    const qrl::test::LoadedModel hf = qrl::test::load_hf(dir);
     const auto snapshot = publish(hf.config, hf.weights, quant::Format::f32);
     const state::SafetensorsFile golden(dir / "golden.safetensors");
     const std::vector<TokenId> prompt = tokens_of(golden, "greedy.prompt");

@@ -5,6 +5,7 @@
 #include "learner/support.h"
 #include "ops/transformer.h"
 #include "state/safetensors.h"
+#include "support/weights.h"
 
 namespace qrl {
 
@@ -12,14 +13,14 @@ namespace {
 
 struct Golden {
   explicit Golden(const std::string& name)
-      : dir(test::shipped_data() / "golden" / name), model(model::load_hf(dir)), file(dir / "golden.safetensors") {
+      : dir(test::shipped_data() / "golden" / name), model(qrl::test::load_hf(dir)), file(dir / "golden.safetensors") {
     for (int i = 0; i < 3; ++i) {
       const base::Buffer ids = file.read("input_ids." + std::to_string(i));
       sequences.emplace_back(ids.as<std::int64_t>(), ids.as<std::int64_t>() + ids.shape().numel());
     }
   }
   std::filesystem::path dir;
-  model::HfModel model;
+  qrl::test::LoadedModel model;
   state::SafetensorsFile file;
   std::vector<std::vector<types::TokenId>> sequences;
 };
@@ -37,7 +38,7 @@ TEST_CASE("logits are those of transformers") {
     const torch::NoGradGuard no_grad;
     learner::ParameterOptions fp32;
     fp32.compute = torch::kFloat32;
-    const learner::Parameters parameters(config, model::views(golden.model.weights), fp32);
+    const learner::Parameters parameters(config, golden.model.weights, fp32);
     const base::Buffer rope = model::make_rope_table(config, 32);
     learner::PackedRows rows;
     rows.sequence_starts = {0};

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "model/snapshot.h"
 #include "support/catch.h"
+#include "support/weights.h"
 
 using namespace qrl;
 using model::Int8Profile;
@@ -49,8 +50,8 @@ Golden load_golden() {
   config.rms_norm_eps = 1e-6F;
   config.rope_theta = 1e4;
   config.tie_word_embeddings = true;
-  golden.weights = model::init_weights(config, 1);
-  golden.moved = model::init_weights(config, 1);
+  golden.weights = qrl::test::init_weights(config, 1);
+  golden.moved = qrl::test::init_weights(config, 1);
   const std::string layer = "model.layers.0.";
   for (const auto& [name, values] : golden.json["matrices"].items()) {
     const std::string weight = layer + name + ".weight";

@@ -6,9 +6,11 @@
 #include "base/error.h"
 #include "base/threads.h"
 #include "support/catch.h"
+#include "support/weights.h"
 
 using namespace qrl;
 using namespace qrl::model;
+using qrl::test::init_weights;
 using quant::Format;
 
 namespace {

@@ -11,9 +11,14 @@
 #include "base/threads.h"
 #include "state/safetensors.h"
 #include "support/catch.h"
+#include "support/files.h"
+#include "support/weights.h"
 
 using namespace qrl;
 using namespace qrl::model;
+using qrl::test::init_weights;
+using qrl::test::load_hf;
+using qrl::test::LoadedModel;
 using Json = nlohmann::json;
 namespace fs = std::filesystem;
 
@@ -22,11 +27,6 @@ namespace {
 const fs::path kGolden = qrl::test::shipped_data() / "golden";
 
 void write_bytes(const fs::path& file, const std::string& bytes) { std::ofstream(file, std::ios::binary) << bytes; }
-
-std::string read_bytes(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 /// The message of the refusal, or "" when `read` succeeds.
 template <class Read>
@@ -82,7 +82,7 @@ TEST_CASE("folders that transformers wrote are read: single or in shards, fp32, 
   for (const std::string name :
        {"hf_qwen3", "hf_qwen3_untied", "hf_qwen2", "hf_llama", "hf_llama_scaled", "hf_qwen3_yarn"}) {
     INFO(name);
-    const HfModel model = load_hf(kGolden / name);
+    const LoadedModel model = load_hf(kGolden / name);
     const auto specs = weight_specs(model.config);
     CHECK(model.weights.size() == specs.size());
     for (const WeightSpec& spec : specs) {
@@ -101,10 +101,10 @@ TEST_CASE("folders that transformers wrote are read: single or in shards, fp32, 
 TEST_CASE("a saved model loads the same: values, config, end tokens") {
   for (const std::string name : {"hf_qwen3", "hf_qwen3_untied", "hf_qwen2", "hf_llama", "hf_qwen3_yarn"}) {
     INFO(name);
-    const HfModel model = load_hf(kGolden / name);
+    const LoadedModel model = load_hf(kGolden / name);
     const qrl::test::TempDir dir;
     save_hf(dir / "out", model.config, views(model.weights));
-    const HfModel again = load_hf(dir / "out");
+    const LoadedModel again = load_hf(dir / "out");
     CHECK(again.config == model.config);
     for (const auto& [tensor, buffer] : model.weights) CHECK(same_bytes(buffer, again.weights.at(tensor)));
     const state::SafetensorsFile file(dir / "out/model.safetensors");
@@ -115,11 +115,11 @@ TEST_CASE("a saved model loads the same: values, config, end tokens") {
 }
 
 TEST_CASE("fp32 weights saved as bf16 are rounded to nearest even") {
-  HfModel model = load_hf(kGolden / "hf_llama");
+  LoadedModel model = load_hf(kGolden / "hf_llama");
   model.config.dtype = base::DType::bf16;
   const qrl::test::TempDir dir;
   save_hf(dir.path(), model.config, views(model.weights));
-  const HfModel again = load_hf(dir.path());
+  const LoadedModel again = load_hf(dir.path());
   const base::Buffer& want = model.weights.at("lm_head.weight");
   const base::Buffer& got = again.weights.at("lm_head.weight");
   bool any_rounded = false;
@@ -131,7 +131,7 @@ TEST_CASE("fp32 weights saved as bf16 are rounded to nearest even") {
 }
 
 TEST_CASE("weights that are not those of config.json are refused, by name") {
-  const HfModel model = load_hf(kGolden / "hf_qwen3");
+  const LoadedModel model = load_hf(kGolden / "hf_qwen3");
   const qrl::test::TempDir dir;
   const auto save_and_refuse = [&](const WeightViews& weights) {
     std::vector<state::NamedView> tensors;
@@ -179,7 +179,7 @@ TEST_CASE("weights that are not those of config.json are refused, by name") {
 }
 
 TEST_CASE("generation_config.json overrides the end tokens") {
-  const HfModel model = load_hf(kGolden / "hf_qwen3");
+  const LoadedModel model = load_hf(kGolden / "hf_qwen3");
   const qrl::test::TempDir dir;
   save_hf(dir.path(), model.config, views(model.weights));
   write_bytes(dir / "generation_config.json", R"({"eos_token_id":[7,2]})");
@@ -194,7 +194,7 @@ TEST_CASE("folders without safetensors say what is missing, pickles are never op
   const qrl::test::TempDir dir;
   CHECK(load_refusal(dir / "absent") != "");
   CHECK(load_refusal(dir.path()).find("config.json") != std::string::npos);
-  write_bytes(dir / "config.json", read_bytes(kGolden / "hf_qwen3/config.json"));
+  write_bytes(dir / "config.json", qrl::test::read_file(kGolden / "hf_qwen3/config.json"));
   CHECK(load_refusal(dir.path()).find("model.safetensors") != std::string::npos);
   write_bytes(dir / "pytorch_model.bin", "not opened");
   CHECK(load_refusal(dir.path()).find("save_pretrained") != std::string::npos);
@@ -307,7 +307,7 @@ TEST_CASE("truncated and mutated model folders are refused or read, never more")
   const qrl::test::TempDir dir;
   save_hf(dir.path(), config, views(init_weights(config, 1)));
   for (const std::string name : {"config.json", "generation_config.json", "model.safetensors"}) {
-    const std::string good = read_bytes(dir / name);
+    const std::string good = qrl::test::read_file(dir / name);
     int refused = 0, runs = 0;
     const std::size_t end = good.ends_with('\n') ? good.size() - 1 : good.size();  // JSON does without its last newline
     for (std::size_t at = 0; at < end; at += 1 + good.size() / 300) {
@@ -326,12 +326,12 @@ TEST_CASE("truncated and mutated model folders are refused or read, never more")
 }
 
 TEST_CASE("a large model is saved in shards with an index, which loads the same") {
-  const HfModel model = load_hf(kGolden / "hf_qwen3");
+  const LoadedModel model = load_hf(kGolden / "hf_qwen3");
   const qrl::test::TempDir dir;
   save_hf(dir / "out", model.config, views(model.weights), 20'000);
   CHECK_FALSE(fs::exists(dir / "out/model.safetensors"));
   CHECK(fs::exists(dir / "out/model-00001-of-00005.safetensors"));
-  const HfModel again = load_hf(dir / "out");
+  const LoadedModel again = load_hf(dir / "out");
   for (const auto& [tensor, buffer] : model.weights) CHECK(same_bytes(buffer, again.weights.at(tensor)));
   std::uint64_t total_bytes = 0;
   std::set<fs::path> files;

@@ -1,0 +1,19 @@
+// Files as tests read them.
+#pragma once
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+#include <string>
+
+namespace qrl::test {
+
+/// The bytes of a file; throws, and so fails the case, where it cannot be opened.
+inline std::string read_file(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in.is_open()) throw std::runtime_error(file.string() + " cannot be opened");
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+}  // namespace qrl::test
