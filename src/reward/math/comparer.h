@@ -1,0 +1,99 @@
+// Owns the comparison of two answers that are read: which rule serves which pair of forms. Knows nothing of how a text
+// may be read.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "reward/math/evaluate.h"
+#include "reward/math/tree.h"
+
+namespace qrl::reward::math {
+
+/// A node on one side, and which sign its ± stands for: 0 both, as a list of two.
+struct Item {
+  NodeIdx node = -1;
+  int sign = 0;
+};
+
+enum class Side : bool { gold, answer };
+
+class Comparer {
+ public:
+  /// Both trees must outlive it.
+  Comparer(const Tree& gold, const Tree& answer) noexcept : gold_(gold), answer_(answer) {}
+
+  /// Whether the two are the same answer, by the rules of compare.h; false as well when the budget ran out.
+  bool run() { return same({gold_.root, 0}, {answer_.root, 0}); }
+  bool out_of_budget() const noexcept { return budget_.spent(); }
+
+ private:
+  const Tree& tree(Side side) const noexcept { return side == Side::gold ? gold_ : answer_; }
+  const Node& at(Side side, Item item) const noexcept { return tree(side).at(item.node); }
+  Item part(Side side, Item item, std::int32_t k) const noexcept {
+    return {tree(side).child(at(side, item), k), item.sign};
+  }
+
+  // ---- comparer.cpp: values, and which rule serves
+  Value value(Side side, Item item, Algebra& algebra);
+  /// With no root turned around; each is computed once.
+  const Value& value(Side side, Item item);
+  /// Equal under some choice of signs of ambiguous roots, in every lane.
+  bool same_value(Item g, Item a);
+  /// A decimal written with six places or more that the other side, which is none, rounds or is cut off to.
+  bool rounds(Item g, Item a, const Value& x, const Value& y) const;
+  bool same(Item g, Item a);
+  bool same_form(Item g, Item a);
+  bool is_both_signs(Side side, Item item) const;
+  /// "(E)" and E, Yes and "Yes, it does": by the letters that are shown.
+  bool same_words(Item g, Item a);
+  bool is_plain_number(Side side, Item item) const noexcept;
+  bool same_quantities(Item g, Item a);
+  bool same_units(Item g, Item a);
+
+  // ---- comparer_relations.cpp
+  static bool is_equality(char code) noexcept;
+  /// x = 5 is 5, x ∈ S is S, 2 + 3 = 5 is 5: whether what a relation says of its left side is `other`.
+  bool is_value_of(Side side, Item relation, Item other);
+  /// Constants said to be equal, and within a hundredth of each other: 5/6 = 0.833. Others name their last one only, so
+  /// that two different answers are not two guesses.
+  bool is_consistent(Side side, Item relation);
+  /// The relation that it is when read from right to left.
+  static char reversed(char code) noexcept;
+  bool same_relations(Item g, Item a);
+  bool all_equalities(Side side, const Node& node) const noexcept;
+  /// Both sides of two relations alike, in order or swapped.
+  bool same_pair(Item g, Item a, bool allowed, bool swapped);
+  bool same_equations(Item g, Item a);
+  /// The sign of the constant by which left minus right of one is that of the other; 0 when there is none.
+  int proportion(Item g, Item a);
+  /// a < b < c and c > b > a.
+  bool same_chains(Item g, Item a);
+
+  // ---- comparer_collections.cpp
+  /// The members of a list, tuple or set; of ± both values; of anything else itself.
+  std::vector<Item> members(Side side, Item item) const;
+  bool has_dots(Side side, Item item) const noexcept;
+  bool same_collections(Item g, Item a);
+  bool in_order(const std::vector<Item>& x, const std::vector<Item>& y);
+  /// Every member of each is one of the other. Approximations are asked first: most pairs differ.
+  bool as_sets(const std::vector<Item>& x, const std::vector<Item>& y);
+  /// a : b : c up to a common factor.
+  bool same_proportions(const std::vector<Item>& x, const std::vector<Item>& y);
+  bool same_matrices(Item g, Item a);
+  std::vector<Item> entries(Side side, Item item) const;
+  /// Unions and differences part by part: for what is no set of real constants.
+  bool same_sets(Item g, Item a);
+  bool same_reals(Item g, Item a);
+
+  const Tree& gold_;
+  const Tree& answer_;
+  Budget budget_;
+  Algebra algebra_;                  ///< with no root turned around
+  std::vector<std::uint64_t> keys_;  ///< of values_
+  std::deque<Value> values_;
+  int depth_ = 0;
+};
+
+}  // namespace qrl::reward::math

@@ -1,0 +1,182 @@
+// Lists, tuples, sets, ratios, matrices, and sets of reals.
+#include <algorithm>
+
+#include "reward/math/comparer.h"
+#include "reward/math/forms.h"
+#include "reward/math/reals.h"
+
+namespace qrl::reward::math {
+
+namespace {
+
+constexpr std::int32_t kMaxList = 1000;
+
+}  // namespace
+
+std::vector<Item> Comparer::members(Side side, Item item) const {
+  const Node& node = at(side, item);
+  std::vector<Item> out;
+  const auto add = [&](Item member) {
+    if (is_both_signs(side, member)) {
+      out.push_back({member.node, 1});
+      out.push_back({member.node, -1});
+    } else {
+      out.push_back(member);
+    }
+  };
+  if (!is_collection(node)) {
+    add(item);
+  } else {
+    for (std::int32_t k = 0; k < node.count; ++k) add(part(side, item, k));
+  }
+  return out;
+}
+
+bool Comparer::has_dots(Side side, Item item) const noexcept {
+  const Node& node = at(side, item);
+  for (std::int32_t k = 0; k < node.count; ++k) {
+    if (tree(side).child_at(node, k).kind == Kind::dots) return true;
+  }
+  return false;
+}
+
+bool Comparer::same_collections(Item g, Item a) {
+  const Node& gold = at(Side::gold, g);
+  const Node& answer = at(Side::answer, a);
+  if (gold.count > kMaxList || answer.count > kMaxList) return false;
+  const bool gold_tuple = gold.kind == Kind::tuple;
+  const bool answer_tuple = answer.kind == Kind::tuple;
+  const std::vector<Item> x = members(Side::gold, g);
+  const std::vector<Item> y = members(Side::answer, a);
+  if (gold_tuple && answer_tuple) {
+    const bool brackets = (gold.open == answer.open && gold.close == answer.close) || gold.count != 2;
+    return brackets && in_order(x, y);
+  }
+  if (gold_tuple || answer_tuple) {
+    const Node& tuple = gold_tuple ? gold : answer;
+    const Node& other = gold_tuple ? answer : gold;
+    if (other.kind == Kind::list) {
+      if (tuple.open == '(' && tuple.close == ')' && in_order(x, y)) return true;
+      if (gold_tuple ? y.size() != 1 : x.size() != 1) return false;  // p = 5, q = 2: a list of one is its member
+    }
+    if (other.kind != Kind::list || other.count != 1) return false;
+  }
+  if (has_dots(Side::gold, g) || has_dots(Side::answer, a)) return in_order(x, y);
+  return as_sets(x, y);
+}
+
+bool Comparer::in_order(const std::vector<Item>& x, const std::vector<Item>& y) {
+  if (x.size() != y.size()) return false;
+  for (std::size_t k = 0; k < x.size(); ++k) {
+    if (!same(x[k], y[k])) return false;
+  }
+  return true;
+}
+
+bool Comparer::as_sets(const std::vector<Item>& x, const std::vector<Item>& y) {
+  const std::size_t most = std::max(x.size(), y.size());
+  if (most > 2 * std::min(x.size(), y.size()) + 2) return false;
+  const auto values = [&](Side side, const std::vector<Item>& items) {
+    std::vector<std::optional<Value>> out;
+    for (const Item item : items) {
+      const Kind kind = at(side, item).kind;
+      const bool number = kind == Kind::number || kind == Kind::sum || kind == Kind::product || kind == Kind::power ||
+                          kind == Kind::root || kind == Kind::mixed;
+      out.push_back(number ? std::optional(value(side, item)) : std::nullopt);
+    }
+    return out;
+  };
+  const auto of_x = values(Side::gold, x);
+  const auto of_y = values(Side::answer, y);
+  std::vector<bool> found(y.size(), false);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    bool any = false;
+    for (std::size_t j = 0; j < y.size(); ++j) {
+      if (any && found[j]) continue;
+      const bool both = of_x[i] && of_y[j];
+      if (both && (of_x[i]->exact && of_y[j]->exact ? !equal(*of_x[i], *of_y[j]) : !near(*of_x[i], *of_y[j]))) continue;
+      if (!(both && equal(*of_x[i], *of_y[j])) && !same(x[i], y[j])) continue;
+      any = found[j] = true;
+    }
+    if (!any || budget_.spent()) return false;
+  }
+  return std::all_of(found.begin(), found.end(), [](bool f) { return f; });
+}
+
+bool Comparer::same_proportions(const std::vector<Item>& x, const std::vector<Item>& y) {
+  std::vector<Value> u, v;
+  for (const Item item : x) u.push_back(value(Side::gold, item));
+  for (const Item item : y) v.push_back(value(Side::answer, item));
+  for (std::size_t k = 0; k < u.size(); ++k) {
+    if (u[k].is_zero() != v[k].is_zero()) return false;
+  }
+  const auto first = std::find_if(u.begin(), u.end(), [](const Value& w) { return !w.is_zero(); });
+  if (first == u.end()) return false;
+  const Value& partner = v[static_cast<std::size_t>(first - u.begin())];
+  for (std::size_t k = 0; k < u.size(); ++k) {
+    if (!equal(algebra_.multiply(u[k], partner), algebra_.multiply(v[k], *first))) return false;
+  }
+  return true;
+}
+
+bool Comparer::same_matrices(Item g, Item a) {
+  Algebra algebra;
+  const auto matrix = [&](Side side, Item item) { return Evaluator(tree(side), algebra, budget_).matrix(item.node); };
+  const Node& gold = at(Side::gold, g);
+  const Node& answer = at(Side::answer, a);
+  if (gold.kind == Kind::matrix && answer.kind == Kind::matrix && gold.columns == answer.columns &&
+      gold.count == answer.count) {
+    return in_order(entries(Side::gold, g), entries(Side::answer, a));
+  }
+  const auto vector_entries = [](const Node& node) {
+    return node.kind == Kind::tuple || (node.kind == Kind::matrix && (node.columns == 1 || node.columns == node.count));
+  };
+  if (vector_entries(gold) && vector_entries(answer)) {
+    // A row, a column and a tuple of the same numbers; a row and a column are different matrices.
+    if (gold.kind == Kind::matrix && answer.kind == Kind::matrix) return false;
+    return in_order(entries(Side::gold, g), entries(Side::answer, a));
+  }
+  const auto x = matrix(Side::gold, g);
+  const auto y = matrix(Side::answer, a);
+  if (!x || !y) return same_value(g, a);
+  if (x->rows != y->rows || x->columns != y->columns) return false;
+  return std::equal(x->entries.begin(), x->entries.end(), y->entries.begin(),
+                    [](const Value& p, const Value& q) { return equal(p, q); });
+}
+
+std::vector<Item> Comparer::entries(Side side, Item item) const {
+  std::vector<Item> out;
+  for (std::int32_t k = 0; k < at(side, item).count; ++k) out.push_back(part(side, item, k));
+  return out;
+}
+
+bool Comparer::same_sets(Item g, Item a) {
+  const Node& gold = at(Side::gold, g);
+  const Node& answer = at(Side::answer, a);
+  if (gold.kind == answer.kind && gold.kind == Kind::set_operation && gold.count == answer.count) {
+    bool unions = true;
+    bool same_codes = true;
+    for (std::int32_t k = 1; k < gold.count; ++k) {
+      unions = unions && gold_.link(gold, k).code != 'D' && answer_.link(answer, k).code == gold_.link(gold, k).code;
+      same_codes = same_codes && answer_.link(answer, k).code == gold_.link(gold, k).code;
+    }
+    if (unions) return as_sets(entries(Side::gold, g), entries(Side::answer, a));
+    return same_codes && in_order(entries(Side::gold, g), entries(Side::answer, a));
+  }
+  return same_value(g, a);
+}
+
+bool Comparer::same_reals(Item g, Item a) {
+  const auto two_tuples = [](const Node& x, const Node& y) { return x.kind == Kind::tuple && y.kind == Kind::tuple; };
+  if (two_tuples(at(Side::gold, g), at(Side::answer, a))) return false;
+  const auto read = [this](Side side, Item item) {
+    Evaluator evaluator(tree(side), algebra_, budget_, item.sign >= 0);
+    return real_set(tree(side), item.node, evaluator);
+  };
+  const auto x = read(Side::gold, g);
+  if (!x) return false;
+  const auto y = read(Side::answer, a);
+  return y && equal(*x, *y);
+}
+
+}  // namespace qrl::reward::math

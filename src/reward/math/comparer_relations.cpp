@@ -1,0 +1,153 @@
+// Equations, inequalities and chains of them.
+#include <cmath>
+
+#include "reward/math/comparer.h"
+#include "reward/math/forms.h"
+
+namespace qrl::reward::math {
+
+bool Comparer::is_equality(char code) noexcept { return code == '=' || code == 'a' || code == 'c'; }
+
+bool Comparer::is_value_of(Side side, Item relation, Item other) {
+  const Node& node = at(side, relation);
+  const auto compare = [&](Item value) { return side == Side::gold ? same(value, other) : same(other, value); };
+  const char last_code = tree(side).link(node, node.count - 1).code;
+  if (node.count == 2 && last_code == 'e') return compare(part(side, relation, 1));
+  for (std::int32_t k = 1; k < node.count; ++k) {
+    if (!is_equality(tree(side).link(node, k).code)) return false;
+  }
+  // What stands before an ≈ is the answer, what follows it illustrates.
+  std::int32_t last = node.count - 1;
+  while (last > 0 && tree(side).link(node, last).code == 'a') --last;
+  const NodeIdx first = tree(side).child(node, 0);
+  if (has_symbols(tree(side), first)) {
+    if (!is_name(tree(side), first) || last == 0) return false;
+    return compare(part(side, relation, last));
+  }
+  return compare(part(side, relation, last)) || (is_consistent(side, relation) && compare(part(side, relation, 0)));
+}
+
+bool Comparer::is_consistent(Side side, Item relation) {
+  const Node& node = at(side, relation);
+  const Value first = value(side, part(side, relation, 0));
+  for (std::int32_t k = 1; k < node.count; ++k) {
+    const Value& other = value(side, part(side, relation, k));
+    if (equal(first, other)) continue;
+    const auto x = first.real();
+    const auto y = other.real();
+    if (!x || !y || std::abs(*x - *y) > 0.01L * std::max(std::abs(*x), std::abs(*y))) return false;
+  }
+  return true;
+}
+
+char Comparer::reversed(char code) noexcept {
+  switch (code) {
+    case '<':
+      return '>';
+    case '>':
+      return '<';
+    case 'l':
+      return 'g';
+    case 'g':
+      return 'l';
+    default:
+      return code;
+  }
+}
+
+bool Comparer::same_relations(Item g, Item a) {
+  const Node& gold = at(Side::gold, g);
+  const Node& answer = at(Side::answer, a);
+  if (gold.count == 2 && answer.count == 2) {
+    const char x = gold_.link(gold, 1).code;
+    const char y = answer_.link(answer, 1).code;
+    if (is_equality(x) && is_equality(y)) return same_equations(g, a);
+    if (same_pair(g, a, x == y, false)) return true;
+    if (x == 'e' && y == 'e') return same(part(Side::gold, g, 1), part(Side::answer, a, 1));
+    const bool ordered = x == '<' || x == '>' || x == 'l' || x == 'g';
+    if (x == 'n' && y == 'n') return proportion(g, a) != 0;
+    if (!ordered) return false;
+    const int factor = proportion(g, a);
+    return factor != 0 && (factor > 0 ? x : reversed(x)) == y;
+  }
+  if (gold.count != answer.count) {
+    const bool equations = all_equalities(Side::gold, gold) && all_equalities(Side::answer, answer);
+    return equations && same(part(Side::gold, g, gold.count - 1), part(Side::answer, a, answer.count - 1)) &&
+           is_name(gold_, gold_.child(gold, 0)) && is_name(answer_, answer_.child(answer, 0));
+  }
+  return same_chains(g, a);
+}
+
+bool Comparer::all_equalities(Side side, const Node& node) const noexcept {
+  for (std::int32_t k = 1; k < node.count; ++k) {
+    if (!is_equality(tree(side).link(node, k).code)) return false;
+  }
+  return true;
+}
+
+bool Comparer::same_pair(Item g, Item a, bool allowed, bool swapped) {
+  return allowed && same(part(Side::gold, g, 0), part(Side::answer, a, swapped ? 1 : 0)) &&
+         same(part(Side::gold, g, 1), part(Side::answer, a, swapped ? 0 : 1));
+}
+
+bool Comparer::same_equations(Item g, Item a) {
+  if (same_pair(g, a, true, false) || same_pair(g, a, true, true)) return true;
+  // y = 2x and f(x) = 2x say the same of another name; x = 5 and y = 5 do not: they are lines.
+  const auto is_function_of_variable = [this](Side side, Item left) {
+    const Node& call = at(side, left);
+    return call.kind == Kind::call && has_symbols(tree(side), tree(side).child(call, call.count - 1));
+  };
+  const auto is_graph = [this](Side side, Item left) {
+    const Node& name = at(side, left);
+    return name.kind == Kind::words || (name.kind == Kind::symbol && name.text == "y");
+  };
+  const Item left = part(Side::gold, g, 0);
+  const Item other = part(Side::answer, a, 0);
+  const bool renamed = (is_function_of_variable(Side::gold, left) && is_graph(Side::answer, other)) ||
+                       (is_graph(Side::gold, left) && is_function_of_variable(Side::answer, other));
+  if (renamed && same(part(Side::gold, g, 1), part(Side::answer, a, 1))) return true;
+  return proportion(g, a) != 0;
+}
+
+int Comparer::proportion(Item g, Item a) {
+  if (!has_symbols(gold_, g.node) || !has_symbols(answer_, a.node)) return 0;
+  const auto difference_of = [&](Side side, Item relation) {
+    const Value left = value(side, part(side, relation, 0));
+    return algebra_.subtract(left, value(side, part(side, relation, 1)));
+  };
+  const Value x = difference_of(Side::gold, g);
+  const Value y = difference_of(Side::answer, a);
+  if (budget_.spent() || x.undefined || y.undefined || x.infinite != 0 || y.infinite != 0) return 0;
+  for (std::size_t lane = 0; lane < kLanes; ++lane) {
+    if (x.f[lane].is_zero() || y.f[lane].is_zero()) return 0;
+  }
+  // Lanes 0 and 1 are the same field under two assignments: x0/y0 = x1/y1.
+  const Field& field = field_of(0);
+  if (!(field.multiply(x.f[0], y.f[1]) == field.multiply(x.f[1], y.f[0]))) return 0;
+  // A constant on both sides (42 = 42 + 0x) is proportional to anything constant.
+  if (x.f[0] == x.f[1] || y.f[0] == y.f[1]) return 0;
+  const Complex ratio = y.z[0] / x.z[0];
+  return std::isfinite(ratio.real()) && ratio.real() < 0 ? -1 : 1;
+}
+
+bool Comparer::same_chains(Item g, Item a) {
+  const Node& gold = at(Side::gold, g);
+  const Node& answer = at(Side::answer, a);
+  const std::int32_t n = gold.count;
+  bool forward = true;
+  bool backward = true;
+  for (std::int32_t k = 1; k < n; ++k) {
+    const char code = gold_.link(gold, k).code;
+    forward = forward && code == answer_.link(answer, k).code;
+    backward = backward && code == reversed(answer_.link(answer, n - k).code);
+  }
+  const auto parts_same = [&](bool reverse) {
+    for (std::int32_t k = 0; k < n; ++k) {
+      if (!same(part(Side::gold, g, k), part(Side::answer, a, reverse ? n - 1 - k : k))) return false;
+    }
+    return true;
+  };
+  return (forward && parts_same(false)) || (backward && parts_same(true));
+}
+
+}  // namespace qrl::reward::math
