@@ -1,6 +1,7 @@
 #include "reward/verifier.h"
 
 #include "base/error.h"
+#include "reward/box.h"
 #include "reward/countdown.h"
 #include "reward/math/math_verifier.h"
 #include "reward/sudoku.h"
@@ -11,35 +12,12 @@ namespace {
 
 constexpr std::string_view kOpen = "<answer>";
 constexpr std::string_view kClose = "</answer>";
-constexpr std::string_view kBox = "\\boxed{";
 
 std::string_view trim(std::string_view text) noexcept {
   constexpr std::string_view kSpace = " \t\n\r\f\v";
   const std::size_t first = text.find_first_not_of(kSpace);
   if (first == std::string_view::npos) return {};
   return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
-}
-
-/// The content of the last \boxed{ whose brace is closed. One walk from the end counts the closing braces still
-/// unpaired, so that boxes that are never closed cost nothing more; a second walk finds the brace of the box taken.
-std::optional<std::string_view> last_boxed(std::string_view text) noexcept {
-  std::size_t unpaired_closes = 0;
-  for (std::size_t i = text.size(); i-- > 0;) {
-    if (text[i] == '}') ++unpaired_closes;
-    if (text[i] != '{') continue;
-    const bool closed = unpaired_closes > 0;
-    if (closed) --unpaired_closes;
-    if (!closed || !text.substr(0, i + 1).ends_with(kBox)) continue;
-    std::size_t depth = 1;
-    std::size_t end = i;
-    while (depth > 0) {
-      ++end;
-      if (text[end] == '{') ++depth;
-      if (text[end] == '}') --depth;
-    }
-    return text.substr(i + 1, end - i - 1);
-  }
-  return std::nullopt;
 }
 
 }  // namespace
@@ -65,7 +43,9 @@ std::string shown(std::string_view answer) {
 std::optional<ExtractedAnswer> extract_answer(std::string_view response) noexcept {
   if (response.size() > kMaxScanned_bytes) response.remove_prefix(response.size() - kMaxScanned_bytes);
   const auto tagged = last_tagged(response);
-  if (const auto box = last_boxed(tagged.value_or(response))) return ExtractedAnswer{trim(*box), true};
+  if (const auto box = last_box(tagged.value_or(response), {"\\boxed"})) {
+    return ExtractedAnswer{trim(box->content), true};
+  }
   if (tagged) return ExtractedAnswer{trim(*tagged), false};
   return std::nullopt;
 }

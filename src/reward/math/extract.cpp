@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "reward/box.h"
 #include "reward/math/tree.h"
 #include "reward/verifier.h"
 
@@ -103,36 +104,8 @@ std::string_view without_condition(std::string_view text) {
 
 // ---- boxes
 
-struct Box {
-  std::size_t begin = 0, end = 0;  ///< of \boxed{…} as a whole
-  std::string_view content;
-};
-
-/// The last box whose brace is closed. One walk from the end counts the closing braces still unpaired, so that boxes
-/// that are never closed cost nothing more.
 std::optional<Box> last_box(std::string_view text) noexcept {
-  std::size_t unpaired_closes = 0;
-  for (std::size_t i = text.size(); i-- > 0;) {
-    if (text[i] == '}') ++unpaired_closes;
-    if (text[i] != '{') continue;
-    const bool closed = unpaired_closes > 0;
-    if (closed) --unpaired_closes;
-    const std::string_view head = text.substr(0, i);
-    std::size_t name = 0;
-    if (head.ends_with("\\boxed")) name = 6;
-    else if (head.ends_with("\\boxed ")) name = 7;
-    else if (head.ends_with("\\fbox")) name = 5;
-    if (!closed || name == 0) continue;
-    std::size_t depth = 1;
-    std::size_t end = i;
-    while (depth > 0) {
-      ++end;
-      if (text[end] == '{') ++depth;
-      if (text[end] == '}') --depth;
-    }
-    return Box{i - name, end + 1, text.substr(i + 1, end - i - 1)};
-  }
-  return std::nullopt;
+  return reward::last_box(text, {"\\boxed", "\\boxed ", "\\fbox"});
 }
 
 /// Whether text between two boxes merely joins them: a comma, semicolon, "and" or "or", once at least.
