@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "data/csv.h"
-#include "data/strict_json.h"
+#include "state/json.h"
 
 namespace qrl::data {
 
@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 constexpr std::string_view kBlank = " \t\r";
+constexpr int kMaxRowDepth = 64;  ///< arrays and objects of a row open at one time
 
 struct Signature {
   std::string_view bytes;
@@ -111,7 +112,7 @@ std::vector<PromptRow> parse_jsonl(std::istream& in, const std::string& name, co
     if (is_blank(line)) continue;
     refuse_lookalikes(line, !any, where);
     any = true;
-    add(reader.read(parse_strict_json(line, where), where, default_source), line_number, rows);
+    add(reader.read(state::parse_json(line, where, kMaxRowDepth), where, default_source), line_number, rows);
   }
   QRL_REQUIRE(any, name, "one row or more", "a file without any");
   return kept(std::move(rows), name);
