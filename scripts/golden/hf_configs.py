@@ -46,6 +46,14 @@ def facts(config):
     }
 
 
+def rope(config):
+    """The frequencies and the factor on cosine and sine: what scaling (llama3, yarn) makes of rope_theta."""
+    with torch.device("meta"):
+        kind = type(transformers.AutoModelForCausalLM.from_config(config).model.rotary_emb)
+    rotary = kind(config)
+    return {"rope frequencies": rotary.inv_freq.tolist(), "rope factor": rotary.attention_scaling}
+
+
 def main():
     models = sorted(file.name.removesuffix(".hub.json") for file in FOLDER.glob("*.hub.json"))
     if "--check" in sys.argv:
@@ -53,7 +61,7 @@ def main():
             exported = FOLDER / f"{model}.exported.json"
             if not exported.exists():
                 continue
-            want, got = facts(load(FOLDER / f"{model}.hub.json")), facts(load(exported))
+            want, got = ({**facts(config), **rope(config)} for config in (load(FOLDER / f"{model}.hub.json"), load(exported)))
             differences = {key: (want[key], got[key]) for key in want if want[key] != got[key]}
             if differences:
                 sys.exit(f"{model}, transformers {transformers.__version__}: {differences}")

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "support/catch.h"
+#include "support/files.h"
 
 using namespace qrl;
 using namespace qrl::model;
@@ -45,11 +46,6 @@ std::string refusal(const std::string& text) {
   return {};
 }
 
-std::string read_bytes(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
 const fs::path kConfigs = qrl::test::shipped_data() / "golden" / "hf_configs";
 
 }  // namespace
@@ -65,7 +61,7 @@ TEST_CASE("malformed configs behave as their manifest declares") {
     ++seen;
     const std::string file = row["file"];
     INFO(file);
-    const bool accepted = refusal(read_bytes(*shared / "malformed" / file)).empty();
+    const bool accepted = refusal(qrl::test::read_file(*shared / "malformed" / file)).empty();
     if (row["expect"] == "accept") CHECK(accepted);
     if (row["expect"] == "reject") CHECK(!accepted);
   }
@@ -74,12 +70,13 @@ TEST_CASE("malformed configs behave as their manifest declares") {
 
 TEST_CASE("published configs mean what transformers makes of them, whoever wrote them") {
   // hub: as published; transformers4, transformers5: as these versions write it again (scripts/golden/hf_configs.py).
-  const Json expected = Json::parse(read_bytes(kConfigs / "expected.json"));
-  for (const std::string model : {"qwen3_0.6b", "qwen2.5_0.5b_instruct", "llama3_8b_instruct", "llama3.2_1b"}) {
+  const Json expected = Json::parse(qrl::test::read_file(kConfigs / "expected.json"));
+  for (const std::string model :
+       {"qwen3_0.6b", "qwen3_0.6b_yarn", "qwen2.5_0.5b_instruct", "llama3_8b_instruct", "llama3.2_1b"}) {
     for (const std::string writer : {"hub", "transformers4", "transformers5"}) {
       const std::string file = model + "." + writer + ".json";
       INFO(file);
-      const std::string text = read_bytes(kConfigs / file);
+      const std::string text = qrl::test::read_file(kConfigs / file);
       const ModelConfig config = parse_config(text, file);
       const Json& want = expected[model];
       CHECK(config.vocab_size == want["vocab_size"]);
@@ -108,10 +105,11 @@ TEST_CASE("published configs mean what transformers makes of them, whoever wrote
 
 TEST_CASE("what config_json writes is what transformers 4 and 5 were seen to read, and reads back the same") {
   // hf_configs.py --check loads the committed text with both versions and compares it with the hub's form.
-  for (const std::string model : {"qwen3_0.6b", "qwen2.5_0.5b_instruct", "llama3_8b_instruct", "llama3.2_1b"}) {
+  for (const std::string model :
+       {"qwen3_0.6b", "qwen3_0.6b_yarn", "qwen2.5_0.5b_instruct", "llama3_8b_instruct", "llama3.2_1b"}) {
     INFO(model);
     const ModelConfig config = read_config(kConfigs / (model + ".hub.json"));
-    CHECK(config_json(config) == read_bytes(kConfigs / (model + ".exported.json")));
+    CHECK(config_json(config) == qrl::test::read_file(kConfigs / (model + ".exported.json")));
     CHECK(parse_config(config_json(config), model) == config);
     CHECK(unknown_config_keys(config_json(config), model).empty());
   }
