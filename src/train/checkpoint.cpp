@@ -5,11 +5,11 @@
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <vector>
 
 #include "base/log.h"
 #include "model/weights.h"
+#include "state/file.h"
 #include "state/folder.h"
 #include "state/safetensors.h"
 
@@ -19,19 +19,12 @@ namespace fs = std::filesystem;
 
 namespace {
 
+constexpr std::uint64_t kMaxText_bytes = std::uint64_t{64} << 20;
 constexpr const char* kStateFile = "state.json";
 constexpr const char* kRecipeFile = "recipe.yaml";
 constexpr const char* kOptimizerFile = "optimizer.safetensors";
 constexpr const char* kManifestFile = "manifest.json";
 constexpr const char* kUnfinishedRow = "unfinished_row";
-
-std::string read_text(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  QRL_REQUIRE(in.good(), file.string(), "a readable file", "an error on opening it");
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
 
 void write_text(const fs::path& file, const std::string& text) {
   std::ofstream out(file, std::ios::binary);
@@ -181,19 +174,23 @@ void copy_checkpoint(const fs::path& from, const fs::path& to) {
 
 bool same_checkpoint(const fs::path& a, const fs::path& b) {
   return fs::exists(a / kManifestFile) && fs::exists(b / kManifestFile) &&
-         read_text(a / kManifestFile) == read_text(b / kManifestFile);
+         state::read_text(a / kManifestFile, kMaxText_bytes) == state::read_text(b / kManifestFile, kMaxText_bytes);
 }
 
 LoadedState read_checkpoint_state(const fs::path& checkpoint) {
   require_sound_checkpoint(checkpoint, "use an older one");
   const std::string where = (checkpoint / kStateFile).string();
-  const auto json = nlohmann::json::parse(read_text(where));
+  const auto json = nlohmann::json::parse(state::read_text(where, kMaxText_bytes));
   const auto at = [&](const char* key) -> const nlohmann::json& {
     QRL_REQUIRE(json.contains(key), where, std::string("the entry ") + key, "none",
                 "another version of qrl-train wrote it: go on with that one, or export it and start from the model");
     return json.at(key);
   };
-  LoadedState loaded{{}, read_text(checkpoint / kRecipeFile), model::read_config(checkpoint / "config.json"), {}, 1};
+  LoadedState loaded{{},
+                     state::read_text(checkpoint / kRecipeFile, kMaxText_bytes),
+                     model::read_config(checkpoint / "config.json"),
+                     {},
+                     1};
   RunState& s = loaded.state;
   s.cold_start = at("cold_start").get<bool>();
   s.sft_step = at("sft_step").get<std::int64_t>();
@@ -225,10 +222,10 @@ void restore_learner(const fs::path& checkpoint, const RunState& state, learner:
          {std::pair{checkpoint / "model.safetensors", &masters}, {checkpoint / kOptimizerFile, &moments}}) {
       const state::SafetensorsFile tensors(file);
       for (auto& [name, view] : *views) {
-        const base::Buffer stored = tensors.read(name);
-        QRL_REQUIRE(stored.view().dtype == view.dtype && stored.shape() == view.shape, file.string() + ": " + name,
-                    view.shape.to_string(), stored.shape().to_string());
-        std::memcpy(view.data, stored.view().data, view.num_bytes());
+        const state::TensorEntry& stored = tensors.entry(name);
+        QRL_REQUIRE(stored.dtype == view.dtype && stored.shape == view.shape, file.string() + ": " + name,
+                    view.shape.to_string(), stored.shape.to_string());
+        tensors.read_f32(name, 0, {view.as<float>(), static_cast<std::size_t>(view.numel())});
       }
     }
   }

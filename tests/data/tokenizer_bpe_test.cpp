@@ -13,6 +13,7 @@
 #include "data/tokenizer/byte_alphabet.h"
 #include "data/tokenizer/split_pattern.h"
 #include "refusal.h"
+#include "support/files.h"
 
 using namespace qrl::data;
 using nlohmann::json;
@@ -21,14 +22,6 @@ using qrl::test::says;
 using Ids = std::vector<qrl::types::TokenId>;
 
 namespace {
-
-std::string read_file(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  REQUIRE(in.is_open());
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
 
 std::filesystem::path golden_dir() { return qrl::test::shipped_data() / "golden" / "tokenizer_bpe"; }
 
@@ -59,13 +52,14 @@ int compare_rows(const Tokenizer& tokenizer, const std::string& rows) {
 std::string gpt2_json(const std::filesystem::path& dir) {
   const json byte_level = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}};
   json merges = json::array();
-  std::istringstream lines(read_file(dir / "merges.txt"));
+  std::istringstream lines(qrl::test::read_file(dir / "merges.txt"));
   std::string line;
   std::getline(lines, line);  // "#version: 0.2"
   while (std::getline(lines, line)) merges.push_back(line);
   const json end = {{"id", 50256},     {"content", "<|endoftext|>"}, {"single_word", false}, {"lstrip", false},
                     {"rstrip", false}, {"normalized", true},         {"special", true}};
-  const json model = {{"type", "BPE"}, {"vocab", json::parse(read_file(dir / "vocab.json"))}, {"merges", merges}};
+  const json model = {
+      {"type", "BPE"}, {"vocab", json::parse(qrl::test::read_file(dir / "vocab.json"))}, {"merges", merges}};
   return json({{"version", "1.0"},
                {"added_tokens", {end}},
                {"pre_tokenizer", byte_level},
@@ -87,7 +81,7 @@ std::string random_text(qrl::base::RandomStream& random) {
 TEST_CASE("small tokenizers of every kind: the ids of the tokenizers library") {
   for (const char* name : {"qwen2", "llama3", "gpt2", "digits", "gaps", "added"}) {
     const Tokenizer tokenizer = golden(name);
-    std::istringstream cases(read_file(golden_dir() / (std::string(name) + ".cases.jsonl")));
+    std::istringstream cases(qrl::test::read_file(golden_dir() / (std::string(name) + ".cases.jsonl")));
     int num_cases = 0;
     for (std::string line; std::getline(cases, line); ++num_cases) {
       const json row = json::parse(line);
@@ -111,7 +105,7 @@ TEST_CASE("the published tokenizers: the shared goldens") {
   CHECK(qwen3.eos() == 151645);
   CHECK(compare_rows(qwen3, output_of("gzip -dc " + (dir / "qwen3_golden.jsonl.gz").string())) == 13834);
   const Tokenizer gpt2 = Tokenizer::parse(gpt2_json(dir / "gpt2"), "<|endoftext|>", "gpt2");
-  CHECK(compare_rows(gpt2, read_file(dir / "gpt2_golden.jsonl")) == 47);
+  CHECK(compare_rows(gpt2, qrl::test::read_file(dir / "gpt2_golden.jsonl")) == 47);
   CHECK(Tokenizer::load(dir / "phi2").encode("        x") == Ids{50280, 87});
 }
 
@@ -120,7 +114,7 @@ TEST_CASE("whole corpora: the shared hashes of their ids") {
   if (!shared) return qrl::test::skip("the shared data is missing: tokenizer, datasets");
   const Tokenizer qwen3 = Tokenizer::load(*shared / "tokenizer" / "qwen3");
   const qrl::test::TempDir dir;
-  const json hashes = json::parse(read_file(*shared / "tokenizer" / "qwen3_corpus_hashes.json"));
+  const json hashes = json::parse(qrl::test::read_file(*shared / "tokenizer" / "qwen3_corpus_hashes.json"));
   for (const auto& [name, want] : hashes.items()) {
     std::ifstream rows(*shared / "datasets" / (name + ".jsonl"));
     std::ofstream out(dir / name);
@@ -142,7 +136,7 @@ TEST_CASE("whole corpora: the shared hashes of their ids") {
 }
 
 TEST_CASE("merges: the lowest rank first, the leftmost of equals, the same for short and long pieces") {
-  json file = json::parse(read_file(qrl::test::shipped_data() / "golden" / "tokenizer" / "tokenizer.json"));
+  json file = json::parse(qrl::test::read_file(qrl::test::shipped_data() / "golden" / "tokenizer" / "tokenizer.json"));
   for (const auto& [token, id] : {std::pair("aa", 256), {"ab", 257}, {"aab", 258}}) file["model"]["vocab"][token] = id;
   for (int k = 0; k < 3; ++k) file["added_tokens"][static_cast<std::size_t>(k)]["id"] = 259 + k;
   file["model"]["merges"] = {"a b", "a a", "a ab"};

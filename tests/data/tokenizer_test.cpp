@@ -4,11 +4,11 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 
 #include "base/rng.h"
 #include "data/tokenizer/byte_alphabet.h"
 #include "refusal.h"
+#include "support/files.h"
 
 using namespace qrl::data;
 using nlohmann::json;
@@ -18,17 +18,9 @@ using Ids = std::vector<qrl::types::TokenId>;
 
 namespace {
 
-std::string read_file(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  REQUIRE(in.is_open());
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
 std::filesystem::path golden_dir() { return qrl::test::shipped_data() / "golden" / "tokenizer"; }
 
-json golden_file() { return json::parse(read_file(golden_dir() / "tokenizer.json")); }
+json golden_file() { return json::parse(qrl::test::read_file(golden_dir() / "tokenizer.json")); }
 
 std::string refusal(const std::string& text, const std::string& eos = "<|endoftext|>") {
   return refusal_of([&] { Tokenizer::parse(text, eos, "tokenizer.json"); });
@@ -73,8 +65,8 @@ TEST_CASE("save writes what the tokenizers library itself writes, and load reads
   json want = golden_file();
   want["post_processor"] = nullptr;         // transformers adds an empty template
   want["decoder"] = want["pre_tokenizer"];  // whose flags mean nothing in a decoder: the library writes true
-  CHECK(json::parse(read_file(dir / "tokenizer.json")) == want);
-  const json config = json::parse(read_file(dir / "tokenizer_config.json"));
+  CHECK(json::parse(qrl::test::read_file(dir / "tokenizer.json")) == want);
+  const json config = json::parse(qrl::test::read_file(dir / "tokenizer_config.json"));
   CHECK(config["eos_token"] == "<|endoftext|>");
   CHECK(config["pad_token"] == "<|endoftext|>");
 
@@ -83,7 +75,7 @@ TEST_CASE("save writes what the tokenizers library itself writes, and load reads
   CHECK(loaded.vocab_size() == 259);
   const qrl::test::TempDir again;
   loaded.save(again.path());
-  CHECK(read_file(again / "tokenizer.json") == read_file(dir / "tokenizer.json"));
+  CHECK(qrl::test::read_file(again / "tokenizer.json") == qrl::test::read_file(dir / "tokenizer.json"));
 }
 
 TEST_CASE("the byte alphabet is a bijection") {
@@ -256,7 +248,7 @@ TEST_CASE("multi-byte entries of a vocabulary without merges are kept and never 
   CHECK(tokenizer.encode_trusted("<|endoftext|>") == Ids{257});
   const qrl::test::TempDir dir;
   tokenizer.save(dir.path());
-  CHECK(json::parse(read_file(dir / "tokenizer.json"))["model"]["vocab"] == file["model"]["vocab"]);
+  CHECK(json::parse(qrl::test::read_file(dir / "tokenizer.json"))["model"]["vocab"] == file["model"]["vocab"]);
 }
 
 TEST_CASE("shared malformed tokenizers: as declared") {
@@ -271,12 +263,13 @@ TEST_CASE("shared malformed tokenizers: as declared") {
     if (row["kind"] != "tokenizer") continue;
     ++num_files;
     const std::string file = row["file"];
-    const std::string why = refusal(read_file(*shared / "malformed" / file), "");
+    const std::string why = refusal(qrl::test::read_file(*shared / "malformed" / file), "");
     INFO(file << ": " << why);
     CHECK((why == "accepted") == (row["expect"] == "accept" || accepted_by_policy.count(file) > 0));
   }
   CHECK(num_files == 19);
-  CHECK(says(refusal(read_file(*shared / "tokenizer" / "titan_tiny_tokenizer.json")), "byte-level alphabet"));
+  CHECK(
+      says(refusal(qrl::test::read_file(*shared / "tokenizer" / "titan_tiny_tokenizer.json")), "byte-level alphabet"));
 }
 
 TEST_CASE("load names a missing or faulty file") {

@@ -15,12 +15,12 @@
 #include <cstdlib>
 #include <exception>
 #include <fstream>
-#include <iterator>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/rng.h"
+#include "support/files.h"
 #include "target.h"
 
 namespace {
@@ -73,15 +73,6 @@ void install_handlers() {
     // A sanitizer's own handler says more, and then aborts.
     if (before.sa_handler == SIG_DFL || number == SIGABRT) sigaction(number, &action, nullptr);
   }
-}
-
-std::string read_file(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in.is_open()) {
-    std::fprintf(stderr, "fuzz: %s cannot be read\n", file.c_str());
-    std::exit(2);
-  }
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>{}};
 }
 
 /// A dictionary as libFuzzer has it: a line NAME="WORD", or "WORD" alone, with \\, \" and \xNN in it; # for remarks.
@@ -139,7 +130,7 @@ Options read_options(int argc, char** argv) {
     }
   }
   std::sort(files.begin(), files.end());
-  for (const auto& file : files) options.seeds.push_back(read_file(file));
+  for (const auto& file : files) options.seeds.push_back(qrl::test::read_file(file));
   if (!runs_given && std::getenv("QRL_LONG_TESTS") != nullptr) options.runs = options.long_runs;
   return options;
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "support/catch.h"
+#include "support/files.h"
 
 namespace {
 
@@ -37,13 +38,6 @@ struct Source {
   std::string text;
 };
 
-std::string read(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
 bool is_cpp(const fs::path& path) {
   static const std::set<std::string> extensions = {".h", ".cpp", ".cu", ".cuh", ".inc"};
   return extensions.count(path.extension().string()) > 0;
@@ -67,8 +61,8 @@ std::vector<Source> sources() {
     for (const fs::path& path : files_under(top)) {
       const fs::path relative = path.lexically_relative(kRoot);
       if (!is_cpp(path)) continue;
-      all.push_back(
-          {std::string(top) == "src" ? std::next(relative.begin())->string() : top, relative.string(), read(path)});
+      all.push_back({std::string(top) == "src" ? std::next(relative.begin())->string() : top, relative.string(),
+                     qrl::test::read_file(path)});
     }
   }
   return all;
@@ -173,7 +167,7 @@ TEST_CASE("the ladder names the folders there are, and src/README.md the same la
   CHECK(in_test == folders_of_src());
 
   // Rows "| 4 | `ops` | what it owns |".
-  const std::string text = read(kRoot / "src" / "README.md");
+  const std::string text = qrl::test::read_file(kRoot / "src" / "README.md");
   static const std::regex row(R"(\|\s*(\d+)\s*\|\s*`(\w+)`\s*\|)");
   std::map<std::string, int> in_readme;
   for (std::sregex_iterator it(text.begin(), text.end(), row), end; it != end; ++it) {
@@ -195,7 +189,7 @@ TEST_CASE("no file grows past 600 lines") {
   for (const char* top : {"src", "apps", "cuda", "tests", "scripts"}) {
     for (const fs::path& path : files_under(top)) {
       if (!is_cpp(path) && path.extension() != ".py") continue;
-      const std::string text = read(path);
+      const std::string text = qrl::test::read_file(path);
       INFO(path.lexically_relative(kRoot).string());
       CHECK(std::count(text.begin(), text.end(), '\n') <= kMaxLines);
     }
@@ -207,7 +201,7 @@ TEST_CASE("no test case has a semicolon in its name") {
   static const std::regex name(R"rx(TEST_CASE\("([^"]*)")rx");
   for (const fs::path& path : files_under("tests")) {
     if (!is_cpp(path) || path.filename() == "ladder_test.cpp") continue;
-    const std::string text = read(path);
+    const std::string text = qrl::test::read_file(path);
     for (std::sregex_iterator it(text.begin(), text.end(), name), end; it != end; ++it) {
       INFO(path.lexically_relative(kRoot).string() << ": " << (*it)[1]);
       CHECK((*it)[1].str().find(';') == std::string::npos);

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "support/catch.h"
+#include "support/files.h"
 
 using namespace qrl;
 using namespace qrl::state;
@@ -17,12 +18,9 @@ namespace {
 
 void write_bytes(const fs::path& file, const std::string& bytes) { std::ofstream(file, std::ios::binary) << bytes; }
 
-std::string read_bytes(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
+nlohmann::json manifest(const fs::path& dir) {
+  return nlohmann::json::parse(qrl::test::read_file(dir / "manifest.json"));
 }
-
-nlohmann::json manifest(const fs::path& dir) { return nlohmann::json::parse(read_bytes(dir / "manifest.json")); }
 
 void fill(const fs::path& dir) {
   write_bytes(dir / "weights.bin", std::string(300, 'w') + std::string(3, '\0'));
@@ -58,7 +56,7 @@ TEST_CASE("a committed folder is whole, verifies, and gives its facts back") {
   CHECK(num_entries(dir.path()) == 1);
   CHECK(verify_folder(dir / "step_7") == std::nullopt);
   CHECK(manifest(dir / "step_7").at("facts") == nlohmann::json::parse(facts));
-  CHECK(read_bytes(dir / "step_7/sub/metrics") == "1\n2\n");
+  CHECK(qrl::test::read_file(dir / "step_7/sub/metrics") == "1\n2\n");
   CHECK_THROWS_AS(commit_folder(dir / "step_7", fill, facts), base::Error);
   CHECK(verify_folder(dir / "step_7") == std::nullopt);
 }
@@ -86,7 +84,7 @@ TEST_CASE("every flipped bit of every file is noticed") {
   commit_folder(dir / "x", fill, R"({"step":1})");
   int flips = 0;
   for (const std::string name : {"manifest.json", "weights.bin", "sub/metrics"}) {
-    const std::string good = read_bytes(dir / "x" / name);
+    const std::string good = qrl::test::read_file(dir / "x" / name);
     for (std::size_t bit = 0; bit < good.size() * 8; ++bit) {
       std::string bad = good;
       bad[bit / 8] = static_cast<char>(bad[bit / 8] ^ (1 << (bit % 8)));
@@ -110,7 +108,7 @@ TEST_CASE("files cut, longer, missing, more, or replaced by links are noticed") 
   };
   for (const std::string name : {"manifest.json", "weights.bin", "sub/metrics"}) {
     INFO(name);
-    const std::string good = read_bytes(dir / "x" / name);
+    const std::string good = qrl::test::read_file(dir / "x" / name);
     for (std::size_t length = 0; length < good.size(); length += 7) {
       write_bytes(dir / "x" / name, good.substr(0, length));
       check_noticed(name);
@@ -147,14 +145,14 @@ TEST_CASE("leftovers go, everything else stays") {
   remove_leftovers(dir.path());
   CHECK(num_entries(dir.path()) == 2 + 4);
   CHECK(verify_folder(dir / "step_1") == std::nullopt);
-  CHECK(read_bytes(dir / "target/file") == "keep");  // a link is removed, not followed
+  CHECK(qrl::test::read_file(dir / "target/file") == "keep");  // a link is removed, not followed
 }
 
 TEST_CASE("a small file is replaced whole") {
   const qrl::test::TempDir dir;
   replace_file(dir / "f", "one");
   replace_file(dir / "f", "two\n");
-  CHECK(read_bytes(dir / "f") == "two\n");
+  CHECK(qrl::test::read_file(dir / "f") == "two\n");
   CHECK(num_entries(dir.path()) == 1);
   fs::create_directory(dir / "d");
   write_bytes(dir / "d/inside", "");

@@ -9,6 +9,7 @@
 #include "base/bf16.h"
 #include "base/clock.h"
 #include "support/catch.h"
+#include "support/files.h"
 
 using namespace qrl;
 using namespace qrl::state;
@@ -24,11 +25,6 @@ std::string with_length(const std::string& header, const std::string& data) {
 
 void write_bytes(const std::filesystem::path& file, const std::string& bytes) {
   std::ofstream(file, std::ios::binary) << bytes;
-}
-
-std::string read_bytes(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
 }
 
 /// The message of the refusal, or "" when the file is accepted.
@@ -245,7 +241,7 @@ TEST_CASE("what is written reads back, bit for bit, in the canonical form") {
                      {"a", halves.view()},
                      {"rounded", matrix.view(), base::DType::bf16}},
                     {{"format", "pt"}});
-  const std::string bytes = read_bytes(file);
+  const std::string bytes = qrl::test::read_file(file);
   std::uint64_t header_bytes = 0;
   std::memcpy(&header_bytes, bytes.data(), 8);
   CHECK(header_bytes % 8 == 0);

@@ -68,7 +68,7 @@ TEST_CASE("export: outputs are checked before the model is read, and nothing is 
   refuses(out + " --logits " + (dir / "none/l").string(), (dir / "none/l").string() + ": expected a file in a folder");
   refuses(out + " --logits " + (dir / "file").string(),
           (dir / "file").string() + ": expected a file that is not there");
-  CHECK(test::slurp(dir / "file") == "mine");
+  CHECK(test::read_file(dir / "file") == "mine");
   CHECK_FALSE(fs::exists(dir / "hf"));
 }
 

@@ -27,12 +27,12 @@ void kill_and_compare(const std::string& settings, int num_kills, std::mt19937& 
       kill(-pid, SIGKILL);
       const int exit_code = test::wait_for(pid);
       if (exit_code == 0) break;  // it had finished
-      INFO(test::slurp(dir / "log"));
+      INFO(test::read_file(dir / "log"));
       REQUIRE(exit_code == 128 + SIGKILL);
       ++killed;
     }
     const test::Outcome last = test::run_command(test::tiny_command(dir / "run", settings));
-    INFO(settings << last.output << test::slurp(dir / "log") << killed << " kills so far");
+    INFO(settings << last.output << test::read_file(dir / "log") << killed << " kills so far");
     REQUIRE(last.exit_code == 0);
     REQUIRE(test::difference(whole, dir / "run") == "");
   }

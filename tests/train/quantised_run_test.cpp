@@ -35,7 +35,7 @@ TEST_CASE("the audit says for each tensor whether the learner reads the sampler'
         dir / forward, "--set trainer.total_training_steps=1 --set quant.learner.forward=" + forward));
     REQUIRE(outcome.exit_code == 0);
     CHECK(outcome.output.find("12 × int8") != std::string::npos);
-    return test::slurp(dir / forward / "quant_audit.txt");
+    return test::read_file(dir / forward / "quant_audit.txt");
   };
   const std::string shared = audit("low_bit"), apart = audit("bf16");
   CHECK(std::ranges::count(shared, '\n') == 14 + 1 + 3 * 7 + 1);  // tensors; an empty line; matrices of the model
@@ -110,7 +110,7 @@ TEST_CASE("a fixed int8 profile: made by the run or by the profile command the s
                                                (dir / "whole/checkpoints/sft_12").string());
   INFO(made.output);
   REQUIRE(made.exit_code == 0);
-  CHECK(test::slurp(file) == test::slurp(dir / "whole/checkpoints/step_4/int8_profile.safetensors"));
+  CHECK(test::read_file(file) == test::read_file(dir / "whole/checkpoints/step_4/int8_profile.safetensors"));
   const std::string given = "--set quant.rollout.profile=" + file + " ";
   REQUIRE(test::run_command(test::tiny_command(dir / "given", given)).exit_code == 0);
   CHECK(test::stable_rows(dir / "given/metrics.jsonl") == rows);

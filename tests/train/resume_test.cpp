@@ -84,7 +84,7 @@ TEST_CASE("resuming from PATH into another folder: the same bits, its KL referen
   REQUIRE(outcome.exit_code == 0);
   for (const char* name : {"model.safetensors", "optimizer.safetensors"}) {
     const fs::path file = fs::path("checkpoints/step_4") / name;
-    CHECK(test::slurp(dir / "branch" / file) == test::slurp(dir / "whole" / file));
+    CHECK(test::read_file(dir / "branch" / file) == test::read_file(dir / "whole" / file));
   }
   const auto whole = test::stable_rows(dir / "whole/metrics.jsonl"),
              branch = test::stable_rows(dir / "branch/metrics.jsonl");
@@ -141,7 +141,7 @@ TEST_CASE("a checkpoint of another version, which lacks something, is refused by
         for (const auto& entry : fs::directory_iterator(from)) {
           if (entry.path().filename() != "manifest.json") fs::copy(entry.path(), tmp / entry.path().filename());
         }
-        std::string text = test::slurp(tmp / "state.json");
+        std::string text = test::read_file(tmp / "state.json");
         const std::size_t at = text.find("\"uaq_scale\"");
         text.erase(at, text.find('\n', at) + 1 - at);
         std::ofstream(tmp / "state.json") << text;

@@ -133,10 +133,10 @@ TEST_CASE("eval of a checkpoint gives the score the run measured, and export kee
     return test::run_command(command + checkpoint.string() + " --out " + (dir / name).string());
   };
   REQUIRE(evaluate("", "alone").exit_code == 0);
-  const auto results = nlohmann::json::parse(test::slurp(dir / "alone/results.json"));
+  const auto results = nlohmann::json::parse(test::read_file(dir / "alone/results.json"));
   CHECK(results["metrics"]["val/countdown/mean@2"] == in_run);
   CHECK(results["sampling"]["n"] == 2);
-  std::istringstream rows(test::slurp(dir / "alone/responses.jsonl"));
+  std::istringstream rows(test::read_file(dir / "alone/responses.jsonl"));
   double score = 0;
   int num_rows = 0;
   for (std::string line; std::getline(rows, line); ++num_rows) {
@@ -149,8 +149,8 @@ TEST_CASE("eval of a checkpoint gives the score the run measured, and export kee
   CHECK(evaluate("", "alone").exit_code == 2);  // nothing is overwritten
   if (const std::string launcher = test::mpirun(2); !launcher.empty()) {
     REQUIRE(evaluate(launcher + " ", "two").exit_code == 0);
-    CHECK(test::slurp(dir / "two/responses.jsonl") == test::slurp(dir / "alone/responses.jsonl"));
-    CHECK(test::slurp(dir / "two/results.json") == test::slurp(dir / "alone/results.json"));
+    CHECK(test::read_file(dir / "two/responses.jsonl") == test::read_file(dir / "alone/responses.jsonl"));
+    CHECK(test::read_file(dir / "two/results.json") == test::read_file(dir / "alone/results.json"));
   }
   const fs::path logits = dir / "logits.safetensors";
   REQUIRE(test::run_command(QRL_BINARY_DIR "/qrl-train export " + checkpoint.string() + " --out " +
@@ -159,7 +159,7 @@ TEST_CASE("eval of a checkpoint gives the score the run measured, and export kee
   CHECK(
       state::SafetensorsFile(logits).entry("logits_7").shape ==
       base::Shape{7, state::SafetensorsFile(dir / "hf/model.safetensors").entry("model.embed_tokens.weight").shape[0]});
-  CHECK(test::slurp(dir / "hf/model.safetensors") == test::slurp(checkpoint / "model.safetensors"));
+  CHECK(test::read_file(dir / "hf/model.safetensors") == test::read_file(checkpoint / "model.safetensors"));
   const std::string written = (dir / "hf2").string();  // its files are not overwritten either
   CHECK(test::run_command(QRL_BINARY_DIR "/qrl-train export " + checkpoint.string() + " --out " + written +
                           " --logits " + written + "/model.safetensors")
@@ -178,8 +178,9 @@ TEST_CASE("two ranks: the cold start's bits, the first step's tokens and scores,
   REQUIRE(outcome.exit_code == 0);
   CHECK(outcome.output.find_first_of("\r\x1b") == std::string::npos);  // piped: plain lines
   const fs::path cold = "checkpoints/sft_12/model.safetensors";
-  CHECK(test::slurp(dir / "run" / cold) == test::slurp(test::finished_run() / cold));
-  CHECK(test::slurp(dir / "run/rollouts/step_1.jsonl") == test::slurp(test::finished_run() / "rollouts/step_1.jsonl"));
+  CHECK(test::read_file(dir / "run" / cold) == test::read_file(test::finished_run() / cold));
+  CHECK(test::read_file(dir / "run/rollouts/step_1.jsonl") ==
+        test::read_file(test::finished_run() / "rollouts/step_1.jsonl"));
   const auto two = test::stable_rows(dir / "run/metrics.jsonl"),
              one = test::stable_rows(test::finished_run() / "metrics.jsonl");
   CHECK(two.at(0) == one.at(0));

@@ -38,7 +38,7 @@ TEST_CASE("RL after a cold start is RL from its weights: a fresh optimizer, and 
   const std::string settings =
       " --set optim.lr_warmup_steps=3 --set optim.lr_scheduler=linear --set algorithm.kl_loss_coef=0.1";
   const auto after_cold_start = rows_of(dir / "one", settings);
-  const std::string text = test::slurp(kRecipe);
+  const std::string text = test::read_file(kRecipe);
   const std::size_t sft = text.find("sft:\n"), reward = text.find("reward:");
   test::write_recipe(dir / "from_weights.yaml",
                      {{text.substr(text.find("model:"), text.find('\n', text.find("model:")) - text.find("model:")),
@@ -51,7 +51,7 @@ TEST_CASE("RL after a cold start is RL from its weights: a fresh optimizer, and 
   CHECK(test::stable_rows(dir / "two/metrics.jsonl") == after_cold_start);
   CHECK(after_cold_start.at(4).at("actor/kl_loss") > 0);
   for (const char* file : {"checkpoints/step_4/model.safetensors", "checkpoints/step_4/optimizer.safetensors"}) {
-    CHECK(test::slurp(dir / "one" / file) == test::slurp(dir / "two" / file));
+    CHECK(test::read_file(dir / "one" / file) == test::read_file(dir / "two" / file));
   }
 }
 
@@ -152,7 +152,7 @@ TEST_CASE("a run alone keeps to the processors it was started on") {
   const pid_t pid = test::start_command(
       test::tiny_command(dir / "run", "--set sft.steps=2000", "taskset -c " + std::to_string(first)), dir / "log");
   CHECK(test::wait_for_file(dir / "run/checkpoints/sft_5", pid));
-  const std::string status = test::slurp("/proc/" + std::to_string(pid) + "/status");
+  const std::string status = test::read_file("/proc/" + std::to_string(pid) + "/status");
   kill(-pid, SIGKILL);
   test::wait_for(pid);
   const std::size_t at = status.find("Cpus_allowed_list:\t");

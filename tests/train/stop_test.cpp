@@ -32,7 +32,7 @@ void check_goes_on(const fs::path& whole, const fs::path& run, const std::string
 TEST_CASE("SIGTERM: a checkpoint, exit 75, and the same bits after resuming") {
   const test::TempDir dir;
   const int exit_code = stop_at(dir / "run", "checkpoints/step_1", "", dir / "log");
-  INFO(test::slurp(dir / "log"));
+  INFO(test::read_file(dir / "log"));
   CHECK(exit_code == 75);
   CHECK_FALSE(fs::exists(dir / "run/checkpoints/step_4"));
   check_goes_on(test::finished_run(), dir / "run", "");
@@ -42,7 +42,7 @@ TEST_CASE("SIGTERM in the cold start: a checkpoint, exit 75, and the same bits a
   const test::TempDir dir;
   const std::string longer = "--set sft.steps=60";
   const int exit_code = stop_at(dir / "run", "checkpoints/sft_5", longer, dir / "log");
-  INFO(test::slurp(dir / "log"));
+  INFO(test::read_file(dir / "log"));
   CHECK(exit_code == 75);
   CHECK_FALSE(fs::exists(dir / "run/checkpoints/sft_60"));
   REQUIRE(test::run_command(test::tiny_command(dir / "whole", longer)).exit_code == 0);
@@ -53,7 +53,7 @@ TEST_CASE("SIGTERM in an evaluation of minutes ends it within seconds") {
   const test::TempDir dir;
   const time_t start_s = time(nullptr);
   const int exit_code = stop_at(dir / "run", "checkpoints/sft_12", "--set eval.n=60000", dir / "log");
-  INFO(test::slurp(dir / "log"));
+  INFO(test::read_file(dir / "log"));
   CHECK(exit_code == 75);
   CHECK(time(nullptr) - start_s < 30);
   CHECK(test::stable_rows(dir / "run/metrics.jsonl").empty());
@@ -92,7 +92,7 @@ TEST_CASE("SIGTERM while drawing: the step is given up, the one before it is kep
       "--set rollout.n=400 --set algorithm.entropy_coef=0 --set eval.freq=0 --set trainer.save_freq=0";
   REQUIRE(test::run_command(test::tiny_command(dir / "whole", longer)).exit_code == 0);
   const int exit_code = stop_at(dir / "run", "metrics.jsonl", longer, dir / "log", 1);
-  INFO(test::slurp(dir / "log"));
+  INFO(test::read_file(dir / "log"));
   CHECK(exit_code == 75);
   CHECK(test::names_in(dir / "run/checkpoints").back() == "step_1");
   CHECK(test::names_in(dir / "run/rollouts") == std::vector<std::string>{"step_1.jsonl"});
@@ -109,7 +109,7 @@ TEST_CASE("two ranks told to stop in an evaluation agree, and go on to the same 
   CHECK(test::wait_for_file(dir / "run/rollouts/step_2.jsonl", pid));
   kill(pid, SIGUSR1);  // mpirun forwards it
   const int exit_code = test::wait_for(pid);
-  INFO(test::slurp(dir / "log"));
+  INFO(test::read_file(dir / "log"));
   CHECK(exit_code != 0);
   CHECK(test::names_in(dir / "run/checkpoints").back() == "step_2");
   CHECK(test::stable_rows(dir / "run/metrics.jsonl").size() == 2);

@@ -14,17 +14,11 @@
 
 #include "dist/collectives.h"
 #include "support/catch.h"
+#include "support/files.h"
 
 namespace qrl::test {
 
 namespace fs = std::filesystem;
-
-std::string slurp(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::ostringstream bytes;
-  bytes << in.rdbuf();
-  return bytes.str();
-}
 
 std::string tiny_command(const fs::path& run, const std::string& arguments, const std::string& launcher) {
   return launcher +
@@ -49,7 +43,7 @@ fs::path copy_of_finished_run(const fs::path& to) {
 }
 
 void write_recipe(const fs::path& file, const std::vector<std::pair<std::string, std::string>>& changes) {
-  std::string text = slurp(QRL_SOURCE_DIR "/tests/train/tiny.yaml");
+  std::string text = qrl::test::read_file(QRL_SOURCE_DIR "/tests/train/tiny.yaml");
   const auto replace = [&](const std::string& from, const std::string& to) {
     const std::size_t at = text.find(from);
     REQUIRE(at != std::string::npos);
@@ -137,8 +131,8 @@ std::vector<nlohmann::json> stable_rows(const fs::path& file) {
 std::string difference(const fs::path& a, const fs::path& b) {
   for (const char* name : {"model.safetensors", "optimizer.safetensors", "config.json", "tokenizer.json"}) {
     const fs::path file = fs::path("checkpoints") / "step_4" / name;
-    const std::string left = slurp(a / file);
-    if (left.empty() || left != slurp(b / file)) return file.string();
+    const std::string left = qrl::test::read_file(a / file);
+    if (left.empty() || left != qrl::test::read_file(b / file)) return file.string();
   }
   for (const char* name : {"metrics.jsonl", "sft_metrics.jsonl"}) {
     if (std::string(name) == "sft_metrics.jsonl" && !fs::exists(a / name) && !fs::exists(b / name)) continue;
@@ -147,8 +141,8 @@ std::string difference(const fs::path& a, const fs::path& b) {
   }
   for (int step = 1; step <= 4; ++step) {
     const fs::path file = fs::path("rollouts") / ("step_" + std::to_string(step) + ".jsonl");
-    const std::string left = slurp(a / file);
-    if (left.empty() || left != slurp(b / file)) return file.string();
+    const std::string left = qrl::test::read_file(a / file);
+    if (left.empty() || left != qrl::test::read_file(b / file)) return file.string();
   }
   return {};
 }

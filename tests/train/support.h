@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-namespace qrl::test {
+#include "support/files.h"
 
-std::string slurp(const std::filesystem::path& file);
+namespace qrl::test {
 
 /// qrl-train tests/train/tiny.yaml with the run folder and further arguments, behind `launcher` ("mpirun -np 2 …").
 std::string tiny_command(const std::filesystem::path& run, const std::string& arguments = "",

@@ -2,12 +2,12 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
-#include <sstream>
 
 #include "base/error.h"
 #include "data/tokenizer.h"
 #include "data/tokenizer/byte_alphabet.h"
 #include "data/tokenizer/parts.h"
+#include "state/file.h"
 #include "state/json.h"
 
 namespace qrl::data {
@@ -16,24 +16,12 @@ using nlohmann::ordered_json;
 
 namespace {
 
-constexpr std::uintmax_t kMaxFile_bytes = std::uintmax_t{100} << 20;
+constexpr std::uint64_t kMaxFile_bytes = std::uint64_t{100} << 20;
 constexpr const char* kTokenizerFile = "tokenizer.json";
 constexpr const char* kConfigFile = "tokenizer_config.json";
 /// Kept with the tokenizer where they are there: transformers reads them beside it.
 constexpr std::array<const char*, 5> kOtherFiles = {"special_tokens_map.json", "added_tokens.json",
                                                     "chat_template.jinja", "vocab.json", "merges.txt"};
-
-std::string read_file(const std::filesystem::path& file) {
-  std::error_code error;
-  QRL_REQUIRE(std::filesystem::is_regular_file(file, error), file.string(), "a file", "none of that name");
-  QRL_REQUIRE(std::filesystem::file_size(file, error) <= kMaxFile_bytes && !error, file.string(), "at most 100 MiB",
-              "more");
-  std::ifstream in(file, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  QRL_REQUIRE(in.good() || in.eof(), file.string(), "a readable file", "an error while reading it");
-  return std::move(text).str();
-}
 
 /// The name of the end token; "" when the config names none.
 std::string eos_token_of(const std::string& config_text, const std::string& where) {
@@ -104,15 +92,15 @@ Tokenizer Tokenizer::parse(std::string_view tokenizer_json, const std::string& e
 }
 
 Tokenizer Tokenizer::load(const std::filesystem::path& dir) {
-  if (std::filesystem::is_regular_file(dir)) return parse(read_file(dir), "", dir.string());
-  std::map<std::string, std::string> files = {{kTokenizerFile, read_file(dir / kTokenizerFile)}};
+  if (std::filesystem::is_regular_file(dir)) return parse(state::read_text(dir, kMaxFile_bytes), "", dir.string());
+  std::map<std::string, std::string> files = {{kTokenizerFile, state::read_text(dir / kTokenizerFile, kMaxFile_bytes)}};
   std::string eos_token;
   if (std::filesystem::exists(dir / kConfigFile)) {
-    const std::string& config = files[kConfigFile] = read_file(dir / kConfigFile);
+    const std::string& config = files[kConfigFile] = state::read_text(dir / kConfigFile, kMaxFile_bytes);
     eos_token = eos_token_of(config, (dir / kConfigFile).string());
   }
   for (const char* name : kOtherFiles) {
-    if (std::filesystem::exists(dir / name)) files[name] = read_file(dir / name);
+    if (std::filesystem::exists(dir / name)) files[name] = state::read_text(dir / name, kMaxFile_bytes);
   }
   auto parts = std::make_shared<TokenizerParts>(
       read_tokenizer(files[kTokenizerFile], eos_token, (dir / kTokenizerFile).string()));
