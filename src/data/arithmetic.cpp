@@ -10,7 +10,7 @@ namespace qrl::data {
 
 namespace {
 
-constexpr double kWrongStep = 0.25;
+constexpr double kWrongStep = 0.45;
 constexpr std::int64_t kMaxFactor = 5;
 
 struct Person {

@@ -1,0 +1,73 @@
+// The shape of Qwen3-0.6B with random weights, as a user has it: a folder in bf16 with Qwen3's tokenizer.
+#include <cstdlib>
+#include <fstream>
+
+#include "model/weights.h"
+#include "support/catch.h"
+#include "train/support.h"
+
+using namespace qrl;
+namespace fs = std::filesystem;
+
+namespace {
+
+const std::string kProgram = QRL_BINARY_DIR "/qrl-train ";
+
+/// As `run_command`, whose output ends the case where the exit code is not 0.
+std::string output_of(const std::string& command) {
+  const test::Outcome outcome = test::run_command(command);
+  INFO(command << "\n" << outcome.output);
+  REQUIRE(outcome.exit_code == 0);
+  return outcome.output;
+}
+
+/// "  together   ~   13.53 GiB" of a dry run.
+double predicted_gib(const std::string& dry_run) {
+  const std::size_t at = dry_run.find("together");
+  REQUIRE(at != std::string::npos);
+  return std::stod(dry_run.substr(dry_run.find_first_of("0123456789", at)));
+}
+
+}  // namespace
+
+TEST_CASE("a model of 0.6B parameters loads, generates and takes a GRPO step in the memory that a dry run says") {
+  if (std::getenv("QRL_LONG_TESTS") == nullptr) return test::skip("14 GiB of memory: scripts/test --long");
+  const auto shared = test::shared_data();
+  if (!shared) return test::skip("the shared data is missing: Qwen3's tokenizer, GSM8K");
+  const test::TempDir dir;
+  const fs::path model = dir / "model";
+  {
+    const model::ModelConfig config = model::read_config(QRL_SOURCE_DIR "/recipes/models/qwen3-0.6b/config.json");
+    const model::Weights weights = model::read_weights(config, model::new_weights(config, 0));
+    model::save_hf(model, config, model::views(weights));
+  }
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json"})
+    fs::copy_file(*shared / "tokenizer" / "qwen3" / name, model / name);
+
+  // 8 prompts of up to 128 tokens, 8 responses of 256 each. Random weights answer nothing right, so that all
+  // advantages are 0: the entropy term gives the step a gradient.
+  const std::string recipe =
+      QRL_SOURCE_DIR
+      "/recipes/math/gsm8k_qwen3_0.6b.yaml"
+      " --set data.max_prompt_length=128 --set data.max_response_length=256"
+      " --set data.train_batch_size=8 --set actor.mini_batch_size=8 --set rollout.max_num_seqs=64"
+      " --set algorithm.entropy_coef=0.001 --set trainer.total_training_steps=1"
+      " --set trainer.save_freq=0 --set eval.freq=0 --set data.val_files=[]"
+      " --set model.path=" +
+      model.string() + " --set data.train_files=[" + (*shared / "datasets" / "gsm8k_test.jsonl").string() +
+      "] --set trainer.default_local_dir=" + (dir / "run").string();
+  const double predicted = predicted_gib(output_of(kProgram + recipe + " --dry-run"));
+  // The model in int8 with its fp32 embedding for a moment: not a copy of it in fp32 (2.2 GiB) besides.
+  CHECK_FALSE(output_of("ulimit -v 3000000; " + kProgram + "generate " + recipe +
+                        " --set data.max_response_length=8 --set rollout.max_num_seqs=1 --prompt 'What is 2 + 2?'")
+                  .empty());
+  output_of(kProgram + recipe);
+  std::ifstream rows(dir / "run" / "metrics.jsonl");
+  const nlohmann::json row = nlohmann::json::parse(rows);
+  CAPTURE(row.dump());
+  CHECK(row.at("response_length/mean") > 0);
+  CHECK(row.at("actor/grad_norm") > 0);
+  const double measured = row.at("perf/peak_memory_gib");
+  CHECK(measured <= 16);
+  CHECK(test::close(predicted, measured, 0, 0.15));
+}
