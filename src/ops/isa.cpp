@@ -67,7 +67,8 @@ bool supported(Isa isa) {
     case Isa::avx512:
       return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-             __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16") && supported(Isa::avx2);
+             __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16") &&
+             __builtin_cpu_supports("avx512vbmi") && supported(Isa::avx2);
     case Isa::avx2:
       return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     case Isa::portable:

@@ -6,7 +6,7 @@
 
 namespace qrl::ops {
 
-/// Code paths of the CPU kernels, best first: avx512 needs F, BW, DQ, VL, VNNI and BF16; avx2 needs AVX2 and FMA.
+/// Code paths of the CPU kernels, best first: avx512 needs F, BW, DQ, VL, VNNI, BF16 and VBMI; avx2 needs AVX2 and FMA.
 enum class Isa { avx512, avx2, portable };
 
 std::string_view name(Isa isa);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "base/bf16.h"
 #include "base/error.h"
@@ -84,13 +85,16 @@ struct Slot {
   float* value_scale() const { return reinterpret_cast<float*>(pages.values + scales_offset) + slot; }
 };
 
-/// Spreads E codes over the slot's places.
+/// Spreads E codes over the slot's places. A key's last word is filled up with zeros: it meets queries as a whole.
 template <class Code>
 void scatter(const Slot& at, const Code* key, const Code* value) {
-  const std::int64_t words = at.head_dim / at.word;
+  const std::int64_t words = at.head_dim / at.word, rest = at.head_dim % at.word;
   for (std::int64_t w = 0; w < words; ++w)  // a word of a key lies together
     std::memcpy(at.key(w * at.word), key + w * at.word, static_cast<std::size_t>(at.word) * sizeof(Code));
-  for (std::int64_t e = words * at.word; e < at.head_dim; ++e) std::memcpy(at.key(e), key + e, sizeof(Code));
+  if (rest > 0) {
+    std::memset(at.key(words * at.word), 0, static_cast<std::size_t>(at.word) * sizeof(Code));
+    std::memcpy(at.key(words * at.word), key + words * at.word, static_cast<std::size_t>(rest) * sizeof(Code));
+  }
   std::byte* to = at.value(0);
   const std::int64_t step = at.word * at.code;
   for (std::int64_t e = 0; e < at.head_dim; ++e) std::memcpy(to + e * step, value + e, sizeof(Code));
@@ -262,17 +266,16 @@ void paged_attention(base::Team& team, const HeadShape& shape, const AttentionRo
   for (std::int64_t row = rows.begin; row < rows.end; ++row) all_positions += where.positions[row] + 1;
   const base::Range mine = team.slice(all_positions * shape.num_kv_heads);
 
-  const AttentionKernels& table = attention_kernels();
-  const auto attention = pages.format == KvFormat::f32    ? table.f32
-                         : pages.format == KvFormat::bf16 ? table.bf16
-                         : pages.format == KvFormat::int8 ? table.int8
-                                                          : table.fp8;
   AttentionTask task;
   task.num_queries = group;
   task.head_dim = shape.head_dim;
   task.page_size = pages.page_size;
-  task.page_bytes = kv_page_bytes(shape, pages.format, pages.page_size);
-  const float softmax_scale = 1.0F / std::sqrt(static_cast<float>(shape.head_dim));
+  task.head_bytes = head_bytes(shape, pages.format, pages.page_size);
+  task.page_bytes = shape.num_kv_heads * task.head_bytes;
+  if (pages.format == KvFormat::int8) task.scales = codes_bytes(shape, pages.format, pages.page_size);
+  task.softmax_scale = 1.0F / std::sqrt(static_cast<float>(shape.head_dim));
+  thread_local std::vector<AttentionTask> tasks;  // kept, like scratch
+  tasks.clear();
   std::int64_t before = 0;  // positions × kv heads of the rows before this one
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
     task.num_positions = where.positions[row] + 1;
@@ -282,33 +285,28 @@ void paged_attention(base::Team& team, const HeadShape& shape, const AttentionRo
     const base::Range heads{heads_beginning_below(mine.begin), heads_beginning_below(mine.end)};
     before += task.num_positions * shape.num_kv_heads;
     if (heads.size() == 0) continue;
+    task.num_heads = heads.size();
     task.page_table = where.page_tables[row];
-    task.scratch = scratch(attention_scratch_floats(task.num_positions, shape.head_dim));
-    for (std::int64_t head = heads.begin; head < heads.end; ++head) {
-      const Slot first(shape, pages, 0, 0, head);
-      task.keys = pages.keys + first.head_offset;
-      task.values = pages.values + first.head_offset;
-      task.scale = softmax_scale;
-      if (pages.format == KvFormat::int8) {
-        task.scales = first.scales_offset - first.head_offset;
-      } else if (pages.format == KvFormat::fp8_e4m3) {
-        task.scale = softmax_scale * pages.key_scales[head];
-        task.value_scale = pages.value_scales[head];
-      }
-      task.q = qkv + row * row_width + head * group * shape.head_dim;
-      task.context = context + row * q_width + head * group * shape.head_dim;
-      if (lse_NH != nullptr) task.lse = lse_NH + row * shape.num_heads + head * group;
-      const bool row_goes_on = head + 1 < heads.end;
-      const std::int64_t next_row = row_goes_on ? row : row + 1;
-      task.next_positions = 0;
-      if (next_row < rows.end) {
-        task.next_keys = pages.keys + Slot(shape, pages, 0, 0, row_goes_on ? head + 1 : 0).head_offset;
-        task.next_page_table = where.page_tables[next_row];
-        task.next_positions = where.positions[next_row] + 1;
-      }
-      attention(task);
+    task.keys = pages.keys + heads.begin * task.head_bytes;
+    task.values = pages.values + heads.begin * task.head_bytes;
+    if (pages.format == KvFormat::fp8_e4m3) {
+      task.key_scales = pages.key_scales + heads.begin;
+      task.value_scales = pages.value_scales + heads.begin;
     }
+    const std::int64_t first_element = heads.begin * group * shape.head_dim;
+    task.q = qkv + row * row_width + first_element;
+    task.context = context + row * q_width + first_element;
+    if (lse_NH != nullptr) task.lse = lse_NH + row * shape.num_heads + heads.begin * group;
+    tasks.push_back(task);
   }
+  if (tasks.empty()) return;
+  const AttentionKernels& table = attention_kernels();
+  const AttentionKernel attention = pages.format == KvFormat::f32    ? table.f32
+                                    : pages.format == KvFormat::bf16 ? table.bf16
+                                    : pages.format == KvFormat::int8 ? table.int8
+                                                                     : table.fp8;
+  attention(tasks.data(), static_cast<std::int64_t>(tasks.size()),
+            scratch(attention_scratch_floats(shape.num_heads, shape.head_dim)));
 }
 
 }  // namespace qrl::ops

@@ -64,11 +64,12 @@ void store_kv(base::Team& team, const HeadShape& shape, const AttentionRows& whe
 /// codes, and how it is summed:
 /// f32   queries and softmax weights as they are; products and sums fp32 (fma).
 /// bf16, fp8_e4m3  queries and weights rounded to bf16 (the weights before they are summed); exact products, fp32 sums.
-/// int8  queries, and weights times the values' scales, as 254·high + low of int8 terms (15 bits of their largest);
-/// exact
-///       int32 sums of each term.
-/// The softmax itself is fp32. Sums run in order of the position (int8's are exact), independent of page size, page
-/// order and chunking. q: the first H·E of each row of `qkv` (row stride (H+2K)·E). Scratch is per thread and kept.
+/// int8  queries as 254·high + low of int8 terms (15 bits of their largest), weights times the values' scales as
+///       256·high + low of uint8 terms (16 bits of their largest); exact int32 sums of each term.
+/// Positions are taken in spans of 128, counted from position 0: a span's weights are exp(score − the span's largest),
+/// and its sums join those of the spans before in fp32, each times exp(its largest − the larger one). Within a span
+/// sums run in order of the position (int8's are exact). So nothing depends on page size, page order or chunking.
+/// q: the first H·E of each row of `qkv` (row stride (H+2K)·E). Scratch is per thread and kept.
 /// Splits (row, kv head) over the team, except that encoding needs whole rows: `context` ([*, H·E] fp32) is written
 /// here, and the caller encodes it after a barrier. lse_NH ([*, H], null: not wanted): log Σ exp of the scores.
 void paged_attention(base::Team& team, const HeadShape& shape, const AttentionRows& where, base::Range rows,

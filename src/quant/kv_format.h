@@ -32,12 +32,10 @@ constexpr std::string_view name(KvFormat format) {
   return "fp8_e4m3";
 }
 
-/// Bytes of a code; neighbouring codes that the dot products take together (what fills a word).
+/// Bytes of a code; neighbouring codes that lie together in a word of 32 bits.
 constexpr std::int64_t code_bytes(KvFormat format) {
   return format == KvFormat::f32 ? 4 : format == KvFormat::bf16 ? 2 : 1;
 }
-constexpr std::int64_t codes_per_word(KvFormat format) {
-  return format == KvFormat::f32 ? 1 : format == KvFormat::int8 ? 4 : 2;
-}
+constexpr std::int64_t codes_per_word(KvFormat format) { return 4 / code_bytes(format); }
 
 }  // namespace qrl::quant

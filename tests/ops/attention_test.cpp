@@ -1,3 +1,5 @@
+#include "ops/kernels/attention.h"
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -18,6 +20,7 @@ using namespace qrl;
 using base::Range;
 using base::Team;
 using ops::HeadShape;
+using ops::kAttentionSpan;
 using quant::KvFormat;
 
 namespace {
@@ -145,6 +148,27 @@ TEST_CASE("attention equals its definition in double precision") {
   test::check_close(got.lse, want.lse, [&](std::size_t i) { return want.lse_bound[i]; });
 }
 
+TEST_CASE("attention over several spans of positions equals its definition") {
+  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  Setup setup;
+  setup.shape = GENERATE(HeadShape{6, 2, 64}, HeadShape{5, 1, 14});
+  setup.format = GENERATE(KvFormat::f32, KvFormat::bf16, KvFormat::int8, KvFormat::fp8_e4m3);
+  setup.lengths = {2 * kAttentionSpan + 5, kAttentionSpan + 1};
+  setup.page_size = GENERATE(16, 48, 7);
+  setup.page_order = 9;
+  setup.members = 2;
+  CAPTURE(name(ops::isa()), setup.shape.head_dim, name(setup.format), setup.page_size);
+  std::vector<float> qkv = random_qkv(setup);
+  // Scores of 40 and more in the first, the second or the last span: later ones take the lead, or do not.
+  const std::int64_t width = row_width(setup.shape), keys = setup.shape.num_heads * setup.shape.head_dim;
+  for (const std::int64_t row : {3, 140, 260})
+    for (std::int64_t e = 0; e < setup.shape.head_dim; ++e) qkv[static_cast<std::size_t>(row * width + keys + e)] *= 6;
+  const Outcome got = run(setup, qkv);
+  const test::AttentionReference want = test::attention(setup.shape, got.decoded, setup.lengths, setup.format);
+  test::check_close(got.context, want.context, [&](std::size_t i) { return want.bound[i]; });
+  test::check_close(got.lse, want.lse, [&](std::size_t i) { return want.lse_bound[i]; });
+}
+
 TEST_CASE("what store_kv leaves of keys and values is what the pages keep, bit for bit") {
   const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
   Setup setup;
@@ -202,7 +226,7 @@ TEST_CASE("attention's bits depend on neither page size, page order, chunks, tea
   Setup setup;
   setup.shape = GENERATE(HeadShape{6, 2, 64}, HeadShape{5, 1, 14});
   setup.format = GENERATE(KvFormat::f32, KvFormat::bf16, KvFormat::int8, KvFormat::fp8_e4m3);
-  setup.lengths = {19, 70};
+  setup.lengths = {19, kAttentionSpan + 22};
   CAPTURE(name(ops::isa()), setup.shape.num_heads, name(setup.format));
   const std::vector<float> qkv = random_qkv(setup);
   const Outcome want = run(setup, qkv);

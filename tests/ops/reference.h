@@ -136,7 +136,8 @@ struct AttentionReference {
 /// Bound, u = 2⁻²⁴: a score is off by δ = (E + 4)·u·scale·max Σ|q·k| (int8: and by what a query in 254·127 steps of its
 /// largest element misses), a weight by twice that and exp's 4 u, the sums of n terms by n·u each, all of it times
 /// Σ p·|v|; then what rounding the weights misses: 2⁻⁸ of each, twice since the sum moves too (bf16, fp8), half a step
-/// of the largest (int8). The log of the sum is off by δ, by its own rounding, and by the rounded weights' 2⁻⁸.
+/// in 65535 of the largest (int8). The log of the sum is off by δ, by its own rounding, and by the rounded weights'
+/// 2⁻⁸.
 inline AttentionReference attention(const ops::HeadShape& shape, const std::vector<float>& qkv,
                                     const std::vector<std::int64_t>& lengths, quant::KvFormat format) {
   const std::int64_t width = shape.head_dim, group = shape.num_heads / shape.num_kv_heads;
@@ -144,7 +145,7 @@ inline AttentionReference attention(const ops::HeadShape& shape, const std::vect
   const double scale = 1 / std::sqrt(static_cast<double>(width));
   const bool bf16_operands = format == quant::KvFormat::bf16 || format == quant::KvFormat::fp8_e4m3;
   const bool int8_operands = format == quant::KvFormat::int8;
-  constexpr double kHalfStep = 0.5 / (127 * 254);
+  constexpr double kHalfStep = 0.5 / (127 * 254), kWeightHalfStep = 0.5 / 65535;
   const auto at = [&](std::int64_t index) -> double { return qkv[static_cast<std::size_t>(index)]; };
   const auto largest_of = [&](std::int64_t index) {
     double most = 0;
@@ -197,7 +198,8 @@ inline AttentionReference attention(const ops::HeadShape& shape, const std::vect
             magnitude += std::fabs(term);
             // The weight that meets code c of a value is p · scale, the value's largest / 127.
             const double most_value = largest_of(row(s) + v);
-            if (int8_operands && most_value > 0) rounding += most_weight * kHalfStep * std::fabs(value) / most_value;
+            if (int8_operands && most_value > 0)
+              rounding += most_weight * kWeightHalfStep * std::fabs(value) / most_value;
           }
           out.context.push_back(mixed);
           out.bound.push_back(relative * magnitude + rounding * (1 + relative));

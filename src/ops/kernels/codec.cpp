@@ -42,7 +42,7 @@ void encode_int(const float* x, std::int64_t n, float scale, float limit, std::i
 void encode_fp8(const float* x, std::int64_t n, float scale, std::uint8_t* codes) {
   const VecF step = splat(scale);
   for_vectors(n, [&](std::int64_t i, auto lanes) {
-    store_vector(codes + i, __builtin_convertvector((VecU)fp8_of(load(x + i, lanes) / step), QuarterU8), lanes);
+    store_vector(codes + i, (QuarterU8)lowest8(fp8_of(load(x + i, lanes) / step)), lanes);
   });
 }
 

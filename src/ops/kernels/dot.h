@@ -118,4 +118,28 @@ struct Int8DotOffsetWeights : Int8Dot {
 #endif
 };
 
+/// Inputs of 0 … 255.
+struct Int8DotUnsignedInput : Int8Dot {
+#if defined(QRL_ISA_AVX512)
+  static Input input(const std::int8_t* x) { return splat(load_word(x)); }
+  static Weights weights(VecI words) { return words; }
+  static VecI dot(VecI sum, Input x, Weights w) { return dot_offset(sum, x, w); }
+#else
+  static Input input(const std::int8_t* x) {
+    const auto words = (VecU16)splat(load_word(x));
+    return {(VecI16)(words & 0xff), (VecI16)(words >> 8)};
+  }
+  static Weights weights(VecI words) { return split(words); }
+  static VecI dot(VecI sum, Input x, Weights w) {
+#if defined(QRL_ISA_AVX2)
+    return multiply(sum, x, w);
+#else
+    // 255·127 fits 16 bits, the sum of two does not.
+    const VecI even = (VecI)(x.even * w.even), odd = (VecI)(x.odd * w.odd);
+    return sum + ((even << 16) >> 16) + (even >> 16) + ((odd << 16) >> 16) + (odd >> 16);
+#endif
+  }
+#endif
+};
+
 }  // namespace qrl::ops::QRL_ISA_NAMESPACE

@@ -10,40 +10,38 @@ namespace {
 constexpr std::int64_t kChunkInputs = 128;  // divides what shares a scale, or that is all inputs
 constexpr std::int64_t kRowsAtOnce = 48;    // whose sums lie in the first cache
 
-// Codes: how many inputs a stored word holds, and the words of the dot product's own layout that come out of it.
+// Codes: how many inputs a stored word holds, and the kSteps words of the dot product's own layout that come out of it,
+// kAtOnce of them at a time.
 
 struct Fp8Codes {
-  static constexpr int kInputs = 4, kSteps = 2;
-  static VecI decoded(VecI word, int step) {
-    const auto halves = (VecU16)word;
-    return bf16_of_fp8<false>(step == 0 ? halves & 0xff : halves >> 8);
-  }
+  static constexpr int kInputs = 4, kSteps = 2, kAtOnce = 2;
+  static void decode(VecI word, int, VecI (&to)[2]) { bf16_of_fp8(word, to); }
 };
 
 struct Int4AsBf16Codes {
-  static constexpr int kInputs = 8, kSteps = 4;
-  static VecI decoded(VecI word, int step) {
+  static constexpr int kInputs = 8, kSteps = 4, kAtOnce = 1;
+  static void decode(VecI word, int step, VecI (&to)[1]) {
 #if defined(QRL_ISA_AVX512)
     // Five bits of the index count; the fifth belongs to the next nibble, so the table holds everything twice.
     alignas(64) static constexpr std::uint16_t kNumbers[32] = {
         0,      0x3f80, 0x4000, 0x4040, 0x4080, 0x40a0, 0x40c0, 0x40e0, 0xc100, 0xc0e0, 0xc0c0,
         0xc0a0, 0xc080, 0xc040, 0xc000, 0xbf80, 0,      0x3f80, 0x4000, 0x4040, 0x4080, 0x40a0,
         0x40c0, 0x40e0, 0xc100, 0xc0e0, 0xc0c0, 0xc0a0, 0xc080, 0xc040, 0xc000, 0xbf80};
-    return (VecI)_mm512_permutexvar_epi16((__m512i)((VecU16)word >> (4 * step)), _mm512_load_si512(kNumbers));
+    to[0] = (VecI)_mm512_permutexvar_epi16((__m512i)((VecU16)word >> (4 * step)), _mm512_load_si512(kNumbers));
 #else
     const auto number = [](VecU shifted) { return bits_of(__builtin_convertvector((VecI)shifted >> 28, VecF)); };
     const VecI even = number((VecU)word << (28 - 4 * step)), odd = number((VecU)word << (12 - 4 * step));
-    return (VecI)((VecU)even >> 16) | (odd & (VecI)(VecU{} + 0xffff0000U));
+    to[0] = (VecI)((VecU)even >> 16) | (odd & (VecI)(VecU{} + 0xffff0000U));
 #endif
   }
 };
 
 struct Int4AsInt8Codes {
-  static constexpr int kInputs = 8, kSteps = 2;
-  static VecI decoded(VecI word, int step) {
+  static constexpr int kInputs = 8, kSteps = 2, kAtOnce = 1;
+  static void decode(VecI word, int step, VecI (&to)[1]) {
     using Bytes = std::int8_t __attribute__((vector_size(4 * kLanes)));
     const VecI nibbles = (VecI)((VecU)word >> (4 * step)) & 0x0f0f0f0f;
-    return (VecI)(((Bytes)nibbles ^ 8) - 8);
+    to[0] = (VecI)(((Bytes)nibbles ^ 8) - 8);
   }
 };
 
@@ -119,7 +117,8 @@ const std::int32_t* stored_words(const LinearTask& task, const Chunk& chunk, std
          (column / kPanel * words + chunk.begin / F::Codes::kInputs) * kPanel + column % kPanel;
 }
 
-/// Adds a chunk to the sums of Rows rows × Vectors vectors. weights(word, step, vector) gives decoded words.
+/// Adds a chunk to the sums of Rows rows × Vectors vectors. weights(word, step, vector, to) gives decoded words from
+/// `step` on.
 template <class F, int Rows, int Vectors, class Weights>
 inline void add_chunk(const LinearTask& task, std::int64_t row, std::int64_t column, const Chunk& chunk,
                       const Weights& weights, Sums<F> (*sums)[Vectors]) {
@@ -132,12 +131,14 @@ inline void add_chunk(const LinearTask& task, std::int64_t row, std::int64_t col
   const auto* x = static_cast<const Element*>(task.x) + row * task.x_stride + chunk.begin;
   const std::int64_t words = (chunk.end - chunk.begin + F::Codes::kInputs - 1) / F::Codes::kInputs;
   for (std::int64_t word = 0; word < words; ++word) {
-    for (int step = 0; step < F::Codes::kSteps; ++step, x += F::kGroup) {
-      typename F::Weights w[Vectors];
-      for (int v = 0; v < Vectors; ++v) w[v] = F::weights(weights(word, step, v));
-      for (int r = 0; r < Rows; ++r) {
-        const typename F::Input input = F::input(x + r * task.x_stride);
-        for (int v = 0; v < Vectors; ++v) open[r][v] = F::dot(open[r][v], input, w[v]);
+    for (int step = 0; step < F::Codes::kSteps; step += F::Codes::kAtOnce) {
+      VecI words_of[Vectors][F::Codes::kAtOnce];
+      for (int v = 0; v < Vectors; ++v) weights(word, step, v, words_of[v]);
+      for (int i = 0; i < F::Codes::kAtOnce; ++i, x += F::kGroup) {
+        for (int r = 0; r < Rows; ++r) {
+          const typename F::Input input = F::input(x + r * task.x_stride);
+          for (int v = 0; v < Vectors; ++v) open[r][v] = F::dot(open[r][v], input, F::weights(words_of[v][i]));
+        }
       }
     }
   }
@@ -173,8 +174,8 @@ void decoded_in_registers(const LinearTask& task, std::int64_t row, std::int64_t
   for (std::int64_t begin = 0; begin < task.in; begin += kChunkInputs) {
     const Chunk chunk = chunk_at<F>(task, begin);
     const std::int32_t* stored = stored_words<F>(task, chunk, column);
-    const auto weights = [stored](std::int64_t word, int step, int v) {
-      return F::Codes::decoded(load_words(stored + word * kPanel + v * kLanes), step);
+    const auto weights = [stored](std::int64_t word, int step, int v, VecI(&to)[F::Codes::kAtOnce]) {
+      F::Codes::decode(load_words(stored + word * kPanel + v * kLanes), step, to);
     };
     add_chunk<F, Rows, Vectors>(task, row, column, chunk, weights, sums);
   }
@@ -203,17 +204,20 @@ void decoded_in_cache(const LinearTask& task, std::int64_t first_row, std::int64
     for (std::int64_t word = 0; word < num_stored; ++word) {
       for (int v = 0; v < kPanel / kLanes; ++v) {
         const VecI together = load_words(stored + word * kPanel + v * kLanes);
-        for (int step = 0; step < F::Codes::kSteps; ++step) {
-          const VecI decoded = F::Codes::decoded(together, step);
-          __builtin_memcpy(words[word * F::Codes::kSteps + step] + v * kLanes, &decoded, sizeof decoded);
+        for (int step = 0; step < F::Codes::kSteps; step += F::Codes::kAtOnce) {
+          VecI decoded[F::Codes::kAtOnce];
+          F::Codes::decode(together, step, decoded);
+          for (int i = 0; i < F::Codes::kAtOnce; ++i)
+            __builtin_memcpy(words[word * F::Codes::kSteps + step + i] + v * kLanes, &decoded[i], sizeof decoded[i]);
         }
       }
     }
     for (int tile = 0; tile < kPanel / kLanes / kTileVectors; ++tile) {
       const int offset = tile * kTileVectors * kLanes;
       if (column + offset >= task.out) break;
-      const auto weights = [&words, offset](std::int64_t word, int step, int v) {
-        return load_words(words[word * F::Codes::kSteps + step] + offset + v * kLanes);
+      const auto weights = [&words, offset](std::int64_t word, int step, int v, VecI(&to)[F::Codes::kAtOnce]) {
+        for (int i = 0; i < F::Codes::kAtOnce; ++i)
+          to[i] = load_words(words[word * F::Codes::kSteps + step + i] + offset + v * kLanes);
       };
       for (std::int64_t r = 0; r < rows; r += kTileRows) {
         with_rows<F, kTileRows>(rows - r < kTileRows ? rows - r : kTileRows, [&]<int Rows>() {

@@ -105,10 +105,39 @@ template <class Lanes>
 inline VecF load(const float* from, Lanes lanes) {
   return load_vector<VecF>(from, lanes);
 }
+/// Lanes of 16 bits, zero-extended, and back: the lowest 16 or 8 bits of each lane. Instructions, because GCC 12 takes
+/// its own vector conversions apart into halves, or even into lanes.
+inline VecI widened(HalfU16 v) {
+#if defined(QRL_ISA_AVX512)
+  return (VecI)_mm512_cvtepu16_epi32((__m256i)v);
+#else
+  return __builtin_convertvector(v, VecI);
+#endif
+}
+inline HalfU16 lowest16(VecI v) {
+#if defined(QRL_ISA_AVX512)
+  return (HalfU16)_mm512_cvtepi32_epi16((__m512i)v);
+#else
+  return __builtin_convertvector(v, HalfU16);
+#endif
+}
+inline QuarterI8 lowest8(VecI v) {
+#if defined(QRL_ISA_AVX512)
+  return (QuarterI8)_mm512_cvtepi32_epi8((__m512i)v);
+#elif defined(QRL_ISA_AVX2)
+  const __m256i first = _mm256_set1_epi32(0x0c080400);
+  const __m256i bytes = _mm256_shuffle_epi8((__m256i)v, first);
+  const __m128i both = _mm_unpacklo_epi32(_mm256_castsi256_si128(bytes), _mm256_extracti128_si256(bytes, 1));
+  return (QuarterI8)_mm_cvtsi128_si64(both);
+#else
+  return __builtin_convertvector(v, QuarterI8);
+#endif
+}
+
 /// bf16 to fp32, exact.
 template <class Lanes>
 inline VecF load(const std::uint16_t* from, Lanes lanes) {
-  return float_of_bits(__builtin_convertvector(load_vector<HalfU16>(from, lanes), VecI) << 16);
+  return float_of_bits(widened(load_vector<HalfU16>(from, lanes)) << 16);
 }
 template <class Lanes>
 inline void store(float* to, VecF v, Lanes lanes) {
@@ -122,11 +151,11 @@ inline VecF rounded_to_bf16(VecF v) {
 }
 template <class Lanes>
 inline void store(std::uint16_t* to, VecF v, Lanes lanes) {
-  store_vector(to, __builtin_convertvector(bits_of(rounded_to_bf16(v)) >> 16, HalfU16), lanes);
+  store_vector(to, lowest16(bits_of(rounded_to_bf16(v)) >> 16), lanes);
 }
 template <class Lanes>
 inline void store(std::int8_t* to, VecI v, Lanes lanes) {
-  store_vector(to, __builtin_convertvector(v, QuarterI8), lanes);
+  store_vector(to, lowest8(v), lanes);
 }
 
 /// a·b + c: one rounding where the instruction set has fma; the portable path rounds the product too.
@@ -166,6 +195,10 @@ inline float reduce_max(VecF v) {
   for (int half = kLanes / 2; half > 0; half /= 2) v = max(__builtin_shuffle(v, kLaneIndex ^ half), v);
   return v[0];
 }
+inline std::int32_t reduce_add(VecI v) {
+  for (int half = kLanes / 2; half > 0; half /= 2) v += __builtin_shuffle(v, kLaneIndex ^ half);
+  return v[0];
+}
 inline std::int32_t reduce_max(VecI v) {
   for (int half = kLanes / 2; half > 0; half /= 2) v = max(v, __builtin_shuffle(v, kLaneIndex ^ half));
   return v[0];
@@ -194,44 +227,53 @@ inline VecF exp(VecF x) {
   p = fma(p, r, splat(1.0F / 6));
   p = fma(p, r, splat(0.5F));
   p = fma(p * r, r, r) + 1.0F;
+#if defined(QRL_ISA_AVX512)
+  return _mm512_scalef_ps(p, n);
+#else
   // 2ⁿ in two factors, so that neither over- nor underflows before the result does.
   const VecI exponent = (VecI)((VecU)bits_of(shifted) - (VecU)bits_of(splat(kRoundingShift)));
   const VecI half = exponent >> 1;
   const VecF first = float_of_bits((VecI)((VecU)(half + 127) << 23));
   const VecF second = float_of_bits((VecI)((VecU)(exponent - half + 127) << 23));
   return p * first * second;
-}
-
-/// e4m3 codes, zero-extended to 16 bits, as bf16; exact. NaN stays NaN, unless the caller has none (kNan false).
-template <bool kNan>
-inline VecI bf16_of_fp8(VecU16 codes) {
-  // Normal codes: three bits of significand to bf16's seven, exponent bias 7 to 127. Subnormal ones, m · 2⁻⁹: a table.
-  const VecU16 magnitude = codes & std::uint16_t{0x7f};
-  const VecU16 normal = (magnitude << 4) + std::uint16_t{120 << 7};
-#if defined(QRL_ISA_AVX512)
-  alignas(64) static constexpr std::uint16_t kSubnormal[32] = {0,      0x3b00, 0x3b80, 0x3bc0,
-                                                               0x3c00, 0x3c20, 0x3c40, 0x3c60};
-  const __m512i m = (__m512i)magnitude;
-  __m512i bits = _mm512_mask_permutexvar_epi16((__m512i)normal, _mm512_testn_epi16_mask(m, _mm512_set1_epi16(0x78)), m,
-                                               _mm512_load_si512(kSubnormal));
-  if constexpr (kNan) {
-    bits = _mm512_mask_mov_epi16(bits, _mm512_cmpeq_epi16_mask(m, _mm512_set1_epi16(0x7f)), _mm512_set1_epi16(0x7fc0));
-  }
-  return (VecI)((VecU16)bits | ((codes << 8) & std::uint16_t{0x8000}));
-#else
-  VecU16 bits = normal;
-  constexpr std::uint16_t kSubnormal[8] = {0, 0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60};
-  for (std::uint16_t m = 0; m < 8; ++m) bits = magnitude == m ? kSubnormal[m] - VecU16{} : bits;
-  if constexpr (kNan) bits = magnitude == std::uint16_t{0x7f} ? std::uint16_t{0x7fc0} - VecU16{} : bits;
-  return (VecI)(bits | ((codes << 8) & std::uint16_t{0x8000}));
 #endif
 }
 
-/// 2·kLanes e4m3 codes as pairs of bf16 in 32-bit lanes, the earlier code in the low half.
-inline VecI bf16_of_fp8(const std::uint8_t* from) {
-  HalfU8 codes;
-  __builtin_memcpy(&codes, from, sizeof codes);
-  return bf16_of_fp8<true>(__builtin_convertvector(codes, VecU16));
+/// e4m3 codes to bf16, exact, from each 16-bit half of `codes`: even[] its low byte, odd[] its high one. NaN stays NaN.
+inline void bf16_of_fp8(VecI codes, VecI (&bf16)[2]) {
+#if defined(QRL_ISA_AVX512)
+  // The upper and the lower byte of every magnitude's bf16.
+  struct Tables {
+    alignas(64) std::uint8_t high[128], low[128];
+    constexpr Tables() : high(), low() {
+      for (int m = 0; m < 128; ++m) {
+        // Normal codes: three bits of significand to bf16's seven, exponent bias 7 to 127. Others: m · 2⁻⁹.
+        constexpr int kSubnormal[8] = {0, 0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60};
+        const int bits = m == 127 ? 0x7fc0 : m < 8 ? kSubnormal[m] : (m << 4) + (120 << 7);
+        high[m] = static_cast<std::uint8_t>(bits >> 8);
+        low[m] = static_cast<std::uint8_t>(bits & 0xff);
+      }
+    }
+  };
+  static constexpr Tables kTables;
+  const auto look_up = [&](const std::uint8_t* table) {
+    return _mm512_permutex2var_epi8(_mm512_load_si512(table), (__m512i)codes, _mm512_load_si512(table + 64));
+  };
+  const __m512i low = look_up(kTables.low);
+  const __m512i high = _mm512_or_si512(look_up(kTables.high), (__m512i)(codes & splat(std::int32_t(0x80808080))));
+  bf16[0] = (VecI)_mm512_mask_blend_epi8(0xaaaaaaaaaaaaaaaaU, low, _mm512_slli_epi16(high, 8));
+  bf16[1] = (VecI)_mm512_mask_blend_epi8(0xaaaaaaaaaaaaaaaaU, _mm512_srli_epi16(low, 8), high);
+#else
+  constexpr std::uint16_t kSubnormal[8] = {0, 0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60};
+  const VecU16 halves[2] = {(VecU16)codes & 0xff, (VecU16)codes >> 8};
+  for (int i = 0; i < 2; ++i) {
+    const VecU16 magnitude = halves[i] & std::uint16_t{0x7f};
+    VecU16 bits = (magnitude << 4) + std::uint16_t{120 << 7};
+    for (std::uint16_t m = 0; m < 8; ++m) bits = magnitude == m ? kSubnormal[m] - VecU16{} : bits;
+    bits = magnitude == std::uint16_t{0x7f} ? std::uint16_t{0x7fc0} - VecU16{} : bits;
+    bf16[i] = (VecI)(bits | ((halves[i] << 8) & std::uint16_t{0x8000}));
+  }
+#endif
 }
 
 /// The nearest number that e4m3 has (ties to even), beyond ±448 saturated; NaN stays NaN.

@@ -1,0 +1,232 @@
+// How a query and its softmax weights meet the keys and values of each KV format: how they are prepared for its dot
+// products and what the sums come to. Knows neither pages nor heads.
+//
+// Whatever the format, pages hold words of 32 bits: kWord neighbouring codes (quant::codes_per_word) of one key, or of
+// one element over the positions.
+#pragma once
+
+#include "ops/kernels/dot.h"
+
+namespace qrl::ops::QRL_ISA_NAMESPACE {
+
+constexpr std::int64_t padded(std::int64_t count) { return (count + 15) / 16 * 16; }
+
+/// n values from `from` as vectors, zero beyond, up to padded(n): body(index, vector).
+template <class Body>
+inline void for_padded(const float* from, std::int64_t n, Body body) {
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) body(i, load(from + i, All{}));
+  if (i < n) body(i, load(from + i, First{static_cast<int>(n - i)}));
+  for (i = (n + kLanes - 1) / kLanes * kLanes; i < padded(n); i += kLanes) body(i, VecF{});
+}
+
+// Formats whose sums are fp32. A word becomes kSteps vectors of the dot product; `put` stores a vector of codes and
+// returns what they stand for.
+
+struct F32Codes : F32Dot {
+  static constexpr int kSteps = 1;
+  static void decode(VecI words, VecF (&to)[1]) { to[0] = float_of_bits(words); }
+  static VecF put(float* codes, VecF v) {
+    store(codes, v, All{});
+    return v;
+  }
+};
+
+/// Queries and weights are rounded to bf16.
+struct Bf16Codes : Bf16Dot {
+  static constexpr int kSteps = 1;
+  static void decode(VecI words, Weights (&to)[1]) { to[0] = weights(words); }
+  static VecF put(std::uint16_t* codes, VecF v) {
+#if defined(QRL_ISA_AVX512)
+    const auto bits = (HalfU16)_mm512_cvtneps_pbh((__m512)v);  // subnormals are zero to the dot product, too
+#else
+    const auto bits = lowest16(bits_of(rounded_to_bf16(v)) >> 16);
+#endif
+    store_vector(codes, bits, All{});
+    return float_of_bits(widened(bits) << 16);
+  }
+};
+
+/// The same against e4m3 codes, which are bf16 exactly: 0 and 2 of a word, then 1 and 3.
+struct Fp8Codes : Bf16Dot {
+  static constexpr int kSteps = 2;
+  static void decode(VecI words, Weights (&to)[2]) {
+    VecI halves[2];
+    bf16_of_fp8(words, halves);
+    for (int s = 0; s < 2; ++s) to[s] = weights(halves[s]);
+  }
+  static VecF put(std::uint16_t* codes, VecF v) {
+    return Bf16Codes::put(codes,
+                          __builtin_shuffle(v, (kLaneIndex & ~3) | (kLaneIndex & 1) << 1 | (kLaneIndex & 2) >> 1));
+  }
+};
+
+template <class Codes>
+struct FloatKv {
+  static constexpr int kSteps = Codes::kSteps, kWord = Codes::kGroup * kSteps;
+  static constexpr bool kTokenScales = false;
+#if defined(QRL_ISA_AVX512)
+  static constexpr int kMaxQueries = 4;
+#else
+  static constexpr int kMaxQueries = 2;
+#endif
+
+  struct Operand {
+    const typename Codes::Element* codes;
+    float unit;  ///< what a sum is multiplied by
+  };
+
+  static Operand prepare(const float* q, std::int64_t n, float scale, void* memory) {
+    auto* codes = static_cast<typename Codes::Element*>(memory);
+    for_padded(q, n, [codes](std::int64_t i, VecF v) { (void)Codes::put(codes + i, v); });
+    return {codes, scale};
+  }
+
+  /// Makes weights exp(score − top) of `count` scores, which have −inf behind them up to a whole vector; `sum`: theirs,
+  /// after rounding.
+  template <class TokenScales>
+  static Operand soften(float* scores, std::int64_t count, float top, const TokenScales&, void* memory, float& sum) {
+    auto* codes = static_cast<typename Codes::Element*>(memory);
+    VecF total{};
+    for (std::int64_t i = 0; i < count; i += kLanes)
+      total = total + Codes::put(codes + i, exp(load(scores + i, All{}) - top));
+    sum = reduce_add(total);
+    return {codes, 1.0F};
+  }
+
+  /// Sums of Queries operands against Vectors vectors of words.
+  template <int Queries, int Vectors>
+  struct Sums {
+    VecF sums[Queries][Vectors] = {};
+    explicit Sums(const Operand*) {}
+    void add(const Operand* operands, std::int64_t word, const VecI (&words)[Vectors]) {
+      typename Codes::Weights vectors[Vectors][kSteps];
+      for (int v = 0; v < Vectors; ++v) Codes::decode(words[v], vectors[v]);
+      for (int s = 0; s < kSteps; ++s) {
+        for (int n = 0; n < Queries; ++n) {
+          const auto input = Codes::input(operands[n].codes + word * kWord + s * Codes::kGroup);
+          for (int v = 0; v < Vectors; ++v) sums[n][v] = Codes::dot(sums[n][v], input, vectors[v][s]);
+        }
+      }
+    }
+    VecF finish(const Operand* operands, int n, int v) const { return sums[n][v] * operands[n].unit; }
+  };
+  template <int Queries, int Vectors>
+  using Scores = Sums<Queries, Vectors>;
+  template <int Queries, int Vectors>
+  using Mix = Sums<Queries, Vectors>;
+};
+
+using KvF32 = FloatKv<F32Codes>;
+using KvBf16 = FloatKv<Bf16Codes>;
+using KvFp8 = FloatKv<Fp8Codes>;
+
+/// Queries become two int8 terms, 254 · high + low; weights times the values' scales two uint8 terms, 256 · high + low:
+/// 15 and 16 bits of their largest. Sums of each term are exact in int32.
+struct KvInt8 {
+  static constexpr int kWord = 4;
+  static constexpr bool kTokenScales = true;
+#if defined(QRL_ISA_AVX512)
+  static constexpr int kMaxQueries = 3;
+#else
+  static constexpr int kMaxQueries = 1;
+#endif
+  using ScoreDot = Int8DotOffsetWeights;
+  using MixDot = Int8DotUnsignedInput;
+
+  struct Operand {
+    const std::int8_t *high, *low;
+    float unit;
+    std::int32_t bias_high, bias_low;  ///< of a query: what the offset of the keys adds to each sum
+  };
+
+  /// NaN or infinity among the values makes the unit, and so every result, NaN.
+  static Operand prepare(const float* q, std::int64_t n, float scale, void* memory) {
+    auto* high = static_cast<std::int8_t*>(memory);
+    auto* low = high + padded(n);
+    VecF most{}, poison{};
+    for_padded(q, n, [&](std::int64_t, VecF v) {
+      most = max(most, max(v, -v));
+      poison = poison + v * 0.0F;
+    });
+    const float largest = reduce_max(most), inverse = inverse_of(127, largest);
+    VecI high_sum{}, low_sum{};
+    for_padded(q, n, [&](std::int64_t i, VecF v) {
+      const VecF scaled = v * inverse;
+      const VecI h = round_to_int(scaled);
+      const VecI l = round_to_int((scaled - __builtin_convertvector(h, VecF)) * 254.0F);
+      store(high + i, h, All{});
+      store(low + i, l, All{});
+      high_sum += h;
+      low_sum += l;
+    });
+    return {high, low, largest / (127 * 254) * scale + reduce_add(poison), ScoreDot::kBias * reduce_add(high_sum),
+            ScoreDot::kBias * reduce_add(low_sum)};
+  }
+
+  /// As FloatKv's; the weights are then multiplied by the values' scales, token_scales(i) from position i on, of which
+  /// nothing is known behind `count`.
+  template <class TokenScales>
+  static Operand soften(float* scores, std::int64_t count, float top, const TokenScales& token_scales, void* memory,
+                        float& sum) {
+    VecF total{}, most{}, poison{};
+    for (std::int64_t i = 0; i < count; i += kLanes) {
+      VecF weight = exp(load(scores + i, All{}) - top);
+      total = total + weight;
+      weight = weight * token_scales(i);
+      if (count - i < kLanes) weight = kLaneIndex < static_cast<std::int32_t>(count - i) ? weight : VecF{};
+      most = max(most, weight);
+      poison = fma(weight, VecF{}, poison);
+      store(scores + i, weight, All{});
+    }
+    sum = reduce_add(total);
+    constexpr std::int64_t kRoom = 128;
+    auto* high = static_cast<std::int8_t*>(memory);
+    auto* low = high + kRoom;
+    const float largest = reduce_max(most), inverse = inverse_of(65535, largest);
+    for (std::int64_t i = 0; i < count; i += kLanes) {
+      const VecI code = round_to_int(load(scores + i, All{}) * inverse);
+      store(high + i, code >> 8, All{});
+      store(low + i, code, All{});
+    }
+    return {high, low, largest / 65535 + reduce_add(poison), 0, 0};
+  }
+
+  template <class Dot, int kHigh, int Queries, int Vectors>
+  struct Sums {
+    VecI high[Queries][Vectors], low[Queries][Vectors];
+    explicit Sums(const Operand* operands) {
+      for (int n = 0; n < Queries; ++n) {
+        for (int v = 0; v < Vectors; ++v) {
+          high[n][v] = splat(-operands[n].bias_high);
+          low[n][v] = splat(-operands[n].bias_low);
+        }
+      }
+    }
+    void add(const Operand* operands, std::int64_t word, const VecI (&words)[Vectors]) {
+      typename Dot::Weights vectors[Vectors];
+      for (int v = 0; v < Vectors; ++v) vectors[v] = Dot::weights(words[v]);
+      for (int n = 0; n < Queries; ++n) {
+        const auto h = Dot::input(operands[n].high + word * kWord), l = Dot::input(operands[n].low + word * kWord);
+        for (int v = 0; v < Vectors; ++v) {
+          high[n][v] = Dot::dot(high[n][v], h, vectors[v]);
+          low[n][v] = Dot::dot(low[n][v], l, vectors[v]);
+        }
+      }
+    }
+    VecF finish(const Operand* operands, int n, int v) const {
+      const VecF h = __builtin_convertvector(high[n][v], VecF), l = __builtin_convertvector(low[n][v], VecF);
+      return fma(h, splat(static_cast<float>(kHigh)), l) * operands[n].unit;
+    }
+  };
+  template <int Queries, int Vectors>
+  using Scores = Sums<ScoreDot, 254, Queries, Vectors>;
+  template <int Queries, int Vectors>
+  using Mix = Sums<MixDot, 256, Queries, Vectors>;
+
+ private:
+  /// codes / largest; what is below any value that counts becomes code 0.
+  static float inverse_of(float codes, float largest) { return largest > 0x1p-100F ? codes / largest : 0.0F; }
+};
+
+}  // namespace qrl::ops::QRL_ISA_NAMESPACE
