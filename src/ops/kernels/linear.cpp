@@ -29,9 +29,11 @@ struct Int8 : Int8DotOffsetInput {
   }
 };
 
-/// Rows `row` … `row` + Rows − 1, columns `column` … `column` + Vectors·kLanes − 1. Meanwhile it asks for one line in
+constexpr std::int64_t kLine = 64;
+
+/// Rows `row` … `row` + Rows − 1, columns `column` … `column` + Vectors·kLanes − 1. Meanwhile it asks for Asks lines in
 /// every group of inputs behind `ahead`: weights come from memory once a call, and must not be waited for.
-template <class Format, int Rows, int Vectors>
+template <class Format, int Rows, int Vectors, int Asks>
 void tile(const LinearTask& task, std::int64_t row, std::int64_t column, const void* ahead) {
   using Element = typename Format::Element;
   constexpr int kGroup = Format::kGroup;
@@ -46,7 +48,7 @@ void tile(const LinearTask& task, std::int64_t row, std::int64_t column, const v
   constexpr std::int64_t kGroupBytes = kPanel * kGroup * static_cast<std::int64_t>(sizeof(Element));
   const auto* asked = static_cast<const char*>(ahead);
   for (std::int64_t group = 0; group < groups; ++group, w += kPanel * kGroup, x += kGroup, asked += kGroupBytes) {
-    __builtin_prefetch(asked, 0, 2);
+    for (int i = 0; i < Asks; ++i) __builtin_prefetch(asked + i * kLine, 0, 2);
     typename Format::Weights weights[Vectors];
     for (int v = 0; v < Vectors; ++v) weights[v] = Format::weights(w + v * kLanes * kGroup);
     for (int r = 0; r < Rows; ++r) {
@@ -64,34 +66,43 @@ void tile(const LinearTask& task, std::int64_t row, std::int64_t column, const v
 }
 
 /// The last rows, fewer than a tile's.
-template <class Format, int Rows>
+template <class Format, int Rows, int Asks>
 void last_tile(const LinearTask& task, std::int64_t rows, std::int64_t row, std::int64_t column, const void* ahead) {
   if constexpr (Rows > 0) {
-    if (rows == Rows) tile<Format, Rows, kTileVectors>(task, row, column, ahead);
-    else last_tile<Format, Rows - 1>(task, rows, row, column, ahead);
+    if (rows == Rows) tile<Format, Rows, kTileVectors, Asks>(task, row, column, ahead);
+    else last_tile<Format, Rows - 1, Asks>(task, rows, row, column, ahead);
+  }
+}
+
+/// All rows, tile by tile. Each tile asks for other lines of the next panel's groups, so that all are asked for when it
+/// comes.
+template <class Format, int Asks>
+void tiles(const LinearTask& task, std::int64_t begin, std::int64_t end, std::int64_t panel_bytes) {
+  constexpr std::int64_t kTileColumns = kTileVectors * kLanes, kAskers = kPanel * 4 / kLine / Asks;
+  for (std::int64_t column = begin; column < end; column += kTileColumns) {
+    const auto* next = static_cast<const char*>(task.panels) + (column / kPanel + 1) * panel_bytes;
+    std::int64_t row = 0, asker = column % kPanel / kTileColumns;
+    const auto ahead = [&] { return next + asker++ % kAskers * Asks * kLine; };
+    for (; row + kTileRows <= task.rows; row += kTileRows)
+      tile<Format, kTileRows, kTileVectors, Asks>(task, row, column, ahead());
+    last_tile<Format, kTileRows - 1, Asks>(task, task.rows - row, row, column, ahead());
   }
 }
 
 template <class Format>
 void linear(const LinearTask& task) {
-  constexpr int kTileColumns = kTileVectors * kLanes, kSingleRowColumns = kSingleRowVectors * kLanes;
-  constexpr std::int64_t kLine = 64, kLinesOfGroup = kPanel * 4 / kLine;
+  constexpr int kSingleRowColumns = kSingleRowVectors * kLanes;
   const std::int64_t end = task.end_panel * kPanel < task.out ? task.end_panel * kPanel : task.out;
   const std::int64_t begin = task.first_panel * kPanel;
   const std::int64_t panel_bytes = (task.in + Format::kGroup - 1) / Format::kGroup * kPanel * 4;
   if (task.rows == 1) {  // the weights stream by once, which the processor's own prefetching sees
     const auto* panels = static_cast<const char*>(task.panels);
     for (std::int64_t column = begin; column < end; column += kSingleRowColumns)
-      tile<Format, 1, kSingleRowVectors>(task, 0, column, panels + column / kPanel * panel_bytes);
-    return;
-  }
-  for (std::int64_t column = begin; column < end; column += kTileColumns) {
-    // Each tile asks for another line of the next panel's groups, so that all are asked for when it comes.
-    const auto* next = static_cast<const char*>(task.panels) + (column / kPanel + 1) * panel_bytes;
-    std::int64_t row = 0, line = column % kPanel * 4 / kLine;
-    for (; row + kTileRows <= task.rows; row += kTileRows)
-      tile<Format, kTileRows, kTileVectors>(task, row, column, next + line++ % kLinesOfGroup * kLine);
-    last_tile<Format, kTileRows - 1>(task, task.rows - row, row, column, next + line % kLinesOfGroup * kLine);
+      tile<Format, 1, kSingleRowVectors, 1>(task, 0, column, panels + column / kPanel * panel_bytes);
+  } else if (task.rows > 3 * kTileRows) {
+    tiles<Format, 1>(task, begin, end, panel_bytes);
+  } else {  // too few tiles for a line each
+    tiles<Format, 2>(task, begin, end, panel_bytes);
   }
 }
 
