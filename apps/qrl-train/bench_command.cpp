@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/clock.h"
 #include "base/rng.h"
@@ -24,6 +25,7 @@ struct BenchArguments {
   std::vector<std::string> overrides;
   std::string model_dir, shape = "86m";
   std::int64_t batch = 64, prompts = 8, n = 8, prompt_tokens = 128, new_tokens = 256, rounds = 3;
+  std::optional<std::int64_t> vocab_size, logit_tile_tokens;
   bool json = false;
 };
 
@@ -48,7 +50,8 @@ model::ModelConfig built_in_shape(const std::string& name) {
 
 model::HfModel model_of(const BenchArguments& arguments) {
   if (!arguments.model_dir.empty()) return model::open_hf(arguments.model_dir);
-  const model::ModelConfig config = built_in_shape(arguments.shape);
+  model::ModelConfig config = built_in_shape(arguments.shape);
+  config.vocab_size = arguments.vocab_size.value_or(config.vocab_size);
   return {config, model::new_weights(config, 0)};
 }
 
@@ -91,16 +94,18 @@ struct Bench {
 
   quant::Format quant_format() const { return train::snapshot_formats(loaded.recipe.quant).linear; }
 
+  /// Operations a second that matrix products of a format can do at most.
+  double ceiling_of(quant::Format format) const {
+    const quant::Code activations = spec(format).activations;
+    return activations == quant::Code::int8  ? ceilings.int8_ops_per_s
+           : activations == quant::Code::f32 ? ceilings.f32_flops_per_s
+                                             : ceilings.bf16_flops_per_s;
+  }
+
   /// Seconds that the machine needs at least for one tick of `batch` decode rows at `context` positions: the larger of
   /// operations over their ceilings and bytes over DRAM's.
   double least_tick_s(double batch, double context, const model::Snapshot& snapshot) const {
-    const auto rate = [this](quant::Code activations) {
-      return activations == quant::Code::int8  ? ceilings.int8_ops_per_s
-             : activations == quant::Code::f32 ? ceilings.f32_flops_per_s
-                                               : ceilings.bf16_flops_per_s;
-    };
-    const double linear_rate = rate(spec(quant_format()).activations);
-    const double head_rate = rate(spec(snapshot.lm_head().format).activations);
+    const double linear_rate = ceiling_of(quant_format()), head_rate = ceiling_of(snapshot.lm_head().format);
     // int8 keys meet queries of two int8 terms: as many operations a second as bf16's.
     const double attention_rate = train::kv_format(loaded.recipe.quant) == quant::KvFormat::f32
                                       ? ceilings.f32_flops_per_s
@@ -155,7 +160,7 @@ void bench_decode(const BenchArguments& arguments, dist::Collectives& world) {
   Bench bench(arguments, world);
   bench.loaded.recipe.rollout.max_num_seqs = std::max(bench.loaded.recipe.rollout.max_num_seqs, arguments.batch);
   bench.loaded.recipe.rollout.kv_pages.reset();
-  train::Sampler sampler(bench.config, bench.loaded.recipe, arguments.prompt_tokens);
+  train::Sampler sampler(bench.config, bench.loaded.recipe, arguments.prompt_tokens, arguments.logit_tile_tokens);
   sampler.snapshot.publish(bench.hf.weights, 0);
   train::QuantiserState quantiser;
   std::vector<std::vector<types::TokenId>> prompts;
@@ -184,6 +189,9 @@ void bench_decode(const BenchArguments& arguments, dist::Collectives& world) {
   result["limit_tokens_per_s"] = batch / bench.least_tick_s(batch, context, sampler.snapshot);
   result["share_of_limit"] = decode_rate * bench.least_tick_s(batch, context, sampler.snapshot) / batch;
   result["prefill_tokens_per_s"] = prefill_rate;
+  // Of the layers' matrix products alone: attention is not counted.
+  result["prefill_share_of_ceiling"] =
+      2 * static_cast<double>(bench.linear_params) * prefill_rate / bench.ceiling_of(bench.quant_format());
   result["weight_bytes"] = sampler.snapshot.num_bytes();
   finish(result, arguments);
 }
@@ -363,6 +371,20 @@ void add_bench(CLI::App& app, Action& action) {
   // The first new token comes out of the prefill: what decoding takes shows from the second on.
   CLI::App* decode = add_one(*bench, "decode", "decode speed: B distinct prompts, prefill excluded", *arguments, 2);
   decode->add_option("--batch", arguments->batch, "sequences")->check(CLI::Range(1, kMaxSequences))->type_name("INT");
+  decode->add_option("--vocab", arguments->vocab_size, "vocabulary of the built-in shape")
+      ->check(CLI::Range(2, kMaxTokens))
+      ->excludes(decode->get_option("--model"))
+      ->type_name("INT");
+  decode
+      ->add_option("--logit-tile", arguments->logit_tile_tokens,
+                   "tokens of the vocabulary whose logits exist at once, a multiple of 256; changes no draw")
+      ->check(CLI::Range(256, kMaxTokens))
+      ->check(CLI::Validator(
+          [](const std::string& text) {
+            return std::stoll(text) % 256 == 0 ? std::string() : "must be a multiple of 256";
+          },
+          ""))
+      ->type_name("INT");
   decode->callback(
       [&action, arguments] { action = [arguments](dist::Collectives& world) { bench_decode(*arguments, world); }; });
   CLI::App* learner = add_one(*bench, "learner", "forward, backward and update of prompts x n sequences", *arguments);

@@ -60,8 +60,10 @@ types::SamplingParams sampling(const config::Recipe& recipe, const model::ModelC
   return params;
 }
 
-decoder::DecoderOptions decoder_options(const config::Recipe& recipe, std::int64_t longest_prompt_tokens) {
+decoder::DecoderOptions decoder_options(const config::Recipe& recipe, std::int64_t longest_prompt_tokens,
+                                        std::optional<std::int64_t> logit_tile_tokens) {
   decoder::DecoderOptions options;
+  options.logit_tile_tokens = logit_tile_tokens.value_or(options.logit_tile_tokens);
   options.max_num_seqs = recipe.rollout.max_num_seqs;
   options.max_num_batched_tokens = recipe.rollout.max_num_batched_tokens;
   options.page_size = recipe.rollout.page_size;
@@ -114,9 +116,10 @@ Policy load_policy(const std::filesystem::path& dir) {
   return policy;
 }
 
-Sampler::Sampler(const model::ModelConfig& config, const config::Recipe& recipe, std::int64_t longest_prompt_tokens)
+Sampler::Sampler(const model::ModelConfig& config, const config::Recipe& recipe, std::int64_t longest_prompt_tokens,
+                 std::optional<std::int64_t> logit_tile_tokens)
     : snapshot(config, snapshot_formats(recipe.quant)),
-      decoder(config, fitting(config, decoder_options(recipe, longest_prompt_tokens))) {}
+      decoder(config, fitting(config, decoder_options(recipe, longest_prompt_tokens, logit_tile_tokens))) {}
 
 std::vector<std::vector<types::TokenId>> calibration_prompts(const PromptSet& set, std::uint64_t seed,
                                                              std::uint64_t num_drawn) {

@@ -86,6 +86,8 @@ TEST_CASE("options without effect and empty names are refused") {
   refuses("bench decode --model x --shape quickstart", " excludes --");
   refuses("bench decode --new 1", "--new");
   refuses("bench decode --batch 1000000000", "--batch");
+  refuses("bench decode --model x --vocab 100", " excludes --");
+  refuses("bench decode --logit-tile 300", "--logit-tile: must be a multiple of 256");
 }
 
 TEST_CASE("a KV cache that no machine holds is refused with the recipe's keys") {
