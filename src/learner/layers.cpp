@@ -1,5 +1,6 @@
 #include "learner/layers.h"
 
+#include "ops/product.h"
 #include "ops/training.h"
 
 namespace qrl::learner {
@@ -16,6 +17,14 @@ float* floats(const Tensor& tensor) { return tensor.defined() ? tensor.data_ptr<
 
 Tensor make(std::int64_t rows, std::int64_t width, torch::ScalarType dtype) {
   return torch::empty({rows, width}, torch::TensorOptions().dtype(dtype));
+}
+
+ops::Operand operand(const Tensor& matrix, bool transposed = false) {
+  return {mixed(matrix), matrix.size(1), transposed};
+}
+
+ops::ProductType type_of(const Tensor& x) {
+  return x.scalar_type() == torch::kBFloat16 ? ops::ProductType::bf16 : ops::ProductType::f32;
 }
 
 /// An incoming gradient as our loops read it: zeros where the output went unused.
@@ -43,32 +52,42 @@ ops::QkvTransform transform_args(const Tensor& qkv_NC, const PackedRows& rows, c
 
 }  // namespace
 
-ops::VarlenAttention attention_args(const PackedRows& rows, const Heads& heads, const Tensor& qkv_NC) {
+ops::VarlenAttention attention_args(const PackedRows& rows, const Heads& heads, const Tensor& qkv_NC,
+                                    torch::ScalarType products) {
   return {rows.sequence_starts.data(),
           rows.num_sequences(),
           rows.continues_prefix.empty() ? nullptr : rows.continues_prefix.data(),
           heads.num_heads,
           heads.num_kv_heads,
           heads.head_dim,
-          floats(qkv_NC)};
+          floats(qkv_NC),
+          products == torch::kBFloat16 ? ops::ProductType::bf16 : ops::ProductType::f32};
+}
+
+Tensor times_transposed(const Tensor& x, const Tensor& weight, torch::ScalarType out) {
+  const Tensor y = make(x.size(0), weight.size(0), out);
+  ops::multiply({type_of(x), y.size(0), y.size(1), x.size(1), operand(x), operand(weight, true), mixed(y), y.size(1)});
+  return y;
+}
+
+Tensor times(const Tensor& d_y, const Tensor& weight, torch::ScalarType out) {
+  const Tensor d_x = make(d_y.size(0), weight.size(1), out);
+  ops::multiply(
+      {type_of(d_y), d_x.size(0), d_x.size(1), d_y.size(1), operand(d_y), operand(weight), mixed(d_x), d_x.size(1)});
+  return d_x;
 }
 
 void accumulate_weight_gradient(const Tensor& d_y, const Tensor& x, const Tensor& gradient) {
-  Tensor total = gradient;
-  if (x.scalar_type() == torch::kFloat32) {
-    total.addmm_(d_y.t(), x);
-    return;
-  }
-  const Tensor part = torch::mm(d_y.t(), x);
-  ops::add_to(mixed(part), part.numel(), floats(total));
+  ops::multiply({type_of(d_y), d_y.size(1), x.size(1), d_y.size(0), operand(d_y, true), operand(x), mixed(gradient),
+                 x.size(1), true});
 }
 
-Tensor embed(const PackedRows& rows, const Weight& table_VD, const Tensor& values_VD) {
+Tensor embed(const PackedRows& rows, const Weight& table_VD, const Tensor& values_VD, torch::ScalarType compute) {
   // The graph hangs on one leaf that stands for all weights; their gradients go to Weight::gradient instead.
   const Tensor leaf = torch::empty({0}).set_requires_grad(true);
   const Tensor tokens_N =
       torch::from_blob(const_cast<std::int32_t*>(rows.tokens.data()), {rows.num_rows()}, torch::kInt32);
-  const Tensor x_ND = torch::embedding(values_VD, tokens_N).to(torch::kFloat32);
+  const Tensor x_ND = torch::embedding(values_VD, tokens_N).to(compute).to(torch::kFloat32);
   return differentiable({leaf}, {x_ND}, [&rows, table_VD](const TensorList& d) {
     const Tensor d_ND = d[0].contiguous();
     ops::embedding_backward(rows.tokens.data(), rows.num_rows(), d_ND.size(1), floats(d_ND), floats(table_VD.gradient));
@@ -76,12 +95,14 @@ Tensor embed(const PackedRows& rows, const Weight& table_VD, const Tensor& value
   })[0];
 }
 
-Tensor linear(const Tensor& x, const Weight& weight) {
-  const Tensor y = torch::mm(x.detach(), weight.value.t());
-  return differentiable({x}, {y}, [x, weight](const TensorList& d) {
+Tensor linear(const Tensor& x, const Weight& weight, Again x_again) {
+  const torch::ScalarType type = x.scalar_type();
+  if (!x_again) x_again = [kept = x.detach()] { return kept; };
+  const Tensor y = times_transposed(x.detach(), weight.value, type);
+  return differentiable({x}, {y}, [x_again, weight, type](const TensorList& d) {
     const Tensor d_y = d[0].contiguous();
-    accumulate_weight_gradient(d_y, x, weight.gradient);
-    return TensorList{torch::mm(d_y, weight.value)};
+    accumulate_weight_gradient(d_y, x_again(), weight.gradient);
+    return TensorList{times(d_y, weight.value, type)};
   })[0];
 }
 
@@ -94,6 +115,19 @@ Normed add_rms_norm(const Tensor& x_ND, const Tensor& branch_ND, const Weight& g
   ops::add_rms_norm({rows, width, eps, floats(x_ND), mixed(branch_ND), floats(gain.value), floats(sum_ND),
                      mixed(normed_ND), floats(inverse_rms_N)});
 
+  const Again normed_again = [rows, width, compute, eps, gain, inverse_rms_N, kept_sum = sum_ND.detach()] {
+    const Tensor again_ND = make(rows, width, compute);
+    ops::add_rms_norm({rows,
+                       width,
+                       eps,
+                       floats(kept_sum),
+                       {},
+                       floats(gain.value),
+                       floats(kept_sum),
+                       mixed(again_ND),
+                       floats(inverse_rms_N)});
+    return again_ND;
+  };
   const auto backward = [rows, width, compute, has_branch, gain, inverse_rms_N, kept_sum = sum_ND.detach()](
                             const Tensor& d_sum, const Tensor& d_normed) {
     const Tensor d_normed_ND = contiguous_or_zeros(d_normed, rows, width, compute);
@@ -107,54 +141,64 @@ Normed add_rms_norm(const Tensor& x_ND, const Tensor& branch_ND, const Weight& g
   if (!has_branch) {
     const TensorList out = differentiable(
         {x_ND}, {normed_ND}, [backward](const TensorList& d) { return TensorList{backward({}, d[0]).first}; });
-    return {x_ND, out[0]};
+    return {x_ND, out[0], normed_again};
   }
   const TensorList out = differentiable({x_ND, branch_ND}, {sum_ND, normed_ND}, [backward](const TensorList& d) {
     const auto [dx, dy] = backward(d[0], d[1]);
     return TensorList{dx, dy};
   });
-  return {out[0], out[1]};
+  return {out[0], out[1], normed_again};
 }
 
-Tensor qkv_transform(const Tensor& qkv_NC, const PackedRows& rows, const Heads& heads, const QkvWeights& weights,
-                     bool bias_is_in) {
-  const std::int64_t num_rows = qkv_NC.size(0), width = qkv_NC.size(1);
-  const Tensor out_NC = make(num_rows, width, torch::kFloat32);
+Repeatable qkv_transform(const Tensor& qkv_NC, const PackedRows& rows, const Heads& heads, const QkvWeights& weights,
+                         bool bias_is_in) {
+  const std::int64_t num_rows = qkv_NC.size(0);
   const Tensor inverse_rms =
       weights.q_gain.defined() ? make(num_rows, heads.num_heads + heads.num_kv_heads, torch::kFloat32) : Tensor();
-  ops::qkv_transform(transform_args(qkv_NC, rows, heads, weights, bias_is_in), floats(out_NC), floats(inverse_rms));
-  return differentiable(
-      {qkv_NC}, {out_NC}, [qkv_NC, inverse_rms, heads, weights, bias_is_in, &rows](const TensorList& d) {
+  const Again again = [qkv_NC, inverse_rms, heads, weights, bias_is_in, &rows] {
+    const Tensor out_NC = make(qkv_NC.size(0), qkv_NC.size(1), torch::kFloat32);
+    ops::qkv_transform(transform_args(qkv_NC, rows, heads, weights, bias_is_in), floats(out_NC), floats(inverse_rms));
+    return out_NC;
+  };
+  const TensorList out = differentiable(
+      {qkv_NC}, {again()}, [qkv_NC, inverse_rms, heads, weights, bias_is_in, &rows](const TensorList& d) {
         const Tensor d_out_NC = d[0].contiguous(), d_in_NC = torch::empty_like(qkv_NC);
         ops::qkv_transform_backward(transform_args(qkv_NC, rows, heads, weights, bias_is_in), floats(inverse_rms),
                                     {floats(d_out_NC), mixed(d_in_NC), floats(weights.bias.gradient),
                                      floats(weights.q_gain.gradient), floats(weights.k_gain.gradient)});
         return TensorList{d_in_NC};
-      })[0];
+      });
+  return {out[0], again};
 }
 
-Tensor attention(const Tensor& qkv_NC, const PackedRows& rows, const Heads& heads, torch::ScalarType compute) {
+Tensor attention(const Repeatable& qkv, const PackedRows& rows, const Heads& heads, const AttentionTypes& types) {
+  const Tensor& qkv_NC = qkv.value;
   const std::int64_t num_rows = qkv_NC.size(0);
-  const Tensor out_NHE = make(num_rows, heads.num_heads * heads.head_dim, compute);
+  const Tensor out_NHE = make(num_rows, heads.num_heads * heads.head_dim, types.forward);
   const Tensor lse_NH = make(num_rows, heads.num_heads, torch::kFloat32);
-  ops::varlen_attention(attention_args(rows, heads, qkv_NC), mixed(out_NHE), floats(lse_NH));
-  return differentiable({qkv_NC}, {out_NHE}, [qkv_NC, lse_NH, heads, &rows](const TensorList& d) {
-    const Tensor d_out_NHE = d[0].contiguous(), d_qkv_NC = torch::empty_like(qkv_NC);
-    ops::varlen_attention_backward(attention_args(rows, heads, qkv_NC), floats(lse_NH), mixed(d_out_NHE),
-                                   floats(d_qkv_NC));
+  ops::varlen_attention(attention_args(rows, heads, qkv_NC, types.forward), mixed(out_NHE), floats(lse_NH));
+  return differentiable({qkv_NC}, {out_NHE}, [again = qkv.again, lse_NH, heads, types, &rows](const TensorList& d) {
+    const Tensor qkv_again_NC = again();
+    const Tensor d_out_NHE = d[0].contiguous(), d_qkv_NC = torch::empty_like(qkv_again_NC);
+    ops::varlen_attention_backward(attention_args(rows, heads, qkv_again_NC, types.backward), floats(lse_NH),
+                                   mixed(d_out_NHE), floats(d_qkv_NC));
     return TensorList{d_qkv_NC};
   })[0];
 }
 
-Tensor swiglu(const Tensor& gate_up_N2F) {
+Repeatable swiglu(const Tensor& gate_up_N2F) {
   const std::int64_t rows = gate_up_N2F.size(0), width = gate_up_N2F.size(1) / 2;
-  const Tensor out_NF = make(rows, width, gate_up_N2F.scalar_type());
-  ops::swiglu(rows, width, mixed(gate_up_N2F), mixed(out_NF));
-  return differentiable({gate_up_N2F}, {out_NF}, [gate_up_N2F, rows, width](const TensorList& d) {
-    const Tensor d_out_NF = d[0].contiguous(), d_in_N2F = torch::empty_like(gate_up_N2F);
+  const Again again = [gate_up_N2F, rows, width] {
+    const Tensor out_NF = make(rows, width, gate_up_N2F.scalar_type());
+    ops::swiglu(rows, width, mixed(gate_up_N2F), mixed(out_NF));
+    return out_NF;
+  };
+  const TensorList out = differentiable({gate_up_N2F}, {again()}, [gate_up_N2F, rows, width](const TensorList& d) {
+    const Tensor d_out_NF = d[0].contiguous(), d_in_N2F = gate_up_N2F.detach();
     ops::swiglu_backward(rows, width, mixed(gate_up_N2F), mixed(d_out_NF), mixed(d_in_N2F));
     return TensorList{d_in_N2F};
-  })[0];
+  });
+  return {out[0], again};
 }
 
 }  // namespace qrl::learner

@@ -1,8 +1,10 @@
 // Owns the differentiable operations of a transformer on packed rows: each runs our fused loops or one matrix product,
-// and adds its weights' gradients straight into their fp32 accumulators. Knows no model.
+// and adds its weights' gradients straight into their fp32 accumulators. What is cheap to compute again is not kept for
+// the backward pass. Knows no model.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "learner/autograd.h"
@@ -10,10 +12,9 @@
 
 namespace qrl::learner {
 
-/// A weight as the forward pass reads it, and where its gradient accumulates. Matrices are in the compute dtype (bf16
-/// copies of the masters, or the fp32 masters), gains and biases fp32 masters.
+/// A weight as the forward pass reads it, and where its gradient accumulates.
 struct Weight {
-  Tensor value;
+  Tensor value;     ///< the fp32 master; products round it to bf16 as they read it where they compute in bf16
   Tensor gradient;  ///< fp32, same shape
   bool defined() const { return value.defined(); }
 };
@@ -34,17 +35,30 @@ struct Heads {
   float norm_eps = 0;  ///< of the norm of q and k
 };
 
-/// Rows of `values_VD` (the table's own or a snapshot's, fp32 or bf16), fp32 [N, D]; the gradient goes to `table_VD`.
-/// The result starts the graph: it always needs a gradient when autograd is on. `rows` must outlive the backward pass.
-Tensor embed(const PackedRows& rows, const Weight& table_VD, const Tensor& values_VD);
+/// Computes a result once more, with the same bits, from what is kept anyway. Called at most once, before what it reads
+/// is given up.
+using Again = std::function<Tensor()>;
+/// A result that its consumer need not keep for its backward pass.
+struct Repeatable {
+  Tensor value;
+  Again again;
+};
 
-/// x · Wᵀ in W's dtype (products of bf16 accumulate in fp32 and are rounded to bf16 once). x: [N, in], W: [out, in].
-Tensor linear(const Tensor& x, const Weight& weight);
+/// Rows of `values_VD` (the table's own or a snapshot's, fp32 or bf16) rounded to `compute`, as fp32 [N, D]; the
+/// gradient goes to `table_VD`. The result starts the graph: it always needs a gradient when autograd is on. `rows`
+/// must outlive the backward pass.
+Tensor embed(const PackedRows& rows, const Weight& table_VD, const Tensor& values_VD, torch::ScalarType compute);
+
+/// x · Wᵀ in x's dtype, bf16 or fp32. x: [N, in], W: [out, in]. This and its gradients are ops/product.h's: bf16
+/// operands are multiplied exactly and added in fp32; y and dX = dY·W are rounded to bf16 once, dW = dYᵀ·X not at all
+/// before it is added to the fp32 gradient. `x_again` takes the place of x in the backward pass.
+Tensor linear(const Tensor& x, const Weight& weight, Again x_again = {});
 
 /// The residual stream after a branch, and its normed form.
 struct Normed {
   Tensor sum_ND;     ///< x + branch, fp32
   Tensor normed_ND;  ///< RMSNorm(sum) · gain, in the compute dtype
+  Again normed_again;
 };
 /// branch may be undefined (then sum is x itself). x fp32.
 Normed add_rms_norm(const Tensor& x_ND, const Tensor& branch_ND, const Weight& gain, float eps,
@@ -57,19 +71,30 @@ struct QkvWeights {
 /// Bias, norm of q and k, rotary positions; fp32 [N, C]. With bf16 input k and v are rounded to bf16, as the decoder's
 /// pages hold them. `bias_is_in` says that the product has added the bias already: then only its gradient is left to
 /// do. `rows` must outlive the backward pass.
-Tensor qkv_transform(const Tensor& qkv_NC, const PackedRows& rows, const Heads& heads, const QkvWeights& weights,
-                     bool bias_is_in);
+Repeatable qkv_transform(const Tensor& qkv_NC, const PackedRows& rows, const Heads& heads, const QkvWeights& weights,
+                         bool bias_is_in);
 
-/// Causal attention within each sequence; [N, H·E] in the compute dtype. `rows` must outlive the backward pass.
-Tensor attention(const Tensor& qkv_NC, const PackedRows& rows, const Heads& heads, torch::ScalarType compute);
+/// bf16 or fp32: what operands are rounded to in attention's products, `forward` also what comes out.
+struct AttentionTypes {
+  torch::ScalarType forward = torch::kBFloat16, backward = torch::kBFloat16;
+};
+
+/// Causal attention within each sequence; [N, H·E]. `rows` must outlive the backward pass.
+Tensor attention(const Repeatable& qkv_NC, const PackedRows& rows, const Heads& heads, const AttentionTypes& types);
 
 /// What the attention ops of ops/varlen_attention.h take; points into both.
-ops::VarlenAttention attention_args(const PackedRows& rows, const Heads& heads, const Tensor& qkv_NC);
+ops::VarlenAttention attention_args(const PackedRows& rows, const Heads& heads, const Tensor& qkv_NC,
+                                    torch::ScalarType products);
 
-/// silu(gate) · up of [N, 2F] (gate first), in its dtype.
-Tensor swiglu(const Tensor& gate_up_N2F);
+/// silu(gate) · up of [N, 2F] (gate first), in its dtype. The backward pass writes its result over gate_up_N2F, which
+/// nobody else may read by then.
+Repeatable swiglu(const Tensor& gate_up_N2F);
 
-/// gradient += d_yᵀ · x, in fp32 (of a product in the operands' dtype).
+/// x · weightᵀ and d_y · weight, as linear computes them, rounded to `out` once. x, d_y in the dtype of the product;
+/// weight of any.
+Tensor times_transposed(const Tensor& x, const Tensor& weight, torch::ScalarType out);
+Tensor times(const Tensor& d_y, const Tensor& weight, torch::ScalarType out);
+/// gradient += d_yᵀ · x, fp32; d_y in the dtype of the product, x of any.
 void accumulate_weight_gradient(const Tensor& d_y, const Tensor& x, const Tensor& gradient);
 
 }  // namespace qrl::learner

@@ -237,7 +237,7 @@ void Learner::State::apply(double gradient_scale) {
   }
   step(parameters.first_adamw(), parameters.num_decayed(), optim.weight_decay);
   step(parameters.num_decayed(), parameters.size(), 0);
-  parameters.refresh_compute_copies();
+  parameters.refresh_head();
   published = nullptr;
   ++num_updates;
 }
@@ -355,7 +355,7 @@ void Learner::restore(const model::WeightViews& masters, const model::WeightView
   state_->statistics = {};
   state_->loss_is_finite = true;
   const torch::NoGradGuard no_grad;
-  state_->parameters.refresh_compute_copies();
+  state_->parameters.refresh_head();
 }
 
 void Learner::publish(model::Snapshot& snapshot, std::int64_t version) {
@@ -378,7 +378,7 @@ void Learner::apply_uaq(float scale) {
     for (std::int64_t i = 0; i < view.numel(); ++i) values[i] = is_gain ? values[i] * scale : values[i] / scale;
   }
   state_->published = nullptr;
-  state_->parameters.refresh_compute_copies();
+  state_->parameters.refresh_head();
 }
 
 const model::Snapshot* Learner::published() const {

@@ -97,7 +97,7 @@ TargetScores target_log_probs(const Tensor& hidden_ND, const Weight& lm_head, co
                                      at(d_entropy),
                                      {d_logits_MV.data_ptr(), d_logits_MV.scalar_type() == torch::kBFloat16}});
       accumulate_weight_gradient(d_logits_MV, chunk.hidden_MD, lm_head.gradient);
-      d_hidden_ND.index_copy_(0, chunk.rows, torch::mm(d_logits_MV, lm_head.value));
+      d_hidden_ND.index_copy_(0, chunk.rows, times(d_logits_MV, lm_head.value, d_logits_MV.scalar_type()));
     });
     return TensorList{d_hidden_ND};
   };

@@ -45,7 +45,7 @@ Parameters::Parameters(const model::ModelConfig& config, const model::WeightSour
   place(model::weight_specs(config));
   for (const Placement& placement : placements_) initial.read(placement.spec, masters() + placement.offset);
   bind_policy(config);
-  refresh_compute_copies();
+  refresh_head();
 }
 
 void Parameters::place(const std::vector<model::WeightSpec>& specs) {
@@ -69,11 +69,9 @@ void Parameters::place(const std::vector<model::WeightSpec>& specs) {
     for (Tensor* flat : {&gradients_, &exp_avg_}) *flat = torch::zeros({next});
     exp_avg_sq_ = torch::zeros({next - first_adamw_});
   }
-  if (compute() != torch::kFloat32)
-    compute_copies_ = torch::zeros({num_decayed_}, torch::TensorOptions().dtype(compute()));
 }
 
-Weight Parameters::weight(const std::vector<std::string>& names, bool always_f32) const {
+Weight Parameters::weight(const std::vector<std::string>& names) const {
   const Placement* first = nullptr;
   std::int64_t rows = 0, next = 0;
   for (const std::string& name : names) {
@@ -90,8 +88,7 @@ Weight Parameters::weight(const std::vector<std::string>& names, bool always_f32
   const auto slice = [&](const Tensor& flat) {
     return flat.narrow(0, first->offset, next - first->offset).view(shape);
   };
-  const bool copied = is_matrix(first->spec) && compute_copies_.defined() && !always_f32;
-  return {slice(copied ? compute_copies_ : masters_), trainable() ? slice(gradients_) : Tensor()};
+  return {slice(masters_), trainable() ? slice(gradients_) : Tensor()};
 }
 
 void Parameters::bind_policy(const model::ModelConfig& config) {
@@ -99,9 +96,8 @@ void Parameters::bind_policy(const model::ModelConfig& config) {
   policy_.final_norm = weight({"model.norm.weight"});
   const std::string lm_head = config.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight";
   const bool f32_lm_head = policy_.lm_head_dtype == torch::kFloat32;
-  policy_.lm_head = weight({lm_head}, f32_lm_head);
+  policy_.lm_head = weight({lm_head});
   if (options_.packs_head) {
-    head_master_ = weight({lm_head}, true).value;
     policy_.head = ops::make_packed_linear(f32_lm_head ? quant::Format::f32 : quant::Format::bf16, config.vocab_size,
                                            config.hidden_size, false);
   }
@@ -126,11 +122,10 @@ void Parameters::bind_policy(const model::ModelConfig& config) {
   }
 }
 
-void Parameters::refresh_compute_copies() {
-  if (compute_copies_.defined()) compute_copies_.copy_(masters_.narrow(0, 0, num_decayed_));
+void Parameters::refresh_head() {
   if (!options_.packs_head) return;
   base::parallel(0, [&](base::Team& team) {
-    ops::pack_rows(team, head_master_.data_ptr<float>(), policy_.head.out, 0, policy_.head);
+    ops::pack_rows(team, policy_.lm_head.value.data_ptr<float>(), policy_.head.out, 0, policy_.head);
   });
 }
 

@@ -1,4 +1,4 @@
-// Owns the learner's memory: fp32 masters, gradients and moments, each one flat buffer, and the compute copies. Knows
+// Owns the learner's memory: fp32 masters, gradients and moments, each one flat buffer, and the packed head. Knows
 // neither the forward pass nor the optimizer's arithmetic.
 #pragma once
 
@@ -63,8 +63,8 @@ class Parameters {
   float* exp_avg_sq() const { return exp_avg_sq_.data_ptr<float>(); }
   std::int64_t first_adamw() const { return first_adamw_; }
 
-  /// Rounds the masters into the compute copies and the packed head: after every change of the masters.
-  void refresh_compute_copies();
+  /// Packs the head from the masters, where it is wanted: after every change of the masters.
+  void refresh_head();
 
   /// Named views into a flat buffer of size() floats, each name behind `prefix`.
   model::WeightViews views(float* flat, const std::string& prefix = {}) const;
@@ -74,15 +74,13 @@ class Parameters {
 
  private:
   void place(const std::vector<model::WeightSpec>& specs);
-  Weight weight(const std::vector<std::string>& names, bool always_f32 = false) const;
+  Weight weight(const std::vector<std::string>& names) const;
   void bind_policy(const model::ModelConfig& config);
 
   ParameterOptions options_;
   std::vector<Placement> placements_;
   std::int64_t num_decayed_ = 0, first_adamw_ = 0;
   Tensor masters_, gradients_, exp_avg_, exp_avg_sq_;
-  Tensor compute_copies_;  ///< bf16 copies of the decayed part; undefined with f32
-  Tensor head_master_;     ///< what policy_.head is packed from
   PolicyWeights policy_;
 };
 

@@ -25,28 +25,33 @@ Tensor hidden_states(const PolicyWeights& weights, const model::ModelConfig& con
     return add_rms_norm(x_ND, branch_ND, gain, eps, out);
   };
   const auto project = [quantised, real = options.forward == config::LearnerForward::low_bit,
-                        compute = options.compute](const Tensor& x, const Weight& w, const ops::PackedLinear* packed) {
-    return quantised ? quantised_linear(x, w, {packed, real, compute}) : linear(x, w);
+                        compute = options.compute](const Tensor& x, const Weight& w, const ops::PackedLinear* packed,
+                                                   const Again& x_again) {
+    return quantised ? quantised_linear(x, w, {packed, real, compute}) : linear(x, w, x_again);
   };
-  const auto attend = [&rows, heads, between, pages = options.pages, format = options.kv_format](const Tensor& qkv_NC) {
-    return pages != nullptr ? sampled_attention(qkv_NC, rows, *pages, heads, format)
-                            : attention(qkv_NC, rows, heads, between);
+  const auto attend = [&rows, heads, between, compute = options.compute, pages = options.pages,
+                       format = options.kv_format](const Repeatable& qkv) {
+    return pages != nullptr ? sampled_attention(qkv.value, rows, *pages, heads, format, compute)
+                            : attention(qkv, rows, heads, {between, compute});
   };
   // A layer takes and gives (residual stream, branch still to be added to it): the sum belongs to the next norm.
   const auto layer = [&rows, heads, norm, project, attend, between, quantised](
                          const LayerWeights& w, const model::LayerSnapshot* q, const TensorList& in) {
     const Normed before = norm(in[0], in[1], w.input_norm, between);
-    const Tensor qkv_NC = project(before.normed_ND, w.qkv, q != nullptr ? &q->qkv : nullptr);
-    const Tensor turned_NC = qkv_transform(qkv_NC, rows, heads, w.transform, quantised);
-    const Tensor attended_NHE = attend(turned_NC);
-    const Tensor mixed_ND = project(attended_NHE, w.o, q != nullptr ? &q->o : nullptr);
+    const Tensor qkv_NC = project(before.normed_ND, w.qkv, q != nullptr ? &q->qkv : nullptr, before.normed_again);
+    const Repeatable turned = qkv_transform(qkv_NC, rows, heads, w.transform, quantised);
+    const Tensor attended_NHE = attend(turned);
+    const Tensor mixed_ND = project(attended_NHE, w.o, q != nullptr ? &q->o : nullptr, {});
     const Normed after = norm(before.sum_ND, mixed_ND, w.post_norm, between);
-    const Tensor gate_up_N2F = project(after.normed_ND, w.gate_up, q != nullptr ? &q->gate_up : nullptr);
-    return TensorList{after.sum_ND, project(swiglu(gate_up_N2F), w.down, q != nullptr ? &q->down : nullptr)};
+    const Tensor gate_up_N2F =
+        project(after.normed_ND, w.gate_up, q != nullptr ? &q->gate_up : nullptr, after.normed_again);
+    const Repeatable gated = swiglu(gate_up_N2F);
+    return TensorList{after.sum_ND, project(gated.value, w.down, q != nullptr ? &q->down : nullptr, gated.again)};
   };
 
   const Tensor table_VD = quantised ? table_of(*options.snapshot) : weights.embedding.value;
-  TensorList state{embed(rows, weights.embedding, table_VD), Tensor()};
+  TensorList state{embed(rows, weights.embedding, table_VD, quantised ? table_VD.scalar_type() : options.compute),
+                   Tensor()};
   for (std::size_t idx = 0; idx < weights.layers.size(); ++idx) {
     const LayerWeights& w = weights.layers[idx];
     const model::LayerSnapshot* q = quantised ? &options.snapshot->layer(static_cast<std::int64_t>(idx)) : nullptr;

@@ -8,13 +8,13 @@ namespace qrl::learner {
 
 namespace {
 
-Tensor decoded_weight(const ops::PackedLinear& packed, torch::ScalarType compute) {
+Tensor decoded_weight(const ops::PackedLinear& packed) {
   const Tensor weight = torch::empty({packed.out, packed.in});
   base::parallel(0, [&](base::Team& team) {
     const base::Range mine = team.slice(packed.out);
     ops::unpack_rows(packed, mine.begin, mine.size(), weight.data_ptr<float>() + mine.begin * packed.in);
   });
-  return weight.to(compute);
+  return weight;
 }
 
 Tensor decoded_input(const ops::Activations& codes, torch::ScalarType compute) {
@@ -41,14 +41,13 @@ Tensor quantised_linear(const Tensor& x, const Weight& master, const Quantised& 
     if (y.defined()) ops::linear(team, *codes, packed, {0, num_rows}, false, y.data_ptr<float>());
   });
   if (!quantised.real_product) {
-    y = torch::mm(decoded_input(*codes, quantised.compute), decoded_weight(packed, quantised.compute).t())
-            .to(torch::kFloat32);
+    y = times_transposed(decoded_input(*codes, quantised.compute), decoded_weight(packed), torch::kFloat32);
     if (!packed.bias.empty()) y += bias_of(packed);
   }
   return differentiable({x}, {y}, [codes, master, quantised](const TensorList& d) {
     const Tensor d_y = d[0].to(quantised.compute).contiguous();
     accumulate_weight_gradient(d_y, decoded_input(*codes, quantised.compute), master.gradient);
-    return TensorList{torch::mm(d_y, decoded_weight(*quantised.packed, quantised.compute)).to(torch::kFloat32)};
+    return TensorList{times(d_y, decoded_weight(*quantised.packed), torch::kFloat32)};
   })[0];
 }
 

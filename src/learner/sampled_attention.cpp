@@ -37,7 +37,7 @@ PageLayout::PageLayout(const PackedRows& rows) {
 }
 
 Tensor sampled_attention(const Tensor& qkv_NC, const PackedRows& rows, const PageLayout& layout, const Heads& heads,
-                         quant::KvFormat format) {
+                         quant::KvFormat format, torch::ScalarType backward) {
   const ops::HeadShape shape{heads.num_heads, heads.num_kv_heads, heads.head_dim};
   const std::int64_t num_rows = rows.num_rows(), width = heads.num_heads * heads.head_dim;
   const Tensor out_NHE = torch::empty({num_rows, width}), lse_NH = torch::empty({num_rows, heads.num_heads});
@@ -62,9 +62,9 @@ Tensor sampled_attention(const Tensor& qkv_NC, const PackedRows& rows, const Pag
                            lse_NH.data_ptr<float>());
     });
   }
-  return differentiable({qkv_NC}, {out_NHE}, [qkv_NC, lse_NH, heads, &rows](const TensorList& d) {
+  return differentiable({qkv_NC}, {out_NHE}, [qkv_NC, lse_NH, heads, backward, &rows](const TensorList& d) {
     const Tensor d_out_NHE = d[0].contiguous(), d_qkv_NC = torch::empty_like(qkv_NC);
-    ops::varlen_attention_backward(attention_args(rows, heads, qkv_NC), lse_NH.data_ptr<float>(),
+    ops::varlen_attention_backward(attention_args(rows, heads, qkv_NC, backward), lse_NH.data_ptr<float>(),
                                    {d_out_NHE.data_ptr(), d_out_NHE.scalar_type() == torch::kBFloat16},
                                    d_qkv_NC.data_ptr<float>());
     return TensorList{d_qkv_NC};

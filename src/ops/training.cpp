@@ -109,11 +109,6 @@ void token_log_probs_backward(const TokenDistribution& args, const float* logits
        [&](auto begin, auto end) { table.token_log_probs_backward(args, logits, gradients, begin, end); });
 }
 
-void add_to(const MixedArray& part, std::int64_t count, float* total) {
-  const TrainingKernels& table = kernels();
-  over(count, kElementGrain, [&](auto begin, auto end) { table.add_to(part, begin, end, total); });
-}
-
 void embedding_backward(const std::int32_t* tokens, std::int64_t rows, std::int64_t width, const float* d_rows,
                         float* d_table) {
   // Threads share columns, not rows: every sum keeps the order of the rows.

@@ -86,9 +86,6 @@ struct TokenGradients {
 };
 void token_log_probs_backward(const TokenDistribution& args, const float* logits, const TokenGradients& gradients);
 
-/// total += part, element by element.
-void add_to(const MixedArray& part, std::int64_t count, float* total);
-
 /// d_table[tokens[row], :] += d_rows[row, :], in the order of the rows.
 void embedding_backward(const std::int32_t* tokens, std::int64_t rows, std::int64_t width, const float* d_rows,
                         float* d_table);

@@ -4,10 +4,11 @@
 #include <atomic>
 #include <vector>
 
-#include "base/buffer.h"
+#include "base/error.h"
 #include "base/threads.h"
 #include "ops/isa.h"
 #include "ops/kernels/varlen_attention.h"
+#include "ops/scratch.h"
 
 namespace qrl::ops {
 
@@ -56,10 +57,10 @@ void for_each_head(const VarlenAttention& attention, const VarlenAttentionKernel
   const std::int64_t num_tasks = static_cast<std::int64_t>(families.all.size()) * attention.num_kv_heads;
   std::atomic<std::int64_t> next_task{0};
   base::parallel(0, [&](base::Team&) {
-    const base::Buffer scratch(base::DType::f32, {num_floats});
+    float* memory = scratch(num_floats);
     for (std::int64_t task = next_task++; task < num_tasks; task = next_task++) {
       body(families.all[static_cast<std::size_t>(task / attention.num_kv_heads)], task % attention.num_kv_heads,
-           scratch.as<float>());
+           memory);
     }
   });
 }

@@ -12,6 +12,9 @@ struct MixedArray {
   bool is_bf16 = false;
 };
 
+/// What the operands of a product are rounded to; all sums are fp32.
+enum class ProductType : std::uint8_t { bf16, f32 };
+
 /// The packed sequences and their heads. Rows of `qkv` hold H query heads, K key heads and K value heads of E each, in
 /// that order, after rope (the layout of rope_and_store); C = (H + 2K)·E. Query head h reads key head h / (H/K).
 ///
@@ -24,6 +27,9 @@ struct VarlenAttention {
   const std::uint8_t* continues_prefix = nullptr;  ///< [S] 0 or 1, the first 0; null: all 0
   std::int64_t num_heads = 0, num_kv_heads = 0, head_dim = 0;
   const float* qkv_NC = nullptr;
+  /// bf16: queries, keys, values and softmax weights (before they are summed), in the backward pass d_out and the
+  /// scores' gradients too, are rounded to bf16 where they meet in a product, as in paged_attention over bf16 pages.
+  ProductType products = ProductType::f32;
 };
 
 /// out[n, h] = Σ_t softmax_t(q·k_t / √E) v_t over what row n sees; lse[n, h] = log Σ_t exp(q·k_t / √E), which the

@@ -46,26 +46,34 @@ double sampler_bytes(const config::QuantRecipe& quant, const model::ModelConfig&
   return bytes + padded_columns(config.vocab_size) * static_cast<double>(config.hidden_size) * head;
 }
 
-/// What the backward pass of a layer reads, a token: two sums of the residual stream and their norms, q, k and v before
-/// and behind the rotation, attention's output, gate and up, their product.
-double layer_activations(const model::ModelConfig& config) {
+/// Bytes that the backward pass of a layer reads, a token: the residual stream at both norms, q, k and v before the
+/// rotation, attention's output, gate and up. Norms' outputs, rotated heads and the gated product are computed again.
+/// A quantised forward is fp32 between its products, and keeps their inputs as codes, its pages' keys and values.
+double layer_activations(const config::Recipe& recipe, const model::ModelConfig& config) {
   const auto width = static_cast<double>(config.hidden_size), inner = static_cast<double>(config.intermediate_size);
-  const auto qkv = static_cast<double>(config.q_size() + 2 * config.kv_size());
-  return 4 * width + 2 * qkv + static_cast<double>(config.q_size()) + 3 * inner;
+  const auto queries = static_cast<double>(config.q_size());
+  const double qkv = queries + 2 * static_cast<double>(config.kv_size());
+  const double sums = 2 * width * kF32;
+  if (recipe.quant.learner_forward == config::LearnerForward::bf16) {
+    const double dtype = recipe.model.dtype == config::ComputeDType::bf16 ? kBf16 : kF32;
+    return sums + (qkv + queries + 2 * inner) * dtype;
+  }
+  const quant::Code code = quant::spec(snapshot_formats(recipe.quant).linear).activations;
+  const double code_bytes = code == quant::Code::int8 ? 1 : code == quant::Code::f32 ? kF32 : kBf16;
+  const double rotated = recipe.rollout.bitwise ? qkv : 0;
+  return sums + (qkv + rotated + 2 * inner) * kF32 + (2 * width + queries + inner) * code_bytes;
 }
 
 }  // namespace
 
 std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const model::ModelConfig& config) {
-  double all = 0, matrices = 0, muons = 0;
+  double all = 0, muons = 0;
   for (const WeightSpec& spec : model::weight_specs(config)) {
     const auto count = static_cast<double>(spec.shape.numel());
     all += count;
-    if (spec.kind != WeightKind::norm && spec.kind != WeightKind::bias) matrices += count;
     if (spec.kind == WeightKind::linear && recipe.optim.name == config::OptimName::muon) muons += count;
   }
   const bool bf16 = recipe.model.dtype == config::ComputeDType::bf16;
-  const double dtype = bf16 ? kBf16 : kF32, copies = bf16 ? matrices * kBf16 : 0;
   const bool f32_head = !bf16 || recipe.quant.lm_head == config::HeadFormat::f32;
   const double head =
       padded_columns(config.vocab_size) * static_cast<double>(config.hidden_size) * (f32_head ? kF32 : kBf16);
@@ -75,16 +83,16 @@ std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const mode
       {"master weights", all * kF32},
       {"gradients", all * kF32},
       {"optimizer moments", (2 * all - muons) * kF32},
-      {"weights in model.dtype", copies + (packs_head ? head : 0)},
+      {"packed lm_head", packs_head ? head : 0},
   };
-  if (recipe.algorithm.kl_loss_coef != 0) parts.push_back({"reference model", all * kF32 + copies + head});
+  if (recipe.algorithm.kl_loss_coef != 0) parts.push_back({"reference model", all * kF32 + head});
 
   const auto tokens = static_cast<double>(recipe.actor.max_tokens_per_micro_batch);
   const auto layers = static_cast<double>(config.num_hidden_layers);
-  const double kept = recipe.actor.activation_checkpointing
-                          ? (layers * 2 * static_cast<double>(config.hidden_size) + layer_activations(config))
-                          : layers * layer_activations(config);
-  parts.push_back({"activations of a micro-batch", tokens * kept * dtype, false});
+  const double entering = 2 * static_cast<double>(config.hidden_size) * kF32;
+  const double of_layer = layer_activations(recipe, config);
+  const double kept = recipe.actor.activation_checkpointing ? layers * entering + of_layer : layers * of_layer;
+  parts.push_back({"activations of a micro-batch", tokens * kept, false});
   const double chunk = std::min(tokens, static_cast<double>(recipe.actor.logprob_chunk_tokens));
   parts.push_back({"logits of a chunk", 2 * chunk * static_cast<double>(config.vocab_size) * kF32, false});
   parts.push_back({"sampler's weights", sampler_bytes(recipe.quant, config)});

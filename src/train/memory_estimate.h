@@ -17,8 +17,8 @@ struct MemoryPart {
   bool is_exact = true;  ///< false: depends on the implementation, to some ten percent
 };
 
-/// Of one rank: data parallel, so each holds the whole model. Learner (fp32 masters and gradients, moments, copies in
-/// model.dtype, lm_head as its kernels read it, the reference of a KL term), activations and logits of a micro-batch,
+/// Of one rank: data parallel, so each holds the whole model. Learner (fp32 masters and gradients, moments,
+/// lm_head as its kernels read it, the reference of a KL term), activations and logits of a micro-batch,
 /// the sampler's weights and its KV cache. Not the program's own some hundred MiB.
 std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const model::ModelConfig& config);
 

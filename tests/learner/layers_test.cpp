@@ -65,6 +65,7 @@ TEST_CASE("residual sum and RMSNorm") {
       const Tensor sum = wide_x + wide_branch, normed = rms(sum, wide_gain, 1e-5);
       CHECK(error(got.sum_ND, sum) <= kFp32);
       CHECK(error(got.normed_ND, normed) <= bound);
+      CHECK(torch::equal(got.normed_again(), got.normed_ND));
       torch::autograd::backward({got.sum_ND, got.normed_ND}, {d_sum, d_normed});
       torch::autograd::backward({sum, normed}, {d_sum.to(torch::kFloat64), d_normed.to(torch::kFloat64)});
       CHECK(error(x.grad(), wide_x.grad()) <= 5 * kFp32);
@@ -92,7 +93,9 @@ TEST_CASE("bias, norm of q and k, rotary positions") {
         weights.bias = weight_of(torch::randn({width}));
       }
       const Tensor qkv = leaf(torch::randn({n, width}));
-      const Tensor got = learner::qkv_transform(qkv, rows, heads, weights, false);
+      const learner::Repeatable result = learner::qkv_transform(qkv, rows, heads, weights, false);
+      const Tensor got = result.value;
+      CHECK(torch::equal(result.again(), got));
 
       const Tensor wide = double_leaf(qkv), bias = norms ? Tensor() : double_leaf(weights.bias.value);
       const Tensor q_gain = norms ? double_leaf(weights.q_gain.value) : Tensor();
@@ -130,7 +133,8 @@ TEST_CASE("k and v are rounded as a bf16 cache holds them, q is not") {
   PackedRows rows = packed({9});
   const base::Buffer table = ops::make_rope_table(16, 10, 10000);
   rows.rope_table = table.as<float>();
-  const Tensor out = learner::qkv_transform(torch::randn({9, 80}).to(torch::kBFloat16), rows, {4, 2, 10, 0}, {}, false);
+  const Tensor out =
+      learner::qkv_transform(torch::randn({9, 80}).to(torch::kBFloat16), rows, {4, 2, 10, 0}, {}, false).value;
   const Tensor rounded = out.to(torch::kBFloat16).to(torch::kFloat32);
   CHECK(torch::equal(out.slice(1, 40), rounded.slice(1, 40)));
   CHECK_FALSE(torch::equal(out.slice(1, 0, 40), rounded.slice(1, 0, 40)));
@@ -143,7 +147,9 @@ TEST_CASE("SwiGLU") {
       torch::manual_seed(4);
       const double bound = dtype == torch::kFloat32 ? kFp32 : kBf16;
       const Tensor gate_up = leaf((5 * torch::randn({65, 2 * width})).to(dtype)), wide = double_leaf(gate_up);
-      const Tensor got = learner::swiglu(gate_up);
+      const learner::Repeatable result = learner::swiglu(gate_up);
+      const Tensor got = result.value;
+      CHECK(torch::equal(result.again(), got));
       const Tensor want = torch::silu(wide.slice(1, 0, width)) * wide.slice(1, width);
       CHECK(error(got, want) <= bound);
       const Tensor d = torch::randn({65, width}).to(dtype);
@@ -162,7 +168,8 @@ TEST_CASE("attention is LibTorch's, one sequence at a time") {
     CAPTURE(heads, kv_heads, dim);
     const std::int64_t width = (heads + 2 * kv_heads) * dim, n = rows.num_rows();
     const Tensor qkv = leaf(torch::randn({n, width})), wide = double_leaf(qkv);
-    const Tensor got = learner::attention(qkv, rows, {heads, kv_heads, dim, 0}, torch::kFloat32);
+    const Tensor got = learner::attention({qkv, [qkv] { return qkv.detach(); }}, rows, {heads, kv_heads, dim, 0},
+                                          {torch::kFloat32, torch::kFloat32});
     std::vector<Tensor> parts;
     for (std::int64_t s = 0; s < rows.num_sequences(); ++s) {
       const auto at = static_cast<std::size_t>(s);
@@ -193,7 +200,7 @@ TEST_CASE("embedding and linear add to their gradients") {
   const Tensor tokens = torch::tensor(std::vector<std::int64_t>(rows.tokens.begin(), rows.tokens.end()));
   const Tensor d = torch::randn({45, 7});
   for (int pass = 0; pass < 2; ++pass) {
-    learner::linear(learner::embed(rows, table, table.value), projection).backward(d);
+    learner::linear(learner::embed(rows, table, table.value, torch::kFloat32), projection).backward(d);
     torch::mm(wide_table.index_select(0, tokens), wide_projection.t()).backward(d.to(torch::kFloat64));
   }
   CHECK(error(table.gradient, wide_table.grad()) <= kFp32);

@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "base/threads.h"
 #include "learner/ranks.h"
 #include "learner/support.h"
 #include "model/snapshot.h"
@@ -125,6 +126,44 @@ TEST_CASE("bf16 gradients follow the fp32 ones and do not depend on the split") 
   CHECK(difference(Run(bf16).gradients({test::pack({sequences[0], sequences[1]}),
                                         test::pack({sequences[2], sequences[3], sequences[4], sequences[5]})}),
                    together) <= 1e-2);
+}
+
+TEST_CASE("gradients and updates have the same bits for any number of threads") {
+  std::vector<test::Sequence> sequences;  // rows enough for every loop to be shared out
+  for (std::uint64_t i = 0; i < 60; ++i)
+    sequences.push_back(test::random_sequence(i, 3 + static_cast<std::int64_t>(i % 5), 20, 37));
+  struct Case {
+    config::ComputeDType compute;
+    config::LearnerForward forward;
+    bool bitwise;
+  };
+  const Case how = GENERATE(Case{config::ComputeDType::f32, config::LearnerForward::bf16, false},
+                            Case{config::ComputeDType::bf16, config::LearnerForward::bf16, false},
+                            Case{config::ComputeDType::bf16, config::LearnerForward::fake_quant, false},
+                            Case{config::ComputeDType::bf16, config::LearnerForward::low_bit, false},
+                            Case{config::ComputeDType::bf16, config::LearnerForward::low_bit, true});
+  CAPTURE(static_cast<int>(how.compute), static_cast<int>(how.forward), how.bitwise);
+  const auto trained = [&](int num_threads) {
+    const int before = base::num_threads();
+    base::set_num_threads(num_threads);
+    learner::LearnerOptions options = test::options(how.compute);
+    options.forward = how.forward;
+    options.bitwise = how.bitwise;
+    Run run(options);
+    model::Snapshot snapshot(run.config, quant::Format::int8);
+    std::vector<Named> seen;
+    for (std::int64_t step = 0; step < 2; ++step) {
+      run.learner.publish(snapshot, step);
+      seen.push_back(run.gradients({test::pack(sequences)}));
+      run.learner.update();
+      seen.push_back(test::copy(run.learner.masters()));
+    }
+    base::set_num_threads(before);
+    return seen;
+  };
+  const std::vector<Named> alone = trained(1);
+  CHECK(trained(2) == alone);
+  CHECK(trained(5) == alone);
 }
 
 TEST_CASE("the same calls twice give the same bits") {

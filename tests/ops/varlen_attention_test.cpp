@@ -21,6 +21,7 @@ struct Problem {
   std::int64_t num_heads, num_kv_heads, head_dim;
   std::vector<float> qkv, d_out;
   std::vector<std::uint8_t> continues;  ///< empty: no sequence has a prefix
+  ProductType products = ProductType::f32;
 
   Problem(const std::vector<std::int32_t>& lengths, std::int64_t heads, std::int64_t kv_heads, std::int64_t dim)
       : num_heads(heads), num_kv_heads(kv_heads), head_dim(dim) {
@@ -40,7 +41,8 @@ struct Problem {
             num_heads,
             num_kv_heads,
             head_dim,
-            qkv.data()};
+            qkv.data(),
+            products};
   }
 };
 
@@ -149,8 +151,10 @@ TEST_CASE("packed attention and its gradients are those of fp64 loops") {
 }
 
 TEST_CASE("attention does not see other sequences, nor how many threads work") {
-  on_each_isa([] {
+  const auto products = GENERATE(ProductType::f32, ProductType::bf16);
+  on_each_isa([products] {
     Problem together({33, 7, 100}, 4, 2, 18);
+    together.products = products;
     const Result packed = run(together);
     const int before = base::num_threads();
     base::set_num_threads(before == 1 ? 2 : 1);
@@ -160,6 +164,7 @@ TEST_CASE("attention does not see other sequences, nor how many threads work") {
     CHECK(other_threads.d_qkv == packed.d_qkv);
 
     Problem alone({7}, 4, 2, 18);
+    alone.products = products;
     std::copy_n(together.qkv.begin() + 33 * together.width(), alone.qkv.size(), alone.qkv.begin());
     std::copy_n(together.d_out.begin() + 33 * 4 * 18, alone.d_out.size(), alone.d_out.begin());
     const Result single = run(alone);
@@ -201,6 +206,8 @@ TEST_CASE("a prefix shared by several sequences is as if it stood before each") 
   for (std::size_t row = 0; row < from.size(); ++row) {
     for (std::size_t c = 0; c < width; ++c) want_d_qkv[from[row] * width + c] += exact.d_qkv[row * width + c];
   }
+  shared.products = whole.products = GENERATE(ProductType::f32, ProductType::bf16);
+  const double bound = shared.products == ProductType::f32 ? 5e-5 : 6e-2;
   on_each_isa([&] {
     const Result got = run(shared), plain = run(whole);
     bool same = true;
@@ -209,8 +216,29 @@ TEST_CASE("a prefix shared by several sequences is as if it stood before each") 
         same = same && (!own[row] || got.out[from[row] * out_width + c] == plain.out[row * out_width + c]);
     }
     CHECK(same);  // bit for bit
-    CHECK(all_close(got.d_qkv, want_d_qkv, 5e-5));
+    CHECK(all_close(got.d_qkv, want_d_qkv, bound));
   });
+}
+
+TEST_CASE("products of bf16 operands round softmax weights and gradients of scores, nothing else") {
+  for (const auto& [heads, kv_heads, dim] :
+       std::vector<std::tuple<int, int, int>>{{4, 2, 10}, {5, 1, 34}, {3, 3, 64}, {2, 1, 7}}) {
+    CAPTURE(heads, dim);
+    Problem problem({7, 1, 33, 130}, heads, kv_heads, dim);
+    for (std::vector<float>* values : {&problem.qkv, &problem.d_out})
+      for (float& value : *values) value = base::to_float(base::to_bf16(value));
+    const Reference want(problem);
+    const Result wide = run(problem);
+    problem.products = ProductType::bf16;
+    on_each_isa([&] {
+      const Result got = run(problem);
+      // Each weight is off by 2^-9 of itself at most, and so is their sum: 2^-8 of values below 5. Gradients are sums
+      // of up to 130 terms of that size, of either sign.
+      CHECK(all_close(got.out, want.out, 5 * 0x1p-8));
+      CHECK(all_close(got.d_qkv, want.d_qkv, 6e-2));
+      CHECK(got.out != wide.out);
+    });
+  }
 }
 
 TEST_CASE("attention in bf16 rounds what fp32 gives") {

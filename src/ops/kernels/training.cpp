@@ -303,16 +303,6 @@ void token_log_probs_backward(const TokenDistribution& args, const float* logits
   }
 }
 
-void add_to(MixedArray part, std::int64_t begin, std::int64_t end, float* total) {
-  const auto add = [&](const auto* from) {
-    for_vectors(end - begin, [&](std::int64_t i, auto n) {
-      store(total + begin + i, load(total + begin + i, n) + load(from + begin + i, n), n);
-    });
-  };
-  if (part.is_bf16) add(static_cast<const Bits*>(part.data));
-  else add(static_cast<const float*>(part.data));
-}
-
 double sum_of_squares(const float* values, std::int64_t count) {
   // fp32 lanes only within short runs: their rounding stays below that of the gradients themselves.
   constexpr std::int64_t kRun = 64 * kLanes;
@@ -355,8 +345,10 @@ void adamw_step(const AdamW& args, std::int64_t count, float* weights, float* gr
 
 }  // namespace
 
-const TrainingKernels kTraining{add_rms_norm, add_rms_norm_backward, qkv_transform,   qkv_transform_backward,
-                                swiglu,       swiglu_backward,       token_log_probs, token_log_probs_backward,
-                                add_to,       sum_of_squares,        adamw_step};
+const TrainingKernels kTraining{add_rms_norm,    add_rms_norm_backward,
+                                qkv_transform,   qkv_transform_backward,
+                                swiglu,          swiglu_backward,
+                                token_log_probs, token_log_probs_backward,
+                                sum_of_squares,  adamw_step};
 
 }  // namespace qrl::ops::QRL_ISA_NAMESPACE

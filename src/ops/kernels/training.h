@@ -20,7 +20,6 @@ struct TrainingKernels {
                           float* lse, std::int64_t begin, std::int64_t end);
   void (*token_log_probs_backward)(const TokenDistribution& args, const float* logits, const TokenGradients& gradients,
                                    std::int64_t begin, std::int64_t end);
-  void (*add_to)(MixedArray part, std::int64_t begin, std::int64_t end, float* total);
   double (*sum_of_squares)(const float* values, std::int64_t count);
   void (*adamw_step)(const AdamW& args, std::int64_t count, float* weights, float* gradients, float* exp_avg,
                      float* exp_avg_sq);

@@ -1,9 +1,10 @@
 // Causal attention of one family of sequences and one key head (with the H/K query heads that read it). The work is
-// small matrix products over blocks of query rows; keys and values are packed once per call, so that every inner loop
-// is a broadcast times contiguous lanes.
+// small matrix products over blocks of query rows; what meets vectors is packed once per call, so that every inner loop
+// is a broadcast times contiguous lanes. Written once for fp32 and for bf16 operands: a word below is 32 bits, one
+// fp32 number or two bf16 ones that are neighbours along the product's depth.
 #include "ops/kernels/varlen_attention.h"
 
-#include "ops/kernels/simd.h"
+#include "ops/kernels/dot.h"
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 namespace {
@@ -22,25 +23,34 @@ std::int64_t padded(std::int64_t count) { return (count + kLanes - 1) / kLanes *
 constexpr std::int64_t kMaxBlock = 48;
 std::int64_t block_rows(std::int64_t length) { return length < 96 ? 24 : kMaxBlock; }
 
-/// A matrix with any strides, as the broadcast operand.
-struct Strided {
-  const float* data;
-  std::int64_t row_stride, column_stride;
+/// The broadcast operand: element r of group k at data[r · row_stride + k · step].
+template <class Dot>
+struct Left {
+  const typename Dot::Element* data;
+  std::int64_t row_stride, step;
 };
 
-template <int kRows, int kVectors>
-[[gnu::always_inline]] inline void multiply_tile(Strided a, const float* b, std::int64_t b_stride, std::int64_t depth,
-                                                 bool accumulate, float* c, std::int64_t c_stride) {
+/// The other one: words [groups][stride].
+template <class Dot>
+struct Right {
+  const typename Dot::Element* data;
+  std::int64_t stride;
+};
+
+template <class Dot, int kRows, int kVectors>
+[[gnu::always_inline]] inline void multiply_tile(Left<Dot> a, Right<Dot> b, std::int64_t groups, bool accumulate,
+                                                 float* c, std::int64_t c_stride) {
+  constexpr int kGroup = Dot::kGroup;
   VecF sums[kRows][kVectors];
   for (int r = 0; r < kRows; ++r) {
     for (int v = 0; v < kVectors; ++v) sums[r][v] = accumulate ? load(c + r * c_stride + v * kLanes, All{}) : VecF{};
   }
-  for (std::int64_t k = 0; k < depth; ++k) {
-    VecF row[kVectors];
-    for (int v = 0; v < kVectors; ++v) row[v] = load(b + k * b_stride + v * kLanes, All{});
+  for (std::int64_t k = 0; k < groups; ++k) {
+    typename Dot::Weights row[kVectors];
+    for (int v = 0; v < kVectors; ++v) row[v] = Dot::weights(b.data + (k * b.stride + v * kLanes) * kGroup);
     for (int r = 0; r < kRows; ++r) {
-      const VecF left = splat(a.data[r * a.row_stride + k * a.column_stride]);
-      for (int v = 0; v < kVectors; ++v) sums[r][v] = fma(left, row[v], sums[r][v]);
+      const typename Dot::Input left = Dot::input(a.data + r * a.row_stride + k * a.step);
+      for (int v = 0; v < kVectors; ++v) sums[r][v] = Dot::dot(sums[r][v], left, row[v]);
     }
   }
   for (int r = 0; r < kRows; ++r) {
@@ -48,55 +58,99 @@ template <int kRows, int kVectors>
   }
 }
 
-template <int kVectors, int kRows = kTileRows>
-void multiply_columns(Strided a, const float* b, std::int64_t b_stride, std::int64_t rows, std::int64_t depth,
-                      bool accumulate, float* c, std::int64_t c_stride) {
+template <class Dot, int kVectors, int kRows = kTileRows>
+void multiply_columns(Left<Dot> a, Right<Dot> b, std::int64_t rows, std::int64_t groups, bool accumulate, float* c,
+                      std::int64_t c_stride) {
   std::int64_t r = 0;
   for (; r + kRows <= rows; r += kRows) {
-    multiply_tile<kRows, kVectors>({a.data + r * a.row_stride, a.row_stride, a.column_stride}, b, b_stride, depth,
-                                   accumulate, c + r * c_stride, c_stride);
+    multiply_tile<Dot, kRows, kVectors>({a.data + r * a.row_stride, a.row_stride, a.step}, b, groups, accumulate,
+                                        c + r * c_stride, c_stride);
   }
   if constexpr (kRows > 1) {
     if (r < rows) {
-      multiply_columns<kVectors, kRows - 1>({a.data + r * a.row_stride, a.row_stride, a.column_stride}, b, b_stride,
-                                            rows - r, depth, accumulate, c + r * c_stride, c_stride);
+      multiply_columns<Dot, kVectors, kRows - 1>({a.data + r * a.row_stride, a.row_stride, a.step}, b, rows - r, groups,
+                                                 accumulate, c + r * c_stride, c_stride);
     }
   }
 }
 
-/// C (+)= A·B; A [rows, depth], B [depth, columns] and C [rows, columns] with rows contiguous; `columns` a multiple of
-/// kLanes. Each element sums over depth in order.
-void multiply(Strided a, const float* b, std::int64_t b_stride, std::int64_t rows, std::int64_t columns,
-              std::int64_t depth, bool accumulate, float* c, std::int64_t c_stride) {
+/// C (+)= A·B over `depth` numbers, whose last group is filled up with zeros on one side at least and finite numbers on
+/// the other; C [rows, columns], `columns` a multiple of kLanes. Each element sums over the depth in order.
+template <class Dot>
+void multiply(Left<Dot> a, Right<Dot> b, std::int64_t rows, std::int64_t columns, std::int64_t depth, bool accumulate,
+              float* c, std::int64_t c_stride) {
+  constexpr int kGroup = Dot::kGroup;
+  const std::int64_t groups = (depth + kGroup - 1) / kGroup;
+  const auto from = [&](std::int64_t column) { return Right<Dot>{b.data + column * kGroup, b.stride}; };
   std::int64_t column = 0;
-  for (; column + kTileVectors * kLanes <= columns; column += kTileVectors * kLanes) {
-    multiply_columns<kTileVectors>(a, b + column, b_stride, rows, depth, accumulate, c + column, c_stride);
-  }
-  for (; column + 2 * kLanes <= columns; column += 2 * kLanes) {
-    multiply_columns<2>(a, b + column, b_stride, rows, depth, accumulate, c + column, c_stride);
-  }
-  for (; column < columns; column += kLanes) {
-    multiply_columns<1>(a, b + column, b_stride, rows, depth, accumulate, c + column, c_stride);
-  }
+  for (; column + kTileVectors * kLanes <= columns; column += kTileVectors * kLanes)
+    multiply_columns<Dot, kTileVectors>(a, from(column), rows, groups, accumulate, c + column, c_stride);
+  for (; column + 2 * kLanes <= columns; column += 2 * kLanes)
+    multiply_columns<Dot, 2>(a, from(column), rows, groups, accumulate, c + column, c_stride);
+  for (; column < columns; column += kLanes)
+    multiply_columns<Dot, 1>(a, from(column), rows, groups, accumulate, c + column, c_stride);
 }
 
-/// Rows [T, E] as fp32 with zeros up to the padded width.
-template <class T>
-void pack_rows(const T* from, std::int64_t stride, std::int64_t rows, std::int64_t width, float* to) {
-  const std::int64_t wide = padded(width);
+/// Numbers of the operands' type that hold `words` words.
+template <class Dot>
+constexpr std::int64_t elements(std::int64_t words) {
+  return words * Dot::kGroup;
+}
+
+/// Rows [T, E] of fp32 or bf16, `stride` apart, to rows of the operands' type, `wide` apart, with zeros up to there.
+template <class Element, class T>
+void pack_rows(const T* from, std::int64_t stride, std::int64_t rows, std::int64_t width, std::int64_t wide,
+               Element* to) {
   for (std::int64_t r = 0; r < rows; ++r) {
-    for_vectors(width, [&](std::int64_t e, auto lanes) {
-      store(to + r * wide + e, load(from + r * stride + e, lanes), All{});
-    });
+    std::int64_t e = 0;
+    for (; e + kLanes <= width; e += kLanes) store(to + r * wide + e, load(from + r * stride + e, All{}), All{});
+    if (e < width) {
+      store(to + r * wide + e, load(from + r * stride + e, First{static_cast<int>(width - e)}), All{});
+      e += kLanes;
+    }
+    for (; e < wide; e += kLanes) store(to + r * wide + e, VecF{}, All{});
   }
 }
 
-/// [T, E] to columns first … first + T − 1 of [E, wide], zeros in those behind them up to a whole vector.
-void pack_transposed(const float* from, std::int64_t stride, std::int64_t rows, std::int64_t width, std::int64_t first,
-                     std::int64_t wide, float* to) {
-  const std::int64_t end = padded(first + rows) - first;
-  for (std::int64_t e = 0; e < width; ++e) {
-    for (std::int64_t r = 0; r < end; ++r) to[e * wide + first + r] = r < rows ? from[r * stride + e] : 0.0F;
+/// Rows of the operands' type, `wide` apart, to words [groups of rows][wide], so that the rows are the depth; they
+/// become rows at … of it. Where `at` is odd, the number before in the same word stays; behind an odd end follows zero.
+template <class Dot>
+void interleave(const typename Dot::Element* from, std::int64_t rows, std::int64_t wide, std::int64_t at,
+                typename Dot::Element* to) {
+  if constexpr (Dot::kGroup == 1) {
+    __builtin_memcpy(to + at * wide, from, static_cast<std::size_t>(rows * wide) * sizeof(*to));
+  } else {
+    std::int64_t r = 0;
+    if (at % 2 != 0 && rows > 0) {
+      for (std::int64_t i = 0; i < wide; ++i) to[(at - 1) * wide + 2 * i + 1] = from[i];
+      r = 1;
+    }
+    for (; r < rows; r += 2) {
+      auto* pair = to + (at + r) * wide;
+      for (std::int64_t i = 0; i < wide; i += kLanes) {
+        const auto widened = [&](const std::uint16_t* row) {
+          return __builtin_convertvector(load_vector<HalfU16>(row + i, All{}), VecI);
+        };
+        const VecI odd = r + 1 < rows ? widened(from + (r + 1) * wide) : VecI{};
+        const VecI words = widened(from + r * wide) | (odd << 16);
+        __builtin_memcpy(pair + 2 * i, &words, sizeof words);
+      }
+    }
+  }
+}
+
+/// Rows of the operands' type, `from_wide` apart, to columns at … at + rows − 1 of words [⌈width/group⌉][wide], zeros
+/// in those behind them up to a whole vector: the row's own numbers are the depth.
+template <class Dot>
+void transpose(const typename Dot::Element* from, std::int64_t from_wide, std::int64_t rows, std::int64_t width,
+               std::int64_t at, std::int64_t wide, typename Dot::Element* to) {
+  const std::int64_t groups = (width + Dot::kGroup - 1) / Dot::kGroup, end = padded(at + rows) - at;
+  auto* words = reinterpret_cast<char*>(to);
+  for (std::int64_t r = 0; r < end; ++r) {
+    for (std::int64_t g = 0; g < groups; ++g) {
+      const std::int32_t word = r < rows ? load_word(from + r * from_wide + g * Dot::kGroup) : 0;
+      __builtin_memcpy(words + (g * wide + at + r) * 4, &word, sizeof word);
+    }
   }
 }
 
@@ -146,27 +200,33 @@ std::int64_t most_keys(const VarlenAttention& attention, const Family& family) {
   return most;
 }
 
-/// Hands out consecutive pieces of the scratch.
+/// Hands out consecutive pieces of the scratch, of `count` numbers each.
 struct Arena {
   float* next;
-  float* take(std::int64_t count) {
-    float* piece = next;
-    next += padded(count);
+  template <class T>
+  T* take(std::int64_t count) {
+    auto* piece = reinterpret_cast<T*>(next);
+    next += padded(static_cast<std::int64_t>((static_cast<std::size_t>(count) * sizeof(T) + 3) / 4));
     return piece;
   }
 };
 
+/// Rows rounded up to whole groups of any operand type.
+std::int64_t even(std::int64_t count) { return (count + 1) / 2 * 2; }
+
 std::size_t num_scratch_floats(std::int64_t length, std::int64_t head_dim) {
   const std::int64_t keys = padded(length), head = padded(head_dim);
-  return static_cast<std::size_t>(2 * head * keys + 4 * keys * head + 2 * kMaxBlock * keys + 4 * kMaxBlock * head +
-                                  256);
+  return static_cast<std::size_t>(2 * head * keys + 5 * (keys + 2) * head + 5 * kMaxBlock * keys +
+                                  6 * kMaxBlock * head + 512);
 }
 
-/// scores → probabilities e^(s·scale − max) of the keys ≤ position, zeros after; returns (max, sum).
+/// scores → weights e^(s·scale − max) of the keys ≤ position, zeros after, rounded to the operands' type; returns max
+/// and the sum of the rounded weights.
 struct SoftmaxRow {
   float most, sum;
 };
-SoftmaxRow softmax_row(float* scores, std::int64_t num_keys, std::int64_t wide_keys, float scale) {
+template <class Element>
+SoftmaxRow softmax_row(float* scores, std::int64_t num_keys, std::int64_t wide_keys, float scale, Element* weights) {
   VecF most_lanes = splat(-kInfinity);
   std::int64_t t = 0;
   for (; t + kLanes <= num_keys; t += kLanes) most_lanes = max(load(scores + t, All{}), most_lanes);
@@ -176,25 +236,46 @@ SoftmaxRow softmax_row(float* scores, std::int64_t num_keys, std::int64_t wide_k
   VecF sum = {};
   for (t = 0; t < wide_keys; t += kLanes) {
     const VecF p = exp((load(scores + t, All{}) - most) * scale);
-    store(scores + t, p, All{});
-    sum += p;
+    store(weights + t, p, All{});
+    sum += load(weights + t, All{});
   }
   return {most * scale, reduce_add(sum)};
 }
 
-template <class T>
+/// Keys or values of one key head as the products read them; rows of the prefix in front stay while the members change.
+template <class Dot>
+struct PackedHead {
+  using Element = typename Dot::Element;
+  const Heads& h;
+  std::int64_t wide_keys;
+  Element* rows;         ///< [length, wide_head], of those added last
+  Element* by_position;  ///< words [⌈keys/group⌉][wide_head]; null: not wanted
+  Element* by_element;   ///< words [⌈E/group⌉][wide_keys]; null: not wanted
+  void add(std::int64_t first_row, std::int64_t count, std::int64_t offset, std::int64_t at) {
+    pack_rows(h.row(first_row) + offset, h.row_stride, count, h.head_dim, h.wide_head, rows);
+    if (by_position != nullptr) interleave<Dot>(rows, count, h.wide_head, at, by_position);
+    if (by_element != nullptr) transpose<Dot>(rows, h.wide_head, count, h.head_dim, at, wide_keys, by_element);
+  }
+};
+
+template <class Dot, class T>
 void forward(const VarlenAttention& attention, const Family& family, std::int64_t kv_head, T* out, float* lse,
              float* scratch) {
+  using Element = typename Dot::Element;
+  constexpr int kGroup = Dot::kGroup;
   const Heads h(attention, kv_head);
   const std::int64_t most = most_keys(attention, family), wide_keys = padded(most);
   Arena arena{scratch};
-  float* keys_ET = arena.take(h.head_dim * wide_keys);
-  float* values_TE = arena.take(most * h.wide_head);
-  float* scores = arena.take(kMaxBlock * wide_keys);
-  float* context = arena.take(kMaxBlock * h.wide_head);
+  auto* rows_TE = arena.take<Element>(most * h.wide_head);
+  PackedHead<Dot> keys{h, wide_keys, rows_TE, nullptr, arena.take<Element>(elements<Dot>(h.wide_head * wide_keys))};
+  PackedHead<Dot> values{h, wide_keys, rows_TE, arena.take<Element>(even(most) * h.wide_head), nullptr};
+  auto* queries = arena.take<Element>(kMaxBlock * h.wide_head);
+  auto* scores = arena.take<float>(kMaxBlock * wide_keys);
+  auto* weights = arena.take<Element>(kMaxBlock * wide_keys);
+  auto* context = arena.take<float>(kMaxBlock * h.wide_head);
   const auto pack = [&](std::int64_t first_row, std::int64_t rows, std::int64_t at) {
-    pack_transposed(h.row(first_row) + h.keys, h.row_stride, rows, h.head_dim, at, wide_keys, keys_ET);
-    pack_rows(h.row(first_row) + h.values, h.row_stride, rows, h.head_dim, values_TE + at * h.wide_head);
+    keys.add(first_row, rows, h.keys, at);
+    values.add(first_row, rows, h.values, at);
   };
   const std::int32_t* starts = attention.sequence_starts + family.first_sequence;
   pack(starts[0], starts[1] - starts[0], 0);
@@ -207,16 +288,18 @@ void forward(const VarlenAttention& attention, const Family& family, std::int64_
         const std::int64_t rows = m.length - first < block ? m.length - first : block;
         const std::int64_t row = m.first_row + first;
         const std::int64_t num_keys = m.num_before + first + rows, wide = padded(num_keys);
-        multiply({h.row(row) + g * h.head_dim, h.row_stride, 1}, keys_ET, wide_keys, rows, wide, h.head_dim, false,
-                 scores, wide_keys);
+        pack_rows(h.row(row) + g * h.head_dim, h.row_stride, rows, h.head_dim, h.wide_head, queries);
+        multiply<Dot>({queries, h.wide_head, kGroup}, {keys.by_element, wide_keys}, rows, wide, h.head_dim, false,
+                      scores, wide_keys);
         float sums[kMaxBlock];
         for (std::int64_t r = 0; r < rows; ++r) {
-          const SoftmaxRow soft = softmax_row(scores + r * wide_keys, m.num_before + first + r + 1, wide, h.scale);
+          const SoftmaxRow soft =
+              softmax_row(scores + r * wide_keys, m.num_before + first + r + 1, wide, h.scale, weights + r * wide_keys);
           sums[r] = soft.sum;
           lse[(row + r) * attention.num_heads + head] = soft.most + __builtin_logf(soft.sum);
         }
-        multiply({scores, wide_keys, 1}, values_TE, h.wide_head, rows, h.wide_head, num_keys, false, context,
-                 h.wide_head);
+        multiply<Dot>({weights, wide_keys, kGroup}, {values.by_position, h.wide_head}, rows, h.wide_head, num_keys,
+                      false, context, h.wide_head);
         for (std::int64_t r = 0; r < rows; ++r) {
           T* to = out + ((row + r) * attention.num_heads + head) * h.head_dim;
           for_vectors(h.head_dim, [&](std::int64_t e, auto lanes) {
@@ -228,40 +311,47 @@ void forward(const VarlenAttention& attention, const Family& family, std::int64_
   });
 }
 
-template <class T>
+template <class Dot, class T>
 void backward(const VarlenAttention& attention, const Family& family, std::int64_t kv_head, const float* lse,
               const T* d_out, float* d_qkv, float* scratch) {
+  using Element = typename Dot::Element;
+  constexpr int kGroup = Dot::kGroup;
   const Heads h(attention, kv_head);
   const std::int64_t most = most_keys(attention, family), wide_keys = padded(most);
   Arena arena{scratch};
-  float* keys_ET = arena.take(h.head_dim * wide_keys);
-  float* values_ET = arena.take(h.head_dim * wide_keys);
-  float* keys_TE = arena.take(most * h.wide_head);
-  float* d_keys_TE = arena.take(most * h.wide_head);
-  float* d_values_TE = arena.take(most * h.wide_head);
-  float* probabilities = arena.take(kMaxBlock * wide_keys);
-  float* d_scores = arena.take(kMaxBlock * wide_keys);
-  float* queries_block = arena.take(kMaxBlock * h.wide_head);
-  float* d_out_block = arena.take(kMaxBlock * h.wide_head);
-  float* d_queries_block = arena.take(kMaxBlock * h.wide_head);
+  const std::int64_t transposed = elements<Dot>(h.wide_head * wide_keys);
+  auto* rows_TE = arena.take<Element>(most * h.wide_head);
+  auto* keys_by_position = arena.take<Element>(even(most) * h.wide_head);
+  PackedHead<Dot> keys{h, wide_keys, rows_TE, keys_by_position, arena.take<Element>(transposed)};
+  PackedHead<Dot> values{h, wide_keys, rows_TE, nullptr, arena.take<Element>(transposed)};
+  auto* d_keys_TE = arena.take<float>(most * h.wide_head);
+  auto* d_values_TE = arena.take<float>(most * h.wide_head);
+  auto* scores = arena.take<float>(kMaxBlock * wide_keys);
+  auto* d_weights = arena.take<float>(kMaxBlock * wide_keys);
+  // A block's operands: by rows, and interleaved for products whose depth are the rows (with fp32 the same).
+  auto* weights = arena.take<Element>(kMaxBlock * wide_keys);
+  auto* d_scores = arena.take<Element>(kMaxBlock * wide_keys);
+  auto* queries = arena.take<Element>(kMaxBlock * h.wide_head);
+  auto* d_out_rows = arena.take<Element>(kMaxBlock * h.wide_head);
+  auto* interleaved = arena.take<Element>(kMaxBlock * wide_keys);
+  auto* interleaved_head = arena.take<Element>(kMaxBlock * h.wide_head);
+  auto* d_queries = arena.take<float>(kMaxBlock * h.wide_head);
   const auto pack = [&](std::int64_t first_row, std::int64_t rows, std::int64_t at) {
-    pack_transposed(h.row(first_row) + h.keys, h.row_stride, rows, h.head_dim, at, wide_keys, keys_ET);
-    pack_transposed(h.row(first_row) + h.values, h.row_stride, rows, h.head_dim, at, wide_keys, values_ET);
-    pack_rows(h.row(first_row) + h.keys, h.row_stride, rows, h.head_dim, keys_TE + at * h.wide_head);
-  };
-  const auto clear = [&](std::int64_t rows, std::int64_t at) {
+    keys.add(first_row, rows, h.keys, at);
+    values.add(first_row, rows, h.values, at);
     for (std::int64_t i = at * h.wide_head; i < (at + rows) * h.wide_head; ++i) d_keys_TE[i] = d_values_TE[i] = 0;
+  };
+  const auto by_rows = [](const Element* from, std::int64_t rows, std::int64_t wide, Element* memory) {
+    if constexpr (kGroup == 1) return from;
+    interleave<Dot>(from, rows, wide, 0, memory);
+    return static_cast<const Element*>(memory);
   };
   float* d_rows = d_qkv + kv_head * h.group * h.head_dim;
   const std::int32_t* starts = attention.sequence_starts + family.first_sequence;
   // The prefix's keys, and the gradients that all members add to them, stay in front while the members change.
   pack(starts[0], starts[1] - starts[0], 0);
-  clear(starts[1] - starts[0], 0);
   for_members(attention, family, [&](const Member& m) {
-    if (!m.is_prefix) {
-      pack(m.first_row, m.length, m.num_before);
-      clear(m.length, m.num_before);
-    }
+    if (!m.is_prefix) pack(m.first_row, m.length, m.num_before);
     const std::int64_t block = block_rows(m.num_keys());
     for (std::int64_t g = 0; g < h.group; ++g) {
       const std::int64_t head = kv_head * h.group + g;
@@ -269,38 +359,42 @@ void backward(const VarlenAttention& attention, const Family& family, std::int64
         const std::int64_t rows = m.length - first < block ? m.length - first : block;
         const std::int64_t row = m.first_row + first;
         const std::int64_t num_keys = m.num_before + first + rows, wide = padded(num_keys);
-        pack_rows(h.row(row) + g * h.head_dim, h.row_stride, rows, h.head_dim, queries_block);
+        pack_rows(h.row(row) + g * h.head_dim, h.row_stride, rows, h.head_dim, h.wide_head, queries);
         pack_rows(d_out + (row * attention.num_heads + head) * h.head_dim, attention.num_heads * h.head_dim, rows,
-                  h.head_dim, d_out_block);
-        multiply({queries_block, h.wide_head, 1}, keys_ET, wide_keys, rows, wide, h.head_dim, false, probabilities,
-                 wide_keys);
-        multiply({d_out_block, h.wide_head, 1}, values_ET, wide_keys, rows, wide, h.head_dim, false, d_scores,
-                 wide_keys);
+                  h.head_dim, h.wide_head, d_out_rows);
+        multiply<Dot>({queries, h.wide_head, kGroup}, {keys.by_element, wide_keys}, rows, wide, h.head_dim, false,
+                      scores, wide_keys);
+        multiply<Dot>({d_out_rows, h.wide_head, kGroup}, {values.by_element, wide_keys}, rows, wide, h.head_dim, false,
+                      d_weights, wide_keys);
         for (std::int64_t r = 0; r < rows; ++r) {
-          float* prob = probabilities + r * wide_keys;
-          float* d_score = d_scores + r * wide_keys;
+          float* score = scores + r * wide_keys;
+          const float* d_weight = d_weights + r * wide_keys;
           const float row_lse = lse[(row + r) * attention.num_heads + head];
-          for (std::int64_t t = m.num_before + first + r + 1; t < wide; ++t) prob[t] = -kInfinity;
+          for (std::int64_t t = m.num_before + first + r + 1; t < wide; ++t) score[t] = -kInfinity;
           VecF dot = {};
           for (std::int64_t t = 0; t < wide; t += kLanes) {
-            const VecF value = exp(load(prob + t, All{}) * h.scale - row_lse);
-            store(prob + t, value, All{});
-            dot = fma(value, load(d_score + t, All{}), dot);
+            const VecF value = exp(load(score + t, All{}) * h.scale - row_lse);
+            store(score + t, value, All{});
+            store(weights + r * wide_keys + t, value, All{});
+            dot = fma(value, load(d_weight + t, All{}), dot);
           }
           const float mean = reduce_add(dot);
           for (std::int64_t t = 0; t < wide; t += kLanes) {
-            store(d_score + t, load(prob + t, All{}) * (load(d_score + t, All{}) - mean) * h.scale, All{});
+            store(d_scores + r * wide_keys + t, load(score + t, All{}) * (load(d_weight + t, All{}) - mean) * h.scale,
+                  All{});
           }
         }
-        multiply({d_scores, wide_keys, 1}, keys_TE, h.wide_head, rows, h.wide_head, num_keys, false, d_queries_block,
-                 h.wide_head);
-        multiply({d_scores, 1, wide_keys}, queries_block, h.wide_head, num_keys, h.wide_head, rows, true, d_keys_TE,
-                 h.wide_head);
-        multiply({probabilities, 1, wide_keys}, d_out_block, h.wide_head, num_keys, h.wide_head, rows, true,
-                 d_values_TE, h.wide_head);
+        multiply<Dot>({d_scores, wide_keys, kGroup}, {keys.by_position, h.wide_head}, rows, h.wide_head, num_keys,
+                      false, d_queries, h.wide_head);
+        multiply<Dot>({by_rows(d_scores, rows, wide_keys, interleaved), kGroup, elements<Dot>(wide_keys)},
+                      {by_rows(queries, rows, h.wide_head, interleaved_head), h.wide_head}, num_keys, h.wide_head, rows,
+                      true, d_keys_TE, h.wide_head);
+        multiply<Dot>({by_rows(weights, rows, wide_keys, interleaved), kGroup, elements<Dot>(wide_keys)},
+                      {by_rows(d_out_rows, rows, h.wide_head, interleaved_head), h.wide_head}, num_keys, h.wide_head,
+                      rows, true, d_values_TE, h.wide_head);
         for (std::int64_t r = 0; r < rows; ++r) {
           float* to = d_rows + (row + r) * h.row_stride + g * h.head_dim;
-          for (std::int64_t e = 0; e < h.head_dim; ++e) to[e] = d_queries_block[r * h.wide_head + e];
+          for (std::int64_t e = 0; e < h.head_dim; ++e) to[e] = d_queries[r * h.wide_head + e];
         }
       }
     }
@@ -315,19 +409,29 @@ void backward(const VarlenAttention& attention, const Family& family, std::int64
   });
 }
 
+/// Calls body with the dot product of the operands' type and a typed pointer.
+template <class Body>
+void with_types(ProductType type, MixedArray array, const Body& body) {
+  if (type == ProductType::bf16) {
+    if (array.is_bf16) body(Bf16Dot{}, static_cast<std::uint16_t*>(array.data));
+    else body(Bf16Dot{}, static_cast<float*>(array.data));
+  } else {
+    if (array.is_bf16) body(F32Dot{}, static_cast<std::uint16_t*>(array.data));
+    else body(F32Dot{}, static_cast<float*>(array.data));
+  }
+}
+
 void forward_any(const VarlenAttention& attention, const Family& family, std::int64_t kv_head, MixedArray out,
                  float* lse, float* scratch) {
-  if (out.is_bf16) forward(attention, family, kv_head, static_cast<std::uint16_t*>(out.data), lse, scratch);
-  else forward(attention, family, kv_head, static_cast<float*>(out.data), lse, scratch);
+  with_types(attention.products, out,
+             [&]<class Dot>(Dot, auto* to) { forward<Dot>(attention, family, kv_head, to, lse, scratch); });
 }
 
 void backward_any(const VarlenAttention& attention, const Family& family, std::int64_t kv_head, const float* lse,
                   MixedArray d_out, float* d_qkv, float* scratch) {
-  if (d_out.is_bf16) {
-    backward(attention, family, kv_head, lse, static_cast<const std::uint16_t*>(d_out.data), d_qkv, scratch);
-  } else {
-    backward(attention, family, kv_head, lse, static_cast<const float*>(d_out.data), d_qkv, scratch);
-  }
+  with_types(attention.products, d_out, [&]<class Dot>(Dot, const auto* from) {
+    backward<Dot>(attention, family, kv_head, lse, from, d_qkv, scratch);
+  });
 }
 
 }  // namespace

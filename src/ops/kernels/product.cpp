@@ -1,0 +1,310 @@
+// The matrix products of a backward pass and of fp32 or bf16 training. The right operand's panels hold, for each word
+// of neighbouring inputs along the depth, kProductPanel columns; the left operand is read by broadcasts, from its own
+// rows or from packed strips. A tile of kTileRows rows by kTileVectors vectors stays in registers along the depth.
+#include "ops/kernels/product.h"
+
+#include "ops/kernels/dot.h"
+
+namespace qrl::ops::QRL_ISA_NAMESPACE {
+
+namespace {
+
+#if defined(QRL_ISA_AVX512)
+constexpr int kTileRows = 6, kTileVectors = 4;  // 24 of 32 registers accumulate
+#elif defined(QRL_ISA_AVX2)
+constexpr int kTileRows = 4, kTileVectors = 2;  // 8 of 16: the pairs of bf16 take two each
+#else
+constexpr int kTileRows = 4, kTileVectors = 2;
+#endif
+constexpr int kPanelVectors = kProductPanel / kLanes;
+
+// Words: how elements of type T become the 32-bit words that a dot product takes.
+
+template <class Dot, class T>
+struct Words;
+
+/// bf16, two inputs a word.
+template <>
+struct Words<Bf16Dot, std::uint16_t> {
+  static VecI along(const std::uint16_t* row) { return load_words(row); }
+  static VecI across(const std::uint16_t* even, const std::uint16_t* odd) {
+    return widened(even) | (widened(odd) << 16);
+  }
+  static VecI widened(const std::uint16_t* from) {
+    return __builtin_convertvector(load_vector<HalfU16>(from, All{}), VecI);
+  }
+};
+
+/// fp32 rounded to bf16.
+template <>
+struct Words<Bf16Dot, float> {
+  static VecI pair(VecF even, VecF odd) {
+    return (VecI)((VecU)bits_of(rounded_to_bf16(even)) >> 16) | bits_of(rounded_to_bf16(odd));
+  }
+  static VecI along(const float* row) {
+    const VecF low = load(row, All{}), high = load(row + kLanes, All{});
+    return pair(__builtin_shuffle(low, high, 2 * kLaneIndex), __builtin_shuffle(low, high, 2 * kLaneIndex + 1));
+  }
+  static VecI across(const float* even, const float* odd) { return pair(load(even, All{}), load(odd, All{})); }
+};
+
+template <>
+struct Words<F32Dot, float> {
+  static VecI along(const float* row) { return load_words(row); }
+  static VecI across(const float* row, const float*) { return load_words(row); }
+};
+
+template <>
+struct Words<F32Dot, std::uint16_t> {
+  static VecI along(const std::uint16_t* row) { return bits_of(load(row, All{})); }
+  static VecI across(const std::uint16_t* row, const std::uint16_t*) { return along(row); }
+};
+
+void store_words(std::int32_t* to, VecI words) { __builtin_memcpy(to, &words, sizeof words); }
+
+/// `count` elements and zeros behind them, up to Size.
+template <class T, int Size>
+struct Padded {
+  T values[Size] = {};
+  Padded(const T* from, std::int64_t count) {
+    for (std::int64_t i = 0; i < count && i < Size; ++i) values[i] = from[i];
+  }
+};
+
+/// Words of two rows (the second null: zeros; unread with one input a word), `count` columns of them from `at` on.
+template <class Dot, class T>
+VecI words_across(const T* even, const T* odd, std::int64_t at, std::int64_t count) {
+  if (count >= kLanes && odd != nullptr) return Words<Dot, T>::across(even + at, odd + at);
+  const Padded<T, kLanes> first(even + at, count), second(odd == nullptr ? even : odd + at, odd == nullptr ? 0 : count);
+  return Words<Dot, T>::across(first.values, second.values);
+}
+
+/// The rows of group `group`, for words_across.
+template <class Dot, class T>
+struct RowsOfGroup {
+  const T* even;
+  const T* odd;
+  RowsOfGroup(const OperandPiece& from, std::int64_t depth, std::int64_t group)
+      : even(static_cast<const T*>(from.data) + group * Dot::kGroup * from.stride),
+        odd(Dot::kGroup == 1                  ? even
+            : group * Dot::kGroup + 1 < depth ? even + from.stride
+                                              : nullptr) {}
+};
+
+/// Lane l of vector i to lane i of vector l.
+inline void transpose(VecI (&rows)[kLanes]) {
+  for (int half = kLanes / 2; half > 0; half /= 2) {
+    const VecI upper = (kLaneIndex & half) != 0;
+    const VecI low = upper ? kLaneIndex - half + kLanes : kLaneIndex;
+    const VecI high = upper ? kLaneIndex + kLanes : kLaneIndex + half;
+    for (int i = 0; i < kLanes; ++i) {
+      if ((i & half) != 0) continue;
+      const VecI a = rows[i], b = rows[i + half];
+      rows[i] = __builtin_shuffle(a, b, low);
+      rows[i + half] = __builtin_shuffle(a, b, high);
+    }
+  }
+}
+
+constexpr std::int64_t kRowsAhead = 32;
+
+/// Asks for `columns` of the rows of a group, from `row` on: rows lie far apart, where the processor's own prefetching
+/// does not reach.
+template <class Dot, class T>
+void prefetch_rows(const OperandPiece& from, std::int64_t row, std::int64_t depth, std::int64_t columns) {
+  for (std::int64_t r = row; r < row + Dot::kGroup && r < depth; ++r) {
+    const char* line = reinterpret_cast<const char*>(static_cast<const T*>(from.data) + r * from.stride);
+    for (std::int64_t at = 0; at < columns * static_cast<std::int64_t>(sizeof(T)); at += 64)
+      __builtin_prefetch(line + at, 0, 3);
+  }
+}
+
+template <class Dot, class T>
+void pack_right_from(const OperandPiece& from, bool transposed, std::int64_t depth, std::int64_t columns,
+                     std::int32_t* panel) {
+  constexpr int kGroup = Dot::kGroup;
+  const std::int64_t groups = (depth + kGroup - 1) / kGroup;
+  if (!transposed) {
+    for (std::int64_t group = 0; group < groups; ++group) {
+      const RowsOfGroup<Dot, T> rows(from, depth, group);
+      prefetch_rows<Dot, T>(from, group * Dot::kGroup + kRowsAhead, depth, columns);
+      for (int v = 0; v < kPanelVectors; ++v) {
+        const std::int64_t at = v * kLanes;
+        store_words(panel + group * kProductPanel + at,
+                    at < columns ? words_across<Dot, T>(rows.even, rows.odd, at, columns - at) : VecI{});
+      }
+    }
+    return;
+  }
+  for (std::int64_t group = 0; group < groups; group += kLanes) {
+    const std::int64_t first = group * kGroup, inputs = depth - first;
+    for (int v = 0; v < kPanelVectors; ++v) {
+      VecI words[kLanes];
+      for (int l = 0; l < kLanes; ++l) {
+        const std::int64_t column = v * kLanes + l;
+        const T* row = static_cast<const T*>(from.data) + column * from.stride + first;
+        if (column >= columns) words[l] = VecI{};
+        else if (inputs >= kLanes * kGroup) words[l] = Words<Dot, T>::along(row);
+        else words[l] = Words<Dot, T>::along(Padded<T, kLanes * kGroup>(row, inputs).values);
+      }
+      transpose(words);
+      for (std::int64_t l = 0; l < kLanes && group + l < groups; ++l)
+        store_words(panel + (group + l) * kProductPanel + v * kLanes, words[l]);
+    }
+  }
+}
+
+template <class Dot>
+void pack_right(const OperandPiece& from, bool transposed, std::int64_t depth, std::int64_t columns, void* panel) {
+  auto* words = static_cast<std::int32_t*>(panel);
+  if (from.is_bf16) pack_right_from<Dot, std::uint16_t>(from, transposed, depth, columns, words);
+  else pack_right_from<Dot, float>(from, transposed, depth, columns, words);
+}
+
+template <class Dot, class T>
+void pack_left_from(const OperandPiece& from, std::int64_t depth, std::int64_t rows, std::int32_t* strips) {
+  // Some groups at a time, so that no strip's line is written by so many others in between that it leaves the cache.
+  constexpr std::int64_t kGroupsAtOnce = 16, kRowsAtOnce = 192 + kLanes;
+  static_assert(192 % kTileRows == 0 && 192 % kLanes == 0);
+  const std::int64_t groups = (depth + Dot::kGroup - 1) / Dot::kGroup;
+  std::int32_t staged[kGroupsAtOnce][kRowsAtOnce];
+  for (std::int64_t begin = 0; begin < groups; begin += kGroupsAtOnce) {
+    const std::int64_t count = groups - begin < kGroupsAtOnce ? groups - begin : kGroupsAtOnce;
+    for (std::int64_t first = 0; first < rows; first += 192) {
+      const std::int64_t here = rows - first < 192 ? rows - first : 192;
+      for (std::int64_t g = 0; g < count; ++g) {
+        const RowsOfGroup<Dot, T> of(from, depth, begin + g);
+        prefetch_rows<Dot, T>({static_cast<const T*>(from.data) + first, from.is_bf16, from.stride},
+                              (begin + g) * Dot::kGroup + kRowsAhead, depth, here);
+        std::int64_t at = 0;
+        for (; at < here; at += kLanes)
+          store_words(staged[g] + at, words_across<Dot, T>(of.even, of.odd, first + at, here - at));
+        store_words(staged[g] + at, VecI{});  // the last strip may be short
+      }
+      for (std::int64_t row = 0; row < here; row += kTileRows) {
+        std::int32_t* to = strips + ((first + row) / kTileRows * groups + begin) * kTileRows;
+        for (std::int64_t g = 0; g < count; ++g, to += kTileRows)
+          __builtin_memcpy(to, staged[g] + row, kTileRows * sizeof(std::int32_t));
+      }
+    }
+  }
+}
+
+template <class Dot>
+void pack_left(const OperandPiece& from, std::int64_t depth, std::int64_t rows, void* strips) {
+  auto* words = static_cast<std::int32_t*>(strips);
+  if (from.is_bf16) pack_left_from<Dot, std::uint16_t>(from, depth, rows, words);
+  else pack_left_from<Dot, float>(from, depth, rows, words);
+}
+
+/// Where a tile's rows of the left operand lie: element (r, group) at first[r · row + group · step].
+template <class Dot>
+struct LeftRows {
+  const typename Dot::Element* first;
+  std::int64_t row, step;
+};
+
+template <class Lanes, class T>
+inline void write(VecF value, bool accumulate, T* to, Lanes lanes) {
+  store(to, accumulate ? load(to, lanes) + value : value, lanes);
+}
+
+template <class Dot, int Rows, int Vectors>
+void tile(const ProductTiles& task, LeftRows<Dot> left, std::int64_t row, std::int64_t column) {
+  constexpr int kGroup = Dot::kGroup;
+  const auto* right = static_cast<const typename Dot::Element*>(task.panel) + column * kGroup;
+  float* sums_at = task.sums + row * kProductPanel + column;
+  VecF sums[Rows][Vectors];
+  for (int r = 0; r < Rows; ++r) {
+    for (int v = 0; v < Vectors; ++v)
+      sums[r][v] = task.first ? VecF{} : load(sums_at + r * kProductPanel + v * kLanes, All{});
+  }
+  const auto add = [&](const auto* x, std::int64_t stride) {
+    typename Dot::Weights weights[Vectors];
+    for (int v = 0; v < Vectors; ++v) weights[v] = Dot::weights(right + v * kLanes * kGroup);
+    for (int r = 0; r < Rows; ++r) {
+      const typename Dot::Input input = Dot::input(x + r * stride);
+      for (int v = 0; v < Vectors; ++v) sums[r][v] = Dot::dot(sums[r][v], input, weights[v]);
+    }
+  };
+  const std::int64_t whole = task.left_stride == 0 ? (task.depth + kGroup - 1) / kGroup : task.depth / kGroup;
+  // Meanwhile the next tile's rows are asked for: they lie behind these.
+  const auto* ahead = reinterpret_cast<const char*>(left.first) +
+                      (task.left_stride == 0 ? whole * 4 * Rows : task.left_stride * Rows * 4 / kGroup);
+  if (task.last && task.accumulate) {  // and what is added to
+    const std::int64_t size = task.out.is_bf16 ? 2 : 4;
+    for (int r = 0; r < Rows; ++r) {
+      const auto* line = static_cast<const char*>(task.out.data) + ((row + r) * task.out_stride + column) * size;
+      for (int b = 0; b < Vectors * kLanes * 4; b += 64) __builtin_prefetch(line + b, 1, 2);
+    }
+  }
+  const auto* x = left.first;
+  for (std::int64_t group = 0; group < whole; ++group, x += left.step, right += kProductPanel * kGroup) {
+    __builtin_prefetch(ahead + group * 4 * Rows, 0, 2);
+    add(x, left.row);
+  }
+  if (task.left_stride != 0 && task.depth % kGroup != 0) {  // a word of one input: nothing behind it may be read
+    typename Dot::Element last[Rows * kGroup] = {};
+    for (int r = 0; r < Rows; ++r) last[r * kGroup] = x[r * left.row];
+    add(last, kGroup);
+  }
+  if (!task.last) {
+    for (int r = 0; r < Rows; ++r) {
+      for (int v = 0; v < Vectors; ++v) store(sums_at + r * kProductPanel + v * kLanes, sums[r][v], All{});
+    }
+    return;
+  }
+  const auto write_all = [&](auto* out) {
+    for (int r = 0; r < Rows; ++r) {
+      auto* to = out + (row + r) * task.out_stride + column;
+      for (int v = 0; v < Vectors; ++v) {
+        const std::int64_t left_over = task.columns - column - v * kLanes;
+        if (left_over >= kLanes) write(sums[r][v], task.accumulate, to + v * kLanes, All{});
+        else if (left_over > 0) write(sums[r][v], task.accumulate, to + v * kLanes, First{static_cast<int>(left_over)});
+      }
+    }
+  };
+  if (task.out.is_bf16) write_all(static_cast<std::uint16_t*>(task.out.data));
+  else write_all(static_cast<float*>(task.out.data));
+}
+
+template <class Dot, int Rows>
+void tiles_of_rows(const ProductTiles& task, LeftRows<Dot> left, std::int64_t row) {
+  std::int64_t column = 0;
+  for (; column + (kTileVectors - 1) * kLanes < task.columns; column += kTileVectors * kLanes)
+    tile<Dot, Rows, kTileVectors>(task, left, row, column);
+  if constexpr (kTileVectors > 2) {
+    for (; column + kLanes < task.columns; column += 2 * kLanes) tile<Dot, Rows, 2>(task, left, row, column);
+  }
+  for (; column < task.columns; column += kLanes) tile<Dot, Rows, 1>(task, left, row, column);
+}
+
+template <class Dot, int Rows>
+void last_rows(const ProductTiles& task, LeftRows<Dot> left, std::int64_t row) {
+  if constexpr (Rows > 0) {
+    if (task.rows - row == Rows) tiles_of_rows<Dot, Rows>(task, left, row);
+    else last_rows<Dot, Rows - 1>(task, left, row);
+  }
+}
+
+template <class Dot>
+void tiles(const ProductTiles& task) {
+  using Element = typename Dot::Element;
+  constexpr int kGroup = Dot::kGroup;
+  const std::int64_t groups = (task.depth + kGroup - 1) / kGroup;
+  const auto* left = static_cast<const Element*>(task.left);
+  const auto rows_at = [&](std::int64_t row) {
+    if (task.left_stride != 0) return LeftRows<Dot>{left + row * task.left_stride, task.left_stride, kGroup};
+    return LeftRows<Dot>{left + row * groups * kGroup, kGroup, kTileRows * kGroup};
+  };
+  std::int64_t row = 0;
+  for (; row + kTileRows <= task.rows; row += kTileRows) tiles_of_rows<Dot, kTileRows>(task, rows_at(row), row);
+  if (row < task.rows) last_rows<Dot, kTileRows - 1>(task, rows_at(row), row);
+}
+
+}  // namespace
+
+const ProductKernels kBf16Product{kTileRows, 2, pack_right<Bf16Dot>, pack_left<Bf16Dot>, tiles<Bf16Dot>};
+const ProductKernels kF32Product{kTileRows, 1, pack_right<F32Dot>, pack_left<F32Dot>, tiles<F32Dot>};
+
+}  // namespace qrl::ops::QRL_ISA_NAMESPACE

@@ -1,0 +1,213 @@
+// The products of training against fp64 on the same values: every way an operand can lie, odd shapes, each instruction
+// set, and that neither threads nor neighbours move a bit.
+#include "ops/product.h"
+
+#include <cmath>
+#include <vector>
+
+#include "base/bf16.h"
+#include "ops/reference.h"
+
+using namespace qrl;
+using ops::MixedArray;
+using ops::Operand;
+using ops::Product;
+using ops::ProductType;
+
+namespace {
+
+/// A matrix that lies with a gap behind each row, in fp32 or in bf16; what is between rows is NaN.
+struct Matrix {
+  Matrix(std::int64_t rows_in, std::int64_t columns_in, bool is_bf16, std::uint64_t stream)
+      : rows(rows_in), columns(columns_in), stride(columns_in + 3), bf16(is_bf16) {
+    base::RandomStream random(5, base::RandomPurpose::test, stream);
+    wide.assign(static_cast<std::size_t>(rows * stride), NAN);
+    narrow.assign(wide.size(), base::to_bf16(NAN));
+    for (std::int64_t r = 0; r < rows; ++r) {
+      for (std::int64_t c = 0; c < columns; ++c) {
+        const auto at = static_cast<std::size_t>(r * stride + c);
+        wide[at] = random.normal();
+        narrow[at] = base::to_bf16(wide[at]);
+      }
+    }
+  }
+  MixedArray array() { return bf16 ? MixedArray{narrow.data(), true} : MixedArray{wide.data(), false}; }
+  /// What a product of this type reads.
+  double read(std::int64_t r, std::int64_t c, ProductType type) const {
+    const auto at = static_cast<std::size_t>(r * stride + c);
+    return bf16 || type == ProductType::bf16 ? base::to_float(narrow[at]) : wide[at];
+  }
+  std::int64_t rows, columns, stride;
+  bool bf16;
+  std::vector<float> wide;
+  std::vector<base::bf16> narrow;
+};
+
+struct Case {
+  ProductType type;
+  bool left_transposed, left_bf16, right_transposed, right_bf16;
+};
+
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  for (const ProductType type : {ProductType::bf16, ProductType::f32}) {
+    for (int bits = 0; bits < 16; ++bits) {
+      const Case one{type, (bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0, (bits & 8) != 0};
+      // The left operand's own rows are read as they are.
+      if (one.left_transposed || one.left_bf16 == (type == ProductType::bf16)) cases.push_back(one);
+    }
+  }
+  return cases;
+}
+
+struct Sizes {
+  std::int64_t rows, columns, depth;
+};
+// Around the tiles' heights, the panel's width and half of it, words of two, vectors, and pieces of the depth.
+const std::vector<Sizes> kSizes{{1, 1, 1},    {7, 33, 3},    {6, 64, 32},     {13, 65, 257},
+                                {50, 17, 34}, {200, 130, 9}, {101, 96, 1601}, {5, 40, 3100}};
+
+struct Problem {
+  Problem(const Case& how_in, const Sizes& sizes_in)
+      : how(how_in),
+        sizes(sizes_in),
+        left(how.left_transposed ? sizes.depth : sizes.rows, how.left_transposed ? sizes.rows : sizes.depth,
+             how.left_bf16, 0),
+        right(how.right_transposed ? sizes.columns : sizes.depth, how.right_transposed ? sizes.depth : sizes.columns,
+              how.right_bf16, 1),
+        out(static_cast<std::size_t>(sizes.rows * stride()), 7.0F) {}
+  std::int64_t stride() const { return sizes.columns + 5; }
+  Product product(bool accumulate) {
+    return {how.type,
+            sizes.rows,
+            sizes.columns,
+            sizes.depth,
+            {left.array(), left.stride, how.left_transposed},
+            {right.array(), right.stride, how.right_transposed},
+            {out.data(), false},
+            stride(),
+            accumulate};
+  }
+  double left_at(std::int64_t r, std::int64_t k) const {
+    return how.left_transposed ? left.read(k, r, how.type) : left.read(r, k, how.type);
+  }
+  double right_at(std::int64_t k, std::int64_t c) const {
+    return how.right_transposed ? right.read(c, k, how.type) : right.read(k, c, how.type);
+  }
+  Case how;
+  Sizes sizes;
+  Matrix left, right;
+  std::vector<float> out;
+};
+
+/// Largest |got − want| over the bound of fp32 sums in any order, (depth + 2) · 2⁻²⁴ · Σ|terms|; and that what lies
+/// behind the rows is untouched.
+double worst(const Problem& p, double start) {
+  double most = 0;
+  for (std::int64_t r = 0; r < p.sizes.rows; ++r) {
+    for (std::int64_t c = 0; c < p.stride(); ++c) {
+      const float got = p.out[static_cast<std::size_t>(r * p.stride() + c)];
+      if (c >= p.sizes.columns) {
+        if (got != 7.0F) return HUGE_VAL;
+        continue;
+      }
+      double sum = start, magnitude = std::fabs(start);
+      for (std::int64_t k = 0; k < p.sizes.depth; ++k) {
+        const double term = p.left_at(r, k) * p.right_at(k, c);
+        sum += term;
+        magnitude += std::fabs(term);
+      }
+      const double error = std::fabs(got - sum) / ((static_cast<double>(p.sizes.depth) + 2) * 0x1p-24 * magnitude);
+      if (!(error <= most)) most = std::isnan(error) ? HUGE_VAL : error;
+    }
+  }
+  return most;
+}
+
+}  // namespace
+
+TEST_CASE("products are those of fp64, whatever lies how") {
+  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  for (const Case& how : all_cases()) {
+    for (const Sizes& sizes : kSizes) {
+      CAPTURE(static_cast<int>(how.type), how.left_transposed, how.left_bf16, how.right_transposed, how.right_bf16);
+      CAPTURE(sizes.rows, sizes.columns, sizes.depth);
+      Problem written(how, sizes), added(how, sizes);
+      ops::multiply(written.product(false));
+      CHECK(worst(written, 0) <= 1);
+      ops::multiply(added.product(true));
+      CHECK(worst(added, 7) <= 1);
+    }
+  }
+}
+
+TEST_CASE("a bf16 result is the fp32 one rounded once") {
+  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  Problem problem({ProductType::bf16, false, true, true, false}, {33, 70, 1700});
+  ops::multiply(problem.product(false));
+  std::vector<base::bf16> rounded(problem.out.size(), base::to_bf16(7));
+  Product product = problem.product(false);
+  product.out = {rounded.data(), true};
+  ops::multiply(product);
+  std::size_t differ = 0;
+  for (std::size_t i = 0; i < rounded.size(); ++i) differ += !(rounded[i] == base::to_bf16(problem.out[i]));
+  CHECK(differ == 0);
+}
+
+TEST_CASE("products do not depend on threads nor on the other rows and columns") {
+  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  for (const bool transposed : {false, true}) {
+    Problem whole({ProductType::bf16, transposed, true, false, true}, {301, 150, 200});
+    ops::multiply(whole.product(false));
+    const int before = base::num_threads();
+    for (const int threads : {1, 2, 5}) {
+      base::set_num_threads(threads);
+      Problem again({ProductType::bf16, transposed, true, false, true}, {301, 150, 200});
+      ops::multiply(again.product(false));
+      CHECK(again.out == whole.out);
+    }
+    base::set_num_threads(before);
+    // Rows 3 … 9 and columns 70 … 99 by themselves.
+    Problem part({ProductType::bf16, transposed, true, false, true}, {301, 150, 200});
+    Product product = part.product(false);
+    product.left.values.data =
+        static_cast<base::bf16*>(product.left.values.data) + (transposed ? 3 : 3 * product.left.stride);
+    product.right.values.data = static_cast<base::bf16*>(product.right.values.data) + 70;
+    product.rows = 7;
+    product.columns = 30;
+    ops::multiply(product);
+    bool same = true;
+    for (std::int64_t r = 0; r < 7; ++r) {
+      for (std::int64_t c = 0; c < 30; ++c) {
+        same = same && part.out[static_cast<std::size_t>(r * part.stride() + c)] ==
+                           whole.out[static_cast<std::size_t>((r + 3) * whole.stride() + c + 70)];
+      }
+    }
+    CHECK(same);
+  }
+}
+
+TEST_CASE("bf16 products are those of the sampler's kernels, bit for bit") {
+  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  Problem problem({ProductType::bf16, false, true, true, false}, {29, 130, 331});
+  ops::multiply(problem.product(false));
+  ops::PackedLinear layer = ops::make_packed_linear(quant::Format::bf16, 130, 331, false);
+  std::vector<float> weight, x;
+  for (std::int64_t c = 0; c < 130; ++c)
+    for (std::int64_t k = 0; k < 331; ++k) weight.push_back(static_cast<float>(problem.right_at(k, c)));
+  for (std::int64_t r = 0; r < 29; ++r)
+    for (std::int64_t k = 0; k < 331; ++k) x.push_back(static_cast<float>(problem.left_at(r, k)));
+  base::Team alone = base::Team::solo();
+  REQUIRE(ops::pack_rows(alone, weight.data(), 130, 0, layer));
+  ops::Activations codes(quant::Format::bf16, 29, 331);
+  ops::encode(alone, x.data(), {0, 29}, codes);
+  std::vector<float> want(std::size_t{29} * 130);
+  ops::linear(alone, codes, layer, {0, 29}, false, want.data());
+  bool same = true;
+  for (std::int64_t r = 0; r < 29; ++r) {
+    for (std::int64_t c = 0; c < 130; ++c)
+      same = same && want[static_cast<std::size_t>(r * 130 + c)] ==
+                         problem.out[static_cast<std::size_t>(r * problem.stride() + c)];
+  }
+  CHECK(same);
+}
