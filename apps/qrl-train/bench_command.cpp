@@ -82,6 +82,7 @@ struct Bench {
     return {{"bench", what},
             {"model", args.model_dir.empty() ? args.shape : args.model_dir},
             {"isa", ops::name(ops::isa())},
+            {"rollout_device", on_gpu() ? "cuda" : "cpu"},
             {"threads", base::num_threads()},
             {"weights", quant::name(quant_format())},
             {"learner_forward", train::name(loaded.recipe.quant.learner_forward)},
@@ -92,6 +93,7 @@ struct Bench {
             {"ceiling_dram_gb_per_s", ceilings.dram_bytes_per_s * 1e-9}};
   }
 
+  bool on_gpu() const { return loaded.recipe.rollout.device == config::RolloutDevice::cuda; }
   quant::Format quant_format() const { return train::snapshot_formats(loaded.recipe.quant).linear; }
 
   /// Operations a second that matrix products of a format can do at most.
@@ -186,8 +188,10 @@ void bench_decode(const BenchArguments& arguments, dist::Collectives& world) {
   result["prompt_tokens"] = arguments.prompt_tokens;
   result["new_tokens"] = arguments.new_tokens;
   result["decode_tokens_per_s"] = decode_rate;
-  result["limit_tokens_per_s"] = batch / bench.least_tick_s(batch, context, sampler.snapshot);
-  result["share_of_limit"] = decode_rate * bench.least_tick_s(batch, context, sampler.snapshot) / batch;
+  if (!bench.on_gpu()) {  // the ceilings are this machine's processors'
+    result["limit_tokens_per_s"] = batch / bench.least_tick_s(batch, context, sampler.snapshot);
+    result["share_of_limit"] = decode_rate * bench.least_tick_s(batch, context, sampler.snapshot) / batch;
+  }
   result["prefill_tokens_per_s"] = prefill_rate;
   // Of the layers' matrix products alone: attention is not counted.
   result["prefill_share_of_ceiling"] =

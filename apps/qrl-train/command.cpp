@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "cuda/engine.h"
 #include "learner/learner.h"
 #include "ops/isa.h"
 
@@ -106,7 +107,7 @@ void require_one_process(const dist::Collectives& world, const std::string& comm
 
 std::string version_text() {
   return "qrl-train " QRL_VERSION "\n  isa: " + ops::describe_isa() + "\n  torch: " + learner::torch_version() +
-         "\n  mpi: " + dist::mpi_version() + "\n  cuda: off";
+         "\n  mpi: " + dist::mpi_version() + "\n  cuda: " + cuda::version();
 }
 
 }  // namespace qrl::app

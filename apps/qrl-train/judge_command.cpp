@@ -26,7 +26,8 @@ struct Row {
   std::string response, ground_truth;
 };
 
-/// A field of a row as text: null is empty, other values are as JSON writes them (an integer answer, a list of numbers).
+/// A field of a row as text: null is empty, other values are as JSON writes them (an integer answer, a list of
+/// numbers).
 std::string field(const nlohmann::json& row, const char* name, const std::string& where) {
   const auto at = row.find(name);
   QRL_REQUIRE(at != row.end(), where, std::string("a field \"") + name + "\"", "none");

@@ -79,14 +79,15 @@ void describe_batch(const config::Recipe& recipe) {
 }
 
 void describe_memory(const config::Recipe& recipe, const model::ModelConfig& config, int num_ranks) {
-  double total = 0;
+  double total = 0, gpu_total = 0;
   std::printf("memory per device (%d %s, each with the whole model)\n", num_ranks,
               num_ranks == 1 ? "process" : "processes");
   for (const train::MemoryPart& part : train::estimate_memory(recipe, config)) {
     std::printf("  %-28s %s%s\n", part.name.c_str(), part.is_exact ? " " : "~", amount(part.bytes).c_str());
-    total += part.bytes;
+    (part.on_gpu ? gpu_total : total) += part.bytes;
   }
   std::printf("  %-28s ~%s\n", "together", amount(total).c_str());
+  if (gpu_total > 0) std::printf("  %-28s ~%s\n", "together on the GPU", amount(gpu_total).c_str());
 }
 
 void describe_data(const config::Recipe& recipe, const model::ModelConfig& config) {

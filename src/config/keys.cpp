@@ -190,6 +190,8 @@ void add_data(List& list) {
 void add_rollout(List& list) {
   using O = RolloutRecipe;
   Section rollout(list, "rollout", &Recipe::rollout);
+  rollout.add("device", &O::device, choice<RolloutDevice>({{"cpu", RolloutDevice::cpu}, {"cuda", RolloutDevice::cuda}}),
+              "where samples are generated; cuda: an NVIDIA GPU, while the learner stays where trainer.device says");
   rollout.add("n", &O::n, integer(1, kMaxSamples), "samples a prompt; 2 or more for grpo");
   rollout.add("temperature", &O::temperature, real(positive()), "temperature of training samples");
   rollout.add("top_p", &O::top_p, real(above_0_to_1()), "nucleus of training samples; 1: off");
@@ -460,7 +462,7 @@ void add_trainer(List& list) {
   using T = TrainerRecipe;
   Section trainer(list, "trainer", &Recipe::trainer);
   trainer.add("device", &T::device, choice<TrainDevice>({{"auto", TrainDevice::automatic}, {"cpu", TrainDevice::cpu}}),
-              "where to compute");
+              "where the learner computes; auto: cpu");
   trainer.add("threads", &T::threads, integer_or_auto(kMaxThreads),
               "threads a process; auto: processors / processes on this machine");
   trainer.add("total_training_steps", &T::total_training_steps, integer(0), "steps of the run").may_change_on_resume =

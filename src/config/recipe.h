@@ -42,6 +42,7 @@ enum class MathProfile : std::uint8_t { automatic, boxed, gsm8k, answer_is, answ
 enum class Numbers : std::uint8_t { all, subset };
 enum class ResumeMode : std::uint8_t { automatic, never, path };
 enum class TrainDevice : std::uint8_t { automatic, cpu };
+enum class RolloutDevice : std::uint8_t { cpu, cuda };
 
 /// As recipes spell them.
 inline constexpr std::array<std::pair<const char*, ChatTemplateName>, 7> kChatTemplateNames = {
@@ -100,6 +101,7 @@ struct DataRecipe {
 };
 
 struct RolloutRecipe {
+  RolloutDevice device = RolloutDevice::cpu;
   std::int64_t n = 8;  ///< samples a prompt
   double temperature = 1.0, top_p = 1.0;
   std::int64_t top_k = -1;

@@ -186,6 +186,17 @@ void check_quant(const Recipe& recipe, RuleBook& rules) {
   rules.require({"rollout.bitwise", "quant.rollout.kv_cache"},
                 !recipe.rollout.bitwise || quant.kv_cache != KvCache::fp8_e4m3,
                 "quant.rollout.kv_cache other than fp8_e4m3 with rollout.bitwise", "fp8_e4m3", "use int8 or bf16");
+  const bool on_gpu = recipe.rollout.device == RolloutDevice::cuda;
+  rules.require({"rollout.device", "rollout.bitwise"}, !on_gpu || !recipe.rollout.bitwise,
+                "rollout.device cpu with rollout.bitwise", "cuda",
+                "a GPU's sums have another order than the learner's");
+  rules.require({"rollout.device", "quant.rollout.weights"}, !on_gpu || quant.weights != WeightFormat::f32,
+                "quant.rollout.weights other than fp32 with rollout.device cuda", "fp32", "use bf16");
+  rules.require({"rollout.device", "quant.rollout.lm_head"}, !on_gpu || quant.lm_head != HeadFormat::f32,
+                "quant.rollout.lm_head auto with rollout.device cuda", "fp32", "the GPU's lm_head is bf16");
+  rules.require({"rollout.device", "quant.rollout.kv_cache"}, !on_gpu || quant.kv_cache != KvCache::f32,
+                "quant.rollout.kv_cache other than fp32 with rollout.device cuda", "fp32",
+                "use bf16, int8 or fp8_e4m3");
   const bool fixed = !quant.profile.empty();
   rules.require({"quant.rollout.profile", "quant.rollout.weights"}, !fixed || quant.weights == WeightFormat::int8,
                 "quant.rollout.weights int8 with quant.rollout.profile", "another", "the profile is of int8 codes");

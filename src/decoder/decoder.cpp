@@ -11,6 +11,7 @@
 #include "base/threads.h"
 #include "decoder/backend.h"
 #include "decoder/cpu_backend.h"
+#include "decoder/device_backend.h"
 #include "decoder/page_pool.h"
 #include "decoder/plan.h"
 #include "decoder/scheduler.h"
@@ -100,7 +101,9 @@ struct Decoder::State {
 Decoder::Decoder(const model::ModelConfig& config, const DecoderOptions& options) {
   check(options, config);
   state_ = std::make_unique<State>(config, options);
-  state_->backend = make_cpu_backend(config, options);
+  state_->backend = options.device == base::Device::cuda
+                        ? make_device_backend(config, options, cuda::make_engine(engine_options(config, options)))
+                        : make_cpu_backend(config, options);
 }
 
 Decoder::Decoder(const model::ModelConfig& config, const DecoderOptions& options, std::unique_ptr<Backend> backend) {

@@ -16,6 +16,7 @@
 namespace qrl::decoder {
 
 struct DecoderOptions {
+  base::Device device = base::Device::cpu;     ///< cuda: the GPU's backend (decoder/device_backend.h)
   std::int64_t max_num_seqs = 256;             ///< sequences in flight
   std::int64_t max_num_batched_tokens = 2048;  ///< rows of one tick; longer prompts are prefilled in chunks
   std::int64_t page_size = 16;                 ///< tokens per KV page
@@ -47,7 +48,7 @@ class Backend;
 /// Continuous-batching sampler over one model. One thread calls it; it uses all of the process's threads.
 class Decoder final : public types::TextSource {
  public:
-  /// Throws an input error for an option out of range.
+  /// Throws an input error for an option out of range, or a device that this machine or program does not have.
   Decoder(const model::ModelConfig& config, const DecoderOptions& options);
   /// The same with a backend made for the same config and options (decoder/backend.h), which computes the ticks.
   Decoder(const model::ModelConfig& config, const DecoderOptions& options, std::unique_ptr<Backend> backend);

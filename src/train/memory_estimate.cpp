@@ -99,7 +99,10 @@ std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const mode
   const std::int64_t page_bytes =
       ops::kv_page_bytes({config.num_attention_heads, config.num_key_value_heads, config.head_dim},
                          kv_format(recipe.quant), recipe.rollout.page_size);
-  parts.push_back({"KV cache", 2 * layers * static_cast<double>(kv_pages(recipe)) * static_cast<double>(page_bytes)});
+  const double kv_bytes = 2 * layers * static_cast<double>(kv_pages(recipe)) * static_cast<double>(page_bytes);
+  const bool on_gpu = recipe.rollout.device == config::RolloutDevice::cuda;
+  if (on_gpu) parts.push_back({"its weights on the GPU", sampler_bytes(recipe.quant, config), false, true});
+  parts.push_back({on_gpu ? "KV cache on the GPU" : "KV cache", kv_bytes, !on_gpu, on_gpu});
   return parts;
 }
 

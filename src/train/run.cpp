@@ -89,6 +89,10 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, RunPart p
                  sft_metrics, std::move(point.unfinished_row),
                  {}};
 
+  // What a machine lacks shows now, not after the cold start: a decoder that is made and dropped asks for all of it.
+  if (recipe.rollout.device == config::RolloutDevice::cuda && part != RunPart::cold_start_only)
+    (void)Sampler(policy.config, recipe, recipe.data.max_prompt_length);
+
   const bool fresh = !point.checkpoint;
   const std::int64_t sft_steps = recipe.sft.steps;
   const fs::path cold_start = cold_start_checkpoint(recipe);

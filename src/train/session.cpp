@@ -64,6 +64,7 @@ decoder::DecoderOptions decoder_options(const config::Recipe& recipe, std::int64
                                         std::optional<std::int64_t> logit_tile_tokens) {
   decoder::DecoderOptions options;
   options.logit_tile_tokens = logit_tile_tokens.value_or(options.logit_tile_tokens);
+  options.device = recipe.rollout.device == config::RolloutDevice::cuda ? base::Device::cuda : base::Device::cpu;
   options.max_num_seqs = recipe.rollout.max_num_seqs;
   options.max_num_batched_tokens = recipe.rollout.max_num_batched_tokens;
   options.page_size = recipe.rollout.page_size;

@@ -38,6 +38,19 @@ TEST_CASE("the template is filled in at one place") {
   CHECK(read("data: {prompt_template: \"{prompt}\"}").data.prompt_template == "{prompt}");
 }
 
+TEST_CASE("what a GPU's decoder does not have is refused") {
+  CHECK(read("rollout: {device: cuda}").rollout.device == config::RolloutDevice::cuda);
+  CHECK(holds(fault("rollout: {device: cuda, bitwise: true}\nquant: {learner: {forward: low_bit}}"),
+              "rollout.device cpu with rollout.bitwise"));
+  CHECK(holds(fault("rollout: {device: cuda}\nquant: {rollout: {weights: fp32}}"),
+              "quant.rollout.weights other than fp32 with rollout.device cuda"));
+  CHECK(holds(fault("rollout: {device: cuda}\nquant: {rollout: {lm_head: fp32}}"),
+              "quant.rollout.lm_head auto with rollout.device cuda"));
+  CHECK(holds(fault("rollout: {device: cuda}\nquant: {rollout: {kv_cache: fp32}}"),
+              "quant.rollout.kv_cache other than fp32 with rollout.device cuda"));
+  CHECK(holds(fault("rollout: {device: gpu}"), "cpu | cuda"));
+}
+
 TEST_CASE("options without effect are refused") {
   CHECK(holds(fault("quant: {kv_calibration: {percentile: 99}}"),
               "quant.kv_calibration only with quant.rollout.kv_cache fp8_e4m3"));

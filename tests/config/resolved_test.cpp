@@ -70,6 +70,8 @@ class RandomRecipe {
     r.quant.kv_cache = pick(config::KvCache::automatic, config::KvCache::f32, config::KvCache::fp8_e4m3);
     r.quant.learner_forward =
         pick(config::LearnerForward::bf16, config::LearnerForward::fake_quant, config::LearnerForward::low_bit);
+    if (r.quant.weights != config::WeightFormat::f32 && r.quant.kv_cache != config::KvCache::f32)
+      r.rollout.device = pick(config::RolloutDevice::cpu, config::RolloutDevice::cuda);
     if (r.quant.kv_cache == config::KvCache::fp8_e4m3) {
       r.quant.kv_percentile = 100 - 50 * draw_.uniform();
       r.quant.kv_margin = positive();

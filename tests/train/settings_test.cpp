@@ -32,6 +32,16 @@ std::string long_prompts(const fs::path& file, const std::string& data_source) {
 
 }  // namespace
 
+TEST_CASE("a GPU that is not there ends a run before its cold start, with exit code 2") {
+  if (std::filesystem::exists("/dev/nvidiactl")) return test::skip("there is a GPU here");
+  const test::TempDir dir;
+  const test::Outcome outcome = test::run_command(test::tiny_command(dir / "run", " --set rollout.device=cuda"));
+  INFO(outcome.output);
+  CHECK(outcome.exit_code == 2);
+  CHECK(outcome.output.find("rollout.device") != std::string::npos);
+  CHECK_FALSE(std::filesystem::exists(dir / "run/checkpoints/sft_12"));
+}
+
 TEST_CASE("RL after a cold start is RL from its weights: a fresh optimizer, and the reference of the KL term") {
   const test::TempDir dir;
   // Warm-up and decay show the update count, two updates a step the moments, the KL term its reference.

@@ -1,0 +1,19 @@
+// Owns how a failed CUDA call becomes an error. Knows nothing of what the calls are for.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <string>
+
+#include "base/error.h"
+
+/// An internal error that names the call unless its result is success.
+#define QRL_CUDA_CHECK(call)                                                                                   \
+  do {                                                                                                         \
+    const cudaError_t result_ = (call);                                                                        \
+    if (result_ != cudaSuccess) [[unlikely]] {                                                                 \
+      (void)cudaGetLastError();                                                                                \
+      ::qrl::base::fail_internal(#call, "success",                                                             \
+                                 std::string(cudaGetErrorName(result_)) + ": " + cudaGetErrorString(result_)); \
+    }                                                                                                          \
+  } while (false)

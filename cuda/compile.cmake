@@ -1,0 +1,17 @@
+# Runs the compiler named after "--", keeps what it says on stderr (ptxas's figures) in FIGURES, and shows it when it
+# fails.  usage: cmake -DFIGURES=FILE -P compile.cmake -- COMMAND ...
+set(command "")
+set(seen OFF)
+math(EXPR last "${CMAKE_ARGC} - 1")
+foreach(i RANGE ${last})
+  if(seen)
+    list(APPEND command "${CMAKE_ARGV${i}}")
+  elseif("${CMAKE_ARGV${i}}" STREQUAL "--")
+    set(seen ON)
+  endif()
+endforeach()
+execute_process(COMMAND ${command} RESULT_VARIABLE result OUTPUT_VARIABLE said ERROR_VARIABLE said)
+file(WRITE "${FIGURES}" "${said}")
+if(NOT result EQUAL 0)
+  message(FATAL_ERROR "${said}")
+endif()

@@ -1,0 +1,17 @@
+// The door of engine.h in a program with CUDA.
+#include <cuda_runtime_api.h>
+
+#include <string>
+
+#include "device_engine.h"
+#include "engine.h"
+
+namespace qrl::cuda {
+
+std::string version() {
+  return std::to_string(CUDART_VERSION / 1000) + "." + std::to_string(CUDART_VERSION % 1000 / 10) + " " QRL_CUDA_ARCHS;
+}
+
+std::unique_ptr<Engine> make_engine(const EngineOptions& options) { return device::make_device_engine(options); }
+
+}  // namespace qrl::cuda

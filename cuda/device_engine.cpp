@@ -1,0 +1,435 @@
+#include "device_engine.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <new>
+#include <string>
+
+#include "base/error.h"
+#include "kernels.h"
+#include "products.h"
+#include "weights.h"
+
+namespace qrl::cuda::QRL_CUDA_TARGET {
+
+namespace {
+
+using quant::Code;
+using quant::KvFormat;
+
+/// Rows whose logits are made at once, and how many of their columns: what a draw needs of a tile is small.
+constexpr std::int64_t kDrawRows = 256;
+constexpr std::int64_t kTileTokens = 8192;
+static_assert(kTileTokens % kDrawBlock == 0 && kTileTokens % kOutputTile == 0);
+/// Rows whose logits are made whole, for top-k and top-p.
+constexpr std::int64_t kWholeRows = 32;
+
+constexpr std::int64_t kMaxHeadDim = 256;
+
+std::string range_text(std::int64_t count) { return "[0, " + std::to_string(count) + ")"; }
+
+/// Memory for rows of a width in any code, and their scales.
+struct EncodedMemory {
+  EncodedMemory(std::int64_t rows, std::int64_t width_)
+      : width(width_),
+        codes(static_cast<std::size_t>(rows * round_up(width_, kInputRun)) * 2),
+        scales(static_cast<std::size_t>(rows * ceil_div(width_, kInputRun)) * sizeof(float)) {}
+  EncodedRows for_layer(const DeviceMatrix& w) const {
+    const quant::FormatSpec& what = quant::spec(w.format);
+    return {what.activations,
+            codes.data(),
+            what.has_activation_scales() ? scales.as<float>() : nullptr,
+            round_up(width, kInputRun),
+            width,
+            what.activation_scale_inputs == 0 ? width : what.activation_scale_inputs};
+  }
+  std::int64_t width;
+  Memory codes, scales;
+};
+
+Memory floats(std::int64_t count) { return Memory(static_cast<std::size_t>(count) * sizeof(float)); }
+
+struct LayerKv {
+  Memory keys, values, key_slot_scales, value_slot_scales;
+};
+
+void check(const EngineOptions& options, const DeviceFacts& device) {
+  const ModelShape& shape = options.shape;
+  QRL_REQUIRE(device.major >= 8, "rollout.device: cuda", "a GPU of compute capability 8.0 or newer",
+              device.name + " of " + std::to_string(device.major) + "." + std::to_string(device.minor));
+  QRL_REQUIRE(options.kv_format != KvFormat::f32, "rollout.device: cuda", "a KV cache of bf16, int8 or fp8_e4m3",
+              "fp32", "set quant.rollout.kv_cache");
+  QRL_REQUIRE(shape.head_dim <= kMaxHeadDim, "rollout.device: cuda",
+              "a head_dim of at most " + std::to_string(kMaxHeadDim), std::to_string(shape.head_dim));
+  // The widest row that a kernel holds in shared memory; 1 KiB besides.
+  const std::int64_t widest = std::max({shape.width, shape.ffn, shape.num_heads * shape.head_dim});
+  const std::int64_t num_blocks = ceil_div(shape.vocab_size, kDrawBlock);
+  const std::int64_t shared_bytes = std::max(widest * 4, num_blocks * 8 + 2 * kDrawBlock * 4) + 1024;
+  QRL_REQUIRE(shared_bytes <= static_cast<std::int64_t>(device.shared_bytes), "rollout.device: cuda",
+              "rows that fit the " + std::to_string(device.shared_bytes) + " bytes of shared memory of " + device.name,
+              std::to_string(shared_bytes));
+}
+
+class DeviceEngine final : public Engine {
+ public:
+  DeviceEngine(const EngineOptions& options, const DeviceFacts& device);
+
+  std::string describe() const override;
+  void upload(const HostWeights& weights) override { weights_.upload(weights, stream_); }
+  void set_kv_scales(std::span<const float> keys_LK, std::span<const float> values_LK) override;
+  void allocate_kv() override;
+  void release_kv() override;
+  void forward(const Tick& tick) override;
+  void draw(std::span<const std::int32_t> rows, std::span<const double> uniforms, float temperature,
+            std::span<DrawnToken> drawn) override;
+  void logits(std::span<const std::int32_t> rows, std::span<float> logits_RV) override;
+  std::int64_t max_logit_rows() const override { return kWholeRows; }
+
+ private:
+  struct Staged {
+    Memory host, device;
+    bool in_flight = false;  // the device may still read what the host holds
+  };
+  void check(const Tick& tick) const;
+  void check_rows(std::span<const std::int32_t> rows) const;
+  std::byte* stage(Staged& staged, std::size_t num_bytes);
+  void send(Staged& staged, std::size_t num_bytes);
+  void wait();
+  RowPlaces bring(const Tick& tick, const std::int32_t*& tokens, const std::int32_t*& copies);
+  KvPages pages(std::size_t layer_idx) const;
+  Memory products_of(std::int64_t count) const {
+    return Memory(static_cast<std::size_t>(count) * (options_.f32_products ? sizeof(float) : sizeof(std::uint16_t)));
+  }
+  ProductRows rows_of(const Memory& y, std::int64_t stride) const { return {y.data(), stride, options_.f32_products}; }
+  void product(const EncodedRows& x, const DeviceMatrix& w, std::int64_t num_rows, void* y, std::int64_t y_stride,
+               bool y_is_f32);
+  void final_norm(const std::int32_t* row_ids, std::int64_t num_rows);
+  void logit_tile(std::int64_t first_token, std::int64_t num_rows, float* y, std::int64_t y_stride,
+                  std::int64_t num_tokens);
+
+  EngineOptions options_;
+  DeviceFacts device_;
+  Stream stream_;
+  std::unique_ptr<Products> products_;
+  Weights weights_;
+  std::vector<LayerKv> kv_;
+  Memory kv_head_scales_;  // keys [L, K], then values
+  std::int64_t qkv_stride_, width_stride_, gate_up_stride_, tile_tokens_, num_draw_blocks_, max_draw_rows_;
+  Memory x_, qkv_, q_, context_, y_, gate_up_;
+  EncodedMemory normed_, attended_, gated_, final_normed_;
+  Memory tile_, block_max_, block_sum_, whole_;
+  Staged tick_, draw_;
+  Memory drawn_host_, drawn_;
+  std::int64_t num_rows_ = 0;  // of the last forward
+};
+
+DeviceEngine::DeviceEngine(const EngineOptions& options, const DeviceFacts& device)
+    : options_(options),
+      device_(device),
+      products_(make_products(device)),
+      weights_(options),
+      qkv_stride_(
+          round_up((options.shape.num_heads + 2 * options.shape.num_kv_heads) * options.shape.head_dim, kOutputTile)),
+      width_stride_(round_up(options.shape.width, kOutputTile)),
+      gate_up_stride_(round_up(2 * options.shape.ffn, kOutputTile)),
+      tile_tokens_(std::min(round_up(options.shape.vocab_size, kOutputTile), kTileTokens)),
+      num_draw_blocks_(ceil_div(options.shape.vocab_size, kDrawBlock)),
+      max_draw_rows_(std::min(options.max_rows, kDrawRows)),
+      x_(floats(options.max_rows * options.shape.width)),
+      qkv_(products_of(options.max_rows * qkv_stride_)),
+      q_(floats(options.max_rows * options.shape.num_heads * options.shape.head_dim)),
+      context_(floats(options.max_rows * options.shape.num_heads * options.shape.head_dim)),
+      y_(products_of(options.max_rows * width_stride_)),
+      gate_up_(products_of(options.max_rows * gate_up_stride_)),
+      normed_(options.max_rows, options.shape.width),
+      attended_(options.max_rows, options.shape.num_heads * options.shape.head_dim),
+      gated_(options.max_rows, options.shape.ffn),
+      final_normed_(std::max(max_draw_rows_, kWholeRows), options.shape.width),
+      tile_(floats(max_draw_rows_ * tile_tokens_)),
+      block_max_(floats(max_draw_rows_ * num_draw_blocks_)),
+      block_sum_(floats(max_draw_rows_ * num_draw_blocks_)) {}
+
+std::string DeviceEngine::describe() const {
+  return device_.name + " (sm_" + std::to_string(device_.major) + std::to_string(device_.minor) + ", " +
+         std::to_string(device_.total_bytes >> 30) + " GiB); products: " + products_->describe();
+}
+
+void DeviceEngine::set_kv_scales(std::span<const float> keys_LK, std::span<const float> values_LK) {
+  const auto wanted = static_cast<std::size_t>(options_.shape.num_layers * options_.shape.num_kv_heads);
+  QRL_INVARIANT(options_.kv_format == KvFormat::fp8_e4m3 && keys_LK.size() == wanted && values_LK.size() == wanted,
+                "KV scales", std::to_string(wanted) + " for fp8_e4m3 pages", std::to_string(keys_LK.size()));
+  if (kv_head_scales_.empty()) kv_head_scales_ = floats(static_cast<std::int64_t>(2 * wanted));
+  copy_to_device(kv_head_scales_.data(), keys_LK.data(), wanted * sizeof(float), stream_);
+  copy_to_device(kv_head_scales_.as<float>() + wanted, values_LK.data(), wanted * sizeof(float), stream_);
+  stream_.wait();
+}
+
+void DeviceEngine::allocate_kv() {
+  if (!kv_.empty()) return;
+  const KvLayout at =
+      kv_layout(options_.kv_format, options_.shape.num_kv_heads, options_.page_size, options_.shape.head_dim);
+  const auto slots = static_cast<std::size_t>(at.slots(options_.num_pages));
+  const std::size_t code_bytes = slots * static_cast<std::size_t>(at.slot_bytes());
+  const bool scaled = options_.kv_format == KvFormat::int8;
+  const std::size_t all_bytes =
+      2 * static_cast<std::size_t>(options_.shape.num_layers) * (code_bytes + (scaled ? slots * sizeof(float) : 0));
+  const std::size_t free_now = free_bytes();
+  QRL_REQUIRE(all_bytes <= free_now, "rollout.kv_pages",
+              "a KV cache within the " + std::to_string(free_now >> 20) + " MiB that the device has left",
+              std::to_string(all_bytes >> 20) + " MiB for " + std::to_string(options_.num_pages) + " pages",
+              "lower rollout.kv_pages or rollout.max_num_seqs");
+  std::vector<LayerKv> layers(static_cast<std::size_t>(options_.shape.num_layers));
+  for (LayerKv& layer : layers) {
+    layer.keys = Memory(code_bytes);
+    layer.values = Memory(code_bytes);
+    if (!scaled) continue;
+    layer.key_slot_scales = Memory(slots * sizeof(float));
+    layer.value_slot_scales = Memory(slots * sizeof(float));
+  }
+  kv_ = std::move(layers);  // all or nothing
+}
+
+void DeviceEngine::release_kv() {
+  stream_.wait();
+  kv_.clear();
+}
+
+KvPages DeviceEngine::pages(std::size_t layer_idx) const {
+  const LayerKv& layer = kv_[layer_idx];
+  const ModelShape& shape = options_.shape;
+  KvPages pages{options_.kv_format,
+                kv_layout(options_.kv_format, shape.num_kv_heads, options_.page_size, shape.head_dim),
+                shape.head_dim,
+                layer.keys.as<std::uint8_t>(),
+                layer.values.as<std::uint8_t>(),
+                layer.key_slot_scales.as<float>(),
+                layer.value_slot_scales.as<float>(),
+                nullptr,
+                nullptr};
+  if (options_.kv_format == KvFormat::fp8_e4m3) {
+    pages.key_head_scales_K = kv_head_scales_.as<float>() + static_cast<std::int64_t>(layer_idx) * shape.num_kv_heads;
+    pages.value_head_scales_K = pages.key_head_scales_K + shape.num_layers * shape.num_kv_heads;
+  }
+  return pages;
+}
+
+void DeviceEngine::check(const Tick& tick) const {
+  const auto num_rows = static_cast<std::int64_t>(tick.tokens_N.size());
+  QRL_INVARIANT(weights_.uploaded() && !kv_.empty(), "tick", "weights and KV memory", "none");
+  QRL_INVARIANT(options_.kv_format != KvFormat::fp8_e4m3 || !kv_head_scales_.empty(), "tick", "calibrated KV scales",
+                "none");
+  QRL_INVARIANT(num_rows <= options_.max_rows && tick.positions_N.size() == tick.tokens_N.size() &&
+                    tick.first_page_N.size() == tick.tokens_N.size(),
+                "tick", "at most " + std::to_string(options_.max_rows) + " rows, arrays of one length",
+                std::to_string(num_rows));
+  for (std::size_t row = 0; row < tick.tokens_N.size(); ++row) {
+    const std::int64_t token = tick.tokens_N[row], position = tick.positions_N[row], first = tick.first_page_N[row];
+    QRL_INVARIANT(0 <= token && token < options_.shape.vocab_size, "tick, row " + std::to_string(row),
+                  "a token in " + range_text(options_.shape.vocab_size), std::to_string(token));
+    QRL_INVARIANT(0 <= position && position < options_.max_positions && first >= 0 &&
+                      first + position / options_.page_size < static_cast<std::int64_t>(tick.page_ids.size()),
+                  "tick, row " + std::to_string(row),
+                  "a position in " + range_text(options_.max_positions) + " with pages", std::to_string(position));
+  }
+  const auto page_exists = [&](std::int64_t page) { return 0 <= page && page < options_.num_pages; };
+  QRL_INVARIANT(std::ranges::all_of(tick.page_ids, page_exists), "tick", "pages in " + range_text(options_.num_pages),
+                "another");
+  for (const SlotCopy& copy : tick.copies) {
+    QRL_INVARIANT(page_exists(copy.from) && page_exists(copy.to) && copy.from != copy.to && 0 <= copy.num_slots &&
+                      copy.num_slots <= options_.page_size,
+                  "tick", "copies within pages", std::to_string(copy.num_slots) + " slots");
+  }
+}
+
+/// Host memory for so many bytes that will be sent: free to be written, as whatever was sent from it has arrived.
+std::byte* DeviceEngine::stage(Staged& staged, std::size_t num_bytes) {
+  if (staged.in_flight) wait();
+  if (staged.host.num_bytes() < num_bytes) {
+    wait();  // kernels may still read the old one
+    const std::size_t room = std::max<std::size_t>(2 * num_bytes, 4096);
+    staged.host = Memory(room, Memory::Place::host);
+    staged.device = Memory(room);
+  }
+  return staged.host.as<std::byte>();
+}
+
+void DeviceEngine::send(Staged& staged, std::size_t num_bytes) {
+  copy_to_device(staged.device.data(), staged.host.data(), num_bytes, stream_);
+  staged.in_flight = true;
+}
+
+void DeviceEngine::wait() {
+  stream_.wait();
+  tick_.in_flight = draw_.in_flight = false;
+}
+
+RowPlaces DeviceEngine::bring(const Tick& tick, const std::int32_t*& tokens, const std::int32_t*& copies) {
+  const TickLayout at =
+      tick_layout(static_cast<std::int64_t>(tick.tokens_N.size()), static_cast<std::int64_t>(tick.page_ids.size()),
+                  static_cast<std::int64_t>(tick.copies.size()));
+  std::byte* to = stage(tick_, static_cast<std::size_t>(at.num_bytes));
+  const auto put = [to](std::int64_t offset, const auto& values) {
+    if (!values.empty()) std::memcpy(to + offset, values.data(), values.size_bytes());
+  };
+  static_assert(sizeof(SlotCopy) == 3 * sizeof(std::int32_t));
+  put(at.tokens, tick.tokens_N);
+  put(at.positions, tick.positions_N);
+  put(at.first_pages, tick.first_page_N);
+  put(at.page_ids, tick.page_ids);
+  put(at.copies, tick.copies);
+  send(tick_, static_cast<std::size_t>(at.num_bytes));
+  const auto ints = [&](std::int64_t offset) {
+    return reinterpret_cast<const std::int32_t*>(tick_.device.as<std::byte>() + offset);
+  };
+  tokens = ints(at.tokens);
+  copies = ints(at.copies);
+  return {ints(at.positions), ints(at.first_pages), ints(at.page_ids)};
+}
+
+void DeviceEngine::product(const EncodedRows& x, const DeviceMatrix& w, std::int64_t num_rows, void* y,
+                           std::int64_t y_stride, bool y_is_f32) {
+  products_->multiply({x, num_rows, w, y, y_stride, y_is_f32}, stream_);
+}
+
+void DeviceEngine::forward(const Tick& tick) {
+  check(tick);
+  const ModelShape& shape = options_.shape;
+  num_rows_ = static_cast<std::int64_t>(tick.tokens_N.size());
+  const std::int32_t *tokens = nullptr, *copies = nullptr;
+  const RowPlaces where = bring(tick, tokens, copies);
+  auto* x = x_.as<float>();
+  const bool wide = options_.f32_products;
+
+  if (!tick.copies.empty()) {
+    for (std::size_t i = 0; i < weights_.num_layers(); ++i)
+      copy_slots({copies, pages(i)}, static_cast<std::int64_t>(tick.copies.size()), stream_);
+  }
+  embed({weights_.embedding_VD(), tokens, shape.width, x}, num_rows_, stream_);
+  for (std::size_t i = 0; i < weights_.num_layers(); ++i) {
+    const LayerMemory& layer = weights_.layer(i);
+    const EncodedRows before = normed_.for_layer(layer.qkv.view), attended = attended_.for_layer(layer.o.view);
+    const EncodedRows after = normed_.for_layer(layer.gate_up.view), gated = gated_.for_layer(layer.down.view);
+    const ProductRows y = rows_of(y_, width_stride_);
+    norm_encode({x, i == 0 ? ProductRows{} : y, layer.input_norm_D.as<float>(), nullptr, shape.rms_norm_eps, before},
+                num_rows_, stream_);
+    product(before, layer.qkv.view, num_rows_, qkv_.data(), qkv_stride_, wide);
+    rope_and_store(
+        {rows_of(qkv_, qkv_stride_), shape.num_heads, layer.qkv_bias.as<float>(), layer.q_norm_E.as<float>(),
+         layer.k_norm_E.as<float>(), shape.rms_norm_eps, weights_.rope_table(), where, pages(i), q_.as<float>()},
+        num_rows_, stream_);
+    attention({q_.as<float>(), shape.num_heads, where, pages(i), context_.as<float>()}, num_rows_, stream_);
+    encode({context_.as<float>(), attended}, num_rows_, stream_);
+    product(attended, layer.o.view, num_rows_, y_.data(), width_stride_, wide);
+    norm_encode({x, y, layer.post_norm_D.as<float>(), nullptr, shape.rms_norm_eps, after}, num_rows_, stream_);
+    product(after, layer.gate_up.view, num_rows_, gate_up_.data(), gate_up_stride_, wide);
+    swiglu_encode({rows_of(gate_up_, gate_up_stride_), gated}, num_rows_, stream_);
+    product(gated, layer.down.view, num_rows_, y_.data(), width_stride_, wide);
+  }
+}
+
+void DeviceEngine::check_rows(std::span<const std::int32_t> rows) const {
+  QRL_INVARIANT(std::ranges::all_of(rows, [&](std::int64_t row) { return 0 <= row && row < num_rows_; }), "draw",
+                "rows in " + range_text(num_rows_), "another");
+}
+
+/// The chosen rows of the last forward, the last layer's sum added, ready for lm_head.
+void DeviceEngine::final_norm(const std::int32_t* row_ids, std::int64_t num_rows) {
+  norm_encode({x_.as<float>(), rows_of(y_, width_stride_), weights_.final_norm_D(), row_ids,
+               options_.shape.rms_norm_eps, final_normed_.for_layer(weights_.lm_head())},
+              num_rows, stream_);
+}
+
+void DeviceEngine::logit_tile(std::int64_t first_token, std::int64_t num_rows, float* y, std::int64_t y_stride,
+                              std::int64_t num_tokens) {
+  DeviceMatrix part = weights_.lm_head();
+  part.codes += first_token * part.at.row_bytes;
+  part.at.rows = round_up(num_tokens, kOutputTile);
+  part.at.out = num_tokens;
+  product(final_normed_.for_layer(part), part, num_rows, y, y_stride, true);
+}
+
+void DeviceEngine::draw(std::span<const std::int32_t> rows, std::span<const double> uniforms, float temperature,
+                        std::span<DrawnToken> drawn) {
+  QRL_INVARIANT(rows.size() == uniforms.size() && rows.size() == drawn.size() && temperature >= 0, "draw",
+                "a uniform and a place a row", std::to_string(rows.size()));
+  check_rows(rows);
+  if (rows.empty()) return;
+  const auto num_rows = static_cast<std::int64_t>(rows.size());
+  const std::int64_t vocab_size = options_.shape.vocab_size;
+  const std::size_t ids_bytes = static_cast<std::size_t>(round_up(num_rows * 4, 16));
+  const std::size_t sent_bytes = ids_bytes + uniforms.size_bytes();
+  std::byte* to = stage(draw_, sent_bytes);
+  std::memcpy(to, rows.data(), rows.size_bytes());
+  std::memcpy(to + ids_bytes, uniforms.data(), uniforms.size_bytes());
+  send(draw_, sent_bytes);
+  const auto* row_ids = draw_.device.as<std::int32_t>();
+  const auto* uniforms_there = reinterpret_cast<const double*>(draw_.device.as<std::byte>() + ids_bytes);
+  const std::size_t half_bytes = static_cast<std::size_t>(num_rows) * 4;
+  if (drawn_.num_bytes() < 2 * half_bytes) {
+    drawn_ = Memory(4 * half_bytes);
+    drawn_host_ = Memory(4 * half_bytes, Memory::Place::host);
+  }
+
+  const bool greedy = temperature == 0;
+  const float inverse_temperature = greedy ? 1.0F : 1.0F / temperature;
+  const bool all_there = vocab_size <= tile_tokens_;
+  for (std::int64_t first = 0; first < num_rows; first += max_draw_rows_) {
+    const std::int64_t count = std::min(max_draw_rows_, num_rows - first);
+    final_norm(row_ids + first, count);
+    for (std::int64_t begin = 0; begin < vocab_size; begin += tile_tokens_) {
+      const std::int64_t num_tokens = std::min(tile_tokens_, vocab_size - begin);
+      logit_tile(begin, count, tile_.as<float>(), tile_tokens_, num_tokens);
+      summarise_logits({tile_.as<float>(), tile_tokens_, begin, num_tokens, inverse_temperature, num_draw_blocks_,
+                        block_max_.as<float>(), block_sum_.as<float>()},
+                       count, stream_);
+    }
+    draw_tokens(
+        {block_max_.as<float>(), block_sum_.as<float>(), num_draw_blocks_, vocab_size, uniforms_there + first,
+         inverse_temperature, greedy, all_there ? tile_.as<float>() : nullptr, tile_tokens_,
+         final_normed_.codes.as<std::uint16_t>(), reinterpret_cast<const std::uint16_t*>(weights_.lm_head().codes),
+         weights_.lm_head().at.width, drawn_.as<std::int32_t>() + first, drawn_.as<float>() + num_rows + first},
+        count, stream_);
+  }
+  copy_to_host(drawn_host_.data(), drawn_.data(), 2 * half_bytes, stream_);
+  wait();
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    drawn[i] = {drawn_host_.as<std::int32_t>()[i], drawn_host_.as<float>()[rows.size() + i]};
+}
+
+void DeviceEngine::logits(std::span<const std::int32_t> rows, std::span<float> logits_RV) {
+  const std::int64_t vocab_size = options_.shape.vocab_size, stride = round_up(vocab_size, kOutputTile);
+  QRL_INVARIANT(static_cast<std::int64_t>(rows.size()) <= kWholeRows &&
+                    static_cast<std::int64_t>(logits_RV.size()) == static_cast<std::int64_t>(rows.size()) * vocab_size,
+                "logits", "at most " + std::to_string(kWholeRows) + " rows and room for them",
+                std::to_string(rows.size()));
+  check_rows(rows);
+  if (rows.empty()) return;
+  if (whole_.empty()) whole_ = floats(kWholeRows * stride);
+  std::memcpy(stage(draw_, rows.size_bytes()), rows.data(), rows.size_bytes());
+  send(draw_, rows.size_bytes());
+  const auto num_rows = static_cast<std::int64_t>(rows.size());
+  final_norm(draw_.device.as<std::int32_t>(), num_rows);
+  logit_tile(0, num_rows, whole_.as<float>(), stride, vocab_size);
+  for (std::int64_t row = 0; row < num_rows; ++row) {
+    copy_to_host(logits_RV.data() + row * vocab_size, whole_.as<float>() + row * stride,
+                 static_cast<std::size_t>(vocab_size) * sizeof(float), stream_);
+  }
+  wait();
+}
+
+}  // namespace
+
+std::unique_ptr<Engine> make_device_engine(const EngineOptions& options) {
+  const DeviceFacts device = use_first_device();
+  check(options, device);
+  try {
+    return std::make_unique<DeviceEngine>(options, device);
+  } catch (const std::bad_alloc&) {
+    base::fail_input("rollout.device: cuda", "memory for the rows of a tick",
+                     std::to_string(free_bytes() >> 20) + " MiB free on " + device.name,
+                     "lower rollout.max_num_batched_tokens, or end what else uses the device");
+  }
+}
+
+}  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -1,0 +1,113 @@
+// Owns the door to a decoder on an NVIDIA GPU: plain structs in, drawn tokens out. Knows nothing of sequences,
+// snapshots or recipes. no_cuda.cpp stands in for all of it in a program without CUDA, so that callers need no #ifdef.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "quant/format.h"
+#include "quant/kv_format.h"
+
+namespace qrl::cuda {
+
+/// "13.0 sm_80 sm_89 sm_90a", what this program's kernels were compiled for; "off" without CUDA.
+std::string version();
+
+/// Sizes of the transformer, as model/config.h has them.
+struct ModelShape {
+  std::int64_t vocab_size = 0, width = 0, num_layers = 0, num_heads = 0, num_kv_heads = 0, head_dim = 0, ffn = 0;
+  float rms_norm_eps = 0;
+};
+
+struct EngineOptions {
+  ModelShape shape;
+  std::int64_t max_rows = 0;       ///< of one tick
+  std::int64_t max_positions = 0;  ///< of a sequence
+  std::int64_t num_pages = 0;
+  std::int64_t page_size = 0;  ///< tokens
+  quant::KvFormat kv_format = quant::KvFormat::bf16;
+  /// Products are rounded to bf16, as is usual on GPUs. Or stay fp32, as on the CPU: slower, for comparisons with it.
+  bool f32_products = false;
+};
+
+/// A linear layer in CPU memory, as ops/linear.h packs it: panels of 64 columns, scales with `scale_stride` columns.
+struct HostMatrix {
+  quant::Format format = quant::Format::bf16;
+  std::int64_t out = 0, in = 0;
+  const void* panels = nullptr;
+  const void* scales = nullptr;   ///< fp32, int4's bf16; null: none
+  std::int64_t scale_stride = 0;  ///< from one run of inputs to the next
+};
+
+/// Weights in CPU memory; read during Engine::upload only. Gains, biases and the table of positions are fp32.
+struct HostLayer {
+  const float *input_norm_D = nullptr, *post_norm_D = nullptr;
+  const float *q_norm_E = nullptr, *k_norm_E = nullptr;  ///< null: none
+  const float* qkv_bias = nullptr;                       ///< null: none
+  HostMatrix qkv, o, gate_up, down;
+};
+struct HostWeights {
+  const std::uint16_t* embedding_VD = nullptr;  ///< bf16
+  const float* final_norm_D = nullptr;
+  const float* rope_table = nullptr;  ///< [max_positions, E]: cosines, then sines
+  std::vector<HostLayer> layers;
+  HostMatrix lm_head;  ///< bf16
+};
+
+/// The first num_slots slots of page `from` go to page `to`, in every layer.
+struct SlotCopy {
+  std::int32_t from = 0, to = 0, num_slots = 0;
+};
+
+/// One tick's rows, end to end. A row sees positions 0 … its own, in the pages page_ids[first_page_N[row]] ….
+struct Tick {
+  std::span<const std::int32_t> tokens_N, positions_N, first_page_N;
+  std::span<const std::int32_t> page_ids;
+  std::span<const SlotCopy> copies;  ///< before any row's forward; targets distinct
+};
+
+/// What the draws of one tick have in common with ops/sample.h: no top-k, no top-p.
+struct DrawnToken {
+  std::int32_t token = 0;  ///< −1: the row's logits are not finite, or all −inf
+  float logprob = 0;
+};
+
+/// A decoder's device memory and kernels. One thread calls it. Every CUDA call's result is checked: a failure is an
+/// internal error that names the call. Inputs are checked before anything is launched.
+class Engine {
+ public:
+  Engine() = default;
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+  virtual ~Engine() = default;
+
+  /// Device and chosen matrix products, for the log.
+  virtual std::string describe() const = 0;
+
+  /// Replaces the weights, in place after the first time; blocks until they are on the device. Formats must stay.
+  virtual void upload(const HostWeights& weights) = 0;
+  /// fp8_e4m3 keys and values: fp32 [layers, kv heads] each.
+  virtual void set_kv_scales(std::span<const float> keys_LK, std::span<const float> values_LK) = 0;
+
+  /// Memory of the pages; an input error when the device has not enough.
+  virtual void allocate_kv() = 0;
+  virtual void release_kv() = 0;
+
+  /// Runs the rows through all layers: keys and values stored, hidden states left for the two below. Does not wait.
+  virtual void forward(const Tick& tick) = 0;
+  /// Draws for rows of the last forward by inverse CDF: uniforms in [0, 1), one a row. Blocks until done.
+  virtual void draw(std::span<const std::int32_t> rows, std::span<const double> uniforms, float temperature,
+                    std::span<DrawnToken> drawn) = 0;
+  /// Logits of up to max_logit_rows() rows of the last forward, fp32 [rows, V]. Blocks until done.
+  virtual void logits(std::span<const std::int32_t> rows, std::span<float> logits_RV) = 0;
+  virtual std::int64_t max_logit_rows() const = 0;
+};
+
+/// On the first device that CUDA_VISIBLE_DEVICES leaves. Input errors: a program without CUDA, no driver, no GPU of
+/// compute capability 8.0 or newer, no cuBLASLt, sizes or formats that the kernels do not take.
+std::unique_ptr<Engine> make_engine(const EngineOptions& options);
+
+}  // namespace qrl::cuda

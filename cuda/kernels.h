@@ -1,0 +1,184 @@
+// Contracts of the kernels, which engine.cpp calls one after another. Arguments are plain structs; every pointer is
+// device memory, nothing is owned. Sums are fp32 in a fixed order that depends on the row alone, unless said otherwise.
+#pragma once
+
+#include <cstdint>
+
+#include "layout.h"
+#include "quant/format.h"
+#include "quant/kv_format.h"
+#include "runtime.h"
+
+namespace qrl::cuda::QRL_CUDA_TARGET {
+
+/// Rows of activations as a matrix product reads them: codes [rows, stride], zero beyond the width; scales [rows,
+/// num_scales]. The rounding is quant/format.h's.
+struct EncodedRows {
+  quant::Code code = quant::Code::bf16;  ///< bf16, int8 or fp8_e4m3 (one byte)
+  void* codes = nullptr;
+  float* scales = nullptr;
+  std::int64_t stride = 0;     ///< elements
+  std::int64_t width = 0;      ///< elements that mean something
+  std::int64_t scale_run = 0;  ///< elements under one scale: width or 128; without scales unused
+  QRL_HD std::int64_t num_scales() const { return ceil_div(width, scale_run); }
+};
+
+/// What a matrix product left: [*, stride], bf16 or fp32.
+struct ProductRows {
+  const void* values;  ///< null: nothing
+  std::int64_t stride;
+  bool is_f32;
+  QRL_HD float at(std::int64_t row, std::int64_t i) const {
+    const std::int64_t idx = row * stride + i;
+    return is_f32 ? static_cast<const float*>(values)[idx]
+                  : float_of_bf16(static_cast<const std::uint16_t*>(values)[idx]);
+  }
+};
+
+/// x[row] = table[tokens[row]], bf16 to fp32.
+struct EmbedTask {
+  const std::uint16_t* table_VD;
+  const std::int32_t* tokens;
+  std::int64_t width;
+  float* x;
+};
+void embed(const EmbedTask& task, std::int64_t num_rows, const Stream& stream);
+
+/// x[row] += added[row] where there is something to add; out = encode(x · gain / sqrt(mean(x²) + eps)). With row_ids
+/// the rows of x and added are those, out's are 0, 1 …, and x stays as it is.
+struct NormTask {
+  float* x;  ///< fp32 [*, width]
+  ProductRows added;
+  const float* gain;
+  const std::int32_t* row_ids;  ///< null: all
+  float eps;
+  EncodedRows out;  ///< out.width elements a row
+};
+void norm_encode(const NormTask& task, std::int64_t num_rows, const Stream& stream);
+
+/// out = encode(x), fp32 [*, out.width].
+struct EncodeTask {
+  const float* x;
+  EncodedRows out;
+};
+void encode(const EncodeTask& task, std::int64_t num_rows, const Stream& stream);
+
+/// out = encode(silu(gate) · up); of a row gate comes first, up from element out.width on.
+struct SwigluTask {
+  ProductRows gate_up;
+  EncodedRows out;
+};
+void swiglu_encode(const SwigluTask& task, std::int64_t num_rows, const Stream& stream);
+
+/// The host's panels to rows of codes in order (layout.h); rows of the host beyond `at.out` are not read.
+struct RepackTask {
+  const std::uint32_t* panels;
+  WordOrder order;
+  MatrixLayout at;
+  std::uint8_t* codes;
+};
+void repack(const RepackTask& task, const Stream& stream);
+
+/// Keys and values of one layer.
+struct KvPages {
+  quant::KvFormat format;
+  KvLayout at;
+  std::int64_t head_dim;
+  std::uint8_t *keys, *values;
+  float *key_slot_scales, *value_slot_scales;            ///< int8
+  const float *key_head_scales_K, *value_head_scales_K;  ///< fp8_e4m3
+};
+
+/// Where each row's keys and values lie.
+struct RowPlaces {
+  const std::int32_t* positions;
+  const std::int32_t* first_pages;  ///< index in page_ids
+  const std::int32_t* page_ids;
+};
+
+/// Of qkv (q heads, k heads, v heads): adds the bias, norms each q and k head (RMSNorm over E) where
+/// there are gains, rotates q and k; q goes to `q` (fp32 [*, H·E]), k and v to the row's slot.
+struct RopeTask {
+  ProductRows qkv;
+  std::int64_t num_heads;
+  const float* bias;                 ///< null: none
+  const float *q_norm_E, *k_norm_E;  ///< null: none
+  float eps;
+  const float* rope_table;  ///< [positions, E]: cosines, then sines
+  RowPlaces where;
+  KvPages pages;
+  float* q;
+};
+void rope_and_store(const RopeTask& task, std::int64_t num_rows, const Stream& stream);
+
+/// Causal attention of each row's q heads over its pages, softmax scale 1/sqrt(E): queries and softmax weights fp32,
+/// codes decoded to fp32, products and sums fp32 (fma), softmax fp32. Four strides of 32 positions are summed apart and
+/// then together, by position alone, so neither page order nor the other rows of a tick change a bit.
+struct AttentionTask {
+  const float* q;
+  std::int64_t num_heads;
+  RowPlaces where;
+  KvPages pages;
+  float* context;  ///< fp32 [*, H·E]
+};
+void attention(const AttentionTask& task, std::int64_t num_rows, const Stream& stream);
+
+/// Copies the first slots of pages (three int32 each: from, to, slots).
+struct CopyTask {
+  const std::int32_t* copies;
+  KvPages pages;
+};
+void copy_slots(const CopyTask& task, std::int64_t num_copies, const Stream& stream);
+
+/// A matrix on the device (layout.h).
+struct DeviceMatrix {
+  quant::Format format = quant::Format::bf16;
+  MatrixLayout at;
+  const std::uint8_t* codes = nullptr;
+  const float* scales = nullptr;  ///< [num_scales, rows padded]; null: none
+};
+
+/// y[row, 0 … matrix.at.rows) = x · Wᵀ, scaled, for rows 0 … num_rows − 1: bf16, or fp32 when y_is_f32. Products of
+/// decoded codes are exact; sums fp32 (int8: int32, exact); scales of runs of 128 inputs are applied run by run in
+/// fp32.
+struct ProductTask {
+  EncodedRows x;
+  std::int64_t num_rows;
+  DeviceMatrix w;
+  void* y;
+  std::int64_t y_stride;
+  bool y_is_f32;
+};
+/// Every format, sm_80 on, tensor cores, no pipeline: the reference of the others, and what runs where they do not.
+void plain_product(const ProductTask& task, const Stream& stream);
+
+/// Rows' logits, a stretch of the vocabulary at a time: largest logit and Σ exp((logit − largest)/temperature) of each
+/// block of kDrawBlock, as ops/sample.h's RowSummary.
+inline constexpr std::int64_t kDrawBlock = 256;
+struct SummariseTask {
+  const float* logits;
+  std::int64_t stride, first_token, num_tokens;  ///< first_token a multiple of kDrawBlock
+  float inverse_temperature;
+  std::int64_t num_blocks;       ///< of the whole vocabulary
+  float *block_max, *block_sum;  ///< [rows, num_blocks]
+};
+void summarise_logits(const SummariseTask& task, std::int64_t num_rows, const Stream& stream);
+
+/// Draws one token a row: the block by the sums (fp64, in order), then the token by the block's logits, which are those
+/// given, or made again from the row and the block's weights, sums in another order than the matrix product's.
+struct DrawTask {
+  const float *block_max, *block_sum;
+  std::int64_t num_blocks, vocab_size;
+  const double* uniforms;
+  float inverse_temperature;
+  bool greedy;
+  const float* logits;  ///< [rows, stride] of the whole vocabulary; null: made again
+  std::int64_t stride;
+  const std::uint16_t *rows_bf16, *weights_bf16;  ///< to make them again: [rows, width], [V, width]
+  std::int64_t width;                             ///< padded
+  std::int32_t* tokens;
+  float* logprobs;
+};
+void draw_tokens(const DrawTask& task, std::int64_t num_rows, const Stream& stream);
+
+}  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -1,0 +1,108 @@
+// Owns where things lie in device memory: matrices, keys and values, a tick's arrays. Index arithmetic only, 64 bits,
+// on the device and on the host, so that it is tested without a GPU.
+#pragma once
+
+#include <cstdint>
+
+#include "portable.h"
+#include "quant/format.h"
+#include "quant/kv_format.h"
+
+namespace qrl::cuda {
+
+QRL_HD constexpr std::int64_t ceil_div(std::int64_t count, std::int64_t divisor) {
+  return (count + divisor - 1) / divisor;
+}
+QRL_HD constexpr std::int64_t round_up(std::int64_t count, std::int64_t multiple) {
+  return ceil_div(count, multiple) * multiple;
+}
+
+/// Inputs of a matrix are padded with zero codes to whole runs: 16 bytes for every format, as TMA and cuBLASLt ask, and
+/// a whole step of every kernel.
+inline constexpr std::int64_t kInputRun = 128;
+/// Outputs are padded to whole tiles; so are a product's columns in memory.
+inline constexpr std::int64_t kOutputTile = 64;
+
+/// Columns of a panel as ops/linear.h packs them.
+inline constexpr std::int64_t kPanelColumns = 64;
+
+/// Which weights of a row share a scale, in numbers; 0 inputs: all.
+struct MatrixLayout {
+  std::int64_t out = 0, in = 0;      ///< as the model has them
+  std::int64_t rows = 0, width = 0;  ///< padded
+  std::int64_t row_bytes = 0;        ///< of codes
+  std::int64_t num_scales = 0;       ///< of a row; 0: none
+  std::int64_t word_inputs = 0;      ///< inputs in one of the host's 32-bit words
+  std::int64_t num_words = 0;        ///< of one host row
+  std::int64_t num_bytes() const { return rows * row_bytes; }
+};
+inline MatrixLayout matrix_layout(quant::Format format, std::int64_t out, std::int64_t in) {
+  const quant::FormatSpec& what = quant::spec(format);
+  MatrixLayout at;
+  at.out = out;
+  at.in = in;
+  at.rows = round_up(out, kOutputTile);
+  at.width = round_up(in, kInputRun);
+  at.row_bytes = at.width * what.weight_bits / 8;
+  at.num_scales = !what.has_weight_scales() ? 0 : what.scale_inputs == 0 ? 1 : ceil_div(in, what.scale_inputs);
+  at.word_inputs = 32 / what.weight_bits;
+  at.num_words = ceil_div(in, at.word_inputs);
+  return at;
+}
+
+/// How the host's words spread their codes (ops/linear.h, kPanelColumns).
+enum class WordOrder : std::uint8_t { plain, fp8, int4_for_bf16, int4_for_int8 };
+inline WordOrder word_order(quant::Format format) {
+  const quant::FormatSpec& what = quant::spec(format);
+  if (what.weights == quant::Code::fp8_e4m3) return WordOrder::fp8;
+  if (what.weights != quant::Code::int4) return WordOrder::plain;
+  return what.activations == quant::Code::int8 ? WordOrder::int4_for_int8 : WordOrder::int4_for_bf16;
+}
+/// The word with its inputs in order, first input lowest.
+QRL_HD inline std::uint32_t word_in_order(WordOrder order, std::uint32_t word) {
+  if (order == WordOrder::plain) return word;
+  if (order == WordOrder::fp8) return (word & 0xff0000ffU) | ((word & 0xff00U) << 8) | ((word >> 8) & 0xff00U);
+  std::uint32_t ordered = 0;
+  for (int i = 0; i < 8; ++i) {
+    const int bit = order == WordOrder::int4_for_int8 ? i % 4 * 8 + i / 4 * 4 : i % 2 * 16 + i / 2 * 4;
+    ordered |= ((word >> bit) & 0xfU) << (4 * i);
+  }
+  return ordered;
+}
+/// Index of word `w` of output `row` among the host's words.
+QRL_HD inline std::int64_t host_word_at(std::int64_t row, std::int64_t w, std::int64_t num_words) {
+  return (row / kPanelColumns * num_words + w) * kPanelColumns + row % kPanelColumns;
+}
+
+/// Keys, or values, of one layer: codes [pages, kv heads, slots, E padded to 16], so that a slot's codes are whole
+/// 16-byte loads; int8's fp32 scales [pages, kv heads, slots] in memory of their own.
+struct KvLayout {
+  std::int64_t num_kv_heads = 0, page_size = 0, padded_dim = 0, code_bytes = 0;
+  QRL_HD std::int64_t slot(std::int64_t page, std::int64_t kv_head, std::int64_t slot_idx) const {
+    return (page * num_kv_heads + kv_head) * page_size + slot_idx;
+  }
+  QRL_HD std::int64_t slot_bytes() const { return padded_dim * code_bytes; }
+  QRL_HD std::int64_t code_at(std::int64_t slot_idx) const { return slot_idx * slot_bytes(); }
+  std::int64_t slots(std::int64_t num_pages) const { return num_pages * num_kv_heads * page_size; }
+};
+inline KvLayout kv_layout(quant::KvFormat format, std::int64_t num_kv_heads, std::int64_t page_size,
+                          std::int64_t head_dim) {
+  return {num_kv_heads, page_size, round_up(head_dim, 16), quant::code_bytes(format)};
+}
+
+/// A tick's arrays in one stretch of memory, so that one copy brings them to the device. Offsets in bytes.
+struct TickLayout {
+  std::int64_t tokens = 0, positions = 0, first_pages = 0, page_ids = 0, copies = 0, num_bytes = 0;
+};
+inline TickLayout tick_layout(std::int64_t num_rows, std::int64_t num_page_ids, std::int64_t num_copies) {
+  constexpr std::int64_t kInt = 4;
+  TickLayout at;
+  at.positions = round_up(num_rows * kInt, 16);
+  at.first_pages = at.positions + round_up(num_rows * kInt, 16);
+  at.page_ids = at.first_pages + round_up(num_rows * kInt, 16);
+  at.copies = at.page_ids + round_up(num_page_ids * kInt, 16);
+  at.num_bytes = at.copies + round_up(num_copies * 3 * kInt, 16);
+  return at;
+}
+
+}  // namespace qrl::cuda

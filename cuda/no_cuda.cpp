@@ -1,0 +1,14 @@
+// Stands in for the CUDA backend in a program that was built without it.
+#include "base/error.h"
+#include "engine.h"
+
+namespace qrl::cuda {
+
+std::string version() { return "off"; }
+
+std::unique_ptr<Engine> make_engine(const EngineOptions&) {
+  base::fail_input("rollout.device", "cpu, as this program was built without CUDA", "cuda",
+                   "build it where nvcc is (cmake -DQRL_CUDA=on says what is missing)");
+}
+
+}  // namespace qrl::cuda

@@ -1,0 +1,77 @@
+// Owns the number formats as the kernels read and write them, one value at a time, on the device and on the host. Same
+// bits as base/bf16.h and quant/fp8.h.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#if defined(__CUDACC__)
+#define QRL_HD __host__ __device__
+#else
+#define QRL_HD
+#endif
+
+namespace qrl::cuda {
+
+QRL_HD inline std::uint32_t bits_of(float value) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+QRL_HD inline float float_of(std::uint32_t bits) {
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+inline constexpr std::uint32_t kInfinityBits = 0x7f800000;
+inline constexpr std::uint32_t kNanBits = 0x7fc00000;
+
+/// Bits of |value|: they order like the values, infinities and NaN on top.
+QRL_HD inline std::uint32_t magnitude_of(float value) { return bits_of(value) & 0x7fffffffU; }
+
+QRL_HD inline bool is_finite(double value) { return value - value == 0; }
+
+QRL_HD inline float float_of_bf16(std::uint16_t code) { return float_of(static_cast<std::uint32_t>(code) << 16); }
+/// Nearest even; NaN stays NaN.
+QRL_HD inline std::uint16_t bf16_of(float value) {
+  const std::uint32_t bits = bits_of(value);
+  if ((bits & 0x7fffffffU) > kInfinityBits) return static_cast<std::uint16_t>((bits >> 16) | 0x40U);
+  return static_cast<std::uint16_t>((bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16);
+}
+
+/// quant/fp8.h's encode_fp8: nearest even, saturating at ±448; NaN stays NaN.
+QRL_HD inline std::uint8_t fp8_of(float value) {
+  const std::uint32_t sign = (bits_of(value) >> 24) & 0x80U;
+  const std::uint32_t size = magnitude_of(value);
+  if (size > kInfinityBits) return static_cast<std::uint8_t>(sign | 0x7fU);
+  if (size >= 0x43e00000U) return static_cast<std::uint8_t>(sign | 0x7eU);  // 448 and above
+  if (size < 0x3c800000U) {                                                 // below 2⁻⁶: steps of 2⁻⁹
+    return static_cast<std::uint8_t>(sign | static_cast<std::uint32_t>(rintf(float_of(size) * 512.0F)));
+  }
+  const std::uint32_t rounded = size + 0x7ffffU + ((size >> 20) & 1U);
+  const std::uint32_t code = (rounded >> 20) - (120U << 3);
+  return static_cast<std::uint8_t>(sign | (code > 0x7eU ? 0x7eU : code));
+}
+/// Exact.
+QRL_HD inline float float_of_fp8(std::uint8_t code) {
+  const std::uint32_t sign = static_cast<std::uint32_t>(code & 0x80U) << 24, size = code & 0x7fU;
+  if (size == 0x7fU) return float_of(sign | kNanBits);
+  if (size < 8U) return float_of(sign | bits_of(static_cast<float>(size) * (1.0F / 512.0F)));
+  return float_of(sign | ((size << 20) + (120U << 23)));
+}
+
+/// round-half-even(value / scale), clamped to ±limit. scale above 0.
+QRL_HD inline std::int8_t int_code_of(float value, float scale, float limit) {
+  const float ratio = value / scale;
+  return static_cast<std::int8_t>(rintf(fmaxf(-limit, fminf(limit, ratio))));
+}
+
+/// Input `idx` of a row of int4 codes, two's complement, input 0 in the low half of byte 0.
+QRL_HD inline std::int8_t int4_at(const std::uint8_t* row, std::int64_t idx) {
+  const std::uint32_t nibble = (row[idx >> 1] >> ((idx & 1) * 4)) & 0xfU;
+  return static_cast<std::int8_t>(static_cast<int>(nibble ^ 8U) - 8);
+}
+
+}  // namespace qrl::cuda

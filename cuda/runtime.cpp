@@ -1,0 +1,100 @@
+// Device memory, streams and copies by the CUDA runtime, which is linked statically and finds the driver at run time.
+#include "runtime.h"
+
+#include <cuda_runtime_api.h>
+
+#include <new>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "check.h"
+
+namespace qrl::cuda::QRL_CUDA_TARGET {
+
+namespace {
+
+cudaStream_t stream_of(const Stream& stream) { return static_cast<cudaStream_t>(stream.handle()); }
+
+/// Failures while memory is given back are not worth ending the program for: the next call shows them.
+void free_quietly(void* data, Memory::Place place) {
+  if (data == nullptr) return;
+  (void)(place == Memory::Place::device ? cudaFree(data) : cudaFreeHost(data));
+}
+
+}  // namespace
+
+DeviceFacts use_first_device() {
+  int count = 0;
+  const cudaError_t result = cudaGetDeviceCount(&count);
+  (void)cudaGetLastError();
+  QRL_REQUIRE(result == cudaSuccess && count > 0, "rollout.device: cuda", "an NVIDIA GPU and its driver",
+              result == cudaSuccess ? "no device" : cudaGetErrorString(result),
+              "use rollout.device: cpu here; a driver must be as new as CUDA 13.0 (580), and CUDA_VISIBLE_DEVICES must "
+              "name a device");
+  QRL_CUDA_CHECK(cudaSetDevice(0));
+  cudaDeviceProp properties{};
+  QRL_CUDA_CHECK(cudaGetDeviceProperties(&properties, 0));
+  return {properties.name, properties.major, properties.minor, properties.sharedMemPerBlockOptin,
+          properties.totalGlobalMem};
+}
+
+std::size_t free_bytes() {
+  std::size_t free_now = 0, total = 0;
+  QRL_CUDA_CHECK(cudaMemGetInfo(&free_now, &total));
+  return free_now;
+}
+
+Stream::Stream() {
+  cudaStream_t stream = nullptr;
+  QRL_CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  handle_ = stream;
+}
+Stream::~Stream() {
+  (void)cudaStreamSynchronize(stream_of(*this));
+  (void)cudaStreamDestroy(stream_of(*this));
+}
+void Stream::wait() const { QRL_CUDA_CHECK(cudaStreamSynchronize(stream_of(*this))); }
+
+Memory::Memory(std::size_t num_bytes, Place place) : num_bytes_(num_bytes), place_(place) {
+  if (num_bytes == 0) return;
+  const cudaError_t result = place == Place::device ? cudaMalloc(&data_, num_bytes) : cudaMallocHost(&data_, num_bytes);
+  if (result == cudaErrorMemoryAllocation) {
+    (void)cudaGetLastError();
+    throw std::bad_alloc();
+  }
+  QRL_CUDA_CHECK(result);
+  try {
+    // Zeroed on the default stream, which other streams of ours do not wait for: so this thread does.
+    if (place == Place::device) {
+      QRL_CUDA_CHECK(cudaMemset(data_, 0, num_bytes));
+      QRL_CUDA_CHECK(cudaStreamSynchronize(nullptr));
+    }
+  } catch (...) {
+    free_quietly(data_, place_);
+    throw;
+  }
+}
+Memory::~Memory() { free_quietly(data_, place_); }
+Memory::Memory(Memory&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)),
+      num_bytes_(std::exchange(other.num_bytes_, 0)),
+      place_(other.place_) {}
+Memory& Memory::operator=(Memory&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(num_bytes_, other.num_bytes_);
+  std::swap(place_, other.place_);
+  return *this;
+}
+
+void copy_to_device(void* to, const void* from, std::size_t num_bytes, const Stream& stream) {
+  if (num_bytes > 0) QRL_CUDA_CHECK(cudaMemcpyAsync(to, from, num_bytes, cudaMemcpyHostToDevice, stream_of(stream)));
+}
+void copy_to_host(void* to, const void* from, std::size_t num_bytes, const Stream& stream) {
+  if (num_bytes > 0) QRL_CUDA_CHECK(cudaMemcpyAsync(to, from, num_bytes, cudaMemcpyDeviceToHost, stream_of(stream)));
+}
+void fill_zero(void* to, std::size_t num_bytes, const Stream& stream) {
+  if (num_bytes > 0) QRL_CUDA_CHECK(cudaMemsetAsync(to, 0, num_bytes, stream_of(stream)));
+}
+
+}  // namespace qrl::cuda::QRL_CUDA_TARGET

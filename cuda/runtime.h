@@ -1,0 +1,75 @@
+// Owns device memory, streams and copies. Knows nothing of what is computed. Two programs implement it: CUDA's
+// (runtime.cpp, namespace `device`), and the tests' emulation on the host (tests/cuda/emulation/emulation.cpp,
+// `emulated`).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#if !defined(QRL_CUDA_TARGET)
+#define QRL_CUDA_TARGET device
+#endif
+
+namespace qrl::cuda::QRL_CUDA_TARGET {
+
+/// What the driver says of the device in use.
+struct DeviceFacts {
+  std::string name;
+  int major = 0, minor = 0;      ///< compute capability
+  std::size_t shared_bytes = 0;  ///< that a block can have
+  std::size_t total_bytes = 0;
+};
+
+/// Makes the first visible device the one in use. Input errors: no driver, a driver that is too old, no device.
+DeviceFacts use_first_device();
+
+std::size_t free_bytes();
+
+/// An order of work on the device. Ends with everything in it done.
+class Stream {
+ public:
+  Stream();
+  ~Stream();
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  /// Blocks until all is done; errors of anything before show here.
+  void wait() const;
+  void* handle() const { return handle_; }
+
+ private:
+  void* handle_ = nullptr;
+};
+
+/// Bytes on the device, 256-byte aligned, zero; or on the host where the device can read them itself (pinned).
+class Memory {
+ public:
+  enum class Place : std::uint8_t { device, host };
+  Memory() = default;
+  /// Throws std::bad_alloc when there is no more.
+  explicit Memory(std::size_t num_bytes, Place place = Place::device);
+  ~Memory();
+  Memory(Memory&& other) noexcept;
+  Memory& operator=(Memory&& other) noexcept;
+
+  void* data() const { return data_; }
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
+  std::size_t num_bytes() const { return num_bytes_; }
+  bool empty() const { return data_ == nullptr; }
+
+ private:
+  void* data_ = nullptr;
+  std::size_t num_bytes_ = 0;
+  Place place_ = Place::device;
+};
+
+// Copies are in the stream's order and return at once; host memory must stay as it is until the stream has done them
+// (pageable host memory is read before the call returns).
+void copy_to_device(void* to, const void* from, std::size_t num_bytes, const Stream& stream);
+void copy_to_host(void* to, const void* from, std::size_t num_bytes, const Stream& stream);
+void fill_zero(void* to, std::size_t num_bytes, const Stream& stream);
+
+}  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -1,0 +1,50 @@
+// Owns a model's weights in device memory and how they come there from the host's panels. Knows nothing of what is
+// computed with them.
+#pragma once
+
+#include <vector>
+
+#include "engine.h"
+#include "kernels.h"
+#include "runtime.h"
+
+namespace qrl::cuda::QRL_CUDA_TARGET {
+
+/// A matrix's codes and scales on the device.
+struct MatrixMemory {
+  Memory codes, scales;
+  DeviceMatrix view;
+};
+
+struct LayerMemory {
+  Memory input_norm_D, post_norm_D, q_norm_E, k_norm_E, qkv_bias;  ///< fp32; empty where there is none
+  MatrixMemory qkv, o, gate_up, down;
+};
+
+class Weights {
+ public:
+  explicit Weights(const EngineOptions& options) : options_(options) {}
+
+  /// Checks shapes and formats, makes memory the first time, copies, blocks until it is there.
+  void upload(const HostWeights& host, const Stream& stream);
+
+  bool uploaded() const { return !layers_.empty(); }
+  const std::uint16_t* embedding_VD() const { return embedding_.as<std::uint16_t>(); }
+  const float* final_norm_D() const { return final_norm_.as<float>(); }
+  const float* rope_table() const { return rope_table_.as<float>(); }
+  const LayerMemory& layer(std::size_t idx) const { return layers_[idx]; }
+  std::size_t num_layers() const { return layers_.size(); }
+  const DeviceMatrix& lm_head() const { return lm_head_.view; }
+
+ private:
+  void upload_matrix(const HostMatrix& host, std::int64_t out, std::int64_t in, MatrixMemory& matrix,
+                     const Stream& stream);
+
+  EngineOptions options_;
+  Memory embedding_, final_norm_, rope_table_;
+  std::vector<LayerMemory> layers_;
+  MatrixMemory lm_head_;
+  Memory staging_;  // panels of one matrix
+};
+
+}  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -1,0 +1,174 @@
+#include "decoder/device_backend.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/threads.h"
+
+namespace qrl::decoder {
+
+namespace {
+
+const float* values_or_null(const base::Buffer& buffer) { return buffer.empty() ? nullptr : buffer.as<float>(); }
+
+cuda::HostMatrix host_matrix(const ops::PackedLinear& packed) {
+  return {packed.format,
+          packed.out,
+          packed.in,
+          packed.panels.view().data,
+          packed.scales.empty() ? nullptr : packed.scales.view().data,
+          packed.scales.empty() ? 0 : packed.scales.shape()[1]};
+}
+
+class DeviceBackend final : public Backend {
+ public:
+  DeviceBackend(const model::ModelConfig& config, const DecoderOptions& options, std::unique_ptr<cuda::Engine> engine)
+      : vocab_size_(config.vocab_size),
+        num_kv_scales_(static_cast<std::size_t>(config.num_hidden_layers * config.num_key_value_heads)),
+        kv_format_(options.kv_format),
+        engine_(std::move(engine)),
+        rope_table_(model::make_rope_table(config, options.max_model_len)),
+        tick_(options.page_size) {
+    base::log_info("rollouts on " + engine_->describe());
+  }
+
+  void load(const model::Snapshot& snapshot) override {
+    snapshot_ = &snapshot;
+    uploaded_version_ = -1;
+  }
+  void set_kv_scales(KvScales scales) override;
+  const KvScales& kv_scales() const override { return kv_scales_; }
+  void begin(const ops::DrawParams& params) override;
+  void run(const Plan& plan, const DrawKey& key, std::span<ops::Draw> draws) override;
+  void release_kv() override { engine_->release_kv(); }
+
+ private:
+  void upload();
+  void draw_on_device(const Plan& plan, const DrawKey& key, std::span<ops::Draw> draws);
+  void draw_from_whole_rows(const Plan& plan, const DrawKey& key, std::span<ops::Draw> draws);
+
+  std::int64_t vocab_size_;
+  std::size_t num_kv_scales_;
+  quant::KvFormat kv_format_;
+  std::unique_ptr<cuda::Engine> engine_;
+  base::Buffer rope_table_;
+  DeviceTick tick_;
+  KvScales kv_scales_;
+  const model::Snapshot* snapshot_ = nullptr;
+  std::int64_t uploaded_version_ = -1;
+  std::vector<double> uniforms_;
+  std::vector<cuda::DrawnToken> drawn_;
+  std::vector<float> logits_;
+};
+
+void DeviceBackend::set_kv_scales(KvScales scales) {
+  QRL_INVARIANT(kv_format_ == quant::KvFormat::fp8_e4m3 && scales.keys_LK.size() == num_kv_scales_ &&
+                    scales.values_LK.size() == num_kv_scales_,
+                "KV scales", std::to_string(num_kv_scales_) + " for fp8_e4m3 pages",
+                std::to_string(scales.keys_LK.size()) + " for " + std::string(name(kv_format_)));
+  engine_->set_kv_scales(scales.keys_LK, scales.values_LK);
+  kv_scales_ = std::move(scales);
+}
+
+void DeviceBackend::upload() {
+  const model::Snapshot& snapshot = *snapshot_;
+  cuda::HostWeights weights;
+  if (snapshot.embedding_VD().view().dtype == base::DType::bf16)
+    weights.embedding_VD = static_cast<const std::uint16_t*>(snapshot.embedding_VD().view().data);
+  weights.final_norm_D = snapshot.final_norm_D().as<float>();
+  weights.rope_table = rope_table_.as<float>();
+  weights.lm_head = host_matrix(snapshot.lm_head());
+  for (std::int64_t i = 0; i < snapshot.config().num_hidden_layers; ++i) {
+    const model::LayerSnapshot& layer = snapshot.layer(i);
+    weights.layers.push_back({layer.input_norm_D.as<float>(), layer.post_norm_D.as<float>(),
+                              values_or_null(layer.q_norm_E), values_or_null(layer.k_norm_E),
+                              values_or_null(layer.qkv.bias), host_matrix(layer.qkv), host_matrix(layer.o),
+                              host_matrix(layer.gate_up), host_matrix(layer.down)});
+  }
+  engine_->upload(weights);
+  uploaded_version_ = snapshot.version();
+}
+
+void DeviceBackend::begin(const ops::DrawParams& params) {
+  if (uploaded_version_ != snapshot_->version()) upload();
+  engine_->allocate_kv();
+  if (params.cuts() && logits_.empty()) {
+    base::log_info("top-k and top-p: tokens are drawn on the CPU, from logits that the device sends");
+    logits_.resize(static_cast<std::size_t>(engine_->max_logit_rows() * vocab_size_));
+  }
+}
+
+void DeviceBackend::run(const Plan& plan, const DrawKey& key, std::span<ops::Draw> draws) {
+  engine_->forward(tick_.fill(plan));
+  uniforms_.resize(draws.size());
+  for (std::size_t i = 0; i < draws.size(); ++i) uniforms_[i] = draw_uniform(key, *plan.draw_sequences[i]);
+  if (key.params.cuts()) draw_from_whole_rows(plan, key, draws);
+  else draw_on_device(plan, key, draws);
+}
+
+void DeviceBackend::draw_on_device(const Plan& plan, const DrawKey& key, std::span<ops::Draw> draws) {
+  drawn_.resize(draws.size());
+  engine_->draw(plan.draw_rows, uniforms_, key.params.temperature, drawn_);
+  for (std::size_t i = 0; i < draws.size(); ++i) {
+    QRL_INVARIANT(drawn_[i].token >= 0, "draw", "logits that are finite or -inf, one of them finite", "other logits",
+                  "the weights or the forward pass are broken");
+    draws[i] = {drawn_[i].token, drawn_[i].logprob};
+  }
+}
+
+void DeviceBackend::draw_from_whole_rows(const Plan& plan, const DrawKey& key, std::span<ops::Draw> draws) {
+  const auto step = static_cast<std::size_t>(engine_->max_logit_rows());
+  const auto width = static_cast<std::size_t>(vocab_size_);
+  for (std::size_t first = 0; first < draws.size(); first += step) {
+    const std::size_t count = std::min(step, draws.size() - first);
+    engine_->logits(std::span(plan.draw_rows).subspan(first, count), std::span(logits_).first(count * width));
+    base::parallel_for(static_cast<std::int64_t>(count), 1, [&](base::Range range) {
+      for (auto i = static_cast<std::size_t>(range.begin); i < static_cast<std::size_t>(range.end); ++i)
+        draws[first + i] = ops::draw(logits_.data() + i * width, vocab_size_, key.params, uniforms_[first + i]);
+    });
+  }
+}
+
+}  // namespace
+
+cuda::Tick DeviceTick::fill(const Plan& plan) {
+  first_page_N_.clear();
+  page_ids_.clear();
+  copies_.clear();
+  // Rows of a sequence lie together and name the same table, of which the last row's position needs the most.
+  const std::size_t num_rows = plan.tokens_N.size();
+  for (std::size_t first = 0; first < num_rows;) {
+    std::size_t end = first + 1;
+    while (end < num_rows && plan.page_tables_N[end] == plan.page_tables_N[first]) ++end;
+    const std::int32_t last = *std::max_element(plan.positions_N.begin() + static_cast<std::ptrdiff_t>(first),
+                                                plan.positions_N.begin() + static_cast<std::ptrdiff_t>(end));
+    first_page_N_.insert(first_page_N_.end(), end - first, static_cast<std::int32_t>(page_ids_.size()));
+    const PageId* table = plan.page_tables_N[first];
+    page_ids_.insert(page_ids_.end(), table, table + last / page_size_ + 1);
+    first = end;
+  }
+  for (const PageCopy& copy : plan.copies)
+    copies_.push_back({copy.from, copy.to, static_cast<std::int32_t>(copy.num_slots)});
+  return {plan.tokens_N, plan.positions_N, first_page_N_, page_ids_, copies_};
+}
+
+cuda::EngineOptions engine_options(const model::ModelConfig& config, const DecoderOptions& options) {
+  return {{config.vocab_size, config.hidden_size, config.num_hidden_layers, config.num_attention_heads,
+           config.num_key_value_heads, config.head_dim, config.intermediate_size, config.rms_norm_eps},
+          options.max_num_batched_tokens,
+          options.max_model_len,
+          options.kv_pages,
+          options.page_size,
+          options.kv_format};
+}
+
+std::unique_ptr<Backend> make_device_backend(const model::ModelConfig& config, const DecoderOptions& options,
+                                             std::unique_ptr<cuda::Engine> engine) {
+  return std::make_unique<DeviceBackend>(config, options, std::move(engine));
+}
+
+}  // namespace qrl::decoder

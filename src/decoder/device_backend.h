@@ -1,0 +1,34 @@
+// Owns ticks on a GPU: what a snapshot, a plan and a call's draws are to the engine of cuda/engine.h. Knows nothing of
+// kernels or of scheduling.
+#pragma once
+
+#include <memory>
+
+#include "cuda/engine.h"
+#include "decoder/backend.h"
+#include "decoder/decoder.h"
+
+namespace qrl::decoder {
+
+/// What an engine for this model and these (checked) options is made with.
+cuda::EngineOptions engine_options(const model::ModelConfig& config, const DecoderOptions& options);
+
+/// Takes an engine made with engine_options of the same. Weights are copied to the device at the first `begin` of each
+/// version that the snapshot holds. Draws with top-k or top-p are made on the CPU from whole rows of logits.
+std::unique_ptr<Backend> make_device_backend(const model::ModelConfig& config, const DecoderOptions& options,
+                                             std::unique_ptr<cuda::Engine> engine);
+
+/// A plan's rows as one tick of an engine; kept from tick to tick for its memory.
+class DeviceTick {
+ public:
+  explicit DeviceTick(std::int64_t page_size) : page_size_(page_size) {}
+  /// What it returns holds until the next call, and reads `plan`.
+  cuda::Tick fill(const Plan& plan);
+
+ private:
+  std::int64_t page_size_;
+  std::vector<std::int32_t> first_page_N_, page_ids_;
+  std::vector<cuda::SlotCopy> copies_;
+};
+
+}  // namespace qrl::decoder

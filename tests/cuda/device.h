@@ -1,0 +1,137 @@
+// Owns what the tests of cuda/ share. The same sources make two programs: test_cuda runs the kernels on the host
+// (emulation/emulation.h), test_cuda_device runs them on a GPU and skips every case where there is none.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/rng.h"
+#include "device_engine.h"
+#include "kernels.h"
+#include "products.h"
+#include "runtime.h"
+#include "support/catch.h"
+#if defined(QRL_CUDA_EMULATED)
+#include "emulation.h"
+#endif
+
+namespace qrl::cuda::test {
+
+namespace target = qrl::cuda::QRL_CUDA_TARGET;
+
+/// The device of this program. Nothing where a GPU is wanted and there is none: the case is then marked as skipped.
+inline std::optional<target::DeviceFacts> find_device() {
+#if defined(QRL_CUDA_EMULATED)
+  return target::use_first_device();
+#else
+  try {
+    return target::use_first_device();
+  } catch (const base::Error& error) {
+    qrl::test::skip(error.what());
+    return std::nullopt;
+  }
+#endif
+}
+
+/// Runs `body` under both orders of a block's threads: what depends on it lacks a barrier. Once on a GPU.
+template <class Body>
+void in_both_orders(Body body) {
+#if defined(QRL_CUDA_EMULATED)
+  for (const auto order : {target::Order::descending, target::Order::ascending}) {
+    target::set_thread_order(order);
+    body();
+  }
+#else
+  body();
+#endif
+}
+
+/// Values on the device.
+template <class T>
+class OnDevice {
+ public:
+  explicit OnDevice(const std::vector<T>& values) : count_(values.size()), memory_(values.size() * sizeof(T) + 16) {
+    const target::Stream stream;
+    target::copy_to_device(memory_.data(), values.data(), values.size() * sizeof(T), stream);
+    stream.wait();
+  }
+  explicit OnDevice(std::size_t count) : OnDevice(std::vector<T>(count)) {}
+  T* data() const { return memory_.as<T>(); }
+  std::vector<T> read() const {
+    std::vector<T> values(count_);
+    const target::Stream stream;
+    target::copy_to_host(values.data(), memory_.data(), count_ * sizeof(T), stream);
+    stream.wait();
+    return values;
+  }
+
+ private:
+  std::size_t count_;
+  target::Memory memory_;
+};
+
+inline std::vector<float> normal_values(std::int64_t count, float sigma, std::uint64_t index) {
+  base::RandomStream random(17, base::RandomPurpose::test, index);
+  std::vector<float> values(static_cast<std::size_t>(count));
+  for (float& value : values) value = sigma * random.normal();
+  return values;
+}
+
+/// Where |got − want| is beyond the bound, NaN and infinities included unless both are NaN: "" or the first place.
+inline std::string first_beyond(const std::vector<float>& got, const std::vector<float>& want, double absolute,
+                                double relative) {
+  if (got.size() != want.size()) return "sizes " + std::to_string(got.size()) + ", " + std::to_string(want.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    if (got[i] == want[i] || (std::isnan(got[i]) && std::isnan(want[i]))) continue;
+    const double difference = std::fabs(static_cast<double>(got[i]) - static_cast<double>(want[i]));
+    if (!(difference <= absolute + relative * std::fabs(static_cast<double>(want[i]))))
+      return "[" + std::to_string(i) + "] " + std::to_string(got[i]) + ", not " + std::to_string(want[i]);
+  }
+  return "";
+}
+
+/// Memory for encoded rows, filled with bytes that no kernel should leave, and its decoding.
+struct Encoded {
+  Encoded(quant::Format format, std::int64_t num_rows_, std::int64_t width)
+      : num_rows(num_rows_),
+        stride(round_up(width, kInputRun)),
+        codes(std::vector<std::uint8_t>(static_cast<std::size_t>(2 * num_rows * stride), 0x5a)),
+        scales(std::vector<float>(static_cast<std::size_t>(num_rows * ceil_div(width, kInputRun)), -1.0F)) {
+    const quant::FormatSpec& what = quant::spec(format);
+    rows = {what.activations, codes.data(), what.has_activation_scales() ? scales.data() : nullptr,
+            stride,           width,        what.activation_scale_inputs == 0 ? width : what.activation_scale_inputs};
+  }
+  /// fp32 [rows, width]; what lies between width and stride must be zero.
+  std::vector<float> decoded() const {
+    const std::vector<std::uint8_t> bytes = codes.read();
+    const std::vector<float> of_rows = scales.read();
+    std::vector<float> values;
+    for (std::int64_t row = 0; row < num_rows; ++row) {
+      for (std::int64_t i = 0; i < stride; ++i) {
+        const auto at = static_cast<std::size_t>(row * stride + i);
+        float value = 0;
+        if (rows.code == quant::Code::bf16)
+          value = float_of_bf16(static_cast<std::uint16_t>(bytes[2 * at] | bytes[2 * at + 1] << 8));
+        else if (rows.code == quant::Code::int8) value = static_cast<std::int8_t>(bytes[at]);
+        else value = float_of_fp8(bytes[at]);
+        if (i >= rows.width) {
+          if (value != 0) FAIL("padding of row " << row << " is not zero at " << i);
+          continue;
+        }
+        if (rows.scales != nullptr)
+          value *= of_rows[static_cast<std::size_t>(row * rows.num_scales() + i / rows.scale_run)];
+        values.push_back(value);
+      }
+    }
+    return values;
+  }
+  std::int64_t num_rows, stride;
+  OnDevice<std::uint8_t> codes;
+  OnDevice<float> scales;
+  target::EncodedRows rows;
+};
+
+}  // namespace qrl::cuda::test

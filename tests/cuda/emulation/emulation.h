@@ -1,0 +1,138 @@
+// Owns the words of cuda/target.h on the host: the tests compile the very kernels with it, so that their arithmetic,
+// indices, bounds and barriers are checked without a GPU. A block's threads are fibers of one thread; shared memory
+// starts as NaN bytes; a barrier that not all threads reach ends the test. Timing, memory order and everything that the
+// hardware does by itself are not emulated.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <type_traits>
+
+#include "runtime.h"
+
+#define QRL_KERNEL
+#define QRL_DEVICE inline
+
+namespace qrl::cuda::emulated {
+
+int thread_idx();
+int num_threads();
+std::int64_t block_x();
+std::int64_t block_y();
+std::int64_t num_blocks_x();
+void sync_block();
+void sync_warp();
+unsigned char* shared_memory();
+std::uint64_t exchange(std::uint64_t value, int mask);
+
+template <class T>
+T shuffle_xor(T value, int mask) {
+  static_assert(sizeof(T) <= 8 && std::is_trivially_copyable_v<T>);
+  std::uint64_t word = 0;
+  std::memcpy(&word, &value, sizeof value);
+  word = exchange(word, mask);
+  std::memcpy(&value, &word, sizeof value);
+  return value;
+}
+
+struct Grid {
+  std::int64_t x = 1, y = 1;
+};
+
+/// Which of a block's threads runs first: a result that depends on it lacks a barrier.
+enum class Order : std::uint8_t { ascending, descending };
+void set_thread_order(Order order);
+
+void run_blocks(Grid grid, int threads, std::size_t shared_bytes, const std::function<void()>& kernel);
+
+template <class Task>
+void launch(void (*kernel)(Task), Grid grid, int threads, std::size_t shared_bytes, const Stream&, Task task) {
+  run_blocks(grid, threads, shared_bytes, [&] { kernel(task); });
+}
+
+/// Floats as bf16 and small integers, multiplied as matrix units do: products exact, fp32 or int32 sums. The first lane
+/// of a warp does all of it, so a result that is read without a barrier after it shows.
+struct MmaBf16 {
+  std::uint16_t bits;
+};
+using MmaInt8 = signed char;
+
+namespace wmma {
+
+struct matrix_a {};
+struct matrix_b {};
+struct accumulator {};
+struct row_major {};
+struct col_major {};
+enum Layout { mem_row_major };
+
+template <class Use, int kM, int kN, int kK, class Element, class Order = void>
+struct fragment {
+  static_assert(kM == 16 && kN == 16 && kK == 16);
+  using Value = std::conditional_t<std::is_same_v<Element, MmaBf16>, float,
+                                   std::conditional_t<std::is_same_v<Element, MmaInt8>, std::int32_t, Element>>;
+  Value at[16][16];
+};
+
+inline float value_of(MmaBf16 element) {
+  const std::uint32_t bits = static_cast<std::uint32_t>(element.bits) << 16;
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+inline std::int32_t value_of(MmaInt8 element) { return element; }
+
+inline bool is_first_lane() { return thread_idx() % 32 == 0; }
+
+template <class Element>
+void fill_fragment(fragment<accumulator, 16, 16, 16, Element>& to, Element value) {
+  if (!is_first_lane()) return;
+  for (auto& row : to.at) {
+    for (Element& one : row) one = value;
+  }
+}
+
+template <class Element>
+void load_matrix_sync(fragment<matrix_a, 16, 16, 16, Element, row_major>& to, const Element* from, unsigned stride) {
+  if (!is_first_lane()) return;
+  for (unsigned m = 0; m < 16; ++m) {
+    for (unsigned k = 0; k < 16; ++k) to.at[m][k] = value_of(from[m * stride + k]);
+  }
+}
+/// at[k][n]
+template <class Element>
+void load_matrix_sync(fragment<matrix_b, 16, 16, 16, Element, col_major>& to, const Element* from, unsigned stride) {
+  if (!is_first_lane()) return;
+  for (unsigned n = 0; n < 16; ++n) {
+    for (unsigned k = 0; k < 16; ++k) to.at[k][n] = value_of(from[n * stride + k]);
+  }
+}
+
+template <class Element, class Sum>
+void mma_sync(fragment<accumulator, 16, 16, 16, Sum>& d, const fragment<matrix_a, 16, 16, 16, Element, row_major>& a,
+              const fragment<matrix_b, 16, 16, 16, Element, col_major>& b,
+              const fragment<accumulator, 16, 16, 16, Sum>& c) {
+  if (!is_first_lane()) return;
+  for (int m = 0; m < 16; ++m) {
+    Sum sums[16];
+    for (int n = 0; n < 16; ++n) sums[n] = c.at[m][n];
+    for (int k = 0; k < 16; ++k) {
+      for (int n = 0; n < 16; ++n) sums[n] += a.at[m][k] * b.at[k][n];
+    }
+    for (int n = 0; n < 16; ++n) d.at[m][n] = sums[n];
+  }
+}
+
+template <class Sum>
+void store_matrix_sync(Sum* to, const fragment<accumulator, 16, 16, 16, Sum>& from, unsigned stride, Layout) {
+  if (!is_first_lane()) return;
+  for (unsigned m = 0; m < 16; ++m) {
+    for (unsigned n = 0; n < 16; ++n) to[m * stride + n] = from.at[m][n];
+  }
+}
+
+}  // namespace wmma
+
+}  // namespace qrl::cuda::emulated

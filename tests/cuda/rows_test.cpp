@@ -1,0 +1,148 @@
+// The kernels that take a row at a time, against the CPU's ops on the same values.
+#include <cmath>
+#include <limits>
+
+#include "device.h"
+#include "ops/linear.h"
+#include "ops/transformer.h"
+
+namespace {
+
+using namespace qrl;
+using namespace qrl::cuda;
+using namespace qrl::cuda::test;
+
+constexpr quant::Format kFormats[] = {quant::Format::bf16, quant::Format::int8, quant::Format::fp8_channel,
+                                      quant::Format::fp8_block128};
+constexpr std::int64_t kWidths[] = {7, 96, 257, 1000};
+constexpr std::int64_t kRows = 5;
+
+/// Ordinary rows, one of zeros, one with an infinity, one of very small and very large values.
+std::vector<float> odd_rows(std::int64_t width) {
+  std::vector<float> x = normal_values(kRows * width, 1, static_cast<std::uint64_t>(width));
+  const auto row = [&](std::int64_t r) { return x.data() + r * width; };
+  std::fill_n(row(1), width, 0.0F);
+  row(2)[width / 2] = std::numeric_limits<float>::infinity();
+  for (std::int64_t i = 0; i < width; ++i) row(3)[i] *= i % 2 == 0 ? 1e-30F : 1e4F;
+  return x;
+}
+
+std::vector<float> decoded_on_cpu(const ops::Activations& rows) {
+  std::vector<float> values(static_cast<std::size_t>(kRows * rows.width));
+  base::Team alone = base::Team::solo();
+  ops::decode(alone, rows, {0, kRows}, values.data());
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE("encode gives the CPU's codes and scales, in every format, for odd rows too") {
+  if (!find_device()) return;
+  const target::Stream stream;
+  for (const quant::Format format : kFormats) {
+    for (const std::int64_t width : kWidths) {
+      const std::vector<float> x = odd_rows(width);
+      ops::Activations want(format, kRows, width);
+      base::Team alone = base::Team::solo();
+      ops::encode(alone, x.data(), {0, kRows}, want);
+      const OnDevice<float> there(x);
+      in_both_orders([&] {
+        const Encoded got(format, kRows, width);
+        target::encode({there.data(), got.rows}, kRows, stream);
+        stream.wait();
+        INFO(quant::name(format) << ", width " << width);
+        CHECK(first_beyond(got.decoded(), decoded_on_cpu(want), 0, 0) == "");
+      });
+    }
+  }
+}
+
+TEST_CASE("norm adds, norms and encodes, with row_ids it chooses rows and leaves x alone") {
+  if (!find_device()) return;
+  const target::Stream stream;
+  for (const std::int64_t width : kWidths) {
+    const std::vector<float> x = normal_values(kRows * width, 2, 1), gain = normal_values(width, 1, 2);
+    const std::int64_t added_stride = round_up(width, kOutputTile);
+    std::vector<std::uint16_t> added;
+    for (const float value : normal_values(kRows * added_stride, 1, 3)) added.push_back(bf16_of(value));
+    std::vector<float> sums = x;
+    for (std::int64_t row = 0; row < kRows; ++row) {
+      for (std::int64_t i = 0; i < width; ++i)
+        sums[static_cast<std::size_t>(row * width + i)] +=
+            float_of_bf16(added[static_cast<std::size_t>(row * added_stride + i)]);
+    }
+    ops::Activations want(quant::Format::f32, kRows, width);
+    base::Team alone = base::Team::solo();
+    ops::rms_norm(alone, sums.data(), gain.data(), 1e-6F, {0, kRows}, want);
+    const std::vector<float> normed = decoded_on_cpu(want);
+    const OnDevice<std::uint16_t> added_there(added);
+    const OnDevice<float> gain_there(gain);
+    in_both_orders([&] {
+      INFO("width " << width);
+      const OnDevice<float> x_there(x);
+      const Encoded all(quant::Format::bf16, kRows, width);
+      target::norm_encode({x_there.data(), target::ProductRows{added_there.data(), added_stride, false},
+                           gain_there.data(), nullptr, 1e-6F, all.rows},
+                          kRows, stream);
+      stream.wait();
+      CHECK(first_beyond(x_there.read(), sums, 0, 0) == "");
+      CHECK(first_beyond(all.decoded(), normed, 0, 0x1p-8) == "");
+
+      const OnDevice<float> again(x);
+      const OnDevice<std::int32_t> ids(std::vector<std::int32_t>{4, 2});
+      const Encoded some(quant::Format::bf16, 2, width);
+      target::norm_encode({again.data(), target::ProductRows{added_there.data(), added_stride, false},
+                           gain_there.data(), ids.data(), 1e-6F, some.rows},
+                          2, stream);
+      stream.wait();
+      CHECK(first_beyond(again.read(), x, 0, 0) == "");
+      std::vector<float> chosen(normed.begin() + 4 * width, normed.begin() + 5 * width);
+      chosen.insert(chosen.end(), normed.begin() + 2 * width, normed.begin() + 3 * width);
+      CHECK(first_beyond(some.decoded(), chosen, 0, 0x1p-8) == "");
+    });
+  }
+}
+
+TEST_CASE("swiglu takes gate and up from one row") {
+  if (!find_device()) return;
+  const target::Stream stream;
+  for (const std::int64_t width : kWidths) {
+    const std::int64_t stride = round_up(2 * width, kOutputTile);
+    std::vector<std::uint16_t> gate_up;
+    for (const float value : normal_values(kRows * stride, 4, 5)) gate_up.push_back(bf16_of(value));
+    std::vector<float> packed;
+    for (std::int64_t row = 0; row < kRows; ++row) {
+      for (std::int64_t i = 0; i < 2 * width; ++i)
+        packed.push_back(float_of_bf16(gate_up[static_cast<std::size_t>(row * stride + i)]));
+    }
+    ops::Activations want(quant::Format::f32, kRows, width);
+    base::Team alone = base::Team::solo();
+    ops::swiglu(alone, packed.data(), {0, kRows}, want);
+    const OnDevice<std::uint16_t> there(gate_up);
+    in_both_orders([&] {
+      const Encoded got(quant::Format::bf16, kRows, width);
+      target::swiglu_encode({{there.data(), stride, false}, got.rows}, kRows, stream);
+      stream.wait();
+      CHECK(first_beyond(got.decoded(), decoded_on_cpu(want), 1e-30, 0x1p-8) == "");
+    });
+  }
+}
+
+TEST_CASE("embedding rows are the tokens'") {
+  if (!find_device()) return;
+  const target::Stream stream;
+  std::vector<std::uint16_t> table;
+  for (const float value : normal_values(11 * 300, 1, 7)) table.push_back(bf16_of(value));
+  const OnDevice<std::uint16_t> table_there(table);
+  const std::vector<std::int32_t> tokens = {10, 0, 3, 3};
+  const OnDevice<std::int32_t> tokens_there(tokens);
+  const OnDevice<float> x(4 * 300);
+  target::embed({table_there.data(), tokens_there.data(), 300, x.data()}, 4, stream);
+  stream.wait();
+  std::vector<float> want;
+  for (const std::int32_t token : tokens) {
+    for (std::int32_t i = 0; i < 300; ++i)
+      want.push_back(float_of_bf16(table[static_cast<std::size_t>(token * 300 + i)]));
+  }
+  CHECK(first_beyond(x.read(), want, 0, 0) == "");
+}

@@ -1,0 +1,130 @@
+// Draws against ops/sample.h on the same logits and uniform numbers.
+#include "ops/sample.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "device.h"
+
+namespace {
+
+using namespace qrl;
+using namespace qrl::cuda;
+using namespace qrl::cuda::test;
+
+struct Drawn {
+  std::vector<std::int32_t> tokens;
+  std::vector<float> logprobs;
+};
+
+/// Draws from rows of logits; `tile` tokens are taken in at a time.
+Drawn draw_there(const std::vector<float>& logits, std::int64_t vocab_size, const std::vector<double>& uniforms,
+                 float temperature, std::int64_t tile) {
+  const target::Stream stream;
+  const auto num_rows = static_cast<std::int64_t>(uniforms.size());
+  const std::int64_t num_blocks = ceil_div(vocab_size, target::kDrawBlock);
+  const OnDevice<float> there(logits), maxima(static_cast<std::size_t>(num_rows * num_blocks)),
+      sums(static_cast<std::size_t>(num_rows * num_blocks)), logprobs(uniforms.size());
+  const OnDevice<double> uniforms_there(uniforms);
+  const OnDevice<std::int32_t> tokens(uniforms.size());
+  const bool greedy = temperature == 0;
+  const float inverse = greedy ? 1.0F : 1.0F / temperature;
+  for (std::int64_t begin = 0; begin < vocab_size; begin += tile) {
+    target::summarise_logits({there.data() + begin, vocab_size, begin, std::min(tile, vocab_size - begin), inverse,
+                              num_blocks, maxima.data(), sums.data()},
+                             num_rows, stream);
+  }
+  target::draw_tokens({maxima.data(), sums.data(), num_blocks, vocab_size, uniforms_there.data(), inverse, greedy,
+                       there.data(), vocab_size, nullptr, nullptr, 0, tokens.data(), logprobs.data()},
+                      num_rows, stream);
+  stream.wait();
+  return {tokens.read(), logprobs.read()};
+}
+
+}  // namespace
+
+TEST_CASE("tokens and log-probs are the CPU's, in tiles, at several temperatures") {
+  if (!find_device()) return;
+  constexpr std::int64_t kRows = 24;
+  base::RandomStream random(5, base::RandomPurpose::test, 3);
+  std::vector<double> uniforms = {0.0, 0x1.fffffffffffffp-1};
+  while (uniforms.size() < kRows) uniforms.push_back(random.uniform());
+  int num_different = 0, num_drawn = 0;
+  for (const std::int64_t vocab_size : {3, 256, 259, 2000}) {
+    const std::vector<float> logits = normal_values(kRows * vocab_size, 3, static_cast<std::uint64_t>(vocab_size));
+    for (const float temperature : {0.0F, 0.6F, 1.0F, 2.5F}) {
+      in_both_orders([&] {
+        const Drawn drawn = draw_there(logits, vocab_size, uniforms, temperature, 512);
+        for (std::size_t row = 0; row < uniforms.size(); ++row) {
+          const float* of_row = logits.data() + static_cast<std::int64_t>(row) * vocab_size;
+          const ops::DrawParams params{temperature, 1, -1};
+          const ops::Draw want = ops::draw(of_row, vocab_size, params, uniforms[row]);
+          ++num_drawn;
+          // Another exp may move a boundary of the CDF beyond a uniform number that lies at it.
+          if (drawn.tokens[row] != want.token) ++num_different;
+          else CHECK(std::fabs(drawn.logprobs[row] - want.logprob) <= 2e-6F * std::max(1.0F, std::fabs(want.logprob)));
+        }
+      });
+    }
+  }
+  INFO(num_different << " of " << num_drawn << " tokens differ");
+  CHECK(num_different * 500 <= num_drawn);
+}
+
+TEST_CASE("excluded tokens are never drawn, broken rows are told") {
+  if (!find_device()) return;
+  constexpr float kNone = -std::numeric_limits<float>::infinity();
+  constexpr std::int64_t kVocab = 600;
+  std::vector<float> logits(4 * kVocab, kNone);
+  const auto at = [&](std::int64_t row, std::int64_t token) -> float& {
+    return logits[static_cast<std::size_t>(row * kVocab + token)];
+  };
+  at(0, 300) = 1;            // the only one, in the second block
+  at(1, 5) = std::nanf("");  // NaN
+  at(1, 6) = 0;
+  at(2, 7) = std::numeric_limits<float>::infinity();  // row 3: nothing at all
+  for (const float temperature : {0.0F, 1.0F}) {
+    const Drawn drawn = draw_there(logits, kVocab, {0.9, 0.5, 0.5, 0.5}, temperature, 256);
+    CHECK(drawn.tokens == std::vector<std::int32_t>{300, -1, -1, -1});
+    CHECK(drawn.logprobs[0] == 0);
+  }
+}
+
+TEST_CASE("logits that are made again give the same tokens") {
+  if (!find_device()) return;
+  const target::Stream stream;
+  constexpr std::int64_t kVocab = 1000, kWidth = 128, kRows = 8;
+  std::vector<std::uint16_t> rows, weights;
+  for (const float value : normal_values(kRows * kWidth, 1, 1)) rows.push_back(bf16_of(value));
+  for (const float value : normal_values(kVocab * kWidth, 0.3F, 2)) weights.push_back(bf16_of(value));
+  std::vector<float> logits;
+  for (std::int64_t row = 0; row < kRows; ++row) {
+    for (std::int64_t token = 0; token < kVocab; ++token) {
+      float sum = 0;
+      for (std::int64_t k = 0; k < kWidth; ++k)
+        sum += float_of_bf16(rows[static_cast<std::size_t>(row * kWidth + k)]) *
+               float_of_bf16(weights[static_cast<std::size_t>(token * kWidth + k)]);
+      logits.push_back(sum);
+    }
+  }
+  std::vector<double> uniforms;
+  for (int i = 0; i < kRows; ++i) uniforms.push_back((i + 0.5) / kRows);
+  const std::int64_t num_blocks = ceil_div(kVocab, target::kDrawBlock);
+  const OnDevice<float> there(logits), maxima(static_cast<std::size_t>(kRows * num_blocks)),
+      sums(static_cast<std::size_t>(kRows * num_blocks)), logprobs(kRows);
+  const OnDevice<std::uint16_t> rows_there(rows), weights_there(weights);
+  const OnDevice<double> uniforms_there(uniforms);
+  const OnDevice<std::int32_t> tokens(kRows);
+  for (const float temperature : {0.0F, 1.0F}) {
+    const bool greedy = temperature == 0;
+    target::summarise_logits({there.data(), kVocab, 0, kVocab, 1, num_blocks, maxima.data(), sums.data()}, kRows,
+                             stream);
+    target::draw_tokens({maxima.data(), sums.data(), num_blocks, kVocab, uniforms_there.data(), 1, greedy, nullptr, 0,
+                         rows_there.data(), weights_there.data(), kWidth, tokens.data(), logprobs.data()},
+                        kRows, stream);
+    stream.wait();
+    const Drawn want = draw_there(logits, kVocab, uniforms, temperature, kVocab);
+    CHECK(tokens.read() == want.tokens);
+    CHECK(first_beyond(logprobs.read(), want.logprobs, 1e-5, 0) == "");
+  }
+}
