@@ -190,6 +190,7 @@ void Snapshot::publish(const WeightViews& masters, std::int64_t version) {
   const std::vector<WeightSpec> specs = weight_specs(config_);
   // Every view is looked at before the first byte is written: a wrong set of masters changes nothing.
   std::vector<base::View> views;
+  views.reserve(specs.size());
   for (const WeightSpec& spec : specs) views.push_back(find_view(masters, spec));
   Writer writer(*this, version);
   base::parallel(0, [&](base::Team& team) {

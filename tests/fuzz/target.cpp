@@ -15,7 +15,7 @@ namespace qrl::fuzz {
 namespace {
 
 // A million inputs would write as many warnings.
-[[maybe_unused]] const bool g_quiet = (base::set_log_quiet(true), true);
+[[maybe_unused]] const bool kQuiet = (base::set_log_quiet(true), true);
 
 #if defined(__SANITIZE_ADDRESS__)
 constexpr double kMaxVerdict_s = 200e-3;

@@ -12,7 +12,7 @@
 #include "reward/verifier.h"
 
 /// Every target defines it: one input, any bytes. Returns 0; what must not happen ends the process.
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t num_bytes);
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t num_bytes);  // NOLINT: libFuzzer's name
 
 namespace qrl::fuzz {
 

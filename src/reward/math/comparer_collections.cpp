@@ -146,6 +146,7 @@ bool Comparer::same_matrices(Item g, Item a) {
 
 std::vector<Item> Comparer::entries(Side side, Item item) const {
   std::vector<Item> out;
+  out.reserve(static_cast<std::size_t>(at(side, item).count));
   for (std::int32_t k = 0; k < at(side, item).count; ++k) out.push_back(part(side, item, k));
   return out;
 }
