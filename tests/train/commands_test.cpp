@@ -132,7 +132,7 @@ TEST_CASE("tokenize: ids and back, rows, and text that names no tokens") {
   CHECK(run("259", "--decode").exit_code == 2);
   CHECK(run("-1", "--decode").exit_code == 2);
   CHECK(run("", "--decode --jsonl").exit_code == 2);
-  refuses("tokenize " + (dir / "none").string(), "tokenizer.json: expected a file");
+  refuses("tokenize " + (dir / "none").string(), "tokenizer.json: expected a readable file");
 }
 
 TEST_CASE("a dry run shows the first prompt as the model sees it") {
