@@ -233,7 +233,7 @@ TEST_CASE("a snapshot tells how far each weight is from its master") {
   REQUIRE(errors.size() == 1 + 2 * 7);
   for (const model::WeightError& weight : errors) {
     CAPTURE(weight.weight);
-    const base::View& master = views(weights).at(weight.weight);
+    const base::View master = views(weights).at(weight.weight);
     const std::span<const float> values(master.as<float>(), static_cast<std::size_t>(master.numel()));
     std::vector<float> rounded(values.size());
     quant::round_weights(weight.format, values, master.shape[1], rounded);
