@@ -250,9 +250,9 @@ ChatTemplate recognise_template(const Tokenizer& tokenizer) {
 
 ChatTemplate choose_template(const config::DataRecipe& recipe, const Tokenizer& tokenizer) {
   const bool recognise = recipe.chat_template == ChatTemplateName::automatic;
-  ChatTemplate chat =
-      recognise ? recognise_template(tokenizer)
-                : named_template(recipe.chat_template, text_of(tokenizer_config(tokenizer), "bos_token"));
+  ChatTemplate chat = recognise
+                          ? recognise_template(tokenizer)
+                          : named_template(recipe.chat_template, text_of(tokenizer_config(tokenizer), "bos_token"));
   const std::string with = chat.name + (recognise ? ", the model's chat template" : "");
   QRL_REQUIRE(recipe.system_prompt.empty() || chat.style != ChatStyle::plain, "data.system_prompt",
               "a chat template beside it", with, "it has no effect: set data.chat_template, or delete it");

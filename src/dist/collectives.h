@@ -11,11 +11,11 @@
 namespace qrl::dist {
 
 /// Ranks of one job, in lock step: every rank makes the same calls, with the same sizes, in the same order and from one
-/// thread. All calls block; a long wait sleeps, so that it costs the working ranks nothing. Buffers are CPU memory of any
-/// size, not aliased unless it is the same span. A lost rank ends the job (the launcher kills the rest), and so does one
-/// that the others have waited for longer than the time limit: a hung process or machine. Nothing here returns an error
-/// but the internal one for wrong sizes. Destroying it meets the other ranks, so a rank that fails alone calls abort_job
-/// instead of leaving quietly.
+/// thread. All calls block; a long wait sleeps, so that it costs the working ranks nothing. Buffers are CPU memory of
+/// any size, not aliased unless it is the same span. A lost rank ends the job (the launcher kills the rest), and so
+/// does one that the others have waited for longer than the time limit: a hung process or machine. Nothing here returns
+/// an error but the internal one for wrong sizes. Destroying it meets the other ranks, so a rank that fails alone calls
+/// abort_job instead of leaving quietly.
 class Collectives {
  public:
   virtual ~Collectives() = default;

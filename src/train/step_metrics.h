@@ -19,12 +19,11 @@ Metrics rollout_metrics(std::span<const rollout::Rollout> rollouts, std::int32_t
                         std::span<const std::int64_t> places, const config::RewardRecipe& recipe,
                         dist::Collectives& world);
 
-/// Rows of rollouts/step_N.jsonl of all ranks in the order of `places`; empty on all ranks but the first. Without a step
-/// they are an evaluation's: neither step nor advantage is in them.
+/// Rows of rollouts/step_N.jsonl of all ranks in the order of `places`; empty on all ranks but the first. Without a
+/// step they are an evaluation's: neither step nor advantage is in them.
 std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_t n,
                          std::span<const std::int64_t> places, std::optional<std::int64_t> step,
-                         const config::RewardRecipe& recipe,
-                         dist::Collectives& world);
+                         const config::RewardRecipe& recipe, dist::Collectives& world);
 
 /// A step's metrics from those of its updates: largest of …max, smallest of …min, last of actor/lr, else the mean.
 Metrics combine_updates(std::span<const Metrics> updates);
