@@ -68,7 +68,7 @@ class Translator {
   [[noreturn]] void refuse(std::string_view what) const {
     base::fail_input(where_, "a split pattern of the syntax that this version reads",
                      base::quoted(what) + " in " + base::quoted(pattern_, 200),
-                     "literals, classes, \\s, \\d, \\p{category}, groups, look-around and repeats are read");
+                     R"(literals, classes, \s, \d, \p{category}, groups, look-around and repeats are read)");
   }
   bool next_is(std::string_view text) const { return pattern_.substr(at_).starts_with(text); }
 

@@ -96,7 +96,7 @@ class Encoding {
   void cut(std::string_view text, std::size_t step) {
     if (step == parts_.steps.size()) return parts_.bpe->encode(text, ids_);
     const SplitStep& split = parts_.steps[step];
-    constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+    constexpr auto kNone = static_cast<std::size_t>(-1);
     std::size_t done = 0, last_end = kNone, begin = 0, end = 0;
     for (std::size_t from = 0; from <= text.size() && split.pattern.find(text, from, scratch_, begin, end);) {
       if (begin == end && end == last_end) {

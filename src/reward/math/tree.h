@@ -70,7 +70,9 @@ struct Tree {
   std::string_view fault;  ///< why not, static text
 
   const Node& at(NodeIdx idx) const noexcept { return nodes[static_cast<std::size_t>(idx)]; }
-  Link link(const Node& node, std::int32_t k) const noexcept { return links[static_cast<std::size_t>(node.first + k)]; }
+  Link link(const Node& node, std::int32_t k) const noexcept {
+    return links[static_cast<std::size_t>(node.first) + static_cast<std::size_t>(k)];
+  }
   NodeIdx child(const Node& node, std::int32_t k) const noexcept { return link(node, k).node; }
   const Node& child_at(const Node& node, std::int32_t k) const noexcept { return at(child(node, k)); }
 };
