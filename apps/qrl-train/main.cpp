@@ -31,6 +31,14 @@ int fail_memory(const qrl::dist::Collectives* world) {
   return fail(error.what(), error.exit_code(), world);
 }
 
+/// Verdicts, ids or a recipe that a full disk cut short are no success.
+int finish_output(const qrl::dist::Collectives* world) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return 0;
+  return fail(
+      "standard output: expected to write all of it, got an error; see whether the disk is full or the reader is gone",
+      1, world);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -57,9 +65,9 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
     world = dist::make_world(&argc, &argv);
     action(*world);
-    return 0;
+    return finish_output(world.get());
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    return app.exit(error) == 0 ? finish_output(nullptr) : 2;
   } catch (const base::Error& error) {
     return fail(error.what(), error.exit_code(), world.get());
   } catch (const std::bad_alloc&) {

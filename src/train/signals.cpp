@@ -24,6 +24,10 @@ void install_signal_handlers() {
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
   for (const int number : {SIGTERM, SIGINT, SIGUSR1}) sigaction(number, &action, nullptr);
+  struct sigaction before {};
+  sigaction(SIGHUP, nullptr, &before);  // nohup ignores it
+  if (before.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);  // who read the progress is gone, the run is not: log.txt has it all
 }
 
 bool stop_requested() { return g_stop != 0; }

@@ -144,3 +144,20 @@ TEST_CASE("a dry run shows the first prompt as the model sees it") {
   CHECK(outcome.output.find("chat template plain; the first one: \"Q ") != std::string::npos);
   refuses(kTiny + " --dry-run --set data.chat_template=chatml", "a tokenizer with the added token \"<|im_end|>\"");
 }
+
+TEST_CASE("output that a full disk cuts short is an error, whatever the command") {
+  if (!std::filesystem::exists("/dev/full")) return test::skip("no /dev/full here");
+  const std::string program = std::string(QRL_BINARY_DIR) + "/qrl-train ",
+                    recipe = QRL_SOURCE_DIR "/tests/train/tiny.yaml";
+  const test::TempDir dir;
+  std::ofstream(dir / "rows.jsonl") << R"({"response":"1","ground_truth":"1"})"
+                                    << "\n";
+  for (const std::string& command :
+       {std::string("--version"), recipe + " --print-config", recipe + " --dry-run",
+        "judge --verifier math < " + (dir / "rows.jsonl").string(), "check recipe " + recipe}) {
+    const test::Outcome outcome = test::run_command("( " + program + command + " > /dev/full )");
+    INFO(command << ": " << outcome.output);
+    CHECK(outcome.exit_code == 1);
+    CHECK(outcome.output.find("standard output") != std::string::npos);
+  }
+}

@@ -116,3 +116,10 @@ TEST_CASE("two ranks told to stop in an evaluation agree, and go on to the same 
   REQUIRE(test::run_command(test::tiny_command(dir / "run", longer, launcher)).exit_code == 0);
   CHECK(test::difference(dir / "whole", dir / "run") == "");
 }
+
+TEST_CASE("a reader of the progress that goes away does not end the run") {
+  const test::TempDir dir;
+  const test::Outcome outcome = test::run_command("( " + test::tiny_command(dir / "run") + " ) | head -n 1");
+  INFO(outcome.output);
+  CHECK(std::filesystem::exists(dir / "run" / "checkpoints" / "step_4" / "manifest.json"));
+}

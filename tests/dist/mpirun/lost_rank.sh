@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A rank that dies, hangs, aborts or throws must end the whole job soon, with a non-zero exit and no process left.
-# usage: lost_rank.sh kill|hang|abort|throw MPIRUN_COMMAND... TEST_PROGRAM
+# pause: all ranks standing still for longer than the time limit is no loss, the job goes on.
+# usage: lost_rank.sh kill|hang|pause|abort|throw MPIRUN_COMMAND... TEST_PROGRAM
 set -u
 num_losses=1; [ -z "${QRL_LONG_TESTS:-}" ] || num_losses=100 # of each kind: 200, as design/reliability.md asks
 mode=$1; shift
@@ -11,7 +12,7 @@ fail() { echo "FAILED: $*" >&2; kill "$job" 2>/dev/null; exit 1; }
 ends_within() { for _ in $(seq $((10 * $1))); do kill -0 "$job" 2>/dev/null || return 0; sleep 0.1; done; return 1; }
 
 case $mode in
-  kill | hang)
+  kill | hang | pause)
     signal=KILL; [ "$mode" = kill ] || signal=STOP
     for _ in $(seq "$num_losses"); do
       rm -f "$QRL_PID_DIR"/*
@@ -20,6 +21,11 @@ case $mode in
       read -r waiting <"$QRL_PID_DIR/0" && read -r sleeping <"$QRL_PID_DIR/1" || fail "the ranks did not start"
       sleep 0.5
       kill -0 "$waiting" && kill -0 "$sleeping" || fail "the ranks did not wait for each other"
+      if [ "$mode" = pause ]; then
+        kill -STOP "$waiting" "$sleeping"; sleep 12; kill -CONT "$waiting" "$sleeping"; sleep 1
+        kill -0 "$waiting" && kill -0 "$sleeping" || fail "a pause ended the job: $(cat "$QRL_PID_DIR/said")"
+        kill "$job"; wait "$job"; echo "the job went on after a pause"; exit 0
+      fi
       kill -$signal "$sleeping"
       ends_within 20 || fail "the job goes on without its second rank"
       for _ in $(seq 50); do kill -0 "$waiting" 2>/dev/null || break; sleep 0.1; done
