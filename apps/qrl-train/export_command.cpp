@@ -79,9 +79,15 @@ void export_model(const ExportArguments& arguments, dist::Collectives& world) {
   std::error_code error;
   std::filesystem::create_directories(arguments.out, error);
   QRL_REQUIRE(!error, arguments.out, "a folder that can be made", error.message(), "choose another --out");
-  const model::Weights weights = model::read_weights(policy.config, policy.weights);
-  model::save_hf(arguments.out, policy.config, model::views(weights));
-  policy.tokenizer.save(arguments.out);
+  try {
+    const model::Weights weights = model::read_weights(policy.config, policy.weights);
+    model::save_hf(arguments.out, policy.config, model::views(weights));
+    policy.tokenizer.save(arguments.out);
+  } catch (...) {  // half a model is no model: the folder, which was new or empty, becomes empty again
+    for (const auto& entry : std::filesystem::directory_iterator(arguments.out, error))
+      std::filesystem::remove_all(entry, error);
+    throw;
+  }
   std::printf("wrote %s (%s; config.json, model.safetensors, tokenizer.json)\n", arguments.out.c_str(),
               policy.config.dtype == base::DType::f32 ? "float32" : "bfloat16");
   if (!arguments.logits.empty()) {

@@ -161,3 +161,15 @@ TEST_CASE("output that a full disk cuts short is an error, whatever the command"
     CHECK(outcome.output.find("standard output") != std::string::npos);
   }
 }
+
+TEST_CASE("an export that fails leaves an empty folder, so that the same command works once there is room") {
+  const test::TempDir dir;
+  const std::string command = std::string(QRL_BINARY_DIR) + "/qrl-train export " +
+                              (test::finished_run() / "checkpoints/step_4").string() + " --out " +
+                              (dir / "model").string();
+  const test::Outcome full = test::run_command("trap '' XFSZ; ulimit -f 1; exec " + command);
+  INFO(full.output);
+  CHECK(full.exit_code == 1);
+  CHECK(std::filesystem::is_empty(dir / "model"));
+  CHECK(test::run_command(command).exit_code == 0);
+}
