@@ -5,8 +5,10 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "base/rng.h"
 #include "base/threads.h"
+#include "state/file.h"
 #include "train/checkpoint.h"
 #include "train/decoder_fit.h"
 #include "train/signals.h"
@@ -111,6 +113,9 @@ Policy make_policy(const config::Recipe& recipe) {
 
 Policy load_policy(const std::filesystem::path& dir) {
   if (is_checkpoint(dir)) require_sound_checkpoint(dir, "use another checkpoint");
+  QRL_REQUIRE(!std::filesystem::is_directory(dir / "checkpoints"), state::shown(dir),
+              "a checkpoint or a model's folder", "a run's folder",
+              "name one of those in " + state::shown(dir / "checkpoints"));
   const model::HfModel hf = model::open_hf(dir);
   Policy policy{hf.config, hf.weights, data::Tokenizer::load(dir)};
   check_fit(policy.tokenizer, policy.config, dir.string());

@@ -173,3 +173,9 @@ TEST_CASE("an export that fails leaves an empty folder, so that the same command
   CHECK(std::filesystem::is_empty(dir / "model"));
   CHECK(test::run_command(command).exit_code == 0);
 }
+
+TEST_CASE("a run's folder in a checkpoint's place is named as such") {
+  const std::string run = test::finished_run().string();
+  refuses("export " + run + " --out /tmp/never", "a run's folder");
+  refuses("eval " QRL_SOURCE_DIR "/tests/train/tiny.yaml --checkpoint " + run, "name one of those in");
+}
