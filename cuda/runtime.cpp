@@ -5,7 +5,6 @@
 
 #include <new>
 #include <string>
-#include <utility>
 
 #include "base/error.h"
 #include "check.h"
@@ -76,16 +75,6 @@ Memory::Memory(std::size_t num_bytes, Place place) : num_bytes_(num_bytes), plac
   }
 }
 Memory::~Memory() { free_quietly(data_, place_); }
-Memory::Memory(Memory&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)),
-      num_bytes_(std::exchange(other.num_bytes_, 0)),
-      place_(other.place_) {}
-Memory& Memory::operator=(Memory&& other) noexcept {
-  std::swap(data_, other.data_);
-  std::swap(num_bytes_, other.num_bytes_);
-  std::swap(place_, other.place_);
-  return *this;
-}
 
 void copy_to_device(void* to, const void* from, std::size_t num_bytes, const Stream& stream) {
   if (num_bytes > 0) QRL_CUDA_CHECK(cudaMemcpyAsync(to, from, num_bytes, cudaMemcpyHostToDevice, stream_of(stream)));

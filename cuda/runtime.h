@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #if !defined(QRL_CUDA_TARGET)
 #define QRL_CUDA_TARGET device
@@ -49,8 +50,11 @@ class Memory {
   /// Throws std::bad_alloc when there is no more.
   explicit Memory(std::size_t num_bytes, Place place = Place::device);
   ~Memory();
-  Memory(Memory&& other) noexcept;
-  Memory& operator=(Memory&& other) noexcept;
+  Memory(Memory&& other) noexcept { swap(other); }
+  Memory& operator=(Memory&& other) noexcept {
+    swap(other);
+    return *this;
+  }
 
   void* data() const { return data_; }
   template <class T>
@@ -61,6 +65,12 @@ class Memory {
   bool empty() const { return data_ == nullptr; }
 
  private:
+  void swap(Memory& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(num_bytes_, other.num_bytes_);
+    std::swap(place_, other.place_);
+  }
+
   void* data_ = nullptr;
   std::size_t num_bytes_ = 0;
   Place place_ = Place::device;

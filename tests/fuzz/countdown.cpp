@@ -4,7 +4,7 @@
 using namespace qrl;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t num_bytes) {
-  static const auto verifier = reward::make_verifier(config::RewardRecipe{});
+  static const auto verifier = fuzz::verifier_named(config::VerifierName::countdown);
   const std::string_view text = fuzz::text_of(data, num_bytes);
   fuzz::judge(*verifier, text);
   if (const auto answer = reward::extract_answer(text); answer && !answer->text.empty()) {

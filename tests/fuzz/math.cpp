@@ -5,11 +5,7 @@
 using namespace qrl;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t num_bytes) {
-  static const auto verifier = [] {
-    config::RewardRecipe recipe;
-    recipe.verifier = config::VerifierName::math;
-    return reward::make_verifier(recipe);
-  }();
+  static const auto verifier = fuzz::verifier_named(config::VerifierName::math);
   const std::string_view text = fuzz::text_of(data, num_bytes);
   fuzz::judge(*verifier, text);
   using config::MathProfile;

@@ -4,11 +4,7 @@
 using namespace qrl;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t num_bytes) {
-  static const auto verifier = [] {
-    config::RewardRecipe recipe;
-    recipe.verifier = config::VerifierName::sudoku;
-    return reward::make_verifier(recipe);
-  }();
+  static const auto verifier = fuzz::verifier_named(config::VerifierName::sudoku);
   fuzz::judge(*verifier, fuzz::text_of(data, num_bytes));
   return 0;
 }

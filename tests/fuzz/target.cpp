@@ -73,6 +73,12 @@ void write_file(const std::filesystem::path& file, std::string_view bytes) {
   require(!out.fail(), "a file can be written");
 }
 
+std::unique_ptr<reward::Verifier> verifier_named(config::VerifierName name) {
+  config::RewardRecipe recipe;
+  recipe.verifier = name;
+  return reward::make_verifier(recipe);
+}
+
 void judge(const reward::Verifier& verifier, std::string_view input) {
   const std::size_t end = std::min(input.find('\n'), input.size());
   const std::string_view gold = input.substr(0, end), response = input.substr(std::min(end + 1, input.size()));

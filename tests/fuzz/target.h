@@ -49,6 +49,9 @@ const std::filesystem::path& work_folder();
 /// Writes a file anew, in place: links and descriptors to it stay.
 void write_file(const std::filesystem::path& file, std::string_view bytes);
 
+/// The verifier of that name with everything else as recipes have it.
+std::unique_ptr<reward::Verifier> verifier_named(config::VerifierName name);
+
 /// Judges what the input holds: its first line is the gold answer, the rest the response. Checked: it ends within 5 ms
 /// of processor time (sanitizers: 200), twice the same, with a reason of static text, a credit from 0 to 1 and an
 /// extracted answer of bounded size; whatever the gold. Counts as accepted when an answer was found.

@@ -191,16 +191,6 @@ Memory::~Memory() {
   if (data_ != nullptr && place_ == Place::device) used_bytes -= num_bytes_;
   std::free(data_);
 }
-Memory::Memory(Memory&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)),
-      num_bytes_(std::exchange(other.num_bytes_, 0)),
-      place_(other.place_) {}
-Memory& Memory::operator=(Memory&& other) noexcept {
-  std::swap(data_, other.data_);
-  std::swap(num_bytes_, other.num_bytes_);
-  std::swap(place_, other.place_);
-  return *this;
-}
 
 void copy_to_device(void* to, const void* from, std::size_t num_bytes, const Stream&) {
   if (num_bytes > 0) std::memcpy(to, from, num_bytes);
