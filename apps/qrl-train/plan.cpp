@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <vector>
 
 #include "base/error.h"
@@ -90,18 +91,30 @@ void describe_memory(const config::Recipe& recipe, const model::ModelConfig& con
   if (gpu_total > 0) std::printf("  %-28s ~%s\n", "together on the GPU", amount(gpu_total).c_str());
 }
 
-void describe_data(const config::Recipe& recipe, const model::ModelConfig& config) {
+struct Data {
+  data::Tokenizer tokenizer;
+  train::PromptSet prompts;
+  std::vector<train::PromptSet> held_out;
+};
+
+Data load_data(const config::Recipe& recipe, const model::ModelConfig& config) {
   const data::Tokenizer tokenizer = train::make_tokenizer(recipe, config);
   const auto verifier = reward::make_verifier(recipe.reward);
-  const train::PromptSet prompts = train::load_train_prompts(recipe, tokenizer, *verifier);
-  std::printf("training    %zu prompts from %s: an epoch is %.1f steps\n", prompts.prompts.size(),
-              prompts.data_source.c_str(),
-              static_cast<double>(prompts.prompts.size()) / static_cast<double>(recipe.data.train_batch_size));
+  Data data{tokenizer, train::load_train_prompts(recipe, tokenizer, *verifier),
+            train::load_held_out_prompts(recipe, tokenizer, *verifier)};
+  train::warn_of_shared_prompts(data.prompts, data.held_out);
+  return data;
+}
+
+void describe_data(const config::Recipe& recipe, const Data& data) {
+  std::printf("training    %zu prompts from %s: an epoch is %.1f steps\n", data.prompts.prompts.size(),
+              data.prompts.data_source.c_str(),
+              static_cast<double>(data.prompts.prompts.size()) / static_cast<double>(recipe.data.train_batch_size));
   std::string first;
-  for (const types::TokenId token : prompts.prompts.front().tokens) first += tokenizer.bytes_of(token, true);
+  for (const types::TokenId token : data.prompts.prompts.front().tokens) first += data.tokenizer.bytes_of(token, true);
   std::printf("prompts     chat template %s; the first one: %s\n",
-              data::choose_template(recipe.data, tokenizer).name.c_str(), base::quoted(first, 1000).c_str());
-  for (const train::PromptSet& set : train::load_held_out_prompts(recipe, tokenizer, *verifier))
+              data::choose_template(recipe.data, data.tokenizer).name.c_str(), base::quoted(first, 1000).c_str());
+  for (const train::PromptSet& set : data.held_out)
     std::printf("held out    %zu prompts from %s\n", set.prompts.size(), set.data_source.c_str());
 }
 
@@ -112,11 +125,13 @@ void describe_run(const config::LoadedRecipe& loaded, int num_ranks) {
   const model::ModelConfig config = train::model_config(recipe);
   train::require_positions(config, recipe.data.max_prompt_length + recipe.data.max_response_length);
   (void)train::learner_options(recipe);
+  const std::vector<std::string> absent = absent_files(recipe);
+  std::optional<Data> data;  // loaded before a word is printed: an error stands alone
+  if (absent.empty()) data = load_data(recipe, config);
   describe_model(recipe, config);
   describe_batch(recipe);
   describe_memory(recipe, config, num_ranks);
-  const std::vector<std::string> absent = absent_files(recipe);
-  if (absent.empty()) describe_data(recipe, config);
+  if (data) describe_data(recipe, *data);
   for (const std::string& file : absent) std::printf("absent      %s: a run needs it\n", file.c_str());
   std::printf("run folder  %s\n", recipe.trainer.default_local_dir.c_str());
 }

@@ -7,6 +7,7 @@
 #include "command.h"
 #include "plan.h"
 #include "train/run.h"
+#include "train/signals.h"
 
 namespace qrl::app {
 
@@ -38,6 +39,12 @@ void train(const TrainArguments& arguments, dist::Collectives& world, train::Run
   }
 }
 
+/// Before the ranks meet and anything is read: a stop is a stop from here on.
+Action prepared(const std::shared_ptr<TrainArguments>& arguments, train::RunPart part) {
+  if (!arguments->print_config && !arguments->dry_run) train::install_signal_handlers();
+  return [arguments, part](dist::Collectives& world) { train(*arguments, world, part); };
+}
+
 void add_options(CLI::App& command, TrainArguments& arguments, bool recipe_required) {
   add_recipe_arguments(command, arguments.recipe, recipe_required);
   command
@@ -66,17 +73,13 @@ void add_train(CLI::App& app, Action& action) {
     QRL_REQUIRE(!arguments->recipe.file.empty(), "qrl-train", "a recipe or a command", "neither",
                 "see qrl-train --help");
     if (!std::filesystem::exists(arguments->recipe.file)) refuse_command(app, arguments->recipe.file);
-    action = [arguments](dist::Collectives& world) { train(*arguments, world, train::RunPart::everything); };
+    action = prepared(arguments, train::RunPart::everything);
   });
 
   auto sft_arguments = std::make_shared<TrainArguments>();
   CLI::App* sft = app.add_subcommand("sft", "make the supervised cold start of a recipe, and stop");
   add_options(*sft, *sft_arguments, true);
-  sft->callback([&action, sft_arguments] {
-    action = [sft_arguments](dist::Collectives& world) {
-      train(*sft_arguments, world, train::RunPart::cold_start_only);
-    };
-  });
+  sft->callback([&action, sft_arguments] { action = prepared(sft_arguments, train::RunPart::cold_start_only); });
 }
 
 }  // namespace qrl::app

@@ -8,14 +8,18 @@
 
 namespace qrl::dist {
 
+/// The environment variable of Launch::join_limit_s: no recipe is read yet when ranks meet.
+inline constexpr const char* kJoinLimit = "QRL_JOIN_TIMEOUT_S";
+
 /// What a launcher says about the job this process belongs to.
 struct Launch {
-  std::string variable;  ///< the environment variable that told; empty: not started by a launcher
-  int num_ranks = 1;     ///< 0: several, how many only MPI knows
+  std::string variable;       ///< the environment variable that told; empty: not started by a launcher
+  int num_ranks = 1;          ///< 0: several, how many only MPI knows
+  double join_limit_s = 600;  ///< how long this process waits for the others to start; kJoinLimit, 1 or more
 };
 
-/// Reads the environment of Open MPI, MPICH and Intel MPI, PMIx and Slurm. Throws an input error when the number is
-/// none.
+/// Reads the environment of Open MPI, MPICH and Intel MPI, PMIx and Slurm, and kJoinLimit. Throws an input error when a
+/// number is none.
 Launch find_launch();
 
 /// Joins the job of several ranks that `launch` speaks of. Throws as make_world does.

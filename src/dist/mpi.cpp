@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "dist/collectives.h"
+#include "dist/deadline.h"
 #include "dist/join.h"
 
 namespace qrl::dist {
@@ -44,8 +45,12 @@ void for_each_piece(std::span<Byte> bytes, const Body& body) {
 
 class Mpi final : public Collectives {
  public:
-  Mpi(int* argc, char*** argv) {
+  Mpi(const Launch& launch, int* argc, char*** argv) {
     int provided = 0;
+    // MPI's own start and end wait for every rank, too, and would do so for ever.
+    const Deadline deadline(launch.join_limit_s, "waited " + whole(launch.join_limit_s) +
+                                                     " s for the other ranks of the job to start: the job ends here (" +
+                                                     std::string(kJoinLimit) + ")");
     MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided);
     MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
     MPI_Comm_create_errhandler(on_mpi_error, &handler);
@@ -64,7 +69,11 @@ class Mpi final : public Collectives {
   ~Mpi() override {
     // While an exception passes, the other ranks may be waiting in another call: to meet them here would hang. The
     // launcher ends the job when this process exits without having finalized.
-    if (std::uncaught_exceptions() == 0) MPI_Finalize();
+    if (std::uncaught_exceptions() != 0) return;
+    const Deadline deadline(limit_s_, "waited " + whole(limit_s_) +
+                                          " s for the other ranks to end: the job ends here "
+                                          "(trainer.collective_timeout_s)");
+    MPI_Finalize();
   }
 
   int rank() const override { return rank_; }
@@ -147,6 +156,7 @@ class Mpi final : public Collectives {
     std::vector<int> peers;
   };
 
+  static std::string whole(double seconds) { return std::to_string(std::llround(seconds)); }
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
   void check_blocks(const char* where, std::size_t block, std::size_t whole) const {
@@ -263,7 +273,7 @@ class Mpi final : public Collectives {
 }  // namespace
 
 std::unique_ptr<Collectives> join_job(const Launch& launch, int* argc, char*** argv) {
-  auto job = std::make_unique<Mpi>(argc, argv);
+  auto job = std::make_unique<Mpi>(launch, argc, argv);
   const int met = job->size();
   if (launch.num_ranks > 0 && met != launch.num_ranks) {
     job.reset();

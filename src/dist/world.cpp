@@ -1,6 +1,7 @@
 #include <array>
 #include <charconv>
 #include <cstdlib>
+#include <optional>
 #include <string_view>
 
 #include "base/error.h"
@@ -10,22 +11,40 @@
 
 namespace qrl::dist {
 
+namespace {
+
+/// The whole number, 1 or more, in an environment variable; nothing when it is not set.
+std::optional<int> number_in(const char* variable, const char* expected, const char* what_to_do) {
+  const char* value = std::getenv(variable);
+  if (value == nullptr) return std::nullopt;
+  const std::string_view text = value;
+  int number = 0;
+  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), number);
+  QRL_REQUIRE(fault == std::errc() && end == text.data() + text.size() && number >= 1,
+              std::string("environment variable ") + variable, expected, base::quoted(text), what_to_do);
+  return number;
+}
+
+}  // namespace
+
 Launch find_launch() {
+  Launch launch;
+  if (const auto limit = number_in(kJoinLimit, "a number of seconds", "unset it: 600")) launch.join_limit_s = *limit;
   // Most specific first: mpirun inside a Slurm job sets the first and inherits the last.
   constexpr std::array kSizeVariables = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
   for (const char* variable : kSizeVariables) {
-    const char* value = std::getenv(variable);
-    if (value == nullptr) continue;
-    const std::string_view text = value;
-    int num_ranks = 0;
-    const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), num_ranks);
-    QRL_REQUIRE(fault == std::errc() && end == text.data() + text.size() && num_ranks >= 1,
-                std::string("environment variable ") + variable, "a number of processes", base::quoted(text),
-                "it is set by mpirun or srun: unset it to run one process");
-    return {variable, num_ranks};
+    const auto num_ranks =
+        number_in(variable, "a number of processes", "it is set by mpirun or srun: unset it to run one process");
+    if (!num_ranks) continue;
+    launch.variable = variable;
+    launch.num_ranks = *num_ranks;
+    return launch;
   }
-  if (std::getenv("PMIX_RANK") != nullptr) return {"PMIX_RANK", 0};
-  return {};
+  if (std::getenv("PMIX_RANK") != nullptr) {
+    launch.variable = "PMIX_RANK";
+    launch.num_ranks = 0;
+  }
+  return launch;
 }
 
 std::unique_ptr<Collectives> make_world(int* argc, char*** argv) {

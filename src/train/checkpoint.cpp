@@ -24,6 +24,7 @@ constexpr const char* kStateFile = "state.json";
 constexpr const char* kRecipeFile = "recipe.yaml";
 constexpr const char* kOptimizerFile = "optimizer.safetensors";
 constexpr const char* kManifestFile = "manifest.json";
+constexpr const char* kInputs = "inputs";
 constexpr const char* kUnfinishedRow = "unfinished_row";
 
 void write_text(const fs::path& file, const std::string& text) {
@@ -45,6 +46,9 @@ nlohmann::ordered_json to_json(const RunState& s, const CheckpointContext& conte
                                  {"metrics_bytes", s.metrics_bytes},
                                  {"sft_metrics_bytes", s.sft_metrics_bytes},
                                  {"export_dtype", context.config.dtype == base::DType::f32 ? "float32" : "bfloat16"}};
+  json[kInputs] = {{"model", context.inputs.model},
+                   {"train_prompts", context.inputs.train_prompts},
+                   {"held_out_prompts", context.inputs.held_out_prompts}};
   if (s.evaluation_due) json[kUnfinishedRow] = context.unfinished_row;
   return json;
 }
@@ -186,11 +190,9 @@ LoadedState read_checkpoint_state(const fs::path& checkpoint) {
                 "another version of qrl-train wrote it: go on with that one, or export it and start from the model");
     return json.at(key);
   };
-  LoadedState loaded{{},
-                     state::read_text(checkpoint / kRecipeFile, kMaxText_bytes),
-                     model::read_config(checkpoint / "config.json"),
-                     {},
-                     1};
+  LoadedState loaded{{}, state::read_text(checkpoint / kRecipeFile, kMaxText_bytes),
+                     {}, model::read_config(checkpoint / "config.json"),
+                     {}, 1};
   RunState& s = loaded.state;
   s.cold_start = at("cold_start").get<bool>();
   s.sft_step = at("sft_step").get<std::int64_t>();
@@ -202,6 +204,9 @@ LoadedState read_checkpoint_state(const fs::path& checkpoint) {
   s.uaq_scale = at("uaq_scale").get<double>();
   s.metrics_bytes = at("metrics_bytes").get<std::int64_t>();
   s.sft_metrics_bytes = at("sft_metrics_bytes").get<std::int64_t>();
+  const nlohmann::json& inputs = at(kInputs);
+  loaded.inputs = {inputs.at("model").get<std::string>(), inputs.at("train_prompts").get<std::string>(),
+                   inputs.at("held_out_prompts").get<std::string>()};
   s.evaluation_due = json.contains(kUnfinishedRow);
   if (s.evaluation_due) {
     // null: a value that was not finite

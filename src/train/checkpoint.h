@@ -11,6 +11,7 @@
 #include "dist/collectives.h"
 #include "learner/learner.h"
 #include "model/config.h"
+#include "train/inputs.h"
 #include "train/quantiser.h"
 
 namespace qrl::train {
@@ -34,6 +35,7 @@ struct CheckpointContext {
   const model::ModelConfig& config;  ///< dtype: what an export will be in
   const data::Tokenizer& tokenizer;
   const std::string& resolved_recipe;
+  const Inputs& inputs;
   dist::Collectives& world;
   const learner::Metrics& unfinished_row;  ///< of state.step, with state.evaluation_due
   const QuantiserState& quantiser;
@@ -70,6 +72,7 @@ bool same_checkpoint(const std::filesystem::path& a, const std::filesystem::path
 struct LoadedState {
   RunState state;
   std::string resolved_recipe;
+  Inputs inputs;
   model::ModelConfig config;        ///< dtype as exported models have it
   learner::Metrics unfinished_row;  ///< with state.evaluation_due
   int world_size = 1;               ///< ranks of the run that wrote it

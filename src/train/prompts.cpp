@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <numeric>
+#include <unordered_set>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -136,6 +137,9 @@ std::vector<PromptSet> load_held_out_prompts(const config::Recipe& recipe, const
     for (data::PromptRow& row : data::read_prompt_file(file, rows)) {
       auto set =
           std::find_if(sets.begin(), sets.end(), [&](const PromptSet& s) { return s.data_source == row.data_source; });
+      QRL_REQUIRE(set == sets.end() || set != sets.begin() || generator.task.empty(),
+                  file + ":" + std::to_string(row.line), "a data source other than data.val_generator's",
+                  base::quoted(row.data_source), "name another one, so that both have a score of their own");
       if (set == sets.end()) set = sets.insert(sets.end(), PromptSet{row.data_source, {}});
       reader.add(*set, id++, std::move(row), file);
     }
@@ -146,6 +150,22 @@ std::vector<PromptSet> load_held_out_prompts(const config::Recipe& recipe, const
                 "none: all are longer than data.max_prompt_length", "raise it, or set data.overlong_prompt: truncate");
   }
   return sets;
+}
+
+void warn_of_shared_prompts(const PromptSet& train, std::span<const PromptSet> held_out) {
+  const auto bytes = [](const types::Prompt& prompt) {
+    return std::string_view(reinterpret_cast<const char*>(prompt.tokens.data()),
+                            prompt.tokens.size() * sizeof(types::TokenId));
+  };
+  std::unordered_set<std::string_view> known;
+  for (const types::Prompt& prompt : train.prompts) known.insert(bytes(prompt));
+  for (const PromptSet& set : held_out) {
+    const auto num_shared = std::count_if(set.prompts.begin(), set.prompts.end(),
+                                          [&](const types::Prompt& prompt) { return known.contains(bytes(prompt)); });
+    if (num_shared == 0) continue;
+    base::log_warning(std::to_string(num_shared) + " of the " + std::to_string(set.prompts.size()) +
+                      " held-out prompts of " + base::quoted(set.data_source) + " are training prompts, too");
+  }
 }
 
 PromptOrder::PromptOrder(std::int64_t num_prompts, bool shuffle, std::uint64_t seed)

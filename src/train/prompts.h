@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,6 +31,9 @@ PromptSet load_train_prompts(const config::Recipe& recipe, const data::Tokenizer
 /// training prompt's.
 std::vector<PromptSet> load_held_out_prompts(const config::Recipe& recipe, const data::Tokenizer& tokenizer,
                                              const reward::Verifier& verifier);
+
+/// A warning when held-out prompts are training prompts, too: their score says less about others.
+void warn_of_shared_prompts(const PromptSet& train, std::span<const PromptSet> held_out);
 
 /// Turns the text of a prompt into the tokens that the model sees: data.prompt_template around it, the chat template
 /// around both. The templates' own words may hold added tokens; the text becomes one only with

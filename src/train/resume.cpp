@@ -77,24 +77,28 @@ void provide_reference(const fs::path& checkpoint, const config::Recipe& recipe,
   require_sound_checkpoint(home, "the reference of algorithm.kl_loss_coef is read from it: restore it from a copy");
 }
 
-ResumePoint choose(const config::LoadedRecipe& loaded, const RunFolder& folder, int num_ranks) {
+ResumePoint choose(const config::LoadedRecipe& loaded, const Inputs& inputs, const RunFolder& folder, int num_ranks) {
   const config::Recipe& recipe = loaded.recipe;
   state::remove_leftovers(folder.checkpoints());
   ResumePoint point;
   const bool given = recipe.trainer.resume_mode == config::ResumeMode::path;
   point.checkpoint = given ? given_checkpoint(recipe.trainer, folder) : newest_checkpoint(recipe.trainer, folder);
+  // Metric rows are kept with the folder they were written in: a run that does not go on there begins its own.
+  const bool goes_on_here = point.checkpoint && lies_in(*point.checkpoint, folder);
+  if (!goes_on_here) folder.set_aside_earlier_rows();
   if (!point.checkpoint) return point;
 
   const LoadedState saved = read_checkpoint_state(*point.checkpoint);
   check_same_recipe(*point.checkpoint, saved, recipe);
+  require_same_inputs(saved.inputs, inputs, point.checkpoint->string(), "what it was made with",
+                      "put them back, or give another trainer.default_local_dir");
   warn_of_other_ranks(*point.checkpoint, saved, num_ranks);
   point.state = saved.state;
   point.unfinished_row = saved.unfinished_row;
   const bool cold_start_done =
       recipe.sft.steps > 0 && (saved.state.step > 0 || saved.state.sft_step >= recipe.sft.steps);
   if (recipe.algorithm.kl_loss_coef != 0 && cold_start_done) provide_reference(*point.checkpoint, recipe, folder);
-  // Metric rows are kept with the folder they were written in: another folder begins its own.
-  if (!lies_in(*point.checkpoint, folder)) point.state.metrics_bytes = point.state.sft_metrics_bytes = 0;
+  if (!goes_on_here) point.state.metrics_bytes = point.state.sft_metrics_bytes = 0;
   base::log_info("resuming from " + point.checkpoint->string());
   return point;
 }
@@ -105,9 +109,10 @@ fs::path cold_start_checkpoint(const config::Recipe& recipe) {
   return fs::path(recipe.trainer.default_local_dir) / "checkpoints" / cold_start_name(recipe);
 }
 
-ResumePoint find_resume_point(const config::LoadedRecipe& loaded, const RunFolder* folder, dist::Collectives& world) {
+ResumePoint find_resume_point(const config::LoadedRecipe& loaded, const Inputs& inputs, const RunFolder* folder,
+                              dist::Collectives& world) {
   ResumePoint point;
-  if (folder != nullptr) point = choose(loaded, *folder, world.size());
+  if (folder != nullptr) point = choose(loaded, inputs, *folder, world.size());
   const std::string path = world.all_gather(point.checkpoint ? point.checkpoint->string() : std::string()).front();
   world.broadcast(std::as_writable_bytes(std::span(&point.state, 1)), 0);
   point.checkpoint = path.empty() ? std::nullopt : std::optional<fs::path>(path);

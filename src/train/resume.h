@@ -21,10 +21,12 @@ struct ResumePoint {
 /// The finished cold start's checkpoint in a run folder.
 std::filesystem::path cold_start_checkpoint(const config::Recipe& recipe);
 
-/// The checkpoint that trainer.resume_mode chooses, verified and checked against the recipe; damaged ones in its way
-/// are set aside. When the recipe's KL term needs the finished cold start too, that is verified, and copied into the
-/// run folder from beside a checkpoint that lies elsewhere. `folder`: null on all ranks but the first, which chooses
-/// for all. Collective. Throws input errors.
-ResumePoint find_resume_point(const config::LoadedRecipe& loaded, const RunFolder* folder, dist::Collectives& world);
+/// The checkpoint that trainer.resume_mode chooses, verified and checked against the recipe and its inputs; damaged
+/// ones in its way are set aside, and so are the rows and rollouts of an earlier run that this one does not go on from.
+/// When the recipe's KL term needs the finished cold start too, that is verified, and copied into the run folder from
+/// beside a checkpoint that lies elsewhere. `folder`: null on all ranks but the first, which chooses for all.
+/// Collective. Throws input errors.
+ResumePoint find_resume_point(const config::LoadedRecipe& loaded, const Inputs& inputs, const RunFolder* folder,
+                              dist::Collectives& world);
 
 }  // namespace qrl::train

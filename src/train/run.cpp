@@ -7,7 +7,6 @@
 #include "train/cold_start.h"
 #include "train/evaluate.h"
 #include "train/resume.h"
-#include "train/signals.h"
 #include "train/trainer.h"
 
 namespace qrl::train {
@@ -58,7 +57,6 @@ void print_result(const config::Recipe& recipe, const RunFolder& folder, const s
 
 void run(const config::LoadedRecipe& loaded, dist::Collectives& world, RunPart part) {
   const config::Recipe& recipe = loaded.recipe;
-  install_signal_handlers();
   set_threads(recipe, world);
   world.set_time_limit(static_cast<double>(recipe.trainer.collective_timeout_s));
   base::set_log_quiet(!world.is_first());
@@ -67,13 +65,15 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, RunPart p
   const auto verifier = reward::make_verifier(recipe.reward);
   const PromptSet prompts = load_train_prompts(recipe, policy.tokenizer, *verifier);
   const std::vector<PromptSet> held_out = load_held_out_prompts(recipe, policy.tokenizer, *verifier);
+  warn_of_shared_prompts(prompts, held_out);
+  const Inputs inputs = fingerprint(recipe, policy, prompts, held_out, world);
 
   std::optional<RunFolder> folder;
   if (world.is_first()) {
     folder.emplace(recipe.trainer.default_local_dir);
     base::set_log_file(folder->path() / "log.txt");
   }
-  ResumePoint point = find_resume_point(loaded, folder ? &*folder : nullptr, world);
+  ResumePoint point = find_resume_point(loaded, inputs, folder ? &*folder : nullptr, world);
   if (folder) state::replace_file(folder->path() / "config.yaml", loaded.annotated_yaml);
 
   RunState state = point.state;
@@ -82,11 +82,17 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, RunPart p
     metrics = MetricsFile(folder->metrics_file(), state.metrics_bytes);
     if (recipe.sft.steps > 0) sft_metrics = MetricsFile(folder->sft_metrics_file(), state.sft_metrics_bytes);
   }
-  RunParts parts{recipe,      loaded.resolved_yaml,
-                 world,       policy,
-                 *verifier,   folder ? &*folder : nullptr,
-                 state,       metrics,
-                 sft_metrics, std::move(point.unfinished_row),
+  RunParts parts{recipe,
+                 loaded.resolved_yaml,
+                 inputs,
+                 world,
+                 policy,
+                 *verifier,
+                 folder ? &*folder : nullptr,
+                 state,
+                 metrics,
+                 sft_metrics,
+                 std::move(point.unfinished_row),
                  {}};
 
   // What a machine lacks shows now, not after the cold start: a decoder that is made and dropped asks for all of it.

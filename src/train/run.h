@@ -9,7 +9,8 @@ namespace qrl::train {
 
 enum class RunPart { everything, cold_start_only };
 
-/// Runs or resumes the recipe's run and prints its result. Throws base::Error: input (2), guard (3), stopped (75).
+/// Runs or resumes the recipe's run and prints its result; stops as train/signals.h says, once its caller has installed
+/// the handlers. Throws base::Error: input (2), guard (3), stopped (75).
 void run(const config::LoadedRecipe& loaded, dist::Collectives& world, RunPart part);
 
 }  // namespace qrl::train

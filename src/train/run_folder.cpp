@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/log.h"
 
 namespace qrl::train {
 
@@ -97,6 +98,26 @@ std::vector<std::pair<std::int64_t, double>> read_metric(const std::filesystem::
 RunFolder::RunFolder(const std::filesystem::path& dir) : path_(made(dir)), lock_(path_) {
   made(checkpoints());
   made(path_ / "rollouts");
+}
+
+void RunFolder::set_aside_earlier_rows() const {
+  const auto has_rows = [](const std::filesystem::path& file) {
+    std::error_code none;
+    const auto size = std::filesystem::file_size(file, none);
+    return !none && size > 0;
+  };
+  if (!has_rows(metrics_file()) && !has_rows(sft_metrics_file())) return;
+  int number = 1;
+  const auto place = [&] { return path_ / ("earlier_" + std::to_string(number)); };
+  while (std::filesystem::exists(place())) ++number;
+  made(place());
+  // The rows last: while they lie here, a start after a crash moves the rest.
+  for (const char* name : {"rollouts", "config.yaml", "quant_audit.txt", "sft_metrics.jsonl", "metrics.jsonl"}) {
+    if (std::filesystem::exists(path_ / name)) std::filesystem::rename(path_ / name, place() / name);
+  }
+  made(path_ / "rollouts");
+  base::log_warning("no checkpoint to go on from in " + path_.string() +
+                    ": metric rows and rollouts of the earlier run there are now in " + place().string());
 }
 
 void RunFolder::write_rollouts(std::int64_t step, const std::string& jsonl) const {

@@ -44,6 +44,9 @@ class RunFolder {
   std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
   std::filesystem::path metrics_file() const { return path_ / "metrics.jsonl"; }
   std::filesystem::path sft_metrics_file() const { return path_ / "sft_metrics.jsonl"; }
+  /// Moves what an earlier run wrote (metric rows, rollouts, its resolved recipe) to earlier_1, earlier_2, …, with a
+  /// warning that says so; nothing when no row was written.
+  void set_aside_earlier_rows() const;
   /// Writes rollouts/step_N.jsonl whole (replacing what an interrupted run left).
   void write_rollouts(std::int64_t step, const std::string& jsonl) const;
 

@@ -19,8 +19,8 @@ void commit(RunParts& parts, const learner::Learner& learner, dist::Collectives&
   parts.state.sft_metrics_bytes = parts.sft_metrics.sync();
   std::filesystem::path dir = parts.folder != nullptr ? parts.folder->checkpoints() : std::filesystem::path();
   save_checkpoint(dir, parts.state, learner,
-                  {parts.policy.config, parts.policy.tokenizer, parts.resolved_recipe, world, parts.unfinished_row,
-                   parts.quantiser});
+                  {parts.policy.config, parts.policy.tokenizer, parts.resolved_recipe, parts.inputs, world,
+                   parts.unfinished_row, parts.quantiser});
   if (parts.folder != nullptr) prune_checkpoints(dir, parts.recipe.trainer.max_ckpt_to_keep, parts.recipe.sft.steps);
 }
 

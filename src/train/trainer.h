@@ -17,6 +17,7 @@ namespace qrl::train {
 struct RunParts {
   const config::Recipe& recipe;
   const std::string& resolved_recipe;
+  const Inputs& inputs;
   dist::Collectives& world;
   const Policy& policy;
   const reward::Verifier& verifier;

@@ -38,8 +38,9 @@ void train_one_step(const reward::Verifier& verifier, std::vector<std::string> s
   const train::RunFolder folder(dir / "run");
   train::RunState state;
   train::MetricsFile metrics(folder.metrics_file(), 0), sft_metrics;
-  train::RunParts parts{recipe,  loaded.resolved_yaml, *world, policy, verifier, &folder, state,
-                        metrics, sft_metrics,          {}};
+  const train::Inputs inputs;
+  train::RunParts parts{recipe,  loaded.resolved_yaml, inputs, *world, policy, verifier, &folder, state,
+                        metrics, sft_metrics,          {},     {}};
   learner::Learner learner(policy.config, policy.weights, train::learner_options(recipe), *world);
   train::Trainer(parts, learner, nullptr, prompts, {}).train();
 }

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# A rank that dies, hangs, aborts or throws must end the whole job soon, with a non-zero exit and no process left.
+# A rank that dies, hangs, never starts (late) or ends (stay), aborts or throws must end the whole job soon, with a
+# non-zero exit and no process left.
 # pause: all ranks standing still for longer than the time limit is no loss, the job goes on.
-# usage: lost_rank.sh kill|hang|pause|abort|throw MPIRUN_COMMAND... TEST_PROGRAM
+# usage: lost_rank.sh kill|hang|pause|late|stay|abort|throw MPIRUN_COMMAND... TEST_PROGRAM
 set -u
 num_losses=1; [ -z "${QRL_LONG_TESTS:-}" ] || num_losses=100 # of each kind: 200, as design/reliability.md asks
 mode=$1; shift
@@ -9,6 +10,7 @@ export QRL_LOSS=$mode
 QRL_PID_DIR=$(mktemp -d); export QRL_PID_DIR
 trap 'rm -rf "$QRL_PID_DIR"' EXIT
 fail() { echo "FAILED: $*" >&2; kill "$job" 2>/dev/null; exit 1; }
+expect_gone() { for _ in $(seq 50); do kill -0 "$1" 2>/dev/null || return 0; sleep 0.1; done; fail "process $1 is left"; }
 ends_within() { for _ in $(seq $((10 * $1))); do kill -0 "$job" 2>/dev/null || return 0; sleep 0.1; done; return 1; }
 
 case $mode in
@@ -28,14 +30,22 @@ case $mode in
       fi
       kill -$signal "$sleeping"
       ends_within 20 || fail "the job goes on without its second rank"
-      for _ in $(seq 50); do kill -0 "$waiting" 2>/dev/null || break; sleep 0.1; done
-      kill -0 "$waiting" 2>/dev/null && fail "process $waiting is left"
-      kill -0 "$sleeping" 2>/dev/null && fail "process $sleeping is left"
+      expect_gone "$waiting"; expect_gone "$sleeping"
       wait "$job"; code=$?
       [ "$code" -ne 0 ] || fail "the job's exit code is 0"
       [ "$mode" = kill ] || grep -q 'rank 0 has waited 3 s for rank 1' "$QRL_PID_DIR/said" ||
         fail "nobody says who hangs: $(cat "$QRL_PID_DIR/said")"
     done
+    ;;
+  late | stay)
+    QRL_JOIN_TIMEOUT_S=3 "$@" "[.$mode]" >"$QRL_PID_DIR/said" 2>&1 & job=$!
+    ends_within 30 || fail "the job goes on"
+    for rank in 0 1; do
+      read -r process <"$QRL_PID_DIR/$rank" || fail "rank $rank did not start"
+      expect_gone "$process"
+    done
+    wait "$job"; code=$?
+    grep -q 'waited 3 s for the other ranks' "$QRL_PID_DIR/said" || fail "nobody says why: $(cat "$QRL_PID_DIR/said")"
     ;;
   abort | throw)
     "$@" "[.$mode]" & job=$!

@@ -49,6 +49,12 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
 /// Below, at and above the number of ranks, and over the edge of an all-reduce window (16 MiB).
 const std::vector<std::size_t> kCounts = {0, 1, 2, 3, 7, 257, (std::size_t{4} << 20) + 3};
 
+/// For the script that loses a rank: this process's id into the folder QRL_PID_DIR.
+void tell_pid(int rank) {
+  std::ofstream file(std::string(std::getenv("QRL_PID_DIR")) + "/" + std::to_string(rank));
+  file << getpid() << '\n';
+}
+
 std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 std::size_t ranks() { return index(world().size()); }
 
@@ -197,12 +203,24 @@ TEST_CASE("one rank throws while the others wait", "[.throw]") {
   FAIL("a rank came out of a barrier that nobody else reached");
 }
 
+TEST_CASE("ranks wait for one that never starts", "[.late]") {
+  const int rank = std::stoi(std::getenv("OMPI_COMM_WORLD_RANK"));
+  tell_pid(rank);
+  if (rank == std::stoi(std::getenv("OMPI_COMM_WORLD_SIZE")) - 1) sleep(120);
+  world();
+  FAIL("a rank met others that have not started");
+}
+
+TEST_CASE("ranks wait for one that never ends", "[.stay]") {
+  const auto mine = qrl::dist::make_world(nullptr, nullptr);
+  tell_pid(mine->rank());
+  mine->set_time_limit(3);
+  if (mine->rank() == mine->size() - 1) sleep(120);
+}
+
 TEST_CASE("ranks wait for one that will be killed or stopped", "[.wait]") {
-  // Writes its process id into the folder QRL_PID_DIR; the last rank sleeps, the others wait for it in a collective.
-  {
-    std::ofstream file(std::string(std::getenv("QRL_PID_DIR")) + "/" + std::to_string(world().rank()));
-    file << getpid() << '\n';
-  }
+  // The last rank sleeps, the others wait for it in a collective.
+  tell_pid(world().rank());
   world().barrier();
   if (world().rank() == world().size() - 1) sleep(120);
   const std::string loss = std::getenv("QRL_LOSS");

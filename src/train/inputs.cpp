@@ -1,0 +1,74 @@
+#include "train/inputs.h"
+
+#include "base/error.h"
+#include "state/hash.h"
+
+namespace qrl::train {
+
+namespace {
+
+void add_number(state::Hash& hash, std::uint64_t number) { hash.add(&number, sizeof number); }
+
+/// With its length before it, so that no two sequences of texts add the same bytes.
+void add_text(state::Hash& hash, std::string_view text) {
+  add_number(hash, text.size());
+  hash.add(text);
+}
+
+std::string hash_of(std::span<const PromptSet> sets) {
+  state::Hash hash;
+  for (const PromptSet& set : sets) {
+    add_number(hash, set.prompts.size());
+    for (const std::int64_t size : set.source_sizes) add_number(hash, static_cast<std::uint64_t>(size));
+    for (const types::Prompt& prompt : set.prompts) {
+      add_number(hash, prompt.id);
+      add_number(hash, prompt.tokens.size());
+      hash.add(prompt.tokens.data(), prompt.tokens.size() * sizeof(types::TokenId));
+      add_text(hash, prompt.ground_truth);
+      add_text(hash, prompt.data_source);
+    }
+  }
+  return hash.hex();
+}
+
+std::string hash_of(const config::Recipe& recipe, const Policy& policy) {
+  state::Hash hash;
+  add_text(hash, model::config_json(policy.config));
+  // Later weights come from the checkpoint, and a cold start's reference does, too.
+  if (recipe.algorithm.kl_loss_coef == 0 || recipe.sft.steps > 0) return hash.hex();
+  std::vector<float> values;
+  for (const model::WeightSpec& spec : model::weight_specs(policy.config)) {
+    values.resize(static_cast<std::size_t>(spec.shape.numel()));
+    policy.weights.read(spec, values.data());
+    hash.add(values.data(), values.size() * sizeof(float));
+  }
+  return hash.hex();
+}
+
+}  // namespace
+
+Inputs fingerprint(const config::Recipe& recipe, const Policy& policy, const PromptSet& prompts,
+                   const std::vector<PromptSet>& held_out, dist::Collectives& world) {
+  Inputs mine{hash_of(recipe, policy), hash_of(std::span(&prompts, 1)), hash_of(held_out)};
+  const auto model = world.all_gather(mine.model), train = world.all_gather(mine.train_prompts),
+             val = world.all_gather(mine.held_out_prompts);
+  for (std::size_t rank = 1; rank < model.size(); ++rank) {
+    require_same_inputs({model[0], train[0], val[0]}, {model[rank], train[rank], val[rank]},
+                        "rank " + std::to_string(rank), "to read what rank 0 reads", "give every host the same files");
+  }
+  return mine;
+}
+
+void require_same_inputs(const Inputs& before, const Inputs& now, const std::string& where, const std::string& expected,
+                         const std::string& what_to_do) {
+  std::string other;
+  const auto compare = [&](const std::string& a, const std::string& b, const char* name) {
+    if (a != b) other += (other.empty() ? "" : "; ") + std::string(name);
+  };
+  compare(before.model, now.model, "another model (model.path, model.init)");
+  compare(before.train_prompts, now.train_prompts, "other training prompts (data.train_files, the tokenizer)");
+  compare(before.held_out_prompts, now.held_out_prompts, "other held-out prompts (data.val_files, the tokenizer)");
+  QRL_REQUIRE(other.empty(), where, expected, other, what_to_do);
+}
+
+}  // namespace qrl::train

@@ -1,0 +1,29 @@
+// Owns the fingerprint of what a run reads beside its recipe: a file may change while its name in the recipe does not.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "dist/collectives.h"
+#include "train/prompts.h"
+#include "train/session.h"
+
+namespace qrl::train {
+
+/// Hashes of contents (state/hash.h). Equal ones: the run reads the same.
+struct Inputs {
+  std::string model;          ///< its config; with a KL reference that is the initial model, the weights, too
+  std::string train_prompts;  ///< tokens, ground truths and sources, in order
+  std::string held_out_prompts;
+};
+
+/// Reads the weights once when they count. Collective: throws an input error on every rank when a rank reads
+/// something else than the first one (hosts with files of their own).
+Inputs fingerprint(const config::Recipe& recipe, const Policy& policy, const PromptSet& prompts,
+                   const std::vector<PromptSet>& held_out, dist::Collectives& world);
+
+/// Throws an input error about `where` that names the recipe's keys whose contents are other than `before`.
+void require_same_inputs(const Inputs& before, const Inputs& now, const std::string& where, const std::string& expected,
+                         const std::string& what_to_do);
+
+}  // namespace qrl::train

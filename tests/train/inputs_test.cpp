@@ -1,0 +1,158 @@
+// What a run reads beside its recipe: no resume on other contents, no ranks that read different ones, and a word about
+// prompts that are trained on and held out.
+#include <fstream>
+
+#include "support/catch.h"
+#include "train/support.h"
+
+using namespace qrl;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kTrainGenerator = "train_generator: {task: countdown, size: 64, max_number: 9, max_target: 30}";
+constexpr const char* kValGenerator = "val_generator: {task: countdown, size: 8, max_number: 9, max_target: 30}";
+
+/// Countdown prompts of two numbers that add up to target, …, target + 5.
+std::string write_prompts(const fs::path& file, int target, const std::string& source) {
+  std::ofstream out(file);
+  for (int i = 0; i < 6; ++i) {
+    const nlohmann::json numbers = {i + 1, target - 1};
+    out << nlohmann::json{{"prompt", std::to_string(i + 1) + " " + std::to_string(target - 1)},
+                          {"ground_truth", nlohmann::json{{"numbers", numbers}, {"target", target + i}}.dump()},
+                          {"data_source", source}}
+               .dump()
+        << '\n';
+  }
+  return file.string();
+}
+
+test::Outcome train(const fs::path& recipe, const fs::path& run, const std::string& more = "") {
+  return test::run_command(QRL_BINARY_DIR "/qrl-train " + recipe.string() +
+                           " --set trainer.default_local_dir=" + run.string() + " " + more);
+}
+
+bool says(const test::Outcome& outcome, const std::string& text) {
+  UNSCOPED_INFO(outcome.output);
+  return outcome.output.find(text) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("a resumed run whose prompt files changed under the same names is refused by what changed") {
+  const test::TempDir dir;
+  const fs::path train_file = dir / "train.jsonl", val_file = dir / "val.jsonl";
+  write_prompts(train_file, 8, "sums");
+  write_prompts(val_file, 15, "others");
+  test::write_recipe(dir / "recipe.yaml", {{kTrainGenerator, "train_files: [" + train_file.string() + "]"},
+                                           {kValGenerator, "val_files: [" + val_file.string() + "]"}});
+  const test::Outcome first = train(dir / "recipe.yaml", dir / "run", "--set trainer.total_training_steps=1");
+  REQUIRE(says(first, "step_1"));
+  REQUIRE(first.exit_code == 0);
+  CHECK_FALSE(says(first, "are training prompts, too"));
+
+  write_prompts(train_file, 9, "sums");
+  const test::Outcome other_train = train(dir / "recipe.yaml", dir / "run");
+  CHECK(other_train.exit_code == 2);
+  CHECK(says(other_train, "other training prompts"));
+  CHECK_FALSE(says(other_train, "other held-out prompts"));
+  write_prompts(train_file, 8, "sums");
+
+  write_prompts(val_file, 16, "others");
+  const test::Outcome other_val = train(dir / "recipe.yaml", dir / "run");
+  CHECK(other_val.exit_code == 2);
+  CHECK(says(other_val, "other held-out prompts"));
+  write_prompts(val_file, 15, "others");
+
+  CHECK(train(dir / "recipe.yaml", dir / "run").exit_code == 0);
+}
+
+TEST_CASE("with a KL reference read from model.path, other weights there are refused on resume") {
+  const test::TempDir dir;
+  const std::string exported = QRL_BINARY_DIR "/qrl-train export ";
+  for (const char* step : {"step_2", "step_4"}) {
+    REQUIRE(test::run_command(exported + (test::finished_run() / "checkpoints" / step).string() + " --out " +
+                              (dir / step).string())
+                .exit_code == 0);
+  }
+  fs::rename(dir / "step_2", dir / "model");
+  test::write_recipe(dir / "recipe.yaml", {{"{init: {config: ../../recipes/models/quickstart/config.json}, dtype",
+                                            "{path: " + (dir / "model").string() + ", dtype"}});
+  const std::string with_kl = "--set sft.steps=0 --set algorithm.kl_loss_coef=0.1 --set trainer.total_training_steps=";
+  const test::Outcome first = train(dir / "recipe.yaml", dir / "run", with_kl + "1");
+  REQUIRE(says(first, "step_1"));
+  REQUIRE(first.exit_code == 0);
+  const std::string before = test::read_file(dir / "model/model.safetensors");
+  fs::copy_file(dir / "step_4/model.safetensors", dir / "model/model.safetensors",
+                fs::copy_options::overwrite_existing);
+  const test::Outcome other = train(dir / "recipe.yaml", dir / "run", with_kl + "2");
+  CHECK(other.exit_code == 2);
+  CHECK(says(other, "another model"));
+  std::ofstream(dir / "model/model.safetensors", std::ios::binary) << before;
+  CHECK(train(dir / "recipe.yaml", dir / "run", with_kl + "2").exit_code == 0);
+}
+
+TEST_CASE("ranks that read different prompts end the job before anything is written") {
+  const std::string launcher = test::mpirun(2);
+  if (launcher.empty()) return test::skip("no MPI");
+  const test::TempDir dir;
+  for (const int rank : {0, 1}) {
+    fs::create_directories(dir / std::to_string(rank));
+    write_prompts(dir / std::to_string(rank) / "train.jsonl", 8 + rank, "sums");
+    test::write_recipe(dir / std::to_string(rank) / "recipe.yaml", {{kTrainGenerator, "train_files: [train.jsonl]"}});
+  }
+  const std::string command =
+      launcher + " sh -c 'exec " QRL_BINARY_DIR "/qrl-train " + (dir.path()).string() +
+      "/$OMPI_COMM_WORLD_RANK/recipe.yaml --set trainer.default_local_dir=" + (dir / "run").string() + "'";
+  const test::Outcome outcome = test::run_command(command);
+  CHECK(outcome.exit_code == 2);
+  CHECK(says(outcome, "rank 1: expected to read what rank 0 reads"));
+  CHECK(says(outcome, "other training prompts"));
+  CHECK_FALSE(fs::exists(dir / "run/checkpoints"));
+}
+
+TEST_CASE("held-out prompts that are trained on are counted in a warning, and every score has a source of its own") {
+  const test::TempDir dir;
+  write_prompts(dir / "train.jsonl", 8, "sums");
+  write_prompts(dir / "val.jsonl", 8, "held");
+  std::ofstream(dir / "val.jsonl", std::ios::app)
+      << R"({"prompt": "3 4", "ground_truth": "{\"numbers\": [3, 4], \"target\": 7}", "data_source": "held"})" << '\n';
+  test::write_recipe(dir / "recipe.yaml", {{kTrainGenerator, "train_files: [" + (dir / "train.jsonl").string() + "]"},
+                                           {kValGenerator, "val_files: [" + (dir / "val.jsonl").string() + "]"}});
+  const test::Outcome shared = train(dir / "recipe.yaml", dir / "run", "--dry-run");
+  CHECK(shared.exit_code == 0);
+  CHECK(says(shared, "6 of the 7 held-out prompts of \"held\" are training prompts, too"));
+
+  write_prompts(dir / "val.jsonl", 15, "countdown");
+  test::write_recipe(dir / "both.yaml",
+                     {{kValGenerator, kValGenerator + ("\n  val_files: [" + (dir / "val.jsonl").string() + "]")}});
+  const test::Outcome both = train(dir / "both.yaml", dir / "run", "--dry-run");
+  CHECK(both.exit_code == 2);
+  CHECK(says(both, "val.jsonl:1: expected a data source other than data.val_generator's"));
+  CHECK_FALSE(says(both, "parameters"));  // no plan before the error
+}
+
+TEST_CASE("a fresh start beside the rows of an earlier run sets them aside") {
+  const test::TempDir dir;
+  const fs::path run = test::copy_of_finished_run(dir / "run");
+  const std::string earlier = test::read_file(run / "metrics.jsonl");
+  for (const std::string& checkpoint : test::names_in(run / "checkpoints")) {
+    test::flip_bit(run / "checkpoints" / checkpoint / "state.json", 80);
+  }
+  const test::Outcome again = test::run_command(test::tiny_command(run));
+  CHECK(again.exit_code == 0);
+  CHECK(says(again, "earlier_1"));
+  CHECK(test::read_file(run / "earlier_1/metrics.jsonl") == earlier);
+  CHECK(test::names_in(run / "earlier_1/rollouts").size() == 4);
+  CHECK(fs::exists(run / "earlier_1/config.yaml"));
+  CHECK(test::difference(test::finished_run(), run) == "");
+
+  // A second one, of a shorter run: nothing of the longer one stays.
+  fs::remove_all(run / "checkpoints");
+  const test::Outcome never =
+      test::run_command(test::tiny_command(run, "--resume never --set trainer.total_training_steps=1"));
+  CHECK(never.exit_code == 0);
+  CHECK(says(never, "earlier_2"));
+  CHECK(test::names_in(run / "rollouts") == std::vector<std::string>{"step_1.jsonl"});
+  CHECK(test::read_file(run / "earlier_2/metrics.jsonl").size() > earlier.size() / 2);
+}
