@@ -78,7 +78,7 @@ class DeviceEngine final : public Engine {
   std::string describe() const override;
   void upload(const HostWeights& weights) override { weights_.upload(weights, stream_); }
   void set_kv_scales(std::span<const float> keys_LK, std::span<const float> values_LK) override;
-  void allocate_kv() override;
+  std::int64_t allocate_kv() override;
   void release_kv() override;
   void forward(const Tick& tick) override;
   void draw(std::span<const std::int32_t> rows, std::span<const double> uniforms, float temperature,
@@ -97,6 +97,7 @@ class DeviceEngine final : public Engine {
   void send(Staged& staged, std::size_t num_bytes);
   void wait();
   RowPlaces bring(const Tick& tick, const std::int32_t*& tokens, const std::int32_t*& copies);
+  std::int64_t affordable_pages(std::size_t page_bytes) const;
   KvPages pages(std::size_t layer_idx) const;
   Memory products_of(std::int64_t count) const {
     return Memory(static_cast<std::size_t>(count) * (options_.f32_products ? sizeof(float) : sizeof(std::uint16_t)));
@@ -114,7 +115,8 @@ class DeviceEngine final : public Engine {
   std::unique_ptr<Products> products_;
   Weights weights_;
   std::vector<LayerKv> kv_;
-  Memory kv_head_scales_;  // keys [L, K], then values
+  std::int64_t num_pages_ = 0;  // of kv_
+  Memory kv_head_scales_;       // keys [L, K], then values
   std::int64_t qkv_stride_, width_stride_, gate_up_stride_, tile_tokens_, num_draw_blocks_, max_draw_rows_;
   Memory x_, qkv_, q_, context_, y_, gate_up_;
   EncodedMemory normed_, attended_, gated_, final_normed_;
@@ -165,29 +167,47 @@ void DeviceEngine::set_kv_scales(std::span<const float> keys_LK, std::span<const
   stream_.wait();
 }
 
-void DeviceEngine::allocate_kv() {
-  if (!kv_.empty()) return;
+/// How many of options_.num_pages there is memory for now, each of `page_bytes` in all layers.
+std::int64_t DeviceEngine::affordable_pages(std::size_t page_bytes) const {
+  std::size_t available = free_bytes();
+  if (options_.memory_utilization > 0) {
+    const auto kept_free =
+        static_cast<std::size_t>((1 - options_.memory_utilization) * static_cast<double>(device_.total_bytes));
+    available -= std::min(available, kept_free);
+  }
+  return std::min(options_.num_pages, static_cast<std::int64_t>(available / page_bytes));
+}
+
+std::int64_t DeviceEngine::allocate_kv() {
+  if (!kv_.empty()) return num_pages_;
   const KvLayout at =
       kv_layout(options_.kv_format, options_.shape.num_kv_heads, options_.page_size, options_.shape.head_dim);
-  const auto slots = static_cast<std::size_t>(at.slots(options_.num_pages));
-  const std::size_t code_bytes = slots * static_cast<std::size_t>(at.slot_bytes());
   const bool scaled = options_.kv_format == KvFormat::int8;
-  const std::size_t all_bytes =
-      2 * static_cast<std::size_t>(options_.shape.num_layers) * (code_bytes + (scaled ? slots * sizeof(float) : 0));
-  const std::size_t free_now = free_bytes();
-  QRL_REQUIRE(all_bytes <= free_now, "rollout.kv_pages",
-              "a KV cache within the " + std::to_string(free_now >> 20) + " MiB that the device has left",
-              std::to_string(all_bytes >> 20) + " MiB for " + std::to_string(options_.num_pages) + " pages",
-              "lower rollout.kv_pages or rollout.max_num_seqs");
+  const auto page_slots = static_cast<std::size_t>(at.slots(1));
+  const std::size_t slot_bytes = static_cast<std::size_t>(at.slot_bytes()) + (scaled ? sizeof(float) : 0);
+  const std::size_t page_bytes = 2 * static_cast<std::size_t>(options_.shape.num_layers) * page_slots * slot_bytes;
+  const std::int64_t num_pages = affordable_pages(page_bytes);
+  const bool may_be_fewer = options_.memory_utilization > 0;
+  const std::int64_t fewest = may_be_fewer ? ceil_div(options_.max_positions, options_.page_size) : options_.num_pages;
+  const auto mib = [](std::size_t bytes) { return std::to_string(bytes >> 20) + " MiB"; };
+  QRL_REQUIRE(
+      num_pages >= fewest, may_be_fewer ? "rollout.gpu_memory_utilization" : "rollout.kv_pages",
+      "memory for " + std::to_string(fewest) + " KV pages, " + mib(static_cast<std::size_t>(fewest) * page_bytes),
+      "room for " + std::to_string(num_pages) + " in the " + mib(free_bytes()) + " that the device has left",
+      may_be_fewer ? "raise it, lower data.max_response_length, or end what else uses the device"
+                   : "lower rollout.kv_pages or rollout.max_num_seqs");
+  const auto slots = static_cast<std::size_t>(at.slots(num_pages));
   std::vector<LayerKv> layers(static_cast<std::size_t>(options_.shape.num_layers));
   for (LayerKv& layer : layers) {
-    layer.keys = Memory(code_bytes);
-    layer.values = Memory(code_bytes);
+    layer.keys = Memory(slots * static_cast<std::size_t>(at.slot_bytes()));
+    layer.values = Memory(slots * static_cast<std::size_t>(at.slot_bytes()));
     if (!scaled) continue;
     layer.key_slot_scales = Memory(slots * sizeof(float));
     layer.value_slot_scales = Memory(slots * sizeof(float));
   }
   kv_ = std::move(layers);  // all or nothing
+  num_pages_ = num_pages;
+  return num_pages_;
 }
 
 void DeviceEngine::release_kv() {
@@ -232,8 +252,8 @@ void DeviceEngine::check(const Tick& tick) const {
                   "tick, row " + std::to_string(row),
                   "a position in " + range_text(options_.max_positions) + " with pages", std::to_string(position));
   }
-  const auto page_exists = [&](std::int64_t page) { return 0 <= page && page < options_.num_pages; };
-  QRL_INVARIANT(std::ranges::all_of(tick.page_ids, page_exists), "tick", "pages in " + range_text(options_.num_pages),
+  const auto page_exists = [&](std::int64_t page) { return 0 <= page && page < num_pages_; };
+  QRL_INVARIANT(std::ranges::all_of(tick.page_ids, page_exists), "tick", "pages in " + range_text(num_pages_),
                 "another");
   for (const SlotCopy& copy : tick.copies) {
     QRL_INVARIANT(page_exists(copy.from) && page_exists(copy.to) && copy.from != copy.to && 0 <= copy.num_slots &&

@@ -27,6 +27,9 @@ struct EngineOptions {
   std::int64_t max_rows = 0;       ///< of one tick
   std::int64_t max_positions = 0;  ///< of a sequence
   std::int64_t num_pages = 0;
+  /// 0: num_pages or an error. Else as many of them as fit while the device's memory in use, by whomever, is at most
+  /// this share of it.
+  double memory_utilization = 0;
   std::int64_t page_size = 0;  ///< tokens
   quant::KvFormat kv_format = quant::KvFormat::bf16;
   /// Products are rounded to bf16, as is usual on GPUs. Or stay fp32, as on the CPU: slower, for comparisons with it.
@@ -92,8 +95,9 @@ class Engine {
   /// fp8_e4m3 keys and values: fp32 [layers, kv heads] each.
   virtual void set_kv_scales(std::span<const float> keys_LK, std::span<const float> values_LK) = 0;
 
-  /// Memory of the pages; an input error when the device has not enough.
-  virtual void allocate_kv() = 0;
+  /// Memory of the pages, unless it is there; how many they are. An input error when the device has not enough, for
+  /// one sequence of max_positions at least.
+  virtual std::int64_t allocate_kv() = 0;
   virtual void release_kv() = 0;
 
   /// Runs the rows through all layers: keys and values stored, hidden states left for the two below. Does not wait.

@@ -201,7 +201,11 @@ void add_rollout(List& list) {
               "tokens of one decoder tick");
   rollout.add("page_size", &O::page_size, integer(1, kMaxPageTokens), "tokens a KV page holds");
   rollout.add("kv_pages", &O::kv_pages, integer(1, kMaxPages), "KV pages",
-              {"what max_num_seqs longest sequences need"});
+              {"what max_num_seqs longest sequences need; with device cuda as many of them as fit"});
+  rollout.add(
+      "gpu_memory_utilization", &O::gpu_memory_utilization, real(above_0_to_1()),
+      "share of the GPU's memory that may be in use, weights and all else included, when KV pages take the rest",
+      {"0.9 with device cuda and without kv_pages"});
   rollout.add("prefix_sharing", &O::prefix_sharing, boolean(), "samples of a prompt share its KV pages");
   rollout.add("bitwise", &O::bitwise, boolean(),
               "the learner's log-probs are the sampler's bit for bit, so that no correction is left to do; needs "

@@ -108,7 +108,8 @@ struct RolloutRecipe {
   std::int64_t max_num_seqs = 256;
   std::int64_t max_num_batched_tokens = 2048;
   std::int64_t page_size = 16;           ///< tokens
-  std::optional<std::int64_t> kv_pages;  ///< default: what max_num_seqs longest sequences need
+  std::optional<std::int64_t> kv_pages;  ///< default: what max_num_seqs longest sequences need, on a GPU what fits
+  std::optional<double> gpu_memory_utilization;  ///< default 0.9 of a GPU
   bool prefix_sharing = true;
   bool bitwise = false;            ///< the learner's log-probs equal the sampler's bit for bit
   bool free_cache_engine = false;  ///< give the KV memory back while the learner works

@@ -127,6 +127,12 @@ void check_batches(const Recipe& recipe, RuleBook& rules) {
                     " tokens in pages of " + number(page) + ")",
                 number(recipe.rollout.kv_pages.value_or(0)) + " pages",
                 "the longest sequence must fit, or leave the key out");
+  rules.require({"rollout.gpu_memory_utilization", "rollout.device"},
+                !recipe.rollout.gpu_memory_utilization || recipe.rollout.device == RolloutDevice::cuda,
+                "rollout.device cuda beside rollout.gpu_memory_utilization", "cpu", "it has no effect: delete it");
+  rules.require({"rollout.gpu_memory_utilization", "rollout.kv_pages"},
+                !recipe.rollout.gpu_memory_utilization || !recipe.rollout.kv_pages,
+                "rollout.gpu_memory_utilization or rollout.kv_pages", "both", "keep one");
 }
 
 void check_sampling(const Recipe& recipe, RuleBook& rules) {

@@ -40,8 +40,9 @@ class Backend {
   virtual const KvScales& kv_scales() const = 0;  ///< of version −1 without any
 
   /// Before a call's first tick: KV memory is there after, and what the snapshot holds now is what `run` computes
-  /// with. The snapshot and the scales stand still until the last tick.
-  virtual void begin(const ops::DrawParams& params) = 0;
+  /// with. The snapshot and the scales stand still until the last tick. Returns how many pages there are: options'
+  /// kv_pages, on a GPU maybe fewer; enough for one longest sequence.
+  virtual std::int64_t begin(const ops::DrawParams& params) = 0;
   /// One tick: copies pages, stores the rows' keys and values, draws for plan.draw_rows. `draws` has their number.
   /// Throws an internal error when a row's logits are such that nothing can be drawn.
   virtual void run(const Plan& plan, const DrawKey& key, std::span<ops::Draw> draws) = 0;

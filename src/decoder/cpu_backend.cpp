@@ -21,6 +21,7 @@ class CpuBackend final : public Backend {
         logit_tile_tokens_(options.logit_tile_tokens),
         max_rows_(options.max_num_batched_tokens),
         max_positions_(options.max_model_len),
+        num_pages_(options.kv_pages),
         kv_(config, options.kv_pages, options.page_size, options.kv_format) {}
 
   void load(const model::Snapshot& snapshot) override {
@@ -29,7 +30,7 @@ class CpuBackend final : public Backend {
   }
   void set_kv_scales(KvScales scales) override { kv_.set_scales(std::move(scales)); }
   const KvScales& kv_scales() const override { return kv_.scales(); }
-  void begin(const ops::DrawParams& params) override;
+  std::int64_t begin(const ops::DrawParams& params) override;
   void run(const Plan& plan, const DrawKey& key, std::span<ops::Draw> draws) override;
   void release_kv() override { kv_.release(); }
 
@@ -37,18 +38,19 @@ class CpuBackend final : public Backend {
   void sample(base::Team& team, const Plan& plan, const PlanPart& part, Transformer::Workspace& scratch,
               const DrawKey& key, std::span<ops::Draw> draws) const;
 
-  std::int64_t vocab_size_, logit_tile_tokens_, max_rows_, max_positions_;
+  std::int64_t vocab_size_, logit_tile_tokens_, max_rows_, max_positions_, num_pages_;
   KvCache kv_;
   std::optional<Transformer> transformer_;
   std::vector<Transformer::Workspace> workspaces_;  // one a thread; a team of all uses the first
 };
 
-void CpuBackend::begin(const ops::DrawParams& params) {
+std::int64_t CpuBackend::begin(const ops::DrawParams& params) {
   kv_.allocate();
   const auto num_threads = static_cast<std::size_t>(base::num_threads());
   while (workspaces_.size() < num_threads) workspaces_.emplace_back(transformer_->snapshot());
   const std::int64_t columns = params.cuts() ? vocab_size_ : std::min(vocab_size_, logit_tile_tokens_);
   for (Transformer::Workspace& workspace : workspaces_) workspace.make_room_for_logits(columns);
+  return num_pages_;
 }
 
 /// One parallel region a tick: nothing but barriers inside a part, and not even those when each thread has its own.

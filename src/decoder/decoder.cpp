@@ -157,8 +157,7 @@ std::vector<types::Completion> Decoder::complete(std::span<const types::SampleRe
   const DrawKey draw_key{{params.temperature, params.top_p, params.top_k},
                          base::RandomField(key.seed, base::RandomPurpose::sampling),
                          key.step};
-  state.backend->begin(draw_key.params);
-  PagePool pool(state.options.kv_pages);
+  PagePool pool(state.backend->begin(draw_key.params));
   Scheduler scheduler(state.options, pool, state.stats);
   scheduler.submit(requests, completions);
   while (!scheduler.done()) {

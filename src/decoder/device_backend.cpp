@@ -30,6 +30,8 @@ class DeviceBackend final : public Backend {
       : vocab_size_(config.vocab_size),
         num_kv_scales_(static_cast<std::size_t>(config.num_hidden_layers * config.num_key_value_heads)),
         kv_format_(options.kv_format),
+        max_pages_(options.kv_pages),
+        num_pages_(options.kv_pages),
         engine_(std::move(engine)),
         rope_table_(model::make_rope_table(config, options.max_model_len)),
         tick_(options.page_size) {
@@ -42,7 +44,7 @@ class DeviceBackend final : public Backend {
   }
   void set_kv_scales(KvScales scales) override;
   const KvScales& kv_scales() const override { return kv_scales_; }
-  void begin(const ops::DrawParams& params) override;
+  std::int64_t begin(const ops::DrawParams& params) override;
   void run(const Plan& plan, const DrawKey& key, std::span<ops::Draw> draws) override;
   void release_kv() override { engine_->release_kv(); }
 
@@ -54,6 +56,7 @@ class DeviceBackend final : public Backend {
   std::int64_t vocab_size_;
   std::size_t num_kv_scales_;
   quant::KvFormat kv_format_;
+  std::int64_t max_pages_, num_pages_;
   std::unique_ptr<cuda::Engine> engine_;
   base::Buffer rope_table_;
   DeviceTick tick_;
@@ -93,13 +96,19 @@ void DeviceBackend::upload() {
   uploaded_version_ = snapshot.version();
 }
 
-void DeviceBackend::begin(const ops::DrawParams& params) {
+std::int64_t DeviceBackend::begin(const ops::DrawParams& params) {
   if (uploaded_version_ != snapshot_->version()) upload();
-  engine_->allocate_kv();
+  const std::int64_t num_pages = engine_->allocate_kv();
+  if (num_pages != num_pages_) {
+    base::log_info("KV cache on the GPU: " + std::to_string(num_pages) + " pages of the " + std::to_string(max_pages_) +
+                   " that all sequences at once could need");
+    num_pages_ = num_pages;
+  }
   if (params.cuts() && logits_.empty()) {
     base::log_info("top-k and top-p: tokens are drawn on the CPU, from logits that the device sends");
     logits_.resize(static_cast<std::size_t>(engine_->max_logit_rows() * vocab_size_));
   }
+  return num_pages;
 }
 
 void DeviceBackend::run(const Plan& plan, const DrawKey& key, std::span<ops::Draw> draws) {
@@ -162,6 +171,7 @@ cuda::EngineOptions engine_options(const model::ModelConfig& config, const Decod
           options.max_num_batched_tokens,
           options.max_model_len,
           options.kv_pages,
+          options.gpu_memory_utilization,
           options.page_size,
           options.kv_format};
 }

@@ -102,7 +102,7 @@ std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const mode
   const double kv_bytes = 2 * layers * static_cast<double>(kv_pages(recipe)) * static_cast<double>(page_bytes);
   const bool on_gpu = recipe.rollout.device == config::RolloutDevice::cuda;
   if (on_gpu) parts.push_back({"its weights on the GPU", sampler_bytes(recipe.quant, config), false, true});
-  parts.push_back({on_gpu ? "KV cache on the GPU" : "KV cache", kv_bytes, !on_gpu, on_gpu});
+  parts.push_back({on_gpu ? "KV cache on the GPU, at most" : "KV cache", kv_bytes, !on_gpu, on_gpu});
   return parts;
 }
 

@@ -72,6 +72,9 @@ decoder::DecoderOptions decoder_options(const config::Recipe& recipe, std::int64
   options.page_size = recipe.rollout.page_size;
   options.max_model_len = longest_prompt_tokens + recipe.data.max_response_length;
   options.kv_pages = kv_pages(recipe, longest_prompt_tokens);
+  constexpr double kGpuShare = 0.9;  // vLLM's default; the rest is for what others on the device ask for later
+  if (options.device == base::Device::cuda && !recipe.rollout.kv_pages)
+    options.gpu_memory_utilization = recipe.rollout.gpu_memory_utilization.value_or(kGpuShare);
   options.kv_format = kv_format(recipe.quant);
   options.prefix_sharing = recipe.rollout.prefix_sharing;
   options.before_tick = abandon_if_stopping;

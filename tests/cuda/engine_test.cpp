@@ -80,7 +80,7 @@ std::vector<float> logits_there(const model::Snapshot& snapshot, const std::vect
     std::string describe() const override { return engine->describe(); }
     void upload(const cuda::HostWeights& weights) override { engine->upload(weights); }
     void set_kv_scales(std::span<const float> k, std::span<const float> v) override { engine->set_kv_scales(k, v); }
-    void allocate_kv() override { engine->allocate_kv(); }
+    std::int64_t allocate_kv() override { return engine->allocate_kv(); }
     void release_kv() override { engine->release_kv(); }
     void forward(const cuda::Tick& tick) override { engine->forward(tick); }
     void draw(std::span<const std::int32_t> r, std::span<const double> u, float t,
@@ -285,6 +285,48 @@ TEST_CASE("what the engine does not have is refused, and so are ticks that leave
   CHECK_THROWS_WITH(make_engine(config, options)->forward({zero, zero, zero, zero, {}}),
                     Catch::Matchers::Contains("weights and KV memory"));
 }
+
+#if defined(QRL_CUDA_EMULATED)  // where all of the device's memory is known
+TEST_CASE("the device's free memory decides the number of KV pages, and no token") {
+  const target::DeviceFacts device = target::use_first_device();
+  const model::ModelConfig config = decoder::test::tiny_config();
+  const auto snapshot = decoder::test::publish(config, decoder::test::tiny_weights(config), Format::int8);
+  const Prompts asked = prompts();
+  const auto make = [&](const DecoderOptions& options) {
+    return decoder::make_device_backend(config, options, make_engine(config, options));
+  };
+  const auto used_bytes = [&](std::int64_t kv_pages) {
+    const auto backend = make(options_of(KvFormat::int8, kv_pages));
+    backend->load(*snapshot);
+    CHECK(backend->begin({}) == kv_pages);
+    return static_cast<double>(device.total_bytes - target::free_bytes());
+  };
+  const double page_bytes = (used_bytes(200) - used_bytes(100)) / 100;
+  const auto share_for = [&](double num_pages) {
+    return (used_bytes(100) + (num_pages - 100) * page_bytes) / static_cast<double>(device.total_bytes);
+  };
+  struct Run {
+    std::vector<types::Completion> drawn;
+    decoder::DecoderStats stats;
+  };
+  const auto run = [&](double memory_utilization) {
+    DecoderOptions options = options_of(KvFormat::int8, 200);
+    options.gpu_memory_utilization = memory_utilization;
+    Decoder decoder(config, options, make(options));
+    decoder.load(*snapshot);
+    auto drawn = decoder.complete(asked.requests, sampling(), {7, 2});
+    return Run{std::move(drawn), decoder.stats()};
+  };
+  const Run all = run(1), few = run(share_for(20.5));  // no more than kv_pages, and fewer
+  CHECK(all.stats.preemptions == 0);
+  CHECK(few.stats.preemptions > 0);
+  CHECK(few.stats.peak_kv_pages <= 20);
+  REQUIRE(few.drawn.size() == all.drawn.size());
+  for (std::size_t i = 0; i < few.drawn.size(); ++i) CHECK(few.drawn[i].tokens == all.drawn[i].tokens);
+  // A longest sequence needs 16.
+  CHECK_THROWS_WITH(run(share_for(15.5)), Catch::Matchers::Contains("rollout.gpu_memory_utilization"));
+}
+#endif
 
 TEST_CASE("a plan's sequences name their pages once") {
   const std::vector<decoder::PageId> a = {4, 2, 9}, b = {7};
