@@ -166,6 +166,19 @@ TEST_CASE("gradients and updates have the same bits for any number of threads") 
   CHECK(trained(5) == alone);
 }
 
+TEST_CASE("LibTorch's own sums, of a loss's terms, have the same bits for any number of threads up to 32,768 tokens") {
+  const auto sum = [](std::int64_t count, int num_threads) {
+    const int before = at::get_num_threads();
+    at::set_num_threads(num_threads);
+    const torch::Tensor terms = torch::sin(torch::arange(count, torch::kFloat64)) / 3;
+    const double all = terms.sum().item<double>();
+    at::set_num_threads(before);
+    return all;
+  };
+  for (const std::int64_t count : {1000, 20001, 32767}) CHECK(sum(count, 1) == sum(count, 4));
+  CHECK(sum(100003, 1) != sum(100003, 4));  // else tests/README.md promises too little
+}
+
 TEST_CASE("the same calls twice give the same bits") {
   for (const auto compute : {config::ComputeDType::f32, config::ComputeDType::bf16}) {
     const auto train = [&] {
