@@ -48,8 +48,10 @@ std::string duration_text(double seconds) {
 }
 
 std::string step_facts(const Metrics& metrics) {
-  return format("reward %.3f  length %.1f  gap %.1e  %.0f tok/s", value_or_zero(metrics, "critic/rewards/mean"),
-                value_or_zero(metrics, "response_length/mean"), value_or_zero(metrics, "mismatch/k3_kl"),
+  const auto gap = metrics.find("mismatch/k3_kl");  // not measured where every group is flat
+  return format("reward %.3f  length %.1f  gap %s  %.0f tok/s", value_or_zero(metrics, "critic/rewards/mean"),
+                value_or_zero(metrics, "response_length/mean"),
+                gap == metrics.end() ? "-" : format("%.1e", gap->second).c_str(),
                 value_or_zero(metrics, "perf/tokens_per_s"));
 }
 
@@ -83,6 +85,7 @@ void Progress::show(std::int64_t step, const std::string& facts) {
              facts.c_str(), duration_text(pace_s * static_cast<double>(last_step_ - step)).c_str());
   if (terminal_) std::printf("\r\x1b[K%s", line.c_str());
   else std::printf("%s\n", line.c_str());
+  base::log_to_file(line);
   line_open_ = terminal_;
   std::fflush(stdout);
 }

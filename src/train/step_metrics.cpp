@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <fstream>
 #include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -191,8 +192,10 @@ std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_
 
 Metrics combine_updates(std::span<const Metrics> updates) {
   Metrics combined;
+  std::map<std::string, int> num_updates;  // that have the name
   for (const Metrics& update : updates) {
     for (const auto& [name, value] : update) {
+      ++num_updates[name];
       const auto [entry, first] = combined.try_emplace(name, value);
       if (first) continue;
       if (name.ends_with("max")) entry->second = std::max(entry->second, value);
@@ -202,8 +205,7 @@ Metrics combine_updates(std::span<const Metrics> updates) {
     }
   }
   for (auto& [name, value] : combined) {
-    if (!name.ends_with("max") && !name.ends_with("min") && name != "actor/lr")
-      value /= static_cast<double>(updates.size());
+    if (!name.ends_with("max") && !name.ends_with("min") && name != "actor/lr") value /= num_updates[name];
   }
   return combined;
 }
@@ -213,5 +215,7 @@ double peak_memory_gib() {
   getrusage(RUSAGE_SELF, &usage);
   return static_cast<double>(usage.ru_maxrss) / (1024.0 * 1024.0);
 }
+
+void reset_peak_memory() { std::ofstream("/proc/self/clear_refs") << "5"; }
 
 }  // namespace qrl::train

@@ -25,10 +25,13 @@ std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_
                          std::span<const std::int64_t> places, std::optional<std::int64_t> step,
                          const config::RewardRecipe& recipe, dist::Collectives& world);
 
-/// A step's metrics from those of its updates: largest of …max, smallest of …min, last of actor/lr, else the mean.
+/// A step's metrics from those of its updates: largest of …max, smallest of …min, last of actor/lr, else the mean over
+/// the updates that have it (a mini-batch of flat groups alone has no tokens to measure).
 Metrics combine_updates(std::span<const Metrics> updates);
 
-/// Peak resident memory of this process so far, in GiB.
+/// Peak resident memory of this process so far, or since reset_peak_memory, in GiB.
 double peak_memory_gib();
+/// Begins the peak anew with what is resident now. Where Linux does not allow that, the peak stays that of the process.
+void reset_peak_memory();
 
 }  // namespace qrl::train

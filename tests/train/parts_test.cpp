@@ -5,6 +5,7 @@
 #include "support/catch.h"
 #include "train/checkpoint.h"
 #include "train/evaluate.h"
+#include "train/progress.h"
 #include "train/prompts.h"
 #include "train/step_metrics.h"
 #include "train/support.h"
@@ -90,9 +91,11 @@ TEST_CASE("the template's own words may hold added tokens, a user's text never b
 
 TEST_CASE("metrics of several updates: largest max, smallest min, last lr, else the mean") {
   const train::Metrics updates[] = {{{"a/max", 1}, {"a/min", 4}, {"actor/lr", 0.1}, {"b", 2}},
+                                    {{"actor/lr", 0.15}},
                                     {{"a/max", 3}, {"a/min", 5}, {"actor/lr", 0.2}, {"b", 4}}};
   const train::Metrics all = train::combine_updates(updates);
   CHECK(all == train::Metrics{{"a/max", 3}, {"a/min", 4}, {"actor/lr", 0.2}, {"b", 3}});
+  CHECK(train::step_facts({{"critic/rewards/mean", 0.5}}) == "reward 0.500  length 0.0  gap -  0 tok/s");
 }
 
 TEST_CASE("metric files: rows are kept to the checkpoint's size, values that are not finite become null") {
