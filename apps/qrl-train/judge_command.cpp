@@ -9,13 +9,16 @@
 #include "base/threads.h"
 #include "command.h"
 #include "config/keys.h"
+#include "data/row.h"
 #include "reward/verifier.h"
+#include "state/json.h"
 
 namespace qrl::app {
 
 namespace {
 
 constexpr std::size_t kRowsAtOnce = 4096;
+constexpr int kMaxRowDepth = 64;  // as in a file of prompts
 
 struct JudgeArguments {
   std::string verifier, profile = "auto", numbers = "all";
@@ -26,18 +29,24 @@ struct Row {
   std::string response, ground_truth;
 };
 
-/// A field of a row as text: null is empty, other values are as JSON writes them (an integer answer, a list of
-/// numbers).
+/// A field of a row as text: null is empty, and so is a number whose digits are lost (a gold answer that cannot be
+/// judged by); other values are as JSON writes them (a list of numbers).
 std::string field(const nlohmann::json& row, const char* name, const std::string& where) {
   const auto at = row.find(name);
   QRL_REQUIRE(at != row.end(), where, std::string("a field \"") + name + "\"", "none");
   if (at->is_null()) return "";
-  return at->is_string() ? at->get<std::string>() : at->dump();
+  if (at->is_string()) return at->get<std::string>();
+  if (!at->is_number()) return at->dump();
+  try {
+    return data::gold_text(*at, name, where);
+  } catch (const base::Error&) {
+    return "";
+  }
 }
 
 Row read_row(const std::string& line, config::VerifierName verifier, const std::string& where) {
-  const nlohmann::json row = nlohmann::json::parse(line, nullptr, false);
-  QRL_REQUIRE(row.is_object(), where, "a JSON object", row.is_discarded() ? "no JSON" : row.type_name());
+  const nlohmann::json row = state::parse_json(line, where, kMaxRowDepth);
+  QRL_REQUIRE(row.is_object(), where, "a JSON object", row.type_name());
   Row out{field(row, "response", where), ""};
   const bool whole = verifier == config::VerifierName::math || row.contains("ground_truth");
   if (whole) {
@@ -108,8 +117,9 @@ void judge(const JudgeArguments& arguments, dist::Collectives& world) {
   };
   std::int64_t number = 0;
   for (std::string line; std::getline(std::cin, line);) {
+    if (++number == 1 && line.starts_with("\xEF\xBB\xBF")) line.erase(0, 3);
     try {
-      rows.push_back(read_row(line, recipe.verifier, "standard input:" + std::to_string(++number)));
+      rows.push_back(read_row(line, recipe.verifier, "standard input:" + std::to_string(number)));
     } catch (const base::Error&) {
       print();  // the verdicts of the rows before it
       std::fflush(stdout);
@@ -125,7 +135,9 @@ void judge(const JudgeArguments& arguments, dist::Collectives& world) {
 void add_judge(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<JudgeArguments>();
   CLI::App* command = app.add_subcommand(
-      "judge", "verdicts for JSON lines of responses and ground truths: standard input to standard output");
+      "judge",
+      "verdicts for JSON lines, standard input to standard output; fields: response and ground_truth, or for countdown "
+      "numbers and target, for sudoku puzzle and optionally solution");
   command->add_option("--verifier", arguments->verifier, "who judges")
       ->required()
       ->check(CLI::IsMember(keys_of(config::verifier_names())));

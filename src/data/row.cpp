@@ -74,12 +74,16 @@ std::string shortest_number(const json& number, const std::string& where, const 
   return {digits.data(), end};
 }
 
+}  // namespace
+
 std::string gold_text(const json& value, const std::string& name, const std::string& where) {
   if (value.is_number()) return shortest_number(value, where, name);
   if (value.is_structured()) return value.dump();
   QRL_REQUIRE(value.is_string(), where, "`" + name + "` to be a string, number, object or array", value.type_name());
   return require_text(value, name, where);
 }
+
+namespace {
 
 /// A conversation of one message of the user, after one of the system or none.
 void read_messages(const json& messages, const std::string& name, const std::string& where, PromptRow& row) {
@@ -179,6 +183,10 @@ std::optional<PromptRow> RowReader::read(const json& row, const std::string& whe
   const json* source = find_path(row, data_source_key_);
   QRL_REQUIRE(source != nullptr || !needs_source_, where, "a field `" + data_source_key_ + "`", "none");
   result.data_source = source != nullptr ? require_text(*source, data_source_key_, where) : default_source;
+  // It becomes part of metric names and of lines on a terminal.
+  const bool is_name = std::ranges::none_of(result.data_source, [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+  QRL_REQUIRE(is_name, where, "a data source without control characters", base::quoted(result.data_source),
+              source != nullptr ? "mend the field `" + data_source_key_ + "`" : "rename the file");
   return result;
 }
 

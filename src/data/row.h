@@ -21,6 +21,10 @@ struct PromptRow {
   std::int64_t line = 0;     ///< 1-based
 };
 
+/// A gold answer as text: a string as it is, a number by its shortest decimal digits, an array or object as JSON. Input
+/// errors: another type, a text of white space, a number that has lost digits.
+std::string gold_text(const nlohmann::json& value, const std::string& name, const std::string& where);
+
 /// Turns the JSON object of a row into a PromptRow, by data.prompt_key, data.ground_truth_key, data.data_source_key and
 /// data.filter. A key is the name of a field, or a path into nested objects ("reward_model.ground_truth"). Where no key
 /// is set:

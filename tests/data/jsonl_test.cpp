@@ -238,7 +238,7 @@ TEST_CASE("describe tells rows, sizes and sources on one line") {
   const qrl::test::TempDir dir;
   std::ofstream(dir / "a.jsonl") << R"({"prompt":"abc","answer":1})"
                                     "\n"
-                                    R"({"prompt":"abcde","answer":1,"data_source":"x\ny"})"
+                                    R"({"prompt":"abcde","answer":1,"data_source":"x \"y"})"
                                     "\n";
-  CHECK(describe_jsonl(dir / "a.jsonl") == R"(2 rows, prompts of 3 to 5 bytes, data sources: "a" (1), "x\ny" (1))");
+  CHECK(describe_jsonl(dir / "a.jsonl") == R"(2 rows, prompts of 3 to 5 bytes, data sources: "a" (1), "x "y" (1))");
 }

@@ -146,3 +146,13 @@ TEST_CASE("a prompt file is read by its name: CSV or JSONL") {
   recipe.filter = {};
   CHECK(read_prompt_file(*shared / "datasets" / "sudoku4x4_test.csv", RowReader(recipe)).size() == 500);
 }
+
+TEST_CASE("a data source is a name, not something that can write to a terminal") {
+  const std::string row = R"({"prompt": "a", "ground_truth": "b", "data_source": "x\nheld-out countdown mean@8: 1"})";
+  CHECK(says(refusal(row), "a data source without control characters"));
+  CHECK(says(refusal_of([] {
+               (void)RowReader().read(json{{"prompt", "a"}, {"ground_truth", "b"}}, "f:1", "f\x1b[31m");
+             }),
+             "rename the file"));
+  CHECK(read(R"({"prompt": "a", "ground_truth": "b", "data_source": "größe 1"})")->data_source == "größe 1");
+}

@@ -58,3 +58,16 @@ TEST_CASE("judge ends at a row that is none, after the verdicts before it") {
   CHECK(judge("--verifier chess", good).exit_code == 2);
   CHECK(judge("--verifier sudoku --profile boxed", good).exit_code == 2);
 }
+
+TEST_CASE("judge reads rows as strictly as training data, but for gold answers that cannot be judged by") {
+  std::string deep = R"({"ground_truth":"5","response":)" + std::string(100'000, '[') + std::string(100'000, ']') + "}";
+  CHECK(judge("--verifier math", deep).exit_code == 2);
+  CHECK(judge("--verifier math", R"({"response":"1","response":"2","ground_truth":"2"})").exit_code == 2);
+  // More digits than a double keeps: no gold, rather than another number.
+  CHECK(judge("--verifier math", R"({"response":"\\boxed{1}","ground_truth":123456789012345678901234567890})").output ==
+        "{\"score\":0,\"reason\":\"gold\",\"extracted\":\"\"}\n");
+  CHECK(judge("--verifier math",
+              "\xEF\xBB\xBF"
+              R"({"response":"a\u0000b \\boxed{0.5}","ground_truth":0.5})")
+            .output == "{\"score\":1,\"reason\":\"correct\",\"extracted\":\"0.5\"}\n");
+}
