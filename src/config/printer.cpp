@@ -119,6 +119,11 @@ std::vector<std::string> changed_keys(const Recipe& before, const Recipe& after)
   return changed;
 }
 
+bool is_input_path(std::string_view key) {
+  const Key* found = find_key(key);
+  return found != nullptr && found->anchor != nullptr;
+}
+
 std::string keys_help() {
   std::size_t width = 0;
   for (const std::string& name : key_names()) width = std::max(width, name.size());

@@ -38,6 +38,8 @@ std::vector<std::pair<std::string, std::string>> resolved_values(const Recipe& r
 /// Dotted keys whose canonical values differ between two recipes, less those that may change over a resume
 /// (steps, save and evaluation frequency, dump and folder settings).
 std::vector<std::string> changed_keys(const Recipe& before, const Recipe& after);
+/// Whether a key of that name holds files or folders to read, which may lie elsewhere on another host or day.
+bool is_input_path(std::string_view key);
 
 /// "optim.lr  float > 0, default 1e-6  peak learning rate" per key: for --help.
 std::string keys_help();

@@ -1,6 +1,9 @@
 #include "train/inputs.h"
 
+#include <nlohmann/json.hpp>
+
 #include "base/error.h"
+#include "config/reader.h"
 #include "state/hash.h"
 
 namespace qrl::train {
@@ -31,11 +34,10 @@ std::string hash_of(std::span<const PromptSet> sets) {
   return hash.hex();
 }
 
-std::string hash_of(const config::Recipe& recipe, const Policy& policy) {
+std::string hash_of(const Policy& policy, bool weights_count) {
   state::Hash hash;
   add_text(hash, model::config_json(policy.config));
-  // Later weights come from the checkpoint, and a cold start's reference does, too.
-  if (recipe.algorithm.kl_loss_coef == 0 || recipe.sft.steps > 0) return hash.hex();
+  if (!weights_count) return hash.hex();
   std::vector<float> values;
   for (const model::WeightSpec& spec : model::weight_specs(policy.config)) {
     values.resize(static_cast<std::size_t>(spec.shape.numel()));
@@ -45,16 +47,49 @@ std::string hash_of(const config::Recipe& recipe, const Policy& policy) {
   return hash.hex();
 }
 
+/// Keys whose values two ranks have different, from their lists of all values; paths may differ between hosts.
+std::string different_keys(const std::string& a, const std::string& b) {
+  const auto first = nlohmann::json::parse(a), second = nlohmann::json::parse(b);
+  std::string keys;
+  for (const auto& [key, value] : first.items()) {
+    if (second.at(key) != value) keys += (keys.empty() ? "" : ", ") + key;
+  }
+  return keys;
+}
+
+std::string values_of(const config::Recipe& recipe) {
+  nlohmann::json values;
+  for (const auto& [name, value] : config::resolved_values(recipe)) {
+    if (name != "trainer.default_local_dir" && !config::is_input_path(name)) values[name] = value;
+  }
+  return values.dump();
+}
+
+void require_agreement(const config::Recipe& recipe, const Inputs& mine, dist::Collectives& world) {
+  const auto recipes = world.all_gather(values_of(recipe));
+  const auto model = world.all_gather(mine.model), train = world.all_gather(mine.train_prompts),
+             val = world.all_gather(mine.held_out_prompts);
+  for (std::size_t rank = 1; rank < model.size(); ++rank) {
+    const std::string where = "rank " + std::to_string(rank);
+    QRL_REQUIRE(recipes[rank] == recipes[0], where, "the recipe of rank 0",
+                "other values of " + different_keys(recipes[0], recipes[rank]),
+                "start every rank with the same recipe");
+    require_same_inputs({model[0], train[0], val[0]}, {model[rank], train[rank], val[rank]}, where,
+                        "to read what rank 0 reads", "give every host the same files");
+  }
+}
+
 }  // namespace
 
 Inputs fingerprint(const config::Recipe& recipe, const Policy& policy, const PromptSet& prompts,
                    const std::vector<PromptSet>& held_out, dist::Collectives& world) {
-  Inputs mine{hash_of(recipe, policy), hash_of(std::span(&prompts, 1)), hash_of(held_out)};
-  const auto model = world.all_gather(mine.model), train = world.all_gather(mine.train_prompts),
-             val = world.all_gather(mine.held_out_prompts);
-  for (std::size_t rank = 1; rank < model.size(); ++rank) {
-    require_same_inputs({model[0], train[0], val[0]}, {model[rank], train[rank], val[rank]},
-                        "rank " + std::to_string(rank), "to read what rank 0 reads", "give every host the same files");
+  // Later weights come from the checkpoint, and a cold start's reference does, too.
+  const bool weights_count = recipe.algorithm.kl_loss_coef != 0 && recipe.sft.steps == 0;
+  Inputs mine{hash_of(policy, weights_count), hash_of(std::span(&prompts, 1)), hash_of(held_out)};
+  if (world.size() > 1) {
+    Inputs whole = mine;
+    whole.model = hash_of(policy, true);
+    require_agreement(recipe, whole, world);
   }
   return mine;
 }

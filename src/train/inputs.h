@@ -17,8 +17,9 @@ struct Inputs {
   std::string held_out_prompts;
 };
 
-/// Reads the weights once when they count. Collective: throws an input error on every rank when a rank reads
-/// something else than the first one (hosts with files of their own).
+/// Reads the weights once when they count. Collective: throws an input error on every rank when a rank has another
+/// recipe (paths apart), or reads another model, weights included, or other prompts than the first one: hosts with
+/// files of their own.
 Inputs fingerprint(const config::Recipe& recipe, const Policy& policy, const PromptSet& prompts,
                    const std::vector<PromptSet>& held_out, dist::Collectives& world);
 

@@ -1,5 +1,7 @@
 #include "train/resume.h"
 
+#include <set>
+
 #include "base/log.h"
 
 namespace qrl::train {
@@ -49,8 +51,11 @@ void check_same_recipe(const fs::path& checkpoint, const LoadedState& saved, con
   const config::LoadedRecipe before =
       config::parse_recipe(saved.resolved_recipe, (checkpoint / "recipe.yaml").string(), checkpoint, {}, false);
   std::string changed;
-  for (const std::string& key : config::changed_keys(before.recipe, recipe))
-    changed += (changed.empty() ? "" : ", ") + key;
+  // What these name is compared by its contents (train/inputs.h): a clone or a data folder may have moved.
+  const std::set<std::string> read = {"model.path", "model.init.config", "data.train_files", "data.val_files"};
+  for (const std::string& key : config::changed_keys(before.recipe, recipe)) {
+    if (!read.contains(key)) changed += (changed.empty() ? "" : ", ") + key;
+  }
   QRL_REQUIRE(changed.empty(), checkpoint.string(), "the recipe it was made with", "other values of " + changed,
               "set them back, or give another trainer.default_local_dir");
 }

@@ -111,6 +111,47 @@ TEST_CASE("ranks that read different prompts end the job before anything is writ
   CHECK_FALSE(fs::exists(dir / "run/checkpoints"));
 }
 
+TEST_CASE("ranks with other weights or another recipe end the job") {
+  const std::string launcher = test::mpirun(2);
+  if (launcher.empty()) return test::skip("no MPI");
+  const test::TempDir dir;
+  for (const int rank : {0, 1}) {
+    REQUIRE(test::run_command(QRL_BINARY_DIR "/qrl-train export " +
+                              (test::finished_run() / "checkpoints" / (rank == 0 ? "step_2" : "step_4")).string() +
+                              " --out " + (dir / std::to_string(rank)).string())
+                .exit_code == 0);
+  }
+  const auto start = [&](const std::string& settings) {
+    return test::run_command(launcher + " sh -c 'exec " + test::tiny_command(dir / "run", settings) + "'");
+  };
+  const test::Outcome weights = start(
+      "--set model.init.config=null --set sft.steps=0 --set sft.demonstrations.task=null "
+      "--set model.path=" +
+      dir.path().string() + "/$OMPI_COMM_WORLD_RANK");
+  CHECK(weights.exit_code == 2);
+  CHECK(says(weights, "another model"));
+  const test::Outcome recipe = start("--set optim.lr=0.00$(($OMPI_COMM_WORLD_RANK+1))");
+  CHECK(recipe.exit_code == 2);
+  CHECK(says(recipe, "rank 1: expected the recipe of rank 0, got other values of optim.lr;"));
+  CHECK_FALSE(fs::exists(dir / "run/checkpoints"));
+}
+
+TEST_CASE("files that have moved, with the contents of before, are no reason to refuse a resume") {
+  const test::TempDir dir;
+  const auto write = [&](const std::string& folder) {
+    fs::create_directories(dir / folder);
+    const std::string file = write_prompts(dir / folder / "train.jsonl", 8, "sums");
+    fs::copy(QRL_SOURCE_DIR "/recipes/models/quickstart/config.json", dir / folder / "config.json");
+    test::write_recipe(dir / folder / "recipe.yaml", {{kTrainGenerator, "train_files: [train.jsonl]"},
+                                                      {"../../recipes/models/quickstart/config.json", "config.json"}});
+    return dir / folder / "recipe.yaml";
+  };
+  REQUIRE(train(write("here"), dir / "run", "--set trainer.total_training_steps=1").exit_code == 0);
+  const test::Outcome moved = train(write("there"), dir / "run");
+  CHECK(says(moved, "step 4/4"));
+  CHECK(moved.exit_code == 0);
+}
+
 TEST_CASE("held-out prompts that are trained on are counted in a warning, and every score has a source of its own") {
   const test::TempDir dir;
   write_prompts(dir / "train.jsonl", 8, "sums");
