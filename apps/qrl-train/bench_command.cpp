@@ -1,11 +1,13 @@
 // bench: what decode, learner and a whole step reach on this machine, beside what the machine can do at most.
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/clock.h"
 #include "base/rng.h"
+#include "base/text.h"
 #include "base/threads.h"
 #include "command.h"
 #include "ops/ceilings.h"
@@ -55,17 +57,34 @@ model::HfModel model_of(const BenchArguments& arguments) {
   return {config, model::new_weights(config, 0)};
 }
 
+/// Refuses keys that a benchmark would not hear: it makes its prompts and schedule itself.
+const std::vector<std::string>& checked(const std::vector<std::string>& overrides) {
+  constexpr std::array kUnheard = {"model.path", "model.init",       "data.",   "sft.", "reward.", "eval.",
+                                   "rollout.n",  "rollout.kv_pages", "trainer."};
+  for (const std::string& text : overrides) {
+    const std::string key = text.substr(0, text.find('='));
+    const bool heard = key == "trainer.threads" || std::ranges::none_of(kUnheard, [&](const std::string& unheard) {
+                         return key.starts_with(unheard) &&
+                                (unheard.ends_with('.') || key.size() == unheard.size() || key[unheard.size()] == '.');
+                       });
+    QRL_REQUIRE(heard, "bench --set", "keys of quant, rollout, actor, optim, algorithm, model.dtype or trainer.threads",
+                base::quoted(key), "a benchmark has arguments of its own for model, prompts and samples");
+  }
+  return overrides;
+}
+
 /// Everything the three benchmarks share: a model, the recipe's settings (defaults: int8 weights, bf16 learner), the
 /// machine's ceilings measured in this very run.
 struct Bench {
   explicit Bench(const BenchArguments& arguments, const dist::Collectives& world)
       : args(arguments),
-        loaded(config::parse_recipe("trainer: {seed: 0}", "bench", ".", arguments.overrides, false)),
+        loaded(config::parse_recipe("trainer: {seed: 0}", "bench", ".", checked(arguments.overrides), false)),
         ceilings((train::set_threads(loaded.recipe, world), ops::measure_ceilings())),
         hf(model_of(args)),
         config(hf.config) {
     QRL_REQUIRE(loaded.recipe.quant.profile.empty(), "bench: quant.rollout.profile", "none",
                 loaded.recipe.quant.profile, "the profile changes the codes' values, not what is measured");
+    train::reset_peak_memory();  // the ceilings' own buffer is not the model's
     // Bench works on token ids: lengths come from its own arguments.
     config::Recipe& r = loaded.recipe;
     r.data.max_prompt_length = args.prompt_tokens;
@@ -374,7 +393,8 @@ CLI::App* add_one(CLI::App& bench, const char* name, const char* what, BenchArgu
   command->add_option("--set", arguments.overrides, "override a key of the recipe, KEY=VALUE; may be repeated")
       ->type_name("KEY=VALUE")
       ->expected(1)
-      ->take_all();
+      ->take_all()
+      ->allow_extra_args(false);
   command->add_flag("--json", arguments.json, "print one JSON object, on the last line");
   return command;
 }

@@ -97,7 +97,8 @@ void add_recipe_arguments(CLI::App& command, RecipeArguments& arguments, bool re
   command.add_option("--set", arguments.overrides, "override a key of the recipe, KEY=VALUE; may be repeated")
       ->type_name("KEY=VALUE")
       ->expected(1)
-      ->take_all();
+      ->take_all()
+      ->allow_extra_args(false);  // what follows the value is no second one
 }
 
 void require_one_process(const dist::Collectives& world, const std::string& command) {

@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -6,6 +7,7 @@
 #include <new>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/threads.h"
 #include "command.h"
 
@@ -15,10 +17,10 @@ namespace {
 int fail(const char* message, int exit_code, const qrl::dist::Collectives* world) {
   if (world != nullptr && world->size() > 1) {
     if (!world->is_first()) usleep(300'000);
-    std::fprintf(stderr, "error (rank %d): %s\n", world->rank(), message);
+    qrl::base::log_error("error (rank " + std::to_string(world->rank()) + "): " + message);
     qrl::dist::abort_job(exit_code);
   }
-  std::fprintf(stderr, "error: %s\n", message);
+  qrl::base::log_error(std::string("error: ") + message);
   return exit_code;
 }
 
@@ -39,10 +41,18 @@ int finish_output(const qrl::dist::Collectives* world) {
       1, world);
 }
 
+/// A file that is opened later must not become standard output because that was closed at the start.
+void open_standard_streams() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(fd, F_GETFD) == -1) (void)open("/dev/null", O_RDWR);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   using namespace qrl;
+  open_standard_streams();
   base::shorten_spins(argv);
   CLI::App app("Trains language models with reinforcement learning while generating with quantised weights.",
                "qrl-train");

@@ -99,6 +99,7 @@ struct Data {
 
 Data load_data(const config::Recipe& recipe, const model::ModelConfig& config) {
   const data::Tokenizer tokenizer = train::make_tokenizer(recipe, config);
+  if (!recipe.model.path.empty()) (void)train::make_policy(recipe);  // every tensor is there, of the right shape
   const auto verifier = reward::make_verifier(recipe.reward);
   Data data{tokenizer, train::load_train_prompts(recipe, tokenizer, *verifier),
             train::load_held_out_prompts(recipe, tokenizer, *verifier)};
@@ -125,6 +126,7 @@ void describe_run(const config::LoadedRecipe& loaded, int num_ranks) {
   const model::ModelConfig config = train::model_config(recipe);
   train::require_positions(config, recipe.data.max_prompt_length + recipe.data.max_response_length);
   (void)train::learner_options(recipe);
+  model::check_formats(config, train::snapshot_formats(recipe.quant));
   const std::vector<std::string> absent = absent_files(recipe);
   std::optional<Data> data;  // loaded before a word is printed: an error stands alone
   if (absent.empty()) data = load_data(recipe, config);

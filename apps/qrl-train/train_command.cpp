@@ -53,9 +53,12 @@ void add_options(CLI::App& command, TrainArguments& arguments, bool recipe_requi
                   "never: refuse when there is one; PATH: go on from that checkpoint")
       ->check(not_empty())
       ->type_name("auto|never|PATH");
-  command.add_flag("--print-config", arguments.print_config,
-                   "print the resolved recipe with each value's origin, and stop");
-  command.add_flag("--dry-run", arguments.dry_run, "check recipe, model and data, say what a run would do, and stop");
+  CLI::Option* print = command.add_flag("--print-config", arguments.print_config,
+                                        "print the resolved recipe with each value's origin, and stop");
+  command
+      .add_flag("--dry-run", arguments.dry_run,
+                "check recipe, data and the model's shapes, say what a run would do, and stop")
+      ->excludes(print);
 }
 
 }  // namespace
@@ -69,7 +72,13 @@ void add_train(CLI::App& app, Action& action) {
            "75 stopped by a signal after a checkpoint, 1 anything else.";
   });
   app.callback([&app, &action, arguments] {
-    if (!app.get_subcommands().empty()) return;
+    if (!app.get_subcommands().empty()) {
+      for (const CLI::Option* option : app.get_options()) {
+        QRL_REQUIRE(option->count() == 0, "qrl-train", "a command's options behind its name",
+                    option->get_name() + " before " + app.get_subcommands().front()->get_name(), "move it");
+      }
+      return;
+    }
     QRL_REQUIRE(!arguments->recipe.file.empty(), "qrl-train", "a recipe or a command", "neither",
                 "see qrl-train --help");
     if (!std::filesystem::exists(arguments->recipe.file)) refuse_command(app, arguments->recipe.file);

@@ -3,7 +3,9 @@
 #include <cstdio>
 #include <mutex>
 #include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 
@@ -14,33 +16,60 @@ namespace {
 struct Log {
   std::mutex mutex;
   std::FILE* file = nullptr;
+  bool had_file = false;
+  std::vector<std::string> before_file;  // lines that were said before there was one
   bool quiet = false;
   std::function<void()> before;
   std::set<std::string, std::less<>> seen;
 };
+
+constexpr std::size_t kMostBeforeFile = 1000;
 
 Log& the_log() {
   static Log log;
   return log;
 }
 
-void write(std::string_view prefix, std::string_view line) {
+void to_file(Log& log, const std::string& line) {
+  if (log.file == nullptr) {
+    if (!log.had_file && log.before_file.size() < kMostBeforeFile) log.before_file.push_back(line);
+    return;
+  }
+  std::fprintf(log.file, "%s\n", line.c_str());
+  std::fflush(log.file);
+}
+
+void to_terminal(Log& log, const std::string& line) {
+  if (log.before) log.before();
+  std::fprintf(stderr, "%s\n", line.c_str());
+  std::fflush(stderr);
+}
+
+void write(const std::string& line) {
   Log& log = the_log();
   const std::scoped_lock lock(log.mutex);
   if (log.quiet) return;
-  if (log.before) log.before();
-  for (std::FILE* out : {stderr, log.file}) {
-    if (out == nullptr) continue;
-    std::fprintf(out, "%.*s%.*s\n", static_cast<int>(prefix.size()), prefix.data(), static_cast<int>(line.size()),
-                 line.data());
-    std::fflush(out);
-  }
+  to_terminal(log, line);
+  to_file(log, line);
 }
 
 }  // namespace
 
-void log_info(std::string_view line) { write("", line); }
-void log_warning(std::string_view line) { write("warning: ", line); }
+void log_info(std::string_view line) { write(std::string(line)); }
+void log_warning(std::string_view line) { write("warning: " + std::string(line)); }
+
+void log_to_file(std::string_view line) {
+  Log& log = the_log();
+  const std::scoped_lock lock(log.mutex);
+  if (!log.quiet) to_file(log, std::string(line));
+}
+
+void log_error(std::string_view line) {
+  Log& log = the_log();
+  const std::scoped_lock lock(log.mutex);
+  to_terminal(log, std::string(line));
+  if (!log.quiet) to_file(log, std::string(line));
+}
 
 void log_once(std::string_view key, std::string_view line) {
   {
@@ -57,6 +86,9 @@ void set_log_file(const std::filesystem::path& path) {
   if (path.empty()) return;
   the_log().file = std::fopen(path.c_str(), "ae");
   QRL_REQUIRE(the_log().file != nullptr, path.string(), "a file that can be appended to", "an error on opening it");
+  the_log().had_file = true;
+  for (const std::string& line : the_log().before_file) to_file(the_log(), line);
+  the_log().before_file.clear();
 }
 
 void set_log_quiet(bool quiet) {

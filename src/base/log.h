@@ -15,7 +15,13 @@ void log_warning(std::string_view line);
 /// As log_warning, but only the first time this `key` is seen in the process.
 void log_once(std::string_view key, std::string_view line);
 
-/// Appends every later line to `path` as well; an empty path ends that. Throws an input error when it cannot open.
+/// In the log file alone: what the terminal shows in another form.
+void log_to_file(std::string_view line);
+/// On stderr, of every rank, and in the log file: the last words of a process.
+void log_error(std::string_view line);
+
+/// Appends every later line, and the first ones since the process began, to `path` as well; an empty path ends that.
+/// Throws an input error when it cannot open.
 void set_log_file(const std::filesystem::path& path);
 void set_log_quiet(bool quiet);
 /// Called before each line goes to stderr, so that whoever keeps an unfinished line on the terminal can end it there;

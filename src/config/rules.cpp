@@ -100,6 +100,15 @@ void check_data(const Recipe& recipe, bool complete, RuleBook& rules) {
   rules.require({"data.train_files", "data.train_generator.task"},
                 !complete || !data.train_files.empty() || !data.train_generator.task.empty(), "training data", "none",
                 "set data.train_files or data.train_generator");
+  const bool files = !data.train_files.empty() || !data.val_files.empty();
+  const auto for_files = [&](const std::string& key, bool is_set) {
+    rules.require({"data." + key, "data.train_generator.task"}, !is_set || files,
+                  "data.train_files or data.val_files beside data." + key, "neither", "it has no effect: delete it");
+  };
+  for_files("prompt_key", !data.prompt_key.empty());
+  for_files("ground_truth_key", !data.ground_truth_key.empty());
+  for_files("data_source_key", !data.data_source_key.empty());
+  for_files("filter", !data.filter.empty());
   rules.require({"data.train_weights", "data.train_files"},
                 data.train_weights.empty() || data.train_weights.size() == data.train_files.size(),
                 "data.train_weights with one weight for each of data.train_files",

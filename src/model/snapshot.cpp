@@ -32,14 +32,13 @@ class FormatChooser {
     (void)ignored("lm_head");
   }
 
-  Format choose(std::int64_t layer_idx, std::initializer_list<std::string> modules) {
-    const std::string prefix = "model.layers." + std::to_string(layer_idx) + ".";
-    std::size_t num_ignored = 0;
-    for (const std::string& module : modules) num_ignored += ignored(prefix + module) ? 1 : 0;
-    QRL_REQUIRE(num_ignored == 0 || num_ignored == modules.size(), "quant.rollout.ignore",
-                "all or none of the modules that are one matrix (q, k and v; gate and up)",
-                "some of those of " + prefix + *modules.begin(), "name the others too");
-    return num_ignored > 0 ? wide_format(formats_.linear) : formats_.linear;
+  struct LayerFormats {
+    Format qkv, o, gate_up, down;
+  };
+  LayerFormats choose(std::int64_t layer_idx) {
+    return {choose(layer_idx, {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"}),
+            choose(layer_idx, {"self_attn.o_proj"}), choose(layer_idx, {"mlp.gate_proj", "mlp.up_proj"}),
+            choose(layer_idx, {"mlp.down_proj"})};
   }
 
   void check_all_used() const {
@@ -51,6 +50,16 @@ class FormatChooser {
   }
 
  private:
+  Format choose(std::int64_t layer_idx, std::initializer_list<std::string> modules) {
+    const std::string prefix = "model.layers." + std::to_string(layer_idx) + ".";
+    std::size_t num_ignored = 0;
+    for (const std::string& module : modules) num_ignored += ignored(prefix + module) ? 1 : 0;
+    QRL_REQUIRE(num_ignored == 0 || num_ignored == modules.size(), "quant.rollout.ignore",
+                "all or none of the modules that are one matrix (q, k and v; gate and up)",
+                "some of those of " + prefix + *modules.begin(), "name the others too");
+    return num_ignored > 0 ? wide_format(formats_.linear) : formats_.linear;
+  }
+
   bool ignored(const std::string& module) {
     const std::string last = module.substr(module.rfind('.') + 1);
     bool any = false;
@@ -89,6 +98,12 @@ bool store_table(const base::Team& team, const base::View& from, const base::Buf
 
 }  // namespace
 
+void check_formats(const ModelConfig& config, const SnapshotFormats& formats) {
+  FormatChooser formats_of(formats);
+  for (std::int64_t idx = 0; idx < config.num_hidden_layers; ++idx) (void)formats_of.choose(idx);
+  formats_of.check_all_used();
+}
+
 Snapshot::Snapshot(const ModelConfig& config, const SnapshotFormats& formats)
     : config_(config), format_(formats.linear) {
   const Format wide = wide_format(format_);
@@ -105,14 +120,12 @@ Snapshot::Snapshot(const ModelConfig& config, const SnapshotFormats& formats)
       layer.q_norm_E = make_gain(config.head_dim);
       layer.k_norm_E = make_gain(config.head_dim);
     }
-    layer.qkv =
-        ops::make_packed_linear(formats_of.choose(idx, {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"}),
-                                config.q_size() + 2 * config.kv_size(), width, config.qkv_bias);
-    layer.o = ops::make_packed_linear(formats_of.choose(idx, {"self_attn.o_proj"}), width, config.q_size(), false);
-    layer.gate_up = ops::make_packed_linear(formats_of.choose(idx, {"mlp.gate_proj", "mlp.up_proj"}),
-                                            2 * config.intermediate_size, width, false);
-    layer.down =
-        ops::make_packed_linear(formats_of.choose(idx, {"mlp.down_proj"}), width, config.intermediate_size, false);
+    const FormatChooser::LayerFormats format = formats_of.choose(idx);
+    const std::int64_t qkv_size = config.q_size() + 2 * config.kv_size();
+    layer.qkv = ops::make_packed_linear(format.qkv, qkv_size, width, config.qkv_bias);
+    layer.o = ops::make_packed_linear(format.o, width, config.q_size(), false);
+    layer.gate_up = ops::make_packed_linear(format.gate_up, 2 * config.intermediate_size, width, false);
+    layer.down = ops::make_packed_linear(format.down, width, config.intermediate_size, false);
   }
   formats_of.check_all_used();
 }

@@ -52,12 +52,15 @@ struct WeightError {
 /// version 0; a guard error for those that training made.
 [[noreturn]] void fail_broken(const std::string& where, std::int64_t version);
 
+/// Throws an input error for a pattern in `formats.ignore` that fits no module, or not all modules of one matrix (q, k
+/// and v; gate and up).
+void check_formats(const ModelConfig& config, const SnapshotFormats& formats);
+
 /// A published policy. Buffers are made once; `publish` rewrites them in place, so whoever reads them must not be in a
 /// forward meanwhile (the version says which weights they hold: readers check that it stands still).
 class Snapshot {
  public:
-  /// Throws an input error for a pattern in `formats.ignore` that fits no module, or not all modules of one matrix (q,
-  /// k and v; gate and up).
+  /// Throws as check_formats does.
   Snapshot(const ModelConfig& config, const SnapshotFormats& formats);
 
   /// From the next publish on int8 layers are encoded by this profile of the same model, its factors folded into the

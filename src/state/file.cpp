@@ -128,6 +128,10 @@ std::filesystem::path output_file(const std::filesystem::path& path) {
     target = fs::canonical(path, error);
     QRL_REQUIRE(!error, shown(path), "a file to write", "a link that leads nowhere", "delete it, or name another file");
   }
+  // A name such as /dev/stdout may stand for a file that others write to, too.
+  const std::string name = path.lexically_normal().string();
+  QRL_REQUIRE(!name.starts_with("/proc/") && (!name.starts_with("/dev/") || name.starts_with("/dev/shm/")), shown(path),
+              "a file to write", "a name below /dev or /proc", "name a file");
   const fs::path folder = target.has_parent_path() ? target.parent_path() : fs::path(".");
   const fs::file_status status = fs::status(target, error);
   QRL_REQUIRE(!fs::is_directory(status), shown(path), "a file to write", "a folder", "name a file in it");

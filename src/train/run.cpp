@@ -62,6 +62,7 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, RunPart p
   base::set_log_quiet(!world.is_first());
 
   Policy policy = make_policy(recipe);
+  model::check_formats(policy.config, snapshot_formats(recipe.quant));
   const auto verifier = reward::make_verifier(recipe.reward);
   const PromptSet prompts = load_train_prompts(recipe, policy.tokenizer, *verifier);
   const std::vector<PromptSet> held_out = load_held_out_prompts(recipe, policy.tokenizer, *verifier);
@@ -74,9 +75,13 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, RunPart p
     base::set_log_file(folder->path() / "log.txt");
   }
   ResumePoint point = find_resume_point(loaded, inputs, folder ? &*folder : nullptr, world);
-  if (folder) state::replace_file(folder->path() / "config.yaml", loaded.annotated_yaml);
-
   RunState state = point.state;
+  const bool cold_start_done = state.step > 0 || state.sft_step >= recipe.sft.steps;
+  const bool goes_on =
+      part == RunPart::cold_start_only ? !cold_start_done : state.step < recipe.trainer.total_training_steps;
+  if (folder && (goes_on || !fs::exists(folder->path() / "config.yaml")))
+    state::replace_file(folder->path() / "config.yaml", loaded.annotated_yaml);
+
   MetricsFile metrics, sft_metrics;
   if (folder) {
     metrics = MetricsFile(folder->metrics_file(), state.metrics_bytes);
@@ -95,14 +100,15 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, RunPart p
                  std::move(point.unfinished_row),
                  {}};
 
-  // What a machine lacks shows now, not after the cold start: a decoder that is made and dropped asks for all of it.
+  // What a machine lacks shows now, not after the cold start: a decoder that is made and
+  // dropped asks for all of it.
   if (recipe.rollout.device == config::RolloutDevice::cuda && part != RunPart::cold_start_only)
     (void)Sampler(policy.config, recipe, recipe.data.max_prompt_length);
 
   const bool fresh = !point.checkpoint;
   const std::int64_t sft_steps = recipe.sft.steps;
   const fs::path cold_start = cold_start_checkpoint(recipe);
-  if (sft_steps > 0 && state.step == 0 && state.sft_step < sft_steps) {
+  if (!cold_start_done) {
     if (world.is_first()) {
       base::set_num_threads(all_local_threads(recipe, world));
       make_cold_start(parts, point.checkpoint);
@@ -114,7 +120,9 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, RunPart p
     world.broadcast(std::as_writable_bytes(std::span(&state, 1)), 0);
   }
   if (part == RunPart::cold_start_only) {
-    if (world.is_first()) std::printf("cold start done: %s\n", cold_start.c_str());
+    // A run that went on from a checkpoint elsewhere has no cold start of its own.
+    if (world.is_first())
+      std::printf("cold start done: %s\n", (fs::exists(cold_start) ? cold_start : *point.checkpoint).c_str());
     return;
   }
 

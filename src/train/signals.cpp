@@ -27,7 +27,7 @@ void install_signal_handlers() {
   struct sigaction before {};
   sigaction(SIGHUP, nullptr, &before);  // nohup ignores it
   if (before.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
-  std::signal(SIGPIPE, SIG_IGN);  // who read the progress is gone, the run is not: log.txt has it all
+  std::signal(SIGPIPE, SIG_IGN);  // who read the progress is gone, the run is not: log.txt has it, too
 }
 
 bool stop_requested() { return g_stop != 0; }

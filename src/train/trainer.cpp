@@ -69,7 +69,8 @@ void Trainer::train() {
   const config::Recipe& recipe = parts_.recipe;
   RunState& state = parts_.state;
   const std::int64_t last = recipe.trainer.total_training_steps;
-  if (state.step == 0 && recipe.eval.freq > 0 && recipe.eval.before_train) {
+  const std::int64_t eval_freq = held_out_.empty() ? 0 : recipe.eval.freq;
+  if (state.step == 0 && eval_freq > 0 && recipe.eval.before_train) {
     const std::optional<Metrics> row = evaluate_held_out();
     if (!row) stop_here(parts_);
     parts_.metrics.append(0, *row);
@@ -80,7 +81,7 @@ void Trainer::train() {
     std::optional<Metrics> row = step(state.step + 1);
     if (!row) save_and_stop();
     ++state.step;
-    state.evaluation_due = recipe.eval.freq > 0 && (state.step % recipe.eval.freq == 0 || state.step == last);
+    state.evaluation_due = eval_freq > 0 && (state.step % eval_freq == 0 || state.step == last);
     (*row)["timing_s/save_checkpoint"] = save_s_;
     (*row)["timing_s/step"] = base::now_s() - start_s;
     finish_step(std::move(*row));

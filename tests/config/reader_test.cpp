@@ -300,6 +300,8 @@ TEST_CASE("rules between keys are checked where a key was set") {
       {"data: {max_response_length: 16384}", "at least 16448 tokens"},
       {"actor: {max_tokens_per_micro_batch: 127}",
        "at least 128 tokens (max_prompt_length + max_response_length), got 127 tokens"},
+      {"data: {prompt_key: q}", "data.train_files or data.val_files beside data.prompt_key"},
+      {"data: {filter: [level > 3]}", "data.train_files or data.val_files beside data.filter"},
       {"rollout: {gpu_memory_utilization: 0.5}", "rollout.device cuda beside rollout.gpu_memory_utilization"},
       {"rollout: {device: cuda, gpu_memory_utilization: 0.5, kv_pages: 900}", "keep one"},
       {"rollout: {kv_pages: 7}", "rollout.kv_pages of at least 8 pages (128 tokens in pages of 16), got 7 pages"},

@@ -38,10 +38,12 @@ class RandomRecipe {
     else r.data.train_generator = generator();
     if (!r.data.train_files.empty() && flag()) r.data.train_weights = {positive(), positive()};
     if (flag()) r.data.val_files = {path()};
-    r.data.prompt_key = text();
-    r.data.ground_truth_key = text();
-    r.data.data_source_key = text();
-    if (flag()) r.data.filter = {text(), text()};
+    if (!r.data.train_files.empty() || !r.data.val_files.empty()) {
+      r.data.prompt_key = text();
+      r.data.ground_truth_key = text();
+      r.data.data_source_key = text();
+      if (flag()) r.data.filter = {text(), text()};
+    }
     r.data.val_generator = generator();
     r.actor.mini_batch_size = draw_.between(1, 64);
     r.data.train_batch_size = r.actor.mini_batch_size * draw_.between(1, 8);

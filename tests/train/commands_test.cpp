@@ -179,3 +179,53 @@ TEST_CASE("a run's folder in a checkpoint's place is named as such") {
   refuses("export " + run + " --out /tmp/never", "a run's folder");
   refuses("eval " QRL_SOURCE_DIR "/tests/train/tiny.yaml --checkpoint " + run, "name one of those in");
 }
+
+TEST_CASE("options stand behind the command they are for, and each --set takes one value") {
+  const std::string recipe = QRL_SOURCE_DIR "/tests/train/tiny.yaml";
+  refuses("--dry-run sft " + recipe, "--dry-run before sft");
+  refuses("--set trainer.seed=7 sft " + recipe, "--set before sft");
+  refuses(recipe + " data countdown --out x", "RECIPE before data");
+  refuses(recipe + " --print-config --dry-run", "excludes");
+  const test::Outcome set_first =
+      test::run_command(QRL_BINARY_DIR "/qrl-train --set optim.lr=1e-4 " + recipe + " --dry-run");
+  CHECK(set_first.exit_code == 0);
+  refuses("bench decode --shape quickstart --set model.path=hf", "model.path");
+  refuses("bench decode --shape quickstart --set trainer.seed=1", "trainer.seed");
+}
+
+TEST_CASE("a dry run opens the model and looks for the layers that stay bf16") {
+  const std::string recipe = QRL_SOURCE_DIR "/tests/train/tiny.yaml ";
+  refuses(recipe + "--dry-run --set quant.rollout.ignore=[down_porj]", "down_porj");
+  const test::TempDir dir;
+  REQUIRE(test::run_command(QRL_BINARY_DIR "/qrl-train export " +
+                            (test::finished_run() / "checkpoints/step_4").string() + " --out " + (dir / "hf").string())
+              .exit_code == 0);
+  const std::string with_model =
+      recipe + "--dry-run --set model.init.config=null --set model.path=" + (dir / "hf").string();
+  CHECK(test::run_command(QRL_BINARY_DIR "/qrl-train " + with_model).exit_code == 0);
+  std::filesystem::resize_file(dir / "hf/model.safetensors", 5000);
+  refuses(with_model, "model.safetensors");
+}
+
+TEST_CASE("closed standard streams do not make a run write into its own files") {
+  const test::TempDir dir;
+  CHECK(std::system((test::tiny_command(dir / "run") + " >&- 2>&- <&-").c_str()) == 0);
+  CHECK(test::difference(test::finished_run(), dir / "run") == "");
+  CHECK(test::read_file(dir / "run/.lock").find("step") == std::string::npos);
+}
+
+TEST_CASE("log.txt holds what was said before the run folder was there, progress, and the last error") {
+  const test::TempDir dir;
+  const test::Outcome outcome =
+      test::run_command(test::tiny_command(dir / "run",
+                                           "--set data.max_prompt_length=10 --set data.overlong_prompt=filter "
+                                           "--set rollout_correction.gap_limit.k3_kl=1e-12 "
+                                           "--set rollout_correction.gap_limit.action=stop"));
+  INFO(outcome.output);
+  CHECK(outcome.exit_code == 3);
+  const std::string log = test::read_file(dir / "run/log.txt");
+  INFO(log);
+  CHECK(log.find("were left out (data.overlong_prompt)") != std::string::npos);
+  CHECK(log.find("cold start 12/12") != std::string::npos);
+  CHECK(log.find("error: ") != std::string::npos);
+}
