@@ -1,20 +1,54 @@
 #include "base/buffer.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "base/huge_pages.h"
 
 namespace qrl::base {
 
-void Buffer::Free::operator()(void* bytes) const { std::free(bytes); }
+namespace {
 
-Buffer::Buffer(DType dtype, const Shape& shape) : view_{nullptr, dtype, shape, Device::cpu} {
+/// Untouched, a block takes address space alone.
+constexpr std::size_t kArenaBlock_bytes = std::size_t{64} << 20;
+
+std::size_t round_up(std::size_t count, std::size_t multiple) { return (count + multiple - 1) / multiple * multiple; }
+
+}  // namespace
+
+std::shared_ptr<void> Arena::take(std::size_t num_bytes) {
+  num_bytes = round_up(num_bytes, Buffer::kAlignment_bytes);
+  if (block_ == nullptr || block_bytes_ - used_bytes_ < num_bytes) {
+    const std::size_t size = round_up(std::max(num_bytes, kArenaBlock_bytes), kHugePage_bytes);
+    block_.reset(static_cast<std::byte*>(std::aligned_alloc(kHugePage_bytes, size)), std::free);
+    if (block_ == nullptr) throw std::bad_alloc();
+    advise_huge_pages(block_.get(), size);
+    block_bytes_ = size;
+    used_bytes_ = 0;
+  }
+  std::byte* piece = block_.get() + used_bytes_;
+  used_bytes_ += num_bytes;
+  return {block_, piece};
+}
+
+void Buffer::Free::operator()(void* bytes) const {
+  if (piece == nullptr) std::free(bytes);
+}
+
+Buffer::Buffer(DType dtype, const Shape& shape, Arena* arena) : view_{nullptr, dtype, shape, Device::cpu} {
   const std::size_t padded = (view_.num_bytes() / kAlignment_bytes + 1) * kAlignment_bytes;
-  bytes_.reset(std::aligned_alloc(kAlignment_bytes, padded));
-  if (bytes_ == nullptr) throw std::bad_alloc();
-  advise_huge_pages(bytes_.get(), padded);
+  if (arena != nullptr) {
+    std::shared_ptr<void> piece = arena->take(padded);
+    void* bytes = piece.get();
+    bytes_ = std::unique_ptr<void, Free>(bytes, Free{std::move(piece)});
+  } else {
+    bytes_.reset(std::aligned_alloc(kAlignment_bytes, padded));
+    if (bytes_ == nullptr) throw std::bad_alloc();
+    advise_huge_pages(bytes_.get(), padded);
+  }
   std::memset(bytes_.get(), 0, padded);
   view_.data = bytes_.get();
 }

@@ -1,11 +1,24 @@
 // Owns aligned CPU memory with a dtype and a shape. Knows nothing of what is stored.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 
 #include "base/view.h"
 
 namespace qrl::base {
+
+/// Memory that buffers take pieces of, in whole huge pages however small the pieces are: matrices that are read one
+/// after another miss the TLB less. Memory stays as long as a buffer has a piece of it.
+class Arena {
+ public:
+  /// 64-byte aligned, of any content; throws std::bad_alloc.
+  std::shared_ptr<void> take(std::size_t num_bytes);
+
+ private:
+  std::shared_ptr<std::byte> block_;
+  std::size_t used_bytes_ = 0, block_bytes_ = 0;
+};
 
 /// Owning, movable, zero-initialised, 64-byte aligned CPU tensor; the bytes are padded to a multiple of 64, so a
 /// kernel may read (never write) past the last element up to the next cache line.
@@ -14,7 +27,8 @@ class Buffer {
   static constexpr std::size_t kAlignment_bytes = 64;
 
   Buffer() = default;
-  Buffer(DType dtype, const Shape& shape);
+  /// In memory of its own, or in the arena's.
+  Buffer(DType dtype, const Shape& shape, Arena* arena = nullptr);
 
   View view() const { return view_; }
   const Shape& shape() const { return view_.shape; }
@@ -27,6 +41,7 @@ class Buffer {
 
  private:
   struct Free {
+    std::shared_ptr<void> piece;  ///< of an arena; null: memory of its own
     void operator()(void* bytes) const;
   };
   std::unique_ptr<void, Free> bytes_;

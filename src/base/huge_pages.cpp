@@ -7,7 +7,6 @@
 namespace qrl::base {
 
 void advise_huge_pages(void* block, std::size_t num_bytes) {
-  constexpr std::uintptr_t kHugePage_bytes = std::uintptr_t{2} << 20;
   const auto address = reinterpret_cast<std::uintptr_t>(block);
   const std::uintptr_t skipped = (kHugePage_bytes - address % kHugePage_bytes) % kHugePage_bytes;
   if (num_bytes < skipped + kHugePage_bytes) return;

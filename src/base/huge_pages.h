@@ -5,6 +5,8 @@
 
 namespace qrl::base {
 
+inline constexpr std::size_t kHugePage_bytes = std::size_t{2} << 20;
+
 /// Asks the system to back the 2 MiB-aligned inside of a large block by huge pages: a first touch of the memory costs
 /// five hundred times fewer faults, and a matrix product misses the TLB less. To be called before the memory is
 /// touched; harmless where the system has none.

@@ -20,9 +20,10 @@ void KvCache::allocate() {
   if (allocated()) return;
   const std::int64_t page_bytes = ops::kv_page_bytes(heads_, format_, page_size_);
   std::vector<Layer> layers(static_cast<std::size_t>(num_layers_));
+  base::Arena arena;
   for (Layer& layer : layers) {
     for (base::Buffer* side : {&layer.keys, &layer.values})
-      *side = base::Buffer(base::DType::u8, {num_pages_, page_bytes});
+      *side = base::Buffer(base::DType::u8, {num_pages_, page_bytes}, &arena);
   }
   layers_ = std::move(layers);  // all or nothing: memory may run out half way
 }

@@ -41,7 +41,7 @@ class KvCache {
 
  private:
   struct Layer {
-    base::Buffer keys, values;  // u8 [num_pages, bytes of a page]
+    base::Buffer keys, values;  // u8 [num_pages, bytes of a page], of one arena
   };
   std::int64_t num_layers_, num_pages_, page_size_;
   ops::HeadShape heads_;

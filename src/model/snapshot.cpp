@@ -111,7 +111,8 @@ Snapshot::Snapshot(const ModelConfig& config, const SnapshotFormats& formats)
   FormatChooser formats_of(formats);
   embedding_VD_ = base::Buffer(wide == Format::f32 ? DType::f32 : DType::bf16, {config.vocab_size, width});
   final_norm_D_ = make_gain(width);
-  lm_head_ = ops::make_packed_linear(formats.f32_lm_head ? Format::f32 : wide, config.vocab_size, width, false);
+  lm_head_ =
+      ops::make_packed_linear(formats.f32_lm_head ? Format::f32 : wide, config.vocab_size, width, false, &matrices_);
   for (std::int64_t idx = 0; idx < config.num_hidden_layers; ++idx) {
     LayerSnapshot& layer = layers_.emplace_back();
     layer.input_norm_D = make_gain(width);
@@ -122,10 +123,10 @@ Snapshot::Snapshot(const ModelConfig& config, const SnapshotFormats& formats)
     }
     const FormatChooser::LayerFormats format = formats_of.choose(idx);
     const std::int64_t qkv_size = config.q_size() + 2 * config.kv_size();
-    layer.qkv = ops::make_packed_linear(format.qkv, qkv_size, width, config.qkv_bias);
-    layer.o = ops::make_packed_linear(format.o, width, config.q_size(), false);
-    layer.gate_up = ops::make_packed_linear(format.gate_up, 2 * config.intermediate_size, width, false);
-    layer.down = ops::make_packed_linear(format.down, width, config.intermediate_size, false);
+    layer.qkv = ops::make_packed_linear(format.qkv, qkv_size, width, config.qkv_bias, &matrices_);
+    layer.o = ops::make_packed_linear(format.o, width, config.q_size(), false, &matrices_);
+    layer.gate_up = ops::make_packed_linear(format.gate_up, 2 * config.intermediate_size, width, false, &matrices_);
+    layer.down = ops::make_packed_linear(format.down, width, config.intermediate_size, false, &matrices_);
   }
   formats_of.check_all_used();
 }

@@ -97,6 +97,7 @@ class Snapshot {
   quant::Format format_;
   std::int64_t version_ = -1;
   std::shared_ptr<const Int8Profile> profile_;
+  base::Arena matrices_;
   base::Buffer embedding_VD_, final_norm_D_;
   std::vector<LayerSnapshot> layers_;
   ops::PackedLinear lm_head_;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ops/kernels/kernels.h"
+#include "ops/scratch.h"
 #include "quant/fp8.h"
 
 namespace qrl::ops {
@@ -162,7 +163,7 @@ class RowEncoder {
 
 }  // namespace
 
-PackedLinear make_packed_linear(Format format, std::int64_t out, std::int64_t in, bool has_bias) {
+PackedLinear make_packed_linear(Format format, std::int64_t out, std::int64_t in, bool has_bias, base::Arena* arena) {
   QRL_INVARIANT(out > 0 && in > 0, "packed linear", "a shape above zero",
                 "[" + std::to_string(out) + ", " + std::to_string(in) + "]");
   const FormatSpec& what = spec(format);
@@ -174,13 +175,14 @@ PackedLinear make_packed_linear(Format format, std::int64_t out, std::int64_t in
   packed.format = format;
   packed.out = out;
   packed.in = in;
-  packed.panels = Buffer(DType::i32, {columns / kPanelColumns, ceil_div(in, inputs_per_word(format)), kPanelColumns});
+  packed.panels =
+      Buffer(DType::i32, {columns / kPanelColumns, ceil_div(in, inputs_per_word(format)), kPanelColumns}, arena);
   if (what.has_weight_scales()) {
     const base::Shape shape{ceil_div(in, scale_run(format, in)), columns};
-    packed.scales = Buffer(what.weights == Code::int4 ? DType::bf16 : DType::f32, shape);
-    if (what.activations == Code::int8) packed.column_sums = Buffer(DType::i32, shape);
+    packed.scales = Buffer(what.weights == Code::int4 ? DType::bf16 : DType::f32, shape, arena);
+    if (what.activations == Code::int8) packed.column_sums = Buffer(DType::i32, shape, arena);
   }
-  if (has_bias) packed.bias = Buffer(DType::f32, {columns});
+  if (has_bias) packed.bias = Buffer(DType::f32, {columns}, arena);
   return packed;
 }
 
@@ -371,6 +373,9 @@ void multiply(base::Team& team, const Activations& x, const PackedLinear& weight
   task.first_panel = panels.begin + mine.begin;
   task.end_panel = panels.begin + mine.end;
   float* const y = task.y;
+  const Code code = spec(weight.format).weights;
+  if (code == Code::fp8_e4m3 || code == Code::int4)
+    task.scratch = scratch(linear_scratch_floats(std::min(kBlockRows, rows.size())));
   for (std::int64_t first = rows.begin; first < rows.end; first += kBlockRows) {
     task.x = x.row(first);
     if (!x.scales.empty()) task.x_scales = x.scales.as<float>() + first * x.num_scales();

@@ -31,8 +31,9 @@ struct PackedLinear {
   base::Buffer bias;         ///< fp32 [out, padded]; empty without one
 };
 
-/// Makes an empty (zero) PackedLinear of this shape.
-PackedLinear make_packed_linear(quant::Format format, std::int64_t out, std::int64_t in, bool has_bias);
+/// Makes an empty (zero) PackedLinear of this shape, in the arena's memory if there is one.
+PackedLinear make_packed_linear(quant::Format format, std::int64_t out, std::int64_t in, bool has_bias,
+                                base::Arena* arena = nullptr);
 
 /// What encodes weights instead of figures of their own.
 struct FixedScales {

@@ -2,17 +2,17 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
+
+#include "base/buffer.h"
 
 namespace qrl::ops {
 
-/// Memory of the calling thread, at least `num_floats`, of any content and valid until its next call: it grows and is
-/// kept, since ops run thousands of times a second.
+/// Memory of the calling thread, at least `num_floats`, of any content, aligned as a Buffer's and valid until its next
+/// call: it grows and is kept, since ops run thousands of times a second.
 inline float* scratch(std::int64_t num_floats) {
-  thread_local std::vector<float> memory;
-  const auto needed = static_cast<std::size_t>(num_floats);
-  if (memory.size() < needed) memory.resize(needed);
-  return memory.data();
+  thread_local base::Buffer memory;
+  if (memory.empty() || memory.shape()[0] < num_floats) memory = base::Buffer(base::DType::f32, {num_floats});
+  return memory.as<float>();
 }
 
 }  // namespace qrl::ops

@@ -36,12 +36,15 @@ class Ahead {
   template <int Vectors>
   void ask() {
     constexpr int kVectorsOfLine = static_cast<int>(kLine / kWordBytes) / kLanes;
-    for (int v = 0; v < Vectors; v += kVectorsOfLine) ask_line();
+    constexpr int kLinesRead = (Vectors + kVectorsOfLine - 1) / kVectorsOfLine;
+    for (int i = 0; i < kLinesRead; ++i) __builtin_prefetch(at_ + i * kLine, 0, 2);  // of any address
+    at_ += kLinesRead * step_;
+    if (at_ >= run_end_) next_run();
   }
   /// When a task is done: catches up with the lines that it read without asking.
   void end_of(const AttentionTask& task) {
     passed_ += 2 * ceil_div(task.num_positions, task.page_size) * ceil_div(task.num_heads * task.head_bytes, kLine);
-    while (step_ > 0 && asked_ < passed_ + kLines) ask_line();
+    while (step_ > 0 && asked_ - (run_end_ - at_) / kLine < passed_ + kLines) ask_line();
   }
 
  private:
@@ -51,7 +54,6 @@ class Ahead {
   void ask_line() {
     __builtin_prefetch(at_, 0, 2);
     at_ += step_;
-    ++asked_;
     if (at_ >= run_end_) next_run();
   }
   void next_run() {
@@ -67,13 +69,15 @@ class Ahead {
     }
     at_ = (in_values_ ? task_->values : task_->keys) + task_->page_table[page_] * task_->page_bytes;
     run_end_ = at_ + task_->num_heads * task_->head_bytes;
+    asked_ += ceil_div(run_end_ - at_, kLine);
     page_ += in_values_ ? 1 : 0;
     in_values_ = !in_values_;
   }
 
   const AttentionTask *task_, *end_;
   const std::byte *at_ = nullptr, *run_end_ = nullptr;
-  std::int64_t step_ = kLine, page_ = 0, asked_ = 0, passed_ = 0;
+  std::int64_t step_ = kLine, page_ = 0, passed_ = 0;
+  std::int64_t asked_ = 0;  // when the present run is
   bool in_values_ = false;
 };
 

@@ -9,6 +9,11 @@
 
 namespace qrl::ops {
 
+/// Inputs whose weights exist decoded at once, in whole runs under one scale.
+inline constexpr std::int64_t kLinearScratchInputs = 3072;
+/// Scratch of a product with weights that are decoded for it: those of a panel, and the sums of `rows` rows.
+constexpr std::int64_t linear_scratch_floats(std::int64_t rows) { return (kLinearScratchInputs / 2 + 2 * rows) * 64; }
+
 /// Encoded rows times a range of a packed layer's panels (ops/linear.h has the layouts). Pointers are not owned.
 struct LinearTask {
   const void* x = nullptr;          ///< codes of the first row
@@ -26,6 +31,7 @@ struct LinearTask {
   float* y = nullptr;         ///< column 0 of the first row (tiles: where it would be)
   std::int64_t y_stride = 0;  ///< elements from row to row
   bool accumulate = false;    ///< y += instead of y =
+  float* scratch = nullptr;   ///< linear_scratch_floats, 64-byte aligned; for e4m3 and int4 only
 };
 
 /// Heads of one row, in place: RMSNorm where `gain` is not null, then rotate-half with `rope` (cosines, then sines).

@@ -29,8 +29,6 @@ struct Int8 : Int8DotOffsetInput {
   }
 };
 
-constexpr std::int64_t kLine = 64;
-
 /// Rows `row` … `row` + Rows − 1, columns `column` … `column` + Vectors·kLanes − 1. Meanwhile it asks for Asks lines in
 /// every group of inputs behind `ahead`: weights come from memory once a call, and must not be waited for.
 template <class Format, int Rows, int Vectors, int Asks>
@@ -65,27 +63,17 @@ void tile(const LinearTask& task, std::int64_t row, std::int64_t column, const v
   }
 }
 
-/// The last rows, fewer than a tile's.
-template <class Format, int Rows, int Asks>
-void last_tile(const LinearTask& task, std::int64_t rows, std::int64_t row, std::int64_t column, const void* ahead) {
-  if constexpr (Rows > 0) {
-    if (rows == Rows) tile<Format, Rows, kTileVectors, Asks>(task, row, column, ahead);
-    else last_tile<Format, Rows - 1, Asks>(task, rows, row, column, ahead);
-  }
-}
-
-/// All rows, tile by tile. Each tile asks for other lines of the next panel's groups, so that all are asked for when it
-/// comes.
+/// All rows, tile by tile, of heights as equal as can be: one of a row or two would wait for its weights. Each tile
+/// asks for other lines of the next panel's groups, so that all are asked for when it comes.
 template <class Format, int Asks>
 void tiles(const LinearTask& task, std::int64_t begin, std::int64_t end, std::int64_t panel_bytes) {
   constexpr std::int64_t kTileColumns = kTileVectors * kLanes, kAskers = kPanel * 4 / kLine / Asks;
   for (std::int64_t column = begin; column < end; column += kTileColumns) {
     const auto* next = static_cast<const char*>(task.panels) + (column / kPanel + 1) * panel_bytes;
-    std::int64_t row = 0, asker = column % kPanel / kTileColumns;
-    const auto ahead = [&] { return next + asker++ % kAskers * Asks * kLine; };
-    for (; row + kTileRows <= task.rows; row += kTileRows)
-      tile<Format, kTileRows, kTileVectors, Asks>(task, row, column, ahead());
-    last_tile<Format, kTileRows - 1, Asks>(task, task.rows - row, row, column, ahead());
+    std::int64_t asker = column % kPanel / kTileColumns;
+    for_row_tiles(task.rows, [&]<int Rows>(std::int64_t row) {
+      tile<Format, Rows, kTileVectors, Asks>(task, row, column, next + asker++ % kAskers * Asks * kLine);
+    });
   }
 }
 

@@ -16,6 +16,27 @@ inline constexpr int kTileRows = 4, kTileVectors = 2;  // 8 of 16
 inline constexpr int kSingleRowVectors = 8;            // the same 8, and longer runs of the panels, which come from memory
 #endif
 
+constexpr std::int64_t kLine = 64;
+
+/// Calls body.operator()<Rows>(row) for count == Rows, one of 1 … Most.
+template <int Most, class Body>
+inline void with_rows(std::int64_t count, std::int64_t row, const Body& body) {
+  if constexpr (Most > 0) {
+    if (count == Most) body.template operator()<Most>(row);
+    else with_rows<Most - 1>(count, row, body);
+  }
+}
+
+/// Cuts rows into tiles of at most kTileRows, none more than a row higher than another.
+template <class Body>
+inline void for_row_tiles(std::int64_t rows, const Body& body) {
+  const std::int64_t count = (rows + kTileRows - 1) / kTileRows;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t row = rows * i / count;
+    with_rows<kTileRows>(rows * (i + 1) / count - row, row, body);
+  }
+}
+
 template <class Lanes>
 inline void write_lanes(const LinearTask& task, VecF value, std::int64_t row, std::int64_t column, Lanes lanes) {
   if (task.bias != nullptr) value = value + load(task.bias + column, lanes);

@@ -1,14 +1,15 @@
 // The matrix products with weights narrower than what the dot product takes: e4m3 and int4. A few rows decode them in
-// registers, since the weights' way from memory is what counts; many rows decode a chunk of a panel once, to the first
-// cache, for all of them. Both add in one order: along the inputs, each accumulator under one weight scale at a time.
+// registers, since the weights' way from memory is what counts; many rows decode a panel once, to the second cache, for
+// all of them, and meanwhile ask for the next one. Both add in one order: along the inputs, each accumulator under one
+// weight scale at a time.
 #include "ops/kernels/linear.h"
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 
 namespace {
 
-constexpr std::int64_t kChunkInputs = 128;  // divides what shares a scale, or that is all inputs
-constexpr std::int64_t kRowsAtOnce = 48;    // whose sums lie in the first cache
+constexpr std::int64_t kScaleInputs = 128;  // of the formats whose scales belong to some of the inputs
+constexpr int kAskedLines = 2;              // a stored word's turn: half of its own panel row of kPanel words
 
 // Codes: how many inputs a stored word holds, and the kSteps words of the dot product's own layout that come out of it,
 // kAtOnce of them at a time.
@@ -92,36 +93,35 @@ struct Int4Int8 : Int8DotOffsetInput {
 /// Sums of one row and vector: under the present scale, and of what is scaled.
 template <class F>
 struct Sums {
-  typename F::Accumulator open = {};
-  VecF scaled = {};
+  typename F::Accumulator open;
+  VecF scaled;
 };
 
-/// A run of inputs: [begin, end), its place among the scales.
+/// A run of inputs, its place among the scales, and whether it is the first and the last under its own.
 struct Chunk {
   std::int64_t begin, end, run;
-  bool first, last;  ///< under its scale
+  bool first, last;
 };
 
-template <class F>
-Chunk chunk_at(const LinearTask& task, std::int64_t begin) {
-  const std::int64_t end = begin + kChunkInputs < task.in ? begin + kChunkInputs : task.in;
-  if (F::kScaledChunks) return {begin, end, begin / kChunkInputs, true, true};
-  return {begin, end, 0, begin == 0, end == task.in};
+/// Calls body(chunk) for all of [begin, end), which is whole scales' or, where a row has one scale, any.
+template <class F, class Body>
+inline void for_chunks(const LinearTask& task, std::int64_t begin, std::int64_t end, const Body& body) {
+  if constexpr (F::kScaledChunks) {
+    for (; begin < end; begin += kScaleInputs)
+      body({begin, begin + kScaleInputs < end ? begin + kScaleInputs : end, begin / kScaleInputs, true, true});
+  } else {
+    body(Chunk{begin, end, 0, begin == 0, end == task.in});
+  }
 }
 
-/// Words of the chunk's first stored word on, of the panel that holds `column`.
-template <class F>
-const std::int32_t* stored_words(const LinearTask& task, const Chunk& chunk, std::int64_t column) {
-  const std::int64_t words = (task.in + F::Codes::kInputs - 1) / F::Codes::kInputs;
-  return static_cast<const std::int32_t*>(task.panels) +
-         (column / kPanel * words + chunk.begin / F::Codes::kInputs) * kPanel + column % kPanel;
-}
+constexpr std::int64_t words_of(std::int64_t inputs, int of_word) { return (inputs + of_word - 1) / of_word; }
 
-/// Adds a chunk to the sums of Rows rows × Vectors vectors. weights(word, step, vector, to) gives decoded words from
-/// `step` on.
-template <class F, int Rows, int Vectors, class Weights>
+/// Adds a chunk to the sums of Rows rows × Vectors vectors, whatever those are before the first one. weights(word,
+/// step, vector, to) gives decoded words from `step` on of the chunk's stored `word`; `ask` is called once for each of
+/// those.
+template <class F, int Rows, int Vectors, class Weights, class Ask>
 inline void add_chunk(const LinearTask& task, std::int64_t row, std::int64_t column, const Chunk& chunk,
-                      const Weights& weights, Sums<F> (*sums)[Vectors]) {
+                      const Weights& weights, const Ask& ask, Sums<F> (*sums)[Vectors]) {
   using Element = typename F::Element;
   typename F::Accumulator open[Rows][Vectors];
   for (int v = 0; v < Vectors; ++v) {
@@ -129,19 +129,21 @@ inline void add_chunk(const LinearTask& task, std::int64_t row, std::int64_t col
     for (int r = 0; r < Rows; ++r) open[r][v] = chunk.first ? fresh : sums[r][v].open;
   }
   const auto* x = static_cast<const Element*>(task.x) + row * task.x_stride + chunk.begin;
-  const std::int64_t words = (chunk.end - chunk.begin + F::Codes::kInputs - 1) / F::Codes::kInputs;
+  const std::int64_t words = words_of(chunk.end - chunk.begin, F::Codes::kInputs);
   for (std::int64_t word = 0; word < words; ++word) {
+    ask();
     for (int step = 0; step < F::Codes::kSteps; step += F::Codes::kAtOnce) {
-      VecI words_of[Vectors][F::Codes::kAtOnce];
-      for (int v = 0; v < Vectors; ++v) weights(word, step, v, words_of[v]);
+      VecI decoded[Vectors][F::Codes::kAtOnce];
+      for (int v = 0; v < Vectors; ++v) weights(word, step, v, decoded[v]);
       for (int i = 0; i < F::Codes::kAtOnce; ++i, x += F::kGroup) {
         for (int r = 0; r < Rows; ++r) {
           const typename F::Input input = F::input(x + r * task.x_stride);
-          for (int v = 0; v < Vectors; ++v) open[r][v] = F::dot(open[r][v], input, F::weights(words_of[v][i]));
+          for (int v = 0; v < Vectors; ++v) open[r][v] = F::dot(open[r][v], input, F::weights(decoded[v][i]));
         }
       }
     }
   }
+  const bool nothing_scaled = !F::kScaledChunks || chunk.begin == 0;
   for (int v = 0; v < Vectors; ++v) {
     const VecF weight_scale = F::weight_scale(task, chunk.run, column + v * kLanes);
     for (int r = 0; r < Rows; ++r) {
@@ -152,7 +154,7 @@ inline void add_chunk(const LinearTask& task, std::int64_t row, std::int64_t col
       VecF scale = weight_scale;
       if (F::kInputScale == InputScale::chunk)
         scale = splat(task.x_scales[(row + r) * task.x_scale_stride + chunk.run]) * scale;
-      sums[r][v].scaled = fma(F::number(open[r][v]), scale, sums[r][v].scaled);
+      sums[r][v].scaled = fma(F::number(open[r][v]), scale, nothing_scaled ? VecF{} : sums[r][v].scaled);
     }
   }
 }
@@ -167,90 +169,99 @@ inline void finish(const LinearTask& task, std::int64_t row, std::int64_t column
   }
 }
 
+/// The stored words of a panel.
+template <class F>
+const std::int32_t* panel_at(const LinearTask& task, std::int64_t column) {
+  return static_cast<const std::int32_t*>(task.panels) +
+         column / kPanel * kPanel * words_of(task.in, F::Codes::kInputs);
+}
+
 /// Few rows: decoded in registers.
 template <class F, int Rows, int Vectors>
-void decoded_in_registers(const LinearTask& task, std::int64_t row, std::int64_t column) {
+void decoded_in_registers(const LinearTask& task, std::int64_t column) {
   Sums<F> sums[Rows][Vectors];
-  for (std::int64_t begin = 0; begin < task.in; begin += kChunkInputs) {
-    const Chunk chunk = chunk_at<F>(task, begin);
-    const std::int32_t* stored = stored_words<F>(task, chunk, column);
+  const std::int32_t* panel = panel_at<F>(task, column) + column % kPanel;
+  for_chunks<F>(task, 0, task.in, [&](const Chunk& chunk) {
+    const std::int32_t* stored = panel + chunk.begin / F::Codes::kInputs * kPanel;
     const auto weights = [stored](std::int64_t word, int step, int v, VecI(&to)[F::Codes::kAtOnce]) {
       F::Codes::decode(load_words(stored + word * kPanel + v * kLanes), step, to);
     };
-    add_chunk<F, Rows, Vectors>(task, row, column, chunk, weights, sums);
-  }
-  for (int r = 0; r < Rows; ++r) finish<F, Vectors>(task, row + r, column, sums[r]);
+    add_chunk<F, Rows, Vectors>(
+        task, 0, column, chunk, weights, [] {}, sums);
+  });
+  for (int r = 0; r < Rows; ++r) finish<F, Vectors>(task, r, column, sums[r]);
 }
 
-/// Rows × Vectors tiles over up to Rows rows.
-template <class F, int Rows, class Body>
-void with_rows(std::int64_t rows, const Body& body) {
-  if constexpr (Rows > 0) {
-    if (rows == Rows) body.template operator()<Rows>();
-    else with_rows<F, Rows - 1>(rows, body);
-  }
-}
-
-/// Many rows: each chunk of a panel decoded once.
+/// Stored words to those of the dot product, both by whole panel rows.
 template <class F>
-void decoded_in_cache(const LinearTask& task, std::int64_t first_row, std::int64_t rows, std::int64_t column) {
-  constexpr int kMostWords = kChunkInputs / F::kGroup;
-  alignas(64) std::int32_t words[kMostWords][kPanel];
-  Sums<F> sums[kPanel / kLanes / kTileVectors][kRowsAtOnce][kTileVectors];
-  for (std::int64_t begin = 0; begin < task.in; begin += kChunkInputs) {
-    const Chunk chunk = chunk_at<F>(task, begin);
-    const std::int32_t* stored = stored_words<F>(task, chunk, column);
-    const std::int64_t num_stored = (chunk.end - chunk.begin + F::Codes::kInputs - 1) / F::Codes::kInputs;
-    for (std::int64_t word = 0; word < num_stored; ++word) {
-      for (int v = 0; v < kPanel / kLanes; ++v) {
-        const VecI together = load_words(stored + word * kPanel + v * kLanes);
-        for (int step = 0; step < F::Codes::kSteps; step += F::Codes::kAtOnce) {
-          VecI decoded[F::Codes::kAtOnce];
-          F::Codes::decode(together, step, decoded);
-          for (int i = 0; i < F::Codes::kAtOnce; ++i)
-            __builtin_memcpy(words[word * F::Codes::kSteps + step + i] + v * kLanes, &decoded[i], sizeof decoded[i]);
-        }
-      }
-    }
-    for (int tile = 0; tile < kPanel / kLanes / kTileVectors; ++tile) {
-      const int offset = tile * kTileVectors * kLanes;
-      if (column + offset >= task.out) break;
-      const auto weights = [&words, offset](std::int64_t word, int step, int v, VecI(&to)[F::Codes::kAtOnce]) {
+void decode(const std::int32_t* stored, std::int64_t num_stored, std::int32_t* words) {
+  for (std::int64_t word = 0; word < num_stored; ++word, stored += kPanel) {
+    for (int v = 0; v < kPanel / kLanes; ++v) {
+      const VecI together = load_words(stored + v * kLanes);
+      for (int step = 0; step < F::Codes::kSteps; step += F::Codes::kAtOnce) {
+        VecI decoded[F::Codes::kAtOnce];
+        F::Codes::decode(together, step, decoded);
         for (int i = 0; i < F::Codes::kAtOnce; ++i)
-          to[i] = load_words(words[word * F::Codes::kSteps + step + i] + offset + v * kLanes);
-      };
-      for (std::int64_t r = 0; r < rows; r += kTileRows) {
-        with_rows<F, kTileRows>(rows - r < kTileRows ? rows - r : kTileRows, [&]<int Rows>() {
-          add_chunk<F, Rows, kTileVectors>(task, first_row + r, column + offset, chunk, weights, sums[tile] + r);
-        });
+          __builtin_memcpy(words + (step + i) * kPanel + v * kLanes, &decoded[i], sizeof decoded[i]);
       }
     }
+    words += F::Codes::kSteps * kPanel;
   }
-  for (int tile = 0; tile < kPanel / kLanes / kTileVectors; ++tile) {
-    const int offset = tile * kTileVectors * kLanes;
-    for (std::int64_t r = 0; r < rows; ++r)
-      finish<F, kTileVectors>(task, first_row + r, column + offset, sums[tile][r]);
+}
+
+/// Many rows: each panel decoded once, a stretch of inputs at a time.
+template <class F>
+void decoded_in_cache(const LinearTask& task, std::int64_t column) {
+  using TileSums = Sums<F>[kTileVectors];
+  constexpr std::int64_t kTileColumns = kTileVectors * kLanes, kAskers = 2;
+  const std::int64_t num_stored = words_of(task.in, F::Codes::kInputs);
+  const std::int32_t* panel = panel_at<F>(task, column);
+  auto* words = reinterpret_cast<std::int32_t*>(task.scratch);
+  auto* sums = reinterpret_cast<TileSums*>(words + kLinearScratchInputs / F::kGroup * kPanel);
+  for (std::int64_t begin = 0; begin < task.in; begin += kLinearScratchInputs) {
+    const std::int64_t end = begin + kLinearScratchInputs < task.in ? begin + kLinearScratchInputs : task.in;
+    const std::int64_t first = begin / F::Codes::kInputs, count = words_of(end - begin, F::Codes::kInputs);
+    decode<F>(panel + first * kPanel, count, words);
+    // The same stretch of the next panel, in two halves of the lines.
+    const auto* next = reinterpret_cast<const char*>(panel + (num_stored + first) * kPanel);
+    std::int64_t asker = 0;
+    for (std::int64_t offset = 0; offset < kPanel && column + offset < task.out; offset += kTileColumns) {
+      for_row_tiles(task.rows, [&]<int Rows>(std::int64_t row) {
+        const char* asked = next + asker++ % kAskers * count * kAskedLines * kLine;
+        const auto ask = [&asked] {
+          for (int i = 0; i < kAskedLines; ++i) __builtin_prefetch(asked + i * kLine, 0, 2);
+          asked += kAskedLines * kLine;
+        };
+        TileSums* of_tile = sums + offset / kTileColumns * task.rows + row;
+        for_chunks<F>(task, begin, end, [&](const Chunk& chunk) {
+          const std::int32_t* from = words + (chunk.begin - begin) / F::kGroup * kPanel + offset;
+          const auto weights = [from](std::int64_t word, int step, int v, VecI(&to)[F::Codes::kAtOnce]) {
+            for (int i = 0; i < F::Codes::kAtOnce; ++i)
+              to[i] = load_words(from + (word * F::Codes::kSteps + step + i) * kPanel + v * kLanes);
+          };
+          add_chunk<F, Rows, kTileVectors>(task, row, column + offset, chunk, weights, ask, of_tile);
+        });
+        if (end < task.in) return;
+        for (int r = 0; r < Rows; ++r) finish<F, kTileVectors>(task, row + r, column + offset, of_tile[r]);
+      });
+    }
   }
 }
 
 template <class F>
 void linear(const LinearTask& task) {
+  const std::int64_t begin = task.first_panel * kPanel;
   const std::int64_t end = task.end_panel * kPanel < task.out ? task.end_panel * kPanel : task.out;
-  if (task.rows <= kTileRows) {
-    constexpr int kSingleRowColumns = kSingleRowVectors * kLanes, kTileColumns = kTileVectors * kLanes;
-    for (std::int64_t column = task.first_panel * kPanel; column < end;
-         column += task.rows == 1 ? kSingleRowColumns : kTileColumns) {
-      if (task.rows == 1) decoded_in_registers<F, 1, kSingleRowVectors>(task, 0, column);
-      else
-        with_rows<F, kTileRows>(task.rows,
-                                [&]<int Rows>() { decoded_in_registers<F, Rows, kTileVectors>(task, 0, column); });
-    }
-    return;
-  }
-  for (std::int64_t first = 0; first < task.rows; first += kRowsAtOnce) {
-    const std::int64_t rows = task.rows - first < kRowsAtOnce ? task.rows - first : kRowsAtOnce;
-    for (std::int64_t column = task.first_panel * kPanel; column < end; column += kPanel)
-      decoded_in_cache<F>(task, first, rows, column);
+  if (task.rows == 1) {
+    for (std::int64_t column = begin; column < end; column += kSingleRowVectors * kLanes)
+      decoded_in_registers<F, 1, kSingleRowVectors>(task, column);
+  } else if (task.rows <= kTileRows) {
+    with_rows<kTileRows>(task.rows, 0, [&]<int Rows>(std::int64_t) {
+      for (std::int64_t column = begin; column < end; column += kTileVectors * kLanes)
+        decoded_in_registers<F, Rows, kTileVectors>(task, column);
+    });
+  } else {
+    for (std::int64_t column = begin; column < end; column += kPanel) decoded_in_cache<F>(task, column);
   }
 }
 
