@@ -174,13 +174,13 @@ Repeatable qkv_transform(const Tensor& qkv_NC, const PackedRows& rows, const Hea
 Tensor attention(const Repeatable& qkv, const PackedRows& rows, const Heads& heads, const AttentionTypes& types) {
   const Tensor& qkv_NC = qkv.value;
   const std::int64_t num_rows = qkv_NC.size(0);
-  const Tensor out_NHE = make(num_rows, heads.num_heads * heads.head_dim, types.forward);
+  const Tensor out_NHE = make(num_rows, heads.num_heads * heads.head_dim, types.out);
   const Tensor lse_NH = make(num_rows, heads.num_heads, torch::kFloat32);
-  ops::varlen_attention(attention_args(rows, heads, qkv_NC, types.forward), mixed(out_NHE), floats(lse_NH));
+  ops::varlen_attention(attention_args(rows, heads, qkv_NC, types.products), mixed(out_NHE), floats(lse_NH));
   return differentiable({qkv_NC}, {out_NHE}, [again = qkv.again, lse_NH, heads, types, &rows](const TensorList& d) {
     const Tensor qkv_again_NC = again();
     const Tensor d_out_NHE = d[0].contiguous(), d_qkv_NC = torch::empty_like(qkv_again_NC);
-    ops::varlen_attention_backward(attention_args(rows, heads, qkv_again_NC, types.backward), floats(lse_NH),
+    ops::varlen_attention_backward(attention_args(rows, heads, qkv_again_NC, types.products), floats(lse_NH),
                                    mixed(d_out_NHE), floats(d_qkv_NC));
     return TensorList{d_qkv_NC};
   })[0];

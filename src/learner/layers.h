@@ -74,9 +74,9 @@ struct QkvWeights {
 Repeatable qkv_transform(const Tensor& qkv_NC, const PackedRows& rows, const Heads& heads, const QkvWeights& weights,
                          bool bias_is_in);
 
-/// bf16 or fp32: what operands are rounded to in attention's products, `forward` also what comes out.
+/// bf16 or fp32: what operands are rounded to in attention's products, forward and backward, and what comes out.
 struct AttentionTypes {
-  torch::ScalarType forward = torch::kBFloat16, backward = torch::kBFloat16;
+  torch::ScalarType products = torch::kBFloat16, out = torch::kBFloat16;
 };
 
 /// Causal attention within each sequence; [N, H·E]. `rows` must outlive the backward pass.

@@ -43,7 +43,7 @@ struct LearnerOptions {
   /// With low_bit: every op of the forward pass is the decoder's, keys and values are kept in `kv_format` (not
   /// fp8_e4m3) as its pages keep them, and so log-probs are the sampler's bit for bit at the weights that drew.
   bool bitwise = false;
-  quant::KvFormat kv_format = quant::KvFormat::int8;
+  quant::KvFormat kv_format = quant::KvFormat::int8;  ///< the sampler's; fp32 pages make low_bit's attention fp32 too
   /// Logits from fp32 hidden states and the masters of lm_head; else from the compute dtype's.
   bool f32_lm_head = false;
   bool trainable = true;  ///< false: for `score` alone, without memory for gradients and moments

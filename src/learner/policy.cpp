@@ -29,13 +29,17 @@ Tensor hidden_states(const PolicyWeights& weights, const model::ModelConfig& con
                                                    const Again& x_again) {
     return quantised ? quantised_linear(x, w, {packed, real, compute}) : linear(x, w, x_again);
   };
-  const auto attend = [&rows, heads, between, compute = options.compute, pages = options.pages,
+  // As exact as the sampler's: its queries and softmax weights meet bf16 and fp8 pages as bf16, fp32 ones as they are.
+  const bool exact = quantised && options.kv_format == quant::KvFormat::f32;
+  const AttentionTypes types{exact ? torch::kFloat32 : options.compute, between};
+  const auto attend = [&rows, heads, types, compute = options.compute, pages = options.pages,
                        format = options.kv_format](const Repeatable& qkv) {
     return pages != nullptr ? sampled_attention(qkv.value, rows, *pages, heads, format, compute)
-                            : attention(qkv, rows, heads, {between, compute});
+                            : attention(qkv, rows, heads, types);
   };
   // A layer takes and gives (residual stream, branch still to be added to it): the sum belongs to the next norm.
-  const auto layer = [&rows, heads, norm, project, attend, between, quantised](
+  const auto layer = [&rows, heads, norm, project, attend, between, quantised,
+                      low_bit = options.forward == config::LearnerForward::low_bit](
                          const LayerWeights& w, const model::LayerSnapshot* q, const TensorList& in) {
     const Normed before = norm(in[0], in[1], w.input_norm, between);
     const Tensor qkv_NC = project(before.normed_ND, w.qkv, q != nullptr ? &q->qkv : nullptr, before.normed_again);
@@ -43,6 +47,8 @@ Tensor hidden_states(const PolicyWeights& weights, const model::ModelConfig& con
     const Tensor attended_NHE = attend(turned);
     const Tensor mixed_ND = project(attended_NHE, w.o, q != nullptr ? &q->o : nullptr, {});
     const Normed after = norm(before.sum_ND, mixed_ND, w.post_norm, between);
+    if (low_bit && !torch::GradMode::is_enabled())  // no backward pass to keep anything for
+      return TensorList{after.sum_ND, quantised_mlp(after.normed_ND, q->gate_up, q->down)};
     const Tensor gate_up_N2F =
         project(after.normed_ND, w.gate_up, q != nullptr ? &q->gate_up : nullptr, after.normed_again);
     const Repeatable gated = swiglu(gate_up_N2F);

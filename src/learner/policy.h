@@ -20,8 +20,9 @@ struct ForwardOptions {
 };
 
 /// The last layer's output after the final norm, [N, D] in lm_head_dtype: what lm_head reads. The residual stream,
-/// norms and softmax are fp32, as in the decoder; with fake_quant and low_bit so is all between the linear layers.
-/// `rows` and what `weights` point to must outlive the backward pass.
+/// norms and softmax are fp32, as in the decoder; with fake_quant and low_bit so is all between the linear layers but
+/// the operands of attention's products: of the compute dtype, unless the sampler's pages (`kv_format`) are fp32 too;
+/// with `pages` what those hold. `rows` and what `weights` point to must outlive the backward pass.
 Tensor hidden_states(const PolicyWeights& weights, const model::ModelConfig& config, const PackedRows& rows,
                      const ForwardOptions& options);
 

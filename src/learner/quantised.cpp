@@ -1,12 +1,30 @@
 #include "learner/quantised.h"
 
+#include <algorithm>
+#include <atomic>
 #include <memory>
 
 #include "base/threads.h"
+#include "ops/transformer.h"
 
 namespace qrl::learner {
 
 namespace {
+
+constexpr std::int64_t kBlockRows = 48;
+
+/// Calls make_body()(team of one, rows) for all rows, a block of kBlockRows at a time, with a body of its own on every
+/// thread: none waits for another, and what a block's products give is still in a core's second cache for the next op.
+template <class MakeBody>
+void by_blocks(std::int64_t num_rows, const MakeBody& make_body) {
+  std::atomic<std::int64_t> next{0};
+  base::parallel(0, [&](base::Team&) {
+    base::Team alone = base::Team::solo();
+    const auto body = make_body();
+    for (std::int64_t first = next.fetch_add(kBlockRows); first < num_rows; first = next.fetch_add(kBlockRows))
+      body(alone, base::Range{first, std::min(num_rows, first + kBlockRows)});
+  });
+}
 
 Tensor decoded_weight(const ops::PackedLinear& packed) {
   const Tensor weight = torch::empty({packed.out, packed.in});
@@ -35,10 +53,11 @@ Tensor quantised_linear(const Tensor& x, const Weight& master, const Quantised& 
   const auto codes = std::make_shared<ops::Activations>(packed.format, num_rows, packed.in);
   Tensor y;
   if (quantised.real_product) y = torch::empty({num_rows, packed.out});
-  base::parallel(0, [&](base::Team& team) {
-    ops::encode(team, x.data_ptr<float>(), {0, num_rows}, *codes);
-    team.barrier();
-    if (y.defined()) ops::linear(team, *codes, packed, {0, num_rows}, false, y.data_ptr<float>());
+  by_blocks(num_rows, [&] {
+    return [&](base::Team& alone, base::Range rows) {
+      ops::encode(alone, x.data_ptr<float>(), rows, *codes);
+      if (y.defined()) ops::linear(alone, *codes, packed, rows, false, y.data_ptr<float>());
+    };
   });
   if (!quantised.real_product) {
     y = times_transposed(decoded_input(*codes, quantised.compute), decoded_weight(packed), torch::kFloat32);
@@ -49,6 +68,28 @@ Tensor quantised_linear(const Tensor& x, const Weight& master, const Quantised& 
     accumulate_weight_gradient(d_y, decoded_input(*codes, quantised.compute), master.gradient);
     return TensorList{times(d_y, decoded_weight(*quantised.packed), torch::kFloat32)};
   })[0];
+}
+
+Tensor quantised_mlp(const Tensor& x, const ops::PackedLinear& gate_up, const ops::PackedLinear& down) {
+  const Tensor y = torch::empty({x.size(0), down.out});
+  struct Between {  // of a block
+    ops::Activations codes, gated;
+    base::Buffer gate_up;
+  };
+  by_blocks(x.size(0), [&] {
+    const auto between = std::make_shared<Between>(Between{ops::Activations(gate_up.format, kBlockRows, gate_up.in),
+                                                           ops::Activations(down.format, kBlockRows, down.in),
+                                                           base::Buffer(base::DType::f32, {kBlockRows, gate_up.out})});
+    return [&, between](base::Team& alone, base::Range block) {
+      const base::Range rows{0, block.size()};
+      auto* both = between->gate_up.as<float>();
+      ops::encode(alone, x.data_ptr<float>() + block.begin * gate_up.in, rows, between->codes);
+      ops::linear(alone, between->codes, gate_up, rows, false, both);
+      ops::swiglu(alone, both, rows, between->gated);
+      ops::linear(alone, between->gated, down, rows, false, y.data_ptr<float>() + block.begin * down.out);
+    };
+  });
+  return y;
 }
 
 }  // namespace qrl::learner

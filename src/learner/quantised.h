@@ -22,4 +22,8 @@ struct Quantised {
 /// pass.
 Tensor quantised_linear(const Tensor& x, const Weight& master, const Quantised& quantised);
 
+/// down(silu(gate) · up) of x fp32 [N, D], fp32 [N, D], with low_bit's products and bits; no gradient. Nothing between
+/// exists for more than a block of rows a thread.
+Tensor quantised_mlp(const Tensor& x, const ops::PackedLinear& gate_up, const ops::PackedLinear& down);
+
 }  // namespace qrl::learner

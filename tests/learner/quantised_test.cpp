@@ -85,6 +85,25 @@ TEST_CASE("a quantised linear layer and its straight-through gradients are those
   }
 }
 
+TEST_CASE("an MLP by blocks of rows has the bits of its parts") {
+  base::Team alone = base::Team::solo();
+  for (const quant::Format format : {quant::Format::bf16, quant::Format::int8, quant::Format::int4}) {
+    CAPTURE(quant::name(format));
+    const std::int64_t width = 33, inner = 70;
+    ops::PackedLinear gate_up = ops::make_packed_linear(format, 2 * inner, width, false);
+    ops::PackedLinear down = ops::make_packed_linear(format, width, inner, false);
+    torch::manual_seed(11);
+    const Tensor w_gate_up = torch::randn({2 * inner, width}), w_down = torch::randn({width, inner});
+    REQUIRE(ops::pack_rows(alone, w_gate_up.data_ptr<float>(), 2 * inner, 0, gate_up));
+    REQUIRE(ops::pack_rows(alone, w_down.data_ptr<float>(), width, 0, down));
+    const Tensor x = torch::randn({257, width});
+    const torch::NoGradGuard no_grad;
+    const Tensor both = learner::quantised_linear(x, {}, {&gate_up, true, torch::kFloat32});
+    const Tensor want = learner::quantised_linear(learner::swiglu(both).value, {}, {&down, true, torch::kFloat32});
+    CHECK(torch::equal(learner::quantised_mlp(x, gate_up, down), want));
+  }
+}
+
 TEST_CASE("low_bit and fake_quant give one gradient, another than the masters'") {
   using config::LearnerForward;
   const test::Named plain = gradients(quant::Format::int8, LearnerForward::bf16);

@@ -12,10 +12,13 @@ using namespace qrl;
 namespace {
 
 /// Mean |difference| of log-probs, the learner's against the decoder's, over random tokens.
-double gap(config::LearnerForward forward, quant::Format format) {
+double gap(config::LearnerForward forward, quant::Format format, quant::KvFormat kv = quant::KvFormat::f32) {
   model::ModelConfig config = test::tiny_config();
   learner::LearnerOptions options = test::options(config::ComputeDType::bf16);
   options.forward = forward;
+  options.kv_format = kv;
+  decoder::ForcedLayout layout;
+  layout.kv_format = kv;
   const auto world = dist::make_solo();
   learner::Learner learner(config, test::tiny_weights(config), options, *world);
   model::Snapshot snapshot(config, format);
@@ -24,7 +27,7 @@ double gap(config::LearnerForward forward, quant::Format format) {
   std::int64_t count = 0;
   for (std::uint64_t s = 0; s < 20; ++s) {
     const test::Sequence sequence = test::random_sequence(s, 4, 50, config.vocab_size);
-    const std::vector<float> logits = decoder::forced_logits(snapshot, sequence.tokens);
+    const std::vector<float> logits = decoder::forced_logits(snapshot, sequence.tokens, layout);
     const types::MicroBatch batch = test::pack({sequence});
     const std::vector<float> learned = learner.score(batch, {1.0F}).logprobs;
     for (std::size_t t = 3; t + 1 < sequence.tokens.size(); ++t, ++count) {
@@ -47,6 +50,9 @@ TEST_CASE("log-probs of a learner on the sampler's tensors are the sampler's, up
   const double low_bit = gap(LearnerForward::low_bit, quant::Format::int8);
   CHECK(low_bit < 2e-4);
   CHECK(gap(LearnerForward::bf16, quant::Format::int8) > 50 * low_bit);
+  const double with_bf16_pages = gap(LearnerForward::low_bit, quant::Format::bf16, quant::KvFormat::bf16);
+  CAPTURE(with_bf16_pages);
+  CHECK(with_bf16_pages < 1e-4);
   // Decoded operands are rounded to bf16, which is as coarse as int8.
   CHECK(gap(LearnerForward::fake_quant, quant::Format::int8) < gap(LearnerForward::bf16, quant::Format::int8));
 }
