@@ -12,6 +12,7 @@
 #include "command.h"
 #include "ops/ceilings.h"
 #include "ops/isa.h"
+#include "ops/paged_attention.h"
 #include "rollout/rollout.h"
 #include "train/quantiser.h"
 #include "train/session.h"
@@ -123,22 +124,33 @@ struct Bench {
                                              : ceilings.bf16_flops_per_s;
   }
 
+  /// What attention of one tick costs: multiply-adds' operations, and bytes of the pages that hold `context` positions.
+  struct Attention {
+    double flops, rate, kv_bytes;
+  };
+  Attention attention_of_tick(double batch, double context) const {
+    const quant::KvFormat format = train::kv_format(loaded.recipe.quant);
+    const ops::HeadShape heads{config.num_attention_heads, config.num_key_value_heads, config.head_dim};
+    const auto layers = static_cast<double>(config.num_hidden_layers);
+    const std::int64_t page_size = loaded.recipe.rollout.page_size;
+    const double position_bytes =
+        2 * static_cast<double>(ops::kv_page_bytes(heads, format, page_size)) / static_cast<double>(page_size);
+    // int8 keys meet queries of two int8 terms: as many operations a second as bf16's.
+    return {4 * batch * context * static_cast<double>(config.q_size()) * layers,
+            format == quant::KvFormat::f32 ? ceilings.f32_flops_per_s : ceilings.bf16_flops_per_s,
+            batch * context * layers * position_bytes};
+  }
+
   /// Seconds that the machine needs at least for one tick of `batch` decode rows at `context` positions: the larger of
   /// operations over their ceilings and bytes over DRAM's.
   double least_tick_s(double batch, double context, const model::Snapshot& snapshot) const {
     const double linear_rate = ceiling_of(quant_format()), head_rate = ceiling_of(snapshot.lm_head().format);
-    // int8 keys meet queries of two int8 terms: as many operations a second as bf16's.
-    const double attention_rate = train::kv_format(loaded.recipe.quant) == quant::KvFormat::f32
-                                      ? ceilings.f32_flops_per_s
-                                      : ceilings.bf16_flops_per_s;
-    const auto layers = static_cast<double>(config.num_hidden_layers);
+    const Attention attention = attention_of_tick(batch, context);
     const double compute_s = 2 * batch * static_cast<double>(linear_params) / linear_rate +
                              2 * batch * static_cast<double>(head_params) / head_rate +
-                             4 * batch * context * static_cast<double>(config.q_size()) * layers / attention_rate;
+                             attention.flops / attention.rate;
     const auto embedding_bytes = static_cast<double>(snapshot.embedding_VD().num_bytes());
-    const auto bytes = static_cast<double>(snapshot.num_bytes()) - embedding_bytes +
-                       2 * batch * context * static_cast<double>(config.kv_size()) * layers *
-                           static_cast<double>(quant::code_bytes(train::kv_format(loaded.recipe.quant)));
+    const double bytes = static_cast<double>(snapshot.num_bytes()) - embedding_bytes + attention.kv_bytes;
     return std::max(compute_s, bytes / ceilings.dram_bytes_per_s);
   }
 
@@ -211,6 +223,10 @@ void bench_decode(const BenchArguments& arguments, dist::Collectives& world) {
     result["limit_tokens_per_s"] = batch / bench.least_tick_s(batch, context, sampler.snapshot);
     result["share_of_limit"] = decode_rate * bench.least_tick_s(batch, context, sampler.snapshot) / batch;
   }
+  const Bench::Attention attention = bench.attention_of_tick(batch, context);
+  result["tick_ms"] = 1e3 * batch / decode_rate;
+  result["tick_kv_bytes"] = attention.kv_bytes;
+  result["tick_attention_flops"] = attention.flops;
   result["prefill_tokens_per_s"] = prefill_rate;
   // Of the layers' matrix products alone: attention is not counted.
   result["prefill_share_of_ceiling"] =
