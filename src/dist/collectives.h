@@ -10,6 +10,12 @@
 
 namespace qrl::dist {
 
+/// Elements [begin, begin + count) of an array that every rank holds; one of them owns these.
+struct Part {
+  std::size_t begin = 0, count = 0;
+  int owner = 0;
+};
+
 /// Ranks of one job, in lock step: every rank makes the same calls, with the same sizes, in the same order and from one
 /// thread. All calls block; a long wait sleeps, so that it costs the working ranks nothing. Buffers are CPU memory of
 /// any size, not aliased unless it is the same span. A lost rank ends the job (the launcher kills the rest), and so
@@ -36,11 +42,11 @@ class Collectives {
   virtual void all_reduce_sum(std::span<std::int64_t> values) = 0;
   virtual void all_reduce_max(std::span<double> values) = 0;  ///< NaN where any rank has NaN
   virtual void all_reduce_min(std::span<std::int64_t> values) = 0;
-  /// Sums `values` over ranks, with the bits all_reduce_sum would give; rank r gets the r-th of size() equal blocks in
-  /// `mine`. values.size() = size()·mine.size().
-  virtual void reduce_scatter_sum(std::span<const float> values, std::span<float> mine) = 0;
-  /// Blocks of equal size, in rank order. all.size() = size()·mine.size().
-  virtual void all_gather(std::span<const float> mine, std::span<float> all) = 0;
+  /// Sums over ranks, with the bits all_reduce_sum would give, each part for its owner alone: of the others' parts
+  /// `values` keeps this rank's own terms. Parts may be of any size and order but not overlap; the same on every rank.
+  virtual void reduce_scatter_sum(std::span<float> values, std::span<const Part> parts) = 0;
+  /// Gives every rank each part as its owner holds it. Parts of bytes, otherwise as above.
+  virtual void all_gather(std::span<std::byte> bytes, std::span<const Part> parts) = 0;
   /// Byte strings of any size, in rank order.
   virtual std::vector<std::string> all_gather(const std::string& mine) = 0;
   /// `bytes` of rank `root`, on every rank.
@@ -50,6 +56,10 @@ class Collectives {
   /// True on every rank when it is true on any.
   bool any(bool mine);
 };
+
+/// Who of num_ranks takes what weighs `loads`: largest first, each to whom the least was given so far (the first of
+/// them), so that every rank finds the same.
+std::vector<int> share_out(std::span<const double> loads, int num_ranks);
 
 /// One process alone.
 std::unique_ptr<Collectives> make_solo();

@@ -17,6 +17,7 @@
 #include "dist/collectives.h"
 #include "dist/deadline.h"
 #include "dist/join.h"
+#include "dist/parts.h"
 
 namespace qrl::dist {
 namespace {
@@ -98,20 +99,32 @@ class Mpi final : public Collectives {
     all_reduce(values, [](std::int64_t a, std::int64_t b) { return std::min(a, b); });
   }
 
-  void reduce_scatter_sum(std::span<const float> values, std::span<float> mine) override {
-    check_blocks("reduce_scatter_sum", mine.size(), values.size());
-    const std::size_t window = kWindowBytes / sizeof(float) / static_cast<std::size_t>(size_) + 1;
-    for (std::size_t at = 0; at < mine.size(); at += window) {
-      const std::size_t count = std::min(window, mine.size() - at);
-      fold_mine([&](int rank) { return values.subspan(index(rank) * mine.size() + at, count); },
-                mine.subspan(at, count), Sum{});
+  void reduce_scatter_sum(std::span<float> values, std::span<const Part> parts) override {
+    check_parts("reduce_scatter_sum", parts, values.size(), size_);
+    // In rounds: each owner folds its next window, so that its scratch memory stays small.
+    const std::vector<std::vector<std::span<float>>> windows = windows_of(values, parts);
+    std::size_t num_rounds = 0;
+    for (const auto& mine : windows) num_rounds = std::max(num_rounds, mine.size());
+    for (std::size_t round = 0; round < num_rounds; ++round) {
+      const auto window = [&](int rank) {
+        const auto& theirs = windows[index(rank)];
+        return round < theirs.size() ? theirs[round] : std::span<float>();
+      };
+      fold_mine(window, window(rank_), Sum{});
     }
   }
 
-  void all_gather(std::span<const float> mine, std::span<float> all) override {
-    check_blocks("all_gather", mine.size(), all.size());
-    gather(std::as_bytes(mine),
-           [&](int rank) { return std::as_writable_bytes(all.subspan(index(rank) * mine.size(), mine.size())); });
+  void all_gather(std::span<std::byte> bytes, std::span<const Part> parts) override {
+    check_parts("all_gather", parts, bytes.size(), size_);
+    Requests requests;
+    for (const Part& part : parts) {
+      const std::span<std::byte> place = bytes.subspan(part.begin, part.count);
+      if (part.owner != rank_) receive(place, part.owner, requests);
+      for (int peer = 0; peer < size_ && part.owner == rank_; ++peer) {
+        if (peer != rank_) send(place, peer, requests);
+      }
+    }
+    wait(requests);
   }
 
   std::vector<std::string> all_gather(const std::string& mine) override {
@@ -159,9 +172,16 @@ class Mpi final : public Collectives {
   static std::string whole(double seconds) { return std::to_string(std::llround(seconds)); }
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
-  void check_blocks(const char* where, std::size_t block, std::size_t whole) const {
-    QRL_INVARIANT(whole == block * index(size_), where, std::to_string(size_) + " blocks of " + std::to_string(block),
-                  std::to_string(whole) + " values");
+  /// Each rank's parts, cut into windows.
+  std::vector<std::vector<std::span<float>>> windows_of(std::span<float> values, std::span<const Part> parts) const {
+    const std::size_t longest = kWindowBytes / sizeof(float) / index(size_) + 1;
+    std::vector<std::vector<std::span<float>>> windows(index(size_));
+    for (const Part& part : parts) {
+      for (std::size_t at = 0; at < part.count; at += longest) {
+        windows[index(part.owner)].push_back(values.subspan(part.begin + at, std::min(longest, part.count - at)));
+      }
+    }
+    return windows;
   }
 
   static void send(std::span<const std::byte> bytes, int to, Requests& requests) {

@@ -1,7 +1,6 @@
-#include <algorithm>
-
 #include "base/error.h"
 #include "dist/collectives.h"
+#include "dist/parts.h"
 
 namespace qrl::dist {
 namespace {
@@ -18,18 +17,15 @@ class Solo final : public Collectives {
   void all_reduce_sum(std::span<std::int64_t>) override {}
   void all_reduce_max(std::span<double>) override {}
   void all_reduce_min(std::span<std::int64_t>) override {}
-  void reduce_scatter_sum(std::span<const float> values, std::span<float> mine) override { copy(values, mine); }
-  void all_gather(std::span<const float> mine, std::span<float> all) override { copy(mine, all); }
+  void reduce_scatter_sum(std::span<float> values, std::span<const Part> parts) override {
+    check_parts("reduce_scatter_sum", parts, values.size(), 1);
+  }
+  void all_gather(std::span<std::byte> bytes, std::span<const Part> parts) override {
+    check_parts("all_gather", parts, bytes.size(), 1);
+  }
   std::vector<std::string> all_gather(const std::string& mine) override { return {mine}; }
   void broadcast(std::span<std::byte>, int root) override {
     QRL_INVARIANT(root == 0, "broadcast", "root 0 of 1 rank", std::to_string(root));
-  }
-
- private:
-  static void copy(std::span<const float> from, std::span<float> to) {
-    QRL_INVARIANT(from.size() == to.size(), "collective", std::to_string(from.size()) + " values",
-                  std::to_string(to.size()));
-    if (from.data() != to.data()) std::ranges::copy(from, to.begin());
   }
 };
 

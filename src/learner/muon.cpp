@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <vector>
 
 #include "base/threads.h"
@@ -16,22 +15,6 @@ torch::Tensor rounded(const torch::Tensor& values) { return values.to(torch::kBF
 double work_of(const MuonMatrix& matrix) {
   return static_cast<double>(matrix.rows) * static_cast<double>(matrix.cols) *
          static_cast<double>(std::min(matrix.rows, matrix.cols));
-}
-
-/// The rank that orthogonalises each matrix: largest first, each to whom the least was given so far.
-std::vector<int> owners_of(std::span<const MuonMatrix> matrices, int num_ranks) {
-  std::vector<std::size_t> order(matrices.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return work_of(matrices[a]) > work_of(matrices[b]); });
-  std::vector<double> given(static_cast<std::size_t>(num_ranks), 0);
-  std::vector<int> owners(matrices.size());
-  for (const std::size_t i : order) {
-    const auto least = std::min_element(given.begin(), given.end());
-    owners[i] = static_cast<int>(least - given.begin());
-    *least += work_of(matrices[i]);
-  }
-  return owners;
 }
 
 torch::Tensor view(float* values, const MuonMatrix& matrix) {
@@ -68,7 +51,9 @@ torch::Tensor newton_schulz(const torch::Tensor& matrix, std::int64_t steps) {
 }
 
 void muon_step(std::span<const MuonMatrix> matrices, const MuonStep& step, dist::Collectives& world) {
-  const std::vector<int> owners = owners_of(matrices, world.size());
+  std::vector<double> work;
+  for (const MuonMatrix& matrix : matrices) work.push_back(work_of(matrix));
+  const std::vector<int> owners = dist::share_out(work, world.size());
   std::vector<torch::Tensor> orthogonal(matrices.size());
   // One thread a matrix: LibTorch's products inside a parallel region use no further ones, so no sum is split by their
   // number.

@@ -45,24 +45,34 @@ TEST_CASE("one process is its own world") {
   const auto before = values;
   world->all_reduce_sum(values);
   CHECK(values == before);
-  std::array<float, 3> mine = {};
-  world->reduce_scatter_sum(values, mine);
-  CHECK(mine == before);
-  std::array<float, 3> all = {};
-  world->all_gather(mine, all);
-  CHECK(all == before);
+  const std::array<Part, 2> parts = {Part{2, 1, 0}, Part{0, 2, 0}};
+  world->reduce_scatter_sum(values, parts);
+  CHECK(values == before);
+  world->all_gather(std::as_writable_bytes(std::span(values)), parts);
+  CHECK(values == before);
   CHECK(world->all_gather(std::string("a\0b", 3)) == std::vector<std::string>{std::string("a\0b", 3)});
   CHECK(world->any(true));
   CHECK_FALSE(world->any(false));
 }
 
-TEST_CASE("wrong sizes and roots are refused") {
+TEST_CASE("wrong parts and roots are refused") {
   const auto world = make_solo();
   std::array<float, 3> three = {};
-  std::array<float, 2> two = {};
-  CHECK_THROWS_AS(world->reduce_scatter_sum(three, two), qrl::base::Error);
-  CHECK_THROWS_AS(world->all_gather(two, three), qrl::base::Error);
+  for (const Part& wrong :
+       {Part{0, 4, 0}, Part{3, 1, 0}, Part{4, 0, 0}, Part{1, SIZE_MAX, 0}, Part{0, 1, 1}, Part{0, 1, -1}}) {
+    CHECK_THROWS_AS(world->reduce_scatter_sum(three, {&wrong, 1}), qrl::base::Error);
+    CHECK_THROWS_AS(world->all_gather(std::as_writable_bytes(std::span(three)).first(3), {&wrong, 1}),
+                    qrl::base::Error);
+  }
   CHECK_THROWS_AS(world->broadcast({}, 1), qrl::base::Error);
+}
+
+TEST_CASE("loads are shared out evenly, the largest first") {
+  const std::array<double, 6> loads = {1, 8, 3, 3, 2, 2};
+  CHECK(share_out(loads, 1) == std::vector<int>(6, 0));
+  CHECK(share_out(loads, 2) == std::vector<int>{1, 0, 1, 1, 1, 0});
+  CHECK(share_out(loads, 8) == std::vector<int>{5, 0, 1, 2, 3, 4});
+  CHECK(share_out({}, 2).empty());
 }
 
 TEST_CASE("the launcher is read from the environment") {

@@ -50,15 +50,15 @@ class Ranks {
     void all_reduce_min(std::span<std::int64_t> values) override {
       reduce(values, [](auto a, auto b) { return std::min(a, b); });
     }
-    void reduce_scatter_sum(std::span<const float> values, std::span<float> mine) override {
+    void reduce_scatter_sum(std::span<float> values, std::span<const dist::Part> parts) override {
       std::vector<float> sums(values.begin(), values.end());
       all_reduce_sum(std::span<float>(sums));
-      std::copy_n(sums.begin() + rank_ * static_cast<std::ptrdiff_t>(mine.size()), mine.size(), mine.begin());
+      for (const dist::Part& part : parts) {
+        if (part.owner == rank_) std::copy_n(sums.data() + part.begin, part.count, values.data() + part.begin);
+      }
     }
-    void all_gather(std::span<const float> mine, std::span<float> all) override {
-      const auto texts = all_gather(std::string(reinterpret_cast<const char*>(mine.data()), mine.size_bytes()));
-      for (std::size_t r = 0; r < texts.size(); ++r)
-        std::memcpy(all.data() + r * mine.size(), texts[r].data(), texts[r].size());
+    void all_gather(std::span<std::byte> bytes, std::span<const dist::Part> parts) override {
+      for (const dist::Part& part : parts) broadcast(bytes.subspan(part.begin, part.count), part.owner);
     }
     void broadcast(std::span<std::byte> bytes, int root) override {
       all_.parts_[index()] = bytes.data();

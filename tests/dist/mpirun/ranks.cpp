@@ -1,11 +1,11 @@
 // Run by mpirun: every rank runs every case, in the same order, on the one job they share.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <fstream>
 #include <limits>
-#include <numeric>
 
 #include "base/error.h"
 #include "dist/collectives.h"
@@ -73,13 +73,8 @@ TEST_CASE("fp32 sums are the sums by hand, the same bits on every rank") {
     std::vector<float> values = values_of(world().rank(), count);
     world().all_reduce_sum(values);
     CHECK(same_bits(values, sum_by_hand(count)));
-    std::vector<float> all(count * ranks());
-    world().all_gather(values, all);
-    for (std::size_t rank = 0; rank < ranks(); ++rank) {
-      CHECK(same_bits({all.begin() + static_cast<std::ptrdiff_t>(rank * count),
-                       all.begin() + static_cast<std::ptrdiff_t>((rank + 1) * count)},
-                      values));
-    }
+    const std::string mine(reinterpret_cast<const char*>(values.data()), count * sizeof(float));
+    for (const std::string& theirs : world().all_gather(mine)) CHECK(theirs == mine);
   }
 }
 
@@ -129,25 +124,58 @@ TEST_CASE("a NaN or an infinity on one rank reaches every rank") {
   CHECK_FALSE(world().any(false));
 }
 
-TEST_CASE("reduce-scatter gives each rank its block of the sums") {
-  for (const std::size_t block : {std::size_t{0}, std::size_t{1}, std::size_t{7}, (std::size_t{2} << 20) + 5}) {
-    const std::vector<float> values = values_of(world().rank(), block * ranks());
-    std::vector<float> mine(block);
-    world().reduce_scatter_sum(values, mine);
-    const std::vector<float> sums = sum_by_hand(block * ranks());
-    const auto begin = sums.begin() + static_cast<std::ptrdiff_t>(index(world().rank()) * block);
-    CHECK(same_bits(mine, {begin, begin + static_cast<std::ptrdiff_t>(block)}));
+namespace {
+
+/// Uneven parts with gaps between them, in no order: rank r owns some small ones and one of large + r elements, but for
+/// the last rank, which owns none.
+std::vector<qrl::dist::Part> uneven_parts(std::size_t large, std::size_t& size) {
+  std::vector<qrl::dist::Part> parts;
+  size = 3;
+  const int num_owners = world().size() - 1;
+  for (int i = 0; i < 5 * num_owners; ++i) {
+    const int owner = (i * 3 + 1) % num_owners;
+    const std::size_t count = i < num_owners ? large + index(i) : index(i) % 4;
+    parts.push_back({size, count, owner});
+    size += count + 1;
+  }
+  std::reverse(parts.begin(), parts.end());
+  return parts;
+}
+
+}  // namespace
+
+TEST_CASE("reduce-scatter gives each owner the sums of its parts, and leaves the rest") {
+  for (const std::size_t large : {std::size_t{0}, std::size_t{1}, std::size_t{7}, (std::size_t{3} << 20) + 5}) {
+    std::size_t size = 0;
+    const auto parts = uneven_parts(large, size);
+    std::vector<float> values = values_of(world().rank(), size), want = values;
+    const std::vector<float> sums = sum_by_hand(size);
+    for (const auto& part : parts) {
+      if (part.owner != world().rank()) continue;
+      std::copy_n(sums.data() + part.begin, part.count, want.data() + part.begin);
+    }
+    world().reduce_scatter_sum(values, parts);
+    CHECK(same_bits(values, want));
   }
 }
 
-TEST_CASE("all-gather keeps rank order, also in place") {
-  std::vector<float> all(3 * ranks(), -1.0F);
-  const std::span<float> mine = std::span(all).subspan(index(world().rank()) * 3, 3);
-  std::iota(mine.begin(), mine.end(), static_cast<float>(world().rank()) * 3);
-  world().all_gather(mine, all);
-  std::vector<float> want(all.size());
-  std::iota(want.begin(), want.end(), 0.0F);
-  CHECK(all == want);
+TEST_CASE("all-gather gives everybody each part as its owner has it, and leaves the rest") {
+  for (const std::size_t large : {std::size_t{0}, std::size_t{1}, std::size_t{7}, (std::size_t{3} << 20) + 5}) {
+    std::size_t size = 0;
+    const auto parts = uneven_parts(large, size);
+    std::string bytes(size, static_cast<char>('a' + world().rank())), want = bytes;
+    for (const auto& part : parts)
+      std::fill_n(want.data() + part.begin, part.count, static_cast<char>('a' + part.owner));
+    world().all_gather(std::as_writable_bytes(std::span(bytes)), parts);
+    CHECK(bytes == want);
+  }
+}
+
+TEST_CASE("parts outside the array or without an owner are refused on every rank") {
+  std::vector<float> values(3);
+  const qrl::dist::Part beyond{2, 2, 0}, nobodys{0, 1, world().size()};
+  CHECK_THROWS_AS(world().reduce_scatter_sum(values, {&beyond, 1}), qrl::base::Error);
+  CHECK_THROWS_AS(world().all_gather(std::as_writable_bytes(std::span(values)), {&nobodys, 1}), qrl::base::Error);
 }
 
 TEST_CASE("byte strings of unequal sizes are gathered in rank order") {
