@@ -81,9 +81,13 @@ void describe_batch(const config::Recipe& recipe) {
 
 void describe_memory(const config::Recipe& recipe, const model::ModelConfig& config, int num_ranks) {
   double total = 0, gpu_total = 0;
-  std::printf("memory per device (%d %s, each with the whole model)\n", num_ranks,
-              num_ranks == 1 ? "process" : "processes");
-  for (const train::MemoryPart& part : train::estimate_memory(recipe, config)) {
+  const bool shared = recipe.trainer.zero_stage > 0 && num_ranks > 1;
+  std::printf("memory per device (%d %s, each with the whole model%s)\n", num_ranks,
+              num_ranks == 1 ? "process" : "processes",
+              shared ? " but for its share of masters and moments: here the largest share" : "");
+  if (shared && recipe.sft.steps > 0)
+    std::printf("  the cold start is the first rank's alone, with all masters and moments: plan it with one process\n");
+  for (const train::MemoryPart& part : train::estimate_memory(recipe, config, num_ranks)) {
     std::printf("  %-28s %s%s\n", part.name.c_str(), part.is_exact ? " " : "~", amount(part.bytes).c_str());
     (part.on_gpu ? gpu_total : total) += part.bytes;
   }

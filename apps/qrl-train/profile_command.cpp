@@ -34,8 +34,7 @@ void make_profile(const ProfileArguments& arguments, dist::Collectives& world) {
       arguments.checkpoint.empty() ? train::make_policy(recipe) : train::load_policy(arguments.checkpoint);
   const auto verifier = reward::make_verifier(recipe.reward);
   const train::PromptSet prompts = train::load_train_prompts(recipe, policy.tokenizer, *verifier);
-  const model::Weights weights = model::read_weights(policy.config, policy.weights);
-  const model::Int8Profile profile = train::calibrate_profile(policy.config, model::views(weights), prompts, recipe);
+  const model::Int8Profile profile = train::calibrate_profile(policy.config, policy.weights, prompts, recipe);
   model::save_int8_profile(file, profile);
   std::printf("int8 profile of %lld linear layers: %s\n", static_cast<long long>(policy.config.num_hidden_layers) * 7,
               file.c_str());

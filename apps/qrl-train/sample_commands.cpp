@@ -34,10 +34,8 @@ struct LoadedSampler {
 
   /// Publishes as training with this recipe does; calibrates what the checkpoint did not bring on `prompts`.
   void publish(const train::PromptSet& prompts, const config::Recipe& recipe) {
-    if (quantiser.profile == nullptr && !recipe.quant.profile.empty()) {
-      const model::Weights weights = model::read_weights(policy.config, policy.weights);
-      quantiser.profile = train::find_profile(policy.config, model::views(weights), prompts, recipe);
-    }
+    if (quantiser.profile == nullptr)
+      quantiser.profile = train::find_profile(policy.config, policy.weights, prompts, recipe);
     sampler.snapshot.use_profile(quantiser.profile);
     sampler.snapshot.publish(policy.weights, 0);
     train::load_published(sampler, train::calibration_prompts(prompts, recipe.trainer.seed, 0), recipe.quant,

@@ -469,6 +469,11 @@ void add_trainer(List& list) {
               "where the learner computes; auto: cpu");
   trainer.add("threads", &T::threads, integer_or_auto(kMaxThreads),
               "threads a process; auto: processors / processes on this machine");
+  trainer
+      .add("zero_stage", &T::zero_stage, integer(0, 1),
+           "with several processes: 0, each keeps all master weights and optimizer moments; 1 (ZeRO), each keeps those "
+           "of some tensors, to the same bits, and writes its own shard of a checkpoint")
+      .may_change_on_resume = true;
   trainer.add("total_training_steps", &T::total_training_steps, integer(0), "steps of the run").may_change_on_resume =
       true;
   trainer.add("save_freq", &T::save_freq, integer(0), "steps between checkpoints; 0: only at the end")

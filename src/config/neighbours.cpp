@@ -11,6 +11,7 @@ namespace qrl::config {
 namespace {
 
 constexpr std::string_view kOneDevice = "a model is held whole by each process; run more processes with mpirun";
+constexpr std::string_view kSharded = "1 divides master weights and moments over processes; the model stays whole";
 constexpr std::string_view kNoCritic = "there is no critic";
 constexpr std::string_view kPacked = "samples are always packed without padding, up to that many tokens";
 constexpr std::string_view kOwnDecoder = "the decoder is built in";
@@ -180,9 +181,10 @@ constexpr Neighbour kNeighbours[] = {
     {"adam_betas", "optim.betas", ""},
     {"adam_epsilon", "optim.eps", ""},
     {"l2", "optim.weight_decay", ""},
-    {"zero_stage", "", kOneDevice},
-    {"fsdp_config", "", kOneDevice},
-    {"deepspeed", "", kOneDevice},
+    {"zero_stage", "trainer.zero_stage", "0 or 1"},
+    {"use_distributed_optimizer", "trainer.zero_stage: 1", ""},
+    {"fsdp_config", "trainer.zero_stage", kSharded},
+    {"deepspeed", "trainer.zero_stage", kSharded},
     {"param_offload", "", kOneDevice},
     // Evaluation and trainer
     {"eval_steps", "eval.freq", "steps"},

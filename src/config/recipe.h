@@ -253,6 +253,9 @@ struct EvalRecipe {
 struct TrainerRecipe {
   TrainDevice device = TrainDevice::automatic;
   std::int64_t threads = 0;  ///< 0: auto (processors / ranks on this machine)
+  /// 1: masters and moments are shared out over the ranks, with the bits of 0. Not the default, since every rank then
+  /// writes into the run folder: hosts must share it, which 0 does not ask for.
+  std::int64_t zero_stage = 0;
   std::int64_t total_training_steps = 100;
   std::int64_t save_freq = 20;  ///< steps; 0: only at the end
   std::int64_t max_ckpt_to_keep = 3;

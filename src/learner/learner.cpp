@@ -69,14 +69,21 @@ struct Learner::State {
       : config(config_in),
         options(options_in),
         world(world_in),
-        parameters(config, initial, parameter_options(options)) {}
-  static ParameterOptions parameter_options(const LearnerOptions& options) {
+        parameters(config, initial, parameter_options(options, world)) {
+    parameters.refresh(world);
+  }
+  static ParameterOptions parameter_options(const LearnerOptions& options, const dist::Collectives& world) {
     ParameterOptions how;
     how.compute = options.compute == config::ComputeDType::bf16 ? torch::kBFloat16 : torch::kFloat32;
     how.trainable = options.trainable;
     how.f32_lm_head = options.f32_lm_head;
     how.muon = options.optim.name == config::OptimName::muon;
     how.packs_head = options.forward == config::LearnerForward::bf16;  // else logits are of the snapshot's
+    how.reads_layers = how.packs_head;
+    if (options.shard_optimizer && options.trainable) {
+      how.rank = world.rank();
+      how.shards = world.size();
+    }
     return how;
   }
   void require_trainable() const {
@@ -186,6 +193,8 @@ Tensor Learner::State::policy_loss(const types::MicroBatch& batch, const std::ve
 
 void Learner::State::reduce_gradients() {
   if (world.size() == 1) return;
+  const std::span<float> all(parameters.gradients(), static_cast<std::size_t>(parameters.size()));
+  if (parameters.is_sharded()) return world.reduce_scatter_sum(all, parameters.gradient_parts());
   constexpr std::int64_t kChunk = std::int64_t{1} << 22;  // 16 MiB: bounds what the transport buffers
   for (std::int64_t begin = 0; begin < parameters.size(); begin += kChunk) {
     const std::int64_t count = std::min(kChunk, parameters.size() - begin);
@@ -194,22 +203,28 @@ void Learner::State::reduce_gradients() {
 }
 
 std::string Learner::State::first_non_finite(double& squared_norm) const {
+  const std::vector<Placement>& placements = parameters.placements();
+  std::vector<double> squares(placements.size(), 0);
+  for (std::size_t i = 0; i < squares.size(); ++i) {
+    if (!parameters.is_mine(placements[i])) continue;
+    squares[i] = ops::sum_of_squares(parameters.gradients() + placements[i].offset, placements[i].spec.shape.numel());
+  }
+  if (parameters.is_sharded()) world.all_reduce_sum(squares);  // with zeros: no rounding
   squared_norm = 0;
   std::string name;
-  for (const Placement& placement : parameters.placements()) {
-    const double squares = ops::sum_of_squares(parameters.gradients() + placement.offset, placement.spec.shape.numel());
-    squared_norm += squares;
-    if (!std::isfinite(squares) && name.empty()) name = placement.spec.name;
+  for (std::size_t i = 0; i < squares.size(); ++i) {
+    squared_norm += squares[i];
+    if (!std::isfinite(squares[i]) && name.empty()) name = placements[i].spec.name;
   }
   return name;
 }
 
 std::vector<MuonMatrix> Learner::State::muon_matrices() const {
   std::vector<MuonMatrix> matrices;
-  for (const auto& [spec, offset] : parameters.placements()) {
-    if (offset >= parameters.first_adamw()) continue;
-    matrices.push_back({parameters.masters() + offset, parameters.gradients() + offset, parameters.exp_avg() + offset,
-                        spec.shape[0], spec.shape[1]});
+  for (const Placement& each : parameters.placements()) {
+    if (!parameters.is_mine(each) || !parameters.is_muons(each)) continue;
+    matrices.push_back({parameters.masters() + each.owned_offset, parameters.gradients() + each.offset,
+                        parameters.exp_avg() + each.owned_offset, each.spec.shape[0], each.spec.shape[1]});
   }
   return matrices;
 }
@@ -225,19 +240,20 @@ void Learner::State::apply(double gradient_scale) {
   args.first_correction = static_cast<float>(1 / (1 - std::pow(optim.betas[0], updates)));
   args.second_correction = static_cast<float>(1 / (1 - std::pow(optim.betas[1], updates)));
   args.gradient_scale = static_cast<float>(gradient_scale);
-  const auto step = [&](std::int64_t begin, std::int64_t end, double weight_decay) {
-    args.weight_decay = static_cast<float>(weight_decay);
-    ops::adamw_step(args, end - begin, parameters.masters() + begin, parameters.gradients() + begin,
-                    parameters.exp_avg() + begin, parameters.exp_avg_sq() + (begin - parameters.first_adamw()));
-  };
   if (optim.name == config::OptimName::muon) {
     const MuonStep how{learning_rate(optim, num_updates, options.total_updates), optim.weight_decay, gradient_scale,
                        optim.muon};
-    muon_step(muon_matrices(), how, world);
+    // Sharded, the matrices are this rank's own affair.
+    const std::unique_ptr<dist::Collectives> alone = dist::make_solo();
+    muon_step(muon_matrices(), how, parameters.is_sharded() ? *alone : world);
   }
-  step(parameters.first_adamw(), parameters.num_decayed(), optim.weight_decay);
-  step(parameters.num_decayed(), parameters.size(), 0);
-  parameters.refresh_head();
+  for (const AdamwRun& run : parameters.adamw_runs()) {
+    args.weight_decay = static_cast<float>(run.decays ? optim.weight_decay : 0);
+    ops::adamw_step(args, run.count, parameters.masters() + run.owned_offset, parameters.gradients() + run.offset,
+                    parameters.exp_avg() + run.owned_offset, parameters.exp_avg_sq(run.owned_offset));
+  }
+  if (parameters.is_sharded()) clear_gradients();  // this rank's terms of the others'
+  parameters.refresh(world);
   published = nullptr;
   ++num_updates;
 }
@@ -341,9 +357,17 @@ void Learner::reset_optimizer(const config::OptimRecipe& optim, std::int64_t tot
   state_->parameters.clear_moments();
 }
 
-model::WeightViews Learner::masters() const { return state_->parameters.views(state_->parameters.masters()); }
+bool Learner::is_sharded() const { return state_->parameters.is_sharded(); }
 
-model::WeightViews Learner::optimizer_state() const { return state_->parameters.moments(); }
+model::WeightViews Learner::masters() const { return state_->parameters.named_masters(); }
+
+model::WeightSource Learner::all_masters() const {
+  return model::WeightSource([state = state_.get()](const model::WeightSpec& spec, float* to) {
+    state->parameters.read_master(spec, to, state->world);
+  });
+}
+
+model::WeightViews Learner::optimizer_state() const { return state_->parameters.named_moments(); }
 
 void Learner::restore(const model::WeightViews& masters, const model::WeightViews& optimizer_state,
                       std::int64_t num_updates) {
@@ -355,11 +379,12 @@ void Learner::restore(const model::WeightViews& masters, const model::WeightView
   state_->statistics = {};
   state_->loss_is_finite = true;
   const torch::NoGradGuard no_grad;
-  state_->parameters.refresh_head();
+  state_->parameters.refresh(state_->world);
 }
 
 void Learner::publish(model::Snapshot& snapshot, std::int64_t version) {
-  snapshot.publish(masters(), version);
+  if (is_sharded()) snapshot.publish(all_masters(), version);
+  else snapshot.publish(masters(), version);
   state_->published = &snapshot;
   state_->published_version = version;
 }
@@ -378,7 +403,8 @@ void Learner::apply_uaq(float scale) {
     for (std::int64_t i = 0; i < view.numel(); ++i) values[i] = is_gain ? values[i] * scale : values[i] / scale;
   }
   state_->published = nullptr;
-  state_->parameters.refresh_head();
+  const torch::NoGradGuard no_grad;
+  state_->parameters.refresh(state_->world);
 }
 
 const model::Snapshot* Learner::published() const {
@@ -391,7 +417,7 @@ config::LearnerForward Learner::forward_mode() const { return state_->options.fo
 
 model::WeightViews Learner::gradients() const {
   state_->require_trainable();
-  return state_->parameters.views(state_->parameters.gradients());
+  return state_->parameters.named_gradients();
 }
 
 std::string torch_version() { return TORCH_VERSION; }

@@ -47,6 +47,9 @@ struct LearnerOptions {
   /// Logits from fp32 hidden states and the masters of lm_head; else from the compute dtype's.
   bool f32_lm_head = false;
   bool trainable = true;  ///< false: for `score` alone, without memory for gradients and moments
+  /// ZeRO stage 1: of masters and moments each rank keeps the tensors that are its own, the same bits. Not of a learner
+  /// that is not trainable, and nothing to do for one rank.
+  bool shard_optimizer = false;
   bool activation_checkpointing = false;
   std::int64_t logprob_chunk_tokens = 1024;
   config::OptimRecipe optim;
@@ -99,20 +102,27 @@ class Learner {
   /// Starts the optimizer afresh (moments 0, count 0) with new options: between cold start and RL.
   void reset_optimizer(const config::OptimRecipe& optim, std::int64_t total_updates);
 
-  /// The fp32 masters by name, as views that stay valid for the learner's life.
+  /// Whether ranks share masters and moments out: then each tensor's are of one rank alone, and what is marked as
+  /// collective is to be called by all.
+  bool is_sharded() const;
+  /// The fp32 masters that this rank keeps by name, as views that stay valid for the learner's life.
   model::WeightViews masters() const;
+  /// Everybody's masters, read by all ranks in the same order. Collective when sharded.
+  model::WeightSource all_masters() const;
   /// Everything but the masters that an exact resume needs, by name ("exp_avg.<tensor>", Muon's momentum too, and
-  /// "exp_avg_sq.<tensor>", not of Muon's matrices); nothing when not trainable.
+  /// "exp_avg_sq.<tensor>", not of Muon's matrices), of what this rank keeps; nothing when not trainable.
   model::WeightViews optimizer_state() const;
-  /// Copies masters and optimizer state from views of the same names and shapes, and sets the update count.
+  /// Copies masters and optimizer state from views of the same names and shapes, and sets the update count. Collective
+  /// when sharded.
   void restore(const model::WeightViews& masters, const model::WeightViews& optimizer_state, std::int64_t num_updates);
 
   /// Quantises the masters into `snapshot`. With fake_quant and low_bit the learner reads it from now on: it must live
-  /// as long, and nobody else may publish into it.
+  /// as long, and nobody else may publish into it. Collective when sharded: then takes one tensor at a time.
   void publish(model::Snapshot& snapshot, std::int64_t version);
 
   /// QuRL's update-aware quantisation (§3.3): divides the weights of the linear layers behind a norm (q, k, v; gate,
-  /// up) by `scale` and multiplies the norm's gain by it, so that the model computes the same. Biases stay.
+  /// up) by `scale` and multiplies the norm's gain by it, so that the model computes the same. Biases stay. Collective
+  /// when sharded.
   void apply_uaq(float scale);
 
   /// What `publish` wrote to, while it holds the present masters; else null.

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <numeric>
+#include <span>
 #include <string_view>
 
 #include "base/error.h"
 #include "base/threads.h"
+#include "learner/shards.h"
 
 namespace qrl::learner {
 
@@ -43,13 +46,16 @@ Parameters::Parameters(const model::ModelConfig& config, const model::WeightSour
     : options_(options) {
   policy_.lm_head_dtype = options.f32_lm_head ? torch::kFloat32 : options.compute;
   place(model::weight_specs(config));
-  for (const Placement& placement : placements_) initial.read(placement.spec, masters() + placement.offset);
+  share_out();
+  make_stretches();
+  for (const Placement& placement : placements_) {
+    if (is_mine(placement)) initial.read(placement.spec, masters() + placement.owned_offset);
+  }
   bind_policy(config);
-  refresh_head();
 }
 
 void Parameters::place(const std::vector<model::WeightSpec>& specs) {
-  for (const model::WeightSpec& spec : specs) placements_.push_back({spec, 0});
+  for (const model::WeightSpec& spec : specs) placements_.push_back({spec});
   std::vector<Placement*> order;
   for (Placement& placement : placements_) order.push_back(&placement);
   std::stable_sort(order.begin(), order.end(), [](const Placement* a, const Placement* b) {
@@ -62,33 +68,109 @@ void Parameters::place(const std::vector<model::WeightSpec>& specs) {
     placement->offset = next;
     next += placement->spec.shape.numel();
     if (is_matrix(placement->spec)) num_decayed_ = next;
-    if (options_.muon && rank_of_kind(placement->spec) == 0) first_adamw_ = next;
+    if (rank_of_kind(placement->spec) == 0) first_other_ = next;
   }
-  masters_ = torch::zeros({next});
-  if (options_.trainable) {
-    for (Tensor* flat : {&gradients_, &exp_avg_}) *flat = torch::zeros({next});
-    exp_avg_sq_ = torch::zeros({next - first_adamw_});
+  first_adamw_ = options_.muon ? first_other_ : 0;
+  if (options_.trainable) gradients_ = torch::zeros({next});
+}
+
+void Parameters::share_out() {
+  if (is_sharded()) {
+    std::vector<model::WeightSpec> specs;
+    for (const Placement& placement : placements_) specs.push_back(placement.spec);
+    const std::vector<int> owners = shard_owners(specs, options_.muon, options_.shards);
+    for (std::size_t i = 0; i < owners.size(); ++i) placements_[i].owner = owners[i];
   }
+  std::vector<std::int64_t> next(static_cast<std::size_t>(options_.shards), 0);
+  for (const std::size_t i : in_order()) {
+    Placement& placement = placements_[i];
+    const std::int64_t count = placement.spec.shape.numel();
+    std::int64_t& end = next[static_cast<std::size_t>(placement.owner)];
+    placement.owned_offset = end;
+    end += count;
+    if (is_mine(placement) && is_muons(placement)) num_muons_ = end;
+    gradient_parts_.push_back(
+        {static_cast<std::size_t>(placement.offset), static_cast<std::size_t>(count), placement.owner});
+  }
+  num_mine_ = next[static_cast<std::size_t>(options_.rank)];
+  masters_ = torch::zeros({num_mine_});
+  if (!options_.trainable) return;
+  exp_avg_ = torch::zeros({num_mine_});
+  exp_avg_sq_ = torch::zeros({num_mine_ - num_muons_});
+}
+
+void Parameters::make_stretches() {
+  const auto size = static_cast<std::int64_t>(gradient_parts_.back().begin + gradient_parts_.back().count);
+  if (!is_sharded()) {
+    stretches_.push_back({0, size, masters_, {}});
+    return;
+  }
+  const auto add = [&](std::int64_t begin, std::int64_t end, torch::ScalarType dtype, bool is_read) {
+    Stretch stretch{begin, end, {}, {}};
+    if (is_read) stretch.values = torch::zeros({end - begin}, dtype);
+    const std::size_t element_bytes = torch::elementSize(dtype);
+    for (const dist::Part& part : gradient_parts_) {
+      const auto at = static_cast<std::int64_t>(part.begin);
+      if (at < begin || at >= end) continue;
+      stretch.parts.push_back(
+          {static_cast<std::size_t>(at - begin) * element_bytes, part.count * element_bytes, part.owner});
+    }
+    stretches_.push_back(std::move(stretch));
+  };
+  add(0, first_other_, options_.compute, options_.reads_layers);
+  add(first_other_, num_decayed_, policy_.lm_head_dtype, true);
+  add(num_decayed_, size, torch::kFloat32, true);
+}
+
+std::vector<std::size_t> Parameters::in_order() const {
+  std::vector<std::size_t> order(placements_.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t a, std::size_t b) { return placements_[a].offset < placements_[b].offset; });
+  return order;
+}
+
+bool Parameters::is_muons(const Placement& placement) const { return placement.offset < first_adamw_; }
+
+std::vector<AdamwRun> Parameters::adamw_runs() const {
+  std::vector<AdamwRun> runs;
+  for (const std::size_t i : in_order()) {
+    const Placement& placement = placements_[i];
+    if (!is_mine(placement) || is_muons(placement)) continue;
+    const std::int64_t count = placement.spec.shape.numel();
+    const bool decays = placement.offset < num_decayed_;
+    const bool goes_on =
+        !runs.empty() && runs.back().decays == decays && runs.back().offset + runs.back().count == placement.offset;
+    if (goes_on) runs.back().count += count;
+    else runs.push_back({placement.offset, placement.owned_offset, count, decays});
+  }
+  return runs;
+}
+
+const Placement& Parameters::placement(const std::string& name) const {
+  const auto found = std::find_if(placements_.begin(), placements_.end(),
+                                  [&](const Placement& placement) { return placement.spec.name == name; });
+  QRL_INVARIANT(found != placements_.end(), "parameters", "tensor " + name, "none of that name");
+  return *found;
 }
 
 Weight Parameters::weight(const std::vector<std::string>& names) const {
-  const Placement* first = nullptr;
-  std::int64_t rows = 0, next = 0;
+  const Placement& first = placement(names.front());
+  std::int64_t rows = 0, next = first.offset;
   for (const std::string& name : names) {
-    const auto found = std::find_if(placements_.begin(), placements_.end(),
-                                    [&](const Placement& placement) { return placement.spec.name == name; });
-    QRL_INVARIANT(found != placements_.end(), "parameters", "tensor " + name, "none of that name");
-    if (first == nullptr) first = &*found;
-    QRL_INVARIANT(first == &*found || found->offset == next, "parameters", name + " next to " + names.front(), "apart");
-    rows += found->spec.shape[0];
-    next = found->offset + found->spec.shape.numel();
+    const Placement& part = placement(name);
+    QRL_INVARIANT(part.offset == next, "parameters", name + " next to " + names.front(), "apart");
+    rows += part.spec.shape[0];
+    next += part.spec.shape.numel();
   }
-  std::vector<std::int64_t> shape(first->spec.shape.dims().begin(), first->spec.shape.dims().end());
+  std::vector<std::int64_t> shape(first.spec.shape.dims().begin(), first.spec.shape.dims().end());
   shape[0] = rows;
-  const auto slice = [&](const Tensor& flat) {
-    return flat.narrow(0, first->offset, next - first->offset).view(shape);
+  const auto slice = [&](const Tensor& flat, std::int64_t begin) {
+    return flat.defined() ? flat.narrow(0, first.offset - begin, next - first.offset).view(shape) : Tensor();
   };
-  return {slice(masters_), trainable() ? slice(gradients_) : Tensor()};
+  const auto stretch =
+      std::find_if(stretches_.begin(), stretches_.end(), [&](const Stretch& each) { return first.offset < each.end; });
+  return {slice(stretch->values, stretch->begin), slice(gradients_, 0)};
 }
 
 void Parameters::bind_policy(const model::ModelConfig& config) {
@@ -122,29 +204,60 @@ void Parameters::bind_policy(const model::ModelConfig& config) {
   }
 }
 
-void Parameters::refresh_head() {
-  if (!options_.packs_head) return;
-  base::parallel(0, [&](base::Team& team) {
-    ops::pack_rows(team, policy_.lm_head.value.data_ptr<float>(), policy_.head.out, 0, policy_.head);
-  });
+void Parameters::refresh(dist::Collectives& world) {
+  for (const Stretch& stretch : stretches_) {
+    if (!is_sharded() || !stretch.values.defined()) continue;
+    for (const Placement& placement : placements_) {
+      if (!is_mine(placement) || placement.offset < stretch.begin || placement.offset >= stretch.end) continue;
+      const std::int64_t count = placement.spec.shape.numel();
+      stretch.values.narrow(0, placement.offset - stretch.begin, count)
+          .copy_(masters_.narrow(0, placement.owned_offset, count));
+    }
+    world.all_gather({static_cast<std::byte*>(stretch.values.data_ptr()), stretch.values.nbytes()}, stretch.parts);
+  }
+  if (options_.packs_head) pack_head();
 }
 
-model::WeightViews Parameters::views(float* flat, const std::string& prefix) const {
+void Parameters::pack_head() {
+  constexpr std::int64_t kRows = 64 * ops::kPanelColumns;  // of a bf16 copy that are fp32 at once
+  for (std::int64_t first = 0; first < policy_.head.out; first += kRows) {
+    const std::int64_t count = std::min(kRows, policy_.head.out - first);
+    const Tensor rows = policy_.lm_head.value.narrow(0, first, count).to(torch::kFloat32);
+    base::parallel(0,
+                   [&](base::Team& team) { ops::pack_rows(team, rows.data_ptr<float>(), count, first, policy_.head); });
+  }
+}
+
+void Parameters::read_master(const model::WeightSpec& spec, float* to, dist::Collectives& world) const {
+  const Placement& from = placement(spec.name);
+  const auto count = static_cast<std::size_t>(spec.shape.numel());
+  if (is_mine(from)) std::copy_n(masters() + from.owned_offset, count, to);
+  if (is_sharded()) world.broadcast(std::as_writable_bytes(std::span(to, count)), from.owner);
+}
+
+model::WeightViews Parameters::named_masters() const {
   model::WeightViews named;
-  for (const Placement& placement : placements_) {
-    named[prefix + placement.spec.name] = {flat + placement.offset, base::DType::f32, placement.spec.shape};
+  for (const Placement& each : placements_) {
+    if (is_mine(each)) named[each.spec.name] = {masters() + each.owned_offset, base::DType::f32, each.spec.shape};
   }
   return named;
 }
 
-model::WeightViews Parameters::moments() const {
-  if (!trainable()) return {};
-  model::WeightViews named = views(exp_avg(), "exp_avg.");
-  for (const Placement& placement : placements_) {
-    if (placement.offset < first_adamw_) continue;
-    named["exp_avg_sq." + placement.spec.name] = {exp_avg_sq() + (placement.offset - first_adamw_), base::DType::f32,
-                                                  placement.spec.shape};
+model::WeightViews Parameters::named_moments() const {
+  model::WeightViews named;
+  for (const Placement& each : placements_) {
+    if (!trainable() || !is_mine(each)) continue;
+    named["exp_avg." + each.spec.name] = {exp_avg() + each.owned_offset, base::DType::f32, each.spec.shape};
+    if (is_muons(each)) continue;
+    named["exp_avg_sq." + each.spec.name] = {exp_avg_sq(each.owned_offset), base::DType::f32, each.spec.shape};
   }
+  return named;
+}
+
+model::WeightViews Parameters::named_gradients() const {
+  model::WeightViews named;
+  for (const Placement& each : placements_)
+    named[each.spec.name] = {gradients() + each.offset, base::DType::f32, each.spec.shape};
   return named;
 }
 

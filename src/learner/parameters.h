@@ -1,11 +1,12 @@
-// Owns the learner's memory: fp32 masters, gradients and moments, each one flat buffer, and the packed head. Knows
-// neither the forward pass nor the optimizer's arithmetic.
+// Owns the learner's memory: fp32 masters, gradients and moments, each one flat buffer, what the forward pass reads of
+// them, and which rank keeps what. Knows neither the forward pass nor the optimizer's arithmetic.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "dist/collectives.h"
 #include "learner/layers.h"
 #include "model/config.h"
 #include "model/weights.h"
@@ -31,7 +32,15 @@ struct PolicyWeights {
 /// Where a named tensor lies in the flat buffers.
 struct Placement {
   model::WeightSpec spec;
-  std::int64_t offset = 0;  ///< elements
+  std::int64_t offset = 0;        ///< elements, in the gradients
+  int owner = 0;                  ///< the rank that keeps its master and moments
+  std::int64_t owned_offset = 0;  ///< elements, in the owner's masters and moments
+};
+
+/// Elements next to each other in gradients, masters and moments that one AdamW step updates.
+struct AdamwRun {
+  std::int64_t offset = 0, owned_offset = 0, count = 0;
+  bool decays = false;
 };
 
 struct ParameterOptions {
@@ -40,13 +49,18 @@ struct ParameterOptions {
   bool f32_lm_head = false;  ///< lm_head meets hidden states in fp32 whatever `compute`
   bool packs_head = true;    ///< logits are of PolicyWeights::head
   bool muon = false;         ///< the layers' matrices have a first moment alone
+  /// With more than one rank in `shards` masters and moments are divided: each rank keeps some tensors' (shard_owners),
+  /// and the forward pass reads copies of all, matrices in the dtype that its products round them to anyway.
+  int rank = 0, shards = 1;
+  bool reads_layers = true;  ///< false: the layers' matrices are a snapshot's, and need no such copies
 };
 
-/// Flat buffers in an order of our own: matrices first (weight decay applies to them: [0, num_decayed)), of these the
-/// layers' before embedding and lm_head, then gains and biases; tensors that one product reads together lie together.
+/// Flat buffers in an order of our own: matrices first (weight decay applies to them), of these the layers' before
+/// embedding and lm_head, then gains and biases; tensors that one product reads together lie together. Gradients are of
+/// all tensors; masters and moments of those that this rank keeps, all of them unless sharded.
 class Parameters {
  public:
-  /// Has `initial` written into the masters, each tensor in its place.
+  /// Has `initial` written into the masters, each tensor in its place. Call `refresh` before the first forward pass.
   Parameters(const model::ModelConfig& config, const model::WeightSource& initial, const ParameterOptions& options);
 
   const PolicyWeights& policy() const { return policy_; }
@@ -54,33 +68,58 @@ class Parameters {
   torch::ScalarType compute() const { return options_.compute; }
 
   bool trainable() const { return gradients_.defined(); }
-  std::int64_t size() const { return masters_.numel(); }
-  std::int64_t num_decayed() const { return num_decayed_; }
-  float* masters() const { return masters_.data_ptr<float>(); }
+  bool is_sharded() const { return options_.shards > 1; }
+  bool is_mine(const Placement& placement) const { return placement.owner == options_.rank; }
+  std::int64_t size() const { return gradients_.numel(); }  ///< of the gradients
   float* gradients() const { return gradients_.data_ptr<float>(); }
+  float* masters() const { return masters_.data_ptr<float>(); }
   float* exp_avg() const { return exp_avg_.data_ptr<float>(); }
-  /// Elements [0, first_adamw) are Muon's and have no second moment: exp_avg_sq()[0] is that of element first_adamw.
-  float* exp_avg_sq() const { return exp_avg_sq_.data_ptr<float>(); }
-  std::int64_t first_adamw() const { return first_adamw_; }
+  /// Of the element at `owned_offset`, which Muon must not have: those have no second moment.
+  float* exp_avg_sq(std::int64_t owned_offset) const {
+    return exp_avg_sq_.data_ptr<float>() + owned_offset - num_muons_;
+  }
+  bool is_muons(const Placement& placement) const;
+  /// What AdamW updates here, in as few runs as there can be.
+  std::vector<AdamwRun> adamw_runs() const;
+  /// The owners of all gradients.
+  const std::vector<dist::Part>& gradient_parts() const { return gradient_parts_; }
 
-  /// Packs the head from the masters, where it is wanted: after every change of the masters.
-  void refresh_head();
+  /// Brings what the forward pass reads up to the masters: after every change of them. Collective when sharded.
+  void refresh(dist::Collectives& world);
+  /// Writes a tensor's master to `to`, on every rank. Collective when sharded.
+  void read_master(const model::WeightSpec& spec, float* to, dist::Collectives& world) const;
 
-  /// Named views into a flat buffer of size() floats, each name behind `prefix`.
-  model::WeightViews views(float* flat, const std::string& prefix = {}) const;
-  /// Both moments, as "exp_avg.NAME" and, where there is one, "exp_avg_sq.NAME".
-  model::WeightViews moments() const;
+  /// Named views of this rank's masters and moments ("exp_avg.NAME" and, where there is one, "exp_avg_sq.NAME"), and of
+  /// all gradients.
+  model::WeightViews named_masters() const;
+  model::WeightViews named_moments() const;
+  model::WeightViews named_gradients() const;
   void clear_moments();
 
  private:
+  /// What the forward pass reads of [begin, end) of the flat order; undefined where it reads nothing.
+  struct Stretch {
+    std::int64_t begin = 0, end = 0;
+    Tensor values;
+    std::vector<dist::Part> parts;  ///< bytes of `values`
+  };
+
   void place(const std::vector<model::WeightSpec>& specs);
+  void share_out();
+  void make_stretches();
+  std::vector<std::size_t> in_order() const;  ///< placements_ by offset
+  const Placement& placement(const std::string& name) const;
   Weight weight(const std::vector<std::string>& names) const;
   void bind_policy(const model::ModelConfig& config);
+  void pack_head();
 
   ParameterOptions options_;
   std::vector<Placement> placements_;
-  std::int64_t num_decayed_ = 0, first_adamw_ = 0;
+  std::int64_t num_decayed_ = 0, first_other_ = 0, first_adamw_ = 0;  ///< of the flat order
+  std::int64_t num_mine_ = 0, num_muons_ = 0;                         ///< of this rank's masters
   Tensor masters_, gradients_, exp_avg_, exp_avg_sq_;
+  std::vector<dist::Part> gradient_parts_;
+  std::vector<Stretch> stretches_;
   PolicyWeights policy_;
 };
 

@@ -35,21 +35,36 @@ base::Buffer row_scales(const base::View& weight, const float* factors) {
   return scales;
 }
 
-base::Buffer make_smoothing(const base::Buffer& range, const std::vector<base::View>& matrices) {
-  const std::int64_t width = range.shape()[0];
-  std::vector<float> amax(static_cast<std::size_t>(width), 0.0F);
-  for (const base::View& weight : matrices) {
-    for (std::int64_t i = 0; i < weight.numel(); ++i) {
-      float& most = amax[static_cast<std::size_t>(i % width)];
-      most = std::max(most, std::fabs(weight.as<float>()[i]));
-    }
+/// most[c] = the largest |w| of column c, `weight`'s included.
+void widen(std::vector<float>& most, const base::View& weight) {
+  const auto width = static_cast<std::size_t>(weight.shape[1]);
+  most.resize(width, 0.0F);
+  const auto* values = weight.as<float>();
+  for (std::size_t i = 0; i < static_cast<std::size_t>(weight.numel()); ++i) {
+    float& largest = most[i % width];
+    largest = std::max(largest, std::fabs(values[i]));
   }
-  base::Buffer smoothing(base::DType::f32, {width});
-  for (std::int64_t c = 0; c < width; ++c) {
-    const float factor = std::sqrt(range.as<float>()[c] / amax[static_cast<std::size_t>(c)]);
+}
+
+base::Buffer make_smoothing(const base::Buffer& range, const std::vector<float>& amax) {
+  base::Buffer smoothing(base::DType::f32, {static_cast<std::int64_t>(amax.size())});
+  for (std::size_t c = 0; c < amax.size(); ++c) {
+    const float factor = std::sqrt(range.as<float>()[c] / amax[c]);
     smoothing.as<float>()[c] = factor > 0 && std::isfinite(factor) ? factor : 1.0F;
   }
   return smoothing;
+}
+
+/// Calls body(spec, view) for each of `specs`, its fp32 values in memory that the next one takes over.
+template <class Body>
+void for_each_weight(const std::vector<WeightSpec>& specs, const WeightSource& weights, const Body& body) {
+  std::int64_t largest = 0;
+  for (const WeightSpec& spec : specs) largest = std::max(largest, spec.shape.numel());
+  const base::Buffer staged(base::DType::f32, {largest});
+  for (const WeightSpec& spec : specs) {
+    weights.read(spec, staged.as<float>());
+    body(spec, base::View{staged.as<float>(), base::DType::f32, spec.shape});
+  }
 }
 
 /// The norm whose output a matrix reads; "" for o and down, whose inputs come from none.
@@ -98,28 +113,34 @@ std::vector<WeightSpec> profile_specs(const ModelConfig& config) {
   return specs;
 }
 
-Int8Profile make_int8_profile(const ModelConfig& config, const WeightViews& weights, const ChannelRanges& ranges) {
+Int8Profile make_int8_profile(const ModelConfig& config, const WeightSource& weights, const ChannelRanges& ranges) {
   Int8Profile profile;
-  profile.model_hash = weights_hash(weights);
-  std::map<std::string, std::vector<base::View>> behind;  // each norm
+  profile.model_hash = weights_hash(config, weights);
+  std::vector<WeightSpec> matrices;
   for (const WeightSpec& spec : weight_specs(config)) {
-    const std::string norm = spec.kind == WeightKind::linear ? norm_before(spec.name) : std::string();
-    if (!norm.empty()) behind[norm].push_back(find_view(weights, spec));
+    if (spec.kind == WeightKind::linear) matrices.push_back(spec);
   }
-  for (const auto& [norm, matrices] : behind) {
-    profile.tensors.emplace(smoothing_name(norm), make_smoothing(ranges.at(norm), matrices));
+  std::map<std::string, std::vector<float>> largest_behind;  // each norm, by channel
+  for_each_weight(matrices, weights, [&](const WeightSpec& spec, const base::View& view) {
+    const std::string norm = norm_before(spec.name);
+    if (!norm.empty()) widen(largest_behind[norm], view);
+  });
+  for (const auto& [norm, largest] : largest_behind) {
+    profile.tensors.emplace(smoothing_name(norm), make_smoothing(ranges.at(norm), largest));
   }
-  for (const WeightSpec& spec : weight_specs(config)) {
-    if (spec.kind != WeightKind::linear) continue;
-    profile.tensors.emplace(scale_name(spec.name),
-                            row_scales(find_view(weights, spec), smoothing_of(&profile, norm_before(spec.name))));
-  }
+  for_each_weight(matrices, weights, [&](const WeightSpec& spec, const base::View& view) {
+    profile.tensors.emplace(scale_name(spec.name), row_scales(view, smoothing_of(&profile, norm_before(spec.name))));
+  });
   return profile;
 }
 
-std::string weights_hash(const WeightViews& weights) {
+std::string weights_hash(const ModelConfig& config, const WeightSource& weights) {
+  std::vector<WeightSpec> by_name = weight_specs(config);
+  std::sort(by_name.begin(), by_name.end(), [](const WeightSpec& a, const WeightSpec& b) { return a.name < b.name; });
   state::Hash hash;
-  for (const auto& [name, view] : weights) hash.add(name).add(view.data, view.num_bytes());
+  for_each_weight(by_name, weights, [&](const WeightSpec& spec, const base::View& view) {
+    hash.add(spec.name).add(view.data, view.num_bytes());
+  });
   return hash.hex();
 }
 

@@ -32,10 +32,11 @@ std::vector<WeightSpec> profile_specs(const ModelConfig& config);
 
 /// smoothing_j = √max|x_j| / √max|W_:j| over the matrices behind the norm (SmoothQuant, Xiao et al. 2023, eq. 4 with
 /// α = 0.5; FlashRL gives no value: our choice), 1 where either is 0; scale = max|W_i: · smoothing| / 127.
-Int8Profile make_int8_profile(const ModelConfig& config, const WeightViews& weights, const ChannelRanges& ranges);
+/// Holds one of the weights at a time.
+Int8Profile make_int8_profile(const ModelConfig& config, const WeightSource& weights, const ChannelRanges& ranges);
 
-/// A hash of names and values, the same for the same weights however they came into memory.
-std::string weights_hash(const WeightViews& weights);
+/// A hash of names and values, the same for the same weights wherever they are.
+std::string weights_hash(const ModelConfig& config, const WeightSource& weights);
 
 /// A safetensors file; its metadata has the hashes. Replaces what is there.
 void save_int8_profile(const std::filesystem::path& file, const Int8Profile& profile);

@@ -87,8 +87,8 @@ class Snapshot {
   /// All tensors in the order of the forward pass.
   std::vector<SnapshotTensor> tensors() const;
 
-  /// Format error of every matrix against the `masters` that were published (as a profile's factors leave them). Takes
-  /// a decoded copy of a matrix a thread.
+  /// Format error of every matrix, in their order, against the `masters` that were published (as a profile's factors
+  /// leave them); without a name where `masters` lacks it. Takes a decoded copy of a matrix a thread.
   std::vector<WeightError> format_errors(const WeightViews& masters) const;
 
  private:

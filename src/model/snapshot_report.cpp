@@ -68,7 +68,9 @@ std::vector<WeightError> Snapshot::format_errors(const WeightViews& masters) con
   base::parallel_for(static_cast<std::int64_t>(parts.size()), 1, [&](base::Range range) {
     for (std::int64_t i = range.begin; i < range.end; ++i) {
       const auto& part = parts[static_cast<std::size_t>(i)];
-      const base::View& master = masters.at(part.weight);
+      const auto found = masters.find(part.weight);
+      if (found == masters.end()) continue;
+      const base::View& master = found->second;
       std::vector<float> original(master.as<float>(), master.as<float>() + master.numel()), decoded(original.size());
       if (const float* factors = fixed_scales(profile_.get(), part.weight, part.matrix->format).input_factors) {
         for (std::size_t k = 0; k < original.size(); ++k)

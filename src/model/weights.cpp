@@ -27,6 +27,7 @@ using Json = nlohmann::json;
 namespace {
 
 constexpr const char* kSingleFile = "model.safetensors";
+constexpr const char* kStem = "model";
 constexpr const char* kIndexFile = "model.safetensors.index.json";
 constexpr std::uint64_t kMaxIndex_bytes = 100'000'000;
 constexpr std::uint64_t kMaxGenerationConfig_bytes = 1'000'000;
@@ -170,6 +171,21 @@ void require_no_extra(const TensorFiles& files, const ModelConfig& config) {
   }
 }
 
+/// transformers asks for this key before it reads any tensor.
+const std::map<std::string, std::string> kFormat = {{"format", "pt"}};
+
+void write_text(const fs::path& path, const std::string& text) {
+  state::File file = state::File::create_or_empty(path);
+  file.write(text);
+  file.close();
+}
+
+/// places: the file of each tensor.
+void write_index(const fs::path& dir, const std::map<std::string, std::string>& places, std::uint64_t total_bytes) {
+  const Json index = {{"metadata", {{"total_size", total_bytes}}}, {"weight_map", places}};
+  write_text(dir / kIndexFile, index.dump(2) + "\n");
+}
+
 /// One file, or as many as it takes to hold at most max_shard_bytes each (a tensor is not divided), and their index.
 void write_shards(const fs::path& dir, const std::vector<state::NamedView>& tensors, std::uint64_t max_shard_bytes) {
   std::vector<std::vector<state::NamedView>> shards(1);
@@ -185,22 +201,25 @@ void write_shards(const fs::path& dir, const std::vector<state::NamedView>& tens
     shard_bytes += bytes;
     total_bytes += bytes;
   }
-  // transformers asks for this key before it reads any tensor.
-  const std::map<std::string, std::string> metadata = {{"format", "pt"}};
-  if (shards.size() == 1) return state::write_safetensors(dir / kSingleFile, tensors, metadata);
-  Json index = {{"metadata", {{"total_size", total_bytes}}}, {"weight_map", Json::object()}};
-  const auto number = [](std::size_t n) {
-    const std::string digits = std::to_string(n);
-    return std::string(5 - std::min<std::size_t>(5, digits.size()), '0') + digits;
-  };
+  if (shards.size() == 1) return state::write_safetensors(dir / kSingleFile, tensors, kFormat);
+  std::map<std::string, std::string> places;
   for (std::size_t i = 0; i < shards.size(); ++i) {
-    const std::string name = "model-" + number(i + 1) + "-of-" + number(shards.size()) + ".safetensors";
-    state::write_safetensors(dir / name, shards[i], metadata);
-    for (const state::NamedView& tensor : shards[i]) index["weight_map"][tensor.name] = name;
+    const std::string name = shard_name(kStem, i + 1, shards.size());
+    state::write_safetensors(dir / name, shards[i], kFormat);
+    for (const state::NamedView& tensor : shards[i]) places[tensor.name] = name;
   }
-  state::File file = state::File::create_or_empty(dir / kIndexFile);
-  file.write(index.dump(2) + "\n");
-  file.close();
+  write_index(dir, places, total_bytes);
+}
+
+void write_config(const fs::path& dir, const ModelConfig& config) {
+  const std::string config_text = config_json(config);
+  const Json parsed = Json::parse(config_text);
+  Json generation = {{"_from_model_config", true}};
+  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
+    if (!parsed[key].is_null()) generation[key] = parsed[key];
+  }
+  write_text(dir / "config.json", config_text);
+  write_text(dir / "generation_config.json", generation.dump(2) + "\n");
 }
 
 bool is_plain_shard_name(std::string_view name) {
@@ -288,18 +307,42 @@ void save_hf(const fs::path& dir, const ModelConfig& config, const WeightViews& 
     tensors.push_back({spec.name, find_view(weights, spec), config.dtype});
   write_shards(dir, tensors, max_shard_bytes);
 
-  const std::string config_text = config_json(config);
-  const Json parsed = Json::parse(config_text);
-  Json generation = {{"_from_model_config", true}};
-  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
-    if (!parsed[key].is_null()) generation[key] = parsed[key];
+  write_config(dir, config);
+}
+
+std::string shard_name(const std::string& stem, std::size_t number, std::size_t count) {
+  const auto digits = [](std::size_t n) {
+    const std::string text = std::to_string(n);
+    return std::string(5 - std::min<std::size_t>(5, text.size()), '0') + text;
+  };
+  return stem + "-" + digits(number) + "-of-" + digits(count) + ".safetensors";
+}
+
+void save_hf_shard(const fs::path& dir, const ModelConfig& config, const WeightViews& weights, std::size_t number,
+                   std::size_t count) {
+  std::vector<state::NamedView> tensors;
+  for (const WeightSpec& spec : weight_specs(config)) {
+    if (weights.contains(spec.name)) tensors.push_back({spec.name, find_view(weights, spec), config.dtype});
   }
-  for (const auto& [name, text] :
-       {std::pair("config.json", config_text), std::pair("generation_config.json", generation.dump(2) + "\n")}) {
-    state::File file = state::File::create_or_empty(dir / name);
-    file.write(text);
-    file.close();
+  if (!tensors.empty()) state::write_safetensors(dir / shard_name(kStem, number, count), tensors, kFormat);
+}
+
+void finish_hf_shards(const fs::path& dir, const ModelConfig& config) {
+  std::map<std::string, std::string> places;
+  std::uint64_t total_bytes = 0;
+  for (const fs::directory_entry& entry : fs::directory_iterator(dir)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(std::string(kStem) + "-") || !name.ends_with(".safetensors")) continue;
+    const state::SafetensorsFile shard(entry.path());
+    for (const auto& [tensor, stored] : shard.tensors()) {
+      places[tensor] = name;
+      total_bytes += stored.end - stored.begin;
+    }
   }
+  for (const WeightSpec& spec : weight_specs(config))
+    QRL_INVARIANT(places.contains(spec.name), dir.string(), "a shard that has " + spec.name, "none");
+  write_index(dir, places, total_bytes);
+  write_config(dir, config);
 }
 
 std::map<std::string, fs::path, std::less<>> read_index(const fs::path& file) {

@@ -66,6 +66,16 @@ inline constexpr std::uint64_t kMaxShard_bytes = 5'000'000'000;
 void save_hf(const std::filesystem::path& dir, const ModelConfig& config, const WeightViews& weights,
              std::uint64_t max_shard_bytes = kMaxShard_bytes);
 
+/// A folder that several write: each its shard, model-<number>-of-<count>.safetensors (number from 1) with `weights` in
+/// weight_specs' order, in `config.dtype`; a file only where there are any. Then one of them the files that save_hf
+/// writes besides and the index of what lies there, an internal error where a tensor has no shard.
+void save_hf_shard(const std::filesystem::path& dir, const ModelConfig& config, const WeightViews& weights,
+                   std::size_t number, std::size_t count);
+void finish_hf_shards(const std::filesystem::path& dir, const ModelConfig& config);
+
+/// "stem-00002-of-00003.safetensors".
+std::string shard_name(const std::string& stem, std::size_t number, std::size_t count);
+
 /// Reads a model.safetensors.index.json: which shard holds which tensor. `weight_map` is an object of plain file names
 /// (no folder, nothing hidden) that end in .safetensors and are regular files beside the index (or links to such, as in
 /// Hugging Face's cache); every tensor is where the map says, and no shard holds one that the map does not place there.

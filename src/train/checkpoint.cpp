@@ -12,6 +12,7 @@
 #include "state/file.h"
 #include "state/folder.h"
 #include "state/safetensors.h"
+#include "train/shared_commit.h"
 
 namespace qrl::train {
 
@@ -22,7 +23,7 @@ namespace {
 constexpr std::uint64_t kMaxText_bytes = std::uint64_t{64} << 20;
 constexpr const char* kStateFile = "state.json";
 constexpr const char* kRecipeFile = "recipe.yaml";
-constexpr const char* kOptimizerFile = "optimizer.safetensors";
+constexpr const char* kOptimizerStem = "optimizer";
 constexpr const char* kManifestFile = "manifest.json";
 constexpr const char* kInputs = "inputs";
 constexpr const char* kUnfinishedRow = "unfinished_row";
@@ -77,19 +78,68 @@ std::vector<fs::path> list_checkpoints(const fs::path& dir) {
   return found;
 }
 
-/// Writes state.json's neighbours: what `commit_folder` hashes.
-void fill_checkpoint(const fs::path& dir, const RunState& state, const learner::Learner& learner,
-                     const CheckpointContext& context) {
-  model::ModelConfig masters_config = context.config;
-  masters_config.dtype = base::DType::f32;
-  model::save_hf(dir, masters_config, learner.masters());
-  context.tokenizer.save(dir);
+model::ModelConfig masters_config(const model::ModelConfig& config) {
+  model::ModelConfig wide = config;
+  wide.dtype = base::DType::f32;
+  return wide;
+}
+
+/// Masters and moments: the first rank's, or each rank's shard.
+void write_learner(const fs::path& dir, const learner::Learner& learner, const CheckpointContext& context) {
+  if (!learner.is_sharded() && !context.world.is_first()) return;
   std::vector<state::NamedView> moments;
   for (const auto& [name, view] : learner.optimizer_state()) moments.push_back({name, view});
-  state::write_safetensors(dir / kOptimizerFile, moments, {{"format", "qrl-train optimizer"}});
+  const auto write_moments = [&](const std::string& file) {
+    state::write_safetensors(dir / file, moments, {{"format", "qrl-train optimizer"}});
+  };
+  const model::ModelConfig config = masters_config(context.config);
+  if (!learner.is_sharded()) {
+    model::save_hf(dir, config, learner.masters());
+    return write_moments(std::string(kOptimizerStem) + ".safetensors");
+  }
+  const auto number = static_cast<std::size_t>(context.world.rank() + 1);
+  const auto count = static_cast<std::size_t>(context.world.size());
+  model::save_hf_shard(dir, config, learner.masters(), number, count);
+  if (!moments.empty()) write_moments(model::shard_name(kOptimizerStem, number, count));
+}
+
+/// What the first rank adds to it.
+void write_neighbours(const fs::path& dir, const RunState& state, const learner::Learner& learner,
+                      const CheckpointContext& context) {
+  if (learner.is_sharded()) model::finish_hf_shards(dir, masters_config(context.config));
+  context.tokenizer.save(dir);
   write_text(dir / kStateFile, to_json(state, context).dump(1) + "\n");
   write_text(dir / kRecipeFile, context.resolved_recipe);
   save_quantiser(dir, context.quantiser);
+}
+
+/// Fills this rank's masters from the folder's weights, and its moments from whichever of its optimizer files has them.
+void read_learner(const fs::path& checkpoint, const model::WeightViews& masters, const model::WeightViews& moments) {
+  const auto require_same = [&](const std::string& name, const base::Shape& stored, const base::Shape& shape) {
+    QRL_REQUIRE(stored == shape, checkpoint.string() + ": " + name, shape.to_string(), stored.to_string());
+  };
+  const model::HfModel stored = model::open_hf(checkpoint);
+  for (const model::WeightSpec& spec : model::weight_specs(stored.config)) {
+    const auto view = masters.find(spec.name);
+    if (view == masters.end()) continue;
+    require_same(spec.name, spec.shape, view->second.shape);
+    stored.weights.read(spec, view->second.as<float>());
+  }
+  std::size_t num_read = 0;
+  for (const fs::directory_entry& entry : fs::directory_iterator(checkpoint)) {
+    const std::string file = entry.path().filename().string();
+    if (!file.starts_with(kOptimizerStem) || !file.ends_with(".safetensors")) continue;
+    const state::SafetensorsFile tensors(entry.path());
+    for (const auto& [name, tensor] : tensors.tensors()) {
+      const auto view = moments.find(name);
+      if (view == moments.end()) continue;
+      require_same(name, tensor.shape, view->second.shape);
+      tensors.read_f32(name, 0, {view->second.as<float>(), static_cast<std::size_t>(view->second.numel())});
+      ++num_read;
+    }
+  }
+  QRL_REQUIRE(num_read == moments.size(), checkpoint.string(), std::to_string(moments.size()) + " moments",
+              std::to_string(num_read) + " of their names");
 }
 
 }  // namespace
@@ -98,17 +148,14 @@ fs::path save_checkpoint(const fs::path& dir, const RunState& state, const learn
                          const CheckpointContext& context) {
   fs::path path =
       dir / (state.cold_start ? "sft_" + std::to_string(state.sft_step) : "step_" + std::to_string(state.step));
-  context.world.barrier();
-  if (context.world.is_first()) {
-    const nlohmann::ordered_json facts = {{"format", "qrl-train checkpoint 1"},
-                                          {"step", state.step},
-                                          {"sft_step", state.sft_step},
-                                          {"world_size", context.world.size()}};
-    state::commit_folder(
-        path, [&](const fs::path& tmp) { fill_checkpoint(tmp, state, learner, context); }, facts.dump());
-    base::log_info("committed " + path.string());
-  }
-  context.world.barrier();
+  const nlohmann::ordered_json facts = {{"format", "qrl-train checkpoint 1"},
+                                        {"step", state.step},
+                                        {"sft_step", state.sft_step},
+                                        {"world_size", context.world.size()}};
+  commit_together(
+      path, [&](const fs::path& tmp) { write_learner(tmp, learner, context); },
+      [&](const fs::path& tmp) { write_neighbours(tmp, state, learner, context); }, facts.dump(), context.world);
+  if (context.world.is_first()) base::log_info("committed " + path.string());
   return path;
 }
 
@@ -221,22 +268,12 @@ LoadedState read_checkpoint_state(const fs::path& checkpoint) {
 void restore_learner(const fs::path& checkpoint, const RunState& state, learner::Learner& learner,
                      dist::Collectives& world) {
   model::WeightViews masters = learner.masters(), moments = learner.optimizer_state();
-  // The learner's own memory receives the bytes: file → masters on the first rank, masters → masters on the others.
-  if (world.is_first()) {
-    for (auto& [file, views] :
-         {std::pair{checkpoint / "model.safetensors", &masters}, {checkpoint / kOptimizerFile, &moments}}) {
-      const state::SafetensorsFile tensors(file);
-      for (auto& [name, view] : *views) {
-        const state::TensorEntry& stored = tensors.entry(name);
-        QRL_REQUIRE(stored.dtype == view.dtype && stored.shape == view.shape, file.string() + ": " + name,
-                    view.shape.to_string(), stored.shape.to_string());
-        tensors.read_f32(name, 0, {view.as<float>(), static_cast<std::size_t>(view.numel())});
-      }
-    }
-  }
+  // The learner's own memory receives the bytes: from the files on the first rank and wherever there are shards, else
+  // from the first rank.
+  if (world.is_first() || learner.is_sharded()) read_learner(checkpoint, masters, moments);
   for (auto* views : {&masters, &moments}) {
     for (auto& [name, view] : *views) {
-      world.broadcast({static_cast<std::byte*>(view.data), view.num_bytes()}, 0);
+      if (!learner.is_sharded()) world.broadcast({static_cast<std::byte*>(view.data), view.num_bytes()}, 0);
     }
   }
   learner.restore(masters, moments, state.num_updates);

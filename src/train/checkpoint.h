@@ -42,9 +42,10 @@ struct CheckpointContext {
 };
 
 /// Commits DIR/step_N (or DIR/sft_N while cold-starting; an existing one of that name must not be there): HF folder of
-/// the fp32 masters with tokenizer, optimizer.safetensors, state.json,
-/// recipe.yaml, and what the quantisers keep. The first rank writes; all ranks
-/// return when it is committed.
+/// the fp32 masters with tokenizer, optimizer.safetensors, state.json, recipe.yaml, and what the quantisers keep. The
+/// first rank writes; of a sharded learner each rank its shard (model-00001-of-0000N.safetensors, with the index that
+/// such a folder has, and optimizer-00001-of-0000N.safetensors). All ranks return when it is committed, or throw when
+/// any of them failed.
 std::filesystem::path save_checkpoint(const std::filesystem::path& dir, const RunState& state,
                                       const learner::Learner& learner, const CheckpointContext& context);
 
@@ -81,7 +82,8 @@ struct LoadedState {
 /// names what is damaged.
 LoadedState read_checkpoint_state(const std::filesystem::path& checkpoint);
 
-/// Restores masters, moments and update count from a verified checkpoint (first rank reads, others receive).
+/// Restores masters, moments and update count from a verified checkpoint of any number of shards. The first rank reads,
+/// others receive; a sharded learner's ranks each read their own.
 void restore_learner(const std::filesystem::path& checkpoint, const RunState& state, learner::Learner& learner,
                      dist::Collectives& world);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "learner/shards.h"
 #include "ops/linear.h"
 #include "ops/paged_attention.h"
 #include "train/formats.h"
@@ -64,27 +65,56 @@ double layer_activations(const config::Recipe& recipe, const model::ModelConfig&
   return sums + (qkv + rotated + 2 * inner) * kF32 + (2 * width + queries + inner) * code_bytes;
 }
 
+/// What masters, gradients and moments take on the rank that keeps most.
+std::vector<MemoryPart> optimizer_parts(const config::Recipe& recipe, const model::ModelConfig& config, int num_ranks) {
+  const bool muon = recipe.optim.name == config::OptimName::muon;
+  const int num_shards = recipe.trainer.zero_stage > 0 ? num_ranks : 1;
+  const std::vector<WeightSpec> specs = model::weight_specs(config);
+  const std::vector<int> owners = learner::shard_owners(specs, muon, num_shards);
+  struct Share {
+    double masters = 0, moments = 0;
+  };
+  std::vector<Share> shares(static_cast<std::size_t>(num_shards));
+  double all = 0, largest = 0, copies = 0;
+  const bool f32 = recipe.model.dtype == config::ComputeDType::f32;
+  const bool f32_head = f32 || recipe.quant.lm_head == config::HeadFormat::f32;
+  const bool reads_layers = recipe.quant.learner_forward == config::LearnerForward::bf16;
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    const auto bytes = static_cast<double>(specs[i].shape.numel()) * kF32;
+    const bool is_layers = specs[i].kind == WeightKind::linear;
+    const bool is_table = specs[i].kind == WeightKind::embedding || specs[i].kind == WeightKind::lm_head;
+    Share& share = shares[static_cast<std::size_t>(owners[i])];
+    share.masters += bytes;
+    share.moments += bytes * (muon && is_layers ? 1 : 2);
+    all += bytes;
+    largest = std::max(largest, bytes);
+    const bool is_bf16 = (is_layers && !f32) || (is_table && !f32_head);
+    if (!is_layers || reads_layers) copies += is_bf16 ? bytes / 2 : bytes;
+  }
+  const Share most = *std::max_element(shares.begin(), shares.end(), [](const Share& a, const Share& b) {
+    return a.masters + a.moments < b.masters + b.moments;
+  });
+  std::vector<MemoryPart> parts = {
+      {"master weights", most.masters}, {"gradients", all}, {"optimizer moments", most.moments}};
+  if (num_shards == 1) return parts;
+  parts.push_back({"weights to compute with", copies});
+  parts.push_back({"a tensor to be quantised", largest});
+  return parts;
+}
+
 }  // namespace
 
-std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const model::ModelConfig& config) {
-  double all = 0, muons = 0;
-  for (const WeightSpec& spec : model::weight_specs(config)) {
-    const auto count = static_cast<double>(spec.shape.numel());
-    all += count;
-    if (spec.kind == WeightKind::linear && recipe.optim.name == config::OptimName::muon) muons += count;
-  }
+std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const model::ModelConfig& config, int num_ranks) {
+  double all = 0;
+  for (const WeightSpec& spec : model::weight_specs(config)) all += static_cast<double>(spec.shape.numel());
   const bool bf16 = recipe.model.dtype == config::ComputeDType::bf16;
   const bool f32_head = !bf16 || recipe.quant.lm_head == config::HeadFormat::f32;
   const double head =
       padded_columns(config.vocab_size) * static_cast<double>(config.hidden_size) * (f32_head ? kF32 : kBf16);
   const bool packs_head = recipe.quant.learner_forward == config::LearnerForward::bf16;
 
-  std::vector<MemoryPart> parts = {
-      {"master weights", all * kF32},
-      {"gradients", all * kF32},
-      {"optimizer moments", (2 * all - muons) * kF32},
-      {"packed lm_head", packs_head ? head : 0},
-  };
+  std::vector<MemoryPart> parts = optimizer_parts(recipe, config, num_ranks);
+  parts.push_back({"packed lm_head", packs_head ? head : 0});
   if (recipe.algorithm.kl_loss_coef != 0) parts.push_back({"reference model", all * kF32 + head});
 
   const auto tokens = static_cast<double>(recipe.actor.max_tokens_per_micro_batch);

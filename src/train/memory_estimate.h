@@ -18,10 +18,11 @@ struct MemoryPart {
   bool on_gpu = false;   ///< else of the machine's own memory
 };
 
-/// Of one rank: data parallel, so each holds the whole model. Learner (fp32 masters and gradients, moments,
-/// lm_head as its kernels read it, the reference of a KL term), activations and logits of a micro-batch,
-/// the sampler's weights and its KV cache (with rollout.device cuda: a copy of the one and all of the other on the
-/// GPU). Not the program's own some hundred MiB.
-std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const model::ModelConfig& config);
+/// Of one of num_ranks: data parallel, so each holds the whole model, but for what trainer.zero_stage 1 shares out
+/// (then of the rank that keeps most). Learner (fp32 masters and gradients, moments, copies that the forward pass reads
+/// where masters are shared out, lm_head as its kernels read it, the reference of a KL term), activations and logits of
+/// a micro-batch, the sampler's weights and its KV cache (with rollout.device cuda: a copy of the one and all of the
+/// other on the GPU). Not the program's own some hundred MiB.
+std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const model::ModelConfig& config, int num_ranks);
 
 }  // namespace qrl::train

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdio>
 #include <map>
+#include <sstream>
 
 #include "train/formats.h"
 
@@ -47,13 +48,26 @@ std::string audit_summary(const std::vector<std::string>& audit) {
          std::to_string(same) + " in place (quant_audit.txt)";
 }
 
-std::vector<std::string> format_error_report(const learner::Learner& learner, const model::Snapshot& published) {
-  std::vector<std::string> lines;
+std::vector<std::string> format_error_report(const learner::Learner& learner, const model::Snapshot& published,
+                                             dist::Collectives& world) {
+  std::string mine;  // a line a matrix, empty where another rank keeps its master
   for (const model::WeightError& weight : published.format_errors(learner.masters())) {
-    std::array<char, 128> figures{};
-    std::snprintf(figures.data(), figures.size(), ": max error %.3g, RMS %.3g, SNR %.1f dB, cosine %.6f",
-                  weight.error.max_abs, weight.error.rms, weight.error.snr_db, weight.error.cosine);
-    lines.push_back(weight.weight + " as " + std::string(quant::name(weight.format)) + figures.data());
+    if (!weight.weight.empty()) {
+      std::array<char, 128> figures{};
+      std::snprintf(figures.data(), figures.size(), ": max error %.3g, RMS %.3g, SNR %.1f dB, cosine %.6f",
+                    weight.error.max_abs, weight.error.rms, weight.error.snr_db, weight.error.cosine);
+      mine += weight.weight + " as " + std::string(quant::name(weight.format)) + figures.data();
+    }
+    mine += "\n";
+  }
+  std::vector<std::string> lines;
+  for (const std::string& theirs : world.all_gather(mine)) {
+    std::istringstream text(theirs);
+    std::string line;
+    for (std::size_t i = 0; std::getline(text, line); ++i) {
+      if (i == lines.size()) lines.emplace_back();
+      if (!line.empty()) lines[i] = line;
+    }
   }
   return lines;
 }

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "dist/collectives.h"
 #include "learner/learner.h"
 #include "model/snapshot.h"
 
@@ -16,7 +17,8 @@ std::vector<std::string> quant_audit(const learner::Learner& learner, const mode
 std::string audit_summary(const std::vector<std::string>& audit);
 
 /// One line for each weight that a linear layer or lm_head holds: its format, and largest and root mean square error,
-/// signal-to-noise ratio and cosine against the learner's masters.
-std::vector<std::string> format_error_report(const learner::Learner& learner, const model::Snapshot& published);
+/// signal-to-noise ratio and cosine against the learner's masters, which may be spread over ranks. Collective.
+std::vector<std::string> format_error_report(const learner::Learner& learner, const model::Snapshot& published,
+                                             dist::Collectives& world);
 
 }  // namespace qrl::train

@@ -32,7 +32,7 @@ std::string settings_hash(const config::Recipe& recipe) {
 
 }  // namespace
 
-model::Int8Profile calibrate_profile(const model::ModelConfig& config, const model::WeightViews& weights,
+model::Int8Profile calibrate_profile(const model::ModelConfig& config, const model::WeightSource& weights,
                                      const PromptSet& prompts, const config::Recipe& recipe) {
   model::Snapshot wide(config, quant::Format::bf16);
   wide.publish(weights, 0);
@@ -43,7 +43,7 @@ model::Int8Profile calibrate_profile(const model::ModelConfig& config, const mod
 }
 
 std::shared_ptr<const model::Int8Profile> find_profile(const model::ModelConfig& config,
-                                                       const model::WeightViews& weights, const PromptSet& prompts,
+                                                       const model::WeightSource& weights, const PromptSet& prompts,
                                                        const config::Recipe& recipe) {
   const std::string& wanted = recipe.quant.profile;
   if (wanted.empty()) return nullptr;
@@ -52,7 +52,7 @@ std::shared_ptr<const model::Int8Profile> find_profile(const model::ModelConfig&
   }
   model::Int8Profile profile = model::load_int8_profile(wanted, config);
   const char* again = "make it again with qrl-train profile, or set quant.rollout.profile: auto";
-  QRL_REQUIRE(profile.model_hash == model::weights_hash(weights), wanted,
+  QRL_REQUIRE(profile.model_hash == model::weights_hash(config, weights), wanted,
               "a profile of the weights that training begins with", "one of other weights", again);
   QRL_REQUIRE(profile.settings_hash == settings_hash(recipe), wanted,
               "a profile made with this recipe's model, training data, prompt template and seed", "others", again);

@@ -22,13 +22,13 @@ struct QuantiserState {
 
 /// Makes the profile of `weights` (fp32) from what they see on a few of the training prompts, fixed by the seed: what
 /// `qrl-train profile` and quant.rollout.profile auto do.
-model::Int8Profile calibrate_profile(const model::ModelConfig& config, const model::WeightViews& weights,
+model::Int8Profile calibrate_profile(const model::ModelConfig& config, const model::WeightSource& weights,
                                      const PromptSet& prompts, const config::Recipe& recipe);
 
 /// The profile that the recipe asks for, for the weights that training begins with: made (auto), or read and held
 /// against weights and settings. An input error for one that was made for others. Null when none is asked for.
 std::shared_ptr<const model::Int8Profile> find_profile(const model::ModelConfig& config,
-                                                       const model::WeightViews& weights, const PromptSet& prompts,
+                                                       const model::WeightSource& weights, const PromptSet& prompts,
                                                        const config::Recipe& recipe);
 
 /// Publishing's second half: the decoder reads the sampler's snapshot from now on; fp8 keys and values are calibrated

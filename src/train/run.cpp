@@ -7,6 +7,7 @@
 #include "train/cold_start.h"
 #include "train/evaluate.h"
 #include "train/resume.h"
+#include "train/shared_commit.h"
 #include "train/trainer.h"
 
 namespace qrl::train {
@@ -73,6 +74,11 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, RunPart p
   if (world.is_first()) {
     folder.emplace(recipe.trainer.default_local_dir);
     base::set_log_file(folder->path() / "log.txt");
+  }
+  if (recipe.trainer.zero_stage > 0) {
+    require_shared_folder(folder ? folder->path() : fs::path(),
+                          "set trainer.default_local_dir to one that all hosts share, or trainer.zero_stage to 0",
+                          world);
   }
   ResumePoint point = find_resume_point(loaded, inputs, folder ? &*folder : nullptr, world);
   RunState state = point.state;
@@ -149,7 +155,7 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, RunPart p
   }
   if (point.checkpoint) parts.quantiser = load_quantiser(*point.checkpoint, policy.config, world);
   if (parts.quantiser.profile == nullptr) {
-    parts.quantiser.profile = find_profile(policy.config, learner.masters(), prompts, recipe);
+    parts.quantiser.profile = find_profile(policy.config, learner.all_masters(), prompts, recipe);
   }
   constexpr double kUaqLr = 5e-6;  // the paper uses it near 1e-6 and switches it off at 1e-5
   if (recipe.quant.uaq_scale != 1 && recipe.optim.lr > kUaqLr) {

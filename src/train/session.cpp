@@ -183,6 +183,7 @@ learner::LearnerOptions learner_options(const config::Recipe& recipe) {
   options.f32_lm_head = recipe.quant.lm_head == config::HeadFormat::f32;
   options.activation_checkpointing = recipe.actor.activation_checkpointing;
   options.logprob_chunk_tokens = recipe.actor.logprob_chunk_tokens;
+  options.shard_optimizer = recipe.trainer.zero_stage > 0;
   options.optim = recipe.optim;
   options.total_updates = updates_per_step(recipe) * recipe.trainer.total_training_steps;
   return options;

@@ -256,12 +256,13 @@ Metrics Trainer::probe() {
 }
 
 void Trainer::write_audit() const {
+  const std::vector<std::string> errors = format_error_report(learner_, sampler_.decoder.snapshot(), parts_.world);
   if (parts_.folder == nullptr) return;
   const std::vector<std::string> audit = quant_audit(learner_, sampler_.decoder.snapshot());
   std::string text;
   for (const std::string& line : audit) text += line + "\n";
   text += "\n";
-  for (const std::string& line : format_error_report(learner_, sampler_.decoder.snapshot())) text += line + "\n";
+  for (const std::string& line : errors) text += line + "\n";
   state::replace_file(parts_.folder->path() / "quant_audit.txt", text);
   base::log_info(audit_summary(audit));
 }

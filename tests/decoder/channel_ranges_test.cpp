@@ -81,7 +81,7 @@ TEST_CASE("with activations that differ between channels a profile brings int8 n
              plain = publish(config, weights, quant::Format::int8);
   model::Snapshot smoothed(config, quant::Format::int8);
   smoothed.use_profile(std::make_shared<const model::Int8Profile>(
-      model::make_int8_profile(config, model::views(weights), channel_ranges(*exact, kPrompts))));
+      model::make_int8_profile(config, weights, channel_ranges(*exact, kPrompts))));
   smoothed.publish(model::views(weights), 0);
   const std::vector<float> want = forced_logits(*exact, kPrompts[0]);
   const double without = squared_distance(forced_logits(*plain, kPrompts[0]), want);

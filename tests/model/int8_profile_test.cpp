@@ -92,7 +92,7 @@ const ops::PackedLinear& matrix_of(const model::Snapshot& snapshot, const std::s
 TEST_CASE("an int8 profile's factors and scales, and what moved weights become by them, are numpy's") {
   const Golden golden = load_golden();
   auto profile = std::make_shared<Int8Profile>(
-      model::make_int8_profile(golden.config, model::views(golden.weights), golden.ranges));
+      model::make_int8_profile(golden.config, golden.weights, golden.ranges));
   model::Snapshot snapshot(golden.config, quant::Format::int8);
   snapshot.use_profile(profile);
   snapshot.publish(model::views(golden.moved), 0);
@@ -136,7 +136,7 @@ TEST_CASE("a layer that is exempt from int8 meets the smoothed norm with weights
   formats.ignore = {"*.self_attn.[qkv]_proj"};
   model::Snapshot snapshot(golden.config, formats);
   const auto profile = std::make_shared<const Int8Profile>(
-      model::make_int8_profile(golden.config, model::views(golden.weights), golden.ranges));
+      model::make_int8_profile(golden.config, golden.weights, golden.ranges));
   snapshot.use_profile(profile);
   snapshot.publish(model::views(golden.weights), 0);
   const base::Buffer& q = golden.weights.at("model.layers.0.self_attn.q_proj.weight");
@@ -151,10 +151,10 @@ TEST_CASE("a layer that is exempt from int8 meets the smoothed norm with weights
 TEST_CASE("profile files come back as they were, and others are refused by name") {
   const test::TempDir dir;
   const Golden golden = load_golden();
-  Int8Profile profile = model::make_int8_profile(golden.config, model::views(golden.weights), golden.ranges);
+  Int8Profile profile = model::make_int8_profile(golden.config, golden.weights, golden.ranges);
   profile.settings_hash = "of the settings";
-  CHECK(profile.model_hash == model::weights_hash(model::views(golden.weights)));
-  CHECK(profile.model_hash != model::weights_hash(model::views(golden.moved)));
+  CHECK(profile.model_hash == model::weights_hash(golden.config, golden.weights));
+  CHECK(profile.model_hash != model::weights_hash(golden.config, golden.moved));
   model::save_int8_profile(dir / "profile.safetensors", profile);
   const Int8Profile back = model::load_int8_profile(dir / "profile.safetensors", golden.config);
   CHECK(back.model_hash == profile.model_hash);

@@ -1,4 +1,7 @@
 // The recipes that are shipped, and what --dry-run says of a run.
+#include <algorithm>
+
+#include "learner/ranks.h"
 #include "support/catch.h"
 #include "train/memory_estimate.h"
 #include "train/session.h"
@@ -65,7 +68,7 @@ TEST_CASE("the estimate of memory is what sampler and learner take") {
     const std::vector<std::string> overrides = {settings, "optim.name=muon"};
     const config::Recipe recipe = config::load_recipe(kTiny, overrides, true).recipe;
     const train::Policy policy = train::make_policy(recipe);
-    const auto parts = train::estimate_memory(recipe, policy.config);
+    const auto parts = train::estimate_memory(recipe, policy.config, 1);
     const train::Sampler sampler(policy.config, recipe, recipe.data.max_prompt_length);
     CHECK(
         test::close(bytes_of(parts, "sampler's weights"), static_cast<double>(sampler.snapshot.num_bytes()), 0, 0.05));
@@ -80,4 +83,23 @@ TEST_CASE("the estimate of memory is what sampler and learner take") {
     CHECK(bytes_of(parts, "gradients") == total(learner.gradients()));
     CHECK(bytes_of(parts, "optimizer moments") == total(learner.optimizer_state()));
   }
+}
+
+TEST_CASE("the estimate of a share of masters and moments is the largest that a rank keeps") {
+  const std::vector<std::string> overrides = {"trainer.zero_stage=1", "optim.name=muon"};
+  const config::Recipe recipe = config::load_recipe(kTiny, overrides, true).recipe;
+  const train::Policy policy = train::make_policy(recipe);
+  const auto parts = train::estimate_memory(recipe, policy.config, 3);
+  std::vector<double> kept(3);
+  test::Ranks(3).run([&](dist::Collectives& world) {
+    const learner::Learner learner(policy.config, policy.weights, train::learner_options(recipe), world);
+    double bytes = 0;
+    for (const auto& views : {learner.masters(), learner.optimizer_state()})
+      for (const auto& [name, view] : views) bytes += static_cast<double>(view.num_bytes());
+    kept[static_cast<std::size_t>(world.rank())] = bytes;
+  });
+  CHECK(bytes_of(parts, "master weights") + bytes_of(parts, "optimizer moments") == *std::ranges::max_element(kept));
+  const auto whole = train::estimate_memory(recipe, policy.config, 1);
+  CHECK(bytes_of(parts, "gradients") == bytes_of(whole, "gradients"));
+  CHECK(bytes_of(parts, "weights to compute with") == bytes_of(whole, "master weights"));  // fp32, as the recipe says
 }

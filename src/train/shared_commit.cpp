@@ -1,0 +1,90 @@
+#include "train/shared_commit.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <exception>
+#include <vector>
+
+#include "base/error.h"
+#include "state/folder.h"
+
+namespace qrl::train {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// What failed first, by rank, and where; empty when nothing did. Collective.
+std::string first_failure(const std::string& mine, dist::Collectives& world) {
+  const std::vector<std::string> all = world.all_gather(mine);
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (!all[rank].empty()) return "rank " + std::to_string(rank) + " failed: " + all[rank];
+  }
+  return {};
+}
+
+std::string text_of_failure(const fs::path& dir, const Fill& fill) try {
+  fill(dir);
+  return {};
+} catch (const std::exception& error) {
+  return error.what();
+}
+
+void require_none(const std::string& failure, const fs::path& path) {
+  if (!failure.empty()) base::fail_internal(path.string(), "to be written by every rank", failure);
+}
+
+}  // namespace
+
+void commit_together(const fs::path& path, const Fill& fill_share, const Fill& finish, const std::string& facts_json,
+                     dist::Collectives& world) {
+  const auto share = [&](const fs::path& dir) { return first_failure(text_of_failure(dir, fill_share), world); };
+  if (!world.is_first()) {
+    const std::string dir = world.all_gather(std::string()).front();  // none: the first rank could not make one
+    const std::string failure = dir.empty() ? std::string() : share(dir);
+    const std::string end = first_failure({}, world);
+    require_none(failure.empty() ? end : failure, path);
+    return;
+  }
+  bool announced = false;
+  std::exception_ptr error;
+  std::string failure;
+  try {
+    state::commit_folder(
+        path,
+        [&](const fs::path& dir) {
+          announced = true;
+          (void)world.all_gather(dir.string());
+          require_none(share(dir), path);
+          finish(dir);
+        },
+        facts_json);
+  } catch (const std::exception& caught) {
+    error = std::current_exception();
+    failure = caught.what();
+  }
+  if (!announced) (void)world.all_gather(std::string());
+  (void)first_failure(failure, world);
+  if (error) std::rethrow_exception(error);
+}
+
+void require_shared_folder(const fs::path& dir, const std::string& what_to_do, dist::Collectives& world) {
+  // Another host's own folder of the same path may look the same: but not with this mark in it.
+  fs::path mark;
+  if (world.is_first()) {
+    mark = fs::absolute(dir) / (".seen-by-all-" + std::to_string(getpid()) + "-" +
+                                std::to_string(std::chrono::steady_clock::now().time_since_epoch().count()));
+    state::replace_file(mark, "");
+  }
+  mark = world.all_gather(mark.string()).front();
+  std::error_code absent;
+  const std::vector<std::string> seen = world.all_gather(fs::exists(mark, absent) ? "yes" : "");
+  if (world.is_first()) fs::remove(mark);
+  for (std::size_t rank = 0; rank < seen.size(); ++rank) {
+    QRL_REQUIRE(!seen[rank].empty(), mark.parent_path().string(), "a folder that every rank sees",
+                "rank " + std::to_string(rank) + " does not", what_to_do);
+  }
+}
+
+}  // namespace qrl::train

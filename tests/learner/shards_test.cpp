@@ -1,0 +1,252 @@
+// Masters and moments divided over ranks: the bits of ranks that each hold all of them.
+#include "learner/shards.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "learner/learner.h"
+#include "learner/ranks.h"
+#include "learner/support.h"
+#include "model/snapshot.h"
+
+namespace qrl {
+
+using learner::Learner;
+using test::Named;
+
+namespace {
+
+struct Way {
+  std::string name;
+  learner::LearnerOptions options;
+  bool tied = true;
+  bool qkv_bias = false;  ///< Qwen2's, without norms of q and k
+};
+
+std::vector<Way> ways() {
+  using config::ComputeDType;
+  using config::LearnerForward;
+  std::vector<Way> all;
+  const auto add = [&](const std::string& name, ComputeDType compute) -> Way& {
+    Way& way = all.emplace_back();
+    way.name = name;
+    way.options = test::options(compute);
+    way.options.optim.weight_decay = 0.1;
+    return way;
+  };
+  add("float32", ComputeDType::f32);
+  add("bf16", ComputeDType::bf16);
+  add("bf16, untied", ComputeDType::bf16).tied = false;
+  add("bf16, biases", ComputeDType::bf16).qkv_bias = true;
+  add("bf16, lm_head in fp32", ComputeDType::bf16).options.f32_lm_head = true;
+  add("muon", ComputeDType::bf16).options.optim.name = config::OptimName::muon;
+  add("fake_quant", ComputeDType::bf16).options.forward = LearnerForward::fake_quant;
+  add("low_bit", ComputeDType::bf16).options.forward = LearnerForward::low_bit;
+  Way& bitwise = add("bitwise, untied", ComputeDType::bf16);
+  bitwise.options.forward = LearnerForward::low_bit;
+  bitwise.options.bitwise = true;
+  bitwise.tied = false;
+  return all;
+}
+
+/// What one rank has seen.
+struct Seen {
+  Named masters, moments;                   ///< what it keeps itself at the end
+  Named all_masters;                        ///< through the source
+  std::vector<learner::Metrics> metrics;    ///< of every update
+  std::vector<float> scores;                ///< log-probs after all
+  std::vector<std::vector<float>> decoded;  ///< what a snapshot holds of two matrices
+};
+
+std::vector<test::Sequence> some_sequences() {
+  std::vector<test::Sequence> sequences;
+  for (std::uint64_t i = 0; i < 7; ++i)
+    sequences.push_back(test::random_sequence(i, 3, 4 + static_cast<std::int64_t>(i), 37));
+  return sequences;
+}
+
+void accumulate(Learner& learner, const dist::Collectives& world) {
+  const std::vector<test::Sequence> s = some_sequences();
+  const types::GlobalCounts counts = test::count({test::pack(s)});
+  for (auto i = static_cast<std::size_t>(world.rank()); i < s.size(); i += static_cast<std::size_t>(world.size()))
+    learner.accumulate(test::pack({s[i]}), counts, {}, {1.0F});
+}
+
+std::vector<float> decoded(const ops::PackedLinear& packed) {
+  std::vector<float> values(static_cast<std::size_t>(packed.out * packed.in));
+  ops::unpack_rows(packed, 0, packed.out, values.data());
+  return values;
+}
+
+Named read_all(const Learner& learner, const model::ModelConfig& config) {
+  Named all;
+  for (const auto& [name, buffer] : model::read_weights(config, learner.all_masters()))
+    all[name] = test::copy(buffer.view());
+  return all;
+}
+
+/// After `body(learner, snapshot, world, seen)` on each rank.
+template <class Body>
+std::vector<Seen> on_ranks(int num_ranks, const Way& way, bool sharded, const Body& body) {
+  const model::ModelConfig config = test::tiny_config(!way.qkv_bias, way.qkv_bias, way.tied);
+  learner::LearnerOptions options = way.options;
+  options.shard_optimizer = sharded;
+  std::vector<Seen> seen(static_cast<std::size_t>(num_ranks));
+  test::Ranks(num_ranks).run([&](dist::Collectives& world) {
+    Learner learner(config, test::tiny_weights(config), options, world);
+    model::Snapshot snapshot(config, quant::Format::int8);
+    Seen& mine = seen[static_cast<std::size_t>(world.rank())];
+    body(learner, snapshot, world, mine);
+    learner.publish(snapshot, 99);
+    mine.decoded = {decoded(snapshot.layer(1).qkv), decoded(snapshot.lm_head())};
+    mine.scores = learner.score(test::pack(some_sequences()), {1.0F}).logprobs;
+    mine.masters = test::copy(learner.masters());
+    mine.moments = test::copy(learner.optimizer_state());
+    mine.all_masters = read_all(learner, config);
+  });
+  return seen;
+}
+
+void train(Learner& learner, model::Snapshot& snapshot, dist::Collectives& world, Seen& seen, int first, int last) {
+  for (int step = first; step < last; ++step) {
+    learner.publish(snapshot, step);
+    accumulate(learner, world);
+    seen.metrics.push_back(learner.update().metrics);
+  }
+}
+
+std::vector<Seen> trained(int num_ranks, const Way& way, bool sharded) {
+  return on_ranks(num_ranks, way, sharded,
+                  [](Learner& learner, model::Snapshot& snapshot, dist::Collectives& world, Seen& seen) {
+                    train(learner, snapshot, world, seen, 0, 3);
+                  });
+}
+
+/// What the ranks keep between them; each name is of one rank alone.
+Named together(const std::vector<Seen>& seen, Named Seen::*part) {
+  Named all;
+  for (const Seen& rank : seen) {
+    for (const auto& [name, values] : rank.*part) {
+      INFO(name);
+      CHECK(all.emplace(name, values).second);
+    }
+  }
+  return all;
+}
+
+void check_same(const std::vector<Seen>& sharded, const std::vector<Seen>& plain) {
+  // In brackets: nobody reads a thousand numbers.
+  CHECK((together(sharded, &Seen::masters) == plain[0].masters));
+  CHECK((together(sharded, &Seen::moments) == plain[0].moments));
+  for (std::size_t rank = 0; rank < sharded.size(); ++rank) {
+    CHECK((sharded[rank].all_masters == plain[0].masters));
+    CHECK(sharded[rank].metrics == plain[rank].metrics);
+    CHECK((sharded[rank].scores == plain[rank].scores));
+    CHECK((sharded[rank].decoded == plain[rank].decoded));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("ranks that share masters and moments out train with the bits of ranks that hold them all") {
+  for (const Way& way : ways()) {
+    for (const int num_ranks : {1, 2, 3}) {
+      CAPTURE(way.name, num_ranks);
+      check_same(trained(num_ranks, way, true), trained(num_ranks, way, false));
+    }
+  }
+}
+
+TEST_CASE("more ranks than tensors: some keep nothing, and all train") {
+  const int num_ranks = 30;
+  const std::vector<Seen> sharded = trained(num_ranks, ways()[1], true);
+  CHECK(std::ranges::any_of(sharded, [](const Seen& rank) { return rank.masters.empty(); }));
+  check_same(sharded, trained(num_ranks, ways()[1], false));
+}
+
+TEST_CASE("a tensor that is not finite on one rank stops the update on all and is named") {
+  for (const Seen& rank : on_ranks(3, ways()[1], true, [](Learner&learner, auto&, dist::Collectives&world, Seen&seen) {
+         accumulate(learner, world);
+         if (world.rank() == 1) learner.gradients().at("model.layers.1.mlp.up_proj.weight").as<float>()[5] = NAN;
+         const learner::UpdateReport report = learner.update();
+         seen.metrics.push_back({{report.non_finite, report.finite}});
+         accumulate(learner, world);
+         seen.metrics.push_back({{"goes on", learner.update().finite}});
+       })) {
+    CHECK(rank.metrics[0] == learner::Metrics{{"model.layers.1.mlp.up_proj.weight", 0}});
+    CHECK(rank.metrics[1] == learner::Metrics{{"goes on", 1}});
+  }
+}
+
+TEST_CASE("what one number of ranks kept, another goes on from, with the same bits") {
+  for (const std::size_t idx : {std::size_t{1}, std::size_t{5}}) {
+    const Way way = ways()[idx];
+    CAPTURE(way.name);
+    const std::vector<Seen> before = trained(2, way, true);
+    Named masters = together(before, &Seen::masters), moments = together(before, &Seen::moments);
+    const auto go_on = [&](bool sharded) {
+      return on_ranks(3, way, sharded,
+                      [&](Learner& learner, model::Snapshot& snapshot, dist::Collectives& world, Seen& seen) {
+                        const auto mine = [](Named& all, model::WeightViews views) {
+                          for (auto& [name, view] : views) view.data = all.at(name).data();
+                          return views;
+                        };
+                        accumulate(learner, world);  // left over: restore must clear it
+                        learner.restore(mine(masters, learner.masters()), mine(moments, learner.optimizer_state()), 3);
+                        train(learner, snapshot, world, seen, 3, 5);
+                      });
+    };
+    check_same(go_on(true), go_on(false));
+  }
+}
+
+TEST_CASE("update-aware scaling and a new optimizer reach every rank's share") {
+  const auto scaled = [&](bool sharded) {
+    return on_ranks(2, ways()[1], sharded,
+                    [](Learner& learner, model::Snapshot& snapshot, dist::Collectives& world, Seen& seen) {
+                      train(learner, snapshot, world, seen, 0, 1);
+                      learner.apply_uaq(1.5F);
+                      learner.reset_optimizer(learner::LearnerOptions{}.optim, 0);
+                      train(learner, snapshot, world, seen, 1, 2);
+                    });
+  };
+  check_same(scaled(true), scaled(false));
+}
+
+TEST_CASE("a learner for scores alone is not divided") {
+  const model::ModelConfig config = test::tiny_config();
+  learner::LearnerOptions options = test::options();
+  options.trainable = false;
+  options.shard_optimizer = true;
+  bool sharded[2] = {true, true};
+  test::Ranks(2).run([&](dist::Collectives& world) {
+    sharded[world.rank()] = Learner(config, test::tiny_weights(config), options, world).is_sharded();
+  });
+  CHECK_FALSE(sharded[0]);
+  CHECK_FALSE(sharded[1]);
+}
+
+TEST_CASE("shares weigh about the same, whole tensors each") {
+  model::ModelConfig config = test::tiny_config();
+  config.num_hidden_layers = 12;
+  config.hidden_size = 64;
+  config.intermediate_size = 192;
+  const std::vector<model::WeightSpec> specs = model::weight_specs(config);
+  for (const bool muon : {false, true}) {
+    for (const int num_ranks : {1, 2, 3, 8}) {
+      CAPTURE(muon, num_ranks);
+      const std::vector<int> owners = learner::shard_owners(specs, muon, num_ranks);
+      std::vector<double> floats(static_cast<std::size_t>(num_ranks));
+      double all = 0;
+      for (std::size_t i = 0; i < specs.size(); ++i) {
+        const bool one_moment = muon && specs[i].kind == model::WeightKind::linear;
+        const double weight = (one_moment ? 2.0 : 3.0) * static_cast<double>(specs[i].shape.numel());
+        floats.at(static_cast<std::size_t>(owners[i])) += weight;
+        all += weight;
+      }
+      CHECK(*std::ranges::max_element(floats) <= 1.05 * all / num_ranks);
+    }
+  }
+}
+
+}  // namespace qrl

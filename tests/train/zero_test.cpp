@@ -1,0 +1,185 @@
+// trainer.zero_stage 1 under mpirun: the same training, its checkpoints in shards, and what happens when a rank cannot
+// write its own.
+#include <fstream>
+#include <map>
+
+#include "state/safetensors.h"
+#include "support/catch.h"
+#include "train/support.h"
+
+namespace qrl {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+const std::string kSharded = " --set trainer.zero_stage=1 ";
+
+std::string steps(int count) { return " --set trainer.total_training_steps=" + std::to_string(count) + " "; }
+
+/// Every tensor of model*.safetensors or optimizer*.safetensors, in however many files.
+std::map<std::string, std::vector<float>> tensors_of(const fs::path& checkpoint, const std::string& stem) {
+  std::map<std::string, std::vector<float>> all;
+  for (const std::string& name : test::names_in(checkpoint)) {
+    if (!name.starts_with(stem) || !name.ends_with(".safetensors")) continue;
+    const state::SafetensorsFile file(checkpoint / name);
+    for (const auto& [tensor, entry] : file.tensors()) {
+      const base::Buffer values = file.read_f32(tensor);
+      all[tensor].assign(values.as<float>(), values.as<float>() + values.view().numel());
+    }
+  }
+  return all;
+}
+
+std::size_t files_of(const fs::path& checkpoint, const std::string& stem) {
+  std::size_t count = 0;
+  for (const std::string& name : test::names_in(checkpoint))
+    count += name.starts_with(stem) && name.ends_with(".safetensors") ? 1 : 0;
+  return count;
+}
+
+void run(const fs::path& folder, const std::string& arguments, int num_ranks) {
+  const test::Outcome outcome =
+      test::run_command(test::tiny_command(folder, arguments, num_ranks == 1 ? "" : test::mpirun(num_ranks)));
+  INFO(arguments);
+  INFO(outcome.output);
+  REQUIRE(outcome.exit_code == 0);
+}
+
+/// Weights, moments, metric rows and rollouts of step `last`, bit for bit.
+void check_same(const fs::path& a, const fs::path& b, int last) {
+  const fs::path checkpoint = fs::path("checkpoints") / ("step_" + std::to_string(last));
+  for (const char* stem : {"model", "optimizer"}) {
+    const auto tensors = tensors_of(a / checkpoint, stem);
+    CHECK(tensors.size() > 20);
+    CHECK((tensors == tensors_of(b / checkpoint, stem)));
+  }
+  const auto rows = test::stable_rows(a / "metrics.jsonl");
+  CHECK(rows.size() == static_cast<std::size_t>(last + 1));
+  CHECK(rows == test::stable_rows(b / "metrics.jsonl"));
+  const fs::path rollouts = fs::path("rollouts") / ("step_" + std::to_string(last) + ".jsonl");
+  CHECK(test::read_file(a / rollouts) == test::read_file(b / rollouts));
+}
+
+/// A script's last line: the command in mounts of its own, after `change` to them.
+std::string in_own_mounts(const std::string& change) {
+  return "exec unshare -m bash -c '" + change + R"( && exec "$@"' own_mounts "$@")";
+}
+
+bool has_own_mounts() { return std::system("unshare -m true 2> /dev/null") == 0; }
+
+/// `command` on two ranks, the second behind a shell script `wrapper` that is written into `dir` and ends in exec "$@".
+test::Outcome run_with_second_rank(const fs::path& dir, const std::string& wrapper, const std::string& command) {
+  std::ofstream(dir / "second_rank.sh") << wrapper << "\n";
+  return test::run_command(test::mpirun(1) + command + " : -np 1 bash " + (dir / "second_rank.sh").string() + command);
+}
+
+}  // namespace
+
+TEST_CASE("one process has nothing to share out: the files of zero_stage 0") {
+  const test::TempDir dir;
+  run(dir / "run", kSharded, 1);
+  CHECK(test::difference(dir / "run", test::finished_run()) == "");
+}
+
+TEST_CASE("ranks that share masters and moments out leave what ranks that hold them all leave") {
+  if (test::mpirun(2).empty()) return test::skip("no MPI");
+  const std::string int8 = " --set model.dtype=bfloat16 --set quant.rollout.weights=int8 ",
+                    low_bit =
+                        int8 + "--set optim.name=muon --set quant.learner.forward=low_bit --set quant.uaq_scale=1.5",
+                    profile = int8 + "--set quant.rollout.profile=auto";
+  for (const auto& [num_ranks, settings] :
+       {std::pair(2, std::string()), std::pair(3, low_bit), std::pair(2, profile)}) {
+    CAPTURE(num_ranks);
+    const test::TempDir dir;
+    run(dir / "plain", settings, num_ranks);
+    run(dir / "sharded", settings + kSharded, num_ranks);
+    check_same(dir / "sharded", dir / "plain", 4);
+    CHECK(test::read_file(dir / "sharded/quant_audit.txt") == test::read_file(dir / "plain/quant_audit.txt"));
+    const fs::path checkpoint = dir / "sharded/checkpoints/step_4";
+    CHECK(files_of(checkpoint, "model") == static_cast<std::size_t>(num_ranks));
+    CHECK(files_of(checkpoint, "optimizer") == static_cast<std::size_t>(num_ranks));
+    // An export of either is the same model.
+    const auto exported = [&](const std::string& name) {
+      const fs::path to = dir / (name + "_hf");
+      const test::Outcome outcome =
+          test::run_command(QRL_BINARY_DIR "/qrl-train export " + (dir / (name + "/checkpoints/step_4")).string() +
+                            " --out " + to.string());
+      INFO(outcome.output);
+      REQUIRE(outcome.exit_code == 0);
+      return test::read_file(to / "model.safetensors");
+    };
+    CHECK((exported("sharded") == exported("plain")));
+  }
+}
+
+TEST_CASE("shards go on with another number of ranks as whole checkpoints do") {
+  if (test::mpirun(2).empty()) return test::skip("no MPI");
+  const test::TempDir dir;
+  run(dir / "plain", steps(2), 2);
+  run(dir / "sharded", steps(2) + kSharded, 2);
+  fs::copy(dir / "sharded", dir / "sharded_alone", fs::copy_options::recursive);
+  fs::copy(dir / "plain", dir / "plain_alone", fs::copy_options::recursive);
+  run(dir / "plain", steps(4), 3);
+  run(dir / "sharded", steps(4) + kSharded, 3);
+  check_same(dir / "sharded", dir / "plain", 4);
+  run(dir / "plain_alone", steps(4) + kSharded, 1);
+  run(dir / "sharded_alone", steps(4), 1);
+  check_same(dir / "sharded_alone", dir / "plain_alone", 4);
+}
+
+TEST_CASE("a rank that cannot write its shard stops all, nothing is committed, and the run goes on from before") {
+  if (test::mpirun(2).empty()) return test::skip("no MPI");
+  if (!has_own_mounts()) return test::skip("no mount namespace to be had: not root");
+  const test::TempDir dir;
+  run(dir / "run", steps(1) + kSharded, 2);
+  const auto before = test::names_in(dir / "run/checkpoints");
+  const std::string folder = (dir / "run").string();
+  const std::string read_only = "mount --bind " + folder + " " + folder + " && mount -o remount,ro,bind " + folder;
+  const test::Outcome outcome =
+      run_with_second_rank(dir.path(), in_own_mounts(read_only), test::tiny_command(dir / "run", steps(2) + kSharded));
+  INFO(outcome.output);
+  CHECK(outcome.exit_code == 1);
+  CHECK(outcome.output.find("rank 1 failed") != std::string::npos);
+  CHECK(outcome.output.find("step_2") != std::string::npos);
+  CHECK(test::names_in(dir / "run/checkpoints") == before);
+  run(dir / "run", steps(2) + kSharded, 2);
+  CHECK(fs::exists(dir / "run/checkpoints/step_2/optimizer-00002-of-00002.safetensors"));
+}
+
+TEST_CASE("ranks that do not share the run folder are refused before anything is computed") {
+  if (test::mpirun(2).empty()) return test::skip("no MPI");
+  if (!has_own_mounts()) return test::skip("no mount namespace to be had: not root");
+  const test::TempDir dir;
+  fs::create_directory(dir / "run");
+  const std::string hide = in_own_mounts("mount -t tmpfs none " + (dir / "run").string());
+  const auto start = [&](const std::string& arguments) {
+    return run_with_second_rank(dir.path(), hide, test::tiny_command(dir / "run", steps(1) + arguments));
+  };
+  const test::Outcome refused = start(kSharded);
+  INFO(refused.output);
+  CHECK(refused.exit_code == 2);
+  CHECK(refused.output.find("rank 1 does not") != std::string::npos);
+  CHECK(refused.output.find("zero_stage to 0") != std::string::npos);
+  CHECK(start("").exit_code == 0);  // which asks for no shared folder
+}
+
+TEST_CASE("the plan of memory shows what sharing out saves") {
+  if (test::mpirun(2).empty()) return test::skip("no MPI");
+  const auto moments = [](const std::string& arguments, int num_ranks) {
+    const test::Outcome outcome =
+        test::run_command(test::tiny_command("/nowhere", "--dry-run " + arguments, test::mpirun(num_ranks)));
+    INFO(outcome.output);
+    REQUIRE(outcome.exit_code == 0);
+    const std::string line = "optimizer moments";
+    const std::size_t at = outcome.output.find(line);
+    REQUIRE(at != std::string::npos);
+    return std::stod(outcome.output.substr(at + line.size()));
+  };
+  const double whole = moments("", 2);
+  CHECK(test::close(moments(kSharded, 2), whole / 2, 0, 0.1));
+  CHECK(test::close(moments(kSharded, 3), whole / 3, 0, 0.1));
+  CHECK(moments(kSharded, 1) == whole);
+}
+
+}  // namespace qrl
