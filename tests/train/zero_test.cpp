@@ -128,6 +128,18 @@ TEST_CASE("shards go on with another number of ranks as whole checkpoints do") {
   check_same(dir / "sharded_alone", dir / "plain_alone", 4);
 }
 
+TEST_CASE("two hosts train with the bits of two ranks on one, over TCP") {
+  if (test::mpirun(2).empty()) return test::skip("no MPI");
+  const test::TempDir dir;
+  const test::Outcome outcome =
+      test::run_command(test::tiny_command(dir / "hosts", kSharded, QRL_SOURCE_DIR "/tests/dist/mpirun/two_hosts.sh"));
+  if (outcome.exit_code == 4) return test::skip(outcome.output);
+  INFO(outcome.output);
+  REQUIRE(outcome.exit_code == 0);
+  run(dir / "host", kSharded, 2);
+  check_same(dir / "hosts", dir / "host", 4);
+}
+
 TEST_CASE("a rank that cannot write its shard stops all, nothing is committed, and the run goes on from before") {
   if (test::mpirun(2).empty()) return test::skip("no MPI");
   if (!has_own_mounts()) return test::skip("no mount namespace to be had: not root");
