@@ -25,8 +25,8 @@ struct Problem {
 };
 // Widths around the group sizes (8, 4, 2), the vector sizes, a scale's 128 inputs and the panel; rows around the tile
 // heights and what is decoded for at once.
-const std::vector<Problem> kProblems{{1, 7, 33},  {7, 33, 64},    {33, 64, 257}, {5, 257, 7},
-                                     {6, 64, 64}, {13, 130, 129}, {1, 300, 65},  {101, 257, 70}};
+const std::vector<Problem> kProblems{{1, 7, 33},     {7, 33, 64},  {33, 64, 257},  {5, 257, 7},  {6, 64, 64},
+                                     {13, 130, 129}, {1, 300, 65}, {101, 257, 70}, {8, 3201, 66}};
 
 PackedLinear packed(const std::vector<float>& weight, const Problem& p, Format format, const std::vector<float>& bias) {
   PackedLinear layer = ops::make_packed_linear(format, p.out, p.in, !bias.empty());
