@@ -44,7 +44,7 @@ int finish_output(const qrl::dist::Collectives* world) {
 /// A file that is opened later must not become standard output because that was closed at the start.
 void open_standard_streams() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
-    if (fcntl(fd, F_GETFD) == -1) (void)open("/dev/null", O_RDWR);
+    if (fcntl(fd, F_GETFD) == -1) (void)open("/dev/null", O_RDONLY);  // to write there fails, as it should
   }
 }
 

@@ -100,7 +100,12 @@ void write_learner(const fs::path& dir, const learner::Learner& learner, const C
   const auto number = static_cast<std::size_t>(context.world.rank() + 1);
   const auto count = static_cast<std::size_t>(context.world.size());
   model::save_hf_shard(dir, config, learner.masters(), number, count);
-  if (!moments.empty()) write_moments(model::shard_name(kOptimizerStem, number, count));
+  // The first rank seals the folder, but another host's cache is that host's to empty.
+  state::File::open(dir / model::shard_name("model", number, count)).sync();
+  if (moments.empty()) return;
+  const std::string file = model::shard_name(kOptimizerStem, number, count);
+  write_moments(file);
+  state::File::open(dir / file).sync();
 }
 
 /// What the first rank adds to it.
@@ -119,12 +124,16 @@ void read_learner(const fs::path& checkpoint, const model::WeightViews& masters,
     QRL_REQUIRE(stored == shape, checkpoint.string() + ": " + name, shape.to_string(), stored.to_string());
   };
   const model::HfModel stored = model::open_hf(checkpoint);
+  std::size_t num_masters = 0;
   for (const model::WeightSpec& spec : model::weight_specs(stored.config)) {
     const auto view = masters.find(spec.name);
     if (view == masters.end()) continue;
     require_same(spec.name, spec.shape, view->second.shape);
     stored.weights.read(spec, view->second.as<float>());
+    ++num_masters;
   }
+  QRL_REQUIRE(num_masters == masters.size(), checkpoint.string(), std::to_string(masters.size()) + " weights",
+              std::to_string(num_masters) + " of their names");
   std::size_t num_read = 0;
   for (const fs::directory_entry& entry : fs::directory_iterator(checkpoint)) {
     const std::string file = entry.path().filename().string();
@@ -268,6 +277,14 @@ LoadedState read_checkpoint_state(const fs::path& checkpoint) {
 void restore_learner(const fs::path& checkpoint, const RunState& state, learner::Learner& learner,
                      dist::Collectives& world) {
   model::WeightViews masters = learner.masters(), moments = learner.optimizer_state();
+  if (learner.is_sharded()) {
+    // A path may mean another folder on another host; a manifest names every byte.
+    const auto manifests = world.all_gather(state::read_text(checkpoint / kManifestFile, kMaxText_bytes));
+    for (std::size_t rank = 1; rank < manifests.size(); ++rank) {
+      QRL_REQUIRE(manifests[rank] == manifests[0], checkpoint.string(), "one checkpoint that all ranks see",
+                  "another one on rank " + std::to_string(rank), "put it where all hosts see it");
+    }
+  }
   // The learner's own memory receives the bytes: from the files on the first rank and wherever there are shards, else
   // from the first rank.
   if (world.is_first() || learner.is_sharded()) read_learner(checkpoint, masters, moments);

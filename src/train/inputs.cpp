@@ -60,7 +60,10 @@ std::string different_keys(const std::string& a, const std::string& b) {
 std::string values_of(const config::Recipe& recipe) {
   nlohmann::json values;
   for (const auto& [name, value] : config::resolved_values(recipe)) {
-    if (name != "trainer.default_local_dir" && !config::is_input_path(name)) values[name] = value;
+    // A host may have its own folders and number of cores.
+    const bool is_local =
+        name == "trainer.default_local_dir" || name == "trainer.threads" || config::is_input_path(name);
+    if (!is_local) values[name] = value;
   }
   return values.dump();
 }

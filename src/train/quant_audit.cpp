@@ -50,6 +50,7 @@ std::string audit_summary(const std::vector<std::string>& audit) {
 
 std::vector<std::string> format_error_report(const learner::Learner& learner, const model::Snapshot& published,
                                              dist::Collectives& world) {
+  if (!learner.is_sharded() && !world.is_first()) return {};
   std::string mine;  // a line a matrix, empty where another rank keeps its master
   for (const model::WeightError& weight : published.format_errors(learner.masters())) {
     if (!weight.weight.empty()) {
@@ -61,7 +62,7 @@ std::vector<std::string> format_error_report(const learner::Learner& learner, co
     mine += "\n";
   }
   std::vector<std::string> lines;
-  for (const std::string& theirs : world.all_gather(mine)) {
+  for (const std::string& theirs : learner.is_sharded() ? world.all_gather(mine) : std::vector{mine}) {
     std::istringstream text(theirs);
     std::string line;
     for (std::size_t i = 0; std::getline(text, line); ++i) {

@@ -17,7 +17,8 @@ std::vector<std::string> quant_audit(const learner::Learner& learner, const mode
 std::string audit_summary(const std::vector<std::string>& audit);
 
 /// One line for each weight that a linear layer or lm_head holds: its format, and largest and root mean square error,
-/// signal-to-noise ratio and cosine against the learner's masters, which may be spread over ranks. Collective.
+/// signal-to-noise ratio and cosine against the learner's masters, which may be spread over ranks: then it is
+/// collective. Empty on all ranks but the first where they are not.
 std::vector<std::string> format_error_report(const learner::Learner& learner, const model::Snapshot& published,
                                              dist::Collectives& world);
 

@@ -90,8 +90,10 @@ ResumePoint choose(const config::LoadedRecipe& loaded, const Inputs& inputs, con
   point.checkpoint = given ? given_checkpoint(recipe.trainer, folder) : newest_checkpoint(recipe.trainer, folder);
   // Metric rows are kept with the folder they were written in: a run that does not go on there begins its own.
   const bool goes_on_here = point.checkpoint && lies_in(*point.checkpoint, folder);
-  if (!goes_on_here) folder.set_aside_earlier_rows();
-  if (!point.checkpoint) return point;
+  if (!point.checkpoint) {
+    folder.set_aside_earlier_rows();
+    return point;
+  }
 
   const LoadedState saved = read_checkpoint_state(*point.checkpoint);
   check_same_recipe(*point.checkpoint, saved, recipe);
@@ -103,7 +105,10 @@ ResumePoint choose(const config::LoadedRecipe& loaded, const Inputs& inputs, con
   const bool cold_start_done =
       recipe.sft.steps > 0 && (saved.state.step > 0 || saved.state.sft_step >= recipe.sft.steps);
   if (recipe.algorithm.kl_loss_coef != 0 && cold_start_done) provide_reference(*point.checkpoint, recipe, folder);
-  if (!goes_on_here) point.state.metrics_bytes = point.state.sft_metrics_bytes = 0;
+  if (!goes_on_here) {
+    folder.set_aside_earlier_rows();  // once nothing refuses the run any more
+    point.state.metrics_bytes = point.state.sft_metrics_bytes = 0;
+  }
   base::log_info("resuming from " + point.checkpoint->string());
   return point;
 }
@@ -118,7 +123,10 @@ ResumePoint find_resume_point(const config::LoadedRecipe& loaded, const Inputs& 
                               dist::Collectives& world) {
   ResumePoint point;
   if (folder != nullptr) point = choose(loaded, inputs, *folder, world.size());
-  const std::string path = world.all_gather(point.checkpoint ? point.checkpoint->string() : std::string()).front();
+  // Other ranks may have been started in another folder.
+  std::string path = point.checkpoint ? point.checkpoint->string() : std::string();
+  if (point.checkpoint && world.size() > 1) path = fs::absolute(path).string();
+  path = world.all_gather(path).front();
   world.broadcast(std::as_writable_bytes(std::span(&point.state, 1)), 0);
   point.checkpoint = path.empty() ? std::nullopt : std::optional<fs::path>(path);
   return point;

@@ -113,7 +113,9 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, RunPart p
 
   const bool fresh = !point.checkpoint;
   const std::int64_t sft_steps = recipe.sft.steps;
-  const fs::path cold_start = cold_start_checkpoint(recipe);
+  // The first rank's, wherever others were started.
+  const fs::path own = cold_start_checkpoint(recipe);
+  const fs::path cold_start = world.size() > 1 ? fs::path(world.all_gather(fs::absolute(own).string()).front()) : own;
   if (!cold_start_done) {
     if (world.is_first()) {
       base::set_num_threads(all_local_threads(recipe, world));

@@ -55,7 +55,7 @@ void commit_together(const fs::path& path, const Fill& fill_share, const Fill& f
         path,
         [&](const fs::path& dir) {
           announced = true;
-          (void)world.all_gather(dir.string());
+          (void)world.all_gather(fs::absolute(dir).string());
           require_none(share(dir), path);
           finish(dir);
         },
@@ -70,19 +70,26 @@ void commit_together(const fs::path& path, const Fill& fill_share, const Fill& f
 }
 
 void require_shared_folder(const fs::path& dir, const std::string& what_to_do, dist::Collectives& world) {
-  // Another host's own folder of the same path may look the same: but not with this mark in it.
-  fs::path mark;
+  std::string marks;
   if (world.is_first()) {
-    mark = fs::absolute(dir) / (".seen-by-all-" + std::to_string(getpid()) + "-" +
-                                std::to_string(std::chrono::steady_clock::now().time_since_epoch().count()));
-    state::replace_file(mark, "");
+    marks = (fs::absolute(dir) / (".seen-by-all-" + std::to_string(getpid()) + "-" +
+                                  std::to_string(std::chrono::steady_clock::now().time_since_epoch().count()) + "-"))
+                .string();
   }
-  mark = world.all_gather(mark.string()).front();
-  std::error_code absent;
-  const std::vector<std::string> seen = world.all_gather(fs::exists(mark, absent) ? "yes" : "");
-  if (world.is_first()) fs::remove(mark);
+  marks = world.all_gather(marks).front();
+  const fs::path mine = marks + std::to_string(world.rank());
+  const std::vector<std::string> failures =
+      world.all_gather(text_of_failure(mine, [](const fs::path& mark) { state::replace_file(mark, ""); }));
+  // Another host's own folder of the same path may look the same: but not with the first rank's mark in it.
+  std::error_code error;
+  const std::vector<std::string> seen = world.all_gather(fs::exists(marks + "0", error) ? "yes" : "");
+  fs::remove(mine, error);
   for (std::size_t rank = 0; rank < seen.size(); ++rank) {
-    QRL_REQUIRE(!seen[rank].empty(), mark.parent_path().string(), "a folder that every rank sees",
+    QRL_REQUIRE(failures[rank].empty(), fs::path(marks).parent_path().string(), "a folder that every rank can write to",
+                "rank " + std::to_string(rank) + ": " + failures[rank], what_to_do);
+  }
+  for (std::size_t rank = 0; rank < seen.size(); ++rank) {
+    QRL_REQUIRE(!seen[rank].empty(), fs::path(marks).parent_path().string(), "a folder that every rank sees",
                 "rank " + std::to_string(rank) + " does not", what_to_do);
   }
 }

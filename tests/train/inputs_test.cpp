@@ -134,6 +134,21 @@ TEST_CASE("ranks with other weights or another recipe end the job") {
   CHECK(recipe.exit_code == 2);
   CHECK(says(recipe, "rank 1: expected the recipe of rank 0, got other values of optim.lr;"));
   CHECK_FALSE(fs::exists(dir / "run/checkpoints"));
+  // Hosts may have more or fewer cores.
+  CHECK(start("--set trainer.total_training_steps=1 --set trainer.threads=$(($OMPI_COMM_WORLD_RANK+1))").exit_code ==
+        0);
+}
+
+TEST_CASE("a resume that is refused leaves earlier rows where they are") {
+  const test::TempDir dir;
+  const fs::path run = test::copy_of_finished_run(dir / "run");
+  fs::remove_all(run / "checkpoints");
+  const std::string given = "--resume " + (test::finished_run() / "checkpoints/step_4").string();
+  CHECK(test::run_command(test::tiny_command(run, given + " --set optim.lr=5e-4")).exit_code == 2);
+  CHECK_FALSE(fs::exists(run / "earlier_1"));
+  CHECK(test::read_file(run / "metrics.jsonl") == test::read_file(test::finished_run() / "metrics.jsonl"));
+  CHECK(test::run_command(test::tiny_command(run, given + " --set trainer.total_training_steps=5")).exit_code == 0);
+  CHECK(fs::exists(run / "earlier_1/metrics.jsonl"));
 }
 
 TEST_CASE("files that have moved, with the contents of before, are no reason to refuse a resume") {

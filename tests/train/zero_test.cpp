@@ -146,7 +146,7 @@ TEST_CASE("a rank that cannot write its shard stops all, nothing is committed, a
   const test::TempDir dir;
   run(dir / "run", steps(1) + kSharded, 2);
   const auto before = test::names_in(dir / "run/checkpoints");
-  const std::string folder = (dir / "run").string();
+  const std::string folder = (dir / "run/checkpoints").string();
   const std::string read_only = "mount --bind " + folder + " " + folder + " && mount -o remount,ro,bind " + folder;
   const test::Outcome outcome =
       run_with_second_rank(dir.path(), in_own_mounts(read_only), test::tiny_command(dir / "run", steps(2) + kSharded));
@@ -174,6 +174,37 @@ TEST_CASE("ranks that do not share the run folder are refused before anything is
   CHECK(refused.output.find("rank 1 does not") != std::string::npos);
   CHECK(refused.output.find("zero_stage to 0") != std::string::npos);
   CHECK(start("").exit_code == 0);  // which asks for no shared folder
+}
+
+TEST_CASE("a rank that may not write to the run folder is refused before anything is computed") {
+  if (test::mpirun(2).empty()) return test::skip("no MPI");
+  if (!has_own_mounts()) return test::skip("no mount namespace to be had: not root");
+  const test::TempDir dir;
+  fs::create_directories(dir / "run");
+  const std::string folder = (dir / "run").string();
+  const test::Outcome refused = run_with_second_rank(
+      dir.path(), in_own_mounts("mount --bind " + folder + " " + folder + " && mount -o remount,ro,bind " + folder),
+      test::tiny_command(dir / "run", kSharded));
+  INFO(refused.output);
+  CHECK(refused.exit_code == 2);
+  CHECK(refused.output.find("a folder that every rank can write to, got rank 1") != std::string::npos);
+}
+
+TEST_CASE("ranks to whom one path is two checkpoints are refused") {
+  if (test::mpirun(2).empty()) return test::skip("no MPI");
+  if (!has_own_mounts()) return test::skip("no mount namespace to be had: not root");
+  const test::TempDir dir;
+  const std::string one = (dir / "one").string(), two = (dir / "two").string();
+  for (const auto& [folder, seed] : {std::pair{one, "1"}, {two, "2"}})
+    run(folder, steps(1) + kSharded + "--set data.seed=0 --set trainer.seed=" + seed, 2);
+  const test::Outcome refused = run_with_second_rank(
+      dir.path(), in_own_mounts("mount --bind " + two + " " + one),
+      test::tiny_command(dir / "run", steps(2) + kSharded + "--set data.seed=0 --set trainer.seed=1 --resume " + one +
+                                          "/checkpoints/step_1"));
+  INFO(refused.output);
+  CHECK(refused.exit_code == 2);
+  CHECK(refused.output.find("one checkpoint that all ranks see, got another one on rank 1") != std::string::npos);
+  CHECK(test::names_in(dir / "run/checkpoints").empty());
 }
 
 TEST_CASE("the plan of memory shows what sharing out saves") {
