@@ -23,7 +23,7 @@ struct DecoderOptions {
   std::int64_t kv_pages = 0;                   ///< pages in the pool; must hold at least one longest sequence
   /// On a GPU: 0: kv_pages or an error; else as many of them as fit into this share of its memory, beside all else.
   double gpu_memory_utilization = 0;
-  std::int64_t max_model_len = 0;              ///< prompt + response tokens of the longest sequence
+  std::int64_t max_model_len = 0;  ///< prompt + response tokens of the longest sequence
   quant::KvFormat kv_format = quant::KvFormat::bf16;
   /// Tokens of the vocabulary whose logits exist at once (for 32 rows), a multiple of 256, unless top-k or top-p look
   /// at whole rows; changes no draw. The default stays in a core's cache.

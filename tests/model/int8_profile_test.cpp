@@ -91,8 +91,7 @@ const ops::PackedLinear& matrix_of(const model::Snapshot& snapshot, const std::s
 
 TEST_CASE("an int8 profile's factors and scales, and what moved weights become by them, are numpy's") {
   const Golden golden = load_golden();
-  auto profile = std::make_shared<Int8Profile>(
-      model::make_int8_profile(golden.config, golden.weights, golden.ranges));
+  auto profile = std::make_shared<Int8Profile>(model::make_int8_profile(golden.config, golden.weights, golden.ranges));
   model::Snapshot snapshot(golden.config, quant::Format::int8);
   snapshot.use_profile(profile);
   snapshot.publish(model::views(golden.moved), 0);
@@ -135,8 +134,8 @@ TEST_CASE("a layer that is exempt from int8 meets the smoothed norm with weights
   model::SnapshotFormats formats(quant::Format::int8);
   formats.ignore = {"*.self_attn.[qkv]_proj"};
   model::Snapshot snapshot(golden.config, formats);
-  const auto profile = std::make_shared<const Int8Profile>(
-      model::make_int8_profile(golden.config, golden.weights, golden.ranges));
+  const auto profile =
+      std::make_shared<const Int8Profile>(model::make_int8_profile(golden.config, golden.weights, golden.ranges));
   snapshot.use_profile(profile);
   snapshot.publish(model::views(golden.weights), 0);
   const base::Buffer& q = golden.weights.at("model.layers.0.self_attn.q_proj.weight");
