@@ -97,12 +97,12 @@ void write_learner(const fs::path& dir, const learner::Learner& learner, const C
     model::save_hf(dir, config, learner.masters());
     return write_moments(std::string(kOptimizerStem) + ".safetensors");
   }
+  if (learner.masters().empty()) return;  // more ranks than tensors
   const auto number = static_cast<std::size_t>(context.world.rank() + 1);
   const auto count = static_cast<std::size_t>(context.world.size());
   model::save_hf_shard(dir, config, learner.masters(), number, count);
   // The first rank seals the folder, but another host's cache is that host's to empty.
   state::File::open(dir / model::shard_name("model", number, count)).sync();
-  if (moments.empty()) return;
   const std::string file = model::shard_name(kOptimizerStem, number, count);
   write_moments(file);
   state::File::open(dir / file).sync();
