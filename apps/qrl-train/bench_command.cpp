@@ -406,11 +406,7 @@ CLI::App* add_one(CLI::App& bench, const char* name, const char* what, BenchArgu
   command->add_option("--rounds", arguments.rounds, "rounds; the best counts")
       ->check(CLI::Range(1, 1'000'000))
       ->type_name("INT");
-  command->add_option("--set", arguments.overrides, "override a key of the recipe, KEY=VALUE; may be repeated")
-      ->type_name("KEY=VALUE")
-      ->expected(1)
-      ->take_all()
-      ->allow_extra_args(false);
+  add_overrides(*command, arguments.overrides);
   command->add_flag("--json", arguments.json, "print one JSON object, on the last line");
   return command;
 }

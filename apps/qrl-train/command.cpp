@@ -94,7 +94,11 @@ void add_recipe_arguments(CLI::App& command, RecipeArguments& arguments, bool re
   CLI::Option* file =
       command.add_option("RECIPE", arguments.file, "recipe file (YAML); its keys are listed by qrl-train --help");
   if (required) file->required();
-  command.add_option("--set", arguments.overrides, "override a key of the recipe, KEY=VALUE; may be repeated")
+  add_overrides(command, arguments.overrides);
+}
+
+void add_overrides(CLI::App& command, std::vector<std::string>& overrides) {
+  command.add_option("--set", overrides, "override a key of the recipe, KEY=VALUE; may be repeated")
       ->type_name("KEY=VALUE")
       ->expected(1)
       ->take_all()

@@ -23,6 +23,8 @@ struct RecipeArguments {
   config::LoadedRecipe load(bool complete = true) const;
 };
 void add_recipe_arguments(CLI::App& command, RecipeArguments& arguments, bool required = true);
+/// --set alone.
+void add_overrides(CLI::App& command, std::vector<std::string>& overrides);
 
 void add_train(CLI::App& app, Action& action);  ///< the main job, and `sft`
 void add_eval(CLI::App& app, Action& action);

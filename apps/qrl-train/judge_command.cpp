@@ -18,7 +18,6 @@ namespace qrl::app {
 namespace {
 
 constexpr std::size_t kRowsAtOnce = 4096;
-constexpr int kMaxRowDepth = 64;  // as in a file of prompts
 
 struct JudgeArguments {
   std::string verifier, profile = "auto", numbers = "all";
@@ -45,7 +44,7 @@ std::string field(const nlohmann::json& row, const char* name, const std::string
 }
 
 Row read_row(const std::string& line, config::VerifierName verifier, const std::string& where) {
-  const nlohmann::json row = state::parse_json(line, where, kMaxRowDepth);
+  const nlohmann::json row = state::parse_json(line, where, data::kMaxRowDepth);
   QRL_REQUIRE(row.is_object(), where, "a JSON object", row.type_name());
   Row out{field(row, "response", where), ""};
   const bool whole = verifier == config::VerifierName::math || row.contains("ground_truth");

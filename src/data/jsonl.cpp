@@ -17,7 +17,6 @@ namespace {
 
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 constexpr std::string_view kBlank = " \t\r";
-constexpr int kMaxRowDepth = 64;  ///< arrays and objects of a row open at one time
 
 struct Signature {
   std::string_view bytes;

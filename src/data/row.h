@@ -21,6 +21,9 @@ struct PromptRow {
   std::int64_t line = 0;     ///< 1-based
 };
 
+/// Arrays and objects that a row may have open at one time.
+inline constexpr int kMaxRowDepth = 64;
+
 /// A gold answer as text: a string as it is, a number by its shortest decimal digits, an array or object as JSON. Input
 /// errors: another type, a text of white space, a number that has lost digits.
 std::string gold_text(const nlohmann::json& value, const std::string& name, const std::string& where);

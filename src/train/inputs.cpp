@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "config/reader.h"
+#include "model/int8_profile.h"
 #include "state/hash.h"
 
 namespace qrl::train {
@@ -37,13 +38,7 @@ std::string hash_of(std::span<const PromptSet> sets) {
 std::string hash_of(const Policy& policy, bool weights_count) {
   state::Hash hash;
   add_text(hash, model::config_json(policy.config));
-  if (!weights_count) return hash.hex();
-  std::vector<float> values;
-  for (const model::WeightSpec& spec : model::weight_specs(policy.config)) {
-    values.resize(static_cast<std::size_t>(spec.shape.numel()));
-    policy.weights.read(spec, values.data());
-    hash.add(values.data(), values.size() * sizeof(float));
-  }
+  if (weights_count) add_text(hash, model::weights_hash(policy.config, policy.weights));
   return hash.hex();
 }
 
@@ -91,7 +86,7 @@ Inputs fingerprint(const config::Recipe& recipe, const Policy& policy, const Pro
   Inputs mine{hash_of(policy, weights_count), hash_of(std::span(&prompts, 1)), hash_of(held_out)};
   if (world.size() > 1) {
     Inputs whole = mine;
-    whole.model = hash_of(policy, true);
+    if (!weights_count) whole.model = hash_of(policy, true);
     require_agreement(recipe, whole, world);
   }
   return mine;
