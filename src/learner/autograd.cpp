@@ -35,25 +35,37 @@ TensorList differentiable(const TensorList& inputs, const TensorList& outputs, B
   return outputs;
 }
 
-TensorList checkpointed(const std::function<TensorList(const TensorList&)>& block, const TensorList& inputs) {
+TensorList checkpointed(const std::function<TensorList(const TensorList&)>& block, const TensorList& inputs,
+                        const std::vector<Weight>& weights) {
+  TensorList all = inputs;
+  for (const Weight& weight : weights) all.push_back(weight.value);
   TensorList outputs;
   {
     const torch::NoGradGuard no_grad;
-    outputs = block(inputs);
+    outputs = block(all);
   }
-  return differentiable(inputs, outputs, [block, inputs](const TensorList& d_outputs) {
-    const torch::AutoGradMode with_grad(true);
-    TensorList leaves, known;
-    for (const Tensor& input : inputs) {
-      leaves.push_back(input.defined() ? input.detach().set_requires_grad(true) : input);
-      if (input.defined()) known.push_back(leaves.back());
+  return differentiable(inputs, outputs, [block, all, weights, num_inputs = inputs.size()](const TensorList& d) {
+    TensorList leaves, known, again, d_again;
+    {
+      const torch::AutoGradMode with_grad(true);
+      for (const Tensor& input : all) {
+        leaves.push_back(input.defined() ? input.detach().set_requires_grad(true) : input);
+        if (input.defined()) known.push_back(leaves.back());
+      }
+      const TensorList computed = block(leaves);
+      for (std::size_t i = 0; i < computed.size(); ++i) {
+        if (!d[i].defined()) continue;  // an output that nobody used
+        again.push_back(computed[i]);
+        d_again.push_back(d[i]);
+      }
     }
-    const TensorList gradients = torch::autograd::grad(block(leaves), known, d_outputs);
-    TensorList d_inputs(inputs.size());
+    const TensorList gradients = torch::autograd::grad(again, known, d_again);
+    TensorList d_inputs(num_inputs);
     std::size_t next = 0;
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-      if (inputs[i].defined()) d_inputs[i] = gradients[next++];
+    for (std::size_t i = 0; i < num_inputs; ++i) {
+      if (all[i].defined()) d_inputs[i] = gradients[next++];
     }
+    for (const Weight& weight : weights) weight.gradient.add_(gradients[next++]);
     return d_inputs;
   });
 }

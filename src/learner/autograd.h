@@ -20,8 +20,17 @@ using Backward = std::function<TensorList(const TensorList& d_outputs)>;
 /// themselves (a cycle), only detached copies. What it holds is freed once it has run.
 TensorList differentiable(const TensorList& inputs, const TensorList& outputs, Backward backward);
 
-/// block(inputs) without keeping what its backward pass needs: that is recomputed, with the same bits, when it comes
-/// (Chen et al. 2016, "Training deep nets with sublinear memory cost").
-TensorList checkpointed(const std::function<TensorList(const TensorList&)>& block, const TensorList& inputs);
+/// A weight as the forward pass reads it, and where its gradient accumulates.
+struct Weight {
+  Tensor value;     ///< the fp32 master; products round it to bf16 as they read it where they compute in bf16
+  Tensor gradient;  ///< fp32, same shape
+  bool defined() const { return value.defined(); }
+};
+
+/// block(inputs, then the weights' values) without keeping what its backward pass needs: that is recomputed, with the
+/// same bits, when it comes (Chen et al. 2016, "Training deep nets with sublinear memory cost"). Inputs may be
+/// undefined; weights, which are those that autograd is to add up in Weight::gradient, may not.
+TensorList checkpointed(const std::function<TensorList(const TensorList&)>& block, const TensorList& inputs,
+                        const std::vector<Weight>& weights = {});
 
 }  // namespace qrl::learner

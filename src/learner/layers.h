@@ -12,13 +12,6 @@
 
 namespace qrl::learner {
 
-/// A weight as the forward pass reads it, and where its gradient accumulates.
-struct Weight {
-  Tensor value;     ///< the fp32 master; products round it to bf16 as they read it where they compute in bf16
-  Tensor gradient;  ///< fp32, same shape
-  bool defined() const { return value.defined(); }
-};
-
 /// The shape of a micro-batch, shared by every operation on it.
 struct PackedRows {
   std::vector<std::int32_t> tokens;            ///< N

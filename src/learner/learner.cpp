@@ -9,20 +9,36 @@
 
 #include "base/error.h"
 #include "base/threads.h"
+#include "learner/cuda_library.h"
+#include "learner/device_forward.h"
+#include "learner/device_logprob.h"
 #include "learner/logprob.h"
 #include "learner/memory.h"
-#include "learner/muon.h"
+#include "learner/optimizer.h"
 #include "learner/parameters.h"
 #include "learner/policy.h"
 #include "learner/policy_loss.h"
 #include "learner/schedule.h"
 #include "learner/statistics.h"
-#include "ops/training.h"
 #include "ops/transformer.h"
 
 namespace qrl::learner {
 
 namespace {
+
+bool uses_torch_ops(const LearnerOptions& options) {
+  return options.torch_ops || options.device == base::Device::cuda;
+}
+
+/// Before anything is allocated.
+void prepare(const LearnerOptions& options) {
+  QRL_REQUIRE(!uses_torch_ops(options) || (options.forward == config::LearnerForward::bf16 && !options.bitwise),
+              "trainer.device cuda", "quant.learner.forward bf16 without rollout.bitwise",
+              "a learner on quantised tensors", "use trainer.device cpu");
+  at::set_num_threads(base::num_threads());
+  keep_tensor_memory();
+  if (options.device == base::Device::cuda) load_cuda_library();
+}
 
 void check_options(const config::OptimRecipe& optim, std::int64_t total_updates) {
   QRL_REQUIRE(optim.betas.size() == 2, "optim.betas", "two numbers", std::to_string(optim.betas.size()));
@@ -78,8 +94,10 @@ struct Learner::State {
     how.trainable = options.trainable;
     how.f32_lm_head = options.f32_lm_head;
     how.muon = options.optim.name == config::OptimName::muon;
-    how.packs_head = options.forward == config::LearnerForward::bf16;  // else logits are of the snapshot's
-    how.reads_layers = how.packs_head;
+    how.device = options.device == base::Device::cuda ? torch::Device(torch::kCUDA, 0) : torch::Device(torch::kCPU);
+    how.torch_ops = uses_torch_ops(options);
+    how.reads_layers = options.forward == config::LearnerForward::bf16;
+    how.packs_head = how.reads_layers && !how.torch_ops;  // else logits are of the snapshot's
     if (options.shard_optimizer && options.trainable) {
       how.rank = world.rank();
       how.shards = world.size();
@@ -111,22 +129,20 @@ struct Learner::State {
                     "publish after each update");
       how.snapshot = published;
     }
+    if (parameters.torch_ops()) {
+      const DeviceRows placed = place_rows(rows, config.head_dim, parameters.device());
+      return device_hidden_states(parameters.policy(), config, placed, how);
+    }
     return hidden_states(parameters.policy(), config, rows, how);
   }
   TargetScores score(const Tensor& hidden_ND, const TargetRows& targets) const {
     const PolicyWeights& policy = parameters.policy();
+    if (parameters.torch_ops()) return device_target_log_probs(hidden_ND, policy.lm_head, targets);
     return target_log_probs(hidden_ND, policy.lm_head, quantised() ? published->lm_head() : policy.head, targets,
                             options.bitwise);
   }
   Tensor policy_loss(const types::MicroBatch& batch, const std::vector<std::int64_t>& rows, const TargetScores& scores,
                      const types::GlobalCounts& counts, const LossOptions& loss);
-  void reduce_gradients();
-  std::string first_non_finite(double& squared_norm) const;
-  std::vector<MuonMatrix> muon_matrices() const;
-  void apply(double gradient_scale);
-  void clear_gradients() {
-    if (parameters.trainable()) std::fill_n(parameters.gradients(), parameters.size(), 0.0F);
-  }
 
   model::ModelConfig config;
   LearnerOptions options;
@@ -191,80 +207,12 @@ Tensor Learner::State::policy_loss(const types::MicroBatch& batch, const std::ve
   return terms.total;
 }
 
-void Learner::State::reduce_gradients() {
-  if (world.size() == 1) return;
-  const std::span<float> all(parameters.gradients(), static_cast<std::size_t>(parameters.size()));
-  if (parameters.is_sharded()) return world.reduce_scatter_sum(all, parameters.gradient_parts());
-  constexpr std::int64_t kChunk = std::int64_t{1} << 22;  // 16 MiB: bounds what the transport buffers
-  for (std::int64_t begin = 0; begin < parameters.size(); begin += kChunk) {
-    const std::int64_t count = std::min(kChunk, parameters.size() - begin);
-    world.all_reduce_sum(std::span<float>(parameters.gradients() + begin, static_cast<std::size_t>(count)));
-  }
-}
-
-std::string Learner::State::first_non_finite(double& squared_norm) const {
-  const std::vector<Placement>& placements = parameters.placements();
-  std::vector<double> squares(placements.size(), 0);
-  for (std::size_t i = 0; i < squares.size(); ++i) {
-    if (!parameters.is_mine(placements[i])) continue;
-    squares[i] = ops::sum_of_squares(parameters.gradients() + placements[i].offset, placements[i].spec.shape.numel());
-  }
-  if (parameters.is_sharded()) world.all_reduce_sum(squares);  // with zeros: no rounding
-  squared_norm = 0;
-  std::string name;
-  for (std::size_t i = 0; i < squares.size(); ++i) {
-    squared_norm += squares[i];
-    if (!std::isfinite(squares[i]) && name.empty()) name = placements[i].spec.name;
-  }
-  return name;
-}
-
-std::vector<MuonMatrix> Learner::State::muon_matrices() const {
-  std::vector<MuonMatrix> matrices;
-  for (const Placement& each : parameters.placements()) {
-    if (!parameters.is_mine(each) || !parameters.is_muons(each)) continue;
-    matrices.push_back({parameters.masters() + each.owned_offset, parameters.gradients() + each.offset,
-                        parameters.exp_avg() + each.owned_offset, each.spec.shape[0], each.spec.shape[1]});
-  }
-  return matrices;
-}
-
-void Learner::State::apply(double gradient_scale) {
-  const config::OptimRecipe& optim = options.optim;
-  const auto updates = static_cast<double>(num_updates + 1);
-  ops::AdamW args;
-  args.lr = static_cast<float>(learning_rate(optim, num_updates, options.total_updates));
-  args.beta1 = static_cast<float>(optim.betas[0]);
-  args.beta2 = static_cast<float>(optim.betas[1]);
-  args.eps = static_cast<float>(optim.eps);
-  args.first_correction = static_cast<float>(1 / (1 - std::pow(optim.betas[0], updates)));
-  args.second_correction = static_cast<float>(1 / (1 - std::pow(optim.betas[1], updates)));
-  args.gradient_scale = static_cast<float>(gradient_scale);
-  if (optim.name == config::OptimName::muon) {
-    const MuonStep how{learning_rate(optim, num_updates, options.total_updates), optim.weight_decay, gradient_scale,
-                       optim.muon};
-    // Sharded, the matrices are this rank's own affair.
-    const std::unique_ptr<dist::Collectives> alone = dist::make_solo();
-    muon_step(muon_matrices(), how, parameters.is_sharded() ? *alone : world);
-  }
-  for (const AdamwRun& run : parameters.adamw_runs()) {
-    args.weight_decay = static_cast<float>(run.decays ? optim.weight_decay : 0);
-    ops::adamw_step(args, run.count, parameters.masters() + run.owned_offset, parameters.gradients() + run.offset,
-                    parameters.exp_avg() + run.owned_offset, parameters.exp_avg_sq(run.owned_offset));
-  }
-  if (parameters.is_sharded()) clear_gradients();  // this rank's terms of the others'
-  parameters.refresh(world);
-  published = nullptr;
-  ++num_updates;
-}
-
 Learner::Learner(const model::ModelConfig& config, const model::WeightSource& initial, const LearnerOptions& options,
                  dist::Collectives& world) {
   check_options(options.optim, options.total_updates);
   QRL_REQUIRE(options.logprob_chunk_tokens >= 1, "actor.logprob_chunk_tokens", "1 or more",
               std::to_string(options.logprob_chunk_tokens));
-  at::set_num_threads(base::num_threads());
-  keep_tensor_memory();
+  prepare(options);
   const torch::NoGradGuard no_grad;
   state_ = std::make_unique<State>(config, initial, options, world);
 }
@@ -319,24 +267,27 @@ void Learner::accumulate(const types::MicroBatch& batch, const types::GlobalCoun
 UpdateReport Learner::update() {
   state_->require_trainable();
   UpdateReport report;
-  state_->reduce_gradients();
+  const torch::NoGradGuard no_grad;
+  reduce_gradients(state_->parameters, state_->world);
   report.metrics = state_->statistics.reduce(state_->world);
   const bool loss_failed = state_->world.any(!state_->loss_is_finite);
   state_->statistics = {};
   state_->loss_is_finite = true;
 
-  double squared_norm = 0;
-  report.non_finite = state_->first_non_finite(squared_norm);
-  if (loss_failed) report.non_finite = "loss";
+  const GradientNorm gradients = gradient_norm(state_->parameters, state_->world);
+  report.non_finite = loss_failed ? "loss" : gradients.non_finite;
   report.finite = report.non_finite.empty();
-  const double norm = std::sqrt(squared_norm), clip = state_->options.optim.grad_clip;
+  const double norm = std::sqrt(gradients.squared), clip = state_->options.optim.grad_clip;
   report.metrics["actor/grad_norm"] = norm;
   report.metrics["actor/lr"] = lr();
   if (report.finite) {
     // 1e-6 as in torch.nn.utils.clip_grad_norm_.
-    state_->apply(clip > 0 ? std::min(1.0, clip / (norm + 1e-6)) : 1.0);
+    const double scale = clip > 0 ? std::min(1.0, clip / (norm + 1e-6)) : 1.0;
+    take_step(state_->parameters, state_->options.optim, {lr(), state_->num_updates, scale}, state_->world);
+    state_->published = nullptr;
+    ++state_->num_updates;
   } else {
-    state_->clear_gradients();
+    clear_gradients(state_->parameters);
   }
   return report;
 }
@@ -371,27 +322,29 @@ model::WeightViews Learner::optimizer_state() const { return state_->parameters.
 
 void Learner::restore(const model::WeightViews& masters, const model::WeightViews& optimizer_state,
                       std::int64_t num_updates) {
-  copy_views(masters, this->masters(), "checkpointed weights");
-  copy_views(optimizer_state, this->optimizer_state(), "checkpointed optimizer state");
+  const torch::NoGradGuard no_grad;
+  state_->parameters.restore(masters, optimizer_state);
   state_->num_updates = num_updates;
   state_->published = nullptr;
-  state_->clear_gradients();
+  clear_gradients(state_->parameters);
   state_->statistics = {};
   state_->loss_is_finite = true;
-  const torch::NoGradGuard no_grad;
   state_->parameters.refresh(state_->world);
 }
 
 void Learner::publish(model::Snapshot& snapshot, std::int64_t version) {
-  if (is_sharded()) snapshot.publish(all_masters(), version);
-  else snapshot.publish(masters(), version);
+  const bool are_here = !is_sharded() && !state_->options.torch_ops;
+  if (are_here) snapshot.publish(masters(), version);
+  else snapshot.publish(all_masters(), version);
   state_->published = &snapshot;
   state_->published_version = version;
 }
 
 void Learner::apply_uaq(float scale) {
   QRL_REQUIRE(scale > 0 && std::isfinite(scale), "quant.uaq_scale", "above 0", std::to_string(scale));
-  for (const auto& [name, view] : masters()) {
+  const torch::NoGradGuard no_grad;
+  const model::WeightViews views = masters();
+  for (const auto& [name, view] : views) {
     const auto ends_with_any = [&name = name](std::initializer_list<std::string_view> ends) {
       return std::ranges::any_of(ends, [&](std::string_view end) { return name.ends_with(end); });
     };
@@ -402,8 +355,8 @@ void Learner::apply_uaq(float scale) {
     auto* values = view.as<float>();
     for (std::int64_t i = 0; i < view.numel(); ++i) values[i] = is_gain ? values[i] * scale : values[i] / scale;
   }
+  state_->parameters.restore(views, optimizer_state());
   state_->published = nullptr;
-  const torch::NoGradGuard no_grad;
   state_->parameters.refresh(state_->world);
 }
 

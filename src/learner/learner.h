@@ -36,6 +36,11 @@ struct LossOptions {
 };
 
 struct LearnerOptions {
+  /// cuda: masters, gradients, moments and activations are on the first GPU, where LibTorch's operations compute
+  /// (device_forward.h); with forward bf16 and not bitwise. An input error where there is no such GPU.
+  base::Device device = base::Device::cpu;
+  /// LibTorch's operations on the CPU as well, in place of src/ops': for tests, where there is no GPU.
+  bool torch_ops = false;
   config::ComputeDType compute = config::ComputeDType::bf16;
   /// With fake_quant and low_bit the linear layers read the snapshot last published, which must hold the present
   /// masters at every forward pass: publish after each update and restore.
@@ -73,7 +78,8 @@ struct TokenScores {
 };
 
 /// A policy being trained. Data parallel: every rank holds the same weights and moments, sees its own micro-batches and
-/// makes the same calls in the same order. One thread calls; LibTorch's pool is the process's.
+/// makes the same calls in the same order. One thread calls; LibTorch's pool is the process's. All that comes in and
+/// goes out is in host memory.
 class Learner {
  public:
   /// Has `initial` written into the masters, tensor by tensor. Temperature scales logits in every log-prob it computes:
@@ -105,15 +111,16 @@ class Learner {
   /// Whether ranks share masters and moments out: then each tensor's are of one rank alone, and what is marked as
   /// collective is to be called by all.
   bool is_sharded() const;
-  /// The fp32 masters that this rank keeps by name, as views that stay valid for the learner's life.
+  /// The fp32 masters that this rank keeps by name, in host memory, as views that stay valid for the learner's life. From
+  /// a GPU they are copies as of this call: the next one writes them anew. So are moments and gradients.
   model::WeightViews masters() const;
   /// Everybody's masters, read by all ranks in the same order. Collective when sharded.
   model::WeightSource all_masters() const;
   /// Everything but the masters that an exact resume needs, by name ("exp_avg.<tensor>", Muon's momentum too, and
   /// "exp_avg_sq.<tensor>", not of Muon's matrices), of what this rank keeps; nothing when not trainable.
   model::WeightViews optimizer_state() const;
-  /// Copies masters and optimizer state from views of the same names and shapes, and sets the update count. Collective
-  /// when sharded.
+  /// Copies masters and optimizer state from views of the same names and shapes (may be this learner's own, written to),
+  /// and sets the update count. Collective when sharded.
   void restore(const model::WeightViews& masters, const model::WeightViews& optimizer_state, std::int64_t num_updates);
 
   /// Quantises the masters into `snapshot`. With fake_quant and low_bit the learner reads it from now on: it must live

@@ -12,19 +12,28 @@ namespace {
 
 torch::Tensor rounded(const torch::Tensor& values) { return values.to(torch::kBFloat16).to(torch::kFloat32); }
 
-double work_of(const MuonMatrix& matrix) {
-  return static_cast<double>(matrix.rows) * static_cast<double>(matrix.cols) *
-         static_cast<double>(std::min(matrix.rows, matrix.cols));
+/// Of matrices that bf16 holds exactly: a GPU has them as that, the CPU may have no such products.
+torch::Tensor product(const torch::Tensor& x, const torch::Tensor& y) {
+  if (x.is_cpu()) return x.matmul(y);
+  return at::mm(x.to(torch::kBFloat16), y.to(torch::kBFloat16), torch::kFloat32);
 }
 
-torch::Tensor view(float* values, const MuonMatrix& matrix) {
-  return torch::from_blob(values, {matrix.rows, matrix.cols}, torch::kFloat32);
+double work_of(const MuonMatrix& matrix) {
+  const auto rows = static_cast<double>(matrix.weights.size(0)), cols = static_cast<double>(matrix.weights.size(1));
+  return rows * cols * std::min(rows, cols);
+}
+
+/// `bytes` of rank `root`, whatever the device.
+void broadcast(torch::Tensor& values, int root, dist::Collectives& world) {
+  const torch::Tensor host = values.cpu();
+  world.broadcast({static_cast<std::byte*>(host.data_ptr()), host.nbytes()}, root);
+  if (!values.is_cpu()) values.copy_(host);
 }
 
 /// Advances the momentum and clears the gradient; what is to be orthogonalised is left in the gradient until then.
 torch::Tensor direction(const MuonMatrix& matrix, const MuonStep& step, bool is_mine) {
   const auto momentum = static_cast<float>(step.settings.momentum);
-  torch::Tensor gradient = view(matrix.gradients, matrix), buffer = view(matrix.momentum, matrix);
+  torch::Tensor gradient = matrix.gradients, buffer = matrix.momentum;
   gradient.mul_(static_cast<float>(step.gradient_scale));
   buffer.mul_(momentum).add_(gradient);
   torch::Tensor orthogonal;
@@ -43,9 +52,9 @@ torch::Tensor newton_schulz(const torch::Tensor& matrix, std::int64_t steps) {
   const double norm = matrix.to(torch::kFloat64).norm().item<double>();
   torch::Tensor x = rounded((is_tall ? matrix.t() : matrix).contiguous() * (1 / (norm + kEps)));
   for (std::int64_t step = 0; step < steps; ++step) {
-    const torch::Tensor gram = rounded(x.matmul(x.t()));
-    const torch::Tensor polynomial = rounded(kB * gram + kC * gram.matmul(gram));
-    x = rounded(kA * x + polynomial.matmul(x));
+    const torch::Tensor gram = rounded(product(x, x.t()));
+    const torch::Tensor polynomial = rounded(kB * gram + kC * product(gram, gram));
+    x = rounded(kA * x + product(polynomial, x));
   }
   return (is_tall ? x.t() : x).contiguous().to(torch::kBFloat16);
 }
@@ -55,25 +64,28 @@ void muon_step(std::span<const MuonMatrix> matrices, const MuonStep& step, dist:
   for (const MuonMatrix& matrix : matrices) work.push_back(work_of(matrix));
   const std::vector<int> owners = dist::share_out(work, world.size());
   std::vector<torch::Tensor> orthogonal(matrices.size());
-  // One thread a matrix: LibTorch's products inside a parallel region use no further ones, so no sum is split by their
-  // number.
-  base::parallel_for(static_cast<std::int64_t>(matrices.size()), 1, [&](base::Range range) {
+  const auto advance = [&](base::Range range) {
     const torch::NoGradGuard no_grad;
     for (std::int64_t i = range.begin; i < range.end; ++i) {
       const auto at = static_cast<std::size_t>(i);
       orthogonal[at] = direction(matrices[at], step, owners[at] == world.rank());
     }
-  });
+  };
+  const base::Range all{0, static_cast<std::int64_t>(matrices.size())};
+  const bool on_cpu = matrices.empty() || matrices.front().weights.is_cpu();
+  // One thread a matrix: LibTorch's products inside a parallel region use no further ones, so no sum is split by their
+  // number. A GPU takes one after another.
+  if (on_cpu) base::parallel_for(all.end, 1, advance);
+  else advance(all);
   const torch::NoGradGuard no_grad;
   for (std::size_t i = 0; i < matrices.size(); ++i) {
     const MuonMatrix& matrix = matrices[i];
-    if (!orthogonal[i].defined()) orthogonal[i] = torch::empty({matrix.rows, matrix.cols}, torch::kBFloat16);
-    if (world.size() > 1) {
-      world.broadcast({static_cast<std::byte*>(orthogonal[i].data_ptr()), orthogonal[i].nbytes()}, owners[i]);
-    }
-    const double longest = static_cast<double>(std::max(matrix.rows, matrix.cols));
+    if (!orthogonal[i].defined()) orthogonal[i] = torch::empty_like(matrix.weights, torch::kBFloat16);
+    if (world.size() > 1) broadcast(orthogonal[i], owners[i], world);
+    const double longest = static_cast<double>(std::max(matrix.weights.size(0), matrix.weights.size(1)));
     const double scale = step.settings.match_adamw_rms ? 0.2 * std::sqrt(longest) : 1.0;
-    view(matrix.weights, matrix)
+    torch::Tensor weights = matrix.weights;
+    weights
         .mul_(static_cast<float>(1 - step.lr * step.weight_decay))
         .sub_(orthogonal[i].to(torch::kFloat32) * static_cast<float>(step.lr * scale));
     orthogonal[i].reset();

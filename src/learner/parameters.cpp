@@ -39,6 +39,24 @@ std::string layer_of(std::string_view name) {
   return std::string(name.substr(0, name.find('.', kPrefix.size())));
 }
 
+/// Copies every view of `from` into the view of the same name of `to`; an input error when names or shapes differ.
+/// `what` names the set in the message.
+void copy_views(const model::WeightViews& from, const model::WeightViews& to, const std::string& what) {
+  for (const auto& [name, view] : from) {
+    QRL_REQUIRE(to.contains(name), what, "tensors of this model", "an extra one, " + name);
+    (void)view;
+  }
+  for (const auto& [name, view] : to) {
+    const auto found = from.find(name);
+    QRL_REQUIRE(found != from.end(), what, "tensor " + name, "none of that name");
+    const base::View& source = found->second;
+    QRL_REQUIRE(source.shape == view.shape && source.dtype == base::DType::f32, what + ", tensor " + name,
+                "F32 " + view.shape.to_string(),
+                std::string(base::name(source.dtype)) + " " + source.shape.to_string());
+    if (view.data != source.data) std::memcpy(view.data, source.data, view.num_bytes());
+  }
+}
+
 }  // namespace
 
 Parameters::Parameters(const model::ModelConfig& config, const model::WeightSource& initial,
@@ -49,9 +67,21 @@ Parameters::Parameters(const model::ModelConfig& config, const model::WeightSour
   share_out();
   make_stretches();
   for (const Placement& placement : placements_) {
-    if (is_mine(placement)) initial.read(placement.spec, masters() + placement.owned_offset);
+    if (!is_mine(placement)) continue;
+    const Tensor to = masters(placement.owned_offset, placement.spec.shape.numel());
+    const Tensor values = to.is_cpu() ? to : torch::empty(to.sizes());
+    initial.read(placement.spec, values.data_ptr<float>());
+    if (!to.is_cpu()) to.copy_(values);
   }
   bind_policy(config);
+}
+
+bool Parameters::has_copies() const {
+  return is_sharded() || (options_.torch_ops && options_.compute != torch::kFloat32);
+}
+
+Tensor Parameters::zeros(std::int64_t count, torch::ScalarType dtype) const {
+  return torch::zeros({count}, torch::TensorOptions().dtype(dtype).device(options_.device));
 }
 
 void Parameters::place(const std::vector<model::WeightSpec>& specs) {
@@ -71,7 +101,7 @@ void Parameters::place(const std::vector<model::WeightSpec>& specs) {
     if (rank_of_kind(placement->spec) == 0) first_other_ = next;
   }
   first_adamw_ = options_.muon ? first_other_ : 0;
-  if (options_.trainable) gradients_ = torch::zeros({next});
+  if (options_.trainable) gradients_ = zeros(next);
 }
 
 void Parameters::share_out() {
@@ -93,21 +123,21 @@ void Parameters::share_out() {
         {static_cast<std::size_t>(placement.offset), static_cast<std::size_t>(count), placement.owner});
   }
   num_mine_ = next[static_cast<std::size_t>(options_.rank)];
-  masters_ = torch::zeros({num_mine_});
+  masters_ = zeros(num_mine_);
   if (!options_.trainable) return;
-  exp_avg_ = torch::zeros({num_mine_});
-  exp_avg_sq_ = torch::zeros({num_mine_ - num_muons_});
+  exp_avg_ = zeros(num_mine_);
+  exp_avg_sq_ = zeros(num_mine_ - num_muons_);
 }
 
 void Parameters::make_stretches() {
   const auto size = static_cast<std::int64_t>(gradient_parts_.back().begin + gradient_parts_.back().count);
-  if (!is_sharded()) {
+  if (!has_copies()) {
     stretches_.push_back({0, size, masters_, {}});
     return;
   }
   const auto add = [&](std::int64_t begin, std::int64_t end, torch::ScalarType dtype, bool is_read) {
     Stretch stretch{begin, end, {}, {}};
-    if (is_read) stretch.values = torch::zeros({end - begin}, dtype);
+    if (is_read) stretch.values = zeros(end - begin, dtype);
     const std::size_t element_bytes = torch::elementSize(dtype);
     for (const dist::Part& part : gradient_parts_) {
       const auto at = static_cast<std::int64_t>(part.begin);
@@ -206,14 +236,17 @@ void Parameters::bind_policy(const model::ModelConfig& config) {
 
 void Parameters::refresh(dist::Collectives& world) {
   for (const Stretch& stretch : stretches_) {
-    if (!is_sharded() || !stretch.values.defined()) continue;
+    if (!has_copies() || !stretch.values.defined()) continue;
     for (const Placement& placement : placements_) {
       if (!is_mine(placement) || placement.offset < stretch.begin || placement.offset >= stretch.end) continue;
       const std::int64_t count = placement.spec.shape.numel();
       stretch.values.narrow(0, placement.offset - stretch.begin, count)
           .copy_(masters_.narrow(0, placement.owned_offset, count));
     }
-    world.all_gather({static_cast<std::byte*>(stretch.values.data_ptr()), stretch.values.nbytes()}, stretch.parts);
+    if (!is_sharded()) continue;
+    const Tensor host = stretch.values.cpu();
+    world.all_gather({static_cast<std::byte*>(host.data_ptr()), host.nbytes()}, stretch.parts);
+    if (!stretch.values.is_cpu()) stretch.values.copy_(host);
   }
   if (options_.packs_head) pack_head();
 }
@@ -231,55 +264,70 @@ void Parameters::pack_head() {
 void Parameters::read_master(const model::WeightSpec& spec, float* to, dist::Collectives& world) const {
   const Placement& from = placement(spec.name);
   const auto count = static_cast<std::size_t>(spec.shape.numel());
-  if (is_mine(from)) std::copy_n(masters() + from.owned_offset, count, to);
+  if (is_mine(from)) {
+    const auto size = static_cast<std::int64_t>(count);
+    torch::from_blob(to, {size}).copy_(masters(from.owned_offset, size));
+  }
   if (is_sharded()) world.broadcast(std::as_writable_bytes(std::span(to, count)), from.owner);
 }
 
-model::WeightViews Parameters::named_masters() const {
+const Tensor& Parameters::on_host(const Tensor& values, Tensor& copy, bool is_read) const {
+  if (!options_.torch_ops) return values;
+  if (!copy.defined()) {
+    copy = torch::zeros(values.sizes(), torch::TensorOptions().pinned_memory(!values.is_cpu()));  // for fast copies
+  }
+  if (is_read) copy.copy_(values);
+  return copy;
+}
+
+model::WeightViews Parameters::master_views(bool is_read) const {
+  auto* masters = on_host(masters_, host_.masters, is_read).data_ptr<float>();
   model::WeightViews named;
   for (const Placement& each : placements_) {
-    if (is_mine(each)) named[each.spec.name] = {masters() + each.owned_offset, base::DType::f32, each.spec.shape};
+    if (is_mine(each)) named[each.spec.name] = {masters + each.owned_offset, base::DType::f32, each.spec.shape};
   }
   return named;
 }
 
-model::WeightViews Parameters::named_moments() const {
+model::WeightViews Parameters::moment_views(bool is_read) const {
   model::WeightViews named;
+  if (!trainable()) return named;
+  auto* exp_avg = on_host(exp_avg_, host_.exp_avg, is_read).data_ptr<float>();
+  auto* exp_avg_sq = on_host(exp_avg_sq_, host_.exp_avg_sq, is_read).data_ptr<float>();
   for (const Placement& each : placements_) {
-    if (!trainable() || !is_mine(each)) continue;
-    named["exp_avg." + each.spec.name] = {exp_avg() + each.owned_offset, base::DType::f32, each.spec.shape};
+    if (!is_mine(each)) continue;
+    named["exp_avg." + each.spec.name] = {exp_avg + each.owned_offset, base::DType::f32, each.spec.shape};
     if (is_muons(each)) continue;
-    named["exp_avg_sq." + each.spec.name] = {exp_avg_sq(each.owned_offset), base::DType::f32, each.spec.shape};
+    named["exp_avg_sq." + each.spec.name] = {exp_avg_sq + each.owned_offset - num_muons_, base::DType::f32,
+                                             each.spec.shape};
   }
   return named;
 }
+
+model::WeightViews Parameters::named_masters() const { return master_views(true); }
+model::WeightViews Parameters::named_moments() const { return moment_views(true); }
 
 model::WeightViews Parameters::named_gradients() const {
+  auto* gradients = on_host(gradients_, host_.gradients, true).data_ptr<float>();
   model::WeightViews named;
   for (const Placement& each : placements_)
-    named[each.spec.name] = {gradients() + each.offset, base::DType::f32, each.spec.shape};
+    named[each.spec.name] = {gradients + each.offset, base::DType::f32, each.spec.shape};
   return named;
+}
+
+void Parameters::restore(const model::WeightViews& masters, const model::WeightViews& moments) {
+  copy_views(masters, master_views(false), "checkpointed weights");
+  copy_views(moments, moment_views(false), "checkpointed optimizer state");
+  if (!options_.torch_ops) return;
+  masters_.copy_(host_.masters);
+  if (!trainable()) return;
+  exp_avg_.copy_(host_.exp_avg);
+  exp_avg_sq_.copy_(host_.exp_avg_sq);
 }
 
 void Parameters::clear_moments() {
   exp_avg_.zero_();
   exp_avg_sq_.zero_();
-}
-
-void copy_views(const model::WeightViews& from, const model::WeightViews& to, const std::string& what) {
-  for (const auto& [name, view] : from) {
-    QRL_REQUIRE(to.contains(name), what, "tensors of this model", "an extra one, " + name);
-    (void)view;
-  }
-  for (const auto& [name, view] : to) {
-    const auto found = from.find(name);
-    QRL_REQUIRE(found != from.end(), what, "tensor " + name, "none of that name");
-    const base::View& source = found->second;
-    QRL_REQUIRE(source.shape == view.shape && source.dtype == base::DType::f32, what + ", tensor " + name,
-                "F32 " + view.shape.to_string(),
-                std::string(base::name(source.dtype)) + " " + source.shape.to_string());
-    std::memcpy(view.data, source.data, view.num_bytes());
-  }
 }
 
 }  // namespace qrl::learner

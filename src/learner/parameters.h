@@ -53,9 +53,13 @@ struct ParameterOptions {
   /// and the forward pass reads copies of all, matrices in the dtype that its products round them to anyway.
   int rank = 0, shards = 1;
   bool reads_layers = true;  ///< false: the layers' matrices are a snapshot's, and need no such copies
+  torch::Device device = torch::kCPU;
+  /// LibTorch's operations compute (device_forward.h): they read matrices in the compute dtype, so that a bf16 policy
+  /// has such copies, sharded or not; and what the host sees of all this are copies, whatever the device.
+  bool torch_ops = false;
 };
 
-/// Flat buffers in an order of our own: matrices first (weight decay applies to them), of these the layers' before
+/// Flat buffers on one device in an order of our own: matrices first (weight decay applies to them), of these the layers' before
 /// embedding and lm_head, then gains and biases; tensors that one product reads together lie together. Gradients are of
 /// all tensors; masters and moments of those that this rank keeps, all of them unless sharded.
 class Parameters {
@@ -71,13 +75,17 @@ class Parameters {
   bool is_sharded() const { return options_.shards > 1; }
   bool is_mine(const Placement& placement) const { return placement.owner == options_.rank; }
   std::int64_t size() const { return gradients_.numel(); }  ///< of the gradients
-  float* gradients() const { return gradients_.data_ptr<float>(); }
-  float* masters() const { return masters_.data_ptr<float>(); }
-  float* exp_avg() const { return exp_avg_.data_ptr<float>(); }
-  /// Of the element at `owned_offset`, which Muon must not have: those have no second moment.
-  float* exp_avg_sq(std::int64_t owned_offset) const {
-    return exp_avg_sq_.data_ptr<float>() + owned_offset - num_muons_;
+  bool torch_ops() const { return options_.torch_ops; }
+  const torch::Device& device() const { return options_.device; }
+  /// Elements [begin, begin + count), flat: of the gradients by offset, else by owned offset.
+  Tensor gradients(std::int64_t begin, std::int64_t count) const { return gradients_.narrow(0, begin, count); }
+  Tensor masters(std::int64_t begin, std::int64_t count) const { return masters_.narrow(0, begin, count); }
+  Tensor exp_avg(std::int64_t begin, std::int64_t count) const { return exp_avg_.narrow(0, begin, count); }
+  /// Not of elements that are Muon's: those have no second moment.
+  Tensor exp_avg_sq(std::int64_t begin, std::int64_t count) const {
+    return exp_avg_sq_.narrow(0, begin - num_muons_, count);
   }
+  const Tensor& gradients() const { return gradients_; }
   bool is_muons(const Placement& placement) const;
   /// What AdamW updates here, in as few runs as there can be.
   std::vector<AdamwRun> adamw_runs() const;
@@ -90,10 +98,13 @@ class Parameters {
   void read_master(const model::WeightSpec& spec, float* to, dist::Collectives& world) const;
 
   /// Named views of this rank's masters and moments ("exp_avg.NAME" and, where there is one, "exp_avg_sq.NAME"), and of
-  /// all gradients.
+  /// all gradients, in host memory: with torch_ops of copies made by the call, which last until its next.
   model::WeightViews named_masters() const;
   model::WeightViews named_moments() const;
   model::WeightViews named_gradients() const;
+  /// Takes masters and moments over from views of the same names and shapes, an input error where they are not; with
+  /// torch_ops these may be named_masters()'s and named_moments()'s own. Then `refresh`.
+  void restore(const model::WeightViews& masters, const model::WeightViews& moments);
   void clear_moments();
 
  private:
@@ -104,6 +115,17 @@ class Parameters {
     std::vector<dist::Part> parts;  ///< bytes of `values`
   };
 
+  /// What host memory holds of a flat buffer, with torch_ops; made when first asked for.
+  struct HostCopies {
+    Tensor masters, gradients, exp_avg, exp_avg_sq;
+  };
+
+  bool has_copies() const;  ///< the forward pass reads others than the masters
+  Tensor zeros(std::int64_t count, torch::ScalarType dtype = torch::kFloat32) const;
+  /// The buffer itself, or its copy, brought up to it or as it is.
+  const Tensor& on_host(const Tensor& values, Tensor& copy, bool is_read) const;
+  model::WeightViews master_views(bool is_read) const;
+  model::WeightViews moment_views(bool is_read) const;
   void place(const std::vector<model::WeightSpec>& specs);
   void share_out();
   void make_stretches();
@@ -118,13 +140,10 @@ class Parameters {
   std::int64_t num_decayed_ = 0, first_other_ = 0, first_adamw_ = 0;  ///< of the flat order
   std::int64_t num_mine_ = 0, num_muons_ = 0;                         ///< of this rank's masters
   Tensor masters_, gradients_, exp_avg_, exp_avg_sq_;
+  mutable HostCopies host_;
   std::vector<dist::Part> gradient_parts_;
   std::vector<Stretch> stretches_;
   PolicyWeights policy_;
 };
-
-/// Copies every view of `from` into the view of the same name of `to`; an input error when names or shapes differ.
-/// `what` names the set in the message.
-void copy_views(const model::WeightViews& from, const model::WeightViews& to, const std::string& what);
 
 }  // namespace qrl::learner

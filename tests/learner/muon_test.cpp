@@ -94,8 +94,7 @@ TEST_CASE("Muon's updates are numpy's: momentum, Nesterov, decoupled decay, scal
     const auto world = dist::make_solo();
     for (const auto& values : item["gradients"]) {
       torch::Tensor gradient = torch::tensor(values.get<std::vector<float>>()).view_as(weights);
-      const learner::MuonMatrix one{weights.data_ptr<float>(), gradient.data_ptr<float>(), momentum.data_ptr<float>(),
-                                    item["rows"], item["cols"]};
+      const learner::MuonMatrix one{weights, gradient, momentum};
       learner::muon_step(std::span(&one, 1), step, *world);
       CHECK(gradient.abs().max().item<float>() == 0);
     }
@@ -153,8 +152,8 @@ TEST_CASE("Muon's step has the same bits for any number of threads") {
     std::vector<learner::MuonMatrix> matrices;
     for (const auto& [rows, cols] : {std::pair{64, 96}, {300, 40}, {7, 9}, {128, 128}, {96, 256}}) {
       for (int i = 0; i < 3; ++i) tensors.push_back(torch::randn({rows, cols}));
-      const auto data = [&](std::size_t from_end) { return tensors[tensors.size() - from_end].data_ptr<float>(); };
-      matrices.push_back({data(3), data(2), data(1), rows, cols});
+      const auto last = [&](std::size_t from_end) { return tensors[tensors.size() - from_end]; };
+      matrices.push_back({last(3), last(2), last(1)});
     }
     learner::muon_step(matrices, {.lr = 0.1}, *dist::make_solo());
     base::set_num_threads(before);

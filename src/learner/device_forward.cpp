@@ -1,0 +1,230 @@
+#include "learner/device_forward.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+namespace qrl::learner {
+
+namespace {
+
+Tensor starts_of(const std::vector<std::int64_t>& lengths, const torch::Device& device) {
+  std::vector<std::int32_t> starts{0};
+  for (const std::int64_t length : lengths) starts.push_back(starts.back() + static_cast<std::int32_t>(length));
+  return torch::tensor(starts, torch::kInt32).to(device);
+}
+
+/// What stays as it is where the dtype is bf16 or fp32 already: sums below are of fp32 copies.
+Tensor f32(const Tensor& x) { return x.to(torch::kFloat32); }
+
+Tensor normed(const Tensor& x, const Tensor& gain, double eps) {
+  return x * (x.square().mean(-1, true) + eps).rsqrt() * gain;
+}
+
+/// rotate-half, as transformers has it.
+Tensor rotated(const Tensor& x_NHE, const DeviceRows& rows) {
+  const std::vector<Tensor> halves = x_NHE.chunk(2, -1);
+  return x_NHE * rows.cos_N1E + torch::cat({-halves[1], halves[0]}, -1) * rows.sin_N1E;
+}
+
+Tensor embed_rows(const DeviceRows& rows, const Weight& table_VD, torch::ScalarType compute) {
+  // As layers.h's embed: one leaf stands for all weights.
+  const Tensor leaf = torch::empty({0}, table_VD.value.options().dtype(torch::kFloat32)).set_requires_grad(true);
+  const Tensor x_ND = f32(table_VD.value.index_select(0, rows.tokens_N).to(compute));
+  return differentiable({leaf}, {x_ND}, [tokens = rows.tokens_N, table_VD](const TensorList& d) {
+    Tensor gradient = table_VD.gradient;
+    gradient.index_add_(0, tokens, d[0]);
+    return TensorList(1);
+  })[0];
+}
+
+/// The residual stream with `branch` (or nothing) added, and its normed form.
+std::pair<Tensor, Tensor> add_norm(const Tensor& x_ND, const Tensor& branch_ND, const Weight& gain, double eps,
+                                   torch::ScalarType out) {
+  if (!branch_ND.defined()) {
+    const auto norm = [eps, out](const TensorList& in) { return TensorList{normed(in[0], in[1], eps).to(out)}; };
+    return {x_ND, checkpointed(norm, {x_ND}, {gain})[0]};
+  }
+  const TensorList results = checkpointed(
+      [eps, out](const TensorList& in) {
+        const Tensor sum_ND = in[0] + f32(in[1]);
+        return TensorList{sum_ND, normed(sum_ND, in[2], eps).to(out)};
+      },
+      {x_ND, branch_ND}, {gain});
+  return {results[0], results[1]};
+}
+
+struct Qkv {
+  Tensor q_NHE, k_NKE, v_NKE;
+};
+
+Qkv transform(const Tensor& qkv_NC, const DeviceRows& rows, const Heads& heads, const QkvWeights& weights) {
+  std::vector<Weight> present;
+  for (const Weight& weight : {weights.bias, weights.q_gain, weights.k_gain}) {
+    if (weight.defined()) present.push_back(weight);
+  }
+  const bool has_bias = weights.bias.defined(), has_norms = weights.q_gain.defined();
+  const TensorList results = checkpointed(
+      [rows, heads, has_bias, has_norms, out = qkv_NC.scalar_type()](const TensorList& in) {
+        const Tensor x_NC = has_bias ? f32(in[0]) + in[1] : f32(in[0]);
+        const std::int64_t num_heads = heads.num_heads, num_kv_heads = heads.num_kv_heads;
+        const std::vector<Tensor> parts = x_NC.view({x_NC.size(0), -1, heads.head_dim})
+                                              .split_with_sizes({num_heads, num_kv_heads, num_kv_heads}, 1);
+        Tensor q = parts[0], k = parts[1];
+        if (has_norms) {
+          const std::size_t first = has_bias ? 2 : 1;
+          q = normed(q, in[first], heads.norm_eps);
+          k = normed(k, in[first + 1], heads.norm_eps);
+        }
+        return TensorList{rotated(q, rows).to(out), rotated(k, rows).to(out), parts[2].to(out)};
+      },
+      {qkv_NC}, present);
+  return {results[0], results[1], results[2]};
+}
+
+/// One sequence at a time: scores, softmax and their sums fp32.
+Tensor plain_attention(const Qkv& qkv, const DeviceRows& rows, const Heads& heads) {
+  TensorList outputs;
+  std::int64_t first = 0, first_key = 0;
+  const std::int64_t group = heads.num_heads / heads.num_kv_heads;
+  for (std::size_t s = 0; s < rows.lengths.size(); ++s) {
+    const std::int64_t num_queries = rows.lengths[s], num_keys = rows.key_lengths[s];
+    const auto heads_first = [](const Tensor& x, std::int64_t begin, std::int64_t count) {
+      return f32(x.narrow(0, begin, count).transpose(0, 1));
+    };
+    const Tensor q_HQE = heads_first(qkv.q_NHE, first, num_queries);
+    const Tensor k_HTE = heads_first(qkv.k_NKE, first_key, num_keys).repeat_interleave(group, 0);
+    const Tensor v_HTE = heads_first(qkv.v_NKE, first_key, num_keys).repeat_interleave(group, 0);
+    const Tensor all_QT = torch::ones({num_queries, num_keys}, q_HQE.options().dtype(torch::kBool));
+    const Tensor later_QT = all_QT.triu(num_keys - num_queries + 1);
+    const Tensor scores_HQT = q_HQE.matmul(k_HTE.transpose(1, 2)) / std::sqrt(static_cast<double>(heads.head_dim));
+    const Tensor weights_HQT = scores_HQT.masked_fill(later_QT, -INFINITY).softmax(-1);
+    outputs.push_back(weights_HQT.matmul(v_HTE).transpose(0, 1).to(qkv.q_NHE.scalar_type()));
+    first += num_queries;
+    first_key += num_keys;
+  }
+  return torch::cat(outputs);
+}
+
+/// What FlashAttention's kernels in LibTorch take.
+bool has_flash(const Tensor& q_NHE) {
+  return q_NHE.is_cuda() && q_NHE.scalar_type() == torch::kBFloat16 && q_NHE.size(2) % 8 == 0 && q_NHE.size(2) <= 256;
+}
+
+Tensor attend(const Qkv& own, const DeviceRows& rows, const Heads& heads) {
+  Qkv qkv = own;
+  if (rows.key_rows.defined()) {
+    qkv.k_NKE = own.k_NKE.index_select(0, rows.key_rows);
+    qkv.v_NKE = own.v_NKE.index_select(0, rows.key_rows);
+  }
+  if (!has_flash(own.q_NHE)) {
+    return checkpointed(
+        [rows, heads](const TensorList& in) {
+          return TensorList{plain_attention({in[0], in[1], in[2]}, rows, heads)};
+        },
+        {qkv.q_NHE, qkv.k_NKE, qkv.v_NKE})[0];
+  }
+  constexpr bool kCausal = true;  // aligned at the last key, which is what `lengths` says
+  return std::get<0>(at::_flash_attention_forward(
+      qkv.q_NHE, qkv.k_NKE, qkv.v_NKE, rows.starts, rows.key_starts,
+      *std::max_element(rows.lengths.begin(), rows.lengths.end()),
+      *std::max_element(rows.key_lengths.begin(), rows.key_lengths.end()), /*dropout_p=*/0, kCausal,
+      /*return_debug_mask=*/false, 1 / std::sqrt(static_cast<double>(heads.head_dim))));
+}
+
+Tensor gated(const Tensor& gate_up_N2F) {
+  return checkpointed(
+      [](const TensorList& in) {
+        const std::vector<Tensor> halves = f32(in[0]).chunk(2, -1);
+        return TensorList{(torch::silu(halves[0]) * halves[1]).to(in[0].scalar_type())};
+      },
+      {gate_up_N2F})[0];
+}
+
+}  // namespace
+
+DeviceRows place_rows(const PackedRows& rows, std::int64_t head_dim, const torch::Device& device) {
+  DeviceRows placed;
+  placed.tokens_N = torch::tensor(std::vector<std::int64_t>(rows.tokens.begin(), rows.tokens.end())).to(device);
+
+  const std::int64_t half = head_dim / 2;
+  const Tensor angles_NE = torch::empty({rows.num_rows(), head_dim});
+  for (std::int64_t r = 0; r < rows.num_rows(); ++r) {
+    std::copy_n(rows.rope_table + rows.positions[static_cast<std::size_t>(r)] * head_dim, head_dim,
+                angles_NE.data_ptr<float>() + r * head_dim);
+  }
+  const Tensor there_N1E = angles_NE.to(device).unsqueeze(1);
+  placed.cos_N1E = there_N1E.narrow(2, 0, half).repeat({1, 1, 2});
+  placed.sin_N1E = there_N1E.narrow(2, half, half).repeat({1, 1, 2});
+
+  std::vector<std::int64_t> key_rows;
+  std::int64_t prefix_begin = 0, prefix_end = 0;
+  const auto append = [&key_rows](std::int64_t begin, std::int64_t end) {
+    const auto old = static_cast<std::ptrdiff_t>(key_rows.size());
+    key_rows.resize(key_rows.size() + static_cast<std::size_t>(end - begin));
+    std::iota(key_rows.begin() + old, key_rows.end(), begin);
+  };
+  for (std::int64_t s = 0; s < rows.num_sequences(); ++s) {
+    const auto at = static_cast<std::size_t>(s);
+    const std::int64_t begin = rows.sequence_starts[at], end = rows.sequence_starts[at + 1];
+    const bool continues = !rows.continues_prefix.empty() && rows.continues_prefix[at] != 0;
+    if (!continues) prefix_begin = begin, prefix_end = end;
+    const std::size_t before = key_rows.size();
+    if (continues) append(prefix_begin, prefix_end);
+    append(begin, end);
+    placed.lengths.push_back(end - begin);
+    placed.key_lengths.push_back(static_cast<std::int64_t>(key_rows.size() - before));
+  }
+  placed.starts = starts_of(placed.lengths, device);
+  placed.key_starts = starts_of(placed.key_lengths, device);
+  if (!rows.continues_prefix.empty()) placed.key_rows = torch::tensor(key_rows).to(device);
+  return placed;
+}
+
+Tensor exact_product(const Tensor& x, const Tensor& y) {
+  if (x.scalar_type() == torch::kFloat32) return torch::mm(x, y);
+  if (x.is_cuda()) return at::mm(x, y, torch::kFloat32);
+  return torch::mm(f32(x), f32(y));
+}
+
+void add_exact_product(const Tensor& x, const Tensor& y, Tensor sum) {
+  if (x.is_cuda() && x.scalar_type() != torch::kFloat32) {
+    at::addmm_out(sum, sum, x, y, torch::kFloat32);
+  } else {
+    sum.addmm_(f32(x), f32(y));
+  }
+}
+
+Tensor device_linear(const Tensor& x, const Weight& weight) {
+  const Tensor kept_x = x.detach();
+  return differentiable({x}, {torch::mm(kept_x, weight.value.t())}, [kept_x, weight](const TensorList& d) {
+    add_exact_product(d[0].t(), kept_x, weight.gradient);
+    return TensorList{torch::mm(d[0], weight.value)};
+  })[0];
+}
+
+Tensor device_hidden_states(const PolicyWeights& weights, const model::ModelConfig& config, const DeviceRows& rows,
+                            const ForwardOptions& options) {
+  const Heads heads{config.num_attention_heads, config.num_key_value_heads, config.head_dim, config.rms_norm_eps};
+  const double eps = config.rms_norm_eps;
+  // As in policy.h a layer takes and gives (residual stream, branch still to be added to it).
+  const auto layer = [rows, heads, eps, compute = options.compute](const LayerWeights& w, const TensorList& in) {
+    const auto [before_ND, normed_ND] = add_norm(in[0], in[1], w.input_norm, eps, compute);
+    const Qkv qkv = transform(device_linear(normed_ND, w.qkv), rows, heads, w.transform);
+    const Tensor attended_NHE = attend(qkv, rows, heads).reshape({normed_ND.size(0), -1});
+    const auto [after_ND, again_ND] = add_norm(before_ND, device_linear(attended_NHE, w.o), w.post_norm, eps, compute);
+    return TensorList{after_ND, device_linear(gated(device_linear(again_ND, w.gate_up)), w.down)};
+  };
+  TensorList state{embed_rows(rows, weights.embedding, options.compute), Tensor()};
+  for (const LayerWeights& w : weights.layers) {
+    if (options.activation_checkpointing) {
+      state = checkpointed([layer, &w](const TensorList& in) { return layer(w, in); }, state);
+    } else {
+      state = layer(w, state);
+    }
+  }
+  return add_norm(state[0], state[1], weights.final_norm, eps, options.lm_head_dtype).second;
+}
+
+}  // namespace qrl::learner

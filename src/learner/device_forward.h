@@ -1,0 +1,38 @@
+// Owns the differentiable forward pass out of LibTorch's own operations: what a GPU runs, where src/ops has no kernels.
+// The same weights, precisions and packed rows as policy.h. Knows no loss.
+#pragma once
+
+#include <vector>
+
+#include "learner/parameters.h"
+#include "learner/policy.h"
+
+namespace qrl::learner {
+
+/// PackedRows where LibTorch's operations read them, on the device of the weights.
+struct DeviceRows {
+  Tensor tokens_N;            ///< int64
+  Tensor cos_N1E, sin_N1E;    ///< fp32, each angle for both halves of a head
+  Tensor key_rows;            ///< int64: rows of the keys of each sequence, end to end; undefined: rows 0 … N−1
+  Tensor starts, key_starts;  ///< int32 [S+1], of queries and of keys
+  std::vector<std::int64_t> lengths, key_lengths;  ///< S; a sequence's queries are its last keys' rows
+};
+DeviceRows place_rows(const PackedRows& rows, std::int64_t head_dim, const torch::Device& device);
+
+/// As policy.h's hidden_states with a bf16 learner: residual stream, norms, rotation and SwiGLU fp32, products' operands
+/// and what lies between them in options.compute, k and v rounded as the decoder's pages hold them. Attention is
+/// FlashAttention's (softmax fp32, its weights rounded to bf16) where the device has it, else one sequence at a time
+/// with fp32 softmax weights. Weights' gradients are added to in fp32. Kept for the backward pass: what enters each norm,
+/// transform and product; the rest is computed again.
+Tensor device_hidden_states(const PolicyWeights& weights, const model::ModelConfig& config, const DeviceRows& rows,
+                            const ForwardOptions& options);
+
+/// x · Wᵀ in x's dtype, its gradients in that dtype for x and in fp32, not rounded before it is added, for W.
+Tensor device_linear(const Tensor& x, const Weight& weight);
+
+/// x · y, operands of one dtype, the result fp32 and not rounded to that dtype on the way: sums are fp32.
+Tensor exact_product(const Tensor& x, const Tensor& y);
+/// sum += x · y, sum fp32.
+void add_exact_product(const Tensor& x, const Tensor& y, Tensor sum);
+
+}  // namespace qrl::learner

@@ -1,0 +1,99 @@
+#include "learner/device_logprob.h"
+
+#include <algorithm>
+
+#include "base/threads.h"
+#include "learner/device_forward.h"
+
+namespace qrl::learner {
+
+namespace {
+
+/// A run of consecutive targets on the device.
+struct Chunk {
+  std::int64_t begin = 0, size = 0;
+  Tensor rows, targets;  ///< int64 [M]
+  Tensor hidden_MD;
+  Tensor logits_MV;  ///< fp32, divided by the temperature; −inf where top-k and top-p cut
+};
+
+/// Where the sampler could not have drawn: −inf, by the CPU's rule.
+Tensor without_cut_tokens(const Tensor& logits_MV, const TargetRows& targets, std::int64_t begin) {
+  const Tensor host_MV = logits_MV.cpu().contiguous();
+  const std::int64_t vocab_size = host_MV.size(1);
+  base::parallel_for(host_MV.size(0), 1, [&](base::Range rows) {
+    for (std::int64_t r = rows.begin; r < rows.end; ++r) {
+      ops::exclude_cut_tokens(host_MV.data_ptr<float>() + r * vocab_size, vocab_size, targets.drawn_from,
+                              targets.targets[static_cast<std::size_t>(begin + r)]);
+    }
+  });
+  return host_MV.to(logits_MV.device());
+}
+
+template <class Body>
+void for_each_chunk(const Tensor& hidden_ND, const Weight& lm_head, const TargetRows& targets, const Body& body) {
+  const auto total = static_cast<std::int64_t>(targets.rows.size());
+  const Tensor all_rows = torch::tensor(targets.rows).to(hidden_ND.device());
+  const Tensor all_targets =
+      torch::tensor(std::vector<std::int64_t>(targets.targets.begin(), targets.targets.end())).to(hidden_ND.device());
+  for (std::int64_t begin = 0; begin < total; begin += targets.chunk_tokens) {
+    Chunk chunk;
+    chunk.begin = begin;
+    chunk.size = std::min(targets.chunk_tokens, total - begin);
+    chunk.rows = all_rows.narrow(0, begin, chunk.size);
+    chunk.targets = all_targets.narrow(0, begin, chunk.size).unsqueeze(1);
+    chunk.hidden_MD = hidden_ND.index_select(0, chunk.rows);
+    chunk.logits_MV = exact_product(chunk.hidden_MD, lm_head.value.t());
+    if (targets.drawn_from.cuts()) chunk.logits_MV = without_cut_tokens(chunk.logits_MV, targets, begin);
+    chunk.logits_MV.div_(static_cast<double>(targets.drawn_from.temperature));
+    body(chunk);
+  }
+}
+
+/// log-softmax; a token that was cut has probability 0 and adds nothing to the entropy.
+struct Distribution {
+  explicit Distribution(const Tensor& logits_MV) : log_p_MV(logits_MV.log_softmax(-1)), p_MV(log_p_MV.exp()) {}
+  Tensor finite_log_p_MV() const { return log_p_MV.masked_fill(p_MV == 0, 0); }
+  Tensor entropy_M1() const { return -(p_MV * finite_log_p_MV()).sum(-1, true); }
+  Tensor log_p_MV, p_MV;
+};
+
+Tensor on_device_or_zeros(const Tensor& gradient, const Chunk& chunk) {
+  const torch::Device device = chunk.logits_MV.device();
+  if (!gradient.defined()) return torch::zeros({chunk.size, 1}, torch::TensorOptions().device(device));
+  return gradient.narrow(0, chunk.begin, chunk.size).to(device).unsqueeze(1);
+}
+
+}  // namespace
+
+TargetScores device_target_log_probs(const Tensor& hidden_ND, const Weight& lm_head, const TargetRows& targets) {
+  const auto total = static_cast<std::int64_t>(targets.rows.size());
+  const Tensor hidden = hidden_ND.detach();
+  const Tensor log_probs = torch::empty({total}), entropy = torch::empty({total});
+  for_each_chunk(hidden, lm_head, targets, [&](const Chunk& chunk) {
+    const Distribution distribution(chunk.logits_MV);
+    log_probs.narrow(0, chunk.begin, chunk.size).copy_(distribution.log_p_MV.gather(1, chunk.targets).squeeze(1));
+    entropy.narrow(0, chunk.begin, chunk.size).copy_(distribution.entropy_M1().squeeze(1));
+  });
+  const auto backward = [hidden, lm_head, &targets](const TensorList& d) {
+    const Tensor d_hidden_ND = torch::zeros_like(hidden);
+    for_each_chunk(hidden, lm_head, targets, [&](const Chunk& chunk) {
+      const Distribution distribution(chunk.logits_MV);
+      const Tensor d_log_prob_M1 = on_device_or_zeros(d[0], chunk), d_entropy_M1 = on_device_or_zeros(d[1], chunk);
+      // ∂ log p_t / ∂ z = 1[t] − p;  ∂ H / ∂ z = −p (log p + H).
+      Tensor d_logits_MV = -d_log_prob_M1 * distribution.p_MV;
+      d_logits_MV.scatter_add_(1, chunk.targets, d_log_prob_M1);
+      d_logits_MV.sub_(d_entropy_M1 * distribution.p_MV *
+                       (distribution.finite_log_p_MV() + distribution.entropy_M1()));
+      d_logits_MV.div_(static_cast<double>(targets.drawn_from.temperature));
+      const Tensor rounded_MV = d_logits_MV.to(hidden.scalar_type());
+      add_exact_product(rounded_MV.t(), chunk.hidden_MD, lm_head.gradient);
+      d_hidden_ND.index_copy_(0, chunk.rows, torch::mm(rounded_MV, lm_head.value));
+    });
+    return TensorList{d_hidden_ND};
+  };
+  const TensorList out = differentiable({hidden_ND}, {log_probs, entropy}, backward);
+  return {out[0], out[1]};
+}
+
+}  // namespace qrl::learner

@@ -1,0 +1,120 @@
+#include "learner/optimizer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "learner/muon.h"
+#include "ops/training.h"
+
+namespace qrl::learner {
+
+namespace {
+
+std::vector<MuonMatrix> muon_matrices(const Parameters& parameters) {
+  std::vector<MuonMatrix> matrices;
+  for (const Placement& each : parameters.placements()) {
+    if (!parameters.is_mine(each) || !parameters.is_muons(each)) continue;
+    const std::int64_t rows = each.spec.shape[0], cols = each.spec.shape[1];
+    matrices.push_back({parameters.masters(each.owned_offset, rows * cols).view({rows, cols}),
+                        parameters.gradients(each.offset, rows * cols).view({rows, cols}),
+                        parameters.exp_avg(each.owned_offset, rows * cols).view({rows, cols})});
+  }
+  return matrices;
+}
+
+void adamw(const Parameters& parameters, const AdamwRun& run, const config::OptimRecipe& optim,
+           const OptimizerStep& step) {
+  const Tensor weights = parameters.masters(run.owned_offset, run.count);
+  Tensor gradients = parameters.gradients(run.offset, run.count);
+  const Tensor exp_avg = parameters.exp_avg(run.owned_offset, run.count);
+  const Tensor exp_avg_sq = parameters.exp_avg_sq(run.owned_offset, run.count);
+  const double weight_decay = run.decays ? optim.weight_decay : 0;
+  const auto updates = static_cast<double>(step.num_updates + 1);
+  if (parameters.torch_ops()) {
+    gradients.mul_(step.gradient_scale);
+    const Tensor count = torch::full({}, updates, weights.options());
+    at::_fused_adamw_({weights}, {gradients}, {exp_avg}, {exp_avg_sq}, {}, {count}, step.lr, optim.betas[0],
+                      optim.betas[1], weight_decay, optim.eps, /*amsgrad=*/false, /*maximize=*/false);
+    gradients.zero_();
+    return;
+  }
+  ops::AdamW args;
+  args.lr = static_cast<float>(step.lr);
+  args.beta1 = static_cast<float>(optim.betas[0]);
+  args.beta2 = static_cast<float>(optim.betas[1]);
+  args.eps = static_cast<float>(optim.eps);
+  args.weight_decay = static_cast<float>(weight_decay);
+  args.first_correction = static_cast<float>(1 / (1 - std::pow(optim.betas[0], updates)));
+  args.second_correction = static_cast<float>(1 / (1 - std::pow(optim.betas[1], updates)));
+  args.gradient_scale = static_cast<float>(step.gradient_scale);
+  ops::adamw_step(args, run.count, weights.data_ptr<float>(), gradients.data_ptr<float>(), exp_avg.data_ptr<float>(),
+                  exp_avg_sq.data_ptr<float>());
+}
+
+}  // namespace
+
+void reduce_gradients(Parameters& parameters, dist::Collectives& world) {
+  if (world.size() == 1) return;
+  constexpr std::int64_t kChunk = std::int64_t{1} << 22;  // 16 MiB: bounds what the transport buffers
+  const std::int64_t chunk = parameters.is_sharded() ? parameters.size() : kChunk;
+  for (std::int64_t begin = 0; begin < parameters.size(); begin += chunk) {
+    const Tensor part = parameters.gradients(begin, std::min(chunk, parameters.size() - begin));
+    const Tensor host = part.cpu();
+    const std::span<float> values(host.data_ptr<float>(), static_cast<std::size_t>(host.numel()));
+    if (parameters.is_sharded()) world.reduce_scatter_sum(values, parameters.gradient_parts());
+    else world.all_reduce_sum(values);
+    if (!part.is_cpu()) part.copy_(host);
+  }
+}
+
+GradientNorm gradient_norm(const Parameters& parameters, dist::Collectives& world) {
+  const std::vector<Placement>& placements = parameters.placements();
+  std::vector<double> squares(placements.size(), 0);
+  if (parameters.torch_ops()) {
+    const Tensor on_device = torch::zeros({static_cast<std::int64_t>(squares.size())},
+                                          parameters.gradients().options().dtype(torch::kFloat64));
+    for (std::size_t i = 0; i < squares.size(); ++i) {
+      if (!parameters.is_mine(placements[i])) continue;
+      const Tensor values = parameters.gradients(placements[i].offset, placements[i].spec.shape.numel());
+      on_device[static_cast<std::int64_t>(i)].copy_(
+          at::linalg_vector_norm(values, 2, at::OptionalIntArrayRef(), false, torch::kFloat64).square());
+    }
+    const Tensor host = on_device.cpu();
+    std::copy_n(host.data_ptr<double>(), squares.size(), squares.begin());
+  } else {
+    for (std::size_t i = 0; i < squares.size(); ++i) {
+      if (!parameters.is_mine(placements[i])) continue;
+      const std::int64_t count = placements[i].spec.shape.numel();
+      squares[i] = ops::sum_of_squares(parameters.gradients(placements[i].offset, count).data_ptr<float>(), count);
+    }
+  }
+  if (parameters.is_sharded()) world.all_reduce_sum(squares);  // with zeros: no rounding
+  GradientNorm norm;
+  for (std::size_t i = 0; i < squares.size(); ++i) {
+    norm.squared += squares[i];
+    if (!std::isfinite(squares[i]) && norm.non_finite.empty()) norm.non_finite = placements[i].spec.name;
+  }
+  return norm;
+}
+
+void take_step(Parameters& parameters, const config::OptimRecipe& optim, const OptimizerStep& step,
+               dist::Collectives& world) {
+  if (optim.name == config::OptimName::muon) {
+    // Sharded, the matrices are this rank's own affair.
+    const std::unique_ptr<dist::Collectives> alone = dist::make_solo();
+    muon_step(muon_matrices(parameters), {step.lr, optim.weight_decay, step.gradient_scale, optim.muon},
+              parameters.is_sharded() ? *alone : world);
+  }
+  for (const AdamwRun& run : parameters.adamw_runs()) adamw(parameters, run, optim, step);
+  if (parameters.is_sharded()) clear_gradients(parameters);  // this rank's terms of the others'
+  parameters.refresh(world);
+}
+
+void clear_gradients(Parameters& parameters) {
+  if (parameters.trainable()) parameters.gradients().zero_();
+}
+
+}  // namespace qrl::learner

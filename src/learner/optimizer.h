@@ -1,0 +1,37 @@
+// Owns what ends a mini-batch: gradients summed over ranks, their norm, and the optimizer's step on this rank's tensors.
+// Knows neither loss nor forward pass.
+#pragma once
+
+#include <string>
+
+#include "config/recipe.h"
+#include "dist/collectives.h"
+#include "learner/parameters.h"
+
+namespace qrl::learner {
+
+/// Sums gradients over ranks: all of them on every rank, or each tensor's on its owner. Collective.
+void reduce_gradients(Parameters& parameters, dist::Collectives& world);
+
+/// ‖gradients‖², the same on every rank: a tensor's by ops::sum_of_squares (or, with torch_ops, in fp64), their sum in
+/// fp64; and the first tensor whose gradient is not finite, or nothing. Collective when sharded.
+struct GradientNorm {
+  double squared = 0;
+  std::string non_finite;
+};
+GradientNorm gradient_norm(const Parameters& parameters, dist::Collectives& world);
+
+struct OptimizerStep {
+  double lr = 0;
+  std::int64_t num_updates = 0;  ///< before this one
+  double gradient_scale = 1;     ///< on gradients, before everything: clipping
+};
+
+/// AdamW (ops::AdamW's formula) or, on the layers' matrices, Muon; gradients are cleared and what the forward pass reads
+/// is brought up to the masters. Collective.
+void take_step(Parameters& parameters, const config::OptimRecipe& optim, const OptimizerStep& step,
+               dist::Collectives& world);
+
+void clear_gradients(Parameters& parameters);
+
+}  // namespace qrl::learner

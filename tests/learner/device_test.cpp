@@ -1,0 +1,403 @@
+// The learner out of LibTorch's operations, as a GPU runs it, beside the one of src/ops: the same scores, gradients,
+// updates, checkpoints and snapshots. On the CPU in every run; on a GPU where there is one.
+#include <torch/torch.h>
+
+#include <array>
+
+#include "learner/device_forward.h"
+#include "learner/learner.h"
+#include "learner/ranks.h"
+#include "learner/support.h"
+#include "model/snapshot.h"
+
+namespace qrl {
+
+using config::ComputeDType;
+using learner::Learner;
+using learner::LearnerOptions;
+using learner::LossKind;
+using learner::LossOptions;
+using test::Named;
+using types::MicroBatch;
+
+namespace {
+
+struct Family {
+  const char* name;
+  model::ModelConfig config;
+};
+
+/// Every part that a family may have or lack; heads of 16 so that a GPU's FlashAttention takes them.
+std::vector<Family> families() {
+  std::vector<Family> all = {{"qwen3, tied", test::tiny_config(true, false, true)},
+                             {"qwen2, tied", test::tiny_config(false, true, true)},
+                             {"llama, untied", test::tiny_config(false, false, false)}};
+  for (Family& family : all) {
+    family.config.head_dim = 16;
+    family.config.hidden_size = 24;
+    family.config.intermediate_size = 40;
+    family.config.vocab_size = 40;
+  }
+  return all;
+}
+
+LossOptions grpo() {
+  LossOptions loss;
+  loss.algorithm.kl_loss_coef = 0.05;
+  loss.algorithm.entropy_coef = 0.01;
+  return loss;
+}
+
+std::vector<test::Sequence> some_sequences() {
+  std::vector<test::Sequence> sequences;
+  for (const auto& [prompt, response] : std::vector<std::pair<int, int>>{{3, 7}, {1, 12}, {5, 1}, {2, 20}, {4, 0}})
+    sequences.push_back(test::random_sequence(sequences.size(), prompt, response, 40));
+  return sequences;
+}
+
+/// A group on its prompt, and another one: prefixes computed once.
+std::vector<MicroBatch> shared_prefixes() {
+  std::vector<MicroBatch> batches;
+  for (std::uint64_t group = 0; group < 2; ++group) {
+    std::vector<test::Sequence> sequences;
+    for (std::uint64_t i = 0; i < 3; ++i) {
+      sequences.push_back(test::random_sequence(10 * group + i, 9, 4 + static_cast<std::int64_t>(i), 40));
+      std::copy_n(sequences[0].tokens.begin(), 9, sequences[i].tokens.begin());
+    }
+    batches.push_back(test::pack_shared(sequences));
+  }
+  return batches;
+}
+
+/// What one learner makes of these batches: gradients of them all, then the masters and moments after `num_updates`.
+struct Outcome {
+  std::vector<float> logprobs, entropy;
+  Named gradients, masters, moments;
+  std::map<std::string, double> metrics;
+};
+
+Outcome train(const model::ModelConfig& config, const LearnerOptions& options, const std::vector<MicroBatch>& batches,
+              const LossOptions& loss, const ops::DrawParams& drawn, int num_updates = 1) {
+  const auto world = dist::make_solo();
+  Learner learner(config, test::tiny_weights(config), options, *world);
+  Outcome outcome;
+  for (const MicroBatch& batch : batches) {
+    const learner::TokenScores scores = learner.score(batch, drawn);
+    outcome.logprobs.insert(outcome.logprobs.end(), scores.logprobs.begin(), scores.logprobs.end());
+    outcome.entropy.insert(outcome.entropy.end(), scores.entropy.begin(), scores.entropy.end());
+  }
+  for (int update = 0; update < num_updates; ++update) {
+    for (const MicroBatch& batch : batches) learner.accumulate(batch, test::count(batches), loss, drawn);
+    if (update == 0) outcome.gradients = test::copy(learner.gradients());
+    const learner::UpdateReport report = learner.update();
+    REQUIRE(report.finite);
+    outcome.metrics = report.metrics;
+  }
+  outcome.masters = test::copy(learner.masters());
+  outcome.moments = test::copy(learner.optimizer_state());
+  return outcome;
+}
+
+double largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
+  double most = a.size() == b.size() ? 0 : HUGE_VAL;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const double difference = std::fabs(static_cast<double>(a[i]) - static_cast<double>(b[i]));
+    if (!(difference <= most)) most = std::isnan(difference) ? HUGE_VAL : difference;
+  }
+  return most;
+}
+
+void check_same(const Outcome& got, const Outcome& want, double bound) {
+  CHECK(largest_difference(got.logprobs, want.logprobs) <= bound);
+  CHECK(largest_difference(got.entropy, want.entropy) <= bound);
+  std::string worst;
+  CHECK(test::relative_difference(got.gradients, want.gradients, worst) <= 10 * bound);
+  INFO("worst tensor " << worst);
+  CHECK(test::relative_difference(got.moments, want.moments, worst) <= 20 * bound);
+  REQUIRE(got.metrics.size() == want.metrics.size());
+  for (const auto& [name, value] : want.metrics) {
+    INFO(name);
+    CHECK(test::close(got.metrics.at(name), value, 20 * bound, 20 * bound));
+  }
+}
+
+std::vector<float> joined(const Named& named) {
+  std::vector<float> all;
+  for (const auto& [name, values] : named) all.insert(all.end(), values.begin(), values.end());
+  return all;
+}
+
+/// How far a bf16 outcome is from the fp32 one, all values together: log-probs, entropies, gradients.
+std::array<double, 3> roundings(const Outcome& outcome, const Outcome& exact) {
+  std::string worst;
+  const auto apart = [&worst](const std::vector<float>& values, const std::vector<float>& wanted) {
+    return test::relative_difference({{"all", values}}, {{"all", wanted}}, worst);
+  };
+  return {apart(outcome.logprobs, exact.logprobs), apart(outcome.entropy, exact.entropy),
+          apart(joined(outcome.gradients), joined(exact.gradients))};
+}
+
+/// Whether the library's operations and those of src/ops are the same in fp32, where only orders of sums differ, and in
+/// bf16 equally far from that.
+void compare_with_own(const LearnerOptions& how) {
+  const auto there = [&how](ComputeDType compute) {
+    LearnerOptions options = test::options(compute);
+    options.device = how.device;
+    options.torch_ops = how.torch_ops;
+    return options;
+  };
+  struct Work {
+    const char* name;
+    std::vector<MicroBatch> batches;
+    LossOptions loss;
+    ops::DrawParams drawn;
+  };
+  LossOptions sft;
+  sft.kind = LossKind::sft;
+  const std::vector<Work> works = {{"packed", {test::pack(some_sequences())}, grpo(), {1.0F}},
+                                   {"top-k and top-p", {test::pack(some_sequences())}, grpo(), {0.7F, 0.8F, 9}},
+                                   {"supervised", {test::pack(some_sequences())}, sft, {1.0F}},
+                                   {"prefixes", shared_prefixes(), grpo(), {1.0F}}};
+  for (const Family& family : families()) {
+    for (const Work& work : works) {
+      CAPTURE(family.name, work.name);
+      const auto run = [&](const LearnerOptions& options) {
+        return train(family.config, options, work.batches, work.loss, work.drawn);
+      };
+      const Outcome exact = run(test::options());
+      check_same(run(there(ComputeDType::f32)), exact, 2e-5);
+      const auto own = roundings(run(test::options(ComputeDType::bf16)), exact);
+      const auto theirs = roundings(run(there(ComputeDType::bf16)), exact);
+      // Not the gradients of a clipped loss: a ratio near the bound changes sides by a rounding.
+      const std::size_t compared = work.loss.kind == LossKind::sft ? own.size() : own.size() - 1;
+      for (std::size_t i = 0; i < compared; ++i) {
+        CAPTURE(i, own[i], theirs[i]);
+        CHECK(theirs[i] <= 3 * own[i]);
+        CHECK(theirs[i] >= 0.1 * own[i]);  // it does round
+      }
+    }
+  }
+}
+
+/// What may change no bit, or only the last ones.
+void check_invariants(const LearnerOptions& how) {
+  const model::ModelConfig config = families()[0].config;
+  const std::vector<MicroBatch> batches = shared_prefixes();
+  LearnerOptions options = how;
+  options.compute = ComputeDType::bf16;
+  const Outcome once = train(config, options, batches, grpo(), {1.0F}, 3);
+  const Outcome again = train(config, options, batches, grpo(), {1.0F}, 3);
+  CHECK((once.masters == again.masters));
+  CHECK((once.moments == again.moments));
+  options.activation_checkpointing = true;
+  CHECK((train(config, options, batches, grpo(), {1.0F}, 3).masters == once.masters));
+  options.activation_checkpointing = false;
+  options.f32_lm_head = true;
+  const Outcome f32_head = train(config, options, batches, grpo(), {1.0F});
+  const double apart = largest_difference(f32_head.logprobs, once.logprobs);
+  CHECK(apart > 0);
+  CHECK(apart <= 2e-2);
+  options.f32_lm_head = false;
+  options.logprob_chunk_tokens = 5;
+  CHECK(largest_difference(train(config, options, batches, grpo(), {1.0F}).logprobs, once.logprobs) <= 1e-5);
+}
+
+/// Optimizers against those of src/ops, from gradients that differ in their last bits: fp32 masters.
+void compare_optimizers(const LearnerOptions& how) {
+  for (const auto name : {config::OptimName::adamw, config::OptimName::muon}) {
+    CAPTURE(static_cast<int>(name));
+    LearnerOptions own = test::options();
+    own.optim.name = name;
+    own.optim.weight_decay = 0.1;
+    own.optim.grad_clip = 0.05;
+    own.optim.lr = 1e-3;
+    LearnerOptions there = own;
+    there.device = how.device;
+    there.torch_ops = how.torch_ops;
+    const model::ModelConfig config = families()[2].config;
+    const std::vector<MicroBatch> batches = {test::pack(some_sequences())};
+    const Outcome got = train(config, there, batches, grpo(), {1.0F}, 4);
+    const Outcome want = train(config, own, batches, grpo(), {1.0F}, 4);
+    std::string worst;
+    // AdamW's first steps go by the sign of a gradient, so that a tiny one may turn around; Muon rounds to bf16.
+    CHECK(test::relative_difference(got.masters, want.masters, worst) <= 2e-4);
+    INFO("worst tensor " << worst);
+    CHECK(test::relative_difference(got.moments, want.moments, worst) <= 2e-3);
+    Named start;
+    for (const auto& [tensor, weights] : test::tiny_weights(config)) start[tensor] = test::copy(weights.view());
+    CHECK(test::relative_difference(want.masters, start, worst) > 1e-3);  // they did move
+  }
+}
+
+/// Cut and resumed, another learner goes on with the same bits; and what it publishes are its masters.
+void check_state(const LearnerOptions& how) {
+  for (const auto name : {config::OptimName::adamw, config::OptimName::muon}) {
+    LearnerOptions options = how;
+    options.compute = ComputeDType::bf16;
+    options.optim.name = name;
+    const model::ModelConfig config = families()[1].config;
+    const auto world = dist::make_solo();
+    const std::vector<MicroBatch> batches = shared_prefixes();
+    const auto step = [&](Learner& learner) {
+      for (const MicroBatch& batch : batches) learner.accumulate(batch, test::count(batches), grpo(), {1.0F});
+      REQUIRE(learner.update().finite);
+    };
+    Learner whole(config, test::tiny_weights(config), options, *world);
+    step(whole);
+    Learner resumed(config, test::tiny_weights(config, 2), options, *world);
+    resumed.restore(whole.masters(), whole.optimizer_state(), whole.num_updates());
+    const auto same = [&] {
+      CHECK((test::copy(resumed.masters()) == test::copy(whole.masters())));
+      CHECK((test::copy(resumed.optimizer_state()) == test::copy(whole.optimizer_state())));
+      CHECK((resumed.score(batches[0], {1.0F}).logprobs == whole.score(batches[0], {1.0F}).logprobs));
+    };
+    same();
+    step(whole);
+    step(resumed);
+    same();
+
+    // As a checkpoint's reader does it: into the learner's own views.
+    const model::WeightViews masters = resumed.masters(), moments = resumed.optimizer_state();
+    const Named before = test::copy(masters);
+    masters.begin()->second.as<float>()[0] += 1;
+    resumed.restore(masters, moments, 1);
+    CHECK(resumed.masters().begin()->second.as<float>()[0] == before.begin()->second[0] + 1);
+    CHECK(test::copy(resumed.masters()).rbegin()->second == before.rbegin()->second);
+
+    const std::vector<float> unscaled = whole.score(batches[0], {1.0F}).logprobs;
+    whole.apply_uaq(2);
+    CHECK((whole.score(batches[0], {1.0F}).logprobs == unscaled));  // powers of two round nothing
+
+    model::Snapshot snapshot(config, quant::Format::f32);
+    whole.publish(snapshot, 7);
+    CHECK(whole.published() == &snapshot);
+    CHECK(test::copy(snapshot.final_norm_D().view()) == test::copy(whole.masters()).at("model.norm.weight"));
+    step(whole);
+    CHECK(whole.published() == nullptr);
+  }
+}
+
+/// Two ranks, whether each has all masters or its share, end where one does but for the order of sums.
+void check_ranks(const LearnerOptions& how) {
+  const model::ModelConfig config = families()[0].config;
+  const std::vector<MicroBatch> batches = shared_prefixes();
+  const auto on_ranks = [&](int num_ranks, bool sharded, config::OptimName name) {
+    LearnerOptions options = how;
+    options.optim.name = name;
+    options.optim.lr = 1e-3;
+    options.shard_optimizer = sharded;
+    std::vector<Named> kept(static_cast<std::size_t>(num_ranks));
+    std::vector<double> norms(kept.size());
+    test::Ranks(num_ranks).run([&](dist::Collectives& world) {
+      Learner learner(config, test::tiny_weights(config), options, world);
+      const auto rank = static_cast<std::size_t>(world.rank());
+      for (int step = 0; step < 3; ++step) {
+        for (auto i = rank; i < batches.size(); i += static_cast<std::size_t>(num_ranks))
+          learner.accumulate(batches[i], test::count(batches), grpo(), {1.0F});
+        const learner::UpdateReport report = learner.update();
+        CHECK(report.finite);
+        norms[rank] = report.metrics.at("actor/grad_norm");
+      }
+      kept[rank] = test::copy(learner.masters());
+    });
+    Named all;
+    for (const Named& rank : kept) all.insert(rank.begin(), rank.end());
+    CHECK(norms.front() == norms.back());
+    if (!sharded) CHECK((kept.front() == kept.back()));
+    return all;
+  };
+  for (const auto name : {config::OptimName::adamw, config::OptimName::muon}) {
+    const Named one = on_ranks(1, false, name), two = on_ranks(2, false, name);
+    std::string worst;
+    CHECK(test::relative_difference(two, one, worst) <= 2e-4);
+    // LibTorch's AdamW on the CPU rounds the last elements of a run otherwise than the rest.
+    CHECK(test::relative_difference(on_ranks(2, true, name), two, worst) <= 1e-6);
+  }
+}
+
+/// A NaN on the way is found, named and applied nowhere.
+void check_guards(const LearnerOptions& how) {
+  const model::ModelConfig config = families()[0].config;
+  const auto world = dist::make_solo();
+  model::Weights weights = test::tiny_weights(config);
+  Learner learner(config, weights, how, *world);
+  const Named before = test::copy(learner.masters());
+  MicroBatch batch = test::pack(some_sequences());
+  const types::GlobalCounts counts = test::count({batch});
+  MicroBatch broken = batch;
+  broken.advantages.assign(broken.advantages.size(), NAN);
+  learner.accumulate(broken, counts, grpo(), {1.0F});
+  learner::UpdateReport report = learner.update();
+  CHECK(report.non_finite == "loss");
+  CHECK((test::copy(learner.masters()) == before));
+
+  const model::WeightViews masters = learner.masters();
+  masters.at("model.layers.1.mlp.down_proj.weight").as<float>()[3] = NAN;
+  learner.restore(masters, learner.optimizer_state(), 0);
+  LossOptions sft;
+  sft.kind = LossKind::sft;
+  learner.accumulate(batch, counts, sft, {1.0F});
+  report = learner.update();
+  CHECK(!report.finite);
+  CHECK(learner.num_updates() == 0);
+}
+
+void check_all(const LearnerOptions& how) {
+  SECTION("scores, gradients, moments and metrics") { compare_with_own(how); }
+  SECTION("optimizers") { compare_optimizers(how); }
+  SECTION("checkpointing, chunks, repetition") { check_invariants(how); }
+  SECTION("restore, publish, update-aware scaling") { check_state(how); }
+  SECTION("ranks") { check_ranks(how); }
+  SECTION("what is not finite") { check_guards(how); }
+}
+
+}  // namespace
+
+TEST_CASE("a learner out of LibTorch's operations is the one of src/ops but for its roundings") {
+  LearnerOptions how = test::options();
+  how.torch_ops = true;
+  check_all(how);
+}
+
+TEST_CASE("a learner on a GPU is the one on the CPU but for its roundings", "[gpu]") {
+  LearnerOptions how = test::options();
+  how.device = base::Device::cuda;
+  try {
+    const model::ModelConfig config = families()[0].config;
+    const auto world = dist::make_solo();
+    const Learner learner(config, test::tiny_weights(config), how, *world);
+  } catch (const base::Error& error) {
+    return test::skip(error.what());
+  }
+  check_all(how);
+}
+
+TEST_CASE("attention of a sequence on its prefix sees all of the prefix and nothing that comes later") {
+  // Against LibTorch's own attention of whole sequences, by way of a model that is attention alone.
+  learner::PackedRows rows;
+  const std::vector<float> angles(16 * 8, 0.5F);
+  rows.rope_table = angles.data();
+  rows.tokens.assign(9, 1);
+  rows.positions = {0, 1, 2, 3, 4, 3, 4, 0, 1};
+  rows.sequence_starts = {0, 3, 5, 7, 9};
+  rows.continues_prefix = {0, 1, 1, 0};
+  const learner::DeviceRows placed = learner::place_rows(rows, 8, torch::kCPU);
+  CHECK(placed.lengths == std::vector<std::int64_t>{3, 2, 2, 2});
+  CHECK(placed.key_lengths == std::vector<std::int64_t>{3, 5, 5, 2});
+  const torch::Tensor want = torch::tensor({0, 1, 2, 0, 1, 2, 3, 4, 0, 1, 2, 5, 6, 7, 8}, torch::kInt64);
+  CHECK(torch::equal(placed.key_rows, want));
+  CHECK(torch::equal(placed.key_starts, torch::tensor({0, 3, 8, 13, 15}, torch::kInt32)));
+}
+
+TEST_CASE("a learner on a GPU refuses what has no such form") {
+  const model::ModelConfig config = families()[0].config;
+  const auto world = dist::make_solo();
+  for (const auto forward : {config::LearnerForward::fake_quant, config::LearnerForward::low_bit}) {
+    LearnerOptions options = test::options();
+    options.device = base::Device::cuda;
+    options.forward = forward;
+    CHECK_THROWS_AS(Learner(config, test::tiny_weights(config), options, *world), base::Error);
+  }
+}
+
+}  // namespace qrl
