@@ -9,6 +9,7 @@
 #include "base/rng.h"
 #include "base/text.h"
 #include "base/threads.h"
+#include "bench_shapes.h"
 #include "command.h"
 #include "ops/ceilings.h"
 #include "ops/isa.h"
@@ -32,25 +33,6 @@ struct BenchArguments {
   bool json = false;
 };
 
-/// The shapes that docs/performance.md speaks of.
-model::ModelConfig built_in_shape(const std::string& name) {
-  model::ModelConfig config;
-  const bool small = name == "quickstart";
-  config.vocab_size = small ? 259 : 4096;
-  config.hidden_size = small ? 96 : 768;
-  config.num_hidden_layers = small ? 3 : 12;
-  config.num_attention_heads = small ? 3 : 12;
-  config.num_key_value_heads = small ? 1 : 4;
-  config.head_dim = small ? 32 : 64;
-  config.intermediate_size = small ? 256 : 2304;
-  config.max_position_embeddings = 8192;
-  config.rms_norm_eps = 1e-6F;
-  config.rope_theta = 1e6;
-  config.tie_word_embeddings = true;
-  config.qk_norm = true;
-  return config;
-}
-
 model::HfModel model_of(const BenchArguments& arguments) {
   if (!arguments.model_dir.empty()) return model::open_hf(arguments.model_dir);
   model::ModelConfig config = built_in_shape(arguments.shape);
@@ -64,11 +46,11 @@ const std::vector<std::string>& checked(const std::vector<std::string>& override
                                    "rollout.n",  "rollout.kv_pages", "trainer."};
   for (const std::string& text : overrides) {
     const std::string key = text.substr(0, text.find('='));
-    const bool heard = key == "trainer.threads" || std::ranges::none_of(kUnheard, [&](const std::string& unheard) {
+    const bool heard = key == "trainer.threads" || key == "trainer.device" || std::ranges::none_of(kUnheard, [&](const std::string& unheard) {
                          return key.starts_with(unheard) &&
                                 (unheard.ends_with('.') || key.size() == unheard.size() || key[unheard.size()] == '.');
                        });
-    QRL_REQUIRE(heard, "bench --set", "keys of quant, rollout, actor, optim, algorithm, model.dtype or trainer.threads",
+    QRL_REQUIRE(heard, "bench --set", "keys of quant, rollout, actor, optim, algorithm, model.dtype, trainer.threads or trainer.device",
                 base::quoted(key), "a benchmark has arguments of its own for model, prompts and samples");
   }
   return overrides;
@@ -103,6 +85,7 @@ struct Bench {
             {"model", args.model_dir.empty() ? args.shape : args.model_dir},
             {"isa", ops::name(ops::isa())},
             {"rollout_device", on_gpu() ? "cuda" : "cpu"},
+            {"learner_device", config::learns_on_gpu(loaded.recipe) ? "cuda" : "cpu"},
             {"threads", base::num_threads()},
             {"weights", quant::name(quant_format())},
             {"learner_forward", train::name(loaded.recipe.quant.learner_forward)},
@@ -113,7 +96,7 @@ struct Bench {
             {"ceiling_dram_gb_per_s", ceilings.dram_bytes_per_s * 1e-9}};
   }
 
-  bool on_gpu() const { return loaded.recipe.rollout.device == config::RolloutDevice::cuda; }
+  bool on_gpu() const { return config::draws_on_gpu(loaded.recipe); }
   quant::Format quant_format() const { return train::snapshot_formats(loaded.recipe.quant).linear; }
 
   /// Operations a second that matrix products of a format can do at most.
@@ -297,8 +280,13 @@ learner::UpdateReport learn(learner::Learner& learner, const LearnerWork& work, 
 void add_learner_figures(Json& result, const Bench& bench, const LearnerWork& work, double learner_s) {
   const auto sequences = static_cast<double>(bench.args.prompts * bench.args.n);
   const double tokens = sequences * static_cast<double>(bench.args.prompt_tokens + bench.args.new_tokens);
-  const bool bf16 = bench.loaded.recipe.model.dtype == config::ComputeDType::bf16;
-  const double ceiling = bf16 ? bench.ceilings.bf16_flops_per_s : bench.ceilings.f32_flops_per_s;
+  const config::ComputeDType dtype = bench.loaded.recipe.model.dtype;
+  double ceiling =
+      dtype == config::ComputeDType::bf16 ? bench.ceilings.bf16_flops_per_s : bench.ceilings.f32_flops_per_s;
+  if (config::learns_on_gpu(bench.loaded.recipe)) {
+    ceiling = learner::gpu_ceiling_flops_per_s(dtype);
+    result["ceiling_gpu_matmul_tflops"] = ceiling * 1e-12;
+  }
   result["learner_tokens_per_s"] = tokens / learner_s;
   result["learner_response_tokens_per_s"] = sequences * static_cast<double>(bench.args.new_tokens) / learner_s;
   result["learner_share_of_limit"] = learner_flops(bench, work) / learner_s / ceiling;
@@ -394,9 +382,9 @@ CLI::App* add_one(CLI::App& bench, const char* name, const char* what, BenchArgu
           ->check(not_empty())
           ->type_name("DIR");
   command->add_option("--shape", arguments.shape, "built-in shape")
-      ->check(CLI::IsMember({"86m", "quickstart"}))
+      ->check(CLI::IsMember(shape_names()))
       ->excludes(model)
-      ->type_name("86m|quickstart");
+      ->type_name("NAME");
   command->add_option("--prompt", arguments.prompt_tokens, "prompt tokens")
       ->check(CLI::Range(1, kMaxTokens))
       ->type_name("INT");

@@ -190,8 +190,8 @@ void add_data(List& list) {
 void add_rollout(List& list) {
   using O = RolloutRecipe;
   Section rollout(list, "rollout", &Recipe::rollout);
-  rollout.add("device", &O::device, choice<RolloutDevice>({{"cpu", RolloutDevice::cpu}, {"cuda", RolloutDevice::cuda}}),
-              "where samples are generated; cuda: an NVIDIA GPU, while the learner stays where trainer.device says");
+  rollout.add("device", &O::device, choice<RolloutDevice>({{"auto", RolloutDevice::automatic}, {"cpu", RolloutDevice::cpu}, {"cuda", RolloutDevice::cuda}}),
+              "where samples are generated: auto, where the learner is; cuda, an NVIDIA GPU");
   rollout.add("n", &O::n, integer(1, kMaxSamples), "samples a prompt; 2 or more for grpo");
   rollout.add("temperature", &O::temperature, real(positive()), "temperature of training samples");
   rollout.add("top_p", &O::top_p, real(above_0_to_1()), "nucleus of training samples; 1: off");
@@ -205,7 +205,7 @@ void add_rollout(List& list) {
   rollout.add(
       "gpu_memory_utilization", &O::gpu_memory_utilization, real(above_0_to_1()),
       "share of the GPU's memory that may be in use, weights and all else included, when KV pages take the rest",
-      {"0.9 with device cuda and without kv_pages"});
+      {"0.9 with device cuda and without kv_pages, 0.5 when the learner is there, too"});
   rollout.add("prefix_sharing", &O::prefix_sharing, boolean(), "samples of a prompt share its KV pages");
   rollout.add("bitwise", &O::bitwise, boolean(),
               "the learner's log-probs are the sampler's bit for bit, so that no correction is left to do; needs "
@@ -465,8 +465,8 @@ void add_eval(List& list) {
 void add_trainer(List& list) {
   using T = TrainerRecipe;
   Section trainer(list, "trainer", &Recipe::trainer);
-  trainer.add("device", &T::device, choice<TrainDevice>({{"auto", TrainDevice::automatic}, {"cpu", TrainDevice::cpu}}),
-              "where the learner computes; auto: cpu");
+  trainer.add("device", &T::device, choice<TrainDevice>({{"auto", TrainDevice::automatic}, {"cpu", TrainDevice::cpu}, {"cuda", TrainDevice::cuda}}),
+              "where the learner computes: cuda, an NVIDIA GPU; auto: cpu");
   trainer.add("threads", &T::threads, integer_or_auto(kMaxThreads),
               "threads a process; auto: processors / processes on this machine");
   trainer

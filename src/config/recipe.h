@@ -41,8 +41,8 @@ enum class VerifierName : std::uint8_t { countdown, math, sudoku };
 enum class MathProfile : std::uint8_t { automatic, boxed, gsm8k, answer_is, answer_tag, text, last_number };
 enum class Numbers : std::uint8_t { all, subset };
 enum class ResumeMode : std::uint8_t { automatic, never, path };
-enum class TrainDevice : std::uint8_t { automatic, cpu };
-enum class RolloutDevice : std::uint8_t { cpu, cuda };
+enum class TrainDevice : std::uint8_t { automatic, cpu, cuda };  ///< automatic: cpu
+enum class RolloutDevice : std::uint8_t { automatic, cpu, cuda };  ///< automatic: where the learner is
 
 /// As recipes spell them.
 inline constexpr std::array<std::pair<const char*, ChatTemplateName>, 7> kChatTemplateNames = {
@@ -101,7 +101,7 @@ struct DataRecipe {
 };
 
 struct RolloutRecipe {
-  RolloutDevice device = RolloutDevice::cpu;
+  RolloutDevice device = RolloutDevice::automatic;
   std::int64_t n = 8;  ///< samples a prompt
   double temperature = 1.0, top_p = 1.0;
   std::int64_t top_k = -1;
@@ -109,7 +109,7 @@ struct RolloutRecipe {
   std::int64_t max_num_batched_tokens = 2048;
   std::int64_t page_size = 16;           ///< tokens
   std::optional<std::int64_t> kv_pages;  ///< default: what max_num_seqs longest sequences need, on a GPU what fits
-  std::optional<double> gpu_memory_utilization;  ///< default 0.9 of a GPU
+  std::optional<double> gpu_memory_utilization;  ///< default 0.9 of a GPU, 0.5 beside the learner
   bool prefix_sharing = true;
   bool bitwise = false;            ///< the learner's log-probs equal the sampler's bit for bit
   bool free_cache_engine = false;  ///< give the KV memory back while the learner works
@@ -286,5 +286,11 @@ struct Recipe {
   TrainerRecipe trainer;
   friend bool operator==(const Recipe&, const Recipe&) = default;
 };
+
+inline bool learns_on_gpu(const Recipe& recipe) { return recipe.trainer.device == TrainDevice::cuda; }
+inline bool draws_on_gpu(const Recipe& recipe) {
+  const RolloutDevice device = recipe.rollout.device;
+  return device == RolloutDevice::cuda || (device == RolloutDevice::automatic && learns_on_gpu(recipe));
+}
 
 }  // namespace qrl::config

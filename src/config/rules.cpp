@@ -137,7 +137,7 @@ void check_batches(const Recipe& recipe, RuleBook& rules) {
                 number(recipe.rollout.kv_pages.value_or(0)) + " pages",
                 "the longest sequence must fit, or leave the key out");
   rules.require({"rollout.gpu_memory_utilization", "rollout.device"},
-                !recipe.rollout.gpu_memory_utilization || recipe.rollout.device == RolloutDevice::cuda,
+                !recipe.rollout.gpu_memory_utilization || draws_on_gpu(recipe),
                 "rollout.device cuda beside rollout.gpu_memory_utilization", "cpu", "it has no effect: delete it");
   rules.require({"rollout.gpu_memory_utilization", "rollout.kv_pages"},
                 !recipe.rollout.gpu_memory_utilization || !recipe.rollout.kv_pages,
@@ -201,7 +201,11 @@ void check_quant(const Recipe& recipe, RuleBook& rules) {
   rules.require({"rollout.bitwise", "quant.rollout.kv_cache"},
                 !recipe.rollout.bitwise || quant.kv_cache != KvCache::fp8_e4m3,
                 "quant.rollout.kv_cache other than fp8_e4m3 with rollout.bitwise", "fp8_e4m3", "use int8 or bf16");
-  const bool on_gpu = recipe.rollout.device == RolloutDevice::cuda;
+  rules.require({"trainer.device", "quant.learner.forward"},
+                !learns_on_gpu(recipe) || quant.learner_forward == LearnerForward::bf16,
+                "quant.learner.forward bf16 with trainer.device cuda", "another",
+                "fake_quant and low_bit learn on the CPU: trainer.device cpu, with rollout.device cuda if you like");
+  const bool on_gpu = draws_on_gpu(recipe);
   rules.require({"rollout.device", "rollout.bitwise"}, !on_gpu || !recipe.rollout.bitwise,
                 "rollout.device cpu with rollout.bitwise", "cuda",
                 "a GPU's sums have another order than the learner's");

@@ -1,13 +1,17 @@
 #include "learner/cuda_library.h"
 
+#include <ATen/DeviceAccelerator.h>
 #include <dlfcn.h>
 #include <torch/cuda.h>
 #include <torch/torch.h>
+#include <torch/version.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
 
+#include "base/clock.h"
 #include "base/error.h"
 
 namespace qrl::learner {
@@ -16,23 +20,27 @@ namespace {
 
 constexpr const char* kLibrary = "libtorch_cuda.so";
 
-std::filesystem::path beside_libtorch() {
+/// Beside the libtorch_cpu.so of this process, as in PyTorch's own folder; where scripts/setup puts it; or its bare name.
+std::string find_library() {
   Dl_info found{};
   const auto* inside = reinterpret_cast<const void*>(&at::globalContext);
-  if (dladdr(inside, &found) == 0 || found.dli_fname == nullptr) return {};
-  return std::filesystem::path(found.dli_fname).parent_path() / kLibrary;
+  if (dladdr(inside, &found) == 0 || found.dli_fname == nullptr) return kLibrary;
+  const std::filesystem::path folder = std::filesystem::path(found.dli_fname).parent_path();  // …/libtorch/torch/lib
+  const std::filesystem::path of_setup = folder.parent_path().parent_path().parent_path() / "libtorch_cuda/torch/lib";
+  for (const auto& path : {folder / kLibrary, of_setup / kLibrary}) {
+    if (std::filesystem::exists(path)) return path.string();
+  }
+  return kLibrary;
 }
 
 void open_library() {
-  const std::filesystem::path beside = beside_libtorch();
-  const bool is_beside = std::filesystem::exists(beside);
-  const std::string path = is_beside ? beside.string() : kLibrary;
+  const std::string path = find_library();
   if (dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL) != nullptr) return;
   const char* why = dlerror();
-  QRL_REQUIRE(false, "trainer.device cuda", "LibTorch's CUDA part", why != nullptr ? why : path + " cannot be opened",
-              is_beside ? "the folders of what it needs belong in LD_LIBRARY_PATH"
-                        : "run `QRL_CUDA=on scripts/setup`, which puts it beside libtorch_cpu.so; or put the folder of "
-                          "a PyTorch " TORCH_VERSION " for CUDA 13 first in LD_LIBRARY_PATH");
+  QRL_REQUIRE(false, "trainer.device: cuda", "LibTorch's CUDA part", why != nullptr ? why : path + " cannot be opened",
+              path == kLibrary ? "run `QRL_TORCH_CUDA=on scripts/setup`, which fetches it; or put the folder of a PyTorch "
+                                 TORCH_VERSION " for CUDA 13 first in LD_LIBRARY_PATH"
+                               : "the folders of what it needs belong in LD_LIBRARY_PATH");
 }
 
 }  // namespace
@@ -45,10 +53,28 @@ void load_cuda_library() {
     open_library();
     loaded = true;
   }
-  QRL_REQUIRE(torch::cuda::is_available(), "trainer.device cuda", "a GPU that LibTorch can use",
+  QRL_REQUIRE(torch::cuda::is_available(), "trainer.device: cuda", "a GPU that LibTorch can use",
               "none (no driver, or CUDA_VISIBLE_DEVICES hides it)", "use trainer.device cpu");
   constexpr bool kOnlyWarns = true;  // a backward pass of attention may have no such form: then its bits may differ
   at::globalContext().setDeterministicAlgorithms(true, kOnlyWarns);
+}
+
+double measure_gpu_matmul_flops_per_s(config::ComputeDType dtype) {
+  load_cuda_library();
+  constexpr std::int64_t kSize = 8192;
+  constexpr int kRounds = 10;
+  const auto type = dtype == config::ComputeDType::bf16 ? torch::kBFloat16 : torch::kFloat32;
+  const torch::Tensor x = torch::randn({kSize, kSize}, torch::TensorOptions().device(torch::kCUDA)).to(type);
+  double best_s = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    at::accelerator::synchronizeDevice(0);
+    const double start_s = base::now_s();
+    const torch::Tensor y = torch::mm(x, x);
+    at::accelerator::synchronizeDevice(0);
+    const double took_s = base::now_s() - start_s;
+    if (round > 0) best_s = round == 1 ? took_s : std::min(best_s, took_s);  // the first one loads kernels
+  }
+  return 2.0 * kSize * kSize * kSize / best_s;
 }
 
 }  // namespace qrl::learner

@@ -2,11 +2,17 @@
 // GPU. Knows no tensor.
 #pragma once
 
+#include "config/recipe.h"
+
 namespace qrl::learner {
 
 /// Loads libtorch_cuda.so, which enters its operations in LibTorch's dispatcher, from beside the libtorch_cpu.so of this
-/// process, else by the loader's own search; sets LibTorch's operations to those that give the same bits each time. Any
+/// process, else from where scripts/setup puts it, else by the loader's own search; sets LibTorch's operations to those that give the same bits each time. Any
 /// number of calls, from one thread. An input error where the library, something it needs, a driver or a GPU is missing.
 void load_cuda_library();
+
+/// Operations a second of LibTorch's product of two 8192 × 8192 matrices on the first GPU, the best of some: what a
+/// learner there could do at most. Loads the library.
+double measure_gpu_matmul_flops_per_s(config::ComputeDType dtype);
 
 }  // namespace qrl::learner

@@ -1,5 +1,6 @@
 #include "learner/learner.h"
 
+#include <ATen/DeviceAccelerator.h>
 #include <torch/torch.h>
 #include <torch/version.h>
 
@@ -368,10 +369,16 @@ const model::Snapshot* Learner::published() const {
 
 config::LearnerForward Learner::forward_mode() const { return state_->options.forward; }
 
+void Learner::release_memory() {
+  if (state_->options.device == base::Device::cuda) at::getDeviceAllocator(torch::kCUDA)->emptyCache();
+}
+
 model::WeightViews Learner::gradients() const {
   state_->require_trainable();
   return state_->parameters.named_gradients();
 }
+
+double gpu_ceiling_flops_per_s(config::ComputeDType dtype) { return measure_gpu_matmul_flops_per_s(dtype); }
 
 std::string torch_version() { return TORCH_VERSION; }
 

@@ -136,6 +136,9 @@ class Learner {
   const model::Snapshot* published() const;
   config::LearnerForward forward_mode() const;
 
+  /// Gives memory of a GPU that is only kept for the next micro-batch to whoever asks for it there.
+  void release_memory();
+
   /// Gradients accumulated so far (before `update`), by name, fp32: for tests.
   model::WeightViews gradients() const;
 
@@ -148,6 +151,9 @@ class Learner {
 /// (`batches`: this rank's, with old log-probs), and returns AIS's signals as metrics; nothing with other methods.
 /// Collective.
 Metrics set_ais_alpha(std::span<const types::MicroBatch> batches, LossOptions& loss, dist::Collectives& world);
+
+/// Operations a second that matrix products of a learner on a GPU could reach (cuda_library.h), measured now.
+double gpu_ceiling_flops_per_s(config::ComputeDType dtype);
 
 /// Version of LibTorch built with.
 std::string torch_version();

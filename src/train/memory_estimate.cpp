@@ -49,16 +49,16 @@ double sampler_bytes(const config::QuantRecipe& quant, const model::ModelConfig&
 
 /// Bytes that the backward pass of a layer reads, a token: the residual stream at both norms, q, k and v before the
 /// rotation, attention's output, gate and up. Norms' outputs, rotated heads and the gated product are computed again.
-/// A quantised forward is fp32 between its products, and keeps their inputs as codes, its pages' keys and values.
+/// A quantised forward is fp32 between its products, and keeps their inputs as codes, its pages' keys and values. On a
+/// GPU each product keeps its input, attention the rotated heads, and a norm the branch that it adds.
 double layer_activations(const config::Recipe& recipe, const model::ModelConfig& config) {
   const auto width = static_cast<double>(config.hidden_size), inner = static_cast<double>(config.intermediate_size);
   const auto queries = static_cast<double>(config.q_size());
   const double qkv = queries + 2 * static_cast<double>(config.kv_size());
   const double sums = 2 * width * kF32;
-  if (recipe.quant.learner_forward == config::LearnerForward::bf16) {
-    const double dtype = recipe.model.dtype == config::ComputeDType::bf16 ? kBf16 : kF32;
-    return sums + (qkv + queries + 2 * inner) * dtype;
-  }
+  const double dtype = recipe.model.dtype == config::ComputeDType::bf16 ? kBf16 : kF32;
+  if (config::learns_on_gpu(recipe)) return sums + (4 * width + 2 * qkv + queries + 3 * inner) * dtype;
+  if (recipe.quant.learner_forward == config::LearnerForward::bf16) return sums + (qkv + queries + 2 * inner) * dtype;
   const quant::Code code = quant::spec(snapshot_formats(recipe.quant).linear).activations;
   const double code_bytes = code == quant::Code::int8 ? 1 : code == quant::Code::f32 ? kF32 : kBf16;
   const double rotated = recipe.rollout.bitwise ? qkv : 0;
@@ -79,6 +79,7 @@ std::vector<MemoryPart> optimizer_parts(const config::Recipe& recipe, const mode
   const bool f32 = recipe.model.dtype == config::ComputeDType::f32;
   const bool f32_head = f32 || recipe.quant.lm_head == config::HeadFormat::f32;
   const bool reads_layers = recipe.quant.learner_forward == config::LearnerForward::bf16;
+  const bool on_gpu = config::learns_on_gpu(recipe);
   for (std::size_t i = 0; i < specs.size(); ++i) {
     const auto bytes = static_cast<double>(specs[i].shape.numel()) * kF32;
     const bool is_layers = specs[i].kind == WeightKind::linear;
@@ -94,11 +95,12 @@ std::vector<MemoryPart> optimizer_parts(const config::Recipe& recipe, const mode
   const Share most = *std::max_element(shares.begin(), shares.end(), [](const Share& a, const Share& b) {
     return a.masters + a.moments < b.masters + b.moments;
   });
-  std::vector<MemoryPart> parts = {
-      {"master weights", most.masters}, {"gradients", all}, {"optimizer moments", most.moments}};
-  if (num_shards == 1) return parts;
-  parts.push_back({"weights to compute with", copies});
-  parts.push_back({"a tensor to be quantised", largest});
+  std::vector<MemoryPart> parts = {{"master weights", most.masters, true, on_gpu},
+                                   {"gradients", all, true, on_gpu},
+                                   {"optimizer moments", most.moments, true, on_gpu}};
+  if (num_shards > 1 || (on_gpu && !f32)) parts.push_back({"weights to compute with", copies, true, on_gpu});
+  if (num_shards > 1 || on_gpu) parts.push_back({"a tensor to be quantised", largest});
+  if (on_gpu) parts.push_back({"copies for checkpoints", most.masters + most.moments});
   return parts;
 }
 
@@ -111,26 +113,30 @@ std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const mode
   const bool f32_head = !bf16 || recipe.quant.lm_head == config::HeadFormat::f32;
   const double head =
       padded_columns(config.vocab_size) * static_cast<double>(config.hidden_size) * (f32_head ? kF32 : kBf16);
-  const bool packs_head = recipe.quant.learner_forward == config::LearnerForward::bf16;
+  const bool learns_on_gpu = config::learns_on_gpu(recipe);
+  const bool packs_head = recipe.quant.learner_forward == config::LearnerForward::bf16 && !learns_on_gpu;
 
   std::vector<MemoryPart> parts = optimizer_parts(recipe, config, num_ranks);
-  parts.push_back({"packed lm_head", packs_head ? head : 0});
-  if (recipe.algorithm.kl_loss_coef != 0) parts.push_back({"reference model", all * kF32 + head});
+  if (packs_head) parts.push_back({"packed lm_head", head});
+  const double reference = all * kF32 + (learns_on_gpu ? (bf16 ? all * kBf16 : 0) : head);
+  if (recipe.algorithm.kl_loss_coef != 0) parts.push_back({"reference model", reference, true, learns_on_gpu});
 
   const auto tokens = static_cast<double>(recipe.actor.max_tokens_per_micro_batch);
   const auto layers = static_cast<double>(config.num_hidden_layers);
   const double entering = 2 * static_cast<double>(config.hidden_size) * kF32;
   const double of_layer = layer_activations(recipe, config);
   const double kept = recipe.actor.activation_checkpointing ? layers * entering + of_layer : layers * of_layer;
-  parts.push_back({"activations of a micro-batch", tokens * kept, false});
+  parts.push_back({"activations of a micro-batch", tokens * kept, false, learns_on_gpu});
   const double chunk = std::min(tokens, static_cast<double>(recipe.actor.logprob_chunk_tokens));
-  parts.push_back({"logits of a chunk", 2 * chunk * static_cast<double>(config.vocab_size) * kF32, false});
+  const double arrays = learns_on_gpu ? 6 : 2;  // LibTorch's operations each write a new one
+  parts.push_back(
+      {"logits of a chunk", arrays * chunk * static_cast<double>(config.vocab_size) * kF32, false, learns_on_gpu});
   parts.push_back({"sampler's weights", sampler_bytes(recipe.quant, config)});
   const std::int64_t page_bytes =
       ops::kv_page_bytes({config.num_attention_heads, config.num_key_value_heads, config.head_dim},
                          kv_format(recipe.quant), recipe.rollout.page_size);
   const double kv_bytes = 2 * layers * static_cast<double>(kv_pages(recipe)) * static_cast<double>(page_bytes);
-  const bool on_gpu = recipe.rollout.device == config::RolloutDevice::cuda;
+  const bool on_gpu = config::draws_on_gpu(recipe);
   if (on_gpu) parts.push_back({"its weights on the GPU", sampler_bytes(recipe.quant, config), false, true});
   parts.push_back({on_gpu ? "KV cache on the GPU, at most" : "KV cache", kv_bytes, !on_gpu, on_gpu});
   return parts;

@@ -108,7 +108,7 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, RunPart p
 
   // What a machine lacks shows now, not after the cold start: a decoder that is made and
   // dropped asks for all of it.
-  if (recipe.rollout.device == config::RolloutDevice::cuda && part != RunPart::cold_start_only)
+  if (config::draws_on_gpu(recipe) && part != RunPart::cold_start_only)
     (void)Sampler(policy.config, recipe, recipe.data.max_prompt_length);
 
   const bool fresh = !point.checkpoint;

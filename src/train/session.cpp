@@ -66,15 +66,18 @@ decoder::DecoderOptions decoder_options(const config::Recipe& recipe, std::int64
                                         std::optional<std::int64_t> logit_tile_tokens) {
   decoder::DecoderOptions options;
   options.logit_tile_tokens = logit_tile_tokens.value_or(options.logit_tile_tokens);
-  options.device = recipe.rollout.device == config::RolloutDevice::cuda ? base::Device::cuda : base::Device::cpu;
+  options.device = config::draws_on_gpu(recipe) ? base::Device::cuda : base::Device::cpu;
   options.max_num_seqs = recipe.rollout.max_num_seqs;
   options.max_num_batched_tokens = recipe.rollout.max_num_batched_tokens;
   options.page_size = recipe.rollout.page_size;
   options.max_model_len = longest_prompt_tokens + recipe.data.max_response_length;
   options.kv_pages = kv_pages(recipe, longest_prompt_tokens);
-  constexpr double kGpuShare = 0.9;  // vLLM's default; the rest is for what others on the device ask for later
-  if (options.device == base::Device::cuda && !recipe.rollout.kv_pages)
-    options.gpu_memory_utilization = recipe.rollout.gpu_memory_utilization.value_or(kGpuShare);
+  // vLLM's default and veRL's: the rest is for what others on the device ask for later, a micro-batch's activations say.
+  constexpr double kGpuShare = 0.9, kShareBesideLearner = 0.5;
+  if (options.device == base::Device::cuda && !recipe.rollout.kv_pages) {
+    options.gpu_memory_utilization = recipe.rollout.gpu_memory_utilization.value_or(
+        config::learns_on_gpu(recipe) ? kShareBesideLearner : kGpuShare);
+  }
   options.kv_format = kv_format(recipe.quant);
   options.prefix_sharing = recipe.rollout.prefix_sharing;
   options.before_tick = abandon_if_stopping;
@@ -176,6 +179,7 @@ std::int64_t updates_per_step(const config::Recipe& recipe) {
 
 learner::LearnerOptions learner_options(const config::Recipe& recipe) {
   learner::LearnerOptions options;
+  options.device = config::learns_on_gpu(recipe) ? base::Device::cuda : base::Device::cpu;
   options.compute = recipe.model.dtype;
   options.forward = recipe.quant.learner_forward;
   options.bitwise = recipe.rollout.bitwise;

@@ -144,6 +144,7 @@ std::optional<Metrics> Trainer::step(std::int64_t step) {
       }
     }
   }
+  if (parts_.recipe.rollout.free_cache_engine) learner_.release_memory();  // for the KV cache, which comes back
   metrics.merge(combine_updates(updates));
   {
     const base::ScopedTimer timer(metrics["timing_s/publish"]);

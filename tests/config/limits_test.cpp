@@ -48,7 +48,16 @@ TEST_CASE("what a GPU's decoder does not have is refused") {
               "quant.rollout.lm_head auto with rollout.device cuda"));
   CHECK(holds(fault("rollout: {device: cuda}\nquant: {rollout: {kv_cache: fp32}}"),
               "quant.rollout.kv_cache other than fp32 with rollout.device cuda"));
-  CHECK(holds(fault("rollout: {device: gpu}"), "cpu | cuda"));
+  CHECK(holds(fault("rollout: {device: gpu}"), "auto | cpu | cuda"));
+  const config::Recipe both = read("trainer: {device: cuda}");
+  CHECK(config::learns_on_gpu(both));
+  CHECK(config::draws_on_gpu(both));
+  CHECK(!config::draws_on_gpu(read("trainer: {device: cuda}\nrollout: {device: cpu}")));
+  CHECK(!config::learns_on_gpu(read("rollout: {device: cuda}")));
+  CHECK(holds(fault("trainer: {device: cuda}\nquant: {learner: {forward: low_bit}}"),
+              "quant.learner.forward bf16 with trainer.device cuda"));
+  CHECK(holds(fault("trainer: {device: cuda}\nquant: {rollout: {weights: fp32}}"),
+              "quant.rollout.weights other than fp32 with rollout.device cuda"));
 }
 
 TEST_CASE("options without effect are refused") {

@@ -73,7 +73,8 @@ class RandomRecipe {
     r.quant.learner_forward =
         pick(config::LearnerForward::bf16, config::LearnerForward::fake_quant, config::LearnerForward::low_bit);
     if (r.quant.weights != config::WeightFormat::f32 && r.quant.kv_cache != config::KvCache::f32)
-      r.rollout.device = pick(config::RolloutDevice::cpu, config::RolloutDevice::cuda);
+      r.rollout.device =
+          pick(config::RolloutDevice::automatic, config::RolloutDevice::cpu, config::RolloutDevice::cuda);
     if (r.quant.kv_cache == config::KvCache::fp8_e4m3) {
       r.quant.kv_percentile = 100 - 50 * draw_.uniform();
       r.quant.kv_margin = positive();
@@ -114,7 +115,9 @@ class RandomRecipe {
     r.eval.temperature = flag() ? 0 : positive();
     r.eval.top_p = 1 - draw_.uniform();
     r.eval.top_k = flag() ? -1 : draw_.between(1, 1000);
-    r.trainer.device = pick(config::TrainDevice::automatic, config::TrainDevice::cpu);
+    if (r.quant.learner_forward == config::LearnerForward::bf16 && r.quant.weights != config::WeightFormat::f32 &&
+        r.quant.kv_cache != config::KvCache::f32)
+      r.trainer.device = pick(config::TrainDevice::automatic, config::TrainDevice::cpu, config::TrainDevice::cuda);
     r.trainer.threads = draw_.between(0, 1024);
     r.trainer.total_training_steps = draw_.between(0, 1'000'000'000);
     r.trainer.save_freq = draw_.between(0, 100);
