@@ -153,7 +153,8 @@ DeviceEngine::DeviceEngine(const EngineOptions& options, const DeviceFacts& devi
       block_sum_(floats(max_draw_rows_ * num_draw_blocks_)) {}
 
 std::string DeviceEngine::describe() const {
-  return device_.name + " (sm_" + std::to_string(device_.major) + std::to_string(device_.minor) + ", " +
+  return device_.name + ", device " + std::to_string(device_.number) + " of " + std::to_string(device_.count) +
+         " (sm_" + std::to_string(device_.major) + std::to_string(device_.minor) + ", " +
          std::to_string(device_.total_bytes >> 30) + " GiB); products: " + products_->describe();
 }
 
@@ -441,7 +442,7 @@ void DeviceEngine::logits(std::span<const std::int32_t> rows, std::span<float> l
 }  // namespace
 
 std::unique_ptr<Engine> make_device_engine(const EngineOptions& options) {
-  const DeviceFacts device = use_first_device();
+  const DeviceFacts device = use_device(options.device_number);
   check(options, device);
   try {
     return std::make_unique<DeviceEngine>(options, device);

@@ -24,6 +24,8 @@ struct ModelShape {
 
 struct EngineOptions {
   ModelShape shape;
+  /// Of the devices that CUDA_VISIBLE_DEVICES leaves, counted round and round: N processes on M devices are shared out.
+  int device_number = 0;
   std::int64_t max_rows = 0;       ///< of one tick
   std::int64_t max_positions = 0;  ///< of a sequence
   std::int64_t num_pages = 0;
@@ -110,7 +112,7 @@ class Engine {
   virtual std::int64_t max_logit_rows() const = 0;
 };
 
-/// On the first device that CUDA_VISIBLE_DEVICES leaves. Input errors: a program without CUDA, no driver, no GPU of
+/// Input errors: a program without CUDA, no driver, no GPU of
 /// compute capability 8.0 or newer, no cuBLASLt, sizes or formats that the kernels do not take.
 std::unique_ptr<Engine> make_engine(const EngineOptions& options);
 

@@ -23,7 +23,7 @@ void free_quietly(void* data, Memory::Place place) {
 
 }  // namespace
 
-DeviceFacts use_first_device() {
+DeviceFacts use_device(int number) {
   int count = 0;
   const cudaError_t result = cudaGetDeviceCount(&count);
   (void)cudaGetLastError();
@@ -31,11 +31,17 @@ DeviceFacts use_first_device() {
               result == cudaSuccess ? "no device" : cudaGetErrorString(result),
               "use rollout.device: cpu here; a driver must be as new as CUDA 13.0 (580), and CUDA_VISIBLE_DEVICES must "
               "name a device");
-  QRL_CUDA_CHECK(cudaSetDevice(0));
+  const int device = take_device(number, count);
+  QRL_CUDA_CHECK(cudaSetDevice(device));
   cudaDeviceProp properties{};
-  QRL_CUDA_CHECK(cudaGetDeviceProperties(&properties, 0));
-  return {properties.name, properties.major, properties.minor, properties.sharedMemPerBlockOptin,
-          properties.totalGlobalMem};
+  QRL_CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
+  return {properties.name,
+          properties.major,
+          properties.minor,
+          properties.sharedMemPerBlockOptin,
+          properties.totalGlobalMem,
+          device,
+          count};
 }
 
 std::size_t free_bytes() {

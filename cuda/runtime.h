@@ -20,10 +20,15 @@ struct DeviceFacts {
   int major = 0, minor = 0;      ///< compute capability
   std::size_t shared_bytes = 0;  ///< that a block can have
   std::size_t total_bytes = 0;
+  int number = 0, count = 1;  ///< which of the visible devices it is
 };
 
-/// Makes the first visible device the one in use. Input errors: no driver, a driver that is too old, no device.
-DeviceFacts use_first_device();
+/// Which of `count` devices a process takes that asks for `number`: round and round.
+inline int take_device(int number, int count) { return number % count; }
+
+/// Makes the visible device take_device(number, their count) the one in use by this thread. Input errors: no driver, a
+/// driver that is too old, no device.
+DeviceFacts use_device(int number);
 
 std::size_t free_bytes();
 

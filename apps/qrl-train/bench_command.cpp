@@ -176,7 +176,8 @@ void bench_decode(const BenchArguments& arguments, dist::Collectives& world) {
   Bench bench(arguments, world);
   bench.loaded.recipe.rollout.max_num_seqs = std::max(bench.loaded.recipe.rollout.max_num_seqs, arguments.batch);
   bench.loaded.recipe.rollout.kv_pages.reset();
-  train::Sampler sampler(bench.config, bench.loaded.recipe, arguments.prompt_tokens, arguments.logit_tile_tokens);
+  train::Sampler sampler(bench.config, bench.loaded.recipe, world, arguments.prompt_tokens,
+                         arguments.logit_tile_tokens);
   sampler.snapshot.publish(bench.hf.weights, 0);
   train::QuantiserState quantiser;
   std::vector<std::vector<types::TokenId>> prompts;
@@ -328,7 +329,7 @@ void bench_learner(const BenchArguments& arguments, dist::Collectives& world) {
 void bench_step(const BenchArguments& arguments, dist::Collectives& world) {
   require_one_process(world, "bench");
   Bench bench(arguments, world);
-  train::Sampler sampler(bench.config, bench.loaded.recipe, arguments.prompt_tokens);
+  train::Sampler sampler(bench.config, bench.loaded.recipe, world, arguments.prompt_tokens);
   learner::Learner learner(bench.config, bench.hf.weights, train::learner_options(bench.loaded.recipe), world);
   learner.publish(sampler.snapshot, 0);
   train::QuantiserState quantiser;

@@ -28,7 +28,7 @@ struct SampleArguments {
 struct LoadedSampler {
   LoadedSampler(const config::Recipe& recipe, const std::string& checkpoint, dist::Collectives& world)
       : policy(checkpoint.empty() ? train::make_policy(recipe) : train::load_policy(checkpoint)),
-        sampler(policy.config, recipe, recipe.data.max_prompt_length) {
+        sampler(policy.config, recipe, world, recipe.data.max_prompt_length) {
     if (!checkpoint.empty()) quantiser = train::load_quantiser(checkpoint, policy.config, world);
   }
 

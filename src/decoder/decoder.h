@@ -17,6 +17,7 @@ namespace qrl::decoder {
 
 struct DecoderOptions {
   base::Device device = base::Device::cpu;     ///< cuda: the GPU's backend (decoder/device_backend.h)
+  int device_number = 0;                       ///< of the visible ones, round and round (cuda/engine.h)
   std::int64_t max_num_seqs = 256;             ///< sequences in flight
   std::int64_t max_num_batched_tokens = 2048;  ///< rows of one tick; longer prompts are prefilled in chunks
   std::int64_t page_size = 16;                 ///< tokens per KV page

@@ -168,6 +168,7 @@ cuda::Tick DeviceTick::fill(const Plan& plan) {
 cuda::EngineOptions engine_options(const model::ModelConfig& config, const DecoderOptions& options) {
   return {{config.vocab_size, config.hidden_size, config.num_hidden_layers, config.num_attention_heads,
            config.num_key_value_heads, config.head_dim, config.intermediate_size, config.rms_norm_eps},
+          options.device_number,
           options.max_num_batched_tokens,
           options.max_model_len,
           options.kv_pages,

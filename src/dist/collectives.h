@@ -30,6 +30,7 @@ class Collectives {
   /// Ranks of this job on this machine, to divide its processors. A launcher may have bound this rank to its share of
   /// them already: then the processors it may run on are divided, and dividing them again would be once too often.
   virtual int local_size() const = 0;
+  virtual int local_rank() const = 0;  ///< of these, from 0
 
   /// Longest that a call may wait for the other ranks, seconds (1800 at first). Solo: nothing to wait for.
   virtual void set_time_limit(double /*seconds*/) {}

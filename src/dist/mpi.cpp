@@ -62,6 +62,7 @@ class Mpi final : public Collectives {
     MPI_Comm machine = MPI_COMM_NULL;
     MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &machine);
     MPI_Comm_size(machine, &local_size_);
+    MPI_Comm_rank(machine, &local_rank_);
     MPI_Comm_free(&machine);
     QRL_INVARIANT(provided >= MPI_THREAD_FUNNELED, "MPI_Init_thread", "MPI_THREAD_FUNNELED", std::to_string(provided),
                   "use an MPI library built with thread support");
@@ -80,6 +81,7 @@ class Mpi final : public Collectives {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   int local_size() const override { return local_size_; }
+  int local_rank() const override { return local_rank_; }
 
   void set_time_limit(double seconds) override { limit_s_ = seconds; }
 
@@ -288,6 +290,7 @@ class Mpi final : public Collectives {
   int rank_ = 0;
   int size_ = 1;
   int local_size_ = 1;
+  int local_rank_ = 0;
 };
 
 }  // namespace

@@ -10,6 +10,7 @@ class Solo final : public Collectives {
   int rank() const override { return 0; }
   int size() const override { return 1; }
   int local_size() const override { return 1; }
+  int local_rank() const override { return 0; }
 
   void barrier() override {}
   void all_reduce_sum(std::span<float>) override {}

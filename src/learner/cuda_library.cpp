@@ -45,7 +45,7 @@ void open_library() {
 
 }  // namespace
 
-void load_cuda_library() {
+int load_cuda_library(int number) {
   static bool loaded = false;
   if (!loaded) {
     // What cuBLAS wants for sums in one order; read when it starts.
@@ -57,10 +57,13 @@ void load_cuda_library() {
               "none (no driver, or CUDA_VISIBLE_DEVICES hides it)", "use trainer.device cpu");
   constexpr bool kOnlyWarns = true;  // a backward pass of attention may have no such form: then its bits may differ
   at::globalContext().setDeterministicAlgorithms(true, kOnlyWarns);
+  const int device = number % static_cast<int>(torch::cuda::device_count());
+  at::accelerator::setDeviceIndex(static_cast<c10::DeviceIndex>(device));
+  return device;
 }
 
 double measure_gpu_matmul_flops_per_s(config::ComputeDType dtype) {
-  load_cuda_library();
+  (void)load_cuda_library(0);
   constexpr std::int64_t kSize = 8192;
   constexpr int kRounds = 10;
   const auto type = dtype == config::ComputeDType::bf16 ? torch::kBFloat16 : torch::kFloat32;

@@ -38,7 +38,6 @@ void prepare(const LearnerOptions& options) {
               "a learner on quantised tensors", "use trainer.device cpu");
   at::set_num_threads(base::num_threads());
   keep_tensor_memory();
-  if (options.device == base::Device::cuda) load_cuda_library();
 }
 
 void check_options(const config::OptimRecipe& optim, std::int64_t total_updates) {
@@ -95,7 +94,10 @@ struct Learner::State {
     how.trainable = options.trainable;
     how.f32_lm_head = options.f32_lm_head;
     how.muon = options.optim.name == config::OptimName::muon;
-    how.device = options.device == base::Device::cuda ? torch::Device(torch::kCUDA, 0) : torch::Device(torch::kCPU);
+    if (options.device == base::Device::cuda) {
+      const int number = load_cuda_library(world.local_rank());
+      how.device = torch::Device(torch::kCUDA, static_cast<torch::DeviceIndex>(number));
+    }
     how.torch_ops = uses_torch_ops(options);
     how.reads_layers = options.forward == config::LearnerForward::bf16;
     how.packs_head = how.reads_layers && !how.torch_ops;  // else logits are of the snapshot's

@@ -106,10 +106,9 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, RunPart p
                  std::move(point.unfinished_row),
                  {}};
 
-  // What a machine lacks shows now, not after the cold start: a decoder that is made and
-  // dropped asks for all of it.
+  // What a machine lacks shows now, not after the cold start: a decoder that is made and dropped asks for all of it.
   if (config::draws_on_gpu(recipe) && part != RunPart::cold_start_only)
-    (void)Sampler(policy.config, recipe, recipe.data.max_prompt_length);
+    (void)Sampler(policy.config, recipe, world, recipe.data.max_prompt_length);
 
   const bool fresh = !point.checkpoint;
   const std::int64_t sft_steps = recipe.sft.steps;

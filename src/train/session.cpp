@@ -62,11 +62,13 @@ types::SamplingParams sampling(const config::Recipe& recipe, const model::ModelC
   return params;
 }
 
-decoder::DecoderOptions decoder_options(const config::Recipe& recipe, std::int64_t longest_prompt_tokens,
+decoder::DecoderOptions decoder_options(const config::Recipe& recipe, const dist::Collectives& world,
+                                        std::int64_t longest_prompt_tokens,
                                         std::optional<std::int64_t> logit_tile_tokens) {
   decoder::DecoderOptions options;
   options.logit_tile_tokens = logit_tile_tokens.value_or(options.logit_tile_tokens);
   options.device = config::draws_on_gpu(recipe) ? base::Device::cuda : base::Device::cpu;
+  options.device_number = world.local_rank();
   options.max_num_seqs = recipe.rollout.max_num_seqs;
   options.max_num_batched_tokens = recipe.rollout.max_num_batched_tokens;
   options.page_size = recipe.rollout.page_size;
@@ -128,10 +130,10 @@ Policy load_policy(const std::filesystem::path& dir) {
   return policy;
 }
 
-Sampler::Sampler(const model::ModelConfig& config, const config::Recipe& recipe, std::int64_t longest_prompt_tokens,
-                 std::optional<std::int64_t> logit_tile_tokens)
+Sampler::Sampler(const model::ModelConfig& config, const config::Recipe& recipe, const dist::Collectives& world,
+                 std::int64_t longest_prompt_tokens, std::optional<std::int64_t> logit_tile_tokens)
     : snapshot(config, snapshot_formats(recipe.quant)),
-      decoder(config, fitting(config, decoder_options(recipe, longest_prompt_tokens, logit_tile_tokens))) {}
+      decoder(config, fitting(config, decoder_options(recipe, world, longest_prompt_tokens, logit_tile_tokens))) {}
 
 std::vector<std::vector<types::TokenId>> calibration_prompts(const PromptSet& set, std::uint64_t seed,
                                                              std::uint64_t num_drawn) {

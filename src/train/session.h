@@ -45,9 +45,10 @@ Policy load_policy(const std::filesystem::path& dir);
 /// The sampler's side: a snapshot and the decoder that reads it (train/quantiser.h's load_published, after each publish
 /// into it). The snapshot is the decoder's only weight memory.
 struct Sampler {
+  /// With rollout.device cuda on the GPU of this process's number among those of `world` on this machine.
   /// logit_tile_tokens: the decoder's own choice unless given (decoder/decoder.h).
-  Sampler(const model::ModelConfig& config, const config::Recipe& recipe, std::int64_t longest_prompt_tokens,
-          std::optional<std::int64_t> logit_tile_tokens = {});
+  Sampler(const model::ModelConfig& config, const config::Recipe& recipe, const dist::Collectives& world,
+          std::int64_t longest_prompt_tokens, std::optional<std::int64_t> logit_tile_tokens = {});
   model::Snapshot snapshot;
   decoder::Decoder decoder;  ///< throws Abandoned (train/signals.h) once a stop is asked for
 };

@@ -55,7 +55,7 @@ Trainer::Trainer(RunParts& parts, learner::Learner& learner, learner::Learner* r
       prompts_(prompts),
       held_out_(held_out),
       order_(make_order(parts.recipe, prompts)),
-      sampler_(parts.policy.config, parts.recipe, parts.recipe.data.max_prompt_length),
+      sampler_(parts.policy.config, parts.recipe, parts.world, parts.recipe.data.max_prompt_length),
       progress_("step", parts.state.step + 1, parts.recipe.trainer.total_training_steps, !parts.world.is_first()),
       saved_step_(parts.state.step) {
   order_.restore(parts.state.prompts_drawn);

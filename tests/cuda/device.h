@@ -25,10 +25,10 @@ namespace target = qrl::cuda::QRL_CUDA_TARGET;
 /// The device of this program. Nothing where a GPU is wanted and there is none: the case is then marked as skipped.
 inline std::optional<target::DeviceFacts> find_device() {
 #if defined(QRL_CUDA_EMULATED)
-  return target::use_first_device();
+  return target::use_device(0);
 #else
   try {
-    return target::use_first_device();
+    return target::use_device(0);
   } catch (const base::Error& error) {
     qrl::test::skip(error.what());
     return std::nullopt;

@@ -127,6 +127,21 @@ double rms_of_difference(const std::vector<float>& a, const std::vector<float>& 
 
 }  // namespace
 
+TEST_CASE("the processes of a machine take its devices round and round") {
+  const auto device = cuda::test::find_device();
+  if (!device) return;
+  const model::ModelConfig config = decoder::test::tiny_config();
+  for (int number = 0; number < 2 * device->count + 1; ++number) {
+    DecoderOptions options = options_of(KvFormat::bf16);
+    options.device_number = number;
+    const std::string want =
+        ", device " + std::to_string(number % device->count) + " of " + std::to_string(device->count) + " ";
+    const std::string said = make_engine(config, options)->describe();
+    INFO(said);
+    CHECK(said.find(want) != std::string::npos);
+  }
+}
+
 TEST_CASE("logits are nearer to the CPU's than those are to fp32's, in every format, and chunks change nothing") {
   if (!find_device()) return;
   const std::vector<types::TokenId> tokens = random_tokens(19, 1);
@@ -288,7 +303,7 @@ TEST_CASE("what the engine does not have is refused, and so are ticks that leave
 
 #if defined(QRL_CUDA_EMULATED)  // where all of the device's memory is known
 TEST_CASE("the device's free memory decides the number of KV pages, and no token") {
-  const target::DeviceFacts device = target::use_first_device();
+  const target::DeviceFacts device = target::use_device(0);
   const model::ModelConfig config = decoder::test::tiny_config();
   const auto snapshot = decoder::test::publish(config, decoder::test::tiny_weights(config), Format::int8);
   const Prompts asked = prompts();

@@ -38,6 +38,7 @@ TEST_CASE("one process is its own world") {
   CHECK(world->rank() == 0);
   CHECK(world->size() == 1);
   CHECK(world->local_size() == 1);
+  CHECK(world->local_rank() == 0);
   CHECK(world->is_first());
   world->barrier();
 

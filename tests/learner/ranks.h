@@ -40,6 +40,7 @@ class Ranks {
     int rank() const override { return rank_; }
     int size() const override { return all_.count_; }
     int local_size() const override { return all_.count_; }
+    int local_rank() const override { return rank_; }
     void barrier() override { all_.meet(); }
     void all_reduce_sum(std::span<float> values) override { reduce(values, std::plus<>()); }
     void all_reduce_sum(std::span<double> values) override { reduce(values, std::plus<>()); }

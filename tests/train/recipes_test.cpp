@@ -69,10 +69,10 @@ TEST_CASE("the estimate of memory is what sampler and learner take") {
     const config::Recipe recipe = config::load_recipe(kTiny, overrides, true).recipe;
     const train::Policy policy = train::make_policy(recipe);
     const auto parts = train::estimate_memory(recipe, policy.config, 1);
-    const train::Sampler sampler(policy.config, recipe, recipe.data.max_prompt_length);
+    const auto world = dist::make_solo();
+    const train::Sampler sampler(policy.config, recipe, *world, recipe.data.max_prompt_length);
     CHECK(
         test::close(bytes_of(parts, "sampler's weights"), static_cast<double>(sampler.snapshot.num_bytes()), 0, 0.05));
-    const auto world = dist::make_solo();
     const learner::Learner learner(policy.config, policy.weights, train::learner_options(recipe), *world);
     const auto total = [](const model::WeightViews& views) {
       double bytes = 0;

@@ -64,6 +64,7 @@ TEST_CASE("the ranks of one job meet") {
   REQUIRE(world().size() == std::stoi(std::getenv("OMPI_COMM_WORLD_SIZE")));
   CHECK(world().rank() == std::stoi(std::getenv("OMPI_COMM_WORLD_RANK")));
   CHECK(world().local_size() == std::stoi(std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE")));
+  CHECK(world().local_rank() == std::stoi(std::getenv("OMPI_COMM_WORLD_LOCAL_RANK")));
   CHECK(world().is_first() == (world().rank() == 0));
   world().barrier();
 }
