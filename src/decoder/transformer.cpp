@@ -15,12 +15,10 @@ ObservedInputs::ObservedInputs(const model::ModelConfig& config)
       gate_up_LD(DType::f32, {config.num_hidden_layers, config.hidden_size}) {}
 
 void ObservedInputs::note(const ops::Activations& input, Range rows, float* amax_D) {
-  std::vector<float> values(static_cast<std::size_t>(rows.end * input.width));
-  base::Team alone = base::Team::solo();
-  ops::decode(alone, input, rows, values.data());
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    float& most = amax_D[i % static_cast<std::size_t>(input.width)];
-    most = std::max(most, std::fabs(values[i]));
+  std::vector<float> values(static_cast<std::size_t>(input.width));
+  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+    ops::decode_row(input, row, values.data());
+    for (std::size_t i = 0; i < values.size(); ++i) amax_D[i] = std::max(amax_D[i], std::fabs(values[i]));
   }
 }
 

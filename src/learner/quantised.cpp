@@ -26,19 +26,32 @@ void by_blocks(std::int64_t num_rows, const MakeBody& make_body) {
   });
 }
 
-Tensor decoded_weight(const ops::PackedLinear& packed) {
-  const Tensor weight = torch::empty({packed.out, packed.in});
-  base::parallel(0, [&](base::Team& team) {
-    const base::Range mine = team.slice(packed.out);
-    ops::unpack_rows(packed, mine.begin, mine.size(), weight.data_ptr<float>() + mine.begin * packed.in);
+/// What decode_rows(rows, to) writes in fp32, in `type`: a block at a time, so that its fp32 form never leaves the cache.
+template <class DecodeRows>
+Tensor decoded(std::int64_t num_rows, std::int64_t width, torch::ScalarType type, const DecodeRows& decode_rows) {
+  const Tensor values = torch::empty({num_rows, width}, torch::TensorOptions().dtype(type));
+  by_blocks(num_rows, [&] {
+    const Tensor f32 = type == torch::kFloat32 ? Tensor() : torch::empty({kBlockRows, width});
+    return [&, f32](base::Team&, base::Range rows) {
+      if (!f32.defined()) return decode_rows(rows, values.data_ptr<float>() + rows.begin * width);
+      decode_rows(rows, f32.data_ptr<float>());
+      values.narrow(0, rows.begin, rows.size()).copy_(f32.narrow(0, 0, rows.size()));
+    };
   });
-  return weight;
+  return values;
 }
 
-Tensor decoded_input(const ops::Activations& codes, torch::ScalarType compute) {
-  const Tensor x = torch::empty({codes.max_rows(), codes.width});
-  base::parallel(0, [&](base::Team& team) { ops::decode(team, codes, {0, codes.max_rows()}, x.data_ptr<float>()); });
-  return x.to(compute);
+Tensor decoded_weight(const ops::PackedLinear& packed, torch::ScalarType type) {
+  return decoded(packed.out, packed.in, type, [&](base::Range rows, float* to) {
+    ops::unpack_rows(packed, rows.begin, rows.size(), to);
+  });
+}
+
+Tensor decoded_input(const ops::Activations& codes, torch::ScalarType type) {
+  return decoded(codes.max_rows(), codes.width, type, [&](base::Range rows, float* to) {
+    for (std::int64_t row = rows.begin; row < rows.end; ++row)
+      ops::decode_row(codes, row, to + (row - rows.begin) * codes.width);
+  });
 }
 
 Tensor bias_of(const ops::PackedLinear& packed) {
@@ -60,13 +73,13 @@ Tensor quantised_linear(const Tensor& x, const Weight& master, const Quantised& 
     };
   });
   if (!quantised.real_product) {
-    y = times_transposed(decoded_input(*codes, quantised.compute), decoded_weight(packed), torch::kFloat32);
+    y = times_transposed(decoded_input(*codes, quantised.compute), decoded_weight(packed, quantised.compute), torch::kFloat32);
     if (!packed.bias.empty()) y += bias_of(packed);
   }
   return differentiable({x}, {y}, [codes, master, quantised](const TensorList& d) {
     const Tensor d_y = d[0].to(quantised.compute).contiguous();
     accumulate_weight_gradient(d_y, decoded_input(*codes, quantised.compute), master.gradient);
-    return TensorList{times(d_y, decoded_weight(*quantised.packed), torch::kFloat32)};
+    return TensorList{times(d_y, decoded_weight(*quantised.packed, quantised.compute), torch::kFloat32)};
   })[0];
 }
 

@@ -305,25 +305,21 @@ void encode(base::Team& team, const float* x, base::Range rows, Activations& out
   }
 }
 
-void decode(base::Team& team, const Activations& codes, base::Range rows, float* x) {
-  check_range(rows, codes.max_rows(), "decode");
+void decode_row(const Activations& codes, std::int64_t row_idx, float* x) {
+  check_range({row_idx, row_idx + 1}, codes.max_rows(), "decode_row");
   const FormatSpec& what = spec(codes.format);
   const auto width = static_cast<std::size_t>(codes.width);
-  const std::int64_t run = what.activation_scale_inputs == 0 ? codes.width : what.activation_scale_inputs;
-  const base::Range mine = team.slice(rows.size());
-  for (std::int64_t row = rows.begin + mine.begin; row < rows.begin + mine.end; ++row) {
-    float* to = x + row * codes.width;
-    if (what.activations == Code::f32) {
-      std::memcpy(to, codes.row(row), width * sizeof(float));
-    } else if (what.activations == Code::int8) {
-      quant::decode_int8({static_cast<const std::int8_t*>(codes.row(row)), width}, codes.scales.as<float>()[row],
-                         {to, width});
-    } else {
-      kernels().decode_bf16(static_cast<const std::uint16_t*>(codes.row(row)), codes.width, to);
-      if (codes.scales.empty()) continue;
-      const float* scales = codes.scales.as<float>() + row * codes.num_scales();
-      for (std::int64_t k = 0; k < codes.width; ++k) to[k] *= scales[k / run];
-    }
+  if (what.activations == Code::f32) {
+    std::memcpy(x, codes.row(row_idx), width * sizeof(float));
+  } else if (what.activations == Code::int8) {
+    quant::decode_int8({static_cast<const std::int8_t*>(codes.row(row_idx)), width},
+                       codes.scales.as<float>()[row_idx], {x, width});
+  } else {
+    kernels().decode_bf16(static_cast<const std::uint16_t*>(codes.row(row_idx)), codes.width, x);
+    if (codes.scales.empty()) return;
+    const std::int64_t run = what.activation_scale_inputs == 0 ? codes.width : what.activation_scale_inputs;
+    const float* scales = codes.scales.as<float>() + row_idx * codes.num_scales();
+    for (std::int64_t k = 0; k < codes.width; ++k) x[k] *= scales[k / run];
   }
 }
 
