@@ -18,6 +18,7 @@ enum class Granularity : std::uint8_t { automatic, tensor, channel_token, block1
 enum class GapAction : std::uint8_t { stop, warn };
 enum class HeadFormat : std::uint8_t { automatic, f32 };  ///< automatic: bf16, or fp32 when the weights are
 enum class LearnerForward : std::uint8_t { bf16, fake_quant, low_bit };
+enum class LearnerBackward : std::uint8_t { model_dtype, int8 };
 enum class KvCache : std::uint8_t { automatic, f32, bf16, int8, fp8_e4m3 };  ///< automatic: as the weights
 enum class CalibrateKv : std::uint8_t { every_update, once };
 enum class OverlongPrompt : std::uint8_t { error, filter, truncate };
@@ -124,7 +125,8 @@ struct QuantRecipe {
   HeadFormat lm_head = HeadFormat::automatic;
   std::string profile;  ///< quant.rollout.profile: empty: none; "auto"; or a file
   KvCache kv_cache = KvCache::automatic;
-  LearnerForward learner_forward = LearnerForward::bf16;  ///< quant.learner.forward
+  LearnerForward learner_forward = LearnerForward::bf16;            ///< quant.learner.forward
+  LearnerBackward learner_backward = LearnerBackward::model_dtype;  ///< quant.learner.backward
   CalibrateKv kv_when = CalibrateKv::every_update;        ///< quant.kv_calibration.when
   double kv_percentile = 99.9;                            ///< quant.kv_calibration.percentile
   double uaq_scale = 1;

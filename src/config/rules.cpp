@@ -201,6 +201,14 @@ void check_quant(const Recipe& recipe, RuleBook& rules) {
   rules.require({"rollout.bitwise", "quant.rollout.kv_cache"},
                 !recipe.rollout.bitwise || quant.kv_cache != KvCache::fp8_e4m3,
                 "quant.rollout.kv_cache other than fp8_e4m3 with rollout.bitwise", "fp8_e4m3", "use int8 or bf16");
+  const bool int8_backward = quant.learner_backward == LearnerBackward::int8;
+  rules.require({"quant.learner.backward", "quant.learner.forward"},
+                !int8_backward || quant.learner_forward == LearnerForward::low_bit,
+                "quant.learner.forward low_bit with quant.learner.backward int8", "another",
+                "its operands are the codes of that forward pass");
+  rules.require({"quant.learner.backward", "quant.rollout.weights"},
+                !int8_backward || quant.weights == WeightFormat::int8,
+                "quant.rollout.weights int8 with quant.learner.backward int8", "another", "use model_dtype");
   rules.require({"trainer.device", "quant.learner.forward"},
                 !learns_on_gpu(recipe) || quant.learner_forward == LearnerForward::bf16,
                 "quant.learner.forward bf16 with trainer.device cuda", "another",

@@ -34,6 +34,7 @@ class Collectives {
 
   /// Longest that a call may wait for the other ranks, seconds (1800 at first). Solo: nothing to wait for.
   virtual void set_time_limit(double /*seconds*/) {}
+  virtual double time_limit_s() const { return 0; }
 
   virtual void barrier() = 0;
   /// Elementwise sums over ranks, the same bits on every rank and whatever the MPI library: terms are added in rank

@@ -84,6 +84,7 @@ class Mpi final : public Collectives {
   int local_rank() const override { return local_rank_; }
 
   void set_time_limit(double seconds) override { limit_s_ = seconds; }
+  double time_limit_s() const override { return limit_s_; }
 
   void barrier() override {
     Requests requests;

@@ -53,6 +53,9 @@ int load_cuda_library(int number) {
     open_library();
     loaded = true;
   }
+  // LibTorch looks for that part once, the first time that anybody asks for CUDA.
+  QRL_INVARIANT(at::globalContext().hasCUDART(), "LibTorch's CUDA part", "loaded before LibTorch was asked for it",
+                "loaded too late");
   QRL_REQUIRE(torch::cuda::is_available(), "trainer.device: cuda", "a GPU that LibTorch can use",
               "none (no driver, or CUDA_VISIBLE_DEVICES hides it)", "use trainer.device cpu");
   constexpr bool kOnlyWarns = true;  // a backward pass of attention may have no such form: then its bits may differ

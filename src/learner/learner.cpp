@@ -85,8 +85,9 @@ struct Learner::State {
       : config(config_in),
         options(options_in),
         world(world_in),
-        parameters(config, initial, parameter_options(options, world)) {
-    parameters.refresh(world);
+        parameters(config, initial, parameter_options(options, world)),
+        ranks(ranks_on(parameters.device(), world)) {
+    parameters.refresh(*ranks);
   }
   static ParameterOptions parameter_options(const LearnerOptions& options, const dist::Collectives& world) {
     ParameterOptions how;
@@ -124,6 +125,7 @@ struct Learner::State {
     how.lm_head_dtype = parameters.policy().lm_head_dtype;
     how.activation_checkpointing = options.activation_checkpointing;
     how.forward = options.forward;
+    how.int8_backward = options.int8_backward;
     how.pages = pages;
     how.kv_format = options.kv_format;
     if (quantised()) {
@@ -151,6 +153,7 @@ struct Learner::State {
   LearnerOptions options;
   dist::Collectives& world;
   Parameters parameters;
+  std::unique_ptr<RankTensors> ranks;
   base::Buffer rope_table;
   std::int64_t num_updates = 0;
   const model::Snapshot* published = nullptr;  // null: not since the masters last changed
@@ -271,7 +274,7 @@ UpdateReport Learner::update() {
   state_->require_trainable();
   UpdateReport report;
   const torch::NoGradGuard no_grad;
-  reduce_gradients(state_->parameters, state_->world);
+  reduce_gradients(state_->parameters, *state_->ranks);
   report.metrics = state_->statistics.reduce(state_->world);
   const bool loss_failed = state_->world.any(!state_->loss_is_finite);
   state_->statistics = {};
@@ -286,7 +289,7 @@ UpdateReport Learner::update() {
   if (report.finite) {
     // 1e-6 as in torch.nn.utils.clip_grad_norm_.
     const double scale = clip > 0 ? std::min(1.0, clip / (norm + 1e-6)) : 1.0;
-    take_step(state_->parameters, state_->options.optim, {lr(), state_->num_updates, scale}, state_->world);
+    take_step(state_->parameters, state_->options.optim, {lr(), state_->num_updates, scale}, *state_->ranks);
     state_->published = nullptr;
     ++state_->num_updates;
   } else {
@@ -332,7 +335,7 @@ void Learner::restore(const model::WeightViews& masters, const model::WeightView
   clear_gradients(state_->parameters);
   state_->statistics = {};
   state_->loss_is_finite = true;
-  state_->parameters.refresh(state_->world);
+  state_->parameters.refresh(*state_->ranks);
 }
 
 void Learner::publish(model::Snapshot& snapshot, std::int64_t version) {
@@ -360,7 +363,7 @@ void Learner::apply_uaq(float scale) {
   }
   state_->parameters.restore(views, optimizer_state());
   state_->published = nullptr;
-  state_->parameters.refresh(state_->world);
+  state_->parameters.refresh(*state_->ranks);
 }
 
 const model::Snapshot* Learner::published() const {

@@ -45,6 +45,7 @@ struct LearnerOptions {
   /// With fake_quant and low_bit the linear layers read the snapshot last published, which must hold the present
   /// masters at every forward pass: publish after each update and restore.
   config::LearnerForward forward = config::LearnerForward::bf16;
+  bool int8_backward = false;  ///< with low_bit: the int8 layers' backward products in int8 as well (quantised.h)
   /// With low_bit: every op of the forward pass is the decoder's, keys and values are kept in `kv_format` (not
   /// fp8_e4m3) as its pages keep them, and so log-probs are the sampler's bit for bit at the weights that drew.
   bool bitwise = false;

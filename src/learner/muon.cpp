@@ -23,13 +23,6 @@ double work_of(const MuonMatrix& matrix) {
   return rows * cols * std::min(rows, cols);
 }
 
-/// `bytes` of rank `root`, whatever the device.
-void broadcast(torch::Tensor& values, int root, dist::Collectives& world) {
-  const torch::Tensor host = values.cpu();
-  world.broadcast({static_cast<std::byte*>(host.data_ptr()), host.nbytes()}, root);
-  if (!values.is_cpu()) values.copy_(host);
-}
-
 /// Advances the momentum and clears the gradient; what is to be orthogonalised is left in the gradient until then.
 torch::Tensor direction(const MuonMatrix& matrix, const MuonStep& step, bool is_mine) {
   const auto momentum = static_cast<float>(step.settings.momentum);
@@ -59,16 +52,16 @@ torch::Tensor newton_schulz(const torch::Tensor& matrix, std::int64_t steps) {
   return (is_tall ? x.t() : x).contiguous().to(torch::kBFloat16);
 }
 
-void muon_step(std::span<const MuonMatrix> matrices, const MuonStep& step, dist::Collectives& world) {
+void muon_step(std::span<const MuonMatrix> matrices, const MuonStep& step, RankTensors& ranks) {
   std::vector<double> work;
   for (const MuonMatrix& matrix : matrices) work.push_back(work_of(matrix));
-  const std::vector<int> owners = dist::share_out(work, world.size());
+  const std::vector<int> owners = dist::share_out(work, ranks.size());
   std::vector<torch::Tensor> orthogonal(matrices.size());
   const auto advance = [&](base::Range range) {
     const torch::NoGradGuard no_grad;
     for (std::int64_t i = range.begin; i < range.end; ++i) {
       const auto at = static_cast<std::size_t>(i);
-      orthogonal[at] = direction(matrices[at], step, owners[at] == world.rank());
+      orthogonal[at] = direction(matrices[at], step, owners[at] == ranks.rank());
     }
   };
   const base::Range all{0, static_cast<std::int64_t>(matrices.size())};
@@ -81,7 +74,7 @@ void muon_step(std::span<const MuonMatrix> matrices, const MuonStep& step, dist:
   for (std::size_t i = 0; i < matrices.size(); ++i) {
     const MuonMatrix& matrix = matrices[i];
     if (!orthogonal[i].defined()) orthogonal[i] = torch::empty_like(matrix.weights, torch::kBFloat16);
-    if (world.size() > 1) broadcast(orthogonal[i], owners[i], world);
+    if (ranks.size() > 1) ranks.broadcast(orthogonal[i], owners[i]);
     const double longest = static_cast<double>(std::max(matrix.weights.size(0), matrix.weights.size(1)));
     const double scale = step.settings.match_adamw_rms ? 0.2 * std::sqrt(longest) : 1.0;
     torch::Tensor weights = matrix.weights;

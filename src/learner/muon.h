@@ -7,7 +7,7 @@
 #include <span>
 
 #include "config/recipe.h"
-#include "dist/collectives.h"
+#include "learner/rank_tensors.h"
 
 namespace qrl::learner {
 
@@ -34,6 +34,6 @@ struct MuonStep {
 /// update's RMS then is AdamW's), or 1 without match_adamw_rms; decoupled decay is our choice. Gradients are cleared.
 /// Every rank holds the same matrices and gradients; each orthogonalises its share and sends it to the others, so all
 /// end with the same bits, and with those of one process. Collective.
-void muon_step(std::span<const MuonMatrix> matrices, const MuonStep& step, dist::Collectives& world);
+void muon_step(std::span<const MuonMatrix> matrices, const MuonStep& step, RankTensors& ranks);
 
 }  // namespace qrl::learner

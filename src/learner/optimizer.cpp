@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
-#include <span>
 #include <vector>
 
 #include "learner/muon.h"
@@ -56,18 +55,10 @@ void adamw(const Parameters& parameters, const AdamwRun& run, const config::Opti
 
 }  // namespace
 
-void reduce_gradients(Parameters& parameters, dist::Collectives& world) {
-  if (world.size() == 1) return;
-  constexpr std::int64_t kChunk = std::int64_t{1} << 22;  // 16 MiB: bounds what the transport buffers
-  const std::int64_t chunk = parameters.is_sharded() ? parameters.size() : kChunk;
-  for (std::int64_t begin = 0; begin < parameters.size(); begin += chunk) {
-    const Tensor part = parameters.gradients(begin, std::min(chunk, parameters.size() - begin));
-    const Tensor host = part.cpu();
-    const std::span<float> values(host.data_ptr<float>(), static_cast<std::size_t>(host.numel()));
-    if (parameters.is_sharded()) world.reduce_scatter_sum(values, parameters.gradient_parts());
-    else world.all_reduce_sum(values);
-    if (!part.is_cpu()) part.copy_(host);
-  }
+void reduce_gradients(const Parameters& parameters, RankTensors& ranks) {
+  if (ranks.size() == 1) return;
+  if (parameters.is_sharded()) ranks.reduce_scatter_sum(parameters.gradients(), parameters.gradient_parts());
+  else ranks.all_reduce_sum(parameters.gradients());
 }
 
 GradientNorm gradient_norm(const Parameters& parameters, dist::Collectives& world) {
@@ -101,16 +92,17 @@ GradientNorm gradient_norm(const Parameters& parameters, dist::Collectives& worl
 }
 
 void take_step(Parameters& parameters, const config::OptimRecipe& optim, const OptimizerStep& step,
-               dist::Collectives& world) {
+               RankTensors& ranks) {
   if (optim.name == config::OptimName::muon) {
     // Sharded, the matrices are this rank's own affair.
-    const std::unique_ptr<dist::Collectives> alone = dist::make_solo();
+    const std::unique_ptr<dist::Collectives> solo = dist::make_solo();
+    const std::unique_ptr<RankTensors> alone = ranks_through_host(*solo);
     muon_step(muon_matrices(parameters), {step.lr, optim.weight_decay, step.gradient_scale, optim.muon},
-              parameters.is_sharded() ? *alone : world);
+              parameters.is_sharded() ? *alone : ranks);
   }
   for (const AdamwRun& run : parameters.adamw_runs()) adamw(parameters, run, optim, step);
   if (parameters.is_sharded()) clear_gradients(parameters);  // this rank's terms of the others'
-  parameters.refresh(world);
+  parameters.refresh(ranks);
 }
 
 void clear_gradients(Parameters& parameters) {

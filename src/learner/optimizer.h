@@ -7,11 +7,12 @@
 #include "config/recipe.h"
 #include "dist/collectives.h"
 #include "learner/parameters.h"
+#include "learner/rank_tensors.h"
 
 namespace qrl::learner {
 
 /// Sums gradients over ranks: all of them on every rank, or each tensor's on its owner. Collective.
-void reduce_gradients(Parameters& parameters, dist::Collectives& world);
+void reduce_gradients(const Parameters& parameters, RankTensors& ranks);
 
 /// ‖gradients‖², the same on every rank: a tensor's by ops::sum_of_squares (or, with torch_ops, in fp64), their sum in
 /// fp64; and the first tensor whose gradient is not finite, or nothing. Collective when sharded.
@@ -30,7 +31,7 @@ struct OptimizerStep {
 /// AdamW (ops::AdamW's formula) or, on the layers' matrices, Muon; gradients are cleared and what the forward pass reads
 /// is brought up to the masters. Collective.
 void take_step(Parameters& parameters, const config::OptimRecipe& optim, const OptimizerStep& step,
-               dist::Collectives& world);
+               RankTensors& ranks);
 
 void clear_gradients(Parameters& parameters);
 

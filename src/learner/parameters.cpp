@@ -234,7 +234,7 @@ void Parameters::bind_policy(const model::ModelConfig& config) {
   }
 }
 
-void Parameters::refresh(dist::Collectives& world) {
+void Parameters::refresh(RankTensors& ranks) {
   for (const Stretch& stretch : stretches_) {
     if (!has_copies() || !stretch.values.defined()) continue;
     for (const Placement& placement : placements_) {
@@ -243,10 +243,7 @@ void Parameters::refresh(dist::Collectives& world) {
       stretch.values.narrow(0, placement.offset - stretch.begin, count)
           .copy_(masters_.narrow(0, placement.owned_offset, count));
     }
-    if (!is_sharded()) continue;
-    const Tensor host = stretch.values.cpu();
-    world.all_gather({static_cast<std::byte*>(host.data_ptr()), host.nbytes()}, stretch.parts);
-    if (!stretch.values.is_cpu()) stretch.values.copy_(host);
+    if (is_sharded()) ranks.all_gather(stretch.values, stretch.parts);
   }
   if (options_.packs_head) pack_head();
 }

@@ -8,6 +8,7 @@
 
 #include "dist/collectives.h"
 #include "learner/layers.h"
+#include "learner/rank_tensors.h"
 #include "model/config.h"
 #include "model/weights.h"
 #include "ops/linear.h"
@@ -93,7 +94,7 @@ class Parameters {
   const std::vector<dist::Part>& gradient_parts() const { return gradient_parts_; }
 
   /// Brings what the forward pass reads up to the masters: after every change of them. Collective when sharded.
-  void refresh(dist::Collectives& world);
+  void refresh(RankTensors& ranks);
   /// Writes a tensor's master to `to`, on every rank. Collective when sharded.
   void read_master(const model::WeightSpec& spec, float* to, dist::Collectives& world) const;
 

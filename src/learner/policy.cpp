@@ -25,9 +25,10 @@ Tensor hidden_states(const PolicyWeights& weights, const model::ModelConfig& con
     return add_rms_norm(x_ND, branch_ND, gain, eps, out);
   };
   const auto project = [quantised, real = options.forward == config::LearnerForward::low_bit,
-                        compute = options.compute](const Tensor& x, const Weight& w, const ops::PackedLinear* packed,
-                                                   const Again& x_again) {
-    return quantised ? quantised_linear(x, w, {packed, real, compute}) : linear(x, w, x_again);
+                        compute = options.compute, int8 = options.int8_backward](
+                           const Tensor& x, const Weight& w, const ops::PackedLinear* packed, const Again& x_again) {
+    if (!quantised) return linear(x, w, x_again);
+    return quantised_linear(x, w, {packed, real, compute, int8 && packed->format == quant::Format::int8});
   };
   // As exact as the sampler's: its queries and softmax weights meet bf16 and fp8 pages as bf16, fp32 ones as they are.
   const bool exact = quantised && options.kv_format == quant::KvFormat::f32;

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <vector>
 
 #include "base/threads.h"
 #include "ops/transformer.h"
+#include "ops/transposed.h"
 
 namespace qrl::learner {
 
@@ -20,7 +22,7 @@ void by_blocks(std::int64_t num_rows, const MakeBody& make_body) {
   std::atomic<std::int64_t> next{0};
   base::parallel(0, [&](base::Team&) {
     base::Team alone = base::Team::solo();
-    const auto body = make_body();
+    auto body = make_body();
     for (std::int64_t first = next.fetch_add(kBlockRows); first < num_rows; first = next.fetch_add(kBlockRows))
       body(alone, base::Range{first, std::min(num_rows, first + kBlockRows)});
   });
@@ -54,6 +56,50 @@ Tensor decoded_input(const ops::Activations& codes, torch::ScalarType type) {
   });
 }
 
+/// dX = dY·Ŵ by int8: each row of dY, with the weights' scales on it, encoded as activations are.
+Tensor int8_input_gradient(const Tensor& d_y, const ops::PackedLinear& packed) {
+  const std::int64_t num_rows = d_y.size(0);
+  ops::PackedLinear weight = ops::make_unscaled(packed.in, packed.out);
+  base::parallel(0, [&](base::Team& team) { ops::transpose_codes(team, packed, weight); });
+  ops::Activations codes(quant::Format::int8, num_rows, packed.out);
+  const Tensor d_x = torch::empty({num_rows, packed.in});
+  const float* scales = packed.scales.as<float>();
+  by_blocks(num_rows, [&] {
+    return [&, scaled = std::vector<float>(static_cast<std::size_t>(packed.out))](base::Team& alone,
+                                                                                 base::Range rows) mutable {
+      for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+        const float* from = d_y.data_ptr<float>() + row * packed.out;
+        for (std::size_t o = 0; o < scaled.size(); ++o) scaled[o] = from[o] * scales[o];
+        ops::encode_row(scaled.data(), row, codes);
+      }
+      ops::linear(alone, codes, weight, rows, false, d_x.data_ptr<float>());
+    };
+  });
+  return d_x;
+}
+
+/// gradient += dYᵀ·X̂ by int8: each column of dY, with the tokens' scales on it, encoded.
+void add_int8_weight_gradient(const Tensor& d_y, const ops::Activations& x, const Tensor& gradient) {
+  const std::int64_t num_rows = d_y.size(0), num_outputs = d_y.size(1);
+  ops::PackedLinear inputs = ops::make_unscaled(x.width, num_rows);
+  base::parallel(0, [&](base::Team& team) { ops::transpose_codes(team, x, inputs); });
+  ops::Activations codes(quant::Format::int8, num_outputs, num_rows);
+  const float* scales = x.scales.as<float>();
+  by_blocks(num_outputs, [&] {
+    return [&, columns = std::vector<float>(static_cast<std::size_t>(kBlockRows * num_rows))](
+               base::Team& alone, base::Range outputs) mutable {
+      for (std::int64_t row = 0; row < num_rows; ++row) {
+        const float* from = d_y.data_ptr<float>() + row * num_outputs;
+        for (std::int64_t o = outputs.begin; o < outputs.end; ++o)
+          columns[static_cast<std::size_t>((o - outputs.begin) * num_rows + row)] = from[o] * scales[row];
+      }
+      for (std::int64_t o = outputs.begin; o < outputs.end; ++o)
+        ops::encode_row(columns.data() + (o - outputs.begin) * num_rows, o, codes);
+      ops::linear(alone, codes, inputs, outputs, true, gradient.data_ptr<float>());
+    };
+  });
+}
+
 Tensor bias_of(const ops::PackedLinear& packed) {
   return torch::from_blob(packed.bias.as<float>(), {packed.out}, torch::kFloat32);
 }
@@ -77,6 +123,11 @@ Tensor quantised_linear(const Tensor& x, const Weight& master, const Quantised& 
     if (!packed.bias.empty()) y += bias_of(packed);
   }
   return differentiable({x}, {y}, [codes, master, quantised](const TensorList& d) {
+    if (quantised.int8_backward) {
+      const Tensor exact_d_y = d[0].contiguous();
+      add_int8_weight_gradient(exact_d_y, *codes, master.gradient);
+      return TensorList{int8_input_gradient(exact_d_y, *quantised.packed)};
+    }
     const Tensor d_y = d[0].to(quantised.compute).contiguous();
     accumulate_weight_gradient(d_y, decoded_input(*codes, quantised.compute), master.gradient);
     return TensorList{times(d_y, decoded_weight(*quantised.packed, quantised.compute), torch::kFloat32)};

@@ -11,6 +11,7 @@ struct Quantised {
   const ops::PackedLinear* packed = nullptr;     ///< the sampler's own tensor
   bool real_product = false;                     ///< low_bit: ops::linear on the codes; else fake_quant
   torch::ScalarType compute = torch::kBFloat16;  ///< of the products of fake_quant and of every backward pass
+  bool int8_backward = false;  ///< of int8 weights and activations: the backward pass's products in int8 as well
 };
 
 /// y = X̂ · Ŵᵀ (+ the packed bias), fp32 [N, out], from x fp32 [N, in]; X̂ is x encoded as the sampler encodes it, Ŵ the
@@ -18,7 +19,9 @@ struct Quantised {
 /// low_bit: ops::linear, its accumulation and bits; fake_quant: X̂ and Ŵ decoded and rounded to `compute`, their product
 /// by LibTorch. Backward of both, with the forward's operands decoded and rounded to `compute` (QaRL;
 /// straight-through): dX = dY·Ŵ, and dYᵀ·X̂ added to the gradient of the fp32 masters. X̂ is kept as codes, Ŵ decoded
-/// when needed. The bias's gradient is qkv_transform's business. `quantised.packed` must not change before the backward
+/// when needed. With int8_backward dY is encoded as well, once a token (with Ŵ's scales on it) for dX and once an output
+/// channel (with X̂'s scales) for dYᵀ·X̂, symmetric, nearest even, scale amax/127; sums are exact in int32 (our choice: no
+/// paper's). The bias's gradient is qkv_transform's business. `quantised.packed` must not change before the backward
 /// pass.
 Tensor quantised_linear(const Tensor& x, const Weight& master, const Quantised& quantised);
 

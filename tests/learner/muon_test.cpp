@@ -95,7 +95,7 @@ TEST_CASE("Muon's updates are numpy's: momentum, Nesterov, decoupled decay, scal
     for (const auto& values : item["gradients"]) {
       torch::Tensor gradient = torch::tensor(values.get<std::vector<float>>()).view_as(weights);
       const learner::MuonMatrix one{weights, gradient, momentum};
-      learner::muon_step(std::span(&one, 1), step, *world);
+      learner::muon_step(std::span(&one, 1), step, *learner::ranks_through_host(*world));
       CHECK(gradient.abs().max().item<float>() == 0);
     }
     const torch::Tensor want = matrix(item, "expected");
@@ -155,7 +155,8 @@ TEST_CASE("Muon's step has the same bits for any number of threads") {
       const auto last = [&](std::size_t from_end) { return tensors[tensors.size() - from_end]; };
       matrices.push_back({last(3), last(2), last(1)});
     }
-    learner::muon_step(matrices, {.lr = 0.1}, *dist::make_solo());
+    const auto solo = dist::make_solo();
+    learner::muon_step(matrices, {.lr = 0.1}, *learner::ranks_through_host(*solo));
     base::set_num_threads(before);
     at::set_num_threads(before);
     return tensors;

@@ -41,11 +41,13 @@ double relative(const Tensor& got, const Tensor& want) {
 }
 
 /// Gradients of one micro-batch with the snapshot's format and the learner's forward.
-test::Named gradients(quant::Format format, config::LearnerForward forward, bool checkpointing = false) {
+test::Named gradients(quant::Format format, config::LearnerForward forward, bool checkpointing = false,
+                      bool int8_backward = false) {
   const auto config = test::tiny_config(false, true);  // with biases on q, k, v
   learner::LearnerOptions options = test::options();
   options.forward = forward;
   options.activation_checkpointing = checkpointing;
+  options.int8_backward = int8_backward;
   const auto world = dist::make_solo();
   Learner learner(config, test::tiny_weights(config), options, *world);
   model::Snapshot snapshot(config, format);
@@ -85,6 +87,28 @@ TEST_CASE("a quantised linear layer and its straight-through gradients are those
   }
 }
 
+TEST_CASE("an int8 backward pass is that of gradients encoded a token and an output channel at a time") {
+  const Problem problem = make_problem(quant::Format::int8, false);
+  const Tensor x = problem.x.clone().set_requires_grad(true), gradient = torch::ones({70, 33});
+  learner::Quantised how{&problem.packed, true, torch::kBFloat16};
+  how.int8_backward = true;
+  learner::quantised_linear(x, {problem.weight, gradient}, how).backward(problem.d_y);
+  const auto format = quant::Format::int8;
+  const Tensor x_hat = rounded(problem.x, format), w_hat = rounded(problem.weight, format);
+  const Tensor x_scales = problem.x.abs().amax(1, true) / 127, w_scales = problem.weight.abs().amax(1, true) / 127;
+  const Tensor for_x = rounded(problem.d_y * w_scales.t(), format);
+  const Tensor for_w = rounded((problem.d_y * x_scales).t().contiguous(), format);
+  // A ratio at a tie may round either way in fp32: one code in thousands.
+  CHECK(relative(x.grad(), torch::mm(for_x, w_hat / w_scales.to(torch::kFloat64))) < 1e-4);
+  CHECK(relative(gradient - 1, torch::mm(for_w, x_hat / x_scales.to(torch::kFloat64))) < 1e-4);
+  // What the encoding costs: a half of 1/127 of the largest value of a row, spread evenly.
+  const Tensor d_y = problem.d_y.to(torch::kFloat64);
+  const double for_x_error = relative(x.grad(), torch::mm(d_y, w_hat));
+  CHECK(for_x_error > 1e-3);
+  CHECK(for_x_error < 2e-2);
+  CHECK(relative(gradient - 1, torch::mm(d_y.t(), x_hat)) < 2e-2);
+}
+
 TEST_CASE("an MLP by blocks of rows has the bits of its parts") {
   base::Team alone = base::Team::solo();
   for (const quant::Format format : {quant::Format::bf16, quant::Format::int8, quant::Format::int4}) {
@@ -112,8 +136,13 @@ TEST_CASE("low_bit and fake_quant give one gradient, another than the masters'")
   CHECK(difference(real, fake) < 2e-5);
   CHECK(difference(fake, plain) > 1e-3);
   CHECK(difference(gradients(quant::Format::int8, LearnerForward::low_bit, true), real) <= 1e-6);
+  const test::Named int8 = gradients(quant::Format::int8, LearnerForward::low_bit, false, true);
+  CHECK(difference(int8, real) > 1e-3);
+  CHECK(difference(int8, real) < 5e-2);
+  CHECK(difference(gradients(quant::Format::int8, LearnerForward::low_bit, true, true), int8) <= 1e-6);
   // With an fp32 snapshot nothing is rounded: the gradients are the masters' own.
   CHECK(difference(gradients(quant::Format::f32, LearnerForward::low_bit), plain) < 1e-5);
+  CHECK(difference(gradients(quant::Format::f32, LearnerForward::low_bit, false, true), plain) < 1e-5);  // no int8 layer
   CHECK(difference(gradients(quant::Format::f32, LearnerForward::fake_quant), plain) < 1e-5);
 }
 

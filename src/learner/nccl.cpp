@@ -1,0 +1,144 @@
+#include "learner/nccl.h"
+
+#include <ATen/DeviceAccelerator.h>
+#include <dlfcn.h>
+
+#include <array>
+#include <cstddef>
+
+#include "base/error.h"
+#include "dist/deadline.h"
+
+namespace qrl::learner {
+
+namespace {
+
+// The part of nccl.h that is used here: its ABI has been this since version 2.0, and not every build has the header.
+struct UniqueId {
+  std::array<char, 128> bytes;
+};
+using Comm = void*;
+using Stream = void*;
+enum Type : int { kInt8 = 0, kFloat32 = 7 };
+constexpr int kSum = 0, kSuccess = 0;
+
+struct Library {
+  explicit Library(const std::string& name) {
+    handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+    QRL_REQUIRE(handle != nullptr, "trainer.device: cuda", "NCCL's library, for several GPUs", dlerror(),
+                "`QRL_TORCH_CUDA=on scripts/setup` fetches it");
+    find(get_unique_id, "ncclGetUniqueId");
+    find(comm_init_rank, "ncclCommInitRank");
+    find(comm_destroy, "ncclCommDestroy");
+    find(group_start, "ncclGroupStart");
+    find(group_end, "ncclGroupEnd");
+    find(all_reduce, "ncclAllReduce");
+    find(reduce, "ncclReduce");
+    find(broadcast, "ncclBroadcast");
+    find(error_string, "ncclGetErrorString");
+  }
+  template <class Function>
+  void find(Function*& function, const char* name) {
+    function = reinterpret_cast<Function*>(dlsym(handle, name));
+    QRL_REQUIRE(function != nullptr, "NCCL's library", std::string("a function ") + name, "none");
+  }
+  void check(int result, const char* what) const {
+    QRL_REQUIRE(result == kSuccess, std::string("NCCL, ") + what, "success", error_string(result),
+                "NCCL_DEBUG=WARN in the environment makes it say more");
+  }
+
+  void* handle = nullptr;  // kept for the life of the process: NCCL has threads of its own
+  int (*get_unique_id)(UniqueId*) = nullptr;
+  int (*comm_init_rank)(Comm*, int num_ranks, UniqueId, int rank) = nullptr;
+  int (*comm_destroy)(Comm) = nullptr;
+  int (*group_start)() = nullptr;
+  int (*group_end)() = nullptr;
+  int (*all_reduce)(const void*, void*, std::size_t count, Type, int op, Comm, Stream) = nullptr;
+  int (*reduce)(const void*, void*, std::size_t count, Type, int op, int root, Comm, Stream) = nullptr;
+  int (*broadcast)(const void*, void*, std::size_t count, Type, int root, Comm, Stream) = nullptr;
+  const char* (*error_string)(int) = nullptr;
+};
+
+class ByNccl final : public RankTensors {
+ public:
+  ByNccl(dist::Collectives& world, const torch::Device& device, const std::string& library)
+      : world_(world), device_(device), nccl_(library) {
+    UniqueId id{};
+    if (world.is_first()) nccl_.check(nccl_.get_unique_id(&id), "a job's name");
+    world.broadcast(std::as_writable_bytes(std::span(&id, 1)), 0);
+    const dist::Deadline deadline = limit("meet");
+    nccl_.check(nccl_.comm_init_rank(&comm_, world.size(), id, world.rank()), "ranks that meet");
+  }
+  ~ByNccl() override {
+    if (std::uncaught_exceptions() == 0) (void)nccl_.comm_destroy(comm_);  // else the other ranks may be elsewhere
+  }
+  int rank() const override { return world_.rank(); }
+  int size() const override { return world_.size(); }
+
+  void all_reduce_sum(const torch::Tensor& f32_values) override {
+    auto* values = f32_values.data_ptr<float>();
+    const auto count = static_cast<std::size_t>(f32_values.numel());
+    together("a sum", [&](Stream stream) {
+      nccl_.check(nccl_.all_reduce(values, values, count, kFloat32, kSum, comm_, stream), "a sum");
+    });
+  }
+  void reduce_scatter_sum(const torch::Tensor& f32_values, std::span<const dist::Part> parts) override {
+    auto* values = f32_values.data_ptr<float>();
+    together("a sum to owners", [&](Stream stream) {
+      for (const dist::Part& part : parts) {
+        float* mine = values + part.begin;
+        nccl_.check(nccl_.reduce(mine, mine, part.count, kFloat32, kSum, part.owner, comm_, stream), "a sum to owners");
+      }
+    });
+  }
+  void all_gather(const torch::Tensor& values, std::span<const dist::Part> byte_parts) override {
+    auto* bytes = static_cast<std::byte*>(values.data_ptr());
+    together("copies from owners", [&](Stream stream) {
+      for (const dist::Part& part : byte_parts) {
+        std::byte* mine = bytes + part.begin;
+        nccl_.check(nccl_.broadcast(mine, mine, part.count, kInt8, part.owner, comm_, stream), "copies from owners");
+      }
+    });
+  }
+  void broadcast(const torch::Tensor& values, int root) override {
+    const dist::Part all{0, values.nbytes(), root};
+    all_gather(values, std::span(&all, 1));
+  }
+
+ private:
+  dist::Deadline limit(const char* what) const {
+    const double seconds = world_.time_limit_s();
+    return {seconds, "waited " + std::to_string(static_cast<std::int64_t>(seconds)) + " s for the other ranks' GPUs (" +
+                         what + "): the job ends here (trainer.collective_timeout_s)"};
+  }
+
+  /// What body(stream) starts goes as one, on the device's present stream, and is done when this returns.
+  template <class Body>
+  void together(const char* what, const Body& body) {
+    const dist::Deadline deadline = limit(what);
+    if (!device_.is_cuda()) return launch(nullptr, what, body);  // NCCL's stand-in of the tests
+    const c10::Stream stream = at::accelerator::getCurrentStream(device_.index());
+    launch(stream.native_handle(), what, body);
+    stream.synchronize();
+  }
+  template <class Body>
+  void launch(Stream stream, const char* what, const Body& body) {
+    nccl_.check(nccl_.group_start(), what);
+    body(stream);
+    nccl_.check(nccl_.group_end(), what);
+  }
+
+  dist::Collectives& world_;
+  torch::Device device_;
+  Library nccl_;
+  Comm comm_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<RankTensors> ranks_by_nccl(dist::Collectives& world, const torch::Device& device,
+                                           const std::string& library) {
+  return std::make_unique<ByNccl>(world, device, library);
+}
+
+}  // namespace qrl::learner

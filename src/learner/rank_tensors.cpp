@@ -1,0 +1,71 @@
+#include "learner/rank_tensors.h"
+
+#include <torch/cuda.h>
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "learner/nccl.h"
+
+namespace qrl::learner {
+
+namespace {
+
+class ThroughHost final : public RankTensors {
+ public:
+  explicit ThroughHost(dist::Collectives& world) : world_(world) {}
+  int rank() const override { return world_.rank(); }
+  int size() const override { return world_.size(); }
+
+  void all_reduce_sum(const torch::Tensor& f32_values) override {
+    constexpr std::int64_t kChunk = std::int64_t{1} << 22;  // 16 MiB: bounds what the transport buffers
+    const torch::Tensor flat = f32_values.view({-1});
+    for (std::int64_t begin = 0; begin < flat.numel(); begin += kChunk) {
+      on_host(flat.narrow(0, begin, std::min(kChunk, flat.numel() - begin)),
+              [&](const torch::Tensor& host) { world_.all_reduce_sum(floats(host)); });
+    }
+  }
+  void reduce_scatter_sum(const torch::Tensor& f32_values, std::span<const dist::Part> parts) override {
+    on_host(f32_values, [&](const torch::Tensor& host) { world_.reduce_scatter_sum(floats(host), parts); });
+  }
+  void all_gather(const torch::Tensor& values, std::span<const dist::Part> byte_parts) override {
+    on_host(values, [&](const torch::Tensor& host) { world_.all_gather(bytes(host), byte_parts); });
+  }
+  void broadcast(const torch::Tensor& values, int root) override {
+    on_host(values, [&](const torch::Tensor& host) { world_.broadcast(bytes(host), root); });
+  }
+
+ private:
+  static std::span<float> floats(const torch::Tensor& host) {
+    return {host.data_ptr<float>(), static_cast<std::size_t>(host.numel())};
+  }
+  static std::span<std::byte> bytes(const torch::Tensor& host) {
+    return {static_cast<std::byte*>(host.data_ptr()), host.nbytes()};
+  }
+  template <class Body>
+  static void on_host(const torch::Tensor& values, const Body& body) {
+    const torch::Tensor host = values.cpu();  // itself where it is there
+    body(host);
+    if (!values.is_cpu()) values.copy_(host);
+  }
+
+  dist::Collectives& world_;
+};
+
+}  // namespace
+
+std::unique_ptr<RankTensors> ranks_through_host(dist::Collectives& world) {
+  return std::make_unique<ThroughHost>(world);
+}
+
+std::unique_ptr<RankTensors> ranks_on(const torch::Device& device, dist::Collectives& world) {
+  if (!device.is_cuda() || world.size() == 1) return ranks_through_host(world);
+  if (world.any(world.local_size() > static_cast<int>(torch::cuda::device_count()))) {
+    base::log_warning("ranks share GPUs: what they exchange goes through host memory (as many processes as GPUs on each "
+                      "machine would use NCCL)");
+    return ranks_through_host(world);
+  }
+  return ranks_by_nccl(world, device, "libnccl.so.2");
+}
+
+}  // namespace qrl::learner

@@ -1,0 +1,34 @@
+// Owns how ranks exchange tensors wherever these are: through host memory, or from GPU to GPU. Knows nothing of what
+// they hold.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <memory>
+#include <span>
+
+#include "dist/collectives.h"
+
+namespace qrl::learner {
+
+/// dist::Collectives for contiguous tensors on one device: the same contract, and the same parts (of elements to sum, of
+/// bytes to copy).
+class RankTensors {
+ public:
+  virtual ~RankTensors() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual void all_reduce_sum(const torch::Tensor& f32_values) = 0;
+  virtual void reduce_scatter_sum(const torch::Tensor& f32_values, std::span<const dist::Part> parts) = 0;
+  virtual void all_gather(const torch::Tensor& values, std::span<const dist::Part> byte_parts) = 0;
+  virtual void broadcast(const torch::Tensor& values, int root) = 0;
+};
+
+/// By `world`, which must outlive it: tensors that are not in host memory are copied there and back.
+std::unique_ptr<RankTensors> ranks_through_host(dist::Collectives& world);
+
+/// What ranks with tensors on `device` use: NCCL (nccl.h) where every rank has a GPU of its own, else host memory, which
+/// a warning says of GPUs that are shared. Collective.
+std::unique_ptr<RankTensors> ranks_on(const torch::Device& device, dist::Collectives& world);
+
+}  // namespace qrl::learner

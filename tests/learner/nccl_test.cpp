@@ -1,0 +1,93 @@
+// How tensors travel between ranks: NCCL's calls, answered by a stand-in (stand_in/nccl.cpp), beside host memory's.
+#include "learner/nccl.h"
+
+#include "base/error.h"
+#include "learner/ranks.h"
+#include "support/catch.h"
+
+namespace qrl {
+
+using dist::Part;
+using learner::RankTensors;
+
+namespace {
+
+/// Odd sizes, out of order, and not every element is anybody's.
+const std::vector<Part> kParts = {{11, 5, 2}, {0, 7, 0}, {20, 1, 1}, {21, 12, 0}, {17, 2, 1}};
+constexpr std::int64_t kCount = 40;
+
+struct Seen {
+  torch::Tensor sum, shares, gathered, sent;
+};
+
+/// What each rank holds after every kind of exchange.
+template <class Make>
+std::vector<Seen> exchange(int num_ranks, const Make& make) {
+  std::vector<Seen> seen(static_cast<std::size_t>(num_ranks));
+  test::Ranks(num_ranks).run([&](dist::Collectives& world) {
+    const std::unique_ptr<RankTensors> ranks = make(world);
+    CHECK(ranks->rank() == world.rank());
+    CHECK(ranks->size() == num_ranks);
+    const auto values = [&](double scale) {
+      return torch::arange(kCount, torch::kFloat32).mul(scale).add(0.1 * (world.rank() + 1)).contiguous();
+    };
+    Seen& mine = seen[static_cast<std::size_t>(world.rank())];
+    mine.sum = values(0.3);
+    ranks->all_reduce_sum(mine.sum);
+    mine.shares = values(0.7);
+    ranks->reduce_scatter_sum(mine.shares, kParts);
+    mine.gathered = torch::full({kCount}, world.rank(), torch::kUInt8);
+    ranks->all_gather(mine.gathered, kParts);
+    mine.sent = torch::full({3, 5}, world.rank(), torch::kBFloat16);
+    ranks->broadcast(mine.sent, num_ranks - 1);
+  });
+  return seen;
+}
+
+std::unique_ptr<RankTensors> by_stand_in(dist::Collectives& world) {
+  return learner::ranks_by_nccl(world, torch::kCPU, QRL_NCCL_STAND_IN);
+}
+
+}  // namespace
+
+TEST_CASE("tensors go by NCCL where host memory would take them") {
+  for (const int num_ranks : {3, 4}) {
+    const auto through_host = exchange(num_ranks, [](auto& world) { return learner::ranks_through_host(world); });
+    const auto by_nccl = exchange(num_ranks, by_stand_in);
+    for (std::size_t rank = 0; rank < by_nccl.size(); ++rank) {
+      CAPTURE(num_ranks, rank);
+      CHECK(torch::equal(by_nccl[rank].sum, through_host[rank].sum));
+      CHECK(torch::equal(by_nccl[rank].shares, through_host[rank].shares));
+      CHECK(torch::equal(by_nccl[rank].gathered, through_host[rank].gathered));
+      CHECK(torch::equal(by_nccl[rank].sent, through_host[rank].sent));
+      // And these are what was asked for: sums at their owner alone, everybody's bytes everywhere.
+      const double sum = num_ranks * 0.3 * 7 + 0.1 * num_ranks * (num_ranks + 1) / 2;
+      CHECK(test::close(by_nccl[rank].sum[7].item<float>(), sum, 0, 1e-6));
+      const double own = 0.7 * 11 + 0.1 * (static_cast<double>(rank) + 1);
+      const double all = num_ranks * 0.7 * 11 + 0.1 * num_ranks * (num_ranks + 1) / 2;
+      CHECK(test::close(by_nccl[rank].shares[11].item<float>(), rank == 2 ? all : own, 0, 1e-6));
+      CHECK(by_nccl[rank].gathered[12].item<int>() == 2);
+      CHECK(by_nccl[rank].gathered[19].item<int>() == static_cast<int>(rank));
+      CHECK(by_nccl[rank].sent[2][4].item<float>() == static_cast<float>(num_ranks - 1));
+    }
+  }
+}
+
+TEST_CASE("a library that is not NCCL's is an input error") {
+  const auto world = dist::make_solo();
+  CHECK_THROWS_WITH(learner::ranks_by_nccl(*world, torch::kCPU, "libnowhere.so.9"), Catch::Matchers::Contains("libnowhere"));
+  CHECK_THROWS_WITH(learner::ranks_by_nccl(*world, torch::kCPU, "libm.so.6"), Catch::Matchers::Contains("ncclGetUniqueId"));
+}
+
+TEST_CASE("what NCCL fails in is said, not passed over") {
+  test::Ranks(2).run([](dist::Collectives& world) {
+    const auto ranks = by_stand_in(world);
+    const torch::Tensor values = torch::zeros({4});
+    // The ranks ask for different things, which the stand-in notices.
+    const Part mine{0, static_cast<std::size_t>(1 + world.rank()), 0};
+    CHECK_THROWS_WITH(ranks->reduce_scatter_sum(values, std::span(&mine, 1)),
+                      Catch::Matchers::Contains("the stand-in's error"));
+  });
+}
+
+}  // namespace qrl
