@@ -32,9 +32,10 @@ class Collectives {
   virtual int local_size() const = 0;
   virtual int local_rank() const = 0;  ///< of these, from 0
 
-  /// Longest that a call may wait for the other ranks, seconds (1800 at first). Solo: nothing to wait for.
+  static constexpr double kTimeLimit_s = 1800;  ///< at first
+  /// Longest that a call may wait for the other ranks, seconds. Solo: nothing to wait for.
   virtual void set_time_limit(double /*seconds*/) {}
-  virtual double time_limit_s() const { return 0; }
+  virtual double time_limit_s() const { return kTimeLimit_s; }
 
   virtual void barrier() = 0;
   /// Elementwise sums over ranks, the same bits on every rank and whatever the MPI library: terms are added in rank

@@ -287,7 +287,7 @@ class Mpi final : public Collectives {
     }
   }
 
-  double limit_s_ = 1800;
+  double limit_s_ = kTimeLimit_s;
   int rank_ = 0;
   int size_ = 1;
   int local_size_ = 1;
