@@ -210,9 +210,9 @@ void check_quant(const Recipe& recipe, RuleBook& rules) {
                 !int8_backward || quant.weights == WeightFormat::int8,
                 "quant.rollout.weights int8 with quant.learner.backward int8", "another", "use model_dtype");
   rules.require({"trainer.device", "quant.learner.forward"},
-                !learns_on_gpu(recipe) || quant.learner_forward == LearnerForward::bf16,
-                "quant.learner.forward bf16 with trainer.device cuda", "another",
-                "fake_quant and low_bit learn on the CPU: trainer.device cpu, with rollout.device cuda if you like");
+                !learns_on_gpu(recipe) || quant.learner_forward != LearnerForward::low_bit,
+                "quant.learner.forward bf16 or fake_quant with trainer.device cuda", "low_bit",
+                "fake_quant has the same values and gradients; low_bit learns on the CPU (trainer.device cpu)");
   const bool on_gpu = draws_on_gpu(recipe);
   rules.require({"rollout.device", "rollout.bitwise"}, !on_gpu || !recipe.rollout.bitwise,
                 "rollout.device cpu with rollout.bitwise", "cuda",

@@ -59,14 +59,15 @@ struct Qkv {
   Tensor q_NHE, k_NKE, v_NKE;
 };
 
-Qkv transform(const Tensor& qkv_NC, const DeviceRows& rows, const Heads& heads, const QkvWeights& weights) {
+Qkv transform(const Tensor& qkv_NC, const DeviceRows& rows, const Heads& heads, const QkvWeights& weights,
+              torch::ScalarType out) {
   std::vector<Weight> present;
   for (const Weight& weight : {weights.bias, weights.q_gain, weights.k_gain}) {
     if (weight.defined()) present.push_back(weight);
   }
   const bool has_bias = weights.bias.defined(), has_norms = weights.q_gain.defined();
   const TensorList results = checkpointed(
-      [rows, heads, has_bias, has_norms, out = qkv_NC.scalar_type()](const TensorList& in) {
+      [rows, heads, has_bias, has_norms, out](const TensorList& in) {
         const Tensor x_NC = has_bias ? f32(in[0]) + in[1] : f32(in[0]);
         const std::int64_t num_heads = heads.num_heads, num_kv_heads = heads.num_kv_heads;
         const std::vector<Tensor> parts = x_NC.view({x_NC.size(0), -1, heads.head_dim})
@@ -196,11 +197,31 @@ void add_exact_product(const Tensor& x, const Tensor& y, Tensor sum) {
   }
 }
 
-Tensor device_linear(const Tensor& x, const Weight& weight) {
-  const Tensor kept_x = x.detach();
-  return differentiable({x}, {torch::mm(kept_x, weight.value.t())}, [kept_x, weight](const TensorList& d) {
-    add_exact_product(d[0].t(), kept_x, weight.gradient);
-    return TensorList{torch::mm(d[0], weight.value)};
+Tensor rounded_activations(const Tensor& x, quant::Format format) {
+  const quant::FormatSpec& what = quant::spec(format);
+  if (what.activations == quant::Code::f32) return x;
+  if (what.activations == quant::Code::bf16) return f32(x.to(torch::kBFloat16));
+  const std::int64_t width = x.size(1), run = what.activation_scale_inputs == 0 ? width : what.activation_scale_inputs;
+  const Tensor padded = torch::constant_pad_nd(x, {0, (run - width % run) % run});
+  const Tensor runs = padded.view({x.size(0), -1, run});
+  const Tensor scale = runs.abs().amax(-1, true) / static_cast<double>(quant::max_code(what.activations));
+  Tensor ratio = (runs / scale).masked_fill(scale == 0, 0);
+  if (what.activations == quant::Code::int8) {
+    ratio = ratio.round().clamp(-127, 127);
+  } else {
+    ratio = f32(ratio.clamp(-448, 448).to(torch::kFloat8_e4m3fn));
+  }
+  return (ratio * scale).view({x.size(0), -1}).narrow(1, 0, width);
+}
+
+Tensor device_linear(const Tensor& x, const Weight& weight, std::optional<quant::Format> format) {
+  const torch::ScalarType type = weight.value.scalar_type();
+  const Tensor kept_x = format ? rounded_activations(x.detach(), *format).to(type) : x.detach();
+  const Tensor y = format ? exact_product(kept_x, weight.value.t()) : torch::mm(kept_x, weight.value.t());
+  return differentiable({x}, {y}, [kept_x, weight, type, is_rounded = format.has_value()](const TensorList& d) {
+    const Tensor d_y = d[0].to(type);
+    add_exact_product(d_y.t(), kept_x, weight.gradient);
+    return TensorList{is_rounded ? exact_product(d_y, weight.value) : torch::mm(d_y, weight.value)};
   })[0];
 }
 
@@ -208,20 +229,35 @@ Tensor device_hidden_states(const PolicyWeights& weights, const model::ModelConf
                             const ForwardOptions& options) {
   const Heads heads{config.num_attention_heads, config.num_key_value_heads, config.head_dim, config.rms_norm_eps};
   const double eps = config.rms_norm_eps;
+  const bool quantised = options.forward == config::LearnerForward::fake_quant;
+  const torch::ScalarType between = quantised ? torch::kFloat32 : options.compute;
+  // As exact as the sampler's, as policy.h has it.
+  const bool exact = quantised && options.kv_format == quant::KvFormat::f32;
+  const torch::ScalarType of_attention = exact ? torch::kFloat32 : options.compute;
+  const auto project = [](const Tensor& x, const Weight& w, const ops::PackedLinear* packed) {
+    return packed == nullptr ? device_linear(x, w) : device_linear(x, w, packed->format);
+  };
   // As in policy.h a layer takes and gives (residual stream, branch still to be added to it).
-  const auto layer = [rows, heads, eps, compute = options.compute](const LayerWeights& w, const TensorList& in) {
-    const auto [before_ND, normed_ND] = add_norm(in[0], in[1], w.input_norm, eps, compute);
-    const Qkv qkv = transform(device_linear(normed_ND, w.qkv), rows, heads, w.transform);
-    const Tensor attended_NHE = attend(qkv, rows, heads).reshape({normed_ND.size(0), -1});
-    const auto [after_ND, again_ND] = add_norm(before_ND, device_linear(attended_NHE, w.o), w.post_norm, eps, compute);
-    return TensorList{after_ND, device_linear(gated(device_linear(again_ND, w.gate_up)), w.down)};
+  const auto layer = [rows, heads, eps, between, of_attention, project](
+                         const LayerWeights& w, const model::LayerSnapshot* q, const TensorList& in) {
+    const auto [before_ND, normed_ND] = add_norm(in[0], in[1], w.input_norm, eps, between);
+    const Tensor qkv_NC = project(normed_ND, w.qkv, q != nullptr ? &q->qkv : nullptr);
+    const Tensor attended_NHE = attend(transform(qkv_NC, rows, heads, w.transform, of_attention), rows, heads)
+                                    .reshape({normed_ND.size(0), -1})
+                                    .to(between);
+    const Tensor mixed_ND = project(attended_NHE, w.o, q != nullptr ? &q->o : nullptr);
+    const auto [after_ND, again_ND] = add_norm(before_ND, mixed_ND, w.post_norm, eps, between);
+    const Tensor gate_up_N2F = project(again_ND, w.gate_up, q != nullptr ? &q->gate_up : nullptr);
+    return TensorList{after_ND, project(gated(gate_up_N2F), w.down, q != nullptr ? &q->down : nullptr)};
   };
   TensorList state{embed_rows(rows, weights.embedding, options.compute), Tensor()};
-  for (const LayerWeights& w : weights.layers) {
+  for (std::size_t idx = 0; idx < weights.layers.size(); ++idx) {
+    const LayerWeights& w = weights.layers[idx];
+    const model::LayerSnapshot* q = quantised ? &options.snapshot->layer(static_cast<std::int64_t>(idx)) : nullptr;
     if (options.activation_checkpointing) {
-      state = checkpointed([layer, &w](const TensorList& in) { return layer(w, in); }, state);
+      state = checkpointed([layer, &w, q](const TensorList& in) { return layer(w, q, in); }, state);
     } else {
-      state = layer(w, state);
+      state = layer(w, q, state);
     }
   }
   return add_norm(state[0], state[1], weights.final_norm, eps, options.lm_head_dtype).second;

@@ -2,6 +2,7 @@
 // The same weights, precisions and packed rows as policy.h. Knows no loss.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "learner/parameters.h"
@@ -19,16 +20,23 @@ struct DeviceRows {
 };
 DeviceRows place_rows(const PackedRows& rows, std::int64_t head_dim, const torch::Device& device);
 
-/// As policy.h's hidden_states with a bf16 learner: residual stream, norms, rotation and SwiGLU fp32, products' operands
+/// As policy.h's hidden_states with forward bf16 or fake_quant: residual stream, norms, rotation and SwiGLU fp32, products' operands
 /// and what lies between them in options.compute, k and v rounded as the decoder's pages hold them. Attention is
 /// FlashAttention's (softmax fp32, its weights rounded to bf16) where the device has it, else one sequence at a time
 /// with fp32 softmax weights. Weights' gradients are added to in fp32. Kept for the backward pass: what enters each norm,
 /// transform and product; the rest is computed again.
+/// With fake_quant each product's input is fp32, rounded to what the sampler's activations of that layer keep
+/// (rounded_activations), and its weights are the snapshot's (Parameters::read_quantised); straight-through gradients.
 Tensor device_hidden_states(const PolicyWeights& weights, const model::ModelConfig& config, const DeviceRows& rows,
                             const ForwardOptions& options);
 
-/// x · Wᵀ in x's dtype, its gradients in that dtype for x and in fp32, not rounded before it is added, for W.
-Tensor device_linear(const Tensor& x, const Weight& weight);
+/// x · Wᵀ, its gradients in x's dtype for x and in fp32, not rounded before it is added, for W. With a format x is fp32
+/// and met by the weight as rounded_activations, in the weight's dtype; the result is fp32, and gradients pass through
+/// the rounding.
+Tensor device_linear(const Tensor& x, const Weight& weight, std::optional<quant::Format> format = {});
+
+/// quant::round_activations of each row, in fp32, but for ties: fp32 [N, in] as codes of the format would keep it.
+Tensor rounded_activations(const Tensor& x, quant::Format format);
 
 /// x · y, operands of one dtype, the result fp32 and not rounded to that dtype on the way: sums are fp32.
 Tensor exact_product(const Tensor& x, const Tensor& y);

@@ -33,9 +33,8 @@ bool uses_torch_ops(const LearnerOptions& options) {
 
 /// Before anything is allocated.
 void prepare(const LearnerOptions& options) {
-  QRL_REQUIRE(!uses_torch_ops(options) || (options.forward == config::LearnerForward::bf16 && !options.bitwise),
-              "trainer.device cuda", "quant.learner.forward bf16 without rollout.bitwise",
-              "a learner on quantised tensors", "use trainer.device cpu");
+  QRL_REQUIRE(!uses_torch_ops(options) || options.forward != config::LearnerForward::low_bit, "trainer.device cuda",
+              "quant.learner.forward bf16 or fake_quant", "low_bit", "use trainer.device cpu");
   at::set_num_threads(base::num_threads());
   keep_tensor_memory();
 }
@@ -100,8 +99,10 @@ struct Learner::State {
       how.device = torch::Device(torch::kCUDA, static_cast<torch::DeviceIndex>(number));
     }
     how.torch_ops = uses_torch_ops(options);
-    how.reads_layers = options.forward == config::LearnerForward::bf16;
-    how.packs_head = how.reads_layers && !how.torch_ops;  // else logits are of the snapshot's
+    const bool of_masters = options.forward == config::LearnerForward::bf16;  // else the layers are of the snapshot's
+    how.fake_quant = how.torch_ops && options.forward == config::LearnerForward::fake_quant;
+    how.reads_layers = of_masters || how.fake_quant;
+    how.packs_head = of_masters && !how.torch_ops;
     if (options.shard_optimizer && options.trainable) {
       how.rank = world.rank();
       how.shards = world.size();
@@ -339,9 +340,11 @@ void Learner::restore(const model::WeightViews& masters, const model::WeightView
 }
 
 void Learner::publish(model::Snapshot& snapshot, std::int64_t version) {
-  const bool are_here = !is_sharded() && !state_->options.torch_ops;
+  const torch::NoGradGuard no_grad;
+  const bool are_here = !is_sharded() && !state_->parameters.torch_ops();
   if (are_here) snapshot.publish(masters(), version);
   else snapshot.publish(all_masters(), version);
+  if (state_->parameters.fake_quant()) state_->parameters.read_quantised(snapshot);
   state_->published = &snapshot;
   state_->published_version = version;
 }

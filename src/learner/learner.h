@@ -37,7 +37,8 @@ struct LossOptions {
 
 struct LearnerOptions {
   /// cuda: masters, gradients, moments and activations are on the GPU of this rank's number on its machine, round and
-  /// round, where LibTorch's operations compute (device_forward.h); with forward bf16 and not bitwise. An input error where there is no such GPU.
+  /// round, where LibTorch's operations compute (device_forward.h); not with low_bit. An input error where there is no
+  /// such GPU.
   base::Device device = base::Device::cpu;
   /// LibTorch's operations on the CPU as well, in place of src/ops': for tests, where there is no GPU.
   bool torch_ops = false;

@@ -10,6 +10,7 @@
 #include "learner/layers.h"
 #include "learner/rank_tensors.h"
 #include "model/config.h"
+#include "model/snapshot.h"
 #include "model/weights.h"
 #include "ops/linear.h"
 
@@ -58,6 +59,7 @@ struct ParameterOptions {
   /// LibTorch's operations compute (device_forward.h): they read matrices in the compute dtype, so that a bf16 policy
   /// has such copies, sharded or not; and what the host sees of all this are copies, whatever the device.
   bool torch_ops = false;
+  bool fake_quant = false;  ///< with torch_ops: those copies are a snapshot's matrices (read_quantised)
 };
 
 /// Flat buffers on one device in an order of our own: matrices first (weight decay applies to them), of these the layers' before
@@ -77,6 +79,7 @@ class Parameters {
   bool is_mine(const Placement& placement) const { return placement.owner == options_.rank; }
   std::int64_t size() const { return gradients_.numel(); }  ///< of the gradients
   bool torch_ops() const { return options_.torch_ops; }
+  bool fake_quant() const { return options_.fake_quant; }
   const torch::Device& device() const { return options_.device; }
   /// Elements [begin, begin + count), flat: of the gradients by offset, else by owned offset.
   Tensor gradients(std::int64_t begin, std::int64_t count) const { return gradients_.narrow(0, begin, count); }
@@ -95,6 +98,9 @@ class Parameters {
 
   /// Brings what the forward pass reads up to the masters: after every change of them. Collective when sharded.
   void refresh(RankTensors& ranks);
+  /// With fake_quant: has the forward pass read matrices as `snapshot` holds them, decoded and rounded to the compute
+  /// dtype, until the next refresh.
+  void read_quantised(const model::Snapshot& snapshot);
   /// Writes a tensor's master to `to`, on every rank. Collective when sharded.
   void read_master(const model::WeightSpec& spec, float* to, dist::Collectives& world) const;
 

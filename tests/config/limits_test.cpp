@@ -55,7 +55,7 @@ TEST_CASE("what a GPU's decoder does not have is refused") {
   CHECK(!config::draws_on_gpu(read("trainer: {device: cuda}\nrollout: {device: cpu}")));
   CHECK(!config::learns_on_gpu(read("rollout: {device: cuda}")));
   CHECK(holds(fault("trainer: {device: cuda}\nquant: {learner: {forward: low_bit}}"),
-              "quant.learner.forward bf16 with trainer.device cuda"));
+              "quant.learner.forward bf16 or fake_quant with trainer.device cuda"));
   CHECK(holds(fault("trainer: {device: cuda}\nquant: {rollout: {weights: fp32}}"),
               "quant.rollout.weights other than fp32 with rollout.device cuda"));
 }

@@ -117,7 +117,7 @@ class RandomRecipe {
     r.eval.top_k = flag() ? -1 : draw_.between(1, 1000);
     if (r.quant.learner_forward == config::LearnerForward::low_bit && r.quant.weights == config::WeightFormat::int8)
       r.quant.learner_backward = pick(config::LearnerBackward::model_dtype, config::LearnerBackward::int8);
-    if (r.quant.learner_forward == config::LearnerForward::bf16 && r.quant.weights != config::WeightFormat::f32 &&
+    if (r.quant.learner_forward != config::LearnerForward::low_bit && r.quant.weights != config::WeightFormat::f32 &&
         r.quant.kv_cache != config::KvCache::f32)
       r.trainer.device = pick(config::TrainDevice::automatic, config::TrainDevice::cpu, config::TrainDevice::cuda);
     r.trainer.threads = draw_.between(0, 1024);
