@@ -60,6 +60,7 @@ int load_cuda_library(int number) {
               "none (no driver, or CUDA_VISIBLE_DEVICES hides it)", "use trainer.device cpu");
   constexpr bool kOnlyWarns = true;  // a backward pass of attention may have no such form: then its bits may differ
   at::globalContext().setDeterministicAlgorithms(true, kOnlyWarns);
+  at::globalContext().setDeterministicFillUninitializedMemory(false);  // costs a pass over every new tensor
   const int device = number % static_cast<int>(torch::cuda::device_count());
   at::accelerator::setDeviceIndex(static_cast<c10::DeviceIndex>(device));
   return device;
