@@ -46,11 +46,13 @@ const std::vector<std::string>& checked(const std::vector<std::string>& override
                                    "rollout.n",  "rollout.kv_pages", "trainer."};
   for (const std::string& text : overrides) {
     const std::string key = text.substr(0, text.find('='));
-    const bool heard = key == "trainer.threads" || key == "trainer.device" || std::ranges::none_of(kUnheard, [&](const std::string& unheard) {
+    const bool heard = key == "trainer.threads" || key == "trainer.device" ||
+                       std::ranges::none_of(kUnheard, [&](const std::string& unheard) {
                          return key.starts_with(unheard) &&
                                 (unheard.ends_with('.') || key.size() == unheard.size() || key[unheard.size()] == '.');
                        });
-    QRL_REQUIRE(heard, "bench --set", "keys of quant, rollout, actor, optim, algorithm, model.dtype, trainer.threads or trainer.device",
+    QRL_REQUIRE(heard, "bench --set",
+                "keys of quant, rollout, actor, optim, algorithm, model.dtype, trainer.threads or trainer.device",
                 base::quoted(key), "a benchmark has arguments of its own for model, prompts and samples");
   }
   return overrides;

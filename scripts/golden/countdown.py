@@ -90,6 +90,10 @@ def judge(response, numbers, target, rule):
         answer = re.sub(r"=\s*[-+]?\d+(\.\d*)?\s*\Z", "", box, flags=re.A)
         answer = re.sub(r"\\(times|cdot)(?![a-zA-Z])", "*", answer)
         answer = re.sub(r"\\div(?![a-zA-Z])", "/", answer)
+        answer = re.sub(r"\\(left(?=\()|right(?=\)))", "", answer)
+        fraction = r"\\[dt]?frac(?![a-zA-Z])\s*(\{[^{}]*\}|\d)\s*(\{[^{}]*\}|\d)"
+        while re.search(fraction, answer, re.A):
+            answer = re.sub(fraction, lambda m: f"(({m[1].strip('{}')})/({m[2].strip('{}')}))", answer, flags=re.A)
     elif tagged:
         answer = inside
     else:

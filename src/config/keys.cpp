@@ -190,7 +190,9 @@ void add_data(List& list) {
 void add_rollout(List& list) {
   using O = RolloutRecipe;
   Section rollout(list, "rollout", &Recipe::rollout);
-  rollout.add("device", &O::device, choice<RolloutDevice>({{"auto", RolloutDevice::automatic}, {"cpu", RolloutDevice::cpu}, {"cuda", RolloutDevice::cuda}}),
+  rollout.add("device", &O::device,
+              choice<RolloutDevice>(
+                  {{"auto", RolloutDevice::automatic}, {"cpu", RolloutDevice::cpu}, {"cuda", RolloutDevice::cuda}}),
               "where samples are generated: auto, where the learner is; cuda, an NVIDIA GPU");
   rollout.add("n", &O::n, integer(1, kMaxSamples), "samples a prompt; 2 or more for grpo");
   rollout.add("temperature", &O::temperature, real(positive()), "temperature of training samples");
@@ -469,8 +471,10 @@ void add_eval(List& list) {
 void add_trainer(List& list) {
   using T = TrainerRecipe;
   Section trainer(list, "trainer", &Recipe::trainer);
-  trainer.add("device", &T::device, choice<TrainDevice>({{"auto", TrainDevice::automatic}, {"cpu", TrainDevice::cpu}, {"cuda", TrainDevice::cuda}}),
-              "where the learner computes: cuda, an NVIDIA GPU; auto: cpu");
+  trainer.add(
+      "device", &T::device,
+      choice<TrainDevice>({{"auto", TrainDevice::automatic}, {"cpu", TrainDevice::cpu}, {"cuda", TrainDevice::cuda}}),
+      "where the learner computes: cuda, an NVIDIA GPU; auto: cpu");
   trainer.add("threads", &T::threads, integer_or_auto(kMaxThreads),
               "threads a process; auto: processors / processes on this machine");
   trainer

@@ -42,7 +42,7 @@ enum class VerifierName : std::uint8_t { countdown, math, sudoku };
 enum class MathProfile : std::uint8_t { automatic, boxed, gsm8k, answer_is, answer_tag, text, last_number };
 enum class Numbers : std::uint8_t { all, subset };
 enum class ResumeMode : std::uint8_t { automatic, never, path };
-enum class TrainDevice : std::uint8_t { automatic, cpu, cuda };  ///< automatic: cpu
+enum class TrainDevice : std::uint8_t { automatic, cpu, cuda };    ///< automatic: cpu
 enum class RolloutDevice : std::uint8_t { automatic, cpu, cuda };  ///< automatic: where the learner is
 
 /// As recipes spell them.
@@ -127,8 +127,8 @@ struct QuantRecipe {
   KvCache kv_cache = KvCache::automatic;
   LearnerForward learner_forward = LearnerForward::bf16;            ///< quant.learner.forward
   LearnerBackward learner_backward = LearnerBackward::model_dtype;  ///< quant.learner.backward
-  CalibrateKv kv_when = CalibrateKv::every_update;        ///< quant.kv_calibration.when
-  double kv_percentile = 99.9;                            ///< quant.kv_calibration.percentile
+  CalibrateKv kv_when = CalibrateKv::every_update;                  ///< quant.kv_calibration.when
+  double kv_percentile = 99.9;                                      ///< quant.kv_calibration.percentile
   double uaq_scale = 1;
   double kv_margin = 1.05;  ///< quant.kv_calibration.margin
   friend bool operator==(const QuantRecipe&, const QuantRecipe&) = default;

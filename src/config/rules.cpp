@@ -206,6 +206,12 @@ void check_quant(const Recipe& recipe, RuleBook& rules) {
                 !int8_backward || quant.learner_forward == LearnerForward::low_bit,
                 "quant.learner.forward low_bit with quant.learner.backward int8", "another",
                 "its operands are the codes of that forward pass");
+  constexpr std::int64_t kMostTokens = 131072;  // int32 sums over a micro-batch's tokens stay exact to 133,143
+  rules.require(
+      {"quant.learner.backward", "actor.max_tokens_per_micro_batch"},
+      !int8_backward || recipe.actor.max_tokens_per_micro_batch <= kMostTokens,
+      "actor.max_tokens_per_micro_batch of at most " + number(kMostTokens) + " with quant.learner.backward int8",
+      number(recipe.actor.max_tokens_per_micro_batch), "its sums over tokens are exact up to there");
   rules.require({"quant.learner.backward", "quant.rollout.weights"},
                 !int8_backward || quant.weights == WeightFormat::int8,
                 "quant.rollout.weights int8 with quant.learner.backward int8", "another", "use model_dtype");

@@ -171,6 +171,8 @@ std::string text_of(const nlohmann::json& config, const char* name) {
 std::string template_of(const nlohmann::json& config) {
   const auto found = config.find("chat_template");
   if (found == config.end() || found->is_null()) return {};
+  QRL_REQUIRE(found->is_string() || found->is_array(), "tokenizer_config.json: chat_template",
+              "a text, or a list of named ones", found->type_name());
   if (!found->is_array()) return text_of(config, "chat_template");
   for (const nlohmann::json& one : *found) {
     if (one.is_object() && text_of(one, "name") == "default") return text_of(one, "template");

@@ -20,7 +20,8 @@ namespace {
 
 constexpr const char* kLibrary = "libtorch_cuda.so";
 
-/// Beside the libtorch_cpu.so of this process, as in PyTorch's own folder; where scripts/setup puts it; or its bare name.
+/// Beside the libtorch_cpu.so of this process, as in PyTorch's own folder; where scripts/setup puts it; or its bare
+/// name.
 std::string find_library() {
   Dl_info found{};
   const auto* inside = reinterpret_cast<const void*>(&at::globalContext);
@@ -37,10 +38,12 @@ void open_library() {
   const std::string path = find_library();
   if (dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL) != nullptr) return;
   const char* why = dlerror();
-  QRL_REQUIRE(false, "trainer.device: cuda", "LibTorch's CUDA part", why != nullptr ? why : path + " cannot be opened",
-              path == kLibrary ? "run `QRL_TORCH_CUDA=on scripts/setup`, which fetches it; or put the folder of a PyTorch "
-                                 TORCH_VERSION " for CUDA 13 first in LD_LIBRARY_PATH"
-                               : "the folders of what it needs belong in LD_LIBRARY_PATH");
+  QRL_REQUIRE(
+      false, "trainer.device: cuda", "LibTorch's CUDA part", why != nullptr ? why : path + " cannot be opened",
+      path == kLibrary
+          ? "run `QRL_TORCH_CUDA=on scripts/setup`, which fetches it; or put the folder of a PyTorch " TORCH_VERSION
+            " for CUDA 13 first in LD_LIBRARY_PATH"
+          : "the folders of what it needs belong in LD_LIBRARY_PATH");
 }
 
 }  // namespace
@@ -58,7 +61,7 @@ int load_cuda_library(int number) {
                 "loaded too late");
   QRL_REQUIRE(torch::cuda::is_available(), "trainer.device: cuda", "a GPU that LibTorch can use",
               "none (no driver, or CUDA_VISIBLE_DEVICES hides it)", "use trainer.device cpu");
-  constexpr bool kOnlyWarns = true;  // a backward pass of attention may have no such form: then its bits may differ
+  constexpr bool kOnlyWarns = false;  // with true FlashAttention's backward pass takes its other form
   at::globalContext().setDeterministicAlgorithms(true, kOnlyWarns);
   at::globalContext().setDeterministicFillUninitializedMemory(false);  // costs a pass over every new tensor
   const int device = number % static_cast<int>(torch::cuda::device_count());

@@ -6,11 +6,11 @@
 
 namespace qrl::learner {
 
-/// Loads libtorch_cuda.so, which enters its operations in LibTorch's dispatcher, from beside the libtorch_cpu.so of this
-/// process, else from where scripts/setup puts it, else by the loader's own search; sets LibTorch's operations to those that give the same bits each time. Any
-/// number of calls, from one thread. An input error where the library, something it needs, a driver or a GPU is missing.
-/// Makes device `number` of those that CUDA_VISIBLE_DEVICES leaves, counted round and round, the one in use, and returns
-/// which it is.
+/// Loads libtorch_cuda.so, which enters its operations in LibTorch's dispatcher, from beside the libtorch_cpu.so of
+/// this process, else from where scripts/setup puts it, else by the loader's own search; sets LibTorch's operations to
+/// those that give the same bits each time. Any number of calls, from one thread. An input error where the library,
+/// something it needs, a driver or a GPU is missing. Makes device `number` of those that CUDA_VISIBLE_DEVICES leaves,
+/// counted round and round, the one in use, and returns which it is.
 int load_cuda_library(int number);
 
 /// Operations a second of LibTorch's product of two 8192 × 8192 matrices on the first GPU, the best of some: what a

@@ -70,8 +70,8 @@ Qkv transform(const Tensor& qkv_NC, const DeviceRows& rows, const Heads& heads, 
       [rows, heads, has_bias, has_norms, out](const TensorList& in) {
         const Tensor x_NC = has_bias ? f32(in[0]) + in[1] : f32(in[0]);
         const std::int64_t num_heads = heads.num_heads, num_kv_heads = heads.num_kv_heads;
-        const std::vector<Tensor> parts = x_NC.view({x_NC.size(0), -1, heads.head_dim})
-                                              .split_with_sizes({num_heads, num_kv_heads, num_kv_heads}, 1);
+        const std::vector<Tensor> parts =
+            x_NC.view({x_NC.size(0), -1, heads.head_dim}).split_with_sizes({num_heads, num_kv_heads, num_kv_heads}, 1);
         Tensor q = parts[0], k = parts[1];
         if (has_norms) {
           const std::size_t first = has_bias ? 2 : 1;

@@ -20,13 +20,13 @@ struct DeviceRows {
 };
 DeviceRows place_rows(const PackedRows& rows, std::int64_t head_dim, const torch::Device& device);
 
-/// As policy.h's hidden_states with forward bf16 or fake_quant: residual stream, norms, rotation and SwiGLU fp32, products' operands
-/// and what lies between them in options.compute, k and v rounded as the decoder's pages hold them. Attention is
-/// FlashAttention's (softmax fp32, its weights rounded to bf16) where the device has it, else one sequence at a time
-/// with fp32 softmax weights. Weights' gradients are added to in fp32. Kept for the backward pass: what enters each norm,
-/// transform and product; the rest is computed again.
-/// With fake_quant each product's input is fp32, rounded to what the sampler's activations of that layer keep
-/// (rounded_activations), and its weights are the snapshot's (Parameters::read_quantised); straight-through gradients.
+/// As policy.h's hidden_states with forward bf16 or fake_quant: residual stream, norms, rotation and SwiGLU fp32,
+/// products' operands and what lies between them in options.compute, k and v rounded as the decoder's pages hold them.
+/// Attention is FlashAttention's (softmax fp32, its weights rounded to bf16) where the device has it, else one sequence
+/// at a time with fp32 softmax weights. Weights' gradients are added to in fp32. Kept for the backward pass: what
+/// enters each norm, transform and product; the rest is computed again. With fake_quant each product's input is fp32,
+/// rounded to what the sampler's activations of that layer keep (rounded_activations), and its weights are the
+/// snapshot's (Parameters::read_quantised); straight-through gradients.
 Tensor device_hidden_states(const PolicyWeights& weights, const model::ModelConfig& config, const DeviceRows& rows,
                             const ForwardOptions& options);
 

@@ -83,8 +83,7 @@ TargetScores device_target_log_probs(const Tensor& hidden_ND, const Weight& lm_h
       // ∂ log p_t / ∂ z = 1[t] − p;  ∂ H / ∂ z = −p (log p + H).
       Tensor d_logits_MV = -d_log_prob_M1 * distribution.p_MV;
       d_logits_MV.scatter_add_(1, chunk.targets, d_log_prob_M1);
-      d_logits_MV.sub_(d_entropy_M1 * distribution.p_MV *
-                       (distribution.finite_log_p_MV() + distribution.entropy_M1()));
+      d_logits_MV.sub_(d_entropy_M1 * distribution.p_MV * (distribution.finite_log_p_MV() + distribution.entropy_M1()));
       d_logits_MV.div_(static_cast<double>(targets.drawn_from.temperature));
       const Tensor rounded_MV = d_logits_MV.to(hidden.scalar_type());
       add_exact_product(rounded_MV.t(), chunk.hidden_MD, lm_head.gradient);

@@ -27,9 +27,7 @@ namespace qrl::learner {
 
 namespace {
 
-bool uses_torch_ops(const LearnerOptions& options) {
-  return options.torch_ops || options.device == base::Device::cuda;
-}
+bool uses_torch_ops(const LearnerOptions& options) { return options.torch_ops || options.device == base::Device::cuda; }
 
 /// Before anything is allocated.
 void prepare(const LearnerOptions& options) {

@@ -113,16 +113,16 @@ class Learner {
   /// Whether ranks share masters and moments out: then each tensor's are of one rank alone, and what is marked as
   /// collective is to be called by all.
   bool is_sharded() const;
-  /// The fp32 masters that this rank keeps by name, in host memory, as views that stay valid for the learner's life. From
-  /// a GPU they are copies as of this call: the next one writes them anew. So are moments and gradients.
+  /// The fp32 masters that this rank keeps by name, in host memory, as views that stay valid for the learner's life.
+  /// From a GPU they are copies as of this call: the next one writes them anew. So are moments and gradients.
   model::WeightViews masters() const;
   /// Everybody's masters, read by all ranks in the same order. Collective when sharded.
   model::WeightSource all_masters() const;
   /// Everything but the masters that an exact resume needs, by name ("exp_avg.<tensor>", Muon's momentum too, and
   /// "exp_avg_sq.<tensor>", not of Muon's matrices), of what this rank keeps; nothing when not trainable.
   model::WeightViews optimizer_state() const;
-  /// Copies masters and optimizer state from views of the same names and shapes (may be this learner's own, written to),
-  /// and sets the update count. Collective when sharded.
+  /// Copies masters and optimizer state from views of the same names and shapes (may be this learner's own, written
+  /// to), and sets the update count. Collective when sharded.
   void restore(const model::WeightViews& masters, const model::WeightViews& optimizer_state, std::int64_t num_updates);
 
   /// Quantises the masters into `snapshot`. With fake_quant and low_bit the learner reads it from now on: it must live

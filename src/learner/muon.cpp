@@ -78,8 +78,7 @@ void muon_step(std::span<const MuonMatrix> matrices, const MuonStep& step, RankT
     const double longest = static_cast<double>(std::max(matrix.weights.size(0), matrix.weights.size(1)));
     const double scale = step.settings.match_adamw_rms ? 0.2 * std::sqrt(longest) : 1.0;
     torch::Tensor weights = matrix.weights;
-    weights
-        .mul_(static_cast<float>(1 - step.lr * step.weight_decay))
+    weights.mul_(static_cast<float>(1 - step.lr * step.weight_decay))
         .sub_(orthogonal[i].to(torch::kFloat32) * static_cast<float>(step.lr * scale));
     orthogonal[i].reset();
   }

@@ -1,5 +1,5 @@
-// Owns what ends a mini-batch: gradients summed over ranks, their norm, and the optimizer's step on this rank's tensors.
-// Knows neither loss nor forward pass.
+// Owns what ends a mini-batch: gradients summed over ranks, their norm, and the optimizer's step on this rank's
+// tensors. Knows neither loss nor forward pass.
 #pragma once
 
 #include <string>
@@ -28,10 +28,9 @@ struct OptimizerStep {
   double gradient_scale = 1;     ///< on gradients, before everything: clipping
 };
 
-/// AdamW (ops::AdamW's formula) or, on the layers' matrices, Muon; gradients are cleared and what the forward pass reads
-/// is brought up to the masters. Collective.
-void take_step(Parameters& parameters, const config::OptimRecipe& optim, const OptimizerStep& step,
-               RankTensors& ranks);
+/// AdamW (ops::AdamW's formula) or, on the layers' matrices, Muon; gradients are cleared and what the forward pass
+/// reads is brought up to the masters. Collective.
+void take_step(Parameters& parameters, const config::OptimRecipe& optim, const OptimizerStep& step, RankTensors& ranks);
 
 void clear_gradients(Parameters& parameters);
 

@@ -62,9 +62,9 @@ struct ParameterOptions {
   bool fake_quant = false;  ///< with torch_ops: those copies are a snapshot's matrices (read_quantised)
 };
 
-/// Flat buffers on one device in an order of our own: matrices first (weight decay applies to them), of these the layers' before
-/// embedding and lm_head, then gains and biases; tensors that one product reads together lie together. Gradients are of
-/// all tensors; masters and moments of those that this rank keeps, all of them unless sharded.
+/// Flat buffers on one device in an order of our own: matrices first (weight decay applies to them), of these the
+/// layers' before embedding and lm_head, then gains and biases; tensors that one product reads together lie together.
+/// Gradients are of all tensors; masters and moments of those that this rank keeps, all of them unless sharded.
 class Parameters {
  public:
   /// Has `initial` written into the masters, each tensor in its place. Call `refresh` before the first forward pass.

@@ -24,9 +24,9 @@ Tensor hidden_states(const PolicyWeights& weights, const model::ModelConfig& con
                                                 torch::ScalarType out) {
     return add_rms_norm(x_ND, branch_ND, gain, eps, out);
   };
-  const auto project = [quantised, real = options.forward == config::LearnerForward::low_bit,
-                        compute = options.compute, int8 = options.int8_backward](
-                           const Tensor& x, const Weight& w, const ops::PackedLinear* packed, const Again& x_again) {
+  const auto project = [quantised, real = options.forward == config::LearnerForward::low_bit, compute = options.compute,
+                        int8 = options.int8_backward](const Tensor& x, const Weight& w, const ops::PackedLinear* packed,
+                                                      const Again& x_again) {
     if (!quantised) return linear(x, w, x_again);
     return quantised_linear(x, w, {packed, real, compute, int8 && packed->format == quant::Format::int8});
   };

@@ -28,7 +28,8 @@ void by_blocks(std::int64_t num_rows, const MakeBody& make_body) {
   });
 }
 
-/// What decode_rows(rows, to) writes in fp32, in `type`: a block at a time, so that its fp32 form never leaves the cache.
+/// What decode_rows(rows, to) writes in fp32, in `type`: a block at a time, so that its fp32 form never leaves the
+/// cache.
 template <class DecodeRows>
 Tensor decoded(std::int64_t num_rows, std::int64_t width, torch::ScalarType type, const DecodeRows& decode_rows) {
   const Tensor values = torch::empty({num_rows, width}, torch::TensorOptions().dtype(type));
@@ -44,9 +45,8 @@ Tensor decoded(std::int64_t num_rows, std::int64_t width, torch::ScalarType type
 }
 
 Tensor decoded_weight(const ops::PackedLinear& packed, torch::ScalarType type) {
-  return decoded(packed.out, packed.in, type, [&](base::Range rows, float* to) {
-    ops::unpack_rows(packed, rows.begin, rows.size(), to);
-  });
+  return decoded(packed.out, packed.in, type,
+                 [&](base::Range rows, float* to) { ops::unpack_rows(packed, rows.begin, rows.size(), to); });
 }
 
 Tensor decoded_input(const ops::Activations& codes, torch::ScalarType type) {
@@ -66,7 +66,7 @@ Tensor int8_input_gradient(const Tensor& d_y, const ops::PackedLinear& packed) {
   const float* scales = packed.scales.as<float>();
   by_blocks(num_rows, [&] {
     return [&, scaled = std::vector<float>(static_cast<std::size_t>(packed.out))](base::Team& alone,
-                                                                                 base::Range rows) mutable {
+                                                                                  base::Range rows) mutable {
       for (std::int64_t row = rows.begin; row < rows.end; ++row) {
         const float* from = d_y.data_ptr<float>() + row * packed.out;
         for (std::size_t o = 0; o < scaled.size(); ++o) scaled[o] = from[o] * scales[o];
@@ -119,7 +119,8 @@ Tensor quantised_linear(const Tensor& x, const Weight& master, const Quantised& 
     };
   });
   if (!quantised.real_product) {
-    y = times_transposed(decoded_input(*codes, quantised.compute), decoded_weight(packed, quantised.compute), torch::kFloat32);
+    y = times_transposed(decoded_input(*codes, quantised.compute), decoded_weight(packed, quantised.compute),
+                         torch::kFloat32);
     if (!packed.bias.empty()) y += bias_of(packed);
   }
   return differentiable({x}, {y}, [codes, master, quantised](const TensorList& d) {

@@ -61,8 +61,9 @@ std::unique_ptr<RankTensors> ranks_through_host(dist::Collectives& world) {
 std::unique_ptr<RankTensors> ranks_on(const torch::Device& device, dist::Collectives& world) {
   if (!device.is_cuda() || world.size() == 1) return ranks_through_host(world);
   if (world.any(world.local_size() > static_cast<int>(torch::cuda::device_count()))) {
-    base::log_warning("ranks share GPUs: what they exchange goes through host memory (as many processes as GPUs on each "
-                      "machine would use NCCL)");
+    base::log_warning(
+        "ranks share GPUs: what they exchange goes through host memory (as many processes as GPUs on each "
+        "machine would use NCCL)");
     return ranks_through_host(world);
   }
   return ranks_by_nccl(world, device, "libnccl.so.2");

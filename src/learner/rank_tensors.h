@@ -11,8 +11,8 @@
 
 namespace qrl::learner {
 
-/// dist::Collectives for contiguous tensors on one device: the same contract, and the same parts (of elements to sum, of
-/// bytes to copy).
+/// dist::Collectives for contiguous tensors on one device: the same contract, and the same parts (of elements to sum,
+/// of bytes to copy).
 class RankTensors {
  public:
   virtual ~RankTensors() = default;
@@ -27,8 +27,8 @@ class RankTensors {
 /// By `world`, which must outlive it: tensors that are not in host memory are copied there and back.
 std::unique_ptr<RankTensors> ranks_through_host(dist::Collectives& world);
 
-/// What ranks with tensors on `device` use: NCCL (nccl.h) where every rank has a GPU of its own, else host memory, which
-/// a warning says of GPUs that are shared. Collective.
+/// What ranks with tensors on `device` use: NCCL (nccl.h) where every rank has a GPU of its own, else host memory,
+/// which a warning says of GPUs that are shared. Collective.
 std::unique_ptr<RankTensors> ranks_on(const torch::Device& device, dist::Collectives& world);
 
 }  // namespace qrl::learner

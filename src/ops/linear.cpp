@@ -312,8 +312,8 @@ void decode_row(const Activations& codes, std::int64_t row_idx, float* x) {
   if (what.activations == Code::f32) {
     std::memcpy(x, codes.row(row_idx), width * sizeof(float));
   } else if (what.activations == Code::int8) {
-    quant::decode_int8({static_cast<const std::int8_t*>(codes.row(row_idx)), width},
-                       codes.scales.as<float>()[row_idx], {x, width});
+    quant::decode_int8({static_cast<const std::int8_t*>(codes.row(row_idx)), width}, codes.scales.as<float>()[row_idx],
+                       {x, width});
   } else {
     kernels().decode_bf16(static_cast<const std::uint16_t*>(codes.row(row_idx)), codes.width, x);
     if (codes.scales.empty()) return;

@@ -72,8 +72,8 @@ void encode_row(const float* x, std::int64_t row_idx, Activations& out);
 /// Encodes rows [rows.begin, rows.end) of x (fp32, row-major, `width` per row) into `out`; splits rows over the team.
 void encode(base::Team& team, const float* x, base::Range rows, Activations& out);
 
-/// The values that a row of codes stands for, fp32 [width], by the calling thread alone: what a backward pass multiplies
-/// with.
+/// The values that a row of codes stands for, fp32 [width], by the calling thread alone: what a backward pass
+/// multiplies with.
 void decode_row(const Activations& codes, std::int64_t row_idx, float* x);
 
 /// y[row, :] = x[row, :] · Wᵀ + bias, or y += that (a residual) when `accumulate`; rows in [rows.begin, rows.end);

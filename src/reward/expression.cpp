@@ -10,6 +10,8 @@ bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
 bool is_letter(char c) noexcept { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 bool is_space(char c) noexcept { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
+constexpr char kFraction = 'F';  // \frac, as peek says it
+
 class Parser {
  public:
   Parser(std::string_view text, Operators operators) noexcept : text_(text), operators_(operators) {}
@@ -38,7 +40,7 @@ class Parser {
     if (at_ == text_.size()) return '\0';
     const char c = text_[at_];
     if (c == '\\' && operators_ == Operators::latex) return peek_command();
-    return c == '\0' ? '?' : c;  // a NUL byte of the text is not its end
+    return c == '\0' || c == kFraction ? '?' : c;  // a NUL byte of the text is not its end
   }
   char peek_command() noexcept {
     std::size_t end = at_ + 1;
@@ -47,7 +49,12 @@ class Parser {
     width_ = end - at_;
     if (name == "times" || name == "cdot") return '*';
     if (name == "div") return '/';
-    return '?';
+    if (name == "frac" || name == "dfrac" || name == "tfrac") return kFraction;
+    const char next = end < text_.size() ? text_[end] : '\0';
+    const bool sized = (name == "left" && next == '(') || (name == "right" && next == ')');
+    if (!sized) return '?';
+    ++width_;
+    return next;
   }
   void take() noexcept { at_ += width_; }
 
@@ -88,6 +95,10 @@ class Parser {
       value = read_sum();
       if (peek() == ')') take();
       else fail(ExpressionFault::grammar);
+    } else if (c == kFraction) {
+      take();
+      const Rational numerator = argument();
+      value = multiply(numerator, argument(), '/');
     } else {
       fail(ExpressionFault::grammar);
     }
@@ -96,16 +107,32 @@ class Parser {
     return value;
   }
 
+  /// What \frac takes: an expression in braces, or one digit.
+  Rational argument() noexcept {
+    if (stopped()) return {};
+    const char c = peek();
+    if (is_digit(c)) return number(1);
+    if (c != '{' || !descend()) {
+      fail(ExpressionFault::grammar);
+      return {};
+    }
+    take();
+    const Rational value = read_sum();
+    if (peek() == '}') take();
+    else fail(ExpressionFault::grammar);
+    return value;
+  }
+
   bool descend() noexcept {
     if (++depth_ > kMaxDepth) fail(ExpressionFault::too_deep);
     return depth_ <= kMaxDepth;
   }
 
-  Rational number() noexcept {
+  Rational number(std::size_t max_digits = std::string_view::npos) noexcept {
     const std::size_t begin = at_;
     std::int64_t value = 0;
     bool fits = true;
-    for (; at_ < text_.size() && is_digit(text_[at_]); ++at_) {
+    for (; at_ < text_.size() && is_digit(text_[at_]) && at_ - begin < max_digits; ++at_) {
       fits = fits && !__builtin_mul_overflow(value, std::int64_t{10}, &value) &&
              !__builtin_add_overflow(value, std::int64_t{text_[at_] - '0'}, &value);
     }

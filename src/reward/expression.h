@@ -38,7 +38,8 @@ struct Expression {
   std::size_t num_numbers = 0;                      ///< written; may exceed kMaxNumbers, of which the first are kept
 };
 
-/// Operators as LaTeX spells them (\times, \cdot, \div) besides the ASCII ones: the content of a \boxed{} is LaTeX.
+/// Operators as LaTeX spells them (\times, \cdot, \div), \frac{sum}{sum} (dfrac, tfrac; or one digit for a brace) and
+/// \left( \right) besides the ASCII ones: the content of a \boxed{} is LaTeX.
 enum class Operators : std::uint8_t { ascii, latex };
 
 /// Allocates nothing; work is linear in at most kMaxExpression_bytes.

@@ -40,15 +40,49 @@ std::optional<Gold> read_gold(std::string_view text) {
 
 bool is_cell(char c) noexcept { return c >= '0' && c <= '9'; }
 
-/// The digits of a text in which else only separators and drawn lines stand; nothing when there is anything more.
+/// The digits of a text in which else only separators, drawn lines and LaTeX's matrices stand; nothing when there is
+/// anything more.
 std::optional<std::string> digits_alone(std::string_view text) {
   constexpr std::string_view kSilent = " \t\r\n|,;+-_=[](){}&\\*#\"'`";
+  constexpr std::string_view kMarkup[] = {"\\begin{bmatrix}", "\\end{bmatrix}", "\\begin{matrix}", "\\end{matrix}",
+                                          "\\begin{pmatrix}", "\\end{pmatrix}", "\\end{array}",    "\\hline"};
   std::string digits;
-  for (const char c : text) {
+  while (!text.empty()) {
+    const char c = text.front();
+    const auto* markup = std::find_if(std::begin(kMarkup), std::end(kMarkup),
+                                      [text](std::string_view word) { return text.starts_with(word); });
+    std::size_t width = 1;
     if (is_cell(c)) digits += c;
+    else if (markup != std::end(kMarkup)) width = markup->size();
+    else if (text.starts_with("\\begin{array}{")) width = std::min(text.find('}', 15), text.size() - 1) + 1;
+    else if (text.size() >= 3 && text.starts_with("\xe2") && (text[1] == '\x94' || text[1] == '\x95'))
+      width = 3;  // ─ … ╿
     else if (kSilent.find(c) == std::string_view::npos) return std::nullopt;
+    text.remove_prefix(width);
   }
   return digits;
+}
+
+/// Without a label ("Row 3:", "Solution:", "grid =", "2.") before its cells and a control token behind them.
+std::string_view without_label(std::string_view line) noexcept {
+  line = line.substr(0, line.find("<|"));
+  constexpr std::size_t kLongest = 32;  // of a label
+  if (const std::size_t end = line.find_first_of(":="); end < kLongest) return line.substr(end + 1);
+  const std::size_t point = line.find_first_of(".)");
+  const bool numbered =
+      point <= 3 && point > 0 && is_cell(line[point - 1]) && point + 1 < line.size() && line[point + 1] == ' ';
+  return numbered ? line.substr(point + 1) : line;
+}
+
+/// A line's cells: the digits of what stands there alone, or behind a label.
+std::optional<std::string> cells_of(std::string_view line, std::size_t size) {
+  auto digits = digits_alone(line);
+  const auto fits = [size](const std::optional<std::string>& d) {
+    return d && (d->size() == size || d->size() == size * size || d->empty());
+  };
+  if (fits(digits)) return digits;
+  auto labelled = digits_alone(without_label(line));
+  return fits(labelled) ? labelled : digits;
 }
 
 /// The last grid among the lines of a text: as many rows in a row as it has, or one line with all of it.
@@ -63,7 +97,7 @@ std::optional<puzzle::SudokuGrid> last_grid(std::string_view text, int size) {
       rows.clear();
       continue;
     }
-    const auto digits = digits_alone(line);
+    const auto digits = cells_of(line, static_cast<std::size_t>(size));
     if (digits && digits->size() == num_cells) return puzzle::read_sudoku(*digits);
     if (digits && digits->size() == static_cast<std::size_t>(size)) {
       rows.push_back(*digits);

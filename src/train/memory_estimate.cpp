@@ -50,14 +50,23 @@ double sampler_bytes(const config::QuantRecipe& quant, const model::ModelConfig&
 /// Bytes that the backward pass of a layer reads, a token: the residual stream at both norms, q, k and v before the
 /// rotation, attention's output, gate and up. Norms' outputs, rotated heads and the gated product are computed again.
 /// A quantised forward is fp32 between its products, and keeps their inputs as codes, its pages' keys and values. On a
-/// GPU each product keeps its input, attention the rotated heads, and a norm the branch that it adds.
+/// GPU each product keeps its input, attention the rotated heads and their keys and values as each sequence reads them,
+/// and a norm the branch that it adds.
 double layer_activations(const config::Recipe& recipe, const model::ModelConfig& config) {
   const auto width = static_cast<double>(config.hidden_size), inner = static_cast<double>(config.intermediate_size);
   const auto queries = static_cast<double>(config.q_size());
   const double qkv = queries + 2 * static_cast<double>(config.kv_size());
   const double sums = 2 * width * kF32;
   const double dtype = recipe.model.dtype == config::ComputeDType::bf16 ? kBf16 : kF32;
-  if (config::learns_on_gpu(recipe)) return sums + (4 * width + 2 * qkv + queries + 3 * inner) * dtype;
+  if (config::learns_on_gpu(recipe)) {
+    // Attention there has the keys and values of a shared prompt once for each of its samples.
+    const auto prompt = static_cast<double>(recipe.data.max_prompt_length),
+               response = static_cast<double>(recipe.data.max_response_length);
+    const double repeated = (prompt + response) / (prompt / static_cast<double>(recipe.rollout.n) + response);
+    const double keys = 2 * static_cast<double>(config.kv_size()) * repeated;
+    const double between = recipe.quant.learner_forward == config::LearnerForward::bf16 ? dtype : kF32;
+    return sums + (2 * width + qkv + queries + 2 * inner) * between + (2 * width + qkv + keys + inner) * dtype;
+  }
   if (recipe.quant.learner_forward == config::LearnerForward::bf16) return sums + (qkv + queries + 2 * inner) * dtype;
   const quant::Code code = quant::spec(snapshot_formats(recipe.quant).linear).activations;
   const double code_bytes = code == quant::Code::int8 ? 1 : code == quant::Code::f32 ? kF32 : kBf16;

@@ -74,11 +74,12 @@ decoder::DecoderOptions decoder_options(const config::Recipe& recipe, const dist
   options.page_size = recipe.rollout.page_size;
   options.max_model_len = longest_prompt_tokens + recipe.data.max_response_length;
   options.kv_pages = kv_pages(recipe, longest_prompt_tokens);
-  // vLLM's default and veRL's: the rest is for what others on the device ask for later, a micro-batch's activations say.
+  // vLLM's default and veRL's: the rest is for what others on the device ask for later, a micro-batch's activations
+  // say.
   constexpr double kGpuShare = 0.9, kShareBesideLearner = 0.5;
   if (options.device == base::Device::cuda && !recipe.rollout.kv_pages) {
-    options.gpu_memory_utilization = recipe.rollout.gpu_memory_utilization.value_or(
-        config::learns_on_gpu(recipe) ? kShareBesideLearner : kGpuShare);
+    options.gpu_memory_utilization =
+        recipe.rollout.gpu_memory_utilization.value_or(config::learns_on_gpu(recipe) ? kShareBesideLearner : kGpuShare);
   }
   options.kv_format = kv_format(recipe.quant);
   options.prefix_sharing = recipe.rollout.prefix_sharing;

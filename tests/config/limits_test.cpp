@@ -63,10 +63,14 @@ TEST_CASE("what a GPU's decoder does not have is refused") {
 TEST_CASE("a backward pass in int8 is of an int8 forward pass") {
   CHECK(read("quant: {learner: {forward: low_bit, backward: int8}}").quant.learner_backward ==
         config::LearnerBackward::int8);
-  CHECK(holds(fault("quant: {learner: {backward: int8}}"), "quant.learner.forward low_bit with quant.learner.backward"));
+  CHECK(
+      holds(fault("quant: {learner: {backward: int8}}"), "quant.learner.forward low_bit with quant.learner.backward"));
   CHECK(holds(fault("quant: {learner: {forward: fake_quant, backward: int8}}"), "quant.learner.forward low_bit with"));
   CHECK(holds(fault("quant: {learner: {forward: low_bit, backward: int8}, rollout: {weights: int4}}"),
               "quant.rollout.weights int8 with quant.learner.backward int8"));
+  CHECK(
+      holds(fault("quant: {learner: {forward: low_bit, backward: int8}}\nactor: {max_tokens_per_micro_batch: 200000}"),
+            "actor.max_tokens_per_micro_batch of at most 131072"));
   CHECK(holds(fault("quant: {learner: {backward: bf16}}"), "model_dtype | int8"));
 }
 

@@ -126,6 +126,7 @@ TEST_CASE("the template of a model: its file before its config, one of several, 
   const json several = {{{"name", "tool_use"}, {"template", "x"}}, {{"name", "default"}, {"template", qwen3}}};
   CHECK(name_of(tokenizer_with({{"chat_template", several}})) == "qwen3");
   CHECK(name_of(tokenizer_with({{"chat_template", nullptr}})) == "plain");
+  CHECK_THROWS_WITH(name_of(tokenizer_with({{"chat_template", 5}})), Catch::Matchers::Contains("a list of named ones"));
   CHECK(name_of(Tokenizer::byte_level()) == "plain");
 }
 

@@ -6,6 +6,7 @@
 
 #include "learner/device_forward.h"
 #include "learner/learner.h"
+#include "learner/memory.h"
 #include "learner/ranks.h"
 #include "learner/support.h"
 #include "model/snapshot.h"
@@ -222,7 +223,8 @@ void compare_fake_quant(const LearnerOptions& how) {
     CAPTURE(quant::name(format));
     const torch::Tensor got = learner::rounded_activations(x, format), want = torch::empty_like(x);
     for (std::int64_t row = 0; row < x.size(0); ++row) {
-      quant::round_activations(format, {x.data_ptr<float>() + row * 300, 300}, {want.data_ptr<float>() + row * 300, 300});
+      quant::round_activations(format, {x.data_ptr<float>() + row * 300, 300},
+                               {want.data_ptr<float>() + row * 300, 300});
     }
     CHECK((got != want).sum().item<std::int64_t>() <= 17);  // ties, by the last bit of a ratio
     CHECK(torch::allclose(got, want, 0.07, 0));
@@ -422,6 +424,39 @@ TEST_CASE("a learner on a GPU is the one on the CPU but for its roundings", "[gp
     return test::skip(error.what());
   }
   check_all(how);
+}
+
+TEST_CASE("activation checkpointing keeps less for a backward pass of LibTorch's operations") {
+  model::ModelConfig config = families()[0].config;
+  config.num_hidden_layers = 8;
+  config.max_position_embeddings = 2048;
+  const auto kept_bytes = [&](bool checkpointing) {
+    learner::release_tensor_memory();
+    LearnerOptions options = test::options();
+    options.torch_ops = true;
+    options.activation_checkpointing = checkpointing;
+    const auto world = dist::make_solo();
+    Learner learner(config, test::tiny_weights(config), options, *world);
+    const MicroBatch batch = test::pack({test::random_sequence(1, 3, 1500, 40)});
+    learner.accumulate(batch, test::count({batch}), grpo(), {1.0F});
+    return learner::kept_tensor_memory_bytes();  // nearly the most that was in use at once
+  };
+  const std::size_t all = kept_bytes(false), checkpointed = kept_bytes(true);
+  CHECK(checkpointed > 0);
+  CHECK(checkpointed < 0.7 * static_cast<double>(all));
+}
+
+TEST_CASE("products of bf16 operands are not rounded to bf16 on their way into a gradient") {
+  torch::manual_seed(3);
+  const torch::Tensor x = torch::randn({33, 70}).to(torch::kBFloat16), y = torch::randn({70, 21}).to(torch::kBFloat16);
+  const torch::Tensor want = torch::mm(x.to(torch::kFloat64), y.to(torch::kFloat64));
+  const auto error = [&](const torch::Tensor& got) {
+    return ((got.to(torch::kFloat64) - want).norm() / want.norm()).item<double>();
+  };
+  CHECK(error(learner::exact_product(x, y)) < 1e-6);
+  const torch::Tensor sum = torch::ones({33, 21});
+  learner::add_exact_product(x, y, sum);
+  CHECK(error(sum - 1) < 1e-6);
 }
 
 TEST_CASE("attention of a sequence on its prefix sees all of the prefix and nothing that comes later") {

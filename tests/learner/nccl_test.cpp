@@ -75,8 +75,10 @@ TEST_CASE("tensors go by NCCL where host memory would take them") {
 
 TEST_CASE("a library that is not NCCL's is an input error") {
   const auto world = dist::make_solo();
-  CHECK_THROWS_WITH(learner::ranks_by_nccl(*world, torch::kCPU, "libnowhere.so.9"), Catch::Matchers::Contains("libnowhere"));
-  CHECK_THROWS_WITH(learner::ranks_by_nccl(*world, torch::kCPU, "libm.so.6"), Catch::Matchers::Contains("ncclGetUniqueId"));
+  CHECK_THROWS_WITH(learner::ranks_by_nccl(*world, torch::kCPU, "libnowhere.so.9"),
+                    Catch::Matchers::Contains("libnowhere"));
+  CHECK_THROWS_WITH(learner::ranks_by_nccl(*world, torch::kCPU, "libm.so.6"),
+                    Catch::Matchers::Contains("ncclGetUniqueId"));
 }
 
 TEST_CASE("what NCCL fails in is said, not passed over") {

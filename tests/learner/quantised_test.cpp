@@ -142,7 +142,8 @@ TEST_CASE("low_bit and fake_quant give one gradient, another than the masters'")
   CHECK(difference(gradients(quant::Format::int8, LearnerForward::low_bit, true, true), int8) <= 1e-6);
   // With an fp32 snapshot nothing is rounded: the gradients are the masters' own.
   CHECK(difference(gradients(quant::Format::f32, LearnerForward::low_bit), plain) < 1e-5);
-  CHECK(difference(gradients(quant::Format::f32, LearnerForward::low_bit, false, true), plain) < 1e-5);  // no int8 layer
+  CHECK(difference(gradients(quant::Format::f32, LearnerForward::low_bit, false, true), plain) <
+        1e-5);  // no int8 layer
   CHECK(difference(gradients(quant::Format::f32, LearnerForward::fake_quant), plain) < 1e-5);
 }
 

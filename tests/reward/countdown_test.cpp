@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "reward/expression.h"
 #include "support/catch.h"
 
 using namespace qrl::reward;
@@ -75,6 +76,31 @@ Tally tally_known_answers(const std::filesystem::path& file) {
 }
 
 }  // namespace
+
+TEST_CASE("fractions and sized parentheses of LaTeX are read in a box") {
+  const std::vector<std::pair<std::string, std::string>> rows = {{"\\frac{3 \\times 8}{2}", "12"},
+                                                                 {"\\dfrac{8}{2}\\cdot3", "12"},
+                                                                 {"\\left(8-2\\right)\\times 3-\\tfrac{8}{8}", "17"},
+                                                                 {"\\frac{8}{2-\\frac{3}{2}}", "16"},
+                                                                 {"\\frac82\\times3", "12"}};
+  for (const auto& [text, value] : rows) {
+    INFO(text);
+    const Expression read = evaluate_expression(text, Operators::latex);
+    CHECK(read.fault == ExpressionFault::none);
+    CHECK(read.value.denominator == 1);
+    CHECK(std::to_string(read.value.numerator) == value);
+  }
+  CHECK(evaluate_expression("\\frac{8}{2-2}", Operators::latex).fault == ExpressionFault::division_by_zero);
+  CHECK(evaluate_expression("\\frac{8}{2}", Operators::latex).num_numbers == 2);
+  for (const char* broken : {"\\frac{8}", "\\frac{8{2}", "\\left(8", "F{8}{2}", "\\left[8\\right]", "{8}"}) {
+    INFO(broken);
+    CHECK(evaluate_expression(broken, Operators::latex).fault == ExpressionFault::grammar);
+  }
+  CHECK(evaluate_expression("\\frac{8}{2}", Operators::ascii).fault == ExpressionFault::grammar);
+  std::string deep;
+  for (int i = 0; i < 2000; ++i) deep += "\\frac{";
+  CHECK(evaluate_expression(deep, Operators::latex).fault != ExpressionFault::none);
+}
 
 TEST_CASE("known answers: all of the shared set's true rows, no false one") {
   const auto shared = qrl::test::shared_data();

@@ -53,6 +53,25 @@ std::string repeat(const std::string& text, std::size_t times) {
 
 }  // namespace
 
+TEST_CASE("spaces of LaTeX around an answer, commas within it, words before it, thoughts before all") {
+  for (const char* spaced : {"42\\,", "42\\;", "42\\ ", "\\,42", "\\!42\\:", "42\\,."})
+    CHECK(accepts(boxed(spaced), "42"));
+  CHECK(accepts(boxed("(1,2)\\,"), "(1,2)"));
+  CHECK(accepts("2.74", "2,74"));
+  CHECK(accepts("0.111", "0,111"));
+  CHECK(accepts("1250", "1,250"));
+  for (const auto& [response, gold] :
+       {std::pair{"#### 1.25", "1,250"}, {"\\boxed{3.6}", "#### 3,600"}, {"2.125", "2,125"}})
+    CHECK_FALSE(accepts(response, gold));
+  for (const char* clause : {"not 42", "Less than 42", "at least 42", "half of 42"}) {
+    CHECK_FALSE(accepts("The answer is " + std::string(clause) + ".", "42"));
+    CHECK_FALSE(accepts("#### " + std::string(clause), "42"));
+  }
+  CHECK(accepts("<think>\\boxed{7}</think>\n42", "42"));
+  CHECK(accepts("\\boxed{42}</think>", "42"));
+  CHECK_FALSE(accepts("<think>\\boxed{42}</think> 7", "42"));
+}
+
 TEST_CASE("answers of every kind are the same or not as mathematics has it") {
   const auto rows = read_rows(own_data("math_kinds.jsonl"));
   REQUIRE(rows.size() > 400);

@@ -45,6 +45,20 @@ TEST_CASE("the audit says for each tensor whether the learner reads the sampler'
   CHECK(apart.find("same storage") == std::string::npos);
 }
 
+TEST_CASE("a backward pass in int8 is what its key says: other gradients, by little") {
+  const test::TempDir dir;
+  const auto first_norm = [&](const std::string& name, const std::string& settings) {
+    const test::Outcome outcome = test::run_command(test::tiny_command(
+        dir / name, "--set quant.learner.forward=low_bit --set trainer.total_training_steps=1 " + settings));
+    INFO(outcome.output);
+    REQUIRE(outcome.exit_code == 0);
+    return nlohmann::json::parse(test::read_file(dir / name / "metrics.jsonl")).at("actor/grad_norm").get<double>();
+  };
+  const double exact = first_norm("exact", ""), int8 = first_norm("int8", "--set quant.learner.backward=int8");
+  CHECK(int8 != exact);
+  CHECK(test::close(int8, exact, 0, 0.05));
+}
+
 TEST_CASE("bitwise runs have no gap at all, whatever the formats, and resume to the same bits") {
   const test::TempDir dir;
   const std::string bitwise = "--set rollout.bitwise=true --set quant.learner.forward=low_bit --set rollout.top_p=0.9 ";

@@ -12,10 +12,16 @@ Comparison compare(std::string_view gold, std::string_view answer) {
   if (same_text(gold, answer) && parse(gold, Comma::thousands).root >= 0) return Comparison::equal;
   constexpr Comma kReadings[] = {Comma::thousands, Comma::separator, Comma::decimal};
   bool read = false, spent = false;
-  // 2,74 is 2.74 where it stands alone and the other side is a decimal; (4,5) is no number.
+  // 2,74 is 2.74 where it stands alone and the other side is a decimal; (4,5) is no number, and 1,250 is a thousand.
   const auto may_be_decimal = [](std::string_view text, std::string_view other) {
-    return text.find_first_of("([{") == std::string_view::npos && std::count(text.begin(), text.end(), ',') == 1 &&
-           other.find('.') != std::string_view::npos;
+    const std::size_t comma = text.find(',');
+    if (comma == std::string_view::npos || text.find(',', comma + 1) != std::string_view::npos) return false;
+    std::size_t places = 0;
+    while (comma + 1 + places < text.size() && text[comma + 1 + places] >= '0' && text[comma + 1 + places] <= '9')
+      ++places;
+    const std::size_t digit = text.find_first_of("0123456789");
+    const bool grouped = places == 3 && digit < comma && text[digit] != '0';
+    return !grouped && text.find_first_of("([{") == std::string_view::npos && other.find('.') != std::string_view::npos;
   };
   for (const Comma of_gold : kReadings) {
     if (of_gold == Comma::decimal && !may_be_decimal(gold, answer)) continue;

@@ -88,11 +88,13 @@ bool Comparer::as_sets(const std::vector<Item>& x, const std::vector<Item>& y) {
   };
   const auto of_x = values(Side::gold, x);
   const auto of_y = values(Side::answer, y);
+  constexpr std::size_t kPairs = 8;  // that cost what a node costs
   std::vector<bool> found(y.size(), false);
   for (std::size_t i = 0; i < x.size(); ++i) {
     bool any = false;
     for (std::size_t j = 0; j < y.size(); ++j) {
       if (any && found[j]) continue;
+      if (j % kPairs == kPairs - 1 && !budget_.spend()) return false;
       const bool both = of_x[i] && of_y[j];
       if (both && (of_x[i]->exact && of_y[j]->exact ? !equal(*of_x[i], *of_y[j]) : !near(*of_x[i], *of_y[j]))) continue;
       if (!(both && equal(*of_x[i], *of_y[j])) && !same(x[i], y[j])) continue;

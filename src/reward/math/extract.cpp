@@ -57,11 +57,29 @@ std::string_view without_control_tokens(std::string_view text) noexcept {
   }
 }
 
-/// Without what surrounds a formula: $…$, \(…\), \[…\], **…**, and the full stop behind it.
+/// Without LaTeX's spaces at either end: \, \; \: \! and a backslash before a space that is gone already.
+std::string_view without_latex_space(std::string_view text) noexcept {
+  constexpr std::string_view kSpaces[] = {"\\,", "\\;", "\\:", "\\!", "\\ "};
+  const auto is_broken = [](std::string_view t) {
+    return t.size() > 2 && t[t.size() - 3] == '\\';
+  };  // \\, is a line's end
+  for (bool again = true; again;) {
+    again = false;
+    text = trimmed(text);
+    for (const std::string_view space : kSpaces) {
+      if (text.starts_with(space)) text.remove_prefix(space.size()), again = true;
+      if (text.ends_with(space) && !is_broken(text)) text.remove_suffix(space.size()), again = true;
+    }
+    if (text.ends_with('\\') && !text.ends_with("\\\\")) text.remove_suffix(1), again = true;
+  }
+  return text;
+}
+
+/// Without what surrounds a formula: $…$, \(…\), \[…\], **…**, LaTeX's spaces, and the full stop behind it.
 std::string_view bare(std::string_view text) noexcept {
   for (std::size_t before = text.size() + 1; before != text.size();) {
     before = text.size();
-    text = trimmed(text);
+    text = without_latex_space(text);
     const auto unwrap = [&text](std::string_view open, std::string_view close) {
       if (text.size() < open.size() + close.size() || !text.starts_with(open) || !text.ends_with(close)) return;
       if (text.substr(open.size(), text.size() - open.size() - close.size()).find(close) != std::string_view::npos)
@@ -237,13 +255,25 @@ std::optional<std::string> in_open_box(std::string_view text) {
   return std::string(bare(text.substr(0, text.find('\n'))));
 }
 
+/// Whether a clause begins with words that make another answer of the number behind them.
+bool is_turned_around(std::string_view clause) noexcept {
+  constexpr std::string_view kWords[] = {
+      "not ",      "less than ", "more than ", "fewer than ",         "greater than ",
+      "at least ", "at most ",   "half of ",   "the square root of ", "twice "};
+  return std::any_of(std::begin(kWords), std::end(kWords), [clause](std::string_view word) {
+    return clause.size() > word.size() && std::equal(word.begin(), word.end(), clause.begin(), [](char w, char c) {
+             return w == (is_letter(c) ? static_cast<char>(c | 32) : c);
+           });
+  });
+}
+
 /// What a clause says: it as a whole where it is a formula, else the formula or number that it begins with, else its
 /// last one, else its words.
 std::string value_of_clause(std::string_view clause) {
   clause = bare(clause);
   if (const auto box = boxed(clause)) return *box;
   if (const auto open = in_open_box(clause)) return *open;
-  if (is_formula(clause)) return std::string(clause);
+  if (is_formula(clause) || is_turned_around(clause)) return std::string(clause);
   std::size_t begin = 0;
   if (clause.starts_with('$') && clause.size() > 1) {
     const std::size_t end = clause.find('$', clause[1] == '$' ? 2 : 1);
@@ -342,6 +372,12 @@ std::optional<std::string> whole(std::string_view text, bool any) {
 std::optional<std::string> extract(std::string_view response, config::MathProfile profile) {
   if (response.size() > kMaxScanned_bytes) response.remove_prefix(response.size() - kMaxScanned_bytes);
   response = without_control_tokens(response);
+  // What a model thinks is no answer; what it never stopped thinking is all there is.
+  constexpr std::string_view kThought = "</think>";
+  if (const std::size_t end = find_last(response, kThought); end != std::string_view::npos) {
+    const std::string_view said = trimmed(response.substr(end + kThought.size()));
+    if (!said.empty()) response = said;
+  }
   using P = config::MathProfile;
   switch (profile) {
     case P::boxed:

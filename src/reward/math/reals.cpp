@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "reward/math/forms.h"
 #include "reward/math/texts.h"
@@ -154,6 +155,8 @@ class Reader {
   }
 
  private:
+  static constexpr std::int32_t kMaxParts = 64;  // of a union or of conditions, each of which goes over all before it
+
   std::optional<RealSet> points(const Node& node) {
     RealSet set;
     for (std::int32_t k = 0; k < node.count; ++k) {
@@ -161,13 +164,14 @@ class Reader {
       if (has_plus_minus(tree_, member)) return std::nullopt;
       const auto point = endpoint(evaluator_.value(member), true);
       if (!point || point->value.infinite != 0) return std::nullopt;
-      set = unite(set, {{*point, *point}});
+      set.push_back({*point, *point});
     }
-    return set;
+    return unite(std::move(set), {});
   }
 
   /// x > 1, x < 2 are both meant; x < 1, x > 2 cannot be, so that either is.
   std::optional<RealSet> conditions(const Node& node) {
+    if (node.count > kMaxParts) return std::nullopt;
     RealSet either, both = all_reals(algebra_);
     for (std::int32_t k = 0; k < node.count; ++k) {
       const NodeIdx member = tree_.child(node, k);
@@ -182,6 +186,7 @@ class Reader {
   }
 
   std::optional<RealSet> operation(const Node& node) {
+    if (node.count > kMaxParts) return std::nullopt;
     auto set = read(tree_.child(node, 0));
     for (std::int32_t k = 1; set && k < node.count; ++k) {
       const Link link = tree_.link(node, k);
