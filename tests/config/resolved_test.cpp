@@ -94,7 +94,7 @@ class RandomRecipe {
     r.reward.format = draw_.uniform() / 2;
     r.reward.correct = 0.75;
     r.reward.max_error_fraction = draw_.uniform();
-    r.actor.max_tokens_per_micro_batch = draw_.between(8000, 1'000'000);
+    r.actor.max_tokens_per_micro_batch = draw_.between(8000, flag() ? 131'072 : 1'000'000);
     r.actor.ppo_epochs = draw_.between(1, 5);
     r.actor.logprob_chunk_tokens = draw_.between(1, 5000);
     r.actor.activation_checkpointing = flag();
@@ -115,7 +115,8 @@ class RandomRecipe {
     r.eval.temperature = flag() ? 0 : positive();
     r.eval.top_p = 1 - draw_.uniform();
     r.eval.top_k = flag() ? -1 : draw_.between(1, 1000);
-    if (r.quant.learner_forward == config::LearnerForward::low_bit && r.quant.weights == config::WeightFormat::int8)
+    if (r.quant.learner_forward == config::LearnerForward::low_bit && r.quant.weights == config::WeightFormat::int8 &&
+        r.actor.max_tokens_per_micro_batch <= 131'072)
       r.quant.learner_backward = pick(config::LearnerBackward::model_dtype, config::LearnerBackward::int8);
     if (r.quant.learner_forward != config::LearnerForward::low_bit && r.quant.weights != config::WeightFormat::f32 &&
         r.quant.kv_cache != config::KvCache::f32)
