@@ -72,6 +72,25 @@ TEST_CASE("spaces of LaTeX around an answer, commas within it, words before it, 
   CHECK_FALSE(accepts("<think>\\boxed{42}</think> 7", "42"));
 }
 
+TEST_CASE("words of magnitude count") {
+  for (const auto& [answer, gold] : {std::pair{"5\\text{ million}", "5000000"},
+                                     {"5 million", "5,000,000"},
+                                     {"2 dozen", "24"},
+                                     {"5\\text{ million}", "5\\text{ million}"},
+                                     {"3\\text{ hundred}", "300"}}) {
+    INFO(answer << " " << gold);
+    CHECK(accepts(boxed(answer), gold));
+    CHECK(accepts(boxed(gold), answer));
+  }
+  for (const char* wrong : {"5 million", "5\\text{ thousand}", "5 dozen", "5\\text{ hundred}"}) {
+    INFO(wrong);
+    CHECK_FALSE(accepts(boxed(wrong), "5"));
+    CHECK_FALSE(accepts(boxed("5"), wrong));
+  }
+  CHECK_FALSE(accepts(boxed("5\\text{ thousand}"), "5\\text{ million}"));
+  CHECK(accepts(boxed("5 apples"), "5"));
+}
+
 TEST_CASE("answers of every kind are the same or not as mathematics has it") {
   const auto rows = read_rows(own_data("math_kinds.jsonl"));
   REQUIRE(rows.size() > 400);

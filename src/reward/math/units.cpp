@@ -6,6 +6,30 @@
 
 namespace qrl::reward::math {
 
+long double magnitude(std::string_view words) noexcept {
+  struct Magnitude {
+    std::string_view word;
+    long double value;
+  };
+  constexpr Magnitude kMagnitudes[] = {{"dozen", 12},     {"hundred", 100},  {"thousand", 1e3L},
+                                       {"million", 1e6L}, {"billion", 1e9L}, {"trillion", 1e12L}};
+  const auto is_letter = [](char c) { return (c | 32) >= 'a' && (c | 32) <= 'z'; };
+  long double product = 1;
+  for (std::size_t k = 0; k < words.size();) {
+    const std::size_t begin = k;
+    while (k < words.size() && is_letter(words[k])) ++k;
+    const std::string_view word = words.substr(begin, k - begin);
+    for (const Magnitude& magnitude : kMagnitudes) {
+      const bool same =
+          word.size() == magnitude.word.size() &&
+          std::equal(word.begin(), word.end(), magnitude.word.begin(), [](char a, char b) { return (a | 32) == b; });
+      if (same) product *= magnitude.value;
+    }
+    if (k == begin) ++k;
+  }
+  return product;
+}
+
 Measure measure(std::string_view words) {
   Measure m{"", 1, true};
   bool below = false;

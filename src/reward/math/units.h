@@ -12,6 +12,8 @@ struct Measure {
   long double factor = 1;
   bool known = false;
 };
+/// The product of the magnitudes among the words: 1e6 of "million dollars", 1 where there is none.
+long double magnitude(std::string_view words) noexcept;
 /// Not known when any word is not, or when all there is is "units".
 Measure measure(std::string_view words);
 
