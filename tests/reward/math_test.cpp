@@ -56,6 +56,9 @@ std::string repeat(const std::string& text, std::size_t times) {
 TEST_CASE("spaces of LaTeX around an answer, commas within it, words before it, thoughts before all") {
   for (const char* spaced : {"42\\,", "42\\;", "42\\ ", "\\,42", "\\!42\\:", "42\\,."})
     CHECK(accepts(boxed(spaced), "42"));
+  for (const char* negative : {"\\text{-5}", "\\textbf{-5}", "\\mathrm{-5}"}) CHECK(accepts(boxed(negative), "-5"));
+  CHECK(accepts(boxed("\\text{\\$1,234}"), "1234"));
+  CHECK_FALSE(accepts(boxed("\\text{-5}"), "5"));
   CHECK(accepts(boxed("(1,2)\\,"), "(1,2)"));
   CHECK(accepts("2.74", "2,74"));
   CHECK(accepts("0.111", "0,111"));

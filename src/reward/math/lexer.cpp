@@ -476,7 +476,7 @@ class Lexer {
         return;
       }
       case Wrapper::text:
-        if (!content->empty() && is_digit(content->front())) {  // \text{12 apples}
+        if (begins_with_number(*content)) {
           at_ = begin;
           return;
         }
@@ -484,6 +484,14 @@ class Lexer {
       default:
         at_ = begin;
     }
+  }
+
+  /// \text{12 apples}; where nothing stands before it \text{-5} and \text{\$5}, too.
+  bool begins_with_number(std::string_view content) const noexcept {
+    if (!content.empty() && is_digit(content.front())) return true;
+    if (content.starts_with('-') || content.starts_with('+')) content.remove_prefix(1);
+    if (content.starts_with("\\$")) content.remove_prefix(2);
+    return !content.empty() && is_digit(content.front()) && !after_value();
   }
 
   void push_name(std::string_view name) {
