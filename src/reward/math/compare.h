@@ -21,7 +21,7 @@ enum class Comparison : std::uint8_t {
 /// - A bare list and a set are unordered, tuples and intervals are ordered; a bare list equals a tuple in its order.
 /// - x = 5, f(x) = 5 and AB = 5 are 5 where the other side is no equation; equations are equal when their differences
 ///   are proportional, inequalities when by a positive factor. Sets of reals are compared as sets.
-/// - A decimal of six places or more (five digits) equals a number that it is the rounding or truncation of.
+/// - A decimal of six places or more (five digits) equals a number within one unit of its last place.
 /// - Units count when both sides have a known one; 20 equals 20 % when 20 is written as a plain number.
 Comparison compare(std::string_view gold, std::string_view answer);
 

@@ -41,7 +41,8 @@ class Comparer {
   const Value& value(Side side, Item item);
   /// Equal under some choice of signs of ambiguous roots, in every lane.
   bool same_value(Item g, Item a);
-  /// A decimal written with six places or more that the other side, which is none, rounds or is cut off to.
+  /// A decimal written with six places or more, within one unit of its last place of the other side, which is none: so
+  /// that it may be rounded or cut off.
   bool rounds(Item g, Item a, const Value& x, const Value& y) const;
   bool same(Item g, Item a);
   bool same_form(Item g, Item a);
