@@ -229,37 +229,24 @@ Tensor device_hidden_states(const PolicyWeights& weights, const model::ModelConf
                             const ForwardOptions& options) {
   const Heads heads{config.num_attention_heads, config.num_key_value_heads, config.head_dim, config.rms_norm_eps};
   const double eps = config.rms_norm_eps;
-  const bool quantised = options.forward == config::LearnerForward::fake_quant;
-  const torch::ScalarType between = quantised ? torch::kFloat32 : options.compute;
-  // As exact as the sampler's, as policy.h has it.
-  const bool exact = quantised && options.kv_format == quant::KvFormat::f32;
-  const torch::ScalarType of_attention = exact ? torch::kFloat32 : options.compute;
+  const ForwardTypes dtypes = forward_types(options);
   const auto project = [](const Tensor& x, const Weight& w, const ops::PackedLinear* packed) {
     return packed == nullptr ? device_linear(x, w) : device_linear(x, w, packed->format);
   };
-  // As in policy.h a layer takes and gives (residual stream, branch still to be added to it).
-  const auto layer = [rows, heads, eps, between, of_attention, project](
-                         const LayerWeights& w, const model::LayerSnapshot* q, const TensorList& in) {
-    const auto [before_ND, normed_ND] = add_norm(in[0], in[1], w.input_norm, eps, between);
+  const auto layer = [rows, heads, eps, dtypes, project](const LayerWeights& w, const model::LayerSnapshot* q,
+                                                         const TensorList& in) {
+    const auto [before_ND, normed_ND] = add_norm(in[0], in[1], w.input_norm, eps, dtypes.between);
     const Tensor qkv_NC = project(normed_ND, w.qkv, q != nullptr ? &q->qkv : nullptr);
-    const Tensor attended_NHE = attend(transform(qkv_NC, rows, heads, w.transform, of_attention), rows, heads)
+    const Tensor attended_NHE = attend(transform(qkv_NC, rows, heads, w.transform, dtypes.attention), rows, heads)
                                     .reshape({normed_ND.size(0), -1})
-                                    .to(between);
+                                    .to(dtypes.between);
     const Tensor mixed_ND = project(attended_NHE, w.o, q != nullptr ? &q->o : nullptr);
-    const auto [after_ND, again_ND] = add_norm(before_ND, mixed_ND, w.post_norm, eps, between);
+    const auto [after_ND, again_ND] = add_norm(before_ND, mixed_ND, w.post_norm, eps, dtypes.between);
     const Tensor gate_up_N2F = project(again_ND, w.gate_up, q != nullptr ? &q->gate_up : nullptr);
     return TensorList{after_ND, project(gated(gate_up_N2F), w.down, q != nullptr ? &q->down : nullptr)};
   };
-  TensorList state{embed_rows(rows, weights.embedding, options.compute), Tensor()};
-  for (std::size_t idx = 0; idx < weights.layers.size(); ++idx) {
-    const LayerWeights& w = weights.layers[idx];
-    const model::LayerSnapshot* q = quantised ? &options.snapshot->layer(static_cast<std::int64_t>(idx)) : nullptr;
-    if (options.activation_checkpointing) {
-      state = checkpointed([layer, &w, q](const TensorList& in) { return layer(w, q, in); }, state);
-    } else {
-      state = layer(w, q, state);
-    }
-  }
+  const Tensor x_ND = embed_rows(rows, weights.embedding, options.compute);
+  const TensorList state = through_layers(weights, options, layer, {x_ND, Tensor()});
   return add_norm(state[0], state[1], weights.final_norm, eps, options.lm_head_dtype).second;
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/threads.h"
+#include "learner/quantised.h"
 #include "learner/shards.h"
 
 namespace qrl::learner {
@@ -250,27 +251,21 @@ void Parameters::refresh(RankTensors& ranks) {
 
 void Parameters::read_quantised(const model::Snapshot& snapshot) {
   QRL_INVARIANT(options_.fake_quant, "parameters", "fake_quant", "another forward pass");
-  const auto read = [](const ops::PackedLinear& packed, const Weight& weight) {
-    const Tensor values = torch::empty({packed.out, packed.in});
-    base::parallel(0, [&](base::Team& team) {
-      const base::Range mine = team.slice(packed.out);
-      ops::unpack_rows(packed, mine.begin, mine.size(), values.data_ptr<float>() + mine.begin * packed.in);
-    });
-    Tensor to = weight.value;
-    to.copy_(values.to(to.scalar_type()));
+  const auto read = [](const ops::PackedLinear& packed, Tensor to) {
+    // Of a compute dtype, so that what is copied to a device is no larger than what stays there.
+    to.copy_(decoded_weight(packed, to.scalar_type()));
   };
   // The sampler's are bf16 where the compute dtype may be fp32; a tied head is the embedding.
-  const base::View& table = snapshot.embedding_VD().view();
-  const auto type = table.dtype == base::DType::f32 ? torch::kFloat32 : torch::kBFloat16;
-  policy_.embedding.value.copy_(torch::from_blob(table.data, {table.shape[0], table.shape[1]}, type));
-  if (policy_.lm_head.value.data_ptr() != policy_.embedding.value.data_ptr()) read(snapshot.lm_head(), policy_.lm_head);
+  policy_.embedding.value.copy_(snapshot_embedding(snapshot));
+  const bool is_tied = policy_.lm_head.value.data_ptr() == policy_.embedding.value.data_ptr();
+  if (!is_tied) read(snapshot.lm_head(), policy_.lm_head.value);
   for (std::size_t idx = 0; idx < policy_.layers.size(); ++idx) {
     const model::LayerSnapshot& from = snapshot.layer(static_cast<std::int64_t>(idx));
     const LayerWeights& to = policy_.layers[idx];
-    read(from.qkv, to.qkv);
-    read(from.o, to.o);
-    read(from.gate_up, to.gate_up);
-    read(from.down, to.down);
+    read(from.qkv, to.qkv.value);
+    read(from.o, to.o.value);
+    read(from.gate_up, to.gate_up.value);
+    read(from.down, to.down.value);
   }
 }
 

@@ -4,22 +4,34 @@
 
 namespace qrl::learner {
 
-namespace {
-
-/// The snapshot's embedding, in place.
-Tensor table_of(const model::Snapshot& snapshot) {
-  const base::View& view = snapshot.embedding_VD().view();
-  const auto dtype = view.dtype == base::DType::f32 ? torch::kFloat32 : torch::kBFloat16;
-  return torch::from_blob(view.data, {view.shape[0], view.shape[1]}, dtype);
+ForwardTypes forward_types(const ForwardOptions& options) {
+  if (options.forward == config::LearnerForward::bf16) return {options.compute, options.compute};
+  // As exact as the sampler's: its queries and softmax weights meet bf16 and fp8 pages as bf16, fp32 ones as they are.
+  const bool exact = options.kv_format == quant::KvFormat::f32;
+  return {torch::kFloat32, exact ? torch::kFloat32 : options.compute};
 }
 
-}  // namespace
+TensorList through_layers(const PolicyWeights& weights, const ForwardOptions& options, const Layer& layer,
+                          TensorList state) {
+  const bool quantised = options.forward != config::LearnerForward::bf16;
+  for (std::size_t idx = 0; idx < weights.layers.size(); ++idx) {
+    const LayerWeights& w = weights.layers[idx];
+    const model::LayerSnapshot* q = quantised ? &options.snapshot->layer(static_cast<std::int64_t>(idx)) : nullptr;
+    if (options.activation_checkpointing) {
+      state = checkpointed([layer, &w, q](const TensorList& in) { return layer(w, q, in); }, state);
+    } else {
+      state = layer(w, q, state);
+    }
+  }
+  return state;
+}
 
 Tensor hidden_states(const PolicyWeights& weights, const model::ModelConfig& config, const PackedRows& rows,
                      const ForwardOptions& options) {
   const Heads heads{config.num_attention_heads, config.num_key_value_heads, config.head_dim, config.rms_norm_eps};
   const bool quantised = options.forward != config::LearnerForward::bf16;
-  const torch::ScalarType between = quantised ? torch::kFloat32 : options.compute;
+  const ForwardTypes dtypes = forward_types(options);
+  const torch::ScalarType between = dtypes.between;
   const auto norm = [eps = config.rms_norm_eps](const Tensor& x_ND, const Tensor& branch_ND, const Weight& gain,
                                                 torch::ScalarType out) {
     return add_rms_norm(x_ND, branch_ND, gain, eps, out);
@@ -30,15 +42,12 @@ Tensor hidden_states(const PolicyWeights& weights, const model::ModelConfig& con
     if (!quantised) return linear(x, w, x_again);
     return quantised_linear(x, w, {packed, real, compute, int8 && packed->format == quant::Format::int8});
   };
-  // As exact as the sampler's: its queries and softmax weights meet bf16 and fp8 pages as bf16, fp32 ones as they are.
-  const bool exact = quantised && options.kv_format == quant::KvFormat::f32;
-  const AttentionTypes types{exact ? torch::kFloat32 : options.compute, between};
+  const AttentionTypes types{dtypes.attention, between};
   const auto attend = [&rows, heads, types, compute = options.compute, pages = options.pages,
                        format = options.kv_format](const Repeatable& qkv) {
     return pages != nullptr ? sampled_attention(qkv.value, rows, *pages, heads, format, compute)
                             : attention(qkv, rows, heads, types);
   };
-  // A layer takes and gives (residual stream, branch still to be added to it): the sum belongs to the next norm.
   const auto layer = [&rows, heads, norm, project, attend, between, quantised,
                       low_bit = options.forward == config::LearnerForward::low_bit](
                          const LayerWeights& w, const model::LayerSnapshot* q, const TensorList& in) {
@@ -56,18 +65,9 @@ Tensor hidden_states(const PolicyWeights& weights, const model::ModelConfig& con
     return TensorList{after.sum_ND, project(gated.value, w.down, q != nullptr ? &q->down : nullptr, gated.again)};
   };
 
-  const Tensor table_VD = quantised ? table_of(*options.snapshot) : weights.embedding.value;
-  TensorList state{embed(rows, weights.embedding, table_VD, quantised ? table_VD.scalar_type() : options.compute),
-                   Tensor()};
-  for (std::size_t idx = 0; idx < weights.layers.size(); ++idx) {
-    const LayerWeights& w = weights.layers[idx];
-    const model::LayerSnapshot* q = quantised ? &options.snapshot->layer(static_cast<std::int64_t>(idx)) : nullptr;
-    if (options.activation_checkpointing) {
-      state = checkpointed([layer, &w, q](const TensorList& in) { return layer(w, q, in); }, state);
-    } else {
-      state = layer(w, q, state);
-    }
-  }
+  const Tensor table_VD = quantised ? snapshot_embedding(*options.snapshot) : weights.embedding.value;
+  const Tensor x_ND = embed(rows, weights.embedding, table_VD, quantised ? table_VD.scalar_type() : options.compute);
+  const TensorList state = through_layers(weights, options, layer, {x_ND, Tensor()});
   return norm(state[0], state[1], weights.final_norm, options.lm_head_dtype).normed_ND;
 }
 

@@ -1,6 +1,8 @@
 // Owns the differentiable forward pass of the supported families. Knows no loss.
 #pragma once
 
+#include <functional>
+
 #include "config/recipe.h"
 #include "learner/parameters.h"
 #include "learner/sampled_attention.h"
@@ -19,6 +21,20 @@ struct ForwardOptions {
   quant::KvFormat kv_format = quant::KvFormat::int8;
   const model::Snapshot* snapshot = nullptr;  ///< what fake_quant and low_bit read: the masters' own values, quantised
 };
+
+/// dtypes of a forward pass: of what lies between its linear layers, and of the operands of attention's products.
+struct ForwardTypes {
+  torch::ScalarType between, attention;
+};
+ForwardTypes forward_types(const ForwardOptions& options);
+
+/// A layer takes and gives (residual stream, branch still to be added to it): the sum belongs to the next norm. Its
+/// snapshot is null where the forward pass reads the masters.
+using Layer = std::function<TensorList(const LayerWeights& weights, const model::LayerSnapshot* snapshot,
+                                       const TensorList& stream_and_branch)>;
+/// `state` through all layers, each checkpointed where the options say so. `weights` must outlive the backward pass.
+TensorList through_layers(const PolicyWeights& weights, const ForwardOptions& options, const Layer& layer,
+                          TensorList state);
 
 /// The last layer's output after the final norm, [N, D] in lm_head_dtype: what lm_head reads. The residual stream,
 /// norms and softmax are fp32, as in the decoder; with fake_quant and low_bit so is all between the linear layers but

@@ -44,11 +44,6 @@ Tensor decoded(std::int64_t num_rows, std::int64_t width, torch::ScalarType type
   return values;
 }
 
-Tensor decoded_weight(const ops::PackedLinear& packed, torch::ScalarType type) {
-  return decoded(packed.out, packed.in, type,
-                 [&](base::Range rows, float* to) { ops::unpack_rows(packed, rows.begin, rows.size(), to); });
-}
-
 Tensor decoded_input(const ops::Activations& codes, torch::ScalarType type) {
   return decoded(codes.max_rows(), codes.width, type, [&](base::Range rows, float* to) {
     for (std::int64_t row = rows.begin; row < rows.end; ++row)
@@ -105,6 +100,17 @@ Tensor bias_of(const ops::PackedLinear& packed) {
 }
 
 }  // namespace
+
+Tensor snapshot_embedding(const model::Snapshot& snapshot) {
+  const base::View& view = snapshot.embedding_VD().view();
+  const auto dtype = view.dtype == base::DType::f32 ? torch::kFloat32 : torch::kBFloat16;
+  return torch::from_blob(view.data, {view.shape[0], view.shape[1]}, dtype);
+}
+
+Tensor decoded_weight(const ops::PackedLinear& packed, torch::ScalarType type) {
+  return decoded(packed.out, packed.in, type,
+                 [&](base::Range rows, float* to) { ops::unpack_rows(packed, rows.begin, rows.size(), to); });
+}
 
 Tensor quantised_linear(const Tensor& x, const Weight& master, const Quantised& quantised) {
   const ops::PackedLinear& packed = *quantised.packed;

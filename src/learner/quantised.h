@@ -2,9 +2,16 @@
 #pragma once
 
 #include "learner/layers.h"
+#include "model/snapshot.h"
 #include "ops/linear.h"
 
 namespace qrl::learner {
+
+/// A snapshot's embedding, in place.
+Tensor snapshot_embedding(const model::Snapshot& snapshot);
+
+/// A packed layer's weights decoded, [out, in], rounded to `type` (bf16 or fp32) once.
+Tensor decoded_weight(const ops::PackedLinear& packed, torch::ScalarType type);
 
 /// How a linear layer's forward runs on quantised values.
 struct Quantised {
