@@ -11,6 +11,7 @@
 #include "base/threads.h"
 #include "bench_shapes.h"
 #include "command.h"
+#include "learner/cuda_library.h"
 #include "ops/ceilings.h"
 #include "ops/isa.h"
 #include "ops/paged_attention.h"
@@ -287,7 +288,7 @@ void add_learner_figures(Json& result, const Bench& bench, const LearnerWork& wo
   double ceiling =
       dtype == config::ComputeDType::bf16 ? bench.ceilings.bf16_flops_per_s : bench.ceilings.f32_flops_per_s;
   if (config::learns_on_gpu(bench.loaded.recipe)) {
-    ceiling = learner::gpu_ceiling_flops_per_s(dtype);
+    ceiling = learner::measure_gpu_matmul_flops_per_s(dtype);
     result["ceiling_gpu_matmul_tflops"] = ceiling * 1e-12;
   }
   result["learner_tokens_per_s"] = tokens / learner_s;

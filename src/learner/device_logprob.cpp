@@ -1,6 +1,7 @@
 #include "learner/device_logprob.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "base/threads.h"
 #include "learner/device_forward.h"
@@ -50,12 +51,14 @@ void for_each_chunk(const Tensor& hidden_ND, const Weight& lm_head, const Target
   }
 }
 
-/// log-softmax; a token that was cut has probability 0 and adds nothing to the entropy.
+/// log-softmax and what follows from it. A token that was cut has probability 0 and, as its log, the lowest number, so
+/// that it adds 0 to the entropy instead of NaN.
 struct Distribution {
-  explicit Distribution(const Tensor& logits_MV) : log_p_MV(logits_MV.log_softmax(-1)), p_MV(log_p_MV.exp()) {}
-  Tensor finite_log_p_MV() const { return log_p_MV.masked_fill(p_MV == 0, 0); }
-  Tensor entropy_M1() const { return -(p_MV * finite_log_p_MV()).sum(-1, true); }
-  Tensor log_p_MV, p_MV;
+  explicit Distribution(const Tensor& logits_MV)
+      : log_p_MV(logits_MV.log_softmax(-1).clamp_min_(std::numeric_limits<float>::lowest())),
+        p_MV(log_p_MV.exp()),
+        entropy_M1(-(p_MV * log_p_MV).sum(-1, true)) {}
+  Tensor log_p_MV, p_MV, entropy_M1;
 };
 
 Tensor on_device_or_zeros(const Tensor& gradient, const Chunk& chunk) {
@@ -73,7 +76,7 @@ TargetScores device_target_log_probs(const Tensor& hidden_ND, const Weight& lm_h
   for_each_chunk(hidden, lm_head, targets, [&](const Chunk& chunk) {
     const Distribution distribution(chunk.logits_MV);
     log_probs.narrow(0, chunk.begin, chunk.size).copy_(distribution.log_p_MV.gather(1, chunk.targets).squeeze(1));
-    entropy.narrow(0, chunk.begin, chunk.size).copy_(distribution.entropy_M1().squeeze(1));
+    entropy.narrow(0, chunk.begin, chunk.size).copy_(distribution.entropy_M1.squeeze(1));
   });
   const auto backward = [hidden, lm_head, &targets](const TensorList& d) {
     const Tensor d_hidden_ND = torch::zeros_like(hidden);
@@ -83,7 +86,7 @@ TargetScores device_target_log_probs(const Tensor& hidden_ND, const Weight& lm_h
       // ∂ log p_t / ∂ z = 1[t] − p;  ∂ H / ∂ z = −p (log p + H).
       Tensor d_logits_MV = -d_log_prob_M1 * distribution.p_MV;
       d_logits_MV.scatter_add_(1, chunk.targets, d_log_prob_M1);
-      d_logits_MV.sub_(d_entropy_M1 * distribution.p_MV * (distribution.finite_log_p_MV() + distribution.entropy_M1()));
+      d_logits_MV.sub_(d_entropy_M1 * distribution.p_MV * (distribution.log_p_MV + distribution.entropy_M1));
       d_logits_MV.div_(static_cast<double>(targets.drawn_from.temperature));
       const Tensor rounded_MV = d_logits_MV.to(hidden.scalar_type());
       add_exact_product(rounded_MV.t(), chunk.hidden_MD, lm_head.gradient);

@@ -328,7 +328,8 @@ model::WeightViews Learner::optimizer_state() const { return state_->parameters.
 void Learner::restore(const model::WeightViews& masters, const model::WeightViews& optimizer_state,
                       std::int64_t num_updates) {
   const torch::NoGradGuard no_grad;
-  state_->parameters.restore(masters, optimizer_state);
+  state_->parameters.restore_masters(masters);
+  state_->parameters.restore_moments(optimizer_state);
   state_->num_updates = num_updates;
   state_->published = nullptr;
   clear_gradients(state_->parameters);
@@ -362,7 +363,7 @@ void Learner::apply_uaq(float scale) {
     auto* values = view.as<float>();
     for (std::int64_t i = 0; i < view.numel(); ++i) values[i] = is_gain ? values[i] * scale : values[i] / scale;
   }
-  state_->parameters.restore(views, optimizer_state());
+  state_->parameters.restore_masters(views);
   state_->published = nullptr;
   state_->parameters.refresh(*state_->ranks);
 }
@@ -383,8 +384,6 @@ model::WeightViews Learner::gradients() const {
   state_->require_trainable();
   return state_->parameters.named_gradients();
 }
-
-double gpu_ceiling_flops_per_s(config::ComputeDType dtype) { return measure_gpu_matmul_flops_per_s(dtype); }
 
 std::string torch_version() { return TORCH_VERSION; }
 

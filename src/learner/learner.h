@@ -154,9 +154,6 @@ class Learner {
 /// Collective.
 Metrics set_ais_alpha(std::span<const types::MicroBatch> batches, LossOptions& loss, dist::Collectives& world);
 
-/// Operations a second that matrix products of a learner on a GPU could reach (cuda_library.h), measured now.
-double gpu_ceiling_flops_per_s(config::ComputeDType dtype);
-
 /// Version of LibTorch built with.
 std::string torch_version();
 

@@ -333,12 +333,14 @@ model::WeightViews Parameters::named_gradients() const {
   return named;
 }
 
-void Parameters::restore(const model::WeightViews& masters, const model::WeightViews& moments) {
+void Parameters::restore_masters(const model::WeightViews& masters) {
   copy_views(masters, master_views(false), "checkpointed weights");
+  if (options_.torch_ops) masters_.copy_(host_.masters);
+}
+
+void Parameters::restore_moments(const model::WeightViews& moments) {
   copy_views(moments, moment_views(false), "checkpointed optimizer state");
-  if (!options_.torch_ops) return;
-  masters_.copy_(host_.masters);
-  if (!trainable()) return;
+  if (!options_.torch_ops || !trainable()) return;
   exp_avg_.copy_(host_.exp_avg);
   exp_avg_sq_.copy_(host_.exp_avg_sq);
 }

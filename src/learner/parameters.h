@@ -109,9 +109,10 @@ class Parameters {
   model::WeightViews named_masters() const;
   model::WeightViews named_moments() const;
   model::WeightViews named_gradients() const;
-  /// Takes masters and moments over from views of the same names and shapes, an input error where they are not; with
+  /// Take masters and moments over from views of the same names and shapes, an input error where they are not; with
   /// torch_ops these may be named_masters()'s and named_moments()'s own. Then `refresh`.
-  void restore(const model::WeightViews& masters, const model::WeightViews& moments);
+  void restore_masters(const model::WeightViews& masters);
+  void restore_moments(const model::WeightViews& moments);
   void clear_moments();
 
  private:

@@ -459,8 +459,7 @@ TEST_CASE("products of bf16 operands are not rounded to bf16 on their way into a
   CHECK(error(sum - 1) < 1e-6);
 }
 
-TEST_CASE("attention of a sequence on its prefix sees all of the prefix and nothing that comes later") {
-  // Against LibTorch's own attention of whole sequences, by way of a model that is attention alone.
+TEST_CASE("keys of a sequence on its prefix are all of the prefix, then its own") {
   learner::PackedRows rows;
   const std::vector<float> angles(16 * 8, 0.5F);
   rows.rope_table = angles.data();
