@@ -110,6 +110,7 @@ class Parser {
   /// What \frac takes: an expression in braces, or one digit.
   Rational argument() noexcept {
     if (stopped()) return {};
+    const int outer_depth = depth_;
     const char c = peek();
     if (is_digit(c)) return number(1);
     if (c != '{' || !descend()) {
@@ -120,6 +121,7 @@ class Parser {
     const Rational value = read_sum();
     if (peek() == '}') take();
     else fail(ExpressionFault::grammar);
+    depth_ = outer_depth;
     return value;
   }
 

@@ -157,17 +157,15 @@ bool Comparer::same_units(Item g, Item a) {
   const auto scale = [this](Side side, Item item) {
     return at(side, item).kind == Kind::quantity ? magnitude(at(side, part(side, item, 1)).text) : 1.0L;
   };
-  const long double of_gold = scale(Side::gold, g), of_answer = scale(Side::answer, a);
-  if (of_gold != of_answer) {  // 5 million is 5,000,000, of whatever
+  const auto same_amount = [&](long double of_gold, long double of_answer) {
     const auto u = value(Side::gold, x).real();
     const auto v = value(Side::answer, y).real();
     return u && v && std::abs(*u * of_gold - *v * of_answer) <= 1e-9L * std::abs(*u * of_gold);
-  }
+  };
+  const long double of_gold = scale(Side::gold, g), of_answer = scale(Side::answer, a);
+  if (of_gold != of_answer) return same_amount(of_gold, of_answer);  // 5 million is 5,000,000, of whatever
   if (!p.known || !q.known || (p.dimensions == q.dimensions && p.factor == q.factor)) return same(x, y);
-  if (p.dimensions != q.dimensions) return false;
-  const auto u = value(Side::gold, x).real();
-  const auto v = value(Side::answer, y).real();
-  return u && v && std::abs(*u * p.factor - *v * q.factor) <= 1e-9L * std::abs(*u * p.factor);
+  return p.dimensions == q.dimensions && same_amount(p.factor, q.factor);
 }
 
 }  // namespace qrl::reward::math

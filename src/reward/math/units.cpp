@@ -6,26 +6,24 @@
 
 namespace qrl::reward::math {
 
-long double magnitude(std::string_view words) noexcept {
-  struct Magnitude {
-    std::string_view word;
-    long double value;
-  };
-  constexpr Magnitude kMagnitudes[] = {{"dozen", 12},     {"hundred", 100},  {"thousand", 1e3L},
-                                       {"million", 1e6L}, {"billion", 1e9L}, {"trillion", 1e12L}};
-  const auto is_letter = [](char c) { return (c | 32) >= 'a' && (c | 32) <= 'z'; };
+namespace {
+
+bool is_letter(char c) noexcept { return (c | 32) >= 'a' && (c | 32) <= 'z'; }
+
+/// The letters from `at` on, in lower case; `at` is behind them then.
+std::string take_word(std::string_view words, std::size_t& at) {
+  std::string word;
+  for (; at < words.size() && is_letter(words[at]); ++at) word += static_cast<char>(words[at] | 32);
+  return word;
+}
+
+}  // namespace
+
+long double magnitude(std::string_view words) {
   long double product = 1;
-  for (std::size_t k = 0; k < words.size();) {
-    const std::size_t begin = k;
-    while (k < words.size() && is_letter(words[k])) ++k;
-    const std::string_view word = words.substr(begin, k - begin);
-    for (const Magnitude& magnitude : kMagnitudes) {
-      const bool same =
-          word.size() == magnitude.word.size() &&
-          std::equal(word.begin(), word.end(), magnitude.word.begin(), [](char a, char b) { return (a | 32) == b; });
-      if (same) product *= magnitude.value;
-    }
-    if (k == begin) ++k;
+  for (std::size_t at = 0; at < words.size();) {
+    if (is_letter(words[at])) product *= magnitude_of(take_word(words, at));
+    else ++at;
   }
   return product;
 }
@@ -37,8 +35,7 @@ Measure measure(std::string_view words) {
   bool square = false, cube = false;
   for (std::size_t k = 0; k < words.size() && m.known;) {
     const char c = words[k];
-    const bool letter = (c | 32) >= 'a' && (c | 32) <= 'z';
-    if (!letter) {
+    if (!is_letter(c)) {
       below = below || c == '/';
       const bool power = (c == '2' || c == '3') && !m.dimensions.empty();
       for (int n = power ? c - '1' : 0; n > 0; --n) {
@@ -48,10 +45,7 @@ Measure measure(std::string_view words) {
       ++k;
       continue;
     }
-    std::string word;
-    for (; k < words.size() && ((words[k] | 32) >= 'a' && (words[k] | 32) <= 'z'); ++k) {
-      word += static_cast<char>(words[k] | 32);
-    }
+    const std::string word = take_word(words, k);
     if (word == "per") below = true;
     else if (word == "square" || word == "sq") square = true;
     else if (word == "cubic") cube = true;

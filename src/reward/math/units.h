@@ -13,7 +13,7 @@ struct Measure {
   bool known = false;
 };
 /// The product of the magnitudes among the words: 1e6 of "million dollars", 1 where there is none.
-long double magnitude(std::string_view words) noexcept;
+long double magnitude(std::string_view words);
 /// Not known when any word is not, or when all there is is "units".
 Measure measure(std::string_view words);
 

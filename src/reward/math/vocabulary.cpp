@@ -484,4 +484,16 @@ Unit unit_of(std::string_view word) noexcept {
   return find(word.substr(0, word.size() - 1));
 }
 
+long double magnitude_of(std::string_view word) noexcept {
+  struct Magnitude {
+    std::string_view word;
+    long double value;
+  };
+  constexpr Magnitude kMagnitudes[] = {{"dozen", 12},     {"hundred", 100},  {"thousand", 1e3L},
+                                       {"million", 1e6L}, {"billion", 1e9L}, {"trillion", 1e12L}};
+  const auto* at = std::find_if(std::begin(kMagnitudes), std::end(kMagnitudes),
+                                [word](const Magnitude& magnitude) { return magnitude.word == word; });
+  return at == std::end(kMagnitudes) ? 1 : at->value;
+}
+
 }  // namespace qrl::reward::math

@@ -45,4 +45,7 @@ struct Unit {
 };
 Unit unit_of(std::string_view word) noexcept;
 
+/// 1e6 of "million"; 1 of a word that is no magnitude. Lower case.
+long double magnitude_of(std::string_view word) noexcept;
+
 }  // namespace qrl::reward::math
