@@ -16,6 +16,7 @@
 #include "ops/isa.h"
 #include "ops/paged_attention.h"
 #include "rollout/rollout.h"
+#include "train/gap_probe.h"
 #include "train/quantiser.h"
 #include "train/session.h"
 #include "train/step_metrics.h"
@@ -336,13 +337,20 @@ void bench_step(const BenchArguments& arguments, dist::Collectives& world) {
   learner::Learner learner(bench.config, bench.hf.weights, train::learner_options(bench.loaded.recipe), world);
   learner.publish(sampler.snapshot, 0);
   train::QuantiserState quantiser;
-  std::vector<std::vector<types::TokenId>> prompts;
+  train::PromptSet prompts;
+  for (std::uint64_t p = 0; p < static_cast<std::uint64_t>(arguments.prompts); ++p)
+    prompts.prompts.push_back({.id = p,
+                               .text = {},
+                               .tokens = bench.random_tokens(p, arguments.prompt_tokens),
+                               .ground_truth = {},
+                               .data_source = {}});
   std::vector<types::SampleRequest> requests;
-  for (std::int64_t p = 0; p < arguments.prompts; ++p)
-    prompts.push_back(bench.random_tokens(static_cast<std::uint64_t>(p), arguments.prompt_tokens));
-  for (std::size_t p = 0; p < prompts.size(); ++p)
-    requests.push_back({p, prompts[p], 0, static_cast<std::int32_t>(arguments.n)});
-  train::load_published(sampler, prompts, bench.loaded.recipe.quant, quantiser);
+  for (const types::Prompt& prompt : prompts.prompts)
+    requests.push_back({prompt.id, prompt.tokens, 0, static_cast<std::int32_t>(arguments.n)});
+  const auto load = [&] {
+    train::load_published(sampler, train::calibration_prompts(prompts, 0, 0), bench.loaded.recipe.quant, quantiser);
+  };
+  load();
 
   Json best;
   for (std::int64_t round = 0; round < arguments.rounds; ++round) {
@@ -355,7 +363,9 @@ void bench_step(const BenchArguments& arguments, dist::Collectives& world) {
     const learner::UpdateReport report = learn(learner, work, bench.loaded.recipe, true);
     const double learnt_s = base::now_s();
     learner.publish(sampler.snapshot, round + 1);
-    train::load_published(sampler, prompts, bench.loaded.recipe.quant, quantiser);
+    load();
+    const double published_s = base::now_s();
+    train::probe_gap(sampler, learner, train::probe_requests(prompts, 0), bench.loaded.recipe, bench.sampling());
     const double end_s = base::now_s();
     if (!best.is_null() && best["step_s"].get<double>() <= end_s - start_s) continue;
     best = bench.facts("step");
@@ -363,8 +373,10 @@ void bench_step(const BenchArguments& arguments, dist::Collectives& world) {
     best["step_s"] = end_s - start_s;
     best["gen_s"] = drawn_s - start_s;
     best["learner_s"] = learnt_s - drawn_s;
-    best["publish_s"] = end_s - learnt_s;
-    best["publish_share"] = (end_s - learnt_s) / (end_s - start_s);
+    best["publish_s"] = published_s - learnt_s;
+    best["publish_share"] = (published_s - learnt_s) / (end_s - start_s);
+    best["gap_probe_s"] = end_s - published_s;
+    best["gap_probe_share"] = (end_s - published_s) / (end_s - start_s);
     best["gen_tokens_per_s"] =
         static_cast<double>(arguments.prompts * arguments.n * arguments.new_tokens) / (drawn_s - start_s);
     add_learner_figures(best, bench, work, learnt_s - drawn_s);
@@ -431,7 +443,7 @@ void add_bench(CLI::App& app, Action& action) {
   CLI::App* learner = add_one(*bench, "learner", "forward, backward and update of prompts x n sequences", *arguments);
   learner->callback(
       [&action, arguments] { action = [arguments](dist::Collectives& world) { bench_learner(*arguments, world); }; });
-  CLI::App* step = add_one(*bench, "step", "a whole GRPO step: draw, learn, publish", *arguments);
+  CLI::App* step = add_one(*bench, "step", "a whole GRPO step: draw, learn, publish, probe the gap", *arguments);
   step->callback(
       [&action, arguments] { action = [arguments](dist::Collectives& world) { bench_step(*arguments, world); }; });
   add_bench_tokenizer(*bench, action);

@@ -15,9 +15,11 @@ namespace qrl::train {
 
 namespace {
 
-// Ours: enough to see a broken publish, and at most a hundredth of a step.
-constexpr std::int64_t kProbePrompts = 4;
-constexpr std::int32_t kProbeTokens = 16;
+// Ours: enough to see a broken publish, and at most a hundredth of a step (bench step's gap_probe_share), which is
+// mostly the prompts' own tokens; so few of these, each computed once for its samples.
+constexpr std::int64_t kProbePrompts = 2;
+constexpr std::int32_t kProbeSamples = 2;          // a prompt
+constexpr std::int32_t kProbeTokens = 16;          // a sample
 constexpr std::uint32_t kProbeStep = 0xfffffffeU;  // a key that neither training steps nor evaluation draw with
 
 std::string short_number(double value) {
@@ -28,14 +30,18 @@ std::string short_number(double value) {
 
 }  // namespace
 
-Metrics probe_gap(Sampler& sampler, learner::Learner& learner, const PromptSet& prompts, const config::Recipe& recipe,
-                  const types::SamplingParams& sampling) {
-  base::RandomStream random(recipe.trainer.seed, base::RandomPurpose::probe, 0);
+std::vector<types::SampleRequest> probe_requests(const PromptSet& prompts, std::uint64_t seed) {
+  base::RandomStream random(seed, base::RandomPurpose::probe, 0);
   std::vector<types::SampleRequest> requests;
-  for (std::int64_t i = 0; i < kProbePrompts; ++i) {
+  for (std::int32_t i = 0; i < kProbePrompts; ++i) {
     const types::Prompt& prompt = prompts.prompts[random.below(prompts.prompts.size())];
-    requests.push_back({prompt.id, prompt.tokens, static_cast<std::int32_t>(i), 1});
+    requests.push_back({prompt.id, prompt.tokens, i * kProbeSamples, kProbeSamples});
   }
+  return requests;
+}
+
+Metrics probe_gap(Sampler& sampler, learner::Learner& learner, std::span<const types::SampleRequest> requests,
+                  const config::Recipe& recipe, const types::SamplingParams& sampling) {
   types::SamplingParams params = sampling;
   params.max_new_tokens = std::min(params.max_new_tokens, kProbeTokens);
   const FinishFirst goes_on;
@@ -43,8 +49,9 @@ Metrics probe_gap(Sampler& sampler, learner::Learner& learner, const PromptSet& 
       sampler.decoder.complete(requests, params, {recipe.trainer.seed, kProbeStep});
 
   std::vector<rollout::PackItem> items;
-  for (std::size_t i = 0; i < drawn.size(); ++i)
-    items.push_back({requests[i].prompt_tokens, drawn[i].tokens, drawn[i].sampler_logprobs, 0});
+  for (std::size_t r = 0, i = 0; r < requests.size(); ++r)
+    for (std::int32_t n = 0; n < requests[r].num_samples; ++n, ++i)
+      items.push_back({requests[r].prompt_tokens, drawn[i].tokens, drawn[i].sampler_logprobs, 0});
   double count = 0, k1 = 0, k3 = 0, mean = 0, most = 0;
   for (const types::MicroBatch& batch : rollout::pack(items, recipe.actor.max_tokens_per_micro_batch)) {
     const std::vector<float> learned = learner.score(batch, draw_params(recipe.rollout)).logprobs;

@@ -250,7 +250,7 @@ void Trainer::publish() {
 }
 
 Metrics Trainer::probe() {
-  Metrics gap = probe_gap(sampler_, learner_, prompts_, parts_.recipe,
+  Metrics gap = probe_gap(sampler_, learner_, probe_requests(prompts_, parts_.recipe.trainer.seed), parts_.recipe,
                           train_sampling(parts_.recipe, parts_.policy.config, parts_.policy.tokenizer));
   check_gap(gap, parts_.recipe.rollout_correction);
   return gap;
