@@ -358,9 +358,11 @@ void bench_step(const BenchArguments& arguments, dist::Collectives& world) {
     const double start_s = base::now_s();
     const auto completions =
         sampler.decoder.complete(requests, bench.sampling(), {0, static_cast<std::uint32_t>(round)});
+    if (bench.loaded.recipe.rollout.free_cache_engine) sampler.decoder.release_kv();
     const double drawn_s = base::now_s();
     const LearnerWork work(bench, completions);
     const learner::UpdateReport report = learn(learner, work, bench.loaded.recipe, true);
+    if (bench.loaded.recipe.rollout.free_cache_engine) learner.release_memory();
     const double learnt_s = base::now_s();
     learner.publish(sampler.snapshot, round + 1);
     load();
