@@ -24,7 +24,8 @@ using quant::Format;
 /// What embedding and lm_head have, and the layers that are exempt.
 Format wide_format(Format format) { return format == Format::f32 ? Format::f32 : Format::bf16; }
 
-/// The formats of a block's matrices, asked in turn; at the end every pattern must have fitted something.
+/// The formats of a block's matrices, asked in turn; at the end every pattern must have fitted something, and not all
+/// layers any.
 class FormatChooser {
  public:
   explicit FormatChooser(const SnapshotFormats& formats) : formats_(formats), used_(formats.ignore.size(), false) {
@@ -41,12 +42,14 @@ class FormatChooser {
             choose(layer_idx, {"mlp.down_proj"})};
   }
 
-  void check_all_used() const {
+  void check_patterns() const {
     for (std::size_t i = 0; i < used_.size(); ++i) {
       QRL_REQUIRE(used_[i], "quant.rollout.ignore", "patterns that fit a linear layer",
                   base::quoted(formats_.ignore[i]),
                   "modules are named as model.layers.0.self_attn.q_proj or, for all layers, q_proj");
     }
+    QRL_REQUIRE(any_chosen_, "quant.rollout.ignore", "patterns that leave linear layers to quant.rollout.weights",
+                "patterns that fit all of them", "set quant.rollout.weights: bf16 instead");
   }
 
  private:
@@ -57,6 +60,7 @@ class FormatChooser {
     QRL_REQUIRE(num_ignored == 0 || num_ignored == modules.size(), "quant.rollout.ignore",
                 "all or none of the modules that are one matrix (q, k and v; gate and up)",
                 "some of those of " + prefix + *modules.begin(), "name the others too");
+    any_chosen_ = any_chosen_ || num_ignored == 0;
     return num_ignored > 0 ? wide_format(formats_.linear) : formats_.linear;
   }
 
@@ -73,6 +77,7 @@ class FormatChooser {
 
   const SnapshotFormats& formats_;
   std::vector<bool> used_;
+  bool any_chosen_ = false;  ///< whether a layer has the format that was asked for
 };
 
 base::Buffer make_gain(std::int64_t width) { return base::Buffer(DType::f32, {width}); }
@@ -101,7 +106,7 @@ bool store_table(const base::Team& team, const base::View& from, const base::Buf
 void check_formats(const ModelConfig& config, const SnapshotFormats& formats) {
   FormatChooser formats_of(formats);
   for (std::int64_t idx = 0; idx < config.num_hidden_layers; ++idx) (void)formats_of.choose(idx);
-  formats_of.check_all_used();
+  formats_of.check_patterns();
 }
 
 Snapshot::Snapshot(const ModelConfig& config, const SnapshotFormats& formats)
@@ -128,7 +133,7 @@ Snapshot::Snapshot(const ModelConfig& config, const SnapshotFormats& formats)
     layer.gate_up = ops::make_packed_linear(format.gate_up, 2 * config.intermediate_size, width, false, &matrices_);
     layer.down = ops::make_packed_linear(format.down, width, config.intermediate_size, false, &matrices_);
   }
-  formats_of.check_all_used();
+  formats_of.check_patterns();
 }
 
 /// Puts weights where a snapshot keeps them, one after another in weight_specs' order.

@@ -200,6 +200,6 @@ TEST_CASE(
     compare(plain.layer(layer).qkv, scaled.layer(layer).qkv);
     compare(plain.layer(layer).gate_up, scaled.layer(layer).gate_up);
   }
-  INFO(differ << " of " << count << " weight codes differ");
+  WARN("with a scale of 1.5, " << differ << " of " << count << " weight codes differ");  // the share, printed
   CHECK(differ < count / 1000);
 }

@@ -247,7 +247,7 @@ TEST_CASE("a snapshot tells how far each weight is from its master") {
   CHECK(errors[3].format == Format::int8);
 }
 
-TEST_CASE("modules named in ignore stay bf16, and a pattern must fit one") {
+TEST_CASE("modules named in ignore stay bf16; a pattern must fit one, and not all of them any") {
   const ModelConfig config = small_config(Family::qwen2, true);
   model::SnapshotFormats formats(Format::int8);
   formats.ignore = {"lm_head", "down_proj", "model.layers.0.self_attn.[qkv]_proj"};
@@ -263,6 +263,8 @@ TEST_CASE("modules named in ignore stay bf16, and a pattern must fit one") {
   CHECK_THROWS_WITH(Snapshot(config, formats), Catch::Matchers::Contains("\"dwn_proj\""));
   formats.ignore = {"k_proj"};
   CHECK_THROWS_WITH(Snapshot(config, formats), Catch::Matchers::Contains("one matrix"));
+  formats.ignore = {"*_proj"};
+  CHECK_THROWS_WITH(Snapshot(config, formats), Catch::Matchers::Contains("weights: bf16"));
   formats.ignore = {"embed_tokens"};
   CHECK_FALSE(Snapshot(config, formats).has_exempt_layers());
 }
