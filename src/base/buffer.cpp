@@ -23,9 +23,7 @@ std::shared_ptr<void> Arena::take(std::size_t num_bytes) {
   num_bytes = round_up(num_bytes, Buffer::kAlignment_bytes);
   if (block_ == nullptr || block_bytes_ - used_bytes_ < num_bytes) {
     const std::size_t size = round_up(std::max(num_bytes, kArenaBlock_bytes), kHugePage_bytes);
-    block_.reset(static_cast<std::byte*>(std::aligned_alloc(kHugePage_bytes, size)), std::free);
-    if (block_ == nullptr) throw std::bad_alloc();
-    advise_huge_pages(block_.get(), size);
+    block_ = map_zeros(size);
     block_bytes_ = size;
     used_bytes_ = 0;
   }
@@ -43,13 +41,13 @@ Buffer::Buffer(DType dtype, const Shape& shape, Arena* arena) : view_{nullptr, d
   if (arena != nullptr) {
     std::shared_ptr<void> piece = arena->take(padded);
     void* bytes = piece.get();
-    bytes_ = std::unique_ptr<void, Free>(bytes, Free{std::move(piece)});
+    bytes_ = std::unique_ptr<void, Free>(bytes, Free{std::move(piece)});  // zeros as they are: pieces are taken once
   } else {
     bytes_.reset(std::aligned_alloc(kAlignment_bytes, padded));
     if (bytes_ == nullptr) throw std::bad_alloc();
     advise_huge_pages(bytes_.get(), padded);
+    std::memset(bytes_.get(), 0, padded);
   }
-  std::memset(bytes_.get(), 0, padded);
   view_.data = bytes_.get();
 }
 

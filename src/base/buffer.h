@@ -9,10 +9,11 @@
 namespace qrl::base {
 
 /// Memory that buffers take pieces of, in whole huge pages however small the pieces are: matrices that are read one
-/// after another miss the TLB less. Memory stays as long as a buffer has a piece of it.
+/// after another miss the TLB less. What no buffer writes to takes no memory but address space; blocks stay as long as a
+/// buffer has a piece of them.
 class Arena {
  public:
-  /// 64-byte aligned, of any content; throws std::bad_alloc.
+  /// Zeros that nobody has touched, 64-byte aligned; throws std::bad_alloc.
   std::shared_ptr<void> take(std::size_t num_bytes);
 
  private:
