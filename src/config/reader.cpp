@@ -85,6 +85,8 @@ class Loader {
     }
     if (find_key(name) == nullptr && !is_section(name)) {
       refuse_unknown(*node, name, source);
+    } else if (find_key(name) == nullptr && node->kind != YamlNode::Kind::map) {
+      refuse_section(*node, name, source);  // an empty one, too: unlike in a file it would change nothing
     } else {
       set(*node, name, source);
     }
@@ -187,10 +189,14 @@ class Loader {
     } else if (node.kind == YamlNode::Kind::map) {
       for (const YamlMember& member : node.members) set_member(member, name, source);
     } else if (node.kind != YamlNode::Kind::null) {
-      const auto first = std::find_if(key_names().begin(), key_names().end(),
-                                      [&](const std::string& known) { return known.starts_with(name + "."); });
-      faults_.add(place(source, node.line, name), "a section of keys", shown_value(node), "such as " + *first);
+      refuse_section(node, name, source);
     }
+  }
+
+  void refuse_section(const YamlNode& node, const std::string& name, const YamlSource& source) {
+    const auto first = std::find_if(key_names().begin(), key_names().end(),
+                                    [&](const std::string& known) { return known.starts_with(name + "."); });
+    faults_.add(place(source, node.line, name), "a section of keys", shown_value(node), "such as " + *first);
   }
 
   void set_key(const YamlNode& node, const Key& key, const YamlSource& source) {

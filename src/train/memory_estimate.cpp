@@ -113,6 +113,19 @@ std::vector<MemoryPart> optimizer_parts(const config::Recipe& recipe, const mode
   return parts;
 }
 
+/// Pages of the pool that sequences of full length write to; the others take no memory of the CPU's. A draw is known,
+/// an evaluation fills what there is.
+std::int64_t kv_pages_in_use(const config::Recipe& recipe, int num_ranks) {
+  if (!recipe.data.val_files.empty() || !recipe.data.val_generator.task.empty()) return kv_pages(recipe);
+  const std::int64_t prompts =
+      recipe.algorithm.filter_groups.enable ? *recipe.data.gen_batch_size : recipe.data.train_batch_size;
+  config::Recipe draw = recipe;
+  draw.rollout.kv_pages.reset();
+  draw.rollout.max_num_seqs =
+      std::min(recipe.rollout.max_num_seqs, (prompts + num_ranks - 1) / num_ranks * recipe.rollout.n);
+  return std::min(kv_pages(recipe), kv_pages(draw));
+}
+
 }  // namespace
 
 std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const model::ModelConfig& config, int num_ranks) {
@@ -144,8 +157,9 @@ std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const mode
   const std::int64_t page_bytes =
       ops::kv_page_bytes({config.num_attention_heads, config.num_key_value_heads, config.head_dim},
                          kv_format(recipe.quant), recipe.rollout.page_size);
-  const double kv_bytes = 2 * layers * static_cast<double>(kv_pages(recipe)) * static_cast<double>(page_bytes);
   const bool on_gpu = config::draws_on_gpu(recipe);
+  const std::int64_t num_pages = on_gpu ? kv_pages(recipe) : kv_pages_in_use(recipe, num_ranks);
+  const double kv_bytes = 2 * layers * static_cast<double>(num_pages) * static_cast<double>(page_bytes);
   if (on_gpu) parts.push_back({"its weights on the GPU", sampler_bytes(recipe.quant, config), false, true});
   parts.push_back({on_gpu ? "KV cache on the GPU, at most" : "KV cache", kv_bytes, !on_gpu, on_gpu});
   return parts;

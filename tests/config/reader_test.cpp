@@ -225,6 +225,7 @@ TEST_CASE("overrides are YAML values under the same checks, the last one wins") 
   CHECK(read("optim: {lr: 1}", {"model.path='/a # b'"}).model.path == "/a # b");
   CHECK(holds(fault("optim: {lr: 1}", {"model.path=a # b"}), "--set model.path: expected one plain value"));
   CHECK(holds(fault("optim: {lr: 1}", {"optim=3"}), "--set optim: expected a section of keys, got \"3\""));
+  CHECK(holds(fault("optim: {lr: 1}", {"optim=null"}), "--set optim: expected a section of keys, got null"));
   CHECK(holds(fault("optim: {lr: 1}", {"optim={lr: x}"}), "--set optim: optim.lr: expected float > 0"));
   CHECK(holds(fault("optim: {lr: 1}", {"optim.lr={"}), "--set optim.lr: expected well-formed YAML"));
   CHECK(holds(fault("optim: {lr: 1}", {"=3"}), "expected KEY=VALUE"));

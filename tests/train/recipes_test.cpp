@@ -85,6 +85,22 @@ TEST_CASE("the estimate of memory is what sampler and learner take") {
   }
 }
 
+TEST_CASE(
+    "the estimate of the KV cache is of the sequences a draw has at once, of all slots where held-out prompts fill "
+    "them") {
+  const auto kv_bytes = [](std::vector<std::string> overrides) {
+    const config::Recipe recipe = config::load_recipe(kTiny, overrides, true).recipe;
+    const auto parts = train::estimate_memory(recipe, train::make_policy(recipe).config, 1);
+    return bytes_of(parts, "KV cache");
+  };
+  const std::string unjudged = "data.val_generator.task=null", batch = "data.train_batch_size=4",
+                    mini = "actor.mini_batch_size=4", n = "rollout.n=4";
+  const double all = kv_bytes({"rollout.max_num_seqs=256"});
+  CHECK(kv_bytes({"rollout.max_num_seqs=256", batch, mini, n}) == all);
+  CHECK(kv_bytes({"rollout.max_num_seqs=256", batch, mini, n, unjudged}) == all / 16);
+  CHECK(kv_bytes({"rollout.max_num_seqs=8", batch, mini, n, unjudged}) == all / 32);
+}
+
 TEST_CASE("the estimate of a share of masters and moments is the largest that a rank keeps") {
   const std::vector<std::string> overrides = {"trainer.zero_stage=1", "optim.name=muon"};
   const config::Recipe recipe = config::load_recipe(kTiny, overrides, true).recipe;
