@@ -1,6 +1,7 @@
 #include "train/run.h"
 
 #include <cstdio>
+#include <memory>
 
 #include "base/log.h"
 #include "base/threads.h"
@@ -54,6 +55,72 @@ void print_result(const config::Recipe& recipe, const RunFolder& folder, const s
   std::fflush(stdout);
 }
 
+/// The folder of rank 0, whose lock the run holds from here on; null on the others.
+std::unique_ptr<RunFolder> open_folder(const config::Recipe& recipe, dist::Collectives& world) {
+  std::unique_ptr<RunFolder> folder;
+  if (world.is_first()) {
+    folder = std::make_unique<RunFolder>(recipe.trainer.default_local_dir);
+    base::set_log_file(folder->path() / "log.txt");
+  }
+  if (recipe.trainer.zero_stage > 0) {
+    require_shared_folder(folder ? folder->path() : fs::path(),
+                          "set trainer.default_local_dir to one that all hosts share, or trainer.zero_stage to 0",
+                          world);
+  }
+  return folder;
+}
+
+/// Where the cold start's checkpoint is: rank 0's folder, wherever other ranks were started.
+fs::path shared_cold_start(const config::Recipe& recipe, dist::Collectives& world) {
+  const fs::path own = cold_start_checkpoint(recipe);
+  return world.size() > 1 ? fs::path(world.all_gather(fs::absolute(own).string()).front()) : own;
+}
+
+/// Rank 0 makes the cold start with all threads of its machine; every rank goes on from its end.
+void run_cold_start(RunParts& parts, const std::optional<fs::path>& checkpoint) {
+  if (parts.world.is_first()) {
+    base::set_num_threads(all_local_threads(parts.recipe, parts.world));
+    make_cold_start(parts, checkpoint);
+    set_threads(parts.recipe, parts.world);
+  } else {
+    await_cold_start(parts.world);
+  }
+  parts.world.broadcast(std::as_writable_bytes(std::span(&parts.state, 1)), 0);
+}
+
+/// The frozen policy that a KL loss is against: the cold start's end, or the model itself.
+std::unique_ptr<learner::Learner> make_reference(RunParts& parts, const fs::path& cold_start) {
+  if (parts.recipe.algorithm.kl_loss_coef == 0) return nullptr;
+  learner::LearnerOptions options = learner_options(parts.recipe);
+  options.trainable = false;
+  options.forward = config::LearnerForward::bf16;  // frozen: no snapshot of its own
+  options.bitwise = false;
+  auto reference = std::make_unique<learner::Learner>(parts.policy.config, parts.policy.weights, options, parts.world);
+  if (parts.recipe.sft.steps > 0) restore_learner(cold_start, parts.state, *reference, parts.world);
+  return reference;
+}
+
+/// What happens once, between the cold start and the first step of RL: a new optimizer, since the cold start's moments
+/// belong to another loss, and update-aware scaling.
+void begin_rl(RunParts& parts, learner::Learner& learner) {
+  const config::Recipe& recipe = parts.recipe;
+  RunState& state = parts.state;
+  if (state.cold_start) {
+    learner.reset_optimizer(recipe.optim, learner_options(recipe).total_updates);
+    state.cold_start = false;
+    state.num_updates = 0;
+  }
+  if (state.step == 0 && state.uaq_scale != recipe.quant.uaq_scale) {  // else the checkpoint has it
+    learner.apply_uaq(static_cast<float>(recipe.quant.uaq_scale / state.uaq_scale));
+    state.uaq_scale = recipe.quant.uaq_scale;
+  }
+  constexpr double kUaqLr = 5e-6;  // the paper uses it near 1e-6 and switches it off at 1e-5
+  if (recipe.quant.uaq_scale != 1 && recipe.optim.lr > kUaqLr) {
+    base::log_warning("quant.uaq_scale " + std::to_string(recipe.quant.uaq_scale) +
+                      " is for learning rates near 1e-6: above 5e-6 updates reach the codes without it");
+  }
+}
+
 }  // namespace
 
 void run(const config::LoadedRecipe& loaded, dist::Collectives& world, RunPart part) {
@@ -70,17 +137,8 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, RunPart p
   warn_of_shared_prompts(prompts, held_out);
   const Inputs inputs = fingerprint(recipe, policy, prompts, held_out, world);
 
-  std::optional<RunFolder> folder;
-  if (world.is_first()) {
-    folder.emplace(recipe.trainer.default_local_dir);
-    base::set_log_file(folder->path() / "log.txt");
-  }
-  if (recipe.trainer.zero_stage > 0) {
-    require_shared_folder(folder ? folder->path() : fs::path(),
-                          "set trainer.default_local_dir to one that all hosts share, or trainer.zero_stage to 0",
-                          world);
-  }
-  ResumePoint point = find_resume_point(loaded, inputs, folder ? &*folder : nullptr, world);
+  const std::unique_ptr<RunFolder> folder = open_folder(recipe, world);
+  ResumePoint point = find_resume_point(loaded, inputs, folder.get(), world);
   RunState state = point.state;
   const bool cold_start_done = state.step > 0 || state.sft_step >= recipe.sft.steps;
   const bool goes_on =
@@ -99,7 +157,7 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, RunPart p
                  world,
                  policy,
                  *verifier,
-                 folder ? &*folder : nullptr,
+                 folder.get(),
                  state,
                  metrics,
                  sft_metrics,
@@ -111,61 +169,27 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, RunPart p
     (void)Sampler(policy.config, recipe, world, recipe.data.max_prompt_length);
 
   const bool fresh = !point.checkpoint;
-  const std::int64_t sft_steps = recipe.sft.steps;
-  // The first rank's, wherever others were started.
-  const fs::path own = cold_start_checkpoint(recipe);
-  const fs::path cold_start = world.size() > 1 ? fs::path(world.all_gather(fs::absolute(own).string()).front()) : own;
+  const fs::path cold_start = shared_cold_start(recipe, world);
   if (!cold_start_done) {
-    if (world.is_first()) {
-      base::set_num_threads(all_local_threads(recipe, world));
-      make_cold_start(parts, point.checkpoint);
-      set_threads(recipe, world);
-    } else {
-      await_cold_start(world);
-    }
+    run_cold_start(parts, point.checkpoint);
     point.checkpoint = cold_start;
-    world.broadcast(std::as_writable_bytes(std::span(&state, 1)), 0);
   }
   if (part == RunPart::cold_start_only) {
     // A run that went on from a checkpoint elsewhere has no cold start of its own.
-    if (world.is_first())
-      std::printf("cold start done: %s\n", (fs::exists(cold_start) ? cold_start : *point.checkpoint).c_str());
+    if (folder) std::printf("cold start done: %s\n", (fs::exists(cold_start) ? cold_start : *point.checkpoint).c_str());
     return;
   }
 
   learner::Learner learner(policy.config, policy.weights, learner_options(recipe), world);
   if (point.checkpoint) restore_learner(*point.checkpoint, state, learner, world);
-  std::optional<learner::Learner> reference;
-  if (recipe.algorithm.kl_loss_coef != 0) {
-    learner::LearnerOptions options = learner_options(recipe);
-    options.trainable = false;
-    options.forward = config::LearnerForward::bf16;  // frozen: no snapshot of its own
-    options.bitwise = false;
-    reference.emplace(policy.config, policy.weights, options, world);
-    if (sft_steps > 0) restore_learner(cold_start, state, *reference, world);
-  }
-  if (state.cold_start) {
-    // RL starts with an optimizer of its own: the cold start's moments belong to another loss.
-    learner.reset_optimizer(recipe.optim, learner_options(recipe).total_updates);
-    state.cold_start = false;
-    state.num_updates = 0;
-  }
-  if (state.step == 0 && state.uaq_scale != recipe.quant.uaq_scale) {  // else the checkpoint has it
-    learner.apply_uaq(static_cast<float>(recipe.quant.uaq_scale / state.uaq_scale));
-    state.uaq_scale = recipe.quant.uaq_scale;
-  }
+  const std::unique_ptr<learner::Learner> reference = make_reference(parts, cold_start);
+  begin_rl(parts, learner);
   if (point.checkpoint) parts.quantiser = load_quantiser(*point.checkpoint, policy.config, world);
-  if (parts.quantiser.profile == nullptr) {
+  if (parts.quantiser.profile == nullptr)
     parts.quantiser.profile = find_profile(policy.config, learner.all_masters(), prompts, recipe);
-  }
-  constexpr double kUaqLr = 5e-6;  // the paper uses it near 1e-6 and switches it off at 1e-5
-  if (recipe.quant.uaq_scale != 1 && recipe.optim.lr > kUaqLr) {
-    base::log_warning("quant.uaq_scale " + std::to_string(recipe.quant.uaq_scale) +
-                      " is for learning rates near 1e-6: above 5e-6 updates reach the codes without it");
-  }
   if (!fresh && state.step > 0) base::log_info("going on after step " + std::to_string(state.step));
 
-  Trainer(parts, learner, reference ? &*reference : nullptr, prompts, held_out).train();
+  Trainer(parts, learner, reference.get(), prompts, held_out).train();
   if (folder) print_result(recipe, *folder, last_checkpoint(state, *folder, point), held_out);
 }
 

@@ -247,7 +247,7 @@ TEST_CASE("a snapshot tells how far each weight is from its master") {
   CHECK(errors[3].format == Format::int8);
 }
 
-TEST_CASE("modules named in ignore stay bf16; a pattern must fit one, and not all of them any") {
+TEST_CASE("modules named in ignore stay bf16, a pattern must fit one, and not all may be named") {
   const ModelConfig config = small_config(Family::qwen2, true);
   model::SnapshotFormats formats(Format::int8);
   formats.ignore = {"lm_head", "down_proj", "model.layers.0.self_attn.[qkv]_proj"};
