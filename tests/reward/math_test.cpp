@@ -96,7 +96,7 @@ TEST_CASE("words of magnitude count") {
 
 TEST_CASE("answers of every kind are the same or not as mathematics has it") {
   const auto rows = read_rows(own_data("math_kinds.jsonl"));
-  REQUIRE(rows.size() > 400);
+  REQUIRE(rows.size() > 700);
   for (const json& row : rows) {
     const std::string gold = row["gold"];
     const std::string answer = row["answer"];
@@ -104,6 +104,17 @@ TEST_CASE("answers of every kind are the same or not as mathematics has it") {
     CHECK(accepts(boxed(answer), gold) == row["equal"].get<bool>());
     // Neither order of the two nor a box around the gold matters.
     CHECK(accepts(boxed(answer), boxed(gold)) == row["equal"].get<bool>());
+  }
+}
+
+TEST_CASE("the answer of a response is what its words say it is") {
+  const auto rows = read_rows(own_data("math_responses.jsonl"));
+  REQUIRE(rows.size() > 150);
+  for (const json& row : rows) {
+    const std::string gold = row["gold"];
+    const std::string response = row["response"];
+    INFO(gold << "   and   " << response);
+    CHECK(accepts(response, gold) == row["equal"].get<bool>());
   }
 }
 

@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <deque>
+#include <string>
 #include <vector>
 
 #include "reward/math/evaluate.h"
 #include "reward/math/tree.h"
+#include "reward/math/units.h"
 
 namespace qrl::reward::math {
 
@@ -25,7 +27,7 @@ class Comparer {
   Comparer(const Tree& gold, const Tree& answer) noexcept : gold_(gold), answer_(answer) {}
 
   /// Whether the two are the same answer, by the rules of compare.h; false as well when the budget ran out.
-  bool run() { return same({gold_.root, 0}, {answer_.root, 0}); }
+  bool run() { return same_currency() && same({gold_.root, 0}, {answer_.root, 0}); }
   bool out_of_budget() const noexcept { return budget_.spent(); }
 
  private:
@@ -51,7 +53,21 @@ class Comparer {
   bool same_words(Item g, Item a);
   bool is_plain_number(Side side, Item item) const noexcept;
   bool same_quantities(Item g, Item a);
+  /// Numbers without words: 20 for 20 %, 90 for 90°.
+  bool same_marked(Item g, Item a);
+  /// False where signs of money say two different ones.
+  bool same_currency() const noexcept;
+  /// A number with what stands beside it: its unit, a magnitude, all its words.
+  struct Amount {
+    Item number;
+    Measure unit;
+    long double scale = 1;
+    std::string_view words;
+  };
+  Amount amount(Side side, Item item) const;
   bool same_units(Item g, Item a);
+  /// Nothing where they are no times of day.
+  std::optional<bool> same_times(Item g, Item a);
 
   // ---- comparer_relations.cpp
   static bool is_equality(char code) noexcept;
@@ -75,6 +91,8 @@ class Comparer {
   // ---- comparer_collections.cpp
   /// The members of a list, tuple or set; of ± both values; of anything else itself.
   std::vector<Item> members(Side side, Item item) const;
+  /// What each counts, where it is a number with words: "apple" of 3 apples.
+  std::vector<std::string> labels(Side side, const std::vector<Item>& items) const;
   bool has_dots(Side side, Item item) const noexcept;
   bool same_collections(Item g, Item a);
   bool in_order(const std::vector<Item>& x, const std::vector<Item>& y);

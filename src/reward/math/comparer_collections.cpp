@@ -4,6 +4,7 @@
 #include "reward/math/comparer.h"
 #include "reward/math/forms.h"
 #include "reward/math/reals.h"
+#include "reward/math/texts.h"
 
 namespace qrl::reward::math {
 
@@ -44,6 +45,23 @@ bool Comparer::same_collections(Item g, Item a) {
   const Node& gold = at(Side::gold, g);
   const Node& answer = at(Side::answer, a);
   if (gold.count > kMaxList || answer.count > kMaxList) return false;
+  // "AC" names the choices A and C.
+  const auto letters = [this](Side side, Item item) {
+    std::string all(capitals(tree(side), item.node).letters);
+    for (const Item member : members(side, item)) {
+      const Node& node = at(side, member);
+      if (node.kind == Kind::symbol && node.text.size() == 1 && node.text[0] <= 'Z') all += node.text;
+    }
+    std::sort(all.begin(), all.end());
+    return all;
+  };
+  if (is_collection(gold) != is_collection(answer)) {
+    const Node& list = is_collection(gold) ? gold : answer;
+    const std::string of_gold = letters(Side::gold, g);
+    const std::string of_answer = letters(Side::answer, a);
+    if (list.kind == Kind::list && of_gold.size() == static_cast<std::size_t>(list.count) && of_gold == of_answer)
+      return true;
+  }
   const bool gold_tuple = gold.kind == Kind::tuple;
   const bool answer_tuple = answer.kind == Kind::tuple;
   const std::vector<Item> x = members(Side::gold, g);
@@ -73,6 +91,16 @@ bool Comparer::in_order(const std::vector<Item>& x, const std::vector<Item>& y) 
   return true;
 }
 
+std::vector<std::string> Comparer::labels(Side side, const std::vector<Item>& items) const {
+  std::vector<std::string> out(items.size());
+  for (std::size_t k = 0; k < items.size(); ++k) {
+    const Node& node = at(side, items[k]);
+    if (node.kind == Kind::quantity) out[k] = text_key(at(side, part(side, items[k], 1)).text);
+    if (out[k].size() > 3 && out[k].back() == 's') out[k].pop_back();
+  }
+  return out;
+}
+
 bool Comparer::as_sets(const std::vector<Item>& x, const std::vector<Item>& y) {
   const std::size_t most = std::max(x.size(), y.size());
   if (most > 2 * std::min(x.size(), y.size()) + 2) return false;
@@ -88,6 +116,15 @@ bool Comparer::as_sets(const std::vector<Item>& x, const std::vector<Item>& y) {
   };
   const auto of_x = values(Side::gold, x);
   const auto of_y = values(Side::answer, y);
+  const std::vector<std::string> x_labels = labels(Side::gold, x);
+  const std::vector<std::string> y_labels = labels(Side::answer, y);
+  // 3 apples are not 3 pears where the other side has apples, too.
+  const auto of_other_things = [&](const std::string& label, const std::string& other) {
+    const auto is_in = [](const std::vector<std::string>& all, const std::string& one) {
+      return !one.empty() && std::find(all.begin(), all.end(), one) != all.end();
+    };
+    return label != other && (is_in(y_labels, label) || is_in(x_labels, other));
+  };
   constexpr std::size_t kPairs = 8;  // that cost what a node costs
   std::vector<bool> found(y.size(), false);
   for (std::size_t i = 0; i < x.size(); ++i) {
@@ -95,6 +132,7 @@ bool Comparer::as_sets(const std::vector<Item>& x, const std::vector<Item>& y) {
     for (std::size_t j = 0; j < y.size(); ++j) {
       if (any && found[j]) continue;
       if (j % kPairs == kPairs - 1 && !budget_.spend()) return false;
+      if (of_other_things(x_labels[i], y_labels[j])) continue;
       const bool both = of_x[i] && of_y[j];
       if (both && (of_x[i]->exact && of_y[j]->exact ? !equal(*of_x[i], *of_y[j]) : !near(*of_x[i], *of_y[j]))) continue;
       if (!(both && equal(*of_x[i], *of_y[j])) && !same(x[i], y[j])) continue;

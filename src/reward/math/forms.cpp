@@ -1,5 +1,6 @@
 #include "reward/math/forms.h"
 
+#include <algorithm>
 #include <set>
 
 namespace qrl::reward::math {
@@ -70,6 +71,32 @@ bool is_name(const Tree& tree, NodeIdx idx) noexcept {
     default:
       return false;
   }
+}
+
+Capitals capitals(const Tree& tree, NodeIdx idx) noexcept {
+  const Node& node = tree.at(idx);
+  Capitals run;
+  if (node.kind != Kind::product) return run;
+  for (std::int32_t k = 0; k < node.count; ++k) {
+    const Link link = tree.link(node, k);
+    const Node& part = tree.at(link.node);
+    if (part.kind != Kind::symbol || (k > 0 && link.code != '*')) return {};
+    if (k == 0 && (part.text == "angle" || part.text == "measuredangle")) {
+      run.angle = true;
+      continue;
+    }
+    const bool capital = part.text.size() == 1 && part.text[0] >= 'A' && part.text[0] <= 'Z';
+    const bool next = run.letters.empty() || part.text.data() == run.letters.data() + run.letters.size();
+    if (!capital || !next) return {};
+    run.letters = {run.letters.empty() ? part.text.data() : run.letters.data(), run.letters.size() + 1};
+  }
+  return run;
+}
+
+bool same_capitals(const Capitals& a, const Capitals& b) noexcept {
+  if (a.letters == b.letters) return true;
+  const bool angle = (a.angle || b.angle) && a.letters.size() == 3;
+  return angle && std::equal(a.letters.begin(), a.letters.end(), b.letters.rbegin(), b.letters.rend());
 }
 
 bool is_collection(const Node& node) noexcept {

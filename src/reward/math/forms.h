@@ -13,6 +13,16 @@ bool has_plus_minus(const Tree& tree, NodeIdx idx) noexcept;
 
 /// Whether it merely names a value, left of "… = value": no sum, power or inequality of variables.
 bool is_name(const Tree& tree, NodeIdx idx) noexcept;
+/// Capitals written next to each other, with nothing between them, and what stands before them.
+struct Capitals {
+  std::string_view letters;  ///< empty: there are none, or something else besides
+  bool angle = false;
+};
+/// "HTH", "\angle ABC": a word, a sequence or points rather than a product, where nothing else is there.
+Capitals capitals(const Tree& tree, NodeIdx idx) noexcept;
+/// In the same order; the three points of an angle also from the other side.
+bool same_capitals(const Capitals& a, const Capitals& b) noexcept;
+
 bool is_collection(const Node& node) noexcept;  ///< list, tuple, set
 bool is_set_like(const Node& node) noexcept;    ///< unions, ℝ, ∅, {x | …}
 bool is_matrix(const Tree& tree, NodeIdx idx) noexcept;

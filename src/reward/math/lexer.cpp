@@ -66,6 +66,16 @@ class Lexer {
     }
   }
 
+  /// Signs of money are no tokens: they say what all the numbers of the answer are.
+  bool note_currency(std::string_view name) noexcept {
+    const std::string_view unit = currency_of(name);
+    if (unit.empty()) return false;
+    if (out_.currency.empty()) out_.currency = unit;
+    else if (out_.currency != unit) out_.currency = "several";
+    space_ = true;
+    return true;
+  }
+
   void read_one() {
     const char c = peek();
     if (is_digit(c) || (c == '.' && is_digit(peek(1)))) return read_number();
@@ -143,8 +153,10 @@ class Lexer {
           return push(T::dots);
         }
         return;  // the end of a sentence, or \left.
-      case '$':
-        return;  // money or mathematics: no matter which
+      case '$':  // mathematics, or money where it stands alone before a number
+        if (is_digit(peek()) && text_.find('$') == at_ - 1 && text_.find('$', at_) == std::string_view::npos)
+          note_currency("$");
+        return;
       default:
         if (static_cast<unsigned char>(c) >= 0x80) return read_foreign(at_ - 1);
         return fail(std::string("a character that mathematics does not use: ") +
@@ -278,6 +290,7 @@ class Lexer {
     for (; at_ < text_.size() && is_word_byte(text_[at_]); ++at_) foreign = foreign || !is_letter(text_[at_]);
     const std::string_view word = text_.substr(begin, at_ - begin);
     if (foreign) return push(T::word, 0, word);
+    if (word.size() == 1 && read_half_of_day(begin)) return;
     if (word.size() == 1) {
       if (pending_ > 0) --pending_;
       return push_letter(word);
@@ -288,9 +301,19 @@ class Lexer {
       return push_letter(word.substr(0, 1));
     }
     if (const auto meaning = word_meaning(word)) return push(meaning->type, meaning->code, meaning->text);
+    if (word.size() == 3 && word[0] <= 'Z' && note_currency(word)) return;
     const bool unit = after_value() && unit_of(word).dimension != 0;
     if (unit || is_short_word(word) || is_word(word)) return push(T::word, 0, word);
     read_run(begin, word);
+  }
+
+  /// a.m. and p.m. with their points.
+  bool read_half_of_day(std::size_t begin) {
+    const bool half = (text_[begin] | 32) == 'a' || (text_[begin] | 32) == 'p';
+    if (!half || peek() != '.' || (peek(1) | 32) != 'm' || is_letter(peek(2)) || !after_value()) return false;
+    at_ += 2;
+    push(T::word, 0, text_.substr(begin, 3));
+    return true;
   }
 
   /// Four letters and more are a word, unless they are all capitals of up to four: points (ABCD).
@@ -330,6 +353,7 @@ class Lexer {
     while (!name.empty()) {  // \quadx is \quad x: the longest beginning that is known
       if (const Wrapper wrapper = wrapper_of(name); wrapper != Wrapper::none) return read_wrapped(wrapper, begin);
       if (const auto meaning = command_meaning(name)) return push_meaning(*meaning);
+      if (note_currency(name)) return;
       if (name.size() == 1) break;
       name.remove_suffix(1);
       at_ = begin + 1 + name.size();
@@ -374,6 +398,8 @@ class Lexer {
       case '|':
         return push(T::bar);
       case '$':
+        note_currency("$");
+        return;
       case '(':
       case ')':
       case '[':
@@ -476,7 +502,7 @@ class Lexer {
         return;
       }
       case Wrapper::text:
-        if (begins_with_number(*content)) {
+        if (begins_with_number(*content) || is_list_of_letters(*content)) {
           at_ = begin;
           return;
         }
@@ -510,9 +536,28 @@ class Lexer {
       return push(T::separator, '&');
     }
     if (comma) push(T::separator, ',');
+    if (content == ":") return push(T::op, ':');
     if (content == "%" || content == "\\%" || content == "percent") return push(T::op, '%');
     if (content == "e" || content == "i") return push_letter(content);
-    push(T::word, 't', content);
+    if (content.starts_with('\\') && note_currency(content.substr(1))) return;
+    const std::string_view last = content.substr(content.rfind(' ') + 1);  // 2\text{ apples and }3
+    const bool joins = last != content && (last == "and" || last == "or");
+    push(T::word, 't', joins ? trimmed(content.substr(0, content.size() - last.size())) : content);
+    if (joins) push(T::separator, '&');
+  }
+
+  /// "A, C": choices, which are mathematics within \text{…} too.
+  static bool is_list_of_letters(std::string_view content) noexcept {
+    bool several = false;
+    for (std::size_t k = 0; k < content.size(); ++k) {
+      const char c = content[k];
+      if (c >= 'A' && c <= 'Z' && (k + 1 == content.size() || !is_letter(content[k + 1]))) continue;
+      const bool joined = content.substr(k).starts_with(" and ") || content.substr(k).starts_with(" or ");
+      if (!joined && c != ' ' && c != ',') return false;
+      several = several || joined || c == ',';
+      if (joined) k += content[k + 1] == 'a' ? 4 : 3;
+    }
+    return several;
   }
 
   Tokens& out_;

@@ -111,19 +111,44 @@ NodeIdx Parser::read_union() {
   return links.size() == 1 ? links.front().node : make(Kind::set_operation, links);
 }
 
+bool Parser::temperature_follows(NodeIdx degrees) const noexcept {
+  const Node& node = tree_.at(degrees);
+  const bool negative = node.kind == Kind::sum && node.count == 1;
+  if (!is_kind(negative ? tree_.child(node, 0) : degrees, Kind::degree)) return false;
+  const Token& letter = now(is(T::open, '{') ? 1 : 0);
+  const bool closed = !is(T::open, '{') || now(2).type == T::close;
+  return closed && (letter.type == T::symbol || letter.type == T::word) && (letter.text == "C" || letter.text == "F");
+}
+
+NodeIdx Parser::read_temperature(NodeIdx degrees) {
+  const Node node = tree_.at(degrees);
+  const bool negative = node.kind == Kind::sum;
+  NodeIdx number = tree_.child(negative ? tree_.child_at(node, 0) : node, 0);
+  if (negative) number = make(Kind::sum, {{number, tree_.link(node, 0).code}});
+  const bool braced = is(T::open, '{');
+  const std::string_view scale = now(braced ? 1 : 0).text == "C" ? "celsius" : "fahrenheit";
+  at_ += braced ? 3 : 1;
+  return make(Kind::quantity, {{number, 0}, {make(Kind::words, {}, scale), 0}});
+}
+
 NodeIdx Parser::read_quantity() {
   NodeIdx number = read_ratio();
-  if (!ok_ || now().type != T::word || is_kind(number, Kind::words)) return number;
+  if (!ok_) return number;
+  if (temperature_follows(number)) return read_temperature(number);
+  const bool per = is_op('/') && now(1).type == T::word;  // $3/\text{hour}
+  if ((now().type != T::word && !per) || is_kind(number, Kind::words)) return number;
   // Plain words behind variables are prose ("we find that"); \text{…} is a unit there too.
   if (now().code == 0 && has_symbols(tree_, number)) return fail("words behind a formula");
-  const std::size_t first = at_;
+  const std::size_t first = per ? ++at_ : at_;
   while (ok_) {
     if (now().type == T::word || now().type == T::symbol) ++at_;
     else if (is_op('^') && (now(1).type == T::number || is_group_of_number(1))) at_ += now(1).type == T::number ? 2 : 4;
     else if ((is_op('/') || is_op('*')) && (now(1).type == T::word || now(1).type == T::symbol)) at_ += 2;
     else break;
   }
-  const NodeIdx unit = make(Kind::words, {}, span_of(first));
+  std::string_view words = span_of(first);
+  while (per && words.front() != '/') words = {words.data() - 1, words.size() + 1};
+  const NodeIdx unit = make(Kind::words, {}, words);
   return make(Kind::quantity, {{number, 0}, {unit, 0}});
 }
 
@@ -198,6 +223,8 @@ NodeIdx Parser::read_product() {
   bool plain_fraction = is_kind(links.front().node, Kind::number) || is_kind(links.front().node, Kind::mixed);
   while (ok_) {
     char code = '*';
+    if (is_op('/') && now(1).type == T::word) break;  // a unit: read_quantity
+    if (temperature_follows(links.back().node)) break;
     if (now().type == T::op && is_multiplicative(now().code)) {
       code = now().code;
       ++at_;

@@ -48,6 +48,9 @@ class Parser {
 
   /// A number with the words behind it: 5 cm, 5 changes/day, 864 inches^2.
   NodeIdx read_quantity();
+  /// Whether C or F stands behind degrees: 30°C, -4^\circ\text{F}.
+  bool temperature_follows(NodeIdx degrees) const noexcept;
+  NodeIdx read_temperature(NodeIdx degrees);
   bool is_group_of_number(std::size_t ahead) const noexcept;
   /// The text from a token to the one before the next.
   std::string_view span_of(std::size_t first) const noexcept;

@@ -7,6 +7,7 @@ namespace qrl::reward::math {
 
 namespace {
 
+bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
 bool is_letter(char c) noexcept { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
 }  // namespace
@@ -19,10 +20,35 @@ std::string text_key(std::string_view text) {
       while (k + 1 < text.size() && is_letter(text[k + 1])) ++k;
       continue;
     }
+    const bool before_digit = k + 1 < text.size() && is_digit(text[k + 1]);
+    const bool behind_letter = k > 0 && is_letter(text[k - 1]);
+    // Figure-3 is Figure 3; 3.5 is not 35, -3 not 3.
+    if (before_digit && std::string_view(".-+/:^").find(c) != std::string_view::npos && !behind_letter) key += c;
     if (is_letter(c)) key += static_cast<char>(c | 32);
-    else if ((c >= '0' && c <= '9') || static_cast<unsigned char>(c) >= 0x80) key += c;
+    else if (is_digit(c) || static_cast<unsigned char>(c) >= 0x80) key += c;
   }
   return key;
+}
+
+bool is_named_number(std::string_view text) noexcept {
+  bool word = false, number = false;
+  for (std::size_t k = 0; k < text.size();) {
+    const std::size_t begin = k;
+    if (is_letter(text[k])) {
+      while (k < text.size() && is_letter(text[k])) ++k;
+      word = word || k - begin >= 4;
+    } else if (is_digit(text[k])) {
+      while (k < text.size() && is_digit(text[k])) ++k;
+      number = true;
+      const bool apart = (begin == 0 || text[begin - 1] == ' ') && (k == text.size() || !is_letter(text[k]));
+      if (!apart) return false;
+    } else if (std::string_view(" ,.'-").find(text[k]) != std::string_view::npos) {
+      ++k;
+    } else {
+      return false;
+    }
+  }
+  return word && number;
 }
 
 bool same_text(std::string_view a, std::string_view b) {

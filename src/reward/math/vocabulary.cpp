@@ -124,12 +124,12 @@ constexpr Command kCommands[] = {
 
 /// Commands that change how a formula looks, not what it says.
 constexpr std::string_view kLayout[] = {
-    "left",      "right",   "middle",       "big",         "Big",        "bigg",       "Bigg",       "bigl",
-    "bigr",      "Bigl",    "Bigr",         "biggl",       "biggr",      "Biggl",      "Biggr",      "bigm",
-    "quad",      "qquad",   "displaystyle", "textstyle",   "limits",     "nolimits",   "hfill",      "hspace",
-    "thinspace", "enspace", "negthinspace", "scriptstyle", "par",        "noindent",   "newline",    "nobreak",
-    "bf",        "rm",      "it",           "sf",          "centerdot",  "medspace",   "thickspace", "allowbreak",
-    "hline",     "large",   "Large",        "small",       "normalsize", "textdollar", "pounds",     "euro",
+    "left",      "right",   "middle",       "big",         "Big",        "bigg",     "Bigg",       "bigl",
+    "bigr",      "Bigl",    "Bigr",         "biggl",       "biggr",      "Biggl",    "Biggr",      "bigm",
+    "quad",      "qquad",   "displaystyle", "textstyle",   "limits",     "nolimits", "hfill",      "hspace",
+    "thinspace", "enspace", "negthinspace", "scriptstyle", "par",        "noindent", "newline",    "nobreak",
+    "bf",        "rm",      "it",           "sf",          "centerdot",  "medspace", "thickspace", "allowbreak",
+    "hline",     "large",   "Large",        "small",       "normalsize",
 };
 
 constexpr std::string_view kSymbols[] = {
@@ -308,10 +308,12 @@ constexpr Spelling kSpellings[] = {
     {"∑", "\\sum "},
     {"∏", "\\prod "},
     {"∫", "\\int "},
-    {"€", "\\$"},
-    {"£", "\\$"},
-    {"¥", "\\$"},
-    {"₹", "\\$"},
+    {"€", "\\euro "},
+    {"£", "\\pounds "},
+    {"¥", "\\yen "},
+    {"￥", "\\yen "},
+    {"₹", "\\rupee "},
+    {"¢", "\\text{ cents}"},
     {"\xe2\x80\x8b", ""},
     {"\xef\xbb\xbf", ""},
     {"\xe2\x80\x8e", ""},
@@ -336,8 +338,8 @@ struct NamedUnit {
   Unit unit;
 };
 
-// Dimensions: l length, m mass, t time, v volume, a angle, c money, p count. Factors to metre, gram, second, litre,
-// degree.
+// Dimensions: l length, m mass, t time, v volume, a angle, k f n temperature (compared as written), c e y r money.
+// Factors to metre, gram, second, litre, degree. £ is a pound, and so a mass: 5 pounds may be either.
 constexpr NamedUnit kUnits[] = {
     {"mm", {'l', 1e-3L}},
     {"millimeter", {'l', 1e-3L}},
@@ -396,6 +398,20 @@ constexpr NamedUnit kUnits[] = {
     {"rad", {'a', 57.2957795130823L}},
     {"cent", {'c', 0.01L}},
     {"dollar", {'c', 1}},
+    {"usd", {'c', 1}},
+    {"euro", {'e', 1}},
+    {"eur", {'e', 1}},
+    {"yen", {'y', 1}},
+    {"jpy", {'y', 1}},
+    {"yuan", {'y', 1}},
+    {"rmb", {'y', 1}},
+    {"rupee", {'r', 1}},
+    {"inr", {'r', 1}},
+    {"gbp", {'m', 453.59237L}},
+    {"celsius", {'k', 1}},
+    {"centigrade", {'k', 1}},
+    {"fahrenheit", {'f', 1}},
+    {"kelvin", {'n', 1}},
     {"unit", {'u', 1}},
     {"mph", {'s', 1}},
     {"kph", {'s', 1.609344L}},
@@ -482,6 +498,19 @@ Unit unit_of(std::string_view word) noexcept {
   const Unit unit = find(word);
   if (unit.dimension != 0 || word.size() < 3 || word.back() != 's') return unit;
   return find(word.substr(0, word.size() - 1));
+}
+
+std::string_view currency_of(std::string_view name) noexcept {
+  struct Currency {
+    std::string_view name, unit;
+  };
+  constexpr Currency kCurrencies[] = {{"$", "dollar"},     {"textdollar", "dollar"}, {"USD", "dollar"},
+                                      {"euro", "euro"},    {"texteuro", "euro"},     {"EUR", "euro"},
+                                      {"pounds", "pound"}, {"GBP", "pound"},         {"yen", "yen"},
+                                      {"rupee", "rupee"},  {"INR", "rupee"}};
+  const auto* at = std::find_if(std::begin(kCurrencies), std::end(kCurrencies),
+                                [name](const Currency& currency) { return currency.name == name; });
+  return at == std::end(kCurrencies) ? std::string_view() : at->unit;
 }
 
 long double magnitude_of(std::string_view word) noexcept {

@@ -45,6 +45,9 @@ struct Unit {
 };
 Unit unit_of(std::string_view word) noexcept;
 
+/// The unit that a sign of money stands for: "dollar" of "$" and "USD", "euro" of "euro" (the command). Empty: none.
+std::string_view currency_of(std::string_view name) noexcept;
+
 /// 1e6 of "million"; 1 of a word that is no magnitude. Lower case.
 long double magnitude_of(std::string_view word) noexcept;
 
