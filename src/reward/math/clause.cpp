@@ -188,6 +188,11 @@ std::optional<std::string> last_value(std::string_view text) {
     const std::string_view found = bare(last_delimited(text, open, close));
     if (!found.empty() && (formula.empty() || found.data() > formula.data())) formula = found;
   }
+  // A \$ that is no money ends a formula: $\frac{1}{2} \$ = 3$.
+  if (const std::size_t end = formula.rfind("\\$"); end != std::string_view::npos) {
+    const std::string_view behind = trimmed(formula.substr(end + 2));
+    if (behind.starts_with('=')) formula = behind;
+  }
   const auto number = last_number(text);
   const bool later = number && (formula.empty() || number->data() > formula.data() + formula.size());
   if (!later && is_formula(formula)) return std::string(formula);

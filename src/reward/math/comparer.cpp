@@ -35,6 +35,10 @@ bool Comparer::same_value(Item g, Item a) {
   const Value& second = value(Side::answer, a);
   if (budget_.spent()) return false;
   if (equal(first, second)) return true;
+  if (has_symbolic_factorials(gold_, g.node) || has_symbolic_factorials(answer_, a.node)) {
+    Algebra algebra(0, true);
+    if (equal(value(Side::gold, g, algebra), value(Side::answer, a, algebra)) && !budget_.spent()) return true;
+  }
   if (first.undefined || second.undefined || (first.exact && second.exact) || !near(first, second)) {
     return rounds(g, a, first, second);
   }
@@ -86,7 +90,9 @@ bool Comparer::same(Item g, Item a) {
 bool Comparer::same_form(Item g, Item a) {
   const Node& gold = at(Side::gold, g);
   const Node& answer = at(Side::answer, a);
-  if (gold.kind == Kind::words || answer.kind == Kind::words) return same_words(g, a);
+  if (gold.kind == Kind::words || answer.kind == Kind::words) return same_words(g, a) || same_reals(g, a);
+  const bool relation = gold.kind == Kind::relation || answer.kind == Kind::relation;
+  if (!relation && modulus_of(gold_, g.node) >= 0 && modulus_of(answer_, a.node) >= 0) return same_residues(g, a);
   const bool gold_relation = gold.kind == Kind::relation;
   const bool answer_relation = answer.kind == Kind::relation;
   if (gold_relation && answer_relation) {
@@ -100,13 +106,20 @@ bool Comparer::same_form(Item g, Item a) {
   }
   if (is_matrix(gold_, g.node) || is_matrix(answer_, a.node)) return same_matrices(g, a);
   if (is_collection(gold) || is_collection(answer)) return same_collections(g, a) || same_reals(g, a);
-  if (is_set_like(gold) || is_set_like(answer)) return same_sets(g, a) || same_reals(g, a);
+  if (is_set_like(gold_, g.node) || is_set_like(answer_, a.node)) return same_sets(g, a) || same_reals(g, a);
   return same_quantities(g, a);
 }
 
 bool Comparer::is_both_signs(Side side, Item item) const {
   const Node& node = at(side, item);
   return item.sign == 0 && !is_collection(node) && has_plus_minus(tree(side), item.node);
+}
+
+bool Comparer::same_residues(Item g, Item a) {
+  const Item gold_modulus{modulus_of(gold_, g.node), g.sign};
+  const Item answer_modulus{modulus_of(answer_, a.node), a.sign};
+  if (!same(gold_modulus, answer_modulus)) return false;
+  return same_value(g, a) || same(part(Side::gold, g, 0), part(Side::answer, a, 0));
 }
 
 bool Comparer::same_words(Item g, Item a) {

@@ -48,6 +48,8 @@ class Comparer {
   bool rounds(Item g, Item a, const Value& x, const Value& y) const;
   bool same(Item g, Item a);
   bool same_form(Item g, Item a);
+  /// 3 mod 7 and 10 mod 7, but not 3 mod 5.
+  bool same_residues(Item g, Item a);
   bool is_both_signs(Side side, Item item) const;
   /// "(E)" and E, Yes and "Yes, it does": by the letters that are shown.
   bool same_words(Item g, Item a);
@@ -73,9 +75,15 @@ class Comparer {
   static bool is_equality(char code) noexcept;
   /// x = 5 is 5, x ∈ S is S, 2 + 3 = 5 is 5: whether what a relation says of its left side is `other`.
   bool is_value_of(Side side, Item relation, Item other);
-  /// Constants said to be equal, and within a hundredth of each other: 5/6 = 0.833. Others name their last one only, so
-  /// that two different answers are not two guesses.
+  /// Whether all constants said to be equal (by =) are within a hundredth of each other, as 5/6 = 0.833, so that two
+  /// different answers are not two guesses. Those with units are taken on trust.
   bool is_consistent(Side side, Item relation);
+  /// Whether a relation ends with a modulus.
+  bool is_congruence(Side side, Item relation) const noexcept;
+  /// y = 2x + 1 and x = (y − 1)/2: each holds where the other does. Rational functions only.
+  bool same_solved(Item g, Item a);
+  /// The side of an equation that is what a variable on its other side is; nothing where there is no such.
+  std::optional<Item> solved_for(Side side, Item relation, std::string_view& variable) const;
   /// The relation that it is when read from right to left.
   static char reversed(char code) noexcept;
   bool same_relations(Item g, Item a);
@@ -101,6 +109,8 @@ class Comparer {
   /// a : b : c up to a common factor.
   bool same_proportions(const std::vector<Item>& x, const std::vector<Item>& y);
   bool same_matrices(Item g, Item a);
+  /// Values with conditions, in any order.
+  bool same_cases(Item g, Item a);
   std::vector<Item> entries(Side side, Item item) const;
   /// Unions and differences part by part: for what is no set of real constants.
   bool same_sets(Item g, Item a);

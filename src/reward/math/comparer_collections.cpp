@@ -11,6 +11,7 @@ namespace qrl::reward::math {
 namespace {
 
 constexpr std::int32_t kMaxList = 1000;
+constexpr std::size_t kMaxCases = 32;
 
 }  // namespace
 
@@ -159,6 +160,24 @@ bool Comparer::same_proportions(const std::vector<Item>& x, const std::vector<It
   return true;
 }
 
+bool Comparer::same_cases(Item g, Item a) {
+  const std::vector<Item> x = entries(Side::gold, g);
+  const std::vector<Item> y = entries(Side::answer, a);
+  const auto columns = static_cast<std::size_t>(at(Side::gold, g).columns);
+  if (x.size() > kMaxCases * columns) return false;
+  std::vector<bool> found(y.size(), false);
+  for (std::size_t i = 0; i < x.size(); i += columns) {
+    bool any = false;
+    for (std::size_t j = 0; j < y.size() && !any; j += columns) {
+      bool row = !found[j];
+      for (std::size_t k = 0; row && k < columns; ++k) row = same(x[i + k], y[j + k]);
+      if (row) any = found[j] = true;
+    }
+    if (!any) return false;
+  }
+  return true;
+}
+
 bool Comparer::same_matrices(Item g, Item a) {
   Algebra algebra;
   const auto matrix = [&](Side side, Item item) { return Evaluator(tree(side), algebra, budget_).matrix(item.node); };
@@ -166,6 +185,7 @@ bool Comparer::same_matrices(Item g, Item a) {
   const Node& answer = at(Side::answer, a);
   if (gold.kind == Kind::matrix && answer.kind == Kind::matrix && gold.columns == answer.columns &&
       gold.count == answer.count) {
+    if (gold.text == "cases" && answer.text == "cases") return same_cases(g, a);
     return in_order(entries(Side::gold, g), entries(Side::answer, a));
   }
   const auto vector_entries = [](const Node& node) {

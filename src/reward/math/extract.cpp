@@ -16,6 +16,7 @@ namespace {
 constexpr std::size_t kMaxWhole_bytes = 300;
 constexpr std::size_t kMaxWords = 5;
 constexpr std::size_t kMaxBoxes = 64;
+constexpr std::size_t kMaxNouns = 1000;          ///< the last ones that may mark an answer
 constexpr std::size_t kMaxQuestion_bytes = 120;  ///< between "the answer to" and "is"
 
 bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
@@ -219,13 +220,16 @@ std::string_view without_fillers(std::string_view rest) noexcept {
 /// What follows the last "answer is", "answer:", "Ans:" or "correct option is".
 std::optional<std::string> after_answer_is(std::string_view text) {
   constexpr std::string_view kNouns[] = {"answers", "answer", "ans", "correct option", "correct choice", "答案"};
-  for (std::size_t i = text.size(); i-- > 0;) {
+  std::size_t num_nouns = 0;
+  for (std::size_t i = text.size(); i-- > 0 && num_nouns < kMaxNouns;) {
     const char first = text[i];
     if ((first | 32) != 'a' && (first | 32) != 'c' && static_cast<unsigned char>(first) < 0xe0) continue;
     if (i > 0 && is_letter(first) && is_letter(text[i - 1])) continue;
     std::string_view rest = text.substr(i);
     const std::string_view noun = take_word(rest, kNouns);
-    if (noun.empty() || !take_joint(rest, noun)) continue;
+    if (noun.empty()) continue;
+    ++num_nouns;
+    if (!take_joint(rest, noun)) continue;
     const std::string_view clause = sentence(without_fillers(rest));
     if (trimmed(clause).empty()) continue;
     return answer_in_clause(clause);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "reward/math/spelling.h"
+#include "reward/math/texts.h"
 #include "reward/math/vocabulary.h"
 
 namespace qrl::reward::math {
@@ -19,22 +21,6 @@ std::string_view trimmed(std::string_view text) noexcept {
   while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
   while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
   return text;
-}
-
-/// Characters beyond ASCII in their ASCII or LaTeX spelling; those without one stay.
-std::string spelled_in_ascii(std::string_view text) {
-  std::string out;
-  out.reserve(text.size() + 16);
-  for (std::size_t at = 0; at < text.size();) {
-    const auto c = static_cast<unsigned char>(text[at]);
-    const std::size_t size = c < 0xc0 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
-    const std::string_view character = text.substr(at, size);
-    const auto spelling = c >= 0xc0 ? ascii_spelling(character) : std::nullopt;
-    // 1½ is a mixed number, and 2√3 a product: what follows a digit must not run into it.
-    out += spelling.value_or(character);
-    at += character.size();
-  }
-  return out;
 }
 
 class Lexer {
@@ -92,6 +78,8 @@ class Lexer {
         if (!arguments_.empty()) arguments_.pop_back();
         return push(T::close, '}');
       case '(':
+        pending_ = 0;  // \sqrt(12)
+        return push(T::open, c);
       case '[':
         return push(T::open, c);
       case ')':
@@ -465,8 +453,27 @@ class Lexer {
     const auto name = take_braced();
     if (!name) return fail("an environment without a name");
     depth_ += type == T::begin ? 1 : -1;
-    if (type == T::begin && (*name == "array" || *name == "tabular")) take_braced();  // the columns
+    const bool columns = *name == "array" || *name == "tabular";
+    if (type == T::begin && columns) take_braced();
+    const bool after_brace =
+        !out_.tokens.empty() && out_.tokens.back().type == T::open && out_.tokens.back().code == 'S';
+    if (type == T::begin && columns && after_brace && !brace_closes_behind(*name)) {
+      out_.tokens.pop_back();
+      return push(type, 0, "cases");
+    }
     push(type, 0, *name);
+  }
+
+  /// Whether a brace opened before an environment is closed right behind it; \left\{ \begin{array}…\end{array} \right.
+  /// is what cases are.
+  bool brace_closes_behind(std::string_view name) const noexcept {
+    std::string_view rest = text_.substr(std::min(text_.find("\\end{", at_), text_.size()));
+    rest.remove_prefix(std::min(name.size() + 6, rest.size()));
+    for (const std::string_view word : {"}", "\\right"}) {
+      rest = trimmed(rest);
+      if (rest.starts_with(word)) rest.remove_prefix(word.size());
+    }
+    return rest.starts_with("\\}") || rest.starts_with("\\rbrace");
   }
 
   void read_wrapped(Wrapper wrapper, std::size_t command) {
@@ -502,7 +509,7 @@ class Lexer {
         return;
       }
       case Wrapper::text:
-        if (begins_with_number(*content) || is_list_of_letters(*content)) {
+        if (begins_with_number(*content) || is_list_of_letters(*content) || is_modulus(*content)) {
           at_ = begin;
           return;
         }
@@ -537,6 +544,11 @@ class Lexer {
     }
     if (comma) push(T::separator, ',');
     if (content == ":") return push(T::op, ':');
+    if (content == "mod" || content == "modulo") return push(T::op, 'p');
+    if (content == "(mod") {  // \text{ (mod }7)
+      push(T::open, '(');
+      return push(T::op, 'p');
+    }
     if (content == "%" || content == "\\%" || content == "percent") return push(T::op, '%');
     if (content == "e" || content == "i") return push_letter(content);
     if (content.starts_with('\\') && note_currency(content.substr(1))) return;
@@ -544,20 +556,6 @@ class Lexer {
     const bool joins = last != content && (last == "and" || last == "or");
     push(T::word, 't', joins ? trimmed(content.substr(0, content.size() - last.size())) : content);
     if (joins) push(T::separator, '&');
-  }
-
-  /// "A, C": choices, which are mathematics within \text{…} too.
-  static bool is_list_of_letters(std::string_view content) noexcept {
-    bool several = false;
-    for (std::size_t k = 0; k < content.size(); ++k) {
-      const char c = content[k];
-      if (c >= 'A' && c <= 'Z' && (k + 1 == content.size() || !is_letter(content[k + 1]))) continue;
-      const bool joined = content.substr(k).starts_with(" and ") || content.substr(k).starts_with(" or ");
-      if (!joined && c != ' ' && c != ',') return false;
-      several = several || joined || c == ',';
-      if (joined) k += content[k + 1] == 'a' ? 4 : 3;
-    }
-    return several;
   }
 
   Tokens& out_;

@@ -19,7 +19,7 @@ enum class TokenType : unsigned char {
   function,   ///< text: name without backslash
   word,       ///< \text{…} (code t) or a plain word; text: as written
   relation,   ///< code: = < > l(≤) g(≥) n(≠) a(≈) c(≡) e(∈) s(⊂ and others) t(→)
-  op,         ///< code: + - * / ^ _ ! ' P(±) M(∓) % d(degree) : m(mod) U(∪) N(∩) D(∖)
+  op,         ///< code: + - * / ^ _ ! ' P(±) M(∓) % d(degree) : m(mod) p(mod, of all before it) U(∪) N(∩) D(∖)
   open,       ///< code: ( [ { S(\{) F(floor) C(ceiling)
   close,      ///< code: ) ] } S F C
   bar,        ///< | or \mid

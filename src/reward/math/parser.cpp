@@ -85,20 +85,52 @@ NodeIdx Parser::read_list(T closing, bool semicolons) {
   return idx;
 }
 
-NodeIdx Parser::group(const std::vector<Link>& items) {
+NodeIdx Parser::group(std::vector<Link> items) {
+  // n ≡ 1, 3 (mod 8): of both
+  if (const NodeIdx modulus = modulus_of(tree_, items.back().node); items.size() > 1 && modulus >= 0) {
+    for (Link& item : items) item.node = with_modulus(item.node, modulus);
+  }
   return items.size() == 1 ? items.front().node : make(Kind::list, items);
 }
 
 NodeIdx Parser::read_relation() {
   if (now().type == T::relation && (now().code == '=' || now().code == 'a')) ++at_;  // "≈ 12"
-  std::vector<Link> links{{read_union(), 0}};
+  std::vector<Link> links{{modulo(read_union()), 0}};
   while (ok_ && (now().type == T::relation || (is(T::bar, 'm') && !in_set_))) {
     char code = now().type == T::bar ? 's' : now().code;
     if (!now().text.empty()) code = static_cast<char>(0x80 | (now().text[0] ^ now().text.back()));
     ++at_;
-    links.push_back({read_union(), code});
+    links.push_back({modulo(read_union()), code});
   }
   return links.size() == 1 ? links.front().node : make(Kind::relation, links);
+}
+
+bool Parser::modulus_follows() const noexcept {
+  const Token& token = now(is(T::open, '(') || is(T::open, '{') ? 1 : 0);
+  const Token& inner = now(is(T::open, '{') ? 2 : 0);
+  const auto is_mod = [](const Token& t) { return t.type == T::op && (t.code == 'p' || t.code == 'm'); };
+  return is_op('p') || (is(T::open, '(') && is_mod(token)) ||
+         (is(T::open, '{') && token.type == T::open && token.code == '(' && is_mod(inner));
+}
+
+NodeIdx Parser::modulo(NodeIdx number) {
+  if (!ok_ || !modulus_follows()) return number;
+  const bool braced = take(T::open, '{');
+  const bool bracket = take(T::open, '(');
+  ++at_;
+  const NodeIdx modulus = read_product();
+  if (!ok_ || (bracket && !take(T::close, ')')) || (braced && !take(T::close, '}')))
+    return fail("a bracket is not closed");
+  return make(Kind::product, {{number, 0}, {modulus, 'm'}});
+}
+
+NodeIdx Parser::with_modulus(NodeIdx item, NodeIdx modulus) {
+  const Node node = tree_.at(item);
+  if (modulus_of(tree_, item) >= 0) return item;
+  if (node.kind != Kind::relation) return make(Kind::product, {{item, 0}, {modulus, 'm'}});
+  std::vector<Link> links = links_of(item);
+  links.back().node = make(Kind::product, {{links.back().node, 0}, {modulus, 'm'}});
+  return make(Kind::relation, links);
 }
 
 NodeIdx Parser::read_union() {
@@ -189,7 +221,11 @@ NodeIdx Parser::read_sum() {
     ++at_;
     links.push_back({now().type == T::dots ? read_dots() : read_product(), code});
   }
-  return links.size() == 1 ? links.front().node : make(Kind::sum, links);
+  const NodeIdx idx = links.size() == 1 ? links.front().node : make(Kind::sum, links);
+  if (!ok_ || (!is_op('o') && !is_op('h'))) return idx;
+  const Kind kind = now().code == 'o' ? Kind::product : Kind::binomial;  // a \over b, n + 1 \choose k: of all before it
+  ++at_;
+  return make(kind, {{idx, 0}, {read_sum(), '/'}});
 }
 
 NodeIdx Parser::read_dots() {
@@ -210,7 +246,7 @@ bool Parser::starts_operand() const noexcept {
     case T::number:
       return tokens_[at_ - 1].type != T::number;  // 2 3 is no product
     case T::open:
-      return token.code != 'S';
+      return token.code != 'S' && !modulus_follows();
     case T::bar:
       return token.code == 0 && num_bars_ == 0 && !in_set_;
     default:
@@ -239,11 +275,6 @@ NodeIdx Parser::read_product() {
   if (!ok_) return -1;
   NodeIdx idx = links.size() == 1 ? links.front().node : make(Kind::product, links);
   if (links.size() > 1 && plain_fraction && take(T::op, '%')) idx = make(Kind::percent, {{idx, 0}});
-  if (is_op('o') || is_op('h')) {  // a \over b, n \choose k
-    const Kind kind = now().code == 'o' ? Kind::product : Kind::binomial;
-    ++at_;
-    return make(kind, {{idx, 0}, {read_product(), '/'}});
-  }
   return idx;
 }
 
@@ -284,8 +315,10 @@ NodeIdx Parser::read_power() {
   }
   const bool braced = is(T::open, '{');
   const Token& sign = now(braced ? 1 : 0);
+  const Node& of = tree_.at(base);
+  const bool numbers = of.kind == Kind::symbol && of.text.starts_with("\\mathbb");
   const bool lone = sign.type == T::op && (sign.code == '*' || sign.code == '+' || sign.code == '-') &&
-                    (braced ? now(2).type == T::close : sign.code == '*');
+                    (braced ? now(2).type == T::close : sign.code == '*' || numbers);
   if (lone) {  // a dual, a limit from one side: x^*, 0^+
     at_ += braced ? 3 : 1;
     const std::string_view mark = sign.code == '*' ? "star" : sign.code == '+' ? "plus" : "minus";

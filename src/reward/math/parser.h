@@ -40,9 +40,15 @@ class Parser {
 
   /// Items with separators between them; one item is itself. Semicolons separate lists of what commas separate.
   NodeIdx read_list(TokenType closing, bool semicolons);
-  NodeIdx group(const std::vector<Link>& items);
+  NodeIdx group(std::vector<Link> items);
 
   NodeIdx read_relation();
+  /// Whether \pmod{7}, mod 7 or (mod 7) stands next.
+  bool modulus_follows() const noexcept;
+  /// What is read so far, of that modulus where one follows.
+  NodeIdx modulo(NodeIdx number);
+  /// The item, or the right side of a relation, of a modulus that it has not itself.
+  NodeIdx with_modulus(NodeIdx item, NodeIdx modulus);
 
   NodeIdx read_union();
 

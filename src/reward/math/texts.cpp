@@ -51,6 +51,23 @@ bool is_named_number(std::string_view text) noexcept {
   return word && number;
 }
 
+bool is_modulus(std::string_view content) noexcept {
+  return content.starts_with("(mod ") && content.ends_with(')') && content.size() > 6;
+}
+
+bool is_list_of_letters(std::string_view content) noexcept {
+  bool several = false;
+  for (std::size_t k = 0; k < content.size(); ++k) {
+    const char c = content[k];
+    if (c >= 'A' && c <= 'Z' && (k + 1 == content.size() || !is_letter(content[k + 1]))) continue;
+    const bool joined = content.substr(k).starts_with(" and ") || content.substr(k).starts_with(" or ");
+    if (!joined && c != ' ' && c != ',') return false;
+    several = several || joined || c == ',';
+    if (joined) k += content[k + 1] == 'a' ? 4 : 3;
+  }
+  return several;
+}
+
 bool same_text(std::string_view a, std::string_view b) {
   const auto without_space = [](std::string_view text) {
     std::string out;

@@ -1,4 +1,4 @@
-// Owns the words that answers are written in: LaTeX commands, Unicode signs, functions, units. Tables only.
+// Owns the words that answers are written in: LaTeX commands, functions, units. Tables only.
 #pragma once
 
 #include <optional>
@@ -29,9 +29,6 @@ enum class Wrapper : unsigned char {
   dropped,    ///< \phantom, \label: nothing
 };
 Wrapper wrapper_of(std::string_view command) noexcept;
-
-/// The ASCII or LaTeX spelling of a character beyond ASCII; nothing if it has none.
-std::optional<std::string_view> ascii_spelling(std::string_view utf8) noexcept;
 
 /// A plain word that is a function ("sin", "sqrt"), a constant ("pi") or a symbol ("theta").
 std::optional<Meaning> word_meaning(std::string_view word) noexcept;
