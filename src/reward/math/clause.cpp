@@ -204,6 +204,11 @@ std::optional<std::string> last_value(std::string_view text) {
 
 std::string value_of_clause(std::string_view clause) {
   clause = bare(clause);
+  if (const std::string_view number = first_number(clause); !number.empty()) {  // 42 (forty-two)
+    const std::string_view behind = clause.substr(number.size());
+    if (behind.size() > 4 && behind.starts_with(" (") && is_letter(behind[2]) && is_letter(behind[3]))
+      return std::string(number);
+  }
   if (is_formula(clause) || begins_turned_around(clause) || labelled(clause)) return std::string(clause);
   if (is_explained_label(clause)) return std::string(clause.substr(0, 1));
   if (const std::string_view opposite = behind_minus(clause); !opposite.empty()) {

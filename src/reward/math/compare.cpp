@@ -40,23 +40,25 @@ Comparison compare_values(std::string_view gold, std::string_view answer) {
   if (same_text(gold, answer) && parse(gold, Comma::thousands).root >= 0) return Comparison::equal;
   constexpr Comma kReadings[] = {Comma::thousands, Comma::separator, Comma::decimal};
   bool read = false, spent = false;
-  // 2,74 is 2.74 where it stands alone and the other side is a decimal; (4,5) is no number, and 1,250 is a thousand.
-  const auto may_be_decimal = [](std::string_view text, std::string_view other) {
+  // As a gold answer 3,5 are two numbers. 2,74 is 2.74 where it stands alone and the other side is a decimal; (4,5) is
+  // no number, and 1,250 is a thousand.
+  const auto may_be_decimal = [](std::string_view text, std::string_view other, std::size_t least_places) {
     const std::size_t comma = text.find(',');
     if (comma == std::string_view::npos || text.find(',', comma + 1) != std::string_view::npos) return false;
     std::size_t places = 0;
     while (comma + 1 + places < text.size() && text[comma + 1 + places] >= '0' && text[comma + 1 + places] <= '9')
       ++places;
     const std::size_t digit = text.find_first_of("0123456789");
+    if (places < least_places) return false;
     const bool grouped = places == 3 && digit < comma && text[digit] != '0';
     return !grouped && text.find_first_of("([{") == std::string_view::npos && other.find('.') != std::string_view::npos;
   };
   for (const Comma of_gold : kReadings) {
-    if (of_gold == Comma::decimal && !may_be_decimal(gold, answer)) continue;
+    if (of_gold == Comma::decimal && !may_be_decimal(gold, answer, 2)) continue;
     const Tree g = parse(gold, of_gold);
     if (g.root >= 0) {
       for (const Comma of_answer : kReadings) {
-        if (of_answer == Comma::decimal && !may_be_decimal(answer, gold)) continue;
+        if (of_answer == Comma::decimal && !may_be_decimal(answer, gold, 1)) continue;
         const Tree a = parse(answer, of_answer);
         if (a.root >= 0) {
           read = true;

@@ -15,6 +15,14 @@ namespace {
 
 constexpr std::size_t kMaxSignChoices = 32;
 
+/// Whether a fraction with this denominator has that many decimal places at most.
+bool ends_within(std::int64_t denominator, std::size_t places) noexcept {
+  std::size_t twos = 0, fives = 0;
+  for (; denominator % 2 == 0; denominator /= 2) ++twos;
+  for (; denominator % 5 == 0; denominator /= 5) ++fives;
+  return denominator == 1 && std::max(twos, fives) <= places;
+}
+
 }  // namespace
 
 Value Comparer::value(Side side, Item item, Algebra& algebra) {
@@ -75,6 +83,9 @@ bool Comparer::rounds(Item g, Item a, const Value& x, const Value& y) const {
   const std::size_t of_answer = places(Side::answer, a);
   if ((of_gold > 0) == (of_answer > 0)) return false;
   const std::size_t digits = std::max(of_gold, of_answer);
+  // What has an end is written to its end: 3.000001 is not 3.
+  const Value& other = of_gold > 0 ? y : x;
+  if (other.is_rational() && ends_within(other.exact->q.denominator, digits)) return false;
   const auto p = x.real();
   const auto q = y.real();
   return digits >= 6 && p && q && std::abs(*p - *q) <= std::pow(10.0L, -static_cast<long double>(digits)) * 1.0001L;

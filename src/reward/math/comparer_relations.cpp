@@ -29,7 +29,14 @@ bool Comparer::is_value_of(Side side, Item relation, Item other) {
     if (!is_name(tree(side), first) || last == 0) return false;
     return compare(part(side, relation, last));
   }
-  return compare(part(side, relation, last)) || compare(part(side, relation, 0));
+  if (compare(part(side, relation, last))) return true;
+  for (std::int32_t k = 1; k < node.count; ++k) {  // 42 = x is 42, 42 = 42x is not
+    const Item said = part(side, relation, k);
+    if (!has_symbols(tree(side), amount(side, said).number.node)) continue;
+    const Kind kind = at(side, said).kind;
+    if (kind != Kind::symbol && kind != Kind::subscript && kind != Kind::call) return false;
+  }
+  return compare(part(side, relation, 0));
 }
 
 bool Comparer::is_consistent(Side side, Item relation) {

@@ -54,7 +54,7 @@ std::string_view without_condition(std::string_view text) {
 // ---- boxes
 
 std::optional<Box> last_box(std::string_view text) noexcept {
-  return reward::last_box(text, {"\\boxed", "\\boxed ", "\\fbox"});
+  return reward::last_box(text, {"\\boxed", "\\boxed ", "\\boxed  ", "\\fbox", "\\framebox"});
 }
 
 /// Whether text between two boxes merely joins them: a comma, semicolon, "and" or "or", once at least.
@@ -244,6 +244,7 @@ std::optional<std::string> in_answer_tag(std::string_view text) {
 
 std::optional<std::string> whole(std::string_view text, bool any) {
   text = bare(text);
+  if (text.starts_with("## ") || text.starts_with("### ")) text = bare(text.substr(text.find(' ')));  // a headline
   if (any) return text.empty() ? std::nullopt : std::optional(std::string(text));
   if (text.empty() || text.size() > kMaxWhole_bytes) return std::nullopt;
   const bool mixed_text = text.find('$') != std::string_view::npos && text.find("\\$") == std::string_view::npos;

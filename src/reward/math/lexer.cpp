@@ -2,9 +2,11 @@
 
 #include <algorithm>
 
+#include "reward/math/numerals.h"
 #include "reward/math/spelling.h"
 #include "reward/math/texts.h"
 #include "reward/math/vocabulary.h"
+#include "reward/math/written_number.h"
 
 namespace qrl::reward::math {
 
@@ -160,29 +162,6 @@ class Lexer {
 
   // ---- numbers
 
-  /// What separates thousands at `i`: its length, 0 if nothing does.
-  std::size_t thousands_separator(std::size_t i) noexcept {
-    const std::string_view rest = text_.substr(i);
-    const auto with_spaces = [&](std::size_t size) {
-      while (size < rest.size() && is_space(rest[size])) ++size;
-      return size;
-    };
-    if (rest.starts_with("{,}")) return 3;
-    if (rest.starts_with(",\\!")) return with_spaces(3);
-    if (rest.starts_with(",\\,")) return with_spaces(3);
-    if (rest.starts_with("\\,")) return with_spaces(2);
-    if (rest.starts_with("\\ ")) return 2;
-    if (rest.starts_with("\\!\\,") || rest.starts_with("\\;")) return rest[1] == ';' ? 2 : 4;
-    if (rest.starts_with("~")) return 1;
-    if (rest.starts_with(" ")) return 1;
-    if (rest.starts_with(",")) return 1;
-    return 0;
-  }
-  bool three_digits(std::size_t i) const noexcept {
-    return i + 3 <= text_.size() && is_digit(text_[i]) && is_digit(text_[i + 1]) && is_digit(text_[i + 2]) &&
-           (i + 3 == text_.size() || !is_digit(text_[i + 3]));
-  }
-
   void read_number() {
     if (pending_ > 0 && is_digit(peek())) {  // \frac12: an argument without braces is one digit
       --pending_;
@@ -190,77 +169,10 @@ class Lexer {
       ++at_;
       return;
     }
-    const std::size_t begin = at_;
-    while (is_digit(peek())) ++at_;
-    const std::size_t lead = at_ - begin;
-    std::size_t kept = lead;  // digits are moved together within the source: thousands leave gaps
-    char* const digits = out_.source.data() + begin;
-    if (lead >= 1 && lead <= 3) {
-      for (std::size_t size = thousands_separator(at_); size != 0; size = thousands_separator(at_)) {
-        const bool plain_comma = size == 1 && peek() == ',';
-        if (!three_digits(at_ + size)) break;
-        if (plain_comma && text_[begin] == '0') break;
-        if (plain_comma) out_.ambiguous_comma = true;
-        if (plain_comma && comma_ != Comma::thousands) break;
-        for (std::size_t k = 0; k < 3; ++k) digits[kept++] = text_[at_ + size + k];
-        at_ += size + 3;
-      }
-    }
-    if (peek() == ',' && is_digit(peek(1)) && kept == lead) {
-      out_.ambiguous_comma = true;
-      if (comma_ == Comma::decimal) {
-        digits[kept++] = '.';
-        for (++at_; is_digit(peek()); ++at_) digits[kept++] = peek();
-        return push(T::number, 0, text_.substr(begin, kept));
-      }
-    }
-    if (peek() == '.' && is_digit(peek(1))) {
-      digits[kept++] = '.';
-      for (++at_; is_digit(peek()); ++at_) digits[kept++] = peek();
-    }
-    read_repeating(digits, kept);
-    read_scientific(digits, kept);
-    push(T::number, 0, text_.substr(begin, kept));
-  }
-
-  /// The digits that repeat, in parentheses: 0.1\overline{6} is "0.1(6)".
-  void read_repeating(char* digits, std::size_t& kept) {
-    std::size_t from = at_;
-    const bool has_point = std::string_view(digits, kept).find('.') != std::string_view::npos;
-    if (!has_point && text_.substr(from).starts_with('.')) ++from;
-    else if (!has_point) return;
-    std::string_view rest = text_.substr(from);
-    if (rest.starts_with("\\overline{")) rest.remove_prefix(10);
-    else if (rest.starts_with("\\bar{")) rest.remove_prefix(5);
-    else return;
-    const std::size_t size = std::min(rest.find('}'), rest.size());
-    const std::string_view repeating = rest.substr(0, size);
-    if (repeating.empty() || repeating.size() > 15 || !std::all_of(repeating.begin(), repeating.end(), is_digit))
-      return;
-    at_ = static_cast<std::size_t>(rest.data() - text_.data()) + size + 1;
-    if (!has_point) digits[kept++] = '.';
-    digits[kept++] = '(';
-    for (const char c : repeating) digits[kept++] = c;
-    digits[kept++] = ')';
-  }
-
-  /// The exponent of 1e6, 1.5E-3 or 1e+06. Lower "e-" after an integer other than 1 is a difference: 2e-1 = 2·e − 1.
-  void read_scientific(char* digits, std::size_t& kept) {
-    if ((peek() != 'e' && peek() != 'E')) return;
-    const bool sign = peek(1) == '-' || peek(1) == '+';
-    if (!is_digit(peek(sign ? 2 : 1))) return;
-    const std::string_view mantissa(digits, kept);
-    if (peek() == 'e' && sign && mantissa != "1" && mantissa.find('.') == std::string_view::npos &&
-        !is_digit(peek(3))) {
-      return;
-    }
-    digits[kept++] = 'e';
-    ++at_;
-    if (sign) {
-      if (peek() == '-') digits[kept++] = '-';
-      ++at_;
-    }
-    for (; is_digit(peek()); ++at_) digits[kept++] = peek();
+    const WrittenNumber number = scan_number(out_.source, at_, comma_);
+    out_.ambiguous_comma = out_.ambiguous_comma || number.ambiguous_comma;
+    push(T::number, 0, text_.substr(at_, number.size));
+    at_ = number.end;
   }
 
   // ---- letters
@@ -278,6 +190,7 @@ class Lexer {
     for (; at_ < text_.size() && is_word_byte(text_[at_]); ++at_) foreign = foreign || !is_letter(text_[at_]);
     const std::string_view word = text_.substr(begin, at_ - begin);
     if (foreign) return push(T::word, 0, word);
+    if (read_numeral(begin)) return;
     if (word.size() == 1 && read_half_of_day(begin)) return;
     if (word.size() == 1) {
       if (pending_ > 0) --pending_;
@@ -293,6 +206,18 @@ class Lexer {
     const bool unit = after_value() && unit_of(word).dimension != 0;
     if (unit || is_short_word(word) || is_word(word)) return push(T::word, 0, word);
     read_run(begin, word);
+  }
+
+  /// A number in words, alone or in front of what is counted. Its digits take the place of its letters, which are more.
+  bool read_numeral(std::size_t begin) {
+    const bool after_number = !out_.tokens.empty() && out_.tokens.back().type == T::number;
+    const auto numeral = after_value() && !after_number ? std::nullopt : numeral_at(text_.substr(begin));
+    if (!numeral || (begin > 0 && text_[begin - 1] == '-')) return false;
+    const std::string digits = std::to_string(numeral->value);
+    std::copy(digits.begin(), digits.end(), out_.source.begin() + static_cast<std::ptrdiff_t>(begin));
+    at_ = begin + numeral->size;
+    push(T::number, 0, text_.substr(begin, digits.size()));
+    return true;
   }
 
   /// a.m. and p.m. with their points.
@@ -492,6 +417,8 @@ class Lexer {
     switch (wrapper) {
       case Wrapper::dropped:
         return;
+      case Wrapper::colored:
+        return;  // what it colours follows in braces of its own
       case Wrapper::named:
         return push(T::symbol, 0, text_.substr(command, at_ - command));
       case Wrapper::operation:
@@ -509,7 +436,8 @@ class Lexer {
         return;
       }
       case Wrapper::text:
-        if (begins_with_number(*content) || is_list_of_letters(*content) || is_modulus(*content)) {
+        if (begins_with_number(*content) || is_list_of_letters(*content) || is_modulus(*content) ||
+            (!after_value() && numeral_at(*content))) {
           at_ = begin;
           return;
         }
@@ -551,6 +479,7 @@ class Lexer {
     }
     if (content == "%" || content == "\\%" || content == "percent") return push(T::op, '%');
     if (content == "e" || content == "i") return push_letter(content);
+    if (content == "infinity") return push(T::constant, 0, content);
     if (content.starts_with('\\') && note_currency(content.substr(1))) return;
     const std::string_view last = content.substr(content.rfind(' ') + 1);  // 2\text{ apples and }3
     const bool joins = last != content && (last == "and" || last == "or");

@@ -53,8 +53,11 @@ std::vector<std::string> first_words(std::string_view text) {
 
 bool begins_turned_around(std::string_view text) noexcept {
   constexpr std::string_view kWords[] = {
-      "not ",      "n't ",     "less than ", "more than ",          "fewer than ", "greater than ",
-      "at least ", "at most ", "half of ",   "the square root of ", "twice ",      "between "};
+      "not ",    "n't ",    "less than ",    "more than ", "fewer than ", "greater than ",
+      "one of ", "either ", "in the range ", "almost ",    "nearly ",     "over ",
+      "under ",  "above ",  "below ",        ">",          "<",           "≥",
+      "≤",       "≠",       "at least ",     "at most ",   "half of ",    "the square root of ",
+      "twice ",  "between "};
   return std::any_of(std::begin(kWords), std::end(kWords),
                      [text](std::string_view word) { return begins_with(text, word); });
 }
@@ -76,7 +79,7 @@ bool denies(std::string_view before) {
       std::string word;
       while (begin > 0 && is_letter(before[begin - 1])) --begin;
       for (std::size_t k = begin; k < end; ++k) word += lower(before[k]);
-      if (is_one_of(kDenials, word)) return true;
+      if (is_one_of(kDenials, word) || (num_words == 0 && word == "than")) return true;
       ++num_words;
       end = begin;
     } else if (c == ' ' || c == '*' || c == '$' || c == '\'' || static_cast<unsigned char>(c) >= 0x80) {
@@ -90,8 +93,8 @@ bool denies(std::string_view before) {
 
 bool changes(std::string_view behind) {
   constexpr std::string_view kOperations[] = {
-      "squared",    "cubed",       "factorial", "minus",  "plus",   "divided", "multiplied", "or",   "tenths",
-      "hundredths", "thousandths", "thirds",    "fifths", "sixths", "eighths", "incorrect",  "wrong"};
+      "squared", "cubed",      "factorial",   "minus",  "plus",   "divided", "multiplied", "or",        "half",
+      "tenths",  "hundredths", "thousandths", "thirds", "fifths", "sixths",  "eighths",    "incorrect", "wrong"};
   constexpr std::string_view kParts[] = {"half", "third", "quarter", "fourth", "fifth", "halves", "thirds", "quarters"};
   constexpr std::string_view kCompared[] = {"more", "less", "fewer", "greater"};
   constexpr std::string_view kDenied[] = {"not", "wrong", "incorrect", "false", "never"};

@@ -142,6 +142,9 @@ class Reader {
         return difference(node);
       case Kind::words: {
         const std::string key = text_key(node.text);
+        if (key == "nosolution" || key == "nosolutions" || key == "norealsolution" || key == "norealsolutions" ||
+            key == "emptyset")
+          return RealSet{};
         if (key != "allrealnumbers" && key != "allreals" && key != "realnumbers") return std::nullopt;
         return all_reals(algebra_);
       }

@@ -83,7 +83,10 @@ bool same_text(std::string_view a, std::string_view b) {
 bool begins_with_verdict(const std::string& gold_key, std::string_view answer) {
   if (gold_key != "yes" && gold_key != "no" && gold_key != "true" && gold_key != "false") return false;
   std::size_t end = 0;
-  while (end < answer.size() && !is_letter(answer[end])) ++end;
+  for (; end < answer.size() && !is_letter(answer[end]); ++end) {
+    if (answer[end] != '\\') continue;  // a command: \text{Yes, …}
+    while (end + 1 < answer.size() && is_letter(answer[end + 1])) ++end;
+  }
   const std::size_t begin = end;
   while (end < answer.size() && is_letter(answer[end])) ++end;
   const bool ends = end == answer.size() || answer[end] == ',' || answer[end] == '.' || answer[end] == ';';

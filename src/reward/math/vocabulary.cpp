@@ -102,6 +102,8 @@ constexpr Command kCommands[] = {
     {"subsetneq", {T::relation, 's', "subset"}},
     {"supset", {T::relation, 's', "supset"}},
     {"supseteq", {T::relation, 's', "supseteq"}},
+    {"sfrac", {T::fraction, '/', ""}},
+    {"nicefrac", {T::fraction, '/', ""}},
     {"tfrac", {T::fraction, '/', ""}},
     {"tbinom", {T::fraction, 'b', ""}},
     {"times", {T::op, '*', ""}},
@@ -124,12 +126,12 @@ constexpr Command kCommands[] = {
 
 /// Commands that change how a formula looks, not what it says.
 constexpr std::string_view kLayout[] = {
-    "left",      "right",   "middle",       "big",         "Big",        "bigg",     "Bigg",       "bigl",
-    "bigr",      "Bigl",    "Bigr",         "biggl",       "biggr",      "Biggl",    "Biggr",      "bigm",
-    "quad",      "qquad",   "displaystyle", "textstyle",   "limits",     "nolimits", "hfill",      "hspace",
-    "thinspace", "enspace", "negthinspace", "scriptstyle", "par",        "noindent", "newline",    "nobreak",
-    "bf",        "rm",      "it",           "sf",          "centerdot",  "medspace", "thickspace", "allowbreak",
-    "hline",     "large",   "Large",        "small",       "normalsize",
+    "left",      "right",   "middle",       "big",         "Big",       "bigg",       "Bigg",       "bigl",
+    "bigr",      "Bigl",    "Bigr",         "biggl",       "biggr",     "Biggl",      "Biggr",      "bigm",
+    "quad",      "qquad",   "displaystyle", "textstyle",   "limits",    "nolimits",   "hfill",      "hspace",
+    "thinspace", "enspace", "negthinspace", "scriptstyle", "par",       "noindent",   "newline",    "nobreak",
+    "bf",        "rm",      "it",           "sf",          "centerdot", "medspace",   "thickspace", "allowbreak",
+    "strut",     "hline",   "large",        "Large",       "small",     "normalsize",
 };
 
 constexpr std::string_view kSymbols[] = {
@@ -275,17 +277,16 @@ std::optional<Meaning> command_meaning(std::string_view name) noexcept {
 Wrapper wrapper_of(std::string_view command) noexcept {
   constexpr std::string_view kText[] = {"text",   "textbf", "textit", "textrm", "textnormal", "mbox",
                                         "textsf", "texttt", "hbox",   "emph",   "textsc",     "textup"};
-  constexpr std::string_view kPlain[] = {"mathbf",         "mathsf",       "mathit",
-                                         "boldsymbol",     "bm",           "vec",
-                                         "overrightarrow", "boxed",        "fbox",
-                                         "underline",      "mathnormal",   "pmb",
-                                         "ensuremath",     "cancel",       "overleftrightarrow",
-                                         "textcolor",      "displaylines", "bold"};
+  constexpr std::string_view kPlain[] = {
+      "mathbf", "mathsf",    "mathit",     "boldsymbol", "bm",         "vec",    "overrightarrow",     "boxed",
+      "fbox",   "underline", "mathnormal", "pmb",        "ensuremath", "cancel", "overleftrightarrow", "displaylines",
+      "bold",   "framebox",  "tt"};
   constexpr std::string_view kNamed[] = {"mathbb", "mathcal", "mathfrak", "mathscr", "Bbb"};
   if (find_name(kText, command) != nullptr) return Wrapper::text;
   if (command == "mathrm" || command == "rm" || command == "mathtt") return Wrapper::roman;
   if (find_name(kPlain, command) != nullptr) return Wrapper::plain;
   if (find_name(kNamed, command) != nullptr) return Wrapper::named;
+  if (command == "textcolor" || command == "colorbox") return Wrapper::colored;
   if (command == "operatorname") return Wrapper::operation;
   if (command == "phantom" || command == "label" || command == "tag" || command == "hspace" || command == "vspace" ||
       command == "color" || command == "hphantom" || command == "vphantom") {

@@ -26,6 +26,7 @@ enum class Wrapper : unsigned char {
   plain,      ///< \mathbf: mathematics as if the command were not there
   named,      ///< \mathbb{R}: a symbol of its own
   operation,  ///< \operatorname: a function's name
+  colored,    ///< \textcolor{red}: nothing; its second argument is mathematics
   dropped,    ///< \phantom, \label: nothing
 };
 Wrapper wrapper_of(std::string_view command) noexcept;
