@@ -27,12 +27,17 @@ std::string_view trimmed(std::string_view text) noexcept {
 }
 
 std::size_t find_last(std::string_view text, std::string_view needle) noexcept {
-  while (text.size() >= needle.size()) {
+  constexpr int kMaxMisses = 1000;  // a call for each costs more than a look at every byte
+  for (int misses = 0; text.size() >= needle.size(); ++misses) {
     const std::string_view starts = text.substr(0, text.size() - needle.size() + 1);
     const void* at = starts.empty() ? nullptr : memrchr(starts.data(), needle.front(), starts.size());
     if (at == nullptr) return std::string_view::npos;
-    const auto found = static_cast<std::size_t>(static_cast<const char*>(at) - text.data());
+    auto found = static_cast<std::size_t>(static_cast<const char*>(at) - text.data());
     if (text.substr(found).starts_with(needle)) return found;
+    if (misses == kMaxMisses) {
+      while (found > 0 && !(text[found - 1] == needle[0] && text.substr(found - 1).starts_with(needle))) --found;
+      return found > 0 ? found - 1 : std::string_view::npos;
+    }
     text = text.substr(0, found + needle.size() - 1);
   }
   return std::string_view::npos;
@@ -77,6 +82,7 @@ std::string_view bare(std::string_view text) noexcept {
     unwrap("**", "**");
     unwrap("`", "`");
     unwrap("\"", "\"");
+    if (text.ends_with("**") && text.find("**") + 2 == text.size()) text.remove_suffix(2);  // begun further before
     while (text.ends_with('.') || text.ends_with(',') || text.ends_with(';')) text.remove_suffix(1);
     if (text.starts_with(':')) text.remove_prefix(1);
   }
@@ -199,7 +205,7 @@ std::optional<std::string> last_value(std::string_view text) {
   if (!number) return std::nullopt;
   const auto begin = static_cast<std::size_t>(number->data() - text.data());
   if (denies(text.substr(0, begin)) || changes(text.substr(begin + number->size()))) return std::nullopt;
-  return std::string(*number);
+  return (ends_with_minus(text.substr(0, begin)) && is_digit(number->front()) ? "-" : "") + std::string(*number);
 }
 
 std::string value_of_clause(std::string_view clause) {

@@ -157,7 +157,7 @@ bool Comparer::same_quantities(Item g, Item a) {
   const Capitals of_answer = capitals(answer_, a.node);
   if (of_gold.letters.size() > 2 && of_answer.letters.size() > 2) return same_capitals(of_gold, of_answer);
   if (const auto times = same_times(g, a)) return *times;
-  const bool money = !gold_.tokens.currency.empty() && !answer_.tokens.currency.empty();
+  const bool money = !gold_.tokens.currency.empty() || !answer_.tokens.currency.empty();
   if (gold.kind == Kind::quantity || answer.kind == Kind::quantity || money) return same_units(g, a);
   return same_marked(g, a);
 }
@@ -248,7 +248,8 @@ std::optional<bool> Comparer::same_times(Item g, Item a) {
   if (!clock.marked && !(gold && is_surely_time(clock))) return std::nullopt;
   const Item bare = gold ? a : g;
   const auto hour = value(gold ? Side::answer : Side::gold, bare).real();  // 5 for 5 p.m.
-  return clock.marked && other.kind == Kind::number && clock.minute == 0 && hour && *hour == clock.hour;
+  const bool money = !tree(gold ? Side::answer : Side::gold).tokens.currency.empty();
+  return clock.marked && other.kind == Kind::number && !money && clock.minute == 0 && hour && *hour == clock.hour;
 }
 
 }  // namespace qrl::reward::math

@@ -1,5 +1,6 @@
 // Lists, tuples, sets, ratios, matrices, and sets of reals.
 #include <algorithm>
+#include <set>
 
 #include "reward/math/comparer.h"
 #include "reward/math/forms.h"
@@ -120,11 +121,11 @@ bool Comparer::as_sets(const std::vector<Item>& x, const std::vector<Item>& y) {
   const std::vector<std::string> x_labels = labels(Side::gold, x);
   const std::vector<std::string> y_labels = labels(Side::answer, y);
   // 3 apples are not 3 pears where the other side has apples, too.
+  const std::set<std::string_view> of_gold(x_labels.begin(), x_labels.end());
+  const std::set<std::string_view> of_answer(y_labels.begin(), y_labels.end());
   const auto of_other_things = [&](const std::string& label, const std::string& other) {
-    const auto is_in = [](const std::vector<std::string>& all, const std::string& one) {
-      return !one.empty() && std::find(all.begin(), all.end(), one) != all.end();
-    };
-    return label != other && (is_in(y_labels, label) || is_in(x_labels, other));
+    if (label.empty() || other.empty() || label == other) return false;
+    return of_answer.contains(label) || of_gold.contains(other);
   };
   constexpr std::size_t kPairs = 8;  // that cost what a node costs
   std::vector<bool> found(y.size(), false);

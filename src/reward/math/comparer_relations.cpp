@@ -29,7 +29,9 @@ bool Comparer::is_value_of(Side side, Item relation, Item other) {
     if (!is_name(tree(side), first) || last == 0) return false;
     return compare(part(side, relation, last));
   }
-  if (compare(part(side, relation, last))) return true;
+  const Item said_last = part(side, relation, last);  // 0 = x² − 1 is not x² − 1
+  const bool constant = !has_symbols(tree(side), amount(side, said_last).number.node);
+  if (constant && compare(said_last)) return true;
   for (std::int32_t k = 1; k < node.count; ++k) {  // 42 = x is 42, 42 = 42x is not
     const Item said = part(side, relation, k);
     if (!has_symbols(tree(side), amount(side, said).number.node)) continue;

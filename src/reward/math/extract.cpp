@@ -40,15 +40,21 @@ std::string_view without_control_tokens(std::string_view text) noexcept {
   }
 }
 
-/// "f(x) = ax + b, where b is any integer" without its condition.
-std::string_view without_condition(std::string_view text) {
+/// "f(x) = ax + b, where b is any integer" without its condition; one that is a formula is part of the answer: "x = 3,
+/// y = 2" of "x = 3 where y = 2".
+std::string without_condition(std::string_view text) {
   for (const std::string_view word : {", where ", "\\text{ where", "\\text{where", " where "}) {
     const std::size_t at = text.find(word);
     if (at == std::string_view::npos || at == 0) continue;
     const std::string_view formula = bare(text.substr(0, at));
-    if (is_formula(formula)) return formula;
+    if (!is_formula(formula)) continue;
+    std::string_view condition = trimmed(text.substr(at + word.size()));
+    if (condition.starts_with('}')) condition.remove_prefix(1);
+    condition = bare(condition);
+    const bool part = condition.find('=') != std::string_view::npos && is_formula(condition);
+    return part ? std::string(formula) + ", " + std::string(condition) : std::string(formula);
   }
-  return text;
+  return std::string(text);
 }
 
 // ---- boxes
@@ -85,14 +91,15 @@ std::optional<std::string> after_answer_is(std::string_view text);
 
 /// What a box holds; behind "answer is" or "answer:" where it says so, perhaps within \text{…}.
 std::string in_box(std::string_view content) {
-  content = without_condition(bare(content));
-  if (content.find("nswer") == std::string_view::npos || is_formula(content)) return std::string(content);
-  std::string plain(content);
+  const std::string answer = without_condition(bare(content));
+  const bool marked = answer.size() <= kMaxAnswer_bytes && answer.find("nswer") != std::string::npos;
+  if (!marked || is_formula(answer)) return answer;
+  std::string plain = answer;
   for (std::size_t at = plain.find("\\text{"); at != std::string::npos; at = plain.find("\\text{", at)) {
     plain.erase(at, 6);
     if (const std::size_t close = plain.find('}', at); close != std::string::npos) plain.erase(close, 1);
   }
-  return after_answer_is(plain).value_or(std::string(content));
+  return after_answer_is(plain).value_or(answer);
 }
 
 std::optional<std::string> boxed(std::string_view text) {
@@ -223,7 +230,9 @@ std::optional<std::string> after_answer_is(std::string_view text) {
   std::size_t num_nouns = 0;
   for (std::size_t i = text.size(); i-- > 0 && num_nouns < kMaxNouns;) {
     const char first = text[i];
-    if ((first | 32) != 'a' && (first | 32) != 'c' && static_cast<unsigned char>(first) < 0xe0) continue;
+    const char second = i + 1 < text.size() ? static_cast<char>(text[i + 1] | 32) : '\0';
+    const bool begins = ((first | 32) == 'a' && second == 'n') || ((first | 32) == 'c' && second == 'o');
+    if (!begins && static_cast<unsigned char>(first) < 0xe0) continue;
     if (i > 0 && is_letter(first) && is_letter(text[i - 1])) continue;
     std::string_view rest = text.substr(i);
     const std::string_view noun = take_word(rest, kNouns);
@@ -300,11 +309,11 @@ std::optional<std::string> extract(std::string_view response, config::MathProfil
 std::string extract_gold(std::string_view ground_truth) {
   if (auto found = boxed(ground_truth)) return *found;
   if (auto found = after_hashes(ground_truth)) return *found;
-  const std::string_view text = without_condition(bare(ground_truth));
+  const std::string text = without_condition(bare(ground_truth));
   if (!is_formula(text)) {
     if (auto found = after_answer_is(text)) return *found;
   }
-  return std::string(text);
+  return text;
 }
 
 }  // namespace qrl::reward::math

@@ -72,6 +72,7 @@ class Lexer {
     ++at_;
     switch (c) {
       case '{':
+        if (read_lone_sign()) return;
         arguments_.push_back(pending_ > 0 ? pending_ - 1 : 0);
         pending_ = 0;
         return push(T::open, '{');
@@ -152,6 +153,17 @@ class Lexer {
         return fail(std::string("a character that mathematics does not use: ") +
                     (c >= ' ' ? std::string(1, c) : "control"));
     }
+  }
+
+  /// A sign in braces of its own, which only set its spacing: 1{:}2, {-}7. Not an exponent or index.
+  bool read_lone_sign() {
+    const bool script = !out_.tokens.empty() && out_.tokens.back().type == T::op &&
+                        (out_.tokens.back().code == '^' || out_.tokens.back().code == '_');
+    if (script || pending_ > 0 || peek(1) != '}' || std::string_view(":-+=<>,").find(peek()) == std::string_view::npos)
+      return false;
+    read_one();
+    ++at_;
+    return true;
   }
 
   /// A word in other letters than a to z.

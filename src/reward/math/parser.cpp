@@ -2,7 +2,11 @@
 // primary (primaries.cpp).
 #include "reward/math/parser.h"
 
+#include <cmath>
+#include <iterator>
+
 #include "reward/math/forms.h"
+#include "reward/math/units.h"
 
 namespace qrl::reward::math {
 
@@ -133,8 +137,39 @@ NodeIdx Parser::with_modulus(NodeIdx item, NodeIdx modulus) {
   return make(Kind::relation, links);
 }
 
+NodeIdx Parser::with_smaller_units(NodeIdx quantity) {
+  struct Ratio {
+    int value;
+    std::string_view text;
+  };
+  constexpr Ratio kRatios[] = {{3, "3"},   {7, "7"},   {12, "12"},   {16, "16"},
+                               {24, "24"}, {60, "60"}, {100, "100"}, {1000, "1000"}};
+  while (ok_ && is_kind(quantity, Kind::quantity)) {
+    const std::size_t begin = at_;
+    if (is(T::separator, '&')) ++at_;
+    const Node large = tree_.at(quantity);
+    const Measure unit = measure(tree_.child_at(large, 1).text);
+    const bool counted = now().type == T::number && now(1).type == T::word;
+    const NodeIdx next = unit.known && counted ? read_quantity() : -1;
+    const bool read = ok_ && is_kind(next, Kind::quantity);
+    const Measure smaller = read ? measure(tree_.child_at(tree_.at(next), 1).text) : Measure{};
+    const Ratio* ratio = std::find_if(std::begin(kRatios), std::end(kRatios), [&](const Ratio& r) {
+      return std::abs(unit.factor / smaller.factor - r.value) < 1e-9L;
+    });
+    if (!read || !smaller.known || smaller.dimensions != unit.dimensions || ratio == std::end(kRatios)) {
+      at_ = ok_ ? begin : at_;
+      return quantity;
+    }
+    const NodeIdx times = make(Kind::number, {}, ratio->text);
+    const NodeIdx scaled = make(Kind::product, {{tree_.child(large, 0), 0}, {times, '*'}});
+    const NodeIdx total = make(Kind::sum, {{scaled, 0}, {tree_.child(tree_.at(next), 0), '+'}});
+    quantity = make(Kind::quantity, {{total, 0}, {tree_.child(tree_.at(next), 1), 0}});
+  }
+  return quantity;
+}
+
 NodeIdx Parser::read_union() {
-  std::vector<Link> links{{read_quantity(), 0}};
+  std::vector<Link> links{{with_smaller_units(read_quantity()), 0}};
   while (ok_ && (is_op('U') || is_op('N') || is_op('D'))) {
     const char code = now().code;
     ++at_;

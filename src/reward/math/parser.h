@@ -57,6 +57,8 @@ class Parser {
   /// Whether C or F stands behind degrees: 30°C, -4^\circ\text{F}.
   bool temperature_follows(NodeIdx degrees) const noexcept;
   NodeIdx read_temperature(NodeIdx degrees);
+  /// 3 feet 4 inches, 2 hours and 30 minutes as one quantity of the smaller unit.
+  NodeIdx with_smaller_units(NodeIdx quantity);
   bool is_group_of_number(std::size_t ahead) const noexcept;
   /// The text from a token to the one before the next.
   std::string_view span_of(std::size_t first) const noexcept;

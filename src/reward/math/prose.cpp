@@ -69,6 +69,16 @@ std::string_view behind_minus(std::string_view text) noexcept {
   return {};
 }
 
+bool ends_with_minus(std::string_view text) noexcept {
+  constexpr std::string_view kWords[] = {"negative ", "minus "};
+  return std::any_of(std::begin(kWords), std::end(kWords), [text](std::string_view word) {
+    if (text.size() < word.size() || (text.size() > word.size() && is_letter(text[text.size() - word.size() - 1])))
+      return false;
+    return std::equal(word.begin(), word.end(), text.end() - static_cast<std::ptrdiff_t>(word.size()),
+                      [](char w, char c) { return w == lower(c); });
+  });
+}
+
 bool denies(std::string_view before) {
   constexpr std::string_view kDenials[] = {"not", "t", "never", "cannot", "neither", "nor", "doubt", "wrong"};
   std::size_t num_words = 0;

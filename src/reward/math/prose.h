@@ -13,6 +13,9 @@ bool begins_turned_around(std::string_view text) noexcept;
 /// The text behind "negative" or "minus" where it begins so; empty where it does not.
 std::string_view behind_minus(std::string_view text) noexcept;
 
+/// Whether "negative" or "minus" stands right before what follows the text.
+bool ends_with_minus(std::string_view text) noexcept;
+
 /// Whether the words right before a number deny it: "is not", "isn't", "I doubt it is". Only the clause counts: back to
 /// a digit or a sign of punctuation.
 bool denies(std::string_view before);

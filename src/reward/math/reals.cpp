@@ -149,7 +149,7 @@ class Reader {
         return all_reals(algebra_);
       }
       case Kind::set_builder:
-        return read(tree_.child(node, 1));
+        return described(node);
       case Kind::list:
         return conditions(node);
       case Kind::set_operation:
@@ -198,6 +198,15 @@ class Reader {
     const auto without = tree_.child_at(node, 1).kind == Kind::set ? read(tree_.child(node, 1)) : std::nullopt;
     if (!from || !without) return std::nullopt;
     return intersect(algebra_, *from, complement(algebra_, *without));
+  }
+
+  /// {x | x > 1}, {x ∈ ℝ | x > 1}: of numbers of another kind nothing is known.
+  std::optional<RealSet> described(const Node& node) {
+    const Node& element = tree_.child_at(node, 0);
+    const auto set = read(tree_.child(node, 1));
+    if (element.kind == Kind::symbol || !set) return set;
+    const auto domain = element.kind == Kind::relation ? read(tree_.child(node, 0)) : std::nullopt;
+    return domain ? std::optional(intersect(algebra_, *domain, *set)) : std::nullopt;
   }
 
   /// x > 1, x < 2 are both meant; x < 1, x > 2 cannot be, so that either is.
