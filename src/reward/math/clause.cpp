@@ -35,7 +35,11 @@ std::size_t find_last(std::string_view text, std::string_view needle) noexcept {
     auto found = static_cast<std::size_t>(static_cast<const char*>(at) - text.data());
     if (text.substr(found).starts_with(needle)) return found;
     if (misses == kMaxMisses) {
-      while (found > 0 && !(text[found - 1] == needle[0] && text.substr(found - 1).starts_with(needle))) --found;
+      const char second = needle.size() > 1 ? needle[1] : '\0';  // tells most of them apart
+      const auto is_at = [&](std::size_t k) {
+        return text[k] == needle[0] && (second == '\0' || text[k + 1] == second) && text.substr(k).starts_with(needle);
+      };
+      while (found > 0 && !is_at(found - 1)) --found;
       return found > 0 ? found - 1 : std::string_view::npos;
     }
     text = text.substr(0, found + needle.size() - 1);
@@ -186,6 +190,16 @@ std::string_view last_delimited(std::string_view text, std::string_view open, st
   return text.substr(begin + open.size(), end - begin - open.size());
 }
 
+/// The last formula of a text, and the one that "or" joins to it: $x = 3$ or $x = -1$.
+std::string with_alternative(std::string_view text, std::string_view formula) {
+  std::string_view before = text.substr(0, static_cast<std::size_t>(formula.data() - text.data()));
+  while (before.ends_with('$') || before.ends_with(' ')) before.remove_suffix(1);
+  if (!before.ends_with("$ or")) return std::string(formula);
+  before.remove_suffix(3);
+  const std::string_view other = bare(last_delimited(before, "$", "$"));
+  return is_formula(other) ? std::string(other) + ", " + std::string(formula) : std::string(formula);
+}
+
 }  // namespace
 
 std::optional<std::string> last_value(std::string_view text) {
@@ -201,7 +215,7 @@ std::optional<std::string> last_value(std::string_view text) {
   }
   const auto number = last_number(text);
   const bool later = number && (formula.empty() || number->data() > formula.data() + formula.size());
-  if (!later && is_formula(formula)) return std::string(formula);
+  if (!later && is_formula(formula)) return with_alternative(text, formula);
   if (!number) return std::nullopt;
   const auto begin = static_cast<std::size_t>(number->data() - text.data());
   if (denies(text.substr(0, begin)) || changes(text.substr(begin + number->size()))) return std::nullopt;

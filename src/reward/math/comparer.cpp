@@ -117,7 +117,8 @@ bool Comparer::same_form(Item g, Item a) {
   }
   if (is_matrix(gold_, g.node) || is_matrix(answer_, a.node)) return same_matrices(g, a);
   if (is_collection(gold) || is_collection(answer)) return same_collections(g, a) || same_reals(g, a);
-  if (is_set_like(gold_, g.node) || is_set_like(answer_, a.node)) return same_sets(g, a) || same_reals(g, a);
+  if (is_set_like(gold_, g.node) || is_set_like(answer_, a.node))
+    return same_sets(g, a) || same_families(g, a) || same_reals(g, a);
   return same_quantities(g, a);
 }
 

@@ -102,6 +102,13 @@ class Comparer {
   /// What each counts, where it is a number with words: "apple" of 3 apples.
   std::vector<std::string> labels(Side side, const std::vector<Item>& items) const;
   bool has_dots(Side side, Item item) const noexcept;
+  /// The numbers kπ with k ∈ ℤ: their form, and the parameter, whose name does not matter.
+  struct Family {
+    Item member;
+    std::string_view parameter;
+  };
+  std::optional<Family> family(Side side, Item item) const;
+  bool same_families(Item g, Item a);
   bool same_collections(Item g, Item a);
   bool in_order(const std::vector<Item>& x, const std::vector<Item>& y);
   /// Every member of each is one of the other. Approximations are asked first: most pairs differ.

@@ -43,7 +43,41 @@ bool Comparer::has_dots(Side side, Item item) const noexcept {
   return false;
 }
 
+std::optional<Comparer::Family> Comparer::family(Side side, Item item) const {
+  const Node& node = at(side, item);
+  const bool described = (node.kind == Kind::list && node.count == 2) || node.kind == Kind::set_builder;
+  if (!described || at(side, part(side, item, 1)).kind != Kind::relation) return std::nullopt;
+  const Item membership = part(side, item, 1);
+  const Node& relation = at(side, membership);
+  const Node& parameter = at(side, part(side, membership, 0));
+  const Node& domain = at(side, part(side, membership, 1));
+  const bool integers = domain.kind == Kind::symbol && (domain.text == "Z" || text_key(domain.text) == "z");
+  if (relation.count != 2 || tree(side).link(relation, 1).code != 'e' || !integers || parameter.kind != Kind::symbol)
+    return std::nullopt;
+  Item member = part(side, item, 0);
+  if (at(side, member).kind == Kind::relation) {  // x = kπ
+    const Node& equation = at(side, member);
+    if (equation.count != 2 || tree(side).link(equation, 1).code != '=' ||
+        !is_name(tree(side), tree(side).child(equation, 0)))
+      return std::nullopt;
+    member = part(side, member, 1);
+  }
+  if (is_collection(at(side, member)) || has_plus_minus(tree(side), member.node)) return std::nullopt;
+  return Family{member, parameter.text};
+}
+
+bool Comparer::same_families(Item g, Item a) {
+  const auto gold = family(Side::gold, g);
+  const auto answer = family(Side::answer, a);
+  if (!gold || !answer) return false;
+  const Value parameter = algebra_.symbol(gold->parameter);
+  Evaluator evaluator(answer_, algebra_, budget_);
+  evaluator.assign(answer->parameter, parameter);
+  return equal(value(Side::gold, gold->member), evaluator.value(answer->member.node)) && !budget_.spent();
+}
+
 bool Comparer::same_collections(Item g, Item a) {
+  if (same_families(g, a)) return true;
   const Node& gold = at(Side::gold, g);
   const Node& answer = at(Side::answer, a);
   if (gold.count > kMaxList || answer.count > kMaxList) return false;

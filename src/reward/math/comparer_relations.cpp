@@ -176,6 +176,7 @@ bool Comparer::same_solved(Item g, Item a) {
 
 int Comparer::proportion(Item g, Item a) {
   if (!has_symbols(gold_, g.node) || !has_symbols(answer_, a.node)) return 0;
+  if (has_quantity(gold_, g.node) || has_quantity(answer_, a.node)) return 0;  // units are no factors
   const auto difference_of = [&](Side side, Item relation) {
     const Value left = value(side, part(side, relation, 0));
     return algebra_.subtract(left, value(side, part(side, relation, 1)));

@@ -43,6 +43,7 @@ std::string_view without_control_tokens(std::string_view text) noexcept {
 /// "f(x) = ax + b, where b is any integer" without its condition; one that is a formula is part of the answer: "x = 3,
 /// y = 2" of "x = 3 where y = 2".
 std::string without_condition(std::string_view text) {
+  if (text.size() > kMaxAnswer_bytes) return std::string(text);
   for (const std::string_view word : {", where ", "\\text{ where", "\\text{where", " where "}) {
     const std::size_t at = text.find(word);
     if (at == std::string_view::npos || at == 0) continue;

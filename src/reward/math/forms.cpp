@@ -62,6 +62,10 @@ bool same_symbols(const Tree& a, NodeIdx of_a, const Tree& b, NodeIdx of_b) {
   return symbols(a, of_a) == symbols(b, of_b);
 }
 
+bool has_quantity(const Tree& tree, NodeIdx idx) noexcept {
+  return any_node(tree, idx, [](const Node& node) { return node.kind == Kind::quantity; });
+}
+
 bool has_plus_minus(const Tree& tree, NodeIdx idx) noexcept {
   return any_node(tree, idx, [&tree](const Node& node) {
     if (node.kind != Kind::sum) return false;

@@ -15,6 +15,8 @@ bool has_symbolic_factorials(const Tree& tree, NodeIdx idx) noexcept;
 /// Whether the same variables occur in both.
 bool same_symbols(const Tree& a, NodeIdx of_a, const Tree& b, NodeIdx of_b);
 bool has_plus_minus(const Tree& tree, NodeIdx idx) noexcept;
+/// Whether a number with words occurs in it.
+bool has_quantity(const Tree& tree, NodeIdx idx) noexcept;
 
 /// Whether it merely names a value, left of "… = value": no sum, power or inequality of variables.
 bool is_name(const Tree& tree, NodeIdx idx) noexcept;

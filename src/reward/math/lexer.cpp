@@ -5,6 +5,7 @@
 #include "reward/math/numerals.h"
 #include "reward/math/spelling.h"
 #include "reward/math/texts.h"
+#include "reward/math/units.h"
 #include "reward/math/vocabulary.h"
 #include "reward/math/written_number.h"
 
@@ -437,6 +438,9 @@ class Lexer {
         return push_name(*content);
       case Wrapper::roman: {
         const bool letters = std::all_of(content->begin(), content->end(), is_letter);
+        const bool after_number = !out_.tokens.empty() && out_.tokens.back().type == T::number;
+        if (letters && content->size() == 1 && is_unit_here(*content)) return push_words(*content);
+        if (!letters && after_number && measure(*content).known) return push_words(*content);  // \mathrm{m/s}
         if (letters && content->size() > 1) {
           if (const auto meaning = word_meaning(*content)) return push_meaning(*meaning);
           return push_words(*content);
@@ -457,6 +461,15 @@ class Lexer {
       default:
         at_ = begin;
     }
+  }
+
+  /// A letter that is a unit behind a number, a unit or a unit's stroke: 5\mathrm{m}, \mathrm{km} / \mathrm{h}.
+  bool is_unit_here(std::string_view letter) const noexcept {
+    if (unit_of(letter).dimension == 0 || out_.tokens.empty()) return false;
+    const Token& last = out_.tokens.back();
+    const bool stroke = last.type == T::op && last.code == '/' && out_.tokens.size() > 1;
+    const T before = stroke ? out_.tokens[out_.tokens.size() - 2].type : last.type;
+    return before == T::word || (before == T::number && !stroke);
   }
 
   /// \text{12 apples}; where nothing stands before it \text{-5} and \text{\$5}, too.

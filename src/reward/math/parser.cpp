@@ -76,6 +76,11 @@ NodeIdx Parser::read_list(T closing, bool semicolons) {
       continue;
     }
     items.push_back({read_relation(), 0});
+    if (ok_ && membership_follows()) {  // k\pi (k \in \mathbb{Z})
+      ++at_;
+      items.push_back({read_relation(), 0});
+      if (!take(T::close, ')')) return fail("a bracket is not closed");
+    }
     if (now().type != T::separator && !ends_list(closing) && !(in_set_ && (now().type == T::bar || is_op(':')))) {
       return fail("two things without an operation between them");
     }
@@ -107,6 +112,10 @@ NodeIdx Parser::read_relation() {
     links.push_back({modulo(read_union()), code});
   }
   return links.size() == 1 ? links.front().node : make(Kind::relation, links);
+}
+
+bool Parser::membership_follows() const noexcept {
+  return is(T::open, '(') && now(1).type == T::symbol && now(2).type == T::relation && now(2).code == 'e';
 }
 
 bool Parser::modulus_follows() const noexcept {
@@ -281,7 +290,7 @@ bool Parser::starts_operand() const noexcept {
     case T::number:
       return tokens_[at_ - 1].type != T::number;  // 2 3 is no product
     case T::open:
-      return token.code != 'S' && !modulus_follows();
+      return token.code != 'S' && !modulus_follows() && !membership_follows();
     case T::bar:
       return token.code == 0 && num_bars_ == 0 && !in_set_;
     default:
@@ -361,7 +370,22 @@ NodeIdx Parser::read_power() {
   }
   const Nested nested(*this);
   const NodeIdx exponent = read_signed();
+  if (ok_ && is_combination(base, exponent))
+    return postfix_of(make(Kind::binomial, {{tree_.child(tree_.at(base), 1), 0}, {exponent, 0}}));
   return postfix_of(make(Kind::power, {{base, 0}, {exponent, 0}}));
+}
+
+bool Parser::is_combination(NodeIdx base, NodeIdx exponent) const noexcept {
+  const Node& of = tree_.at(base);
+  if (of.kind != Kind::subscript || !is_kind(exponent, Kind::number)) return false;
+  const Node& letter = tree_.child_at(of, 0);
+  const Node& n = tree_.child_at(of, 1);
+  const std::string_view k = tree_.at(exponent).text;
+  const auto digits = [](std::string_view text) {
+    return text.find_first_not_of("0123456789") == std::string_view::npos;
+  };
+  return letter.kind == Kind::symbol && letter.text == "C" && n.kind == Kind::number && digits(n.text) && digits(k) &&
+         below(k, n.text);
 }
 
 NodeIdx Parser::postfix_of(NodeIdx idx) {

@@ -43,6 +43,8 @@ class Parser {
   NodeIdx group(std::vector<Link> items);
 
   NodeIdx read_relation();
+  /// Whether (k \in …) stands next.
+  bool membership_follows() const noexcept;
   /// Whether \pmod{7}, mod 7 or (mod 7) stands next.
   bool modulus_follows() const noexcept;
   /// What is read so far, of that modulus where one follows.
@@ -85,6 +87,8 @@ class Parser {
   NodeIdx read_postfix() { return postfix_of(read_primary()); }
 
   NodeIdx postfix_of(NodeIdx idx);
+  /// C_{10}^3: numbers, the upper one smaller.
+  bool is_combination(NodeIdx base, NodeIdx exponent) const noexcept;
 
   // ---- primaries
 
