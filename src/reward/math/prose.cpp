@@ -102,14 +102,17 @@ bool denies(std::string_view before) {
 }
 
 bool changes(std::string_view behind) {
+  if (behind.starts_with('?') || behind.starts_with("..")) return true;
   constexpr std::string_view kOperations[] = {
       "squared", "cubed",      "factorial",   "minus",  "plus",   "divided", "multiplied", "or",        "half",
       "tenths",  "hundredths", "thousandths", "thirds", "fifths", "sixths",  "eighths",    "incorrect", "wrong"};
   constexpr std::string_view kParts[] = {"half", "third", "quarter", "fourth", "fifth", "halves", "thirds", "quarters"};
   constexpr std::string_view kCompared[] = {"more", "less", "fewer", "greater"};
   constexpr std::string_view kDenied[] = {"not", "wrong", "incorrect", "false", "never"};
-  const std::vector<std::string> words = first_words(behind);
+  std::vector<std::string> words = first_words(behind);
   if (words.empty()) return false;
+  if (words[0] == "out" && words.size() > 1) words.erase(words.begin());  // 5 out of 6
+  if (words[0] == "of" || words[0] == "th") return words.size() > 1 && (words[1] == "0" || words[1] == "root");
   if (is_one_of(kOperations, words[0])) return true;
   if (words[0] == "to" || words[0] == "percent") return words.size() > 1 && (words[1] == "0" || words[1] == "of");
   if (words[0] == "times") return words.size() > 1 && (words[1] == "0" || words[1].size() == 1);

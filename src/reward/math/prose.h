@@ -21,7 +21,7 @@ bool ends_with_minus(std::string_view text) noexcept;
 bool denies(std::string_view before);
 
 /// Whether the words right behind a number make another one of it: "squared", "times 2", "less than", "or 43", "and a
-/// half", "is wrong". Units and things counted do not.
+/// half", "is wrong", "out of 50", "?". Units and things counted do not.
 bool changes(std::string_view behind);
 
 }  // namespace qrl::reward::math

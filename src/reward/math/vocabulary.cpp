@@ -309,7 +309,9 @@ std::optional<Meaning> word_meaning(std::string_view word) noexcept {
                         word != "dot" && word != "tr" && word != "sign" && word != "rank";
   if (const auto* name = find_name(kFunctions, word); name != nullptr && function)
     return Meaning{T::function, 0, *name};
-  if (const auto* name = find_name(kSymbols, word); name != nullptr && *name != "square" && *name != "triangle") {
+  constexpr std::string_view kProse[] = {"square",     "triangle", "because", "therefore",
+                                         "complement", "exists",   "diamond", "top"};
+  if (const auto* name = find_name(kSymbols, word); name != nullptr && find_name(kProse, word) == nullptr) {
     return Meaning{T::symbol, 0, *name};
   }
   return std::nullopt;
