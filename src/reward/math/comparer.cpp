@@ -159,7 +159,10 @@ bool Comparer::same_quantities(Item g, Item a) {
   if (of_gold.letters.size() > 2 && of_answer.letters.size() > 2) return same_capitals(of_gold, of_answer);
   if (const auto times = same_times(g, a)) return *times;
   const bool money = !gold_.tokens.currency.empty() || !answer_.tokens.currency.empty();
-  if (gold.kind == Kind::quantity || answer.kind == Kind::quantity || money) return same_units(g, a);
+  // A letter of an answer is a unit where the gold answer has no variables: 6 m/s.
+  const bool letters = gold.kind == Kind::quantity || is_plain_number(Side::gold, g);
+  const bool unit = letters && !unit_letters(answer_, a.node).empty();
+  if (gold.kind == Kind::quantity || answer.kind == Kind::quantity || money || unit) return same_units(g, a);
   return same_marked(g, a);
 }
 
@@ -196,6 +199,11 @@ Comparer::Amount Comparer::amount(Side side, Item item) const {
     amount.words = at(side, part(side, item, 1)).text;
     amount.scale = magnitude(amount.words);
     amount.unit = measure(amount.words);
+  }
+  if (const std::string_view letters = side == Side::answer ? unit_letters(answer_, item.node) : ""; !letters.empty()) {
+    amount.number = part(side, item, 0);
+    amount.words = letters;
+    amount.unit = measure(letters);
   }
   const bool rate = amount.words.starts_with('/') || amount.words.starts_with("per ");
   if ((!amount.unit.known || rate) && !currency.empty()) {

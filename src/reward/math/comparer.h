@@ -111,8 +111,8 @@ class Comparer {
   bool same_families(Item g, Item a);
   bool same_collections(Item g, Item a);
   bool in_order(const std::vector<Item>& x, const std::vector<Item>& y);
-  /// Every member of each is one of the other. Approximations are asked first: most pairs differ.
-  bool as_sets(const std::vector<Item>& x, const std::vector<Item>& y);
+  /// Every member of each is one of the other; `counted`: as often. Approximations are asked first: most pairs differ.
+  bool as_sets(const std::vector<Item>& x, const std::vector<Item>& y, bool counted);
   /// a : b : c up to a common factor.
   bool same_proportions(const std::vector<Item>& x, const std::vector<Item>& y);
   bool same_matrices(Item g, Item a);

@@ -116,7 +116,9 @@ bool Comparer::same_collections(Item g, Item a) {
     if (other.kind != Kind::list || other.count != 1) return false;
   }
   if (has_dots(Side::gold, g) || has_dots(Side::answer, a)) return in_order(x, y);
-  return as_sets(x, y);
+  // 1, 1, 2 is not 1, 2; solutions in brackets are often named twice.
+  const bool counted = gold.kind == Kind::list && answer.kind == Kind::list && !is_collection(at(Side::gold, x[0]));
+  return as_sets(x, y, counted);
 }
 
 bool Comparer::in_order(const std::vector<Item>& x, const std::vector<Item>& y) {
@@ -137,7 +139,8 @@ std::vector<std::string> Comparer::labels(Side side, const std::vector<Item>& it
   return out;
 }
 
-bool Comparer::as_sets(const std::vector<Item>& x, const std::vector<Item>& y) {
+bool Comparer::as_sets(const std::vector<Item>& x, const std::vector<Item>& y, bool counted) {
+  if (counted && x.size() != y.size()) return false;
   const std::size_t most = std::max(x.size(), y.size());
   if (most > 2 * std::min(x.size(), y.size()) + 2) return false;
   const auto values = [&](Side side, const std::vector<Item>& items) {
@@ -165,8 +168,8 @@ bool Comparer::as_sets(const std::vector<Item>& x, const std::vector<Item>& y) {
   std::vector<bool> found(y.size(), false);
   for (std::size_t i = 0; i < x.size(); ++i) {
     bool any = false;
-    for (std::size_t j = 0; j < y.size(); ++j) {
-      if (any && found[j]) continue;
+    for (std::size_t j = 0; j < y.size() && !(any && counted); ++j) {
+      if ((any || counted) && found[j]) continue;
       if (j % kPairs == kPairs - 1 && !budget_.spend()) return false;
       if (of_other_things(x_labels[i], y_labels[j])) continue;
       const bool both = of_x[i] && of_y[j];
@@ -256,7 +259,7 @@ bool Comparer::same_sets(Item g, Item a) {
       unions = unions && gold_.link(gold, k).code != 'D' && answer_.link(answer, k).code == gold_.link(gold, k).code;
       same_codes = same_codes && answer_.link(answer, k).code == gold_.link(gold, k).code;
     }
-    if (unions) return as_sets(entries(Side::gold, g), entries(Side::answer, a));
+    if (unions) return as_sets(entries(Side::gold, g), entries(Side::answer, a), false);
     return same_codes && in_order(entries(Side::gold, g), entries(Side::answer, a));
   }
   return same_value(g, a);

@@ -56,6 +56,7 @@ Value Evaluator::value(NodeIdx idx) {
     case Kind::power:
       return algebra_.power(child(0), child(1));
     case Kind::root:
+      if (is_root_of_square(node)) return absolute(tree_.child(tree_.child_at(node, 0), 0));
       return algebra_.root(child(0), node.count > 1 ? child(1) : algebra_.integer(2));
     case Kind::call:
       return call(node);
@@ -142,6 +143,17 @@ Value Evaluator::product(const Node& node) {
     else result = algebra_.opaque(std::string_view(&link.code, 1), {result, factor});
   }
   return result;
+}
+
+bool Evaluator::is_root_of_square(const Node& root) const noexcept {
+  const Node& power = tree_.child_at(root, 0);
+  if (root.count != 1 || power.kind != Kind::power || tree_.child_at(power, 1).text != "2") return false;
+  const Node& base = tree_.child_at(power, 0);
+  if (base.kind != Kind::sum || !has_symbols(tree_, tree_.child(power, 0))) return false;
+  for (std::int32_t k = 0; k < base.count; ++k) {
+    if (tree_.link(base, k).code == '-') return true;
+  }
+  return false;
 }
 
 Value Evaluator::absolute(NodeIdx idx) {

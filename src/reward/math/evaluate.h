@@ -44,6 +44,8 @@ class Evaluator {
   Value product(const Node& node);
   /// Of the node's value, as Algebra::prefers_products says.
   Value factorial(NodeIdx idx);
+  /// √((x − 2)²), which is |x − 2|: a difference of positive variables has any sign.
+  bool is_root_of_square(const Node& root) const noexcept;
   /// |ab| as |a||b|.
   Value absolute(NodeIdx idx);
   Value call(const Node& node);

@@ -216,10 +216,10 @@ bool take_joint(std::string_view& rest, std::string_view noun) noexcept {
 /// Without words that add nothing: "therefore", "simply", "option".
 std::string_view without_fillers(std::string_view rest) noexcept {
   constexpr std::string_view kFillers[] = {
-      "therefore",   "thus",       "then",      "hence",      "so",        "simply",    "just",
-      "indeed",      "exactly",    "now",       "clearly",    "actually",  "finally",   "also",
-      "still",       "definitely", "precisely", "obviously",  "equal to",  "given by",  "found to be",
-      "going to be", "option",     "choice",    "the number", "the value", "the option"};
+      "therefore",   "thus",       "then",      "hence",      "so",        "simply",     "just",
+      "indeed",      "exactly",    "now",       "clearly",    "actually",  "finally",    "also",
+      "still",       "definitely", "precisely", "obviously",  "equal to",  "given by",   "found to be",
+      "going to be", "option",     "choice",    "the number", "the value", "the option", "<answer>"};
   skip(rest, " *_\n\r\t,");
   while (!take_word(rest, kFillers).empty()) skip(rest, " *_\n\r\t,:");
   return rest;

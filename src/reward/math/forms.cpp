@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "reward/math/vocabulary.h"
+
 namespace qrl::reward::math {
 
 namespace {
@@ -102,6 +104,23 @@ bool is_name(const Tree& tree, NodeIdx idx) noexcept {
     default:
       return false;
   }
+}
+
+std::string_view unit_letters(const Tree& tree, NodeIdx idx) noexcept {
+  const Node& node = tree.at(idx);
+  if (node.kind != Kind::product || node.count < 2 || tree.child_at(node, 0).kind != Kind::number) return {};
+  const std::string_view number = tree.child_at(node, 0).text;
+  const std::string_view first = tree.child_at(node, 1).text;
+  std::string_view last;
+  for (std::int32_t k = 1; k < node.count; ++k) {
+    const Node& part = tree.child_at(node, k);
+    const char code = tree.link(node, k).code;
+    if (part.kind != Kind::symbol || unit_of(part.text).dimension == 0 || (code != '*' && (code != '/' || k == 1)))
+      return {};
+    last = part.text;
+  }
+  if (first.data() <= number.data() + number.size()) return {};  // 6m is a product
+  return {first.data(), static_cast<std::size_t>(last.data() - first.data()) + last.size()};
 }
 
 NodeIdx modulus_of(const Tree& tree, NodeIdx idx) noexcept {

@@ -20,6 +20,9 @@ bool has_quantity(const Tree& tree, NodeIdx idx) noexcept;
 
 /// Whether it merely names a value, left of "… = value": no sum, power or inequality of variables.
 bool is_name(const Tree& tree, NodeIdx idx) noexcept;
+/// The letters behind a number that may be units rather than variables, apart from it: "m/s" of "6 m/s". Empty: none.
+std::string_view unit_letters(const Tree& tree, NodeIdx idx) noexcept;
+
 /// The modulus of "3 mod 7", and of a relation that ends so; −1 where there is none.
 NodeIdx modulus_of(const Tree& tree, NodeIdx idx) noexcept;
 
