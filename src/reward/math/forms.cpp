@@ -115,7 +115,8 @@ std::string_view unit_letters(const Tree& tree, NodeIdx idx) noexcept {
   for (std::int32_t k = 1; k < node.count; ++k) {
     const Node& part = tree.child_at(node, k);
     const char code = tree.link(node, k).code;
-    if (part.kind != Kind::symbol || unit_of(part.text).dimension == 0 || (code != '*' && (code != '/' || k == 1)))
+    if (part.kind != Kind::symbol || part.text.size() != 1 || unit_of(part.text).dimension == 0 ||
+        (code != '*' && (code != '/' || k == 1)))
       return {};
     last = part.text;
   }

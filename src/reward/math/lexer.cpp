@@ -89,9 +89,10 @@ class Lexer {
       case ')':
       case ']':
         return push(T::close, c);
+      case '/':
+        return push(T::op, c, text_.substr(at_ - 1, 1));
       case '+':
       case '-':
-      case '/':
       case '^':
       case '_':
       case '\'':

@@ -13,13 +13,14 @@ inline constexpr std::size_t kMaxTokens = 2048;
 
 enum class TokenType : unsigned char {
   end,
-  number,     ///< text: digits with at most one '.', repeating ones in (), an exponent after 'e'
-  symbol,     ///< a variable; text: its name ("x", "\theta", "\mathbb{R}")
-  constant,   ///< text: "pi", "e", "i", "infinity", "empty"
-  function,   ///< text: name without backslash
-  word,       ///< \text{…} (code t) or a plain word; text: as written
-  relation,   ///< code: = < > l(≤) g(≥) n(≠) a(≈) c(≡) e(∈) s(⊂ and others) t(→)
-  op,         ///< code: + - * / ^ _ ! ' P(±) M(∓) % d(degree) : m(mod) p(mod, of all before it) U(∪) N(∩) D(∖)
+  number,    ///< text: digits with at most one '.', repeating ones in (), an exponent after 'e'
+  symbol,    ///< a variable; text: its name ("x", "\theta", "\mathbb{R}")
+  constant,  ///< text: "pi", "e", "i", "infinity", "empty"
+  function,  ///< text: name without backslash
+  word,      ///< \text{…} (code t) or a plain word; text: as written
+  relation,  ///< code: = < > l(≤) g(≥) n(≠) a(≈) c(≡) e(∈) s(⊂ and others) t(→)
+  op,  ///< text: of / its stroke where one is written; code: + - * / ^ _ ! ' P(±) M(∓) % d(degree) : m(mod) p(mod, of
+       ///< all before it) U(∪) N(∩) D(∖)
   open,       ///< code: ( [ { S(\{) F(floor) C(ceiling)
   close,      ///< code: ) ] } S F C
   bar,        ///< | or \mid

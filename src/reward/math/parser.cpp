@@ -3,6 +3,7 @@
 #include "reward/math/parser.h"
 
 #include <cmath>
+#include <functional>
 #include <iterator>
 
 #include "reward/math/forms.h"
@@ -211,20 +212,19 @@ NodeIdx Parser::read_quantity() {
   NodeIdx number = read_ratio();
   if (!ok_) return number;
   if (temperature_follows(number)) return read_temperature(number);
-  const bool per = is_op('/') && now(1).type == T::word;  // $3/\text{hour}
+  const bool per = is_op('/') && !now().text.empty() && now(1).type == T::word;  // $3/\text{hour}
   if ((now().type != T::word && !per) || is_kind(number, Kind::words)) return number;
   // Plain words behind variables are prose ("we find that"); \text{…} is a unit there too.
   if (now().code == 0 && has_symbols(tree_, number)) return fail("words behind a formula");
-  const std::size_t first = per ? ++at_ : at_;
+  const std::size_t first = at_;
+  if (per) ++at_;
   while (ok_) {
     if (now().type == T::word || now().type == T::symbol) ++at_;
     else if (is_op('^') && (now(1).type == T::number || is_group_of_number(1))) at_ += now(1).type == T::number ? 2 : 4;
     else if ((is_op('/') || is_op('*')) && (now(1).type == T::word || now(1).type == T::symbol)) at_ += 2;
     else break;
   }
-  std::string_view words = span_of(first);
-  while (per && words.front() != '/') words = {words.data() - 1, words.size() + 1};
-  const NodeIdx unit = make(Kind::words, {}, words);
+  const NodeIdx unit = make(Kind::words, {}, span_of(first));
   return make(Kind::quantity, {{number, 0}, {unit, 0}});
 }
 
@@ -235,11 +235,13 @@ bool Parser::is_group_of_number(std::size_t ahead) const noexcept {
 
 std::string_view Parser::span_of(std::size_t first) const noexcept {
   const std::string_view from = tokens_[first].text;
+  const std::vector<char>& source = tree_.tokens.source;
+  const std::less<const char*> before;
   const char* end = from.data() + from.size();
   for (std::size_t k = first; k < at_; ++k) {
-    if (!tokens_[k].text.empty() && tokens_[k].text.data() >= from.data()) {
-      end = std::max(end, tokens_[k].text.data() + tokens_[k].text.size());
-    }
+    const std::string_view text = tokens_[k].text;  // of a command's name where that is no part of the source
+    const bool within = !before(text.data(), from.data()) && !before(source.data() + source.size(), text.data());
+    if (!text.empty() && within) end = std::max(end, text.data() + text.size());
   }
   return {from.data(), static_cast<std::size_t>(end - from.data())};
 }
@@ -303,7 +305,7 @@ NodeIdx Parser::read_product() {
   bool plain_fraction = is_kind(links.front().node, Kind::number) || is_kind(links.front().node, Kind::mixed);
   while (ok_) {
     char code = '*';
-    if (is_op('/') && now(1).type == T::word) break;  // a unit: read_quantity
+    if (is_op('/') && !now().text.empty() && now(1).type == T::word) break;  // a unit: read_quantity
     if (temperature_follows(links.back().node)) break;
     if (now().type == T::op && is_multiplicative(now().code)) {
       code = now().code;
