@@ -21,10 +21,11 @@ int two_digits(const Node& node) noexcept {
 /// Reads what stands behind the digits; false where it is nothing of times.
 bool read_mark(std::string_view words, Clock& clock) {
   const std::string key = text_key(words);
-  if (key == "am" || key == "midnight" || key == "inthemorning") clock.half = Clock::Half::morning;
-  else if (key == "pm" || key == "noon" || key == "intheafternoon" || key == "intheevening")
-    clock.half = Clock::Half::evening;
-  else if (key != "oclock") return false;
+  const bool morning = key == "am" || key == "midnight" || key == "inthemorning";
+  const bool evening = key == "pm" || key == "noon" || key == "intheafternoon" || key == "intheevening";
+  if (!morning && !evening && key != "oclock") return false;
+  if (morning) clock.half = Clock::Half::morning;
+  if (evening) clock.half = Clock::Half::evening;
   clock.marked = true;
   return true;
 }

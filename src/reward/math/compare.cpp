@@ -97,7 +97,7 @@ std::string gold_fault(std::string_view gold) {
     const bool itself = comparer.run() || tree.at(tree.root).kind == Kind::words;
     return itself ? "" : "no value, such as a division by zero";
   }
-  const std::string fault = tree.tokens.fault.empty() ? std::string(tree.fault) : tree.tokens.fault;
+  std::string fault = tree.tokens.fault.empty() ? std::string(tree.fault) : tree.tokens.fault;
   if (gold.find_first_not_of(" \t\r\n$.") == std::string_view::npos) return "empty";
   // Words that are no formula are an answer as a text; half a formula is not.
   const bool formula =

@@ -92,7 +92,7 @@ std::optional<std::string> after_answer_is(std::string_view text);
 
 /// What a box holds; behind "answer is" or "answer:" where it says so, perhaps within \text{…}.
 std::string in_box(std::string_view content) {
-  const std::string answer = without_condition(bare(content));
+  std::string answer = without_condition(bare(content));
   const bool marked = answer.size() <= kMaxAnswer_bytes && answer.find("nswer") != std::string::npos;
   if (!marked || is_formula(answer)) return answer;
   std::string plain = answer;
@@ -310,7 +310,7 @@ std::optional<std::string> extract(std::string_view response, config::MathProfil
 std::string extract_gold(std::string_view ground_truth) {
   if (auto found = boxed(ground_truth)) return *found;
   if (auto found = after_hashes(ground_truth)) return *found;
-  const std::string text = without_condition(bare(ground_truth));
+  std::string text = without_condition(bare(ground_truth));
   if (!is_formula(text)) {
     if (auto found = after_answer_is(text)) return *found;
   }

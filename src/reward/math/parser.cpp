@@ -236,7 +236,7 @@ bool Parser::is_group_of_number(std::size_t ahead) const noexcept {
 std::string_view Parser::span_of(std::size_t first) const noexcept {
   const std::string_view from = tokens_[first].text;
   const std::vector<char>& source = tree_.tokens.source;
-  const std::less<const char*> before;
+  const std::less<> before;
   const char* end = from.data() + from.size();
   for (std::size_t k = first; k < at_; ++k) {
     const std::string_view text = tokens_[k].text;  // of a command's name where that is no part of the source

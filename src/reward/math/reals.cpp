@@ -203,7 +203,7 @@ class Reader {
   /// {x | x > 1}, {x ∈ ℝ | x > 1}: of numbers of another kind nothing is known.
   std::optional<RealSet> described(const Node& node) {
     const Node& element = tree_.child_at(node, 0);
-    const auto set = read(tree_.child(node, 1));
+    auto set = read(tree_.child(node, 1));
     if (element.kind == Kind::symbol || !set) return set;
     const auto domain = element.kind == Kind::relation ? read(tree_.child(node, 0)) : std::nullopt;
     return domain ? std::optional(intersect(algebra_, *domain, *set)) : std::nullopt;
