@@ -96,7 +96,7 @@ TEST_CASE("words of magnitude count") {
 
 TEST_CASE("answers of every kind are the same or not as mathematics has it") {
   const auto rows = read_rows(own_data("math_kinds.jsonl"));
-  REQUIRE(rows.size() > 400);
+  REQUIRE(rows.size() > 700);
   for (const json& row : rows) {
     const std::string gold = row["gold"];
     const std::string answer = row["answer"];
@@ -104,6 +104,17 @@ TEST_CASE("answers of every kind are the same or not as mathematics has it") {
     CHECK(accepts(boxed(answer), gold) == row["equal"].get<bool>());
     // Neither order of the two nor a box around the gold matters.
     CHECK(accepts(boxed(answer), boxed(gold)) == row["equal"].get<bool>());
+  }
+}
+
+TEST_CASE("the answer of a response is what its words say it is") {
+  const auto rows = read_rows(own_data("math_responses.jsonl"));
+  REQUIRE(rows.size() > 150);
+  for (const json& row : rows) {
+    const std::string gold = row["gold"];
+    const std::string response = row["response"];
+    INFO(gold << "   and   " << response);
+    CHECK(accepts(response, gold) == row["equal"].get<bool>());
   }
 }
 
@@ -159,6 +170,14 @@ TEST_CASE("hostile texts score nothing and take no time") {
       {"dollars", repeat("$", 1'000'000)},
       {"tags", repeat("<answer>", 100'000)},
       {"answers", repeat("answer is: ", 100'000)},
+      {"questions", repeat("answer to ", 100'000)},
+      {"backslashes", repeat("\\", 250'000) + "{"},
+      {"commands", repeat("\\a", 125'000)},
+      {"denials", repeat("isn't ", 40'000) + "42"},
+      {"words in a box", "\\boxed{answer " + repeat("\\text{a} ", 25'000) + "}"},
+      {"braces", "\\boxed{" + repeat("\\{", 100'000) + "}"},
+      {"moduli", "\\boxed{" + repeat("3 \\pmod 7,", 300) + "}"},
+      {"hours", "\\boxed{" + repeat("60 hours 1 minute ", 200) + "}"},
       {"open boxes", repeat("\\boxed{", 100'000)},
       {"wide sum", "\\boxed{" + repeat("x+", 900) + "x}"},
       {"expansion", "\\boxed{(a+b+c+d+e+f)^{200}-(f+e+d+c+b+a)^{200}}"},

@@ -21,8 +21,10 @@ enum class Comparison : std::uint8_t {
 /// - A bare list and a set are unordered, tuples and intervals are ordered; a bare list equals a tuple in its order.
 /// - x = 5, f(x) = 5 and AB = 5 are 5 where the other side is no equation; equations are equal when their differences
 ///   are proportional, inequalities when by a positive factor. Sets of reals are compared as sets.
-/// - A decimal of six places or more (five digits) equals a number within one unit of its last place.
-/// - Units count when both sides have a known one; 20 equals 20 % when 20 is written as a plain number.
+/// - A decimal of six places or more (five digits) equals a number within one unit of its last place that has more
+/// places.
+/// - Units and currencies count when both sides have a known one; 20 equals 20 % when 20 is written as a plain number.
+/// - A choice with its label, "(B) 42", equals its label or its value alone; times of day are compared as times.
 Comparison compare(std::string_view gold, std::string_view answer);
 
 /// Why a gold answer cannot be judged by; empty when it can. A text (letters that are no formula) is one.

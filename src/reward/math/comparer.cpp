@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "reward/math/clock.h"
 #include "reward/math/forms.h"
+#include "reward/math/prose.h"
 #include "reward/math/texts.h"
 #include "reward/math/units.h"
 
@@ -12,6 +14,14 @@ namespace qrl::reward::math {
 namespace {
 
 constexpr std::size_t kMaxSignChoices = 32;
+
+/// Whether a fraction with this denominator has that many decimal places at most.
+bool ends_within(std::int64_t denominator, std::size_t places) noexcept {
+  std::size_t twos = 0, fives = 0;
+  for (; denominator % 2 == 0; denominator /= 2) ++twos;
+  for (; denominator % 5 == 0; denominator /= 5) ++fives;
+  return denominator == 1 && std::max(twos, fives) <= places;
+}
 
 }  // namespace
 
@@ -33,6 +43,10 @@ bool Comparer::same_value(Item g, Item a) {
   const Value& second = value(Side::answer, a);
   if (budget_.spent()) return false;
   if (equal(first, second)) return true;
+  if (has_symbolic_factorials(gold_, g.node) || has_symbolic_factorials(answer_, a.node)) {
+    Algebra algebra(0, true);
+    if (equal(value(Side::gold, g, algebra), value(Side::answer, a, algebra)) && !budget_.spent()) return true;
+  }
   if (first.undefined || second.undefined || (first.exact && second.exact) || !near(first, second)) {
     return rounds(g, a, first, second);
   }
@@ -69,6 +83,9 @@ bool Comparer::rounds(Item g, Item a, const Value& x, const Value& y) const {
   const std::size_t of_answer = places(Side::answer, a);
   if ((of_gold > 0) == (of_answer > 0)) return false;
   const std::size_t digits = std::max(of_gold, of_answer);
+  // What has an end is written to its end: 3.000001 is not 3.
+  const Value& other = of_gold > 0 ? y : x;
+  if (other.is_rational() && ends_within(other.exact->q.denominator, digits)) return false;
   const auto p = x.real();
   const auto q = y.real();
   return digits >= 6 && p && q && std::abs(*p - *q) <= std::pow(10.0L, -static_cast<long double>(digits)) * 1.0001L;
@@ -84,7 +101,9 @@ bool Comparer::same(Item g, Item a) {
 bool Comparer::same_form(Item g, Item a) {
   const Node& gold = at(Side::gold, g);
   const Node& answer = at(Side::answer, a);
-  if (gold.kind == Kind::words || answer.kind == Kind::words) return same_words(g, a);
+  if (gold.kind == Kind::words || answer.kind == Kind::words) return same_words(g, a) || same_reals(g, a);
+  const bool relation = gold.kind == Kind::relation || answer.kind == Kind::relation;
+  if (!relation && modulus_of(gold_, g.node) >= 0 && modulus_of(answer_, a.node) >= 0) return same_residues(g, a);
   const bool gold_relation = gold.kind == Kind::relation;
   const bool answer_relation = answer.kind == Kind::relation;
   if (gold_relation && answer_relation) {
@@ -98,7 +117,8 @@ bool Comparer::same_form(Item g, Item a) {
   }
   if (is_matrix(gold_, g.node) || is_matrix(answer_, a.node)) return same_matrices(g, a);
   if (is_collection(gold) || is_collection(answer)) return same_collections(g, a) || same_reals(g, a);
-  if (is_set_like(gold) || is_set_like(answer)) return same_sets(g, a) || same_reals(g, a);
+  if (is_set_like(gold_, g.node) || is_set_like(answer_, a.node))
+    return same_sets(g, a) || same_families(g, a) || same_reals(g, a);
   return same_quantities(g, a);
 }
 
@@ -107,11 +127,18 @@ bool Comparer::is_both_signs(Side side, Item item) const {
   return item.sign == 0 && !is_collection(node) && has_plus_minus(tree(side), item.node);
 }
 
+bool Comparer::same_residues(Item g, Item a) {
+  const Item gold_modulus{modulus_of(gold_, g.node), g.sign};
+  const Item answer_modulus{modulus_of(answer_, a.node), a.sign};
+  if (!same(gold_modulus, answer_modulus)) return false;
+  return same_value(g, a) || same(part(Side::gold, g, 0), part(Side::answer, a, 0));
+}
+
 bool Comparer::same_words(Item g, Item a) {
   const auto key = [this](Side side, Item item) {
-    const Node* node = &at(side, item);
-    if (node->kind == Kind::quantity) return std::string();
-    return node->kind == Kind::words || node->kind == Kind::symbol ? text_key(node->text) : std::string();
+    const Node& node = at(side, item);
+    const std::string_view run = capitals(tree(side), item.node).letters;
+    return text_key(node.kind == Kind::words || node.kind == Kind::symbol ? node.text : run);
   };
   const std::string of_gold = key(Side::gold, g);
   const std::string of_answer = key(Side::answer, a);
@@ -127,7 +154,21 @@ bool Comparer::is_plain_number(Side side, Item item) const noexcept {
 bool Comparer::same_quantities(Item g, Item a) {
   const Node& gold = at(Side::gold, g);
   const Node& answer = at(Side::answer, a);
-  if (gold.kind == Kind::quantity || answer.kind == Kind::quantity) return same_units(g, a);
+  const Capitals of_gold = capitals(gold_, g.node);
+  const Capitals of_answer = capitals(answer_, a.node);
+  if (of_gold.letters.size() > 2 && of_answer.letters.size() > 2) return same_capitals(of_gold, of_answer);
+  if (const auto times = same_times(g, a)) return *times;
+  const bool money = !gold_.tokens.currency.empty() || !answer_.tokens.currency.empty();
+  // A letter of an answer is a unit where the gold answer has no variables: 6 m/s.
+  const bool letters = gold.kind == Kind::quantity || is_plain_number(Side::gold, g);
+  const bool unit = letters && !unit_letters(answer_, a.node).empty();
+  if (gold.kind == Kind::quantity || answer.kind == Kind::quantity || money || unit) return same_units(g, a);
+  return same_marked(g, a);
+}
+
+bool Comparer::same_marked(Item g, Item a) {
+  const Node& gold = at(Side::gold, g);
+  const Node& answer = at(Side::answer, a);
   if (same_value(g, a)) return true;
   const bool gold_marked = gold.kind == Kind::percent || gold.kind == Kind::degree;
   const bool answer_marked = answer.kind == Kind::percent || answer.kind == Kind::degree;
@@ -143,29 +184,81 @@ bool Comparer::same_quantities(Item g, Item a) {
   return gold_marked ? same(inner, a) : same(g, inner);
 }
 
+bool Comparer::same_currency() const noexcept {
+  const std::string_view gold = gold_.tokens.currency;
+  const std::string_view answer = answer_.tokens.currency;
+  return gold.empty() || answer.empty() || gold == answer;
+}
+
+Comparer::Amount Comparer::amount(Side side, Item item) const {
+  const Node& node = at(side, item);
+  const std::string_view currency = tree(side).tokens.currency;
+  Amount amount{item, {}, 1, {}};
+  if (node.kind == Kind::quantity) {
+    amount.number = part(side, item, 0);
+    amount.words = at(side, part(side, item, 1)).text;
+    amount.scale = magnitude(amount.words);
+    amount.unit = measure(amount.words);
+  }
+  if (const std::string_view letters = side == Side::answer ? unit_letters(answer_, item.node) : ""; !letters.empty()) {
+    amount.number = part(side, item, 0);
+    amount.words = letters;
+    amount.unit = measure(letters);
+  }
+  const bool rate = amount.words.starts_with('/') || amount.words.starts_with("per ");
+  if ((!amount.unit.known || rate) && !currency.empty()) {
+    amount.unit = measure(std::string(currency) + " " + std::string(amount.words));
+  }
+  return amount;
+}
+
 bool Comparer::same_units(Item g, Item a) {
-  const auto inner = [this](Side side, Item item) {
-    return at(side, item).kind == Kind::quantity ? part(side, item, 0) : item;
-  };
-  const auto unit = [this](Side side, Item item) {
-    return at(side, item).kind == Kind::quantity ? measure(at(side, part(side, item, 1)).text) : Measure{};
-  };
-  const Item x = inner(Side::gold, g);
-  const Item y = inner(Side::answer, a);
-  const Measure p = unit(Side::gold, g);
-  const Measure q = unit(Side::answer, a);
-  const auto scale = [this](Side side, Item item) {
-    return at(side, item).kind == Kind::quantity ? magnitude(at(side, part(side, item, 1)).text) : 1.0L;
-  };
+  Amount gold = amount(Side::gold, g);
+  Amount answer = amount(Side::answer, a);
+  const bool changed = changes(gold.words);
+  if (changed != changes(answer.words) || (changed && text_key(gold.words) != text_key(answer.words))) return false;
   const auto same_amount = [&](long double of_gold, long double of_answer) {
-    const auto u = value(Side::gold, x).real();
-    const auto v = value(Side::answer, y).real();
+    const auto u = value(Side::gold, gold.number).real();
+    const auto v = value(Side::answer, answer.number).real();
     return u && v && std::abs(*u * of_gold - *v * of_answer) <= 1e-9L * std::abs(*u * of_gold);
   };
-  const long double of_gold = scale(Side::gold, g), of_answer = scale(Side::answer, a);
-  if (of_gold != of_answer) return same_amount(of_gold, of_answer);  // 5 million is 5,000,000, of whatever
-  if (!p.known || !q.known || (p.dimensions == q.dimensions && p.factor == q.factor)) return same(x, y);
-  return p.dimensions == q.dimensions && same_amount(p.factor, q.factor);
+  const auto is_temperature = [](const Measure& unit) { return unit.dimensions == "k" || unit.dimensions == "f"; };
+  const auto are_degrees = [&](const Measure& unit, const Measure& other) {
+    return is_temperature(unit) && other.dimensions == "a" && other.factor == 1;
+  };
+  // A percentage or an angle is of another kind than what has a unit.
+  const auto unmark = [this](Side side, Amount& amount) {
+    const Node& node = at(side, amount.number);
+    if (amount.unit.known || (node.kind != Kind::percent && node.kind != Kind::degree)) return;
+    amount.unit = node.kind == Kind::percent ? Measure{"%", 1, true} : Measure{"a", 1, true};
+    amount.number = part(side, amount.number, 0);
+  };
+  if (answer.unit.known) unmark(Side::gold, gold);
+  if (gold.unit.known) unmark(Side::answer, answer);
+  if (are_degrees(gold.unit, answer.unit) || are_degrees(answer.unit, gold.unit))
+    return same(gold.number, answer.number);
+  if (gold.unit.known && answer.unit.known) {
+    if (gold.unit.dimensions != answer.unit.dimensions) return false;
+    gold.scale *= gold.unit.factor;
+    answer.scale *= answer.unit.factor;
+  }
+  if (gold.scale != answer.scale) return same_amount(gold.scale, answer.scale);  // 5 million is 5,000,000, of whatever
+  const bool plain = gold.number.node == g.node && answer.number.node == a.node;
+  return plain ? same_marked(g, a) : same(gold.number, answer.number);
+}
+
+std::optional<bool> Comparer::same_times(Item g, Item a) {
+  const auto gold = clock_of(gold_, g.node);
+  const auto answer = clock_of(answer_, a.node);
+  if (gold && answer) return same_time(*gold, *answer);
+  if (!gold && !answer) return std::nullopt;
+  const Clock& clock = gold ? *gold : *answer;
+  const Node& other = gold ? at(Side::answer, a) : at(Side::gold, g);
+  if (!clock.marked && !(gold && is_surely_time(clock))) return std::nullopt;
+  const Item bare = gold ? a : g;
+  const auto hour = value(gold ? Side::answer : Side::gold, bare).real();  // 5 for 5 p.m.
+  const bool money = !tree(gold ? Side::answer : Side::gold).tokens.currency.empty();
+  return clock.marked && other.kind == Kind::number && !money && clock.minute == 0 && hour && *hour == clock.hour;
 }
 
 }  // namespace qrl::reward::math

@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <deque>
+#include <string>
 #include <vector>
 
 #include "reward/math/evaluate.h"
 #include "reward/math/tree.h"
+#include "reward/math/units.h"
 
 namespace qrl::reward::math {
 
@@ -25,7 +27,7 @@ class Comparer {
   Comparer(const Tree& gold, const Tree& answer) noexcept : gold_(gold), answer_(answer) {}
 
   /// Whether the two are the same answer, by the rules of compare.h; false as well when the budget ran out.
-  bool run() { return same({gold_.root, 0}, {answer_.root, 0}); }
+  bool run() { return same_currency() && same({gold_.root, 0}, {answer_.root, 0}); }
   bool out_of_budget() const noexcept { return budget_.spent(); }
 
  private:
@@ -46,20 +48,42 @@ class Comparer {
   bool rounds(Item g, Item a, const Value& x, const Value& y) const;
   bool same(Item g, Item a);
   bool same_form(Item g, Item a);
+  /// 3 mod 7 and 10 mod 7, but not 3 mod 5.
+  bool same_residues(Item g, Item a);
   bool is_both_signs(Side side, Item item) const;
   /// "(E)" and E, Yes and "Yes, it does": by the letters that are shown.
   bool same_words(Item g, Item a);
   bool is_plain_number(Side side, Item item) const noexcept;
   bool same_quantities(Item g, Item a);
+  /// Numbers without words: 20 for 20 %, 90 for 90°.
+  bool same_marked(Item g, Item a);
+  /// False where signs of money say two different ones.
+  bool same_currency() const noexcept;
+  /// A number with what stands beside it: its unit, a magnitude, all its words.
+  struct Amount {
+    Item number;
+    Measure unit;
+    long double scale = 1;
+    std::string_view words;
+  };
+  Amount amount(Side side, Item item) const;
   bool same_units(Item g, Item a);
+  /// Nothing where they are no times of day.
+  std::optional<bool> same_times(Item g, Item a);
 
   // ---- comparer_relations.cpp
   static bool is_equality(char code) noexcept;
   /// x = 5 is 5, x ∈ S is S, 2 + 3 = 5 is 5: whether what a relation says of its left side is `other`.
   bool is_value_of(Side side, Item relation, Item other);
-  /// Constants said to be equal, and within a hundredth of each other: 5/6 = 0.833. Others name their last one only, so
-  /// that two different answers are not two guesses.
+  /// Whether all constants said to be equal (by =) are within a hundredth of each other, as 5/6 = 0.833, so that two
+  /// different answers are not two guesses. Those with units are taken on trust.
   bool is_consistent(Side side, Item relation);
+  /// Whether a relation ends with a modulus.
+  bool is_congruence(Side side, Item relation) const noexcept;
+  /// y = 2x + 1 and x = (y − 1)/2: each holds where the other does. Rational functions only.
+  bool same_solved(Item g, Item a);
+  /// The side of an equation that is what a variable on its other side is; nothing where there is no such.
+  std::optional<Item> solved_for(Side side, Item relation, std::string_view& variable) const;
   /// The relation that it is when read from right to left.
   static char reversed(char code) noexcept;
   bool same_relations(Item g, Item a);
@@ -75,14 +99,25 @@ class Comparer {
   // ---- comparer_collections.cpp
   /// The members of a list, tuple or set; of ± both values; of anything else itself.
   std::vector<Item> members(Side side, Item item) const;
+  /// What each counts, where it is a number with words: "apple" of 3 apples.
+  std::vector<std::string> labels(Side side, const std::vector<Item>& items) const;
   bool has_dots(Side side, Item item) const noexcept;
+  /// The numbers kπ with k ∈ ℤ: their form, and the parameter, whose name does not matter.
+  struct Family {
+    Item member;
+    std::string_view parameter;
+  };
+  std::optional<Family> family(Side side, Item item) const;
+  bool same_families(Item g, Item a);
   bool same_collections(Item g, Item a);
   bool in_order(const std::vector<Item>& x, const std::vector<Item>& y);
-  /// Every member of each is one of the other. Approximations are asked first: most pairs differ.
-  bool as_sets(const std::vector<Item>& x, const std::vector<Item>& y);
+  /// Every member of each is one of the other; `counted`: as often. Approximations are asked first: most pairs differ.
+  bool as_sets(const std::vector<Item>& x, const std::vector<Item>& y, bool counted);
   /// a : b : c up to a common factor.
   bool same_proportions(const std::vector<Item>& x, const std::vector<Item>& y);
   bool same_matrices(Item g, Item a);
+  /// Values with conditions, in any order.
+  bool same_cases(Item g, Item a);
   std::vector<Item> entries(Side side, Item item) const;
   /// Unions and differences part by part: for what is no set of real constants.
   bool same_sets(Item g, Item a);

@@ -1,15 +1,18 @@
 // Lists, tuples, sets, ratios, matrices, and sets of reals.
 #include <algorithm>
+#include <set>
 
 #include "reward/math/comparer.h"
 #include "reward/math/forms.h"
 #include "reward/math/reals.h"
+#include "reward/math/texts.h"
 
 namespace qrl::reward::math {
 
 namespace {
 
 constexpr std::int32_t kMaxList = 1000;
+constexpr std::size_t kMaxCases = 32;
 
 }  // namespace
 
@@ -40,10 +43,61 @@ bool Comparer::has_dots(Side side, Item item) const noexcept {
   return false;
 }
 
+std::optional<Comparer::Family> Comparer::family(Side side, Item item) const {
+  const Node& node = at(side, item);
+  const bool described = (node.kind == Kind::list && node.count == 2) || node.kind == Kind::set_builder;
+  if (!described || at(side, part(side, item, 1)).kind != Kind::relation) return std::nullopt;
+  const Item membership = part(side, item, 1);
+  const Node& relation = at(side, membership);
+  const Node& parameter = at(side, part(side, membership, 0));
+  const Node& domain = at(side, part(side, membership, 1));
+  const bool integers = domain.kind == Kind::symbol && (domain.text == "Z" || text_key(domain.text) == "z");
+  if (relation.count != 2 || tree(side).link(relation, 1).code != 'e' || !integers || parameter.kind != Kind::symbol)
+    return std::nullopt;
+  Item member = part(side, item, 0);
+  if (at(side, member).kind == Kind::relation) {  // x = kπ
+    const Node& equation = at(side, member);
+    if (equation.count != 2 || tree(side).link(equation, 1).code != '=' ||
+        !is_name(tree(side), tree(side).child(equation, 0)))
+      return std::nullopt;
+    member = part(side, member, 1);
+  }
+  if (is_collection(at(side, member)) || has_plus_minus(tree(side), member.node)) return std::nullopt;
+  return Family{member, parameter.text};
+}
+
+bool Comparer::same_families(Item g, Item a) {
+  const auto gold = family(Side::gold, g);
+  const auto answer = family(Side::answer, a);
+  if (!gold || !answer) return false;
+  const Value parameter = algebra_.symbol(gold->parameter);
+  Evaluator evaluator(answer_, algebra_, budget_);
+  evaluator.assign(answer->parameter, parameter);
+  return equal(value(Side::gold, gold->member), evaluator.value(answer->member.node)) && !budget_.spent();
+}
+
 bool Comparer::same_collections(Item g, Item a) {
+  if (same_families(g, a)) return true;
   const Node& gold = at(Side::gold, g);
   const Node& answer = at(Side::answer, a);
   if (gold.count > kMaxList || answer.count > kMaxList) return false;
+  // "AC" names the choices A and C.
+  const auto letters = [this](Side side, Item item) {
+    std::string all(capitals(tree(side), item.node).letters);
+    for (const Item member : members(side, item)) {
+      const Node& node = at(side, member);
+      if (node.kind == Kind::symbol && node.text.size() == 1 && node.text[0] <= 'Z') all += node.text;
+    }
+    std::sort(all.begin(), all.end());
+    return all;
+  };
+  if (is_collection(gold) != is_collection(answer)) {
+    const Node& list = is_collection(gold) ? gold : answer;
+    const std::string of_gold = letters(Side::gold, g);
+    const std::string of_answer = letters(Side::answer, a);
+    if (list.kind == Kind::list && of_gold.size() == static_cast<std::size_t>(list.count) && of_gold == of_answer)
+      return true;
+  }
   const bool gold_tuple = gold.kind == Kind::tuple;
   const bool answer_tuple = answer.kind == Kind::tuple;
   const std::vector<Item> x = members(Side::gold, g);
@@ -62,7 +116,9 @@ bool Comparer::same_collections(Item g, Item a) {
     if (other.kind != Kind::list || other.count != 1) return false;
   }
   if (has_dots(Side::gold, g) || has_dots(Side::answer, a)) return in_order(x, y);
-  return as_sets(x, y);
+  // 1, 1, 2 is not 1, 2; solutions in brackets are often named twice.
+  const bool counted = gold.kind == Kind::list && answer.kind == Kind::list && !is_collection(at(Side::gold, x[0]));
+  return as_sets(x, y, counted);
 }
 
 bool Comparer::in_order(const std::vector<Item>& x, const std::vector<Item>& y) {
@@ -73,7 +129,18 @@ bool Comparer::in_order(const std::vector<Item>& x, const std::vector<Item>& y) 
   return true;
 }
 
-bool Comparer::as_sets(const std::vector<Item>& x, const std::vector<Item>& y) {
+std::vector<std::string> Comparer::labels(Side side, const std::vector<Item>& items) const {
+  std::vector<std::string> out(items.size());
+  for (std::size_t k = 0; k < items.size(); ++k) {
+    const Node& node = at(side, items[k]);
+    if (node.kind == Kind::quantity) out[k] = text_key(at(side, part(side, items[k], 1)).text);
+    if (out[k].size() > 3 && out[k].back() == 's') out[k].pop_back();
+  }
+  return out;
+}
+
+bool Comparer::as_sets(const std::vector<Item>& x, const std::vector<Item>& y, bool counted) {
+  if (counted && x.size() != y.size()) return false;
   const std::size_t most = std::max(x.size(), y.size());
   if (most > 2 * std::min(x.size(), y.size()) + 2) return false;
   const auto values = [&](Side side, const std::vector<Item>& items) {
@@ -88,13 +155,23 @@ bool Comparer::as_sets(const std::vector<Item>& x, const std::vector<Item>& y) {
   };
   const auto of_x = values(Side::gold, x);
   const auto of_y = values(Side::answer, y);
+  const std::vector<std::string> x_labels = labels(Side::gold, x);
+  const std::vector<std::string> y_labels = labels(Side::answer, y);
+  // 3 apples are not 3 pears where the other side has apples, too.
+  const std::set<std::string_view> of_gold(x_labels.begin(), x_labels.end());
+  const std::set<std::string_view> of_answer(y_labels.begin(), y_labels.end());
+  const auto of_other_things = [&](const std::string& label, const std::string& other) {
+    if (label.empty() || other.empty() || label == other) return false;
+    return of_answer.contains(label) || of_gold.contains(other);
+  };
   constexpr std::size_t kPairs = 8;  // that cost what a node costs
   std::vector<bool> found(y.size(), false);
   for (std::size_t i = 0; i < x.size(); ++i) {
     bool any = false;
-    for (std::size_t j = 0; j < y.size(); ++j) {
-      if (any && found[j]) continue;
+    for (std::size_t j = 0; j < y.size() && !(any && counted); ++j) {
+      if ((any || counted) && found[j]) continue;
       if (j % kPairs == kPairs - 1 && !budget_.spend()) return false;
+      if (of_other_things(x_labels[i], y_labels[j])) continue;
       const bool both = of_x[i] && of_y[j];
       if (both && (of_x[i]->exact && of_y[j]->exact ? !equal(*of_x[i], *of_y[j]) : !near(*of_x[i], *of_y[j]))) continue;
       if (!(both && equal(*of_x[i], *of_y[j])) && !same(x[i], y[j])) continue;
@@ -121,6 +198,24 @@ bool Comparer::same_proportions(const std::vector<Item>& x, const std::vector<It
   return true;
 }
 
+bool Comparer::same_cases(Item g, Item a) {
+  const std::vector<Item> x = entries(Side::gold, g);
+  const std::vector<Item> y = entries(Side::answer, a);
+  const auto columns = static_cast<std::size_t>(at(Side::gold, g).columns);
+  if (x.size() > kMaxCases * columns) return false;
+  std::vector<bool> found(y.size(), false);
+  for (std::size_t i = 0; i < x.size(); i += columns) {
+    bool any = false;
+    for (std::size_t j = 0; j < y.size() && !any; j += columns) {
+      bool row = !found[j];
+      for (std::size_t k = 0; row && k < columns; ++k) row = same(x[i + k], y[j + k]);
+      if (row) any = found[j] = true;
+    }
+    if (!any) return false;
+  }
+  return true;
+}
+
 bool Comparer::same_matrices(Item g, Item a) {
   Algebra algebra;
   const auto matrix = [&](Side side, Item item) { return Evaluator(tree(side), algebra, budget_).matrix(item.node); };
@@ -128,6 +223,7 @@ bool Comparer::same_matrices(Item g, Item a) {
   const Node& answer = at(Side::answer, a);
   if (gold.kind == Kind::matrix && answer.kind == Kind::matrix && gold.columns == answer.columns &&
       gold.count == answer.count) {
+    if (gold.text == "cases" && answer.text == "cases") return same_cases(g, a);
     return in_order(entries(Side::gold, g), entries(Side::answer, a));
   }
   const auto vector_entries = [](const Node& node) {
@@ -163,7 +259,7 @@ bool Comparer::same_sets(Item g, Item a) {
       unions = unions && gold_.link(gold, k).code != 'D' && answer_.link(answer, k).code == gold_.link(gold, k).code;
       same_codes = same_codes && answer_.link(answer, k).code == gold_.link(gold, k).code;
     }
-    if (unions) return as_sets(entries(Side::gold, g), entries(Side::answer, a));
+    if (unions) return as_sets(entries(Side::gold, g), entries(Side::answer, a), false);
     return same_codes && in_order(entries(Side::gold, g), entries(Side::answer, a));
   }
   return same_value(g, a);

@@ -11,6 +11,9 @@ bool Comparer::is_equality(char code) noexcept { return code == '=' || code == '
 bool Comparer::is_value_of(Side side, Item relation, Item other) {
   const Node& node = at(side, relation);
   const auto compare = [&](Item value) { return side == Side::gold ? same(value, other) : same(other, value); };
+  const NodeIdx other_modulus = modulus_of(tree(side == Side::gold ? Side::answer : Side::gold), other.node);
+  if (side == Side::gold && is_congruence(side, relation) && other_modulus < 0) return false;  // which of all?
+  if (!is_consistent(side, relation)) return false;
   const char last_code = tree(side).link(node, node.count - 1).code;
   if (node.count == 2 && last_code == 'e') return compare(part(side, relation, 1));
   for (std::int32_t k = 1; k < node.count; ++k) {
@@ -19,25 +22,54 @@ bool Comparer::is_value_of(Side side, Item relation, Item other) {
   // What stands before an ≈ is the answer, what follows it illustrates.
   std::int32_t last = node.count - 1;
   while (last > 0 && tree(side).link(node, last).code == 'a') --last;
-  const NodeIdx first = tree(side).child(node, 0);
+  NodeIdx first = tree(side).child(node, 0);
+  if (tree(side).at(first).kind == Kind::quantity)
+    first = tree(side).child(tree(side).at(first), 0);  // words are no variables
   if (has_symbols(tree(side), first)) {
     if (!is_name(tree(side), first) || last == 0) return false;
     return compare(part(side, relation, last));
   }
-  return compare(part(side, relation, last)) || (is_consistent(side, relation) && compare(part(side, relation, 0)));
+  const Item said_last = part(side, relation, last);  // 0 = x² − 1 is not x² − 1
+  const bool constant = !has_symbols(tree(side), amount(side, said_last).number.node);
+  if (constant && compare(said_last)) return true;
+  for (std::int32_t k = 1; k < node.count; ++k) {  // 42 = x is 42, 42 = 42x is not
+    const Item said = part(side, relation, k);
+    if (!has_symbols(tree(side), amount(side, said).number.node)) continue;
+    const Kind kind = at(side, said).kind;
+    if (kind != Kind::symbol && kind != Kind::subscript && kind != Kind::call) return false;
+  }
+  return compare(part(side, relation, 0));
 }
 
 bool Comparer::is_consistent(Side side, Item relation) {
   const Node& node = at(side, relation);
-  const Value first = value(side, part(side, relation, 0));
-  for (std::int32_t k = 1; k < node.count; ++k) {
-    const Value& other = value(side, part(side, relation, k));
-    if (equal(first, other)) continue;
-    const auto x = first.real();
-    const auto y = other.real();
-    if (!x || !y || std::abs(*x - *y) > 0.01L * std::max(std::abs(*x), std::abs(*y))) return false;
+  std::optional<long double> first;
+  std::string dimensions;  // of the first
+  for (std::int32_t k = 0; k < node.count; ++k) {
+    const Item item = part(side, relation, k);
+    const char code = tree(side).link(node, k).code;
+    if (k > 0 && !is_equality(code)) return true;
+    if (code == 'a') continue;  // what follows ≈ illustrates
+    const Amount of = amount(side, item);
+    if (is_collection(at(side, item)) || has_symbols(tree(side), of.number.node) ||
+        has_plus_minus(tree(side), item.node))
+      continue;
+    auto next = value(side, of.number).real();
+    if (!next) continue;
+    *next *= of.scale * of.unit.factor;
+    if (!first) dimensions = of.unit.dimensions;
+    if (first && dimensions == of.unit.dimensions &&
+        std::abs(*first - *next) > 0.01L * std::max(std::abs(*first), std::abs(*next)))
+      return false;
+    if (!first) first = next;
   }
   return true;
+}
+
+bool Comparer::is_congruence(Side side, Item relation) const noexcept {
+  const Node& node = at(side, relation);
+  return node.kind == Kind::relation && node.count == 2 && tree(side).link(node, 1).code == 'c' &&
+         modulus_of(tree(side), relation.node) >= 0;
 }
 
 char Comparer::reversed(char code) noexcept {
@@ -58,6 +90,9 @@ char Comparer::reversed(char code) noexcept {
 bool Comparer::same_relations(Item g, Item a) {
   const Node& gold = at(Side::gold, g);
   const Node& answer = at(Side::answer, a);
+  if (is_congruence(Side::gold, g) || is_congruence(Side::answer, a)) {
+    return is_congruence(Side::gold, g) && is_congruence(Side::answer, a) && same_pair(g, a, true, false);
+  }
   if (gold.count == 2 && answer.count == 2) {
     const char x = gold_.link(gold, 1).code;
     const char y = answer_.link(answer, 1).code;
@@ -106,11 +141,42 @@ bool Comparer::same_equations(Item g, Item a) {
   const bool renamed = (is_function_of_variable(Side::gold, left) && is_graph(Side::answer, other)) ||
                        (is_graph(Side::gold, left) && is_function_of_variable(Side::answer, other));
   if (renamed && same(part(Side::gold, g, 1), part(Side::answer, a, 1))) return true;
-  return proportion(g, a) != 0;
+  return proportion(g, a) != 0 || same_solved(g, a);
+}
+
+std::optional<Item> Comparer::solved_for(Side side, Item relation, std::string_view& variable) const {
+  const Tree& of = tree(side);
+  for (std::int32_t k = 0; k < 2; ++k) {
+    const Item name = part(side, relation, k);
+    const Item solution = part(side, relation, 1 - k);
+    if (at(side, name).kind != Kind::symbol || !is_rational_function(of, solution.node)) continue;
+    if (has_symbol(of, solution.node, at(side, name).text)) continue;
+    variable = at(side, name).text;
+    return solution;
+  }
+  return std::nullopt;
+}
+
+bool Comparer::same_solved(Item g, Item a) {
+  std::string_view of_gold, of_answer;
+  const auto x = solved_for(Side::gold, g, of_gold);
+  const auto y = solved_for(Side::answer, a, of_answer);
+  if (!x || !y || of_gold == of_answer) return false;
+  // Each variable is a function of the other, so that either equation holds nowhere else.
+  const auto holds = [this](Side side, Item solution, std::string_view variable, Side other, Item other_relation) {
+    const Value& assigned = value(side, solution);
+    Evaluator evaluator(tree(other), algebra_, budget_);
+    evaluator.assign(variable, assigned);
+    const Value left = evaluator.value(part(other, other_relation, 0).node);
+    return equal(left, evaluator.value(part(other, other_relation, 1).node)) && !budget_.spent();
+  };
+  return has_symbol(answer_, y->node, of_gold) && has_symbol(gold_, x->node, of_answer) &&
+         holds(Side::gold, *x, of_gold, Side::answer, a) && holds(Side::answer, *y, of_answer, Side::gold, g);
 }
 
 int Comparer::proportion(Item g, Item a) {
   if (!has_symbols(gold_, g.node) || !has_symbols(answer_, a.node)) return 0;
+  if (has_quantity(gold_, g.node) || has_quantity(answer_, a.node)) return 0;  // units are no factors
   const auto difference_of = [&](Side side, Item relation) {
     const Value left = value(side, part(side, relation, 0));
     return algebra_.subtract(left, value(side, part(side, relation, 1)));

@@ -41,7 +41,7 @@ Value Evaluator::value(NodeIdx idx) {
     case Kind::number:
       return number_value(algebra_, node.text);
     case Kind::symbol:
-      return algebra_.symbol(node.text);
+      return assigned_ != nullptr && node.text == variable_ ? *assigned_ : algebra_.symbol(node.text);
     case Kind::constant:
       if (node.text == "pi") return algebra_.pi();
       if (node.text == "e") return algebra_.e();
@@ -56,13 +56,14 @@ Value Evaluator::value(NodeIdx idx) {
     case Kind::power:
       return algebra_.power(child(0), child(1));
     case Kind::root:
+      if (is_root_of_square(node)) return absolute(tree_.child(tree_.child_at(node, 0), 0));
       return algebra_.root(child(0), node.count > 1 ? child(1) : algebra_.integer(2));
     case Kind::call:
       return call(node);
     case Kind::factorial:
-      return budget_.spend(20) ? algebra_.factorial(child(0)) : algebra_.undefined();
+      return budget_.spend(20) ? factorial(tree_.child(node, 0)) : algebra_.undefined();
     case Kind::absolute:
-      return algebra_.absolute(child(0));
+      return absolute(tree_.child(node, 0));
     case Kind::percent:
       return algebra_.multiply(child(0), algebra_.rational({1, 100}));
     case Kind::degree:
@@ -144,6 +145,52 @@ Value Evaluator::product(const Node& node) {
   return result;
 }
 
+bool Evaluator::is_root_of_square(const Node& root) const noexcept {
+  const Node& power = tree_.child_at(root, 0);
+  if (root.count != 1 || power.kind != Kind::power || tree_.child_at(power, 1).text != "2") return false;
+  const Node& base = tree_.child_at(power, 0);
+  if (base.kind != Kind::sum || !has_symbols(tree_, tree_.child(power, 0))) return false;
+  for (std::int32_t k = 0; k < base.count; ++k) {
+    if (tree_.link(base, k).code == '-') return true;
+  }
+  return false;
+}
+
+Value Evaluator::absolute(NodeIdx idx) {
+  const Node& node = tree_.at(idx);
+  if (node.kind != Kind::product || !has_symbols(tree_, idx)) return algebra_.absolute(value(idx));
+  for (std::int32_t k = 1; k < node.count; ++k) {
+    if (tree_.link(node, k).code != '*' && tree_.link(node, k).code != '/') return algebra_.absolute(value(idx));
+  }
+  Value result = algebra_.integer(1);
+  for (std::int32_t k = 0; k < node.count; ++k) {
+    const Link link = tree_.link(node, k);
+    const Value factor = absolute(link.node);
+    result = link.code == '/' ? algebra_.divide(result, factor) : algebra_.multiply(result, factor);
+  }
+  return result;
+}
+
+Value Evaluator::factorial(NodeIdx idx) {
+  const Node& node = tree_.at(idx);
+  std::int64_t shift = 0;  // of n in (n + 2)!
+  if (algebra_.prefers_products() && node.kind == Kind::sum && has_symbols(tree_, idx)) {
+    for (std::int32_t k = 0; k < node.count; ++k) {
+      const Link link = tree_.link(node, k);
+      const Node& term = tree_.at(link.node);
+      const bool digit =
+          term.kind == Kind::number && term.text.size() == 1 && term.text[0] >= '0' && term.text[0] <= '9';
+      if (digit) shift += link.code == '-' ? '0' - term.text[0] : term.text[0] - '0';
+    }
+  }
+  const Value whole = value(idx);
+  Value result = algebra_.factorial(shift == 0 ? whole : algebra_.subtract(whole, algebra_.integer(shift)));
+  for (std::int64_t j = 0; j < shift; ++j)
+    result = algebra_.multiply(result, algebra_.subtract(whole, algebra_.integer(j)));
+  for (std::int64_t j = 1; j <= -shift; ++j) result = algebra_.divide(result, algebra_.add(whole, algebra_.integer(j)));
+  return result;
+}
+
 Value Evaluator::subscript(const Node& node) {
   const Node& base = tree_.child_at(node, 0);
   const Node& index = tree_.child_at(node, 1);
@@ -204,7 +251,7 @@ Value Evaluator::call(const Node& node) {
     } else {
       ++num_arguments;
       const Node& argument = tree_.at(link.node);
-      if (argument.kind == Kind::tuple || argument.kind == Kind::list) {
+      if (argument.kind == Kind::tuple || argument.kind == Kind::list || argument.kind == Kind::set) {
         for (std::int32_t j = 0; j < argument.count; ++j) arguments.push_back(value(tree_.child(argument, j)));
       } else {
         arguments.push_back(value(link.node));
@@ -271,23 +318,33 @@ Value Evaluator::named_call(const Node& node, const std::vector<Value>& argument
       return algebra_.opaque("overline", {a});
     }
   }
-  if (arguments.size() == 2 && is("gcd", "gcf")) return algebra_.common_divisor(arguments[0], arguments[1]);
-  if (arguments.size() == 2 && name == "lcm") {
-    return algebra_.divide(algebra_.absolute(algebra_.multiply(arguments[0], arguments[1])),
-                           algebra_.common_divisor(arguments[0], arguments[1]));
-  }
-  if ((name == "max" || name == "min") && !arguments.empty() && index == nullptr) {
-    const Value* best = &arguments[0];
-    bool known = best->real().has_value();
-    for (const Value& a : arguments) {
-      known = known && a.real();
-      if (known && (name == "max" ? *a.real() > *best->real() : *a.real() < *best->real())) best = &a;
+  const bool greatest = is("gcd", "gcf") || name == "hcf";
+  const bool least = is("lcm", "lcd");
+  const bool extreme = is("max", "min");
+  if ((greatest || least || extreme) && arguments.size() > 1 && index == nullptr) {
+    std::vector<Value> sorted = arguments;  // in any order the same
+    std::sort(sorted.begin(), sorted.end(), [](const Value& a, const Value& b) { return a.f[0].re < b.f[0].re; });
+    if (extreme) return extreme_of(name, sorted);
+    Value result = sorted[0];
+    for (std::size_t k = 1; k < sorted.size(); ++k) {
+      const Value common = algebra_.common_divisor(result, sorted[k]);
+      result = greatest ? common : algebra_.divide(algebra_.absolute(algebra_.multiply(result, sorted[k])), common);
     }
-    if (known) return *best;
+    return result;
   }
   std::vector<Value> parts = arguments;
   if (index != nullptr) parts.push_back(*index);
   return algebra_.opaque(index != nullptr ? std::string(name) + "_" : std::string(name), parts);
+}
+
+Value Evaluator::extreme_of(std::string_view name, const std::vector<Value>& arguments) {
+  const Value* best = &arguments[0];
+  bool known = true;
+  for (const Value& a : arguments) {
+    known = known && a.real();
+    if (known && (name == "max" ? *a.real() > *best->real() : *a.real() < *best->real())) best = &a;
+  }
+  return known ? *best : algebra_.opaque(name, arguments);
 }
 
 Value Evaluator::determinant(const Node& node) {

@@ -34,14 +34,24 @@ class Evaluator {
       : tree_(tree), algebra_(algebra), budget_(budget), upper_(upper) {}
 
   Value value(NodeIdx idx);
+  /// From now on `variable` is worth `value`, which must outlive it.
+  void assign(std::string_view variable, const Value& value) noexcept { variable_ = variable, assigned_ = &value; }
   /// Of matrices, tuples, and sums and products of matrices; nothing for anything else.
   std::optional<MatrixValue> matrix(NodeIdx idx);
 
  private:
   Value sum(const Node& node);
   Value product(const Node& node);
+  /// Of the node's value, as Algebra::prefers_products says.
+  Value factorial(NodeIdx idx);
+  /// √((x − 2)²), which is |x − 2|: a difference of positive variables has any sign.
+  bool is_root_of_square(const Node& root) const noexcept;
+  /// |ab| as |a||b|.
+  Value absolute(NodeIdx idx);
   Value call(const Node& node);
   Value named_call(const Node& node, const std::vector<Value>& arguments, const Value* index);
+  /// The largest or smallest where all are numbers; of more than one.
+  Value extreme_of(std::string_view name, const std::vector<Value>& arguments);
   Value logarithm_of(NodeIdx idx);
   Value subscript(const Node& node);
   Value determinant(const Node& node);
@@ -52,6 +62,8 @@ class Evaluator {
   Algebra& algebra_;
   Budget& budget_;
   bool upper_;
+  std::string_view variable_;
+  const Value* assigned_ = nullptr;
 };
 
 }  // namespace qrl::reward::math

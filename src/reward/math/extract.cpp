@@ -1,10 +1,11 @@
 #include "reward/math/extract.h"
 
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include "reward/box.h"
+#include "reward/math/clause.h"
+#include "reward/math/options.h"
 #include "reward/math/tree.h"
 #include "reward/verifier.h"
 
@@ -15,30 +16,12 @@ namespace {
 constexpr std::size_t kMaxWhole_bytes = 300;
 constexpr std::size_t kMaxWords = 5;
 constexpr std::size_t kMaxBoxes = 64;
-constexpr std::size_t kMaxFormula_bytes = 1000;
+constexpr std::size_t kMaxNouns = 1000;          ///< the last ones that may mark an answer
+constexpr std::size_t kMaxQuestion_bytes = 120;  ///< between "the answer to" and "is"
 
 bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
 bool is_letter(char c) noexcept { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 bool is_space(char c) noexcept { return c == ' ' || (c >= '\t' && c <= '\r'); }
-
-std::string_view trimmed(std::string_view text) noexcept {
-  while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
-  while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
-  return text;
-}
-
-/// Where the last `needle` begins; npos if there is none. As std::string_view::rfind, but at the speed of memory.
-std::size_t find_last(std::string_view text, std::string_view needle) noexcept {
-  while (text.size() >= needle.size()) {
-    const std::string_view starts = text.substr(0, text.size() - needle.size() + 1);
-    const void* at = starts.empty() ? nullptr : memrchr(starts.data(), needle.front(), starts.size());
-    if (at == nullptr) return std::string_view::npos;
-    const auto found = static_cast<std::size_t>(static_cast<const char*>(at) - text.data());
-    if (text.substr(found).starts_with(needle)) return found;
-    text = text.substr(0, found + needle.size() - 1);
-  }
-  return std::string_view::npos;
-}
 
 /// Without the control tokens that a decoder left behind the text: <|eot_id|>, <|im_start|>user.
 std::string_view without_control_tokens(std::string_view text) noexcept {
@@ -57,73 +40,28 @@ std::string_view without_control_tokens(std::string_view text) noexcept {
   }
 }
 
-/// Without LaTeX's spaces at either end: \, \; \: \! and a backslash before a space that is gone already.
-std::string_view without_latex_space(std::string_view text) noexcept {
-  constexpr std::string_view kSpaces[] = {"\\,", "\\;", "\\:", "\\!", "\\ "};
-  const auto is_broken = [](std::string_view t) {
-    return t.size() > 2 && t[t.size() - 3] == '\\';
-  };  // \\, is a line's end
-  for (bool again = true; again;) {
-    again = false;
-    text = trimmed(text);
-    for (const std::string_view space : kSpaces) {
-      if (text.starts_with(space)) text.remove_prefix(space.size()), again = true;
-      if (text.ends_with(space) && !is_broken(text)) text.remove_suffix(space.size()), again = true;
-    }
-    if (text.ends_with('\\') && !text.ends_with("\\\\")) text.remove_suffix(1), again = true;
-  }
-  return text;
-}
-
-/// Without what surrounds a formula: $…$, \(…\), \[…\], **…**, LaTeX's spaces, and the full stop behind it.
-std::string_view bare(std::string_view text) noexcept {
-  for (std::size_t before = text.size() + 1; before != text.size();) {
-    before = text.size();
-    text = without_latex_space(text);
-    const auto unwrap = [&text](std::string_view open, std::string_view close) {
-      if (text.size() < open.size() + close.size() || !text.starts_with(open) || !text.ends_with(close)) return;
-      if (text.substr(open.size(), text.size() - open.size() - close.size()).find(close) != std::string_view::npos)
-        return;
-      text = trimmed(text.substr(open.size(), text.size() - open.size() - close.size()));
-    };
-    unwrap("$$", "$$");
-    unwrap("$", "$");
-    unwrap("\\(", "\\)");
-    unwrap("\\[", "\\]");
-    unwrap("**", "**");
-    unwrap("`", "`");
-    unwrap("\"", "\"");
-    while (text.ends_with('.') || text.ends_with(',') || text.ends_with(';')) text.remove_suffix(1);
-    if (text.starts_with(':')) text.remove_prefix(1);
-  }
-  return text;
-}
-
-bool is_formula(std::string_view text) {
-  if (text.empty() || text.size() > kMaxFormula_bytes) return false;
-  for (const Comma comma : {Comma::thousands, Comma::separator}) {
-    const Tree tree = parse(text, comma);
-    if (tree.root >= 0) return tree.at(tree.root).kind != Kind::words;
-    if (!tree.tokens.ambiguous_comma) break;
-  }
-  return false;
-}
-
-/// "f(x) = ax + b, where b is any integer" without its condition.
-std::string_view without_condition(std::string_view text) {
+/// "f(x) = ax + b, where b is any integer" without its condition; one that is a formula is part of the answer: "x = 3,
+/// y = 2" of "x = 3 where y = 2".
+std::string without_condition(std::string_view text) {
+  if (text.size() > kMaxAnswer_bytes) return std::string(text);
   for (const std::string_view word : {", where ", "\\text{ where", "\\text{where", " where "}) {
     const std::size_t at = text.find(word);
     if (at == std::string_view::npos || at == 0) continue;
     const std::string_view formula = bare(text.substr(0, at));
-    if (is_formula(formula)) return formula;
+    if (!is_formula(formula)) continue;
+    std::string_view condition = trimmed(text.substr(at + word.size()));
+    if (condition.starts_with('}')) condition.remove_prefix(1);
+    condition = bare(condition);
+    const bool part = condition.find('=') != std::string_view::npos && is_formula(condition);
+    return part ? std::string(formula) + ", " + std::string(condition) : std::string(formula);
   }
-  return text;
+  return std::string(text);
 }
 
 // ---- boxes
 
 std::optional<Box> last_box(std::string_view text) noexcept {
-  return reward::last_box(text, {"\\boxed", "\\boxed ", "\\fbox"});
+  return reward::last_box(text, {"\\boxed", "\\boxed ", "\\boxed  ", "\\fbox", "\\framebox"});
 }
 
 /// Whether text between two boxes merely joins them: a comma, semicolon, "and" or "or", once at least.
@@ -150,10 +88,25 @@ bool joins(std::string_view between) noexcept {
   return joined;
 }
 
+std::optional<std::string> after_answer_is(std::string_view text);
+
+/// What a box holds; behind "answer is" or "answer:" where it says so, perhaps within \text{…}.
+std::string in_box(std::string_view content) {
+  std::string answer = without_condition(bare(content));
+  const bool marked = answer.size() <= kMaxAnswer_bytes && answer.find("nswer") != std::string::npos;
+  if (!marked || is_formula(answer)) return answer;
+  std::string plain = answer;
+  for (std::size_t at = plain.find("\\text{"); at != std::string::npos; at = plain.find("\\text{", at)) {
+    plain.erase(at, 6);
+    if (const std::size_t close = plain.find('}', at); close != std::string::npos) plain.erase(close, 1);
+  }
+  return after_answer_is(plain).value_or(answer);
+}
+
 std::optional<std::string> boxed(std::string_view text) {
   const auto last = last_box(text);
   if (!last) return std::nullopt;
-  std::string answer(without_condition(bare(last->content)));
+  std::string answer = in_box(last->content);
   std::size_t begin = last->begin;
   for (std::size_t n = 1; n < kMaxBoxes && answer.size() < kMaxAnswer_bytes; ++n) {
     const std::size_t from = begin > kMaxAnswer_bytes ? begin - kMaxAnswer_bytes : 0;
@@ -170,81 +123,6 @@ std::optional<std::string> boxed(std::string_view text) {
 }
 
 // ---- the last number or formula
-
-/// [begin, end) of the last number: sign, digits with their separators, a fraction, a mixed number, a percent sign.
-std::optional<std::string_view> last_number(std::string_view text) noexcept {
-  std::size_t end = text.size();
-  while (end > 0 && !is_digit(text[end - 1])) --end;
-  // A number that runs into a brace or a bracket of markup does not stand for itself: {90}, \frac{3}{4}, 296>.
-  if (end == 0 || (end < text.size() && (text[end] == '}' || text[end] == '>'))) return std::nullopt;
-  std::size_t begin = end;
-  const std::size_t least = end > 200 ? end - 200 : 0;
-  while (begin > least) {
-    const char c = text[begin - 1];
-    const bool next_is_digit = begin < text.size() && is_digit(text[begin]);
-    const bool inside = is_digit(c) || c == '.' || c == ',' || (c == '/' && next_is_digit);
-    const bool gap = c == ' ' && next_is_digit && begin >= 2 && is_digit(text[begin - 2]);
-    if (!inside && !gap) break;
-    --begin;
-  }
-  while (begin < end && !is_digit(text[begin]) && !(text[begin] == '.' && is_digit(text[begin + 1]))) ++begin;
-  std::string_view number = text.substr(begin, end - begin);
-  if (const std::size_t gap = number.find(' '); gap != std::string_view::npos && !is_formula(number)) {
-    // "2 3" are two numbers; "4 0/0" is one that makes no sense.
-    if (number.find('/') == std::string_view::npos) number.remove_prefix(number.rfind(' ') + 1);
-  }
-  begin = end - number.size();
-  const bool sign = begin > 0 && (text[begin - 1] == '-' || text[begin - 1] == '+');
-  if (sign && (begin < 2 || !(is_letter(text[begin - 2]) || is_digit(text[begin - 2]) || text[begin - 2] == ')')))
-    --begin;
-  if (end < text.size() && text[end] == '%') ++end;
-  else if (text.substr(end).starts_with("\\%")) end += 2;
-  return text.substr(begin, end - begin);
-}
-
-/// The number that a clause begins with; empty when it begins otherwise.
-std::string_view first_number(std::string_view clause) {
-  std::size_t end = clause.starts_with('-') ? 1 : 0;
-  if (end >= clause.size() || !is_digit(clause[end])) return {};
-  const auto digit_at = [clause](std::size_t k) { return k < clause.size() && is_digit(clause[k]); };
-  for (; end < clause.size(); ++end) {
-    const char c = clause[end];
-    const bool inside = is_digit(c) || ((c == '.' || c == ',' || c == '/' || c == ' ') && digit_at(end + 1));
-    if (!inside) break;
-  }
-  std::string_view number = clause.substr(0, end);
-  if (is_formula(number) || number.find('/') != std::string_view::npos)
-    return number;  // 11 6/6 makes no sense as a whole
-  number = number.substr(0, number.find(' '));
-  return is_formula(number) ? number : std::string_view();
-}
-
-/// The last formula between delimiters of its kind; empty when there is none.
-std::string_view last_delimited(std::string_view text, std::string_view open, std::string_view close) noexcept {
-  std::size_t end = find_last(text, close);
-  while (open == "$" && end != std::string_view::npos && end > 0 && text[end - 1] == '\\')
-    end = find_last(text.substr(0, end), close);
-  if (end == std::string_view::npos || end == 0) return {};
-  std::size_t begin = find_last(text.substr(0, end), open);
-  while (open == "$" && begin != std::string_view::npos && begin > 0 && text[begin - 1] == '\\') {
-    begin = find_last(text.substr(0, begin), open);
-  }
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin + open.size(), end - begin - open.size());
-}
-
-std::optional<std::string> last_value(std::string_view text) {
-  std::string_view formula;
-  for (const auto& [open, close] : {std::pair{"$", "$"}, std::pair{"\\(", "\\)"}, std::pair{"\\[", "\\]"}}) {
-    const std::string_view found = bare(last_delimited(text, open, close));
-    if (!found.empty() && (formula.empty() || found.data() > formula.data())) formula = found;
-  }
-  const auto number = last_number(text);
-  const bool later = number && (formula.empty() || number->data() > formula.data() + formula.size());
-  if (!later && is_formula(formula)) return std::string(formula);
-  return number ? std::optional(std::string(*number)) : std::nullopt;
-}
-
 /// A box that is begun and never closed says what stands on its line, where that makes sense as a whole.
 std::optional<std::string> in_open_box(std::string_view text) {
   const std::size_t at = find_last(text, "\\boxed");
@@ -255,34 +133,12 @@ std::optional<std::string> in_open_box(std::string_view text) {
   return std::string(bare(text.substr(0, text.find('\n'))));
 }
 
-/// Whether a clause begins with words that make another answer of the number behind them.
-bool is_turned_around(std::string_view clause) noexcept {
-  constexpr std::string_view kWords[] = {
-      "not ",      "less than ", "more than ", "fewer than ",         "greater than ",
-      "at least ", "at most ",   "half of ",   "the square root of ", "twice "};
-  return std::any_of(std::begin(kWords), std::end(kWords), [clause](std::string_view word) {
-    return clause.size() > word.size() && std::equal(word.begin(), word.end(), clause.begin(), [](char w, char c) {
-             return w == (is_letter(c) ? static_cast<char>(c | 32) : c);
-           });
-  });
-}
-
-/// What a clause says: it as a whole where it is a formula, else the formula or number that it begins with, else its
-/// last one, else its words.
-std::string value_of_clause(std::string_view clause) {
+/// What a clause says, which may be a box.
+std::string answer_in_clause(std::string_view clause) {
   clause = bare(clause);
   if (const auto box = boxed(clause)) return *box;
   if (const auto open = in_open_box(clause)) return *open;
-  if (is_formula(clause) || is_turned_around(clause)) return std::string(clause);
-  std::size_t begin = 0;
-  if (clause.starts_with('$') && clause.size() > 1) {
-    const std::size_t end = clause.find('$', clause[1] == '$' ? 2 : 1);
-    const std::string_view formula = bare(clause.substr(0, end == std::string_view::npos ? 0 : end + 1));
-    if (is_formula(formula)) return std::string(formula);
-    begin = 1;
-  }
-  if (const std::string_view number = first_number(clause.substr(begin)); !number.empty()) return std::string(number);
-  return last_value(clause).value_or(std::string(clause));
+  return value_of_clause(clause);
 }
 
 // ---- markers
@@ -291,7 +147,7 @@ std::optional<std::string> after_hashes(std::string_view text) {
   const std::size_t at = find_last(text, "####");
   if (at == std::string_view::npos) return std::nullopt;
   const std::string_view rest = trimmed(text.substr(at + 4));
-  return value_of_clause(rest.substr(0, rest.find('\n')));
+  return answer_in_clause(rest.substr(0, rest.find('\n')));
 }
 
 /// The end of the sentence at the start of `text`: a full stop before white space, or a line break, outside brackets
@@ -303,55 +159,102 @@ std::string_view sentence(std::string_view text) noexcept {
       return text.substr(0, i + 2);
     if (displayed) continue;
     if (text[i] == '\n') return text.substr(0, i);
-    if (text[i] == '.' && (i + 1 == text.size() || is_space(text[i + 1]))) return text.substr(0, i);
+    const bool stop = text[i] == '.' && (i + 1 == text.size() || is_space(text[i + 1]));
+    const bool label = i == 1 && labelled(text) && !is_letter(text[3]);  // B. 42
+    if (stop && !label) return text.substr(0, i);
     if (text[i] == '<' && (text.substr(i).starts_with("</") || text.substr(i).starts_with("<|")))
       return text.substr(0, i);
   }
   return text;
 }
 
+bool begins_with(std::string_view text, std::string_view lower_case) noexcept {
+  return text.size() >= lower_case.size() &&
+         std::equal(lower_case.begin(), lower_case.end(), text.begin(),
+                    [](char a, char b) { return a == (is_letter(b) ? b | 32 : b); });
+}
+
+/// Takes the first of `words` that `text` begins with and that ends there as a word; empty when there is none.
+template <std::size_t N>
+std::string_view take_word(std::string_view& text, const std::string_view (&words)[N]) noexcept {
+  for (const std::string_view word : words) {
+    if (!begins_with(text, word)) continue;
+    if (text.size() > word.size() && is_letter(text[word.size()]) && is_letter(word.back())) continue;
+    text.remove_prefix(word.size());
+    return word;
+  }
+  return {};
+}
+
+void skip(std::string_view& text, std::string_view characters) noexcept {
+  text.remove_prefix(std::min(text.find_first_not_of(characters), text.size()));
+}
+
+/// Takes what joins "answer" to the answer: a verb, a sign, or both. False when neither stands there.
+bool take_joint(std::string_view& rest, std::string_view noun) noexcept {
+  constexpr std::string_view kAbout[] = {"to", "for", "of"};
+  constexpr std::string_view kVerbs[] = {"is",      "are",       "was",    "would be", "must be", "should be",
+                                         "will be", "has to be", "equals", "becomes",  "是",      "为"};
+  constexpr std::string_view kSigns[] = {":", "=", "- ", "– ", "— ", "："};
+  skip(rest, " *_");
+  bool joined = noun == "ans" && rest.starts_with('.');
+  if (joined) rest.remove_prefix(1);
+  std::string_view about = rest;
+  if (!take_word(about, kAbout).empty()) {  // the answer to the question is
+    const std::size_t verb = about.substr(0, kMaxQuestion_bytes).find(" is ");
+    if (verb != std::string_view::npos && about.substr(0, verb).find_first_of(".:?!\n") == std::string_view::npos)
+      rest = about.substr(verb + 1);
+  }
+  joined = !take_word(rest, kVerbs).empty() || joined;
+  // "isn't 42" says what "not 42" says
+  if (joined && (rest.starts_with("n't") || rest.starts_with("n’t"))) return true;
+  skip(rest, " *_");
+  if (rest.size() > 1 && rest[0] == '-' && is_digit(rest[1]) && rest.data()[-1] == ' ') return true;  // Answer -42
+  return !take_word(rest, kSigns).empty() || joined;
+}
+
+/// Without words that add nothing: "therefore", "simply", "option".
+std::string_view without_fillers(std::string_view rest) noexcept {
+  constexpr std::string_view kFillers[] = {
+      "therefore",   "thus",       "then",      "hence",      "so",        "simply",     "just",
+      "indeed",      "exactly",    "now",       "clearly",    "actually",  "finally",    "also",
+      "still",       "definitely", "precisely", "obviously",  "equal to",  "given by",   "found to be",
+      "going to be", "option",     "choice",    "the number", "the value", "the option", "<answer>"};
+  skip(rest, " *_\n\r\t,");
+  while (!take_word(rest, kFillers).empty()) skip(rest, " *_\n\r\t,:");
+  return rest;
+}
+
+/// What follows the last "answer is", "answer:", "Ans:" or "correct option is".
 std::optional<std::string> after_answer_is(std::string_view text) {
-  constexpr std::string_view kWord = "answer";
-  for (std::size_t i = text.size(); i-- > 0;) {
-    if ((text[i] | 32) != 'a' || text.size() - i < kWord.size()) continue;
-    const bool same = std::equal(kWord.begin(), kWord.end(), text.begin() + static_cast<std::ptrdiff_t>(i),
-                                 [](char a, char b) { return a == (b | 32); });
-    if (!same) continue;
-    std::string_view rest = text.substr(i + kWord.size());
-    if (rest.starts_with('s')) rest.remove_prefix(1);
-    const auto skip = [&rest](std::string_view characters) {
-      rest.remove_prefix(std::min(rest.find_first_not_of(characters), rest.size()));
-    };
-    skip(" *_");
-    bool marker = false;
-    if (rest.starts_with("is ") || rest.starts_with("is:") || rest.starts_with("is\n")) {
-      rest.remove_prefix(2);
-      marker = true;
-    } else if (rest.starts_with("are ") || rest.starts_with("are:")) {
-      rest.remove_prefix(3);
-      marker = true;
-    }
-    skip(" *_");
-    if (rest.starts_with(':') || rest.starts_with('=')) {
-      rest.remove_prefix(1);
-      marker = true;
-    }
-    if (!marker) continue;
-    skip(" *_\n\r\t");
-    const std::string_view clause = sentence(rest);
+  constexpr std::string_view kNouns[] = {"answers", "answer", "ans", "correct option", "correct choice", "答案"};
+  std::size_t num_nouns = 0;
+  for (std::size_t i = text.size(); i-- > 0 && num_nouns < kMaxNouns;) {
+    const char first = text[i];
+    const char second = i + 1 < text.size() ? static_cast<char>(text[i + 1] | 32) : '\0';
+    const bool begins = ((first | 32) == 'a' && second == 'n') || ((first | 32) == 'c' && second == 'o');
+    if (!begins && static_cast<unsigned char>(first) < 0xe0) continue;
+    if (i > 0 && is_letter(first) && is_letter(text[i - 1])) continue;
+    std::string_view rest = text.substr(i);
+    const std::string_view noun = take_word(rest, kNouns);
+    if (noun.empty()) continue;
+    ++num_nouns;
+    if (!take_joint(rest, noun)) continue;
+    const std::string_view clause = sentence(without_fillers(rest));
     if (trimmed(clause).empty()) continue;
-    return value_of_clause(clause);
+    return answer_in_clause(clause);
   }
   return std::nullopt;
 }
 
 std::optional<std::string> in_answer_tag(std::string_view text) {
   const auto tagged = last_tagged(text);
-  return tagged ? std::optional(value_of_clause(*tagged)) : std::nullopt;
+  return tagged ? std::optional(answer_in_clause(*tagged)) : std::nullopt;
 }
 
 std::optional<std::string> whole(std::string_view text, bool any) {
   text = bare(text);
+  if (text.starts_with("## ") || text.starts_with("### ")) text = bare(text.substr(text.find(' ')));  // a headline
   if (any) return text.empty() ? std::nullopt : std::optional(std::string(text));
   if (text.empty() || text.size() > kMaxWhole_bytes) return std::nullopt;
   const bool mixed_text = text.find('$') != std::string_view::npos && text.find("\\$") == std::string_view::npos;
@@ -407,11 +310,11 @@ std::optional<std::string> extract(std::string_view response, config::MathProfil
 std::string extract_gold(std::string_view ground_truth) {
   if (auto found = boxed(ground_truth)) return *found;
   if (auto found = after_hashes(ground_truth)) return *found;
-  const std::string_view text = without_condition(bare(ground_truth));
+  std::string text = without_condition(bare(ground_truth));
   if (!is_formula(text)) {
     if (auto found = after_answer_is(text)) return *found;
   }
-  return std::string(text);
+  return text;
 }
 
 }  // namespace qrl::reward::math

@@ -7,14 +7,37 @@ namespace qrl::reward::math {
 
 /// Whether a variable occurs in it; words count as one.
 bool has_symbols(const Tree& tree, NodeIdx idx) noexcept;
+bool has_symbol(const Tree& tree, NodeIdx idx, std::string_view name) noexcept;
+/// Whether it is made of numbers and variables by + − · / and powers with integers.
+bool is_rational_function(const Tree& tree, NodeIdx idx) noexcept;
+/// Whether a factorial or a binomial coefficient of variables occurs in it.
+bool has_symbolic_factorials(const Tree& tree, NodeIdx idx) noexcept;
 /// Whether the same variables occur in both.
 bool same_symbols(const Tree& a, NodeIdx of_a, const Tree& b, NodeIdx of_b);
 bool has_plus_minus(const Tree& tree, NodeIdx idx) noexcept;
+/// Whether a number with words occurs in it.
+bool has_quantity(const Tree& tree, NodeIdx idx) noexcept;
 
 /// Whether it merely names a value, left of "… = value": no sum, power or inequality of variables.
 bool is_name(const Tree& tree, NodeIdx idx) noexcept;
-bool is_collection(const Node& node) noexcept;  ///< list, tuple, set
-bool is_set_like(const Node& node) noexcept;    ///< unions, ℝ, ∅, {x | …}
+/// The letters behind a number that may be units rather than variables, apart from it: "m/s" of "6 m/s". Empty: none.
+std::string_view unit_letters(const Tree& tree, NodeIdx idx) noexcept;
+
+/// The modulus of "3 mod 7", and of a relation that ends so; −1 where there is none.
+NodeIdx modulus_of(const Tree& tree, NodeIdx idx) noexcept;
+
+/// Capitals written next to each other, with nothing between them, and what stands before them.
+struct Capitals {
+  std::string_view letters;  ///< empty: there are none, or something else besides
+  bool angle = false;
+};
+/// "HTH", "\angle ABC": a word, a sequence or points rather than a product, where nothing else is there.
+Capitals capitals(const Tree& tree, NodeIdx idx) noexcept;
+/// In the same order; the three points of an angle also from the other side.
+bool same_capitals(const Capitals& a, const Capitals& b) noexcept;
+
+bool is_collection(const Node& node) noexcept;             ///< list, tuple, set
+bool is_set_like(const Tree& tree, NodeIdx idx) noexcept;  ///< unions, ℝ, ℝ⁺, ℝ − {0}, ∅, {x | …}
 bool is_matrix(const Tree& tree, NodeIdx idx) noexcept;
 
 }  // namespace qrl::reward::math

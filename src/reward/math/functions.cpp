@@ -10,6 +10,7 @@ namespace qrl::reward::math {
 namespace {
 
 constexpr std::int64_t kMaxFactorial = 3000;  ///< n! with a larger n stands for itself
+constexpr std::int64_t kMaxFallingFactors = 8;
 
 const char* name_of(Algebra::Trig which) noexcept {
   return which == Algebra::Trig::sin ? "sin" : which == Algebra::Trig::cos ? "cos" : "tan";
@@ -58,7 +59,15 @@ Value Algebra::binomial(const Value& n, const Value& k) const {
       return value;
     }
   }
-  return divide(factorial(n), multiply(factorial(k), factorial(subtract(n, k))));
+  // n(n − 1)…(n − k + 1)/k! where k or n − k is a small number
+  const Value rest = subtract(n, k);
+  for (std::int64_t j = 0; products_ && !whole && j <= kMaxFallingFactors; ++j) {
+    if (!equal(k, integer(j)) && !equal(rest, integer(j))) continue;
+    Value value = integer(1);
+    for (std::int64_t i = 0; i < j; ++i) value = divide(multiply(value, subtract(n, integer(i))), integer(i + 1));
+    return value;
+  }
+  return divide(factorial(n), multiply(factorial(k), factorial(rest)));
 }
 
 Value Algebra::absolute(const Value& a) {

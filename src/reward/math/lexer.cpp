@@ -2,7 +2,12 @@
 
 #include <algorithm>
 
+#include "reward/math/numerals.h"
+#include "reward/math/spelling.h"
+#include "reward/math/texts.h"
+#include "reward/math/units.h"
 #include "reward/math/vocabulary.h"
+#include "reward/math/written_number.h"
 
 namespace qrl::reward::math {
 
@@ -19,22 +24,6 @@ std::string_view trimmed(std::string_view text) noexcept {
   while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
   while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
   return text;
-}
-
-/// Characters beyond ASCII in their ASCII or LaTeX spelling; those without one stay.
-std::string spelled_in_ascii(std::string_view text) {
-  std::string out;
-  out.reserve(text.size() + 16);
-  for (std::size_t at = 0; at < text.size();) {
-    const auto c = static_cast<unsigned char>(text[at]);
-    const std::size_t size = c < 0xc0 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
-    const std::string_view character = text.substr(at, size);
-    const auto spelling = c >= 0xc0 ? ascii_spelling(character) : std::nullopt;
-    // 1½ is a mixed number, and 2√3 a product: what follows a digit must not run into it.
-    out += spelling.value_or(character);
-    at += character.size();
-  }
-  return out;
 }
 
 class Lexer {
@@ -66,6 +55,16 @@ class Lexer {
     }
   }
 
+  /// Signs of money are no tokens: they say what all the numbers of the answer are.
+  bool note_currency(std::string_view name) noexcept {
+    const std::string_view unit = currency_of(name);
+    if (unit.empty()) return false;
+    if (out_.currency.empty()) out_.currency = unit;
+    else if (out_.currency != unit) out_.currency = "several";
+    space_ = true;
+    return true;
+  }
+
   void read_one() {
     const char c = peek();
     if (is_digit(c) || (c == '.' && is_digit(peek(1)))) return read_number();
@@ -74,6 +73,7 @@ class Lexer {
     ++at_;
     switch (c) {
       case '{':
+        if (read_lone_sign()) return;
         arguments_.push_back(pending_ > 0 ? pending_ - 1 : 0);
         pending_ = 0;
         return push(T::open, '{');
@@ -82,14 +82,17 @@ class Lexer {
         if (!arguments_.empty()) arguments_.pop_back();
         return push(T::close, '}');
       case '(':
+        pending_ = 0;  // \sqrt(12)
+        return push(T::open, c);
       case '[':
         return push(T::open, c);
       case ')':
       case ']':
         return push(T::close, c);
+      case '/':
+        return push(T::op, c, text_.substr(at_ - 1, 1));
       case '+':
       case '-':
-      case '/':
       case '^':
       case '_':
       case '\'':
@@ -143,13 +146,26 @@ class Lexer {
           return push(T::dots);
         }
         return;  // the end of a sentence, or \left.
-      case '$':
-        return;  // money or mathematics: no matter which
+      case '$':  // mathematics, or money where it stands alone before a number
+        if (is_digit(peek()) && text_.find('$') == at_ - 1 && text_.find('$', at_) == std::string_view::npos)
+          note_currency("$");
+        return;
       default:
         if (static_cast<unsigned char>(c) >= 0x80) return read_foreign(at_ - 1);
         return fail(std::string("a character that mathematics does not use: ") +
                     (c >= ' ' ? std::string(1, c) : "control"));
     }
+  }
+
+  /// A sign in braces of its own, which only set its spacing: 1{:}2, {-}7. Not an exponent or index.
+  bool read_lone_sign() {
+    const bool script = !out_.tokens.empty() && out_.tokens.back().type == T::op &&
+                        (out_.tokens.back().code == '^' || out_.tokens.back().code == '_');
+    if (script || pending_ > 0 || peek(1) != '}' || std::string_view(":-+=<>,").find(peek()) == std::string_view::npos)
+      return false;
+    read_one();
+    ++at_;
+    return true;
   }
 
   /// A word in other letters than a to z.
@@ -160,29 +176,6 @@ class Lexer {
 
   // ---- numbers
 
-  /// What separates thousands at `i`: its length, 0 if nothing does.
-  std::size_t thousands_separator(std::size_t i) noexcept {
-    const std::string_view rest = text_.substr(i);
-    const auto with_spaces = [&](std::size_t size) {
-      while (size < rest.size() && is_space(rest[size])) ++size;
-      return size;
-    };
-    if (rest.starts_with("{,}")) return 3;
-    if (rest.starts_with(",\\!")) return with_spaces(3);
-    if (rest.starts_with(",\\,")) return with_spaces(3);
-    if (rest.starts_with("\\,")) return with_spaces(2);
-    if (rest.starts_with("\\ ")) return 2;
-    if (rest.starts_with("\\!\\,") || rest.starts_with("\\;")) return rest[1] == ';' ? 2 : 4;
-    if (rest.starts_with("~")) return 1;
-    if (rest.starts_with(" ")) return 1;
-    if (rest.starts_with(",")) return 1;
-    return 0;
-  }
-  bool three_digits(std::size_t i) const noexcept {
-    return i + 3 <= text_.size() && is_digit(text_[i]) && is_digit(text_[i + 1]) && is_digit(text_[i + 2]) &&
-           (i + 3 == text_.size() || !is_digit(text_[i + 3]));
-  }
-
   void read_number() {
     if (pending_ > 0 && is_digit(peek())) {  // \frac12: an argument without braces is one digit
       --pending_;
@@ -190,77 +183,10 @@ class Lexer {
       ++at_;
       return;
     }
-    const std::size_t begin = at_;
-    while (is_digit(peek())) ++at_;
-    const std::size_t lead = at_ - begin;
-    std::size_t kept = lead;  // digits are moved together within the source: thousands leave gaps
-    char* const digits = out_.source.data() + begin;
-    if (lead >= 1 && lead <= 3) {
-      for (std::size_t size = thousands_separator(at_); size != 0; size = thousands_separator(at_)) {
-        const bool plain_comma = size == 1 && peek() == ',';
-        if (!three_digits(at_ + size)) break;
-        if (plain_comma && text_[begin] == '0') break;
-        if (plain_comma) out_.ambiguous_comma = true;
-        if (plain_comma && comma_ != Comma::thousands) break;
-        for (std::size_t k = 0; k < 3; ++k) digits[kept++] = text_[at_ + size + k];
-        at_ += size + 3;
-      }
-    }
-    if (peek() == ',' && is_digit(peek(1)) && kept == lead) {
-      out_.ambiguous_comma = true;
-      if (comma_ == Comma::decimal) {
-        digits[kept++] = '.';
-        for (++at_; is_digit(peek()); ++at_) digits[kept++] = peek();
-        return push(T::number, 0, text_.substr(begin, kept));
-      }
-    }
-    if (peek() == '.' && is_digit(peek(1))) {
-      digits[kept++] = '.';
-      for (++at_; is_digit(peek()); ++at_) digits[kept++] = peek();
-    }
-    read_repeating(digits, kept);
-    read_scientific(digits, kept);
-    push(T::number, 0, text_.substr(begin, kept));
-  }
-
-  /// The digits that repeat, in parentheses: 0.1\overline{6} is "0.1(6)".
-  void read_repeating(char* digits, std::size_t& kept) {
-    std::size_t from = at_;
-    const bool has_point = std::string_view(digits, kept).find('.') != std::string_view::npos;
-    if (!has_point && text_.substr(from).starts_with('.')) ++from;
-    else if (!has_point) return;
-    std::string_view rest = text_.substr(from);
-    if (rest.starts_with("\\overline{")) rest.remove_prefix(10);
-    else if (rest.starts_with("\\bar{")) rest.remove_prefix(5);
-    else return;
-    const std::size_t size = std::min(rest.find('}'), rest.size());
-    const std::string_view repeating = rest.substr(0, size);
-    if (repeating.empty() || repeating.size() > 15 || !std::all_of(repeating.begin(), repeating.end(), is_digit))
-      return;
-    at_ = static_cast<std::size_t>(rest.data() - text_.data()) + size + 1;
-    if (!has_point) digits[kept++] = '.';
-    digits[kept++] = '(';
-    for (const char c : repeating) digits[kept++] = c;
-    digits[kept++] = ')';
-  }
-
-  /// The exponent of 1e6, 1.5E-3 or 1e+06. Lower "e-" after an integer other than 1 is a difference: 2e-1 = 2·e − 1.
-  void read_scientific(char* digits, std::size_t& kept) {
-    if ((peek() != 'e' && peek() != 'E')) return;
-    const bool sign = peek(1) == '-' || peek(1) == '+';
-    if (!is_digit(peek(sign ? 2 : 1))) return;
-    const std::string_view mantissa(digits, kept);
-    if (peek() == 'e' && sign && mantissa != "1" && mantissa.find('.') == std::string_view::npos &&
-        !is_digit(peek(3))) {
-      return;
-    }
-    digits[kept++] = 'e';
-    ++at_;
-    if (sign) {
-      if (peek() == '-') digits[kept++] = '-';
-      ++at_;
-    }
-    for (; is_digit(peek()); ++at_) digits[kept++] = peek();
+    const WrittenNumber number = scan_number(out_.source, at_, comma_);
+    out_.ambiguous_comma = out_.ambiguous_comma || number.ambiguous_comma;
+    push(T::number, 0, text_.substr(at_, number.size));
+    at_ = number.end;
   }
 
   // ---- letters
@@ -278,6 +204,8 @@ class Lexer {
     for (; at_ < text_.size() && is_word_byte(text_[at_]); ++at_) foreign = foreign || !is_letter(text_[at_]);
     const std::string_view word = text_.substr(begin, at_ - begin);
     if (foreign) return push(T::word, 0, word);
+    if (read_numeral(begin)) return;
+    if (word.size() == 1 && read_half_of_day(begin)) return;
     if (word.size() == 1) {
       if (pending_ > 0) --pending_;
       return push_letter(word);
@@ -288,9 +216,31 @@ class Lexer {
       return push_letter(word.substr(0, 1));
     }
     if (const auto meaning = word_meaning(word)) return push(meaning->type, meaning->code, meaning->text);
+    if (word.size() == 3 && word[0] <= 'Z' && note_currency(word)) return;
     const bool unit = after_value() && unit_of(word).dimension != 0;
     if (unit || is_short_word(word) || is_word(word)) return push(T::word, 0, word);
     read_run(begin, word);
+  }
+
+  /// A number in words, alone or in front of what is counted. Its digits take the place of its letters, which are more.
+  bool read_numeral(std::size_t begin) {
+    const bool after_number = !out_.tokens.empty() && out_.tokens.back().type == T::number;
+    const auto numeral = after_value() && !after_number ? std::nullopt : numeral_at(text_.substr(begin));
+    if (!numeral || (begin > 0 && text_[begin - 1] == '-')) return false;
+    const std::string digits = std::to_string(numeral->value);
+    std::copy(digits.begin(), digits.end(), out_.source.begin() + static_cast<std::ptrdiff_t>(begin));
+    at_ = begin + numeral->size;
+    push(T::number, 0, text_.substr(begin, digits.size()));
+    return true;
+  }
+
+  /// a.m. and p.m. with their points.
+  bool read_half_of_day(std::size_t begin) {
+    const bool half = (text_[begin] | 32) == 'a' || (text_[begin] | 32) == 'p';
+    if (!half || peek() != '.' || (peek(1) | 32) != 'm' || is_letter(peek(2)) || !after_value()) return false;
+    at_ += 2;
+    push(T::word, 0, text_.substr(begin, 3));
+    return true;
   }
 
   /// Four letters and more are a word, unless they are all capitals of up to four: points (ABCD).
@@ -330,6 +280,7 @@ class Lexer {
     while (!name.empty()) {  // \quadx is \quad x: the longest beginning that is known
       if (const Wrapper wrapper = wrapper_of(name); wrapper != Wrapper::none) return read_wrapped(wrapper, begin);
       if (const auto meaning = command_meaning(name)) return push_meaning(*meaning);
+      if (note_currency(name)) return;
       if (name.size() == 1) break;
       name.remove_suffix(1);
       at_ = begin + 1 + name.size();
@@ -374,6 +325,8 @@ class Lexer {
       case '|':
         return push(T::bar);
       case '$':
+        note_currency("$");
+        return;
       case '(':
       case ')':
       case '[':
@@ -439,8 +392,27 @@ class Lexer {
     const auto name = take_braced();
     if (!name) return fail("an environment without a name");
     depth_ += type == T::begin ? 1 : -1;
-    if (type == T::begin && (*name == "array" || *name == "tabular")) take_braced();  // the columns
+    const bool columns = *name == "array" || *name == "tabular";
+    if (type == T::begin && columns) take_braced();
+    const bool after_brace =
+        !out_.tokens.empty() && out_.tokens.back().type == T::open && out_.tokens.back().code == 'S';
+    if (type == T::begin && columns && after_brace && !brace_closes_behind(*name)) {
+      out_.tokens.pop_back();
+      return push(type, 0, "cases");
+    }
     push(type, 0, *name);
+  }
+
+  /// Whether a brace opened before an environment is closed right behind it; \left\{ \begin{array}…\end{array} \right.
+  /// is what cases are.
+  bool brace_closes_behind(std::string_view name) const noexcept {
+    std::string_view rest = text_.substr(std::min(text_.find("\\end{", at_), text_.size()));
+    rest.remove_prefix(std::min(name.size() + 6, rest.size()));
+    for (const std::string_view word : {"}", "\\right"}) {
+      rest = trimmed(rest);
+      if (rest.starts_with(word)) rest.remove_prefix(word.size());
+    }
+    return rest.starts_with("\\}") || rest.starts_with("\\rbrace");
   }
 
   void read_wrapped(Wrapper wrapper, std::size_t command) {
@@ -459,12 +431,17 @@ class Lexer {
     switch (wrapper) {
       case Wrapper::dropped:
         return;
+      case Wrapper::colored:
+        return;  // what it colours follows in braces of its own
       case Wrapper::named:
         return push(T::symbol, 0, text_.substr(command, at_ - command));
       case Wrapper::operation:
         return push_name(*content);
       case Wrapper::roman: {
         const bool letters = std::all_of(content->begin(), content->end(), is_letter);
+        const bool after_number = !out_.tokens.empty() && out_.tokens.back().type == T::number;
+        if (letters && content->size() == 1 && is_unit_here(*content)) return push_words(*content);
+        if (!letters && after_number && measure(*content).known) return push_words(*content);  // \mathrm{m/s}
         if (letters && content->size() > 1) {
           if (const auto meaning = word_meaning(*content)) return push_meaning(*meaning);
           return push_words(*content);
@@ -476,7 +453,8 @@ class Lexer {
         return;
       }
       case Wrapper::text:
-        if (begins_with_number(*content)) {
+        if (begins_with_number(*content) || is_list_of_letters(*content) || is_modulus(*content) ||
+            (!after_value() && numeral_at(*content))) {
           at_ = begin;
           return;
         }
@@ -484,6 +462,15 @@ class Lexer {
       default:
         at_ = begin;
     }
+  }
+
+  /// A letter that is a unit behind a number, a unit or a unit's stroke: 5\mathrm{m}, \mathrm{km} / \mathrm{h}.
+  bool is_unit_here(std::string_view letter) const noexcept {
+    if (unit_of(letter).dimension == 0 || out_.tokens.empty()) return false;
+    const Token& last = out_.tokens.back();
+    const bool stroke = last.type == T::op && last.code == '/' && out_.tokens.size() > 1;
+    const T before = stroke ? out_.tokens[out_.tokens.size() - 2].type : last.type;
+    return before == T::word || (before == T::number && !stroke);
   }
 
   /// \text{12 apples}; where nothing stands before it \text{-5} and \text{\$5}, too.
@@ -510,9 +497,20 @@ class Lexer {
       return push(T::separator, '&');
     }
     if (comma) push(T::separator, ',');
+    if (content == ":") return push(T::op, ':');
+    if (content == "mod" || content == "modulo") return push(T::op, 'p');
+    if (content == "(mod") {  // \text{ (mod }7)
+      push(T::open, '(');
+      return push(T::op, 'p');
+    }
     if (content == "%" || content == "\\%" || content == "percent") return push(T::op, '%');
     if (content == "e" || content == "i") return push_letter(content);
-    push(T::word, 't', content);
+    if (content == "infinity") return push(T::constant, 0, content);
+    if (content.starts_with('\\') && note_currency(content.substr(1))) return;
+    const std::string_view last = content.substr(content.rfind(' ') + 1);  // 2\text{ apples and }3
+    const bool joins = last != content && (last == "and" || last == "or");
+    push(T::word, 't', joins ? trimmed(content.substr(0, content.size() - last.size())) : content);
+    if (joins) push(T::separator, '&');
   }
 
   Tokens& out_;

@@ -13,13 +13,14 @@ inline constexpr std::size_t kMaxTokens = 2048;
 
 enum class TokenType : unsigned char {
   end,
-  number,     ///< text: digits with at most one '.', repeating ones in (), an exponent after 'e'
-  symbol,     ///< a variable; text: its name ("x", "\theta", "\mathbb{R}")
-  constant,   ///< text: "pi", "e", "i", "infinity", "empty"
-  function,   ///< text: name without backslash
-  word,       ///< \text{…} (code t) or a plain word; text: as written
-  relation,   ///< code: = < > l(≤) g(≥) n(≠) a(≈) c(≡) e(∈) s(⊂ and others) t(→)
-  op,         ///< code: + - * / ^ _ ! ' P(±) M(∓) % d(degree) : m(mod) U(∪) N(∩) D(∖)
+  number,    ///< text: digits with at most one '.', repeating ones in (), an exponent after 'e'
+  symbol,    ///< a variable; text: its name ("x", "\theta", "\mathbb{R}")
+  constant,  ///< text: "pi", "e", "i", "infinity", "empty"
+  function,  ///< text: name without backslash
+  word,      ///< \text{…} (code t) or a plain word; text: as written
+  relation,  ///< code: = < > l(≤) g(≥) n(≠) a(≈) c(≡) e(∈) s(⊂ and others) t(→)
+  op,  ///< text: of / its stroke where one is written; code: + - * / ^ _ ! ' P(±) M(∓) % d(degree) : m(mod) p(mod, of
+       ///< all before it) U(∪) N(∩) D(∖)
   open,       ///< code: ( [ { S(\{) F(floor) C(ceiling)
   close,      ///< code: ) ] } S F C
   bar,        ///< | or \mid
@@ -52,7 +53,9 @@ struct Tokens {
   std::vector<char> source;   ///< what the tokens' texts are views of; its bytes stay where they are when it is moved
   std::vector<Token> tokens;  ///< ends with one of type end
   bool ambiguous_comma = false;  ///< reading commas otherwise would give other tokens
-  std::string fault;             ///< why it could not be read, such as a command that is not known; empty if it was
+  std::string_view
+      currency;       ///< the unit of its signs of money, "several" where they differ, empty where there is none
+  std::string fault;  ///< why it could not be read, such as a command that is not known; empty if it was
 };
 
 Tokens tokenize(std::string_view text, Comma comma);

@@ -2,7 +2,12 @@
 // primary (primaries.cpp).
 #include "reward/math/parser.h"
 
+#include <cmath>
+#include <functional>
+#include <iterator>
+
 #include "reward/math/forms.h"
+#include "reward/math/units.h"
 
 namespace qrl::reward::math {
 
@@ -72,6 +77,11 @@ NodeIdx Parser::read_list(T closing, bool semicolons) {
       continue;
     }
     items.push_back({read_relation(), 0});
+    if (ok_ && membership_follows()) {  // k\pi (k \in \mathbb{Z})
+      ++at_;
+      items.push_back({read_relation(), 0});
+      if (!take(T::close, ')')) return fail("a bracket is not closed");
+    }
     if (now().type != T::separator && !ends_list(closing) && !(in_set_ && (now().type == T::bar || is_op(':')))) {
       return fail("two things without an operation between them");
     }
@@ -85,24 +95,91 @@ NodeIdx Parser::read_list(T closing, bool semicolons) {
   return idx;
 }
 
-NodeIdx Parser::group(const std::vector<Link>& items) {
+NodeIdx Parser::group(std::vector<Link> items) {
+  // n ≡ 1, 3 (mod 8): of both
+  if (const NodeIdx modulus = modulus_of(tree_, items.back().node); items.size() > 1 && modulus >= 0) {
+    for (Link& item : items) item.node = with_modulus(item.node, modulus);
+  }
   return items.size() == 1 ? items.front().node : make(Kind::list, items);
 }
 
 NodeIdx Parser::read_relation() {
   if (now().type == T::relation && (now().code == '=' || now().code == 'a')) ++at_;  // "≈ 12"
-  std::vector<Link> links{{read_union(), 0}};
+  std::vector<Link> links{{modulo(read_union()), 0}};
   while (ok_ && (now().type == T::relation || (is(T::bar, 'm') && !in_set_))) {
     char code = now().type == T::bar ? 's' : now().code;
     if (!now().text.empty()) code = static_cast<char>(0x80 | (now().text[0] ^ now().text.back()));
     ++at_;
-    links.push_back({read_union(), code});
+    links.push_back({modulo(read_union()), code});
   }
   return links.size() == 1 ? links.front().node : make(Kind::relation, links);
 }
 
+bool Parser::membership_follows() const noexcept {
+  return is(T::open, '(') && now(1).type == T::symbol && now(2).type == T::relation && now(2).code == 'e';
+}
+
+bool Parser::modulus_follows() const noexcept {
+  const Token& token = now(is(T::open, '(') || is(T::open, '{') ? 1 : 0);
+  const Token& inner = now(is(T::open, '{') ? 2 : 0);
+  const auto is_mod = [](const Token& t) { return t.type == T::op && (t.code == 'p' || t.code == 'm'); };
+  return is_op('p') || (is(T::open, '(') && is_mod(token)) ||
+         (is(T::open, '{') && token.type == T::open && token.code == '(' && is_mod(inner));
+}
+
+NodeIdx Parser::modulo(NodeIdx number) {
+  if (!ok_ || !modulus_follows()) return number;
+  const bool braced = take(T::open, '{');
+  const bool bracket = take(T::open, '(');
+  ++at_;
+  const NodeIdx modulus = read_product();
+  if (!ok_ || (bracket && !take(T::close, ')')) || (braced && !take(T::close, '}')))
+    return fail("a bracket is not closed");
+  return make(Kind::product, {{number, 0}, {modulus, 'm'}});
+}
+
+NodeIdx Parser::with_modulus(NodeIdx item, NodeIdx modulus) {
+  const Node node = tree_.at(item);
+  if (modulus_of(tree_, item) >= 0) return item;
+  if (node.kind != Kind::relation) return make(Kind::product, {{item, 0}, {modulus, 'm'}});
+  std::vector<Link> links = links_of(item);
+  links.back().node = make(Kind::product, {{links.back().node, 0}, {modulus, 'm'}});
+  return make(Kind::relation, links);
+}
+
+NodeIdx Parser::with_smaller_units(NodeIdx quantity) {
+  struct Ratio {
+    int value;
+    std::string_view text;
+  };
+  constexpr Ratio kRatios[] = {{3, "3"},   {7, "7"},   {12, "12"},   {16, "16"},
+                               {24, "24"}, {60, "60"}, {100, "100"}, {1000, "1000"}};
+  while (ok_ && is_kind(quantity, Kind::quantity)) {
+    const std::size_t begin = at_;
+    if (is(T::separator, '&')) ++at_;
+    const Node large = tree_.at(quantity);
+    const Measure unit = measure(tree_.child_at(large, 1).text);
+    const bool counted = now().type == T::number && now(1).type == T::word;
+    const NodeIdx next = unit.known && counted ? read_quantity() : -1;
+    const bool read = ok_ && is_kind(next, Kind::quantity);
+    const Measure smaller = read ? measure(tree_.child_at(tree_.at(next), 1).text) : Measure{};
+    const Ratio* ratio = std::find_if(std::begin(kRatios), std::end(kRatios), [&](const Ratio& r) {
+      return std::abs(unit.factor / smaller.factor - r.value) < 1e-9L;
+    });
+    if (!read || !smaller.known || smaller.dimensions != unit.dimensions || ratio == std::end(kRatios)) {
+      at_ = ok_ ? begin : at_;
+      return quantity;
+    }
+    const NodeIdx times = make(Kind::number, {}, ratio->text);
+    const NodeIdx scaled = make(Kind::product, {{tree_.child(large, 0), 0}, {times, '*'}});
+    const NodeIdx total = make(Kind::sum, {{scaled, 0}, {tree_.child(tree_.at(next), 0), '+'}});
+    quantity = make(Kind::quantity, {{total, 0}, {tree_.child(tree_.at(next), 1), 0}});
+  }
+  return quantity;
+}
+
 NodeIdx Parser::read_union() {
-  std::vector<Link> links{{read_quantity(), 0}};
+  std::vector<Link> links{{with_smaller_units(read_quantity()), 0}};
   while (ok_ && (is_op('U') || is_op('N') || is_op('D'))) {
     const char code = now().code;
     ++at_;
@@ -111,12 +188,36 @@ NodeIdx Parser::read_union() {
   return links.size() == 1 ? links.front().node : make(Kind::set_operation, links);
 }
 
+bool Parser::temperature_follows(NodeIdx degrees) const noexcept {
+  const Node& node = tree_.at(degrees);
+  const bool negative = node.kind == Kind::sum && node.count == 1;
+  if (!is_kind(negative ? tree_.child(node, 0) : degrees, Kind::degree)) return false;
+  const Token& letter = now(is(T::open, '{') ? 1 : 0);
+  const bool closed = !is(T::open, '{') || now(2).type == T::close;
+  return closed && (letter.type == T::symbol || letter.type == T::word) && (letter.text == "C" || letter.text == "F");
+}
+
+NodeIdx Parser::read_temperature(NodeIdx degrees) {
+  const Node node = tree_.at(degrees);
+  const bool negative = node.kind == Kind::sum;
+  NodeIdx number = tree_.child(negative ? tree_.child_at(node, 0) : node, 0);
+  if (negative) number = make(Kind::sum, {{number, tree_.link(node, 0).code}});
+  const bool braced = is(T::open, '{');
+  const std::string_view scale = now(braced ? 1 : 0).text == "C" ? "celsius" : "fahrenheit";
+  at_ += braced ? 3 : 1;
+  return make(Kind::quantity, {{number, 0}, {make(Kind::words, {}, scale), 0}});
+}
+
 NodeIdx Parser::read_quantity() {
   NodeIdx number = read_ratio();
-  if (!ok_ || now().type != T::word || is_kind(number, Kind::words)) return number;
+  if (!ok_) return number;
+  if (temperature_follows(number)) return read_temperature(number);
+  const bool per = is_op('/') && !now().text.empty() && now(1).type == T::word;  // $3/\text{hour}
+  if ((now().type != T::word && !per) || is_kind(number, Kind::words)) return number;
   // Plain words behind variables are prose ("we find that"); \text{…} is a unit there too.
   if (now().code == 0 && has_symbols(tree_, number)) return fail("words behind a formula");
   const std::size_t first = at_;
+  if (per) ++at_;
   while (ok_) {
     if (now().type == T::word || now().type == T::symbol) ++at_;
     else if (is_op('^') && (now(1).type == T::number || is_group_of_number(1))) at_ += now(1).type == T::number ? 2 : 4;
@@ -134,11 +235,13 @@ bool Parser::is_group_of_number(std::size_t ahead) const noexcept {
 
 std::string_view Parser::span_of(std::size_t first) const noexcept {
   const std::string_view from = tokens_[first].text;
+  const std::vector<char>& source = tree_.tokens.source;
+  const std::less<> before;
   const char* end = from.data() + from.size();
   for (std::size_t k = first; k < at_; ++k) {
-    if (!tokens_[k].text.empty() && tokens_[k].text.data() >= from.data()) {
-      end = std::max(end, tokens_[k].text.data() + tokens_[k].text.size());
-    }
+    const std::string_view text = tokens_[k].text;  // of a command's name where that is no part of the source
+    const bool within = !before(text.data(), from.data()) && !before(source.data() + source.size(), text.data());
+    if (!text.empty() && within) end = std::max(end, text.data() + text.size());
   }
   return {from.data(), static_cast<std::size_t>(end - from.data())};
 }
@@ -164,7 +267,11 @@ NodeIdx Parser::read_sum() {
     ++at_;
     links.push_back({now().type == T::dots ? read_dots() : read_product(), code});
   }
-  return links.size() == 1 ? links.front().node : make(Kind::sum, links);
+  const NodeIdx idx = links.size() == 1 ? links.front().node : make(Kind::sum, links);
+  if (!ok_ || (!is_op('o') && !is_op('h'))) return idx;
+  const Kind kind = now().code == 'o' ? Kind::product : Kind::binomial;  // a \over b, n + 1 \choose k: of all before it
+  ++at_;
+  return make(kind, {{idx, 0}, {read_sum(), '/'}});
 }
 
 NodeIdx Parser::read_dots() {
@@ -185,7 +292,7 @@ bool Parser::starts_operand() const noexcept {
     case T::number:
       return tokens_[at_ - 1].type != T::number;  // 2 3 is no product
     case T::open:
-      return token.code != 'S';
+      return token.code != 'S' && !modulus_follows() && !membership_follows();
     case T::bar:
       return token.code == 0 && num_bars_ == 0 && !in_set_;
     default:
@@ -198,6 +305,8 @@ NodeIdx Parser::read_product() {
   bool plain_fraction = is_kind(links.front().node, Kind::number) || is_kind(links.front().node, Kind::mixed);
   while (ok_) {
     char code = '*';
+    if (is_op('/') && !now().text.empty() && now(1).type == T::word) break;  // a unit: read_quantity
+    if (temperature_follows(links.back().node)) break;
     if (now().type == T::op && is_multiplicative(now().code)) {
       code = now().code;
       ++at_;
@@ -212,11 +321,6 @@ NodeIdx Parser::read_product() {
   if (!ok_) return -1;
   NodeIdx idx = links.size() == 1 ? links.front().node : make(Kind::product, links);
   if (links.size() > 1 && plain_fraction && take(T::op, '%')) idx = make(Kind::percent, {{idx, 0}});
-  if (is_op('o') || is_op('h')) {  // a \over b, n \choose k
-    const Kind kind = now().code == 'o' ? Kind::product : Kind::binomial;
-    ++at_;
-    return make(kind, {{idx, 0}, {read_product(), '/'}});
-  }
   return idx;
 }
 
@@ -257,8 +361,10 @@ NodeIdx Parser::read_power() {
   }
   const bool braced = is(T::open, '{');
   const Token& sign = now(braced ? 1 : 0);
+  const Node& of = tree_.at(base);
+  const bool numbers = of.kind == Kind::symbol && of.text.starts_with("\\mathbb");
   const bool lone = sign.type == T::op && (sign.code == '*' || sign.code == '+' || sign.code == '-') &&
-                    (braced ? now(2).type == T::close : sign.code == '*');
+                    (braced ? now(2).type == T::close : sign.code == '*' || numbers);
   if (lone) {  // a dual, a limit from one side: x^*, 0^+
     at_ += braced ? 3 : 1;
     const std::string_view mark = sign.code == '*' ? "star" : sign.code == '+' ? "plus" : "minus";
@@ -266,7 +372,22 @@ NodeIdx Parser::read_power() {
   }
   const Nested nested(*this);
   const NodeIdx exponent = read_signed();
+  if (ok_ && is_combination(base, exponent))
+    return postfix_of(make(Kind::binomial, {{tree_.child(tree_.at(base), 1), 0}, {exponent, 0}}));
   return postfix_of(make(Kind::power, {{base, 0}, {exponent, 0}}));
+}
+
+bool Parser::is_combination(NodeIdx base, NodeIdx exponent) const noexcept {
+  const Node& of = tree_.at(base);
+  if (of.kind != Kind::subscript || !is_kind(exponent, Kind::number)) return false;
+  const Node& letter = tree_.child_at(of, 0);
+  const Node& n = tree_.child_at(of, 1);
+  const std::string_view k = tree_.at(exponent).text;
+  const auto digits = [](std::string_view text) {
+    return text.find_first_not_of("0123456789") == std::string_view::npos;
+  };
+  return letter.kind == Kind::symbol && letter.text == "C" && n.kind == Kind::number && digits(n.text) && digits(k) &&
+         below(k, n.text);
 }
 
 NodeIdx Parser::postfix_of(NodeIdx idx) {

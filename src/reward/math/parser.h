@@ -40,14 +40,27 @@ class Parser {
 
   /// Items with separators between them; one item is itself. Semicolons separate lists of what commas separate.
   NodeIdx read_list(TokenType closing, bool semicolons);
-  NodeIdx group(const std::vector<Link>& items);
+  NodeIdx group(std::vector<Link> items);
 
   NodeIdx read_relation();
+  /// Whether (k \in …) stands next.
+  bool membership_follows() const noexcept;
+  /// Whether \pmod{7}, mod 7 or (mod 7) stands next.
+  bool modulus_follows() const noexcept;
+  /// What is read so far, of that modulus where one follows.
+  NodeIdx modulo(NodeIdx number);
+  /// The item, or the right side of a relation, of a modulus that it has not itself.
+  NodeIdx with_modulus(NodeIdx item, NodeIdx modulus);
 
   NodeIdx read_union();
 
   /// A number with the words behind it: 5 cm, 5 changes/day, 864 inches^2.
   NodeIdx read_quantity();
+  /// Whether C or F stands behind degrees: 30°C, -4^\circ\text{F}.
+  bool temperature_follows(NodeIdx degrees) const noexcept;
+  NodeIdx read_temperature(NodeIdx degrees);
+  /// 3 feet 4 inches, 2 hours and 30 minutes as one quantity of the smaller unit.
+  NodeIdx with_smaller_units(NodeIdx quantity);
   bool is_group_of_number(std::size_t ahead) const noexcept;
   /// The text from a token to the one before the next.
   std::string_view span_of(std::size_t first) const noexcept;
@@ -74,6 +87,8 @@ class Parser {
   NodeIdx read_postfix() { return postfix_of(read_primary()); }
 
   NodeIdx postfix_of(NodeIdx idx);
+  /// C_{10}^3: numbers, the upper one smaller.
+  bool is_combination(NodeIdx base, NodeIdx exponent) const noexcept;
 
   // ---- primaries
 

@@ -44,8 +44,10 @@ NodeIdx Parser::read_primary() {
       return read_dots();
     case T::relation:  // \kappa^{<\kappa}
       if (at_ > 0 && tokens_[at_ - 1].type == T::open && tokens_[at_ - 1].code == '{') {
+        const char code = now().code;  // \mathbb{R}_{>0}
+        const std::string_view name = code == '>' ? "above" : code == 'g' ? "from" : code == '<' ? "below" : "relation";
         ++at_;
-        return make(Kind::subscript, {{read_sum(), 0}, {make(Kind::words, {}, "relation"), 0}});
+        return make(Kind::subscript, {{read_sum(), 0}, {make(Kind::words, {}, name), 0}});
       }
       return fail("an operand is missing");
     default:
@@ -67,7 +69,17 @@ NodeIdx Parser::read_words() {
 NodeIdx Parser::read_argument() {
   const Nested nested(*this);
   if (!ok_) return -1;
+  const T behind = now(1).type;
+  const bool lone = behind == T::end || behind == T::close || behind == T::separator || behind == T::relation;
+  if (is_op('+') && lone) {  // \mathbb{R}_+
+    ++at_;
+    return make(Kind::words, {}, "plus");
+  }
   if (is_op('-') || is_op('+')) return read_signed();
+  if (is(T::open, '{') && behind == T::op && now(1).code == '+' && now(2).type == T::close) {
+    at_ += 3;
+    return make(Kind::words, {}, "plus");
+  }
   if (is(T::open, '{')) return read_bracketed('{');
   if (now().type == T::op) {  // x_*
     ++at_;
@@ -314,13 +326,19 @@ NodeIdx Parser::read_environment(std::string_view name) {
     }
   }
   num_bars_ = outer_bars;
-  const NodeIdx matrix = make(Kind::matrix, entries, name);
+  const bool layout = name.starts_with("align") || name.starts_with("gather") || name.starts_with("split");
+  if (layout && entries.size() == 1) return entries.front().node;
+  const NodeIdx matrix = make(Kind::matrix, entries, name.starts_with("cases") ? "cases" : name);
   if (!ok_) return -1;
   made(matrix).columns = columns;
   return name == "vmatrix" ? make(Kind::determinant, {{matrix, 0}}) : matrix;
 }
 
 NodeIdx Parser::read_entry() {
+  for (const std::string_view word : {"if", "for", "when", "where", "If", "For"}) {  // x & \text{if } x > 0
+    const bool more = now(1).type != T::cell && now(1).type != T::newline && now(1).type != T::finish;
+    if (now().type == T::word && now().text == word && more) ++at_;
+  }
   const NodeIdx entry = read_list(T::cell, false);
   if (ok_ && now().type != T::cell && now().type != T::newline && now().type != T::finish) {
     return fail("an entry with something left over");

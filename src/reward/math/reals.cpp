@@ -136,13 +136,20 @@ class Reader {
       case Kind::symbol:
         if (!node.text.starts_with("\\mathbb") || text_key(node.text) != "r") return std::nullopt;
         return all_reals(algebra_);
+      case Kind::subscript:
+        return part_of_reals(node);
+      case Kind::sum:
+        return difference(node);
       case Kind::words: {
         const std::string key = text_key(node.text);
+        if (key == "nosolution" || key == "nosolutions" || key == "norealsolution" || key == "norealsolutions" ||
+            key == "emptyset")
+          return RealSet{};
         if (key != "allrealnumbers" && key != "allreals" && key != "realnumbers") return std::nullopt;
         return all_reals(algebra_);
       }
       case Kind::set_builder:
-        return read(tree_.child(node, 1));
+        return described(node);
       case Kind::list:
         return conditions(node);
       case Kind::set_operation:
@@ -167,6 +174,39 @@ class Reader {
       set.push_back({*point, *point});
     }
     return unite(std::move(set), {});
+  }
+
+  /// \mathbb{R}^+, \mathbb{R}_{\ge 0}.
+  std::optional<RealSet> part_of_reals(const Node& node) {
+    const Node& base = tree_.child_at(node, 0);
+    const Node& index = tree_.child_at(node, 1);
+    if (base.kind != Kind::symbol || !base.text.starts_with("\\mathbb") || text_key(base.text) != "r")
+      return std::nullopt;
+    if (index.kind == Kind::words && (index.text == "plus" || index.text == "minus")) {
+      return half_line(algebra_.integer(0), index.text == "plus" ? '>' : '<', false, algebra_);
+    }
+    if (index.kind != Kind::subscript) return std::nullopt;  // relation and bound
+    const std::string_view word = tree_.child_at(index, 1).text;
+    const char code = word == "above" ? '>' : word == "from" ? 'g' : word == "below" ? '<' : '\0';
+    return half_line(evaluator_.value(tree_.child(index, 0)), code, false, algebra_);
+  }
+
+  /// \mathbb{R} - \{0\}.
+  std::optional<RealSet> difference(const Node& node) {
+    if (node.count != 2 || tree_.link(node, 1).code != '-') return std::nullopt;
+    const auto from = read(tree_.child(node, 0));
+    const auto without = tree_.child_at(node, 1).kind == Kind::set ? read(tree_.child(node, 1)) : std::nullopt;
+    if (!from || !without) return std::nullopt;
+    return intersect(algebra_, *from, complement(algebra_, *without));
+  }
+
+  /// {x | x > 1}, {x ∈ ℝ | x > 1}: of numbers of another kind nothing is known.
+  std::optional<RealSet> described(const Node& node) {
+    const Node& element = tree_.child_at(node, 0);
+    auto set = read(tree_.child(node, 1));
+    if (element.kind == Kind::symbol || !set) return set;
+    const auto domain = element.kind == Kind::relation ? read(tree_.child(node, 0)) : std::nullopt;
+    return domain ? std::optional(intersect(algebra_, *domain, *set)) : std::nullopt;
   }
 
   /// x > 1, x < 2 are both meant; x < 1, x > 2 cannot be, so that either is.

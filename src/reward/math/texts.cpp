@@ -7,6 +7,7 @@ namespace qrl::reward::math {
 
 namespace {
 
+bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
 bool is_letter(char c) noexcept { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
 }  // namespace
@@ -19,10 +20,52 @@ std::string text_key(std::string_view text) {
       while (k + 1 < text.size() && is_letter(text[k + 1])) ++k;
       continue;
     }
+    const bool before_digit = k + 1 < text.size() && is_digit(text[k + 1]);
+    const bool behind_letter = k > 0 && is_letter(text[k - 1]);
+    // Figure-3 is Figure 3; 3.5 is not 35, -3 not 3.
+    if (before_digit && std::string_view(".-+/:^").find(c) != std::string_view::npos && !behind_letter) key += c;
     if (is_letter(c)) key += static_cast<char>(c | 32);
-    else if ((c >= '0' && c <= '9') || static_cast<unsigned char>(c) >= 0x80) key += c;
+    else if (is_digit(c) || static_cast<unsigned char>(c) >= 0x80) key += c;
   }
   return key;
+}
+
+bool is_named_number(std::string_view text) noexcept {
+  bool word = false, number = false;
+  for (std::size_t k = 0; k < text.size();) {
+    const std::size_t begin = k;
+    if (is_letter(text[k])) {
+      while (k < text.size() && is_letter(text[k])) ++k;
+      word = word || k - begin >= 4;
+    } else if (is_digit(text[k])) {
+      while (k < text.size() && is_digit(text[k])) ++k;
+      number = true;
+      const bool apart = (begin == 0 || text[begin - 1] == ' ') && (k == text.size() || !is_letter(text[k]));
+      if (!apart) return false;
+    } else if (std::string_view(" ,.'-").find(text[k]) != std::string_view::npos) {
+      ++k;
+    } else {
+      return false;
+    }
+  }
+  return word && number;
+}
+
+bool is_modulus(std::string_view content) noexcept {
+  return content.starts_with("(mod ") && content.ends_with(')') && content.size() > 6;
+}
+
+bool is_list_of_letters(std::string_view content) noexcept {
+  bool several = false;
+  for (std::size_t k = 0; k < content.size(); ++k) {
+    const char c = content[k];
+    if (c >= 'A' && c <= 'Z' && (k + 1 == content.size() || !is_letter(content[k + 1]))) continue;
+    const bool joined = content.substr(k).starts_with(" and ") || content.substr(k).starts_with(" or ");
+    if (!joined && c != ' ' && c != ',') return false;
+    several = several || joined || c == ',';
+    if (joined) k += content[k + 1] == 'a' ? 4 : 3;
+  }
+  return several;
 }
 
 bool same_text(std::string_view a, std::string_view b) {
@@ -40,7 +83,10 @@ bool same_text(std::string_view a, std::string_view b) {
 bool begins_with_verdict(const std::string& gold_key, std::string_view answer) {
   if (gold_key != "yes" && gold_key != "no" && gold_key != "true" && gold_key != "false") return false;
   std::size_t end = 0;
-  while (end < answer.size() && !is_letter(answer[end])) ++end;
+  for (; end < answer.size() && !is_letter(answer[end]); ++end) {
+    if (answer[end] != '\\') continue;  // a command: \text{Yes, …}
+    while (end + 1 < answer.size() && is_letter(answer[end + 1])) ++end;
+  }
   const std::size_t begin = end;
   while (end < answer.size() && is_letter(answer[end])) ++end;
   const bool ends = end == answer.size() || answer[end] == ',' || answer[end] == '.' || answer[end] == ';';

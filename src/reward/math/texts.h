@@ -6,8 +6,16 @@
 
 namespace qrl::reward::math {
 
-/// Letters and digits of a text in lower case, without LaTeX commands.
+/// Letters and digits of a text in lower case, with points and signs before digits, without LaTeX commands.
 std::string text_key(std::string_view text);
+
+/// "Figure 3": words, one of them long enough to be one, and numbers that stand apart from them, and nothing else.
+bool is_named_number(std::string_view text) noexcept;
+
+/// "(mod 7)".
+bool is_modulus(std::string_view content) noexcept;
+/// "A, C", "A and C": choices, which are a list within \text{…} too.
+bool is_list_of_letters(std::string_view content) noexcept;
 
 /// Not empty and the same but for white space; with digits, the same byte for byte ("1 2/3" is not "12/3").
 bool same_text(std::string_view a, std::string_view b);

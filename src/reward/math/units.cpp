@@ -10,6 +10,13 @@ namespace {
 
 bool is_letter(char c) noexcept { return (c | 32) >= 'a' && (c | 32) <= 'z'; }
 
+/// Behind a LaTeX command at `at`: \text{…} is in the words where several stand in a row.
+std::size_t behind_command(std::string_view words, std::size_t at) noexcept {
+  for (++at; at < words.size() && is_letter(words[at]); ++at) {
+  }
+  return at;
+}
+
 /// The letters from `at` on, in lower case; `at` is behind them then.
 std::string take_word(std::string_view words, std::size_t& at) {
   std::string word;
@@ -23,7 +30,7 @@ long double magnitude(std::string_view words) {
   long double product = 1;
   for (std::size_t at = 0; at < words.size();) {
     if (is_letter(words[at])) product *= magnitude_of(take_word(words, at));
-    else ++at;
+    else at = words[at] == '\\' ? behind_command(words, at) : at + 1;
   }
   return product;
 }
@@ -35,7 +42,9 @@ Measure measure(std::string_view words) {
   bool square = false, cube = false;
   for (std::size_t k = 0; k < words.size() && m.known;) {
     const char c = words[k];
-    if (!is_letter(c)) {
+    if (c == '\\') {
+      k = behind_command(words, k);
+    } else if (!is_letter(c)) {
       below = below || c == '/';
       const bool power = (c == '2' || c == '3') && !m.dimensions.empty();
       for (int n = power ? c - '1' : 0; n > 0; --n) {
@@ -43,10 +52,11 @@ Measure measure(std::string_view words) {
         m.factor *= last;
       }
       ++k;
-      continue;
     }
+    if (!is_letter(c)) continue;
     const std::string word = take_word(words, k);
     if (word == "per") below = true;
+    else if (magnitude_of(word) != 1) continue;
     else if (word == "square" || word == "sq") square = true;
     else if (word == "cubic") cube = true;
     else {
@@ -60,6 +70,9 @@ Measure measure(std::string_view words) {
     }
   }
   m.known = m.known && !m.dimensions.empty();
+  // Degrees Celsius are no angle.
+  const bool temperature = m.dimensions.find_first_of("kf") != std::string::npos;
+  if (temperature) m.dimensions.erase(std::remove(m.dimensions.begin(), m.dimensions.end(), 'a'), m.dimensions.end());
   std::sort(m.dimensions.begin(), m.dimensions.end());
   return m;
 }

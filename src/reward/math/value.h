@@ -67,7 +67,10 @@ Exponent exponent_or_key(const Value& value, std::size_t lane) noexcept;
 class Algebra {
  public:
   /// Bit k of `signs` turns the k-th ambiguous root of each lane around.
-  explicit Algebra(std::uint32_t signs = 0) noexcept : signs_(signs) {}
+  /// `products`: binomials and factorials are products of few factors where they can be, (n + 1)! is (n + 1)·n!,
+  /// instead of quotients of factorials that stand for themselves; the two ways agree within themselves only.
+  explicit Algebra(std::uint32_t signs = 0, bool products = false) noexcept : signs_(signs), products_(products) {}
+  bool prefers_products() const noexcept { return products_; }
   /// Ambiguous roots met so far, in the lane that met most.
   std::size_t num_ambiguous_roots() const noexcept;
 
@@ -120,6 +123,7 @@ class Algebra {
   Value cosine_of_pi(Rational q);
 
   std::uint32_t signs_;
+  bool products_;
   std::array<std::vector<Element>, kLanes> roots_;  ///< radicands of ambiguous roots, in the order met
 };
 

@@ -71,7 +71,7 @@ constexpr Command kCommands[] = {
     {"lvert", {T::bar, 0, ""}},
     {"mapsto", {T::relation, 't', ""}},
     {"mid", {T::bar, 'm', ""}},
-    {"mod", {T::op, 'm', ""}},
+    {"mod", {T::op, 'p', ""}},
     {"mp", {T::op, 'M', ""}},
     {"ne", {T::relation, 'n', ""}},
     {"neq", {T::relation, 'n', ""}},
@@ -81,7 +81,7 @@ constexpr Command kCommands[] = {
     {"parallel", {T::relation, 's', "parallel"}},
     {"perp", {T::relation, 's', "perp"}},
     {"pm", {T::op, 'P', ""}},
-    {"pmod", {T::op, 'm', ""}},
+    {"pmod", {T::op, 'p', ""}},
     {"prime", {T::op, '\'', ""}},
     {"propto", {T::relation, 's', "propto"}},
     {"rangle", {T::close, ')', ""}},
@@ -102,6 +102,8 @@ constexpr Command kCommands[] = {
     {"subsetneq", {T::relation, 's', "subset"}},
     {"supset", {T::relation, 's', "supset"}},
     {"supseteq", {T::relation, 's', "supseteq"}},
+    {"sfrac", {T::fraction, '/', ""}},
+    {"nicefrac", {T::fraction, '/', ""}},
     {"tfrac", {T::fraction, '/', ""}},
     {"tbinom", {T::fraction, 'b', ""}},
     {"times", {T::op, '*', ""}},
@@ -124,12 +126,12 @@ constexpr Command kCommands[] = {
 
 /// Commands that change how a formula looks, not what it says.
 constexpr std::string_view kLayout[] = {
-    "left",      "right",   "middle",       "big",         "Big",        "bigg",       "Bigg",       "bigl",
-    "bigr",      "Bigl",    "Bigr",         "biggl",       "biggr",      "Biggl",      "Biggr",      "bigm",
-    "quad",      "qquad",   "displaystyle", "textstyle",   "limits",     "nolimits",   "hfill",      "hspace",
-    "thinspace", "enspace", "negthinspace", "scriptstyle", "par",        "noindent",   "newline",    "nobreak",
-    "bf",        "rm",      "it",           "sf",          "centerdot",  "medspace",   "thickspace", "allowbreak",
-    "hline",     "large",   "Large",        "small",       "normalsize", "textdollar", "pounds",     "euro",
+    "left",      "right",   "middle",       "big",         "Big",       "bigg",       "Bigg",       "bigl",
+    "bigr",      "Bigl",    "Bigr",         "biggl",       "biggr",     "Biggl",      "Biggr",      "bigm",
+    "quad",      "qquad",   "displaystyle", "textstyle",   "limits",    "nolimits",   "hfill",      "hspace",
+    "thinspace", "enspace", "negthinspace", "scriptstyle", "par",       "noindent",   "newline",    "nobreak",
+    "bf",        "rm",      "it",           "sf",          "centerdot", "medspace",   "thickspace", "allowbreak",
+    "strut",     "hline",   "large",        "Large",       "small",     "normalsize",
 };
 
 constexpr std::string_view kSymbols[] = {
@@ -167,165 +169,6 @@ const std::string_view* find_name(const std::string_view (&names)[N], std::strin
   return at == std::end(names) ? nullptr : at;
 }
 
-struct Spelling {
-  std::string_view character, ascii;
-};
-
-constexpr Spelling kSpellings[] = {
-    {"×", "\\times "},
-    {"÷", "\\div "},
-    {"·", "\\cdot "},
-    {"⋅", "\\cdot "},
-    {"∙", "\\cdot "},
-    {"−", "-"},
-    {"–", "-"},
-    {"—", "-"},
-    {"‐", "-"},
-    {"‑", "-"},
-    {"﹣", "-"},
-    {"－", "-"},
-    {"＋", "+"},
-    {"＝", "="},
-    {"≤", "\\le "},
-    {"≥", "\\ge "},
-    {"⩽", "\\le "},
-    {"⩾", "\\ge "},
-    {"≠", "\\ne "},
-    {"≈", "\\approx "},
-    {"≡", "\\equiv "},
-    {"→", "\\to "},
-    {"⇒", "\\implies "},
-    {"∈", "\\in "},
-    {"∪", "\\cup "},
-    {"∩", "\\cap "},
-    {"∖", "\\setminus "},
-    {"∅", "\\emptyset "},
-    {"∞", "\\infty "},
-    {"π", "\\pi "},
-    {"θ", "\\theta "},
-    {"α", "\\alpha "},
-    {"β", "\\beta "},
-    {"γ", "\\gamma "},
-    {"δ", "\\delta "},
-    {"ε", "\\epsilon "},
-    {"λ", "\\lambda "},
-    {"μ", "\\mu "},
-    {"µ", "\\mu "},
-    {"ρ", "\\rho "},
-    {"σ", "\\sigma "},
-    {"τ", "\\tau "},
-    {"φ", "\\phi "},
-    {"ϕ", "\\phi "},
-    {"ω", "\\omega "},
-    {"Ω", "\\Omega "},
-    {"Δ", "\\Delta "},
-    {"Σ", "\\Sigma "},
-    {"√", "\\sqrt "},
-    {"∛", "\\cbrt "},
-    {"±", "\\pm "},
-    {"∓", "\\mp "},
-    {"°", "\\degree "},
-    {"º", "\\degree "},
-    {"²", "^{2}"},
-    {"³", "^{3}"},
-    {"¹", "^{1}"},
-    {"⁰", "^{0}"},
-    {"⁴", "^{4}"},
-    {"⁵", "^{5}"},
-    {"⁶", "^{6}"},
-    {"⁷", "^{7}"},
-    {"⁸", "^{8}"},
-    {"⁹", "^{9}"},
-    {"ⁿ", "^{n}"},
-    {"⁻¹", "^{-1}"},
-    {"₀", "_{0}"},
-    {"₁", "_{1}"},
-    {"₂", "_{2}"},
-    {"₃", "_{3}"},
-    {"₄", "_{4}"},
-    {"₅", "_{5}"},
-    {"₆", "_{6}"},
-    {"₇", "_{7}"},
-    {"₈", "_{8}"},
-    {"₉", "_{9}"},
-    {"ₙ", "_{n}"},
-    {"½", "\\frac{1}{2}"},
-    {"⅓", "\\frac{1}{3}"},
-    {"⅔", "\\frac{2}{3}"},
-    {"¼", "\\frac{1}{4}"},
-    {"¾", "\\frac{3}{4}"},
-    {"⅕", "\\frac{1}{5}"},
-    {"⅖", "\\frac{2}{5}"},
-    {"⅗", "\\frac{3}{5}"},
-    {"⅘", "\\frac{4}{5}"},
-    {"⅙", "\\frac{1}{6}"},
-    {"⅚", "\\frac{5}{6}"},
-    {"⅛", "\\frac{1}{8}"},
-    {"⅜", "\\frac{3}{8}"},
-    {"⅝", "\\frac{5}{8}"},
-    {"⅞", "\\frac{7}{8}"},
-    {"⁄", "/"},
-    {"∕", "/"},
-    {"／", "/"},
-    {"∶", ":"},
-    {"：", ":"},
-    {"，", ","},
-    {"；", ";"},
-    {"、", ","},
-    {"（", "("},
-    {"）", ")"},
-    {"［", "["},
-    {"］", "]"},
-    {"｛", "{"},
-    {"｝", "}"},
-    {"。", "."},
-    {"．", "."},
-    {"％", "%"},
-    {"∣", "|"},
-    {"｜", "|"},
-    {"′", "'"},
-    {"’", "'"},
-    {"‘", "'"},
-    {"…", "\\dots "},
-    {"⋯", "\\dots "},
-    {"ℝ", "\\mathbb{R}"},
-    {"ℤ", "\\mathbb{Z}"},
-    {"ℕ", "\\mathbb{N}"},
-    {"ℚ", "\\mathbb{Q}"},
-    {"ℂ", "\\mathbb{C}"},
-    {"⌊", "\\lfloor "},
-    {"⌋", "\\rfloor "},
-    {"⌈", "\\lceil "},
-    {"⌉", "\\rceil "},
-    {"⟨", "("},
-    {"⟩", ")"},
-    {"∧", ","},
-    {"∨", ","},
-    {"△", "\\triangle "},
-    {"∠", "\\angle "},
-    {"⊂", "\\subset "},
-    {"⊆", "\\subseteq "},
-    {"∑", "\\sum "},
-    {"∏", "\\prod "},
-    {"∫", "\\int "},
-    {"€", "\\$"},
-    {"£", "\\$"},
-    {"¥", "\\$"},
-    {"₹", "\\$"},
-    {"\xe2\x80\x8b", ""},
-    {"\xef\xbb\xbf", ""},
-    {"\xe2\x80\x8e", ""},
-    {"\xe2\x81\xa0", ""},
-    {"‖", "\\Vert "},
-    // Spaces that do not break are those inside numbers: kept apart from others as a thin space.
-    {"\xc2\xa0", "\\,"},
-    {"\xe2\x80\xaf", "\\,"},
-    {"\xe2\x80\x89", "\\,"},
-    {"\xe2\x80\x82", " "},
-    {"\xe2\x80\x83", " "},
-    {"\xe3\x80\x80", " "},
-};
-
 constexpr std::string_view kShortWords[] = {"yes", "no",  "odd", "all",  "not", "dne", "one", "two",  "six", "ten",
                                             "the", "for", "any", "has",  "are", "was", "her", "his",  "its", "red",
                                             "sun", "mon", "tue", "wed",  "thu", "fri", "sat", "none", "is",  "it",
@@ -336,8 +179,8 @@ struct NamedUnit {
   Unit unit;
 };
 
-// Dimensions: l length, m mass, t time, v volume, a angle, c money, p count. Factors to metre, gram, second, litre,
-// degree.
+// Dimensions: l length, m mass, t time, v volume, a angle, k f n temperature (compared as written), c e y r money.
+// Factors to metre, gram, second, litre, degree. £ is a pound, and so a mass: 5 pounds may be either.
 constexpr NamedUnit kUnits[] = {
     {"mm", {'l', 1e-3L}},
     {"millimeter", {'l', 1e-3L}},
@@ -396,6 +239,20 @@ constexpr NamedUnit kUnits[] = {
     {"rad", {'a', 57.2957795130823L}},
     {"cent", {'c', 0.01L}},
     {"dollar", {'c', 1}},
+    {"usd", {'c', 1}},
+    {"euro", {'e', 1}},
+    {"eur", {'e', 1}},
+    {"yen", {'y', 1}},
+    {"jpy", {'y', 1}},
+    {"yuan", {'y', 1}},
+    {"rmb", {'y', 1}},
+    {"rupee", {'r', 1}},
+    {"inr", {'r', 1}},
+    {"gbp", {'m', 453.59237L}},
+    {"celsius", {'k', 1}},
+    {"centigrade", {'k', 1}},
+    {"fahrenheit", {'f', 1}},
+    {"kelvin", {'n', 1}},
     {"unit", {'u', 1}},
     {"mph", {'s', 1}},
     {"kph", {'s', 1.609344L}},
@@ -420,30 +277,22 @@ std::optional<Meaning> command_meaning(std::string_view name) noexcept {
 Wrapper wrapper_of(std::string_view command) noexcept {
   constexpr std::string_view kText[] = {"text",   "textbf", "textit", "textrm", "textnormal", "mbox",
                                         "textsf", "texttt", "hbox",   "emph",   "textsc",     "textup"};
-  constexpr std::string_view kPlain[] = {"mathbf",         "mathsf",       "mathit",
-                                         "boldsymbol",     "bm",           "vec",
-                                         "overrightarrow", "boxed",        "fbox",
-                                         "underline",      "mathnormal",   "pmb",
-                                         "ensuremath",     "cancel",       "overleftrightarrow",
-                                         "textcolor",      "displaylines", "bold"};
+  constexpr std::string_view kPlain[] = {
+      "mathbf", "mathsf",    "mathit",     "boldsymbol", "bm",         "vec",    "overrightarrow",     "boxed",
+      "fbox",   "underline", "mathnormal", "pmb",        "ensuremath", "cancel", "overleftrightarrow", "displaylines",
+      "bold",   "framebox",  "tt"};
   constexpr std::string_view kNamed[] = {"mathbb", "mathcal", "mathfrak", "mathscr", "Bbb"};
   if (find_name(kText, command) != nullptr) return Wrapper::text;
   if (command == "mathrm" || command == "rm" || command == "mathtt") return Wrapper::roman;
   if (find_name(kPlain, command) != nullptr) return Wrapper::plain;
   if (find_name(kNamed, command) != nullptr) return Wrapper::named;
+  if (command == "textcolor" || command == "colorbox") return Wrapper::colored;
   if (command == "operatorname") return Wrapper::operation;
   if (command == "phantom" || command == "label" || command == "tag" || command == "hspace" || command == "vspace" ||
       command == "color" || command == "hphantom" || command == "vphantom") {
     return Wrapper::dropped;
   }
   return Wrapper::none;
-}
-
-std::optional<std::string_view> ascii_spelling(std::string_view utf8) noexcept {
-  for (const Spelling& spelling : kSpellings) {
-    if (utf8.starts_with(spelling.character) && spelling.character.size() == utf8.size()) return spelling.ascii;
-  }
-  return std::nullopt;
 }
 
 std::optional<Meaning> word_meaning(std::string_view word) noexcept {
@@ -454,13 +303,15 @@ std::optional<Meaning> word_meaning(std::string_view word) noexcept {
   if (word == "and" || word == "or" || word == "And" || word == "Or") return Meaning{T::separator, '&', ""};
   if (word == "cup" || word == "union") return Meaning{T::op, 'U', ""};
   if (word == "percent" || word == "percentage" || word == "pct") return Meaning{T::op, '%', ""};
-  if (word == "mod") return Meaning{T::op, 'm', ""};
+  if (word == "mod" || word == "modulo") return Meaning{T::op, 'p', ""};
   if (word.size() < 2) return std::nullopt;
   const bool function = word != "inf" && word != "span" && word != "char" && word != "bar" && word != "hat" &&
                         word != "dot" && word != "tr" && word != "sign" && word != "rank";
   if (const auto* name = find_name(kFunctions, word); name != nullptr && function)
     return Meaning{T::function, 0, *name};
-  if (const auto* name = find_name(kSymbols, word); name != nullptr && *name != "square" && *name != "triangle") {
+  constexpr std::string_view kProse[] = {"square",     "triangle", "because", "therefore",
+                                         "complement", "exists",   "diamond", "top"};
+  if (const auto* name = find_name(kSymbols, word); name != nullptr && find_name(kProse, word) == nullptr) {
     return Meaning{T::symbol, 0, *name};
   }
   return std::nullopt;
@@ -482,6 +333,19 @@ Unit unit_of(std::string_view word) noexcept {
   const Unit unit = find(word);
   if (unit.dimension != 0 || word.size() < 3 || word.back() != 's') return unit;
   return find(word.substr(0, word.size() - 1));
+}
+
+std::string_view currency_of(std::string_view name) noexcept {
+  struct Currency {
+    std::string_view name, unit;
+  };
+  constexpr Currency kCurrencies[] = {{"$", "dollar"},     {"textdollar", "dollar"}, {"USD", "dollar"},
+                                      {"euro", "euro"},    {"texteuro", "euro"},     {"EUR", "euro"},
+                                      {"pounds", "pound"}, {"GBP", "pound"},         {"yen", "yen"},
+                                      {"rupee", "rupee"},  {"INR", "rupee"}};
+  const auto* at = std::find_if(std::begin(kCurrencies), std::end(kCurrencies),
+                                [name](const Currency& currency) { return currency.name == name; });
+  return at == std::end(kCurrencies) ? std::string_view() : at->unit;
 }
 
 long double magnitude_of(std::string_view word) noexcept {

@@ -1,4 +1,4 @@
-// Owns the words that answers are written in: LaTeX commands, Unicode signs, functions, units. Tables only.
+// Owns the words that answers are written in: LaTeX commands, functions, units. Tables only.
 #pragma once
 
 #include <optional>
@@ -26,12 +26,10 @@ enum class Wrapper : unsigned char {
   plain,      ///< \mathbf: mathematics as if the command were not there
   named,      ///< \mathbb{R}: a symbol of its own
   operation,  ///< \operatorname: a function's name
+  colored,    ///< \textcolor{red}: nothing; its second argument is mathematics
   dropped,    ///< \phantom, \label: nothing
 };
 Wrapper wrapper_of(std::string_view command) noexcept;
-
-/// The ASCII or LaTeX spelling of a character beyond ASCII; nothing if it has none.
-std::optional<std::string_view> ascii_spelling(std::string_view utf8) noexcept;
 
 /// A plain word that is a function ("sin", "sqrt"), a constant ("pi") or a symbol ("theta").
 std::optional<Meaning> word_meaning(std::string_view word) noexcept;
@@ -44,6 +42,9 @@ struct Unit {
   long double factor = 1;
 };
 Unit unit_of(std::string_view word) noexcept;
+
+/// The unit that a sign of money stands for: "dollar" of "$" and "USD", "euro" of "euro" (the command). Empty: none.
+std::string_view currency_of(std::string_view name) noexcept;
 
 /// 1e6 of "million"; 1 of a word that is no magnitude. Lower case.
 long double magnitude_of(std::string_view word) noexcept;

@@ -1,0 +1,250 @@
+#include "reward/math/clause.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "reward/math/options.h"
+#include "reward/math/prose.h"
+#include "reward/math/tree.h"
+#include "reward/math/vocabulary.h"
+
+namespace qrl::reward::math {
+
+namespace {
+
+constexpr std::size_t kMaxFormula_bytes = 1000;
+
+bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
+bool is_letter(char c) noexcept { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+bool is_space(char c) noexcept { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
+}  // namespace
+
+std::string_view trimmed(std::string_view text) noexcept {
+  while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
+  while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
+  return text;
+}
+
+std::size_t find_last(std::string_view text, std::string_view needle) noexcept {
+  constexpr int kMaxMisses = 1000;  // a call for each costs more than a look at every byte
+  for (int misses = 0; text.size() >= needle.size(); ++misses) {
+    const std::string_view starts = text.substr(0, text.size() - needle.size() + 1);
+    const void* at = starts.empty() ? nullptr : memrchr(starts.data(), needle.front(), starts.size());
+    if (at == nullptr) return std::string_view::npos;
+    auto found = static_cast<std::size_t>(static_cast<const char*>(at) - text.data());
+    if (text.substr(found).starts_with(needle)) return found;
+    if (misses == kMaxMisses) {
+      const char second = needle.size() > 1 ? needle[1] : '\0';  // tells most of them apart
+      const auto is_at = [&](std::size_t k) {
+        return text[k] == needle[0] && (second == '\0' || text[k + 1] == second) && text.substr(k).starts_with(needle);
+      };
+      while (found > 0 && !is_at(found - 1)) --found;
+      return found > 0 ? found - 1 : std::string_view::npos;
+    }
+    text = text.substr(0, found + needle.size() - 1);
+  }
+  return std::string_view::npos;
+}
+
+namespace {
+
+/// Without LaTeX's spaces at either end: \, \; \: \! and a backslash before a space that is gone already.
+std::string_view without_latex_space(std::string_view text) noexcept {
+  constexpr std::string_view kSpaces[] = {"\\,", "\\;", "\\:", "\\!", "\\ "};
+  const auto is_broken = [](std::string_view t) {
+    return t.size() > 2 && t[t.size() - 3] == '\\';
+  };  // \\, is a line's end
+  for (bool again = true; again;) {
+    again = false;
+    text = trimmed(text);
+    for (const std::string_view space : kSpaces) {
+      if (text.starts_with(space)) text.remove_prefix(space.size()), again = true;
+      if (text.ends_with(space) && !is_broken(text)) text.remove_suffix(space.size()), again = true;
+    }
+    if (text.ends_with('\\') && !text.ends_with("\\\\")) text.remove_suffix(1), again = true;
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string_view bare(std::string_view text) noexcept {
+  for (std::size_t before = text.size() + 1; before != text.size();) {
+    before = text.size();
+    text = without_latex_space(text);
+    const auto unwrap = [&text](std::string_view open, std::string_view close) {
+      if (text.size() < open.size() + close.size() || !text.starts_with(open) || !text.ends_with(close)) return;
+      if (text.substr(open.size(), text.size() - open.size() - close.size()).find(close) != std::string_view::npos)
+        return;
+      text = trimmed(text.substr(open.size(), text.size() - open.size() - close.size()));
+    };
+    unwrap("$$", "$$");
+    unwrap("$", "$");
+    unwrap("\\(", "\\)");
+    unwrap("\\[", "\\]");
+    unwrap("**", "**");
+    unwrap("`", "`");
+    unwrap("\"", "\"");
+    if (text.ends_with("**") && text.find("**") + 2 == text.size()) text.remove_suffix(2);  // begun further before
+    while (text.ends_with('.') || text.ends_with(',') || text.ends_with(';')) text.remove_suffix(1);
+    if (text.starts_with(':')) text.remove_prefix(1);
+  }
+  return text;
+}
+
+namespace {
+
+/// A list of words and of what is none is prose: "5 hours and that is it".
+bool is_prose(const Tree& tree) noexcept {
+  const Node& root = tree.at(tree.root);
+  if (root.kind != Kind::list) return false;
+  std::int32_t num_words = 0;
+  for (std::int32_t k = 0; k < root.count; ++k) num_words += tree.child_at(root, k).kind == Kind::words ? 1 : 0;
+  return num_words > 0 && num_words < root.count;
+}
+
+}  // namespace
+
+bool is_formula(std::string_view text) {
+  if (text.empty() || text.size() > kMaxFormula_bytes) return false;
+  for (const Comma comma : {Comma::thousands, Comma::separator}) {
+    const Tree tree = parse(text, comma);
+    if (tree.root >= 0) return tree.at(tree.root).kind != Kind::words && !is_prose(tree);
+    if (!tree.tokens.ambiguous_comma) break;
+  }
+  return false;
+}
+
+namespace {
+
+/// The length of a word of magnitude right behind a number, with the space before it; 0 where there is none.
+std::size_t magnitude_behind(std::string_view text) {
+  std::size_t end = text.starts_with(' ') || text.starts_with('-') ? 1 : 0;
+  std::string word;
+  for (; end < text.size() && is_letter(text[end]); ++end) word += static_cast<char>(text[end] | 32);
+  return magnitude_of(word) > 1 ? end : 0;
+}
+
+/// The last number: sign, digits with their separators, a fraction, a mixed number, a percent sign, a magnitude.
+std::optional<std::string_view> last_number(std::string_view text) {
+  std::size_t end = text.size();
+  while (end > 0 && !is_digit(text[end - 1])) --end;
+  // A number that runs into a brace or a bracket of markup does not stand for itself: {90}, \frac{3}{4}, 296>.
+  if (end == 0 || (end < text.size() && (text[end] == '}' || text[end] == '>'))) return std::nullopt;
+  std::size_t begin = end;
+  const std::size_t least = end > 200 ? end - 200 : 0;
+  while (begin > least) {
+    const char c = text[begin - 1];
+    const bool next_is_digit = begin < text.size() && is_digit(text[begin]);
+    const bool inside = is_digit(c) || c == '.' || c == ',' || (c == '/' && next_is_digit);
+    const bool gap = c == ' ' && next_is_digit && begin >= 2 && is_digit(text[begin - 2]);
+    if (!inside && !gap) break;
+    --begin;
+  }
+  while (begin < end && !is_digit(text[begin]) && !(text[begin] == '.' && is_digit(text[begin + 1]))) ++begin;
+  std::string_view number = text.substr(begin, end - begin);
+  if (const std::size_t gap = number.find(' '); gap != std::string_view::npos && !is_formula(number)) {
+    // "2 3" are two numbers; "4 0/0" is one that makes no sense.
+    if (number.find('/') == std::string_view::npos) number.remove_prefix(number.rfind(' ') + 1);
+  }
+  begin = end - number.size();
+  const bool sign = begin > 0 && (text[begin - 1] == '-' || text[begin - 1] == '+');
+  if (sign && (begin < 2 || !(is_letter(text[begin - 2]) || is_digit(text[begin - 2]) || text[begin - 2] == ')')))
+    --begin;
+  if (end < text.size() && text[end] == '%') ++end;
+  else if (text.substr(end).starts_with("\\%")) end += 2;
+  else end += magnitude_behind(text.substr(end));
+  return text.substr(begin, end - begin);
+}
+
+/// The number that a clause begins with, with its magnitude; empty when it begins otherwise, with several numbers, or
+/// when the words behind it make another one of it.
+std::string_view first_number(std::string_view clause) {
+  std::size_t end = clause.starts_with('-') ? 1 : 0;
+  if (end >= clause.size() || !is_digit(clause[end])) return {};
+  const auto digit_at = [clause](std::size_t k) { return k < clause.size() && is_digit(clause[k]); };
+  for (; end < clause.size(); ++end) {
+    const char c = clause[end];
+    const bool inside = is_digit(c) || ((c == '.' || c == ',' || c == '/' || c == ' ') && digit_at(end + 1));
+    if (!inside) break;
+  }
+  end += magnitude_behind(clause.substr(end));
+  const std::string_view number = clause.substr(0, end);
+  if (changes(clause.substr(end))) return {};
+  // 11 6/6 makes no sense as a whole; 42 43 are two numbers.
+  return is_formula(number) || number.find('/') != std::string_view::npos ? number : std::string_view();
+}
+
+/// The last formula between delimiters of its kind; empty when there is none.
+std::string_view last_delimited(std::string_view text, std::string_view open, std::string_view close) noexcept {
+  std::size_t end = find_last(text, close);
+  while (open == "$" && end != std::string_view::npos && end > 0 && text[end - 1] == '\\')
+    end = find_last(text.substr(0, end), close);
+  if (end == std::string_view::npos || end == 0) return {};
+  std::size_t begin = find_last(text.substr(0, end), open);
+  while (open == "$" && begin != std::string_view::npos && begin > 0 && text[begin - 1] == '\\') {
+    begin = find_last(text.substr(0, begin), open);
+  }
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin + open.size(), end - begin - open.size());
+}
+
+/// The last formula of a text, and the one that "or" joins to it: $x = 3$ or $x = -1$.
+std::string with_alternative(std::string_view text, std::string_view formula) {
+  std::string_view before = text.substr(0, static_cast<std::size_t>(formula.data() - text.data()));
+  while (before.ends_with('$') || before.ends_with(' ')) before.remove_suffix(1);
+  if (!before.ends_with("$ or")) return std::string(formula);
+  before.remove_suffix(3);
+  const std::string_view other = bare(last_delimited(before, "$", "$"));
+  return is_formula(other) ? std::string(other) + ", " + std::string(formula) : std::string(formula);
+}
+
+}  // namespace
+
+std::optional<std::string> last_value(std::string_view text) {
+  std::string_view formula;
+  for (const auto& [open, close] : {std::pair{"$", "$"}, std::pair{"\\(", "\\)"}, std::pair{"\\[", "\\]"}}) {
+    const std::string_view found = bare(last_delimited(text, open, close));
+    if (!found.empty() && (formula.empty() || found.data() > formula.data())) formula = found;
+  }
+  // A \$ that is no money ends a formula: $\frac{1}{2} \$ = 3$.
+  if (const std::size_t end = formula.rfind("\\$"); end != std::string_view::npos) {
+    const std::string_view behind = trimmed(formula.substr(end + 2));
+    if (behind.starts_with('=')) formula = behind;
+  }
+  const auto number = last_number(text);
+  const bool later = number && (formula.empty() || number->data() > formula.data() + formula.size());
+  if (!later && is_formula(formula)) return with_alternative(text, formula);
+  if (!number) return std::nullopt;
+  const auto begin = static_cast<std::size_t>(number->data() - text.data());
+  if (denies(text.substr(0, begin)) || changes(text.substr(begin + number->size()))) return std::nullopt;
+  return (ends_with_minus(text.substr(0, begin)) && is_digit(number->front()) ? "-" : "") + std::string(*number);
+}
+
+std::string value_of_clause(std::string_view clause) {
+  clause = bare(clause);
+  if (const std::string_view number = first_number(clause); !number.empty()) {  // 42 (forty-two)
+    const std::string_view behind = clause.substr(number.size());
+    if (behind.size() > 4 && behind.starts_with(" (") && is_letter(behind[2]) && is_letter(behind[3]))
+      return std::string(number);
+  }
+  if (is_formula(clause) || begins_turned_around(clause) || labelled(clause)) return std::string(clause);
+  if (is_explained_label(clause)) return std::string(clause.substr(0, 1));
+  if (const std::string_view opposite = behind_minus(clause); !opposite.empty()) {
+    const std::string_view number = first_number(opposite);
+    return number.empty() || number.starts_with('-') ? std::string(clause) : "-" + std::string(number);
+  }
+  std::size_t begin = 0;
+  if (clause.starts_with('$') && clause.size() > 1) {
+    const std::size_t end = clause.find('$', clause[1] == '$' ? 2 : 1);
+    const std::string_view formula = bare(clause.substr(0, end == std::string_view::npos ? 0 : end + 1));
+    if (is_formula(formula)) return std::string(formula);
+    begin = 1;
+  }
+  if (const std::string_view number = first_number(clause.substr(begin)); !number.empty()) return std::string(number);
+  if (begin < clause.size() && is_digit(clause[begin])) return std::string(clause);
+  return last_value(clause).value_or(std::string(clause));
+}
+
+}  // namespace qrl::reward::math

@@ -1,0 +1,28 @@
+// Owns what a clause of prose says: the formula or the number that it is about. Knows nothing of which clause of a
+// response holds its answer.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace qrl::reward::math {
+
+/// Without ASCII white space at either end.
+std::string_view trimmed(std::string_view text) noexcept;
+/// Where the last `needle` begins; npos if there is none. As std::string_view::rfind, but at the speed of memory.
+std::size_t find_last(std::string_view text, std::string_view needle) noexcept;
+/// Without what surrounds a formula: $…$, \(…\), \[…\], **…**, LaTeX's spaces, and the full stop behind it.
+std::string_view bare(std::string_view text) noexcept;
+/// Whether it can be read and is more than words; false of texts longer than any formula.
+bool is_formula(std::string_view text);
+
+/// The last number of a text, or its last formula between delimiters where that stands later. Nothing where there is
+/// none and where words beside the number deny it.
+std::optional<std::string> last_value(std::string_view text);
+
+/// What a clause says: all of it where it is a formula, a choice with its label, or words that make another answer of
+/// its number; else the formula or number that it begins with, else its last one, else its words.
+std::string value_of_clause(std::string_view clause);
+
+}  // namespace qrl::reward::math

@@ -1,0 +1,27 @@
+// Owns the words around a number that make another one of it: "not 42", "negative 42", "42 squared", "42 is wrong".
+// Knows nothing of formulas.
+#pragma once
+
+#include <string_view>
+
+namespace qrl::reward::math {
+
+/// Whether a text begins, in upper or lower case, with one of the words that turn around what stands behind them: "less
+/// than", "half of", "not".
+bool begins_turned_around(std::string_view text) noexcept;
+
+/// The text behind "negative" or "minus" where it begins so; empty where it does not.
+std::string_view behind_minus(std::string_view text) noexcept;
+
+/// Whether "negative" or "minus" stands right before what follows the text.
+bool ends_with_minus(std::string_view text) noexcept;
+
+/// Whether the words right before a number deny it: "is not", "isn't", "I doubt it is". Only the clause counts: back to
+/// a digit or a sign of punctuation.
+bool denies(std::string_view before);
+
+/// Whether the words right behind a number make another one of it: "squared", "times 2", "less than", "or 43", "and a
+/// half", "is wrong", "out of 50", "?". Units and things counted do not.
+bool changes(std::string_view behind);
+
+}  // namespace qrl::reward::math

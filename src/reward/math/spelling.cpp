@@ -1,0 +1,206 @@
+#include "reward/math/spelling.h"
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+
+namespace qrl::reward::math {
+
+namespace {
+
+struct Spelling {
+  std::string_view character, ascii;
+};
+
+constexpr Spelling kSpellings[] = {
+    {"×", "\\times "},
+    {"÷", "\\div "},
+    {"·", "\\cdot "},
+    {"⋅", "\\cdot "},
+    {"∙", "\\cdot "},
+    {"−", "-"},
+    {"–", "-"},
+    {"—", "-"},
+    {"‐", "-"},
+    {"‑", "-"},
+    {"﹣", "-"},
+    {"－", "-"},
+    {"＋", "+"},
+    {"＝", "="},
+    {"≤", "\\le "},
+    {"≥", "\\ge "},
+    {"⩽", "\\le "},
+    {"⩾", "\\ge "},
+    {"≠", "\\ne "},
+    {"≈", "\\approx "},
+    {"≡", "\\equiv "},
+    {"→", "\\to "},
+    {"⇒", "\\implies "},
+    {"∈", "\\in "},
+    {"∪", "\\cup "},
+    {"∩", "\\cap "},
+    {"∖", "\\setminus "},
+    {"∅", "\\emptyset "},
+    {"∞", "\\infty "},
+    {"π", "\\pi "},
+    {"θ", "\\theta "},
+    {"α", "\\alpha "},
+    {"β", "\\beta "},
+    {"γ", "\\gamma "},
+    {"δ", "\\delta "},
+    {"ε", "\\epsilon "},
+    {"λ", "\\lambda "},
+    {"μ", "\\mu "},
+    {"µ", "\\mu "},
+    {"ρ", "\\rho "},
+    {"σ", "\\sigma "},
+    {"τ", "\\tau "},
+    {"φ", "\\phi "},
+    {"ϕ", "\\phi "},
+    {"ω", "\\omega "},
+    {"Ω", "\\Omega "},
+    {"Δ", "\\Delta "},
+    {"Σ", "\\Sigma "},
+    {"√", "\\sqrt "},
+    {"∛", "\\cbrt "},
+    {"±", "\\pm "},
+    {"∓", "\\mp "},
+    {"°", "\\degree "},
+    {"º", "\\degree "},
+    {"²", "^{2}"},
+    {"³", "^{3}"},
+    {"¹", "^{1}"},
+    {"⁰", "^{0}"},
+    {"⁴", "^{4}"},
+    {"⁵", "^{5}"},
+    {"⁶", "^{6}"},
+    {"⁷", "^{7}"},
+    {"⁸", "^{8}"},
+    {"⁹", "^{9}"},
+    {"ⁿ", "^{n}"},
+    {"⁻¹", "^{-1}"},
+    {"₀", "_{0}"},
+    {"₁", "_{1}"},
+    {"₂", "_{2}"},
+    {"₃", "_{3}"},
+    {"₄", "_{4}"},
+    {"₅", "_{5}"},
+    {"₆", "_{6}"},
+    {"₇", "_{7}"},
+    {"₈", "_{8}"},
+    {"₉", "_{9}"},
+    {"ₙ", "_{n}"},
+    {"½", "\\frac{1}{2}"},
+    {"⅓", "\\frac{1}{3}"},
+    {"⅔", "\\frac{2}{3}"},
+    {"¼", "\\frac{1}{4}"},
+    {"¾", "\\frac{3}{4}"},
+    {"⅕", "\\frac{1}{5}"},
+    {"⅖", "\\frac{2}{5}"},
+    {"⅗", "\\frac{3}{5}"},
+    {"⅘", "\\frac{4}{5}"},
+    {"⅙", "\\frac{1}{6}"},
+    {"⅚", "\\frac{5}{6}"},
+    {"⅛", "\\frac{1}{8}"},
+    {"⅜", "\\frac{3}{8}"},
+    {"⅝", "\\frac{5}{8}"},
+    {"⅞", "\\frac{7}{8}"},
+    {"⁄", "/"},
+    {"∕", "/"},
+    {"／", "/"},
+    {"∶", ":"},
+    {"：", ":"},
+    {"，", ","},
+    {"；", ";"},
+    {"、", ","},
+    {"（", "("},
+    {"）", ")"},
+    {"［", "["},
+    {"］", "]"},
+    {"｛", "{"},
+    {"｝", "}"},
+    {"。", "."},
+    {"．", "."},
+    {"％", "%"},
+    {"∣", "|"},
+    {"｜", "|"},
+    {"′", "'"},
+    {"’", "'"},
+    {"‘", "'"},
+    {"…", "\\dots "},
+    {"⋯", "\\dots "},
+    {"ℝ", "\\mathbb{R}"},
+    {"ℤ", "\\mathbb{Z}"},
+    {"ℕ", "\\mathbb{N}"},
+    {"ℚ", "\\mathbb{Q}"},
+    {"ℂ", "\\mathbb{C}"},
+    {"⌊", "\\lfloor "},
+    {"⌋", "\\rfloor "},
+    {"⌈", "\\lceil "},
+    {"⌉", "\\rceil "},
+    {"⟨", "("},
+    {"⟩", ")"},
+    {"∧", ","},
+    {"∨", ","},
+    {"△", "\\triangle "},
+    {"∠", "\\angle "},
+    {"⊂", "\\subset "},
+    {"⊆", "\\subseteq "},
+    {"∑", "\\sum "},
+    {"∏", "\\prod "},
+    {"∫", "\\int "},
+    {"€", "\\euro "},
+    {"£", "\\pounds "},
+    {"¥", "\\yen "},
+    {"￥", "\\yen "},
+    {"₹", "\\rupee "},
+    {"¢", "\\text{ cents}"},
+    {"\xe2\x80\x8b", ""},
+    {"\xef\xbb\xbf", ""},
+    {"\xe2\x80\x8e", ""},
+    {"\xe2\x81\xa0", ""},
+    {"‖", "\\Vert "},
+    // Spaces that do not break are those inside numbers: kept apart from others as a thin space.
+    {"\xc2\xa0", "\\,"},
+    {"\xe2\x80\xaf", "\\,"},
+    {"\xe2\x80\x89", "\\,"},
+    {"\xe2\x80\x82", " "},
+    {"\xe2\x80\x83", " "},
+    {"\xe3\x80\x80", " "},
+};
+
+std::optional<std::string_view> ascii_spelling(std::string_view utf8) noexcept {
+  const auto* at = std::find_if(std::begin(kSpellings), std::end(kSpellings),
+                                [utf8](const Spelling& spelling) { return spelling.character == utf8; });
+  return at == std::end(kSpellings) ? std::nullopt : std::optional(at->ascii);
+}
+
+bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
+
+}  // namespace
+
+std::string spelled_in_ascii(std::string_view text) {
+  std::string out;
+  out.reserve(text.size() + 16);
+  for (std::size_t at = 0; at < text.size();) {
+    const auto c = static_cast<unsigned char>(text[at]);
+    const std::size_t size = c < 0xc0 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
+    const std::string_view character = text.substr(at, size);
+    const auto spelling = c >= 0xc0 ? ascii_spelling(character) : std::nullopt;
+    out += spelling.value_or(character);
+    at += character.size();
+    if (character != "√" && character != "∛") continue;
+    std::size_t end = at;  // √12 is \\sqrt{12}, and \\sqrt 12 the root of 1 beside 2
+    while (end < text.size() &&
+           (is_digit(text[end]) || (text[end] == '.' && end + 1 < text.size() && is_digit(text[end + 1]))))
+      ++end;
+    if (end == at) continue;
+    out += '{';
+    out += text.substr(at, end - at);
+    out += '}';
+    at = end;
+  }
+  return out;
+}
+
+}  // namespace qrl::reward::math

@@ -1,0 +1,20 @@
+// Owns numbers in digits: thousands, decimals, repeating digits, exponents. Knows nothing of what stands around them.
+#pragma once
+
+#include <vector>
+
+#include "reward/math/lexer.h"
+
+namespace qrl::reward::math {
+
+struct WrittenNumber {
+  std::size_t end = 0;           ///< behind it in the source
+  std::size_t size = 0;          ///< of its text, which begins where the number does
+  bool ambiguous_comma = false;  ///< reading commas otherwise would give another one
+};
+
+/// The number at `begin`, a digit or a point before one. Its text (TokenType::number) replaces it in the source, where
+/// it is never longer: separators of thousands leave a gap behind it.
+WrittenNumber scan_number(std::vector<char>& source, std::size_t begin, Comma comma);
+
+}  // namespace qrl::reward::math
