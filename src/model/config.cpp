@@ -281,6 +281,42 @@ std::string float16_note(std::string_view json_text, const std::string& where) {
   return "float16 weights are read exactly, but exported as bfloat16 (export --dtype float32 keeps every bit)";
 }
 
+/// Whether a layer looks through the window that the config may have. layer_types says it of each; without them all
+/// from max_window_layers on do, where the window is switched on.
+bool has_sliding_layers(const Reader& reader, const ModelConfig& config) {
+  const bool is_switched = reader.find("use_sliding_window") != nullptr;
+  const bool is_on = is_switched && reader.boolean("use_sliding_window");
+  if (const Json* types = reader.find("layer_types")) {
+    const auto is_known = [](const Json& type) { return type == "full_attention" || type == "sliding_attention"; };
+    QRL_REQUIRE(types->is_array() && types->size() == static_cast<std::size_t>(config.num_hidden_layers) &&
+                    std::all_of(types->begin(), types->end(), is_known),
+                reader.at("layer_types"), "\"full_attention\" for each layer", base::quoted(types->dump()));
+    return std::any_of(types->begin(), types->end(), [](const Json& type) { return type == "sliding_attention"; });
+  }
+  // Qwen's configs carry a window that is off unless switched on; whoever gives a Llama one means it.
+  if (!is_on && (is_switched || config.family != Family::llama || reader.find("sliding_window") == nullptr))
+    return false;
+  const Json* first = reader.find("max_window_layers");
+  return first == nullptr || !first->is_number_unsigned() ||
+         first->get<std::uint64_t>() < static_cast<std::uint64_t>(config.num_hidden_layers);
+}
+
+/// A window as long as the longest sequence hides nothing; any other that a layer looks through is refused.
+void refuse_sliding_window(const Reader& reader, const ModelConfig& config) {
+  if (!has_sliding_layers(reader, config)) return;
+  const Json* window = reader.find("sliding_window");
+  const std::string max_positions = std::to_string(config.max_position_embeddings);
+  QRL_REQUIRE(
+      window != nullptr && window->is_number_unsigned() &&
+          window->get<std::uint64_t>() >= static_cast<std::uint64_t>(config.max_position_embeddings),
+      reader.at("sliding_window"),
+      "a window that no layer uses (use_sliding_window false, max_window_layers of at least " +
+          std::to_string(config.num_hidden_layers) +
+          ", or layer_types of full_attention alone) or of at least max_position_embeddings (" + max_positions + ")",
+      window == nullptr ? "one in use, of a length that is not said" : base::quoted(window->dump()) + ", in use",
+      "sliding windows are not supported");
+}
+
 void refuse_unsupported(const Reader& reader, const ModelConfig& config) {
   QRL_REQUIRE(reader.find("quantization_config") == nullptr, reader.at("quantization_config"), "an unquantised model",
               "a quantised one", "use the bf16 or fp32 model that it was made from");
@@ -292,22 +328,11 @@ void refuse_unsupported(const Reader& reader, const ModelConfig& config) {
   }
   // Where these are left out, transformers gives all three families the same value: the one asked for here.
   reader.require_only("hidden_act", "silu");
-  reader.require_only("attention_bias", config.qkv_bias);
   reader.require_only("mlp_bias", false);
-  reader.require_only("use_sliding_window", false);
   reader.require_only("attention_dropout", 0);
   reader.require_only("partial_rotary_factor", 1);
   reader.require_only("rope_interleaved", false);
-  if (const Json* types = reader.find("layer_types")) {
-    const auto layers = static_cast<std::size_t>(config.num_hidden_layers);
-    QRL_REQUIRE(
-        types->is_array() && types->size() == layers &&
-            std::all_of(types->begin(), types->end(), [](const Json& type) { return type == "full_attention"; }),
-        reader.at("layer_types"), "\"full_attention\" for each layer", base::quoted(types->dump()));
-  }
-  // Qwen's configs carry a window that use_sliding_window switches off; a Llama's would be in use.
-  QRL_REQUIRE(config.family != Family::llama || reader.find("sliding_window") == nullptr, reader.at("sliding_window"),
-              "null (sliding windows are not supported)", "a window");
+  refuse_sliding_window(reader, config);
 }
 
 std::int64_t read_head_dim(const Reader& reader, const ModelConfig& config) {
@@ -338,6 +363,17 @@ std::string join(const std::vector<std::string>& names) {
   return text;
 }
 
+/// Qwen2's class has biases on q, k and v, whatever is said; the others have them there and on o where it is said.
+void read_attention_bias(const Reader& reader, ModelConfig& config) {
+  if (config.family == Family::qwen2) {
+    reader.require_only("attention_bias", true);
+    config.qkv_bias = true;
+    return;
+  }
+  if (reader.find("attention_bias") == nullptr) return;
+  config.qkv_bias = config.o_bias = reader.boolean("attention_bias");
+}
+
 }  // namespace
 
 ModelConfig parse_config(std::string_view json_text, const std::string& where) {
@@ -345,7 +381,7 @@ ModelConfig parse_config(std::string_view json_text, const std::string& where) {
   ModelConfig config;
   config.family = read_family(reader);
   config.qk_norm = config.family == Family::qwen3;
-  config.qkv_bias = config.family == Family::qwen2;
+  read_attention_bias(reader, config);
   config.vocab_size = reader.size("vocab_size", kMaxVocab);
   config.hidden_size = reader.size("hidden_size", kMaxWidth);
   config.num_hidden_layers = reader.size("num_hidden_layers", kMaxLayers);
@@ -441,7 +477,7 @@ std::string config_json(const ModelConfig& config) {
   root["rope_parameters"] = rope;
   if (config.eos_token_ids.size() == 1) root["eos_token_id"] = config.eos_token_ids[0];
   else if (!config.eos_token_ids.empty()) root["eos_token_id"] = config.eos_token_ids;
-  if (config.family != Family::qwen2) root["attention_bias"] = false;
+  if (config.family != Family::qwen2) root["attention_bias"] = config.o_bias;
   if (config.family == Family::llama) root["mlp_bias"] = false;
   else root["use_sliding_window"] = false;
   return root.dump(2) + "\n";
