@@ -115,7 +115,10 @@ class Rows {
     group_ended_ = row.is_labelled && continues && !last_labelled_;
     last_labelled_ = row.is_labelled;
     groups_.back().push_back(std::move(row.digits));
+    ++num_rows_;
   }
+  /// More rows than whoever gives an answer puts behind it.
+  bool is_full() const { return num_rows_ >= 8 * size_; }
   void part() { group_ended_ = true; }
   /// Rows with labels below one without are another thing than it.
   bool ends_before(const Line& row) const { return !groups_.empty() && last_labelled_ && !row.is_labelled; }
@@ -144,7 +147,7 @@ class Rows {
     return std::nullopt;
   }
 
-  std::size_t size_;
+  std::size_t size_, num_rows_ = 0;
   std::vector<std::vector<std::string>> groups_;  ///< last first, of rows last first
   bool group_ended_ = false, last_labelled_ = false;
 };
@@ -169,6 +172,7 @@ std::optional<puzzle::SudokuGrid> last_grid(std::string_view text, int size) {
       rows = Rows(num_rows);
     }
     if (is_row) rows.add(std::move(*line));
+    if (rows.is_full()) break;
   }
   return rows.grid();
 }
