@@ -49,8 +49,9 @@ std::optional<std::string> digits_alone(std::string_view text) {
   std::string digits;
   while (!text.empty()) {
     const char c = text.front();
-    const auto* markup = std::find_if(std::begin(kMarkup), std::end(kMarkup),
-                                      [text](std::string_view word) { return text.starts_with(word); });
+    const auto* markup = c != '\\' ? std::end(kMarkup)
+                                   : std::find_if(std::begin(kMarkup), std::end(kMarkup),
+                                                  [text](std::string_view word) { return text.starts_with(word); });
     std::size_t width = 1;
     if (is_cell(c)) digits += c;
     else if (markup != std::end(kMarkup)) width = markup->size();
@@ -93,11 +94,13 @@ struct Line {
 /// A line of cells alone, or behind a label; with no cells: a border or an empty line. Nothing for any other.
 std::optional<Line> line_of(std::string_view text, std::size_t size) {
   text = text.substr(0, text.find("<|"));
+  const auto num_digits = static_cast<std::size_t>(std::count_if(text.begin(), text.end(), is_cell));
+  if (num_digits > 0 && num_digits < size) return std::nullopt;  // most lines of a long response end here
   const auto fits = [size](const std::optional<std::string>& d) {
     return d && (d->size() == size || d->size() == size * size || d->empty());
   };
   if (auto digits = digits_alone(text); fits(digits)) return Line{std::move(*digits)};
-  const auto cells = behind_label(text);
+  const auto cells = num_digits > 0 ? behind_label(text) : std::nullopt;
   if (!cells) return std::nullopt;
   auto digits = digits_alone(*cells);
   return fits(digits) && !digits->empty() ? std::optional(Line{std::move(*digits), true}) : std::nullopt;
@@ -119,6 +122,7 @@ class Rows {
   }
   /// More rows than whoever gives an answer puts behind it.
   bool is_full() const { return num_rows_ >= 8 * size_; }
+  bool empty() const { return groups_.empty(); }
   void part() { group_ended_ = true; }
   /// Rows with labels below one without are another thing than it.
   bool ends_before(const Line& row) const { return !groups_.empty() && last_labelled_ && !row.is_labelled; }
@@ -169,7 +173,7 @@ std::optional<puzzle::SudokuGrid> last_grid(std::string_view text, int size) {
     if (!is_row || rows.ends_before(*line)) {
       if (auto grid = rows.grid()) return grid;
       if (line && !is_row) return puzzle::read_sudoku(line->digits);
-      rows = Rows(num_rows);
+      if (!rows.empty()) rows = Rows(num_rows);
     }
     if (is_row) rows.add(std::move(*line));
     if (rows.is_full()) break;
