@@ -1,159 +1,25 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <optional>
 #include <set>
 #include <string_view>
 #include <utility>
 
 #include "base/text.h"
 #include "data/jinja/jinja.h"
-#include "data/tokenizer/unicode.h"
+#include "data/jinja/values.h"
 
 namespace qrl::data::jinja {
 
 namespace {
 
-using Json = nlohmann::json;
-/// Nothing: undefined.
-using Value = std::optional<Json>;
-
-constexpr std::size_t kMaxText_bytes = std::size_t{1} << 20;
 constexpr std::size_t kMaxWork_bytes = std::size_t{16} << 20;  ///< of all values that a run makes, and 64 a step
-
-[[noreturn]] void fail(const std::string& what) { throw Unsupported(what); }
-
-bool is_true(const Value& value) {
-  if (!value || value->is_null()) return false;
-  if (value->is_boolean()) return value->get<bool>();
-  if (value->is_number()) return value->get<std::int64_t>() != 0;
-  if (value->is_string()) return !value->get_ref<const std::string&>().empty();
-  return !value->empty();
-}
-
-const std::string& text_of(const Value& value, const std::string& what) {
-  if (!value || !value->is_string()) fail(what + " of what is no text");
-  return value->get_ref<const std::string&>();
-}
-
-std::int64_t integer_of(const Value& value, const std::string& what) {
-  if (!value || !value->is_number_integer()) fail(what + " of what is no integer");
-  return value->get<std::int64_t>();
-}
-
-Json checked(std::string text) {
-  if (text.size() > kMaxText_bytes) fail("a text of more than 1 MiB");
-  return text;
-}
 
 /// Jinja's own names and transformers', but strftime_now: the day of the run is never there (recognise_template).
 bool is_global(std::string_view name) {
   constexpr std::array<std::string_view, 7> kGlobals = {"range",  "dict",      "lipsum",         "cycler",
                                                         "joiner", "namespace", "raise_exception"};
   return std::ranges::find(kGlobals, name) != kGlobals.end();
-}
-
-/// About the memory that a value takes.
-std::size_t weight_of(const Json& value) {
-  if (value.is_string()) return value.get_ref<const std::string&>().size();
-  std::size_t sum = 16;
-  if (value.is_structured()) {
-    for (const Json& part : value) sum += 16 + weight_of(part);
-  }
-  return sum;
-}
-
-/// As Python's str() writes it.
-std::string printed(const Value& value) {
-  if (!value) return {};
-  if (value->is_string()) return value->get<std::string>();
-  if (value->is_boolean()) return value->get<bool>() ? "True" : "False";
-  if (value->is_null()) return "None";
-  if (value->is_number()) return value->dump();
-  fail("a list or an object where text belongs");
-}
-
-bool are_equal(const Value& left, const Value& right) {
-  if (!left || !right) return !left && !right;
-  // In Python 1 == True.
-  if (left->is_boolean() != right->is_boolean() && left->is_number() != right->is_number())
-    fail("the comparison of a number and a truth value");
-  return *left == *right;
-}
-
-bool contains(const Value& whole, const Value& part) {
-  if (!whole) fail("`in` of what is not defined");
-  if (whole->is_string()) return whole->get_ref<const std::string&>().find(text_of(part, "`in`")) != std::string::npos;
-  if (whole->is_object()) return whole->contains(text_of(part, "`in`"));
-  if (!whole->is_array()) fail("`in` of what holds nothing");
-  return std::any_of(whole->begin(), whole->end(), [&](const Json& one) { return are_equal(one, part); });
-}
-
-bool compare(std::string_view sign, const Value& left, const Value& right) {
-  const std::int64_t a = integer_of(left, "an order"), b = integer_of(right, "an order");
-  if (sign == "<") return a < b;
-  if (sign == "<=") return a <= b;
-  return sign == ">" ? a > b : a >= b;
-}
-
-Json calculate(std::string_view sign, const Value& left, const Value& right) {
-  const bool both_text = left && right && left->is_string() && right->is_string();
-  if (sign == "+" && both_text) return checked(left->get<std::string>() + right->get<std::string>());
-  const std::string what = "`" + std::string(sign) + "`";
-  const std::int64_t a = integer_of(left, what), b = integer_of(right, what);
-  std::int64_t result = 0;
-  bool overflows = false;
-  if (sign == "+") overflows = __builtin_add_overflow(a, b, &result);
-  else if (sign == "-") overflows = __builtin_sub_overflow(a, b, &result);
-  else if (sign == "*") overflows = __builtin_mul_overflow(a, b, &result);
-  else if (sign == "%" && a >= 0 && b > 0) result = a % b;
-  else fail("the operator " + what);
-  if (overflows) fail("a number of more than 64 bits");
-  return result;
-}
-
-/// The index that Python's list[at] means, or nothing outside of it.
-std::optional<std::size_t> index_in(std::int64_t at, std::size_t size) {
-  const auto count = static_cast<std::int64_t>(size);
-  if (at < 0) at += count;
-  return at < 0 || at >= count ? std::nullopt : std::optional(static_cast<std::size_t>(at));
-}
-
-/// Python's strip, lstrip and rstrip: of white space, or of the characters of `set`.
-Json stripped(std::string_view text, const Value& set, bool left, bool right) {
-  const std::string characters = set ? text_of(set, "strip") : std::string();
-  if (!std::ranges::all_of(characters, [](unsigned char c) { return c < 0x80; }))
-    fail("strip of characters beyond ASCII");
-  const auto ends = [&](bool front) -> std::size_t {
-    if (!set) return front ? leading_space_bytes(text) : trailing_space_bytes(text);
-    const std::size_t at = front ? text.find_first_not_of(characters) : text.find_last_not_of(characters);
-    if (at == std::string_view::npos) return text.size();
-    return front ? at : text.size() - 1 - at;
-  };
-  if (left) text.remove_prefix(ends(true));
-  if (right) text.remove_suffix(ends(false));
-  return std::string(text);
-}
-
-Json split(std::string_view text, const std::string& separator) {
-  if (separator.empty()) fail("split at nothing");
-  Json parts = Json::array();
-  for (std::size_t at = 0; (at = text.find(separator)) != std::string_view::npos;) {
-    parts.push_back(std::string(text.substr(0, at)));
-    text.remove_prefix(at + separator.size());
-  }
-  parts.push_back(std::string(text));
-  return parts;
-}
-
-Json replaced(std::string_view text, const std::string& from, const std::string& to) {
-  if (from.empty()) fail("replace of nothing");
-  std::string out;
-  for (std::size_t at = 0; (at = text.find(from)) != std::string_view::npos; text.remove_prefix(at + from.size())) {
-    out += std::string(text.substr(0, at)) + to;
-    if (out.size() > kMaxText_bytes) break;
-  }
-  return checked(out.append(text));
 }
 
 class Run {
@@ -252,7 +118,33 @@ class Run {
     return value;
   }
 
+  /// A member of an object or an element of a list that is there.
+  static const Json* part_of(const Json& base, const Node& node) {
+    const bool is_attribute = node.kind == NodeKind::attribute;
+    if (base.is_object() && (is_attribute || node.children[1].kind == NodeKind::literal)) {
+      const auto found = base.find(is_attribute ? node.text : node.children[1].text);
+      return found == base.end() ? nullptr : &*found;
+    }
+    const bool is_element = base.is_array() && !is_attribute && node.children[1].kind == NodeKind::number;
+    const auto at = is_element ? index_in(node.children[1].number, base.size()) : std::nullopt;
+    return at ? &base[*at] : nullptr;
+  }
+
+  /// Where a value lies within a variable, so that no more of it is copied; null where evaluate has to say more.
+  const Json* place_of(const Node& node) {
+    if (node.kind == NodeKind::name) {
+      const Value* found = find(node.text);
+      return found != nullptr && *found ? &**found : nullptr;
+    }
+    if (node.kind != NodeKind::attribute && node.kind != NodeKind::item) return nullptr;
+    const Json* base = place_of(node.children[0]);
+    return base == nullptr ? nullptr : part_of(*base, node);
+  }
+
   Value evaluate(const Node& node) {
+    if (node.kind == NodeKind::attribute || node.kind == NodeKind::item) {
+      if (const Json* place = place_of(node)) return *place;
+    }
     switch (node.kind) {
       case NodeKind::literal:
         return node.text;
