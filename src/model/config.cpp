@@ -497,7 +497,8 @@ std::string describe_config(const std::filesystem::path& file) {
       (config.rope_scaling.type == RopeType::plain
            ? ""
            : ", rope scaling " + rope_scaling_json(config.rope_scaling).dump()) +
-      ", " + (config.tie_word_embeddings ? "tied" : "untied") + " embeddings, ";
+      ", " + (config.qkv_bias ? config.o_bias ? "biases on q, k, v and o, " : "biases on q, k and v, " : "") +
+      (config.tie_word_embeddings ? "tied" : "untied") + " embeddings, ";
   const std::string float16 = float16_note(text, where);
   line += float16.empty() ? std::string(base::name(config.dtype)) : "F16; " + float16;
   const std::vector<std::string> unknown = unknown_config_keys(text, where);

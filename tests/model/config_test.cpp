@@ -364,6 +364,10 @@ TEST_CASE("unknown keys are named, known and null ones are not") {
   const qrl::test::TempDir dir;
   std::ofstream(dir / "config.json") << config.dump();
   CHECK(describe_config(dir / "config.json").find("\"a_new_key\"") != std::string::npos);
+  CHECK(describe_config(dir / "config.json").find("bias") == std::string::npos);
+  config["attention_bias"] = true;
+  std::ofstream(dir / "config.json") << config.dump();
+  CHECK(describe_config(dir / "config.json").find("biases on q, k, v and o") != std::string::npos);
 }
 
 TEST_CASE("end tokens of a generation config") {

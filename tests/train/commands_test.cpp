@@ -137,6 +137,10 @@ TEST_CASE("tokenize: ids and back, rows, and text that names no tokens") {
   CHECK(run("-1", "--decode").exit_code == 2);
   CHECK(run("", "--decode --jsonl").exit_code == 2);
   refuses("tokenize " + (dir / "none").string(), "tokenizer.json: expected a readable file");
+  fs::create_directory(dir / "slow");
+  std::ofstream(dir / "slow/vocab.json") << "{}";
+  refuses("tokenize " + (dir / "slow").string(), "none, but vocab.json");
+  refuses(kTiny + " --dry-run --set model.init.config=null --set model.path=Org/Name", "nothing is downloaded");
 }
 
 TEST_CASE("check jsonl and csv read rows by the keys of a recipe") {
