@@ -53,12 +53,17 @@ std::optional<std::string> digits_alone(std::string_view text) {
                                    : std::find_if(std::begin(kMarkup), std::end(kMarkup),
                                                   [text](std::string_view word) { return text.starts_with(word); });
     std::size_t width = 1;
-    if (is_cell(c)) digits += c;
-    else if (markup != std::end(kMarkup)) width = markup->size();
-    else if (text.starts_with("\\begin{array}{")) width = std::min(text.find('}', 15), text.size() - 1) + 1;
-    else if (text.size() >= 3 && text.starts_with("\xe2") && (text[1] == '\x94' || text[1] == '\x95'))
+    if (is_cell(c)) {
+      digits += c;
+    } else if (markup != std::end(kMarkup)) {
+      width = markup->size();
+    } else if (text.starts_with("\\begin{array}{")) {
+      width = std::min(text.find('}', 15), text.size() - 1) + 1;
+    } else if (text.size() >= 3 && text.starts_with("\xe2") && (text[1] == '\x94' || text[1] == '\x95')) {
       width = 3;  // ─ … ╿
-    else if (kSilent.find(c) == std::string_view::npos) return std::nullopt;
+    } else if (kSilent.find(c) == std::string_view::npos) {
+      return std::nullopt;
+    }
     text.remove_prefix(width);
   }
   return digits;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <ranges>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -62,8 +63,8 @@ class Run {
   }
 
   Value* find(const std::string& name) {
-    for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
-      if (const auto found = scope->find(name); found != scope->end()) return &found->second;
+    for (auto& scope : std::ranges::reverse_view(scopes_)) {
+      if (const auto found = scope.find(name); found != scope.end()) return &found->second;
     }
     return nullptr;
   }

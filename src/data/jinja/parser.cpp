@@ -38,13 +38,16 @@ class Parser {
     return tokens_[at_++].text;
   }
 
-  struct Deeper {
+  class Deeper {
+   public:
     explicit Deeper(int& depth) : depth_(depth) {
       if (++depth_ > kMaxDepth) throw Unsupported("a template nested too deeply");
     }
     ~Deeper() { --depth_; }
     Deeper(const Deeper&) = delete;
     Deeper& operator=(const Deeper&) = delete;
+
+   private:
     int& depth_;
   };
 
