@@ -46,11 +46,16 @@ bool contains(std::span<const std::string_view> keys, std::string_view key) {
   return std::find(keys.begin(), keys.end(), key) != keys.end();
 }
 
+/// A value for a message, a text without the quotes of JSON inside our own.
+std::string shown(const Json& value) {
+  return base::quoted(value.is_string() ? value.get_ref<const std::string&>() : value.dump());
+}
+
 /// A config.json with the checks that every key needs.
 class Reader {
  public:
   Reader(std::string_view text, std::string where) : where_(std::move(where)), root_(state::parse_json(text, where_)) {
-    QRL_REQUIRE(root_.is_object(), where_, "a JSON object", base::quoted(root_.dump()));
+    QRL_REQUIRE(root_.is_object(), where_, "a JSON object", shown(root_));
   }
 
   const Json& root() const { return root_; }
@@ -74,13 +79,13 @@ class Reader {
     const Json& value = get(key, expected);
     QRL_REQUIRE(value.is_number_unsigned() && value.get<std::uint64_t>() >= 1 &&
                     value.get<std::uint64_t>() <= static_cast<std::uint64_t>(max),
-                at(key), expected, base::quoted(value.dump()));
+                at(key), expected, shown(value));
     return value.get<std::int64_t>();
   }
 
   bool boolean(const std::string& key) const {
     const Json& value = get(key, "true or false");
-    QRL_REQUIRE(value.is_boolean(), at(key), "true or false", base::quoted(value.dump()));
+    QRL_REQUIRE(value.is_boolean(), at(key), "true or false", shown(value));
     return value.get<bool>();
   }
 
@@ -88,7 +93,7 @@ class Reader {
   void require_only(const std::string& key, const Json& only) const {
     const Json* value = find(key);
     QRL_REQUIRE(value == nullptr || *value == only, at(key), only.dump() + " (nothing else is supported)",
-                base::quoted(value->dump()));
+                shown(*value));
   }
 
  private:
@@ -98,14 +103,14 @@ class Reader {
 
 double positive(const Json& value, double max, const std::string& where) {
   QRL_REQUIRE(value.is_number() && value.get<double>() > 0 && value.get<double>() <= max, where,
-              "a number above 0 and at most " + Json(max).dump(), base::quoted(value.dump()));
+              "a number above 0 and at most " + Json(max).dump(), shown(value));
   return value.get<double>();
 }
 
 /// A token id in the vocabulary; anything else is an input error.
 types::TokenId token_id(const Json& value, std::int64_t vocab_size, const std::string& where) {
   QRL_REQUIRE(value.is_number_unsigned() && value.get<std::uint64_t>() < static_cast<std::uint64_t>(vocab_size), where,
-              "token ids from 0 to " + std::to_string(vocab_size - 1), base::quoted(value.dump()));
+              "token ids from 0 to " + std::to_string(vocab_size - 1), shown(value));
   return value.get<types::TokenId>();
 }
 
@@ -114,8 +119,7 @@ std::vector<types::TokenId> token_ids(const Json& value, std::int64_t vocab_size
   std::vector<types::TokenId> ids;
   for (const Json& id : value) {
     ids.push_back(token_id(id, vocab_size, where));
-    QRL_REQUIRE(std::count(ids.begin(), ids.end(), ids.back()) == 1, where, "each token once",
-                base::quoted(value.dump()));
+    QRL_REQUIRE(std::count(ids.begin(), ids.end(), ids.back()) == 1, where, "each token once", shown(value));
   }
   return ids;
 }
@@ -130,8 +134,7 @@ Family read_family(const Reader& reader) {
   const Json& type = reader.get("model_type", R"("qwen3", "qwen2" or "llama")");
   const auto* names =
       std::find_if(kFamilies.begin(), kFamilies.end(), [&](const FamilyNames& f) { return type == f.model_type; });
-  QRL_REQUIRE(names != kFamilies.end(), reader.at("model_type"), R"("qwen3", "qwen2" or "llama")",
-              base::quoted(type.dump()));
+  QRL_REQUIRE(names != kFamilies.end(), reader.at("model_type"), R"("qwen3", "qwen2" or "llama")", shown(type));
   reader.require_only("architectures", Json::array({names->architecture}));
   return names->family;
 }
@@ -141,7 +144,7 @@ std::optional<double> rope_number(const Json& value, const char* key, double min
   const auto found = value.find(key);
   if (found == value.end() || found->is_null()) return std::nullopt;
   QRL_REQUIRE(found->is_number() && found->get<double>() >= min && found->get<double>() <= 1e6, where + "." + key,
-              "a number from " + Json(min).dump() + " to 1e6", base::quoted(found->dump()));
+              "a number from " + Json(min).dump() + " to 1e6", shown(*found));
   return found->get<double>();
 }
 
@@ -169,15 +172,16 @@ RopeScaling read_rope_scaling(const Reader& reader, const std::string& key, cons
                                "attention_factor", "mscale", "mscale_all_dim", "truncate"});
   } else {
     QRL_REQUIRE(type == "default", where + ".rope_type",
-                "\"default\", \"llama3\" or \"yarn\" (no other rope scaling is supported)", base::quoted(type.dump()));
+                "\"default\", \"llama3\" or \"yarn\" (no other rope scaling is supported)", shown(type));
   }
   for (const auto& [name, field] : value.items()) {
     QRL_REQUIRE(contains(known, name), where + "." + name, "the keys of rope_type " + type.dump() + " only",
                 "a key of another kind of rope");
   }
-  if (const auto partial = value.find("partial_rotary_factor"); partial != value.end())
+  if (const auto partial = value.find("partial_rotary_factor"); partial != value.end()) {
     QRL_REQUIRE(*partial == 1, where + ".partial_rotary_factor", "1 (partial rotary is not supported)",
-                base::quoted(partial->dump()));
+                shown(*partial));
+  }
   if (scaling.type == RopeType::plain) return scaling;
   scaling.factor = required_rope_number(value, "factor", 1, where);
   // Without it transformers takes the positions that the config has.
@@ -186,7 +190,7 @@ RopeScaling read_rope_scaling(const Reader& reader, const std::string& key, cons
       has_original ? value["original_max_position_embeddings"] : reader.get("max_position_embeddings", "an integer");
   QRL_REQUIRE(original.is_number_unsigned() && original.get<std::uint64_t>() >= 1 &&
                   original.get<std::uint64_t>() <= static_cast<std::uint64_t>(kMaxPositions),
-              where + ".original_max_position_embeddings", "a positive integer", base::quoted(original.dump()));
+              where + ".original_max_position_embeddings", "a positive integer", shown(original));
   scaling.original_max_position_embeddings = original.get<std::int64_t>();
   if (scaling.type == RopeType::llama3) {
     scaling.low_freq_factor = required_rope_number(value, "low_freq_factor", 1e-6, where);
@@ -203,7 +207,7 @@ RopeScaling read_rope_scaling(const Reader& reader, const std::string& key, cons
   scaling.mscale = rope_number(value, "mscale", 1e-6, where);
   scaling.mscale_all_dim = rope_number(value, "mscale_all_dim", 1e-6, where);
   if (const auto truncate = value.find("truncate"); truncate != value.end() && !truncate->is_null()) {
-    QRL_REQUIRE(truncate->is_boolean(), where + ".truncate", "true or false", base::quoted(truncate->dump()));
+    QRL_REQUIRE(truncate->is_boolean(), where + ".truncate", "true or false", shown(*truncate));
     scaling.truncate = truncate->get<bool>();
   }
   return scaling;
@@ -217,7 +221,7 @@ void read_rope(const Reader& reader, ModelConfig& config) {
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     const Json* value = reader.find(key);
     if (value == nullptr) continue;
-    QRL_REQUIRE(value->is_object(), reader.at(key), "an object", base::quoted(value->dump()));
+    QRL_REQUIRE(value->is_object(), reader.at(key), "an object", shown(*value));
     scalings.push_back(read_rope_scaling(reader, key, *value));
     const auto theta = value->find("rope_theta");
     if (theta != value->end())
@@ -268,7 +272,7 @@ DType read_dtype(const Reader& reader) {
   if (value == "float32") return DType::f32;
   // Half precision is read exactly and written as bfloat16, the one 16-bit form that we write.
   QRL_REQUIRE(value == "bfloat16" || value == "float16", reader.at(dtype != nullptr ? "dtype" : "torch_dtype"),
-              "\"float32\", \"bfloat16\" or \"float16\"", base::quoted(value.dump()));
+              "\"float32\", \"bfloat16\" or \"float16\"", shown(value));
   return DType::bf16;
 }
 
@@ -290,7 +294,7 @@ bool has_sliding_layers(const Reader& reader, const ModelConfig& config) {
     const auto is_known = [](const Json& type) { return type == "full_attention" || type == "sliding_attention"; };
     QRL_REQUIRE(types->is_array() && types->size() == static_cast<std::size_t>(config.num_hidden_layers) &&
                     std::all_of(types->begin(), types->end(), is_known),
-                reader.at("layer_types"), "\"full_attention\" for each layer", base::quoted(types->dump()));
+                reader.at("layer_types"), "\"full_attention\" for each layer", shown(*types));
     return std::any_of(types->begin(), types->end(), [](const Json& type) { return type == "sliding_attention"; });
   }
   // Qwen's configs carry a window that is off unless switched on; whoever gives a Llama one means it.
@@ -306,15 +310,15 @@ void refuse_sliding_window(const Reader& reader, const ModelConfig& config) {
   if (!has_sliding_layers(reader, config)) return;
   const Json* window = reader.find("sliding_window");
   const std::string max_positions = std::to_string(config.max_position_embeddings);
-  QRL_REQUIRE(
-      window != nullptr && window->is_number_unsigned() &&
-          window->get<std::uint64_t>() >= static_cast<std::uint64_t>(config.max_position_embeddings),
-      reader.at("sliding_window"),
-      "a window that no layer uses (use_sliding_window false, max_window_layers of at least " +
-          std::to_string(config.num_hidden_layers) +
-          ", or layer_types of full_attention alone) or of at least max_position_embeddings (" + max_positions + ")",
-      window == nullptr ? "one in use, of a length that is not said" : base::quoted(window->dump()) + ", in use",
-      "sliding windows are not supported");
+  QRL_REQUIRE(window != nullptr && window->is_number_unsigned() &&
+                  window->get<std::uint64_t>() >= static_cast<std::uint64_t>(config.max_position_embeddings),
+              reader.at("sliding_window"),
+              "a window that no layer uses (use_sliding_window false, max_window_layers of at least " +
+                  std::to_string(config.num_hidden_layers) +
+                  ", or layer_types of full_attention alone) or of at least max_position_embeddings (" + max_positions +
+                  ")",
+              window == nullptr ? "one in use, of a length that is not said" : shown(*window) + ", in use",
+              "sliding windows are not supported");
 }
 
 void refuse_unsupported(const Reader& reader, const ModelConfig& config) {
@@ -323,8 +327,8 @@ void refuse_unsupported(const Reader& reader, const ModelConfig& config) {
   for (const std::string_view name : kForeignKeys) {
     const std::string key(name);
     const Json* value = reader.find(key);
-    QRL_REQUIRE(value == nullptr || *value == false, reader.at(key), "a plain model of the family",
-                base::quoted(value->dump()), "models that this key changes are not supported");
+    QRL_REQUIRE(value == nullptr || *value == false, reader.at(key), "a plain model of the family", shown(*value),
+                "models that this key changes are not supported");
   }
   // Where these are left out, transformers gives all three families the same value: the one asked for here.
   reader.require_only("hidden_act", "silu");

@@ -232,6 +232,9 @@ TEST_CASE("values that cannot be are refused, by the name of their key") {
       CHECK(refusal(config.dump()).find(named) != std::string::npos);
     }
   }
+  Json other = base_config();
+  other["model_type"] = "mistral";
+  CHECK(refusal(other.dump()).ends_with("got \"mistral\""));
   Json uneven = base_config("llama");
   uneven["hidden_size"] = 66;
   CHECK(refusal(uneven.dump()).find("hidden_size") != std::string::npos);

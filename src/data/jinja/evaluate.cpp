@@ -14,7 +14,7 @@ namespace qrl::data::jinja {
 
 namespace {
 
-constexpr std::size_t kMaxWork_bytes = std::size_t{16} << 20;  ///< of all values that a run makes, and 64 a step
+constexpr std::size_t kMaxWork_bytes = std::size_t{4} << 20;  ///< of all values that a run makes, and 64 a step
 
 /// Jinja's own names and transformers', but strftime_now: the day of the run is never there (recognise_template).
 bool is_global(std::string_view name) {
