@@ -21,7 +21,7 @@ TEMPLATES = [
     "  {% if flag %}a{% endif %}  \n  {{ number }}  \n", "{{- number -}}  \n x", "a \n {{- number }}\n\nb", "a {%+ if flag +%}\nb{% endif %}",
     "\n\n{% if flag %}\n\n{% endif %}\n\n", "a\r\nb\r\n{% if flag %}\r\nc{% endif %}", "{# c\n 'x #}\n  {# d #}\ne", "a {#- b -#} c", "\t{% set x = 1 %}\n\t{{ x }}",
     "{{ number }}\n{% if flag %}\n{% endif %}\n{{ number }}", "{{ number }}  {% if flag %}a{% endif %}", "{% if flag %}  {% if flag %}a{% endif %}{% endif %}",
-    "{ % } {x} {{ '{{' }} {{ '%}' }}", "{{ '}}' }}{{ \"'\" }}{{ 'a\\n\\t\\'\\\\b' }}", "{{ 'a' 'b' \"c\" }}", "{{ 'a\nb' }}",
+    "{ % } {x} {{ '{{' }} {{ '%}' }}", "{{ '}}' }}{{ \"'\" }}{{ 'a\\n\\t\\'\\\\b' }}", "{{ 'a' 'b' \"c\" }}", "{{ 'a\nb' }}", "{{ '\\d\\.\\<' }}", "{{ '\\a' }}{{ '\\u0041' }}",
     # Values and operators.
     "{{ 1 + 2 * 3 - 4 }} {{ (1 + 2) * 3 }} {{ -number }} {{ 7 % 4 }} {{ 2 - -3 }}", "{{ 'a' + 'b' ~ 1 ~ true }}", "{{ flag }}{{ none }}{{ tools }}{{ missing }}",
     "{{ number > 6 }}{{ number <= 6 }}{{ number == 7 }}{{ number != 7 }}{{ '7' == number }}", "{{ flag and not missing }}{{ missing or 'x' }}{{ empty and 1 }}",

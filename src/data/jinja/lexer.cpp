@@ -142,10 +142,12 @@ class Lexer {
       if (c == quote) break;
       if (c == '\\') {
         if (++at_ == text_.size()) throw Unsupported("a string that does not end");
-        constexpr std::string_view kNames = "nrt\\'\"", kCharacters = "\n\r\t\\'\"";
+        constexpr std::string_view kNames = "nrt\\'\"", kCharacters = "\n\r\t\\'\"", kOthers = "01234567xuUNabfv\n";
         const std::size_t which = kNames.find(text_[at_]);
-        if (which == std::string_view::npos) throw Unsupported("an escape that is not known, in a string");
-        c = kCharacters[which];
+        if (kOthers.find(text_[at_]) != std::string_view::npos || static_cast<unsigned char>(text_[at_]) >= 0x80)
+          throw Unsupported("an escape that is not known, in a string");
+        if (which == std::string_view::npos) value += '\\';  // as in Python, no escape at all
+        c = which == std::string_view::npos ? text_[at_] : kCharacters[which];
       }
       value += c;
     }
