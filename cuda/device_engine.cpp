@@ -332,8 +332,9 @@ void DeviceEngine::forward(const Tick& tick) {
     const EncodedRows before = normed_.for_layer(layer.qkv.view), attended = attended_.for_layer(layer.o.view);
     const EncodedRows after = normed_.for_layer(layer.gate_up.view), gated = gated_.for_layer(layer.down.view);
     const ProductRows y = rows_of(y_, width_stride_);
-    norm_encode({x, i == 0 ? ProductRows{} : y, layer.input_norm_D.as<float>(), nullptr, shape.rms_norm_eps, before},
-                num_rows_, stream_);
+    norm_encode(
+        {x, i == 0 ? ProductRows{} : y, nullptr, layer.input_norm_D.as<float>(), nullptr, shape.rms_norm_eps, before},
+        num_rows_, stream_);
     product(before, layer.qkv.view, num_rows_, qkv_.data(), qkv_stride_, wide);
     rope_and_store(
         {rows_of(qkv_, qkv_stride_), shape.num_heads, layer.qkv_bias.as<float>(), layer.q_norm_E.as<float>(),
@@ -342,7 +343,8 @@ void DeviceEngine::forward(const Tick& tick) {
     attention({q_.as<float>(), shape.num_heads, where, pages(i), context_.as<float>()}, num_rows_, stream_);
     encode({context_.as<float>(), attended}, num_rows_, stream_);
     product(attended, layer.o.view, num_rows_, y_.data(), width_stride_, wide);
-    norm_encode({x, y, layer.post_norm_D.as<float>(), nullptr, shape.rms_norm_eps, after}, num_rows_, stream_);
+    norm_encode({x, y, layer.o_bias_D.as<float>(), layer.post_norm_D.as<float>(), nullptr, shape.rms_norm_eps, after},
+                num_rows_, stream_);
     product(after, layer.gate_up.view, num_rows_, gate_up_.data(), gate_up_stride_, wide);
     swiglu_encode({rows_of(gate_up_, gate_up_stride_), gated}, num_rows_, stream_);
     product(gated, layer.down.view, num_rows_, y_.data(), width_stride_, wide);
@@ -356,7 +358,7 @@ void DeviceEngine::check_rows(std::span<const std::int32_t> rows) const {
 
 /// The chosen rows of the last forward, the last layer's sum added, ready for lm_head.
 void DeviceEngine::final_norm(const std::int32_t* row_ids, std::int64_t num_rows) {
-  norm_encode({x_.as<float>(), rows_of(y_, width_stride_), weights_.final_norm_D(), row_ids,
+  norm_encode({x_.as<float>(), rows_of(y_, width_stride_), nullptr, weights_.final_norm_D(), row_ids,
                options_.shape.rms_norm_eps, final_normed_.for_layer(weights_.lm_head())},
               num_rows, stream_);
 }

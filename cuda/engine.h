@@ -51,7 +51,7 @@ struct HostMatrix {
 struct HostLayer {
   const float *input_norm_D = nullptr, *post_norm_D = nullptr;
   const float *q_norm_E = nullptr, *k_norm_E = nullptr;  ///< null: none
-  const float* qkv_bias = nullptr;                       ///< null: none
+  const float *qkv_bias = nullptr, *o_bias = nullptr;    ///< null: none
   HostMatrix qkv, o, gate_up, down;
 };
 struct HostWeights {

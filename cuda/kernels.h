@@ -44,11 +44,12 @@ struct EmbedTask {
 };
 void embed(const EmbedTask& task, std::int64_t num_rows, const Stream& stream);
 
-/// x[row] += added[row] where there is something to add; out = encode(x · gain / sqrt(mean(x²) + eps)). With row_ids
-/// the rows of x and added are those, out's are 0, 1 …, and x stays as it is.
+/// x[row] += added[row] + its bias where there is something to add; out = encode(x · gain / sqrt(mean(x²) + eps)). With
+/// row_ids the rows of x and added are those, out's are 0, 1 …, and x stays as it is.
 struct NormTask {
   float* x;  ///< fp32 [*, width]
   ProductRows added;
+  const float* added_bias;  ///< [width]; null: none
   const float* gain;
   const std::int32_t* row_ids;  ///< null: all
   float eps;

@@ -109,7 +109,8 @@ QRL_KERNEL void norm_encode_kernel(NormTask task) {
   for (std::int64_t i = thread_idx(); i < width; i += kThreads) {
     float value = x[i];
     if (task.added.values != nullptr) {
-      value += task.added.at(source, i);
+      const float added = task.added.at(source, i);
+      value += task.added_bias != nullptr ? added + task.added_bias[i] : added;
       if (task.row_ids == nullptr) x[i] = value;
     }
     values[i] = value;

@@ -82,6 +82,7 @@ void Weights::upload(const HostWeights& host, const Stream& stream) {
     put_floats(to.q_norm_E, from.q_norm_E, shape.head_dim, stream);
     put_floats(to.k_norm_E, from.k_norm_E, shape.head_dim, stream);
     put_floats(to.qkv_bias, from.qkv_bias, q_size + 2 * kv_size, stream);
+    put_floats(to.o_bias_D, from.o_bias, shape.width, stream);
     upload_matrix(from.qkv, q_size + 2 * kv_size, shape.width, to.qkv, stream);
     upload_matrix(from.o, shape.width, q_size, to.o, stream);
     upload_matrix(from.gate_up, 2 * shape.ffn, shape.width, to.gate_up, stream);

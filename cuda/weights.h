@@ -17,7 +17,7 @@ struct MatrixMemory {
 };
 
 struct LayerMemory {
-  Memory input_norm_D, post_norm_D, q_norm_E, k_norm_E, qkv_bias;  ///< fp32; empty where there is none
+  Memory input_norm_D, post_norm_D, q_norm_E, k_norm_E, qkv_bias, o_bias_D;  ///< fp32; empty where there is none
   MatrixMemory qkv, o, gate_up, down;
 };
 

@@ -7,8 +7,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "command.h"
+#include "data/jsonl.h"
 #include "data/tokenizer.h"
-#include "state/json.h"
 
 namespace qrl::app {
 
@@ -22,10 +22,9 @@ struct BenchTokenizerArguments {
 /// Every string of every row of standard input.
 std::vector<std::string> read_texts() {
   std::vector<std::string> texts;
-  std::string line;
-  for (std::int64_t number = 1; std::getline(std::cin, line); ++number) {
-    const nlohmann::json row = state::parse_json(line, "standard input:" + std::to_string(number));
-    for (const auto& [name, value] : row.items()) {
+  data::JsonLines lines(std::cin, "standard input");
+  while (const auto row = lines.next()) {
+    for (const auto& [name, value] : row->items()) {
       if (value.is_string()) texts.push_back(value.get<std::string>());
     }
   }

@@ -33,10 +33,56 @@ const std::vector<Kind>& kinds() {
       {"tokenizer", "tokenizer.json",
        [](const std::string& file) { return file + ": " + data::Tokenizer::load(file).describe(); }},
       {"recipe", "recipe", describe_recipe},
-      {"csv", "CSV file", [](const std::string& file) { return data::describe_csv(file); }},
-      {"jsonl", "prompt file", [](const std::string& file) { return data::describe_jsonl(file); }},
   };
   return all;
+}
+
+/// A file to check, and what a recipe would say of its rows.
+struct RowArguments {
+  std::string file;
+  config::DataRecipe keys;
+
+  bool says_of_rows() const {
+    return !keys.prompt_key.empty() || !keys.ground_truth_key.empty() || !keys.data_source_key.empty() ||
+           !keys.filter.empty();
+  }
+};
+
+void add_row_arguments(CLI::App& command, RowArguments& arguments) {
+  command.add_option("FILE", arguments.file, "file to check")->required();
+  config::DataRecipe& keys = arguments.keys;
+  command.add_option("--prompt-key", keys.prompt_key, "as data.prompt_key of a recipe")->check(not_empty());
+  command.add_option("--ground-truth-key", keys.ground_truth_key, "as data.ground_truth_key")->check(not_empty());
+  command.add_option("--data-source-key", keys.data_source_key, "as data.data_source_key")->check(not_empty());
+  command.add_option("--filter", keys.filter, "a condition as data.filter has them; may be given several times")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
+void describe_jsonl(const RowArguments& arguments) {
+  const auto rows = data::read_jsonl(arguments.file, data::RowReader(arguments.keys));
+  std::printf("%s\n", data::describe_rows(rows).c_str());
+}
+
+/// Columns alone, unless something is said of rows: a table of other things is a CSV file, too.
+void describe_csv(const RowArguments& arguments) {
+  std::string text = data::describe_csv(arguments.file);
+  if (arguments.says_of_rows())
+    text += "; " + data::describe_rows(data::read_csv_rows(arguments.file, data::RowReader(arguments.keys)));
+  std::printf("%s\n", text.c_str());
+}
+
+void add_rows_check(CLI::App& check, Action& action, const char* name, const char* what,
+                    void (*describe)(const RowArguments&)) {
+  auto arguments = std::make_shared<RowArguments>();
+  CLI::App* command = check.add_subcommand(name, std::string("check a ") + what);
+  add_row_arguments(*command, *arguments);
+  command->callback([&action, arguments, describe] {
+    action = [arguments, describe](dist::Collectives& world) {
+      require_one_process(world, "check");
+      describe(*arguments);
+    };
+  });
 }
 
 }  // namespace
@@ -56,6 +102,8 @@ void add_check(CLI::App& app, Action& action) {
       };
     });
   }
+  add_rows_check(*check, action, "csv", "CSV file, with one of the options its rows too", describe_csv);
+  add_rows_check(*check, action, "jsonl", "prompt file", describe_jsonl);
 }
 
 }  // namespace qrl::app

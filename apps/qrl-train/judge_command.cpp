@@ -9,9 +9,8 @@
 #include "base/threads.h"
 #include "command.h"
 #include "config/keys.h"
-#include "data/row.h"
+#include "data/jsonl.h"
 #include "reward/verifier.h"
-#include "state/json.h"
 
 namespace qrl::app {
 
@@ -43,8 +42,7 @@ std::string field(const nlohmann::json& row, const char* name, const std::string
   }
 }
 
-Row read_row(const std::string& line, config::VerifierName verifier, const std::string& where) {
-  const nlohmann::json row = state::parse_json(line, where, data::kMaxRowDepth);
+Row read_row(const nlohmann::json& row, config::VerifierName verifier, const std::string& where) {
   QRL_REQUIRE(row.is_object(), where, "a JSON object", row.type_name());
   Row out{field(row, "response", where), ""};
   const bool whole = verifier == config::VerifierName::math || row.contains("ground_truth");
@@ -114,17 +112,16 @@ void judge(const JudgeArguments& arguments, dist::Collectives& world) {
     print_verdicts(rows, *verifier, recipe.verifier == config::VerifierName::sudoku, arguments.time);
     rows.clear();
   };
-  std::int64_t number = 0;
-  for (std::string line; std::getline(std::cin, line);) {
-    if (++number == 1 && line.starts_with("\xEF\xBB\xBF")) line.erase(0, 3);
-    try {
-      rows.push_back(read_row(line, recipe.verifier, "standard input:" + std::to_string(number)));
-    } catch (const base::Error&) {
-      print();  // the verdicts of the rows before it
-      std::fflush(stdout);
-      throw;
+  data::JsonLines lines(std::cin, "standard input");
+  try {
+    while (const auto row = lines.next()) {
+      rows.push_back(read_row(*row, recipe.verifier, lines.where()));
+      if (rows.size() == kRowsAtOnce) print();
     }
-    if (rows.size() == kRowsAtOnce) print();
+  } catch (const base::Error&) {
+    print();  // the verdicts of the rows before it
+    std::fflush(stdout);
+    throw;
   }
   print();
 }
@@ -135,8 +132,8 @@ void add_judge(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<JudgeArguments>();
   CLI::App* command = app.add_subcommand(
       "judge",
-      "verdicts for JSON lines, standard input to standard output; fields: response and ground_truth, or for countdown "
-      "numbers and target, for sudoku puzzle and optionally solution");
+      "verdicts for JSON lines, standard input to standard output, one a row (blank lines are none); fields: response "
+      "and ground_truth, or for countdown numbers and target, for sudoku puzzle and optionally solution");
   command->add_option("--verifier", arguments->verifier, "who judges")
       ->required()
       ->check(CLI::IsMember(keys_of(config::verifier_names())));

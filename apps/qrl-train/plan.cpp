@@ -1,7 +1,9 @@
 #include "plan.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <numeric>
 #include <optional>
 #include <vector>
 
@@ -111,10 +113,49 @@ Data load_data(const config::Recipe& recipe, const model::ModelConfig& config) {
   return data;
 }
 
+/// "a (80), b (40)": the sources of prompts in order of appearance.
+std::string sources_of(const std::vector<types::Prompt>& prompts) {
+  constexpr std::size_t kMaxNamed = 8;
+  std::vector<std::pair<std::string, std::size_t>> sources;
+  for (const types::Prompt& prompt : prompts) {
+    auto source = std::find_if(sources.begin(), sources.end(),
+                               [&](const auto& each) { return each.first == prompt.data_source; });
+    if (source == sources.end()) source = sources.insert(sources.end(), {prompt.data_source, 0});
+    ++source->second;
+  }
+  if (sources.size() == 1) return sources[0].first;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(sources.size(), kMaxNamed); ++i)
+    text += (i > 0 ? ", " : "") + sources[i].first + " (" + std::to_string(sources[i].second) + ")";
+  return text + (sources.size() > kMaxNamed ? " and " + std::to_string(sources.size() - kMaxNamed) + " more" : "");
+}
+
+/// How often `num_prompts` come up where a step draws `drawn` of them.
+std::string epoch_text(std::size_t num_prompts, double drawn) {
+  const double steps = static_cast<double>(num_prompts) / drawn;
+  char text[64];
+  if (steps < 1) std::snprintf(text, sizeof text, "a step takes each %.1f times", 1 / steps);
+  else std::snprintf(text, sizeof text, "an epoch is %.1f steps", steps);
+  return text;
+}
+
+void describe_training_data(const config::Recipe& recipe, const train::PromptSet& set) {
+  const auto batch = static_cast<double>(recipe.data.train_batch_size);
+  const std::vector<double>& weights = recipe.data.train_weights;
+  const std::string epoch = weights.empty() ? ": " + epoch_text(set.prompts.size(), batch) : "";
+  std::printf("training    %zu prompts from %s%s\n", set.prompts.size(), sources_of(set.prompts).c_str(),
+              epoch.c_str());
+  const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    const double share = weights[i] / total;
+    const auto size = static_cast<std::size_t>(set.source_sizes[i]);
+    std::printf("            %5.1f %% of the draws from %s, %zu prompts: %s\n", 100 * share,
+                recipe.data.train_files[i].c_str(), size, epoch_text(size, share * batch).c_str());
+  }
+}
+
 void describe_data(const config::Recipe& recipe, const Data& data) {
-  std::printf("training    %zu prompts from %s: an epoch is %.1f steps\n", data.prompts.prompts.size(),
-              data.prompts.data_source.c_str(),
-              static_cast<double>(data.prompts.prompts.size()) / static_cast<double>(recipe.data.train_batch_size));
+  describe_training_data(recipe, data.prompts);
   std::string first;
   for (const types::TokenId token : data.prompts.prompts.front().tokens) first += data.tokenizer.bytes_of(token, true);
   std::printf("prompts     chat template %s; the first one: %s\n",

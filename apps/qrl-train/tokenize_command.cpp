@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "command.h"
+#include "data/jsonl.h"
 #include "data/tokenizer.h"
-#include "state/json.h"
 
 namespace qrl::app {
 
@@ -38,16 +38,12 @@ void print_ids(const std::vector<types::TokenId>& ids, const char* separator) {
 }
 
 void tokenize_rows(const data::Tokenizer& tokenizer, const TokenizeArguments& arguments) {
-  std::string line;
-  for (std::int64_t number = 1; std::getline(std::cin, line); ++number) {
-    const std::string where = "standard input:" + std::to_string(number);
-    if (!line.empty() && line.back() == '\r') line.pop_back();
-    if (line.empty()) continue;
-    const nlohmann::json row = state::parse_json(line, where);
-    QRL_REQUIRE(row.is_object() && row.contains("text") && row["text"].is_string(), where,
-                "an object with a string `text`", row.is_object() ? "none" : row.type_name());
+  data::JsonLines lines(std::cin, "standard input");
+  while (const auto row = lines.next()) {
+    QRL_REQUIRE(row->is_object() && row->contains("text") && (*row)["text"].is_string(), lines.where(),
+                "an object with a string `text`", row->is_object() ? "none" : row->type_name());
     std::fputs("{\"ids\": [", stdout);
-    print_ids(encode(tokenizer, arguments, row["text"].get_ref<const std::string&>()), ", ");
+    print_ids(encode(tokenizer, arguments, (*row)["text"].get_ref<const std::string&>()), ", ");
     std::fputs("]}\n", stdout);
   }
 }
@@ -87,8 +83,8 @@ void add_tokenize(CLI::App& app, Action& action) {
                    "Hugging Face folder; only its tokenizer's files are read, or tokenizer.json alone")
       ->required()
       ->check(not_empty());
-  CLI::Option* jsonl =
-      command->add_flag("--jsonl", arguments->jsonl, "rows {\"text\": …} to rows {\"ids\": […]}, line by line");
+  CLI::Option* jsonl = command->add_flag("--jsonl", arguments->jsonl,
+                                         "rows {\"text\": …} to rows {\"ids\": […]}, one by one; blank lines are none");
   CLI::Option* plain = command->add_flag("--plain", arguments->plain,
                                          "read the text as a user's: \"<|im_end|>\" is ten characters, no token");
   CLI::Option* add = command->add_flag("--add-special-tokens", arguments->add_special_tokens,

@@ -36,13 +36,61 @@ WRITTEN = {
     "thinking": "{%- for message in messages %}\n    {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>' + "
                 "'\\n' }}\n{%- endfor %}\n{%- if add_generation_prompt %}\n    {{- '<|im_start|>assistant\\n<think>\\n' }}\n{%- endif %}",
 }
-# A template that writes something else must not be taken for one of those.
+# A template that writes what none of ours can must not be taken for one of them.
 FOREIGN = {
     "trimmed": WRITTEN["plain_chatml"].replace("message['content']", "message['content'] | trim"),
-    "other_opening": WRITTEN["plain_chatml"].replace("assistant\n", "assistant\nSure, "),
     "two_systems": "{{ '<|im_start|>system\\nA<|im_end|>\\n' }}" + WRITTEN["qwen2_math"],
     "no_opening": WRITTEN["plain_chatml"].split("{% if add")[0],
 }
+# (text, another): whether the outcome is one of ours or must be refused, what is written is never another text. Each is
+# tried on every template that has the text.
+MUTATIONS = [
+    ("You are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>", "You are another.<|im_end|>"),
+    ("You are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>", "<|im_end|>"),
+    ("{{- '<|im_start|>' + message.role + '\\n' + ", "{{- '<|im_start|>' + 'human' + '\\n' + "),
+    ("{{- '<|im_start|>' + message.role + '\\n' + ", "{{- '<|im_start|>' + message.role + ': ' + "),
+    ("{{- '<|im_start|>' + message.role + '\\n' + ", "{{- '\\n<|im_start|>' + message.role + '\\n' + "),
+    ("+ '<|im_end|>' + '\\n' }}", "+ '<|im_end|>' + '\\n\\n' }}"),
+    ("+ '<|im_end|>' + '\\n' }}", "+ '<|im_end|>' }}"),
+    ("+ '<|im_end|>' + '\\n' }}", "+ '<|im_end|>\\n' }}\n"),
+    ("{{- '<|im_start|>assistant\\n' }}", ""),
+    ("{{- '<|im_start|>assistant\\n' }}", "{{- '<|im_start|>assistant' }}"),
+    ("{{- '<|im_start|>assistant\\n' }}", "{{- '<|im_start|>model\\n' }}"),
+    ("{{- '<|im_start|>assistant\\n' }}", "{{- '<|im_start|>assistant\\nSure, ' }}"),
+    ("{{- '<|im_start|>assistant\\n' }}", "{{ '<|im_start|>assistant\\n' }}"),
+    ("{%- if add_generation_prompt %}", "{% if add_generation_prompt %}"),
+    ("{%- if add_generation_prompt %}", " x\n{%- if add_generation_prompt %}"),
+    ("{%- if add_generation_prompt %}", "{%- if add_generation_prompt and messages|length > 1 %}"),
+    ("{%- if add_generation_prompt %}", "{%- if not add_generation_prompt %}"),
+    ("{%- for message in messages %}", "{%- for message in messages[::-1] %}"),
+    ("{%- for message in messages %}", "{%- for message in messages[1:] %}"),
+    ("{%- for message in messages %}", "{{- 'Begin.' }}\n{%- for message in messages %}"),
+    ("{%- for message in messages %}", "{%- for message in messages %}{%- if 'weather' in message.content %}{{- 'Rain.' }}{%- endif %}"),
+    ("{%- set content = message.content %}", "{%- set content = message.content | trim %}"),
+    ("{%- set content = message.content %}", "{%- set content = message.content.strip('\\n') %}"),
+    ("{%- set content = message.content %}", "{%- set content = message.content.split('</think>')[-1] %}"),
+    ("{%- set content = message.content %}", "{%- set content = message.content.replace('3', 'three') %}"),
+    ("+ message.content +", "+ message.content.rstrip() +"),
+    ("messages[0].role == 'system'", "messages[0].role == 'developer'"),
+    ("messages[0]['role'] == 'system'", "messages[0]['role'] != 'system'"),
+    ("'<|im_start|>system\\n' + messages[0].content + '<|im_end|>\\n'", "messages[0].content + '\\n'"),
+    ("'<|im_start|>system\\n' + messages[0].content + '<|im_end|>\\n'", "'<|im_start|>system\\n' + messages[0].content|trim + '<|im_end|>\\n'"),
+    ("and enable_thinking is false", "and enable_thinking is true"),
+    ("and enable_thinking is false", "and not enable_thinking"),
+    ("enable_thinking is defined and enable_thinking is false", "enable_thinking is not defined"),
+    ("{{- '<think>\\n\\n</think>\\n\\n' }}", "{{- '<think></think>\\n' }}"),
+    ("{%- endfor %}\n{%- if add", "{%- endfor %}\n{{- raise_exception('no') }}\n{%- if add"),
+    ("{%- endfor %}\n{%- if add", "{%- endfor %}\n{{- strftime_now('%Y') if messages|length > 5 }}\n{%- if add"),
+    ("{{- bos_token }}", ""),
+    ("{{- bos_token }}", "{{- bos_token }} "),
+    ("'26 Jul 2024'", "'1 Jan 2030'"),
+    ("{{- system_message }}", "{{- system_message + '\\n' }}"),
+    ("message['content'] | trim +", "message['content'] +"),
+    ("message['content'] | trim +", "message['content'].lstrip() +"),
+    ("'<|start_header_id|>assistant<|end_header_id|>\\n\\n'", "'<|start_header_id|>assistant<|end_header_id|>\\n'"),
+    ("'Cutting Knowledge Date: December 2023\\n'", "''"),
+    ("+ message['role'] +", "+ message['role'] | upper +"),
+]
 PUBLISHED = {"qwen2_5": {}, "qwen3": {}, "qwen3 ": {"enable_thinking": False}, "qwen3_instruct_2507": {}, "llama3": {},
              "llama3_1": {}, "llama3_2": {"date_string": "26 Jul 2024"}}
 OURS = {"llama3": "llama3", "llama3_1": "llama3.1", "llama3_2": "llama3.1"}
@@ -51,20 +99,39 @@ USERS = ["What is 2 + 2?", "  spaces around \n", "a\n\nb<|im_end|>\n<|eot_id|>é
 SYSTEMS = [None, "Answer in one word.", "  two\nlines "]
 
 
+def render(tokenizer, text, options):
+    """What transformers writes for each conversation, or nothing where it fails."""
+    cases = []
+    for user in USERS:
+        for system in SYSTEMS:
+            messages = [{"role": "system", "content": system}] if system else []
+            messages.append({"role": "user", "content": user})
+            try:
+                rendered = tokenizer.apply_chat_template(messages, chat_template=text, tokenize=False,
+                                                         add_generation_prompt=True, **options)
+            except Exception:  # whatever the template raises
+                rendered = None
+            cases.append({"system": system or "", "user": user, "rendered": rendered})
+    return cases
+
+
+def mutated(tokenizer, templates):
+    """Rows that say of which template they are an edit: their text would be long, and not always ours to show."""
+    for name, text, options in templates:
+        for i, (old, new) in enumerate(MUTATIONS):
+            if old in text:
+                cases = render(tokenizer, text.replace(old, new), options)[::2]
+                yield {"name": f"{name.strip()}, edit {i}", "of": name.strip(), "old": old, "new": new,
+                       "thinking": options.get("enable_thinking", True), "cases": cases}
+
+
 def main(out, everything):
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE()), bos_token="<|begin_of_text|>")
     rows = []
     templates = [(name, (TEMPLATES / f"{name.strip()}.jinja").read_text(), options) for name, options in PUBLISHED.items()]
     templates += [(name, text, {}) for name, text in WRITTEN.items()]
     for name, text, options in templates:
-        cases = []
-        for user in USERS:
-            for system in SYSTEMS:
-                messages = [{"role": "system", "content": system}] if system else []
-                messages.append({"role": "user", "content": user})
-                rendered = tokenizer.apply_chat_template(messages, chat_template=text, tokenize=False,
-                                                         add_generation_prompt=True, **options)
-                cases.append({"system": system or "", "user": user, "rendered": rendered})
+        cases = render(tokenizer, text, options)
         row = {"name": name.strip(), "thinking": options.get("enable_thinking", True), "cases": cases}
         if name in OURS:
             row["chat_template"] = OURS[name]
@@ -72,6 +139,8 @@ def main(out, everything):
             row["template"] = text
         rows.append(row)
     rows += [{"name": name, "template": text, "refused": True} for name, text in FOREIGN.items()]
+    of_ours = [(name, text, options) for name, text, options in templates if everything or name not in OURS]
+    rows += mutated(tokenizer, of_ours)
     if everything:
         rows += [{"name": name, "template": (TEMPLATES / f"{name}.jinja").read_text(), "refused": True} for name in REFUSED]
     out.write_text("".join(json.dumps(row) + "\n" for row in rows))

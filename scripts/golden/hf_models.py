@@ -60,6 +60,17 @@ MODELS = {
                            intermediate_size=31, rms_norm_eps=1e-6, tie_word_embeddings=True, bos_token_id=1, eos_token_id=2,
                            rope_parameters={"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0,
                                             "original_max_position_embeddings": 32, "beta_fast": 4.0}, **COMMON)),
+    # attention_bias: on q, k, v and o.
+    "llama_bias": dict(
+        model=LlamaForCausalLM, seed=17, dtype=torch.bfloat16,
+        config=LlamaConfig(vocab_size=131, hidden_size=28, num_attention_heads=4, num_key_value_heads=2, head_dim=6,
+                           intermediate_size=31, rms_norm_eps=1e-5, rope_parameters={"rope_type": "default", "rope_theta": 1e4},
+                           tie_word_embeddings=True, attention_bias=True, bos_token_id=1, eos_token_id=2, **COMMON)),
+    "qwen3_bias": dict(
+        model=Qwen3ForCausalLM, seed=18, dtype=torch.float32,
+        config=Qwen3Config(vocab_size=131, hidden_size=27, num_attention_heads=3, num_key_value_heads=1, head_dim=12,
+                           intermediate_size=33, rms_norm_eps=1e-6, rope_parameters={"rope_type": "default", "rope_theta": 1e6},
+                           tie_word_embeddings=False, attention_bias=True, bos_token_id=None, eos_token_id=3, **COMMON)),
 }
 
 

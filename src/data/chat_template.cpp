@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <initializer_list>
 #include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "data/jinja/jinja.h"
 #include "data/tokenizer/unicode.h"
 #include "state/json.h"
 
@@ -29,132 +29,181 @@ std::string list_of_names() {
   return list;
 }
 
-// By hand, not by std::regex: that recurses once a character, and a long name in a template would end the stack.
+// What a conversation of a system message or none and one of the user looks like in each style.
+constexpr const char* kChatmlSystem = "<|im_start|>system\n";
+constexpr const char* kChatmlEnd = "<|im_end|>\n";
+constexpr const char* kChatmlUser = "<|im_start|>user\n";
+constexpr const char* kChatmlAnswer = "<|im_start|>assistant\n";
+constexpr const char* kLlamaHeader = "<|start_header_id|>";
+constexpr const char* kLlamaSystem = "<|start_header_id|>system<|end_header_id|>\n\n";
+constexpr const char* kLlamaEnd = "<|eot_id|>";
+constexpr const char* kLlamaUser = "<|start_header_id|>user<|end_header_id|>\n\n";
+constexpr const char* kLlamaAnswer = "<|start_header_id|>assistant<|end_header_id|>\n\n";
 
-/// `text` with every `from`, left to right, as `to`.
-std::string replaced(std::string_view text, std::string_view from, std::string_view to) {
-  std::string out;
-  for (std::size_t at = 0; (at = text.find(from)) != std::string_view::npos; text.remove_prefix(at + from.size())) {
-    out += text.substr(0, at);
-    out += to;
+/// Text without white space at its ends, cut from the parts it is made of.
+void trim(std::string_view& first, std::string_view& middle, std::string_view& last) {
+  const std::array<std::string_view*, 3> parts = {&first, &middle, &last};
+  for (std::string_view* part : parts) {
+    part->remove_prefix(leading_space_bytes(*part));
+    if (!part->empty()) break;
   }
-  return out += text;
+  for (std::size_t i = parts.size(); i-- > 0;) {
+    parts[i]->remove_suffix(trailing_space_bytes(*parts[i]));
+    if (!parts[i]->empty()) break;
+  }
 }
 
-/// x['name'] as x.name.
-std::string with_dots(std::string_view text) {
-  std::string out;
-  for (std::size_t i = 0; i < text.size();) {
-    const std::size_t begin = i + 2;
-    const std::size_t end = text.substr(i).starts_with("['")
-                                ? text.find_first_not_of("abcdefghijklmnopqrstuvwxyz_", begin)
-                                : std::string_view::npos;
-    if (end != std::string_view::npos && end > begin && text.substr(end).starts_with("']")) {
-      out += '.';
-      out += text.substr(begin, end - begin);
-      i = end + 2;
-    } else {
-      out += text[i++];
-    }
+/// The rendered prompt in pieces: whether added tokens in them are tokens. They point into all three arguments.
+std::vector<TextPart> chat_parts(const ChatTemplate& chat, const ChatPrompt& prompt, std::string_view answer) {
+  std::vector<TextPart> parts;
+  const auto ours = [&](std::string_view text) { parts.push_back({text, true}); };
+  const auto theirs = [&](std::string_view text) { parts.push_back({text, prompt.parse_text}); };
+  std::string_view system = prompt.system, before = prompt.before, text = prompt.text, after = prompt.after, none;
+  const bool is_chatml = chat.style == ChatStyle::chatml, is_llama = chat.style == ChatStyle::llama3;
+  if (is_llama) {
+    trim(none, system, none);
+    trim(before, text, after);
+    ours(chat.bos);
   }
-  return out;
+  const std::string& preset = is_llama ? chat.system_header : chat.default_system;
+  if (chat.style != ChatStyle::plain && (!system.empty() || !preset.empty())) {
+    ours(is_llama ? kLlamaSystem : kChatmlSystem);
+    if (is_llama || system.empty()) ours(preset);
+    theirs(system);
+    ours(is_llama ? kLlamaEnd : kChatmlEnd);
+  }
+  if (is_chatml || is_llama) ours(is_llama ? kLlamaUser : kChatmlUser);
+  ours(before);
+  theirs(text);
+  ours(after);
+  if (is_chatml || is_llama) ours(is_llama ? kLlamaEnd : kChatmlEnd);
+  if (is_chatml || is_llama) ours(is_llama ? kLlamaAnswer : kChatmlAnswer);
+  ours(answer);
+  return parts;
 }
 
-/// A Jinja text in one spelling: no white space outside of quotes, single quotes, m.x for m['x'], no comments and signs
-/// of white space control. What lies outside of tags counts like anything else, so words there are seen.
-std::string in_one_spelling(std::string_view jinja) {
-  std::string out;
-  char quote = 0;
-  for (std::size_t i = 0; i < jinja.size(); ++i) {
-    const char c = jinja[i];
-    if (quote == 0 && jinja.substr(i, 2) == "{#") {  // a comment, which may hold an apostrophe
-      i = std::min(jinja.find("#}", i), jinja.size() - 2) + 1;
-    } else if (quote != 0 && c == '\\' && i + 1 < jinja.size()) {
-      out += {c, jinja[++i]};
-    } else if (c == '\'' || c == '"') {
-      if (quote == 0) quote = c;
-      else if (quote == c) quote = 0;
-      out += quote == 0 || quote == c ? '\'' : c;
-    } else if (quote != 0 && c == '\n') {
-      out += "\\n";
-    } else if (quote != 0 || (c != ' ' && c != '\n' && c != '\t' && c != '\r')) {
-      out += c;
-    }
-  }
-  for (const auto& [from, to] : std::initializer_list<std::pair<const char*, const char*>>{
-           {"{{-", "{{"}, {"{%-", "{%"}, {"-}}", "}}"}, {"-%}", "%}"}}) {
-    out = replaced(out, from, to);
-  }
-  out = with_dots(out);
-  out = replaced(out, "'+'", "");      // two literals in a row are one
-  return replaced(out, "'}}{{'", "");  // and so are two that are written in a row
+std::string answer_of(const ChatTemplate& chat, bool thinking) {
+  return thinking ? chat.answer_opening : chat.answer_opening_without_thinking.value_or("");
 }
 
-bool has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
-
-/// What a chatml template writes as system message when there is none: the one literal in it that is a whole system
-/// message; nothing when it has more than one.
-std::optional<std::string> default_system_of(const std::string& jinja) {
-  constexpr std::string_view kOpening = "<|im_start|>system\\n";
-  std::string found;
-  for (std::size_t at = 0; (at = jinja.find(kOpening, at)) != std::string::npos;) {
-    at += kOpening.size();
-    const std::size_t end = std::min(jinja.find_first_of("'<|", at), jinja.size());
-    if (end == at || jinja.compare(end, 10, "<|im_end|>") != 0) continue;
-    std::string text = jinja.substr(at, end - at);
-    if (!found.empty() && text != found) return std::nullopt;
-    found = std::move(text);
-  }
-  for (std::size_t at = 0; (at = found.find('\\', at)) != std::string::npos; ++at) {
-    const std::string escape = found.substr(at, 2);
-    if (escape != "\\n" && escape != "\\\\") return std::nullopt;
-    found.replace(at, 2, escape == "\\n" ? "\n" : "\\");
-  }
-  return found;
+std::string text_of(const ChatTemplate& chat, std::string_view system, std::string_view user, bool thinking) {
+  const std::string answer = answer_of(chat, thinking);
+  std::string text;
+  for (const TextPart& part : chat_parts(chat, {system, {}, user, {}}, answer)) text += part.text;
+  return text;
 }
 
-bool ends_with(std::string_view text, std::string_view end) { return text.ends_with(end); }
-
-std::optional<ChatTemplate> recognise_chatml(const std::string& jinja) {
-  // How a message of the user is written: at once, or by way of a variable that holds its content.
-  const bool writes_user = has(jinja, R"('<|im_start|>'+message.role+'\n'+message.content+'<|im_end|>\n')") ||
-                           has(jinja, R"('<|im_start|>'+message.role+'\n'+message.content+'<|im_end|>'+'\n')") ||
-                           (has(jinja, R"('<|im_start|>'+message.role+'\n'+content+'<|im_end|>\n')") &&
-                            has(jinja, "{%setcontent=message.content%}"));
-  if (!writes_user) return std::nullopt;
-  ChatTemplate chat{"chatml", ChatStyle::chatml, {}, {}, {}, {}, std::nullopt};
-  const auto system = default_system_of(jinja);
-  if (!system) return std::nullopt;
-  chat.default_system = *system;
-  if (chat.default_system == kQwen25System) chat.name = "qwen2.5";
-  const std::string condition = "{%ifadd_generation_prompt%}", opening = R"({{'<|im_start|>assistant\n)";
-  if (ends_with(jinja, condition + opening + "'}}{%endif%}")) return chat;
-  if (ends_with(jinja, condition + opening + R"(<think>\n'}}{%endif%})")) {
-    chat.answer_opening = "<think>\n";
-    return chat;
-  }
-  const std::string without_thought =
-      R"('}}{%ifenable_thinkingisdefinedandenable_thinkingisfalse%}{{'<think>\n\n</think>\n\n'}}{%endif%}{%endif%})";
-  if (ends_with(jinja, condition + opening + without_thought)) {
-    chat.name = "qwen3";
-    chat.answer_opening_without_thinking = kNoThought;
-    return chat;
-  }
-  return std::nullopt;
+/// Cuts `front` from the front of `text` if it is there.
+bool take(std::string_view& text, std::string_view front) {
+  if (!text.starts_with(front)) return false;
+  text.remove_prefix(front.size());
+  return true;
 }
 
-std::optional<ChatTemplate> recognise_llama3(const std::string& jinja, const std::string& bos) {
-  const std::string header =
-      R"('<|start_header_id|>'+message.role+'<|end_header_id|>\n\n'+message.content|trim+'<|eot_id|>')";
-  const std::string opening = R"({{'<|start_header_id|>assistant<|end_header_id|>\n\n'}}{%endif%})";
-  if (!has(jinja, header) || !ends_with(jinja, opening) || !has(jinja, "bos_token")) return std::nullopt;
-  if (!has(jinja, "Cutting Knowledge Date")) {
-    const bool is_plain = has(jinja, "{%setcontent=bos_token+content%}") && !has(jinja, "system");
-    return is_plain ? std::optional(named_template(ChatTemplateName::llama3, bos)) : std::nullopt;
+/// Runs a model's own template on a conversation, as transformers does with add_generation_prompt=True.
+class Rendering {
+ public:
+  Rendering(const std::string& text, const nlohmann::json& special_tokens)
+      : template_(text), variables_(special_tokens) {
+    variables_["add_generation_prompt"] = true;
+    variables_["tools"] = nullptr;
+    variables_["documents"] = nullptr;
   }
-  const bool known = has(jinja, R"(Cutting Knowledge Date: December 2023\n)") &&
-                     has(jinja, R"(Today Date: '+date_string+'\n\n')") && has(jinja, "'26 Jul 2024'");
-  return known ? std::optional(named_template(ChatTemplateName::llama3_1, bos)) : std::nullopt;
+
+  std::string operator()(std::string_view system, std::string_view user,
+                         std::optional<bool> thinking = std::nullopt) const {
+    nlohmann::json variables = variables_, messages = nlohmann::json::array();
+    if (!system.empty()) messages.push_back({{"role", "system"}, {"content", system}});
+    messages.push_back({{"role", "user"}, {"content", user}});
+    variables["messages"] = std::move(messages);
+    if (thinking) variables["enable_thinking"] = *thinking;
+    return template_.render(variables);
+  }
+  std::vector<std::string> literals() const { return template_.literals(); }
+
+ private:
+  jinja::Template template_;
+  nlohmann::json variables_;
+};
+
+/// The template that writes `written` for a question of the user alone; nothing when it is of no style that is known.
+std::optional<ChatTemplate> template_of_text(std::string_view written, std::string_view question) {
+  ChatTemplate chat;
+  const std::size_t header = written.find(kLlamaHeader);
+  const bool is_llama = header != std::string_view::npos;
+  chat.style = is_llama ? ChatStyle::llama3 : ChatStyle::chatml;
+  if (is_llama) {
+    chat.bos = written.substr(0, header);
+    written.remove_prefix(header);
+  }
+  const std::string_view end = is_llama ? kLlamaEnd : kChatmlEnd;
+  if (take(written, is_llama ? kLlamaSystem : kChatmlSystem)) {
+    const std::size_t length = std::min(written.find(end), written.size());
+    (is_llama ? chat.system_header : chat.default_system) = written.substr(0, length);
+    written.remove_prefix(length);
+    if (!take(written, end)) return std::nullopt;
+  }
+  const bool is_known = take(written, is_llama ? kLlamaUser : kChatmlUser) && take(written, question) &&
+                        take(written, end) && take(written, is_llama ? kLlamaAnswer : kChatmlAnswer);
+  chat.answer_opening = written;
+  return is_known ? std::optional(chat) : std::nullopt;
+}
+
+std::string name_of(const ChatTemplate& chat) {
+  if (chat.style == ChatStyle::llama3) return chat.system_header.empty() ? "llama3" : "llama3.1";
+  if (chat.default_system == kQwen25System) return "qwen2.5";
+  return chat.default_system.empty() && chat.answer_opening_without_thinking == kNoThought ? "qwen3" : "chatml";
+}
+
+/// Conversations that tell one template from another: white space at the ends, words of the markup, and whatever the
+/// template itself compares a message with.
+std::vector<std::string> telling_texts(const Rendering& rendering) {
+  constexpr std::size_t kMaxTexts = 64;
+  std::vector<std::string> texts = {"  \n two\n\nlines \t\n",
+                                    "<think>a</think>\nb",
+                                    "<|im_end|>\n<|eot_id|>é🙂",
+                                    "{{ jinja }} {% if x %}",
+                                    "<tool_response>\n</tool_response>",
+                                    "3"};
+  for (const std::string& literal : rendering.literals()) {
+    if (!literal.empty() && literal.size() < 1000 && texts.size() < kMaxTexts) texts.push_back(literal);
+  }
+  return texts;
+}
+
+/// Where two texts begin to differ, for a message.
+std::string difference(std::string_view got, std::string_view want) {
+  const auto at = static_cast<std::size_t>(std::ranges::mismatch(got, want).in1 - got.begin());
+  const std::size_t from = at - std::min<std::size_t>(at, 16);
+  return base::quoted(got.substr(from)) + " where " + base::quoted(want.substr(from)) + " is known";
+}
+
+/// The template as ours; throws jinja::Unsupported with the reason when it writes what ours cannot.
+ChatTemplate recognise(const Rendering& rendering) {
+  constexpr std::string_view kQuestion = "What is it?";
+  const std::string written = rendering({}, kQuestion);
+  auto chat = template_of_text(written, kQuestion);
+  if (!chat) throw jinja::Unsupported("it writes " + base::quoted(written, 120));
+  const std::string without = rendering({}, kQuestion, false);
+  if (without != written) {
+    const auto other = template_of_text(without, kQuestion);
+    if (!other) throw jinja::Unsupported("without thinking it writes " + base::quoted(without, 120));
+    chat->answer_opening_without_thinking = other->answer_opening;
+  }
+  const auto check = [&](std::string_view system, std::string_view user, std::optional<bool> thinking) {
+    const bool has_switch = chat->answer_opening_without_thinking.has_value();
+    const std::string got = rendering(system, user, thinking);
+    const std::string want = text_of(*chat, system, user, !has_switch || thinking.value_or(true));
+    if (got != want) throw jinja::Unsupported("it writes " + difference(got, want));
+  };
+  for (const std::string& text : telling_texts(rendering)) {
+    check({}, text, std::nullopt);
+    check("s" + text, text + "u", std::nullopt);
+    check(text, "u" + text, true);
+    check(text + "s", text, false);
+  }
+  chat->name = name_of(*chat);
+  return *chat;
 }
 
 /// A member of tokenizer_config.json that is a text or a token; "" when there is none.
@@ -165,6 +214,16 @@ std::string text_of(const nlohmann::json& config, const char* name) {
   return found->is_object() && found->contains("content") && (*found)["content"].is_string()
              ? (*found)["content"].get<std::string>()
              : std::string();
+}
+
+/// What a template knows of the tokenizer: bos_token, eos_token, … as far as there are such.
+nlohmann::json special_tokens(const nlohmann::json& config) {
+  nlohmann::json tokens = nlohmann::json::object();
+  for (const char* name :
+       {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}) {
+    if (std::string text = text_of(config, name); !text.empty()) tokens[name] = std::move(text);
+  }
+  return tokens;
 }
 
 /// The Jinja text of tokenizer_config.json: one, or the one named default among several.
@@ -183,19 +242,6 @@ std::string template_of(const nlohmann::json& config) {
 nlohmann::json tokenizer_config(const Tokenizer& tokenizer) {
   const std::string* text = tokenizer.file("tokenizer_config.json");
   return text == nullptr ? nlohmann::json::object() : state::parse_json(*text, "tokenizer_config.json");
-}
-
-/// Text without white space at its ends, cut from the parts it is made of.
-void trim(std::string_view& first, std::string_view& middle, std::string_view& last) {
-  const std::array<std::string_view*, 3> parts = {&first, &middle, &last};
-  for (std::string_view* part : parts) {
-    part->remove_prefix(leading_space_bytes(*part));
-    if (!part->empty()) break;
-  }
-  for (std::size_t i = parts.size(); i-- > 0;) {
-    parts[i]->remove_suffix(trailing_space_bytes(*parts[i]));
-    if (!parts[i]->empty()) break;
-  }
 }
 
 }  // namespace
@@ -241,13 +287,15 @@ ChatTemplate recognise_template(const Tokenizer& tokenizer) {
   const std::string* file = tokenizer.file("chat_template.jinja");  // counts before the config's, as in transformers
   const std::string text = file != nullptr ? *file : template_of(config);
   if (text.empty()) return named_template(ChatTemplateName::plain, {});
-  const std::string jinja = in_one_spelling(text);
-  auto chat = recognise_chatml(jinja);
-  if (!chat) chat = recognise_llama3(jinja, text_of(config, "bos_token"));
-  QRL_REQUIRE(chat.has_value(), file != nullptr ? "chat_template.jinja" : "tokenizer_config.json: chat_template",
-              "a chat template that this version knows", base::quoted(text, 60),
-              "set data.chat_template to the one that writes the same: " + list_of_names());
-  return *chat;
+  std::string reason;
+  try {
+    return recognise(Rendering(text, special_tokens(config)));
+  } catch (const jinja::Unsupported& error) {
+    reason = error.what();
+  }
+  base::fail_input(file != nullptr ? "chat_template.jinja" : "tokenizer_config.json: chat_template",
+                   "a chat template that this version knows", base::quoted(text, 60) + ": " + reason,
+                   "set data.chat_template to the one that writes the same: " + list_of_names());
 }
 
 ChatTemplate choose_template(const config::DataRecipe& recipe, const Tokenizer& tokenizer) {
@@ -269,48 +317,10 @@ ChatTemplate choose_template(const config::DataRecipe& recipe, const Tokenizer& 
 
 std::vector<types::TokenId> encode_chat(const ChatTemplate& chat, const Tokenizer& tokenizer, const ChatPrompt& prompt,
                                         bool thinking) {
-  std::vector<TextPart> parts;
-  const auto ours = [&](std::string_view text) { parts.push_back({text, true}); };
-  const auto theirs = [&](std::string_view text) { parts.push_back({text, prompt.parse_text}); };
-  const std::string answer = thinking ? chat.answer_opening : chat.answer_opening_without_thinking.value_or("");
-  if (chat.style == ChatStyle::plain) {
-    ours(prompt.before);
-    theirs(prompt.text);
-    ours(prompt.after);
-    std::vector<types::TokenId> ids = tokenizer.encode(parts);
-    ids.insert(ids.begin(), tokenizer.prefix().begin(), tokenizer.prefix().end());
-    return ids;
-  }
-  if (chat.style == ChatStyle::chatml) {
-    if (!prompt.system.empty() || !chat.default_system.empty()) {
-      ours("<|im_start|>system\n");
-      prompt.system.empty() ? ours(chat.default_system) : theirs(prompt.system);
-      ours("<|im_end|>\n");
-    }
-    ours("<|im_start|>user\n");
-    ours(prompt.before);
-    theirs(prompt.text);
-    ours(prompt.after);
-    ours("<|im_end|>\n<|im_start|>assistant\n");
-    ours(answer);
-    return tokenizer.encode(parts);
-  }
-  std::string_view system = prompt.system, before = prompt.before, text = prompt.text, after = prompt.after, none;
-  trim(none, system, none);
-  trim(before, text, after);
-  ours(chat.bos);
-  if (!system.empty() || !chat.system_header.empty()) {
-    ours("<|start_header_id|>system<|end_header_id|>\n\n");
-    ours(chat.system_header);
-    theirs(system);
-    ours("<|eot_id|>");
-  }
-  ours("<|start_header_id|>user<|end_header_id|>\n\n");
-  ours(before);
-  theirs(text);
-  ours(after);
-  ours("<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n");
-  return tokenizer.encode(parts);
+  const std::string answer = answer_of(chat, thinking);
+  std::vector<types::TokenId> ids = tokenizer.encode(chat_parts(chat, prompt, answer));
+  if (chat.style == ChatStyle::plain) ids.insert(ids.begin(), tokenizer.prefix().begin(), tokenizer.prefix().end());
+  return ids;
 }
 
 }  // namespace qrl::data

@@ -34,11 +34,11 @@ struct ChatTemplate {
 /// the spelling of llama3's first token, or "" for the usual one.
 ChatTemplate named_template(config::ChatTemplateName name, const std::string& bos);
 
-/// The template of a model, recognised in the Jinja text of its chat_template.jinja or tokenizer_config.json; plain
-/// when it has none. Recognised is a text in which all that a conversation of system and user runs through is known
-/// word for word: how a message is written, what opens the answer, and which default system message there is. Else an
-/// input error that lists the names. Llama 3.2's template writes the day of the run into every prompt; ours is always
-/// the date that it writes where no clock is at hand (26 Jul 2024), so that a run repeats: our choice.
+/// The template of a model, recognised by what its chat_template.jinja or tokenizer_config.json writes; plain when it
+/// has none. It is run (data/jinja) on conversations of system and user, and must write for each what ours does: with
+/// any default system message, words that open the answer, and switch for thinking. Else an input error that says where
+/// it differs or what it needs, and lists the names. Llama 3.2's template writes the day of the run into every prompt;
+/// ours is always the date that it writes where no clock is at hand (26 Jul 2024), so that a run repeats: our choice.
 ChatTemplate recognise_template(const Tokenizer& tokenizer);
 
 /// The template of a run: data.chat_template, or with auto the model's own. Input errors when data.system_prompt or

@@ -86,6 +86,7 @@ void read_csv(std::istream& in, const std::string& name,
   constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
   CsvReader reader(in, name);
   std::vector<std::string> columns, fields;
+  QRL_REQUIRE(in.peek() != '{', name + ":1", "CSV", "a line of JSON, it seems", "name the file .jsonl if it is one");
   QRL_REQUIRE(reader.next(columns), name, "a header with the names of the columns", "an empty file");
   if (columns[0].starts_with(kByteOrderMark)) columns[0].erase(0, kByteOrderMark.size());
   for (std::size_t i = 0; i < columns.size(); ++i) {

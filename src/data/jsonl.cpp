@@ -95,23 +95,30 @@ std::vector<PromptRow> kept(std::vector<PromptRow> rows, const std::string& name
 
 }  // namespace
 
+std::optional<nlohmann::json> JsonLines::next() {
+  for (;;) {
+    ++line_;
+    if (!read_line(in_, buffer_, where())) return std::nullopt;
+    std::string_view line = buffer_;
+    if (line_ == 1) {
+      refuse_foreign(line, name_);
+      if (line.starts_with(kByteOrderMark)) line.remove_prefix(kByteOrderMark.size());
+    }
+    if (is_blank(line)) continue;
+    refuse_lookalikes(line, !any_, where());
+    any_ = true;
+    return state::parse_json(line, where(), kMaxRowDepth);
+  }
+}
+
 std::vector<PromptRow> parse_jsonl(std::istream& in, const std::string& name, const std::string& default_source,
                                    const RowReader& reader) {
   std::vector<PromptRow> rows;
   bool any = false;
-  std::string buffer;
-  for (std::int64_t line_number = 1;; ++line_number) {
-    const std::string where = name + ":" + std::to_string(line_number);
-    if (!read_line(in, buffer, where)) break;
-    std::string_view line = buffer;
-    if (line_number == 1) {
-      refuse_foreign(line, name);
-      if (line.starts_with(kByteOrderMark)) line.remove_prefix(kByteOrderMark.size());
-    }
-    if (is_blank(line)) continue;
-    refuse_lookalikes(line, !any, where);
+  JsonLines lines(in, name);
+  while (const auto row = lines.next()) {
     any = true;
-    add(reader.read(state::parse_json(line, where, kMaxRowDepth), where, default_source), line_number, rows);
+    add(reader.read(*row, lines.where(), default_source), lines.line(), rows);
   }
   QRL_REQUIRE(any, name, "one row or more", "a file without any");
   return kept(std::move(rows), name);
@@ -127,7 +134,10 @@ std::vector<PromptRow> read_jsonl(const std::filesystem::path& file, const RowRe
 }
 
 std::vector<PromptRow> read_prompt_file(const std::filesystem::path& file, const RowReader& reader) {
-  if (file.extension() != ".csv") return read_jsonl(file, reader);
+  return file.extension() == ".csv" ? read_csv_rows(file, reader) : read_jsonl(file, reader);
+}
+
+std::vector<PromptRow> read_csv_rows(const std::filesystem::path& file, const RowReader& reader) {
   std::error_code error;
   std::ifstream in(file, std::ios::binary);
   QRL_REQUIRE(std::filesystem::is_regular_file(file, error) && in.is_open(), file.string(), "a CSV file",
@@ -143,8 +153,7 @@ std::vector<PromptRow> read_prompt_file(const std::filesystem::path& file, const
   return kept(std::move(rows), file.string());
 }
 
-std::string describe_jsonl(const std::filesystem::path& file) {
-  const std::vector<PromptRow> rows = read_jsonl(file);
+std::string describe_rows(const std::vector<PromptRow>& rows) {
   std::map<std::string, std::int64_t> sources;
   std::size_t shortest = std::numeric_limits<std::size_t>::max(), longest = 0;
   for (const PromptRow& row : rows) {

@@ -1,4 +1,4 @@
-// Owns reading of JSONL prompt files. Knows nothing of tokens or verifiers.
+// Owns reading of JSONL, and of prompt files of any format. Knows nothing of tokens or verifiers.
 //
 // One JSON object a line, in UTF-8. Where JSONL leaves a choice:
 // - A byte order mark at the start of the file, CRLF, blank lines and a missing last newline are fine.
@@ -11,7 +11,9 @@
 
 #include <filesystem>
 #include <iosfwd>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "data/row.h"
@@ -19,6 +21,26 @@
 namespace qrl::data {
 
 inline constexpr std::size_t kMaxLine_bytes = std::size_t{64} << 20;
+
+/// The rows of a JSONL text one after another, as all commands read it.
+class JsonLines {
+ public:
+  /// `name` stands for the text in messages.
+  JsonLines(std::istream& in, std::string name) : in_(in), name_(std::move(name)) {}
+
+  /// The next line that is not blank; nothing at the end. Input errors name the line: no JSON, and what read_jsonl says
+  /// of text that is no JSONL.
+  std::optional<nlohmann::json> next();
+  /// NAME:LINE of the row that came last, and its line.
+  std::string where() const { return name_ + ":" + std::to_string(line_); }
+  std::int64_t line() const { return line_; }
+
+ private:
+  std::istream& in_;
+  std::string name_, buffer_;
+  std::int64_t line_ = 0;
+  bool any_ = false;
+};
 
 /// All rows, in order, or one input error that names file:line. Invalid UTF-8, lone surrogates, raw NUL, duplicate
 /// keys, NaN, nesting beyond 64, a JSON array or a row over several lines, CSV, lines that end in CR alone, Python
@@ -30,12 +52,14 @@ std::vector<PromptRow> read_jsonl(const std::filesystem::path& file, const RowRe
 std::vector<PromptRow> parse_jsonl(std::istream& in, const std::string& name, const std::string& default_source,
                                    const RowReader& reader = {});
 
+/// The rows of a CSV file (csv.h), a column a field. The same errors as far as rows go.
+std::vector<PromptRow> read_csv_rows(const std::filesystem::path& file, const RowReader& reader);
+
 /// A file of prompts of any format that is read: CSV where its name ends in .csv, else JSONL. The same errors; also
 /// when the filter leaves no row.
 std::vector<PromptRow> read_prompt_file(const std::filesystem::path& file, const RowReader& reader);
 
-/// One line about a file that read_jsonl accepts: rows, prompt sizes in bytes, rows of each data source. The same
-/// errors.
-std::string describe_jsonl(const std::filesystem::path& file);
+/// One line about rows: how many, prompt sizes in bytes, rows of each data source.
+std::string describe_rows(const std::vector<PromptRow>& rows);
 
 }  // namespace qrl::data

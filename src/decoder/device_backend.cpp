@@ -89,8 +89,8 @@ void DeviceBackend::upload() {
     const model::LayerSnapshot& layer = snapshot.layer(i);
     weights.layers.push_back({layer.input_norm_D.as<float>(), layer.post_norm_D.as<float>(),
                               values_or_null(layer.q_norm_E), values_or_null(layer.k_norm_E),
-                              values_or_null(layer.qkv.bias), host_matrix(layer.qkv), host_matrix(layer.o),
-                              host_matrix(layer.gate_up), host_matrix(layer.down)});
+                              values_or_null(layer.qkv.bias), values_or_null(layer.o.bias), host_matrix(layer.qkv),
+                              host_matrix(layer.o), host_matrix(layer.gate_up), host_matrix(layer.down)});
   }
   engine_->upload(weights);
   uploaded_version_ = snapshot.version();

@@ -39,19 +39,20 @@ Tensor embed_rows(const DeviceRows& rows, const Weight& table_VD, torch::ScalarT
   })[0];
 }
 
-/// The residual stream with `branch` (or nothing) added, and its normed form.
-std::pair<Tensor, Tensor> add_norm(const Tensor& x_ND, const Tensor& branch_ND, const Weight& gain, double eps,
+/// The residual stream with a branch (or nothing) and its bias added, and its normed form.
+std::pair<Tensor, Tensor> add_norm(const Tensor& x_ND, const Branch& branch, const Weight& gain, double eps,
                                    torch::ScalarType out) {
-  if (!branch_ND.defined()) {
+  if (!branch.value_ND.defined()) {
     const auto norm = [eps, out](const TensorList& in) { return TensorList{normed(in[0], in[1], eps).to(out)}; };
     return {x_ND, checkpointed(norm, {x_ND}, {gain})[0]};
   }
+  const bool has_bias = branch.bias.defined();
   const TensorList results = checkpointed(
-      [eps, out](const TensorList& in) {
-        const Tensor sum_ND = in[0] + f32(in[1]);
+      [eps, out, has_bias](const TensorList& in) {
+        const Tensor sum_ND = in[0] + (has_bias ? f32(in[1]) + in[3] : f32(in[1]));
         return TensorList{sum_ND, normed(sum_ND, in[2], eps).to(out)};
       },
-      {x_ND, branch_ND}, {gain});
+      {x_ND, branch.value_ND}, has_bias ? std::vector<Weight>{gain, branch.bias} : std::vector<Weight>{gain});
   return {results[0], results[1]};
 }
 
@@ -235,19 +236,19 @@ Tensor device_hidden_states(const PolicyWeights& weights, const model::ModelConf
   };
   const auto layer = [rows, heads, eps, dtypes, project](const LayerWeights& w, const model::LayerSnapshot* q,
                                                          const TensorList& in) {
-    const auto [before_ND, normed_ND] = add_norm(in[0], in[1], w.input_norm, eps, dtypes.between);
+    const auto [before_ND, normed_ND] = add_norm(in[0], {in[1]}, w.input_norm, eps, dtypes.between);
     const Tensor qkv_NC = project(normed_ND, w.qkv, q != nullptr ? &q->qkv : nullptr);
     const Tensor attended_NHE = attend(transform(qkv_NC, rows, heads, w.transform, dtypes.attention), rows, heads)
                                     .reshape({normed_ND.size(0), -1})
                                     .to(dtypes.between);
     const Tensor mixed_ND = project(attended_NHE, w.o, q != nullptr ? &q->o : nullptr);
-    const auto [after_ND, again_ND] = add_norm(before_ND, mixed_ND, w.post_norm, eps, dtypes.between);
+    const auto [after_ND, again_ND] = add_norm(before_ND, {mixed_ND, w.o_bias}, w.post_norm, eps, dtypes.between);
     const Tensor gate_up_N2F = project(again_ND, w.gate_up, q != nullptr ? &q->gate_up : nullptr);
     return TensorList{after_ND, project(gated(gate_up_N2F), w.down, q != nullptr ? &q->down : nullptr)};
   };
   const Tensor x_ND = embed_rows(rows, weights.embedding, options.compute);
   const TensorList state = through_layers(weights, options, layer, {x_ND, Tensor()});
-  return add_norm(state[0], state[1], weights.final_norm, eps, options.lm_head_dtype).second;
+  return add_norm(state[0], {state[1]}, weights.final_norm, eps, options.lm_head_dtype).second;
 }
 
 }  // namespace qrl::learner

@@ -106,13 +106,15 @@ Tensor linear(const Tensor& x, const Weight& weight, Again x_again) {
   })[0];
 }
 
-Normed add_rms_norm(const Tensor& x_ND, const Tensor& branch_ND, const Weight& gain, float eps,
+Normed add_rms_norm(const Tensor& x_ND, const Branch& branch, const Weight& gain, float eps,
                     torch::ScalarType compute) {
+  const Tensor& branch_ND = branch.value_ND;
   const std::int64_t rows = x_ND.size(0), width = x_ND.size(1);
   const bool has_branch = branch_ND.defined();
   const Tensor normed_ND = make(rows, width, compute), inverse_rms_N = torch::empty({rows});
   const Tensor sum_ND = has_branch ? make(rows, width, torch::kFloat32) : x_ND.detach();
-  ops::add_rms_norm({rows, width, eps, floats(x_ND), mixed(branch_ND), floats(gain.value), floats(sum_ND),
+  ops::add_rms_norm({rows, width, eps, floats(x_ND), mixed(branch_ND),
+                     branch.bias_is_in ? nullptr : floats(branch.bias.value), floats(gain.value), floats(sum_ND),
                      mixed(normed_ND), floats(inverse_rms_N)});
 
   const Again normed_again = [rows, width, compute, eps, gain, inverse_rms_N, kept_sum = sum_ND.detach()] {
@@ -122,20 +124,22 @@ Normed add_rms_norm(const Tensor& x_ND, const Tensor& branch_ND, const Weight& g
                        eps,
                        floats(kept_sum),
                        {},
+                       nullptr,
                        floats(gain.value),
                        floats(kept_sum),
                        mixed(again_ND),
                        floats(inverse_rms_N)});
     return again_ND;
   };
-  const auto backward = [rows, width, compute, has_branch, gain, inverse_rms_N, kept_sum = sum_ND.detach()](
-                            const Tensor& d_sum, const Tensor& d_normed) {
+  const auto backward = [rows, width, compute, has_branch, gain, d_bias = branch.bias.gradient, inverse_rms_N,
+                         kept_sum = sum_ND.detach()](const Tensor& d_sum, const Tensor& d_normed) {
     const Tensor d_normed_ND = contiguous_or_zeros(d_normed, rows, width, compute);
     const Tensor d_sum_ND = d_sum.defined() ? d_sum.contiguous() : d_sum;
     const Tensor dx = make(rows, width, torch::kFloat32);
     const Tensor dy = has_branch && compute != torch::kFloat32 ? make(rows, width, compute) : Tensor();
     ops::add_rms_norm_backward({rows, width, floats(kept_sum), floats(gain.value), floats(inverse_rms_N),
-                                mixed(d_normed_ND), floats(d_sum_ND), floats(dx), mixed(dy), floats(gain.gradient)});
+                                mixed(d_normed_ND), floats(d_sum_ND), floats(dx), mixed(dy), floats(gain.gradient),
+                                floats(d_bias)});
     return std::pair(dx, has_branch && !dy.defined() ? dx : dy);
   };
   if (!has_branch) {

@@ -49,13 +49,18 @@ Tensor linear(const Tensor& x, const Weight& weight, Again x_again = {});
 
 /// The residual stream after a branch, and its normed form.
 struct Normed {
-  Tensor sum_ND;     ///< x + branch, fp32
+  Tensor sum_ND;     ///< x + branch and its bias, fp32
   Tensor normed_ND;  ///< RMSNorm(sum) · gain, in the compute dtype
   Again normed_again;
 };
-/// branch may be undefined (then sum is x itself). x fp32.
-Normed add_rms_norm(const Tensor& x_ND, const Tensor& branch_ND, const Weight& gain, float eps,
-                    torch::ScalarType compute);
+/// What a norm adds to the residual stream before it: nothing when `value_ND` is undefined (then sum is x itself).
+struct Branch {
+  Tensor value_ND;
+  Weight bias{};            ///< of the product that made it; undefined in models without
+  bool bias_is_in = false;  ///< as qkv_transform has it
+};
+/// x fp32.
+Normed add_rms_norm(const Tensor& x_ND, const Branch& branch, const Weight& gain, float eps, torch::ScalarType compute);
 
 /// What turns rows of q, k, v heads into what attention reads. Undefined weights are absent from the model.
 struct QkvWeights {

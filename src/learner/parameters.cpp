@@ -222,6 +222,7 @@ void Parameters::bind_policy(const model::ModelConfig& config) {
     bound.post_norm = weight({layer + "post_attention_layernorm.weight"});
     bound.qkv = weight({attention + "q_proj.weight", attention + "k_proj.weight", attention + "v_proj.weight"});
     bound.o = weight({attention + "o_proj.weight"});
+    if (config.o_bias) bound.o_bias = weight({attention + "o_proj.bias"});
     bound.gate_up = weight({mlp + "gate_proj.weight", mlp + "up_proj.weight"});
     bound.down = weight({mlp + "down_proj.weight"});
     if (config.qkv_bias) {

@@ -18,7 +18,7 @@ namespace qrl::learner {
 
 /// One transformer block's weights; q, k and v are one matrix (rows in that order), gate and up another.
 struct LayerWeights {
-  Weight input_norm, qkv, o, post_norm, gate_up, down;
+  Weight input_norm, qkv, o, o_bias, post_norm, gate_up, down;  ///< o_bias undefined in models without
   QkvWeights transform;
 };
 

@@ -32,9 +32,9 @@ Tensor hidden_states(const PolicyWeights& weights, const model::ModelConfig& con
   const bool quantised = options.forward != config::LearnerForward::bf16;
   const ForwardTypes dtypes = forward_types(options);
   const torch::ScalarType between = dtypes.between;
-  const auto norm = [eps = config.rms_norm_eps](const Tensor& x_ND, const Tensor& branch_ND, const Weight& gain,
+  const auto norm = [eps = config.rms_norm_eps](const Tensor& x_ND, const Branch& branch, const Weight& gain,
                                                 torch::ScalarType out) {
-    return add_rms_norm(x_ND, branch_ND, gain, eps, out);
+    return add_rms_norm(x_ND, branch, gain, eps, out);
   };
   const auto project = [quantised, real = options.forward == config::LearnerForward::low_bit, compute = options.compute,
                         int8 = options.int8_backward](const Tensor& x, const Weight& w, const ops::PackedLinear* packed,
@@ -51,12 +51,12 @@ Tensor hidden_states(const PolicyWeights& weights, const model::ModelConfig& con
   const auto layer = [&rows, heads, norm, project, attend, between, quantised,
                       low_bit = options.forward == config::LearnerForward::low_bit](
                          const LayerWeights& w, const model::LayerSnapshot* q, const TensorList& in) {
-    const Normed before = norm(in[0], in[1], w.input_norm, between);
+    const Normed before = norm(in[0], {in[1]}, w.input_norm, between);
     const Tensor qkv_NC = project(before.normed_ND, w.qkv, q != nullptr ? &q->qkv : nullptr, before.normed_again);
     const Repeatable turned = qkv_transform(qkv_NC, rows, heads, w.transform, quantised);
     const Tensor attended_NHE = attend(turned);
     const Tensor mixed_ND = project(attended_NHE, w.o, q != nullptr ? &q->o : nullptr, {});
-    const Normed after = norm(before.sum_ND, mixed_ND, w.post_norm, between);
+    const Normed after = norm(before.sum_ND, {mixed_ND, w.o_bias, quantised}, w.post_norm, between);
     if (low_bit && !torch::GradMode::is_enabled())  // no backward pass to keep anything for
       return TensorList{after.sum_ND, quantised_mlp(after.normed_ND, q->gate_up, q->down)};
     const Tensor gate_up_N2F =
@@ -68,7 +68,7 @@ Tensor hidden_states(const PolicyWeights& weights, const model::ModelConfig& con
   const Tensor table_VD = quantised ? snapshot_embedding(*options.snapshot) : weights.embedding.value;
   const Tensor x_ND = embed(rows, weights.embedding, table_VD, quantised ? table_VD.scalar_type() : options.compute);
   const TensorList state = through_layers(weights, options, layer, {x_ND, Tensor()});
-  return norm(state[0], state[1], weights.final_norm, options.lm_head_dtype).normed_ND;
+  return norm(state[0], {state[1]}, weights.final_norm, options.lm_head_dtype).normed_ND;
 }
 
 }  // namespace qrl::learner

@@ -28,8 +28,8 @@ struct Quantised {
 /// straight-through): dX = dY·Ŵ, and dYᵀ·X̂ added to the gradient of the fp32 masters. X̂ is kept as codes, Ŵ decoded
 /// when needed. With int8_backward dY is encoded as well, once a token (with Ŵ's scales on it) for dX and once an
 /// output channel (with X̂'s scales) for dYᵀ·X̂, symmetric, nearest even, scale amax/127; sums are exact in int32 (our
-/// choice: no paper's). The bias's gradient is qkv_transform's business. `quantised.packed` must not change before the
-/// backward pass.
+/// choice: no paper's). The bias's gradient is the business of what reads y: qkv_transform, add_rms_norm.
+/// `quantised.packed` must not change before the backward pass.
 Tensor quantised_linear(const Tensor& x, const Weight& master, const Quantised& quantised);
 
 /// down(silu(gate) · up) of x fp32 [N, D], fp32 [N, D], with low_bit's products and bits; no gradient. Nothing between

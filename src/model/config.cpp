@@ -46,11 +46,16 @@ bool contains(std::span<const std::string_view> keys, std::string_view key) {
   return std::find(keys.begin(), keys.end(), key) != keys.end();
 }
 
+/// A value for a message, a text without the quotes of JSON inside our own.
+std::string shown(const Json& value) {
+  return base::quoted(value.is_string() ? value.get_ref<const std::string&>() : value.dump());
+}
+
 /// A config.json with the checks that every key needs.
 class Reader {
  public:
   Reader(std::string_view text, std::string where) : where_(std::move(where)), root_(state::parse_json(text, where_)) {
-    QRL_REQUIRE(root_.is_object(), where_, "a JSON object", base::quoted(root_.dump()));
+    QRL_REQUIRE(root_.is_object(), where_, "a JSON object", shown(root_));
   }
 
   const Json& root() const { return root_; }
@@ -74,13 +79,13 @@ class Reader {
     const Json& value = get(key, expected);
     QRL_REQUIRE(value.is_number_unsigned() && value.get<std::uint64_t>() >= 1 &&
                     value.get<std::uint64_t>() <= static_cast<std::uint64_t>(max),
-                at(key), expected, base::quoted(value.dump()));
+                at(key), expected, shown(value));
     return value.get<std::int64_t>();
   }
 
   bool boolean(const std::string& key) const {
     const Json& value = get(key, "true or false");
-    QRL_REQUIRE(value.is_boolean(), at(key), "true or false", base::quoted(value.dump()));
+    QRL_REQUIRE(value.is_boolean(), at(key), "true or false", shown(value));
     return value.get<bool>();
   }
 
@@ -88,7 +93,7 @@ class Reader {
   void require_only(const std::string& key, const Json& only) const {
     const Json* value = find(key);
     QRL_REQUIRE(value == nullptr || *value == only, at(key), only.dump() + " (nothing else is supported)",
-                base::quoted(value->dump()));
+                shown(*value));
   }
 
  private:
@@ -98,14 +103,14 @@ class Reader {
 
 double positive(const Json& value, double max, const std::string& where) {
   QRL_REQUIRE(value.is_number() && value.get<double>() > 0 && value.get<double>() <= max, where,
-              "a number above 0 and at most " + Json(max).dump(), base::quoted(value.dump()));
+              "a number above 0 and at most " + Json(max).dump(), shown(value));
   return value.get<double>();
 }
 
 /// A token id in the vocabulary; anything else is an input error.
 types::TokenId token_id(const Json& value, std::int64_t vocab_size, const std::string& where) {
   QRL_REQUIRE(value.is_number_unsigned() && value.get<std::uint64_t>() < static_cast<std::uint64_t>(vocab_size), where,
-              "token ids from 0 to " + std::to_string(vocab_size - 1), base::quoted(value.dump()));
+              "token ids from 0 to " + std::to_string(vocab_size - 1), shown(value));
   return value.get<types::TokenId>();
 }
 
@@ -114,8 +119,7 @@ std::vector<types::TokenId> token_ids(const Json& value, std::int64_t vocab_size
   std::vector<types::TokenId> ids;
   for (const Json& id : value) {
     ids.push_back(token_id(id, vocab_size, where));
-    QRL_REQUIRE(std::count(ids.begin(), ids.end(), ids.back()) == 1, where, "each token once",
-                base::quoted(value.dump()));
+    QRL_REQUIRE(std::count(ids.begin(), ids.end(), ids.back()) == 1, where, "each token once", shown(value));
   }
   return ids;
 }
@@ -130,8 +134,7 @@ Family read_family(const Reader& reader) {
   const Json& type = reader.get("model_type", R"("qwen3", "qwen2" or "llama")");
   const auto* names =
       std::find_if(kFamilies.begin(), kFamilies.end(), [&](const FamilyNames& f) { return type == f.model_type; });
-  QRL_REQUIRE(names != kFamilies.end(), reader.at("model_type"), R"("qwen3", "qwen2" or "llama")",
-              base::quoted(type.dump()));
+  QRL_REQUIRE(names != kFamilies.end(), reader.at("model_type"), R"("qwen3", "qwen2" or "llama")", shown(type));
   reader.require_only("architectures", Json::array({names->architecture}));
   return names->family;
 }
@@ -141,7 +144,7 @@ std::optional<double> rope_number(const Json& value, const char* key, double min
   const auto found = value.find(key);
   if (found == value.end() || found->is_null()) return std::nullopt;
   QRL_REQUIRE(found->is_number() && found->get<double>() >= min && found->get<double>() <= 1e6, where + "." + key,
-              "a number from " + Json(min).dump() + " to 1e6", base::quoted(found->dump()));
+              "a number from " + Json(min).dump() + " to 1e6", shown(*found));
   return found->get<double>();
 }
 
@@ -169,15 +172,16 @@ RopeScaling read_rope_scaling(const Reader& reader, const std::string& key, cons
                                "attention_factor", "mscale", "mscale_all_dim", "truncate"});
   } else {
     QRL_REQUIRE(type == "default", where + ".rope_type",
-                "\"default\", \"llama3\" or \"yarn\" (no other rope scaling is supported)", base::quoted(type.dump()));
+                "\"default\", \"llama3\" or \"yarn\" (no other rope scaling is supported)", shown(type));
   }
   for (const auto& [name, field] : value.items()) {
     QRL_REQUIRE(contains(known, name), where + "." + name, "the keys of rope_type " + type.dump() + " only",
                 "a key of another kind of rope");
   }
-  if (const auto partial = value.find("partial_rotary_factor"); partial != value.end())
+  if (const auto partial = value.find("partial_rotary_factor"); partial != value.end()) {
     QRL_REQUIRE(*partial == 1, where + ".partial_rotary_factor", "1 (partial rotary is not supported)",
-                base::quoted(partial->dump()));
+                shown(*partial));
+  }
   if (scaling.type == RopeType::plain) return scaling;
   scaling.factor = required_rope_number(value, "factor", 1, where);
   // Without it transformers takes the positions that the config has.
@@ -186,7 +190,7 @@ RopeScaling read_rope_scaling(const Reader& reader, const std::string& key, cons
       has_original ? value["original_max_position_embeddings"] : reader.get("max_position_embeddings", "an integer");
   QRL_REQUIRE(original.is_number_unsigned() && original.get<std::uint64_t>() >= 1 &&
                   original.get<std::uint64_t>() <= static_cast<std::uint64_t>(kMaxPositions),
-              where + ".original_max_position_embeddings", "a positive integer", base::quoted(original.dump()));
+              where + ".original_max_position_embeddings", "a positive integer", shown(original));
   scaling.original_max_position_embeddings = original.get<std::int64_t>();
   if (scaling.type == RopeType::llama3) {
     scaling.low_freq_factor = required_rope_number(value, "low_freq_factor", 1e-6, where);
@@ -203,7 +207,7 @@ RopeScaling read_rope_scaling(const Reader& reader, const std::string& key, cons
   scaling.mscale = rope_number(value, "mscale", 1e-6, where);
   scaling.mscale_all_dim = rope_number(value, "mscale_all_dim", 1e-6, where);
   if (const auto truncate = value.find("truncate"); truncate != value.end() && !truncate->is_null()) {
-    QRL_REQUIRE(truncate->is_boolean(), where + ".truncate", "true or false", base::quoted(truncate->dump()));
+    QRL_REQUIRE(truncate->is_boolean(), where + ".truncate", "true or false", shown(*truncate));
     scaling.truncate = truncate->get<bool>();
   }
   return scaling;
@@ -217,7 +221,7 @@ void read_rope(const Reader& reader, ModelConfig& config) {
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     const Json* value = reader.find(key);
     if (value == nullptr) continue;
-    QRL_REQUIRE(value->is_object(), reader.at(key), "an object", base::quoted(value->dump()));
+    QRL_REQUIRE(value->is_object(), reader.at(key), "an object", shown(*value));
     scalings.push_back(read_rope_scaling(reader, key, *value));
     const auto theta = value->find("rope_theta");
     if (theta != value->end())
@@ -268,7 +272,7 @@ DType read_dtype(const Reader& reader) {
   if (value == "float32") return DType::f32;
   // Half precision is read exactly and written as bfloat16, the one 16-bit form that we write.
   QRL_REQUIRE(value == "bfloat16" || value == "float16", reader.at(dtype != nullptr ? "dtype" : "torch_dtype"),
-              "\"float32\", \"bfloat16\" or \"float16\"", base::quoted(value.dump()));
+              "\"float32\", \"bfloat16\" or \"float16\"", shown(value));
   return DType::bf16;
 }
 
@@ -281,33 +285,58 @@ std::string float16_note(std::string_view json_text, const std::string& where) {
   return "float16 weights are read exactly, but exported as bfloat16 (export --dtype float32 keeps every bit)";
 }
 
+/// Whether a layer looks through the window that the config may have. layer_types says it of each; without them all
+/// from max_window_layers on do, where the window is switched on.
+bool has_sliding_layers(const Reader& reader, const ModelConfig& config) {
+  const bool is_switched = reader.find("use_sliding_window") != nullptr;
+  const bool is_on = is_switched && reader.boolean("use_sliding_window");
+  if (const Json* types = reader.find("layer_types")) {
+    const auto is_known = [](const Json& type) { return type == "full_attention" || type == "sliding_attention"; };
+    QRL_REQUIRE(types->is_array() && types->size() == static_cast<std::size_t>(config.num_hidden_layers) &&
+                    std::all_of(types->begin(), types->end(), is_known),
+                reader.at("layer_types"), "\"full_attention\" for each layer", shown(*types));
+    return std::any_of(types->begin(), types->end(), [](const Json& type) { return type == "sliding_attention"; });
+  }
+  // Qwen's configs carry a window that is off unless switched on; whoever gives a Llama one means it.
+  if (!is_on && (is_switched || config.family != Family::llama || reader.find("sliding_window") == nullptr))
+    return false;
+  const Json* first = reader.find("max_window_layers");
+  return first == nullptr || !first->is_number_unsigned() ||
+         first->get<std::uint64_t>() < static_cast<std::uint64_t>(config.num_hidden_layers);
+}
+
+/// A window as long as the longest sequence hides nothing; any other that a layer looks through is refused.
+void refuse_sliding_window(const Reader& reader, const ModelConfig& config) {
+  if (!has_sliding_layers(reader, config)) return;
+  const Json* window = reader.find("sliding_window");
+  const std::string max_positions = std::to_string(config.max_position_embeddings);
+  QRL_REQUIRE(window != nullptr && window->is_number_unsigned() &&
+                  window->get<std::uint64_t>() >= static_cast<std::uint64_t>(config.max_position_embeddings),
+              reader.at("sliding_window"),
+              "a window that no layer uses (use_sliding_window false, max_window_layers of at least " +
+                  std::to_string(config.num_hidden_layers) +
+                  ", or layer_types of full_attention alone) or of at least max_position_embeddings (" + max_positions +
+                  ")",
+              window == nullptr ? "one in use, of a length that is not said" : shown(*window) + ", in use",
+              "sliding windows are not supported");
+}
+
 void refuse_unsupported(const Reader& reader, const ModelConfig& config) {
   QRL_REQUIRE(reader.find("quantization_config") == nullptr, reader.at("quantization_config"), "an unquantised model",
               "a quantised one", "use the bf16 or fp32 model that it was made from");
   for (const std::string_view name : kForeignKeys) {
     const std::string key(name);
     const Json* value = reader.find(key);
-    QRL_REQUIRE(value == nullptr || *value == false, reader.at(key), "a plain model of the family",
-                base::quoted(value->dump()), "models that this key changes are not supported");
+    QRL_REQUIRE(value == nullptr || *value == false, reader.at(key), "a plain model of the family", shown(*value),
+                "models that this key changes are not supported");
   }
   // Where these are left out, transformers gives all three families the same value: the one asked for here.
   reader.require_only("hidden_act", "silu");
-  reader.require_only("attention_bias", config.qkv_bias);
   reader.require_only("mlp_bias", false);
-  reader.require_only("use_sliding_window", false);
   reader.require_only("attention_dropout", 0);
   reader.require_only("partial_rotary_factor", 1);
   reader.require_only("rope_interleaved", false);
-  if (const Json* types = reader.find("layer_types")) {
-    const auto layers = static_cast<std::size_t>(config.num_hidden_layers);
-    QRL_REQUIRE(
-        types->is_array() && types->size() == layers &&
-            std::all_of(types->begin(), types->end(), [](const Json& type) { return type == "full_attention"; }),
-        reader.at("layer_types"), "\"full_attention\" for each layer", base::quoted(types->dump()));
-  }
-  // Qwen's configs carry a window that use_sliding_window switches off; a Llama's would be in use.
-  QRL_REQUIRE(config.family != Family::llama || reader.find("sliding_window") == nullptr, reader.at("sliding_window"),
-              "null (sliding windows are not supported)", "a window");
+  refuse_sliding_window(reader, config);
 }
 
 std::int64_t read_head_dim(const Reader& reader, const ModelConfig& config) {
@@ -338,6 +367,17 @@ std::string join(const std::vector<std::string>& names) {
   return text;
 }
 
+/// Qwen2's class has biases on q, k and v, whatever is said; the others have them there and on o where it is said.
+void read_attention_bias(const Reader& reader, ModelConfig& config) {
+  if (config.family == Family::qwen2) {
+    reader.require_only("attention_bias", true);
+    config.qkv_bias = true;
+    return;
+  }
+  if (reader.find("attention_bias") == nullptr) return;
+  config.qkv_bias = config.o_bias = reader.boolean("attention_bias");
+}
+
 }  // namespace
 
 ModelConfig parse_config(std::string_view json_text, const std::string& where) {
@@ -345,7 +385,7 @@ ModelConfig parse_config(std::string_view json_text, const std::string& where) {
   ModelConfig config;
   config.family = read_family(reader);
   config.qk_norm = config.family == Family::qwen3;
-  config.qkv_bias = config.family == Family::qwen2;
+  read_attention_bias(reader, config);
   config.vocab_size = reader.size("vocab_size", kMaxVocab);
   config.hidden_size = reader.size("hidden_size", kMaxWidth);
   config.num_hidden_layers = reader.size("num_hidden_layers", kMaxLayers);
@@ -441,7 +481,7 @@ std::string config_json(const ModelConfig& config) {
   root["rope_parameters"] = rope;
   if (config.eos_token_ids.size() == 1) root["eos_token_id"] = config.eos_token_ids[0];
   else if (!config.eos_token_ids.empty()) root["eos_token_id"] = config.eos_token_ids;
-  if (config.family != Family::qwen2) root["attention_bias"] = false;
+  if (config.family != Family::qwen2) root["attention_bias"] = config.o_bias;
   if (config.family == Family::llama) root["mlp_bias"] = false;
   else root["use_sliding_window"] = false;
   return root.dump(2) + "\n";
@@ -461,7 +501,8 @@ std::string describe_config(const std::filesystem::path& file) {
       (config.rope_scaling.type == RopeType::plain
            ? ""
            : ", rope scaling " + rope_scaling_json(config.rope_scaling).dump()) +
-      ", " + (config.tie_word_embeddings ? "tied" : "untied") + " embeddings, ";
+      ", " + (config.qkv_bias ? config.o_bias ? "biases on q, k, v and o, " : "biases on q, k and v, " : "") +
+      (config.tie_word_embeddings ? "tied" : "untied") + " embeddings, ";
   const std::string float16 = float16_note(text, where);
   line += float16.empty() ? std::string(base::name(config.dtype)) : "F16; " + float16;
   const std::vector<std::string> unknown = unknown_config_keys(text, where);

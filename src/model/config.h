@@ -34,7 +34,8 @@ struct ModelConfig {
   float initializer_range = 0.02F;  ///< standard deviation of a new model's weights; Hugging Face's default
   bool tie_word_embeddings = false;
   bool qk_norm = false;                       ///< Qwen3: RMSNorm over E on q and k before rope
-  bool qkv_bias = false;                      ///< Qwen2: bias on q, k, v (none on o)
+  bool qkv_bias = false;                      ///< bias on q, k, v: Qwen2, and attention_bias of the other two
+  bool o_bias = false;                        ///< bias on o: attention_bias of Qwen3 and Llama
   base::DType dtype = base::DType::f32;       ///< of the weights in the folder: f32 or bf16 (f16 is read, written bf16)
   std::vector<types::TokenId> eos_token_ids;  ///< may be empty
   std::int64_t bos_token_id = -1;             ///< −1: none
@@ -53,10 +54,11 @@ struct ModelConfig {
 /// - What else is left out has the one value that transformers gives it in all three families and that we compute:
 ///   hidden_act "silu", no biases but Qwen2's, no window, no dropout, initializer_range 0.02. Nothing that differs
 ///   between models is assumed.
+/// - Biases of attention: Qwen2 has them on q, k and v; Qwen3 and Llama on q, k, v and o with attention_bias.
 /// - Refused by name: another model_type or architecture, any rope_type but default, llama3 and yarn, sliding windows
-/// in use, biases the
-///   family lacks, another activation, partial rotary, dropout, quantization_config, remote code, and the keys by which
-///   relatives of these families change the forward pass (multipliers, soft caps, experts, …).
+///   that a layer uses and that are shorter than max_position_embeddings, mlp_bias, another activation, partial rotary,
+///   dropout, quantization_config, remote code, and the keys by which relatives of these families change the forward
+///   pass (multipliers, soft caps, experts, …).
 /// - Ignored: keys that do not touch the forward pass, and keys whose value is null.
 /// - Any other key: transformers' class would ignore it, so it is ignored here too, but unknown_config_keys names it,
 ///   and whoever loads a model for use says so in a warning (read_config does).

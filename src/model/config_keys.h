@@ -10,8 +10,8 @@ namespace qrl::model {
 /// Keys that parse_config reads or checks.
 inline constexpr std::string_view kReadKeys[] = {
     "architectures", "attention_bias", "attention_dropout", "bos_token_id", "dtype", "eos_token_id", "head_dim",
-    "hidden_act", "hidden_size", "initializer_range", "intermediate_size", "layer_types", "max_position_embeddings", "mlp_bias",
-    "model_type", "num_attention_heads", "num_hidden_layers", "num_key_value_heads", "pad_token_id",
+    "hidden_act", "hidden_size", "initializer_range", "intermediate_size", "layer_types", "max_position_embeddings",
+    "max_window_layers", "mlp_bias", "model_type", "num_attention_heads", "num_hidden_layers", "num_key_value_heads", "pad_token_id",
     "partial_rotary_factor", "quantization_config", "rms_norm_eps", "rope_interleaved", "rope_parameters",
     "rope_scaling", "rope_theta", "sliding_window", "tie_word_embeddings", "torch_dtype", "use_sliding_window",
     "vocab_size"};
@@ -24,7 +24,7 @@ inline constexpr std::string_view kHarmlessKeys[] = {
     "do_sample", "early_stopping", "encoder_no_repeat_ngram_size", "exponential_decay_length_penalty",
     "finetuning_task", "forced_bos_token_id", "forced_eos_token_id", "gradient_checkpointing", "id2label",
     "is_decoder", "is_encoder_decoder", "label2id", "length_penalty", "max_length",
-    "max_window_layers", "min_length", "name_or_path", "no_repeat_ngram_size", "num_beam_groups", "num_beams",
+    "min_length", "name_or_path", "no_repeat_ngram_size", "num_beam_groups", "num_beams",
     "num_return_sequences", "output_attentions", "output_hidden_states", "output_scores", "prefix",
     "pretraining_tp", "problem_type", "pruned_heads", "remove_invalid_values", "repetition_penalty", "return_dict",
     "return_dict_in_generate", "sep_token_id", "suppress_tokens", "task_specific_params", "temperature",

@@ -129,7 +129,7 @@ Snapshot::Snapshot(const ModelConfig& config, const SnapshotFormats& formats)
     const FormatChooser::LayerFormats format = formats_of.choose(idx);
     const std::int64_t qkv_size = config.q_size() + 2 * config.kv_size();
     layer.qkv = ops::make_packed_linear(format.qkv, qkv_size, width, config.qkv_bias, &matrices_);
-    layer.o = ops::make_packed_linear(format.o, width, config.q_size(), false, &matrices_);
+    layer.o = ops::make_packed_linear(format.o, width, config.q_size(), config.o_bias, &matrices_);
     layer.gate_up = ops::make_packed_linear(format.gate_up, 2 * config.intermediate_size, width, false, &matrices_);
     layer.down = ops::make_packed_linear(format.down, width, config.intermediate_size, false, &matrices_);
   }
@@ -188,6 +188,7 @@ class Snapshot::Writer {
       add_vector(prefix + "self_attn.q_norm.weight", layer.q_norm_E.as<float>());
       add_vector(prefix + "self_attn.k_norm.weight", layer.k_norm_E.as<float>());
     }
+    if (config.o_bias) add_vector(prefix + "self_attn.o_proj.bias", layer.o.bias.as<float>());
     if (!config.qkv_bias) return;
     auto* bias = layer.qkv.bias.as<float>();
     add_vector(prefix + "self_attn.q_proj.bias", bias);

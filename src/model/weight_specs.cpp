@@ -23,6 +23,7 @@ std::vector<WeightSpec> weight_specs(const ModelConfig& config) {
       add("self_attn.k_norm.weight", {config.head_dim}, WeightKind::norm);
     }
     add("self_attn.o_proj.weight", {width, config.q_size()}, WeightKind::linear);
+    if (config.o_bias) add("self_attn.o_proj.bias", {width}, WeightKind::bias);
     add("post_attention_layernorm.weight", {width}, WeightKind::norm);
     add("mlp.gate_proj.weight", {config.intermediate_size, width}, WeightKind::linear);
     add("mlp.up_proj.weight", {config.intermediate_size, width}, WeightKind::linear);

@@ -50,10 +50,19 @@ void add_rms_norm(const AddRmsNorm& args) {
 
 void add_rms_norm_backward(const AddRmsNormBackward& args) {
   const TrainingKernels& table = kernels();
+  const std::int64_t bias_size = args.d_y_bias != nullptr ? args.width : 0;
   sum_over_rows(
-      args.rows, args.width,
-      [&](auto begin, auto end, float* part) { table.add_rms_norm_backward(args, begin, end, part); },
-      [&](const float* part) { add_floats(part, args.width, args.d_gain); });
+      args.rows, args.width + bias_size,
+      [&](auto begin, auto end, float* part) {
+        AddRmsNormBackward block = args;
+        block.d_gain = part;
+        block.d_y_bias = bias_size > 0 ? part + args.width : nullptr;
+        table.add_rms_norm_backward(block, begin, end);
+      },
+      [&](const float* part) {
+        add_floats(part, args.width, args.d_gain);
+        add_floats(part + args.width, bias_size, args.d_y_bias);
+      });
 }
 
 void qkv_transform(const QkvTransform& args, float* out, float* inverse_rms) {

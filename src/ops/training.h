@@ -12,13 +12,14 @@
 
 namespace qrl::ops {
 
-/// sum = x + y; normed = sum · gain / sqrt(mean(sum²) + eps).
+/// sum = x + (y + y_bias); normed = sum · gain / sqrt(mean(sum²) + eps).
 struct AddRmsNorm {
   std::int64_t rows = 0, width = 0;
   float eps = 0;
   const float* x = nullptr;
-  MixedArray y;                 ///< data null: sum = x, and `sum` is not written
-  const float* gain = nullptr;  ///< [width]
+  MixedArray y;                   ///< data null: sum = x, and `sum` is not written
+  const float* y_bias = nullptr;  ///< [width], of the product that made y; null: none, or in y already
+  const float* gain = nullptr;    ///< [width]
   float* sum = nullptr;
   MixedArray normed;
   float* inverse_rms = nullptr;  ///< [rows], for the backward pass
@@ -34,8 +35,9 @@ struct AddRmsNormBackward {
   MixedArray d_normed;
   const float* d_sum = nullptr;  ///< null: zero
   float* dx = nullptr;
-  MixedArray dy;            ///< data null: not wanted
-  float* d_gain = nullptr;  ///< [width], added to
+  MixedArray dy;              ///< data null: not wanted
+  float* d_gain = nullptr;    ///< [width], added to
+  float* d_y_bias = nullptr;  ///< [width], added to; null: y has no bias
 };
 void add_rms_norm_backward(const AddRmsNormBackward& args);
 

@@ -49,67 +49,141 @@ std::optional<std::string> digits_alone(std::string_view text) {
   std::string digits;
   while (!text.empty()) {
     const char c = text.front();
-    const auto* markup = std::find_if(std::begin(kMarkup), std::end(kMarkup),
-                                      [text](std::string_view word) { return text.starts_with(word); });
+    const auto* markup = c != '\\' ? std::end(kMarkup)
+                                   : std::find_if(std::begin(kMarkup), std::end(kMarkup),
+                                                  [text](std::string_view word) { return text.starts_with(word); });
     std::size_t width = 1;
-    if (is_cell(c)) digits += c;
-    else if (markup != std::end(kMarkup)) width = markup->size();
-    else if (text.starts_with("\\begin{array}{")) width = std::min(text.find('}', 15), text.size() - 1) + 1;
-    else if (text.size() >= 3 && text.starts_with("\xe2") && (text[1] == '\x94' || text[1] == '\x95'))
+    if (is_cell(c)) {
+      digits += c;
+    } else if (markup != std::end(kMarkup)) {
+      width = markup->size();
+    } else if (text.starts_with("\\begin{array}{")) {
+      width = std::min(text.find('}', 15), text.size() - 1) + 1;
+    } else if (text.size() >= 3 && text.starts_with("\xe2") && (text[1] == '\x94' || text[1] == '\x95')) {
       width = 3;  // ─ … ╿
-    else if (kSilent.find(c) == std::string_view::npos) return std::nullopt;
+    } else if (kSilent.find(c) == std::string_view::npos) {
+      return std::nullopt;
+    }
     text.remove_prefix(width);
   }
   return digits;
 }
 
-/// Without a label ("Row 3:", "Solution:", "grid =", "2.") before its cells and a control token behind them.
-std::string_view without_label(std::string_view line) noexcept {
-  line = line.substr(0, line.find("<|"));
-  constexpr std::size_t kLongest = 32;  // of a label
-  if (const std::size_t end = line.find_first_of(":="); end < kLongest) return line.substr(end + 1);
-  const std::size_t point = line.find_first_of(".)");
-  const bool numbered =
-      point <= 3 && point > 0 && is_cell(line[point - 1]) && point + 1 < line.size() && line[point + 1] == ' ';
-  return numbered ? line.substr(point + 1) : line;
+bool names_no_row(std::string_view label) {
+  constexpr std::string_view kOthers[] = {"column", "col ", "box", "block", "region", "subgrid", "square", "cell"};
+  std::string lower(label);
+  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return std::any_of(std::begin(kOthers), std::end(kOthers),
+                     [&](std::string_view word) { return lower.find(word) != std::string::npos; });
 }
 
-/// A line's cells: the digits of what stands there alone, or behind a label.
-std::optional<std::string> cells_of(std::string_view line, std::size_t size) {
-  auto digits = digits_alone(line);
+/// What stands behind a label ("Row 3:", "Solution:", "grid =", "2.", "2 |") and before a control token; nothing
+/// without a label, or when it says that this is no row.
+std::optional<std::string_view> behind_label(std::string_view line) {
+  constexpr std::size_t kLongest = 32;
+  if (const std::size_t end = line.find_first_of(":="); end < kLongest)
+    return names_no_row(line.substr(0, end)) ? std::nullopt : std::optional(line.substr(end + 1));
+  line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
+  const std::size_t number = std::min(line.find_first_not_of("0123456789"), line.size());
+  const std::size_t sign = std::min(line.find_first_not_of(' ', number), line.size());
+  if (number == 0 || number > 2 || sign + 1 >= line.size()) return std::nullopt;
+  const bool is_listed = sign == number && (line[sign] == '.' || line[sign] == ')') && line[sign + 1] == ' ';
+  return is_listed || line[sign] == '|' ? std::optional(line.substr(sign + 1)) : std::nullopt;
+}
+
+struct Line {
+  std::string digits;
+  bool is_labelled = false;
+};
+
+/// A line of cells alone, or behind a label; with no cells: a border or an empty line. Nothing for any other.
+std::optional<Line> line_of(std::string_view text, std::size_t size) {
+  text = text.substr(0, text.find("<|"));
+  const auto num_digits = static_cast<std::size_t>(std::count_if(text.begin(), text.end(), is_cell));
+  if (num_digits > 0 && num_digits < size) return std::nullopt;  // most lines of a long response end here
   const auto fits = [size](const std::optional<std::string>& d) {
     return d && (d->size() == size || d->size() == size * size || d->empty());
   };
-  if (fits(digits)) return digits;
-  auto labelled = digits_alone(without_label(line));
-  return fits(labelled) ? labelled : digits;
+  if (auto digits = digits_alone(text); fits(digits)) return Line{std::move(*digits)};
+  const auto cells = num_digits > 0 ? behind_label(text) : std::nullopt;
+  if (!cells) return std::nullopt;
+  auto digits = digits_alone(*cells);
+  return fits(digits) && !digits->empty() ? std::optional(Line{std::move(*digits), true}) : std::nullopt;
 }
+
+/// Rows without words between them, read from the last one up; borders and empty lines part them into groups.
+class Rows {
+ public:
+  explicit Rows(std::size_t size) : size_(size) {}
+
+  void add(Line row) {
+    // A label stands before all rows or before the first.
+    const bool continues = !group_ended_ && !groups_.empty();
+    if (!continues) groups_.emplace_back();
+    group_ended_ = row.is_labelled && continues && !last_labelled_;
+    last_labelled_ = row.is_labelled;
+    groups_.back().push_back(std::move(row.digits));
+    ++num_rows_;
+  }
+  /// More rows than whoever gives an answer puts behind it.
+  bool is_full() const { return num_rows_ >= 8 * size_; }
+  bool empty() const { return groups_.empty(); }
+  void part() { group_ended_ = true; }
+  /// Rows with labels below one without are another thing than it.
+  bool ends_before(const Line& row) const { return !groups_.empty() && last_labelled_ && !row.is_labelled; }
+
+  /// The last groups that have as many rows as a grid; of one that has more, its last rows.
+  std::optional<puzzle::SudokuGrid> grid() const {
+    for (std::size_t first = 0; first < groups_.size(); ++first) {
+      if (groups_[first].size() > size_) return grid_from(first);
+      std::size_t sum = 0;
+      for (std::size_t i = first; i < groups_.size() && sum < size_; ++i) sum += groups_[i].size();
+      if (sum == size_) return grid_from(first);
+    }
+    return grid_from(0);
+  }
+
+ private:
+  std::optional<puzzle::SudokuGrid> grid_from(std::size_t first) const {
+    std::string all;
+    std::size_t num_rows = 0;
+    for (std::size_t i = first; i < groups_.size(); ++i) {
+      for (const std::string& row : groups_[i]) {
+        all.insert(0, row);
+        if (++num_rows == size_) return puzzle::read_sudoku(all);
+      }
+    }
+    return std::nullopt;
+  }
+
+  std::size_t size_, num_rows_ = 0;
+  std::vector<std::vector<std::string>> groups_;  ///< last first, of rows last first
+  bool group_ended_ = false, last_labelled_ = false;
+};
 
 /// The last grid among the lines of a text: as many rows in a row as it has, or one line with all of it.
 std::optional<puzzle::SudokuGrid> last_grid(std::string_view text, int size) {
-  const auto num_cells = static_cast<std::size_t>(size) * static_cast<std::size_t>(size);
-  std::vector<std::string> rows;  // of the grid that ends here, last row first
+  const auto num_rows = static_cast<std::size_t>(size);
+  Rows rows(num_rows);
   while (!text.empty()) {
     const std::size_t cut = text.rfind('\n');
-    const std::string_view line = cut == std::string_view::npos ? text : text.substr(cut + 1);
+    const std::string_view written = cut == std::string_view::npos ? text : text.substr(cut + 1);
     text = cut == std::string_view::npos ? std::string_view() : text.substr(0, cut);
-    if (line.size() > 1000) {
-      rows.clear();
+    auto line = written.size() > 1000 ? std::nullopt : line_of(written, num_rows);
+    if (line && line->digits.empty()) {
+      rows.part();
       continue;
     }
-    const auto digits = cells_of(line, static_cast<std::size_t>(size));
-    if (digits && digits->size() == num_cells) return puzzle::read_sudoku(*digits);
-    if (digits && digits->size() == static_cast<std::size_t>(size)) {
-      rows.push_back(*digits);
-      if (rows.size() < static_cast<std::size_t>(size)) continue;
-      std::string all;
-      for (auto row = rows.rbegin(); row != rows.rend(); ++row) all += *row;
-      return puzzle::read_sudoku(all);
+    const bool is_row = line && line->digits.size() == num_rows;
+    if (!is_row || rows.ends_before(*line)) {
+      if (auto grid = rows.grid()) return grid;
+      if (line && !is_row) return puzzle::read_sudoku(line->digits);
+      if (!rows.empty()) rows = Rows(num_rows);
     }
-    const bool drawn = digits && digits->empty();  // a border or an empty line does not end the grid
-    if (!drawn) rows.clear();
+    if (is_row) rows.add(std::move(*line));
+    if (rows.is_full()) break;
   }
-  return std::nullopt;
+  return rows.grid();
 }
 
 struct Answer {

@@ -52,23 +52,28 @@ std::string metrics_table(std::span<const PromptSet> sets, const Metrics& metric
   for (const auto& [name, value] : metrics) {
     if (name.starts_with(first)) columns.push_back(name.substr(first.size()));
   }
-  std::size_t widest = std::string_view("data source").size();
-  for (const PromptSet& set : sets) widest = std::max(widest, set.data_source.size());
-  const auto padded = [](std::string text, std::size_t width) {
-    text.insert(text.end(), width - std::min(width, text.size()), ' ');
-    return text;
-  };
-  std::string table = padded("data source", widest) + "  prompts";
-  for (const std::string& column : columns) table += "  " + column;
+  std::vector<std::vector<std::string>> rows = {{"data source", "prompts"}};
+  rows[0].insert(rows[0].end(), columns.begin(), columns.end());
   for (const PromptSet& set : sets) {
-    table += "\n" + padded(set.data_source, widest) + "  " + padded(std::to_string(set.prompts.size()), 7);
+    rows.push_back({set.data_source, std::to_string(set.prompts.size())});
     for (const std::string& column : columns) {
       std::array<char, 32> text{};
       std::snprintf(text.data(), text.size(), "%.4g", metrics.at(prefix_of(set) + column));
-      table += "  " + padded(text.data(), column.size());
+      rows.back().emplace_back(text.data());
     }
   }
-  return table + "\n";
+  std::vector<std::size_t> widths(rows[0].size());
+  for (const auto& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string table;
+  for (const auto& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i)
+      line += (i > 0 ? "  " : "") + row[i] + (i + 1 < row.size() ? std::string(widths[i] - row[i].size(), ' ') : "");
+    table += line + "\n";
+  }
+  return table;
 }
 
 std::vector<rollout::Rollout> collect_or_abandon(types::TextSource& source, std::span<const rollout::Ask> prompts,

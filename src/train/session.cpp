@@ -102,6 +102,9 @@ int all_local_threads(const config::Recipe& recipe, const dist::Collectives& wor
 
 model::ModelConfig model_config(const config::Recipe& recipe) {
   const bool is_new = recipe.model.path.empty();
+  QRL_REQUIRE(is_new || fs::is_directory(recipe.model.path), "model.path", "a Hugging Face folder on this machine",
+              "none at " + state::shown(recipe.model.path),
+              "nothing is downloaded: fetch it first (hf download NAME --local-dir DIR), and write ~ in full");
   return model::read_config(is_new ? fs::path(recipe.model.init_config) : fs::path(recipe.model.path) / "config.json");
 }
 

@@ -64,23 +64,28 @@ TEST_CASE("norm adds, norms and encodes, with row_ids it chooses rows and leaves
     const std::int64_t added_stride = round_up(width, kOutputTile);
     std::vector<std::uint16_t> added;
     for (const float value : normal_values(kRows * added_stride, 1, 3)) added.push_back(bf16_of(value));
+    const std::vector<float> bias = normal_values(width, 1, 4);
+    const bool has_bias = width % 2 == 1;
     std::vector<float> sums = x;
     for (std::int64_t row = 0; row < kRows; ++row) {
-      for (std::int64_t i = 0; i < width; ++i)
+      for (std::int64_t i = 0; i < width; ++i) {
+        const float product = float_of_bf16(added[static_cast<std::size_t>(row * added_stride + i)]);
         sums[static_cast<std::size_t>(row * width + i)] +=
-            float_of_bf16(added[static_cast<std::size_t>(row * added_stride + i)]);
+            has_bias ? product + bias[static_cast<std::size_t>(i)] : product;
+      }
     }
     ops::Activations want(quant::Format::f32, kRows, width);
     base::Team alone = base::Team::solo();
     ops::rms_norm(alone, sums.data(), gain.data(), 1e-6F, {0, kRows}, want);
     const std::vector<float> normed = decoded_on_cpu(want);
     const OnDevice<std::uint16_t> added_there(added);
-    const OnDevice<float> gain_there(gain);
+    const OnDevice<float> gain_there(gain), bias_there(bias);
+    const float* added_bias = has_bias ? bias_there.data() : nullptr;
     in_both_orders([&] {
       INFO("width " << width);
       const OnDevice<float> x_there(x);
       const Encoded all(quant::Format::bf16, kRows, width);
-      target::norm_encode({x_there.data(), target::ProductRows{added_there.data(), added_stride, false},
+      target::norm_encode({x_there.data(), target::ProductRows{added_there.data(), added_stride, false}, added_bias,
                            gain_there.data(), nullptr, 1e-6F, all.rows},
                           kRows, stream);
       stream.wait();
@@ -90,7 +95,7 @@ TEST_CASE("norm adds, norms and encodes, with row_ids it chooses rows and leaves
       const OnDevice<float> again(x);
       const OnDevice<std::int32_t> ids(std::vector<std::int32_t>{4, 2});
       const Encoded some(quant::Format::bf16, 2, width);
-      target::norm_encode({again.data(), target::ProductRows{added_there.data(), added_stride, false},
+      target::norm_encode({again.data(), target::ProductRows{added_there.data(), added_stride, false}, added_bias,
                            gain_there.data(), ids.data(), 1e-6F, some.rows},
                           2, stream);
       stream.wait();

@@ -240,5 +240,6 @@ TEST_CASE("describe tells rows, sizes and sources on one line") {
                                     "\n"
                                     R"({"prompt":"abcde","answer":1,"data_source":"x \"y"})"
                                     "\n";
-  CHECK(describe_jsonl(dir / "a.jsonl") == R"(2 rows, prompts of 3 to 5 bytes, data sources: "a" (1), "x "y" (1))");
+  CHECK(describe_rows(read_jsonl(dir / "a.jsonl")) ==
+        R"(2 rows, prompts of 3 to 5 bytes, data sources: "a" (1), "x "y" (1))");
 }

@@ -140,6 +140,8 @@ TEST_CASE("a prompt file is read by its name: CSV or JSONL") {
   CHECK(says(refusal_of([&] { read_prompt_file(dir / "s.csv", RowReader()); }), "s.csv:2: expected a field `prompt`"));
   recipe.filter = {"Puzzle == 9"};
   CHECK(says(refusal_of([&] { read_prompt_file(dir / "s.csv", RowReader(recipe)); }), "data.filter"));
+  std::ofstream(dir / "j.csv") << R"({"prompt": "a", "answer": 1})";
+  CHECK(says(refusal_of([&] { describe_csv(dir / "j.csv"); }), "name the file .jsonl"));
   CHECK(says(describe_csv(dir / "s.csv"), "2 records of \"Puzzle\", \"Solution\""));
   const auto shared = qrl::test::shared_data();
   if (!shared) return qrl::test::skip("the shared data is missing: datasets");

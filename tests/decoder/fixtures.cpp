@@ -24,7 +24,8 @@ model::ModelConfig tiny_config(model::Family family) {
   config.rope_theta = 10000;
   config.tie_word_embeddings = family != model::Family::llama;
   config.qk_norm = family == model::Family::qwen3;
-  config.qkv_bias = family == model::Family::qwen2;
+  config.qkv_bias = family != model::Family::qwen3;
+  config.o_bias = family == model::Family::llama;
   return config;
 }
 

@@ -13,7 +13,7 @@
 
 namespace qrl::decoder::test {
 
-/// Qwen3 (qk-norm), Qwen2 (bias) or Llama; no size a multiple of a vector.
+/// Qwen3 (qk-norm), Qwen2 (bias) or Llama (bias on o too); no size a multiple of a vector.
 model::ModelConfig tiny_config(model::Family family = model::Family::qwen3);
 
 /// init_weights, with linears and embeddings ten times as large, so that logits are far from uniform.

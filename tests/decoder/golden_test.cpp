@@ -21,8 +21,8 @@ std::vector<TokenId> tokens_of(const state::SafetensorsFile& file, const std::st
   return {values, values + ids.shape().numel()};
 }
 
-const char* const kModels[] = {"hf_qwen3", "hf_qwen3_untied", "hf_qwen2",
-                               "hf_llama", "hf_llama_scaled", "hf_qwen3_yarn"};
+const char* const kModels[] = {"hf_qwen3",        "hf_qwen3_untied", "hf_qwen2",      "hf_llama",
+                               "hf_llama_scaled", "hf_qwen3_yarn",   "hf_llama_bias", "hf_qwen3_bias"};
 
 /// fp32 sums in another order than transformers': 7e-6 is what rounding alone does (the goldens' manifest).
 constexpr double kLogitBound = 1e-4;

@@ -32,7 +32,9 @@ struct Family {
 std::vector<Family> families() {
   std::vector<Family> all = {{"qwen3, tied", test::tiny_config(true, false, true)},
                              {"qwen2, tied", test::tiny_config(false, true, true)},
-                             {"llama, untied", test::tiny_config(false, false, false)}};
+                             {"llama, untied", test::tiny_config(false, false, false)},
+                             {"qwen3, biased", test::tiny_config(true, true, true)}};
+  all.back().config.o_bias = true;
   for (Family& family : all) {
     family.config.head_dim = 16;
     family.config.hidden_size = 24;

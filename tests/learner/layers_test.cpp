@@ -52,17 +52,22 @@ Tensor rms(const Tensor& x, const Tensor& gain, double eps) {
 }  // namespace
 
 TEST_CASE("residual sum and RMSNorm") {
-  for (const auto dtype : {torch::kFloat32, torch::kBFloat16}) {
+  enum class Bias : std::uint8_t { none, to_add, is_in };
+  for (const auto& [dtype, has_bias] :
+       {std::pair{torch::kFloat32, Bias::none}, {torch::kFloat32, Bias::is_in}, {torch::kBFloat16, Bias::to_add}}) {
     for (const std::int64_t width : {1, 7, 33, 257}) {
-      CAPTURE(width, dtype);
+      CAPTURE(width, dtype, has_bias);
       torch::manual_seed(1);
       const double bound = dtype == torch::kFloat32 ? kFp32 : kBf16;
       const Tensor x = leaf(torch::randn({300, width})), branch = leaf(torch::randn({300, width}).to(dtype));
       const Weight gain = weight_of(torch::randn({width}));
-      const learner::Normed got = learner::add_rms_norm(x, branch, gain, 1e-5F, dtype);
+      const Weight bias = has_bias == Bias::none ? Weight() : weight_of(torch::randn({width}));
+      const learner::Normed got = learner::add_rms_norm(x, {branch, bias, has_bias == Bias::is_in}, gain, 1e-5F, dtype);
       const Tensor d_sum = torch::randn({300, width}), d_normed = torch::randn({300, width}).to(dtype);
       const Tensor wide_x = double_leaf(x), wide_branch = double_leaf(branch), wide_gain = double_leaf(gain.value);
-      const Tensor sum = wide_x + wide_branch, normed = rms(sum, wide_gain, 1e-5);
+      const Tensor wide_bias = has_bias == Bias::to_add ? double_leaf(bias.value) : Tensor();
+      const Tensor sum = has_bias == Bias::to_add ? wide_x + wide_branch + wide_bias : wide_x + wide_branch;
+      const Tensor normed = rms(sum, wide_gain, 1e-5);
       CHECK(error(got.sum_ND, sum) <= kFp32);
       CHECK(error(got.normed_ND, normed) <= bound);
       CHECK(torch::equal(got.normed_again(), got.normed_ND));
@@ -71,6 +76,7 @@ TEST_CASE("residual sum and RMSNorm") {
       CHECK(error(x.grad(), wide_x.grad()) <= 5 * kFp32);
       CHECK(error(branch.grad(), wide_branch.grad()) <= bound);
       CHECK(error(gain.gradient, wide_gain.grad()) <= 5 * kFp32);
+      if (has_bias != Bias::none) CHECK(error(bias.gradient, wide_branch.grad().sum(0)) <= 5 * kFp32);
     }
   }
 }

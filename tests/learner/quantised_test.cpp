@@ -43,7 +43,8 @@ double relative(const Tensor& got, const Tensor& want) {
 /// Gradients of one micro-batch with the snapshot's format and the learner's forward.
 test::Named gradients(quant::Format format, config::LearnerForward forward, bool checkpointing = false,
                       bool int8_backward = false) {
-  const auto config = test::tiny_config(false, true);  // with biases on q, k, v
+  auto config = test::tiny_config(false, true);  // with biases on q, k, v and o
+  config.o_bias = true;
   learner::LearnerOptions options = test::options();
   options.forward = forward;
   options.activation_checkpointing = checkpointing;
@@ -169,7 +170,8 @@ TEST_CASE("a learner on quantised tensors refuses a snapshot that is missing or 
 
 TEST_CASE(
     "update-aware quantisation: a scale of 2 changes no bit, 1.5 only what rounds at a tie, and it is no update") {
-  const auto config = test::tiny_config(false, true);
+  auto config = test::tiny_config(false, true);
+  config.o_bias = true;
   learner::LearnerOptions options = test::options();
   options.forward = config::LearnerForward::low_bit;
   const auto world = dist::make_solo();

@@ -20,7 +20,7 @@ struct Way {
   std::string name;
   learner::LearnerOptions options;
   bool tied = true;
-  bool qkv_bias = false;  ///< Qwen2's, without norms of q and k
+  bool qkv_bias = false;  ///< and on o, without norms of q and k
 };
 
 std::vector<Way> ways() {
@@ -88,7 +88,8 @@ Named read_all(const Learner& learner, const model::ModelConfig& config) {
 /// After `body(learner, snapshot, world, seen)` on each rank.
 template <class Body>
 std::vector<Seen> on_ranks(int num_ranks, const Way& way, bool sharded, const Body& body) {
-  const model::ModelConfig config = test::tiny_config(!way.qkv_bias, way.qkv_bias, way.tied);
+  model::ModelConfig config = test::tiny_config(!way.qkv_bias, way.qkv_bias, way.tied);
+  config.o_bias = way.qkv_bias;
   learner::LearnerOptions options = way.options;
   options.shard_optimizer = sharded;
   std::vector<Seen> seen(static_cast<std::size_t>(num_ranks));

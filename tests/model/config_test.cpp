@@ -196,7 +196,7 @@ TEST_CASE("values that cannot be are refused, by the name of their key") {
       {"num_key_value_heads", {"3", "8"}},
       {"head_dim", {"15"}},
       {"hidden_act", {"\"gelu\"", "1"}},
-      {"attention_bias", {"true", "1"}},
+      {"attention_bias", {"1", "\"true\""}},
       {"attention_dropout", {"0.1", "\"0\""}},
       {"mlp_bias", {"true"}},
       {"use_sliding_window", {"true", "1"}},
@@ -232,9 +232,9 @@ TEST_CASE("values that cannot be are refused, by the name of their key") {
       CHECK(refusal(config.dump()).find(named) != std::string::npos);
     }
   }
-  Json window = base_config("llama");
-  window["sliding_window"] = 128;
-  CHECK(refusal(window.dump()).find("sliding_window") != std::string::npos);
+  Json other = base_config();
+  other["model_type"] = "mistral";
+  CHECK(refusal(other.dump()).ends_with("got \"mistral\""));
   Json uneven = base_config("llama");
   uneven["hidden_size"] = 66;
   CHECK(refusal(uneven.dump()).find("hidden_size") != std::string::npos);
@@ -279,8 +279,7 @@ TEST_CASE("forms that mean the same are read the same") {
   same([](Json& c) { c["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 1e6}}, c.erase("rope_theta"); });
   same([](Json& c) { c["rope_scaling"] = {{"type", "default"}}; });
   same([](Json& c) { c["rope_scaling"] = nullptr; });
-  same([](Json& c) { c["sliding_window"] = 4096, c["max_window_layers"] = 28, c["use_sliding_window"] = false; });
-  same([](Json& c) { c["layer_types"] = {"full_attention", "full_attention"}; });
+  same([](Json& c) { c["attention_bias"] = false; });
   same([](Json& c) { c["attention_dropout"] = 0.0, c["hidden_act"] = "silu", c["partial_rotary_factor"] = 1.0; });
   same([](Json& c) { c["eos_token_id"] = nullptr, c["bos_token_id"] = nullptr, c["pad_token_id"] = -1; });
   same([](Json& c) { c["eos_token_id"] = Json::array(); });
@@ -288,6 +287,73 @@ TEST_CASE("forms that mean the same are read the same") {
   same([](Json& c) { c.erase("architectures"); });
   same([](Json& c) { c["_name_or_path"] = "x", c["transformers_version"] = "4.51.0"; });
   CHECK(parse_config(Json(base_config()).dump(), "x").eos_token_ids.empty());
+}
+
+TEST_CASE("a sliding window is refused where a layer uses it, and nowhere else") {
+  // As transformers' configuration classes decide it: 2 layers, 1024 positions.
+  struct Case {
+    const char* what;
+    Json window, use, first_layer, types;
+    bool qwen_loads, llama_loads;
+  };
+  const Json full = {"full_attention", "full_attention"}, mixed = {"full_attention", "sliding_attention"};
+  const Case cases[] = {
+      {"as Qwen2.5 ships it", 131072, false, 28, {}, true, true},
+      {"off and short", 16, false, 0, {}, true, true},
+      {"not switched", 16, {}, 1, {}, true, false},
+      {"not switched, long", 1024, {}, {}, {}, true, true},
+      {"on in the second layer", 16, true, 1, {}, false, false},
+      {"on from a layer that is not there", 16, true, 2, {}, true, true},
+      {"on from nowhere said", 16, true, {}, {}, false, false},
+      {"on, of no length", {}, true, 0, {}, false, false},
+      {"on, as long as all positions", 1024, true, 0, {}, true, true},
+      {"on, one short", 1023, true, 0, {}, false, false},
+      {"on, not a length", "long", true, 0, {}, false, false},
+      {"on, but all layers are full", 16, true, 0, full, true, true},
+      {"no layer slides", 16, {}, {}, full, true, true},
+      {"a layer slides", 16, {}, {}, mixed, false, false},
+      {"a layer slides over all positions", 4096, true, {}, mixed, true, true},
+  };
+  for (const Case& one : cases) {
+    for (const std::string family : {"qwen2", "qwen3", "llama"}) {
+      INFO(one.what << ", " << family);
+      Json config = base_config(family);
+      config["max_position_embeddings"] = 1024;
+      const std::string plain = config.dump();
+      config["sliding_window"] = one.window;
+      config["use_sliding_window"] = one.use;
+      config["max_window_layers"] = one.first_layer;
+      config["layer_types"] = one.types;
+      const std::string error = refusal(config.dump());
+      CHECK(error.empty() == (family == "llama" ? one.llama_loads : one.qwen_loads));
+      if (error.empty()) {
+        CHECK(parse_config(config.dump(), "x") == parse_config(plain, "x"));
+        CHECK(unknown_config_keys(config.dump(), "x").empty());
+      } else {
+        CHECK(error.find("sliding_window") != std::string::npos);
+        CHECK(error.find("not supported") != std::string::npos);
+      }
+    }
+  }
+}
+
+TEST_CASE("attention_bias: on q, k, v and o, but in Qwen2, which has them on q, k and v anyway") {
+  for (const std::string family : {"qwen3", "llama"}) {
+    INFO(family);
+    Json config = base_config(family);
+    const ModelConfig plain = parse_config(config.dump(), "x");
+    CHECK((!plain.qkv_bias && !plain.o_bias));
+    config["attention_bias"] = true;
+    const ModelConfig biased = parse_config(config.dump(), "x");
+    CHECK((biased.qkv_bias && biased.o_bias));
+    const std::int64_t outputs = biased.q_size() + 2 * biased.kv_size() + biased.hidden_size;
+    CHECK(num_parameters(biased) == num_parameters(plain) + biased.num_hidden_layers * outputs);
+    CHECK(parse_config(config_json(biased), "x") == biased);
+  }
+  Json qwen2 = base_config("qwen2");
+  CHECK((parse_config(qwen2.dump(), "x").qkv_bias && !parse_config(qwen2.dump(), "x").o_bias));
+  qwen2["attention_bias"] = false;
+  CHECK(refusal(qwen2.dump()).find("attention_bias") != std::string::npos);
 }
 
 TEST_CASE("unknown keys are named, known and null ones are not") {
@@ -301,6 +367,10 @@ TEST_CASE("unknown keys are named, known and null ones are not") {
   const qrl::test::TempDir dir;
   std::ofstream(dir / "config.json") << config.dump();
   CHECK(describe_config(dir / "config.json").find("\"a_new_key\"") != std::string::npos);
+  CHECK(describe_config(dir / "config.json").find("bias") == std::string::npos);
+  config["attention_bias"] = true;
+  std::ofstream(dir / "config.json") << config.dump();
+  CHECK(describe_config(dir / "config.json").find("biases on q, k, v and o") != std::string::npos);
 }
 
 TEST_CASE("end tokens of a generation config") {

@@ -31,7 +31,8 @@ ModelConfig small_config(Family family, bool tied) {
   config.rope_theta = 1e4;
   config.tie_word_embeddings = tied;
   config.qk_norm = family == Family::qwen3;
-  config.qkv_bias = family == Family::qwen2;
+  config.qkv_bias = family != Family::qwen3;
+  config.o_bias = family == Family::llama;
   return config;
 }
 
@@ -125,8 +126,11 @@ TEST_CASE("a published policy holds every weight, in its place, in its format") 
           CHECK(values(layer.q_norm_E) == values(weights.at(prefix + "self_attn.q_norm.weight")));
           CHECK(values(layer.k_norm_E) == values(weights.at(prefix + "self_attn.k_norm.weight")));
         }
-        CHECK(layer.qkv.bias.empty() == (family != Family::qwen2));
-        if (family == Family::qwen2) {
+        CHECK(layer.qkv.bias.empty() == (family == Family::qwen3));
+        CHECK(layer.o.bias.empty() == (family != Family::llama));
+        if (family == Family::llama)
+          CHECK(bias_rows(layer.o, 0, 24) == values(weights.at(prefix + "self_attn.o_proj.bias")));
+        if (family != Family::qwen3) {
           CHECK(bias_rows(layer.qkv, 0, 40) == values(weights.at(prefix + "self_attn.q_proj.bias")));
           CHECK(bias_rows(layer.qkv, 40, 20) == values(weights.at(prefix + "self_attn.k_proj.bias")));
           CHECK(bias_rows(layer.qkv, 60, 20) == values(weights.at(prefix + "self_attn.v_proj.bias")));

@@ -58,6 +58,31 @@ TEST_CASE("a grid is found in the forms that models write") {
   CHECK(judge("<answer>3142243142131324 3142243142131324</answer>").reason == "no grid");
 }
 
+TEST_CASE("digits in the words around a grid are no row of it") {
+  const std::string grid = "3 1 4 2\n2 4 3 1\n4 2 1 3\n1 3 2 4";
+  for (const std::string& text :
+       {"1 2 3 4\n" + grid, "The digits: 1 2 3 4\n" + grid, "Each row holds:\n\n1 2 3 4\n\n" + grid,
+        "    1 2 3 4\n  +---------\n" + grid, "Row 1 misses 2 and 4\nRow 2: 1 3 4 2\n" + grid,
+        "It is 2024\n1234\n" + grid, "3 1 0 2\n2 0 0 0\n0 2 1 0\n0 3 2 0\n" + grid, "1. 2 3 4\n" + grid,
+        grid + "\nDigits used: 1 2 3 4", grid + "\n\n1 2 3 4", grid + "\n\n1 2 3 4\n\n4 3 2 1\n",
+        grid + "\n---\n1 2 3 4\nEach of them once.",
+        grid + "\nCheck:\nColumn 1: 3 2 4 1\nColumn 2: 1 4 2 3\nColumn 3: 4 3 1 2\nColumn 4: 2 1 3 4",
+        grid + "\n\nBoxes: 3 1 2 4\n4 2 3 1\n4 2 1 3\n1 3 2 4",
+        std::string("1 | 3 1 4 2\n2 | 2 4 3 1\n3 | 4 2 1 3\n4 | 1 3 2 4"),
+        std::string("Solution: 3 1 4 2\n2 4 3 1\n4 2 1 3\n1 3 2 4"),
+        std::string("3 1 | 4 2\n2 4 | 3 1\n\n4 2 | 1 3\n1 3 | 2 4\n\n1 2 3 4"),
+        std::string("3142243142131324\n1 2 3 4")}) {
+    INFO(text);
+    CHECK(judge(text).outcome == Outcome::correct);
+  }
+  // Of several grids the last one counts, right or wrong; rows that are not a whole grid are none.
+  const std::string wrong = "3 1 4 2\n2 4 3 1\n4 2 1 3\n1 3 4 2";
+  CHECK(judge(grid + "\n\n" + wrong).outcome != Outcome::correct);
+  CHECK(judge(grid + "\nno:\n" + wrong + "\n\n1 2 3 4").outcome != Outcome::correct);
+  CHECK(judge(grid + "\nRow 1: 3 1 4 2\nRow 2: 2 4 3 1\nRow 3: 4 2 1 3\nRow 4: 1 3 4 2").outcome != Outcome::correct);
+  CHECK(judge("3 1 4 2\n2 4 3 1\n4 2 1 3\nso the last is\n1 3 2 4").outcome != Outcome::correct);
+}
+
 TEST_CASE("full credit is for any valid completion, partial credit for kept clues only") {
   const std::string several = "0000000000000000";
   CHECK(judge("1234341221434321", several).outcome == Outcome::correct);

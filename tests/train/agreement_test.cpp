@@ -89,19 +89,21 @@ TEST_CASE("bitwise: over 10⁵ tokens not one log-prob differs by a bit from the
     quant::Format weights;
     quant::KvFormat kv;
     ops::DrawParams drawn;
-    bool qk_norm, qkv_bias;
+    bool qk_norm, qkv_bias, o_bias;
     std::int64_t min_tokens;
   };
   const Case cases[] = {
-      {quant::Format::int8, quant::KvFormat::int8, {1.0F, 1.0F, -1}, true, false, 100'000},
-      {quant::Format::int8, quant::KvFormat::bf16, {0.8F, 1.0F, -1}, false, true, 4'000},
-      {quant::Format::bf16, quant::KvFormat::bf16, {1.0F, 1.0F, -1}, false, false, 4'000},
-      {quant::Format::fp8_block128, quant::KvFormat::int8, {1.0F, 0.9F, -1}, true, false, 4'000},
-      {quant::Format::int4_int8, quant::KvFormat::f32, {1.2F, 1.0F, 9}, true, false, 4'000},
+      {quant::Format::int8, quant::KvFormat::int8, {1.0F, 1.0F, -1}, true, false, false, 100'000},
+      {quant::Format::int8, quant::KvFormat::bf16, {0.8F, 1.0F, -1}, false, true, false, 4'000},
+      {quant::Format::bf16, quant::KvFormat::bf16, {1.0F, 1.0F, -1}, false, false, false, 4'000},
+      {quant::Format::fp8_block128, quant::KvFormat::int8, {1.0F, 0.9F, -1}, true, false, false, 4'000},
+      {quant::Format::int4_int8, quant::KvFormat::f32, {1.2F, 1.0F, 9}, true, false, false, 4'000},
+      {quant::Format::int8, quant::KvFormat::int8, {1.0F, 1.0F, -1}, true, true, true, 4'000},
   };
   for (const Case& one : cases) {
     CAPTURE(quant::name(one.weights), quant::name(one.kv));
     model::ModelConfig config = test::tiny_config(one.qk_norm, one.qkv_bias);
+    config.o_bias = one.o_bias;
     config.max_position_embeddings = 128;
     learner::LearnerOptions options = test::options(config::ComputeDType::bf16);
     options.forward = config::LearnerForward::low_bit;

@@ -24,6 +24,10 @@ void refuses(const std::string& arguments, const std::string& part) {
   CHECK(outcome.output.find(".tmp-") == std::string::npos);
 }
 
+bool says(const test::Outcome& outcome, const std::string& text) {
+  return outcome.output.find(text) != std::string::npos;
+}
+
 }  // namespace
 
 TEST_CASE("an unknown command is named, with the nearest or those there are") {
@@ -120,7 +124,7 @@ TEST_CASE("tokenize: ids and back, rows, and text that names no tokens") {
   CHECK(run("a<answer>", "").output == "97 257\n");
   CHECK(run("a<an", "--plain").output == "97 60 97 110\n");
   CHECK(run("<answer>", "--plain").output == "60 97 110 115 119 101 114 62\n");
-  CHECK(run("{\"text\": \"é<answer>\"}\n\n{\"text\": \"\"}\r\n", "--jsonl").output ==
+  CHECK(run("\xEF\xBB\xBF{\"text\": \"é<answer>\"}\n\n \t\r\n{\"text\": \"\"}\r\n", "--jsonl").output ==
         "{\"ids\": [195, 169, 257]}\n{\"ids\": []}\n");
   CHECK(run("195 169 256\n97", "--decode").output == "é<|endoftext|>a");
   for (const char* bad : {"{\"text\": 5}", "{}", "[]", "{\"text\": \"a\""}) {
@@ -133,6 +137,58 @@ TEST_CASE("tokenize: ids and back, rows, and text that names no tokens") {
   CHECK(run("-1", "--decode").exit_code == 2);
   CHECK(run("", "--decode --jsonl").exit_code == 2);
   refuses("tokenize " + (dir / "none").string(), "tokenizer.json: expected a readable file");
+  fs::create_directory(dir / "slow");
+  std::ofstream(dir / "slow/vocab.json") << "{}";
+  refuses("tokenize " + (dir / "slow").string(), "none, but vocab.json");
+  refuses(kTiny + " --dry-run --set model.init.config=null --set model.path=Org/Name", "nothing is downloaded");
+}
+
+TEST_CASE("check jsonl and csv read rows by the keys of a recipe") {
+  const test::TempDir dir;
+  std::ofstream(dir / "a.jsonl") << R"({"q": {"text": "abc"}, "gold": 7, "from": "x", "level": 3})"
+                                    "\n"
+                                    R"({"q": {"text": "abcde"}, "gold": 8, "from": "y", "level": 1})"
+                                    "\n";
+  std::ofstream(dir / "a.csv") << "q,gold,level\nabc,7,3\nabcde,8,1\n";
+  const auto check = [&](const std::string& arguments) {
+    return test::run_command("cd " + dir.path().string() + " && " + kProgram + "check " + arguments);
+  };
+  CHECK(check("jsonl a.jsonl").exit_code == 2);
+  CHECK(says(check("jsonl a.jsonl --prompt-key q.text --ground-truth-key gold"),
+             "2 rows, prompts of 3 to 5 bytes, data sources: \"a\" (2)"));
+  CHECK(says(
+      check("jsonl a.jsonl --prompt-key q.text --ground-truth-key gold --data-source-key from --filter 'level >= 2' "
+            "--filter 'from == x'"),
+      "1 row, prompts of 3 to 3 bytes, data sources: \"x\" (1)"));
+  CHECK(says(check("jsonl a.jsonl --prompt-key q --ground-truth-key gold"), "a.jsonl:1: expected `q` to be a string"));
+  CHECK(says(check("csv a.csv"), "2 records of"));
+  CHECK(says(check("csv a.csv --prompt-key q --ground-truth-key gold --filter 'level < 2'"), "; 1 row, prompts of 5"));
+  CHECK(says(check("csv a.csv --prompt-key none --ground-truth-key gold"), "a field `none`"));
+  CHECK(check("jsonl a.jsonl --prompt-key ''").exit_code == 2);
+}
+
+TEST_CASE("a dry run names all sources of its prompts, and says how often they come up") {
+  const test::TempDir dir;
+  const auto write = [&](const std::string& name, int count) {
+    std::ofstream out(dir / name);
+    for (int i = 0; i < count; ++i)
+      out << R"({"prompt": "p)" << i << R"(", "ground_truth": "{\"numbers\": [3, 4], \"target\": 7}"})" << '\n';
+  };
+  write("few.jsonl", 3);
+  write("many.jsonl", 90);
+  const auto dry_run = [&](const std::string& settings) {
+    return test::run_command(kProgram + kTiny +
+                             " --dry-run --set data.train_generator.task=null --set data.train_batch_size=12 " +
+                             settings + " --set trainer.default_local_dir=" + (dir / "run").string());
+  };
+  const std::string few = (dir / "few.jsonl").string(), many = (dir / "many.jsonl").string();
+  CHECK(says(dry_run("--set data.train_files=[" + few + "," + many + "]"),
+             "93 prompts from few (3), many (90): an epoch is 7.8 steps"));
+  CHECK(says(dry_run("--set data.train_files=[" + few + "]"), "3 prompts from few: a step takes each 4.0 times"));
+  const test::Outcome weighted =
+      dry_run("--set data.train_files=[" + few + "," + many + "] --set data.train_weights=[1,3]");
+  CHECK(says(weighted, "25.0 % of the draws from " + few + ", 3 prompts: an epoch is 1.0 steps"));
+  CHECK(says(weighted, "75.0 % of the draws from " + many + ", 90 prompts: an epoch is 10.0 steps"));
 }
 
 TEST_CASE("a dry run shows the first prompt as the model sees it") {

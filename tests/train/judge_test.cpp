@@ -45,10 +45,22 @@ TEST_CASE("judge keeps the order of rows and scores an unreadable gold 0") {
                        "\n");
 }
 
+TEST_CASE("judge reads lines as training data are read: blank ones are no rows, and text that is no JSONL is named") {
+  const std::string row = R"({"response":"\\boxed{1}","ground_truth":"1"})";
+  const Outcome blank = judge("--verifier math", "\xEF\xBB\xBF\n" + row + "\r\n \t\n\n" + row + "\n{");
+  CHECK(blank.exit_code == 2);
+  CHECK(blank.output.find("standard input:6") != std::string::npos);
+  std::size_t num_verdicts = 0;
+  for (std::size_t at = 0; (at = blank.output.find("\"score\":1", at)) != std::string::npos; ++at) ++num_verdicts;
+  CHECK(num_verdicts == 2);
+  CHECK(judge("--verifier math", "\n \n").exit_code == 0);
+  CHECK(judge("--verifier math", "[" + row + "]").output.find("a JSON array") != std::string::npos);
+}
+
 TEST_CASE("judge ends at a row that is none, after the verdicts before it") {
   const std::string good = R"({"response":"\\boxed{1}","ground_truth":"1"})"
                            "\n";
-  for (const char* bad : {"{", "[]", R"({"response":"x"})", R"({"ground_truth":"1"})", ""}) {
+  for (const char* bad : {"{", "[]", R"({"response":"x"})", R"({"ground_truth":"1"})"}) {
     INFO(bad);
     const Outcome outcome = judge("--verifier math", good + bad + "\n" + good);
     CHECK(outcome.exit_code == 2);

@@ -27,6 +27,19 @@ TEST_CASE("pass@k is the chance that k of n samples drawn without replacement ho
   }
 }
 
+TEST_CASE("the table of an evaluation: each column as wide as what stands in it") {
+  const std::vector<train::PromptSet> sets = {{"a", {}, {}}, {"a longer name", {}, {}}};
+  const train::Metrics metrics = {{"val/a/maj@2", 0.5},
+                                  {"val/a/mean@2", 1.0 / 3},
+                                  {"val/a longer name/maj@2", 0.0123456},
+                                  {"val/a longer name/mean@2", 1},
+                                  {"other", 7}};
+  CHECK(train::metrics_table(sets, metrics) ==
+        "data source    prompts  maj@2    mean@2\n"
+        "a              0        0.5      0.3333\n"
+        "a longer name  0        0.01235  1\n");
+}
+
 TEST_CASE("training prompts: every epoch a permutation, the cursor is all the state") {
   train::PromptOrder order(7, true, 3);
   std::vector<std::size_t> drawn = order.next(21);

@@ -125,7 +125,7 @@ TEST_CASE("eval of a checkpoint gives the score the run measured, and export kee
   REQUIRE(at != std::string::npos);
   std::sscanf(eval.output.c_str() + at, "val/countdown/mean@2: %lf", &measured);
   CHECK(test::close(measured, in_run, 1e-6, 0));
-  CHECK(eval.output.find("data source  prompts  maj@2  mean@2  pass@2") != std::string::npos);
+  CHECK(eval.output.find("data source  prompts  maj@2 ") != std::string::npos);
 
   // With --out the same figures as JSON and every response with its verdict, whatever the number of ranks.
   const auto evaluate = [&](const std::string& launcher, const std::string& name) {

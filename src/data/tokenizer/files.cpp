@@ -93,6 +93,11 @@ Tokenizer Tokenizer::parse(std::string_view tokenizer_json, const std::string& e
 
 Tokenizer Tokenizer::load(const std::filesystem::path& dir) {
   if (std::filesystem::is_regular_file(dir)) return parse(state::read_text(dir, kMaxFile_bytes), "", dir.string());
+  for (const char* other : {"vocab.json", "tokenizer.model"}) {
+    QRL_REQUIRE(!std::filesystem::exists(dir / other) || std::filesystem::exists(dir / kTokenizerFile),
+                (dir / kTokenizerFile).string(), "a readable file", std::string("none, but ") + other,
+                "load it with transformers' AutoTokenizer and save_pretrained: that writes one");
+  }
   std::map<std::string, std::string> files = {{kTokenizerFile, state::read_text(dir / kTokenizerFile, kMaxFile_bytes)}};
   std::string eos_token;
   if (std::filesystem::exists(dir / kConfigFile)) {

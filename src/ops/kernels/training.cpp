@@ -26,7 +26,9 @@ void add_rms_norm(const AddRmsNorm& args, std::int64_t begin, std::int64_t end) 
       VecF squares = {};
       if (y != nullptr) {
         for_vectors(args.width, [&](std::int64_t i, auto n) {
-          const VecF sum = load(args.x + at + i, n) + load(y + at + i, n);
+          VecF branch = load(y + at + i, n);
+          if (args.y_bias != nullptr) branch += load(args.y_bias + i, n);
+          const VecF sum = load(args.x + at + i, n) + branch;
           store(args.sum + at + i, sum, n);
           squares = fma(sum, sum, squares);
         });
@@ -46,7 +48,7 @@ void add_rms_norm(const AddRmsNorm& args, std::int64_t begin, std::int64_t end) 
   });
 }
 
-void add_rms_norm_backward(const AddRmsNormBackward& args, std::int64_t begin, std::int64_t end, float* d_gain) {
+void add_rms_norm_backward(const AddRmsNormBackward& args, std::int64_t begin, std::int64_t end) {
   with_types(args.d_normed, args.dy, [&](const auto* d_normed, auto* dy) {
     for (std::int64_t r = begin; r < end; ++r) {
       const std::int64_t at = r * args.width;
@@ -55,7 +57,7 @@ void add_rms_norm_backward(const AddRmsNormBackward& args, std::int64_t begin, s
       for_vectors(args.width, [&](std::int64_t i, auto n) {
         const VecF x_hat = load(args.sum + at + i, n) * inverse;
         const VecF d = load(d_normed + at + i, n);
-        store(d_gain + i, fma(d, x_hat, load(d_gain + i, n)), n);
+        store(args.d_gain + i, fma(d, x_hat, load(args.d_gain + i, n)), n);
         dot = fma(d * load(args.gain + i, n), x_hat, dot);
       });
       const float mean = reduce_add(dot) / static_cast<float>(args.width);
@@ -64,6 +66,7 @@ void add_rms_norm_backward(const AddRmsNormBackward& args, std::int64_t begin, s
         VecF dx = (load(d_normed + at + i, n) * load(args.gain + i, n) - x_hat * mean) * inverse;
         if (args.d_sum != nullptr) dx += load(args.d_sum + at + i, n);
         store(args.dx + at + i, dx, n);
+        if (args.d_y_bias != nullptr) store(args.d_y_bias + i, load(args.d_y_bias + i, n) + dx, n);
         if (dy != nullptr) store(dy + at + i, dx, n);
       });
     }

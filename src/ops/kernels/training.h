@@ -9,7 +9,7 @@ namespace qrl::ops {
 
 struct TrainingKernels {
   void (*add_rms_norm)(const AddRmsNorm& args, std::int64_t begin, std::int64_t end);
-  void (*add_rms_norm_backward)(const AddRmsNormBackward& args, std::int64_t begin, std::int64_t end, float* d_gain);
+  void (*add_rms_norm_backward)(const AddRmsNormBackward& args, std::int64_t begin, std::int64_t end);
   void (*qkv_transform)(const QkvTransform& args, float* out, float* inverse_rms, std::int64_t begin, std::int64_t end);
   void (*qkv_transform_backward)(const QkvTransform& args, const float* inverse_rms, const QkvGradients& gradients,
                                  std::int64_t begin, std::int64_t end);

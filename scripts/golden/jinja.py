@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""Goldens of data/jinja: what transformers' Jinja environment writes for small templates, or that it fails.
+
+    ~/.cache/qrl-peers/hf/bin/python scripts/golden/jinja.py        writes tests/data/golden/jinja.jsonl
+
+Rows {"template", "rendered"}; "rendered" is null where Jinja itself fails. The variables are VARIABLES below, in the
+first row.
+"""
+
+import json
+from pathlib import Path
+
+from transformers.utils.chat_template_utils import _compile_jinja_template
+
+OUT = Path(__file__).resolve().parents[2] / "tests" / "data" / "golden" / "jinja.jsonl"
+VARIABLES = {"messages": [{"role": "system", "content": " s\n"}, {"role": "user", "content": "a</think>\n b\u3000"}],
+             "tools": None, "text": "  x y \n", "number": 7, "flag": True, "empty": "", "word": "ab,c,ab"}
+TEMPLATES = [
+    # White space around tags.
+    "a\n  {% if flag %}\n b\n  {% endif %}\nc\n", "a\n  {%- if flag -%}\n b\n  {%- endif -%}\nc\n\n", "x {% if flag %} y {% endif %} z",
+    "  {% if flag %}a{% endif %}  \n  {{ number }}  \n", "{{- number -}}  \n x", "a \n {{- number }}\n\nb", "a {%+ if flag +%}\nb{% endif %}",
+    "\n\n{% if flag %}\n\n{% endif %}\n\n", "a\r\nb\r\n{% if flag %}\r\nc{% endif %}", "{# c\n 'x #}\n  {# d #}\ne", "a {#- b -#} c", "\t{% set x = 1 %}\n\t{{ x }}",
+    "{{ number }}\n{% if flag %}\n{% endif %}\n{{ number }}", "{{ number }}  {% if flag %}a{% endif %}", "{% if flag %}  {% if flag %}a{% endif %}{% endif %}",
+    "{ % } {x} {{ '{{' }} {{ '%}' }}", "{{ '}}' }}{{ \"'\" }}{{ 'a\\n\\t\\'\\\\b' }}", "{{ 'a' 'b' \"c\" }}", "{{ 'a\nb' }}", "{{ '\\d\\.\\<' }}", "{{ '\\a' }}{{ '\\u0041' }}",
+    # Values and operators.
+    "{{ 1 + 2 * 3 - 4 }} {{ (1 + 2) * 3 }} {{ -number }} {{ 7 % 4 }} {{ 2 - -3 }}", "{{ 'a' + 'b' ~ 1 ~ true }}", "{{ flag }}{{ none }}{{ tools }}{{ missing }}",
+    "{{ number > 6 }}{{ number <= 6 }}{{ number == 7 }}{{ number != 7 }}{{ '7' == number }}", "{{ flag and not missing }}{{ missing or 'x' }}{{ empty and 1 }}",
+    "{{ 'a' if flag else 'b' }}{{ 'a' if missing }}{{ 'a' if missing else 'b' if missing else 'c' }}", "{{ 'think' in messages[1].content }}{{ 'x' not in 'abc' }}",
+    "{{ 'role' in messages[0] }}{{ 'tool_calls' in messages[0] }}{{ 3 in [1, 2, 3] }}{{ [] == [] }}", "{{ not flag is defined }}{{ not (flag is defined) }}", "{{ not 'a' == 'b' }}",
+    "{{ text | trim + '!' }}{{ text|length }}", "{{ 'a' + text | trim }}", "{{ messages | length - 1 }}", "{{ messages|length == 2 and messages[0].role == 'system' }}",
+    "{{ messages[-1].role }}{{ messages[5] }}{{ messages[0]['none'] }}{{ messages[0].none }}", "{{ messages[5].role }}", "{{ missing.x }}", "{{ missing + 'a' }}", "{{ 1 + 'a' }}",
+    "{{ messages[1:]|length }}{{ messages[::-1][0].role }}{{ messages[:1][0].role }}{{ messages[-1:]|length }}{{ messages[3:]|length }}{{ messages[:-5]|length }}",
+    "{{ text.strip() }}|{{ text.lstrip() }}|{{ text.rstrip() }}|{{ text.rstrip('\n') }}|{{ 'aabca'.strip('ab') }}|{{ 'xx'.strip('x') }}",
+    "{{ messages[1].content.split('</think>')[-1].lstrip('\n') }}", "{{ word.split(',')|length }}{{ word.split(',')[0] }}{{ word.replace('ab', 'z') }}", "{{ messages[1].content | trim }}.",
+    "{{ word.startswith('ab') }}{{ word.endswith(',ab') }}{{ word.startswith('x') }}", "{{ messages[0].get('role') }}{{ messages[0].get('x') }}{{ messages[0].get('x', 'y') }}",
+    "{{ missing | default('d') }}{{ empty | default('d') }}{{ messages | first | length }}{{ (messages | last).role }}", "{{ number | string + 'x' }}{{ none | string }}",
+    # Tests.
+    "{{ missing is defined }}{{ tools is defined }}{{ tools is none }}{{ missing is none }}{{ tools is not none }}", "{{ text is string }}{{ number is string }}{{ messages is string }}",
+    "{{ flag is true }}{{ flag is false }}{{ missing is false }}{{ number is true }}{{ 1 is true }}", "{{ messages is iterable }}{{ text is sequence }}{{ messages[0] is mapping }}{{ messages is mapping }}",
+    "{{ missing is undefined }}{{ flag is boolean }}{{ messages[0].tool_calls is defined and messages[0].tool_calls }}",
+    # Statements and scopes.
+    "{% for m in messages %}{{ loop.index }}{{ loop.index0 }}{{ loop.first }}{{ loop.last }}{{ loop.length }}{{ m.role }};{% endfor %}",
+    "{% for m in messages %}{% if not loop.first %}{{ loop.previtem.role }}{% endif %}{% if not loop.last %}{{ loop.nextitem.role }}{% endif %}{% endfor %}",
+    "{% set x = 1 %}{% for m in messages %}{% set x = x + 1 %}{{ x }}{% endfor %}{{ x }}", "{% set x = 1 %}{% if flag %}{% set x = 2 %}{% endif %}{{ x }}",
+    "{% set ns = namespace(n=0, s='') %}{% for m in messages %}{% set ns.n = ns.n + 1 %}{% set ns.s = ns.s + m.role %}{% endfor %}{{ ns.n }}{{ ns.s }}{{ ns.other }}",
+    "{% if missing %}a{% elif number == 7 %}b{% else %}c{% endif %}{% if missing %}a{% else %}c{% endif %}{% if missing %}a{% endif %}",
+    "{% set messages = messages[1:] %}{% for message in messages %}{{ message.role }}{% endfor %}", "{% for m in messages %}{% for m in messages %}{{ loop.index }}{% endfor %}{{ loop.index }}{{ m.role }}{% endfor %}",
+    "{% for m in [] %}a{% endfor %}b", "{% for m in missing %}a{% endfor %}", "{% generation %}a{% endgeneration %}", "{{ raise_exception('why') }}", "{% if missing %}{{ raise_exception('why') }}{% endif %}ok",
+    "{% for c in messages[0].role %}{{ c }}{% endfor %}", "{% set loop = 3 %}{{ loop }}", "{{ loop is defined }}", "{% set a = messages %}{{ a[0].role }}{% set a = 'z' %}{{ a }}",
+    # Not executed, so not of interest; some of it is not known here at all.
+    "{% if missing %}{{ x | tojson(indent=4) }}{{ {'a': {'b': 1}} }}{{ (1, 2) }}{{ 1 < 2 < 3 }}{% for k, v in x.items() %}{% endfor %}{% for k in x if k %}{% else %}{% endfor %}{% endif %}ok",
+    "{% macro f(a, b='x') %}{{ a }}{% endmacro %}ok", "{% if missing %}{% set x %}a{% endset %}{% endif %}ok",
+    "{% if missing %}{{ number is divisibleby 7 }}{{ x | join(', ') ~ '\n' }}{{ strftime_now('%d') }}{% for k in x %}{% break %}{% endfor %}{% endif %}ok",
+    # Executed, and not known here.
+    "{{ messages | tojson }}", "{% macro f(a) %}{{ a }}{% endmacro %}{{ f('x') }}", "{% for k, v in messages[0].items() %}{{ k }}{% endfor %}", "{{ [1, 2] }}", "{{ 1 == true }}",
+    "{% set a = namespace(x=1) %}{% set b = a %}{% set a.x = 2 %}{{ b.x }}", "{{ word | upper }}", "{{ 1 < 2 < 3 }}", "{{ '\\x41' }}", "{{ 1.5 }}", "{{ text[1:3] }}", "{{ number is divisibleby 7 }}",
+    "{% for m in messages %}{{ loop.revindex }}{% endfor %}", "{{ messages[0].items }}", "{{ 'ab' * 3 }}", "{{ 7 // 2 }}", "{% set x %}a{% endset %}{{ x }}", "{{ cycler }}",
+    # No Jinja.
+    "{% if flag %}a", "{{ 'a }}", "{{ a b }}", "{% endif %}", "{# a", "{% else %}", "{{ ) }}", "{{ '' ''", "{% for m messages %}{% endfor %}", "{{", "{%", "{",
+]
+
+
+def render(text):
+    try:
+        return _compile_jinja_template(text).render(**VARIABLES)
+    except Exception:  # whatever Jinja raises
+        return None
+
+
+if __name__ == "__main__":
+    rows = [{"variables": VARIABLES}] + [{"template": text, "rendered": render(text)} for text in TEMPLATES]
+    OUT.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    print(f"{len(TEMPLATES)} templates, {sum(row.get('rendered') is not None for row in rows)} rendered")

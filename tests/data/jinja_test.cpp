@@ -1,0 +1,68 @@
+#include "data/jinja/jinja.h"
+
+#include <fstream>
+
+#include "support/catch.h"
+
+using nlohmann::json;
+using qrl::data::jinja::Template;
+using qrl::data::jinja::Unsupported;
+
+namespace {
+
+/// What a template writes; the reason where it is refused.
+std::pair<std::string, bool> render(const std::string& text, const json& variables) {
+  try {
+    return {Template(text).render(variables), true};
+  } catch (const Unsupported& error) {
+    return {error.what(), false};
+  }
+}
+
+}  // namespace
+
+TEST_CASE("Jinja: what is run writes what transformers' Jinja writes") {
+  std::ifstream in(qrl::test::shipped_data() / "golden" / "jinja.jsonl");
+  json variables;
+  int num_run = 0, num_refused = 0;
+  for (std::string line; std::getline(in, line);) {
+    const json row = json::parse(line);
+    if (row.contains("variables")) variables = row["variables"];
+    if (!row.contains("template")) continue;
+    const auto [text, is_run] = render(row["template"], variables);
+    INFO(row["template"] << " gives " << text);
+    ++(is_run ? num_run : num_refused);
+    if (is_run) CHECK(row["rendered"] == text);
+    else CHECK_FALSE(text.empty());
+  }
+  CHECK(num_run >= 65);
+  CHECK(num_refused >= 30);
+}
+
+TEST_CASE("Jinja: time, memory and depth have bounds") {
+  const auto repeated = [](const std::string& text, int count) {
+    std::string all;
+    for (int i = 0; i < count; ++i) all += text;
+    return all;
+  };
+  const std::string loop = "{% for a in [1,2,3,4,5,6,7,8,9,10] %}", end = "{% endfor %}";
+  for (const std::string& text :
+       {repeated(loop, 8) + "{{ a }}" + repeated(end, 8),
+        "{% set a = 'xxxxxxxxxxxxxxxx' %}" + repeated("{% set a = a + a %}", 40) + "{{ a }}",
+        "{% set a = [1, 2] %}" + repeated("{% set a = [a, a, a, a] %}", 40),
+        "{{ " + repeated("(", 2000) + "1" + repeated(")", 2000) + " }}", "{{ " + repeated("not ", 2000) + "1 }}",
+        "{{ 1" + repeated(" + 1", 2000) + " }}", "{{ a" + repeated(".a", 2000) + " }}",
+        repeated("{% if 1 %}", 2000) + repeated("{% endif %}", 2000),
+        std::string("{{ 999999999 * 999999999 * 999999999 }}"),
+        "{% set a = 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa' %}" + repeated("{% set a = a.replace('a', a) %}", 20)}) {
+    INFO(text.substr(0, 100));
+    CHECK_FALSE(render(text, json::object()).second);
+  }
+  CHECK(render(repeated("{{ 1 }}", 1000), json::object()).second);
+}
+
+TEST_CASE("Jinja: literals are those that something is compared with") {
+  const Template text(
+      "{{ 'a' + 'b' ~ x }}{% if y == 'c' %}{% set z = 'd' %}{% endif %}{{ x.split('e')[0] + ('f' if 'g' in x) }}");
+  CHECK(text.literals() == std::vector<std::string>{"c", "d", "e", "g", "f"});
+}
