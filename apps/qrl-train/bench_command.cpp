@@ -44,8 +44,23 @@ model::HfModel model_of(const BenchArguments& arguments) {
 
 /// Refuses keys that a benchmark would not hear: it makes its prompts and schedule itself.
 const std::vector<std::string>& checked(const std::vector<std::string>& overrides) {
-  constexpr std::array kUnheard = {"model.path", "model.init",       "data.",   "sft.", "reward.", "eval.",
-                                   "rollout.n",  "rollout.kv_pages", "trainer."};
+  constexpr std::array kUnheard = {"mode",
+                                   "model.path",
+                                   "model.init",
+                                   "data.",
+                                   "sft.",
+                                   "reward.",
+                                   "eval.",
+                                   "rollout.n",
+                                   "rollout.kv_pages",
+                                   "trainer.",
+                                   "rollout_correction.",
+                                   "actor.ppo_epochs",
+                                   "actor.mini_batch_size",
+                                   "algorithm.filter_groups.",
+                                   "algorithm.kl_loss_coef",
+                                   "algorithm.kl_loss_type",
+                                   "quant.uaq_scale"};
   for (const std::string& text : overrides) {
     const std::string key = text.substr(0, text.find('='));
     const bool heard = key == "trainer.threads" || key == "trainer.device" ||
@@ -53,9 +68,11 @@ const std::vector<std::string>& checked(const std::vector<std::string>& override
                          return key.starts_with(unheard) &&
                                 (unheard.ends_with('.') || key.size() == unheard.size() || key[unheard.size()] == '.');
                        });
-    QRL_REQUIRE(heard, "bench --set",
-                "keys of quant, rollout, actor, optim, algorithm, model.dtype, trainer.threads or trainer.device",
-                base::quoted(key), "a benchmark has arguments of its own for model, prompts and samples");
+    QRL_REQUIRE(
+        heard, "bench --set",
+        "keys of quant, rollout, actor, optim, algorithm, model.dtype, trainer.threads or trainer.device",
+        base::quoted(key),
+        "a benchmark has arguments of its own for model, prompts and samples, one update a step and no correction");
   }
   return overrides;
 }

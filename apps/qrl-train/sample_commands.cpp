@@ -8,7 +8,9 @@
 #include "base/log.h"
 #include "command.h"
 #include "state/folder.h"
+#include "train/checkpoint.h"
 #include "train/evaluate.h"
+#include "train/formats.h"
 #include "train/quantiser.h"
 #include "train/session.h"
 
@@ -32,14 +34,22 @@ struct LoadedSampler {
     if (!checkpoint.empty()) quantiser = train::load_quantiser(checkpoint, policy.config, world);
   }
 
-  /// Publishes as training with this recipe does; calibrates what the checkpoint did not bring on `prompts`.
-  void publish(const train::PromptSet& prompts, const config::Recipe& recipe) {
-    if (quantiser.profile == nullptr)
-      quantiser.profile = train::find_profile(policy.config, policy.weights, prompts, recipe);
+  /// Publishes as training with this recipe does; calibrates what the checkpoint did not bring as the run would, on
+  /// its training prompts.
+  void publish(const config::Recipe& recipe, const reward::Verifier& verifier, const std::string& checkpoint) {
+    const bool lacks_profile = !recipe.quant.profile.empty() && quantiser.profile == nullptr;
+    train::PromptSet prompts;
+    std::vector<std::vector<types::TokenId>> calibration;
+    if (lacks_profile || train::kv_format(recipe.quant) == quant::KvFormat::fp8_e4m3) {
+      prompts = train::load_train_prompts(recipe, policy.tokenizer, verifier);
+      const bool of_run = train::is_checkpoint(checkpoint);
+      const std::int64_t drawn = of_run ? train::read_checkpoint_state(checkpoint).state.prompts_drawn : 0;
+      calibration = train::calibration_prompts(prompts, recipe.trainer.seed, static_cast<std::uint64_t>(drawn));
+    }
+    if (lacks_profile) quantiser.profile = train::find_profile(policy.config, policy.weights, prompts, recipe);
     sampler.snapshot.use_profile(quantiser.profile);
     sampler.snapshot.publish(policy.weights, 0);
-    train::load_published(sampler, train::calibration_prompts(prompts, recipe.trainer.seed, 0), recipe.quant,
-                          quantiser);
+    train::load_published(sampler, calibration, recipe.quant, quantiser);
   }
   train::Policy policy;
   train::Sampler sampler;
@@ -77,7 +87,7 @@ void evaluate(const SampleArguments& arguments, dist::Collectives& world) {
   const auto sets = train::load_held_out_prompts(recipe, policy.tokenizer, *verifier);
   QRL_REQUIRE(!sets.empty(), arguments.recipe.file, "held-out prompts", "none",
               "set data.val_files or data.val_generator");
-  loaded_sampler.publish(sets.front(), recipe);
+  loaded_sampler.publish(recipe, *verifier, arguments.checkpoint);
   std::string responses;
   const train::Metrics metrics = train::evaluate(
       loaded_sampler.sampler.decoder, sets, recipe, train::eval_sampling(recipe, policy.config, policy.tokenizer),
@@ -117,9 +127,7 @@ void generate(const SampleArguments& arguments, dist::Collectives& world) {
                   " tokens, template included",
               std::to_string(tokens.size()),
               "shorten it, or add --set data.max_prompt_length=" + std::to_string(tokens.size()));
-  train::PromptSet prompts;
-  prompts.prompts.push_back({.tokens = tokens});
-  loaded_sampler.publish(prompts, recipe);
+  loaded_sampler.publish(recipe, *reward::make_verifier(recipe.reward), arguments.checkpoint);
   const types::SampleRequest request{0, tokens, 0, arguments.num_samples};
   const auto completions = loaded_sampler.sampler.decoder.complete(
       std::span(&request, 1), train::eval_sampling(recipe, policy.config, policy.tokenizer), {recipe.trainer.seed, 0});

@@ -218,13 +218,14 @@ void add_rollout(List& list) {
 
 void add_quant(List& list) {
   Section quant(list, "quant", &Recipe::quant);
-  quant.add("rollout.weights", &QuantRecipe::weights,
-            choice<WeightFormat>({{"fp32", WeightFormat::f32},
-                                  {"bf16", WeightFormat::bf16},
-                                  {"int8", WeightFormat::int8},
-                                  {"fp8_e4m3", WeightFormat::fp8_e4m3},
-                                  {"int4", WeightFormat::int4}}),
-            "format of the decoder's linear layers; it sets the next four");
+  quant.add(
+      "rollout.weights", &QuantRecipe::weights,
+      choice<WeightFormat>({{"fp32", WeightFormat::f32},
+                            {"bf16", WeightFormat::bf16},
+                            {"int8", WeightFormat::int8},
+                            {"fp8_e4m3", WeightFormat::fp8_e4m3},
+                            {"int4", WeightFormat::int4}}),
+      "format of the decoder's linear layers; activations, granularity and kv_cache follow it unless they are set");
   quant.add("rollout.activations", &QuantRecipe::activations,
             choice<ActivationFormat>({{"auto", ActivationFormat::automatic},
                                       {"bf16", ActivationFormat::bf16},

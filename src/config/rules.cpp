@@ -194,6 +194,10 @@ void check_quant(const Recipe& recipe, RuleBook& rules) {
   rules.require({"rollout_correction.gap_limit.action", "rollout_correction.gap_limit.k3_kl"},
                 recipe.rollout_correction.gap_action == GapAction::stop || recipe.rollout_correction.gap_limit,
                 "rollout_correction.gap_limit.k3_kl beside its action", "none", "set the limit, or delete the action");
+  rules.require({"quant.rollout.ignore", "quant.rollout.weights"},
+                quant.ignore.empty() || (quant.weights != WeightFormat::bf16 && quant.weights != WeightFormat::f32),
+                "quant.rollout.ignore only with low-bit quant.rollout.weights",
+                quant.weights == WeightFormat::bf16 ? "bf16" : "fp32", "it has no effect: delete it");
   rules.require({"rollout.bitwise", "quant.learner.forward"},
                 !recipe.rollout.bitwise || quant.learner_forward == LearnerForward::low_bit,
                 "quant.learner.forward low_bit with rollout.bitwise", "another",

@@ -178,6 +178,8 @@ std::vector<types::Completion> Decoder::complete(std::span<const types::SampleRe
 
 void Decoder::release_kv() { state_->backend->release_kv(); }
 
+bool Decoder::reads(const model::Snapshot& snapshot) const { return state_->snapshot == &snapshot; }
+
 const model::Snapshot& Decoder::snapshot() const {
   QRL_INVARIANT(state_->snapshot != nullptr, "decoder", "weights (load)", "none");
   return *state_->snapshot;

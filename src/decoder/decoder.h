@@ -80,6 +80,9 @@ class Decoder final : public types::TextSource {
   /// Gives the KV memory back while the learner works; it returns by itself at the next `complete`.
   void release_kv();
 
+  /// Whether `load` gave this snapshot: a publish into it needs no other load.
+  bool reads(const model::Snapshot& snapshot) const;
+
   /// What `load` gave.
   const model::Snapshot& snapshot() const;
 

@@ -1,9 +1,11 @@
 #include "decoder/kv_calibration.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 
 #include "base/error.h"
+#include "base/threads.h"
 #include "decoder/forced.h"
 #include "quant/fp8.h"
 
@@ -29,32 +31,43 @@ KvScales calibrate_kv(const model::Snapshot& snapshot, std::span<const std::vect
   const model::ModelConfig& config = snapshot.config();
   const ops::HeadShape heads{config.num_attention_heads, config.num_key_value_heads, config.head_dim};
   const auto num_scales = static_cast<std::size_t>(config.num_hidden_layers * heads.num_kv_heads);
-  std::vector<std::vector<float>> keys(num_scales), values(num_scales);
-  std::vector<float> key(static_cast<std::size_t>(heads.head_dim)), value(key.size());
+  std::vector<KvCache> caches;
+  caches.reserve(sequences.size());
+  std::size_t num_tokens = 0;
   for (const std::vector<types::TokenId>& sequence : sequences) {
-    const KvCache kv = forced_kv(snapshot, sequence);
-    for (std::size_t i = 0; i < num_scales; ++i) {
-      const auto layer_idx = static_cast<std::int64_t>(i) / heads.num_kv_heads;
-      for (std::size_t t = 0; t < sequence.size(); ++t) {
-        const auto position = static_cast<std::int64_t>(t);
-        ops::read_slot(heads, kv.layer(layer_idx), static_cast<std::int32_t>(position / kv.page_size()),
-                       position % kv.page_size(), static_cast<std::int64_t>(i) % heads.num_kv_heads, key.data(),
-                       value.data());
-        for (const float x : key) keys[i].push_back(std::fabs(x));
-        for (const float x : value) values[i].push_back(std::fabs(x));
-      }
-    }
+    caches.push_back(forced_kv(snapshot, sequence));
+    num_tokens += sequence.size();
   }
   const auto scale_of = [&](std::vector<float>& sizes) {
-    if (!std::all_of(sizes.begin(), sizes.end(), [](float x) { return std::isfinite(x); })) {
-      model::fail_broken("KV calibration, keys and values", snapshot.version());
-    }
-    const double scale = percentile_of(sizes, options.percentile) * options.margin / quant::kFp8Max;
-    return scale > 0 ? static_cast<float>(scale) : 1.0F;
+    const auto scale = static_cast<float>(percentile_of(sizes, options.percentile) * options.margin / quant::kFp8Max);
+    return scale > 0 ? scale : 1.0F;
   };
-  KvScales scales{snapshot.version(), {}, {}};
-  for (std::vector<float>& sizes : keys) scales.keys_LK.push_back(scale_of(sizes));
-  for (std::vector<float>& sizes : values) scales.values_LK.push_back(scale_of(sizes));
+  KvScales scales{snapshot.version(), std::vector<float>(num_scales), std::vector<float>(num_scales)};
+  std::atomic<bool> all_finite = true;
+  // One head at a time, so that its values alone are held besides the caches.
+  base::parallel_for(static_cast<std::int64_t>(num_scales), 1, [&](base::Range range) {
+    const auto head_dim = static_cast<std::size_t>(heads.head_dim);
+    std::vector<float> keys(num_tokens * head_dim), values(keys.size());
+    for (std::int64_t i = range.begin; i < range.end; ++i) {
+      std::size_t at = 0;
+      for (std::size_t s = 0; s < caches.size(); ++s) {
+        const ops::KvPages pages = caches[s].layer(i / heads.num_kv_heads);
+        const auto length = static_cast<std::int64_t>(sequences[s].size());
+        for (std::int64_t t = 0; t < length; ++t, at += head_dim) {
+          ops::read_slot(heads, pages, static_cast<std::int32_t>(t / pages.page_size), t % pages.page_size,
+                         i % heads.num_kv_heads, keys.data() + at, values.data() + at);
+        }
+      }
+      for (std::vector<float>* side : {&keys, &values}) {
+        for (float& x : *side) x = std::fabs(x);
+        if (!std::ranges::all_of(*side, [](float x) { return std::isfinite(x); })) all_finite = false;
+      }
+      if (!all_finite) return;
+      scales.keys_LK[static_cast<std::size_t>(i)] = scale_of(keys);
+      scales.values_LK[static_cast<std::size_t>(i)] = scale_of(values);
+    }
+  });
+  if (!all_finite) model::fail_broken("KV calibration, keys and values", snapshot.version());
   return scales;
 }
 

@@ -13,7 +13,8 @@ constexpr std::int64_t kMinRowsPerThread = 16;
 /// How much more than its fair share the busiest thread may get before one team with barriers is faster.
 constexpr double kMaxImbalance = 1.15;
 
-/// Attention does its products in fp32, some four times slower than the low-bit matrix products.
+/// A multiply-add of attention takes some four times as long as one of a low-bit matrix product: bf16 operands or two
+/// int8 terms, and softmax beside them (fp32 pages: more).
 constexpr double kAttentionSlowdown = 4;
 
 }  // namespace

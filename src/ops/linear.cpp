@@ -25,8 +25,8 @@ using quant::ScaleScope;
 /// Rows that meet a panel while they are in cache.
 constexpr std::int64_t kBlockRows = 192;
 
-// int32 holds the sum of this many products of two codes.
-constexpr std::int64_t kMaxInt8Width = (std::int64_t{1} << 31) / (127 * 127) - 1;
+// int32 holds the sum of this many products of two codes, and 128 times the sum of as many codes (column_sums).
+constexpr std::int64_t kMaxInt8Width = (std::int64_t{1} << 31) / (128 * 127) - 1;
 
 std::int64_t ceil_div(std::int64_t count, std::int64_t divisor) { return (count + divisor - 1) / divisor; }
 std::int64_t round_up(std::int64_t count, std::int64_t multiple) { return ceil_div(count, multiple) * multiple; }

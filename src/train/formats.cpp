@@ -37,7 +37,7 @@ Format linear_format(const config::QuantRecipe& quant) {
 model::SnapshotFormats snapshot_formats(const config::QuantRecipe& quant) {
   model::SnapshotFormats formats(linear_format(quant));
   formats.ignore = quant.ignore;
-  formats.f32_lm_head = quant.lm_head == config::HeadFormat::f32;
+  formats.f32_lm_head = quant.lm_head == config::HeadFormat::f32 || formats.linear == Format::f32;
   return formats;
 }
 

@@ -86,7 +86,7 @@ std::vector<MemoryPart> optimizer_parts(const config::Recipe& recipe, const mode
   std::vector<Share> shares(static_cast<std::size_t>(num_shards));
   double all = 0, largest = 0, copies = 0;
   const bool f32 = recipe.model.dtype == config::ComputeDType::f32;
-  const bool f32_head = f32 || recipe.quant.lm_head == config::HeadFormat::f32;
+  const bool f32_head = f32 || snapshot_formats(recipe.quant).f32_lm_head;
   const bool reads_layers = recipe.quant.learner_forward == config::LearnerForward::bf16;
   const bool on_gpu = config::learns_on_gpu(recipe);
   for (std::size_t i = 0; i < specs.size(); ++i) {
@@ -132,7 +132,7 @@ std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const mode
   double all = 0;
   for (const WeightSpec& spec : model::weight_specs(config)) all += static_cast<double>(spec.shape.numel());
   const bool bf16 = recipe.model.dtype == config::ComputeDType::bf16;
-  const bool f32_head = !bf16 || recipe.quant.lm_head == config::HeadFormat::f32;
+  const bool f32_head = !bf16 || snapshot_formats(recipe.quant).f32_lm_head;
   const double head =
       padded_columns(config.vocab_size) * static_cast<double>(config.hidden_size) * (f32_head ? kF32 : kBf16);
   const bool learns_on_gpu = config::learns_on_gpu(recipe);

@@ -25,7 +25,7 @@ std::vector<std::string> quant_audit(const learner::Learner& learner, const mode
   for (std::size_t i = 0; i < ours.size(); ++i) {
     if (ours[i].is_gain) continue;
     const std::string reads =
-        reads_snapshot ? std::string(name(learner.forward_mode())) : "its own copy of the masters";
+        reads_snapshot ? std::string(name(learner.forward_mode())) : "the fp32 masters, as products read them";
     const bool same = i < theirs.size() && theirs[i].data == ours[i].data;
     lines.push_back(ours[i].name + ": sampler " + ours[i].what + "; learner " + reads +
                     (same ? kSame : "; storage of its own"));

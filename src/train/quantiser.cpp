@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "config/printer.h"
 #include "decoder/channel_ranges.h"
 #include "state/hash.h"
 #include "state/safetensors.h"
@@ -18,16 +17,25 @@ namespace {
 constexpr const char* kProfileFile = "int8_profile.safetensors";
 constexpr const char* kKvScalesFile = "kv_scales.safetensors";
 
-/// Of everything but the weights that a profile follows from: the model's origin and the calibration prompts' text.
-std::string settings_hash(const config::Recipe& recipe) {
-  config::Recipe relevant;
-  relevant.model.path = recipe.model.path;
-  relevant.model.init_config = recipe.model.init_config;
-  relevant.data.train_files = recipe.data.train_files;
-  relevant.data.train_generator = recipe.data.train_generator;
-  relevant.data.prompt_template = recipe.data.prompt_template;
-  relevant.trainer.seed = recipe.trainer.seed;
-  return state::Hash().add(config::resolved_yaml(relevant)).hex();
+/// Of everything but the weights that a profile follows from: the training prompts as the model sees them, and the seed
+/// that chooses among them.
+std::string settings_hash(const PromptSet& prompts, std::uint64_t seed) {
+  state::Hash hash;
+  hash.add(&seed, sizeof seed);
+  for (const types::Prompt& prompt : prompts.prompts) {
+    const std::uint64_t length = prompt.tokens.size();
+    hash.add(&length, sizeof length);
+    hash.add(prompt.tokens.data(), prompt.tokens.size() * sizeof(types::TokenId));
+  }
+  return hash.hex();
+}
+
+/// Of calibration prompts as many as fp8 scales need, whose forward pass is most of what a publish then costs: ours.
+std::span<const std::vector<types::TokenId>> enough_for_kv(std::span<const std::vector<types::TokenId>> prompts) {
+  std::size_t count = 0, num_tokens = 0;
+  while (count < prompts.size() && (count < kKvPrompts || num_tokens < kKvTokens))
+    num_tokens += prompts[count++].size();
+  return prompts.first(count);
 }
 
 }  // namespace
@@ -38,7 +46,7 @@ model::Int8Profile calibrate_profile(const model::ModelConfig& config, const mod
   wide.publish(weights, 0);
   const auto ranges = decoder::channel_ranges(wide, calibration_prompts(prompts, recipe.trainer.seed, 0));
   model::Int8Profile profile = model::make_int8_profile(config, weights, ranges);
-  profile.settings_hash = settings_hash(recipe);
+  profile.settings_hash = settings_hash(prompts, recipe.trainer.seed);
   return profile;
 }
 
@@ -54,21 +62,22 @@ std::shared_ptr<const model::Int8Profile> find_profile(const model::ModelConfig&
   const char* again = "make it again with qrl-train profile, or set quant.rollout.profile: auto";
   QRL_REQUIRE(profile.model_hash == model::weights_hash(config, weights), wanted,
               "a profile of the weights that training begins with", "one of other weights", again);
-  QRL_REQUIRE(profile.settings_hash == settings_hash(recipe), wanted,
-              "a profile made with this recipe's model, training data, prompt template and seed", "others", again);
+  QRL_REQUIRE(profile.settings_hash == settings_hash(prompts, recipe.trainer.seed), wanted,
+              "a profile made on this recipe's training data (tokens of the prompts, template included) with its seed",
+              "others", again);
   return std::make_shared<const model::Int8Profile>(std::move(profile));
 }
 
 void load_published(Sampler& sampler, std::span<const std::vector<types::TokenId>> prompts,
                     const config::QuantRecipe& quant, QuantiserState& quantiser) {
-  sampler.decoder.load(sampler.snapshot);
+  if (!sampler.decoder.reads(sampler.snapshot)) sampler.decoder.load(sampler.snapshot);
   if (kv_format(quant) != quant::KvFormat::fp8_e4m3) return;
   if (quant.kv_when == config::CalibrateKv::once && quantiser.kv_scales) {
     decoder::KvScales scales = *quantiser.kv_scales;
     scales.version = sampler.snapshot.version();  // what `once` asks for: scales of other weights
     return sampler.decoder.set_kv_scales(std::move(scales));
   }
-  sampler.decoder.calibrate_kv(prompts, {quant.kv_percentile, quant.kv_margin});
+  sampler.decoder.calibrate_kv(enough_for_kv(prompts), {quant.kv_percentile, quant.kv_margin});
   if (quant.kv_when == config::CalibrateKv::every_update) return;
   quantiser.kv_scales = sampler.decoder.kv_scales();
   base::log_info("fp8 scales of keys and values are those of policy version " +

@@ -31,8 +31,12 @@ std::shared_ptr<const model::Int8Profile> find_profile(const model::ModelConfig&
                                                        const model::WeightSource& weights, const PromptSet& prompts,
                                                        const config::Recipe& recipe);
 
+/// Of the calibration prompts the first are for fp8 scales of keys and values: two, and more until there are this many
+/// tokens. Ours: 99.9 % of a head's values needs some thousands of them.
+inline constexpr std::size_t kKvPrompts = 2, kKvTokens = 512;
+
 /// Publishing's second half: the decoder reads the sampler's snapshot from now on; fp8 keys and values are calibrated
-/// on `prompts`, the same on every rank, or keep the scales of the first time (when: once).
+/// on the first of `prompts`, the same on every rank, or keep the scales of the first time (when: once).
 void load_published(Sampler& sampler, std::span<const std::vector<types::TokenId>> prompts,
                     const config::QuantRecipe& quant, QuantiserState& quantiser);
 

@@ -141,7 +141,7 @@ Sampler::Sampler(const model::ModelConfig& config, const config::Recipe& recipe,
 
 std::vector<std::vector<types::TokenId>> calibration_prompts(const PromptSet& set, std::uint64_t seed,
                                                              std::uint64_t num_drawn) {
-  constexpr int kPrompts = 16;  // ours: 99.9 % of a head's values needs some thousands of them
+  constexpr int kPrompts = 16;  // ours; fp8 scales take the first of them (train/quantiser.h)
   base::RandomStream random(seed, base::RandomPurpose::calibration, num_drawn);
   std::vector<std::vector<types::TokenId>> prompts;
   prompts.reserve(kPrompts);
@@ -191,7 +191,7 @@ learner::LearnerOptions learner_options(const config::Recipe& recipe) {
   options.int8_backward = recipe.quant.learner_backward == config::LearnerBackward::int8;
   options.bitwise = recipe.rollout.bitwise;
   options.kv_format = kv_format(recipe.quant);
-  options.f32_lm_head = recipe.quant.lm_head == config::HeadFormat::f32;
+  options.f32_lm_head = snapshot_formats(recipe.quant).f32_lm_head;
   options.activation_checkpointing = recipe.actor.activation_checkpointing;
   options.logprob_chunk_tokens = recipe.actor.logprob_chunk_tokens;
   options.shard_optimizer = recipe.trainer.zero_stage > 0;

@@ -79,6 +79,9 @@ TEST_CASE("options without effect are refused") {
               "quant.kv_calibration only with quant.rollout.kv_cache fp8_e4m3"));
   CHECK(holds(fault("quant: {kv_calibration: {margin: 2}, rollout: {kv_cache: int8}}"), "r.yaml:1: "));
   CHECK(holds(fault("quant: {kv_calibration: {when: once}}"), "quant.kv_calibration only with"));
+  CHECK(holds(fault("quant: {rollout: {ignore: [down_proj], weights: bf16}}"),
+              "quant.rollout.ignore only with low-bit quant.rollout.weights"));
+  CHECK(read("quant: {rollout: {ignore: [down_proj], weights: int4}}").quant.ignore.size() == 1);
   CHECK(holds(fault("quant: {rollout: {profile: auto, weights: fp8_e4m3}}"), "quant.rollout.weights int8"));
   CHECK(holds(fault("quant: {rollout: {profile: auto}, learner: {forward: low_bit}}"), "quant.learner.forward bf16"));
   CHECK(holds(fault("quant: {rollout: {profile: auto}, uaq_scale: 1.5}"), "quant.uaq_scale 1"));
