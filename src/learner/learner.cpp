@@ -376,6 +376,10 @@ const model::Snapshot* Learner::published() const {
 
 config::LearnerForward Learner::forward_mode() const { return state_->options.forward; }
 
+bool Learner::reads_snapshot_in_place() const {
+  return state_->options.forward != config::LearnerForward::bf16 && !state_->parameters.fake_quant();
+}
+
 void Learner::release_memory() {
   if (state_->options.device == base::Device::cuda) at::getDeviceAllocator(torch::kCUDA)->emptyCache();
 }

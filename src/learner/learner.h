@@ -137,6 +137,8 @@ class Learner {
   /// What `publish` wrote to, while it holds the present masters; else null.
   const model::Snapshot* published() const;
   config::LearnerForward forward_mode() const;
+  /// Whether the forward pass reads the published snapshot itself: not with bf16, nor on a GPU, which has a copy.
+  bool reads_snapshot_in_place() const;
 
   /// Gives memory of a GPU that is only kept for the next micro-batch to whoever asks for it there.
   void release_memory();

@@ -16,16 +16,18 @@ constexpr const char* kSame = "; same storage";
 }  // namespace
 
 std::vector<std::string> quant_audit(const learner::Learner& learner, const model::Snapshot& read_by_sampler) {
-  const bool reads_snapshot = learner.forward_mode() != config::LearnerForward::bf16;
+  const bool in_place = learner.reads_snapshot_in_place();
+  const std::string reads = in_place ? std::string(name(learner.forward_mode()))
+                            : learner.forward_mode() == config::LearnerForward::fake_quant
+                                ? "fake_quant, from decoded copies"
+                                : "its fp32 masters in model.dtype";
   const model::Snapshot* published = learner.published();
   std::vector<model::SnapshotTensor> theirs;
-  if (reads_snapshot && published != nullptr) theirs = published->tensors();
+  if (in_place && published != nullptr) theirs = published->tensors();
   const std::vector<model::SnapshotTensor> ours = read_by_sampler.tensors();
   std::vector<std::string> lines;
   for (std::size_t i = 0; i < ours.size(); ++i) {
     if (ours[i].is_gain) continue;
-    const std::string reads =
-        reads_snapshot ? std::string(name(learner.forward_mode())) : "the fp32 masters, as products read them";
     const bool same = i < theirs.size() && theirs[i].data == ours[i].data;
     lines.push_back(ours[i].name + ": sampler " + ours[i].what + "; learner " + reads +
                     (same ? kSame : "; storage of its own"));

@@ -41,8 +41,11 @@ TEST_CASE("the audit says for each tensor whether the learner reads the sampler'
   CHECK(std::ranges::count(shared, '\n') == 14 + 1 + 3 * 7 + 1);  // tensors; an empty line; matrices of the model
   CHECK(shared.find("layers.2.down: sampler int8 [96, 256], scales [1, 96] F32; learner low_bit; same storage\n") !=
         std::string::npos);
-  CHECK(shared.find("its own") == std::string::npos);
+  CHECK(shared.find("of its own") == std::string::npos);
   CHECK(apart.find("same storage") == std::string::npos);
+  CHECK(
+      apart.find("layers.2.down: sampler int8 [96, 256], scales [1, 96] F32; learner its fp32 masters in model.dtype; "
+                 "storage of its own\n") != std::string::npos);
 }
 
 TEST_CASE("a backward pass in int8 is what its key says: other gradients, by little") {
