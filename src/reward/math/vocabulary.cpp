@@ -115,7 +115,7 @@ constexpr Command kCommands[] = {
     {"vert", {T::bar, 0, ""}},
     {"wedge", {T::op, 'w', ""}},
     {"land", {T::separator, '&', ""}},
-    {"lor", {T::separator, '&', ""}},
+    {"lor", {T::separator, '|', ""}},
     {"vee", {T::op, 'v', ""}},
     {"otimes", {T::op, 'x', ""}},
     {"oplus", {T::op, 'O', ""}},
@@ -254,9 +254,6 @@ constexpr NamedUnit kUnits[] = {
     {"fahrenheit", {'f', 1}},
     {"kelvin", {'n', 1}},
     {"unit", {'u', 1}},
-    {"mph", {'s', 1}},
-    {"kph", {'s', 1.609344L}},
-    {"kmh", {'s', 1.609344L}},
     {"cc", {'v', 1e-3L}},
     {"sq", {'q', 1}},
 };
@@ -300,7 +297,8 @@ std::optional<Meaning> word_meaning(std::string_view word) noexcept {
   if (word == "infinity" || word == "oo" || word == "infty" || word == "inf")
     return Meaning{T::constant, 0, "infinity"};
   if (word == "sqrt") return Meaning{T::root, 0, ""};
-  if (word == "and" || word == "or" || word == "And" || word == "Or") return Meaning{T::separator, '&', ""};
+  if (word == "and" || word == "And") return Meaning{T::separator, '&', ""};
+  if (word == "or" || word == "Or") return Meaning{T::separator, '|', ""};
   if (word == "cup" || word == "union") return Meaning{T::op, 'U', ""};
   if (word == "percent" || word == "percentage" || word == "pct") return Meaning{T::op, '%', ""};
   if (word == "mod" || word == "modulo") return Meaning{T::op, 'p', ""};
