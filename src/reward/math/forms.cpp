@@ -108,6 +108,7 @@ bool is_name(const Tree& tree, NodeIdx idx) noexcept {
       for (std::int32_t k = 0; k < node.count; ++k) {
         const NodeIdx child = tree.child(node, k);
         if (has_symbols(tree, child) && !is_name(tree, child)) return false;
+        if (node.kind == Kind::product && !has_symbols(tree, child)) return false;  // 2x is no name
       }
       return true;
     case Kind::sum:  // angle A + angle B is no name, −x is none either

@@ -106,7 +106,7 @@ NodeIdx Parser::group(std::vector<Link> items) {
 }
 
 NodeIdx Parser::read_relation() {
-  if (now().type == T::relation && (now().code == '=' || now().code == 'a')) ++at_;  // "≈ 12"
+  if (now().type == T::relation && (now().code == '=' || now().code == 'a' || now().code == 't')) ++at_;  // "≈ 12"
   std::vector<Link> links{{modulo(read_union()), 0}};
   while (ok_ && (now().type == T::relation || (is(T::bar, 'm') && !in_set_))) {
     char code = now().type == T::bar ? 's' : now().code;

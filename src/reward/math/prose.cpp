@@ -120,6 +120,8 @@ bool changes(std::string_view behind) {
   if (words[0] == "of" || words[0] == "th") return words.size() > 1 && (words[1] == "0" || words[1] == "root");
   if (is_one_of(kOperations, words[0])) return true;
   if (words[0] == "to" || words[0] == "percent") return words.size() > 1 && (words[1] == "0" || words[1] == "of");
+  if (words[0] == "in" || words[0] == "base")
+    return words.size() > 1 && (words[0] == "base" ? words[1] == "0" : words[1] == "base");
   if (words[0] == "times") return words.size() > 1 && (words[1] == "0" || words[1].size() == 1);
   for (std::size_t k = 0; k + 1 < words.size(); ++k) {
     const std::string& word = words[k];
