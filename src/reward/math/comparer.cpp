@@ -135,7 +135,13 @@ bool Comparer::same_form(Item g, Item a) {
 
 bool Comparer::same_of_both_signs(Item g, Item a) {
   const bool relations = at(Side::gold, g).kind == Kind::relation && at(Side::answer, a).kind == Kind::relation;
-  if (relations) return same_collections(g, a);
+  if (relations) {
+    const Node& gold = at(Side::gold, g);
+    const Node& answer = at(Side::answer, a);
+    const bool pairs = gold.count == 2 && answer.count == 2;
+    const bool member = pairs && (gold_.link(gold, 1).code == 'e') != (answer_.link(answer, 1).code == 'e');
+    return same_pair(g, a, member, false) || same_collections(g, a);  // x ∈ {−2, 2}
+  }
   return at(Side::gold, g).kind == Kind::relation ? is_value_of(Side::gold, g, a) : is_value_of(Side::answer, a, g);
 }
 
