@@ -158,6 +158,60 @@ std::optional<std::string_view> last_number(std::string_view text) {
   return text.substr(begin, end - begin);
 }
 
+/// Whether a number at [begin, end) is an operand: of "2 + 7", "2 x 7", "10^7", "7\\pi", "7x".
+bool is_operand(std::string_view text, std::size_t begin, std::size_t end) noexcept {
+  std::string_view before = text.substr(0, begin);
+  while (before.ends_with(' ')) before.remove_suffix(1);
+  for (const std::string_view sign : {"+", "/", "^", "_", "×", "·", "÷", "√", "\\times", "\\cdot", "\\div", "\\sqrt"}) {
+    if (before.ends_with(sign)) return true;
+  }
+  if (before.ends_with('*') && !before.ends_with("**")) return true;
+  if (before.ends_with('-') || before.ends_with(" x")) {
+    before.remove_suffix(before.back() == 'x' ? 2 : 1);
+    while (before.ends_with(' ')) before.remove_suffix(1);
+    if (!before.empty() && is_digit(before.back())) return true;
+  }
+  const std::string_view behind = text.substr(end);
+  if (behind.starts_with("\\pi") || behind.starts_with("\\sqrt") || behind.starts_with("π") || behind.starts_with("√"))
+    return true;
+  const bool variable = !behind.empty() && std::string_view("xyznki").find(behind[0]) != std::string_view::npos;
+  return variable && (behind.size() == 1 || !is_letter(behind[1]));
+}
+
+/// What a clause says in signs before its words begin: "2 + 7 = 9" of "2 + 7 = 9 as shown", "2\\sqrt{3}" of
+/// "2\\sqrt{3}, as required". A bracket behind a space explains.
+std::string_view signs_of(std::string_view clause) {
+  constexpr std::string_view kWords[] = {"a", "A", "I"};  // of one letter, which are no variables here
+  std::size_t end = 0;
+  int depth = 0;
+  for (std::size_t k = 0; k < clause.size() && end < kMaxFormula_bytes;) {
+    std::size_t stop = k;
+    for (; stop < clause.size() && (clause[stop] != ' ' || depth > 0); ++stop)
+      depth += clause[stop] == '{' ? 1 : clause[stop] == '}' ? -1 : 0;
+    const std::string_view word = clause.substr(k, stop - k);
+    std::size_t letters = 0;
+    while (letters < word.size() && is_letter(word[letters])) ++letters;
+    const std::string_view name = word.substr(0, letters);
+    const bool one = std::find(std::begin(kWords), std::end(kWords), word) != std::end(kWords);
+    const bool short_form = letters == 1 && word.size() > 2 && word[1] == '.' && is_letter(word[2]);  // e.g.
+    const bool explains = k > 0 && !word.empty() && std::string_view("([\"&").find(word[0]) != std::string_view::npos;
+    if (one || short_form || explains || (letters > 1 && !word_meaning(name))) break;
+    end = stop;
+    k = stop + 1;
+  }
+  std::string_view signs = clause.substr(0, end);
+  const std::string_view rest = trimmed(clause.substr(end));
+  if (signs.ends_with('!') && !rest.empty() && rest[0] >= 'A' && rest[0] <= 'Z') signs.remove_suffix(1);  // well done!
+  for (std::size_t before = signs.size() + 1; before != signs.size();) {
+    before = signs.size();
+    signs = trimmed(signs);
+    for (const std::string_view joint : {",", ";", ":", " -", " –", " —", " and", " or"}) {
+      if (signs.ends_with(joint)) signs.remove_suffix(joint.size());
+    }
+  }
+  return signs;
+}
+
 /// The number that a clause begins with, with its magnitude; empty when it begins otherwise, with several numbers, or
 /// when the words behind it make another one of it.
 std::string_view first_number(std::string_view clause) {
@@ -218,6 +272,7 @@ std::optional<std::string> last_value(std::string_view text) {
   if (!later && is_formula(formula)) return with_alternative(text, formula);
   if (!number) return std::nullopt;
   const auto begin = static_cast<std::size_t>(number->data() - text.data());
+  if (is_operand(text, begin, begin + number->size())) return std::nullopt;
   if (denies(text.substr(0, begin)) || changes(text.substr(begin + number->size()))) return std::nullopt;
   return (ends_with_minus(text.substr(0, begin)) && is_digit(number->front()) ? "-" : "") + std::string(*number);
 }
@@ -242,7 +297,13 @@ std::string value_of_clause(std::string_view clause) {
     if (is_formula(formula)) return std::string(formula);
     begin = 1;
   }
-  if (const std::string_view number = first_number(clause.substr(begin)); !number.empty()) return std::string(number);
+  const std::string_view number = first_number(clause.substr(begin));
+  if (const std::string_view signs = signs_of(clause.substr(begin)); signs.size() > number.size()) {
+    const bool kept = begin + signs.size() < clause.size() && !changes(clause.substr(begin + signs.size()));
+    if (kept && is_formula(signs)) return std::string(signs);
+    if (!number.empty() && !is_digit(signs[number.size()])) return std::string(clause);
+  }
+  if (!number.empty()) return std::string(number);
   if (begin < clause.size() && is_digit(clause[begin])) return std::string(clause);
   return last_value(clause).value_or(std::string(clause));
 }

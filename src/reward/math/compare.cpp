@@ -17,8 +17,12 @@ Comparison compare_values(std::string_view gold, std::string_view answer);
 std::optional<Comparison> compare_labelled(std::string_view gold, std::string_view answer) {
   const auto of_gold = labelled(gold);
   const auto of_answer = labelled(answer);
-  if (!of_gold && !of_answer) return std::nullopt;
-  const char gold_label = of_gold ? of_gold->label : lone_label(gold);
+  const char gold_letter = lone_label(gold);
+  if (!of_gold && !of_answer) {
+    const bool alone = gold_letter != 0 && gold_letter == lone_label(answer);
+    return alone ? std::optional(Comparison::equal) : std::nullopt;
+  }
+  const char gold_label = of_gold ? of_gold->label : gold_letter;
   const char answer_label = of_answer ? of_answer->label : lone_label(answer);
   if (gold_label != 0 && answer_label != 0 && gold_label != answer_label) return Comparison::different;
   if ((!of_gold && gold_label != 0) || (!of_answer && answer_label != 0)) return Comparison::equal;
@@ -76,7 +80,8 @@ Comparison compare_values(std::string_view gold, std::string_view answer) {
   const Tree g = parse(gold, Comma::thousands);
   const bool gold_is_text = g.root < 0 || g.at(g.root).kind == Kind::words;
   const bool letters = std::any_of(gold.begin(), gold.end(), [](char c) { return (c | 32) >= 'a' && (c | 32) <= 'z'; });
-  if (gold_is_text && letters && !key.empty() && key == text_key(answer)) return Comparison::equal;
+  if (gold_is_text && letters && !key.empty() && key == text_key(answer) && signs_shown(gold) == signs_shown(answer))
+    return Comparison::equal;
   if (letters && begins_with_verdict(key, answer)) return Comparison::equal;
   return read ? Comparison::different : Comparison::unreadable;
 }

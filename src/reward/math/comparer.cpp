@@ -42,7 +42,7 @@ bool Comparer::same_value(Item g, Item a) {
   const Value& first = value(Side::gold, g);
   const Value& second = value(Side::answer, a);
   if (budget_.spent()) return false;
-  if (equal(first, second)) return true;
+  if (equal(first, second)) return alternates_alike(g, a);
   if (has_symbolic_factorials(gold_, g.node) || has_symbolic_factorials(answer_, a.node)) {
     Algebra algebra(0, true);
     if (equal(value(Side::gold, g, algebra), value(Side::answer, a, algebra)) && !budget_.spent()) return true;
@@ -66,6 +66,16 @@ bool Comparer::same_value(Item g, Item a) {
     choices = std::min(kMaxSignChoices, std::size_t{1} << std::min<std::size_t>(roots, 10));
   }
   return rounds(g, a, first, second);
+}
+
+bool Comparer::alternates_alike(Item g, Item a) {
+  if (!alternates(gold_, g.node) && !alternates(answer_, a.node)) return true;
+  constexpr std::uint64_t kRounds = 16;
+  for (std::uint64_t round = 1; round <= kRounds; ++round) {
+    Algebra algebra(0, false, round);
+    if (!equal(value(Side::gold, g, algebra), value(Side::answer, a, algebra)) || budget_.spent()) return false;
+  }
+  return true;
 }
 
 bool Comparer::rounds(Item g, Item a, const Value& x, const Value& y) const {
@@ -104,6 +114,7 @@ bool Comparer::same_form(Item g, Item a) {
   if (gold.kind == Kind::words || answer.kind == Kind::words) return same_words(g, a) || same_reals(g, a);
   const bool relation = gold.kind == Kind::relation || answer.kind == Kind::relation;
   if (!relation && modulus_of(gold_, g.node) >= 0 && modulus_of(answer_, a.node) >= 0) return same_residues(g, a);
+  if (relation && (is_both_signs(Side::gold, g) || is_both_signs(Side::answer, a))) return same_of_both_signs(g, a);
   const bool gold_relation = gold.kind == Kind::relation;
   const bool answer_relation = answer.kind == Kind::relation;
   if (gold_relation && answer_relation) {
@@ -120,6 +131,18 @@ bool Comparer::same_form(Item g, Item a) {
   if (is_set_like(gold_, g.node) || is_set_like(answer_, a.node))
     return same_sets(g, a) || same_families(g, a) || same_reals(g, a);
   return same_quantities(g, a);
+}
+
+bool Comparer::same_of_both_signs(Item g, Item a) {
+  const bool relations = at(Side::gold, g).kind == Kind::relation && at(Side::answer, a).kind == Kind::relation;
+  if (relations) {
+    const Node& gold = at(Side::gold, g);
+    const Node& answer = at(Side::answer, a);
+    const bool pairs = gold.count == 2 && answer.count == 2;
+    const bool member = pairs && (gold_.link(gold, 1).code == 'e') != (answer_.link(answer, 1).code == 'e');
+    return same_pair(g, a, member, false) || same_collections(g, a);  // x ∈ {−2, 2}
+  }
+  return at(Side::gold, g).kind == Kind::relation ? is_value_of(Side::gold, g, a) : is_value_of(Side::answer, a, g);
 }
 
 bool Comparer::is_both_signs(Side side, Item item) const {

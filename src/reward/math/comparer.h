@@ -43,6 +43,8 @@ class Comparer {
   const Value& value(Side side, Item item);
   /// Equal under some choice of signs of ambiguous roots, in every lane.
   bool same_value(Item g, Item a);
+  /// The same signs whichever of their variables are even: (−1)ⁿ is not (−1)ᵐ, which a few assignments may not show.
+  bool alternates_alike(Item g, Item a);
   /// A decimal written with six places or more, within one unit of its last place of the other side, which is none: so
   /// that it may be rounded or cut off.
   bool rounds(Item g, Item a, const Value& x, const Value& y) const;
@@ -51,6 +53,8 @@ class Comparer {
   /// 3 mod 7 and 10 mod 7, but not 3 mod 5.
   bool same_residues(Item g, Item a);
   bool is_both_signs(Side side, Item item) const;
+  /// Relations one of which has ±, or one and what it says of its left side: x = ±2 is x = 2, x = −2, not x = 2.
+  bool same_of_both_signs(Item g, Item a);
   /// "(E)" and E, Yes and "Yes, it does": by the letters that are shown.
   bool same_words(Item g, Item a);
   bool is_plain_number(Side side, Item item) const noexcept;

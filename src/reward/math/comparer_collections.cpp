@@ -98,6 +98,10 @@ bool Comparer::same_collections(Item g, Item a) {
     if (list.kind == Kind::list && of_gold.size() == static_cast<std::size_t>(list.count) && of_gold == of_answer)
       return true;
   }
+  // {∅} has a member, ∅ has none.
+  if ((gold.kind == Kind::set && is_set_like(answer_, a.node)) ||
+      (answer.kind == Kind::set && is_set_like(gold_, g.node)))
+    return false;
   const bool gold_tuple = gold.kind == Kind::tuple;
   const bool answer_tuple = answer.kind == Kind::tuple;
   const std::vector<Item> x = members(Side::gold, g);
@@ -149,7 +153,8 @@ bool Comparer::as_sets(const std::vector<Item>& x, const std::vector<Item>& y, b
       const Kind kind = at(side, item).kind;
       const bool number = kind == Kind::number || kind == Kind::sum || kind == Kind::product || kind == Kind::power ||
                           kind == Kind::root || kind == Kind::mixed;
-      out.push_back(number ? std::optional(value(side, item)) : std::nullopt);
+      const bool whole = number && !alternates(tree(side), item.node);
+      out.push_back(whole ? std::optional(value(side, item)) : std::nullopt);
     }
     return out;
   };
@@ -268,7 +273,8 @@ bool Comparer::same_sets(Item g, Item a) {
 bool Comparer::same_reals(Item g, Item a) {
   const auto two_tuples = [](const Node& x, const Node& y) { return x.kind == Kind::tuple && y.kind == Kind::tuple; };
   if (two_tuples(at(Side::gold, g), at(Side::answer, a))) return false;
-  const auto read = [this](Side side, Item item) {
+  const auto read = [this](Side side, Item item) -> std::optional<RealSet> {
+    if (item.sign == 0 && has_plus_minus(tree(side), item.node)) return std::nullopt;
     Evaluator evaluator(tree(side), algebra_, budget_, item.sign >= 0);
     return real_set(tree(side), item.node, evaluator);
   };

@@ -15,7 +15,8 @@ bool Comparer::is_value_of(Side side, Item relation, Item other) {
   if (side == Side::gold && is_congruence(side, relation) && other_modulus < 0) return false;  // which of all?
   if (!is_consistent(side, relation)) return false;
   const char last_code = tree(side).link(node, node.count - 1).code;
-  if (node.count == 2 && last_code == 'e') return compare(part(side, relation, 1));
+  if (node.count == 2 && last_code == 'e')
+    return is_variable(tree(side), tree(side).child(node, 0)) && compare(part(side, relation, 1));
   for (std::int32_t k = 1; k < node.count; ++k) {
     if (!is_equality(tree(side).link(node, k).code)) return false;
   }
@@ -26,7 +27,8 @@ bool Comparer::is_value_of(Side side, Item relation, Item other) {
   if (tree(side).at(first).kind == Kind::quantity)
     first = tree(side).child(tree(side).at(first), 0);  // words are no variables
   if (has_symbols(tree(side), first)) {
-    if (!is_name(tree(side), first) || last == 0) return false;
+    if (last == 0) last = 1;  // x ≈ 3.14 says no more
+    if (!is_name(tree(side), first)) return false;
     return compare(part(side, relation, last));
   }
   const Item said_last = part(side, relation, last);  // 0 = x² − 1 is not x² − 1
@@ -98,7 +100,10 @@ bool Comparer::same_relations(Item g, Item a) {
     const char y = answer_.link(answer, 1).code;
     if (is_equality(x) && is_equality(y)) return same_equations(g, a);
     if (same_pair(g, a, x == y, false)) return true;
-    if (x == 'e' && y == 'e') return same(part(Side::gold, g, 1), part(Side::answer, a, 1));
+    if (x == 'e' && y == 'e') {  // of another variable, not of 2x
+      const bool variables = is_variable(gold_, gold_.child(gold, 0)) && is_variable(answer_, answer_.child(answer, 0));
+      return variables && same(part(Side::gold, g, 1), part(Side::answer, a, 1));
+    }
     const bool ordered = x == '<' || x == '>' || x == 'l' || x == 'g';
     if (x == 'n' && y == 'n') return proportion(g, a) != 0;
     if (!ordered) return false;
@@ -177,6 +182,7 @@ bool Comparer::same_solved(Item g, Item a) {
 int Comparer::proportion(Item g, Item a) {
   if (!has_symbols(gold_, g.node) || !has_symbols(answer_, a.node)) return 0;
   if (has_quantity(gold_, g.node) || has_quantity(answer_, a.node)) return 0;  // units are no factors
+  if (alternates(gold_, g.node) || alternates(answer_, a.node)) return 0;
   const auto difference_of = [&](Side side, Item relation) {
     const Value left = value(side, part(side, relation, 0));
     return algebra_.subtract(left, value(side, part(side, relation, 1)));

@@ -92,7 +92,7 @@ Value Evaluator::value(NodeIdx idx) {
     case Kind::list:
       return opaque("list", node);
     case Kind::tuple:
-      return opaque(node.open == '[' ? "tuple[" : "tuple", node);
+      return opaque(std::string("tuple") + node.open + node.close, node);
     case Kind::set:
       return opaque("set", node);
     case Kind::set_builder:
@@ -251,7 +251,8 @@ Value Evaluator::call(const Node& node) {
     } else {
       ++num_arguments;
       const Node& argument = tree_.at(link.node);
-      if (argument.kind == Kind::tuple || argument.kind == Kind::list || argument.kind == Kind::set) {
+      const bool brackets = argument.kind == Kind::tuple && (argument.open == '[') == (argument.close == ']');
+      if (brackets || argument.kind == Kind::list || argument.kind == Kind::set) {
         for (std::int32_t j = 0; j < argument.count; ++j) arguments.push_back(value(tree_.child(argument, j)));
       } else {
         arguments.push_back(value(link.node));
@@ -374,6 +375,7 @@ std::optional<MatrixValue> Evaluator::matrix(NodeIdx idx) {
     if (node.kind == Kind::matrix && (node.text == "cases" || node.text.starts_with("align"))) return std::nullopt;
     MatrixValue m;
     const bool tuple = node.kind == Kind::tuple;
+    if (tuple && node.count == 2 && (node.open == '[' || node.close == ']')) return std::nullopt;  // an interval
     m.columns = tuple ? 1 : static_cast<std::size_t>(node.columns);
     m.rows = m.columns == 0 ? 0 : static_cast<std::size_t>(node.count) / m.columns;
     for (std::int32_t k = 0; k < node.count; ++k) m.entries.push_back(value(tree_.child(node, k)));

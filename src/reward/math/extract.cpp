@@ -146,8 +146,14 @@ std::string answer_in_clause(std::string_view clause) {
 std::optional<std::string> after_hashes(std::string_view text) {
   const std::size_t at = find_last(text, "####");
   if (at == std::string_view::npos) return std::nullopt;
-  const std::string_view rest = trimmed(text.substr(at + 4));
-  return answer_in_clause(rest.substr(0, rest.find('\n')));
+  std::string_view rest = trimmed(text.substr(at + 4));
+  const std::size_t line_end = std::min(rest.find('\n'), rest.size());
+  const bool word = rest.size() > 1 && is_letter(rest[0]) && is_letter(rest[1]);
+  const bool headline = word && line_end < rest.size();  // "#### Step 4: the sum"
+  rest = rest.substr(0, line_end);
+  if (auto said = after_answer_is(rest)) return said;
+  if (headline) return std::nullopt;
+  return answer_in_clause(rest);
 }
 
 /// The end of the sentence at the start of `text`: a full stop before white space, or a line break, outside brackets
@@ -225,6 +231,22 @@ std::string_view without_fillers(std::string_view rest) noexcept {
   return rest;
 }
 
+/// "## Final Answer" or "**Answer**", with nothing else on the line; `at`: where the noun is, `rest`: what is behind
+/// it.
+bool is_headline(std::string_view text, std::size_t at, std::string_view rest) noexcept {
+  constexpr std::size_t kMaxHeadline_bytes = 24;
+  std::string_view before = text.substr(0, at);
+  if (before.size() > kMaxHeadline_bytes) before.remove_prefix(before.size() - kMaxHeadline_bytes);
+  if (const std::size_t line_break = before.rfind('\n'); line_break != std::string_view::npos)
+    before.remove_prefix(line_break + 1);
+  const bool marked = before.starts_with('#') || before.starts_with("**");
+  skip(before, "#* ");
+  if (begins_with(before, "final")) before.remove_prefix(5);
+  skip(before, "* ");
+  skip(rest, "* ");
+  return marked && before.empty() && rest.starts_with('\n');
+}
+
 /// What follows the last "answer is", "answer:", "Ans:" or "correct option is".
 std::optional<std::string> after_answer_is(std::string_view text) {
   constexpr std::string_view kNouns[] = {"answers", "answer", "ans", "correct option", "correct choice", "答案"};
@@ -239,7 +261,7 @@ std::optional<std::string> after_answer_is(std::string_view text) {
     const std::string_view noun = take_word(rest, kNouns);
     if (noun.empty()) continue;
     ++num_nouns;
-    if (!take_joint(rest, noun)) continue;
+    if (!take_joint(rest, noun) && !is_headline(text, i, rest)) continue;
     const std::string_view clause = sentence(without_fillers(rest));
     if (trimmed(clause).empty()) continue;
     return answer_in_clause(clause);

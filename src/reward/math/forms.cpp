@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <string>
 
 #include "reward/math/vocabulary.h"
 
@@ -29,6 +30,13 @@ bool has_symbol(const Tree& tree, NodeIdx idx, std::string_view name) noexcept {
   return any_node(tree, idx, [name](const Node& node) { return node.kind == Kind::symbol && node.text == name; });
 }
 
+bool alternates(const Tree& tree, NodeIdx idx) noexcept {
+  return any_node(tree, idx, [&tree](const Node& node) {
+    if (node.kind != Kind::power || !has_symbols(tree, tree.child(node, 1))) return false;
+    return tree.child_at(node, 0).kind == Kind::sum && !has_symbols(tree, tree.child(node, 0));
+  });
+}
+
 bool has_symbolic_factorials(const Tree& tree, NodeIdx idx) noexcept {
   return any_node(tree, idx, [&tree](const Node& node) {
     if (node.kind != Kind::factorial && node.kind != Kind::binomial) return false;
@@ -54,9 +62,11 @@ bool is_rational_function(const Tree& tree, NodeIdx idx) noexcept {
 
 bool same_symbols(const Tree& a, NodeIdx of_a, const Tree& b, NodeIdx of_b) {
   const auto symbols = [](const Tree& tree, NodeIdx idx) {
-    std::set<std::string_view> names;
-    any_node(tree, idx, [&names](const Node& node) {
-      if (node.kind == Kind::symbol) names.insert(node.text);
+    std::set<std::string> names;
+    any_node(tree, idx, [&](const Node& node) {
+      if (node.kind == Kind::symbol) names.emplace(node.text);
+      if (node.kind == Kind::subscript)  // x_1 is not x_2
+        names.insert(std::string(tree.child_at(node, 0).text) + "_" + std::string(tree.child_at(node, 1).text));
       return false;
     });
     return names;
@@ -98,12 +108,17 @@ bool is_name(const Tree& tree, NodeIdx idx) noexcept {
       for (std::int32_t k = 0; k < node.count; ++k) {
         const NodeIdx child = tree.child(node, k);
         if (has_symbols(tree, child) && !is_name(tree, child)) return false;
+        if (node.kind == Kind::product && !has_symbols(tree, child)) return false;  // 2x is no name
       }
       return true;
     case Kind::sum:  // angle A + angle B is no name, −x is none either
     default:
       return false;
   }
+}
+
+bool is_variable(const Tree& tree, NodeIdx idx) noexcept {
+  return tree.at(idx).kind != Kind::product && is_name(tree, idx);
 }
 
 std::string_view unit_letters(const Tree& tree, NodeIdx idx) noexcept {

@@ -10,9 +10,11 @@ bool has_symbols(const Tree& tree, NodeIdx idx) noexcept;
 bool has_symbol(const Tree& tree, NodeIdx idx, std::string_view name) noexcept;
 /// Whether it is made of numbers and variables by + − · / and powers with integers.
 bool is_rational_function(const Tree& tree, NodeIdx idx) noexcept;
+/// Whether a sign in it depends on whether a variable is even: (−1)ⁿ.
+bool alternates(const Tree& tree, NodeIdx idx) noexcept;
 /// Whether a factorial or a binomial coefficient of variables occurs in it.
 bool has_symbolic_factorials(const Tree& tree, NodeIdx idx) noexcept;
-/// Whether the same variables occur in both.
+/// Whether the same variables occur in both, with the same indices.
 bool same_symbols(const Tree& a, NodeIdx of_a, const Tree& b, NodeIdx of_b);
 bool has_plus_minus(const Tree& tree, NodeIdx idx) noexcept;
 /// Whether a number with words occurs in it.
@@ -20,6 +22,8 @@ bool has_quantity(const Tree& tree, NodeIdx idx) noexcept;
 
 /// Whether it merely names a value, left of "… = value": no sum, power or inequality of variables.
 bool is_name(const Tree& tree, NodeIdx idx) noexcept;
+/// x, x_1, f(x), (x, y) or a word, but no product.
+bool is_variable(const Tree& tree, NodeIdx idx) noexcept;
 /// The letters behind a number that may be units rather than variables, apart from it: "m/s" of "6 m/s". Empty: none.
 std::string_view unit_letters(const Tree& tree, NodeIdx idx) noexcept;
 

@@ -493,9 +493,8 @@ class Lexer {
     const bool comma = content.starts_with(',');
     if (comma) content = trimmed(content.substr(1));
     if (content.empty()) return comma ? push(T::separator, ',') : void(space_ = true);
-    if (content == "and" || content == "or" || content == "and " || content == "," || content == ";") {
-      return push(T::separator, '&');
-    }
+    if (content == "or") return push(T::separator, '|');
+    if (content == "and" || content == "," || content == ";") return push(T::separator, '&');
     if (comma) push(T::separator, ',');
     if (content == ":") return push(T::op, ':');
     if (content == "mod" || content == "modulo") return push(T::op, 'p');
@@ -510,7 +509,7 @@ class Lexer {
     const std::string_view last = content.substr(content.rfind(' ') + 1);  // 2\text{ apples and }3
     const bool joins = last != content && (last == "and" || last == "or");
     push(T::word, 't', joins ? trimmed(content.substr(0, content.size() - last.size())) : content);
-    if (joins) push(T::separator, '&');
+    if (joins) push(T::separator, last == "or" ? '|' : '&');
   }
 
   Tokens& out_;

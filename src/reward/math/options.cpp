@@ -41,6 +41,9 @@ Label read_label(std::string_view text) noexcept {
   text = without_layout(text);
   const bool braced = text.starts_with('{');
   if (braced) text = without_layout(text.substr(1));
+  for (const std::string_view word : {"Option ", "option ", "Choice ", "choice "}) {
+    if (text.starts_with(word)) text.remove_prefix(word.size());
+  }
   const bool bracket = text.starts_with('(');
   if (bracket) text.remove_prefix(1);
   if (text.empty() || !is_label(text[0])) return {};

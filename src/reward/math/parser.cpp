@@ -63,8 +63,10 @@ NodeIdx Parser::read_list(T closing, bool semicolons) {
   bool several = false;
   while (ok_) {
     bool separated = items.empty();
+    bool alternative = false;
     while (now().type == T::separator && now().code != ';') {  // "19, 46, and 82"
       separated = true;
+      alternative = alternative || now().code == '|';
       ++at_;
     }
     if (ends_list(closing)) break;
@@ -76,7 +78,7 @@ NodeIdx Parser::read_list(T closing, bool semicolons) {
       items.clear();
       continue;
     }
-    items.push_back({read_relation(), 0});
+    items.push_back({read_relation(), alternative ? '|' : '\0'});
     if (ok_ && membership_follows()) {  // k\pi (k \in \mathbb{Z})
       ++at_;
       items.push_back({read_relation(), 0});
@@ -104,7 +106,7 @@ NodeIdx Parser::group(std::vector<Link> items) {
 }
 
 NodeIdx Parser::read_relation() {
-  if (now().type == T::relation && (now().code == '=' || now().code == 'a')) ++at_;  // "≈ 12"
+  if (now().type == T::relation && (now().code == '=' || now().code == 'a' || now().code == 't')) ++at_;  // "≈ 12"
   std::vector<Link> links{{modulo(read_union()), 0}};
   while (ok_ && (now().type == T::relation || (is(T::bar, 'm') && !in_set_))) {
     char code = now().type == T::bar ? 's' : now().code;

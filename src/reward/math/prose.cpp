@@ -52,6 +52,10 @@ std::vector<std::string> first_words(std::string_view text) {
 }  // namespace
 
 bool begins_turned_around(std::string_view text) noexcept {
+  for (const std::string_view text_of : {"$", "\\text{", "\\textbf{", "\\mathrm{"}) {
+    if (text.starts_with(text_of)) text.remove_prefix(text_of.size());
+  }
+  while (text.starts_with(' ')) text.remove_prefix(1);
   constexpr std::string_view kWords[] = {
       "not ",    "n't ",    "less than ",    "more than ", "fewer than ", "greater than ",
       "one of ", "either ", "in the range ", "almost ",    "nearly ",     "over ",
@@ -92,7 +96,8 @@ bool denies(std::string_view before) {
       if (is_one_of(kDenials, word) || (num_words == 0 && word == "than")) return true;
       ++num_words;
       end = begin;
-    } else if (c == ' ' || c == '*' || c == '$' || c == '\'' || static_cast<unsigned char>(c) >= 0x80) {
+    } else if (c == ' ' || c == '*' || c == '$' || c == '\'' || c == '{' || c == '}' ||
+               static_cast<unsigned char>(c) >= 0x80) {
       --end;  // an apostrophe of any kind: isn't
     } else {
       return false;
@@ -115,6 +120,8 @@ bool changes(std::string_view behind) {
   if (words[0] == "of" || words[0] == "th") return words.size() > 1 && (words[1] == "0" || words[1] == "root");
   if (is_one_of(kOperations, words[0])) return true;
   if (words[0] == "to" || words[0] == "percent") return words.size() > 1 && (words[1] == "0" || words[1] == "of");
+  if (words[0] == "in" || words[0] == "base")
+    return words.size() > 1 && (words[0] == "base" ? words[1] == "0" : words[1] == "base");
   if (words[0] == "times") return words.size() > 1 && (words[1] == "0" || words[1].size() == 1);
   for (std::size_t k = 0; k + 1 < words.size(); ++k) {
     const std::string& word = words[k];

@@ -168,7 +168,7 @@ class Reader {
     RealSet set;
     for (std::int32_t k = 0; k < node.count; ++k) {
       const NodeIdx member = tree_.child(node, k);
-      if (has_plus_minus(tree_, member)) return std::nullopt;
+      if (has_plus_minus(tree_, member) || is_set_like(tree_, member)) return std::nullopt;
       const auto point = endpoint(evaluator_.value(member), true);
       if (!point || point->value.infinite != 0) return std::nullopt;
       set.push_back({*point, *point});
@@ -213,16 +213,18 @@ class Reader {
   std::optional<RealSet> conditions(const Node& node) {
     if (node.count > kMaxParts) return std::nullopt;
     RealSet either, both = all_reals(algebra_);
+    bool alternatives = false;  // "or" stands between two of them
     for (std::int32_t k = 0; k < node.count; ++k) {
       const NodeIdx member = tree_.child(node, k);
       if (tree_.at(member).kind != Kind::relation) return std::nullopt;
       if (!same_symbols(tree_, tree_.child(node, 0), tree_, member)) return std::nullopt;
       const auto next = read(member);
       if (!next) return std::nullopt;
+      alternatives = alternatives || tree_.link(node, k).code == '|';
       either = unite(either, *next);
       both = intersect(algebra_, both, *next);
     }
-    return both.empty() ? either : both;
+    return alternatives || both.empty() ? either : both;
   }
 
   std::optional<RealSet> operation(const Node& node) {
@@ -243,7 +245,9 @@ class Reader {
   }
 
   std::optional<RealSet> relation(const Node& node) {
-    if (node.count == 2 && tree_.link(node, 1).code == 'e') return read(tree_.child(node, 1));
+    if (node.count == 2 && tree_.link(node, 1).code == 'e') {  // of 2x nothing follows for x here
+      return is_variable(tree_, tree_.child(node, 0)) ? read(tree_.child(node, 1)) : std::nullopt;
+    }
     RealSet set = all_reals(algebra_);
     for (std::int32_t k = 1; k < node.count; ++k) {
       char code = tree_.link(node, k).code;

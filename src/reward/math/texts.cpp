@@ -30,6 +30,15 @@ std::string text_key(std::string_view text) {
   return key;
 }
 
+std::string signs_shown(std::string_view text) {
+  std::string signs;
+  for (std::size_t k = 0; k < text.size(); ++k) {
+    const bool minus = k == 0 && text.size() > 1 && text[0] == '-' && is_letter(text[1]);
+    if (minus || std::string_view("+/^=<>|").find(text[k]) != std::string_view::npos) signs += text[k];
+  }
+  return signs;
+}
+
 bool is_named_number(std::string_view text) noexcept {
   bool word = false, number = false;
   for (std::size_t k = 0; k < text.size();) {

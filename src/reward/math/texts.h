@@ -9,6 +9,9 @@ namespace qrl::reward::math {
 /// Letters and digits of a text in lower case, with points and signs before digits, without LaTeX commands.
 std::string text_key(std::string_view text);
 
+/// Signs of operations in a text, in order, and a minus right before its first word: what text_key leaves out.
+std::string signs_shown(std::string_view text);
+
 /// "Figure 3": words, one of them long enough to be one, and numbers that stand apart from them, and nothing else.
 bool is_named_number(std::string_view text) noexcept;
 

@@ -24,6 +24,12 @@ std::string take_word(std::string_view words, std::size_t& at) {
   return word;
 }
 
+/// "mph" as its two units; any other word as it is.
+std::string_view written_out(std::string_view word) noexcept {
+  if (word == "mph") return "mi/h";
+  return word == "kph" || word == "kmh" ? "km/h" : word;
+}
+
 }  // namespace
 
 long double magnitude(std::string_view words) {
@@ -55,6 +61,13 @@ Measure measure(std::string_view words) {
     }
     if (!is_letter(c)) continue;
     const std::string word = take_word(words, k);
+    if (const std::string_view all = written_out(word); all != word) {
+      const Measure speed = measure(all);
+      if (below || !m.dimensions.empty()) return {};
+      m.dimensions = speed.dimensions;
+      m.factor *= speed.factor;
+      continue;
+    }
     if (word == "per") below = true;
     else if (magnitude_of(word) != 1) continue;
     else if (word == "square" || word == "sq") square = true;

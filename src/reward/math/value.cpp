@@ -179,7 +179,7 @@ Value Algebra::opaque(std::string_view name, const std::vector<Value>& arguments
 Value Algebra::symbol(std::string_view name) const noexcept {
   Value value = opaque(name, {});
   for (std::size_t lane = 0; lane < kLanes; ++lane) {
-    const std::uint64_t sample = 3 + (hash(name, 77) + 11 * lane) % 29;  // another in each lane
+    const std::uint64_t sample = 3 + (hash(name, 77 + 2 * round_) + 11 * lane) % 29;  // another in each lane
     value.z[lane] = static_cast<long double>(sample);
     value.g[lane].parity = sample % 2 != 0 ? Exponent::odd : Exponent::even;
   }

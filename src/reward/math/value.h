@@ -69,7 +69,9 @@ class Algebra {
   /// Bit k of `signs` turns the k-th ambiguous root of each lane around.
   /// `products`: binomials and factorials are products of few factors where they can be, (n + 1)! is (n + 1)·n!,
   /// instead of quotients of factorials that stand for themselves; the two ways agree within themselves only.
-  explicit Algebra(std::uint32_t signs = 0, bool products = false) noexcept : signs_(signs), products_(products) {}
+  /// `round`: which of many assignments of small integers variables have.
+  explicit Algebra(std::uint32_t signs = 0, bool products = false, std::uint64_t round = 0) noexcept
+      : signs_(signs), products_(products), round_(round) {}
   bool prefers_products() const noexcept { return products_; }
   /// Ambiguous roots met so far, in the lane that met most.
   std::size_t num_ambiguous_roots() const noexcept;
@@ -124,6 +126,7 @@ class Algebra {
 
   std::uint32_t signs_;
   bool products_;
+  std::uint64_t round_;
   std::array<std::vector<Element>, kLanes> roots_;  ///< radicands of ambiguous roots, in the order met
 };
 

@@ -115,7 +115,7 @@ constexpr Command kCommands[] = {
     {"vert", {T::bar, 0, ""}},
     {"wedge", {T::op, 'w', ""}},
     {"land", {T::separator, '&', ""}},
-    {"lor", {T::separator, '&', ""}},
+    {"lor", {T::separator, '|', ""}},
     {"vee", {T::op, 'v', ""}},
     {"otimes", {T::op, 'x', ""}},
     {"oplus", {T::op, 'O', ""}},
@@ -126,26 +126,26 @@ constexpr Command kCommands[] = {
 
 /// Commands that change how a formula looks, not what it says.
 constexpr std::string_view kLayout[] = {
-    "left",      "right",   "middle",       "big",         "Big",       "bigg",       "Bigg",       "bigl",
-    "bigr",      "Bigl",    "Bigr",         "biggl",       "biggr",     "Biggl",      "Biggr",      "bigm",
-    "quad",      "qquad",   "displaystyle", "textstyle",   "limits",    "nolimits",   "hfill",      "hspace",
-    "thinspace", "enspace", "negthinspace", "scriptstyle", "par",       "noindent",   "newline",    "nobreak",
-    "bf",        "rm",      "it",           "sf",          "centerdot", "medspace",   "thickspace", "allowbreak",
-    "strut",     "hline",   "large",        "Large",       "small",     "normalsize",
+    "left",      "right",     "middle",       "big",         "Big",       "bigg",     "Bigg",       "bigl",
+    "bigr",      "Bigl",      "Bigr",         "biggl",       "biggr",     "Biggl",    "Biggr",      "bigm",
+    "quad",      "qquad",     "displaystyle", "textstyle",   "limits",    "nolimits", "hfill",      "hspace",
+    "thinspace", "enspace",   "negthinspace", "scriptstyle", "par",       "noindent", "newline",    "nobreak",
+    "bf",        "rm",        "it",           "sf",          "centerdot", "medspace", "thickspace", "allowbreak",
+    "because",   "therefore", "strut",        "hline",       "large",     "Large",    "small",      "normalsize",
 };
 
 constexpr std::string_view kSymbols[] = {
-    "alpha",     "beta",      "gamma",       "delta",         "epsilon", "varepsilon",  "zeta",
-    "eta",       "theta",     "vartheta",    "iota",          "kappa",   "lambda",      "mu",
-    "nu",        "xi",        "omicron",     "rho",           "varrho",  "sigma",       "varsigma",
-    "tau",       "upsilon",   "phi",         "varphi",        "chi",     "psi",         "omega",
-    "Gamma",     "Delta",     "Theta",       "Lambda",        "Xi",      "Pi",          "Sigma",
-    "Upsilon",   "Phi",       "Psi",         "Omega",         "ell",     "hbar",        "triangle",
-    "angle",     "aleph",     "nabla",       "partial",       "square",  "wp",          "mho",
-    "Re",        "Im",        "imath",       "jmath",         "dagger",  "top",         "bot",
-    "forall",    "exists",    "lnot",        "neg",           "diamond", "Box",         "heartsuit",
-    "spadesuit", "clubsuit",  "diamondsuit", "measuredangle", "beth",    "complement",  "checkmark",
-    "because",   "therefore", "blacksquare", "bigcirc",       "odot",    "perthousand", "S",
+    "alpha",       "beta",     "gamma",       "delta",         "epsilon", "varepsilon", "zeta",
+    "eta",         "theta",    "vartheta",    "iota",          "kappa",   "lambda",     "mu",
+    "nu",          "xi",       "omicron",     "rho",           "varrho",  "sigma",      "varsigma",
+    "tau",         "upsilon",  "phi",         "varphi",        "chi",     "psi",        "omega",
+    "Gamma",       "Delta",    "Theta",       "Lambda",        "Xi",      "Pi",         "Sigma",
+    "Upsilon",     "Phi",      "Psi",         "Omega",         "ell",     "hbar",       "triangle",
+    "angle",       "aleph",    "nabla",       "partial",       "square",  "wp",         "mho",
+    "Re",          "Im",       "imath",       "jmath",         "dagger",  "top",        "bot",
+    "forall",      "exists",   "lnot",        "neg",           "diamond", "Box",        "heartsuit",
+    "spadesuit",   "clubsuit", "diamondsuit", "measuredangle", "beth",    "complement", "checkmark",
+    "blacksquare", "bigcirc",  "odot",        "perthousand",   "S",
 };
 
 constexpr std::string_view kFunctions[] = {
@@ -254,9 +254,6 @@ constexpr NamedUnit kUnits[] = {
     {"fahrenheit", {'f', 1}},
     {"kelvin", {'n', 1}},
     {"unit", {'u', 1}},
-    {"mph", {'s', 1}},
-    {"kph", {'s', 1.609344L}},
-    {"kmh", {'s', 1.609344L}},
     {"cc", {'v', 1e-3L}},
     {"sq", {'q', 1}},
 };
@@ -300,7 +297,8 @@ std::optional<Meaning> word_meaning(std::string_view word) noexcept {
   if (word == "infinity" || word == "oo" || word == "infty" || word == "inf")
     return Meaning{T::constant, 0, "infinity"};
   if (word == "sqrt") return Meaning{T::root, 0, ""};
-  if (word == "and" || word == "or" || word == "And" || word == "Or") return Meaning{T::separator, '&', ""};
+  if (word == "and" || word == "And") return Meaning{T::separator, '&', ""};
+  if (word == "or" || word == "Or") return Meaning{T::separator, '|', ""};
   if (word == "cup" || word == "union") return Meaning{T::op, 'U', ""};
   if (word == "percent" || word == "percentage" || word == "pct") return Meaning{T::op, '%', ""};
   if (word == "mod" || word == "modulo") return Meaning{T::op, 'p', ""};
@@ -309,8 +307,7 @@ std::optional<Meaning> word_meaning(std::string_view word) noexcept {
                         word != "dot" && word != "tr" && word != "sign" && word != "rank";
   if (const auto* name = find_name(kFunctions, word); name != nullptr && function)
     return Meaning{T::function, 0, *name};
-  constexpr std::string_view kProse[] = {"square",     "triangle", "because", "therefore",
-                                         "complement", "exists",   "diamond", "top"};
+  constexpr std::string_view kProse[] = {"square", "triangle", "complement", "exists", "diamond", "top"};
   if (const auto* name = find_name(kSymbols, word); name != nullptr && find_name(kProse, word) == nullptr) {
     return Meaning{T::symbol, 0, *name};
   }
