@@ -19,16 +19,10 @@ double to_double(const base::Buffer& buffer, std::int64_t idx) {
 
 Row rounded_input(const Row& x, quant::Format format) {
   if (format == quant::Format::f32) return x;
-  std::vector<float> values(x.begin(), x.end());
-  if (format == quant::Format::bf16) {
-    for (float& value : values) value = base::to_float(base::to_bf16(value));
-    return {values.begin(), values.end()};
-  }
-  std::vector<std::int8_t> codes(values.size());
-  const double scale = quant::encode_int8(values, codes);
-  Row decoded;
-  for (const std::int8_t code : codes) decoded.push_back(code * scale);
-  return decoded;
+  const std::vector<float> values(x.begin(), x.end());
+  std::vector<float> rounded(values.size());
+  quant::round_activations(format, values, rounded);
+  return {rounded.begin(), rounded.end()};
 }
 
 Row linear(const ops::PackedLinear& weight, const Row& x) {

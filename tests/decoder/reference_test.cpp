@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "base/rng.h"
 #include "decoder/fixtures.h"
@@ -19,14 +20,29 @@ constexpr double kSumsRounding = 2e-5;
 
 /// In the low-bit formats fp32 rounding shows only where an activation lies so near a tie that fp32 and fp64 round it
 /// to different codes: one step of one input, seldom. Where none does the distance is below 1e-6; the largest measured
-/// were 0.018 (rms 0.20 of the format error) in bf16 and 0.005 (rms 0.01) in int8.
+/// were 0.018 (rms 0.20 of the format error) in bf16 and 0.005 (rms 0.01) in int8. The others follow from these two:
+/// steps are the activations', so int4's formats have the distances of the formats with the same activations, against a
+/// format error 35 times bf16's and 10 times int8's; e4m3's step next to the largest value, 32 in 448, is 9 times
+/// int8's, 1 in 127, its format error 4 times. Measured: 0.012 (rms 0.004) in int4, 0.008 in int4 with int8 and in fp8.
 struct Bound {
   quant::Format format;
   double max_abs;
   double rms_of_format_error;
+  /// The format error's share of the logits: half a step of weights and activations, five times over two layers. bf16
+  /// and int8 measured 0.01 and 0.03; e4m3's steps are 16 times bf16's; int4's, 1 in 7, 18 times int8's, but of the
+  /// weights alone.
+  double format_error;
 };
-constexpr Bound kBounds[] = {
-    {quant::Format::f32, kSumsRounding, 0}, {quant::Format::bf16, 0.04, 0.3}, {quant::Format::int8, 0.02, 0.03}};
+constexpr Bound kBounds[] = {{quant::Format::f32, kSumsRounding, 0, 0.05},
+                             {quant::Format::bf16, 0.04, 0.3, 0.05},
+                             {quant::Format::int8, 0.02, 0.03, 0.05},
+                             {quant::Format::fp8_tensor, 9 * 0.02, 9 * 0.03 / 4, 0.2},
+                             {quant::Format::fp8_channel, 9 * 0.02, 9 * 0.03 / 4, 0.2},
+                             {quant::Format::fp8_block128, 9 * 0.02, 9 * 0.03 / 4, 0.2},
+                             {quant::Format::int4, 0.04, 0.3 / 35, 0.5},
+                             {quant::Format::int4_int8, 0.02, 0.03 / 10, 0.5},
+                             {quant::Format::int4_fp8, 9 * 0.02, 9 * 0.03 / 10, 0.5}};
+static_assert(std::size(kBounds) == quant::kNumFormats);
 
 struct Distance {
   double max_abs = 0, rms = 0;
@@ -67,7 +83,7 @@ TEST_CASE("logits are those of an fp64 forward of the same stored weights, in ev
       const auto want = reference_logits(*snapshot, tokens);
       const Distance format_error = distance(want, exact);
       CHECK((format_error.rms > 0.005) == (bound.format != quant::Format::f32));  // the arms differ
-      CHECK(format_error.rms < 0.05 * size);
+      CHECK(format_error.rms < bound.format_error * size);
       on_every_isa([&](ops::Isa isa) {
         CAPTURE(static_cast<int>(family), quant::name(bound.format), ops::name(isa), format_error.rms);
         const Distance kernel_error = distance(decoder::forced_logits(*snapshot, tokens), want);

@@ -1,6 +1,8 @@
 // The learner on the sampler's quantised tensors: fake_quant and low_bit.
 #include "learner/quantised.h"
 
+#include <bit>
+
 #include "learner/support.h"
 #include "model/snapshot.h"
 
@@ -16,24 +18,33 @@ struct Problem {
   Tensor weight, x, d_y;
 };
 
-Problem make_problem(quant::Format format, bool has_bias) {
+Problem make_problem(quant::Format format, bool has_bias, std::int64_t out = 70, std::int64_t in = 33) {
   torch::manual_seed(7);
-  Problem problem{ops::make_packed_linear(format, 70, 33, has_bias), torch::randn({70, 33}), torch::randn({257, 33}),
-                  torch::randn({257, 70})};
+  Problem problem{ops::make_packed_linear(format, out, in, has_bias), torch::randn({out, in}), torch::randn({257, in}),
+                  torch::randn({257, out})};
   base::Team alone = base::Team::solo();
-  REQUIRE(ops::pack_rows(alone, problem.weight.data_ptr<float>(), 70, 0, problem.packed));
+  REQUIRE(ops::pack_rows(alone, problem.weight.data_ptr<float>(), out, 0, problem.packed));
   if (has_bias) {
-    for (int i = 0; i < 70; ++i) problem.packed.bias.as<float>()[i] = 0.01F * static_cast<float>(i);
+    for (std::int64_t i = 0; i < out; ++i) problem.packed.bias.as<float>()[i] = 0.01F * static_cast<float>(i);
   }
   return problem;
 }
 
-/// Rows rounded as the specification of the format says, by LibTorch alone.
-Tensor rounded(const Tensor& rows, quant::Format format) {
-  if (format == quant::Format::f32) return rows.to(torch::kFloat64);
-  if (format == quant::Format::bf16) return rows.to(torch::kBFloat16).to(torch::kFloat64);
-  const Tensor scale = rows.abs().amax(1, true) / 127;
-  return torch::round(rows / scale).to(torch::kFloat64) * scale.to(torch::kFloat64);
+std::span<float> values_of(const Tensor& contiguous) {
+  return {contiguous.data_ptr<float>(), static_cast<std::size_t>(contiguous.numel())};
+}
+
+/// Weights, and rows of activations, as the format's reference codec rounds them: numpy's bits (tests/quant).
+Tensor rounded_weights(const Tensor& weights, quant::Format format) {
+  const Tensor rounded = torch::empty_like(weights);
+  quant::round_weights(format, values_of(weights), weights.size(1), values_of(rounded));
+  return rounded.to(torch::kFloat64);
+}
+Tensor rounded_rows(const Tensor& rows, quant::Format format) {
+  const Tensor rounded = torch::empty_like(rows);
+  for (std::int64_t t = 0; t < rows.size(0); ++t)
+    quant::round_activations(format, values_of(rows[t]), values_of(rounded[t]));
+  return rounded.to(torch::kFloat64);
 }
 
 double relative(const Tensor& got, const Tensor& want) {
@@ -68,19 +79,22 @@ double difference(const test::Named& a, const test::Named& b) {
 }  // namespace
 
 TEST_CASE("a quantised linear layer and its straight-through gradients are those of the rounded operands") {
-  for (const quant::Format format : {quant::Format::f32, quant::Format::bf16, quant::Format::int8}) {
+  // More than the 128 inputs and outputs that share a scale in some formats.
+  constexpr std::int64_t kOut = 140, kIn = 150;
+  for (int i = 0; i < quant::kNumFormats; ++i) {
+    const auto format = static_cast<quant::Format>(i);
     for (const bool real_product : {false, true}) {
       CAPTURE(quant::name(format), real_product);
-      const Problem problem = make_problem(format, real_product);
-      const Tensor x = problem.x.clone().set_requires_grad(true), gradient = torch::zeros({70, 33});
+      const Problem problem = make_problem(format, real_product, kOut, kIn);
+      const Tensor x = problem.x.clone().set_requires_grad(true), gradient = torch::zeros({kOut, kIn});
       const Tensor y =
           learner::quantised_linear(x, {problem.weight, gradient}, {&problem.packed, real_product, torch::kFloat32});
       y.backward(problem.d_y);
-      const Tensor x_hat = rounded(problem.x, format), w_hat = rounded(problem.weight, format);
+      const Tensor x_hat = rounded_rows(problem.x, format), w_hat = rounded_weights(problem.weight, format);
       const Tensor d_y = problem.d_y.to(torch::kFloat64);
       Tensor want = torch::mm(x_hat, w_hat.t());
-      if (real_product) want = want + torch::arange(70, torch::kFloat64) * 0.01;
-      // A ratio at a tie may round either way in fp32: one code in thousands.
+      if (real_product) want = want + torch::arange(kOut, torch::kFloat64) * 0.01;
+      // One bound for all: the operands are the same numbers, what is left are fp32 sums of at most 257 products.
       CHECK(relative(y.detach(), want) < 2e-6);
       CHECK(relative(x.grad(), torch::mm(d_y, w_hat)) < 2e-6);
       CHECK(relative(gradient, torch::mm(d_y.t(), x_hat)) < 2e-6);
@@ -95,10 +109,10 @@ TEST_CASE("an int8 backward pass is that of gradients encoded a token and an out
   how.int8_backward = true;
   learner::quantised_linear(x, {problem.weight, gradient}, how).backward(problem.d_y);
   const auto format = quant::Format::int8;
-  const Tensor x_hat = rounded(problem.x, format), w_hat = rounded(problem.weight, format);
+  const Tensor x_hat = rounded_rows(problem.x, format), w_hat = rounded_weights(problem.weight, format);
   const Tensor x_scales = problem.x.abs().amax(1, true) / 127, w_scales = problem.weight.abs().amax(1, true) / 127;
-  const Tensor for_x = rounded(problem.d_y * w_scales.t(), format);
-  const Tensor for_w = rounded((problem.d_y * x_scales).t().contiguous(), format);
+  const Tensor for_x = rounded_rows(problem.d_y * w_scales.t(), format);
+  const Tensor for_w = rounded_rows((problem.d_y * x_scales).t().contiguous(), format);
   // A ratio at a tie may round either way in fp32: one code in thousands.
   CHECK(relative(x.grad(), torch::mm(for_x, w_hat / w_scales.to(torch::kFloat64))) < 1e-4);
   CHECK(relative(gradient - 1, torch::mm(for_w, x_hat / x_scales.to(torch::kFloat64))) < 1e-4);
@@ -146,6 +160,37 @@ TEST_CASE("low_bit and fake_quant give one gradient, another than the masters'")
   CHECK(difference(gradients(quant::Format::f32, LearnerForward::low_bit, false, true), plain) <
         1e-5);  // no int8 layer
   CHECK(difference(gradients(quant::Format::f32, LearnerForward::fake_quant), plain) < 1e-5);
+}
+
+TEST_CASE("a bitwise learner ends an update when one log-prob is a bit away from the sampler's") {
+  const auto config = test::tiny_config();
+  learner::LearnerOptions options = test::options(config::ComputeDType::bf16);
+  options.forward = config::LearnerForward::low_bit;
+  options.bitwise = true;
+  const auto world = dist::make_solo();
+  Learner learner(config, test::tiny_weights(config), options, *world);
+  model::Snapshot snapshot(config, quant::Format::int8);
+  learner.publish(snapshot, 0);
+  types::MicroBatch batch = test::pack({test::random_sequence(1, 3, 9, 37), test::random_sequence(2, 5, 4, 37)}, false);
+  batch.sampler_logprobs = learner.score(batch, {0.8F}).logprobs;
+  learner::LossOptions loss;
+  loss.at_sampling_weights = true;
+  const auto accumulate = [&] { learner.accumulate(batch, test::count({batch}), loss, {0.8F}); };
+  CHECK_NOTHROW(accumulate());
+  for (const std::size_t at : {std::size_t{2}, batch.tokens.size() - 2}) {  // the first and the last that count
+    REQUIRE(batch.loss_mask[at] != 0);
+    float& drawn = batch.sampler_logprobs[at];
+    const float same = drawn;
+    drawn = std::bit_cast<float>(std::bit_cast<std::uint32_t>(same) ^ 1U);
+    loss.at_sampling_weights = true;
+    CHECK_THROWS_WITH(accumulate(), Catch::Contains("rollout.bitwise") && Catch::Contains("1 of 13 tokens differ"));
+    loss.at_sampling_weights = false;  // a later update's weights are not those that drew
+    CHECK_NOTHROW(accumulate());
+    drawn = same;
+  }
+  loss.at_sampling_weights = true;
+  batch.sampler_logprobs[0] = -1;  // a prompt's token: nobody drew it
+  CHECK_NOTHROW(accumulate());
 }
 
 TEST_CASE("a learner on quantised tensors refuses a snapshot that is missing or of other weights") {

@@ -191,6 +191,32 @@ TEST_CASE("packing in pieces and by a team gives the same bytes, zero beyond the
   test::check_same_bits(read, {rounded.begin() + 57 * p.in, rounded.begin() + 77 * p.in});
 }
 
+TEST_CASE("tensors packed behind one another keep scales of their own: blocks count from a tensor's first row") {
+  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const Format format = GENERATE(from_range(all_formats()));
+  CAPTURE(name(ops::isa()), name(format));
+  // As q | k | v in one matrix: neither k's nor v's rows begin at a multiple of a block's 128, k has two blocks of
+  // rows.
+  constexpr std::int64_t kIn = 150;
+  const std::vector<Range> tensors{{0, 200}, {200, 350}, {350, 420}};
+  PackedLinear layer = ops::make_packed_linear(format, tensors.back().end, kIn, false);
+  std::vector<std::vector<float>> weights;
+  for (const Range rows : tensors)
+    weights.push_back(test::normal_values(rows.size() * kIn, 0.05F, 30 + weights.size()));
+  base::parallel(2, [&](Team& team) {
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      ops::pack_rows(team, weights[i].data(), tensors[i].size(), tensors[i].begin, layer);
+      team.barrier();
+    }
+  });
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    std::vector<float> rounded(weights[i].size()), read(weights[i].size());
+    quant::round_weights(format, weights[i], kIn, rounded);
+    ops::unpack_rows(layer, tensors[i].begin, tensors[i].size(), read.data());
+    test::check_same_bits(read, rounded);
+  }
+}
+
 TEST_CASE("packed weights and encoded rows hold the reference's values, bit for bit") {
   const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
   const Format format = GENERATE(from_range(all_formats()));

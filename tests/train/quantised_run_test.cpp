@@ -143,15 +143,28 @@ TEST_CASE("a fixed int8 profile: made by the run or by the profile command the s
   CHECK(refusal("other_prompts", "--set data.train_generator.max_target=29").find("training data") !=
         std::string::npos);
   CHECK(refusal("not_int8", "--set quant.rollout.weights=bf16").find("quant.rollout.weights") != std::string::npos);
+}
 
-  // eval takes the profile from the checkpoint.
-  const test::Outcome scored = test::run_command(std::string(QRL_BINARY_DIR) + "/qrl-train eval " + recipe + automatic +
-                                                 "--checkpoint " + (dir / "whole/checkpoints/step_4").string());
-  CHECK(scored.exit_code == 0);
-  char expected[64];
-  std::snprintf(expected, sizeof expected, "val/countdown/mean@2: %.6g",
-                rows.at(4).at("val/countdown/mean@2").get<double>());
-  CHECK(scored.output.find(expected) != std::string::npos);
+TEST_CASE("eval draws with the profile that a checkpoint brings, as the run did") {
+  const test::TempDir dir;
+  const test::Outcome run =
+      test::run_command(test::tiny_command(dir / "run", test::kTelling + "--set quant.rollout.profile=auto"));
+  INFO(run.output);
+  REQUIRE(run.exit_code == 0);
+  const std::string program = std::string(QRL_BINARY_DIR) + "/qrl-train ";
+  const std::string checkpoint = (dir / "run/checkpoints/step_1").string(), exported = (dir / "hf").string();
+  REQUIRE(test::run_command(program + "export " + checkpoint + " --out " + exported).exit_code == 0);
+  const auto figures = [&](const std::string& policy, const std::string& name) {
+    const test::Outcome scored =
+        test::run_command(program + "eval " QRL_SOURCE_DIR "/tests/train/tiny.yaml " + test::kTelling +
+                          "--checkpoint " + policy + " --out " + (dir / name).string());
+    INFO(scored.output);
+    REQUIRE(scored.exit_code == 0);
+    return nlohmann::json::parse(test::read_file(dir / name / "results.json")).at("metrics");
+  };
+  const nlohmann::json in_run = test::held_out_figures(test::stable_rows(dir / "run/metrics.jsonl").at(1));
+  CHECK(figures(checkpoint, "with") == in_run);
+  CHECK(figures(exported, "without") != in_run);  // the same weights, which bring none
 }
 
 TEST_CASE("fp8 scales of keys and values made once are kept over a resume, and are not those of every update") {

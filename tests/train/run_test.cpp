@@ -110,42 +110,52 @@ TEST_CASE("a learner on the sampler's tensors: hardly a gap with int8, and the s
   CHECK(test::difference(dir / "low_bit", dir / "killed") == "");
 }
 
-TEST_CASE("eval of a checkpoint gives the score the run measured, and export keeps the weights") {
+TEST_CASE("eval of a checkpoint gives the figures the run measured, and export keeps the weights") {
   const test::TempDir dir;
-  const fs::path checkpoint = test::finished_run() / "checkpoints/step_4";
-  const std::string recipe = QRL_SOURCE_DIR "/tests/train/tiny.yaml";
+  const test::Outcome run = test::run_command(test::tiny_command(dir / "run", test::kTelling));
+  INFO(run.output);
+  REQUIRE(run.exit_code == 0);
+  const fs::path checkpoint = dir / "run/checkpoints/step_1";
+  const nlohmann::json in_run = test::held_out_figures(test::stable_rows(dir / "run/metrics.jsonl").at(1));
+  const double length = in_run.at("val/countdown/response_length/mean").get<double>();
+  const double truncated = in_run.at("val/countdown/truncated_fraction").get<double>();
+  CHECK((length > 1 && length < 24 && truncated > 0 && truncated < 1));  // else nothing is compared
+  const std::string recipe = QRL_SOURCE_DIR "/tests/train/tiny.yaml " + test::kTelling;
   const test::Outcome eval =
       test::run_command(QRL_BINARY_DIR "/qrl-train eval " + recipe + " --checkpoint " + checkpoint.string());
   INFO(eval.output);
   REQUIRE(eval.exit_code == 0);
-  const double in_run =
-      test::stable_rows(test::finished_run() / "metrics.jsonl").at(4).at("val/countdown/mean@2").get<double>();
-  double measured = -1;
-  const std::size_t at = eval.output.find("val/countdown/mean@2: ");
+  double printed = -1;
+  const std::size_t at = eval.output.find("val/countdown/response_length/mean: ");
   REQUIRE(at != std::string::npos);
-  std::sscanf(eval.output.c_str() + at, "val/countdown/mean@2: %lf", &measured);
-  CHECK(test::close(measured, in_run, 1e-6, 0));
-  CHECK(eval.output.find("data source  prompts  maj@2 ") != std::string::npos);
+  std::sscanf(eval.output.c_str() + at, "val/countdown/response_length/mean: %lf", &printed);
+  CHECK(test::close(printed, length, 0, 5e-6));
+  CHECK(eval.output.find("data source  prompts  maj@16 ") != std::string::npos);
 
   // With --out the same figures as JSON and every response with its verdict, whatever the number of ranks.
-  const auto evaluate = [&](const std::string& launcher, const std::string& name) {
-    const std::string command = launcher + QRL_BINARY_DIR "/qrl-train eval " + recipe + " --checkpoint ";
+  const auto evaluate = [&](const std::string& launcher, const std::string& name, const std::string& settings = "") {
+    const std::string command = launcher + QRL_BINARY_DIR "/qrl-train eval " + recipe + settings + " --checkpoint ";
     return test::run_command(command + checkpoint.string() + " --out " + (dir / name).string());
   };
+  const auto results = [&](const std::string& name) {
+    return nlohmann::json::parse(test::read_file(dir / name / "results.json"));
+  };
   REQUIRE(evaluate("", "alone").exit_code == 0);
-  const auto results = nlohmann::json::parse(test::read_file(dir / "alone/results.json"));
-  CHECK(results["metrics"]["val/countdown/mean@2"] == in_run);
-  CHECK(results["sampling"]["n"] == 2);
+  CHECK(results("alone")["metrics"] == in_run);
+  CHECK(results("alone")["sampling"]["n"] == 16);
+  REQUIRE(evaluate("", "int4", "--set quant.rollout.weights=int4").exit_code == 0);
+  CHECK(results("int4")["metrics"] != in_run);  // the figures tell formats apart
   std::istringstream rows(test::read_file(dir / "alone/responses.jsonl"));
   double score = 0;
   int num_rows = 0;
   for (std::string line; std::getline(rows, line); ++num_rows) {
     const auto row = nlohmann::json::parse(line);
     score += row["reason"] == "correct" ? 1 : 0;
-    CHECK(row["sample"] == num_rows % 2);
+    CHECK(row["sample"] == num_rows % 16);
     CHECK_FALSE(row.contains("advantage"));
   }
-  CHECK(test::close(score / num_rows, in_run, 1e-12, 0));
+  CHECK(num_rows == 8 * 16);
+  CHECK(test::close(score / num_rows, in_run.at("val/countdown/mean@16").get<double>(), 1e-12, 0));
   CHECK(evaluate("", "alone").exit_code == 2);  // nothing is overwritten
   if (const std::string launcher = test::mpirun(2); !launcher.empty()) {
     REQUIRE(evaluate(launcher + " ", "two").exit_code == 0);

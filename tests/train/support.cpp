@@ -128,6 +128,14 @@ std::vector<nlohmann::json> stable_rows(const fs::path& file) {
   return rows;
 }
 
+nlohmann::json held_out_figures(const nlohmann::json& row) {
+  nlohmann::json figures;
+  for (const auto& [name, value] : row.items()) {
+    if (name.starts_with("val/")) figures[name] = value;
+  }
+  return figures;
+}
+
 std::string difference(const fs::path& a, const fs::path& b) {
   for (const char* name : {"model.safetensors", "optimizer.safetensors", "config.json", "tokenizer.json"}) {
     const fs::path file = fs::path("checkpoints") / "step_4" / name;

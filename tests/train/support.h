@@ -47,6 +47,13 @@ std::vector<std::string> names_in(const std::filesystem::path& dir);
 /// Rows of a metrics file without what may differ between identical runs.
 std::vector<nlohmann::json> stable_rows(const std::filesystem::path& file);
 
+/// Settings of a run whose held-out responses end by themselves now and then, and are so many that other weights or
+/// formats give other figures: what the tiny recipe's own, all of full length and wrong, cannot show.
+inline const std::string kTelling =
+    "--set sft.steps=100 --set sft.save_freq=100 --set eval.n=16 --set trainer.total_training_steps=1 ";
+/// The figures of held-out prompts (val/…) in a metrics row.
+nlohmann::json held_out_figures(const nlohmann::json& row);
+
 /// Empty when the two finished tiny runs left the same bits: final weights and moments, metric rows, rollouts.
 std::string difference(const std::filesystem::path& a, const std::filesystem::path& b);
 

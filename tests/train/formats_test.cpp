@@ -1,0 +1,187 @@
+// What a recipe's words for number formats become in model, decoder and learner.
+#include "train/formats.h"
+
+#include <map>
+#include <optional>
+#include <set>
+
+#include "config/support.h"
+#include "dist/collectives.h"
+#include "learner/support.h"
+#include "train/quantiser.h"
+
+using namespace qrl;
+using quant::Format;
+using quant::KvFormat;
+
+namespace {
+
+/// A recipe of these overrides; null when its rules refuse it.
+std::optional<config::Recipe> recipe_of(const test::Overrides& overrides) {
+  try {
+    return test::read("trainer: {}", overrides);
+  } catch (const base::Error& error) {
+    REQUIRE(error.kind() == base::ErrorKind::input);
+    return std::nullopt;
+  }
+}
+
+struct Words {
+  std::string weights, activations, granularity;
+  friend auto operator<=>(const Words&, const Words&) = default;
+};
+
+/// Every combination that a recipe may have, as docs and `--help` say, and the format it stands for.
+const std::map<Words, Format> kFormats = {
+    {{"fp32", "auto", "auto"}, Format::f32},
+    {{"bf16", "auto", "auto"}, Format::bf16},
+    {{"bf16", "bf16", "auto"}, Format::bf16},
+    {{"int8", "auto", "auto"}, Format::int8},
+    {{"int8", "int8", "auto"}, Format::int8},
+    {{"fp8_e4m3", "auto", "auto"}, Format::fp8_channel},
+    {{"fp8_e4m3", "auto", "tensor"}, Format::fp8_tensor},
+    {{"fp8_e4m3", "auto", "channel_token"}, Format::fp8_channel},
+    {{"fp8_e4m3", "auto", "block128"}, Format::fp8_block128},
+    {{"fp8_e4m3", "fp8_e4m3", "auto"}, Format::fp8_channel},
+    {{"fp8_e4m3", "fp8_e4m3", "tensor"}, Format::fp8_tensor},
+    {{"fp8_e4m3", "fp8_e4m3", "channel_token"}, Format::fp8_channel},
+    {{"fp8_e4m3", "fp8_e4m3", "block128"}, Format::fp8_block128},
+    {{"int4", "auto", "auto"}, Format::int4},
+    {{"int4", "bf16", "auto"}, Format::int4},
+    {{"int4", "int8", "auto"}, Format::int4_int8},
+    {{"int4", "fp8_e4m3", "auto"}, Format::int4_fp8},
+};
+
+test::Overrides overrides_of(const Words& words) {
+  return {"quant.rollout.weights=" + words.weights, "quant.rollout.activations=" + words.activations,
+          "quant.rollout.granularity=" + words.granularity};
+}
+
+/// What kv_cache auto is in each format.
+KvFormat automatic_kv(Format format) {
+  return format == Format::f32                                   ? KvFormat::f32
+         : format == Format::int8 || format == Format::int4_int8 ? KvFormat::int8
+                                                                 : KvFormat::bf16;
+}
+
+}  // namespace
+
+TEST_CASE("every combination of a recipe's words for weights becomes its format, or is refused") {
+  for (const std::string weights : {"fp32", "bf16", "int8", "fp8_e4m3", "int4"}) {
+    for (const std::string activations : {"auto", "bf16", "int8", "fp8_e4m3"}) {
+      for (const std::string granularity : {"auto", "tensor", "channel_token", "block128"}) {
+        const Words words{weights, activations, granularity};
+        CAPTURE(weights, activations, granularity);
+        const auto recipe = recipe_of(overrides_of(words));
+        const auto want = kFormats.find(words);
+        REQUIRE(recipe.has_value() == (want != kFormats.end()));
+        if (recipe) CHECK(quant::name(train::snapshot_formats(recipe->quant).linear) == quant::name(want->second));
+      }
+    }
+  }
+}
+
+TEST_CASE("every word for keys and values becomes its format, for the learner too, and auto follows activations") {
+  const std::map<std::string, KvFormat> named = {
+      {"fp32", KvFormat::f32}, {"bf16", KvFormat::bf16}, {"int8", KvFormat::int8}, {"fp8_e4m3", KvFormat::fp8_e4m3}};
+  const auto check = [](const test::Overrides& overrides, KvFormat want) {
+    const auto recipe = recipe_of(overrides);
+    REQUIRE(recipe);
+    CHECK(quant::name(train::kv_format(recipe->quant)) == quant::name(want));
+    CHECK(train::learner_options(*recipe).kv_format == want);
+  };
+  for (const auto& [words, format] : kFormats) {
+    CAPTURE(words.weights, words.activations, words.granularity);
+    test::Overrides overrides = overrides_of(words);
+    check(overrides, automatic_kv(format));
+    overrides.emplace_back("quant.rollout.kv_cache=auto");
+    check(overrides, automatic_kv(format));
+    for (const auto& [word, kv] : named) {
+      CAPTURE(word);
+      overrides.back() = "quant.rollout.kv_cache=" + word;
+      check(overrides, kv);
+    }
+  }
+}
+
+TEST_CASE("an fp32 lm_head is one of the sampler and of the learner, and ignored layers reach the snapshot") {
+  const model::ModelConfig config = test::tiny_config();
+  for (const auto& [word, is_f32] : {std::pair{"auto", false}, {"fp32", true}}) {
+    const auto recipe = recipe_of({std::string("quant.rollout.lm_head=") + word, "quant.rollout.ignore=[down_proj]"});
+    REQUIRE(recipe);
+    CHECK(train::learner_options(*recipe).f32_lm_head == is_f32);
+    const model::Snapshot snapshot(config, train::snapshot_formats(recipe->quant));
+    CHECK(snapshot.lm_head().format == (is_f32 ? Format::f32 : Format::bf16));
+    CHECK(snapshot.layer(1).down.format == Format::bf16);
+    CHECK(snapshot.layer(1).o.format == Format::int8);
+  }
+}
+
+TEST_CASE("one scale a tensor, a channel and a block are three roundings of the same weights in the snapshot") {
+  model::ModelConfig config = test::tiny_config();
+  config.intermediate_size = 150;  // more than a block
+  const model::Weights weights = test::tiny_weights(config);
+  const base::Buffer& up = weights.at("model.layers.0.mlp.up_proj.weight");
+  const std::span<const float> values(up.as<float>(), static_cast<std::size_t>(up.shape().numel()));
+  std::set<std::vector<float>> different;
+  for (const auto& [word, format] : {std::pair{"tensor", Format::fp8_tensor},
+                                     {"channel_token", Format::fp8_channel},
+                                     {"block128", Format::fp8_block128}}) {
+    CAPTURE(word);
+    const auto recipe = recipe_of({"quant.rollout.weights=fp8_e4m3", std::string("quant.rollout.granularity=") + word});
+    REQUIRE(recipe);
+    model::Snapshot snapshot(config, train::snapshot_formats(recipe->quant));
+    snapshot.publish(model::views(weights), 0);
+    std::vector<float> held(values.size()), want(values.size());
+    ops::unpack_rows(snapshot.layer(0).gate_up, config.intermediate_size, config.intermediate_size, held.data());
+    quant::round_weights(format, values, config.hidden_size, want);
+    CHECK(held == want);
+    different.insert(held);
+  }
+  CHECK(different.size() == 3);
+}
+
+TEST_CASE("a recipe's percentile and margin decide the fp8 scales of keys and values after a publish") {
+  const model::ModelConfig config = test::tiny_config();
+  const model::Weights weights = test::tiny_weights(config);
+  const std::vector<std::vector<types::TokenId>> prompts = {test::random_sequence(1, 30, 0, 37).tokens,
+                                                            test::random_sequence(2, 20, 0, 37).tokens};
+  const auto world = dist::make_solo();
+  const auto scales = [&](const test::Overrides& settings) {
+    test::Overrides overrides = {"quant.rollout.kv_cache=fp8_e4m3", "data.max_response_length=16"};
+    overrides.insert(overrides.end(), settings.begin(), settings.end());
+    const auto recipe = recipe_of(overrides);
+    REQUIRE(recipe);
+    train::Sampler sampler(config, *recipe, *world, 40);
+    sampler.snapshot.publish(model::views(weights), 3);
+    train::QuantiserState quantiser;
+    train::load_published(sampler, prompts, recipe->quant, quantiser);
+    const decoder::KvScales made = sampler.decoder.kv_scales();
+    CHECK(made.version == 3);
+    const decoder::KvScales want =
+        decoder::calibrate_kv(sampler.snapshot, prompts, {recipe->quant.kv_percentile, recipe->quant.kv_margin});
+    CHECK(made.keys_LK == want.keys_LK);
+    CHECK(made.values_LK == want.values_LK);
+    return made;
+  };
+  const decoder::KvScales usual = scales({}), half = scales({"quant.kv_calibration.percentile=50"}),
+                          wide = scales({"quant.kv_calibration.margin=2.1"});
+  for (std::size_t i = 0; i < usual.keys_LK.size(); ++i) {
+    CHECK(half.keys_LK[i] < 0.5F * usual.keys_LK[i]);  // of normal values: 0.67 σ and 3.3 σ
+    CHECK(half.values_LK[i] < 0.5F * usual.values_LK[i]);
+    CHECK(test::close(wide.keys_LK[i], 2 * usual.keys_LK[i], 0, 1e-6));  // 2.1 and 1.05
+    CHECK(test::close(wide.values_LK[i], 2 * usual.values_LK[i], 0, 1e-6));
+  }
+}
+
+TEST_CASE("calibration prompts are some of the set, others by seed and by how many were drawn, else the same") {
+  train::PromptSet set;
+  for (types::TokenId i = 0; i < 100; ++i) set.prompts.push_back({.tokens = {i, 7}});
+  const auto drawn = train::calibration_prompts(set, 5, 64);
+  CHECK(drawn == train::calibration_prompts(set, 5, 64));
+  CHECK(drawn != train::calibration_prompts(set, 6, 64));
+  CHECK(drawn != train::calibration_prompts(set, 5, 128));
+  CHECK(train::calibration_prompts(set, 6, 64) != train::calibration_prompts(set, 6, 128));
+  CHECK(std::set(drawn.begin(), drawn.end()).size() > 8);  // of 16, drawn with replacement
+  for (const auto& tokens : drawn) CHECK((tokens.size() == 2 && tokens[0] >= 0 && tokens[0] < 100 && tokens[1] == 7));
+}
