@@ -37,6 +37,8 @@ struct LoadedSampler {
   /// Publishes as training with this recipe does; calibrates what the checkpoint did not bring as the run would, on
   /// its training prompts.
   void publish(const config::Recipe& recipe, const reward::Verifier& verifier, const std::string& checkpoint) {
+    // The run's own goes with its weights, but is of int8 codes alone.
+    if (recipe.quant.weights != config::WeightFormat::int8) quantiser.profile = nullptr;
     const bool lacks_profile = !recipe.quant.profile.empty() && quantiser.profile == nullptr;
     train::PromptSet prompts;
     std::vector<std::vector<types::TokenId>> calibration;

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "decoder/channel_ranges.h"
 #include "state/hash.h"
 #include "state/safetensors.h"
@@ -48,6 +49,12 @@ model::Int8Profile calibrate_profile(const model::ModelConfig& config, const mod
   model::Int8Profile profile = model::make_int8_profile(config, weights, ranges);
   profile.settings_hash = settings_hash(prompts, recipe.trainer.seed);
   return profile;
+}
+
+void require_profile_file(const config::Recipe& recipe) {
+  const std::string& wanted = recipe.quant.profile;
+  QRL_REQUIRE(wanted.empty() || wanted == "auto" || fs::is_regular_file(wanted), "quant.rollout.profile",
+              "auto, or a file that qrl-train profile made", base::quoted(wanted), "for no profile leave the key out");
 }
 
 std::shared_ptr<const model::Int8Profile> find_profile(const model::ModelConfig& config,

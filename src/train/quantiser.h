@@ -25,6 +25,9 @@ struct QuantiserState {
 model::Int8Profile calibrate_profile(const model::ModelConfig& config, const model::WeightSource& weights,
                                      const PromptSet& prompts, const config::Recipe& recipe);
 
+/// Throws an input error when the recipe names a profile's file that is not there.
+void require_profile_file(const config::Recipe& recipe);
+
 /// The profile that the recipe asks for, for the weights that training begins with: made (auto), or read and held
 /// against weights and settings. An input error for one that was made for others. Null when none is asked for.
 std::shared_ptr<const model::Int8Profile> find_profile(const model::ModelConfig& config,

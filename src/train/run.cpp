@@ -131,6 +131,7 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, RunPart p
 
   Policy policy = make_policy(recipe);
   model::check_formats(policy.config, snapshot_formats(recipe.quant));
+  require_profile_file(recipe);
   const auto verifier = reward::make_verifier(recipe.reward);
   const PromptSet prompts = load_train_prompts(recipe, policy.tokenizer, *verifier);
   const std::vector<PromptSet> held_out = load_held_out_prompts(recipe, policy.tokenizer, *verifier);

@@ -142,6 +142,10 @@ TEST_CASE("a fixed int8 profile: made by the run or by the profile command the s
   CHECK(refusal("other_weights", "--set sft.lr=1e-3").find("other weights") != std::string::npos);
   CHECK(refusal("other_prompts", "--set data.train_generator.max_target=29").find("training data") !=
         std::string::npos);
+  CHECK(
+      refusal("no_file", "--set quant.rollout.profile=none").find("quant.rollout.profile: expected auto, or a file") !=
+      std::string::npos);
+  CHECK_FALSE(fs::exists(dir / "no_file"));  // refused before the cold start
   CHECK(refusal("not_int8", "--set quant.rollout.weights=bf16").find("quant.rollout.weights") != std::string::npos);
 }
 
@@ -154,9 +158,9 @@ TEST_CASE("eval draws with the profile that a checkpoint brings, as the run did"
   const std::string program = std::string(QRL_BINARY_DIR) + "/qrl-train ";
   const std::string checkpoint = (dir / "run/checkpoints/step_1").string(), exported = (dir / "hf").string();
   REQUIRE(test::run_command(program + "export " + checkpoint + " --out " + exported).exit_code == 0);
-  const auto figures = [&](const std::string& policy, const std::string& name) {
+  const auto figures = [&](const std::string& policy, const std::string& name, const std::string& settings = "") {
     const test::Outcome scored =
-        test::run_command(program + "eval " QRL_SOURCE_DIR "/tests/train/tiny.yaml " + test::kTelling +
+        test::run_command(program + "eval " QRL_SOURCE_DIR "/tests/train/tiny.yaml " + test::kTelling + settings +
                           "--checkpoint " + policy + " --out " + (dir / name).string());
     INFO(scored.output);
     REQUIRE(scored.exit_code == 0);
@@ -165,6 +169,7 @@ TEST_CASE("eval draws with the profile that a checkpoint brings, as the run did"
   const nlohmann::json in_run = test::held_out_figures(test::stable_rows(dir / "run/metrics.jsonl").at(1));
   CHECK(figures(checkpoint, "with") == in_run);
   CHECK(figures(exported, "without") != in_run);  // the same weights, which bring none
+  CHECK(figures(checkpoint, "int4", "--set quant.rollout.weights=int4 ") != in_run);
 }
 
 TEST_CASE("fp8 scales of keys and values made once are kept over a resume, and are not those of every update") {
