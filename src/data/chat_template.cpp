@@ -166,7 +166,9 @@ std::vector<std::string> telling_texts(const Rendering& rendering) {
                                     "<tool_response>\n</tool_response>",
                                     "3"};
   for (const std::string& literal : rendering.literals()) {
-    if (!literal.empty() && literal.size() < 1000 && texts.size() < kMaxTexts) texts.push_back(literal);
+    if (literal.empty() || literal.size() >= 1000) continue;
+    if (texts.size() == kMaxTexts) throw jinja::Unsupported("it has more texts of its own than a chat template has");
+    texts.push_back(literal);
   }
   return texts;
 }
@@ -226,7 +228,8 @@ nlohmann::json special_tokens(const nlohmann::json& config) {
   return tokens;
 }
 
-/// The Jinja text of tokenizer_config.json: one, or the one named default among several.
+/// The Jinja text of tokenizer_config.json: one, or the one named default among several; "" when there is none at all.
+/// Throws jinja::Unsupported for a list without a default, which transformers does not render either.
 std::string template_of(const nlohmann::json& config) {
   const auto found = config.find("chat_template");
   if (found == config.end() || found->is_null()) return {};
@@ -234,9 +237,10 @@ std::string template_of(const nlohmann::json& config) {
               "a text, or a list of named ones", found->type_name());
   if (!found->is_array()) return text_of(config, "chat_template");
   for (const nlohmann::json& one : *found) {
-    if (one.is_object() && text_of(one, "name") == "default") return text_of(one, "template");
+    if (one.is_object() && text_of(one, "name") == "default" && one.contains("template") && one["template"].is_string())
+      return one["template"].get<std::string>();
   }
-  return {};
+  throw jinja::Unsupported("it is a list in which no text is named default");
 }
 
 nlohmann::json tokenizer_config(const Tokenizer& tokenizer) {
@@ -285,16 +289,17 @@ ChatTemplate named_template(ChatTemplateName name, const std::string& bos) {
 ChatTemplate recognise_template(const Tokenizer& tokenizer) {
   const nlohmann::json config = tokenizer_config(tokenizer);
   const std::string* file = tokenizer.file("chat_template.jinja");  // counts before the config's, as in transformers
-  const std::string text = file != nullptr ? *file : template_of(config);
-  if (text.empty()) return named_template(ChatTemplateName::plain, {});
-  std::string reason;
+  std::string text, reason;
   try {
+    text = file != nullptr ? *file : template_of(config);
+    if (text.empty()) return named_template(ChatTemplateName::plain, {});
     return recognise(Rendering(text, special_tokens(config)));
   } catch (const jinja::Unsupported& error) {
     reason = error.what();
   }
   base::fail_input(file != nullptr ? "chat_template.jinja" : "tokenizer_config.json: chat_template",
-                   "a chat template that this version knows", base::quoted(text, 60) + ": " + reason,
+                   "a chat template that this version knows",
+                   (text.empty() ? "one" : base::quoted(text, 60)) + ": " + reason,
                    "set data.chat_template to the one that writes the same: " + list_of_names());
 }
 

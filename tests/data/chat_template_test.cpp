@@ -161,6 +161,20 @@ TEST_CASE("the template of a model: its file before its config, one of several, 
   CHECK(name_of(tokenizer_with({{"chat_template", nullptr}})) == "plain");
   CHECK_THROWS_WITH(name_of(tokenizer_with({{"chat_template", 5}})), Catch::Matchers::Contains("a list of named ones"));
   CHECK(name_of(Tokenizer::byte_level()) == "plain");
+
+  const auto refuses = [&](const json& chat_template, const std::string& reason) {
+    CAPTURE(reason);
+    CHECK_THROWS_WITH(name_of(tokenizer_with({{"chat_template", chat_template}})), Catch::Matchers::Contains(reason));
+  };
+  for (const json& no_default : {json::array(), json{{{"name", "tool_use"}, {"template", qwen3}}}, json{"abc"},
+                                 json{{{"name", "default"}, {"template", 7}}}})
+    refuses(no_default, "no text is named default; set data.chat_template");
+  // Searching is work, too: a long text in a longer one that almost holds it at each byte.
+  const std::string needle = std::string(20'000, 'a') + "b", haystack(40'000, 'a');
+  refuses("{% if '" + needle + "' in '" + haystack + "' %}x{% endif %}" + qwen3, "more work");
+  std::string many;
+  for (int i = 0; i < 100; ++i) many += "{% if 'word" + std::to_string(i) + "' in 'x' %}y{% endif %}";
+  refuses(many + qwen3, "more texts of its own");
 }
 
 TEST_CASE("plain: the text with the tokenizer's own prefix") {

@@ -52,6 +52,9 @@ class Run {
   std::string take() { return std::move(out_); }
 
  private:
+  /// Before a search, which compares up to all of `part` at each byte of `whole`.
+  void step_search(std::string_view whole, std::string_view part) { step(whole.size() * (1 + part.size() / 16)); }
+
   void step(std::size_t num_bytes = 0) {
     work_ += 64 + num_bytes;
     if (work_ > kMaxWork_bytes) fail("more work than a chat template takes");
@@ -281,8 +284,14 @@ class Run {
     }
     if (name == "startswith" && arguments.size() == 1) return text.starts_with(argument(0));
     if (name == "endswith" && arguments.size() == 1) return text.ends_with(argument(0));
-    if (name == "split" && arguments.size() == 1) return split(text, argument(0));
-    if (name == "replace" && arguments.size() == 2) return replaced(text, argument(0), argument(1));
+    if (name == "split" && arguments.size() == 1) {
+      step_search(text, argument(0));
+      return split(text, argument(0));
+    }
+    if (name == "replace" && arguments.size() == 2) {
+      step_search(text, argument(0));
+      return replaced(text, argument(0), argument(1));
+    }
     fail("the method " + base::quoted(name));
   }
 
@@ -328,8 +337,11 @@ class Run {
     const Value right = value_of(node.children[1]);
     if (sign == "==") return are_equal(left, right);
     if (sign == "!=") return !are_equal(left, right);
-    if (sign == "in") return contains(right, left);
-    if (sign == "not in") return !contains(right, left);
+    if (sign == "in" || sign == "not in") {
+      if (left && right && left->is_string() && right->is_string())
+        step_search(text_of(right, "`in`"), text_of(left, "`in`"));
+      return contains(right, left) == (sign == "in");
+    }
     if (sign == "~") return checked(printed(left) + printed(right));
     if (sign.front() == '<' || sign.front() == '>') return compare(sign, left, right);
     return calculate(sign, left, right);
