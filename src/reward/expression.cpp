@@ -2,13 +2,15 @@
 
 #include <optional>
 
+#include "base/ascii.h"
+
 namespace qrl::reward {
 
 namespace {
 
-bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
-bool is_letter(char c) noexcept { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-bool is_space(char c) noexcept { return c == ' ' || (c >= '\t' && c <= '\r'); }
+using base::is_digit;
+using base::is_letter;
+using base::is_space;
 
 constexpr char kFraction = 'F';  // \frac, as peek says it
 

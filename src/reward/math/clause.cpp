@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/ascii.h"
 #include "reward/math/options.h"
 #include "reward/math/prose.h"
 #include "reward/math/tree.h"
@@ -12,19 +13,13 @@ namespace qrl::reward::math {
 
 namespace {
 
+using base::is_digit;
+using base::is_letter;
+using base::trimmed;
+
 constexpr std::size_t kMaxFormula_bytes = 1000;
 
-bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
-bool is_letter(char c) noexcept { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-bool is_space(char c) noexcept { return c == ' ' || (c >= '\t' && c <= '\r'); }
-
 }  // namespace
-
-std::string_view trimmed(std::string_view text) noexcept {
-  while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
-  while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
-  return text;
-}
 
 std::size_t find_last(std::string_view text, std::string_view needle) noexcept {
   constexpr int kMaxMisses = 1000;  // a call for each costs more than a look at every byte

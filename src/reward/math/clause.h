@@ -8,8 +8,6 @@
 
 namespace qrl::reward::math {
 
-/// Without ASCII white space at either end.
-std::string_view trimmed(std::string_view text) noexcept;
 /// Where the last `needle` begins; npos if there is none. As std::string_view::rfind, but at the speed of memory.
 std::size_t find_last(std::string_view text, std::string_view needle) noexcept;
 /// Without what surrounds a formula: $…$, \(…\), \[…\], **…**, LaTeX's spaces, and the full stop behind it.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/ascii.h"
 #include "reward/box.h"
 #include "reward/math/clause.h"
 #include "reward/math/options.h"
@@ -13,15 +14,17 @@ namespace qrl::reward::math {
 
 namespace {
 
+using base::begins_with;
+using base::is_digit;
+using base::is_letter;
+using base::is_space;
+using base::trimmed;
+
 constexpr std::size_t kMaxWhole_bytes = 300;
 constexpr std::size_t kMaxWords = 5;
 constexpr std::size_t kMaxBoxes = 64;
 constexpr std::size_t kMaxNouns = 1000;          ///< the last ones that may mark an answer
 constexpr std::size_t kMaxQuestion_bytes = 120;  ///< between "the answer to" and "is"
-
-bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
-bool is_letter(char c) noexcept { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-bool is_space(char c) noexcept { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
 /// Without the control tokens that a decoder left behind the text: <|eot_id|>, <|im_start|>user.
 std::string_view without_control_tokens(std::string_view text) noexcept {
@@ -172,12 +175,6 @@ std::string_view sentence(std::string_view text) noexcept {
       return text.substr(0, i);
   }
   return text;
-}
-
-bool begins_with(std::string_view text, std::string_view lower_case) noexcept {
-  return text.size() >= lower_case.size() &&
-         std::equal(lower_case.begin(), lower_case.end(), text.begin(),
-                    [](char a, char b) { return a == (is_letter(b) ? b | 32 : b); });
 }
 
 /// Takes the first of `words` that `text` begins with and that ends there as a word; empty when there is none.

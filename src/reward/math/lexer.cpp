@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/ascii.h"
 #include "reward/math/numerals.h"
 #include "reward/math/spelling.h"
 #include "reward/math/texts.h"
@@ -13,18 +14,14 @@ namespace qrl::reward::math {
 
 namespace {
 
+using base::is_digit;
+using base::is_letter;
+using base::is_space;
+using base::trimmed;
+
 using T = TokenType;
 
-bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
-bool is_letter(char c) noexcept { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-bool is_space(char c) noexcept { return c == ' ' || (c >= '\t' && c <= '\r'); }
 bool is_word_byte(char c) noexcept { return is_letter(c) || static_cast<unsigned char>(c) >= 0x80; }
-
-std::string_view trimmed(std::string_view text) noexcept {
-  while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
-  while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
-  return text;
-}
 
 class Lexer {
  public:

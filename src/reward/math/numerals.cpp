@@ -4,16 +4,18 @@
 #include <array>
 #include <iterator>
 
+#include "base/ascii.h"
+
 namespace qrl::reward::math {
 
 namespace {
+
+using base::is_letter;
 
 constexpr std::string_view kSmall[] = {"zero",     "one",     "two",     "three",     "four",     "five",    "six",
                                        "seven",    "eight",   "nine",    "ten",       "eleven",   "twelve",  "thirteen",
                                        "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"};
 constexpr std::string_view kTens[] = {"twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"};
-
-bool is_letter(char c) noexcept { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
 /// The word at the start of a text, whole and in any case, is `word`.
 bool is_word(std::string_view text, std::string_view word) noexcept {

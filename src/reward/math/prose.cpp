@@ -6,20 +6,18 @@
 #include <string>
 #include <vector>
 
+#include "base/ascii.h"
+
 namespace qrl::reward::math {
 
 namespace {
 
+using base::begins_with;
+using base::is_digit;
+using base::is_letter;
+using base::lower;
+
 constexpr std::size_t kMaxWords = 5;  ///< beside a number, that may change it
-
-bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
-bool is_letter(char c) noexcept { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-char lower(char c) noexcept { return is_letter(c) ? static_cast<char>(c | 32) : c; }
-
-bool begins_with(std::string_view text, std::string_view lower_case) noexcept {
-  return text.size() > lower_case.size() &&
-         std::equal(lower_case.begin(), lower_case.end(), text.begin(), [](char w, char c) { return w == lower(c); });
-}
 
 template <std::size_t N>
 bool is_one_of(const std::string_view (&words)[N], std::string_view word) noexcept {
@@ -63,7 +61,7 @@ bool begins_turned_around(std::string_view text) noexcept {
       "≤",       "≠",       "at least ",     "at most ",   "half of ",    "the square root of ",
       "twice ",  "between "};
   return std::any_of(std::begin(kWords), std::end(kWords),
-                     [text](std::string_view word) { return begins_with(text, word); });
+                     [text](std::string_view word) { return text.size() > word.size() && begins_with(text, word); });
 }
 
 std::string_view behind_minus(std::string_view text) noexcept {

@@ -4,9 +4,13 @@
 #include <iterator>
 #include <optional>
 
+#include "base/ascii.h"
+
 namespace qrl::reward::math {
 
 namespace {
+
+using base::is_digit;
 
 struct Spelling {
   std::string_view character, ascii;
@@ -174,8 +178,6 @@ std::optional<std::string_view> ascii_spelling(std::string_view utf8) noexcept {
                                 [utf8](const Spelling& spelling) { return spelling.character == utf8; });
   return at == std::end(kSpellings) ? std::nullopt : std::optional(at->ascii);
 }
-
-bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
 
 }  // namespace
 

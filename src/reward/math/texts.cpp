@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <iterator>
 
+#include "base/ascii.h"
+
 namespace qrl::reward::math {
 
 namespace {
 
-bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
-bool is_letter(char c) noexcept { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+using base::is_digit;
+using base::is_letter;
 
 }  // namespace
 

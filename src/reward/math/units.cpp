@@ -2,13 +2,14 @@
 
 #include <algorithm>
 
+#include "base/ascii.h"
 #include "reward/math/vocabulary.h"
 
 namespace qrl::reward::math {
 
 namespace {
 
-bool is_letter(char c) noexcept { return (c | 32) >= 'a' && (c | 32) <= 'z'; }
+using base::is_letter;
 
 /// Behind a LaTeX command at `at`: \text{…} is in the words where several stand in a row.
 std::size_t behind_command(std::string_view words, std::size_t at) noexcept {
@@ -50,7 +51,9 @@ Measure measure(std::string_view words) {
     const char c = words[k];
     if (c == '\\') {
       k = behind_command(words, k);
-    } else if (!is_letter(c)) {
+      continue;
+    }
+    if (!is_letter(c)) {
       below = below || c == '/';
       const bool power = (c == '2' || c == '3') && !m.dimensions.empty();
       for (int n = power ? c - '1' : 0; n > 0; --n) {
@@ -58,8 +61,8 @@ Measure measure(std::string_view words) {
         m.factor *= last;
       }
       ++k;
+      continue;
     }
-    if (!is_letter(c)) continue;
     const std::string word = take_word(words, k);
     if (const std::string_view all = written_out(word); all != word) {
       const Measure speed = measure(all);

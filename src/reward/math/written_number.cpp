@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <string_view>
 
+#include "base/ascii.h"
+
 namespace qrl::reward::math {
 
 namespace {
 
-bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
-bool is_space(char c) noexcept { return c == ' ' || (c >= '\t' && c <= '\r'); }
+using base::is_digit;
+using base::is_space;
 
 class Scanner {
  public:

@@ -1,0 +1,27 @@
+#include "base/ascii.h"
+
+#include <cctype>
+
+#include "support/catch.h"
+
+using namespace qrl::base;
+
+TEST_CASE("classes of ASCII are the C locale's, and no other byte is in one") {
+  for (int i = 0; i < 256; ++i) {
+    CAPTURE(i);
+    const auto c = static_cast<char>(i);
+    CHECK(is_digit(c) == (i < 128 && std::isdigit(i) != 0));
+    CHECK(is_letter(c) == (i < 128 && std::isalpha(i) != 0));
+    CHECK(is_space(c) == (i < 128 && std::isspace(i) != 0));
+    CHECK(lower(c) == (i < 128 ? static_cast<char>(std::tolower(i)) : c));
+  }
+}
+
+TEST_CASE("white space at the ends, and words in any case at the front") {
+  CHECK(trimmed(" \t\n a b \r\n") == "a b");
+  CHECK(trimmed(" \n").empty());
+  CHECK(begins_with("Not 42", "not "));
+  CHECK(begins_with("not", "not"));
+  CHECK_FALSE(begins_with("no", "not"));
+  CHECK_FALSE(begins_with("[ot", "{ot"));
+}
