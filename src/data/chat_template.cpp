@@ -166,7 +166,7 @@ std::vector<std::string> telling_texts(const Rendering& rendering) {
                                     "<tool_response>\n</tool_response>",
                                     "3"};
   for (const std::string& literal : rendering.literals()) {
-    if (literal.empty() || literal.size() >= 1000) continue;
+    if (literal.empty()) continue;
     if (texts.size() == kMaxTexts) throw jinja::Unsupported("it has more texts of its own than a chat template has");
     texts.push_back(literal);
   }

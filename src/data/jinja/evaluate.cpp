@@ -338,8 +338,7 @@ class Run {
     if (sign == "==") return are_equal(left, right);
     if (sign == "!=") return !are_equal(left, right);
     if (sign == "in" || sign == "not in") {
-      if (left && right && left->is_string() && right->is_string())
-        step_search(text_of(right, "`in`"), text_of(left, "`in`"));
+      if (right && right->is_string()) step_search(text_of(right, "`in`"), text_of(left, "`in`"));
       return contains(right, left) == (sign == "in");
     }
     if (sign == "~") return checked(printed(left) + printed(right));
@@ -354,12 +353,12 @@ class Run {
 };
 
 /// `is_written`: `node` is what a tag writes, or a part that it is joined of.
-void add_literals(const Node& node, bool is_written, std::vector<std::string>& found) {
-  if (node.kind == NodeKind::literal && !is_written && std::ranges::find(found, node.text) == found.end())
-    found.push_back(node.text);
+void add_literals(const Node& node, bool is_written, std::set<std::string_view>& seen,
+                  std::vector<std::string>& found) {
+  if (node.kind == NodeKind::literal && !is_written && seen.insert(node.text).second) found.push_back(node.text);
   const bool joins = node.kind == NodeKind::binary && (node.text == "+" || node.text == "~");
   for (const Node& child : node.children)
-    add_literals(child, node.kind == NodeKind::output || (is_written && joins), found);
+    add_literals(child, node.kind == NodeKind::output || (is_written && joins), seen, found);
 }
 
 }  // namespace
@@ -373,8 +372,9 @@ std::string Template::render(const nlohmann::json& variables) const {
 }
 
 std::vector<std::string> Template::literals() const {
+  std::set<std::string_view> seen;
   std::vector<std::string> found;
-  add_literals(root_, false, found);
+  add_literals(root_, false, seen, found);
   return found;
 }
 

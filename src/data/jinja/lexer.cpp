@@ -2,6 +2,7 @@
 #include <array>
 #include <string_view>
 
+#include "base/ascii.h"
 #include "base/text.h"
 #include "data/jinja/jinja.h"
 
@@ -9,9 +10,10 @@ namespace qrl::data::jinja {
 
 namespace {
 
-bool is_name_start(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+using base::is_digit;
+using base::is_space;
+
+bool is_name_start(char c) { return base::is_letter(c) || c == '_'; }
 
 class Lexer {
  public:
