@@ -140,7 +140,14 @@ RowReader::Condition RowReader::parse_condition(const std::string& text) {
   QRL_REQUIRE(complete, "data.filter", "FIELD ==, !=, <, <=, > or >= VALUE", base::quoted(text));
   Condition condition{std::string(trimmed(text.substr(0, at))), found->second,
                       std::string(trimmed(text.substr(at + found->first.size()))), std::nullopt};
-  condition.number = number_of(condition.value);
+  if (const char quote = condition.value.empty() ? ' ' : condition.value.front(); quote == '"' || quote == '\'') {
+    const std::string& quoted = condition.value;
+    QRL_REQUIRE(quoted.size() > 1 && quoted.find(quote, 1) == quoted.size() - 1, "data.filter",
+                "a VALUE with one quotation mark on either side", base::quoted(text));
+    condition.value = quoted.substr(1, quoted.size() - 2);
+  } else {
+    condition.number = number_of(condition.value);
+  }
   const bool is_order = condition.comparison != Comparison::equal && condition.comparison != Comparison::not_equal;
   QRL_REQUIRE(!is_order || condition.number, "data.filter", "a number to compare with", base::quoted(text));
   return condition;

@@ -49,12 +49,12 @@ class RowReader {
 
  private:
   enum class Comparison : std::uint8_t { equal, not_equal, less, less_equal, greater, greater_equal };
-  /// One condition of data.filter: "level >= 3", "subject == Algebra".
+  /// One condition of data.filter: "level >= 3", "subject == Algebra", "subject == 'Number Theory'".
   struct Condition {
     std::string field;
     Comparison comparison = Comparison::equal;
     std::string value;
-    std::optional<double> number;  ///< of the value
+    std::optional<double> number;  ///< of the value, unless it stands in quotation marks
   };
   static Condition parse_condition(const std::string& text);
   static bool holds(const Condition& condition, const nlohmann::json& row, const std::string& where);

@@ -87,18 +87,21 @@ TEST_CASE("filters keep rows that meet every condition") {
   const std::string row = R"({"prompt":"p","answer":"1","level":4,"kind":"Number Theory","hard":true,"n":"2.50"})";
   const auto kept = [&](const std::string& condition) { return read(row, filtered({condition})).has_value(); };
   for (const char* holds : {"level == 4", "level==4.0", "level >= 4", "level <= 4", "level != 5", "level < 4.5",
-                            "level > -1", "kind == Number Theory", "kind != Algebra", "hard == true", "n == 2.5"}) {
+                            "level > -1", "kind == Number Theory", "kind != Algebra", "hard == true", "n == 2.5",
+                            "kind == 'Number Theory'", "kind == \"Number Theory\"", "n == '2.50'", "n != '2.5'"}) {
     INFO(holds);
     CHECK(kept(holds));
   }
-  for (const char* fails : {"level == 5", "level > 4", "level < 4", "kind == number theory", "hard != true"}) {
+  for (const char* fails : {"level == 5", "level > 4", "level < 4", "kind == number theory", "hard != true",
+                            "kind == ' Number Theory'", "n == '2.5'"}) {
     INFO(fails);
     CHECK_FALSE(kept(fails));
   }
   CHECK_FALSE(read(row, filtered({"level == 4", "kind == Algebra"})));
   CHECK(says(refusal(row, filtered({"missing == 1"})), "a field `missing` (data.filter)"));
   CHECK(says(refusal(row, filtered({"kind > 1"})), "`kind` to be a number"));
-  for (const char* bad : {"", "level", "== 4", "level = 4", "level > x", "level >"}) {
+  for (const char* bad : {"", "level", "== 4", "level = 4", "level > x", "level >", "kind == 'A", "kind == '",
+                          "kind == 'A'B", "kind == 'A\"", "level > '3'"}) {
     INFO(bad);
     CHECK(says(refusal(row, filtered({bad})), "data.filter: expected"));
   }
