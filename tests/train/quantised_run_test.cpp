@@ -3,8 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 
 #include "support/catch.h"
+#include "train/quantiser.h"
 #include "train/support.h"
 
 using namespace qrl;
@@ -181,4 +183,22 @@ TEST_CASE("fp8 scales of keys and values made once are kept over a resume, and a
   REQUIRE(test::run_command(test::tiny_command(dir / "always", once + "every_update")).exit_code == 0);
   CHECK(test::stable_rows(dir / "always/metrics.jsonl").at(4) != test::stable_rows(dir / "whole/metrics.jsonl").at(4));
   CHECK_FALSE(fs::exists(dir / "always/checkpoints/step_4/kv_scales.safetensors"));
+
+  // They are those of the weights that training began with, on the prompts of the beginning.
+  const std::vector<std::string> settings = {"quant.rollout.kv_cache=fp8_e4m3"};
+  const config::LoadedRecipe loaded = config::load_recipe(QRL_SOURCE_DIR "/tests/train/tiny.yaml", settings, true);
+  const config::Recipe& recipe = loaded.recipe;
+  const train::Policy policy = train::load_policy(dir / "whole/checkpoints/sft_12");
+  const auto verifier = reward::make_verifier(recipe.reward);
+  const train::PromptSet prompts = train::load_train_prompts(recipe, policy.tokenizer, *verifier);
+  model::Snapshot snapshot(policy.config, train::snapshot_formats(recipe.quant));
+  snapshot.publish(policy.weights, 0);
+  const decoder::KvScales first =
+      decoder::calibrate_kv(snapshot, train::calibration_prompts(prompts, recipe.trainer.seed, 0),
+                            {recipe.quant.kv_percentile, recipe.quant.kv_margin});
+  const auto world = dist::make_solo();
+  const auto kept = train::load_quantiser(dir / "whole/checkpoints/step_4", policy.config, *world).kv_scales;
+  REQUIRE(kept);
+  CHECK(kept->keys_LK == first.keys_LK);
+  CHECK(kept->values_LK == first.values_LK);
 }
