@@ -18,6 +18,9 @@ TEST_CASE("the gap probe is in every row, and beyond its limit the run warns or 
   const test::Outcome stopped = test::run_command(test::tiny_command(dir / "stopped", limit + "1e-9"));
   CHECK(stopped.exit_code == 3);
   CHECK(stopped.output.find("gap probe") != std::string::npos);
+  // The weights that training begins with are probed: nothing is evaluated or drawn with them.
+  CHECK(test::read_file(dir / "stopped/metrics.jsonl").empty());
+  CHECK_FALSE(fs::exists(dir / "stopped/rollouts/step_1.jsonl"));
   const test::Outcome warned = test::run_command(
       test::tiny_command(dir / "warned", limit + "1e-9 --set rollout_correction.gap_limit.action=warn"));
   CHECK(warned.exit_code == 0);
