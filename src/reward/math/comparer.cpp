@@ -238,8 +238,11 @@ Comparer::Amount Comparer::amount(Side side, Item item) const {
 bool Comparer::same_units(Item g, Item a) {
   Amount gold = amount(Side::gold, g);
   Amount answer = amount(Side::answer, a);
-  const bool changed = changes(gold.words);
-  if (changed != changes(answer.words) || (changed && text_key(gold.words) != text_key(answer.words))) return false;
+  const auto is_fraction = [this](Side side, const Amount& of) { return at(side, of.number).kind != Kind::number; };
+  const bool changed = changes(gold.words, is_fraction(Side::gold, gold));
+  if (changed != changes(answer.words, is_fraction(Side::answer, answer)) ||
+      (changed && text_key(gold.words) != text_key(answer.words)))
+    return false;
   const auto same_amount = [&](long double of_gold, long double of_answer) {
     const auto u = value(Side::gold, gold.number).real();
     const auto v = value(Side::answer, answer.number).real();

@@ -13,6 +13,11 @@ bool Comparer::is_value_of(Side side, Item relation, Item other) {
   const auto compare = [&](Item value) { return side == Side::gold ? same(value, other) : same(other, value); };
   const NodeIdx other_modulus = modulus_of(tree(side == Side::gold ? Side::answer : Side::gold), other.node);
   if (side == Side::gold && is_congruence(side, relation) && other_modulus < 0) return false;  // which of all?
+  // n ≡ 42 names no congruence without its modulus; f(x) ≡ 42 is an identity.
+  const Kind of = tree(side).child_at(node, 0).kind;
+  const bool identity = of == Kind::call || !has_symbols(tree(side), tree(side).child(node, 0));
+  if (node.count == 2 && tree(side).link(node, 1).code == 'c' && !is_congruence(side, relation) && !identity)
+    return false;
   if (!is_consistent(side, relation)) return false;
   const char last_code = tree(side).link(node, node.count - 1).code;
   if (node.count == 2 && last_code == 'e')

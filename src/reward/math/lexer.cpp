@@ -221,7 +221,8 @@ class Lexer {
     }
     if (const auto meaning = word_meaning(word)) return push(meaning->type, meaning->code, meaning->text);
     if (word.size() == 3 && word[0] <= 'Z' && note_currency(word)) return;
-    const bool unit = after_value() && unit_of(word).dimension != 0;
+    const bool ordinal = !space_ && after_value() && (word == "st" || word == "nd" || word == "rd" || word == "th");
+    const bool unit = ordinal || (after_value() && unit_of(word).dimension != 0);
     if (unit || is_short_word(word) || is_word(word)) return push(T::word, 0, word);
     read_run(begin, word);
   }
