@@ -108,7 +108,18 @@ bool Comparer::same(Item g, Item a) {
   return result;
 }
 
+Item Comparer::without_point_name(Side side, Item item) const {
+  const Node& node = at(side, item);
+  if (node.kind != Kind::product || node.count != 2 || tree(side).link(node, 1).code != '*') return item;
+  const Node& name = tree(side).child_at(node, 0);
+  const bool capital = name.kind == Kind::symbol && name.text.size() == 1 && name.text[0] >= 'A' && name.text[0] <= 'Z';
+  return capital && tree(side).child_at(node, 1).kind == Kind::tuple ? part(side, item, 1) : item;
+}
+
 bool Comparer::same_form(Item g, Item a) {
+  const Item gold_point = without_point_name(Side::gold, g);
+  const Item answer_point = without_point_name(Side::answer, a);
+  if ((gold_point.node == g.node) != (answer_point.node == a.node)) g = gold_point, a = answer_point;
   const Node& gold = at(Side::gold, g);
   const Node& answer = at(Side::answer, a);
   if (gold.kind == Kind::words || answer.kind == Kind::words) return same_words(g, a) || same_reals(g, a);
