@@ -2,6 +2,7 @@
 // the device.
 #include "device.h"
 #include "ops/linear.h"
+#include "product_speed.h"
 #include "weights.h"
 
 namespace {
@@ -372,4 +373,19 @@ TEST_CASE("the kernel of a product: libraries where they have one, one order of 
   CHECK(of(Format::fp8_channel, 1, false, true) == ProductKernel::cutlass_fp8);
   CHECK(of(Format::fp8_block128, 300, false, true) == ProductKernel::streamed);
   CHECK(of(Format::int4, 300, false, true) == ProductKernel::streamed);
+}
+
+TEST_CASE("products are measured: bytes that cannot be spared, and some time") {
+  if (!find_device()) return;
+  for (const Format format : {Format::int4, Format::fp8_block128}) {
+    const ProductSpeeds speeds = target::measure_product_speeds({format, 100, 200, {1, 2}, 0, 1 << 17});
+    INFO(quant::name(format));
+    CHECK(speeds.copy_bytes_per_s > 0);
+    REQUIRE(speeds.product_s.size() == 2);
+    CHECK((speeds.product_s[0] > 0 && speeds.product_s[1] > 0));
+    const MatrixLayout at = matrix_layout(format, 100, 200);
+    CHECK(speeds.num_bytes[0] > at.num_bytes());
+    CHECK(speeds.num_bytes[1] - speeds.num_bytes[0] ==
+          (2 * 128 + 256 * (quant::spec(format).activations == quant::Code::bf16 ? 2 : 1)));
+  }
 }

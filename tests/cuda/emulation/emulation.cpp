@@ -294,6 +294,9 @@ void copy_to_device(void* to, const void* from, std::size_t num_bytes, const Str
 void copy_to_host(void* to, const void* from, std::size_t num_bytes, const Stream&) {
   if (num_bytes > 0) std::memcpy(to, from, num_bytes);
 }
+void copy_on_device(void* to, const void* from, std::size_t num_bytes, const Stream&) {
+  if (num_bytes > 0) std::memcpy(to, from, num_bytes);
+}
 void fill_zero(void* to, std::size_t num_bytes, const Stream&) { std::memset(to, 0, num_bytes); }
 
 std::unique_ptr<Products> make_products(const DeviceFacts&) { return std::make_unique<EmulatedProducts>(); }
