@@ -403,7 +403,8 @@ CLI::App* add_one(CLI::App& bench, const char* name, const char* what, BenchArgu
 
 void add_bench(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<BenchArguments>();
-  CLI::App* bench = app.add_subcommand("bench", "measure decode, learner, a whole step or the tokenizer");
+  CLI::App* bench =
+      app.add_subcommand("bench", "measure decode, learner, a whole step, the tokenizer or the GPU's products");
   bench->require_subcommand(1);
   // The first new token comes out of the prefill: what decoding takes shows from the second on.
   CLI::App* decode = add_one(*bench, "decode", "decode speed: B distinct prompts, prefill excluded", *arguments, 2);
@@ -431,6 +432,7 @@ void add_bench(CLI::App& app, Action& action) {
   step->callback(
       [&action, arguments] { action = [arguments](dist::Collectives& world) { bench_step(*arguments, world); }; });
   add_bench_tokenizer(*bench, action);
+  add_bench_products(*bench, action);
   for (CLI::App* command : {learner, step}) {
     command->add_option("--prompts", arguments->prompts, "prompts")
         ->check(CLI::Range(1, kMaxSequences))

@@ -1,12 +1,11 @@
 // The emulation itself: what it is there to find, it finds. Nothing of this in the program for a GPU.
 #if defined(QRL_CUDA_EMULATED)
 
-#include "emulation.h"
-
 #include <vector>
 
 #include "base/error.h"
 #include "device.h"
+#include "target.h"
 
 namespace {
 
@@ -32,6 +31,45 @@ void part_ways(Task) {
   else sync_warp();
 }
 
+enum class Wait : std::uint8_t { before, after, never };
+struct CopyTask {
+  const float* from;
+  float* out;
+  Wait wait;
+};
+/// Every thread copies a number and reads it; the last one copies nothing.
+void copy_one(CopyTask task) {
+  auto* shared = reinterpret_cast<float*>(shared_memory());
+  const int i = thread_idx();
+  copy_async_4(shared + i, task.from + i, i + 1 < num_threads());
+  commit_copies();
+  if (task.wait == Wait::before) wait_copies<0>();
+  task.out[i] = shared[i];
+  if (task.wait == Wait::after) wait_copies<0>();
+}
+std::vector<float> copied(Wait wait) {
+  std::vector<float> from(32, 3.0F), out(32);
+  launch(copy_one, {}, 32, 32 * sizeof(float), Stream(), CopyTask{from.data(), out.data(), wait});
+  return out;
+}
+
+/// c = a · b of one warp, b the first eight columns of the identity: column n of c is column n of a.
+struct MmaTask {
+  float* c;
+};
+void take_columns(MmaTask task) {
+  const int q = lane_idx() / 4, t = lane_idx() % 4;
+  const auto pair = [](int row, int k) {  // row + 16 k, in two bf16 numbers
+    return static_cast<std::uint32_t>(qrl::cuda::bf16_of(static_cast<float>(row + 16 * k))) |
+           static_cast<std::uint32_t>(qrl::cuda::bf16_of(static_cast<float>(row + 16 * (k + 1)))) << 16;
+  };
+  const std::uint32_t a[4] = {pair(q, 2 * t), pair(q + 8, 2 * t), pair(q, 2 * t + 8), pair(q + 8, 2 * t + 8)};
+  const std::uint32_t one = q / 2 != t ? 0 : q % 2 == 0 ? 0x3f80U : 0x3f800000U;
+  float c[4] = {0.5F, 0.5F, 0.5F, 0.5F};
+  mma(c, a, one, 0);
+  for (int e = 0; e < 4; ++e) task.c[(q + e / 2 * 8) * 8 + 2 * t + e % 2] = c[e];
+}
+
 std::vector<float> passed_on(Order order, bool with_barrier) {
   std::vector<float> out(64);
   set_thread_order(order);
@@ -53,6 +91,22 @@ TEST_CASE("emulation: a missing barrier shows as NaN or as a result that depends
 TEST_CASE("emulation: a barrier that some threads do not reach is an error, and so is half a warp") {
   CHECK_THROWS_AS(launch(part_ways, {}, 32, 0, Stream(), Task{}), base::Error);
   CHECK_THROWS_AS(launch(part_ways, {}, 16, 0, Stream(), Task{}), base::Error);
+}
+
+TEST_CASE("emulation: a copy that is not waited for shows as NaN, and is an error when a kernel ends") {
+  CHECK(std::isnan(copied(Wait::after)[0]));
+  CHECK(copied(Wait::before)[0] == 3);
+  CHECK(copied(Wait::before)[31] == 0);  // not valid
+  CHECK_THROWS_AS(copied(Wait::never), base::Error);
+}
+
+TEST_CASE("emulation: a warp's product has the fragments of PTX") {
+  std::vector<float> c(std::size_t{16} * 8);
+  launch(take_columns, {}, 32, 0, Stream(), MmaTask{c.data()});
+  for (int row = 0; row < 16; ++row) {
+    for (int column = 0; column < 8; ++column)
+      CHECK(c[static_cast<std::size_t>(row * 8 + column)] == static_cast<float>(row + 16 * column) + 0.5F);
+  }
 }
 
 TEST_CASE("emulation: device memory has an end") {

@@ -13,6 +13,7 @@
 #include "runtime.h"
 
 #define QRL_KERNEL
+#define QRL_KERNEL_OF(threads, blocks)
 #define QRL_DEVICE inline
 
 namespace qrl::cuda::emulated {
@@ -37,11 +38,31 @@ T shuffle_xor(T value, int mask) {
   return value;
 }
 
+std::uint32_t count_up(std::uint32_t* counter);
+inline void fence_device() {}
+inline std::uint32_t load_shared_word(const std::uint32_t* from) { return *from; }
+
+/// NaN bytes at once, what is copied when it is waited for: so that a wait or a barrier that is missing before or after
+/// shows. A copy that a kernel ends without having waited for ends the test.
+void copy_async(void* to, const void* from, std::size_t num_bytes, bool valid);
+inline void copy_async_16(void* to, const void* from, bool valid) { copy_async(to, from, 16, valid); }
+inline void copy_async_4(void* to, const void* from, bool valid) { copy_async(to, from, 4, valid); }
+void commit_copies();
+void wait_copies_but(std::size_t pending);
+template <int pending>
+void wait_copies() {
+  wait_copies_but(pending);
+}
+
+void mma(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1);
+void mma(std::int32_t (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1);
+std::uint32_t fma_bf16x2(std::uint32_t a, std::uint32_t b, std::uint32_t c);
+
 struct Grid {
   std::int64_t x = 1, y = 1;
 };
 
-/// Which of a block's threads runs first: a result that depends on it lacks a barrier.
+/// Which of a block's threads, and which block, runs first: a result that depends on it lacks a barrier.
 enum class Order : std::uint8_t { ascending, descending };
 void set_thread_order(Order order);
 
