@@ -43,7 +43,8 @@ TEST_CASE("an unknown command is named, with the nearest or those there are") {
   refuses("check yaml x", "expected one of safetensors, config, index, tokenizer, recipe, csv, jsonl, got \"yaml\"\n");
   refuses("data chess --out x", "qrl-train data: expected one of countdown, sudoku, arithmetic, got \"chess\"\n");
   refuses("bench decod",
-          "qrl-train bench: expected one of decode, learner, step, tokenizer, got \"decod\"; did you mean decode?");
+          "qrl-train bench: expected one of decode, learner, step, tokenizer, products, got \"decod\"; did you mean "
+          "decode?");
 }
 
 TEST_CASE("data: only a new or regular file is written") {
