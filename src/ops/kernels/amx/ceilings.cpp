@@ -7,7 +7,9 @@ namespace qrl::ops::QRL_ISA_NAMESPACE {
 
 namespace {
 
-constexpr std::int64_t kStepsOfRound = 4;  // steps of a block, to take about as long as a round of vectors times eight
+// A step of a block takes some 64 cycles, a round of twelve vectors 6 to 12: so many rounds are one step, to take about
+// as long.
+constexpr std::int64_t kRoundsOfStep = 8;
 
 template <class Unit>
 std::int64_t ceiling(std::int64_t rounds) {
@@ -15,13 +17,11 @@ std::int64_t ceiling(std::int64_t rounds) {
   Tiles tiles;
   tiles.set_rows(kBlock);
   clear_sums();
-  const std::int64_t blocks = rounds / (8 * kStepsOfRound);
+  const std::int64_t steps = rounds / kRoundsOfStep;
   // The same tiles again and again: from the first cache.
   const LeftBlock rows{kOperand, kOperand, kTileRowBytes, 0};
-  for (std::int64_t block = 0; block < blocks; ++block) {
-    for (std::int64_t step = 0; step < kStepsOfRound; ++step) add_products<Unit>(tiles, rows, kOperand, 1, [] {});
-  }
-  return blocks * kStepsOfRound * 2 * kBlock * kBlock * kTile * Unit::kInputs;
+  for (std::int64_t step = 0; step < steps; ++step) add_products<Unit>(tiles, rows, kOperand, 1, [] {});
+  return steps * 2 * kBlock * kBlock * kTile * Unit::kInputs;
 }
 
 }  // namespace
