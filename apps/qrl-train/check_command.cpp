@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "command.h"
+#include "data/chat_template.h"
 #include "data/csv.h"
 #include "data/jsonl.h"
 #include "data/tokenizer.h"
@@ -22,6 +23,7 @@ struct Kind {
   const char* name;
   const char* what;
   std::function<std::string(const std::string& file)> describe;
+  const char* argument = "FILE";
 };
 
 const std::vector<Kind>& kinds() {
@@ -30,8 +32,12 @@ const std::vector<Kind>& kinds() {
       {"config", "Hugging Face config.json", [](const std::string& file) { return model::describe_config(file); }},
       {"index", "model.safetensors.index.json and its shards",
        [](const std::string& file) { return model::describe_index(file); }},
+      {"generation", "generation_config.json",
+       [](const std::string& file) { return model::describe_generation(file); }},
       {"tokenizer", "tokenizer.json",
        [](const std::string& file) { return file + ": " + data::Tokenizer::load(file).describe(); }},
+      {"chat", "model folder's chat template",
+       [](const std::string& dir) { return dir + ": " + data::describe_chat(data::Tokenizer::load(dir)); }, "DIR"},
       {"recipe", "recipe", describe_recipe},
   };
   return all;
@@ -94,7 +100,7 @@ void add_check(CLI::App& app, Action& action) {
   auto file = std::make_shared<std::string>();
   for (const Kind& kind : kinds()) {
     CLI::App* command = check->add_subcommand(kind.name, std::string("check a ") + kind.what);
-    command->add_option("FILE", *file, "file to check")->required();
+    command->add_option(kind.argument, *file, std::string(kind.what) + " to check")->required();
     command->callback([&action, file, &kind] {
       action = [file, &kind](dist::Collectives& world) {
         require_one_process(world, "check");

@@ -320,6 +320,15 @@ ChatTemplate choose_template(const config::DataRecipe& recipe, const Tokenizer& 
   return chat;
 }
 
+std::string describe_chat(const Tokenizer& tokenizer) {
+  const ChatTemplate chat = choose_template({}, tokenizer);
+  const std::string shown = text_of(chat, {}, "PROMPT", true);
+  std::string line = "chat template " + chat.name + ": PROMPT becomes " + base::quoted(shown, 400);
+  if (const auto& without = chat.answer_opening_without_thinking)
+    line += ", and with data.enable_thinking: false " + base::quoted(*without) + " after it";
+  return line;
+}
+
 std::vector<types::TokenId> encode_chat(const ChatTemplate& chat, const Tokenizer& tokenizer, const ChatPrompt& prompt,
                                         bool thinking) {
   const std::string answer = answer_of(chat, thinking);

@@ -45,6 +45,10 @@ ChatTemplate recognise_template(const Tokenizer& tokenizer);
 /// data.enable_thinking has no effect with it, or when the tokenizer lacks the token that ends its turns.
 ChatTemplate choose_template(const config::DataRecipe& recipe, const Tokenizer& tokenizer);
 
+/// One line for `qrl-train check chat`: the template of the tokenizer's own folder, as choose_template recognises it,
+/// and what it makes of a prompt.
+std::string describe_chat(const Tokenizer& tokenizer);
+
 /// A prompt's parts. `before` and `after` are the recipe's own words around the text.
 struct ChatPrompt {
   std::string_view system;  ///< "": the template's default

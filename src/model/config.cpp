@@ -487,6 +487,16 @@ std::string config_json(const ModelConfig& config) {
   return root.dump(2) + "\n";
 }
 
+std::string describe_generation(const std::filesystem::path& file) {
+  const std::string where = state::shown(file), text = state::read_text(file, kMaxConfig_bytes);
+  const std::filesystem::path beside = file.parent_path() / "config.json";
+  const bool known = std::filesystem::exists(beside);
+  const auto eos = parse_generation_eos(text, where, known ? read_config(beside).vocab_size : std::int64_t{1} << 31);
+  std::string line = where + ": ";
+  line += eos ? "sequences end with " + Json(*eos).dump() : "names no end token, those of config.json stay";
+  return line + (known ? "" : "; no config.json beside it to hold ids against") + "; the rest is kept for export";
+}
+
 std::string describe_config(const std::filesystem::path& file) {
   const std::string where = state::shown(file);
   const std::string text = state::read_text(file, kMaxConfig_bytes);

@@ -74,6 +74,10 @@ std::vector<std::string> unknown_config_keys(std::string_view json_text, const s
 std::optional<std::vector<types::TokenId>> parse_generation_eos(std::string_view json_text, const std::string& where,
                                                                 std::int64_t vocab_size);
 
+/// One line for `qrl-train check generation`: the end tokens that it names, held against the vocabulary of the
+/// config.json beside it, if there is one.
+std::string describe_generation(const std::filesystem::path& file);
+
 /// One paragraph for `qrl-train check config`: family, sizes, number of parameters, dtype, unknown keys.
 std::string describe_config(const std::filesystem::path& file);
 

@@ -36,11 +36,15 @@ TEST_CASE("an unknown command is named, with the nearest or those there are") {
           "tokenize, got "
           "\"evel\"; did you mean eval?");
   refuses("--dry-run nothing.yaml", "got \"nothing.yaml\"");
-  refuses("check recipie x",
-          "qrl-train check: expected one of safetensors, config, index, tokenizer, recipe, csv, jsonl, got "
-          "\"recipie\"; did "
-          "you mean recipe?");
-  refuses("check yaml x", "expected one of safetensors, config, index, tokenizer, recipe, csv, jsonl, got \"yaml\"\n");
+  refuses(
+      "check recipie x",
+      "qrl-train check: expected one of safetensors, config, index, generation, tokenizer, chat, recipe, csv, jsonl, "
+      "got "
+      "\"recipie\"; did "
+      "you mean recipe?");
+  refuses("check yaml x",
+          "expected one of safetensors, config, index, generation, tokenizer, chat, recipe, csv, jsonl, "
+          "got \"yaml\"\n");
   refuses("data chess --out x", "qrl-train data: expected one of countdown, sudoku, arithmetic, got \"chess\"\n");
   refuses("bench decod",
           "qrl-train bench: expected one of decode, learner, step, tokenizer, products, got \"decod\"; did you mean "
@@ -166,6 +170,31 @@ TEST_CASE("check jsonl and csv read rows by the keys of a recipe") {
   CHECK(says(check("csv a.csv --prompt-key q --ground-truth-key gold --filter 'level < 2'"), "; 1 row, prompts of 5"));
   CHECK(says(check("csv a.csv --prompt-key none --ground-truth-key gold"), "a field `none`"));
   CHECK(check("jsonl a.jsonl --prompt-key ''").exit_code == 2);
+}
+
+TEST_CASE("check chat and generation say what a model's folder makes of prompts and what ends its answers") {
+  const test::TempDir dir;
+  const auto check = [&](const std::string& arguments) {
+    return test::run_command("cd " + dir.path().string() + " && " + kProgram + "check " + arguments);
+  };
+  fs::create_directory(dir / "model");
+  data::Tokenizer::byte_level().save(dir / "model");
+  CHECK(says(check("chat model"), R"(model: chat template plain: PROMPT becomes "PROMPT")"));
+  std::ofstream(dir / "model/chat_template.jinja") << "{% for m in messages %}<{{ m['role'] }}>{% endfor %}";
+  const test::Outcome unknown = check("chat model");
+  CHECK(unknown.exit_code == 2);
+  CHECK(says(unknown, "set data.chat_template"));
+
+  const auto generation = [&](const char* text) {
+    std::ofstream(dir / "model/generation_config.json") << text;
+    return check("generation model/generation_config.json");
+  };
+  CHECK(says(generation(R"({"eos_token_id": [7, 2], "top_p": 0.9})"), "end with [7,2]; no config.json beside it"));
+  CHECK(says(generation("{}"), "names no end token"));
+  CHECK(generation(R"({"eos_token_id": "a"})").exit_code == 2);
+  fs::copy_file(QRL_SOURCE_DIR "/recipes/models/quickstart/config.json", dir / "model/config.json");
+  CHECK(says(generation(R"({"eos_token_id": 7})"), "end with [7]; the rest is kept"));
+  CHECK(generation(R"({"eos_token_id": 4000})").exit_code == 2);
 }
 
 TEST_CASE("a dry run names all sources of its prompts, and says how often they come up") {
