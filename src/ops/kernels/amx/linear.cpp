@@ -16,20 +16,29 @@ VecF finish(const LinearTask& task, VecI sum, std::int64_t row, std::int64_t col
   return scaled_int8(task, sum, row, column);
 }
 
-/// Asks for the next panel a step at a time, half of it with each half of this one's columns.
-struct NextPanel {
-  const std::byte* line;
+/// Asks for the next panel, as many lines at each step of this one's blocks as has it all asked for by the last: more
+/// at once would keep the blocks' own loads waiting.
+class NextPanel {
+ public:
+  NextPanel(const std::byte* panel, std::int64_t bytes, std::int64_t steps)
+      : line_(panel), end_(panel + bytes), lines_a_step_((bytes / kLine + steps - 1) / steps) {}
   void operator()() {
-    for (int i = 0; i < kTile * kPanelRowBytes / 2 / kLine; ++i, line += kLine) __builtin_prefetch(line, 0, 2);
+    for (std::int64_t i = 0; i < lines_a_step_ && line_ < end_; ++i, line_ += kLine) __builtin_prefetch(line_, 0, 2);
   }
+
+ private:
+  const std::byte *line_, *end_;
+  std::int64_t lines_a_step_;
 };
 
+/// Half a panel's columns stay in the first cache while all rows pass.
 template <class Unit>
 void linear(const LinearTask& task) {
   constexpr std::int64_t kCodeBytes = 4 / Unit::kInputs;
   const std::int64_t words = (task.in + Unit::kInputs - 1) / Unit::kInputs, steps = words / kTile;
   const std::int64_t words_left = words % kTile, panel_bytes = words * kPanelRowBytes;
-  const std::int64_t row_bytes = task.x_stride * kCodeBytes;
+  const std::int64_t row_bytes = task.x_stride * kCodeBytes, done_bytes = steps * kTileRowBytes;
+  const std::int64_t steps_of_panel = (task.rows + kBlock - 1) / kBlock * (kPanel / kBlock) * (steps > 0 ? steps : 1);
   const auto* x = static_cast<const std::byte*>(task.x);
   alignas(64) std::byte last_words[kTile * kPanelRowBytes];  // a panel's, zeros behind them
   alignas(64) std::int32_t sums[kBlock * kBlock];
@@ -39,21 +48,16 @@ void linear(const LinearTask& task) {
     const std::byte* panel = static_cast<const std::byte*>(task.panels) + p * panel_bytes;
     __builtin_memcpy(last_words, panel + steps * kTile * kPanelRowBytes,
                      static_cast<std::size_t>(words_left * kPanelRowBytes));
-    for (std::int64_t row = 0; row < task.rows; row += kBlock) {
-      tiles.set_rows(task.rows - row < kBlock ? task.rows - row : kBlock);
-      // Rows have zeros behind their codes, up to a whole line.
-      const LeftBlock rows{x + row * row_bytes, x + (row + kTile) * row_bytes, row_bytes, kTileRowBytes};
-      const std::int64_t done_bytes = steps * kTileRowBytes;
-      const LeftBlock last{rows.first + done_bytes, rows.second + done_bytes, row_bytes, kTileRowBytes};
-      for (std::int64_t offset = 0; offset < kPanel && p * kPanel + offset < task.out; offset += kBlock) {
-        const std::int64_t offset_bytes = offset * 4;
+    NextPanel next(panel + panel_bytes, panel_bytes, steps_of_panel);
+    for (std::int64_t offset = 0; offset < kPanel && p * kPanel + offset < task.out; offset += kBlock) {
+      const std::int64_t offset_bytes = offset * 4;
+      for (std::int64_t row = 0; row < task.rows; row += kBlock) {
+        tiles.set_rows(task.rows - row < kBlock ? task.rows - row : kBlock);
+        // Rows have zeros behind their codes, up to a whole line.
+        const LeftBlock rows{x + row * row_bytes, x + (row + kTile) * row_bytes, row_bytes, kTileRowBytes};
+        const LeftBlock last{rows.first + done_bytes, rows.second + done_bytes, row_bytes, kTileRowBytes};
         clear_sums();
-        if (row == 0) {
-          NextPanel next{panel + panel_bytes + (offset == 0 ? 0 : panel_bytes / 2)};
-          add_products<Unit>(tiles, rows, panel + offset_bytes, steps, [&next] { next(); });
-        } else {
-          add_products<Unit>(tiles, rows, panel + offset_bytes, steps, [] {});
-        }
+        add_products<Unit>(tiles, rows, panel + offset_bytes, steps, next);
         if (words_left > 0) add_products<Unit>(tiles, last, last_words + offset_bytes, 1, [] {});
         store_sums(tiles, sums, kBlock * 4);
         for (std::int64_t r = 0; r < tiles.rows(); ++r) {

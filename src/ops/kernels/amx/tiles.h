@@ -106,7 +106,7 @@ inline void store_sums(const Tiles& tiles, void* to, std::int64_t row_bytes) {
   }
 
 template <class Unit, bool kSecond, class Ask>
-inline void add_products(const LeftBlock& rows, const std::byte* panel, std::int64_t steps, const Ask& ask) {
+inline void add_products(const LeftBlock& rows, const std::byte* panel, std::int64_t steps, Ask&& ask) {
   __asm__ volatile("" ::: "memory");
   const std::byte *left = rows.first, *right = rows.second;
   for (std::int64_t step = 0; step < steps; ++step) {
@@ -127,7 +127,7 @@ inline void add_products(const LeftBlock& rows, const std::byte* panel, std::int
 /// before each step.
 template <class Unit, class Ask>
 inline void add_products(const Tiles& tiles, const LeftBlock& rows, const std::byte* panel, std::int64_t steps,
-                         const Ask& ask) {
+                         Ask&& ask) {
   if (tiles.has_second()) add_products<Unit, true>(rows, panel, steps, ask);
   else add_products<Unit, false>(rows, panel, steps, ask);
 }
