@@ -36,6 +36,10 @@ const Kernels kTiled = [] {
   Kernels kernels = avx512::kKernels;
   kernels.linear_bf16 = amx::linear_bf16;
   kernels.linear_int8 = amx::linear_int8;
+  kernels.linear_fp8 = amx::linear_fp8;
+  kernels.linear_fp8_block = amx::linear_fp8_block;
+  kernels.linear_int4 = amx::linear_int4;
+  kernels.linear_int4_int8 = amx::linear_int4_int8;
   return kernels;
 }();
 

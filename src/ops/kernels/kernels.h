@@ -81,6 +81,10 @@ struct Kernels {
 namespace amx {  // what it does otherwise than avx512
 void linear_bf16(const LinearTask& task);
 void linear_int8(const LinearTask& task);
+void linear_fp8(const LinearTask& task);
+void linear_fp8_block(const LinearTask& task);
+void linear_int4(const LinearTask& task);
+void linear_int4_int8(const LinearTask& task);
 }  // namespace amx
 namespace avx512 {
 extern const Kernels kKernels;

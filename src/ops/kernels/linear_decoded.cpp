@@ -2,93 +2,13 @@
 // registers, since the weights' way from memory is what counts; many rows decode a panel once, to the second cache, for
 // all of them, and meanwhile ask for the next one. Both add in one order: along the inputs, each accumulator under one
 // weight scale at a time.
-#include "ops/kernels/linear.h"
+#include "ops/kernels/linear_decoded.h"
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 
 namespace {
 
-constexpr std::int64_t kScaleInputs = 128;  // of the formats whose scales belong to some of the inputs
-constexpr int kAskedLines = 2;              // a stored word's turn: half of its own panel row of kPanel words
-
-// Codes: how many inputs a stored word holds, and the kSteps words of the dot product's own layout that come out of it,
-// kAtOnce of them at a time.
-
-struct Fp8Codes {
-  static constexpr int kInputs = 4, kSteps = 2, kAtOnce = 2;
-  static void decode(VecI word, int, VecI (&to)[2]) { bf16_of_fp8(word, to); }
-};
-
-struct Int4AsBf16Codes {
-  static constexpr int kInputs = 8, kSteps = 4, kAtOnce = 1;
-  static void decode(VecI word, int step, VecI (&to)[1]) {
-#if defined(QRL_ISA_AVX512)
-    // Five bits of the index count; the fifth belongs to the next nibble, so the table holds everything twice.
-    alignas(64) static constexpr std::uint16_t kNumbers[32] = {
-        0,      0x3f80, 0x4000, 0x4040, 0x4080, 0x40a0, 0x40c0, 0x40e0, 0xc100, 0xc0e0, 0xc0c0,
-        0xc0a0, 0xc080, 0xc040, 0xc000, 0xbf80, 0,      0x3f80, 0x4000, 0x4040, 0x4080, 0x40a0,
-        0x40c0, 0x40e0, 0xc100, 0xc0e0, 0xc0c0, 0xc0a0, 0xc080, 0xc040, 0xc000, 0xbf80};
-    to[0] = (VecI)_mm512_permutexvar_epi16((__m512i)((VecU16)word >> (4 * step)), _mm512_load_si512(kNumbers));
-#else
-    const auto number = [](VecU shifted) { return bits_of(__builtin_convertvector((VecI)shifted >> 28, VecF)); };
-    const VecI even = number((VecU)word << (28 - 4 * step)), odd = number((VecU)word << (12 - 4 * step));
-    to[0] = (VecI)((VecU)even >> 16) | (odd & (VecI)(VecU{} + 0xffff0000U));
-#endif
-  }
-};
-
-struct Int4AsInt8Codes {
-  static constexpr int kInputs = 8, kSteps = 2, kAtOnce = 1;
-  static void decode(VecI word, int step, VecI (&to)[1]) {
-    using Bytes = std::int8_t __attribute__((vector_size(4 * kLanes)));
-    const VecI nibbles = (VecI)((VecU)word >> (4 * step)) & 0x0f0f0f0f;
-    to[0] = (VecI)(((Bytes)nibbles ^ 8) - 8);
-  }
-};
-
-// Formats: codes, dot product, and the scales' places.
-
-enum class InputScale { row, chunk };
-
-struct Fp8 : Bf16Dot {
-  using Codes = Fp8Codes;
-  static constexpr bool kScaledChunks = false;
-  static constexpr InputScale kInputScale = InputScale::row;
-  static VecF weight_scale(const LinearTask& task, std::int64_t run, std::int64_t column) {
-    return load(static_cast<const float*>(task.scales) + run * task.scale_stride + column, All{});
-  }
-  static VecF start(const LinearTask&, std::int64_t, std::int64_t) { return VecF{}; }
-  static VecF number(VecF sum) { return sum; }
-};
-
-struct Fp8Block : Fp8 {
-  static constexpr bool kScaledChunks = true;
-  static constexpr InputScale kInputScale = InputScale::chunk;
-};
-
-struct Int4 : Bf16Dot {
-  using Codes = Int4AsBf16Codes;
-  static constexpr bool kScaledChunks = true;
-  static constexpr InputScale kInputScale = InputScale::row;
-  static VecF weight_scale(const LinearTask& task, std::int64_t run, std::int64_t column) {
-    return load(static_cast<const std::uint16_t*>(task.scales) + run * task.scale_stride + column, All{});
-  }
-  static VecF start(const LinearTask&, std::int64_t, std::int64_t) { return VecF{}; }
-  static VecF number(VecF sum) { return sum; }
-};
-
-struct Int4Int8 : Int8DotOffsetInput {
-  using Codes = Int4AsInt8Codes;
-  static constexpr bool kScaledChunks = true;
-  static constexpr InputScale kInputScale = InputScale::row;
-  static VecF weight_scale(const LinearTask& task, std::int64_t run, std::int64_t column) {
-    return Int4::weight_scale(task, run, column);
-  }
-  static VecI start(const LinearTask& task, std::int64_t run, std::int64_t column) {
-    return kBias == 0 ? VecI{} : (VecI)(-(VecU)load_words(task.column_sums + run * task.scale_stride + column));
-  }
-  static VecF number(VecI sum) { return __builtin_convertvector(sum, VecF); }
-};
+constexpr int kAskedLines = 2;  // a stored word's turn: half of its own panel row of kPanel words
 
 /// Sums of one row and vector: under the present scale, and of what is scaled.
 template <class F>
@@ -96,25 +16,6 @@ struct Sums {
   typename F::Accumulator open;
   VecF scaled;
 };
-
-/// A run of inputs, its place among the scales, and whether it is the first and the last under its own.
-struct Chunk {
-  std::int64_t begin, end, run;
-  bool first, last;
-};
-
-/// Calls body(chunk) for all of [begin, end), which is whole scales' or, where a row has one scale, any.
-template <class F, class Body>
-inline void for_chunks(const LinearTask& task, std::int64_t begin, std::int64_t end, const Body& body) {
-  if constexpr (F::kScaledChunks) {
-    for (; begin < end; begin += kScaleInputs)
-      body({begin, begin + kScaleInputs < end ? begin + kScaleInputs : end, begin / kScaleInputs, true, true});
-  } else {
-    body(Chunk{begin, end, 0, begin == 0, end == task.in});
-  }
-}
-
-constexpr std::int64_t words_of(std::int64_t inputs, int of_word) { return (inputs + of_word - 1) / of_word; }
 
 /// Adds a chunk to the sums of Rows rows × Vectors vectors, whatever those are before the first one. weights(word,
 /// step, vector, to) gives decoded words from `step` on of the chunk's stored `word`; `ask` is called once for each of
@@ -169,13 +70,6 @@ inline void finish(const LinearTask& task, std::int64_t row, std::int64_t column
   }
 }
 
-/// The stored words of a panel.
-template <class F>
-const std::int32_t* panel_at(const LinearTask& task, std::int64_t column) {
-  return static_cast<const std::int32_t*>(task.panels) +
-         column / kPanel * kPanel * words_of(task.in, F::Codes::kInputs);
-}
-
 /// Few rows: decoded in registers.
 template <class F, int Rows, int Vectors>
 void decoded_in_registers(const LinearTask& task, std::int64_t column) {
@@ -190,23 +84,6 @@ void decoded_in_registers(const LinearTask& task, std::int64_t column) {
         task, 0, column, chunk, weights, [] {}, sums);
   });
   for (int r = 0; r < Rows; ++r) finish<F, Vectors>(task, r, column, sums[r]);
-}
-
-/// Stored words to those of the dot product, both by whole panel rows.
-template <class F>
-void decode(const std::int32_t* stored, std::int64_t num_stored, std::int32_t* words) {
-  for (std::int64_t word = 0; word < num_stored; ++word, stored += kPanel) {
-    for (int v = 0; v < kPanel / kLanes; ++v) {
-      const VecI together = load_words(stored + v * kLanes);
-      for (int step = 0; step < F::Codes::kSteps; step += F::Codes::kAtOnce) {
-        VecI decoded[F::Codes::kAtOnce];
-        F::Codes::decode(together, step, decoded);
-        for (int i = 0; i < F::Codes::kAtOnce; ++i)
-          __builtin_memcpy(words + (step + i) * kPanel + v * kLanes, &decoded[i], sizeof decoded[i]);
-      }
-    }
-    words += F::Codes::kSteps * kPanel;
-  }
 }
 
 /// Many rows: each panel decoded once, a stretch of inputs at a time.

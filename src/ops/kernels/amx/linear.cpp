@@ -16,21 +16,6 @@ VecF finish(const LinearTask& task, VecI sum, std::int64_t row, std::int64_t col
   return scaled_int8(task, sum, row, column);
 }
 
-/// Asks for the next panel, as many lines at each step of this one's blocks as has it all asked for by the last: more
-/// at once would keep the blocks' own loads waiting.
-class NextPanel {
- public:
-  NextPanel(const std::byte* panel, std::int64_t bytes, std::int64_t steps)
-      : line_(panel), end_(panel + bytes), lines_a_step_((bytes / kLine + steps - 1) / steps) {}
-  void operator()() {
-    for (std::int64_t i = 0; i < lines_a_step_ && line_ < end_; ++i, line_ += kLine) __builtin_prefetch(line_, 0, 2);
-  }
-
- private:
-  const std::byte *line_, *end_;
-  std::int64_t lines_a_step_;
-};
-
 /// Half a panel's columns stay in the first cache while all rows pass.
 template <class Unit>
 void linear(const LinearTask& task) {

@@ -132,4 +132,20 @@ inline void add_products(const Tiles& tiles, const LeftBlock& rows, const std::b
   else add_products<Unit, false>(rows, panel, steps, ask);
 }
 
+/// Asks for the next panel, as many lines at each step of this one's blocks as has it all asked for by the last: more
+/// at once would keep the blocks' own loads waiting.
+class NextPanel {
+ public:
+  NextPanel(const std::byte* panel, std::int64_t bytes, std::int64_t steps)
+      : line_(panel), end_(panel + bytes), lines_a_step_((bytes / kTileRowBytes + steps - 1) / steps) {}
+  void operator()() {
+    for (std::int64_t i = 0; i < lines_a_step_ && line_ < end_; ++i, line_ += kTileRowBytes)
+      __builtin_prefetch(line_, 0, 2);
+  }
+
+ private:
+  const std::byte *line_, *end_;
+  std::int64_t lines_a_step_;
+};
+
 }  // namespace qrl::ops::QRL_ISA_NAMESPACE

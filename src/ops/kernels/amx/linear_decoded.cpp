@@ -1,0 +1,249 @@
+// The matrix products with e4m3 and int4 weights by AMX. Many rows: a panel is decoded to the second cache, for tiles.
+// One or two: it is decoded in registers, since the weights' way from memory is what counts, and vectors add in the
+// tiles' order (tiles.h), so that a row's sums do not depend on how many there are. int8's are exact: W4A8 has the bits
+// of the other paths.
+#include "ops/kernels/linear_decoded.h"
+
+#include "ops/kernels/amx/tiles.h"
+
+namespace qrl::ops::QRL_ISA_NAMESPACE {
+
+namespace {
+
+/// Up to as many rows W4A8 is decoded in registers by avx512's loop, whose bits are the same.
+constexpr std::int64_t kRowsByVectors = 4;
+
+template <int kInputs>
+struct Products {
+  using Unit = Bf16Tiles;
+};
+template <>
+struct Products<Int8Tiles::kInputs> {
+  using Unit = Int8Tiles;
+};
+template <class F>
+using UnitOf = typename Products<F::kGroup>::Unit;
+
+/// A block's place in the product, and its sums under all scales so far: [rows, kBlock], kPanel floats from row to row.
+struct Block {
+  std::int64_t row, rows, column;
+  float* scaled;
+};
+
+/// Adds a chunk's sums under its scales to those of its block, some at each step of the next chunk's products, which
+/// hide it.
+template <class F>
+class Scaling {
+ public:
+  using Sum = typename UnitOf<F>::Sum;
+  Scaling(const LinearTask& task, const Block& block) : task_(task), block_(block) {}
+
+  std::int32_t* sums() { return sums_[turn_]; }
+  /// sums() hold this chunk's from now on.
+  void begin(const Chunk& chunk) {
+    finish();
+    from_ = sums_[turn_];
+    turn_ = 1 - turn_;
+    chunk_ = chunk;
+    left_ = block_.rows;
+    scales_[0] = F::weight_scale(task_, chunk.run, block_.column);
+    scales_[1] = F::weight_scale(task_, chunk.run, block_.column + kLanes);
+  }
+  void some() { add(left_ < kRowsAtOnce ? left_ : kRowsAtOnce); }
+  void finish() { add(left_); }
+
+ private:
+  static constexpr std::int64_t kRowsAtOnce = kBlock / (kScaleInputs / F::kGroup / kTile);  // done when a chunk is
+
+  void add(std::int64_t count) {
+    for (std::int64_t r = block_.rows - left_; count > 0; ++r, --count, --left_) {
+      float* scaled = block_.scaled + r * kPanel;
+      for (int v = 0; v < 2; ++v, scaled += kLanes) {
+        VecF scale = scales_[v];
+        if constexpr (F::kInputScale == InputScale::chunk)
+          scale = splat(task_.x_scales[(block_.row + r) * task_.x_scale_stride + chunk_.run]) * scale;
+        const VecF sum = F::number((Sum)load_words(from_ + r * kBlock + v * kLanes));
+        const bool nothing_scaled = !F::kScaledChunks || chunk_.begin == 0;
+        store(scaled, fma(sum, scale, nothing_scaled ? VecF{} : load(scaled, All{})), All{});
+      }
+    }
+  }
+
+  const LinearTask& task_;
+  const Block& block_;
+  alignas(64) std::int32_t sums_[2][kBlock * kBlock];
+  int turn_ = 0;
+  const std::int32_t* from_ = nullptr;
+  std::int64_t left_ = 0;
+  Chunk chunk_{};
+  VecF scales_[2];
+};
+
+/// The row's scale, and the way out.
+template <class F>
+void write_scaled(const LinearTask& task, VecF value, std::int64_t row, std::int64_t column) {
+  if (F::kInputScale == InputScale::row && task.x_scales != nullptr)
+    value = value * splat(task.x_scales[row * task.x_scale_stride]);
+  write(task, value, row, column);
+}
+
+constexpr std::int64_t steps_of(std::int64_t inputs, int of_word) {
+  return (words_of(inputs, of_word) + kTile - 1) / kTile;
+}
+
+/// Inputs [begin, end) of a block; `words` hold their decoded weights. Sums that go on with the next inputs are in
+/// `open`, which is as block.scaled.
+template <class F>
+void add_stretch(const LinearTask& task, Tiles& tiles, const Block& block, std::int64_t begin, std::int64_t end,
+                 const std::int32_t* words, float* open, NextPanel& next) {
+  using Unit = UnitOf<F>;
+  const std::int64_t row_bytes = task.x_stride * static_cast<std::int64_t>(sizeof(typename F::Element));
+  const std::byte* x = static_cast<const std::byte*>(task.x) + block.row * row_bytes;
+  tiles.set_rows(block.rows);
+  Scaling<F> scaling(task, block);
+  for_chunks<F>(task, begin, end, [&](const Chunk& chunk) {
+    const std::byte* first = x + chunk.begin * static_cast<std::int64_t>(sizeof(typename F::Element));
+    const LeftBlock rows{first, first + kTile * row_bytes, row_bytes, kTileRowBytes};
+    const auto* panel = reinterpret_cast<const std::byte*>(words + (chunk.begin - begin) / F::kGroup * kPanel);
+    if (chunk.first) clear_sums();
+    else load_sums(tiles, open, kPanelRowBytes);
+    add_products<Unit>(tiles, rows, panel, steps_of(chunk.end - chunk.begin, F::kGroup), [&] {
+      next();
+      scaling.some();
+    });
+    if (!chunk.last) return store_sums(tiles, open, kPanelRowBytes);
+    store_sums(tiles, scaling.sums(), kBlock * 4);
+    scaling.begin(chunk);
+  });
+  scaling.finish();
+}
+
+template <class F>
+void linear(const LinearTask& task) {
+  constexpr std::int64_t kColumns = 2 * kPanel;  // of a row's floats in scratch: open sums and scaled ones
+  const std::int64_t num_stored = words_of(task.in, F::Codes::kInputs);
+  const std::int64_t blocks = (task.rows + kBlock - 1) / kBlock * (kPanel / kBlock);
+  auto* words = reinterpret_cast<std::int32_t*>(task.scratch);
+  float* const open = task.scratch + kLinearScratchInputs / F::kGroup * kPanel;
+  float* const scaled = open + task.rows * kPanel;
+  static_assert(linear_scratch_floats(1) - linear_scratch_floats(0) == kColumns);
+  Tiles tiles;
+  for (std::int64_t p = task.first_panel; p < task.end_panel; ++p) {
+    const std::int32_t* panel = panel_at<F>(task, p * kPanel);
+    NextPanel next(reinterpret_cast<const std::byte*>(panel + num_stored * kPanel), num_stored * kPanelRowBytes,
+                   blocks * steps_of(task.in, F::kGroup));
+    for (std::int64_t begin = 0; begin < task.in; begin += kLinearScratchInputs) {
+      const std::int64_t end = begin + kLinearScratchInputs < task.in ? begin + kLinearScratchInputs : task.in;
+      const std::int64_t count = words_of(end - begin, F::Codes::kInputs),
+                         decoded = count * F::Codes::kInputs / F::kGroup;
+      const std::int64_t all = steps_of(end - begin, F::kGroup) * kTile;
+      decode<F>(panel + begin / F::Codes::kInputs * kPanel, count, words);
+      if (decoded < all)
+        __builtin_memset(words + decoded * kPanel, 0, static_cast<std::size_t>((all - decoded) * kPanelRowBytes));
+      for (std::int64_t offset = 0; offset < kPanel && p * kPanel + offset < task.out; offset += kBlock) {
+        for (std::int64_t row = 0; row < task.rows; row += kBlock) {
+          const std::int64_t at = row * kPanel + offset;
+          const Block block{row, task.rows - row < kBlock ? task.rows - row : kBlock, p * kPanel + offset, scaled + at};
+          add_stretch<F>(task, tiles, block, begin, end, words + offset, open + at, next);
+          if (end < task.in) continue;
+          for (std::int64_t r = 0; r < block.rows; ++r)
+            for (int v = 0; v < kBlock; v += kLanes)
+              write_scaled<F>(task, load(block.scaled + r * kPanel + v, All{}), row + r, block.column + v);
+        }
+      }
+    }
+  }
+}
+
+/// Subnormals are zero, as in tiles, while it lives.
+class NoSubnormals {
+ public:
+  NoSubnormals() : before_(_mm_getcsr()) { _mm_setcsr(before_ | kFlush | kTakenAsZero); }
+  NoSubnormals(const NoSubnormals&) = delete;
+  NoSubnormals& operator=(const NoSubnormals&) = delete;
+  ~NoSubnormals() { _mm_setcsr(before_); }
+
+ private:
+  static constexpr unsigned kFlush = 0x8000, kTakenAsZero = 0x0040;
+  unsigned before_;
+};
+
+/// What a tile step adds to sums of Rows rows by a panel's columns: 16 words' first products and their second ones
+/// apart.
+template <class F, int Rows>
+void add_step(const std::int32_t* stored, std::int64_t num_stored, const float* inputs, std::int64_t stride,
+              VecF (&sums)[Rows][kPanel / kLanes]) {
+  constexpr int kVectors = kPanel / kLanes;
+  VecF even[Rows][kVectors] = {}, odd[Rows][kVectors] = {};
+  for (std::int64_t word = 0; word < num_stored; ++word, stored += kPanel) {
+    for (int step = 0; step < F::Codes::kSteps; step += F::Codes::kAtOnce) {
+      VecI decoded[kVectors][F::Codes::kAtOnce];
+      for (int v = 0; v < kVectors; ++v) F::Codes::decode(load_words(stored + v * kLanes), step, decoded[v]);
+      for (int i = 0; i < F::Codes::kAtOnce; ++i, inputs += F::kGroup) {
+        for (int v = 0; v < kVectors; ++v) {
+          const VecF first = float_of_bits(decoded[v][i] << 16), second = float_of_bits(decoded[v][i] & ~0xffff);
+          for (int r = 0; r < Rows; ++r) {
+            even[r][v] = fma(splat(inputs[r * stride]), first, even[r][v]);
+            odd[r][v] = fma(splat(inputs[r * stride + 1]), second, odd[r][v]);
+          }
+        }
+      }
+    }
+  }
+  for (int r = 0; r < Rows; ++r)
+    for (int v = 0; v < kVectors; ++v) sums[r][v] = sums[r][v] + (even[r][v] + odd[r][v]);
+}
+
+template <class F, int Rows>
+void decoded_in_registers(const LinearTask& task) {
+  constexpr int kVectors = kPanel / kLanes;
+  constexpr std::int64_t kStored = kTile * F::kGroup / F::Codes::kInputs;  // words of a tile step
+  const std::int64_t stride = task.x_stride;
+  float* const inputs = task.scratch;
+  for (std::int64_t i = 0; i < Rows * stride; i += kLanes)
+    store(inputs + i, load(static_cast<const std::uint16_t*>(task.x) + i, All{}), All{});
+  const NoSubnormals as_in_tiles;
+  for (std::int64_t p = task.first_panel; p < task.end_panel; ++p) {
+    const std::int32_t* panel = panel_at<F>(task, p * kPanel);
+    VecF scaled[Rows][kVectors];
+    for_chunks<F>(task, 0, task.in, [&](const Chunk& chunk) {
+      VecF sums[Rows][kVectors] = {};
+      const std::int64_t end = words_of(chunk.end, F::Codes::kInputs);
+      for (std::int64_t word = chunk.begin / F::Codes::kInputs; word < end; word += kStored) {
+        const std::int64_t count = end - word < kStored ? end - word : kStored;
+        add_step<F>(panel + word * kPanel, count, inputs + word * F::Codes::kInputs, stride, sums);
+      }
+      for (int v = 0; v < kVectors; ++v) {
+        const VecF weight_scale = F::weight_scale(task, chunk.run, p * kPanel + v * kLanes);
+        for (int r = 0; r < Rows; ++r) {
+          VecF scale = weight_scale;
+          if (F::kInputScale == InputScale::chunk)
+            scale = splat(task.x_scales[r * task.x_scale_stride + chunk.run]) * scale;
+          scaled[r][v] = fma(sums[r][v], scale, chunk.begin == 0 ? VecF{} : scaled[r][v]);
+        }
+      }
+    });
+    for (int r = 0; r < Rows; ++r)
+      for (int v = 0; v < kVectors; ++v) write_scaled<F>(task, scaled[r][v], r, p * kPanel + v * kLanes);
+  }
+}
+
+template <class F>
+void linear_bf16_inputs(const LinearTask& task) {
+  const bool fits = task.rows * task.x_stride <= kLinearScratchInputs / F::kGroup * kPanel;
+  if (task.rows == 1 && fits) decoded_in_registers<F, 1>(task);
+  else if (task.rows == 2 && fits) decoded_in_registers<F, 2>(task);
+  else linear<F>(task);
+}
+
+}  // namespace
+
+void linear_fp8(const LinearTask& task) { linear_bf16_inputs<Fp8>(task); }
+void linear_fp8_block(const LinearTask& task) { linear_bf16_inputs<Fp8Block>(task); }
+void linear_int4(const LinearTask& task) { linear_bf16_inputs<Int4>(task); }
+void linear_int4_int8(const LinearTask& task) {
+  if (task.rows <= kRowsByVectors) avx512::kKernels.linear_int4_int8(task);
+  else linear<Int4Int8>(task);
+}
+
+}  // namespace qrl::ops::QRL_ISA_NAMESPACE
