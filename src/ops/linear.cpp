@@ -1,6 +1,7 @@
 #include "ops/linear.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <string>
@@ -76,9 +77,13 @@ void codes_to_words(const FormatSpec& what, const std::uint8_t* codes, std::int6
 }
 void words_to_codes(const FormatSpec& what, const std::uint32_t* words, std::int64_t in, std::uint8_t* codes) {
   const int per_word = 32 / what.weight_bits;
-  for (std::int64_t i = 0; i < in; ++i) {
-    const std::uint32_t shifted = words[i / per_word] >> bit_of_input(what, static_cast<int>(i % per_word));
-    codes[i] = static_cast<std::uint8_t>(shifted & ((1U << what.weight_bits) - 1));
+  const std::uint32_t mask = (1U << what.weight_bits) - 1;
+  std::array<int, 8> bits{};
+  for (int i = 0; i < per_word; ++i) bits[static_cast<std::size_t>(i)] = bit_of_input(what, i);
+  for (std::int64_t first = 0; first < in; first += per_word) {
+    const std::uint32_t word = words[first / per_word];
+    for (int i = 0; i < per_word && first + i < in; ++i)
+      codes[first + i] = static_cast<std::uint8_t>(word >> bits[static_cast<std::size_t>(i)] & mask);
   }
 }
 
@@ -231,6 +236,9 @@ void unpack_rows(const PackedLinear& packed, std::int64_t first_row, std::int64_
   const std::int64_t run = scale_run(packed.format, packed.in);
   std::vector<std::uint32_t> words(static_cast<std::size_t>(num_words));
   std::vector<std::uint8_t> codes(static_cast<std::size_t>(packed.in));
+  std::array<float, 256> values{};
+  for (std::size_t code = 0; code < values.size(); ++code)
+    values[code] = decoded(what.weights, static_cast<std::uint8_t>(code));
   for (std::int64_t i = 0; i < rows; ++i) {
     const std::int64_t row = first_row + i;
     const std::uint32_t* from = panel_words(packed, row);
@@ -240,13 +248,16 @@ void unpack_rows(const PackedLinear& packed, std::int64_t first_row, std::int64_
       std::memcpy(to, words.data(), static_cast<std::size_t>(packed.in) * sizeof(float));
     } else if (what.weights == Code::bf16) {
       kernels().decode_bf16(reinterpret_cast<const std::uint16_t*>(words.data()), packed.in, to);
+    } else if (what.weights == Code::int8) {
+      const auto width = static_cast<std::size_t>(packed.in);
+      quant::decode_int8({reinterpret_cast<const std::int8_t*>(words.data()), width}, scale_at(packed, 0, row),
+                         {to, width});
     } else {
       words_to_codes(what, words.data(), packed.in, codes.data());
       for (std::int64_t begin = 0; begin < packed.in; begin += run) {
         const float scale = scale_at(packed, begin / run, row);
-        for (std::int64_t k = begin; k < std::min(packed.in, begin + run); ++k) {
-          to[k] = decoded(what.weights, codes[static_cast<std::size_t>(k)]) * scale;
-        }
+        for (std::int64_t k = begin; k < std::min(packed.in, begin + run); ++k)
+          to[k] = values[codes[static_cast<std::size_t>(k)]] * scale;
       }
     }
   }
