@@ -15,6 +15,8 @@
 #include "runtime.h"
 
 #define QRL_KERNEL __global__
+/// A kernel of so many threads a block, with registers for at least so many blocks a multiprocessor.
+#define QRL_KERNEL_OF(threads, blocks) __global__ __launch_bounds__(threads, blocks)
 #define QRL_DEVICE __device__ __forceinline__
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
@@ -34,6 +36,34 @@ QRL_DEVICE void sync_warp() { __syncwarp(); }
 template <class T>
 QRL_DEVICE T shuffle_xor(T value, int mask) {
   return __shfl_xor_sync(0xffffffffU, value, mask);
+}
+/// c += a·b on the warp's matrix unit, 16x8x16: bf16 pairs (first one low), exact products, fp32 sums. With g = lane /
+/// 4 and t = lane % 4 a lane holds: of a (16 rows, 16 inputs) in words 0 … 3 inputs 2t, 2t + 1 of rows g and g + 8,
+/// then inputs 2t + 8, 2t + 9 of the same; of b (16 inputs, 8 columns) inputs 2t, 2t + 1, then 2t + 8, 2t + 9 of column
+/// g; of c row g's columns 2t, 2t + 1, then row g + 8's (PTX ISA, mma.m16n8k16). A row's result depends on no other
+/// row, a column's on no other column. All lanes call.
+QRL_DEVICE void multiply_add_16x8x16(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
+      "%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+/// Four of the eight bytes of low (0 … 3) and high (4 … 7): `selector` names them, four bits each, lowest first.
+QRL_DEVICE std::uint32_t pick_bytes(std::uint32_t low, std::uint32_t high, std::uint32_t selector) {
+  return __byte_perm(low, high, selector);
+}
+/// a·b + c of two bf16 at once, each rounded once to the nearest even; subnormals count.
+QRL_DEVICE std::uint32_t fma_bf16x2(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
+  std::uint32_t result;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(result) : "r"(a), "r"(b), "r"(c));
+  return result;
+}
+/// Two floats as bf16, nearest even, the first low.
+QRL_DEVICE std::uint32_t bf16x2_of(float low, float high) {
+  std::uint32_t result;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(high), "f"(low));
+  return result;
 }
 /// The block's shared memory, aligned for the matrix units (32 bytes); not initialised.
 QRL_DEVICE unsigned char* shared_memory() {

@@ -54,6 +54,7 @@ struct Block {
   std::vector<Fiber> fibers;
   std::vector<std::unique_ptr<char[]>> stacks;
   std::vector<std::uint64_t> slots;  // two a thread, used in turn: one barrier an exchange is enough
+  std::vector<LaneWords> gathered;   // and so here
   std::vector<unsigned char> shared;
   void* scheduler = nullptr;
   const std::function<void()>* kernel = nullptr;
@@ -109,6 +110,7 @@ bool release(int begin, int end, Waits what) {
 void run_block(std::size_t shared_bytes) {
   block.fibers.resize(static_cast<std::size_t>(block.num_threads));
   block.slots.assign(2 * static_cast<std::size_t>(block.num_threads), ~std::uint64_t{0});
+  block.gathered.resize(2 * static_cast<std::size_t>(block.num_threads));
   block.shared.assign(shared_bytes + 32, 0xff);
   for (int i = 0; i < block.num_threads; ++i) prepare(i);
   for (bool moved = true; moved;) {
@@ -160,6 +162,14 @@ std::uint64_t exchange(std::uint64_t value, int mask) {
   block.slots[slot(self)] = value;
   pause(Waits::for_warp);
   return block.slots[slot(self ^ mask)];
+}
+
+const LaneWords* gather(const LaneWords& words) {
+  const int turn = current().num_exchanges++ % 2, self = block.current;
+  LaneWords* of_turn = block.gathered.data() + static_cast<std::ptrdiff_t>(turn) * block.num_threads;
+  of_turn[self] = words;
+  pause(Waits::for_warp);
+  return of_turn + self / 32 * 32;
 }
 
 void run_blocks(Grid grid, int threads, std::size_t shared_bytes, const std::function<void()>& kernel) {

@@ -4,15 +4,18 @@
 // hardware does by itself are not emulated.
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <functional>
 #include <type_traits>
 
+#include "portable.h"
 #include "runtime.h"
 
 #define QRL_KERNEL
+#define QRL_KERNEL_OF(threads, blocks)
 #define QRL_DEVICE inline
 
 namespace qrl::cuda::emulated {
@@ -26,6 +29,9 @@ void sync_block();
 void sync_warp();
 unsigned char* shared_memory();
 std::uint64_t exchange(std::uint64_t value, int mask);
+/// What the 32 lanes of this warp give, once all have.
+using LaneWords = std::array<std::uint32_t, 6>;
+const LaneWords* gather(const LaneWords& words);
 
 template <class T>
 T shuffle_xor(T value, int mask) {
@@ -35,6 +41,44 @@ T shuffle_xor(T value, int mask) {
   word = exchange(word, mask);
   std::memcpy(&value, &word, sizeof value);
   return value;
+}
+
+inline float float_of_half(std::uint32_t pair, int half) {
+  return float_of_bf16(static_cast<std::uint16_t>(pair >> (16 * half)));
+}
+
+/// Sums in order of the inputs.
+inline void multiply_add_16x8x16(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+  const LaneWords* lanes = gather({a[0], a[1], a[2], a[3], b[0], b[1]});
+  const int group = thread_idx() % 32 / 4, column = thread_idx() % 4 * 2;
+  for (int k = 0; k < 16; ++k) {
+    const int t = k % 8 / 2, word = k / 8 * 2, half = k % 2;
+    const float rows[2] = {float_of_half(lanes[4 * group + t][static_cast<std::size_t>(word)], half),
+                           float_of_half(lanes[4 * group + t][static_cast<std::size_t>(word + 1)], half)};
+    for (int j = 0; j < 2; ++j) {
+      const float of_column = float_of_half(lanes[4 * (column + j) + t][static_cast<std::size_t>(4 + k / 8)], half);
+      c[j] += rows[0] * of_column;
+      c[2 + j] += rows[1] * of_column;
+    }
+  }
+}
+
+inline std::uint32_t pick_bytes(std::uint32_t low, std::uint32_t high, std::uint32_t selector) {
+  const std::uint64_t both = static_cast<std::uint64_t>(high) << 32 | low;
+  std::uint32_t picked = 0;
+  for (int i = 0; i < 4; ++i)
+    picked |= static_cast<std::uint32_t>((both >> ((selector >> (4 * i) & 7U) * 8)) & 0xffU) << (8 * i);
+  return picked;
+}
+inline std::uint32_t bf16x2_of(float low, float high) {
+  return static_cast<std::uint32_t>(bf16_of(high)) << 16 | bf16_of(low);
+}
+/// Rounded twice where fp32 does not hold the result: what the kernels want of it is exact.
+inline std::uint32_t fma_bf16x2(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
+  const auto one = [&](int half) {
+    return std::fmaf(float_of_half(a, half), float_of_half(b, half), float_of_half(c, half));
+  };
+  return bf16x2_of(one(0), one(1));
 }
 
 struct Grid {
