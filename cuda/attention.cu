@@ -105,9 +105,9 @@ struct TileOfQueries {
   using S = Share<format, kDim>;
   using Memory = Shared<kDim, kTiles>;
   static constexpr int kWideTiles = Memory::kWideTiles;
-  // Pieces of loads under way, in registers.
-  static constexpr int kKeysAhead = kTiles == 1 ? 4 : 2;
-  static constexpr int kValuesAhead = kTiles == 1 ? 2 : 1;
+  // Pieces of loads under way, in registers: as many as there are.
+  static constexpr int kKeysAhead = (kTiles == 1 ? 4 : 2) / (kDim <= 128 ? 1 : 2);
+  static constexpr int kValuesAhead = kTiles == 1 && kDim <= 128 ? 2 : 1;
 
   const KvPages& pages;
   Memory& shared;
@@ -370,10 +370,14 @@ QRL_DEVICE void bring_queries(const AttentionTask& task, const Block& block, flo
   }
 }
 
+/// Blocks that a multiprocessor's registers are shared out for; more would spill.
 template <KvFormat format, int kDim, int kTiles>
-QRL_KERNEL_OF(kThreads, (kTiles > 1 || kDim > 128   ? 2
-                         : format == KvFormat::bf16 ? 3
-                                                    : 4))
+inline constexpr int kBlocksAtOnce = kTiles > 1 || kDim > 128       ? 2
+                                     : format == KvFormat::fp8_e4m3 ? 4
+                                                                    : 3;
+
+template <KvFormat format, int kDim, int kTiles>
+QRL_KERNEL_OF(kThreads, (kBlocksAtOnce<format, kDim, kTiles>))
 void attention_kernel(AttentionTask task) {
   using S = Share<format, kDim>;
   using Memory = Shared<kDim, kTiles>;
