@@ -125,7 +125,7 @@ const AttentionPlan& AttentionPlanner::plan(const AttentionRows& rows) {
   find_groups(rows);
 
   const auto tile_rows = static_cast<std::size_t>(shape_.tile_rows());
-  std::int64_t num_tiles = static_cast<std::int64_t>(singles_.size());
+  auto num_tiles = static_cast<std::int64_t>(singles_.size());
   for (const Run& run : prompts_) num_tiles += ceil_div(run.num_rows, shape_.tile_rows());
   const std::int64_t num_blocks = num_tiles * shape_.num_kv_heads * shape_.heads_tiles();
 
@@ -147,11 +147,13 @@ const AttentionPlan& AttentionPlanner::plan(const AttentionRows& rows) {
   }
 
   const auto is_small = [&](const AttentionTile& tile) { return tile.num_rows * shape_.tile_heads() <= kSmallQueries; };
-  const auto large = std::ranges::stable_partition(plan_.tiles, is_small);
-  const auto length = [](const AttentionTile& tile) { return tile.first_chunk - tile.end_chunk; };
-  std::ranges::stable_sort(plan_.tiles.begin(), large.begin(), {}, length);
-  std::ranges::stable_sort(large, {}, length);
-  plan_.num_small = large.begin() - plan_.tiles.begin();
+  const auto large = std::stable_partition(plan_.tiles.begin(), plan_.tiles.end(), is_small);
+  const auto is_longer = [](const AttentionTile& a, const AttentionTile& b) {
+    return a.end_chunk - a.first_chunk > b.end_chunk - b.first_chunk;
+  };
+  std::stable_sort(plan_.tiles.begin(), large, is_longer);
+  std::stable_sort(large, plan_.tiles.end(), is_longer);
+  plan_.num_small = large - plan_.tiles.begin();
   return plan_;
 }
 

@@ -50,7 +50,7 @@ std::string fault(const Tick& tick, const AttentionShape& shape, const Attention
     const bool is_split =
         plan.partials_N[static_cast<std::size_t>(plan.rows[static_cast<std::size_t>(tile.first_row)])] >= 0;
     for (std::int32_t r = 0; r < tile.num_rows; ++r) {
-      const std::int32_t row = plan.rows[static_cast<std::size_t>(tile.first_row + r)];
+      const std::int32_t row = plan.rows[static_cast<std::size_t>(tile.first_row) + static_cast<std::size_t>(r)];
       const auto at = static_cast<std::size_t>(row);
       if ((plan.partials_N[at] >= 0) != is_split) return "a tile of both kinds";
       if (!is_split && tile.first_chunk != 0) return "a whole row that does not begin at position 0";
@@ -89,7 +89,7 @@ std::int64_t positions_read(const Tick& tick, const AttentionPlan& plan) {
   for (const AttentionTile& tile : plan.tiles) {
     std::int64_t end = 0;
     for (std::int32_t r = 0; r < tile.num_rows; ++r) {
-      const std::int32_t row = plan.rows[static_cast<std::size_t>(tile.first_row + r)];
+      const std::int32_t row = plan.rows[static_cast<std::size_t>(tile.first_row) + static_cast<std::size_t>(r)];
       end = std::max<std::int64_t>(end, tick.positions[static_cast<std::size_t>(row)] + 1);
     }
     sum += std::min<std::int64_t>(end, std::int64_t{tile.end_chunk} * kAttentionChunk) -

@@ -51,14 +51,15 @@ inline float float_of_half(std::uint32_t pair, int half) {
 inline void multiply_add_16x8x16(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
   const LaneWords* lanes = gather({a[0], a[1], a[2], a[3], b[0], b[1]});
   const int group = thread_idx() % 32 / 4, column = thread_idx() % 4 * 2;
-  for (int k = 0; k < 16; ++k) {
-    const int t = k % 8 / 2, word = k / 8 * 2, half = k % 2;
-    const float rows[2] = {float_of_half(lanes[4 * group + t][static_cast<std::size_t>(word)], half),
-                           float_of_half(lanes[4 * group + t][static_cast<std::size_t>(word + 1)], half)};
-    for (int j = 0; j < 2; ++j) {
-      const float of_column = float_of_half(lanes[4 * (column + j) + t][static_cast<std::size_t>(4 + k / 8)], half);
-      c[j] += rows[0] * of_column;
-      c[2 + j] += rows[1] * of_column;
+  for (std::size_t upper = 0; upper < 2; ++upper) {  // inputs 0 … 7, 8 … 15
+    for (int k = 0; k < 8; ++k) {
+      const int t = k / 2, half = k % 2;
+      const LaneWords& of_rows = lanes[4 * group + t];
+      for (int j = 0; j < 2; ++j) {
+        const float of_column = float_of_half(lanes[4 * (column + j) + t][4 + upper], half);
+        c[j] += float_of_half(of_rows[2 * upper], half) * of_column;
+        c[2 + j] += float_of_half(of_rows[2 * upper + 1], half) * of_column;
+      }
     }
   }
 }
