@@ -180,7 +180,7 @@ struct TileOfQueries {
         const std::uint32_t* fragment = shared.queries[m][piece * S::kKeySteps + i][4 * g + t];
         const std::uint32_t query[4] = {fragment[0], fragment[1], fragment[2], fragment[3]};
 #pragma unroll
-        for (int h = 0; h < 2; ++h) multiply_add_16x8x16(sums[m][h], query, key[h]);
+        for (int h = 0; h < 2; ++h) mma(sums[m][h], query, key[h][0], key[h][1]);
       }
     }
   }
@@ -292,7 +292,7 @@ struct TileOfQueries {
             }
 #pragma unroll
             for (int n = 0; n < kTiles; ++n) {
-              if (n < num_tiles) multiply_add_16x8x16(context[p][j][n], value, weight[s][n]);
+              if (n < num_tiles) mma(context[p][j][n], value, weight[s][n][0], weight[s][n][1]);
             }
           }
         }

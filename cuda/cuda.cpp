@@ -5,6 +5,7 @@
 
 #include "device_engine.h"
 #include "engine.h"
+#include "product_speed.h"
 
 namespace qrl::cuda {
 
@@ -13,5 +14,7 @@ std::string version() {
 }
 
 std::unique_ptr<Engine> make_engine(const EngineOptions& options) { return device::make_device_engine(options); }
+
+ProductSpeeds measure_products(const ProductSpeedTask& task) { return device::measure_product_speeds(task); }
 
 }  // namespace qrl::cuda

@@ -116,4 +116,23 @@ class Engine {
 /// compute capability 8.0 or newer, no cuBLASLt, sizes or formats that the kernels do not take.
 std::unique_ptr<Engine> make_engine(const EngineOptions& options);
 
+/// A matrix [out, in] of a decoder's layer, and the numbers of rows that meet it.
+struct ProductSpeedTask {
+  quant::Format format = quant::Format::bf16;  ///< not f32
+  std::int64_t out = 0, in = 0;
+  std::vector<std::int64_t> num_rows;
+  int device_number = 0;
+  /// Device memory that is read and copied in turn, so that no cache holds it: half for copies of the matrix.
+  std::int64_t pool_bytes = std::int64_t{1} << 30;
+};
+struct ProductSpeeds {
+  double copy_bytes_per_s = 0;          ///< read and written, by a copy within the device's memory
+  std::vector<double> product_s;        ///< a number of rows each
+  std::vector<std::int64_t> num_bytes;  ///< that the product cannot but read or write
+};
+/// Times the products that the engine would make, on random codes, one after another in a stream, bf16 results: the
+/// best of five rounds by the host's clock. Where a product takes less than some 3 us this is the time of its launch.
+/// Errors as make_engine's.
+ProductSpeeds measure_products(const ProductSpeedTask& task);
+
 }  // namespace qrl::cuda

@@ -6,6 +6,7 @@
 
 #include "attention_plan.h"
 #include "layout.h"
+#include "product_plan.h"
 #include "quant/format.h"
 #include "quant/kv_format.h"
 #include "runtime.h"
@@ -72,7 +73,7 @@ struct SwigluTask {
 };
 void swiglu_encode(const SwigluTask& task, std::int64_t num_rows, const Stream& stream);
 
-/// The host's panels to rows of codes in order (layout.h); rows of the host beyond `at.out` are not read.
+/// The host's panels to rows of codes (layout.h, device_word); rows of the host beyond `at.out` are not read.
 struct RepackTask {
   const std::uint32_t* panels;
   WordOrder order;
@@ -172,8 +173,19 @@ struct ProductTask {
   std::int64_t y_stride;
   bool y_is_f32;
 };
-/// Every format, sm_80 on, tensor cores, no pipeline: the reference of the others, and what runs where they do not.
+/// Every format, sm_80 on, tensor cores, no pipeline: the reference of the others.
 void plain_product(const ProductTask& task, const Stream& stream);
+
+/// What streamed_product needs besides its operands, on the device: `partials` as large as product_plan.h says,
+/// `counters` kStreamCounters zeros, which it leaves as zeros.
+struct StreamPlace {
+  std::uint32_t* partials;
+  std::uint32_t* counters;
+};
+/// Every format but bf16, sm_80 on: weights are read once for up to 64 rows, while the ones before are multiplied. Of
+/// the inputs' runs of 128 each split (product_plan.h) sums the even and the odd ones apart, in order; the two, then
+/// the splits in order, are added in fp32 (int8: int32). So a row's bits depend on neither the plan nor the other rows.
+void streamed_product(const ProductTask& task, const StreamPlan& plan, const StreamPlace& place, const Stream& stream);
 
 /// Rows' logits, a stretch of the vocabulary at a time: largest logit and Σ exp((logit − largest)/temperature) of each
 /// block of kDrawBlock, as ops/sample.h's RowSummary.

@@ -58,16 +58,16 @@ inline WordOrder word_order(quant::Format format) {
   if (what.weights != quant::Code::int4) return WordOrder::plain;
   return what.activations == quant::Code::int8 ? WordOrder::int4_for_int8 : WordOrder::int4_for_bf16;
 }
-/// The word with its inputs in order, first input lowest.
-QRL_HD inline std::uint32_t word_in_order(WordOrder order, std::uint32_t word) {
-  if (order == WordOrder::plain) return word;
-  if (order == WordOrder::fp8) return (word & 0xff0000ffU) | ((word & 0xff00U) << 8) | ((word >> 8) & 0xff00U);
-  std::uint32_t ordered = 0;
-  for (int i = 0; i < 8; ++i) {
-    const int bit = order == WordOrder::int4_for_int8 ? i % 4 * 8 + i / 4 * 4 : i % 2 * 16 + i / 2 * 4;
-    ordered |= ((word >> bit) & 0xfU) << (4 * i);
-  }
-  return ordered;
+/// The word as the device keeps it, first input lowest. int4 stays as it is: a mask and a shift give the pairs of bf16,
+/// or the four bytes, that the matrix units take.
+QRL_HD inline std::uint32_t device_word(WordOrder order, std::uint32_t word) {
+  if (order != WordOrder::fp8) return word;
+  return (word & 0xff0000ffU) | ((word & 0xff00U) << 8) | ((word >> 8) & 0xff00U);
+}
+/// Input `i` (0 … 7) of a word of int4 codes, two's complement.
+QRL_HD inline int int4_at(WordOrder order, std::uint32_t word, int i) {
+  const int bit = order == WordOrder::int4_for_int8 ? i % 4 * 8 + i / 4 * 4 : i % 2 * 16 + i / 2 * 4;
+  return static_cast<int>(((word >> bit) & 0xfU) ^ 8U) - 8;
 }
 /// Index of word `w` of output `row` among the host's words.
 QRL_HD inline std::int64_t host_word_at(std::int64_t row, std::int64_t w, std::int64_t num_words) {

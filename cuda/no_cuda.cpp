@@ -6,9 +6,14 @@ namespace qrl::cuda {
 
 std::string version() { return "off"; }
 
-std::unique_ptr<Engine> make_engine(const EngineOptions&) {
+namespace {
+[[noreturn]] void fail() {
   base::fail_input("rollout.device", "cpu, as this program was built without CUDA", "cuda",
                    "build it where nvcc is (cmake -DQRL_CUDA=on says what is missing)");
 }
+}  // namespace
+
+std::unique_ptr<Engine> make_engine(const EngineOptions&) { fail(); }
+ProductSpeeds measure_products(const ProductSpeedTask&) { fail(); }
 
 }  // namespace qrl::cuda

@@ -68,10 +68,4 @@ QRL_HD inline std::int8_t int_code_of(float value, float scale, float limit) {
   return static_cast<std::int8_t>(rintf(fmaxf(-limit, fminf(limit, ratio))));
 }
 
-/// Input `idx` of a row of int4 codes, two's complement, input 0 in the low half of byte 0.
-QRL_HD inline std::int8_t int4_at(const std::uint8_t* row, std::int64_t idx) {
-  const std::uint32_t nibble = (row[idx >> 1] >> ((idx & 1) * 4)) & 0xfU;
-  return static_cast<std::int8_t>(static_cast<int>(nibble ^ 8U) - 8);
-}
-
 }  // namespace qrl::cuda

@@ -1,5 +1,6 @@
 // The plain matrix product: every format through the tensor cores' 16x16x16 tiles, operands decoded on their way into
-// shared memory. One block a tile of 32 rows and 64 outputs, one step 128 inputs; nothing overlaps.
+// shared memory. One block a tile of 32 rows and 64 outputs, one step 128 inputs; nothing overlaps. What runs in its
+// place is streamed_product.cu.
 #include <string>
 #include <type_traits>
 
@@ -61,10 +62,12 @@ QRL_DEVICE void decode_16(const std::uint8_t* bytes, typename Unit::Bits* to) {
       const std::uint32_t word = from[half];
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
-        const int value = static_cast<int>(((word >> (4 * i)) & 0xfU) ^ 8U) - 8;
-        if constexpr (std::is_same_v<typename Unit::Bits, std::int8_t>)
-          to[8 * half + i] = static_cast<std::int8_t>(value);
-        else to[8 * half + i] = static_cast<std::uint16_t>(bits_of(static_cast<float>(value)) >> 16);  // exact
+        if constexpr (std::is_same_v<typename Unit::Bits, std::int8_t>) {
+          to[8 * half + i] = static_cast<std::int8_t>(int4_at(WordOrder::int4_for_int8, word, i));
+        } else {
+          const auto value = static_cast<float>(int4_at(WordOrder::int4_for_bf16, word, i));
+          to[8 * half + i] = static_cast<std::uint16_t>(bits_of(value) >> 16);  // exact
+        }
       }
     }
   }

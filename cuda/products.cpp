@@ -10,35 +10,44 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 
-/// cuBLASLt for bf16; CUTLASS for int8 and e4m3 with a scale a channel, on Hopper; the plain kernel for the others.
+int num_multiprocessors() {
+  int count = 0;
+  QRL_CUDA_CHECK(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, 0));
+  return count;
+}
+
 class LibraryProducts final : public Products {
  public:
-  explicit LibraryProducts(const DeviceFacts& device) : is_hopper_(device.major == 9 && device.minor == 0) {
-    QRL_CUDA_CHECK(cudaDeviceGetAttribute(&place_.num_multiprocessors, cudaDevAttrMultiProcessorCount, 0));
+  explicit LibraryProducts(const DeviceFacts& device)
+      : is_hopper_(device.major == 9 && device.minor == 0),
+        streamed_({static_cast<std::int64_t>(device.shared_bytes), num_multiprocessors()}) {
     if (is_hopper_) workspace_ = Memory(std::size_t{1} << 20);
-    place_.workspace = workspace_.data();
-    place_.workspace_bytes = workspace_.num_bytes();
+    place_ = {workspace_.data(), workspace_.num_bytes(), num_multiprocessors()};
   }
 
   void multiply(const ProductTask& task, const Stream& stream) override {
-    using quant::Format;
-    const Format format = task.w.format;
-    const bool one_scale = format == Format::fp8_tensor || format == Format::fp8_channel;
-    if (format == Format::bf16) cublaslt_.multiply(task, stream);
-    else if (task.y_is_f32) plain_product(task, stream);
-    else if (is_hopper_ && format == Format::int8) cutlass_int8(task, place_, stream);
-    else if (is_hopper_ && one_scale) cutlass_fp8(task, place_, stream);
-    else plain_product(task, stream);
+    switch (choose_product(task.w.format, task.num_rows, task.y_is_f32, is_hopper_)) {
+      case ProductKernel::cublaslt:
+        return cublaslt_.multiply(task, stream);
+      case ProductKernel::cutlass_int8:
+        return cutlass_int8(task, place_, stream);
+      case ProductKernel::cutlass_fp8:
+        return cutlass_fp8(task, place_, stream);
+      case ProductKernel::streamed:
+        return streamed_.multiply(task, stream);
+    }
   }
 
   std::string describe() const override {
     const std::string bf16 = "bf16 by cuBLASLt " + cublaslt_.version();
-    return is_hopper_ ? bf16 + ", int8 and fp8 (tensor, channel_token) by CUTLASS, other formats plain"
-                      : bf16 + ", other formats plain";
+    return is_hopper_ ? bf16 + ", fp8 (tensor, channel_token) and int8 of more than " +
+                            std::to_string(kStreamedInt8Rows) + " rows by CUTLASS, all else streamed"
+                      : bf16 + ", other formats streamed";
   }
 
  private:
   bool is_hopper_;
+  StreamedProducts streamed_;
   CublasLt cublaslt_;
   Memory workspace_;
   CutlassPlace place_;

@@ -146,7 +146,7 @@ QRL_KERNEL void swiglu_encode_kernel(SwigluTask task) {
 QRL_KERNEL void repack_kernel(RepackTask task) {
   const std::int64_t row = block_x();
   for (std::int64_t w = thread_idx(); w < task.at.num_words; w += kThreads) {
-    const std::uint32_t word = word_in_order(task.order, task.panels[host_word_at(row, w, task.at.num_words)]);
+    const std::uint32_t word = device_word(task.order, task.panels[host_word_at(row, w, task.at.num_words)]);
     reinterpret_cast<std::uint32_t*>(task.codes + row * task.at.row_bytes)[w] = word;
   }
 }

@@ -89,6 +89,9 @@ void copy_to_device(void* to, const void* from, std::size_t num_bytes, const Str
 void copy_to_host(void* to, const void* from, std::size_t num_bytes, const Stream& stream) {
   if (num_bytes > 0) QRL_CUDA_CHECK(cudaMemcpyAsync(to, from, num_bytes, cudaMemcpyDeviceToHost, stream_of(stream)));
 }
+void copy_on_device(void* to, const void* from, std::size_t num_bytes, const Stream& stream) {
+  if (num_bytes > 0) QRL_CUDA_CHECK(cudaMemcpyAsync(to, from, num_bytes, cudaMemcpyDeviceToDevice, stream_of(stream)));
+}
 void fill_zero(void* to, std::size_t num_bytes, const Stream& stream) {
   if (num_bytes > 0) QRL_CUDA_CHECK(cudaMemsetAsync(to, 0, num_bytes, stream_of(stream)));
 }

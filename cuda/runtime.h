@@ -85,6 +85,7 @@ class Memory {
 // (pageable host memory is read before the call returns).
 void copy_to_device(void* to, const void* from, std::size_t num_bytes, const Stream& stream);
 void copy_to_host(void* to, const void* from, std::size_t num_bytes, const Stream& stream);
+void copy_on_device(void* to, const void* from, std::size_t num_bytes, const Stream& stream);
 void fill_zero(void* to, std::size_t num_bytes, const Stream& stream);
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -15,7 +15,7 @@
 #include "runtime.h"
 
 #define QRL_KERNEL __global__
-/// A kernel of so many threads a block, with registers for at least so many blocks a multiprocessor.
+/// A kernel of so many threads, and so many blocks of it that a multiprocessor's registers must have room for.
 #define QRL_KERNEL_OF(threads, blocks) __global__ __launch_bounds__(threads, blocks)
 #define QRL_DEVICE __device__ __forceinline__
 
@@ -37,27 +37,60 @@ template <class T>
 QRL_DEVICE T shuffle_xor(T value, int mask) {
   return __shfl_xor_sync(0xffffffffU, value, mask);
 }
-/// c += a·b on the warp's matrix unit, 16x8x16: bf16 pairs (first one low), exact products, fp32 sums. With g = lane /
-/// 4 and t = lane % 4 a lane holds: of a (16 rows, 16 inputs) in words 0 … 3 inputs 2t, 2t + 1 of rows g and g + 8,
-/// then inputs 2t + 8, 2t + 9 of the same; of b (16 inputs, 8 columns) inputs 2t, 2t + 1, then 2t + 8, 2t + 9 of column
-/// g; of c row g's columns 2t, 2t + 1, then row g + 8's (PTX ISA, mma.m16n8k16). A row's result depends on no other
-/// row, a column's on no other column. All lanes call.
-QRL_DEVICE void multiply_add_16x8x16(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+/// Counts up by one for all blocks; what the counter held before.
+QRL_DEVICE std::uint32_t count_up(std::uint32_t* counter) { return atomicAdd(counter, 1U); }
+/// What this thread has written to device memory comes before what it writes or counts next, for every block.
+QRL_DEVICE void fence_device() { __threadfence(); }
+/// A word that another block wrote.
+QRL_DEVICE std::uint32_t load_shared_word(const std::uint32_t* from) { return __ldcg(from); }
+
+// Copies from device to shared memory that go on while the thread does other things: what lies at `to` means nothing
+// from the call until the thread has waited for the copy's group. Addresses are aligned to the size; not valid: zeros
+// are written and `from` is not read.
+QRL_DEVICE void copy_async_16(void* to, const void* from, bool valid) {
+  const auto address = static_cast<unsigned>(__cvta_generic_to_shared(to));
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(valid ? 16 : 0));
+}
+QRL_DEVICE void copy_async_4(void* to, const void* from, bool valid) {
+  const auto address = static_cast<unsigned>(__cvta_generic_to_shared(to));
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(address), "l"(from), "r"(valid ? 4 : 0));
+}
+/// The thread's copies since the last call become a group, maybe an empty one.
+QRL_DEVICE void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+/// Waits until all groups of this thread but the last `pending` are there; others see them after a barrier.
+template <int pending>
+QRL_DEVICE void wait_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
+}
+
+// c [16, 8] += a [16, K] · b [K, 8] by a warp, K = 16 of bf16 or 32 of int8; PTX's mma.sync (the ISA's fragments of
+// m16n8k16 and m16n8k32). With q = lane / 4 and t = lane % 4 a word of a lane holds K's 2t, 2t + 1 (bf16) or 4t … 4t +
+// 3 (int8): a[0] of row q, a[1] of row q + 8, a[2] and a[3] the same half of K further; b[0] and b[1] of column q; c is
+// (q, 2t), (q, 2t + 1), (q + 8, 2t), (q + 8, 2t + 1). Products exact; sums fp32 within the unit's own precision, or
+// int32.
+QRL_DEVICE void mma(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
   asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
-      "%3};"
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+QRL_DEVICE void mma(std::int32_t (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+/// a · b + c of two bf16 numbers each, rounded once to nearest even; subnormal numbers stay.
+QRL_DEVICE std::uint32_t fma_bf16x2(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
+  std::uint32_t d;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+  return d;
 }
 /// Four of the eight bytes of low (0 … 3) and high (4 … 7): `selector` names them, four bits each, lowest first.
 QRL_DEVICE std::uint32_t pick_bytes(std::uint32_t low, std::uint32_t high, std::uint32_t selector) {
   return __byte_perm(low, high, selector);
-}
-/// a·b + c of two bf16 at once, each rounded once to the nearest even; subnormals count.
-QRL_DEVICE std::uint32_t fma_bf16x2(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
-  std::uint32_t result;
-  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(result) : "r"(a), "r"(b), "r"(c));
-  return result;
 }
 /// Two floats as bf16, nearest even, the first low.
 QRL_DEVICE std::uint32_t bf16x2_of(float low, float high) {
@@ -65,6 +98,7 @@ QRL_DEVICE std::uint32_t bf16x2_of(float low, float high) {
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(high), "f"(low));
   return result;
 }
+
 /// The block's shared memory, aligned for the matrix units (32 bytes); not initialised.
 QRL_DEVICE unsigned char* shared_memory() {
   extern __shared__ __align__(128) unsigned char bytes[];

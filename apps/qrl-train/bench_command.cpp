@@ -1,6 +1,5 @@
 // bench: what decode, learner and a whole step reach on this machine, beside what the machine can do at most.
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -14,12 +13,12 @@
 #include "learner/cuda_library.h"
 #include "ops/ceilings.h"
 #include "ops/isa.h"
-#include "ops/paged_attention.h"
 #include "rollout/rollout.h"
 #include "train/gap_probe.h"
 #include "train/quantiser.h"
 #include "train/session.h"
 #include "train/step_metrics.h"
+#include "train/work_estimate.h"
 
 namespace qrl::app {
 
@@ -42,37 +41,59 @@ model::HfModel model_of(const BenchArguments& arguments) {
   return {config, model::new_weights(config, 0)};
 }
 
-/// Refuses keys that a benchmark would not hear: it makes its prompts and schedule itself.
-const std::vector<std::string>& checked(const std::vector<std::string>& overrides) {
-  constexpr std::array kUnheard = {"mode",
-                                   "model.path",
-                                   "model.init",
-                                   "data.",
-                                   "sft.",
-                                   "reward.",
-                                   "eval.",
-                                   "rollout.n",
-                                   "rollout.kv_pages",
-                                   "trainer.",
-                                   "rollout_correction.",
-                                   "actor.ppo_epochs",
-                                   "actor.mini_batch_size",
-                                   "algorithm.filter_groups.",
-                                   "algorithm.kl_loss_coef",
-                                   "algorithm.kl_loss_type",
-                                   "quant.uaq_scale"};
+/// Keys of a recipe that change what the benchmark `name` measures: it makes prompts and schedule itself. A dot at the
+/// end stands for all keys below.
+std::vector<std::string> heard_keys(const std::string& name) {
+  const std::vector<std::string> decode = {
+      "quant.kv_calibration.percentile", "quant.kv_calibration.margin", "rollout.device",
+      "rollout.max_num_batched_tokens",  "rollout.page_size",           "rollout.gpu_memory_utilization"};
+  const std::vector<std::string> learner = {"model.dtype",
+                                            "quant.learner.",
+                                            "rollout.bitwise",
+                                            "actor.max_tokens_per_micro_batch",
+                                            "optim.",
+                                            "actor.logprob_chunk_tokens",
+                                            "actor.activation_checkpointing",
+                                            "algorithm.tbpo.",
+                                            "algorithm.name",
+                                            "algorithm.clip_ratio_low",
+                                            "algorithm.clip_ratio_high",
+                                            "algorithm.clip_ratio_c",
+                                            "algorithm.loss_agg_mode",
+                                            "algorithm.entropy_coef"};
+  std::vector<std::string> keys = {"quant.rollout.weights",
+                                   "quant.rollout.activations",
+                                   "quant.rollout.granularity",
+                                   "quant.rollout.ignore",
+                                   "quant.rollout.lm_head",
+                                   "quant.rollout.kv_cache",
+                                   "rollout.temperature",
+                                   "rollout.top_p",
+                                   "rollout.top_k",
+                                   "trainer.threads",
+                                   "trainer.device"};
+  if (name != "learner") keys.insert(keys.end(), decode.begin(), decode.end());
+  if (name != "decode") keys.insert(keys.end(), learner.begin(), learner.end());
+  if (name == "step") {
+    for (const char* key :
+         {"quant.kv_calibration.when", "rollout.max_num_seqs", "rollout.prefix_sharing", "rollout.free_cache_engine"})
+      keys.emplace_back(key);
+  }
+  return keys;
+}
+
+/// Refuses keys that the benchmark `name` would not hear.
+const std::vector<std::string>& checked(const std::vector<std::string>& overrides, const std::string& name) {
+  const std::vector<std::string> keys = heard_keys(name);
   for (const std::string& text : overrides) {
     const std::string key = text.substr(0, text.find('='));
-    const bool heard = key == "trainer.threads" || key == "trainer.device" ||
-                       std::ranges::none_of(kUnheard, [&](const std::string& unheard) {
-                         return key.starts_with(unheard) &&
-                                (unheard.ends_with('.') || key.size() == unheard.size() || key[unheard.size()] == '.');
-                       });
-    QRL_REQUIRE(
-        heard, "bench --set",
-        "keys of quant, rollout, actor, optim, algorithm, model.dtype, trainer.threads or trainer.device",
-        base::quoted(key),
-        "a benchmark has arguments of its own for model, prompts and samples, one update a step and no correction");
+    const bool is_heard = std::ranges::any_of(
+        keys, [&](const std::string& each) { return each.ends_with('.') ? key.starts_with(each) : key == each; });
+    if (is_heard) continue;
+    std::string known;
+    for (const std::string& each : keys) known += (known.empty() ? "" : ", ") + each + (each.ends_with('.') ? "*" : "");
+    base::fail_input("bench " + name + " --set", "a key that changes what it measures: " + known, base::quoted(key),
+                     "it has arguments of its own for model, prompts and samples, one update a step, no correction");
   }
   return overrides;
 }
@@ -80,14 +101,13 @@ const std::vector<std::string>& checked(const std::vector<std::string>& override
 /// Everything the three benchmarks share: a model, the recipe's settings (defaults: int8 weights, bf16 learner), the
 /// machine's ceilings measured in this very run.
 struct Bench {
-  explicit Bench(const BenchArguments& arguments, const dist::Collectives& world)
+  Bench(const std::string& what, const BenchArguments& arguments, const dist::Collectives& world)
       : args(arguments),
-        loaded(config::parse_recipe("trainer: {seed: 0}", "bench", ".", checked(arguments.overrides), false)),
+        name(what),
+        loaded(config::parse_recipe("trainer: {seed: 0}", "bench", ".", checked(arguments.overrides, what), false)),
         ceilings((train::set_threads(loaded.recipe, world), ops::measure_ceilings())),
         hf(model_of(args)),
         config(hf.config) {
-    QRL_REQUIRE(loaded.recipe.quant.profile.empty(), "bench: quant.rollout.profile", "none",
-                loaded.recipe.quant.profile, "the profile changes the codes' values, not what is measured");
     train::reset_peak_memory();  // the ceilings' own buffer is not the model's
     // Bench works on token ids: lengths come from its own arguments.
     config::Recipe& r = loaded.recipe;
@@ -95,14 +115,10 @@ struct Bench {
     r.data.max_response_length = args.new_tokens;
     r.actor.max_tokens_per_micro_batch =
         std::max(r.actor.max_tokens_per_micro_batch, args.prompt_tokens + args.new_tokens);
-    for (const model::WeightSpec& spec : model::weight_specs(config)) {
-      if (spec.kind == model::WeightKind::linear) linear_params += spec.shape.numel();
-    }
-    head_params = config.vocab_size * config.hidden_size;
   }
 
-  Json facts(const char* what) const {
-    return {{"bench", what},
+  Json facts() const {
+    return {{"bench", name},
             {"model", args.model_dir.empty() ? args.shape : args.model_dir},
             {"isa", ops::name(ops::isa())},
             {"rollout_device", on_gpu() ? "cuda" : "cpu"},
@@ -120,42 +136,11 @@ struct Bench {
   bool on_gpu() const { return config::draws_on_gpu(loaded.recipe); }
   quant::Format quant_format() const { return train::snapshot_formats(loaded.recipe.quant).linear; }
 
-  /// Operations a second that matrix products of a format can do at most.
-  double ceiling_of(quant::Format format) const {
-    const quant::Code activations = spec(format).activations;
-    return activations == quant::Code::int8  ? ceilings.int8_ops_per_s
-           : activations == quant::Code::f32 ? ceilings.f32_flops_per_s
-                                             : ceilings.bf16_flops_per_s;
-  }
-
-  /// What attention of one tick costs: multiply-adds' operations, and bytes of the pages that hold `context` positions.
-  struct Attention {
-    double flops, rate, kv_bytes;
-  };
-  Attention attention_of_tick(double batch, double context) const {
-    const quant::KvFormat format = train::kv_format(loaded.recipe.quant);
-    const ops::HeadShape heads{config.num_attention_heads, config.num_key_value_heads, config.head_dim};
-    const auto layers = static_cast<double>(config.num_hidden_layers);
-    const std::int64_t page_size = loaded.recipe.rollout.page_size;
-    const double position_bytes =
-        2 * static_cast<double>(ops::kv_page_bytes(heads, format, page_size)) / static_cast<double>(page_size);
-    // int8 keys meet queries of two int8 terms: as many operations a second as bf16's.
-    return {4 * batch * context * static_cast<double>(config.q_size()) * layers,
-            format == quant::KvFormat::f32 ? ceilings.f32_flops_per_s : ceilings.bf16_flops_per_s,
-            batch * context * layers * position_bytes};
-  }
-
-  /// Seconds that the machine needs at least for one tick of `batch` decode rows at `context` positions: the larger of
-  /// operations over their ceilings and bytes over DRAM's.
-  double least_tick_s(double batch, double context, const model::Snapshot& snapshot) const {
-    const double linear_rate = ceiling_of(quant_format()), head_rate = ceiling_of(snapshot.lm_head().format);
-    const Attention attention = attention_of_tick(batch, context);
-    const double compute_s = 2 * batch * static_cast<double>(linear_params) / linear_rate +
-                             2 * batch * static_cast<double>(head_params) / head_rate +
-                             attention.flops / attention.rate;
-    const auto embedding_bytes = static_cast<double>(snapshot.embedding_VD().num_bytes());
-    const double bytes = static_cast<double>(snapshot.num_bytes()) - embedding_bytes + attention.kv_bytes;
-    return std::max(compute_s, bytes / ceilings.dram_bytes_per_s);
+  /// A decode tick of this many sequences halfway through their new tokens.
+  train::DecodeTick tick_of(std::int64_t batch) const {
+    return {static_cast<double>(batch),
+            static_cast<double>(args.prompt_tokens) + static_cast<double>(args.new_tokens) / 2,
+            train::kv_format(loaded.recipe.quant), loaded.recipe.rollout.page_size};
   }
 
   std::vector<types::TokenId> random_tokens(std::uint64_t stream, std::int64_t count) const {
@@ -176,11 +161,11 @@ struct Bench {
   }
 
   BenchArguments args;
+  std::string name;
   config::LoadedRecipe loaded;
   ops::Ceilings ceilings;
   model::HfModel hf;
   model::ModelConfig config;
-  std::int64_t linear_params = 0, head_params = 0;
 };
 
 void finish(Json& result, const BenchArguments& arguments) {
@@ -194,9 +179,13 @@ void finish(Json& result, const BenchArguments& arguments) {
 
 void bench_decode(const BenchArguments& arguments, dist::Collectives& world) {
   require_one_process(world, "bench");
-  Bench bench(arguments, world);
-  bench.loaded.recipe.rollout.max_num_seqs = std::max(bench.loaded.recipe.rollout.max_num_seqs, arguments.batch);
-  bench.loaded.recipe.rollout.kv_pages.reset();
+  Bench bench("decode", arguments, world);
+  config::RolloutRecipe& rollout = bench.loaded.recipe.rollout;
+  rollout.max_num_seqs = arguments.batch;
+  QRL_REQUIRE(rollout.max_num_batched_tokens >= arguments.batch, "bench decode",
+              "rollout.max_num_batched_tokens of at least --batch = " + std::to_string(arguments.batch),
+              std::to_string(rollout.max_num_batched_tokens),
+              "with fewer a tick is not of the whole batch, which the limit is of: raise it with --set");
   train::Sampler sampler(bench.config, bench.loaded.recipe, world, arguments.prompt_tokens,
                          arguments.logit_tile_tokens);
   sampler.snapshot.publish(bench.hf.weights, 0);
@@ -217,25 +206,25 @@ void bench_decode(const BenchArguments& arguments, dist::Collectives& world) {
       decode_rate = std::max(decode_rate, static_cast<double>(stats.decode_only_tokens) / stats.decode_s);
     prefill_rate = std::max(prefill_rate, static_cast<double>(stats.prefill_tokens) / stats.prefill_s);
   }
-  const auto batch = static_cast<double>(arguments.batch);
-  const auto context = static_cast<double>(arguments.prompt_tokens) + static_cast<double>(arguments.new_tokens) / 2;
-  Json result = bench.facts("decode");
+  const train::DecodeTick tick = bench.tick_of(arguments.batch);
+  Json result = bench.facts();
   result["batch"] = arguments.batch;
   result["prompt_tokens"] = arguments.prompt_tokens;
   result["new_tokens"] = arguments.new_tokens;
   result["decode_tokens_per_s"] = decode_rate;
   if (!bench.on_gpu()) {  // the ceilings are this machine's processors'
-    result["limit_tokens_per_s"] = batch / bench.least_tick_s(batch, context, sampler.snapshot);
-    result["share_of_limit"] = decode_rate * bench.least_tick_s(batch, context, sampler.snapshot) / batch;
+    const double limit = tick.batch / train::least_tick_s(sampler.snapshot, tick, bench.ceilings);
+    result["limit_tokens_per_s"] = limit;
+    result["share_of_limit"] = decode_rate / limit;
   }
-  const Bench::Attention attention = bench.attention_of_tick(batch, context);
-  result["tick_ms"] = 1e3 * batch / decode_rate;
+  const train::AttentionWork attention = train::attention_of_tick(bench.config, tick);
+  result["tick_ms"] = 1e3 * tick.batch / decode_rate;
   result["tick_kv_bytes"] = attention.kv_bytes;
-  result["tick_attention_flops"] = attention.flops;
+  result["tick_attention_flops"] = attention.operations;
   result["prefill_tokens_per_s"] = prefill_rate;
   // Of the layers' matrix products alone: attention is not counted.
-  result["prefill_share_of_ceiling"] =
-      2 * static_cast<double>(bench.linear_params) * prefill_rate / bench.ceiling_of(bench.quant_format());
+  result["prefill_share_of_ceiling"] = 2 * train::matmul_params(bench.config).layers * prefill_rate /
+                                       train::ceiling_of(bench.quant_format(), bench.ceilings);
   result["weight_bytes"] = sampler.snapshot.num_bytes();
   finish(result, arguments);
 }
@@ -259,33 +248,6 @@ struct LearnerWork {
   std::vector<types::MicroBatch> batches;
   types::GlobalCounts counts;
 };
-
-/// Forward and backward of every sequence by itself: 6 · matmul parameters · tokens, and causal attention;
-/// recomputation is not counted. What a learner does that computes a group's prompt once for each sample.
-double plain_learner_flops(const Bench& bench) {
-  const auto sequences = static_cast<double>(bench.args.prompts * bench.args.n);
-  const auto length = static_cast<double>(bench.args.prompt_tokens + bench.args.new_tokens);
-  return 6 * static_cast<double>(bench.linear_params + bench.head_params) * sequences * length +
-         6 * sequences * length * length * static_cast<double>(bench.config.q_size() * bench.config.num_hidden_layers);
-}
-
-/// The same of what is in the micro-batches: shared prompts once, logits of counted tokens alone.
-double learner_flops(const Bench& bench, const LearnerWork& work) {
-  double tokens = 0, keys = 0;  // keys: positions that a row sees, over all rows
-  for (const types::MicroBatch& batch : work.batches) {
-    tokens += static_cast<double>(batch.num_tokens());
-    double prefix = 0;
-    for (std::int64_t s = 0; s < batch.num_sequences(); ++s) {
-      const auto at = static_cast<std::size_t>(s);
-      const double own = batch.sequence_starts[at + 1] - batch.sequence_starts[at];
-      if (!batch.continues(s)) prefix = own;
-      keys += own * (own + 1) / 2 + (batch.continues(s) ? own * prefix : 0);
-    }
-  }
-  return 6 * static_cast<double>(bench.linear_params) * tokens +
-         6 * static_cast<double>(bench.head_params) * static_cast<double>(work.counts.response_tokens) +
-         12 * keys * static_cast<double>(bench.config.q_size() * bench.config.num_hidden_layers);
-}
 
 /// With `sampled`, the log-probs in `work` are the sampler's at the learner's present weights: a bitwise learner then
 /// checks that every one of them is its own, bit for bit, and throws where one is not.
@@ -311,13 +273,16 @@ void add_learner_figures(Json& result, const Bench& bench, const LearnerWork& wo
   }
   result["learner_tokens_per_s"] = tokens / learner_s;
   result["learner_response_tokens_per_s"] = sequences * static_cast<double>(bench.args.new_tokens) / learner_s;
-  result["learner_share_of_limit"] = learner_flops(bench, work) / learner_s / ceiling;
-  result["learner_share_as_if_unshared"] = plain_learner_flops(bench) / learner_s / ceiling;
+  const double operations = train::learner_operations(bench.config, work.batches, work.counts.response_tokens);
+  const double unshared = train::unshared_learner_operations(bench.config, bench.args.prompts * bench.args.n,
+                                                             bench.args.prompt_tokens + bench.args.new_tokens);
+  result["learner_share_of_limit"] = operations / learner_s / ceiling;
+  result["learner_share_as_if_unshared"] = unshared / learner_s / ceiling;
 }
 
 void bench_learner(const BenchArguments& arguments, dist::Collectives& world) {
   require_one_process(world, "bench");
-  const Bench bench(arguments, world);
+  const Bench bench("learner", arguments, world);
   std::vector<types::Completion> completions;
   for (std::int64_t i = 0; i < arguments.prompts * arguments.n; ++i) {
     completions.push_back(
@@ -339,7 +304,7 @@ void bench_learner(const BenchArguments& arguments, dist::Collectives& world) {
     best_s = round == 0 ? took_s : std::min(best_s, took_s);
     best_forward_s = round == 0 ? forward_s : std::min(best_forward_s, forward_s);
   }
-  Json result = bench.facts("learner");
+  Json result = bench.facts();
   result["sequences"] = arguments.prompts * arguments.n;
   result["learner_s"] = best_s;
   result["forward_s"] = best_forward_s;  // and log-probs, without what a backward pass needs
@@ -349,7 +314,7 @@ void bench_learner(const BenchArguments& arguments, dist::Collectives& world) {
 
 void bench_step(const BenchArguments& arguments, dist::Collectives& world) {
   require_one_process(world, "bench");
-  Bench bench(arguments, world);
+  const Bench bench("step", arguments, world);
   train::Sampler sampler(bench.config, bench.loaded.recipe, world, arguments.prompt_tokens);
   learner::Learner learner(bench.config, bench.hf.weights, train::learner_options(bench.loaded.recipe), world);
   learner.publish(sampler.snapshot, 0);
@@ -387,7 +352,7 @@ void bench_step(const BenchArguments& arguments, dist::Collectives& world) {
     train::probe_gap(sampler, learner, train::probe_requests(prompts, 0), bench.loaded.recipe, bench.sampling());
     const double end_s = base::now_s();
     if (!best.is_null() && best["step_s"].get<double>() <= end_s - start_s) continue;
-    best = bench.facts("step");
+    best = bench.facts();
     best["sequences"] = arguments.prompts * arguments.n;
     best["step_s"] = end_s - start_s;
     best["gen_s"] = drawn_s - start_s;
@@ -438,7 +403,8 @@ CLI::App* add_one(CLI::App& bench, const char* name, const char* what, BenchArgu
 
 void add_bench(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<BenchArguments>();
-  CLI::App* bench = app.add_subcommand("bench", "measure decode, learner, a whole step or the tokenizer");
+  CLI::App* bench =
+      app.add_subcommand("bench", "measure decode, learner, a whole step, the tokenizer or the GPU's products");
   bench->require_subcommand(1);
   // The first new token comes out of the prefill: what decoding takes shows from the second on.
   CLI::App* decode = add_one(*bench, "decode", "decode speed: B distinct prompts, prefill excluded", *arguments, 2);
@@ -466,6 +432,7 @@ void add_bench(CLI::App& app, Action& action) {
   step->callback(
       [&action, arguments] { action = [arguments](dist::Collectives& world) { bench_step(*arguments, world); }; });
   add_bench_tokenizer(*bench, action);
+  add_bench_products(*bench, action);
   for (CLI::App* command : {learner, step}) {
     command->add_option("--prompts", arguments->prompts, "prompts")
         ->check(CLI::Range(1, kMaxSequences))

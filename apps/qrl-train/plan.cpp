@@ -12,6 +12,7 @@
 #include "reward/verifier.h"
 #include "train/decoder_fit.h"
 #include "train/memory_estimate.h"
+#include "train/quantiser.h"
 #include "train/session.h"
 
 namespace qrl::app {
@@ -41,6 +42,7 @@ std::vector<std::string> absent_files(const config::Recipe& recipe) {
     if (!fs::exists(dir / "model.safetensors.index.json")) need(dir / "model.safetensors");
     need(dir / "tokenizer.json");
   }
+  if (!recipe.quant.profile.empty() && recipe.quant.profile != "auto") need(recipe.quant.profile);
   for (const std::string& file : recipe.data.train_files) need(file);
   for (const std::string& file : recipe.data.val_files) need(file);
   return absent;
@@ -173,6 +175,7 @@ void describe_run(const config::LoadedRecipe& loaded, int num_ranks) {
   (void)train::learner_options(recipe);
   model::check_formats(config, train::snapshot_formats(recipe.quant));
   const std::vector<std::string> absent = absent_files(recipe);
+  if (absent.empty()) (void)train::read_profile_file(recipe, config);
   std::optional<Data> data;  // loaded before a word is printed: an error stands alone
   if (absent.empty()) data = load_data(recipe, config);
   describe_model(recipe, config);

@@ -39,6 +39,7 @@ struct LoadedSampler {
   void publish(const config::Recipe& recipe, const reward::Verifier& verifier, const std::string& checkpoint) {
     // The run's own goes with its weights, but is of int8 codes alone.
     if (recipe.quant.weights != config::WeightFormat::int8) quantiser.profile = nullptr;
+    if (quantiser.profile != nullptr) train::require_same_profile(recipe, policy.config, *quantiser.profile);
     const bool lacks_profile = !recipe.quant.profile.empty() && quantiser.profile == nullptr;
     train::PromptSet prompts;
     std::vector<std::vector<types::TokenId>> calibration;

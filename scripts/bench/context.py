@@ -11,8 +11,7 @@ BATCH = 8
 
 def run(program, kv, positions, new):
     command = [program, "bench", "decode", "--batch", str(BATCH), "--prompt", str(positions - new // 2), "--new", str(new),
-               "--rounds", "1", "--set", "quant.rollout.weights=int8", "--set", f"rollout.max_num_seqs={BATCH}",
-               "--set", f"quant.rollout.kv_cache={kv}", "--json"]
+               "--rounds", "1", "--set", "quant.rollout.weights=int8", "--set", f"quant.rollout.kv_cache={kv}", "--json"]
     out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return json.loads(out.splitlines()[-1])
 

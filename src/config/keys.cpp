@@ -151,8 +151,12 @@ void add_data(List& list) {
            {"ground_truth, answer or reward_model.ground_truth"});
   data.add("data_source_key", &D::data_source_key, unset_when_empty(text()), "field of a row that names its source",
            {"data_source where there is one, else the file's name"});
-  data.add("filter", &D::filter, list_of(text()),
-           "conditions that a row must meet, as \"level >= 3\"; others are left out");
+  data.add(
+      "filter", &D::filter, list_of(text()),
+      "conditions that a row of train_files must meet, as \"level >= 3\" or \"subject == 'Number Theory'\"; others are "
+      "left out");
+  data.add("val_filter", &D::val_filter, list_of(text()),
+           "conditions that a row of val_files must meet, as data.filter");
   auto train = data.inner("train_generator", &D::train_generator);
   train.add("size", &GeneratorRecipe::size, integer(0, kMaxGenerated), "prompts; needed with a task");
   add_generator(train, root_seed());

@@ -84,7 +84,7 @@ struct DataRecipe {
   std::vector<std::string> train_files, val_files;            ///< JSONL or CSV
   std::vector<double> train_weights;                          ///< of train_files; empty: every row once an epoch
   std::string prompt_key, ground_truth_key, data_source_key;  ///< fields of a row; "": the usual ones
-  std::vector<std::string> filter;                            ///< conditions that each row must meet
+  std::vector<std::string> filter, val_filter;                ///< conditions that each row of the files must meet
   GeneratorRecipe train_generator, val_generator;
   std::int64_t train_batch_size = 64;          ///< prompts a step
   std::optional<std::int64_t> gen_batch_size;  ///< prompts a draw of dynamic sampling; default train_batch_size

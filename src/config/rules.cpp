@@ -108,7 +108,10 @@ void check_data(const Recipe& recipe, bool complete, RuleBook& rules) {
   for_files("prompt_key", !data.prompt_key.empty());
   for_files("ground_truth_key", !data.ground_truth_key.empty());
   for_files("data_source_key", !data.data_source_key.empty());
-  for_files("filter", !data.filter.empty());
+  rules.require({"data.filter", "data.train_files"}, data.filter.empty() || !data.train_files.empty(),
+                "data.train_files beside data.filter", "none", "data.val_filter is for data.val_files; or delete it");
+  rules.require({"data.val_filter", "data.val_files"}, data.val_filter.empty() || !data.val_files.empty(),
+                "data.val_files beside data.val_filter", "none", "it has no effect: delete it");
   rules.require({"data.train_weights", "data.train_files"},
                 data.train_weights.empty() || data.train_weights.size() == data.train_files.size(),
                 "data.train_weights with one weight for each of data.train_files",

@@ -88,8 +88,8 @@ void add(std::optional<PromptRow> row, std::int64_t line, std::vector<PromptRow>
   rows.push_back(std::move(*row));
 }
 
-std::vector<PromptRow> kept(std::vector<PromptRow> rows, const std::string& name) {
-  QRL_REQUIRE(!rows.empty(), name, "rows that data.filter keeps", "none: it leaves all of them out");
+std::vector<PromptRow> kept(std::vector<PromptRow> rows, const std::string& name, const RowReader& reader) {
+  QRL_REQUIRE(!rows.empty(), name, "rows that " + reader.filter_key() + " keeps", "none: it leaves all of them out");
   return rows;
 }
 
@@ -112,45 +112,49 @@ std::optional<nlohmann::json> JsonLines::next() {
 }
 
 std::vector<PromptRow> parse_jsonl(std::istream& in, const std::string& name, const std::string& default_source,
-                                   const RowReader& reader) {
+                                   const RowReader& reader, std::int64_t* num_read) {
   std::vector<PromptRow> rows;
-  bool any = false;
+  std::int64_t num_rows = 0;
   JsonLines lines(in, name);
   while (const auto row = lines.next()) {
-    any = true;
+    ++num_rows;
     add(reader.read(*row, lines.where(), default_source), lines.line(), rows);
   }
-  QRL_REQUIRE(any, name, "one row or more", "a file without any");
-  return kept(std::move(rows), name);
+  QRL_REQUIRE(num_rows > 0, name, "one row or more", "a file without any");
+  if (num_read != nullptr) *num_read = num_rows;
+  return kept(std::move(rows), name, reader);
 }
 
-std::vector<PromptRow> read_jsonl(const std::filesystem::path& file, const RowReader& reader) {
+std::vector<PromptRow> read_jsonl(const std::filesystem::path& file, const RowReader& reader, std::int64_t* num_read) {
   std::error_code error;
   QRL_REQUIRE(std::filesystem::is_regular_file(file, error), file.string(), "a JSONL file",
               std::filesystem::exists(file, error) ? "not a regular file" : "no such file");
   std::ifstream in(file, std::ios::binary);
   QRL_REQUIRE(in.is_open(), file.string(), "a readable file", "no permission to read it");
-  return parse_jsonl(in, file.string(), file.stem().string(), reader);
+  return parse_jsonl(in, file.string(), file.stem().string(), reader, num_read);
 }
 
-std::vector<PromptRow> read_prompt_file(const std::filesystem::path& file, const RowReader& reader) {
-  return file.extension() == ".csv" ? read_csv_rows(file, reader) : read_jsonl(file, reader);
+std::vector<PromptRow> read_prompt_file(const std::filesystem::path& file, const RowReader& reader,
+                                        std::int64_t* num_read) {
+  return file.extension() == ".csv" ? read_csv_rows(file, reader, num_read) : read_jsonl(file, reader, num_read);
 }
 
-std::vector<PromptRow> read_csv_rows(const std::filesystem::path& file, const RowReader& reader) {
+std::vector<PromptRow> read_csv_rows(const std::filesystem::path& file, const RowReader& reader,
+                                     std::int64_t* num_read) {
   std::error_code error;
   std::ifstream in(file, std::ios::binary);
   QRL_REQUIRE(std::filesystem::is_regular_file(file, error) && in.is_open(), file.string(), "a CSV file",
               "none that can be read");
   std::vector<PromptRow> rows;
   const std::string source = file.stem().string();
-  bool any = false;
+  std::int64_t num_rows = 0;
   read_csv(in, file.string(), [&](const nlohmann::json& record, std::int64_t line) {
-    any = true;
+    ++num_rows;
     add(reader.read(record, file.string() + ":" + std::to_string(line), source), line, rows);
   });
-  QRL_REQUIRE(any, file.string(), "one record or more behind the header", "none");
-  return kept(std::move(rows), file.string());
+  QRL_REQUIRE(num_rows > 0, file.string(), "one record or more behind the header", "none");
+  if (num_read != nullptr) *num_read = num_rows;
+  return kept(std::move(rows), file.string(), reader);
 }
 
 std::string describe_rows(const std::vector<PromptRow>& rows) {

@@ -46,18 +46,21 @@ class JsonLines {
 /// keys, NaN, nesting beyond 64, a JSON array or a row over several lines, CSV, lines that end in CR alone, Python
 /// dicts, UTF-16, gzip, parquet and other binary files, a file without rows, and missing, empty, null or wrongly typed
 /// fields are errors.
-std::vector<PromptRow> read_jsonl(const std::filesystem::path& file, const RowReader& reader = {});
+std::vector<PromptRow> read_jsonl(const std::filesystem::path& file, const RowReader& reader = {},
+                                  std::int64_t* num_read = nullptr);
 
 /// The same from a stream: `name` stands for the file in messages, `default_source` for its stem.
 std::vector<PromptRow> parse_jsonl(std::istream& in, const std::string& name, const std::string& default_source,
-                                   const RowReader& reader = {});
+                                   const RowReader& reader = {}, std::int64_t* num_read = nullptr);
 
 /// The rows of a CSV file (csv.h), a column a field. The same errors as far as rows go.
-std::vector<PromptRow> read_csv_rows(const std::filesystem::path& file, const RowReader& reader);
+std::vector<PromptRow> read_csv_rows(const std::filesystem::path& file, const RowReader& reader,
+                                     std::int64_t* num_read = nullptr);
 
 /// A file of prompts of any format that is read: CSV where its name ends in .csv, else JSONL. The same errors; also
-/// when the filter leaves no row.
-std::vector<PromptRow> read_prompt_file(const std::filesystem::path& file, const RowReader& reader);
+/// when the filter leaves no row. `num_read`: gets the number of rows before the filter.
+std::vector<PromptRow> read_prompt_file(const std::filesystem::path& file, const RowReader& reader,
+                                        std::int64_t* num_read = nullptr);
 
 /// One line about rows: how many, prompt sizes in bytes, rows of each data source.
 std::string describe_rows(const std::vector<PromptRow>& rows);

@@ -114,18 +114,20 @@ std::optional<double> number_of(std::string_view text) {
 
 }  // namespace
 
-RowReader::RowReader(const config::DataRecipe& recipe)
+RowReader::RowReader(const config::DataRecipe& recipe, Split split)
     : prompt_keys_(recipe.prompt_key.empty() ? std::vector<std::string>{"prompt", "question"}
                                              : std::vector{recipe.prompt_key}),
       ground_truth_keys_(recipe.ground_truth_key.empty()
                              ? std::vector<std::string>{"ground_truth", "answer", "reward_model.ground_truth"}
                              : std::vector{recipe.ground_truth_key}),
       data_source_key_(recipe.data_source_key.empty() ? "data_source" : recipe.data_source_key),
-      needs_source_(!recipe.data_source_key.empty()) {
-  for (const std::string& text : recipe.filter) filter_.push_back(parse_condition(text));
+      needs_source_(!recipe.data_source_key.empty()),
+      filter_key_(split == Split::train ? "data.filter" : "data.val_filter") {
+  for (const std::string& text : split == Split::train ? recipe.filter : recipe.val_filter)
+    filter_.push_back(parse_condition(text));
 }
 
-RowReader::Condition RowReader::parse_condition(const std::string& text) {
+RowReader::Condition RowReader::parse_condition(const std::string& text) const {
   constexpr std::array<std::pair<std::string_view, Comparison>, 6> kComparisons = {{{"==", Comparison::equal},
                                                                                     {"!=", Comparison::not_equal},
                                                                                     {"<=", Comparison::less_equal},
@@ -137,25 +139,33 @@ RowReader::Condition RowReader::parse_condition(const std::string& text) {
     return at != std::string::npos && std::string_view(text).substr(at).starts_with(comparison.first);
   });
   const bool complete = found != kComparisons.end() && !trimmed(text.substr(0, at)).empty();
-  QRL_REQUIRE(complete, "data.filter", "FIELD ==, !=, <, <=, > or >= VALUE", base::quoted(text));
+  QRL_REQUIRE(complete, filter_key_, "FIELD ==, !=, <, <=, > or >= VALUE", base::quoted(text));
   Condition condition{std::string(trimmed(text.substr(0, at))), found->second,
                       std::string(trimmed(text.substr(at + found->first.size()))), std::nullopt};
-  condition.number = number_of(condition.value);
+  if (const char quote = condition.value.empty() ? ' ' : condition.value.front(); quote == '"' || quote == '\'') {
+    const std::string& quoted = condition.value;
+    QRL_REQUIRE(quoted.size() > 1 && quoted.find(quote, 1) == quoted.size() - 1, filter_key_,
+                "a VALUE with one quotation mark on either side", base::quoted(text));
+    condition.value = quoted.substr(1, quoted.size() - 2);
+  } else {
+    condition.number = number_of(condition.value);
+  }
   const bool is_order = condition.comparison != Comparison::equal && condition.comparison != Comparison::not_equal;
-  QRL_REQUIRE(!is_order || condition.number, "data.filter", "a number to compare with", base::quoted(text));
+  QRL_REQUIRE(!is_order || condition.number, filter_key_, "a number to compare with", base::quoted(text));
   return condition;
 }
 
-bool RowReader::holds(const Condition& condition, const json& row, const std::string& where) {
+bool RowReader::holds(const Condition& condition, const json& row, const std::string& where) const {
   const json* value = find_path(row, condition.field);
-  QRL_REQUIRE(value != nullptr, where, "a field `" + condition.field + "` (data.filter)", "none");
+  QRL_REQUIRE(value != nullptr, where, "a field `" + condition.field + "` (" + filter_key_ + ")", "none");
   const std::string text = value->is_string() ? value->get<std::string>() : value->dump();
   const std::optional<double> number = number_of(trimmed(text));
   if (condition.comparison == Comparison::equal || condition.comparison == Comparison::not_equal) {
     const bool equal = number && condition.number ? *number == *condition.number : text == condition.value;
     return equal == (condition.comparison == Comparison::equal);
   }
-  QRL_REQUIRE(number.has_value(), where, "`" + condition.field + "` to be a number (data.filter)", base::quoted(text));
+  QRL_REQUIRE(number.has_value(), where, "`" + condition.field + "` to be a number (" + filter_key_ + ")",
+              base::quoted(text));
   switch (condition.comparison) {
     case Comparison::less:
       return *number < *condition.number;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "config/recipe.h"
+#include "data/split.h"
 #include "state/json.h"
 
 namespace qrl::data {
@@ -29,8 +30,8 @@ inline constexpr int kMaxRowDepth = 64;
 std::string gold_text(const nlohmann::json& value, const std::string& name, const std::string& where);
 
 /// Turns the JSON object of a row into a PromptRow, by data.prompt_key, data.ground_truth_key, data.data_source_key and
-/// data.filter. A key is the name of a field, or a path into nested objects ("reward_model.ground_truth"). Where no key
-/// is set:
+/// data.filter, or data.val_filter of held-out files. A key is the name of a field, or a path into nested objects
+/// ("reward_model.ground_truth"). Where no key is set:
 /// - the prompt is `prompt` or `question`, the gold `ground_truth`, `answer` or veRL's `reward_model.ground_truth`: two
 /// of
 ///   them would leave open which counts and are an error;
@@ -40,28 +41,32 @@ std::string gold_text(const nlohmann::json& value, const std::string& name, cons
 class RowReader {
  public:
   /// Input errors name a condition of the filter that cannot be read.
-  explicit RowReader(const config::DataRecipe& recipe);
+  explicit RowReader(const config::DataRecipe& recipe, Split split = Split::train);
   RowReader() : RowReader(config::DataRecipe{}) {}
 
   /// Nothing when the filter leaves the row out. Input errors name `where` (file:line).
   std::optional<PromptRow> read(const nlohmann::json& row, const std::string& where,
                                 const std::string& default_source) const;
+  /// The key of the conditions, "data.filter" or "data.val_filter", and whether there are any.
+  const std::string& filter_key() const noexcept { return filter_key_; }
+  bool has_filter() const noexcept { return !filter_.empty(); }
 
  private:
   enum class Comparison : std::uint8_t { equal, not_equal, less, less_equal, greater, greater_equal };
-  /// One condition of data.filter: "level >= 3", "subject == Algebra".
+  /// One condition of a filter: "level >= 3", "subject == Algebra", "subject == 'Number Theory'".
   struct Condition {
     std::string field;
     Comparison comparison = Comparison::equal;
     std::string value;
-    std::optional<double> number;  ///< of the value
+    std::optional<double> number;  ///< of the value, unless it stands in quotation marks
   };
-  static Condition parse_condition(const std::string& text);
-  static bool holds(const Condition& condition, const nlohmann::json& row, const std::string& where);
+  Condition parse_condition(const std::string& text) const;
+  bool holds(const Condition& condition, const nlohmann::json& row, const std::string& where) const;
 
   std::vector<std::string> prompt_keys_, ground_truth_keys_;
   std::string data_source_key_;
   bool needs_source_ = false;
+  std::string filter_key_;
   std::vector<Condition> filter_;
 };
 

@@ -40,6 +40,7 @@ struct ModelConfig {
   std::vector<types::TokenId> eos_token_ids;  ///< may be empty
   std::int64_t bos_token_id = -1;             ///< −1: none
   std::int64_t pad_token_id = -1;             ///< −1: none
+  std::string generation_config;  ///< the model's generation_config.json where it says more than this; "": none
 
   std::int64_t q_size() const { return num_attention_heads * head_dim; }
   std::int64_t kv_size() const { return num_key_value_heads * head_dim; }

@@ -211,15 +211,24 @@ void write_shards(const fs::path& dir, const std::vector<state::NamedView>& tens
   write_index(dir, places, total_bytes);
 }
 
-void write_config(const fs::path& dir, const ModelConfig& config) {
-  const std::string config_text = config_json(config);
-  const Json parsed = Json::parse(config_text);
-  Json generation = {{"_from_model_config", true}};
+/// What the model came with stays: temperature, top_p, its own padding. Only end tokens can be others than those there.
+Json generation_config_of(const ModelConfig& config) {
+  const Json parsed = Json::parse(config_json(config));
+  Json generation =
+      config.generation_config.empty() ? Json{{"_from_model_config", true}} : Json::parse(config.generation_config);
   for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
-    if (!parsed[key].is_null()) generation[key] = parsed[key];
+    if (!parsed[key].is_null() && (!generation.contains(key) || generation[key].is_null()))
+      generation[key] = parsed[key];
   }
-  write_text(dir / "config.json", config_text);
-  write_text(dir / "generation_config.json", generation.dump(2) + "\n");
+  const auto eos = parse_generation_eos(generation.dump(), "generation_config", config.vocab_size);
+  if (eos.value_or(std::vector<types::TokenId>{}) != config.eos_token_ids)
+    generation["eos_token_id"] = parsed["eos_token_id"];
+  return generation;
+}
+
+void write_config(const fs::path& dir, const ModelConfig& config) {
+  write_text(dir / "config.json", config_json(config));
+  write_text(dir / "generation_config.json", generation_config_of(config).dump(2) + "\n");
 }
 
 bool is_plain_shard_name(std::string_view name) {
@@ -290,6 +299,8 @@ HfModel open_hf(const fs::path& dir) {
     const std::string text = state::read_text(file, kMaxGenerationConfig_bytes);
     auto eos = parse_generation_eos(text, state::shown(file), config.vocab_size);
     if (eos) config.eos_token_ids = std::move(*eos);
+    const Json generation = Json::parse(text);
+    if (generation != generation_config_of(config)) config.generation_config = generation.dump();
   }
   const auto files = std::make_shared<const TensorFiles>(dir);
   require_tensors(*files, config, state::shown(dir));

@@ -53,16 +53,17 @@ struct HfModel {
 /// Reads DIR/config.json and opens DIR/model.safetensors (or the shards of model.safetensors.index.json; both together
 /// are refused). A missing, extra, or misshaped tensor is an input error that names it (a tied model may carry
 /// lm_head.weight: it must equal the embedding). Weights that are not finite are refused as they are read. End tokens
-/// of a generation_config.json beside it replace the config's. Pickled weights (.bin, .pt) are never opened.
+/// of a generation_config.json beside it replace the config's; all of it is kept for save_hf. Pickled weights (.bin,
+/// .pt) are never opened.
 HfModel open_hf(const std::filesystem::path& dir);
 
 /// transformers' usual size of a shard.
 inline constexpr std::uint64_t kMaxShard_bytes = 5'000'000'000;
 
-/// Writes DIR/config.json, DIR/generation_config.json and DIR/model.safetensors with tensors in `config.dtype`
-/// (f32 or bf16, nearest even); DIR is made when missing. Above max_shard_bytes of tensors:
-/// model-00001-of-0000N.safetensors … with tensors in their order, and model.safetensors.index.json. The tokenizer's
-/// files are the caller's to add.
+/// Writes DIR/config.json, DIR/generation_config.json (what the model came with, and the config's special tokens that
+/// it does not name or names otherwise) and DIR/model.safetensors with tensors in `config.dtype` (f32 or bf16, nearest
+/// even); DIR is made when missing. Above max_shard_bytes of tensors: model-00001-of-0000N.safetensors … with tensors
+/// in their order, and model.safetensors.index.json. The tokenizer's files are the caller's to add.
 void save_hf(const std::filesystem::path& dir, const ModelConfig& config, const WeightViews& weights,
              std::uint64_t max_shard_bytes = kMaxShard_bytes);
 

@@ -13,8 +13,6 @@ namespace qrl::ops {
 
 namespace {
 
-const CeilingKernels& kernels() { return for_this_isa(avx512::kCeilings, avx2::kCeilings, portable::kCeilings); }
-
 /// Best rate of `work`, which every thread runs and which returns what it did.
 template <class Work>
 double best_rate(Work work) {
@@ -33,7 +31,11 @@ double best_rate(Work work) {
 Ceilings measure_ceilings() {
   constexpr std::int64_t kRounds = 4'000'000;  // of twelve instructions: about 10 ms
   constexpr std::int64_t kRead_bytes = std::int64_t{512} << 20;
-  const CeilingKernels& loops = kernels();
+  CeilingKernels loops = for_this_isa(avx512::kCeilings, avx2::kCeilings, portable::kCeilings);
+  if (isa() == Isa::amx) {
+    loops.int8 = amx::kCeilings.int8;
+    loops.bf16 = amx::kCeilings.bf16;
+  }
   Ceilings ceilings;
   ceilings.int8_ops_per_s = best_rate([&](base::Team&) { return loops.int8(kRounds); });
   ceilings.bf16_flops_per_s = best_rate([&](base::Team&) { return loops.bf16(kRounds); });

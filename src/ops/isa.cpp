@@ -1,5 +1,9 @@
 #include "ops/isa.h"
 
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <array>
 #include <atomic>
 #include <cstdlib>
@@ -12,7 +16,28 @@ namespace qrl::ops {
 
 namespace {
 
-constexpr std::array kBestFirst{Isa::avx512, Isa::avx2, Isa::portable};
+constexpr std::array kBestFirst{Isa::amx, Isa::avx512, Isa::avx2, Isa::portable};
+
+/// Whether the processor has tiles of int8 and bf16, and the system lets this process use them: it keeps 8 KiB more of
+/// each thread for that, and wants to be asked once.
+bool tiles_granted() {
+  static const bool granted = [] {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    constexpr unsigned kTiles = 1U << 24, kInt8 = 1U << 25, kBf16 = 1U << 22, kWanted = kTiles | kInt8 | kBf16;
+    if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kWanted) != kWanted) return false;
+    constexpr long kRequest = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+    return syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
+  }();
+  return granted;
+}
+
+/// avx512's table, which is constant data, with the products that have tiles.
+const Kernels kTiled = [] {
+  Kernels kernels = avx512::kKernels;
+  kernels.linear_bf16 = amx::linear_bf16;
+  kernels.linear_int8 = amx::linear_int8;
+  return kernels;
+}();
 
 std::string supported_names() {
   std::string names;
@@ -32,7 +57,7 @@ Isa choose() {
       return isa;
     }
   }
-  base::fail_input("environment variable QRL_ISA", "avx512 | avx2 | portable", base::quoted(forced),
+  base::fail_input("environment variable QRL_ISA", "amx | avx512 | avx2 | portable", base::quoted(forced),
                    "unset QRL_ISA to take the best one");
 }
 
@@ -45,6 +70,8 @@ std::atomic<Isa>& chosen() {
 
 std::string_view name(Isa isa) {
   switch (isa) {
+    case Isa::amx:
+      return "amx";
     case Isa::avx512:
       return "avx512";
     case Isa::avx2:
@@ -64,6 +91,8 @@ void force_isa(Isa isa) {
 
 bool supported(Isa isa) {
   switch (isa) {
+    case Isa::amx:
+      return supported(Isa::avx512) && tiles_granted();
     case Isa::avx512:
       return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
@@ -79,6 +108,8 @@ bool supported(Isa isa) {
 
 std::string describe_isa() { return std::string(name(isa())) + " (of " + supported_names() + ")"; }
 
-const Kernels& kernels() { return for_this_isa(avx512::kKernels, avx2::kKernels, portable::kKernels); }
+const Kernels& kernels() {
+  return for_this_isa(kTiled, avx512::kKernels, avx2::kKernels, portable::kKernels);
+}
 
 }  // namespace qrl::ops

@@ -6,13 +6,14 @@
 
 namespace qrl::ops {
 
-/// Code paths of the CPU kernels, best first: avx512 needs F, BW, DQ, VL, VNNI, BF16 and VBMI; avx2 needs AVX2 and FMA.
-enum class Isa { avx512, avx2, portable };
+/// Code paths of the CPU kernels, best first: amx is avx512 with matrix products of int8 and bf16 in AMX's tiles (and
+/// needs the system's leave for them); avx512 needs F, BW, DQ, VL, VNNI, BF16 and VBMI; avx2 needs AVX2 and FMA.
+enum class Isa { amx, avx512, avx2, portable };
 
 std::string_view name(Isa isa);
 
-/// The path in use: the best this processor has, or the one QRL_ISA (avx512 | avx2 | portable) forces. A forced path
-/// that the processor lacks is an input error, never a silent fallback. Read once.
+/// The path in use: the best this processor has, or the one QRL_ISA (amx | avx512 | avx2 | portable) forces. A forced
+/// path that the processor lacks is an input error, never a silent fallback. Read once.
 Isa isa();
 
 /// For tests and benchmarks: uses this path from now on. Not while kernels run.
@@ -21,11 +22,16 @@ void force_isa(Isa isa);
 /// Whether this processor can run a path.
 bool supported(Isa isa);
 
-/// The one of a kernel table's three builds that is of the path in use.
+/// The one of a kernel table's builds that is of the path in use.
+template <class Table>
+const Table& for_this_isa(const Table& amx, const Table& avx512, const Table& avx2, const Table& portable) {
+  const Isa path = isa();
+  return path == Isa::amx ? amx : path == Isa::avx512 ? avx512 : path == Isa::avx2 ? avx2 : portable;
+}
+/// Where amx has nothing of its own.
 template <class Table>
 const Table& for_this_isa(const Table& avx512, const Table& avx2, const Table& portable) {
-  const Isa path = isa();
-  return path == Isa::avx512 ? avx512 : path == Isa::avx2 ? avx2 : portable;
+  return for_this_isa(avx512, avx512, avx2, portable);
 }
 
 /// "avx512 (of avx512, avx2, portable)": the path in use and those this processor has.

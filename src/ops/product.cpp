@@ -15,8 +15,8 @@ namespace qrl::ops {
 namespace {
 
 const ProductKernels& kernels(ProductType type) {
-  return type == ProductType::bf16 ? for_this_isa(avx512::kBf16Product, avx2::kBf16Product, portable::kBf16Product)
-                                   : for_this_isa(avx512::kF32Product, avx2::kF32Product, portable::kF32Product);
+  if (type == ProductType::f32) return for_this_isa(avx512::kF32Product, avx2::kF32Product, portable::kF32Product);
+  return for_this_isa(amx::kBf16Product, avx512::kBf16Product, avx2::kBf16Product, portable::kBf16Product);
 }
 
 std::int64_t ceil_div(std::int64_t count, std::int64_t divisor) { return (count + divisor - 1) / divisor; }
@@ -45,7 +45,7 @@ struct Plan {
   Plan(const Product& product, const ProductKernels& table) {
     const std::int64_t words = ceil_div(product.depth, table.inputs_per_word);
     depth_pieces = std::max<std::int64_t>(1, ceil_div(words, kMostWords));
-    depth_piece = ceil_div(words, depth_pieces) * table.inputs_per_word;
+    depth_piece = round_up(ceil_div(words, depth_pieces), table.words_at_once) * table.inputs_per_word;
     depth_pieces = std::max<std::int64_t>(1, ceil_div(product.depth, depth_piece));
     panels = ceil_div(product.columns, kProductPanel);
     // Packed rows are a task's own, and meet all panels; else each panel meets as many rows as there are.
@@ -71,8 +71,8 @@ struct Plan {
 
 void run_task(const Product& product, const ProductKernels& table, const Plan& plan, base::Range rows,
               base::Range panels) {
-  const std::int64_t words = ceil_div(product.depth, table.inputs_per_word);
-  const std::int64_t panel_floats = ceil_div(plan.depth_piece, table.inputs_per_word) * kProductPanel;
+  const std::int64_t words = round_up(ceil_div(product.depth, table.inputs_per_word), table.words_at_once);
+  const std::int64_t panel_floats = plan.depth_piece / table.inputs_per_word * kProductPanel;
   const std::int64_t left_floats = product.left.transposed ? round_up(rows.size(), table.strip_rows) * words : 0;
   const std::int64_t sum_floats = plan.depth_pieces > 1 ? rows.size() * kProductPanel : 0;
   float* panel = scratch(panel_floats + sum_floats + left_floats + 64);

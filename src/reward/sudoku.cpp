@@ -91,9 +91,32 @@ std::optional<std::string_view> behind_label(std::string_view line) {
   return is_listed || line[sign] == '|' ? std::optional(line.substr(sign + 1)) : std::nullopt;
 }
 
+/// The number of a row that its label names: 3 of "Row 3", "R3", "3rd row", "3." and "third row"; 0 for other labels.
+int number_of_label(std::string_view label) {
+  constexpr std::string_view kOrdinals[] = {"first", "second",  "third",  "fourth", "fifth",
+                                            "sixth", "seventh", "eighth", "ninth"};
+  std::string lower;  // letters and digits
+  for (const char c : label) {
+    if (c >= 'A' && c <= 'Z') lower += static_cast<char>(c - 'A' + 'a');
+    else if ((c >= 'a' && c <= 'z') || is_cell(c)) lower += c;
+  }
+  std::string_view rest = lower;
+  for (int k = 0; k < 9; ++k) {
+    if (rest.starts_with(kOrdinals[k]) && rest.substr(kOrdinals[k].size()).starts_with("row")) return k + 1;
+  }
+  for (const std::string_view word : {"row", "line", "r"}) {
+    if (!rest.starts_with(word)) continue;
+    rest.remove_prefix(word.size());
+    break;
+  }
+  const bool two = rest.size() > 1 && is_cell(rest[1]);
+  return rest.empty() || !is_cell(rest[0]) || two ? 0 : rest[0] - '0';
+}
+
 struct Line {
   std::string digits;
   bool is_labelled = false;
+  int number = 0;  ///< of its label; 0: none
 };
 
 /// A line of cells alone, or behind a label; with no cells: a border or an empty line. Nothing for any other.
@@ -108,7 +131,8 @@ std::optional<Line> line_of(std::string_view text, std::size_t size) {
   const auto cells = num_digits > 0 ? behind_label(text) : std::nullopt;
   if (!cells) return std::nullopt;
   auto digits = digits_alone(*cells);
-  return fits(digits) && !digits->empty() ? std::optional(Line{std::move(*digits), true}) : std::nullopt;
+  const int number = number_of_label(text.substr(0, static_cast<std::size_t>(cells->data() - text.data())));
+  return fits(digits) && !digits->empty() ? std::optional(Line{std::move(*digits), true, number}) : std::nullopt;
 }
 
 /// Rows without words between them, read from the last one up; borders and empty lines part them into groups.
@@ -122,7 +146,7 @@ class Rows {
     if (!continues) groups_.emplace_back();
     group_ended_ = row.is_labelled && continues && !last_labelled_;
     last_labelled_ = row.is_labelled;
-    groups_.back().push_back(std::move(row.digits));
+    groups_.back().push_back(std::move(row));
     ++num_rows_;
   }
   /// More rows than whoever gives an answer puts behind it.
@@ -132,7 +156,8 @@ class Rows {
   /// Rows with labels below one without are another thing than it.
   bool ends_before(const Line& row) const { return !groups_.empty() && last_labelled_ && !row.is_labelled; }
 
-  /// The last groups that have as many rows as a grid; of one that has more, its last rows.
+  /// The last groups that have as many rows as a grid; of one that has more, its last rows. A grid of no cells where
+  /// the labels of its rows do not count up: it is not clear which row is meant.
   std::optional<puzzle::SudokuGrid> grid() const {
     for (std::size_t first = 0; first < groups_.size(); ++first) {
       if (groups_[first].size() > size_) return grid_from(first);
@@ -147,17 +172,21 @@ class Rows {
   std::optional<puzzle::SudokuGrid> grid_from(std::size_t first) const {
     std::string all;
     std::size_t num_rows = 0;
+    int below = 0;  // the number of the row below
+    bool counts_up = true;
     for (std::size_t i = first; i < groups_.size(); ++i) {
-      for (const std::string& row : groups_[i]) {
-        all.insert(0, row);
-        if (++num_rows == size_) return puzzle::read_sudoku(all);
+      for (const Line& row : groups_[i]) {
+        if (row.number > 0 && below > 0 && row.number + 1 != below) counts_up = false;
+        below = row.number;
+        all.insert(0, row.digits);
+        if (++num_rows == size_) return counts_up ? puzzle::read_sudoku(all) : puzzle::SudokuGrid{0, {}};
       }
     }
     return std::nullopt;
   }
 
   std::size_t size_, num_rows_ = 0;
-  std::vector<std::vector<std::string>> groups_;  ///< last first, of rows last first
+  std::vector<std::vector<Line>> groups_;  ///< last first, of rows last first
   bool group_ended_ = false, last_labelled_ = false;
 };
 

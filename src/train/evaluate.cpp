@@ -28,20 +28,36 @@ std::string score_name(const std::string& data_source, const config::EvalRecipe&
   return "val/" + data_source + "/mean@" + std::to_string(recipe.n);
 }
 
-bool majority_is_right(std::span<const rollout::Rollout> samples) {
-  const rollout::Rollout* best = nullptr;
-  std::int64_t most_votes = 0;
-  std::map<std::string_view, std::int64_t> votes;
+bool majority_is_right(std::span<const rollout::Rollout> samples, const reward::Verifier& verifier) {
+  constexpr std::size_t kMaxAsked = 64;
+  struct Candidate {
+    bool correct = false;
+    std::string_view text;  // of its first sample
+    std::int64_t votes = 0;
+  };
+  std::vector<Candidate> candidates;                // in the order of their first samples
+  std::map<std::string_view, std::size_t> of_text;  // wrong answers
+  const auto candidate_of = [&](const reward::Verdict& verdict) -> std::size_t {
+    const bool correct = verdict.outcome == reward::Outcome::correct;
+    if (const auto known = of_text.find(verdict.extracted); !correct && known != of_text.end()) return known->second;
+    std::size_t num_asked = 0;
+    for (std::size_t k = 0; k < candidates.size() && num_asked < kMaxAsked; ++k) {
+      if (candidates[k].correct != correct) continue;
+      if (correct || verifier.same_answer(candidates[k].text, verdict.extracted)) return k;
+      ++num_asked;
+    }
+    candidates.push_back({correct, verdict.extracted});
+    return candidates.size() - 1;
+  };
   for (const rollout::Rollout& sample : samples) {
-    if (sample.verdict.outcome != reward::Outcome::no_answer) ++votes[sample.verdict.extracted];
+    if (sample.verdict.outcome == reward::Outcome::no_answer) continue;
+    const std::size_t k = candidate_of(sample.verdict);
+    if (!candidates[k].correct) of_text.emplace(sample.verdict.extracted, k);
+    ++candidates[k].votes;
   }
-  for (const rollout::Rollout& sample : samples) {
-    const auto found = votes.find(sample.verdict.extracted);
-    if (sample.verdict.outcome == reward::Outcome::no_answer || found->second <= most_votes) continue;
-    most_votes = found->second;
-    best = &sample;
-  }
-  return best != nullptr && best->verdict.outcome == reward::Outcome::correct;
+  const auto best = std::max_element(candidates.begin(), candidates.end(),
+                                     [](const Candidate& x, const Candidate& y) { return x.votes < y.votes; });
+  return best != candidates.end() && best->correct;
 }
 
 std::string metrics_table(std::span<const PromptSet> sets, const Metrics& metrics) {
@@ -119,7 +135,8 @@ Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, con
         sums[static_cast<std::size_t>(n) + 2] += rollouts[i].completion.stop == types::StopReason::length ? 1 : 0;
       }
       ++sums[right];
-      const bool majority = majority_is_right(std::span(rollouts).subspan(first, static_cast<std::size_t>(n)));
+      const bool majority =
+          majority_is_right(std::span(rollouts).subspan(first, static_cast<std::size_t>(n)), verifier);
       sums[static_cast<std::size_t>(n) + 3] += majority ? 1 : 0;
     }
     world.all_reduce_sum(std::span(sums));

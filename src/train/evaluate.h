@@ -19,10 +19,12 @@ namespace qrl::train {
 /// (Chen et al. 2021, "Evaluating large language models trained on code", eq. 1). 1 ≤ k ≤ n.
 double pass_at_k(std::int64_t n, std::int64_t c, std::int64_t k);
 
-/// Whether the answer that most of a prompt's samples gave is right (Wang et al. 2022, "Self-consistency"): answers are
-/// one when the verifier extracted the same text; samples without an answer have no vote; of answers with equal votes
-/// the one that came first counts (our choice, so that sums stay whole numbers).
-bool majority_is_right(std::span<const rollout::Rollout> samples);
+/// Whether the answer that most of a prompt's samples gave is right (Wang et al. 2022, "Self-consistency"). All correct
+/// samples gave one answer; a wrong one gave that of the first wrong sample whose extracted answer the verifier says is
+/// the same (Verifier::same_answer, asked of the first 64 different wrong answers only, so that work is linear in the
+/// samples; later ones are one with their own text). Samples without an answer have no vote; of answers with equal
+/// votes the one that came first counts (our choice, so that sums stay whole numbers).
+bool majority_is_right(std::span<const rollout::Rollout> samples, const reward::Verifier& verifier);
 
 /// val/<data_source>/{mean@n, pass@k for k = 2, 4, … n, maj@n, response_length/mean, truncated_fraction} over all
 /// ranks; the same on every rank. Prompts are divided over ranks; draws are keyed by (seed, prompt, sample) alone, so a

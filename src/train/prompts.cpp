@@ -69,6 +69,17 @@ class PromptReader {
   std::int64_t num_overlong_ = 0;
 };
 
+/// Says how many rows a filter kept: one that keeps too few, or all, is a slip that nothing else shows.
+std::vector<data::PromptRow> read_file(const std::string& file, const data::RowReader& reader) {
+  std::int64_t num_read = 0;
+  auto rows = data::read_prompt_file(file, reader, &num_read);
+  if (reader.has_filter()) {
+    base::log_info(file + ": " + reader.filter_key() + " keeps " + std::to_string(rows.size()) + " of " +
+                   std::to_string(num_read) + " rows");
+  }
+  return rows;
+}
+
 }  // namespace
 
 PromptEncoder::PromptEncoder(const config::DataRecipe& recipe, const data::Tokenizer& tokenizer)
@@ -101,10 +112,10 @@ PromptSet load_train_prompts(const config::Recipe& recipe, const data::Tokenizer
     reader.report("data.train_generator");
   }
   std::uint64_t id = set.prompts.size();
-  const data::RowReader rows(recipe.data);
+  const data::RowReader rows(recipe.data, data::Split::train);
   for (const std::string& file : recipe.data.train_files) {
     const std::size_t first = set.prompts.size();
-    for (data::PromptRow& row : data::read_prompt_file(file, rows)) {
+    for (data::PromptRow& row : read_file(file, rows)) {
       set.data_source = row.data_source;
       reader.add(set, id++, std::move(row), file);
     }
@@ -132,9 +143,9 @@ std::vector<PromptSet> load_held_out_prompts(const config::Recipe& recipe, const
     }
     reader.report("data.val_generator");
   }
-  const data::RowReader rows(recipe.data);
+  const data::RowReader rows(recipe.data, data::Split::held_out);
   for (const std::string& file : recipe.data.val_files) {
-    for (data::PromptRow& row : data::read_prompt_file(file, rows)) {
+    for (data::PromptRow& row : read_file(file, rows)) {
       auto set =
           std::find_if(sets.begin(), sets.end(), [&](const PromptSet& s) { return s.data_source == row.data_source; });
       QRL_REQUIRE(set == sets.end() || set != sets.begin() || generator.task.empty(),

@@ -51,28 +51,38 @@ model::Int8Profile calibrate_profile(const model::ModelConfig& config, const mod
   return profile;
 }
 
-void require_profile_file(const config::Recipe& recipe) {
+std::optional<model::Int8Profile> read_profile_file(const config::Recipe& recipe, const model::ModelConfig& config) {
   const std::string& wanted = recipe.quant.profile;
-  QRL_REQUIRE(wanted.empty() || wanted == "auto" || fs::is_regular_file(wanted), "quant.rollout.profile",
-              "auto, or a file that qrl-train profile made", base::quoted(wanted), "for no profile leave the key out");
+  if (wanted.empty() || wanted == "auto") return std::nullopt;
+  QRL_REQUIRE(fs::is_regular_file(wanted), "quant.rollout.profile", "auto, or a file that qrl-train profile made",
+              base::quoted(wanted), "for no profile leave the key out");
+  return model::load_int8_profile(wanted, config);
+}
+
+void require_same_profile(const config::Recipe& recipe, const model::ModelConfig& config,
+                          const model::Int8Profile& own) {
+  const std::optional<model::Int8Profile> named = read_profile_file(recipe, config);
+  QRL_REQUIRE(!named || (named->model_hash == own.model_hash && named->settings_hash == own.settings_hash),
+              recipe.quant.profile, "the profile that the checkpoint brings",
+              "one made from other weights or training data",
+              "name the file that the run was given, or set quant.rollout.profile: auto");
 }
 
 std::shared_ptr<const model::Int8Profile> find_profile(const model::ModelConfig& config,
                                                        const model::WeightSource& weights, const PromptSet& prompts,
                                                        const config::Recipe& recipe) {
   const std::string& wanted = recipe.quant.profile;
-  if (wanted.empty()) return nullptr;
-  if (wanted == "auto") {
+  if (wanted == "auto")
     return std::make_shared<const model::Int8Profile>(calibrate_profile(config, weights, prompts, recipe));
-  }
-  model::Int8Profile profile = model::load_int8_profile(wanted, config);
+  std::optional<model::Int8Profile> profile = read_profile_file(recipe, config);
+  if (!profile) return nullptr;
   const char* again = "make it again with qrl-train profile, or set quant.rollout.profile: auto";
-  QRL_REQUIRE(profile.model_hash == model::weights_hash(config, weights), wanted,
+  QRL_REQUIRE(profile->model_hash == model::weights_hash(config, weights), wanted,
               "a profile of the weights that training begins with", "one of other weights", again);
-  QRL_REQUIRE(profile.settings_hash == settings_hash(prompts, recipe.trainer.seed), wanted,
+  QRL_REQUIRE(profile->settings_hash == settings_hash(prompts, recipe.trainer.seed), wanted,
               "a profile made on this recipe's training data (tokens of the prompts, template included) with its seed",
               "others", again);
-  return std::make_shared<const model::Int8Profile>(std::move(profile));
+  return std::make_shared<const model::Int8Profile>(std::move(*profile));
 }
 
 void load_published(Sampler& sampler, std::span<const std::vector<types::TokenId>> prompts,

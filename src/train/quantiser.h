@@ -25,8 +25,14 @@ struct QuantiserState {
 model::Int8Profile calibrate_profile(const model::ModelConfig& config, const model::WeightSource& weights,
                                      const PromptSet& prompts, const config::Recipe& recipe);
 
-/// Throws an input error when the recipe names a profile's file that is not there.
-void require_profile_file(const config::Recipe& recipe);
+/// The profile whose file the recipe names; nothing where it names none. An input error for a file that is not there or
+/// that is none of a model of this config: what can be known of it before there are weights and prompts.
+std::optional<model::Int8Profile> read_profile_file(const config::Recipe& recipe, const model::ModelConfig& config);
+
+/// An input error when the recipe names a file made from other weights or settings than `own`, the profile that a
+/// checkpoint brings: that one is used, and the key would have no effect.
+void require_same_profile(const config::Recipe& recipe, const model::ModelConfig& config,
+                          const model::Int8Profile& own);
 
 /// The profile that the recipe asks for, for the weights that training begins with: made (auto), or read and held
 /// against weights and settings. An input error for one that was made for others. Null when none is asked for.

@@ -131,7 +131,7 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, RunPart p
 
   Policy policy = make_policy(recipe);
   model::check_formats(policy.config, snapshot_formats(recipe.quant));
-  require_profile_file(recipe);
+  (void)read_profile_file(recipe, policy.config);  // a wrong one shows before the cold start
   const auto verifier = reward::make_verifier(recipe.reward);
   const PromptSet prompts = load_train_prompts(recipe, policy.tokenizer, *verifier);
   const std::vector<PromptSet> held_out = load_held_out_prompts(recipe, policy.tokenizer, *verifier);
@@ -186,8 +186,8 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, RunPart p
   const std::unique_ptr<learner::Learner> reference = make_reference(parts, cold_start);
   begin_rl(parts, learner);
   if (point.checkpoint) parts.quantiser = load_quantiser(*point.checkpoint, policy.config, world);
-  if (parts.quantiser.profile == nullptr)
-    parts.quantiser.profile = find_profile(policy.config, learner.all_masters(), prompts, recipe);
+  if (parts.quantiser.profile != nullptr) require_same_profile(recipe, policy.config, *parts.quantiser.profile);
+  else parts.quantiser.profile = find_profile(policy.config, learner.all_masters(), prompts, recipe);
   if (!fresh && state.step > 0) base::log_info("going on after step " + std::to_string(state.step));
 
   Trainer(parts, learner, reference.get(), prompts, held_out).train();

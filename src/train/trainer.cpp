@@ -138,8 +138,10 @@ std::optional<Metrics> Trainer::step(std::int64_t step) {
     const base::ScopedTimer timer(metrics["timing_s/update_actor"]);
     for (std::int64_t epoch = 0; epoch < parts_.recipe.actor.ppo_epochs; ++epoch) {
       for (const MiniBatch& batch : batches) {
-        // A learner that reads the sampler's tensors needs them at the present weights for the next mini-batch.
-        if (!updates.empty() && parts_.recipe.quant.learner_forward != config::LearnerForward::bf16) publish();
+        // A learner that reads the sampler's tensors needs them at the present weights for the next mini-batch. Nothing
+        // is drawn until the publish below: fp8 scales of keys and values stay behind till then.
+        if (!updates.empty() && parts_.recipe.quant.learner_forward != config::LearnerForward::bf16)
+          learner_.publish(sampler_.snapshot, parts_.state.policy_version);
         updates.push_back(update(batch, updates.empty()));
       }
     }

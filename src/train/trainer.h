@@ -50,6 +50,9 @@ class Trainer {
   /// the state before that and throws (exit 75).
   void train();
 
+  /// What it draws with, at the weights last published.
+  const Sampler& sampler() const { return sampler_; }
+
  private:
   /// One optimizer mini-batch: this rank's micro-batches and the denominators over all ranks.
   struct MiniBatch {

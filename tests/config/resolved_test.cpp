@@ -42,7 +42,8 @@ class RandomRecipe {
       r.data.prompt_key = text();
       r.data.ground_truth_key = text();
       r.data.data_source_key = text();
-      if (flag()) r.data.filter = {text(), text()};
+      if (!r.data.train_files.empty() && flag()) r.data.filter = {text(), text()};
+      if (!r.data.val_files.empty() && flag()) r.data.val_filter = {text()};
     }
     r.data.val_generator = generator();
     r.actor.mini_batch_size = draw_.between(1, 64);

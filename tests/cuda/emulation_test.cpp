@@ -1,12 +1,11 @@
 // The emulation itself: what it is there to find, it finds. Nothing of this in the program for a GPU.
 #if defined(QRL_CUDA_EMULATED)
 
-#include "emulation.h"
-
 #include <vector>
 
 #include "base/error.h"
 #include "device.h"
+#include "target.h"
 
 namespace {
 
@@ -26,27 +25,49 @@ void pass_on(Task task) {
   task.out[thread_idx()] = shared[(thread_idx() + 1) % num_threads()];
 }
 
-struct Matrices {
-  const float *a, *b;  // [16, 16], [16, 8]
-  float* c;            // [16, 8]
-};
-
-/// One product by the registers that target.h names.
-void multiply(Matrices task) {
-  const int g = thread_idx() / 4, t = thread_idx() % 4;
-  const auto pair = [](const float* at, int stride) { return bf16x2_of(at[0], at[stride]); };
-  const std::uint32_t a[4] = {pair(task.a + 16 * g + 2 * t, 1), pair(task.a + 16 * (g + 8) + 2 * t, 1),
-                              pair(task.a + 16 * g + 2 * t + 8, 1), pair(task.a + 16 * (g + 8) + 2 * t + 8, 1)};
-  const std::uint32_t b[2] = {pair(task.b + 8 * (2 * t) + g, 8), pair(task.b + 8 * (2 * t + 8) + g, 8)};
-  float c[4] = {1, 1, 1, 1};
-  multiply_add_16x8x16(c, a, b);
-  for (int i = 0; i < 4; ++i) task.c[8 * (g + i / 2 * 8) + 2 * t + i % 2] = c[i];
-}
-
 /// Half of a warp waits for the block, half for the warp.
 void part_ways(Task) {
   if (thread_idx() % 2 == 0) sync_block();
   else sync_warp();
+}
+
+enum class Wait : std::uint8_t { before, after, never };
+struct CopyTask {
+  const float* from;
+  float* out;
+  Wait wait;
+};
+/// Every thread copies a number and reads it; the last one copies nothing.
+void copy_one(CopyTask task) {
+  auto* shared = reinterpret_cast<float*>(shared_memory());
+  const int i = thread_idx();
+  copy_async_4(shared + i, task.from + i, i + 1 < num_threads());
+  commit_copies();
+  if (task.wait == Wait::before) wait_copies<0>();
+  task.out[i] = shared[i];
+  if (task.wait == Wait::after) wait_copies<0>();
+}
+std::vector<float> copied(Wait wait) {
+  std::vector<float> from(32, 3.0F), out(32);
+  launch(copy_one, {}, 32, 32 * sizeof(float), Stream(), CopyTask{from.data(), out.data(), wait});
+  return out;
+}
+
+/// c = a · b of one warp, b the first eight columns of the identity: column n of c is column n of a.
+struct MmaTask {
+  float* c;
+};
+void take_columns(MmaTask task) {
+  const int q = lane_idx() / 4, t = lane_idx() % 4;
+  const auto pair = [](int row, int k) {  // row + 16 k, in two bf16 numbers
+    return static_cast<std::uint32_t>(qrl::cuda::bf16_of(static_cast<float>(row + 16 * k))) |
+           static_cast<std::uint32_t>(qrl::cuda::bf16_of(static_cast<float>(row + 16 * (k + 1)))) << 16;
+  };
+  const std::uint32_t a[4] = {pair(q, 2 * t), pair(q + 8, 2 * t), pair(q, 2 * t + 8), pair(q + 8, 2 * t + 8)};
+  const std::uint32_t one = q / 2 != t ? 0 : q % 2 == 0 ? 0x3f80U : 0x3f800000U;
+  float c[4] = {0.5F, 0.5F, 0.5F, 0.5F};
+  mma(c, a, one, 0);
+  for (int e = 0; e < 4; ++e) task.c[(q + e / 2 * 8) * 8 + 2 * t + e % 2] = c[e];
 }
 
 std::vector<float> passed_on(Order order, bool with_barrier) {
@@ -72,17 +93,23 @@ TEST_CASE("emulation: a barrier that some threads do not reach is an error, and 
   CHECK_THROWS_AS(launch(part_ways, {}, 16, 0, Stream(), Task{}), base::Error);
 }
 
-TEST_CASE("emulation: the matrix unit's registers hold what they should, bytes and halves are picked and rounded") {
-  std::vector<float> a(16 * 16), b(16 * 8), c(16 * 8), want(c.size(), 1.0F);
-  for (std::size_t i = 0; i < a.size(); ++i) a[i] = static_cast<float>(i * 7 % 31) - 15;
-  for (std::size_t i = 0; i < b.size(); ++i) b[i] = static_cast<float>(i * 5 % 23) - 11;
-  launch(multiply, {}, 32, 0, Stream(), Matrices{a.data(), b.data(), c.data()});
-  for (std::size_t m = 0; m < 16; ++m) {
-    for (std::size_t n = 0; n < 8; ++n) {
-      for (std::size_t k = 0; k < 16; ++k) want[8 * m + n] += a[16 * m + k] * b[8 * k + n];
-    }
+TEST_CASE("emulation: a copy that is not waited for shows as NaN, and is an error when a kernel ends") {
+  CHECK(std::isnan(copied(Wait::after)[0]));
+  CHECK(copied(Wait::before)[0] == 3);
+  CHECK(copied(Wait::before)[31] == 0);  // not valid
+  CHECK_THROWS_AS(copied(Wait::never), base::Error);
+}
+
+TEST_CASE("emulation: a warp's product has the fragments of PTX") {
+  std::vector<float> c(std::size_t{16} * 8);
+  launch(take_columns, {}, 32, 0, Stream(), MmaTask{c.data()});
+  for (int row = 0; row < 16; ++row) {
+    for (int column = 0; column < 8; ++column)
+      CHECK(c[static_cast<std::size_t>(row * 8 + column)] == static_cast<float>(row + 16 * column) + 0.5F);
   }
-  CHECK(c == want);
+}
+
+TEST_CASE("emulation: bytes and halves are picked and rounded") {
   CHECK(pick_bytes(0x03020100, 0x07060504, 0x7240) == 0x07020400);
   CHECK(bf16x2_of(1.0F, -2.00390625F) == 0xc0003f80);                   // a tie, to even
   CHECK(fma_bf16x2(0x3f804000, 0x40404040, 0x80003f80) == 0x404040e0);  // 1 · 3 − 0, 2 · 3 + 1

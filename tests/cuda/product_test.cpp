@@ -2,6 +2,7 @@
 // the device.
 #include "device.h"
 #include "ops/linear.h"
+#include "product_speed.h"
 #include "weights.h"
 
 namespace {
@@ -57,6 +58,12 @@ Uploaded upload(const ops::PackedLinear& w, const target::Stream& stream) {
   return to;
 }
 
+int int4_in_row(Format format, const std::uint8_t* codes, std::int64_t i) {
+  std::uint32_t word = 0;
+  std::memcpy(&word, codes + i / 8 * 4, sizeof word);
+  return int4_at(word_order(format), word, static_cast<int>(i % 8));
+}
+
 ops::PackedLinear packed(Format format, const Shape& shape) {
   const std::vector<float> weight = normal_values(shape.out * shape.in, 0.3F, 31);
   ops::PackedLinear w = ops::make_packed_linear(format, shape.out, shape.in, false);
@@ -64,6 +71,81 @@ ops::PackedLinear packed(Format format, const Shape& shape) {
   REQUIRE(ops::pack_rows(alone, weight.data(), shape.out, 0, w));
   return w;
 }
+
+/// x encoded, W uploaded, room for y: a product to be made in several ways.
+struct Product {
+  Product(Format format, const Shape& shape_, const std::vector<float>& x)
+      : shape(shape_),
+        host(packed(format, shape_)),
+        w(upload(host, stream)),
+        codes(format, shape.rows, shape.in),
+        partials(static_cast<std::size_t>(kStreamPartialBytes)),
+        counters(static_cast<std::size_t>(kStreamCounters) * 4) {
+    const OnDevice<float> x_there(x);
+    target::encode({x_there.data(), codes.rows}, shape.rows, stream);
+    stream.wait();
+  }
+
+  /// fp32 [rows, out] by make(task); the columns beyond `out` are left out.
+  template <class Make>
+  std::vector<float> run(Make make) const {
+    const std::int64_t stride = w.view.at.rows;
+    const OnDevice<float> y(std::vector<float>(static_cast<std::size_t>(shape.rows * stride), -77.0F));
+    make(target::ProductTask{codes.rows, shape.rows, w.view, y.data(), stride, true});
+    stream.wait();
+    const std::vector<float> all = y.read();
+    std::vector<float> values;
+    for (std::int64_t row = 0; row < shape.rows; ++row) {
+      const auto first = all.begin() + row * stride;
+      values.insert(values.end(), first, first + shape.out);
+    }
+    return values;
+  }
+  std::vector<float> plain() const {
+    return run([&](const target::ProductTask& task) { target::plain_product(task, stream); });
+  }
+  std::vector<float> streamed(const StreamPlan& plan) const {
+    return run([&](const target::ProductTask& task) {
+      target::streamed_product(task, plan, {partials.as<std::uint32_t>(), counters.as<std::uint32_t>()}, stream);
+    });
+  }
+
+  /// The first number that is further from the exact sum of decoded products (fp64) than `share` of Σ |product|.
+  std::string first_beyond_exact(const std::vector<float>& y, double share) const {
+    const std::vector<float> x = codes.decoded();
+    std::vector<float> weight(static_cast<std::size_t>(shape.out * shape.in));
+    ops::unpack_rows(host, 0, shape.out, weight.data());
+    for (std::int64_t row = 0; row < shape.rows; ++row) {
+      for (std::int64_t n = 0; n < shape.out; ++n) {
+        double sum = 0, size = 0;
+        for (std::int64_t i = 0; i < shape.in; ++i) {
+          const double product = static_cast<double>(x[static_cast<std::size_t>(row * shape.in + i)]) *
+                                 static_cast<double>(weight[static_cast<std::size_t>(n * shape.in + i)]);
+          sum += product;
+          size += std::fabs(product);
+        }
+        const auto got = static_cast<double>(y[static_cast<std::size_t>(row * shape.out + n)]);
+        if (!(std::fabs(got - sum) <= share * size))
+          return "[" + std::to_string(row) + ", " + std::to_string(n) + "] " + std::to_string(got) + ", not " +
+                 std::to_string(sum);
+      }
+    }
+    return "";
+  }
+
+  Shape shape;
+  target::Stream stream;
+  ops::PackedLinear host;
+  Uploaded w;
+  Encoded codes;
+  target::Memory partials, counters;
+};
+
+constexpr Format kStreamed[] = {Format::int8, Format::fp8_tensor, Format::fp8_channel, Format::fp8_block128,
+                                Format::int4, Format::int4_int8,  Format::int4_fp8};
+
+/// Relative to Σ |product|: roundings of fp32 sums, of the scales' products, and of the decoded values compared with.
+constexpr double kSumShare = 1e-6;
 
 }  // namespace
 
@@ -92,7 +174,7 @@ TEST_CASE("repacked matrices hold the host's codes in order") {
           value = float_of_bf16(static_cast<std::uint16_t>(codes[2 * i] | codes[2 * i + 1] << 8));
         else if (what.weights == quant::Code::int8) value = static_cast<std::int8_t>(codes[i]);
         else if (what.weights == quant::Code::fp8_e4m3) value = float_of_fp8(codes[i]);
-        else value = int4_at(codes, i);
+        else value = static_cast<float>(int4_in_row(format, codes, i));
         const std::int64_t run = at.num_scales <= 1 ? 0 : i / what.scale_inputs;
         if (!scales.empty()) value *= scales[static_cast<std::size_t>(run * at.rows + row)];
         got.push_back(value);
@@ -142,5 +224,168 @@ TEST_CASE(
         CHECK(first_beyond(of_rows(y_bf16.read(), float_of_bf16), want, 2e-5 * largest, 0x1p-8) == "");
       });
     }
+  }
+}
+
+TEST_CASE(
+    "streamed products are the exact sums to 1e-6 of their terms' sizes for any number of rows, int8 bit for bit") {
+  const std::optional<target::DeviceFacts> device = find_device();
+  if (!device) return;
+  const DeviceLimits limits{static_cast<std::int64_t>(device->shared_bytes), 132};
+  for (const Format format : kStreamed) {
+    for (const std::int64_t rows : {1, 2, 7, 16, 17, 33, 64, 65, 257}) {
+      const Shape shape{rows, rows == 7 ? 7 : 385, rows > 64 ? 65 : 130};
+      const Product product(format, shape, normal_values(rows * shape.in, 1, 43));
+      const StreamPlan plan = plan_stream(format, product.w.view.at, rows, limits);
+      INFO(quant::name(format) << ", " << rows << " rows, " << shape.in << " to " << shape.out);
+      const std::vector<float> y = product.streamed(plan);
+      CHECK(product.first_beyond_exact(y, kSumShare) == "");
+      if (format == Format::int8) CHECK(y == product.plain());
+    }
+  }
+}
+
+TEST_CASE("streamed products have the same bits in every plan and every company") {
+  if (!find_device()) return;
+  const Shape shape{19, 1600, 70};  // thirteen runs in three splits, the last of five
+  for (const Format format : kStreamed) {
+    const std::vector<float> x = normal_values(shape.rows * shape.in, 1, 47);
+    const Product product(format, shape, x);
+    REQUIRE(num_splits(product.w.view.at) == 3);
+    const std::vector<float> want = product.streamed({kStreamTiles[0], false});
+    CHECK(product.first_beyond_exact(want, kSumShare) == "");
+    for (const StreamTile& tile : kStreamTiles) {
+      for (const bool apart : {false, true}) {
+        INFO(quant::name(format) << ", " << tile.rows << " rows a tile" << (apart ? ", splits apart" : ""));
+        if (apart) in_both_orders([&] { CHECK(product.streamed({tile, apart}) == want); });
+        else CHECK(product.streamed({tile, apart}) == want);
+      }
+    }
+    const std::int64_t row = 17;
+    const Product alone(format, {1, shape.in, shape.out},
+                        {x.begin() + row * shape.in, x.begin() + (row + 1) * shape.in});
+    CHECK(alone.streamed({kStreamTiles[0], true}) ==
+          std::vector<float>(want.begin() + row * shape.out, want.begin() + (row + 1) * shape.out));
+  }
+}
+
+TEST_CASE("streamed products of a row with a NaN or an infinity are NaN, the other rows as they were") {
+  if (!find_device()) return;
+  const Shape shape{3, 300, 64};
+  for (const Format format : kStreamed) {
+    std::vector<float> x = normal_values(shape.rows * shape.in, 1, 53);
+    const std::vector<float> want = Product(format, shape, x).streamed({kStreamTiles[0], false});
+    x[5] = std::nanf("");
+    x[static_cast<std::size_t>(2 * shape.in + 290)] = INFINITY;
+    const std::vector<float> got = Product(format, shape, x).streamed({kStreamTiles[0], false});
+    INFO(quant::name(format));
+    for (std::int64_t i = 0; i < shape.rows * shape.out; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      if (i / shape.out == 1) CHECK(got[at] == want[at]);
+      else CHECK_FALSE(std::isfinite(got[at]));
+    }
+  }
+}
+
+TEST_CASE("streamed products decode every e4m3 code exactly, of weights and of activations") {
+  if (!find_device()) return;
+  const target::Stream stream;
+  const std::int64_t width = 256;
+  const MatrixLayout at = matrix_layout(Format::fp8_channel, 1, width);
+  const target::Memory partials(static_cast<std::size_t>(kStreamPartialBytes)),
+      counters(static_cast<std::size_t>(kStreamCounters) * 4);
+  const OnDevice<float> ones(std::vector<float>(256, 1.0F));
+  std::vector<std::uint8_t> every, unit(static_cast<std::size_t>(width * width), 0);
+  for (int code = 0; code < 256; ++code) {
+    every.push_back((code & 0x7f) == 0x7f ? 0 : static_cast<std::uint8_t>(code));
+    unit[static_cast<std::size_t>(code * width + code)] = 0x38;  // 1
+  }
+  const auto multiply = [&](const std::vector<std::uint8_t>& x, std::int64_t rows, const std::vector<std::uint8_t>& w) {
+    std::vector<std::uint8_t> padded(
+        static_cast<std::size_t>(round_up(static_cast<std::int64_t>(w.size()) / width, 64) * width));
+    std::copy(w.begin(), w.end(), padded.begin());
+    MatrixLayout of_w = at;
+    of_w.rows = static_cast<std::int64_t>(padded.size()) / width;
+    const OnDevice<std::uint8_t> x_there(x), w_there(padded);
+    const OnDevice<float> y(static_cast<std::size_t>(rows * of_w.rows));
+    target::streamed_product({{quant::Code::fp8_e4m3, x_there.data(), ones.data(), width, width, width},
+                              rows,
+                              {Format::fp8_channel, of_w, w_there.data(), ones.data()},
+                              y.data(),
+                              of_w.rows,
+                              true},
+                             {kStreamTiles[3], false}, {partials.as<std::uint32_t>(), counters.as<std::uint32_t>()},
+                             stream);
+    stream.wait();
+    return y.read();
+  };
+  const std::vector<float> of_w = multiply(unit, width, every), of_x = multiply(every, 1, unit);
+  for (std::int64_t i = 0; i < width; ++i) {
+    const float want = float_of_fp8(every[static_cast<std::size_t>(i)]);
+    CHECK(of_w[static_cast<std::size_t>(i * 64)] == want);
+    CHECK(of_x[static_cast<std::size_t>(i)] == want);
+  }
+}
+
+TEST_CASE("the plan of a product is the smallest tile that the device has room for, splits apart while tiles are few") {
+  const auto layout = [](std::int64_t out, std::int64_t in) { return matrix_layout(Format::int4, out, in); };
+  // Splits: by the matrix alone.
+  CHECK(num_splits(layout(4096, 4096)) == 4);
+  CHECK(num_splits(layout(6144, 4096)) == 2);
+  CHECK(num_splits(layout(28672, 4096)) == 1);
+  CHECK(num_splits(layout(64, 100'000)) == kMaxSplits);
+  CHECK(num_splits(layout(64, 1024)) == 2);
+  CHECK(num_splits(layout(64, 256)) == 1);
+  const DeviceLimits h100{227 << 10, 132}, a100{163 << 10, 108}, ada{99 << 10, 128};
+  const auto rows_of = [&](Format format, std::int64_t rows, const DeviceLimits& device) {
+    return plan_stream(format, layout(4096, 4096), rows, device).tile.rows;
+  };
+  for (const Format format : kStreamed) {
+    for (const auto& [rows, want] : {std::pair(1, 8), {8, 8}, {9, 16}, {17, 32}, {33, 64}, {2048, 64}})
+      CHECK(rows_of(format, rows, h100) == want);
+    CHECK(rows_of(format, 16, ada) == 16);
+    for (const std::int64_t rows : {1, 20, 500}) {
+      for (const DeviceLimits& device : {h100, a100, ada}) {
+        const StreamPlan plan = plan_stream(format, layout(4096, 4096), rows, device);
+        CHECK(stream_bytes(plan.tile, format).all(plan.tile.num_stages, true) <= device.shared_bytes);
+      }
+    }
+  }
+  CHECK(plan_stream(Format::int4, layout(4096, 4096), 64, h100).splits_apart);
+  CHECK(plan_stream(Format::int4, layout(4096, 4096), 192, h100).splits_apart);
+  CHECK_FALSE(plan_stream(Format::int4, layout(4096, 4096), 320, h100).splits_apart);
+  CHECK_FALSE(plan_stream(Format::int4, layout(28672, 4096), 1, h100).splits_apart);
+}
+
+TEST_CASE("the kernel of a product: libraries where they have one, one order of sums a format for any number of rows") {
+  const auto of = [](Format format, std::int64_t rows, bool y_is_f32, bool is_hopper) {
+    return choose_product(format, rows, y_is_f32, is_hopper);
+  };
+  for (const bool is_hopper : {false, true}) CHECK(of(Format::bf16, 5, true, is_hopper) == ProductKernel::cublaslt);
+  for (const Format format : kStreamed) {
+    CHECK(of(format, 100, false, false) == ProductKernel::streamed);
+    CHECK(of(format, 100, true, true) == ProductKernel::streamed);
+    // int8 is exact in any order.
+    if (format != Format::int8) CHECK(of(format, 1, false, true) == of(format, 1000, false, true));
+  }
+  CHECK(of(Format::int8, kStreamedInt8Rows, false, true) == ProductKernel::streamed);
+  CHECK(of(Format::int8, kStreamedInt8Rows + 1, false, true) == ProductKernel::cutlass_int8);
+  CHECK(of(Format::fp8_channel, 1, false, true) == ProductKernel::cutlass_fp8);
+  CHECK(of(Format::fp8_block128, 300, false, true) == ProductKernel::streamed);
+  CHECK(of(Format::int4, 300, false, true) == ProductKernel::streamed);
+}
+
+TEST_CASE("products are measured: bytes that cannot be spared, and some time") {
+  if (!find_device()) return;
+  for (const Format format : {Format::int4, Format::fp8_block128}) {
+    const ProductSpeeds speeds = target::measure_product_speeds({format, 100, 200, {1, 2}, 0, 1 << 17});
+    INFO(quant::name(format));
+    CHECK(speeds.copy_bytes_per_s > 0);
+    REQUIRE(speeds.product_s.size() == 2);
+    CHECK((speeds.product_s[0] > 0 && speeds.product_s[1] > 0));
+    const MatrixLayout at = matrix_layout(format, 100, 200);
+    CHECK(speeds.num_bytes[0] > at.num_bytes());
+    CHECK(speeds.num_bytes[1] - speeds.num_bytes[0] ==
+          (2 * 128 + 256 * (quant::spec(format).activations == quant::Code::bf16 ? 2 : 1)));
   }
 }

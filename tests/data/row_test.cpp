@@ -87,18 +87,25 @@ TEST_CASE("filters keep rows that meet every condition") {
   const std::string row = R"({"prompt":"p","answer":"1","level":4,"kind":"Number Theory","hard":true,"n":"2.50"})";
   const auto kept = [&](const std::string& condition) { return read(row, filtered({condition})).has_value(); };
   for (const char* holds : {"level == 4", "level==4.0", "level >= 4", "level <= 4", "level != 5", "level < 4.5",
-                            "level > -1", "kind == Number Theory", "kind != Algebra", "hard == true", "n == 2.5"}) {
+                            "level > -1", "kind == Number Theory", "kind != Algebra", "hard == true", "n == 2.5",
+                            "kind == 'Number Theory'", "kind == \"Number Theory\"", "n == '2.50'", "n != '2.5'"}) {
     INFO(holds);
     CHECK(kept(holds));
   }
-  for (const char* fails : {"level == 5", "level > 4", "level < 4", "kind == number theory", "hard != true"}) {
+  for (const char* fails : {"level == 5", "level > 4", "level < 4", "kind == number theory", "hard != true",
+                            "kind == ' Number Theory'", "n == '2.5'"}) {
     INFO(fails);
     CHECK_FALSE(kept(fails));
   }
   CHECK_FALSE(read(row, filtered({"level == 4", "kind == Algebra"})));
   CHECK(says(refusal(row, filtered({"missing == 1"})), "a field `missing` (data.filter)"));
+  DataRecipe both = filtered({"level == 99"});  // of training files
+  both.val_filter = {"level == 4"};
+  CHECK_FALSE(RowReader(both).read(json::parse(row), "f:1", "f"));
+  CHECK(RowReader(both, qrl::data::Split::held_out).read(json::parse(row), "f:1", "f"));
   CHECK(says(refusal(row, filtered({"kind > 1"})), "`kind` to be a number"));
-  for (const char* bad : {"", "level", "== 4", "level = 4", "level > x", "level >"}) {
+  for (const char* bad : {"", "level", "== 4", "level = 4", "level > x", "level >", "kind == 'A", "kind == '",
+                          "kind == 'A'B", "kind == 'A\"", "level > '3'"}) {
     INFO(bad);
     CHECK(says(refusal(row, filtered({bad})), "data.filter: expected"));
   }
@@ -138,6 +145,10 @@ TEST_CASE("a prompt file is read by its name: CSV or JSONL") {
   CHECK(rows[1].data_source == "s");
   CHECK(rows[1].line == 3);
   CHECK(says(refusal_of([&] { read_prompt_file(dir / "s.csv", RowReader()); }), "s.csv:2: expected a field `prompt`"));
+  recipe.filter = {"Puzzle == 4"};
+  std::int64_t num_read = 0;
+  CHECK(read_prompt_file(dir / "s.csv", RowReader(recipe), &num_read).size() == 1);
+  CHECK(num_read == 2);
   recipe.filter = {"Puzzle == 9"};
   CHECK(says(refusal_of([&] { read_prompt_file(dir / "s.csv", RowReader(recipe)); }), "data.filter"));
   std::ofstream(dir / "j.csv") << R"({"prompt": "a", "answer": 1})";

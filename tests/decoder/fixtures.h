@@ -29,7 +29,7 @@ std::vector<PageId> scattered_pages(std::int64_t num_tokens, std::int64_t page_s
 template <class Body>
 void on_every_isa(Body body) {
   const ops::Isa before = ops::isa();
-  for (const ops::Isa isa : {ops::Isa::avx512, ops::Isa::avx2, ops::Isa::portable}) {
+  for (const ops::Isa isa : {ops::Isa::amx, ops::Isa::avx512, ops::Isa::avx2, ops::Isa::portable}) {
     if (!ops::supported(isa)) continue;
     ops::force_isa(isa);
     body(isa);

@@ -61,6 +61,47 @@ TEST_CASE("fp8 scales put the percentile, with its margin, at 448") {
   CHECK_THROWS_AS(calibrate_kv(*snapshot, Sequences{}, {}), base::Error);
 }
 
+TEST_CASE("the percentile is the nearest rank: the smallest size that so many of all do not exceed") {
+  const auto config = tiny_config();
+  const auto snapshot = publish(config, tiny_weights(config), quant::Format::f32);
+  for (const double percentile : {99.9, 33.3}) {  // neither falls on a whole rank of 210 sizes
+    const KvScales scales = calibrate_kv(*snapshot, kPrompts, {percentile, 1.0});
+    for (const bool keys : {true, false}) {
+      const auto sizes = sizes_of(*snapshot, 1, 1, keys);
+      REQUIRE(sizes.size() == 210);
+      const auto share_below = [&](float bound) {
+        return 100.0 * static_cast<double>(std::ranges::count_if(sizes, [&](float x) { return x < bound; })) / 210;
+      };
+      const float put_at_448 = 448 * (keys ? scales.keys_LK : scales.values_LK).back();
+      CHECK(share_below(put_at_448 * 1.00001F) >= percentile);
+      CHECK(share_below(put_at_448 * 0.99999F) < percentile);
+    }
+  }
+}
+
+TEST_CASE("a head whose values are all zero has the scale 1, and no other head has") {
+  const auto config = tiny_config();
+  const model::Weights weights = tiny_weights(config);
+  const std::int64_t row_size = config.hidden_size, num_zero = config.head_dim * row_size;
+  std::fill_n(weights.at("model.layers.0.self_attn.v_proj.weight").as<float>() + num_zero, num_zero, 0.0F);  // head 1
+  const auto snapshot = publish(config, weights, quant::Format::f32);
+  const KvScales scales = calibrate_kv(*snapshot, kPrompts, {});
+  REQUIRE(scales.values_LK.size() == 4);
+  for (std::size_t i = 0; i < 4; ++i) {
+    CHECK((scales.values_LK[i] == 1) == (i == 1));
+    CHECK(scales.keys_LK[i] != 1);
+  }
+}
+
+TEST_CASE("keys that finite weights make infinite end the calibration") {
+  const auto config = tiny_config(model::Family::qwen2);  // no norm of keys, which would bring them back
+  const model::Weights weights = tiny_weights(config);
+  const base::Buffer& keys = weights.at("model.layers.1.self_attn.k_proj.weight");
+  std::fill_n(keys.as<float>(), config.hidden_size, 3e38F);  // one element of one head
+  const auto loaded = publish(config, weights, quant::Format::f32);
+  CHECK_THROWS_WITH(calibrate_kv(*loaded, kPrompts, {}), Catch::Contains("KV calibration, keys and values"));
+}
+
 TEST_CASE("a decoder with fp8 keys and values refuses to draw with scales that are missing or of other weights") {
   const auto config = tiny_config();
   const auto snapshot = publish(config, tiny_weights(config), quant::Format::f32);

@@ -191,6 +191,31 @@ TEST_CASE("generation_config.json overrides the end tokens") {
   CHECK(load_refusal(dir.path()).find("generation_config.json") != std::string::npos);
 }
 
+TEST_CASE("what a generation_config.json says is written again, with the end tokens that count") {
+  LoadedModel model = load_hf(kGolden / "hf_qwen3");
+  const qrl::test::TempDir dir, exported;
+  save_hf(dir.path(), model.config, views(model.weights));
+  const auto written = [&](const char* text, bool other_ends) {
+    write_bytes(dir / "generation_config.json", text);
+    LoadedModel source = load_hf(dir.path());
+    if (other_ends) source.config.eos_token_ids = {3};
+    save_hf(exported.path(), source.config, views(source.weights));
+    return nlohmann::json::parse(qrl::test::read_file(exported / "generation_config.json"));
+  };
+  const char* const settings =
+      R"({"temperature":0.6,"top_p":0.95,"top_k":20,"repetition_penalty":1.05,"pad_token_id":9,"eos_token_id":[7,2]})";
+  const nlohmann::json kept = written(settings, false);
+  nlohmann::json expected = nlohmann::json::parse(settings);
+  for (const auto& [key, value] : expected.items()) {
+    INFO(key);
+    CHECK(kept.value(key, nlohmann::json()) == value);
+  }
+  const nlohmann::json changed = written(settings, true);
+  CHECK(changed["eos_token_id"] == 3);
+  CHECK(changed["top_k"] == 20);
+  CHECK(written(R"({"do_sample":true})", false)["eos_token_id"] == 2);
+}
+
 TEST_CASE("folders without safetensors say what is missing, pickles are never opened") {
   const qrl::test::TempDir dir;
   CHECK(load_refusal(dir / "absent") != "");

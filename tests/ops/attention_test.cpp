@@ -248,6 +248,84 @@ TEST_CASE("attention's bits depend on neither page size, page order, chunks, tea
                                          want.context.begin() + static_cast<std::ptrdiff_t>(single.context.size())});
 }
 
+TEST_CASE("rows that share pages are taken together with the bits that each has alone") {
+  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  const HeadShape shape = GENERATE(HeadShape{6, 2, 64}, HeadShape{5, 1, 14});
+  const KvFormat format = GENERATE(KvFormat::f32, KvFormat::bf16, KvFormat::int8, KvFormat::fp8_e4m3);
+  const std::int64_t page_size = GENERATE(16, 48, 10);
+  CAPTURE(name(ops::isa()), shape.num_heads, name(format), page_size);
+  // Samples of two prompts, one of them alone, rows of a chunk that see more and more, and one that sees nothing of it.
+  struct Row {
+    std::int64_t prompt, shared_positions, position;
+  };
+  std::vector<Row> rows;
+  for (std::int64_t i = 0; i < 11; ++i) rows.push_back({0, 2 * kAttentionSpan + 20, 2 * kAttentionSpan + 20 + 9 * i});
+  rows.push_back({1, 0, 5});
+  for (std::int64_t i = 0; i < 3; ++i) rows.push_back({2, kAttentionSpan, kAttentionSpan - 1 + 30 * i});
+  for (std::int64_t i = 0; i < 6; ++i) rows.push_back({3, 4 * kAttentionSpan, kAttentionSpan - 2 + i});
+  rows.push_back({0, kAttentionSpan - 1, 3 * kAttentionSpan});
+
+  constexpr std::int64_t kMostPositions = 4 * kAttentionSpan;
+  const std::int64_t table_pages = kMostPositions / page_size + 1;
+  const auto num_rows = static_cast<std::int64_t>(rows.size());
+  const std::int64_t num_pages = (num_rows + 4) * table_pages;
+  std::vector<std::int32_t> order(static_cast<std::size_t>(num_pages));
+  std::iota(order.begin(), order.end(), 0);
+  base::RandomStream(5, base::RandomPurpose::test, 0).shuffle(std::span(order));
+  std::vector<std::vector<std::int32_t>> tables;
+  for (std::int64_t i = 0; i < num_rows; ++i) {
+    const Row& row = rows[static_cast<std::size_t>(i)];
+    std::vector<std::int32_t>& table = tables.emplace_back();
+    for (std::int64_t page = 0; page < table_pages; ++page) {
+      const bool is_shared = (page + 1) * page_size <= row.shared_positions;
+      table.push_back(order[static_cast<std::size_t>((is_shared ? num_rows + row.prompt : i) * table_pages + page)]);
+    }
+  }
+
+  const std::int64_t page_bytes = ops::kv_page_bytes(shape, format, page_size);
+  base::Buffer keys(base::DType::u8, {num_pages, page_bytes}), values(base::DType::u8, {num_pages, page_bytes});
+  const std::vector<float> head_scales(static_cast<std::size_t>(shape.num_kv_heads), 0.013F);
+  const float* scales = format == KvFormat::fp8_e4m3 ? head_scales.data() : nullptr;
+  const ops::KvPages pages{format,
+                           num_pages,
+                           page_size,
+                           static_cast<std::byte*>(keys.view().data),
+                           static_cast<std::byte*>(values.view().data),
+                           scales,
+                           scales};
+  for (std::size_t i = 0; i < tables.size(); ++i) {
+    std::vector<std::int32_t> positions(static_cast<std::size_t>(kMostPositions));
+    std::iota(positions.begin(), positions.end(), 0);
+    const std::vector<const std::int32_t*> table(positions.size(), tables[i].data());
+    std::vector<float> kv = test::normal_values(kMostPositions * row_width(shape), 1.0F, 31 + i);
+    base::parallel(1, [&](Team& team) {
+      ops::store_kv(team, shape, {positions.data(), table.data()}, {0, kMostPositions}, pages, false, kv.data());
+    });
+  }
+
+  const std::vector<float> qkv = test::normal_values(num_rows * row_width(shape), 1.0F, 29);
+  std::vector<std::int32_t> positions;
+  std::vector<const std::int32_t*> page_tables;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    positions.push_back(static_cast<std::int32_t>(rows[i].position));
+    page_tables.push_back(tables[i].data());
+  }
+  const auto attend = [&](int members, std::int64_t rows_per_call) {
+    std::vector<float> context(static_cast<std::size_t>(num_rows * shape.num_heads * shape.head_dim), -77.0F);
+    base::parallel(members, [&](Team& team) {
+      for (std::int64_t begin = 0; begin < num_rows; begin += rows_per_call) {
+        ops::paged_attention(team, shape, {positions.data(), page_tables.data()},
+                             {begin, std::min(num_rows, begin + rows_per_call)}, pages, qkv.data(), context.data());
+      }
+    });
+    return context;
+  };
+  const std::vector<float> alone = attend(1, 1);
+  test::check_same_bits(attend(1, num_rows), alone);
+  test::check_same_bits(attend(1, 4), alone);
+  test::check_same_bits(attend(2, num_rows), alone);
+}
+
 TEST_CASE("keys and values land in their slots, in each format's codes") {
   const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
   Setup setup;

@@ -26,7 +26,7 @@ bool probe_passes(const std::string& value) {
 }  // namespace
 
 TEST_CASE("QRL_ISA forces a path that the processor has and refuses any other") {
-  for (const ops::Isa isa : {ops::Isa::avx512, ops::Isa::avx2, ops::Isa::portable}) {
+  for (const ops::Isa isa : {ops::Isa::amx, ops::Isa::avx512, ops::Isa::avx2, ops::Isa::portable}) {
     CHECK(probe_passes(std::string(ops::name(isa))) == ops::supported(isa));
   }
   CHECK_FALSE(probe_passes("sse2"));

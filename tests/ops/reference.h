@@ -25,7 +25,7 @@ namespace qrl::test {
 /// The paths that this processor has: every test of an op runs on each.
 inline std::vector<ops::Isa> isa_paths() {
   std::vector<ops::Isa> paths;
-  for (const ops::Isa isa : {ops::Isa::avx512, ops::Isa::avx2, ops::Isa::portable}) {
+  for (const ops::Isa isa : {ops::Isa::amx, ops::Isa::avx512, ops::Isa::avx2, ops::Isa::portable}) {
     if (ops::supported(isa)) paths.push_back(isa);
   }
   return paths;

@@ -122,7 +122,7 @@ bool all_close(const std::vector<float>& got, const std::vector<double>& want, d
 template <class Body>
 void on_each_isa(const Body& body) {
   const Isa before = isa();
-  for (const Isa path : {Isa::avx512, Isa::avx2, Isa::portable}) {
+  for (const Isa path : {Isa::amx, Isa::avx512, Isa::avx2, Isa::portable}) {
     if (!supported(path)) continue;
     CAPTURE(name(path));
     force_isa(path);

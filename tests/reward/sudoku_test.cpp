@@ -83,6 +83,30 @@ TEST_CASE("digits in the words around a grid are no row of it") {
   CHECK(judge("3 1 4 2\n2 4 3 1\n4 2 1 3\nso the last is\n1 3 2 4").outcome != Outcome::correct);
 }
 
+TEST_CASE("labels that number the rows count up, or no grid is meant") {
+  const std::vector<std::string> rows = {"3 1 4 2", "2 4 3 1", "4 2 1 3", "1 3 2 4"};
+  const auto labelled = [&](const std::vector<const char*>& labels) {
+    std::string text;
+    for (std::size_t k = 0; k < rows.size(); ++k) text += labels[k] + rows[k] + "\n";
+    return judge(text);
+  };
+  for (const std::vector<const char*>& labels : {std::vector<const char*>{"Row 1: ", "Row 2: ", "Row 4: ", "Row 3: "},
+                                                 {"R1: ", "R2: ", "R2: ", "R3: "},
+                                                 {"4. ", "3. ", "2. ", "1. "},
+                                                 {"2 | ", "1 | ", "3 | ", "4 | "},
+                                                 {"First row: ", "second row: ", "fourth row: ", "third row: "}}) {
+    INFO(labels[0]);
+    CHECK(labelled(labels).reason == "no grid");
+  }
+  for (const std::vector<const char*>& labels : {std::vector<const char*>{"Row 0: ", "Row 1: ", "Row 2: ", "Row 3: "},
+                                                 {"**Row 1**: ", "**Row 2**: ", "**Row 3**: ", "**Row 4**: "},
+                                                 {"1st row: ", "2nd row: ", "3rd row: ", "4th row: "},
+                                                 {"Solution 2: ", "", "", ""}}) {
+    INFO(labels[0]);
+    CHECK(labelled(labels).outcome == Outcome::correct);
+  }
+}
+
 TEST_CASE("full credit is for any valid completion, partial credit for kept clues only") {
   const std::string several = "0000000000000000";
   CHECK(judge("1234341221434321", several).outcome == Outcome::correct);

@@ -5,6 +5,8 @@
 #include <fstream>
 #include <functional>
 #include <limits>
+#include <memory>
+#include <mutex>
 
 #include "support/catch.h"
 #include "train/support.h"
@@ -25,24 +27,52 @@ struct FakeVerifier final : reward::Verifier {
   std::function<void()> on_judge;
 };
 
-/// Trains one step of the tiny recipe, without its cold start and evaluation.
-void train_one_step(const reward::Verifier& verifier, std::vector<std::string> settings) {
-  const test::TempDir dir;
-  for (const char* setting : {"sft.steps=0", "eval.freq=0", "trainer.total_training_steps=1"})
-    settings.emplace_back(setting);
-  const config::LoadedRecipe loaded = config::load_recipe(QRL_SOURCE_DIR "/tests/train/tiny.yaml", settings, true);
-  const config::Recipe& recipe = loaded.recipe;
-  const auto world = dist::make_solo();
-  const train::Policy policy = train::make_policy(recipe);
-  const train::PromptSet prompts = train::load_train_prompts(recipe, policy.tokenizer, verifier);
-  const train::RunFolder folder(dir / "run");
+/// Training by the tiny recipe, without its cold start and evaluation. Settings may change under it (`recipe`).
+struct Training {
+  Training(const reward::Verifier& verifier, std::vector<std::string> settings, int steps = 1)
+      : loaded(load(std::move(settings), steps)),
+        world(dist::make_solo()),
+        policy(train::make_policy(recipe)),
+        prompts(train::load_train_prompts(recipe, policy.tokenizer, verifier)),
+        folder(dir / "run"),
+        metrics(folder.metrics_file(), 0),
+        parts{recipe,  loaded.resolved_yaml, inputs, *world, policy, verifier, &folder, state,
+              metrics, sft_metrics,          {},     {}},
+        learner(policy.config, policy.weights, train::learner_options(recipe), *world),
+        trainer(parts, learner, nullptr, prompts, held_out) {}
+
+  static config::LoadedRecipe load(std::vector<std::string> settings, int steps) {
+    for (const std::string& setting : {std::string("sft.steps=0"), std::string("eval.freq=0"),
+                                       "trainer.total_training_steps=" + std::to_string(steps)})
+      settings.push_back(setting);
+    return config::load_recipe(QRL_SOURCE_DIR "/tests/train/tiny.yaml", settings, true);
+  }
+
+  /// fp8 scales of the weights now published, on the prompts of a step before which so many were drawn.
+  decoder::KvScales kv_scales_after(std::uint64_t num_drawn) const {
+    const auto calibration = train::calibration_prompts(prompts, recipe.trainer.seed, num_drawn);
+    return decoder::calibrate_kv(trainer.sampler().snapshot, calibration,
+                                 {recipe.quant.kv_percentile, recipe.quant.kv_margin});
+  }
+
+  test::TempDir dir;
+  config::LoadedRecipe loaded;
+  config::Recipe& recipe = loaded.recipe;
+  std::unique_ptr<dist::Collectives> world;
+  train::Policy policy;
+  train::PromptSet prompts;
+  std::vector<train::PromptSet> held_out;
+  train::RunFolder folder;
   train::RunState state;
-  train::MetricsFile metrics(folder.metrics_file(), 0), sft_metrics;
-  const train::Inputs inputs;
-  train::RunParts parts{recipe,  loaded.resolved_yaml, inputs, *world, policy, verifier, &folder, state,
-                        metrics, sft_metrics,          {},     {}};
-  learner::Learner learner(policy.config, policy.weights, train::learner_options(recipe), *world);
-  train::Trainer(parts, learner, nullptr, prompts, {}).train();
+  train::MetricsFile metrics, sft_metrics;
+  train::Inputs inputs;
+  train::RunParts parts;
+  learner::Learner learner;
+  train::Trainer trainer;
+};
+
+void train_one_step(const reward::Verifier& verifier, std::vector<std::string> settings) {
+  Training(verifier, std::move(settings)).trainer.train();
 }
 
 /// The exit code of the error that `body` throws; 0 when it throws none.
@@ -124,4 +154,50 @@ TEST_CASE("rollout.free_cache_engine gives the KV memory back before anything is
   memory_while_judging("true");  // threads take their address space
   const std::int64_t kept = memory_while_judging("false"), freed = memory_while_judging("true");
   CHECK(kept - freed > (std::int64_t{400} << 20));
+}
+
+TEST_CASE("fp8 keys and values are calibrated at the weights last published, on prompts of the seed and the step") {
+  const FakeVerifier verifier;
+  for (const std::string forward : {"bf16", "low_bit"}) {
+    CAPTURE(forward);
+    Training training(verifier,
+                      {"quant.rollout.kv_cache=fp8_e4m3", "trainer.seed=5", "quant.learner.forward=" + forward}, 2);
+    training.trainer.train();
+    CHECK(training.state.prompts_drawn == 8);
+    const decoder::KvScales& used = training.trainer.sampler().decoder.kv_scales();
+    CHECK(used.version == 4);  // two updates a step
+    const decoder::KvScales want = training.kv_scales_after(8), of_the_start = training.kv_scales_after(0);
+    CHECK(used.version == want.version);
+    CHECK(used.keys_LK == want.keys_LK);
+    CHECK(used.values_LK == want.values_LK);
+    CHECK(used.keys_LK != of_the_start.keys_LK);
+    CHECK(used.values_LK != of_the_start.values_LK);
+    training.recipe.trainer.seed = 0;
+    CHECK(used.keys_LK != training.kv_scales_after(8).keys_LK);
+  }
+}
+
+TEST_CASE("fp8 scales made once are in use at every later version as they were at the first") {
+  const FakeVerifier verifier;
+  Training training(verifier, {"quant.rollout.kv_cache=fp8_e4m3", "quant.kv_calibration.when=once"}, 2);
+  const decoder::KvScales first = training.kv_scales_after(0);
+  CHECK(first.version == 0);
+  training.trainer.train();
+  const decoder::KvScales& used = training.trainer.sampler().decoder.kv_scales();
+  CHECK(used.version == 4);
+  CHECK(used.keys_LK == first.keys_LK);
+  CHECK(used.values_LK == first.values_LK);
+  CHECK(used.keys_LK != training.kv_scales_after(0).keys_LK);  // which the weights have left since
+}
+
+TEST_CASE("a bitwise run ends when the first update's log-probs are not those of the draw") {
+  FakeVerifier verifier;
+  const std::vector<std::string> bitwise = {"rollout.bitwise=true", "quant.learner.forward=low_bit"};
+  CHECK_NOTHROW(Training(verifier, bitwise).trainer.train());
+  Training changed(verifier, bitwise);
+  std::once_flag once;
+  verifier.on_judge = [&] {  // between draw and update
+    std::call_once(once, [&] { changed.recipe.rollout.temperature = 0.5; });
+  };
+  CHECK_THROWS_WITH(changed.trainer.train(), Catch::Contains("the sampler's log-probs, bit for bit"));
 }

@@ -1,6 +1,7 @@
 #include <fstream>
 #include <set>
 
+#include "reward/math/math_verifier.h"
 #include "state/folder.h"
 #include "support/catch.h"
 #include "train/checkpoint.h"
@@ -62,7 +63,7 @@ TEST_CASE("maj@n: the answer most samples gave, the first of equals, without tho
       samples[i].verdict.extracted = answers[i].first;
       samples[i].verdict.outcome = answers[i].second;
     }
-    return train::majority_is_right(samples);
+    return train::majority_is_right(samples, reward::math::MathVerifier(config::MathProfile::automatic));
   };
   CHECK(right({{"1", Outcome::wrong}, {"2", Outcome::correct}, {"2", Outcome::correct}}));
   CHECK_FALSE(right({{"2", Outcome::correct}, {"1", Outcome::wrong}, {"1", Outcome::wrong}}));
@@ -70,6 +71,26 @@ TEST_CASE("maj@n: the answer most samples gave, the first of equals, without tho
   CHECK_FALSE(right({{"1", Outcome::wrong}, {"2", Outcome::correct}}));
   CHECK(right({{"", Outcome::no_answer}, {"", Outcome::no_answer}, {"2", Outcome::correct}}));
   CHECK_FALSE(right({{"", Outcome::no_answer}}));
+  // One answer however it is written: right ones by their verdict, wrong ones by the verifier.
+  CHECK(right({{"1", Outcome::wrong},
+               {"1", Outcome::wrong},
+               {"\\frac12", Outcome::correct},
+               {"\\dfrac{1}{2}", Outcome::correct},
+               {"0.5", Outcome::correct}}));
+  CHECK_FALSE(right({{"1", Outcome::correct},
+                     {"1", Outcome::correct},
+                     {"\\frac12", Outcome::wrong},
+                     {"\\dfrac{1}{2}", Outcome::wrong},
+                     {"0.5", Outcome::wrong}}));
+  // More different wrong answers than the verifier is asked about.
+  std::vector<std::string> texts;
+  for (int k = 0; k < 80; ++k) texts.push_back(std::to_string(k));
+  std::vector<std::pair<const char*, Outcome>> many;
+  for (const std::string& text : texts) many.emplace_back(text.c_str(), Outcome::wrong);
+  many.insert(many.end(), {{"100", Outcome::correct}, {"100.0", Outcome::correct}});
+  CHECK(right(many));
+  many.insert(many.end(), {{"79", Outcome::wrong}, {"79", Outcome::wrong}});
+  CHECK_FALSE(right(many));
 }
 
 TEST_CASE("weighted sources: shares are kept at every length, epochs are each source's own, and it resumes") {

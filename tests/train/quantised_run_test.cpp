@@ -3,8 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 
 #include "support/catch.h"
+#include "train/quantiser.h"
 #include "train/support.h"
 
 using namespace qrl;
@@ -16,6 +18,9 @@ TEST_CASE("the gap probe is in every row, and beyond its limit the run warns or 
   const test::Outcome stopped = test::run_command(test::tiny_command(dir / "stopped", limit + "1e-9"));
   CHECK(stopped.exit_code == 3);
   CHECK(stopped.output.find("gap probe") != std::string::npos);
+  // The weights that training begins with are probed: nothing is evaluated or drawn with them.
+  CHECK(test::read_file(dir / "stopped/metrics.jsonl").empty());
+  CHECK_FALSE(fs::exists(dir / "stopped/rollouts/step_1.jsonl"));
   const test::Outcome warned = test::run_command(
       test::tiny_command(dir / "warned", limit + "1e-9 --set rollout_correction.gap_limit.action=warn"));
   CHECK(warned.exit_code == 0);
@@ -146,7 +151,35 @@ TEST_CASE("a fixed int8 profile: made by the run or by the profile command the s
       refusal("no_file", "--set quant.rollout.profile=none").find("quant.rollout.profile: expected auto, or a file") !=
       std::string::npos);
   CHECK_FALSE(fs::exists(dir / "no_file"));  // refused before the cold start
+  std::ofstream(dir / "profile.json") << "{}";
+  const std::string json = "--set quant.rollout.profile=" + (dir / "profile.json").string();
+  CHECK(refusal("no_profile", json).find("profile.json: expected") != std::string::npos);
+  CHECK_FALSE(fs::exists(dir / "no_profile"));
+  CHECK(refusal("no_profile", json + " --dry-run").find("profile.json: expected") != std::string::npos);
   CHECK(refusal("not_int8", "--set quant.rollout.weights=bf16").find("quant.rollout.weights") != std::string::npos);
+}
+
+TEST_CASE("a profile's file is refused with another seed, which chooses the prompts it was made on") {
+  const test::TempDir dir;
+  const std::string program = std::string(QRL_BINARY_DIR) + "/qrl-train ", hf = (dir / "hf").string();
+  const std::string weights = (test::finished_run() / "checkpoints/sft_12").string();
+  REQUIRE(test::run_command(program + "export " + weights + " --out " + hf).exit_code == 0);
+  const std::string settings =  // the same weights and prompts, whatever the seed
+      "--set model.init.config=null --set model.path=" + hf + " --set sft.steps=0 --set data.train_generator.seed=3 ";
+  const std::string file = (dir / "profile.safetensors").string();
+  REQUIRE(test::run_command(program + "profile " QRL_SOURCE_DIR "/tests/train/tiny.yaml " + settings + "--out " + file)
+              .exit_code == 0);
+  const auto train = [&](const std::string& seed) {
+    return test::run_command(test::tiny_command(
+        dir / seed, settings + "--set trainer.total_training_steps=1 --set quant.rollout.profile=" + file +
+                        " --set trainer.seed=" + seed));
+  };
+  const test::Outcome same = train("0"), other = train("1");
+  INFO(same.output << other.output);
+  CHECK(same.exit_code == 0);
+  CHECK(other.exit_code == 2);
+  CHECK(other.output.find("training data (tokens of the prompts, template included) with its seed") !=
+        std::string::npos);
 }
 
 TEST_CASE("eval draws with the profile that a checkpoint brings, as the run did") {
@@ -170,6 +203,38 @@ TEST_CASE("eval draws with the profile that a checkpoint brings, as the run did"
   CHECK(figures(checkpoint, "with") == in_run);
   CHECK(figures(exported, "without") != in_run);  // the same weights, which bring none
   CHECK(figures(checkpoint, "int4", "--set quant.rollout.weights=int4 ") != in_run);
+
+  // A file that the recipe names is the one that the checkpoint has, or the key would say what is not so.
+  const auto with_file = [&](const std::string& file) {
+    return test::run_command(program + "eval " QRL_SOURCE_DIR "/tests/train/tiny.yaml " + test::kTelling +
+                             "--set eval.n=1 --set quant.rollout.profile=" + file + " --checkpoint " + checkpoint);
+  };
+  const test::Outcome none = with_file("/nope"), own = with_file(checkpoint + "/int8_profile.safetensors");
+  CHECK(none.exit_code == 2);
+  CHECK(none.output.find("quant.rollout.profile: expected auto, or a file") != std::string::npos);
+  CHECK(own.exit_code == 0);
+  const std::string other = (dir / "other.safetensors").string();
+  REQUIRE(test::run_command(program + "profile " QRL_SOURCE_DIR "/tests/train/tiny.yaml " + test::kTelling +
+                            "--checkpoint " + checkpoint + " --out " + other)
+              .exit_code == 0);  // of the weights after training
+  const test::Outcome refused = with_file(other);
+  CHECK(refused.exit_code == 2);
+  CHECK(refused.output.find("the profile that the checkpoint brings") != std::string::npos);
+}
+
+TEST_CASE("eval calibrates fp8 keys and values on the prompts that the run had come to") {
+  const test::TempDir dir;
+  const std::string settings = test::kTelling + "--set quant.rollout.kv_cache=fp8_e4m3 ";
+  const test::Outcome run = test::run_command(test::tiny_command(dir / "run", settings));
+  INFO(run.output);
+  REQUIRE(run.exit_code == 0);
+  const test::Outcome scored = test::run_command(
+      QRL_BINARY_DIR "/qrl-train eval " QRL_SOURCE_DIR "/tests/train/tiny.yaml " + settings + "--checkpoint " +
+      (dir / "run/checkpoints/step_1").string() + " --out " + (dir / "scored").string());
+  INFO(scored.output);
+  REQUIRE(scored.exit_code == 0);
+  CHECK(nlohmann::json::parse(test::read_file(dir / "scored/results.json")).at("metrics") ==
+        test::held_out_figures(test::stable_rows(dir / "run/metrics.jsonl").at(1)));
 }
 
 TEST_CASE("fp8 scales of keys and values made once are kept over a resume, and are not those of every update") {
@@ -181,4 +246,22 @@ TEST_CASE("fp8 scales of keys and values made once are kept over a resume, and a
   REQUIRE(test::run_command(test::tiny_command(dir / "always", once + "every_update")).exit_code == 0);
   CHECK(test::stable_rows(dir / "always/metrics.jsonl").at(4) != test::stable_rows(dir / "whole/metrics.jsonl").at(4));
   CHECK_FALSE(fs::exists(dir / "always/checkpoints/step_4/kv_scales.safetensors"));
+
+  // They are those of the weights that training began with, on the prompts of the beginning.
+  const std::vector<std::string> settings = {"quant.rollout.kv_cache=fp8_e4m3"};
+  const config::LoadedRecipe loaded = config::load_recipe(QRL_SOURCE_DIR "/tests/train/tiny.yaml", settings, true);
+  const config::Recipe& recipe = loaded.recipe;
+  const train::Policy policy = train::load_policy(dir / "whole/checkpoints/sft_12");
+  const auto verifier = reward::make_verifier(recipe.reward);
+  const train::PromptSet prompts = train::load_train_prompts(recipe, policy.tokenizer, *verifier);
+  model::Snapshot snapshot(policy.config, train::snapshot_formats(recipe.quant));
+  snapshot.publish(policy.weights, 0);
+  const decoder::KvScales first =
+      decoder::calibrate_kv(snapshot, train::calibration_prompts(prompts, recipe.trainer.seed, 0),
+                            {recipe.quant.kv_percentile, recipe.quant.kv_margin});
+  const auto world = dist::make_solo();
+  const auto kept = train::load_quantiser(dir / "whole/checkpoints/step_4", policy.config, *world).kv_scales;
+  REQUIRE(kept);
+  CHECK(kept->keys_LK == first.keys_LK);
+  CHECK(kept->values_LK == first.values_LK);
 }

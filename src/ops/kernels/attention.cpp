@@ -1,8 +1,9 @@
-// Attention of query heads and the kv heads they share, one row after the other, over the pages of their sequences.
-// Positions are taken in spans, counted from position 0: scores of a span, its softmax, its weighted sum of the values,
-// and that is joined with what the spans before gave. Pages hold keys with the positions side by side and values with
-// the elements side by side (ops/paged_attention.h), so that each inner loop is a broadcast times contiguous lanes, and
-// a page is read once for all queries. Nothing depends on how positions are spread over pages.
+// Attention of query heads and the kv heads they share over the pages of their sequences. Positions are taken in spans,
+// counted from position 0: scores of a span, its softmax, its weighted sum of the values, and that is joined with what
+// the spans before gave. Rows that follow each other and see the same pages (samples of one prompt, positions of one
+// chunk) take the spans they share together, each row's sums its own, so that a page is read once for all queries.
+// Pages hold keys with the positions side by side and values with the elements side by side (ops/paged_attention.h), so
+// that each inner loop is a broadcast times contiguous lanes. Nothing depends on how positions are spread over pages.
 #include "ops/kernels/attention.h"
 
 #include "ops/kernels/kv_formats.h"
@@ -23,13 +24,66 @@ constexpr std::int64_t kWordBytes = 4;
 
 constexpr std::int64_t ceil_div(std::int64_t count, std::int64_t divisor) { return (count + divisor - 1) / divisor; }
 
-/// Asks for the lines of all tasks' pages some microseconds before they are needed, one for each that is read. Pages
+/// Rows that follow each other, and how many positions, in whole spans, they all see on the same pages.
+struct Run {
+  const AttentionTask* tasks = nullptr;
+  std::int64_t num_rows = 0, shared = 0;
+};
+
+/// What is attended to at a time: positions, on the pages of the first of some rows.
+struct Piece {
+  const AttentionTask* tasks = nullptr;
+  std::int64_t num_rows = 0, begin = 0, end = 0;
+
+  std::int64_t first_page() const { return begin / tasks->page_size; }
+  std::int64_t num_pages() const { return begin == end ? 0 : ceil_div(end, tasks->page_size) - first_page(); }
+};
+
+/// A run's pieces: 0, what its rows share, then what each of them sees besides.
+Piece piece_of(const Run& run, std::int64_t idx) {
+  if (idx == 0) return {run.tasks, run.num_rows, 0, run.shared};
+  const AttentionTask* task = run.tasks + idx - 1;
+  return {task, 1, run.shared, task->num_positions};
+}
+
+class Runs {
+ public:
+  Runs(const AttentionTask* tasks, std::int64_t num_tasks) : next_(tasks), end_(tasks + num_tasks) {}
+  /// False after the last one.
+  bool next(Run& run) {
+    if (next_ == end_) return false;
+    run = {next_, 1, next_->num_positions / kSpan * kSpan};
+    while (run.num_rows < kAttentionRows && next_ + run.num_rows != end_) {
+      const std::int64_t with_next = in_common(*next_, next_[run.num_rows], run.shared);
+      // One row more saves what it shares, and costs the others what only they did.
+      if (with_next <= (run.num_rows - 1) * (run.shared - with_next)) break;
+      run.shared = with_next;
+      ++run.num_rows;
+    }
+    next_ += run.num_rows;
+    return true;
+  }
+
+ private:
+  /// Positions below `most`, in whole spans, that lie on the same pages for both.
+  static std::int64_t in_common(const AttentionTask& a, const AttentionTask& b, std::int64_t most) {
+    if (a.keys != b.keys || a.num_heads != b.num_heads) return 0;
+    if (b.num_positions < most) most = b.num_positions;
+    std::int64_t page = 0;
+    while (page * a.page_size < most && a.page_table[page] == b.page_table[page]) ++page;
+    return (page * a.page_size < most ? page * a.page_size : most) / kSpan * kSpan;
+  }
+
+  const AttentionTask *next_, *end_;
+};
+
+/// Asks for the lines of all runs' pages some microseconds before they are needed, one for each that is read. Pages
 /// lie anywhere and are short, so the processor's own prefetching stops at their ends; all heads of a page in their
 /// order in memory is what the memory is fastest at.
 class Ahead {
  public:
-  Ahead(const AttentionTask* tasks, std::int64_t num_tasks) : task_(tasks), end_(tasks + num_tasks) {
-    next_run();
+  Ahead(const AttentionTask* tasks, std::int64_t num_tasks) : runs_(tasks, num_tasks) {
+    next_lines();
     for (std::int64_t i = 0; i < kLines; ++i) ask_line();
   }
   /// When `Vectors` neighbouring vectors of words are read.
@@ -39,12 +93,13 @@ class Ahead {
     constexpr int kLinesRead = (Vectors + kVectorsOfLine - 1) / kVectorsOfLine;
     for (int i = 0; i < kLinesRead; ++i) __builtin_prefetch(at_ + i * kLine, 0, 2);  // of any address
     at_ += kLinesRead * step_;
-    if (at_ >= run_end_) next_run();
+    if (at_ >= lines_end_) next_lines();
   }
-  /// When a task is done: catches up with the lines that it read without asking.
-  void end_of(const AttentionTask& task) {
-    passed_ += 2 * ceil_div(task.num_positions, task.page_size) * ceil_div(task.num_heads * task.head_bytes, kLine);
-    while (step_ > 0 && asked_ - (run_end_ - at_) / kLine < passed_ + kLines) ask_line();
+  /// When a piece is done: catches up with the lines that it read without asking.
+  void end_of(const Piece& piece) {
+    const AttentionTask& task = *piece.tasks;
+    passed_ += 2 * piece.num_pages() * ceil_div(task.num_heads * task.head_bytes, kLine);
+    while (step_ > 0 && asked_ - (lines_end_ - at_) / kLine < passed_ + kLines) ask_line();
   }
 
  private:
@@ -54,30 +109,41 @@ class Ahead {
   void ask_line() {
     __builtin_prefetch(at_, 0, 2);
     at_ += step_;
-    if (at_ >= run_end_) next_run();
+    if (at_ >= lines_end_) next_lines();
   }
-  void next_run() {
-    while (task_ != end_ && (task_->page_size > kLongestPage || page_ * task_->page_size >= task_->num_positions)) {
-      ++task_;
-      page_ = 0;
+  /// The lines of one page's keys, or of its values.
+  void next_lines() {
+    while (page_ == pages_end_) {
+      if (piece_idx_ > run_.num_rows) {
+        piece_idx_ = 0;
+        if (!runs_.next(run_)) return stop();
+      }
+      piece_ = piece_of(run_, piece_idx_++);
+      page_ = piece_.first_page();
+      pages_end_ = piece_.tasks->page_size > kLongestPage ? page_ : page_ + piece_.num_pages();
     }
-    if (task_ == end_) {
-      step_ = 0;
-      at_ = reinterpret_cast<const std::byte*>(this);
-      run_end_ = at_ + 1;
-      return;
-    }
-    at_ = (in_values_ ? task_->values : task_->keys) + task_->page_table[page_] * task_->page_bytes;
-    run_end_ = at_ + task_->num_heads * task_->head_bytes;
-    asked_ += ceil_div(run_end_ - at_, kLine);
+    const AttentionTask& task = *piece_.tasks;
+    at_ = (in_values_ ? task.values : task.keys) + task.page_table[page_] * task.page_bytes;
+    lines_end_ = at_ + task.num_heads * task.head_bytes;
+    asked_ += ceil_div(lines_end_ - at_, kLine);
     page_ += in_values_ ? 1 : 0;
     in_values_ = !in_values_;
   }
+  /// There is nothing more: the same line again, whoever asks.
+  void stop() {
+    step_ = 0;
+    at_ = reinterpret_cast<const std::byte*>(this);
+    lines_end_ = at_ + 1;
+  }
 
-  const AttentionTask *task_, *end_;
-  const std::byte *at_ = nullptr, *run_end_ = nullptr;
-  std::int64_t step_ = kLine, page_ = 0, passed_ = 0;
-  std::int64_t asked_ = 0;  // when the present run is
+  Runs runs_;
+  Run run_;
+  std::int64_t piece_idx_ = 1;  // the next one of run_, which has none yet
+  Piece piece_;
+  std::int64_t page_ = 0, pages_end_ = 0;  // of piece_, what is not asked for yet
+  const std::byte *at_ = nullptr, *lines_end_ = nullptr;
+  std::int64_t step_ = kLine, passed_ = 0;
+  std::int64_t asked_ = 0;  // when the present lines are
   bool in_values_ = false;
 };
 
@@ -165,10 +231,10 @@ Join join(bool is_first, float most, float sum, Running& running) {
   return factors;
 }
 
-/// Σ weight · value over a span for elements first … of each query, Vectors vectors, joined with what `context` has.
+/// Σ weight · value over a span for elements first … of each query, Vectors vectors, joined with what its context has.
 template <class Kv, int Queries, int Vectors, class Lanes>
 void mix(const Span& span, const typename Kv::Operand* weights, const Join* joins, bool is_first, std::int64_t first,
-         float* context, Lanes lanes, Ahead& ahead) {
+         float* const* contexts, Lanes lanes, Ahead& ahead) {
   typename Kv::template Mix<Queries, Vectors> sums(weights);
   const std::int64_t row = span.head_dim * kWordBytes, whole = span.count / Kv::kWord;
   const auto add = [&](const std::byte* values, std::int64_t word) {
@@ -204,7 +270,7 @@ void mix(const Span& span, const typename Kv::Operand* weights, const Join* join
   }
   for (int n = 0; n < Queries; ++n) {
     for (int v = 0; v < Vectors; ++v) {
-      float* to = context + n * span.head_dim + first + v * kLanes;
+      float* to = contexts[n] + first + v * kLanes;
       const VecF sum = sums.finish(weights, n, v);
       store(to, is_first ? sum : fma(load(to, lanes), splat(joins[n].before), sum * joins[n].now), lanes);
     }
@@ -213,8 +279,8 @@ void mix(const Span& span, const typename Kv::Operand* weights, const Join* join
 
 /// One span of Queries query heads.
 template <class Kv, int Queries>
-void attend(const Span& span, bool is_first, const typename Kv::Operand* queries, float* context, Running* running,
-            float* scores, std::byte* memory, Ahead& ahead) {
+void attend_span(const Span& span, bool is_first, const typename Kv::Operand* queries, float* const* contexts,
+                 Running* running, float* scores, std::byte* memory, Ahead& ahead) {
   VecF largest[Queries];
   for (VecF& vector : largest) vector = splat(-kInfinity);
   std::int64_t at = 0;
@@ -235,11 +301,11 @@ void attend(const Span& span, bool is_first, const typename Kv::Operand* queries
   constexpr std::int64_t kElements = kVectorsAtOnce * kLanes;
   std::int64_t e = 0;
   for (; e + kElements <= span.head_dim; e += kElements)
-    mix<Kv, Queries, kVectorsAtOnce>(span, weights, joins, is_first, e, context, All{}, ahead);
+    mix<Kv, Queries, kVectorsAtOnce>(span, weights, joins, is_first, e, contexts, All{}, ahead);
   for (; e + kLanes <= span.head_dim; e += kLanes)
-    mix<Kv, Queries, 1>(span, weights, joins, is_first, e, context, All{}, ahead);
+    mix<Kv, Queries, 1>(span, weights, joins, is_first, e, contexts, All{}, ahead);
   if (e < span.head_dim)
-    mix<Kv, Queries, 1>(span, weights, joins, is_first, e, context, First{static_cast<int>(span.head_dim - e)}, ahead);
+    mix<Kv, Queries, 1>(span, weights, joins, is_first, e, contexts, First{static_cast<int>(span.head_dim - e)}, ahead);
 }
 
 /// The blocks of positions begin … begin + span.count − 1.
@@ -281,58 +347,96 @@ void put_together(const AttentionTask& task, std::int64_t begin, Span& span, std
   span.scales = side_bytes;
 }
 
+/// The query heads of a run's rows and what they have so far, those of one kv head together, in the rows' order.
 template <class Kv>
-void attend_row(const AttentionTask& task, float* scratch, Ahead& ahead) {
-  const std::int64_t num_q = task.num_heads * task.num_queries;
-  const std::int64_t query_bytes = attention_operand_bytes(task.head_dim);
-  float* scores = scratch;
-  auto* weights = reinterpret_cast<std::byte*>(scores + 4 * kSpan);
-  std::byte* pages = weights + 4 * attention_operand_bytes(kSpan);
-  std::byte* codes = pages + kSpan * (2 * (task.head_dim + 4) + 2) * 4;
-  auto* queries = reinterpret_cast<typename Kv::Operand*>(codes + num_q * query_bytes);
-  auto* running = reinterpret_cast<Running*>(queries + num_q);
-
-  for (std::int64_t n = 0; n < num_q; ++n) {
-    const float key_scale = task.key_scales != nullptr ? task.key_scales[n / task.num_queries] : 1.0F;
-    queries[n] =
-        Kv::prepare(task.q + n * task.head_dim, task.head_dim, task.softmax_scale * key_scale, codes + n * query_bytes);
+class RunQueries {
+ public:
+  RunQueries(const Run& run, float* scratch)
+      : run_(run), scores_(scratch), weights_(reinterpret_cast<std::byte*>(scores_ + 4 * kSpan)) {
+    const std::int64_t head_dim = run.tasks->head_dim,
+                       num_q = run.num_rows * run.tasks->num_heads * run.tasks->num_queries;
+    pages_ = weights_ + 4 * attention_operand_bytes(kSpan);
+    std::byte* codes = pages_ + kSpan * (2 * (head_dim + 4) + 2) * 4;
+    queries_ = reinterpret_cast<typename Kv::Operand*>(codes + num_q * attention_operand_bytes(head_dim));
+    contexts_ = reinterpret_cast<float**>(queries_ + num_q);
+    running_ = reinterpret_cast<Running*>(contexts_ + num_q);
+    for_each([&](const AttentionTask& task, std::int64_t head, std::int64_t n, std::int64_t idx) {
+      const float key_scale = task.key_scales != nullptr ? task.key_scales[head] : 1.0F;
+      queries_[idx] = Kv::prepare(task.q + n * head_dim, head_dim, task.softmax_scale * key_scale,
+                                  codes + idx * attention_operand_bytes(head_dim));
+      contexts_[idx] = task.context + n * head_dim;
+    });
   }
-  Span span;
-  span.head_dim = task.head_dim;
-  for (std::int64_t begin = 0; begin < task.num_positions; begin += kSpan) {
-    span.count = task.num_positions - begin < kSpan ? task.num_positions - begin : kSpan;
-    const bool in_blocks = task.page_size % kBlock == 0;
-    if (in_blocks) find_blocks(task, begin, span);
-    for (std::int64_t head = 0; head < task.num_heads; ++head) {
-      span.page_size = task.page_size;
-      span.scales = task.scales;
-      span.keys = task.keys + head * task.head_bytes;
-      span.values = task.values + head * task.head_bytes;
-      if (!in_blocks) put_together<Kv>(task, begin, span, pages);
-      for (std::int64_t i = 0; i < task.num_queries; i += Kv::kMaxQueries) {
-        const std::int64_t n = head * task.num_queries + i, left = task.num_queries - i;
-        with_count<Kv::kMaxQueries>(left < Kv::kMaxQueries ? left : Kv::kMaxQueries, [&](auto count) {
-          attend<Kv, decltype(count)::value>(span, begin == 0, queries + n, task.context + n * task.head_dim,
-                                             running + n, scores, weights, ahead);
-        });
+
+  void attend(const Piece& piece, Ahead& ahead) {
+    const AttentionTask& task = *piece.tasks;
+    Span span;
+    span.head_dim = task.head_dim;
+    for (std::int64_t begin = piece.begin; begin < piece.end; begin += kSpan) {
+      span.count = piece.end - begin < kSpan ? piece.end - begin : kSpan;
+      const bool in_blocks = task.page_size % kBlock == 0;
+      if (in_blocks) find_blocks(task, begin, span);
+      for (std::int64_t head = 0; head < task.num_heads; ++head) {
+        span.page_size = task.page_size;
+        span.scales = task.scales;
+        span.keys = task.keys + head * task.head_bytes;
+        span.values = task.values + head * task.head_bytes;
+        if (!in_blocks) put_together<Kv>(task, begin, span, pages_);
+        std::int64_t idx = index(piece.tasks - run_.tasks, head, 0);
+        for (std::int64_t left = piece.num_rows * task.num_queries; left > 0; left -= Kv::kMaxQueries) {
+          with_count<Kv::kMaxQueries>(left < Kv::kMaxQueries ? left : Kv::kMaxQueries, [&](auto count) {
+            attend_span<Kv, decltype(count)::value>(span, begin == 0, queries_ + idx, contexts_ + idx, running_ + idx,
+                                                    scores_, weights_, ahead);
+          });
+          idx += Kv::kMaxQueries;
+        }
       }
     }
+    ahead.end_of(piece);
   }
-  for (std::int64_t n = 0; n < num_q; ++n) {
-    const float value_scale = task.value_scales != nullptr ? task.value_scales[n / task.num_queries] : 1.0F;
-    const VecF factor = splat(value_scale / running[n].sum);
-    float* context = task.context + n * task.head_dim;
-    for_vectors(task.head_dim,
-                [&](std::int64_t e, auto lanes) { store(context + e, load(context + e, lanes) * factor, lanes); });
-    if (task.lse != nullptr) task.lse[n] = running[n].most + __builtin_logf(running[n].sum);
+
+  void finish() {
+    for_each([&](const AttentionTask& task, std::int64_t head, std::int64_t n, std::int64_t idx) {
+      const float value_scale = task.value_scales != nullptr ? task.value_scales[head] : 1.0F;
+      const VecF factor = splat(value_scale / running_[idx].sum);
+      float* context = contexts_[idx];
+      for_vectors(task.head_dim,
+                  [&](std::int64_t e, auto lanes) { store(context + e, load(context + e, lanes) * factor, lanes); });
+      if (task.lse != nullptr) task.lse[n] = running_[idx].most + __builtin_logf(running_[idx].sum);
+    });
   }
-  ahead.end_of(task);
-}
+
+ private:
+  std::int64_t index(std::int64_t row, std::int64_t head, std::int64_t query) const {
+    return (head * run_.num_rows + row) * run_.tasks->num_queries + query;
+  }
+  /// body(task, kv head, query head of the task, its place here)
+  template <class Body>
+  void for_each(Body body) const {
+    for (std::int64_t row = 0; row < run_.num_rows; ++row) {
+      const AttentionTask& task = run_.tasks[row];
+      for (std::int64_t n = 0; n < task.num_heads * task.num_queries; ++n)
+        body(task, n / task.num_queries, n, index(row, n / task.num_queries, n % task.num_queries));
+    }
+  }
+
+  const Run& run_;
+  float* scores_;
+  std::byte *weights_, *pages_;
+  typename Kv::Operand* queries_;
+  float** contexts_;
+  Running* running_;
+};
 
 template <class Kv>
 void attention(const AttentionTask* tasks, std::int64_t num_tasks, float* scratch) {
   Ahead ahead(tasks, num_tasks);
-  for (std::int64_t i = 0; i < num_tasks; ++i) attend_row<Kv>(tasks[i], scratch, ahead);
+  Runs runs(tasks, num_tasks);
+  for (Run run; runs.next(run);) {
+    RunQueries<Kv> queries(run, scratch);
+    for (std::int64_t i = 0; i <= run.num_rows; ++i) queries.attend(piece_of(run, i), ahead);
+    queries.finish();
+  }
 }
 
 }  // namespace

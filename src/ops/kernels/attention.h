@@ -9,6 +9,9 @@ namespace qrl::ops {
 /// Positions whose scores and weights exist at once: counted from position 0, the same for every row.
 inline constexpr std::int64_t kAttentionSpan = 128;
 
+/// Rows that may be taken together where they see the same pages: a usual group of samples.
+inline constexpr std::int64_t kAttentionRows = 8;
+
 /// Query heads of one row and the kv heads they share, against their sequence's pages (layout: ops/paged_attention.h).
 struct AttentionTask {
   const float* q = nullptr;      ///< [num_heads · num_queries, head_dim]
@@ -32,11 +35,11 @@ struct AttentionTask {
 /// Bytes of one query, or of one query's softmax weights in a span, prepared for the dot products.
 constexpr std::int64_t attention_operand_bytes(std::int64_t count) { return (count + 15) / 16 * 64; }
 
-/// Scratch of a task: a span's scores and weights of four queries, a span of pages of odd sizes put together, queries
-/// and what they have so far.
+/// Scratch of tasks: a span's scores and weights of four queries, a span of pages of odd sizes put together, the
+/// queries of rows taken together and what they have so far.
 constexpr std::int64_t attention_scratch_floats(std::int64_t num_q_heads, std::int64_t head_dim) {
   return kAttentionSpan * (4 + 2 * (head_dim + 4) + 2) + attention_operand_bytes(kAttentionSpan) +
-         num_q_heads * (attention_operand_bytes(head_dim) / 4 + 16);
+         kAttentionRows * num_q_heads * (attention_operand_bytes(head_dim) / 4 + 16);
 }
 
 /// Does the tasks in order; `scratch`: attention_scratch_floats of the largest.

@@ -6,7 +6,7 @@ namespace qrl::ops::QRL_ISA_NAMESPACE {
 
 namespace {
 
-// Zen 4 and Sapphire Rapids: latency 4–5 of two pipelines; twelve chains fill them and fit sixteen registers.
+// Latency 4–5 of two pipelines (Zen 4; Intel's processors for fp32): twelve chains fill them and fit sixteen registers.
 constexpr int kChains = 12;
 
 /// Runs step(accumulator) on kChains accumulators; the empty asm keeps the compiler from merging or dropping rounds.

@@ -15,6 +15,9 @@ struct CeilingKernels {
   std::int64_t (*read)(const void* bytes, std::int64_t num_bytes);
 };
 
+namespace amx {
+extern const CeilingKernels kCeilings;  ///< int8 and bf16 alone
+}
 namespace avx512 {
 extern const CeilingKernels kCeilings;
 }

@@ -78,6 +78,10 @@ struct Kernels {
   float (*exp_sum)(const float* x, std::int64_t n, float max, float inverse_temperature);
 };
 
+namespace amx {  // what it does otherwise than avx512
+void linear_bf16(const LinearTask& task);
+void linear_int8(const LinearTask& task);
+}  // namespace amx
 namespace avx512 {
 extern const Kernels kKernels;
 }

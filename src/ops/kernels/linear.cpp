@@ -24,8 +24,7 @@ struct Int8 : Int8DotOffsetInput {
     return kBias == 0 ? VecI{} : (VecI)(-(VecU)load_words(task.column_sums + column));
   }
   static VecF finish(const LinearTask& task, VecI sum, std::int64_t row, std::int64_t column) {
-    const auto* scales = static_cast<const float*>(task.scales);
-    return __builtin_convertvector(sum, VecF) * (splat(task.x_scales[row]) * load(scales + column, All{}));
+    return scaled_int8(task, sum, row, column);
   }
 };
 

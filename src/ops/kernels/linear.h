@@ -51,4 +51,10 @@ inline void write(const LinearTask& task, VecF value, std::int64_t row, std::int
   else if (column < task.out) write_lanes(task, value, row, column, First{static_cast<int>(task.out - column)});
 }
 
+/// An exact sum of int8's codes under its row's scale and its column's.
+inline VecF scaled_int8(const LinearTask& task, VecI sum, std::int64_t row, std::int64_t column) {
+  const auto* scales = static_cast<const float*>(task.scales);
+  return __builtin_convertvector(sum, VecF) * (splat(task.x_scales[row]) * load(scales + column, All{}));
+}
+
 }  // namespace qrl::ops::QRL_ISA_NAMESPACE

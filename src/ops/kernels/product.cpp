@@ -3,7 +3,7 @@
 // rows or from packed strips. A tile of kTileRows rows by kTileVectors vectors stays in registers along the depth.
 #include "ops/kernels/product.h"
 
-#include "ops/kernels/dot.h"
+#include "ops/kernels/product_words.h"
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 
@@ -16,108 +16,6 @@ constexpr int kTileRows = 4, kTileVectors = 2;  // 8 of 16: the pairs of bf16 ta
 #else
 constexpr int kTileRows = 4, kTileVectors = 2;
 #endif
-constexpr int kPanelVectors = kProductPanel / kLanes;
-
-// Words: how elements of type T become the 32-bit words that a dot product takes.
-
-template <class Dot, class T>
-struct Words;
-
-/// bf16, two inputs a word.
-template <>
-struct Words<Bf16Dot, std::uint16_t> {
-  static VecI along(const std::uint16_t* row) { return load_words(row); }
-  static VecI across(const std::uint16_t* even, const std::uint16_t* odd) {
-    return widened(even) | (widened(odd) << 16);
-  }
-  static VecI widened(const std::uint16_t* from) {
-    return __builtin_convertvector(load_vector<HalfU16>(from, All{}), VecI);
-  }
-};
-
-/// fp32 rounded to bf16.
-template <>
-struct Words<Bf16Dot, float> {
-  static VecI pair(VecF even, VecF odd) {
-    return (VecI)((VecU)bits_of(rounded_to_bf16(even)) >> 16) | bits_of(rounded_to_bf16(odd));
-  }
-  static VecI along(const float* row) {
-    const VecF low = load(row, All{}), high = load(row + kLanes, All{});
-    return pair(__builtin_shuffle(low, high, 2 * kLaneIndex), __builtin_shuffle(low, high, 2 * kLaneIndex + 1));
-  }
-  static VecI across(const float* even, const float* odd) { return pair(load(even, All{}), load(odd, All{})); }
-};
-
-template <>
-struct Words<F32Dot, float> {
-  static VecI along(const float* row) { return load_words(row); }
-  static VecI across(const float* row, const float*) { return load_words(row); }
-};
-
-template <>
-struct Words<F32Dot, std::uint16_t> {
-  static VecI along(const std::uint16_t* row) { return bits_of(load(row, All{})); }
-  static VecI across(const std::uint16_t* row, const std::uint16_t*) { return along(row); }
-};
-
-void store_words(std::int32_t* to, VecI words) { __builtin_memcpy(to, &words, sizeof words); }
-
-/// `count` elements and zeros behind them, up to Size.
-template <class T, int Size>
-struct Padded {
-  T values[Size] = {};
-  Padded(const T* from, std::int64_t count) {
-    for (std::int64_t i = 0; i < count && i < Size; ++i) values[i] = from[i];
-  }
-};
-
-/// Words of two rows (the second null: zeros; unread with one input a word), `count` columns of them from `at` on.
-template <class Dot, class T>
-VecI words_across(const T* even, const T* odd, std::int64_t at, std::int64_t count) {
-  if (count >= kLanes && odd != nullptr) return Words<Dot, T>::across(even + at, odd + at);
-  const Padded<T, kLanes> first(even + at, count), second(odd == nullptr ? even : odd + at, odd == nullptr ? 0 : count);
-  return Words<Dot, T>::across(first.values, second.values);
-}
-
-/// The rows of group `group`, for words_across.
-template <class Dot, class T>
-struct RowsOfGroup {
-  const T* even;
-  const T* odd;
-  RowsOfGroup(const OperandPiece& from, std::int64_t depth, std::int64_t group)
-      : even(static_cast<const T*>(from.data) + group * Dot::kGroup * from.stride),
-        odd(Dot::kGroup == 1                  ? even
-            : group * Dot::kGroup + 1 < depth ? even + from.stride
-                                              : nullptr) {}
-};
-
-/// Lane l of vector i to lane i of vector l.
-inline void transpose(VecI (&rows)[kLanes]) {
-  for (int half = kLanes / 2; half > 0; half /= 2) {
-    const VecI upper = (kLaneIndex & half) != 0;
-    const VecI low = upper ? kLaneIndex - half + kLanes : kLaneIndex;
-    const VecI high = upper ? kLaneIndex + kLanes : kLaneIndex + half;
-    for (int i = 0; i < kLanes; ++i) {
-      if ((i & half) != 0) continue;
-      const VecI a = rows[i], b = rows[i + half];
-      rows[i] = __builtin_shuffle(a, b, low);
-      rows[i + half] = __builtin_shuffle(a, b, high);
-    }
-  }
-}
-
-constexpr std::int64_t kRowsAhead = 32;
-
-/// Asks for `columns` of the rows of a group, from `row` on: rows lie far apart, where the processor's own prefetching
-/// does not reach.
-template <class Dot, class T>
-void prefetch_rows(const OperandPiece& from, std::int64_t row, std::int64_t depth, std::int64_t columns) {
-  for (std::int64_t r = row; r < row + Dot::kGroup && r < depth; ++r) {
-    const char* line = reinterpret_cast<const char*>(static_cast<const T*>(from.data) + r * from.stride);
-    for (std::int64_t at = 0; at < columns * static_cast<std::int64_t>(sizeof(T)); at += 64)
-      __builtin_prefetch(line + at, 0, 3);
-  }
-}
 
 template <class Dot, class T>
 void pack_right_from(const OperandPiece& from, bool transposed, std::int64_t depth, std::int64_t columns,
@@ -204,11 +102,6 @@ struct LeftRows {
   std::int64_t row, step;
 };
 
-template <class Lanes, class T>
-inline void write(VecF value, bool accumulate, T* to, Lanes lanes) {
-  store(to, accumulate ? load(to, lanes) + value : value, lanes);
-}
-
 template <class Dot, int Rows, int Vectors>
 void tile(const ProductTiles& task, LeftRows<Dot> left, std::int64_t row, std::int64_t column) {
   constexpr int kGroup = Dot::kGroup;
@@ -254,18 +147,7 @@ void tile(const ProductTiles& task, LeftRows<Dot> left, std::int64_t row, std::i
     }
     return;
   }
-  const auto write_all = [&](auto* out) {
-    for (int r = 0; r < Rows; ++r) {
-      auto* to = out + (row + r) * task.out_stride + column;
-      for (int v = 0; v < Vectors; ++v) {
-        const std::int64_t left_over = task.columns - column - v * kLanes;
-        if (left_over >= kLanes) write(sums[r][v], task.accumulate, to + v * kLanes, All{});
-        else if (left_over > 0) write(sums[r][v], task.accumulate, to + v * kLanes, First{static_cast<int>(left_over)});
-      }
-    }
-  };
-  if (task.out.is_bf16) write_all(static_cast<std::uint16_t*>(task.out.data));
-  else write_all(static_cast<float*>(task.out.data));
+  for (int r = 0; r < Rows; ++r) write_row(task, row + r, column, sums[r]);
 }
 
 template <class Dot, int Rows>
@@ -304,7 +186,7 @@ void tiles(const ProductTiles& task) {
 
 }  // namespace
 
-const ProductKernels kBf16Product{kTileRows, 2, pack_right<Bf16Dot>, pack_left<Bf16Dot>, tiles<Bf16Dot>};
-const ProductKernels kF32Product{kTileRows, 1, pack_right<F32Dot>, pack_left<F32Dot>, tiles<F32Dot>};
+const ProductKernels kBf16Product{kTileRows, 2, 1, pack_right<Bf16Dot>, pack_left<Bf16Dot>, tiles<Bf16Dot>};
+const ProductKernels kF32Product{kTileRows, 1, 1, pack_right<F32Dot>, pack_left<F32Dot>, tiles<F32Dot>};
 
 }  // namespace qrl::ops::QRL_ISA_NAMESPACE

@@ -34,14 +34,19 @@ inline constexpr std::int64_t kProductPanel = 64;  ///< columns of a panel, on e
 struct ProductKernels {
   std::int64_t strip_rows = 0;       ///< rows of a packed strip
   std::int64_t inputs_per_word = 0;  ///< neighbours along the depth in a 32-bit word
+  std::int64_t words_at_once = 1;    ///< panels and strips have zeros up to a multiple of so many words
   /// Words [⌈depth / inputs⌉][kProductPanel] of `columns` columns, zero beyond the shape. transposed: the piece is
   /// [columns, depth], else [depth, columns].
   void (*pack_right)(const OperandPiece& from, bool transposed, std::int64_t depth, std::int64_t columns, void* panel);
-  /// Strips of [⌈depth / inputs⌉][strip_rows] words, from a piece [depth, rows].
+  /// Strips of [⌈depth / inputs⌉][strip_rows] words (amx: of [⌈depth / inputs / 16⌉][strip_rows][16]), from a piece
+  /// [depth, rows].
   void (*pack_left)(const OperandPiece& from, std::int64_t depth, std::int64_t rows, void* strips);
   void (*tiles)(const ProductTiles& task);
 };
 
+namespace amx {
+extern const ProductKernels kBf16Product;
+}
 namespace avx512 {
 extern const ProductKernels kBf16Product, kF32Product;
 }

@@ -220,7 +220,7 @@ std::string_view first_number(std::string_view clause) {
   }
   end += magnitude_behind(clause.substr(end));
   const std::string_view number = clause.substr(0, end);
-  if (changes(clause.substr(end))) return {};
+  if (changes(clause.substr(end), number.find('/') != std::string_view::npos)) return {};
   // 11 6/6 makes no sense as a whole; 42 43 are two numbers.
   return is_formula(number) || number.find('/') != std::string_view::npos ? number : std::string_view();
 }
@@ -264,11 +264,16 @@ std::optional<std::string> last_value(std::string_view text) {
   }
   const auto number = last_number(text);
   const bool later = number && (formula.empty() || number->data() > formula.data() + formula.size());
-  if (!later && is_formula(formula)) return with_alternative(text, formula);
+  if (!later && is_formula(formula)) {
+    const auto at = static_cast<std::size_t>(formula.data() - text.data());
+    if (denies(text.substr(0, at)) || changes(text.substr(at + formula.size()), true)) return std::nullopt;
+    return with_alternative(text, formula);
+  }
   if (!number) return std::nullopt;
   const auto begin = static_cast<std::size_t>(number->data() - text.data());
   if (is_operand(text, begin, begin + number->size())) return std::nullopt;
-  if (denies(text.substr(0, begin)) || changes(text.substr(begin + number->size()))) return std::nullopt;
+  const bool fraction = number->find('/') != std::string_view::npos;
+  if (denies(text.substr(0, begin)) || changes(text.substr(begin + number->size()), fraction)) return std::nullopt;
   return (ends_with_minus(text.substr(0, begin)) && is_digit(number->front()) ? "-" : "") + std::string(*number);
 }
 
@@ -288,13 +293,16 @@ std::string value_of_clause(std::string_view clause) {
   std::size_t begin = 0;
   if (clause.starts_with('$') && clause.size() > 1) {
     const std::size_t end = clause.find('$', clause[1] == '$' ? 2 : 1);
-    const std::string_view formula = bare(clause.substr(0, end == std::string_view::npos ? 0 : end + 1));
-    if (is_formula(formula)) return std::string(formula);
+    const std::size_t size =
+        end == std::string_view::npos ? 0 : std::min(clause.find_first_not_of('$', end), clause.size());
+    const std::string_view formula = bare(clause.substr(0, size));
+    if (is_formula(formula)) return std::string(changes(clause.substr(size), true) ? clause : formula);
     begin = 1;
   }
   const std::string_view number = first_number(clause.substr(begin));
   if (const std::string_view signs = signs_of(clause.substr(begin)); signs.size() > number.size()) {
-    const bool kept = begin + signs.size() < clause.size() && !changes(clause.substr(begin + signs.size()));
+    const bool ended = signs.ends_with('.');  // what follows is another sentence
+    const bool kept = begin + signs.size() < clause.size() && (ended || !changes(clause.substr(begin + signs.size())));
     if (kept && is_formula(signs)) return std::string(signs);
     if (!number.empty() && !is_digit(signs[number.size()])) return std::string(clause);
   }

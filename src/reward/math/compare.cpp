@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/ascii.h"
 #include "reward/math/clause.h"
 #include "reward/math/comparer.h"
 #include "reward/math/options.h"
@@ -38,6 +39,20 @@ Comparison compare(std::string_view gold, std::string_view answer) {
 }
 
 namespace {
+
+/// Without an article in front: "an ellipse" is an ellipse. "A" alone is a choice.
+std::string_view without_article(std::string_view text) noexcept {
+  while (text.starts_with(' ')) text.remove_prefix(1);
+  for (const std::string_view wrapper : {"\\text{", "\\textbf{", "\\mathrm{"}) {
+    if (!text.starts_with(wrapper) || !text.ends_with('}') || text.find('}') + 1 != text.size()) continue;
+    text = base::trimmed(text.substr(wrapper.size(), text.size() - wrapper.size() - 1));
+    break;
+  }
+  for (const std::string_view article : {"a ", "an ", "the "}) {
+    if (base::begins_with(text, article)) return text.substr(article.size());
+  }
+  return text;
+}
 
 Comparison compare_values(std::string_view gold, std::string_view answer) {
   if (gold.size() > kMaxAnswer_bytes || answer.size() > kMaxAnswer_bytes) return Comparison::unreadable;
@@ -81,6 +96,11 @@ Comparison compare_values(std::string_view gold, std::string_view answer) {
   const bool gold_is_text = g.root < 0 || g.at(g.root).kind == Kind::words;
   const bool letters = std::any_of(gold.begin(), gold.end(), [](char c) { return (c | 32) >= 'a' && (c | 32) <= 'z'; });
   if (gold_is_text && letters && !key.empty() && key == text_key(answer) && signs_shown(gold) == signs_shown(answer))
+    return Comparison::equal;
+  const std::string_view noun = without_article(gold);
+  const bool is_noun = letters && noun.find_first_of("0123456789=$\\{") == std::string_view::npos && noun.size() > 2;
+  if (is_noun && text_key(noun) == text_key(without_article(answer)) && signs_shown(noun).empty() &&
+      signs_shown(answer).empty() && gold_is_text)
     return Comparison::equal;
   if (letters && begins_with_verdict(key, answer)) return Comparison::equal;
   return read ? Comparison::different : Comparison::unreadable;

@@ -108,7 +108,18 @@ bool Comparer::same(Item g, Item a) {
   return result;
 }
 
+Item Comparer::without_point_name(Side side, Item item) const {
+  const Node& node = at(side, item);
+  if (node.kind != Kind::product || node.count != 2 || tree(side).link(node, 1).code != '*') return item;
+  const Node& name = tree(side).child_at(node, 0);
+  const bool capital = name.kind == Kind::symbol && name.text.size() == 1 && name.text[0] >= 'A' && name.text[0] <= 'Z';
+  return capital && tree(side).child_at(node, 1).kind == Kind::tuple ? part(side, item, 1) : item;
+}
+
 bool Comparer::same_form(Item g, Item a) {
+  const Item gold_point = without_point_name(Side::gold, g);
+  const Item answer_point = without_point_name(Side::answer, a);
+  if ((gold_point.node == g.node) != (answer_point.node == a.node)) g = gold_point, a = answer_point;
   const Node& gold = at(Side::gold, g);
   const Node& answer = at(Side::answer, a);
   if (gold.kind == Kind::words || answer.kind == Kind::words) return same_words(g, a) || same_reals(g, a);
@@ -238,8 +249,11 @@ Comparer::Amount Comparer::amount(Side side, Item item) const {
 bool Comparer::same_units(Item g, Item a) {
   Amount gold = amount(Side::gold, g);
   Amount answer = amount(Side::answer, a);
-  const bool changed = changes(gold.words);
-  if (changed != changes(answer.words) || (changed && text_key(gold.words) != text_key(answer.words))) return false;
+  const auto is_fraction = [this](Side side, const Amount& of) { return at(side, of.number).kind != Kind::number; };
+  const bool changed = changes(gold.words, is_fraction(Side::gold, gold));
+  if (changed != changes(answer.words, is_fraction(Side::answer, answer)) ||
+      (changed && text_key(gold.words) != text_key(answer.words)))
+    return false;
   const auto same_amount = [&](long double of_gold, long double of_answer) {
     const auto u = value(Side::gold, gold.number).real();
     const auto v = value(Side::answer, answer.number).real();

@@ -50,6 +50,8 @@ class Comparer {
   bool rounds(Item g, Item a, const Value& x, const Value& y) const;
   bool same(Item g, Item a);
   bool same_form(Item g, Item a);
+  /// (1, 2) of A(1, 2); other things as they are.
+  Item without_point_name(Side side, Item item) const;
   /// 3 mod 7 and 10 mod 7, but not 3 mod 5.
   bool same_residues(Item g, Item a);
   bool is_both_signs(Side side, Item item) const;
@@ -97,6 +99,13 @@ class Comparer {
   bool same_equations(Item g, Item a);
   /// The sign of the constant by which left minus right of one is that of the other; 0 when there is none.
   int proportion(Item g, Item a);
+  /// The sign of the constant y/x, 0 when it depends on variables or either is 0.
+  int sign_of_ratio(const Value& x, const Value& y) const;
+  bool may_be_proportional(Item g, Item a) const;
+  /// xy = 1 and y = 1/x: proportional when denominators are cleared (cleared.h).
+  bool same_cleared(Item g, Item a);
+  /// (x, y) = (1, 2) and (y, x) = (2, 1).
+  bool same_assigned(Item g, Item a);
   /// a < b < c and c > b > a.
   bool same_chains(Item g, Item a);
 

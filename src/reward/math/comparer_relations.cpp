@@ -1,6 +1,8 @@
 // Equations, inequalities and chains of them.
+#include <algorithm>
 #include <cmath>
 
+#include "reward/math/cleared.h"
 #include "reward/math/comparer.h"
 #include "reward/math/forms.h"
 
@@ -13,6 +15,11 @@ bool Comparer::is_value_of(Side side, Item relation, Item other) {
   const auto compare = [&](Item value) { return side == Side::gold ? same(value, other) : same(other, value); };
   const NodeIdx other_modulus = modulus_of(tree(side == Side::gold ? Side::answer : Side::gold), other.node);
   if (side == Side::gold && is_congruence(side, relation) && other_modulus < 0) return false;  // which of all?
+  // n ≡ 42 names no congruence without its modulus; f(x) ≡ 42 is an identity.
+  const Kind of = tree(side).child_at(node, 0).kind;
+  const bool identity = of == Kind::call || !has_symbols(tree(side), tree(side).child(node, 0));
+  if (node.count == 2 && tree(side).link(node, 1).code == 'c' && !is_congruence(side, relation) && !identity)
+    return false;
   if (!is_consistent(side, relation)) return false;
   const char last_code = tree(side).link(node, node.count - 1).code;
   if (node.count == 2 && last_code == 'e')
@@ -146,7 +153,7 @@ bool Comparer::same_equations(Item g, Item a) {
   const bool renamed = (is_function_of_variable(Side::gold, left) && is_graph(Side::answer, other)) ||
                        (is_graph(Side::gold, left) && is_function_of_variable(Side::answer, other));
   if (renamed && same(part(Side::gold, g, 1), part(Side::answer, a, 1))) return true;
-  return proportion(g, a) != 0 || same_solved(g, a);
+  return proportion(g, a) != 0 || same_solved(g, a) || same_cleared(g, a) || same_assigned(g, a);
 }
 
 std::optional<Item> Comparer::solved_for(Side side, Item relation, std::string_view& variable) const {
@@ -179,16 +186,62 @@ bool Comparer::same_solved(Item g, Item a) {
          holds(Side::gold, *x, of_gold, Side::answer, a) && holds(Side::answer, *y, of_answer, Side::gold, g);
 }
 
+bool Comparer::same_cleared(Item g, Item a) {
+  if (g.sign != 0 || a.sign != 0 || !may_be_proportional(g, a)) return false;
+  const auto cleared = [this](Side side, Item relation) {
+    return clear_denominators(tree(side), part(side, relation, 0).node, part(side, relation, 1).node, algebra_,
+                              budget_);
+  };
+  const auto x = cleared(Side::gold, g);
+  if (!x) return false;
+  const auto y = cleared(Side::answer, a);
+  return y && (x->had_denominators || y->had_denominators) && sign_of_ratio(x->value, y->value) != 0;
+}
+
+bool Comparer::same_assigned(Item g, Item a) {
+  const auto sides = [this](Side side, Item relation) {
+    return std::pair{entries(side, part(side, relation, 0)), entries(side, part(side, relation, 1))};
+  };
+  for (const auto& [side, relation] : {std::pair{Side::gold, g}, std::pair{Side::answer, a}}) {
+    if (at(side, part(side, relation, 0)).kind != Kind::tuple || at(side, part(side, relation, 1)).kind != Kind::tuple)
+      return false;
+  }
+  const auto [names, values] = sides(Side::gold, g);
+  const auto [other_names, other_values] = sides(Side::answer, a);
+  const std::size_t n = names.size();
+  if (n > 8 || values.size() != n || other_names.size() != n || other_values.size() != n) return false;
+  std::vector<std::string_view> seen;
+  for (std::size_t i = 0; i < n; ++i) {
+    const Node& name = at(Side::gold, names[i]);
+    if (name.kind != Kind::symbol || std::find(seen.begin(), seen.end(), name.text) != seen.end()) return false;
+    seen.push_back(name.text);
+    const auto k = std::find_if(other_names.begin(), other_names.end(), [&](Item other) {
+      return at(Side::answer, other).kind == Kind::symbol && at(Side::answer, other).text == name.text;
+    });
+    if (k == other_names.end()) return false;
+    if (!same(values[i], other_values[static_cast<std::size_t>(k - other_names.begin())])) return false;
+  }
+  return true;
+}
+
+bool Comparer::may_be_proportional(Item g, Item a) const {
+  if (!has_symbols(gold_, g.node) || !has_symbols(answer_, a.node)) return false;
+  if (has_quantity(gold_, g.node) || has_quantity(answer_, a.node)) return false;  // units are no factors
+  return !alternates(gold_, g.node) && !alternates(answer_, a.node);
+}
+
 int Comparer::proportion(Item g, Item a) {
-  if (!has_symbols(gold_, g.node) || !has_symbols(answer_, a.node)) return 0;
-  if (has_quantity(gold_, g.node) || has_quantity(answer_, a.node)) return 0;  // units are no factors
-  if (alternates(gold_, g.node) || alternates(answer_, a.node)) return 0;
+  if (!may_be_proportional(g, a)) return 0;
   const auto difference_of = [&](Side side, Item relation) {
     const Value left = value(side, part(side, relation, 0));
     return algebra_.subtract(left, value(side, part(side, relation, 1)));
   };
   const Value x = difference_of(Side::gold, g);
   const Value y = difference_of(Side::answer, a);
+  return sign_of_ratio(x, y);
+}
+
+int Comparer::sign_of_ratio(const Value& x, const Value& y) const {
   if (budget_.spent() || x.undefined || y.undefined || x.infinite != 0 || y.infinite != 0) return 0;
   for (std::size_t lane = 0; lane < kLanes; ++lane) {
     if (x.f[lane].is_zero() || y.f[lane].is_zero()) return 0;

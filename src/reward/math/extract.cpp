@@ -7,6 +7,7 @@
 #include "reward/box.h"
 #include "reward/math/clause.h"
 #include "reward/math/options.h"
+#include "reward/math/prose.h"
 #include "reward/math/tree.h"
 #include "reward/verifier.h"
 
@@ -261,6 +262,7 @@ std::optional<std::string> after_answer_is(std::string_view text) {
     if (!take_joint(rest, noun) && !is_headline(text, i, rest)) continue;
     const std::string_view clause = sentence(without_fillers(rest));
     if (trimmed(clause).empty()) continue;
+    if (denies_what_follows(text.substr(0, i))) return "not " + std::string(trimmed(clause));
     return answer_in_clause(clause);
   }
   return std::nullopt;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/ascii.h"
+#include "reward/math/bracket_commas.h"
 #include "reward/math/numerals.h"
 #include "reward/math/spelling.h"
 #include "reward/math/texts.h"
@@ -25,7 +26,11 @@ bool is_word_byte(char c) noexcept { return is_letter(c) || static_cast<unsigned
 
 class Lexer {
  public:
-  Lexer(Tokens& out, Comma comma) : out_(out), text_(out.source.data(), out.source.size()), comma_(comma) {}
+  Lexer(Tokens& out, Comma comma)
+      : out_(out),
+        text_(out.source.data(), out.source.size()),
+        comma_(comma),
+        bracket_commas_(out.tokens, text_.starts_with('{')) {}
 
   void run() {
     while (out_.fault.empty()) {
@@ -43,6 +48,7 @@ class Lexer {
   bool at(std::string_view prefix) const noexcept { return text_.substr(at_).starts_with(prefix); }
   void push(T type, char code = 0, std::string_view text = {}) {
     out_.tokens.push_back({type, code, space_, newline_, text});
+    bracket_commas_.pushed(text_.substr(std::min(at_, text_.size())));
     space_ = newline_ = false;
   }
   void skip_space() noexcept {
@@ -183,6 +189,7 @@ class Lexer {
     const WrittenNumber number = scan_number(out_.source, at_, comma_);
     out_.ambiguous_comma = out_.ambiguous_comma || number.ambiguous_comma;
     push(T::number, 0, text_.substr(at_, number.size));
+    if (number.first_group > 0) bracket_commas_.pushed_thousands(number.first_group);
     at_ = number.end;
   }
 
@@ -214,7 +221,8 @@ class Lexer {
     }
     if (const auto meaning = word_meaning(word)) return push(meaning->type, meaning->code, meaning->text);
     if (word.size() == 3 && word[0] <= 'Z' && note_currency(word)) return;
-    const bool unit = after_value() && unit_of(word).dimension != 0;
+    const bool ordinal = !space_ && after_value() && (word == "st" || word == "nd" || word == "rd" || word == "th");
+    const bool unit = ordinal || (after_value() && unit_of(word).dimension != 0);
     if (unit || is_short_word(word) || is_word(word)) return push(T::word, 0, word);
     read_run(begin, word);
   }
@@ -512,6 +520,7 @@ class Lexer {
   Tokens& out_;
   std::string_view text_;
   Comma comma_;
+  BracketCommas bracket_commas_;
   std::size_t at_ = 0;
   bool space_ = false, newline_ = false;
   int depth_ = 0;    ///< environments open

@@ -1,5 +1,7 @@
 #include "reward/math/math_verifier.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/text.h"
 #include "reward/math/compare.h"
@@ -42,6 +44,15 @@ Verdict MathVerifier::judge(std::string_view response, std::string_view ground_t
   return verdict;
 } catch (...) {
   return {Outcome::no_answer, "out of memory", true};
+}
+
+bool MathVerifier::same_answer(std::string_view one, std::string_view other) const noexcept try {
+  if (one == other) return true;
+  constexpr std::size_t kLongestWhole_bytes = kMaxExtracted_bytes - 4;  // a character that did not fit is cut, too
+  if (std::max(one.size(), other.size()) >= kLongestWhole_bytes) return false;
+  return compare(one, other) == Comparison::equal && compare(other, one) == Comparison::equal;
+} catch (...) {
+  return false;
 }
 
 }  // namespace qrl::reward::math

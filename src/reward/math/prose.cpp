@@ -55,11 +55,11 @@ bool begins_turned_around(std::string_view text) noexcept {
   }
   while (text.starts_with(' ')) text.remove_prefix(1);
   constexpr std::string_view kWords[] = {
-      "not ",    "n't ",    "less than ",    "more than ", "fewer than ", "greater than ",
-      "one of ", "either ", "in the range ", "almost ",    "nearly ",     "over ",
-      "under ",  "above ",  "below ",        ">",          "<",           "≥",
-      "≤",       "≠",       "at least ",     "at most ",   "half of ",    "the square root of ",
-      "twice ",  "between "};
+      "not ",    "n't ",     "less than ",    "more than ", "fewer than ", "greater than ",
+      "one of ", "either ",  "in the range ", "almost ",    "nearly ",     "over ",
+      "under ",  "above ",   "below ",        ">",          "<",           "≥",
+      "≤",       "≠",        "at least ",     "at most ",   "half of ",    "the square root of ",
+      "twice ",  "between ", "unknown",       "undefined"};
   return std::any_of(std::begin(kWords), std::end(kWords),
                      [text](std::string_view word) { return text.size() > word.size() && begins_with(text, word); });
 }
@@ -81,34 +81,168 @@ bool ends_with_minus(std::string_view text) noexcept {
   });
 }
 
-bool denies(std::string_view before) {
-  constexpr std::string_view kDenials[] = {"not", "t", "never", "cannot", "neither", "nor", "doubt", "wrong"};
-  std::size_t num_words = 0;
-  for (std::size_t end = before.size(); end > 0 && num_words < kMaxWords;) {
-    const char c = before[end - 1];
+namespace {
+
+/// The last words in lower case, the last one first, back to a digit or a sign of punctuation.
+std::vector<std::string> last_words(std::string_view text) {
+  std::vector<std::string> words;
+  for (std::size_t end = text.size(); end > 0 && words.size() < kMaxWords;) {
+    const char c = text[end - 1];
     if (is_letter(c)) {
       std::size_t begin = end;
-      std::string word;
-      while (begin > 0 && is_letter(before[begin - 1])) --begin;
-      for (std::size_t k = begin; k < end; ++k) word += lower(before[k]);
-      if (is_one_of(kDenials, word) || (num_words == 0 && word == "than")) return true;
-      ++num_words;
+      while (begin > 0 && is_letter(text[begin - 1])) --begin;
+      words.emplace_back();
+      for (std::size_t k = begin; k < end; ++k) words.back() += lower(text[k]);
       end = begin;
     } else if (c == ' ' || c == '*' || c == '$' || c == '\'' || c == '{' || c == '}' ||
                static_cast<unsigned char>(c) >= 0x80) {
       --end;  // an apostrophe of any kind: isn't
     } else {
-      return false;
+      break;
     }
+  }
+  return words;
+}
+
+/// Prepositions, and the words before them with which what follows is taken as an operand, a bound or an example: "the
+/// square of", "divisible by", "up to", "such as".
+bool is_taken_further(std::string_view word, std::string_view preposition) noexcept {
+  constexpr std::string_view kOf[] = {
+      "half",      "halves",      "third",     "thirds",       "quarter",       "quarters", "fourth",     "fifth",
+      "sixth",     "seventh",     "eighth",    "ninth",        "tenth",         "tenths",   "hundredth",  "hundredths",
+      "double",    "triple",      "quadruple", "reciprocal",   "opposite",      "negative", "negation",   "inverse",
+      "square",    "squares",     "cube",      "cubes",        "root",          "roots",    "power",      "powers",
+      "logarithm", "log",         "factorial", "conjugate",    "sine",          "cosine",   "tangent",    "multiple",
+      "multiples", "divisor",     "divisors",  "factor",       "factors",       "fraction", "complement", "supplement",
+      "successor", "predecessor", "digit",     "digits",       "excess",        "short",    "shy",        "instead",
+      "modulus",   "magnitude",   "vicinity",  "neighborhood", "neighbourhood", "part",     "percent",    "percentage"};
+  constexpr std::string_view kBy[] = {"divisible",  "multiplied", "divided",  "increased",  "decreased", "reduced",
+                                      "off",        "multiply",   "divide",   "followed",   "preceded",  "bounded",
+                                      "exceeded",   "replaced",   "greater",  "less",       "larger",    "smaller",
+                                      "increasing", "decreasing", "dividing", "multiplying"};
+  constexpr std::string_view kTo[] = {"up",    "close",    "closer",  "closest", "next",     "nearest",  "prior",
+                                      "added", "adjacent", "coprime", "prime",   "opposite", "contrary", "compared"};
+  constexpr std::string_view kAs[] = {"such", "much", "many", "large", "big", "high", "long", "small", "far"};
+  constexpr std::string_view kBut[] = {"anything", "everything", "all", "any", "every"};
+  constexpr std::string_view kFrom[] = {"different", "far", "away", "subtracted", "distinct", "up"};
+  if (preposition == "of") return is_one_of(kOf, word);
+  if (preposition == "by") return is_one_of(kBy, word);
+  if (preposition == "to") return is_one_of(kTo, word);
+  if (preposition == "as") return is_one_of(kAs, word);
+  if (preposition == "but") return is_one_of(kBut, word);
+  return preposition == "from" && is_one_of(kFrom, word);
+}
+
+}  // namespace
+
+bool denies(std::string_view before) {
+  constexpr std::string_view kDenials[] = {"not", "t",     "never", "cannot",    "neither",
+                                           "nor", "doubt", "wrong", "incorrect", "false"};
+  // Right before the number: what is done with it, or that it is thrown away.
+  constexpr std::string_view kOperators[] = {
+      "than",      "double",  "triple",  "twice", "thrice", "quadruple", "half",    "near",  "nearly", "almost",
+      "beyond",    "above",   "below",   "under", "over",   "exceeding", "exceeds", "like",  "unlike", "except",
+      "excluding", "without", "besides", "until", "till",   "choose",    "plus",    "times", "before", "after"};
+  constexpr std::string_view kRejected[] = {"rejected",   "rejecting", "reject",   "discarded",
+                                            "discarding", "discard",   "excluded", "eliminated",
+                                            "extraneous", "ignored",   "ignoring", "invalid"};
+  constexpr std::string_view kNeutral[] = {"the",    "number", "value",     "integer", "root",   "solution",
+                                           "answer", "only",   "candidate", "option",  "exactly"};
+  while (before.ends_with(' ') || before.ends_with('*')) before.remove_suffix(1);
+  const bool label = before.ends_with(':');
+  if (label) before.remove_suffix(1);
+  const std::vector<std::string> words = last_words(before);
+  if (label) return !words.empty() && is_one_of(kRejected, words[0]);
+  if (std::any_of(words.begin(), words.end(), [&](const auto& word) { return is_one_of(kDenials, word); })) return true;
+  const auto first =
+      std::find_if_not(words.begin(), words.end(), [&](const auto& word) { return is_one_of(kNeutral, word); });
+  if (first == words.end()) return false;
+  if (is_one_of(kRejected, *first) || (first == words.begin() && is_one_of(kOperators, *first))) return true;
+  if (first + 1 == words.end()) return false;
+  const bool absolute = *first == "of" && words.end() - first > 2 && first[1] == "value" && first[2] == "absolute";
+  return absolute || is_taken_further(first[1], *first);
+}
+
+bool denies_what_follows(std::string_view before) {
+  constexpr std::string_view kArticles[] = {"the", "my", "our", "your", "this", "final", "correct", "right", "an"};
+  constexpr std::string_view kJoints[] = {"that", "think", "believe", "say", "claim", "mean", "suppose", "if"};
+  constexpr std::string_view kDenials[] = {"not",   "t",         "never", "cannot", "doubt",
+                                           "wrong", "incorrect", "false", "untrue"};
+  const std::vector<std::string> words = last_words(before);
+  const auto joint =
+      std::find_if_not(words.begin(), words.end(), [&](const auto& word) { return is_one_of(kArticles, word); });
+  if (joint == words.end() || !is_one_of(kJoints, *joint)) return false;
+  return std::any_of(joint, words.end(), [&](const auto& word) { return is_one_of(kDenials, word); });
+}
+
+namespace {
+
+/// "…, but it could be 43", "(or maybe 43)": another number that is as good, before the sentence ends.
+bool offers_another(std::string_view behind) {
+  constexpr std::size_t kFar = 12;  // words
+  constexpr std::string_view kMay[] = {"could", "might", "may"};
+  constexpr std::string_view kPerhaps[] = {"maybe", "perhaps", "possibly"};
+  std::string before, last;  // the words before a number, which may have "be" or "also" last
+  std::size_t num_words = 0;
+  for (std::size_t k = 0; k < behind.size() && num_words < kFar;) {
+    const char c = behind[k];
+    if (is_digit(c)) return is_one_of(kPerhaps, last) || (last == "be" && is_one_of(kMay, before));
+    if (c == '\n' || (c == '.' && (k + 1 == behind.size() || behind[k + 1] == ' '))) return false;
+    if (!is_letter(c)) {
+      ++k;
+      continue;
+    }
+    std::string word;
+    for (; k < behind.size() && is_letter(behind[k]); ++k) word += lower(behind[k]);
+    ++num_words;
+    if (word == "also" || word == "well" || word == "equally") continue;
+    before = std::move(last);
+    last = std::move(word);
   }
   return false;
 }
 
-bool changes(std::string_view behind) {
+/// "remainder 1", "with a remainder of 1", "to the power of 2", "with the opposite sign": words behind a number that
+/// say what it is only a part of.
+bool is_operand_of_words(const std::vector<std::string>& words) {
+  constexpr std::string_view kBinary[] = {"choose", "mod", "modulo", "over", "permute", "remainder", "rem", "r"};
+  const auto has = [&](std::string_view word) { return std::find(words.begin(), words.end(), word) != words.end(); };
+  if (words.size() < 2) return false;
+  if (is_one_of(kBinary, words[0]) && words[1] == "0") return true;
+  if (words[0] == "off" && words[1] == "by") return true;
+  if (words[0] == "and" && words[1] == "itself") return true;
+  if (words[0] == "times" && words[1] == "as") return true;
+  if (words[0] == "to" && words[1] == "the") return has("power") || (words.size() > 2 && words[2] == "0");
+  if ((words[0] == "with" || words[0] == "and") && has("remainder")) return true;
+  if (words[0] == "with" && has("sign")) return has("opposite") || has("negative") || has("minus") || has("reversed");
+  // 42 is a guess, an upper bound
+  constexpr std::string_view kNone[] = {"guess",  "bound",     "multiple", "divisor",
+                                        "factor", "candidate", "mistake",  "error"};
+  const bool is_one =
+      (words[0] == "is" || words[0] == "was") && (words[1] == "a" || words[1] == "an" || words[1] == "just");
+  return is_one &&
+         std::any_of(words.begin() + 2, words.end(), [&](const auto& word) { return is_one_of(kNone, word); });
+}
+
+/// The letters of an ordinal number right behind its digits.
+bool begins_ordinal(std::string_view behind) noexcept {
+  constexpr std::string_view kEndings[] = {"st", "nd", "rd", "th"};
+  return std::any_of(std::begin(kEndings), std::end(kEndings), [behind](std::string_view ending) {
+    return begins_with(behind, ending) && (behind.size() == 2 || !is_letter(behind[2]));
+  });
+}
+
+}  // namespace
+
+bool changes(std::string_view behind, bool fraction) {
   if (behind.starts_with('?') || behind.starts_with("..")) return true;
+  if (begins_ordinal(behind) && !fraction) return true;
+  if (offers_another(behind)) return true;
   constexpr std::string_view kOperations[] = {
-      "squared", "cubed",      "factorial",   "minus",  "plus",   "divided", "multiplied", "or",        "half",
-      "tenths",  "hundredths", "thousandths", "thirds", "fifths", "sixths",  "eighths",    "incorrect", "wrong"};
+      "squared", "cubed",   "factorial", "minus",      "plus",        "divided",  "multiplied",
+      "or",      "half",    "tenths",    "hundredths", "thousandths", "thirds",   "fifths",
+      "sixths",  "eighths", "incorrect", "wrong",      "doubled",     "tripled",  "quadrupled",
+      "halved",  "negated", "inverted",  "reversed",   "raised",      "rejected", "discarded"};
   constexpr std::string_view kParts[] = {"half", "third", "quarter", "fourth", "fifth", "halves", "thirds", "quarters"};
   constexpr std::string_view kCompared[] = {"more", "less", "fewer", "greater"};
   constexpr std::string_view kDenied[] = {"not", "wrong", "incorrect", "false", "never"};
@@ -116,7 +250,7 @@ bool changes(std::string_view behind) {
   if (words.empty()) return false;
   if (words[0] == "out" && words.size() > 1) words.erase(words.begin());  // 5 out of 6
   if (words[0] == "of" || words[0] == "th") return words.size() > 1 && (words[1] == "0" || words[1] == "root");
-  if (is_one_of(kOperations, words[0])) return true;
+  if (is_one_of(kOperations, words[0]) || is_operand_of_words(words)) return true;
   if (words[0] == "to" || words[0] == "percent") return words.size() > 1 && (words[1] == "0" || words[1] == "of");
   if (words[0] == "in" || words[0] == "base")
     return words.size() > 1 && (words[0] == "base" ? words[1] == "0" : words[1] == "base");

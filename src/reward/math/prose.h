@@ -16,12 +16,17 @@ std::string_view behind_minus(std::string_view text) noexcept;
 /// Whether "negative" or "minus" stands right before what follows the text.
 bool ends_with_minus(std::string_view text) noexcept;
 
-/// Whether the words right before a number deny it: "is not", "isn't", "I doubt it is". Only the clause counts: back to
-/// a digit or a sign of punctuation.
+/// Whether the words right before a number deny it or take it further: "is not", "I doubt it is", "rejected:",
+/// "double", "the square of", "divisible by", "up to", "such as". Only the clause counts: back to a digit or a sign of
+/// punctuation.
 bool denies(std::string_view before);
 
-/// Whether the words right behind a number make another one of it: "squared", "times 2", "less than", "or 43", "and a
-/// half", "is wrong", "out of 50", "?". Units and things counted do not.
-bool changes(std::string_view behind);
+/// Whether the words before "answer" deny what is said of it: "it is false that the", "I don't think the".
+bool denies_what_follows(std::string_view before);
+
+/// Whether the words right behind a number make another one of it: "squared", "times 2", "choose 2", "less than", "or
+/// 43", "and a half", "remainder 1", "is wrong", "out of 50", "but it could be 43", "?", and the "nd" of an ordinal
+/// one, where it is no `fraction` (3/4th). Units and things counted do not.
+bool changes(std::string_view behind, bool fraction = false);
 
 }  // namespace qrl::reward::math

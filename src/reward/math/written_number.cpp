@@ -23,6 +23,7 @@ class Scanner {
     const std::size_t lead = at_ - begin;
     std::size_t kept = lead;  // digits are moved together within the source: thousands leave gaps
     char* const digits = source_.data() + begin;
+    bool commas_alone = false;
     if (lead >= 1 && lead <= 3) {
       for (std::size_t size = thousands_separator(at_); size != 0; size = thousands_separator(at_)) {
         const bool plain_comma = size == 1 && peek() == ',';
@@ -30,6 +31,7 @@ class Scanner {
         if (plain_comma && text_[begin] == '0') break;
         if (plain_comma) ambiguous_comma_ = true;
         if (plain_comma && comma_ != Comma::thousands) break;
+        commas_alone = (commas_alone || kept == lead) && plain_comma;
         for (std::size_t k = 0; k < 3; ++k) digits[kept++] = text_[at_ + size + k];
         at_ += size + 3;
       }
@@ -48,7 +50,7 @@ class Scanner {
     }
     read_repeating(digits, kept);
     read_scientific(digits, kept);
-    return {at_, kept, ambiguous_comma_};
+    return {at_, kept, ambiguous_comma_, commas_alone ? lead : 0};
   }
 
  private:

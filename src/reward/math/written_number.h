@@ -11,6 +11,7 @@ struct WrittenNumber {
   std::size_t end = 0;           ///< behind it in the source
   std::size_t size = 0;          ///< of its text, which begins where the number does
   bool ambiguous_comma = false;  ///< reading commas otherwise would give another one
+  std::size_t first_group = 0;  ///< the digits before its first comma where commas alone separate its thousands; else 0
 };
 
 /// The number at `begin`, a digit or a point before one. Its text (TokenType::number) replaces it in the source, where

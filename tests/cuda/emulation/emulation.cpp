@@ -1,6 +1,9 @@
 #include "emulation.h"
 
+#include <algorithm>
+#include <array>
 #include <cstdlib>
+#include <deque>
 #include <memory>
 #include <new>
 #include <string>
@@ -43,18 +46,29 @@ constexpr std::size_t kStackBytes = std::size_t{64} << 10;
 
 enum class Waits : std::uint8_t { no, for_warp, for_block, done };
 
+struct Copy {
+  void* to;
+  const void* from;  ///< null: zeros
+  std::size_t num_bytes;
+};
+
 struct Fiber {
   void* stack_pointer = nullptr;
   Waits waits = Waits::no;
   int num_exchanges = 0;
+  std::vector<Copy> copies;  // of no group yet
+  std::deque<std::vector<Copy>> groups;
 };
+
+/// What a lane gives to a matrix product: a, then b.
+using MmaWords = std::array<std::uint32_t, 6>;
 
 /// The block that runs now.
 struct Block {
   std::vector<Fiber> fibers;
   std::vector<std::unique_ptr<char[]>> stacks;
   std::vector<std::uint64_t> slots;  // two a thread, used in turn: one barrier an exchange is enough
-  std::vector<LaneWords> gathered;   // and so here
+  std::vector<MmaWords> operands;    // likewise
   std::vector<unsigned char> shared;
   void* scheduler = nullptr;
   const std::function<void()>* kernel = nullptr;
@@ -86,7 +100,7 @@ void prepare(int thread) {
   auto* words = reinterpret_cast<void**>(top);
   words[-1] = nullptr;                               // where a return address would be
   words[-2] = reinterpret_cast<void*>(&fiber_main);  // six registers below it
-  block.fibers[idx] = {words - 8, Waits::no, 0};
+  block.fibers[idx] = {words - 8, Waits::no, 0, {}, {}};
 }
 
 /// Lets the threads [begin, end) go on when all that are not done wait for `what`.
@@ -110,7 +124,7 @@ bool release(int begin, int end, Waits what) {
 void run_block(std::size_t shared_bytes) {
   block.fibers.resize(static_cast<std::size_t>(block.num_threads));
   block.slots.assign(2 * static_cast<std::size_t>(block.num_threads), ~std::uint64_t{0});
-  block.gathered.resize(2 * static_cast<std::size_t>(block.num_threads));
+  block.operands.assign(2 * static_cast<std::size_t>(block.num_threads), MmaWords{});
   block.shared.assign(shared_bytes + 32, 0xff);
   for (int i = 0; i < block.num_threads; ++i) prepare(i);
   for (bool moved = true; moved;) {
@@ -125,19 +139,57 @@ void run_block(std::size_t shared_bytes) {
       moved = release(first, first + 32, Waits::for_warp) || moved;
     moved = release(0, block.num_threads, Waits::for_block) || moved;
   }
-  for (const Fiber& fiber : block.fibers)
+  for (const Fiber& fiber : block.fibers) {
     QRL_INVARIANT(fiber.waits == Waits::done, "emulated kernel", "barriers that all threads reach",
                   "one that some do not");
+    const auto has_copies = [](const std::vector<Copy>& group) { return !group.empty(); };
+    QRL_INVARIANT(fiber.copies.empty() && std::ranges::none_of(fiber.groups, has_copies), "emulated kernel",
+                  "copies that are waited for", "one that is not");
+  }
 }
+
+/// The words of all lanes of this thread's warp, the first lane's first.
+const MmaWords* gather(const MmaWords& words) {
+  const int turn = current().num_exchanges++ % 2, self = block.current;
+  block.operands[static_cast<std::size_t>(turn * block.num_threads + self)] = words;
+  pause(Waits::for_warp);
+  return block.operands.data() + turn * block.num_threads + self / 32 * 32;
+}
+
+/// One lane's four sums. `per_word` numbers in a word, decoded by value_at(word, i).
+template <class Sum, class ValueAt>
+void add_products(Sum (&c)[4], const MmaWords* lanes, int per_word, ValueAt value_at) {
+  const int q = thread_idx() % 32 / 4, t = thread_idx() % 4;
+  for (int e = 0; e < 4; ++e) {
+    const int row = q + e / 2 * 8, column = 2 * t + e % 2;
+    for (int k = 0; k < 8 * per_word; ++k) {
+      const int half = k / (4 * per_word), lane = k / per_word % 4, i = k % per_word;
+      const auto a_word = static_cast<std::size_t>(2 * half + row / 8), b_word = static_cast<std::size_t>(4 + half);
+      c[e] += value_at(lanes[row % 8 * 4 + lane][a_word], i) * value_at(lanes[column * 4 + lane][b_word], i);
+    }
+  }
+}
+
+float bf16_at(std::uint32_t word, int i) { return float_of_bf16(static_cast<std::uint16_t>(word >> (16 * i))); }
 
 /// Bytes that are counted as the device's, so that a test can have too few of them.
 constexpr std::size_t kDeviceBytes = std::size_t{1} << 30;
 std::size_t used_bytes = 0;
 
-class PlainProducts final : public Products {
+/// Few, so that products of the tests' sizes have splits that are summed by one block, too.
+constexpr DeviceLimits kLimits{std::int64_t{160} << 10, 4};
+
+class EmulatedProducts final : public Products {
  public:
-  void multiply(const ProductTask& task, const Stream& stream) override { plain_product(task, stream); }
-  std::string describe() const override { return "all plain"; }
+  void multiply(const ProductTask& task, const Stream& stream) override {
+    if (choose_product(task.w.format, task.num_rows, task.y_is_f32, false) == ProductKernel::streamed)
+      streamed_.multiply(task, stream);
+    else plain_product(task, stream);  // cuBLASLt's
+  }
+  std::string describe() const override { return "bf16 plain, other formats streamed"; }
+
+ private:
+  StreamedProducts streamed_{kLimits};
 };
 
 }  // namespace
@@ -164,12 +216,39 @@ std::uint64_t exchange(std::uint64_t value, int mask) {
   return block.slots[slot(self ^ mask)];
 }
 
-const LaneWords* gather(const LaneWords& words) {
-  const int turn = current().num_exchanges++ % 2, self = block.current;
-  LaneWords* of_turn = block.gathered.data() + static_cast<std::ptrdiff_t>(turn) * block.num_threads;
-  of_turn[self] = words;
-  pause(Waits::for_warp);
-  return of_turn + self / 32 * 32;
+std::uint32_t count_up(std::uint32_t* counter) { return (*counter)++; }
+
+void copy_async(void* to, const void* from, std::size_t num_bytes, bool valid) {
+  QRL_INVARIANT(reinterpret_cast<std::uintptr_t>(to) % num_bytes == 0 &&
+                    (!valid || reinterpret_cast<std::uintptr_t>(from) % num_bytes == 0),
+                "emulated copy", "addresses aligned to " + std::to_string(num_bytes) + " bytes", "others");
+  std::memset(to, 0xff, num_bytes);
+  current().copies.push_back({to, valid ? from : nullptr, num_bytes});
+}
+void commit_copies() { current().groups.push_back(std::exchange(current().copies, {})); }
+void wait_copies_but(std::size_t pending) {
+  std::deque<std::vector<Copy>>& groups = current().groups;
+  for (; groups.size() > pending; groups.pop_front()) {
+    for (const Copy& copy : groups.front()) {
+      if (copy.from != nullptr) std::memcpy(copy.to, copy.from, copy.num_bytes);
+      else std::memset(copy.to, 0, copy.num_bytes);
+    }
+  }
+}
+
+void mma(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
+  add_products(c, gather({a[0], a[1], a[2], a[3], b0, b1}), 2, bf16_at);
+}
+void mma(std::int32_t (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
+  add_products(c, gather({a[0], a[1], a[2], a[3], b0, b1}), 4, [](std::uint32_t word, int i) {
+    return static_cast<std::int32_t>(static_cast<std::int8_t>(word >> (8 * i)));
+  });
+}
+std::uint32_t fma_bf16x2(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
+  std::uint32_t d = 0;
+  for (int i = 0; i < 2; ++i)
+    d |= static_cast<std::uint32_t>(bf16_of(std::fma(bf16_at(a, i), bf16_at(b, i), bf16_at(c, i)))) << (16 * i);
+  return d;
 }
 
 void run_blocks(Grid grid, int threads, std::size_t shared_bytes, const std::function<void()>& kernel) {
@@ -178,14 +257,18 @@ void run_blocks(Grid grid, int threads, std::size_t shared_bytes, const std::fun
   block.kernel = &kernel;
   block.num_threads = threads;
   block.grid = grid;
-  for (block.y = 0; block.y < grid.y; ++block.y) {
-    for (block.x = 0; block.x < grid.x; ++block.x) run_block(shared_bytes);
+  for (std::int64_t i = 0; i < grid.x * grid.y; ++i) {
+    const std::int64_t idx = block.order == Order::ascending ? i : grid.x * grid.y - 1 - i;
+    block.x = idx % grid.x;
+    block.y = idx / grid.x;
+    run_block(shared_bytes);
   }
 }
 
 DeviceFacts use_device(int number) {
   constexpr int kDevices = 2;  // as far as their numbers go
-  return {"host", 8, 0, std::size_t{160} << 10, kDeviceBytes, take_device(number, kDevices), kDevices};
+  return {"host",  8, 0, static_cast<std::size_t>(kLimits.shared_bytes), kDeviceBytes, take_device(number, kDevices),
+          kDevices};
 }
 std::size_t free_bytes() { return kDeviceBytes - used_bytes; }
 
@@ -211,8 +294,11 @@ void copy_to_device(void* to, const void* from, std::size_t num_bytes, const Str
 void copy_to_host(void* to, const void* from, std::size_t num_bytes, const Stream&) {
   if (num_bytes > 0) std::memcpy(to, from, num_bytes);
 }
+void copy_on_device(void* to, const void* from, std::size_t num_bytes, const Stream&) {
+  if (num_bytes > 0) std::memcpy(to, from, num_bytes);
+}
 void fill_zero(void* to, std::size_t num_bytes, const Stream&) { std::memset(to, 0, num_bytes); }
 
-std::unique_ptr<Products> make_products(const DeviceFacts&) { return std::make_unique<PlainProducts>(); }
+std::unique_ptr<Products> make_products(const DeviceFacts&) { return std::make_unique<EmulatedProducts>(); }
 
 }  // namespace qrl::cuda::emulated

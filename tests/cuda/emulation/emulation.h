@@ -4,7 +4,6 @@
 // hardware does by itself are not emulated.
 #pragma once
 
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -29,9 +28,6 @@ void sync_block();
 void sync_warp();
 unsigned char* shared_memory();
 std::uint64_t exchange(std::uint64_t value, int mask);
-/// What the 32 lanes of this warp give, once all have.
-using LaneWords = std::array<std::uint32_t, 6>;
-const LaneWords* gather(const LaneWords& words);
 
 template <class T>
 T shuffle_xor(T value, int mask) {
@@ -43,27 +39,25 @@ T shuffle_xor(T value, int mask) {
   return value;
 }
 
-inline float float_of_half(std::uint32_t pair, int half) {
-  return float_of_bf16(static_cast<std::uint16_t>(pair >> (16 * half)));
+std::uint32_t count_up(std::uint32_t* counter);
+inline void fence_device() {}
+inline std::uint32_t load_shared_word(const std::uint32_t* from) { return *from; }
+
+/// NaN bytes at once, what is copied when it is waited for: so that a wait or a barrier that is missing before or after
+/// shows. A copy that a kernel ends without having waited for ends the test.
+void copy_async(void* to, const void* from, std::size_t num_bytes, bool valid);
+inline void copy_async_16(void* to, const void* from, bool valid) { copy_async(to, from, 16, valid); }
+inline void copy_async_4(void* to, const void* from, bool valid) { copy_async(to, from, 4, valid); }
+void commit_copies();
+void wait_copies_but(std::size_t pending);
+template <int pending>
+void wait_copies() {
+  wait_copies_but(pending);
 }
 
-/// Sums in order of the inputs.
-inline void multiply_add_16x8x16(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
-  const LaneWords* lanes = gather({a[0], a[1], a[2], a[3], b[0], b[1]});
-  const int group = thread_idx() % 32 / 4, column = thread_idx() % 4 * 2;
-  for (std::size_t upper = 0; upper < 2; ++upper) {  // inputs 0 … 7, 8 … 15
-    for (int k = 0; k < 8; ++k) {
-      const int t = k / 2, half = k % 2;
-      const LaneWords& of_rows = lanes[4 * group + t];
-      for (int j = 0; j < 2; ++j) {
-        const float of_column = float_of_half(lanes[4 * (column + j) + t][4 + upper], half);
-        c[j] += float_of_half(of_rows[2 * upper], half) * of_column;
-        c[2 + j] += float_of_half(of_rows[2 * upper + 1], half) * of_column;
-      }
-    }
-  }
-}
-
+void mma(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1);
+void mma(std::int32_t (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1);
+std::uint32_t fma_bf16x2(std::uint32_t a, std::uint32_t b, std::uint32_t c);
 inline std::uint32_t pick_bytes(std::uint32_t low, std::uint32_t high, std::uint32_t selector) {
   const std::uint64_t both = static_cast<std::uint64_t>(high) << 32 | low;
   std::uint32_t picked = 0;
@@ -74,19 +68,12 @@ inline std::uint32_t pick_bytes(std::uint32_t low, std::uint32_t high, std::uint
 inline std::uint32_t bf16x2_of(float low, float high) {
   return static_cast<std::uint32_t>(bf16_of(high)) << 16 | bf16_of(low);
 }
-/// Rounded twice where fp32 does not hold the result: what the kernels want of it is exact.
-inline std::uint32_t fma_bf16x2(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
-  const auto one = [&](int half) {
-    return std::fmaf(float_of_half(a, half), float_of_half(b, half), float_of_half(c, half));
-  };
-  return bf16x2_of(one(0), one(1));
-}
 
 struct Grid {
   std::int64_t x = 1, y = 1;
 };
 
-/// Which of a block's threads runs first: a result that depends on it lacks a barrier.
+/// Which of a block's threads, and which block, runs first: a result that depends on it lacks a barrier.
 enum class Order : std::uint8_t { ascending, descending };
 void set_thread_order(Order order);
 

@@ -1,0 +1,106 @@
+// bench products: the GPU's matrix products of one layer beside what its memory can do.
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "bench_shapes.h"
+#include "command.h"
+#include "cuda/engine.h"
+
+namespace qrl::app {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct BenchProductsArguments {
+  std::string shape = "8b", format = "int4";
+  std::vector<std::int64_t> num_rows = {1, 16, 64, 256};
+  bool json = false;
+};
+
+quant::Format format_of(const std::string& text) {
+  for (int i = 0; i < quant::kNumFormats; ++i) {
+    if (quant::name(static_cast<quant::Format>(i)) == text) return static_cast<quant::Format>(i);
+  }
+  base::fail_internal("bench products", "a format's name", text);
+}
+std::vector<std::string> format_names() {
+  std::vector<std::string> names;
+  for (int i = 0; i < quant::kNumFormats; ++i) {
+    if (static_cast<quant::Format>(i) != quant::Format::f32)
+      names.emplace_back(quant::name(static_cast<quant::Format>(i)));
+  }
+  return names;
+}
+
+void bench_products(const BenchProductsArguments& arguments) {
+  const model::ModelConfig config = built_in_shape(arguments.shape);
+  struct Matrix {
+    const char* name;
+    std::int64_t out, in;
+  };
+  const Matrix matrices[] = {{"qkv", config.q_size() + 2 * config.kv_size(), config.hidden_size},
+                             {"o", config.hidden_size, config.q_size()},
+                             {"gate_up", 2 * config.intermediate_size, config.hidden_size},
+                             {"down", config.hidden_size, config.intermediate_size}};
+  Json result = {{"bench", "products"}, {"shape", arguments.shape}, {"weights", arguments.format}};
+  std::vector<double> layer_s(arguments.num_rows.size()), layer_bytes(arguments.num_rows.size());
+  double copy_bytes_per_s = 0;
+  for (const Matrix& matrix : matrices) {
+    cuda::ProductSpeedTask task;
+    task.format = format_of(arguments.format);
+    task.out = matrix.out;
+    task.in = matrix.in;
+    task.num_rows = arguments.num_rows;
+    const cuda::ProductSpeeds speeds = cuda::measure_products(task);
+    copy_bytes_per_s = std::max(copy_bytes_per_s, speeds.copy_bytes_per_s);
+    for (std::size_t i = 0; i < arguments.num_rows.size(); ++i) {
+      layer_s[i] += speeds.product_s[i];
+      layer_bytes[i] += static_cast<double>(speeds.num_bytes[i]);
+      result[std::string(matrix.name) + "_rows" + std::to_string(arguments.num_rows[i]) + "_us"] =
+          speeds.product_s[i] * 1e6;
+    }
+  }
+  result["copy_gb_per_s"] = copy_bytes_per_s * 1e-9;
+  for (std::size_t i = 0; i < arguments.num_rows.size(); ++i) {
+    const std::string rows = "_rows" + std::to_string(arguments.num_rows[i]);
+    double weights = 0;
+    for (const Matrix& matrix : matrices) weights += static_cast<double>(matrix.out * matrix.in);
+    result["layer" + rows + "_us"] = layer_s[i] * 1e6;
+    result["layer" + rows + "_tflops"] = 2 * weights * static_cast<double>(arguments.num_rows[i]) / layer_s[i] * 1e-12;
+    result["layer" + rows + "_share_of_copy"] = layer_bytes[i] / layer_s[i] / copy_bytes_per_s;
+  }
+  if (arguments.json) {
+    std::printf("%s\n", result.dump().c_str());
+  } else {
+    for (const auto& [name, value] : result.items()) std::printf("%-28s %s\n", name.c_str(), value.dump().c_str());
+  }
+}
+
+}  // namespace
+
+void add_bench_products(CLI::App& bench, Action& action) {
+  auto arguments = std::make_shared<BenchProductsArguments>();
+  CLI::App* command =
+      bench.add_subcommand("products", "a layer's matrix products on the GPU, beside its memory's speed");
+  command->add_option("--shape", arguments->shape, "built-in shape")
+      ->check(CLI::IsMember(shape_names()))
+      ->type_name("NAME");
+  command->add_option("--format", arguments->format, "of the weights")
+      ->check(CLI::IsMember(format_names()))
+      ->type_name("NAME");
+  command->add_option("--rows", arguments->num_rows, "numbers of rows, with commas")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 65'536))
+      ->type_name("INT");
+  command->add_flag("--json", arguments->json, "print one JSON object");
+  command->callback([&action, arguments] {
+    action = [arguments](dist::Collectives& world) {
+      require_one_process(world, "bench products");
+      bench_products(*arguments);
+    };
+  });
+}
+
+}  // namespace qrl::app

@@ -1,0 +1,101 @@
+// Owns which kernel does a matrix product, and how streamed_product cuts it up. Plain arithmetic on the host. Knows
+// nothing of how the products are made.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "layout.h"
+#include "quant/format.h"
+
+namespace qrl::cuda {
+
+/// Sums of splits over the inputs. The number depends on the matrix alone, as a row's bits depend on it: as many as
+/// give every one of an H100's 132 multiprocessors two blocks where 64 outputs a block do not, of four runs at least.
+inline constexpr std::int64_t kStreamBlocks = 264, kMaxSplits = 8, kFewestRuns = 4;
+inline std::int64_t num_splits(const MatrixLayout& at) {
+  const std::int64_t by_outputs = kStreamBlocks / (at.rows / kOutputTile);
+  return std::max<std::int64_t>(1, std::min({by_outputs, kMaxSplits, at.width / kInputRun / kFewestRuns}));
+}
+
+/// Rows and outputs of a block of streamed_product, and its stages of loads, for up to `rows` rows. More outputs where
+/// there are many rows, because each tile of outputs reads all of x again.
+struct StreamTile {
+  int rows, outputs, num_stages;
+};
+inline constexpr StreamTile kStreamTiles[] = {{8, 64, 4}, {16, 64, 4}, {32, 128, 3}, {64, 128, 3}};
+
+/// Bytes of a block's shared memory.
+struct StreamBytes {
+  int w = 0, x = 0, w_scales = 0, x_scales = 0;  ///< of one stage: two runs of 128 inputs
+  int sums = 0;                                  ///< of a tile
+  constexpr int x_at() const { return w; }
+  constexpr int w_scales_at() const { return w + x; }
+  constexpr int x_scales_at() const { return w + x + w_scales; }
+  constexpr int stage() const { return w + x + w_scales + x_scales; }
+  /// `sums` are exchanged where the stages are, and kept beside them when a block sums all splits; 16 bytes of notes.
+  constexpr int all(int num_stages, bool keeps_sums) const {
+    return num_stages * stage() + (keeps_sums ? sums : 0) + 16;
+  }
+};
+constexpr StreamBytes stream_bytes(const StreamTile& tile, int weight_bits, int x_bits, bool run_scaled,
+                                   bool x_run_scaled) {
+  constexpr int kInputs = 2 * static_cast<int>(kInputRun), kFloat = 4;
+  return {tile.outputs * kInputs * weight_bits / 8,    //
+          tile.rows * kInputs * x_bits / 8,            //
+          run_scaled ? 2 * tile.outputs * kFloat : 0,  //
+          x_run_scaled ? 2 * tile.rows * kFloat : 0,   //
+          tile.rows * tile.outputs * kFloat};
+}
+inline StreamBytes stream_bytes(const StreamTile& tile, quant::Format format) {
+  const quant::FormatSpec& what = quant::spec(format);
+  const bool run_scaled = what.scale_inputs == kInputRun;
+  return stream_bytes(tile, what.weight_bits, what.activations == quant::Code::bf16 ? 16 : 8, run_scaled,
+                      what.activation_scale_inputs == kInputRun);
+}
+
+/// How streamed_product cuts a product up. No choice changes a bit of the result.
+struct StreamPlan {
+  StreamTile tile{};
+  bool splits_apart = false;  ///< a block a split, sums met in memory; else each block sums all splits
+};
+
+/// Memory for the sums of splits apart, and for the tiles that count them.
+inline constexpr std::int64_t kStreamPartialBytes = std::int64_t{32} << 20;
+inline constexpr std::int64_t kStreamCounters = 4096;
+
+struct DeviceLimits {
+  std::int64_t shared_bytes = 0;  ///< of a block
+  std::int64_t num_multiprocessors = 0;
+};
+
+/// The smallest tile that holds all rows, or the largest that the device's shared memory has room for; splits apart
+/// while the tiles alone are fewer than the multiprocessors.
+inline StreamPlan plan_stream(quant::Format format, const MatrixLayout& at, std::int64_t num_rows,
+                              const DeviceLimits& device) {
+  StreamPlan plan{kStreamTiles[0], false};
+  for (const StreamTile& tile : kStreamTiles) {
+    if (plan.tile.rows >= num_rows) break;
+    if (stream_bytes(tile, format).all(tile.num_stages, true) <= device.shared_bytes) plan.tile = tile;
+  }
+  const std::int64_t num_tiles = ceil_div(at.rows, plan.tile.outputs) * ceil_div(num_rows, plan.tile.rows);
+  const std::int64_t partial_bytes = num_splits(at) * num_tiles * stream_bytes(plan.tile, format).sums;
+  plan.splits_apart = num_splits(at) > 1 && num_tiles < device.num_multiprocessors &&
+                      partial_bytes <= kStreamPartialBytes && num_tiles <= kStreamCounters;
+  return plan;
+}
+
+/// bf16: cuBLASLt. On Hopper, with one scale a channel and a token and a bf16 result: CUTLASS, but for int8 of few
+/// rows, whose sums are exact in any order, while e4m3 keeps one order for any number of rows. All else is streamed.
+enum class ProductKernel : std::uint8_t { cublaslt, cutlass_int8, cutlass_fp8, streamed };
+inline constexpr std::int64_t kStreamedInt8Rows = 16;
+inline ProductKernel choose_product(quant::Format format, std::int64_t num_rows, bool y_is_f32, bool is_hopper) {
+  using quant::Format;
+  if (format == Format::bf16) return ProductKernel::cublaslt;
+  if (!is_hopper || y_is_f32) return ProductKernel::streamed;
+  if (format == Format::int8 && num_rows > kStreamedInt8Rows) return ProductKernel::cutlass_int8;
+  if (format == Format::fp8_tensor || format == Format::fp8_channel) return ProductKernel::cutlass_fp8;
+  return ProductKernel::streamed;
+}
+
+}  // namespace qrl::cuda

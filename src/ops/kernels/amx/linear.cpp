@@ -1,0 +1,79 @@
+// The matrix products of bf16 and int8 layers by AMX: linear.cpp's contract, operands and, for int8, bits.
+#include "ops/kernels/linear.h"
+
+#include "ops/kernels/amx/tiles.h"
+
+namespace qrl::ops::QRL_ISA_NAMESPACE {
+
+namespace {
+
+/// Up to as many rows the weights' way from memory is all that counts, and avx512's loop is made for it; int8's sums
+/// are exact either way.
+constexpr std::int64_t kRowsByVectors = 4;
+
+VecF finish(const LinearTask&, VecF sum, std::int64_t, std::int64_t) { return sum; }
+VecF finish(const LinearTask& task, VecI sum, std::int64_t row, std::int64_t column) {
+  return scaled_int8(task, sum, row, column);
+}
+
+/// Asks for the next panel a step at a time, half of it with each half of this one's columns.
+struct NextPanel {
+  const std::byte* line;
+  void operator()() {
+    for (int i = 0; i < kTile * kPanelRowBytes / 2 / kLine; ++i, line += kLine) __builtin_prefetch(line, 0, 2);
+  }
+};
+
+template <class Unit>
+void linear(const LinearTask& task) {
+  constexpr std::int64_t kCodeBytes = 4 / Unit::kInputs;
+  const std::int64_t words = (task.in + Unit::kInputs - 1) / Unit::kInputs, steps = words / kTile;
+  const std::int64_t words_left = words % kTile, panel_bytes = words * kPanelRowBytes;
+  const std::int64_t row_bytes = task.x_stride * kCodeBytes;
+  const auto* x = static_cast<const std::byte*>(task.x);
+  alignas(64) std::byte last_words[kTile * kPanelRowBytes];  // a panel's, zeros behind them
+  alignas(64) std::int32_t sums[kBlock * kBlock];
+  __builtin_memset(last_words, 0, sizeof last_words);
+  Tiles tiles;
+  for (std::int64_t p = task.first_panel; p < task.end_panel; ++p) {
+    const std::byte* panel = static_cast<const std::byte*>(task.panels) + p * panel_bytes;
+    __builtin_memcpy(last_words, panel + steps * kTile * kPanelRowBytes,
+                     static_cast<std::size_t>(words_left * kPanelRowBytes));
+    for (std::int64_t row = 0; row < task.rows; row += kBlock) {
+      tiles.set_rows(task.rows - row < kBlock ? task.rows - row : kBlock);
+      // Rows have zeros behind their codes, up to a whole line.
+      const LeftBlock rows{x + row * row_bytes, x + (row + kTile) * row_bytes, row_bytes, kTileRowBytes};
+      const std::int64_t done_bytes = steps * kTileRowBytes;
+      const LeftBlock last{rows.first + done_bytes, rows.second + done_bytes, row_bytes, kTileRowBytes};
+      for (std::int64_t offset = 0; offset < kPanel && p * kPanel + offset < task.out; offset += kBlock) {
+        const std::int64_t offset_bytes = offset * 4;
+        clear_sums();
+        if (row == 0) {
+          NextPanel next{panel + panel_bytes + (offset == 0 ? 0 : panel_bytes / 2)};
+          add_products<Unit>(tiles, rows, panel + offset_bytes, steps, [&next] { next(); });
+        } else {
+          add_products<Unit>(tiles, rows, panel + offset_bytes, steps, [] {});
+        }
+        if (words_left > 0) add_products<Unit>(tiles, last, last_words + offset_bytes, 1, [] {});
+        store_sums(tiles, sums, kBlock * 4);
+        for (std::int64_t r = 0; r < tiles.rows(); ++r) {
+          for (int v = 0; v < kBlock; v += kLanes) {
+            const std::int64_t column = p * kPanel + offset + v;
+            const auto sum = (typename Unit::Sum)load_words(sums + r * kBlock + v);
+            write(task, finish(task, sum, row + r, column), row + r, column);
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void linear_bf16(const LinearTask& task) { linear<Bf16Tiles>(task); }
+void linear_int8(const LinearTask& task) {
+  if (task.rows <= kRowsByVectors) avx512::kKernels.linear_int8(task);
+  else linear<Int8Tiles>(task);
+}
+
+}  // namespace qrl::ops::QRL_ISA_NAMESPACE

@@ -1,0 +1,105 @@
+// The bf16 products of training by AMX: product.cpp's contract. The left operand's rows are read as they lie, or from
+// strips of 16 rows that hold 16 words of each row together; both are what a tile register takes.
+#include "ops/kernels/product.h"
+
+#include "ops/kernels/amx/tiles.h"
+#include "ops/kernels/product_words.h"
+
+namespace qrl::ops::QRL_ISA_NAMESPACE {
+
+namespace {
+
+constexpr std::int64_t kStepInputs = kTile * Bf16Tiles::kInputs;
+constexpr std::int64_t kTileWords = kTile * kTile;
+
+constexpr std::int64_t ceil_div(std::int64_t count, std::int64_t divisor) { return (count + divisor - 1) / divisor; }
+
+void pack_right(const OperandPiece& from, bool transposed, std::int64_t depth, std::int64_t columns, void* panel) {
+  avx512::kBf16Product.pack_right(from, transposed, depth, columns, panel);
+  const std::int64_t words = ceil_div(depth, Bf16Tiles::kInputs), all = ceil_div(words, kTile) * kTile;
+  __builtin_memset(static_cast<std::byte*>(panel) + words * kPanelRowBytes, 0,
+                   static_cast<std::size_t>((all - words) * kPanelRowBytes));
+}
+
+template <class T>
+void pack_left_from(const OperandPiece& from, std::int64_t depth, std::int64_t rows, std::int32_t* strips) {
+  const std::int64_t words = ceil_div(depth, Bf16Tiles::kInputs), steps = ceil_div(words, kTile);
+  for (std::int64_t step = 0; step < steps; ++step) {
+    for (std::int64_t row = 0; row < rows; row += kTile) {
+      VecI tile[kTile];
+      for (std::int64_t w = 0; w < kTile; ++w) {
+        const std::int64_t word = step * kTile + w;
+        tile[w] = VecI{};
+        if (word >= words) continue;
+        const RowsOfGroup<Bf16Dot, T> of(from, depth, word);
+        if (row == 0) prefetch_rows<Bf16Dot, T>(from, word * Bf16Tiles::kInputs + kRowsAhead, depth, rows);
+        tile[w] = words_across<Bf16Dot, T>(of.even, of.odd, row, rows - row);
+      }
+      transpose(tile);
+      std::int32_t* to = strips + (row / kTile * steps + step) * kTileWords;
+      for (int r = 0; r < kTile; ++r) store_words(to + r * kTile, tile[r]);
+    }
+  }
+}
+
+void pack_left(const OperandPiece& from, std::int64_t depth, std::int64_t rows, void* strips) {
+  auto* words = static_cast<std::int32_t*>(strips);
+  if (from.is_bf16) pack_left_from<std::uint16_t>(from, depth, rows, words);
+  else pack_left_from<float>(from, depth, rows, words);
+}
+
+/// The block's rows from `row` on.
+LeftBlock left_at(const ProductTiles& task, std::int64_t row, std::int64_t strip_steps) {
+  const auto* left = static_cast<const std::byte*>(task.left);
+  if (task.left_stride == 0) {
+    const std::int64_t strip_bytes = strip_steps * kTileWords * 4;
+    const std::byte* first = left + row / kTile * strip_bytes;
+    return {first, first + strip_bytes, kTileRowBytes, kTileWords * 4};
+  }
+  const std::int64_t row_bytes = task.left_stride * 2;
+  return {left + row * row_bytes, left + (row + kTile) * row_bytes, row_bytes, kTileRowBytes};
+}
+
+void tiles(const ProductTiles& task) {
+  const std::int64_t strip_steps = ceil_div(task.depth, kStepInputs);
+  // Rows as they lie end with the depth: what no whole step has is copied, with zeros behind it.
+  const std::int64_t steps = task.left_stride == 0 ? strip_steps : task.depth / kStepInputs;
+  const std::int64_t inputs_left = task.left_stride == 0 ? 0 : task.depth % kStepInputs;
+  alignas(64) std::uint16_t last_inputs[kBlock * kStepInputs] = {};
+  const auto* copied = reinterpret_cast<const std::byte*>(last_inputs);
+  const LeftBlock last{copied, copied + kTile * kTileRowBytes, kTileRowBytes, kTileRowBytes};
+  alignas(64) float sums[kBlock * kBlock];
+  Tiles tiles;
+  for (std::int64_t row = 0; row < task.rows; row += kBlock) {
+    tiles.set_rows(task.rows - row < kBlock ? task.rows - row : kBlock);
+    const LeftBlock left = left_at(task, row, strip_steps);
+    for (std::int64_t r = 0; inputs_left > 0 && r < tiles.rows(); ++r)
+      __builtin_memcpy(
+          last_inputs + r * kStepInputs,
+          static_cast<const std::uint16_t*>(task.left) + (row + r) * task.left_stride + steps * kStepInputs,
+          static_cast<std::size_t>(inputs_left) * 2);
+    for (std::int64_t column = 0; column < task.columns; column += kBlock) {
+      float* between = task.sums + row * kProductPanel + column;
+      const std::byte* panel = static_cast<const std::byte*>(task.panel) + column * 4;
+      if (task.first) clear_sums();
+      else load_sums(tiles, between, kPanelRowBytes);
+      add_products<Bf16Tiles>(tiles, left, panel, steps, [] {});
+      if (inputs_left > 0) add_products<Bf16Tiles>(tiles, last, panel + steps * kTile * kPanelRowBytes, 1, [] {});
+      if (!task.last) {
+        store_sums(tiles, between, kPanelRowBytes);
+        continue;
+      }
+      store_sums(tiles, sums, kBlock * 4);
+      for (std::int64_t r = 0; r < tiles.rows(); ++r) {
+        const VecF of_row[2] = {load(sums + r * kBlock, All{}), load(sums + r * kBlock + kLanes, All{})};
+        write_row(task, row + r, column, of_row);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+constinit const ProductKernels kBf16Product{kTile, Bf16Tiles::kInputs, kTile, pack_right, pack_left, tiles};
+
+}  // namespace qrl::ops::QRL_ISA_NAMESPACE

@@ -1,0 +1,141 @@
+// What benchmarks hold their times against, counted by hand for the quickstart's shape, and the figures that they
+// print.
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "model/weights.h"
+#include "rollout/rollout.h"
+#include "support/catch.h"
+#include "train/support.h"
+#include "train/work_estimate.h"
+
+using namespace qrl;
+
+namespace {
+
+// 3 layers of 96: q 96 × 96, k and v 32 × 96, o 96 × 96, gate and up 256 × 96, down 96 × 256; a vocabulary of 259.
+constexpr double kLayers = 3 * (96 * 96 + 2 * 32 * 96 + 96 * 96 + 3 * 96 * 256), kHead = 259 * 96;
+constexpr double kQueries = 3 * 3 * 32;  // of one row, all layers
+
+model::ModelConfig quickstart() { return model::read_config(QRL_SOURCE_DIR "/recipes/models/quickstart/config.json"); }
+
+nlohmann::json bench(const std::string& arguments) {
+  const test::Outcome outcome =
+      test::run_command(QRL_BINARY_DIR "/qrl-train bench " + arguments + " --shape quickstart --rounds 1 --json");
+  INFO(outcome.output);
+  REQUIRE(outcome.exit_code == 0);
+  const std::size_t last = outcome.output.rfind('\n', outcome.output.size() - 2);
+  return nlohmann::json::parse(outcome.output.substr(last == std::string::npos ? 0 : last + 1));
+}
+
+/// Figures of a bench's JSON are computed from others of it: they agree but for the rounding of doubles.
+void same(double figure, double want) { CHECK(test::close(figure, want, 0, 1e-9)); }
+
+/// Forward and backward of two groups of 2 samples: 8 prompt tokens, of which 7 are there once, and 4 new ones.
+constexpr double kRows = 2 * (7 + 2 * 5), kCounted = 2 * 2 * 4;
+constexpr double kVisible = 2 * (7 * 8 / 2 + 2 * (5 * 6 / 2 + 5 * 7));
+constexpr double kLearner = 6 * kLayers * kRows + 6 * kHead * kCounted + 12 * kVisible * kQueries;
+constexpr double kUnshared = 6 * (kLayers + kHead) * 4 * 12 + 12 * (4 * 12 * 12 / 2) * kQueries;
+
+void check_learner_figures(const nlohmann::json& figures) {
+  const double learner_s = figures.at("learner_s"), peak = 1e12 * figures.at("ceiling_bf16_tflops").get<double>();
+  REQUIRE(learner_s > 0);
+  same(figures.at("learner_share_of_limit"), kLearner / learner_s / peak);
+  same(figures.at("learner_share_as_if_unshared"), kUnshared / learner_s / peak);
+  same(figures.at("learner_tokens_per_s"), 4 * 12 / learner_s);
+  same(figures.at("learner_response_tokens_per_s"), kCounted / learner_s);
+}
+
+}  // namespace
+
+TEST_CASE("operations of an update: a group's prompt once, logits of counted tokens, causal attention") {
+  const std::vector<std::vector<types::TokenId>> prompts = {{1, 2, 3, 4, 5, 6, 7, 8}, {9, 8, 7, 6, 5, 4, 3, 2}};
+  const std::vector<types::TokenId> response = {1, 2, 3, 4};
+  std::vector<rollout::PackItem> items;
+  for (const auto& prompt : prompts) {
+    for (int sample = 0; sample < 2; ++sample) items.push_back({prompt, response, {}, 1});
+  }
+  const auto batches = rollout::pack(items, 1000);
+  const std::int64_t counted = rollout::count(batches).response_tokens;
+  CHECK(counted == kCounted);
+  CHECK(train::learner_operations(quickstart(), batches, counted) == kLearner);
+  CHECK(train::unshared_learner_operations(quickstart(), 4, 12) == kUnshared);
+}
+
+TEST_CASE("a tick's attention: four operations a query's element and position, and the bytes of its pages") {
+  const auto work = [](quant::KvFormat format) {
+    return train::attention_of_tick(quickstart(), {2, 10.5, format, 16});
+  };
+  CHECK(work(quant::KvFormat::bf16).operations == 4 * 2 * 10.5 * kQueries);
+  CHECK(work(quant::KvFormat::bf16).kv_bytes == 2 * 10.5 * 3 * 2 * 32 * 2);
+  CHECK(work(quant::KvFormat::f32).kv_bytes == 2 * 10.5 * 3 * 2 * 32 * 4);
+  CHECK(work(quant::KvFormat::int8).kv_bytes == 2 * 10.5 * 3 * 2 * (32 + 4));  // a scale a slot
+}
+
+TEST_CASE("the least time of a tick: operations over their ceilings, or bytes over the memory's, if that is longer") {
+  model::Snapshot snapshot(quickstart(), quant::Format::int8);
+  constexpr double kBatch = 64, kContext = 100;
+  const train::DecodeTick tick{kBatch, kContext, quant::KvFormat::int8, 16};
+  constexpr double kInt8 = 7e12, kBf16 = 3e12, kF32 = 1e12, kDram = 1e9;
+  const double compute_s =
+      2 * kBatch * kLayers / kInt8 + (2 * kBatch * kHead + 4 * kBatch * kContext * kQueries) / kBf16;
+  CHECK(test::close(train::least_tick_s(snapshot, tick, {kInt8, kBf16, kF32, 1e30}), compute_s, 0, 1e-12));
+  const double bytes = static_cast<double>(snapshot.num_bytes()) - 2 * kHead + kBatch * kContext * 3 * 2 * 36;
+  CHECK(test::close(train::least_tick_s(snapshot, tick, {1e30, 1e30, 1e30, kDram}), bytes / kDram, 0, 1e-12));
+  CHECK(bytes > kLayers + 2 * kHead);
+  const model::Snapshot wide(quickstart(), quant::Format::f32);
+  const double wide_s = (2 * kBatch * (kLayers + kHead) + 4 * kBatch * kContext * kQueries) / kF32;
+  CHECK(test::close(train::least_tick_s(wide, {kBatch, kContext, quant::KvFormat::f32, 16}, {kInt8, kBf16, kF32, 1e30}),
+                    wide_s, 0, 1e-12));
+}
+
+TEST_CASE("bench decode: the limit is of this run's ceilings and bytes, the share is the speed's part of it") {
+  const nlohmann::json figures = bench("decode --batch 2 --prompt 8 --new 4");
+  const double bf16 = 1e12 * figures.at("ceiling_bf16_tflops").get<double>();
+  const double compute_s = 2 * 2 * kLayers / (1e12 * figures.at("ceiling_int8_tops").get<double>()) +
+                           2 * 2 * kHead / bf16 + 4 * 2 * 10 * kQueries / bf16;  // the 10th of 8 to 12 positions
+  CHECK(figures.at("tick_attention_flops") == 4 * 2 * 10 * kQueries);
+  CHECK(figures.at("tick_kv_bytes") == 2 * 10 * 3 * 2 * 36);
+  const double bytes = figures.at("weight_bytes").get<double>() - 2 * kHead + figures.at("tick_kv_bytes").get<double>();
+  const double least_s = std::max(compute_s, bytes / (1e9 * figures.at("ceiling_dram_gb_per_s").get<double>()));
+  const double rate = figures.at("decode_tokens_per_s");
+  REQUIRE(rate > 0);
+  same(figures.at("limit_tokens_per_s"), 2 / least_s);
+  same(figures.at("share_of_limit"), rate * least_s / 2);
+  same(figures.at("tick_ms"), 2e3 / rate);
+}
+
+TEST_CASE("bench learner and bench step: shares of the limit, and of the step") {
+  const std::string work = " --prompts 2 --n 2 --prompt 8 --new 4";
+  check_learner_figures(bench("learner" + work));
+  const nlohmann::json figures = bench("step" + work);
+  check_learner_figures(figures);
+  const double step_s = figures.at("step_s"), publish_s = figures.at("publish_s");
+  REQUIRE((publish_s > 0 && step_s > publish_s));
+  same(figures.at("publish_share"), publish_s / step_s);
+  same(figures.at("gap_probe_share"), figures.at("gap_probe_s").get<double>() / step_s);
+  same(figures.at("gen_tokens_per_s"), kCounted / figures.at("gen_s").get<double>());
+  same(figures.at("gen_s").get<double>() + figures.at("learner_s").get<double>() + publish_s +
+           figures.at("gap_probe_s").get<double>(),
+       step_s);
+}
+
+TEST_CASE("a benchmark refuses keys that it does not hear, and a tick that cannot hold its batch") {
+  const auto refuses = [](const std::string& arguments, const std::string& part) {
+    const test::Outcome outcome = test::run_command(QRL_BINARY_DIR "/qrl-train bench " + arguments);
+    INFO(arguments << "\n" << outcome.output);
+    CHECK(outcome.exit_code == 2);
+    CHECK(outcome.output.find(part) != std::string::npos);
+  };
+  const std::string shape = " --shape quickstart --set ";
+  for (const std::string key : {"model.path=hf", "trainer.seed=1", "optim.lr=1", "quant.learner.forward=fake_quant",
+                                "rollout.max_num_seqs=4", "quant.rollout.profile=auto", "rollout.prefix_sharing=false"})
+    refuses("decode" + shape + key, "got \"" + key.substr(0, key.find('=')) + "\"");
+  for (const std::string key : {"rollout.max_num_batched_tokens=64", "quant.kv_calibration.percentile=99"})
+    refuses("learner" + shape + key, "got \"" + key.substr(0, key.find('=')) + "\"");
+  for (const std::string key : {"actor.ppo_epochs=4", "quant.uaq_scale=1.5", "rollout_correction.method=ais",
+                                "algorithm.kl_loss_coef=0.1", "mode=qurl", "quant.learner=1"})
+    refuses("step" + shape + key, "got \"" + key.substr(0, key.find('=')) + "\"");
+  refuses("decode --batch 8" + shape + "rollout.max_num_batched_tokens=7", "at least --batch = 8");
+}
