@@ -127,14 +127,19 @@ struct AttentionWork {
   std::int64_t num_split;
 };
 
-/// Causal attention of each row's q heads over its pages, softmax scale 1/sqrt(E). Queries are rounded to bf16, codes
-/// decoded to bf16 exactly, products exact, sums fp32 (the matrix unit's order, with its rounding); scales, scores and
-/// softmax fp32. Weights, times int8's scale of the value, are rounded to bf16; their products with values are exact,
-/// sums fp32, and so is the denominator (of rounded weights, but for int8). Positions are taken in chunks of
-/// kAttentionChunk: a chunk's weights are exp(score − its largest), and chunks are joined in order in fp32. So neither
-/// plan, page order nor the other rows of a tick change a bit, and up to 128 positions, the CPU's span, bf16 and e4m3
-/// pages differ from ops/paged_attention.h by the order of sums alone. A NaN among the e4m3 codes that a tile reads
-/// makes NaN of all its rows.
+/// Causal attention of each row's q heads over its pages, softmax scale 1/sqrt(E). What meets the codes
+/// is the CPU's (ops/paged_attention.h):
+/// bf16, fp8_e4m3  queries and weights rounded to bf16 (the weights before they are summed), codes decoded to bf16
+///       exactly; exact products, fp32 sums (the matrix unit's order, with its rounding).
+/// int8  queries as 254·high + low of int8 terms, 15 bits of their largest; weights times the values' scales as
+/// 256·high
+///       + low of uint8 terms, 16 bits of the largest of the 64 positions of a chunk that a warp takes; exact int32
+///       sums.
+/// Scales, scores, softmax and its denominator are fp32. Positions are taken in chunks of kAttentionChunk: a chunk's
+/// weights are exp(score − its largest), and chunks are joined in order in fp32. So neither plan, page order nor the
+/// other rows of a tick change a bit. int8's scores are the CPU's bits; up to 128 positions, the CPU's span, bf16 and
+/// e4m3 pages differ from it by the order of sums alone. A NaN among the e4m3 codes that a tile reads makes NaN of all
+/// its rows.
 struct AttentionTask {
   const float* q;
   std::int64_t num_heads;

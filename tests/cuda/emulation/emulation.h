@@ -57,6 +57,7 @@ void wait_copies() {
 
 void mma(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1);
 void mma(std::int32_t (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1);
+void mma_unsigned_b(std::int32_t (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1);
 std::uint32_t fma_bf16x2(std::uint32_t a, std::uint32_t b, std::uint32_t c);
 inline std::uint32_t pick_bytes(std::uint32_t low, std::uint32_t high, std::uint32_t selector) {
   const std::uint64_t both = static_cast<std::uint64_t>(high) << 32 | low;
