@@ -25,6 +25,14 @@ std::int32_t page_at(const AttentionRows& rows, std::int32_t row, std::int64_t i
 
 }  // namespace
 
+std::int64_t num_attention_partials(std::int64_t num_heads, std::int64_t head_dim, std::int64_t num_rows,
+                                    std::int64_t num_positions) {
+  constexpr std::int64_t kMostBytes = std::int64_t{64} << 20, kFloatBytes = 4;
+  const std::int64_t num_chunks = ceil_div(num_positions, kAttentionChunk);
+  const std::int64_t partial_floats = num_heads * (head_dim + 2);  // context and two numbers of the softmax
+  return num_chunks == 1 ? 0 : std::min(num_rows * num_chunks, kMostBytes / (partial_floats * kFloatBytes));
+}
+
 void AttentionPlanner::find_runs(const AttentionRows& rows) {
   prompts_.clear();
   singles_.clear();

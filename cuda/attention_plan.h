@@ -28,6 +28,11 @@ struct AttentionShape {
   std::int64_t tile_rows() const { return max_tile_queries(head_dim) / tile_heads(); }
 };
 
+/// Chunks' results that memory is given for: all that so many rows may have, up to 64 MiB; what would need more is not
+/// split.
+std::int64_t num_attention_partials(std::int64_t num_heads, std::int64_t head_dim, std::int64_t num_rows,
+                                    std::int64_t num_positions);
+
 /// A block's part, once for each kv head (× heads_tiles): rows[first_row …) of the plan over chunks [first_chunk,
 /// end_chunk). All of the rows have the same pages there, those from page_ids[first_page] on (of the whole sequence).
 struct AttentionTile {

@@ -27,9 +27,6 @@ constexpr std::int64_t kWholeRows = 32;
 
 constexpr std::int64_t kMaxHeadDim = 256;
 
-/// Memory for attention's results of single chunks, at most; what would need more is not split (attention_plan.h).
-constexpr std::int64_t kPartialBytes = std::int64_t{64} << 20;
-
 std::string range_text(std::int64_t count) { return "[0, " + std::to_string(count) + ")"; }
 
 /// Memory for rows of a width in any code, and their scales.
@@ -53,14 +50,6 @@ struct EncodedMemory {
 
 AttentionShape attention_shape(const ModelShape& shape) {
   return {shape.num_heads, shape.num_kv_heads, shape.head_dim};
-}
-
-/// Floats of a chunk's result, and how many of them there is memory for.
-std::int64_t partial_size(const ModelShape& shape) { return shape.num_heads * (shape.head_dim + 2); }
-std::int64_t num_partials(const EngineOptions& options) {
-  const std::int64_t num_chunks = ceil_div(options.max_positions, kAttentionChunk);
-  const auto affordable = kPartialBytes / (partial_size(options.shape) * static_cast<std::int64_t>(sizeof(float)));
-  return num_chunks == 1 ? 0 : std::min(options.max_rows * num_chunks, affordable);
 }
 
 Memory floats(std::int64_t count) { return Memory(static_cast<std::size_t>(count) * sizeof(float)); }
@@ -172,9 +161,10 @@ DeviceEngine::DeviceEngine(const EngineOptions& options, const DeviceFacts& devi
       attended_(options.max_rows, options.shape.num_heads * options.shape.head_dim),
       gated_(options.max_rows, options.shape.ffn),
       final_normed_(std::max(max_draw_rows_, kWholeRows), options.shape.width),
-      num_partials_(num_partials(options)),
+      num_partials_(num_attention_partials(options.shape.num_heads, options.shape.head_dim, options.max_rows,
+                                           options.max_positions)),
       planner_(attention_shape(options.shape), num_partials_),
-      partials_(floats(num_partials_ * partial_size(options.shape))),
+      partials_(floats(num_partials_ * options.shape.num_heads * (options.shape.head_dim + 2))),
       tile_(floats(max_draw_rows_ * tile_tokens_)),
       block_max_(floats(max_draw_rows_ * num_draw_blocks_)),
       block_sum_(floats(max_draw_rows_ * num_draw_blocks_)) {}

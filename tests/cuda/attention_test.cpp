@@ -6,6 +6,7 @@
 #include "attention_plan.h"
 #include "base/buffer.h"
 #include "device.h"
+#include "device_speed.h"
 #include "ops/paged_attention.h"
 
 namespace {
@@ -404,5 +405,29 @@ TEST_CASE("NaN among keys or values is NaN in every row that sees it, and in no 
         }
       }
     }
+  }
+}
+
+TEST_CASE("attention is measured: bytes that cannot be spared, and some time") {
+  if (!find_device()) return;
+  AttentionSpeedTask task;
+  task.num_heads = 2;
+  task.num_kv_heads = 1;
+  task.head_dim = 32;
+  task.num_sequences = 2;
+  task.num_positions = 260;
+  task.pool_bytes = 1 << 17;
+  for (const KvFormat format : kFormats) {
+    task.format = format;
+    task.shared_positions = 0;
+    const AttentionSpeed alone = target::measure_attention_speed(task);
+    task.shared_positions = 256;
+    const AttentionSpeed shared = target::measure_attention_speed(task);
+    INFO(quant::name(format));
+    CHECK((alone.attention_s > 0 && shared.attention_s > 0 && alone.copy_bytes_per_s > 0));
+    const std::int64_t of_position =
+        2 * task.num_kv_heads * (32 * quant::code_bytes(format) + (format == KvFormat::int8 ? 4 : 0));
+    CHECK(alone.num_bytes == 2 * (260 * of_position + 2 * 2 * 32 * 4));
+    CHECK(alone.num_bytes - shared.num_bytes == 256 * of_position);
   }
 }
