@@ -1,4 +1,17 @@
-// Rotary positions, keys and values to their pages, attention over them, copies of slots.
+// Attention over keys and values in pages, a block a tile of the plan (attention_plan.h) and a kv head.
+//
+// What it should take. 64 rows at 2,048 positions, 8 kv heads of 128, e4m3: 268 MB of keys and values a layer, 80 µs at
+// an H100's 3.35 TB/s. fp32 fma for 32 query heads: 2.1 G multiply-adds of queries and weights, 64 µs of all fp32 lanes
+// without a single other instruction, and each code must be decoded besides: so matrix units, of whose work here (13 G
+// operations with the unused rows of a tile) there is 20 µs at a third of their rate. Keys and values go from device
+// memory to registers, never through shared memory: a lane's 16-byte loads are laid so that what a lane holds is,
+// decoded, just what the matrix unit wants of it; the sums' order over elements and the output's order of elements
+// follow from that. Decoding e4m3 takes 3.3 instructions a code (two at a time, the NaN check included), 36 M warp
+// instructions with softmax and addresses, 40 µs of all schedulers. Shared memory holds the queries, in fragments of
+// the unit: 8 KB for each 64 KB of codes that a block reads. bf16 pages are twice the bytes and almost no decoding.
+// int8 codes are multiplied as they are with two terms of queries and weights: as many instructions of the unit as for
+// bf16, each of twice the depth, half a permutation a code of the values, and a multiply-add where terms are joined.
+#include "attention_tile.cuh"
 #include "kernels.h"
 #include "target.h"
 
@@ -6,333 +19,226 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 
-using quant::KvFormat;
+/// What a block is to do, the same for all threads.
+struct Block {
+  AttentionTile tile;
+  std::int64_t kv_head, first_head;
+  int heads, num_queries;
+  QRL_DEVICE Block(const AttentionTask& task)
+      : tile(task.work.tiles[block_x()]), kv_head(block_y() % task.pages.at.num_kv_heads) {
+    const AttentionShape shape{task.num_heads, task.pages.at.num_kv_heads, task.pages.head_dim};
+    const std::int64_t skipped = block_y() / shape.num_kv_heads * max_tile_queries(shape.head_dim);
+    const std::int64_t left = shape.heads_of_kv() - skipped, most = max_tile_queries(shape.head_dim);
+    first_head = kv_head * shape.heads_of_kv() + skipped;
+    heads = static_cast<int>(left < most ? left : most);
+    num_queries = tile.num_rows * heads;
+  }
+  QRL_DEVICE std::int64_t row(const AttentionTask& task, int query) const {
+    return task.work.rows[tile.first_row + query / heads];
+  }
+  QRL_DEVICE std::int64_t head(int query) const { return first_head + query % heads; }
+};
 
-constexpr int kThreads = 128;
-constexpr int kWarps = kThreads / 32;
-constexpr int kMaxPairs = 4;    // a lane's, of a head of up to 256
-constexpr int kMaxQueries = 8;  // query heads that one block attends with
-
-QRL_DEVICE std::int64_t slot_of(const RowPlaces& where, std::int64_t row, std::int64_t position, const KvPages& pages,
-                                std::int64_t kv_head) {
-  const std::int64_t page = where.page_ids[where.first_pages[row] + position / pages.at.page_size];
-  return pages.at.slot(page, kv_head, position % pages.at.page_size);
-}
-
-/// A warp stores a head's values, each lane its pairs (i, i + half), in the pages' format.
-struct HeadStore {
-  const KvPages& pages;
-  std::uint8_t* codes;  // keys or values
-  float* slot_scales;   // int8's
-  float head_scale;     // fp8_e4m3's
-  QRL_DEVICE void operator()(std::int64_t slot, std::int64_t half, const float* first, const float* second) const {
-    std::uint8_t* to = codes + pages.at.code_at(slot);
-    float scale = head_scale;
-    if (pages.format == KvFormat::int8) {
-      std::uint32_t largest = 0;
-      for (int p = 0; p < kMaxPairs; ++p) {
-        if (lane_idx() + 32 * p >= half) break;
-        const std::uint32_t a = magnitude_of(first[p]), b = magnitude_of(second[p]);
-        largest = a > largest ? a : largest;
-        largest = b > largest ? b : largest;
-      }
+/// Queries as fragments of the matrix unit, with the scales of their scores; a warp a query in turn.
+template <KvFormat format, int kDim, int kTiles>
+QRL_DEVICE void bring_queries(const AttentionTask& task, const Block& block, float key_scale,
+                              Shared<format, kDim, kTiles>& shared) {
+  using S = Share<format, kDim>;
+  using Codes = KvCodes<format>;
+  const std::int64_t width = task.pages.head_dim;
+  const float softmax_scale = 1.0F / sqrtf(static_cast<float>(width)) * key_scale;
+  for (int query = warp_idx(); query < 16 * shared.kWideTiles; query += kWarps) {
+    const bool is_there = query < block.num_queries;
+    const float* from =
+        is_there ? task.q + (block.row(task, query) * task.num_heads + block.head(query)) * width : nullptr;
+    float inverse = 1, unit = 1;
+    if constexpr (Codes::kScaled) {
+      std::uint32_t largest = 0;  // bits: a NaN is above all
+      for (std::int64_t e = lane_idx(); is_there && e < width; e += 32)
+        largest = magnitude_of(from[e]) > largest ? magnitude_of(from[e]) : largest;
       largest = warp_max(largest);
-      scale = largest < kInfinityBits ? float_of(largest) / 127.0F : float_of(kNanBits);
-      if (lane_idx() == 0) slot_scales[slot] = scale;
+      inverse = Codes::query_inverse(float_of(largest));
+      unit = Codes::query_unit(float_of(largest));
     }
-    for (int p = 0; p < kMaxPairs; ++p) {
-      const std::int64_t i = lane_idx() + 32 * p;
-      if (i >= half) break;
-      put(to, i, first[p], scale);
-      put(to, i + half, second[p], scale);
+    if (lane_idx() == 0 && query < shared.kQueries) {
+      shared.score_scales[query] = unit * softmax_scale;
+      shared.last_position[query] = is_there ? task.where.positions[block.row(task, query)] : -1;
     }
-  }
-  QRL_DEVICE void put(std::uint8_t* to, std::int64_t e, float value, float scale) const {
-    if (pages.format == KvFormat::bf16) reinterpret_cast<std::uint16_t*>(to)[e] = bf16_of(value);
-    else if (pages.format == KvFormat::fp8_e4m3) to[e] = fp8_of(value / scale);
-    else reinterpret_cast<std::int8_t*>(to)[e] = scale > 0 ? int_code_of(value, scale, 127.0F) : std::int8_t{0};
-  }
-};
-
-/// A block a row, a warp a head in turn.
-QRL_KERNEL void rope_kernel(RopeTask task) {
-  const std::int64_t row = block_x(), width = task.pages.head_dim, half = width / 2;
-  const std::int64_t num_kv_heads = task.pages.at.num_kv_heads;
-  const std::int64_t position = task.where.positions[row];
-  const float* cosines = task.rope_table + position * width;
-  for (std::int64_t head = warp_idx(); head < task.num_heads + 2 * num_kv_heads; head += kWarps) {
-    const bool is_query = head < task.num_heads, is_value = head >= task.num_heads + num_kv_heads;
-    float first[kMaxPairs], second[kMaxPairs];
-    float squares = 0;
+    for (int i = lane_idx(); i < S::kQuerySteps * 8; i += 32) {
+      const int t = i % 4, half = i / 4 % 2, step = i / 8;
+      const std::int64_t first = (4 * (step / S::kKeySteps) + t) * S::kKeyElements;
+      float values[Codes::kWordNumbers];
 #pragma unroll
-    for (int p = 0; p < kMaxPairs; ++p) {
-      const std::int64_t i = lane_idx() + 32 * p;
-      first[p] = second[p] = 0;
-      if (i >= half) continue;
-      first[p] = task.qkv.at(row, head * width + i);
-      second[p] = task.qkv.at(row, head * width + half + i);
-      if (task.bias != nullptr) {
-        first[p] += task.bias[head * width + i];
-        second[p] += task.bias[head * width + half + i];
+      for (int j = 0; j < Codes::kWordNumbers; ++j) {
+        const std::int64_t e = first + Codes::key_number(step % S::kKeySteps, half, j);
+        values[j] = is_there && e < width ? from[e] : 0.0F;
       }
-      squares = fmaf(first[p], first[p], squares);
-      squares = fmaf(second[p], second[p], squares);
-    }
-    const float* gain = is_value ? nullptr : is_query ? task.q_norm_E : task.k_norm_E;
-    float inverse = 1;
-    if (gain != nullptr) inverse = 1.0F / sqrtf(warp_sum(squares) / static_cast<float>(width) + task.eps);
+      std::uint32_t terms[Codes::kTerms];
+      Codes::encode_query(values, inverse, terms);
 #pragma unroll
-    for (int p = 0; p < kMaxPairs; ++p) {
-      const std::int64_t i = lane_idx() + 32 * p;
-      if (i >= half || is_value) continue;
-      float a = first[p], b = second[p];
-      if (gain != nullptr) {
-        a = a * inverse * gain[i];
-        b = b * inverse * gain[half + i];
-      }
-      const float cosine = cosines[i], sine = cosines[half + i];
-      first[p] = fmaf(a, cosine, -(b * sine));
-      second[p] = fmaf(b, cosine, a * sine);
+      for (int term = 0; term < Codes::kTerms; ++term)
+        shared.queries[term][query / 16][step][query % 8 * 4 + t][2 * half + query % 16 / 8] = terms[term];
     }
-    if (is_query) {
-      float* to = task.q + (row * task.num_heads + head) * width;
-#pragma unroll
-      for (int p = 0; p < kMaxPairs; ++p) {
-        const std::int64_t i = lane_idx() + 32 * p;
-        if (i >= half) continue;
-        to[i] = first[p];
-        to[half + i] = second[p];
-      }
-      continue;
-    }
-    const std::int64_t kv_head = head - task.num_heads - (is_value ? num_kv_heads : 0);
-    const std::int64_t slot = slot_of(task.where, row, position, task.pages, kv_head);
-    const float* head_scales = is_value ? task.pages.value_head_scales_K : task.pages.key_head_scales_K;
-    const HeadStore store{task.pages, is_value ? task.pages.values : task.pages.keys,
-                          is_value ? task.pages.value_slot_scales : task.pages.key_slot_scales,
-                          task.pages.format == KvFormat::fp8_e4m3 ? head_scales[kv_head] : 1.0F};
-    store(slot, half, first, second);
   }
 }
 
-/// Codes of a format, 16 bytes at a time and one by one.
-template <KvFormat format>
-struct Codes;
-template <>
-struct Codes<KvFormat::bf16> {
-  static constexpr int kPerLoad = 8;
-  QRL_DEVICE static float at(const std::uint32_t* words, int i) {
-    return float_of(i % 2 == 0 ? words[i / 2] << 16 : words[i / 2] & 0xffff0000U);
-  }
-  QRL_DEVICE static float one(const std::uint8_t* codes, std::int64_t e) {
-    return float_of_bf16(reinterpret_cast<const std::uint16_t*>(codes)[e]);
-  }
-};
-template <>
-struct Codes<KvFormat::int8> {
-  static constexpr int kPerLoad = 16;
-  QRL_DEVICE static float at(const std::uint32_t* words, int i) {
-    return static_cast<float>(static_cast<std::int8_t>(words[i / 4] >> (i % 4 * 8)));
-  }
-  QRL_DEVICE static float one(const std::uint8_t* codes, std::int64_t e) {
-    return static_cast<float>(reinterpret_cast<const std::int8_t*>(codes)[e]);
-  }
-};
-template <>
-struct Codes<KvFormat::fp8_e4m3> {
-  static constexpr int kPerLoad = 16;
-  QRL_DEVICE static float at(const std::uint32_t* words, int i) {
-    return float_of_fp8(static_cast<std::uint8_t>(words[i / 4] >> (i % 4 * 8)));
-  }
-  QRL_DEVICE static float one(const std::uint8_t* codes, std::int64_t e) { return float_of_fp8(codes[e]); }
-};
+/// Blocks that a multiprocessor's registers are shared out for; more would spill.
+template <KvFormat format, int kDim, int kTiles>
+inline constexpr int kBlocksAtOnce = kTiles > 1 || kDim > 128       ? 2
+                                     : format == KvFormat::fp8_e4m3 ? 4
+                                                                    : 3;
 
-struct alignas(16) Words {
-  std::uint32_t word[4];
-};
-
-/// Shared memory of an attention block, in floats: queries [Q, padded E]; each warp's softmax weights [kWarps, Q, 32];
-/// each warp's result: largest score, sum [kWarps, Q] each, and context [kWarps, Q, padded E].
-struct AttentionShared {
-  std::int64_t padded_dim, num_queries;
-  QRL_HD std::int64_t weights() const { return num_queries * padded_dim; }
-  QRL_HD std::int64_t maxima() const { return weights() + kWarps * num_queries * 32; }
-  QRL_HD std::int64_t sums() const { return maxima() + kWarps * num_queries; }
-  QRL_HD std::int64_t contexts() const { return sums() + kWarps * num_queries; }
-  QRL_HD std::int64_t num_floats() const { return contexts() + kWarps * num_queries * padded_dim; }
-};
-
-/// A block takes a row and up to kMaxQueries query heads of one kv head (block_x: row, block_y: kv head × group of
-/// them); a warp takes every fourth tile of 32 positions: a lane a position for the scores, then a lane an element (and
-/// every 32nd) for the context.
-template <KvFormat format, int kElements>
-QRL_KERNEL void attention_kernel(AttentionTask task) {
-  using C = Codes<format>;
+template <KvFormat format, int kDim, int kTiles>
+QRL_KERNEL_OF(kThreads, (kBlocksAtOnce<format, kDim, kTiles>))
+void attention_kernel(AttentionTask task) {
+  using S = Share<format, kDim>;
+  using Codes = KvCodes<format>;
+  using Memory = Shared<format, kDim, kTiles>;
+  auto& shared = *reinterpret_cast<Memory*>(shared_memory());
   const KvPages& pages = task.pages;
-  const std::int64_t row = block_x(), width = pages.head_dim, num_kv_heads = pages.at.num_kv_heads;
-  const std::int64_t heads_of_kv = task.num_heads / num_kv_heads;
-  const std::int64_t kv_head = block_y() % num_kv_heads, group = block_y() / num_kv_heads;
-  const std::int64_t first_head = kv_head * heads_of_kv + group * kMaxQueries;
-  const std::int64_t heads_left = heads_of_kv - group * kMaxQueries;
-  const int num_queries = static_cast<int>(heads_left < kMaxQueries ? heads_left : kMaxQueries);
-  const std::int64_t num_positions = static_cast<std::int64_t>(task.where.positions[row]) + 1;
+  const Block block(task);
+  const AttentionTile& tile = block.tile;
+  const std::int32_t* page_ids = task.where.page_ids + tile.first_page;
+  const std::int64_t width = pages.head_dim;
+  const bool is_split = task.work.partials_N[task.work.rows[tile.first_row]] >= 0;
+  const float key_scale = format == KvFormat::fp8_e4m3 ? pages.key_head_scales_K[block.kv_head] : 1.0F;
+  const float value_scale = format == KvFormat::fp8_e4m3 ? pages.value_head_scales_K[block.kv_head] : 1.0F;
 
-  const AttentionShared at{pages.at.padded_dim, num_queries};
-  float* shared = reinterpret_cast<float*>(shared_memory());
-  float* queries = shared;
-  float* weights = shared + at.weights() + warp_idx() * num_queries * 32;
-  const float softmax_scale = 1.0F / sqrtf(static_cast<float>(width));
-  for (std::int64_t i = thread_idx(); i < num_queries * at.padded_dim; i += kThreads) {
-    const std::int64_t g = i / at.padded_dim, e = i % at.padded_dim;
-    queries[i] = e < width ? task.q[(row * task.num_heads + first_head + g) * width + e] * softmax_scale : 0.0F;
+  bring_queries(task, block, key_scale, shared);
+  std::int32_t num_positions = 0;
+  for (int i = 0; i < tile.num_rows; ++i) {
+    const std::int32_t position = task.where.positions[task.work.rows[tile.first_row + i]];
+    num_positions = position >= num_positions ? position + 1 : num_positions;
   }
   sync_block();
+  TileOfQueries<format, kDim, kTiles> lanes{
+      pages, shared, lane_idx() / 4, lane_idx() % 4, warp_idx(), (block.num_queries + 7) / 8, 0};
 
-  float largest[kMaxQueries], sum[kMaxQueries], context[kMaxQueries][kElements];
-#pragma unroll
-  for (int g = 0; g < kMaxQueries; ++g) {
-    largest[g] = -INFINITY;
-    sum[g] = 0;
-#pragma unroll
-    for (int c = 0; c < kElements; ++c) context[g][c] = 0;
-  }
-  const float key_scale = format == KvFormat::fp8_e4m3 ? pages.key_head_scales_K[kv_head] : 1.0F;
-  const float value_scale = format == KvFormat::fp8_e4m3 ? pages.value_head_scales_K[kv_head] : 1.0F;
+  for (int chunk = tile.first_chunk; chunk < tile.end_chunk; ++chunk) {
+    const int first = chunk * kAttentionChunk;
+    const int count = num_positions - first < kAttentionChunk ? num_positions - first : kAttentionChunk;
+    // Behind the last position of a step that one again: its weight is 0.
+    for (int i = thread_idx(); i < kAttentionChunk; i += kThreads) {
+      const std::int64_t slot = pages.slot_of(page_ids, first + (i < count ? i : count - 1), block.kv_head);
+      shared.codes_at[i] = pages.at.code_at(slot);
+      if (!Codes::kScaled) continue;
+      shared.key_scales[i] = pages.key_slot_scales[slot];
+      shared.value_scales[i] = pages.value_slot_scales[slot];
+    }
+    sync_block();
 
-  for (std::int64_t first = warp_idx() * 32; first < num_positions; first += kWarps * 32) {
-    const std::int64_t position = first + lane_idx();
-    const bool seen = position < num_positions;
-    const std::int64_t slot = slot_of(task.where, row, seen ? position : first, pages, kv_head);
-    float score[kMaxQueries];
+    float score[kSteps][kTiles][2][2], largest[kTiles], sum[kTiles];
+    lanes.seen_nan = 0;
+    lanes.make_scores(first, count, score);
+    lanes.largest_of(score, largest);
+    lanes.put(largest, &Stats::largest);
+    sync_block();
 #pragma unroll
-    for (int g = 0; g < kMaxQueries; ++g) score[g] = 0;
-    const auto* key = reinterpret_cast<const Words*>(pages.keys + pages.at.code_at(slot));
-    for (std::int64_t e = 0; e < at.padded_dim; e += C::kPerLoad) {
-      const Words words = key[e / C::kPerLoad];
-#pragma unroll
-      for (int i = 0; i < C::kPerLoad; ++i) {
-        const float k = C::at(words.word, i);
-#pragma unroll
-        for (int g = 0; g < kMaxQueries; ++g) {
-          if (g < num_queries) score[g] = fmaf(queries[g * at.padded_dim + e + i], k, score[g]);
-        }
+    for (int n = 0; n < kTiles; ++n) {
+      for (int warp = 0; warp < kWarps; ++warp)
+        largest[n] = fmaxf(largest[n], shared.stats[warp][8 * n + lanes.g].largest);
+    }
+    std::uint32_t weight[kSteps][kTiles][2];
+    lanes.make_weights(score, largest, weight, sum);
+    lanes.put(sum, &Stats::sum);
+    typename Codes::Sum context[S::kValuePieces][S::kValueTiles][kTiles][4] = {};
+    lanes.add_values(weight, count, context);
+    if (format == KvFormat::fp8_e4m3 && warp_max(lanes.seen_nan) != 0) {
+      for (float& one : sum) one = float_of(kNanBits);
+      lanes.put(sum, &Stats::sum);
+    }
+    lanes.sum_contexts(context);
+
+    const bool is_last = chunk + 1 == tile.end_chunk;
+    for (int query = lanes.warp; query < block.num_queries; query += kWarps) {
+      const std::int64_t row = block.row(task, query), head = block.head(query);
+      const bool sees = first <= shared.last_position[query];
+      Stats of_chunk;
+      for (int warp = 0; warp < kWarps; ++warp) {
+        const Stats& of_warp = shared.stats[warp][query];
+        of_chunk = {fmaxf(of_chunk.largest, of_warp.largest), of_chunk.sum + of_warp.sum};
       }
-    }
-    const float slot_key_scale = format == KvFormat::int8 ? pages.key_slot_scales[slot] : key_scale;
-    const float slot_value_scale = format == KvFormat::int8 ? pages.value_slot_scales[slot] : value_scale;
-    sync_warp();  // the tile before has read its weights
-#pragma unroll
-    for (int g = 0; g < kMaxQueries; ++g) {
-      if (g >= num_queries) break;
-      const float s = seen ? score[g] * slot_key_scale : -INFINITY;
-      const float most = fmaxf(largest[g], warp_max(s));
-      // Of −inf alone there is nothing yet to rescale, and −inf − −inf would be NaN.
-      const float keep = largest[g] == -INFINITY ? 0.0F : expf(largest[g] - most);
-      const float weight = seen ? expf(s - most) : 0.0F;
-      largest[g] = most;
-      sum[g] = sum[g] * keep + weight;
-      weights[g * 32 + lane_idx()] = weight * slot_value_scale;
-#pragma unroll
-      for (int c = 0; c < kElements; ++c) context[g][c] *= keep;
-    }
-    sync_warp();
-    const int count = static_cast<int>(num_positions - first < 32 ? num_positions - first : 32);
-    for (int j = 0; j < count; ++j) {
-      const std::int64_t value_slot = slot_of(task.where, row, first + j, pages, kv_head);
-      const std::uint8_t* value = pages.values + pages.at.code_at(value_slot);
-#pragma unroll
-      for (int c = 0; c < kElements; ++c) {
-        const std::int64_t e = lane_idx() + 32 * c;
-        if (e >= width) break;
-        const float v = C::one(value, e);
-#pragma unroll
-        for (int g = 0; g < kMaxQueries; ++g) {
-          if (g < num_queries) context[g][c] = fmaf(weights[g * 32 + j], v, context[g][c]);
-        }
+      if (is_split) {
+        if (!sees) continue;
+        const std::int64_t partial = (task.work.partials_N[row] + chunk) * task.num_heads + head;
+        for (std::int64_t e = lane_idx(); e < width; e += 32)
+          task.partial_contexts[partial * width + e] = shared.context[query][e];
+        if (lane_idx() != 0) continue;
+        task.partial_stats[2 * partial] = of_chunk.largest;
+        task.partial_stats[2 * partial + 1] = of_chunk.sum;
+        continue;
       }
+      const bool is_first = chunk == tile.first_chunk;
+      Stats stats = is_first ? Stats{} : shared.joined_stats[chunk % 2][query];
+      Factors by{1, 0};
+      if (sees) by = join(stats, of_chunk);
+      for (std::int64_t e = lane_idx(); e < width; e += 32) {
+        float value = is_first ? 0.0F : shared.joined[query][e];
+        if (sees) value = fmaf(shared.context[query][e], by.added, value * by.before);
+        if (is_last) task.context[(row * task.num_heads + head) * width + e] = value / stats.sum * value_scale;
+        else shared.joined[query][e] = value;
+      }
+      if (lane_idx() == 0) shared.joined_stats[(chunk + 1) % 2][query] = stats;
     }
+    sync_block();
   }
+}
 
-#pragma unroll
-  for (int g = 0; g < kMaxQueries; ++g) {
-    if (g >= num_queries) break;
-    const float total = warp_sum(sum[g]);
-    const std::int64_t of_warp = warp_idx() * num_queries + g;
-    if (lane_idx() == 0) {
-      shared[at.maxima() + of_warp] = largest[g];
-      shared[at.sums() + of_warp] = total;
+/// A block a split row and query head: its chunks' results, in order.
+QRL_KERNEL void join_kernel(AttentionTask task) {
+  const std::int64_t row = task.work.split_rows[block_x()], head = block_y(), width = task.pages.head_dim;
+  const std::int64_t num_chunks = task.where.positions[row] / kAttentionChunk + 1;
+  const std::int64_t kv_head = head / (task.num_heads / task.pages.at.num_kv_heads);
+  const float value_scale = task.pages.format == KvFormat::fp8_e4m3 ? task.pages.value_head_scales_K[kv_head] : 1.0F;
+  for (std::int64_t e = thread_idx(); e < width; e += kThreads) {
+    Stats stats;
+    float value = 0;
+    for (std::int64_t chunk = 0; chunk < num_chunks; ++chunk) {
+      const std::int64_t partial = (task.work.partials_N[row] + chunk) * task.num_heads + head;
+      const Factors by = join(stats, {task.partial_stats[2 * partial], task.partial_stats[2 * partial + 1]});
+      value = fmaf(task.partial_contexts[partial * width + e], by.added, value * by.before);
     }
-#pragma unroll
-    for (int c = 0; c < kElements; ++c) {
-      const std::int64_t e = lane_idx() + 32 * c;
-      if (e < width) shared[at.contexts() + of_warp * at.padded_dim + e] = context[g][c];
-    }
+    task.context[(row * task.num_heads + head) * width + e] = value / stats.sum * value_scale;
   }
-  sync_block();
-  for (std::int64_t i = thread_idx(); i < num_queries * width; i += kThreads) {
-    const std::int64_t g = i / width, e = i % width;
-    float most = -INFINITY;  // warp 0 has seen position 0
-    for (int warp = 0; warp < kWarps; ++warp) most = fmaxf(most, shared[at.maxima() + warp * num_queries + g]);
-    float total = 0, value = 0;
-    for (int warp = 0; warp < kWarps; ++warp) {
-      const std::int64_t of_warp = warp * num_queries + g;
-      if (warp * 32 >= num_positions) break;  // it has seen nothing
-      const float share = expf(shared[at.maxima() + of_warp] - most);
-      total = fmaf(shared[at.sums() + of_warp], share, total);
-      value = fmaf(shared[at.contexts() + of_warp * at.padded_dim + e], share, value);
-    }
-    task.context[(row * task.num_heads + first_head + g) * width + e] = value / total;
-  }
+}
+
+template <KvFormat format, int kDim, int kTiles>
+void run_tiles(const AttentionTask& task, std::int64_t first, std::int64_t count, const Stream& stream) {
+  const AttentionShape shape{task.num_heads, task.pages.at.num_kv_heads, task.pages.head_dim};
+  AttentionTask part = task;
+  part.work.tiles += first;
+  launch(attention_kernel<format, kDim, kTiles>, {count, shape.num_kv_heads * shape.heads_tiles()}, kThreads,
+         sizeof(Shared<format, kDim, kTiles>), stream, part);
+}
+
+template <KvFormat format, int kDim>
+void run_both(const AttentionTask& task, const Stream& stream) {
+  const AttentionWork& work = task.work;
+  run_tiles<format, kDim, kSmallQueries / 8>(task, 0, work.num_small, stream);
+  run_tiles<format, kDim, max_tile_queries(kDim) / 8>(task, work.num_small, work.num_large, stream);
 }
 
 template <KvFormat format>
-void attention_of(const AttentionTask& task, std::int64_t num_rows, const Stream& stream) {
-  const std::int64_t heads_of_kv = task.num_heads / task.pages.at.num_kv_heads;
-  const std::int64_t num_groups = ceil_div(heads_of_kv, kMaxQueries);
-  const AttentionShared at{task.pages.at.padded_dim, heads_of_kv < kMaxQueries ? heads_of_kv : kMaxQueries};
-  const auto shared_bytes = static_cast<std::size_t>(at.num_floats()) * sizeof(float);
-  const Grid grid{num_rows, task.pages.at.num_kv_heads * num_groups};
-  if (task.pages.head_dim <= 64) launch(attention_kernel<format, 2>, grid, kThreads, shared_bytes, stream, task);
-  else if (task.pages.head_dim <= 128) launch(attention_kernel<format, 4>, grid, kThreads, shared_bytes, stream, task);
-  else launch(attention_kernel<format, 8>, grid, kThreads, shared_bytes, stream, task);
-}
-
-/// A block a copy and kv head.
-QRL_KERNEL void copy_kernel(CopyTask task) {
-  const std::int32_t* copy = task.copies + 3 * block_x();
-  const KvLayout& at = task.pages.at;
-  const std::int64_t from = at.slot(copy[0], block_y(), 0), to = at.slot(copy[1], block_y(), 0);
-  const std::int64_t num_words = copy[2] * at.slot_bytes() / static_cast<std::int64_t>(sizeof(Words));
-  for (std::uint8_t* codes : {task.pages.keys, task.pages.values}) {
-    const auto* source = reinterpret_cast<const Words*>(codes + at.code_at(from));
-    auto* target = reinterpret_cast<Words*>(codes + at.code_at(to));
-    for (std::int64_t i = thread_idx(); i < num_words; i += kThreads) target[i] = source[i];
-  }
-  if (task.pages.format != KvFormat::int8) return;
-  for (float* scales : {task.pages.key_slot_scales, task.pages.value_slot_scales}) {
-    for (std::int64_t i = thread_idx(); i < copy[2]; i += kThreads) scales[to + i] = scales[from + i];
-  }
+void run_format(const AttentionTask& task, const Stream& stream) {
+  if (task.pages.head_dim <= 64) run_both<format, 64>(task, stream);
+  else if (task.pages.head_dim <= 128) run_both<format, 128>(task, stream);
+  else run_both<format, 256>(task, stream);
 }
 
 }  // namespace
 
-void rope_and_store(const RopeTask& task, std::int64_t num_rows, const Stream& stream) {
-  launch(rope_kernel, {num_rows}, kThreads, 0, stream, task);
-}
-
-void attention(const AttentionTask& task, std::int64_t num_rows, const Stream& stream) {
+void attention(const AttentionTask& task, const Stream& stream) {
   switch (task.pages.format) {
     case KvFormat::bf16:
-      return attention_of<KvFormat::bf16>(task, num_rows, stream);
+      run_format<KvFormat::bf16>(task, stream);
+      break;
     case KvFormat::int8:
-      return attention_of<KvFormat::int8>(task, num_rows, stream);
+      run_format<KvFormat::int8>(task, stream);
+      break;
     default:
-      return attention_of<KvFormat::fp8_e4m3>(task, num_rows, stream);
+      run_format<KvFormat::fp8_e4m3>(task, stream);
   }
-}
-
-void copy_slots(const CopyTask& task, std::int64_t num_copies, const Stream& stream) {
-  launch(copy_kernel, {num_copies, task.pages.at.num_kv_heads}, kThreads, 0, stream, task);
+  launch(join_kernel, {task.work.num_split, task.num_heads}, kThreads, 0, stream, task);
 }
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

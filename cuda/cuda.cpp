@@ -4,8 +4,8 @@
 #include <string>
 
 #include "device_engine.h"
+#include "device_speed.h"
 #include "engine.h"
-#include "product_speed.h"
 
 namespace qrl::cuda {
 
@@ -16,5 +16,6 @@ std::string version() {
 std::unique_ptr<Engine> make_engine(const EngineOptions& options) { return device::make_device_engine(options); }
 
 ProductSpeeds measure_products(const ProductSpeedTask& task) { return device::measure_product_speeds(task); }
+AttentionSpeed measure_attention(const AttentionSpeedTask& task) { return device::measure_attention_speed(task); }
 
 }  // namespace qrl::cuda

@@ -48,6 +48,10 @@ struct EncodedMemory {
   Memory codes, scales;
 };
 
+AttentionShape attention_shape(const ModelShape& shape) {
+  return {shape.num_heads, shape.num_kv_heads, shape.head_dim};
+}
+
 Memory floats(std::int64_t count) { return Memory(static_cast<std::size_t>(count) * sizeof(float)); }
 
 struct LayerKv {
@@ -96,7 +100,13 @@ class DeviceEngine final : public Engine {
   std::byte* stage(Staged& staged, std::size_t num_bytes);
   void send(Staged& staged, std::size_t num_bytes);
   void wait();
-  RowPlaces bring(const Tick& tick, const std::int32_t*& tokens, const std::int32_t*& copies);
+  /// A tick's arrays on the device.
+  struct Brought {
+    const std::int32_t *tokens, *copies;
+    RowPlaces where;
+    AttentionWork work;
+  };
+  Brought bring(const Tick& tick);
   std::int64_t affordable_pages(std::size_t page_bytes) const;
   KvPages pages(std::size_t layer_idx) const;
   Memory products_of(std::int64_t count) const {
@@ -120,6 +130,9 @@ class DeviceEngine final : public Engine {
   std::int64_t qkv_stride_, width_stride_, gate_up_stride_, tile_tokens_, num_draw_blocks_, max_draw_rows_;
   Memory x_, qkv_, q_, context_, y_, gate_up_;
   EncodedMemory normed_, attended_, gated_, final_normed_;
+  std::int64_t num_partials_;
+  AttentionPlanner planner_;
+  Memory partials_;  // contexts, then stats
   Memory tile_, block_max_, block_sum_, whole_;
   Staged tick_, draw_;
   Memory drawn_host_, drawn_;
@@ -148,6 +161,10 @@ DeviceEngine::DeviceEngine(const EngineOptions& options, const DeviceFacts& devi
       attended_(options.max_rows, options.shape.num_heads * options.shape.head_dim),
       gated_(options.max_rows, options.shape.ffn),
       final_normed_(std::max(max_draw_rows_, kWholeRows), options.shape.width),
+      num_partials_(num_attention_partials(options.shape.num_heads, options.shape.head_dim, options.max_rows,
+                                           options.max_positions)),
+      planner_(attention_shape(options.shape), num_partials_),
+      partials_(floats(num_partials_ * options.shape.num_heads * (options.shape.head_dim + 2))),
       tile_(floats(max_draw_rows_ * tile_tokens_)),
       block_max_(floats(max_draw_rows_ * num_draw_blocks_)),
       block_sum_(floats(max_draw_rows_ * num_draw_blocks_)) {}
@@ -285,27 +302,34 @@ void DeviceEngine::wait() {
   tick_.in_flight = draw_.in_flight = false;
 }
 
-RowPlaces DeviceEngine::bring(const Tick& tick, const std::int32_t*& tokens, const std::int32_t*& copies) {
-  const TickLayout at =
-      tick_layout(static_cast<std::int64_t>(tick.tokens_N.size()), static_cast<std::int64_t>(tick.page_ids.size()),
-                  static_cast<std::int64_t>(tick.copies.size()));
+DeviceEngine::Brought DeviceEngine::bring(const Tick& tick) {
+  const AttentionPlan& plan = planner_.plan({tick.positions_N, tick.first_page_N, tick.page_ids, options_.page_size});
+  const auto count = [](const auto& values) { return static_cast<std::int64_t>(values.size()); };
+  const TickLayout at = tick_layout({count(tick.tokens_N), count(tick.page_ids), count(tick.copies), count(plan.tiles),
+                                     count(plan.rows), count(plan.split_rows)});
   std::byte* to = stage(tick_, static_cast<std::size_t>(at.num_bytes));
   const auto put = [to](std::int64_t offset, const auto& values) {
-    if (!values.empty()) std::memcpy(to + offset, values.data(), values.size_bytes());
+    if (!values.empty()) std::memcpy(to + offset, values.data(), values.size() * sizeof(values[0]));
   };
-  static_assert(sizeof(SlotCopy) == 3 * sizeof(std::int32_t));
+  static_assert(sizeof(SlotCopy) == 3 * sizeof(std::int32_t) && sizeof(AttentionTile) == 5 * sizeof(std::int32_t));
   put(at.tokens, tick.tokens_N);
   put(at.positions, tick.positions_N);
   put(at.first_pages, tick.first_page_N);
   put(at.page_ids, tick.page_ids);
   put(at.copies, tick.copies);
+  put(at.partials, plan.partials_N);
+  put(at.tiles, plan.tiles);
+  put(at.tile_rows, plan.rows);
+  put(at.split_rows, plan.split_rows);
   send(tick_, static_cast<std::size_t>(at.num_bytes));
   const auto ints = [&](std::int64_t offset) {
     return reinterpret_cast<const std::int32_t*>(tick_.device.as<std::byte>() + offset);
   };
-  tokens = ints(at.tokens);
-  copies = ints(at.copies);
-  return {ints(at.positions), ints(at.first_pages), ints(at.page_ids)};
+  return {ints(at.tokens),
+          ints(at.copies),
+          {ints(at.positions), ints(at.first_pages), ints(at.page_ids)},
+          {reinterpret_cast<const AttentionTile*>(ints(at.tiles)), plan.num_small, count(plan.tiles) - plan.num_small,
+           ints(at.tile_rows), ints(at.partials), ints(at.split_rows), count(plan.split_rows)}};
 }
 
 void DeviceEngine::product(const EncodedRows& x, const DeviceMatrix& w, std::int64_t num_rows, void* y,
@@ -317,8 +341,9 @@ void DeviceEngine::forward(const Tick& tick) {
   check(tick);
   const ModelShape& shape = options_.shape;
   num_rows_ = static_cast<std::int64_t>(tick.tokens_N.size());
-  const std::int32_t *tokens = nullptr, *copies = nullptr;
-  const RowPlaces where = bring(tick, tokens, copies);
+  const auto [tokens, copies, where, work] = bring(tick);
+  auto* partial_contexts = partials_.as<float>();
+  float* partial_stats = partial_contexts + num_partials_ * shape.num_heads * shape.head_dim;
   auto* x = x_.as<float>();
   const bool wide = options_.f32_products;
 
@@ -340,7 +365,9 @@ void DeviceEngine::forward(const Tick& tick) {
         {rows_of(qkv_, qkv_stride_), shape.num_heads, layer.qkv_bias.as<float>(), layer.q_norm_E.as<float>(),
          layer.k_norm_E.as<float>(), shape.rms_norm_eps, weights_.rope_table(), where, pages(i), q_.as<float>()},
         num_rows_, stream_);
-    attention({q_.as<float>(), shape.num_heads, where, pages(i), context_.as<float>()}, num_rows_, stream_);
+    attention(
+        {q_.as<float>(), shape.num_heads, where, pages(i), work, partial_stats, partial_contexts, context_.as<float>()},
+        stream_);
     encode({context_.as<float>(), attended}, num_rows_, stream_);
     product(attended, layer.o.view, num_rows_, y_.data(), width_stride_, wide);
     norm_encode({x, y, layer.o_bias_D.as<float>(), layer.post_norm_D.as<float>(), nullptr, shape.rms_norm_eps, after},

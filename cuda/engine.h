@@ -135,4 +135,21 @@ struct ProductSpeeds {
 /// Errors as make_engine's.
 ProductSpeeds measure_products(const ProductSpeedTask& task);
 
+/// A tick's attention in one layer: a row each of sequences that see num_positions, in pages that lie in no order.
+struct AttentionSpeedTask {
+  quant::KvFormat format = quant::KvFormat::bf16;  ///< not f32
+  std::int64_t num_heads = 0, num_kv_heads = 0, head_dim = 0, page_size = 16;
+  std::int64_t num_sequences = 1, num_positions = 1;
+  std::int64_t shared_positions = 0;  ///< the first, whole pages, that lie in the same pages for all sequences
+  int device_number = 0;
+  std::int64_t pool_bytes = std::int64_t{1} << 30;  ///< as ProductSpeedTask's; at least what the sequences need
+};
+struct AttentionSpeed {
+  double copy_bytes_per_s = 0;  ///< as ProductSpeeds'
+  double attention_s = 0;
+  std::int64_t num_bytes = 0;  ///< keys, values and scales, what is shared once, queries and contexts
+};
+/// Times it as measure_products does, on random codes, planned as the engine plans it. Errors as make_engine's.
+AttentionSpeed measure_attention(const AttentionSpeedTask& task);
+
 }  // namespace qrl::cuda

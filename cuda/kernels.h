@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "attention_plan.h"
 #include "layout.h"
 #include "product_plan.h"
 #include "quant/format.h"
@@ -89,6 +90,10 @@ struct KvPages {
   std::uint8_t *keys, *values;
   float *key_slot_scales, *value_slot_scales;            ///< int8
   const float *key_head_scales_K, *value_head_scales_K;  ///< fp8_e4m3
+  /// Index of a position's slot; `page_ids` are its sequence's.
+  QRL_HD std::int64_t slot_of(const std::int32_t* page_ids, std::int64_t position, std::int64_t kv_head) const {
+    return at.slot(page_ids[position / at.page_size], kv_head, position % at.page_size);
+  }
 };
 
 /// Where each row's keys and values lie.
@@ -113,17 +118,39 @@ struct RopeTask {
 };
 void rope_and_store(const RopeTask& task, std::int64_t num_rows, const Stream& stream);
 
-/// Causal attention of each row's q heads over its pages, softmax scale 1/sqrt(E): queries and softmax weights fp32,
-/// codes decoded to fp32, products and sums fp32 (fma), softmax fp32. Four strides of 32 positions are summed apart and
-/// then together, by position alone, so neither page order nor the other rows of a tick change a bit.
+/// A plan of attention_plan.h, for the rows of `where`.
+struct AttentionWork {
+  const AttentionTile* tiles;
+  std::int64_t num_small, num_large;  ///< tiles of either kind
+  const std::int32_t *rows, *partials_N;
+  const std::int32_t* split_rows;
+  std::int64_t num_split;
+};
+
+/// Causal attention of each row's q heads over its pages, softmax scale 1/sqrt(E). What meets the codes
+/// is the CPU's (ops/paged_attention.h):
+/// bf16, fp8_e4m3  queries and weights rounded to bf16 (the weights before they are summed), codes decoded to bf16
+///       exactly; exact products, fp32 sums (the matrix unit's order, with its rounding).
+/// int8  queries as 254·high + low of int8 terms, 15 bits of their largest; weights times the values' scales as
+/// 256·high
+///       + low of uint8 terms, 16 bits of the largest of the 64 positions of a chunk that a warp takes; exact int32
+///       sums.
+/// Scales, scores, softmax and its denominator are fp32. Positions are taken in chunks of kAttentionChunk: a chunk's
+/// weights are exp(score − its largest), and chunks are joined in order in fp32. So neither plan, page order nor the
+/// other rows of a tick change a bit. int8's scores are the CPU's bits; up to 128 positions, the CPU's span, bf16 and
+/// e4m3 pages differ from it by the order of sums alone. A NaN among the e4m3 codes that a tile reads makes NaN of all
+/// its rows.
 struct AttentionTask {
   const float* q;
   std::int64_t num_heads;
   RowPlaces where;
   KvPages pages;
-  float* context;  ///< fp32 [*, H·E]
+  AttentionWork work;
+  float* partial_stats;     ///< fp32 [partials, H, 2]: largest score, sum of weights
+  float* partial_contexts;  ///< fp32 [partials, H, E]
+  float* context;           ///< fp32 [*, H·E]
 };
-void attention(const AttentionTask& task, std::int64_t num_rows, const Stream& stream);
+void attention(const AttentionTask& task, const Stream& stream);
 
 /// Copies the first slots of pages (three int32 each: from, to, slots).
 struct CopyTask {

@@ -90,18 +90,33 @@ inline KvLayout kv_layout(quant::KvFormat format, std::int64_t num_kv_heads, std
   return {num_kv_heads, page_size, round_up(head_dim, 16), quant::code_bytes(format)};
 }
 
+/// How many there are of what a tick sends to the device; what is not rows, page ids and copies is the plan of their
+/// attention (attention_plan.h), a tile five numbers.
+struct TickCounts {
+  std::int64_t rows = 0, page_ids = 0, copies = 0, tiles = 0, tile_rows = 0, split_rows = 0;
+};
 /// A tick's arrays in one stretch of memory, so that one copy brings them to the device. Offsets in bytes.
 struct TickLayout {
-  std::int64_t tokens = 0, positions = 0, first_pages = 0, page_ids = 0, copies = 0, num_bytes = 0;
+  std::int64_t tokens = 0, positions = 0, first_pages = 0, page_ids = 0, copies = 0, partials = 0, tiles = 0,
+               tile_rows = 0, split_rows = 0, num_bytes = 0;
 };
-inline TickLayout tick_layout(std::int64_t num_rows, std::int64_t num_page_ids, std::int64_t num_copies) {
-  constexpr std::int64_t kInt = 4;
+inline TickLayout tick_layout(const TickCounts& counts) {
   TickLayout at;
-  at.positions = round_up(num_rows * kInt, 16);
-  at.first_pages = at.positions + round_up(num_rows * kInt, 16);
-  at.page_ids = at.first_pages + round_up(num_rows * kInt, 16);
-  at.copies = at.page_ids + round_up(num_page_ids * kInt, 16);
-  at.num_bytes = at.copies + round_up(num_copies * 3 * kInt, 16);
+  std::int64_t end = 0;
+  const auto place = [&](std::int64_t& offset, std::int64_t num_ints) {
+    offset = end;
+    end += round_up(num_ints * 4, 16);
+  };
+  place(at.tokens, counts.rows);
+  place(at.positions, counts.rows);
+  place(at.first_pages, counts.rows);
+  place(at.partials, counts.rows);
+  place(at.page_ids, counts.page_ids);
+  place(at.copies, 3 * counts.copies);
+  place(at.tiles, 5 * counts.tiles);
+  place(at.tile_rows, counts.tile_rows);
+  place(at.split_rows, counts.split_rows);
+  at.num_bytes = end;
   return at;
 }
 

@@ -15,5 +15,6 @@ namespace {
 
 std::unique_ptr<Engine> make_engine(const EngineOptions&) { fail(); }
 ProductSpeeds measure_products(const ProductSpeedTask&) { fail(); }
+AttentionSpeed measure_attention(const AttentionSpeedTask&) { fail(); }
 
 }  // namespace qrl::cuda

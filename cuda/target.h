@@ -82,11 +82,29 @@ QRL_DEVICE void mma(std::int32_t (&c)[4], const std::uint32_t (&a)[4], std::uint
       : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
+/// The same with b of uint8.
+QRL_DEVICE void mma_unsigned_b(std::int32_t (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k32.row.col.s32.s8.u8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
 /// a · b + c of two bf16 numbers each, rounded once to nearest even; subnormal numbers stay.
 QRL_DEVICE std::uint32_t fma_bf16x2(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
   std::uint32_t d;
   asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
   return d;
+}
+/// Four of the eight bytes of low (0 … 3) and high (4 … 7): `selector` names them, four bits each, lowest first.
+QRL_DEVICE std::uint32_t pick_bytes(std::uint32_t low, std::uint32_t high, std::uint32_t selector) {
+  return __byte_perm(low, high, selector);
+}
+/// Two floats as bf16, nearest even, the first low.
+QRL_DEVICE std::uint32_t bf16x2_of(float low, float high) {
+  std::uint32_t result;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(high), "f"(low));
+  return result;
 }
 
 /// The block's shared memory, aligned for the matrix units (32 bytes); not initialised.

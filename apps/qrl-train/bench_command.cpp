@@ -433,6 +433,7 @@ void add_bench(CLI::App& app, Action& action) {
       [&action, arguments] { action = [arguments](dist::Collectives& world) { bench_step(*arguments, world); }; });
   add_bench_tokenizer(*bench, action);
   add_bench_products(*bench, action);
+  add_bench_attention(*bench, action);
   for (CLI::App* command : {learner, step}) {
     command->add_option("--prompts", arguments->prompts, "prompts")
         ->check(CLI::Range(1, kMaxSequences))

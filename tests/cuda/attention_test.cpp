@@ -1,10 +1,13 @@
-// Rotary positions, key and value pages, attention: against the CPU's ops on the same values.
+// Attention: against the CPU's op on the same bytes, and against itself under other plans, pages and neighbours.
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
+#include "attention_plan.h"
+#include "base/buffer.h"
 #include "device.h"
+#include "device_speed.h"
 #include "ops/paged_attention.h"
-#include "ops/transformer.h"
 
 namespace {
 
@@ -13,244 +16,418 @@ using namespace qrl::cuda;
 using namespace qrl::cuda::test;
 using quant::KvFormat;
 
-struct Case {
-  std::int64_t num_heads, num_kv_heads, head_dim, page_size, num_positions;
-};
-/// Odd head sizes, more than eight query heads a kv head, more positions than one stride of all warps.
-constexpr Case kCases[] = {
-    {6, 2, 10, 7, 40}, {3, 1, 32, 16, 150}, {9, 1, 64, 16, 33}, {2, 2, 128, 5, 260}, {4, 2, 256, 16, 20}};
+constexpr KvFormat kFormats[] = {KvFormat::bf16, KvFormat::int8, KvFormat::fp8_e4m3};
 
-/// Keys and values on the device and on the CPU, one sequence in scattered pages.
-struct Pages {
-  Pages(const Case& shape_, KvFormat format_)
-      : shape(shape_),
-        heads{shape.num_heads, shape.num_kv_heads, shape.head_dim},
-        format(format_),
-        at(kv_layout(format, shape.num_kv_heads, shape.page_size, shape.head_dim)),
-        num_pages(ceil_div(shape.num_positions, shape.page_size) + 3),
-        table(static_cast<std::size_t>(num_pages)),
-        key_scales(static_cast<std::size_t>(shape.num_kv_heads)),
-        value_scales(key_scales.size()),
-        keys(static_cast<std::size_t>(at.slots(num_pages) * at.slot_bytes())),
-        values(static_cast<std::size_t>(at.slots(num_pages) * at.slot_bytes())),
-        key_slot_scales(static_cast<std::size_t>(at.slots(num_pages))),
-        value_slot_scales(static_cast<std::size_t>(at.slots(num_pages))) {
-    std::iota(table.begin(), table.end(), 0);
-    base::RandomStream random(9, base::RandomPurpose::test, 0);
-    random.shuffle(std::span(table));
-    for (std::size_t i = 0; i < key_scales.size(); ++i) {
-      key_scales[i] = 0.01F * static_cast<float>(i + 1);
-      value_scales[i] = 0.02F / static_cast<float>(i + 1);
-    }
-    const auto page_bytes = static_cast<std::size_t>(ops::kv_page_bytes(heads, format, shape.page_size));
-    for (base::Buffer* side : {&cpu_keys, &cpu_values})
-      *side = base::Buffer(base::DType::u8, {num_pages, static_cast<std::int64_t>(page_bytes)});
+/// Pages full of keys and values, the same codes on the device and on the CPU. What is in the i-th page does not depend
+/// on where it lies.
+struct Pool {
+  Pool(KvFormat format_, const ops::HeadShape& heads_, std::int64_t page_size, std::vector<std::int32_t> page_ids_)
+      : format(format_),
+        heads(heads_),
+        at(kv_layout(format, heads.num_kv_heads, page_size, heads.head_dim)),
+        page_ids(std::move(page_ids_)),
+        head_scales(static_cast<std::size_t>(heads.num_kv_heads)),
+        slot_scales(static_cast<std::size_t>(at.slots(num_pages())), 1.0F),
+        codes{std::vector<std::uint8_t>(static_cast<std::size_t>(at.slots(num_pages()) * at.slot_bytes())), {}} {
+    codes[1] = codes[0];
+    for (std::size_t i = 0; i < head_scales.size(); ++i) head_scales[i] = 0.01F * static_cast<float>(i + 1);
+    const auto page_bytes = ops::kv_page_bytes(heads, format, page_size);
+    for (base::Buffer& side : cpu_sides) side = base::Buffer(base::DType::u8, {num_pages(), page_bytes});
     cpu = {format,
-           num_pages,
-           shape.page_size,
-           static_cast<std::byte*>(cpu_keys.view().data),
-           static_cast<std::byte*>(cpu_values.view().data),
-           nullptr,
-           nullptr};
-    if (format == KvFormat::fp8_e4m3) {
-      cpu.key_scales = key_scales.data();
-      cpu.value_scales = value_scales.data();
+           num_pages(),
+           page_size,
+           static_cast<std::byte*>(cpu_sides[0].view().data),
+           static_cast<std::byte*>(cpu_sides[1].view().data),
+           format == KvFormat::fp8_e4m3 ? head_scales.data() : nullptr,
+           format == KvFormat::fp8_e4m3 ? head_scales.data() : nullptr};
+    base::RandomStream random(3, base::RandomPurpose::test, 0);
+    for (const std::int32_t page : page_ids) {
+      for (std::int64_t slot = 0; slot < page_size; ++slot) fill(page, slot, random);
     }
-    key_head_scales = std::make_unique<OnDevice<float>>(key_scales);
-    value_head_scales = std::make_unique<OnDevice<float>>(value_scales);
+    to_device();
+  }
+  std::int64_t num_pages() const { return static_cast<std::int64_t>(page_ids.size()); }
+
+  void fill(std::int32_t page, std::int64_t slot, base::RandomStream& random) {
+    const std::int64_t width = heads.head_dim, num_kv_heads = heads.num_kv_heads;
+    std::vector<float> qkv(static_cast<std::size_t>((heads.num_heads + 2 * num_kv_heads) * width));
+    for (int side = 0; side < 2; ++side) {
+      for (std::int64_t head = 0; head < num_kv_heads; ++head) {
+        const std::int64_t idx = at.slot(page, head, slot);
+        const float scale = std::ldexp(1.0F, static_cast<int>(slot % 3) - 7);
+        slot_scales[static_cast<std::size_t>(idx)] = scale;
+        for (std::int64_t e = 0; e < width; ++e) {
+          const float value = e == 0 ? 127 * scale : random.normal();  // int8's scale is what this says
+          const float decoded = put(codes[side].data() + at.code_at(idx), e, value, head, scale);
+          qkv[static_cast<std::size_t>((heads.num_heads + side * num_kv_heads + head) * width + e)] = decoded;
+        }
+      }
+    }
+    const auto position = static_cast<std::int32_t>(slot);
+    const std::int32_t* table = &page;
+    base::Team alone = base::Team::solo();
+    ops::store_kv(alone, heads, {&position, &table}, {0, 1}, cpu, false, qkv.data());
+  }
+  float put(std::uint8_t* slot, std::int64_t e, float value, std::int64_t head, float slot_scale) const {
+    if (format == KvFormat::bf16) {
+      const std::uint16_t code = bf16_of(value);
+      std::memcpy(slot + 2 * e, &code, sizeof code);
+      return float_of_bf16(code);
+    }
+    const float scale = format == KvFormat::int8 ? slot_scale : head_scales[static_cast<std::size_t>(head)];
+    if (format == KvFormat::int8) {
+      const std::int8_t code = int_code_of(value, scale, 127.0F);
+      slot[e] = static_cast<std::uint8_t>(code);
+      return static_cast<float>(code) * scale;
+    }
+    slot[e] = fp8_of(value / scale);
+    return float_of_fp8(slot[e]) * scale;
+  }
+  void to_device() {
+    keys = std::make_unique<OnDevice<std::uint8_t>>(codes[0]);
+    values = std::make_unique<OnDevice<std::uint8_t>>(codes[1]);
+    slot_scales_there = std::make_unique<OnDevice<float>>(slot_scales);
+    head_scales_there = std::make_unique<OnDevice<float>>(head_scales);
   }
   target::KvPages there() const {
     return {format,
             at,
-            shape.head_dim,
-            keys.data(),
-            values.data(),
-            key_slot_scales.data(),
-            value_slot_scales.data(),
-            key_head_scales->data(),
-            value_head_scales->data()};
+            heads.head_dim,
+            keys->data(),
+            values->data(),
+            slot_scales_there->data(),
+            slot_scales_there->data(),
+            head_scales_there->data(),
+            head_scales_there->data()};
   }
-  Case shape;
-  ops::HeadShape heads;
+
   KvFormat format;
+  ops::HeadShape heads;
   KvLayout at;
-  std::int64_t num_pages;
-  std::vector<std::int32_t> table;
-  std::vector<float> key_scales, value_scales;
-  OnDevice<std::uint8_t> keys, values;
-  OnDevice<float> key_slot_scales, value_slot_scales;
-  std::unique_ptr<OnDevice<float>> key_head_scales, value_head_scales;
-  base::Buffer cpu_keys, cpu_values;
+  std::vector<std::int32_t> page_ids;
+  std::vector<float> head_scales, slot_scales;
+  std::vector<std::uint8_t> codes[2];
+  base::Buffer cpu_sides[2];
   ops::KvPages cpu;
+  std::unique_ptr<OnDevice<std::uint8_t>> keys, values;
+  std::unique_ptr<OnDevice<float>> slot_scales_there, head_scales_there;
 };
 
-/// One decoded slot of the device.
-std::vector<float> read_slot(const Pages& pages, std::int64_t page, std::int64_t slot, std::int64_t head, bool is_key) {
-  const std::vector<std::uint8_t> bytes = (is_key ? pages.keys : pages.values).read();
-  const std::int64_t idx = pages.at.slot(page, head, slot);
-  float scale = 1;
-  if (pages.format == KvFormat::int8)
-    scale = (is_key ? pages.key_slot_scales : pages.value_slot_scales).read()[static_cast<std::size_t>(idx)];
-  if (pages.format == KvFormat::fp8_e4m3)
-    scale = (is_key ? pages.key_scales : pages.value_scales)[static_cast<std::size_t>(head)];
-  const std::uint8_t* codes = bytes.data() + pages.at.code_at(idx);
-  std::vector<float> row;
-  for (std::int64_t e = 0; e < pages.shape.head_dim; ++e) {
-    if (pages.format == KvFormat::bf16)
-      row.push_back(float_of_bf16(static_cast<std::uint16_t>(codes[2 * e] | codes[2 * e + 1] << 8)));
-    else if (pages.format == KvFormat::int8)
-      row.push_back(static_cast<float>(static_cast<std::int8_t>(codes[e])) * scale);
-    else row.push_back(float_of_fp8(codes[e]) * scale);
-  }
-  return row;
+std::vector<std::int32_t> numbers(std::int64_t count) {
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(count));
+  std::iota(ids.begin(), ids.end(), 0);
+  return ids;
 }
+std::vector<std::int32_t> shuffled(std::int64_t count) {
+  std::vector<std::int32_t> ids = numbers(count);
+  base::RandomStream random(9, base::RandomPurpose::test, 0);
+  random.shuffle(std::span(ids));
+  return ids;
+}
+
+/// Rows of a tick: sequences of pages, each with some rows of consecutive positions.
+struct Rows {
+  /// `pages`: which of the pool's pages, in order.
+  void add(const Pool& pool, const std::vector<std::int64_t>& pages, std::int32_t first_position,
+           std::int32_t num_rows = 1) {
+    for (std::int32_t i = 0; i < num_rows; ++i) {
+      positions.push_back(first_position + i);
+      first_pages.push_back(static_cast<std::int32_t>(page_ids.size()));
+    }
+    for (const std::int64_t page : pages) page_ids.push_back(pool.page_ids[static_cast<std::size_t>(page)]);
+    REQUIRE((first_position + num_rows - 1) / pool.at.page_size < static_cast<std::int64_t>(pages.size()));
+  }
+  std::vector<std::int32_t> positions, first_pages, page_ids;
+};
+
+std::vector<std::int64_t> consecutive(std::int64_t first, std::int64_t count) {
+  std::vector<std::int64_t> pages(static_cast<std::size_t>(count));
+  std::iota(pages.begin(), pages.end(), first);
+  return pages;
+}
+
+std::size_t row_floats(const ops::HeadShape& heads) {
+  return static_cast<std::size_t>(heads.num_heads * heads.head_dim);
+}
+
+struct Attended {
+  std::vector<float> context;
+  AttentionPlan plan;
+};
+
+/// q: [rows, H·E].
+Attended attend(const Pool& pool, const Rows& rows, const std::vector<float>& q, std::int64_t max_partials) {
+  const ops::HeadShape& heads = pool.heads;
+  AttentionPlanner planner({heads.num_heads, heads.num_kv_heads, heads.head_dim}, max_partials);
+  Attended done;
+  done.plan = planner.plan({rows.positions, rows.first_pages, rows.page_ids, pool.at.page_size});
+  const AttentionPlan& plan = done.plan;
+  const OnDevice<float> q_there(q), context(std::vector<float>(q.size(), std::nanf("")));
+  const OnDevice<float> stats(
+      std::vector<float>(static_cast<std::size_t>(max_partials * heads.num_heads * 2), std::nanf(""))),
+      contexts(std::vector<float>(static_cast<std::size_t>(max_partials) * row_floats(heads), std::nanf("")));
+  const OnDevice<std::int32_t> positions(rows.positions), first_pages(rows.first_pages), page_ids(rows.page_ids),
+      tile_rows(plan.rows), partials(plan.partials_N), split_rows(plan.split_rows);
+  const OnDevice<AttentionTile> tiles(plan.tiles);
+  const target::Stream stream;
+  target::attention(
+      {q_there.data(),
+       heads.num_heads,
+       {positions.data(), first_pages.data(), page_ids.data()},
+       pool.there(),
+       {tiles.data(), plan.num_small, static_cast<std::int64_t>(plan.tiles.size()) - plan.num_small, tile_rows.data(),
+        partials.data(), split_rows.data(), static_cast<std::int64_t>(plan.split_rows.size())},
+       stats.data(),
+       contexts.data(),
+       context.data()},
+      stream);
+  stream.wait();
+  done.context = context.read();
+  return done;
+}
+
+std::vector<float> on_cpu(const Pool& pool, const Rows& rows, const std::vector<float>& q) {
+  const ops::HeadShape& heads = pool.heads;
+  const std::size_t size = row_floats(heads),
+                    stride = size + static_cast<std::size_t>(2 * heads.num_kv_heads * heads.head_dim);
+  const std::size_t num_rows = rows.positions.size();
+  std::vector<float> qkv(num_rows * stride), context(num_rows * size);
+  std::vector<const std::int32_t*> tables;
+  for (std::size_t row = 0; row < num_rows; ++row) {
+    std::copy_n(q.data() + row * size, size, qkv.data() + row * stride);
+    tables.push_back(rows.page_ids.data() + rows.first_pages[row]);
+  }
+  base::Team alone = base::Team::solo();
+  ops::paged_attention(alone, heads, {rows.positions.data(), tables.data()}, {0, static_cast<std::int64_t>(num_rows)},
+                       pool.cpu, qkv.data(), context.data());
+  return context;
+}
+
+constexpr std::int64_t kManyPartials = 300;
+
+/// From the CPU's. Beyond its span of 128 positions weights are rounded to bf16 relative to another position's: 2⁻⁸ of
+/// values up to 4.5, where there are few to average over. int8's weights have 16 bits on either.
+struct Bound {
+  double absolute, relative;
+};
+Bound bound(KvFormat format) { return format == KvFormat::int8 ? Bound{1e-4, 1e-4} : Bound{1e-2, 6e-3}; }
 
 }  // namespace
 
-TEST_CASE("keys, values, queries and attention are the CPU's, in every KV format") {
+TEST_CASE("attention is the CPU's on the same bytes, in every KV format: whole, in chunks and in tiles") {
   if (!find_device()) return;
-  const target::Stream stream;
-  for (const Case& shape : kCases) {
-    for (const KvFormat format : {KvFormat::bf16, KvFormat::int8, KvFormat::fp8_e4m3}) {
-      INFO(quant::name(format) << ", heads of " << shape.head_dim << ", " << shape.num_positions << " positions");
-      const std::int64_t num_rows = shape.num_positions, width = shape.head_dim;
-      const std::int64_t row_size = (shape.num_heads + 2 * shape.num_kv_heads) * width;
-      const std::int64_t stride = round_up(row_size, kOutputTile);
-      std::vector<std::uint16_t> qkv;
-      for (const float value : normal_values(num_rows * stride, 1, 3)) qkv.push_back(bf16_of(value));
-      const std::vector<float> bias = normal_values(row_size, 0.5F, 4), q_gain = normal_values(width, 1, 5),
-                               k_gain = normal_values(width, 1, 6);
-      const base::Buffer table = ops::make_rope_table(num_rows, width, 10000);
-      std::vector<std::int32_t> positions(static_cast<std::size_t>(num_rows));
-      std::iota(positions.begin(), positions.end(), 0);
-
-      Pages pages(shape, format);
-      std::vector<float> cpu_qkv;
-      for (std::int64_t row = 0; row < num_rows; ++row) {
-        for (std::int64_t i = 0; i < row_size; ++i)
-          cpu_qkv.push_back(float_of_bf16(qkv[static_cast<std::size_t>(row * stride + i)]) +
-                            bias[static_cast<std::size_t>(i)]);
-      }
-      const std::vector<const std::int32_t*> tables(static_cast<std::size_t>(num_rows), pages.table.data());
-      const ops::AttentionRows where{positions.data(), tables.data()};
-      base::Team alone = base::Team::solo();
-      ops::rope_and_store(alone, pages.heads, q_gain.data(), k_gain.data(), 1e-6F, table.view(), where, {0, num_rows},
-                          pages.cpu, cpu_qkv.data());
-      std::vector<float> want(static_cast<std::size_t>(num_rows * shape.num_heads * width));
-      ops::paged_attention(alone, pages.heads, where, {0, num_rows}, pages.cpu, cpu_qkv.data(), want.data());
-
-      const OnDevice<std::uint16_t> qkv_there(qkv);
-      const OnDevice<float> bias_there(bias), q_gain_there(q_gain), k_gain_there(k_gain),
-          table_there(std::vector<float>(table.as<float>(), table.as<float>() + num_rows * width));
-      const OnDevice<std::int32_t> positions_there(positions), table_of_pages(pages.table),
-          first_pages(static_cast<std::size_t>(num_rows));
-      const target::RowPlaces places{positions_there.data(), first_pages.data(), table_of_pages.data()};
+  struct Case {
+    std::int64_t num_heads, num_kv_heads, head_dim, page_size;
+    std::vector<std::int32_t> single_positions;
+    std::int32_t first_of_prompt, rows_of_prompt;
+  };
+  // Groups of 1, 4, 7, 8, 12 and 33 query heads; contexts of 1, 7, 33, 257 positions and at the chunks' ends.
+  const Case cases[] = {{2, 2, 16, 7, {0, 6, 32, 254, 255, 256, 510, 511, 512}, 250, 20},
+                        {4, 1, 64, 16, {0, 256, 511, 767}, 0, 20},
+                        {7, 1, 80, 5, {6, 255, 256}, 240, 19},
+                        {16, 2, 128, 32, {32, 255, 512}, 505, 9},
+                        {12, 1, 128, 300, {0, 256, 299}, 254, 5},
+                        {4, 2, 256, 16, {6, 255, 512}, 251, 7},
+                        {33, 1, 24, 16, {0, 32, 256}, 255, 2},
+                        {20, 1, 256, 16, {32, 256}, 0, 3}};
+  for (const Case& shape : cases) {
+    const ops::HeadShape heads{shape.num_heads, shape.num_kv_heads, shape.head_dim};
+    const std::int64_t num_pages = ceil_div(768, shape.page_size);
+    for (const KvFormat format : kFormats) {
+      const Pool pool(format, heads, shape.page_size, shuffled(num_pages));
+      Rows rows;
+      for (const std::int32_t position : shape.single_positions) rows.add(pool, consecutive(0, num_pages), position);
+      rows.add(pool, consecutive(0, num_pages), shape.first_of_prompt, shape.rows_of_prompt);
+      const std::vector<float> q =
+          normal_values(static_cast<std::int64_t>(rows.positions.size() * row_floats(heads)), 1, 21);
+      const std::vector<float> want = on_cpu(pool, rows, q);
+      INFO(quant::name(format) << ", " << shape.num_heads << " heads of " << shape.head_dim << ", "
+                               << shape.num_kv_heads << " kv heads, pages of " << shape.page_size);
       in_both_orders([&] {
-        const OnDevice<float> q(want.size()), context(want.size());
-        target::rope_and_store({{qkv_there.data(), stride, false},
-                                shape.num_heads,
-                                bias_there.data(),
-                                q_gain_there.data(),
-                                k_gain_there.data(),
-                                1e-6F,
-                                table_there.data(),
-                                places,
-                                pages.there(),
-                                q.data()},
-                               num_rows, stream);
-        stream.wait();
-        std::vector<float> q_want;
-        for (std::int64_t row = 0; row < num_rows; ++row)
-          q_want.insert(q_want.end(), cpu_qkv.begin() + row * row_size,
-                        cpu_qkv.begin() + row * row_size + shape.num_heads * width);
-        CHECK(first_beyond(q.read(), q_want, 2e-6, 2e-6) == "");
-        for (const std::int64_t position : {std::int64_t{0}, num_rows - 1}) {
-          const std::int32_t page = pages.table[static_cast<std::size_t>(position / shape.page_size)];
-          std::vector<float> key(static_cast<std::size_t>(width)), value(key.size());
-          ops::read_slot(pages.heads, pages.cpu, page, position % shape.page_size, shape.num_kv_heads - 1, key.data(),
-                         value.data());
-          // One step of a code where a value lies at a tie.
-          const double step = format == KvFormat::fp8_e4m3 ? 0.13 : format == KvFormat::int8 ? 0.04 : 0x1p-7;
-          CHECK(first_beyond(read_slot(pages, page, position % shape.page_size, shape.num_kv_heads - 1, true), key,
-                             step, step) == "");
-          CHECK(first_beyond(read_slot(pages, page, position % shape.page_size, shape.num_kv_heads - 1, false), value,
-                             1e-6, 1e-6) == "");
+        for (const std::int64_t max_partials : {std::int64_t{0}, kManyPartials}) {
+          const Attended got = attend(pool, rows, q, max_partials);
+          CHECK(got.plan.split_rows.empty() == (max_partials == 0));
+          CHECK(first_beyond(got.context, want, bound(format).absolute, bound(format).relative) == "");
         }
-        target::attention({q.data(), shape.num_heads, places, pages.there(), context.data()}, num_rows, stream);
-        stream.wait();
-        // The CPU rounds queries and weights (bf16 and e4m3: to bf16; int8: to 15 bits), the device does not.
-        CHECK(first_beyond(context.read(), want, format == KvFormat::int8 ? 2e-3 : 2e-2, 1e-2) == "");
       });
     }
   }
 }
 
-TEST_CASE("a row's attention is the same bits whatever the pages' order and the tick's other rows") {
+TEST_CASE("attention has the groups of heads of real models, at the ends of a chunk, with prompts in common") {
   if (!find_device()) return;
-  const target::Stream stream;
-  const Case shape{3, 1, 32, 16, 150};
-  std::vector<float> first_context;
-  for (const bool permuted : {false, true}) {
-    Pages pages(shape, KvFormat::int8);
-    if (!permuted) std::iota(pages.table.begin(), pages.table.end(), 0);
-    const std::int64_t row_size = 5 * 32, stride = round_up(row_size, kOutputTile);
-    std::vector<std::uint16_t> qkv;
-    for (const float value : normal_values(150 * stride, 1, 3)) qkv.push_back(bf16_of(value));
-    const base::Buffer table = ops::make_rope_table(150, 32, 10000);
-    std::vector<std::int32_t> positions(150);
-    std::iota(positions.begin(), positions.end(), 0);
-    const OnDevice<std::uint16_t> qkv_there(qkv);
-    const OnDevice<float> table_there(std::vector<float>(table.as<float>(), table.as<float>() + 150 * 32));
-    const OnDevice<std::int32_t> positions_there(positions), page_ids(pages.table), first_pages(150);
-    const target::RowPlaces places{positions_there.data(), first_pages.data(), page_ids.data()};
-    const OnDevice<float> q(150 * 96), context(150 * 96);
-    target::rope_and_store({{qkv_there.data(), stride, false},
-                            3,
-                            nullptr,
-                            nullptr,
-                            nullptr,
-                            1e-6F,
-                            table_there.data(),
-                            places,
-                            pages.there(),
-                            q.data()},
-                           150, stream);
-    target::attention({q.data(), 3, places, pages.there(), context.data()}, permuted ? 149 : 150, stream);
-    // The last row once more, by itself.
-    const target::RowPlaces last{positions_there.data() + 149, first_pages.data(), page_ids.data()};
-    if (permuted)
-      target::attention({q.data() + 149 * 96, 3, last, pages.there(), context.data() + 149 * 96}, 1, stream);
-    stream.wait();
-    if (!permuted) first_context = context.read();
-    else CHECK(first_beyond(context.read(), first_context, 0, 0) == "");
+  // Qwen3-8B and Llama-3.1-8B; Qwen3-0.6B and 1.7B; Qwen2.5-0.5B; Qwen2.5-7B; Llama-3.2-1B; Llama-3.2-3B.
+  for (const ops::HeadShape& heads :
+       {ops::HeadShape{32, 8, 128}, {16, 8, 128}, {14, 2, 64}, {28, 4, 128}, {32, 8, 64}, {24, 8, 128}}) {
+    for (const KvFormat format : kFormats) {
+      const Pool pool(format, heads, 16, shuffled(40));
+      Rows rows;
+      for (const std::int32_t length : {1, 255, 256, 257}) rows.add(pool, consecutive(0, 17), length - 1);
+      std::vector<std::int64_t> own = consecutive(0, 17);  // the first 272 positions are those of the others
+      own.push_back(30);
+      rows.add(pool, own, 280);
+      const std::vector<float> q =
+          normal_values(static_cast<std::int64_t>(rows.positions.size() * row_floats(heads)), 1, 25);
+      INFO(quant::name(format) << ", " << heads.num_heads << " heads of " << heads.head_dim << ", "
+                               << heads.num_kv_heads << " kv heads");
+      CHECK(first_beyond(attend(pool, rows, q, kManyPartials).context, on_cpu(pool, rows, q), bound(format).absolute,
+                         bound(format).relative) == "");
+    }
   }
 }
 
-TEST_CASE("copied slots are the source's, slots behind them stay") {
+TEST_CASE("int8 pages: queries and weights keep the CPU's 15 and 16 bits, whatever their size") {
   if (!find_device()) return;
-  const target::Stream stream;
-  for (const KvFormat format : {KvFormat::bf16, KvFormat::int8, KvFormat::fp8_e4m3}) {
-    Pages pages({4, 2, 10, 7, 30}, format);
-    std::vector<std::uint8_t> bytes = pages.keys.read();
-    base::RandomStream random(1, base::RandomPurpose::test, 2);
-    for (std::uint8_t& byte : bytes) byte = static_cast<std::uint8_t>(random.below(256));
-    target::copy_to_device(pages.keys.data(), bytes.data(), bytes.size(), stream);
-    const std::vector<float> scales = normal_values(pages.at.slots(pages.num_pages), 1, 8);
-    target::copy_to_device(pages.key_slot_scales.data(), scales.data(), scales.size() * sizeof(float), stream);
-    const OnDevice<std::int32_t> copies(std::vector<std::int32_t>{2, 5, 3});
-    target::copy_slots({copies.data(), pages.there()}, 1, stream);
-    stream.wait();
-    std::vector<std::uint8_t> want = bytes;
-    std::vector<float> want_scales = scales;
-    for (std::int64_t head = 0; head < 2; ++head) {
-      for (std::int64_t slot = 0; slot < 3; ++slot) {
-        const std::int64_t from = pages.at.slot(2, head, slot), to = pages.at.slot(5, head, slot);
-        std::copy_n(bytes.begin() + pages.at.code_at(from), pages.at.slot_bytes(), want.begin() + pages.at.code_at(to));
-        if (format == KvFormat::int8)
-          want_scales[static_cast<std::size_t>(to)] = scales[static_cast<std::size_t>(from)];
+  const ops::HeadShape heads{8, 2, 128};
+  const Pool pool(KvFormat::int8, heads, 16, shuffled(40));
+  Rows rows;
+  for (const std::int32_t length : {2, 17, 128, 256, 600}) rows.add(pool, consecutive(0, 40), length - 1);
+  rows.add(pool, consecutive(0, 40), 120, 16);
+  for (const float sigma : {0.0F, 1e-20F, 1e-3F, 4.0F, 30.0F}) {
+    std::vector<float> q =
+        normal_values(static_cast<std::int64_t>(rows.positions.size() * row_floats(heads)), sigma, 26);
+    INFO("queries of " << sigma);
+    // Scores are the CPU's bits, so that even those of some hundreds make the same weights, as far as exp does.
+    CHECK(first_beyond(attend(pool, rows, q, kManyPartials).context, on_cpu(pool, rows, q), 4e-4, 4e-4) == "");
+  }
+}
+
+TEST_CASE("a row's attention is the same bits by every plan, whatever the pages' order and the tick's other rows") {
+  if (!find_device()) return;
+  const ops::HeadShape heads{8, 2, 32};
+  for (const KvFormat format : kFormats) {
+    constexpr std::int64_t kPageSize = 20, kPages = 160;
+    const Pool scattered(format, heads, kPageSize, shuffled(kPages)),
+        in_order(format, heads, kPageSize, numbers(kPages));
+    // A prompt of 540 tokens in 27 pages, whose samples go on in pages of their own; another sequence; a prompt's
+    // piece.
+    const auto all_rows = [&](const Pool& pool) {
+      Rows rows;
+      for (std::int64_t sample = 0; sample < 9; ++sample) {
+        std::vector<std::int64_t> pages = consecutive(0, 27);
+        for (const std::int64_t own : consecutive(30 + 12 * sample, 12)) pages.push_back(own);
+        rows.add(pool, pages, static_cast<std::int32_t>(540 + 25 * sample));
+      }
+      rows.add(pool, consecutive(140, 20), 300);
+      rows.add(pool, consecutive(139, 20), 249, 12);
+      return rows;
+    };
+    const Rows rows = all_rows(scattered);
+    const std::size_t size = row_floats(heads);
+    const std::vector<float> q = normal_values(static_cast<std::int64_t>(rows.positions.size() * size), 1, 22);
+    const Attended whole = attend(scattered, rows, q, 0), split = attend(scattered, rows, q, kManyPartials);
+    INFO(quant::name(format));
+    // The arms differ: nothing shared or split in the first, all of that in the second.
+    CHECK(whole.plan.split_rows.empty());
+    CHECK(split.plan.split_rows.size() == rows.positions.size());
+    const auto is_common = [](const AttentionTile& tile) { return tile.num_rows > 3 && tile.end_chunk <= 2; };
+    CHECK(std::ranges::none_of(whole.plan.tiles, [](const AttentionTile& tile) { return tile.first_chunk > 0; }));
+    CHECK(std::ranges::any_of(split.plan.tiles, is_common));
+    CHECK(first_beyond(split.context, whole.context, 0, 0) == "");
+    CHECK(first_beyond(attend(in_order, all_rows(in_order), q, kManyPartials).context, whole.context, 0, 0) == "");
+    for (const std::size_t row : {std::size_t{0}, std::size_t{8}, std::size_t{9}, std::size_t{10}, std::size_t{21}}) {
+      Rows one;
+      one.positions = {rows.positions[row]};
+      one.first_pages = {rows.first_pages[row]};
+      one.page_ids = rows.page_ids;
+      const auto from = static_cast<std::ptrdiff_t>(row * size);
+      const std::vector<float> q_of(q.begin() + from, q.begin() + from + static_cast<std::ptrdiff_t>(size)),
+          want(whole.context.begin() + from, whole.context.begin() + from + static_cast<std::ptrdiff_t>(size));
+      for (const std::int64_t max_partials : {std::int64_t{0}, kManyPartials})
+        CHECK(first_beyond(attend(scattered, one, q_of, max_partials).context, want, 0, 0) == "");
+    }
+  }
+}
+
+TEST_CASE("the context of a single position is its value, for every code") {
+  if (!find_device()) return;
+  const ops::HeadShape heads{1, 1, 256};
+  for (const KvFormat format : kFormats) {
+    Pool pool(format, heads, 1, {0});
+    std::vector<float> want;
+    pool.head_scales[0] = 0.37F;
+    for (std::int64_t e = 0; e < 256; ++e) {
+      const auto byte = static_cast<std::uint8_t>(e);
+      std::uint8_t* code = pool.codes[1].data() + e * pool.at.code_bytes;
+      if (format == KvFormat::bf16) {
+        code[0] = 0x5a;
+        code[1] = byte % 128 == 127 ? 0x3f : byte;  // no infinity, no NaN
+        want.push_back(float_of_bf16(static_cast<std::uint16_t>(code[0] | code[1] << 8)));
+      } else if (format == KvFormat::int8) {
+        *code = byte;
+        pool.slot_scales[0] = 0.5F;
+        want.push_back(static_cast<float>(static_cast<std::int8_t>(byte)) * 0.5F);
+      } else {
+        *code = byte % 128 == 127 ? 0 : byte;
+        want.push_back(float_of_fp8(*code) * 0.37F);
       }
     }
-    CHECK(pages.keys.read() == want);
-    CHECK(pages.key_slot_scales.read() == want_scales);
+    pool.to_device();
+    Rows rows;
+    rows.add(pool, {0}, 0);
+    INFO(quant::name(format));
+    // int8's unit is a 65,535th of the weight times the scale.
+    const double rounding = format == KvFormat::int8 ? 2e-7 : 0;
+    CHECK(first_beyond(attend(pool, rows, normal_values(256, 1, 23), 0).context, want, 0, rounding) == "");
+  }
+}
+
+TEST_CASE("NaN among keys or values is NaN in every row that sees it, and in no other sequence") {
+  if (!find_device()) return;
+  const ops::HeadShape heads{4, 1, 64};
+  for (const KvFormat format : kFormats) {
+    for (const int side : {0, 1}) {
+      Pool pool(format, heads, 16, numbers(40));
+      const std::int64_t slot = pool.at.slot(3, 0, 5);
+      if (format == KvFormat::int8) {
+        pool.slot_scales[static_cast<std::size_t>(slot)] = std::nanf("");
+      } else {
+        std::uint8_t* code = pool.codes[side].data() + pool.at.code_at(slot) + 20 * pool.at.code_bytes;
+        code[0] = 0xff;  // negative, too
+        if (format == KvFormat::bf16) code[1] = 0xff;
+      }
+      pool.to_device();
+      Rows rows;
+      rows.add(pool, consecutive(0, 20), 300);
+      rows.add(pool, consecutive(20, 20), 300);
+      rows.add(pool, consecutive(0, 20), 53, 3);
+      const std::vector<float> q = normal_values(static_cast<std::int64_t>(5 * row_floats(heads)), 1, 24);
+      for (const std::int64_t max_partials : {std::int64_t{0}, kManyPartials}) {
+        const std::vector<float> context = attend(pool, rows, q, max_partials).context;
+        // Of a slot whose scale is NaN all elements are; of a value alone its element, of an e4m3 tile all.
+        for (std::size_t row = 0; row < 5; ++row) {
+          int num_nan = 0;
+          for (std::size_t i = 0; i < row_floats(heads); ++i)
+            num_nan += std::isnan(context[row * row_floats(heads) + i]);
+          INFO(quant::name(format) << (side == 0 ? ", keys" : ", values") << ", row " << row << ": " << num_nan);
+          const int all = format == KvFormat::bf16 && side == 1 ? 4 : 256;
+          CHECK(num_nan == (row == 1 ? 0 : all));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("attention is measured: bytes that cannot be spared, and some time") {
+  if (!find_device()) return;
+  AttentionSpeedTask task;
+  task.num_heads = 2;
+  task.num_kv_heads = 1;
+  task.head_dim = 32;
+  task.num_sequences = 2;
+  task.num_positions = 260;
+  task.pool_bytes = 1 << 17;
+  for (const KvFormat format : kFormats) {
+    task.format = format;
+    task.shared_positions = 0;
+    const AttentionSpeed alone = target::measure_attention_speed(task);
+    task.shared_positions = 256;
+    const AttentionSpeed shared = target::measure_attention_speed(task);
+    INFO(quant::name(format));
+    CHECK((alone.attention_s > 0 && shared.attention_s > 0 && alone.copy_bytes_per_s > 0));
+    const std::int64_t of_position =
+        2 * task.num_kv_heads * (32 * quant::code_bytes(format) + (format == KvFormat::int8 ? 4 : 0));
+    CHECK(alone.num_bytes == 2 * (260 * of_position + 2 * 2 * 32 * 4));
+    CHECK(alone.num_bytes - shared.num_bytes == 256 * of_position);
   }
 }

@@ -70,6 +70,20 @@ void take_columns(MmaTask task) {
   for (int e = 0; e < 4; ++e) task.c[(q + e / 2 * 8) * 8 + 2 * t + e % 2] = c[e];
 }
 
+/// Sums of 32 products of a and b: int8 and int8, int8 and uint8.
+struct ByteTask {
+  std::int32_t* c;
+};
+void multiply_bytes(ByteTask task) {
+  constexpr std::uint32_t kMinus3 = 0xfdfdfdfdU, k200 = 0xc8c8c8c8U;
+  std::int32_t both_signed[4] = {1, 1, 1, 1}, unsigned_b[4] = {1, 1, 1, 1};
+  mma(both_signed, {kMinus3, kMinus3, kMinus3, kMinus3}, k200, k200);
+  mma_unsigned_b(unsigned_b, {kMinus3, kMinus3, kMinus3, kMinus3}, k200, k200);
+  if (thread_idx() != 0) return;
+  task.c[0] = both_signed[3];
+  task.c[1] = unsigned_b[3];
+}
+
 std::vector<float> passed_on(Order order, bool with_barrier) {
   std::vector<float> out(64);
   set_thread_order(order);
@@ -107,6 +121,19 @@ TEST_CASE("emulation: a warp's product has the fragments of PTX") {
     for (int column = 0; column < 8; ++column)
       CHECK(c[static_cast<std::size_t>(row * 8 + column)] == static_cast<float>(row + 16 * column) + 0.5F);
   }
+}
+
+TEST_CASE("emulation: a warp's product of bytes knows which have a sign") {
+  std::int32_t c[2] = {};
+  launch(multiply_bytes, {}, 32, 0, Stream(), ByteTask{c});
+  CHECK(c[0] == 1 + 32 * -3 * -56);
+  CHECK(c[1] == 1 + 32 * -3 * 200);
+}
+
+TEST_CASE("emulation: bytes and halves are picked and rounded") {
+  CHECK(pick_bytes(0x03020100, 0x07060504, 0x7240) == 0x07020400);
+  CHECK(bf16x2_of(1.0F, -2.00390625F) == 0xc0003f80);                   // a tie, to even
+  CHECK(fma_bf16x2(0x3f804000, 0x40404040, 0x80003f80) == 0x404040e0);  // 1 · 3 − 0, 2 · 3 + 1
 }
 
 TEST_CASE("emulation: device memory has an end") {

@@ -170,8 +170,11 @@ TEST_CASE("logits are nearer to the CPU's than those are to fp32's, in every for
         INFO(quant::name(format) << " with " << quant::name(kv_format) << " keys and values: the CPU's logits are "
                                  << format_error << " (rms) from fp32's; with fp32 products the device's are "
                                  << wide_error << " from the CPU's, with rounded ones " << rounded_error);
-        // What is left with fp32 products: the CPU rounds queries and softmax weights to bf16 where pages are bf16 or
-        // e4m3 (to 15 bits where int8), and sums in another order take some activation over a tie to the next code.
+        // With fp32 products what is left is sums in another order, which on a device take some activation over a tie
+        // to the next code.
+#if defined(QRL_CUDA_EMULATED)
+        CHECK(wide_error < 0.01 * format_error);
+#endif
         CHECK(wide_error < (kv_format == KvFormat::int8 ? 0.35 : 0.7) * format_error);
         CHECK(rounded_error > wide_error);
         CHECK(rounded_error < 1.3 * format_error);

@@ -76,12 +76,18 @@ TEST_CASE("key and value slots do not overlap and stay aligned") {
 
 TEST_CASE("a tick's arrays follow each other, aligned") {
   for (const std::int64_t rows : {1, 3, 4, 257}) {
-    const TickLayout at = tick_layout(rows, 5, 2);
+    const TickLayout at = tick_layout({rows, 5, 2, 7, 9, 3});
     CHECK(at.tokens + rows * 4 <= at.positions);
     CHECK(at.positions + rows * 4 <= at.first_pages);
-    CHECK(at.first_pages + rows * 4 <= at.page_ids);
+    CHECK(at.first_pages + rows * 4 <= at.partials);
+    CHECK(at.partials + rows * 4 <= at.page_ids);
     CHECK(at.page_ids + 5 * 4 <= at.copies);
-    CHECK(at.copies + 2 * 12 <= at.num_bytes);
-    for (const std::int64_t offset : {at.positions, at.first_pages, at.page_ids, at.copies}) CHECK(offset % 16 == 0);
+    CHECK(at.copies + 2 * 12 <= at.tiles);
+    CHECK(at.tiles + 7 * 20 <= at.tile_rows);
+    CHECK(at.tile_rows + 9 * 4 <= at.split_rows);
+    CHECK(at.split_rows + 3 * 4 <= at.num_bytes);
+    for (const std::int64_t offset : {at.positions, at.first_pages, at.partials, at.page_ids, at.copies, at.tiles,
+                                      at.tile_rows, at.split_rows, at.num_bytes})
+      CHECK(offset % 16 == 0);
   }
 }

@@ -1,8 +1,8 @@
 // Matrix products in every format against the CPU's, on the same codes: by the plain kernel and by what is chosen for
 // the device.
 #include "device.h"
+#include "device_speed.h"
 #include "ops/linear.h"
-#include "product_speed.h"
 #include "weights.h"
 
 namespace {

@@ -156,21 +156,23 @@ const MmaWords* gather(const MmaWords& words) {
   return block.operands.data() + turn * block.num_threads + self / 32 * 32;
 }
 
-/// One lane's four sums. `per_word` numbers in a word, decoded by value_at(word, i).
-template <class Sum, class ValueAt>
-void add_products(Sum (&c)[4], const MmaWords* lanes, int per_word, ValueAt value_at) {
+/// One lane's four sums. `per_word` numbers in a word, decoded by a_at(word, i) and b_at(word, i).
+template <class Sum, class AAt, class BAt>
+void add_products(Sum (&c)[4], const MmaWords* lanes, int per_word, AAt a_at, BAt b_at) {
   const int q = thread_idx() % 32 / 4, t = thread_idx() % 4;
   for (int e = 0; e < 4; ++e) {
     const int row = q + e / 2 * 8, column = 2 * t + e % 2;
     for (int k = 0; k < 8 * per_word; ++k) {
       const int half = k / (4 * per_word), lane = k / per_word % 4, i = k % per_word;
       const auto a_word = static_cast<std::size_t>(2 * half + row / 8), b_word = static_cast<std::size_t>(4 + half);
-      c[e] += value_at(lanes[row % 8 * 4 + lane][a_word], i) * value_at(lanes[column * 4 + lane][b_word], i);
+      c[e] += a_at(lanes[row % 8 * 4 + lane][a_word], i) * b_at(lanes[column * 4 + lane][b_word], i);
     }
   }
 }
 
 float bf16_at(std::uint32_t word, int i) { return float_of_bf16(static_cast<std::uint16_t>(word >> (16 * i))); }
+std::int32_t uint8_at(std::uint32_t word, int i) { return static_cast<std::uint8_t>(word >> (8 * i)); }
+std::int32_t int8_at(std::uint32_t word, int i) { return static_cast<std::int8_t>(word >> (8 * i)); }
 
 /// Bytes that are counted as the device's, so that a test can have too few of them.
 constexpr std::size_t kDeviceBytes = std::size_t{1} << 30;
@@ -237,12 +239,13 @@ void wait_copies_but(std::size_t pending) {
 }
 
 void mma(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
-  add_products(c, gather({a[0], a[1], a[2], a[3], b0, b1}), 2, bf16_at);
+  add_products(c, gather({a[0], a[1], a[2], a[3], b0, b1}), 2, bf16_at, bf16_at);
 }
 void mma(std::int32_t (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
-  add_products(c, gather({a[0], a[1], a[2], a[3], b0, b1}), 4, [](std::uint32_t word, int i) {
-    return static_cast<std::int32_t>(static_cast<std::int8_t>(word >> (8 * i)));
-  });
+  add_products(c, gather({a[0], a[1], a[2], a[3], b0, b1}), 4, int8_at, int8_at);
+}
+void mma_unsigned_b(std::int32_t (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
+  add_products(c, gather({a[0], a[1], a[2], a[3], b0, b1}), 4, int8_at, uint8_at);
 }
 std::uint32_t fma_bf16x2(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
   std::uint32_t d = 0;

@@ -10,6 +10,7 @@
 #include <functional>
 #include <type_traits>
 
+#include "portable.h"
 #include "runtime.h"
 
 #define QRL_KERNEL
@@ -56,7 +57,18 @@ void wait_copies() {
 
 void mma(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1);
 void mma(std::int32_t (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1);
+void mma_unsigned_b(std::int32_t (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1);
 std::uint32_t fma_bf16x2(std::uint32_t a, std::uint32_t b, std::uint32_t c);
+inline std::uint32_t pick_bytes(std::uint32_t low, std::uint32_t high, std::uint32_t selector) {
+  const std::uint64_t both = static_cast<std::uint64_t>(high) << 32 | low;
+  std::uint32_t picked = 0;
+  for (int i = 0; i < 4; ++i)
+    picked |= static_cast<std::uint32_t>((both >> ((selector >> (4 * i) & 7U) * 8)) & 0xffU) << (8 * i);
+  return picked;
+}
+inline std::uint32_t bf16x2_of(float low, float high) {
+  return static_cast<std::uint32_t>(bf16_of(high)) << 16 | bf16_of(low);
+}
 
 struct Grid {
   std::int64_t x = 1, y = 1;

@@ -1,4 +1,4 @@
-// Owns how fast matrix products and copies are on the device in use. Knows nothing of how they are made.
+// Owns how fast matrix products, attention and copies are on the device in use. Knows nothing of how they are made.
 #pragma once
 
 #include "engine.h"
@@ -8,5 +8,8 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 /// engine.h's measure_products.
 ProductSpeeds measure_product_speeds(const ProductSpeedTask& task);
+
+/// engine.h's measure_attention.
+AttentionSpeed measure_attention_speed(const AttentionSpeedTask& task);
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -1,0 +1,96 @@
+// bench attention: the GPU's attention of one layer while it decodes, beside what its memory can do.
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "bench_shapes.h"
+#include "command.h"
+#include "cuda/engine.h"
+
+namespace qrl::app {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr quant::KvFormat kFormats[] = {quant::KvFormat::bf16, quant::KvFormat::int8, quant::KvFormat::fp8_e4m3};
+
+struct BenchAttentionArguments {
+  std::string shape = "8b", format = "bf16";
+  std::vector<std::int64_t> batches = {1, 16, 64, 256};
+  std::int64_t context = 2048, shared = 0;
+  bool json = false;
+};
+
+std::vector<std::string> format_names() {
+  std::vector<std::string> names;
+  for (const quant::KvFormat format : kFormats) names.emplace_back(quant::name(format));
+  return names;
+}
+
+void bench_attention(const BenchAttentionArguments& arguments) {
+  const model::ModelConfig config = built_in_shape(arguments.shape);
+  cuda::AttentionSpeedTask task;
+  for (const quant::KvFormat format : kFormats) {
+    if (quant::name(format) == arguments.format) task.format = format;
+  }
+  task.num_heads = config.num_attention_heads;
+  task.num_kv_heads = config.num_key_value_heads;
+  task.head_dim = config.head_dim;
+  task.num_positions = arguments.context;
+  task.shared_positions = arguments.shared;
+  Json result = {{"bench", "attention"},
+                 {"shape", arguments.shape},
+                 {"kv_cache", arguments.format},
+                 {"context", arguments.context},
+                 {"shared", arguments.shared}};
+  double copy_bytes_per_s = 0;
+  for (const std::int64_t batch : arguments.batches) {
+    task.num_sequences = batch;
+    const cuda::AttentionSpeed speed = cuda::measure_attention(task);
+    copy_bytes_per_s = std::max(copy_bytes_per_s, speed.copy_bytes_per_s);
+    const std::string name = "batch" + std::to_string(batch);
+    result[name + "_us"] = speed.attention_s * 1e6;
+    result[name + "_gb_per_s"] = static_cast<double>(speed.num_bytes) / speed.attention_s * 1e-9;
+    result[name + "_share_of_copy"] = static_cast<double>(speed.num_bytes) / speed.attention_s / speed.copy_bytes_per_s;
+  }
+  result["copy_gb_per_s"] = copy_bytes_per_s * 1e-9;
+  if (arguments.json) {
+    std::printf("%s\n", result.dump().c_str());
+  } else {
+    for (const auto& [name, value] : result.items()) std::printf("%-28s %s\n", name.c_str(), value.dump().c_str());
+  }
+}
+
+}  // namespace
+
+void add_bench_attention(CLI::App& bench, Action& action) {
+  auto arguments = std::make_shared<BenchAttentionArguments>();
+  CLI::App* command =
+      bench.add_subcommand("attention", "a layer's attention while the GPU decodes, beside its memory's speed");
+  command->add_option("--shape", arguments->shape, "built-in shape")
+      ->check(CLI::IsMember(shape_names()))
+      ->type_name("NAME");
+  command->add_option("--format", arguments->format, "of the keys and values")
+      ->check(CLI::IsMember(format_names()))
+      ->type_name("NAME");
+  command->add_option("--batch", arguments->batches, "numbers of sequences, with commas")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 4096))
+      ->type_name("INT");
+  command->add_option("--context", arguments->context, "positions that each sees")
+      ->check(CLI::Range(1, 131'072))
+      ->type_name("INT");
+  command->add_option("--shared", arguments->shared, "of these, the first ones that lie in the same pages (of 16)")
+      ->check(CLI::Range(0, 131'072))
+      ->type_name("INT");
+  command->add_flag("--json", arguments->json, "print one JSON object");
+  command->callback([&action, arguments] {
+    action = [arguments](dist::Collectives& world) {
+      require_one_process(world, "bench attention");
+      bench_attention(*arguments);
+    };
+  });
+}
+
+}  // namespace qrl::app

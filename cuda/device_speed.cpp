@@ -1,0 +1,195 @@
+#include "device_speed.h"
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "attention_plan.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/rng.h"
+#include "kernels.h"
+#include "products.h"
+
+namespace qrl::cuda::QRL_CUDA_TARGET {
+
+namespace {
+
+constexpr int kRounds = 5, kFewestCalls = 20;
+
+/// Bytes of any value: what the operands hold changes no time but by the power that it takes.
+std::vector<std::uint64_t> random_words(std::int64_t num_bytes) {
+  std::vector<std::uint64_t> words(static_cast<std::size_t>(ceil_div(num_bytes, 8)));
+  std::uint64_t state = 1;
+  for (std::uint64_t& word : words) {
+    state = state * 6364136223846793005U + 1442695040888963407U;  // Knuth's generator
+    word = state ^ (state >> 29);
+  }
+  return words;
+}
+
+Memory random_memory(std::int64_t num_bytes, const Stream& stream) {
+  Memory memory(static_cast<std::size_t>(num_bytes));
+  const std::vector<std::uint64_t> words = random_words(num_bytes);
+  copy_to_device(memory.data(), words.data(), memory.num_bytes(), stream);
+  stream.wait();
+  return memory;
+}
+
+/// Seconds of one of `count` calls of call(i), in the best round.
+template <class Call>
+double best_s(std::int64_t count, const Stream& stream, Call call) {
+  double best = 0;
+  for (int round = -1; round < kRounds; ++round) {  // one to warm up
+    const double start_s = base::now_s();
+    for (std::int64_t i = 0; i < count; ++i) call(i);
+    stream.wait();
+    const double taken_s = (base::now_s() - start_s) / static_cast<double>(count);
+    if (round == 0 || (round > 0 && taken_s < best)) best = taken_s;
+  }
+  return best;
+}
+
+/// Bytes a second, read and written, when the pool's first half is copied to what follows.
+double copy_speed(const Memory& pool, std::int64_t half, const Stream& stream) {
+  return 2 * static_cast<double>(half) / best_s(4, stream, [&](std::int64_t) {
+           copy_on_device(pool.as<std::uint8_t>() + half, pool.data(), static_cast<std::size_t>(half), stream);
+         });
+}
+
+Memory floats(std::int64_t count) { return Memory(static_cast<std::size_t>(count) * sizeof(float)); }
+
+template <class T>
+Memory sent(const std::vector<T>& values, const Stream& stream) {
+  Memory memory(values.size() * sizeof(T));
+  copy_to_device(memory.data(), values.data(), memory.num_bytes(), stream);
+  stream.wait();
+  return memory;
+}
+
+/// Rows of a tick whose pages lie in no order, and their plan on the device.
+struct Rows {
+  Rows(const AttentionSpeedTask& task, std::int64_t first_page, std::int64_t max_partials, const Stream& stream) {
+    const std::int64_t pages_each = ceil_div(task.num_positions, task.page_size),
+                       shared_pages = task.shared_positions / task.page_size;
+    std::vector<std::int32_t> pool(static_cast<std::size_t>(num_pages(task)));
+    std::iota(pool.begin(), pool.end(), static_cast<std::int32_t>(first_page));
+    base::RandomStream(1, base::RandomPurpose::data_shuffle, 0).shuffle(std::span(pool));
+    std::vector<std::int32_t> first_pages, page_ids;
+    for (std::int64_t i = 0; i < task.num_sequences; ++i) {
+      first_pages.push_back(static_cast<std::int32_t>(page_ids.size()));
+      for (std::int64_t page = 0; page < pages_each; ++page)
+        page_ids.push_back(
+            pool[static_cast<std::size_t>(page < shared_pages ? page : i * (pages_each - shared_pages) + page)]);
+    }
+    const std::vector<std::int32_t> positions(first_pages.size(), static_cast<std::int32_t>(task.num_positions - 1));
+    AttentionPlanner planner({task.num_heads, task.num_kv_heads, task.head_dim}, max_partials);
+    const AttentionPlan& plan = planner.plan({positions, first_pages, page_ids, task.page_size});
+    num_small = plan.num_small;
+    num_large = static_cast<std::int64_t>(plan.tiles.size()) - num_small;
+    num_split = static_cast<std::int64_t>(plan.split_rows.size());
+    for (const std::vector<std::int32_t>* values : {&positions, &std::as_const(first_pages), &std::as_const(page_ids),
+                                                    &plan.rows, &plan.partials_N, &plan.split_rows})
+      arrays.push_back(sent(*values, stream));
+    tiles = sent(plan.tiles, stream);
+  }
+  static std::int64_t num_pages(const AttentionSpeedTask& task) {
+    const std::int64_t shared_pages = task.shared_positions / task.page_size;
+    return shared_pages + task.num_sequences * (ceil_div(task.num_positions, task.page_size) - shared_pages);
+  }
+  RowPlaces where() const { return {ints(0), ints(1), ints(2)}; }
+  AttentionWork work() const {
+    return {tiles.as<AttentionTile>(), num_small, num_large, ints(3), ints(4), ints(5), num_split};
+  }
+  const std::int32_t* ints(std::size_t i) const { return arrays[i].as<std::int32_t>(); }
+
+  std::int64_t num_small = 0, num_large = 0, num_split = 0;
+  std::vector<Memory> arrays;
+  Memory tiles;
+};
+
+}  // namespace
+
+ProductSpeeds measure_product_speeds(const ProductSpeedTask& task) {
+  const DeviceFacts device = use_device(task.device_number);
+  const Stream stream;
+  const std::unique_ptr<Products> products = make_products(device);
+  const quant::FormatSpec& what = quant::spec(task.format);
+  const MatrixLayout at = matrix_layout(task.format, task.out, task.in);
+  const std::int64_t most_rows = *std::max_element(task.num_rows.begin(), task.num_rows.end());
+  const std::int64_t half = task.pool_bytes / 2 / 256 * 256;
+  const std::int64_t stretch = round_up(at.num_bytes(), 256), num_matrices = std::max<std::int64_t>(1, half / stretch);
+  const Memory pool = random_memory(std::max(2 * half, stretch), stream);
+  const std::int64_t x_bytes = at.width * (what.activations == quant::Code::bf16 ? 2 : 1);
+  const Memory x = random_memory(most_rows * x_bytes, stream);
+  const Memory w_scales = floats(std::max<std::int64_t>(at.num_scales, 1) * at.rows);
+  const Memory x_scales = floats(most_rows * ceil_div(task.in, kInputRun));
+  const Memory y(static_cast<std::size_t>(most_rows * at.rows) * sizeof(std::uint16_t));
+
+  ProductSpeeds speeds;
+  speeds.copy_bytes_per_s = copy_speed(pool, half, stream);
+  const EncodedRows encoded{
+      what.activations, x.data(), what.has_activation_scales() ? x_scales.as<float>() : nullptr,
+      at.width,         task.in,  what.activation_scale_inputs == 0 ? task.in : what.activation_scale_inputs};
+  for (const std::int64_t num_rows : task.num_rows) {
+    speeds.product_s.push_back(best_s(std::max<std::int64_t>(num_matrices, kFewestCalls), stream, [&](std::int64_t i) {
+      const DeviceMatrix w{task.format, at, pool.as<std::uint8_t>() + i % num_matrices * stretch,
+                           at.num_scales > 0 ? w_scales.as<float>() : nullptr};
+      products->multiply({encoded, num_rows, w, y.data(), at.rows, false}, stream);
+    }));
+    speeds.num_bytes.push_back(at.num_bytes() + at.num_scales * at.rows * 4 + num_rows * (x_bytes + at.rows * 2));
+  }
+  return speeds;
+}
+
+AttentionSpeed measure_attention_speed(const AttentionSpeedTask& task) {
+  QRL_REQUIRE(task.num_positions > 0 && task.shared_positions % task.page_size == 0 &&
+                  task.shared_positions < task.num_positions,
+              "shared positions", "whole pages, fewer than " + std::to_string(task.num_positions) + " positions",
+              std::to_string(task.shared_positions), "give a multiple of " + std::to_string(task.page_size));
+  use_device(task.device_number);
+  const Stream stream;
+  const KvLayout at = kv_layout(task.format, task.num_kv_heads, task.page_size, task.head_dim);
+  const std::int64_t num_pages = Rows::num_pages(task), page_bytes = at.slots(1) * at.slot_bytes();
+  const std::int64_t num_sets = std::max<std::int64_t>(1, task.pool_bytes / 2 / (num_pages * page_bytes));
+  const std::int64_t half = num_sets * num_pages * page_bytes;
+  const Memory pool = random_memory(2 * half, stream);  // keys, then values
+  const Memory slot_scales = floats(task.format == quant::KvFormat::int8 ? at.slots(num_sets * num_pages) : 0);
+  const std::vector<float> ones(static_cast<std::size_t>(task.num_kv_heads), 1.0F);
+  const Memory head_scales = sent(ones, stream);
+  const std::int64_t max_partials =
+      num_attention_partials(task.num_heads, task.head_dim, task.num_sequences, task.num_positions);
+  const Memory stats = floats(max_partials * task.num_heads * 2),
+               contexts = floats(max_partials * task.num_heads * task.head_dim);
+  const std::int64_t row_size = task.num_heads * task.head_dim;
+  const Memory q = sent(std::vector<float>(static_cast<std::size_t>(task.num_sequences * row_size), 0.01F), stream);
+  const Memory context = floats(task.num_sequences * row_size);
+  std::vector<Rows> sets;
+  for (std::int64_t i = 0; i < num_sets; ++i) sets.emplace_back(task, i * num_pages, max_partials, stream);
+  auto* keys = pool.as<std::uint8_t>();
+  const KvPages pages{task.format,
+                      at,
+                      task.head_dim,
+                      keys,
+                      keys + half,
+                      slot_scales.as<float>(),
+                      slot_scales.as<float>(),
+                      head_scales.as<float>(),
+                      head_scales.as<float>()};
+  AttentionSpeed speed;
+  speed.copy_bytes_per_s = copy_speed(pool, half, stream);
+  speed.attention_s = best_s(std::max<std::int64_t>(num_sets, kFewestCalls), stream, [&](std::int64_t i) {
+    const Rows& rows = sets[static_cast<std::size_t>(i % num_sets)];
+    attention({q.as<float>(), task.num_heads, rows.where(), pages, rows.work(), stats.as<float>(), contexts.as<float>(),
+               context.as<float>()},
+              stream);
+  });
+  const std::int64_t positions =
+      task.shared_positions + task.num_sequences * (task.num_positions - task.shared_positions);
+  const std::int64_t of_position = at.slot_bytes() + (task.format == quant::KvFormat::int8 ? 4 : 0);
+  speed.num_bytes = 2 * (positions * task.num_kv_heads * of_position + task.num_sequences * row_size * 4);
+  return speed;
+}
+
+}  // namespace qrl::cuda::QRL_CUDA_TARGET
