@@ -38,7 +38,7 @@ void observe_inputs(const model::Snapshot& snapshot, std::span<const types::Toke
 struct ForcedKv {
   KvCache kv;
   std::vector<std::vector<PageId>> pages;  ///< of each sequence, in order
-  std::int64_t num_parts = 0;  ///< computed by threads each alone, as decoder/plan.h says; 1: by all together
+  std::int64_t num_parts = 0;  ///< that the plan was cut into, each computed by one thread or the only one by all
 };
 
 /// Runs the same forward over all sequences at once, split over all threads as a tick is. A sequence's bits depend on
