@@ -213,7 +213,9 @@ void check_quant(const Recipe& recipe, RuleBook& rules) {
                 !int8_backward || quant.learner_forward == LearnerForward::low_bit,
                 "quant.learner.forward low_bit with quant.learner.backward int8", "another",
                 "its operands are the codes of that forward pass");
-  constexpr std::int64_t kMostTokens = 131072;  // int32 sums over a micro-batch's tokens stay exact to 133,143
+  // int32 sums over a micro-batch's tokens stay exact to 132,103, as ops/linear.cpp has it (kMaxInt8Width): of products
+  // of two codes, and of 128 times a code.
+  constexpr std::int64_t kMostTokens = 131072;
   rules.require(
       {"quant.learner.backward", "actor.max_tokens_per_micro_batch"},
       !int8_backward || recipe.actor.max_tokens_per_micro_batch <= kMostTokens,

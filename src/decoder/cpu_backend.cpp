@@ -55,17 +55,11 @@ std::int64_t CpuBackend::begin(const ops::DrawParams& params) {
 
 /// One parallel region a tick: nothing but barriers inside a part, and not even those when each thread has its own.
 void CpuBackend::run(const Plan& plan, const DrawKey& key, std::span<ops::Draw> draws) {
-  const auto run = [&](base::Team& team, const PlanPart& part, Transformer::Workspace& scratch) {
-    transformer_->forward(team, plan, part, kv_, scratch);
-    sample(team, plan, part, scratch, key, draws);
-  };
-  base::parallel(0, [&](base::Team& team) {
-    if (!plan.each_alone) return run(team, plan.parts.front(), workspaces_.front());
-    base::Team alone = base::Team::solo();
-    for (auto i = static_cast<std::size_t>(team.rank()); i < plan.parts.size();
-         i += static_cast<std::size_t>(team.size())) {
-      run(alone, plan.parts[i], workspaces_[i]);
-    }
+  base::parallel(0, [&](base::Team& all) {
+    plan.share_out(all, [&](base::Team& team, const PlanPart& part, std::size_t part_idx) {
+      transformer_->forward(team, plan, part, kv_, workspaces_[part_idx]);
+      sample(team, plan, part, workspaces_[part_idx], key, draws);
+    });
   });
 }
 

@@ -24,9 +24,6 @@ namespace {
 /// Memory for drawn tokens taken at once, so that ticks up to this length allocate nothing.
 constexpr std::int32_t kReservedTokens = 1024;
 
-/// Weights of which a core's own cache holds the most part.
-constexpr std::size_t kCachedWeightBytes = std::size_t{4} << 20;
-
 void check(const DecoderOptions& options, const model::ModelConfig& config) {
   const auto at_least_one = [](std::string_view name, std::int64_t value) {
     QRL_REQUIRE(value >= 1, "decoder options: " + std::string(name), "1 or more", std::to_string(value));

@@ -81,9 +81,7 @@ std::vector<float> forced_logits(const model::Snapshot& snapshot, std::span<cons
   return logits;
 }
 
-namespace {
-
-KvCache run_through(const model::Snapshot& snapshot, std::span<const types::TokenId> tokens, ObservedInputs* observed) {
+void observe_inputs(const model::Snapshot& snapshot, std::span<const types::TokenId> tokens, ObservedInputs& observed) {
   check(snapshot.config(), tokens);
   const ForcedLayout layout;
   const auto num_tokens = static_cast<std::int64_t>(tokens.size());
@@ -92,20 +90,47 @@ KvCache run_through(const model::Snapshot& snapshot, std::span<const types::Toke
   kv.allocate();
   const Transformer transformer(snapshot, std::min(layout.chunk_tokens, num_tokens), num_tokens);
   Transformer::Workspace scratch(snapshot);
-  scratch.observed = observed;
+  scratch.observed = &observed;
   run_forced(transformer, tokens, kv, layout, pages, scratch,
              [](base::Team&, std::int64_t, std::span<const std::int32_t>) {});
-  return kv;
 }
 
-}  // namespace
-
-void observe_inputs(const model::Snapshot& snapshot, std::span<const types::TokenId> tokens, ObservedInputs& observed) {
-  (void)run_through(snapshot, tokens, &observed);
-}
-
-KvCache forced_kv(const model::Snapshot& snapshot, std::span<const types::TokenId> tokens) {
-  return run_through(snapshot, tokens, nullptr);
+ForcedKv forced_kv(const model::Snapshot& snapshot, std::span<const std::vector<types::TokenId>> sequences) {
+  const model::ModelConfig& config = snapshot.config();
+  const std::int64_t page_size = ForcedLayout{}.page_size;
+  types::Completion nothing_drawn;
+  std::vector<Group> groups(sequences.size());
+  std::vector<Sequence> given(sequences.size());
+  std::vector<Sequence*> chosen;
+  std::int64_t num_pages = 0, longest = 0;
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    check(config, sequences[i]);
+    const auto num_tokens = static_cast<std::int64_t>(sequences[i].size());
+    groups[i].prompt = sequences[i];
+    given[i].group = &groups[i];
+    given[i].completion = &nothing_drawn;
+    given[i].num_rows = num_tokens;
+    given[i].pages = pages_in_order(num_tokens, page_size);
+    for (PageId& page : given[i].pages) page += static_cast<PageId>(num_pages);
+    num_pages += static_cast<std::int64_t>(given[i].pages.size());
+    longest = std::max(longest, num_tokens);
+    chosen.push_back(&given[i]);
+  }
+  Plan plan(config);
+  plan.build(chosen, base::num_threads(), snapshot.num_bytes() <= kCachedWeightBytes);
+  ForcedKv forced{KvCache(config, num_pages, page_size, quant::KvFormat::f32), {}, 0};
+  forced.kv.allocate();
+  forced.num_parts = static_cast<std::int64_t>(plan.parts.size());
+  const Transformer transformer(snapshot, plan.num_rows(), longest);
+  std::vector<Transformer::Workspace> workspaces;
+  while (workspaces.size() < plan.parts.size()) workspaces.emplace_back(snapshot);
+  base::parallel(0, [&](base::Team& all) {
+    plan.share_out(all, [&](base::Team& team, const PlanPart& part, std::size_t part_idx) {
+      transformer.forward(team, plan, part, forced.kv, workspaces[part_idx]);
+    });
+  });
+  for (Sequence& sequence : given) forced.pages.push_back(std::move(sequence.pages));
+  return forced;
 }
 
 }  // namespace qrl::decoder

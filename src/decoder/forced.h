@@ -34,7 +34,15 @@ std::vector<float> forced_logits(const model::Snapshot& snapshot, std::span<cons
 /// Runs the same forward for its side effect on `observed` (decoder/transformer.h). Errors as above.
 void observe_inputs(const model::Snapshot& snapshot, std::span<const types::TokenId> tokens, ObservedInputs& observed);
 
-/// The fp32 keys and values of the same forward, page i holding positions i·page_size … in order. Errors as above.
-KvCache forced_kv(const model::Snapshot& snapshot, std::span<const types::TokenId> tokens);
+/// fp32 keys and values of sequences given in full.
+struct ForcedKv {
+  KvCache kv;
+  std::vector<std::vector<PageId>> pages;  ///< of each sequence, in order
+  std::int64_t num_parts = 0;  ///< that the plan was cut into, each computed by one thread or the only one by all
+};
+
+/// Runs the same forward over all sequences at once, split over all threads as a tick is. A sequence's bits depend on
+/// its tokens alone. Errors as above, for each sequence.
+ForcedKv forced_kv(const model::Snapshot& snapshot, std::span<const std::vector<types::TokenId>> sequences);
 
 }  // namespace qrl::decoder

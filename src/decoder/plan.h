@@ -2,6 +2,7 @@
 // weights; changes no sequence.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -17,6 +18,9 @@ namespace qrl::decoder {
 struct PlanPart {
   base::Range rows, draws, copies;
 };
+
+/// Weights of which a core's own cache holds the most part.
+inline constexpr std::size_t kCachedWeightBytes = std::size_t{4} << 20;
 
 /// One tick: rows of the chosen sequences end to end, N in all. Reused from tick to tick, so that a steady one
 /// allocates nothing.
@@ -42,6 +46,16 @@ class Plan {
   std::int64_t num_decode_rows = 0;  ///< rows of a newest drawn token; the others are prompt or recomputed
 
   std::int64_t num_rows() const { return static_cast<std::int64_t>(tokens_N.size()); }
+
+  /// What one member of a team of all threads does of the plan: body(team, part, index of the part), with a team of its
+  /// own for each of its parts when parts belong to one thread, else with all others for the only part.
+  template <class Body>
+  void share_out(base::Team& all, const Body& body) const {
+    if (!each_alone) return body(all, parts.front(), std::size_t{0});
+    base::Team alone = base::Team::solo();
+    for (auto i = static_cast<std::size_t>(all.rank()); i < parts.size(); i += static_cast<std::size_t>(all.size()))
+      body(alone, parts[i], i);
+  }
 
  private:
   double cost(const Sequence& sequence) const;

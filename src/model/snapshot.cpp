@@ -29,7 +29,7 @@ Format wide_format(Format format) { return format == Format::f32 ? Format::f32 :
 class FormatChooser {
  public:
   explicit FormatChooser(const SnapshotFormats& formats) : formats_(formats), used_(formats.ignore.size(), false) {
-    (void)ignored("embed_tokens");
+    (void)ignored("model.embed_tokens");  // never low-bit, and named in lists made for other engines
     (void)ignored("lm_head");
   }
 

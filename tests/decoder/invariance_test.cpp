@@ -53,11 +53,13 @@ struct Outcome {
 };
 
 Outcome complete(const model::Snapshot& snapshot, const DecoderOptions& options,
-                 std::span<const types::SampleRequest> requests) {
+                 std::span<const types::SampleRequest> requests, const types::SamplingParams& params = kParams,
+                 const KvScales* kv_scales = nullptr) {
   Decoder decoder(snapshot.config(), options);
   decoder.load(snapshot);
+  if (kv_scales != nullptr) decoder.set_kv_scales(*kv_scales);
   Outcome outcome;
-  outcome.completions = decoder.complete(requests, kParams, kKey);
+  outcome.completions = decoder.complete(requests, params, kKey);
   outcome.stats = decoder.stats();
   return outcome;
 }
@@ -227,6 +229,57 @@ TEST_CASE("the number of threads changes no bit of a draw") {
       DecoderOptions few = base_options();
       few.max_num_seqs = 3;  // one team instead of a part for each thread
       check_same(few);
+    }
+  });
+}
+
+TEST_CASE("where attention joins spans, and rows that share pages take them together, no layout changes a bit") {
+  // Beyond a span of 128 positions: samples share one or two spans of their prompt and go on into the next.
+  const model::ModelConfig config = tiny_config();
+  Requests made;
+  base::RandomStream random(5, base::RandomPurpose::test, 1);
+  for (const int length : {140, 260}) {
+    std::vector<TokenId>& prompt = made.prompts.emplace_back();
+    for (int i = 0; i < length; ++i) prompt.push_back(static_cast<TokenId>(random.below(67)));
+  }
+  for (std::size_t i = 0; i < made.prompts.size(); ++i) made.requests.push_back({i, made.prompts[i], 0, 3});
+  const types::SamplingParams params{.max_new_tokens = 60};
+  const auto snapshot = publish(config, tiny_weights(config), quant::Format::int8, 7);
+  const KvScales scales = calibrate_kv(*snapshot, made.prompts, {});
+  const ThreadsForScope one_thread(1);
+  on_every_isa([&](ops::Isa isa) {
+    for (int kv = 0; kv < 4; ++kv) {
+      DecoderOptions base = base_options();
+      base.max_model_len = 320;
+      base.kv_format = static_cast<quant::KvFormat>(kv);
+      CAPTURE(ops::name(isa), quant::name(base.kv_format));
+      const auto run = [&](const DecoderOptions& options, std::span<const types::SampleRequest> requests) {
+        return complete(*snapshot, options, requests, params,
+                        options.kv_format == quant::KvFormat::fp8_e4m3 ? &scales : nullptr);
+      };
+      const Outcome reference = run(base, made.requests);
+      REQUIRE(reference.stats.shared_prompt_tokens > 0);
+      const auto check_same = [&](const auto& change) {
+        DecoderOptions options = base;
+        change(options);
+        CAPTURE(options.page_size, options.max_num_batched_tokens, options.max_num_seqs, options.kv_pages);
+        const Outcome outcome = run(options, made.requests);
+        CHECK(same_bits(outcome.completions, reference.completions));
+        return outcome.stats;
+      };
+      check_same([](DecoderOptions& options) { options.prefix_sharing = false; });
+      check_same([](DecoderOptions& options) { options.max_num_batched_tokens = 33; });
+      check_same([](DecoderOptions& options) { options.max_num_seqs = 1; });
+      check_same([](DecoderOptions& options) { options.page_size = 5, options.kv_pages = 1200; });
+      CHECK(check_same([](DecoderOptions& options) { options.kv_pages = 26; }).preemptions > 0);
+      {
+        const ThreadsForScope threads(3);
+        check_same([](DecoderOptions&) {});
+      }
+      // A sample in a call of its own has nobody to share with but its own prompt's rows.
+      types::SampleRequest last = made.requests.back();
+      last.first_sample = 2, last.num_samples = 1;
+      CHECK(same_bits(run(base, {&last, 1}).completions.front(), reference.completions.back()));
     }
   });
 }

@@ -23,10 +23,10 @@ std::vector<float> sizes_of(const model::Snapshot& snapshot, std::int64_t layer,
   const ops::HeadShape heads{config.num_attention_heads, config.num_key_value_heads, config.head_dim};
   std::vector<float> sizes, key(static_cast<std::size_t>(heads.head_dim)), value(key.size());
   for (const auto& prompt : kPrompts) {
-    const KvCache kv = forced_kv(snapshot, prompt);
+    const ForcedKv alone = forced_kv(snapshot, {&prompt, 1});
     for (std::size_t t = 0; t < prompt.size(); ++t) {
-      ops::read_slot(heads, kv.layer(layer), static_cast<std::int32_t>(t / 16), static_cast<std::int64_t>(t % 16), head,
-                     key.data(), value.data());
+      ops::read_slot(heads, alone.kv.layer(layer), static_cast<std::int32_t>(t / 16), static_cast<std::int64_t>(t % 16),
+                     head, key.data(), value.data());
       for (const float x : keys ? key : value) sizes.push_back(std::fabs(x));
     }
   }
@@ -38,6 +38,53 @@ DecoderOptions fp8_options() {
 }
 
 }  // namespace
+
+TEST_CASE("keys and values of sequences computed at once are those of each alone, on any number of threads") {
+  const auto config = tiny_config();
+  const auto snapshot = publish(config, tiny_weights(config), quant::Format::int8, 7);
+  const ops::HeadShape heads{config.num_attention_heads, config.num_key_value_heads, config.head_dim};
+  Sequences prompts = kPrompts;
+  prompts.push_back({40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55});  // a page, to the last slot
+  const auto numbers_of = [&](const ForcedKv& forced, std::size_t of, std::size_t length) {
+    std::vector<float> numbers(length * static_cast<std::size_t>(config.num_hidden_layers * 2 * heads.num_kv_heads) *
+                               static_cast<std::size_t>(heads.head_dim));
+    float* at = numbers.data();
+    for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
+      for (std::int64_t head = 0; head < heads.num_kv_heads; ++head) {
+        for (std::size_t t = 0; t < length; ++t, at += 2 * heads.head_dim)
+          ops::read_slot(heads, forced.kv.layer(layer), forced.pages[of][t / 16], static_cast<std::int64_t>(t % 16),
+                         head, at, at + heads.head_dim);
+      }
+    }
+    return numbers;
+  };
+  for (const int num_threads : {1, 2, 3}) {
+    CAPTURE(num_threads);
+    const ThreadsForScope threads(num_threads);
+    const ForcedKv together = forced_kv(*snapshot, prompts);
+    // Few rows of weights that stay cached: no thread waits for another.
+    CHECK(together.num_parts == num_threads);
+    for (std::size_t i = 0; i < prompts.size(); ++i) {
+      const auto alone = numbers_of(forced_kv(*snapshot, {&prompts[i], 1}), 0, prompts[i].size());
+      CHECK(std::ranges::any_of(alone, [](float x) { return x != 0; }));
+      CHECK(numbers_of(together, i, prompts[i].size()) == alone);
+    }
+  }
+}
+
+TEST_CASE("fp8 scales are the same bits on any number of threads and for prompts in any order") {
+  const auto config = tiny_config();
+  const auto snapshot = publish(config, tiny_weights(config), quant::Format::int8, 7);
+  const KvScales want = calibrate_kv(*snapshot, kPrompts, {});
+  for (const int num_threads : {1, 2, 3}) {
+    const ThreadsForScope threads(num_threads);
+    for (const Sequences& prompts : {kPrompts, Sequences(kPrompts.rbegin(), kPrompts.rend())}) {
+      const KvScales scales = calibrate_kv(*snapshot, prompts, {});
+      CHECK(scales.keys_LK == want.keys_LK);
+      CHECK(scales.values_LK == want.values_LK);
+    }
+  }
+}
 
 TEST_CASE("fp8 scales put the percentile, with its margin, at 448") {
   const auto config = tiny_config();

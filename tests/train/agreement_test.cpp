@@ -1,5 +1,6 @@
 // The learner on the sampler's tensors against the sampler's own forward pass.
 #include <bit>
+#include <cstdlib>
 
 #include "decoder/decoder.h"
 #include "decoder/forced.h"
@@ -39,6 +40,70 @@ double gap(config::LearnerForward forward, quant::Format format, quant::KvFormat
     }
   }
   return total / static_cast<double>(count);
+}
+
+/// What a bitwise run is of, and how its sampler lays things out.
+struct BitwiseCase {
+  quant::Format weights;
+  quant::KvFormat kv;
+  ops::DrawParams drawn;
+  bool qk_norm, qkv_bias, o_bias;
+  std::int64_t min_tokens;
+};
+struct BitwiseLayout {
+  decoder::DecoderOptions sampler;
+  std::vector<std::int64_t> prompt_tokens;
+  std::int32_t num_samples, max_new_tokens;
+  std::int64_t max_tokens_per_micro_batch;
+};
+
+/// Draws until there are one.min_tokens, has the learner score them in packed batches, and demands equal bits; and that
+/// sequences were preempted and prompts shared.
+void check_bitwise(const BitwiseCase& one, BitwiseLayout layout) {
+  CAPTURE(quant::name(one.weights), quant::name(one.kv));
+  model::ModelConfig config = test::tiny_config(one.qk_norm, one.qkv_bias);
+  config.o_bias = one.o_bias;
+  config.max_position_embeddings = 512;
+  learner::LearnerOptions options = test::options(config::ComputeDType::bf16);
+  options.forward = config::LearnerForward::low_bit;
+  options.bitwise = true;
+  options.kv_format = one.kv;
+  const auto world = dist::make_solo();
+  learner::Learner learner(config, test::tiny_weights(config), options, *world);
+  model::Snapshot snapshot(config, one.weights);
+  learner.publish(snapshot, 0);
+  layout.sampler.kv_format = one.kv;
+  decoder::Decoder decoder(config, layout.sampler);
+  decoder.load(snapshot);
+
+  const auto num_samples = static_cast<std::size_t>(layout.num_samples);
+  const types::SamplingParams params{
+      one.drawn.temperature, one.drawn.top_p, one.drawn.top_k, layout.max_new_tokens, {}};
+  std::int64_t compared = 0, differ = 0;
+  for (std::uint32_t round = 0; compared < one.min_tokens; ++round) {
+    std::vector<std::vector<types::TokenId>> prompts;
+    for (const std::int64_t length : layout.prompt_tokens)
+      prompts.push_back(
+          test::random_sequence(round * layout.prompt_tokens.size() + prompts.size(), length, 0, 37).tokens);
+    std::vector<types::SampleRequest> requests;
+    for (std::size_t p = 0; p < prompts.size(); ++p) requests.push_back({p, prompts[p], 0, layout.num_samples});
+    const std::vector<types::Completion> drawn = decoder.complete(requests, params, {7, round});
+    std::vector<rollout::PackItem> items;
+    for (std::size_t i = 0; i < drawn.size(); ++i)
+      items.push_back({prompts[i / num_samples], drawn[i].tokens, drawn[i].sampler_logprobs, 1.0F});
+    for (const types::MicroBatch& batch : rollout::pack(items, layout.max_tokens_per_micro_batch)) {
+      const std::vector<float> learned = learner.score(batch, one.drawn).logprobs;
+      for (std::size_t t = 0; t < learned.size(); ++t) {
+        if (batch.loss_mask[t] == 0) continue;
+        ++compared;
+        differ +=
+            std::bit_cast<std::uint32_t>(learned[t]) == std::bit_cast<std::uint32_t>(batch.sampler_logprobs[t]) ? 0 : 1;
+      }
+    }
+  }
+  CHECK(differ == 0);
+  CHECK(decoder.stats().preemptions > 0);
+  CHECK(decoder.stats().shared_prompt_tokens > 0);
 }
 
 }  // namespace
@@ -85,14 +150,7 @@ TEST_CASE("log-probs after top-k and top-p are the sampler's: both renormalise o
 
 TEST_CASE("bitwise: over 10⁵ tokens not one log-prob differs by a bit from the sampler's") {
   // Page shortage (preemption), prompts prefilled in chunks and shared by their group, odd page size, packed batches.
-  struct Case {
-    quant::Format weights;
-    quant::KvFormat kv;
-    ops::DrawParams drawn;
-    bool qk_norm, qkv_bias, o_bias;
-    std::int64_t min_tokens;
-  };
-  const Case cases[] = {
+  const BitwiseCase cases[] = {
       {quant::Format::int8, quant::KvFormat::int8, {1.0F, 1.0F, -1}, true, false, false, 100'000},
       {quant::Format::int8, quant::KvFormat::bf16, {0.8F, 1.0F, -1}, false, true, false, 4'000},
       {quant::Format::bf16, quant::KvFormat::bf16, {1.0F, 1.0F, -1}, false, false, false, 4'000},
@@ -100,57 +158,38 @@ TEST_CASE("bitwise: over 10⁵ tokens not one log-prob differs by a bit from the
       {quant::Format::int4_int8, quant::KvFormat::f32, {1.2F, 1.0F, 9}, true, false, false, 4'000},
       {quant::Format::int8, quant::KvFormat::int8, {1.0F, 1.0F, -1}, true, true, true, 4'000},
   };
-  for (const Case& one : cases) {
-    CAPTURE(quant::name(one.weights), quant::name(one.kv));
-    model::ModelConfig config = test::tiny_config(one.qk_norm, one.qkv_bias);
-    config.o_bias = one.o_bias;
-    config.max_position_embeddings = 128;
-    learner::LearnerOptions options = test::options(config::ComputeDType::bf16);
-    options.forward = config::LearnerForward::low_bit;
-    options.bitwise = true;
-    options.kv_format = one.kv;
-    const auto world = dist::make_solo();
-    learner::Learner learner(config, test::tiny_weights(config), options, *world);
-    model::Snapshot snapshot(config, one.weights);
-    learner.publish(snapshot, 0);
-    decoder::DecoderOptions layout;
-    layout.max_num_seqs = 48;
-    layout.max_num_batched_tokens = 50;
-    layout.page_size = 5;
-    layout.kv_pages = 400;
-    layout.max_model_len = 120;
-    layout.kv_format = one.kv;
-    decoder::Decoder decoder(config, layout);
-    decoder.load(snapshot);
+  BitwiseLayout layout{.sampler = {.max_num_seqs = 48,
+                                   .max_num_batched_tokens = 50,
+                                   .page_size = 5,
+                                   .kv_pages = 400,
+                                   .max_model_len = 120},
+                       .prompt_tokens = {},
+                       .num_samples = 8,
+                       .max_new_tokens = 80,
+                       .max_tokens_per_micro_batch = 1500};
+  for (std::int64_t p = 0; p < 12; ++p) layout.prompt_tokens.push_back(3 + 3 * p);
+  for (const BitwiseCase& one : cases) check_bitwise(one, layout);
+}
 
-    constexpr std::int32_t kSamples = 8;
-    types::SamplingParams params{one.drawn.temperature, one.drawn.top_p, one.drawn.top_k, 80, {}};
-    std::int64_t compared = 0, differ = 0;
-    for (std::uint32_t round = 0; compared < one.min_tokens; ++round) {
-      std::vector<std::vector<types::TokenId>> prompts;
-      for (std::uint64_t p = 0; p < 12; ++p)
-        prompts.push_back(test::random_sequence(round * 12 + p, 3 + 3 * p, 0, 37).tokens);
-      std::vector<types::SampleRequest> requests;
-      for (std::size_t p = 0; p < prompts.size(); ++p) requests.push_back({p, prompts[p], 0, kSamples});
-      const std::vector<types::Completion> drawn = decoder.complete(requests, params, {7, round});
-      std::vector<rollout::PackItem> items;
-      for (std::size_t i = 0; i < drawn.size(); ++i)
-        items.push_back({prompts[i / kSamples], drawn[i].tokens, drawn[i].sampler_logprobs, 1.0F});
-      for (const types::MicroBatch& batch : rollout::pack(items, 1500)) {
-        const std::vector<float> learned = learner.score(batch, one.drawn).logprobs;
-        for (std::size_t t = 0; t < learned.size(); ++t) {
-          if (batch.loss_mask[t] == 0) continue;
-          ++compared;
-          differ += std::bit_cast<std::uint32_t>(learned[t]) == std::bit_cast<std::uint32_t>(batch.sampler_logprobs[t])
-                        ? 0
-                        : 1;
-        }
-      }
-    }
-    CHECK(differ == 0);
-    CHECK(decoder.stats().preemptions > 0);
-    CHECK(decoder.stats().shared_prompt_tokens > 0);
-  }
+TEST_CASE("bitwise: nor where attention joins spans, and rows that share pages take them together") {
+  // Spans are of 128 positions: prompts of one to two of them, on pages of the size that runs have, and samples that go
+  // on into the next ones. Which rows meet, and over how many spans, is another thing in the learner's packed batches.
+  const std::int64_t min_tokens = std::getenv("QRL_LONG_TESTS") != nullptr ? 30'000 : 4'000;
+  const BitwiseCase cases[] = {
+      {quant::Format::int8, quant::KvFormat::int8, {1.0F, 1.0F, -1}, true, false, false, min_tokens},
+      {quant::Format::bf16, quant::KvFormat::bf16, {1.0F, 1.0F, -1}, false, true, false, min_tokens},
+      {quant::Format::int8, quant::KvFormat::f32, {1.0F, 1.0F, -1}, false, false, false, min_tokens},
+  };
+  const BitwiseLayout layout{.sampler = {.max_num_seqs = 12,
+                                         .max_num_batched_tokens = 50,
+                                         .page_size = 16,
+                                         .kv_pages = 140,
+                                         .max_model_len = 450},
+                             .prompt_tokens = {140, 190, 257, 300},
+                             .num_samples = 4,
+                             .max_new_tokens = 150,
+                             .max_tokens_per_micro_batch = 1500};
+  for (const BitwiseCase& one : cases) check_bitwise(one, layout);
 }
 
 TEST_CASE("bitwise: gradients are those of attention over packed rows, within what int8 keys and values differ") {
