@@ -112,8 +112,6 @@ bool supported(Isa isa) {
 
 std::string describe_isa() { return std::string(name(isa())) + " (of " + supported_names() + ")"; }
 
-const Kernels& kernels() {
-  return for_this_isa(kTiled, avx512::kKernels, avx2::kKernels, portable::kKernels);
-}
+const Kernels& kernels() { return for_this_isa(kTiled, avx512::kKernels, avx2::kKernels, portable::kKernels); }
 
 }  // namespace qrl::ops
