@@ -47,7 +47,7 @@ TEST_CASE("an unknown command is named, with the nearest or those there are") {
           "got \"yaml\"\n");
   refuses("data chess --out x", "qrl-train data: expected one of countdown, sudoku, arithmetic, got \"chess\"\n");
   refuses("bench decod",
-          "qrl-train bench: expected one of decode, learner, step, tokenizer, products, got \"decod\"; did you mean "
+          "qrl-train bench: expected one of decode, learner, step, tokenizer, products, attention, got \"decod\"; did you mean "
           "decode?");
 }
 

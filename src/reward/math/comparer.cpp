@@ -15,15 +15,14 @@ namespace {
 
 constexpr std::size_t kMaxSignChoices = 32;
 
-/// Whether a fraction with this denominator has that many decimal places at most.
+}  // namespace
+
 bool ends_within(std::int64_t denominator, std::size_t places) noexcept {
   std::size_t twos = 0, fives = 0;
   for (; denominator % 2 == 0; denominator /= 2) ++twos;
   for (; denominator % 5 == 0; denominator /= 5) ++fives;
   return denominator == 1 && std::max(twos, fives) <= places;
 }
-
-}  // namespace
 
 Value Comparer::value(Side side, Item item, Algebra& algebra) {
   return Evaluator(tree(side), algebra, budget_, item.sign >= 0).value(item.node);
@@ -138,7 +137,11 @@ bool Comparer::same_form(Item g, Item a) {
     return same_proportions(entries(Side::gold, g), entries(Side::answer, a));
   }
   if (is_matrix(gold_, g.node) || is_matrix(answer_, a.node)) return same_matrices(g, a);
-  if (is_collection(gold) || is_collection(answer)) return same_collections(g, a) || same_reals(g, a);
+  if (is_collection(gold) || is_collection(answer)) {
+    const auto of_gold = offers_alternatives(gold_, g.node), of_answer = offers_alternatives(answer_, a.node);
+    const bool same_joint = !of_gold || !of_answer || of_gold == of_answer;
+    return (same_joint && same_collections(g, a)) || same_reals(g, a);
+  }
   if (is_set_like(gold_, g.node) || is_set_like(answer_, a.node))
     return same_sets(g, a) || same_families(g, a) || same_reals(g, a);
   return same_quantities(g, a);

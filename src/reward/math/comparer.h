@@ -21,6 +21,9 @@ struct Item {
 
 enum class Side : bool { gold, answer };
 
+/// Whether a fraction with this denominator has that many decimal places at most.
+bool ends_within(std::int64_t denominator, std::size_t places) noexcept;
+
 class Comparer {
  public:
   /// Both trees must outlive it.
@@ -81,9 +84,12 @@ class Comparer {
   static bool is_equality(char code) noexcept;
   /// x = 5 is 5, x ∈ S is S, 2 + 3 = 5 is 5: whether what a relation says of its left side is `other`.
   bool is_value_of(Side side, Item relation, Item other);
-  /// Whether all constants said to be equal (by =) are within a hundredth of each other, as 5/6 = 0.833, so that two
-  /// different answers are not two guesses. Those with units are taken on trust.
+  /// Whether each constant said to be equal (by =) to the one before is, so that two different answers are not two
+  /// guesses.
   bool is_consistent(Side side, Item relation);
+  /// Equal, or one of them a decimal that the other gives when rounded: 5/6 = 0.833, 9π = 28.26. Different units do not
+  /// agree; a number without one is held against the other's number alone: 17 m = 17.
+  bool is_same_constant(Side side, const Amount& one, const Amount& other);
   /// Whether a relation ends with a modulus.
   bool is_congruence(Side side, Item relation) const noexcept;
   /// y = 2x + 1 and x = (y − 1)/2: each holds where the other does. Rational functions only.

@@ -8,6 +8,22 @@
 
 namespace qrl::reward::math {
 
+namespace {
+
+constexpr std::size_t kMostPlaces = 18;  // of a decimal that ends
+
+/// Digits behind the point of a number written so.
+std::optional<std::size_t> decimal_places(const Tree& tree, NodeIdx idx) noexcept {
+  const Node& outer = tree.at(idx);
+  const Node& node = outer.kind == Kind::sum && outer.count == 1 ? tree.child_at(outer, 0) : outer;
+  if (node.kind != Kind::number || node.text.find_first_of("e(") != std::string_view::npos) return std::nullopt;
+  const std::size_t point = node.text.find('.');
+  if (point == std::string_view::npos) return std::nullopt;
+  return node.text.size() - point - 1;
+}
+
+}  // namespace
+
 bool Comparer::is_equality(char code) noexcept { return code == '=' || code == 'a' || code == 'c'; }
 
 bool Comparer::is_value_of(Side side, Item relation, Item other) {
@@ -52,27 +68,44 @@ bool Comparer::is_value_of(Side side, Item relation, Item other) {
 
 bool Comparer::is_consistent(Side side, Item relation) {
   const Node& node = at(side, relation);
-  std::optional<long double> first;
-  std::string dimensions;  // of the first
+  std::optional<Amount> before;
   for (std::int32_t k = 0; k < node.count; ++k) {
     const Item item = part(side, relation, k);
     const char code = tree(side).link(node, k).code;
     if (k > 0 && !is_equality(code)) return true;
     if (code == 'a') continue;  // what follows ≈ illustrates
-    const Amount of = amount(side, item);
-    if (is_collection(at(side, item)) || has_symbols(tree(side), of.number.node) ||
-        has_plus_minus(tree(side), item.node))
+    Amount next = amount(side, item);
+    if (is_collection(at(side, item)) || has_symbols(tree(side), next.number.node) ||
+        has_plus_minus(tree(side), item.node) || !value(side, next.number).real())
       continue;
-    auto next = value(side, of.number).real();
-    if (!next) continue;
-    *next *= of.scale * of.unit.factor;
-    if (!first) dimensions = of.unit.dimensions;
-    if (first && dimensions == of.unit.dimensions &&
-        std::abs(*first - *next) > 0.01L * std::max(std::abs(*first), std::abs(*next)))
-      return false;
-    if (!first) first = next;
+    if (before && !is_same_constant(side, *before, next)) return false;
+    before = std::move(next);
   }
   return true;
+}
+
+bool Comparer::is_same_constant(Side side, const Amount& one, const Amount& other) {
+  const bool has_units = !one.unit.dimensions.empty() && !other.unit.dimensions.empty();
+  if (has_units && one.unit.dimensions != other.unit.dimensions) return false;
+  const Value &first = value(side, one.number), &second = value(side, other.number);
+  const long double of_first = one.scale * (has_units ? one.unit.factor : 1);
+  const long double of_second = other.scale * (has_units ? other.unit.factor : 1);
+  const long double x = *first.real() * of_first, y = *second.real() * of_second;
+  constexpr long double kRounding = 1e-9L;
+  long double allowed = kRounding * std::max(std::abs(x), std::abs(y));
+  // A decimal may be what the other is to that place: cut off, where the other has no end, and of a root or π made of
+  // rounded factors.
+  const auto allow = [&](const Amount& decimal, long double of_decimal, const Value& of_other) {
+    const auto places = decimal_places(tree(side), decimal.number.node);
+    if (!places) return;
+    const bool ends = of_other.is_rational() && ends_within(of_other.exact->q.denominator, kMostPlaces);
+    const long double units = ends ? 0.5L : of_other.is_rational() ? 1 : 2;
+    const long double unit = std::pow(10.0L, -static_cast<long double>(*places));
+    allowed = std::max(allowed, units * unit * of_decimal * (1 + kRounding));
+  };
+  allow(one, of_first, second);
+  allow(other, of_second, first);
+  return std::abs(x - y) <= allowed;
 }
 
 bool Comparer::is_congruence(Side side, Item relation) const noexcept {

@@ -273,13 +273,21 @@ std::optional<std::string> in_answer_tag(std::string_view text) {
   return tagged ? std::optional(answer_in_clause(*tagged)) : std::nullopt;
 }
 
+/// "… is **72** clips": Markdown among words, not a product.
+bool has_emphasis(std::string_view text) noexcept {
+  constexpr std::string_view kMark = "**";
+  const std::size_t open = text.find(kMark), close = text.find(kMark, open + kMark.size());
+  if (open == 0 || close >= text.size() || text[open - 1] != ' ' || text[open + kMark.size()] == ' ') return false;
+  return std::any_of(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(open), is_letter);
+}
+
 std::optional<std::string> whole(std::string_view text, bool any) {
   text = bare(text);
   if (text.starts_with("## ") || text.starts_with("### ")) text = bare(text.substr(text.find(' ')));  // a headline
   if (any) return text.empty() ? std::nullopt : std::optional(std::string(text));
   if (text.empty() || text.size() > kMaxWhole_bytes) return std::nullopt;
   const bool mixed_text = text.find('$') != std::string_view::npos && text.find("\\$") == std::string_view::npos;
-  if (mixed_text) return std::nullopt;  // words with formulas in them, or money
+  if (mixed_text || has_emphasis(text)) return std::nullopt;  // words with formulas in them, or money
   if (is_formula(text)) return std::string(text);
   const bool words = std::none_of(text.begin(), text.end(), is_digit) &&
                      std::count(text.begin(), text.end(), ' ') < static_cast<std::ptrdiff_t>(kMaxWords) &&

@@ -117,6 +117,20 @@ bool is_name(const Tree& tree, NodeIdx idx) noexcept {
   }
 }
 
+std::optional<bool> offers_alternatives(const Tree& tree, NodeIdx idx) noexcept {
+  const Node& list = tree.at(idx);
+  if (list.kind != Kind::list || list.count < 2) return std::nullopt;
+  bool alternatives = false;
+  for (std::int32_t k = 0; k < list.count; ++k) {
+    const Node& member = tree.child_at(list, k);
+    if (member.kind != Kind::relation) return std::nullopt;
+    for (std::int32_t i = 1; i < member.count; ++i)
+      if (std::string_view("<>lg").find(tree.link(member, i).code) == std::string_view::npos) return std::nullopt;
+    alternatives = alternatives || tree.link(list, k).code == '|';
+  }
+  return alternatives;
+}
+
 bool is_variable(const Tree& tree, NodeIdx idx) noexcept {
   return tree.at(idx).kind != Kind::product && is_name(tree, idx);
 }

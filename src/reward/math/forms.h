@@ -1,6 +1,8 @@
 // Owns questions about the form of an answer that need no values.
 #pragma once
 
+#include <optional>
+
 #include "reward/math/tree.h"
 
 namespace qrl::reward::math {
@@ -22,6 +24,8 @@ bool has_quantity(const Tree& tree, NodeIdx idx) noexcept;
 
 /// Whether it merely names a value, left of "… = value": no sum, power or inequality of variables.
 bool is_name(const Tree& tree, NodeIdx idx) noexcept;
+/// Whether "or" stands between inequalities of a list; nothing where it is no list of inequalities alone.
+std::optional<bool> offers_alternatives(const Tree& tree, NodeIdx idx) noexcept;
 /// x, x_1, f(x), (x, y) or a word, but no product.
 bool is_variable(const Tree& tree, NodeIdx idx) noexcept;
 /// The letters behind a number that may be units rather than variables, apart from it: "m/s" of "6 m/s". Empty: none.
