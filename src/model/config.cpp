@@ -441,6 +441,8 @@ ModelConfig read_config(const std::filesystem::path& file) {
 std::optional<std::vector<types::TokenId>> parse_generation_eos(std::string_view json_text, const std::string& where,
                                                                 std::int64_t vocab_size) {
   const Reader reader(json_text, where);
+  if (reader.find("stop_strings") != nullptr)
+    base::log_once(where + ": stop_strings", where + ": stop_strings are not applied: end tokens alone end a sequence");
   const Json* eos = reader.find("eos_token_id");
   if (eos == nullptr) return std::nullopt;
   return token_ids(*eos, vocab_size, reader.at("eos_token_id"));

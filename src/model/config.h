@@ -70,7 +70,8 @@ ModelConfig read_config(const std::filesystem::path& file);
 /// The keys of a config.json that are neither read nor known to be harmless.
 std::vector<std::string> unknown_config_keys(std::string_view json_text, const std::string& where);
 
-/// The end tokens of a generation_config.json, checked against the vocabulary; nothing when it names none.
+/// The end tokens of a generation_config.json, checked against the vocabulary; nothing when it names none. One warning
+/// where it has stop_strings, which are not applied.
 std::optional<std::vector<types::TokenId>> parse_generation_eos(std::string_view json_text, const std::string& where,
                                                                 std::int64_t vocab_size);
 

@@ -47,7 +47,8 @@ TEST_CASE("an unknown command is named, with the nearest or those there are") {
           "got \"yaml\"\n");
   refuses("data chess --out x", "qrl-train data: expected one of countdown, sudoku, arithmetic, got \"chess\"\n");
   refuses("bench decod",
-          "qrl-train bench: expected one of decode, learner, step, tokenizer, products, attention, got \"decod\"; did you mean "
+          "qrl-train bench: expected one of decode, learner, step, tokenizer, products, attention, got \"decod\"; did "
+          "you mean "
           "decode?");
 }
 
@@ -190,7 +191,9 @@ TEST_CASE("check chat and generation say what a model's folder makes of prompts 
     return check("generation model/generation_config.json");
   };
   CHECK(says(generation(R"({"eos_token_id": [7, 2], "top_p": 0.9})"), "end with [7,2]; no config.json beside it"));
+  CHECK(says(generation(R"({"stop_strings": ["END"]})"), "stop_strings are not applied"));
   CHECK(says(generation("{}"), "names no end token"));
+  CHECK_FALSE(says(generation(R"({"stop_strings": null})"), "stop_strings"));
   CHECK(generation(R"({"eos_token_id": "a"})").exit_code == 2);
   fs::copy_file(QRL_SOURCE_DIR "/recipes/models/quickstart/config.json", dir / "model/config.json");
   CHECK(says(generation(R"({"eos_token_id": 7})"), "end with [7]; the rest is kept"));
