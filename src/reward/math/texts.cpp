@@ -32,9 +32,19 @@ std::string text_key(std::string_view text) {
   return key;
 }
 
+namespace {
+constexpr char kNegation = '!';
+}
+
 std::string signs_shown(std::string_view text) {
+  constexpr std::string_view kNegations[] = {"\\lnot", "\\neg", "\\overline", "\\bar"};
   std::string signs;
   for (std::size_t k = 0; k < text.size(); ++k) {
+    for (const std::string_view command : kNegations) {
+      const std::string_view rest = text.substr(k);
+      if (rest.starts_with(command) && (rest.size() == command.size() || !is_letter(rest[command.size()])))
+        signs += kNegation;
+    }
     const bool minus = k == 0 && text.size() > 1 && text[0] == '-' && is_letter(text[1]);
     if (minus || std::string_view("+/^=<>|").find(text[k]) != std::string_view::npos) signs += text[k];
   }
@@ -93,6 +103,7 @@ bool same_text(std::string_view a, std::string_view b) {
 
 bool begins_with_verdict(const std::string& gold_key, std::string_view answer) {
   if (gold_key != "yes" && gold_key != "no" && gold_key != "true" && gold_key != "false") return false;
+  if (signs_shown(answer).find(kNegation) != std::string::npos) return false;
   std::size_t end = 0;
   for (; end < answer.size() && !is_letter(answer[end]); ++end) {
     if (answer[end] != '\\') continue;  // a command: \text{Yes, …}
@@ -101,7 +112,17 @@ bool begins_with_verdict(const std::string& gold_key, std::string_view answer) {
   const std::size_t begin = end;
   while (end < answer.size() && is_letter(answer[end])) ++end;
   const bool ends = end == answer.size() || answer[end] == ',' || answer[end] == '.' || answer[end] == ';';
-  return ends && text_key(answer.substr(begin, end - begin)) == gold_key;
+  if (!ends || text_key(answer.substr(begin, end - begin)) != gold_key) return false;
+  std::size_t last = answer.size();
+  while (last > end && !is_letter(answer[last - 1])) --last;
+  std::size_t first = last;
+  while (first > end && is_letter(answer[first - 1])) --first;
+  const std::string final_word = text_key(answer.substr(first, last - first));
+  const std::string_view opposite = gold_key == "yes"    ? "no"
+                                    : gold_key == "no"   ? "yes"
+                                    : gold_key == "true" ? "false"
+                                                         : "true";
+  return final_word != opposite;
 }
 
 }  // namespace qrl::reward::math

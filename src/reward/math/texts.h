@@ -9,7 +9,8 @@ namespace qrl::reward::math {
 /// Letters and digits of a text in lower case, with points and signs before digits, without LaTeX commands.
 std::string text_key(std::string_view text);
 
-/// Signs of operations in a text, in order, and a minus right before its first word: what text_key leaves out.
+/// Signs of operations in a text, negations and bars over it among them, in order, and a minus right before its first
+/// word: what text_key leaves out.
 std::string signs_shown(std::string_view text);
 
 /// "Figure 3": words, one of them long enough to be one, and numbers that stand apart from them, and nothing else.
@@ -23,7 +24,8 @@ bool is_list_of_letters(std::string_view content) noexcept;
 /// Not empty and the same but for white space; with digits, the same byte for byte ("1 2/3" is not "12/3").
 bool same_text(std::string_view a, std::string_view b);
 
-/// Whether the gold answer is yes, no, true or false and the answer begins with it: a reason often follows.
+/// Whether the gold answer is yes, no, true or false and the answer begins with it: a reason often follows. Not where
+/// it is negated by a sign or ends with its opposite: "Yes, but no".
 bool begins_with_verdict(const std::string& gold_key, std::string_view answer);
 
 }  // namespace qrl::reward::math
