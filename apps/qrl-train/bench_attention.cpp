@@ -1,5 +1,4 @@
 // bench attention: the GPU's attention of one layer while it decodes, beside what its memory can do.
-#include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -55,11 +54,7 @@ void bench_attention(const BenchAttentionArguments& arguments) {
     result[name + "_share_of_copy"] = static_cast<double>(speed.num_bytes) / speed.attention_s / speed.copy_bytes_per_s;
   }
   result["copy_gb_per_s"] = copy_bytes_per_s * 1e-9;
-  if (arguments.json) {
-    std::printf("%s\n", result.dump().c_str());
-  } else {
-    for (const auto& [name, value] : result.items()) std::printf("%-28s %s\n", name.c_str(), value.dump().c_str());
-  }
+  print_result(result, arguments.json);
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 // bench: what decode, learner and a whole step reach on this machine, beside what the machine can do at most.
 #include <algorithm>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -170,11 +169,7 @@ struct Bench {
 
 void finish(Json& result, const BenchArguments& arguments) {
   result["peak_memory_gib"] = train::peak_memory_gib();
-  if (!arguments.json) {
-    for (const auto& [name, value] : result.items()) std::printf("%-28s %s\n", name.c_str(), value.dump().c_str());
-  } else {
-    std::printf("%s\n", result.dump().c_str());
-  }
+  print_result(result, arguments.json);
 }
 
 void bench_decode(const BenchArguments& arguments, dist::Collectives& world) {
@@ -320,12 +315,13 @@ void bench_step(const BenchArguments& arguments, dist::Collectives& world) {
   learner.publish(sampler.snapshot, 0);
   train::QuantiserState quantiser;
   train::PromptSet prompts;
-  for (std::uint64_t p = 0; p < static_cast<std::uint64_t>(arguments.prompts); ++p)
+  for (std::uint64_t p = 0; p < static_cast<std::uint64_t>(arguments.prompts); ++p) {
     prompts.prompts.push_back({.id = p,
                                .text = {},
                                .tokens = bench.random_tokens(p, arguments.prompt_tokens),
                                .ground_truth = {},
                                .data_source = {}});
+  }
   std::vector<types::SampleRequest> requests;
   for (const types::Prompt& prompt : prompts.prompts)
     requests.push_back({prompt.id, prompt.tokens, 0, static_cast<std::int32_t>(arguments.n)});

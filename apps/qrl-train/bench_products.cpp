@@ -1,5 +1,4 @@
 // bench products: the GPU's matrix products of one layer beside what its memory can do.
-#include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -71,11 +70,7 @@ void bench_products(const BenchProductsArguments& arguments) {
     result["layer" + rows + "_tflops"] = 2 * weights * static_cast<double>(arguments.num_rows[i]) / layer_s[i] * 1e-12;
     result["layer" + rows + "_share_of_copy"] = layer_bytes[i] / layer_s[i] / copy_bytes_per_s;
   }
-  if (arguments.json) {
-    std::printf("%s\n", result.dump().c_str());
-  } else {
-    for (const auto& [name, value] : result.items()) std::printf("%-28s %s\n", name.c_str(), value.dump().c_str());
-  }
+  print_result(result, arguments.json);
 }
 
 }  // namespace

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdio>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "base/error.h"
@@ -108,6 +110,14 @@ void add_overrides(CLI::App& command, std::vector<std::string>& overrides) {
 void require_one_process(const dist::Collectives& world, const std::string& command) {
   QRL_REQUIRE(world.size() == 1, "qrl-train " + command, "one process", std::to_string(world.size()),
               "run it without mpirun");
+}
+
+void print_result(const nlohmann::ordered_json& result, bool as_json) {
+  if (as_json) {
+    std::printf("%s\n", result.dump().c_str());
+    return;
+  }
+  for (const auto& [name, value] : result.items()) std::printf("%-28s %s\n", name.c_str(), value.dump().c_str());
 }
 
 std::string version_text() {

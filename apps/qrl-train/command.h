@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,9 @@ const std::string& asked_of_memory();
 
 /// Commands that work in one process only say so under mpirun.
 void require_one_process(const dist::Collectives& world, const std::string& command);
+
+/// What a benchmark found: one JSON object on a line, or a name and its value a line.
+void print_result(const nlohmann::ordered_json& result, bool as_json);
 
 /// What --version prints: version, instruction sets, MPI, CUDA.
 std::string version_text();

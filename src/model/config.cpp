@@ -441,11 +441,15 @@ ModelConfig read_config(const std::filesystem::path& file) {
 std::optional<std::vector<types::TokenId>> parse_generation_eos(std::string_view json_text, const std::string& where,
                                                                 std::int64_t vocab_size) {
   const Reader reader(json_text, where);
-  if (reader.find("stop_strings") != nullptr)
-    base::log_once(where + ": stop_strings", where + ": stop_strings are not applied: end tokens alone end a sequence");
   const Json* eos = reader.find("eos_token_id");
   if (eos == nullptr) return std::nullopt;
   return token_ids(*eos, vocab_size, reader.at("eos_token_id"));
+}
+
+std::string stop_strings_note(std::string_view json_text, const std::string& where) {
+  return Reader(json_text, where).find("stop_strings") == nullptr
+             ? ""
+             : "stop_strings are not applied: end tokens alone end a sequence";
 }
 
 std::string config_json(const ModelConfig& config) {
@@ -496,7 +500,9 @@ std::string describe_generation(const std::filesystem::path& file) {
   const auto eos = parse_generation_eos(text, where, known ? read_config(beside).vocab_size : std::int64_t{1} << 31);
   std::string line = where + ": ";
   line += eos ? "sequences end with " + Json(*eos).dump() : "names no end token, those of config.json stay";
-  return line + (known ? "" : "; no config.json beside it to hold ids against") + "; the rest is kept for export";
+  const std::string stop_strings = stop_strings_note(text, where);
+  return line + (known ? "" : "; no config.json beside it to hold ids against") +
+         (stop_strings.empty() ? "" : "; " + stop_strings) + "; the rest is kept for export";
 }
 
 std::string describe_config(const std::filesystem::path& file) {

@@ -70,10 +70,12 @@ ModelConfig read_config(const std::filesystem::path& file);
 /// The keys of a config.json that are neither read nor known to be harmless.
 std::vector<std::string> unknown_config_keys(std::string_view json_text, const std::string& where);
 
-/// The end tokens of a generation_config.json, checked against the vocabulary; nothing when it names none. One warning
-/// where it has stop_strings, which are not applied.
+/// The end tokens of a generation_config.json, checked against the vocabulary; nothing when it names none.
 std::optional<std::vector<types::TokenId>> parse_generation_eos(std::string_view json_text, const std::string& where,
                                                                 std::int64_t vocab_size);
+
+/// What to say of a generation_config.json that has stop_strings; "" where it has none.
+std::string stop_strings_note(std::string_view json_text, const std::string& where);
 
 /// One line for `qrl-train check generation`: the end tokens that it names, held against the vocabulary of the
 /// config.json beside it, if there is one.

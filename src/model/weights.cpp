@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/rng.h"
 #include "base/text.h"
 #include "base/threads.h"
@@ -299,6 +300,8 @@ HfModel open_hf(const fs::path& dir) {
     const std::string text = state::read_text(file, kMaxGenerationConfig_bytes);
     auto eos = parse_generation_eos(text, state::shown(file), config.vocab_size);
     if (eos) config.eos_token_ids = std::move(*eos);
+    const std::string note = stop_strings_note(text, state::shown(file));
+    if (!note.empty()) base::log_once(state::shown(file) + ": stop_strings", state::shown(file) + ": " + note);
     const Json generation = Json::parse(text);
     if (generation != generation_config_of(config)) config.generation_config = generation.dump();
   }

@@ -52,9 +52,7 @@ inline void add_chunk(const LinearTask& task, std::int64_t row, std::int64_t col
         sums[r][v].open = open[r][v];
         continue;
       }
-      VecF scale = weight_scale;
-      if (F::kInputScale == InputScale::chunk)
-        scale = splat(task.x_scales[(row + r) * task.x_scale_stride + chunk.run]) * scale;
+      const VecF scale = scale_of_run<F>(task, row + r, chunk.run, weight_scale);
       sums[r][v].scaled = fma(F::number(open[r][v]), scale, nothing_scaled ? VecF{} : sums[r][v].scaled);
     }
   }
@@ -62,12 +60,7 @@ inline void add_chunk(const LinearTask& task, std::int64_t row, std::int64_t col
 
 template <class F, int Vectors>
 inline void finish(const LinearTask& task, std::int64_t row, std::int64_t column, const Sums<F>* sums) {
-  for (int v = 0; v < Vectors; ++v) {
-    VecF value = sums[v].scaled;
-    if (F::kInputScale == InputScale::row && task.x_scales != nullptr)
-      value = value * splat(task.x_scales[row * task.x_scale_stride]);
-    write(task, value, row, column + v * kLanes);
-  }
+  for (int v = 0; v < Vectors; ++v) write_scaled<F>(task, sums[v].scaled, row, column + v * kLanes);
 }
 
 /// Few rows: decoded in registers.

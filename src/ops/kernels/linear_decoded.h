@@ -87,6 +87,22 @@ struct Int4Int8 : Int8DotOffsetInput {
   static VecF number(VecI sum) { return __builtin_convertvector(sum, VecF); }
 };
 
+/// What scales a row's sum over the inputs of a run: the weights' scale and, where it has one there, the inputs' own.
+template <class F>
+inline VecF scale_of_run(const LinearTask& task, std::int64_t row, std::int64_t run, VecF weight_scale) {
+  if constexpr (F::kInputScale == InputScale::chunk)
+    return splat(task.x_scales[row * task.x_scale_stride + run]) * weight_scale;
+  else return weight_scale;
+}
+
+/// The row's own scale, and the way out.
+template <class F>
+inline void write_scaled(const LinearTask& task, VecF value, std::int64_t row, std::int64_t column) {
+  if (F::kInputScale == InputScale::row && task.x_scales != nullptr)
+    value = value * splat(task.x_scales[row * task.x_scale_stride]);
+  write(task, value, row, column);
+}
+
 /// A run of inputs, its place among the scales, and whether it is the first and the last under its own.
 struct Chunk {
   std::int64_t begin, end, run;

@@ -9,6 +9,12 @@ namespace qrl::reward::math {
 
 namespace {
 
+constexpr char kNegation = '!';  // among the signs shown
+
+}  // namespace
+
+namespace {
+
 using base::is_digit;
 using base::is_letter;
 
@@ -30,10 +36,6 @@ std::string text_key(std::string_view text) {
     else if (is_digit(c) || static_cast<unsigned char>(c) >= 0x80) key += c;
   }
   return key;
-}
-
-namespace {
-constexpr char kNegation = '!';
 }
 
 std::string signs_shown(std::string_view text) {
@@ -102,8 +104,10 @@ bool same_text(std::string_view a, std::string_view b) {
 }
 
 bool begins_with_verdict(const std::string& gold_key, std::string_view answer) {
-  if (gold_key != "yes" && gold_key != "no" && gold_key != "true" && gold_key != "false") return false;
-  if (signs_shown(answer).find(kNegation) != std::string::npos) return false;
+  constexpr std::string_view kOpposites[][2] = {{"yes", "no"}, {"no", "yes"}, {"true", "false"}, {"false", "true"}};
+  const auto* const verdict = std::find_if(std::begin(kOpposites), std::end(kOpposites),
+                                           [&](const std::string_view(&pair)[2]) { return pair[0] == gold_key; });
+  if (verdict == std::end(kOpposites) || signs_shown(answer).find(kNegation) != std::string::npos) return false;
   std::size_t end = 0;
   for (; end < answer.size() && !is_letter(answer[end]); ++end) {
     if (answer[end] != '\\') continue;  // a command: \text{Yes, …}
@@ -117,12 +121,7 @@ bool begins_with_verdict(const std::string& gold_key, std::string_view answer) {
   while (last > end && !is_letter(answer[last - 1])) --last;
   std::size_t first = last;
   while (first > end && is_letter(answer[first - 1])) --first;
-  const std::string final_word = text_key(answer.substr(first, last - first));
-  const std::string_view opposite = gold_key == "yes"    ? "no"
-                                    : gold_key == "no"   ? "yes"
-                                    : gold_key == "true" ? "false"
-                                                         : "true";
-  return final_word != opposite;
+  return text_key(answer.substr(first, last - first)) != (*verdict)[1];
 }
 
 }  // namespace qrl::reward::math

@@ -59,9 +59,7 @@ class Scaling {
     for (std::int64_t r = block_.rows - left_; count > 0; ++r, --count, --left_) {
       float* scaled = block_.scaled + r * kPanel;
       for (int v = 0; v < 2; ++v, scaled += kLanes) {
-        VecF scale = scales_[v];
-        if constexpr (F::kInputScale == InputScale::chunk)
-          scale = splat(task_.x_scales[(block_.row + r) * task_.x_scale_stride + chunk_.run]) * scale;
+        const VecF scale = scale_of_run<F>(task_, block_.row + r, chunk_.run, scales_[v]);
         const VecF sum = F::number((Sum)load_words(from_ + r * kBlock + v * kLanes));
         const bool nothing_scaled = !F::kScaledChunks || chunk_.begin == 0;
         store(scaled, fma(sum, scale, nothing_scaled ? VecF{} : load(scaled, All{})), All{});
@@ -78,14 +76,6 @@ class Scaling {
   Chunk chunk_{};
   VecF scales_[2];
 };
-
-/// The row's scale, and the way out.
-template <class F>
-void write_scaled(const LinearTask& task, VecF value, std::int64_t row, std::int64_t column) {
-  if (F::kInputScale == InputScale::row && task.x_scales != nullptr)
-    value = value * splat(task.x_scales[row * task.x_scale_stride]);
-  write(task, value, row, column);
-}
 
 constexpr std::int64_t steps_of(std::int64_t inputs, int of_word) {
   return (words_of(inputs, of_word) + kTile - 1) / kTile;
@@ -216,9 +206,7 @@ void decoded_in_registers(const LinearTask& task) {
       for (int v = 0; v < kVectors; ++v) {
         const VecF weight_scale = F::weight_scale(task, chunk.run, p * kPanel + v * kLanes);
         for (int r = 0; r < Rows; ++r) {
-          VecF scale = weight_scale;
-          if (F::kInputScale == InputScale::chunk)
-            scale = splat(task.x_scales[r * task.x_scale_stride + chunk.run]) * scale;
+          const VecF scale = scale_of_run<F>(task, r, chunk.run, weight_scale);
           scaled[r][v] = fma(sums[r][v], scale, chunk.begin == 0 ? VecF{} : scaled[r][v]);
         }
       }
