@@ -9,8 +9,8 @@
 namespace qrl::base {
 
 /// Memory that buffers take pieces of, in whole huge pages however small the pieces are: matrices that are read one
-/// after another miss the TLB less. What no buffer writes to takes no memory but address space; blocks stay as long as a
-/// buffer has a piece of them.
+/// after another miss the TLB less. What no buffer writes to takes no memory but address space; blocks stay as long as
+/// a buffer has a piece of them.
 class Arena {
  public:
   /// Zeros that nobody has touched, 64-byte aligned; throws std::bad_alloc.

@@ -15,7 +15,8 @@ namespace qrl::ops {
 namespace {
 
 const VarlenAttentionKernels& kernels() {
-  return for_this_isa(avx512::kVarlenAttention, avx2::kVarlenAttention, portable::kVarlenAttention);
+  return for_this_isa(amx::kVarlenAttention, avx512::kVarlenAttention, avx2::kVarlenAttention,
+                      portable::kVarlenAttention);
 }
 
 void check(const VarlenAttention& attention) {

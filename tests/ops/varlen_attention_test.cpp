@@ -2,6 +2,7 @@
 // LibTorch's own attention.
 #include "ops/varlen_attention.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "base/rng.h"
 #include "base/threads.h"
 #include "ops/isa.h"
+#include "ops/scratch.h"
 #include "support/catch.h"
 
 namespace qrl::ops {
@@ -171,6 +173,27 @@ TEST_CASE("attention does not see other sequences, nor how many threads work") {
     CHECK(std::equal(single.out.begin(), single.out.end(), packed.out.begin() + 33 * 4 * 18));
     CHECK(std::equal(single.d_qkv.begin(), single.d_qkv.end(), packed.d_qkv.begin() + 33 * together.width()));
   });
+}
+
+TEST_CASE("attention does not read what its memory held before") {
+  const int before = base::num_threads();
+  base::set_num_threads(1);
+  for (const ProductType products : {ProductType::f32, ProductType::bf16}) {
+    on_each_isa([products] {
+      Problem problem({33, 7, 21}, 4, 2, 18);  // nothing a whole number of vectors or tiles
+      problem.continues = {0, 1, 0};
+      problem.products = products;
+      const std::int64_t num_floats = 1 << 18;
+      std::fill_n(scratch(num_floats), num_floats, 1.0F);
+      const Result want = run(problem);
+      std::fill_n(scratch(num_floats), num_floats, NAN);
+      const Result got = run(problem);
+      CHECK(got.out == want.out);
+      CHECK(got.lse == want.lse);
+      CHECK(got.d_qkv == want.d_qkv);
+    });
+  }
+  base::set_num_threads(before);
 }
 
 TEST_CASE("a prefix shared by several sequences is as if it stood before each") {

@@ -1,5 +1,6 @@
 // Owns how neighbouring inputs of one row (Input: the same in all lanes) and of one vector of columns (Weights) meet in
-// an accumulator, for each kind of code. Knows neither matrices nor attention.
+// an accumulator, for each kind of code, and how the 32-bit words of such neighbours are moved. Knows neither matrices
+// nor attention.
 #pragma once
 
 #include "ops/kernels/simd.h"
@@ -16,6 +17,23 @@ inline VecI load_words(const void* from) {
   VecI words;
   __builtin_memcpy(&words, from, sizeof words);
   return words;
+}
+
+inline void store_words(void* to, VecI words) { __builtin_memcpy(to, &words, sizeof words); }
+
+/// Lane l of vector i to lane i of vector l.
+inline void transpose(VecI (&rows)[kLanes]) {
+  for (int half = kLanes / 2; half > 0; half /= 2) {
+    const VecI upper = (kLaneIndex & half) != 0;
+    const VecI low = upper ? kLaneIndex - half + kLanes : kLaneIndex;
+    const VecI high = upper ? kLaneIndex + kLanes : kLaneIndex + half;
+    for (int i = 0; i < kLanes; ++i) {
+      if ((i & half) != 0) continue;
+      const VecI a = rows[i], b = rows[i + half];
+      rows[i] = __builtin_shuffle(a, b, low);
+      rows[i + half] = __builtin_shuffle(a, b, high);
+    }
+  }
 }
 
 struct F32Dot {

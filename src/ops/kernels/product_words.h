@@ -50,8 +50,6 @@ struct Words<F32Dot, std::uint16_t> {
   static VecI across(const std::uint16_t* row, const std::uint16_t*) { return along(row); }
 };
 
-inline void store_words(std::int32_t* to, VecI words) { __builtin_memcpy(to, &words, sizeof words); }
-
 /// `count` elements and zeros behind them, up to Size.
 template <class T, int Size>
 struct Padded {
@@ -80,21 +78,6 @@ struct RowsOfGroup {
             : group * Dot::kGroup + 1 < depth ? even + from.stride
                                               : nullptr) {}
 };
-
-/// Lane l of vector i to lane i of vector l.
-inline void transpose(VecI (&rows)[kLanes]) {
-  for (int half = kLanes / 2; half > 0; half /= 2) {
-    const VecI upper = (kLaneIndex & half) != 0;
-    const VecI low = upper ? kLaneIndex - half + kLanes : kLaneIndex;
-    const VecI high = upper ? kLaneIndex + kLanes : kLaneIndex + half;
-    for (int i = 0; i < kLanes; ++i) {
-      if ((i & half) != 0) continue;
-      const VecI a = rows[i], b = rows[i + half];
-      rows[i] = __builtin_shuffle(a, b, low);
-      rows[i + half] = __builtin_shuffle(a, b, high);
-    }
-  }
-}
 
 inline constexpr std::int64_t kRowsAhead = 32;
 

@@ -1,101 +1,20 @@
 // Causal attention of one family of sequences and one key head (with the H/K query heads that read it). The work is
 // small matrix products over blocks of query rows; what meets vectors is packed once per call, so that every inner loop
-// is a broadcast times contiguous lanes. Written once for fp32 and for bf16 operands: a word below is 32 bits, one
-// fp32 number or two bf16 ones that are neighbours along the product's depth.
+// is a broadcast times contiguous lanes, or a tile. Written once for fp32 and for bf16 operands.
 #include "ops/kernels/varlen_attention.h"
 
-#include "ops/kernels/dot.h"
+#include "ops/kernels/small_products.h"
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 namespace {
 
-#if defined(QRL_ISA_AVX512)
-constexpr int kTileRows = 6, kTileVectors = 4;  // 24 accumulators, 4 of B, 1 broadcast: 29 of 32 registers
-#elif defined(QRL_ISA_AVX2)
-constexpr int kTileRows = 6, kTileVectors = 2;  // 12 accumulators, 2 of B, 1 broadcast: 15 of 16
-#else
-constexpr int kTileRows = 4, kTileVectors = 2;
-#endif
-
-std::int64_t padded(std::int64_t count) { return (count + kLanes - 1) / kLanes * kLanes; }
-
 /// Query rows handled together: more make the products efficient, fewer waste less above the diagonal.
+#if defined(QRL_ISA_AMX)
+constexpr std::int64_t kMaxBlock = 64;
+#else
 constexpr std::int64_t kMaxBlock = 48;
-std::int64_t block_rows(std::int64_t length) { return length < 96 ? 24 : kMaxBlock; }
-
-/// The broadcast operand: element r of group k at data[r · row_stride + k · step].
-template <class Dot>
-struct Left {
-  const typename Dot::Element* data;
-  std::int64_t row_stride, step;
-};
-
-/// The other one: words [groups][stride].
-template <class Dot>
-struct Right {
-  const typename Dot::Element* data;
-  std::int64_t stride;
-};
-
-template <class Dot, int kRows, int kVectors>
-[[gnu::always_inline]] inline void multiply_tile(Left<Dot> a, Right<Dot> b, std::int64_t groups, bool accumulate,
-                                                 float* c, std::int64_t c_stride) {
-  constexpr int kGroup = Dot::kGroup;
-  VecF sums[kRows][kVectors];
-  for (int r = 0; r < kRows; ++r) {
-    for (int v = 0; v < kVectors; ++v) sums[r][v] = accumulate ? load(c + r * c_stride + v * kLanes, All{}) : VecF{};
-  }
-  for (std::int64_t k = 0; k < groups; ++k) {
-    typename Dot::Weights row[kVectors];
-    for (int v = 0; v < kVectors; ++v) row[v] = Dot::weights(b.data + (k * b.stride + v * kLanes) * kGroup);
-    for (int r = 0; r < kRows; ++r) {
-      const typename Dot::Input left = Dot::input(a.data + r * a.row_stride + k * a.step);
-      for (int v = 0; v < kVectors; ++v) sums[r][v] = Dot::dot(sums[r][v], left, row[v]);
-    }
-  }
-  for (int r = 0; r < kRows; ++r) {
-    for (int v = 0; v < kVectors; ++v) store(c + r * c_stride + v * kLanes, sums[r][v], All{});
-  }
-}
-
-template <class Dot, int kVectors, int kRows = kTileRows>
-void multiply_columns(Left<Dot> a, Right<Dot> b, std::int64_t rows, std::int64_t groups, bool accumulate, float* c,
-                      std::int64_t c_stride) {
-  std::int64_t r = 0;
-  for (; r + kRows <= rows; r += kRows) {
-    multiply_tile<Dot, kRows, kVectors>({a.data + r * a.row_stride, a.row_stride, a.step}, b, groups, accumulate,
-                                        c + r * c_stride, c_stride);
-  }
-  if constexpr (kRows > 1) {
-    if (r < rows) {
-      multiply_columns<Dot, kVectors, kRows - 1>({a.data + r * a.row_stride, a.row_stride, a.step}, b, rows - r, groups,
-                                                 accumulate, c + r * c_stride, c_stride);
-    }
-  }
-}
-
-/// C (+)= A·B over `depth` numbers, whose last group is filled up with zeros on one side at least and finite numbers on
-/// the other; C [rows, columns], `columns` a multiple of kLanes. Each element sums over the depth in order.
-template <class Dot>
-void multiply(Left<Dot> a, Right<Dot> b, std::int64_t rows, std::int64_t columns, std::int64_t depth, bool accumulate,
-              float* c, std::int64_t c_stride) {
-  constexpr int kGroup = Dot::kGroup;
-  const std::int64_t groups = (depth + kGroup - 1) / kGroup;
-  const auto from = [&](std::int64_t column) { return Right<Dot>{b.data + column * kGroup, b.stride}; };
-  std::int64_t column = 0;
-  for (; column + kTileVectors * kLanes <= columns; column += kTileVectors * kLanes)
-    multiply_columns<Dot, kTileVectors>(a, from(column), rows, groups, accumulate, c + column, c_stride);
-  for (; column + 2 * kLanes <= columns; column += 2 * kLanes)
-    multiply_columns<Dot, 2>(a, from(column), rows, groups, accumulate, c + column, c_stride);
-  for (; column < columns; column += kLanes)
-    multiply_columns<Dot, 1>(a, from(column), rows, groups, accumulate, c + column, c_stride);
-}
-
-/// Numbers of the operands' type that hold `words` words.
-template <class Dot>
-constexpr std::int64_t elements(std::int64_t words) {
-  return words * Dot::kGroup;
-}
+#endif
+std::int64_t block_rows(std::int64_t length) { return length < 96 ? kMaxBlock / 2 : kMaxBlock; }
 
 /// Rows [T, E] of fp32 or bf16, `stride` apart, to rows of the operands' type, `wide` apart, with zeros up to there.
 template <class Element, class T>
@@ -113,42 +32,46 @@ void pack_rows(const T* from, std::int64_t stride, std::int64_t rows, std::int64
 }
 
 /// Rows of the operands' type, `wide` apart, to words [groups of rows][wide], so that the rows are the depth; they
-/// become rows at … of it. Where `at` is odd, the number before in the same word stays; behind an odd end follows zero.
+/// become rows at … of it, `columns` numbers of each. Where `at` is odd, the number before in the same word stays;
+/// behind the end follow zeros, up to what a depth is filled up to.
 template <class Dot>
-void interleave(const typename Dot::Element* from, std::int64_t rows, std::int64_t wide, std::int64_t at,
-                typename Dot::Element* to) {
+void interleave(const typename Dot::Element* from, std::int64_t rows, std::int64_t wide, std::int64_t columns,
+                std::int64_t at, typename Dot::Element* to) {
   if constexpr (Dot::kGroup == 1) {
     __builtin_memcpy(to + at * wide, from, static_cast<std::size_t>(rows * wide) * sizeof(*to));
   } else {
     std::int64_t r = 0;
     if (at % 2 != 0 && rows > 0) {
-      for (std::int64_t i = 0; i < wide; ++i) to[(at - 1) * wide + 2 * i + 1] = from[i];
+      for (std::int64_t i = 0; i < columns; ++i) to[(at - 1) * wide + 2 * i + 1] = from[i];
       r = 1;
     }
     for (; r < rows; r += 2) {
       auto* pair = to + (at + r) * wide;
-      for (std::int64_t i = 0; i < wide; i += kLanes) {
+      for (std::int64_t i = 0; i < columns; i += kLanes) {
         const auto widened = [&](const std::uint16_t* row) {
           return __builtin_convertvector(load_vector<HalfU16>(row + i, All{}), VecI);
         };
         const VecI odd = r + 1 < rows ? widened(from + (r + 1) * wide) : VecI{};
         const VecI words = widened(from + r * wide) | (odd << 16);
-        __builtin_memcpy(pair + 2 * i, &words, sizeof words);
+        store_words(pair + 2 * i, words);
       }
+    }
+    for (r += at; r % SmallProducts<Dot>::kDepth != 0; r += 2) {
+      for (std::int64_t i = 0; i < columns; i += kLanes) store_words(to + r * wide + 2 * i, VecI{});
     }
   }
 }
 
-/// Rows of the operands' type, `from_wide` apart, to columns at … at + rows − 1 of words [⌈width/group⌉][wide], zeros
-/// in those behind them up to a whole vector: the row's own numbers are the depth.
+/// Rows of `width` numbers of the operands' type to columns at … at + rows − 1 of words [width/group][wide], zeros in
+/// those behind them up to padded(): the row's own numbers are the depth.
 template <class Dot>
-void transpose(const typename Dot::Element* from, std::int64_t from_wide, std::int64_t rows, std::int64_t width,
-               std::int64_t at, std::int64_t wide, typename Dot::Element* to) {
-  const std::int64_t groups = (width + Dot::kGroup - 1) / Dot::kGroup, end = padded(at + rows) - at;
+void transpose_rows(const typename Dot::Element* from, std::int64_t width, std::int64_t rows, std::int64_t at,
+                    std::int64_t wide, typename Dot::Element* to) {
+  const std::int64_t groups = width / Dot::kGroup, end = padded(at + rows) - at;
   auto* words = reinterpret_cast<char*>(to);
   for (std::int64_t r = 0; r < end; ++r) {
     for (std::int64_t g = 0; g < groups; ++g) {
-      const std::int32_t word = r < rows ? load_word(from + r * from_wide + g * Dot::kGroup) : 0;
+      const std::int32_t word = r < rows ? load_word(from + r * width + g * Dot::kGroup) : 0;
       __builtin_memcpy(words + (g * wide + at + r) * 4, &word, sizeof word);
     }
   }
@@ -211,13 +134,9 @@ struct Arena {
   }
 };
 
-/// Rows rounded up to whole groups of any operand type.
-std::int64_t even(std::int64_t count) { return (count + 1) / 2 * 2; }
-
 std::size_t num_scratch_floats(std::int64_t length, std::int64_t head_dim) {
   const std::int64_t keys = padded(length), head = padded(head_dim);
-  return static_cast<std::size_t>(2 * head * keys + 5 * (keys + 2) * head + 5 * kMaxBlock * keys +
-                                  6 * kMaxBlock * head + 512);
+  return static_cast<std::size_t>(6 * keys * head + 5 * kMaxBlock * keys + 6 * kMaxBlock * head + 512);
 }
 
 /// scores → weights e^(s·scale − max) of the keys ≤ position, zeros after, rounded to the operands' type; returns max
@@ -249,12 +168,12 @@ struct PackedHead {
   const Heads& h;
   std::int64_t wide_keys;
   Element* rows;         ///< [length, wide_head], of those added last
-  Element* by_position;  ///< words [⌈keys/group⌉][wide_head]; null: not wanted
-  Element* by_element;   ///< words [⌈E/group⌉][wide_keys]; null: not wanted
+  Element* by_position;  ///< words [wide_keys/group][wide_head]; null: not wanted
+  Element* by_element;   ///< words [wide_head/group][wide_keys]; null: not wanted
   void add(std::int64_t first_row, std::int64_t count, std::int64_t offset, std::int64_t at) {
     pack_rows(h.row(first_row) + offset, h.row_stride, count, h.head_dim, h.wide_head, rows);
-    if (by_position != nullptr) interleave<Dot>(rows, count, h.wide_head, at, by_position);
-    if (by_element != nullptr) transpose<Dot>(rows, h.wide_head, count, h.head_dim, at, wide_keys, by_element);
+    if (by_position != nullptr) interleave<Dot>(rows, count, h.wide_head, h.wide_head, at, by_position);
+    if (by_element != nullptr) transpose_rows<Dot>(rows, h.wide_head, count, at, wide_keys, by_element);
   }
 };
 
@@ -263,12 +182,13 @@ void forward(const VarlenAttention& attention, const Family& family, std::int64_
              float* scratch) {
   using Element = typename Dot::Element;
   constexpr int kGroup = Dot::kGroup;
+  const SmallProducts<Dot> products;
   const Heads h(attention, kv_head);
   const std::int64_t most = most_keys(attention, family), wide_keys = padded(most);
   Arena arena{scratch};
   auto* rows_TE = arena.take<Element>(most * h.wide_head);
-  PackedHead<Dot> keys{h, wide_keys, rows_TE, nullptr, arena.take<Element>(elements<Dot>(h.wide_head * wide_keys))};
-  PackedHead<Dot> values{h, wide_keys, rows_TE, arena.take<Element>(even(most) * h.wide_head), nullptr};
+  PackedHead<Dot> keys{h, wide_keys, rows_TE, nullptr, arena.take<Element>(h.wide_head * wide_keys)};
+  PackedHead<Dot> values{h, wide_keys, rows_TE, arena.take<Element>(h.wide_head * wide_keys), nullptr};
   auto* queries = arena.take<Element>(kMaxBlock * h.wide_head);
   auto* scores = arena.take<float>(kMaxBlock * wide_keys);
   auto* weights = arena.take<Element>(kMaxBlock * wide_keys);
@@ -289,8 +209,8 @@ void forward(const VarlenAttention& attention, const Family& family, std::int64_
         const std::int64_t row = m.first_row + first;
         const std::int64_t num_keys = m.num_before + first + rows, wide = padded(num_keys);
         pack_rows(h.row(row) + g * h.head_dim, h.row_stride, rows, h.head_dim, h.wide_head, queries);
-        multiply<Dot>({queries, h.wide_head, kGroup}, {keys.by_element, wide_keys}, rows, wide, h.head_dim, false,
-                      scores, wide_keys);
+        products.multiply({queries, h.wide_head, kGroup}, {keys.by_element, wide_keys}, rows, wide, h.head_dim, false,
+                          scores, wide_keys);
         float sums[kMaxBlock];
         for (std::int64_t r = 0; r < rows; ++r) {
           const SoftmaxRow soft =
@@ -298,8 +218,8 @@ void forward(const VarlenAttention& attention, const Family& family, std::int64_
           sums[r] = soft.sum;
           lse[(row + r) * attention.num_heads + head] = soft.most + __builtin_logf(soft.sum);
         }
-        multiply<Dot>({weights, wide_keys, kGroup}, {values.by_position, h.wide_head}, rows, h.wide_head, num_keys,
-                      false, context, h.wide_head);
+        products.multiply({weights, wide_keys, kGroup}, {values.by_position, h.wide_head}, rows, h.wide_head, num_keys,
+                          false, context, h.wide_head);
         for (std::int64_t r = 0; r < rows; ++r) {
           T* to = out + ((row + r) * attention.num_heads + head) * h.head_dim;
           for_vectors(h.head_dim, [&](std::int64_t e, auto lanes) {
@@ -311,21 +231,38 @@ void forward(const VarlenAttention& attention, const Family& family, std::int64_
   });
 }
 
+/// [E][wide] to rows of the packed layout, the first `rows` columns.
+void write_turned(const float* from, std::int64_t wide, std::int64_t rows, const Heads& h, float* to) {
+  for (std::int64_t t = 0; t < rows; t += kLanes) {
+    for (std::int64_t e = 0; e < h.head_dim; e += kLanes) {
+      VecI square[kLanes];
+      for (int i = 0; i < kLanes; ++i) square[i] = load_words(from + (e + i) * wide + t);
+      transpose(square);
+      const std::int64_t width = h.head_dim - e;
+      for (int r = 0; r < kLanes && t + r < rows; ++r) {
+        float* row = to + (t + r) * h.row_stride + e;
+        if (width >= kLanes) store(row, float_of_bits(square[r]), All{});
+        else store(row, float_of_bits(square[r]), First{static_cast<int>(width)});
+      }
+    }
+  }
+}
+
 template <class Dot, class T>
 void backward(const VarlenAttention& attention, const Family& family, std::int64_t kv_head, const float* lse,
               const T* d_out, float* d_qkv, float* scratch) {
   using Element = typename Dot::Element;
   constexpr int kGroup = Dot::kGroup;
+  const SmallProducts<Dot> products;
   const Heads h(attention, kv_head);
   const std::int64_t most = most_keys(attention, family), wide_keys = padded(most);
   Arena arena{scratch};
-  const std::int64_t transposed = elements<Dot>(h.wide_head * wide_keys);
   auto* rows_TE = arena.take<Element>(most * h.wide_head);
-  auto* keys_by_position = arena.take<Element>(even(most) * h.wide_head);
-  PackedHead<Dot> keys{h, wide_keys, rows_TE, keys_by_position, arena.take<Element>(transposed)};
-  PackedHead<Dot> values{h, wide_keys, rows_TE, nullptr, arena.take<Element>(transposed)};
-  auto* d_keys_TE = arena.take<float>(most * h.wide_head);
-  auto* d_values_TE = arena.take<float>(most * h.wide_head);
+  auto* keys_by_position = arena.take<Element>(h.wide_head * wide_keys);
+  PackedHead<Dot> keys{h, wide_keys, rows_TE, keys_by_position, arena.take<Element>(h.wide_head * wide_keys)};
+  PackedHead<Dot> values{h, wide_keys, rows_TE, nullptr, arena.take<Element>(h.wide_head * wide_keys)};
+  auto* d_keys_ET = arena.take<float>(h.wide_head * wide_keys);
+  auto* d_values_ET = arena.take<float>(h.wide_head * wide_keys);
   auto* scores = arena.take<float>(kMaxBlock * wide_keys);
   auto* d_weights = arena.take<float>(kMaxBlock * wide_keys);
   // A block's operands: by rows, and interleaved for products whose depth are the rows (with fp32 the same).
@@ -335,16 +272,30 @@ void backward(const VarlenAttention& attention, const Family& family, std::int64
   auto* d_out_rows = arena.take<Element>(kMaxBlock * h.wide_head);
   auto* interleaved = arena.take<Element>(kMaxBlock * wide_keys);
   auto* interleaved_head = arena.take<Element>(kMaxBlock * h.wide_head);
+  auto* turned_head = arena.take<Element>(SmallProducts<Dot>::turned_size(h.wide_head, kMaxBlock));
   auto* d_queries = arena.take<float>(kMaxBlock * h.wide_head);
   const auto pack = [&](std::int64_t first_row, std::int64_t rows, std::int64_t at) {
     keys.add(first_row, rows, h.keys, at);
     values.add(first_row, rows, h.values, at);
-    for (std::int64_t i = at * h.wide_head; i < (at + rows) * h.wide_head; ++i) d_keys_TE[i] = d_values_TE[i] = 0;
+    const auto columns = static_cast<std::size_t>(padded(at + rows) - at);
+    for (std::int64_t e = 0; e < h.wide_head; ++e) {
+      __builtin_memset(d_keys_ET + e * wide_keys + at, 0, columns * sizeof(float));
+      __builtin_memset(d_values_ET + e * wide_keys + at, 0, columns * sizeof(float));
+    }
   };
-  const auto by_rows = [](const Element* from, std::int64_t rows, std::int64_t wide, Element* memory) {
+  const auto by_rows = [](const Element* from, std::int64_t rows, std::int64_t wide, std::int64_t columns,
+                          Element* memory) {
     if constexpr (kGroup == 1) return from;
-    interleave<Dot>(from, rows, wide, 0, memory);
+    interleave<Dot>(from, rows, wide, columns, 0, memory);
     return static_cast<const Element*>(memory);
+  };
+  // d (+)= headᵀ · across: gradients of a block's keys or values, turned so that the wide side has the columns.
+  const auto add_turned = [&](const Element* head, const Element* across, std::int64_t rows, std::int64_t wide,
+                              float* d_ET) {
+    const Element* words = by_rows(head, rows, h.wide_head, h.wide_head, interleaved_head);
+    products.multiply(products.turned(words, h.wide_head, rows, turned_head),
+                      {by_rows(across, rows, wide_keys, wide, interleaved), wide_keys}, h.wide_head, wide, rows, true,
+                      d_ET, wide_keys);
   };
   float* d_rows = d_qkv + kv_head * h.group * h.head_dim;
   const std::int32_t* starts = attention.sequence_starts + family.first_sequence;
@@ -362,10 +313,10 @@ void backward(const VarlenAttention& attention, const Family& family, std::int64
         pack_rows(h.row(row) + g * h.head_dim, h.row_stride, rows, h.head_dim, h.wide_head, queries);
         pack_rows(d_out + (row * attention.num_heads + head) * h.head_dim, attention.num_heads * h.head_dim, rows,
                   h.head_dim, h.wide_head, d_out_rows);
-        multiply<Dot>({queries, h.wide_head, kGroup}, {keys.by_element, wide_keys}, rows, wide, h.head_dim, false,
-                      scores, wide_keys);
-        multiply<Dot>({d_out_rows, h.wide_head, kGroup}, {values.by_element, wide_keys}, rows, wide, h.head_dim, false,
-                      d_weights, wide_keys);
+        products.multiply({queries, h.wide_head, kGroup}, {keys.by_element, wide_keys}, rows, wide, h.head_dim, false,
+                          scores, wide_keys);
+        products.multiply({d_out_rows, h.wide_head, kGroup}, {values.by_element, wide_keys}, rows, wide, h.head_dim,
+                          false, d_weights, wide_keys);
         for (std::int64_t r = 0; r < rows; ++r) {
           float* score = scores + r * wide_keys;
           const float* d_weight = d_weights + r * wide_keys;
@@ -384,28 +335,19 @@ void backward(const VarlenAttention& attention, const Family& family, std::int64
                   All{});
           }
         }
-        multiply<Dot>({d_scores, wide_keys, kGroup}, {keys.by_position, h.wide_head}, rows, h.wide_head, num_keys,
-                      false, d_queries, h.wide_head);
-        multiply<Dot>({by_rows(d_scores, rows, wide_keys, interleaved), kGroup, elements<Dot>(wide_keys)},
-                      {by_rows(queries, rows, h.wide_head, interleaved_head), h.wide_head}, num_keys, h.wide_head, rows,
-                      true, d_keys_TE, h.wide_head);
-        multiply<Dot>({by_rows(weights, rows, wide_keys, interleaved), kGroup, elements<Dot>(wide_keys)},
-                      {by_rows(d_out_rows, rows, h.wide_head, interleaved_head), h.wide_head}, num_keys, h.wide_head,
-                      rows, true, d_values_TE, h.wide_head);
+        products.multiply({d_scores, wide_keys, kGroup}, {keys.by_position, h.wide_head}, rows, h.wide_head, num_keys,
+                          false, d_queries, h.wide_head);
+        add_turned(queries, d_scores, rows, wide, d_keys_ET);
+        add_turned(d_out_rows, weights, rows, wide, d_values_ET);
         for (std::int64_t r = 0; r < rows; ++r) {
           float* to = d_rows + (row + r) * h.row_stride + g * h.head_dim;
           for (std::int64_t e = 0; e < h.head_dim; ++e) to[e] = d_queries[r * h.wide_head + e];
         }
       }
     }
-    for (std::int64_t t = 0; t < m.length; ++t) {
-      float* d_row = d_rows + (m.first_row + t) * h.row_stride;
-      const std::int64_t from = (m.num_before + t) * h.wide_head;
-      for (std::int64_t e = 0; e < h.head_dim; ++e) {
-        d_row[h.keys + e] = d_keys_TE[from + e];
-        d_row[h.values + e] = d_values_TE[from + e];
-      }
-    }
+    float* d_member = d_rows + m.first_row * h.row_stride;
+    write_turned(d_keys_ET + m.num_before, wide_keys, m.length, h, d_member + h.keys);
+    write_turned(d_values_ET + m.num_before, wide_keys, m.length, h, d_member + h.values);
   });
 }
 

@@ -22,6 +22,9 @@ struct VarlenAttentionKernels {
   std::size_t (*num_scratch_floats)(std::int64_t length, std::int64_t head_dim);
 };
 
+namespace amx {
+extern const VarlenAttentionKernels kVarlenAttention;
+}
 namespace avx512 {
 extern const VarlenAttentionKernels kVarlenAttention;
 }

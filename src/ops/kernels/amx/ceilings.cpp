@@ -20,7 +20,7 @@ std::int64_t ceiling(std::int64_t rounds) {
   const std::int64_t steps = rounds / kRoundsOfStep;
   // The same tiles again and again: from the first cache.
   const LeftBlock rows{kOperand, kOperand, kTileRowBytes, 0};
-  for (std::int64_t step = 0; step < steps; ++step) add_products<Unit>(tiles, rows, kOperand, 1, [] {});
+  for (std::int64_t step = 0; step < steps; ++step) add_products<Unit>(tiles, rows, {kOperand}, 1, [] {});
   return steps * 2 * kBlock * kBlock * kTile * Unit::kInputs;
 }
 

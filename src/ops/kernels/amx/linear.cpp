@@ -42,8 +42,8 @@ void linear(const LinearTask& task) {
         const LeftBlock rows{x + row * row_bytes, x + (row + kTile) * row_bytes, row_bytes, kTileRowBytes};
         const LeftBlock last{rows.first + done_bytes, rows.second + done_bytes, row_bytes, kTileRowBytes};
         clear_sums();
-        add_products<Unit>(tiles, rows, panel + offset_bytes, steps, next);
-        if (words_left > 0) add_products<Unit>(tiles, last, last_words + offset_bytes, 1, [] {});
+        add_products<Unit>(tiles, rows, {panel + offset_bytes}, steps, next);
+        if (words_left > 0) add_products<Unit>(tiles, last, {last_words + offset_bytes}, 1, [] {});
         store_sums(tiles, sums, kBlock * 4);
         for (std::int64_t r = 0; r < tiles.rows(); ++r) {
           for (int v = 0; v < kBlock; v += kLanes) {

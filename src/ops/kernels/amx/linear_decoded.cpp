@@ -97,7 +97,7 @@ void add_stretch(const LinearTask& task, Tiles& tiles, const Block& block, std::
     const auto* panel = reinterpret_cast<const std::byte*>(words + (chunk.begin - begin) / F::kGroup * kPanel);
     if (chunk.first) clear_sums();
     else load_sums(tiles, open, kPanelRowBytes);
-    add_products<Unit>(tiles, rows, panel, steps_of(chunk.end - chunk.begin, F::kGroup), [&] {
+    add_products<Unit>(tiles, rows, {panel}, steps_of(chunk.end - chunk.begin, F::kGroup), [&] {
       next();
       scaling.some();
     });

@@ -83,8 +83,8 @@ void tiles(const ProductTiles& task) {
       const std::byte* panel = static_cast<const std::byte*>(task.panel) + column * 4;
       if (task.first) clear_sums();
       else load_sums(tiles, between, kPanelRowBytes);
-      add_products<Bf16Tiles>(tiles, left, panel, steps, [] {});
-      if (inputs_left > 0) add_products<Bf16Tiles>(tiles, last, panel + steps * kTile * kPanelRowBytes, 1, [] {});
+      add_products<Bf16Tiles>(tiles, left, {panel}, steps, [] {});
+      if (inputs_left > 0) add_products<Bf16Tiles>(tiles, last, {panel + steps * kTile * kPanelRowBytes}, 1, [] {});
       if (!task.last) {
         store_sums(tiles, between, kPanelRowBytes);
         continue;

@@ -66,6 +66,12 @@ struct LeftBlock {
   std::int64_t row_bytes, step_bytes;
 };
 
+/// Of the right operand: 32 columns of the first word of inputs, and how far it is to the next word's.
+struct RightBlock {
+  const std::byte* first;
+  std::int64_t row_bytes = kPanelRowBytes;
+};
+
 inline void clear_sums() {
   _tile_zero(0);
   _tile_zero(1);
@@ -93,22 +99,22 @@ inline void store_sums(const Tiles& tiles, void* to, std::int64_t row_bytes) {
 }
 
 // Tile numbers are part of the instruction's name, hence the repetition.
-#define QRL_TILE_PRODUCTS(product)                       \
-  _tile_loadd(4, left, rows.row_bytes);                  \
-  _tile_loadd(6, panel, kPanelRowBytes);                 \
-  product(0, 4, 6);                                      \
-  _tile_loadd(7, panel + kTileRowBytes, kPanelRowBytes); \
-  product(1, 4, 7);                                      \
-  if constexpr (kSecond) {                               \
-    _tile_loadd(5, right, rows.row_bytes);               \
-    product(2, 5, 6);                                    \
-    product(3, 5, 7);                                    \
+#define QRL_TILE_PRODUCTS(product)                          \
+  _tile_loadd(4, left, rows.row_bytes);                     \
+  _tile_loadd(6, words, columns.row_bytes);                 \
+  product(0, 4, 6);                                         \
+  _tile_loadd(7, words + kTileRowBytes, columns.row_bytes); \
+  product(1, 4, 7);                                         \
+  if constexpr (kSecond) {                                  \
+    _tile_loadd(5, right, rows.row_bytes);                  \
+    product(2, 5, 6);                                       \
+    product(3, 5, 7);                                       \
   }
 
 template <class Unit, bool kSecond, class Ask>
-inline void add_products(const LeftBlock& rows, const std::byte* panel, std::int64_t steps, Ask&& ask) {
+inline void add_products(const LeftBlock& rows, const RightBlock& columns, std::int64_t steps, Ask&& ask) {
   __asm__ volatile("" ::: "memory");
-  const std::byte *left = rows.first, *right = rows.second;
+  const std::byte *left = rows.first, *right = rows.second, *words = columns.first;
   for (std::int64_t step = 0; step < steps; ++step) {
     ask();
     if constexpr (__is_same(Unit, Int8Tiles)) {
@@ -118,18 +124,17 @@ inline void add_products(const LeftBlock& rows, const std::byte* panel, std::int
     }
     left += rows.step_bytes;
     right += rows.step_bytes;
-    panel += kTile * kPanelRowBytes;
+    words += kTile * columns.row_bytes;
   }
 }
 #undef QRL_TILE_PRODUCTS
 
-/// Adds `steps` times 16 words of inputs, of the block's rows and of 32 columns of a panel, to the sums. Calls ask()
-/// before each step.
+/// Adds `steps` times 16 words of inputs, of the block's rows and columns, to the sums. Calls ask() before each step.
 template <class Unit, class Ask>
-inline void add_products(const Tiles& tiles, const LeftBlock& rows, const std::byte* panel, std::int64_t steps,
+inline void add_products(const Tiles& tiles, const LeftBlock& rows, const RightBlock& columns, std::int64_t steps,
                          Ask&& ask) {
-  if (tiles.has_second()) add_products<Unit, true>(rows, panel, steps, ask);
-  else add_products<Unit, false>(rows, panel, steps, ask);
+  if (tiles.has_second()) add_products<Unit, true>(rows, columns, steps, ask);
+  else add_products<Unit, false>(rows, columns, steps, ask);
 }
 
 /// Asks for the next panel, as many lines at each step of this one's blocks as has it all asked for by the last: more

@@ -1,0 +1,122 @@
+// Owns the products between the blocks of rows that attention works on: operands a few hundred rows or columns wide,
+// made for one use and read from a core's own caches. A word is 32 bits: one fp32 number or two bf16 ones that are
+// neighbours along the depth. Knows nothing of attention.
+#pragma once
+
+#include "ops/kernels/dot.h"
+
+namespace qrl::ops::QRL_ISA_NAMESPACE {
+
+#if defined(QRL_ISA_AMX)
+inline constexpr std::int64_t kSmallMultiple = 32;  // two tiles, and the inputs of one
+#else
+inline constexpr std::int64_t kSmallMultiple = kLanes;
+#endif
+
+/// What columns and depths are filled up to.
+constexpr std::int64_t padded(std::int64_t count) {
+  return (count + kSmallMultiple - 1) / kSmallMultiple * kSmallMultiple;
+}
+
+/// The left operand: element r of group k at data[r · row_stride + k · step].
+template <class Dot>
+struct Left {
+  const typename Dot::Element* data;
+  std::int64_t row_stride, step;
+};
+
+/// The right one: words [groups][stride].
+template <class Dot>
+struct Right {
+  const typename Dot::Element* data;
+  std::int64_t stride;
+};
+
+/// Numbers of the operands' type that hold `words` words.
+template <class Dot>
+constexpr std::int64_t elements(std::int64_t words) {
+  return words * Dot::kGroup;
+}
+
+/// With the operands of one dot product. Depths are filled up to a multiple of kDepth, with zeros on one side at least
+/// and finite numbers on the other; rows to a multiple of kRows with anything, whose results mean nothing.
+template <class Dot>
+class SmallProducts {
+ public:
+  static constexpr std::int64_t kDepth = Dot::kGroup, kRows = 1;
+
+  /// C (+)= A·B over `depth` numbers; C [rows, columns], `columns` a multiple of kSmallMultiple. Each element sums over
+  /// the depth in order.
+  void multiply(Left<Dot> a, Right<Dot> b, std::int64_t rows, std::int64_t columns, std::int64_t depth, bool accumulate,
+                float* c, std::int64_t c_stride) const {
+    const std::int64_t groups = (depth + Dot::kGroup - 1) / Dot::kGroup;
+    const auto from = [&](std::int64_t column) { return Right<Dot>{b.data + column * Dot::kGroup, b.stride}; };
+    std::int64_t column = 0;
+    for (; column + kTileVectors * kLanes <= columns; column += kTileVectors * kLanes)
+      multiply_columns<kTileVectors>(a, from(column), rows, groups, accumulate, c + column, c_stride);
+    for (; column + 2 * kLanes <= columns; column += 2 * kLanes)
+      multiply_columns<2>(a, from(column), rows, groups, accumulate, c + column, c_stride);
+    for (; column < columns; column += kLanes)
+      multiply_columns<1>(a, from(column), rows, groups, accumulate, c + column, c_stride);
+  }
+
+  /// Words [groups][wide] as the left operand of `wide` rows whose depth the groups are.
+  Left<Dot> turned(const typename Dot::Element* words, std::int64_t wide, std::int64_t /*depth*/,
+                   typename Dot::Element* /*memory*/) const {
+    return {words, Dot::kGroup, elements<Dot>(wide)};
+  }
+  /// Numbers that turned() wants for itself.
+  static constexpr std::int64_t turned_size(std::int64_t /*wide*/, std::int64_t /*most_depth*/) { return 0; }
+
+ private:
+#if defined(QRL_ISA_AVX512)
+  static constexpr int kTileRows = 6, kTileVectors = 4;  // 24 accumulators, 4 of B, 1 broadcast: 29 of 32 registers
+#elif defined(QRL_ISA_AVX2)
+  static constexpr int kTileRows = 6, kTileVectors = 2;  // 12 accumulators, 2 of B, 1 broadcast: 15 of 16
+#else
+  static constexpr int kTileRows = 4, kTileVectors = 2;
+#endif
+
+  template <int kTile, int kVectors>
+  [[gnu::always_inline]] static void multiply_tile(Left<Dot> a, Right<Dot> b, std::int64_t groups, bool accumulate,
+                                                   float* c, std::int64_t c_stride) {
+    constexpr int kGroup = Dot::kGroup;
+    VecF sums[kTile][kVectors];
+    for (int r = 0; r < kTile; ++r) {
+      for (int v = 0; v < kVectors; ++v) sums[r][v] = accumulate ? load(c + r * c_stride + v * kLanes, All{}) : VecF{};
+    }
+    for (std::int64_t k = 0; k < groups; ++k) {
+      typename Dot::Weights row[kVectors];
+      for (int v = 0; v < kVectors; ++v) row[v] = Dot::weights(b.data + (k * b.stride + v * kLanes) * kGroup);
+      for (int r = 0; r < kTile; ++r) {
+        const typename Dot::Input left = Dot::input(a.data + r * a.row_stride + k * a.step);
+        for (int v = 0; v < kVectors; ++v) sums[r][v] = Dot::dot(sums[r][v], left, row[v]);
+      }
+    }
+    for (int r = 0; r < kTile; ++r) {
+      for (int v = 0; v < kVectors; ++v) store(c + r * c_stride + v * kLanes, sums[r][v], All{});
+    }
+  }
+
+  template <int kVectors, int kTile = kTileRows>
+  static void multiply_columns(Left<Dot> a, Right<Dot> b, std::int64_t rows, std::int64_t groups, bool accumulate,
+                               float* c, std::int64_t c_stride) {
+    std::int64_t r = 0;
+    for (; r + kTile <= rows; r += kTile) {
+      multiply_tile<kTile, kVectors>({a.data + r * a.row_stride, a.row_stride, a.step}, b, groups, accumulate,
+                                     c + r * c_stride, c_stride);
+    }
+    if constexpr (kTile > 1) {
+      if (r < rows) {
+        multiply_columns<kVectors, kTile - 1>({a.data + r * a.row_stride, a.row_stride, a.step}, b, rows - r, groups,
+                                              accumulate, c + r * c_stride, c_stride);
+      }
+    }
+  }
+};
+
+}  // namespace qrl::ops::QRL_ISA_NAMESPACE
+
+#if defined(QRL_ISA_AMX)
+#include "ops/kernels/amx/small_products.h"
+#endif
