@@ -24,9 +24,11 @@ std::int64_t round_up(std::int64_t count, std::int64_t multiple) { return ceil_d
 
 /// Words along the depth that a panel has at most: 192 KiB, which stay in a core's second cache beside
 constexpr std::int64_t kMostWords = 768;
-/// the words of packed rows of the left operand: 1 MiB at most.
-constexpr std::int64_t kMostLeftWords = std::int64_t{1} << 18;
-/// Rows below which packing a panel costs too much of the work on it.
+/// the rows of the left operand that meet them: 1.25 MiB at most,
+constexpr std::int64_t kMostLeftWords = std::int64_t{5} << 16;
+/// and panels that are packed at once, for all threads: 8 MiB, which the third cache keeps.
+constexpr std::int64_t kMostPanelWords = std::int64_t{1} << 21;
+/// Rows below which a task reads more panels than rows.
 constexpr std::int64_t kFewestRows = 48;
 
 std::int64_t element_bytes(const MixedArray& values) { return values.is_bf16 ? 2 : 4; }
@@ -40,79 +42,91 @@ OperandPiece piece(const Operand& operand, std::int64_t row, std::int64_t column
   return {at(operand, row, column), operand.values.is_bf16, operand.stride};
 }
 
-/// How the work is cut: each task has some rows and some panels.
+/// How the work is cut: the depth into pieces, the right operand into panels, packed some at a time, and what meets
+/// those into tasks of some rows and some of the panels.
 struct Plan {
   Plan(const Product& product, const ProductKernels& table) {
     const std::int64_t words = ceil_div(product.depth, table.inputs_per_word);
-    depth_pieces = std::max<std::int64_t>(1, ceil_div(words, kMostWords));
-    depth_piece = round_up(ceil_div(words, depth_pieces), table.words_at_once) * table.inputs_per_word;
-    depth_pieces = std::max<std::int64_t>(1, ceil_div(product.depth, depth_piece));
+    piece_words = round_up(ceil_div(words, ceil_div(words, kMostWords)), table.words_at_once);
+    piece_depth = piece_words * table.inputs_per_word;
+    num_pieces = ceil_div(words, piece_words);
+    all_words = round_up(words, table.words_at_once);
     panels = ceil_div(product.columns, kProductPanel);
-    // Packed rows are a task's own, and meet all panels; else each panel meets as many rows as there are.
-    const std::int64_t threads = base::num_threads(),
-                       most_chunks = std::max<std::int64_t>(1, product.rows / kFewestRows);
-    std::int64_t chunks = 0;
-    if (product.left.transposed) {
-      const std::int64_t most_rows = std::max(kFewestRows, kMostLeftWords / words);
-      chunks = round_up(std::max(ceil_div(product.rows, most_rows), std::min(2 * threads, most_chunks)), threads);
-    } else {
-      chunks = std::min(ceil_div(4 * threads, panels), most_chunks);
-    }
-    chunk_rows = round_up(ceil_div(product.rows, chunks), table.strip_rows);
+    const std::int64_t threads = base::num_threads(), tasks = 2 * threads;
+    panels_at_once = std::clamp<std::int64_t>(kMostPanelWords / (all_words * kProductPanel), 1, panels);
+    const std::int64_t most_rows = std::max(kFewestRows, std::min(kMostLeftWords / words, product.rows / tasks));
+    chunk_rows = round_up(ceil_div(product.rows, ceil_div(product.rows, most_rows)), table.strip_rows);
     row_chunks = ceil_div(product.rows, chunk_rows);
-    const std::int64_t groups = product.left.transposed ? std::min(panels, ceil_div(2 * threads, row_chunks)) : panels;
-    panels_of_task = ceil_div(panels, groups);
-    panel_groups = ceil_div(panels, panels_of_task);
+    // Each task packs its rows where they are to be packed: as few panels a task as keep all threads busy.
+    panels_of_task = ceil_div(panels_at_once, std::min(panels_at_once, ceil_div(tasks, row_chunks)));
   }
-  std::int64_t depth_piece = 0, depth_pieces = 1;
-  std::int64_t panels = 0, panels_of_task = 1, panel_groups = 1;
+  /// From a panel to the next.
+  std::int64_t panel_words() const { return all_words * kProductPanel; }
+
+  std::int64_t piece_words = 0, piece_depth = 0, num_pieces = 1, all_words = 0;
+  std::int64_t panels = 0, panels_at_once = 1, panels_of_task = 1;
   std::int64_t chunk_rows = 0, row_chunks = 1;
 };
 
+/// Calls body(first input, inputs) for each piece of the depth.
+template <class Body>
+void for_pieces(const Product& product, const Plan& plan, const Body& body) {
+  for (std::int64_t begin = 0; begin < product.depth; begin += plan.piece_depth)
+    body(begin, std::min(plan.piece_depth, product.depth - begin));
+}
+
+/// Its pieces lie one behind the other.
+void pack_panel(const Product& product, const ProductKernels& table, const Plan& plan, std::int64_t panel, float* to) {
+  const std::int64_t column = panel * kProductPanel;
+  for_pieces(product, plan, [&](std::int64_t begin, std::int64_t depth) {
+    table.pack_right(piece(product.right, begin, column), product.right.transposed, depth,
+                     std::min(kProductPanel, product.columns - column),
+                     to + begin / table.inputs_per_word * kProductPanel);
+  });
+}
+
+/// Some rows and some panels, the first of which is packed at `packed`.
 void run_task(const Product& product, const ProductKernels& table, const Plan& plan, base::Range rows,
-              base::Range panels) {
-  const std::int64_t words = round_up(ceil_div(product.depth, table.inputs_per_word), table.words_at_once);
-  const std::int64_t panel_floats = plan.depth_piece / table.inputs_per_word * kProductPanel;
-  const std::int64_t left_floats = product.left.transposed ? round_up(rows.size(), table.strip_rows) * words : 0;
-  const std::int64_t sum_floats = plan.depth_pieces > 1 ? rows.size() * kProductPanel : 0;
-  float* panel = scratch(panel_floats + sum_floats + left_floats + 64);
-  float* sums = panel + panel_floats;
-  float* left = sums + sum_floats;
-  const auto for_pieces = [&](const auto& body) {
-    for (std::int64_t begin = 0; begin < product.depth; begin += plan.depth_piece)
-      body(begin, std::min(plan.depth_piece, product.depth - begin));
-  };
+              base::Range panels, const float* packed) {
+  const std::int64_t strip_rows = round_up(rows.size(), table.strip_rows);
+  const std::int64_t left_floats = product.left.transposed ? strip_rows * plan.all_words : 0;
+  const std::int64_t sum_floats = plan.num_pieces > 1 ? rows.size() * kProductPanel : 0;
+  float* left = scratch(left_floats + sum_floats + 64);
   // A piece's strips lie behind those of the pieces before.
-  const auto packed = [&](std::int64_t begin) {
-    return left + begin / table.inputs_per_word * round_up(rows.size(), table.strip_rows);
-  };
+  const auto strips = [&](std::int64_t begin) { return left + begin / table.inputs_per_word * strip_rows; };
   if (product.left.transposed) {
-    for_pieces([&](std::int64_t begin, std::int64_t depth) {
-      table.pack_left(piece(product.left, rows.begin, begin), depth, rows.size(), packed(begin));
+    for_pieces(product, plan, [&](std::int64_t begin, std::int64_t depth) {
+      table.pack_left(piece(product.left, rows.begin, begin), depth, rows.size(), strips(begin));
     });
   }
-  for (std::int64_t p = panels.begin; p < panels.end; ++p) {
+  for (std::int64_t p = panels.begin; p < panels.end; ++p, packed += plan.panel_words()) {
     const std::int64_t column = p * kProductPanel;
     ProductTiles tiles;
     tiles.left_stride = product.left.transposed ? 0 : product.left.stride;
-    tiles.panel = panel;
     tiles.rows = rows.size();
     tiles.columns = std::min(kProductPanel, product.columns - column);
-    tiles.sums = sums;
+    tiles.sums = left + left_floats;
     tiles.out = product.out;
     tiles.out.data = static_cast<std::byte*>(product.out.data) +
                      (rows.begin * product.out_stride + column) * element_bytes(product.out);
     tiles.out_stride = product.out_stride;
     tiles.accumulate = product.accumulate;
-    for_pieces([&](std::int64_t begin, std::int64_t depth) {
-      table.pack_right(piece(product.right, begin, column), product.right.transposed, depth, tiles.columns, panel);
-      tiles.left = product.left.transposed ? packed(begin) : at(product.left, rows.begin, begin);
+    for_pieces(product, plan, [&](std::int64_t begin, std::int64_t depth) {
+      tiles.panel = packed + begin / table.inputs_per_word * kProductPanel;
+      tiles.left = product.left.transposed ? strips(begin) : at(product.left, rows.begin, begin);
       tiles.depth = depth;
       tiles.first = begin == 0;
       tiles.last = begin + depth == product.depth;
       table.tiles(tiles);
     });
   }
+}
+
+/// Memory of the calling thread for panels, kept as scratch() is, and beside it.
+float* panel_memory(std::int64_t num_floats) {
+  thread_local base::Buffer memory;
+  if (memory.empty() || memory.shape()[0] < num_floats) memory = base::Buffer(base::DType::f32, {num_floats});
+  return memory.as<float>();
 }
 
 }  // namespace
@@ -126,16 +140,24 @@ void multiply(const Product& product) {
   if (product.rows == 0) return;
   const ProductKernels& table = kernels(product.type);
   const Plan plan(product, table);
-  std::atomic<std::int64_t> next{0};
-  base::parallel(0, [&](base::Team&) {
-    const std::int64_t num_tasks = plan.row_chunks * plan.panel_groups;
-    for (std::int64_t task = next++; task < num_tasks; task = next++) {
-      const std::int64_t row = task % plan.row_chunks * plan.chunk_rows;
-      const std::int64_t panel = task / plan.row_chunks * plan.panels_of_task;
-      run_task(product, table, plan, {row, std::min(product.rows, row + plan.chunk_rows)},
-               {panel, std::min(plan.panels, panel + plan.panels_of_task)});
-    }
-  });
+  float* packed = panel_memory(plan.panels_at_once * plan.panel_words());
+  for (std::int64_t first = 0; first < plan.panels; first += plan.panels_at_once) {
+    const base::Range panels{first, std::min(plan.panels, first + plan.panels_at_once)};
+    std::atomic<std::int64_t> next_panel{panels.begin}, next_task{0};
+    base::parallel(0, [&](base::Team& team) {
+      for (std::int64_t p = next_panel++; p < panels.end; p = next_panel++)
+        pack_panel(product, table, plan, p, packed + (p - panels.begin) * plan.panel_words());
+      team.barrier();
+      const std::int64_t num_tasks = plan.row_chunks * ceil_div(panels.size(), plan.panels_of_task);
+      for (std::int64_t task = next_task++; task < num_tasks; task = next_task++) {
+        const std::int64_t row = task % plan.row_chunks * plan.chunk_rows;
+        const std::int64_t panel = panels.begin + task / plan.row_chunks * plan.panels_of_task;
+        run_task(product, table, plan, {row, std::min(product.rows, row + plan.chunk_rows)},
+                 {panel, std::min(panels.end, panel + plan.panels_of_task)},
+                 packed + (panel - panels.begin) * plan.panel_words());
+      }
+    });
+  }
 }
 
 }  // namespace qrl::ops

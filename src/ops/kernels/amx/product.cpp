@@ -60,6 +60,26 @@ LeftBlock left_at(const ProductTiles& task, std::int64_t row, std::int64_t strip
   return {left + row * row_bytes, left + (row + kTile) * row_bytes, row_bytes, kTileRowBytes};
 }
 
+/// Asks for the lines that a block's sums go to, a row at each step before they are written: they come from memory.
+class OutLines {
+ public:
+  OutLines(const ProductTiles& task, std::int64_t row, std::int64_t column, std::int64_t rows)
+      : row_(static_cast<const std::byte*>(task.out.data) +
+             (row * task.out_stride + column) * (task.out.is_bf16 ? 2 : 4)),
+        row_bytes_(task.out_stride * (task.out.is_bf16 ? 2 : 4)),
+        block_bytes_(kBlock * (task.out.is_bf16 ? 2 : 4)),
+        rows_left_(task.last ? rows : 0) {}
+  void operator()() {
+    for (int rows = 0; rows < 2 && rows_left_ > 0; ++rows, --rows_left_, row_ += row_bytes_) {
+      for (std::int64_t b = 0; b < block_bytes_; b += kTileRowBytes) __builtin_prefetch(row_ + b, 1, 2);
+    }
+  }
+
+ private:
+  const std::byte* row_;
+  std::int64_t row_bytes_, block_bytes_, rows_left_;
+};
+
 void tiles(const ProductTiles& task) {
   const std::int64_t strip_steps = ceil_div(task.depth, kStepInputs);
   // Rows as they lie end with the depth: what no whole step has is copied, with zeros behind it.
@@ -69,6 +89,10 @@ void tiles(const ProductTiles& task) {
   const auto* copied = reinterpret_cast<const std::byte*>(last_inputs);
   const LeftBlock last{copied, copied + kTile * kTileRowBytes, kTileRowBytes, kTileRowBytes};
   alignas(64) float sums[kBlock * kBlock];
+  // Behind this panel lies the next one.
+  const std::int64_t panel_bytes = strip_steps * kTile * kPanelRowBytes,
+                     num_blocks = ceil_div(task.rows, kBlock) * ceil_div(task.columns, kBlock);
+  NextPanel next(static_cast<const std::byte*>(task.panel) + panel_bytes, panel_bytes, num_blocks * strip_steps);
   Tiles tiles;
   for (std::int64_t row = 0; row < task.rows; row += kBlock) {
     tiles.set_rows(task.rows - row < kBlock ? task.rows - row : kBlock);
@@ -83,7 +107,11 @@ void tiles(const ProductTiles& task) {
       const std::byte* panel = static_cast<const std::byte*>(task.panel) + column * 4;
       if (task.first) clear_sums();
       else load_sums(tiles, between, kPanelRowBytes);
-      add_products<Bf16Tiles>(tiles, left, {panel}, steps, [] {});
+      OutLines out(task, row, column, tiles.rows());
+      add_products<Bf16Tiles>(tiles, left, {panel}, steps, [&] {
+        next();
+        out();
+      });
       if (inputs_left > 0) add_products<Bf16Tiles>(tiles, last, {panel + steps * kTile * kPanelRowBytes}, 1, [] {});
       if (!task.last) {
         store_sums(tiles, between, kPanelRowBytes);
