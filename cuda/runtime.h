@@ -1,10 +1,11 @@
-// Owns device memory, streams and copies. Knows nothing of what is computed. Two programs implement it: CUDA's
+// Owns device memory, streams, copies and graphs. Knows nothing of what is computed. Two programs implement it: CUDA's
 // (runtime.cpp, namespace `device`), and the tests' emulation on the host (tests/cuda/emulation/emulation.cpp,
 // `emulated`).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -42,6 +43,28 @@ class Stream {
   /// Blocks until all is done; errors of anything before show here.
   void wait() const;
   void* handle() const { return handle_; }
+
+ private:
+  void* handle_ = nullptr;
+};
+
+/// What `record` gives to the stream (launches; copies between device and pinned memory), kept to be given again by one
+/// call, in the same order. An argument of a launch stays what it was; memory is read anew each time, so whatever
+/// varies must lie there, and stay where it is. What the work needs besides (a kernel's code, a library's plan) must
+/// have been used before: `record` may neither make memory nor wait.
+class Graph {
+ public:
+  Graph() = default;
+  /// Does none of it. What `record` throws is thrown on, the stream as before.
+  Graph(const Stream& stream, const std::function<void()>& record);
+  ~Graph();
+  Graph(Graph&& other) noexcept { std::swap(handle_, other.handle_); }
+  Graph& operator=(Graph&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  bool empty() const { return handle_ == nullptr; }
+  void launch(const Stream& stream) const;
 
  private:
   void* handle_ = nullptr;
