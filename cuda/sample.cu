@@ -14,6 +14,7 @@ static_assert(kThreads == kDrawBlock);
 QRL_KERNEL void summarise_kernel(SummariseTask task) {
   const std::int64_t row = block_x();
   const float* logits = task.logits + row * task.stride;
+  const float inverse_temperature = task.settings->inverse_temperature;
   for (std::int64_t begin = warp_idx() * kDrawBlock; begin < task.num_tokens; begin += kWarps * kDrawBlock) {
     const std::int64_t end = begin + kDrawBlock < task.num_tokens ? begin + kDrawBlock : task.num_tokens;
     float largest = -INFINITY;
@@ -26,7 +27,7 @@ QRL_KERNEL void summarise_kernel(SummariseTask task) {
     float sum = any_nan ? NAN : 0.0F;
     if (largest != -INFINITY) {
       for (std::int64_t i = begin + lane_idx(); i < end; i += 32)
-        sum += expf((logits[i] - largest) * task.inverse_temperature);
+        sum += expf((logits[i] - largest) * inverse_temperature);
     }
     sum = warp_sum(sum);
     if (lane_idx() != 0) continue;
@@ -77,7 +78,8 @@ QRL_KERNEL void draw_kernel(DrawTask task) {
   const std::int64_t row = block_x();
   const float* maxima = task.block_max + row * task.num_blocks;
   const float* sums = task.block_sum + row * task.num_blocks;
-  const double inverse_temperature = task.inverse_temperature;
+  const DrawSettings settings = *task.settings;
+  const double inverse_temperature = settings.inverse_temperature;
 
   if (thread_idx() == 0) {
     choice.max = -INFINITY;
@@ -100,7 +102,7 @@ QRL_KERNEL void draw_kernel(DrawTask task) {
     for (std::int64_t b = 0; b < task.num_blocks; ++b) choice.total += shares[b];
     choice.broken = !(is_finite(choice.max) && is_finite(choice.total));
     choice.rest = 0;
-    if (!choice.broken && !task.greedy) {
+    if (!choice.broken && settings.greedy == 0) {
       const double target = task.uniforms[row] * choice.total;
       double before = 0;
       std::int64_t block = 0;
@@ -127,11 +129,11 @@ QRL_KERNEL void draw_kernel(DrawTask task) {
   else if (thread_idx() < count) logits[thread_idx()] = task.logits[row * task.stride + begin + thread_idx()];
   sync_block();
   if (thread_idx() < count)
-    weights[thread_idx()] = expf((logits[thread_idx()] - maxima[choice.block]) * task.inverse_temperature);
+    weights[thread_idx()] = expf((logits[thread_idx()] - maxima[choice.block]) * settings.inverse_temperature);
   sync_block();
   if (thread_idx() != 0) return;
   std::int64_t chosen = 0;
-  if (task.greedy) {
+  if (settings.greedy != 0) {
     for (std::int64_t i = 1; i < count; ++i) {
       if (logits[i] > logits[chosen]) chosen = i;
     }

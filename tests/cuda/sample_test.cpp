@@ -28,13 +28,13 @@ Drawn draw_there(const std::vector<float>& logits, std::int64_t vocab_size, cons
   const OnDevice<double> uniforms_there(uniforms);
   const OnDevice<std::int32_t> tokens(uniforms.size());
   const bool greedy = temperature == 0;
-  const float inverse = greedy ? 1.0F : 1.0F / temperature;
+  const OnDevice<target::DrawSettings> settings({{greedy ? 1.0F : 1.0F / temperature, greedy ? 1 : 0}});
   for (std::int64_t begin = 0; begin < vocab_size; begin += tile) {
-    target::summarise_logits({there.data() + begin, vocab_size, begin, std::min(tile, vocab_size - begin), inverse,
-                              num_blocks, maxima.data(), sums.data()},
+    target::summarise_logits({there.data() + begin, vocab_size, begin, std::min(tile, vocab_size - begin),
+                              settings.data(), num_blocks, maxima.data(), sums.data()},
                              num_rows, stream);
   }
-  target::draw_tokens({maxima.data(), sums.data(), num_blocks, vocab_size, uniforms_there.data(), inverse, greedy,
+  target::draw_tokens({maxima.data(), sums.data(), num_blocks, vocab_size, uniforms_there.data(), settings.data(),
                        there.data(), vocab_size, nullptr, nullptr, 0, tokens.data(), logprobs.data()},
                       num_rows, stream);
   stream.wait();
@@ -117,10 +117,11 @@ TEST_CASE("logits that are made again give the same tokens") {
   const OnDevice<std::int32_t> tokens(kRows);
   for (const float temperature : {0.0F, 1.0F}) {
     const bool greedy = temperature == 0;
-    target::summarise_logits({there.data(), kVocab, 0, kVocab, 1, num_blocks, maxima.data(), sums.data()}, kRows,
-                             stream);
-    target::draw_tokens({maxima.data(), sums.data(), num_blocks, kVocab, uniforms_there.data(), 1, greedy, nullptr, 0,
-                         rows_there.data(), weights_there.data(), kWidth, tokens.data(), logprobs.data()},
+    const OnDevice<target::DrawSettings> settings({{1, greedy ? 1 : 0}});
+    target::summarise_logits({there.data(), kVocab, 0, kVocab, settings.data(), num_blocks, maxima.data(), sums.data()},
+                             kRows, stream);
+    target::draw_tokens({maxima.data(), sums.data(), num_blocks, kVocab, uniforms_there.data(), settings.data(),
+                         nullptr, 0, rows_there.data(), weights_there.data(), kWidth, tokens.data(), logprobs.data()},
                         kRows, stream);
     stream.wait();
     const Drawn want = draw_there(logits, kVocab, uniforms, temperature, kVocab);
