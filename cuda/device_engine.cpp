@@ -62,8 +62,6 @@ struct LayerKv {
 
 void check(const EngineOptions& options, const DeviceFacts& device) {
   const ModelShape& shape = options.shape;
-  QRL_REQUIRE(device.major >= 8, "rollout.device: cuda", "a GPU of compute capability 8.0 or newer",
-              device.name + " of " + std::to_string(device.major) + "." + std::to_string(device.minor));
   QRL_REQUIRE(options.kv_format != KvFormat::f32, "rollout.device: cuda", "a KV cache of bf16, int8 or fp8_e4m3",
               "fp32", "set quant.rollout.kv_cache");
   QRL_REQUIRE(shape.head_dim <= kMaxHeadDim, "rollout.device: cuda",

@@ -125,8 +125,8 @@ class Engine {
   virtual const EngineStats& stats() const = 0;
 };
 
-/// Input errors: a program without CUDA, no driver, no GPU of
-/// compute capability 8.0 or newer, no cuBLASLt, sizes or formats that the kernels do not take.
+/// Input errors: a program without CUDA, no driver, no GPU of compute capability 8.0 to 8.9 or 9.0, no cuBLASLt, sizes
+/// or formats that the kernels do not take.
 std::unique_ptr<Engine> make_engine(const EngineOptions& options);
 
 /// A matrix [out, in] of a decoder's layer, and the numbers of rows that meet it.

@@ -37,6 +37,10 @@ DeviceFacts use_device(int number) {
   QRL_CUDA_CHECK(cudaSetDevice(device));
   cudaDeviceProp properties{};
   QRL_CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
+  QRL_REQUIRE(has_kernels_for(properties.major, properties.minor), "rollout.device: cuda",
+              "a GPU of compute capability 8.0 to 8.9 or 9.0",
+              std::string(properties.name) + " of " + std::to_string(properties.major) + "." +
+                  std::to_string(properties.minor));
   return {properties.name,
           properties.major,
           properties.minor,

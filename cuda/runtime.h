@@ -27,8 +27,11 @@ struct DeviceFacts {
 /// Which of `count` devices a process takes that asks for `number`: round and round.
 inline int take_device(int number, int count) { return number % count; }
 
+/// Whether this program has kernels for a device: those of sm_80 run on all of 8.x, those of sm_90a on 9.0 alone.
+inline bool has_kernels_for(int major, int minor) { return major == 8 || (major == 9 && minor == 0); }
+
 /// Makes the visible device take_device(number, their count) the one in use by this thread. Input errors: no driver, a
-/// driver that is too old, no device.
+/// driver that is too old, no device, one that there are no kernels for.
 DeviceFacts use_device(int number);
 
 std::size_t free_bytes();
@@ -104,8 +107,8 @@ class Memory {
   Place place_ = Place::device;
 };
 
-// Copies are in the stream's order and return at once; host memory must stay as it is until the stream has done them
-// (pageable host memory is read before the call returns).
+// Copies are in the stream's order and return at once; host memory must stay as it is until the stream has done them.
+// (Most systems read pageable memory before the call returns. Those whose GPU reads it itself need not.)
 void copy_to_device(void* to, const void* from, std::size_t num_bytes, const Stream& stream);
 void copy_to_host(void* to, const void* from, std::size_t num_bytes, const Stream& stream);
 void copy_on_device(void* to, const void* from, std::size_t num_bytes, const Stream& stream);

@@ -21,7 +21,10 @@ TEST_CASE("a graph does what was recorded again, on memory as it then is, and no
     target::embed({table.data(), token.as<std::int32_t>(), kWidth, x.data()}, 1, stream);
     target::copy_to_host(seen.data(), x.data(), kWidth * sizeof(float), stream);
   };
-  const auto choose = [&](std::int32_t row) { target::copy_to_device(token.data(), &row, sizeof row, stream); };
+  const auto choose = [&](std::int32_t row) {
+    target::copy_to_device(token.data(), &row, sizeof row, stream);
+    stream.wait();
+  };
   launch();  // whatever a kernel's first launch needs is there
   choose(1);
   target::Graph graph;
@@ -43,4 +46,11 @@ TEST_CASE("a graph does what was recorded again, on memory as it then is, and no
     CHECK(std::vector<float>(seen.as<float>(), seen.as<float>() + kWidth) ==
           std::vector<float>{first, first + 1, first + 2});
   }
+}
+
+TEST_CASE("a GPU for which this program has no kernels is known") {
+  for (const auto& [major, minor] : {std::pair{8, 0}, {8, 6}, {8, 9}, {9, 0}})
+    CHECK(target::has_kernels_for(major, minor));
+  for (const auto& [major, minor] : {std::pair{7, 5}, {9, 1}, {10, 0}, {12, 0}})
+    CHECK_FALSE(target::has_kernels_for(major, minor));
 }

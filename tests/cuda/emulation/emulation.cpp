@@ -197,7 +197,7 @@ bool any_records() {
   return std::ranges::any_of(queues, [](const Queue* queue) { return queue->is_recording; });
 }
 
-/// Host memory that the device reads itself, in its own time; all other is read by the call that copies it.
+/// Host memory that a graph may name.
 std::vector<std::pair<const std::byte*, const std::byte*>> pinned;
 bool is_pinned(const void* at) {
   const auto* byte = static_cast<const std::byte*>(at);
@@ -353,12 +353,9 @@ Memory::~Memory() {
 void add_work(const Stream& stream, std::function<void()> work) { queue_of(stream).works.push_back(std::move(work)); }
 
 void copy_to_device(void* to, const void* from, std::size_t num_bytes, const Stream& stream) {
-  if (num_bytes == 0 || is_pinned(from)) return add_copy(to, from, num_bytes, stream);
-  QRL_INVARIANT(!any_records(), "emulated copy", "pinned memory while a graph is recorded", "other memory");
-  const auto* bytes = static_cast<const std::byte*>(from);
-  add_work(stream, [to, kept = std::vector<std::byte>(bytes, bytes + num_bytes)] {
-    std::memcpy(to, kept.data(), kept.size());
-  });
+  QRL_INVARIANT(num_bytes == 0 || is_pinned(from) || !any_records(), "emulated copy",
+                "pinned memory while a graph is recorded", "other memory");
+  add_copy(to, from, num_bytes, stream);
 }
 void copy_to_host(void* to, const void* from, std::size_t num_bytes, const Stream& stream) {
   add_copy(to, from, num_bytes, stream);
