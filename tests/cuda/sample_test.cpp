@@ -90,6 +90,26 @@ TEST_CASE("excluded tokens are never drawn, broken rows are told") {
   }
 }
 
+TEST_CASE("of a vocabulary of more blocks than threads the block is found that the CPU finds") {
+  if (!find_device()) return;
+  constexpr std::int64_t kVocab = 300 * target::kDrawBlock, kRows = 6;
+  const std::vector<float> logits = normal_values(kRows * kVocab, 2, 7);
+  const std::vector<double> uniforms = {0.0, 0x1.fffffffffffffp-1, 0.25, 0.5, 0.75, 0.999};
+  for (const float temperature : {0.0F, 1.0F}) {
+    in_both_orders([&] {
+      const Drawn drawn = draw_there(logits, kVocab, uniforms, temperature, 100 * target::kDrawBlock);
+      int num_same = 0;
+      for (std::size_t row = 0; row < uniforms.size(); ++row) {
+        const float* of_row = logits.data() + static_cast<std::int64_t>(row) * kVocab;
+        const ops::Draw want = ops::draw(of_row, kVocab, {temperature, 1, -1}, uniforms[row]);
+        CHECK(std::abs(drawn.tokens[row] / target::kDrawBlock - want.token / target::kDrawBlock) <= 1);
+        num_same += drawn.tokens[row] == want.token;
+      }
+      CHECK(num_same >= 5);  // another exp may move a boundary
+    });
+  }
+}
+
 TEST_CASE("logits that are made again give the same tokens") {
   if (!find_device()) return;
   const target::Stream stream;
