@@ -37,9 +37,10 @@ TickMemory::TickMemory(const EngineOptions& options)
 TickCounts TickMemory::counts_of_tick(const Tick& tick, const Draws& draws, const AttentionPlan& plan) const {
   const std::int64_t num_rows = size_of(tick.tokens_N), num_page_ids = size_of(tick.page_ids),
                      num_copies = size_of(tick.copies);
-  if (!draws_for_all(tick, draws))
+  if (!draws_for_all(tick, draws)) {
     return {num_rows,     size_of(draws.rows), size_of(plan.tiles), size_of(plan.rows), size_of(plan.split_rows),
             num_page_ids, num_copies};
+  }
   const std::int64_t padded = padded_rows(num_rows);
   const AttentionRoom room = attention_room(attention_, padded, max_positions_, max_partials_);
   return {padded, padded, room.tiles, room.tile_rows, padded, num_page_ids, num_copies};

@@ -45,9 +45,9 @@ struct DecoderStats {
   std::int64_t peak_kv_pages = 0;
   double prefill_s = 0;  ///< ticks with any prefill row
   double decode_s = 0;   ///< ticks of decode rows alone
-  // Of the latter, on a GPU:
-  std::int64_t decode_ticks = 0, decode_graph_ticks = 0;  ///< all; launched as CUDA graphs
-  double decode_waited_s = 0;                             ///< that this thread waited for the device
+  std::int64_t decode_ticks = 0;
+  std::int64_t decode_graph_ticks = 0;  ///< of those, launched as CUDA graphs
+  double decode_waited_s = 0;           ///< of decode_s, that this thread waited for a device
 };
 
 class Backend;
