@@ -60,7 +60,9 @@ TEST_CASE(
                                                  {Format::fp8_channel, KvFormat::fp8_e4m3},
                                                  {Format::fp8_block128, KvFormat::bf16},
                                                  {Format::int4, KvFormat::bf16}};
-  for (const auto& [format, kv_format] : formats) {
+  for (const auto& each : formats) {
+    const Format format = each.first;
+    const KvFormat kv_format = each.second;
     INFO(quant::name(format) << " with " << quant::name(kv_format) << " keys and values");
     std::vector<std::vector<types::Completion>> drawn[2];
     for (const bool eager : {true, false}) {
