@@ -1,4 +1,4 @@
-// Attention over keys and values in pages, a block a tile of the plan (attention_plan.h) and a kv head.
+// Attention over keys and values in pages, a block a tile of the plan (attention_plan.h) and a kv head at a time.
 //
 // What it should take. 64 rows at 2,048 positions, 8 kv heads of 128, e4m3: 268 MB of keys and values a layer, 80 µs at
 // an H100's 3.35 TB/s. fp32 fma for 32 query heads: 2.1 G multiply-adds of queries and weights, 64 µs of all fp32 lanes
@@ -24,8 +24,8 @@ struct Block {
   AttentionTile tile;
   std::int64_t kv_head, first_head;
   int heads, num_queries;
-  QRL_DEVICE Block(const AttentionTask& task)
-      : tile(task.work.tiles[block_x()]), kv_head(block_y() % task.pages.at.num_kv_heads) {
+  QRL_DEVICE Block(const AttentionTask& task, std::int64_t tile_idx)
+      : tile(task.work.tiles[tile_idx]), kv_head(block_y() % task.pages.at.num_kv_heads) {
     const AttentionShape shape{task.num_heads, task.pages.at.num_kv_heads, task.pages.head_dim};
     const std::int64_t skipped = block_y() / shape.num_kv_heads * max_tile_queries(shape.head_dim);
     const std::int64_t left = shape.heads_of_kv() - skipped, most = max_tile_queries(shape.head_dim);
@@ -89,14 +89,11 @@ inline constexpr int kBlocksAtOnce = kTiles > 1 || kDim > 128       ? 2
                                                                     : 3;
 
 template <KvFormat format, int kDim, int kTiles>
-QRL_KERNEL_OF(kThreads, (kBlocksAtOnce<format, kDim, kTiles>))
-void attention_kernel(AttentionTask task) {
+QRL_DEVICE void attend(const AttentionTask& task, std::int64_t tile_idx, Shared<format, kDim, kTiles>& shared) {
   using S = Share<format, kDim>;
   using Codes = KvCodes<format>;
-  using Memory = Shared<format, kDim, kTiles>;
-  auto& shared = *reinterpret_cast<Memory*>(shared_memory());
   const KvPages& pages = task.pages;
-  const Block block(task);
+  const Block block(task, tile_idx);
   const AttentionTile& tile = block.tile;
   const std::int32_t* page_ids = task.where.page_ids + tile.first_page;
   const std::int64_t width = pages.head_dim;
@@ -184,8 +181,22 @@ void attention_kernel(AttentionTask task) {
   }
 }
 
+template <KvFormat format, int kDim, int kTiles>
+QRL_KERNEL_OF(kThreads, (kBlocksAtOnce<format, kDim, kTiles>))
+void attention_kernel(AttentionTask task) {
+  auto& shared = *reinterpret_cast<Shared<format, kDim, kTiles>*>(shared_memory());
+  const AttentionCounts& counts = *task.work.counts;
+  constexpr bool kIsSmall = kTiles == kSmallQueries / 8;
+  const std::int64_t first = kIsSmall ? 0 : counts.num_small;
+  const std::int64_t end = first + (kIsSmall ? counts.num_small : counts.num_large);
+  // A tile ends with a barrier behind all that it reads of shared memory.
+  for (std::int64_t tile_idx = first + block_x(); tile_idx < end; tile_idx += num_blocks_x())
+    attend(task, tile_idx, shared);
+}
+
 /// A block a split row and query head: its chunks' results, in order.
 QRL_KERNEL void join_kernel(AttentionTask task) {
+  if (block_x() >= task.work.counts->num_split) return;
   const std::int64_t row = task.work.split_rows[block_x()], head = block_y(), width = task.pages.head_dim;
   const std::int64_t num_chunks = task.where.positions[row] / kAttentionChunk + 1;
   const std::int64_t kv_head = head / (task.num_heads / task.pages.at.num_kv_heads);
@@ -203,19 +214,16 @@ QRL_KERNEL void join_kernel(AttentionTask task) {
 }
 
 template <KvFormat format, int kDim, int kTiles>
-void run_tiles(const AttentionTask& task, std::int64_t first, std::int64_t count, const Stream& stream) {
+void run_tiles(const AttentionTask& task, std::int64_t num_blocks, const Stream& stream) {
   const AttentionShape shape{task.num_heads, task.pages.at.num_kv_heads, task.pages.head_dim};
-  AttentionTask part = task;
-  part.work.tiles += first;
-  launch(attention_kernel<format, kDim, kTiles>, {count, shape.num_kv_heads * shape.heads_tiles()}, kThreads,
-         sizeof(Shared<format, kDim, kTiles>), stream, part);
+  launch(attention_kernel<format, kDim, kTiles>, {num_blocks, shape.num_kv_heads * shape.heads_tiles()}, kThreads,
+         sizeof(Shared<format, kDim, kTiles>), stream, task);
 }
 
 template <KvFormat format, int kDim>
 void run_both(const AttentionTask& task, const Stream& stream) {
-  const AttentionWork& work = task.work;
-  run_tiles<format, kDim, kSmallQueries / 8>(task, 0, work.num_small, stream);
-  run_tiles<format, kDim, max_tile_queries(kDim) / 8>(task, work.num_small, work.num_large, stream);
+  run_tiles<format, kDim, kSmallQueries / 8>(task, task.work.small_blocks, stream);
+  run_tiles<format, kDim, max_tile_queries(kDim) / 8>(task, task.work.large_blocks, stream);
 }
 
 template <KvFormat format>
@@ -238,7 +246,7 @@ void attention(const AttentionTask& task, const Stream& stream) {
     default:
       run_format<KvFormat::fp8_e4m3>(task, stream);
   }
-  launch(join_kernel, {task.work.num_split, task.num_heads}, kThreads, 0, stream, task);
+  launch(join_kernel, {task.work.split_blocks, task.num_heads}, kThreads, 0, stream, task);
 }
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -33,6 +33,17 @@ std::int64_t num_attention_partials(std::int64_t num_heads, std::int64_t head_di
   return num_chunks == 1 ? 0 : std::min(num_rows * num_chunks, kMostBytes / (partial_floats * kFloatBytes));
 }
 
+AttentionRoom attention_room(const AttentionShape& shape, std::int64_t num_rows, std::int64_t max_positions,
+                             std::int64_t max_partials) {
+  const std::int64_t num_partials = std::min(max_partials, num_rows * ceil_div(max_positions, kAttentionChunk));
+  // A row that is not split is in one tile; of those that are, each tile has a partial of its own. A row is listed for
+  // what it shares and for what it does not.
+  AttentionRoom room{num_rows + num_partials, 2 * num_rows, 0};
+  const std::int64_t blocks_a_tile = shape.num_kv_heads * shape.heads_tiles();
+  room.tile_blocks = std::min(room.tiles, std::max(2 * num_rows, ceil_div(kEnoughForRows, blocks_a_tile)));
+  return room;
+}
+
 void AttentionPlanner::find_runs(const AttentionRows& rows) {
   prompts_.clear();
   singles_.clear();

@@ -51,6 +51,25 @@ struct AttentionPlan {
   std::vector<std::int32_t> split_rows;
 };
 
+/// What kernels read of a plan besides its lists.
+struct AttentionCounts {
+  std::int32_t num_small = 0, num_large = 0;  ///< tiles of either kind
+  std::int32_t num_split = 0;
+};
+inline AttentionCounts counts_of(const AttentionPlan& plan) {
+  return {static_cast<std::int32_t>(plan.num_small),
+          static_cast<std::int32_t>(plan.tiles.size()) - static_cast<std::int32_t>(plan.num_small),
+          static_cast<std::int32_t>(plan.split_rows.size())};
+}
+
+/// What every plan of num_rows rows has room in, each row of a sequence of its own; and blocks for any of them: those
+/// that keep a device busy, the rest in turn, or one a tile where rows are many and so whole.
+struct AttentionRoom {
+  std::int64_t tiles = 0, tile_rows = 0, tile_blocks = 0;
+};
+AttentionRoom attention_room(const AttentionShape& shape, std::int64_t num_rows, std::int64_t max_positions,
+                             std::int64_t max_partials);
+
 /// What the plan reads of a tick (engine.h).
 struct AttentionRows {
   std::span<const std::int32_t> positions_N, first_page_N, page_ids;

@@ -1,14 +1,16 @@
 #include "device_engine.h"
 
 #include <algorithm>
-#include <array>
-#include <cstring>
+#include <functional>
+#include <map>
 #include <new>
 #include <string>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "kernels.h"
 #include "products.h"
+#include "tick_memory.h"
 #include "weights.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
@@ -48,11 +50,11 @@ struct EncodedMemory {
   Memory codes, scales;
 };
 
-AttentionShape attention_shape(const ModelShape& shape) {
-  return {shape.num_heads, shape.num_kv_heads, shape.head_dim};
-}
-
 Memory floats(std::int64_t count) { return Memory(static_cast<std::size_t>(count) * sizeof(float)); }
+
+constexpr std::size_t drawn_bytes(std::int64_t num_rows) {
+  return static_cast<std::size_t>(num_rows) * (sizeof(std::int32_t) + sizeof(float));
+}
 
 struct LayerKv {
   Memory keys, values, key_slot_scales, value_slot_scales;
@@ -60,8 +62,6 @@ struct LayerKv {
 
 void check(const EngineOptions& options, const DeviceFacts& device) {
   const ModelShape& shape = options.shape;
-  QRL_REQUIRE(device.major >= 8, "rollout.device: cuda", "a GPU of compute capability 8.0 or newer",
-              device.name + " of " + std::to_string(device.major) + "." + std::to_string(device.minor));
   QRL_REQUIRE(options.kv_format != KvFormat::f32, "rollout.device: cuda", "a KV cache of bf16, int8 or fp8_e4m3",
               "fp32", "set quant.rollout.kv_cache");
   QRL_REQUIRE(shape.head_dim <= kMaxHeadDim, "rollout.device: cuda",
@@ -69,7 +69,7 @@ void check(const EngineOptions& options, const DeviceFacts& device) {
   // The widest row that a kernel holds in shared memory; 1 KiB besides.
   const std::int64_t widest = std::max({shape.width, shape.ffn, shape.num_heads * shape.head_dim});
   const std::int64_t num_blocks = ceil_div(shape.vocab_size, kDrawBlock);
-  const std::int64_t shared_bytes = std::max(widest * 4, num_blocks * 8 + 2 * kDrawBlock * 4) + 1024;
+  const std::int64_t shared_bytes = std::max(widest * 4, num_blocks * 16 + 2 * kDrawBlock * 4) + 1024;
   QRL_REQUIRE(shared_bytes <= static_cast<std::int64_t>(device.shared_bytes), "rollout.device: cuda",
               "rows that fit the " + std::to_string(device.shared_bytes) + " bytes of shared memory of " + device.name,
               std::to_string(shared_bytes));
@@ -84,29 +84,18 @@ class DeviceEngine final : public Engine {
   void set_kv_scales(std::span<const float> keys_LK, std::span<const float> values_LK) override;
   std::int64_t allocate_kv() override;
   void release_kv() override;
-  void forward(const Tick& tick) override;
-  void draw(std::span<const std::int32_t> rows, std::span<const double> uniforms, float temperature,
-            std::span<DrawnToken> drawn) override;
+  void run(const Tick& tick, const Draws& draws, std::span<DrawnToken> drawn) override;
   void logits(std::span<const std::int32_t> rows, std::span<float> logits_RV) override;
   std::int64_t max_logit_rows() const override { return kWholeRows; }
+  const EngineStats& stats() const override { return stats_; }
 
  private:
-  struct Staged {
-    Memory host, device;
-    bool in_flight = false;  // the device may still read what the host holds
-  };
   void check(const Tick& tick) const;
   void check_rows(std::span<const std::int32_t> rows) const;
-  std::byte* stage(Staged& staged, std::size_t num_bytes);
-  void send(Staged& staged, std::size_t num_bytes);
   void wait();
-  /// A tick's arrays on the device.
-  struct Brought {
-    const std::int32_t *tokens, *copies;
-    RowPlaces where;
-    AttentionWork work;
-  };
-  Brought bring(const Tick& tick);
+  void forward(const TickArrays& arrays);
+  void draw(const TickArrays& arrays);
+  void launch_graph(const TickArrays& arrays);
   std::int64_t affordable_pages(std::size_t page_bytes) const;
   KvPages pages(std::size_t layer_idx) const;
   Memory products_of(std::int64_t count) const {
@@ -127,16 +116,17 @@ class DeviceEngine final : public Engine {
   std::vector<LayerKv> kv_;
   std::int64_t num_pages_ = 0;  // of kv_
   Memory kv_head_scales_;       // keys [L, K], then values
+  TickMemory tick_;
   std::int64_t qkv_stride_, width_stride_, gate_up_stride_, tile_tokens_, num_draw_blocks_, max_draw_rows_;
   Memory x_, qkv_, q_, context_, y_, gate_up_;
   EncodedMemory normed_, attended_, gated_, final_normed_;
-  std::int64_t num_partials_;
-  AttentionPlanner planner_;
   Memory partials_;  // contexts, then stats
-  Memory tile_, block_max_, block_sum_, whole_;
-  Staged tick_, draw_;
-  Memory drawn_host_, drawn_;
-  std::int64_t num_rows_ = 0;  // of the last forward
+  Memory tile_, block_max_, block_sum_, whole_, whole_rows_;
+  Memory drawn_host_, drawn_;          // tokens, then log-probs
+  std::map<TickShape, Graph> graphs_;  // empty: a tick of this shape was launched
+  std::int64_t num_rows_ = 0;          // of the last tick
+  bool in_flight_ = false;             // the device may still read the last tick's arrays
+  EngineStats stats_;
 };
 
 DeviceEngine::DeviceEngine(const EngineOptions& options, const DeviceFacts& device)
@@ -144,30 +134,31 @@ DeviceEngine::DeviceEngine(const EngineOptions& options, const DeviceFacts& devi
       device_(device),
       products_(make_products(device)),
       weights_(options),
+      tick_(options),
       qkv_stride_(
           round_up((options.shape.num_heads + 2 * options.shape.num_kv_heads) * options.shape.head_dim, kOutputTile)),
       width_stride_(round_up(options.shape.width, kOutputTile)),
       gate_up_stride_(round_up(2 * options.shape.ffn, kOutputTile)),
       tile_tokens_(std::min(round_up(options.shape.vocab_size, kOutputTile), kTileTokens)),
       num_draw_blocks_(ceil_div(options.shape.vocab_size, kDrawBlock)),
-      max_draw_rows_(std::min(options.max_rows, kDrawRows)),
-      x_(floats(options.max_rows * options.shape.width)),
-      qkv_(products_of(options.max_rows * qkv_stride_)),
-      q_(floats(options.max_rows * options.shape.num_heads * options.shape.head_dim)),
-      context_(floats(options.max_rows * options.shape.num_heads * options.shape.head_dim)),
-      y_(products_of(options.max_rows * width_stride_)),
-      gate_up_(products_of(options.max_rows * gate_up_stride_)),
-      normed_(options.max_rows, options.shape.width),
-      attended_(options.max_rows, options.shape.num_heads * options.shape.head_dim),
-      gated_(options.max_rows, options.shape.ffn),
+      max_draw_rows_(std::min(tick_.max_rows(), kDrawRows)),
+      x_(floats(tick_.max_rows() * options.shape.width)),
+      qkv_(products_of(tick_.max_rows() * qkv_stride_)),
+      q_(floats(tick_.max_rows() * options.shape.num_heads * options.shape.head_dim)),
+      context_(floats(tick_.max_rows() * options.shape.num_heads * options.shape.head_dim)),
+      y_(products_of(tick_.max_rows() * width_stride_)),
+      gate_up_(products_of(tick_.max_rows() * gate_up_stride_)),
+      normed_(tick_.max_rows(), options.shape.width),
+      attended_(tick_.max_rows(), options.shape.num_heads * options.shape.head_dim),
+      gated_(tick_.max_rows(), options.shape.ffn),
       final_normed_(std::max(max_draw_rows_, kWholeRows), options.shape.width),
-      num_partials_(num_attention_partials(options.shape.num_heads, options.shape.head_dim, options.max_rows,
-                                           options.max_positions)),
-      planner_(attention_shape(options.shape), num_partials_),
-      partials_(floats(num_partials_ * options.shape.num_heads * (options.shape.head_dim + 2))),
+      partials_(floats(tick_.max_partials() * options.shape.num_heads * (options.shape.head_dim + 2))),
       tile_(floats(max_draw_rows_ * tile_tokens_)),
       block_max_(floats(max_draw_rows_ * num_draw_blocks_)),
-      block_sum_(floats(max_draw_rows_ * num_draw_blocks_)) {}
+      block_sum_(floats(max_draw_rows_ * num_draw_blocks_)),
+      whole_rows_(kWholeRows * sizeof(std::int32_t)),
+      drawn_host_(drawn_bytes(tick_.max_rows()), Memory::Place::host),
+      drawn_(drawn_bytes(tick_.max_rows())) {}
 
 std::string DeviceEngine::describe() const {
   return device_.name + ", device " + std::to_string(device_.number) + " of " + std::to_string(device_.count) +
@@ -229,7 +220,8 @@ std::int64_t DeviceEngine::allocate_kv() {
 }
 
 void DeviceEngine::release_kv() {
-  stream_.wait();
+  wait();
+  graphs_.clear();  // they name its addresses
   kv_.clear();
 }
 
@@ -257,10 +249,15 @@ void DeviceEngine::check(const Tick& tick) const {
   QRL_INVARIANT(weights_.uploaded() && !kv_.empty(), "tick", "weights and KV memory", "none");
   QRL_INVARIANT(options_.kv_format != KvFormat::fp8_e4m3 || !kv_head_scales_.empty(), "tick", "calibrated KV scales",
                 "none");
-  QRL_INVARIANT(num_rows <= options_.max_rows && tick.positions_N.size() == tick.tokens_N.size() &&
+  QRL_INVARIANT(0 < num_rows && num_rows <= options_.max_rows && tick.positions_N.size() == tick.tokens_N.size() &&
                     tick.first_page_N.size() == tick.tokens_N.size(),
-                "tick", "at most " + std::to_string(options_.max_rows) + " rows, arrays of one length",
+                "tick", "1 to " + std::to_string(options_.max_rows) + " rows, arrays of one length",
                 std::to_string(num_rows));
+  const std::int64_t max_pages = ceil_div(options_.max_positions, options_.page_size);
+  QRL_INVARIANT(static_cast<std::int64_t>(tick.page_ids.size()) <= options_.max_sequences * max_pages &&
+                    static_cast<std::int64_t>(tick.copies.size()) <= options_.max_sequences,
+                "tick", "pages and copies of at most " + std::to_string(options_.max_sequences) + " sequences",
+                std::to_string(tick.page_ids.size()) + " and " + std::to_string(tick.copies.size()));
   for (std::size_t row = 0; row < tick.tokens_N.size(); ++row) {
     const std::int64_t token = tick.tokens_N[row], position = tick.positions_N[row], first = tick.first_page_N[row];
     QRL_INVARIANT(0 <= token && token < options_.shape.vocab_size, "tick, row " + std::to_string(row),
@@ -280,56 +277,11 @@ void DeviceEngine::check(const Tick& tick) const {
   }
 }
 
-/// Host memory for so many bytes that will be sent: free to be written, as whatever was sent from it has arrived.
-std::byte* DeviceEngine::stage(Staged& staged, std::size_t num_bytes) {
-  if (staged.in_flight) wait();
-  if (staged.host.num_bytes() < num_bytes) {
-    wait();  // kernels may still read the old one
-    const std::size_t room = std::max<std::size_t>(2 * num_bytes, 4096);
-    staged.host = Memory(room, Memory::Place::host);
-    staged.device = Memory(room);
-  }
-  return staged.host.as<std::byte>();
-}
-
-void DeviceEngine::send(Staged& staged, std::size_t num_bytes) {
-  copy_to_device(staged.device.data(), staged.host.data(), num_bytes, stream_);
-  staged.in_flight = true;
-}
-
 void DeviceEngine::wait() {
+  const double start_s = base::now_s();
   stream_.wait();
-  tick_.in_flight = draw_.in_flight = false;
-}
-
-DeviceEngine::Brought DeviceEngine::bring(const Tick& tick) {
-  const AttentionPlan& plan = planner_.plan({tick.positions_N, tick.first_page_N, tick.page_ids, options_.page_size});
-  const auto count = [](const auto& values) { return static_cast<std::int64_t>(values.size()); };
-  const TickLayout at = tick_layout({count(tick.tokens_N), count(tick.page_ids), count(tick.copies), count(plan.tiles),
-                                     count(plan.rows), count(plan.split_rows)});
-  std::byte* to = stage(tick_, static_cast<std::size_t>(at.num_bytes));
-  const auto put = [to](std::int64_t offset, const auto& values) {
-    if (!values.empty()) std::memcpy(to + offset, values.data(), values.size() * sizeof(values[0]));
-  };
-  static_assert(sizeof(SlotCopy) == 3 * sizeof(std::int32_t) && sizeof(AttentionTile) == 5 * sizeof(std::int32_t));
-  put(at.tokens, tick.tokens_N);
-  put(at.positions, tick.positions_N);
-  put(at.first_pages, tick.first_page_N);
-  put(at.page_ids, tick.page_ids);
-  put(at.copies, tick.copies);
-  put(at.partials, plan.partials_N);
-  put(at.tiles, plan.tiles);
-  put(at.tile_rows, plan.rows);
-  put(at.split_rows, plan.split_rows);
-  send(tick_, static_cast<std::size_t>(at.num_bytes));
-  const auto ints = [&](std::int64_t offset) {
-    return reinterpret_cast<const std::int32_t*>(tick_.device.as<std::byte>() + offset);
-  };
-  return {ints(at.tokens),
-          ints(at.copies),
-          {ints(at.positions), ints(at.first_pages), ints(at.page_ids)},
-          {reinterpret_cast<const AttentionTile*>(ints(at.tiles)), plan.num_small, count(plan.tiles) - plan.num_small,
-           ints(at.tile_rows), ints(at.partials), ints(at.split_rows), count(plan.split_rows)}};
+  stats_.waited_s += base::now_s() - start_s;
+  in_flight_ = false;
 }
 
 void DeviceEngine::product(const EncodedRows& x, const DeviceMatrix& w, std::int64_t num_rows, void* y,
@@ -337,21 +289,59 @@ void DeviceEngine::product(const EncodedRows& x, const DeviceMatrix& w, std::int
   products_->multiply({x, num_rows, w, y, y_stride, y_is_f32}, stream_);
 }
 
-void DeviceEngine::forward(const Tick& tick) {
+void DeviceEngine::run(const Tick& tick, const Draws& draws, std::span<DrawnToken> drawn) {
   check(tick);
-  const ModelShape& shape = options_.shape;
   num_rows_ = static_cast<std::int64_t>(tick.tokens_N.size());
-  const auto [tokens, copies, where, work] = bring(tick);
+  check_rows(draws.rows);
+  QRL_INVARIANT(
+      draws.rows.size() == draws.uniforms.size() && draws.rows.size() == drawn.size() && draws.temperature >= 0, "draw",
+      "a uniform and a place a row", std::to_string(draws.rows.size()));
+  if (in_flight_) wait();
+  in_flight_ = true;
+  const TickArrays arrays = tick_.send(tick, draws, stream_);
+  if (!tick.copies.empty()) {
+    for (std::size_t i = 0; i < weights_.num_layers(); ++i)
+      copy_slots({arrays.copies, pages(i)}, static_cast<std::int64_t>(tick.copies.size()), stream_);
+  }
+  if (options_.graphs && draws.rows.size() == tick.tokens_N.size()) {
+    launch_graph(arrays);
+  } else {
+    forward(arrays);
+    draw(arrays);
+  }
+  if (draws.rows.empty()) return;
+  wait();
+  const auto* logprobs = drawn_host_.as<float>() + arrays.shape.draws;
+  for (std::size_t i = 0; i < drawn.size(); ++i) drawn[i] = {drawn_host_.as<std::int32_t>()[i], logprobs[i]};
+}
+
+/// The first tick of a shape is launched one by one: that loads kernels and makes cuBLASLt's plans, which recording
+/// must not. From the second on it is a graph.
+void DeviceEngine::launch_graph(const TickArrays& arrays) {
+  const auto launch = [&] {
+    forward(arrays);
+    draw(arrays);
+  };
+  const auto [found, is_new] = graphs_.try_emplace(arrays.shape);
+  if (is_new) return launch();
+  Graph& graph = found->second;
+  if (graph.empty()) {
+    graph = Graph(stream_, launch);
+    ++stats_.num_graphs;
+  }
+  graph.launch(stream_);
+  ++stats_.graph_ticks;
+}
+
+void DeviceEngine::forward(const TickArrays& arrays) {
+  const ModelShape& shape = options_.shape;
+  const std::int64_t num_rows = arrays.shape.rows;
   auto* partial_contexts = partials_.as<float>();
-  float* partial_stats = partial_contexts + num_partials_ * shape.num_heads * shape.head_dim;
+  float* partial_stats = partial_contexts + tick_.max_partials() * shape.num_heads * shape.head_dim;
   auto* x = x_.as<float>();
   const bool wide = options_.f32_products;
 
-  if (!tick.copies.empty()) {
-    for (std::size_t i = 0; i < weights_.num_layers(); ++i)
-      copy_slots({copies, pages(i)}, static_cast<std::int64_t>(tick.copies.size()), stream_);
-  }
-  embed({weights_.embedding_VD(), tokens, shape.width, x}, num_rows_, stream_);
+  embed({weights_.embedding_VD(), arrays.tokens, shape.width, x}, num_rows, stream_);
   for (std::size_t i = 0; i < weights_.num_layers(); ++i) {
     const LayerMemory& layer = weights_.layer(i);
     const EncodedRows before = normed_.for_layer(layer.qkv.view), attended = attended_.for_layer(layer.o.view);
@@ -359,31 +349,32 @@ void DeviceEngine::forward(const Tick& tick) {
     const ProductRows y = rows_of(y_, width_stride_);
     norm_encode(
         {x, i == 0 ? ProductRows{} : y, nullptr, layer.input_norm_D.as<float>(), nullptr, shape.rms_norm_eps, before},
-        num_rows_, stream_);
-    product(before, layer.qkv.view, num_rows_, qkv_.data(), qkv_stride_, wide);
+        num_rows, stream_);
+    product(before, layer.qkv.view, num_rows, qkv_.data(), qkv_stride_, wide);
     rope_and_store(
         {rows_of(qkv_, qkv_stride_), shape.num_heads, layer.qkv_bias.as<float>(), layer.q_norm_E.as<float>(),
-         layer.k_norm_E.as<float>(), shape.rms_norm_eps, weights_.rope_table(), where, pages(i), q_.as<float>()},
-        num_rows_, stream_);
-    attention(
-        {q_.as<float>(), shape.num_heads, where, pages(i), work, partial_stats, partial_contexts, context_.as<float>()},
-        stream_);
-    encode({context_.as<float>(), attended}, num_rows_, stream_);
-    product(attended, layer.o.view, num_rows_, y_.data(), width_stride_, wide);
+         layer.k_norm_E.as<float>(), shape.rms_norm_eps, weights_.rope_table(), arrays.where, pages(i), q_.as<float>()},
+        num_rows, stream_);
+    attention({q_.as<float>(), shape.num_heads, arrays.where, pages(i), arrays.attention, partial_stats,
+               partial_contexts, context_.as<float>()},
+              stream_);
+    encode({context_.as<float>(), attended}, num_rows, stream_);
+    product(attended, layer.o.view, num_rows, y_.data(), width_stride_, wide);
     norm_encode({x, y, layer.o_bias_D.as<float>(), layer.post_norm_D.as<float>(), nullptr, shape.rms_norm_eps, after},
-                num_rows_, stream_);
-    product(after, layer.gate_up.view, num_rows_, gate_up_.data(), gate_up_stride_, wide);
-    swiglu_encode({rows_of(gate_up_, gate_up_stride_), gated}, num_rows_, stream_);
-    product(gated, layer.down.view, num_rows_, y_.data(), width_stride_, wide);
+                num_rows, stream_);
+    product(after, layer.gate_up.view, num_rows, gate_up_.data(), gate_up_stride_, wide);
+    swiglu_encode({rows_of(gate_up_, gate_up_stride_), gated}, num_rows, stream_);
+    product(gated, layer.down.view, num_rows, y_.data(), width_stride_, wide);
   }
 }
 
 void DeviceEngine::check_rows(std::span<const std::int32_t> rows) const {
-  QRL_INVARIANT(std::ranges::all_of(rows, [&](std::int64_t row) { return 0 <= row && row < num_rows_; }), "draw",
-                "rows in " + range_text(num_rows_), "another");
+  QRL_INVARIANT(std::ranges::all_of(rows, [&](std::int64_t row) { return 0 <= row && row < num_rows_; }) &&
+                    std::ranges::adjacent_find(rows, std::greater_equal<>()) == rows.end(),
+                "draw", "rows in " + range_text(num_rows_) + ", ascending", "others");
 }
 
-/// The chosen rows of the last forward, the last layer's sum added, ready for lm_head.
+/// The chosen rows of the last tick, the last layer's sum added, ready for lm_head.
 void DeviceEngine::final_norm(const std::int32_t* row_ids, std::int64_t num_rows) {
   norm_encode({x_.as<float>(), rows_of(y_, width_stride_), nullptr, weights_.final_norm_D(), row_ids,
                options_.shape.rms_norm_eps, final_normed_.for_layer(weights_.lm_head())},
@@ -399,52 +390,27 @@ void DeviceEngine::logit_tile(std::int64_t first_token, std::int64_t num_rows, f
   product(final_normed_.for_layer(part), part, num_rows, y, y_stride, true);
 }
 
-void DeviceEngine::draw(std::span<const std::int32_t> rows, std::span<const double> uniforms, float temperature,
-                        std::span<DrawnToken> drawn) {
-  QRL_INVARIANT(rows.size() == uniforms.size() && rows.size() == drawn.size() && temperature >= 0, "draw",
-                "a uniform and a place a row", std::to_string(rows.size()));
-  check_rows(rows);
-  if (rows.empty()) return;
-  const auto num_rows = static_cast<std::int64_t>(rows.size());
-  const std::int64_t vocab_size = options_.shape.vocab_size;
-  const std::size_t ids_bytes = static_cast<std::size_t>(round_up(num_rows * 4, 16));
-  const std::size_t sent_bytes = ids_bytes + uniforms.size_bytes();
-  std::byte* to = stage(draw_, sent_bytes);
-  std::memcpy(to, rows.data(), rows.size_bytes());
-  std::memcpy(to + ids_bytes, uniforms.data(), uniforms.size_bytes());
-  send(draw_, sent_bytes);
-  const auto* row_ids = draw_.device.as<std::int32_t>();
-  const auto* uniforms_there = reinterpret_cast<const double*>(draw_.device.as<std::byte>() + ids_bytes);
-  const std::size_t half_bytes = static_cast<std::size_t>(num_rows) * 4;
-  if (drawn_.num_bytes() < 2 * half_bytes) {
-    drawn_ = Memory(4 * half_bytes);
-    drawn_host_ = Memory(4 * half_bytes, Memory::Place::host);
-  }
-
-  const bool greedy = temperature == 0;
-  const float inverse_temperature = greedy ? 1.0F : 1.0F / temperature;
+void DeviceEngine::draw(const TickArrays& arrays) {
+  const std::int64_t num_rows = arrays.shape.draws, vocab_size = options_.shape.vocab_size;
   const bool all_there = vocab_size <= tile_tokens_;
   for (std::int64_t first = 0; first < num_rows; first += max_draw_rows_) {
     const std::int64_t count = std::min(max_draw_rows_, num_rows - first);
-    final_norm(row_ids + first, count);
+    final_norm(arrays.draw_rows + first, count);
     for (std::int64_t begin = 0; begin < vocab_size; begin += tile_tokens_) {
       const std::int64_t num_tokens = std::min(tile_tokens_, vocab_size - begin);
       logit_tile(begin, count, tile_.as<float>(), tile_tokens_, num_tokens);
-      summarise_logits({tile_.as<float>(), tile_tokens_, begin, num_tokens, inverse_temperature, num_draw_blocks_,
+      summarise_logits({tile_.as<float>(), tile_tokens_, begin, num_tokens, arrays.draw_settings, num_draw_blocks_,
                         block_max_.as<float>(), block_sum_.as<float>()},
                        count, stream_);
     }
     draw_tokens(
-        {block_max_.as<float>(), block_sum_.as<float>(), num_draw_blocks_, vocab_size, uniforms_there + first,
-         inverse_temperature, greedy, all_there ? tile_.as<float>() : nullptr, tile_tokens_,
+        {block_max_.as<float>(), block_sum_.as<float>(), num_draw_blocks_, vocab_size, arrays.uniforms + first,
+         arrays.draw_settings, all_there ? tile_.as<float>() : nullptr, tile_tokens_,
          final_normed_.codes.as<std::uint16_t>(), reinterpret_cast<const std::uint16_t*>(weights_.lm_head().codes),
          weights_.lm_head().at.width, drawn_.as<std::int32_t>() + first, drawn_.as<float>() + num_rows + first},
         count, stream_);
   }
-  copy_to_host(drawn_host_.data(), drawn_.data(), 2 * half_bytes, stream_);
-  wait();
-  for (std::size_t i = 0; i < rows.size(); ++i)
-    drawn[i] = {drawn_host_.as<std::int32_t>()[i], drawn_host_.as<float>()[rows.size() + i]};
+  copy_to_host(drawn_host_.data(), drawn_.data(), drawn_bytes(num_rows), stream_);
 }
 
 void DeviceEngine::logits(std::span<const std::int32_t> rows, std::span<float> logits_RV) {
@@ -456,10 +422,9 @@ void DeviceEngine::logits(std::span<const std::int32_t> rows, std::span<float> l
   check_rows(rows);
   if (rows.empty()) return;
   if (whole_.empty()) whole_ = floats(kWholeRows * stride);
-  std::memcpy(stage(draw_, rows.size_bytes()), rows.data(), rows.size_bytes());
-  send(draw_, rows.size_bytes());
+  copy_to_device(whole_rows_.data(), rows.data(), rows.size_bytes(), stream_);
   const auto num_rows = static_cast<std::int64_t>(rows.size());
-  final_norm(draw_.device.as<std::int32_t>(), num_rows);
+  final_norm(whole_rows_.as<std::int32_t>(), num_rows);
   logit_tile(0, num_rows, whole_.as<float>(), stride, vocab_size);
   for (std::int64_t row = 0; row < num_rows; ++row) {
     copy_to_host(logits_RV.data() + row * vocab_size, whole_.as<float>() + row * stride,

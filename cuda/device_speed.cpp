@@ -86,9 +86,8 @@ struct Rows {
     const std::vector<std::int32_t> positions(first_pages.size(), static_cast<std::int32_t>(task.num_positions - 1));
     AttentionPlanner planner({task.num_heads, task.num_kv_heads, task.head_dim}, max_partials);
     const AttentionPlan& plan = planner.plan({positions, first_pages, page_ids, task.page_size});
-    num_small = plan.num_small;
-    num_large = static_cast<std::int64_t>(plan.tiles.size()) - num_small;
-    num_split = static_cast<std::int64_t>(plan.split_rows.size());
+    counts = counts_of(plan);
+    counts_there = sent(std::vector{counts}, stream);
     for (const std::vector<std::int32_t>* values : {&positions, &std::as_const(first_pages), &std::as_const(page_ids),
                                                     &plan.rows, &plan.partials_N, &plan.split_rows})
       arrays.push_back(sent(*values, stream));
@@ -100,13 +99,20 @@ struct Rows {
   }
   RowPlaces where() const { return {ints(0), ints(1), ints(2)}; }
   AttentionWork work() const {
-    return {tiles.as<AttentionTile>(), num_small, num_large, ints(3), ints(4), ints(5), num_split};
+    return {counts_there.as<AttentionCounts>(),
+            tiles.as<AttentionTile>(),
+            ints(3),
+            ints(4),
+            ints(5),
+            counts.num_small,
+            counts.num_large,
+            counts.num_split};
   }
   const std::int32_t* ints(std::size_t i) const { return arrays[i].as<std::int32_t>(); }
 
-  std::int64_t num_small = 0, num_large = 0, num_split = 0;
+  AttentionCounts counts;
   std::vector<Memory> arrays;
-  Memory tiles;
+  Memory counts_there, tiles;
 };
 
 }  // namespace

@@ -27,6 +27,7 @@ struct EngineOptions {
   /// Of the devices that CUDA_VISIBLE_DEVICES leaves, counted round and round: N processes on M devices are shared out.
   int device_number = 0;
   std::int64_t max_rows = 0;       ///< of one tick
+  std::int64_t max_sequences = 0;  ///< whose rows they are
   std::int64_t max_positions = 0;  ///< of a sequence
   std::int64_t num_pages = 0;
   /// 0: num_pages or an error. Else as many of them as fit while the device's memory in use, by whomever, is at most
@@ -36,6 +37,8 @@ struct EngineOptions {
   quant::KvFormat kv_format = quant::KvFormat::bf16;
   /// Products are rounded to bf16, as is usual on GPUs. Or stay fp32, as on the CPU: slower, for comparisons with it.
   bool f32_products = false;
+  /// Ticks that draw for every row are launched as CUDA graphs, from the second of their kind on. Changes no bit.
+  bool graphs = true;
 };
 
 /// A linear layer in CPU memory, as ops/linear.h packs it: panels of 64 columns, scales with `scale_stride` columns.
@@ -74,10 +77,21 @@ struct Tick {
   std::span<const SlotCopy> copies;  ///< before any row's forward; targets distinct
 };
 
-/// What the draws of one tick have in common with ops/sample.h: no top-k, no top-p.
+/// The draws of one tick, by the rule of ops/sample.h without top-k and top-p: inverse CDF.
+struct Draws {
+  std::span<const std::int32_t> rows;  ///< of the tick, ascending
+  std::span<const double> uniforms;    ///< in [0, 1), one a row
+  float temperature = 1;               ///< 0: greedy
+};
 struct DrawnToken {
   std::int32_t token = 0;  ///< −1: the row's logits are not finite, or all −inf
   float logprob = 0;
+};
+
+/// What an engine has done since it was made.
+struct EngineStats {
+  std::int64_t num_graphs = 0, graph_ticks = 0;  ///< recorded, launched
+  double waited_s = 0;                           ///< its caller's time in waiting for the device
 };
 
 /// A decoder's device memory and kernels. One thread calls it. Every CUDA call's result is checked: a failure is an
@@ -102,18 +116,17 @@ class Engine {
   virtual std::int64_t allocate_kv() = 0;
   virtual void release_kv() = 0;
 
-  /// Runs the rows through all layers: keys and values stored, hidden states left for the two below. Does not wait.
-  virtual void forward(const Tick& tick) = 0;
-  /// Draws for rows of the last forward by inverse CDF: uniforms in [0, 1), one a row. Blocks until done.
-  virtual void draw(std::span<const std::int32_t> rows, std::span<const double> uniforms, float temperature,
-                    std::span<DrawnToken> drawn) = 0;
-  /// Logits of up to max_logit_rows() rows of the last forward, fp32 [rows, V]. Blocks until done.
+  /// Runs the rows through all layers, keys and values stored, and draws. Blocks until the tokens are drawn; returns at
+  /// once when there are none to draw. Hidden states stay for `logits`.
+  virtual void run(const Tick& tick, const Draws& draws, std::span<DrawnToken> drawn) = 0;
+  /// Logits of up to max_logit_rows() rows of the last tick, fp32 [rows, V]. Blocks until done.
   virtual void logits(std::span<const std::int32_t> rows, std::span<float> logits_RV) = 0;
   virtual std::int64_t max_logit_rows() const = 0;
+  virtual const EngineStats& stats() const = 0;
 };
 
-/// Input errors: a program without CUDA, no driver, no GPU of
-/// compute capability 8.0 or newer, no cuBLASLt, sizes or formats that the kernels do not take.
+/// Input errors: a program without CUDA, no driver, no GPU of compute capability 8.0 to 8.9 or 9.0, no cuBLASLt, sizes
+/// or formats that the kernels do not take.
 std::unique_ptr<Engine> make_engine(const EngineOptions& options);
 
 /// A matrix [out, in] of a decoder's layer, and the numbers of rows that meet it.

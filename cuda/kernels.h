@@ -98,13 +98,14 @@ struct KvPages {
 
 /// Where each row's keys and values lie.
 struct RowPlaces {
-  const std::int32_t* positions;
+  const std::int32_t* positions;    ///< −1: nowhere, the row is there to fill a number up
   const std::int32_t* first_pages;  ///< index in page_ids
   const std::int32_t* page_ids;
 };
 
 /// Of qkv (q heads, k heads, v heads): adds the bias, norms each q and k head (RMSNorm over E) where
-/// there are gains, rotates q and k; q goes to `q` (fp32 [*, H·E]), k and v to the row's slot.
+/// there are gains, rotates q and k; q goes to `q` (fp32 [*, H·E]), k and v to the row's slot. Nothing for a row that
+/// is nowhere.
 struct RopeTask {
   ProductRows qkv;
   std::int64_t num_heads;
@@ -118,13 +119,16 @@ struct RopeTask {
 };
 void rope_and_store(const RopeTask& task, std::int64_t num_rows, const Stream& stream);
 
-/// A plan of attention_plan.h, for the rows of `where`.
+/// A plan of attention_plan.h, for the rows of `where`, and the launches' blocks: of fewer than there are tiles each
+/// takes several in turn, of more some find none. 0 blocks where the plan has some of a kind is an error that nobody
+/// sees.
 struct AttentionWork {
+  const AttentionCounts* counts;
   const AttentionTile* tiles;
-  std::int64_t num_small, num_large;  ///< tiles of either kind
   const std::int32_t *rows, *partials_N;
   const std::int32_t* split_rows;
-  std::int64_t num_split;
+  std::int64_t small_blocks, large_blocks;
+  std::int64_t split_blocks;  ///< at least num_split
 };
 
 /// Causal attention of each row's q heads over its pages, softmax scale 1/sqrt(E). What meets the codes
@@ -192,13 +196,19 @@ struct StreamPlace {
 /// the splits in order, are added in fp32 (int8: int32). So a row's bits depend on neither the plan nor the other rows.
 void streamed_product(const ProductTask& task, const StreamPlan& plan, const StreamPlace& place, const Stream& stream);
 
+/// What the draws of a tick have in common, in device memory.
+struct DrawSettings {
+  float inverse_temperature = 1;
+  std::int32_t greedy = 0;  ///< 1: the likeliest token, whatever the temperature
+};
+
 /// Rows' logits, a stretch of the vocabulary at a time: largest logit and Σ exp((logit − largest)/temperature) of each
 /// block of kDrawBlock, as ops/sample.h's RowSummary.
 inline constexpr std::int64_t kDrawBlock = 256;
 struct SummariseTask {
   const float* logits;
   std::int64_t stride, first_token, num_tokens;  ///< first_token a multiple of kDrawBlock
-  float inverse_temperature;
+  const DrawSettings* settings;
   std::int64_t num_blocks;       ///< of the whole vocabulary
   float *block_max, *block_sum;  ///< [rows, num_blocks]
 };
@@ -210,8 +220,7 @@ struct DrawTask {
   const float *block_max, *block_sum;
   std::int64_t num_blocks, vocab_size;
   const double* uniforms;
-  float inverse_temperature;
-  bool greedy;
+  const DrawSettings* settings;
   const float* logits;  ///< [rows, stride] of the whole vocabulary; null: made again
   std::int64_t stride;
   const std::uint16_t *rows_bf16, *weights_bf16;  ///< to make them again: [rows, width], [V, width]

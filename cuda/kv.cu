@@ -56,6 +56,7 @@ QRL_KERNEL void rope_kernel(RopeTask task) {
   const std::int64_t row = block_x(), width = task.pages.head_dim, half = width / 2;
   const std::int64_t num_kv_heads = task.pages.at.num_kv_heads;
   const std::int64_t position = task.where.positions[row];
+  if (position < 0) return;
   const float* cosines = task.rope_table + position * width;
   for (std::int64_t head = warp_idx(); head < task.num_heads + 2 * num_kv_heads; head += kWarps) {
     const bool is_query = head < task.num_heads, is_value = head >= task.num_heads + num_kv_heads;

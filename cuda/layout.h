@@ -2,6 +2,8 @@
 // on the device and on the host, so that it is tested without a GPU.
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cstdint>
 
 #include "portable.h"
@@ -90,15 +92,17 @@ inline KvLayout kv_layout(quant::KvFormat format, std::int64_t num_kv_heads, std
   return {num_kv_heads, page_size, round_up(head_dim, 16), quant::code_bytes(format)};
 }
 
-/// How many there are of what a tick sends to the device; what is not rows, page ids and copies is the plan of their
-/// attention (attention_plan.h), a tile five numbers.
+/// How many there are of what a tick sends to the device; what is not rows, draws, page ids and copies is the plan of
+/// their attention (attention_plan.h), a tile five numbers.
 struct TickCounts {
-  std::int64_t rows = 0, page_ids = 0, copies = 0, tiles = 0, tile_rows = 0, split_rows = 0;
+  std::int64_t rows = 0, draws = 0, tiles = 0, tile_rows = 0, split_rows = 0, page_ids = 0, copies = 0;
 };
-/// A tick's arrays in one stretch of memory, so that one copy brings them to the device. Offsets in bytes.
+/// A tick's arrays in one stretch of memory, so that one copy brings them to the device. Offsets in bytes. Page ids and
+/// copies come last: all else lies where the other counts put it, however many those are.
 struct TickLayout {
-  std::int64_t tokens = 0, positions = 0, first_pages = 0, page_ids = 0, copies = 0, partials = 0, tiles = 0,
-               tile_rows = 0, split_rows = 0, num_bytes = 0;
+  std::int64_t uniforms = 0, draw_settings = 0, attention_counts = 0, tokens = 0, positions = 0, first_pages = 0,
+               partials = 0, draw_rows = 0, tiles = 0, tile_rows = 0, split_rows = 0, page_ids = 0, copies = 0,
+               num_bytes = 0;
 };
 inline TickLayout tick_layout(const TickCounts& counts) {
   TickLayout at;
@@ -107,17 +111,28 @@ inline TickLayout tick_layout(const TickCounts& counts) {
     offset = end;
     end += round_up(num_ints * 4, 16);
   };
+  place(at.uniforms, 2 * counts.draws);
+  place(at.draw_settings, 2);
+  place(at.attention_counts, 3);
   place(at.tokens, counts.rows);
   place(at.positions, counts.rows);
   place(at.first_pages, counts.rows);
   place(at.partials, counts.rows);
-  place(at.page_ids, counts.page_ids);
-  place(at.copies, 3 * counts.copies);
+  place(at.draw_rows, counts.draws);
   place(at.tiles, 5 * counts.tiles);
   place(at.tile_rows, counts.tile_rows);
   place(at.split_rows, counts.split_rows);
+  place(at.page_ids, counts.page_ids);
+  place(at.copies, 3 * counts.copies);
   at.num_bytes = end;
   return at;
+}
+
+/// Rows that a tick of decoding rows is padded to, so that ticks come in few sizes (20 up to 512 rows): multiples of 8,
+/// the fewest that a matrix unit takes; above 64 rows at most a quarter more than there are.
+inline std::int64_t padded_rows(std::int64_t num_rows) {
+  const auto power = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(num_rows)));
+  return round_up(num_rows, std::max<std::int64_t>(8, power / 8));
 }
 
 }  // namespace qrl::cuda

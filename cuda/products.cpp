@@ -10,9 +10,9 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 
-int num_multiprocessors() {
+int num_multiprocessors(const DeviceFacts& device) {
   int count = 0;
-  QRL_CUDA_CHECK(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, 0));
+  QRL_CUDA_CHECK(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device.number));
   return count;
 }
 
@@ -20,9 +20,9 @@ class LibraryProducts final : public Products {
  public:
   explicit LibraryProducts(const DeviceFacts& device)
       : is_hopper_(device.major == 9 && device.minor == 0),
-        streamed_({static_cast<std::int64_t>(device.shared_bytes), num_multiprocessors()}) {
+        streamed_({static_cast<std::int64_t>(device.shared_bytes), num_multiprocessors(device)}) {
     if (is_hopper_) workspace_ = Memory(std::size_t{1} << 20);
-    place_ = {workspace_.data(), workspace_.num_bytes(), num_multiprocessors()};
+    place_ = {workspace_.data(), workspace_.num_bytes(), num_multiprocessors(device)};
   }
 
   void multiply(const ProductTask& task, const Stream& stream) override {

@@ -1,4 +1,5 @@
-// Device memory, streams and copies by the CUDA runtime, which is linked statically and finds the driver at run time.
+// Device memory, streams, copies and graphs by the CUDA runtime, which is linked statically and finds the driver at run
+// time.
 #include "runtime.h"
 
 #include <cuda_runtime_api.h>
@@ -36,6 +37,10 @@ DeviceFacts use_device(int number) {
   QRL_CUDA_CHECK(cudaSetDevice(device));
   cudaDeviceProp properties{};
   QRL_CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
+  QRL_REQUIRE(has_kernels_for(properties.major, properties.minor), "rollout.device: cuda",
+              "a GPU of compute capability 8.0 to 8.9 or 9.0",
+              std::string(properties.name) + " of " + std::to_string(properties.major) + "." +
+                  std::to_string(properties.minor));
   return {properties.name,
           properties.major,
           properties.minor,
@@ -61,6 +66,32 @@ Stream::~Stream() {
   (void)cudaStreamDestroy(stream_of(*this));
 }
 void Stream::wait() const { QRL_CUDA_CHECK(cudaStreamSynchronize(stream_of(*this))); }
+
+Graph::Graph(const Stream& stream, const std::function<void()>& record) {
+  cudaGraph_t graph = nullptr;
+  // Calls of other threads (a library's own) are none of the capture's business.
+  QRL_CUDA_CHECK(cudaStreamBeginCapture(stream_of(stream), cudaStreamCaptureModeThreadLocal));
+  try {
+    record();
+  } catch (...) {
+    (void)cudaStreamEndCapture(stream_of(stream), &graph);
+    if (graph != nullptr) (void)cudaGraphDestroy(graph);
+    (void)cudaGetLastError();
+    throw;
+  }
+  QRL_CUDA_CHECK(cudaStreamEndCapture(stream_of(stream), &graph));
+  cudaGraphExec_t executable = nullptr;
+  const cudaError_t result = cudaGraphInstantiate(&executable, graph, 0);
+  (void)cudaGraphDestroy(graph);
+  QRL_CUDA_CHECK(result);
+  handle_ = executable;
+}
+Graph::~Graph() {
+  if (handle_ != nullptr) (void)cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(handle_));
+}
+void Graph::launch(const Stream& stream) const {
+  QRL_CUDA_CHECK(cudaGraphLaunch(static_cast<cudaGraphExec_t>(handle_), stream_of(stream)));
+}
 
 Memory::Memory(std::size_t num_bytes, Place place) : num_bytes_(num_bytes), place_(place) {
   if (num_bytes == 0) return;

@@ -1,10 +1,11 @@
-// Owns device memory, streams and copies. Knows nothing of what is computed. Two programs implement it: CUDA's
+// Owns device memory, streams, copies and graphs. Knows nothing of what is computed. Two programs implement it: CUDA's
 // (runtime.cpp, namespace `device`), and the tests' emulation on the host (tests/cuda/emulation/emulation.cpp,
 // `emulated`).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -26,8 +27,11 @@ struct DeviceFacts {
 /// Which of `count` devices a process takes that asks for `number`: round and round.
 inline int take_device(int number, int count) { return number % count; }
 
+/// Whether this program has kernels for a device: those of sm_80 run on all of 8.x, those of sm_90a on 9.0 alone.
+inline bool has_kernels_for(int major, int minor) { return major == 8 || (major == 9 && minor == 0); }
+
 /// Makes the visible device take_device(number, their count) the one in use by this thread. Input errors: no driver, a
-/// driver that is too old, no device.
+/// driver that is too old, no device, one that there are no kernels for.
 DeviceFacts use_device(int number);
 
 std::size_t free_bytes();
@@ -42,6 +46,28 @@ class Stream {
   /// Blocks until all is done; errors of anything before show here.
   void wait() const;
   void* handle() const { return handle_; }
+
+ private:
+  void* handle_ = nullptr;
+};
+
+/// What `record` gives to the stream (launches; copies between device and pinned memory), kept to be given again by one
+/// call, in the same order. An argument of a launch stays what it was; memory is read anew each time, so whatever
+/// varies must lie there, and stay where it is. What the work needs besides (a kernel's code, a library's plan) must
+/// have been used before: `record` may neither make memory nor wait.
+class Graph {
+ public:
+  Graph() = default;
+  /// Does none of it. What `record` throws is thrown on, the stream as before.
+  Graph(const Stream& stream, const std::function<void()>& record);
+  ~Graph();
+  Graph(Graph&& other) noexcept { std::swap(handle_, other.handle_); }
+  Graph& operator=(Graph&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  bool empty() const { return handle_ == nullptr; }
+  void launch(const Stream& stream) const;
 
  private:
   void* handle_ = nullptr;
@@ -81,8 +107,8 @@ class Memory {
   Place place_ = Place::device;
 };
 
-// Copies are in the stream's order and return at once; host memory must stay as it is until the stream has done them
-// (pageable host memory is read before the call returns).
+// Copies are in the stream's order and return at once; host memory must stay as it is until the stream has done them.
+// (Most systems read pageable memory before the call returns. Those whose GPU reads it itself need not.)
 void copy_to_device(void* to, const void* from, std::size_t num_bytes, const Stream& stream);
 void copy_to_host(void* to, const void* from, std::size_t num_bytes, const Stream& stream);
 void copy_on_device(void* to, const void* from, std::size_t num_bytes, const Stream& stream);

@@ -14,6 +14,7 @@ static_assert(kThreads == kDrawBlock);
 QRL_KERNEL void summarise_kernel(SummariseTask task) {
   const std::int64_t row = block_x();
   const float* logits = task.logits + row * task.stride;
+  const float inverse_temperature = task.settings->inverse_temperature;
   for (std::int64_t begin = warp_idx() * kDrawBlock; begin < task.num_tokens; begin += kWarps * kDrawBlock) {
     const std::int64_t end = begin + kDrawBlock < task.num_tokens ? begin + kDrawBlock : task.num_tokens;
     float largest = -INFINITY;
@@ -26,7 +27,7 @@ QRL_KERNEL void summarise_kernel(SummariseTask task) {
     float sum = any_nan ? NAN : 0.0F;
     if (largest != -INFINITY) {
       for (std::int64_t i = begin + lane_idx(); i < end; i += 32)
-        sum += expf((logits[i] - largest) * task.inverse_temperature);
+        sum += expf((logits[i] - largest) * inverse_temperature);
     }
     sum = warp_sum(sum);
     if (lane_idx() != 0) continue;
@@ -36,12 +37,23 @@ QRL_KERNEL void summarise_kernel(SummariseTask task) {
   }
 }
 
+/// A logit and its block.
+struct Largest {
+  float value;
+  std::int32_t block;
+  /// The larger one; of equals the first.
+  QRL_DEVICE void join(float other, std::int32_t of_block) {
+    const bool wins = other > value || (other == value && of_block < block);
+    value = wins ? other : value;
+    block = wins ? of_block : block;
+  }
+};
+
 /// What a block's threads agree on while they draw a row's token.
 struct Choice {
-  double total, rest;
-  float max;
+  Largest largest[kWarps];  // of each warp's share
+  double total;
   std::int32_t block;
-  bool broken;
 };
 
 struct alignas(16) Words {
@@ -68,58 +80,77 @@ QRL_DEVICE void make_logits_again(const DrawTask& task, std::int64_t row, std::i
   }
 }
 
-/// Shared memory: the choice, each block's share of the total (fp64), the chosen block's logits and weights.
+/// Shared memory: the choice, each block's share of the total and the total up to it (fp64), the chosen block's logits
+/// and weights.
+struct DrawPlace {
+  Choice& choice;
+  double *shares, *ends;
+  float *logits, *weights;
+  QRL_DEVICE explicit DrawPlace(std::int64_t num_blocks)
+      : choice(*reinterpret_cast<Choice*>(shared_memory())),
+        shares(reinterpret_cast<double*>(shared_memory() + round_up(sizeof(Choice), 16))),
+        ends(shares + num_blocks),
+        logits(reinterpret_cast<float*>(ends + num_blocks)),
+        weights(logits + kDrawBlock) {}
+  static std::size_t num_bytes(std::int64_t num_blocks) {
+    return static_cast<std::size_t>(round_up(sizeof(Choice), 16) + num_blocks * 16 + 2 * kDrawBlock * 4);
+  }
+};
+
+/// The row's largest logit and its block, for every thread; block 0 where all are −inf or NaN.
+QRL_DEVICE Largest find_largest(const float* maxima, std::int64_t num_blocks, Choice& choice) {
+  Largest largest{-INFINITY, 0};
+  for (std::int64_t b = thread_idx(); b < num_blocks; b += kThreads)
+    largest.join(maxima[b], static_cast<std::int32_t>(b));
+  for (int mask = 16; mask > 0; mask /= 2)
+    largest.join(shuffle_xor(largest.value, mask), shuffle_xor(largest.block, mask));
+  if (lane_idx() == 0) choice.largest[warp_idx()] = largest;
+  sync_block();
+  for (const Largest& of_warp : choice.largest) largest.join(of_warp.value, of_warp.block);
+  return largest;
+}
+
 QRL_KERNEL void draw_kernel(DrawTask task) {
-  auto& choice = *reinterpret_cast<Choice*>(shared_memory());
-  auto* shares = reinterpret_cast<double*>(shared_memory() + round_up(sizeof(Choice), 16));
-  auto* logits = reinterpret_cast<float*>(shares + round_up(task.num_blocks, 2));
-  float* weights = logits + kDrawBlock;
+  const DrawPlace place(task.num_blocks);
+  Choice& choice = place.choice;
+  double *shares = place.shares, *ends = place.ends;
+  float *logits = place.logits, *weights = place.weights;
   const std::int64_t row = block_x();
   const float* maxima = task.block_max + row * task.num_blocks;
   const float* sums = task.block_sum + row * task.num_blocks;
-  const double inverse_temperature = task.inverse_temperature;
+  const DrawSettings settings = *task.settings;
+  const double inverse_temperature = settings.inverse_temperature;
 
-  if (thread_idx() == 0) {
-    choice.max = -INFINITY;
-    choice.block = 0;
-    for (std::int64_t b = 0; b < task.num_blocks; ++b) {
-      if (maxima[b] > choice.max) {
-        choice.max = maxima[b];
-        choice.block = static_cast<std::int32_t>(b);
-      }
-    }
-  }
-  sync_block();
+  const Largest largest = find_largest(maxima, task.num_blocks, choice);
   for (std::int64_t b = thread_idx(); b < task.num_blocks; b += kThreads) {
-    const double away = static_cast<double>(maxima[b]) - static_cast<double>(choice.max);
+    const double away = static_cast<double>(maxima[b]) - static_cast<double>(largest.value);
     shares[b] = sums[b] == 0 ? 0.0 : static_cast<double>(sums[b]) * exp(away * inverse_temperature);
   }
   sync_block();
+  // The one sum that has to be in order; what else the draw needs follows from it at once.
   if (thread_idx() == 0) {
-    choice.total = 0;
-    for (std::int64_t b = 0; b < task.num_blocks; ++b) choice.total += shares[b];
-    choice.broken = !(is_finite(choice.max) && is_finite(choice.total));
-    choice.rest = 0;
-    if (!choice.broken && !task.greedy) {
-      const double target = task.uniforms[row] * choice.total;
-      double before = 0;
-      std::int64_t block = 0;
-      for (; block + 1 < task.num_blocks; ++block) {
-        const double next = before + shares[block];
-        if (next > target) break;
-        before = next;
-      }
-      choice.block = static_cast<std::int32_t>(block);
-      choice.rest = (target - before) / (shares[block] / static_cast<double>(sums[block]));
+    double total = 0;
+    for (std::int64_t b = 0; b < task.num_blocks; ++b) {
+      total += shares[b];
+      ends[b] = total;
     }
+    choice.total = total;
+    choice.block = largest.block;
   }
   sync_block();
-  if (choice.broken) {
+  if (!(is_finite(largest.value) && is_finite(choice.total))) {
     if (thread_idx() == 0) {
       task.tokens[row] = -1;
       task.logprobs[row] = 0;
     }
     return;
+  }
+  const double target = task.uniforms[row] * choice.total;  // below the total
+  if (settings.greedy == 0) {
+    for (std::int64_t b = thread_idx(); b < task.num_blocks; b += kThreads) {
+      if (ends[b] > target && (b == 0 || ends[b - 1] <= target)) choice.block = static_cast<std::int32_t>(b);
+    }
+    sync_block();
   }
   const std::int64_t begin = choice.block * kDrawBlock;
   const std::int64_t count = begin + kDrawBlock < task.vocab_size ? kDrawBlock : task.vocab_size - begin;
@@ -127,24 +158,27 @@ QRL_KERNEL void draw_kernel(DrawTask task) {
   else if (thread_idx() < count) logits[thread_idx()] = task.logits[row * task.stride + begin + thread_idx()];
   sync_block();
   if (thread_idx() < count)
-    weights[thread_idx()] = expf((logits[thread_idx()] - maxima[choice.block]) * task.inverse_temperature);
+    weights[thread_idx()] = expf((logits[thread_idx()] - maxima[choice.block]) * settings.inverse_temperature);
   sync_block();
   if (thread_idx() != 0) return;
   std::int64_t chosen = 0;
-  if (task.greedy) {
+  if (settings.greedy != 0) {
     for (std::int64_t i = 1; i < count; ++i) {
       if (logits[i] > logits[chosen]) chosen = i;
     }
     task.logprobs[row] = 0;
   } else {
     // Where rounding leaves the target behind all weights of the block, the last one above zero is the token.
+    const double rest = (target - (choice.block == 0 ? 0 : ends[choice.block - 1])) /
+                        (shares[choice.block] / static_cast<double>(sums[choice.block]));
     double before = 0;
-    for (std::int64_t i = 0; i < count && before <= choice.rest; ++i) {
+    for (std::int64_t i = 0; i < count && before <= rest; ++i) {
       if (weights[i] <= 0) continue;
       chosen = i;
       before += static_cast<double>(weights[i]);
     }
-    const double scaled = (static_cast<double>(logits[chosen]) - static_cast<double>(choice.max)) * inverse_temperature;
+    const double scaled =
+        (static_cast<double>(logits[chosen]) - static_cast<double>(largest.value)) * inverse_temperature;
     task.logprobs[row] = static_cast<float>(scaled - log(choice.total));
   }
   task.tokens[row] = static_cast<std::int32_t>(begin + chosen);
@@ -157,9 +191,7 @@ void summarise_logits(const SummariseTask& task, std::int64_t num_rows, const St
 }
 
 void draw_tokens(const DrawTask& task, std::int64_t num_rows, const Stream& stream) {
-  const std::size_t shared_bytes =
-      static_cast<std::size_t>(round_up(sizeof(Choice), 16) + round_up(task.num_blocks, 2) * 8 + 2 * kDrawBlock * 4);
-  launch(draw_kernel, {num_rows}, kThreads, shared_bytes, stream, task);
+  launch(draw_kernel, {num_rows}, kThreads, DrawPlace::num_bytes(task.num_blocks), stream, task);
 }
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

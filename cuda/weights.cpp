@@ -56,7 +56,7 @@ void Weights::upload_matrix(const HostMatrix& host, std::int64_t out, std::int64
     copy_to_device(matrix.scales.data(), host.scales, count * sizeof(float), stream);
     return;
   }
-  std::vector<float> wide(count);
+  std::vector<float>& wide = wide_scales_.emplace_back(count);
   std::transform(static_cast<const base::bf16*>(host.scales), static_cast<const base::bf16*>(host.scales) + count,
                  wide.begin(), [](base::bf16 scale) { return to_float(scale); });
   copy_to_device(matrix.scales.data(), wide.data(), count * sizeof(float), stream);
@@ -90,6 +90,7 @@ void Weights::upload(const HostWeights& host, const Stream& stream) {
   }
   upload_matrix(host.lm_head, shape.vocab_size, shape.width, lm_head_, stream);
   stream.wait();
+  wide_scales_.clear();
 }
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -44,7 +44,8 @@ class Weights {
   Memory embedding_, final_norm_, rope_table_;
   std::vector<LayerMemory> layers_;
   MatrixMemory lm_head_;
-  Memory staging_;  // panels of one matrix
+  Memory staging_;                               // panels of one matrix
+  std::vector<std::vector<float>> wide_scales_;  // of this upload's int4 matrices, until they are copied
 };
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

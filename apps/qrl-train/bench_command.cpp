@@ -13,6 +13,7 @@
 #include "ops/ceilings.h"
 #include "ops/isa.h"
 #include "rollout/rollout.h"
+#include "state/hash.h"
 #include "train/gap_probe.h"
 #include "train/quantiser.h"
 #include "train/session.h"
@@ -43,9 +44,13 @@ model::HfModel model_of(const BenchArguments& arguments) {
 /// Keys of a recipe that change what the benchmark `name` measures: it makes prompts and schedule itself. A dot at the
 /// end stands for all keys below.
 std::vector<std::string> heard_keys(const std::string& name) {
-  const std::vector<std::string> decode = {
-      "quant.kv_calibration.percentile", "quant.kv_calibration.margin", "rollout.device",
-      "rollout.max_num_batched_tokens",  "rollout.page_size",           "rollout.gpu_memory_utilization"};
+  const std::vector<std::string> decode = {"quant.kv_calibration.percentile",
+                                           "quant.kv_calibration.margin",
+                                           "rollout.device",
+                                           "rollout.max_num_batched_tokens",
+                                           "rollout.page_size",
+                                           "rollout.gpu_memory_utilization",
+                                           "rollout.enforce_eager"};
   const std::vector<std::string> learner = {"model.dtype",
                                             "quant.learner.",
                                             "rollout.bitwise",
@@ -193,12 +198,18 @@ void bench_decode(const BenchArguments& arguments, dist::Collectives& world) {
   train::load_published(sampler, prompts, bench.loaded.recipe.quant, quantiser);
 
   double decode_rate = 0, prefill_rate = 0;
+  decoder::DecoderStats best;  // of the round with that decode rate
+  state::Hash drawn;
   for (std::int64_t round = 0; round < arguments.rounds; ++round) {
     sampler.decoder.reset_stats();
-    sampler.decoder.complete(requests, bench.sampling(), {0, static_cast<std::uint32_t>(round)});
+    const auto completions =
+        sampler.decoder.complete(requests, bench.sampling(), {0, static_cast<std::uint32_t>(round)});
+    for (const types::Completion& completion : completions)
+      drawn.add(completion.tokens.data(), completion.tokens.size() * sizeof(types::TokenId));
     const decoder::DecoderStats& stats = sampler.decoder.stats();
-    if (stats.decode_s > 0)
-      decode_rate = std::max(decode_rate, static_cast<double>(stats.decode_only_tokens) / stats.decode_s);
+    const double rate = stats.decode_s > 0 ? static_cast<double>(stats.decode_only_tokens) / stats.decode_s : 0;
+    if (rate > decode_rate) best = stats;
+    decode_rate = std::max(decode_rate, rate);
     prefill_rate = std::max(prefill_rate, static_cast<double>(stats.prefill_tokens) / stats.prefill_s);
   }
   const train::DecodeTick tick = bench.tick_of(arguments.batch);
@@ -211,7 +222,14 @@ void bench_decode(const BenchArguments& arguments, dist::Collectives& world) {
     const double limit = tick.batch / train::least_tick_s(sampler.snapshot, tick, bench.ceilings);
     result["limit_tokens_per_s"] = limit;
     result["share_of_limit"] = decode_rate / limit;
+  } else if (best.decode_ticks > 0) {
+    // What a tick keeps the host busy, launches included, in which it does not wait for the device.
+    const auto ticks = static_cast<double>(best.decode_ticks);
+    result["host_s_per_tick"] = (best.decode_s - best.decode_waited_s) / ticks;
+    result["host_share_of_tick"] = 1 - best.decode_waited_s / best.decode_s;
+    result["graph_share_of_ticks"] = static_cast<double>(best.decode_graph_ticks) / ticks;
   }
+  result["tokens_xxh3"] = drawn.hex();  // of all rounds' tokens
   const train::AttentionWork attention = train::attention_of_tick(bench.config, tick);
   result["tick_ms"] = 1e3 * tick.batch / decode_rate;
   result["tick_kv_bytes"] = attention.kv_bytes;

@@ -218,6 +218,9 @@ void add_rollout(List& list) {
               "quant.learner.forward low_bit and a KV cache other than fp8_e4m3");
   rollout.add("free_cache_engine", &O::free_cache_engine, boolean(),
               "give the KV cache's memory back while the learner works");
+  rollout.add(
+      "enforce_eager", &O::enforce_eager, boolean(),
+      "with device cuda: launch each kernel by itself, ticks of decoding rows, too, which else are CUDA graphs");
 }
 
 void add_quant(List& list) {

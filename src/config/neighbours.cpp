@@ -98,7 +98,7 @@ constexpr Neighbour kNeighbours[] = {
     {"nnodes", "", kOneDevice},
     {"use_vllm", "", kOwnDecoder},
     {"vllm_mode", "", kOwnDecoder},
-    {"enforce_eager", "", kOwnDecoder},
+    {"enforce_eager", "rollout.enforce_eager", ""},
     {"free_cache_engine", "rollout.free_cache_engine", ""},
     {"load_format", "", kOwnDecoder},
     {"colocate_all_models", "", "the decoder and the learner share each process"},

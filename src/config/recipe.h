@@ -114,6 +114,7 @@ struct RolloutRecipe {
   bool prefix_sharing = true;
   bool bitwise = false;            ///< the learner's log-probs equal the sampler's bit for bit
   bool free_cache_engine = false;  ///< give the KV memory back while the learner works
+  bool enforce_eager = false;      ///< on a GPU: no CUDA graphs
   friend bool operator==(const RolloutRecipe&, const RolloutRecipe&) = default;
 };
 

@@ -142,6 +142,8 @@ void check_batches(const Recipe& recipe, RuleBook& rules) {
   rules.require({"rollout.gpu_memory_utilization", "rollout.device"},
                 !recipe.rollout.gpu_memory_utilization || draws_on_gpu(recipe),
                 "rollout.device cuda beside rollout.gpu_memory_utilization", "cpu", "it has no effect: delete it");
+  rules.require({"rollout.enforce_eager", "rollout.device"}, !recipe.rollout.enforce_eager || draws_on_gpu(recipe),
+                "rollout.device cuda beside rollout.enforce_eager", "cpu", "it has no effect: delete it");
   rules.require({"rollout.gpu_memory_utilization", "rollout.kv_pages"},
                 !recipe.rollout.gpu_memory_utilization || !recipe.rollout.kv_pages,
                 "rollout.gpu_memory_utilization or rollout.kv_pages", "both", "keep one");

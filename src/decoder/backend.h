@@ -25,6 +25,12 @@ struct DrawKey {
 /// the same on every backend.
 double draw_uniform(const DrawKey& key, const Sequence& sequence);
 
+/// Totals of a backend whose ticks a device computes.
+struct DeviceStats {
+  std::int64_t graph_ticks = 0;  ///< launched as a CUDA graph
+  double waited_s = 0;           ///< in `run`, for the device
+};
+
 /// Computes ticks: the forward pass over a snapshot, keys and values in pages, the draws. One thread calls it.
 class Backend {
  public:
@@ -49,6 +55,8 @@ class Backend {
 
   /// Gives the KV memory back until the next begin.
   virtual void release_kv() = 0;
+
+  virtual DeviceStats device_stats() const { return {}; }  ///< zeros where there is no device
 };
 
 }  // namespace qrl::decoder

@@ -84,7 +84,7 @@ struct Decoder::State {
       : config(model_config), options(decoder_options), plan(model_config) {}
 
   void give_to_sequences(const types::SamplingParams& params, std::int64_t version);
-  void count_tick(double tick_s);
+  void count_tick(double tick_s, const DeviceStats& before);
 
   model::ModelConfig config;
   DecoderOptions options;
@@ -161,6 +161,7 @@ std::vector<types::Completion> Decoder::complete(std::span<const types::SampleRe
     if (state.options.before_tick) state.options.before_tick();
     const double start_s = base::now_s();
     const std::span<Sequence* const> chosen = scheduler.choose();
+    const DeviceStats before = state.backend->device_stats();
     state.plan.build(chosen, base::num_threads(), snapshot.num_bytes() <= kCachedWeightBytes);
     state.draws.resize(state.plan.draw_rows.size());
     state.backend->run(state.plan, draw_key, state.draws);
@@ -168,7 +169,7 @@ std::vector<types::Completion> Decoder::complete(std::span<const types::SampleRe
                   "version " + std::to_string(snapshot.version()), "publish between calls, never during one");
     state.give_to_sequences(params, version);
     scheduler.retire();
-    state.count_tick(base::now_s() - start_s);
+    state.count_tick(base::now_s() - start_s, before);
   }
   return completions;
 }
@@ -199,13 +200,18 @@ void Decoder::State::give_to_sequences(const types::SamplingParams& params, std:
   }
 }
 
-void Decoder::State::count_tick(double tick_s) {
+void Decoder::State::count_tick(double tick_s, const DeviceStats& before) {
   const std::int64_t num_prefill_rows = plan.num_rows() - plan.num_decode_rows;
   ++stats.ticks;
   stats.prefill_tokens += num_prefill_rows;
   stats.decode_tokens += plan.num_decode_rows;
-  if (num_prefill_rows == 0) stats.decode_only_tokens += plan.num_decode_rows;
   (num_prefill_rows == 0 ? stats.decode_s : stats.prefill_s) += tick_s;
+  if (num_prefill_rows > 0) return;
+  const DeviceStats after = backend->device_stats();
+  stats.decode_only_tokens += plan.num_decode_rows;
+  ++stats.decode_ticks;
+  stats.decode_graph_ticks += after.graph_ticks - before.graph_ticks;
+  stats.decode_waited_s += after.waited_s - before.waited_s;
 }
 
 }  // namespace qrl::decoder

@@ -24,6 +24,7 @@ struct DecoderOptions {
   std::int64_t kv_pages = 0;                   ///< pages in the pool; must hold at least one longest sequence
   /// On a GPU: 0: kv_pages or an error; else as many of them as fit into this share of its memory, beside all else.
   double gpu_memory_utilization = 0;
+  bool enforce_eager = false;      ///< on a GPU: no CUDA graphs; changes no draw
   std::int64_t max_model_len = 0;  ///< prompt + response tokens of the longest sequence
   quant::KvFormat kv_format = quant::KvFormat::bf16;
   /// Tokens of the vocabulary whose logits exist at once (for 32 rows), a multiple of 256, unless top-k or top-p look
@@ -44,6 +45,9 @@ struct DecoderStats {
   std::int64_t peak_kv_pages = 0;
   double prefill_s = 0;  ///< ticks with any prefill row
   double decode_s = 0;   ///< ticks of decode rows alone
+  std::int64_t decode_ticks = 0;
+  std::int64_t decode_graph_ticks = 0;  ///< of those, launched as CUDA graphs
+  double decode_waited_s = 0;           ///< of decode_s, that this thread waited for a device
 };
 
 class Backend;

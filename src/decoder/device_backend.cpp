@@ -47,10 +47,13 @@ class DeviceBackend final : public Backend {
   std::int64_t begin(const ops::DrawParams& params) override;
   void run(const Plan& plan, const DrawKey& key, std::span<ops::Draw> draws) override;
   void release_kv() override { engine_->release_kv(); }
+  DeviceStats device_stats() const override {
+    const cuda::EngineStats& stats = engine_->stats();
+    return {stats.graph_ticks, stats.waited_s};
+  }
 
  private:
   void upload();
-  void draw_on_device(const Plan& plan, const DrawKey& key, std::span<ops::Draw> draws);
   void draw_from_whole_rows(const Plan& plan, const DrawKey& key, std::span<ops::Draw> draws);
 
   std::int64_t vocab_size_;
@@ -112,16 +115,15 @@ std::int64_t DeviceBackend::begin(const ops::DrawParams& params) {
 }
 
 void DeviceBackend::run(const Plan& plan, const DrawKey& key, std::span<ops::Draw> draws) {
-  engine_->forward(tick_.fill(plan));
+  const cuda::Tick tick = tick_.fill(plan);
   uniforms_.resize(draws.size());
   for (std::size_t i = 0; i < draws.size(); ++i) uniforms_[i] = draw_uniform(key, *plan.draw_sequences[i]);
-  if (key.params.cuts()) draw_from_whole_rows(plan, key, draws);
-  else draw_on_device(plan, key, draws);
-}
-
-void DeviceBackend::draw_on_device(const Plan& plan, const DrawKey& key, std::span<ops::Draw> draws) {
+  if (key.params.cuts()) {
+    engine_->run(tick, {}, {});
+    return draw_from_whole_rows(plan, key, draws);
+  }
   drawn_.resize(draws.size());
-  engine_->draw(plan.draw_rows, uniforms_, key.params.temperature, drawn_);
+  engine_->run(tick, {plan.draw_rows, uniforms_, key.params.temperature}, drawn_);
   for (std::size_t i = 0; i < draws.size(); ++i) {
     QRL_INVARIANT(drawn_[i].token >= 0, "draw", "logits that are finite or -inf, one of them finite", "other logits",
                   "the weights or the forward pass are broken");
@@ -166,15 +168,18 @@ cuda::Tick DeviceTick::fill(const Plan& plan) {
 }
 
 cuda::EngineOptions engine_options(const model::ModelConfig& config, const DecoderOptions& options) {
-  return {{config.vocab_size, config.hidden_size, config.num_hidden_layers, config.num_attention_heads,
-           config.num_key_value_heads, config.head_dim, config.intermediate_size, config.rms_norm_eps},
-          options.device_number,
-          options.max_num_batched_tokens,
-          options.max_model_len,
-          options.kv_pages,
-          options.gpu_memory_utilization,
-          options.page_size,
-          options.kv_format};
+  cuda::EngineOptions made{{config.vocab_size, config.hidden_size, config.num_hidden_layers, config.num_attention_heads,
+                            config.num_key_value_heads, config.head_dim, config.intermediate_size, config.rms_norm_eps},
+                           options.device_number,
+                           options.max_num_batched_tokens,
+                           options.max_num_seqs,
+                           options.max_model_len,
+                           options.kv_pages,
+                           options.gpu_memory_utilization,
+                           options.page_size,
+                           options.kv_format};
+  made.graphs = !options.enforce_eager;
+  return made;
 }
 
 std::unique_ptr<Backend> make_device_backend(const model::ModelConfig& config, const DecoderOptions& options,

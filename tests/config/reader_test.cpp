@@ -307,6 +307,7 @@ TEST_CASE("rules between keys are checked where a key was set") {
       {"data: {val_filter: [level > 3], train_files: [a.jsonl]}", "data.val_files beside data.val_filter, got none"},
       {"rollout: {gpu_memory_utilization: 0.5}", "rollout.device cuda beside rollout.gpu_memory_utilization"},
       {"rollout: {device: cuda, gpu_memory_utilization: 0.5, kv_pages: 900}", "keep one"},
+      {"rollout: {enforce_eager: true}", "rollout.device cuda beside rollout.enforce_eager"},
       {"rollout: {kv_pages: 7}", "rollout.kv_pages of at least 8 pages (128 tokens in pages of 16), got 7 pages"},
       {"rollout: {n: 1}", "rollout.n of 2 samples or more"},
       {"rollout_correction: {method: none, threshold: 2}", "no rollout_correction.threshold with method none"},

@@ -38,8 +38,13 @@ std::int64_t chunks_of(const Tick& tick, std::int32_t row) {
   return tick.positions[static_cast<std::size_t>(row)] / kAttentionChunk + 1;
 }
 
-/// "" when every row's chunks are covered once, from the right pages, and results have places of their own.
+/// "" when every row's chunks are covered once, from the right pages, results have places of their own, and the lists
+/// are no longer than what attention_room says of any plan.
 std::string fault(const Tick& tick, const AttentionShape& shape, const AttentionPlan& plan, std::int64_t max_partials) {
+  const auto num_rows = static_cast<std::int64_t>(tick.positions.size());
+  const AttentionRoom room =
+      attention_room(shape, num_rows, 1 + *std::ranges::max_element(tick.positions), max_partials);
+  if (std::ssize(plan.tiles) > room.tiles || std::ssize(plan.rows) > room.tile_rows) return "lists without room";
   std::map<std::pair<std::int32_t, std::int64_t>, int> covered;
   for (std::size_t i = 0; i < plan.tiles.size(); ++i) {
     const AttentionTile& tile = plan.tiles[i];

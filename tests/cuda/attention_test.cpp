@@ -155,8 +155,9 @@ struct Attended {
   AttentionPlan plan;
 };
 
-/// q: [rows, H·E].
-Attended attend(const Pool& pool, const Rows& rows, const std::vector<float>& q, std::int64_t max_partials) {
+/// q: [rows, H·E]. tile_blocks 0: one a tile.
+Attended attend(const Pool& pool, const Rows& rows, const std::vector<float>& q, std::int64_t max_partials,
+                std::int64_t tile_blocks = 0) {
   const ops::HeadShape& heads = pool.heads;
   AttentionPlanner planner({heads.num_heads, heads.num_kv_heads, heads.head_dim}, max_partials);
   Attended done;
@@ -169,18 +170,20 @@ Attended attend(const Pool& pool, const Rows& rows, const std::vector<float>& q,
   const OnDevice<std::int32_t> positions(rows.positions), first_pages(rows.first_pages), page_ids(rows.page_ids),
       tile_rows(plan.rows), partials(plan.partials_N), split_rows(plan.split_rows);
   const OnDevice<AttentionTile> tiles(plan.tiles);
+  const AttentionCounts counts = counts_of(plan);
+  const OnDevice<AttentionCounts> counts_there({counts});
   const target::Stream stream;
-  target::attention(
-      {q_there.data(),
-       heads.num_heads,
-       {positions.data(), first_pages.data(), page_ids.data()},
-       pool.there(),
-       {tiles.data(), plan.num_small, static_cast<std::int64_t>(plan.tiles.size()) - plan.num_small, tile_rows.data(),
-        partials.data(), split_rows.data(), static_cast<std::int64_t>(plan.split_rows.size())},
-       stats.data(),
-       contexts.data(),
-       context.data()},
-      stream);
+  target::attention({q_there.data(),
+                     heads.num_heads,
+                     {positions.data(), first_pages.data(), page_ids.data()},
+                     pool.there(),
+                     {counts_there.data(), tiles.data(), tile_rows.data(), partials.data(), split_rows.data(),
+                      tile_blocks > 0 ? tile_blocks : counts.num_small,
+                      tile_blocks > 0 ? tile_blocks : counts.num_large, counts.num_split + tile_blocks},
+                     stats.data(),
+                     contexts.data(),
+                     context.data()},
+                    stream);
   stream.wait();
   done.context = context.read();
   return done;
@@ -325,6 +328,11 @@ TEST_CASE("a row's attention is the same bits by every plan, whatever the pages'
     CHECK(std::ranges::any_of(split.plan.tiles, is_common));
     CHECK(first_beyond(split.context, whole.context, 0, 0) == "");
     CHECK(first_beyond(attend(in_order, all_rows(in_order), q, kManyPartials).context, whole.context, 0, 0) == "");
+    // Fewer blocks than tiles, and more.
+    in_both_orders([&] {
+      for (const std::int64_t tile_blocks : {3, 40})
+        CHECK(first_beyond(attend(scattered, rows, q, kManyPartials, tile_blocks).context, whole.context, 0, 0) == "");
+    });
     for (const std::size_t row : {std::size_t{0}, std::size_t{8}, std::size_t{9}, std::size_t{10}, std::size_t{21}}) {
       Rows one;
       one.positions = {rows.positions[row]};

@@ -12,6 +12,14 @@ namespace {
 using namespace qrl;
 using namespace qrl::cuda::emulated;
 
+/// One block, done.
+template <class Task>
+void run(void (*kernel)(Task), int threads, std::size_t shared_bytes, Task task) {
+  const Stream stream;
+  launch(kernel, {}, threads, shared_bytes, stream, task);
+  stream.wait();
+}
+
 struct Task {
   float* out;
   bool with_barrier;
@@ -49,7 +57,7 @@ void copy_one(CopyTask task) {
 }
 std::vector<float> copied(Wait wait) {
   std::vector<float> from(32, 3.0F), out(32);
-  launch(copy_one, {}, 32, 32 * sizeof(float), Stream(), CopyTask{from.data(), out.data(), wait});
+  run(copy_one, 32, 32 * sizeof(float), CopyTask{from.data(), out.data(), wait});
   return out;
 }
 
@@ -87,7 +95,7 @@ void multiply_bytes(ByteTask task) {
 std::vector<float> passed_on(Order order, bool with_barrier) {
   std::vector<float> out(64);
   set_thread_order(order);
-  launch(pass_on, {}, 64, 64 * sizeof(float), Stream(), Task{out.data(), with_barrier});
+  run(pass_on, 64, 64 * sizeof(float), Task{out.data(), with_barrier});
   set_thread_order(Order::ascending);
   return out;
 }
@@ -103,8 +111,8 @@ TEST_CASE("emulation: a missing barrier shows as NaN or as a result that depends
 }
 
 TEST_CASE("emulation: a barrier that some threads do not reach is an error, and so is half a warp") {
-  CHECK_THROWS_AS(launch(part_ways, {}, 32, 0, Stream(), Task{}), base::Error);
-  CHECK_THROWS_AS(launch(part_ways, {}, 16, 0, Stream(), Task{}), base::Error);
+  CHECK_THROWS_AS(run(part_ways, 32, 0, Task{}), base::Error);
+  CHECK_THROWS_AS(run(part_ways, 16, 0, Task{}), base::Error);
 }
 
 TEST_CASE("emulation: a copy that is not waited for shows as NaN, and is an error when a kernel ends") {
@@ -116,7 +124,7 @@ TEST_CASE("emulation: a copy that is not waited for shows as NaN, and is an erro
 
 TEST_CASE("emulation: a warp's product has the fragments of PTX") {
   std::vector<float> c(std::size_t{16} * 8);
-  launch(take_columns, {}, 32, 0, Stream(), MmaTask{c.data()});
+  run(take_columns, 32, 0, MmaTask{c.data()});
   for (int row = 0; row < 16; ++row) {
     for (int column = 0; column < 8; ++column)
       CHECK(c[static_cast<std::size_t>(row * 8 + column)] == static_cast<float>(row + 16 * column) + 0.5F);
@@ -125,7 +133,7 @@ TEST_CASE("emulation: a warp's product has the fragments of PTX") {
 
 TEST_CASE("emulation: a warp's product of bytes knows which have a sign") {
   std::int32_t c[2] = {};
-  launch(multiply_bytes, {}, 32, 0, Stream(), ByteTask{c});
+  run(multiply_bytes, 32, 0, ByteTask{c});
   CHECK(c[0] == 1 + 32 * -3 * -56);
   CHECK(c[1] == 1 + 32 * -3 * 200);
 }
@@ -134,6 +142,27 @@ TEST_CASE("emulation: bytes and halves are picked and rounded") {
   CHECK(pick_bytes(0x03020100, 0x07060504, 0x7240) == 0x07020400);
   CHECK(bf16x2_of(1.0F, -2.00390625F) == 0xc0003f80);                   // a tie, to even
   CHECK(fma_bf16x2(0x3f804000, 0x40404040, 0x80003f80) == 0x404040e0);  // 1 · 3 − 0, 2 · 3 + 1
+}
+
+TEST_CASE("emulation: a stream does its work when it is waited for, and reads the host's memory no earlier") {
+  const Memory there(sizeof(int));
+  int sent = 1, seen = 0;
+  const Stream stream;
+  copy_to_device(there.data(), &sent, sizeof sent, stream);
+  copy_to_host(&seen, there.data(), sizeof seen, stream);
+  sent = 2;
+  CHECK(seen == 0);
+  stream.wait();
+  CHECK(seen == 2);
+}
+
+TEST_CASE("emulation: while a graph is recorded nothing waits, makes memory or copies what is not pinned") {
+  const Memory there(sizeof(int));
+  const int other = 1;
+  const Stream stream;
+  CHECK_THROWS_AS(Graph(stream, [&] { stream.wait(); }), base::Error);
+  CHECK_THROWS_AS(Graph(stream, [] { const Memory more(8); }), base::Error);
+  CHECK_THROWS_AS(Graph(stream, [&] { copy_to_device(there.data(), &other, sizeof other, stream); }), base::Error);
 }
 
 TEST_CASE("emulation: device memory has an end") {

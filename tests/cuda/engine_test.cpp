@@ -2,72 +2,14 @@
 #include <algorithm>
 #include <cmath>
 
-#include "decoder/decoder.h"
-#include "decoder/device_backend.h"
-#include "decoder/fixtures.h"
 #include "decoder/forced.h"
-#include "device.h"
+#include "engine_fixtures.h"
 
 namespace {
 
 using namespace qrl;
 using namespace qrl::cuda::test;
 using decoder::Decoder;
-using decoder::DecoderOptions;
-using quant::Format;
-using quant::KvFormat;
-
-enum class Products : std::uint8_t { rounded, f32 };
-
-std::unique_ptr<cuda::Engine> make_engine(const model::ModelConfig& config, const DecoderOptions& options,
-                                          Products products = Products::rounded) {
-  cuda::EngineOptions engine_options = decoder::engine_options(config, options);
-  engine_options.f32_products = products == Products::f32;
-  return target::make_device_engine(engine_options);
-}
-
-DecoderOptions options_of(KvFormat kv_format, std::int64_t kv_pages = 200) {
-  DecoderOptions options;
-  options.max_num_seqs = 8;
-  options.max_num_batched_tokens = 12;
-  options.page_size = 4;
-  options.kv_pages = kv_pages;
-  options.max_model_len = 64;
-  options.kv_format = kv_format;
-  return options;
-}
-
-std::vector<types::TokenId> random_tokens(int count, std::uint64_t index) {
-  base::RandomStream random(2, base::RandomPurpose::test, index);
-  std::vector<types::TokenId> tokens;
-  for (int i = 0; i < count; ++i) tokens.push_back(static_cast<types::TokenId>(random.below(67)));
-  return tokens;
-}
-
-struct Prompts {
-  std::vector<std::vector<types::TokenId>> tokens;
-  std::vector<types::SampleRequest> requests;
-};
-Prompts prompts() {
-  Prompts all;
-  for (const int length : {1, 9, 8, 17})
-    all.tokens.push_back(random_tokens(length, static_cast<std::uint64_t>(length)));
-  for (std::size_t i = 0; i < all.tokens.size(); ++i) {
-    types::SampleRequest request;
-    request.prompt_id = i + 5;
-    request.prompt_tokens = all.tokens[i];
-    request.num_samples = 3;
-    all.requests.push_back(request);
-  }
-  return all;
-}
-
-types::SamplingParams sampling() {
-  types::SamplingParams params;
-  params.max_new_tokens = 10;
-  params.stop_tokens = {3};
-  return params;
-}
 
 /// Logits of every position, in chunks of rows that need not be a sequence's end, in scattered pages.
 std::vector<float> logits_there(const model::Snapshot& snapshot, const std::vector<types::TokenId>& tokens,
@@ -82,13 +24,12 @@ std::vector<float> logits_there(const model::Snapshot& snapshot, const std::vect
     void set_kv_scales(std::span<const float> k, std::span<const float> v) override { engine->set_kv_scales(k, v); }
     std::int64_t allocate_kv() override { return engine->allocate_kv(); }
     void release_kv() override { engine->release_kv(); }
-    void forward(const cuda::Tick& tick) override { engine->forward(tick); }
-    void draw(std::span<const std::int32_t> r, std::span<const double> u, float t,
-              std::span<cuda::DrawnToken> d) override {
-      engine->draw(r, u, t, d);
+    void run(const cuda::Tick& t, const cuda::Draws& w, std::span<cuda::DrawnToken> d) override {
+      engine->run(t, w, d);
     }
     void logits(std::span<const std::int32_t> r, std::span<float> l) override { engine->logits(r, l); }
     std::int64_t max_logit_rows() const override { return engine->max_logit_rows(); }
+    const cuda::EngineStats& stats() const override { return engine->stats(); }
     std::shared_ptr<cuda::Engine> engine;
   };
   const std::shared_ptr<cuda::Engine> engine = make_engine(config, options, products);
@@ -110,7 +51,7 @@ std::vector<float> logits_there(const model::Snapshot& snapshot, const std::vect
       plan.draw_rows.push_back(static_cast<std::int32_t>(i));
     }
     decoder::DeviceTick tick(options.page_size);
-    engine->forward(tick.fill(plan));
+    engine->run(tick.fill(plan), {}, {});
     std::vector<float> some(static_cast<std::size_t>(count * config.vocab_size));
     engine->logits(plan.draw_rows, some);
     logits.insert(logits.end(), some.begin(), some.end());
@@ -300,7 +241,7 @@ TEST_CASE("what the engine does not have is refused, and so are ticks that leave
   const auto engine = make_engine(config, large);
   CHECK_THROWS_WITH(engine->allocate_kv(), Catch::Matchers::Contains("rollout.kv_pages"));
   const std::vector<std::int32_t> zero = {0};
-  CHECK_THROWS_WITH(make_engine(config, options)->forward({zero, zero, zero, zero, {}}),
+  CHECK_THROWS_WITH(make_engine(config, options)->run({zero, zero, zero, zero, {}}, {}, {}),
                     Catch::Matchers::Contains("weights and KV memory"));
 }
 

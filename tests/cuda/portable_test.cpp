@@ -3,6 +3,7 @@
 
 #include <bit>
 #include <limits>
+#include <set>
 
 #include "base/bf16.h"
 #include "device.h"
@@ -74,20 +75,33 @@ TEST_CASE("key and value slots do not overlap and stay aligned") {
   CHECK(large.code_at(large.slot(1'000'000, 7, 15)) == ((std::int64_t{8'000'007} * 16) + 15) * 256);
 }
 
-TEST_CASE("a tick's arrays follow each other, aligned") {
+TEST_CASE("a tick's arrays follow each other, aligned, and only the last ones move with the numbers of pages") {
   for (const std::int64_t rows : {1, 3, 4, 257}) {
-    const TickLayout at = tick_layout({rows, 5, 2, 7, 9, 3});
-    CHECK(at.tokens + rows * 4 <= at.positions);
-    CHECK(at.positions + rows * 4 <= at.first_pages);
-    CHECK(at.first_pages + rows * 4 <= at.partials);
-    CHECK(at.partials + rows * 4 <= at.page_ids);
-    CHECK(at.page_ids + 5 * 4 <= at.copies);
-    CHECK(at.copies + 2 * 12 <= at.tiles);
-    CHECK(at.tiles + 7 * 20 <= at.tile_rows);
-    CHECK(at.tile_rows + 9 * 4 <= at.split_rows);
-    CHECK(at.split_rows + 3 * 4 <= at.num_bytes);
-    for (const std::int64_t offset : {at.positions, at.first_pages, at.partials, at.page_ids, at.copies, at.tiles,
-                                      at.tile_rows, at.split_rows, at.num_bytes})
-      CHECK(offset % 16 == 0);
+    const TickLayout at = tick_layout({rows, 6, 7, 9, 3, 5, 2}), more = tick_layout({rows, 6, 7, 9, 3, 500, 20});
+    const std::int64_t bytes[] = {6 * 8, 8,      12,    rows * 4, rows * 4, rows * 4, rows * 4,
+                                  6 * 4, 7 * 20, 9 * 4, 3 * 4,    5 * 4,    2 * 12};
+    const auto offsets = [](const TickLayout& of) {
+      return std::vector<std::int64_t>{of.uniforms,    of.draw_settings, of.attention_counts, of.tokens,   of.positions,
+                                       of.first_pages, of.partials,      of.draw_rows,        of.tiles,    of.tile_rows,
+                                       of.split_rows,  of.page_ids,      of.copies,           of.num_bytes};
+    };
+    const std::vector<std::int64_t> places = offsets(at), later = offsets(more);
+    for (std::size_t i = 0; i + 1 < places.size(); ++i) {
+      CHECK(places[i] % 16 == 0);
+      CHECK(places[i] + bytes[i] <= places[i + 1]);
+      if (i <= 11) CHECK(places[i] == later[i]);
+    }
+    CHECK(at.num_bytes < more.num_bytes);
   }
+}
+
+TEST_CASE("decoding rows are padded to few numbers of rows, by little") {
+  std::set<std::int64_t> sizes;
+  for (std::int64_t rows = 1; rows <= 512; ++rows) {
+    const std::int64_t padded = padded_rows(rows);
+    CHECK((padded >= rows && padded % 8 == 0 && padded_rows(padded) == padded));
+    CHECK(padded - rows <= std::max<std::int64_t>(7, rows / 4));
+    sizes.insert(padded);
+  }
+  CHECK(sizes.size() == 20);
 }

@@ -28,13 +28,13 @@ Drawn draw_there(const std::vector<float>& logits, std::int64_t vocab_size, cons
   const OnDevice<double> uniforms_there(uniforms);
   const OnDevice<std::int32_t> tokens(uniforms.size());
   const bool greedy = temperature == 0;
-  const float inverse = greedy ? 1.0F : 1.0F / temperature;
+  const OnDevice<target::DrawSettings> settings({{greedy ? 1.0F : 1.0F / temperature, greedy ? 1 : 0}});
   for (std::int64_t begin = 0; begin < vocab_size; begin += tile) {
-    target::summarise_logits({there.data() + begin, vocab_size, begin, std::min(tile, vocab_size - begin), inverse,
-                              num_blocks, maxima.data(), sums.data()},
+    target::summarise_logits({there.data() + begin, vocab_size, begin, std::min(tile, vocab_size - begin),
+                              settings.data(), num_blocks, maxima.data(), sums.data()},
                              num_rows, stream);
   }
-  target::draw_tokens({maxima.data(), sums.data(), num_blocks, vocab_size, uniforms_there.data(), inverse, greedy,
+  target::draw_tokens({maxima.data(), sums.data(), num_blocks, vocab_size, uniforms_there.data(), settings.data(),
                        there.data(), vocab_size, nullptr, nullptr, 0, tokens.data(), logprobs.data()},
                       num_rows, stream);
   stream.wait();
@@ -90,6 +90,26 @@ TEST_CASE("excluded tokens are never drawn, broken rows are told") {
   }
 }
 
+TEST_CASE("of a vocabulary of more blocks than threads the block is found that the CPU finds") {
+  if (!find_device()) return;
+  constexpr std::int64_t kVocab = 300 * target::kDrawBlock, kRows = 6;
+  const std::vector<float> logits = normal_values(kRows * kVocab, 2, 7);
+  const std::vector<double> uniforms = {0.0, 0x1.fffffffffffffp-1, 0.25, 0.5, 0.75, 0.999};
+  for (const float temperature : {0.0F, 1.0F}) {
+    in_both_orders([&] {
+      const Drawn drawn = draw_there(logits, kVocab, uniforms, temperature, 100 * target::kDrawBlock);
+      int num_same = 0;
+      for (std::size_t row = 0; row < uniforms.size(); ++row) {
+        const float* of_row = logits.data() + static_cast<std::int64_t>(row) * kVocab;
+        const ops::Draw want = ops::draw(of_row, kVocab, {temperature, 1, -1}, uniforms[row]);
+        CHECK(std::abs(drawn.tokens[row] / target::kDrawBlock - want.token / target::kDrawBlock) <= 1);
+        num_same += drawn.tokens[row] == want.token;
+      }
+      CHECK(num_same >= 5);  // another exp may move a boundary
+    });
+  }
+}
+
 TEST_CASE("logits that are made again give the same tokens") {
   if (!find_device()) return;
   const target::Stream stream;
@@ -117,10 +137,11 @@ TEST_CASE("logits that are made again give the same tokens") {
   const OnDevice<std::int32_t> tokens(kRows);
   for (const float temperature : {0.0F, 1.0F}) {
     const bool greedy = temperature == 0;
-    target::summarise_logits({there.data(), kVocab, 0, kVocab, 1, num_blocks, maxima.data(), sums.data()}, kRows,
-                             stream);
-    target::draw_tokens({maxima.data(), sums.data(), num_blocks, kVocab, uniforms_there.data(), 1, greedy, nullptr, 0,
-                         rows_there.data(), weights_there.data(), kWidth, tokens.data(), logprobs.data()},
+    const OnDevice<target::DrawSettings> settings({{1, greedy ? 1 : 0}});
+    target::summarise_logits({there.data(), kVocab, 0, kVocab, settings.data(), num_blocks, maxima.data(), sums.data()},
+                             kRows, stream);
+    target::draw_tokens({maxima.data(), sums.data(), num_blocks, kVocab, uniforms_there.data(), settings.data(),
+                         nullptr, 0, rows_there.data(), weights_there.data(), kWidth, tokens.data(), logprobs.data()},
                         kRows, stream);
     stream.wait();
     const Drawn want = draw_there(logits, kVocab, uniforms, temperature, kVocab);

@@ -104,6 +104,12 @@ TEST_CASE("bench decode: the limit is of this run's ceilings and bytes, the shar
   same(figures.at("limit_tokens_per_s"), 2 / least_s);
   same(figures.at("share_of_limit"), rate * least_s / 2);
   same(figures.at("tick_ms"), 2e3 / rate);
+  // What a host keeps of a device's tick is a question for a device.
+  CHECK_FALSE((figures.contains("host_s_per_tick") || figures.contains("graph_share_of_ticks")));
+  // The tokens are those of every other schedule.
+  CHECK(figures.at("tokens_xxh3") ==
+        bench("decode --batch 2 --prompt 8 --new 4 --set rollout.page_size=4")["tokens_xxh3"]);
+  CHECK(figures.at("tokens_xxh3") != bench("decode --batch 2 --prompt 8 --new 5")["tokens_xxh3"]);
 }
 
 TEST_CASE("bench learner and bench step: shares of the limit, and of the step") {

@@ -181,6 +181,33 @@ std::size_t used_bytes = 0;
 /// Few, so that products of the tests' sizes have splits that are summed by one block, too.
 constexpr DeviceLimits kLimits{std::int64_t{160} << 10, 4};
 
+using Works = std::vector<std::function<void()>>;
+struct Queue {
+  Works works;
+  bool is_recording = false;
+};
+std::vector<Queue*> queues;  // of all streams
+Queue& queue_of(const Stream& stream) { return *static_cast<Queue*>(stream.handle()); }
+
+void finish(Queue& queue) {
+  QRL_INVARIANT(!queue.is_recording, "emulated stream", "no wait while a graph is recorded", "one");
+  for (const auto& work : std::exchange(queue.works, {})) work();
+}
+bool any_records() {
+  return std::ranges::any_of(queues, [](const Queue* queue) { return queue->is_recording; });
+}
+
+/// Host memory that a graph may name.
+std::vector<std::pair<const std::byte*, const std::byte*>> pinned;
+bool is_pinned(const void* at) {
+  const auto* byte = static_cast<const std::byte*>(at);
+  return std::ranges::any_of(pinned, [&](const auto& part) { return part.first <= byte && byte < part.second; });
+}
+
+void add_copy(void* to, const void* from, std::size_t num_bytes, const Stream& stream) {
+  if (num_bytes > 0) add_work(stream, [=] { std::memcpy(to, from, num_bytes); });
+}
+
 class EmulatedProducts final : public Products {
  public:
   void multiply(const ProductTask& task, const Stream& stream) override {
@@ -275,32 +302,70 @@ DeviceFacts use_device(int number) {
 }
 std::size_t free_bytes() { return kDeviceBytes - used_bytes; }
 
-Stream::Stream() = default;
-Stream::~Stream() = default;
-void Stream::wait() const {}
+Stream::Stream() : handle_(queues.emplace_back(new Queue)) {}
+Stream::~Stream() {
+  Queue& queue = queue_of(*this);
+  finish(queue);
+  std::erase(queues, &queue);
+  delete &queue;
+}
+void Stream::wait() const { finish(queue_of(*this)); }
+
+Graph::Graph(const Stream& stream, const std::function<void()>& record) {
+  Queue& queue = queue_of(stream);
+  Works before = std::exchange(queue.works, {});
+  queue.is_recording = true;
+  const auto stop = [&] {
+    queue.is_recording = false;
+    return std::exchange(queue.works, std::move(before));
+  };
+  try {
+    record();
+  } catch (...) {
+    stop();
+    throw;
+  }
+  handle_ = new Works(stop());
+}
+Graph::~Graph() { delete static_cast<Works*>(handle_); }
+void Graph::launch(const Stream& stream) const {
+  for (const auto& work : *static_cast<const Works*>(handle_)) add_work(stream, work);
+}
 
 Memory::Memory(std::size_t num_bytes, Place place) : num_bytes_(num_bytes), place_(place) {
+  QRL_INVARIANT(!any_records(), "emulated memory", "none made while a graph is recorded", "some");
   if (place == Place::device && num_bytes > free_bytes()) throw std::bad_alloc();
   // Not one byte more than asked, so that AddressSanitizer sees what goes beyond.
   if (posix_memalign(&data_, 256, num_bytes == 0 ? 1 : num_bytes) != 0) throw std::bad_alloc();
   std::memset(data_, 0, num_bytes);
   if (place == Place::device) used_bytes += num_bytes;
+  else pinned.emplace_back(as<std::byte>(), as<std::byte>() + num_bytes);
 }
+/// As cudaFree and cudaFreeHost: whatever is under way is done first.
 Memory::~Memory() {
-  if (data_ != nullptr && place_ == Place::device) used_bytes -= num_bytes_;
+  if (data_ == nullptr) return;
+  for (Queue* queue : queues) finish(*queue);
+  if (place_ == Place::device) used_bytes -= num_bytes_;
+  else std::erase_if(pinned, [&](const auto& part) { return part.first == data_; });
   std::free(data_);
 }
 
-void copy_to_device(void* to, const void* from, std::size_t num_bytes, const Stream&) {
-  if (num_bytes > 0) std::memcpy(to, from, num_bytes);
+void add_work(const Stream& stream, std::function<void()> work) { queue_of(stream).works.push_back(std::move(work)); }
+
+void copy_to_device(void* to, const void* from, std::size_t num_bytes, const Stream& stream) {
+  QRL_INVARIANT(num_bytes == 0 || is_pinned(from) || !any_records(), "emulated copy",
+                "pinned memory while a graph is recorded", "other memory");
+  add_copy(to, from, num_bytes, stream);
 }
-void copy_to_host(void* to, const void* from, std::size_t num_bytes, const Stream&) {
-  if (num_bytes > 0) std::memcpy(to, from, num_bytes);
+void copy_to_host(void* to, const void* from, std::size_t num_bytes, const Stream& stream) {
+  add_copy(to, from, num_bytes, stream);
 }
-void copy_on_device(void* to, const void* from, std::size_t num_bytes, const Stream&) {
-  if (num_bytes > 0) std::memcpy(to, from, num_bytes);
+void copy_on_device(void* to, const void* from, std::size_t num_bytes, const Stream& stream) {
+  add_copy(to, from, num_bytes, stream);
 }
-void fill_zero(void* to, std::size_t num_bytes, const Stream&) { std::memset(to, 0, num_bytes); }
+void fill_zero(void* to, std::size_t num_bytes, const Stream& stream) {
+  add_work(stream, [=] { std::memset(to, 0, num_bytes); });
+}
 
 std::unique_ptr<Products> make_products(const DeviceFacts&) { return std::make_unique<EmulatedProducts>(); }
 

@@ -1,7 +1,8 @@
 // Owns the words of cuda/target.h on the host: the tests compile the very kernels with it, so that their arithmetic,
 // indices, bounds and barriers are checked without a GPU. A block's threads are fibers of one thread; shared memory
-// starts as NaN bytes; a barrier that not all threads reach ends the test. Timing, memory order and everything that the
-// hardware does by itself are not emulated.
+// starts as NaN bytes; a barrier that not all threads reach ends the test. A stream keeps what it is given until it is
+// waited for, and then does it in order: so results that are read too early, and host memory that is changed too early,
+// show. Timing, memory order and everything that the hardware does by itself are not emulated.
 #pragma once
 
 #include <cmath>
@@ -79,10 +80,12 @@ enum class Order : std::uint8_t { ascending, descending };
 void set_thread_order(Order order);
 
 void run_blocks(Grid grid, int threads, std::size_t shared_bytes, const std::function<void()>& kernel);
+/// To be done when the stream is waited for.
+void add_work(const Stream& stream, std::function<void()> work);
 
 template <class Task>
-void launch(void (*kernel)(Task), Grid grid, int threads, std::size_t shared_bytes, const Stream&, Task task) {
-  run_blocks(grid, threads, shared_bytes, [&] { kernel(task); });
+void launch(void (*kernel)(Task), Grid grid, int threads, std::size_t shared_bytes, const Stream& stream, Task task) {
+  add_work(stream, [=] { run_blocks(grid, threads, shared_bytes, [&] { kernel(task); }); });
 }
 
 /// Floats as bf16 and small integers, multiplied as matrix units do: products exact, fp32 or int32 sums. The first lane

@@ -1,0 +1,211 @@
+// Ticks as graphs: what is recorded is what is done again, and nothing that varies is left behind in it.
+#include <set>
+
+#include "engine_fixtures.h"
+#include "tick_memory.h"
+
+namespace {
+
+using namespace qrl;
+using namespace qrl::cuda::test;
+using decoder::Decoder;
+
+/// A decoder whose engine is asked what it did.
+struct Traced {
+  Traced(const model::ModelConfig& config, DecoderOptions options, bool enforce_eager) {
+    options.enforce_eager = enforce_eager;
+    auto made = make_engine(config, options);
+    engine = made.get();
+    decoder =
+        std::make_unique<Decoder>(config, options, decoder::make_device_backend(config, options, std::move(made)));
+  }
+  const cuda::EngineStats& stats() const { return engine->stats(); }
+  cuda::Engine* engine;
+  std::unique_ptr<Decoder> decoder;
+};
+
+model::ModelConfig one_layer() {
+  model::ModelConfig config = decoder::test::tiny_config();
+  config.num_hidden_layers = 1;
+  return config;
+}
+
+std::vector<types::SampleRequest> requests_of(const std::vector<std::vector<types::TokenId>>& prompts,
+                                              int num_samples) {
+  std::vector<types::SampleRequest> requests;
+  for (std::size_t i = 0; i < prompts.size(); ++i) requests.push_back({i + 5, prompts[i], 0, num_samples});
+  return requests;
+}
+
+void check_same(const std::vector<types::Completion>& got, const std::vector<types::Completion>& want) {
+  REQUIRE(got.size() == want.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    INFO("completion " << i);
+    CHECK(got[i].tokens == want[i].tokens);
+    CHECK(got[i].sampler_logprobs == want[i].sampler_logprobs);
+  }
+}
+
+}  // namespace
+
+TEST_CASE(
+    "ticks as graphs draw what single launches draw, bit for bit, in every format, also after a publish in place") {
+  if (!find_device()) return;
+  const model::ModelConfig config = one_layer();
+  const model::Weights first = decoder::test::tiny_weights(config), second = decoder::test::tiny_weights(config, 2);
+  const std::vector<std::vector<types::TokenId>> prompts = {random_tokens(1, 1), random_tokens(9, 2)};
+  const std::vector<types::SampleRequest> requests = requests_of(prompts, 4);
+  const std::pair<Format, KvFormat> formats[] = {{Format::bf16, KvFormat::bf16},
+                                                 {Format::int8, KvFormat::int8},
+                                                 {Format::fp8_channel, KvFormat::fp8_e4m3},
+                                                 {Format::fp8_block128, KvFormat::bf16},
+                                                 {Format::int4, KvFormat::bf16}};
+  for (const auto& each : formats) {
+    const Format format = each.first;
+    const KvFormat kv_format = each.second;
+    INFO(quant::name(format) << " with " << quant::name(kv_format) << " keys and values");
+    std::vector<std::vector<types::Completion>> drawn[2];
+    for (const bool eager : {true, false}) {
+      const auto snapshot = decoder::test::publish(config, first, format);
+      // Too few pages for all: sequences are preempted, and others start while some go on.
+      Traced traced(config, options_of(kv_format, 17), eager);
+      const auto load = [&](std::int64_t version) {
+        traced.decoder->load(*snapshot);
+        if (kv_format != KvFormat::fp8_e4m3) return;
+        const std::vector<float> scales(static_cast<std::size_t>(config.num_key_value_heads),
+                                        version == 0 ? 0.1F : 0.2F);
+        traced.decoder->set_kv_scales({version, scales, scales});
+      };
+      load(0);
+      types::SamplingParams params = sampling();
+      params.stop_tokens = {3, 11, 40};
+      params.max_new_tokens = 16;
+      const auto draw = [&](float temperature, std::uint32_t step) {
+        params.temperature = temperature;
+        drawn[eager].push_back(traced.decoder->complete(requests, params, {7, step}));
+      };
+      draw(1, 0);
+      draw(0.5F, 1);
+      snapshot->publish(model::views(second), 1);
+      load(1);
+      draw(1, 2);
+      draw(0, 3);
+      CHECK(traced.decoder->stats().preemptions > 0);
+      CHECK(traced.stats().num_graphs == (eager ? 0 : 1));
+      CHECK((traced.stats().graph_ticks > 0) == !eager);
+      CHECK(traced.decoder->stats().decode_graph_ticks <= traced.stats().graph_ticks);
+      if (!eager) CHECK(traced.stats().graph_ticks * 2 > traced.decoder->stats().ticks);
+    }
+    for (std::size_t i = 0; i < drawn[0].size(); ++i) check_same(drawn[0][i], drawn[1][i]);
+    CHECK(drawn[0][0][0].tokens != drawn[0][2][0].tokens);
+  }
+}
+
+TEST_CASE("ticks as graphs follow sequences beyond a chunk of attention, with a prompt in common and splits") {
+  if (!find_device()) return;
+  const model::ModelConfig config = one_layer();
+  const auto snapshot = decoder::test::publish(config, decoder::test::tiny_weights(config), Format::int8);
+  // 258 positions in common, of which samples share a chunk (large tiles, split), and one that grows beyond 256 when
+  // the others' graph is there.
+  const std::vector<std::vector<types::TokenId>> prompts = {random_tokens(258, 1), random_tokens(250, 2)};
+  std::vector<types::SampleRequest> requests = requests_of(prompts, 1);
+  requests[0].num_samples = 4;
+  std::vector<types::Completion> drawn[2];
+  for (const bool eager : {true, false}) {
+    DecoderOptions options = options_of(KvFormat::int8, 400);
+    options.max_num_batched_tokens = 64;
+    options.max_model_len = 300;
+    Traced traced(config, options, eager);
+    traced.decoder->load(*snapshot);
+    types::SamplingParams params = sampling();
+    params.stop_tokens = {};
+    params.max_new_tokens = 16;
+    drawn[eager] = traced.decoder->complete(requests, params, {7, 0});
+    if (!eager) CHECK(traced.stats().graph_ticks >= 10);
+    CHECK(traced.stats().num_graphs <= 3);
+  }
+  check_same(drawn[0], drawn[1]);
+}
+
+TEST_CASE("graphs are few: one a size that ticks are padded to, recorded again only when KV memory was given back") {
+  if (!find_device()) return;
+  const model::ModelConfig config = one_layer();
+  const auto snapshot = decoder::test::publish(config, decoder::test::tiny_weights(config), Format::int8);
+  const std::vector<std::vector<types::TokenId>> prompts = {random_tokens(2, 1), random_tokens(3, 2)};
+  const std::vector<types::SampleRequest> requests = requests_of(prompts, 10);
+  DecoderOptions options = options_of(KvFormat::int8, 200);
+  options.max_num_seqs = 20;
+  options.max_num_batched_tokens = 24;
+  Traced traced(config, options, false);
+  traced.decoder->load(*snapshot);
+  types::SamplingParams params = sampling();
+  params.stop_tokens = {3, 11, 19, 25, 40, 51, 60};
+  params.max_new_tokens = 14;
+  const auto draw = [&] { return traced.decoder->complete(requests, params, {7, 2}); };
+  const auto want = draw();
+  std::set<std::size_t> lengths;
+  for (const types::Completion& completion : want) lengths.insert(completion.tokens.size());
+  CHECK(lengths.size() > 5);  // so that ticks of many numbers of rows came
+  check_same(draw(), want);
+  const std::int64_t num_graphs = traced.stats().num_graphs;
+  CHECK(num_graphs >= 2);
+  CHECK(num_graphs <= 3);  // of 8, 16 and 24 rows
+  traced.decoder->reset_stats();
+  check_same(draw(), want);
+  CHECK(traced.stats().num_graphs == num_graphs);
+  // None was the first of its kind in this round.
+  CHECK(traced.decoder->stats().decode_graph_ticks == traced.decoder->stats().decode_ticks);
+  traced.decoder->release_kv();
+  check_same(draw(), want);
+  CHECK(traced.stats().num_graphs > num_graphs);
+  CHECK(traced.stats().num_graphs <= 2 * num_graphs);
+}
+
+TEST_CASE("a tick's shape is one of few, and its arrays stay where they are while sequences grow") {
+  if (!find_device()) return;
+  cuda::EngineOptions options;
+  options.shape.num_heads = 4;
+  options.shape.num_kv_heads = 2;
+  options.shape.head_dim = 16;
+  options.max_rows = 12;
+  options.max_sequences = 20;
+  options.max_positions = 1000;
+  options.page_size = 4;
+  target::TickMemory memory(options);
+  CHECK(memory.max_rows() == 16);
+  const target::Stream stream;
+  const auto send = [&](std::int32_t position, std::size_t num_rows, std::size_t num_draws) {
+    std::vector<std::int32_t> first_pages, page_ids, rows;
+    for (std::size_t row = 0; row < num_rows; ++row) {
+      first_pages.push_back(static_cast<std::int32_t>(page_ids.size()));
+      if (row < num_draws) rows.push_back(static_cast<std::int32_t>(row));
+      for (std::int32_t i = 0; i <= position / 4; ++i) page_ids.push_back(static_cast<std::int32_t>(page_ids.size()));
+    }
+    const std::vector<std::int32_t> tokens(num_rows, 1), positions(num_rows, position);
+    const std::vector<double> uniforms(num_draws, 0.5);
+    const target::TickArrays arrays =
+        memory.send({tokens, positions, first_pages, page_ids, {}}, {rows, uniforms, 1.0F}, stream);
+    stream.wait();
+    return arrays;
+  };
+  const auto addresses = [](const target::TickArrays& of) {
+    return std::vector<const void*>{
+        of.tokens,          of.where.positions, of.where.first_pages,    of.where.page_ids,       of.attention.counts,
+        of.attention.tiles, of.attention.rows,  of.attention.partials_N, of.attention.split_rows, of.draw_rows,
+        of.uniforms,        of.draw_settings};
+  };
+  const target::TickArrays whole = send(5, 10, 10), split = send(300, 10, 10);
+  CHECK(whole.shape.rows == 16);
+  CHECK(whole.shape.split_blocks == 0);
+  CHECK(split.shape.split_blocks == 16);
+  CHECK(addresses(whole) == addresses(split));
+  for (const auto& [position, rows] : {std::pair{255, 9}, {0, 12}}) {
+    const target::TickArrays other = send(position, static_cast<std::size_t>(rows), static_cast<std::size_t>(rows));
+    CHECK(other.shape == whole.shape);
+    CHECK(addresses(other) == addresses(whole));
+  }
+  for (const std::int32_t position : {256, 999}) CHECK(send(position, 10, 10).shape == split.shape);
+  // What is launched kernel by kernel has what it has.
+  const target::TickArrays some = send(300, 10, 4);
+  CHECK((some.shape.rows == 10 && some.shape.draws == 4 && some.shape.small_blocks == 20));
+}

@@ -1,0 +1,56 @@
+// Streams and graphs of the device's runtime.
+#include <stdexcept>
+
+#include "device.h"
+
+namespace {
+
+using namespace qrl::cuda;
+using namespace qrl::cuda::test;
+
+}  // namespace
+
+TEST_CASE("a graph does what was recorded again, on memory as it then is, and nothing while it is recorded") {
+  if (!find_device()) return;
+  constexpr std::int64_t kWidth = 3;
+  const OnDevice<std::uint16_t> table({0x3f80, 0x4000, 0x4040, 0x4080, 0x40a0, 0x40c0});  // 1, 2, 3 and 4, 5, 6
+  const OnDevice<float> x(std::vector<float>(kWidth, -1.0F));
+  const target::Memory token(sizeof(std::int32_t)), seen(kWidth * sizeof(float), target::Memory::Place::host);
+  const target::Stream stream;
+  const auto launch = [&] {
+    target::embed({table.data(), token.as<std::int32_t>(), kWidth, x.data()}, 1, stream);
+    target::copy_to_host(seen.data(), x.data(), kWidth * sizeof(float), stream);
+  };
+  const auto choose = [&](std::int32_t row) {
+    target::copy_to_device(token.data(), &row, sizeof row, stream);
+    stream.wait();
+  };
+  launch();  // whatever a kernel's first launch needs is there
+  choose(1);
+  target::Graph graph;
+  CHECK(graph.empty());
+  CHECK_THROWS_AS(target::Graph(stream,
+                                [&] {
+                                  launch();
+                                  throw std::runtime_error("while it is recorded");
+                                }),
+                  std::runtime_error);
+  graph = target::Graph(stream, launch);
+  stream.wait();
+  CHECK(x.read() == std::vector<float>{1, 2, 3});
+  for (const std::int32_t row : {1, 0, 1}) {
+    choose(row);
+    graph.launch(stream);
+    stream.wait();
+    const float first = row == 0 ? 1.0F : 4.0F;
+    CHECK(std::vector<float>(seen.as<float>(), seen.as<float>() + kWidth) ==
+          std::vector<float>{first, first + 1, first + 2});
+  }
+}
+
+TEST_CASE("a GPU for which this program has no kernels is known") {
+  for (const auto& [major, minor] : {std::pair{8, 0}, {8, 6}, {8, 9}, {9, 0}})
+    CHECK(target::has_kernels_for(major, minor));
+  for (const auto& [major, minor] : {std::pair{7, 5}, {9, 1}, {10, 0}, {12, 0}})
+    CHECK_FALSE(target::has_kernels_for(major, minor));
+}
