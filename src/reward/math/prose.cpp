@@ -108,14 +108,16 @@ std::vector<std::string> last_words(std::string_view text) {
 /// square of", "divisible by", "up to", "such as".
 bool is_taken_further(std::string_view word, std::string_view preposition) noexcept {
   constexpr std::string_view kOf[] = {
-      "half",      "halves",      "third",     "thirds",       "quarter",       "quarters", "fourth",     "fifth",
-      "sixth",     "seventh",     "eighth",    "ninth",        "tenth",         "tenths",   "hundredth",  "hundredths",
-      "double",    "triple",      "quadruple", "reciprocal",   "opposite",      "negative", "negation",   "inverse",
-      "square",    "squares",     "cube",      "cubes",        "root",          "roots",    "power",      "powers",
-      "logarithm", "log",         "factorial", "conjugate",    "sine",          "cosine",   "tangent",    "multiple",
-      "multiples", "divisor",     "divisors",  "factor",       "factors",       "fraction", "complement", "supplement",
-      "successor", "predecessor", "digit",     "digits",       "excess",        "short",    "shy",        "instead",
-      "modulus",   "magnitude",   "vicinity",  "neighborhood", "neighbourhood", "part",     "percent",    "percentage"};
+      "half",        "halves",     "third",     "thirds",   "quarter",      "quarters",      "fourth",
+      "fifth",       "sixth",      "seventh",   "eighth",   "ninth",        "tenth",         "tenths",
+      "hundredth",   "hundredths", "double",    "triple",   "quadruple",    "reciprocal",    "opposite",
+      "negative",    "negation",   "inverse",   "square",   "squares",      "cube",          "cubes",
+      "root",        "roots",      "power",     "powers",   "logarithm",    "log",           "factorial",
+      "conjugate",   "sine",       "cosine",    "tangent",  "multiple",     "multiples",     "divisor",
+      "divisors",    "factor",     "factors",   "fraction", "complement",   "supplement",    "successor",
+      "predecessor", "digit",      "digits",    "excess",   "short",        "shy",           "instead",
+      "out",         "modulus",    "magnitude", "vicinity", "neighborhood", "neighbourhood", "part",
+      "percent",     "percentage"};
   constexpr std::string_view kBy[] = {"divisible",  "multiplied", "divided",  "increased",  "decreased", "reduced",
                                       "off",        "multiply",   "divide",   "followed",   "preceded",  "bounded",
                                       "exceeded",   "replaced",   "greater",  "less",       "larger",    "smaller",

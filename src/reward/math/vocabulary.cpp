@@ -169,10 +169,10 @@ const std::string_view* find_name(const std::string_view (&names)[N], std::strin
   return at == std::end(names) ? nullptr : at;
 }
 
-constexpr std::string_view kShortWords[] = {"yes", "no",  "odd", "all",  "not", "dne", "one", "two",  "six", "ten",
-                                            "the", "for", "any", "has",  "are", "was", "her", "his",  "its", "red",
-                                            "sun", "mon", "tue", "wed",  "thu", "fri", "sat", "none", "is",  "it",
-                                            "of",  "to",  "if",  "with", "per", "so",  "in",  "day",  "pm",  "am"};
+constexpr std::string_view kShortWords[] = {
+    "yes", "no",  "odd", "all",  "not", "dne", "one", "two", "six", "ten", "the", "for", "any",  "has", "are",
+    "was", "her", "his", "its",  "red", "sun", "mon", "tue", "wed", "thu", "fri", "sat", "none", "is",  "it",
+    "of",  "to",  "if",  "with", "per", "so",  "in",  "day", "pm",  "am",  "we",  "get", "got"};
 
 struct NamedUnit {
   std::string_view name;
