@@ -191,19 +191,14 @@ NodeIdx Parser::read_union() {
 }
 
 bool Parser::temperature_follows(NodeIdx degrees) const noexcept {
-  const Node& node = tree_.at(degrees);
-  const bool negative = node.kind == Kind::sum && node.count == 1;
-  if (!is_kind(negative ? tree_.child(node, 0) : degrees, Kind::degree)) return false;
+  if (!is_kind(degrees, Kind::degree)) return false;
   const Token& letter = now(is(T::open, '{') ? 1 : 0);
   const bool closed = !is(T::open, '{') || now(2).type == T::close;
   return closed && (letter.type == T::symbol || letter.type == T::word) && (letter.text == "C" || letter.text == "F");
 }
 
 NodeIdx Parser::read_temperature(NodeIdx degrees) {
-  const Node node = tree_.at(degrees);
-  const bool negative = node.kind == Kind::sum;
-  NodeIdx number = tree_.child(negative ? tree_.child_at(node, 0) : node, 0);
-  if (negative) number = make(Kind::sum, {{number, tree_.link(node, 0).code}});
+  const NodeIdx number = tree_.child(tree_.at(degrees), 0);
   const bool braced = is(T::open, '{');
   const std::string_view scale = now(braced ? 1 : 0).text == "C" ? "celsius" : "fahrenheit";
   at_ += braced ? 3 : 1;
@@ -338,7 +333,10 @@ NodeIdx Parser::read_signed() {
     const char code = now().code;
     ++at_;
     const NodeIdx operand = read_product_of_sign();
-    return code == '+' ? operand : make(Kind::sum, {{operand, code}});
+    if (code == '+' || !ok_) return operand;
+    const Node of = tree_.at(operand);  // −5 % is (−5) %, so that it is told from −5 by its mark alone
+    if (of.kind != Kind::percent && of.kind != Kind::degree) return make(Kind::sum, {{operand, code}});
+    return make(of.kind, {{make(Kind::sum, {{tree_.child(of, 0), code}}), 0}});
   }
   return read_power();
 }
