@@ -169,7 +169,8 @@ std::string_view sentence(std::string_view text) noexcept {
       return text.substr(0, i + 2);
     if (displayed) continue;
     if (text[i] == '\n') return text.substr(0, i);
-    const bool stop = text[i] == '.' && (i + 1 == text.size() || is_space(text[i + 1]));
+    const bool next = i + 2 < text.size() && text[i + 1] == ' ' && text[i + 2] >= 'A' && text[i + 2] <= 'Z';
+    const bool stop = (text[i] == '.' && (i + 1 == text.size() || is_space(text[i + 1]))) || (text[i] == '!' && next);
     const bool label = i == 1 && labelled(text) && !is_letter(text[3]);  // B. 42
     if (stop && !label) return text.substr(0, i);
     if (text[i] == '<' && (text.substr(i).starts_with("</") || text.substr(i).starts_with("<|")))
