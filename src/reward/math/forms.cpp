@@ -88,7 +88,7 @@ bool is_never_negative(const Tree& tree, NodeIdx idx) noexcept {
     const std::string_view exponent = tree.child_at(node, 1).kind == Kind::number ? tree.child_at(node, 1).text : "";
     const bool even = !exponent.empty() && exponent.find_first_not_of("0123456789") == std::string_view::npos &&
                       (exponent.back() - '0') % 2 == 0;
-    return even && base.kind == Kind::symbol && base.text != "z" && base.text != "w";
+    return even && base.kind == Kind::symbol && base.text.size() == 1 && base.text != "z" && base.text != "w";
   }
   if (node.kind != Kind::sum && node.kind != Kind::product) return node.kind == Kind::number;
   for (std::int32_t k = 0; k < node.count; ++k) {
