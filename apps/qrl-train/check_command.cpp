@@ -47,11 +47,6 @@ const std::vector<Kind>& kinds() {
 struct RowArguments {
   std::string file;
   config::DataRecipe keys;
-
-  bool says_of_rows() const {
-    return !keys.prompt_key.empty() || !keys.ground_truth_key.empty() || !keys.data_source_key.empty() ||
-           !keys.filter.empty();
-  }
 };
 
 void add_row_arguments(CLI::App& command, RowArguments& arguments) {
@@ -70,12 +65,10 @@ void describe_jsonl(const RowArguments& arguments) {
   std::printf("%s\n", data::describe_rows(rows).c_str());
 }
 
-/// Columns alone, unless something is said of rows: a table of other things is a CSV file, too.
 void describe_csv(const RowArguments& arguments) {
-  std::string text = data::describe_csv(arguments.file);
-  if (arguments.says_of_rows())
-    text += "; " + data::describe_rows(data::read_csv_rows(arguments.file, data::RowReader(arguments.keys)));
-  std::printf("%s\n", text.c_str());
+  const std::string columns = data::describe_csv(arguments.file);
+  const auto rows = data::read_csv_rows(arguments.file, data::RowReader(arguments.keys));
+  std::printf("%s; %s\n", columns.c_str(), data::describe_rows(rows).c_str());
 }
 
 void add_rows_check(CLI::App& check, Action& action, const char* name, const char* what,
@@ -108,7 +101,7 @@ void add_check(CLI::App& app, Action& action) {
       };
     });
   }
-  add_rows_check(*check, action, "csv", "CSV file, with one of the options its rows too", describe_csv);
+  add_rows_check(*check, action, "csv", "CSV file and its rows", describe_csv);
   add_rows_check(*check, action, "jsonl", "prompt file", describe_jsonl);
 }
 

@@ -112,7 +112,7 @@ void judge(const JudgeArguments& arguments, dist::Collectives& world) {
     print_verdicts(rows, *verifier, recipe.verifier == config::VerifierName::sudoku, arguments.time);
     rows.clear();
   };
-  data::JsonLines lines(std::cin, "standard input");
+  data::JsonLines lines(std::cin, "standard input", data::LoneSurrogate::replaced);
   try {
     while (const auto row = lines.next()) {
       rows.push_back(read_row(*row, recipe.verifier, lines.where()));

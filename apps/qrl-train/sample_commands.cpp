@@ -109,6 +109,9 @@ void evaluate(const SampleArguments& arguments, dist::Collectives& world) {
         {"top_k", recipe.eval.top_k},
         {"max_response_length", recipe.data.max_response_length},
         {"seed", recipe.trainer.seed}}},
+      {"quant",
+       {{"weights", quant::name(train::snapshot_formats(recipe.quant).linear)},
+        {"kv_cache", quant::name(train::kv_format(recipe.quant))}}},
       {"metrics", metrics}};
   state::replace_file(dir / "results.json", results.dump(2) + "\n");
   state::replace_file(dir / "responses.jsonl", responses);

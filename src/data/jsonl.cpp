@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <fstream>
 #include <limits>
 #include <map>
@@ -82,6 +83,26 @@ bool read_line(std::istream& in, std::string& line, const std::string& where) {
   return !line.empty();
 }
 
+/// Lone surrogate escapes become that of the replacement character, in place. Text that is no JSON stays none.
+void replace_lone_surrogates(std::string& line) {
+  constexpr std::size_t kEscape_bytes = 6;  // \uXXXX
+  const auto unit_at = [&line](std::size_t k) -> unsigned {
+    unsigned unit = 0;
+    const bool escape = line.compare(k, 2, "\\u") == 0 && k + kEscape_bytes <= line.size();
+    const char* const end = line.data() + k + kEscape_bytes;
+    return escape && std::from_chars(end - 4, end, unit, 16).ptr == end ? unit : 0;
+  };
+  const auto is_high = [](unsigned unit) { return unit >= 0xd800 && unit < 0xdc00; };
+  const auto is_low = [](unsigned unit) { return unit >= 0xdc00 && unit < 0xe000; };
+  for (std::size_t k = line.find('\\'); k < line.size(); k = line.find('\\', k)) {
+    const unsigned unit = unit_at(k);
+    const std::size_t next = k + kEscape_bytes;
+    const bool pair = is_high(unit) && next < line.size() && is_low(unit_at(next));
+    if (!pair && (is_high(unit) || is_low(unit))) line.replace(k, kEscape_bytes, "\\ufffd");
+    k += pair ? 2 * kEscape_bytes : 2;  // behind \\ too
+  }
+}
+
 void add(std::optional<PromptRow> row, std::int64_t line, std::vector<PromptRow>& rows) {
   if (!row) return;
   row->line = line;
@@ -107,6 +128,10 @@ std::optional<nlohmann::json> JsonLines::next() {
     if (is_blank(line)) continue;
     refuse_lookalikes(line, !any_, where());
     any_ = true;
+    if (surrogate_ == LoneSurrogate::replaced) {
+      replace_lone_surrogates(buffer_);
+      line = std::string_view(buffer_).substr(buffer_.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0);
+    }
     return state::parse_json(line, where(), kMaxRowDepth);
   }
 }

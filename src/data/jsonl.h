@@ -22,11 +22,18 @@ namespace qrl::data {
 
 inline constexpr std::size_t kMaxLine_bytes = std::size_t{64} << 20;
 
+/// What a lone surrogate escape is ("\\ud800", which Python writes and UTF-8 cannot hold).
+enum class LoneSurrogate : bool {
+  error,
+  replaced,  ///< the replacement character
+};
+
 /// The rows of a JSONL text one after another, as all commands read it.
 class JsonLines {
  public:
   /// `name` stands for the text in messages.
-  JsonLines(std::istream& in, std::string name) : in_(in), name_(std::move(name)) {}
+  JsonLines(std::istream& in, std::string name, LoneSurrogate surrogate = LoneSurrogate::error)
+      : in_(in), name_(std::move(name)), surrogate_(surrogate) {}
 
   /// The next line that is not blank; nothing at the end. Input errors name the line: no JSON, and what read_jsonl says
   /// of text that is no JSONL.
@@ -38,6 +45,7 @@ class JsonLines {
  private:
   std::istream& in_;
   std::string name_, buffer_;
+  LoneSurrogate surrogate_;
   std::int64_t line_ = 0;
   bool any_ = false;
 };

@@ -6,9 +6,8 @@ namespace qrl::reward {
 
 namespace {
 
-/// A brace that groups: \{ and \} are shown, but not behind a line's end, \\.
-bool is_brace(std::string_view text, std::size_t at, char brace) noexcept {
-  if (text[at] != brace) return false;
+/// Whether the brace at `at` groups: \{ and \} are shown, but not behind a line's end, \\.
+bool groups(std::string_view text, std::size_t at) noexcept {
   std::size_t begin = at;
   while (begin > 0 && text[begin - 1] == '\\') --begin;
   return (at - begin) % 2 == 0;
@@ -17,22 +16,24 @@ bool is_brace(std::string_view text, std::size_t at, char brace) noexcept {
 }  // namespace
 
 std::optional<Box> last_box(std::string_view text, std::initializer_list<std::string_view> names) noexcept {
+  const std::size_t first = text.find('\\');  // no name stands before it
+  if (first == std::string_view::npos) return std::nullopt;
   std::size_t unpaired_closes = 0;
-  for (std::size_t i = text.size(); i-- > 0;) {
-    if (is_brace(text, i, '}')) ++unpaired_closes;
-    if (!is_brace(text, i, '{')) continue;
-    const bool closed = unpaired_closes > 0;
-    if (closed) --unpaired_closes;
+  for (std::size_t i = text.size(); i-- > first;) {
+    if (text[i] == '}' && groups(text, i)) ++unpaired_closes;
+    if (text[i] != '{' || unpaired_closes == 0 || !groups(text, i)) continue;
+    --unpaired_closes;
     const std::string_view head = text.substr(0, i);
-    const auto* name =
-        std::find_if(names.begin(), names.end(), [head](std::string_view n) { return head.ends_with(n); });
-    if (!closed || name == names.end()) continue;
+    const auto* name = std::find_if(names.begin(), names.end(), [head](std::string_view n) {
+      return head.ends_with(n.back()) && head.ends_with(n);
+    });
+    if (name == names.end()) continue;
     std::size_t depth = 1;
     std::size_t end = i;
     while (depth > 0) {
       ++end;
-      if (is_brace(text, end, '{')) ++depth;
-      if (is_brace(text, end, '}')) --depth;
+      if (text[end] == '{' && groups(text, end)) ++depth;
+      if (text[end] == '}' && groups(text, end)) --depth;
     }
     return Box{i - name->size(), end + 1, text.substr(i + 1, end - i - 1)};
   }

@@ -57,6 +57,23 @@ TEST_CASE("judge reads lines as training data are read: blank ones are no rows, 
   CHECK(judge("--verifier math", "[" + row + "]").output.find("a JSON array") != std::string::npos);
 }
 
+TEST_CASE("judge reads lone surrogates as the replacement character, and pairs as what they are") {
+  const auto extracted = [](const std::string& escaped) {
+    const Outcome outcome =
+        judge("--verifier math", R"({"response":"\\boxed{)" + escaped + R"(}","ground_truth":"1"})");
+    CHECK(outcome.exit_code == 0);
+    return outcome.output;
+  };
+  const auto says = [&](const std::string& escaped, const std::string& text) {
+    return extracted(escaped).find("\"extracted\":\"" + text + "\"") != std::string::npos;
+  };
+  CHECK(says(R"(a\ud800b)", "a\ufffdb"));
+  CHECK(says(R"(a\uDC00)", "a\ufffd"));
+  CHECK(says(R"(\ud800\ud83d\ude00)", "\ufffd\U0001F600"));
+  CHECK(says(R"(\ude00\ud83d)", "\ufffd\ufffd"));
+  CHECK(says(R"(\\ud800)", R"(\\ud800)"));  // a backslash and letters
+}
+
 TEST_CASE("judge ends at a row that is none, after the verdicts before it") {
   const std::string good = R"({"response":"\\boxed{1}","ground_truth":"1"})"
                            "\n";

@@ -143,7 +143,9 @@ TEST_CASE("eval of a checkpoint gives the figures the run measured, and export k
   REQUIRE(evaluate("", "alone").exit_code == 0);
   CHECK(results("alone")["metrics"] == in_run);
   CHECK(results("alone")["sampling"]["n"] == 16);
+  CHECK(results("alone")["quant"] == nlohmann::json{{"weights", "int8"}, {"kv_cache", "int8"}});
   REQUIRE(evaluate("", "int4", "--set quant.rollout.weights=int4").exit_code == 0);
+  CHECK(results("int4")["quant"] == nlohmann::json{{"weights", "int4"}, {"kv_cache", "bf16"}});
   CHECK(results("int4")["metrics"] != in_run);  // the figures tell formats apart
   std::istringstream rows(test::read_file(dir / "alone/responses.jsonl"));
   double score = 0;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/ascii.h"
+#include "reward/math/last_number.h"
 #include "reward/math/options.h"
 #include "reward/math/prose.h"
 #include "reward/math/tree.h"
@@ -90,9 +91,10 @@ std::string_view bare(std::string_view text) noexcept {
 
 namespace {
 
-/// A list of words and of what is none is prose: "5 hours and that is it".
+/// A list of words and of what is none is prose, "5 hours and that is it", and so is "the loss is -5".
 bool is_prose(const Tree& tree) noexcept {
   const Node& root = tree.at(tree.root);
+  if (root.kind == Kind::sum) return tree.child_at(root, 0).kind == Kind::words;
   if (root.kind != Kind::list) return false;
   std::int32_t num_words = 0;
   for (std::int32_t k = 0; k < root.count; ++k) num_words += tree.child_at(root, k).kind == Kind::words ? 1 : 0;
@@ -112,66 +114,6 @@ bool is_formula(std::string_view text) {
 }
 
 namespace {
-
-/// The length of a word of magnitude right behind a number, with the space before it; 0 where there is none.
-std::size_t magnitude_behind(std::string_view text) {
-  std::size_t end = text.starts_with(' ') || text.starts_with('-') ? 1 : 0;
-  std::string word;
-  for (; end < text.size() && is_letter(text[end]); ++end) word += static_cast<char>(text[end] | 32);
-  return magnitude_of(word) > 1 ? end : 0;
-}
-
-/// The last number: sign, digits with their separators, a fraction, a mixed number, a percent sign, a magnitude.
-std::optional<std::string_view> last_number(std::string_view text) {
-  std::size_t end = text.size();
-  while (end > 0 && !is_digit(text[end - 1])) --end;
-  // A number that runs into a brace or a bracket of markup does not stand for itself: {90}, \frac{3}{4}, 296>.
-  if (end == 0 || (end < text.size() && (text[end] == '}' || text[end] == '>'))) return std::nullopt;
-  std::size_t begin = end;
-  const std::size_t least = end > 200 ? end - 200 : 0;
-  while (begin > least) {
-    const char c = text[begin - 1];
-    const bool next_is_digit = begin < text.size() && is_digit(text[begin]);
-    const bool inside = is_digit(c) || c == '.' || c == ',' || (c == '/' && next_is_digit);
-    const bool gap = c == ' ' && next_is_digit && begin >= 2 && is_digit(text[begin - 2]);
-    if (!inside && !gap) break;
-    --begin;
-  }
-  while (begin < end && !is_digit(text[begin]) && !(text[begin] == '.' && is_digit(text[begin + 1]))) ++begin;
-  std::string_view number = text.substr(begin, end - begin);
-  if (const std::size_t gap = number.find(' '); gap != std::string_view::npos && !is_formula(number)) {
-    // "2 3" are two numbers; "4 0/0" is one that makes no sense.
-    if (number.find('/') == std::string_view::npos) number.remove_prefix(number.rfind(' ') + 1);
-  }
-  begin = end - number.size();
-  const bool sign = begin > 0 && (text[begin - 1] == '-' || text[begin - 1] == '+');
-  if (sign && (begin < 2 || !(is_letter(text[begin - 2]) || is_digit(text[begin - 2]) || text[begin - 2] == ')')))
-    --begin;
-  if (end < text.size() && text[end] == '%') ++end;
-  else if (text.substr(end).starts_with("\\%")) end += 2;
-  else end += magnitude_behind(text.substr(end));
-  return text.substr(begin, end - begin);
-}
-
-/// Whether a number at [begin, end) is an operand: of "2 + 7", "2 x 7", "10^7", "7\\pi", "7x".
-bool is_operand(std::string_view text, std::size_t begin, std::size_t end) noexcept {
-  std::string_view before = text.substr(0, begin);
-  while (before.ends_with(' ')) before.remove_suffix(1);
-  for (const std::string_view sign : {"+", "/", "^", "_", "×", "·", "÷", "√", "\\times", "\\cdot", "\\div", "\\sqrt"}) {
-    if (before.ends_with(sign)) return true;
-  }
-  if (before.ends_with('*') && !before.ends_with("**")) return true;
-  if (before.ends_with('-') || before.ends_with(" x")) {
-    before.remove_suffix(before.back() == 'x' ? 2 : 1);
-    while (before.ends_with(' ')) before.remove_suffix(1);
-    if (!before.empty() && is_digit(before.back())) return true;
-  }
-  const std::string_view behind = text.substr(end);
-  if (behind.starts_with("\\pi") || behind.starts_with("\\sqrt") || behind.starts_with("π") || behind.starts_with("√"))
-    return true;
-  const bool variable = !behind.empty() && std::string_view("xyznki").find(behind[0]) != std::string_view::npos;
-  return variable && (behind.size() == 1 || !is_letter(behind[1]));
-}
 
 /// What a clause says in signs before its words begin: "2 + 7 = 9" of "2 + 7 = 9 as shown", "2\\sqrt{3}" of
 /// "2\\sqrt{3}, as required". A bracket behind a space explains.
@@ -263,18 +205,18 @@ std::optional<std::string> last_value(std::string_view text) {
     if (behind.starts_with('=')) formula = behind;
   }
   const auto number = last_number(text);
-  const bool later = number && (formula.empty() || number->data() > formula.data() + formula.size());
+  const bool later = number && (formula.empty() || text.data() + number->at > formula.data() + formula.size());
   if (!later && is_formula(formula)) {
     const auto at = static_cast<std::size_t>(formula.data() - text.data());
-    if (denies(text.substr(0, at)) || changes(text.substr(at + formula.size()), true)) return std::nullopt;
+    const std::string_view before = text.substr(0, at);
+    if (ends_with_sign(before) || denies(before) || changes(text.substr(at + formula.size()), true))
+      return std::nullopt;
     return with_alternative(text, formula);
   }
-  if (!number) return std::nullopt;
-  const auto begin = static_cast<std::size_t>(number->data() - text.data());
-  if (is_operand(text, begin, begin + number->size())) return std::nullopt;
-  const bool fraction = number->find('/') != std::string_view::npos;
-  if (denies(text.substr(0, begin)) || changes(text.substr(begin + number->size()), fraction)) return std::nullopt;
-  return (ends_with_minus(text.substr(0, begin)) && is_digit(number->front()) ? "-" : "") + std::string(*number);
+  if (!number || number->value.empty()) return std::nullopt;
+  const bool fraction = number->value.find('/') != std::string::npos;
+  if (denies(number->before) || changes(number->behind, fraction)) return std::nullopt;
+  return (ends_with_minus(number->before) && is_digit(number->value.front()) ? "-" : "") + number->value;
 }
 
 std::string value_of_clause(std::string_view clause) {

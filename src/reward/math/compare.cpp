@@ -49,7 +49,8 @@ std::string_view without_article(std::string_view text) noexcept {
     break;
   }
   for (const std::string_view article : {"a ", "an ", "the "}) {
-    if (base::begins_with(text, article)) return text.substr(article.size());
+    const std::string_view noun = text.substr(std::min(article.size(), text.size()));
+    if (base::begins_with(text, article) && !noun.empty() && base::is_letter(noun.front())) return noun;  // no "A - B"
   }
   return text;
 }

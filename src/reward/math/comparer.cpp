@@ -41,6 +41,9 @@ bool Comparer::same_value(Item g, Item a) {
   const Value& first = value(Side::gold, g);
   const Value& second = value(Side::answer, a);
   if (budget_.spent()) return false;
+  const auto is_number = [this](Side side, Item item) { return at(side, item).kind != Kind::product; };
+  if ((first.infinite != 0 || second.infinite != 0) && is_number(Side::gold, g) != is_number(Side::answer, a))
+    return false;  // 2∞ is no answer
   if (equal(first, second)) return alternates_alike(g, a);
   if (has_symbolic_factorials(gold_, g.node) || has_symbolic_factorials(answer_, a.node)) {
     Algebra algebra(0, true);
@@ -107,18 +110,13 @@ bool Comparer::same(Item g, Item a) {
   return result;
 }
 
-Item Comparer::without_point_name(Side side, Item item) const {
-  const Node& node = at(side, item);
-  if (node.kind != Kind::product || node.count != 2 || tree(side).link(node, 1).code != '*') return item;
-  const Node& name = tree(side).child_at(node, 0);
-  const bool capital = name.kind == Kind::symbol && name.text.size() == 1 && name.text[0] >= 'A' && name.text[0] <= 'Z';
-  return capital && tree(side).child_at(node, 1).kind == Kind::tuple ? part(side, item, 1) : item;
-}
-
 bool Comparer::same_form(Item g, Item a) {
-  const Item gold_point = without_point_name(Side::gold, g);
-  const Item answer_point = without_point_name(Side::answer, a);
-  if ((gold_point.node == g.node) != (answer_point.node == a.node)) g = gold_point, a = answer_point;
+  const bool sets = is_set_like(gold_, g.node) || is_set_like(answer_, a.node);
+  for (const auto without : {without_point_name, without_transpose, without_words, without_domain}) {
+    if (sets && without == without_domain) continue;  // {kπ | k ∈ ℤ} has its domain elsewhere
+    const NodeIdx of_gold = without(gold_, g.node), of_answer = without(answer_, a.node);
+    if ((of_gold == g.node) != (of_answer == a.node)) g.node = of_gold, a.node = of_answer;
+  }
   const Node& gold = at(Side::gold, g);
   const Node& answer = at(Side::answer, a);
   if (gold.kind == Kind::words || answer.kind == Kind::words) return same_words(g, a) || same_reals(g, a);
@@ -200,7 +198,7 @@ bool Comparer::same_quantities(Item g, Item a) {
   const bool letters = gold.kind == Kind::quantity || is_plain_number(Side::gold, g);
   const bool unit = letters && !unit_letters(answer_, a.node).empty();
   if (gold.kind == Kind::quantity || answer.kind == Kind::quantity || money || unit) return same_units(g, a);
-  return same_marked(g, a);
+  return same_marked(g, a) || same_renamed(g, a);
 }
 
 bool Comparer::same_marked(Item g, Item a) {

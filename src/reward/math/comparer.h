@@ -53,8 +53,6 @@ class Comparer {
   bool rounds(Item g, Item a, const Value& x, const Value& y) const;
   bool same(Item g, Item a);
   bool same_form(Item g, Item a);
-  /// (1, 2) of A(1, 2); other things as they are.
-  Item without_point_name(Side side, Item item) const;
   /// 3 mod 7 and 10 mod 7, but not 3 mod 5.
   bool same_residues(Item g, Item a);
   bool is_both_signs(Side side, Item item) const;
@@ -128,6 +126,10 @@ class Comparer {
   };
   std::optional<Family> family(Side side, Item item) const;
   bool same_families(Item g, Item a);
+  /// Equal where the letter of one is that of the other.
+  bool same_under_names(Item g, std::string_view of_gold, Item a, std::string_view of_answer);
+  /// Equal whatever their free letters are called (forms.h): 2kπ and 2nπ, x + C and x + c.
+  bool same_renamed(Item g, Item a);
   bool same_collections(Item g, Item a);
   bool in_order(const std::vector<Item>& x, const std::vector<Item>& y);
   /// Every member of each is one of the other; `counted`: as often. Approximations are asked first: most pairs differ.

@@ -70,10 +70,22 @@ bool Comparer::same_families(Item g, Item a) {
   const auto gold = family(Side::gold, g);
   const auto answer = family(Side::answer, a);
   if (!gold || !answer) return false;
-  const Value parameter = algebra_.symbol(gold->parameter);
-  Evaluator evaluator(answer_, algebra_, budget_);
-  evaluator.assign(answer->parameter, parameter);
-  return equal(value(Side::gold, gold->member), evaluator.value(answer->member.node)) && !budget_.spent();
+  return same_under_names(gold->member, gold->parameter, answer->member, answer->parameter);
+}
+
+bool Comparer::same_under_names(Item g, std::string_view of_gold, Item a, std::string_view of_answer) {
+  const Value letter = algebra_.symbol(of_gold);
+  Evaluator evaluator(answer_, algebra_, budget_, a.sign >= 0);
+  evaluator.assign(of_answer, letter);
+  return equal(value(Side::gold, g), evaluator.value(a.node)) && !budget_.spent();
+}
+
+bool Comparer::same_renamed(Item g, Item a) {
+  const FreeLetter gold = free_letter(gold_, g.node), answer = free_letter(answer_, a.node);
+  if (gold.name.empty() || answer.name.empty() || gold.name == answer.name || gold.is_integer != answer.is_integer)
+    return false;
+  if (has_symbol(gold_, g.node, answer.name) || has_symbol(answer_, a.node, gold.name)) return false;
+  return same_under_names(g, gold.name, a, answer.name);
 }
 
 bool Comparer::same_collections(Item g, Item a) {
@@ -230,6 +242,24 @@ bool Comparer::same_matrices(Item g, Item a) {
       gold.count == answer.count) {
     if (gold.text == "cases" && answer.text == "cases") return same_cases(g, a);
     return in_order(entries(Side::gold, g), entries(Side::answer, a));
+  }
+  const auto rows = [this](Side side, Item item, Item of, Side of_side) {  // [[1, 2], [3, 4]]
+    std::vector<Item> all;
+    const Node& list = at(side, item);
+    for (std::int32_t k = 0; k < list.count; ++k) {
+      const Item row = part(side, item, k);
+      const bool fits = list.kind == Kind::tuple && list.open == '[' && at(side, row).kind == Kind::tuple &&
+                        at(side, row).open == '[' && at(side, row).count == at(of_side, of).columns;
+      if (!fits) return std::vector<Item>();
+      for (const Item entry : entries(side, row)) all.push_back(entry);
+    }
+    return all;
+  };
+  if (gold.kind == Kind::matrix && answer.kind == Kind::tuple) {
+    if (const auto y = rows(Side::answer, a, g, Side::gold); !y.empty()) return in_order(entries(Side::gold, g), y);
+  }
+  if (gold.kind == Kind::tuple && answer.kind == Kind::matrix) {
+    if (const auto x = rows(Side::gold, g, a, Side::answer); !x.empty()) return in_order(x, entries(Side::answer, a));
   }
   const auto vector_entries = [](const Node& node) {
     return node.kind == Kind::tuple || (node.kind == Kind::matrix && (node.columns == 1 || node.columns == node.count));

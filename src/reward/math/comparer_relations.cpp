@@ -183,7 +183,8 @@ bool Comparer::same_equations(Item g, Item a) {
   };
   const Item left = part(Side::gold, g, 0);
   const Item other = part(Side::answer, a, 0);
-  const bool renamed = (is_function_of_variable(Side::gold, left) && is_graph(Side::answer, other)) ||
+  const bool renamed = same_term(gold_, left.node, answer_, other.node) ||
+                       (is_function_of_variable(Side::gold, left) && is_graph(Side::answer, other)) ||
                        (is_graph(Side::gold, left) && is_function_of_variable(Side::answer, other));
   if (renamed && same(part(Side::gold, g, 1), part(Side::answer, a, 1))) return true;
   return proportion(g, a) != 0 || same_solved(g, a) || same_cleared(g, a) || same_assigned(g, a);

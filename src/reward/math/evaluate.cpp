@@ -158,6 +158,7 @@ bool Evaluator::is_root_of_square(const Node& root) const noexcept {
 
 Value Evaluator::absolute(NodeIdx idx) {
   const Node& node = tree_.at(idx);
+  if (is_never_negative(tree_, idx)) return value(idx);  // ln|x² + 1|
   if (node.kind != Kind::product || !has_symbols(tree_, idx)) return algebra_.absolute(value(idx));
   for (std::int32_t k = 1; k < node.count; ++k) {
     if (tree_.link(node, k).code != '*' && tree_.link(node, k).code != '/') return algebra_.absolute(value(idx));

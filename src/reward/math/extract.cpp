@@ -169,7 +169,8 @@ std::string_view sentence(std::string_view text) noexcept {
       return text.substr(0, i + 2);
     if (displayed) continue;
     if (text[i] == '\n') return text.substr(0, i);
-    const bool stop = text[i] == '.' && (i + 1 == text.size() || is_space(text[i + 1]));
+    const bool next = i + 2 < text.size() && text[i + 1] == ' ' && text[i + 2] >= 'A' && text[i + 2] <= 'Z';
+    const bool stop = (text[i] == '.' && (i + 1 == text.size() || is_space(text[i + 1]))) || (text[i] == '!' && next);
     const bool label = i == 1 && labelled(text) && !is_letter(text[3]);  // B. 42
     if (stop && !label) return text.substr(0, i);
     if (text[i] == '<' && (text.substr(i).starts_with("</") || text.substr(i).starts_with("<|")))
@@ -199,7 +200,8 @@ bool take_joint(std::string_view& rest, std::string_view noun) noexcept {
   constexpr std::string_view kAbout[] = {"to", "for", "of"};
   constexpr std::string_view kVerbs[] = {"is",      "are",       "was",    "would be", "must be", "should be",
                                          "will be", "has to be", "equals", "becomes",  "是",      "为"};
-  constexpr std::string_view kSigns[] = {":", "=", "- ", "– ", "— ", "："};
+  constexpr std::string_view kSigns[] = {":", "=", "："};
+  constexpr std::string_view kDashes[] = {"- ", "– ", "— "};
   skip(rest, " *_");
   bool joined = noun == "ans" && rest.starts_with('.');
   if (joined) rest.remove_prefix(1);
@@ -209,11 +211,13 @@ bool take_joint(std::string_view& rest, std::string_view noun) noexcept {
     if (verb != std::string_view::npos && about.substr(0, verb).find_first_of(".:?!\n") == std::string_view::npos)
       rest = about.substr(verb + 1);
   }
-  joined = !take_word(rest, kVerbs).empty() || joined;
+  const bool verb = !take_word(rest, kVerbs).empty();
+  joined = verb || joined;
   // "isn't 42" says what "not 42" says
   if (joined && (rest.starts_with("n't") || rest.starts_with("n’t"))) return true;
   skip(rest, " *_");
   if (rest.size() > 1 && rest[0] == '-' && is_digit(rest[1]) && rest.data()[-1] == ' ') return true;  // Answer -42
+  if (!verb && !take_word(rest, kDashes).empty()) return true;  // "is - 42" says −42
   return !take_word(rest, kSigns).empty() || joined;
 }
 

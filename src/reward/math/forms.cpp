@@ -4,11 +4,14 @@
 #include <set>
 #include <string>
 
+#include "reward/math/texts.h"
 #include "reward/math/vocabulary.h"
 
 namespace qrl::reward::math {
 
 namespace {
+
+constexpr std::string_view kIntegers = "klmn";  // letters that stand for integers
 
 template <class Predicate>
 bool any_node(const Tree& tree, NodeIdx idx, const Predicate& predicate) {  // depth: kMaxTreeDepth
@@ -78,6 +81,24 @@ bool has_quantity(const Tree& tree, NodeIdx idx) noexcept {
   return any_node(tree, idx, [](const Node& node) { return node.kind == Kind::quantity; });
 }
 
+bool is_never_negative(const Tree& tree, NodeIdx idx) noexcept {
+  const Node& node = tree.at(idx);
+  if (node.kind == Kind::power) {
+    const Node& base = tree.child_at(node, 0);
+    const std::string_view exponent = tree.child_at(node, 1).kind == Kind::number ? tree.child_at(node, 1).text : "";
+    const bool even = !exponent.empty() && exponent.find_first_not_of("0123456789") == std::string_view::npos &&
+                      (exponent.back() - '0') % 2 == 0;
+    return even && base.kind == Kind::symbol && base.text.size() == 1 && base.text != "z" && base.text != "w";
+  }
+  if (node.kind != Kind::sum && node.kind != Kind::product) return node.kind == Kind::number;
+  for (std::int32_t k = 0; k < node.count; ++k) {
+    const char code = tree.link(node, k).code;
+    const bool kept = code == 0 || code == (node.kind == Kind::sum ? '+' : '*') || code == '/';
+    if (!kept || !is_never_negative(tree, tree.child(node, k))) return false;
+  }
+  return true;
+}
+
 bool has_plus_minus(const Tree& tree, NodeIdx idx) noexcept {
   return any_node(tree, idx, [&tree](const Node& node) {
     if (node.kind != Kind::sum) return false;
@@ -139,18 +160,111 @@ std::string_view unit_letters(const Tree& tree, NodeIdx idx) noexcept {
   const Node& node = tree.at(idx);
   if (node.kind != Kind::product || node.count < 2 || tree.child_at(node, 0).kind != Kind::number) return {};
   const std::string_view number = tree.child_at(node, 0).text;
-  const std::string_view first = tree.child_at(node, 1).text;
-  std::string_view last;
+  std::string_view first, last;
+  const auto is_unit = [&](const Node& part) {
+    const Node* letter = &part;
+    if (part.kind == Kind::power) {  // m^2, s^{-1}
+      const Node& exponent = tree.child_at(part, 1);
+      const bool negative = exponent.kind == Kind::sum && exponent.count == 1;
+      const Node& digits = negative ? tree.child_at(exponent, 0) : exponent;
+      if (digits.kind != Kind::number) return false;
+      letter = &tree.child_at(part, 0);
+      last = digits.text;
+    } else {
+      last = part.text;
+    }
+    if (first.empty()) first = letter->text;
+    return letter->kind == Kind::symbol && letter->text.size() == 1 && unit_of(letter->text).dimension != 0;
+  };
   for (std::int32_t k = 1; k < node.count; ++k) {
     const Node& part = tree.child_at(node, k);
     const char code = tree.link(node, k).code;
-    if (part.kind != Kind::symbol || part.text.size() != 1 || unit_of(part.text).dimension == 0 ||
-        (code != '*' && (code != '/' || k == 1)))
-      return {};
-    last = part.text;
+    if (code != '*' && (code != '/' || k == 1)) return {};
+    const bool fraction = part.kind == Kind::product && part.count == 2 && tree.link(part, 1).code == '/';
+    const bool units = fraction ? is_unit(tree.child_at(part, 0)) && is_unit(tree.child_at(part, 1)) : is_unit(part);
+    if (!units) return {};
   }
   if (first.data() <= number.data() + number.size()) return {};  // 6m is a product
   return {first.data(), static_cast<std::size_t>(last.data() - first.data()) + last.size()};
+}
+
+bool same_term(const Tree& a, NodeIdx of_a, const Tree& b, NodeIdx of_b) noexcept {
+  const auto is_term = [](const Tree& tree, const Node& node) {
+    return node.count == 2 && tree.child_at(node, 0).kind == Kind::symbol &&
+           tree.child_at(node, 1).kind == Kind::symbol;
+  };
+  const Node &x = a.at(of_a), &y = b.at(of_b);
+  if (!is_term(a, x) || !is_term(b, y)) return false;
+  const Node& other = x.kind == Kind::subscript ? y : x;
+  const char code = x.kind == Kind::subscript ? b.link(y, 1).code : a.link(x, 1).code;
+  return x.kind != y.kind && (x.kind == Kind::subscript || y.kind == Kind::subscript) && other.kind == Kind::product &&
+         code == '*' && a.child_at(x, 0).text == b.child_at(y, 0).text &&
+         a.child_at(x, 1).text == b.child_at(y, 1).text;
+}
+
+NodeIdx without_point_name(const Tree& tree, NodeIdx idx) noexcept {
+  const Node& node = tree.at(idx);
+  if (node.kind != Kind::product || node.count != 2 || tree.link(node, 1).code != '*') return idx;
+  const Node& name = tree.child_at(node, 0);
+  const bool capital = name.kind == Kind::symbol && name.text.size() == 1 && name.text[0] >= 'A' && name.text[0] <= 'Z';
+  return capital && tree.child_at(node, 1).kind == Kind::tuple ? tree.child(node, 1) : idx;
+}
+
+NodeIdx without_transpose(const Tree& tree, NodeIdx idx) noexcept {
+  const Node& node = tree.at(idx);
+  if (node.kind != Kind::power || tree.child_at(node, 0).kind != Kind::tuple) return idx;
+  const Node& exponent = tree.child_at(node, 1);
+  return exponent.kind == Kind::symbol && (exponent.text == "T" || exponent.text == "top") ? tree.child(node, 0) : idx;
+}
+
+NodeIdx without_words(const Tree& tree, NodeIdx idx) noexcept {
+  const Node& node = tree.at(idx);
+  const bool point = node.kind == Kind::quantity && tree.child_at(node, 0).kind == Kind::tuple;
+  return point && tree.child_at(node, 1).text.starts_with("is the ") ? tree.child(node, 0) : idx;
+}
+
+NodeIdx without_domain(const Tree& tree, NodeIdx idx) noexcept {
+  const Node& node = tree.at(idx);
+  if (node.kind != Kind::list || node.count != 2 || tree.child_at(node, 1).kind != Kind::relation) return idx;
+  const Node& membership = tree.child_at(node, 1);
+  const Node& variable = tree.child_at(membership, 0);
+  const Node& domain = tree.child_at(membership, 1);
+  const bool named = membership.count == 2 && tree.link(membership, 1).code == 'e' && variable.kind == Kind::symbol &&
+                     domain.kind == Kind::symbol && domain.text.starts_with("\\mathbb");
+  if (!named || !has_symbol(tree, tree.child(node, 0), variable.text)) return idx;
+  const bool integers = text_key(domain.text) == "z" && kIntegers.find(variable.text) != std::string_view::npos;
+  return integers || text_key(domain.text) == "r" ? tree.child(node, 0) : idx;
+}
+
+FreeLetter free_letter(const Tree& tree, NodeIdx idx) noexcept {
+  const Node& node = tree.at(idx);
+  for (std::int32_t k = 0; node.kind == Kind::sum && k < node.count; ++k) {
+    const Node& term = tree.child_at(node, k);
+    const bool added = tree.link(node, k).code == 0 || tree.link(node, k).code == '+';
+    if (!added || term.kind != Kind::symbol || (term.text != "C" && term.text != "c")) continue;
+    std::int32_t times = 0;
+    any_node(tree, idx, [&](const Node& n) {
+      times += n.kind == Kind::symbol && n.text == term.text ? 1 : 0;
+      return false;
+    });
+    return times == 1 ? FreeLetter{term.text, false} : FreeLetter{};
+  }
+  std::string_view letter;
+  bool several = false;
+  const auto note = [&](const Node& n) {
+    if (n.kind != Kind::symbol || n.text.size() != 1 || kIntegers.find(n.text) == std::string_view::npos) return false;
+    several = several || (!letter.empty() && letter != n.text);
+    letter = n.text;
+    return false;
+  };
+  any_node(tree, idx, note);
+  const auto is_pi = [](const Node& n) { return n.kind == Kind::constant && n.text == "pi"; };
+  const bool beside_pi = !letter.empty() && any_node(tree, idx, [&](const Node& n) {
+    if (n.kind != Kind::product) return false;
+    const auto at = static_cast<NodeIdx>(&n - tree.nodes.data());
+    return has_symbol(tree, at, letter) && any_node(tree, at, is_pi);
+  });
+  return beside_pi && !several && !alternates(tree, idx) ? FreeLetter{letter, true} : FreeLetter{};
 }
 
 NodeIdx modulus_of(const Tree& tree, NodeIdx idx) noexcept {

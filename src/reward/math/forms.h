@@ -18,6 +18,9 @@ bool alternates(const Tree& tree, NodeIdx idx) noexcept;
 bool has_symbolic_factorials(const Tree& tree, NodeIdx idx) noexcept;
 /// Whether the same variables occur in both, with the same indices.
 bool same_symbols(const Tree& a, NodeIdx of_a, const Tree& b, NodeIdx of_b);
+/// Whether it is a sum of even powers of real variables and numbers without a minus; z and w are none, they may be
+/// complex.
+bool is_never_negative(const Tree& tree, NodeIdx idx) noexcept;
 bool has_plus_minus(const Tree& tree, NodeIdx idx) noexcept;
 /// Whether a number with words occurs in it.
 bool has_quantity(const Tree& tree, NodeIdx idx) noexcept;
@@ -28,8 +31,27 @@ bool is_name(const Tree& tree, NodeIdx idx) noexcept;
 std::optional<bool> offers_alternatives(const Tree& tree, NodeIdx idx) noexcept;
 /// x, x_1, f(x), (x, y) or a word, but no product.
 bool is_variable(const Tree& tree, NodeIdx idx) noexcept;
-/// The letters behind a number that may be units rather than variables, apart from it: "m/s" of "6 m/s". Empty: none.
+/// The letters behind a number that may be units rather than variables, apart from it: "m/s^2" of "6 m/s^2". Empty:
+/// none.
 std::string_view unit_letters(const Tree& tree, NodeIdx idx) noexcept;
+
+/// Whether both are the same term of a sequence: a_n and a(n), where the latter is read as a product.
+bool same_term(const Tree& a, NodeIdx of_a, const Tree& b, NodeIdx of_b) noexcept;
+
+/// What an answer is without what may be left out of it beside one that has it not; `idx` where there is no such.
+NodeIdx without_point_name(const Tree& tree, NodeIdx idx) noexcept;  ///< (1, 2) of A(1, 2)
+NodeIdx without_transpose(const Tree& tree, NodeIdx idx) noexcept;   ///< (1, 2) of (1, 2)^T
+NodeIdx without_words(const Tree& tree, NodeIdx idx) noexcept;       ///< (1, 2) of "(1, 2) is the vertex"
+/// x² of "x², x ∈ ℝ" and 2kπ of "2kπ, k ∈ ℤ": of a domain of a variable that occurs in it.
+NodeIdx without_domain(const Tree& tree, NodeIdx idx) noexcept;
+
+/// The letter of an answer whose name does not matter: C or c added as a constant of integration, or the only one of k,
+/// l, m and n where it stands beside π as in 2kπ. Empty: there is none.
+struct FreeLetter {
+  std::string_view name;
+  bool is_integer = false;
+};
+FreeLetter free_letter(const Tree& tree, NodeIdx idx) noexcept;
 
 /// The modulus of "3 mod 7", and of a relation that ends so; −1 where there is none.
 NodeIdx modulus_of(const Tree& tree, NodeIdx idx) noexcept;

@@ -5,6 +5,7 @@
 #include "base/ascii.h"
 #include "reward/math/bracket_commas.h"
 #include "reward/math/numerals.h"
+#include "reward/math/prose.h"
 #include "reward/math/spelling.h"
 #include "reward/math/texts.h"
 #include "reward/math/units.h"
@@ -208,7 +209,7 @@ class Lexer {
     for (; at_ < text_.size() && is_word_byte(text_[at_]); ++at_) foreign = foreign || !is_letter(text_[at_]);
     const std::string_view word = text_.substr(begin, at_ - begin);
     if (foreign) return push(T::word, 0, word);
-    if (read_numeral(begin)) return;
+    if (read_numeral(begin) || read_minus(begin)) return;
     if (word.size() == 1 && read_half_of_day(begin)) return;
     if (word.size() == 1) {
       if (pending_ > 0) --pending_;
@@ -220,7 +221,7 @@ class Lexer {
       return push_letter(word.substr(0, 1));
     }
     if (const auto meaning = word_meaning(word)) return push(meaning->type, meaning->code, meaning->text);
-    if (word.size() == 3 && word[0] <= 'Z' && note_currency(word)) return;
+    if (word.size() <= 3 && word[0] <= 'Z' && note_currency(word)) return;
     const bool ordinal = !space_ && after_value() && (word == "st" || word == "nd" || word == "rd" || word == "th");
     const bool unit = ordinal || (after_value() && unit_of(word).dimension != 0);
     if (unit || is_short_word(word) || is_word(word)) return push(T::word, 0, word);
@@ -236,6 +237,13 @@ class Lexer {
     std::copy(digits.begin(), digits.end(), out_.source.begin() + static_cast<std::ptrdiff_t>(begin));
     at_ = begin + numeral->size;
     push(T::number, 0, text_.substr(begin, digits.size()));
+    return true;
+  }
+
+  /// "minus 12", "negative 12".
+  bool read_minus(std::size_t begin) {
+    if (!is_minus(text_.substr(begin))) return false;
+    push(T::op, '-');
     return true;
   }
 
@@ -284,6 +292,7 @@ class Lexer {
     if (peek() == '*') ++at_;
     while (!name.empty()) {  // \quadx is \quad x: the longest beginning that is known
       if (const Wrapper wrapper = wrapper_of(name); wrapper != Wrapper::none) return read_wrapped(wrapper, begin);
+      if (is_unit_sign(name)) return push(T::word, 't', name);
       if (const auto meaning = command_meaning(name)) return push_meaning(*meaning);
       if (note_currency(name)) return;
       if (name.size() == 1) break;
@@ -292,6 +301,14 @@ class Lexer {
     }
     while (is_letter(peek())) ++at_;
     fail("a command that is not known: " + std::string(text_.substr(begin, std::min<std::size_t>(at_ - begin, 40))));
+  }
+
+  /// \Omega alone and \mu before a unit, behind a number: 10\,\Omega, 10\,\mu\text{m}.
+  bool is_unit_sign(std::string_view name) const noexcept {
+    if ((name != "Omega" && name != "mu") || out_.tokens.empty() || out_.tokens.back().type != T::number) return false;
+    const std::string_view rest = trimmed(text_.substr(at_));
+    if (name == "Omega") return rest.empty() || rest == "$" || rest == ".";
+    return rest.starts_with("\\text{") || rest.starts_with("\\mathrm{");
   }
 
   void push_meaning(const Meaning& meaning) {
@@ -446,7 +463,7 @@ class Lexer {
         const bool letters = std::all_of(content->begin(), content->end(), is_letter);
         const bool after_number = !out_.tokens.empty() && out_.tokens.back().type == T::number;
         if (letters && content->size() == 1 && is_unit_here(*content)) return push_words(*content);
-        if (!letters && after_number && measure(*content).known) return push_words(*content);  // \mathrm{m/s}
+        if (!letters && after_number && names_unit(*content)) return push_words(*content);  // \mathrm{m/s}
         if (letters && content->size() > 1) {
           if (const auto meaning = word_meaning(*content)) return push_meaning(*meaning);
           return push_words(*content);
@@ -458,8 +475,9 @@ class Lexer {
         return;
       }
       case Wrapper::text:
+        if (is_digit(peek()) && ends_with_minus(text_.substr(0, at_ - 1))) return push(T::op, '-');
         if (begins_with_number(*content) || is_list_of_letters(*content) || is_modulus(*content) ||
-            (!after_value() && numeral_at(*content))) {
+            is_minus(*content) || (!after_value() && numeral_at(*content))) {
           at_ = begin;
           return;
         }
@@ -484,6 +502,12 @@ class Lexer {
     if (content.starts_with('-') || content.starts_with('+')) content.remove_prefix(1);
     if (content.starts_with("\\$")) content.remove_prefix(2);
     return !content.empty() && is_digit(content.front()) && !after_value();
+  }
+
+  /// \text{minus 12}.
+  static bool is_minus(std::string_view content) noexcept {
+    const std::string_view behind = behind_minus(content);
+    return !behind.empty() && is_digit(behind.front());
   }
 
   void push_name(std::string_view name) {
@@ -511,6 +535,7 @@ class Lexer {
     if (content == "e" || content == "i") return push_letter(content);
     if (content == "infinity") return push(T::constant, 0, content);
     if (content.starts_with('\\') && note_currency(content.substr(1))) return;
+    if (content == "Rs" && note_currency(content)) return;
     const std::string_view last = content.substr(content.rfind(' ') + 1);  // 2\text{ apples and }3
     const bool joins = last != content && (last == "and" || last == "or");
     push(T::word, 't', joins ? trimmed(content.substr(0, content.size() - last.size())) : content);

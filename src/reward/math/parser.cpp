@@ -191,19 +191,14 @@ NodeIdx Parser::read_union() {
 }
 
 bool Parser::temperature_follows(NodeIdx degrees) const noexcept {
-  const Node& node = tree_.at(degrees);
-  const bool negative = node.kind == Kind::sum && node.count == 1;
-  if (!is_kind(negative ? tree_.child(node, 0) : degrees, Kind::degree)) return false;
+  if (!is_kind(degrees, Kind::degree)) return false;
   const Token& letter = now(is(T::open, '{') ? 1 : 0);
   const bool closed = !is(T::open, '{') || now(2).type == T::close;
   return closed && (letter.type == T::symbol || letter.type == T::word) && (letter.text == "C" || letter.text == "F");
 }
 
 NodeIdx Parser::read_temperature(NodeIdx degrees) {
-  const Node node = tree_.at(degrees);
-  const bool negative = node.kind == Kind::sum;
-  NodeIdx number = tree_.child(negative ? tree_.child_at(node, 0) : node, 0);
-  if (negative) number = make(Kind::sum, {{number, tree_.link(node, 0).code}});
+  const NodeIdx number = tree_.child(tree_.at(degrees), 0);
   const bool braced = is(T::open, '{');
   const std::string_view scale = now(braced ? 1 : 0).text == "C" ? "celsius" : "fahrenheit";
   at_ += braced ? 3 : 1;
@@ -215,14 +210,15 @@ NodeIdx Parser::read_quantity() {
   if (!ok_) return number;
   if (temperature_follows(number)) return read_temperature(number);
   const bool per = is_op('/') && !now().text.empty() && now(1).type == T::word;  // $3/\text{hour}
-  if ((now().type != T::word && !per) || is_kind(number, Kind::words)) return number;
+  const WordsApart apart = words_apart();
+  if ((now().type != T::word && !per && apart.size == 0) || is_kind(number, Kind::words)) return number;
   // Plain words behind variables are prose ("we find that"); \text{…} is a unit there too.
   if (now().code == 0 && has_symbols(tree_, number)) return fail("words behind a formula");
-  const std::size_t first = at_;
-  if (per) ++at_;
+  const std::size_t first = at_ + apart.first;
+  at_ += apart.size + (per ? 1 : 0);
   while (ok_) {
     if (now().type == T::word || now().type == T::symbol) ++at_;
-    else if (is_op('^') && (now(1).type == T::number || is_group_of_number(1))) at_ += now(1).type == T::number ? 2 : 4;
+    else if (is_op('^') && tokens_[at_ - 1].type != T::number && exponent_at(1) > 0) at_ += 1 + exponent_at(1);
     else if ((is_op('/') || is_op('*')) && (now(1).type == T::word || now(1).type == T::symbol)) at_ += 2;
     else break;
   }
@@ -230,9 +226,22 @@ NodeIdx Parser::read_quantity() {
   return make(Kind::quantity, {{number, 0}, {unit, 0}});
 }
 
-bool Parser::is_group_of_number(std::size_t ahead) const noexcept {
-  return now(ahead).type == T::open && now(ahead).code == '{' && now(ahead + 1).type == T::number &&
-         now(ahead + 2).type == T::close;
+std::size_t Parser::exponent_at(std::size_t ahead) const noexcept {
+  const bool braced = now(ahead).type == T::open && now(ahead).code == '{';
+  std::size_t end = ahead + (braced ? 1 : 0);
+  if (now(end).type == T::op && now(end).code == '-') ++end;
+  if (now(end).type != T::number || (braced && now(end + 1).type != T::close)) return 0;
+  return end + (braced ? 2 : 1) - ahead;
+}
+
+Parser::WordsApart Parser::words_apart() const noexcept {
+  if (at_ == 0 || tokens_[at_ - 1].type != T::number) return {};
+  const auto is_word_in = [this](std::size_t ahead, char open) {
+    return now(ahead).type == T::open && now(ahead).code == open && now(ahead + 1).type == T::word &&
+           now(ahead + 2).type == T::close;
+  };
+  if (is_word_in(0, '(')) return {3, 1};
+  return now().type == T::fraction && is_word_in(1, '{') && is_word_in(4, '{') ? WordsApart{7, 2} : WordsApart{};
 }
 
 std::string_view Parser::span_of(std::size_t first) const noexcept {
@@ -287,14 +296,15 @@ bool Parser::starts_operand() const noexcept {
     case T::symbol:
     case T::constant:
     case T::function:
-    case T::fraction:
     case T::root:
     case T::begin:
       return true;
+    case T::fraction:
+      return words_apart().size == 0;
     case T::number:
       return tokens_[at_ - 1].type != T::number;  // 2 3 is no product
     case T::open:
-      return token.code != 'S' && !modulus_follows() && !membership_follows();
+      return token.code != 'S' && !modulus_follows() && !membership_follows() && words_apart().size == 0;
     case T::bar:
       return token.code == 0 && num_bars_ == 0 && !in_set_;
     default:
@@ -338,7 +348,10 @@ NodeIdx Parser::read_signed() {
     const char code = now().code;
     ++at_;
     const NodeIdx operand = read_product_of_sign();
-    return code == '+' ? operand : make(Kind::sum, {{operand, code}});
+    if (code == '+' || !ok_) return operand;
+    const Node of = tree_.at(operand);  // −5 % is (−5) %, so that it is told from −5 by its mark alone
+    if (of.kind != Kind::percent && of.kind != Kind::degree) return make(Kind::sum, {{operand, code}});
+    return make(of.kind, {{make(Kind::sum, {{tree_.child(of, 0), code}}), 0}});
   }
   return read_power();
 }
@@ -374,6 +387,11 @@ NodeIdx Parser::read_power() {
   }
   const Nested nested(*this);
   const NodeIdx exponent = read_signed();
+  if (ok_ && is(T::open, '(') && is_kind(base, Kind::symbol) && names_function(tree_.at(base).text)) {
+    const Node inverse = tree_.at(exponent);  // f^{-1}(x)
+    if (inverse.kind == Kind::sum && inverse.count == 1 && tree_.child_at(inverse, 0).text == "1")
+      return postfix_of(read_call_of(make(Kind::power, {{base, 0}, {exponent, 0}})));
+  }
   if (ok_ && is_combination(base, exponent))
     return postfix_of(make(Kind::binomial, {{tree_.child(tree_.at(base), 1), 0}, {exponent, 0}}));
   return postfix_of(make(Kind::power, {{base, 0}, {exponent, 0}}));

@@ -61,7 +61,14 @@ class Parser {
   NodeIdx read_temperature(NodeIdx degrees);
   /// 3 feet 4 inches, 2 hours and 30 minutes as one quantity of the smaller unit.
   NodeIdx with_smaller_units(NodeIdx quantity);
-  bool is_group_of_number(std::size_t ahead) const noexcept;
+  /// How many tokens a number is that stands there as an exponent, perhaps in braces and negative; 0 where none does.
+  std::size_t exponent_at(std::size_t ahead) const noexcept;
+  /// Words behind a number that stand apart: (clips), \frac{\text{m}}{\text{s}}. How many tokens they are, and the
+  /// first word among them; 0 where none do.
+  struct WordsApart {
+    std::size_t size = 0, first = 0;
+  };
+  WordsApart words_apart() const noexcept;
   /// The text from a token to the one before the next.
   std::string_view span_of(std::size_t first) const noexcept;
 
@@ -113,6 +120,8 @@ class Parser {
   /// Whether "(" after a symbol calls it rather than multiplies: f(…) always, P(A) and Y(t) for one symbol or number.
   bool applies_to_symbol() const noexcept;
   NodeIdx read_symbol(const Token& token);
+  /// f, g, \Gamma and other names that a bracket behind them calls.
+  static bool names_function(std::string_view name) noexcept;
   NodeIdx read_call_of(NodeIdx function);
 
   NodeIdx read_root();

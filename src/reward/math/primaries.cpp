@@ -144,18 +144,22 @@ bool Parser::applies_to_symbol() const noexcept {
          now(2).code == ')';
 }
 
+bool Parser::names_function(std::string_view name) noexcept {
+  constexpr std::string_view kLetters = "fghFGHO";
+  if (name.size() == 1) return kLetters.find(name[0]) != std::string_view::npos;
+  return name == "Gamma" || name == "zeta" || name == "phi" || name == "varphi" || name == "Re" || name == "Im";
+}
+
 NodeIdx Parser::read_symbol(const Token& token) {
   const NodeIdx symbol = make(Kind::symbol, {}, token.text);
   if (!ok_ || !is(T::open, '(')) return symbol;
-  constexpr std::string_view kAlways = "fghFGHO";
   constexpr std::string_view kSometimes = "pquvwy";
   const bool letter = token.text.size() == 1;
-  const bool always = (letter && kAlways.find(token.text[0]) != std::string_view::npos) || token.text == "Gamma" ||
-                      token.text == "zeta" || token.text == "phi" || token.text == "varphi" || token.text == "Re" ||
-                      token.text == "Im";
   const bool capital = letter && token.text[0] >= 'A' && token.text[0] <= 'Z';
   const bool sometimes = capital || (letter && kSometimes.find(token.text[0]) != std::string_view::npos);
-  return always || (sometimes && applies_to_symbol()) ? read_call_of(symbol) : symbol;
+  const bool event = token.text == "P" && now(1).type == T::symbol && now(2).type == T::relation;  // P(X = 2)
+  const bool called = names_function(token.text) || event || (sometimes && applies_to_symbol());
+  return called ? read_call_of(symbol) : symbol;
 }
 
 NodeIdx Parser::read_call_of(NodeIdx function) {

@@ -17,6 +17,9 @@ using base::is_digit;
 using base::is_letter;
 using base::lower;
 
+constexpr std::string_view kDenials[] = {"not",   "t",     "never",     "cannot", "neither", "nor",
+                                         "doubt", "wrong", "incorrect", "false",  "untrue"};
+constexpr std::string_view kMinus[] = {"negative ", "minus "};
 constexpr std::size_t kMaxWords = 5;  ///< beside a number, that may change it
 
 template <std::size_t N>
@@ -65,15 +68,14 @@ bool begins_turned_around(std::string_view text) noexcept {
 }
 
 std::string_view behind_minus(std::string_view text) noexcept {
-  for (const std::string_view word : {"negative ", "minus "}) {
+  for (const std::string_view word : kMinus) {
     if (begins_with(text, word)) return text.substr(word.size());
   }
   return {};
 }
 
 bool ends_with_minus(std::string_view text) noexcept {
-  constexpr std::string_view kWords[] = {"negative ", "minus "};
-  return std::any_of(std::begin(kWords), std::end(kWords), [text](std::string_view word) {
+  return std::any_of(std::begin(kMinus), std::end(kMinus), [text](std::string_view word) {
     if (text.size() < word.size() || (text.size() > word.size() && is_letter(text[text.size() - word.size() - 1])))
       return false;
     return std::equal(word.begin(), word.end(), text.end() - static_cast<std::ptrdiff_t>(word.size()),
@@ -108,14 +110,16 @@ std::vector<std::string> last_words(std::string_view text) {
 /// square of", "divisible by", "up to", "such as".
 bool is_taken_further(std::string_view word, std::string_view preposition) noexcept {
   constexpr std::string_view kOf[] = {
-      "half",      "halves",      "third",     "thirds",       "quarter",       "quarters", "fourth",     "fifth",
-      "sixth",     "seventh",     "eighth",    "ninth",        "tenth",         "tenths",   "hundredth",  "hundredths",
-      "double",    "triple",      "quadruple", "reciprocal",   "opposite",      "negative", "negation",   "inverse",
-      "square",    "squares",     "cube",      "cubes",        "root",          "roots",    "power",      "powers",
-      "logarithm", "log",         "factorial", "conjugate",    "sine",          "cosine",   "tangent",    "multiple",
-      "multiples", "divisor",     "divisors",  "factor",       "factors",       "fraction", "complement", "supplement",
-      "successor", "predecessor", "digit",     "digits",       "excess",        "short",    "shy",        "instead",
-      "modulus",   "magnitude",   "vicinity",  "neighborhood", "neighbourhood", "part",     "percent",    "percentage"};
+      "half",        "halves",     "third",     "thirds",   "quarter",      "quarters",      "fourth",
+      "fifth",       "sixth",      "seventh",   "eighth",   "ninth",        "tenth",         "tenths",
+      "hundredth",   "hundredths", "double",    "triple",   "quadruple",    "reciprocal",    "opposite",
+      "negative",    "negation",   "inverse",   "square",   "squares",      "cube",          "cubes",
+      "root",        "roots",      "power",     "powers",   "logarithm",    "log",           "factorial",
+      "conjugate",   "sine",       "cosine",    "tangent",  "multiple",     "multiples",     "divisor",
+      "divisors",    "factor",     "factors",   "fraction", "complement",   "supplement",    "successor",
+      "predecessor", "digit",      "digits",    "excess",   "short",        "shy",           "instead",
+      "out",         "modulus",    "magnitude", "vicinity", "neighborhood", "neighbourhood", "part",
+      "percent",     "percentage"};
   constexpr std::string_view kBy[] = {"divisible",  "multiplied", "divided",  "increased",  "decreased", "reduced",
                                       "off",        "multiply",   "divide",   "followed",   "preceded",  "bounded",
                                       "exceeded",   "replaced",   "greater",  "less",       "larger",    "smaller",
@@ -136,8 +140,6 @@ bool is_taken_further(std::string_view word, std::string_view preposition) noexc
 }  // namespace
 
 bool denies(std::string_view before) {
-  constexpr std::string_view kDenials[] = {"not", "t",     "never", "cannot",    "neither",
-                                           "nor", "doubt", "wrong", "incorrect", "false"};
   // Right before the number: what is done with it, or that it is thrown away.
   constexpr std::string_view kOperators[] = {
       "than",      "double",  "triple",  "twice", "thrice", "quadruple", "half",    "near",  "nearly", "almost",
@@ -166,8 +168,6 @@ bool denies(std::string_view before) {
 bool denies_what_follows(std::string_view before) {
   constexpr std::string_view kArticles[] = {"the", "my", "our", "your", "this", "final", "correct", "right", "an"};
   constexpr std::string_view kJoints[] = {"that", "think", "believe", "say", "claim", "mean", "suppose", "if"};
-  constexpr std::string_view kDenials[] = {"not",   "t",         "never", "cannot", "doubt",
-                                           "wrong", "incorrect", "false", "untrue"};
   const std::vector<std::string> words = last_words(before);
   const auto joint =
       std::find_if_not(words.begin(), words.end(), [&](const auto& word) { return is_one_of(kArticles, word); });
@@ -245,7 +245,6 @@ bool changes(std::string_view behind, bool fraction) {
       "halved",  "negated", "inverted",  "reversed",   "raised",      "rejected", "discarded"};
   constexpr std::string_view kParts[] = {"half", "third", "quarter", "fourth", "fifth", "halves", "thirds", "quarters"};
   constexpr std::string_view kCompared[] = {"more", "less", "fewer", "greater"};
-  constexpr std::string_view kDenied[] = {"not", "wrong", "incorrect", "false", "never"};
   std::vector<std::string> words = first_words(behind);
   if (words.empty()) return false;
   if (words[0] == "out" && words.size() > 1) words.erase(words.begin());  // 5 out of 6
@@ -260,7 +259,7 @@ bool changes(std::string_view behind, bool fraction) {
     const std::string& next = words[k + 1];
     if (next == "than" && is_one_of(kCompared, word)) return true;
     if (word == "or" && is_one_of(kCompared, next)) return true;
-    if ((word == "is" || word == "was") && is_one_of(kDenied, next)) return true;
+    if ((word == "is" || word == "was") && is_one_of(kDenials, next)) return true;
     if ((word == "isn" || word == "wasn" || word == "can" || word == "cannot") && (next == "t" || next == "be"))
       return true;
   }

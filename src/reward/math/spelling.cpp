@@ -25,6 +25,7 @@ constexpr Spelling kSpellings[] = {
     {"−", "-"},
     {"–", "-"},
     {"—", "-"},
+    {"‒", "-"},
     {"‐", "-"},
     {"‑", "-"},
     {"﹣", "-"},
@@ -82,7 +83,7 @@ constexpr Spelling kSpellings[] = {
     {"⁸", "^{8}"},
     {"⁹", "^{9}"},
     {"ⁿ", "^{n}"},
-    {"⁻¹", "^{-1}"},
+    {"⁻", "^{-}"},
     {"₀", "_{0}"},
     {"₁", "_{1}"},
     {"₂", "_{2}"},
@@ -184,12 +185,21 @@ std::optional<std::string_view> ascii_spelling(std::string_view utf8) noexcept {
 std::string spelled_in_ascii(std::string_view text) {
   std::string out;
   out.reserve(text.size() + 16);
+  char last_script = '\0';  // that the character before was spelled with: ^ or _
   for (std::size_t at = 0; at < text.size();) {
     const auto c = static_cast<unsigned char>(text[at]);
     const std::size_t size = c < 0xc0 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
     const std::string_view character = text.substr(at, size);
     const auto spelling = c >= 0xc0 ? ascii_spelling(character) : std::nullopt;
-    out += spelling.value_or(character);
+    const bool script =
+        spelling && spelling->size() > 2 && (spelling->starts_with("^{") || spelling->starts_with("_{"));
+    if (script && spelling->front() == last_script) {  // 10⁻⁵ has one exponent
+      out.pop_back();
+      out += spelling->substr(2);
+    } else {
+      out += spelling.value_or(character);
+    }
+    last_script = script ? spelling->front() : '\0';
     at += character.size();
     if (character != "√" && character != "∛") continue;
     std::size_t end = at;  // √12 is \\sqrt{12}, and \\sqrt 12 the root of 1 beside 2

@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "base/ascii.h"
+#include "reward/math/vocabulary.h"
 
 namespace qrl::reward::math {
 
@@ -24,8 +25,13 @@ std::string text_key(std::string_view text) {
   std::string key;
   for (std::size_t k = 0; k < text.size(); ++k) {
     const char c = text[k];
-    if (c == '\\') {  // a command shows nothing of its name
+    if (c == '\\') {
+      const std::size_t begin = k + 1;
       while (k + 1 < text.size() && is_letter(text[k + 1])) ++k;
+      const std::string_view name = text.substr(begin, k + 1 - begin);
+      const auto meaning = command_meaning(name);
+      const bool layout = wrapper_of(name) != Wrapper::none || (meaning && meaning->type == TokenType::end);
+      if (!layout) key += name;  // the root of "odd" is not "odd"
       continue;
     }
     const bool before_digit = k + 1 < text.size() && is_digit(text[k + 1]);
@@ -80,6 +86,7 @@ bool is_modulus(std::string_view content) noexcept {
 
 bool is_list_of_letters(std::string_view content) noexcept {
   bool several = false;
+  if (std::none_of(content.begin(), content.end(), is_letter)) return false;
   for (std::size_t k = 0; k < content.size(); ++k) {
     const char c = content[k];
     if (c >= 'A' && c <= 'Z' && (k + 1 == content.size() || !is_letter(content[k + 1]))) continue;
@@ -110,6 +117,7 @@ bool begins_with_verdict(const std::string& gold_key, std::string_view answer) {
   if (verdict == std::end(kOpposites) || signs_shown(answer).find(kNegation) != std::string::npos) return false;
   std::size_t end = 0;
   for (; end < answer.size() && !is_letter(answer[end]); ++end) {
+    if (is_digit(answer[end])) return false;
     if (answer[end] != '\\') continue;  // a command: \text{Yes, …}
     while (end + 1 < answer.size() && is_letter(answer[end + 1])) ++end;
   }
@@ -119,6 +127,8 @@ bool begins_with_verdict(const std::string& gold_key, std::string_view answer) {
   if (!ends || text_key(answer.substr(begin, end - begin)) != gold_key) return false;
   std::size_t last = answer.size();
   while (last > end && !is_letter(answer[last - 1])) --last;
+  if (last == end && std::any_of(answer.begin() + static_cast<std::ptrdiff_t>(end), answer.end(), is_digit))
+    return false;  // "no, 7" gives no reason
   std::size_t first = last;
   while (first > end && is_letter(answer[first - 1])) --first;
   return text_key(answer.substr(first, last - first)) != (*verdict)[1];

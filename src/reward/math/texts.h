@@ -6,7 +6,8 @@
 
 namespace qrl::reward::math {
 
-/// Letters and digits of a text in lower case, with points and signs before digits, without LaTeX commands.
+/// Letters and digits of a text in lower case, with points and signs before digits; of LaTeX's commands the names of
+/// those that are no layout.
 std::string text_key(std::string_view text);
 
 /// Signs of operations in a text, negations and bars over it among them, in order, and a minus right before its first

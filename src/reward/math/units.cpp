@@ -1,6 +1,7 @@
 #include "reward/math/units.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "base/ascii.h"
 #include "reward/math/vocabulary.h"
@@ -42,11 +43,23 @@ long double magnitude(std::string_view words) {
   return product;
 }
 
+namespace {
+
+/// The exponent of a unit, 2 or ^3 or ^{-1}, which `at` is behind then; 1 where there is none.
+int take_exponent(std::string_view words, std::size_t& at) noexcept {
+  std::size_t k = std::min(words.find_first_not_of(" }$^{", at), words.size());
+  const bool negative = words.substr(k).starts_with('-');
+  if (negative) ++k;
+  if (k == words.size() || words[k] < '1' || words[k] > '3') return 1;
+  at = k + 1;
+  return (negative ? -1 : 1) * (words[k] - '0');
+}
+
+}  // namespace
+
 Measure measure(std::string_view words) {
   Measure m{"", 1, true};
-  bool below = false;
-  long double last = 1;  // the factor of the last unit
-  bool square = false, cube = false;
+  bool below = false, square = false, cube = false;
   for (std::size_t k = 0; k < words.size() && m.known;) {
     const char c = words[k];
     if (c == '\\') {
@@ -54,12 +67,7 @@ Measure measure(std::string_view words) {
       continue;
     }
     if (!is_letter(c)) {
-      below = below || c == '/';
-      const bool power = (c == '2' || c == '3') && !m.dimensions.empty();
-      for (int n = power ? c - '1' : 0; n > 0; --n) {
-        m.dimensions += m.dimensions.back();
-        m.factor *= last;
-      }
+      below = below || c == '/' || words.substr(k).starts_with("}{");  // \frac{\text{m}}{\text{s}}
       ++k;
       continue;
     }
@@ -78,10 +86,12 @@ Measure measure(std::string_view words) {
     else {
       const Unit unit = unit_of(word);
       if (unit.dimension == 0 || unit.dimension == 'u') return {};
-      const std::size_t times = cube ? 3 : square ? 2 : 1;
-      m.dimensions.append(times, below ? static_cast<char>(unit.dimension ^ 32) : unit.dimension);
-      last = below ? 1 / unit.factor : unit.factor;
-      for (std::size_t j = 0; j < times; ++j) m.factor *= last;
+      const int exponent = take_exponent(words, k);
+      const bool inverse = below != (exponent < 0);
+      const int times = (cube ? 3 : square ? 2 : 1) * std::abs(exponent);
+      m.dimensions.append(static_cast<std::size_t>(times),
+                          inverse ? static_cast<char>(unit.dimension ^ 32) : unit.dimension);
+      for (int j = 0; j < times; ++j) m.factor *= inverse ? 1 / unit.factor : unit.factor;
       square = cube = false;
     }
   }
@@ -91,6 +101,15 @@ Measure measure(std::string_view words) {
   if (temperature) m.dimensions.erase(std::remove(m.dimensions.begin(), m.dimensions.end(), 'a'), m.dimensions.end());
   std::sort(m.dimensions.begin(), m.dimensions.end());
   return m;
+}
+
+bool names_unit(std::string_view words) {
+  for (std::size_t k = 0; k < words.size();) {
+    if (words[k] == '\\') k = behind_command(words, k);
+    else if (!is_letter(words[k])) ++k;
+    else if (unit_of(take_word(words, k)).dimension != 0) return true;
+  }
+  return false;
 }
 
 }  // namespace qrl::reward::math

@@ -16,5 +16,7 @@ struct Measure {
 long double magnitude(std::string_view words);
 /// Not known when any word is not, or when all there is is "units".
 Measure measure(std::string_view words);
+/// Whether one of the words is a unit, known or not what it measures: "units^2", "J/(kg K)".
+bool names_unit(std::string_view words);
 
 }  // namespace qrl::reward::math

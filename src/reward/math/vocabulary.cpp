@@ -20,6 +20,7 @@ constexpr Meaning kNothing{T::end, 0, ""};
 
 constexpr Command kCommands[] = {
     {"Longrightarrow", {T::relation, 't', ""}},
+    {"cr", {T::newline, 0, ""}},
     {"Leftrightarrow", {T::relation, 'c', ""}},
     {"Rightarrow", {T::relation, 't', ""}},
     {"approx", {T::relation, 'a', ""}},
@@ -169,10 +170,10 @@ const std::string_view* find_name(const std::string_view (&names)[N], std::strin
   return at == std::end(names) ? nullptr : at;
 }
 
-constexpr std::string_view kShortWords[] = {"yes", "no",  "odd", "all",  "not", "dne", "one", "two",  "six", "ten",
-                                            "the", "for", "any", "has",  "are", "was", "her", "his",  "its", "red",
-                                            "sun", "mon", "tue", "wed",  "thu", "fri", "sat", "none", "is",  "it",
-                                            "of",  "to",  "if",  "with", "per", "so",  "in",  "day",  "pm",  "am"};
+constexpr std::string_view kShortWords[] = {
+    "yes", "no",  "odd", "all",  "not", "dne", "one", "two", "six", "ten", "the", "for", "any",  "has", "are",
+    "was", "her", "his", "its",  "red", "sun", "mon", "tue", "wed", "thu", "fri", "sat", "none", "is",  "it",
+    "of",  "to",  "if",  "with", "per", "so",  "in",  "day", "pm",  "am",  "we",  "get", "got"};
 
 struct NamedUnit {
   std::string_view name;
@@ -339,7 +340,7 @@ std::string_view currency_of(std::string_view name) noexcept {
   constexpr Currency kCurrencies[] = {{"$", "dollar"},     {"textdollar", "dollar"}, {"USD", "dollar"},
                                       {"euro", "euro"},    {"texteuro", "euro"},     {"EUR", "euro"},
                                       {"pounds", "pound"}, {"GBP", "pound"},         {"yen", "yen"},
-                                      {"rupee", "rupee"},  {"INR", "rupee"}};
+                                      {"rupee", "rupee"},  {"INR", "rupee"},         {"Rs", "rupee"}};
   const auto* at = std::find_if(std::begin(kCurrencies), std::end(kCurrencies),
                                 [name](const Currency& currency) { return currency.name == name; });
   return at == std::end(kCurrencies) ? std::string_view() : at->unit;

@@ -101,16 +101,12 @@ class Scanner {
     digits[kept++] = ')';
   }
 
-  /// The exponent of 1e6, 1.5E-3 or 1e+06. Lower "e-" after an integer other than 1 is a difference: 2e-1 = 2·e − 1.
+  /// The exponent of 1e6, 1.5E-3 or 3e-5. Euler's number stands apart, 3e - 5, or in a formula that has powers of it:
+  /// e^2-2e-1.
   void read_scientific(char* digits, std::size_t& kept) {
     if ((peek() != 'e' && peek() != 'E')) return;
     const bool sign = peek(1) == '-' || peek(1) == '+';
-    if (!is_digit(peek(sign ? 2 : 1))) return;
-    const std::string_view mantissa(digits, kept);
-    if (peek() == 'e' && sign && mantissa != "1" && mantissa.find('.') == std::string_view::npos &&
-        !is_digit(peek(3))) {
-      return;
-    }
+    if (!is_digit(peek(sign ? 2 : 1)) || (sign && text_.find("e^") != std::string_view::npos)) return;
     digits[kept++] = 'e';
     ++at_;
     if (sign) {
