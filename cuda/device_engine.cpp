@@ -81,6 +81,8 @@ class DeviceEngine final : public Engine {
 
   std::string describe() const override;
   void upload(const HostWeights& weights) override { weights_.upload(weights, stream_); }
+  std::int64_t rewrite(std::span<const Master> masters) override { return weights_.rewrite(masters, stream_); }
+  void decode(std::span<const DecodedMatrix> wanted) override { weights_.decode(wanted, stream_); }
   void set_kv_scales(std::span<const float> keys_LK, std::span<const float> values_LK) override;
   std::int64_t allocate_kv() override;
   void release_kv() override;

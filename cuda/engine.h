@@ -65,6 +65,44 @@ struct HostWeights {
   HostMatrix lm_head;  ///< bf16
 };
 
+/// Which of the engine's weights; of a block all from input_norm on.
+enum class WeightPlace : std::uint8_t {
+  embedding,
+  final_norm,
+  lm_head,
+  input_norm,
+  post_norm,
+  q_norm,
+  k_norm,
+  qkv_bias,
+  o_bias,
+  qkv,
+  o,
+  gate_up,
+  down,
+};
+
+/// A tensor of the model as training keeps it, fp32, row-major, in the memory of the engine's device, and what it is to
+/// the engine: some rows of a matrix, some elements of a vector.
+struct Master {
+  const float* values = nullptr;
+  WeightPlace place = WeightPlace::embedding;
+  std::int64_t layer = 0;
+  std::int64_t first = 0, count = 0;  ///< rows, or elements
+  // In CPU memory, null for none: what encodes instead of the weights' own figures (ops/linear.h, FixedScales).
+  const float* factors = nullptr;     ///< of a matrix's inputs, met by every weight first; of a norm: its divisors
+  const float* row_scales = nullptr;  ///< [count], of an int8 matrix
+};
+
+/// A matrix of the engine, the embedding among them, written out as numbers: dense, row-major, [out, in] as the model
+/// has it (a block's fused matrices whole), in the memory of the engine's device.
+struct DecodedMatrix {
+  WeightPlace place = WeightPlace::embedding;
+  std::int64_t layer = 0;
+  void* to = nullptr;   ///< room for all of it
+  bool to_f32 = false;  ///< else rounded to bf16
+};
+
 /// The first num_slots slots of page `from` go to page `to`, in every layer.
 struct SlotCopy {
   std::int32_t from = 0, to = 0, num_slots = 0;
@@ -108,6 +146,12 @@ class Engine {
 
   /// Replaces the weights, in place after the first time; blocks until they are on the device. Formats must stay.
   virtual void upload(const HostWeights& weights) = 0;
+  /// Rewrites some of the weights in place from masters whose values are all written: the bits that an upload of the
+  /// same, encoded on the CPU, would leave. Blocks until it is done. Index of a master that has a NaN or an infinity,
+  /// −1 without. After an upload only.
+  virtual std::int64_t rewrite(std::span<const Master> masters) = 0;
+  /// Decodes matrices: code · scale in fp32. Blocks until it is done. After an upload only.
+  virtual void decode(std::span<const DecodedMatrix> wanted) = 0;
   /// fp8_e4m3 keys and values: fp32 [layers, kv heads] each.
   virtual void set_kv_scales(std::span<const float> keys_LK, std::span<const float> values_LK) = 0;
 

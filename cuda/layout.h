@@ -66,10 +66,13 @@ QRL_HD inline std::uint32_t device_word(WordOrder order, std::uint32_t word) {
   if (order != WordOrder::fp8) return word;
   return (word & 0xff0000ffU) | ((word & 0xff00U) << 8) | ((word >> 8) & 0xff00U);
 }
-/// Input `i` (0 … 7) of a word of int4 codes, two's complement.
+/// Lowest bit of input `i` (0 … 7) of a word of int4 codes.
+QRL_HD inline int int4_bit(WordOrder order, int i) {
+  return order == WordOrder::int4_for_int8 ? i % 4 * 8 + i / 4 * 4 : i % 2 * 16 + i / 2 * 4;
+}
+/// Input `i` of a word of int4 codes, two's complement.
 QRL_HD inline int int4_at(WordOrder order, std::uint32_t word, int i) {
-  const int bit = order == WordOrder::int4_for_int8 ? i % 4 * 8 + i / 4 * 4 : i % 2 * 16 + i / 2 * 4;
-  return static_cast<int>(((word >> bit) & 0xfU) ^ 8U) - 8;
+  return static_cast<int>(((word >> int4_bit(order, i)) & 0xfU) ^ 8U) - 8;
 }
 /// Index of word `w` of output `row` among the host's words.
 QRL_HD inline std::int64_t host_word_at(std::int64_t row, std::int64_t w, std::int64_t num_words) {

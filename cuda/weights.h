@@ -1,7 +1,8 @@
-// Owns a model's weights in device memory and how they come there from the host's panels. Knows nothing of what is
-// computed with them.
+// Owns a model's weights in device memory and how they come there: from the host's panels, or from fp32 masters on the
+// device. Knows nothing of what is computed with them.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "engine.h"
@@ -28,6 +29,12 @@ class Weights {
   /// Checks shapes and formats, makes memory the first time, copies, blocks until it is there.
   void upload(const HostWeights& host, const Stream& stream);
 
+  /// As Engine::rewrite.
+  std::int64_t rewrite(std::span<const Master> masters, const Stream& stream);
+
+  /// As Engine::decode.
+  void decode(std::span<const DecodedMatrix> wanted, const Stream& stream);
+
   bool uploaded() const { return !layers_.empty(); }
   const std::uint16_t* embedding_VD() const { return embedding_.as<std::uint16_t>(); }
   const float* final_norm_D() const { return final_norm_.as<float>(); }
@@ -39,13 +46,20 @@ class Weights {
  private:
   void upload_matrix(const HostMatrix& host, std::int64_t out, std::int64_t in, MatrixMemory& matrix,
                      const Stream& stream);
+  const Memory& vector_at(WeightPlace place, std::int64_t layer) const;
+  void require_layer(std::int64_t layer) const;
+  const MatrixMemory* matrix_at(WeightPlace place, std::int64_t layer) const;  ///< null: it is none
+  void rewrite_matrix(const Master& master, const MatrixMemory& matrix, std::uint32_t* not_finite,
+                      const Stream& stream);
+  const float* bring(Memory& memory, const float* from, std::int64_t count, const Stream& stream);
 
   EngineOptions options_;
   Memory embedding_, final_norm_, rope_table_;
   std::vector<LayerMemory> layers_;
   MatrixMemory lm_head_;
-  Memory staging_;                               // panels of one matrix
-  std::vector<std::vector<float>> wide_scales_;  // of this upload's int4 matrices, until they are copied
+  Memory staging_;                                         // panels of one matrix
+  std::vector<std::vector<float>> wide_scales_;            // of this upload's int4 matrices, until they are copied
+  Memory factors_, row_scales_, magnitudes_, not_finite_;  // of masters
 };
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -330,8 +330,11 @@ void bench_step(const BenchArguments& arguments, dist::Collectives& world) {
   const Bench bench("step", arguments, world);
   train::Sampler sampler(bench.config, bench.loaded.recipe, world, arguments.prompt_tokens);
   learner::Learner learner(bench.config, bench.hf.weights, train::learner_options(bench.loaded.recipe), world);
-  learner.publish(sampler.snapshot, 0);
   train::QuantiserState quantiser;
+  const auto publish = [&](std::int64_t version) {
+    train::publish(learner, sampler, version, bench.loaded.recipe.quant, quantiser);
+  };
+  publish(0);
   train::PromptSet prompts;
   for (std::uint64_t p = 0; p < static_cast<std::uint64_t>(arguments.prompts); ++p) {
     prompts.prompts.push_back({.id = p,
@@ -360,7 +363,7 @@ void bench_step(const BenchArguments& arguments, dist::Collectives& world) {
     const learner::UpdateReport report = learn(learner, work, bench.loaded.recipe, true);
     if (bench.loaded.recipe.rollout.free_cache_engine) learner.release_memory();
     const double learnt_s = base::now_s();
-    learner.publish(sampler.snapshot, round + 1);
+    publish(round + 1);
     load();
     const double published_s = base::now_s();
     train::probe_gap(sampler, learner, train::probe_requests(prompts, 0), bench.loaded.recipe, bench.sampling());

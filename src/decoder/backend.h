@@ -9,6 +9,7 @@
 #include "base/rng.h"
 #include "decoder/kv_calibration.h"
 #include "decoder/plan.h"
+#include "model/device_weights.h"
 #include "model/snapshot.h"
 #include "ops/sample.h"
 
@@ -57,6 +58,8 @@ class Backend {
   virtual void release_kv() = 0;
 
   virtual DeviceStats device_stats() const { return {}; }  ///< zeros where there is no device
+  /// The weights as they lie on a device; null where they are read in host memory.
+  virtual model::DeviceWeights* device_weights() { return nullptr; }
 };
 
 }  // namespace qrl::decoder

@@ -176,6 +176,8 @@ std::vector<types::Completion> Decoder::complete(std::span<const types::SampleRe
 
 void Decoder::release_kv() { state_->backend->release_kv(); }
 
+model::DeviceWeights* Decoder::device_weights() { return state_->backend->device_weights(); }
+
 bool Decoder::reads(const model::Snapshot& snapshot) const { return state_->snapshot == &snapshot; }
 
 const model::Snapshot& Decoder::snapshot() const {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "decoder/kv_calibration.h"
+#include "model/device_weights.h"
 #include "model/snapshot.h"
 #include "quant/kv_format.h"
 #include "types/prompt.h"
@@ -83,6 +84,9 @@ class Decoder final : public types::TextSource {
 
   /// Gives the KV memory back while the learner works; it returns by itself at the next `complete`.
   void release_kv();
+
+  /// Its weights as they lie on a GPU, which may be published into (model/snapshot.h, DeviceWriter); null on the CPU.
+  model::DeviceWeights* device_weights();
 
   /// Whether `load` gave this snapshot: a publish into it needs no other load.
   bool reads(const model::Snapshot& snapshot) const;

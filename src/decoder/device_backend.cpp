@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/threads.h"
+#include "decoder/device_masters.h"
 
 namespace qrl::decoder {
 
@@ -24,7 +25,7 @@ cuda::HostMatrix host_matrix(const ops::PackedLinear& packed) {
           packed.scales.empty() ? 0 : packed.scales.shape()[1]};
 }
 
-class DeviceBackend final : public Backend {
+class DeviceBackend final : public Backend, public model::DeviceWeights {
  public:
   DeviceBackend(const model::ModelConfig& config, const DecoderOptions& options, std::unique_ptr<cuda::Engine> engine)
       : vocab_size_(config.vocab_size),
@@ -34,7 +35,8 @@ class DeviceBackend final : public Backend {
         num_pages_(options.kv_pages),
         engine_(std::move(engine)),
         rope_table_(model::make_rope_table(config, options.max_model_len)),
-        tick_(options.page_size) {
+        tick_(options.page_size),
+        masters_(config) {
     base::log_info("rollouts on " + engine_->describe());
   }
 
@@ -51,6 +53,14 @@ class DeviceBackend final : public Backend {
     const cuda::EngineStats& stats = engine_->stats();
     return {stats.graph_ticks, stats.waited_s};
   }
+  model::DeviceWeights* device_weights() override { return this; }
+
+  bool holds(const model::Snapshot& snapshot) const override {
+    return &snapshot == snapshot_ && uploaded_version_ >= 0;
+  }
+  std::string rewrite(std::span<const model::DeviceMaster> masters) override;
+  void decode(std::span<const model::DecodedTensor> wanted) override { engine_->decode(masters_.of(wanted)); }
+  void finish(std::int64_t version) override { uploaded_version_ = version; }
 
  private:
   void upload();
@@ -63,6 +73,7 @@ class DeviceBackend final : public Backend {
   std::unique_ptr<cuda::Engine> engine_;
   base::Buffer rope_table_;
   DeviceTick tick_;
+  DeviceMasters masters_;
   KvScales kv_scales_;
   const model::Snapshot* snapshot_ = nullptr;
   std::int64_t uploaded_version_ = -1;
@@ -99,7 +110,15 @@ void DeviceBackend::upload() {
   uploaded_version_ = snapshot.version();
 }
 
+std::string DeviceBackend::rewrite(std::span<const model::DeviceMaster> masters) {
+  uploaded_version_ = -1;  // till all are rewritten
+  std::vector<std::string> names;
+  const std::int64_t broken = engine_->rewrite(masters_.of(masters, names));
+  return broken < 0 ? std::string() : names[static_cast<std::size_t>(broken)];
+}
+
 std::int64_t DeviceBackend::begin(const ops::DrawParams& params) {
+  QRL_INVARIANT(snapshot_->version() >= 0, "decoder", "a published snapshot", "one that was not written to its end");
   if (uploaded_version_ != snapshot_->version()) upload();
   const std::int64_t num_pages = engine_->allocate_kv();
   if (num_pages != num_pages_) {

@@ -338,12 +338,22 @@ void Learner::restore(const model::WeightViews& masters, const model::WeightView
   state_->parameters.refresh(*state_->ranks);
 }
 
-void Learner::publish(model::Snapshot& snapshot, std::int64_t version) {
+void Learner::publish(model::Snapshot& snapshot, std::int64_t version, model::DeviceWeights* device) {
   const torch::NoGradGuard no_grad;
-  const bool are_here = !is_sharded() && !state_->parameters.torch_ops();
-  if (are_here) snapshot.publish(masters(), version);
-  else snapshot.publish(all_masters(), version);
-  if (state_->parameters.fake_quant()) state_->parameters.read_quantised(snapshot);
+  Parameters& parameters = state_->parameters;
+  bool stays_there = device != nullptr && device->holds(snapshot) && parameters.torch_ops();
+  if (is_sharded()) stays_there = !state_->world.any(!stays_there);  // all go the same way
+  if (stays_there) {
+    model::Snapshot::DeviceWriter writer(snapshot, *device, version);
+    parameters.visit_masters(*state_->ranks, [&](const model::WeightViews& some) { writer.write(some); });
+    writer.finish();
+    if (parameters.fake_quant()) parameters.read_quantised(*device);
+  } else if (is_sharded() || parameters.torch_ops()) {
+    snapshot.publish(all_masters(), version);
+  } else {
+    snapshot.publish(masters(), version);
+  }
+  if (!stays_there && parameters.fake_quant()) parameters.read_quantised(snapshot);
   state_->published = &snapshot;
   state_->published_version = version;
 }

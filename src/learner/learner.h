@@ -13,6 +13,7 @@
 #include "config/recipe.h"
 #include "dist/collectives.h"
 #include "model/config.h"
+#include "model/device_weights.h"
 #include "model/snapshot.h"
 #include "model/weights.h"
 #include "ops/sample.h"
@@ -40,7 +41,8 @@ struct LearnerOptions {
   /// round, where LibTorch's operations compute (device_forward.h); not with low_bit. An input error where there is no
   /// such GPU.
   base::Device device = base::Device::cpu;
-  /// LibTorch's operations on the CPU as well, in place of src/ops': for tests, where there is no GPU.
+  /// LibTorch's operations on the CPU as well, in place of src/ops': for tests, where there is no GPU. The host is then
+  /// the device.
   bool torch_ops = false;
   config::ComputeDType compute = config::ComputeDType::bf16;
   /// With fake_quant and low_bit the linear layers read the snapshot last published, which must hold the present
@@ -126,8 +128,10 @@ class Learner {
   void restore(const model::WeightViews& masters, const model::WeightViews& optimizer_state, std::int64_t num_updates);
 
   /// Quantises the masters into `snapshot`. With fake_quant and low_bit the learner reads it from now on: it must live
-  /// as long, and nobody else may publish into it. Collective when sharded: then takes one tensor at a time.
-  void publish(model::Snapshot& snapshot, std::int64_t version);
+  /// as long, and nobody else may publish into it. Collective when sharded: then takes one tensor at a time. `device`
+  /// (or null): where on this learner's device the snapshot's weights are kept, too. Once they are there (holds) they
+  /// are rewritten there alone, from the masters in place (DeviceWriter), and decoded there for fake_quant.
+  void publish(model::Snapshot& snapshot, std::int64_t version, model::DeviceWeights* device = nullptr);
 
   /// QuRL's update-aware quantisation (§3.3): divides the weights of the linear layers behind a norm (q, k, v; gate,
   /// up) by `scale` and multiplies the norm's gain by it, so that the model computes the same. Biases stay. Collective

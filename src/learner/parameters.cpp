@@ -1,5 +1,7 @@
 #include "learner/parameters.h"
 
+#include <ATen/DeviceAccelerator.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -39,6 +41,8 @@ std::string layer_of(std::string_view name) {
   if (!name.starts_with(kPrefix)) return {};
   return std::string(name.substr(0, name.find('.', kPrefix.size())));
 }
+
+base::Device on_device(const Tensor& values) { return values.is_cpu() ? base::Device::cpu : base::Device::cuda; }
 
 /// Copies every view of `from` into the view of the same name of `to`; an input error when names or shapes differ.
 /// `what` names the set in the message.
@@ -270,6 +274,31 @@ void Parameters::read_quantised(const model::Snapshot& snapshot) {
   }
 }
 
+void Parameters::read_quantised(model::DeviceWeights& weights) {
+  QRL_INVARIANT(options_.fake_quant, "parameters", "fake_quant", "another forward pass");
+  std::vector<model::DecodedTensor> wanted;
+  const auto want = [&](const std::string& tensor, const Tensor& to) {
+    const base::DType dtype = to.scalar_type() == torch::kFloat32 ? base::DType::f32 : base::DType::bf16;
+    wanted.push_back({tensor, {to.data_ptr(), dtype, {to.size(0), to.size(1)}, on_device(to)}});
+  };
+  want("embed_tokens", policy_.embedding.value);
+  if (policy_.lm_head.value.data_ptr() != policy_.embedding.value.data_ptr()) want("lm_head", policy_.lm_head.value);
+  for (std::size_t idx = 0; idx < policy_.layers.size(); ++idx) {
+    const LayerWeights& to = policy_.layers[idx];
+    const std::string layer = "layers." + std::to_string(idx) + ".";
+    want(layer + "qkv", to.qkv.value);
+    want(layer + "o", to.o.value);
+    want(layer + "gate_up", to.gate_up.value);
+    want(layer + "down", to.down.value);
+  }
+  wait_for_device();  // until what was there has been read
+  weights.decode(wanted);
+}
+
+void Parameters::wait_for_device() const {
+  if (options_.device.is_cuda()) at::accelerator::getCurrentStream(options_.device.index()).synchronize();
+}
+
 void Parameters::pack_head() {
   constexpr std::int64_t kRows = 64 * ops::kPanelColumns;  // of a bf16 copy that are fp32 at once
   for (std::int64_t first = 0; first < policy_.head.out; first += kRows) {
@@ -288,6 +317,27 @@ void Parameters::read_master(const model::WeightSpec& spec, float* to, dist::Col
     torch::from_blob(to, {size}).copy_(masters(from.owned_offset, size));
   }
   if (is_sharded()) world.broadcast(std::as_writable_bytes(std::span(to, count)), from.owner);
+}
+
+void Parameters::visit_masters(RankTensors& ranks, const std::function<void(const model::WeightViews&)>& visit) const {
+  const auto view_of = [](const model::WeightSpec& spec, const Tensor& values) {
+    return base::View{values.data_ptr(), base::DType::f32, spec.shape, on_device(values)};
+  };
+  model::WeightViews all;
+  for (const Placement& from : placements_) {
+    const std::int64_t count = from.spec.shape.numel();
+    if (!is_sharded()) {
+      all[from.spec.name] = view_of(from.spec, masters(from.owned_offset, count));
+      continue;
+    }
+    const Tensor values = is_mine(from) ? masters(from.owned_offset, count) : torch::empty({count}, masters_.options());
+    ranks.broadcast(values, from.owner);
+    wait_for_device();
+    visit({{from.spec.name, view_of(from.spec, values)}});
+  }
+  if (is_sharded()) return;
+  wait_for_device();
+  visit(all);
 }
 
 const Tensor& Parameters::on_host(const Tensor& values, Tensor& copy, bool is_read) const {

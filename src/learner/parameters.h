@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "learner/layers.h"
 #include "learner/rank_tensors.h"
 #include "model/config.h"
+#include "model/device_weights.h"
 #include "model/snapshot.h"
 #include "model/weights.h"
 #include "ops/linear.h"
@@ -101,8 +103,14 @@ class Parameters {
   /// With fake_quant: has the forward pass read matrices as `snapshot` holds them, decoded and rounded to the compute
   /// dtype, until the next refresh.
   void read_quantised(const model::Snapshot& snapshot);
+  /// The same of its weights on this device, which are decoded there.
+  void read_quantised(model::DeviceWeights& weights);
   /// Writes a tensor's master to `to`, on every rank. Collective when sharded.
   void read_master(const model::WeightSpec& spec, float* to, dist::Collectives& world) const;
+
+  /// Shows everybody's masters where they lie, on `device()`, all written: together, or, sharded, one at a time in
+  /// memory that lasts for the call. Collective when sharded.
+  void visit_masters(RankTensors& ranks, const std::function<void(const model::WeightViews&)>& visit) const;
 
   /// Named views of this rank's masters and moments ("exp_avg.NAME" and, where there is one, "exp_avg_sq.NAME"), and of
   /// all gradients, in host memory: with torch_ops of copies made by the call, which last until its next.
@@ -140,6 +148,8 @@ class Parameters {
   std::vector<std::size_t> in_order() const;  ///< placements_ by offset
   const Placement& placement(const std::string& name) const;
   Weight weight(const std::vector<std::string>& names) const;
+  /// Until the device has done what it was told.
+  void wait_for_device() const;
   void bind_policy(const model::ModelConfig& config);
   void pack_head();
 

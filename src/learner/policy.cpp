@@ -16,7 +16,7 @@ TensorList through_layers(const PolicyWeights& weights, const ForwardOptions& op
   const bool quantised = options.forward != config::LearnerForward::bf16;
   for (std::size_t idx = 0; idx < weights.layers.size(); ++idx) {
     const LayerWeights& w = weights.layers[idx];
-    const model::LayerSnapshot* q = quantised ? &options.snapshot->layer(static_cast<std::int64_t>(idx)) : nullptr;
+    const model::LayerSnapshot* q = quantised ? &options.snapshot->layer_form(static_cast<std::int64_t>(idx)) : nullptr;
     if (options.activation_checkpointing) {
       state = checkpointed([layer, &w, q](const TensorList& in) { return layer(w, q, in); }, state);
     } else {

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/threads.h"
+#include "model/device_weights.h"
 #include "model/matrix_parts.h"
 
 namespace qrl::model {
@@ -146,6 +147,7 @@ class Snapshot::Writer {
     add_vector("model.norm.weight", snapshot.final_norm_D_.as<float>());
     for (std::size_t idx = 0; idx < snapshot.layers_.size(); ++idx) add_vectors(idx);
     snapshot.version_ = -1;  // until all of it is written, the buffers hold no policy
+    snapshot.is_elsewhere_ = false;
   }
 
   /// By all of a team.
@@ -231,6 +233,41 @@ void Snapshot::publish(const WeightSource& source, std::int64_t version) {
     base::parallel(0, [&](base::Team& team) { writer.write(team, spec, view); });
   }
   writer.finish();
+}
+
+Snapshot::DeviceWriter::DeviceWriter(Snapshot& snapshot, DeviceWeights& device, std::int64_t version)
+    : snapshot_(snapshot), device_(device), version_(version), specs_(weight_specs(snapshot.config_)) {
+  QRL_INVARIANT(version >= 0, "publish", "a policy version of 0 or more", std::to_string(version));
+  QRL_INVARIANT(device.holds(snapshot), "publish", "a device that holds this snapshot's weights", "another");
+  for (const auto& part : matrix_parts(snapshot.config_, snapshot.layers_, snapshot.lm_head_))
+    formats_.emplace(part.weight, part.matrix->format);
+  snapshot.version_ = -1;
+  snapshot.is_elsewhere_ = true;
+}
+
+void Snapshot::DeviceWriter::write(const WeightViews& masters) {
+  const Int8Profile* profile = snapshot_.profile_.get();
+  std::vector<DeviceMaster> encoded;
+  for (const WeightSpec& spec : specs_) {
+    const auto found = masters.find(spec.name);
+    if (found == masters.end()) continue;
+    QRL_INVARIANT(found->second.dtype == DType::f32 && found->second.shape == spec.shape, "publish, " + spec.name,
+                  "F32 " + spec.shape.to_string(), found->second.shape.to_string());
+    ops::FixedScales fixed{smoothing_of(profile, spec.name), nullptr};
+    if (const auto format = formats_.find(spec.name); format != formats_.end())
+      fixed = fixed_scales(profile, spec.name, format->second);
+    encoded.push_back({spec.name, found->second, fixed.input_factors, fixed.row_scales});
+  }
+  num_written_ += encoded.size();
+  if (const std::string broken = device_.rewrite(encoded); broken_.empty()) broken_ = broken;
+}
+
+void Snapshot::DeviceWriter::finish() {
+  QRL_INVARIANT(num_written_ == specs_.size(), "publish", std::to_string(specs_.size()) + " weights",
+                std::to_string(num_written_));
+  if (!broken_.empty()) fail_broken("publish: " + broken_, version_);
+  device_.finish(version_);
+  snapshot_.version_ = version_;
 }
 
 void fail_broken(const std::string& where, std::int64_t version) {

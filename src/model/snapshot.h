@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -56,6 +57,8 @@ struct WeightError {
 /// and v; gate and up).
 void check_formats(const ModelConfig& config, const SnapshotFormats& formats);
 
+class DeviceWeights;
+
 /// A published policy. Buffers are made once; `publish` rewrites them in place, so whoever reads them must not be in a
 /// forward meanwhile (the version says which weights they hold: readers check that it stands still).
 class Snapshot {
@@ -73,15 +76,39 @@ class Snapshot {
   /// The same of weights that are not in memory: takes one tensor's fp32 values at a time.
   void publish(const WeightSource& source, std::int64_t version);
 
+  /// The same in a device's memory alone: from then on the tensors here are of no version, and asking for them is an
+  /// internal error until the next publish of the other kind.
+  class DeviceWriter {
+   public:
+    /// `device` holds this snapshot's weights; both must outlive this.
+    DeviceWriter(Snapshot& snapshot, DeviceWeights& device, std::int64_t version);
+    /// Some of the weights, fp32 by name in the device's memory. Blocks.
+    void write(const WeightViews& masters);
+    /// After the last weight: the snapshot stands for `version`, or fail_broken.
+    void finish();
+
+   private:
+    Snapshot& snapshot_;
+    DeviceWeights& device_;
+    std::int64_t version_;
+    std::vector<WeightSpec> specs_;
+    std::map<std::string, quant::Format> formats_;  ///< of matrices
+    std::size_t num_written_ = 0;
+    std::string broken_;
+  };
+
   const ModelConfig& config() const { return config_; }
   quant::Format format() const { return format_; }  ///< of the linear layers that no pattern exempts
   bool has_exempt_layers() const;
-  std::int64_t version() const { return version_; }                   ///< −1 before the first publish
-  const base::Buffer& embedding_VD() const { return embedding_VD_; }  ///< bf16, or fp32 when the format is
-  const base::Buffer& final_norm_D() const { return final_norm_D_; }  ///< fp32
-  const LayerSnapshot& layer(std::int64_t idx) const { return layers_[static_cast<std::size_t>(idx)]; }
+  std::int64_t version() const { return version_; }  ///< −1 before the first publish
+  /// bf16, or fp32 when the format is.
+  const base::Buffer& embedding_VD() const { return here(embedding_VD_); }
+  const base::Buffer& final_norm_D() const { return here(final_norm_D_); }  ///< fp32
+  const LayerSnapshot& layer(std::int64_t idx) const { return here(layers_[static_cast<std::size_t>(idx)]); }
+  /// A layer for its tensors' formats and shapes alone, which do not depend on where the version's values are.
+  const LayerSnapshot& layer_form(std::int64_t idx) const { return layers_[static_cast<std::size_t>(idx)]; }
   /// Never low-bit: bf16 or fp32. Packed apart from the embedding even when tied.
-  const ops::PackedLinear& lm_head() const { return lm_head_; }
+  const ops::PackedLinear& lm_head() const { return here(lm_head_); }
   std::size_t num_bytes() const;
 
   /// All tensors in the order of the forward pass.
@@ -93,9 +120,18 @@ class Snapshot {
 
  private:
   class Writer;
+  /// `tensor`, if the host's tensors are those of the version.
+  template <class Tensor>
+  const Tensor& here(const Tensor& tensor) const {
+    QRL_INVARIANT(!is_elsewhere_, "snapshot", "weights in host memory",
+                  "version " + std::to_string(version_) + " on a device alone");
+    return tensor;
+  }
+
   ModelConfig config_;
   quant::Format format_;
   std::int64_t version_ = -1;
+  bool is_elsewhere_ = false;  ///< on a device alone
   std::shared_ptr<const Int8Profile> profile_;
   base::Arena matrices_;
   base::Buffer embedding_VD_, final_norm_D_;

@@ -63,7 +63,7 @@ std::vector<SnapshotTensor> Snapshot::tensors() const {
 }
 
 std::vector<WeightError> Snapshot::format_errors(const WeightViews& masters) const {
-  const auto parts = matrix_parts(config_, layers_, lm_head_);
+  const auto parts = matrix_parts(config_, here(layers_), here(lm_head_));
   std::vector<WeightError> errors(parts.size());
   base::parallel_for(static_cast<std::int64_t>(parts.size()), 1, [&](base::Range range) {
     for (std::int64_t i = range.begin; i < range.end; ++i) {

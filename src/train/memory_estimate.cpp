@@ -109,6 +109,8 @@ std::vector<MemoryPart> optimizer_parts(const config::Recipe& recipe, const mode
                                    {"optimizer moments", most.moments, true, on_gpu}};
   if (num_shards > 1 || (on_gpu && !f32)) parts.push_back({"weights to compute with", copies, true, on_gpu});
   if (num_shards > 1 || on_gpu) parts.push_back({"a tensor to be quantised", largest});
+  if (num_shards > 1 && on_gpu && config::draws_on_gpu(recipe))
+    parts.push_back({"a tensor of another rank", largest, true, true});
   if (on_gpu) parts.push_back({"copies for checkpoints", most.masters + most.moments});
   return parts;
 }

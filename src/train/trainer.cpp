@@ -140,8 +140,7 @@ std::optional<Metrics> Trainer::step(std::int64_t step) {
       for (const MiniBatch& batch : batches) {
         // A learner that reads the sampler's tensors needs them at the present weights for the next mini-batch. Nothing
         // is drawn until the publish below: fp8 scales of keys and values stay behind till then.
-        if (!updates.empty() && parts_.recipe.quant.learner_forward != config::LearnerForward::bf16)
-          learner_.publish(sampler_.snapshot, parts_.state.policy_version);
+        if (!updates.empty() && parts_.recipe.quant.learner_forward != config::LearnerForward::bf16) publish_weights();
         updates.push_back(update(batch, updates.empty()));
       }
     }
@@ -243,8 +242,12 @@ Metrics Trainer::update(const MiniBatch& batch, bool is_first) {
   return std::move(report.metrics);
 }
 
+void Trainer::publish_weights() {
+  train::publish(learner_, sampler_, parts_.state.policy_version, parts_.recipe.quant, parts_.quantiser);
+}
+
 void Trainer::publish() {
-  learner_.publish(sampler_.snapshot, parts_.state.policy_version);
+  publish_weights();
   load_published(
       sampler_,
       calibration_prompts(prompts_, parts_.recipe.trainer.seed, static_cast<std::uint64_t>(parts_.state.prompts_drawn)),

@@ -70,6 +70,7 @@ class Trainer {
   std::vector<MiniBatch> make_mini_batches(const StepGroups& groups) const;
   void add_frozen_logprobs(std::vector<MiniBatch>& batches, Metrics& metrics);
   Metrics update(const MiniBatch& batch, bool is_first);
+  void publish_weights();
   void publish();
   /// The gap at the weights last published, checked against the recipe's limit.
   Metrics probe();

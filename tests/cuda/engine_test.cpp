@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "decoder/channel_ranges.h"
 #include "decoder/forced.h"
 #include "engine_fixtures.h"
 
@@ -21,6 +22,8 @@ std::vector<float> logits_there(const model::Snapshot& snapshot, const std::vect
     explicit Door(std::shared_ptr<cuda::Engine> engine_) : engine(std::move(engine_)) {}
     std::string describe() const override { return engine->describe(); }
     void upload(const cuda::HostWeights& weights) override { engine->upload(weights); }
+    std::int64_t rewrite(std::span<const cuda::Master> masters) override { return engine->rewrite(masters); }
+    void decode(std::span<const cuda::DecodedMatrix> wanted) override { engine->decode(wanted); }
     void set_kv_scales(std::span<const float> k, std::span<const float> v) override { engine->set_kv_scales(k, v); }
     std::int64_t allocate_kv() override { return engine->allocate_kv(); }
     void release_kv() override { engine->release_kv(); }
@@ -221,6 +224,115 @@ TEST_CASE("top-k and greedy draws, released KV memory, and weights that are publ
     CHECK(after[i].tokens == want[i].tokens);
     CHECK(after[i].versions.front() == 1);
   }
+}
+
+TEST_CASE("weights published on the device draw what those published through the host do") {
+  if (!find_device()) return;
+  struct Case {
+    model::Family family;
+    model::SnapshotFormats formats;
+    bool has_profile = false;
+  };
+  std::vector<Case> cases;
+  for (int i = 1; i < quant::kNumFormats; ++i) cases.push_back({model::Family::qwen3, static_cast<Format>(i)});
+  cases.push_back({model::Family::qwen2, Format::bf16});
+  cases.push_back({model::Family::llama, Format::int8, true});
+  cases.back().formats.ignore = {"down_proj", "q_proj", "k_proj", "v_proj"};
+  const Prompts asked = prompts();
+  for (const Case& each : cases) {
+    INFO(quant::name(each.formats.linear) << ", family " << static_cast<int>(each.family));
+    const model::ModelConfig config = decoder::test::tiny_config(each.family);
+    const model::Weights first = decoder::test::tiny_weights(config), second = decoder::test::tiny_weights(config, 2);
+    std::shared_ptr<const model::Int8Profile> profile;
+    if (each.has_profile) {
+      const auto wide = decoder::test::publish(config, first, Format::bf16);
+      profile = std::make_shared<const model::Int8Profile>(
+          model::make_int8_profile(config, first, decoder::channel_ranges(*wide, asked.tokens)));
+    }
+    const DecoderOptions options = options_of(KvFormat::bf16);
+    const auto drawn_from = [&](Decoder& decoder) { return decoder.complete(asked.requests, sampling(), {1, 0}); };
+
+    model::Snapshot through_host(config, each.formats);
+    through_host.use_profile(profile);
+    through_host.publish(model::views(second), 1);
+    Decoder other(config, options, decoder::make_device_backend(config, options, make_engine(config, options)));
+    other.load(through_host);
+    const auto want = drawn_from(other);
+
+    model::Snapshot snapshot(config, each.formats);
+    snapshot.use_profile(profile);
+    snapshot.publish(model::views(first), 0);
+    Decoder decoder(config, options, decoder::make_device_backend(config, options, make_engine(config, options)));
+    decoder.load(snapshot);
+    REQUIRE(decoder.device_weights() != nullptr);
+    CHECK_FALSE(decoder.device_weights()->holds(snapshot));
+    CHECK(drawn_from(decoder).front().tokens != want.front().tokens);
+    CHECK(decoder.device_weights()->holds(snapshot));
+    CHECK_FALSE(decoder.device_weights()->holds(through_host));
+
+    std::map<std::string, OnDevice<float>> there;
+    model::WeightViews masters;
+    for (const auto& [name, weight] : second) {
+      const float* values = weight.as<float>();
+      const auto& kept =
+          there.try_emplace(name, std::vector<float>(values, values + weight.shape().numel())).first->second;
+      masters[name] = {kept.data(), base::DType::f32, weight.shape(), base::Device::cuda};
+    }
+    model::Snapshot::DeviceWriter writer(snapshot, *decoder.device_weights(), 1);
+    writer.write(masters);
+    writer.finish();
+    CHECK(snapshot.version() == 1);
+    CHECK_THROWS_WITH(snapshot.layer(0), Catch::Matchers::Contains("on a device alone"));
+    const auto got = drawn_from(decoder);
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      CHECK(got[i].tokens == want[i].tokens);
+      CHECK(got[i].versions.front() == 1);
+#if defined(QRL_CUDA_EMULATED)
+      CHECK(got[i].sampler_logprobs == want[i].sampler_logprobs);
+#endif
+    }
+    snapshot.publish(model::views(second), 2);  // and through the host again
+    CHECK(snapshot.layer(0).qkv.out > 0);
+    CHECK(drawn_from(decoder).front().tokens == want.front().tokens);
+  }
+}
+
+TEST_CASE("what cannot be published on the device is named, and leaves no version behind") {
+  if (!find_device()) return;
+  const model::ModelConfig config = decoder::test::tiny_config();
+  const model::Weights weights = decoder::test::tiny_weights(config);
+  model::Snapshot snapshot(config, Format::int8);
+  const DecoderOptions options = options_of(KvFormat::bf16);
+  Decoder decoder(config, options, decoder::make_device_backend(config, options, make_engine(config, options)));
+  snapshot.publish(model::views(weights), 0);
+  decoder.load(snapshot);
+  const auto write = [&](const std::string& name, std::vector<float> values, std::int64_t version) {
+    const OnDevice<float> there(values);
+    model::Snapshot::DeviceWriter writer(snapshot, *decoder.device_weights(), version);
+    writer.write({{name, {there.data(), base::DType::f32, weights.at(name).shape(), base::Device::cuda}}});
+    writer.finish();
+  };
+  const std::string name = "model.layers.1.mlp.up_proj.weight";
+  std::vector<float> values(static_cast<std::size_t>(weights.at(name).shape().numel()), 1.0F);
+  CHECK_THROWS_WITH(write(name, values, 1), Catch::Matchers::Contains("a device that holds"));
+  CHECK(snapshot.version() == 0);
+  (void)decoder.complete(prompts().requests, sampling(), {1, 0});
+  CHECK_THROWS_WITH(write(name, values, 1), Catch::Matchers::Contains("weights, got 1"));
+  CHECK(snapshot.version() == -1);
+  CHECK_THROWS_WITH(decoder.complete(prompts().requests, sampling(), {1, 0}),
+                    Catch::Matchers::Contains("not written to its end"));
+
+  snapshot.publish(model::views(weights), 2);
+  (void)decoder.complete(prompts().requests, sampling(), {1, 0});
+  model::Snapshot::DeviceWriter writer(snapshot, *decoder.device_weights(), 3);
+  for (const model::WeightSpec& spec : model::weight_specs(config)) {
+    const base::Buffer& weight = weights.at(spec.name);
+    std::vector<float> all(weight.as<float>(), weight.as<float>() + spec.shape.numel());
+    if (spec.name == name) all.back() = NAN;
+    const OnDevice<float> there(all);
+    writer.write({{spec.name, {there.data(), base::DType::f32, spec.shape, base::Device::cuda}}});
+  }
+  CHECK_THROWS_WITH(writer.finish(), Catch::Matchers::Contains(name));
 }
 
 TEST_CASE("what the engine does not have is refused, and so are ticks that leave its memory") {

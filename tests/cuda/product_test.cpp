@@ -30,34 +30,6 @@ std::vector<float> on_cpu(const std::vector<float>& x, const ops::PackedLinear& 
   return y;
 }
 
-struct Uploaded {
-  target::Memory panels, codes, scales;
-  target::DeviceMatrix view;
-};
-
-/// As Weights does it, but kept apart so that one matrix can be looked at.
-Uploaded upload(const ops::PackedLinear& w, const target::Stream& stream) {
-  Uploaded to;
-  const MatrixLayout at = matrix_layout(w.format, w.out, w.in);
-  to.panels = target::Memory(w.panels.num_bytes());
-  to.codes = target::Memory(static_cast<std::size_t>(at.num_bytes()));
-  target::copy_to_device(to.panels.data(), w.panels.view().data, w.panels.num_bytes(), stream);
-  target::repack({to.panels.as<std::uint32_t>(), word_order(w.format), at, to.codes.as<std::uint8_t>()}, stream);
-  std::vector<float> scales;
-  if (at.num_scales > 0) {
-    const std::int64_t count = at.num_scales * at.rows;
-    REQUIRE(w.scales.shape().numel() == count);
-    for (std::int64_t i = 0; i < count; ++i)
-      scales.push_back(w.scales.view().dtype == base::DType::f32 ? w.scales.as<float>()[i]
-                                                                 : to_float(w.scales.as<base::bf16>()[i]));
-    to.scales = target::Memory(scales.size() * sizeof(float));
-    target::copy_to_device(to.scales.data(), scales.data(), scales.size() * sizeof(float), stream);
-  }
-  stream.wait();
-  to.view = {w.format, at, to.codes.as<std::uint8_t>(), at.num_scales > 0 ? to.scales.as<float>() : nullptr};
-  return to;
-}
-
 int int4_in_row(Format format, const std::uint8_t* codes, std::int64_t i) {
   std::uint32_t word = 0;
   std::memcpy(&word, codes + i / 8 * 4, sizeof word);

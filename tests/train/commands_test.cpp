@@ -167,7 +167,10 @@ TEST_CASE("check jsonl and csv read rows by the keys of a recipe") {
             "--filter 'from == x'"),
       "1 row, prompts of 3 to 3 bytes, data sources: \"x\" (1)"));
   CHECK(says(check("jsonl a.jsonl --prompt-key q --ground-truth-key gold"), "a.jsonl:1: expected `q` to be a string"));
-  CHECK(says(check("csv a.csv"), "2 records of"));
+  CHECK(says(check("csv a.csv"), "a field `prompt`"));
+  CHECK(check("csv a.csv").exit_code == 2);
+  std::ofstream(dir / "b.csv") << "prompt,ground_truth\nabc,7\nabcde,8\n";
+  CHECK(says(check("csv b.csv"), "2 records of"));
   CHECK(says(check("csv a.csv --prompt-key q --ground-truth-key gold --filter 'level < 2'"), "; 1 row, prompts of 5"));
   CHECK(says(check("csv a.csv --prompt-key none --ground-truth-key gold"), "a field `none`"));
   CHECK(check("jsonl a.jsonl --prompt-key ''").exit_code == 2);

@@ -1,0 +1,35 @@
+// Owns how the threads of a block that takes a row agree on its sum or its largest. Included by kernel sources only.
+#pragma once
+
+#include "portable.h"
+#include "target.h"
+
+namespace qrl::cuda::QRL_CUDA_TARGET {
+
+inline constexpr int kThreads = 256;
+inline constexpr int kWarps = kThreads / 32;
+
+/// Sum, or largest, over a block; `exchange` holds kWarps elements. Every thread gets it.
+QRL_DEVICE float block_sum(float value, float* exchange) {
+  value = warp_sum(value);
+  if (lane_idx() == 0) exchange[warp_idx()] = value;
+  sync_block();
+  float total = 0;
+  for (int warp = 0; warp < kWarps; ++warp) total += exchange[warp];
+  sync_block();
+  return total;
+}
+QRL_DEVICE std::uint32_t block_max(std::uint32_t value, float* exchange) {
+  value = warp_max(value);
+  if (lane_idx() == 0) exchange[warp_idx()] = float_of(value);
+  sync_block();
+  std::uint32_t largest = 0;
+  for (int warp = 0; warp < kWarps; ++warp) {
+    const std::uint32_t other = bits_of(exchange[warp]);
+    largest = other > largest ? other : largest;
+  }
+  sync_block();
+  return largest;
+}
+
+}  // namespace qrl::cuda::QRL_CUDA_TARGET

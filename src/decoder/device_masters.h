@@ -1,0 +1,40 @@
+// Owns which of an engine's weights a tensor of the model is. Knows nothing of formats.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cuda/engine.h"
+#include "model/config.h"
+#include "model/device_weights.h"
+
+namespace qrl::decoder {
+
+class DeviceMasters {
+ public:
+  explicit DeviceMasters(const model::ModelConfig& config);
+
+  /// What Engine::rewrite takes for these tensors; `names[i]` becomes the tensor of the i-th. A tied embedding is
+  /// lm_head, too.
+  std::vector<cuda::Master> of(std::span<const model::DeviceMaster> masters, std::vector<std::string>& names) const;
+  /// What Engine::decode takes.
+  std::vector<cuda::DecodedMatrix> of(std::span<const model::DecodedTensor> wanted) const;
+
+ private:
+  void add_tensor(const std::string& tensor, cuda::WeightPlace place, std::int64_t layer, std::int64_t out,
+                  std::int64_t in);
+  void add(const std::string& weight, cuda::WeightPlace place, std::int64_t layer, std::int64_t first,
+           std::int64_t count);
+
+  std::multimap<std::string, cuda::Master> places_;  ///< by name, without values
+  /// By a snapshot's name for it, without memory.
+  struct Matrix {
+    cuda::DecodedMatrix decoded;
+    base::Shape shape;
+  };
+  std::map<std::string, Matrix> matrices_;
+};
+
+}  // namespace qrl::decoder
