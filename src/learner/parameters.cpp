@@ -323,21 +323,20 @@ void Parameters::visit_masters(RankTensors& ranks, const std::function<void(cons
   const auto view_of = [](const model::WeightSpec& spec, const Tensor& values) {
     return base::View{values.data_ptr(), base::DType::f32, spec.shape, on_device(values)};
   };
-  model::WeightViews all;
+  if (!is_sharded()) {
+    model::WeightViews all;
+    for (const Placement& from : placements_)
+      all[from.spec.name] = view_of(from.spec, masters(from.owned_offset, from.spec.shape.numel()));
+    wait_for_device();
+    return visit(all);
+  }
   for (const Placement& from : placements_) {
     const std::int64_t count = from.spec.shape.numel();
-    if (!is_sharded()) {
-      all[from.spec.name] = view_of(from.spec, masters(from.owned_offset, count));
-      continue;
-    }
     const Tensor values = is_mine(from) ? masters(from.owned_offset, count) : torch::empty({count}, masters_.options());
     ranks.broadcast(values, from.owner);
     wait_for_device();
     visit({{from.spec.name, view_of(from.spec, values)}});
   }
-  if (is_sharded()) return;
-  wait_for_device();
-  visit(all);
 }
 
 const Tensor& Parameters::on_host(const Tensor& values, Tensor& copy, bool is_read) const {

@@ -125,8 +125,7 @@ void run_task(const Product& product, const ProductKernels& table, const Plan& p
 /// Memory of the calling thread for panels, kept as scratch() is, and beside it.
 float* panel_memory(std::int64_t num_floats) {
   thread_local base::Buffer memory;
-  if (memory.empty() || memory.shape()[0] < num_floats) memory = base::Buffer(base::DType::f32, {num_floats});
-  return memory.as<float>();
+  return grown(memory, num_floats);
 }
 
 }  // namespace

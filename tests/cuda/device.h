@@ -23,6 +23,11 @@ namespace qrl::cuda::test {
 
 namespace target = qrl::cuda::QRL_CUDA_TARGET;
 
+/// All that weights may have on a device.
+inline constexpr quant::Format kWeightFormats[] = {
+    quant::Format::bf16,         quant::Format::int8, quant::Format::fp8_tensor, quant::Format::fp8_channel,
+    quant::Format::fp8_block128, quant::Format::int4, quant::Format::int4_int8,  quant::Format::int4_fp8};
+
 /// The device of this program. Nothing where a GPU is wanted and there is none: the case is then marked as skipped.
 inline std::optional<target::DeviceFacts> find_device() {
 #if defined(QRL_CUDA_EMULATED)

@@ -12,9 +12,6 @@ using namespace qrl::cuda;
 using namespace qrl::cuda::test;
 using quant::Format;
 
-constexpr Format kFormats[] = {Format::bf16,         Format::int8, Format::fp8_tensor, Format::fp8_channel,
-                               Format::fp8_block128, Format::int4, Format::int4_int8,  Format::int4_fp8};
-
 struct Shape {
   std::int64_t rows, in, out;
 };
@@ -124,7 +121,7 @@ constexpr double kSumShare = 1e-6;
 TEST_CASE("repacked matrices hold the host's codes in order") {
   if (!find_device()) return;
   const target::Stream stream;
-  for (const Format format : kFormats) {
+  for (const Format format : kWeightFormats) {
     const Shape shape{1, 257, 130};
     const ops::PackedLinear w = packed(format, shape);
     std::vector<float> want(static_cast<std::size_t>(shape.out * shape.in));
@@ -163,7 +160,7 @@ TEST_CASE(
   if (!device) return;
   const target::Stream stream;
   const std::unique_ptr<target::Products> chosen = target::make_products(*device);
-  for (const Format format : kFormats) {
+  for (const Format format : kWeightFormats) {
     for (const Shape& shape : kShapes) {
       const ops::PackedLinear w = packed(format, shape);
       const std::vector<float> x = normal_values(shape.rows * shape.in, 1, 41);

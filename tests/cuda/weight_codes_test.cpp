@@ -13,9 +13,6 @@ using namespace qrl::cuda;
 using namespace qrl::cuda::test;
 using quant::Format;
 
-constexpr Format kFormats[] = {Format::bf16,         Format::int8, Format::fp8_tensor, Format::fp8_channel,
-                               Format::fp8_block128, Format::int4, Format::int4_int8,  Format::int4_fp8};
-
 /// Rows of two tensors that make one matrix, which share a panel and, if they were one tensor, would share a block.
 struct Shape {
   std::int64_t first_rows, second_rows, in;
@@ -125,7 +122,7 @@ void compare(Format format, const Shape& shape, bool factored, const target::Str
 TEST_CASE("weights on the device become the CPU's codes and scales, bit for bit, in every format, and back") {
   if (!find_device()) return;
   const target::Stream stream;
-  for (const Format format : kFormats) {
+  for (const Format format : kWeightFormats) {
     for (const Shape& shape : kShapes) {
       INFO(quant::name(format) << " [" << shape.first_rows << " + " << shape.second_rows << ", " << shape.in << "]");
       compare(format, shape, false, stream);
@@ -148,7 +145,7 @@ TEST_CASE("a weight that is not finite is noted, wherever it stands") {
   if (!find_device()) return;
   const target::Stream stream;
   constexpr std::int64_t kRows = 9, kIn = 260;
-  for (const Format format : kFormats) {
+  for (const Format format : kWeightFormats) {
     const Made to(format, kRows, kIn);
     for (const float broken : {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
                                std::numeric_limits<float>::quiet_NaN()}) {
@@ -198,7 +195,7 @@ TEST_CASE("encoded rows decode to the values that they stand for") {
   constexpr std::int64_t kRows = 4, kWidth = 257;
   const std::vector<float> x = normal_values(kRows * kWidth, 1, 11);
   const OnDevice<float> x_there(x);
-  for (const Format format : kFormats) {
+  for (const Format format : kWeightFormats) {
     const Encoded codes(format, kRows, kWidth);
     target::encode({x_there.data(), codes.rows}, kRows, stream);
     const OnDevice<float> wide(x.size());
