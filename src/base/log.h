@@ -15,7 +15,7 @@ void log_warning(std::string_view line);
 /// As log_warning, but only the first time this `key` is seen in the process.
 void log_once(std::string_view key, std::string_view line);
 
-/// In the log file alone: what the terminal shows in another form.
+/// In the log file alone: what the terminal shows in another form, or what it need not show.
 void log_to_file(std::string_view line);
 /// On stderr, of every rank, and in the log file: the last words of a process.
 void log_error(std::string_view line);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "config/scalars.h"
+
 namespace qrl::config {
 
 namespace {
@@ -10,12 +12,11 @@ namespace {
 using enum AlgorithmName;
 
 constexpr std::array kAlgorithms = {
-    AlgorithmFacts{grpo, "grpo", true, 0.2, 0.2, std::nullopt, LossAggMode::seq_mean_token_mean, true},
-    AlgorithmFacts{dr_grpo, "dr_grpo", true, 0.2, 0.2, std::nullopt, LossAggMode::seq_mean_token_sum_norm, false},
-    AlgorithmFacts{dapo, "dapo", true, 0.2, 0.28, 10.0, LossAggMode::token_mean, true},
-    AlgorithmFacts{gspo, "gspo", false, 3e-4, 4e-4, std::nullopt, LossAggMode::seq_mean_token_mean, true},
-    AlgorithmFacts{tbpo, "tbpo", false, std::nullopt, std::nullopt, std::nullopt, LossAggMode::seq_mean_token_mean,
-                   true},
+    AlgorithmFacts{grpo, "grpo", true, 0.2, 0.2, 0, LossAggMode::seq_mean_token_mean, true},
+    AlgorithmFacts{dr_grpo, "dr_grpo", true, 0.2, 0.2, 0, LossAggMode::seq_mean_token_sum_norm, false},
+    AlgorithmFacts{dapo, "dapo", true, 0.2, 0.28, 10, LossAggMode::token_mean, true},
+    AlgorithmFacts{gspo, "gspo", false, 3e-4, 4e-4, 0, LossAggMode::seq_mean_token_mean, true},
+    AlgorithmFacts{tbpo, "tbpo", false, std::nullopt, std::nullopt, 0, LossAggMode::seq_mean_token_mean, true},
 };
 
 constexpr std::array kCorrections = {
@@ -70,9 +71,9 @@ Judged judge_loss(const AlgorithmRecipe& algorithm) {
                        "its bands are algorithm.tbpo.seq_clip_ratio_… and neg_seq_clip_ratio_…"};
     }
   }
-  if (algorithm.clip_ratio_c && !loss.token_ratios) {
+  if (algorithm.clip_ratio_c.value_or(0) != 0 && !loss.token_ratios) {
     return Objection{"algorithm.clip_ratio_c", std::string("no algorithm.clip_ratio_c with ") + loss.word, "one",
-                     "the dual clip bounds a token's ratio: set it to null"};
+                     "the dual clip bounds a token's ratio: set it to 0"};
   }
   return unless(loss.token_ratios || algorithm.loss_agg_mode.value_or(loss.loss_agg_mode) == loss.loss_agg_mode,
                 {"algorithm.loss_agg_mode", std::string("seq-mean-token-mean with ") + loss.word, "another",
@@ -118,10 +119,18 @@ Judged judge_thresholds(const CorrectionRecipe& correction) {
     return Objection{"rollout_correction.threshold_low", "no rollout_correction.threshold_low with method " + word,
                      "one", "only icepop and mis_geo have a lower bound: set it to null or delete it"};
   }
-  const double high = correction.threshold.value_or(facts.threshold.value_or(0));
-  return unless(!facts.threshold_low || correction.threshold_low.value_or(*facts.threshold_low) < high,
-                {"rollout_correction.threshold_low", "rollout_correction.threshold_low below threshold", "it or more",
-                 "every weight would be 0"});
+  if (!facts.threshold) return std::nullopt;
+  // Where sampler and learner agree the ratio is 1, and no method may change anything there.
+  const double high = correction.threshold.value_or(*facts.threshold);
+  if (high < 1) {
+    return Objection{"rollout_correction.threshold", "rollout_correction.threshold of 1 or more", write_real(high),
+                     "it is a bound on the ratio itself: tokens without a gap, whose ratio is 1, would be cut"};
+  }
+  if (!facts.threshold_low) return std::nullopt;
+  const double low = correction.threshold_low.value_or(*facts.threshold_low);
+  return unless(low <= 1 && low < high,
+                {"rollout_correction.threshold_low", "rollout_correction.threshold_low of 1 or less, below threshold",
+                 write_real(low), "tokens without a gap, whose ratio is 1, would be rejected, or all of them"});
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ struct AlgorithmFacts {
   const char* word;
   bool token_ratios;                                      ///< the clipped ratio is a token's; else a sequence's
   std::optional<double> clip_ratio_low, clip_ratio_high;  ///< none: the algorithm has keys of its own
-  std::optional<double> clip_ratio_c;
+  double clip_ratio_c;
   LossAggMode loss_agg_mode;
   bool norm_adv_by_std;
 };

@@ -106,8 +106,8 @@ Range at_least_0() {
 Range at_least_1() {
   return {" ≥ 1", [](double x) { return x >= 1; }};
 }
-Range above_1() {
-  return {" > 1", [](double x) { return x > 1; }};
+Range above_1_or_off() {
+  return {" > 1, or 0 for off", [](double x) { return x > 1 || x == 0; }};
 }
 Range from_0_to_1() {
   return {" in [0, 1]", [](double x) { return x >= 0 && x <= 1; }};

@@ -312,9 +312,9 @@ void add_algorithm(List& list) {
                 of_algorithm<double>("0.2; gspo 3e-4; tbpo has algorithm.tbpo", &F::clip_ratio_low));
   algorithm.add("clip_ratio_high", &A::clip_ratio_high, real(positive()), "ratios are clipped at 1 + this",
                 of_algorithm<double>("0.2; dapo 0.28; gspo 4e-4; tbpo has algorithm.tbpo", &F::clip_ratio_high));
-  algorithm.add("clip_ratio_c", &A::clip_ratio_c, real(above_1()),
+  algorithm.add("clip_ratio_c", &A::clip_ratio_c, real(above_1_or_off()),
                 "dual clip: with a negative advantage a token's ratio counts as this at most",
-                of_algorithm<double>("off; dapo 10", &F::clip_ratio_c));
+                of_algorithm<double>("0; dapo 10", &F::clip_ratio_c));
   algorithm.add("loss_agg_mode", &A::loss_agg_mode,
                 choice<LossAggMode>({{"token-mean", LossAggMode::token_mean},
                                      {"token-sum", LossAggMode::token_sum},

@@ -97,7 +97,10 @@ class Loader {
     if (is_whole_) check_rules(recipe_, origins_, complete, faults_);
     faults_.raise();
     for (const Key& key : keys()) {
-      if (key.fill) key.fill(recipe_);
+      if (!key.fill) continue;
+      const std::string said = key.print(recipe_);
+      key.fill(recipe_);
+      if (key.print(recipe_) != said) said_by_.erase(key.name);  // the value is the default that null stands for
     }
     return recipe_;
   }

@@ -156,7 +156,7 @@ struct FilterGroupsRecipe {
 struct AlgorithmRecipe {
   AlgorithmName name = AlgorithmName::grpo;
   std::optional<double> clip_ratio_low, clip_ratio_high;
-  std::optional<double> clip_ratio_c;  ///< dual clip; null also after filling where the algorithm has none
+  std::optional<double> clip_ratio_c;  ///< dual clip; 0: none
   std::optional<LossAggMode> loss_agg_mode;
   std::optional<bool> norm_adv_by_std;
   double kl_loss_coef = 0;

@@ -155,6 +155,14 @@ void check_sampling(const Recipe& recipe, RuleBook& rules) {
   rules.require({"algorithm.filter_groups.max_num_gen_batches", "algorithm.filter_groups.on_exhausted"},
                 filter.enable || filter == off, "algorithm.filter_groups.enable beside its other keys", "false",
                 "they have no effect: set enable, or delete them");
+  const std::int64_t draw = recipe.data.gen_batch_size.value_or(recipe.data.train_batch_size);
+  rules.require(
+      {"algorithm.filter_groups.max_num_gen_batches", "data.gen_batch_size", "data.train_batch_size"},
+      !filter.enable || filter.max_num_gen_batches * draw >= recipe.data.train_batch_size,
+      "algorithm.filter_groups.max_num_gen_batches * data.gen_batch_size of at least data.train_batch_size = " +
+          number(recipe.data.train_batch_size),
+      number(filter.max_num_gen_batches * draw),
+      "no step would ever be full: allow more draws, or draw more prompts at once");
   rules.require({"data.gen_batch_size"}, filter.enable || !recipe.data.gen_batch_size,
                 "algorithm.filter_groups.enable beside data.gen_batch_size", "false",
                 "every prompt drawn is trained on: set data.train_batch_size, or delete it");
@@ -199,10 +207,14 @@ void check_quant(const Recipe& recipe, RuleBook& rules) {
   rules.require({"rollout_correction.gap_limit.action", "rollout_correction.gap_limit.k3_kl"},
                 recipe.rollout_correction.gap_action == GapAction::stop || recipe.rollout_correction.gap_limit,
                 "rollout_correction.gap_limit.k3_kl beside its action", "none", "set the limit, or delete the action");
-  rules.require({"quant.rollout.ignore", "quant.rollout.weights"},
-                quant.ignore.empty() || (quant.weights != WeightFormat::bf16 && quant.weights != WeightFormat::f32),
-                "quant.rollout.ignore only with low-bit quant.rollout.weights",
-                quant.weights == WeightFormat::bf16 ? "bf16" : "fp32", "it has no effect: delete it");
+  const bool has_codes = quant.weights != WeightFormat::bf16 && quant.weights != WeightFormat::f32;
+  const std::string without_codes = quant.weights == WeightFormat::bf16 ? "bf16" : "fp32";
+  rules.require({"quant.rollout.ignore", "quant.rollout.weights"}, quant.ignore.empty() || has_codes,
+                "quant.rollout.ignore only with low-bit quant.rollout.weights", without_codes,
+                "it has no effect: delete it");
+  rules.require({"quant.uaq_scale", "quant.rollout.weights", "mode"}, quant.uaq_scale == 1 || has_codes,
+                "quant.uaq_scale 1 without low-bit quant.rollout.weights", without_codes,
+                "it makes updates reach the weights' codes, and there are none: set quant.uaq_scale: 1");
   rules.require({"rollout.bitwise", "quant.learner.forward"},
                 !recipe.rollout.bitwise || quant.learner_forward == LearnerForward::low_bit,
                 "quant.learner.forward low_bit with rollout.bitwise", "another",

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "train/evaluate.h"
 #include "train/signals.h"
 #include "train/step_metrics.h"
@@ -146,9 +147,13 @@ std::optional<StepGroups> draw_groups(const RunParts& parts, const PromptSet& pr
   StepDraw draw(parts, prompts, step, order, sampler);
   sampler.decoder.reset_stats();
   try {
-    do {
-      draw.draw_batch(filter.enable ? *recipe.data.gen_batch_size : wanted, metrics);
-    } while (filter.enable && draw.drawn().kept_groups < wanted && draw.drawn().batches < filter.max_num_gen_batches);
+    draw.draw_batch(filter.enable ? *recipe.data.gen_batch_size : wanted, metrics);
+    while (filter.enable && draw.drawn().kept_groups < wanted && draw.drawn().batches < filter.max_num_gen_batches) {
+      base::log_to_file("step " + std::to_string(step) + ": " + std::to_string(draw.drawn().kept_groups) + " of " +
+                        std::to_string(wanted) + " groups whose scores differ after draw " +
+                        std::to_string(draw.drawn().batches));
+      draw.draw_batch(*recipe.data.gen_batch_size, metrics);
+    }
   } catch (const Abandoned&) {
     order.restore(drawn_before);
     return std::nullopt;

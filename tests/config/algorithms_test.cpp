@@ -11,14 +11,14 @@ TEST_CASE("null in a loss's keys stands for what the algorithm says") {
   struct Case {
     std::string name;
     double low, high;
-    std::optional<double> dual_clip;
+    double dual_clip;
     LossAggMode mode;
     bool by_std;
   };
-  for (const Case& one : {Case{"grpo", 0.2, 0.2, {}, LossAggMode::seq_mean_token_mean, true},
-                          Case{"dr_grpo", 0.2, 0.2, {}, LossAggMode::seq_mean_token_sum_norm, false},
+  for (const Case& one : {Case{"grpo", 0.2, 0.2, 0, LossAggMode::seq_mean_token_mean, true},
+                          Case{"dr_grpo", 0.2, 0.2, 0, LossAggMode::seq_mean_token_sum_norm, false},
                           Case{"dapo", 0.2, 0.28, 10, LossAggMode::token_mean, true},
-                          Case{"gspo", 3e-4, 4e-4, {}, LossAggMode::seq_mean_token_mean, true}}) {
+                          Case{"gspo", 3e-4, 4e-4, 0, LossAggMode::seq_mean_token_mean, true}}) {
     CAPTURE(one.name);
     const auto algorithm = read("algorithm: {name: " + one.name + "}").algorithm;
     CHECK(algorithm.clip_ratio_low == one.low);
@@ -31,6 +31,8 @@ TEST_CASE("null in a loss's keys stands for what the algorithm says") {
   CHECK(tbpo.clip_ratio_low == std::nullopt);
   CHECK(tbpo.loss_agg_mode == LossAggMode::seq_mean_token_mean);
   CHECK(read("algorithm: {name: dapo, clip_ratio_c: 3}").algorithm.clip_ratio_c == 3.0);
+  CHECK(read("algorithm: {name: dapo, clip_ratio_c: 0}").algorithm.clip_ratio_c == 0.0);
+  CHECK(read("algorithm: {name: gspo, clip_ratio_c: 0}").algorithm.clip_ratio_c == 0.0);
   CHECK(read("algorithm: {name: dr_grpo, norm_adv_by_std: true}").algorithm.norm_adv_by_std == true);
 }
 
@@ -71,8 +73,13 @@ TEST_CASE("losses, corrections and their settings that have no meaning together 
       {"name: grpo", "{method: ais, threshold: 2}", "its cap is rollout_correction.ais.C"},
       {"name: grpo", "{method: tbpo, threshold: 2}", "its cap is algorithm.tbpo.seq_tis_imp_ratio_cap"},
       {"name: grpo", "{method: tis, threshold_low: 0.5}", "no rollout_correction.threshold_low with method tis"},
-      {"name: grpo", "{method: icepop, threshold: 0.4}", "threshold_low below threshold"},
-      {"{name: grpo, clip_ratio_c: 1}", "method: tis", "expected float > 1, got 1"},
+      {"name: grpo", "{method: icepop, threshold: 0.4}", "threshold of 1 or more, got 0.4"},
+      {"name: grpo", "{method: icepop, threshold: 3, threshold_low: 1.5}",
+       "threshold_low of 1 or less, below threshold"},
+      {"name: grpo", "{method: mis_geo, threshold: 1, threshold_low: 1}", "whose ratio is 1, would be rejected"},
+      {"name: grpo", "{method: tis, threshold: 0.5}", "expected rollout_correction.threshold of 1 or more, got 0.5"},
+      {"name: grpo", "{method: mis_prod, threshold: 0.9}", "whose ratio is 1, would be cut"},
+      {"{name: grpo, clip_ratio_c: 1}", "method: tis", "expected float > 1, or 0 for off, got 1"},
       {"name: grpo", "{method: ais, ais: {C: 0.5}}", "expected float ≥ 1, got 0.5"},
       {"name: grpo", "{method: ais, ais: {delta: 0}}", "expected float > 0, got 0"},
       {"{name: tbpo, tbpo: {seq_tis_imp_ratio_cap: 0.5}}", "method: tbpo", "expected float ≥ 1, got 0.5"},

@@ -85,12 +85,24 @@ TEST_CASE("options without effect are refused") {
   CHECK(holds(fault("quant: {rollout: {profile: auto, weights: fp8_e4m3}}"), "quant.rollout.weights int8"));
   CHECK(holds(fault("quant: {rollout: {profile: auto}, learner: {forward: low_bit}}"), "quant.learner.forward bf16"));
   CHECK(holds(fault("quant: {rollout: {profile: auto}, uaq_scale: 1.5}"), "quant.uaq_scale 1"));
+  CHECK(holds(fault("quant: {rollout: {weights: bf16}, uaq_scale: 1.5}"),
+              "quant.uaq_scale 1 without low-bit quant.rollout.weights, got bf16"));
+  CHECK(holds(fault("mode: qurl\nquant: {rollout: {weights: fp32}}"), "set quant.uaq_scale: 1"));
+  CHECK(read("mode: qurl\nquant: {rollout: {weights: bf16}, uaq_scale: 1}").quant.uaq_scale == 1);
   CHECK(read("quant: {rollout: {profile: auto}}").quant.profile == "auto");
   CHECK(read("quant: {rollout: {profile: p/x.safetensors}}").quant.profile.ends_with("/p/x.safetensors"));
   CHECK(read("quant: {rollout: {profile: p/x.safetensors}}").quant.profile.starts_with("/"));
   CHECK(holds(fault("algorithm: {kl_loss_type: k1}"), "algorithm.kl_loss_type only with algorithm.kl_loss_coef"));
   CHECK(read("quant: {kv_calibration: {margin: 2}, rollout: {kv_cache: fp8_e4m3}}").quant.kv_margin == 2);
   CHECK(read("algorithm: {kl_loss_type: k1, kl_loss_coef: 0.1}").algorithm.kl_loss_type == config::KlType::k1);
+}
+
+TEST_CASE("dynamic sampling that could never fill a step is refused") {
+  const std::string draws =
+      "data: {train_batch_size: 64, gen_batch_size: 30}\nalgorithm: {filter_groups: {enable: true, ";
+  CHECK(holds(fault(draws + "max_num_gen_batches: 2}}"), "of at least data.train_batch_size = 64, got 60"));
+  CHECK(read(draws + "max_num_gen_batches: 3}}").algorithm.filter_groups.max_num_gen_batches == 3);
+  CHECK(read("algorithm: {filter_groups: {enable: true, max_num_gen_batches: 1}}").algorithm.filter_groups.enable);
 }
 
 TEST_CASE("nothing is suggested where nothing is near") {

@@ -115,6 +115,9 @@ TEST_CASE("a resolved recipe says where each value comes from, and reads as the 
   CHECK(origin(yaml, "optim.eps") == "default");
   CHECK(origin(yaml, "algorithm.clip_ratio_low") == "default");
   CHECK(origin(yaml, "trainer.default_local_dir") == "default");
+  // Null is the default, whoever wrote it.
+  CHECK(origin("algorithm: {name: dapo, clip_ratio_c: null}", "algorithm.clip_ratio_c") == "default");
+  CHECK(origin("algorithm: {name: dapo, clip_ratio_c: 0}", "algorithm.clip_ratio_c") == "r.yaml:1");
   for (const Mode mode : kModes) {
     const config::LoadedRecipe first =
         config::parse_recipe("mode: " + std::string(config::word_of(mode)), "r.yaml", "/d", {}, false);

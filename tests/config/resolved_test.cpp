@@ -105,9 +105,10 @@ class RandomRecipe {
     if (r.optim.name == config::OptimName::muon) r.optim.muon = {draw_.uniform(), flag(), draw_.between(1, 9), flag()};
     r.mode = pick(config::Mode::none, config::Mode::bf16, config::Mode::qarl, config::Mode::ais);
     if (flag()) {
-      r.algorithm.filter_groups = {true, draw_.between(1, 20),
+      const std::int64_t draw = draw_.between(1, 100);
+      r.data.gen_batch_size = draw;
+      r.algorithm.filter_groups = {true, r.data.train_batch_size / draw + draw_.between(1, 20),
                                    pick(config::OnExhausted::error, config::OnExhausted::train_partial)};
-      r.data.gen_batch_size = draw_.between(1, 100);
     }
     if (flag()) r.reward.overlong_buffer = {true, draw_.between(1, r.data.max_response_length), positive()};
     r.eval.freq = draw_.between(0, 100);
@@ -169,7 +170,7 @@ class RandomRecipe {
                                          CorrectionMethod::ais);
     const config::CorrectionFacts& method = config::facts_of(correction.method);
     if (method.threshold) correction.threshold = 2 + draw_.uniform();
-    if (method.threshold_low) correction.threshold_low = draw_.uniform() + 0.01;
+    if (method.threshold_low) correction.threshold_low = draw_.uniform() / 2 + 0.01;
     if (correction.method == CorrectionMethod::tbpo) {
       algorithm.tbpo.seq_tis_imp_ratio_cap = 1 + draw_.uniform();
       algorithm.tbpo.mismatch_action = pick(config::MismatchAction::clip, config::MismatchAction::drop);

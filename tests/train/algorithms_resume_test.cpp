@@ -46,15 +46,64 @@ std::vector<Way> ways() {
     }
   }
   // Written in the right form some answers score more than others: groups differ, and some do not.
-  all.push_back({"dynamic sampling",
-                 "--set sft.steps=120 --set sft.batch_size=16 --set eval.freq=0 --set reward.format=0.25 "
-                 "--set data.max_response_length=96 --set data.train_generator.size=50 "
-                 "--set algorithm.filter_groups={enable: true, max_num_gen_batches: 40, on_exhausted: train_partial} "
-                 "--set data.gen_batch_size=3 --set data.train_batch_size=6 --set actor.mini_batch_size=3"});
+  all.push_back(
+      {"dynamic sampling",
+       "--set sft.steps=120 --set sft.batch_size=16 --set sft.save_freq=120 --set eval.freq=0 --set reward.format=0.25 "
+       "--set data.max_response_length=96 --set data.train_generator.size=50 "
+       "--set algorithm.filter_groups={enable: true, max_num_gen_batches: 40, on_exhausted: train_partial} "
+       "--set data.gen_batch_size=3 --set data.train_batch_size=6 --set actor.mini_batch_size=3"});
   return all;
 }
 
-int num_cuts() { return std::getenv("QRL_LONG_TESTS") != nullptr ? 25 : 1; }
+bool is_long() { return std::getenv("QRL_LONG_TESTS") != nullptr; }
+int num_cuts() { return is_long() ? 25 : 2; }
+
+/// When and how a run is to be cut: at most so long after its log says `text`.
+struct Cut {
+  std::string text;
+  int signal;
+  unsigned longest_delay_us;
+};
+
+/// Whether the log said so before the run ended.
+bool wait_for_text(const std::string& text, const fs::path& log, pid_t pid) {
+  for (std::uintmax_t size = 0; test::wait_for_file(log, pid, size);) {
+    const std::string said = test::read_file(log);
+    if (said.find(text) != std::string::npos) return true;
+    size = said.size() + 1;
+  }
+  return false;
+}
+
+/// Starts a run and cuts it. False when it had ended by then.
+bool is_cut(const Cut& cut, const fs::path& run, const std::string& settings, std::mt19937& random) {
+  const fs::path log = run.string() + ".log";
+  const pid_t pid = test::start_command(test::tiny_command(run, settings), log);
+  if (wait_for_text(cut.text, run / "log.txt", pid)) {
+    usleep(static_cast<useconds_t>(random() % (cut.longest_delay_us + 1)));
+    kill(pid, cut.signal);
+  }
+  const int exit_code = test::wait_for(pid);
+  INFO(test::read_file(log));
+  if (exit_code != 0) REQUIRE(exit_code == (cut.signal == SIGTERM ? 75 : 128 + SIGKILL));
+  return exit_code != 0;
+}
+
+/// Cuts runs, each sooner than the one before, until one had not ended; goes on with that one, and compares it.
+void check_cut(Cut cut, const fs::path& whole, const fs::path& run, const std::string& settings, std::mt19937& random) {
+  CAPTURE(cut.text, cut.signal);
+  constexpr int kTries = 10;
+  int tries = 0;
+  while (!is_cut(cut, run, settings, random)) {
+    REQUIRE(++tries < kTries);
+    fs::remove_all(run);
+    cut.longest_delay_us /= 2;
+  }
+  const test::Outcome rest = test::run_command(test::tiny_command(run, settings));
+  INFO(rest.output);
+  REQUIRE(rest.exit_code == 0);
+  CHECK(test::difference(whole, run) == "");
+}
 
 }  // namespace
 
@@ -63,7 +112,7 @@ TEST_CASE("each algorithm with each optimizer: the same bits after a stop at a r
   for (const Way& way : ways()) {
     CAPTURE(way.name);
     const test::TempDir dir;
-    const std::string settings = quoted(way.settings);
+    const std::string settings = quoted(way.settings) + " --set trainer.save_freq=2";
     const test::Outcome whole = test::run_command(test::tiny_command(dir / "whole", settings));
     INFO(whole.output);
     REQUIRE(whole.exit_code == 0);
@@ -72,24 +121,26 @@ TEST_CASE("each algorithm with each optimizer: the same bits after a stop at a r
     double most = 0;
     for (const auto& row : rows) most = std::max(most, row.at("actor/grad_norm").get<double>());
     CHECK(most > 0);  // it learns something
+
+    std::vector<Cut> cuts;
+    for (int i = 0; i < num_cuts(); ++i) {
+      // Every fourth, the first one too, before there is a step: from the log's first byte on.
+      const std::string step = "step " + std::to_string(1 + random() % 3) + "/4 ";
+      cuts.push_back({i % 4 == 0 ? "" : step, i % 2 == 0 ? SIGTERM : SIGKILL, 60'000});
+    }
     if (way.name == "dynamic sampling") {
-      CHECK(rows.back().at("data/num_gen_batches").get<double>() > 1);
       CHECK(rows.back().at("data/flat_group_fraction").get<double>() > 0);
-    }
-    for (int cut = 0; cut < num_cuts(); ++cut) {
-      const fs::path run = dir / ("run" + std::to_string(cut));
-      // Killed, or told to stop, some milliseconds after a random checkpoint.
-      const std::string after = "checkpoints/step_" + std::to_string(1 + random() % 3);
-      const pid_t pid = test::start_command(test::tiny_command(run, settings), dir / "log");
-      if (test::wait_for_file(run / after, pid)) {
-        usleep(random() % 60'000);
-        kill(pid, cut % 2 == 0 ? SIGTERM : SIGKILL);
+      // Where a step has some of its groups and is about to draw again, for the first time or for the last.
+      const std::string log = test::read_file(dir / "whole/log.txt");
+      for (const std::string step : {"step 2: ", "step 3: "}) {
+        const std::size_t at = step == "step 2: " ? log.find(step) : log.rfind(step);
+        REQUIRE(at != std::string::npos);
+        const std::string said = log.substr(at, log.find('\n', at) - at);
+        for (const int signal : is_long() ? std::vector{SIGTERM, SIGKILL} : std::vector{SIGTERM})
+          cuts.push_back({said, signal, 1'000});
       }
-      test::wait_for(pid);
-      const test::Outcome rest = test::run_command(test::tiny_command(run, settings));
-      INFO(rest.output);
-      REQUIRE(rest.exit_code == 0);
-      CHECK(test::difference(dir / "whole", run) == "");
     }
+    for (std::size_t i = 0; i < cuts.size(); ++i)
+      check_cut(cuts[i], dir / "whole", dir / ("run" + std::to_string(i)), settings, random);
   }
 }

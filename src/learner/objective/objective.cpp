@@ -24,7 +24,8 @@ ObjectiveSettings objective_settings(const config::AlgorithmRecipe& algorithm,
     surrogate.clip = {algorithm.clip_ratio_low.value_or(*loss.clip_ratio_low),
                       algorithm.clip_ratio_high.value_or(*loss.clip_ratio_high)};
   }
-  surrogate.dual_clip = algorithm.clip_ratio_c ? algorithm.clip_ratio_c : loss.clip_ratio_c;
+  const double dual_clip = algorithm.clip_ratio_c.value_or(loss.clip_ratio_c);
+  if (dual_clip != 0) surrogate.dual_clip = dual_clip;
   surrogate.token_form = method.level == config::CorrectionLevel::token;
 
   settings.correction.method = correction.method;
