@@ -7,6 +7,7 @@
 #include "base/rng.h"
 #include "base/text.h"
 #include "base/threads.h"
+#include "bench_corrections.h"
 #include "bench_shapes.h"
 #include "command.h"
 #include "learner/cuda_library.h"
@@ -352,6 +353,7 @@ void bench_step(const BenchArguments& arguments, dist::Collectives& world) {
   load();
 
   Json best;
+  std::optional<LearnerWork> work;  // of the last round
   for (std::int64_t round = 0; round < arguments.rounds; ++round) {
     sampler.decoder.reset_stats();
     const double start_s = base::now_s();
@@ -359,8 +361,8 @@ void bench_step(const BenchArguments& arguments, dist::Collectives& world) {
         sampler.decoder.complete(requests, bench.sampling(), {0, static_cast<std::uint32_t>(round)});
     if (bench.loaded.recipe.rollout.free_cache_engine) sampler.decoder.release_kv();
     const double drawn_s = base::now_s();
-    const LearnerWork work(bench, completions);
-    const learner::UpdateReport report = learn(learner, work, bench.loaded.recipe, true);
+    work.emplace(bench, completions);
+    const learner::UpdateReport report = learn(learner, *work, bench.loaded.recipe, true);
     if (bench.loaded.recipe.rollout.free_cache_engine) learner.release_memory();
     const double learnt_s = base::now_s();
     publish(round + 1);
@@ -380,13 +382,14 @@ void bench_step(const BenchArguments& arguments, dist::Collectives& world) {
     best["gap_probe_share"] = (end_s - published_s) / (end_s - start_s);
     best["gen_tokens_per_s"] =
         static_cast<double>(arguments.prompts * arguments.n * arguments.new_tokens) / (drawn_s - start_s);
-    add_learner_figures(best, bench, work, learnt_s - drawn_s);
+    add_learner_figures(best, bench, *work, learnt_s - drawn_s);
     best["k3_kl"] = report.metrics.at("mismatch/k3_kl");
     if (bench.loaded.recipe.rollout.bitwise) {  // learn() has thrown otherwise
-      best["bitwise_tokens_compared"] = work.counts.response_tokens;
+      best["bitwise_tokens_compared"] = work->counts.response_tokens;
       best["bitwise_tokens_differing"] = 0;
     }
   }
+  add_correction_costs(best, work->batches, work->counts, best["step_s"].get<double>(), world);
   finish(best, arguments);
 }
 

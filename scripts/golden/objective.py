@@ -236,6 +236,11 @@ def batches(rng):
     infinite["sampler"][10] = infinite["log_probs"][10] - 25
     yield infinite
 
+    # Ratios of exactly 1, which are on the corrections' bounds where those are 1.
+    exact = make_batch(rng, ON_BOUNDS, [4, 2, 3], [[1, 0, 0.5]], 0.0)
+    exact["sampler"][8] = exact["old"][8] + 0.25  # and one token below them
+    yield exact
+
 
 # ---------------------------------------------------------------- cases
 
@@ -265,6 +270,17 @@ REGULARISERS = [dict(kl_coef=0.1, kl_type="k1"), dict(kl_coef=0.1, kl_type="k2")
 
 
 REGULARISED = ("near", "infinite log-ratios")
+ON_BOUNDS = "on the corrections' bounds"
+AT_1 = {
+    "tis": [dict(threshold=1.0)],
+    "tis with acr": [dict(threshold=1.0)],
+    "icepop": [dict(threshold=1.0), dict(threshold_low=1.0)],
+    "mis_prod": [dict(threshold=1.0)],
+    "mis_geo": [dict(threshold=1.0), dict(threshold_low=1.0)],
+    "tbpo clip": [dict(threshold=1.0)],
+    "tbpo drop": [dict(threshold=1.0)],
+    "ais": [dict(threshold=1.0)],
+}
 
 
 def is_defined(loss, correction):
@@ -288,6 +304,9 @@ def cases(batch):
             if batch["name"] in REGULARISED and agg == "seq-mean-token-mean" and correction in ("tis", "tbpo clip"):
                 for more in REGULARISERS:
                     yield {**case, **more}
+            if batch["name"] == ON_BOUNDS:
+                for bound in AT_1.get(correction, []):
+                    yield {**case, **bound}
 
 
 def plain(value, digits=15):

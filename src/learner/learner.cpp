@@ -145,8 +145,6 @@ struct Learner::State {
     return target_log_probs(hidden_ND, policy.lm_head, quantised() ? published->lm_head() : policy.head, targets,
                             options.bitwise);
   }
-  Tensor policy_loss(const types::MicroBatch& batch, const std::vector<std::int64_t>& rows, const TargetScores& scores,
-                     const types::GlobalCounts& counts, const LossOptions& loss);
 
   model::ModelConfig config;
   LearnerOptions options;
@@ -201,17 +199,6 @@ TargetRows Learner::State::targets_of(const types::MicroBatch& batch, const ops:
   return targets;
 }
 
-Tensor Learner::State::policy_loss(const types::MicroBatch& batch, const std::vector<std::int64_t>& rows,
-                                   const TargetScores& scores, const types::GlobalCounts& counts,
-                                   const LossOptions& loss) {
-  const ObjectiveSettings settings = objective_settings(loss.algorithm, loss.correction, loss.ais_alpha);
-  const ObjectiveTokens tokens = objective_tokens(batch, rows, scores, settings.kl_loss_coef != 0);
-  const Objective terms =
-      objective(tokens, settings, {counts.response_tokens, counts.sequences, loss.max_response_length});
-  add_statistics(tokens, settings, terms, statistics);
-  return terms.total;
-}
-
 Learner::Learner(const model::ModelConfig& config, const model::WeightSource& initial, const LearnerOptions& options,
                  dist::Collectives& world) {
   check_options(options.optim, options.total_updates);
@@ -257,7 +244,7 @@ void Learner::accumulate(const types::MicroBatch& batch, const types::GlobalCoun
     require_same_bits(scores.log_probs_M, targets.rows, batch.sampler_logprobs);
   Tensor total;
   if (loss.kind == LossKind::policy) {
-    total = state_->policy_loss(batch, targets.rows, scores, counts, loss);
+    total = policy_loss(batch, targets.rows, scores, counts, loss, state_->statistics);
   } else {
     total = -scores.log_probs_M.to(torch::kFloat64).sum() / static_cast<double>(counts.response_tokens);
     state_->statistics.add_share("actor/sft_loss", total.item<double>());

@@ -5,7 +5,6 @@
 #include <string>
 
 #include "base/error.h"
-#include "learner/learner.h"
 #include "learner/objective/ais.h"
 
 namespace qrl::learner {
@@ -117,6 +116,17 @@ void add_statistics(const ObjectiveTokens& tokens, const ObjectiveSettings& sett
                        log_ratio(tokens.old_log_probs, tokens.sampler_log_probs).exp().max().item<double>());
   }
   add_tbpo(tokens, settings, terms, statistics);
+}
+
+torch::Tensor policy_loss(const types::MicroBatch& batch, const std::vector<std::int64_t>& rows,
+                          const TargetScores& scores, const types::GlobalCounts& counts, const LossOptions& loss,
+                          Statistics& statistics) {
+  const ObjectiveSettings settings = objective_settings(loss.algorithm, loss.correction, loss.ais_alpha);
+  const ObjectiveTokens tokens = objective_tokens(batch, rows, scores, settings.kl_loss_coef != 0);
+  const Objective terms =
+      objective(tokens, settings, {counts.response_tokens, counts.sequences, loss.max_response_length});
+  add_statistics(tokens, settings, terms, statistics);
+  return terms.total;
 }
 
 Metrics set_ais_alpha(std::span<const types::MicroBatch> batches, LossOptions& loss, dist::Collectives& world) {

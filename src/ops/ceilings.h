@@ -14,5 +14,8 @@ struct Ceilings {
 
 /// Measures each for about a tenth of a second, best of several tries; needs 512 MiB of memory meanwhile.
 Ceilings measure_ceilings();
+/// bf16's or fp32's rate alone.
+double measure_bf16_flops_per_s();
+double measure_f32_flops_per_s();
 
 }  // namespace qrl::ops

@@ -8,6 +8,8 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "base/threads.h"
+#include "learner/cuda_library.h"
+#include "ops/ceilings.h"
 #include "state/file.h"
 #include "train/checkpoint.h"
 #include "train/decoder_fit.h"
@@ -199,6 +201,12 @@ learner::LearnerOptions learner_options(const config::Recipe& recipe) {
   options.optim = recipe.optim;
   options.total_updates = updates_per_step(recipe) * recipe.trainer.total_training_steps;
   return options;
+}
+
+double learner_ceiling(const config::Recipe& recipe) {
+  const config::ComputeDType dtype = recipe.model.dtype;
+  if (config::learns_on_gpu(recipe)) return learner::measure_gpu_matmul_flops_per_s(dtype);
+  return dtype == config::ComputeDType::bf16 ? ops::measure_bf16_flops_per_s() : ops::measure_f32_flops_per_s();
 }
 
 }  // namespace qrl::train

@@ -68,6 +68,8 @@ types::SamplingParams eval_sampling(const config::Recipe& recipe, const model::M
 std::int64_t kv_pages(const config::Recipe& recipe, std::optional<std::int64_t> longest_prompt_tokens = {});
 
 learner::LearnerOptions learner_options(const config::Recipe& recipe);
+/// Operations a second that products in model.dtype reach at most on the learner's device: measured, some 50 ms.
+double learner_ceiling(const config::Recipe& recipe);
 /// Optimizer updates of one RL step, and of the whole RL run.
 std::int64_t updates_per_step(const config::Recipe& recipe);
 

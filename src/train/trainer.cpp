@@ -10,6 +10,7 @@
 #include "train/quant_audit.h"
 #include "train/signals.h"
 #include "train/step_metrics.h"
+#include "train/work_estimate.h"
 
 namespace qrl::train {
 
@@ -145,6 +146,7 @@ std::optional<Metrics> Trainer::step(std::int64_t step) {
       }
     }
   }
+  add_learner_speed(batches, metrics);
   if (parts_.recipe.rollout.free_cache_engine) learner_.release_memory();  // for the KV cache, which comes back
   metrics.merge(combine_updates(updates));
   {
@@ -240,6 +242,23 @@ Metrics Trainer::update(const MiniBatch& batch, bool is_first) {
   if (report.finite) ++parts_.state.policy_version;
   report.metrics.insert(signals.begin(), signals.end());
   return std::move(report.metrics);
+}
+
+void Trainer::add_learner_speed(const std::vector<MiniBatch>& batches, Metrics& metrics) {
+  double tokens = 0, operations = 0;
+  for (const MiniBatch& batch : batches) {
+    std::int64_t counted = 0;
+    for (const types::MicroBatch& micro : batch.micro) {
+      tokens += static_cast<double>(micro.num_tokens());
+      counted += std::count(micro.loss_mask.begin(), micro.loss_mask.end(), 1);
+    }
+    operations += learner_operations(parts_.policy.config, batch.micro, counted);
+  }
+  if (learner_ceiling_ == 0) learner_ceiling_ = learner_ceiling(parts_.recipe);
+  const auto epochs = static_cast<double>(parts_.recipe.actor.ppo_epochs);
+  const double epoch_s = std::max(metrics["timing_s/update_actor"] / epochs, 1e-9);
+  metrics["perf/learner_tokens_per_s"] = tokens / epoch_s;
+  metrics["perf/mfu/actor"] = operations / epoch_s / learner_ceiling_;
 }
 
 void Trainer::publish_weights() {

@@ -70,6 +70,7 @@ class Trainer {
   std::vector<MiniBatch> make_mini_batches(const StepGroups& groups) const;
   void add_frozen_logprobs(std::vector<MiniBatch>& batches, Metrics& metrics);
   Metrics update(const MiniBatch& batch, bool is_first);
+  void add_learner_speed(const std::vector<MiniBatch>& batches, Metrics& metrics);
   void publish_weights();
   void publish();
   /// The gap at the weights last published, checked against the recipe's limit.
@@ -86,6 +87,7 @@ class Trainer {
   Sampler sampler_;
   Progress progress_;
   std::int64_t saved_step_;  ///< the last step whose state needs no further checkpoint
+  double learner_ceiling_ = 0;  ///< operations a second; measured after the first update
   double save_s_ = 0;        ///< of the step before: a row is written before the checkpoint that vouches for it
 };
 

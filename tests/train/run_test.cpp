@@ -38,6 +38,29 @@ TEST_CASE("metric rows: step 0 before training, then one a step") {
   CHECK(rows[4].at("training/policy_version") == 8);  // two updates a step
 }
 
+TEST_CASE("metric rows: tokens that the learner had a second, and its share of what the machine can do") {
+  std::ifstream file(test::finished_run() / "metrics.jsonl");
+  int num_steps = 0;
+  double first = 0;
+  for (std::string line; std::getline(file, line);) {
+    const nlohmann::json row = nlohmann::json::parse(line);
+    if (!row.contains("perf/learner_tokens_per_s")) continue;
+    ++num_steps;
+    const auto value = [&](const char* name) { return row.at(name).get<double>(); };
+    // 4 groups of 4: each prompt once, and 16 responses (all count, there is an entropy term).
+    const double tokens = value("perf/learner_tokens_per_s") * value("timing_s/update_actor");
+    const double expected = 4 * value("prompt_length/mean") + 16 * value("response_length/mean");
+    CHECK(std::abs(tokens - expected) < 16.5);  // a sequence's last token predicts nothing, and may be left out
+    CHECK(std::abs(tokens - std::round(tokens)) < 1e-6);
+    // One ceiling for all steps, whose operations a token hardly differ.
+    const double share_per_rate = value("perf/mfu/actor") / value("perf/learner_tokens_per_s");
+    CHECK(share_per_rate > 0);
+    if (num_steps == 1) first = share_per_rate;
+    CHECK(std::abs(share_per_rate / first - 1) < 0.2);
+  }
+  CHECK(num_steps == 4);
+}
+
 TEST_CASE("the same recipe twice leaves the same bits, another seed does not") {
   const test::TempDir dir;
   REQUIRE(test::run_command(test::tiny_command(dir / "again")).exit_code == 0);
