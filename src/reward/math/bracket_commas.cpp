@@ -10,10 +10,6 @@ namespace {
 
 using T = TokenType;
 
-bool is_union(const Token& token) noexcept {
-  return token.type == T::op && (token.code == 'U' || token.code == 'N' || token.code == 'D');
-}
-
 /// Whether what stands behind a bracket leaves it an item: nothing, a separator, another bracket's end, a relation, a
 /// union, a word that joins.
 bool ends_item(std::string_view rest) noexcept {
@@ -55,7 +51,7 @@ bool BracketCommas::begins_item(std::size_t open) const noexcept {
     case T::symbol:  // the point A(1,234)
       return before.text.size() == 1 && before.text[0] <= 'Z';
     default:
-      return is_union(before);
+      return is_set_operator(before);
   }
 }
 

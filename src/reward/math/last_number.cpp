@@ -17,7 +17,7 @@ using base::is_letter;
 using base::is_space;
 using base::trimmed;
 
-constexpr std::size_t kReach_bytes = 400;  // on either side of the last digit: more than the words that count
+constexpr std::size_t kReach_bytes = 200;  // on either side of the last digit: more than the words that count
 
 struct Span {
   std::size_t begin = 0, end = 0;
@@ -92,12 +92,9 @@ std::size_t end_of_scale(std::string_view text, std::size_t at) noexcept {
   return at;
 }
 
-std::size_t end_of_number(std::string_view text, std::size_t at) {
-  const auto scanned = [text](std::size_t begin) {
-    const std::string_view rest = text.substr(begin);
-    std::vector<char> digits(rest.begin(), rest.end());
-    return begin + scan_number(digits, 0, Comma::thousands).end;
-  };
+/// `scratch` begins as a copy of the text.
+std::size_t end_of_number(std::string_view text, std::size_t at, std::vector<char>& scratch) {
+  const auto scanned = [&scratch](std::size_t begin) { return scan_number(scratch, begin, Comma::thousands).end; };
   std::size_t end = scanned(at);
   while (end < text.size() && std::string_view(".,/:").find(text[end]) != std::string_view::npos &&
          digit_at(text, end + 1))
@@ -111,9 +108,12 @@ std::size_t end_of_number(std::string_view text, std::size_t at) {
 /// All numbers of a text from left to right, mixed ones as one: 1 3/4.
 std::vector<Span> numbers_of(std::string_view text) {
   std::vector<Span> numbers;
+  std::vector<char> scratch(text.begin(), text.end());
   for (std::size_t k = 0; k < text.size();) {
     const bool point = text[k] == '.' && digit_at(text, k + 1);
-    const std::size_t end = is_digit(text[k]) || point ? end_of_number(text, k) : end_of_fraction(text, k);
+    const std::size_t end = is_digit(text[k]) || point ? end_of_number(text, k, scratch)
+                            : text[k] == '\\'          ? end_of_fraction(text, k)
+                                                       : k;
     if (end == k) {
       ++k;
       continue;

@@ -42,6 +42,11 @@ struct Token {
   std::string_view text;
 };
 
+/// ∪, ∩, ∖.
+inline bool is_set_operator(const Token& token) noexcept {
+  return token.type == TokenType::op && (token.code == 'U' || token.code == 'N' || token.code == 'D');
+}
+
 /// What a comma between digits is.
 enum class Comma : unsigned char {
   thousands,  ///< "1,234" is a number; others separate

@@ -11,6 +11,7 @@ namespace qrl::reward::math {
 namespace {
 
 using base::is_letter;
+using base::lower;
 
 constexpr std::string_view kSmall[] = {"zero",     "one",     "two",     "three",     "four",     "five",    "six",
                                        "seven",    "eight",   "nine",    "ten",       "eleven",   "twelve",  "thirteen",
@@ -45,6 +46,8 @@ struct Reader {
 
   /// 0 to 99; −1 where the words are none.
   int below_hundred(std::size_t from) noexcept {
+    // What no such word begins with, most words do.
+    if (from >= text.size() || std::string_view("efnostz").find(lower(text[from])) == std::string_view::npos) return -1;
     for (std::size_t k = 0; k < std::size(kSmall); ++k) {
       if (take(from, kSmall[k])) return static_cast<int>(k);
     }

@@ -19,10 +19,6 @@ void Parser::run() {
   if (ok_) tree_.root = root;
 }
 
-const Token& Parser::now(std::size_t ahead) const noexcept {
-  return tokens_[std::min(at_ + ahead, tokens_.size() - 1)];
-}
-
 bool Parser::take(T type, char code) noexcept {
   if (now().type != type || (code != 0 && now().code != code)) return false;
   ++at_;

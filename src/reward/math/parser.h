@@ -15,7 +15,7 @@ class Parser {
   void run();
 
  private:
-  const Token& now(std::size_t ahead = 0) const noexcept;
+  const Token& now(std::size_t ahead = 0) const noexcept { return tokens_[std::min(at_ + ahead, tokens_.size() - 1)]; }
   bool is(TokenType type, char code) const noexcept { return now().type == type && now().code == code; }
   bool is_op(char code) const noexcept { return is(TokenType::op, code); }
   bool take(TokenType type, char code = 0) noexcept;

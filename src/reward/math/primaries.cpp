@@ -2,6 +2,7 @@
 #include <string>
 
 #include "reward/math/parser.h"
+#include "reward/math/texts.h"
 
 namespace qrl::reward::math {
 
@@ -63,7 +64,9 @@ NodeIdx Parser::read_words() {
   }
   const std::size_t first = at_;
   while (now().type == T::word) ++at_;
-  return make(Kind::words, {}, span_of(first));
+  const std::string_view words = span_of(first);
+  if (now().type == T::symbol && now(1).type == T::end && names_reals(text_key(words))) ++at_;  // all real x
+  return make(Kind::words, {}, words);
 }
 
 NodeIdx Parser::read_argument() {

@@ -129,11 +129,13 @@ bool is_taken_further(std::string_view word, std::string_view preposition) noexc
   constexpr std::string_view kAs[] = {"such", "much", "many", "large", "big", "high", "long", "small", "far"};
   constexpr std::string_view kBut[] = {"anything", "everything", "all", "any", "every"};
   constexpr std::string_view kFrom[] = {"different", "far", "away", "subtracted", "distinct", "up"};
+  constexpr std::string_view kIn[] = {"one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"};
   if (preposition == "of") return is_one_of(kOf, word);
   if (preposition == "by") return is_one_of(kBy, word);
   if (preposition == "to") return is_one_of(kTo, word);
   if (preposition == "as") return is_one_of(kAs, word);
   if (preposition == "but") return is_one_of(kBut, word);
+  if (preposition == "in") return is_one_of(kIn, word);
   return preposition == "from" && is_one_of(kFrom, word);
 }
 
@@ -150,11 +152,17 @@ bool denies(std::string_view before) {
                                             "extraneous", "ignored",   "ignoring", "invalid"};
   constexpr std::string_view kNeutral[] = {"the",    "number", "value",     "integer", "root",   "solution",
                                            "answer", "only",   "candidate", "option",  "exactly"};
+  // A number behind these is a name: "by Theorem 4".
+  constexpr std::string_view kNamed[] = {"step",     "theorem",   "lemma",   "corollary", "proposition", "definition",
+                                         "equation", "equations", "eq",      "figure",    "fig",         "section",
+                                         "chapter",  "exercise",  "problem", "question",  "example",     "identity",
+                                         "axiom",    "footnote",  "method",  "approach",  "attempt"};
   while (before.ends_with(' ') || before.ends_with('*')) before.remove_suffix(1);
   const bool label = before.ends_with(':');
   if (label) before.remove_suffix(1);
   const std::vector<std::string> words = last_words(before);
   if (label) return !words.empty() && is_one_of(kRejected, words[0]);
+  if (!words.empty() && is_one_of(kNamed, words[0])) return true;
   if (std::any_of(words.begin(), words.end(), [&](const auto& word) { return is_one_of(kDenials, word); })) return true;
   const auto first =
       std::find_if_not(words.begin(), words.end(), [&](const auto& word) { return is_one_of(kNeutral, word); });

@@ -145,8 +145,7 @@ class Reader {
         if (key == "nosolution" || key == "nosolutions" || key == "norealsolution" || key == "norealsolutions" ||
             key == "emptyset")
           return RealSet{};
-        if (key != "allrealnumbers" && key != "allreals" && key != "realnumbers") return std::nullopt;
-        return all_reals(algebra_);
+        return names_reals(key) ? std::optional(all_reals(algebra_)) : std::nullopt;
       }
       case Kind::set_builder:
         return described(node);

@@ -180,6 +180,9 @@ std::optional<std::string_view> ascii_spelling(std::string_view utf8) noexcept {
   return at == std::end(kSpellings) ? std::nullopt : std::optional(at->ascii);
 }
 
+/// Of several bytes.
+bool begins_character(char c) noexcept { return static_cast<unsigned char>(c) >= 0xc0; }
+
 }  // namespace
 
 std::string spelled_in_ascii(std::string_view text) {
@@ -187,10 +190,18 @@ std::string spelled_in_ascii(std::string_view text) {
   out.reserve(text.size() + 16);
   char last_script = '\0';  // that the character before was spelled with: ^ or _
   for (std::size_t at = 0; at < text.size();) {
+    const auto* const first =
+        std::find_if(text.begin() + static_cast<std::ptrdiff_t>(at), text.end(), begins_character);
+    if (const auto run = static_cast<std::size_t>(first - text.begin()) - at; run > 0) {
+      out += text.substr(at, run);
+      last_script = '\0';
+      at += run;
+      continue;
+    }
     const auto c = static_cast<unsigned char>(text[at]);
-    const std::size_t size = c < 0xc0 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
+    const std::size_t size = c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
     const std::string_view character = text.substr(at, size);
-    const auto spelling = c >= 0xc0 ? ascii_spelling(character) : std::nullopt;
+    const auto spelling = ascii_spelling(character);
     const bool script =
         spelling && spelling->size() > 2 && (spelling->starts_with("^{") || spelling->starts_with("_{"));
     if (script && spelling->front() == last_script) {  // 10⁻⁵ has one exponent

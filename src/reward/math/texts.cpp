@@ -12,10 +12,6 @@ namespace {
 
 constexpr char kNegation = '!';  // among the signs shown
 
-}  // namespace
-
-namespace {
-
 using base::is_digit;
 using base::is_letter;
 
@@ -78,6 +74,17 @@ bool is_named_number(std::string_view text) noexcept {
     }
   }
   return word && number;
+}
+
+bool names_reals(std::string_view key) noexcept {
+  constexpr std::string_view kBegins[] = {"thesetofall", "setofall", "allofthe", "all", "any", "every", ""};
+  constexpr std::string_view kNames[] = {"realnumbers",  "realnumber",  "realvalues", "realvalue",
+                                         "realvaluesof", "realvalueof", "reals",      "real"};
+  const auto* const begin =
+      std::find_if(std::begin(kBegins), std::end(kBegins), [key](auto word) { return key.starts_with(word); });
+  const std::string_view name = key.substr(begin->size());
+  if (begin->empty() && name != "realnumbers") return false;  // "real" is no set
+  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 
 bool is_modulus(std::string_view content) noexcept {

@@ -17,6 +17,9 @@ std::string signs_shown(std::string_view text);
 /// "Figure 3": words, one of them long enough to be one, and numbers that stand apart from them, and nothing else.
 bool is_named_number(std::string_view text) noexcept;
 
+/// Whether a text_key is of words for all real numbers: "all real numbers", "any real value of".
+bool names_reals(std::string_view key) noexcept;
+
 /// "(mod 7)".
 bool is_modulus(std::string_view content) noexcept;
 /// "A, C", "A and C": choices, which are a list within \text{…} too.

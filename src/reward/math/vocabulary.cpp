@@ -5,6 +5,8 @@
 #include <iterator>
 #include <string>
 
+#include "reward/math/name_table.h"
+
 namespace qrl::reward::math {
 
 namespace {
@@ -165,7 +167,7 @@ constexpr std::string_view kFunctions[] = {
 };
 
 template <std::size_t N>
-const std::string_view* find_name(const std::string_view (&names)[N], std::string_view name) noexcept {
+constexpr const std::string_view* find_name(const std::string_view (&names)[N], std::string_view name) noexcept {
   const auto* at = std::find(std::begin(names), std::end(names), name);
   return at == std::end(names) ? nullptr : at;
 }
@@ -262,14 +264,17 @@ constexpr NamedUnit kUnits[] = {
 }  // namespace
 
 std::optional<Meaning> command_meaning(std::string_view name) noexcept {
-  for (const Command& command : kCommands) {
-    if (command.name == name) return command.meaning;
-  }
-  if (find_name(kLayout, name) != nullptr) return kNothing;
-  if (name == "pi") return Meaning{T::constant, 0, "pi"};
-  if (const auto* symbol = find_name(kSymbols, name)) return Meaning{T::symbol, 0, *symbol};
-  if (const auto* function = find_name(kFunctions, name)) return Meaning{T::function, 0, *function};
-  return std::nullopt;
+  static constexpr auto kTable = [] {
+    NameTable<Meaning, std::size(kCommands) + std::size(kLayout) + 1 + std::size(kSymbols) + std::size(kFunctions)> all;
+    for (const Command& command : kCommands) all.add(command.name, command.meaning);
+    for (const std::string_view layout : kLayout) all.add(layout, kNothing);
+    all.add("pi", {T::constant, 0, "pi"});
+    for (const std::string_view symbol : kSymbols) all.add(symbol, {T::symbol, 0, symbol});
+    for (const std::string_view function : kFunctions) all.add(function, {T::function, 0, function});
+    return all;
+  }();
+  const Meaning* meaning = kTable.find(name);
+  return meaning != nullptr ? std::optional(*meaning) : std::nullopt;
 }
 
 Wrapper wrapper_of(std::string_view command) noexcept {
@@ -294,25 +299,39 @@ Wrapper wrapper_of(std::string_view command) noexcept {
 }
 
 std::optional<Meaning> word_meaning(std::string_view word) noexcept {
-  if (word == "pi") return Meaning{T::constant, 0, "pi"};
-  if (word == "infinity" || word == "oo" || word == "infty" || word == "inf")
-    return Meaning{T::constant, 0, "infinity"};
-  if (word == "sqrt") return Meaning{T::root, 0, ""};
-  if (word == "and" || word == "And") return Meaning{T::separator, '&', ""};
-  if (word == "or" || word == "Or") return Meaning{T::separator, '|', ""};
-  if (word == "cup" || word == "union") return Meaning{T::op, 'U', ""};
-  if (word == "percent" || word == "percentage" || word == "pct") return Meaning{T::op, '%', ""};
-  if (word == "mod" || word == "modulo") return Meaning{T::op, 'p', ""};
-  if (word.size() < 2) return std::nullopt;
-  const bool function = word != "inf" && word != "span" && word != "char" && word != "bar" && word != "hat" &&
-                        word != "dot" && word != "tr" && word != "sign" && word != "rank";
-  if (const auto* name = find_name(kFunctions, word); name != nullptr && function)
-    return Meaning{T::function, 0, *name};
-  constexpr std::string_view kProse[] = {"square", "triangle", "complement", "exists", "diamond", "top"};
-  if (const auto* name = find_name(kSymbols, word); name != nullptr && find_name(kProse, word) == nullptr) {
-    return Meaning{T::symbol, 0, *name};
-  }
-  return std::nullopt;
+  static constexpr Command kWords[] = {{"pi", {T::constant, 0, "pi"}},
+                                       {"infinity", {T::constant, 0, "infinity"}},
+                                       {"oo", {T::constant, 0, "infinity"}},
+                                       {"infty", {T::constant, 0, "infinity"}},
+                                       {"inf", {T::constant, 0, "infinity"}},
+                                       {"sqrt", {T::root, 0, ""}},
+                                       {"and", {T::separator, '&', ""}},
+                                       {"And", {T::separator, '&', ""}},
+                                       {"or", {T::separator, '|', ""}},
+                                       {"Or", {T::separator, '|', ""}},
+                                       {"cup", {T::op, 'U', ""}},
+                                       {"union", {T::op, 'U', ""}},
+                                       {"percent", {T::op, '%', ""}},
+                                       {"percentage", {T::op, '%', ""}},
+                                       {"pct", {T::op, '%', ""}},
+                                       {"mod", {T::op, 'p', ""}},
+                                       {"modulo", {T::op, 'p', ""}}};
+  // Without a backslash these are words of prose, or nothing.
+  static constexpr std::string_view kProse[] = {"span", "char",   "bar",      "hat",        "dot",    "tr",      "sign",
+                                                "rank", "square", "triangle", "complement", "exists", "diamond", "top"};
+  static constexpr auto kTable = [] {
+    NameTable<Meaning, std::size(kWords) + std::size(kFunctions) + std::size(kSymbols)> all;
+    for (const Command& each : kWords) all.add(each.name, each.meaning);
+    for (const std::string_view function : kFunctions) {
+      if (find_name(kProse, function) == nullptr) all.add(function, {T::function, 0, function});
+    }
+    for (const std::string_view symbol : kSymbols) {
+      if (symbol.size() > 1 && find_name(kProse, symbol) == nullptr) all.add(symbol, {T::symbol, 0, symbol});
+    }
+    return all;
+  }();
+  const Meaning* meaning = kTable.find(word);
+  return meaning != nullptr ? std::optional(*meaning) : std::nullopt;
 }
 
 bool is_short_word(std::string_view word) noexcept {
@@ -323,10 +342,14 @@ bool is_short_word(std::string_view word) noexcept {
 }
 
 Unit unit_of(std::string_view word) noexcept {
+  static constexpr auto kTable = [] {
+    NameTable<Unit, std::size(kUnits)> all;
+    for (const NamedUnit& each : kUnits) all.add(each.name, each.unit);
+    return all;
+  }();
   const auto find = [](std::string_view name) {
-    const auto* at =
-        std::find_if(std::begin(kUnits), std::end(kUnits), [&](const NamedUnit& unit) { return unit.name == name; });
-    return at == std::end(kUnits) ? Unit{} : at->unit;
+    const Unit* unit = kTable.find(name);
+    return unit != nullptr ? *unit : Unit{};
   };
   const Unit unit = find(word);
   if (unit.dimension != 0 || word.size() < 3 || word.back() != 's') return unit;

@@ -1,0 +1,50 @@
+#include "reward/math/turned_brackets.h"
+
+namespace qrl::reward::math {
+
+namespace {
+
+using T = TokenType;
+
+bool is_before_item(const Token& token) noexcept {
+  return token.type == T::relation || token.type == T::separator || token.type == T::word || is_set_operator(token);
+}
+
+bool ends_operand(const Token& token) noexcept {
+  const bool sign = token.type == T::op && (token.code == '!' || token.code == '%' || token.code == 'd');
+  return token.type == T::number || token.type == T::symbol || token.type == T::constant || token.type == T::close ||
+         sign;
+}
+
+}  // namespace
+
+void make_turned_brackets_round(std::vector<Token>& tokens) {
+  std::vector<bool> separated;  // of each bracket that is open, whether it has several members
+  for (std::size_t k = 0; k + 1 < tokens.size(); ++k) {
+    Token& token = tokens[k];
+    const Token& next = tokens[k + 1];
+    if (token.type == T::separator && !separated.empty()) {
+      separated.back() = true;
+    } else if (token.type == T::open) {
+      const bool several = !separated.empty() && separated.back();
+      const bool ends = next.type == T::end || next.type == T::close || is_before_item(next);
+      if (token.code == '[' && several && ends && ends_operand(tokens[k - 1])) {
+        token.type = T::close;
+        token.code = ')';
+        separated.pop_back();
+      } else {
+        separated.push_back(false);
+      }
+    } else if (token.type == T::close) {
+      if (token.code == ']' && separated.empty() && (k == 0 || is_before_item(tokens[k - 1]))) {
+        token.type = T::open;
+        token.code = '(';
+        separated.push_back(false);
+      } else if (!separated.empty()) {
+        separated.pop_back();
+      }
+    }
+  }
+}
+
+}  // namespace qrl::reward::math
