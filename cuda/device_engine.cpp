@@ -84,6 +84,8 @@ class DeviceEngine final : public Engine {
   std::int64_t rewrite(std::span<const Master> masters) override { return weights_.rewrite(masters, stream_); }
   void decode(std::span<const DecodedMatrix> wanted) override { weights_.decode(wanted, stream_); }
   void set_kv_scales(std::span<const float> keys_LK, std::span<const float> values_LK) override;
+  void kv_percentiles(const Tick& tick, std::int64_t num_above, std::span<float> keys_LK,
+                      std::span<float> values_LK) override;
   std::int64_t allocate_kv() override;
   void release_kv() override;
   void run(const Tick& tick, const Draws& draws, std::span<DrawnToken> drawn) override;
@@ -92,13 +94,23 @@ class DeviceEngine final : public Engine {
   const EngineStats& stats() const override { return stats_; }
 
  private:
-  void check(const Tick& tick) const;
+  /// Keys and values that a forward pass leaves in pages which every layer uses anew, and where their percentiles go.
+  struct Observed {
+    KvPages pages;
+    std::int64_t num_pages;
+    std::uint32_t num_above;
+    float *keys_LK, *values_LK;
+  };
+  void check(const Tick& tick, std::int64_t num_pages) const;
   void check_rows(std::span<const std::int32_t> rows) const;
   void wait();
-  void forward(const TickArrays& arrays);
+  void forward(const TickArrays& arrays, const Observed* observed = nullptr);
   void draw(const TickArrays& arrays);
   void launch_graph(const TickArrays& arrays);
   std::int64_t affordable_pages(std::size_t page_bytes) const;
+  KvLayout kv_layout_of(KvFormat format) const {
+    return kv_layout(format, options_.shape.num_kv_heads, options_.page_size, options_.shape.head_dim);
+  }
   KvPages pages(std::size_t layer_idx) const;
   Memory products_of(std::int64_t count) const {
     return Memory(static_cast<std::size_t>(count) * (options_.f32_products ? sizeof(float) : sizeof(std::uint16_t)));
@@ -191,8 +203,7 @@ std::int64_t DeviceEngine::affordable_pages(std::size_t page_bytes) const {
 
 std::int64_t DeviceEngine::allocate_kv() {
   if (!kv_.empty()) return num_pages_;
-  const KvLayout at =
-      kv_layout(options_.kv_format, options_.shape.num_kv_heads, options_.page_size, options_.shape.head_dim);
+  const KvLayout at = kv_layout_of(options_.kv_format);
   const bool scaled = options_.kv_format == KvFormat::int8;
   const auto page_slots = static_cast<std::size_t>(at.slots(1));
   const std::size_t slot_bytes = static_cast<std::size_t>(at.slot_bytes()) + (scaled ? sizeof(float) : 0);
@@ -231,7 +242,7 @@ KvPages DeviceEngine::pages(std::size_t layer_idx) const {
   const LayerKv& layer = kv_[layer_idx];
   const ModelShape& shape = options_.shape;
   KvPages pages{options_.kv_format,
-                kv_layout(options_.kv_format, shape.num_kv_heads, options_.page_size, shape.head_dim),
+                kv_layout_of(options_.kv_format),
                 shape.head_dim,
                 layer.keys.as<std::uint8_t>(),
                 layer.values.as<std::uint8_t>(),
@@ -246,11 +257,9 @@ KvPages DeviceEngine::pages(std::size_t layer_idx) const {
   return pages;
 }
 
-void DeviceEngine::check(const Tick& tick) const {
+void DeviceEngine::check(const Tick& tick, std::int64_t num_pages) const {
   const auto num_rows = static_cast<std::int64_t>(tick.tokens_N.size());
-  QRL_INVARIANT(weights_.uploaded() && !kv_.empty(), "tick", "weights and KV memory", "none");
-  QRL_INVARIANT(options_.kv_format != KvFormat::fp8_e4m3 || !kv_head_scales_.empty(), "tick", "calibrated KV scales",
-                "none");
+  QRL_INVARIANT(weights_.uploaded(), "tick", "weights", "none");
   QRL_INVARIANT(0 < num_rows && num_rows <= options_.max_rows && tick.positions_N.size() == tick.tokens_N.size() &&
                     tick.first_page_N.size() == tick.tokens_N.size(),
                 "tick", "1 to " + std::to_string(options_.max_rows) + " rows, arrays of one length",
@@ -269,8 +278,8 @@ void DeviceEngine::check(const Tick& tick) const {
                   "tick, row " + std::to_string(row),
                   "a position in " + range_text(options_.max_positions) + " with pages", std::to_string(position));
   }
-  const auto page_exists = [&](std::int64_t page) { return 0 <= page && page < num_pages_; };
-  QRL_INVARIANT(std::ranges::all_of(tick.page_ids, page_exists), "tick", "pages in " + range_text(num_pages_),
+  const auto page_exists = [&](std::int64_t page) { return 0 <= page && page < num_pages; };
+  QRL_INVARIANT(std::ranges::all_of(tick.page_ids, page_exists), "tick", "pages in " + range_text(num_pages),
                 "another");
   for (const SlotCopy& copy : tick.copies) {
     QRL_INVARIANT(page_exists(copy.from) && page_exists(copy.to) && copy.from != copy.to && 0 <= copy.num_slots &&
@@ -292,7 +301,10 @@ void DeviceEngine::product(const EncodedRows& x, const DeviceMatrix& w, std::int
 }
 
 void DeviceEngine::run(const Tick& tick, const Draws& draws, std::span<DrawnToken> drawn) {
-  check(tick);
+  QRL_INVARIANT(!kv_.empty(), "tick", "KV memory", "none");
+  QRL_INVARIANT(options_.kv_format != KvFormat::fp8_e4m3 || !kv_head_scales_.empty(), "tick", "calibrated KV scales",
+                "none");
+  check(tick, num_pages_);
   num_rows_ = static_cast<std::int64_t>(tick.tokens_N.size());
   check_rows(draws.rows);
   QRL_INVARIANT(
@@ -335,7 +347,31 @@ void DeviceEngine::launch_graph(const TickArrays& arrays) {
   ++stats_.graph_ticks;
 }
 
-void DeviceEngine::forward(const TickArrays& arrays) {
+void DeviceEngine::kv_percentiles(const Tick& tick, std::int64_t num_above, std::span<float> keys_LK,
+                                  std::span<float> values_LK) {
+  const auto wanted = static_cast<std::size_t>(options_.shape.num_layers * options_.shape.num_kv_heads);
+  const auto num_pages = static_cast<std::int64_t>(tick.page_ids.size());
+  check(tick, num_pages);
+  QRL_INVARIANT(keys_LK.size() == wanted && values_LK.size() == wanted && tick.copies.empty() && num_above >= 0,
+                "KV percentiles", std::to_string(wanted) + " places of each and no copies",
+                std::to_string(keys_LK.size()) + " and " + std::to_string(tick.copies.size()));
+  const KvLayout at = kv_layout_of(KvFormat::bf16);
+  const auto num_bytes = static_cast<std::size_t>(at.slots(num_pages) * at.slot_bytes());
+  const Memory keys(num_bytes), values(num_bytes), found(2 * wanted * sizeof(float));  // zero where nothing is stored
+  KvPages shared{KvFormat::bf16, at, options_.shape.head_dim};
+  shared.keys = keys.as<std::uint8_t>();
+  shared.values = values.as<std::uint8_t>();
+  const Observed observed{shared, num_pages, static_cast<std::uint32_t>(num_above), found.as<float>(),
+                          found.as<float>() + wanted};
+  if (in_flight_) wait();
+  num_rows_ = 0;  // nothing of it stays for `logits`
+  forward(tick_.send(tick, {}, stream_), &observed);
+  copy_to_host(keys_LK.data(), observed.keys_LK, keys_LK.size_bytes(), stream_);
+  copy_to_host(values_LK.data(), observed.values_LK, values_LK.size_bytes(), stream_);
+  wait();
+}
+
+void DeviceEngine::forward(const TickArrays& arrays, const Observed* observed) {
   const ModelShape& shape = options_.shape;
   const std::int64_t num_rows = arrays.shape.rows;
   auto* partial_contexts = partials_.as<float>();
@@ -349,16 +385,23 @@ void DeviceEngine::forward(const TickArrays& arrays) {
     const EncodedRows before = normed_.for_layer(layer.qkv.view), attended = attended_.for_layer(layer.o.view);
     const EncodedRows after = normed_.for_layer(layer.gate_up.view), gated = gated_.for_layer(layer.down.view);
     const ProductRows y = rows_of(y_, width_stride_);
+    const KvPages kv = observed != nullptr ? observed->pages : pages(i);
     norm_encode(
         {x, i == 0 ? ProductRows{} : y, nullptr, layer.input_norm_D.as<float>(), nullptr, shape.rms_norm_eps, before},
         num_rows, stream_);
     product(before, layer.qkv.view, num_rows, qkv_.data(), qkv_stride_, wide);
     rope_and_store(
         {rows_of(qkv_, qkv_stride_), shape.num_heads, layer.qkv_bias.as<float>(), layer.q_norm_E.as<float>(),
-         layer.k_norm_E.as<float>(), shape.rms_norm_eps, weights_.rope_table(), arrays.where, pages(i), q_.as<float>()},
+         layer.k_norm_E.as<float>(), shape.rms_norm_eps, weights_.rope_table(), arrays.where, kv, q_.as<float>()},
         num_rows, stream_);
-    attention({q_.as<float>(), shape.num_heads, arrays.where, pages(i), arrays.attention, partial_stats,
-               partial_contexts, context_.as<float>()},
+    if (observed != nullptr) {
+      const std::int64_t first = static_cast<std::int64_t>(i) * shape.num_kv_heads;
+      cuda::QRL_CUDA_TARGET::kv_percentiles({kv.keys, kv.values, kv.at, observed->num_pages, observed->num_above,
+                                             observed->keys_LK + first, observed->values_LK + first},
+                                            stream_);
+    }
+    attention({q_.as<float>(), shape.num_heads, arrays.where, kv, arrays.attention, partial_stats, partial_contexts,
+               context_.as<float>()},
               stream_);
     encode({context_.as<float>(), attended}, num_rows, stream_);
     product(attended, layer.o.view, num_rows, y_.data(), width_stride_, wide);

@@ -155,6 +155,13 @@ class Engine {
   /// fp8_e4m3 keys and values: fp32 [layers, kv heads] each.
   virtual void set_kv_scales(std::span<const float> keys_LK, std::span<const float> values_LK) = 0;
 
+  /// Runs a tick whose positions are all that its sequences have, nothing copied, in bf16 pages of its own, which lie
+  /// beside what allocate_kv made and are gone after. Gives of each layer's kv heads |keys| and |values| (rounded to
+  /// bf16) the least that at most num_above of them are larger than, fp32 [layers, kv heads] each; NaN where one is not
+  /// finite. Blocks until it is done. After an upload only.
+  virtual void kv_percentiles(const Tick& tick, std::int64_t num_above, std::span<float> keys_LK,
+                              std::span<float> values_LK) = 0;
+
   /// Memory of the pages, unless it is there; how many they are. An input error when the device has not enough, for
   /// one sequence of max_positions at least.
   virtual std::int64_t allocate_kv() = 0;

@@ -119,6 +119,17 @@ struct RopeTask {
 };
 void rope_and_store(const RopeTask& task, std::int64_t num_rows, const Stream& stream);
 
+/// Of each kv head's |keys| and |values| in all slots of pages of bf16: the least that at most num_above of them are
+/// larger than; NaN where one is not finite. Slots that hold no position must be zero, so that they are never larger.
+struct KvPercentileTask {
+  const std::uint8_t *keys, *values;
+  KvLayout at;
+  std::int64_t num_pages;
+  std::uint32_t num_above;
+  float *keys_K, *values_K;
+};
+void kv_percentiles(const KvPercentileTask& task, const Stream& stream);
+
 /// A plan of attention_plan.h, for the rows of `where`, and the launches' blocks: of fewer than there are tiles each
 /// takes several in turn, of more some find none. 0 blocks where the plan has some of a kind is an error that nobody
 /// sees.

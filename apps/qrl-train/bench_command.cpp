@@ -333,7 +333,7 @@ void bench_step(const BenchArguments& arguments, dist::Collectives& world) {
   learner::Learner learner(bench.config, bench.hf.weights, train::learner_options(bench.loaded.recipe), world);
   train::QuantiserState quantiser;
   const auto publish = [&](std::int64_t version) {
-    train::publish(learner, sampler, version, bench.loaded.recipe.quant, quantiser);
+    learner.publish(sampler.snapshot, version, sampler.decoder.device_weights());
   };
   publish(0);
   train::PromptSet prompts;

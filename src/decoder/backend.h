@@ -44,6 +44,9 @@ class Backend {
   virtual void load(const model::Snapshot& snapshot) = 0;
   /// Scales of fp8 keys and values; an internal error for other formats or another number of them.
   virtual void set_kv_scales(KvScales scales) = 0;
+  /// Sets those that kv_calibration.h finds for what the snapshot holds now. A device rounds keys and values to bf16
+  /// before it looks at them, and takes of the sequences what fits one tick.
+  virtual void calibrate_kv(std::span<const std::vector<types::TokenId>> sequences, const KvCalibration& options) = 0;
   virtual const KvScales& kv_scales() const = 0;  ///< of version −1 without any
 
   /// Before a call's first tick: KV memory is there after, and what the snapshot holds now is what `run` computes

@@ -29,6 +29,9 @@ class CpuBackend final : public Backend {
     transformer_.emplace(snapshot, max_rows_, max_positions_);
   }
   void set_kv_scales(KvScales scales) override { kv_.set_scales(std::move(scales)); }
+  void calibrate_kv(std::span<const std::vector<types::TokenId>> sequences, const KvCalibration& options) override {
+    set_kv_scales(decoder::calibrate_kv(transformer_->snapshot(), sequences, options));
+  }
   const KvScales& kv_scales() const override { return kv_.scales(); }
   std::int64_t begin(const ops::DrawParams& params) override;
   void run(const Plan& plan, const DrawKey& key, std::span<ops::Draw> draws) override;

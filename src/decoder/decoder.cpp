@@ -123,7 +123,7 @@ void Decoder::load(const model::Snapshot& snapshot) {
 void Decoder::calibrate_kv(std::span<const std::vector<types::TokenId>> sequences, const KvCalibration& options) {
   State& state = *state_;
   if (state.options.kv_format != quant::KvFormat::fp8_e4m3) return;
-  state.backend->set_kv_scales(decoder::calibrate_kv(snapshot(), sequences, options));
+  state.backend->calibrate_kv(sequences, options);
 }
 
 void Decoder::set_kv_scales(KvScales scales) { state_->backend->set_kv_scales(std::move(scales)); }

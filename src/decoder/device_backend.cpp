@@ -1,6 +1,7 @@
 #include "decoder/device_backend.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,10 +29,10 @@ cuda::HostMatrix host_matrix(const ops::PackedLinear& packed) {
 class DeviceBackend final : public Backend, public model::DeviceWeights {
  public:
   DeviceBackend(const model::ModelConfig& config, const DecoderOptions& options, std::unique_ptr<cuda::Engine> engine)
-      : vocab_size_(config.vocab_size),
+      : options_(options),
+        vocab_size_(config.vocab_size),
+        head_dim_(config.head_dim),
         num_kv_scales_(static_cast<std::size_t>(config.num_hidden_layers * config.num_key_value_heads)),
-        kv_format_(options.kv_format),
-        max_pages_(options.kv_pages),
         num_pages_(options.kv_pages),
         engine_(std::move(engine)),
         rope_table_(model::make_rope_table(config, options.max_model_len)),
@@ -45,6 +46,7 @@ class DeviceBackend final : public Backend, public model::DeviceWeights {
     uploaded_version_ = -1;
   }
   void set_kv_scales(KvScales scales) override;
+  void calibrate_kv(std::span<const std::vector<types::TokenId>> sequences, const KvCalibration& options) override;
   const KvScales& kv_scales() const override { return kv_scales_; }
   std::int64_t begin(const ops::DrawParams& params) override;
   void run(const Plan& plan, const DrawKey& key, std::span<ops::Draw> draws) override;
@@ -66,10 +68,10 @@ class DeviceBackend final : public Backend, public model::DeviceWeights {
   void upload();
   void draw_from_whole_rows(const Plan& plan, const DrawKey& key, std::span<ops::Draw> draws);
 
-  std::int64_t vocab_size_;
+  DecoderOptions options_;
+  std::int64_t vocab_size_, head_dim_;
   std::size_t num_kv_scales_;
-  quant::KvFormat kv_format_;
-  std::int64_t max_pages_, num_pages_;
+  std::int64_t num_pages_;
   std::unique_ptr<cuda::Engine> engine_;
   base::Buffer rope_table_;
   DeviceTick tick_;
@@ -83,12 +85,42 @@ class DeviceBackend final : public Backend, public model::DeviceWeights {
 };
 
 void DeviceBackend::set_kv_scales(KvScales scales) {
-  QRL_INVARIANT(kv_format_ == quant::KvFormat::fp8_e4m3 && scales.keys_LK.size() == num_kv_scales_ &&
+  QRL_INVARIANT(options_.kv_format == quant::KvFormat::fp8_e4m3 && scales.keys_LK.size() == num_kv_scales_ &&
                     scales.values_LK.size() == num_kv_scales_,
                 "KV scales", std::to_string(num_kv_scales_) + " for fp8_e4m3 pages",
-                std::to_string(scales.keys_LK.size()) + " for " + std::string(name(kv_format_)));
+                std::to_string(scales.keys_LK.size()) + " for " + std::string(name(options_.kv_format)));
   engine_->set_kv_scales(scales.keys_LK, scales.values_LK);
   kv_scales_ = std::move(scales);
+}
+
+void DeviceBackend::calibrate_kv(std::span<const std::vector<types::TokenId>> sequences, const KvCalibration& options) {
+  QRL_REQUIRE(!sequences.empty(), "KV calibration", "one prompt or more", "none");
+  if (uploaded_version_ != snapshot_->version()) upload();
+  std::vector<std::int32_t> tokens, positions, first_pages, page_ids;
+  const auto room = static_cast<std::size_t>(options_.max_num_batched_tokens);
+  for (const std::vector<types::TokenId>& sequence :
+       sequences.first(std::min(sequences.size(), static_cast<std::size_t>(options_.max_num_seqs)))) {
+    const std::size_t length = std::min(sequence.size(), room - tokens.size());
+    const auto first_page = static_cast<std::int32_t>(page_ids.size());
+    for (std::size_t t = 0; t < length; ++t) {
+      tokens.push_back(sequence[t]);
+      positions.push_back(static_cast<std::int32_t>(t));
+      first_pages.push_back(first_page);
+      if (t % static_cast<std::size_t>(options_.page_size) == 0)
+        page_ids.push_back(static_cast<std::int32_t>(page_ids.size()));
+    }
+  }
+  const std::int64_t count = static_cast<std::int64_t>(tokens.size()) * head_dim_;
+  KvScales scales{snapshot_->version(), std::vector<float>(num_kv_scales_), std::vector<float>(num_kv_scales_)};
+  engine_->kv_percentiles({tokens, positions, first_pages, page_ids, {}},
+                          num_above_percentile(count, options.percentile), scales.keys_LK, scales.values_LK);
+  for (std::vector<float>* side : {&scales.keys_LK, &scales.values_LK}) {
+    for (float& x : *side) {
+      if (!std::isfinite(x)) model::fail_broken("KV calibration, keys and values", snapshot_->version());
+      x = kv_scale(x, options);
+    }
+  }
+  set_kv_scales(std::move(scales));
 }
 
 void DeviceBackend::upload() {
@@ -122,8 +154,8 @@ std::int64_t DeviceBackend::begin(const ops::DrawParams& params) {
   if (uploaded_version_ != snapshot_->version()) upload();
   const std::int64_t num_pages = engine_->allocate_kv();
   if (num_pages != num_pages_) {
-    base::log_info("KV cache on the GPU: " + std::to_string(num_pages) + " pages of the " + std::to_string(max_pages_) +
-                   " that all sequences at once could need");
+    base::log_info("KV cache on the GPU: " + std::to_string(num_pages) + " pages of the " +
+                   std::to_string(options_.kv_pages) + " that all sequences at once could need");
     num_pages_ = num_pages;
   }
   if (params.cuts() && logits_.empty()) {

@@ -14,19 +14,25 @@ namespace qrl::decoder {
 
 namespace {
 
-/// The value below which `percentile` percent of `values` lie, at least one of them (nearest rank). Reorders them.
+/// Reorders the values.
 float percentile_of(std::vector<float>& values, double percentile) {
-  const auto count = static_cast<double>(values.size());
-  const auto rank =
-      std::clamp<std::size_t>(static_cast<std::size_t>(std::ceil(percentile / 100 * count)), 1, values.size());
   // Few values are above a percentile near 100: most are passed by after one comparison with the least of those.
-  const std::size_t num_largest = values.size() - rank + 1;
-  std::partial_sort(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(num_largest), values.end(),
-                    std::greater<>{});
-  return values[num_largest - 1];
+  const std::int64_t num_above = num_above_percentile(static_cast<std::int64_t>(values.size()), percentile);
+  std::partial_sort(values.begin(), values.begin() + num_above + 1, values.end(), std::greater<>{});
+  return values[static_cast<std::size_t>(num_above)];
 }
 
 }  // namespace
+
+std::int64_t num_above_percentile(std::int64_t count, double percentile) {
+  const auto rank = static_cast<std::int64_t>(std::ceil(percentile / 100 * static_cast<double>(count)));
+  return count - std::clamp<std::int64_t>(rank, 1, count);
+}
+
+float kv_scale(float percentile, const KvCalibration& options) {
+  const auto scale = static_cast<float>(percentile * options.margin / quant::kFp8Max);
+  return scale > 0 ? scale : 1.0F;
+}
 
 KvScales calibrate_kv(const model::Snapshot& snapshot, std::span<const std::vector<types::TokenId>> sequences,
                       const KvCalibration& options) {
@@ -38,8 +44,7 @@ KvScales calibrate_kv(const model::Snapshot& snapshot, std::span<const std::vect
   for (const std::vector<types::TokenId>& sequence : sequences) num_tokens += sequence.size();
   const ForcedKv forced = forced_kv(snapshot, sequences);
   const auto scale_of = [&](std::vector<float>& sizes) {
-    const auto scale = static_cast<float>(percentile_of(sizes, options.percentile) * options.margin / quant::kFp8Max);
-    return scale > 0 ? scale : 1.0F;
+    return kv_scale(percentile_of(sizes, options.percentile), options);
   };
   KvScales scales{snapshot.version(), std::vector<float>(num_scales), std::vector<float>(num_scales)};
   std::atomic<bool> all_finite = true;

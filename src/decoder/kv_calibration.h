@@ -21,6 +21,11 @@ struct KvCalibration {
   double margin = 1.05;      ///< above 0: room for values that these prompts do not show
 };
 
+/// How many of `count` values are larger than their percentile by the nearest rank; percentile in (0, 100].
+std::int64_t num_above_percentile(std::int64_t count, double percentile);
+/// The scale for a percentile of |values|.
+float kv_scale(float percentile, const KvCalibration& options);
+
 /// Runs `snapshot` over each sequence (fp32 keys and values, nothing drawn) and gives, for each layer and kv head,
 /// scale = percentile of |values| · margin / 448; 1 where that is 0. FP8-RL (see algorithms.md): percentile and margin
 /// are our choice. The same on any number of threads and ranks for the same sequences. Throws an input error when there

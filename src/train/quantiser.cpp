@@ -85,13 +85,6 @@ std::shared_ptr<const model::Int8Profile> find_profile(const model::ModelConfig&
   return std::make_shared<const model::Int8Profile>(std::move(*profile));
 }
 
-void publish(learner::Learner& learner, Sampler& sampler, std::int64_t version, const config::QuantRecipe& quant,
-             const QuantiserState& quantiser) {
-  const bool keeps_scales = quant.kv_when == config::CalibrateKv::once && quantiser.kv_scales;
-  const bool calibrates = kv_format(quant) == quant::KvFormat::fp8_e4m3 && !keeps_scales;  // on the CPU
-  learner.publish(sampler.snapshot, version, calibrates ? nullptr : sampler.decoder.device_weights());
-}
-
 void load_published(Sampler& sampler, std::span<const std::vector<types::TokenId>> prompts,
                     const config::QuantRecipe& quant, QuantiserState& quantiser) {
   if (!sampler.decoder.reads(sampler.snapshot)) sampler.decoder.load(sampler.snapshot);

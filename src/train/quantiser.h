@@ -44,13 +44,8 @@ std::shared_ptr<const model::Int8Profile> find_profile(const model::ModelConfig&
 /// tokens. Ours: 99.9 % of a head's values needs some thousands of them.
 inline constexpr std::size_t kKvPrompts = 2, kKvTokens = 512;
 
-/// Publishing's first half: the learner's weights into the sampler's snapshot; where both are on one GPU, there alone,
-/// unless the next half reads the snapshot on the CPU. Collective with a sharded learner.
-void publish(learner::Learner& learner, Sampler& sampler, std::int64_t version, const config::QuantRecipe& quant,
-             const QuantiserState& quantiser);
-
-/// Publishing's second half: the decoder reads the sampler's snapshot from now on; fp8 keys and values are calibrated
-/// on the first of `prompts`, the same on every rank, or keep the scales of the first time (when: once).
+/// What follows a learner's publish: the decoder reads the sampler's snapshot from now on; fp8 keys and values are
+/// calibrated on the first of `prompts`, the same on every rank, or keep the scales of the first time (when: once).
 void load_published(Sampler& sampler, std::span<const std::vector<types::TokenId>> prompts,
                     const config::QuantRecipe& quant, QuantiserState& quantiser);
 

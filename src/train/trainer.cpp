@@ -262,7 +262,7 @@ void Trainer::add_learner_speed(const std::vector<MiniBatch>& batches, Metrics& 
 }
 
 void Trainer::publish_weights() {
-  train::publish(learner_, sampler_, parts_.state.policy_version, parts_.recipe.quant, parts_.quantiser);
+  learner_.publish(sampler_.snapshot, parts_.state.policy_version, sampler_.decoder.device_weights());
 }
 
 void Trainer::publish() {

@@ -86,9 +86,9 @@ class Trainer {
   PromptOrder order_;
   Sampler sampler_;
   Progress progress_;
-  std::int64_t saved_step_;  ///< the last step whose state needs no further checkpoint
+  std::int64_t saved_step_;     ///< the last step whose state needs no further checkpoint
   double learner_ceiling_ = 0;  ///< operations a second; measured after the first update
-  double save_s_ = 0;        ///< of the step before: a row is written before the checkpoint that vouches for it
+  double save_s_ = 0;           ///< of the step before: a row is written before the checkpoint that vouches for it
 };
 
 }  // namespace qrl::train

@@ -25,6 +25,9 @@ std::vector<float> logits_there(const model::Snapshot& snapshot, const std::vect
     std::int64_t rewrite(std::span<const cuda::Master> masters) override { return engine->rewrite(masters); }
     void decode(std::span<const cuda::DecodedMatrix> wanted) override { engine->decode(wanted); }
     void set_kv_scales(std::span<const float> k, std::span<const float> v) override { engine->set_kv_scales(k, v); }
+    void kv_percentiles(const cuda::Tick& t, std::int64_t n, std::span<float> k, std::span<float> v) override {
+      engine->kv_percentiles(t, n, k, v);
+    }
     std::int64_t allocate_kv() override { return engine->allocate_kv(); }
     void release_kv() override { engine->release_kv(); }
     void run(const cuda::Tick& t, const cuda::Draws& w, std::span<cuda::DrawnToken> d) override {
@@ -166,6 +169,42 @@ TEST_CASE("the decoder draws the CPU's tokens, with preemption and shared prompt
   INFO(num_same << " of " << num_all << " sequences are the same, log-probs up to " << farthest << " apart");
   CHECK(num_same * 10 >= num_all * 7);
   CHECK(farthest < 0.1F);
+}
+
+TEST_CASE("fp8 scales calibrated on the device are the CPU's to the rounding of keys and values") {
+  if (!find_device()) return;
+  const model::ModelConfig config = decoder::test::tiny_config();
+  const auto snapshot = decoder::test::publish(config, decoder::test::tiny_weights(config), Format::bf16);
+  DecoderOptions options = options_of(KvFormat::fp8_e4m3);
+  options.max_num_batched_tokens = 60;
+  const std::vector<std::vector<types::TokenId>> sequences = {random_tokens(17, 1), random_tokens(30, 2)};
+  for (const double percentile : {99.9, 60.0}) {
+    const decoder::KvCalibration how{percentile, 1.05};
+    const auto backend = decoder::make_device_backend(config, options, make_engine(config, options, Products::f32));
+    backend->load(*snapshot);
+    backend->calibrate_kv(sequences, how);
+    const decoder::KvScales want = decoder::calibrate_kv(*snapshot, sequences, how);
+    CHECK(backend->kv_scales().version == want.version);
+    CHECK(first_beyond(backend->kv_scales().keys_LK, want.keys_LK, 0, 0x1p-6) == "");
+    CHECK(first_beyond(backend->kv_scales().values_LK, want.values_LK, 0, 0x1p-6) == "");
+    // A tick's rows are what is looked at: the same with what comes after them.
+    std::vector<std::vector<types::TokenId>> more = sequences;
+    more[1].resize(43, 5);
+    DecoderOptions few = options;
+    few.max_num_batched_tokens = 47;
+    const auto other = decoder::make_device_backend(config, few, make_engine(config, few, Products::f32));
+    other->load(*snapshot);
+    other->calibrate_kv(more, how);
+    CHECK(other->kv_scales().keys_LK == backend->kv_scales().keys_LK);
+    // Pages and scales that a decoder draws with are not touched by it.
+    backend->begin({});
+    backend->calibrate_kv(sequences, how);
+    CHECK(other->kv_scales().values_LK == backend->kv_scales().values_LK);
+  }
+  const auto broken = decoder::test::publish(config, decoder::test::tiny_weights(config), Format::bf16);
+  auto backend = decoder::make_device_backend(config, options, make_engine(config, options));
+  backend->load(*broken);
+  CHECK_THROWS(backend->calibrate_kv({}, {}));
 }
 
 TEST_CASE("batch, pages and schedule change no token of the engine's own") {

@@ -179,6 +179,64 @@ TEST_CASE("keys, values and queries are the CPU's, in every KV format") {
   }
 }
 
+TEST_CASE("percentiles of keys and values are those of all sizes in order, and NaN where one is not finite") {
+  if (!find_device()) return;
+  const target::Stream stream;
+  for (const Case& shape : kCases) {
+    INFO("heads of " << shape.head_dim << ", " << shape.num_positions << " positions");
+    Pages pages(shape, KvFormat::bf16);  // zero, padding and slots without a position stay so
+    std::vector<std::uint16_t> sides[2];
+    std::vector<float> sizes[2];  // of the last head, in descending order
+    for (const int side : {0, 1}) {
+      const std::vector<float> drawn =
+          normal_values(shape.num_positions * shape.num_kv_heads * shape.head_dim, 2, static_cast<std::uint64_t>(side));
+      sides[side].resize(static_cast<std::size_t>(pages.at.slots(pages.num_pages) * pages.at.padded_dim));
+      std::size_t next = 0;
+      for (std::int64_t t = 0; t < shape.num_positions; ++t) {
+        for (std::int64_t head = 0; head < shape.num_kv_heads; ++head) {
+          const std::int64_t slot =
+              pages.at.slot(pages.table[static_cast<std::size_t>(t / shape.page_size)], head, t % shape.page_size);
+          for (std::int64_t e = 0; e < shape.head_dim; ++e) {
+            const std::uint16_t code = bf16_of(drawn[next++]);
+            sides[side][static_cast<std::size_t>(slot * pages.at.padded_dim + e)] = code;
+            if (head == shape.num_kv_heads - 1) sizes[side].push_back(std::fabs(float_of_bf16(code)));
+          }
+        }
+      }
+      std::ranges::sort(sizes[side], std::greater<>());
+    }
+    const auto put = [&] {
+      target::copy_to_device(pages.keys.data(), sides[0].data(), 2 * sides[0].size(), stream);
+      target::copy_to_device(pages.values.data(), sides[1].data(), 2 * sides[1].size(), stream);
+    };
+    const auto percentiles = [&](std::uint32_t num_above) {
+      const OnDevice<float> found(static_cast<std::size_t>(2 * shape.num_kv_heads));
+      target::kv_percentiles({pages.keys.data(), pages.values.data(), pages.at, pages.num_pages, num_above,
+                              found.data(), found.data() + shape.num_kv_heads},
+                             stream);
+      stream.wait();
+      return found.read();
+    };
+    put();
+    const auto last = static_cast<std::size_t>(shape.num_kv_heads - 1);
+    in_both_orders([&] {
+      for (const std::uint32_t num_above : {0U, 1U, static_cast<std::uint32_t>(sizes[0].size() / 2)}) {
+        const std::vector<float> found = percentiles(num_above);
+        CHECK(found[last] == sizes[0][num_above]);
+        CHECK(found[static_cast<std::size_t>(shape.num_kv_heads) + last] == sizes[1][num_above]);
+      }
+    });
+    for (const float broken : {INFINITY, NAN}) {
+      sides[1][static_cast<std::size_t>(pages.at.slot(pages.table[0], 0, 0) * pages.at.padded_dim + 1)] =
+          bf16_of(broken);
+      put();
+      const std::vector<float> found = percentiles(0);
+      CHECK(found[0] > 0);
+      CHECK(std::isnan(found[static_cast<std::size_t>(shape.num_kv_heads)]));
+    }
+  }
+}
+
 TEST_CASE("copied slots are the source's, slots behind them stay") {
   if (!find_device()) return;
   const target::Stream stream;

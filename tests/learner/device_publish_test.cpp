@@ -15,8 +15,9 @@ using quant::Format;
 
 namespace {
 
-decoder::DecoderOptions decoder_options() {
+decoder::DecoderOptions decoder_options(quant::KvFormat kv_format) {
   decoder::DecoderOptions options;
+  options.kv_format = kv_format;
   options.max_num_seqs = 4;
   options.max_num_batched_tokens = 8;
   options.page_size = 4;
@@ -27,12 +28,13 @@ decoder::DecoderOptions decoder_options() {
 
 /// A snapshot and a decoder of it on the emulated device.
 struct Sampler {
-  Sampler(const model::ModelConfig& config, const model::SnapshotFormats& formats)
+  Sampler(const model::ModelConfig& config, const model::SnapshotFormats& formats,
+          quant::KvFormat kv_format = quant::KvFormat::bf16)
       : snapshot(config, formats),
-        decoder(config, decoder_options(),
+        decoder(config, decoder_options(kv_format),
                 decoder::make_device_backend(
-                    config, decoder_options(),
-                    cuda::emulated::make_device_engine(decoder::engine_options(config, decoder_options())))) {}
+                    config, decoder_options(kv_format),
+                    cuda::emulated::make_device_engine(decoder::engine_options(config, decoder_options(kv_format))))) {}
   std::vector<types::Completion> draw() {
     if (!decoder.reads(snapshot)) decoder.load(snapshot);
     const std::vector<types::TokenId> prompt = {3, 1, 4, 1, 5};
@@ -106,6 +108,33 @@ TEST_CASE("a learner publishes on its device what it would have published throug
     CHECK(same(got, through_host.draw()));
     CHECK_FALSE(same(got, before));
   }
+}
+
+TEST_CASE("fp8 keys and values are calibrated on the device, where alone the weights are") {
+  const model::ModelConfig config = test::tiny_config();
+  const std::vector<std::vector<types::TokenId>> prompts = {{3, 1, 4, 1, 5}, {9, 2, 6}};
+  const auto world = dist::make_solo();
+  Learner learner(config, test::tiny_weights(config), device_options(), *world);
+  Sampler there(config, Format::int8, quant::KvFormat::fp8_e4m3),
+      through_host(config, Format::int8, quant::KvFormat::fp8_e4m3);
+  const auto draw = [&](Sampler& sampler) {
+    if (!sampler.decoder.reads(sampler.snapshot)) sampler.decoder.load(sampler.snapshot);
+    sampler.decoder.calibrate_kv(prompts, {});
+    return sampler.draw();
+  };
+  learner.publish(there.snapshot, 0, there.decoder.device_weights());
+  const auto before = draw(there);
+  const decoder::KvScales old = there.decoder.kv_scales();
+  take_step(learner);
+  learner.publish(there.snapshot, 1, there.decoder.device_weights());
+  CHECK_THROWS(there.draw());  // scales of another version
+  const auto got = draw(there);
+  CHECK_THROWS_WITH(there.snapshot.layer(0), Catch::Matchers::Contains("on a device alone"));
+  CHECK(there.decoder.kv_scales().version == 1);
+  CHECK(there.decoder.kv_scales().keys_LK != old.keys_LK);
+  learner.publish(through_host.snapshot, 1);
+  CHECK(same(got, draw(through_host)));
+  CHECK_FALSE(same(got, before));
 }
 
 TEST_CASE("fake_quant reads what the device holds: the sampler's values, in every format") {
