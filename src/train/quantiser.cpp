@@ -89,7 +89,8 @@ void publish(learner::Learner& learner, Sampler& sampler, std::int64_t version, 
              const QuantiserState& quantiser) {
   const bool keeps_scales = quant.kv_when == config::CalibrateKv::once && quantiser.kv_scales;
   const bool calibrates = kv_format(quant) == quant::KvFormat::fp8_e4m3 && !keeps_scales;  // on the CPU
-  learner.publish(sampler.snapshot, version, calibrates ? nullptr : sampler.decoder.device_weights());
+  learner.publish(sampler.snapshot, version, sampler.decoder.device_weights(),
+                  calibrates ? learner::HostCopy::always : learner::HostCopy::if_needed);
 }
 
 void load_published(Sampler& sampler, std::span<const std::vector<types::TokenId>> prompts,
