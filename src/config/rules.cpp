@@ -227,14 +227,15 @@ void check_quant(const Recipe& recipe, RuleBook& rules) {
                 !int8_backward || quant.weights == WeightFormat::int8,
                 "quant.rollout.weights int8 with quant.learner.backward int8", "another", "use model_dtype");
   const bool on_gpu = draws_on_gpu(recipe);
-  rules.require({"rollout.device", "trainer.device", "quant.learner.forward"},
-                !learns_on_gpu(recipe) || on_gpu || quant.learner_forward != LearnerForward::low_bit,
-                "rollout.device cuda with trainer.device cuda and quant.learner.forward low_bit", "cpu",
-                "its products are the decoder's, on the decoder's tensors; fake_quant needs them not, and has the same "
-                "values and gradients");
+  rules.require(
+      {"rollout.device", "trainer.device", "quant.learner.forward"},
+      !learns_on_gpu(recipe) || on_gpu || quant.learner_forward != LearnerForward::low_bit,
+      "rollout.device cuda with trainer.device cuda and quant.learner.forward low_bit", "cpu",
+      "its products are the decoder's, on the decoder's tensors; fake_quant has the same values and gradients "
+      "without them");
   rules.require({"trainer.device", "quant.learner.backward"}, !learns_on_gpu(recipe) || !int8_backward,
                 "quant.learner.backward model_dtype with trainer.device cuda", "int8",
-                "a GPU has the forward pass's products in int8 (quant.learner.forward low_bit)");
+                "on a GPU the forward pass's products alone are in int8");
   rules.require(
       {"rollout.device", "rollout.bitwise"}, !on_gpu || !recipe.rollout.bitwise,
       "rollout.device cpu with rollout.bitwise", "cuda",

@@ -128,10 +128,10 @@ TEST_CASE("a learner's work is in its stream, and the engine's begins when that 
   lender.snapshot->publish(model::views(decoder::test::tiny_weights(lender.config, 2)), 1);
   lender.weights->bring(*lender.snapshot);  // rewrites what the product reads: after it
   CHECK(second.y.read()[0] != 0x5a5a5a5a);
-  CHECK(first.result() == second.result());
+  CHECK((first.result() == second.result()));
   second.multiply(lender, stream.handle());
   stream.wait();
-  CHECK(first.result() != second.result());
+  CHECK((first.result() != second.result()));
 
   // A decoder's ticks between a learner's products, and what both leave.
   decoder::Decoder decoder(lender.config, options_of(KvFormat::bf16),
@@ -142,7 +142,7 @@ TEST_CASE("a learner's work is in its stream, and the engine's begins when that 
   Rows third(lender, "layers.0.gate_up", packed, 5);
   decoder.device_weights()->multiply(third.x_there.data(), third.input, third.y.data(), stream.handle());
   const auto again = decoder.complete(prompts().requests, sampling(), {1, 0});
-  CHECK(third.result() == second.result());
+  CHECK((third.result() == second.result()));
   for (std::size_t i = 0; i < drawn.size(); ++i) CHECK(again[i].tokens == drawn[i].tokens);
   CHECK_THROWS_WITH(lender.weights->product_room("lm_head", 1), Catch::Matchers::Contains("a matrix of a block"));
   CHECK_THROWS_WITH(lender.weights->product_room("layers.0.gate", 1), Catch::Matchers::Contains("layers.0.gate"));

@@ -318,6 +318,13 @@ TEST_CASE("a step with low_bit on a device is fake_quant's there, and reads what
     const auto drawn = sampler.draw();
     CHECK(after == learner.score(some_batch(), {1.0F}).logprobs);  // ticks in between change nothing
 
+    // As another learner reads them that has these masters from the start.
+    Learner fresh(config, test::tiny_weights(config, 2), low_bit(compute), *world);
+    fresh.restore(learner.masters(), learner.optimizer_state(), 1);
+    DeviceSampler anew(config, format);
+    anew.publish(fresh, 1);
+    CHECK(after == fresh.score(some_batch(), {1.0F}).logprobs);
+
     // The same weights through the host, into another decoder.
     DeviceSampler through_host(config, format);
     through_host.publish(learner, 2);

@@ -122,8 +122,9 @@ TEST_CASE("the estimate of a share of masters and moments is the largest that a 
 
 TEST_CASE("the estimate of what a GPU's learner computes with: copies, and with low_bit the sampler's own matrices") {
   const auto parts_of = [](const std::string& forward) {
-    const std::vector<std::string> overrides = {"trainer.device=cuda", "model.dtype=bf16", "quant.rollout.weights=int8",
-                                                "quant.rollout.kv_cache=int8", "quant.learner.forward=" + forward};
+    const std::vector<std::string> overrides = {"trainer.device=cuda", "model.dtype=bfloat16",
+                                                "quant.rollout.weights=int8", "quant.rollout.kv_cache=int8",
+                                                "quant.learner.forward=" + forward};
     const config::Recipe recipe = config::load_recipe(kTiny, overrides, true).recipe;
     return train::estimate_memory(recipe, train::make_policy(recipe).config, 1);
   };
