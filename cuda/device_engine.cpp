@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <new>
+#include <optional>
 #include <string>
 
 #include "base/clock.h"
@@ -11,6 +12,7 @@
 #include "kernels.h"
 #include "products.h"
 #include "tick_memory.h"
+#include "weight_codes.h"
 #include "weights.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
@@ -31,6 +33,13 @@ constexpr std::int64_t kMaxHeadDim = 256;
 
 std::string range_text(std::int64_t count) { return "[0, " + std::to_string(count) + ")"; }
 
+/// Rows of a width as a matrix of this format reads them.
+EncodedRows rows_for(quant::Format format, std::int64_t width, void* codes, float* scales) {
+  const quant::FormatSpec& what = quant::spec(format);
+  return {what.activations,           codes, what.has_activation_scales() ? scales : nullptr,
+          round_up(width, kInputRun), width, what.activation_scale_inputs == 0 ? width : what.activation_scale_inputs};
+}
+
 /// Memory for rows of a width in any code, and their scales.
 struct EncodedMemory {
   EncodedMemory(std::int64_t rows, std::int64_t width_)
@@ -38,17 +47,20 @@ struct EncodedMemory {
         codes(static_cast<std::size_t>(rows * round_up(width_, kInputRun)) * 2),
         scales(static_cast<std::size_t>(rows * ceil_div(width_, kInputRun)) * sizeof(float)) {}
   EncodedRows for_layer(const DeviceMatrix& w) const {
-    const quant::FormatSpec& what = quant::spec(w.format);
-    return {what.activations,
-            codes.data(),
-            what.has_activation_scales() ? scales.as<float>() : nullptr,
-            round_up(width, kInputRun),
-            width,
-            what.activation_scale_inputs == 0 ? width : what.activation_scale_inputs};
+    return rows_for(w.format, width, codes.data(), scales.as<float>());
   }
   std::int64_t width;
   Memory codes, scales;
 };
+
+/// The same in one stretch of a caller's memory, of as many bytes as these rows need: codes, then scales.
+std::int64_t code_bytes_of(const DeviceMatrix& w, std::int64_t num_rows) {
+  return num_rows * round_up(w.at.in, kInputRun) * (quant::spec(w.format).activations == Code::bf16 ? 2 : 1);
+}
+EncodedRows rows_in(void* memory, const DeviceMatrix& w, std::int64_t num_rows) {
+  auto* scales = static_cast<std::uint8_t*>(memory) + code_bytes_of(w, num_rows);
+  return rows_for(w.format, w.at.in, memory, reinterpret_cast<float*>(scales));
+}
 
 Memory floats(std::int64_t count) { return Memory(static_cast<std::size_t>(count) * sizeof(float)); }
 
@@ -80,9 +92,21 @@ class DeviceEngine final : public Engine {
   DeviceEngine(const EngineOptions& options, const DeviceFacts& device);
 
   std::string describe() const override;
-  void upload(const HostWeights& weights) override { weights_.upload(weights, stream_); }
-  std::int64_t rewrite(std::span<const Master> masters) override { return weights_.rewrite(masters, stream_); }
-  void decode(std::span<const DecodedMatrix> wanted) override { weights_.decode(wanted, stream_); }
+  void upload(const HostWeights& weights) override {
+    take_back();
+    weights_.upload(weights, stream_);
+  }
+  std::int64_t rewrite(std::span<const Master> masters) override {
+    take_back();
+    return weights_.rewrite(masters, stream_);
+  }
+  void decode(std::span<const DecodedMatrix> wanted, CallersStream stream) override {
+    lend(stream, [&](const Stream& theirs) { weights_.decode(wanted, theirs); });
+  }
+  Table table(WeightPlace place) const override { return weights_.table(place); }
+  ProductRoom product_room(const MatrixId& matrix, std::int64_t num_rows) const override;
+  void multiply(const float* x, const ProductInput& input, void* y, CallersStream stream) override;
+  void decode(const ProductInput& input, void* to, bool to_f32, CallersStream stream) override;
   void set_kv_scales(std::span<const float> keys_LK, std::span<const float> values_LK) override;
   void kv_percentiles(const Tick& tick, std::int64_t num_above, std::span<float> keys_LK,
                       std::span<float> values_LK) override;
@@ -104,6 +128,9 @@ class DeviceEngine final : public Engine {
   void check(const Tick& tick, std::int64_t num_pages) const;
   void check_rows(std::span<const std::int32_t> rows) const;
   void wait();
+  template <class Work>
+  void lend(CallersStream stream, const Work& work);
+  void take_back();
   void forward(const TickArrays& arrays, const Observed* observed = nullptr);
   void draw(const TickArrays& arrays);
   void launch_graph(const TickArrays& arrays);
@@ -140,6 +167,7 @@ class DeviceEngine final : public Engine {
   std::map<TickShape, Graph> graphs_;  // empty: a tick of this shape was launched
   std::int64_t num_rows_ = 0;          // of the last tick
   bool in_flight_ = false;             // the device may still read the last tick's arrays
+  std::optional<CallersStream> lent_;  // has work that may not be done
   EngineStats stats_;
 };
 
@@ -295,6 +323,44 @@ void DeviceEngine::wait() {
   in_flight_ = false;
 }
 
+/// work(stream) in a caller's stream. The products' workspaces are one stream's at a time.
+template <class Work>
+void DeviceEngine::lend(CallersStream stream, const Work& work) {
+  enter_device(device_);
+  if (in_flight_) wait();
+  if (lent_ && lent_->handle != stream.handle) take_back();
+  lent_ = stream;
+  work(Stream(stream.handle));
+}
+
+/// Until all that was lent is done.
+void DeviceEngine::take_back() {
+  if (lent_) Stream(lent_->handle).wait();
+  lent_.reset();
+}
+
+ProductRoom DeviceEngine::product_room(const MatrixId& matrix, std::int64_t num_rows) const {
+  const DeviceMatrix& w = weights_.matrix(matrix);
+  const EncodedRows rows = rows_in(nullptr, w, 0);
+  const std::int64_t num_scales = quant::spec(w.format).has_activation_scales() ? num_rows * rows.num_scales() : 0;
+  return {code_bytes_of(w, num_rows) + num_scales * static_cast<std::int64_t>(sizeof(float)), w.at.rows,
+          options_.f32_products};
+}
+
+void DeviceEngine::multiply(const float* x, const ProductInput& input, void* y, CallersStream stream) {
+  const DeviceMatrix& w = weights_.matrix(input.matrix);
+  const EncodedRows rows = rows_in(input.codes, w, input.num_rows);
+  lend(stream, [&](const Stream& theirs) {
+    encode({x, rows}, input.num_rows, theirs);
+    products_->multiply({rows, input.num_rows, w, y, w.at.rows, options_.f32_products}, theirs);
+  });
+}
+
+void DeviceEngine::decode(const ProductInput& input, void* to, bool to_f32, CallersStream stream) {
+  const EncodedRows rows = rows_in(input.codes, weights_.matrix(input.matrix), input.num_rows);
+  lend(stream, [&](const Stream& theirs) { decode_rows({rows, to, to_f32}, input.num_rows, theirs); });
+}
+
 void DeviceEngine::product(const EncodedRows& x, const DeviceMatrix& w, std::int64_t num_rows, void* y,
                            std::int64_t y_stride, bool y_is_f32) {
   products_->multiply({x, num_rows, w, y, y_stride, y_is_f32}, stream_);
@@ -310,6 +376,7 @@ void DeviceEngine::run(const Tick& tick, const Draws& draws, std::span<DrawnToke
   QRL_INVARIANT(
       draws.rows.size() == draws.uniforms.size() && draws.rows.size() == drawn.size() && draws.temperature >= 0, "draw",
       "a uniform and a place a row", std::to_string(draws.rows.size()));
+  take_back();
   if (in_flight_) wait();
   in_flight_ = true;
   const TickArrays arrays = tick_.send(tick, draws, stream_);
@@ -363,6 +430,7 @@ void DeviceEngine::kv_percentiles(const Tick& tick, std::int64_t num_above, std:
   shared.values = values.as<std::uint8_t>();
   const Observed observed{shared, num_pages, static_cast<std::uint32_t>(num_above), found.as<float>(),
                           found.as<float>() + wanted};
+  take_back();
   if (in_flight_) wait();
   num_rows_ = 0;  // nothing of it stays for `logits`
   forward(tick_.send(tick, {}, stream_), &observed);
@@ -466,6 +534,7 @@ void DeviceEngine::logits(std::span<const std::int32_t> rows, std::span<float> l
                 std::to_string(rows.size()));
   check_rows(rows);
   if (rows.empty()) return;
+  take_back();
   if (whole_.empty()) whole_ = floats(kWholeRows * stride);
   copy_to_device(whole_rows_.data(), rows.data(), rows.size_bytes(), stream_);
   const auto num_rows = static_cast<std::int64_t>(rows.size());

@@ -94,13 +94,44 @@ struct Master {
   const float* row_scales = nullptr;  ///< [count], of an int8 matrix
 };
 
-/// A matrix of the engine, the embedding among them, written out as numbers: dense, row-major, [out, in] as the model
-/// has it (a block's fused matrices whole), in the memory of the engine's device.
-struct DecodedMatrix {
+/// One of the engine's matrices, as the model has it: [out, in], a block's fused matrices whole.
+struct MatrixId {
   WeightPlace place = WeightPlace::embedding;
   std::int64_t layer = 0;
+};
+
+/// A matrix of the engine, the embedding among them, written out as numbers: dense, row-major, in the memory of the
+/// engine's device.
+struct DecodedMatrix {
+  MatrixId matrix;
   void* to = nullptr;   ///< room for all of it
   bool to_f32 = false;  ///< else rounded to bf16
+};
+
+/// The bf16 embedding or lm_head where it lies, in the memory of the engine's device, which stays there: [V, D], a row
+/// every `stride` numbers.
+struct Table {
+  const std::uint16_t* values = nullptr;
+  std::int64_t stride = 0;
+};
+
+/// A caller's order of work on the engine's device, which outlives the engine: a cudaStream_t; null: CUDA's default.
+struct CallersStream {
+  void* handle = nullptr;
+};
+
+/// What the caller of a product has to bring for some rows of x: memory on the engine's device.
+struct ProductRoom {
+  std::int64_t code_bytes = 0;  ///< for x as codes and scales, 256-byte aligned
+  std::int64_t y_columns = 0;   ///< in memory, of a row of y: outputs, padded
+  bool y_is_f32 = false;        ///< else bf16
+};
+
+/// Rows of x as a matrix of a block (not lm_head, not the embedding) reads them.
+struct ProductInput {
+  MatrixId matrix;
+  std::int64_t num_rows = 0;
+  void* codes = nullptr;  ///< product_room's
 };
 
 /// The first num_slots slots of page `from` go to page `to`, in every layer.
@@ -150,8 +181,21 @@ class Engine {
   /// same, encoded on the CPU, would leave. Blocks until it is done. Index of a master that has a NaN or an infinity,
   /// −1 without. After an upload only.
   virtual std::int64_t rewrite(std::span<const Master> masters) = 0;
-  /// Decodes matrices: code · scale in fp32. Blocks until it is done. After an upload only.
-  virtual void decode(std::span<const DecodedMatrix> wanted) = 0;
+
+  // For a learner on the same device; after an upload only. Each returns at once, with its work at the end of the
+  // caller's stream: the engine's own is done by then, and waits for the caller's before it goes on. From any thread,
+  // one at a time.
+
+  /// Decodes matrices: code · scale in fp32.
+  virtual void decode(std::span<const DecodedMatrix> wanted, CallersStream stream) = 0;
+  virtual Table table(WeightPlace place) const = 0;  ///< embedding or lm_head
+  virtual ProductRoom product_room(const MatrixId& matrix, std::int64_t num_rows) const = 0;
+  /// What a tick computes of so many rows, by the same kernels: input.codes = encode(x), x fp32 [num_rows, in] dense;
+  /// y = x̂ · Ŵᵀ, without a bias, of the precision that a tick rounds it to.
+  virtual void multiply(const float* x, const ProductInput& input, void* y, CallersStream stream) = 0;
+  /// What those codes stand for, code · scale in fp32, rounded to bf16 unless to_f32: dense [num_rows, in].
+  virtual void decode(const ProductInput& input, void* to, bool to_f32, CallersStream stream) = 0;
+
   /// fp8_e4m3 keys and values: fp32 [layers, kv heads] each.
   virtual void set_kv_scales(std::span<const float> keys_LK, std::span<const float> values_LK) = 0;
 

@@ -50,6 +50,8 @@ DeviceFacts use_device(int number) {
           count};
 }
 
+void enter_device(const DeviceFacts& device) { QRL_CUDA_CHECK(cudaSetDevice(device.number)); }
+
 std::size_t free_bytes() {
   std::size_t free_now = 0, total = 0;
   QRL_CUDA_CHECK(cudaMemGetInfo(&free_now, &total));
@@ -62,6 +64,7 @@ Stream::Stream() {
   handle_ = stream;
 }
 Stream::~Stream() {
+  if (!is_owned_) return;
   (void)cudaStreamSynchronize(stream_of(*this));
   (void)cudaStreamDestroy(stream_of(*this));
 }

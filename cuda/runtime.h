@@ -33,6 +33,8 @@ inline bool has_kernels_for(int major, int minor) { return major == 8 || (major 
 /// Makes the visible device take_device(number, their count) the one in use by this thread. Input errors: no driver, a
 /// driver that is too old, no device, one that there are no kernels for.
 DeviceFacts use_device(int number);
+/// The same for another thread, of the device that use_device said it was.
+void enter_device(const DeviceFacts& device);
 
 std::size_t free_bytes();
 
@@ -40,6 +42,8 @@ std::size_t free_bytes();
 class Stream {
  public:
   Stream();
+  /// Somebody else's (null: CUDA's default), which must outlive this, and whose work goes on.
+  explicit Stream(void* handle) : handle_(handle), is_owned_(false) {}
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
@@ -49,6 +53,7 @@ class Stream {
 
  private:
   void* handle_ = nullptr;
+  bool is_owned_ = true;
 };
 
 /// What `record` gives to the stream (launches; copies between device and pinned memory), kept to be given again by one

@@ -199,23 +199,37 @@ std::int64_t Weights::rewrite(std::span<const Master> masters, const Stream& str
   return broken == flags.end() ? -1 : broken - flags.begin();
 }
 
-void Weights::decode(std::span<const DecodedMatrix> wanted, const Stream& stream) {
+const DeviceMatrix& Weights::matrix(const MatrixId& id) const {
+  require_layer(id.layer);
+  const MatrixMemory* found = id.place == WeightPlace::lm_head ? nullptr : matrix_at(id.place, id.layer);
+  QRL_INVARIANT(found != nullptr, "product", "a matrix of a block", "another weight");
+  return found->view;
+}
+
+Table Weights::table(WeightPlace place) const {
+  require_layer(0);
+  if (place == WeightPlace::embedding) return {embedding_VD(), options_.shape.width};
+  QRL_INVARIANT(place == WeightPlace::lm_head, "table", "embedding or lm_head", "another weight");
+  return {lm_head_.codes.as<std::uint16_t>(), lm_head_.view.at.width};
+}
+
+void Weights::decode(std::span<const DecodedMatrix> wanted, const Stream& stream) const {
   const std::int64_t width = options_.shape.width;
   for (const DecodedMatrix& one : wanted) {
-    require_layer(one.layer);
-    if (const MatrixMemory* matrix = matrix_at(one.place, one.layer); matrix != nullptr) {
+    const auto [place, layer] = one.matrix;
+    require_layer(layer);
+    if (const MatrixMemory* matrix = matrix_at(place, layer); matrix != nullptr) {
       const DeviceMatrix& w = matrix->view;
       const quant::FormatSpec& what = quant::spec(w.format);
       decode_weights({w, what.weights, what.scale_inputs == 0 ? w.at.in : what.scale_inputs, word_order(w.format),
                       one.to, one.to_f32},
                      stream);
     } else {
-      QRL_INVARIANT(one.place == WeightPlace::embedding, "decode", "a matrix", "a vector");
+      QRL_INVARIANT(place == WeightPlace::embedding, "decode", "a matrix", "a vector");
       decode_rows({{quant::Code::bf16, embedding_.data(), nullptr, width, width, width}, one.to, one.to_f32},
                   options_.shape.vocab_size, stream);
     }
   }
-  stream.wait();
 }
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

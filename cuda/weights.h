@@ -32,8 +32,12 @@ class Weights {
   /// As Engine::rewrite.
   std::int64_t rewrite(std::span<const Master> masters, const Stream& stream);
 
-  /// As Engine::decode.
-  void decode(std::span<const DecodedMatrix> wanted, const Stream& stream);
+  /// As Engine::decode, in the stream's order.
+  void decode(std::span<const DecodedMatrix> wanted, const Stream& stream) const;
+  /// A block's matrix.
+  const DeviceMatrix& matrix(const MatrixId& id) const;
+  /// As Engine::table.
+  Table table(WeightPlace place) const;
 
   bool uploaded() const { return !layers_.empty(); }
   const std::uint16_t* embedding_VD() const { return embedding_.as<std::uint16_t>(); }

@@ -305,10 +305,22 @@ void bench_learner(const BenchArguments& arguments, dist::Collectives& world) {
   }
   const LearnerWork work(bench, completions);
   learner::Learner learner(bench.config, bench.hf.weights, train::learner_options(bench.loaded.recipe), world);
-  model::Snapshot snapshot(bench.config, train::snapshot_formats(bench.loaded.recipe.quant));
+  const config::Recipe& recipe = bench.loaded.recipe;
+  // What a quantised forward pass reads; on a GPU low_bit's products are a decoder's.
+  std::optional<train::Sampler> sampler;
+  std::optional<model::Snapshot> snapshot;
+  const config::LearnerForward forward = recipe.quant.learner_forward;
+  if (forward == config::LearnerForward::low_bit && config::learns_on_gpu(recipe))
+    sampler.emplace(bench.config, recipe, world, arguments.prompt_tokens);
+  else snapshot.emplace(bench.config, train::snapshot_formats(recipe.quant));
   double best_s = 0, best_forward_s = 0;
   for (std::int64_t round = 0; round < arguments.rounds; ++round) {
-    if (bench.loaded.recipe.quant.learner_forward != config::LearnerForward::bf16) learner.publish(snapshot, round);
+    if (sampler) {
+      learner.publish(sampler->snapshot, round, sampler->decoder.device_weights());
+      if (round == 0) sampler->decoder.load(sampler->snapshot);
+    } else if (forward != config::LearnerForward::bf16) {
+      learner.publish(*snapshot, round);
+    }
     const double start_s = base::now_s();
     for (const types::MicroBatch& batch : work.batches)
       learner.score(batch, train::draw_params(bench.loaded.recipe.rollout));

@@ -268,7 +268,7 @@ void add_quant(List& list) {
                               {"fake_quant", LearnerForward::fake_quant},
                               {"low_bit", LearnerForward::low_bit}}),
       "linear layers of the learner's forward: bf16, in model.dtype; fake_quant, that of values quantised and back; "
-      "low_bit, the sampler's own product on the sampler's own tensors");
+      "low_bit, the sampler's own product on the sampler's own tensors, on a GPU with rollouts there, too");
   quant.add("learner.backward", &QuantRecipe::learner_backward,
             choice<LearnerBackward>({{"model_dtype", LearnerBackward::model_dtype}, {"int8", LearnerBackward::int8}}),
             "products of the backward pass: in model.dtype; int8, that of int8 layers with forward low_bit in int8, "

@@ -238,14 +238,20 @@ void check_quant(const Recipe& recipe, RuleBook& rules) {
   rules.require({"quant.learner.backward", "quant.rollout.weights"},
                 !int8_backward || quant.weights == WeightFormat::int8,
                 "quant.rollout.weights int8 with quant.learner.backward int8", "another", "use model_dtype");
-  rules.require({"trainer.device", "quant.learner.forward"},
-                !learns_on_gpu(recipe) || quant.learner_forward != LearnerForward::low_bit,
-                "quant.learner.forward bf16 or fake_quant with trainer.device cuda", "low_bit",
-                "fake_quant has the same values and gradients; low_bit learns on the CPU (trainer.device cpu)");
   const bool on_gpu = draws_on_gpu(recipe);
-  rules.require({"rollout.device", "rollout.bitwise"}, !on_gpu || !recipe.rollout.bitwise,
-                "rollout.device cpu with rollout.bitwise", "cuda",
-                "a GPU's sums have another order than the learner's");
+  rules.require(
+      {"rollout.device", "trainer.device", "quant.learner.forward"},
+      !learns_on_gpu(recipe) || on_gpu || quant.learner_forward != LearnerForward::low_bit,
+      "rollout.device cuda with trainer.device cuda and quant.learner.forward low_bit", "cpu",
+      "its products are the decoder's, on the decoder's tensors; fake_quant has the same values and gradients "
+      "without them");
+  rules.require({"trainer.device", "quant.learner.backward"}, !learns_on_gpu(recipe) || !int8_backward,
+                "quant.learner.backward model_dtype with trainer.device cuda", "int8",
+                "on a GPU the forward pass's products alone are in int8");
+  rules.require(
+      {"rollout.device", "rollout.bitwise"}, !on_gpu || !recipe.rollout.bitwise,
+      "rollout.device cpu with rollout.bitwise", "cuda",
+      "no learner adds up in a GPU decoder's order: on a GPU its attention, norms and lm_head are LibTorch's");
   rules.require({"rollout.device", "quant.rollout.weights"}, !on_gpu || quant.weights != WeightFormat::f32,
                 "quant.rollout.weights other than fp32 with rollout.device cuda", "fp32", "use bf16");
   rules.require({"rollout.device", "quant.rollout.lm_head"}, !on_gpu || quant.lm_head != HeadFormat::f32,

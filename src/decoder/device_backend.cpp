@@ -61,10 +61,31 @@ class DeviceBackend final : public Backend, public model::DeviceWeights {
     return &snapshot == snapshot_ && uploaded_version_ >= 0;
   }
   std::string rewrite(std::span<const model::DeviceMaster> masters) override;
-  void decode(std::span<const model::DecodedTensor> wanted) override { engine_->decode(masters_.of(wanted)); }
   void finish(std::int64_t version) override { uploaded_version_ = version; }
+  void bring(const model::Snapshot& snapshot) override;
+  void decode(std::span<const model::DecodedTensor> wanted, void* stream) override {
+    engine_->decode(masters_.of(wanted), {stream});
+  }
+  model::DeviceTable table(const std::string& tensor) override {
+    const cuda::Table table = engine_->table(masters_.matrix(tensor).place);
+    return {const_cast<std::uint16_t*>(table.values), table.stride};
+  }
+  model::ProductRoom product_room(const std::string& matrix, std::int64_t num_rows) override {
+    const cuda::ProductRoom room = engine_->product_room(masters_.matrix(matrix), num_rows);
+    return {static_cast<std::size_t>(room.code_bytes), room.y_columns,
+            room.y_is_f32 ? base::DType::f32 : base::DType::bf16};
+  }
+  void multiply(const float* x, const model::ProductInput& input, void* y, void* stream) override {
+    engine_->multiply(x, placed(input), y, {stream});
+  }
+  void decode_input(const model::ProductInput& input, const base::View& to, void* stream) override {
+    engine_->decode(placed(input), to.data, to.dtype == base::DType::f32, {stream});
+  }
 
  private:
+  cuda::ProductInput placed(const model::ProductInput& input) const {
+    return {masters_.matrix(input.matrix), input.num_rows, input.codes};
+  }
   void upload();
   void draw_from_whole_rows(const Plan& plan, const DrawKey& key, std::span<ops::Draw> draws);
 
@@ -147,6 +168,12 @@ std::string DeviceBackend::rewrite(std::span<const model::DeviceMaster> masters)
   std::vector<std::string> names;
   const std::int64_t broken = engine_->rewrite(masters_.of(masters, names));
   return broken < 0 ? std::string() : names[static_cast<std::size_t>(broken)];
+}
+
+void DeviceBackend::bring(const model::Snapshot& snapshot) {
+  QRL_INVARIANT(&snapshot == snapshot_ && snapshot.version() >= 0, "device weights",
+                "the published snapshot that the decoder reads", "another");
+  if (uploaded_version_ != snapshot.version()) upload();
 }
 
 std::int64_t DeviceBackend::begin(const ops::DrawParams& params) {

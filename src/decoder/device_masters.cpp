@@ -53,7 +53,7 @@ void DeviceMasters::add(const std::string& weight, WeightPlace place, std::int64
 
 void DeviceMasters::add_tensor(const std::string& tensor, WeightPlace place, std::int64_t layer, std::int64_t out,
                                std::int64_t in) {
-  matrices_.emplace(tensor, Matrix{{place, layer, nullptr, false}, {out, in}});
+  matrices_.emplace(tensor, Matrix{{place, layer}, {out, in}});
 }
 
 std::vector<cuda::Master> DeviceMasters::of(std::span<const model::DeviceMaster> masters,
@@ -83,11 +83,15 @@ std::vector<cuda::DecodedMatrix> DeviceMasters::of(std::span<const model::Decode
     const bool is_f32 = one.to.dtype == base::DType::f32;
     QRL_INVARIANT(is_f32 || one.to.dtype == base::DType::bf16, "decode, " + one.tensor, "F32 or BF16",
                   std::string(base::name(one.to.dtype)));
-    cuda::DecodedMatrix& matrix = all.emplace_back(found->second.decoded);
-    matrix.to = one.to.data;
-    matrix.to_f32 = is_f32;
+    all.push_back({found->second.id, one.to.data, is_f32});
   }
   return all;
+}
+
+cuda::MatrixId DeviceMasters::matrix(const std::string& tensor) const {
+  const auto found = matrices_.find(tensor);
+  QRL_INVARIANT(found != matrices_.end(), "device weights", "a matrix of the model", tensor);
+  return found->second.id;
 }
 
 }  // namespace qrl::decoder

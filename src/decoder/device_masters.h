@@ -21,6 +21,8 @@ class DeviceMasters {
   std::vector<cuda::Master> of(std::span<const model::DeviceMaster> masters, std::vector<std::string>& names) const;
   /// What Engine::decode takes.
   std::vector<cuda::DecodedMatrix> of(std::span<const model::DecodedTensor> wanted) const;
+  /// Which matrix that is, by a snapshot's name for it.
+  cuda::MatrixId matrix(const std::string& tensor) const;
 
  private:
   void add_tensor(const std::string& tensor, cuda::WeightPlace place, std::int64_t layer, std::int64_t out,
@@ -29,12 +31,11 @@ class DeviceMasters {
            std::int64_t count);
 
   std::multimap<std::string, cuda::Master> places_;  ///< by name, without values
-  /// By a snapshot's name for it, without memory.
   struct Matrix {
-    cuda::DecodedMatrix decoded;
+    cuda::MatrixId id;
     base::Shape shape;
   };
-  std::map<std::string, Matrix> matrices_;
+  std::map<std::string, Matrix> matrices_;  ///< by a snapshot's name
 };
 
 }  // namespace qrl::decoder

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <string>
 #include <utility>
+
+#include "learner/device_quantised.h"
 
 namespace qrl::learner {
 
@@ -135,11 +138,11 @@ Tensor attend(const Qkv& own, const DeviceRows& rows, const Heads& heads) {
       /*return_debug_mask=*/false, 1 / std::sqrt(static_cast<double>(heads.head_dim))));
 }
 
-Tensor gated(const Tensor& gate_up_N2F) {
+Tensor gated(const Tensor& gate_up_N2F, torch::ScalarType out) {
   return checkpointed(
-      [](const TensorList& in) {
+      [out](const TensorList& in) {
         const std::vector<Tensor> halves = f32(in[0]).chunk(2, -1);
-        return TensorList{(torch::silu(halves[0]) * halves[1]).to(in[0].scalar_type())};
+        return TensorList{(torch::silu(halves[0]) * halves[1]).to(out)};
       },
       {gate_up_N2F})[0];
 }
@@ -231,20 +234,27 @@ Tensor device_hidden_states(const PolicyWeights& weights, const model::ModelConf
   const Heads heads{config.num_attention_heads, config.num_key_value_heads, config.head_dim, config.rms_norm_eps};
   const double eps = config.rms_norm_eps;
   const ForwardTypes dtypes = forward_types(options);
-  const auto project = [](const Tensor& x, const Weight& w, const ops::PackedLinear* packed) {
-    return packed == nullptr ? device_linear(x, w) : device_linear(x, w, packed->format);
-  };
-  const auto layer = [rows, heads, eps, dtypes, project](const LayerWeights& w, const model::LayerSnapshot* q,
-                                                         const TensorList& in) {
+  const auto layer = [rows, heads, eps, dtypes, low_bit = options.forward == config::LearnerForward::low_bit,
+                      device = options.device, compute = options.compute](
+                         std::size_t idx, const LayerWeights& w, const model::LayerSnapshot* q, const TensorList& in) {
+    const auto project = [&](const char* name, const Tensor& x, const Weight& weight,
+                             ops::PackedLinear model::LayerSnapshot::*which) {
+      if (q == nullptr) return device_linear(x, weight);
+      const ops::PackedLinear& form = q->*which;
+      if (!low_bit) return device_linear(x, weight, form.format);
+      const std::string matrix = "layers." + std::to_string(idx) + "." + name;
+      return device_quantised_linear(x, weight, {device, matrix, form.out, form.in, compute});
+    };
     const auto [before_ND, normed_ND] = add_norm(in[0], {in[1]}, w.input_norm, eps, dtypes.between);
-    const Tensor qkv_NC = project(normed_ND, w.qkv, q != nullptr ? &q->qkv : nullptr);
+    const Tensor qkv_NC = project("qkv", normed_ND, w.qkv, &model::LayerSnapshot::qkv);
     const Tensor attended_NHE = attend(transform(qkv_NC, rows, heads, w.transform, dtypes.attention), rows, heads)
                                     .reshape({normed_ND.size(0), -1})
                                     .to(dtypes.between);
-    const Tensor mixed_ND = project(attended_NHE, w.o, q != nullptr ? &q->o : nullptr);
+    const Tensor mixed_ND = project("o", attended_NHE, w.o, &model::LayerSnapshot::o);
     const auto [after_ND, again_ND] = add_norm(before_ND, {mixed_ND, w.o_bias}, w.post_norm, eps, dtypes.between);
-    const Tensor gate_up_N2F = project(again_ND, w.gate_up, q != nullptr ? &q->gate_up : nullptr);
-    return TensorList{after_ND, project(gated(gate_up_N2F), w.down, q != nullptr ? &q->down : nullptr)};
+    const Tensor gate_up_N2F = project("gate_up", again_ND, w.gate_up, &model::LayerSnapshot::gate_up);
+    const Tensor gated_NF = gated(gate_up_N2F, dtypes.between);
+    return TensorList{after_ND, project("down", gated_NF, w.down, &model::LayerSnapshot::down)};
   };
   const Tensor x_ND = embed_rows(rows, weights.embedding, options.compute);
   const TensorList state = through_layers(weights, options, layer, {x_ND, Tensor()});

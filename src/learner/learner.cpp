@@ -29,10 +29,16 @@ namespace {
 
 bool uses_torch_ops(const LearnerOptions& options) { return options.torch_ops || options.device == base::Device::cuda; }
 
+/// Its linear layers are the decoder's own products on the device.
+bool multiplies_on_device(const LearnerOptions& options) {
+  return uses_torch_ops(options) && options.forward == config::LearnerForward::low_bit;
+}
+
 /// Before anything is allocated.
 void prepare(const LearnerOptions& options) {
-  QRL_REQUIRE(!uses_torch_ops(options) || options.forward != config::LearnerForward::low_bit, "trainer.device cuda",
-              "quant.learner.forward bf16 or fake_quant", "low_bit", "use trainer.device cpu");
+  QRL_REQUIRE(!uses_torch_ops(options) || (!options.bitwise && !options.int8_backward), "trainer.device cuda",
+              "neither rollout.bitwise nor quant.learner.backward int8", options.bitwise ? "rollout.bitwise" : "int8",
+              "use trainer.device cpu");
   at::set_num_threads(base::num_threads());
   keep_tensor_memory();
 }
@@ -100,6 +106,7 @@ struct Learner::State {
     const bool of_masters = options.forward == config::LearnerForward::bf16;  // else the layers are of the snapshot's
     how.fake_quant = how.torch_ops && options.forward == config::LearnerForward::fake_quant;
     how.reads_layers = of_masters || how.fake_quant;
+    how.reads_tables = !multiplies_on_device(options);
     how.packs_head = of_masters && !how.torch_ops;
     if (options.shard_optimizer && options.trainable) {
       how.rank = world.rank();
@@ -118,7 +125,7 @@ struct Learner::State {
     return options.bitwise ? std::make_unique<const PageLayout>(rows) : nullptr;
   }
   bool quantised() const { return options.forward != config::LearnerForward::bf16; }
-  Tensor forward(const PackedRows& rows, const PageLayout* pages) const {
+  Tensor forward(const PackedRows& rows, const PageLayout* pages) {
     ForwardOptions how;
     how.compute = parameters.compute();
     how.lm_head_dtype = parameters.policy().lm_head_dtype;
@@ -132,6 +139,12 @@ struct Learner::State {
                     "a published snapshot of the present weights", "one of other weights, or none",
                     "publish after each update");
       how.snapshot = published;
+    }
+    if (multiplies_on_device(options)) {
+      device->bring(*published);
+      if (!tables_read) parameters.read_tables(*device);
+      tables_read = true;
+      how.device = device;
     }
     if (parameters.torch_ops()) {
       const DeviceRows placed = place_rows(rows, config.head_dim, parameters.device());
@@ -155,6 +168,8 @@ struct Learner::State {
   std::int64_t num_updates = 0;
   const model::Snapshot* published = nullptr;  // null: not since the masters last changed
   std::int64_t published_version = -1;
+  model::DeviceWeights* device = nullptr;  // of what was published, with low_bit
+  bool tables_read = false;                // there, since then
   Statistics statistics;
   bool loss_is_finite = true;
 };
@@ -327,6 +342,8 @@ void Learner::restore(const model::WeightViews& masters, const model::WeightView
 
 void Learner::publish(model::Snapshot& snapshot, std::int64_t version, model::DeviceWeights* device) {
   const torch::NoGradGuard no_grad;
+  QRL_INVARIANT(device != nullptr || !multiplies_on_device(state_->options), "publish",
+                "the device's weights beside low_bit there", "none");
   Parameters& parameters = state_->parameters;
   bool stays_there = device != nullptr && device->holds(snapshot) && parameters.torch_ops();
   if (is_sharded()) stays_there = !state_->world.any(!stays_there);  // all go the same way
@@ -343,6 +360,8 @@ void Learner::publish(model::Snapshot& snapshot, std::int64_t version, model::De
   if (!stays_there && parameters.fake_quant()) parameters.read_quantised(snapshot);
   state_->published = &snapshot;
   state_->published_version = version;
+  state_->device = device;
+  state_->tables_read = false;
 }
 
 void Learner::apply_uaq(float scale) {
@@ -373,8 +392,11 @@ const model::Snapshot* Learner::published() const {
 
 config::LearnerForward Learner::forward_mode() const { return state_->options.forward; }
 
-bool Learner::reads_snapshot_in_place() const {
-  return state_->options.forward != config::LearnerForward::bf16 && !state_->parameters.fake_quant();
+bool Learner::reads_in_place(const std::string& tensor) const {
+  if (state_->options.forward == config::LearnerForward::bf16 || state_->parameters.fake_quant()) return false;
+  const bool is_copied_head =
+      multiplies_on_device(state_->options) && state_->parameters.policy().lm_head_dtype == torch::kFloat32;
+  return tensor != "lm_head" || !is_copied_head;
 }
 
 void Learner::release_memory() {

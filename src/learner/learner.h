@@ -38,8 +38,8 @@ struct LossOptions {
 
 struct LearnerOptions {
   /// cuda: masters, gradients, moments and activations are on the GPU of this rank's number on its machine, round and
-  /// round, where LibTorch's operations compute (device_forward.h); not with low_bit. An input error where there is no
-  /// such GPU.
+  /// round, where LibTorch's operations compute (device_forward.h), and with low_bit the decoder's products; not with
+  /// bitwise or int8_backward. An input error where there is no such GPU.
   base::Device device = base::Device::cpu;
   /// LibTorch's operations on the CPU as well, in place of src/ops': for tests, where there is no GPU. The host is then
   /// the device.
@@ -130,7 +130,9 @@ class Learner {
   /// Quantises the masters into `snapshot`. With fake_quant and low_bit the learner reads it from now on: it must live
   /// as long, and nobody else may publish into it. Collective when sharded: then takes one tensor at a time. `device`
   /// (or null): where on this learner's device the snapshot's weights are kept, too. Once they are there (holds) they
-  /// are rewritten there alone, from the masters in place (DeviceWriter), and decoded there for fake_quant.
+  /// are rewritten there alone, from the masters in place (DeviceWriter), and decoded there for fake_quant. With
+  /// low_bit on a device it is a must, and lives as long as the snapshot: the forward pass reads the weights there, and
+  /// has them brought there if need be.
   void publish(model::Snapshot& snapshot, std::int64_t version, model::DeviceWeights* device = nullptr);
 
   /// QuRL's update-aware quantisation (§3.3): divides the weights of the linear layers behind a norm (q, k, v; gate,
@@ -141,8 +143,9 @@ class Learner {
   /// What `publish` wrote to, while it holds the present masters; else null.
   const model::Snapshot* published() const;
   config::LearnerForward forward_mode() const;
-  /// Whether the forward pass reads the published snapshot itself: not with bf16, nor on a GPU, which has a copy.
-  bool reads_snapshot_in_place() const;
+  /// Whether the forward pass reads this tensor of the published snapshot itself, where the decoder does: not with
+  /// bf16, nor with fake_quant on a GPU, which has a copy.
+  bool reads_in_place(const std::string& tensor) const;
 
   /// Gives memory of a GPU that is only kept for the next micro-batch to whoever asks for it there.
   void release_memory();

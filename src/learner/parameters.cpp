@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/threads.h"
+#include "learner/device_quantised.h"
 #include "learner/quantised.h"
 #include "learner/shards.h"
 
@@ -153,7 +154,7 @@ void Parameters::make_stretches() {
     stretches_.push_back(std::move(stretch));
   };
   add(0, first_other_, options_.compute, options_.reads_layers);
-  add(first_other_, num_decayed_, policy_.lm_head_dtype, true);
+  add(first_other_, num_decayed_, policy_.lm_head_dtype, options_.reads_tables);
   add(num_decayed_, size, torch::kFloat32, true);
 }
 
@@ -291,8 +292,15 @@ void Parameters::read_quantised(model::DeviceWeights& weights) {
     want(layer + "gate_up", to.gate_up.value);
     want(layer + "down", to.down.value);
   }
-  wait_for_device();  // until what was there has been read
-  weights.decode(wanted);
+  weights.decode(wanted, stream_on(options_.device));
+}
+
+void Parameters::read_tables(model::DeviceWeights& weights) {
+  QRL_INVARIANT(!options_.reads_tables, "parameters", "tables on a device", "tables of their own");
+  const base::Shape& shape = placement("model.embed_tokens.weight").spec.shape;
+  policy_.embedding.value = device_table(weights, "embed_tokens", shape[0], shape[1], options_.device);
+  policy_.lm_head.value =
+      device_table(weights, "lm_head", shape[0], shape[1], options_.device).to(policy_.lm_head_dtype);
 }
 
 void Parameters::wait_for_device() const {

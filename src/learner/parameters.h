@@ -61,7 +61,8 @@ struct ParameterOptions {
   /// LibTorch's operations compute (device_forward.h): they read matrices in the compute dtype, so that a bf16 policy
   /// has such copies, sharded or not; and what the host sees of all this are copies, whatever the device.
   bool torch_ops = false;
-  bool fake_quant = false;  ///< with torch_ops: those copies are a snapshot's matrices (read_quantised)
+  bool fake_quant = false;   ///< with torch_ops: those copies are a snapshot's matrices (read_quantised)
+  bool reads_tables = true;  ///< false: embedding and lm_head are those that a device has (read_tables), without copies
 };
 
 /// Flat buffers on one device in an order of our own: matrices first (weight decay applies to them), of these the
@@ -105,6 +106,9 @@ class Parameters {
   void read_quantised(const model::Snapshot& snapshot);
   /// The same of its weights on this device, which are decoded there.
   void read_quantised(model::DeviceWeights& weights);
+  /// Without reads_tables: has the forward pass read embedding and lm_head in place, until they move; lm_head as a copy
+  /// where lm_head_dtype is fp32.
+  void read_tables(model::DeviceWeights& weights);
   /// Writes a tensor's master to `to`, on every rank. Collective when sharded.
   void read_master(const model::WeightSpec& spec, float* to, dist::Collectives& world) const;
 

@@ -18,9 +18,9 @@ TensorList through_layers(const PolicyWeights& weights, const ForwardOptions& op
     const LayerWeights& w = weights.layers[idx];
     const model::LayerSnapshot* q = quantised ? &options.snapshot->layer_form(static_cast<std::int64_t>(idx)) : nullptr;
     if (options.activation_checkpointing) {
-      state = checkpointed([layer, &w, q](const TensorList& in) { return layer(w, q, in); }, state);
+      state = checkpointed([layer, idx, &w, q](const TensorList& in) { return layer(idx, w, q, in); }, state);
     } else {
-      state = layer(w, q, state);
+      state = layer(idx, w, q, state);
     }
   }
   return state;
@@ -50,7 +50,7 @@ Tensor hidden_states(const PolicyWeights& weights, const model::ModelConfig& con
   };
   const auto layer = [&rows, heads, norm, project, attend, between, quantised,
                       low_bit = options.forward == config::LearnerForward::low_bit](
-                         const LayerWeights& w, const model::LayerSnapshot* q, const TensorList& in) {
+                         std::size_t, const LayerWeights& w, const model::LayerSnapshot* q, const TensorList& in) {
     const Normed before = norm(in[0], {in[1]}, w.input_norm, between);
     const Tensor qkv_NC = project(before.normed_ND, w.qkv, q != nullptr ? &q->qkv : nullptr, before.normed_again);
     const Repeatable turned = qkv_transform(qkv_NC, rows, heads, w.transform, quantised);

@@ -6,6 +6,7 @@
 #include "config/recipe.h"
 #include "learner/parameters.h"
 #include "learner/sampled_attention.h"
+#include "model/device_weights.h"
 #include "model/snapshot.h"
 
 namespace qrl::learner {
@@ -20,6 +21,7 @@ struct ForwardOptions {
   const PageLayout* pages = nullptr;  ///< not null: sampled_attention, the decoder's bits (with low_bit)
   quant::KvFormat kv_format = quant::KvFormat::int8;
   const model::Snapshot* snapshot = nullptr;  ///< what fake_quant and low_bit read: the masters' own values, quantised
+  model::DeviceWeights* device = nullptr;     ///< of device_forward.h's low_bit: where the snapshot's weights are
 };
 
 /// dtypes of a forward pass: of what lies between its linear layers, and of the operands of attention's products.
@@ -30,8 +32,8 @@ ForwardTypes forward_types(const ForwardOptions& options);
 
 /// A layer takes and gives (residual stream, branch still to be added to it): the sum belongs to the next norm. Its
 /// snapshot is null where the forward pass reads the masters.
-using Layer = std::function<TensorList(const LayerWeights& weights, const model::LayerSnapshot* snapshot,
-                                       const TensorList& stream_and_branch)>;
+using Layer = std::function<TensorList(std::size_t idx, const LayerWeights& weights,
+                                       const model::LayerSnapshot* snapshot, const TensorList& stream_and_branch)>;
 /// `state` through all layers, each checkpointed where the options say so. `weights` must outlive the backward pass.
 TensorList through_layers(const PolicyWeights& weights, const ForwardOptions& options, const Layer& layer,
                           TensorList state);

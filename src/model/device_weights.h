@@ -2,6 +2,7 @@
 // become codes without a way through the host. Knows neither learner nor decoder.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -27,6 +28,26 @@ struct DecodedTensor {
   base::View to;       ///< fp32, or bf16 rounded from it, [out, in], in the device's memory
 };
 
+/// The embedding or lm_head where the decoder reads it: bf16 [V, D], a row every `stride` numbers.
+struct DeviceTable {
+  void* values = nullptr;
+  std::int64_t stride = 0;
+};
+
+/// Memory that a product of so many rows wants from its caller, on the device.
+struct ProductRoom {
+  std::size_t code_bytes = 0;  ///< 256-byte aligned
+  std::int64_t y_columns = 0;  ///< outputs, padded
+  base::DType y_dtype = base::DType::bf16;
+};
+
+/// Rows of x, encoded for one of the snapshot's linear layers.
+struct ProductInput {
+  std::string matrix;  ///< its name in Snapshot::tensors, "layers.0.qkv"
+  std::int64_t num_rows = 0;
+  void* codes = nullptr;  ///< ProductRoom::code_bytes
+};
+
 class DeviceWeights {
  public:
   DeviceWeights() = default;
@@ -39,10 +60,26 @@ class DeviceWeights {
   /// Rewrites these weights in the snapshot's formats: the bits that it would have had from them. Blocks until it is
   /// done. The name of one that is not finite, or nothing.
   virtual std::string rewrite(std::span<const DeviceMaster> masters) = 0;
-  /// Writes tensors out as the codes that are there stand for. Blocks until it is done.
-  virtual void decode(std::span<const DecodedTensor> wanted) = 0;
   /// All weights are those of `version` now.
   virtual void finish(std::int64_t version) = 0;
+
+  // What a learner on this device computes with, once it has held the weights. `stream` is the caller's order of work
+  // there, which outlives this (a cudaStream_t; null: the default), at whose end each puts its own without waiting; the
+  // decoder's work and the caller's never overlap. From any thread, one at a time. cuda/engine.h has the contracts.
+
+  /// Has the weights of the snapshot's version there: brings those from the host that are of another. The snapshot must
+  /// be the one that the decoder reads.
+  virtual void bring(const Snapshot& snapshot) = 0;
+  /// Writes tensors out as the codes that are there stand for.
+  virtual void decode(std::span<const DecodedTensor> wanted, void* stream) = 0;
+  /// "embed_tokens" or "lm_head", where it stays.
+  virtual DeviceTable table(const std::string& tensor) = 0;
+  virtual ProductRoom product_room(const std::string& matrix, std::int64_t num_rows) = 0;
+  /// The decoder's own product, x fp32 [num_rows, in] dense: its codes are written to input.codes, y = x̂ · Ŵᵀ without a
+  /// bias as it would be in a tick.
+  virtual void multiply(const float* x, const ProductInput& input, void* y, void* stream) = 0;
+  /// x̂, fp32, or bf16 rounded from it: dense [num_rows, in].
+  virtual void decode_input(const ProductInput& input, const base::View& to, void* stream) = 0;
 };
 
 }  // namespace qrl::model

@@ -51,27 +51,41 @@ double sampler_bytes(const config::QuantRecipe& quant, const model::ModelConfig&
 /// rotation, attention's output, gate and up. Norms' outputs, rotated heads and the gated product are computed again.
 /// A quantised forward is fp32 between its products, and keeps their inputs as codes, its pages' keys and values. On a
 /// GPU each product keeps its input, attention the rotated heads and their keys and values as each sequence reads them,
-/// and a norm the branch that it adds.
+/// and a norm the branch that it adds; with low_bit what a product gives is bf16, and its input codes.
 double layer_activations(const config::Recipe& recipe, const model::ModelConfig& config) {
   const auto width = static_cast<double>(config.hidden_size), inner = static_cast<double>(config.intermediate_size);
   const auto queries = static_cast<double>(config.q_size());
   const double qkv = queries + 2 * static_cast<double>(config.kv_size());
   const double sums = 2 * width * kF32;
   const double dtype = recipe.model.dtype == config::ComputeDType::bf16 ? kBf16 : kF32;
+  const quant::Code code = quant::spec(snapshot_formats(recipe.quant).linear).activations;
   if (config::learns_on_gpu(recipe)) {
     // Attention there has the keys and values of a shared prompt once for each of its samples.
     const auto prompt = static_cast<double>(recipe.data.max_prompt_length),
                response = static_cast<double>(recipe.data.max_response_length);
     const double repeated = (prompt + response) / (prompt / static_cast<double>(recipe.rollout.n) + response);
     const double keys = 2 * static_cast<double>(config.kv_size()) * repeated;
+    if (recipe.quant.learner_forward == config::LearnerForward::low_bit) {
+      const double code_bytes = code == quant::Code::bf16 ? kBf16 : 1;
+      return sums + (2 * width + 2 * qkv + queries + 2 * inner + keys) * dtype +
+             (2 * width + queries + inner) * code_bytes;
+    }
     const double between = recipe.quant.learner_forward == config::LearnerForward::bf16 ? dtype : kF32;
     return sums + (2 * width + qkv + queries + 2 * inner) * between + (2 * width + qkv + keys + inner) * dtype;
   }
   if (recipe.quant.learner_forward == config::LearnerForward::bf16) return sums + (qkv + queries + 2 * inner) * dtype;
-  const quant::Code code = quant::spec(snapshot_formats(recipe.quant).linear).activations;
   const double code_bytes = code == quant::Code::int8 ? 1 : code == quant::Code::f32 ? kF32 : kBf16;
   const double rotated = recipe.rollout.bitwise ? qkv : 0;
   return sums + (qkv + rotated + 2 * inner) * kF32 + (2 * width + queries + inner) * code_bytes;
+}
+
+/// What the largest product of low_bit's backward pass on a GPU reads, decoded from codes for it.
+double decoded_operands(const config::Recipe& recipe, const model::ModelConfig& config) {
+  const std::int64_t width = config.hidden_size, inner = config.intermediate_size, queries = config.q_size();
+  const std::int64_t qkv = queries + 2 * config.kv_size(), tokens = recipe.actor.max_tokens_per_micro_batch;
+  const auto of = [tokens](std::int64_t out, std::int64_t in) { return static_cast<double>((out + tokens) * in); };
+  const double most = std::max({of(qkv, width), of(width, queries), of(2 * inner, width), of(width, inner)});
+  return most * (recipe.model.dtype == config::ComputeDType::bf16 ? kBf16 : kF32);
 }
 
 /// What masters, gradients and moments take on the rank that keeps most.
@@ -87,8 +101,10 @@ std::vector<MemoryPart> optimizer_parts(const config::Recipe& recipe, const mode
   double all = 0, largest = 0, copies = 0;
   const bool f32 = recipe.model.dtype == config::ComputeDType::f32;
   const bool f32_head = f32 || snapshot_formats(recipe.quant).f32_lm_head;
-  const bool reads_layers = recipe.quant.learner_forward == config::LearnerForward::bf16;
   const bool on_gpu = config::learns_on_gpu(recipe);
+  const bool low_bit = recipe.quant.learner_forward == config::LearnerForward::low_bit;
+  const bool reads_layers = recipe.quant.learner_forward == config::LearnerForward::bf16 || (on_gpu && !low_bit);
+  const bool reads_tables = !(on_gpu && low_bit && !f32_head);  // else they are the decoder's
   for (std::size_t i = 0; i < specs.size(); ++i) {
     const auto bytes = static_cast<double>(specs[i].shape.numel()) * kF32;
     const bool is_layers = specs[i].kind == WeightKind::linear;
@@ -99,7 +115,7 @@ std::vector<MemoryPart> optimizer_parts(const config::Recipe& recipe, const mode
     all += bytes;
     largest = std::max(largest, bytes);
     const bool is_bf16 = (is_layers && !f32) || (is_table && !f32_head);
-    if (!is_layers || reads_layers) copies += is_bf16 ? bytes / 2 : bytes;
+    if (is_layers ? reads_layers : !is_table || reads_tables) copies += is_bf16 ? bytes / 2 : bytes;
   }
   const Share most = *std::max_element(shares.begin(), shares.end(), [](const Share& a, const Share& b) {
     return a.masters + a.moments < b.masters + b.moments;
@@ -107,7 +123,8 @@ std::vector<MemoryPart> optimizer_parts(const config::Recipe& recipe, const mode
   std::vector<MemoryPart> parts = {{"master weights", most.masters, true, on_gpu},
                                    {"gradients", all, true, on_gpu},
                                    {"optimizer moments", most.moments, true, on_gpu}};
-  if (num_shards > 1 || (on_gpu && !f32)) parts.push_back({"weights to compute with", copies, true, on_gpu});
+  if (num_shards > 1 || (on_gpu && (!f32 || low_bit)))
+    parts.push_back({"weights to compute with", copies, true, on_gpu});
   if (num_shards > 1 || on_gpu) parts.push_back({"a tensor to be quantised", largest});
   if (num_shards > 1 && on_gpu && config::draws_on_gpu(recipe))
     parts.push_back({"a tensor of another rank", largest, true, true});
@@ -151,6 +168,8 @@ std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const mode
   const double of_layer = layer_activations(recipe, config);
   const double kept = recipe.actor.activation_checkpointing ? layers * entering + of_layer : layers * of_layer;
   parts.push_back({"activations of a micro-batch", tokens * kept, false, learns_on_gpu});
+  if (learns_on_gpu && recipe.quant.learner_forward == config::LearnerForward::low_bit)
+    parts.push_back({"a layer's matrix and its input, decoded", decoded_operands(recipe, config), false, true});
   const double chunk = std::min(tokens, static_cast<double>(recipe.actor.logprob_chunk_tokens));
   const double arrays = learns_on_gpu ? 6 : 2;  // LibTorch's operations each write a new one
   parts.push_back(

@@ -16,19 +16,20 @@ constexpr const char* kSame = "; same storage";
 }  // namespace
 
 std::vector<std::string> quant_audit(const learner::Learner& learner, const model::Snapshot& read_by_sampler) {
-  const bool in_place = learner.reads_snapshot_in_place();
-  const std::string reads = in_place ? std::string(name(learner.forward_mode()))
-                            : learner.forward_mode() == config::LearnerForward::fake_quant
-                                ? "fake_quant, from decoded copies"
-                                : "its fp32 masters in model.dtype";
   const model::Snapshot* published = learner.published();
   std::vector<model::SnapshotTensor> theirs;
-  if (in_place && published != nullptr) theirs = published->tensors();
+  if (published != nullptr) theirs = published->tensors();
   const std::vector<model::SnapshotTensor> ours = read_by_sampler.tensors();
   std::vector<std::string> lines;
   for (std::size_t i = 0; i < ours.size(); ++i) {
     if (ours[i].is_gain) continue;
-    const bool same = i < theirs.size() && theirs[i].data == ours[i].data;
+    const bool in_place = learner.reads_in_place(ours[i].name);
+    const bool same = in_place && i < theirs.size() && theirs[i].data == ours[i].data;
+    const std::string mode(name(learner.forward_mode()));
+    const std::string reads = in_place ? mode
+                              : learner.forward_mode() == config::LearnerForward::bf16
+                                  ? "its fp32 masters in model.dtype"
+                                  : mode + ", from decoded copies";
     lines.push_back(ours[i].name + ": sampler " + ours[i].what + "; learner " + reads +
                     (same ? kSame : "; storage of its own"));
   }

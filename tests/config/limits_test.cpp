@@ -54,8 +54,14 @@ TEST_CASE("what a GPU's decoder does not have is refused") {
   CHECK(config::draws_on_gpu(both));
   CHECK(!config::draws_on_gpu(read("trainer: {device: cuda}\nrollout: {device: cpu}")));
   CHECK(!config::learns_on_gpu(read("rollout: {device: cuda}")));
-  CHECK(holds(fault("trainer: {device: cuda}\nquant: {learner: {forward: low_bit}}"),
-              "quant.learner.forward bf16 or fake_quant with trainer.device cuda"));
+  CHECK(read("trainer: {device: cuda}\nquant: {learner: {forward: low_bit}}").quant.learner_forward ==
+        config::LearnerForward::low_bit);
+  CHECK(holds(fault("trainer: {device: cuda}\nrollout: {device: cpu}\nquant: {learner: {forward: low_bit}}"),
+              "rollout.device cuda with trainer.device cuda and quant.learner.forward low_bit"));
+  CHECK(holds(fault("trainer: {device: cuda}\nquant: {learner: {forward: low_bit, backward: int8}}"),
+              "quant.learner.backward model_dtype with trainer.device cuda"));
+  CHECK(holds(fault("trainer: {device: cuda}\nrollout: {bitwise: true}\nquant: {learner: {forward: low_bit}}"),
+              "rollout.device cpu with rollout.bitwise"));
   CHECK(holds(fault("trainer: {device: cuda}\nquant: {rollout: {weights: fp32}}"),
               "quant.rollout.weights other than fp32 with rollout.device cuda"));
 }

@@ -120,7 +120,10 @@ class RandomRecipe {
     if (r.quant.learner_forward == config::LearnerForward::low_bit && r.quant.weights == config::WeightFormat::int8 &&
         r.actor.max_tokens_per_micro_batch <= 131'072)
       r.quant.learner_backward = pick(config::LearnerBackward::model_dtype, config::LearnerBackward::int8);
-    if (r.quant.learner_forward != config::LearnerForward::low_bit && r.quant.weights != config::WeightFormat::f32 &&
+    const bool low_bit = r.quant.learner_forward == config::LearnerForward::low_bit;
+    const bool has_products = r.rollout.device != config::RolloutDevice::cpu &&
+                              r.quant.learner_backward == config::LearnerBackward::model_dtype;
+    if ((!low_bit || has_products) && r.quant.weights != config::WeightFormat::f32 &&
         r.quant.kv_cache != config::KvCache::f32)
       r.trainer.device = pick(config::TrainDevice::automatic, config::TrainDevice::cpu, config::TrainDevice::cuda);
     r.trainer.threads = draw_.between(0, 1024);

@@ -23,7 +23,19 @@ std::vector<float> logits_there(const model::Snapshot& snapshot, const std::vect
     std::string describe() const override { return engine->describe(); }
     void upload(const cuda::HostWeights& weights) override { engine->upload(weights); }
     std::int64_t rewrite(std::span<const cuda::Master> masters) override { return engine->rewrite(masters); }
-    void decode(std::span<const cuda::DecodedMatrix> wanted) override { engine->decode(wanted); }
+    void decode(std::span<const cuda::DecodedMatrix> wanted, cuda::CallersStream stream) override {
+      engine->decode(wanted, stream);
+    }
+    cuda::Table table(cuda::WeightPlace place) const override { return engine->table(place); }
+    cuda::ProductRoom product_room(const cuda::MatrixId& matrix, std::int64_t num_rows) const override {
+      return engine->product_room(matrix, num_rows);
+    }
+    void multiply(const float* x, const cuda::ProductInput& input, void* y, cuda::CallersStream stream) override {
+      engine->multiply(x, input, y, stream);
+    }
+    void decode(const cuda::ProductInput& input, void* to, bool to_f32, cuda::CallersStream stream) override {
+      engine->decode(input, to, to_f32, stream);
+    }
     void set_kv_scales(std::span<const float> k, std::span<const float> v) override { engine->set_kv_scales(k, v); }
     void kv_percentiles(const cuda::Tick& t, std::int64_t n, std::span<float> k, std::span<float> v) override {
       engine->kv_percentiles(t, n, k, v);

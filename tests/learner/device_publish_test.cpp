@@ -1,11 +1,7 @@
 // A learner and a decoder on one device: what is published there is what the host would have published. The learner is
 // LibTorch's operations on the CPU, the decoder's engine the one whose kernels are emulated there.
-#include "decoder/decoder.h"
-#include "decoder/device_backend.h"
-#include "device_engine.h"
-#include "learner/learner.h"
+#include "learner/device_sampler.h"
 #include "learner/ranks.h"
-#include "learner/support.h"
 
 namespace qrl {
 
@@ -14,40 +10,6 @@ using learner::LearnerOptions;
 using quant::Format;
 
 namespace {
-
-decoder::DecoderOptions decoder_options(quant::KvFormat kv_format) {
-  decoder::DecoderOptions options;
-  options.kv_format = kv_format;
-  options.max_num_seqs = 4;
-  options.max_num_batched_tokens = 8;
-  options.page_size = 4;
-  options.kv_pages = 40;
-  options.max_model_len = 32;
-  return options;
-}
-
-/// A snapshot and a decoder of it on the emulated device.
-struct Sampler {
-  Sampler(const model::ModelConfig& config, const model::SnapshotFormats& formats,
-          quant::KvFormat kv_format = quant::KvFormat::bf16)
-      : snapshot(config, formats),
-        decoder(config, decoder_options(kv_format),
-                decoder::make_device_backend(
-                    config, decoder_options(kv_format),
-                    cuda::emulated::make_device_engine(decoder::engine_options(config, decoder_options(kv_format))))) {}
-  std::vector<types::Completion> draw() {
-    if (!decoder.reads(snapshot)) decoder.load(snapshot);
-    const std::vector<types::TokenId> prompt = {3, 1, 4, 1, 5};
-    types::SampleRequest request;
-    request.prompt_tokens = prompt;
-    request.num_samples = 3;
-    types::SamplingParams params;
-    params.max_new_tokens = 8;
-    return decoder.complete(std::span(&request, 1), params, {1, 0});
-  }
-  model::Snapshot snapshot;
-  decoder::Decoder decoder;
-};
 
 bool same(const std::vector<types::Completion>& a, const std::vector<types::Completion>& b) {
   bool all = a.size() == b.size();
@@ -64,27 +26,17 @@ struct Recorder final : model::DeviceWeights {
     for (const model::DeviceMaster& master : masters) written[master.weight] = test::copy(master.values);
     return {};
   }
-  void decode(std::span<const model::DecodedTensor>) override {}
   void finish(std::int64_t of) override { version = of; }
+  void bring(const model::Snapshot&) override {}
+  void decode(std::span<const model::DecodedTensor>, void*) override {}
+  model::DeviceTable table(const std::string&) override { return {}; }
+  model::ProductRoom product_room(const std::string&, std::int64_t) override { return {}; }
+  void multiply(const float*, const model::ProductInput&, void*, void*) override {}
+  void decode_input(const model::ProductInput&, const base::View&, void*) override {}
   test::Named written;
   int num_calls = 0;
   std::int64_t version = -1;
 };
-
-LearnerOptions device_options() {
-  LearnerOptions options = test::options(config::ComputeDType::bf16);
-  options.torch_ops = true;
-  options.optim.lr = 0.05;
-  return options;
-}
-
-void take_step(Learner& learner) {
-  const std::vector<types::MicroBatch> batches = {test::pack({test::random_sequence(1, 3, 9, 37)})};
-  learner::LossOptions sft;
-  sft.kind = learner::LossKind::sft;
-  learner.accumulate(batches[0], test::count(batches), sft, {1.0F});
-  REQUIRE(learner.update().finite);
-}
 
 }  // namespace
 
@@ -93,12 +45,12 @@ TEST_CASE("a learner publishes on its device what it would have published throug
   for (const Format format : {Format::int8, Format::fp8_block128, Format::int4}) {
     INFO(quant::name(format));
     const auto world = dist::make_solo();
-    Learner learner(config, test::tiny_weights(config), device_options(), *world);
-    Sampler there(config, format), through_host(config, format);
+    Learner learner(config, test::tiny_weights(config), test::device_options(), *world);
+    test::DeviceSampler there(config, format), through_host(config, format);
     learner.publish(there.snapshot, 0, there.decoder.device_weights());
     CHECK(there.snapshot.layer(0).qkv.out > 0);  // the device holds nothing yet: through the host
     const auto before = there.draw();
-    take_step(learner);
+    test::take_supervised_step(learner);
     learner.publish(there.snapshot, 1, there.decoder.device_weights());
     CHECK(there.snapshot.version() == 1);
     CHECK(learner.published() == &there.snapshot);
@@ -114,10 +66,13 @@ TEST_CASE("fp8 keys and values are calibrated on the device, where alone the wei
   const model::ModelConfig config = test::tiny_config();
   const std::vector<std::vector<types::TokenId>> prompts = {{3, 1, 4, 1, 5}, {9, 2, 6}};
   const auto world = dist::make_solo();
-  Learner learner(config, test::tiny_weights(config), device_options(), *world);
-  Sampler there(config, Format::int8, quant::KvFormat::fp8_e4m3),
-      through_host(config, Format::int8, quant::KvFormat::fp8_e4m3);
-  const auto draw = [&](Sampler& sampler) {
+  Learner learner(config, test::tiny_weights(config), test::device_options(), *world);
+  const auto make = [&] {
+    return test::DeviceSampler(config, Format::int8, test::Products::rounded, base::Device::cpu,
+                               quant::KvFormat::fp8_e4m3);
+  };
+  test::DeviceSampler there = make(), through_host = make();
+  const auto draw = [&](test::DeviceSampler& sampler) {
     if (!sampler.decoder.reads(sampler.snapshot)) sampler.decoder.load(sampler.snapshot);
     sampler.decoder.calibrate_kv(prompts, {});
     return sampler.draw();
@@ -125,7 +80,7 @@ TEST_CASE("fp8 keys and values are calibrated on the device, where alone the wei
   learner.publish(there.snapshot, 0, there.decoder.device_weights());
   const auto before = draw(there);
   const decoder::KvScales old = there.decoder.kv_scales();
-  take_step(learner);
+  test::take_supervised_step(learner);
   learner.publish(there.snapshot, 1, there.decoder.device_weights());
   CHECK_THROWS(there.draw());  // scales of another version
   const auto got = draw(there);
@@ -144,15 +99,15 @@ TEST_CASE("fake_quant reads what the device holds: the sampler's values, in ever
       const auto format = static_cast<Format>(i);
       const model::ModelConfig config = test::tiny_config(true, false, i % 2 == 0);
       INFO(quant::name(format) << (compute == config::ComputeDType::bf16 ? ", bf16" : ", fp32"));
-      LearnerOptions options = device_options();
+      LearnerOptions options = test::device_options();
       options.compute = compute;
       options.forward = config::LearnerForward::fake_quant;
       const auto world = dist::make_solo();
       Learner learner(config, test::tiny_weights(config), options, *world);
-      Sampler there(config, format);
+      test::DeviceSampler there(config, format);
       learner.publish(there.snapshot, 0, there.decoder.device_weights());
       (void)there.draw();
-      take_step(learner);
+      test::take_supervised_step(learner);
       learner.publish(there.snapshot, 1, there.decoder.device_weights());
       const std::vector<float> got = learner.score(batch, {1.0F}).logprobs;
       CHECK_THROWS(there.snapshot.layer(0));
@@ -165,11 +120,11 @@ TEST_CASE("fake_quant reads what the device holds: the sampler's values, in ever
 
 TEST_CASE("ranks that share the masters out publish all of them, each on its device") {
   const model::ModelConfig config = test::tiny_config(true, true, false);
-  LearnerOptions options = device_options();
+  LearnerOptions options = test::device_options();
   std::vector<Recorder> devices(3);
   const auto publish = [&](dist::Collectives& world, Recorder& device) {
     Learner learner(config, test::tiny_weights(config), options, world);
-    take_step(learner);
+    test::take_supervised_step(learner);
     model::Snapshot snapshot(config, Format::int8);
     learner.publish(snapshot, 4, &device);
     CHECK(snapshot.version() == 4);

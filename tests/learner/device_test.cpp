@@ -477,14 +477,4 @@ TEST_CASE("keys of a sequence on its prefix are all of the prefix, then its own"
   CHECK(torch::equal(placed.key_starts, torch::tensor({0, 3, 8, 13, 15}, torch::kInt32)));
 }
 
-TEST_CASE("a learner on a GPU refuses what has no such form") {
-  const model::ModelConfig config = families()[0].config;
-  const auto world = dist::make_solo();
-  LearnerOptions options = test::options();
-  options.device = base::Device::cuda;
-  options.forward = config::LearnerForward::low_bit;
-  CHECK_THROWS_WITH(Learner(config, test::tiny_weights(config), options, *world),
-                    Catch::Matchers::Contains("bf16 or fake_quant"));
-}
-
 }  // namespace qrl

@@ -119,3 +119,25 @@ TEST_CASE("the estimate of a share of masters and moments is the largest that a 
   CHECK(bytes_of(parts, "gradients") == bytes_of(whole, "gradients"));
   CHECK(bytes_of(parts, "weights to compute with") == bytes_of(whole, "master weights"));  // fp32, as the recipe says
 }
+
+TEST_CASE("the estimate of what a GPU's learner computes with: copies, and with low_bit the sampler's own matrices") {
+  const auto parts_of = [](const std::string& forward) {
+    const std::vector<std::string> overrides = {"trainer.device=cuda", "model.dtype=bfloat16",
+                                                "quant.rollout.weights=int8", "quant.rollout.kv_cache=int8",
+                                                "quant.learner.forward=" + forward};
+    const config::Recipe recipe = config::load_recipe(kTiny, overrides, true).recipe;
+    return train::estimate_memory(recipe, train::make_policy(recipe).config, 1);
+  };
+  const config::Recipe recipe = config::load_recipe(kTiny, {}, true).recipe;
+  double matrices = 0, vectors = 0;
+  for (const model::WeightSpec& spec : model::weight_specs(train::make_policy(recipe).config)) {
+    const bool is_vector = spec.kind == model::WeightKind::norm || spec.kind == model::WeightKind::bias;
+    (is_vector ? vectors : matrices) += static_cast<double>(spec.shape.numel());
+  }
+  for (const char* forward : {"bf16", "fake_quant"})
+    CHECK(bytes_of(parts_of(forward), "weights to compute with") == 2 * matrices + 4 * vectors);
+  const auto low_bit = parts_of("low_bit"), fake = parts_of("fake_quant");
+  CHECK(bytes_of(low_bit, "weights to compute with") == 4 * vectors);
+  CHECK(bytes_of(low_bit, "a layer's matrix and its input, decoded") > 0);
+  CHECK(bytes_of(low_bit, "activations of a micro-batch") < bytes_of(fake, "activations of a micro-batch"));
+}

@@ -302,14 +302,19 @@ DeviceFacts use_device(int number) {
 }
 std::size_t free_bytes() { return kDeviceBytes - used_bytes; }
 
+void enter_device(const DeviceFacts&) {}
+
 Stream::Stream() : handle_(queues.emplace_back(new Queue)) {}
 Stream::~Stream() {
+  if (!is_owned_) return;
   Queue& queue = queue_of(*this);
   finish(queue);
   std::erase(queues, &queue);
   delete &queue;
 }
-void Stream::wait() const { finish(queue_of(*this)); }
+void Stream::wait() const {
+  if (handle_ != nullptr) finish(queue_of(*this));
+}
 
 Graph::Graph(const Stream& stream, const std::function<void()>& record) {
   Queue& queue = queue_of(stream);
@@ -350,7 +355,11 @@ Memory::~Memory() {
   std::free(data_);
 }
 
-void add_work(const Stream& stream, std::function<void()> work) { queue_of(stream).works.push_back(std::move(work)); }
+/// What the default stream is given is done at once: it is that of whoever computes on the host in between.
+void add_work(const Stream& stream, std::function<void()> work) {
+  if (stream.handle() == nullptr) return work();
+  queue_of(stream).works.push_back(std::move(work));
+}
 
 void copy_to_device(void* to, const void* from, std::size_t num_bytes, const Stream& stream) {
   QRL_INVARIANT(num_bytes == 0 || is_pinned(from) || !any_records(), "emulated copy",

@@ -1,0 +1,35 @@
+// Owns what the learner computes with the decoder's own weights where both are on one device: its linear layers, with
+// straight-through gradients, and its tables. Knows no model.
+#pragma once
+
+#include <string>
+
+#include "learner/autograd.h"
+#include "model/device_weights.h"
+
+namespace qrl::learner {
+
+/// The present stream of LibTorch's work on a device, for model::DeviceWeights; null on the CPU, where its work is done
+/// when a call returns.
+void* stream_on(const torch::Device& device);
+
+/// A linear layer of the snapshot whose weights are in this device's memory.
+struct DeviceLayer {
+  model::DeviceWeights* weights = nullptr;
+  std::string matrix;  ///< its name there, "layers.0.qkv"
+  std::int64_t out = 0, in = 0;
+  torch::ScalarType compute = torch::kBFloat16;  ///< of the backward pass's products
+};
+
+/// y = X̂ · Ŵᵀ, [N, out], from x fp32 [N, in]: low_bit as quantised.h has it, by the decoder's own product on its own
+/// codes: without the bias, and bf16 as the decoder's results are (fp32 if its engine keeps that, or `compute` is it,
+/// which then holds a bf16 result as it is). Backward as quantised_linear's: X̂ is kept as codes; it and Ŵ are decoded
+/// and rounded to `compute` when needed; dX = dY·Ŵ is fp32, and dYᵀ·X̂ added to master.gradient unrounded. The weights
+/// must not change before it.
+Tensor device_quantised_linear(const Tensor& x, const Weight& master, const DeviceLayer& layer);
+
+/// The decoder's embedding or lm_head in place, bf16 [num_rows, width].
+Tensor device_table(model::DeviceWeights& weights, const std::string& tensor, std::int64_t num_rows, std::int64_t width,
+                    const torch::Device& device);
+
+}  // namespace qrl::learner

@@ -1,0 +1,182 @@
+// The engine's products for a learner on its device, in the learner's stream: against the CPU's on the same tensors,
+// and never beside the engine's own work.
+#include "engine_fixtures.h"
+#include "ops/linear.h"
+
+namespace {
+
+using namespace qrl;
+using namespace qrl::cuda::test;
+
+/// A backend that has a snapshot's weights, and rows of x on its device.
+struct Lender {
+  Lender(quant::Format format, Products products)
+      : config(decoder::test::tiny_config()),
+        snapshot(decoder::test::publish(config, decoder::test::tiny_weights(config), format)),
+        backend(decoder::make_device_backend(config, options_of(KvFormat::bf16),
+                                             make_engine(config, options_of(KvFormat::bf16), products))) {
+    backend->load(*snapshot);
+    weights = backend->device_weights();
+    weights->bring(*snapshot);
+  }
+  model::ModelConfig config;
+  std::unique_ptr<model::Snapshot> snapshot;
+  std::unique_ptr<decoder::Backend> backend;
+  model::DeviceWeights* weights = nullptr;
+};
+
+/// Rows of x for a matrix, memory for their codes and for y (never zero before), all that a caller brings.
+struct Rows {
+  Rows(Lender& lender, const std::string& name, const ops::PackedLinear& packed_, std::int64_t num_rows_)
+      : packed(packed_),
+        num_rows(num_rows_),
+        room(lender.weights->product_room(name, num_rows_)),
+        x(cuda::test::normal_values(num_rows_ * packed_.in, 1, 3)),
+        x_there(x),
+        codes(std::vector<std::uint8_t>(room.code_bytes, 0x5a)),
+        y(std::vector<std::uint32_t>(static_cast<std::size_t>(num_rows_ * room.y_columns), 0x5a5a5a5a)),
+        input{name, num_rows_, codes.data()} {}
+  void multiply(Lender& lender, void* stream) { lender.weights->multiply(x_there.data(), input, y.data(), stream); }
+  /// y as it lies there, without padding.
+  std::vector<float> result() const {
+    const bool is_f32 = room.y_dtype == base::DType::f32;
+    const std::vector<std::uint32_t> words = y.read();
+    std::vector<float> values;
+    for (std::int64_t row = 0; row < num_rows; ++row) {
+      for (std::int64_t n = 0; n < packed.out; ++n) {
+        const auto at = static_cast<std::size_t>(row * room.y_columns + n);
+        values.push_back(is_f32 ? cuda::float_of(words[at])
+                                : cuda::float_of_bf16(static_cast<std::uint16_t>(words[at / 2] >> (at % 2 * 16))));
+      }
+    }
+    return values;
+  }
+  const ops::PackedLinear& packed;
+  std::int64_t num_rows;
+  model::ProductRoom room;
+  std::vector<float> x;
+  OnDevice<float> x_there;
+  OnDevice<std::uint8_t> codes;
+  OnDevice<std::uint32_t> y;
+  model::ProductInput input;
+};
+
+}  // namespace
+
+TEST_CASE("a learner's product is the CPU's on the same tensors, and its codes and weights decode to the CPU's") {
+  if (!find_device()) return;
+  const target::Stream stream;
+  for (const quant::Format format : kWeightFormats) {
+    Lender exact(format, Products::f32), rounded(format, Products::rounded);
+    const model::LayerSnapshot& layer = exact.snapshot->layer(1);
+    for (const auto& [name, packed] : {std::pair<const char*, const ops::PackedLinear*>{"layers.1.qkv", &layer.qkv},
+                                       {"layers.1.o", &layer.o},
+                                       {"layers.1.down", &layer.down}}) {
+      for (const std::int64_t num_rows : {1, 37}) {  // more than a tick of this engine may have
+        INFO(quant::name(format) << ", " << name << ", " << num_rows << " rows");
+        Rows rows(exact, name, *packed, num_rows), in_use(rounded, name, *packed, num_rows);
+        CHECK(in_use.room.y_dtype == base::DType::bf16);
+        rows.multiply(exact, stream.handle());
+        in_use.multiply(rounded, stream.handle());
+        stream.wait();
+
+        ops::Activations codes(packed->format, num_rows, packed->in);
+        base::Team alone = base::Team::solo();
+        ops::encode(alone, rows.x.data(), {0, num_rows}, codes);
+        std::vector<float> want(static_cast<std::size_t>(num_rows * packed->out)), decoded(rows.x.size()),
+            weights(static_cast<std::size_t>(packed->out * packed->in));
+        ops::linear(alone, codes, *packed, {0, num_rows}, false, want.data());
+        for (std::int64_t row = 0; row < num_rows; ++row)
+          ops::decode_row(codes, row, decoded.data() + row * packed->in);
+        ops::unpack_rows(*packed, 0, packed->out, weights.data());
+        float most = 0;
+        for (const float value : want) most = std::max(most, std::fabs(value));
+        REQUIRE(packed->bias.empty());
+        CHECK(first_beyond(rows.result(), want, 1e-6 * static_cast<double>(most), 1e-6) == "");
+        // bf16: half of the last of 8 bits.
+        CHECK(first_beyond(in_use.result(), want, 1e-6 * static_cast<double>(most), 1.0 / 256) == "");
+        CHECK(first_beyond(in_use.result(), want, 0, 1e-5) != "");
+
+        const OnDevice<float> x_there(rows.x.size()), w_there(weights.size());
+        exact.weights->decode_input(rows.input, {x_there.data(), base::DType::f32, {num_rows, packed->in}},
+                                    stream.handle());
+        const model::DecodedTensor wanted{name, {w_there.data(), base::DType::f32, {packed->out, packed->in}}};
+        exact.weights->decode({&wanted, 1}, stream.handle());
+        stream.wait();
+        CHECK(first_beyond(x_there.read(), decoded, 0, 0) == "");
+        CHECK(first_beyond(w_there.read(), weights, 0, 0) == "");
+      }
+    }
+  }
+}
+
+TEST_CASE("a learner's work is in its stream, and the engine's begins when that is done") {
+  if (!find_device()) return;
+  const target::Stream stream, other;
+  Lender lender(quant::Format::int8, Products::rounded);
+  const ops::PackedLinear& packed = lender.snapshot->layer(0).gate_up;
+  Rows first(lender, "layers.0.gate_up", packed, 5), second(lender, "layers.0.gate_up", packed, 5);
+  first.multiply(lender, stream.handle());
+#if defined(QRL_CUDA_EMULATED)  // where nothing is done before it is waited for
+  CHECK(first.y.read()[0] == 0x5a5a5a5a);
+#endif
+  second.multiply(lender, other.handle());  // the products' memory is one stream's at a time
+#if defined(QRL_CUDA_EMULATED)
+  CHECK(first.y.read()[0] != 0x5a5a5a5a);
+  CHECK(second.y.read()[0] == 0x5a5a5a5a);
+#endif
+  lender.snapshot->publish(model::views(decoder::test::tiny_weights(lender.config, 2)), 1);
+  lender.weights->bring(*lender.snapshot);  // rewrites what the product reads: after it
+  CHECK(second.y.read()[0] != 0x5a5a5a5a);
+  CHECK((first.result() == second.result()));
+  second.multiply(lender, stream.handle());
+  stream.wait();
+  CHECK((first.result() != second.result()));
+
+  // A decoder's ticks between a learner's products, and what both leave.
+  decoder::Decoder decoder(lender.config, options_of(KvFormat::bf16),
+                           decoder::make_device_backend(lender.config, options_of(KvFormat::bf16),
+                                                        make_engine(lender.config, options_of(KvFormat::bf16))));
+  decoder.load(*lender.snapshot);
+  const auto drawn = decoder.complete(prompts().requests, sampling(), {1, 0});
+  Rows third(lender, "layers.0.gate_up", packed, 5);
+  decoder.device_weights()->multiply(third.x_there.data(), third.input, third.y.data(), stream.handle());
+  const auto again = decoder.complete(prompts().requests, sampling(), {1, 0});
+  CHECK((third.result() == second.result()));
+  for (std::size_t i = 0; i < drawn.size(); ++i) CHECK(again[i].tokens == drawn[i].tokens);
+  CHECK_THROWS_WITH(lender.weights->product_room("lm_head", 1), Catch::Matchers::Contains("a matrix of a block"));
+  CHECK_THROWS_WITH(lender.weights->product_room("layers.0.gate", 1), Catch::Matchers::Contains("layers.0.gate"));
+}
+
+TEST_CASE("embedding and lm_head lie where the engine reads them, through every publish") {
+  if (!find_device()) return;
+  Lender lender(quant::Format::int8, Products::rounded);
+  const auto bits_of = [&](const std::string& name) {
+    const model::DeviceTable table = lender.weights->table(name);
+    const std::int64_t width = lender.config.hidden_size, rows = lender.config.vocab_size;
+    std::vector<std::uint16_t> all(static_cast<std::size_t>(rows * table.stride)), values;
+    const target::Stream stream;
+    target::copy_to_host(all.data(), table.values, all.size() * sizeof(std::uint16_t), stream);
+    stream.wait();
+    for (std::int64_t row = 0; row < rows; ++row)
+      values.insert(values.end(), all.begin() + row * table.stride, all.begin() + row * table.stride + width);
+    return values;
+  };
+  const void* embedding = lender.weights->table("embed_tokens").values;
+  const void* lm_head = lender.weights->table("lm_head").values;
+  for (std::uint64_t seed = 1; seed < 3; ++seed) {
+    const model::Weights weights = decoder::test::tiny_weights(lender.config, seed);
+    lender.snapshot->publish(model::views(weights), static_cast<std::int64_t>(seed));
+    lender.weights->bring(*lender.snapshot);
+    for (const char* name : {"embed_tokens", "lm_head"}) {
+      const bool is_head = std::string(name) == "lm_head" && !lender.config.tie_word_embeddings;
+      const base::Buffer& master = weights.at(is_head ? "lm_head.weight" : "model.embed_tokens.weight");
+      std::vector<std::uint16_t> want;
+      for (std::int64_t i = 0; i < master.shape().numel(); ++i)
+        want.push_back(base::to_bf16(master.as<float>()[i]).bits);
+      CHECK((bits_of(name) == want));
+    }
+    CHECK(lender.weights->table("embed_tokens").values == embedding);
+    CHECK(lender.weights->table("lm_head").values == lm_head);
+  }
+}

@@ -1,0 +1,425 @@
+// low_bit where learner and decoder share a device: the decoder's products on its own codes, against the CPU's and
+// against fake_quant's. The learner is LibTorch's operations on the CPU, the decoder's kernels are emulated there.
+#include <torch/torch.h>
+
+#include <array>
+#include <mutex>
+#include <optional>
+
+#include "learner/device_quantised.h"
+#include "learner/device_sampler.h"
+#include "learner/quantised.h"
+#include "learner/ranks.h"
+
+namespace qrl {
+
+using config::ComputeDType;
+using config::LearnerForward;
+using learner::Learner;
+using learner::LearnerOptions;
+using quant::Format;
+using test::DeviceSampler;
+using test::Named;
+using test::Products;
+using torch::Tensor;
+
+namespace {
+
+double relative(const Tensor& got, const Tensor& want) {
+  const Tensor exact = want.to(torch::kFloat64);
+  return ((got.to(torch::kFloat64) - exact).norm() / exact.norm()).item<double>();
+}
+
+struct Gradients {
+  Tensor y, d_x, d_w;
+};
+template <class Linear>
+Gradients gradients_of(const Tensor& x, const Tensor& d_y, std::int64_t out, const Linear& linear) {
+  const Tensor leaf = x.clone().set_requires_grad(true), d_w = torch::ones({out, x.size(1)}, x.options());
+  const Tensor y = linear(leaf, learner::Weight{Tensor(), d_w});
+  y.backward(d_y.to(y.options()));
+  return {y.detach().cpu(), leaf.grad().cpu(), (d_w - 1).cpu()};
+}
+
+const types::MicroBatch& some_batch() {
+  static const types::MicroBatch batch =
+      test::pack({test::random_sequence(1, 3, 9, 37), test::random_sequence(2, 5, 14, 37)});
+  return batch;
+}
+
+/// Log-probs of a batch and gradients of its supervised loss.
+struct Outcome {
+  std::vector<float> logprobs;
+  Named gradients;
+};
+Outcome outcome_of(Learner& learner) {
+  Outcome outcome;
+  outcome.logprobs = learner.score(some_batch(), {1.0F}).logprobs;
+  learner::LossOptions sft;
+  sft.kind = learner::LossKind::sft;
+  learner.accumulate(some_batch(), test::count({some_batch()}), sft, {1.0F});
+  outcome.gradients = test::copy(learner.gradients());
+  return outcome;
+}
+
+Outcome outcome_there(const model::ModelConfig& config, const LearnerOptions& options, Format format,
+                      Products products = Products::rounded) {
+  const auto world = dist::make_solo();
+  Learner learner(config, test::tiny_weights(config), options, *world);
+  DeviceSampler sampler(config, format, products, options.device);
+  sampler.publish(learner, 0);
+  return outcome_of(learner);
+}
+
+Outcome outcome_on_cpu(const model::ModelConfig& config, const LearnerOptions& options, Format format) {
+  const auto world = dist::make_solo();
+  Learner learner(config, test::tiny_weights(config), options, *world);
+  model::Snapshot snapshot(config, format);
+  learner.publish(snapshot, 0);
+  return outcome_of(learner);
+}
+
+/// How far one is from another, all values together: log-probs, gradients.
+std::array<double, 2> apart(const Outcome& a, const Outcome& b) {
+  const auto joined = [](const Named& named) {
+    std::vector<float> all;
+    for (const auto& [name, values] : named) all.insert(all.end(), values.begin(), values.end());
+    return Named{{"all", all}};
+  };
+  std::string worst;
+  return {test::relative_difference({{"all", a.logprobs}}, {{"all", b.logprobs}}, worst),
+          test::relative_difference(joined(a.gradients), joined(b.gradients), worst)};
+}
+
+LearnerOptions low_bit(ComputeDType compute = ComputeDType::bf16) {
+  LearnerOptions options = test::device_options(compute);
+  options.forward = LearnerForward::low_bit;
+  return options;
+}
+
+/// A decoder's weights as ranks that are threads can have them: the emulation is one thread's at a time.
+class OneAtATime final : public model::DeviceWeights {
+ public:
+  explicit OneAtATime(model::DeviceWeights* inner) : inner_(inner) {}
+  bool holds(const model::Snapshot& snapshot) const override { return inner_->holds(snapshot); }
+  std::string rewrite(std::span<const model::DeviceMaster> masters) override {
+    const std::lock_guard lock(mutex());
+    return inner_->rewrite(masters);
+  }
+  void finish(std::int64_t version) override { inner_->finish(version); }
+  void bring(const model::Snapshot& snapshot) override {
+    const std::lock_guard lock(mutex());
+    inner_->bring(snapshot);
+  }
+  void decode(std::span<const model::DecodedTensor> wanted, void* stream) override {
+    const std::lock_guard lock(mutex());
+    inner_->decode(wanted, stream);
+  }
+  model::DeviceTable table(const std::string& tensor) override { return inner_->table(tensor); }
+  model::ProductRoom product_room(const std::string& matrix, std::int64_t num_rows) override {
+    return inner_->product_room(matrix, num_rows);
+  }
+  void multiply(const float* x, const model::ProductInput& input, void* y, void* stream) override {
+    const std::lock_guard lock(mutex());
+    inner_->multiply(x, input, y, stream);
+  }
+  void decode_input(const model::ProductInput& input, const base::View& to, void* stream) override {
+    const std::lock_guard lock(mutex());
+    inner_->decode_input(input, to, stream);
+  }
+  static std::mutex& mutex() {
+    static std::mutex one;
+    return one;
+  }
+
+ private:
+  model::DeviceWeights* inner_;
+};
+
+/// A learner's options there; nothing where a GPU is wanted and there is none: the case is then marked as skipped.
+std::optional<LearnerOptions> low_bit_on(base::Device device) {
+  LearnerOptions options = low_bit();
+  options.device = device;
+  try {
+    const model::ModelConfig config = test::tiny_config();
+    const auto world = dist::make_solo();
+    const Learner learner(config, test::tiny_weights(config), options, *world);
+    if (device == base::Device::cuda) const DeviceSampler sampler(config, Format::int8, Products::rounded, device);
+  } catch (const base::Error& error) {
+    test::skip(error.what());
+    return std::nullopt;
+  }
+  return options;
+}
+
+/// The learner's linear layer against the CPU's, on one snapshot.
+void compare_layers(base::Device device) {
+  const torch::Device where(device == base::Device::cuda ? torch::kCUDA : torch::kCPU);
+  model::ModelConfig config = test::tiny_config();
+  config.hidden_size = 150;  // more than the 128 that share a scale in some formats
+  config.intermediate_size = 140;
+  for (int i = 1; i < quant::kNumFormats; ++i) {
+    const auto format = static_cast<Format>(i);
+    const model::Weights weights = test::tiny_weights(config);
+    DeviceSampler exact(config, format, Products::f32, device), rounded(config, format, Products::rounded, device);
+    for (DeviceSampler* each : {&exact, &rounded}) {
+      each->snapshot.publish(model::views(weights), 0);
+      each->decoder.load(each->snapshot);
+      each->weights()->bring(each->snapshot);
+    }
+    const model::LayerSnapshot& layer = exact.snapshot.layer(1);
+    for (const auto& [name, packed] : {std::pair<const char*, const ops::PackedLinear*>{"qkv", &layer.qkv},
+                                       {"o", &layer.o},
+                                       {"gate_up", &layer.gate_up},
+                                       {"down", &layer.down}}) {
+      CAPTURE(quant::name(format), name);
+      torch::manual_seed(i);
+      const Tensor x = torch::randn({70, packed->in}) * torch::rand({70, 1}).mul(4).exp();
+      x[3].zero_();
+      const Tensor d_y = torch::randn({70, packed->out});
+      const std::string matrix = std::string("layers.1.") + name;
+      const auto there = [&, packed = packed](DeviceSampler& sampler, torch::ScalarType compute) {
+        return gradients_of(x.to(where), d_y, packed->out, [&](const Tensor& rows, const learner::Weight& weight) {
+          return learner::device_quantised_linear(rows, weight,
+                                                  {sampler.weights(), matrix, packed->out, packed->in, compute});
+        });
+      };
+      const auto want = gradients_of(x, d_y, packed->out, [&, packed = packed](const Tensor& rows, const auto& weight) {
+        return learner::quantised_linear(rows, {torch::empty({packed->out, packed->in}), weight.gradient},
+                                         {packed, true, torch::kFloat32});
+      });
+      // The same codes: what is left are fp32 sums of at most 280 products, in another order; int8's are exact.
+      const Gradients got = there(exact, torch::kFloat32);
+      CHECK(relative(got.y, want.y) < (format == Format::int8 ? 1e-7 : 2e-6));
+      CHECK(relative(got.d_x, want.d_x) < 2e-6);
+      CHECK(relative(got.d_w, want.d_w) < 2e-6);
+      // As the decoder rounds them, and nothing else. (A library of a GPU's may add up in another order.)
+      const Gradients in_use = there(rounded, torch::kBFloat16);
+      CHECK(in_use.y.scalar_type() == torch::kBFloat16);
+      CHECK(relative(in_use.y, want.y) < 4e-3);
+      if (device == base::Device::cpu) CHECK(torch::equal(in_use.y, got.y.to(torch::kBFloat16)));
+      CHECK(torch::equal(there(rounded, torch::kFloat32).y, in_use.y.to(torch::kFloat32)));
+      CHECK(relative(in_use.d_x, want.d_x) < 6e-3);  // operands rounded to bf16, sums fp32
+      CHECK(relative(in_use.d_w, want.d_w) < 6e-3);
+      CHECK(relative(in_use.d_x, want.d_x) > 1e-4);
+      // No gradient wanted, the same product.
+      const torch::NoGradGuard no_grad;
+      const Tensor again = learner::device_quantised_linear(
+          x.to(where), {}, {rounded.weights(), matrix, packed->out, packed->in, torch::kBFloat16});
+      CHECK(torch::equal(again.cpu(), in_use.y));
+    }
+  }
+}
+
+/// A learner's scores and gradients against the CPU's low_bit, and against fake_quant's there.
+void compare_learners(const LearnerOptions& how) {
+  for (int i = 1; i < quant::kNumFormats; ++i) {
+    const auto format = static_cast<Format>(i);
+    CAPTURE(quant::name(format));
+    model::ModelConfig config = test::tiny_config(i % 2 == 0, i % 2 == 1, i % 3 == 0);
+    config.o_bias = i % 4 == 1;
+    LearnerOptions there = how;
+    there.compute = ComputeDType::f32;
+    there.kv_format = quant::KvFormat::f32;
+    LearnerOptions own = there;
+    own.torch_ops = false;
+    own.device = base::Device::cpu;
+    LearnerOptions fake = there;
+    fake.forward = LearnerForward::fake_quant;
+    LearnerOptions plain = own;
+    plain.forward = LearnerForward::bf16;
+    const Outcome got = outcome_there(config, there, format, Products::f32);
+    const Outcome on_cpu = outcome_on_cpu(config, own, format);
+    const auto from_cpu = apart(got, on_cpu), from_fake = apart(got, outcome_there(config, fake, format)),
+               format_error = apart(outcome_on_cpu(config, plain, format), on_cpu);
+    for (std::size_t part = 0; part < from_cpu.size(); ++part) {
+      CAPTURE(part, from_cpu[part], from_fake[part], format_error[part]);
+      // An activation near a tie takes the next code in one of them; without the rounding it would be 1 or more. And
+      // the CPU's lm_head has hidden states rounded to bf16 where it is bf16 itself.
+      CHECK(from_cpu[part] <= std::max(part == 0 ? 1e-3 : 2e-5, 0.3 * format_error[part]));
+      CHECK(from_fake[part] <= std::max(2e-5, 0.3 * format_error[part]));
+      CHECK(format_error[part] > 1e-4);
+    }
+    // As they are used, bf16: both as far from that.
+    there.compute = fake.compute = ComputeDType::bf16;
+    const auto rounded = apart(outcome_there(config, there, format), got),
+               fake_rounded = apart(outcome_there(config, fake, format), got);
+    for (std::size_t part = 0; part < rounded.size(); ++part) {
+      CAPTURE(part, rounded[part], fake_rounded[part]);
+      CHECK(rounded[part] > 0);
+      CHECK(rounded[part] <= 4 * std::max(fake_rounded[part], 1e-3));
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE(
+    "a linear layer on a device is the CPU's low_bit on the same tensors, forward and backward, in every format") {
+  compare_layers(base::Device::cpu);
+}
+
+TEST_CASE("low_bit on a device has the CPU's scores and gradients, and fake_quant's, in every format") {
+  compare_learners(low_bit());
+}
+
+TEST_CASE("low_bit on a GPU has the CPU's scores and gradients, and fake_quant's, in every format", "[gpu]") {
+  const std::optional<LearnerOptions> options = low_bit_on(base::Device::cuda);
+  if (!options) return;
+  compare_layers(base::Device::cuda);
+  compare_learners(*options);
+}
+
+TEST_CASE("a step with low_bit on a device is fake_quant's there, and reads what is published in place") {
+  const model::ModelConfig config = test::tiny_config();
+  for (const auto& [format, compute] : {std::pair{Format::int8, ComputeDType::bf16},
+                                        {Format::fp8_block128, ComputeDType::bf16},
+                                        {Format::int4_int8, ComputeDType::f32}}) {
+    CAPTURE(quant::name(format));
+    const auto world = dist::make_solo();
+    LearnerOptions fake_options = low_bit(compute);
+    fake_options.forward = LearnerForward::fake_quant;
+    Learner learner(config, test::tiny_weights(config), low_bit(compute), *world);
+    Learner fake(config, test::tiny_weights(config), fake_options, *world);
+    DeviceSampler sampler(config, format), other(config, format);
+    sampler.publish(learner, 0);
+    other.publish(fake, 0);
+    CHECK_FALSE(sampler.weights()->holds(sampler.snapshot));  // nothing is there before it is wanted
+    const Outcome before = outcome_of(learner), fake_before = outcome_of(fake);
+    CHECK(sampler.weights()->holds(sampler.snapshot));
+    REQUIRE(learner.update().finite);
+    REQUIRE(fake.update().finite);
+    std::string worst;
+    CHECK(test::relative_difference(test::copy(learner.optimizer_state()), test::copy(fake.optimizer_state()), worst) <
+          0.2);
+    INFO("worst tensor " << worst);
+
+    const auto there = [&](const std::string& tensor) {
+      return learner::device_table(*sampler.weights(), tensor, config.vocab_size, config.hidden_size, torch::kCPU);
+    };
+    const Tensor embedding = there("embed_tokens"), lm_head = there("lm_head"), old = embedding.clone();
+    torch::manual_seed(3);
+    const Tensor x = torch::randn({5, config.hidden_size});
+    const auto product = [&](DeviceSampler& from) {
+      const ops::PackedLinear& form = from.snapshot.layer_form(0).gate_up;
+      return learner::device_quantised_linear(
+          x, {}, {from.weights(), "layers.0.gate_up", form.out, form.in, torch::kBFloat16});
+    };
+    const Tensor y = product(sampler);
+    sampler.publish(learner, 1);
+    CHECK_THROWS_WITH(sampler.snapshot.layer(0), Catch::Matchers::Contains("on a device alone"));
+    CHECK(there("embed_tokens").data_ptr() == embedding.data_ptr());
+    CHECK_FALSE(torch::equal(embedding, old));
+    CHECK(torch::equal(embedding, lm_head));  // tied
+    CHECK_FALSE(torch::equal(product(sampler), y));
+    const std::vector<float> after = learner.score(some_batch(), {1.0F}).logprobs;
+    CHECK(after != before.logprobs);
+    CHECK(after == learner.score(some_batch(), {1.0F}).logprobs);
+    const auto drawn = sampler.draw();
+    CHECK(after == learner.score(some_batch(), {1.0F}).logprobs);  // ticks in between change nothing
+
+    // As another learner reads them that has these masters from the start.
+    Learner fresh(config, test::tiny_weights(config, 2), low_bit(compute), *world);
+    fresh.restore(learner.masters(), learner.optimizer_state(), 1);
+    DeviceSampler anew(config, format);
+    anew.publish(fresh, 1);
+    CHECK(after == fresh.score(some_batch(), {1.0F}).logprobs);
+
+    // The same weights through the host, into another decoder.
+    DeviceSampler through_host(config, format);
+    through_host.publish(learner, 2);
+    CHECK(through_host.snapshot.layer(0).qkv.out > 0);
+    CHECK(after == learner.score(some_batch(), {1.0F}).logprobs);
+    CHECK(torch::equal(product(through_host), product(sampler)));
+    CHECK(drawn.front().sampler_logprobs == through_host.draw().front().sampler_logprobs);
+  }
+}
+
+TEST_CASE("what low_bit on a device reads is the decoder's, lm_head too unless it is fp32") {
+  const model::ModelConfig config = test::tiny_config();
+  const auto world = dist::make_solo();
+  const Learner learner(config, test::tiny_weights(config), low_bit(), *world);
+  for (const char* tensor : {"embed_tokens", "layers.1.qkv", "lm_head"}) CHECK(learner.reads_in_place(tensor));
+  const Learner f32(config, test::tiny_weights(config), low_bit(ComputeDType::f32), *world);
+  CHECK(f32.reads_in_place("layers.1.qkv"));
+  CHECK_FALSE(f32.reads_in_place("lm_head"));
+  LearnerOptions options = low_bit();
+  options.forward = LearnerForward::fake_quant;
+  CHECK_FALSE(Learner(config, test::tiny_weights(config), options, *world).reads_in_place("layers.1.qkv"));
+}
+
+TEST_CASE("low_bit on a device: checkpointing changes no bit, nor does it which rank keeps what") {
+  const model::ModelConfig config = test::tiny_config(true, true, false);
+  LearnerOptions options = low_bit();
+  const Outcome whole = outcome_there(config, options, Format::int8);
+  options.activation_checkpointing = true;
+  const Outcome again = outcome_there(config, options, Format::int8);
+  CHECK(again.logprobs == whole.logprobs);
+  CHECK((again.gradients == whole.gradients));
+  options.activation_checkpointing = false;
+
+  const auto on_two_ranks = [&](bool sharded) {
+    options.shard_optimizer = sharded;
+    std::vector<Named> kept(2);
+    std::vector<std::vector<float>> scores(2);
+    test::Ranks(2).run([&](dist::Collectives& world) {
+      const auto rank = static_cast<std::size_t>(world.rank());
+      Learner learner(config, test::tiny_weights(config), options, world);
+      std::unique_ptr<DeviceSampler> sampler;
+      {
+        const std::lock_guard lock(OneAtATime::mutex());
+        sampler = std::make_unique<DeviceSampler>(config, Format::int8);
+      }
+      OneAtATime weights(sampler->weights());
+      for (std::int64_t version = 0; version < 3; ++version) {
+        learner.publish(sampler->snapshot, version, &weights);
+        if (version == 0) sampler->decoder.load(sampler->snapshot);
+        if (version == 2) break;
+        test::take_supervised_step(learner);
+      }
+      scores[rank] = learner.score(some_batch(), {1.0F}).logprobs;
+      kept[rank] = test::copy(learner.masters());
+      const std::lock_guard lock(OneAtATime::mutex());
+      CHECK_THROWS(sampler->snapshot.layer(0));  // written on the device
+      sampler.reset();
+    });
+    CHECK(scores[0] == scores[1]);
+    Named all;
+    for (const Named& rank : kept) all.insert(rank.begin(), rank.end());
+    return std::pair{all, scores[0]};
+  };
+  const auto [one, one_scores] = on_two_ranks(false);
+  const auto [shared, shared_scores] = on_two_ranks(true);
+  std::string worst;
+  // LibTorch's AdamW on the CPU rounds the last elements of a run otherwise than the rest.
+  CHECK(test::relative_difference(shared, one, worst) <= 1e-5);
+  CHECK(test::relative_difference({{"all", shared_scores}}, {{"all", one_scores}}, worst) <= 1e-2);
+}
+
+TEST_CASE("low_bit on a device refuses what it cannot do, and weights of another version or decoder") {
+  const model::ModelConfig config = test::tiny_config();
+  const auto world = dist::make_solo();
+  LearnerOptions options = low_bit();
+  for (bool LearnerOptions::*which : {&LearnerOptions::bitwise, &LearnerOptions::int8_backward}) {
+    options.*which = true;
+    CHECK_THROWS_WITH(Learner(config, test::tiny_weights(config), options, *world),
+                      Catch::Matchers::Contains("neither rollout.bitwise nor quant.learner.backward int8"));
+    options.*which = false;
+  }
+  Learner learner(config, test::tiny_weights(config), options, *world);
+  CHECK_THROWS_WITH(learner.score(some_batch(), {1.0F}), Catch::Matchers::Contains("publish after each update"));
+  DeviceSampler sampler(config, Format::int8);
+  CHECK_THROWS_WITH(learner.publish(sampler.snapshot, 0), Catch::Matchers::Contains("the device's weights"));
+  learner.publish(sampler.snapshot, 0, sampler.weights());
+  CHECK_THROWS_WITH(learner.score(some_batch(), {1.0F}), Catch::Matchers::Contains("that the decoder reads"));
+  sampler.decoder.load(sampler.snapshot);
+  const std::vector<float> scores = learner.score(some_batch(), {1.0F}).logprobs;
+  model::Snapshot another(config, Format::int8);
+  another.publish(model::views(test::tiny_weights(config, 2)), 0);
+  sampler.decoder.load(another);
+  CHECK_THROWS_WITH(learner.score(some_batch(), {1.0F}), Catch::Matchers::Contains("that the decoder reads"));
+  sampler.decoder.load(sampler.snapshot);
+  CHECK(learner.score(some_batch(), {1.0F}).logprobs == scores);  // brought again
+}
+
+}  // namespace qrl

@@ -1,0 +1,81 @@
+// What the tests of a learner and a decoder on one device share: the decoder, whose kernels are emulated on the CPU,
+// where LibTorch's operations run, or a GPU's.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "decoder/decoder.h"
+#include "decoder/device_backend.h"
+#include "device_engine.h"
+#include "learner/learner.h"
+#include "learner/support.h"
+
+namespace qrl::test {
+
+inline decoder::DecoderOptions decoder_options(quant::KvFormat kv_format = quant::KvFormat::bf16) {
+  decoder::DecoderOptions options;
+  options.kv_format = kv_format;
+  options.max_num_seqs = 4;
+  options.max_num_batched_tokens = 8;
+  options.page_size = 4;
+  options.kv_pages = 40;
+  options.max_model_len = 32;
+  return options;
+}
+
+/// Results of the engine's products: bf16, as it is used, or as exact as the CPU's.
+enum class Products : std::uint8_t { rounded, f32 };
+
+/// A snapshot and a decoder of it on a device: cpu, the emulated one; cuda, a GPU.
+struct DeviceSampler {
+  DeviceSampler(const model::ModelConfig& config, const model::SnapshotFormats& formats,
+                Products products = Products::rounded, base::Device device = base::Device::cpu,
+                quant::KvFormat kv_format = quant::KvFormat::bf16)
+      : snapshot(config, formats),
+        decoder(config, decoder_options(kv_format),
+                decoder::make_device_backend(config, decoder_options(kv_format),
+                                             make_engine(config, products, device, kv_format))) {}
+  static std::unique_ptr<cuda::Engine> make_engine(const model::ModelConfig& config, Products products,
+                                                   base::Device device, quant::KvFormat kv_format) {
+    cuda::EngineOptions options = decoder::engine_options(config, decoder_options(kv_format));
+    options.f32_products = products == Products::f32;
+    return device == base::Device::cuda ? cuda::make_engine(options) : cuda::emulated::make_device_engine(options);
+  }
+  model::DeviceWeights* weights() { return decoder.device_weights(); }
+  /// As the trainer publishes.
+  void publish(learner::Learner& learner, std::int64_t version) {
+    learner.publish(snapshot, version, weights());
+    if (!decoder.reads(snapshot)) decoder.load(snapshot);
+  }
+  std::vector<types::Completion> draw() {
+    if (!decoder.reads(snapshot)) decoder.load(snapshot);
+    const std::vector<types::TokenId> prompt = {3, 1, 4, 1, 5};
+    types::SampleRequest request;
+    request.prompt_tokens = prompt;
+    request.num_samples = 3;
+    types::SamplingParams params;
+    params.max_new_tokens = 8;
+    return decoder.complete(std::span(&request, 1), params, {1, 0});
+  }
+  model::Snapshot snapshot;
+  decoder::Decoder decoder;
+};
+
+/// Of a learner out of LibTorch's operations, which is on the emulated device.
+inline learner::LearnerOptions device_options(config::ComputeDType compute = config::ComputeDType::bf16) {
+  learner::LearnerOptions made = options(compute);
+  made.torch_ops = true;
+  made.optim.lr = 0.05;
+  return made;
+}
+
+inline void take_supervised_step(learner::Learner& learner) {
+  const std::vector<types::MicroBatch> batches = {pack({random_sequence(1, 3, 9, 37)})};
+  learner::LossOptions sft;
+  sft.kind = learner::LossKind::sft;
+  learner.accumulate(batches[0], count(batches), sft, {1.0F});
+  REQUIRE(learner.update().finite);
+}
+
+}  // namespace qrl::test
