@@ -43,7 +43,7 @@ bool is_cell(char c) noexcept { return c >= '0' && c <= '9'; }
 /// The digits of a text in which else only separators, drawn lines and LaTeX's matrices stand; nothing when there is
 /// anything more.
 std::optional<std::string> digits_alone(std::string_view text) {
-  constexpr std::string_view kSilent = " \t\r\n|,;+-_=[](){}&\\*#\"'`";
+  constexpr std::string_view kSilent = " \t\r\n|,;+-_=[](){}&\\*#$\"'`";
   constexpr std::string_view kMarkup[] = {"\\begin{bmatrix}", "\\end{bmatrix}", "\\begin{matrix}", "\\end{matrix}",
                                           "\\begin{pmatrix}", "\\end{pmatrix}", "\\end{array}",    "\\hline"};
   std::string digits;
@@ -128,6 +128,11 @@ std::optional<Line> line_of(std::string_view text, std::size_t size) {
     return d && (d->size() == size || d->size() == size * size || d->empty());
   };
   if (auto digits = digits_alone(text); fits(digits)) return Line{std::move(*digits)};
+  // All cells, none of them empty, as one word of a sentence: "The solution is 3142243142131324."
+  const std::size_t first = text.find_first_of("0123456789");
+  const std::string_view word = text.substr(std::min(first, text.size()), size * size);
+  if (num_digits == size * size && std::all_of(word.begin(), word.end(), [](char c) { return is_cell(c) && c != '0'; }))
+    return Line{std::string(word)};
   const auto cells = num_digits > 0 ? behind_label(text) : std::nullopt;
   if (!cells) return std::nullopt;
   auto digits = digits_alone(*cells);

@@ -118,6 +118,35 @@ TEST_CASE("the answer of a response is what its words say it is") {
   }
 }
 
+TEST_CASE("a verdict spends as much on a root, a function or a member as it takes") {
+  const auto repeated = [](int count, const std::string& joint, const auto& item) {
+    std::string text;
+    for (int i = 0; i < count; ++i) text += (i == 0 ? "" : joint) + item(i);
+    return text;
+  };
+  const auto root = [](int i) { return "\\sqrt{" + std::to_string(i + 2) + "}"; };
+  const auto sine = [](int i) { return "\\sin(" + std::to_string(i + 2) + ")"; };
+  const auto power = [](int i) { return std::to_string(i + 2) + "^{x/7}"; };
+  const auto set = [](int i) { return "\\{" + std::to_string(i) + "," + std::to_string(i + 1) + "\\}"; };
+  const auto set_back = [&](int i) { return set(60 - i); };
+  const auto determinant = [](const std::string& text) { return "\\begin{vmatrix}" + text + "\\end{vmatrix}"; };
+  // Without that each took more than 5 ms.
+  for (const auto& [answer, gold] :
+       {std::pair{"x=" + repeated(250, "+", root), std::string("x=5")},
+        std::pair{determinant(repeated(250, "&", root)), std::string("5")},
+        std::pair{"\\pm" + determinant(repeated(150, "&", root)), std::string("5")},
+        std::pair{"[" + repeated(200, "+", root) + "," + repeated(120, "+", root) + "]", std::string("[0,1]")},
+        std::pair{repeated(200, "", root), std::string("5")}, std::pair{repeated(250, "+", sine), std::string("5")},
+        std::pair{determinant(repeated(250, "&", power)), std::string("2^x")},
+        std::pair{repeated(61, ",", set), repeated(61, ",", set_back)}}) {
+    INFO(answer.substr(0, 60));
+    CHECK(judge(boxed(answer), gold).reason == "out of budget");
+  }
+  // What people write has room.
+  CHECK(accepts(boxed(repeated(20, "+", root)), repeated(20, "+", root)));
+  CHECK(accepts(boxed(repeated(12, ",", set)), repeated(12, ",", set)));
+}
+
 TEST_CASE("a gold answer agrees with itself boxed") {
   for (const json& row : read_rows(own_data("math_kinds.jsonl"))) {
     const std::string gold = row["gold"];

@@ -7,6 +7,7 @@
 #include "reward/math/last_number.h"
 #include "reward/math/options.h"
 #include "reward/math/prose.h"
+#include "reward/math/texts.h"
 #include "reward/math/tree.h"
 #include "reward/math/vocabulary.h"
 
@@ -191,6 +192,20 @@ std::string with_alternative(std::string_view text, std::string_view formula) {
   return is_formula(other) ? std::string(other) + ", " + std::string(formula) : std::string(formula);
 }
 
+/// "5** ✓" without what stands behind its emphasis, where that is signs alone.
+std::string_view without_signs_behind_emphasis(std::string_view text) noexcept {
+  for (const std::string_view mark : {"**", "__"}) {
+    const std::size_t at = text.rfind(mark);
+    if (at == std::string_view::npos || at == 0) continue;
+    const std::string_view behind = text.substr(at + 2);
+    const bool signs = std::all_of(behind.begin(), behind.end(), [](char c) {
+      return static_cast<unsigned char>(c) >= 0x80 || std::string_view(" !.:)").find(c) != std::string_view::npos;
+    });
+    if (signs) return text.substr(0, text.find(mark) == at ? at : at + 2);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::optional<std::string> last_value(std::string_view text) {
@@ -220,11 +235,12 @@ std::optional<std::string> last_value(std::string_view text) {
 }
 
 std::string value_of_clause(std::string_view clause) {
-  clause = bare(clause);
+  clause = bare(without_signs_behind_emphasis(clause));
   if (const std::string_view number = first_number(clause); !number.empty()) {  // 42 (forty-two)
     const std::string_view behind = clause.substr(number.size());
     if (behind.size() > 4 && behind.starts_with(" (") && is_letter(behind[2]) && is_letter(behind[3]))
       return std::string(number);
+    if (behind.starts_with("**") && !changes(behind.substr(2))) return std::string(number);  // **12** apples
   }
   if (is_formula(clause) || begins_turned_around(clause) || labelled(clause)) return std::string(clause);
   if (is_explained_label(clause)) return std::string(clause.substr(0, 1));
@@ -239,6 +255,8 @@ std::string value_of_clause(std::string_view clause) {
         end == std::string_view::npos ? 0 : std::min(clause.find_first_not_of('$', end), clause.size());
     const std::string_view formula = bare(clause.substr(0, size));
     if (is_formula(formula)) return std::string(changes(clause.substr(size), true) ? clause : formula);
+    // A formula alone that cannot be read is the answer all the same, not the last number in it.
+    if (size == clause.size() && formula.find('\\') != std::string_view::npos) return std::string(clause);
     begin = 1;
   }
   const std::string_view number = first_number(clause.substr(begin));
@@ -250,6 +268,10 @@ std::string value_of_clause(std::string_view clause) {
   }
   if (!number.empty()) return std::string(number);
   if (begin < clause.size() && is_digit(clause[begin])) return std::string(clause);
+  const bool cut_off = clause.starts_with('(') && clause.find(')') == std::string_view::npos;
+  const bool command = clause.size() > 1 && clause[0] == '\\' && (is_letter(clause[1]) || clause[1] == '{') &&
+                       !clause.starts_with("\\text");
+  if (cut_off || command || is_date(clause)) return std::string(clause);
   return last_value(clause).value_or(std::string(clause));
 }
 

@@ -104,7 +104,7 @@ bool Comparer::rounds(Item g, Item a, const Value& x, const Value& y) const {
 }
 
 bool Comparer::same(Item g, Item a) {
-  if (!budget_.spend() || ++depth_ > kMaxTreeDepth) return false;
+  if (!budget_.spend(2) || ++depth_ > kMaxTreeDepth) return false;
   const bool result = same_form(g, a);
   --depth_;
   return result;

@@ -181,7 +181,7 @@ bool Comparer::as_sets(const std::vector<Item>& x, const std::vector<Item>& y, b
     if (label.empty() || other.empty() || label == other) return false;
     return of_answer.contains(label) || of_gold.contains(other);
   };
-  constexpr std::size_t kPairs = 8;  // that cost what a node costs
+  constexpr std::size_t kPairs = 2;  // that cost what a node costs
   std::vector<bool> found(y.size(), false);
   for (std::size_t i = 0; i < x.size(); ++i) {
     bool any = false;

@@ -51,7 +51,8 @@ bool Comparer::is_value_of(Side side, Item relation, Item other) {
     first = tree(side).child(tree(side).at(first), 0);  // words are no variables
   if (has_symbols(tree(side), first)) {
     if (last == 0) last = 1;  // x ≈ 3.14 says no more
-    if (!is_name(tree(side), first)) return false;
+    const bool number = node.count == 2 && tree(side).child_at(node, 1).kind == Kind::number;
+    if (!is_name(tree(side), first) && !(number && is_sum_of_names(tree(side), first))) return false;
     return compare(part(side, relation, last));
   }
   const Item said_last = part(side, relation, last);  // 0 = x² − 1 is not x² − 1

@@ -31,6 +31,11 @@ Value number_value(const Algebra& algebra, std::string_view text) {
   return algebra.decimal(text.substr(0, e), exponent);
 }
 
+/// What a root, a power with another exponent than a whole number, or a function costs beside a node: factors, three
+/// fields and their numbers.
+constexpr std::int64_t kRootSteps = 20;
+constexpr std::int64_t kDivisionSteps = 3;
+
 }  // namespace
 
 Value Evaluator::value(NodeIdx idx) {
@@ -53,10 +58,13 @@ Value Evaluator::value(NodeIdx idx) {
       return sum(node);
     case Kind::product:
       return product(node);
-    case Kind::power:
-      return algebra_.power(child(0), child(1));
+    case Kind::power: {
+      const Value base = child(0), exponent = child(1);
+      return exponent.is_integer() || budget_.spend(kRootSteps) ? algebra_.power(base, exponent) : algebra_.undefined();
+    }
     case Kind::root:
       if (is_root_of_square(node)) return absolute(tree_.child(tree_.child_at(node, 0), 0));
+      if (!budget_.spend(kRootSteps)) return algebra_.undefined();
       return algebra_.root(child(0), node.count > 1 ? child(1) : algebra_.integer(2));
     case Kind::call:
       return call(node);
@@ -138,7 +146,8 @@ Value Evaluator::product(const Node& node) {
     const Link link = tree_.link(node, k);
     const Value factor = value(link.node);
     if (link.code == '*') result = algebra_.multiply(result, factor);
-    else if (link.code == '/') result = algebra_.divide(result, factor);
+    else if (link.code == '/' && budget_.spend(kDivisionSteps)) result = algebra_.divide(result, factor);
+    else if (link.code == '/') return algebra_.undefined();
     else if (link.code == 'm') result = algebra_.modulo(result, factor);
     else result = algebra_.opaque(std::string_view(&link.code, 1), {result, factor});
   }
@@ -261,6 +270,7 @@ Value Evaluator::call(const Node& node) {
     }
   }
   if (unnamed) return algebra_.opaque("call", arguments);
+  if (!budget_.spend(kRootSteps)) return algebra_.undefined();
   const bool log = node.text == "ln" || node.text == "log" || node.text == "lg" || node.text == "Log";
   Value result;
   if (log && num_arguments == 1 && arguments.size() == 1) {

@@ -8,6 +8,7 @@
 #include "reward/math/clause.h"
 #include "reward/math/options.h"
 #include "reward/math/prose.h"
+#include "reward/math/texts.h"
 #include "reward/math/tree.h"
 #include "reward/verifier.h"
 
@@ -68,6 +69,15 @@ std::optional<Box> last_box(std::string_view text) noexcept {
   return reward::last_box(text, {"\\boxed", "\\boxed ", "\\boxed  ", "\\fbox", "\\framebox"});
 }
 
+/// The length of "x =" or "y_1 =" that the text is but for signs of layout; 0 where it is something else.
+std::size_t name_before_box(std::string_view text) noexcept {
+  if (text.size() < 2 || !is_letter(text[0])) return 0;
+  std::size_t end = 1;
+  if (text[end] == '_') end += text.size() > end + 2 && text[end + 1] == '{' ? 4 : 2;
+  while (end < text.size() && is_space(text[end])) ++end;
+  return end < text.size() && text[end] == '=' ? end + 1 : 0;
+}
+
 /// Whether text between two boxes merely joins them: a comma, semicolon, "and" or "or", once at least.
 bool joins(std::string_view between) noexcept {
   bool joined = false;
@@ -85,6 +95,8 @@ bool joins(std::string_view between) noexcept {
       between.remove_prefix(silent->size());
     } else if (is_space(between.front())) {
       between.remove_prefix(1);
+    } else if (const std::size_t name = name_before_box(between); joined && name > 0) {
+      between.remove_prefix(name);
     } else {
       return false;
     }
@@ -292,7 +304,7 @@ std::optional<std::string> whole(std::string_view text, bool any) {
   if (text.empty() || text.size() > kMaxWhole_bytes) return std::nullopt;
   const bool mixed_text = text.find('$') != std::string_view::npos && text.find("\\$") == std::string_view::npos;
   if (mixed_text || has_emphasis(text)) return std::nullopt;  // words with formulas in them, or money
-  if (is_formula(text)) return std::string(text);
+  if (is_formula(text) || is_date(text)) return std::string(text);
   const bool words = std::none_of(text.begin(), text.end(), is_digit) &&
                      std::count(text.begin(), text.end(), ' ') < static_cast<std::ptrdiff_t>(kMaxWords) &&
                      text.find('$') == std::string_view::npos;

@@ -110,6 +110,19 @@ bool has_plus_minus(const Tree& tree, NodeIdx idx) noexcept {
   });
 }
 
+bool is_sum_of_names(const Tree& tree, NodeIdx idx) noexcept {
+  const Node& sum = tree.at(idx);
+  if (sum.kind != Kind::sum) return false;
+  for (std::int32_t k = 0; k < sum.count; ++k) {
+    const Kind kind = tree.child_at(sum, k).kind;
+    if ((kind != Kind::symbol && kind != Kind::subscript) || (k > 0 && tree.link(sum, k).code != '+')) return false;
+    for (std::int32_t j = 0; j < k; ++j) {
+      if (same_symbols(tree, tree.child(sum, j), tree, tree.child(sum, k))) return false;  // m + m is 2m
+    }
+  }
+  return true;
+}
+
 bool is_name(const Tree& tree, NodeIdx idx) noexcept {
   const Node& node = tree.at(idx);
   switch (node.kind) {

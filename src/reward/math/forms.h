@@ -27,6 +27,8 @@ bool has_quantity(const Tree& tree, NodeIdx idx) noexcept;
 
 /// Whether it merely names a value, left of "… = value": no sum, power or inequality of variables.
 bool is_name(const Tree& tree, NodeIdx idx) noexcept;
+/// m + n, a + b + c: what "m + n = 204" names. No other sum.
+bool is_sum_of_names(const Tree& tree, NodeIdx idx) noexcept;
 /// Whether "or" stands between inequalities of a list; nothing where it is no list of inequalities alone.
 std::optional<bool> offers_alternatives(const Tree& tree, NodeIdx idx) noexcept;
 /// x, x_1, f(x), (x, y) or a word, but no product.

@@ -568,6 +568,7 @@ Tokens tokenize(std::string_view text, Comma comma) {
   tokens.tokens.reserve(32);
   Lexer(tokens, comma).run();
   make_turned_brackets_round(tokens.tokens);
+  make_letters_operators(tokens.tokens);
   return tokens;
 }
 

@@ -86,7 +86,7 @@ NodeIdx Parser::read_list(T closing, bool semicolons) {
   }
   if (!ok_) return -1;
   if (!items.empty()) groups.push_back({group(items), 0});
-  if (groups.empty()) return fail("empty");
+  if (groups.empty()) return fail("something is missing");
   if (!several || groups.size() == 1) return groups.front().node;
   const NodeIdx idx = make(Kind::list, groups);
   if (ok_) made(idx).flag = true;

@@ -153,10 +153,11 @@ bool denies(std::string_view before) {
   constexpr std::string_view kNeutral[] = {"the",    "number", "value",     "integer", "root",   "solution",
                                            "answer", "only",   "candidate", "option",  "exactly"};
   // A number behind these is a name: "by Theorem 4".
-  constexpr std::string_view kNamed[] = {"step",     "theorem",   "lemma",   "corollary", "proposition", "definition",
-                                         "equation", "equations", "eq",      "figure",    "fig",         "section",
-                                         "chapter",  "exercise",  "problem", "question",  "example",     "identity",
-                                         "axiom",    "footnote",  "method",  "approach",  "attempt"};
+  constexpr std::string_view kNamed[] = {
+      "step",   "theorem",  "lemma",   "corollary", "proposition", "definition", "equation", "equations", "eq",
+      "figure", "fig",      "section", "chapter",   "exercise",    "problem",    "question", "example",   "identity",
+      "axiom",  "footnote", "method",  "approach",  "attempt",     "page",       "room",     "january",   "february",
+      "march",  "april",    "june",    "july",      "august",      "september",  "october",  "november",  "december"};
   while (before.ends_with(' ') || before.ends_with('*')) before.remove_suffix(1);
   const bool label = before.ends_with(':');
   if (label) before.remove_suffix(1);

@@ -194,7 +194,8 @@ class Reader {
   std::optional<RealSet> difference(const Node& node) {
     if (node.count != 2 || tree_.link(node, 1).code != '-') return std::nullopt;
     const auto from = read(tree_.child(node, 0));
-    const auto without = tree_.child_at(node, 1).kind == Kind::set ? read(tree_.child(node, 1)) : std::nullopt;
+    const Kind kind = tree_.child_at(node, 1).kind;
+    const auto without = kind == Kind::set || kind == Kind::tuple ? read(tree_.child(node, 1)) : std::nullopt;
     if (!from || !without) return std::nullopt;
     return intersect(algebra_, *from, complement(algebra_, *without));
   }

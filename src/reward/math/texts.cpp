@@ -87,6 +87,17 @@ bool names_reals(std::string_view key) noexcept {
   return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 
+bool is_date(std::string_view text) {
+  constexpr std::string_view kMonths[] = {"january", "february", "march",     "april",   "may",      "june",
+                                          "july",    "august",   "september", "october", "november", "december"};
+  const std::size_t end = std::min(text.find(' '), text.size());
+  const std::string month = text_key(text.substr(0, end));
+  const std::string_view rest = text.substr(end);
+  return end > 0 && text[0] >= 'A' && text[0] <= 'Z' && std::any_of(rest.begin(), rest.end(), is_digit) &&
+         std::find(std::begin(kMonths), std::end(kMonths), month) != std::end(kMonths) &&
+         rest.find_first_not_of(" ,0123456789stndrh") == std::string_view::npos;
+}
+
 bool is_modulus(std::string_view content) noexcept {
   return content.starts_with("(mod ") && content.ends_with(')') && content.size() > 6;
 }

@@ -20,6 +20,9 @@ bool is_named_number(std::string_view text) noexcept;
 /// Whether a text_key is of words for all real numbers: "all real numbers", "any real value of".
 bool names_reals(std::string_view key) noexcept;
 
+/// "June 20", "June 20, 2024": a month's name in full and numbers behind it.
+bool is_date(std::string_view text);
+
 /// "(mod 7)".
 bool is_modulus(std::string_view content) noexcept;
 /// "A, C", "A and C": choices, which are a list within \text{…} too.

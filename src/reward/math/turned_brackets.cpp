@@ -47,4 +47,21 @@ void make_turned_brackets_round(std::vector<Token>& tokens) {
   }
 }
 
+void make_letters_operators(std::vector<Token>& tokens) noexcept {
+  const auto is_bracket = [](const Token& token, T type) {
+    return token.type == type && std::string_view("()[]").find(token.code) != std::string_view::npos;
+  };
+  for (std::size_t k = 1; k + 2 < tokens.size(); ++k) {
+    Token& token = tokens[k];
+    const Token &before = tokens[k - 1], &next = tokens[k + 1], &behind = tokens[k + 2];
+    if (token.type != T::symbol) continue;
+    if (token.text == "U" && is_bracket(before, T::close) && is_bracket(next, T::open)) {
+      token = {T::op, 'U', token.space, token.newline, token.text};
+    } else if (token.text == "x" && before.type == T::number && next.type == T::number && next.text == "10" &&
+               behind.type == T::op && behind.code == '^') {
+      token = {T::op, '*', token.space, token.newline, token.text};
+    }
+  }
+}
+
 }  // namespace qrl::reward::math

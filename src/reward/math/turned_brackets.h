@@ -1,5 +1,5 @@
-// Owns intervals whose brackets are turned outwards where they are open: ]2, 5[, as ISO 80000-2 has them. Knows nothing
-// of characters.
+// Owns signs that say something else by where they stand: brackets turned outwards, ]2, 5[, as ISO 80000-2 has open
+// intervals, and letters for operators. Knows nothing of characters.
 #pragma once
 
 #include <vector>
@@ -11,5 +11,9 @@ namespace qrl::reward::math {
 /// Makes round brackets of square ones that are turned outwards: of one that closes where something begins, and of one
 /// that opens behind the last member of a bracket with several, where nothing can begin.
 void make_turned_brackets_round(std::vector<Token>& tokens);
+
+/// Makes operators of letters that stand for them: of U between two intervals, and of x between a number and a power of
+/// ten (6.02 x 10^23).
+void make_letters_operators(std::vector<Token>& tokens) noexcept;
 
 }  // namespace qrl::reward::math

@@ -27,6 +27,7 @@ constexpr Command kCommands[] = {
     {"Rightarrow", {T::relation, 't', ""}},
     {"approx", {T::relation, 'a', ""}},
     {"ast", {T::op, '*', ""}},
+    {"backslash", {T::op, 'D', ""}},
     {"begin", {T::begin, 0, ""}},
     {"binom", {T::fraction, 'b', ""}},
     {"bmod", {T::op, 'm', ""}},
