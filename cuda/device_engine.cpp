@@ -367,7 +367,7 @@ void DeviceEngine::product(const EncodedRows& x, const DeviceMatrix& w, std::int
 }
 
 void DeviceEngine::run(const Tick& tick, const Draws& draws, std::span<DrawnToken> drawn) {
-  QRL_INVARIANT(!kv_.empty(), "tick", "KV memory", "none");
+  QRL_INVARIANT(weights_.uploaded() && !kv_.empty(), "tick", "weights and KV memory", "none");
   QRL_INVARIANT(options_.kv_format != KvFormat::fp8_e4m3 || !kv_head_scales_.empty(), "tick", "calibrated KV scales",
                 "none");
   check(tick, num_pages_);
