@@ -1,7 +1,6 @@
 // bench tokenizer: how fast one thread turns texts into ids.
 #include <algorithm>
 #include <cstdio>
-#include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
@@ -22,7 +21,7 @@ struct BenchTokenizerArguments {
 /// Every string of every row of standard input.
 std::vector<std::string> read_texts() {
   std::vector<std::string> texts;
-  data::JsonLines lines(std::cin, "standard input");
+  data::JsonLines lines(standard_input(), "standard input");
   while (const auto row = lines.next()) {
     for (const auto& [name, value] : row->items()) {
       if (value.is_string()) texts.push_back(value.get<std::string>());

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstdio>
 #include <filesystem>
+#include <iostream>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
@@ -118,6 +119,11 @@ void print_result(const nlohmann::ordered_json& result, bool as_json) {
     return;
   }
   for (const auto& [name, value] : result.items()) std::printf("%-28s %s\n", name.c_str(), value.dump().c_str());
+}
+
+std::istream& standard_input() {
+  std::ios::sync_with_stdio(false);
+  return std::cin;
 }
 
 std::string version_text() {

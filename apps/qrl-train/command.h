@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <istream>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
@@ -46,6 +47,9 @@ void add_bench_attention(CLI::App& bench, Action& action);  ///< and another
 /// The same for the words that follow the program's name, as far as commands go: to be asked before they are parsed,
 /// since a parser takes an unknown command for a recipe or for one argument too many.
 void check_commands(const CLI::App& app, const std::vector<std::string>& words);
+
+/// std::cin, which from then on is read in blocks, not byte by byte; for commands that write by stdio alone.
+std::istream& standard_input();
 
 /// Checks of an option's value, for CLI::Option::check.
 CLI::Validator not_empty();

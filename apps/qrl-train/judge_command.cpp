@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
-#include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -112,7 +111,7 @@ void judge(const JudgeArguments& arguments, dist::Collectives& world) {
     print_verdicts(rows, *verifier, recipe.verifier == config::VerifierName::sudoku, arguments.time);
     rows.clear();
   };
-  data::JsonLines lines(std::cin, "standard input", data::LoneSurrogate::replaced);
+  data::JsonLines lines(standard_input(), "standard input", data::LoneSurrogate::replaced);
   try {
     while (const auto row = lines.next()) {
       rows.push_back(read_row(*row, recipe.verifier, lines.where()));

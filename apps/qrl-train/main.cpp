@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
-#include <ios>
 #include <new>
 
 #include "base/error.h"
@@ -54,7 +53,6 @@ void open_standard_streams() {
 int main(int argc, char** argv) {
   using namespace qrl;
   open_standard_streams();
-  std::ios::sync_with_stdio(false);  // std::cin alone is read, std::cout never written: blocks, not bytes
   base::shorten_spins(argv);
   CLI::App app("Trains language models with reinforcement learning while generating with quantised weights.",
                "qrl-train");

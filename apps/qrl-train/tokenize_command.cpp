@@ -1,6 +1,5 @@
 // tokenize: text from standard input to token ids, and back.
 #include <cstdio>
-#include <iostream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 
@@ -38,7 +37,7 @@ void print_ids(const std::vector<types::TokenId>& ids, const char* separator) {
 }
 
 void tokenize_rows(const data::Tokenizer& tokenizer, const TokenizeArguments& arguments) {
-  data::JsonLines lines(std::cin, "standard input");
+  data::JsonLines lines(standard_input(), "standard input");
   while (const auto row = lines.next()) {
     QRL_REQUIRE(row->is_object() && row->contains("text") && (*row)["text"].is_string(), lines.where(),
                 "an object with a string `text`", row->is_object() ? "none" : row->type_name());
@@ -52,7 +51,8 @@ void tokenize_rows(const data::Tokenizer& tokenizer, const TokenizeArguments& ar
 void detokenize(const data::Tokenizer& tokenizer) {
   data::StreamDecoder decoder(tokenizer, true);
   std::string word;
-  while (std::cin >> word) {
+  std::istream& words = standard_input();
+  while (words >> word) {
     const bool digits = word.size() <= 9 && word.find_first_not_of("0123456789") == std::string::npos;
     QRL_REQUIRE(digits && std::stol(word) < tokenizer.vocab_size(), "standard input",
                 "token ids from 0 to " + std::to_string(tokenizer.vocab_size() - 1), word.substr(0, 40));
@@ -68,7 +68,7 @@ void tokenize(const TokenizeArguments& arguments, dist::Collectives& world) {
   const data::Tokenizer tokenizer = data::Tokenizer::load(arguments.model);
   if (arguments.decode) return detokenize(tokenizer);
   if (arguments.jsonl) return tokenize_rows(tokenizer, arguments);
-  const std::string text{std::istreambuf_iterator<char>(std::cin), {}};
+  const std::string text{std::istreambuf_iterator<char>(standard_input()), {}};
   print_ids(encode(tokenizer, arguments, text), " ");
   std::fputc('\n', stdout);
 }
