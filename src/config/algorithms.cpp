@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include "config/scalars.h"
-
 namespace qrl::config {
 
 namespace {
@@ -119,18 +117,10 @@ Judged judge_thresholds(const CorrectionRecipe& correction) {
     return Objection{"rollout_correction.threshold_low", "no rollout_correction.threshold_low with method " + word,
                      "one", "only icepop and mis_geo have a lower bound: set it to null or delete it"};
   }
-  if (!facts.threshold) return std::nullopt;
-  // Where sampler and learner agree the ratio is 1, and no method may change anything there.
-  const double high = correction.threshold.value_or(*facts.threshold);
-  if (high < 1) {
-    return Objection{"rollout_correction.threshold", "rollout_correction.threshold of 1 or more", write_real(high),
-                     "it is a bound on the ratio itself: tokens without a gap, whose ratio is 1, would be cut"};
-  }
-  if (!facts.threshold_low) return std::nullopt;
-  const double low = correction.threshold_low.value_or(*facts.threshold_low);
-  return unless(low <= 1 && low < high,
-                {"rollout_correction.threshold_low", "rollout_correction.threshold_low of 1 or less, below threshold",
-                 write_real(low), "tokens without a gap, whose ratio is 1, would be rejected, or all of them"});
+  const double high = correction.threshold.value_or(facts.threshold.value_or(0));
+  return unless(!facts.threshold_low || correction.threshold_low.value_or(*facts.threshold_low) < high,
+                {"rollout_correction.threshold_low", "rollout_correction.threshold_low below threshold", "it or more",
+                 "every weight would be 0"});
 }
 
 }  // namespace

@@ -373,10 +373,10 @@ void add_algorithm(List& list) {
                                            {"tbpo", CorrectionMethod::tbpo},
                                            {"ais", CorrectionMethod::ais}}),
                  "weight of a token for the gap between sampler and learner");
-  correction.add("threshold", &C::threshold, real(positive()),
+  correction.add("threshold", &C::threshold, real(at_least_1()),
                  "largest weight of a token (tis); largest ratio that is not rejected (icepop, mis_prod, mis_geo)",
                  of_method("2 with tis, 5 with icepop, 3 with mis_prod, 1.001 with mis_geo", &M::threshold));
-  correction.add("threshold_low", &C::threshold_low, real(positive()), "smallest ratio that is not rejected",
+  correction.add("threshold_low", &C::threshold_low, real(above_0_to_1()), "smallest ratio that is not rejected",
                  of_method("0.5 with icepop, 0.999 with mis_geo", &M::threshold_low));
   correction.add(
       "acr", &C::acr, boolean(),

@@ -117,14 +117,15 @@ class StepDraw {
 
 void check_enough(const config::Recipe& recipe, const Drawn& drawn) {
   const config::FilterGroupsRecipe& filter = recipe.algorithm.filter_groups;
-  const bool partial = filter.on_exhausted == config::OnExhausted::train_partial && drawn.kept_groups > 0;
-  if (partial || drawn.kept_groups >= recipe.data.train_batch_size) return;
+  const bool may_be_partial = filter.on_exhausted == config::OnExhausted::train_partial;
+  if (drawn.kept_groups >= recipe.data.train_batch_size || (may_be_partial && drawn.kept_groups > 0)) return;
+  const std::int64_t wanted = may_be_partial ? 1 : recipe.data.train_batch_size;
+  const std::string advice = "the task is too easy or too hard for the policy: change it, or raise max_num_gen_batches";
   throw base::Error(base::ErrorKind::guard, "algorithm.filter_groups",
-                    std::to_string(recipe.data.train_batch_size) + " groups whose scores differ",
+                    std::to_string(wanted) + " groups whose scores differ" + (may_be_partial ? " at least" : ""),
                     std::to_string(drawn.kept_groups) + " in " + std::to_string(drawn.batches) + " draws of " +
                         std::to_string(*recipe.data.gen_batch_size) + " prompts",
-                    "the task is too easy or too hard for the policy: change it, raise max_num_gen_batches, or set "
-                    "on_exhausted: train_partial");
+                    may_be_partial ? advice : advice + ", or set on_exhausted: train_partial");
 }
 
 void check_verifier(const config::Recipe& recipe, const Drawn& drawn, std::int64_t step) {

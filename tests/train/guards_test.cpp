@@ -127,6 +127,41 @@ TEST_CASE("a learning rate that blows the weights up stops cold start and traini
   }
 }
 
+TEST_CASE("dynamic sampling that finds no groups ends the run with exit code 3, with some of them it trains on those") {
+  const test::TempDir dir;
+  // Without a cold start the tiny model is never right: all groups score alike, unless the form alone scores.
+  const auto run = [&](const std::string& name, const std::string& settings, const std::string& filter) {
+    return test::run_command(test::tiny_command(
+        dir / name, settings +
+                        " --set eval.freq=0 --set data.gen_batch_size=2 --set data.train_batch_size=4 "
+                        "--set 'algorithm.filter_groups={enable: true, max_num_gen_batches: 2, " +
+                        filter + "}'"));
+  };
+  const std::string flat = "--set sft.steps=0 --set data.max_response_length=8";
+  const test::Outcome error = run("error", flat, "on_exhausted: error");
+  INFO(error.output);
+  CHECK(error.exit_code == 3);
+  CHECK(error.output.find("4 groups whose scores differ, got 0 in 2 draws of 2 prompts") != std::string::npos);
+  CHECK(error.output.find("set on_exhausted: train_partial") != std::string::npos);
+  const test::Outcome none = run("none", flat, "on_exhausted: train_partial");
+  INFO(none.output);
+  CHECK(none.exit_code == 3);
+  CHECK(none.output.find("1 groups whose scores differ at least, got 0") != std::string::npos);
+  CHECK(none.output.find("set on_exhausted") == std::string::npos);
+
+  const std::string some =
+      "--set sft.steps=120 --set sft.batch_size=16 --set reward.format=0.25 "
+      "--set data.max_response_length=96 --set trainer.total_training_steps=2";
+  const test::Outcome partial = run("partial", some, "on_exhausted: train_partial");
+  INFO(partial.output);
+  REQUIRE(partial.exit_code == 0);
+  for (const auto& row : test::stable_rows(dir / "partial/metrics.jsonl")) {
+    const double trained = row.at("data/trained_groups"), drawn = row.at("data/drawn_groups");
+    CHECK((trained >= 1 && trained <= 4 && drawn == 4));
+    CHECK(row.at("data/flat_group_fraction") == (4 - trained) / 4);
+  }
+}
+
 TEST_CASE("verifier errors above reward.max_error_fraction stop the run with exit code 3") {
   FakeVerifier verifier;
   CHECK(exit_code_of([&] { train_one_step(verifier, {}); }) == 0);

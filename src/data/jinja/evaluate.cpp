@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <ranges>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -66,7 +65,8 @@ class Run {
   }
 
   Value* find(const std::string& name) {
-    for (auto& scope : std::ranges::reverse_view(scopes_)) {
+    for (auto at = scopes_.rbegin(); at != scopes_.rend(); ++at) {
+      auto& scope = *at;
       if (const auto found = scope.find(name); found != scope.end()) return &found->second;
     }
     return nullptr;
