@@ -90,7 +90,8 @@ class Scanner {
     else if (rest.starts_with("\\bar{") || rest.starts_with("\\dot{")) rest.remove_prefix(5);
     else if (!has_point && from > at_ && rest.starts_with('(')) rest.remove_prefix(1);  // 0.(3)
     else return;
-    const std::size_t size = std::min(rest.find_first_of(")}"), rest.size());
+    const std::size_t size = rest.find_first_of(")}");
+    if (size == std::string_view::npos) return;  // what is never closed does not fit with its end
     const std::string_view repeating = rest.substr(0, size);
     if (repeating.empty() || repeating.size() > 15 || !std::all_of(repeating.begin(), repeating.end(), is_digit))
       return;
