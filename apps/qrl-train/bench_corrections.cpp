@@ -1,6 +1,7 @@
 #include "bench_corrections.h"
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -14,14 +15,13 @@ void add_correction_costs(nlohmann::ordered_json& result, std::span<const types:
   struct Way {
     std::string name;
     config::CorrectionRecipe correction;
-    double best_s;
+    double best_s = std::numeric_limits<double>::infinity();
   };
-  constexpr double kNotYet = 1e300;
   std::vector<Way> ways;
   const auto add = [&](const char* name, CorrectionMethod method) -> config::CorrectionRecipe& {
     config::CorrectionRecipe correction;
     correction.method = method;
-    return ways.emplace_back(Way{name, correction, kNotYet}).correction;
+    return ways.emplace_back(Way{name, correction}).correction;
   };
   add("none", CorrectionMethod::none);
   add("tis", CorrectionMethod::tis);

@@ -86,7 +86,8 @@ class DeviceBackend final : public Backend, public model::DeviceWeights {
   cuda::ProductInput placed(const model::ProductInput& input) const {
     return {masters_.matrix(input.matrix), input.num_rows, input.codes};
   }
-  void upload();
+  /// The snapshot's weights, unless they are there already.
+  void upload_unless_there();
   void draw_from_whole_rows(const Plan& plan, const DrawKey& key, std::span<ops::Draw> draws);
 
   DecoderOptions options_;
@@ -116,7 +117,7 @@ void DeviceBackend::set_kv_scales(KvScales scales) {
 
 void DeviceBackend::calibrate_kv(std::span<const std::vector<types::TokenId>> sequences, const KvCalibration& options) {
   QRL_REQUIRE(!sequences.empty(), "KV calibration", "one prompt or more", "none");
-  if (uploaded_version_ != snapshot_->version()) upload();
+  upload_unless_there();
   std::vector<std::int32_t> tokens, positions, first_pages, page_ids;
   const auto room = static_cast<std::size_t>(options_.max_num_batched_tokens);
   for (const std::vector<types::TokenId>& sequence :
@@ -144,8 +145,9 @@ void DeviceBackend::calibrate_kv(std::span<const std::vector<types::TokenId>> se
   set_kv_scales(std::move(scales));
 }
 
-void DeviceBackend::upload() {
+void DeviceBackend::upload_unless_there() {
   const model::Snapshot& snapshot = *snapshot_;
+  if (uploaded_version_ == snapshot.version()) return;
   cuda::HostWeights weights;
   if (snapshot.embedding_VD().view().dtype == base::DType::bf16)
     weights.embedding_VD = static_cast<const std::uint16_t*>(snapshot.embedding_VD().view().data);
@@ -173,12 +175,12 @@ std::string DeviceBackend::rewrite(std::span<const model::DeviceMaster> masters)
 void DeviceBackend::bring(const model::Snapshot& snapshot) {
   QRL_INVARIANT(&snapshot == snapshot_ && snapshot.version() >= 0, "device weights",
                 "the published snapshot that the decoder reads", "another");
-  if (uploaded_version_ != snapshot.version()) upload();
+  upload_unless_there();
 }
 
 std::int64_t DeviceBackend::begin(const ops::DrawParams& params) {
   QRL_INVARIANT(snapshot_->version() >= 0, "decoder", "a published snapshot", "one that was not written to its end");
-  if (uploaded_version_ != snapshot_->version()) upload();
+  upload_unless_there();
   const std::int64_t num_pages = engine_->allocate_kv();
   if (num_pages != num_pages_) {
     base::log_info("KV cache on the GPU: " + std::to_string(num_pages) + " pages of the " +

@@ -64,8 +64,8 @@ void add_tbpo(const ObjectiveTokens& tokens, const ObjectiveSettings& settings, 
   statistics.add_mean("tbpo/w_above_fraction", total(w > cap), count);
 }
 
-}  // namespace
-
+/// The counted tokens (rows of `batch`) with their scores under the policy now. Without old log-probs in the batch
+/// π_old is π_θ, detached. An invariant error names an array of another size than N.
 ObjectiveTokens objective_tokens(const types::MicroBatch& batch, const std::vector<std::int64_t>& rows,
                                  const TargetScores& scores, bool with_reference) {
   const auto read = [&](const std::vector<float>& per_token, const char* name) {
@@ -84,6 +84,7 @@ ObjectiveTokens objective_tokens(const types::MicroBatch& batch, const std::vect
   return tokens;
 }
 
+/// Adds a micro-batch's part of the metrics of algorithms.md.
 void add_statistics(const ObjectiveTokens& tokens, const ObjectiveSettings& settings, const Objective& terms,
                     Statistics& statistics) {
   statistics.add_share("actor/pg_loss", terms.policy.item<double>());
@@ -117,6 +118,8 @@ void add_statistics(const ObjectiveTokens& tokens, const ObjectiveSettings& sett
   }
   add_tbpo(tokens, settings, terms, statistics);
 }
+
+}  // namespace
 
 torch::Tensor policy_loss(const types::MicroBatch& batch, const std::vector<std::int64_t>& rows,
                           const TargetScores& scores, const types::GlobalCounts& counts, const LossOptions& loss,

@@ -12,18 +12,11 @@
 
 namespace qrl::learner {
 
-/// The counted tokens (rows of `batch`) with their scores under the policy now. Without old log-probs in the batch
-/// π_old is π_θ, detached. An invariant error names an array of another size than N.
-ObjectiveTokens objective_tokens(const types::MicroBatch& batch, const std::vector<std::int64_t>& rows,
-                                 const TargetScores& scores, bool with_reference);
-
-/// The micro-batch's share of the mini-batch's loss by objective.h's formulas, fp64; its statistics are added.
+/// The micro-batch's share of the mini-batch's loss by objective.h's formulas, fp64, of the counted tokens (rows of
+/// `batch`) with their scores under the policy now; its part of the metrics of algorithms.md is added. Without old
+/// log-probs in the batch π_old is π_θ, detached. An invariant error names an array of another size than N.
 torch::Tensor policy_loss(const types::MicroBatch& batch, const std::vector<std::int64_t>& rows,
                           const TargetScores& scores, const types::GlobalCounts& counts, const LossOptions& loss,
                           Statistics& statistics);
-
-/// Adds a micro-batch's part of the metrics of algorithms.md.
-void add_statistics(const ObjectiveTokens& tokens, const ObjectiveSettings& settings, const Objective& terms,
-                    Statistics& statistics);
 
 }  // namespace qrl::learner

@@ -146,8 +146,8 @@ Value Evaluator::product(const Node& node) {
     const Link link = tree_.link(node, k);
     const Value factor = value(link.node);
     if (link.code == '*') result = algebra_.multiply(result, factor);
-    else if (link.code == '/' && budget_.spend(kDivisionSteps)) result = algebra_.divide(result, factor);
-    else if (link.code == '/') return algebra_.undefined();
+    else if (link.code == '/')
+      result = budget_.spend(kDivisionSteps) ? algebra_.divide(result, factor) : algebra_.undefined();
     else if (link.code == 'm') result = algebra_.modulo(result, factor);
     else result = algebra_.opaque(std::string_view(&link.code, 1), {result, factor});
   }

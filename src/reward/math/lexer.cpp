@@ -4,11 +4,11 @@
 
 #include "base/ascii.h"
 #include "reward/math/bracket_commas.h"
+#include "reward/math/contextual_signs.h"
 #include "reward/math/numerals.h"
 #include "reward/math/prose.h"
 #include "reward/math/spelling.h"
 #include "reward/math/texts.h"
-#include "reward/math/turned_brackets.h"
 #include "reward/math/units.h"
 #include "reward/math/vocabulary.h"
 #include "reward/math/written_number.h"
@@ -567,7 +567,7 @@ Tokens tokenize(std::string_view text, Comma comma) {
   tokens.source.assign(spelled.begin(), spelled.end());
   tokens.tokens.reserve(32);
   Lexer(tokens, comma).run();
-  make_turned_brackets_round(tokens.tokens);
+  make_contextual_signs_round(tokens.tokens);
   make_letters_operators(tokens.tokens);
   return tokens;
 }

@@ -1,4 +1,4 @@
-#include "reward/math/turned_brackets.h"
+#include "reward/math/contextual_signs.h"
 
 namespace qrl::reward::math {
 
@@ -18,7 +18,7 @@ bool ends_operand(const Token& token) noexcept {
 
 }  // namespace
 
-void make_turned_brackets_round(std::vector<Token>& tokens) {
+void make_contextual_signs_round(std::vector<Token>& tokens) {
   std::vector<bool> separated;  // of each bracket that is open, whether it has several members
   for (std::size_t k = 0; k + 1 < tokens.size(); ++k) {
     Token& token = tokens[k];

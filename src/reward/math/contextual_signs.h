@@ -10,7 +10,7 @@ namespace qrl::reward::math {
 
 /// Makes round brackets of square ones that are turned outwards: of one that closes where something begins, and of one
 /// that opens behind the last member of a bracket with several, where nothing can begin.
-void make_turned_brackets_round(std::vector<Token>& tokens);
+void make_contextual_signs_round(std::vector<Token>& tokens);
 
 /// Makes operators of letters that stand for them: of U between two intervals, and of x between a number and a power of
 /// ten (6.02 x 10^23).
