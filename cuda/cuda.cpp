@@ -6,6 +6,8 @@
 #include "device_engine.h"
 #include "device_speed.h"
 #include "engine.h"
+#include "speed.h"
+#include "tick_speed.h"
 
 namespace qrl::cuda {
 
@@ -17,5 +19,6 @@ std::unique_ptr<Engine> make_engine(const EngineOptions& options) { return devic
 
 ProductSpeeds measure_products(const ProductSpeedTask& task) { return device::measure_product_speeds(task); }
 AttentionSpeed measure_attention(const AttentionSpeedTask& task) { return device::measure_attention_speed(task); }
+TickSpeeds measure_ticks(const TickSpeedTask& task) { return device::measure_tick_speeds(task); }
 
 }  // namespace qrl::cuda

@@ -1,15 +1,15 @@
 // Owns how fast matrix products, attention and copies are on the device in use. Knows nothing of how they are made.
 #pragma once
 
-#include "engine.h"
 #include "runtime.h"
+#include "speed.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// engine.h's measure_products.
+/// speed.h's measure_products.
 ProductSpeeds measure_product_speeds(const ProductSpeedTask& task);
 
-/// engine.h's measure_attention.
+/// speed.h's measure_attention.
 AttentionSpeed measure_attention_speed(const AttentionSpeedTask& task);
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -45,7 +45,7 @@ struct EngineOptions {
 struct HostMatrix {
   quant::Format format = quant::Format::bf16;
   std::int64_t out = 0, in = 0;
-  const void* panels = nullptr;
+  const void* panels = nullptr;   ///< null: memory alone, which Engine::rewrite then fills
   const void* scales = nullptr;   ///< fp32, int4's bf16; null: none
   std::int64_t scale_stride = 0;  ///< from one run of inputs to the next
 };
@@ -58,7 +58,7 @@ struct HostLayer {
   HostMatrix qkv, o, gate_up, down;
 };
 struct HostWeights {
-  const std::uint16_t* embedding_VD = nullptr;  ///< bf16
+  const std::uint16_t* embedding_VD = nullptr;  ///< bf16; null: as HostMatrix::panels
   const float* final_norm_D = nullptr;
   const float* rope_table = nullptr;  ///< [max_positions, E]: cosines, then sines
   std::vector<HostLayer> layers;
@@ -223,41 +223,5 @@ class Engine {
 /// Input errors: a program without CUDA, no driver, no GPU of compute capability 8.0 to 8.9 or 9.0, no cuBLASLt, sizes
 /// or formats that the kernels do not take.
 std::unique_ptr<Engine> make_engine(const EngineOptions& options);
-
-/// A matrix [out, in] of a decoder's layer, and the numbers of rows that meet it.
-struct ProductSpeedTask {
-  quant::Format format = quant::Format::bf16;  ///< not f32
-  std::int64_t out = 0, in = 0;
-  std::vector<std::int64_t> num_rows;
-  int device_number = 0;
-  /// Device memory that is read and copied in turn, so that no cache holds it: half for copies of the matrix.
-  std::int64_t pool_bytes = std::int64_t{1} << 30;
-};
-struct ProductSpeeds {
-  double copy_bytes_per_s = 0;          ///< read and written, by a copy within the device's memory
-  std::vector<double> product_s;        ///< a number of rows each
-  std::vector<std::int64_t> num_bytes;  ///< that the product cannot but read or write
-};
-/// Times the products that the engine would make, on random codes, one after another in a stream, bf16 results: the
-/// best of five rounds by the host's clock. Where a product takes less than some 3 us this is the time of its launch.
-/// Errors as make_engine's.
-ProductSpeeds measure_products(const ProductSpeedTask& task);
-
-/// A tick's attention in one layer: a row each of sequences that see num_positions, in pages that lie in no order.
-struct AttentionSpeedTask {
-  quant::KvFormat format = quant::KvFormat::bf16;  ///< not f32
-  std::int64_t num_heads = 0, num_kv_heads = 0, head_dim = 0, page_size = 16;
-  std::int64_t num_sequences = 1, num_positions = 1;
-  std::int64_t shared_positions = 0;  ///< the first, whole pages, that lie in the same pages for all sequences
-  int device_number = 0;
-  std::int64_t pool_bytes = std::int64_t{1} << 30;  ///< as ProductSpeedTask's; at least what the sequences need
-};
-struct AttentionSpeed {
-  double copy_bytes_per_s = 0;  ///< as ProductSpeeds'
-  double attention_s = 0;
-  std::int64_t num_bytes = 0;  ///< keys, values and scales, what is shared once, queries and contexts
-};
-/// Times it as measure_products does, on random codes, planned as the engine plans it. Errors as make_engine's.
-AttentionSpeed measure_attention(const AttentionSpeedTask& task);
 
 }  // namespace qrl::cuda

@@ -1,6 +1,7 @@
 // Stands in for the CUDA backend in a program that was built without it.
 #include "base/error.h"
 #include "engine.h"
+#include "speed.h"
 
 namespace qrl::cuda {
 
@@ -16,5 +17,6 @@ namespace {
 std::unique_ptr<Engine> make_engine(const EngineOptions&) { fail(); }
 ProductSpeeds measure_products(const ProductSpeedTask&) { fail(); }
 AttentionSpeed measure_attention(const AttentionSpeedTask&) { fail(); }
+TickSpeeds measure_ticks(const TickSpeedTask&) { fail(); }
 
 }  // namespace qrl::cuda

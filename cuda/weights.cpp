@@ -11,12 +11,12 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 
-/// Bytes of the host to memory that is made when it is not there yet.
+/// Bytes of the host, if there are any, to memory that is made when it is not there yet.
 void put(Memory& memory, const void* from, std::size_t num_bytes, const Stream& stream) {
   if (memory.empty()) memory = Memory(num_bytes);
   QRL_INVARIANT(memory.num_bytes() == num_bytes, "upload", std::to_string(memory.num_bytes()) + " bytes as before",
                 std::to_string(num_bytes));
-  copy_to_device(memory.data(), from, num_bytes, stream);
+  if (from != nullptr) copy_to_device(memory.data(), from, num_bytes, stream);
 }
 
 /// At least so many bytes, when whatever used what was there is done.
@@ -36,7 +36,7 @@ void put_floats(Memory& memory, const float* from, std::int64_t count, const Str
 
 void Weights::upload_matrix(const HostMatrix& host, std::int64_t out, std::int64_t in, MatrixMemory& matrix,
                             const Stream& stream) {
-  QRL_INVARIANT(host.out == out && host.in == in && host.panels != nullptr, "upload",
+  QRL_INVARIANT(host.out == out && host.in == in, "upload",
                 "a matrix [" + std::to_string(out) + ", " + std::to_string(in) + "]",
                 "[" + std::to_string(host.out) + ", " + std::to_string(host.in) + "]");
   QRL_REQUIRE(host.format != quant::Format::f32, "rollout.device: cuda", "weights of bf16 or fewer bits", "fp32",
@@ -49,6 +49,7 @@ void Weights::upload_matrix(const HostMatrix& host, std::int64_t out, std::int64
                    at.num_scales > 0 ? matrix.scales.as<float>() : nullptr};
   }
   QRL_INVARIANT(matrix.view.format == host.format, "upload", "the format of before", std::string(name(host.format)));
+  if (host.panels == nullptr) return;
   const auto panel_bytes = static_cast<std::size_t>(at.rows * at.num_words) * sizeof(std::uint32_t);
   grow(staging_, panel_bytes, stream);
   copy_to_device(staging_.data(), host.panels, panel_bytes, stream);
@@ -72,9 +73,10 @@ void Weights::upload(const HostWeights& host, const Stream& stream) {
   const std::int64_t q_size = shape.num_heads * shape.head_dim, kv_size = shape.num_kv_heads * shape.head_dim;
   QRL_INVARIANT(static_cast<std::int64_t>(host.layers.size()) == shape.num_layers, "upload",
                 std::to_string(shape.num_layers) + " layers", std::to_string(host.layers.size()));
-  QRL_REQUIRE(host.lm_head.format == quant::Format::bf16 && host.embedding_VD != nullptr, "rollout.device: cuda",
-              "embedding and lm_head of bf16", std::string(name(host.lm_head.format)),
-              "set quant.rollout.weights to another format than fp32, and quant.rollout.lm_head to auto");
+  QRL_REQUIRE(
+      host.lm_head.format == quant::Format::bf16 && (host.embedding_VD != nullptr || host.lm_head.panels == nullptr),
+      "rollout.device: cuda", "embedding and lm_head of bf16", std::string(name(host.lm_head.format)),
+      "set quant.rollout.weights to another format than fp32, and quant.rollout.lm_head to auto");
   put(embedding_, host.embedding_VD, static_cast<std::size_t>(shape.vocab_size * shape.width) * 2, stream);
   put_floats(final_norm_, host.final_norm_D, shape.width, stream);
   put_floats(rope_table_, host.rope_table, options_.max_positions * shape.head_dim, stream);

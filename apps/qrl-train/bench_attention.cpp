@@ -4,15 +4,13 @@
 
 #include "bench_shapes.h"
 #include "command.h"
-#include "cuda/engine.h"
+#include "cuda/speed.h"
 
 namespace qrl::app {
 
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-constexpr quant::KvFormat kFormats[] = {quant::KvFormat::bf16, quant::KvFormat::int8, quant::KvFormat::fp8_e4m3};
 
 struct BenchAttentionArguments {
   std::string shape = "8b", format = "bf16";
@@ -21,18 +19,10 @@ struct BenchAttentionArguments {
   bool json = false;
 };
 
-std::vector<std::string> format_names() {
-  std::vector<std::string> names;
-  for (const quant::KvFormat format : kFormats) names.emplace_back(quant::name(format));
-  return names;
-}
-
 void bench_attention(const BenchAttentionArguments& arguments) {
   const model::ModelConfig config = built_in_shape(arguments.shape);
   cuda::AttentionSpeedTask task;
-  for (const quant::KvFormat format : kFormats) {
-    if (quant::name(format) == arguments.format) task.format = format;
-  }
+  task.format = gpu_kv_format(arguments.format);
   task.num_heads = config.num_attention_heads;
   task.num_kv_heads = config.num_key_value_heads;
   task.head_dim = config.head_dim;
@@ -67,7 +57,7 @@ void add_bench_attention(CLI::App& bench, Action& action) {
       ->check(CLI::IsMember(shape_names()))
       ->type_name("NAME");
   command->add_option("--format", arguments->format, "of the keys and values")
-      ->check(CLI::IsMember(format_names()))
+      ->check(CLI::IsMember(gpu_kv_format_names()))
       ->type_name("NAME");
   command->add_option("--batch", arguments->batches, "numbers of sequences, with commas")
       ->delimiter(',')

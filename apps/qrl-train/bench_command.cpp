@@ -466,6 +466,7 @@ void add_bench(CLI::App& app, Action& action) {
   add_bench_tokenizer(*bench, action);
   add_bench_products(*bench, action);
   add_bench_attention(*bench, action);
+  add_bench_ticks(*bench, action);
   for (CLI::App* command : {learner, step}) {
     command->add_option("--prompts", arguments->prompts, "prompts")
         ->check(CLI::Range(1, kMaxSequences))

@@ -4,7 +4,7 @@
 
 #include "bench_shapes.h"
 #include "command.h"
-#include "cuda/engine.h"
+#include "cuda/speed.h"
 
 namespace qrl::app {
 
@@ -17,21 +17,6 @@ struct BenchProductsArguments {
   std::vector<std::int64_t> num_rows = {1, 16, 64, 256};
   bool json = false;
 };
-
-quant::Format format_of(const std::string& text) {
-  for (int i = 0; i < quant::kNumFormats; ++i) {
-    if (quant::name(static_cast<quant::Format>(i)) == text) return static_cast<quant::Format>(i);
-  }
-  base::fail_internal("bench products", "a format's name", text);
-}
-std::vector<std::string> format_names() {
-  std::vector<std::string> names;
-  for (int i = 0; i < quant::kNumFormats; ++i) {
-    if (static_cast<quant::Format>(i) != quant::Format::f32)
-      names.emplace_back(quant::name(static_cast<quant::Format>(i)));
-  }
-  return names;
-}
 
 void bench_products(const BenchProductsArguments& arguments) {
   const model::ModelConfig config = built_in_shape(arguments.shape);
@@ -48,7 +33,7 @@ void bench_products(const BenchProductsArguments& arguments) {
   double copy_bytes_per_s = 0;
   for (const Matrix& matrix : matrices) {
     cuda::ProductSpeedTask task;
-    task.format = format_of(arguments.format);
+    task.format = gpu_format(arguments.format);
     task.out = matrix.out;
     task.in = matrix.in;
     task.num_rows = arguments.num_rows;
@@ -83,7 +68,7 @@ void add_bench_products(CLI::App& bench, Action& action) {
       ->check(CLI::IsMember(shape_names()))
       ->type_name("NAME");
   command->add_option("--format", arguments->format, "of the weights")
-      ->check(CLI::IsMember(format_names()))
+      ->check(CLI::IsMember(gpu_format_names()))
       ->type_name("NAME");
   command->add_option("--rows", arguments->num_rows, "numbers of rows, with commas")
       ->delimiter(',')

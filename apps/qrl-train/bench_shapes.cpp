@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "base/error.h"
+
 namespace qrl::app {
 
 namespace {
@@ -18,7 +20,37 @@ constexpr std::array kShapes = {Shape{"86m", 4096, 768, 12, 12, 4, 64, 2304, tru
                                 Shape{"1.5b", 151936, 1536, 28, 12, 2, 128, 8960, true, false, true},
                                 Shape{"8b", 151936, 4096, 36, 32, 8, 128, 12288, false, true, false}};
 
+constexpr std::array kGpuKvFormats = {quant::KvFormat::bf16, quant::KvFormat::int8, quant::KvFormat::fp8_e4m3};
+
+std::vector<quant::Format> gpu_formats() {
+  std::vector<quant::Format> formats;
+  for (int i = 0; i < quant::kNumFormats; ++i) {
+    if (const auto format = static_cast<quant::Format>(i); format != quant::Format::f32) formats.push_back(format);
+  }
+  return formats;
+}
+
+template <class Formats>
+auto named(const Formats& formats, const std::string& name) {
+  for (const auto format : formats) {
+    if (quant::name(format) == name) return format;
+  }
+  base::fail_internal("bench", "a format's name", name);
+}
+template <class Formats>
+std::vector<std::string> names_of(const Formats& formats) {
+  std::vector<std::string> names;
+  names.reserve(formats.size());
+  for (const auto format : formats) names.emplace_back(quant::name(format));
+  return names;
+}
+
 }  // namespace
+
+std::vector<std::string> gpu_format_names() { return names_of(gpu_formats()); }
+quant::Format gpu_format(const std::string& name) { return named(gpu_formats(), name); }
+std::vector<std::string> gpu_kv_format_names() { return names_of(kGpuKvFormats); }
+quant::KvFormat gpu_kv_format(const std::string& name) { return named(kGpuKvFormats, name); }
 
 model::ModelConfig built_in_shape(const std::string& name) {
   const Shape& shape = *std::ranges::find_if(kShapes, [&](const Shape& each) { return each.name == name; });
@@ -42,6 +74,7 @@ model::ModelConfig built_in_shape(const std::string& name) {
 
 std::vector<std::string> shape_names() {
   std::vector<std::string> names;
+  names.reserve(kShapes.size());
   for (const Shape& shape : kShapes) names.emplace_back(shape.name);
   return names;
 }

@@ -1,10 +1,12 @@
-// Owns the models that `bench` knows by name.
+// Owns the models and the formats that `bench` knows by name.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "model/config.h"
+#include "quant/format.h"
+#include "quant/kv_format.h"
 
 namespace qrl::app {
 
@@ -13,5 +15,11 @@ namespace qrl::app {
 std::vector<std::string> shape_names();
 /// The config of one of them; positions up to 8192.
 model::ModelConfig built_in_shape(const std::string& name);
+
+/// Formats of weights, and of keys and values, that a GPU's engine takes; by one of their names.
+std::vector<std::string> gpu_format_names();
+quant::Format gpu_format(const std::string& name);
+std::vector<std::string> gpu_kv_format_names();
+quant::KvFormat gpu_kv_format(const std::string& name);
 
 }  // namespace qrl::app

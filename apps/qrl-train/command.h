@@ -41,6 +41,7 @@ void add_bench(CLI::App& app, Action& action);
 void add_bench_tokenizer(CLI::App& bench, Action& action);  ///< one of its subcommands
 void add_bench_products(CLI::App& bench, Action& action);   ///< another
 void add_bench_attention(CLI::App& bench, Action& action);  ///< and another
+void add_bench_ticks(CLI::App& bench, Action& action);      ///< and the last
 
 /// The input error of a word where one of `parent`'s commands should stand: names it and those there are.
 [[noreturn]] void refuse_command(const CLI::App& parent, const std::string& word);

@@ -1,0 +1,106 @@
+// bench ticks: whole ticks of a GPU that decodes, beside what its memory and its matrix units can do.
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "bench_shapes.h"
+#include "command.h"
+#include "cuda/speed.h"
+#include "decoder/device_backend.h"
+
+namespace qrl::app {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::int64_t kPrefillRows = 2048;
+
+struct BenchTicksArguments {
+  std::string shape = "8b", format = "bf16", kv_format = "bf16";
+  std::vector<std::int64_t> batches = {1, 16, 64, 256, 512}, contexts = {512, 2048};
+  bool json = false;
+};
+
+cuda::TickSpeedTask task_of(const BenchTicksArguments& arguments) {
+  const model::ModelConfig config = built_in_shape(arguments.shape);
+  const std::int64_t batch = *std::ranges::max_element(arguments.batches),
+                     context = *std::ranges::max_element(arguments.contexts);
+  decoder::DecoderOptions options;
+  options.max_num_seqs = batch;
+  options.max_num_batched_tokens = std::max(kPrefillRows, batch);
+  options.max_model_len = context;
+  options.kv_pages = batch * ((context + options.page_size - 1) / options.page_size);
+  options.gpu_memory_utilization = 0.9;
+  options.kv_format = gpu_kv_format(arguments.kv_format);
+  cuda::TickSpeedTask task;
+  task.options = decoder::engine_options(config, options);
+  task.format = gpu_format(arguments.format);
+  task.qk_norm = config.qk_norm;
+  task.qkv_bias = config.qkv_bias;
+  task.batches = arguments.batches;
+  task.contexts = arguments.contexts;
+  return task;
+}
+
+void bench_ticks(const BenchTicksArguments& arguments) {
+  const cuda::TickSpeedTask task = task_of(arguments);
+  const cuda::TickSpeeds speeds = cuda::measure_ticks(task);
+  // Matrix units take codes of 8 bits twice as fast as bf16, on every GPU that the program has kernels for.
+  const bool of_8_bits = quant::spec(task.format).activations != quant::Code::bf16;
+  const double layer_flops = speeds.matmul_flops * (of_8_bits ? 2 : 1);
+  Json result = {{"bench", "ticks"},
+                 {"shape", arguments.shape},
+                 {"weights", arguments.format},
+                 {"kv_cache", arguments.kv_format},
+                 {"copy_gb_per_s", speeds.copy_bytes_per_s * 1e-9},
+                 {"ceiling_gpu_matmul_tflops", speeds.matmul_flops * 1e-12},
+                 {"rewrite_s", speeds.rewrite_s}};
+  for (const cuda::TickSpeed& tick : speeds.ticks) {
+    const std::string name = "context" + std::to_string(tick.context) + "_batch" + std::to_string(tick.batch);
+    if (tick.tick_s == 0) {
+      result[name + "_us"] = nullptr;
+      continue;
+    }
+    const double memory_s = static_cast<double>(tick.num_bytes) / speeds.copy_bytes_per_s,
+                 matrix_s = tick.layer_operations / layer_flops + tick.other_operations / speeds.matmul_flops;
+    result[name + "_us"] = tick.tick_s * 1e6;
+    result[name + "_tokens_per_s"] = static_cast<double>(tick.batch) / tick.tick_s;
+    result[name + "_share_of_limit"] = std::max(memory_s, matrix_s) / tick.tick_s;
+    result[name + "_host_share"] = tick.host_s / tick.tick_s;
+  }
+  print_result(result, arguments.json);
+}
+
+}  // namespace
+
+void add_bench_ticks(CLI::App& bench, Action& action) {
+  auto arguments = std::make_shared<BenchTicksArguments>();
+  CLI::App* command = bench.add_subcommand(
+      "ticks", "whole decoding ticks on the GPU, of random weights, beside its memory's and matrix units' speed");
+  command->add_option("--shape", arguments->shape, "built-in shape")
+      ->check(CLI::IsMember(shape_names()))
+      ->type_name("NAME");
+  command->add_option("--format", arguments->format, "of the weights")
+      ->check(CLI::IsMember(gpu_format_names()))
+      ->type_name("NAME");
+  command->add_option("--kv", arguments->kv_format, "of the keys and values")
+      ->check(CLI::IsMember(gpu_kv_format_names()))
+      ->type_name("NAME");
+  command->add_option("--batch", arguments->batches, "numbers of sequences, with commas")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 4096))
+      ->type_name("INT");
+  command->add_option("--context", arguments->contexts, "positions that each sees, with commas")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 131'072))
+      ->type_name("INT");
+  command->add_flag("--json", arguments->json, "print one JSON object");
+  command->callback([&action, arguments] {
+    action = [arguments](dist::Collectives& world) {
+      require_one_process(world, "bench ticks");
+      bench_ticks(*arguments);
+    };
+  });
+}
+
+}  // namespace qrl::app

@@ -1,0 +1,229 @@
+#include "tick_speed.h"
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/rng.h"
+#include "device_engine.h"
+#include "device_speed.h"
+#include "layout.h"
+
+namespace qrl::cuda::QRL_CUDA_TARGET {
+
+namespace {
+
+constexpr int kRounds = 3, kTicksPerRound = 6;
+
+/// Masters of this many distinct values, again and again: a prime number, so that no two rows of a matrix are equal.
+constexpr std::int64_t kDistinctMasters = 4'194'301;
+/// As models are initialised; with gains of 1 it keeps logits at some units.
+constexpr float kMasterSigma = 0.02F;
+/// Keys have norms of √head_dim behind their norm; values some units.
+constexpr float kKvScale = 0.0125F;
+
+struct Matrix {
+  WeightPlace place;
+  std::int64_t out, in;
+};
+/// Of one layer.
+std::vector<Matrix> layer_matrices(const ModelShape& shape) {
+  const std::int64_t q_size = shape.num_heads * shape.head_dim, kv_size = shape.num_kv_heads * shape.head_dim;
+  return {{WeightPlace::qkv, q_size + 2 * kv_size, shape.width},
+          {WeightPlace::o, shape.width, q_size},
+          {WeightPlace::gate_up, 2 * shape.ffn, shape.width},
+          {WeightPlace::down, shape.width, shape.ffn}};
+}
+
+Memory random_masters(std::int64_t count, const Stream& stream) {
+  std::vector<float> values(static_cast<std::size_t>(std::min(count, kDistinctMasters)));
+  base::RandomStream random(1, base::RandomPurpose::model_init, 0);
+  for (float& value : values) value = kMasterSigma * random.normal();
+  Memory masters(static_cast<std::size_t>(count) * sizeof(float));
+  copy_to_device(masters.data(), values.data(), values.size() * sizeof(float), stream);
+  for (std::int64_t done = kDistinctMasters; done < count; done += kDistinctMasters) {
+    copy_on_device(masters.as<float>() + done, masters.data(),
+                   static_cast<std::size_t>(std::min(kDistinctMasters, count - done)) * sizeof(float), stream);
+  }
+  stream.wait();
+  return masters;
+}
+
+/// Gives the engine weights; seconds of the second of two rewrites of all of them.
+double make_weights(const TickSpeedTask& task, Engine& engine) {
+  const ModelShape& shape = task.options.shape;
+  const std::vector<float> ones(static_cast<std::size_t>(std::max(shape.width, shape.head_dim)), 1.0F);
+  const std::int64_t qkv_size = layer_matrices(shape)[0].out;
+  const std::vector<float> zeros(static_cast<std::size_t>(std::max(qkv_size, shape.width)));
+  const std::vector<float> rope_table(static_cast<std::size_t>(task.options.max_positions * shape.head_dim), 0.7F);
+  HostLayer layer;
+  layer.input_norm_D = layer.post_norm_D = ones.data();
+  if (task.qk_norm) layer.q_norm_E = layer.k_norm_E = ones.data();
+  if (task.qkv_bias) layer.qkv_bias = zeros.data();
+  const std::vector<Matrix> matrices = layer_matrices(shape);
+  HostMatrix* places[] = {&layer.qkv, &layer.o, &layer.gate_up, &layer.down};
+  for (std::size_t i = 0; i < matrices.size(); ++i) *places[i] = {task.format, matrices[i].out, matrices[i].in};
+  HostWeights weights;
+  weights.final_norm_D = ones.data();
+  weights.rope_table = rope_table.data();
+  weights.layers.assign(static_cast<std::size_t>(shape.num_layers), layer);
+  weights.lm_head = {quant::Format::bf16, shape.vocab_size, shape.width};
+  engine.upload(weights);
+
+  const Stream stream;
+  std::int64_t largest = shape.vocab_size * shape.width;
+  for (const Matrix& matrix : matrices) largest = std::max(largest, matrix.out * matrix.in);
+  const Memory values = random_masters(largest, stream);
+  std::vector<Master> masters = {{values.as<float>(), WeightPlace::embedding, 0, 0, shape.vocab_size},
+                                 {values.as<float>(), WeightPlace::lm_head, 0, 0, shape.vocab_size}};
+  for (std::int64_t i = 0; i < shape.num_layers; ++i) {
+    for (const Matrix& matrix : matrices) masters.push_back({values.as<float>(), matrix.place, i, 0, matrix.out});
+  }
+  engine.rewrite(masters);
+  const double start_s = base::now_s();
+  engine.rewrite(masters);
+  return base::now_s() - start_s;
+}
+
+/// Sequences of one length, each with pages of its own that lie in no order.
+class Sequences {
+ public:
+  Sequences(const TickSpeedTask& task, std::int64_t context, std::int64_t num_pages)
+      : task_(task),
+        context_(context),
+        page_size_(task.options.page_size),
+        pages_each_(ceil_div(context, page_size_)),
+        pages_(static_cast<std::size_t>(num_pages)) {
+    std::iota(pages_.begin(), pages_.end(), 0);
+    base::RandomStream(1, base::RandomPurpose::data_shuffle, 0).shuffle(std::span(pages_));
+  }
+
+  std::int64_t most() const { return static_cast<std::int64_t>(pages_.size()) / pages_each_; }
+
+  /// The first sequence's keys and values are computed, the others' copied.
+  void fill(Engine& engine, std::int64_t count) const {
+    base::RandomStream random(1, base::RandomPurpose::generator, 0);
+    for (std::int64_t begin = 0; begin < context_; begin += task_.options.max_rows) {
+      std::vector<std::int32_t> tokens, positions;
+      for (std::int64_t i = begin; i < std::min(context_, begin + task_.options.max_rows); ++i) {
+        tokens.push_back(static_cast<std::int32_t>(random.below(task_.options.shape.vocab_size)));
+        positions.push_back(static_cast<std::int32_t>(i));
+      }
+      const std::vector<std::int32_t> first_pages(tokens.size());
+      engine.run({tokens, positions, first_pages, pages_of(1), {}}, {}, {});
+    }
+    std::vector<SlotCopy> copies;
+    const auto copy = [&] {
+      const std::vector<std::int32_t> token = {0}, position = {static_cast<std::int32_t>(context_ - 1)}, first = {0};
+      engine.run({token, position, first, pages_of(1), copies}, {}, {});
+      copies.clear();
+    };
+    for (std::int64_t to = pages_each_; to < count * pages_each_; ++to) {
+      copies.push_back({pages_[static_cast<std::size_t>(to % pages_each_)], pages_[static_cast<std::size_t>(to)],
+                        static_cast<std::int32_t>(page_size_)});
+      if (static_cast<std::int64_t>(copies.size()) == task_.options.max_sequences) copy();
+    }
+    if (!copies.empty()) copy();
+  }
+
+  TickSpeed decode(Engine& engine, std::int64_t batch) const {
+    const auto rows = static_cast<std::size_t>(batch);
+    std::vector<std::int32_t> tokens(rows), first_pages(rows), draw_rows(rows);
+    const std::vector<std::int32_t> positions(rows, static_cast<std::int32_t>(context_ - 1));
+    std::vector<double> uniforms(rows);
+    std::vector<DrawnToken> drawn(rows);
+    base::RandomStream random(1, base::RandomPurpose::sampling, 0);
+    for (std::size_t i = 0; i < rows; ++i) {
+      first_pages[i] = static_cast<std::int32_t>(static_cast<std::int64_t>(i) * pages_each_);
+      draw_rows[i] = static_cast<std::int32_t>(i);
+    }
+    const auto tick = [&] {
+      for (double& uniform : uniforms) uniform = random.uniform();
+      engine.run({tokens, positions, first_pages, pages_of(batch), {}}, {draw_rows, uniforms, 1}, drawn);
+      for (std::size_t i = 0; i < rows; ++i) {
+        QRL_INVARIANT(drawn[i].token >= 0, "bench ticks", "finite logits", "row " + std::to_string(i));
+        tokens[i] = drawn[i].token;
+      }
+    };
+    tick();  // launched one by one
+    tick();  // recorded
+    TickSpeed speed{batch, context_};
+    for (int round = 0; round < kRounds; ++round) {
+      const double waited_before_s = engine.stats().waited_s, start_s = base::now_s();
+      for (int i = 0; i < kTicksPerRound; ++i) tick();
+      const double tick_s = (base::now_s() - start_s) / kTicksPerRound;
+      if (round > 0 && tick_s >= speed.tick_s) continue;
+      speed.tick_s = tick_s;
+      speed.host_s = tick_s - (engine.stats().waited_s - waited_before_s) / kTicksPerRound;
+    }
+    return speed;
+  }
+
+ private:
+  std::span<const std::int32_t> pages_of(std::int64_t count) const {
+    return std::span(pages_).first(static_cast<std::size_t>(count * pages_each_));
+  }
+
+  const TickSpeedTask& task_;
+  std::int64_t context_, page_size_, pages_each_;
+  std::vector<std::int32_t> pages_;
+};
+
+/// What a tick cannot but read and compute.
+void count_work(const TickSpeedTask& task, TickSpeed& speed) {
+  const ModelShape& shape = task.options.shape;
+  double weights = 0;
+  for (const Matrix& matrix : layer_matrices(shape)) {
+    const MatrixLayout at = matrix_layout(task.format, matrix.out, matrix.in);
+    speed.num_bytes += shape.num_layers * (at.num_bytes() + at.num_scales * at.rows * 4);
+    weights += static_cast<double>(shape.num_layers * matrix.out * matrix.in);
+  }
+  speed.num_bytes += matrix_layout(quant::Format::bf16, shape.vocab_size, shape.width).num_bytes();
+  const KvLayout kv = kv_layout(task.options.kv_format, shape.num_kv_heads, task.options.page_size, shape.head_dim);
+  const std::int64_t of_slot = kv.slot_bytes() + (task.options.kv_format == quant::KvFormat::int8 ? 4 : 0);
+  speed.num_bytes += 2 * speed.batch * speed.context * shape.num_layers * shape.num_kv_heads * of_slot;
+  const auto batch = static_cast<double>(speed.batch);
+  speed.layer_operations = 2 * batch * weights;
+  speed.other_operations =
+      2 * batch * static_cast<double>(shape.vocab_size * shape.width) +
+      4 * batch * static_cast<double>(speed.context * shape.num_layers * shape.num_heads * shape.head_dim);
+}
+
+}  // namespace
+
+TickSpeeds measure_tick_speeds(const TickSpeedTask& task) {
+  ProductSpeedTask matmul;
+  matmul.out = matmul.in = task.matmul_size;
+  matmul.num_rows = {task.matmul_size};
+  matmul.device_number = task.options.device_number;
+  matmul.pool_bytes = task.pool_bytes;
+  const ProductSpeeds ceilings = measure_product_speeds(matmul);
+  const auto size = static_cast<double>(task.matmul_size);
+  TickSpeeds speeds;
+  speeds.copy_bytes_per_s = ceilings.copy_bytes_per_s;
+  speeds.matmul_flops = 2 * size * size * size / ceilings.product_s[0];
+
+  const std::unique_ptr<Engine> engine = make_device_engine(task.options);
+  speeds.rewrite_s = make_weights(task, *engine);
+  const std::int64_t num_pages = engine->allocate_kv();
+  if (task.options.kv_format == quant::KvFormat::fp8_e4m3) {
+    const std::vector<float> scales(
+        static_cast<std::size_t>(task.options.shape.num_layers * task.options.shape.num_kv_heads), kKvScale);
+    engine->set_kv_scales(scales, scales);
+  }
+  for (const std::int64_t context : task.contexts) {
+    const Sequences sequences(task, context, num_pages);
+    const std::int64_t most = *std::ranges::max_element(task.batches);
+    sequences.fill(*engine, std::min(most, sequences.most()));
+    for (const std::int64_t batch : task.batches) {
+      TickSpeed speed = batch <= sequences.most() ? sequences.decode(*engine, batch) : TickSpeed{batch, context};
+      count_work(task, speed);
+      speeds.ticks.push_back(speed);
+    }
+  }
+  return speeds;
+}
+
+}  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""scripts/gpu/check with programs that stand in: its table, its JSON, its exit codes; each failure must be seen."""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+CHECK = HERE.parent.parent / "scripts" / "gpu" / "check"
+
+
+def check(folder, *arguments, fails=""):
+    # No python3 with transformers is asked for its speed: of the peers only what is said without them is looked at.
+    env = {**os.environ, "QRL_STAND_IN_FAILS": fails, "PATH": f"{folder}/path:{os.environ['PATH']}"}
+    out = folder / "check.json"
+    out.unlink(missing_ok=True)
+    done = subprocess.run([sys.executable, CHECK, "--bin", folder, "--out", out, *arguments], capture_output=True, text=True,
+                          env=env, timeout=120)
+    return done.returncode, done.stdout + done.stderr, json.loads(out.read_text()) if out.exists() else []
+
+
+def expect(holds, what, output=""):
+    if not holds:
+        sys.exit(f"{what}\n{output}")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        for program in ("qrl-train", "test_cuda_device", "test_learner"):
+            shutil.copy(HERE / "stand_in", folder / program)
+        (folder / "path").mkdir()
+        peer = folder / "path" / "python3"
+        peer.write_text('#!/bin/sh\ncase "$*" in\n*gpu/peers*) echo \'{"torch": "2", "transformers": "5", "attention": "sdpa", '
+                        '"torch_matmul_tflops": 700, "context512_batch1_tokens_per_s": 25, "context512_batch64_tokens_per_s": null, '
+                        '"context512_batch64_tokens_per_s_error": "no memory"}\' ;;\n*) exec ' + sys.executable + ' "$@" ;;\nesac\n')
+        peer.chmod(0o755)
+
+        code, output, rows = check(folder)
+        expect(code == 0 and rows, "all of it holds, with exit code 0", output)
+        shown = output[output.index("| check | | |"):]
+        expect(len(shown) < 12000, f"a short table, not of {len(shown)} characters")
+        table = {row["check"]: row for row in rows}
+        for check_name, said in (("ticks int4, 8B, sequences of 512", "16: 4000 tok/s, 70% of"),
+                                 ("ticks bf16, 8B, sequences of 2,048", "512: no room"),
+                                 ("int4 over bf16", "2.50 times at 16 x 512"), ("fp8 over bf16", "1.75 times at 512 x 512"),
+                                 ("int8 over fp8", "1.00 times at 64 x 512"), ("ticks int8, 8B: limits", "publish 30 ms"),
+                                 ("transformers, 8B, 1 x 512", "bf16 4.0 times; int8 7.0 times"),
+                                 ("transformers, 8B, 64 x 512", "no memory"), ("decode bf16, batch 64: graphs", "the tokens of"),
+                                 ("operations against the CPU", "1 of 1 cases")):
+            expect(said in table.get(check_name, {"what": ""})["what"], f"{check_name}: {said}", output)
+        code, output, rows = check(folder, "--quick")
+        expect(code == 0 and len(rows) == 4, "--quick is the operations, the learner's and two resumed runs", output)
+        for fails, row in (("case", "FAILS  operations against the CPU"), ("weights", "FAILS  save, resume (rollout.device)"),
+                           ("tokens", "FAILS  decode int8, batch 64: graphs"), ("ticks", "FAILS  ticks int4, 8B")):
+            code, output, _ = check(folder, fails=fails)
+            expect(code == 1 and row in output, f"{fails} is seen", output)
+
+
+main()
