@@ -1,9 +1,11 @@
-// Owns which kernel does a matrix product, and how streamed_product cuts it up. Plain arithmetic on the host. Knows
-// nothing of how the products are made.
+// Owns which kernels may do a matrix product, and how streamed_product cuts it up. Plain arithmetic on the host. Knows
+// nothing of how the products are made, or of the time that they take.
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
+#include <vector>
 
 #include "layout.h"
 #include "quant/format.h"
@@ -22,6 +24,7 @@ inline std::int64_t num_splits(const MatrixLayout& at) {
 /// there are many rows, because each tile of outputs reads all of x again.
 struct StreamTile {
   int rows, outputs, num_stages;
+  friend bool operator==(const StreamTile&, const StreamTile&) = default;
 };
 inline constexpr StreamTile kStreamTiles[] = {{8, 64, 4}, {16, 64, 4}, {32, 128, 3}, {64, 128, 3}};
 
@@ -58,6 +61,7 @@ inline StreamBytes stream_bytes(const StreamTile& tile, quant::Format format) {
 struct StreamPlan {
   StreamTile tile{};
   bool splits_apart = false;  ///< a block a split, sums met in memory; else each block sums all splits
+  friend bool operator==(const StreamPlan&, const StreamPlan&) = default;
 };
 
 /// Memory for the sums of splits apart, and for the tiles that count them.
@@ -69,6 +73,19 @@ struct DeviceLimits {
   std::int64_t num_multiprocessors = 0;
 };
 
+inline bool has_room(const StreamTile& tile, quant::Format format, const DeviceLimits& device) {
+  return stream_bytes(tile, format).all(tile.num_stages, true) <= device.shared_bytes;
+}
+inline std::int64_t num_tiles(const StreamTile& tile, const MatrixLayout& at, std::int64_t num_rows) {
+  return ceil_div(at.rows, tile.outputs) * ceil_div(num_rows, tile.rows);
+}
+/// Whether there are splits, and memory for their sums.
+inline bool may_part(const StreamTile& tile, quant::Format format, const MatrixLayout& at, std::int64_t num_rows) {
+  const std::int64_t tiles = num_tiles(tile, at, num_rows);
+  return num_splits(at) > 1 && tiles <= kStreamCounters &&
+         num_splits(at) * tiles * stream_bytes(tile, format).sums <= kStreamPartialBytes;
+}
+
 /// The smallest tile that holds all rows, or the largest that the device's shared memory has room for; splits apart
 /// while the tiles alone are fewer than the multiprocessors.
 inline StreamPlan plan_stream(quant::Format format, const MatrixLayout& at, std::int64_t num_rows,
@@ -76,12 +93,10 @@ inline StreamPlan plan_stream(quant::Format format, const MatrixLayout& at, std:
   StreamPlan plan{kStreamTiles[0], false};
   for (const StreamTile& tile : kStreamTiles) {
     if (plan.tile.rows >= num_rows) break;
-    if (stream_bytes(tile, format).all(tile.num_stages, true) <= device.shared_bytes) plan.tile = tile;
+    if (has_room(tile, format, device)) plan.tile = tile;
   }
-  const std::int64_t num_tiles = ceil_div(at.rows, plan.tile.outputs) * ceil_div(num_rows, plan.tile.rows);
-  const std::int64_t partial_bytes = num_splits(at) * num_tiles * stream_bytes(plan.tile, format).sums;
-  plan.splits_apart = num_splits(at) > 1 && num_tiles < device.num_multiprocessors &&
-                      partial_bytes <= kStreamPartialBytes && num_tiles <= kStreamCounters;
+  plan.splits_apart =
+      may_part(plan.tile, format, at, num_rows) && num_tiles(plan.tile, at, num_rows) < device.num_multiprocessors;
   return plan;
 }
 
@@ -96,6 +111,37 @@ inline ProductKernel choose_product(quant::Format format, std::int64_t num_rows,
   if (format == Format::int8 && num_rows > kStreamedInt8Rows) return ProductKernel::cutlass_int8;
   if (format == Format::fp8_tensor || format == Format::fp8_channel) return ProductKernel::cutlass_fp8;
   return ProductKernel::streamed;
+}
+
+/// One way to make a product.
+struct ProductChoice {
+  ProductKernel kernel = ProductKernel::streamed;
+  StreamPlan plan{};  ///< of `streamed`
+  friend bool operator==(const ProductChoice&, const ProductChoice&) = default;
+};
+
+/// Above this many rows a product takes so long that the rule is good enough.
+inline constexpr std::int64_t kSweptRows = 128;
+
+/// The ways to make a product that all give the same bits: first the rule's (choose_product, plan_stream), then, where
+/// there is a choice, every tile that is not more than half empty, splits apart and not, and CUTLASS for int8.
+inline std::vector<ProductChoice> product_choices(quant::Format format, const MatrixLayout& at, std::int64_t num_rows,
+                                                  bool y_is_f32, bool is_hopper, const DeviceLimits& device) {
+  const ProductKernel rule = choose_product(format, num_rows, y_is_f32, is_hopper);
+  std::vector<ProductChoice> choices = {{rule, {}}};
+  if (rule == ProductKernel::streamed) choices[0].plan = plan_stream(format, at, num_rows, device);
+  if ((rule != ProductKernel::streamed && rule != ProductKernel::cutlass_int8) || num_rows > kSweptRows) return choices;
+  const auto add = [&](const ProductChoice& choice) {
+    if (std::find(choices.begin(), choices.end(), choice) == choices.end()) choices.push_back(choice);
+  };
+  const auto most_rows = static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(num_rows)));
+  for (const StreamTile& tile : kStreamTiles) {
+    if (tile.rows > std::max(most_rows, kStreamTiles[0].rows) || !has_room(tile, format, device)) continue;
+    add({ProductKernel::streamed, {tile, false}});
+    if (may_part(tile, format, at, num_rows)) add({ProductKernel::streamed, {tile, true}});
+  }
+  if (format == quant::Format::int8 && is_hopper && !y_is_f32) add({ProductKernel::cutlass_int8, {}});
+  return choices;
 }
 
 }  // namespace qrl::cuda

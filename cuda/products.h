@@ -16,26 +16,23 @@ class Products {
   Products& operator=(const Products&) = delete;
   virtual ~Products() = default;
 
-  /// As kernels.h's plain_product, by the kernel that product_plan.h's choose_product names; sums may run in another
-  /// order, and accumulate as a library does (fp32, int32).
+  /// As kernels.h's plain_product, by one of the kernels that product_plan.h's product_choices names, whichever took
+  /// the least time (product_sweep.h); sums may run in another order, and accumulate as a library does (fp32, int32).
   virtual void multiply(const ProductTask& task, const Stream& stream) = 0;
   virtual std::string describe() const = 0;  ///< which format runs where, for the log
 };
 
-/// streamed_product with plans and memory of its own.
+/// What streamed_product needs besides its operands.
 class StreamedProducts {
  public:
-  explicit StreamedProducts(const DeviceLimits& limits)
-      : limits_(limits),
-        partials_(static_cast<std::size_t>(kStreamPartialBytes)),
+  StreamedProducts()
+      : partials_(static_cast<std::size_t>(kStreamPartialBytes)),
         counters_(static_cast<std::size_t>(kStreamCounters) * sizeof(std::uint32_t)) {}
-  void multiply(const ProductTask& task, const Stream& stream) const {
-    const StreamPlan plan = plan_stream(task.w.format, task.w.at, task.num_rows, limits_);
+  void multiply(const ProductTask& task, const StreamPlan& plan, const Stream& stream) const {
     streamed_product(task, plan, {partials_.as<std::uint32_t>(), counters_.as<std::uint32_t>()}, stream);
   }
 
  private:
-  DeviceLimits limits_;
   Memory partials_, counters_;
 };
 

@@ -3,6 +3,7 @@
 #include "device.h"
 #include "device_speed.h"
 #include "ops/linear.h"
+#include "product_sweep.h"
 #include "weights.h"
 
 namespace {
@@ -342,6 +343,75 @@ TEST_CASE("the kernel of a product: libraries where they have one, one order of 
   CHECK(of(Format::fp8_channel, 1, false, true) == ProductKernel::cutlass_fp8);
   CHECK(of(Format::fp8_block128, 300, false, true) == ProductKernel::streamed);
   CHECK(of(Format::int4, 300, false, true) == ProductKernel::streamed);
+}
+
+TEST_CASE("a product's ways are those that leave its bits, the rule's first, and fit the device") {
+  const DeviceLimits h100{227 << 10, 132}, ada{99 << 10, 128};
+  const MatrixLayout square = matrix_layout(Format::int8, 4096, 4096);
+  for (const Format format : kWeightFormats) {
+    const MatrixLayout at = matrix_layout(format, 4096, 4096);
+    for (const bool is_hopper : {false, true}) {
+      for (const bool y_is_f32 : {false, true}) {
+        for (const std::int64_t rows : {1, 8, 24, 64, 128, 129, 4096}) {
+          const DeviceLimits& device = is_hopper ? h100 : ada;
+          const std::vector<ProductChoice> ways = product_choices(format, at, rows, y_is_f32, is_hopper, device);
+          INFO(quant::name(format) << ", " << rows << " rows");
+          const ProductKernel rule = choose_product(format, rows, y_is_f32, is_hopper);
+          CHECK(ways[0].kernel == rule);
+          if (rule == ProductKernel::streamed) CHECK(ways[0].plan == plan_stream(format, at, rows, device));
+          const bool in_any_order = format == Format::int8;
+          for (std::size_t i = 0; i < ways.size(); ++i) {
+            CHECK(std::count(ways.begin(), ways.end(), ways[i]) == 1);
+            if (!in_any_order) CHECK(ways[i].kernel == rule);
+            if (ways[i].kernel != ProductKernel::streamed) continue;
+            CHECK(has_room(ways[i].plan.tile, format, device));
+            CHECK(ways[i].plan.tile.rows < std::max<std::int64_t>(2 * rows, 9));
+            if (ways[i].plan.splits_apart) CHECK(may_part(ways[i].plan.tile, format, at, rows));
+          }
+          const bool is_swept =
+              rows <= kSweptRows && (rule == ProductKernel::streamed || rule == ProductKernel::cutlass_int8);
+          CHECK((ways.size() > 1) == is_swept);
+        }
+      }
+    }
+  }
+  // int8 of one row: one tile, splits apart and not, CUTLASS. Of 64: four tiles.
+  CHECK(product_choices(Format::int8, square, 1, false, true, h100).size() == 3);
+  CHECK(product_choices(Format::int8, square, 64, false, true, h100).size() == 9);
+}
+
+TEST_CASE("a sweep takes the fastest way, and asks once a shape") {
+  if (!find_device()) return;
+  const DeviceLimits limits{160 << 10, 132};
+  const MatrixLayout at = matrix_layout(Format::int4, 4096, 4096);
+  const std::size_t fastest = 2;
+  std::vector<ProductChoice> made;
+  std::size_t num_timed = 0;
+  const target::Stream stream;
+  target::ProductSweep sweep(false, limits, [&](const std::function<void()>& launch, const target::Stream&) {
+    launch();
+    return num_timed++ == fastest ? 1.0 : 2.0;
+  });
+  const auto choose = [&](quant::Format format, std::int64_t rows) {
+    target::ProductTask task{};
+    task.num_rows = rows;
+    task.w.format = format;
+    task.w.at = at;
+    return sweep.choose(
+        task, [&](const ProductChoice& choice) { made.push_back(choice); }, stream);
+  };
+  const std::vector<ProductChoice> ways = product_choices(Format::int4, at, 16, false, false, limits);
+  REQUIRE(ways.size() > fastest);
+  CHECK(choose(Format::int4, 9) == ways[fastest]);
+  CHECK(made == ways);
+  for (const std::int64_t rows : {9, 16, 10}) CHECK(choose(Format::int4, rows) == ways[fastest]);  // padded to 16, all
+  CHECK(num_timed == ways.size());
+  num_timed = fastest + 1;  // all take as long: the rule's
+  CHECK(choose(Format::int4, 17) == product_choices(Format::int4, at, 24, false, false, limits)[0]);
+  made.clear();
+  choose(Format::bf16, 9);
+  choose(Format::int4, 500);
+  CHECK(made.empty());
 }
 
 TEST_CASE("products are measured: bytes that cannot be spared, and some time") {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "product_sweep.h"
 #include "products.h"
 
 // Saves the registers that a function must keep and its stack pointer at *save, goes on where `load` was saved.
@@ -208,17 +209,25 @@ void add_copy(void* to, const void* from, std::size_t num_bytes, const Stream& s
   if (num_bytes > 0) add_work(stream, [=] { std::memcpy(to, from, num_bytes); });
 }
 
+/// Ways to make products take turns, whatever their time: none may change a bit.
 class EmulatedProducts final : public Products {
  public:
   void multiply(const ProductTask& task, const Stream& stream) override {
-    if (choose_product(task.w.format, task.num_rows, task.y_is_f32, false) == ProductKernel::streamed)
-      streamed_.multiply(task, stream);
-    else plain_product(task, stream);  // cuBLASLt's
+    const auto make = [&](const ProductChoice& choice) {
+      if (choice.kernel == ProductKernel::streamed) streamed_.multiply(task, choice.plan, stream);
+      else plain_product(task, stream);  // cuBLASLt's
+    };
+    make(sweep_.choose(task, make, stream));
   }
   std::string describe() const override { return "bf16 plain, other formats streamed"; }
 
  private:
-  StreamedProducts streamed_{kLimits};
+  StreamedProducts streamed_;
+  std::uint32_t num_timed_ = 0;
+  ProductSweep sweep_{false, kLimits, [this](const std::function<void()>&, const Stream&) {
+                        num_timed_ = num_timed_ * 1664525 + 1013904223;  // Knuth and Lewis's generator
+                        return static_cast<double>(num_timed_ >> 8);
+                      }};
 };
 
 }  // namespace
