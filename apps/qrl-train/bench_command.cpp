@@ -270,7 +270,7 @@ learner::UpdateReport learn(learner::Learner& learner, const LearnerWork& work, 
   learner::LossOptions loss{learner::LossKind::policy, recipe.algorithm, recipe.rollout_correction};
   loss.at_sampling_weights = sampled;
   for (const types::MicroBatch& batch : work.batches) {
-    learner.accumulate(batch, work.counts, loss, train::draw_params(recipe.rollout));
+    learner.accumulate(batch, work.counts, loss, train::draw_params(recipe.rollout), &batch == &work.batches.back());
   }
   return learner.update();
 }

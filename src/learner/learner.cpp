@@ -89,7 +89,8 @@ struct Learner::State {
         options(options_in),
         world(world_in),
         parameters(config, initial, parameter_options(options, world)),
-        ranks(ranks_on(parameters.device(), world)) {
+        ranks(ranks_on(parameters.device(), world)),
+        sums(parameters, *ranks) {
     parameters.refresh(*ranks);
   }
   static ParameterOptions parameter_options(const LearnerOptions& options, const dist::Collectives& world) {
@@ -125,8 +126,9 @@ struct Learner::State {
     return options.bitwise ? std::make_unique<const PageLayout>(rows) : nullptr;
   }
   bool quantised() const { return options.forward != config::LearnerForward::bf16; }
-  Tensor forward(const PackedRows& rows, const PageLayout* pages) {
+  Tensor forward(const PackedRows& rows, const PageLayout* pages, std::function<void(std::size_t)> layer_done = {}) {
     ForwardOptions how;
+    how.layer_done = std::move(layer_done);
     how.compute = parameters.compute();
     how.lm_head_dtype = parameters.policy().lm_head_dtype;
     how.activation_checkpointing = options.activation_checkpointing;
@@ -164,6 +166,7 @@ struct Learner::State {
   dist::Collectives& world;
   Parameters parameters;
   std::unique_ptr<RankTensors> ranks;
+  GradientSums sums;
   base::Buffer rope_table;
   std::int64_t num_updates = 0;
   const model::Snapshot* published = nullptr;  // null: not since the masters last changed
@@ -246,15 +249,18 @@ TokenScores Learner::score(const types::MicroBatch& batch, const ops::DrawParams
 }
 
 void Learner::accumulate(const types::MicroBatch& batch, const types::GlobalCounts& counts, const LossOptions& loss,
-                         const ops::DrawParams& drawn_from) {
+                         const ops::DrawParams& drawn_from, bool is_last) {
   state_->require_trainable();
+  QRL_INVARIANT(!state_->sums.begun(), "micro-batch", "an update after the last one", "another");
   const PackedRows rows = state_->pack(batch);
   const TargetRows targets = state_->targets_of(batch, drawn_from);
   if (targets.rows.empty()) return;
   QRL_INVARIANT(counts.response_tokens > 0 && counts.sequences > 0, "micro-batch", "global counts above 0",
                 std::to_string(counts.response_tokens));
   const auto pages = state_->page_layout(rows);
-  const TargetScores scores = state_->score(state_->forward(rows, pages.get()), targets);
+  const Tensor hidden_ND =
+      state_->forward(rows, pages.get(), is_last ? state_->sums.from_backward() : std::function<void(std::size_t)>());
+  const TargetScores scores = state_->score(hidden_ND, targets);
   if (state_->options.bitwise && loss.at_sampling_weights)
     require_same_bits(scores.log_probs_M, targets.rows, batch.sampler_logprobs);
   Tensor total;
@@ -275,7 +281,7 @@ UpdateReport Learner::update() {
   state_->require_trainable();
   UpdateReport report;
   const torch::NoGradGuard no_grad;
-  reduce_gradients(state_->parameters, *state_->ranks);
+  state_->sums.end();
   report.metrics = state_->statistics.reduce(state_->world);
   const bool loss_failed = state_->world.any(!state_->loss_is_finite);
   state_->statistics = {};

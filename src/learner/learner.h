@@ -98,9 +98,10 @@ class Learner {
   TokenScores score(const types::MicroBatch& batch, const ops::DrawParams& drawn_from);
 
   /// Adds the gradient of this micro-batch's share of the loss (its denominators are the global `counts`).
-  /// Gradients accumulate in fp32.
+  /// Gradients accumulate in fp32. is_last: none follows before `update`, so that sums over ranks begin while the
+  /// backward pass goes on (GradientSums); every rank may or may not say so.
   void accumulate(const types::MicroBatch& batch, const types::GlobalCounts& counts, const LossOptions& loss,
-                  const ops::DrawParams& drawn_from);
+                  const ops::DrawParams& drawn_from, bool is_last = false);
 
   /// Ends the mini-batch: sums gradients over ranks, checks them, clips, applies the optimizer's update and clears the
   /// gradients. Not finite on any rank: nothing is applied anywhere, the update count and schedule stay.

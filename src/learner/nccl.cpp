@@ -1,10 +1,13 @@
 #include "learner/nccl.h"
 
 #include <ATen/DeviceAccelerator.h>
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <dlfcn.h>
 
 #include <array>
 #include <cstddef>
+#include <optional>
 
 #include "base/error.h"
 #include "dist/deadline.h"
@@ -75,22 +78,29 @@ class ByNccl final : public RankTensors {
   int rank() const override { return world_.rank(); }
   int size() const override { return world_.size(); }
 
-  void all_reduce_sum(const torch::Tensor& f32_values) override {
+  void begin_sum(const torch::Tensor& f32_values, std::span<const dist::Part> parts) override {
     auto* values = f32_values.data_ptr<float>();
     const auto count = static_cast<std::size_t>(f32_values.numel());
-    together("a sum", [&](Stream stream) {
-      nccl_.check(nccl_.all_reduce(values, values, count, kFloat32, kSum, comm_, stream), "a sum");
-    });
-  }
-  void reduce_scatter_sum(const torch::Tensor& f32_values, std::span<const dist::Part> parts) override {
-    auto* values = f32_values.data_ptr<float>();
-    together("a sum to owners", [&](Stream stream) {
+    const auto body = [&](Stream stream) {
+      if (parts.empty()) nccl_.check(nccl_.all_reduce(values, values, count, kFloat32, kSum, comm_, stream), "a sum");
       for (const dist::Part& part : parts) {
         float* mine = values + part.begin;
         nccl_.check(nccl_.reduce(mine, mine, part.count, kFloat32, kSum, part.owner, comm_, stream), "a sum to owners");
       }
-    });
+    };
+    const dist::Deadline deadline = limit("a sum");  // its first launch connects the ranks
+    if (!device_.is_cuda()) return launch(nullptr, "a sum", body);
+    if (!sums_stream_) sums_stream_ = c10::impl::VirtualGuardImpl(device_.type()).getStreamFromGlobalPool(device_);
+    c10::Event there(device_.type());
+    there.record(at::accelerator::getCurrentStream(device_.index()));
+    there.block(*sums_stream_);
+    launch(sums_stream_->native_handle(), "a sum", body);
   }
+  void end_sums() override {
+    const dist::Deadline deadline = limit("sums");
+    if (sums_stream_) sums_stream_->synchronize();
+  }
+  bool sums_during_backward() const override { return true; }
   void all_gather(const torch::Tensor& values, std::span<const dist::Part> byte_parts) override {
     auto* bytes = static_cast<std::byte*>(values.data_ptr());
     together("copies from owners", [&](Stream stream) {
@@ -132,6 +142,7 @@ class ByNccl final : public RankTensors {
   torch::Device device_;
   Library nccl_;
   Comm comm_ = nullptr;
+  std::optional<c10::Stream> sums_stream_;  // LibTorch's, which keeps it
 };
 
 }  // namespace

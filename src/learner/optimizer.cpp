@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "learner/muon.h"
@@ -55,10 +56,34 @@ void adamw(const Parameters& parameters, const AdamwRun& run, const config::Opti
 
 }  // namespace
 
-void reduce_gradients(const Parameters& parameters, RankTensors& ranks) {
-  if (ranks.size() == 1) return;
-  if (parameters.is_sharded()) ranks.reduce_scatter_sum(parameters.gradients(), parameters.gradient_parts());
-  else ranks.all_reduce_sum(parameters.gradients());
+std::function<void(std::size_t)> GradientSums::from_backward() {
+  if (ranks_.size() == 1 || !ranks_.sums_during_backward()) return {};
+  return [this](std::size_t layer) {
+    const torch::NoGradGuard no_grad;
+    begin_layer(layer);
+  };
+}
+
+void GradientSums::begin_layer(std::size_t layer) {
+  const std::size_t num_layers = parameters_.policy().layers.size();
+  QRL_INVARIANT(layer + num_begun_ + 1 == num_layers, "gradients' sums", "layers from the last to the first",
+                "layer " + std::to_string(layer) + " after " + std::to_string(num_begun_));
+  begin(parameters_.layer_gradients(layer));
+  ++num_begun_;
+}
+
+void GradientSums::begin(const GradientRange& range) {
+  std::vector<dist::Part> parts;
+  if (parameters_.is_sharded()) parts = parameters_.gradient_parts(range);
+  ranks_.begin_sum(parameters_.gradients(range.begin, range.count), parts);
+}
+
+void GradientSums::end() {
+  if (ranks_.size() == 1) return;
+  for (std::size_t left = parameters_.policy().layers.size() - num_begun_; left > 0; --left) begin_layer(left - 1);
+  begin(parameters_.other_gradients());
+  ranks_.end_sums();
+  num_begun_ = 0;
 }
 
 GradientNorm gradient_norm(const Parameters& parameters, dist::Collectives& world) {

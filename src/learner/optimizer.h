@@ -2,6 +2,8 @@
 // tensors. Knows neither loss nor forward pass.
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <string>
 
 #include "config/recipe.h"
@@ -11,8 +13,28 @@
 
 namespace qrl::learner {
 
-/// Sums gradients over ranks: all of them on every rank, or each tensor's on its owner. Collective.
-void reduce_gradients(const Parameters& parameters, RankTensors& ranks);
+/// Sums gradients over ranks: all of them on every rank, or each tensor's on its owner. A layer's matrices may begin
+/// when the mini-batch's last backward pass has left that layer. Whether or not it says so, layers go from the last to
+/// the first and all else after them, so that ranks need not agree on when.
+class GradientSums {
+ public:
+  /// Both must outlive it.
+  GradientSums(const Parameters& parameters, RankTensors& ranks) : parameters_(parameters), ranks_(ranks) {}
+
+  /// What a forward pass gives its backward pass to call: ForwardOptions::layer_done. Empty where sums wait for `end`.
+  std::function<void(std::size_t layer)> from_backward();
+  bool begun() const { return num_begun_ > 0; }
+  /// Begins the rest and waits for all. Collective.
+  void end();
+
+ private:
+  void begin_layer(std::size_t layer);
+  void begin(const GradientRange& range);
+
+  const Parameters& parameters_;
+  RankTensors& ranks_;
+  std::size_t num_begun_ = 0;  // layers, from the last
+};
 
 /// ‖gradients‖², the same on every rank: a tensor's by ops::sum_of_squares (or, with torch_ops, in fp64), their sum in
 /// fp64; and the first tensor whose gradient is not finite, or nothing. Collective when sharded.

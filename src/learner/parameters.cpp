@@ -8,6 +8,7 @@
 #include <numeric>
 #include <span>
 #include <string_view>
+#include <tuple>
 
 #include "base/error.h"
 #include "base/threads.h"
@@ -37,10 +38,10 @@ int rank_in_group(std::string_view name) {
   return static_cast<int>(kOrder.size());
 }
 
-std::string layer_of(std::string_view name) {
+/// −1: of no layer.
+std::int64_t layer_of(std::string_view name) {
   constexpr std::string_view kPrefix = "model.layers.";
-  if (!name.starts_with(kPrefix)) return {};
-  return std::string(name.substr(0, name.find('.', kPrefix.size())));
+  return name.starts_with(kPrefix) ? std::stoll(std::string(name.substr(kPrefix.size()))) : -1;
 }
 
 base::Device on_device(const Tensor& values) { return values.is_cpu() ? base::Device::cpu : base::Device::cuda; }
@@ -95,9 +96,10 @@ void Parameters::place(const std::vector<model::WeightSpec>& specs) {
   std::vector<Placement*> order;
   for (Placement& placement : placements_) order.push_back(&placement);
   std::stable_sort(order.begin(), order.end(), [](const Placement* a, const Placement* b) {
-    if (rank_of_kind(a->spec) != rank_of_kind(b->spec)) return rank_of_kind(a->spec) < rank_of_kind(b->spec);
-    const std::string layer_a = layer_of(a->spec.name), layer_b = layer_of(b->spec.name);
-    return layer_a == layer_b && rank_in_group(a->spec.name) < rank_in_group(b->spec.name);
+    const auto key = [](const model::WeightSpec& spec) {
+      return std::tuple(rank_of_kind(spec), layer_of(spec.name), rank_in_group(spec.name));
+    };
+    return key(a->spec) < key(b->spec);
   });
   std::int64_t next = 0;
   for (Placement* placement : order) {
@@ -156,6 +158,28 @@ void Parameters::make_stretches() {
   add(0, first_other_, options_.compute, options_.reads_layers);
   add(first_other_, num_decayed_, policy_.lm_head_dtype, options_.reads_tables);
   add(num_decayed_, size, torch::kFloat32, true);
+}
+
+GradientRange Parameters::layer_gradients(std::size_t layer) const {
+  GradientRange range{first_other_, 0};
+  for (const Placement& placement : placements_) {
+    if (rank_of_kind(placement.spec) != 0 || layer_of(placement.spec.name) != static_cast<std::int64_t>(layer))
+      continue;
+    range.begin = std::min(range.begin, placement.offset);
+    range.count += placement.spec.shape.numel();
+  }
+  return range;
+}
+
+std::vector<dist::Part> Parameters::gradient_parts(const GradientRange& range) const {
+  std::vector<dist::Part> parts;
+  for (dist::Part part : gradient_parts_) {
+    const auto begin = static_cast<std::int64_t>(part.begin);
+    if (begin < range.begin || begin >= range.begin + range.count) continue;
+    part.begin -= static_cast<std::size_t>(range.begin);
+    parts.push_back(part);
+  }
+  return parts;
 }
 
 std::vector<std::size_t> Parameters::in_order() const {

@@ -47,6 +47,11 @@ struct AdamwRun {
   bool decays = false;
 };
 
+/// Some of the gradients, next to each other.
+struct GradientRange {
+  std::int64_t begin = 0, count = 0;
+};
+
 struct ParameterOptions {
   torch::ScalarType compute = torch::kBFloat16;
   bool trainable = true;     ///< else no gradients and no moments
@@ -96,8 +101,11 @@ class Parameters {
   bool is_muons(const Placement& placement) const;
   /// What AdamW updates here, in as few runs as there can be.
   std::vector<AdamwRun> adamw_runs() const;
-  /// The owners of all gradients.
-  const std::vector<dist::Part>& gradient_parts() const { return gradient_parts_; }
+  /// A layer's matrices, and all that is no layer's matrix.
+  GradientRange layer_gradients(std::size_t layer) const;
+  GradientRange other_gradients() const { return {first_other_, size() - first_other_}; }
+  /// The owners of these gradients, counted from the range's first.
+  std::vector<dist::Part> gradient_parts(const GradientRange& range) const;
 
   /// Brings what the forward pass reads up to the masters: after every change of them. Collective when sharded.
   void refresh(RankTensors& ranks);

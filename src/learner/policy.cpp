@@ -17,6 +17,10 @@ TensorList through_layers(const PolicyWeights& weights, const ForwardOptions& op
   for (std::size_t idx = 0; idx < weights.layers.size(); ++idx) {
     const LayerWeights& w = weights.layers[idx];
     const model::LayerSnapshot* q = quantised ? &options.snapshot->layer_form(static_cast<std::int64_t>(idx)) : nullptr;
+    // The gradients of both that enter leave the layer's first operation together; the branch's goes on first.
+    const Tensor& entering = state[1].defined() ? state[1] : state[0];
+    if (options.layer_done && entering.requires_grad())
+      entering.register_hook([done = options.layer_done, idx](const Tensor&) { done(idx); });
     if (options.activation_checkpointing) {
       state = checkpointed([layer, idx, &w, q](const TensorList& in) { return layer(idx, w, q, in); }, state);
     } else {

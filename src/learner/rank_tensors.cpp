@@ -13,11 +13,14 @@ namespace {
 
 class ThroughHost final : public RankTensors {
  public:
-  explicit ThroughHost(dist::Collectives& world) : world_(world) {}
+  ThroughHost(dist::Collectives& world, const torch::Device& device) : world_(world), device_(device) {}
   int rank() const override { return world_.rank(); }
   int size() const override { return world_.size(); }
 
-  void all_reduce_sum(const torch::Tensor& f32_values) override {
+  void begin_sum(const torch::Tensor& f32_values, std::span<const dist::Part> parts) override {
+    if (!parts.empty()) {
+      return on_host(f32_values, [&](const torch::Tensor& host) { world_.reduce_scatter_sum(floats(host), parts); });
+    }
     constexpr std::int64_t kChunk = std::int64_t{1} << 22;  // 16 MiB: bounds what the transport buffers
     const torch::Tensor flat = f32_values.view({-1});
     for (std::int64_t begin = 0; begin < flat.numel(); begin += kChunk) {
@@ -25,9 +28,9 @@ class ThroughHost final : public RankTensors {
               [&](const torch::Tensor& host) { world_.all_reduce_sum(floats(host)); });
     }
   }
-  void reduce_scatter_sum(const torch::Tensor& f32_values, std::span<const dist::Part> parts) override {
-    on_host(f32_values, [&](const torch::Tensor& host) { world_.reduce_scatter_sum(floats(host), parts); });
-  }
+  void end_sums() override {}
+  /// Of a GPU's nodes autograd's own thread takes care.
+  bool sums_during_backward() const override { return device_.is_cpu(); }
   void all_gather(const torch::Tensor& values, std::span<const dist::Part> byte_parts) override {
     on_host(values, [&](const torch::Tensor& host) { world_.all_gather(bytes(host), byte_parts); });
   }
@@ -50,21 +53,22 @@ class ThroughHost final : public RankTensors {
   }
 
   dist::Collectives& world_;
+  torch::Device device_;
 };
 
 }  // namespace
 
-std::unique_ptr<RankTensors> ranks_through_host(dist::Collectives& world) {
-  return std::make_unique<ThroughHost>(world);
+std::unique_ptr<RankTensors> ranks_through_host(dist::Collectives& world, const torch::Device& device) {
+  return std::make_unique<ThroughHost>(world, device);
 }
 
 std::unique_ptr<RankTensors> ranks_on(const torch::Device& device, dist::Collectives& world) {
-  if (!device.is_cuda() || world.size() == 1) return ranks_through_host(world);
+  if (!device.is_cuda() || world.size() == 1) return ranks_through_host(world, device);
   if (world.any(world.local_size() > static_cast<int>(torch::cuda::device_count()))) {
     base::log_warning(
         "ranks share GPUs: what they exchange goes through host memory (as many processes as GPUs on each "
         "machine would use NCCL)");
-    return ranks_through_host(world);
+    return ranks_through_host(world, device);
   }
   return ranks_by_nccl(world, device, "libnccl.so.2");
 }

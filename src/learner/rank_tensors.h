@@ -12,20 +12,26 @@
 namespace qrl::learner {
 
 /// dist::Collectives for contiguous tensors on one device: the same contract, and the same parts (of elements to sum,
-/// of bytes to copy).
+/// of bytes to copy). Sums begin, in the same order on every rank, and end together: where ranks have GPUs of their own
+/// these work on meanwhile.
 class RankTensors {
  public:
   virtual ~RankTensors() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  virtual void all_reduce_sum(const torch::Tensor& f32_values) = 0;
-  virtual void reduce_scatter_sum(const torch::Tensor& f32_values, std::span<const dist::Part> parts) = 0;
+  /// Begins an all_reduce_sum, or with `parts` a reduce_scatter_sum, of what the device's work so far leaves. `values`
+  /// are not to be touched before end_sums.
+  virtual void begin_sum(const torch::Tensor& f32_values, std::span<const dist::Part> parts) = 0;
+  virtual void end_sums() = 0;
+  /// Whether a sum may begin out of a backward pass: not where that runs in another thread than MPI's.
+  virtual bool sums_during_backward() const = 0;
   virtual void all_gather(const torch::Tensor& values, std::span<const dist::Part> byte_parts) = 0;
   virtual void broadcast(const torch::Tensor& values, int root) = 0;
 };
 
-/// By `world`, which must outlive it: tensors that are not in host memory are copied there and back.
-std::unique_ptr<RankTensors> ranks_through_host(dist::Collectives& world);
+/// By `world`, which must outlive it: tensors that are not in host memory are copied there and back. A sum is done when
+/// it has begun.
+std::unique_ptr<RankTensors> ranks_through_host(dist::Collectives& world, const torch::Device& device = torch::kCPU);
 
 /// What ranks with tensors on `device` use: NCCL (nccl.h) where every rank has a GPU of its own, else host memory,
 /// which a warning says of GPUs that are shared. Collective.

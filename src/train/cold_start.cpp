@@ -62,7 +62,8 @@ void make_cold_start(RunParts& parts, const std::optional<std::filesystem::path>
     const double start_s = base::now_s();
     const auto batches = demonstration_batches(parts, state.sft_step * recipe.sft.batch_size, recipe.sft.batch_size);
     const types::GlobalCounts counts = rollout::count(batches);
-    for (const types::MicroBatch& batch : batches) learner.accumulate(batch, counts, loss, {});
+    for (const types::MicroBatch& batch : batches)
+      learner.accumulate(batch, counts, loss, {}, &batch == &batches.back());
     learner::UpdateReport report = learner.update();
     guard_finite(report, recipe, state);
     ++state.sft_step;

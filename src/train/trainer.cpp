@@ -235,7 +235,7 @@ Metrics Trainer::update(const MiniBatch& batch, bool is_first) {
                             is_first};
   const Metrics signals = learner::set_ais_alpha(batch.micro, loss, parts_.world);
   for (const types::MicroBatch& micro : batch.micro) {
-    learner_.accumulate(micro, batch.counts, loss, draw_params(recipe.rollout));
+    learner_.accumulate(micro, batch.counts, loss, draw_params(recipe.rollout), &micro == &batch.micro.back());
   }
   learner::UpdateReport report = learner_.update();
   guard_finite(report, recipe, parts_.state);

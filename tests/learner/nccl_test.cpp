@@ -33,9 +33,10 @@ std::vector<Seen> exchange(int num_ranks, const Make& make) {
     };
     Seen& mine = seen[static_cast<std::size_t>(world.rank())];
     mine.sum = values(0.3);
-    ranks->all_reduce_sum(mine.sum);
+    ranks->begin_sum(mine.sum, {});
     mine.shares = values(0.7);
-    ranks->reduce_scatter_sum(mine.shares, kParts);
+    ranks->begin_sum(mine.shares, kParts);
+    ranks->end_sums();
     mine.gathered = torch::full({kCount}, world.rank(), torch::kUInt8);
     ranks->all_gather(mine.gathered, kParts);
     mine.sent = torch::full({3, 5}, world.rank(), torch::kBFloat16);
@@ -87,8 +88,7 @@ TEST_CASE("what NCCL fails in is said, not passed over") {
     const torch::Tensor values = torch::zeros({4});
     // The ranks ask for different things, which the stand-in notices.
     const Part mine{0, static_cast<std::size_t>(1 + world.rank()), 0};
-    CHECK_THROWS_WITH(ranks->reduce_scatter_sum(values, std::span(&mine, 1)),
-                      Catch::Matchers::Contains("the stand-in's error"));
+    CHECK_THROWS_WITH(ranks->begin_sum(values, std::span(&mine, 1)), Catch::Matchers::Contains("the stand-in's error"));
   });
 }
 

@@ -1,0 +1,152 @@
+// Sums over ranks that begin while the backward pass goes on: the bits of those that wait for it.
+#include <mutex>
+
+#include "learner/learner.h"
+#include "learner/ranks.h"
+#include "learner/support.h"
+#include "model/snapshot.h"
+
+namespace qrl {
+
+using learner::Learner;
+using learner::LearnerOptions;
+using test::Named;
+
+namespace {
+
+struct Way {
+  std::string name;
+  LearnerOptions options;
+};
+
+std::vector<Way> ways() {
+  std::vector<Way> all;
+  const auto add = [&](const std::string& name) -> LearnerOptions& {
+    all.push_back({name, test::options(config::ComputeDType::bf16)});
+    return all.back().options;
+  };
+  add("own operations");
+  add("checkpointed").activation_checkpointing = true;
+  add("LibTorch's operations").torch_ops = true;
+  LearnerOptions& both = add("LibTorch's operations, checkpointed");
+  both.torch_ops = both.activation_checkpointing = true;
+  add("low_bit").forward = config::LearnerForward::low_bit;
+  add("muon").optim.name = config::OptimName::muon;
+  return all;
+}
+
+/// Rank r has r + 1 micro-batches; of the last rank's the last has nothing to learn from.
+std::vector<std::vector<types::MicroBatch>> shares(int num_ranks) {
+  std::vector<std::vector<types::MicroBatch>> all(static_cast<std::size_t>(num_ranks));
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    for (std::uint64_t i = 0; i <= rank; ++i)
+      all[rank].push_back(test::pack({test::random_sequence(10 * rank + i, 3, 5, 37)}));
+  }
+  std::fill(all.back().back().loss_mask.begin(), all.back().back().loss_mask.end(), 0);
+  return all;
+}
+
+/// What every rank has after two updates.
+struct Outcome {
+  std::vector<Named> masters;
+  std::vector<double> norms;
+};
+
+/// early(rank): whether that rank says which micro-batch is its last.
+template <class Early>
+Outcome train(const Way& way, bool sharded, int num_ranks, const Early& early) {
+  const model::ModelConfig config = test::tiny_config();
+  const std::vector<std::vector<types::MicroBatch>> batches = shares(num_ranks);
+  std::vector<types::MicroBatch> all;
+  for (const auto& share : batches) all.insert(all.end(), share.begin(), share.end());
+  const types::GlobalCounts counts = test::count(all);
+  LearnerOptions options = way.options;
+  options.shard_optimizer = sharded;
+  Outcome outcome;
+  outcome.masters.resize(batches.size());
+  outcome.norms.resize(batches.size());
+  test::Ranks(num_ranks).run([&](dist::Collectives& world) {
+    const auto rank = static_cast<std::size_t>(world.rank());
+    Learner learner(config, test::tiny_weights(config), options, world);
+    model::Snapshot snapshot(config, quant::Format::int8);
+    for (int step = 0; step < 2; ++step) {
+      learner.publish(snapshot, step);
+      for (const types::MicroBatch& batch : batches[rank]) {
+        const bool is_last = early(world.rank()) && &batch == &batches[rank].back();
+        learner.accumulate(batch, counts, {}, {1.0F}, is_last);
+      }
+      outcome.norms[rank] = learner.update().metrics.at("actor/grad_norm");
+    }
+    outcome.masters[rank] = test::copy(learner.masters());
+  });
+  return outcome;
+}
+
+}  // namespace
+
+TEST_CASE("sums over ranks that begin in the backward pass leave the bits of those that begin after it") {
+  for (const Way& way : ways()) {
+    for (const bool sharded : {false, true}) {
+      CAPTURE(way.name, sharded);
+      const Outcome after = train(way, sharded, 3, [](int) { return false; });
+      for (const auto& early : {+[](int) { return true; }, +[](int rank) { return rank == 1; }}) {
+        const Outcome during = train(way, sharded, 3, early);
+        CHECK(during.masters == after.masters);
+        CHECK(during.norms == after.norms);
+      }
+    }
+  }
+}
+
+TEST_CASE("a layer's gradients are summed when the last backward pass is done, all others' at the update") {
+  for (const Way& way : ways()) {
+    CAPTURE(way.name);
+    const auto of_two = [&](bool is_last) {
+      const model::ModelConfig config = test::tiny_config();
+      const std::vector<types::MicroBatch> batches = {test::pack({test::random_sequence(1, 3, 5, 37)}),
+                                                      test::pack({test::random_sequence(2, 3, 5, 37)})};
+      std::vector<Named> gradients(2);
+      test::Ranks(2).run([&](dist::Collectives& world) {
+        const auto rank = static_cast<std::size_t>(world.rank());
+        Learner learner(config, test::tiny_weights(config), way.options, world);
+        model::Snapshot snapshot(config, quant::Format::int8);
+        learner.publish(snapshot, 0);
+        learner.accumulate(batches[rank], test::count(batches), {}, {1.0F}, is_last);
+        gradients[rank] = test::copy(learner.gradients());
+        learner.update();
+      });
+      return gradients;
+    };
+    const std::vector<Named> during = of_two(true), after = of_two(false);
+    for (const auto& [name, mine] : during[0]) {
+      CAPTURE(name);
+      const bool of_a_layer = name.starts_with("model.layers.") && mine.size() > 64;  // its gains are shorter
+      CHECK((mine == during[1].at(name)) == of_a_layer);
+      CHECK(after[0].at(name) != after[1].at(name));
+      if (!of_a_layer) CHECK(mine == after[0].at(name));
+    }
+  }
+}
+
+TEST_CASE("nothing is accumulated between the last micro-batch and its update") {
+  const model::ModelConfig config = test::tiny_config();
+  const types::MicroBatch batch = test::pack({test::random_sequence(1, 3, 5, 37)});
+  static std::mutex assertions;  // Catch2's are not for several threads at once
+  test::Ranks(2).run([&](dist::Collectives& world) {
+    Learner learner(config, test::tiny_weights(config), test::options(), world);
+    const auto accumulate = [&](bool is_last) {
+      learner.accumulate(batch, test::count({batch, batch}), {}, {1.0F}, is_last);
+    };
+    accumulate(false);
+    accumulate(true);
+    {
+      const std::lock_guard lock(assertions);
+      CHECK_THROWS_WITH(accumulate(false), Catch::Contains("an update after the last one"));
+    }
+    learner.update();
+    accumulate(true);
+    learner.update();
+  });
+}
+
+}  // namespace qrl
