@@ -93,13 +93,16 @@ bool drop_numbers_repeated(std::vector<Token>& tokens) {
 }
 
 void make_words_ratios(std::vector<Token>& tokens) noexcept {
-  const auto is_part = [&tokens](std::size_t k) { return tokens[k].type == (k % 2 == 0 ? T::number : T::word); };
-  const std::size_t size = tokens.size() - 1;  // without the end
-  if (size < 3 || size % 2 == 0) return;
-  for (std::size_t k = 0; k < size; ++k) {
-    if (!is_part(k) || (k % 2 == 1 && tokens[k].text != "to")) return;
+  std::size_t begin = 0, end = tokens.size() - 1;  // without the end, and without braces around it all
+  while (end > begin + 2 && tokens[begin].type == T::open && tokens[begin].code == '{' &&
+         tokens[end - 1].type == T::close && tokens[end - 1].code == '}')
+    ++begin, --end;
+  if (end < begin + 3 || (end - begin) % 2 == 0) return;
+  for (std::size_t k = begin; k < end; ++k) {
+    const bool joint = (k - begin) % 2 == 1;
+    if (tokens[k].type != (joint ? T::word : T::number) || (joint && tokens[k].text != "to")) return;
   }
-  for (std::size_t k = 1; k < size; k += 2) tokens[k] = {T::op, ':', tokens[k].space, tokens[k].newline, {}};
+  for (std::size_t k = begin + 1; k < end; k += 2) tokens[k] = {T::op, ':', tokens[k].space, tokens[k].newline, {}};
 }
 
 void make_letters_operators(std::vector<Token>& tokens) noexcept {

@@ -39,14 +39,16 @@ bool speaks_of_factorials(std::string_view line) {
 
 std::optional<std::string> exclaimed_number(std::string_view response, std::string_view answer) {
   constexpr std::size_t kMaxLine_bytes = 300;  // that is looked at
+  constexpr std::size_t kMaxNumber_bytes = 64;
   constexpr std::string_view kOperations[] = {"of", "by", "times", "plus", "minus", "over", "and", "or"};
-  if (const std::size_t end = answer.rfind('!'); end == std::string_view::npos) return std::nullopt;
-  else if (std::all_of(answer.begin() + static_cast<std::ptrdiff_t>(end), answer.end(), is_ornament))
-    answer = answer.substr(0, end + 1);
-  else return std::nullopt;
+  const std::size_t sign = answer.size() <= kMaxNumber_bytes ? answer.rfind('!') : std::string_view::npos;
+  if (sign == std::string_view::npos) return std::nullopt;
+  const std::string_view ornaments = answer.substr(sign);
+  if (!std::all_of(ornaments.begin(), ornaments.end(), is_ornament)) return std::nullopt;
+  answer = answer.substr(0, sign + 1);
   if (response.size() > kMaxScanned_bytes) response.remove_prefix(response.size() - kMaxScanned_bytes);
   const std::string_view number = answer.substr(0, answer.find('!'));
-  const bool plain = number.find_first_not_of("0123456789.,/-$") == std::string_view::npos;
+  const bool plain = number.find_first_not_of("0123456789.,/:-$ to") == std::string_view::npos;
   const std::size_t at = find_last(response, answer);
   if (!plain || number.empty() || at == std::string_view::npos) return std::nullopt;
   for (const char c : response.substr(at + answer.size())) {

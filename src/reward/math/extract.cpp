@@ -294,7 +294,8 @@ std::optional<std::string> affirmed(std::string_view text) {
   if (line != std::string_view::npos) text.remove_prefix(line + 1);
   const std::size_t stop = text.rfind(". ");
   if (stop != std::string_view::npos) text.remove_prefix(stop + 2);
-  const char label = affirmed_label(text);
+  constexpr std::size_t kMaxSentence_bytes = 200;
+  const char label = text.size() <= kMaxSentence_bytes ? affirmed_label(text) : '\0';
   return label != 0 ? std::optional(std::string(1, label)) : std::nullopt;
 }
 
@@ -307,10 +308,10 @@ std::string without_calculations(std::string_view text) {
     const std::size_t begin = std::min(text.find("<<", at), text.size());
     out += text.substr(at, begin - at);
     if (begin == text.size()) break;
-    const std::size_t end = text.find_first_not_of("0123456789.,+-*/()=% ", begin + 2);
-    const bool closed = end != std::string_view::npos && end > begin + 2 && end - begin <= kMaxCalculation_bytes &&
-                        text.substr(end).starts_with(">>");
-    at = closed ? end + 2 : begin + 2;
+    const std::string_view inside = text.substr(begin + 2, kMaxCalculation_bytes);
+    const std::size_t size = std::min(inside.find_first_not_of("0123456789.,+-*/()=% "), inside.size());
+    const bool closed = size > 0 && inside.substr(size).starts_with(">>");
+    at = begin + 2 + (closed ? size + 2 : 0);
     if (!closed) out += "<<";
   }
   return out;
@@ -329,6 +330,13 @@ bool has_emphasis(std::string_view text) noexcept {
   return std::any_of(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(open), is_letter);
 }
 
+/// "Red: 3\nBlue: 4": lines with labels, of which the last one counts, are no formula of several lines.
+bool is_table(std::string_view text) noexcept {
+  const std::size_t line = text.find('\n');
+  const std::size_t colon = line < text.size() ? text.find(": ") : std::string_view::npos;
+  return colon < text.size() && colon > 1 && is_letter(text[colon - 1]) && is_letter(text[colon - 2]);
+}
+
 std::optional<std::string> whole(std::string_view text, bool any) {
   text = bare(text);
   if (text.starts_with("## ") || text.starts_with("### ")) text = bare(text.substr(text.find(' ')));  // a headline
@@ -336,7 +344,7 @@ std::optional<std::string> whole(std::string_view text, bool any) {
   if (text.empty() || text.size() > kMaxWhole_bytes) return std::nullopt;
   const bool mixed_text = text.find('$') != std::string_view::npos && text.find("\\$") == std::string_view::npos;
   if (mixed_text || has_emphasis(text)) return std::nullopt;  // words with formulas in them, or money
-  if (is_formula(text) || is_date(text)) return std::string(text);
+  if ((is_formula(text) && !is_table(text)) || is_date(text)) return std::string(text);
   const bool words = std::none_of(text.begin(), text.end(), is_digit) &&
                      std::count(text.begin(), text.end(), ' ') < static_cast<std::ptrdiff_t>(kMaxWords) &&
                      text.find('$') == std::string_view::npos;

@@ -568,6 +568,7 @@ Tokens tokenize(std::string_view text, Comma comma) {
   tokens.source.assign(spelled.begin(), spelled.end());
   tokens.tokens.reserve(32);
   Lexer(tokens, comma).run();
+  if (!tokens.fault.empty()) return tokens;
   make_contextual_signs_round(tokens.tokens);
   make_builder_braces_shown(tokens.tokens);
   make_words_ratios(tokens.tokens);

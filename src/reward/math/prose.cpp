@@ -260,6 +260,8 @@ bool takes_back(std::string_view behind) {
 }  // namespace
 
 bool changes(std::string_view behind, bool fraction) {
+  constexpr std::size_t kReach_bytes = 1000;  // more than the words that count
+  behind = behind.substr(0, kReach_bytes);
   if (behind.starts_with('?') || behind.starts_with("..")) return true;
   if (begins_ordinal(behind) && !fraction) return true;
   if (offers_another(behind) || takes_back(behind)) return true;
