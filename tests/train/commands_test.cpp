@@ -254,6 +254,37 @@ TEST_CASE("output that a full disk cuts short is an error, whatever the command"
   }
 }
 
+TEST_CASE("judge: a number beyond doubles ends it with its line, one beyond 64 bits is a gold nobody meets") {
+  const test::TempDir dir;
+  const auto judge = [&](const std::string& verifier, const std::string& rows) {
+    std::ofstream(dir / "rows.jsonl") << rows << "\n";
+    return test::run_command(kProgram + "judge --verifier " + verifier + " < " + (dir / "rows.jsonl").string());
+  };
+  for (const auto& [verifier, row] : {std::pair{"math", R"({"response":"\\boxed{1}","ground_truth":1e400})"},
+                                      {"math", R"({"response":"\\boxed{1}","ground_truth":"1","note":-1e999})"},
+                                      {"countdown", R"({"response":"1+2","numbers":[1,2e400],"target":3})"},
+                                      {"countdown", R"({"response":"1+2","numbers":[1,2],"target":1e400})"}}) {
+    const test::Outcome outcome = judge(verifier, R"({"response":"7","ground_truth":"7"})"
+                                                  "\n" +
+                                                      std::string(row));
+    INFO(row << "\n" << outcome.output);
+    CHECK(outcome.exit_code == 2);
+    CHECK(says(outcome, "standard input:2: expected JSON numbers within the range of a double"));
+    CHECK(says(outcome, "\"score\":"));  // of the row before it
+  }
+  for (const auto& [verifier, row] :
+       {std::pair{"math", R"({"response":"\\boxed{99999999999999999999}","ground_truth":99999999999999999999})"},
+        {"countdown", R"({"response":"<answer>1+2</answer>","numbers":[1,99999999999999999999],"target":3})"},
+        {"countdown", R"({"response":"<answer>1+2</answer>","numbers":[1,2],"target":-99999999999999999999})"},
+        {"countdown", R"({"response":"<answer>1+2</answer>","numbers":[1,2],"target":1e300})"},
+        {"sudoku", R"({"response":"1","puzzle":99999999999999999999})"}}) {
+    const test::Outcome outcome = judge(verifier, row);
+    INFO(row << "\n" << outcome.output);
+    CHECK(outcome.exit_code == 0);
+    CHECK(says(outcome, R"({"score":0,"reason":"gold")"));
+  }
+}
+
 TEST_CASE("an export that fails leaves an empty folder, so that the same command works once there is room") {
   const test::TempDir dir;
   const std::string command = std::string(QRL_BINARY_DIR) + "/qrl-train export " +

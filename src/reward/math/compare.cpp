@@ -58,6 +58,7 @@ std::string_view without_article(std::string_view text) noexcept {
 Comparison compare_values(std::string_view gold, std::string_view answer) {
   if (gold.size() > kMaxAnswer_bytes || answer.size() > kMaxAnswer_bytes) return Comparison::unreadable;
   if (same_text(gold, answer) && parse(gold, Comma::thousands).root >= 0) return Comparison::equal;
+  if (const auto lists = same_word_lists(gold, answer)) return *lists ? Comparison::equal : Comparison::different;
   constexpr Comma kReadings[] = {Comma::thousands, Comma::separator, Comma::decimal};
   bool read = false, spent = false;
   // As a gold answer 3,5 are two numbers. 2,74 is 2.74 where it stands alone and the other side is a decimal; (4,5) is

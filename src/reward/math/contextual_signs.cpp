@@ -1,5 +1,7 @@
 #include "reward/math/contextual_signs.h"
 
+#include <algorithm>
+
 namespace qrl::reward::math {
 
 namespace {
@@ -45,6 +47,62 @@ void make_contextual_signs_round(std::vector<Token>& tokens) {
       }
     }
   }
+}
+
+void make_builder_braces_shown(std::vector<Token>& tokens) noexcept {
+  const auto is_open_brace = [](const Token& token) { return token.type == T::open && token.code == '{'; };
+  for (std::size_t k = 0; k + 3 < tokens.size(); ++k) {
+    if (!is_open_brace(tokens[k]) || tokens[k + 1].type != T::symbol) continue;
+    if (k > 0 && !is_before_item(tokens[k - 1])) continue;
+    std::size_t bar = k + 2;
+    if (tokens[bar].type == T::relation && tokens[bar].code == 'e' && tokens[bar + 1].type == T::symbol) bar += 2;
+    if (bar >= tokens.size()) return;
+    if (tokens[bar].type != T::bar && (tokens[bar].type != T::op || tokens[bar].code != ':')) continue;
+    bool relation = false;
+    std::size_t end = bar + 1, depth = 1;
+    for (; end < tokens.size(); ++end) {
+      if (is_open_brace(tokens[end])) ++depth;
+      if (tokens[end].type == T::close && tokens[end].code == '}' && --depth == 0) break;
+      relation = relation || tokens[end].type == T::relation;
+    }
+    if (end == tokens.size()) return;
+    if (relation) tokens[k].code = tokens[end].code = 'S';
+    k = end;
+  }
+}
+
+bool drop_numbers_repeated(std::vector<Token>& tokens) {
+  constexpr std::size_t kMaxDropped = 8;  // taking each out costs a walk
+  std::size_t num_dropped = 0;
+  for (std::size_t open = 1; open + 2 < tokens.size() && num_dropped < kMaxDropped; ++open) {
+    if (tokens[open].type != T::open || tokens[open].code != '(') continue;
+    if (tokens[open - 1].type != T::number || tokens[open + 1].type != T::number) continue;
+    if (tokens[open - 1].code != kInWords && tokens[open + 1].code != kInWords) continue;
+    std::size_t size = 0, close = open + 1;  // of the number in words
+    while (tokens[close].type == T::number || tokens[close].type == T::op) ++close, ++size;
+    while (tokens[close].type == T::word) ++close;
+    if (tokens[close].type != T::close) continue;
+    const auto words = tokens.begin() + static_cast<std::ptrdiff_t>(open) + 1;
+    const auto end = words + static_cast<std::ptrdiff_t>(size);
+    const auto same = [](const Token& a, const Token& b) { return a.type == b.type && a.text == b.text; };
+    if (size > open || !std::equal(words, end, words - 1 - static_cast<std::ptrdiff_t>(size), same)) return false;
+    tokens.erase(words - 1, tokens.begin() + static_cast<std::ptrdiff_t>(close) + 1);
+    ++num_dropped;
+  }
+  return true;
+}
+
+void make_words_ratios(std::vector<Token>& tokens) noexcept {
+  std::size_t begin = 0, end = tokens.size() - 1;  // without the end, and without braces around it all
+  while (end > begin + 2 && tokens[begin].type == T::open && tokens[begin].code == '{' &&
+         tokens[end - 1].type == T::close && tokens[end - 1].code == '}')
+    ++begin, --end;
+  if (end < begin + 3 || (end - begin) % 2 == 0) return;
+  for (std::size_t k = begin; k < end; ++k) {
+    const bool joint = (k - begin) % 2 == 1;
+    if (tokens[k].type != (joint ? T::word : T::number) || (joint && tokens[k].text != "to")) return;
+  }
+  for (std::size_t k = begin + 1; k < end; k += 2) tokens[k] = {T::op, ':', tokens[k].space, tokens[k].newline, {}};
 }
 
 void make_letters_operators(std::vector<Token>& tokens) noexcept {

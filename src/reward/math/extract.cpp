@@ -182,7 +182,9 @@ std::string_view sentence(std::string_view text) noexcept {
     if (displayed) continue;
     if (text[i] == '\n') return text.substr(0, i);
     const bool next = i + 2 < text.size() && text[i + 1] == ' ' && text[i + 2] >= 'A' && text[i + 2] <= 'Z';
-    const bool stop = (text[i] == '.' && (i + 1 == text.size() || is_space(text[i + 1]))) || (text[i] == '!' && next);
+    const bool pause = i > 0 && text[i - 1] == '.' && i + 1 < text.size();  // 18... no, 20
+    const bool stop =
+        (text[i] == '.' && !pause && (i + 1 == text.size() || is_space(text[i + 1]))) || (text[i] == '!' && next);
     const bool label = i == 1 && labelled(text) && !is_letter(text[3]);  // B. 42
     if (stop && !label) return text.substr(0, i);
     if (text[i] == '<' && (text.substr(i).starts_with("</") || text.substr(i).starts_with("<|")))
@@ -284,6 +286,37 @@ std::optional<std::string> after_answer_is(std::string_view text) {
   return std::nullopt;
 }
 
+/// The choice that the last sentence says is right.
+std::optional<std::string> affirmed(std::string_view text) {
+  text = trimmed(text);
+  if (text.ends_with('.')) text.remove_suffix(1);
+  const std::size_t line = text.rfind('\n');
+  if (line != std::string_view::npos) text.remove_prefix(line + 1);
+  const std::size_t stop = text.rfind(". ");
+  if (stop != std::string_view::npos) text.remove_prefix(stop + 2);
+  constexpr std::size_t kMaxSentence_bytes = 200;
+  const char label = text.size() <= kMaxSentence_bytes ? affirmed_label(text) : '\0';
+  return label != 0 ? std::optional(std::string(1, label)) : std::nullopt;
+}
+
+/// Without the calculations that GSM8K's solutions write before a result: 9*2 = <<9*2=18>>18.
+std::string without_calculations(std::string_view text) {
+  constexpr std::size_t kMaxCalculation_bytes = 100;
+  std::string out;
+  out.reserve(text.size());
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t begin = std::min(text.find("<<", at), text.size());
+    out += text.substr(at, begin - at);
+    if (begin == text.size()) break;
+    const std::string_view inside = text.substr(begin + 2, kMaxCalculation_bytes);
+    const std::size_t size = std::min(inside.find_first_not_of("0123456789.,+-*/()=% "), inside.size());
+    const bool closed = size > 0 && inside.substr(size).starts_with(">>");
+    at = begin + 2 + (closed ? size + 2 : 0);
+    if (!closed) out += "<<";
+  }
+  return out;
+}
+
 std::optional<std::string> in_answer_tag(std::string_view text) {
   const auto tagged = last_tagged(text);
   return tagged ? std::optional(answer_in_clause(*tagged)) : std::nullopt;
@@ -297,6 +330,13 @@ bool has_emphasis(std::string_view text) noexcept {
   return std::any_of(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(open), is_letter);
 }
 
+/// "Red: 3\nBlue: 4": lines with labels, of which the last one counts, are no formula of several lines.
+bool is_table(std::string_view text) noexcept {
+  const std::size_t line = text.find('\n');
+  const std::size_t colon = line < text.size() ? text.find(": ") : std::string_view::npos;
+  return colon < text.size() && colon > 1 && is_letter(text[colon - 1]) && is_letter(text[colon - 2]);
+}
+
 std::optional<std::string> whole(std::string_view text, bool any) {
   text = bare(text);
   if (text.starts_with("## ") || text.starts_with("### ")) text = bare(text.substr(text.find(' ')));  // a headline
@@ -304,7 +344,7 @@ std::optional<std::string> whole(std::string_view text, bool any) {
   if (text.empty() || text.size() > kMaxWhole_bytes) return std::nullopt;
   const bool mixed_text = text.find('$') != std::string_view::npos && text.find("\\$") == std::string_view::npos;
   if (mixed_text || has_emphasis(text)) return std::nullopt;  // words with formulas in them, or money
-  if (is_formula(text) || is_date(text)) return std::string(text);
+  if ((is_formula(text) && !is_table(text)) || is_date(text)) return std::string(text);
   const bool words = std::none_of(text.begin(), text.end(), is_digit) &&
                      std::count(text.begin(), text.end(), ' ') < static_cast<std::ptrdiff_t>(kMaxWords) &&
                      text.find('$') == std::string_view::npos;
@@ -326,6 +366,8 @@ std::optional<std::string> extract(std::string_view response, config::MathProfil
     const std::string_view said = trimmed(response.substr(end + kThought.size()));
     if (!said.empty()) response = said;
   }
+  std::string calculated;
+  if (response.find("<<") != std::string_view::npos) response = calculated = without_calculations(response);
   using P = config::MathProfile;
   switch (profile) {
     case P::boxed:
@@ -333,7 +375,8 @@ std::optional<std::string> extract(std::string_view response, config::MathProfil
     case P::gsm8k:
       return after_hashes(response);
     case P::answer_is:
-      return after_answer_is(response);
+      if (auto found = after_answer_is(response)) return found;
+      return affirmed(response);
     case P::answer_tag:
       return in_answer_tag(response);
     case P::text:
@@ -347,6 +390,7 @@ std::optional<std::string> extract(std::string_view response, config::MathProfil
   if (auto found = in_open_box(response)) return found;
   if (auto found = after_hashes(response)) return found;
   if (auto found = after_answer_is(response)) return found;
+  if (auto found = affirmed(response)) return found;
   if (auto found = in_answer_tag(response)) return found;
   if (auto found = whole(response, false)) return found;
   return last_value(response);

@@ -12,7 +12,8 @@ namespace qrl::reward::math {
 /// The answer of a response, without $ and other surroundings; several boxes joined by commas or "and" are one list.
 /// Only the end of a response is searched (verifier.h's kMaxScanned_bytes); linear in that. Profiles:
 /// - boxed: the last complete \boxed{…}        - gsm8k: what follows the last ####
-/// - answer_is: what follows the last "answer is" or "answer:", up to the end of the sentence
+/// - answer_is: what follows the last "answer is" or "answer:", up to the end of the sentence; without them the choice
+///   that the last sentence says is right
 /// - answer_tag: the last complete <answer>…</answer>
 /// - text: the whole response                  - last_number: its last number or formula between $
 /// - auto: the first of boxed, gsm8k, answer_is, answer_tag, text (up to 300 bytes that are a formula or up to five

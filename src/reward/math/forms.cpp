@@ -157,7 +157,8 @@ std::optional<bool> offers_alternatives(const Tree& tree, NodeIdx idx) noexcept 
   bool alternatives = false;
   for (std::int32_t k = 0; k < list.count; ++k) {
     const Node& member = tree.child_at(list, k);
-    if (member.kind != Kind::relation) return std::nullopt;
+    const bool choice = member.kind == Kind::symbol && member.text.size() == 1 && member.text[0] <= 'Z';
+    if (member.kind != Kind::relation && !choice) return std::nullopt;
     for (std::int32_t i = 1; i < member.count; ++i)
       if (std::string_view("<>lg").find(tree.link(member, i).code) == std::string_view::npos) return std::nullopt;
     alternatives = alternatives || tree.link(list, k).code == '|';

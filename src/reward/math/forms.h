@@ -29,7 +29,7 @@ bool has_quantity(const Tree& tree, NodeIdx idx) noexcept;
 bool is_name(const Tree& tree, NodeIdx idx) noexcept;
 /// m + n, a + b + c: what "m + n = 204" names. No other sum.
 bool is_sum_of_names(const Tree& tree, NodeIdx idx) noexcept;
-/// Whether "or" stands between inequalities of a list; nothing where it is no list of inequalities alone.
+/// Whether "or" stands between inequalities or choices of a list; nothing where it is no list of these alone.
 std::optional<bool> offers_alternatives(const Tree& tree, NodeIdx idx) noexcept;
 /// x, x_1, f(x), (x, y) or a word, but no product.
 bool is_variable(const Tree& tree, NodeIdx idx) noexcept;

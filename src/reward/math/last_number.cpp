@@ -185,6 +185,16 @@ std::optional<Sign> sign_at_end(std::string_view text) noexcept {
   return verb ? std::optional(Sign{sign, before}) : std::nullopt;
 }
 
+/// Whether a text ends with < or >, as "x<" does; not with that of a tag, "<b>", or of an arrow.
+bool is_relation_at_end(std::string_view text) noexcept {
+  constexpr std::size_t kTag_bytes = 16;
+  if (text.ends_with('<')) return true;
+  if (!text.ends_with('>') || text.size() < 2) return false;
+  const std::string_view before = text.substr(text.size() - std::min(kTag_bytes, text.size()));
+  const char c = text[text.size() - 2];
+  return before.find('<') == std::string_view::npos && (is_letter(c) || is_digit(c) || c == ')' || c == ' ');
+}
+
 /// Whether what stands before a number makes an operand, a bound or an argument of it.
 bool is_taken(std::string_view before) noexcept {
   constexpr std::string_view kSigns[] = {"+",     "/",  "^",    "_",     "\\times", "\\cdot", "\\div", "\\sqrt", "\\ne",
@@ -196,6 +206,7 @@ bool is_taken(std::string_view before) noexcept {
     return !before.empty() && is_digit(before.back());
   }
   if (std::string_view rest = before; take_one_of(rest, kSigns)) return true;
+  if (is_relation_at_end(before)) return true;
   if (std::string_view rest = before; take_one_of(rest, kFunctions)) return rest.empty() || !is_letter(rest.back());
   return before.ends_with('*') && !before.ends_with("**");
 }
@@ -216,7 +227,8 @@ bool is_taken_behind(std::string_view behind, bool money) {
 bool is_part_of_two(std::string_view text, Span previous, Span last) noexcept {
   const std::string_view joint = text.substr(previous.end, last.begin - previous.end);
   if (joint == " in " || joint == " out of " || joint == " : ") return true;
-  if (joint == " and ") return text.substr(0, previous.begin).ends_with("between ");
+  if (joint == " to ") return !text.substr(0, previous.begin).ends_with("from ");  // the ratio is 2 to 3
+  if (joint == " and ") return text.substr(0, previous.begin).ends_with("etween ");
   return std::none_of(joint.begin(), joint.end(), [](char c) { return is_space(c) || is_letter(c) || c == '='; });
 }
 
@@ -264,10 +276,15 @@ std::optional<LastNumber> last_number(std::string_view text) {
   if (numbers.empty()) return found;
   const std::size_t last_begin = numbers.back().begin;
   while (numbers.size() > 1 && is_script(all, numbers.back())) numbers.pop_back();
-  const Span last = numbers.back();
+  Span last = numbers.back();
   if (last_begin != last.begin && !are_units(all.substr(last.end, last_begin - last.end))) return found;
   if (last.begin == 0 && at > kReach_bytes) return found;  // perhaps it began before
-  if (numbers.size() > 1 && is_part_of_two(all, numbers[numbers.size() - 2], last)) return found;
+  if (numbers.size() > 1) {
+    const Span previous = numbers[numbers.size() - 2];
+    const bool ratio = all.substr(0, previous.begin).find("ratio") != std::string_view::npos;
+    if (ratio && all.substr(previous.end, last.begin - previous.end) == " to ") last.begin = previous.begin;
+    else if (is_part_of_two(all, previous, last)) return found;
+  }
 
   std::string_view before = all.substr(0, last.begin), behind = all.substr(last.end);
   const bool money = take_one_of(before, kMoney);

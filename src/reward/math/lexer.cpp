@@ -182,10 +182,14 @@ class Lexer {
   // ---- numbers
 
   void read_number() {
-    if (pending_ > 0 && is_digit(peek())) {  // \frac12: an argument without braces is one digit
+    if (pending_ > 0 && is_digit(peek())) {
       --pending_;
-      push(T::number, 0, text_.substr(at_, 1));
-      ++at_;
+      // \frac12: an argument without braces is one digit; of a root it is all of them, whatever LaTeX shows.
+      const bool of_root =
+          !out_.tokens.empty() && (out_.tokens.back().type == T::root || out_.tokens.back().code == '[');
+      const std::size_t size = of_root ? end_of_decimal(text_, at_) - at_ : 1;
+      push(T::number, 0, text_.substr(at_, size));
+      at_ += size;
       return;
     }
     const WrittenNumber number = scan_number(out_.source, at_, comma_);
@@ -203,6 +207,8 @@ class Lexer {
     return last.type == T::number || last.type == T::close || last.type == T::symbol ||
            (last.type == T::op && (last.code == '%' || last.code == 'd'));
   }
+
+  bool after_number() const noexcept { return !out_.tokens.empty() && out_.tokens.back().type == T::number; }
 
   void read_letters() {
     const std::size_t begin = at_;
@@ -225,25 +231,33 @@ class Lexer {
     if (word.size() <= 3 && word[0] <= 'Z' && note_currency(word)) return;
     const bool ordinal = !space_ && after_value() && (word == "st" || word == "nd" || word == "rd" || word == "th");
     const bool unit = ordinal || (after_value() && unit_of(word).dimension != 0);
-    if (unit || is_short_word(word) || is_word(word)) return push(T::word, 0, word);
+    if (unit || is_word(word)) return push(T::word, 0, word);
     read_run(begin, word);
   }
 
   /// A number in words, alone or in front of what is counted. Its digits take the place of its letters, which are more.
   bool read_numeral(std::size_t begin) {
-    const bool after_number = !out_.tokens.empty() && out_.tokens.back().type == T::number;
-    const auto numeral = after_value() && !after_number ? std::nullopt : numeral_at(text_.substr(begin));
-    if (!numeral || (begin > 0 && text_[begin - 1] == '-')) return false;
-    const std::string digits = std::to_string(numeral->value);
-    std::copy(digits.begin(), digits.end(), out_.source.begin() + static_cast<std::ptrdiff_t>(begin));
+    const auto numeral = after_value() && !after_number() ? std::nullopt : numeral_at(text_.substr(begin));
+    if (!numeral || (begin > 0 && text_[begin - 1] == '-') || (after_number() && numeral->denominator > 1))
+      return false;
     at_ = begin + numeral->size;
-    push(T::number, 0, text_.substr(begin, digits.size()));
+    std::size_t end = begin;
+    const auto write = [&](std::string_view text, T type, char code) {
+      std::copy(text.begin(), text.end(), out_.source.begin() + static_cast<std::ptrdiff_t>(end));
+      push(type, code, text_.substr(end, text.size()));
+      end += text.size();
+    };
+    write(std::to_string(numeral->value), T::number, kInWords);
+    if (numeral->denominator > 1) {
+      write("/", T::op, '/');
+      write(std::to_string(numeral->denominator), T::number, kInWords);
+    }
     return true;
   }
 
-  /// "minus 12", "negative 12".
+  /// "minus 12", "negative 12", "minus twelve".
   bool read_minus(std::size_t begin) {
-    if (!is_minus(text_.substr(begin))) return false;
+    if (!begins_with_minus(text_.substr(begin))) return false;
     push(T::op, '-');
     return true;
   }
@@ -255,12 +269,6 @@ class Lexer {
     at_ += 2;
     push(T::word, 0, text_.substr(begin, 3));
     return true;
-  }
-
-  /// Four letters and more are a word, unless they are all capitals of up to four: points (ABCD).
-  static bool is_word(std::string_view word) noexcept {
-    const bool capitals = std::all_of(word.begin(), word.end(), [](char c) { return c <= 'Z'; });
-    return word.size() >= (capitals ? 5u : 4u);
   }
 
   /// A product of letters, perhaps with a function or a constant at either end: xsin, pir.
@@ -419,23 +427,11 @@ class Lexer {
     if (type == T::begin && columns) take_braced();
     const bool after_brace =
         !out_.tokens.empty() && out_.tokens.back().type == T::open && out_.tokens.back().code == 'S';
-    if (type == T::begin && columns && after_brace && !brace_closes_behind(*name)) {
+    if (type == T::begin && columns && after_brace && !brace_closes_behind(text_.substr(at_), *name)) {
       out_.tokens.pop_back();
       return push(type, 0, "cases");
     }
     push(type, 0, *name);
-  }
-
-  /// Whether a brace opened before an environment is closed right behind it; \left\{ \begin{array}…\end{array} \right.
-  /// is what cases are.
-  bool brace_closes_behind(std::string_view name) const noexcept {
-    std::string_view rest = text_.substr(std::min(text_.find("\\end{", at_), text_.size()));
-    rest.remove_prefix(std::min(name.size() + 6, rest.size()));
-    for (const std::string_view word : {"}", "\\right"}) {
-      rest = trimmed(rest);
-      if (rest.starts_with(word)) rest.remove_prefix(word.size());
-    }
-    return rest.starts_with("\\}") || rest.starts_with("\\rbrace");
   }
 
   void read_wrapped(Wrapper wrapper, std::size_t command) {
@@ -462,9 +458,8 @@ class Lexer {
         return push_name(*content);
       case Wrapper::roman: {
         const bool letters = std::all_of(content->begin(), content->end(), is_letter);
-        const bool after_number = !out_.tokens.empty() && out_.tokens.back().type == T::number;
         if (letters && content->size() == 1 && is_unit_here(*content)) return push_words(*content);
-        if (!letters && after_number && names_unit(*content)) return push_words(*content);  // \mathrm{m/s}
+        if (!letters && after_number() && names_unit(*content)) return push_words(*content);  // \mathrm{m/s}
         if (letters && content->size() > 1) {
           if (const auto meaning = word_meaning(*content)) return push_meaning(*meaning);
           return push_words(*content);
@@ -477,8 +472,14 @@ class Lexer {
       }
       case Wrapper::text:
         if (is_digit(peek()) && ends_with_minus(text_.substr(0, at_ - 1))) return push(T::op, '-');
+        if (after_number() && is_bracketed_numeral(*content)) {  // 5\text{ (five)}
+          hide_braces(begin);
+          at_ = begin;
+          return;
+        }
+        if (peek() == '^' && begins_with_number(*content) && is_letter(content->back())) hide_braces(begin);
         if (begins_with_number(*content) || is_list_of_letters(*content) || is_modulus(*content) ||
-            is_minus(*content) || (!after_value() && numeral_at(*content))) {
+            begins_with_minus(*content) || (!after_value() && numeral_at(*content))) {
           at_ = begin;
           return;
         }
@@ -486,6 +487,12 @@ class Lexer {
       default:
         at_ = begin;
     }
+  }
+
+  /// \text{12 in}^2 is 12 in^2: the braces from `begin` to what was read are spaces.
+  void hide_braces(std::size_t begin) {
+    out_.source[text_.find('{', begin)] = ' ';
+    out_.source[at_ - 1] = ' ';
   }
 
   /// A letter that is a unit behind a number, a unit or a unit's stroke: 5\mathrm{m}, \mathrm{km} / \mathrm{h}.
@@ -503,12 +510,6 @@ class Lexer {
     if (content.starts_with('-') || content.starts_with('+')) content.remove_prefix(1);
     if (content.starts_with("\\$")) content.remove_prefix(2);
     return !content.empty() && is_digit(content.front()) && !after_value();
-  }
-
-  /// \text{minus 12}.
-  static bool is_minus(std::string_view content) noexcept {
-    const std::string_view behind = behind_minus(content);
-    return !behind.empty() && is_digit(behind.front());
   }
 
   void push_name(std::string_view name) {
@@ -567,7 +568,11 @@ Tokens tokenize(std::string_view text, Comma comma) {
   tokens.source.assign(spelled.begin(), spelled.end());
   tokens.tokens.reserve(32);
   Lexer(tokens, comma).run();
+  if (!tokens.fault.empty()) return tokens;
   make_contextual_signs_round(tokens.tokens);
+  make_builder_braces_shown(tokens.tokens);
+  make_words_ratios(tokens.tokens);
+  if (!drop_numbers_repeated(tokens.tokens)) tokens.fault = "a number and another one in words";
   make_letters_operators(tokens.tokens);
   return tokens;
 }

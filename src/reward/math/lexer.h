@@ -13,7 +13,7 @@ inline constexpr std::size_t kMaxTokens = 2048;
 
 enum class TokenType : unsigned char {
   end,
-  number,    ///< text: digits with at most one '.', repeating ones in (), an exponent after 'e'
+  number,    ///< text: digits with at most one '.', repeating ones in (), an exponent after 'e'; code: kInWords or 0
   symbol,    ///< a variable; text: its name ("x", "\theta", "\mathbb{R}")
   constant,  ///< text: "pi", "e", "i", "infinity", "empty"
   function,  ///< text: name without backslash
@@ -33,6 +33,8 @@ enum class TokenType : unsigned char {
   newline,  ///< \\ in an environment
   dots,
 };
+
+inline constexpr char kInWords = 'w';  ///< code of a number that was written in words
 
 struct Token {
   TokenType type = TokenType::end;

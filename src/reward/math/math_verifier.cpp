@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "reward/math/compare.h"
+#include "reward/math/exclamation.h"
 #include "reward/math/extract.h"
 
 namespace qrl::reward::math {
@@ -41,6 +42,11 @@ Verdict MathVerifier::judge(std::string_view response, std::string_view ground_t
   if (!answer) return {Outcome::no_answer, "no answer"};
   Verdict verdict = judge_answer(gold, *answer);
   verdict.extracted = shown(*answer);
+  if (verdict.outcome == Outcome::correct) return verdict;
+  if (const auto number = exclaimed_number(response, *answer)) {
+    const Verdict exclaimed = judge_answer(gold, *number);
+    if (exclaimed.outcome == Outcome::correct) return {exclaimed.outcome, exclaimed.reason, false, 0, *number};
+  }
   return verdict;
 } catch (...) {
   return {Outcome::no_answer, "out of memory", true};

@@ -5,11 +5,13 @@
 #include <iterator>
 
 #include "base/ascii.h"
+#include "reward/math/prose.h"
 
 namespace qrl::reward::math {
 
 namespace {
 
+using base::begins_with;
 using base::is_letter;
 using base::lower;
 
@@ -26,6 +28,16 @@ bool is_word(std::string_view text, std::string_view word) noexcept {
   }
   return true;
 }
+
+struct Part {
+  std::string_view word;
+  std::int64_t denominator;
+};
+constexpr Part kParts[] = {{"half", 2},       {"third", 3},       {"quarter", 4},      {"fourth", 4},
+                           {"fifth", 5},      {"sixth", 6},       {"seventh", 7},      {"eighth", 8},
+                           {"ninth", 9},      {"tenth", 10},      {"twelfth", 12},     {"sixteenth", 16},
+                           {"twentieth", 20}, {"hundredth", 100}, {"thousandth", 1000}};
+constexpr std::int64_t kMostParts = 19;  ///< twenty-third is no fraction
 
 struct Reader {
   std::string_view text;
@@ -78,6 +90,46 @@ struct Reader {
     if (rest < 1) return at = end, number;
     return number + rest;
   }
+
+  /// The denominator of "third" or, in the plural, "thirds"; 0 where there is none.
+  std::int64_t denominator(std::size_t from, bool plural) noexcept {
+    if (plural && take(from, "halves")) return 2;
+    for (const Part& part : kParts) {
+      const std::size_t end = from + part.word.size();
+      if (!plural && take(from, part.word)) return part.denominator;
+      const bool ends = plural && end < text.size() && lower(text[end]) == 's' &&
+                        (end + 1 == text.size() || !is_letter(text[end + 1]));
+      if (!ends || part.denominator == 2 || !begins_with(text.substr(from), part.word)) continue;
+      at = end + 1;
+      return part.denominator;
+    }
+    return 0;
+  }
+
+  /// The denominator behind so many parts: of two thirds.
+  std::int64_t denominator_behind(std::int64_t above) noexcept {
+    std::size_t next = 0;
+    if (above < 1 || above > kMostParts || !behind_separator(next)) return 0;
+    return denominator(next, above > 1);
+  }
+
+  /// "half", "a half" or "a third", with nothing behind it; 0 where there is none.
+  std::int64_t denominator_alone() noexcept {
+    const std::size_t article = begins_with(text, "a ") ? 2 : begins_with(text, "an ") ? 3 : 0;
+    if (article == 0 && (text.empty() || lower(text[0]) != 'h')) return 0;
+    const std::int64_t below = article > 0 ? denominator(article, false) : take(0, "half") ? 2 : 0;
+    const bool ends = text.find_first_not_of(" .$", at) >= std::min(text.find('}', at), text.size());
+    return ends ? below : 0;
+  }
+
+  /// "and a half", "and two thirds" behind a whole number, as a fraction with it; nothing where there is none.
+  std::optional<Numeral> mixed(std::int64_t whole) noexcept {
+    std::size_t next = 0;
+    if (whole < 1 || !behind_separator(next) || !take(next, "and") || !behind_separator(next)) return std::nullopt;
+    const int above = take(next, "a") ? 1 : below_hundred(next);
+    const std::int64_t below = denominator_behind(above);
+    return below > above ? std::optional(Numeral{whole * below + above, below, at}) : std::nullopt;
+  }
 };
 
 }  // namespace
@@ -86,6 +138,7 @@ std::optional<Numeral> numeral_at(std::string_view text) noexcept {
   constexpr std::array<std::string_view, 3> kPowers = {"billion", "million", "thousand"};
   constexpr std::array<std::int64_t, 3> kValues = {1'000'000'000, 1'000'000, 1000};
   Reader reader{text};
+  if (const std::int64_t below = reader.denominator_alone(); below > 0) return Numeral{1, below, reader.at};
   std::int64_t total = 0;
   int part = reader.below_thousand(0);
   if (part < 0) return std::nullopt;
@@ -97,13 +150,31 @@ std::optional<Numeral> numeral_at(std::string_view text) noexcept {
     part = reader.behind_separator(next) ? reader.below_thousand(next) : 0;
     if (part < 1) reader.at = end, part = 0;
   }
-  constexpr std::string_view kOther[] = {"of",     "half",    "halves", "third",  "thirds", "quarter", "quarters",
-                                         "fourth", "fourths", "fifth",  "fifths", "tenth",  "tenths"};
-  const std::string_view behind = text.substr(std::min(reader.at + 1, text.size()));
-  if (std::any_of(std::begin(kOther), std::end(kOther), [behind](auto word) { return is_word(behind, word); })) {
-    return std::nullopt;
+  const std::int64_t number = total + part;
+  const std::size_t end = reader.at;
+  Numeral read{number, 1, end};
+  if (const std::int64_t below = reader.denominator_behind(number); below > 0) {
+    read = {number, below, reader.at};
+  } else if (const auto mixed = Reader{text, end}.mixed(number)) {
+    read = *mixed;
   }
-  return Numeral{total + part, reader.at};
+  Reader behind{text, read.size};
+  std::size_t next = 0;
+  if (!behind.behind_separator(next)) return read;
+  // "one of", "two third", "one half-life"
+  const bool other =
+      behind.take(next, "of") || behind.denominator(next, false) > 0 || behind.denominator(next, true) > 0;
+  const bool compound = read.denominator > 1 && text[read.size] == '-';
+  return other || compound ? std::nullopt : std::optional(read);
+}
+
+bool begins_with_minus(std::string_view text) noexcept {
+  const std::string_view behind = behind_minus(text);
+  return !behind.empty() && (base::is_digit(behind.front()) || numeral_at(behind));
+}
+
+bool is_bracketed_numeral(std::string_view text) noexcept {
+  return text.starts_with('(') && text.ends_with(')') && numeral_at(text.substr(1));
 }
 
 }  // namespace qrl::reward::math

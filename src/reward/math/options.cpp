@@ -1,5 +1,9 @@
 #include "reward/math/options.h"
 
+#include <iterator>
+
+#include "base/ascii.h"
+
 namespace qrl::reward::math {
 
 namespace {
@@ -83,6 +87,41 @@ char lone_label(std::string_view text) noexcept {
   const Label read = read_label(text);
   const std::string_view rest = without_layout(read.rest);
   return read.label != 0 && (rest.empty() || rest == ".") ? read.label : '\0';
+}
+
+char affirmed_label(std::string_view sentence) noexcept {
+  constexpr std::string_view kBefore[] = {"therefore", "thus",   "hence",  "so",     "finally", "the",
+                                          "correct",   "option", "choice", "answer", ",",       "*"};
+  constexpr std::string_view kBehind[] = {"is",     "the",    "correct", "right", "answer",
+                                          "option", "choice", "one",     "*",     "."};
+  // Takes all words that there are of a list; says whether "is" and "correct" or "right" are among them.
+  const auto take_all = [](std::string_view& text, const auto& words) {
+    bool verb = false, affirmed = false;
+    for (const auto* word = std::begin(words); word != std::end(words);) {
+      while (text.starts_with(' ')) text.remove_prefix(1);
+      const bool sign = !base::is_letter(word->front());
+      const bool whole = text.size() <= word->size() || sign || !base::is_letter(text[word->size()]);
+      if (!base::begins_with(text, *word) || !whole) {
+        ++word;
+        continue;
+      }
+      text.remove_prefix(word->size());
+      verb = verb || *word == "is";
+      affirmed = affirmed || *word == "correct" || *word == "right";
+      word = std::begin(words);
+    }
+    return verb && affirmed;
+  };
+  take_all(sentence, kBefore);
+  const bool bracket = sentence.starts_with('(');
+  if (bracket) sentence.remove_prefix(1);
+  if (sentence.empty() || !is_label(sentence[0])) return 0;
+  const char label = sentence[0];
+  sentence.remove_prefix(1);
+  if (bracket && !sentence.starts_with(')')) return 0;
+  if (sentence.starts_with(')')) sentence.remove_prefix(1);
+  if (!sentence.starts_with(' ') && !sentence.starts_with('*')) return 0;
+  return take_all(sentence, kBehind) && base::trimmed(sentence).empty() ? label : '\0';
 }
 
 bool is_explained_label(std::string_view text) noexcept {

@@ -18,6 +18,10 @@ std::optional<Option> labelled(std::string_view text) noexcept;
 /// The label that an answer is alone: "B", "(B)", "\text{B}"; 0 where it is more or something else.
 char lone_label(std::string_view text) noexcept;
 
+/// The label that a sentence says is right: "Option B is correct", "So (B) is the correct answer"; 0 where it says
+/// something else.
+char affirmed_label(std::string_view sentence) noexcept;
+
 /// "B because …": a label with its reason behind it.
 bool is_explained_label(std::string_view text) noexcept;
 

@@ -64,6 +64,9 @@ NodeIdx Parser::read_words() {
   }
   const std::size_t first = at_;
   while (now().type == T::word) ++at_;
+  if (now().type == T::symbol && now(1).type == T::relation &&
+      (span_of(first) == "all" || names_reals(text_key(span_of(first)))))
+    return read_primary();  // all x < 2
   const std::string_view words = span_of(first);
   if (now().type == T::symbol && now(1).type == T::end && names_reals(text_key(words))) ++at_;  // all real x
   return make(Kind::words, {}, words);

@@ -243,10 +243,28 @@ bool begins_ordinal(std::string_view behind) noexcept {
 
 }  // namespace
 
+namespace {
+
+/// ", no, 15", "... wait, 15": what was said is taken back.
+bool takes_back(std::string_view behind) {
+  constexpr std::size_t kFar_bytes = 60;
+  constexpr std::string_view kWords[] = {"no", "wait", "oops", "sorry", "correction", "rather", "scratch", "hmm"};
+  const std::size_t begin = behind.find_first_not_of(" .,;!%-");
+  if (begin == 0 || begin == std::string_view::npos || !is_letter(behind[begin])) return false;
+  behind = behind.substr(begin, kFar_bytes);
+  std::string word;
+  for (std::size_t k = 0; k < behind.size() && is_letter(behind[k]); ++k) word += lower(behind[k]);
+  return is_one_of(kWords, word) && std::any_of(behind.begin(), behind.end(), is_digit);
+}
+
+}  // namespace
+
 bool changes(std::string_view behind, bool fraction) {
+  constexpr std::size_t kReach_bytes = 1000;  // more than the words that count
+  behind = behind.substr(0, kReach_bytes);
   if (behind.starts_with('?') || behind.starts_with("..")) return true;
   if (begins_ordinal(behind) && !fraction) return true;
-  if (offers_another(behind)) return true;
+  if (offers_another(behind) || takes_back(behind)) return true;
   constexpr std::string_view kOperations[] = {
       "squared", "cubed",   "factorial", "minus",      "plus",        "divided",  "multiplied",
       "or",      "half",    "tenths",    "hundredths", "thousandths", "thirds",   "fifths",

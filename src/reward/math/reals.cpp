@@ -203,6 +203,8 @@ class Reader {
   /// {x | x > 1}, {x ∈ ℝ | x > 1}: of numbers of another kind nothing is known.
   std::optional<RealSet> described(const Node& node) {
     const Node& element = tree_.child_at(node, 0);
+    const Node& variable = element.kind == Kind::relation ? tree_.child_at(element, 0) : element;
+    if (variable.kind != Kind::symbol || !has_symbol(tree_, tree_.child(node, 1), variable.text)) return std::nullopt;
     auto set = read(tree_.child(node, 1));
     if (element.kind == Kind::symbol || !set) return set;
     const auto domain = element.kind == Kind::relation ? read(tree_.child(node, 0)) : std::nullopt;

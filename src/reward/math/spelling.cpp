@@ -4,13 +4,11 @@
 #include <iterator>
 #include <optional>
 
-#include "base/ascii.h"
+#include "reward/math/written_number.h"
 
 namespace qrl::reward::math {
 
 namespace {
-
-using base::is_digit;
 
 struct Spelling {
   std::string_view character, ascii;
@@ -213,10 +211,7 @@ std::string spelled_in_ascii(std::string_view text) {
     last_script = script ? spelling->front() : '\0';
     at += character.size();
     if (character != "√" && character != "∛") continue;
-    std::size_t end = at;  // √12 is \\sqrt{12}, and \\sqrt 12 the root of 1 beside 2
-    while (end < text.size() &&
-           (is_digit(text[end]) || (text[end] == '.' && end + 1 < text.size() && is_digit(text[end + 1]))))
-      ++end;
+    const std::size_t end = end_of_decimal(text, at);
     if (end == at) continue;
     out += '{';
     out += text.substr(at, end - at);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <vector>
 
 #include "base/ascii.h"
 #include "reward/math/vocabulary.h"
@@ -14,6 +15,7 @@ constexpr char kNegation = '!';  // among the signs shown
 
 using base::is_digit;
 using base::is_letter;
+using base::trimmed;
 
 }  // namespace
 
@@ -114,6 +116,78 @@ bool is_list_of_letters(std::string_view content) noexcept {
     if (joined) k += content[k + 1] == 'a' ? 4 : 3;
   }
   return several;
+}
+
+bool brace_closes_behind(std::string_view inside, std::string_view environment) noexcept {
+  std::string_view rest = inside.substr(std::min(inside.find("\\end{"), inside.size()));
+  rest.remove_prefix(std::min(environment.size() + 6, rest.size()));
+  for (const std::string_view word : {"}", "\\right"}) {
+    rest = trimmed(rest);
+    if (rest.starts_with(word)) rest.remove_prefix(word.size());
+  }
+  return rest.starts_with("\\}") || rest.starts_with("\\rbrace");
+}
+
+namespace {
+
+struct WordList {
+  std::vector<std::string> keys;  ///< of its items, sorted; empty: it is no list
+  bool alternatives = false;      ///< "or" joins two of them
+};
+
+/// Without the commands and braces of text, and dollars.
+std::string without_wrappers(std::string_view text) {
+  constexpr std::string_view kWrappers[] = {"\\textbf{", "\\text{", "\\mathrm{", "\\{", "\\}", "{", "}", "$"};
+  std::string out;
+  for (std::size_t k = 0; k < text.size();) {
+    const auto* const wrapper = std::find_if(std::begin(kWrappers), std::end(kWrappers),
+                                             [rest = text.substr(k)](auto w) { return rest.starts_with(w); });
+    if (wrapper == std::end(kWrappers)) out += text[k++];
+    else k += wrapper->size();
+  }
+  return out;
+}
+
+WordList word_list(std::string_view content) {
+  constexpr std::size_t kMaxItems = 20, kMaxSpaces = 2;  // an item of more words is a clause
+  struct Joint {
+    std::string_view text;
+    bool alternative;
+  };
+  constexpr Joint kJoints[] = {{", and ", false}, {", or ", true}, {" and ", false}, {" or ", true}, {",", false}};
+  WordList list;
+  bool word = false;  // letters alone are choices or variables
+  for (;;) {
+    std::size_t end = content.size();
+    for (const Joint& joint : kJoints) end = std::min(end, content.find(joint.text));
+    const std::string_view item = trimmed(content.substr(0, end));
+    const bool plain =
+        std::all_of(item.begin(), item.end(), [](char c) { return is_letter(c) || c == ' ' || c == '-' || c == '\''; });
+    const auto num_spaces = static_cast<std::size_t>(std::count(item.begin(), item.end(), ' '));
+    if (!plain || item.empty() || num_spaces > kMaxSpaces || list.keys.size() == kMaxItems) return {};
+    word = word || item.size() > 2;
+    list.keys.push_back(text_key(item));
+    if (end == content.size()) break;
+    content.remove_prefix(end);
+    const auto* const joint = std::find_if(std::begin(kJoints), std::end(kJoints),
+                                           [content](const Joint& j) { return content.starts_with(j.text); });
+    list.alternatives = list.alternatives || joint->alternative;
+    content.remove_prefix(joint->text.size());
+  }
+  if (!word || list.keys.size() < 2) return {};
+  std::sort(list.keys.begin(), list.keys.end());
+  return list;
+}
+
+}  // namespace
+
+std::optional<bool> same_word_lists(std::string_view a, std::string_view b) {
+  constexpr std::size_t kLongest_bytes = 300;
+  if (std::max(a.size(), b.size()) > kLongest_bytes || std::any_of(a.begin(), a.end(), is_digit)) return std::nullopt;
+  const WordList first = word_list(without_wrappers(a));
+  if (first.keys.empty()) return std::nullopt;
+  const WordList second = word_list(without_wrappers(b));
+  return first.keys == second.keys ? std::optional(first.alternatives == second.alternatives) : std::nullopt;
 }
 
 bool same_text(std::string_view a, std::string_view b) {

@@ -335,8 +335,10 @@ std::optional<Meaning> word_meaning(std::string_view word) noexcept {
   return meaning != nullptr ? std::optional(*meaning) : std::nullopt;
 }
 
-bool is_short_word(std::string_view word) noexcept {
-  if (word.size() < 2 || word.size() > 4) return false;
+bool is_word(std::string_view word) noexcept {
+  const bool capitals = std::all_of(word.begin(), word.end(), [](char c) { return c <= 'Z'; });
+  if (word.size() >= (capitals ? 5u : 4u)) return true;
+  if (word.size() < 2) return false;
   std::array<char, 4> lower{};
   std::transform(word.begin(), word.end(), lower.begin(), [](char c) { return static_cast<char>(c | 32); });
   return find_name(kShortWords, std::string_view(lower.data(), word.size())) != nullptr;

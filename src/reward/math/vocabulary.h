@@ -33,8 +33,9 @@ Wrapper wrapper_of(std::string_view command) noexcept;
 
 /// A plain word that is a function ("sin", "sqrt"), a constant ("pi") or a symbol ("theta").
 std::optional<Meaning> word_meaning(std::string_view word) noexcept;
-/// Whether letters in a row are a word although there are fewer than four.
-bool is_short_word(std::string_view word) noexcept;
+/// Whether letters in a row are a word and no product: from four on, unless they are all capitals of up to four
+/// (points, ABCD), and some that are shorter.
+bool is_word(std::string_view word) noexcept;
 
 /// A unit of measure: what it measures and how many of its base unit it is. `dimension` 0: not known.
 struct Unit {

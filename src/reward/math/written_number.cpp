@@ -1,7 +1,6 @@
 #include "reward/math/written_number.h"
 
 #include <algorithm>
-#include <string_view>
 
 #include "base/ascii.h"
 
@@ -125,6 +124,13 @@ class Scanner {
 };
 
 }  // namespace
+
+std::size_t end_of_decimal(std::string_view text, std::size_t begin) noexcept {
+  const auto digit_at = [text](std::size_t k) { return k < text.size() && is_digit(text[k]); };
+  std::size_t end = begin;
+  while (digit_at(end) || (end < text.size() && text[end] == '.' && digit_at(end + 1))) ++end;
+  return end;
+}
 
 WrittenNumber scan_number(std::vector<char>& source, std::size_t begin, Comma comma) {
   return Scanner(source, begin, comma).run();
