@@ -21,9 +21,8 @@ Tensor starts_of(const std::vector<std::int64_t>& lengths, const torch::Device& 
 /// What stays as it is where the dtype is bf16 or fp32 already: sums below are of fp32 copies.
 Tensor f32(const Tensor& x) { return x.to(torch::kFloat32); }
 
-Tensor normed(const Tensor& x, const Tensor& gain, double eps) {
-  return x * (x.square().mean(-1, true) + eps).rsqrt() * gain;
-}
+/// One kernel where LibTorch has it (a GPU), sums fp32.
+Tensor normed(const Tensor& x, const Tensor& gain, double eps) { return torch::rms_norm(x, {x.size(-1)}, gain, eps); }
 
 /// rotate-half, as transformers has it.
 Tensor rotated(const Tensor& x_NHE, const DeviceRows& rows) {
