@@ -245,9 +245,11 @@ void add_quant(List& list) {
                                  {"channel_token", Granularity::channel_token},
                                  {"block128", Granularity::block128}}),
             "what shares a scale in fp8_e4m3; auto: channel_token");
-  quant.add("rollout.ignore", &QuantRecipe::ignore, list_of(text()),
-            "linear layers that stay bf16: names such as down_proj or model.layers.0.*, with * and ?; lm_head and "
-            "embed_tokens may be named, as other engines' lists do, and are never low-bit anyway");
+  quant.add(
+      "rollout.ignore", &QuantRecipe::ignore, list_of(text()),
+      "linear layers that stay bf16: names such as down_proj or model.layers.0.*, with * and ? (q_proj, k_proj and "
+      "v_proj together, as gate_proj and up_proj); lm_head and "
+      "embed_tokens may be named, as other engines' lists do, and are never low-bit anyway");
   quant.add("rollout.lm_head", &QuantRecipe::lm_head,
             choice<HeadFormat>({{"auto", HeadFormat::automatic}, {"fp32", HeadFormat::f32}}),
             "lm_head of sampler and learner, never low-bit; auto: bf16, or fp32 with fp32 weights");

@@ -63,7 +63,7 @@ Trainer::Trainer(RunParts& parts, learner::Learner& learner, learner::Learner* r
   sampler_.snapshot.use_profile(parts.quantiser.profile);
   publish();
   write_audit();
-  (void)probe();
+  check_gap(probe(), parts_.recipe.rollout_correction);
 }
 
 void Trainer::train() {
@@ -104,6 +104,7 @@ void Trainer::finish_step(Metrics row) {
   row["perf/peak_memory_gib"] = peak_memory_gib();
   parts_.metrics.append(state.step, row);
   progress_.show(state.step, step_facts(row));
+  check_gap(row, parts_.recipe.rollout_correction);  // behind the row that shows it
 
   const bool last = state.step == trainer.total_training_steps;
   const bool stop = parts_.world.any(stop_requested());
@@ -274,10 +275,8 @@ void Trainer::publish() {
 }
 
 Metrics Trainer::probe() {
-  Metrics gap = probe_gap(sampler_, learner_, probe_requests(prompts_, parts_.recipe.trainer.seed), parts_.recipe,
-                          train_sampling(parts_.recipe, parts_.policy.config, parts_.policy.tokenizer));
-  check_gap(gap, parts_.recipe.rollout_correction);
-  return gap;
+  return probe_gap(sampler_, learner_, probe_requests(prompts_, parts_.recipe.trainer.seed), parts_.recipe,
+                   train_sampling(parts_.recipe, parts_.policy.config, parts_.policy.tokenizer));
 }
 
 void Trainer::write_audit() const {

@@ -21,6 +21,16 @@ TEST_CASE("the gap probe is in every row, and beyond its limit the run warns or 
   // The weights that training begins with are probed: nothing is evaluated or drawn with them.
   CHECK(test::read_file(dir / "stopped/metrics.jsonl").empty());
   CHECK_FALSE(fs::exists(dir / "stopped/rollouts/step_1.jsonl"));
+  // Later the row that shows the gap is written first.
+  const test::Outcome later = test::run_command(
+      test::tiny_command(dir / "later",
+                         "--set trainer.total_training_steps=3 --set rollout_correction.gap_limit.k3_kl=1e-3 "
+                         "--set optim.lr=10 --set optim.grad_clip=0"));
+  CHECK(later.exit_code == 3);
+  CHECK(later.output.find("gap probe") != std::string::npos);
+  const auto rows = test::stable_rows(dir / "later/metrics.jsonl");
+  REQUIRE(rows.size() > 1);  // the first: what training begins with, evaluated
+  CHECK(rows.back().at("mismatch/probe_k3_kl").get<double>() > 1e-3);
   const test::Outcome warned = test::run_command(
       test::tiny_command(dir / "warned", limit + "1e-9 --set rollout_correction.gap_limit.action=warn"));
   CHECK(warned.exit_code == 0);

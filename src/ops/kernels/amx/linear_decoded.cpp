@@ -192,16 +192,18 @@ void decoded_in_registers(const LinearTask& task) {
   float* const inputs = task.scratch;
   for (std::int64_t i = 0; i < Rows * stride; i += kLanes)
     store(inputs + i, load(static_cast<const std::uint16_t*>(task.x) + i, All{}), All{});
-  const NoSubnormals as_in_tiles;
   for (std::int64_t p = task.first_panel; p < task.end_panel; ++p) {
     const std::int32_t* panel = panel_at<F>(task, p * kPanel);
     VecF scaled[Rows][kVectors];
     for_chunks<F>(task, 0, task.in, [&](const Chunk& chunk) {
       VecF sums[Rows][kVectors] = {};
-      const std::int64_t end = words_of(chunk.end, F::Codes::kInputs);
-      for (std::int64_t word = chunk.begin / F::Codes::kInputs; word < end; word += kStored) {
-        const std::int64_t count = end - word < kStored ? end - word : kStored;
-        add_step<F>(panel + word * kPanel, count, inputs + word * F::Codes::kInputs, stride, sums);
+      {
+        const NoSubnormals as_in_tiles;
+        const std::int64_t end = words_of(chunk.end, F::Codes::kInputs);
+        for (std::int64_t word = chunk.begin / F::Codes::kInputs; word < end; word += kStored) {
+          const std::int64_t count = end - word < kStored ? end - word : kStored;
+          add_step<F>(panel + word * kPanel, count, inputs + word * F::Codes::kInputs, stride, sums);
+        }
       }
       for (int v = 0; v < kVectors; ++v) {
         const VecF weight_scale = F::weight_scale(task, chunk.run, p * kPanel + v * kLanes);
