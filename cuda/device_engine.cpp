@@ -513,15 +513,16 @@ void DeviceEngine::draw(const TickArrays& arrays) {
       const std::int64_t num_tokens = std::min(tile_tokens_, vocab_size - begin);
       logit_tile(begin, count, tile_.as<float>(), tile_tokens_, num_tokens);
       summarise_logits({tile_.as<float>(), tile_tokens_, begin, num_tokens, arrays.draw_settings, num_draw_blocks_,
-                        block_max_.as<float>(), block_sum_.as<float>()},
+                        block_max_.as<float>(), block_sum_.as<float>(), nullptr},
                        count, stream_);
     }
-    draw_tokens(
-        {block_max_.as<float>(), block_sum_.as<float>(), num_draw_blocks_, vocab_size, arrays.uniforms + first,
-         arrays.draw_settings, all_there ? tile_.as<float>() : nullptr, tile_tokens_,
-         final_normed_.codes.as<std::uint16_t>(), reinterpret_cast<const std::uint16_t*>(weights_.lm_head().codes),
-         weights_.lm_head().at.width, drawn_.as<std::int32_t>() + first, drawn_.as<float>() + num_rows + first},
-        count, stream_);
+    draw_tokens({{block_max_.as<float>(), block_sum_.as<float>(), num_draw_blocks_, vocab_size, arrays.draw_settings,
+                  all_there ? tile_.as<float>() : nullptr, tile_tokens_, final_normed_.codes.as<std::uint16_t>(),
+                  reinterpret_cast<const std::uint16_t*>(weights_.lm_head().codes), weights_.lm_head().at.width},
+                 arrays.uniforms + first,
+                 drawn_.as<std::int32_t>() + first,
+                 drawn_.as<float>() + num_rows + first},
+                count, stream_);
   }
   copy_to_host(drawn_host_.data(), drawn_.data(), drawn_bytes(num_rows), stream_);
 }

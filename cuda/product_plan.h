@@ -24,6 +24,8 @@ struct StreamTile {
   int rows, outputs, num_stages;
 };
 inline constexpr StreamTile kStreamTiles[] = {{8, 64, 4}, {16, 64, 4}, {32, 128, 3}, {64, 128, 3}};
+/// Of 16-bit weights a stage is so large that two hold as many bytes in flight, and more would not fit.
+constexpr int num_stages(const StreamTile& tile, int weight_bits) { return weight_bits == 16 ? 2 : tile.num_stages; }
 
 /// Bytes of a block's shared memory.
 struct StreamBytes {
@@ -74,9 +76,10 @@ struct DeviceLimits {
 inline StreamPlan plan_stream(quant::Format format, const MatrixLayout& at, std::int64_t num_rows,
                               const DeviceLimits& device) {
   StreamPlan plan{kStreamTiles[0], false};
+  const int weight_bits = quant::spec(format).weight_bits;
   for (const StreamTile& tile : kStreamTiles) {
     if (plan.tile.rows >= num_rows) break;
-    if (stream_bytes(tile, format).all(tile.num_stages, true) <= device.shared_bytes) plan.tile = tile;
+    if (stream_bytes(tile, format).all(num_stages(tile, weight_bits), true) <= device.shared_bytes) plan.tile = tile;
   }
   const std::int64_t num_tiles = ceil_div(at.rows, plan.tile.outputs) * ceil_div(num_rows, plan.tile.rows);
   const std::int64_t partial_bytes = num_splits(at) * num_tiles * stream_bytes(plan.tile, format).sums;
@@ -87,13 +90,20 @@ inline StreamPlan plan_stream(quant::Format format, const MatrixLayout& at, std:
 
 /// bf16: cuBLASLt. On Hopper, with one scale a channel and a token and a bf16 result: CUTLASS, but for int8 of few
 /// rows, whose sums are exact in any order, while e4m3 keeps one order for any number of rows. All else is streamed.
+///
+/// With row_only_sums a row's bits must not depend on the other rows, which no library promises of fp32 sums: then
+/// CUTLASS has int8 alone. Its int32 sums are exact, and both kernels make of one the same bf16 number: each sum and
+/// each product of the two scales is rounded to fp32 once, so is the product of these, nothing is fused, and that is
+/// rounded to the nearest bf16.
 enum class ProductKernel : std::uint8_t { cublaslt, cutlass_int8, cutlass_fp8, streamed };
 inline constexpr std::int64_t kStreamedInt8Rows = 16;
-inline ProductKernel choose_product(quant::Format format, std::int64_t num_rows, bool y_is_f32, bool is_hopper) {
+inline ProductKernel choose_product(quant::Format format, std::int64_t num_rows, bool y_is_f32, bool is_hopper,
+                                    bool row_only_sums = false) {
   using quant::Format;
-  if (format == Format::bf16) return ProductKernel::cublaslt;
+  if (format == Format::bf16 && !row_only_sums) return ProductKernel::cublaslt;
   if (!is_hopper || y_is_f32) return ProductKernel::streamed;
   if (format == Format::int8 && num_rows > kStreamedInt8Rows) return ProductKernel::cutlass_int8;
+  if (row_only_sums) return ProductKernel::streamed;
   if (format == Format::fp8_tensor || format == Format::fp8_channel) return ProductKernel::cutlass_fp8;
   return ProductKernel::streamed;
 }

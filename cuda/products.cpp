@@ -18,15 +18,16 @@ int num_multiprocessors(const DeviceFacts& device) {
 
 class LibraryProducts final : public Products {
  public:
-  explicit LibraryProducts(const DeviceFacts& device)
+  LibraryProducts(const DeviceFacts& device, bool row_only_sums)
       : is_hopper_(device.major == 9 && device.minor == 0),
+        row_only_sums_(row_only_sums),
         streamed_({static_cast<std::int64_t>(device.shared_bytes), num_multiprocessors(device)}) {
     if (is_hopper_) workspace_ = Memory(std::size_t{1} << 20);
     place_ = {workspace_.data(), workspace_.num_bytes(), num_multiprocessors(device)};
   }
 
   void multiply(const ProductTask& task, const Stream& stream) override {
-    switch (choose_product(task.w.format, task.num_rows, task.y_is_f32, is_hopper_)) {
+    switch (choose_product(task.w.format, task.num_rows, task.y_is_f32, is_hopper_, row_only_sums_)) {
       case ProductKernel::cublaslt:
         return cublaslt_.multiply(task, stream);
       case ProductKernel::cutlass_int8:
@@ -39,6 +40,10 @@ class LibraryProducts final : public Products {
   }
 
   std::string describe() const override {
+    if (row_only_sums_) {
+      return is_hopper_ ? "int8 of more than " + std::to_string(kStreamedInt8Rows) + " rows by CUTLASS, all else streamed"
+                        : "streamed";
+    }
     const std::string bf16 = "bf16 by cuBLASLt " + cublaslt_.version();
     return is_hopper_ ? bf16 + ", fp8 (tensor, channel_token) and int8 of more than " +
                             std::to_string(kStreamedInt8Rows) + " rows by CUTLASS, all else streamed"
@@ -46,7 +51,7 @@ class LibraryProducts final : public Products {
   }
 
  private:
-  bool is_hopper_;
+  bool is_hopper_, row_only_sums_;
   StreamedProducts streamed_;
   CublasLt cublaslt_;
   Memory workspace_;
@@ -55,6 +60,8 @@ class LibraryProducts final : public Products {
 
 }  // namespace
 
-std::unique_ptr<Products> make_products(const DeviceFacts& device) { return std::make_unique<LibraryProducts>(device); }
+std::unique_ptr<Products> make_products(const DeviceFacts& device, bool row_only_sums) {
+  return std::make_unique<LibraryProducts>(device, row_only_sums);
+}
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

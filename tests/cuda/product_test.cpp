@@ -110,8 +110,8 @@ struct Product {
   target::Memory partials, counters;
 };
 
-constexpr Format kStreamed[] = {Format::int8, Format::fp8_tensor, Format::fp8_channel, Format::fp8_block128,
-                                Format::int4, Format::int4_int8,  Format::int4_fp8};
+constexpr Format kStreamed[] = {Format::bf16,         Format::int8, Format::fp8_tensor, Format::fp8_channel,
+                                Format::fp8_block128, Format::int4, Format::int4_int8,  Format::int4_fp8};
 
 /// Relative to Σ |product|: roundings of fp32 sums, of the scales' products, and of the decoded values compared with.
 constexpr double kSumShare = 1e-6;
@@ -316,7 +316,8 @@ TEST_CASE("the plan of a product is the smallest tile that the device has room f
     for (const std::int64_t rows : {1, 20, 500}) {
       for (const DeviceLimits& device : {h100, a100, ada}) {
         const StreamPlan plan = plan_stream(format, layout(4096, 4096), rows, device);
-        CHECK(stream_bytes(plan.tile, format).all(plan.tile.num_stages, true) <= device.shared_bytes);
+        const int stages = num_stages(plan.tile, quant::spec(format).weight_bits);
+        CHECK(stream_bytes(plan.tile, format).all(stages, true) <= device.shared_bytes);
       }
     }
   }
@@ -332,6 +333,7 @@ TEST_CASE("the kernel of a product: libraries where they have one, one order of 
   };
   for (const bool is_hopper : {false, true}) CHECK(of(Format::bf16, 5, true, is_hopper) == ProductKernel::cublaslt);
   for (const Format format : kStreamed) {
+    if (format == Format::bf16) continue;
     CHECK(of(format, 100, false, false) == ProductKernel::streamed);
     CHECK(of(format, 100, true, true) == ProductKernel::streamed);
     // int8 is exact in any order.
@@ -342,6 +344,52 @@ TEST_CASE("the kernel of a product: libraries where they have one, one order of 
   CHECK(of(Format::fp8_channel, 1, false, true) == ProductKernel::cutlass_fp8);
   CHECK(of(Format::fp8_block128, 300, false, true) == ProductKernel::streamed);
   CHECK(of(Format::int4, 300, false, true) == ProductKernel::streamed);
+  // With sums of a row alone nothing but exact ones are a library's.
+  for (const Format format : kStreamed) {
+    for (const std::int64_t rows : {1, 17, 1000}) {
+      const bool is_exact = format == Format::int8 && rows > kStreamedInt8Rows;
+      CHECK(choose_product(format, rows, false, true, true) ==
+            (is_exact ? ProductKernel::cutlass_int8 : ProductKernel::streamed));
+      CHECK(choose_product(format, rows, true, true, true) == ProductKernel::streamed);
+      CHECK(choose_product(format, rows, false, false, true) == ProductKernel::streamed);
+    }
+  }
+}
+
+TEST_CASE(
+    "a row's product is the same bits in every company, by whatever kernel, where sums are to be the row's alone") {
+  const std::optional<target::DeviceFacts> device = find_device();
+  if (!device) return;
+  const target::Stream stream;
+  const std::unique_ptr<target::Products> products = target::make_products(*device, true);
+  for (const Format format : kWeightFormats) {
+    for (const bool is_f32 : {false, true}) {
+      const Shape shape{70, 900, 130};
+      const std::vector<float> x = normal_values(shape.rows * shape.in, 1, 59);
+      const Product all(format, shape, x);
+      const auto bits = [&](std::int64_t first, std::int64_t count) {
+        const std::int64_t stride = all.w.view.at.rows;
+        target::EncodedRows rows = all.codes.rows;
+        const int bytes = rows.code == quant::Code::bf16 ? 2 : 1;
+        rows.codes = static_cast<std::uint8_t*>(rows.codes) + first * rows.stride * bytes;
+        if (rows.scales != nullptr) rows.scales += first * rows.num_scales();
+        const OnDevice<std::uint32_t> y(static_cast<std::size_t>(count * stride));
+        products->multiply({rows, count, all.w.view, y.data(), stride, is_f32}, stream);
+        stream.wait();
+        std::vector<std::uint32_t> words = y.read();
+        words.resize(static_cast<std::size_t>(count * stride * (is_f32 ? 2 : 1) / 2));
+        return words;
+      };
+      const std::vector<std::uint32_t> want = bits(0, shape.rows);
+      const std::size_t words_a_row = want.size() / static_cast<std::size_t>(shape.rows);
+      for (const std::int64_t count : {1, 8, 15, 16, 17, 33, 64, 65}) {
+        const std::int64_t first = shape.rows - count;
+        INFO(quant::name(format) << ", " << count << " rows" << (is_f32 ? ", fp32" : ""));
+        CHECK((bits(first, count) ==
+               std::vector<std::uint32_t>(want.begin() + first * static_cast<std::int64_t>(words_a_row), want.end())));
+      }
+    }
+  }
 }
 
 TEST_CASE("products are measured: bytes that cannot be spared, and some time") {

@@ -210,14 +210,16 @@ void add_copy(void* to, const void* from, std::size_t num_bytes, const Stream& s
 
 class EmulatedProducts final : public Products {
  public:
+  explicit EmulatedProducts(bool row_only_sums) : row_only_sums_(row_only_sums) {}
   void multiply(const ProductTask& task, const Stream& stream) override {
-    if (choose_product(task.w.format, task.num_rows, task.y_is_f32, false) == ProductKernel::streamed)
+    if (choose_product(task.w.format, task.num_rows, task.y_is_f32, false, row_only_sums_) == ProductKernel::streamed)
       streamed_.multiply(task, stream);
     else plain_product(task, stream);  // cuBLASLt's
   }
   std::string describe() const override { return "bf16 plain, other formats streamed"; }
 
  private:
+  bool row_only_sums_;
   StreamedProducts streamed_{kLimits};
 };
 
@@ -376,6 +378,8 @@ void fill_zero(void* to, std::size_t num_bytes, const Stream& stream) {
   add_work(stream, [=] { std::memset(to, 0, num_bytes); });
 }
 
-std::unique_ptr<Products> make_products(const DeviceFacts&) { return std::make_unique<EmulatedProducts>(); }
+std::unique_ptr<Products> make_products(const DeviceFacts&, bool row_only_sums) {
+  return std::make_unique<EmulatedProducts>(row_only_sums);
+}
 
 }  // namespace qrl::cuda::emulated
