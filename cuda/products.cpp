@@ -41,8 +41,9 @@ class LibraryProducts final : public Products {
 
   std::string describe() const override {
     if (row_only_sums_) {
-      return is_hopper_ ? "int8 of more than " + std::to_string(kStreamedInt8Rows) + " rows by CUTLASS, all else streamed"
-                        : "streamed";
+      return is_hopper_
+                 ? "int8 of more than " + std::to_string(kStreamedInt8Rows) + " rows by CUTLASS, all else streamed"
+                 : "streamed";
     }
     const std::string bf16 = "bf16 by cuBLASLt " + cublaslt_.version();
     return is_hopper_ ? bf16 + ", fp8 (tensor, channel_token) and int8 of more than " +

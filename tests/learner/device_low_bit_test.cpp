@@ -127,6 +127,15 @@ class OneAtATime final : public model::DeviceWeights {
     const std::lock_guard lock(mutex());
     inner_->decode_input(input, to, stream);
   }
+  void forward(const model::PackedSequences& rows, std::span<float* const> after_layer, void* stream) override {
+    const std::lock_guard lock(mutex());
+    inner_->forward(rows, after_layer, stream);
+  }
+  void score(const float* x, const model::TargetTokens& targets, std::span<float> logprobs, std::span<float> entropies,
+             void* stream) override {
+    const std::lock_guard lock(mutex());
+    inner_->score(x, targets, logprobs, entropies, stream);
+  }
   static std::mutex& mutex() {
     static std::mutex one;
     return one;
