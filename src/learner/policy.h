@@ -22,6 +22,8 @@ struct ForwardOptions {
   quant::KvFormat kv_format = quant::KvFormat::int8;
   const model::Snapshot* snapshot = nullptr;  ///< what fake_quant and low_bit read: the masters' own values, quantised
   model::DeviceWeights* device = nullptr;     ///< of device_forward.h's low_bit: where the snapshot's weights are
+  /// Of device_forward.h's low_bit, not null: the residual stream after each layer as the decoder computed it.
+  const TensorList* after_layer = nullptr;
 };
 
 /// dtypes of a forward pass: of what lies between its linear layers, and of the operands of attention's products.
