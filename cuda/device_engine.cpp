@@ -1,6 +1,7 @@
 #include "device_engine.h"
 
 #include <algorithm>
+#include <deque>
 #include <functional>
 #include <map>
 #include <new>
@@ -9,9 +10,12 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "blocks.h"
 #include "kernels.h"
+#include "kv_memory.h"
 #include "products.h"
 #include "tick_memory.h"
+#include "vocabulary_head.h"
 #include "weight_codes.h"
 #include "weights.h"
 
@@ -22,38 +26,11 @@ namespace {
 using quant::Code;
 using quant::KvFormat;
 
-/// Rows whose logits are made at once, and how many of their columns: what a draw needs of a tile is small.
-constexpr std::int64_t kDrawRows = 256;
-constexpr std::int64_t kTileTokens = 8192;
-static_assert(kTileTokens % kDrawBlock == 0 && kTileTokens % kOutputTile == 0);
-/// Rows whose logits are made whole, for top-k and top-p.
-constexpr std::int64_t kWholeRows = 32;
-
 constexpr std::int64_t kMaxHeadDim = 256;
 
 std::string range_text(std::int64_t count) { return "[0, " + std::to_string(count) + ")"; }
 
-/// Rows of a width as a matrix of this format reads them.
-EncodedRows rows_for(quant::Format format, std::int64_t width, void* codes, float* scales) {
-  const quant::FormatSpec& what = quant::spec(format);
-  return {what.activations,           codes, what.has_activation_scales() ? scales : nullptr,
-          round_up(width, kInputRun), width, what.activation_scale_inputs == 0 ? width : what.activation_scale_inputs};
-}
-
-/// Memory for rows of a width in any code, and their scales.
-struct EncodedMemory {
-  EncodedMemory(std::int64_t rows, std::int64_t width_)
-      : width(width_),
-        codes(static_cast<std::size_t>(rows * round_up(width_, kInputRun)) * 2),
-        scales(static_cast<std::size_t>(rows * ceil_div(width_, kInputRun)) * sizeof(float)) {}
-  EncodedRows for_layer(const DeviceMatrix& w) const {
-    return rows_for(w.format, width, codes.data(), scales.as<float>());
-  }
-  std::int64_t width;
-  Memory codes, scales;
-};
-
-/// The same in one stretch of a caller's memory, of as many bytes as these rows need: codes, then scales.
+/// Of encoded rows in one stretch of a caller's memory, as many bytes as they need: codes, then scales.
 std::int64_t code_bytes_of(const DeviceMatrix& w, std::int64_t num_rows) {
   return num_rows * round_up(w.at.in, kInputRun) * (quant::spec(w.format).activations == Code::bf16 ? 2 : 1);
 }
@@ -61,16 +38,6 @@ EncodedRows rows_in(void* memory, const DeviceMatrix& w, std::int64_t num_rows) 
   auto* scales = static_cast<std::uint8_t*>(memory) + code_bytes_of(w, num_rows);
   return rows_for(w.format, w.at.in, memory, reinterpret_cast<float*>(scales));
 }
-
-Memory floats(std::int64_t count) { return Memory(static_cast<std::size_t>(count) * sizeof(float)); }
-
-constexpr std::size_t drawn_bytes(std::int64_t num_rows) {
-  return static_cast<std::size_t>(num_rows) * (sizeof(std::int32_t) + sizeof(float));
-}
-
-struct LayerKv {
-  Memory keys, values, key_slot_scales, value_slot_scales;
-};
 
 void check(const EngineOptions& options, const DeviceFacts& device) {
   const ModelShape& shape = options.shape;
@@ -107,10 +74,15 @@ class DeviceEngine final : public Engine {
   ProductRoom product_room(const MatrixId& matrix, std::int64_t num_rows) const override;
   void multiply(const float* x, const ProductInput& input, void* y, CallersStream stream) override;
   void decode(const ProductInput& input, void* to, bool to_f32, CallersStream stream) override;
-  void set_kv_scales(std::span<const float> keys_LK, std::span<const float> values_LK) override;
+  void forward(std::span<const Tick> ticks, std::int64_t num_pages, std::span<float* const> after_layer,
+               CallersStream stream) override;
+  void score(const float* x, const Targets& targets, std::span<TokenScore> scores, CallersStream stream) override;
+  void set_kv_scales(std::span<const float> keys_LK, std::span<const float> values_LK) override {
+    kv_.set_scales(keys_LK, values_LK, stream_);
+  }
   void kv_percentiles(const Tick& tick, std::int64_t num_above, std::span<float> keys_LK,
                       std::span<float> values_LK) override;
-  std::int64_t allocate_kv() override;
+  std::int64_t allocate_kv() override { return kv_.allocate(); }
   void release_kv() override;
   void run(const Tick& tick, const Draws& draws, std::span<DrawnToken> drawn) override;
   void logits(std::span<const std::int32_t> rows, std::span<float> logits_RV) override;
@@ -118,52 +90,25 @@ class DeviceEngine final : public Engine {
   const EngineStats& stats() const override { return stats_; }
 
  private:
-  /// Keys and values that a forward pass leaves in pages which every layer uses anew, and where their percentiles go.
-  struct Observed {
-    KvPages pages;
-    std::int64_t num_pages;
-    std::uint32_t num_above;
-    float *keys_LK, *values_LK;
-  };
   void check(const Tick& tick, std::int64_t num_pages) const;
   void check_rows(std::span<const std::int32_t> rows) const;
   void wait();
   template <class Work>
   void lend(CallersStream stream, const Work& work);
   void take_back();
-  void forward(const TickArrays& arrays, const Observed* observed = nullptr);
-  void draw(const TickArrays& arrays);
+  void settle();
+  void run_all(const TickArrays& arrays);
   void launch_graph(const TickArrays& arrays);
-  std::int64_t affordable_pages(std::size_t page_bytes) const;
-  KvLayout kv_layout_of(KvFormat format) const {
-    return kv_layout(format, options_.shape.num_kv_heads, options_.page_size, options_.shape.head_dim);
-  }
-  KvPages pages(std::size_t layer_idx) const;
-  Memory products_of(std::int64_t count) const {
-    return Memory(static_cast<std::size_t>(count) * (options_.f32_products ? sizeof(float) : sizeof(std::uint16_t)));
-  }
-  ProductRows rows_of(const Memory& y, std::int64_t stride) const { return {y.data(), stride, options_.f32_products}; }
-  void product(const EncodedRows& x, const DeviceMatrix& w, std::int64_t num_rows, void* y, std::int64_t y_stride,
-               bool y_is_f32);
-  void final_norm(const std::int32_t* row_ids, std::int64_t num_rows);
-  void logit_tile(std::int64_t first_token, std::int64_t num_rows, float* y, std::int64_t y_stride,
-                  std::int64_t num_tokens);
-
   EngineOptions options_;
   DeviceFacts device_;
   Stream stream_;
   std::unique_ptr<Products> products_;
   Weights weights_;
-  std::vector<LayerKv> kv_;
-  std::int64_t num_pages_ = 0;  // of kv_
-  Memory kv_head_scales_;       // keys [L, K], then values
+  KvMemory kv_;
   TickMemory tick_;
-  std::int64_t qkv_stride_, width_stride_, gate_up_stride_, tile_tokens_, num_draw_blocks_, max_draw_rows_;
-  Memory x_, qkv_, q_, context_, y_, gate_up_;
-  EncodedMemory normed_, attended_, gated_, final_normed_;
-  Memory partials_;  // contexts, then stats
-  Memory tile_, block_max_, block_sum_, whole_, whole_rows_;
-  Memory drawn_host_, drawn_;          // tokens, then log-probs
+  std::deque<TickMemory> forward_ticks_;  // of `forward`, which has all of them on the device at once
+  Blocks blocks_;
+  VocabularyHead head_;
   std::map<TickShape, Graph> graphs_;  // empty: a tick of this shape was launched
   std::int64_t num_rows_ = 0;          // of the last tick
   bool in_flight_ = false;             // the device may still read the last tick's arrays
@@ -174,33 +119,12 @@ class DeviceEngine final : public Engine {
 DeviceEngine::DeviceEngine(const EngineOptions& options, const DeviceFacts& device)
     : options_(options),
       device_(device),
-      products_(make_products(device)),
+      products_(make_products(device, options.row_only_sums)),
       weights_(options),
+      kv_(options, device),
       tick_(options),
-      qkv_stride_(
-          round_up((options.shape.num_heads + 2 * options.shape.num_kv_heads) * options.shape.head_dim, kOutputTile)),
-      width_stride_(round_up(options.shape.width, kOutputTile)),
-      gate_up_stride_(round_up(2 * options.shape.ffn, kOutputTile)),
-      tile_tokens_(std::min(round_up(options.shape.vocab_size, kOutputTile), kTileTokens)),
-      num_draw_blocks_(ceil_div(options.shape.vocab_size, kDrawBlock)),
-      max_draw_rows_(std::min(tick_.max_rows(), kDrawRows)),
-      x_(floats(tick_.max_rows() * options.shape.width)),
-      qkv_(products_of(tick_.max_rows() * qkv_stride_)),
-      q_(floats(tick_.max_rows() * options.shape.num_heads * options.shape.head_dim)),
-      context_(floats(tick_.max_rows() * options.shape.num_heads * options.shape.head_dim)),
-      y_(products_of(tick_.max_rows() * width_stride_)),
-      gate_up_(products_of(tick_.max_rows() * gate_up_stride_)),
-      normed_(tick_.max_rows(), options.shape.width),
-      attended_(tick_.max_rows(), options.shape.num_heads * options.shape.head_dim),
-      gated_(tick_.max_rows(), options.shape.ffn),
-      final_normed_(std::max(max_draw_rows_, kWholeRows), options.shape.width),
-      partials_(floats(tick_.max_partials() * options.shape.num_heads * (options.shape.head_dim + 2))),
-      tile_(floats(max_draw_rows_ * tile_tokens_)),
-      block_max_(floats(max_draw_rows_ * num_draw_blocks_)),
-      block_sum_(floats(max_draw_rows_ * num_draw_blocks_)),
-      whole_rows_(kWholeRows * sizeof(std::int32_t)),
-      drawn_host_(drawn_bytes(tick_.max_rows()), Memory::Place::host),
-      drawn_(drawn_bytes(tick_.max_rows())) {}
+      blocks_(options, tick_, weights_, *products_),
+      head_(options.shape, tick_.max_rows(), weights_, *products_) {}
 
 std::string DeviceEngine::describe() const {
   return device_.name + ", device " + std::to_string(device_.number) + " of " + std::to_string(device_.count) +
@@ -208,81 +132,10 @@ std::string DeviceEngine::describe() const {
          std::to_string(device_.total_bytes >> 30) + " GiB); products: " + products_->describe();
 }
 
-void DeviceEngine::set_kv_scales(std::span<const float> keys_LK, std::span<const float> values_LK) {
-  const auto wanted = static_cast<std::size_t>(options_.shape.num_layers * options_.shape.num_kv_heads);
-  QRL_INVARIANT(options_.kv_format == KvFormat::fp8_e4m3 && keys_LK.size() == wanted && values_LK.size() == wanted,
-                "KV scales", std::to_string(wanted) + " for fp8_e4m3 pages", std::to_string(keys_LK.size()));
-  if (kv_head_scales_.empty()) kv_head_scales_ = floats(static_cast<std::int64_t>(2 * wanted));
-  copy_to_device(kv_head_scales_.data(), keys_LK.data(), wanted * sizeof(float), stream_);
-  copy_to_device(kv_head_scales_.as<float>() + wanted, values_LK.data(), wanted * sizeof(float), stream_);
-  stream_.wait();
-}
-
-/// How many of options_.num_pages there is memory for now, each of `page_bytes` in all layers.
-std::int64_t DeviceEngine::affordable_pages(std::size_t page_bytes) const {
-  std::size_t available = free_bytes();
-  if (options_.memory_utilization > 0) {
-    const auto kept_free =
-        static_cast<std::size_t>((1 - options_.memory_utilization) * static_cast<double>(device_.total_bytes));
-    available -= std::min(available, kept_free);
-  }
-  return std::min(options_.num_pages, static_cast<std::int64_t>(available / page_bytes));
-}
-
-std::int64_t DeviceEngine::allocate_kv() {
-  if (!kv_.empty()) return num_pages_;
-  const KvLayout at = kv_layout_of(options_.kv_format);
-  const bool scaled = options_.kv_format == KvFormat::int8;
-  const auto page_slots = static_cast<std::size_t>(at.slots(1));
-  const std::size_t slot_bytes = static_cast<std::size_t>(at.slot_bytes()) + (scaled ? sizeof(float) : 0);
-  const std::size_t page_bytes = 2 * static_cast<std::size_t>(options_.shape.num_layers) * page_slots * slot_bytes;
-  const std::int64_t num_pages = affordable_pages(page_bytes);
-  const bool may_be_fewer = options_.memory_utilization > 0;
-  const std::int64_t fewest = may_be_fewer ? ceil_div(options_.max_positions, options_.page_size) : options_.num_pages;
-  const auto mib = [](std::size_t bytes) { return std::to_string(bytes >> 20) + " MiB"; };
-  QRL_REQUIRE(
-      num_pages >= fewest, may_be_fewer ? "rollout.gpu_memory_utilization" : "rollout.kv_pages",
-      "memory for " + std::to_string(fewest) + " KV pages, " + mib(static_cast<std::size_t>(fewest) * page_bytes),
-      "room for " + std::to_string(num_pages) + " in the " + mib(free_bytes()) + " that the device has left",
-      may_be_fewer ? "raise it, lower data.max_response_length, or end what else uses the device"
-                   : "lower rollout.kv_pages or rollout.max_num_seqs");
-  const auto slots = static_cast<std::size_t>(at.slots(num_pages));
-  std::vector<LayerKv> layers(static_cast<std::size_t>(options_.shape.num_layers));
-  for (LayerKv& layer : layers) {
-    layer.keys = Memory(slots * static_cast<std::size_t>(at.slot_bytes()));
-    layer.values = Memory(slots * static_cast<std::size_t>(at.slot_bytes()));
-    if (!scaled) continue;
-    layer.key_slot_scales = Memory(slots * sizeof(float));
-    layer.value_slot_scales = Memory(slots * sizeof(float));
-  }
-  kv_ = std::move(layers);  // all or nothing
-  num_pages_ = num_pages;
-  return num_pages_;
-}
-
 void DeviceEngine::release_kv() {
   wait();
   graphs_.clear();  // they name its addresses
-  kv_.clear();
-}
-
-KvPages DeviceEngine::pages(std::size_t layer_idx) const {
-  const LayerKv& layer = kv_[layer_idx];
-  const ModelShape& shape = options_.shape;
-  KvPages pages{options_.kv_format,
-                kv_layout_of(options_.kv_format),
-                shape.head_dim,
-                layer.keys.as<std::uint8_t>(),
-                layer.values.as<std::uint8_t>(),
-                layer.key_slot_scales.as<float>(),
-                layer.value_slot_scales.as<float>(),
-                nullptr,
-                nullptr};
-  if (options_.kv_format == KvFormat::fp8_e4m3) {
-    pages.key_head_scales_K = kv_head_scales_.as<float>() + static_cast<std::int64_t>(layer_idx) * shape.num_kv_heads;
-    pages.value_head_scales_K = pages.key_head_scales_K + shape.num_layers * shape.num_kv_heads;
-  }
-  return pages;
+  kv_.release();
 }
 
 void DeviceEngine::check(const Tick& tick, std::int64_t num_pages) const {
@@ -361,16 +214,10 @@ void DeviceEngine::decode(const ProductInput& input, void* to, bool to_f32, Call
   lend(stream, [&](const Stream& theirs) { decode_rows({rows, to, to_f32}, input.num_rows, theirs); });
 }
 
-void DeviceEngine::product(const EncodedRows& x, const DeviceMatrix& w, std::int64_t num_rows, void* y,
-                           std::int64_t y_stride, bool y_is_f32) {
-  products_->multiply({x, num_rows, w, y, y_stride, y_is_f32}, stream_);
-}
-
 void DeviceEngine::run(const Tick& tick, const Draws& draws, std::span<DrawnToken> drawn) {
-  QRL_INVARIANT(weights_.uploaded() && !kv_.empty(), "tick", "weights and KV memory", "none");
-  QRL_INVARIANT(options_.kv_format != KvFormat::fp8_e4m3 || !kv_head_scales_.empty(), "tick", "calibrated KV scales",
-                "none");
-  check(tick, num_pages_);
+  QRL_INVARIANT(weights_.uploaded() && kv_.has_pages(), "tick", "weights and KV memory", "none");
+  QRL_INVARIANT(kv_.has_scales(), "tick", "calibrated KV scales", "none");
+  check(tick, kv_.num_pages());
   num_rows_ = static_cast<std::int64_t>(tick.tokens_N.size());
   check_rows(draws.rows);
   QRL_INVARIANT(
@@ -382,26 +229,33 @@ void DeviceEngine::run(const Tick& tick, const Draws& draws, std::span<DrawnToke
   const TickArrays arrays = tick_.send(tick, draws, stream_);
   if (!tick.copies.empty()) {
     for (std::size_t i = 0; i < weights_.num_layers(); ++i)
-      copy_slots({arrays.copies, pages(i)}, static_cast<std::int64_t>(tick.copies.size()), stream_);
+      copy_slots({arrays.copies, kv_.pages(i)}, static_cast<std::int64_t>(tick.copies.size()), stream_);
   }
   if (options_.graphs && draws.rows.size() == tick.tokens_N.size()) {
     launch_graph(arrays);
   } else {
-    forward(arrays);
-    draw(arrays);
+    run_all(arrays);
+    head_.draw(blocks_.rows(), arrays, stream_);
   }
   if (draws.rows.empty()) return;
   wait();
-  const auto* logprobs = drawn_host_.as<float>() + arrays.shape.draws;
-  for (std::size_t i = 0; i < drawn.size(); ++i) drawn[i] = {drawn_host_.as<std::int32_t>()[i], logprobs[i]};
+  head_.read(arrays.shape.draws, drawn);
+}
+
+void DeviceEngine::run_all(const TickArrays& arrays) {
+  blocks_.embed(arrays, stream_);
+  for (std::size_t i = 0; i < weights_.num_layers(); ++i) {
+    blocks_.store(i, arrays, kv_.pages(i), stream_);
+    blocks_.attend(i, arrays, kv_.pages(i), stream_);
+  }
 }
 
 /// The first tick of a shape is launched one by one: that loads kernels and makes cuBLASLt's plans, which recording
 /// must not. From the second on it is a graph.
 void DeviceEngine::launch_graph(const TickArrays& arrays) {
   const auto launch = [&] {
-    forward(arrays);
-    draw(arrays);
+    run_all(arrays);
+    head_.draw(blocks_.rows(), arrays, stream_);
   };
   const auto [found, is_new] = graphs_.try_emplace(arrays.shape);
   if (is_new) return launch();
@@ -422,63 +276,85 @@ void DeviceEngine::kv_percentiles(const Tick& tick, std::int64_t num_above, std:
   QRL_INVARIANT(keys_LK.size() == wanted && values_LK.size() == wanted && tick.copies.empty() && num_above >= 0,
                 "KV percentiles", std::to_string(wanted) + " places of each and no copies",
                 std::to_string(keys_LK.size()) + " and " + std::to_string(tick.copies.size()));
-  const KvLayout at = kv_layout_of(KvFormat::bf16);
-  const auto num_bytes = static_cast<std::size_t>(at.slots(num_pages) * at.slot_bytes());
-  const Memory keys(num_bytes), values(num_bytes), found(2 * wanted * sizeof(float));  // zero where nothing is stored
-  KvPages shared{KvFormat::bf16, at, options_.shape.head_dim};
-  shared.keys = keys.as<std::uint8_t>();
-  shared.values = values.as<std::uint8_t>();
-  const Observed observed{shared, num_pages, static_cast<std::uint32_t>(num_above), found.as<float>(),
-                          found.as<float>() + wanted};
-  take_back();
-  if (in_flight_) wait();
-  num_rows_ = 0;  // nothing of it stays for `logits`
-  forward(tick_.send(tick, {}, stream_), &observed);
-  copy_to_host(keys_LK.data(), observed.keys_LK, keys_LK.size_bytes(), stream_);
-  copy_to_host(values_LK.data(), observed.values_LK, values_LK.size_bytes(), stream_);
+  const KvLayout at = kv_.layout(KvFormat::bf16);
+  const LayerKv memory(KvFormat::bf16, at, num_pages);  // zero where nothing is stored
+  const Memory found(2 * wanted * sizeof(float));
+  KvPages pages{KvFormat::bf16, at, options_.shape.head_dim};
+  pages.keys = memory.keys.as<std::uint8_t>();
+  pages.values = memory.values.as<std::uint8_t>();
+  settle();
+  const TickArrays arrays = tick_.send(tick, {}, stream_);
+  blocks_.embed(arrays, stream_);
+  for (std::size_t i = 0; i < weights_.num_layers(); ++i) {
+    float* keys_K = found.as<float>() + static_cast<std::int64_t>(i) * options_.shape.num_kv_heads;
+    blocks_.store(i, arrays, pages, stream_);
+    QRL_CUDA_TARGET::kv_percentiles(
+        {pages.keys, pages.values, at, num_pages, static_cast<std::uint32_t>(num_above), keys_K, keys_K + wanted},
+        stream_);
+    blocks_.attend(i, arrays, pages, stream_);
+  }
+  copy_to_host(keys_LK.data(), found.data(), keys_LK.size_bytes(), stream_);
+  copy_to_host(values_LK.data(), found.as<float>() + wanted, values_LK.size_bytes(), stream_);
   wait();
 }
 
-void DeviceEngine::forward(const TickArrays& arrays, const Observed* observed) {
-  const ModelShape& shape = options_.shape;
-  const std::int64_t num_rows = arrays.shape.rows;
-  auto* partial_contexts = partials_.as<float>();
-  float* partial_stats = partial_contexts + tick_.max_partials() * shape.num_heads * shape.head_dim;
-  auto* x = x_.as<float>();
-  const bool wide = options_.f32_products;
-
-  embed({weights_.embedding_VD(), arrays.tokens, shape.width, x}, num_rows, stream_);
-  for (std::size_t i = 0; i < weights_.num_layers(); ++i) {
-    const LayerMemory& layer = weights_.layer(i);
-    const EncodedRows before = normed_.for_layer(layer.qkv.view), attended = attended_.for_layer(layer.o.view);
-    const EncodedRows after = normed_.for_layer(layer.gate_up.view), gated = gated_.for_layer(layer.down.view);
-    const ProductRows y = rows_of(y_, width_stride_);
-    const KvPages kv = observed != nullptr ? observed->pages : pages(i);
-    norm_encode(
-        {x, i == 0 ? ProductRows{} : y, nullptr, layer.input_norm_D.as<float>(), nullptr, shape.rms_norm_eps, before},
-        num_rows, stream_);
-    product(before, layer.qkv.view, num_rows, qkv_.data(), qkv_stride_, wide);
-    rope_and_store(
-        {rows_of(qkv_, qkv_stride_), shape.num_heads, layer.qkv_bias.as<float>(), layer.q_norm_E.as<float>(),
-         layer.k_norm_E.as<float>(), shape.rms_norm_eps, weights_.rope_table(), arrays.where, kv, q_.as<float>()},
-        num_rows, stream_);
-    if (observed != nullptr) {
-      const std::int64_t first = static_cast<std::int64_t>(i) * shape.num_kv_heads;
-      cuda::QRL_CUDA_TARGET::kv_percentiles({kv.keys, kv.values, kv.at, observed->num_pages, observed->num_above,
-                                             observed->keys_LK + first, observed->values_LK + first},
-                                            stream_);
-    }
-    attention({q_.as<float>(), shape.num_heads, arrays.where, kv, arrays.attention, partial_stats, partial_contexts,
-               context_.as<float>()},
-              stream_);
-    encode({context_.as<float>(), attended}, num_rows, stream_);
-    product(attended, layer.o.view, num_rows, y_.data(), width_stride_, wide);
-    norm_encode({x, y, layer.o_bias_D.as<float>(), layer.post_norm_D.as<float>(), nullptr, shape.rms_norm_eps, after},
-                num_rows, stream_);
-    product(after, layer.gate_up.view, num_rows, gate_up_.data(), gate_up_stride_, wide);
-    swiglu_encode({rows_of(gate_up_, gate_up_stride_), gated}, num_rows, stream_);
-    product(gated, layer.down.view, num_rows, y_.data(), width_stride_, wide);
+/// A learner's pass over whole sequences. Layer by layer, so that one layer's keys and values are all that is there;
+/// within a layer tick by tick, so that the rows of a tick are all that is between its kernels.
+void DeviceEngine::forward(std::span<const Tick> ticks, std::int64_t num_pages, std::span<float* const> after_layer,
+                           CallersStream stream) {
+  QRL_INVARIANT(after_layer.size() == weights_.num_layers() && kv_.has_scales(), "forward pass",
+                "memory after each of " + std::to_string(weights_.num_layers()) + " layers, and calibrated KV scales",
+                std::to_string(after_layer.size()));
+  for (const Tick& tick : ticks) check(tick, num_pages);
+  enter_device(device_);
+  settle();
+  Stream(stream.handle).wait();  // its work may still use the memory that this writes
+  try {
+    (void)kv_.shared_pages(num_pages, 0);
+    while (forward_ticks_.size() < ticks.size()) forward_ticks_.emplace_back(options_);
+  } catch (const std::bad_alloc&) {
+    base::fail_input("rollout.bitwise", "memory for a layer's keys and values of a micro-batch",
+                     std::to_string(free_bytes() >> 20) + " MiB free on " + device_.name,
+                     "lower rollout.gpu_memory_utilization or actor.max_tokens_per_micro_batch");
   }
+  std::vector<TickArrays> arrays;
+  for (std::size_t t = 0; t < ticks.size(); ++t) arrays.push_back(forward_ticks_[t].send(ticks[t], {}, stream_));
+  for (std::size_t i = 0; i < after_layer.size(); ++i) {
+    const KvPages pages = kv_.shared_pages(num_pages, i);
+    std::int64_t first = 0;  // number in its row
+    for (std::size_t t = 0; t < ticks.size(); ++t) {
+      const std::int64_t num_rows = arrays[t].shape.rows;
+      if (i == 0) blocks_.embed(arrays[t], stream_);
+      else blocks_.resume(after_layer[i - 1] + first, num_rows, stream_);
+      blocks_.store(i, arrays[t], pages, stream_);
+      const auto num_copies = static_cast<std::int64_t>(ticks[t].copies.size());
+      if (num_copies > 0) copy_slots({arrays[t].copies, pages}, num_copies, stream_);
+      blocks_.attend(i, arrays[t], pages, stream_);
+      const ResidualRows rows = blocks_.rows();
+      add_rows({rows.x, rows.branch, options_.shape.width, after_layer[i] + first}, num_rows, stream_);
+      first += num_rows * options_.shape.width;
+    }
+  }
+  wait();
+}
+
+void DeviceEngine::score(const float* x, const Targets& targets, std::span<TokenScore> scores, CallersStream stream) {
+  const auto in_vocabulary = [&](std::int32_t token) { return 0 <= token && token < options_.shape.vocab_size; };
+  QRL_INVARIANT(targets.rows.size() == targets.tokens.size() && scores.size() == targets.rows.size() &&
+                    targets.temperature > 0 && std::ranges::all_of(targets.tokens, in_vocabulary),
+                "scores", "a token in " + range_text(options_.shape.vocab_size) + " and a place a row",
+                std::to_string(targets.tokens.size()) + " tokens");
+  enter_device(device_);
+  settle();
+  Stream(stream.handle).wait();
+  head_.score({const_cast<float*>(x), {}}, targets, scores, stream_);  // chosen rows stay as they are
+}
+
+/// For work of its own that is no tick: nothing is under way, and nothing of the last tick stays for `logits`.
+void DeviceEngine::settle() {
+  take_back();
+  if (in_flight_) wait();
+  num_rows_ = 0;
 }
 
 void DeviceEngine::check_rows(std::span<const std::int32_t> rows) const {
@@ -487,47 +363,8 @@ void DeviceEngine::check_rows(std::span<const std::int32_t> rows) const {
                 "draw", "rows in " + range_text(num_rows_) + ", ascending", "others");
 }
 
-/// The chosen rows of the last tick, the last layer's sum added, ready for lm_head.
-void DeviceEngine::final_norm(const std::int32_t* row_ids, std::int64_t num_rows) {
-  norm_encode({x_.as<float>(), rows_of(y_, width_stride_), nullptr, weights_.final_norm_D(), row_ids,
-               options_.shape.rms_norm_eps, final_normed_.for_layer(weights_.lm_head())},
-              num_rows, stream_);
-}
-
-void DeviceEngine::logit_tile(std::int64_t first_token, std::int64_t num_rows, float* y, std::int64_t y_stride,
-                              std::int64_t num_tokens) {
-  DeviceMatrix part = weights_.lm_head();
-  part.codes += first_token * part.at.row_bytes;
-  part.at.rows = round_up(num_tokens, kOutputTile);
-  part.at.out = num_tokens;
-  product(final_normed_.for_layer(part), part, num_rows, y, y_stride, true);
-}
-
-void DeviceEngine::draw(const TickArrays& arrays) {
-  const std::int64_t num_rows = arrays.shape.draws, vocab_size = options_.shape.vocab_size;
-  const bool all_there = vocab_size <= tile_tokens_;
-  for (std::int64_t first = 0; first < num_rows; first += max_draw_rows_) {
-    const std::int64_t count = std::min(max_draw_rows_, num_rows - first);
-    final_norm(arrays.draw_rows + first, count);
-    for (std::int64_t begin = 0; begin < vocab_size; begin += tile_tokens_) {
-      const std::int64_t num_tokens = std::min(tile_tokens_, vocab_size - begin);
-      logit_tile(begin, count, tile_.as<float>(), tile_tokens_, num_tokens);
-      summarise_logits({tile_.as<float>(), tile_tokens_, begin, num_tokens, arrays.draw_settings, num_draw_blocks_,
-                        block_max_.as<float>(), block_sum_.as<float>()},
-                       count, stream_);
-    }
-    draw_tokens(
-        {block_max_.as<float>(), block_sum_.as<float>(), num_draw_blocks_, vocab_size, arrays.uniforms + first,
-         arrays.draw_settings, all_there ? tile_.as<float>() : nullptr, tile_tokens_,
-         final_normed_.codes.as<std::uint16_t>(), reinterpret_cast<const std::uint16_t*>(weights_.lm_head().codes),
-         weights_.lm_head().at.width, drawn_.as<std::int32_t>() + first, drawn_.as<float>() + num_rows + first},
-        count, stream_);
-  }
-  copy_to_host(drawn_host_.data(), drawn_.data(), drawn_bytes(num_rows), stream_);
-}
-
 void DeviceEngine::logits(std::span<const std::int32_t> rows, std::span<float> logits_RV) {
-  const std::int64_t vocab_size = options_.shape.vocab_size, stride = round_up(vocab_size, kOutputTile);
+  const std::int64_t vocab_size = options_.shape.vocab_size;
   QRL_INVARIANT(static_cast<std::int64_t>(rows.size()) <= kWholeRows &&
                     static_cast<std::int64_t>(logits_RV.size()) == static_cast<std::int64_t>(rows.size()) * vocab_size,
                 "logits", "at most " + std::to_string(kWholeRows) + " rows and room for them",
@@ -535,15 +372,7 @@ void DeviceEngine::logits(std::span<const std::int32_t> rows, std::span<float> l
   check_rows(rows);
   if (rows.empty()) return;
   take_back();
-  if (whole_.empty()) whole_ = floats(kWholeRows * stride);
-  copy_to_device(whole_rows_.data(), rows.data(), rows.size_bytes(), stream_);
-  const auto num_rows = static_cast<std::int64_t>(rows.size());
-  final_norm(whole_rows_.as<std::int32_t>(), num_rows);
-  logit_tile(0, num_rows, whole_.as<float>(), stride, vocab_size);
-  for (std::int64_t row = 0; row < num_rows; ++row) {
-    copy_to_host(logits_RV.data() + row * vocab_size, whole_.as<float>() + row * stride,
-                 static_cast<std::size_t>(vocab_size) * sizeof(float), stream_);
-  }
+  head_.logits(blocks_.rows(), rows, logits_RV, stream_);
   wait();
 }
 

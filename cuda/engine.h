@@ -37,6 +37,9 @@ struct EngineOptions {
   quant::KvFormat kv_format = quant::KvFormat::bf16;
   /// Products are rounded to bf16, as is usual on GPUs. Or stay fp32, as on the CPU: slower, for comparisons with it.
   bool f32_products = false;
+  /// A row's bits do not depend on the tick's other rows, nor on their number: no library's fp32 sums
+  /// (product_plan.h's choose_product). Slower where those are made for many rows at once.
+  bool row_only_sums = false;
   /// Ticks that draw for every row are launched as CUDA graphs, from the second of their kind on. Changes no bit.
   bool graphs = true;
 };
@@ -157,6 +160,16 @@ struct DrawnToken {
   float logprob = 0;
 };
 
+/// Tokens whose log-probs are asked: one a row of hidden states.
+struct Targets {
+  std::span<const std::int32_t> rows, tokens;
+  float temperature = 1;  ///< above 0
+};
+/// NaN where nothing could be drawn.
+struct TokenScore {
+  float logprob = 0, entropy = 0;
+};
+
 /// What an engine has done since it was made.
 struct EngineStats {
   std::int64_t num_graphs = 0, graph_ticks = 0;  ///< recorded, launched
@@ -195,6 +208,20 @@ class Engine {
   virtual void multiply(const float* x, const ProductInput& input, void* y, CallersStream stream) = 0;
   /// What those codes stand for, code · scale in fp32, rounded to bf16 unless to_f32: dense [num_rows, in].
   virtual void decode(const ProductInput& input, void* to, bool to_f32, CallersStream stream) = 0;
+
+  // A learner's forward pass, of the kernels that a tick has: with row_only_sums its bits are those of the ticks that
+  // drew. After an upload only. Each blocks until it is done, and begins when the caller's stream has done what it was
+  // given. From any thread, one at a time.
+
+  /// Runs all positions of some sequences through all layers, in pages [0, num_pages) of its own: one layer's memory,
+  /// which stays for the next call. `ticks`, each within a tick's limits, are the sequences' rows in order; a tick's
+  /// copies are made when its own keys and values are stored. after_layer[i]: the residual stream after layer i, fp32
+  /// [rows of all ticks, width] on the engine's device; all may be one, which then holds that after the last.
+  virtual void forward(std::span<const Tick> ticks, std::int64_t num_pages, std::span<float* const> after_layer,
+                       CallersStream stream) = 0;
+  /// Log-probs of tokens at x, fp32 [*, width], the residual stream after the last layer (final norm, lm_head and the
+  /// draws' own sums), and entropies: log-probs are the bits that a draw gives them, entropies over blocks in fp64.
+  virtual void score(const float* x, const Targets& targets, std::span<TokenScore> scores, CallersStream stream) = 0;
 
   /// fp8_e4m3 keys and values: fp32 [layers, kv heads] each.
   virtual void set_kv_scales(std::span<const float> keys_LK, std::span<const float> values_LK) = 0;

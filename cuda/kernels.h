@@ -59,6 +59,15 @@ struct NormTask {
 };
 void norm_encode(const NormTask& task, std::int64_t num_rows, const Stream& stream);
 
+/// sums[row] = x[row] + added[row], fp32 [*, width]: as norm_encode adds them.
+struct AddTask {
+  const float* x;
+  ProductRows added;
+  std::int64_t width;
+  float* sums;
+};
+void add_rows(const AddTask& task, std::int64_t num_rows, const Stream& stream);
+
 /// out = encode(x), fp32 [*, out.width].
 struct EncodeTask {
   const float* x;
@@ -202,7 +211,7 @@ struct StreamPlace {
   std::uint32_t* partials;
   std::uint32_t* counters;
 };
-/// Every format but bf16, sm_80 on: weights are read once for up to 64 rows, while the ones before are multiplied. Of
+/// Every format, sm_80 on: weights are read once for up to 64 rows, while the ones before are multiplied. Of
 /// the inputs' runs of 128 each split (product_plan.h) sums the even and the odd ones apart, in order; the two, then
 /// the splits in order, are added in fp32 (int8: int32). So a row's bits depend on neither the plan nor the other rows.
 void streamed_product(const ProductTask& task, const StreamPlan& plan, const StreamPlace& place, const Stream& stream);
@@ -214,7 +223,7 @@ struct DrawSettings {
 };
 
 /// Rows' logits, a stretch of the vocabulary at a time: largest logit and Σ exp((logit − largest)/temperature) of each
-/// block of kDrawBlock, as ops/sample.h's RowSummary.
+/// block of kDrawBlock, as ops/sample.h's RowSummary; with z = (logit − largest)/temperature also Σ exp(z)·z.
 inline constexpr std::int64_t kDrawBlock = 256;
 struct SummariseTask {
   const float* logits;
@@ -222,23 +231,39 @@ struct SummariseTask {
   const DrawSettings* settings;
   std::int64_t num_blocks;       ///< of the whole vocabulary
   float *block_max, *block_sum;  ///< [rows, num_blocks]
+  float* block_weighted;         ///< the same, Σ exp(z)·z; null: not wanted
 };
 void summarise_logits(const SummariseTask& task, std::int64_t num_rows, const Stream& stream);
 
-/// Draws one token a row: the block by the sums (fp64, in order), then the token by the block's logits, which are those
-/// given, or made again from the row and the block's weights, sums in another order than the matrix product's.
-struct DrawTask {
+/// Rows whose whole vocabulary was summarised. A logit of theirs is one of those given, or made again from the row and
+/// its weights, sums in another order than the matrix product's.
+struct SummarisedRows {
   const float *block_max, *block_sum;
   std::int64_t num_blocks, vocab_size;
-  const double* uniforms;
   const DrawSettings* settings;
   const float* logits;  ///< [rows, stride] of the whole vocabulary; null: made again
   std::int64_t stride;
   const std::uint16_t *rows_bf16, *weights_bf16;  ///< to make them again: [rows, width], [V, width]
   std::int64_t width;                             ///< padded
+};
+
+/// Draws one token a row: the block by the sums (fp64, in order), then the token by the block's logits.
+struct DrawTask {
+  SummarisedRows rows;
+  const double* uniforms;
   std::int32_t* tokens;
   float* logprobs;
 };
 void draw_tokens(const DrawTask& task, std::int64_t num_rows, const Stream& stream);
+
+/// Of each row the log-prob of its target, the bits that draw_tokens gives the same token at a temperature above 0, and
+/// the entropy (over blocks in fp64). NaN where nothing could be drawn.
+struct ScoreTask {
+  SummarisedRows rows;
+  const float* block_weighted;
+  const std::int32_t* targets;
+  float *logprobs, *entropies;
+};
+void score_tokens(const ScoreTask& task, std::int64_t num_rows, const Stream& stream);
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -27,6 +27,8 @@ struct StreamTile {
   friend bool operator==(const StreamTile&, const StreamTile&) = default;
 };
 inline constexpr StreamTile kStreamTiles[] = {{8, 64, 4}, {16, 64, 4}, {32, 128, 3}, {64, 128, 3}};
+/// Of 16-bit weights a stage is so large that two hold as many bytes in flight, and more would not fit.
+constexpr int num_stages(const StreamTile& tile, int weight_bits) { return weight_bits == 16 ? 2 : tile.num_stages; }
 
 /// Bytes of a block's shared memory.
 struct StreamBytes {
@@ -74,7 +76,7 @@ struct DeviceLimits {
 };
 
 inline bool has_room(const StreamTile& tile, quant::Format format, const DeviceLimits& device) {
-  return stream_bytes(tile, format).all(tile.num_stages, true) <= device.shared_bytes;
+  return stream_bytes(tile, format).all(num_stages(tile, quant::spec(format).weight_bits), true) <= device.shared_bytes;
 }
 inline std::int64_t num_tiles(const StreamTile& tile, const MatrixLayout& at, std::int64_t num_rows) {
   return ceil_div(at.rows, tile.outputs) * ceil_div(num_rows, tile.rows);
@@ -102,16 +104,28 @@ inline StreamPlan plan_stream(quant::Format format, const MatrixLayout& at, std:
 
 /// bf16: cuBLASLt. On Hopper, with one scale a channel and a token and a bf16 result: CUTLASS, but for int8 of few
 /// rows, whose sums are exact in any order, while e4m3 keeps one order for any number of rows. All else is streamed.
+///
+/// With row_only_sums a row's bits must not depend on the other rows, which no library promises of fp32 sums: then
+/// CUTLASS has int8 alone. Its int32 sums are exact, and both kernels make of one the same bf16 number: each sum and
+/// each product of the two scales is rounded to fp32 once, so is the product of these, nothing is fused, and that is
+/// rounded to the nearest bf16.
 enum class ProductKernel : std::uint8_t { cublaslt, cutlass_int8, cutlass_fp8, streamed };
 inline constexpr std::int64_t kStreamedInt8Rows = 16;
-inline ProductKernel choose_product(quant::Format format, std::int64_t num_rows, bool y_is_f32, bool is_hopper) {
+inline ProductKernel choose_product(quant::Format format, std::int64_t num_rows, bool y_is_f32, bool is_hopper,
+                                    bool row_only_sums = false) {
   using quant::Format;
-  if (format == Format::bf16) return ProductKernel::cublaslt;
+  if (format == Format::bf16 && !row_only_sums) return ProductKernel::cublaslt;
   if (!is_hopper || y_is_f32) return ProductKernel::streamed;
   if (format == Format::int8 && num_rows > kStreamedInt8Rows) return ProductKernel::cutlass_int8;
+  if (row_only_sums) return ProductKernel::streamed;
   if (format == Format::fp8_tensor || format == Format::fp8_channel) return ProductKernel::cutlass_fp8;
   return ProductKernel::streamed;
 }
+
+/// What the choice depends on besides the product.
+struct ProductRules {
+  bool is_hopper = false, row_only_sums = false;
+};
 
 /// One way to make a product.
 struct ProductChoice {
@@ -126,8 +140,9 @@ inline constexpr std::int64_t kSweptRows = 128;
 /// The ways to make a product that all give the same bits: first the rule's (choose_product, plan_stream), then, where
 /// there is a choice, every tile that is not more than half empty, splits apart and not, and CUTLASS for int8.
 inline std::vector<ProductChoice> product_choices(quant::Format format, const MatrixLayout& at, std::int64_t num_rows,
-                                                  bool y_is_f32, bool is_hopper, const DeviceLimits& device) {
-  const ProductKernel rule = choose_product(format, num_rows, y_is_f32, is_hopper);
+                                                  bool y_is_f32, const ProductRules& rules,
+                                                  const DeviceLimits& device) {
+  const ProductKernel rule = choose_product(format, num_rows, y_is_f32, rules.is_hopper, rules.row_only_sums);
   std::vector<ProductChoice> choices = {{rule, {}}};
   if (rule == ProductKernel::streamed) choices[0].plan = plan_stream(format, at, num_rows, device);
   if ((rule != ProductKernel::streamed && rule != ProductKernel::cutlass_int8) || num_rows > kSweptRows) return choices;
@@ -140,7 +155,7 @@ inline std::vector<ProductChoice> product_choices(quant::Format format, const Ma
     add({ProductKernel::streamed, {tile, false}});
     if (may_part(tile, format, at, num_rows)) add({ProductKernel::streamed, {tile, true}});
   }
-  if (format == quant::Format::int8 && is_hopper && !y_is_f32) add({ProductKernel::cutlass_int8, {}});
+  if (format == quant::Format::int8 && rules.is_hopper && !y_is_f32) add({ProductKernel::cutlass_int8, {}});
   return choices;
 }
 

@@ -12,7 +12,7 @@ const ProductChoice& ProductSweep::choose(const ProductTask& task,
       picked_.try_emplace(Key{task.w.format, task.w.at.rows, task.w.at.width, num_rows, task.y_is_f32});
   if (!is_new) return found->second;
   const std::vector<ProductChoice> choices =
-      product_choices(task.w.format, task.w.at, num_rows, task.y_is_f32, is_hopper_, limits_);
+      product_choices(task.w.format, task.w.at, num_rows, task.y_is_f32, rules_, limits_);
   found->second = choices.front();
   if (choices.size() == 1) return found->second;
   double best_s = 0;

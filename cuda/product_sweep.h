@@ -19,8 +19,8 @@ using LaunchTimer = std::function<double(const std::function<void()>& launch, co
 /// picked.
 class ProductSweep {
  public:
-  ProductSweep(bool is_hopper, const DeviceLimits& limits, LaunchTimer timer)
-      : is_hopper_(is_hopper), limits_(limits), timer_(std::move(timer)) {}
+  ProductSweep(const ProductRules& rules, const DeviceLimits& limits, LaunchTimer timer)
+      : rules_(rules), limits_(limits), timer_(std::move(timer)) {}
 
   /// The way to make this product. make(choice) makes it so, in the stream's order; it is called only where there is
   /// more than one choice and none was picked yet, which a graph's recording must not be (runtime.h).
@@ -29,7 +29,7 @@ class ProductSweep {
 
  private:
   using Key = std::tuple<quant::Format, std::int64_t, std::int64_t, std::int64_t, bool>;
-  bool is_hopper_;
+  ProductRules rules_;
   DeviceLimits limits_;
   LaunchTimer timer_;
   std::map<Key, ProductChoice> picked_;

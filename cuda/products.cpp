@@ -56,10 +56,11 @@ class ColdTimer {
 
 class LibraryProducts final : public Products {
  public:
-  explicit LibraryProducts(const DeviceFacts& device)
+  LibraryProducts(const DeviceFacts& device, bool row_only_sums)
       : is_hopper_(device.major == 9 && device.minor == 0),
+        row_only_sums_(row_only_sums),
         timer_(static_cast<std::size_t>(attribute(cudaDevAttrL2CacheSize, device))),
-        sweep_(is_hopper_,
+        sweep_({is_hopper_, row_only_sums},
                {static_cast<std::int64_t>(device.shared_bytes), attribute(cudaDevAttrMultiProcessorCount, device)},
                [this](const auto& launch, const Stream& stream) { return timer_.seconds(launch, stream); }) {
     if (is_hopper_) workspace_ = Memory(std::size_t{1} << 20);
@@ -72,6 +73,7 @@ class LibraryProducts final : public Products {
   }
 
   std::string describe() const override {
+    if (row_only_sums_) return is_hopper_ ? "int8 by CUTLASS or streamed, all else streamed" : "streamed";
     const std::string bf16 = "bf16 by cuBLASLt " + cublaslt_.version();
     return is_hopper_
                ? bf16 + ", fp8 (tensor, channel_token) by CUTLASS, int8 by CUTLASS or streamed, other formats streamed"
@@ -92,7 +94,7 @@ class LibraryProducts final : public Products {
     }
   }
 
-  bool is_hopper_;
+  bool is_hopper_, row_only_sums_;
   StreamedProducts streamed_;
   CublasLt cublaslt_;
   Memory workspace_;
@@ -103,6 +105,8 @@ class LibraryProducts final : public Products {
 
 }  // namespace
 
-std::unique_ptr<Products> make_products(const DeviceFacts& device) { return std::make_unique<LibraryProducts>(device); }
+std::unique_ptr<Products> make_products(const DeviceFacts& device, bool row_only_sums) {
+  return std::make_unique<LibraryProducts>(device, row_only_sums);
+}
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

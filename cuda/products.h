@@ -36,7 +36,7 @@ class StreamedProducts {
   Memory partials_, counters_;
 };
 
-/// Throws an input error when a library that it needs is not there.
-std::unique_ptr<Products> make_products(const DeviceFacts& device);
+/// row_only_sums: choose_product's. Throws an input error when a library that it needs is not there.
+std::unique_ptr<Products> make_products(const DeviceFacts& device, bool row_only_sums = false);
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -98,6 +98,12 @@ QRL_KERNEL void norm_encode_kernel(NormTask task) {
   encode_values(values, task.out, row, exchange_memory());
 }
 
+QRL_KERNEL void add_kernel(AddTask task) {
+  const std::int64_t row = block_x();
+  for (std::int64_t i = thread_idx(); i < task.width; i += kThreads)
+    task.sums[row * task.width + i] = task.x[row * task.width + i] + task.added.at(row, i);
+}
+
 QRL_KERNEL void encode_kernel(EncodeTask task) {
   const std::int64_t row = block_x(), width = task.out.width;
   float* values = value_memory();
@@ -133,6 +139,9 @@ void embed(const EmbedTask& task, std::int64_t num_rows, const Stream& stream) {
 }
 void norm_encode(const NormTask& task, std::int64_t num_rows, const Stream& stream) {
   launch(norm_encode_kernel, {num_rows}, kThreads, shared_bytes_of(task.out.width), stream, task);
+}
+void add_rows(const AddTask& task, std::int64_t num_rows, const Stream& stream) {
+  launch(add_kernel, {num_rows}, kThreads, 0, stream, task);
 }
 void encode(const EncodeTask& task, std::int64_t num_rows, const Stream& stream) {
   launch(encode_kernel, {num_rows}, kThreads, shared_bytes_of(task.out.width), stream, task);

@@ -58,6 +58,8 @@ struct Codes {
   static constexpr bool run_scaled = run_scaled_;
   /// Of block128 x, too, has a scale a run.
   static constexpr bool x_run_scaled = run_scaled && w_code == Code::fp8_e4m3;
+  /// An output has one scale for all its inputs.
+  static constexpr bool output_scaled = !run_scaled && w_code != Code::bf16;
   /// What an instruction sums, and what is summed over runs.
   using Sum = std::conditional_t<x_code == Code::int8, std::int32_t, float>;
   using Total = std::conditional_t<run_scaled, float, Sum>;
@@ -103,9 +105,10 @@ QRL_DEVICE void load_part(const unsigned char* pieces, int part, std::uint32_t (
     to[0] = pair.word[0];
     to[1] = pair.word[1];
   } else {
+    constexpr int kPieces = C::kWPieces / C::kParts;
 #pragma unroll
-    for (int j = 0; j < C::kWPieces; ++j) {
-      const Words words = *reinterpret_cast<const Words*>(pieces + j * 32 * kPiece);
+    for (int j = 0; j < kPieces; ++j) {
+      const Words words = *reinterpret_cast<const Words*>(pieces + (part * kPieces + j) * 32 * kPiece);
 #pragma unroll
       for (int i = 0; i < 4; ++i) to[4 * j + i] = words.word[i];
     }
@@ -115,7 +118,7 @@ QRL_DEVICE void load_part(const unsigned char* pieces, int part, std::uint32_t (
 /// The operands of one output that meet those of the part's piece `t` of x. int4 for int8: 16 times the codes.
 template <class C>
 QRL_DEVICE void decode_w(const std::uint32_t (&words)[C::kPartWords], int t, std::uint32_t (&to)[C::kWords]) {
-  if constexpr (C::w_code == Code::int8) {
+  if constexpr (C::w_code == Code::int8 || C::w_code == Code::bf16) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) to[i] = words[4 * t + i];
   } else if constexpr (C::w_code == Code::fp8_e4m3) {
@@ -138,7 +141,8 @@ QRL_DEVICE void decode_w(const std::uint32_t (&words)[C::kPartWords], int t, std
 template <class C, int tile_idx>
 struct Streamed {
   static constexpr StreamTile kTile = kStreamTiles[tile_idx];
-  static constexpr int kRows = kTile.rows, kOutputs = kTile.outputs, kStages = kTile.num_stages;
+  static constexpr int kRows = kTile.rows, kOutputs = kTile.outputs;
+  static constexpr int kStages = num_stages(kTile, bits_of_code(C::w_code));
   static constexpr int kRowTiles = kRows / 8;                          // of an instruction, 8 rows
   static constexpr int kOutputTiles = kOutputs / (16 * kOutputWarps);  // of a warp, 16 outputs
   static constexpr int kWarpOutputs = 16 * kOutputTiles, kLaneOutputs = 2 * kOutputTiles;
@@ -409,7 +413,7 @@ struct Streamed {
 #pragma unroll
           for (int upper = 0; upper < 2; ++upper) {
             const auto total = static_cast<float>(totals.at[m][n][2 * upper + odd]);
-            const float factor = C::run_scaled ? x_scale : x_scale * task.w.scales[output + upper];
+            const float factor = C::output_scaled ? x_scale * task.w.scales[output + upper] : x_scale;
             values[upper] = total * factor;
           }
           const std::int64_t to = row * task.y_stride + output;
@@ -504,8 +508,9 @@ void streamed_product(const ProductTask& task, const StreamPlan& plan, const Str
                 "rows of whole runs in and of whole words out", std::to_string(task.y_stride));
   switch (task.w.format) {
     case Format::f32:
-    case Format::bf16:
       break;
+    case Format::bf16:
+      return run<Code::bf16, Code::bf16, false>(task, plan, place, stream);
     case Format::int8:
       return run<Code::int8, Code::int8, false>(task, plan, place, stream);
     case Format::fp8_tensor:

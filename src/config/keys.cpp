@@ -213,9 +213,11 @@ void add_rollout(List& list) {
       "share of the GPU's memory that may be in use, weights and all else included, when KV pages take the rest",
       {"0.9 with device cuda and without kv_pages, 0.5 when the learner is there, too"});
   rollout.add("prefix_sharing", &O::prefix_sharing, boolean(), "samples of a prompt share its KV pages");
-  rollout.add("bitwise", &O::bitwise, boolean(),
-              "the learner's log-probs are the sampler's bit for bit, so that no correction is left to do; needs "
-              "quant.learner.forward low_bit and a KV cache other than fp8_e4m3");
+  rollout.add(
+      "bitwise", &O::bitwise, boolean(),
+      "the learner's log-probs are the sampler's bit for bit, so that no correction is left to do; needs "
+      "quant.learner.forward low_bit, a KV cache other than fp8_e4m3 and both on one device; on a GPU no top_k or "
+      "top_p");
   rollout.add("free_cache_engine", &O::free_cache_engine, boolean(),
               "give the KV cache's memory back while the learner works");
   rollout.add(

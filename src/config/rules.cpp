@@ -248,10 +248,15 @@ void check_quant(const Recipe& recipe, RuleBook& rules) {
   rules.require({"trainer.device", "quant.learner.backward"}, !learns_on_gpu(recipe) || !int8_backward,
                 "quant.learner.backward model_dtype with trainer.device cuda", "int8",
                 "on a GPU the forward pass's products alone are in int8");
-  rules.require(
-      {"rollout.device", "rollout.bitwise"}, !on_gpu || !recipe.rollout.bitwise,
-      "rollout.device cpu with rollout.bitwise", "cuda",
-      "no learner adds up in a GPU decoder's order: on a GPU its attention, norms and lm_head are LibTorch's");
+  rules.require({"rollout.bitwise", "rollout.device", "trainer.device"},
+                !recipe.rollout.bitwise || on_gpu == learns_on_gpu(recipe),
+                "trainer.device and rollout.device the same with rollout.bitwise", "one of them cuda",
+                "no two devices add up in one order: the decoder's own forward pass gives the learner its bits");
+  const bool cuts = recipe.rollout.top_k != -1 || recipe.rollout.top_p < 1;
+  rules.require({"rollout.bitwise", "rollout.device", "rollout.top_p", "rollout.top_k"},
+                !recipe.rollout.bitwise || !on_gpu || !cuts,
+                "rollout.top_p 1 and top_k -1 with rollout.bitwise and rollout.device cuda", "a draw that cuts tokens",
+                "such tokens are drawn on the CPU there, from whole rows of logits");
   rules.require({"rollout.device", "quant.rollout.weights"}, !on_gpu || quant.weights != WeightFormat::f32,
                 "quant.rollout.weights other than fp32 with rollout.device cuda", "fp32", "use bf16");
   rules.require({"rollout.device", "quant.rollout.lm_head"}, !on_gpu || quant.lm_head != HeadFormat::f32,

@@ -26,6 +26,7 @@ struct DecoderOptions {
   /// On a GPU: 0: kv_pages or an error; else as many of them as fit into this share of its memory, beside all else.
   double gpu_memory_utilization = 0;
   bool enforce_eager = false;      ///< on a GPU: no CUDA graphs; changes no draw
+  bool row_only_sums = false;      ///< on a GPU: as cuda/engine.h's; the CPU's are
   std::int64_t max_model_len = 0;  ///< prompt + response tokens of the longest sequence
   quant::KvFormat kv_format = quant::KvFormat::bf16;
   /// Tokens of the vocabulary whose logits exist at once (for 32 rows), a multiple of 256, unless top-k or top-p look

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/threads.h"
 #include "decoder/device_masters.h"
+#include "decoder/packed_ticks.h"
 
 namespace qrl::decoder {
 
@@ -81,11 +82,18 @@ class DeviceBackend final : public Backend, public model::DeviceWeights {
   void decode_input(const model::ProductInput& input, const base::View& to, void* stream) override {
     engine_->decode(placed(input), to.data, to.dtype == base::DType::f32, {stream});
   }
+  void forward(const model::PackedSequences& rows, std::span<float* const> after_layer, void* stream) override {
+    const PackedTicks packed(rows, limits());
+    engine_->forward(packed.ticks(), packed.num_pages(), after_layer, {stream});
+  }
+  void score(const float* x, const model::TargetTokens& targets, std::span<float> logprobs, std::span<float> entropies,
+             void* stream) override;
 
  private:
   cuda::ProductInput placed(const model::ProductInput& input) const {
     return {masters_.matrix(input.matrix), input.num_rows, input.codes};
   }
+  TickLimits limits() const { return {options_.max_num_batched_tokens, options_.max_num_seqs, options_.page_size}; }
   /// The snapshot's weights, unless they are there already.
   void upload_unless_there();
   void draw_from_whole_rows(const Plan& plan, const DrawKey& key, std::span<ops::Draw> draws);
@@ -116,26 +124,18 @@ void DeviceBackend::set_kv_scales(KvScales scales) {
 }
 
 void DeviceBackend::calibrate_kv(std::span<const std::vector<types::TokenId>> sequences, const KvCalibration& options) {
-  QRL_REQUIRE(!sequences.empty(), "KV calibration", "one prompt or more", "none");
-  upload_unless_there();
-  std::vector<std::int32_t> tokens, positions, first_pages, page_ids;
-  const auto room = static_cast<std::size_t>(options_.max_num_batched_tokens);
-  for (const std::vector<types::TokenId>& sequence :
-       sequences.first(std::min(sequences.size(), static_cast<std::size_t>(options_.max_num_seqs)))) {
-    const std::size_t length = std::min(sequence.size(), room - tokens.size());
-    const auto first_page = static_cast<std::int32_t>(page_ids.size());
-    for (std::size_t t = 0; t < length; ++t) {
-      tokens.push_back(sequence[t]);
-      positions.push_back(static_cast<std::int32_t>(t));
-      first_pages.push_back(first_page);
-      if (t % static_cast<std::size_t>(options_.page_size) == 0)
-        page_ids.push_back(static_cast<std::int32_t>(page_ids.size()));
-    }
+  std::vector<std::int32_t> tokens, starts{0};
+  for (const std::vector<types::TokenId>& sequence : sequences) {
+    tokens.insert(tokens.end(), sequence.begin(), sequence.end());
+    starts.push_back(static_cast<std::int32_t>(tokens.size()));
   }
-  const std::int64_t count = static_cast<std::int64_t>(tokens.size()) * head_dim_;
+  QRL_REQUIRE(!tokens.empty(), "KV calibration", "one prompt or more", "none");
+  upload_unless_there();
+  const PackedTicks packed({tokens, starts, {}}, limits());
+  const cuda::Tick& tick = packed.ticks().front();
+  const std::int64_t count = static_cast<std::int64_t>(tick.tokens_N.size()) * head_dim_;
   KvScales scales{snapshot_->version(), std::vector<float>(num_kv_scales_), std::vector<float>(num_kv_scales_)};
-  engine_->kv_percentiles({tokens, positions, first_pages, page_ids, {}},
-                          num_above_percentile(count, options.percentile), scales.keys_LK, scales.values_LK);
+  engine_->kv_percentiles(tick, num_above_percentile(count, options.percentile), scales.keys_LK, scales.values_LK);
   for (std::vector<float>* side : {&scales.keys_LK, &scales.values_LK}) {
     for (float& x : *side) {
       if (!std::isfinite(x)) model::fail_broken("KV calibration, keys and values", snapshot_->version());
@@ -143,6 +143,16 @@ void DeviceBackend::calibrate_kv(std::span<const std::vector<types::TokenId>> se
     }
   }
   set_kv_scales(std::move(scales));
+}
+
+void DeviceBackend::score(const float* x, const model::TargetTokens& targets, std::span<float> logprobs,
+                          std::span<float> entropies, void* stream) {
+  std::vector<cuda::TokenScore> scores(logprobs.size());
+  engine_->score(x, {targets.rows, targets.tokens, targets.temperature}, scores, {stream});
+  for (std::size_t i = 0; i < scores.size(); ++i) {
+    logprobs[i] = scores[i].logprob;
+    entropies[i] = scores[i].entropy;
+  }
 }
 
 void DeviceBackend::upload_unless_there() {
@@ -259,6 +269,7 @@ cuda::EngineOptions engine_options(const model::ModelConfig& config, const Decod
                            options.page_size,
                            options.kv_format};
   made.graphs = !options.enforce_eager;
+  made.row_only_sums = options.row_only_sums;
   return made;
 }
 

@@ -25,6 +25,12 @@ bool needs_gradient(const TensorList& inputs) {
   return std::any_of(inputs.begin(), inputs.end(), [](const Tensor& x) { return x.defined() && x.requires_grad(); });
 }
 
+TensorList with_values(const TensorList& inputs, const std::vector<Weight>& weights) {
+  TensorList all = inputs;
+  for (const Weight& weight : weights) all.push_back(weight.value);
+  return all;
+}
+
 }  // namespace
 
 TensorList differentiable(const TensorList& inputs, const TensorList& outputs, Backward backward) {
@@ -37,13 +43,17 @@ TensorList differentiable(const TensorList& inputs, const TensorList& outputs, B
 
 TensorList checkpointed(const std::function<TensorList(const TensorList&)>& block, const TensorList& inputs,
                         const std::vector<Weight>& weights) {
-  TensorList all = inputs;
-  for (const Weight& weight : weights) all.push_back(weight.value);
   TensorList outputs;
   {
     const torch::NoGradGuard no_grad;
-    outputs = block(all);
+    outputs = block(with_values(inputs, weights));
   }
+  return recomputed(block, inputs, outputs, weights);
+}
+
+TensorList recomputed(const std::function<TensorList(const TensorList&)>& block, const TensorList& inputs,
+                      const TensorList& outputs, const std::vector<Weight>& weights) {
+  const TensorList all = with_values(inputs, weights);
   return differentiable(inputs, outputs, [block, all, weights, num_inputs = inputs.size()](const TensorList& d) {
     TensorList leaves, known, again, d_again;
     {

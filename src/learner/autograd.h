@@ -33,4 +33,8 @@ struct Weight {
 TensorList checkpointed(const std::function<TensorList(const TensorList&)>& block, const TensorList& inputs,
                         const std::vector<Weight>& weights = {});
 
+/// The same where block's outputs are known from elsewhere: `outputs` (without a history) come back recorded.
+TensorList recomputed(const std::function<TensorList(const TensorList&)>& block, const TensorList& inputs,
+                      const TensorList& outputs, const std::vector<Weight>& weights = {});
+
 }  // namespace qrl::learner

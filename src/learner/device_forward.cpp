@@ -137,6 +137,30 @@ Tensor attend(const Qkv& own, const DeviceRows& rows, const Heads& heads) {
       /*return_debug_mask=*/false, 1 / std::sqrt(static_cast<double>(heads.head_dim))));
 }
 
+/// Keys or values as int8 pages keep them, a scale a head (as activations have one a row); straight-through.
+Tensor as_in_int8_pages(const Tensor& x_NKE) {
+  const Tensor rows = f32(x_NKE.detach()).reshape({-1, x_NKE.size(2)});
+  const Tensor rounded = rounded_activations(rows, quant::Format::int8).view(x_NKE.sizes()).to(x_NKE.scalar_type());
+  return differentiable({x_NKE}, {rounded}, [](const TensorList& d) { return TensorList{d[0]}; })[0];
+}
+
+/// through_layers, whose values are known; the backward pass computes each layer again from what entered it. The
+/// decoder's sum of stream and branch is what enters the next.
+Tensor through_known_layers(const PolicyWeights& weights, const ForwardOptions& options, const Layer& layer,
+                            Tensor x_ND) {
+  for (std::size_t idx = 0; idx < weights.layers.size(); ++idx) {
+    const LayerWeights& w = weights.layers[idx];
+    const model::LayerSnapshot* q = &options.snapshot->layer_form(static_cast<std::int64_t>(idx));
+    const auto sum = [layer, idx, &w, q](const TensorList& in) {
+      const TensorList out = layer(idx, w, q, {in[0], Tensor()});
+      return TensorList{out[0] + f32(out[1])};
+    };
+    tell_layer_done(options, idx, x_ND);
+    x_ND = recomputed(sum, {x_ND}, {(*options.after_layer)[idx]})[0];
+  }
+  return x_ND;
+}
+
 Tensor gated(const Tensor& gate_up_N2F, torch::ScalarType out) {
   return checkpointed(
       [out](const TensorList& in) {
@@ -233,9 +257,11 @@ Tensor device_hidden_states(const PolicyWeights& weights, const model::ModelConf
   const Heads heads{config.num_attention_heads, config.num_key_value_heads, config.head_dim, config.rms_norm_eps};
   const double eps = config.rms_norm_eps;
   const ForwardTypes dtypes = forward_types(options);
-  const auto layer = [rows, heads, eps, dtypes, low_bit = options.forward == config::LearnerForward::low_bit,
-                      device = options.device, compute = options.compute](
-                         std::size_t idx, const LayerWeights& w, const model::LayerSnapshot* q, const TensorList& in) {
+  const bool int8_pages = options.after_layer != nullptr && options.kv_format == quant::KvFormat::int8;
+  const auto layer = [rows, heads, eps, dtypes, int8_pages,
+                      low_bit = options.forward == config::LearnerForward::low_bit, device = options.device,
+                      compute = options.compute](std::size_t idx, const LayerWeights& w, const model::LayerSnapshot* q,
+                                                 const TensorList& in) {
     const auto project = [&](const char* name, const Tensor& x, const Weight& weight,
                              ops::PackedLinear model::LayerSnapshot::*which) {
       if (q == nullptr) return device_linear(x, weight);
@@ -246,9 +272,9 @@ Tensor device_hidden_states(const PolicyWeights& weights, const model::ModelConf
     };
     const auto [before_ND, normed_ND] = add_norm(in[0], {in[1]}, w.input_norm, eps, dtypes.between);
     const Tensor qkv_NC = project("qkv", normed_ND, w.qkv, &model::LayerSnapshot::qkv);
-    const Tensor attended_NHE = attend(transform(qkv_NC, rows, heads, w.transform, dtypes.attention), rows, heads)
-                                    .reshape({normed_ND.size(0), -1})
-                                    .to(dtypes.between);
+    Qkv qkv = transform(qkv_NC, rows, heads, w.transform, dtypes.attention);
+    if (int8_pages) qkv = {qkv.q_NHE, as_in_int8_pages(qkv.k_NKE), as_in_int8_pages(qkv.v_NKE)};
+    const Tensor attended_NHE = attend(qkv, rows, heads).reshape({normed_ND.size(0), -1}).to(dtypes.between);
     const Tensor mixed_ND = project("o", attended_NHE, w.o, &model::LayerSnapshot::o);
     const auto [after_ND, again_ND] = add_norm(before_ND, {mixed_ND, w.o_bias}, w.post_norm, eps, dtypes.between);
     const Tensor gate_up_N2F = project("gate_up", again_ND, w.gate_up, &model::LayerSnapshot::gate_up);
@@ -256,7 +282,9 @@ Tensor device_hidden_states(const PolicyWeights& weights, const model::ModelConf
     return TensorList{after_ND, project("down", gated_NF, w.down, &model::LayerSnapshot::down)};
   };
   const Tensor x_ND = embed_rows(rows, weights.embedding, options.compute);
-  const TensorList state = through_layers(weights, options, layer, {x_ND, Tensor()});
+  const TensorList state = options.after_layer == nullptr
+                               ? through_layers(weights, options, layer, {x_ND, Tensor()})
+                               : TensorList{through_known_layers(weights, options, layer, x_ND), Tensor()};
   return add_norm(state[0], {state[1]}, weights.final_norm, eps, options.lm_head_dtype).second;
 }
 

@@ -67,17 +67,23 @@ Tensor on_device_or_zeros(const Tensor& gradient, const Chunk& chunk) {
   return gradient.narrow(0, chunk.begin, chunk.size).to(device).unsqueeze(1);
 }
 
-}  // namespace
-
-TargetScores device_target_log_probs(const Tensor& hidden_ND, const Weight& lm_head, const TargetRows& targets) {
+TargetScores compute_scores(const Tensor& hidden, const Weight& lm_head, const TargetRows& targets) {
   const auto total = static_cast<std::int64_t>(targets.rows.size());
-  const Tensor hidden = hidden_ND.detach();
   const Tensor log_probs = torch::empty({total}), entropy = torch::empty({total});
   for_each_chunk(hidden, lm_head, targets, [&](const Chunk& chunk) {
     const Distribution distribution(chunk.logits_MV);
     log_probs.narrow(0, chunk.begin, chunk.size).copy_(distribution.log_p_MV.gather(1, chunk.targets).squeeze(1));
     entropy.narrow(0, chunk.begin, chunk.size).copy_(distribution.entropy_M1.squeeze(1));
   });
+  return {log_probs, entropy};
+}
+
+}  // namespace
+
+TargetScores device_target_log_probs(const Tensor& hidden_ND, const Weight& lm_head, const TargetRows& targets,
+                                     const TargetScores* known) {
+  const Tensor hidden = hidden_ND.detach();
+  const TargetScores scores = known != nullptr ? *known : compute_scores(hidden, lm_head, targets);
   const auto backward = [hidden, lm_head, &targets](const TensorList& d) {
     const Tensor d_hidden_ND = torch::zeros_like(hidden);
     for_each_chunk(hidden, lm_head, targets, [&](const Chunk& chunk) {
@@ -94,7 +100,7 @@ TargetScores device_target_log_probs(const Tensor& hidden_ND, const Weight& lm_h
     });
     return TensorList{d_hidden_ND};
   };
-  const TensorList out = differentiable({hidden_ND}, {log_probs, entropy}, backward);
+  const TensorList out = differentiable({hidden_ND}, {scores.log_probs_M, scores.entropy_M}, backward);
   return {out[0], out[1]};
 }
 

@@ -9,7 +9,9 @@ namespace qrl::learner {
 /// As target_log_probs, chunk by chunk and recomputed for the backward pass: logits are exact products of hidden states
 /// and lm_head (both in hidden_ND's dtype) with fp32 sums, log-softmax and entropy fp32. hidden_ND and lm_head on one
 /// device, the scores in CPU memory, where the objective is. With top-k and top-p a chunk's logits visit the CPU, whose
-/// rule it is (ops::exclude_cut_tokens). `targets` must outlive the backward pass.
-TargetScores device_target_log_probs(const Tensor& hidden_ND, const Weight& lm_head, const TargetRows& targets);
+/// rule it is (ops::exclude_cut_tokens). With `known` the scores are those, and the backward pass alone is computed.
+/// `targets` must outlive the backward pass.
+TargetScores device_target_log_probs(const Tensor& hidden_ND, const Weight& lm_head, const TargetRows& targets,
+                                     const TargetScores* known = nullptr);
 
 }  // namespace qrl::learner

@@ -13,6 +13,7 @@
 #include "learner/cuda_library.h"
 #include "learner/device_forward.h"
 #include "learner/device_logprob.h"
+#include "learner/device_sampled.h"
 #include "learner/logprob.h"
 #include "learner/memory.h"
 #include "learner/optimizer.h"
@@ -36,9 +37,8 @@ bool multiplies_on_device(const LearnerOptions& options) {
 
 /// Before anything is allocated.
 void prepare(const LearnerOptions& options) {
-  QRL_REQUIRE(!uses_torch_ops(options) || (!options.bitwise && !options.int8_backward), "trainer.device cuda",
-              "neither rollout.bitwise nor quant.learner.backward int8", options.bitwise ? "rollout.bitwise" : "int8",
-              "use trainer.device cpu");
+  QRL_REQUIRE(!uses_torch_ops(options) || !options.int8_backward, "trainer.device cuda",
+              "quant.learner.backward model_dtype", "int8", "use trainer.device cpu");
   at::set_num_threads(base::num_threads());
   keep_tensor_memory();
 }
@@ -121,14 +121,14 @@ struct Learner::State {
 
   PackedRows pack(const types::MicroBatch& batch);
   TargetRows targets_of(const types::MicroBatch& batch, const ops::DrawParams& drawn_from) const;
-  /// Null: attention over packed rows.
+  /// Null: attention over packed rows, or the decoder's own.
   std::unique_ptr<const PageLayout> page_layout(const PackedRows& rows) const {
-    return options.bitwise ? std::make_unique<const PageLayout>(rows) : nullptr;
+    return options.bitwise && !parameters.torch_ops() ? std::make_unique<const PageLayout>(rows) : nullptr;
   }
   bool quantised() const { return options.forward != config::LearnerForward::bf16; }
-  Tensor forward(const PackedRows& rows, const PageLayout* pages, std::function<void(std::size_t)> layer_done = {}) {
+  /// What it computes with is there.
+  ForwardOptions prepare_forward(const PageLayout* pages) {
     ForwardOptions how;
-    how.layer_done = std::move(layer_done);
     how.compute = parameters.compute();
     how.lm_head_dtype = parameters.policy().lm_head_dtype;
     how.activation_checkpointing = options.activation_checkpointing;
@@ -148,17 +148,29 @@ struct Learner::State {
       tables_read = true;
       how.device = device;
     }
-    if (parameters.torch_ops()) {
-      const DeviceRows placed = place_rows(rows, config.head_dim, parameters.device());
-      return device_hidden_states(parameters.policy(), config, placed, how);
-    }
-    return hidden_states(parameters.policy(), config, rows, how);
+    return how;
   }
-  TargetScores score(const Tensor& hidden_ND, const TargetRows& targets) const {
+  /// Log-probs and entropies of the targets, differentiable unless autograd is off. rows, pages and targets must
+  /// outlive the backward pass. is_last: of the mini-batch's micro-batches.
+  TargetScores score(const PackedRows& rows, const PageLayout* pages, const TargetRows& targets, bool is_last = false) {
+    ForwardOptions how = prepare_forward(pages);
+    if (is_last) how.layer_done = sums.from_backward();
     const PolicyWeights& policy = parameters.policy();
-    if (parameters.torch_ops()) return device_target_log_probs(hidden_ND, policy.lm_head, targets);
-    return target_log_probs(hidden_ND, policy.lm_head, quantised() ? published->lm_head() : policy.head, targets,
-                            options.bitwise);
+    if (!parameters.torch_ops()) {
+      return target_log_probs(hidden_states(policy, config, rows, how), policy.lm_head,
+                              quantised() ? published->lm_head() : policy.head, targets, options.bitwise);
+    }
+    const torch::Device where = parameters.device();
+    const bool by_decoder = options.bitwise && multiplies_on_device(options);
+    SampledPass sampled;
+    if (by_decoder) {
+      const bool has_backward = torch::GradMode::is_enabled();
+      sampled = sampled_pass(*device, config, rows, targets, where, has_backward);
+      if (!has_backward) return sampled.scores;
+      how.after_layer = &sampled.after_layer;
+    }
+    const Tensor hidden_ND = device_hidden_states(policy, config, place_rows(rows, config.head_dim, where), how);
+    return device_target_log_probs(hidden_ND, policy.lm_head, targets, by_decoder ? &sampled.scores : nullptr);
   }
 
   model::ModelConfig config;
@@ -239,7 +251,7 @@ TokenScores Learner::score(const types::MicroBatch& batch, const ops::DrawParams
   TokenScores scores{std::vector<float>(batch.tokens.size()), std::vector<float>(batch.tokens.size())};
   if (targets.rows.empty()) return scores;
   const auto pages = state_->page_layout(rows);
-  const TargetScores counted_scores = state_->score(state_->forward(rows, pages.get()), targets);
+  const TargetScores counted_scores = state_->score(rows, pages.get(), targets);
   for (std::size_t i = 0; i < targets.rows.size(); ++i) {
     const auto at = static_cast<std::size_t>(targets.rows[i]);
     scores.logprobs[at] = counted_scores.log_probs_M.data_ptr<float>()[i];
@@ -258,9 +270,7 @@ void Learner::accumulate(const types::MicroBatch& batch, const types::GlobalCoun
   QRL_INVARIANT(counts.response_tokens > 0 && counts.sequences > 0, "micro-batch", "global counts above 0",
                 std::to_string(counts.response_tokens));
   const auto pages = state_->page_layout(rows);
-  const Tensor hidden_ND =
-      state_->forward(rows, pages.get(), is_last ? state_->sums.from_backward() : std::function<void(std::size_t)>());
-  const TargetScores scores = state_->score(hidden_ND, targets);
+  const TargetScores scores = state_->score(rows, pages.get(), targets, is_last);
   if (state_->options.bitwise && loss.at_sampling_weights)
     require_same_bits(scores.log_probs_M, targets.rows, batch.sampler_logprobs);
   Tensor total;

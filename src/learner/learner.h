@@ -39,7 +39,7 @@ struct LossOptions {
 struct LearnerOptions {
   /// cuda: masters, gradients, moments and activations are on the GPU of this rank's number on its machine, round and
   /// round, where LibTorch's operations compute (device_forward.h), and with low_bit the decoder's products; not with
-  /// bitwise or int8_backward. An input error where there is no such GPU.
+  /// int8_backward. An input error where there is no such GPU.
   base::Device device = base::Device::cpu;
   /// LibTorch's operations on the CPU as well, in place of src/ops': for tests, where there is no GPU. The host is then
   /// the device.
@@ -50,7 +50,9 @@ struct LearnerOptions {
   config::LearnerForward forward = config::LearnerForward::bf16;
   bool int8_backward = false;  ///< with low_bit: the int8 layers' backward products in int8 as well (quantised.h)
   /// With low_bit: every op of the forward pass is the decoder's, keys and values are kept in `kv_format` (not
-  /// fp8_e4m3) as its pages keep them, and so log-probs are the sampler's bit for bit at the weights that drew.
+  /// fp8_e4m3) as its pages keep them, and so log-probs are the sampler's bit for bit at the weights that drew. On a
+  /// device the decoder itself, which must sum each row alone, runs the forward pass, without top-k and top-p; the
+  /// backward pass computes each layer again from what entered it.
   bool bitwise = false;
   quant::KvFormat kv_format = quant::KvFormat::int8;  ///< the sampler's; fp32 pages make low_bit's attention fp32 too
   /// Logits from fp32 hidden states and the masters of lm_head; else from the compute dtype's.

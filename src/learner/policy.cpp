@@ -11,6 +11,11 @@ ForwardTypes forward_types(const ForwardOptions& options) {
   return {torch::kFloat32, exact ? torch::kFloat32 : options.compute};
 }
 
+void tell_layer_done(const ForwardOptions& options, std::size_t idx, const Tensor& entering) {
+  if (options.layer_done && entering.requires_grad())
+    entering.register_hook([done = options.layer_done, idx](const Tensor&) { done(idx); });
+}
+
 TensorList through_layers(const PolicyWeights& weights, const ForwardOptions& options, const Layer& layer,
                           TensorList state) {
   const bool quantised = options.forward != config::LearnerForward::bf16;
@@ -18,9 +23,7 @@ TensorList through_layers(const PolicyWeights& weights, const ForwardOptions& op
     const LayerWeights& w = weights.layers[idx];
     const model::LayerSnapshot* q = quantised ? &options.snapshot->layer_form(static_cast<std::int64_t>(idx)) : nullptr;
     // The gradients of both that enter leave the layer's first operation together; the branch's goes on first.
-    const Tensor& entering = state[1].defined() ? state[1] : state[0];
-    if (options.layer_done && entering.requires_grad())
-      entering.register_hook([done = options.layer_done, idx](const Tensor&) { done(idx); });
+    tell_layer_done(options, idx, state[1].defined() ? state[1] : state[0]);
     if (options.activation_checkpointing) {
       state = checkpointed([layer, idx, &w, q](const TensorList& in) { return layer(idx, w, q, in); }, state);
     } else {

@@ -22,6 +22,8 @@ struct ForwardOptions {
   quant::KvFormat kv_format = quant::KvFormat::int8;
   const model::Snapshot* snapshot = nullptr;  ///< what fake_quant and low_bit read: the masters' own values, quantised
   model::DeviceWeights* device = nullptr;     ///< of device_forward.h's low_bit: where the snapshot's weights are
+  /// Of device_forward.h's low_bit, not null: the residual stream after each layer as the decoder computed it.
+  const TensorList* after_layer = nullptr;
   /// Called in the backward pass when it has added all that it will to a layer's gradients. Empty: nobody asks.
   std::function<void(std::size_t layer)> layer_done;
 };
@@ -31,6 +33,10 @@ struct ForwardTypes {
   torch::ScalarType between, attention;
 };
 ForwardTypes forward_types(const ForwardOptions& options);
+
+/// Has options.layer_done called when the backward pass has the whole gradient of what enters that layer: all that
+/// comes from the layer itself was computed before.
+void tell_layer_done(const ForwardOptions& options, std::size_t idx, const Tensor& entering);
 
 /// A layer takes and gives (residual stream, branch still to be added to it): the sum belongs to the next norm. Its
 /// snapshot is null where the forward pass reads the masters.

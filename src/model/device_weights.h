@@ -48,6 +48,18 @@ struct ProductInput {
   void* codes = nullptr;  ///< ProductRoom::code_bytes
 };
 
+/// A micro-batch's sequences, packed as types::MicroBatch has them.
+struct PackedSequences {
+  std::span<const std::int32_t> tokens_N, sequence_starts;  ///< the latter S+1
+  std::span<const std::uint8_t> continues_prefix;           ///< S, or empty
+};
+
+/// Tokens whose log-probs are asked, each at a row of hidden states.
+struct TargetTokens {
+  std::span<const std::int32_t> rows, tokens;
+  float temperature = 1;
+};
+
 class DeviceWeights {
  public:
   DeviceWeights() = default;
@@ -80,6 +92,15 @@ class DeviceWeights {
   virtual void multiply(const float* x, const ProductInput& input, void* y, void* stream) = 0;
   /// x̂, fp32, or bf16 rounded from it: dense [num_rows, in].
   virtual void decode_input(const ProductInput& input, const base::View& to, void* stream) = 0;
+
+  // The decoder's own forward pass over whole sequences, which waits until it is done: the bits that it drew with where
+  // it sums each row alone.
+
+  /// after_layer[i], fp32 [N, D] on the device: the residual stream after layer i; all may be one.
+  virtual void forward(const PackedSequences& rows, std::span<float* const> after_layer, void* stream) = 0;
+  /// Of targets at x, which the last layer left: one log-prob and one entropy each, in host memory.
+  virtual void score(const float* x, const TargetTokens& targets, std::span<float> logprobs, std::span<float> entropies,
+                     void* stream) = 0;
 };
 
 }  // namespace qrl::model

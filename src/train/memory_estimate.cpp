@@ -1,6 +1,7 @@
 #include "train/memory_estimate.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "learner/shards.h"
 #include "ops/linear.h"
@@ -164,9 +165,12 @@ std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const mode
 
   const auto tokens = static_cast<double>(recipe.actor.max_tokens_per_micro_batch);
   const auto layers = static_cast<double>(config.num_hidden_layers);
-  const double entering = 2 * static_cast<double>(config.hidden_size) * kF32;
+  // A bitwise learner on a GPU keeps what the decoder gave it, the sum that enters each layer; else stream and branch.
+  const bool sampled_there = learns_on_gpu && recipe.rollout.bitwise;
+  const double entering = (sampled_there ? 1 : 2) * static_cast<double>(config.hidden_size) * kF32;
   const double of_layer = layer_activations(recipe, config);
-  const double kept = recipe.actor.activation_checkpointing ? layers * entering + of_layer : layers * of_layer;
+  const bool computes_again = recipe.actor.activation_checkpointing || sampled_there;
+  const double kept = computes_again ? layers * entering + of_layer : layers * of_layer;
   parts.push_back({"activations of a micro-batch", tokens * kept, false, learns_on_gpu});
   if (learns_on_gpu && recipe.quant.learner_forward == config::LearnerForward::low_bit)
     parts.push_back({"a layer's matrix and its input, decoded", decoded_operands(recipe, config), false, true});
@@ -178,6 +182,10 @@ std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const mode
   const std::int64_t page_bytes =
       ops::kv_page_bytes({config.num_attention_heads, config.num_key_value_heads, config.head_dim},
                          kv_format(recipe.quant), recipe.rollout.page_size);
+  if (sampled_there) {  // keys and values; a sequence begins its pages anew, which at worst doubles them from a page on
+    const double pages = 2 * std::ceil(tokens / static_cast<double>(recipe.rollout.page_size));
+    parts.push_back({"a layer's KV cache of a micro-batch", 2 * pages * static_cast<double>(page_bytes), false, true});
+  }
   const bool on_gpu = config::draws_on_gpu(recipe);
   const std::int64_t num_pages = on_gpu ? kv_pages(recipe) : kv_pages_in_use(recipe, num_ranks);
   const double kv_bytes = 2 * layers * static_cast<double>(num_pages) * static_cast<double>(page_bytes);

@@ -84,6 +84,7 @@ decoder::DecoderOptions decoder_options(const config::Recipe& recipe, const dist
         recipe.rollout.gpu_memory_utilization.value_or(config::learns_on_gpu(recipe) ? kShareBesideLearner : kGpuShare);
   }
   options.enforce_eager = recipe.rollout.enforce_eager;
+  options.row_only_sums = recipe.rollout.bitwise;
   options.kv_format = kv_format(recipe.quant);
   options.prefix_sharing = recipe.rollout.prefix_sharing;
   options.before_tick = abandon_if_stopping;

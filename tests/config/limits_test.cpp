@@ -41,7 +41,7 @@ TEST_CASE("the template is filled in at one place") {
 TEST_CASE("what a GPU's decoder does not have is refused") {
   CHECK(read("rollout: {device: cuda}").rollout.device == config::RolloutDevice::cuda);
   CHECK(holds(fault("rollout: {device: cuda, bitwise: true}\nquant: {learner: {forward: low_bit}}"),
-              "rollout.device cpu with rollout.bitwise"));
+              "trainer.device and rollout.device the same with rollout.bitwise"));
   CHECK(holds(fault("rollout: {device: cuda}\nquant: {rollout: {weights: fp32}}"),
               "quant.rollout.weights other than fp32 with rollout.device cuda"));
   CHECK(holds(fault("rollout: {device: cuda}\nquant: {rollout: {lm_head: fp32}}"),
@@ -60,8 +60,15 @@ TEST_CASE("what a GPU's decoder does not have is refused") {
               "rollout.device cuda with trainer.device cuda and quant.learner.forward low_bit"));
   CHECK(holds(fault("trainer: {device: cuda}\nquant: {learner: {forward: low_bit, backward: int8}}"),
               "quant.learner.backward model_dtype with trainer.device cuda"));
-  CHECK(holds(fault("trainer: {device: cuda}\nrollout: {bitwise: true}\nquant: {learner: {forward: low_bit}}"),
-              "rollout.device cpu with rollout.bitwise"));
+  const auto bitwise = [](const std::string& rollout, const std::string& quant) {
+    return "trainer: {device: cuda}\nrollout: {bitwise: true" + rollout + "}\nquant: {learner: {forward: low_bit}" +
+           quant + "}";
+  };
+  for (const std::string weights : {"int8", "bf16", "fp8_e4m3, kv_cache: bf16", "int4"})
+    CHECK(read(bitwise(", temperature: 0.7", ", rollout: {weights: " + weights + "}")).rollout.bitwise);
+  for (const std::string cut : {"top_p: 0.9", "top_k: 20"})
+    CHECK(holds(fault(bitwise(", " + cut, "")), "rollout.top_p 1 and top_k -1 with rollout.bitwise"));
+  CHECK(holds(fault(bitwise("", ", rollout: {kv_cache: fp8_e4m3}")), "quant.rollout.kv_cache other than fp8_e4m3"));
   CHECK(holds(fault("trainer: {device: cuda}\nquant: {rollout: {weights: fp32}}"),
               "quant.rollout.weights other than fp32 with rollout.device cuda"));
 }

@@ -36,6 +36,14 @@ std::vector<float> logits_there(const model::Snapshot& snapshot, const std::vect
     void decode(const cuda::ProductInput& input, void* to, bool to_f32, cuda::CallersStream stream) override {
       engine->decode(input, to, to_f32, stream);
     }
+    void forward(std::span<const cuda::Tick> t, std::int64_t n, std::span<float* const> x,
+                 cuda::CallersStream stream) override {
+      engine->forward(t, n, x, stream);
+    }
+    void score(const float* x, const cuda::Targets& t, std::span<cuda::TokenScore> s,
+               cuda::CallersStream stream) override {
+      engine->score(x, t, s, stream);
+    }
     void set_kv_scales(std::span<const float> k, std::span<const float> v) override { engine->set_kv_scales(k, v); }
     void kv_percentiles(const cuda::Tick& t, std::int64_t n, std::span<float> k, std::span<float> v) override {
       engine->kv_percentiles(t, n, k, v);

@@ -111,8 +111,8 @@ struct Product {
   target::Memory partials, counters;
 };
 
-constexpr Format kStreamed[] = {Format::int8, Format::fp8_tensor, Format::fp8_channel, Format::fp8_block128,
-                                Format::int4, Format::int4_int8,  Format::int4_fp8};
+constexpr Format kStreamed[] = {Format::bf16,         Format::int8, Format::fp8_tensor, Format::fp8_channel,
+                                Format::fp8_block128, Format::int4, Format::int4_int8,  Format::int4_fp8};
 
 /// Relative to Σ |product|: roundings of fp32 sums, of the scales' products, and of the decoded values compared with.
 constexpr double kSumShare = 1e-6;
@@ -317,7 +317,8 @@ TEST_CASE("the plan of a product is the smallest tile that the device has room f
     for (const std::int64_t rows : {1, 20, 500}) {
       for (const DeviceLimits& device : {h100, a100, ada}) {
         const StreamPlan plan = plan_stream(format, layout(4096, 4096), rows, device);
-        CHECK(stream_bytes(plan.tile, format).all(plan.tile.num_stages, true) <= device.shared_bytes);
+        const int stages = num_stages(plan.tile, quant::spec(format).weight_bits);
+        CHECK(stream_bytes(plan.tile, format).all(stages, true) <= device.shared_bytes);
       }
     }
   }
@@ -333,6 +334,7 @@ TEST_CASE("the kernel of a product: libraries where they have one, one order of 
   };
   for (const bool is_hopper : {false, true}) CHECK(of(Format::bf16, 5, true, is_hopper) == ProductKernel::cublaslt);
   for (const Format format : kStreamed) {
+    if (format == Format::bf16) continue;
     CHECK(of(format, 100, false, false) == ProductKernel::streamed);
     CHECK(of(format, 100, true, true) == ProductKernel::streamed);
     // int8 is exact in any order.
@@ -343,41 +345,89 @@ TEST_CASE("the kernel of a product: libraries where they have one, one order of 
   CHECK(of(Format::fp8_channel, 1, false, true) == ProductKernel::cutlass_fp8);
   CHECK(of(Format::fp8_block128, 300, false, true) == ProductKernel::streamed);
   CHECK(of(Format::int4, 300, false, true) == ProductKernel::streamed);
+  // With sums of a row alone nothing but exact ones are a library's.
+  for (const Format format : kStreamed) {
+    for (const std::int64_t rows : {1, 17, 1000}) {
+      const bool is_exact = format == Format::int8 && rows > kStreamedInt8Rows;
+      CHECK(choose_product(format, rows, false, true, true) ==
+            (is_exact ? ProductKernel::cutlass_int8 : ProductKernel::streamed));
+      CHECK(choose_product(format, rows, true, true, true) == ProductKernel::streamed);
+      CHECK(choose_product(format, rows, false, false, true) == ProductKernel::streamed);
+    }
+  }
+}
+
+TEST_CASE(
+    "a row's product is the same bits in every company, by whatever kernel, where sums are to be the row's alone") {
+  const std::optional<target::DeviceFacts> device = find_device();
+  if (!device) return;
+  const target::Stream stream;
+  const std::unique_ptr<target::Products> products = target::make_products(*device, true);
+  for (const Format format : kWeightFormats) {
+    for (const bool is_f32 : {false, true}) {
+      const Shape shape{70, 900, 130};
+      const std::vector<float> x = normal_values(shape.rows * shape.in, 1, 59);
+      const Product all(format, shape, x);
+      const auto bits = [&](std::int64_t first, std::int64_t count) {
+        const std::int64_t stride = all.w.view.at.rows;
+        target::EncodedRows rows = all.codes.rows;
+        const int bytes = rows.code == quant::Code::bf16 ? 2 : 1;
+        rows.codes = static_cast<std::uint8_t*>(rows.codes) + first * rows.stride * bytes;
+        if (rows.scales != nullptr) rows.scales += first * rows.num_scales();
+        const OnDevice<std::uint32_t> y(static_cast<std::size_t>(count * stride));
+        products->multiply({rows, count, all.w.view, y.data(), stride, is_f32}, stream);
+        stream.wait();
+        std::vector<std::uint32_t> words = y.read();
+        words.resize(static_cast<std::size_t>(count * stride * (is_f32 ? 2 : 1) / 2));
+        return words;
+      };
+      const std::vector<std::uint32_t> want = bits(0, shape.rows);
+      const std::size_t words_a_row = want.size() / static_cast<std::size_t>(shape.rows);
+      for (const std::int64_t count : {1, 8, 15, 16, 17, 33, 64, 65}) {
+        const std::int64_t first = shape.rows - count;
+        INFO(quant::name(format) << ", " << count << " rows" << (is_f32 ? ", fp32" : ""));
+        CHECK((bits(first, count) ==
+               std::vector<std::uint32_t>(want.begin() + first * static_cast<std::int64_t>(words_a_row), want.end())));
+      }
+    }
+  }
 }
 
 TEST_CASE("a product's ways are those that leave its bits, the rule's first, and fit the device") {
   const DeviceLimits h100{227 << 10, 132}, ada{99 << 10, 128};
   const MatrixLayout square = matrix_layout(Format::int8, 4096, 4096);
-  for (const Format format : kWeightFormats) {
+  const auto check = [&](Format format, std::int64_t rows, bool y_is_f32, const ProductRules& rules) {
+    const DeviceLimits& device = rules.is_hopper ? h100 : ada;
     const MatrixLayout at = matrix_layout(format, 4096, 4096);
-    for (const bool is_hopper : {false, true}) {
+    const std::vector<ProductChoice> ways = product_choices(format, at, rows, y_is_f32, rules, device);
+    INFO(quant::name(format) << ", " << rows << " rows");
+    const ProductKernel rule = choose_product(format, rows, y_is_f32, rules.is_hopper, rules.row_only_sums);
+    CHECK(ways[0].kernel == rule);
+    if (rule == ProductKernel::streamed) CHECK(ways[0].plan == plan_stream(format, at, rows, device));
+    const bool in_any_order = format == Format::int8;
+    for (std::size_t i = 0; i < ways.size(); ++i) {
+      CHECK(std::count(ways.begin(), ways.end(), ways[i]) == 1);
+      if (!in_any_order) CHECK(ways[i].kernel == rule);
+      if (ways[i].kernel != ProductKernel::streamed) continue;
+      CHECK(has_room(ways[i].plan.tile, format, device));
+      CHECK(ways[i].plan.tile.rows < std::max<std::int64_t>(2 * rows, 9));
+      if (ways[i].plan.splits_apart) CHECK(may_part(ways[i].plan.tile, format, at, rows));
+    }
+    const bool is_swept =
+        rows <= kSweptRows && (rule == ProductKernel::streamed || rule == ProductKernel::cutlass_int8);
+    CHECK((ways.size() > 1) == is_swept);
+  };
+  for (const Format format : kWeightFormats) {
+    for (const std::int64_t rows : {1, 8, 24, 64, 128, 129, 4096}) {
       for (const bool y_is_f32 : {false, true}) {
-        for (const std::int64_t rows : {1, 8, 24, 64, 128, 129, 4096}) {
-          const DeviceLimits& device = is_hopper ? h100 : ada;
-          const std::vector<ProductChoice> ways = product_choices(format, at, rows, y_is_f32, is_hopper, device);
-          INFO(quant::name(format) << ", " << rows << " rows");
-          const ProductKernel rule = choose_product(format, rows, y_is_f32, is_hopper);
-          CHECK(ways[0].kernel == rule);
-          if (rule == ProductKernel::streamed) CHECK(ways[0].plan == plan_stream(format, at, rows, device));
-          const bool in_any_order = format == Format::int8;
-          for (std::size_t i = 0; i < ways.size(); ++i) {
-            CHECK(std::count(ways.begin(), ways.end(), ways[i]) == 1);
-            if (!in_any_order) CHECK(ways[i].kernel == rule);
-            if (ways[i].kernel != ProductKernel::streamed) continue;
-            CHECK(has_room(ways[i].plan.tile, format, device));
-            CHECK(ways[i].plan.tile.rows < std::max<std::int64_t>(2 * rows, 9));
-            if (ways[i].plan.splits_apart) CHECK(may_part(ways[i].plan.tile, format, at, rows));
-          }
-          const bool is_swept =
-              rows <= kSweptRows && (rule == ProductKernel::streamed || rule == ProductKernel::cutlass_int8);
-          CHECK((ways.size() > 1) == is_swept);
-        }
+        for (const ProductRules& rules : {ProductRules{false, false}, {false, true}, {true, false}, {true, true}})
+          check(format, rows, y_is_f32, rules);
       }
     }
   }
   // int8 of one row: one tile, splits apart and not, CUTLASS. Of 64: four tiles.
-  CHECK(product_choices(Format::int8, square, 1, false, true, h100).size() == 3);
-  CHECK(product_choices(Format::int8, square, 64, false, true, h100).size() == 9);
+  CHECK(product_choices(Format::int8, square, 1, false, {true}, h100).size() == 3);
+  CHECK(product_choices(Format::int8, square, 64, false, {true}, h100).size() == 9);
 }
 
 TEST_CASE("a sweep takes the fastest way, and asks once a shape") {
@@ -388,7 +438,7 @@ TEST_CASE("a sweep takes the fastest way, and asks once a shape") {
   std::vector<ProductChoice> made;
   std::size_t num_timed = 0;
   const target::Stream stream;
-  target::ProductSweep sweep(false, limits, [&](const std::function<void()>& launch, const target::Stream&) {
+  target::ProductSweep sweep({}, limits, [&](const std::function<void()>& launch, const target::Stream&) {
     launch();
     return num_timed++ == fastest ? 1.0 : 2.0;
   });
@@ -400,14 +450,14 @@ TEST_CASE("a sweep takes the fastest way, and asks once a shape") {
     return sweep.choose(
         task, [&](const ProductChoice& choice) { made.push_back(choice); }, stream);
   };
-  const std::vector<ProductChoice> ways = product_choices(Format::int4, at, 16, false, false, limits);
+  const std::vector<ProductChoice> ways = product_choices(Format::int4, at, 16, false, {}, limits);
   REQUIRE(ways.size() > fastest);
   CHECK(choose(Format::int4, 9) == ways[fastest]);
   CHECK(made == ways);
   for (const std::int64_t rows : {9, 16, 10}) CHECK(choose(Format::int4, rows) == ways[fastest]);  // padded to 16, all
   CHECK(num_timed == ways.size());
   num_timed = fastest + 1;  // all take as long: the rule's
-  CHECK(choose(Format::int4, 17) == product_choices(Format::int4, at, 24, false, false, limits)[0]);
+  CHECK(choose(Format::int4, 17) == product_choices(Format::int4, at, 24, false, {}, limits)[0]);
   made.clear();
   choose(Format::bf16, 9);
   choose(Format::int4, 500);

@@ -15,7 +15,21 @@ using namespace qrl::cuda::test;
 struct Drawn {
   std::vector<std::int32_t> tokens;
   std::vector<float> logprobs;
+  std::vector<float> scored, entropies;  // of those tokens; not of greedy ones, nor of a row without
 };
+
+/// What score_tokens makes of drawn tokens in the place of draw_tokens.
+void score(Drawn& drawn, const target::SummarisedRows& rows, const float* weighted, const target::Stream& stream) {
+  std::vector<std::int32_t> targets = drawn.tokens;
+  for (std::int32_t& token : targets) token = std::max(token, 0);
+  const OnDevice<std::int32_t> targets_there(targets);
+  const OnDevice<float> scored(targets.size()), entropies(targets.size());
+  target::score_tokens({rows, weighted, targets_there.data(), scored.data(), entropies.data()},
+                       static_cast<std::int64_t>(targets.size()), stream);
+  stream.wait();
+  drawn.scored = scored.read();
+  drawn.entropies = entropies.read();
+}
 
 /// Draws from rows of logits; `tile` tokens are taken in at a time.
 Drawn draw_there(const std::vector<float>& logits, std::int64_t vocab_size, const std::vector<double>& uniforms,
@@ -24,21 +38,24 @@ Drawn draw_there(const std::vector<float>& logits, std::int64_t vocab_size, cons
   const auto num_rows = static_cast<std::int64_t>(uniforms.size());
   const std::int64_t num_blocks = ceil_div(vocab_size, target::kDrawBlock);
   const OnDevice<float> there(logits), maxima(static_cast<std::size_t>(num_rows * num_blocks)),
-      sums(static_cast<std::size_t>(num_rows * num_blocks)), logprobs(uniforms.size());
+      sums(static_cast<std::size_t>(num_rows * num_blocks)), weighted(static_cast<std::size_t>(num_rows * num_blocks)),
+      logprobs(uniforms.size());
   const OnDevice<double> uniforms_there(uniforms);
   const OnDevice<std::int32_t> tokens(uniforms.size());
   const bool greedy = temperature == 0;
   const OnDevice<target::DrawSettings> settings({{greedy ? 1.0F : 1.0F / temperature, greedy ? 1 : 0}});
   for (std::int64_t begin = 0; begin < vocab_size; begin += tile) {
     target::summarise_logits({there.data() + begin, vocab_size, begin, std::min(tile, vocab_size - begin),
-                              settings.data(), num_blocks, maxima.data(), sums.data()},
+                              settings.data(), num_blocks, maxima.data(), sums.data(), weighted.data()},
                              num_rows, stream);
   }
-  target::draw_tokens({maxima.data(), sums.data(), num_blocks, vocab_size, uniforms_there.data(), settings.data(),
-                       there.data(), vocab_size, nullptr, nullptr, 0, tokens.data(), logprobs.data()},
-                      num_rows, stream);
+  const target::SummarisedRows rows{maxima.data(), sums.data(), num_blocks, vocab_size, settings.data(),
+                                    there.data(),  vocab_size,  nullptr,    nullptr,    0};
+  target::draw_tokens({rows, uniforms_there.data(), tokens.data(), logprobs.data()}, num_rows, stream);
   stream.wait();
-  return {tokens.read(), logprobs.read()};
+  Drawn drawn{tokens.read(), logprobs.read(), {}, {}};
+  if (!greedy) score(drawn, rows, weighted.data(), stream);
+  return drawn;
 }
 
 }  // namespace
@@ -87,6 +104,38 @@ TEST_CASE("excluded tokens are never drawn, broken rows are told") {
     const Drawn drawn = draw_there(logits, kVocab, {0.9, 0.5, 0.5, 0.5}, temperature, 256);
     CHECK(drawn.tokens == std::vector<std::int32_t>{300, -1, -1, -1});
     CHECK(drawn.logprobs[0] == 0);
+    if (temperature == 0) continue;
+    CHECK(drawn.scored[0] == 0);
+    CHECK(drawn.entropies[0] == 0);
+    for (std::size_t row = 1; row < 4; ++row)
+      CHECK((std::isnan(drawn.scored[row]) && std::isnan(drawn.entropies[row])));
+  }
+}
+
+TEST_CASE("a token's score is the log-prob it was drawn with, bit for bit, and the entropy that of the distribution") {
+  if (!find_device()) return;
+  std::vector<double> uniforms;
+  for (int i = 0; i < 20; ++i) uniforms.push_back((i + 0.5) / 20);
+  for (const std::int64_t vocab_size : {3, 256, 700, 2000}) {
+    std::vector<float> logits = normal_values(20 * vocab_size, 3, static_cast<std::uint64_t>(vocab_size) + 1);
+    logits[1] = -std::numeric_limits<float>::infinity();
+    for (const float temperature : {0.6F, 1.0F, 2.5F}) {
+      in_both_orders([&] {
+        const Drawn drawn = draw_there(logits, vocab_size, uniforms, temperature, 512);
+        CHECK(drawn.scored == drawn.logprobs);
+        for (std::size_t row = 0; row < uniforms.size(); ++row) {
+          const float* of_row = logits.data() + static_cast<std::int64_t>(row) * vocab_size;
+          double total = 0, weighted = 0;
+          for (std::int64_t i = 0; i < vocab_size; ++i) {
+            const double z = static_cast<double>(of_row[i]) / static_cast<double>(temperature);
+            total += std::exp(z);
+            if (std::exp(z) > 0) weighted += std::exp(z) * z;
+          }
+          const double want = std::log(total) - weighted / total;
+          CHECK(std::fabs(static_cast<double>(drawn.entropies[row]) - want) <= 1e-5 * std::max(1.0, want));
+        }
+      });
+    }
   }
 }
 
@@ -131,20 +180,28 @@ TEST_CASE("logits that are made again give the same tokens") {
   for (int i = 0; i < kRows; ++i) uniforms.push_back((i + 0.5) / kRows);
   const std::int64_t num_blocks = ceil_div(kVocab, target::kDrawBlock);
   const OnDevice<float> there(logits), maxima(static_cast<std::size_t>(kRows * num_blocks)),
-      sums(static_cast<std::size_t>(kRows * num_blocks)), logprobs(kRows);
+      sums(static_cast<std::size_t>(kRows * num_blocks)), weighted(static_cast<std::size_t>(kRows * num_blocks)),
+      logprobs(kRows);
   const OnDevice<std::uint16_t> rows_there(rows), weights_there(weights);
   const OnDevice<double> uniforms_there(uniforms);
   const OnDevice<std::int32_t> tokens(kRows);
   for (const float temperature : {0.0F, 1.0F}) {
     const bool greedy = temperature == 0;
     const OnDevice<target::DrawSettings> settings({{1, greedy ? 1 : 0}});
-    target::summarise_logits({there.data(), kVocab, 0, kVocab, settings.data(), num_blocks, maxima.data(), sums.data()},
-                             kRows, stream);
-    target::draw_tokens({maxima.data(), sums.data(), num_blocks, kVocab, uniforms_there.data(), settings.data(),
-                         nullptr, 0, rows_there.data(), weights_there.data(), kWidth, tokens.data(), logprobs.data()},
-                        kRows, stream);
+    target::summarise_logits(
+        {there.data(), kVocab, 0, kVocab, settings.data(), num_blocks, maxima.data(), sums.data(), weighted.data()},
+        kRows, stream);
+    const target::SummarisedRows summarised{maxima.data(),        sums.data(), num_blocks, kVocab,
+                                            settings.data(),      nullptr,     0,          rows_there.data(),
+                                            weights_there.data(), kWidth};
+    target::draw_tokens({summarised, uniforms_there.data(), tokens.data(), logprobs.data()}, kRows, stream);
     stream.wait();
     const Drawn want = draw_there(logits, kVocab, uniforms, temperature, kVocab);
+    if (!greedy) {
+      Drawn drawn{tokens.read(), logprobs.read(), {}, {}};
+      score(drawn, summarised, weighted.data(), stream);
+      CHECK(drawn.scored == drawn.logprobs);
+    }
     CHECK(tokens.read() == want.tokens);
     CHECK(first_beyond(logprobs.read(), want.logprobs, 1e-5, 0) == "");
   }

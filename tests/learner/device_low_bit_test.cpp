@@ -127,6 +127,15 @@ class OneAtATime final : public model::DeviceWeights {
     const std::lock_guard lock(mutex());
     inner_->decode_input(input, to, stream);
   }
+  void forward(const model::PackedSequences& rows, std::span<float* const> after_layer, void* stream) override {
+    const std::lock_guard lock(mutex());
+    inner_->forward(rows, after_layer, stream);
+  }
+  void score(const float* x, const model::TargetTokens& targets, std::span<float> logprobs, std::span<float> entropies,
+             void* stream) override {
+    const std::lock_guard lock(mutex());
+    inner_->score(x, targets, logprobs, entropies, stream);
+  }
   static std::mutex& mutex() {
     static std::mutex one;
     return one;
@@ -400,12 +409,10 @@ TEST_CASE("low_bit on a device refuses what it cannot do, and weights of another
   const model::ModelConfig config = test::tiny_config();
   const auto world = dist::make_solo();
   LearnerOptions options = low_bit();
-  for (bool LearnerOptions::*which : {&LearnerOptions::bitwise, &LearnerOptions::int8_backward}) {
-    options.*which = true;
-    CHECK_THROWS_WITH(Learner(config, test::tiny_weights(config), options, *world),
-                      Catch::Matchers::Contains("neither rollout.bitwise nor quant.learner.backward int8"));
-    options.*which = false;
-  }
+  options.int8_backward = true;
+  CHECK_THROWS_WITH(Learner(config, test::tiny_weights(config), options, *world),
+                    Catch::Matchers::Contains("quant.learner.backward model_dtype"));
+  options.int8_backward = false;
   Learner learner(config, test::tiny_weights(config), options, *world);
   CHECK_THROWS_WITH(learner.score(some_batch(), {1.0F}), Catch::Matchers::Contains("publish after each update"));
   DeviceSampler sampler(config, Format::int8);

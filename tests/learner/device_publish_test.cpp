@@ -33,6 +33,8 @@ struct Recorder final : model::DeviceWeights {
   model::ProductRoom product_room(const std::string&, std::int64_t) override { return {}; }
   void multiply(const float*, const model::ProductInput&, void*, void*) override {}
   void decode_input(const model::ProductInput&, const base::View&, void*) override {}
+  void forward(const model::PackedSequences&, std::span<float* const>, void*) override {}
+  void score(const float*, const model::TargetTokens&, std::span<float>, std::span<float>, void*) override {}
   test::Named written;
   int num_calls = 0;
   std::int64_t version = -1;

@@ -32,13 +32,15 @@ struct DeviceSampler {
   DeviceSampler(const model::ModelConfig& config, const model::SnapshotFormats& formats,
                 Products products = Products::rounded, base::Device device = base::Device::cpu,
                 quant::KvFormat kv_format = quant::KvFormat::bf16)
+      : DeviceSampler(config, formats, decoder_options(kv_format), products, device) {}
+  DeviceSampler(const model::ModelConfig& config, const model::SnapshotFormats& formats,
+                const decoder::DecoderOptions& options, Products products, base::Device device)
       : snapshot(config, formats),
-        decoder(config, decoder_options(kv_format),
-                decoder::make_device_backend(config, decoder_options(kv_format),
-                                             make_engine(config, products, device, kv_format))) {}
+        decoder(config, options,
+                decoder::make_device_backend(config, options, make_engine(config, products, device, options))) {}
   static std::unique_ptr<cuda::Engine> make_engine(const model::ModelConfig& config, Products products,
-                                                   base::Device device, quant::KvFormat kv_format) {
-    cuda::EngineOptions options = decoder::engine_options(config, decoder_options(kv_format));
+                                                   base::Device device, const decoder::DecoderOptions& how) {
+    cuda::EngineOptions options = decoder::engine_options(config, how);
     options.f32_products = products == Products::f32;
     return device == base::Device::cuda ? cuda::make_engine(options) : cuda::emulated::make_device_engine(options);
   }

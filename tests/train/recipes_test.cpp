@@ -121,10 +121,14 @@ TEST_CASE("the estimate of a share of masters and moments is the largest that a 
 }
 
 TEST_CASE("the estimate of what a GPU's learner computes with: copies, and with low_bit the sampler's own matrices") {
-  const auto parts_of = [](const std::string& forward) {
-    const std::vector<std::string> overrides = {"trainer.device=cuda", "model.dtype=bfloat16",
-                                                "quant.rollout.weights=int8", "quant.rollout.kv_cache=int8",
-                                                "quant.learner.forward=" + forward};
+  const auto parts_of = [](const std::string& forward,
+                           const std::string& more = "actor.activation_checkpointing=false") {
+    const std::vector<std::string> overrides = {"trainer.device=cuda",
+                                                "model.dtype=bfloat16",
+                                                "quant.rollout.weights=int8",
+                                                "quant.rollout.kv_cache=int8",
+                                                "quant.learner.forward=" + forward,
+                                                more};
     const config::Recipe recipe = config::load_recipe(kTiny, overrides, true).recipe;
     return train::estimate_memory(recipe, train::make_policy(recipe).config, 1);
   };
@@ -140,4 +144,9 @@ TEST_CASE("the estimate of what a GPU's learner computes with: copies, and with 
   CHECK(bytes_of(low_bit, "weights to compute with") == 4 * vectors);
   CHECK(bytes_of(low_bit, "a layer's matrix and its input, decoded") > 0);
   CHECK(bytes_of(low_bit, "activations of a micro-batch") < bytes_of(fake, "activations of a micro-batch"));
+  // A bitwise learner computes layers again from less than checkpoints hold, beside a layer's pages.
+  const auto bitwise = parts_of("low_bit", "rollout.bitwise=true");
+  CHECK(bytes_of(bitwise, "activations of a micro-batch") <
+        bytes_of(parts_of("low_bit", "actor.activation_checkpointing=true"), "activations of a micro-batch"));
+  CHECK(bytes_of(bitwise, "a layer's KV cache of a micro-batch") > 0);
 }

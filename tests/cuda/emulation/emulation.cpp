@@ -212,6 +212,11 @@ void add_copy(void* to, const void* from, std::size_t num_bytes, const Stream& s
 /// Ways to make products take turns, whatever their time: none may change a bit.
 class EmulatedProducts final : public Products {
  public:
+  explicit EmulatedProducts(bool row_only_sums)
+      : sweep_({false, row_only_sums}, kLimits, [this](const std::function<void()>&, const Stream&) {
+          num_timed_ = num_timed_ * 1664525 + 1013904223;  // Knuth and Lewis's generator
+          return static_cast<double>(num_timed_ >> 8);
+        }) {}
   void multiply(const ProductTask& task, const Stream& stream) override {
     const auto make = [&](const ProductChoice& choice) {
       if (choice.kernel == ProductKernel::streamed) streamed_.multiply(task, choice.plan, stream);
@@ -224,10 +229,7 @@ class EmulatedProducts final : public Products {
  private:
   StreamedProducts streamed_;
   std::uint32_t num_timed_ = 0;
-  ProductSweep sweep_{false, kLimits, [this](const std::function<void()>&, const Stream&) {
-                        num_timed_ = num_timed_ * 1664525 + 1013904223;  // Knuth and Lewis's generator
-                        return static_cast<double>(num_timed_ >> 8);
-                      }};
+  ProductSweep sweep_;
 };
 
 }  // namespace
@@ -385,6 +387,8 @@ void fill_zero(void* to, std::size_t num_bytes, const Stream& stream) {
   add_work(stream, [=] { std::memset(to, 0, num_bytes); });
 }
 
-std::unique_ptr<Products> make_products(const DeviceFacts&) { return std::make_unique<EmulatedProducts>(); }
+std::unique_ptr<Products> make_products(const DeviceFacts&, bool row_only_sums) {
+  return std::make_unique<EmulatedProducts>(row_only_sums);
+}
 
 }  // namespace qrl::cuda::emulated

@@ -1,0 +1,60 @@
+// Owns what becomes of hidden states: the final norm, logits a tile of the vocabulary at a time, and draws, scores or
+// whole rows from them. Knows nothing of blocks, ticks or pages.
+#pragma once
+
+#include <optional>
+
+#include "blocks.h"
+#include "engine.h"
+#include "kernels.h"
+#include "products.h"
+#include "runtime.h"
+#include "weights.h"
+
+namespace qrl::cuda::QRL_CUDA_TARGET {
+
+/// Rows whose logits are made whole, for top-k and top-p.
+inline constexpr std::int64_t kWholeRows = 32;
+
+/// Everything is in the order of the stream that a call is given.
+class VocabularyHead {
+ public:
+  /// For up to max_rows draws at once. `weights` and `products` must outlive it.
+  VocabularyHead(const ModelShape& shape, std::int64_t max_rows, const Weights& weights, Products& products);
+
+  /// Draws for arrays.shape.draws of the tick's rows; copies what was drawn to pinned memory.
+  void draw(const ResidualRows& rows, const TickArrays& arrays, const Stream& stream);
+  /// What the last draw, which is done, of so many rows (arrays.shape.draws) drew.
+  void read(std::int64_t num_rows, std::span<DrawnToken> drawn) const;
+
+  /// As Engine::score, of rows without a branch; waits for the stream.
+  void score(const ResidualRows& rows, const Targets& targets, std::span<TokenScore> scores, const Stream& stream);
+
+  /// Logits of at most kWholeRows rows to the host.
+  void logits(const ResidualRows& rows, std::span<const std::int32_t> row_ids, std::span<float> logits_RV,
+              const Stream& stream);
+
+ private:
+  void final_norm(const ResidualRows& rows, const std::int32_t* row_ids, std::int64_t num_rows, const Stream& stream);
+  void logit_tile(std::int64_t first_token, std::int64_t num_rows, float* y, std::int64_t y_stride,
+                  std::int64_t num_tokens, const Stream& stream);
+  SummarisedRows summarise(const ResidualRows& rows, const std::int32_t* row_ids, std::int64_t num_rows,
+                           const DrawSettings* settings, float* block_weighted, const Stream& stream);
+
+  /// What scoring needs besides, made when it is first wanted.
+  struct Scoring {
+    Memory rows, targets, settings, block_weighted, logprobs, entropies;
+  };
+
+  ModelShape shape_;
+  const Weights& weights_;
+  Products& products_;
+  std::int64_t tile_tokens_, num_blocks_, max_step_;
+  EncodedMemory normed_;
+  Memory tile_, block_max_, block_sum_;
+  Memory whole_, whole_rows_;
+  Memory drawn_host_, drawn_;  // tokens, then log-probs
+  std::optional<Scoring> scoring_;
+};
+
+}  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -1,0 +1,236 @@
+// An engine's pass over whole sequences, as a learner asks for it: cut into ticks, and with the bits of the ticks that
+// drew.
+#include <bit>
+
+#include "decoder/packed_ticks.h"
+#include "engine_fixtures.h"
+
+namespace {
+
+using namespace qrl;
+using namespace qrl::cuda::test;
+
+/// Samples packed as a learner has them: a prompt of more than a token but its last once, then each sample's rows.
+struct Packed {
+  std::vector<std::int32_t> tokens, starts{0}, rows, targets;
+  std::vector<std::uint8_t> continues;
+  std::vector<float> drawn;  // log-probs of the targets
+
+  void add(std::span<const std::int32_t> some, bool is_continued) {
+    tokens.insert(tokens.end(), some.begin(), some.end());
+    starts.push_back(static_cast<std::int32_t>(tokens.size()));
+    continues.push_back(is_continued ? 1 : 0);
+  }
+  void add_group(const std::vector<types::TokenId>& prompt, std::span<const types::Completion> samples) {
+    const std::span<const types::TokenId> prefix = std::span(prompt).first(prompt.size() - 1);
+    if (!prefix.empty()) add(prefix, false);
+    for (const types::Completion& sample : samples) {
+      std::vector<std::int32_t> own{prompt.back()};
+      for (std::size_t t = 0; t < sample.tokens.size(); ++t) {
+        rows.push_back(static_cast<std::int32_t>(tokens.size() + t));
+        targets.push_back(sample.tokens[t]);
+        drawn.push_back(sample.sampler_logprobs[t]);
+        if (t + 1 < sample.tokens.size()) own.push_back(sample.tokens[t]);
+      }
+      add(own, !prefix.empty());
+    }
+  }
+  model::PackedSequences sequences() const { return {tokens, starts, continues}; }
+};
+
+DecoderOptions bitwise_options(KvFormat kv_format) {
+  DecoderOptions options = options_of(kv_format, 20);  // so few that sequences are preempted
+  options.row_only_sums = true;
+  return options;
+}
+
+/// A snapshot, a decoder and what it drew.
+struct Drawn {
+  Drawn(const model::ModelConfig& config_, Format format, const DecoderOptions& options_)
+      : config(config_),
+        options(options_),
+        snapshot(decoder::test::publish(config, decoder::test::tiny_weights(config), format)),
+        decoder(config, options,
+                decoder::make_device_backend(config, options, cuda::test::make_engine(config, options))) {
+    decoder.load(*snapshot);
+  }
+  void draw(float temperature, std::int32_t max_new_tokens = 10) {
+    const Prompts asked = prompts();
+    types::SamplingParams params = sampling();
+    params.temperature = temperature;
+    params.max_new_tokens = max_new_tokens;
+    const auto samples = decoder.complete(asked.requests, params, {1, 0});
+    for (std::size_t p = 0; p < asked.tokens.size(); ++p)
+      packed.add_group(asked.tokens[p], std::span(samples).subspan(3 * p, 3));
+  }
+  model::ModelConfig config;
+  DecoderOptions options;
+  std::unique_ptr<model::Snapshot> snapshot;
+  decoder::Decoder decoder;
+  Packed packed;
+};
+
+/// What an engine of these options makes of packed rows: the stream after the last layer, log-probs, entropies.
+struct Scored {
+  std::vector<float> stream, logprobs, entropies;
+};
+Scored score(model::DeviceWeights& weights, const Packed& packed, const model::ModelConfig& config, float temperature,
+             bool in_place) {
+  const std::size_t count = packed.tokens.size() * static_cast<std::size_t>(config.hidden_size);
+  std::vector<OnDevice<float>> streams;
+  std::vector<float*> after_layer;
+  for (std::int64_t i = 0; i < config.num_hidden_layers; ++i) {
+    if (i == 0 || !in_place) streams.emplace_back(count);
+    after_layer.push_back(streams.back().data());
+  }
+  const target::Stream stream;
+  weights.forward(packed.sequences(), after_layer, stream.handle());
+  Scored scored{streams.back().read(), std::vector<float>(packed.rows.size()), std::vector<float>(packed.rows.size())};
+  weights.score(after_layer.back(), {packed.rows, packed.targets, temperature}, scored.logprobs, scored.entropies,
+                stream.handle());
+  return scored;
+}
+
+std::int64_t num_different(const std::vector<float>& a, const std::vector<float>& b) {
+  std::int64_t differ = 0;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    differ += std::bit_cast<std::uint32_t>(a[i]) == std::bit_cast<std::uint32_t>(b[i]) ? 0 : 1;
+  return differ;
+}
+
+}  // namespace
+
+TEST_CASE("packed sequences are cut into ticks that are full, and a sample has a copy of its prompt's last page") {
+  // A prompt of six, two samples of it, a sequence of nine by itself.
+  std::vector<std::int32_t> tokens(6 + 3 + 2 + 9);
+  for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::int32_t>(i);
+  const std::vector<std::int32_t> starts = {0, 6, 9, 11, 20};
+  const std::vector<std::uint8_t> continues = {0, 1, 1, 0};
+  const decoder::PackedTicks packed({tokens, starts, continues}, {8, 3, 4});
+  using Ints = std::vector<std::int32_t>;
+  const auto ints = [](std::span<const std::int32_t> some) { return Ints(some.begin(), some.end()); };
+  REQUIRE(packed.ticks().size() == 3);
+  CHECK(packed.num_pages() == 2 + 2 + 1 + 3);
+  const cuda::Tick &first = packed.ticks()[0], &second = packed.ticks()[1], &third = packed.ticks()[2];
+  CHECK(ints(first.tokens_N) == Ints{0, 1, 2, 3, 4, 5, 6, 7});
+  CHECK(ints(first.positions_N) == Ints{0, 1, 2, 3, 4, 5, 6, 7});
+  CHECK(ints(first.first_page_N) == Ints{0, 0, 0, 0, 0, 0, 2, 2});
+  CHECK(ints(first.page_ids) == Ints{0, 1, 0, 2});
+  REQUIRE(first.copies.size() == 1);
+  CHECK((first.copies[0].from == 1 && first.copies[0].to == 2 && first.copies[0].num_slots == 2));
+  CHECK(ints(second.positions_N) == Ints{8, 6, 7, 0, 1, 2, 3, 4});  // no more sequences than three either
+  CHECK(ints(second.page_ids) == Ints{0, 2, 3, 0, 4, 5, 6});
+  REQUIRE(second.copies.size() == 1);
+  CHECK((second.copies[0].from == 1 && second.copies[0].to == 4));
+  CHECK(ints(third.positions_N) == Ints{5, 6, 7, 8});
+  CHECK(ints(third.page_ids) == Ints{5, 6, 7});
+  CHECK(third.copies.empty());
+  CHECK(decoder::PackedTicks({tokens, starts, continues}, {20, 4, 4}).ticks().size() == 1);
+  CHECK(decoder::PackedTicks({tokens, starts, continues}, {20, 1, 4}).ticks().size() == 4);
+}
+
+TEST_CASE("whole sequences have the bits of the ticks that drew them, in every format, however they are cut") {
+  if (!find_device()) return;
+  for (const Format format : kWeightFormats) {
+    for (const KvFormat kv : {KvFormat::int8, KvFormat::bf16}) {
+      if (format != Format::int8 && (kv == KvFormat::int8) != (quant::spec(format).activations == quant::Code::int8))
+        continue;
+      INFO(quant::name(format) << ", " << quant::name(kv));
+      const float temperature = kv == KvFormat::int8 ? 1.0F : 0.7F;
+      model::ModelConfig config = decoder::test::tiny_config();
+      Drawn drawn(config, format, bitwise_options(kv));
+      drawn.draw(temperature);
+      CHECK(drawn.decoder.stats().shared_prompt_tokens > 0);
+      CHECK(drawn.decoder.stats().preemptions > 0);
+      CHECK(drawn.decoder.stats().decode_graph_ticks > 0);
+      const Scored scored = score(*drawn.decoder.device_weights(), drawn.packed, config, temperature, false);
+      REQUIRE(scored.logprobs.size() > 60);
+      CHECK(num_different(scored.logprobs, drawn.packed.drawn) == 0);
+      for (const float entropy : scored.entropies) CHECK((entropy > 0 && entropy <= std::log(67.0F) + 1e-5F));
+      // One tick of all, other pages, memory in place.
+      DecoderOptions whole = bitwise_options(kv);
+      whole.max_num_batched_tokens = 500;
+      whole.max_num_seqs = 100;
+      whole.kv_pages = 2000;
+      whole.page_size = 5;
+      Drawn other(config, format, whole);
+      other.decoder.device_weights()->bring(*other.snapshot);
+      const Scored again = score(*other.decoder.device_weights(), drawn.packed, config, temperature, true);
+      CHECK(again.stream == scored.stream);
+      CHECK(num_different(again.logprobs, drawn.packed.drawn) == 0);
+      CHECK(again.entropies == scored.entropies);
+      if (format != Format::int8) continue;
+      // Draws go on as if nothing had been in between.
+      const auto before = drawn.packed.drawn;
+      drawn.packed = {};
+      drawn.draw(temperature);
+      CHECK(num_different(drawn.packed.drawn, before) == 0);
+    }
+  }
+}
+
+TEST_CASE("a vocabulary of several tiles scores the bits of its draws") {
+  if (!find_device()) return;
+  model::ModelConfig config = decoder::test::tiny_config();
+  config.vocab_size = 8192 + 300;  // logits that are drawn from are made again
+  Drawn drawn(config, Format::int8, bitwise_options(KvFormat::int8));
+  drawn.draw(1.0F, 2);
+  const Scored scored = score(*drawn.decoder.device_weights(), drawn.packed, config, 1.0F, true);
+  REQUIRE(scored.logprobs.size() > 12);
+  CHECK(num_different(scored.logprobs, drawn.packed.drawn) == 0);
+}
+
+TEST_CASE("sequences of several chunks of attention have the bits of the ticks that drew them") {
+  if (!find_device()) return;
+  for (const KvFormat kv : {KvFormat::int8, KvFormat::bf16}) {
+    INFO(quant::name(kv));
+    model::ModelConfig config = decoder::test::tiny_config();
+    config.max_position_embeddings = 1024;
+    DecoderOptions options = bitwise_options(kv);
+    options.max_model_len = 300;
+    options.page_size = 16;
+    options.kv_pages = 80;
+    options.max_num_batched_tokens = 90;
+    Drawn drawn(config, Format::int8, options);
+    const std::vector<types::TokenId> prompt = random_tokens(252, 9);
+    types::SampleRequest request;
+    request.prompt_tokens = prompt;
+    request.num_samples = 3;
+    types::SamplingParams params = sampling();
+    params.max_new_tokens = 12;
+    params.stop_tokens = {};
+    const auto samples = drawn.decoder.complete(std::span(&request, 1), params, {1, 0});
+    drawn.packed.add_group(prompt, samples);
+    const Scored scored = score(*drawn.decoder.device_weights(), drawn.packed, config, 1.0F, true);
+    CHECK(scored.logprobs.size() == 36);
+    CHECK(num_different(scored.logprobs, drawn.packed.drawn) == 0);
+  }
+}
+
+TEST_CASE("a pass over whole sequences waits for the caller's work, and refuses what does not fit") {
+  if (!find_device()) return;
+  const model::ModelConfig config = decoder::test::tiny_config();
+  Drawn drawn(config, Format::int8, bitwise_options(KvFormat::int8));
+  drawn.draw(1.0F, 3);
+  model::DeviceWeights& weights = *drawn.decoder.device_weights();
+  const std::size_t count = drawn.packed.tokens.size() * static_cast<std::size_t>(config.hidden_size);
+  // What the caller's stream still has to do to the memory comes first.
+  const OnDevice<float> stream_there(count), zeros(count);
+  const target::Stream theirs;
+  const std::vector<float*> in_place(static_cast<std::size_t>(config.num_hidden_layers), stream_there.data());
+  target::copy_on_device(stream_there.data(), zeros.data(), count * sizeof(float), theirs);
+  weights.forward(drawn.packed.sequences(), in_place, theirs.handle());
+  theirs.wait();
+  const std::vector<float> got = stream_there.read();
+  CHECK(std::ranges::count(got, 0.0F) < static_cast<std::ptrdiff_t>(count / 2));
+
+  const std::vector<float*> too_few(in_place.begin(), in_place.end() - 1);
+  CHECK_THROWS_WITH(weights.forward(drawn.packed.sequences(), too_few, theirs.handle()),
+                    Catch::Matchers::Contains("memory after each of"));
+  std::vector<float> one(1), entropy(1);
+  const std::vector<std::int32_t> row = {0}, beyond = {static_cast<std::int32_t>(config.vocab_size)};
+  CHECK_THROWS_WITH(weights.score(stream_there.data(), {row, beyond, 1.0F}, one, entropy, theirs.handle()),
+                    Catch::Matchers::Contains("a token in"));
+  CHECK_THROWS_WITH(weights.score(stream_there.data(), {row, row, 0.0F}, one, entropy, theirs.handle()),
+                    Catch::Matchers::Contains("a token in"));
+}

@@ -1,0 +1,202 @@
+// rollout.bitwise where learner and decoder share a device: the decoder's own forward pass, LibTorch's gradients. The
+// learner is LibTorch's operations on the CPU, the decoder's kernels are emulated there; or both are a GPU's.
+#include <bit>
+#include <cmath>
+
+#include "learner/device_sampler.h"
+#include "rollout/rollout.h"
+
+namespace qrl {
+
+using config::ComputeDType;
+using learner::Learner;
+using learner::LearnerOptions;
+using quant::Format;
+using quant::KvFormat;
+using test::DeviceSampler;
+using test::Named;
+using test::Products;
+
+namespace {
+
+struct Case {
+  Format weights;
+  KvFormat kv;
+  float temperature;
+  bool qk_norm, qkv_bias, o_bias;
+};
+constexpr Case kCases[] = {
+    {Format::int8, KvFormat::int8, 1.0F, true, false, false},
+    {Format::int8, KvFormat::bf16, 0.8F, false, true, true},
+    {Format::bf16, KvFormat::bf16, 1.0F, true, false, false},
+    {Format::fp8_channel, KvFormat::bf16, 1.3F, false, false, false},
+    {Format::int4_int8, KvFormat::int8, 1.0F, true, true, false},
+};
+
+LearnerOptions bitwise_options(KvFormat kv, base::Device device = base::Device::cpu) {
+  LearnerOptions options = test::device_options();
+  options.device = device;
+  options.forward = config::LearnerForward::low_bit;
+  options.bitwise = true;
+  options.kv_format = kv;
+  options.logprob_chunk_tokens = 13;
+  return options;
+}
+
+/// Pages so few that sequences are preempted; ticks so small that a micro-batch is many of them.
+decoder::DecoderOptions sampler_options(KvFormat kv) {
+  decoder::DecoderOptions options;
+  options.kv_format = kv;
+  options.max_num_seqs = 6;
+  options.max_num_batched_tokens = 11;
+  options.page_size = 4;
+  options.kv_pages = 30;
+  options.max_model_len = 48;
+  options.row_only_sums = true;
+  return options;
+}
+
+/// What one draw gives a learner: packed, a group's prompt once.
+struct Work {
+  std::vector<types::MicroBatch> batches;
+  types::GlobalCounts counts;
+};
+Work draw(decoder::Decoder& decoder, float temperature, std::uint32_t round) {
+  std::vector<std::vector<types::TokenId>> prompts;
+  for (const std::int64_t length : {1, 6, 9, 21})
+    prompts.push_back(test::random_sequence(8 * round + prompts.size(), length, 0, 37).tokens);
+  std::vector<types::SampleRequest> requests;
+  for (std::size_t p = 0; p < prompts.size(); ++p) requests.push_back({p, prompts[p], 0, 4});
+  types::SamplingParams params;
+  params.temperature = temperature;
+  params.max_new_tokens = 17;
+  const std::vector<types::Completion> drawn = decoder.complete(requests, params, {7, round});
+  std::vector<rollout::PackItem> items;
+  for (std::size_t i = 0; i < drawn.size(); ++i)
+    items.push_back({prompts[i / 4], drawn[i].tokens, drawn[i].sampler_logprobs, i % 2 == 0 ? 1.0F : -1.0F});
+  Work work;
+  work.batches = rollout::pack(items, 120);
+  work.counts = rollout::count(work.batches);
+  return work;
+}
+
+learner::LossOptions sampled_loss() {
+  learner::LossOptions loss;
+  loss.at_sampling_weights = true;
+  return loss;
+}
+
+/// Draws, scores, learns and publishes, round after round; how many log-probs were compared.
+std::int64_t check_bitwise(const Case& one, base::Device device) {
+  CAPTURE(quant::name(one.weights), quant::name(one.kv));
+  model::ModelConfig config = test::tiny_config(one.qk_norm, one.qkv_bias);
+  config.o_bias = one.o_bias;
+  const auto world = dist::make_solo();
+  Learner learner(config, test::tiny_weights(config), bitwise_options(one.kv, device), *world);
+  DeviceSampler sampler(config, one.weights, sampler_options(one.kv), Products::rounded, device);
+  std::int64_t compared = 0, differ = 0;
+  for (std::uint32_t round = 0; round < 2; ++round) {
+    sampler.publish(learner, round);
+    const Work work = draw(sampler.decoder, one.temperature, round);
+    REQUIRE(work.batches.size() > 1);
+    for (const types::MicroBatch& batch : work.batches) {
+      const learner::TokenScores scores = learner.score(batch, {one.temperature});
+      for (std::size_t t = 0; t < scores.logprobs.size(); ++t) {
+        if (batch.loss_mask[t] == 0) continue;
+        ++compared;
+        differ +=
+            std::bit_cast<std::uint32_t>(scores.logprobs[t]) == std::bit_cast<std::uint32_t>(batch.sampler_logprobs[t])
+                ? 0
+                : 1;
+        CHECK((scores.entropy[t] > 0 && scores.entropy[t] < std::log(37.0F) + 1e-5F));
+      }
+      learner.accumulate(batch, work.counts, sampled_loss(), {one.temperature});
+    }
+    REQUIRE(learner.update().finite);
+  }
+  CHECK(differ == 0);
+  CHECK(sampler.decoder.stats().preemptions > 0);
+  CHECK(sampler.decoder.stats().shared_prompt_tokens > 0);
+  CHECK(sampler.decoder.stats().decode_graph_ticks > 0);
+  return compared;
+}
+
+}  // namespace
+
+TEST_CASE("bitwise on a device: not one log-prob differs by a bit from the sampler's, whatever the schedule") {
+  std::int64_t compared = 0;
+  for (const Case& one : kCases) compared += check_bitwise(one, base::Device::cpu);
+  CHECK(compared > 2'000);
+}
+
+TEST_CASE("bitwise on a GPU: not one log-prob differs by a bit from the sampler's, whatever the schedule", "[gpu]") {
+  try {
+    const DeviceSampler sampler(test::tiny_config(), Format::int8, Products::rounded, base::Device::cuda);
+    const auto world = dist::make_solo();
+    const Learner learner(test::tiny_config(), test::tiny_weights(test::tiny_config()),
+                          bitwise_options(KvFormat::int8, base::Device::cuda), *world);
+  } catch (const base::Error& error) {
+    return test::skip(error.what());
+  }
+  for (const Case& one : kCases) check_bitwise(one, base::Device::cuda);
+}
+
+TEST_CASE("a bitwise learner on a device ends an update when one log-prob is a bit away from the sampler's") {
+  const model::ModelConfig config = test::tiny_config();
+  const auto world = dist::make_solo();
+  Learner learner(config, test::tiny_weights(config), bitwise_options(KvFormat::int8), *world);
+  DeviceSampler sampler(config, Format::int8, sampler_options(KvFormat::int8), Products::rounded, base::Device::cpu);
+  sampler.publish(learner, 0);
+  Work work = draw(sampler.decoder, 1.0F, 0);
+  types::MicroBatch& batch = work.batches.front();
+  std::size_t counted = 0;
+  while (batch.loss_mask[counted] == 0) ++counted;
+  batch.sampler_logprobs[counted] = std::nextafter(batch.sampler_logprobs[counted], 0.0F);
+  CHECK_THROWS_WITH(learner.accumulate(batch, work.counts, sampled_loss(), {1.0F}),
+                    Catch::Matchers::Contains("the sampler's log-probs, bit for bit"));
+  // At another temperature they are others.
+  CHECK_THROWS_WITH(learner.accumulate(work.batches.back(), work.counts, sampled_loss(), {0.9F}),
+                    Catch::Matchers::Contains("tokens differ"));
+  CHECK_THROWS_WITH(learner.score(batch, {1.0F, 0.9F}), Catch::Matchers::Contains("without top-k and top-p"));
+}
+
+TEST_CASE("bitwise on a device: gradients are those of low_bit there, which computes the same layers") {
+  const model::ModelConfig config = test::tiny_config(true, true);
+  const types::MicroBatch batch =
+      test::pack_shared({test::random_sequence(1, 6, 9, 37), test::random_sequence(1, 6, 12, 37)});
+  const auto gradients = [&](ComputeDType compute, KvFormat kv, bool bitwise, bool checkpointing = false) {
+    LearnerOptions options = bitwise_options(kv);
+    options.bitwise = bitwise;
+    options.compute = compute;
+    options.activation_checkpointing = checkpointing;
+    const auto world = dist::make_solo();
+    Learner learner(config, test::tiny_weights(config), options, *world);
+    DeviceSampler sampler(config, Format::bf16, sampler_options(kv),
+                          compute == ComputeDType::f32 ? Products::f32 : Products::rounded, base::Device::cpu);
+    sampler.publish(learner, 0);
+    learner.accumulate(batch, test::count({batch}), {learner::LossKind::sft, {}, {}}, {});
+    return test::copy(learner.gradients());
+  };
+  const auto apart = [](const Named& a, const Named& b) {
+    std::string worst;
+    return test::relative_difference(a, b, worst);
+  };
+  const Named exact = gradients(ComputeDType::f32, KvFormat::bf16, false);
+  // The decoder rounds queries, keys, values and softmax weights to bf16, or to int8's 15 bits and codes; and where
+  // that moves an activation over a tie, it enters the next product as another bf16 number.
+  const double with_bf16_pages = apart(gradients(ComputeDType::f32, KvFormat::bf16, true), exact);
+  const double with_int8_pages = apart(gradients(ComputeDType::f32, KvFormat::int8, true), exact);
+  const double rounded = apart(gradients(ComputeDType::bf16, KvFormat::bf16, true), exact);
+  const double plain_rounded = apart(gradients(ComputeDType::bf16, KvFormat::bf16, false), exact);
+  CAPTURE(with_bf16_pages, with_int8_pages, rounded, plain_rounded);
+  CHECK(with_bf16_pages < 3e-2);
+  CHECK(with_bf16_pages > 1e-6);
+  CHECK(with_int8_pages < 6e-2);
+  CHECK(with_int8_pages > with_bf16_pages);
+  CHECK(rounded < 6e-2);
+  CHECK(rounded <= 2 * plain_rounded);
+  CHECK((gradients(ComputeDType::bf16, KvFormat::bf16, true, true) ==
+         gradients(ComputeDType::bf16, KvFormat::bf16, true)));  // layers are computed again in any case
+}
+
+}  // namespace qrl
