@@ -137,8 +137,11 @@ void generate(const SampleArguments& arguments, dist::Collectives& world) {
   const types::SampleRequest request{0, tokens, 0, arguments.num_samples};
   const auto completions = loaded_sampler.sampler.decoder.complete(
       std::span(&request, 1), train::eval_sampling(recipe, policy.config, policy.tokenizer), {recipe.trainer.seed, 0});
-  for (const types::Completion& completion : completions)
-    std::printf("%s\n", policy.tokenizer.decode(completion.tokens).c_str());
+  for (const types::Completion& completion : completions) {
+    data::StreamDecoder decoder(policy.tokenizer);  // a character that was not completed is U+FFFD, not bytes
+    for (const types::TokenId token : completion.tokens) std::fputs(decoder.push(token).c_str(), stdout);
+    std::printf("%s\n", decoder.finish().c_str());
+  }
 }
 
 }  // namespace

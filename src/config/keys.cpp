@@ -146,8 +146,10 @@ void add_data(List& list) {
            "shares of train_files in what is drawn, one a file; []: every row once an epoch");
   data.add("val_files", &D::val_files, list_of(input_path()), "files of held-out prompts, JSONL or CSV");
   data.add("prompt_key", &D::prompt_key, unset_when_empty(text()),
-           "field of a row that holds its prompt; a.b: field b of a", {"prompt or question"});
-  data.add("ground_truth_key", &D::ground_truth_key, unset_when_empty(text()), "field of a row that holds its gold",
+           "field of a row that holds its prompt; a.b: field b of a; \"a, b\": the one of these that a row has",
+           {"prompt or question"});
+  data.add("ground_truth_key", &D::ground_truth_key, unset_when_empty(text()),
+           "field of a row that holds its gold, as data.prompt_key",
            {"ground_truth, answer or reward_model.ground_truth"});
   data.add("data_source_key", &D::data_source_key, unset_when_empty(text()), "field of a row that names its source",
            {"data_source where there is one, else the file's name"});

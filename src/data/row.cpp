@@ -39,6 +39,19 @@ std::string named(const std::vector<std::string>& keys) {
   return text;
 }
 
+/// The names of fields that a setting holds, with commas; `usual` without any.
+std::vector<std::string> names_in(std::string_view text, const char* setting, const std::vector<std::string>& usual) {
+  if (text.empty()) return usual;
+  std::vector<std::string> names;
+  for (;;) {
+    const std::size_t comma = std::min(text.find(','), text.size());
+    names.emplace_back(trimmed(text.substr(0, comma)));
+    QRL_REQUIRE(!names.back().empty(), setting, "names of fields between commas", "nothing");
+    if (comma == text.size()) return names;
+    text.remove_prefix(comma + 1);
+  }
+}
+
 /// The one of several fields that is present, and its name.
 std::pair<const json*, std::string> find_one(const json& row, const std::vector<std::string>& keys,
                                              const std::string& where, const char* setting) {
@@ -52,7 +65,7 @@ std::pair<const json*, std::string> find_one(const json& row, const std::vector<
     found = {value, key};
   }
   QRL_REQUIRE(found.first != nullptr, where, "a field " + named(keys), keys.size() == 2 ? "neither" : "none",
-              std::string("set ") + setting + " to the field that holds it");
+              std::string("set ") + setting + " to the field that holds it (several with commas, where files differ)");
   return found;
 }
 
@@ -115,11 +128,9 @@ std::optional<double> number_of(std::string_view text) {
 }  // namespace
 
 RowReader::RowReader(const config::DataRecipe& recipe, Split split)
-    : prompt_keys_(recipe.prompt_key.empty() ? std::vector<std::string>{"prompt", "question"}
-                                             : std::vector{recipe.prompt_key}),
-      ground_truth_keys_(recipe.ground_truth_key.empty()
-                             ? std::vector<std::string>{"ground_truth", "answer", "reward_model.ground_truth"}
-                             : std::vector{recipe.ground_truth_key}),
+    : prompt_keys_(names_in(recipe.prompt_key, "data.prompt_key", {"prompt", "question"})),
+      ground_truth_keys_(names_in(recipe.ground_truth_key, "data.ground_truth_key",
+                                  {"ground_truth", "answer", "reward_model.ground_truth"})),
       data_source_key_(recipe.data_source_key.empty() ? "data_source" : recipe.data_source_key),
       needs_source_(!recipe.data_source_key.empty()),
       filter_key_(split == Split::train ? "data.filter" : "data.val_filter") {

@@ -31,10 +31,10 @@ std::string gold_text(const nlohmann::json& value, const std::string& name, cons
 
 /// Turns the JSON object of a row into a PromptRow, by data.prompt_key, data.ground_truth_key, data.data_source_key and
 /// data.filter, or data.val_filter of held-out files. A key is the name of a field, or a path into nested objects
-/// ("reward_model.ground_truth"). Where no key is set:
-/// - the prompt is `prompt` or `question`, the gold `ground_truth`, `answer` or veRL's `reward_model.ground_truth`: two
-/// of
-///   them would leave open which counts and are an error;
+/// ("reward_model.ground_truth"); of prompt and gold also several with commas ("problem, question"), of which a row has
+/// one: two would leave open which counts and are an error. Where no key is set:
+/// - the prompt is `prompt` or `question`, the gold `ground_truth`, `answer` or veRL's
+///   `reward_model.ground_truth`;
 /// - the source is `data_source`, which may be missing.
 /// A prompt is a string, or as veRL has it a list of messages {"role", "content"}: one of the user, after one of the
 /// system or none. Text of white space alone is empty, and an error.

@@ -78,6 +78,17 @@ TEST_CASE("keys of the recipe name fields and paths, and the usual names lose th
   CHECK(read_row->data_source == "algebra");
   CHECK(says(refusal(R"({"problem":"p","subject":"a","meta":{"answer":5}})", recipe), "a field `meta.answer.value`"));
   CHECK(says(refusal(R"({"problem":"p","meta":{"answer":{"value":1}}})", recipe), "a field `subject`"));
+
+  // Files of different makes: each row has one of several.
+  DataRecipe both;
+  both.prompt_key = "question, problem";
+  both.ground_truth_key = "answer,meta.gold";
+  CHECK(read(R"({"question":"p","answer":"1"})", both)->prompt == "p");
+  CHECK(read(R"({"problem":"q","meta":{"gold":"2"}})", both)->ground_truth == "2");
+  CHECK(says(refusal(R"({"question":"p","problem":"q","answer":"1"})", both), "both `question` and `problem`"));
+  CHECK(says(refusal(R"({"prompt":"p","answer":"1"})", both), "several with commas, where files differ"));
+  both.prompt_key = "question,,problem";
+  CHECK(says(refusal_of([&] { RowReader reader(both); }), "data.prompt_key: expected names of fields between commas"));
   CHECK(read(R"({"prompt":"p","answer":"1","a.b":"x"})", filtered({"a.b == x"})));  // a name with a dot in it
   CHECK(says(refusal(R"({"question":"p","answer":"1","reward_model":{"ground_truth":"2"}})"), "both `answer` and"));
   CHECK(says(refusal(R"({"question":"p"})"), "set data.ground_truth_key"));

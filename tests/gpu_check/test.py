@@ -50,11 +50,13 @@ def main():
                                  ("int8 over fp8", "1.00 times at 64 x 512"), ("ticks int8, 8B: limits", "publish 30 ms"),
                                  ("transformers, 8B, 1 x 512", "bf16 4.0 times; int8 7.0 times"),
                                  ("transformers, 8B, 64 x 512", "no memory"), ("decode bf16, batch 64: graphs", "the tokens of"),
+                                 ("bitwise on the device, int8 weights, bf16 KV", "0 of 16384 log-probs differ by a bit; step +10%"),
                                  ("operations against the CPU", "1 of 1 cases")):
             expect(said in table.get(check_name, {"what": ""})["what"], f"{check_name}: {said}", output)
         code, output, rows = check(folder, "--quick")
         expect(code == 0 and len(rows) == 4, "--quick is the operations, the learner's and two resumed runs", output)
-        for fails, row in (("case", "FAILS  operations against the CPU"), ("weights", "FAILS  save, resume (rollout.device)"),
+        for fails, row in (("case", "FAILS  operations against the CPU"), ("bits", "FAILS  bitwise on the device, int8 weights, int8 KV"),
+                           ("weights", "FAILS  save, resume (rollout.device)"),
                            ("tokens", "FAILS  decode int8, batch 64: graphs"), ("ticks", "FAILS  ticks int4, 8B")):
             code, output, _ = check(folder, fails=fails)
             expect(code == 1 and row in output, f"{fails} is seen", output)
