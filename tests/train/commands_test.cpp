@@ -3,6 +3,7 @@
 
 #include <fstream>
 
+#include "base/text.h"
 #include "data/tokenizer.h"
 #include "support/catch.h"
 #include "train/support.h"
@@ -80,6 +81,13 @@ TEST_CASE("export: outputs are checked before the model is read, and nothing is 
           (dir / "file").string() + ": expected a file that is not there");
   CHECK(test::read_file(dir / "file") == "mine");
   CHECK_FALSE(fs::exists(dir / "hf"));
+}
+
+TEST_CASE("generate prints whole characters of UTF-8, whatever bytes a model of random weights draws") {
+  const test::Outcome outcome = test::run_command(kProgram + "generate " + kTiny + " --prompt '1 2 3 = 6' --n 8");
+  REQUIRE(outcome.exit_code == 0);
+  CHECK(outcome.output.find("\xef\xbf\xbd") != std::string::npos);  // there were bytes that are none
+  CHECK(base::is_utf8(outcome.output));
 }
 
 TEST_CASE("generate: a prompt that is too long is refused in the recipe's words") {
