@@ -48,7 +48,8 @@ TEST_CASE("an unknown command is named, with the nearest or those there are") {
           "got \"yaml\"\n");
   refuses("data chess --out x", "qrl-train data: expected one of countdown, sudoku, arithmetic, got \"chess\"\n");
   refuses("bench decod",
-          "qrl-train bench: expected one of decode, learner, step, tokenizer, products, attention, got \"decod\"; did "
+          "qrl-train bench: expected one of decode, learner, step, tokenizer, products, attention, ticks, got "
+          "\"decod\"; did "
           "you mean "
           "decode?");
 }
