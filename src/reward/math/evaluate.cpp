@@ -383,7 +383,7 @@ std::optional<MatrixValue> Evaluator::matrix(NodeIdx idx) {
   const Node& node = tree_.at(idx);
   if (!budget_.spend()) return std::nullopt;
   if (node.kind == Kind::matrix || node.kind == Kind::tuple) {
-    if (node.kind == Kind::matrix && (node.text == "cases" || node.text.starts_with("align"))) return std::nullopt;
+    if (node.kind == Kind::matrix && node.text == "cases") return std::nullopt;
     MatrixValue m;
     const bool tuple = node.kind == Kind::tuple;
     if (tuple && node.count == 2 && (node.open == '[' || node.close == ']')) return std::nullopt;  // an interval

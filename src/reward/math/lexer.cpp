@@ -5,6 +5,7 @@
 #include "base/ascii.h"
 #include "reward/math/bracket_commas.h"
 #include "reward/math/contextual_signs.h"
+#include "reward/math/environments.h"
 #include "reward/math/numerals.h"
 #include "reward/math/prose.h"
 #include "reward/math/spelling.h"
@@ -423,13 +424,10 @@ class Lexer {
     const auto name = take_braced();
     if (!name) return fail("an environment without a name");
     depth_ += type == T::begin ? 1 : -1;
-    const bool columns = *name == "array" || *name == "tabular";
-    if (type == T::begin && columns) take_braced();
-    const bool after_brace =
-        !out_.tokens.empty() && out_.tokens.back().type == T::open && out_.tokens.back().code == 'S';
-    if (type == T::begin && columns && after_brace && !brace_closes_behind(text_.substr(at_), *name)) {
-      out_.tokens.pop_back();
-      return push(type, 0, "cases");
+    const bool columns = *name == "array" || *name == "tabular" || name->starts_with("alignat") || *name == "alignedat";
+    if (type == T::begin) {
+      for (const std::string_view position : {"[t]", "[c]", "[b]"}) at_ += at(position) ? position.size() : 0;
+      if (columns) take_braced();
     }
     push(type, 0, *name);
   }
@@ -569,6 +567,7 @@ Tokens tokenize(std::string_view text, Comma comma) {
   tokens.tokens.reserve(32);
   Lexer(tokens, comma).run();
   if (!tokens.fault.empty()) return tokens;
+  make_rows_cases(tokens.tokens);
   make_contextual_signs_round(tokens.tokens);
   make_builder_braces_shown(tokens.tokens);
   make_words_ratios(tokens.tokens);

@@ -336,9 +336,9 @@ NodeIdx Parser::read_environment(std::string_view name) {
     }
   }
   num_bars_ = outer_bars;
-  const bool layout = name.starts_with("align") || name.starts_with("gather") || name.starts_with("split");
-  if (layout && entries.size() == 1) return entries.front().node;
-  const NodeIdx matrix = make(Kind::matrix, entries, name.starts_with("cases") ? "cases" : name);
+  const bool cases = name.starts_with("cases");
+  if (cases && entries.size() == 1) return entries.front().node;
+  const NodeIdx matrix = make(Kind::matrix, entries, cases ? "cases" : name);
   if (!ok_) return -1;
   made(matrix).columns = columns;
   return name == "vmatrix" ? make(Kind::determinant, {{matrix, 0}}) : matrix;

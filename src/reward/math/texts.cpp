@@ -118,16 +118,6 @@ bool is_list_of_letters(std::string_view content) noexcept {
   return several;
 }
 
-bool brace_closes_behind(std::string_view inside, std::string_view environment) noexcept {
-  std::string_view rest = inside.substr(std::min(inside.find("\\end{"), inside.size()));
-  rest.remove_prefix(std::min(environment.size() + 6, rest.size()));
-  for (const std::string_view word : {"}", "\\right"}) {
-    rest = trimmed(rest);
-    if (rest.starts_with(word)) rest.remove_prefix(word.size());
-  }
-  return rest.starts_with("\\}") || rest.starts_with("\\rbrace");
-}
-
 namespace {
 
 struct WordList {

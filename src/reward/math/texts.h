@@ -29,10 +29,6 @@ bool is_modulus(std::string_view content) noexcept;
 /// "A, C", "A and C": choices, which are a list within \text{…} too.
 bool is_list_of_letters(std::string_view content) noexcept;
 
-/// Whether a brace opened before an environment is closed right behind it, as \left\{ \begin{array}…\end{array} \right.
-/// of cases is not. `inside`: the text from the environment's content on.
-bool brace_closes_behind(std::string_view inside, std::string_view environment) noexcept;
-
 /// Two lists of the same short items of letters, in any order, perhaps within \text{…}: whether both or neither are
 /// joined by "or" ("Alice, Bob and Carol" and "Carol, Alice and Bob"). Nothing where they are something else.
 std::optional<bool> same_word_lists(std::string_view a, std::string_view b);
