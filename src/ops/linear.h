@@ -80,8 +80,9 @@ void decode_row(const Activations& codes, std::int64_t row_idx, float* x);
 /// y is fp32 row-major, `out` per row. Splits W's panels over the team. Accumulation, in order of the input index:
 /// fp32: fma in fp32 (the portable path rounds the product too). bf16, and e4m3 and int4 decoded to it: exact products
 /// added in fp32, of each pair of inputs the odd one first, as vdpbf16ps does; amx adds those of 16 pairs' even inputs
-/// and those of the odd ones apart, then both; avx512 and amx take and give subnormals as zero in these sums. int8, and int4 that meets it: exact, in int32. Where weights have a scale for some inputs only, the sum over
-/// those is scaled and added in fp32 (fma) to the ones before. Scales of a whole token come last.
+/// and those of the odd ones apart, then both; avx512 and amx take and give subnormals as zero in these sums. int8, and
+/// int4 that meets it: exact, in int32. Where weights have a scale for some inputs only, the sum over those is scaled
+/// and added in fp32 (fma) to the ones before. Scales of a whole token come last.
 void linear(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows, bool accumulate,
             float* y);
 
