@@ -37,8 +37,8 @@ void Blocks::product(const EncodedRows& x, const DeviceMatrix& w, std::int64_t n
   products_.multiply({x, num_rows, w, y.data(), y_stride, options_.f32_products}, stream);
 }
 
-void Blocks::embed(const TickArrays& arrays, const Stream& stream) {
-  QRL_CUDA_TARGET::embed({weights_.embedding_VD(), arrays.tokens, options_.shape.width, x_.as<float>()},
+void Blocks::embed(const TickArrays& arrays, const std::int32_t* drawn, const Stream& stream) {
+  QRL_CUDA_TARGET::embed({weights_.embedding_VD(), arrays.tokens, drawn, options_.shape.width, x_.as<float>()},
                          arrays.shape.rows, stream);
   branch_ = {};
 }

@@ -44,7 +44,7 @@ class Blocks {
   Blocks(const EngineOptions& options, const TickMemory& ticks, const Weights& weights, Products& products);
 
   // A tick is begun, in one way or the other; then each block has its rows' keys and values stored, and attends.
-  void embed(const TickArrays& arrays, const Stream& stream);
+  void embed(const TickArrays& arrays, const std::int32_t* drawn, const Stream& stream);  ///< drawn: by the tick before
   /// With the residual stream after the block before, fp32 [rows, width].
   void resume(const float* x, std::int64_t num_rows, const Stream& stream);
   void store(std::size_t layer_idx, const TickArrays& arrays, const KvPages& pages, const Stream& stream);

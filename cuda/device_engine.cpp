@@ -82,15 +82,27 @@ class DeviceEngine final : public Engine {
   }
   void kv_percentiles(const Tick& tick, std::int64_t num_above, std::span<float> keys_LK,
                       std::span<float> values_LK) override;
-  std::int64_t allocate_kv() override { return kv_.allocate(); }
+  std::int64_t allocate_kv() override {
+    if (in_flight_) wait();
+    num_finished_ = num_started_;
+    return kv_.allocate();
+  }
   void release_kv() override;
-  void run(const Tick& tick, const Draws& draws, std::span<DrawnToken> drawn) override;
+  void start(const Tick& tick, const Draws& draws) override;
+  void finish(std::span<DrawnToken> drawn) override;
   void logits(std::span<const std::int32_t> rows, std::span<float> logits_RV) override;
   std::int64_t max_logit_rows() const override { return kWholeRows; }
   const EngineStats& stats() const override { return stats_; }
 
  private:
-  void check(const Tick& tick, std::int64_t num_pages) const;
+  /// A tick that was started, and where what it has drawn comes.
+  struct Turn {
+    std::int64_t num_draws = 0;       // the caller's
+    std::int64_t num_rows_drawn = 0;  // those that fill up included
+    Event done;
+  };
+
+  void check(const Tick& tick, std::int64_t num_pages, std::int64_t num_drawn_before = 0) const;
   void check_rows(std::span<const std::int32_t> rows) const;
   void wait();
   template <class Work>
@@ -110,9 +122,11 @@ class DeviceEngine final : public Engine {
   Blocks blocks_;
   VocabularyHead head_;
   std::map<TickShape, Graph> graphs_;  // empty: a tick of this shape was launched
-  std::int64_t num_rows_ = 0;          // of the last tick
-  bool in_flight_ = false;             // the device may still read the last tick's arrays
-  std::optional<CallersStream> lent_;  // has work that may not be done
+  Turn turns_[2];
+  std::int64_t num_started_ = 0, num_finished_ = 0;  // ticks; each takes the turn of its number
+  std::int64_t num_rows_ = 0;                        // of the last tick
+  bool in_flight_ = false;                           // the device may not be done
+  std::optional<CallersStream> lent_;                // has work that may not be done
   EngineStats stats_;
 };
 
@@ -138,7 +152,8 @@ void DeviceEngine::release_kv() {
   kv_.release();
 }
 
-void DeviceEngine::check(const Tick& tick, std::int64_t num_pages) const {
+/// Of the tick before, whose tokens this one's may be, num_drawn_before were drawn.
+void DeviceEngine::check(const Tick& tick, std::int64_t num_pages, std::int64_t num_drawn_before) const {
   const auto num_rows = static_cast<std::int64_t>(tick.tokens_N.size());
   QRL_INVARIANT(weights_.uploaded(), "tick", "weights", "none");
   QRL_INVARIANT(0 < num_rows && num_rows <= options_.max_rows && tick.positions_N.size() == tick.tokens_N.size() &&
@@ -152,7 +167,7 @@ void DeviceEngine::check(const Tick& tick, std::int64_t num_pages) const {
                 std::to_string(tick.page_ids.size()) + " and " + std::to_string(tick.copies.size()));
   for (std::size_t row = 0; row < tick.tokens_N.size(); ++row) {
     const std::int64_t token = tick.tokens_N[row], position = tick.positions_N[row], first = tick.first_page_N[row];
-    QRL_INVARIANT(0 <= token && token < options_.shape.vocab_size, "tick, row " + std::to_string(row),
+    QRL_INVARIANT(-num_drawn_before <= token && token < options_.shape.vocab_size, "tick, row " + std::to_string(row),
                   "a token in " + range_text(options_.shape.vocab_size), std::to_string(token));
     QRL_INVARIANT(0 <= position && position < options_.max_positions && first >= 0 &&
                       first + position / options_.page_size < static_cast<std::int64_t>(tick.page_ids.size()),
@@ -214,17 +229,19 @@ void DeviceEngine::decode(const ProductInput& input, void* to, bool to_f32, Call
   lend(stream, [&](const Stream& theirs) { decode_rows({rows, to, to_f32}, input.num_rows, theirs); });
 }
 
-void DeviceEngine::run(const Tick& tick, const Draws& draws, std::span<DrawnToken> drawn) {
+void DeviceEngine::start(const Tick& tick, const Draws& draws) {
   QRL_INVARIANT(weights_.uploaded() && kv_.has_pages(), "tick", "weights and KV memory", "none");
   QRL_INVARIANT(kv_.has_scales(), "tick", "calibrated KV scales", "none");
-  check(tick, kv_.num_pages());
+  QRL_INVARIANT(num_started_ - num_finished_ < 2, "tick", "one under way at most", "two");
+  const bool follows = num_rows_ > 0;  // what the tick before has drawn is there
+  check(tick, kv_.num_pages(), follows ? turns_[(num_started_ + 1) % 2].num_draws : 0);
   num_rows_ = static_cast<std::int64_t>(tick.tokens_N.size());
   check_rows(draws.rows);
-  QRL_INVARIANT(
-      draws.rows.size() == draws.uniforms.size() && draws.rows.size() == drawn.size() && draws.temperature >= 0, "draw",
-      "a uniform and a place a row", std::to_string(draws.rows.size()));
+  QRL_INVARIANT(draws.rows.size() == draws.uniforms.size() && draws.temperature >= 0, "draw", "a uniform a row",
+                std::to_string(draws.uniforms.size()));
   take_back();
-  if (in_flight_) wait();
+  Turn& turn = turns_[num_started_ % 2];
+  turn.done.wait();  // of the tick before the last, which nobody waited for if it had no draws
   in_flight_ = true;
   const TickArrays arrays = tick_.send(tick, draws, stream_);
   if (!tick.copies.empty()) {
@@ -237,13 +254,30 @@ void DeviceEngine::run(const Tick& tick, const Draws& draws, std::span<DrawnToke
     run_all(arrays);
     head_.draw(blocks_.rows(), arrays, stream_);
   }
-  if (draws.rows.empty()) return;
-  wait();
-  head_.read(arrays.shape.draws, drawn);
+  turn.num_draws = static_cast<std::int64_t>(draws.rows.size());
+  turn.num_rows_drawn = arrays.shape.draws;
+  head_.send_drawn(turn.num_rows_drawn, static_cast<std::size_t>(num_started_ % 2), stream_);
+  turn.done.record(stream_);
+  ++num_started_;
+}
+
+void DeviceEngine::finish(std::span<DrawnToken> drawn) {
+  QRL_INVARIANT(num_finished_ < num_started_, "tick", "one that was started", "none");
+  const auto turn_idx = static_cast<std::size_t>(num_finished_ % 2);
+  const Turn& turn = turns_[turn_idx];
+  QRL_INVARIANT(turn.num_draws == static_cast<std::int64_t>(drawn.size()), "draw",
+                "room for " + std::to_string(turn.num_draws), std::to_string(drawn.size()));
+  ++num_finished_;
+  if (drawn.empty()) return;
+  const double start_s = base::now_s();
+  turn.done.wait();
+  stats_.waited_s += base::now_s() - start_s;
+  if (num_finished_ == num_started_) in_flight_ = false;
+  head_.read(turn.num_rows_drawn, turn_idx, drawn);
 }
 
 void DeviceEngine::run_all(const TickArrays& arrays) {
-  blocks_.embed(arrays, stream_);
+  blocks_.embed(arrays, head_.drawn_tokens(), stream_);
   for (std::size_t i = 0; i < weights_.num_layers(); ++i) {
     blocks_.store(i, arrays, kv_.pages(i), stream_);
     blocks_.attend(i, arrays, kv_.pages(i), stream_);
@@ -284,7 +318,7 @@ void DeviceEngine::kv_percentiles(const Tick& tick, std::int64_t num_above, std:
   pages.values = memory.values.as<std::uint8_t>();
   settle();
   const TickArrays arrays = tick_.send(tick, {}, stream_);
-  blocks_.embed(arrays, stream_);
+  blocks_.embed(arrays, head_.drawn_tokens(), stream_);
   for (std::size_t i = 0; i < weights_.num_layers(); ++i) {
     float* keys_K = found.as<float>() + static_cast<std::int64_t>(i) * options_.shape.num_kv_heads;
     blocks_.store(i, arrays, pages, stream_);
@@ -324,7 +358,7 @@ void DeviceEngine::forward(std::span<const Tick> ticks, std::int64_t num_pages, 
     std::int64_t first = 0;  // number in its row
     for (std::size_t t = 0; t < ticks.size(); ++t) {
       const std::int64_t num_rows = arrays[t].shape.rows;
-      if (i == 0) blocks_.embed(arrays[t], stream_);
+      if (i == 0) blocks_.embed(arrays[t], head_.drawn_tokens(), stream_);
       else blocks_.resume(after_layer[i - 1] + first, num_rows, stream_);
       blocks_.store(i, arrays[t], pages, stream_);
       const auto num_copies = static_cast<std::int64_t>(ticks[t].copies.size());

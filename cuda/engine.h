@@ -142,7 +142,8 @@ struct SlotCopy {
   std::int32_t from = 0, to = 0, num_slots = 0;
 };
 
-/// One tick's rows, end to end. A row sees positions 0 … its own, in the pages page_ids[first_page_N[row]] ….
+/// One tick's rows, end to end. A row sees positions 0 … its own, in the pages page_ids[first_page_N[row]] …. A token
+/// of −1 − i is what the i-th draw of the tick started before has drawn, which may be under way.
 struct Tick {
   std::span<const std::int32_t> tokens_N, positions_N, first_page_N;
   std::span<const std::int32_t> page_ids;
@@ -234,13 +235,21 @@ class Engine {
                               std::span<float> values_LK) = 0;
 
   /// Memory of the pages, unless it is there; how many they are. An input error when the device has not enough, for
-  /// one sequence of max_positions at least.
+  /// one sequence of max_positions at least. Ticks that are not finished are forgotten.
   virtual std::int64_t allocate_kv() = 0;
   virtual void release_kv() = 0;
 
-  /// Runs the rows through all layers, keys and values stored, and draws. Blocks until the tokens are drawn; returns at
-  /// once when there are none to draw. Hidden states stay for `logits`.
-  virtual void run(const Tick& tick, const Draws& draws, std::span<DrawnToken> drawn) = 0;
+  /// Starts to run the rows through all layers, keys and values stored, and to draw. Everything given was read when it
+  /// returns. Two ticks may be started and not finished: the device goes on to the second without its host.
+  virtual void start(const Tick& tick, const Draws& draws) = 0;
+  /// Blocks until the tick that was started first of those has drawn: `drawn` has the number of its draws. Returns at
+  /// once when there are none.
+  virtual void finish(std::span<DrawnToken> drawn) = 0;
+  /// Both, when no other tick is under way. Hidden states stay for `logits`.
+  void run(const Tick& tick, const Draws& draws, std::span<DrawnToken> drawn) {
+    start(tick, draws);
+    finish(drawn);
+  }
   /// Logits of up to max_logit_rows() rows of the last tick, fp32 [rows, V]. Blocks until done.
   virtual void logits(std::span<const std::int32_t> rows, std::span<float> logits_RV) = 0;
   virtual std::int64_t max_logit_rows() const = 0;

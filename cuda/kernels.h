@@ -37,10 +37,12 @@ struct ProductRows {
   }
 };
 
-/// x[row] = table[tokens[row]], bf16 to fp32.
+/// x[row] = table[tokens[row]], bf16 to fp32. A token of −1 − i is drawn[i]; where that is negative (nothing could be
+/// drawn) 0 stands in.
 struct EmbedTask {
   const std::uint16_t* table_VD;
   const std::int32_t* tokens;
+  const std::int32_t* drawn;
   std::int64_t width;
   float* x;
 };

@@ -70,7 +70,10 @@ std::size_t shared_bytes_of(std::int64_t width) { return (static_cast<std::size_
 
 QRL_KERNEL void embed_kernel(EmbedTask task) {
   const std::int64_t row = block_x();
-  const std::uint16_t* from = task.table_VD + static_cast<std::int64_t>(task.tokens[row]) * task.width;
+  std::int32_t token = task.tokens[row];
+  if (token < 0) token = task.drawn[-1 - token];
+  if (token < 0) token = 0;
+  const std::uint16_t* from = task.table_VD + static_cast<std::int64_t>(token) * task.width;
   for (std::int64_t i = thread_idx(); i < task.width; i += kThreads)
     task.x[row * task.width + i] = float_of_bf16(from[i]);
 }

@@ -70,6 +70,17 @@ Stream::~Stream() {
 }
 void Stream::wait() const { QRL_CUDA_CHECK(cudaStreamSynchronize(stream_of(*this))); }
 
+Event::Event() {
+  cudaEvent_t event = nullptr;
+  QRL_CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  handle_ = event;
+}
+Event::~Event() { (void)cudaEventDestroy(static_cast<cudaEvent_t>(handle_)); }
+void Event::record(const Stream& stream) {
+  QRL_CUDA_CHECK(cudaEventRecord(static_cast<cudaEvent_t>(handle_), stream_of(stream)));
+}
+void Event::wait() const { QRL_CUDA_CHECK(cudaEventSynchronize(static_cast<cudaEvent_t>(handle_))); }
+
 Graph::Graph(const Stream& stream, const std::function<void()>& record) {
   cudaGraph_t graph = nullptr;
   // Calls of other threads (a library's own) are none of the capture's business.

@@ -56,6 +56,22 @@ class Stream {
   bool is_owned_ = true;
 };
 
+/// A place in a stream's order, which others may wait for.
+class Event {
+ public:
+  Event();
+  ~Event();
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  /// Behind all that the stream was given; the last place is forgotten. Not while a graph is recorded.
+  void record(const Stream& stream);
+  /// Blocks until the stream has come there; at once when nothing was recorded. Errors of anything before show here.
+  void wait() const;
+
+ private:
+  void* handle_ = nullptr;
+};
+
 /// What `record` gives to the stream (launches; copies between device and pinned memory), kept to be given again by one
 /// call, in the same order. An argument of a launch stays what it was; memory is read anew each time, so whatever
 /// varies must lie there, and stay where it is. What the work needs besides (a kernel's code, a library's plan) must

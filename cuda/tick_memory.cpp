@@ -30,7 +30,7 @@ TickMemory::TickMemory(const EngineOptions& options)
   const std::int64_t page_ids = options.max_sequences * ceil_div(max_positions_, page_size_);
   const TickLayout at =
       tick_layout({max_rows_, max_rows_, room.tiles, room.tile_rows, max_rows_, page_ids, options.max_sequences});
-  host_ = Memory(static_cast<std::size_t>(at.num_bytes), Memory::Place::host);
+  for (Memory& host : host_) host = Memory(static_cast<std::size_t>(at.num_bytes), Memory::Place::host);
   device_ = Memory(static_cast<std::size_t>(at.num_bytes));
 }
 
@@ -48,12 +48,11 @@ TickCounts TickMemory::counts_of_tick(const Tick& tick, const Draws& draws, cons
 
 void TickMemory::fill(const Tick& tick, const Draws& draws, const AttentionPlan& plan, const TickLayout& at,
                       std::int64_t num_rows) const {
-  const auto put = [this](std::int64_t offset, const auto& values) {
-    if (!values.empty()) std::memcpy(host_.as<std::byte>() + offset, values.data(), values.size() * sizeof(values[0]));
+  auto* const host = host_[turn_].as<std::byte>();
+  const auto put = [host](std::int64_t offset, const auto& values) {
+    if (!values.empty()) std::memcpy(host + offset, values.data(), values.size() * sizeof(values[0]));
   };
-  const auto ints = [this](std::int64_t offset) {
-    return reinterpret_cast<std::int32_t*>(host_.as<std::byte>() + offset);
-  };
+  const auto ints = [host](std::int64_t offset) { return reinterpret_cast<std::int32_t*>(host + offset); };
   const bool greedy = draws.temperature == 0;
   const DrawSettings settings{greedy ? 1.0F : 1.0F / draws.temperature, greedy ? 1 : 0};
   const AttentionCounts counts = counts_of(plan);
@@ -85,8 +84,9 @@ TickArrays TickMemory::send(const Tick& tick, const Draws& draws, const Stream& 
   const AttentionPlan& plan = planner_.plan({tick.positions_N, tick.first_page_N, tick.page_ids, page_size_});
   const TickCounts counts = counts_of_tick(tick, draws, plan);
   const TickLayout at = tick_layout(counts);
+  turn_ = 1 - turn_;
   fill(tick, draws, plan, at, counts.rows);
-  copy_to_device(device_.data(), host_.data(), static_cast<std::size_t>(at.num_bytes), stream);
+  copy_to_device(device_.data(), host_[turn_].data(), static_cast<std::size_t>(at.num_bytes), stream);
 
   const AttentionCounts there = counts_of(plan);
   TickShape shape{counts.rows, counts.draws, there.num_small, there.num_large, there.num_split};

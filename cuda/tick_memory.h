@@ -40,9 +40,9 @@ class TickMemory {
   std::int64_t max_rows() const { return max_rows_; }
   std::int64_t max_partials() const { return max_partials_; }
 
-  /// Copies a (checked) tick to the device, in the stream's order; it must have read the one before. A tick that draws
-  /// for every row is filled up to padded_rows with rows that are nowhere, and its arrays lie at addresses that depend
-  /// on that number alone, so that its shape is one of few.
+  /// Copies a (checked) tick to the device, in the stream's order; it must have read the one before the last. A tick
+  /// that draws for every row is filled up to padded_rows with rows that are nowhere, and its arrays lie at addresses
+  /// that depend on that number alone, so that its shape is one of few.
   TickArrays send(const Tick& tick, const Draws& draws, const Stream& stream);
 
  private:
@@ -53,7 +53,9 @@ class TickMemory {
   AttentionShape attention_;
   std::int64_t max_positions_, page_size_, max_rows_, max_partials_;
   AttentionPlanner planner_;
-  Memory host_, device_;
+  Memory host_[2];  // take turns: the device may still read the last tick's
+  std::size_t turn_ = 0;
+  Memory device_;
 };
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -139,15 +139,19 @@ class Sequences {
       first_pages[i] = static_cast<std::int32_t>(static_cast<std::int64_t>(i) * pages_each_);
       draw_rows[i] = static_cast<std::int32_t>(i);
     }
-    const auto tick = [&] {
+    const auto start = [&] {
       for (double& uniform : uniforms) uniform = random.uniform();
-      engine.run({tokens, positions, first_pages, pages_of(batch), {}}, {draw_rows, uniforms, 1}, drawn);
-      for (std::size_t i = 0; i < rows; ++i) {
-        QRL_INVARIANT(drawn[i].token >= 0, "bench ticks", "finite logits", "row " + std::to_string(i));
-        tokens[i] = drawn[i].token;
-      }
+      engine.start({tokens, positions, first_pages, pages_of(batch), {}}, {draw_rows, uniforms, 1});
     };
-    tick();  // launched one by one
+    // As the decoder does it: a tick is started when the one before is under way.
+    const auto tick = [&] {
+      start();
+      engine.finish(drawn);
+      for (std::size_t i = 0; i < rows; ++i)
+        QRL_INVARIANT(drawn[i].token >= 0, "bench ticks", "finite logits", "row " + std::to_string(i));
+    };
+    start();  // launched one by one; its tokens any
+    for (std::size_t i = 0; i < rows; ++i) tokens[i] = -1 - static_cast<std::int32_t>(i);
     tick();  // recorded
     TickSpeed speed{batch, context_};
     for (int round = 0; round < kRounds; ++round) {
@@ -158,6 +162,7 @@ class Sequences {
       speed.tick_s = tick_s;
       speed.host_s = tick_s - (engine.stats().waited_s - waited_before_s) / kTicksPerRound;
     }
+    engine.finish(drawn);
     return speed;
   }
 

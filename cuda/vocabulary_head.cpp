@@ -32,7 +32,8 @@ VocabularyHead::VocabularyHead(const ModelShape& shape, std::int64_t max_rows, c
       block_max_(floats(max_step_ * num_blocks_)),
       block_sum_(floats(max_step_ * num_blocks_)),
       whole_rows_(kWholeRows * sizeof(std::int32_t)),
-      drawn_host_(drawn_bytes(max_rows), Memory::Place::host),
+      drawn_host_{Memory(drawn_bytes(max_rows), Memory::Place::host),
+                  Memory(drawn_bytes(max_rows), Memory::Place::host)},
       drawn_(drawn_bytes(max_rows)) {}
 
 /// The chosen rows, ready for lm_head.
@@ -87,12 +88,16 @@ void VocabularyHead::draw(const ResidualRows& rows, const TickArrays& arrays, co
         {summarised, arrays.uniforms + first, drawn_.as<std::int32_t>() + first, drawn_.as<float>() + num_rows + first},
         count, stream);
   }
-  copy_to_host(drawn_host_.data(), drawn_.data(), drawn_bytes(num_rows), stream);
 }
 
-void VocabularyHead::read(std::int64_t num_rows, std::span<DrawnToken> drawn) const {
-  const auto* logprobs = drawn_host_.as<float>() + num_rows;
-  for (std::size_t i = 0; i < drawn.size(); ++i) drawn[i] = {drawn_host_.as<std::int32_t>()[i], logprobs[i]};
+void VocabularyHead::send_drawn(std::int64_t num_rows, std::size_t turn, const Stream& stream) {
+  copy_to_host(drawn_host_[turn].data(), drawn_.data(), drawn_bytes(num_rows), stream);
+}
+
+void VocabularyHead::read(std::int64_t num_rows, std::size_t turn, std::span<DrawnToken> drawn) const {
+  const auto* tokens = drawn_host_[turn].as<std::int32_t>();
+  const auto* logprobs = drawn_host_[turn].as<float>() + num_rows;
+  for (std::size_t i = 0; i < drawn.size(); ++i) drawn[i] = {tokens[i], logprobs[i]};
 }
 
 void VocabularyHead::score(const ResidualRows& rows, const Targets& targets, std::span<TokenScore> scores,

@@ -22,10 +22,14 @@ class VocabularyHead {
   /// For up to max_rows draws at once. `weights` and `products` must outlive it.
   VocabularyHead(const ModelShape& shape, std::int64_t max_rows, const Weights& weights, Products& products);
 
-  /// Draws for arrays.shape.draws of the tick's rows; copies what was drawn to pinned memory.
+  /// Draws for arrays.shape.draws of the tick's rows.
   void draw(const ResidualRows& rows, const TickArrays& arrays, const Stream& stream);
-  /// What the last draw, which is done, of so many rows (arrays.shape.draws) drew.
-  void read(std::int64_t num_rows, std::span<DrawnToken> drawn) const;
+  /// On the device, of the last draw.
+  const std::int32_t* drawn_tokens() const { return drawn_.as<std::int32_t>(); }
+  /// Copies what the last draw, of so many rows, has drawn to pinned memory, of which there are two: turn 0 or 1.
+  void send_drawn(std::int64_t num_rows, std::size_t turn, const Stream& stream);
+  /// What was sent so, and has come: of so many rows in all, the first.
+  void read(std::int64_t num_rows, std::size_t turn, std::span<DrawnToken> drawn) const;
 
   /// As Engine::score, of rows without a branch; waits for the stream.
   void score(const ResidualRows& rows, const Targets& targets, std::span<TokenScore> scores, const Stream& stream);
@@ -53,7 +57,7 @@ class VocabularyHead {
   EncodedMemory normed_;
   Memory tile_, block_max_, block_sum_;
   Memory whole_, whole_rows_;
-  Memory drawn_host_, drawn_;  // tokens, then log-probs
+  Memory drawn_host_[2], drawn_;  // tokens, then log-probs
   std::optional<Scoring> scoring_;
 };
 

@@ -29,7 +29,7 @@ double draw_uniform(const DrawKey& key, const Sequence& sequence);
 /// Totals of a backend whose ticks a device computes.
 struct DeviceStats {
   std::int64_t graph_ticks = 0;  ///< launched as a CUDA graph
-  double waited_s = 0;           ///< in `run`, for the device
+  double waited_s = 0;           ///< in `finish`, for the device
 };
 
 /// Computes ticks: the forward pass over a snapshot, keys and values in pages, the draws. One thread calls it.
@@ -49,13 +49,20 @@ class Backend {
   virtual void calibrate_kv(std::span<const std::vector<types::TokenId>> sequences, const KvCalibration& options) = 0;
   virtual const KvScales& kv_scales() const = 0;  ///< of version −1 without any
 
-  /// Before a call's first tick: KV memory is there after, and what the snapshot holds now is what `run` computes
-  /// with. The snapshot and the scales stand still until the last tick. Returns how many pages there are: options'
-  /// kv_pages, on a GPU maybe fewer; enough for one longest sequence.
+  /// Before a call's first tick: KV memory is there after, and what the snapshot holds now is what ticks compute
+  /// with; a tick that was left under way (by an error) is forgotten. The snapshot and the scales stand still until the
+  /// last tick. Returns how many pages there are: options' kv_pages, on a GPU maybe fewer; enough for one longest
+  /// sequence.
   virtual std::int64_t begin(const ops::DrawParams& params) = 0;
-  /// One tick: copies pages, stores the rows' keys and values, draws for plan.draw_rows. `draws` has their number.
-  /// Throws an internal error when a row's logits are such that nothing can be drawn.
-  virtual void run(const Plan& plan, const DrawKey& key, std::span<ops::Draw> draws) = 0;
+  /// How many ticks may be under way, started and not finished, when another is started: 0 or 1. With 1 a plan may have
+  /// tokens that are drawn_before.
+  virtual int num_ticks_ahead(const ops::DrawParams&) const { return 0; }
+  /// Starts a tick: copies pages, stores the rows' keys and values, draws for plan.draw_rows. Reads the plan before it
+  /// returns. `draws` has their number, and stays until `finish`.
+  virtual void start(const Plan& plan, const DrawKey& key, std::span<ops::Draw> draws) = 0;
+  /// The draws of the tick started first of those under way are there after. Throws an internal error when a row's
+  /// logits were such that nothing can be drawn.
+  virtual void finish() = 0;
 
   /// Gives the KV memory back until the next begin.
   virtual void release_kv() = 0;

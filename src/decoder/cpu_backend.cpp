@@ -34,7 +34,8 @@ class CpuBackend final : public Backend {
   }
   const KvScales& kv_scales() const override { return kv_.scales(); }
   std::int64_t begin(const ops::DrawParams& params) override;
-  void run(const Plan& plan, const DrawKey& key, std::span<ops::Draw> draws) override;
+  void start(const Plan& plan, const DrawKey& key, std::span<ops::Draw> draws) override;
+  void finish() override {}  // nothing is left to do
   void release_kv() override { kv_.release(); }
 
  private:
@@ -57,7 +58,7 @@ std::int64_t CpuBackend::begin(const ops::DrawParams& params) {
 }
 
 /// One parallel region a tick: nothing but barriers inside a part, and not even those when each thread has its own.
-void CpuBackend::run(const Plan& plan, const DrawKey& key, std::span<ops::Draw> draws) {
+void CpuBackend::start(const Plan& plan, const DrawKey& key, std::span<ops::Draw> draws) {
   base::parallel(0, [&](base::Team& all) {
     plan.share_out(all, [&](base::Team& team, const PlanPart& part, std::size_t part_idx) {
       transformer_->forward(team, plan, part, kv_, workspaces_[part_idx]);
@@ -131,7 +132,7 @@ double draw_uniform(const DrawKey& key, const Sequence& sequence) {
   const std::uint64_t prompt_id = sequence.group->prompt_id;
   const auto high = static_cast<std::uint32_t>(prompt_id >> 32);
   const auto low = static_cast<std::uint32_t>(prompt_id);
-  return key.field.uniform({static_cast<std::uint32_t>(sequence.completion->tokens.size()),
+  return key.field.uniform({static_cast<std::uint32_t>(sequence.num_drawn()),
                             static_cast<std::uint32_t>(sequence.sample_idx), low ^ (high * 0x9E3779B9U), key.step});
 }
 

@@ -1,6 +1,7 @@
 #include "decoder/decoder.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -79,18 +80,33 @@ void check(const types::SampleRequest& request, std::int32_t max_new_tokens, con
 
 }  // namespace
 
+/// A tick that the backend was given.
+struct StartedTick {
+  explicit StartedTick(const model::ModelConfig& config) : plan(config) {}
+  Plan plan;
+  std::vector<ops::Draw> draws;  // of the plan's draw_rows
+  std::int64_t num_graphs = 0;   // 1: launched as a CUDA graph
+};
+
 struct Decoder::State {
   State(const model::ModelConfig& model_config, const DecoderOptions& decoder_options)
-      : config(model_config), options(decoder_options), plan(model_config) {}
+      : config(model_config), options(decoder_options), ticks{StartedTick(model_config), StartedTick(model_config)} {}
 
-  void give_to_sequences(const types::SamplingParams& params, std::int64_t version);
-  void count_tick(double tick_s, const DeviceStats& before);
+  StartedTick& oldest() { return ticks[static_cast<std::size_t>((num_started - num_under_way) % 2)]; }
+  void start(std::span<Sequence* const> chosen, const DrawKey& key);
+  void finish_oldest(const types::SamplingParams& params, std::int64_t version);
+  std::int64_t give_to_sequences(const StartedTick& tick, const types::SamplingParams& params, std::int64_t version);
+  void count_tick(const StartedTick& tick, std::int64_t num_dropped);
 
   model::ModelConfig config;
   DecoderOptions options;
   DecoderStats stats;
-  Plan plan;
-  std::vector<ops::Draw> draws;  // of the plan's draw_rows
+  std::array<StartedTick, 2> ticks;  // take turns
+  std::int64_t num_started = 0;      // in all
+  int num_under_way = 0;             // of those, not finished
+  std::vector<Sequence*> finished;   // by the tick finished last
+  double counted_s = 0;              // until when time was counted to a tick,
+  double counted_waited_s = 0;       // and how much of it had been waited for a device
   std::unique_ptr<Backend> backend;
   const model::Snapshot* snapshot = nullptr;
 };
@@ -156,20 +172,22 @@ std::vector<types::Completion> Decoder::complete(std::span<const types::SampleRe
                          key.step};
   PagePool pool(state.backend->begin(draw_key.params));
   Scheduler scheduler(state.options, pool, state.stats);
-  scheduler.submit(requests, completions);
-  while (!scheduler.done()) {
+  scheduler.submit(requests, completions, params.max_new_tokens);
+  const int num_ahead = state.backend->num_ticks_ahead(draw_key.params);
+  state.num_under_way = 0;
+  state.counted_s = base::now_s();
+  state.counted_waited_s = state.backend->device_stats().waited_s;
+  // A tick is chosen, planned and given to a device while that has the one before.
+  while (!scheduler.done() || state.num_under_way > 0) {
     if (state.options.before_tick) state.options.before_tick();
-    const double start_s = base::now_s();
     const std::span<Sequence* const> chosen = scheduler.choose();
-    const DeviceStats before = state.backend->device_stats();
-    state.plan.build(chosen, base::num_threads(), snapshot.num_bytes() <= kCachedWeightBytes);
-    state.draws.resize(state.plan.draw_rows.size());
-    state.backend->run(state.plan, draw_key, state.draws);
-    QRL_INVARIANT(snapshot.version() == version, "decoder", "weights of version " + std::to_string(version),
-                  "version " + std::to_string(snapshot.version()), "publish between calls, never during one");
-    state.give_to_sequences(params, version);
-    scheduler.retire();
-    state.count_tick(base::now_s() - start_s, before);
+    if (!chosen.empty()) {
+      state.start(chosen, draw_key);
+      scheduler.advance();
+    }
+    if (!chosen.empty() && state.num_under_way <= num_ahead) continue;
+    state.finish_oldest(params, version);
+    scheduler.retire(state.finished);
   }
   return completions;
 }
@@ -189,31 +207,69 @@ const DecoderStats& Decoder::stats() const { return state_->stats; }
 
 void Decoder::reset_stats() { state_->stats = {}; }
 
-void Decoder::State::give_to_sequences(const types::SamplingParams& params, std::int64_t version) {
-  for (std::size_t i = 0; i < draws.size(); ++i) {
-    Sequence& sequence = *plan.draw_sequences[i];
-    types::Completion& completion = *sequence.completion;
-    completion.tokens.push_back(draws[i].token);
-    completion.sampler_logprobs.push_back(draws[i].logprob);
-    completion.versions.push_back(version);
-    const bool ended = std::ranges::find(params.stop_tokens, draws[i].token) != params.stop_tokens.end();
-    sequence.finished = ended || completion.tokens.size() == static_cast<std::size_t>(params.max_new_tokens);
-    completion.stop = ended ? types::StopReason::eos : types::StopReason::length;
-  }
+void Decoder::State::start(std::span<Sequence* const> chosen, const DrawKey& key) {
+  StartedTick& tick = ticks[static_cast<std::size_t>(num_started % 2)];
+  tick.plan.build(chosen, base::num_threads(), snapshot->num_bytes() <= kCachedWeightBytes);
+  tick.draws.resize(tick.plan.draw_rows.size());
+  const std::int64_t num_graphs_before = backend->device_stats().graph_ticks;
+  backend->start(tick.plan, key, tick.draws);
+  tick.num_graphs = backend->device_stats().graph_ticks - num_graphs_before;
+  ++num_started;
+  ++num_under_way;
 }
 
-void Decoder::State::count_tick(double tick_s, const DeviceStats& before) {
-  const std::int64_t num_prefill_rows = plan.num_rows() - plan.num_decode_rows;
+void Decoder::State::finish_oldest(const types::SamplingParams& params, std::int64_t version) {
+  QRL_INVARIANT(num_under_way > 0, "scheduler", "a row at least when no tick is under way", "none");
+  const StartedTick& tick = oldest();
+  backend->finish();
+  --num_under_way;
+  QRL_INVARIANT(snapshot->version() == version, "decoder", "weights of version " + std::to_string(version),
+                "version " + std::to_string(snapshot->version()), "publish between calls, never during one");
+  const std::int64_t num_dropped = give_to_sequences(tick, params, version);
+  count_tick(tick, num_dropped);
+}
+
+/// Tokens drawn behind a sequence's end, before that was known, are dropped; how many.
+std::int64_t Decoder::State::give_to_sequences(const StartedTick& tick, const types::SamplingParams& params,
+                                               std::int64_t version) {
+  std::int64_t num_dropped = 0;
+  finished.clear();
+  for (std::size_t i = 0; i < tick.draws.size(); ++i) {
+    Sequence& sequence = *tick.plan.draw_sequences[i];
+    const ops::Draw& draw = tick.draws[i];
+    --sequence.num_coming;
+    if (sequence.finished) {
+      ++num_dropped;
+      continue;
+    }
+    types::Completion& completion = *sequence.completion;
+    completion.tokens.push_back(draw.token);
+    completion.sampler_logprobs.push_back(draw.logprob);
+    completion.versions.push_back(version);
+    const bool ended = std::ranges::find(params.stop_tokens, draw.token) != params.stop_tokens.end();
+    sequence.finished = ended || completion.tokens.size() == static_cast<std::size_t>(params.max_new_tokens);
+    completion.stop = ended ? types::StopReason::eos : types::StopReason::length;
+    if (sequence.finished) finished.push_back(&sequence);
+  }
+  return num_dropped;
+}
+
+/// Time since the last tick was counted is this one's.
+void Decoder::State::count_tick(const StartedTick& tick, std::int64_t num_dropped) {
+  const double now_s = base::now_s(), tick_s = now_s - std::exchange(counted_s, now_s);
+  const double waited_s = backend->device_stats().waited_s;
+  const double tick_waited_s = waited_s - std::exchange(counted_waited_s, waited_s);
+  const std::int64_t num_prefill_rows = tick.plan.num_rows() - tick.plan.num_decode_rows;
+  const std::int64_t num_decode_tokens = tick.plan.num_decode_rows - num_dropped;
   ++stats.ticks;
   stats.prefill_tokens += num_prefill_rows;
-  stats.decode_tokens += plan.num_decode_rows;
+  stats.decode_tokens += num_decode_tokens;
   (num_prefill_rows == 0 ? stats.decode_s : stats.prefill_s) += tick_s;
   if (num_prefill_rows > 0) return;
-  const DeviceStats after = backend->device_stats();
-  stats.decode_only_tokens += plan.num_decode_rows;
+  stats.decode_only_tokens += num_decode_tokens;
   ++stats.decode_ticks;
-  stats.decode_graph_ticks += after.graph_ticks - before.graph_ticks;
-  stats.decode_waited_s += after.waited_s - before.waited_s;
+  stats.decode_graph_ticks += tick.num_graphs;
+  stats.decode_waited_s += tick_waited_s;
 }
 
 }  // namespace qrl::decoder

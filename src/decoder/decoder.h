@@ -40,7 +40,7 @@ struct DecoderOptions {
 struct DecoderStats {
   std::int64_t ticks = 0;
   std::int64_t prefill_tokens = 0;      ///< rows computed of prompts, and of drawn tokens after a preemption
-  std::int64_t decode_tokens = 0;       ///< rows computed of newest drawn tokens
+  std::int64_t decode_tokens = 0;       ///< rows computed of newest drawn tokens, but for those behind an end
   std::int64_t decode_only_tokens = 0;  ///< of those, in ticks without prefill: ÷ decode_s is the decode speed
   std::int64_t preemptions = 0;
   std::int64_t shared_prompt_tokens = 0;  ///< rows that sharing a group's prompt saved

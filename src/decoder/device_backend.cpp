@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <string>
 #include <utility>
 #include <vector>
@@ -50,7 +51,9 @@ class DeviceBackend final : public Backend, public model::DeviceWeights {
   void calibrate_kv(std::span<const std::vector<types::TokenId>> sequences, const KvCalibration& options) override;
   const KvScales& kv_scales() const override { return kv_scales_; }
   std::int64_t begin(const ops::DrawParams& params) override;
-  void run(const Plan& plan, const DrawKey& key, std::span<ops::Draw> draws) override;
+  int num_ticks_ahead(const ops::DrawParams& params) const override { return params.cuts() ? 0 : 1; }
+  void start(const Plan& plan, const DrawKey& key, std::span<ops::Draw> draws) override;
+  void finish() override;
   void release_kv() override { engine_->release_kv(); }
   DeviceStats device_stats() const override {
     const cuda::EngineStats& stats = engine_->stats();
@@ -111,6 +114,7 @@ class DeviceBackend final : public Backend, public model::DeviceWeights {
   std::int64_t uploaded_version_ = -1;
   std::vector<double> uniforms_;
   std::vector<cuda::DrawnToken> drawn_;
+  std::deque<std::span<ops::Draw>> under_way_;  // where the draws of ticks go that the device has
   std::vector<float> logits_;
 };
 
@@ -191,6 +195,7 @@ void DeviceBackend::bring(const model::Snapshot& snapshot) {
 std::int64_t DeviceBackend::begin(const ops::DrawParams& params) {
   QRL_INVARIANT(snapshot_->version() >= 0, "decoder", "a published snapshot", "one that was not written to its end");
   upload_unless_there();
+  under_way_.clear();
   const std::int64_t num_pages = engine_->allocate_kv();
   if (num_pages != num_pages_) {
     base::log_info("KV cache on the GPU: " + std::to_string(num_pages) + " pages of the " +
@@ -204,7 +209,7 @@ std::int64_t DeviceBackend::begin(const ops::DrawParams& params) {
   return num_pages;
 }
 
-void DeviceBackend::run(const Plan& plan, const DrawKey& key, std::span<ops::Draw> draws) {
+void DeviceBackend::start(const Plan& plan, const DrawKey& key, std::span<ops::Draw> draws) {
   const cuda::Tick tick = tick_.fill(plan);
   uniforms_.resize(draws.size());
   for (std::size_t i = 0; i < draws.size(); ++i) uniforms_[i] = draw_uniform(key, *plan.draw_sequences[i]);
@@ -212,8 +217,16 @@ void DeviceBackend::run(const Plan& plan, const DrawKey& key, std::span<ops::Dra
     engine_->run(tick, {}, {});
     return draw_from_whole_rows(plan, key, draws);
   }
+  engine_->start(tick, {plan.draw_rows, uniforms_, key.params.temperature});
+  under_way_.push_back(draws);
+}
+
+void DeviceBackend::finish() {
+  if (under_way_.empty()) return;  // drawn from whole rows
+  const std::span<ops::Draw> draws = under_way_.front();
+  under_way_.pop_front();
   drawn_.resize(draws.size());
-  engine_->run(tick, {plan.draw_rows, uniforms_, key.params.temperature}, drawn_);
+  engine_->finish(drawn_);
   for (std::size_t i = 0; i < draws.size(); ++i) {
     QRL_INVARIANT(drawn_[i].token >= 0, "draw", "logits that are finite or -inf, one of them finite", "other logits",
                   "the weights or the forward pass are broken");

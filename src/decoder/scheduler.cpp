@@ -9,7 +9,8 @@ namespace qrl::decoder {
 Scheduler::Scheduler(const DecoderOptions& options, PagePool& pool, DecoderStats& stats)
     : options_(options), pool_(pool), stats_(stats) {}
 
-void Scheduler::submit(std::span<const types::SampleRequest> requests, std::span<types::Completion> completions) {
+void Scheduler::submit(std::span<const types::SampleRequest> requests, std::span<types::Completion> completions,
+                       std::int32_t max_new_tokens) {
   groups_.reserve(requests.size());        // sequences point at groups,
   sequences_.reserve(completions.size());  // the queues at sequences
   for (const types::SampleRequest& request : requests) {
@@ -25,6 +26,7 @@ void Scheduler::submit(std::span<const types::SampleRequest> requests, std::span
       sequence.group = &group;
       sequence.sample_idx = request.first_sample + sample;
       sequence.completion = &completions[sequences_.size() - 1];
+      sequence.max_new_tokens = max_new_tokens;
       waiting_.push_back(&sequence);
     }
   }
@@ -38,7 +40,6 @@ std::span<Sequence* const> Scheduler::choose() {
   choose_decoding();
   choose_started();
   start_waiting();
-  QRL_INVARIANT(!chosen_.empty(), "scheduler", "at least one row a tick", "none");
   stats_.peak_kv_pages = std::max(stats_.peak_kv_pages, pool_.num_used());
   return chosen_;
 }
@@ -53,7 +54,7 @@ void Scheduler::take_rows(Sequence& sequence) {
 // sequences behind them: none that this tick has chosen.
 void Scheduler::choose_decoding() {
   for (std::size_t i = 0; i < running_.size() && rows_left_ > 0; ++i) {
-    if (running_[i]->num_pending() > 1) continue;
+    if (running_[i]->num_pending() > 1 || running_[i]->all_drawn()) continue;
     if (!hold_next_page(i)) return;
     take_rows(*running_[i]);
   }
@@ -140,6 +141,8 @@ bool Scheduler::hold_next_page(std::size_t running_idx) {
   return true;
 }
 
+// That one may have all its tokens drawn, one still to come. Without the page that is taken from it now it cannot start
+// again in the same tick; before the next it is finished.
 void Scheduler::preempt_last() {
   Sequence& sequence = *running_.back();
   running_.pop_back();
@@ -152,9 +155,14 @@ void Scheduler::preempt_last() {
   ++stats_.preemptions;
 }
 
-void Scheduler::retire() {
+void Scheduler::advance() {
+  std::int32_t num_draws = 0;
   for (Sequence* sequence : chosen_) {
     Group& group = *sequence->group;
+    if (sequence->draws()) {
+      ++sequence->num_coming;
+      sequence->coming_draw = num_draws++;
+    }
     sequence->num_cached += sequence->num_rows;
     sequence->num_rows = 0;
     sequence->copy = {};
@@ -165,13 +173,21 @@ void Scheduler::retire() {
       group.prefix = PrefixState::ready;
       sequence->leads = false;
     }
-    if (sequence->finished) {
-      give_back_pages(sequence->pages);
-      --group.num_running;
-      if (--group.num_unfinished == 0) forget_prefix(group);
-    }
   }
-  std::erase_if(running_, [](const Sequence* sequence) { return sequence->finished; });
+}
+
+void Scheduler::retire(std::span<Sequence* const> finished) {
+  if (finished.empty()) return;
+  const auto is_finished = [](const Sequence* sequence) { return sequence->finished; };
+  const std::size_t num_running = std::erase_if(running_, is_finished);
+  // One may have been sent back while its last token was to come.
+  if (num_running < finished.size()) std::erase_if(waiting_, is_finished);
+  for (Sequence* sequence : finished) {
+    Group& group = *sequence->group;
+    if (!sequence->pages.empty()) --group.num_running;
+    give_back_pages(sequence->pages);
+    if (--group.num_unfinished == 0) forget_prefix(group);
+  }
 }
 
 void Scheduler::give_back_pages(std::vector<PageId>& pages) {

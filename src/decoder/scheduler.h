@@ -28,6 +28,10 @@ namespace qrl::decoder {
 /// pages back and waits, at the head of the queue, to compute prompt and drawn tokens again. A sequence starts only
 /// when pages for all its present tokens are free and one more for each running sequence, so that it is not soon sent
 /// back. The sequence started first is never sent back, so every tick moves and the last request is reached.
+///
+/// A tick may be chosen while the one before is under way (`advance` was called, its draws are not known): its
+/// sequences count on with a token to come. One that then turns out to have ended may have a row more in the tick
+/// chosen meanwhile. Its pages can be given to others at once, as ticks are computed in order.
 class Scheduler {
  public:
   /// `options`, `pool` and `stats` must outlive it. It counts preemptions, shared_prompt_tokens and peak_kv_pages.
@@ -37,16 +41,21 @@ class Scheduler {
 
   /// Queues all samples of `requests`; the i-th writes to completions[i]. Both must outlive the scheduler. Once, before
   /// the first tick; each sequence must fit the pool at its longest (the caller's check).
-  void submit(std::span<const types::SampleRequest> requests, std::span<types::Completion> completions);
+  void submit(std::span<const types::SampleRequest> requests, std::span<types::Completion> completions,
+              std::int32_t max_new_tokens);
 
   bool done() const { return waiting_.empty() && running_.empty(); }
 
-  /// The sequences of this tick with num_rows, pages and copy set: at most max_num_batched_tokens rows, at least one.
-  /// Valid until the next call.
+  /// The sequences of the next tick with num_rows, pages and copy set: at most max_num_batched_tokens rows; none when
+  /// all that could go on wait for the tick under way. Valid until the next call.
   std::span<Sequence* const> choose();
 
-  /// Ends the tick: the chosen rows are cached, finished sequences (the caller marked them) give their pages back.
-  void retire();
+  /// The tick is under way: the chosen rows count as cached, and the sequences that draw have a token to come each
+  /// (the caller, who appends it, counts it down).
+  void advance();
+
+  /// Sequences that the caller found to be finished, each once: they give their pages back.
+  void retire(std::span<Sequence* const> finished);
 
  private:
   void take_rows(Sequence& sequence);

@@ -11,6 +11,10 @@
 
 namespace qrl::decoder {
 
+/// Stands in a plan for a token that the tick before, still under way, has as its draw_idx-th draw: negative, as no
+/// token is.
+constexpr types::TokenId drawn_before(std::int32_t draw_idx) { return -1 - draw_idx; }
+
 /// The first num_slots slots of page `from` are to be copied into page `to`, in every layer.
 struct PageCopy {
   PageId from = 0;
@@ -44,22 +48,30 @@ struct Sequence {
   std::int32_t sample_idx = 0;
   types::Completion* completion = nullptr;  ///< drawn tokens are written here
   std::vector<PageId> pages;                ///< of positions 0, 1, … in order
-  std::int64_t num_cached = 0;              ///< positions whose KV is in the pages
+  std::int64_t num_cached = 0;              ///< positions whose KV is in the pages, or will be by the next tick
   std::int64_t num_rows = 0;                ///< positions that this tick computes, from num_cached on
   PageCopy copy;                            ///< to be done before this tick's forward; num_slots 0: none
   bool leads = false;                       ///< computes the group's prefix
   bool finished = false;
+  std::int32_t max_new_tokens = 0;
+  // Tokens that a tick under way draws are counted before anybody knows them.
+  std::int32_t num_coming = 0;
+  std::int32_t coming_draw = 0;  ///< of the newest of them: which of its tick's draws
 
   std::int64_t num_prompt_tokens() const { return static_cast<std::int64_t>(group->prompt.size()); }
-  std::int64_t num_tokens() const { return num_prompt_tokens() + static_cast<std::int64_t>(completion->tokens.size()); }
+  std::int64_t num_drawn() const { return static_cast<std::int64_t>(completion->tokens.size()) + num_coming; }
+  std::int64_t num_tokens() const { return num_prompt_tokens() + num_drawn(); }
+  /// Nothing is left to be drawn, though maybe to be seen.
+  bool all_drawn() const { return num_drawn() >= max_new_tokens; }
   /// Tokens whose KV is still to be computed: 1 while decoding, more after the start or a preemption.
   std::int64_t num_pending() const { return num_tokens() - num_cached; }
   /// Whether this tick reaches the newest token, whose logits the next one is drawn from.
   bool draws() const { return num_rows > 0 && num_rows == num_pending(); }
+  /// Of a token to come, which only the newest can be: drawn_before.
   types::TokenId token(std::int64_t position) const {
-    return position < num_prompt_tokens()
-               ? group->prompt[static_cast<std::size_t>(position)]
-               : completion->tokens[static_cast<std::size_t>(position - num_prompt_tokens())];
+    if (position < num_prompt_tokens()) return group->prompt[static_cast<std::size_t>(position)];
+    const auto idx = static_cast<std::size_t>(position - num_prompt_tokens());
+    return idx < completion->tokens.size() ? completion->tokens[idx] : drawn_before(coming_draw);
   }
 };
 

@@ -50,9 +50,8 @@ std::vector<float> logits_there(const model::Snapshot& snapshot, const std::vect
     }
     std::int64_t allocate_kv() override { return engine->allocate_kv(); }
     void release_kv() override { engine->release_kv(); }
-    void run(const cuda::Tick& t, const cuda::Draws& w, std::span<cuda::DrawnToken> d) override {
-      engine->run(t, w, d);
-    }
+    void start(const cuda::Tick& t, const cuda::Draws& w) override { engine->start(t, w); }
+    void finish(std::span<cuda::DrawnToken> d) override { engine->finish(d); }
     void logits(std::span<const std::int32_t> r, std::span<float> l) override { engine->logits(r, l); }
     std::int64_t max_logit_rows() const override { return engine->max_logit_rows(); }
     const cuda::EngineStats& stats() const override { return engine->stats(); }

@@ -127,6 +127,69 @@ TEST_CASE("ticks as graphs follow sequences beyond a chunk of attention, with a 
   check_same(drawn[0], drawn[1]);
 }
 
+TEST_CASE("a tick that is started while the one before is under way draws what it draws after it") {
+  if (!find_device()) return;
+  const model::ModelConfig config = one_layer();
+  const auto snapshot = decoder::test::publish(config, decoder::test::tiny_weights(config), Format::int8);
+  constexpr std::size_t kRows = 3;
+  constexpr std::int32_t kTicks = 7;
+  // Two sequences' rows, and one whose rows do not draw in the ticks that are launched kernel by kernel.
+  std::vector<std::vector<std::pair<std::int32_t, float>>> drawn[2];
+  for (const bool ahead : {false, true}) {
+    INFO((ahead ? "ahead" : "one after the other"));
+    std::unique_ptr<cuda::Engine> made = make_engine(config, options_of(KvFormat::int8));
+    cuda::Engine& engine = *made;
+    const auto backend = decoder::make_device_backend(config, options_of(KvFormat::int8), std::move(made));
+    backend->load(*snapshot);
+    backend->begin({});
+    const std::vector<std::int32_t> first_pages = {0, 5, 10};
+    std::vector<std::int32_t> page_ids;
+    for (std::int32_t i = 0; i < 15; ++i) page_ids.push_back(20 - i);
+    std::vector<std::int32_t> tokens = {3, 14, 15};
+    const auto start = [&](std::int32_t tick) {
+      const std::vector<std::int32_t> positions(kRows, tick);
+      const std::size_t num_draws = tick == 2 || tick == 5 ? 2 : kRows;
+      const std::vector<std::int32_t> rows =
+          num_draws == kRows ? std::vector<std::int32_t>{0, 1, 2} : std::vector<std::int32_t>{0, 2};
+      const std::vector<double> uniforms(num_draws, 0.1 + 0.1 * tick);
+      engine.start({tokens, positions, first_pages, page_ids, {}}, {rows, uniforms, 1});
+      return num_draws;
+    };
+    const auto finish = [&](std::size_t num_draws) {
+      std::vector<cuda::DrawnToken> got(num_draws);
+      engine.finish(got);
+      auto& of_tick = drawn[ahead].emplace_back();
+      for (const cuda::DrawnToken& each : got) of_tick.emplace_back(each.token, each.logprob);
+    };
+    // Where row 1 did not draw, it goes on with a token of its own.
+    std::size_t num_draws = start(0);
+    for (std::int32_t tick = 1; tick < kTicks; ++tick) {
+      if (!ahead) finish(num_draws);
+      const auto token = [&](std::int32_t draw) {
+        return ahead ? -1 - draw : drawn[ahead].back()[static_cast<std::size_t>(draw)].first;
+      };
+      tokens = num_draws == kRows ? std::vector<std::int32_t>{token(0), token(1), token(2)}
+                                  : std::vector<std::int32_t>{token(0), 9, token(1)};
+      const std::size_t next_draws = start(tick);
+      if (ahead) {
+        if (tick == 1) CHECK_THROWS_WITH(start(2), Catch::Matchers::Contains("one under way at most"));
+        finish(num_draws);
+      }
+      num_draws = next_draws;
+    }
+    CHECK_THROWS_WITH(finish(num_draws + 1), Catch::Matchers::Contains("room for"));
+    finish(num_draws);
+    CHECK_THROWS_WITH(finish(num_draws), Catch::Matchers::Contains("one that was started"));
+    CHECK(engine.stats().graph_ticks > 0);
+    // Of the last tick's three draws there is no fourth.
+    tokens = {-1, -2, -4};
+    CHECK_THROWS_WITH(start(kTicks), Catch::Matchers::Contains("a token in"));
+  }
+  REQUIRE(drawn[0].size() == static_cast<std::size_t>(kTicks));
+  CHECK(drawn[0] == drawn[1]);
+  CHECK(std::set(drawn[0].begin(), drawn[0].end()).size() == drawn[0].size());
+}
+
 TEST_CASE("graphs are few: one a size that ticks are padded to, recorded again only when KV memory was given back") {
   if (!find_device()) return;
   const model::ModelConfig config = one_layer();

@@ -132,19 +132,18 @@ TEST_CASE("swiglu takes gate and up from one row") {
   }
 }
 
-TEST_CASE("embedding rows are the tokens'") {
+TEST_CASE("embedding rows are the tokens', or those that were drawn") {
   if (!find_device()) return;
   const target::Stream stream;
   std::vector<std::uint16_t> table;
   for (const float value : normal_values(11 * 300, 1, 7)) table.push_back(bf16_of(value));
   const OnDevice<std::uint16_t> table_there(table);
-  const std::vector<std::int32_t> tokens = {10, 0, 3, 3};
-  const OnDevice<std::int32_t> tokens_there(tokens);
-  const OnDevice<float> x(4 * 300);
-  target::embed({table_there.data(), tokens_there.data(), 300, x.data()}, 4, stream);
+  const OnDevice<std::int32_t> tokens({10, 0, 3, 3, -1, -3, -2}), drawn({7, -1, 9});
+  const OnDevice<float> x(7 * 300);
+  target::embed({table_there.data(), tokens.data(), drawn.data(), 300, x.data()}, 7, stream);
   stream.wait();
   std::vector<float> want;
-  for (const std::int32_t token : tokens) {
+  for (const std::int32_t token : {10, 0, 3, 3, 7, 9, 0}) {  // 0 for the one that could not be drawn
     for (std::int32_t i = 0; i < 300; ++i)
       want.push_back(float_of_bf16(table[static_cast<std::size_t>(token * 300 + i)]));
   }

@@ -18,7 +18,7 @@ TEST_CASE("a graph does what was recorded again, on memory as it then is, and no
   const target::Memory token(sizeof(std::int32_t)), seen(kWidth * sizeof(float), target::Memory::Place::host);
   const target::Stream stream;
   const auto launch = [&] {
-    target::embed({table.data(), token.as<std::int32_t>(), kWidth, x.data()}, 1, stream);
+    target::embed({table.data(), token.as<std::int32_t>(), nullptr, kWidth, x.data()}, 1, stream);
     target::copy_to_host(seen.data(), x.data(), kWidth * sizeof(float), stream);
   };
   const auto choose = [&](std::int32_t row) {

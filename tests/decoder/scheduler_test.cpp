@@ -3,6 +3,7 @@
 #include "decoder/scheduler.h"
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <vector>
 
@@ -58,6 +59,8 @@ struct Case {
   std::vector<std::vector<TokenId>> prompts;
   std::vector<types::SampleRequest> requests;
   std::vector<std::size_t> lengths;  // of the samples' responses
+  std::int32_t max_new_tokens = 5;
+  std::size_t num_ticks_ahead = 0;  // under way when the next is chosen
 };
 
 model::ModelConfig any_config() {
@@ -73,6 +76,8 @@ model::ModelConfig any_config() {
 Case random_case(base::RandomStream& random) {
   Case c;
   std::int64_t longest = 1;
+  c.num_ticks_ahead = random.below(2);
+  c.max_new_tokens = static_cast<std::int32_t>(random.between(1, 25));
   const std::int64_t num_requests = random.between(1, 5);
   c.options.page_size = random.between(1, random.below(2) == 0 ? 4 : 20);
   for (std::int64_t i = 0; i < num_requests; ++i) {
@@ -86,10 +91,11 @@ Case random_case(base::RandomStream& random) {
     const auto num_samples = static_cast<std::int32_t>(random.between(1, 5));
     c.requests.push_back({static_cast<std::uint64_t>(i), {}, static_cast<std::int32_t>(random.below(3)), num_samples});
     for (std::int32_t s = 0; s < num_samples; ++s) {
-      const std::int64_t length = random.between(1, 25);
-      c.lengths.push_back(static_cast<std::size_t>(length));
-      longest = std::max(longest, prompt_tokens + length);
+      // Half of them as long as they may be: their end is known before it is seen.
+      c.lengths.push_back(random.below(2) == 0 ? static_cast<std::size_t>(c.max_new_tokens)
+                                               : static_cast<std::size_t>(random.between(1, c.max_new_tokens)));
     }
+    longest = std::max(longest, prompt_tokens + c.max_new_tokens);
   }
   for (std::size_t i = 0; i < c.requests.size(); ++i) c.requests[i].prompt_tokens = c.prompts[i];
   const std::int64_t least_pages = (longest - 1 + c.options.page_size - 1) / c.options.page_size;
@@ -105,6 +111,13 @@ struct Outcome {
   DecoderStats stats;
   std::int64_t copied_slots = 0;
   std::int64_t num_parts = 0;
+  std::int64_t num_dropped = 0;  // draws behind an end
+  std::int64_t num_waits = 0;    // until a tick under way was finished, as nothing else could be chosen
+};
+
+struct StartedTick {
+  std::vector<Sequence*> draw_sequences;
+  std::vector<TokenId> drawn;
 };
 
 /// Runs a case to its end and checks everything that must hold in each tick.
@@ -115,12 +128,39 @@ Outcome run(const Case& c, base::RandomStream& random) {
   Plan plan(any_config());
   FakeKv kv(c.options.kv_pages, c.options.page_size);
   std::vector<types::Completion> completions(c.lengths.size());
-  scheduler.submit(c.requests, completions);
+  scheduler.submit(c.requests, completions, c.max_new_tokens);
 
+  std::deque<StartedTick> under_way;
+  const auto finish_oldest = [&] {
+    std::vector<Sequence*> finished;
+    for (std::size_t i = 0; i < under_way.front().drawn.size(); ++i) {
+      Sequence& sequence = *under_way.front().draw_sequences[i];
+      --sequence.num_coming;
+      if (sequence.finished) {
+        ++outcome.num_dropped;
+        continue;
+      }
+      sequence.completion->tokens.push_back(under_way.front().drawn[i]);
+      const auto sample = static_cast<std::size_t>(sequence.completion - completions.data());
+      sequence.finished = sequence.completion->tokens.size() == c.lengths[sample];
+      if (sequence.finished) finished.push_back(&sequence);
+    }
+    under_way.pop_front();
+    scheduler.retire(finished);
+  };
   std::size_t num_ticks = 0;
   while (!scheduler.done()) {
     REQUIRE(++num_ticks < 100000);
     const auto chosen = scheduler.choose();
+    if (chosen.empty()) {
+      REQUIRE(!under_way.empty());
+      ++outcome.num_waits;
+      finish_oldest();
+      continue;
+    }
+    const auto known = [&](TokenId token) {
+      return token >= 0 ? token : under_way.back().drawn.at(static_cast<std::size_t>(-1 - token));
+    };
     plan.build(chosen, 2);
     REQUIRE(plan.num_rows() >= 1);
     REQUIRE(plan.num_rows() <= c.options.max_num_batched_tokens);
@@ -156,7 +196,7 @@ Outcome run(const Case& c, base::RandomStream& random) {
     std::size_t row = 0;
     for (const Sequence* sequence : chosen) {
       std::vector<TokenId> tokens;
-      for (std::int64_t i = 0; i < sequence->num_tokens(); ++i) tokens.push_back(sequence->token(i));
+      for (std::int64_t i = 0; i < sequence->num_tokens(); ++i) tokens.push_back(known(sequence->token(i)));
       for (std::int64_t i = 0; i < sequence->num_rows; ++i) tokens_of_row[row++] = tokens;
     }
     int num_wrong = 0;
@@ -166,21 +206,25 @@ Outcome run(const Case& c, base::RandomStream& random) {
         outcome.copied_slots += plan.copies[static_cast<std::size_t>(i)].num_slots;
       }
       for (auto i = static_cast<std::size_t>(part.rows.begin); i < static_cast<std::size_t>(part.rows.end); ++i) {
-        REQUIRE(plan.tokens_N[i] == tokens_of_row[i][static_cast<std::size_t>(plan.positions_N[i])]);
+        REQUIRE(known(plan.tokens_N[i]) == tokens_of_row[i][static_cast<std::size_t>(plan.positions_N[i])]);
         num_wrong += kv.forward(tokens_of_row[i], plan.positions_N[i], plan.page_tables_N[i]);
       }
     }
     REQUIRE(num_wrong == 0);
 
+    StartedTick tick;
     for (std::size_t i = 0; i < plan.draw_sequences.size(); ++i) {
-      Sequence& sequence = *plan.draw_sequences[i];
-      const auto sample = static_cast<std::size_t>(sequence.completion - completions.data());
+      const Sequence& sequence = *plan.draw_sequences[i];
       REQUIRE(plan.positions_N[static_cast<std::size_t>(plan.draw_rows[i])] == sequence.num_tokens() - 1);
-      sequence.completion->tokens.push_back(static_cast<TokenId>(random.below(3)));
-      sequence.finished = sequence.completion->tokens.size() == c.lengths[sample];
+      REQUIRE(sequence.num_drawn() < c.max_new_tokens);
+      tick.draw_sequences.push_back(plan.draw_sequences[i]);
+      tick.drawn.push_back(static_cast<TokenId>(random.below(3)));
     }
-    scheduler.retire();
+    under_way.push_back(std::move(tick));
+    scheduler.advance();
+    if (under_way.size() > c.num_ticks_ahead) finish_oldest();
   }
+  while (!under_way.empty()) finish_oldest();
   for (std::size_t i = 0; i < completions.size(); ++i) REQUIRE(completions[i].tokens.size() == c.lengths[i]);
   REQUIRE(pool.num_free() == pool.num_pages());
   return outcome;
@@ -189,7 +233,7 @@ Outcome run(const Case& c, base::RandomStream& random) {
 }  // namespace
 
 TEST_CASE("10000 random schedules conserve pages and show each row its own past") {
-  std::int64_t preemptions = 0, shared = 0, copied = 0, split = 0;
+  std::int64_t preemptions = 0, shared = 0, copied = 0, split = 0, dropped = 0, waits = 0;
   for (std::uint64_t i = 0; i < 10000; ++i) {
     CAPTURE(i);
     base::RandomStream random(7, base::RandomPurpose::test, i);
@@ -199,6 +243,9 @@ TEST_CASE("10000 random schedules conserve pages and show each row its own past"
     shared += outcome.stats.shared_prompt_tokens;
     copied += outcome.copied_slots;
     split += outcome.num_parts > 1;
+    dropped += outcome.num_dropped;
+    waits += outcome.num_waits;
+    if (c.num_ticks_ahead == 0) REQUIRE((outcome.num_dropped == 0 && outcome.num_waits == 0));
     if (!c.options.prefix_sharing) REQUIRE(outcome.stats.shared_prompt_tokens == 0);
     REQUIRE(outcome.stats.peak_kv_pages <= c.options.kv_pages);
   }
@@ -207,6 +254,8 @@ TEST_CASE("10000 random schedules conserve pages and show each row its own past"
   CHECK(shared > 10000);
   CHECK(copied > 1000);
   CHECK(split > 100);
+  CHECK(dropped > 1000);
+  CHECK(waits > 1000);
 }
 
 TEST_CASE("a group computes its prompt once") {
@@ -235,16 +284,14 @@ TEST_CASE("decoding sequences come before prompts, and prompts fill what is left
   DecoderStats stats;
   std::vector<types::Completion> completions(2);
   Scheduler scheduler(c.options, pool, stats);
-  scheduler.submit(c.requests, completions);
+  scheduler.submit(c.requests, completions, 5);
   std::vector<std::vector<std::int64_t>> rows;  // a tick's rows of each sequence
   for (int tick = 0; tick < 4; ++tick) {
     auto& tick_rows = rows.emplace_back(2);
     for (Sequence* sequence : scheduler.choose()) {
       tick_rows[static_cast<std::size_t>(sequence->completion - completions.data())] = sequence->num_rows;
-      if (sequence->draws()) sequence->completion->tokens.push_back(0);
     }
-    // num_pending now counts the token just drawn: retire must not be confused by it.
-    scheduler.retire();
+    scheduler.advance();
   }
   CHECK(rows == std::vector<std::vector<std::int64_t>>{{3, 7}, {1, 9}, {1, 9}, {1, 1}});
 }

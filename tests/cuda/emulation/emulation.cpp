@@ -182,7 +182,7 @@ std::size_t used_bytes = 0;
 /// Few, so that products of the tests' sizes have splits that are summed by one block, too.
 constexpr DeviceLimits kLimits{std::int64_t{160} << 10, 4};
 
-using Works = std::vector<std::function<void()>>;
+using Works = std::deque<std::function<void()>>;
 struct Queue {
   Works works;
   bool is_recording = false;
@@ -190,9 +190,18 @@ struct Queue {
 std::vector<Queue*> queues;  // of all streams
 Queue& queue_of(const Stream& stream) { return *static_cast<Queue*>(stream.handle()); }
 
-void finish(Queue& queue) {
+/// Does the queue's work, one after the other, until there is none or `enough` says so.
+template <class Enough>
+void finish(Queue& queue, Enough enough) {
   QRL_INVARIANT(!queue.is_recording, "emulated stream", "no wait while a graph is recorded", "one");
-  for (const auto& work : std::exchange(queue.works, {})) work();
+  while (!queue.works.empty() && !enough()) {
+    const std::function<void()> work = std::move(queue.works.front());
+    queue.works.pop_front();
+    work();
+  }
+}
+void finish(Queue& queue) {
+  finish(queue, [] { return false; });
 }
 bool any_records() {
   return std::ranges::any_of(queues, [](const Queue* queue) { return queue->is_recording; });
@@ -325,6 +334,24 @@ Stream::~Stream() {
 }
 void Stream::wait() const {
   if (handle_ != nullptr) finish(queue_of(*this));
+}
+
+/// A piece of work that says when it is done.
+struct Mark {
+  Queue* queue = nullptr;
+  std::shared_ptr<bool> is_reached;
+};
+Event::Event() : handle_(new Mark) {}
+Event::~Event() { delete static_cast<Mark*>(handle_); }
+void Event::record(const Stream& stream) {
+  QRL_INVARIANT(!any_records(), "emulated event", "none while a graph is recorded", "one");
+  auto& mark = *static_cast<Mark*>(handle_);
+  mark = {&queue_of(stream), std::make_shared<bool>(false)};
+  add_work(stream, [is_reached = mark.is_reached] { *is_reached = true; });
+}
+void Event::wait() const {
+  const auto& mark = *static_cast<const Mark*>(handle_);
+  if (mark.is_reached && !*mark.is_reached) finish(*mark.queue, [&] { return *mark.is_reached; });
 }
 
 Graph::Graph(const Stream& stream, const std::function<void()>& record) {
