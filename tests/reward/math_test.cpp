@@ -127,6 +127,7 @@ TEST_CASE("a verdict spends as much on a root, a function or a member as it take
   const auto root = [](int i) { return "\\sqrt{" + std::to_string(i + 2) + "}"; };
   const auto sine = [](int i) { return "\\sin(" + std::to_string(i + 2) + ")"; };
   const auto power = [](int i) { return std::to_string(i + 2) + "^{x/7}"; };
+  const auto factorial = [](int i) { return std::to_string(i + 900) + "!"; };
   const auto set = [](int i) { return "\\{" + std::to_string(i) + "," + std::to_string(i + 1) + "\\}"; };
   const auto set_back = [&](int i) { return set(60 - i); };
   const auto determinant = [](const std::string& text) { return "\\begin{vmatrix}" + text + "\\end{vmatrix}"; };
@@ -138,7 +139,8 @@ TEST_CASE("a verdict spends as much on a root, a function or a member as it take
         std::pair{"[" + repeated(200, "+", root) + "," + repeated(120, "+", root) + "]", std::string("[0,1]")},
         std::pair{repeated(200, "", root), std::string("5")}, std::pair{repeated(250, "+", sine), std::string("5")},
         std::pair{determinant(repeated(250, "&", power)), std::string("2^x")},
-        std::pair{repeated(61, ",", set), repeated(61, ",", set_back)}}) {
+        std::pair{repeated(61, ",", set), repeated(61, ",", set_back)},
+        std::pair{repeated(100, "+", factorial), std::string("5")}}) {
     INFO(answer.substr(0, 60));
     CHECK(judge(boxed(answer), gold).reason == "out of budget");
   }

@@ -1,6 +1,7 @@
 #include "reward/math/evaluate.h"
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <string>
 
@@ -36,6 +37,13 @@ Value number_value(const Algebra& algebra, std::string_view text) {
 constexpr std::int64_t kRootSteps = 20;
 constexpr std::int64_t kDivisionSteps = 3;
 
+/// A whole exponent is squarings in two fields and their numbers, a step's worth in 16 of them.
+std::int64_t power_steps(const Value& exponent) noexcept {
+  if (!exponent.is_integer()) return kRootSteps;
+  const std::int64_t n = exponent.exact->q.numerator;
+  return std::bit_width(static_cast<std::uint64_t>(n < 0 ? -n : n)) / 16;
+}
+
 }  // namespace
 
 Value Evaluator::value(NodeIdx idx) {
@@ -60,7 +68,7 @@ Value Evaluator::value(NodeIdx idx) {
       return product(node);
     case Kind::power: {
       const Value base = child(0), exponent = child(1);
-      return exponent.is_integer() || budget_.spend(kRootSteps) ? algebra_.power(base, exponent) : algebra_.undefined();
+      return budget_.spend(power_steps(exponent)) ? algebra_.power(base, exponent) : algebra_.undefined();
     }
     case Kind::root:
       if (is_root_of_square(node)) return absolute(tree_.child(tree_.child_at(node, 0), 0));
@@ -194,6 +202,8 @@ Value Evaluator::factorial(NodeIdx idx) {
     }
   }
   const Value whole = value(idx);
+  if (whole.is_integer() && !budget_.spend(std::min(whole.exact->q.numerator, kMaxFactorial) / 20))
+    return algebra_.undefined();  // a factor is two products in two fields and one of numbers
   Value result = algebra_.factorial(shift == 0 ? whole : algebra_.subtract(whole, algebra_.integer(shift)));
   for (std::int64_t j = 0; j < shift; ++j)
     result = algebra_.multiply(result, algebra_.subtract(whole, algebra_.integer(j)));

@@ -149,12 +149,31 @@ std::optional<std::string> in_open_box(std::string_view text) {
   return std::string(bare(text.substr(0, text.find('\n'))));
 }
 
+/// "… is **72** clips": Markdown among words, not a product.
+bool has_emphasis(std::string_view text) noexcept {
+  constexpr std::string_view kMark = "**";
+  const std::size_t open = text.find(kMark), close = text.find(kMark, open + kMark.size());
+  if (open == 0 || close >= text.size() || text[open - 1] != ' ' || text[open + kMark.size()] == ' ') return false;
+  return std::any_of(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(open), is_letter);
+}
+
+/// "$5** was spent": emphasis that began before the clause.
+bool ends_emphasis(std::string_view text) noexcept {
+  const std::size_t at = text.find("**");
+  if (at == 0 || at + 2 >= text.size() || text[at - 1] == ' ' || text[at + 2] != ' ') return false;
+  return text.find("**", at + 2) == std::string_view::npos;
+}
+
 /// What a clause says, which may be a box.
 std::string answer_in_clause(std::string_view clause) {
   clause = bare(clause);
   if (const auto box = boxed(clause)) return *box;
   if (const auto open = in_open_box(clause)) return *open;
-  return value_of_clause(clause);
+  if (clause.size() > kMaxWhole_bytes || !(has_emphasis(clause) || ends_emphasis(clause)))
+    return value_of_clause(clause);
+  std::string plain(clause);
+  for (std::size_t at = plain.find("**"); at != std::string::npos; at = plain.find("**", at)) plain.erase(at, 2);
+  return value_of_clause(plain);
 }
 
 // ---- markers
@@ -172,6 +191,14 @@ std::optional<std::string> after_hashes(std::string_view text) {
   return answer_in_clause(rest);
 }
 
+/// Whether the full stop that follows a text ends no sentence: Mr. Benson, i.e. 42.
+bool ends_with_short_form(std::string_view text) noexcept {
+  constexpr std::string_view kForms[] = {"Mr", "Mrs", "Ms", "Dr", "St", "i.e", "e.g", "approx"};
+  return std::any_of(std::begin(kForms), std::end(kForms), [text](std::string_view form) {
+    return text.ends_with(form) && (text.size() == form.size() || !is_letter(text[text.size() - form.size() - 1]));
+  });
+}
+
 /// The end of the sentence at the start of `text`: a full stop before white space, or a line break, outside brackets
 /// of a displayed formula.
 std::string_view sentence(std::string_view text) noexcept {
@@ -183,8 +210,9 @@ std::string_view sentence(std::string_view text) noexcept {
     if (text[i] == '\n') return text.substr(0, i);
     const bool next = i + 2 < text.size() && text[i + 1] == ' ' && text[i + 2] >= 'A' && text[i + 2] <= 'Z';
     const bool pause = i > 0 && text[i - 1] == '.' && i + 1 < text.size();  // 18... no, 20
-    const bool stop =
-        (text[i] == '.' && !pause && (i + 1 == text.size() || is_space(text[i + 1]))) || (text[i] == '!' && next);
+    const bool stop = (text[i] == '.' && !pause && (i + 1 == text.size() || is_space(text[i + 1])) &&
+                       !ends_with_short_form(text.substr(0, i))) ||
+                      (text[i] == '!' && next);
     const bool label = i == 1 && labelled(text) && !is_letter(text[3]);  // B. 42
     if (stop && !label) return text.substr(0, i);
     if (text[i] == '<' && (text.substr(i).starts_with("</") || text.substr(i).starts_with("<|")))
@@ -217,6 +245,7 @@ bool take_joint(std::string_view& rest, std::string_view noun) noexcept {
   constexpr std::string_view kSigns[] = {":", "=", "："};
   constexpr std::string_view kDashes[] = {"- ", "– ", "— "};
   skip(rest, " *_");
+  if (rest.starts_with("\":")) rest.remove_prefix(1);
   bool joined = noun == "ans" && rest.starts_with('.');
   if (joined) rest.remove_prefix(1);
   std::string_view about = rest;
@@ -277,8 +306,10 @@ std::optional<std::string> after_answer_is(std::string_view text) {
     const std::string_view noun = take_word(rest, kNouns);
     if (noun.empty()) continue;
     ++num_nouns;
+    const bool json = rest.starts_with("\":");  // {"answer": 42}
     if (!take_joint(rest, noun) && !is_headline(text, i, rest)) continue;
-    const std::string_view clause = sentence(without_fillers(rest));
+    std::string_view clause = sentence(without_fillers(rest));
+    if (json && !clause.starts_with('"')) clause = clause.substr(0, clause.find_first_of(",}"));
     if (trimmed(clause).empty()) continue;
     if (denies_what_follows(text.substr(0, i))) return "not " + std::string(trimmed(clause));
     return answer_in_clause(clause);
@@ -320,14 +351,6 @@ std::string without_calculations(std::string_view text) {
 std::optional<std::string> in_answer_tag(std::string_view text) {
   const auto tagged = last_tagged(text);
   return tagged ? std::optional(answer_in_clause(*tagged)) : std::nullopt;
-}
-
-/// "… is **72** clips": Markdown among words, not a product.
-bool has_emphasis(std::string_view text) noexcept {
-  constexpr std::string_view kMark = "**";
-  const std::size_t open = text.find(kMark), close = text.find(kMark, open + kMark.size());
-  if (open == 0 || close >= text.size() || text[open - 1] != ' ' || text[open + kMark.size()] == ' ') return false;
-  return std::any_of(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(open), is_letter);
 }
 
 /// "Red: 3\nBlue: 4": lines with labels, of which the last one counts, are no formula of several lines.

@@ -9,7 +9,6 @@ namespace qrl::reward::math {
 
 namespace {
 
-constexpr std::int64_t kMaxFactorial = 3000;  ///< n! with a larger n stands for itself
 constexpr std::int64_t kMaxFallingFactors = 8;
 
 const char* name_of(Algebra::Trig which) noexcept {

@@ -1,6 +1,7 @@
 // Powers, roots and logarithms of Algebra.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "reward/math/value.h"
 
@@ -34,6 +35,18 @@ std::vector<PrimeFactor> factorise(Rational q) {
   return factors;
 }
 
+/// n > 0. A power that has left the numbers' range ends it: products of infinities and NaN are a hundred times as slow.
+Complex numeric_power(Complex base, std::int64_t n) {
+  Complex power = 1;
+  for (Complex square = base;; n >>= 1, square *= square) {
+    if ((n & 1) != 0) power *= square;
+    if (n == 1) return power;
+    const long double size = std::abs(square.real()) + std::abs(square.imag());
+    if (size < std::numeric_limits<long double>::min()) return 0;
+    if (!(size < std::numeric_limits<long double>::max())) return std::numeric_limits<long double>::infinity();
+  }
+}
+
 Complex numeric_power(Complex base, Complex exponent) {
   if (base == Complex(0)) return 0;
   if (base.imag() == 0 && exponent.imag() == 0) {
@@ -60,12 +73,7 @@ Value Algebra::integer_power(const Value& base, std::int64_t n) const noexcept {
     const Exponent& g = base.g[lane];
     value.f[lane] = field.power(base.f[lane], static_cast<std::uint64_t>(n));
     value.g[lane] = {field.q().power(g.residue, static_cast<std::uint64_t>(n)), g.parity, g.known};
-    Complex power = 1;
-    Complex square = base.z[lane];
-    for (std::int64_t k = n; k != 0; k >>= 1, square *= square) {
-      if ((k & 1) != 0) power *= square;
-    }
-    value.z[lane] = power;
+    value.z[lane] = numeric_power(base.z[lane], n);
   }
   if (base.exact && !base.exact->pi && base.exact->i) {  // (qi)^n
     if (const auto q = reward::power(base.exact->q, n)) {

@@ -57,14 +57,28 @@ bool begins_turned_around(std::string_view text) noexcept {
     if (text.starts_with(text_of)) text.remove_prefix(text_of.size());
   }
   while (text.starts_with(' ')) text.remove_prefix(1);
-  constexpr std::string_view kWords[] = {
-      "not ",    "n't ",     "less than ",    "more than ", "fewer than ", "greater than ",
-      "one of ", "either ",  "in the range ", "almost ",    "nearly ",     "over ",
-      "under ",  "above ",   "below ",        ">",          "<",           "≥",
-      "≤",       "≠",        "at least ",     "at most ",   "half of ",    "the square root of ",
-      "twice ",  "between ", "unknown",       "undefined"};
-  return std::any_of(std::begin(kWords), std::end(kWords),
-                     [text](std::string_view word) { return text.size() > word.size() && begins_with(text, word); });
+  constexpr std::string_view kWords[] = {"not ",        "n't ",
+                                         "less than ",  "more than ",
+                                         "fewer than ", "greater than ",
+                                         "either ",     "in the range ",
+                                         "almost ",     "nearly ",
+                                         ">",           "<",
+                                         "≥",           "≤",
+                                         "≠",           "at least ",
+                                         "at most ",    "unknown",
+                                         "undefined",   "the square root of "};
+  // Of a number that follows soon: "over 42", "half of 84", but "over four weeks she has walked 60 miles".
+  constexpr std::string_view kOfNumber[] = {"one of ", "over ",    "under ", "above ",
+                                            "below ",  "half of ", "twice ", "between "};
+  const auto begins = [text](std::string_view word) { return text.size() > word.size() && begins_with(text, word); };
+  if (std::any_of(std::begin(kWords), std::end(kWords), begins)) return true;
+  const auto* const of_number = std::find_if(std::begin(kOfNumber), std::end(kOfNumber), begins);
+  if (of_number == std::end(kOfNumber)) return false;
+  const std::string_view rest = text.substr(of_number->size());
+  const std::size_t sign = rest.find_first_of("0123456789$\\");
+  constexpr std::ptrdiff_t kSoon = 3;  // words
+  return sign == std::string_view::npos ||
+         std::count(rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(sign), ' ') < kSoon;
 }
 
 std::string_view behind_minus(std::string_view text) noexcept {
@@ -139,6 +153,23 @@ bool is_taken_further(std::string_view word, std::string_view preposition) noexc
   return preposition == "from" && is_one_of(kFrom, word);
 }
 
+/// "the amount she didn't use is", "those who did not fall ill is": words[denial], the last words before a number with
+/// the last one first, says something of what is counted, not of the number.
+bool is_of_noun(const std::vector<std::string>& words, std::size_t denial) {
+  constexpr std::string_view kCopulas[] = {"is", "are", "was", "were"};
+  constexpr std::string_view kAuxiliaries[] = {"did", "didn", "do",  "don",  "does", "doesn", "have", "haven",
+                                               "has", "hasn", "are", "aren", "were", "weren", "was",  "wasn"};
+  constexpr std::string_view kOpinions[] = {"think", "believe", "say",  "mean",   "suppose", "know",
+                                            "agree", "claim",   "that", "follow", "imply",   "show"};
+  constexpr std::string_view kSubjects[] = {"it",    "this",   "that", "there", "answer", "result",
+                                            "value", "number", "x",    "y",     "n"};
+  if (words[denial] != "not" && words[denial] != "t") return false;
+  if (denial < 2 || !is_one_of(kCopulas, words[0]) || denial + 1 >= words.size()) return false;
+  const bool said = std::any_of(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(denial),
+                                [&](const auto& word) { return is_one_of(kOpinions, word); });
+  return !said && !is_one_of(kSubjects, words[1]) && is_one_of(kAuxiliaries, words[denial + 1]);
+}
+
 }  // namespace
 
 bool denies(std::string_view before) {
@@ -164,7 +195,9 @@ bool denies(std::string_view before) {
   const std::vector<std::string> words = last_words(before);
   if (label) return !words.empty() && is_one_of(kRejected, words[0]);
   if (!words.empty() && is_one_of(kNamed, words[0])) return true;
-  if (std::any_of(words.begin(), words.end(), [&](const auto& word) { return is_one_of(kDenials, word); })) return true;
+  const auto denial =
+      std::find_if(words.begin(), words.end(), [&](const auto& word) { return is_one_of(kDenials, word); });
+  if (denial != words.end() && !is_of_noun(words, static_cast<std::size_t>(denial - words.begin()))) return true;
   const auto first =
       std::find_if_not(words.begin(), words.end(), [&](const auto& word) { return is_one_of(kNeutral, word); });
   if (first == words.end()) return false;
@@ -233,6 +266,34 @@ bool is_operand_of_words(const std::vector<std::string>& words) {
          std::any_of(words.begin() + 2, words.end(), [&](const auto& word) { return is_one_of(kNone, word); });
 }
 
+/// "than 12", "than twice as many", "than the sum of": what a number was compared with is one itself. Not so "15 more
+/// than Tommy".
+bool compares_with_number(const std::vector<std::string>& words, std::size_t than) {
+  constexpr std::string_view kNumbers[] = {"0",       "sum",    "difference", "product", "quotient", "ratio", "square",
+                                           "cube",    "twice",  "thrice",     "double",  "triple",   "half",  "third",
+                                           "quarter", "number", "value",      "answer",  "result",   "total", "that",
+                                           "this",    "it",     "correct",    "original"};
+  return than + 1 == words.size() || words[than + 1].size() == 1 ||
+         std::any_of(words.begin() + static_cast<std::ptrdiff_t>(than) + 1, words.end(),
+                     [&](const auto& word) { return is_one_of(kNumbers, word); });
+}
+
+/// "is not", "isn't", "can't be", "can be 43" at words[at]: not so where they say what is done with the things counted,
+/// "10 meters are not used", "240 students can be seated".
+bool is_denied_at(const std::vector<std::string>& words, std::size_t at) {
+  constexpr std::string_view kVerbs[] = {"is", "was"};
+  constexpr std::string_view kShort[] = {"isn", "wasn", "can", "cannot"};
+  constexpr std::string_view kSaid[] = {"right", "correct", "valid", "possible", "true",   "it",
+                                        "what",  "the",     "a",     "an",       "enough", "0"};
+  const std::string& word = words[at];
+  const std::string& next = words[at + 1];
+  const bool near = at == 0;  // "42 is not", of whatever
+  const bool said = near || (at + 2 < words.size() && is_one_of(kSaid, words[at + 2]));
+  if (is_one_of(kVerbs, word)) return is_one_of(kDenials, next) && said;
+  if (word == "can" && next == "be") return at + 2 < words.size() && words[at + 2] == "0";
+  return is_one_of(kShort, word) && (next == "t" || next == "be");
+}
+
 /// The letters of an ordinal number right behind its digits.
 bool begins_ordinal(std::string_view behind) noexcept {
   constexpr std::string_view kEndings[] = {"st", "nd", "rd", "th"};
@@ -266,10 +327,12 @@ bool changes(std::string_view behind, bool fraction) {
   if (begins_ordinal(behind) && !fraction) return true;
   if (offers_another(behind) || takes_back(behind)) return true;
   constexpr std::string_view kOperations[] = {
-      "squared", "cubed",   "factorial", "minus",      "plus",        "divided",  "multiplied",
-      "or",      "half",    "tenths",    "hundredths", "thousandths", "thirds",   "fifths",
-      "sixths",  "eighths", "incorrect", "wrong",      "doubled",     "tripled",  "quadrupled",
-      "halved",  "negated", "inverted",  "reversed",   "raised",      "rejected", "discarded"};
+      "squared",    "cubed",      "factorial",   "minus",    "plus",     "divided", "multiplied", "or",       "half",
+      "tenths",     "hundredths", "thousandths", "thirds",   "fifths",   "sixths",  "eighths",    "doubled",  "tripled",
+      "quadrupled", "halved",     "negated",     "inverted", "reversed", "raised",  "rejected",   "discarded"};
+  constexpr std::string_view kWrong[] = {"incorrect", "wrong"};
+  constexpr std::string_view kReasons[] = {"because", "since", "as", "so", "but", "and"};
+  constexpr std::string_view kSpans[] = {"second", "minute", "hour", "day", "week", "month", "year"};
   constexpr std::string_view kParts[] = {"half", "third", "quarter", "fourth", "fifth", "halves", "thirds", "quarters"};
   constexpr std::string_view kCompared[] = {"more", "less", "fewer", "greater"};
   std::vector<std::string> words = first_words(behind);
@@ -277,18 +340,20 @@ bool changes(std::string_view behind, bool fraction) {
   if (words[0] == "out" && words.size() > 1) words.erase(words.begin());  // 5 out of 6
   if (words[0] == "of" || words[0] == "th") return words.size() > 1 && (words[1] == "0" || words[1] == "root");
   if (is_one_of(kOperations, words[0]) || is_operand_of_words(words)) return true;
+  if (is_one_of(kWrong, words[0]) && (words.size() == 1 || is_one_of(kReasons, words[1]))) return true;
   if (words[0] == "to" || words[0] == "percent") return words.size() > 1 && (words[1] == "0" || words[1] == "of");
   if (words[0] == "in" || words[0] == "base")
     return words.size() > 1 && (words[0] == "base" ? words[1] == "0" : words[1] == "base");
-  if (words[0] == "times") return words.size() > 1 && (words[1] == "0" || words[1].size() == 1);
+  if (words[0] == "times") {
+    const bool often = words.size() > 2 && words[1] == "a" && is_one_of(kSpans, words[2]);  // 3 times a day
+    return !often && words.size() > 1 && (words[1] == "0" || words[1].size() == 1);
+  }
   for (std::size_t k = 0; k + 1 < words.size(); ++k) {
     const std::string& word = words[k];
     const std::string& next = words[k + 1];
-    if (next == "than" && is_one_of(kCompared, word)) return true;
+    if (next == "than" && is_one_of(kCompared, word) && compares_with_number(words, k + 1)) return true;
     if (word == "or" && is_one_of(kCompared, next)) return true;
-    if ((word == "is" || word == "was") && is_one_of(kDenials, next)) return true;
-    if ((word == "isn" || word == "wasn" || word == "can" || word == "cannot") && (next == "t" || next == "be"))
-      return true;
+    if (is_denied_at(words, k)) return true;
   }
   const bool part = words[0] == "and" && words.size() > 1;
   return part && std::any_of(words.begin() + 1, words.end(), [&](const auto& word) { return is_one_of(kParts, word); });

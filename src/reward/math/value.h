@@ -63,6 +63,8 @@ struct Value {
 /// What stands for a value in an exponent: its image there, or, unknown, an element keyed by its image in the field.
 Exponent exponent_or_key(const Value& value, std::size_t lane) noexcept;
 
+inline constexpr std::int64_t kMaxFactorial = 3000;  ///< n! with a larger n stands for itself
+
 /// Computes values under one choice of signs. Work per operation is bounded (about 200 products of a field).
 class Algebra {
  public:
