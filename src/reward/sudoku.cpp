@@ -77,20 +77,6 @@ bool names_no_row(std::string_view label) {
                      [&](std::string_view word) { return lower.find(word) != std::string::npos; });
 }
 
-/// What stands behind a label ("Row 3:", "Solution:", "grid =", "2.", "2 |") and before a control token; nothing
-/// without a label, or when it says that this is no row.
-std::optional<std::string_view> behind_label(std::string_view line) {
-  constexpr std::size_t kLongest = 32;
-  if (const std::size_t end = line.find_first_of(":="); end < kLongest)
-    return names_no_row(line.substr(0, end)) ? std::nullopt : std::optional(line.substr(end + 1));
-  line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
-  const std::size_t number = std::min(line.find_first_not_of("0123456789"), line.size());
-  const std::size_t sign = std::min(line.find_first_not_of(' ', number), line.size());
-  if (number == 0 || number > 2 || sign + 1 >= line.size()) return std::nullopt;
-  const bool is_listed = sign == number && (line[sign] == '.' || line[sign] == ')') && line[sign + 1] == ' ';
-  return is_listed || line[sign] == '|' ? std::optional(line.substr(sign + 1)) : std::nullopt;
-}
-
 /// The number of a row that its label names: 3 of "Row 3", "R3", "3rd row", "3." and "third row"; 0 for other labels.
 int number_of_label(std::string_view label) {
   constexpr std::string_view kOrdinals[] = {"first", "second",  "third",  "fourth", "fifth",
@@ -111,6 +97,26 @@ int number_of_label(std::string_view label) {
   }
   const bool two = rest.size() > 1 && is_cell(rest[1]);
   return rest.empty() || !is_cell(rest[0]) || two ? 0 : rest[0] - '0';
+}
+
+/// What stands behind a label ("Row 3:", "Solution:", "grid =", "2.", "2 |", "| R2 |") and before a control token;
+/// nothing without a label, or when it says that this is no row.
+std::optional<std::string_view> behind_label(std::string_view line) {
+  constexpr std::size_t kLongest = 32;
+  if (const std::size_t end = line.find_first_of(":="); end < kLongest)
+    return names_no_row(line.substr(0, end)) ? std::nullopt : std::optional(line.substr(end + 1));
+  line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
+  if (line.starts_with('|')) {  // a table whose first column has labels
+    const std::size_t end = line.find('|', 1);
+    const bool is_label =
+        end < kLongest && !names_no_row(line.substr(0, end)) && number_of_label(line.substr(0, end)) > 0;
+    return is_label ? std::optional(line.substr(end)) : std::nullopt;
+  }
+  const std::size_t number = std::min(line.find_first_not_of("0123456789"), line.size());
+  const std::size_t sign = std::min(line.find_first_not_of(' ', number), line.size());
+  if (number == 0 || number > 2 || sign + 1 >= line.size()) return std::nullopt;
+  const bool is_listed = sign == number && (line[sign] == '.' || line[sign] == ')') && line[sign + 1] == ' ';
+  return is_listed || line[sign] == '|' ? std::optional(line.substr(sign + 1)) : std::nullopt;
 }
 
 struct Line {

@@ -48,11 +48,16 @@ TEST_CASE("a grid is found in the forms that models write") {
         "\\begin{bmatrix}3&1&4&2\\\\2&4&3&1\\\\4&2&1&3\\\\1&3&2&4\\end{bmatrix}",
         "\\boxed{\\begin{array}{|c|c|c|c|}\\hline 3&1&4&2\\\\\\hline 2&4&3&1\\\\4&2&1&3\\\\1&3&2&4\\end{array}}",
         "│ 3 │ 1 │ 4 │ 2 │\n├───┼───┤\n│ 2 │ 4 │ 3 │ 1 │\n│ 4 │ 2 │ 1 │ 3 │\n│ 1 │ 3 │ 2 │ 4 │",
+        "|    | C1 | C2 | C3 | C4 |\n|----|---|---|---|---|\n| R1 | 3 | 1 | 4 | 2 |\n| R2 | 2 | 4 | 3 | 1 |\n"
+        "| R3 | 4 | 2 | 1 | 3 |\n| R4 | 1 | 3 | 2 | 4 |",
+        "|   | 1 | 2 | 3 | 4 |\n|---|---|---|---|---|\n| **Row 1** | 3 | 1 | 4 | 2 |\n| **Row 2** | 2 | 4 | 3 | 1 |\n"
+        "| **Row 3** | 4 | 2 | 1 | 3 |\n| **Row 4** | 1 | 3 | 2 | 4 |",
         "3142\n2431\n4213\n1324<|im_end|>"}) {
     INFO(form);
     CHECK(judge(form).outcome == Outcome::correct);
   }
   CHECK(judge("1234\n3412\n2143\n4321\nno:\n3142\n2431\n4213\n1324").outcome == Outcome::correct);  // the last one
+  CHECK(judge("| C1 | 3 1 4 2 |\n| C2 | 2 4 3 1 |\n| C3 | 4 2 1 3 |\n| C4 | 1 3 2 4 |").outcome != Outcome::correct);
   CHECK(judge("nothing").reason == "no answer");
   CHECK(judge("<answer>12</answer>").reason == "no grid");
   CHECK(judge("<answer>3142243142131324 3142243142131324</answer>").reason == "no grid");
