@@ -230,11 +230,10 @@ nlohmann::json special_tokens(const nlohmann::json& config) {
 
 /// The Jinja text of tokenizer_config.json: one, or the one named default among several; "" when there is none at all.
 /// Throws jinja::Unsupported for a list without a default, which transformers does not render either.
-std::string template_of(const nlohmann::json& config) {
+std::string template_of(const nlohmann::json& config, const std::string& where) {
   const auto found = config.find("chat_template");
   if (found == config.end() || found->is_null()) return {};
-  QRL_REQUIRE(found->is_string() || found->is_array(), "tokenizer_config.json: chat_template",
-              "a text, or a list of named ones", found->type_name());
+  QRL_REQUIRE(found->is_string() || found->is_array(), where, "a text, or a list of named ones", found->type_name());
   if (!found->is_array()) return text_of(config, "chat_template");
   for (const nlohmann::json& one : *found) {
     if (one.is_object() && text_of(one, "name") == "default" && one.contains("template") && one["template"].is_string())
@@ -245,7 +244,8 @@ std::string template_of(const nlohmann::json& config) {
 
 nlohmann::json tokenizer_config(const Tokenizer& tokenizer) {
   const std::string* text = tokenizer.file("tokenizer_config.json");
-  return text == nullptr ? nlohmann::json::object() : state::parse_json(*text, "tokenizer_config.json");
+  return text == nullptr ? nlohmann::json::object()
+                         : state::parse_json(*text, tokenizer.path_of("tokenizer_config.json"));
 }
 
 }  // namespace
@@ -289,16 +289,17 @@ ChatTemplate named_template(ChatTemplateName name, const std::string& bos) {
 ChatTemplate recognise_template(const Tokenizer& tokenizer) {
   const nlohmann::json config = tokenizer_config(tokenizer);
   const std::string* file = tokenizer.file("chat_template.jinja");  // counts before the config's, as in transformers
+  const std::string where = file != nullptr ? tokenizer.path_of("chat_template.jinja")
+                                            : tokenizer.path_of("tokenizer_config.json") + ": chat_template";
   std::string text, reason;
   try {
-    text = file != nullptr ? *file : template_of(config);
+    text = file != nullptr ? *file : template_of(config, where);
     if (text.empty()) return named_template(ChatTemplateName::plain, {});
     return recognise(Rendering(text, special_tokens(config)));
   } catch (const jinja::Unsupported& error) {
     reason = error.what();
   }
-  base::fail_input(file != nullptr ? "chat_template.jinja" : "tokenizer_config.json: chat_template",
-                   "a chat template that this version knows",
+  base::fail_input(where, "a chat template that this version knows",
                    (text.empty() ? "one" : base::quoted(text, 60)) + ": " + reason,
                    "set data.chat_template to the one that writes the same: " + list_of_names());
 }

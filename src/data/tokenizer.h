@@ -69,6 +69,8 @@ class Tokenizer {
   std::string describe() const;
   /// A file that came with the tokenizer ("tokenizer_config.json"), or nothing where it had none.
   const std::string* file(const std::string& name) const;
+  /// Where that is or would be, for messages: with the folder that was loaded.
+  std::string path_of(const std::string& name) const;
   /// Writes the tokenizer's files as they were read; transformers reads them to the same ids.
   void save(const std::filesystem::path& dir) const;
 

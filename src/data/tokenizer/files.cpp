@@ -110,6 +110,7 @@ Tokenizer Tokenizer::load(const std::filesystem::path& dir) {
   auto parts = std::make_shared<TokenizerParts>(
       read_tokenizer(files[kTokenizerFile], eos_token, (dir / kTokenizerFile).string()));
   parts->files = std::move(files);
+  parts->dir = dir;
   return Tokenizer(std::move(parts));
 }
 
@@ -122,6 +123,8 @@ const std::string* Tokenizer::file(const std::string& name) const {
   const auto found = parts_->files.find(name);
   return found == parts_->files.end() ? nullptr : &found->second;
 }
+
+std::string Tokenizer::path_of(const std::string& name) const { return (parts_->dir / name).string(); }
 
 void Tokenizer::save(const std::filesystem::path& dir) const {
   for (const auto& [name, text] : parts_->files) {

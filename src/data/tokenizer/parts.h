@@ -1,6 +1,7 @@
 // Owns what a tokenizer.json comes to once it is read. Knows nothing of files.
 #pragma once
 
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
@@ -31,6 +32,7 @@ struct TokenizerParts {
   types::TokenId eos = -1;
   std::string summary;                       ///< vocabulary and pipeline in one line
   std::map<std::string, std::string> files;  ///< by name, as they were read
+  std::filesystem::path dir;                 ///< where they were; empty: nowhere
 };
 
 /// Reads the text of a tokenizer.json; see Tokenizer::parse.
