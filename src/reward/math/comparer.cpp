@@ -134,6 +134,7 @@ bool Comparer::same_form(Item g, Item a) {
   if (gold.kind == Kind::ratio && answer.kind == Kind::ratio && gold.count == answer.count && gold.count > 2) {
     return same_proportions(entries(Side::gold, g), entries(Side::answer, a));
   }
+  if (same_components(g, a)) return true;
   if (is_matrix(gold_, g.node) || is_matrix(answer_, a.node)) return same_matrices(g, a);
   if (is_collection(gold) || is_collection(answer)) {
     const auto of_gold = offers_alternatives(gold_, g.node), of_answer = offers_alternatives(answer_, a.node);

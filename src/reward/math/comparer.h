@@ -82,12 +82,15 @@ class Comparer {
   static bool is_equality(char code) noexcept;
   /// x = 5 is 5, x ∈ S is S, 2 + 3 = 5 is 5: whether what a relation says of its left side is `other`.
   bool is_value_of(Side side, Item relation, Item other);
-  /// Whether each constant said to be equal (by =) to the one before is, so that two different answers are not two
-  /// guesses.
+  /// Whether what an answer says to be equal to a constant or a matrix may be a name of it: f(1) + f(2), x² + y²,
+  /// A^{-1}; an equation in one variable is to be solved.
+  bool names_gold(NodeIdx left, Item gold) const;
+  /// Whether each constant said to be equal to the one before is, so that two different answers are not two guesses.
+  /// What follows an ≈ may be rounded to an integer as well; in a gold answer it illustrates.
   bool is_consistent(Side side, Item relation);
   /// Equal, or one of them a decimal that the other gives when rounded: 5/6 = 0.833, 9π = 28.26. Different units do not
-  /// agree; a number without one is held against the other's number alone: 17 m = 17.
-  bool is_same_constant(Side side, const Amount& one, const Amount& other);
+  /// agree; a number without one is held against the other's number alone: 17 m = 17. `about`: by ≈.
+  bool is_same_constant(Side side, const Amount& one, const Amount& other, bool about);
   /// Whether a relation ends with a modulus.
   bool is_congruence(Side side, Item relation) const noexcept;
   /// y = 2x + 1 and x = (y − 1)/2: each holds where the other does. Rational functions only.
@@ -137,6 +140,11 @@ class Comparer {
   /// a : b : c up to a common factor.
   bool same_proportions(const std::vector<Item>& x, const std::vector<Item>& y);
   bool same_matrices(Item g, Item a);
+  /// x = 1, y = 2 in the order of their letters where these are neighbours or of x, y and z; nothing where it is no
+  /// such list.
+  std::optional<std::vector<Item>> named_coordinates(Side side, Item item) const;
+  /// (1, −2, 3) and i − 2j + 3k.
+  bool same_components(Item g, Item a);
   /// Values with conditions, in any order.
   bool same_cases(Item g, Item a);
   std::vector<Item> entries(Side side, Item item) const;

@@ -125,8 +125,11 @@ bool Comparer::same_collections(Item g, Item a) {
   if (gold_tuple || answer_tuple) {
     const Node& tuple = gold_tuple ? gold : answer;
     const Node& other = gold_tuple ? answer : gold;
+    const bool point = tuple.open == '(' && tuple.close == ')';
+    if (const auto named = gold_tuple ? named_coordinates(Side::answer, a) : named_coordinates(Side::gold, g))
+      return point && (gold_tuple ? in_order(x, *named) : in_order(*named, y));
     if (other.kind == Kind::list) {
-      if (tuple.open == '(' && tuple.close == ')' && in_order(x, y)) return true;
+      if (point && in_order(x, y)) return true;
       if (gold_tuple ? y.size() != 1 : x.size() != 1) return false;  // p = 5, q = 2: a list of one is its member
     }
     if (other.kind != Kind::list || other.count != 1) return false;
@@ -135,6 +138,29 @@ bool Comparer::same_collections(Item g, Item a) {
   // 1, 1, 2 is not 1, 2; solutions in brackets are often named twice.
   const bool counted = gold.kind == Kind::list && answer.kind == Kind::list && !is_collection(at(Side::gold, x[0]));
   return as_sets(x, y, counted);
+}
+
+std::optional<std::vector<Item>> Comparer::named_coordinates(Side side, Item item) const {
+  const Node& node = at(side, item);
+  if (node.kind != Kind::list && node.kind != Kind::matrix) return std::nullopt;
+  std::vector<std::pair<char, Item>> named;
+  for (const Item member : entries(side, item)) {
+    const Node& equation = at(side, member);
+    if (equation.kind != Kind::relation || equation.count != 2 || tree(side).link(equation, 1).code != '=')
+      return std::nullopt;
+    const Node& name = at(side, part(side, member, 0));
+    if (name.kind != Kind::symbol || name.text.size() != 1) return std::nullopt;
+    named.emplace_back(name.text[0], member);
+  }
+  std::sort(named.begin(), named.end(), [](const auto& one, const auto& other) { return one.first < other.first; });
+  std::vector<Item> ordered;
+  for (std::size_t k = 0; k < named.size(); ++k) {
+    const bool next = k == 0 || named[k].first == named[k - 1].first + 1;
+    const bool third = k == 1 && named[0].first == 'x' && named[1].first == 'z';
+    if (!next && !third) return std::nullopt;
+    ordered.push_back(named[k].second);
+  }
+  return ordered;
 }
 
 bool Comparer::in_order(const std::vector<Item>& x, const std::vector<Item>& y) {
@@ -275,6 +301,31 @@ bool Comparer::same_matrices(Item g, Item a) {
   if (x->rows != y->rows || x->columns != y->columns) return false;
   return std::equal(x->entries.begin(), x->entries.end(), y->entries.begin(),
                     [](const Value& p, const Value& q) { return equal(p, q); });
+}
+
+bool Comparer::same_components(Item g, Item a) {
+  const auto is_vector = [](const Node& node) {
+    const bool point = node.kind == Kind::tuple && node.open == '(' && node.close == ')';
+    const bool line = node.kind == Kind::matrix && (node.columns == 1 || node.columns == node.count);
+    return (point || line) && (node.count == 2 || node.count == 3);
+  };
+  const bool of_gold = is_vector(at(Side::gold, g));
+  if (of_gold == is_vector(at(Side::answer, a))) return false;
+  const Side side = of_gold ? Side::answer : Side::gold;
+  const Item sum = of_gold ? a : g;
+  if (at(side, sum).kind != Kind::sum) return false;
+  const std::array<NodeIdx, 3> units = unit_vectors(tree(side), sum.node);
+  const std::vector<Item> components = entries(of_gold ? Side::gold : Side::answer, of_gold ? g : a);
+  if (units[1] < 0 && units[2] < 0) return false;  // a complex number
+  Value total = algebra_.integer(0);
+  for (std::size_t k = 0; k < units.size(); ++k) {
+    if (k >= components.size() && units[k] >= 0) return false;
+    if (k >= components.size()) continue;
+    const Value& component = value(of_gold ? Side::gold : Side::answer, components[k]);
+    if (units[k] < 0 && !component.is_zero()) return false;
+    if (units[k] >= 0) total = algebra_.add(total, algebra_.multiply(component, value(side, {units[k], sum.sign})));
+  }
+  return equal(value(side, sum), total) && !budget_.spent();
 }
 
 std::vector<Item> Comparer::entries(Side side, Item item) const {

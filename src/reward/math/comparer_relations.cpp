@@ -1,6 +1,8 @@
 // Equations, inequalities and chains of them.
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <numbers>
 
 #include "reward/math/cleared.h"
 #include "reward/math/comparer.h"
@@ -12,14 +14,34 @@ namespace {
 
 constexpr std::size_t kMostPlaces = 18;  // of a decimal that ends
 
-/// Digits behind the point of a number written so.
-std::optional<std::size_t> decimal_places(const Tree& tree, NodeIdx idx) noexcept {
+/// What one unit of the last place of a decimal is worth. `about`: also of an integer, whose zeros behind its first two
+/// digits may be rounded, and of either in percent, degrees or times a power of ten.
+std::optional<long double> last_place(const Tree& tree, NodeIdx idx, bool about) noexcept {
   const Node& outer = tree.at(idx);
   const Node& node = outer.kind == Kind::sum && outer.count == 1 ? tree.child_at(outer, 0) : outer;
+  const auto times = [&](long double factor) {
+    const auto place = last_place(tree, tree.child(node, 0), about);
+    return place ? std::optional(*place * factor) : std::nullopt;
+  };
+  if (about && node.kind == Kind::percent) return times(0.01L);
+  if (about && node.kind == Kind::degree) return times(std::numbers::pi_v<long double> / 180);
+  if (about && node.kind == Kind::product && node.count == 2 && tree.child_at(node, 1).kind == Kind::power) {
+    const Node& power = tree.child_at(node, 1);
+    const Node& sign = tree.child_at(power, 1);
+    const bool negative = sign.kind == Kind::sum && sign.count == 1;
+    const std::string_view digits = (negative ? tree.child_at(sign, 0) : sign).text;
+    if (tree.child_at(power, 0).text != "10" || digits.empty() || digits.size() > 2) return std::nullopt;
+    int exponent = 0;
+    std::from_chars(digits.data(), digits.data() + digits.size(), exponent);
+    return times(std::pow(10.0L, negative ? -exponent : exponent));
+  }
   if (node.kind != Kind::number || node.text.find_first_of("e(") != std::string_view::npos) return std::nullopt;
   const std::size_t point = node.text.find('.');
-  if (point == std::string_view::npos) return std::nullopt;
-  return node.text.size() - point - 1;
+  if (point != std::string_view::npos) return std::pow(10.0L, -static_cast<long double>(node.text.size() - point - 1));
+  constexpr std::size_t kFirstDigits = 2;
+  const std::size_t zeros = node.text.size() - 1 - std::min(node.text.find_last_not_of('0'), node.text.size() - 1);
+  const std::size_t most = node.text.size() - std::min(node.text.size(), kFirstDigits);
+  return about ? std::optional(std::pow(10.0L, static_cast<long double>(std::min(zeros, most)))) : std::nullopt;
 }
 
 }  // namespace
@@ -52,7 +74,8 @@ bool Comparer::is_value_of(Side side, Item relation, Item other) {
   if (has_symbols(tree(side), first)) {
     if (last == 0) last = 1;  // x ≈ 3.14 says no more
     const bool number = node.count == 2 && tree(side).child_at(node, 1).kind == Kind::number;
-    if (!is_name(tree(side), first) && !(number && is_sum_of_names(tree(side), first))) return false;
+    const bool named = is_name(tree(side), first) || (number && is_sum_of_names(tree(side), first));
+    if (!named && !(side == Side::answer && depth_ == 1 && names_gold(first, other))) return false;
     return compare(part(side, relation, last));
   }
   const Item said_last = part(side, relation, last);  // 0 = x² − 1 is not x² − 1
@@ -67,6 +90,14 @@ bool Comparer::is_value_of(Side side, Item relation, Item other) {
   return compare(part(side, relation, 0));
 }
 
+bool Comparer::names_gold(NodeIdx left, Item gold) const {
+  const bool matrix = is_matrix(gold_, gold.node);
+  if (matrix && is_power_of_capital(answer_, left)) return true;
+  const bool constant = !is_collection(at(Side::gold, gold)) && !is_set_like(gold_, gold.node) &&
+                        !has_symbols(gold_, amount(Side::gold, gold).number.node);
+  return (matrix || (constant && !is_equation_side(answer_, left))) && count_names(answer_, left) > 1;
+}
+
 bool Comparer::is_consistent(Side side, Item relation) {
   const Node& node = at(side, relation);
   std::optional<Amount> before;
@@ -74,18 +105,19 @@ bool Comparer::is_consistent(Side side, Item relation) {
     const Item item = part(side, relation, k);
     const char code = tree(side).link(node, k).code;
     if (k > 0 && !is_equality(code)) return true;
-    if (code == 'a') continue;  // what follows ≈ illustrates
+    const bool stated = k > 1 && !is_plain_number(side, part(side, relation, k - 1));  // x = 1/3 ≈ …
+    if (code == 'a' && (stated || side == Side::gold)) continue;
     Amount next = amount(side, item);
     if (is_collection(at(side, item)) || has_symbols(tree(side), next.number.node) ||
         has_plus_minus(tree(side), item.node) || !value(side, next.number).real())
       continue;
-    if (before && !is_same_constant(side, *before, next)) return false;
+    if (before && !is_same_constant(side, *before, next, code == 'a')) return false;
     before = std::move(next);
   }
   return true;
 }
 
-bool Comparer::is_same_constant(Side side, const Amount& one, const Amount& other) {
+bool Comparer::is_same_constant(Side side, const Amount& one, const Amount& other, bool about) {
   const bool has_units = !one.unit.dimensions.empty() && !other.unit.dimensions.empty();
   if (has_units && one.unit.dimensions != other.unit.dimensions) return false;
   const Value &first = value(side, one.number), &second = value(side, other.number);
@@ -93,19 +125,22 @@ bool Comparer::is_same_constant(Side side, const Amount& one, const Amount& othe
   const long double of_second = other.scale * (has_units ? other.unit.factor : 1);
   const long double x = *first.real() * of_first, y = *second.real() * of_second;
   constexpr long double kRounding = 1e-9L;
-  long double allowed = kRounding * std::max(std::abs(x), std::abs(y));
+  constexpr long double kAbout = 1e-3L;  // with 3.14 for π
+  const bool rational = first.is_rational() && second.is_rational();
+  long double allowed = (about && !rational ? kAbout : kRounding) * std::max(std::abs(x), std::abs(y));
   // A decimal may be what the other is to that place: cut off, where the other has no end, and of a root or π made of
   // rounded factors.
-  const auto allow = [&](const Amount& decimal, long double of_decimal, const Value& of_other) {
-    const auto places = decimal_places(tree(side), decimal.number.node);
-    if (!places) return;
+  const auto allow = [&](const Amount& decimal, long double of_decimal, const Value& of_other, bool is_second) {
+    const auto place = last_place(tree(side), decimal.number.node, about && is_second);
+    if (!place) return;
     const bool ends = of_other.is_rational() && ends_within(of_other.exact->q.denominator, kMostPlaces);
-    const long double units = ends ? 0.5L : of_other.is_rational() ? 1 : 2;
-    const long double unit = std::pow(10.0L, -static_cast<long double>(*places));
-    allowed = std::max(allowed, units * unit * of_decimal * (1 + kRounding));
+    const bool cut = is_second ? std::abs(y) < std::abs(x) : std::abs(x) < std::abs(y);
+    const bool rounded = ends || *place >= 1 || (of_other.is_rational() && !cut);
+    const long double units = rounded ? 0.5L : of_other.is_rational() ? 1 : 2;
+    allowed = std::max(allowed, units * *place * of_decimal * (1 + kRounding));
   };
-  allow(one, of_first, second);
-  allow(other, of_second, first);
+  allow(one, of_first, second, false);
+  allow(other, of_second, first, true);
   return std::abs(x - y) <= allowed;
 }
 

@@ -112,7 +112,7 @@ bool has_plus_minus(const Tree& tree, NodeIdx idx) noexcept {
 
 bool is_sum_of_names(const Tree& tree, NodeIdx idx) noexcept {
   const Node& sum = tree.at(idx);
-  if (sum.kind != Kind::sum) return false;
+  if (sum.kind != Kind::sum || sum.count < 2) return false;  // −x is no name
   for (std::int32_t k = 0; k < sum.count; ++k) {
     const Kind kind = tree.child_at(sum, k).kind;
     if ((kind != Kind::symbol && kind != Kind::subscript) || (k > 0 && tree.link(sum, k).code != '+')) return false;
@@ -121,6 +121,106 @@ bool is_sum_of_names(const Tree& tree, NodeIdx idx) noexcept {
     }
   }
   return true;
+}
+
+namespace {
+
+bool is_capital(const Node& node) noexcept {
+  return node.kind == Kind::symbol && !node.text.empty() && node.text[0] >= 'A' && node.text[0] <= 'Z';
+}
+
+/// The same for two nodes that are written alike.
+void append_form(const Tree& tree, NodeIdx idx, std::string& form) {
+  const Node& node = tree.at(idx);
+  form += static_cast<char>('0' + static_cast<int>(node.kind));
+  form += node.text;
+  form += '(';
+  for (std::int32_t k = 0; k < node.count; ++k) {
+    form += tree.link(node, k).code;
+    append_form(tree, tree.child(node, k), form);
+  }
+  form += ')';
+}
+
+void note_names(const Tree& tree, NodeIdx idx, std::set<std::string>& names) {
+  const Node& node = tree.at(idx);
+  const bool call = node.kind == Kind::call && node.text.empty();  // \sin x has the names of x
+  if (node.kind == Kind::symbol) {
+    names.emplace(node.text);
+    return;
+  }
+  if (node.kind == Kind::words || node.kind == Kind::subscript || call) {
+    std::string form;
+    append_form(tree, idx, form);
+    names.insert(std::move(form));
+    return;
+  }
+  for (std::int32_t k = 0; k < node.count; ++k) {
+    std::string run;
+    while (node.kind == Kind::product && k < node.count && tree.child_at(node, k).text.size() == 1 &&
+           is_capital(tree.child_at(node, k)) && (run.empty() || tree.link(node, k).code == '*'))
+      run += tree.child_at(node, k++).text;
+    if (!run.empty()) names.insert(std::move(run));
+    if (k < node.count) note_names(tree, tree.child(node, k), names);
+  }
+}
+
+}  // namespace
+
+std::size_t count_names(const Tree& tree, NodeIdx idx) {
+  std::set<std::string> names;
+  note_names(tree, idx, names);
+  return names.size();
+}
+
+bool is_equation_side(const Tree& tree, NodeIdx idx) noexcept {
+  const Node& sum = tree.at(idx);
+  if (sum.kind == Kind::product) return !has_symbols(tree, tree.child(sum, 0));
+  if (sum.kind != Kind::sum) return false;
+  bool plain = true;
+  for (std::int32_t k = 0; k < sum.count; ++k) {
+    const Node* term = &tree.child_at(sum, k);
+    const bool added = k == 0 ? sum.count > 1 : tree.link(sum, k).code == '+';
+    plain = plain && added && has_symbols(tree, tree.child(sum, k));  // x + y + 1 is none
+    if (term->kind == Kind::sum && term->count == 1) {                // −x + y
+      plain = false;
+      term = &tree.child_at(*term, 0);
+    }
+    if (term->kind == Kind::product && term->count == 2 && !has_symbols(tree, tree.child(*term, 0))) {
+      const std::string_view factor = tree.child_at(*term, 0).text;
+      plain = plain && factor.starts_with('1') && factor.find_first_not_of('0', 1) == std::string_view::npos;
+      term = &tree.child_at(*term, 1);
+    }
+    if (term->kind != Kind::symbol && term->kind != Kind::subscript &&
+        has_symbols(tree, static_cast<NodeIdx>(term - tree.nodes.data())))
+      return false;
+  }
+  return !plain;
+}
+
+bool is_power_of_capital(const Tree& tree, NodeIdx idx) noexcept {
+  const Node& power = tree.at(idx);
+  if (power.kind != Kind::power) return false;
+  const Node& base = tree.child_at(power, 0);
+  if (base.kind == Kind::subscript) return is_capital(tree.child_at(base, 0));
+  if (base.kind == Kind::power) return is_power_of_capital(tree, tree.child(power, 0));
+  return is_capital(base) || !capitals(tree, tree.child(power, 0)).letters.empty();
+}
+
+std::array<NodeIdx, 3> unit_vectors(const Tree& tree, NodeIdx idx) noexcept {
+  constexpr std::string_view kNames[] = {"i", "j", "k"}, kDotless[] = {"imath", "jmath", ""};
+  std::array<NodeIdx, 3> with_hats{-1, -1, -1}, without = with_hats;
+  any_node(tree, idx, [&](const Node& node) {
+    const bool hat = node.kind == Kind::call && (node.text == "hat" || node.text == "widehat") && node.count == 1;
+    const Node& letter = hat ? tree.child_at(node, 0) : node;
+    for (std::size_t k = 0; k < with_hats.size(); ++k) {
+      const bool named = letter.text == kNames[k] || (hat && letter.text == kDotless[k]);
+      if (named && (letter.kind == Kind::symbol || letter.kind == Kind::constant))
+        (hat ? with_hats : without)[k] = static_cast<NodeIdx>(&node - tree.nodes.data());
+    }
+    return false;
+  });
+  return with_hats[0] + with_hats[1] + with_hats[2] == -3 ? without : with_hats;
 }
 
 bool is_name(const Tree& tree, NodeIdx idx) noexcept {

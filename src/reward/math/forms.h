@@ -1,6 +1,7 @@
 // Owns questions about the form of an answer that need no values.
 #pragma once
 
+#include <array>
 #include <optional>
 
 #include "reward/math/tree.h"
@@ -27,6 +28,15 @@ bool has_quantity(const Tree& tree, NodeIdx idx) noexcept;
 
 /// Whether it merely names a value, left of "… = value": no sum, power or inequality of variables.
 bool is_name(const Tree& tree, NodeIdx idx) noexcept;
+/// How many different symbols, indexed ones and calls f(1) occur in it; capitals in a row, AB, are one.
+std::size_t count_names(const Tree& tree, NodeIdx idx);
+/// 2xy, m − n, m + 2n: a multiple of names, or a linear form other than a sum of names and of powers of ten times them
+/// (100a + b), which is the side of an equation rather than what is asked for.
+bool is_equation_side(const Tree& tree, NodeIdx idx) noexcept;
+/// A^{-1}, A^T, (AB)^2: a power of a capital, an index of one or a product of them.
+bool is_power_of_capital(const Tree& tree, NodeIdx idx) noexcept;
+/// Where the unit vectors i, j and k stand in it, with hats or, where none has one, without; −1 for those that do not.
+std::array<NodeIdx, 3> unit_vectors(const Tree& tree, NodeIdx idx) noexcept;
 /// m + n, a + b + c: what "m + n = 204" names. No other sum.
 bool is_sum_of_names(const Tree& tree, NodeIdx idx) noexcept;
 /// Whether "or" stands between inequalities or choices of a list; nothing where it is no list of these alone.

@@ -456,7 +456,7 @@ class Lexer {
         return push_name(*content);
       case Wrapper::roman: {
         const bool letters = std::all_of(content->begin(), content->end(), is_letter);
-        if (letters && content->size() == 1 && is_unit_here(*content)) return push_words(*content);
+        if (is_unit_here(*content, command)) return push_words(*content);
         if (!letters && after_number() && names_unit(*content)) return push_words(*content);  // \mathrm{m/s}
         if (letters && content->size() > 1) {
           if (const auto meaning = word_meaning(*content)) return push_meaning(*meaning);
@@ -476,8 +476,11 @@ class Lexer {
           return;
         }
         if (peek() == '^' && begins_with_number(*content) && is_letter(content->back())) hide_braces(begin);
+        if (const auto meaning = word_meaning(*content);  // \text{lcm}(3,4)
+            meaning && meaning->type == T::function && !after_value() && (peek() == '(' || at("\\left(")))
+          return push_meaning(*meaning);
         if (begins_with_number(*content) || is_list_of_letters(*content) || is_modulus(*content) ||
-            begins_with_minus(*content) || (!after_value() && numeral_at(*content))) {
+            begins_with_minus(*content) || (!after_value() && (numeral_at(*content) || is_numeric_tuple(*content)))) {
           at_ = begin;
           return;
         }
@@ -493,13 +496,18 @@ class Lexer {
     out_.source[at_ - 1] = ' ';
   }
 
-  /// A letter that is a unit behind a number, a unit or a unit's stroke: 5\mathrm{m}, \mathrm{km} / \mathrm{h}.
-  bool is_unit_here(std::string_view letter) const noexcept {
-    if (unit_of(letter).dimension == 0 || out_.tokens.empty()) return false;
+  /// Upright letters that are a unit behind a value, a unit or a unit's sign: 5\mathrm{m}, \mathrm{km} / \mathrm{h}.
+  /// One letter behind another value than digits is one only behind a spacing command, too: \frac{3}{2}\,\mathrm{m}.
+  bool is_unit_here(std::string_view content, std::size_t command) const noexcept {
+    if (out_.tokens.empty() || pending_ > 0 || peek() == '(' || !is_unit_product(content)) return false;
     const Token& last = out_.tokens.back();
-    const bool stroke = last.type == T::op && last.code == '/' && out_.tokens.size() > 1;
-    const T before = stroke ? out_.tokens[out_.tokens.size() - 2].type : last.type;
-    return before == T::word || (before == T::number && !stroke);
+    const bool known = unit_of(content).dimension != 0;
+    const bool sign = last.type == T::op && (last.code == '/' || last.code == '*') && out_.tokens.size() > 1;
+    if (const Token& before = sign ? out_.tokens[out_.tokens.size() - 2] : last; sign || before.type == T::word)
+      return before.type == T::word && (known || is_unit_product(before.text));
+    const bool constant = last.type == T::constant && last.text == "pi";
+    if (last.type != T::number && last.type != T::close && !constant) return false;
+    return content.size() > 1 || (known && last.type == T::number) || ends_with_spacing(text_.substr(0, command));
   }
 
   /// \text{12 apples}; where nothing stands before it \text{-5} and \text{\$5}, too.

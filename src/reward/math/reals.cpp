@@ -214,6 +214,7 @@ class Reader {
   /// x > 1, x < 2 are both meant; x < 1, x > 2 cannot be, so that either is.
   std::optional<RealSet> conditions(const Node& node) {
     if (node.count > kMaxParts) return std::nullopt;
+    if (tree_.child_at(node, 0).kind == Kind::tuple) return intervals(node);
     RealSet either, both = all_reals(algebra_);
     bool alternatives = false;  // "or" stands between two of them
     for (std::int32_t k = 0; k < node.count; ++k) {
@@ -227,6 +228,19 @@ class Reader {
       both = intersect(algebra_, both, *next);
     }
     return alternatives || both.empty() ? either : both;
+  }
+
+  /// [−1, 3) or (5, ∞).
+  std::optional<RealSet> intervals(const Node& node) {
+    RealSet either;
+    for (std::int32_t k = 0; k < node.count; ++k) {
+      if (tree_.child_at(node, k).kind != Kind::tuple || (k > 0 && tree_.link(node, k).code != '|'))
+        return std::nullopt;
+      const auto next = read(tree_.child(node, k));
+      if (!next) return std::nullopt;
+      either = unite(either, *next);
+    }
+    return either;
   }
 
   std::optional<RealSet> operation(const Node& node) {

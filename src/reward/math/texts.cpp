@@ -104,6 +104,25 @@ bool is_modulus(std::string_view content) noexcept {
   return content.starts_with("(mod ") && content.ends_with(')') && content.size() > 6;
 }
 
+bool is_numeric_tuple(std::string_view content) noexcept {
+  if (content.size() < 5 || std::string_view("([").find(content.front()) == std::string_view::npos ||
+      std::string_view(")]").find(content.back()) == std::string_view::npos)
+    return false;
+  const std::string_view inside = content.substr(1, content.size() - 2);
+  return inside.find(',') != std::string_view::npos &&
+         inside.find_first_not_of("0123456789.,+-/ ") == std::string_view::npos;
+}
+
+bool ends_with_spacing(std::string_view text) noexcept {
+  const std::size_t end = text.find_last_not_of(" \n");
+  if (end == std::string_view::npos) return false;
+  const bool apart = end + 1 < text.size();
+  text = text.substr(0, end + 1);
+  constexpr std::string_view kSpaces[] = {"\\,", "\\;", "\\:", "~", "\\quad", "\\qquad", "\\thinspace"};
+  return (apart && text.ends_with('\\') && !text.ends_with("\\\\")) ||
+         std::any_of(std::begin(kSpaces), std::end(kSpaces), [text](auto space) { return text.ends_with(space); });
+}
+
 bool is_list_of_letters(std::string_view content) noexcept {
   bool several = false;
   if (std::none_of(content.begin(), content.end(), is_letter)) return false;

@@ -26,6 +26,10 @@ bool is_date(std::string_view text);
 
 /// "(mod 7)".
 bool is_modulus(std::string_view content) noexcept;
+/// "(3, 4)": signed decimals in brackets with commas between them.
+bool is_numeric_tuple(std::string_view content) noexcept;
+/// Whether it ends with a command or sign for a space: \, \; \: "\ " ~ \quad, white space behind it or not.
+bool ends_with_spacing(std::string_view text) noexcept;
 /// "A, C", "A and C": choices, which are a list within \text{…} too.
 bool is_list_of_letters(std::string_view content) noexcept;
 

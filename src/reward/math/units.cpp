@@ -103,6 +103,32 @@ Measure measure(std::string_view words) {
   return m;
 }
 
+bool is_unit_product(std::string_view text) noexcept {
+  if (text.empty() || !is_letter(text.front())) return false;
+  bool exponent = false;  // digits may follow
+  for (std::size_t k = 0; k < text.size();) {
+    const char c = text[k];
+    if (is_letter(c)) {
+      const std::size_t begin = k;
+      while (k < text.size() && is_letter(text[k])) ++k;
+      const std::string_view word = text.substr(begin, k - begin);
+      if (unit_of(word).dimension == 0 && !is_unit_symbol(word)) return false;
+      exponent = false;
+    } else if (c == '\\') {
+      const std::size_t end = behind_command(text, k);
+      const std::string_view name = text.substr(k + 1, end - k - 1);
+      if (!name.empty() && name != "cdot" && name != "times") return false;
+      k = name.empty() ? end + 1 : end;  // \, is no letter
+    } else {
+      exponent = exponent || c == '^';
+      const bool digit = c >= '0' && c <= '9';
+      if (digit ? !exponent : std::string_view("/^{}()-*~ .").find(c) == std::string_view::npos) return false;
+      ++k;
+    }
+  }
+  return true;
+}
+
 bool names_unit(std::string_view words) {
   for (std::size_t k = 0; k < words.size();) {
     if (words[k] == '\\') k = behind_command(words, k);

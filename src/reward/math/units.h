@@ -18,5 +18,8 @@ long double magnitude(std::string_view words);
 Measure measure(std::string_view words);
 /// Whether one of the words is a unit, known or not what it measures: "units^2", "J/(kg K)".
 bool names_unit(std::string_view words);
+/// Whether it is made of nothing but units and symbols of the SI, their exponents and the signs between them: "m/s^2",
+/// "kJ/mol", "N\cdot m".
+bool is_unit_product(std::string_view text) noexcept;
 
 }  // namespace qrl::reward::math

@@ -359,6 +359,15 @@ Unit unit_of(std::string_view word) noexcept {
   return find(word.substr(0, word.size() - 1));
 }
 
+bool is_unit_symbol(std::string_view word) noexcept {
+  constexpr std::string_view kBases[] = {"N",  "J",  "W",   "V",  "A",   "K",   "C",   "F",  "T",  "L",
+                                         "Pa", "Hz", "mol", "eV", "bar", "atm", "cal", "Wh", "cd", "rpm"};
+  if (find_name(kBases, word) != nullptr) return true;
+  constexpr std::string_view kPrefixes = "kMGmnp";
+  return word.size() > 1 && kPrefixes.find(word[0]) != std::string_view::npos &&
+         find_name(kBases, word.substr(1)) != nullptr;
+}
+
 std::string_view currency_of(std::string_view name) noexcept {
   struct Currency {
     std::string_view name, unit;

@@ -43,6 +43,8 @@ struct Unit {
   long double factor = 1;
 };
 Unit unit_of(std::string_view word) noexcept;
+/// Whether it is a symbol of a unit that has no factor here, with its prefix and as it is written: "N", "kJ", "mol".
+bool is_unit_symbol(std::string_view word) noexcept;
 
 /// The unit that a sign of money stands for: "dollar" of "$" and "USD", "euro" of "euro" (the command). Empty: none.
 std::string_view currency_of(std::string_view name) noexcept;
