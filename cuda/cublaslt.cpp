@@ -57,10 +57,16 @@ Library load() {
   return library;
 }
 
+/// Stays for the process: opening and closing it take longer than many an engine's life.
+const Library& the_library() {
+  static const Library library = load();
+  return library;
+}
+
 }  // namespace
 
 struct CublasLt::State {
-  Library library = load();
+  const Library& library = the_library();
   cublasLtHandle_t handle = nullptr;
   Memory workspace{kWorkspaceBytes};
 
@@ -136,7 +142,6 @@ CublasLt::~CublasLt() {
       (void)state_->library.cublasLtMatrixLayoutDestroy(layout);
   }
   if (state_->handle != nullptr) (void)state_->library.cublasLtDestroy(state_->handle);
-  (void)dlclose(state_->library.handle);
 }
 
 void CublasLt::multiply(const ProductTask& task, const Stream& stream) {

@@ -63,6 +63,7 @@ int load_cuda_library(int number) {
               "none (no driver, or CUDA_VISIBLE_DEVICES hides it)", "use trainer.device cpu");
   constexpr bool kOnlyWarns = false;  // with true FlashAttention's backward pass takes its other form
   at::globalContext().setDeterministicAlgorithms(true, kOnlyWarns);
+  at::globalContext().setAllowBF16ReductionCuBLAS(false);              // sums that are split over blocks are fp32, too
   at::globalContext().setDeterministicFillUninitializedMemory(false);  // costs a pass over every new tensor
   const int device = number % static_cast<int>(torch::cuda::device_count());
   at::accelerator::setDeviceIndex(static_cast<c10::DeviceIndex>(device));

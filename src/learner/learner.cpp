@@ -307,6 +307,7 @@ UpdateReport Learner::update() {
     // 1e-6 as in torch.nn.utils.clip_grad_norm_.
     const double scale = clip > 0 ? std::min(1.0, clip / (norm + 1e-6)) : 1.0;
     take_step(state_->parameters, state_->options.optim, {lr(), state_->num_updates, scale}, *state_->ranks);
+    state_->parameters.wait_for_device();  // so that whoever takes the time has the step's, and what follows its own
     state_->published = nullptr;
     ++state_->num_updates;
   } else {

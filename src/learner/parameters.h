@@ -134,6 +134,8 @@ class Parameters {
   void restore_masters(const model::WeightViews& masters);
   void restore_moments(const model::WeightViews& moments);
   void clear_moments();
+  /// Until the device has done what it was told.
+  void wait_for_device() const;
 
  private:
   /// What the forward pass reads of [begin, end) of the flat order; undefined where it reads nothing.
@@ -160,8 +162,6 @@ class Parameters {
   std::vector<std::size_t> in_order() const;  ///< placements_ by offset
   const Placement& placement(const std::string& name) const;
   Weight weight(const std::vector<std::string>& names) const;
-  /// Until the device has done what it was told.
-  void wait_for_device() const;
   void bind_policy(const model::ModelConfig& config);
   void pack_head();
 

@@ -191,7 +191,8 @@ TEST_CASE(
         const OnDevice<std::uint16_t> y_bf16(count);
         chosen->multiply({codes.rows, shape.rows, there.view, y_bf16.data(), stride, false}, stream);
         stream.wait();
-        CHECK(first_beyond(of_rows(y_bf16.read(), float_of_bf16), want, 2e-5 * largest, 0x1p-8) == "");
+        CHECK(first_beyond(of_rows(y_bf16.read(), float_of_bf16), want, product_error(format, want, 2e-5 * largest),
+                           0x1p-8) == "");
       });
     }
   }

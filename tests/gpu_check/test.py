@@ -55,6 +55,19 @@ def main():
             expect(said in table.get(check_name, {"what": ""})["what"], f"{check_name}: {said}", output)
         code, output, rows = check(folder, "--quick")
         expect(code == 0 and len(rows) == 4, "--quick is the operations, the learner's and two resumed runs", output)
+        code, output, rows = check(folder, fails="crash")
+        cases = rows[0]["cases"] if rows else []
+        expect(code == 1 and [case["holds"] for case in cases] == [True, False] and "exit code -11" in cases[1]["why"] and
+               len(rows) > 30, "a case that ends the program costs no other, and no other check", output)
+        code, output, rows = check(folder, fails="form")
+        expect(code == 1 and "scripts/gpu/check itself: KeyError" in output and any(row["check"] == "peers" for row in rows),
+               "an answer of another form costs no other check", output)
+        code, output, rows = check(folder, "--only", "bench-decode,resume")
+        expect(code == 0 and [row["check"].split()[0] for row in rows] == ["decode"] * 8 + ["save,"] * 2, "--only", output)
+        code, output, rows = check(folder, "--budget", "9")
+        expect(code == 1 and len(rows) == 11 and all("left out" in row["what"] for row in rows), "--budget", output)
+        code, output, rows = check(folder, fails="case")
+        expect("1 == 2 at a.cpp:3" in output and "1 == 2 at a.cpp:3" in rows[0]["cases"][0]["why"], "what a case says", output)
         for fails, row in (("case", "FAILS  operations against the CPU"), ("bits", "FAILS  bitwise on the device, int8 weights, int8 KV"),
                            ("weights", "FAILS  save, resume (rollout.device)"),
                            ("tokens", "FAILS  decode int8, batch 64: graphs"), ("ticks", "FAILS  ticks int4, 8B")):
