@@ -46,18 +46,19 @@ void for_each_chunk(const Tensor& hidden_ND, const Weight& lm_head, const Target
     chunk.hidden_MD = hidden_ND.index_select(0, chunk.rows);
     chunk.logits_MV = exact_product(chunk.hidden_MD, lm_head.value.t());
     if (targets.drawn_from.cuts()) chunk.logits_MV = without_cut_tokens(chunk.logits_MV, targets, begin);
-    chunk.logits_MV.div_(static_cast<double>(targets.drawn_from.temperature));
+    if (targets.drawn_from.temperature != 1) chunk.logits_MV.div_(static_cast<double>(targets.drawn_from.temperature));
     body(chunk);
   }
 }
 
-/// log-softmax and what follows from it. A token that was cut has probability 0 and, as its log, the lowest number, so
-/// that it adds 0 to the entropy instead of NaN.
+/// log-softmax and what follows from it. A token that was `cut` has probability 0 and, as its log, the lowest number,
+/// so that it adds 0 to the entropy instead of NaN.
 struct Distribution {
-  explicit Distribution(const Tensor& logits_MV)
-      : log_p_MV(logits_MV.log_softmax(-1).clamp_min_(std::numeric_limits<float>::lowest())),
-        p_MV(log_p_MV.exp()),
-        entropy_M1(-(p_MV * log_p_MV).sum(-1, true)) {}
+  Distribution(const Tensor& logits_MV, bool cut) : log_p_MV(logits_MV.log_softmax(-1)) {
+    if (cut) log_p_MV.clamp_min_(std::numeric_limits<float>::lowest());
+    p_MV = log_p_MV.exp();
+    entropy_M1 = -(p_MV * log_p_MV).sum(-1, true);
+  }
   Tensor log_p_MV, p_MV, entropy_M1;
 };
 
@@ -67,11 +68,30 @@ Tensor on_device_or_zeros(const Tensor& gradient, const Chunk& chunk) {
   return gradient.narrow(0, chunk.begin, chunk.size).to(device).unsqueeze(1);
 }
 
+/// ∂ log p_t / ∂ z = 1[t] − p;  ∂ H / ∂ z = −p (log p + H); both over the temperature. M × V numbers are read and
+/// written as seldom as may be: an entropy without a gradient (`d_entropy_M` not defined, as usual) is not looked at.
+Tensor logit_gradients(const Chunk& chunk, const ops::DrawParams& drawn_from, const Tensor& d_log_prob_M,
+                       const Tensor& d_entropy_M) {
+  const auto temperature = static_cast<double>(drawn_from.temperature);
+  const Tensor d_log_prob_M1 = on_device_or_zeros(d_log_prob_M, chunk) / temperature;
+  Tensor d_logits_MV;
+  if (d_entropy_M.defined()) {
+    const Distribution distribution(chunk.logits_MV, drawn_from.cuts());
+    const Tensor d_entropy_M1 = on_device_or_zeros(d_entropy_M, chunk) / -temperature;
+    d_logits_MV = distribution.p_MV * d_entropy_M1;  // first, so that a probability of 0 meets the lowest number as 0
+    d_logits_MV.mul_(distribution.log_p_MV.add_(distribution.entropy_M1));
+    d_logits_MV.addcmul_(distribution.p_MV, d_log_prob_M1, -1);
+  } else {
+    d_logits_MV = chunk.logits_MV.softmax(-1).mul_(-d_log_prob_M1);
+  }
+  return d_logits_MV.scatter_add_(1, chunk.targets, d_log_prob_M1);
+}
+
 TargetScores compute_scores(const Tensor& hidden, const Weight& lm_head, const TargetRows& targets) {
   const auto total = static_cast<std::int64_t>(targets.rows.size());
   const Tensor log_probs = torch::empty({total}), entropy = torch::empty({total});
   for_each_chunk(hidden, lm_head, targets, [&](const Chunk& chunk) {
-    const Distribution distribution(chunk.logits_MV);
+    const Distribution distribution(chunk.logits_MV, targets.drawn_from.cuts());
     log_probs.narrow(0, chunk.begin, chunk.size).copy_(distribution.log_p_MV.gather(1, chunk.targets).squeeze(1));
     entropy.narrow(0, chunk.begin, chunk.size).copy_(distribution.entropy_M1.squeeze(1));
   });
@@ -87,14 +107,7 @@ TargetScores device_target_log_probs(const Tensor& hidden_ND, const Weight& lm_h
   const auto backward = [hidden, lm_head, &targets](const TensorList& d) {
     const Tensor d_hidden_ND = torch::zeros_like(hidden);
     for_each_chunk(hidden, lm_head, targets, [&](const Chunk& chunk) {
-      const Distribution distribution(chunk.logits_MV);
-      const Tensor d_log_prob_M1 = on_device_or_zeros(d[0], chunk), d_entropy_M1 = on_device_or_zeros(d[1], chunk);
-      // ∂ log p_t / ∂ z = 1[t] − p;  ∂ H / ∂ z = −p (log p + H).
-      Tensor d_logits_MV = -d_log_prob_M1 * distribution.p_MV;
-      d_logits_MV.scatter_add_(1, chunk.targets, d_log_prob_M1);
-      d_logits_MV.sub_(d_entropy_M1 * distribution.p_MV * (distribution.log_p_MV + distribution.entropy_M1));
-      d_logits_MV.div_(static_cast<double>(targets.drawn_from.temperature));
-      const Tensor rounded_MV = d_logits_MV.to(hidden.scalar_type());
+      const Tensor rounded_MV = logit_gradients(chunk, targets.drawn_from, d[0], d[1]).to(hidden.scalar_type());
       add_exact_product(rounded_MV.t(), chunk.hidden_MD, lm_head.gradient);
       d_hidden_ND.index_copy_(0, chunk.rows, torch::mm(rounded_MV, lm_head.value));
     });
