@@ -160,7 +160,8 @@ bool has_emphasis(std::string_view text) noexcept {
 /// "$5** was spent": emphasis that began before the clause.
 bool ends_emphasis(std::string_view text) noexcept {
   const std::size_t at = text.find("**");
-  if (at == 0 || at + 2 >= text.size() || text[at - 1] == ' ' || text[at + 2] != ' ') return false;
+  if (at == std::string_view::npos || at == 0 || at + 2 >= text.size() || text[at - 1] == ' ' || text[at + 2] != ' ')
+    return false;
   return text.find("**", at + 2) == std::string_view::npos;
 }
 
