@@ -140,6 +140,7 @@ TEST_CASE("a verdict spends as much on a root, a function or a member as it take
         std::pair{repeated(200, "", root), std::string("5")}, std::pair{repeated(250, "+", sine), std::string("5")},
         std::pair{determinant(repeated(250, "&", power)), std::string("2^x")},
         std::pair{repeated(61, ",", set), repeated(61, ",", set_back)},
+        std::pair{"(-1000000000000)!+" + repeated(250, "+", root), std::string("x=5")},
         std::pair{repeated(100, "+", factorial), std::string("5")}}) {
     INFO(answer.substr(0, 60));
     CHECK(judge(boxed(answer), gold).reason == "out of budget");

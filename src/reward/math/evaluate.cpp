@@ -202,7 +202,7 @@ Value Evaluator::factorial(NodeIdx idx) {
     }
   }
   const Value whole = value(idx);
-  if (whole.is_integer() && !budget_.spend(std::min(whole.exact->q.numerator, kMaxFactorial) / 20))
+  if (whole.is_integer() && !budget_.spend(std::clamp<std::int64_t>(whole.exact->q.numerator, 0, kMaxFactorial) / 20))
     return algebra_.undefined();  // a factor is two products in two fields and one of numbers
   Value result = algebra_.factorial(shift == 0 ? whole : algebra_.subtract(whole, algebra_.integer(shift)));
   for (std::int64_t j = 0; j < shift; ++j)
