@@ -142,8 +142,11 @@ struct SlotCopy {
   std::int32_t from = 0, to = 0, num_slots = 0;
 };
 
+/// The token of a tick that stands for the draw_idx-th draw of the tick started before, which may be under way.
+constexpr std::int32_t drawn_before(std::int32_t draw_idx) { return -1 - draw_idx; }
+
 /// One tick's rows, end to end. A row sees positions 0 … its own, in the pages page_ids[first_page_N[row]] …. A token
-/// of −1 − i is what the i-th draw of the tick started before has drawn, which may be under way.
+/// is an id or drawn_before.
 struct Tick {
   std::span<const std::int32_t> tokens_N, positions_N, first_page_N;
   std::span<const std::int32_t> page_ids;

@@ -151,7 +151,7 @@ class Sequences {
         QRL_INVARIANT(drawn[i].token >= 0, "bench ticks", "finite logits", "row " + std::to_string(i));
     };
     start();  // launched one by one; its tokens any
-    for (std::size_t i = 0; i < rows; ++i) tokens[i] = -1 - static_cast<std::int32_t>(i);
+    for (std::size_t i = 0; i < rows; ++i) tokens[i] = drawn_before(static_cast<std::int32_t>(i));
     tick();  // recorded
     TickSpeed speed{batch, context_};
     for (int round = 0; round < kRounds; ++round) {

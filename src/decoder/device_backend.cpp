@@ -250,6 +250,7 @@ void DeviceBackend::draw_from_whole_rows(const Plan& plan, const DrawKey& key, s
 }  // namespace
 
 cuda::Tick DeviceTick::fill(const Plan& plan) {
+  static_assert(drawn_before(3) == cuda::drawn_before(3));  // a plan's tokens go on as they are
   first_page_N_.clear();
   page_ids_.clear();
   copies_.clear();
