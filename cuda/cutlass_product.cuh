@@ -76,7 +76,8 @@ struct CutlassProduct {
   }
 };
 
-/// Few rows: as narrow a tile as wgmma has; more: two groups of warps share one tile.
+/// As few rows a tile as wgmma has while tiles of twice as many would leave multiprocessors without one; else two
+/// groups of warps share a tile.
 template <class Element, class Sum>
 void cutlass_product(const ProductTask& task, const CutlassPlace& place, const Stream& stream) {
   using cute::Shape, cute::_64, cute::_128;
@@ -84,7 +85,8 @@ void cutlass_product(const ProductTask& task, const CutlassPlace& place, const S
                                 cutlass::epilogue::TmaWarpSpecialized>;
   using Wide = CutlassProduct<Element, Sum, Shape<_128, _128, _128>, cutlass::gemm::KernelTmaWarpSpecializedCooperative,
                               cutlass::epilogue::TmaWarpSpecializedCooperative>;
-  if (task.num_rows <= 64) Narrow::run(task, place, stream);
+  const std::int64_t wide_tiles = ceil_div(task.num_rows, 128) * ceil_div(task.w.at.rows, 128);
+  if (task.num_rows <= 64 || wide_tiles < place.num_multiprocessors) Narrow::run(task, place, stream);
   else Wide::run(task, place, stream);
 }
 
