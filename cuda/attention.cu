@@ -82,6 +82,17 @@ QRL_DEVICE void bring_queries(const AttentionTask& task, const Block& block, flo
   }
 }
 
+/// All of a chunk's codes are under way to L2 while its steps wait for their own loads and for each other.
+QRL_DEVICE void prefetch_chunk(const KvPages& pages, const std::int64_t* codes_at) {
+  const int slot_lines = static_cast<int>(pages.at.slot_bytes() + 127) / 128;
+#pragma unroll 1  // more costs registers that spill
+  for (int i = thread_idx(); i < kAttentionChunk * slot_lines; i += kThreads) {
+    const std::int64_t at = codes_at[i / slot_lines] + i % slot_lines * 128;
+    prefetch(pages.keys + at);
+    prefetch(pages.values + at);
+  }
+}
+
 /// Blocks that a multiprocessor's registers are shared out for; more would spill.
 template <KvFormat format, int kDim, int kTiles>
 inline constexpr int kBlocksAtOnce = kTiles > 1 || kDim > 128       ? 2
@@ -123,6 +134,7 @@ QRL_DEVICE void attend(const AttentionTask& task, std::int64_t tile_idx, Shared<
       shared.value_scales[i] = pages.value_slot_scales[slot];
     }
     sync_block();
+    prefetch_chunk(pages, shared.codes_at);
 
     float score[kSteps][kTiles][2][2], largest[kTiles], sum[kTiles];
     lanes.seen_nan = 0;
@@ -184,6 +196,7 @@ QRL_DEVICE void attend(const AttentionTask& task, std::int64_t tile_idx, Shared<
 template <KvFormat format, int kDim, int kTiles>
 QRL_KERNEL_OF(kThreads, (kBlocksAtOnce<format, kDim, kTiles>))
 void attention_kernel(AttentionTask task) {
+  wait_for_kernel_before();
   auto& shared = *reinterpret_cast<Shared<format, kDim, kTiles>*>(shared_memory());
   const AttentionCounts& counts = *task.work.counts;
   constexpr bool kIsSmall = kTiles == kSmallQueries / 8;
@@ -196,6 +209,7 @@ void attention_kernel(AttentionTask task) {
 
 /// A block a split row and query head: its chunks' results, in order.
 QRL_KERNEL void join_kernel(AttentionTask task) {
+  wait_for_kernel_before();
   if (block_x() >= task.work.counts->num_split) return;
   const std::int64_t row = task.work.split_rows[block_x()], head = block_y(), width = task.pages.head_dim;
   const std::int64_t num_chunks = task.where.positions[row] / kAttentionChunk + 1;

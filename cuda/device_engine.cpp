@@ -138,7 +138,7 @@ DeviceEngine::DeviceEngine(const EngineOptions& options, const DeviceFacts& devi
       kv_(options, device),
       tick_(options),
       blocks_(options, tick_, weights_, *products_),
-      head_(options.shape, tick_.max_rows(), weights_, *products_) {}
+      head_(options, tick_.max_rows(), weights_, *products_) {}
 
 std::string DeviceEngine::describe() const {
   return device_.name + ", device " + std::to_string(device_.number) + " of " + std::to_string(device_.count) +

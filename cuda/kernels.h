@@ -225,22 +225,24 @@ struct DrawSettings {
 };
 
 /// Rows' logits, a stretch of the vocabulary at a time: largest logit and Σ exp((logit − largest)/temperature) of each
-/// block of kDrawBlock, as ops/sample.h's RowSummary; with z = (logit − largest)/temperature also Σ exp(z)·z.
-inline constexpr std::int64_t kDrawBlock = 256;
+/// block of kDrawBlock, as ops/sample.h's RowSummary, the sum also of each of its parts of kDrawPart tokens; with
+/// z = (logit − largest)/temperature also Σ exp(z)·z.
+inline constexpr std::int64_t kDrawBlock = 256, kDrawPart = 32, kDrawParts = kDrawBlock / kDrawPart;
 struct SummariseTask {
   const float* logits;
   std::int64_t stride, first_token, num_tokens;  ///< first_token a multiple of kDrawBlock
   const DrawSettings* settings;
   std::int64_t num_blocks;       ///< of the whole vocabulary
   float *block_max, *block_sum;  ///< [rows, num_blocks]
-  float* block_weighted;         ///< the same, Σ exp(z)·z; null: not wanted
+  float* part_sum;               ///< [rows, num_blocks, kDrawParts]
+  float* block_weighted;         ///< [rows, num_blocks], Σ exp(z)·z; null: not wanted
 };
 void summarise_logits(const SummariseTask& task, std::int64_t num_rows, const Stream& stream);
 
 /// Rows whose whole vocabulary was summarised. A logit of theirs is one of those given, or made again from the row and
 /// its weights, sums in another order than the matrix product's.
 struct SummarisedRows {
-  const float *block_max, *block_sum;
+  const float *block_max, *block_sum, *part_sum;
   std::int64_t num_blocks, vocab_size;
   const DrawSettings* settings;
   const float* logits;  ///< [rows, stride] of the whole vocabulary; null: made again
@@ -249,7 +251,8 @@ struct SummarisedRows {
   std::int64_t width;                             ///< padded
 };
 
-/// Draws one token a row: the block by the sums (fp64, in order), then the token by the block's logits.
+/// Draws one token a row: the block by the sums (fp64, a 32nd of the blocks at a time, in order), its part by the
+/// parts' (fp64, in order), then the token by the part's logits.
 struct DrawTask {
   SummarisedRows rows;
   const double* uniforms;

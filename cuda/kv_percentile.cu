@@ -39,6 +39,7 @@ QRL_DEVICE std::uint32_t count_above(const KvPercentileTask& task, const Codes* 
 
 /// A block a kv head and side. The bits of |bf16| order like the values, so that 15 counts find one.
 QRL_KERNEL void kv_percentile_kernel(KvPercentileTask task) {
+  wait_for_kernel_before();
   auto* exchange = reinterpret_cast<std::uint32_t*>(shared_memory());
   const bool is_value = block_y() == 1;
   const auto* codes = reinterpret_cast<const Codes*>(is_value ? task.values : task.keys);

@@ -91,6 +91,7 @@ struct Shared {
 /// run_scaled: the weights' scales (and x's, where it has as many) change with every step.
 template <class Unit, Code x_code, Code w_code, bool run_scaled>
 QRL_KERNEL void product_kernel(ProductTask task) {
+  wait_for_kernel_before();
   using S = Shared<Unit>;
   using Bits = typename Unit::Bits;
   auto* x_tile = reinterpret_cast<Bits*>(shared_memory());

@@ -206,9 +206,9 @@ struct Streamed {
     return ((warp_idx() * kLaneOutputs + 2 * m + upper) * C::kWPieces + j) * 32 * kPiece + lane_idx() * kPiece;
   }
 
-  /// Begins to load runs `run` and `run` + 1, those before `end`.
-  QRL_DEVICE static void load(const ProductTask& task, const Place& at, unsigned char* stage, std::int64_t run,
-                              std::int64_t end) {
+  /// Begins to load runs `run` and `run` + 1, those before `end`: the weights', then x's.
+  QRL_DEVICE static void load_weights(const ProductTask& task, const Place& at, unsigned char* stage, std::int64_t run,
+                                      std::int64_t end) {
     const MatrixLayout& w = task.w.at;
     const std::int64_t own_run = run + at.half;
     if (own_run < end && at.has_outputs) {
@@ -230,6 +230,9 @@ struct Streamed {
         copy_async_16(to, task.w.scales + own_run * w.rows + at.warp_output + first, true);
       }
     }
+  }
+  QRL_DEVICE static void load_rows(const ProductTask& task, const Place& at, unsigned char* stage, std::int64_t run,
+                                   std::int64_t end) {
     constexpr int kRowPieces = 4 * C::kXPieces, kHalf = kRows * kRowPieces;
     const auto* x = static_cast<const std::uint8_t*>(task.x.codes);
     const std::int64_t row_bytes = task.x.stride * (bits_of_code(C::x_code) / 8);
@@ -246,7 +249,7 @@ struct Streamed {
         const int half = idx / kRows, r = idx % kRows;
         if (run + half >= end) break;
         const bool is_row = at.first_row + r < task.num_rows;
-        const float* from = task.x.scales + (is_row ? (at.first_row + r) * w.num_scales : 0) + run + half;
+        const float* from = task.x.scales + (is_row ? (at.first_row + r) * task.w.at.num_scales : 0) + run + half;
         copy_async_4(stage + kBytes.x_scales_at() + 4 * idx, from, is_row);
       }
     }
@@ -322,7 +325,12 @@ struct Streamed {
     totals.clear();
 #pragma unroll
     for (int step = 0; step < kStages - 1; ++step) {
-      if (step < num_steps) load(task, at, stages + step * kBytes.stage(), begin + 2 * step, end);
+      if (step < num_steps) load_weights(task, at, stages + step * kBytes.stage(), begin + 2 * step, end);
+    }
+    wait_for_kernel_before();  // which made x; no kernel writes weights right before a product
+#pragma unroll
+    for (int step = 0; step < kStages - 1; ++step) {
+      if (step < num_steps) load_rows(task, at, stages + step * kBytes.stage(), begin + 2 * step, end);
       commit_copies();
     }
     int stage_idx = 0, free_idx = kStages - 1;
@@ -330,7 +338,10 @@ struct Streamed {
       wait_copies<kStages - 2>();
       sync_block();  // the step's copies are there for all, and all have done with the stage before it
       const std::int64_t ahead = step + kStages - 1;
-      if (ahead < num_steps) load(task, at, stages + free_idx * kBytes.stage(), begin + 2 * ahead, end);
+      if (ahead < num_steps) {
+        load_weights(task, at, stages + free_idx * kBytes.stage(), begin + 2 * ahead, end);
+        load_rows(task, at, stages + free_idx * kBytes.stage(), begin + 2 * ahead, end);
+      }
       commit_copies();
       const unsigned char* stage = stages + stage_idx * kBytes.stage();
       if (begin + 2 * step + at.half < end && at.has_outputs) {

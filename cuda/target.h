@@ -39,6 +39,17 @@ QRL_DEVICE T shuffle_xor(T value, int mask) {
 }
 /// Counts up by one for all blocks; what the counter held before.
 QRL_DEVICE std::uint32_t count_up(std::uint32_t* counter) { return atomicAdd(counter, 1U); }
+/// Every kernel says so first, all threads: till then it may have begun while the one launched right before it was
+/// still at work, and reads only what that one does not write; from then on that one is done and seen, and the next may
+/// begin. So a launch's own time passes beside the kernel before it (Hopper on; elsewhere kernels wait as always).
+QRL_DEVICE void wait_for_kernel_before() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+/// Asks for the line of device memory that holds this byte, which a load then finds nearer. Reads nothing.
+QRL_DEVICE void prefetch(const void* at) { asm volatile("prefetch.global.L2 [%0];" ::"l"(at)); }
 /// What this thread has written to device memory comes before what it writes or counts next, for every block.
 QRL_DEVICE void fence_device() { __threadfence(); }
 /// A word that another block wrote.
@@ -113,12 +124,24 @@ QRL_DEVICE unsigned char* shared_memory() {
   return bytes;
 }
 
+/// Whether a kernel may begin before the one before it has ended; a process has one device.
+inline bool kernels_overlap() {
+  static const bool from_hopper_on = [] {
+    int device = 0, major = 0;
+    QRL_CUDA_CHECK(cudaGetDevice(&device));
+    QRL_CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+    return major >= 9;
+  }();
+  return from_hopper_on;
+}
+
 /// Blocks in x and y.
 struct Grid {
   std::int64_t x = 1, y = 1;
 };
 
-/// Nothing for an empty grid. `threads` a multiple of 32.
+/// Nothing for an empty grid. `threads` a multiple of 32. The kernel may begin before the one before it has ended
+/// (wait_for_kernel_before).
 template <class Task>
 void launch(void (*kernel)(Task), Grid grid, int threads, std::size_t shared_bytes, const Stream& stream, Task task) {
   constexpr std::size_t kWithoutAsking = 48 * 1024;
@@ -129,10 +152,18 @@ void launch(void (*kernel)(Task), Grid grid, int threads, std::size_t shared_byt
     QRL_CUDA_CHECK(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
                                         cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)));
   }
+  cudaLaunchAttribute overlap{};
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y));
+  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = static_cast<cudaStream_t>(stream.handle());
+  config.attrs = &overlap;
+  config.numAttrs = kernels_overlap() ? 1 : 0;
   void* arguments[] = {&task};
-  QRL_CUDA_CHECK(cudaLaunchKernel(
-      reinterpret_cast<const void*>(kernel), dim3(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y)),
-      dim3(static_cast<unsigned>(threads)), arguments, shared_bytes, static_cast<cudaStream_t>(stream.handle())));
+  QRL_CUDA_CHECK(cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(kernel), arguments));
 }
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

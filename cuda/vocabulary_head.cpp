@@ -8,10 +8,13 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 
-/// Rows whose logits are made at once, and how many of their columns: what a draw needs of a tile is small.
+/// Rows whose logits are made at once, and how many logits: what a draw needs of a tile is small, and 16 MiB stay in
+/// L2.
 constexpr std::int64_t kDrawRows = 256;
+constexpr std::int64_t kTileLogits = std::int64_t{4} << 20;
+/// Columns of a tile where the number of rows must not decide them: how a product is split follows from its outputs.
 constexpr std::int64_t kTileTokens = 8192;
-static_assert(kTileTokens % kDrawBlock == 0 && kTileTokens % kOutputTile == 0);
+static_assert(kTileTokens % kDrawBlock == 0 && kDrawBlock % kOutputTile == 0 && kDrawRows * kTileTokens <= kTileLogits);
 
 constexpr std::size_t drawn_bytes(std::int64_t num_rows) {
   return static_cast<std::size_t>(num_rows) * (sizeof(std::int32_t) + sizeof(float));
@@ -19,18 +22,19 @@ constexpr std::size_t drawn_bytes(std::int64_t num_rows) {
 
 }  // namespace
 
-VocabularyHead::VocabularyHead(const ModelShape& shape, std::int64_t max_rows, const Weights& weights,
+VocabularyHead::VocabularyHead(const EngineOptions& options, std::int64_t max_rows, const Weights& weights,
                                Products& products)
-    : shape_(shape),
+    : shape_(options.shape),
       weights_(weights),
       products_(products),
-      tile_tokens_(std::min(round_up(shape.vocab_size, kOutputTile), kTileTokens)),
-      num_blocks_(ceil_div(shape.vocab_size, kDrawBlock)),
+      row_only_sums_(options.row_only_sums),
+      num_blocks_(ceil_div(shape_.vocab_size, kDrawBlock)),
       max_step_(std::min(max_rows, kDrawRows)),
-      normed_(std::max(max_step_, kWholeRows), shape.width),
-      tile_(floats(max_step_ * tile_tokens_)),
+      normed_(std::max(max_step_, kWholeRows), shape_.width),
+      tile_(floats(std::min(kTileLogits, max_step_ * round_up(shape_.vocab_size, kOutputTile)))),
       block_max_(floats(max_step_ * num_blocks_)),
       block_sum_(floats(max_step_ * num_blocks_)),
+      part_sum_(floats(max_step_ * num_blocks_ * kDrawParts)),
       whole_rows_(kWholeRows * sizeof(std::int32_t)),
       drawn_host_{Memory(drawn_bytes(max_rows), Memory::Place::host),
                   Memory(drawn_bytes(max_rows), Memory::Place::host)},
@@ -42,6 +46,12 @@ void VocabularyHead::final_norm(const ResidualRows& rows, const std::int32_t* ro
   norm_encode({rows.x, rows.branch, nullptr, weights_.final_norm_D(), row_ids, shape_.rms_norm_eps,
                normed_.for_layer(weights_.lm_head())},
               num_rows, stream);
+}
+
+/// As many columns as a tile of so many rows has room for: each costs a product and its summary to begin.
+std::int64_t VocabularyHead::tile_tokens(std::int64_t num_rows) const {
+  const std::int64_t fit = row_only_sums_ ? kTileTokens : kTileLogits / num_rows / kDrawBlock * kDrawBlock;
+  return std::min(round_up(shape_.vocab_size, kOutputTile), fit);
 }
 
 void VocabularyHead::logit_tile(std::int64_t first_token, std::int64_t num_rows, float* y, std::int64_t y_stride,
@@ -57,22 +67,25 @@ void VocabularyHead::logit_tile(std::int64_t first_token, std::int64_t num_rows,
 SummarisedRows VocabularyHead::summarise(const ResidualRows& rows, const std::int32_t* row_ids, std::int64_t num_rows,
                                          const DrawSettings* settings, float* block_weighted, const Stream& stream) {
   final_norm(rows, row_ids, num_rows, stream);
-  for (std::int64_t begin = 0; begin < shape_.vocab_size; begin += tile_tokens_) {
-    const std::int64_t num_tokens = std::min(tile_tokens_, shape_.vocab_size - begin);
-    logit_tile(begin, num_rows, tile_.as<float>(), tile_tokens_, num_tokens, stream);
-    summarise_logits({tile_.as<float>(), tile_tokens_, begin, num_tokens, settings, num_blocks_, block_max_.as<float>(),
-                      block_sum_.as<float>(), block_weighted},
+  const std::int64_t stride = tile_tokens(num_rows);
+  for (std::int64_t begin = 0; begin < shape_.vocab_size; begin += stride) {
+    const std::int64_t num_tokens = std::min(stride, shape_.vocab_size - begin);
+    logit_tile(begin, num_rows, tile_.as<float>(), stride, num_tokens, stream);
+    summarise_logits({tile_.as<float>(), stride, begin, num_tokens, settings, num_blocks_, block_max_.as<float>(),
+                      block_sum_.as<float>(), part_sum_.as<float>(), block_weighted},
                      num_rows, stream);
   }
-  const bool all_there = shape_.vocab_size <= tile_tokens_;
+  // Whatever the number of rows, so that a score has the bits of a draw.
+  const bool all_there = shape_.vocab_size <= kTileTokens;
   const DeviceMatrix& head = weights_.lm_head();
   return {block_max_.as<float>(),
           block_sum_.as<float>(),
+          part_sum_.as<float>(),
           num_blocks_,
           shape_.vocab_size,
           settings,
           all_there ? tile_.as<float>() : nullptr,
-          tile_tokens_,
+          stride,
           normed_.codes.as<std::uint16_t>(),
           reinterpret_cast<const std::uint16_t*>(head.codes),
           head.at.width};

@@ -20,7 +20,7 @@ inline constexpr std::int64_t kWholeRows = 32;
 class VocabularyHead {
  public:
   /// For up to max_rows draws at once. `weights` and `products` must outlive it.
-  VocabularyHead(const ModelShape& shape, std::int64_t max_rows, const Weights& weights, Products& products);
+  VocabularyHead(const EngineOptions& options, std::int64_t max_rows, const Weights& weights, Products& products);
 
   /// Draws for arrays.shape.draws of the tick's rows.
   void draw(const ResidualRows& rows, const TickArrays& arrays, const Stream& stream);
@@ -40,6 +40,7 @@ class VocabularyHead {
 
  private:
   void final_norm(const ResidualRows& rows, const std::int32_t* row_ids, std::int64_t num_rows, const Stream& stream);
+  std::int64_t tile_tokens(std::int64_t num_rows) const;
   void logit_tile(std::int64_t first_token, std::int64_t num_rows, float* y, std::int64_t y_stride,
                   std::int64_t num_tokens, const Stream& stream);
   SummarisedRows summarise(const ResidualRows& rows, const std::int32_t* row_ids, std::int64_t num_rows,
@@ -53,9 +54,10 @@ class VocabularyHead {
   ModelShape shape_;
   const Weights& weights_;
   Products& products_;
-  std::int64_t tile_tokens_, num_blocks_, max_step_;
+  bool row_only_sums_;
+  std::int64_t num_blocks_, max_step_;
   EncodedMemory normed_;
-  Memory tile_, block_max_, block_sum_;
+  Memory tile_, block_max_, block_sum_, part_sum_;
   Memory whole_, whole_rows_;
   Memory drawn_host_[2], drawn_;  // tokens, then log-probs
   std::optional<Scoring> scoring_;

@@ -75,6 +75,7 @@ constexpr std::size_t kExchangeBytes = kWarps * sizeof(float);
 
 /// magnitudes[row]: of each row.
 QRL_KERNEL void row_magnitudes_kernel(EncodeWeightsTask task) {
+  wait_for_kernel_before();
   const std::int64_t row = block_x();
   const std::uint32_t mine = share_of_largest(task, row, 0, task.at.in, thread_idx(), kThreads);
   const std::uint32_t largest = block_max(mine, exchange_memory());
@@ -83,6 +84,7 @@ QRL_KERNEL void row_magnitudes_kernel(EncodeWeightsTask task) {
 
 /// magnitudes[num_rows]: of all rows.
 QRL_KERNEL void tensor_magnitude_kernel(EncodeWeightsTask task) {
+  wait_for_kernel_before();
   std::uint32_t mine = 0;
   for (std::int64_t row = thread_idx(); row < task.num_rows; row += kThreads) mine = larger(mine, task.magnitudes[row]);
   const std::uint32_t largest = block_max(mine, exchange_memory());
@@ -91,6 +93,7 @@ QRL_KERNEL void tensor_magnitude_kernel(EncodeWeightsTask task) {
 
 /// magnitudes[rows / 128, inputs / 128]: of each block of the tensor.
 QRL_KERNEL void block_magnitudes_kernel(EncodeWeightsTask task) {
+  wait_for_kernel_before();
   const std::int64_t first = block_x() * kBlockSide, begin = block_y() * kBlockSide;
   const std::int64_t end = begin + kBlockSide < task.at.in ? begin + kBlockSide : task.at.in;
   const std::int64_t end_row = first + kBlockSide < task.num_rows ? first + kBlockSide : task.num_rows;
@@ -102,6 +105,7 @@ QRL_KERNEL void block_magnitudes_kernel(EncodeWeightsTask task) {
 }
 
 QRL_KERNEL void encode_weights_kernel(EncodeWeightsTask task) {
+  wait_for_kernel_before();
   const std::int64_t row = block_x();
   if (task.at.num_scales <= 1) {
     const std::uint32_t mine = share_of_largest(task, row, 0, task.at.in, thread_idx(), kThreads);
@@ -131,6 +135,7 @@ QRL_KERNEL void encode_weights_kernel(EncodeWeightsTask task) {
 constexpr std::int64_t kStretch = 8 * kThreads;
 
 QRL_KERNEL void round_table_kernel(StoreTask task) {
+  wait_for_kernel_before();
   const std::int64_t begin = block_x() * kStretch;
   const std::int64_t end = begin + kStretch < task.count ? begin + kStretch : task.count;
   for (std::int64_t i = begin + thread_idx(); i < end; i += kThreads) {
@@ -140,6 +145,7 @@ QRL_KERNEL void round_table_kernel(StoreTask task) {
 }
 
 QRL_KERNEL void store_vector_kernel(StoreTask task) {
+  wait_for_kernel_before();
   const std::int64_t begin = block_x() * kStretch;
   const std::int64_t end = begin + kStretch < task.count ? begin + kStretch : task.count;
   for (std::int64_t i = begin + thread_idx(); i < end; i += kThreads) {
@@ -162,6 +168,7 @@ QRL_DEVICE float number_of(Code code, std::uint32_t bits) {
 
 /// A thread a word, so that its inputs are neighbours in what is written, too.
 QRL_KERNEL void decode_weights_kernel(DecodeWeightsTask task) {
+  wait_for_kernel_before();
   const MatrixLayout& at = task.w.at;
   const std::int64_t row = block_x();
   const int num_inputs = static_cast<int>(at.word_inputs), bits = 32 / num_inputs;
@@ -180,6 +187,7 @@ QRL_KERNEL void decode_weights_kernel(DecodeWeightsTask task) {
 }
 
 QRL_KERNEL void decode_rows_kernel(DecodeRowsTask task) {
+  wait_for_kernel_before();
   const EncodedRows& x = task.x;
   const std::int64_t row = block_x();
   for (std::int64_t i = thread_idx(); i < x.width; i += kThreads) {

@@ -27,6 +27,7 @@ struct Task {
 
 /// Every thread reads what its neighbour wrote.
 void pass_on(Task task) {
+  wait_for_kernel_before();
   auto* shared = reinterpret_cast<float*>(shared_memory());
   shared[thread_idx()] = static_cast<float>(thread_idx());
   if (task.with_barrier) sync_block();
@@ -35,8 +36,14 @@ void pass_on(Task task) {
 
 /// Half of a warp waits for the block, half for the warp.
 void part_ways(Task) {
+  wait_for_kernel_before();
   if (thread_idx() % 2 == 0) sync_block();
   else sync_warp();
+}
+
+/// Half of the threads do not look at what comes before.
+void run_ahead(Task) {
+  if (thread_idx() % 2 == 0) wait_for_kernel_before();
 }
 
 enum class Wait : std::uint8_t { before, after, never };
@@ -47,6 +54,7 @@ struct CopyTask {
 };
 /// Every thread copies a number and reads it; the last one copies nothing.
 void copy_one(CopyTask task) {
+  wait_for_kernel_before();
   auto* shared = reinterpret_cast<float*>(shared_memory());
   const int i = thread_idx();
   copy_async_4(shared + i, task.from + i, i + 1 < num_threads());
@@ -66,6 +74,7 @@ struct MmaTask {
   float* c;
 };
 void take_columns(MmaTask task) {
+  wait_for_kernel_before();
   const int q = lane_idx() / 4, t = lane_idx() % 4;
   const auto pair = [](int row, int k) {  // row + 16 k, in two bf16 numbers
     return static_cast<std::uint32_t>(qrl::cuda::bf16_of(static_cast<float>(row + 16 * k))) |
@@ -83,6 +92,7 @@ struct ByteTask {
   std::int32_t* c;
 };
 void multiply_bytes(ByteTask task) {
+  wait_for_kernel_before();
   constexpr std::uint32_t kMinus3 = 0xfdfdfdfdU, k200 = 0xc8c8c8c8U;
   std::int32_t both_signed[4] = {1, 1, 1, 1}, unsigned_b[4] = {1, 1, 1, 1};
   mma(both_signed, {kMinus3, kMinus3, kMinus3, kMinus3}, k200, k200);
@@ -113,6 +123,10 @@ TEST_CASE("emulation: a missing barrier shows as NaN or as a result that depends
 TEST_CASE("emulation: a barrier that some threads do not reach is an error, and so is half a warp") {
   CHECK_THROWS_AS(run(part_ways, 32, 0, Task{}), base::Error);
   CHECK_THROWS_AS(run(part_ways, 16, 0, Task{}), base::Error);
+}
+
+TEST_CASE("emulation: a thread that does not wait for the kernel before is an error") {
+  CHECK_THROWS_AS(run(run_ahead, 32, 0, Task{}), base::Error);
 }
 
 TEST_CASE("emulation: a copy that is not waited for shows as NaN, and is an error when a kernel ends") {

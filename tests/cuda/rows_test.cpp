@@ -14,7 +14,7 @@ using namespace qrl::cuda::test;
 
 constexpr quant::Format kFormats[] = {quant::Format::bf16, quant::Format::int8, quant::Format::fp8_channel,
                                       quant::Format::fp8_block128};
-constexpr std::int64_t kWidths[] = {7, 96, 257, 1000};
+constexpr std::int64_t kWidths[] = {7, 96, 257, 1000, 1029, 2100};  // of one block a row and of several
 constexpr std::int64_t kRows = 5;
 
 /// Ordinary rows, one of zeros, one with an infinity, one of very small and very large values.
@@ -136,16 +136,16 @@ TEST_CASE("embedding rows are the tokens', or those that were drawn") {
   if (!find_device()) return;
   const target::Stream stream;
   std::vector<std::uint16_t> table;
-  for (const float value : normal_values(11 * 300, 1, 7)) table.push_back(bf16_of(value));
+  for (const float value : normal_values(11 * 1300, 1, 7)) table.push_back(bf16_of(value));
   const OnDevice<std::uint16_t> table_there(table);
   const OnDevice<std::int32_t> tokens({10, 0, 3, 3, -1, -3, -2}), drawn({7, -1, 9});
-  const OnDevice<float> x(7 * 300);
-  target::embed({table_there.data(), tokens.data(), drawn.data(), 300, x.data()}, 7, stream);
+  const OnDevice<float> x(7 * 1300);
+  target::embed({table_there.data(), tokens.data(), drawn.data(), 1300, x.data()}, 7, stream);
   stream.wait();
   std::vector<float> want;
   for (const std::int32_t token : {10, 0, 3, 3, 7, 9, 0}) {  // 0 for the one that could not be drawn
-    for (std::int32_t i = 0; i < 300; ++i)
-      want.push_back(float_of_bf16(table[static_cast<std::size_t>(token * 300 + i)]));
+    for (std::int32_t i = 0; i < 1300; ++i)
+      want.push_back(float_of_bf16(table[static_cast<std::size_t>(token * 1300 + i)]));
   }
   CHECK(first_beyond(x.read(), want, 0, 0) == "");
 }

@@ -39,18 +39,18 @@ Drawn draw_there(const std::vector<float>& logits, std::int64_t vocab_size, cons
   const std::int64_t num_blocks = ceil_div(vocab_size, target::kDrawBlock);
   const OnDevice<float> there(logits), maxima(static_cast<std::size_t>(num_rows * num_blocks)),
       sums(static_cast<std::size_t>(num_rows * num_blocks)), weighted(static_cast<std::size_t>(num_rows * num_blocks)),
-      logprobs(uniforms.size());
+      parts(static_cast<std::size_t>(num_rows * num_blocks * target::kDrawParts)), logprobs(uniforms.size());
   const OnDevice<double> uniforms_there(uniforms);
   const OnDevice<std::int32_t> tokens(uniforms.size());
   const bool greedy = temperature == 0;
   const OnDevice<target::DrawSettings> settings({{greedy ? 1.0F : 1.0F / temperature, greedy ? 1 : 0}});
   for (std::int64_t begin = 0; begin < vocab_size; begin += tile) {
     target::summarise_logits({there.data() + begin, vocab_size, begin, std::min(tile, vocab_size - begin),
-                              settings.data(), num_blocks, maxima.data(), sums.data(), weighted.data()},
+                              settings.data(), num_blocks, maxima.data(), sums.data(), parts.data(), weighted.data()},
                              num_rows, stream);
   }
-  const target::SummarisedRows rows{maxima.data(), sums.data(), num_blocks, vocab_size, settings.data(),
-                                    there.data(),  vocab_size,  nullptr,    nullptr,    0};
+  const target::SummarisedRows rows{maxima.data(), sums.data(), parts.data(), num_blocks, vocab_size, settings.data(),
+                                    there.data(),  vocab_size,  nullptr,      nullptr,    0};
   target::draw_tokens({rows, uniforms_there.data(), tokens.data(), logprobs.data()}, num_rows, stream);
   stream.wait();
   Drawn drawn{tokens.read(), logprobs.read(), {}, {}};
@@ -159,6 +159,33 @@ TEST_CASE("of a vocabulary of more blocks than threads the block is found that t
   }
 }
 
+TEST_CASE("each likely token is drawn by its share of the uniform numbers, wherever in its block it lies") {
+  if (!find_device()) return;
+  constexpr float kNone = -std::numeric_limits<float>::infinity();
+  constexpr std::int64_t kVocab = 700;
+  // Parts that have nothing before, between and behind; one with two; the second block has none at all.
+  const std::vector<std::int32_t> likely = {31, 32, 127, 255, 512, 600, 603, 699};
+  std::vector<float> row(kVocab, kNone), logits;
+  double total = 0;
+  for (std::size_t i = 0; i < likely.size(); ++i) {
+    row[static_cast<std::size_t>(likely[i])] = static_cast<float>(i % 3);
+    total += std::exp(static_cast<double>(i % 3));
+  }
+  std::vector<double> uniforms;
+  std::vector<std::int32_t> want;
+  double before = 0;
+  for (std::size_t i = 0; i < likely.size(); ++i) {
+    const double share = std::exp(static_cast<double>(i % 3)) / total;
+    for (const double at : {0.001, 0.5, 0.999}) {
+      uniforms.push_back(before + at * share);
+      want.push_back(likely[i]);
+      logits.insert(logits.end(), row.begin(), row.end());
+    }
+    before += share;
+  }
+  in_both_orders([&] { CHECK(draw_there(logits, kVocab, uniforms, 1, 512).tokens == want); });
+}
+
 TEST_CASE("logits that are made again give the same tokens") {
   if (!find_device()) return;
   const target::Stream stream;
@@ -181,19 +208,19 @@ TEST_CASE("logits that are made again give the same tokens") {
   const std::int64_t num_blocks = ceil_div(kVocab, target::kDrawBlock);
   const OnDevice<float> there(logits), maxima(static_cast<std::size_t>(kRows * num_blocks)),
       sums(static_cast<std::size_t>(kRows * num_blocks)), weighted(static_cast<std::size_t>(kRows * num_blocks)),
-      logprobs(kRows);
+      parts(static_cast<std::size_t>(kRows * num_blocks * target::kDrawParts)), logprobs(kRows);
   const OnDevice<std::uint16_t> rows_there(rows), weights_there(weights);
   const OnDevice<double> uniforms_there(uniforms);
   const OnDevice<std::int32_t> tokens(kRows);
   for (const float temperature : {0.0F, 1.0F}) {
     const bool greedy = temperature == 0;
     const OnDevice<target::DrawSettings> settings({{1, greedy ? 1 : 0}});
-    target::summarise_logits(
-        {there.data(), kVocab, 0, kVocab, settings.data(), num_blocks, maxima.data(), sums.data(), weighted.data()},
-        kRows, stream);
-    const target::SummarisedRows summarised{maxima.data(),        sums.data(), num_blocks, kVocab,
-                                            settings.data(),      nullptr,     0,          rows_there.data(),
-                                            weights_there.data(), kWidth};
+    target::summarise_logits({there.data(), kVocab, 0, kVocab, settings.data(), num_blocks, maxima.data(), sums.data(),
+                              parts.data(), weighted.data()},
+                             kRows, stream);
+    const target::SummarisedRows summarised{
+        maxima.data(), sums.data(), parts.data(),      num_blocks,           kVocab, settings.data(),
+        nullptr,       0,           rows_there.data(), weights_there.data(), kWidth};
     target::draw_tokens({summarised, uniforms_there.data(), tokens.data(), logprobs.data()}, kRows, stream);
     stream.wait();
     const Drawn want = draw_there(logits, kVocab, uniforms, temperature, kVocab);

@@ -57,6 +57,7 @@ struct Fiber {
   void* stack_pointer = nullptr;
   Waits waits = Waits::no;
   int num_exchanges = 0;
+  bool has_waited = false;   // for the kernel before
   std::vector<Copy> copies;  // of no group yet
   std::deque<std::vector<Copy>> groups;
 };
@@ -101,7 +102,7 @@ void prepare(int thread) {
   auto* words = reinterpret_cast<void**>(top);
   words[-1] = nullptr;                               // where a return address would be
   words[-2] = reinterpret_cast<void*>(&fiber_main);  // six registers below it
-  block.fibers[idx] = {words - 8, Waits::no, 0, {}, {}};
+  block.fibers[idx] = {words - 8, Waits::no, 0, false, {}, {}};
 }
 
 /// Lets the threads [begin, end) go on when all that are not done wait for `what`.
@@ -143,6 +144,8 @@ void run_block(std::size_t shared_bytes) {
   for (const Fiber& fiber : block.fibers) {
     QRL_INVARIANT(fiber.waits == Waits::done, "emulated kernel", "barriers that all threads reach",
                   "one that some do not");
+    QRL_INVARIANT(fiber.has_waited, "emulated kernel", "threads that all wait for the kernel before",
+                  "one that does not");
     const auto has_copies = [](const std::vector<Copy>& group) { return !group.empty(); };
     QRL_INVARIANT(fiber.copies.empty() && std::ranges::none_of(fiber.groups, has_copies), "emulated kernel",
                   "copies that are waited for", "one that is not");
@@ -265,6 +268,7 @@ std::uint64_t exchange(std::uint64_t value, int mask) {
   return block.slots[slot(self ^ mask)];
 }
 
+void wait_for_kernel_before() { current().has_waited = true; }
 std::uint32_t count_up(std::uint32_t* counter) { return (*counter)++; }
 
 void copy_async(void* to, const void* from, std::size_t num_bytes, bool valid) {
