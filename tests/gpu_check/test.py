@@ -68,6 +68,10 @@ def main():
         expect(code == 1 and len(rows) == 11 and all("left out" in row["what"] for row in rows), "--budget", output)
         code, output, rows = check(folder, fails="case")
         expect("1 == 2 at a.cpp:3" in output and "1 == 2 at a.cpp:3" in rows[0]["cases"][0]["why"], "what a case says", output)
+        expect("QRL_CUDA_OVERLAP" not in output, "what holds in neither way is not said to", output)
+        code, output, rows = check(folder, fails="overlap")
+        expect(code == 1 and "holds with QRL_CUDA_OVERLAP=0" in output and "1 == 2" in rows[0]["cases"][0]["why"],
+               "a case that holds where kernels do not overlap", output)
         for fails, row in (("case", "FAILS  operations against the CPU"), ("bits", "FAILS  bitwise on the device, int8 weights, int8 KV"),
                            ("weights", "FAILS  save, resume (rollout.device)"),
                            ("tokens", "FAILS  decode int8, batch 64: graphs"), ("ticks", "FAILS  ticks int4, 8B")):
