@@ -1,4 +1,4 @@
-// The door of engine.h in a program with CUDA.
+// The doors of engine.h, speed.h and training.h in a program with CUDA.
 #include <cuda_runtime_api.h>
 
 #include <string>
@@ -8,6 +8,8 @@
 #include "engine.h"
 #include "speed.h"
 #include "tick_speed.h"
+#include "training.h"
+#include "training_kernels.h"
 
 namespace qrl::cuda {
 
@@ -16,6 +18,9 @@ std::string version() {
 }
 
 std::unique_ptr<Engine> make_engine(const EngineOptions& options) { return device::make_device_engine(options); }
+std::unique_ptr<TrainingKernels> make_training_kernels(int device_number) {
+  return device::make_device_training(device_number);
+}
 
 ProductSpeeds measure_products(const ProductSpeedTask& task) { return device::measure_product_speeds(task); }
 AttentionSpeed measure_attention(const AttentionSpeedTask& task) { return device::measure_attention_speed(task); }

@@ -2,14 +2,15 @@
 #include "base/error.h"
 #include "engine.h"
 #include "speed.h"
+#include "training.h"
 
 namespace qrl::cuda {
 
 std::string version() { return "off"; }
 
 namespace {
-[[noreturn]] void fail() {
-  base::fail_input("rollout.device", "cpu, as this program was built without CUDA", "cuda",
+[[noreturn]] void fail(const char* key = "rollout.device") {
+  base::fail_input(key, "cpu, as this program was built without CUDA", "cuda",
                    "build it where nvcc is (cmake -DQRL_CUDA=on says what is missing)");
 }
 }  // namespace
@@ -18,5 +19,7 @@ std::unique_ptr<Engine> make_engine(const EngineOptions&) { fail(); }
 ProductSpeeds measure_products(const ProductSpeedTask&) { fail(); }
 AttentionSpeed measure_attention(const AttentionSpeedTask&) { fail(); }
 TickSpeeds measure_ticks(const TickSpeedTask&) { fail(); }
+
+std::unique_ptr<TrainingKernels> make_training_kernels(int) { fail("trainer.device"); }
 
 }  // namespace qrl::cuda

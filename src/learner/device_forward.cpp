@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "learner/device_kernels.h"
 #include "learner/device_quantised.h"
 
 namespace qrl::learner {
@@ -26,8 +27,8 @@ Tensor normed(const Tensor& x, const Tensor& gain, double eps) { return torch::r
 
 /// rotate-half, as transformers has it.
 Tensor rotated(const Tensor& x_NHE, const DeviceRows& rows) {
-  const std::vector<Tensor> halves = x_NHE.chunk(2, -1);
-  return x_NHE * rows.cos_N1E + torch::cat({-halves[1], halves[0]}, -1) * rows.sin_N1E;
+  const std::vector<Tensor> x = x_NHE.chunk(2, -1), angle = rows.angles_NE.unsqueeze(1).chunk(2, -1);
+  return torch::cat({x[0] * angle[0] - x[1] * angle[1], x[1] * angle[0] + x[0] * angle[1]}, -1);
 }
 
 Tensor embed_rows(const DeviceRows& rows, const Weight& table_VD, torch::ScalarType compute) {
@@ -63,7 +64,11 @@ struct Qkv {
 };
 
 Qkv transform(const Tensor& qkv_NC, const DeviceRows& rows, const Heads& heads, const QkvWeights& weights,
-              torch::ScalarType out) {
+              torch::ScalarType out, const cuda::TrainingKernels* kernels) {
+  if (kernels != nullptr) {
+    const TensorList parts = fused_qkv(*kernels, qkv_NC, rows.angles_NE, heads, weights, out);
+    return {parts[0], parts[1], parts[2]};
+  }
   std::vector<Weight> present;
   for (const Weight& weight : {weights.bias, weights.q_gain, weights.k_gain}) {
     if (weight.defined()) present.push_back(weight);
@@ -161,7 +166,8 @@ Tensor through_known_layers(const PolicyWeights& weights, const ForwardOptions& 
   return x_ND;
 }
 
-Tensor gated(const Tensor& gate_up_N2F, torch::ScalarType out) {
+Tensor gated(const Tensor& gate_up_N2F, torch::ScalarType out, const cuda::TrainingKernels* kernels) {
+  if (kernels != nullptr) return fused_swiglu(*kernels, gate_up_N2F, out);
   return checkpointed(
       [out](const TensorList& in) {
         const std::vector<Tensor> halves = f32(in[0]).chunk(2, -1);
@@ -176,15 +182,12 @@ DeviceRows place_rows(const PackedRows& rows, std::int64_t head_dim, const torch
   DeviceRows placed;
   placed.tokens_N = torch::tensor(std::vector<std::int64_t>(rows.tokens.begin(), rows.tokens.end())).to(device);
 
-  const std::int64_t half = head_dim / 2;
   const Tensor angles_NE = torch::empty({rows.num_rows(), head_dim});
   for (std::int64_t r = 0; r < rows.num_rows(); ++r) {
     std::copy_n(rows.rope_table + rows.positions[static_cast<std::size_t>(r)] * head_dim, head_dim,
                 angles_NE.data_ptr<float>() + r * head_dim);
   }
-  const Tensor there_N1E = angles_NE.to(device).unsqueeze(1);
-  placed.cos_N1E = there_N1E.narrow(2, 0, half).repeat({1, 1, 2});
-  placed.sin_N1E = there_N1E.narrow(2, half, half).repeat({1, 1, 2});
+  placed.angles_NE = angles_NE.to(device);
 
   std::vector<std::int64_t> key_rows;
   std::int64_t prefix_begin = 0, prefix_end = 0;
@@ -260,8 +263,8 @@ Tensor device_hidden_states(const PolicyWeights& weights, const model::ModelConf
   const bool int8_pages = options.after_layer != nullptr && options.kv_format == quant::KvFormat::int8;
   const auto layer = [rows, heads, eps, dtypes, int8_pages,
                       low_bit = options.forward == config::LearnerForward::low_bit, device = options.device,
-                      compute = options.compute](std::size_t idx, const LayerWeights& w, const model::LayerSnapshot* q,
-                                                 const TensorList& in) {
+                      compute = options.compute, kernels = options.kernels](
+                         std::size_t idx, const LayerWeights& w, const model::LayerSnapshot* q, const TensorList& in) {
     const auto project = [&](const char* name, const Tensor& x, const Weight& weight,
                              ops::PackedLinear model::LayerSnapshot::*which) {
       if (q == nullptr) return device_linear(x, weight);
@@ -272,13 +275,13 @@ Tensor device_hidden_states(const PolicyWeights& weights, const model::ModelConf
     };
     const auto [before_ND, normed_ND] = add_norm(in[0], {in[1]}, w.input_norm, eps, dtypes.between);
     const Tensor qkv_NC = project("qkv", normed_ND, w.qkv, &model::LayerSnapshot::qkv);
-    Qkv qkv = transform(qkv_NC, rows, heads, w.transform, dtypes.attention);
+    Qkv qkv = transform(qkv_NC, rows, heads, w.transform, dtypes.attention, kernels);
     if (int8_pages) qkv = {qkv.q_NHE, as_in_int8_pages(qkv.k_NKE), as_in_int8_pages(qkv.v_NKE)};
     const Tensor attended_NHE = attend(qkv, rows, heads).reshape({normed_ND.size(0), -1}).to(dtypes.between);
     const Tensor mixed_ND = project("o", attended_NHE, w.o, &model::LayerSnapshot::o);
     const auto [after_ND, again_ND] = add_norm(before_ND, {mixed_ND, w.o_bias}, w.post_norm, eps, dtypes.between);
     const Tensor gate_up_N2F = project("gate_up", again_ND, w.gate_up, &model::LayerSnapshot::gate_up);
-    const Tensor gated_NF = gated(gate_up_N2F, dtypes.between);
+    const Tensor gated_NF = gated(gate_up_N2F, dtypes.between, kernels);
     return TensorList{after_ND, project("down", gated_NF, w.down, &model::LayerSnapshot::down)};
   };
   const Tensor x_ND = embed_rows(rows, weights.embedding, options.compute);

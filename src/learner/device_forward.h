@@ -1,4 +1,5 @@
-// Owns the differentiable forward pass out of LibTorch's own operations: what a GPU runs, where src/ops has no kernels.
+// Owns the differentiable forward pass out of LibTorch's own operations and, where there are some, a device's kernels
+// between them (device_kernels.h): what a GPU runs, where src/ops has no kernels.
 // The same weights, precisions and packed rows as policy.h. Knows no loss.
 #pragma once
 
@@ -13,7 +14,7 @@ namespace qrl::learner {
 /// PackedRows where LibTorch's operations read them, on the device of the weights.
 struct DeviceRows {
   Tensor tokens_N;            ///< int64
-  Tensor cos_N1E, sin_N1E;    ///< fp32, each angle for both halves of a head
+  Tensor angles_NE;           ///< fp32: cosines of a row's position, then sines
   Tensor key_rows;            ///< int64: rows of the keys of each sequence, end to end; undefined: rows 0 … N−1
   Tensor starts, key_starts;  ///< int32 [S+1], of queries and of keys
   std::vector<std::int64_t> lengths, key_lengths;  ///< S; a sequence's queries are its last keys' rows

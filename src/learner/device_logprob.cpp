@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
+#include <utility>
 
 #include "base/threads.h"
 #include "learner/device_forward.h"
+#include "learner/device_kernels.h"
 
 namespace qrl::learner {
 
@@ -15,7 +18,7 @@ struct Chunk {
   std::int64_t begin = 0, size = 0;
   Tensor rows, targets;  ///< int64 [M]
   Tensor hidden_MD;
-  Tensor logits_MV;  ///< fp32, divided by the temperature; −inf where top-k and top-p cut
+  Tensor logits_MV;  ///< fp32; −inf where top-k and top-p cut
 };
 
 /// Where the sampler could not have drawn: −inf, by the CPU's rule.
@@ -46,16 +49,23 @@ void for_each_chunk(const Tensor& hidden_ND, const Weight& lm_head, const Target
     chunk.hidden_MD = hidden_ND.index_select(0, chunk.rows);
     chunk.logits_MV = exact_product(chunk.hidden_MD, lm_head.value.t());
     if (targets.drawn_from.cuts()) chunk.logits_MV = without_cut_tokens(chunk.logits_MV, targets, begin);
-    if (targets.drawn_from.temperature != 1) chunk.logits_MV.div_(static_cast<double>(targets.drawn_from.temperature));
     body(chunk);
   }
 }
 
-/// log-softmax and what follows from it. A token that was `cut` has probability 0 and, as its log, the lowest number,
-/// so that it adds 0 to the entropy instead of NaN.
+/// The chunk's logits, divided by the temperature.
+Tensor divided(const Chunk& chunk, const ops::DrawParams& drawn_from) {
+  Tensor logits_MV = chunk.logits_MV;
+  if (drawn_from.temperature != 1) logits_MV.div_(static_cast<double>(drawn_from.temperature));
+  return logits_MV;
+}
+
+/// log-softmax and what follows from it, of logits that it divides by the temperature. A token that was `cut` has
+/// probability 0 and, as its log, the lowest number, so that it adds 0 to the entropy instead of NaN.
 struct Distribution {
-  Distribution(const Tensor& logits_MV, bool cut) : log_p_MV(logits_MV.log_softmax(-1)) {
-    if (cut) log_p_MV.clamp_min_(std::numeric_limits<float>::lowest());
+  Distribution(const Chunk& chunk, const ops::DrawParams& drawn_from)
+      : log_p_MV(divided(chunk, drawn_from).log_softmax(-1)) {
+    if (drawn_from.cuts()) log_p_MV.clamp_min_(std::numeric_limits<float>::lowest());
     p_MV = log_p_MV.exp();
     entropy_M1 = -(p_MV * log_p_MV).sum(-1, true);
   }
@@ -76,13 +86,13 @@ Tensor logit_gradients(const Chunk& chunk, const ops::DrawParams& drawn_from, co
   const Tensor d_log_prob_M1 = on_device_or_zeros(d_log_prob_M, chunk) / temperature;
   Tensor d_logits_MV;
   if (d_entropy_M.defined()) {
-    const Distribution distribution(chunk.logits_MV, drawn_from.cuts());
+    const Distribution distribution(chunk, drawn_from);
     const Tensor d_entropy_M1 = on_device_or_zeros(d_entropy_M, chunk) / -temperature;
     d_logits_MV = distribution.p_MV * d_entropy_M1;  // first, so that a probability of 0 meets the lowest number as 0
     d_logits_MV.mul_(distribution.log_p_MV.add_(distribution.entropy_M1));
     d_logits_MV.addcmul_(distribution.p_MV, d_log_prob_M1, -1);
   } else {
-    d_logits_MV = chunk.logits_MV.softmax(-1).mul_(-d_log_prob_M1);
+    d_logits_MV = divided(chunk, drawn_from).softmax(-1).mul_(-d_log_prob_M1);
   }
   return d_logits_MV.scatter_add_(1, chunk.targets, d_log_prob_M1);
 }
@@ -91,23 +101,68 @@ TargetScores compute_scores(const Tensor& hidden, const Weight& lm_head, const T
   const auto total = static_cast<std::int64_t>(targets.rows.size());
   const Tensor log_probs = torch::empty({total}), entropy = torch::empty({total});
   for_each_chunk(hidden, lm_head, targets, [&](const Chunk& chunk) {
-    const Distribution distribution(chunk.logits_MV, targets.drawn_from.cuts());
+    const Distribution distribution(chunk, targets.drawn_from);
     log_probs.narrow(0, chunk.begin, chunk.size).copy_(distribution.log_p_MV.gather(1, chunk.targets).squeeze(1));
     entropy.narrow(0, chunk.begin, chunk.size).copy_(distribution.entropy_M1.squeeze(1));
   });
   return {log_probs, entropy};
 }
 
+/// A chunk as device_kernels.h takes it.
+LogitRows logit_rows(const Chunk& chunk, const TargetRows& targets) {
+  return {chunk.logits_MV, chunk.targets.squeeze(1), targets.drawn_from.temperature};
+}
+
+/// By a device's kernels: what each row was found to be stays there for the backward pass.
+ScoredRows find_scores(const cuda::TrainingKernels& kernels, const Tensor& hidden, const Weight& lm_head,
+                       const TargetRows& targets) {
+  const ScoredRows scored(static_cast<std::int64_t>(targets.rows.size()), hidden.device());
+  for_each_chunk(hidden, lm_head, targets, [&](const Chunk& chunk) {
+    fused_scores(kernels, logit_rows(chunk, targets), scored.narrow(chunk.begin, chunk.size));
+  });
+  return scored;
+}
+
+/// Gradients of a chunk's logits in the dtype of hidden states. Scores that are known from elsewhere came without what
+/// the kernels need of each row (`scored`): then that is found first.
+class LogitGradients {
+ public:
+  LogitGradients(const cuda::TrainingKernels* kernels, const TargetRows& targets, std::optional<ScoredRows> scored)
+      : kernels_(kernels), targets_(targets), scored_(std::move(scored)) {}
+  Tensor operator()(const Chunk& chunk, const TensorList& d) const {
+    const torch::ScalarType out = chunk.hidden_MD.scalar_type();
+    if (kernels_ == nullptr) return logit_gradients(chunk, targets_.drawn_from, d[0], d[1]).to(out);
+    const LogitRows rows = logit_rows(chunk, targets_);
+    const ScoredRows scored =
+        scored_ ? scored_->narrow(chunk.begin, chunk.size) : ScoredRows(chunk.size, chunk.logits_MV.device());
+    if (!scored_) fused_scores(*kernels_, rows, scored);
+    const Tensor d_log_probs_M = on_device_or_zeros(d[0], chunk).squeeze(1).contiguous();
+    const Tensor d_entropies_M = d[1].defined() ? on_device_or_zeros(d[1], chunk).squeeze(1).contiguous() : Tensor();
+    return fused_score_gradient(*kernels_, rows, scored, d_log_probs_M, d_entropies_M, out);
+  }
+
+ private:
+  const cuda::TrainingKernels* kernels_;
+  const TargetRows& targets_;
+  std::optional<ScoredRows> scored_;
+};
+
 }  // namespace
 
 TargetScores device_target_log_probs(const Tensor& hidden_ND, const Weight& lm_head, const TargetRows& targets,
-                                     const TargetScores* known) {
+                                     const cuda::TrainingKernels* kernels, const TargetScores* known) {
   const Tensor hidden = hidden_ND.detach();
-  const TargetScores scores = known != nullptr ? *known : compute_scores(hidden, lm_head, targets);
-  const auto backward = [hidden, lm_head, &targets](const TensorList& d) {
+  std::optional<ScoredRows> scored;
+  if (known == nullptr && kernels != nullptr) scored = find_scores(*kernels, hidden, lm_head, targets);
+  const auto on_host = [](const Tensor& x) { return torch::empty(x.sizes()).copy_(x); };  // not x: the graph has these
+  const TargetScores scores = known != nullptr ? *known
+                              : scored ? TargetScores{on_host(scored->log_probs_M), on_host(scored->entropies_M)}
+                                       : compute_scores(hidden, lm_head, targets);
+  const LogitGradients d_logits(kernels, targets, std::move(scored));
+  const auto backward = [hidden, lm_head, &targets, d_logits](const TensorList& d) {
     const Tensor d_hidden_ND = torch::zeros_like(hidden);
     for_each_chunk(hidden, lm_head, targets, [&](const Chunk& chunk) {
-      const Tensor rounded_MV = logit_gradients(chunk, targets.drawn_from, d[0], d[1]).to(hidden.scalar_type());
+      const Tensor rounded_MV = d_logits(chunk, d);
       add_exact_product(rounded_MV.t(), chunk.hidden_MD, lm_head.gradient);
       d_hidden_ND.index_copy_(0, chunk.rows, torch::mm(rounded_MV, lm_head.value));
     });

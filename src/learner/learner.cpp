@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/threads.h"
+#include "cuda/training.h"
 #include "learner/cuda_library.h"
 #include "learner/device_forward.h"
 #include "learner/device_logprob.h"
@@ -91,6 +92,8 @@ struct Learner::State {
         parameters(config, initial, parameter_options(options, world)),
         ranks(ranks_on(parameters.device(), world)),
         sums(parameters, *ranks) {
+    if (options.device == base::Device::cuda) own_kernels = cuda::make_training_kernels(parameters.device().index());
+    kernels = own_kernels != nullptr ? own_kernels.get() : options.kernels;
     parameters.refresh(*ranks);
   }
   static ParameterOptions parameter_options(const LearnerOptions& options, const dist::Collectives& world) {
@@ -136,6 +139,7 @@ struct Learner::State {
     how.int8_backward = options.int8_backward;
     how.pages = pages;
     how.kv_format = options.kv_format;
+    how.kernels = kernels;
     if (quantised()) {
       QRL_INVARIANT(published != nullptr && published->version() == published_version, "learner",
                     "a published snapshot of the present weights", "one of other weights, or none",
@@ -170,7 +174,7 @@ struct Learner::State {
       how.after_layer = &sampled.after_layer;
     }
     const Tensor hidden_ND = device_hidden_states(policy, config, place_rows(rows, config.head_dim, where), how);
-    return device_target_log_probs(hidden_ND, policy.lm_head, targets, by_decoder ? &sampled.scores : nullptr);
+    return device_target_log_probs(hidden_ND, policy.lm_head, targets, kernels, by_decoder ? &sampled.scores : nullptr);
   }
 
   model::ModelConfig config;
@@ -183,6 +187,8 @@ struct Learner::State {
   std::int64_t num_updates = 0;
   const model::Snapshot* published = nullptr;  // null: not since the masters last changed
   std::int64_t published_version = -1;
+  std::unique_ptr<const cuda::TrainingKernels> own_kernels;  // a GPU's
+  const cuda::TrainingKernels* kernels = nullptr;
   model::DeviceWeights* device = nullptr;  // of what was published, with low_bit
   bool tables_read = false;                // there, since then
   Statistics statistics;

@@ -20,6 +20,10 @@
 #include "quant/kv_format.h"
 #include "types/batch.h"
 
+namespace qrl::cuda {
+class TrainingKernels;  // cuda/training.h
+}
+
 namespace qrl::learner {
 
 /// What `accumulate` minimises. policy: the policy-gradient loss of algorithms.md with the recipe's settings; sft: the
@@ -44,6 +48,9 @@ struct LearnerOptions {
   /// LibTorch's operations on the CPU as well, in place of src/ops': for tests, where there is no GPU. The host is then
   /// the device.
   bool torch_ops = false;
+  /// With torch_ops: kernels of this host in place of some of those operations (device_kernels.h), for tests; must
+  /// outlive the learner. A GPU has its own, always.
+  const cuda::TrainingKernels* kernels = nullptr;
   config::ComputeDType compute = config::ComputeDType::bf16;
   /// With fake_quant and low_bit the linear layers read the snapshot last published, which must hold the present
   /// masters at every forward pass: publish after each update and restore.

@@ -9,6 +9,10 @@
 #include "model/device_weights.h"
 #include "model/snapshot.h"
 
+namespace qrl::cuda {
+class TrainingKernels;  // cuda/training.h
+}
+
 namespace qrl::learner {
 
 /// How a forward pass runs, apart from its weights.
@@ -22,6 +26,9 @@ struct ForwardOptions {
   quant::KvFormat kv_format = quant::KvFormat::int8;
   const model::Snapshot* snapshot = nullptr;  ///< what fake_quant and low_bit read: the masters' own values, quantised
   model::DeviceWeights* device = nullptr;     ///< of device_forward.h's low_bit: where the snapshot's weights are
+  /// Of device_forward.h: what computes rotations and SwiGLU there, in the order of work of LibTorch's present stream.
+  /// Null: LibTorch's operations, which say what those kernels have to give.
+  const cuda::TrainingKernels* kernels = nullptr;
   /// Of device_forward.h's low_bit, not null: the residual stream after each layer as the decoder computed it.
   const TensorList* after_layer = nullptr;
   /// Called in the backward pass when it has added all that it will to a layer's gradients. Empty: nobody asks.

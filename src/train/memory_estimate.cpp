@@ -52,7 +52,8 @@ double sampler_bytes(const config::QuantRecipe& quant, const model::ModelConfig&
 /// rotation, attention's output, gate and up. Norms' outputs, rotated heads and the gated product are computed again.
 /// A quantised forward is fp32 between its products, and keeps their inputs as codes, its pages' keys and values. On a
 /// GPU each product keeps its input, attention the rotated heads and their keys and values as each sequence reads them,
-/// and a norm the branch that it adds; with low_bit what a product gives is bf16, and its input codes.
+/// and a norm the branch that it adds, while q, k and v before the rotation are kept for norms of heads alone; with
+/// low_bit what a product gives is bf16, and its input codes.
 double layer_activations(const config::Recipe& recipe, const model::ModelConfig& config) {
   const auto width = static_cast<double>(config.hidden_size), inner = static_cast<double>(config.intermediate_size);
   const auto queries = static_cast<double>(config.q_size());
@@ -66,13 +67,14 @@ double layer_activations(const config::Recipe& recipe, const model::ModelConfig&
                response = static_cast<double>(recipe.data.max_response_length);
     const double repeated = (prompt + response) / (prompt / static_cast<double>(recipe.rollout.n) + response);
     const double keys = 2 * static_cast<double>(config.kv_size()) * repeated;
+    const double before_norms = config.qk_norm ? qkv : 0;
     if (recipe.quant.learner_forward == config::LearnerForward::low_bit) {
       const double code_bytes = code == quant::Code::bf16 ? kBf16 : 1;
-      return sums + (2 * width + 2 * qkv + queries + 2 * inner + keys) * dtype +
+      return sums + (2 * width + before_norms + qkv + queries + 2 * inner + keys) * dtype +
              (2 * width + queries + inner) * code_bytes;
     }
     const double between = recipe.quant.learner_forward == config::LearnerForward::bf16 ? dtype : kF32;
-    return sums + (2 * width + qkv + queries + 2 * inner) * between + (2 * width + qkv + keys + inner) * dtype;
+    return sums + (2 * width + before_norms + queries + 2 * inner) * between + (2 * width + qkv + keys + inner) * dtype;
   }
   if (recipe.quant.learner_forward == config::LearnerForward::bf16) return sums + (qkv + queries + 2 * inner) * dtype;
   const double code_bytes = code == quant::Code::int8 ? 1 : code == quant::Code::f32 ? kF32 : kBf16;
@@ -87,6 +89,15 @@ double decoded_operands(const config::Recipe& recipe, const model::ModelConfig& 
   const auto of = [tokens](std::int64_t out, std::int64_t in) { return static_cast<double>((out + tokens) * in); };
   const double most = std::max({of(qkv, width), of(width, queries), of(2 * inner, width), of(width, inner)});
   return most * (recipe.model.dtype == config::ComputeDType::bf16 ? kBf16 : kF32);
+}
+
+/// Arrays of a chunk's logits, counted as fp32, that are there at once: the logits and their gradient, which takes the
+/// place of the logits where it is fp32, too; with top-k and top-p first the logits as they were and as the CPU cut
+/// them.
+double logit_arrays_on_gpu(const config::Recipe& recipe) {
+  if (draw_params(recipe.rollout).cuts()) return 2;
+  const bool f32 = recipe.model.dtype == config::ComputeDType::f32 || snapshot_formats(recipe.quant).f32_lm_head;
+  return f32 ? 1 : 1.5;
 }
 
 /// What masters, gradients and moments take on the rank that keeps most.
@@ -175,7 +186,7 @@ std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const mode
   if (learns_on_gpu && recipe.quant.learner_forward == config::LearnerForward::low_bit)
     parts.push_back({"a layer's matrix and its input, decoded", decoded_operands(recipe, config), false, true});
   const double chunk = std::min(tokens, static_cast<double>(recipe.actor.logprob_chunk_tokens));
-  const double arrays = learns_on_gpu ? 6 : 2;  // LibTorch's operations each write a new one
+  const double arrays = learns_on_gpu ? logit_arrays_on_gpu(recipe) : 2;
   parts.push_back(
       {"logits of a chunk", arrays * chunk * static_cast<double>(config.vocab_size) * kF32, false, learns_on_gpu});
   parts.push_back({"sampler's weights", sampler_bytes(recipe.quant, config)});

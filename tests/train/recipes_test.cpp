@@ -143,6 +143,11 @@ TEST_CASE("the estimate of what a GPU's learner computes with: copies, and with 
   const auto low_bit = parts_of("low_bit"), fake = parts_of("fake_quant");
   CHECK(bytes_of(low_bit, "weights to compute with") == 4 * vectors);
   CHECK(bytes_of(low_bit, "a layer's matrix and its input, decoded") > 0);
+  // Logits and their bf16 gradient; what top-k and top-p cut comes from the host beside what went there.
+  CHECK(bytes_of(parts_of("bf16", "rollout.top_k=20"), "logits of a chunk") * 1.5 ==
+        bytes_of(parts_of("bf16"), "logits of a chunk") * 2);
+  CHECK(bytes_of(parts_of("bf16", "model.dtype=float32"), "logits of a chunk") * 1.5 ==
+        bytes_of(parts_of("bf16"), "logits of a chunk"));
   CHECK(bytes_of(low_bit, "activations of a micro-batch") < bytes_of(fake, "activations of a micro-batch"));
   // A bitwise learner computes layers again from less than checkpoints hold, beside a layer's pages.
   const auto bitwise = parts_of("low_bit", "rollout.bitwise=true");

@@ -1,0 +1,114 @@
+// Owns the door to what training computes between its products on an NVIDIA GPU: plain structs of pointers and sizes
+// in. Knows nothing of tensors that own memory, autograd or models. no_cuda.cpp stands in without CUDA, as for
+// engine.h.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "engine.h"
+
+namespace qrl::cuda {
+
+/// Rows of bf16 or fp32 numbers in device memory, one every `stride` numbers.
+struct ReadRows {
+  const void* values = nullptr;
+  std::int64_t stride = 0;
+  bool is_f32 = false;
+};
+struct WrittenRows {
+  void* values = nullptr;
+  std::int64_t stride = 0;
+  bool is_f32 = false;
+};
+
+/// out = silu(gate) · up; of a row of gate_up gate comes first, up from number `width` on. Arithmetic fp32.
+struct SwigluTask {
+  ReadRows gate_up;
+  WrittenRows out;
+  std::int64_t num_rows = 0, width = 0;  ///< of out
+};
+/// d_gate_up, as gate_up lies, from d_out and gate_up.
+struct SwigluGradientTask {
+  ReadRows gate_up, d_out;
+  WrittenRows d_gate_up;
+  std::int64_t num_rows = 0, width = 0;
+};
+
+/// Rows of q heads, k heads and v heads side by side, and what the transform adds to them and multiplies by.
+struct QkvTransform {
+  std::int64_t num_rows = 0, num_heads = 0, num_kv_heads = 0, head_dim = 0;  ///< even, at most kMostHeadDim
+  const float* bias = nullptr;                                               ///< one a column; null: none
+  const float *q_gain = nullptr, *k_gain = nullptr;                          ///< one a number of a head; null: no norms
+  float norm_eps = 0;
+  const float* angles = nullptr;  ///< [rows, head_dim], of each row's position: cosines, then sines
+  constexpr std::int64_t num_columns() const { return (num_heads + 2 * num_kv_heads) * head_dim; }
+};
+inline constexpr std::int64_t kMostHeadDim = 512;
+
+/// q, k, v = what attention reads of qkv: with its bias, q and k heads normed (RMSNorm over a head) where there are
+/// gains, and rotated by halves, as transformers has it. Arithmetic fp32.
+struct QkvTask {
+  QkvTransform transform;
+  ReadRows qkv;
+  WrittenRows q, k, v;
+};
+/// d_qkv from gradients of q, k and v. Adds to the bias's and the gains' gradients where there are some: sums over rows
+/// fp32, 32 rows one after another, then these sums in one order. qkv is read with gains only.
+struct QkvGradientTask {
+  QkvTransform transform;
+  ReadRows qkv, d_q, d_k, d_v;
+  WrittenRows d_qkv;
+  float *d_bias = nullptr, *d_q_gain = nullptr, *d_k_gain = nullptr;  ///< not null where the transform has them
+  float* scratch = nullptr;                                           ///< TrainingKernels::scratch_floats of them
+};
+
+/// What a row of logits is as a distribution: Σ exp((logit − largest) / temperature).
+struct RowSums {
+  float largest = 0, sum = 0;
+};
+
+/// Log-probs of targets under softmax(logits / temperature), and entropies, in one pass over logits, fp32 [rows,
+/// vocab_size] dense. Σ fp32 within a thread, over a row's threads in fp64. A logit of −inf is a token that cannot be
+/// drawn; a row with NaN or +inf, or of nothing but −inf, has NaN for both.
+struct ScoreTask {
+  const float* logits = nullptr;
+  std::int64_t num_rows = 0, vocab_size = 0;
+  const std::int64_t* targets = nullptr;  ///< one a row, within the vocabulary
+  float temperature = 1;                  ///< above 0
+  float *log_probs = nullptr, *entropies = nullptr;
+  RowSums* sums = nullptr;
+};
+/// d_logits = d_log_prob · ∂ log p_target / ∂ logits + d_entropy · ∂ entropy / ∂ logits, in one pass. d_logits dense;
+/// fp32 ones may be where the logits are.
+struct ScoreGradientTask {
+  ScoreTask scored;  ///< entropies and sums as `score` left them; log_probs is not read
+  const float* d_log_probs = nullptr;
+  const float* d_entropies = nullptr;  ///< null: all 0
+  void* d_logits = nullptr;
+  bool is_f32 = false;  ///< else bf16
+};
+
+/// The kernels, on one device. Each call returns at once, with its work at the end of the caller's stream, and gives
+/// the same bits each time. From any thread. A launch that fails is an internal error.
+class TrainingKernels {
+ public:
+  TrainingKernels() = default;
+  TrainingKernels(const TrainingKernels&) = delete;
+  TrainingKernels& operator=(const TrainingKernels&) = delete;
+  virtual ~TrainingKernels() = default;
+
+  virtual void swiglu(const SwigluTask& task, CallersStream stream) const = 0;
+  virtual void swiglu_gradient(const SwigluGradientTask& task, CallersStream stream) const = 0;
+  virtual void qkv(const QkvTask& task, CallersStream stream) const = 0;
+  /// Of QkvGradientTask::scratch.
+  virtual std::int64_t scratch_floats(const QkvTransform& transform) const = 0;
+  virtual void qkv_gradient(const QkvGradientTask& task, CallersStream stream) const = 0;
+  virtual void score(const ScoreTask& task, CallersStream stream) const = 0;
+  virtual void score_gradient(const ScoreGradientTask& task, CallersStream stream) const = 0;
+};
+
+/// Errors as make_engine's; the device by its number as there.
+std::unique_ptr<TrainingKernels> make_training_kernels(int device_number);
+
+}  // namespace qrl::cuda

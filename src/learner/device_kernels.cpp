@@ -1,0 +1,132 @@
+#include "learner/device_kernels.h"
+
+#include "learner/device_quantised.h"
+
+namespace qrl::learner {
+
+namespace {
+
+cuda::CallersStream callers_stream(const Tensor& x) { return {stream_on(x.device())}; }
+
+/// Rows that lie anywhere, their numbers next to each other.
+cuda::ReadRows read_rows(const Tensor& x) {
+  TORCH_INTERNAL_ASSERT(x.stride(-1) == 1);
+  return {x.data_ptr(), x.stride(0), x.scalar_type() == torch::kFloat32};
+}
+cuda::WrittenRows written_rows(const Tensor& x) {
+  return {x.data_ptr(), x.stride(0), x.scalar_type() == torch::kFloat32};
+}
+const float* floats_or_null(const Tensor& x) { return x.defined() ? x.data_ptr<float>() : nullptr; }
+float* writable_or_null(const Tensor& x) { return x.defined() ? x.data_ptr<float>() : nullptr; }
+
+Tensor dense_or_zeros(const Tensor& gradient, at::IntArrayRef sizes, const torch::TensorOptions& options) {
+  return gradient.defined() ? gradient.contiguous() : torch::zeros(sizes, options);
+}
+
+cuda::QkvTransform transform_of(std::int64_t num_rows, const Tensor& angles_NE, const Heads& heads,
+                                const QkvWeights& weights) {
+  return {num_rows,
+          heads.num_heads,
+          heads.num_kv_heads,
+          heads.head_dim,
+          floats_or_null(weights.bias.value),
+          floats_or_null(weights.q_gain.value),
+          floats_or_null(weights.k_gain.value),
+          heads.norm_eps,
+          angles_NE.data_ptr<float>()};
+}
+
+cuda::ScoreTask score_task(const LogitRows& rows, const ScoredRows& scored) {
+  static_assert(sizeof(cuda::RowSums) == 2 * sizeof(float));
+  TORCH_INTERNAL_ASSERT(rows.logits_MV.is_contiguous() && rows.targets_M.is_contiguous());
+  return {rows.logits_MV.data_ptr<float>(),
+          rows.logits_MV.size(0),
+          rows.logits_MV.size(1),
+          rows.targets_M.data_ptr<std::int64_t>(),
+          rows.temperature,
+          scored.log_probs_M.data_ptr<float>(),
+          scored.entropies_M.data_ptr<float>(),
+          reinterpret_cast<cuda::RowSums*>(scored.sums_M2.data_ptr<float>())};
+}
+
+}  // namespace
+
+Tensor fused_swiglu(const cuda::TrainingKernels& kernels, const Tensor& gate_up_N2F, torch::ScalarType out) {
+  const Tensor kept = gate_up_N2F.detach();
+  const std::int64_t num_rows = kept.size(0), width = kept.size(1) / 2;
+  const Tensor gated_NF = torch::empty({num_rows, width}, kept.options().dtype(out));
+  kernels.swiglu({read_rows(kept), written_rows(gated_NF), num_rows, width}, callers_stream(kept));
+  return differentiable({gate_up_N2F}, {gated_NF}, [&kernels, kept, num_rows, width](const TensorList& d) {
+    const Tensor d_gated_NF = d[0].contiguous(), d_gate_up = torch::empty({num_rows, 2 * width}, kept.options());
+    kernels.swiglu_gradient({read_rows(kept), read_rows(d_gated_NF), written_rows(d_gate_up), num_rows, width},
+                            callers_stream(kept));
+    return TensorList{d_gate_up};
+  })[0];
+}
+
+TensorList fused_qkv(const cuda::TrainingKernels& kernels, const Tensor& qkv_NC, const Tensor& angles_NE,
+                     const Heads& heads, const QkvWeights& weights, torch::ScalarType out) {
+  const Tensor entering = qkv_NC.detach();
+  const std::int64_t num_rows = entering.size(0);
+  const auto heads_of = [num_rows, &heads](std::int64_t count) {
+    return std::vector<std::int64_t>{num_rows, count, heads.head_dim};
+  };
+  const auto options = entering.options().dtype(out);
+  const TensorList parts = {torch::empty(heads_of(heads.num_heads), options),
+                            torch::empty(heads_of(heads.num_kv_heads), options),
+                            torch::empty(heads_of(heads.num_kv_heads), options)};
+  kernels.qkv({transform_of(num_rows, angles_NE, heads, weights), read_rows(entering), written_rows(parts[0]),
+               written_rows(parts[1]), written_rows(parts[2])},
+              callers_stream(entering));
+  const Tensor kept = weights.q_gain.defined() ? entering : Tensor();
+  const auto backward = [&kernels, kept, angles_NE, heads, weights, options, into = entering.options(), num_rows,
+                         width = entering.size(1)](const TensorList& d) {
+    const cuda::QkvTransform transform = transform_of(num_rows, angles_NE, heads, weights);
+    const auto gradient = [&](std::size_t part, std::int64_t count) {
+      return dense_or_zeros(d[part], {num_rows, count, heads.head_dim}, options);
+    };
+    const Tensor d_q = gradient(0, heads.num_heads), d_k = gradient(1, heads.num_kv_heads),
+                 d_v = gradient(2, heads.num_kv_heads), d_qkv = torch::empty({num_rows, width}, into);
+    const Tensor scratch = torch::empty({kernels.scratch_floats(transform)}, into.dtype(torch::kFloat32));
+    kernels.qkv_gradient(
+        {transform, kept.defined() ? read_rows(kept) : cuda::ReadRows{}, read_rows(d_q), read_rows(d_k), read_rows(d_v),
+         written_rows(d_qkv), writable_or_null(weights.bias.gradient), writable_or_null(weights.q_gain.gradient),
+         writable_or_null(weights.k_gain.gradient), scratch.data_ptr<float>()},
+        callers_stream(d_qkv));
+    return TensorList{d_qkv};
+  };
+  return differentiable({qkv_NC}, parts, backward);
+}
+
+ScoredRows::ScoredRows(std::int64_t count, const torch::Device& device) {
+  const auto there = torch::TensorOptions().dtype(torch::kFloat32).device(device);
+  log_probs_M = torch::empty({count}, there);
+  entropies_M = torch::empty({count}, there);
+  sums_M2 = torch::empty({count, 2}, there);
+}
+
+ScoredRows ScoredRows::narrow(std::int64_t begin, std::int64_t count) const {
+  ScoredRows part;
+  part.log_probs_M = log_probs_M.narrow(0, begin, count);
+  part.entropies_M = entropies_M.narrow(0, begin, count);
+  part.sums_M2 = sums_M2.narrow(0, begin, count);
+  return part;
+}
+
+void fused_scores(const cuda::TrainingKernels& kernels, const LogitRows& rows, const ScoredRows& to) {
+  kernels.score(score_task(rows, to), callers_stream(rows.logits_MV));
+}
+
+Tensor fused_score_gradient(const cuda::TrainingKernels& kernels, const LogitRows& rows, const ScoredRows& scored,
+                            const Tensor& d_log_probs_M, const Tensor& d_entropies_M, torch::ScalarType out) {
+  const bool is_f32 = out == torch::kFloat32;
+  TORCH_INTERNAL_ASSERT(d_log_probs_M.is_contiguous() && (!d_entropies_M.defined() || d_entropies_M.is_contiguous()));
+  const Tensor d_logits_MV =
+      is_f32 ? rows.logits_MV : torch::empty(rows.logits_MV.sizes(), rows.logits_MV.options().dtype(out));
+  kernels.score_gradient({score_task(rows, scored), d_log_probs_M.data_ptr<float>(), floats_or_null(d_entropies_M),
+                          d_logits_MV.data_ptr(), is_f32},
+                         callers_stream(rows.logits_MV));
+  return d_logits_MV;
+}
+
+}  // namespace qrl::learner

@@ -1,0 +1,40 @@
+// Owns how tensors meet cuda/training.h: what lies between a layer's products as one kernel each way, where a device's
+// kernels are at hand. Knows no model, and no expression that these kernels stand for: those are device_forward.h's and
+// device_logprob.h's own.
+#pragma once
+
+#include "cuda/training.h"
+#include "learner/layers.h"
+
+namespace qrl::learner {
+
+/// silu(gate) · up, [N, F] in `out`, of gate_up bf16 or fp32. Kept for the backward pass: gate_up.
+Tensor fused_swiglu(const cuda::TrainingKernels& kernels, const Tensor& gate_up_N2F, torch::ScalarType out);
+
+/// {q [N, H, E], k, v [N, K, E]} in `out`: bias, norms of q and k where there are some, rotation. angles_NE as
+/// DeviceRows has them. Kept for the backward pass: angles, and qkv where there are norms.
+TensorList fused_qkv(const cuda::TrainingKernels& kernels, const Tensor& qkv_NC, const Tensor& angles_NE,
+                     const Heads& heads, const QkvWeights& weights, torch::ScalarType out);
+
+/// What rows of logits were found to be, on their device.
+struct ScoredRows {
+  Tensor log_probs_M, entropies_M, sums_M2;  ///< fp32
+  explicit ScoredRows(std::int64_t count, const torch::Device& device);
+  /// Of rows [begin, begin + count) of these, in place.
+  ScoredRows narrow(std::int64_t begin, std::int64_t count) const;
+
+ private:
+  ScoredRows() = default;
+};
+/// A chunk of logits, fp32 [M, V], and whose log-probs are asked.
+struct LogitRows {
+  Tensor logits_MV, targets_M;  ///< targets int64
+  float temperature = 1;        ///< that the logits are not divided by yet
+};
+void fused_scores(const cuda::TrainingKernels& kernels, const LogitRows& rows, const ScoredRows& to);
+/// ∂ / ∂ logits in `out`, fp32 over the logits themselves, of what fused_scores left in `scored`. d_entropies_M may be
+/// undefined: all 0. Both gradients fp32 on the device, dense.
+Tensor fused_score_gradient(const cuda::TrainingKernels& kernels, const LogitRows& rows, const ScoredRows& scored,
+                            const Tensor& d_log_probs_M, const Tensor& d_entropies_M, torch::ScalarType out);
+
+}  // namespace qrl::learner
