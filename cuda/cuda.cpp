@@ -22,6 +22,8 @@ std::unique_ptr<TrainingKernels> make_training_kernels(int device_number) {
   return device::make_device_training(device_number);
 }
 
+std::string device_uuid(int device_number) { return device::use_device(device_number).uuid; }
+
 ProductSpeeds measure_products(const ProductSpeedTask& task) { return device::measure_product_speeds(task); }
 AttentionSpeed measure_attention(const AttentionSpeedTask& task) { return device::measure_attention_speed(task); }
 TickSpeeds measure_ticks(const TickSpeedTask& task) { return device::measure_tick_speeds(task); }

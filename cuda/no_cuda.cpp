@@ -21,5 +21,6 @@ AttentionSpeed measure_attention(const AttentionSpeedTask&) { fail(); }
 TickSpeeds measure_ticks(const TickSpeedTask&) { fail(); }
 
 std::unique_ptr<TrainingKernels> make_training_kernels(int) { fail("trainer.device"); }
+std::string device_uuid(int) { fail("trainer.device"); }
 
 }  // namespace qrl::cuda

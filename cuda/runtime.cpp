@@ -47,7 +47,8 @@ DeviceFacts use_device(int number) {
           properties.sharedMemPerBlockOptin,
           properties.totalGlobalMem,
           device,
-          count};
+          count,
+          std::string(properties.uuid.bytes, sizeof properties.uuid.bytes)};
 }
 
 void enter_device(const DeviceFacts& device) { QRL_CUDA_CHECK(cudaSetDevice(device.number)); }

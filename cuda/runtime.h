@@ -22,6 +22,7 @@ struct DeviceFacts {
   std::size_t shared_bytes = 0;  ///< that a block can have
   std::size_t total_bytes = 0;
   int number = 0, count = 1;  ///< which of the visible devices it is
+  std::string uuid;           ///< 16 bytes that no other device has, visible or not
 };
 
 /// Which of `count` devices a process takes that asks for `number`: round and round.

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "engine.h"
 
@@ -110,5 +111,9 @@ class TrainingKernels {
 
 /// Errors as make_engine's; the device by its number as there.
 std::unique_ptr<TrainingKernels> make_training_kernels(int device_number);
+
+/// What the driver calls a device, by its number as above: the same text in every process that has it, whatever these
+/// may see of the others, and no other device's.
+std::string device_uuid(int device_number);
 
 }  // namespace qrl::cuda

@@ -17,6 +17,7 @@ constexpr int kWarps = kThreads / 32;
 /// A block takes a row.
 template <int kRun>
 QRL_KERNEL void swiglu_kernel(SwigluTask task) {
+  wait_for_kernel_before();
   const std::int64_t gate = block_x() * task.gate_up.stride, out = block_x() * task.out.stride;
   for (std::int64_t i = kRun * thread_idx(); i < task.width; i += kRun * kThreads) {
     const auto gates = Run<kRun>::load(task.gate_up, gate + i);
@@ -32,6 +33,7 @@ QRL_KERNEL void swiglu_kernel(SwigluTask task) {
 
 template <int kRun>
 QRL_KERNEL void swiglu_gradient_kernel(SwigluGradientTask task) {
+  wait_for_kernel_before();
   const std::int64_t gate = block_x() * task.gate_up.stride, out = block_x() * task.d_out.stride;
   const std::int64_t d_gate = block_x() * task.d_gate_up.stride;
   for (std::int64_t i = kRun * thread_idx(); i < task.width; i += kRun * kThreads) {
@@ -174,6 +176,7 @@ struct OfHeads {
 /// A block takes kStretch rows of some heads.
 template <bool kWords>
 QRL_KERNEL void qkv_kernel(OfHeads<QkvTask> work) {
+  wait_for_kernel_before();
   const QkvTask& task = work.task;
   const QkvTransform& t = task.transform;
   const int lanes = work.lanes.lanes;
@@ -232,6 +235,7 @@ struct QkvGradientWork {
 /// Of the transform's steps backward: rotation, norm, bias.
 template <bool kWords, bool kNorms>
 QRL_KERNEL void qkv_gradient_kernel(QkvGradientWork work) {
+  wait_for_kernel_before();
   const QkvGradientTask& task = work.task;
   const QkvTransform& t = task.transform;
   const int lanes = work.lanes.lanes;
@@ -324,6 +328,7 @@ struct ColumnSumsTask {
 };
 /// A block takes 32 columns, a warp every eighth row of them.
 QRL_KERNEL void column_sums_kernel(ColumnSumsTask task) {
+  wait_for_kernel_before();
   auto* of_warps = reinterpret_cast<float*>(shared_memory());
   const std::int64_t column = block_x() * 32 + lane_idx();
   float sum = 0;

@@ -59,6 +59,7 @@ struct Seen {
 /// A block takes a row.
 template <bool kWords>
 QRL_KERNEL void score_kernel(ScoreTask task) {
+  wait_for_kernel_before();
   const std::int64_t row = block_x();
   const float* logits = task.logits + row * task.vocab_size;
   const float inverse_temperature = 1.0F / task.temperature;
@@ -100,6 +101,7 @@ QRL_KERNEL void score_kernel(ScoreTask task) {
 /// ∂ log p_t / ∂ z = 1[t] − p and ∂ H / ∂ z = −p (log p + H), z = logit / temperature. A block takes a row.
 template <int kRun>
 QRL_KERNEL void score_gradient_kernel(ScoreGradientTask task) {
+  wait_for_kernel_before();
   const std::int64_t row = block_x(), vocab_size = task.scored.vocab_size;
   const ReadRows logits{task.scored.logits, vocab_size, true};
   const WrittenRows d_logits{task.d_logits, vocab_size, task.is_f32};

@@ -13,8 +13,8 @@ namespace qrl::learner {
 /// counted round and round, the one in use, and returns which it is.
 int load_cuda_library(int number);
 
-/// Operations a second of LibTorch's product of two 8192 × 8192 matrices on the first GPU, the best of some: what a
-/// learner there could do at most. Loads the library.
+/// Operations a second of LibTorch's product of two 8192 × 8192 matrices on the GPU in use (load_cuda_library was
+/// called before), the best of some: what a learner there could do at most.
 double measure_gpu_matmul_flops_per_s(config::ComputeDType dtype);
 
 }  // namespace qrl::learner

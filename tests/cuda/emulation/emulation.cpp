@@ -321,8 +321,9 @@ void run_blocks(Grid grid, int threads, std::size_t shared_bytes, const std::fun
 
 DeviceFacts use_device(int number) {
   constexpr int kDevices = 2;  // as far as their numbers go
-  return {"host",  8, 0, static_cast<std::size_t>(kLimits.shared_bytes), kDeviceBytes, take_device(number, kDevices),
-          kDevices};
+  return {
+      "host",   8,     0, static_cast<std::size_t>(kLimits.shared_bytes), kDeviceBytes, take_device(number, kDevices),
+      kDevices, "host"};
 }
 std::size_t free_bytes() { return kDeviceBytes - used_bytes; }
 
