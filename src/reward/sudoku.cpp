@@ -130,6 +130,7 @@ std::optional<Line> line_of(std::string_view text, std::size_t size) {
   text = text.substr(0, text.find("<|"));
   const auto num_digits = static_cast<std::size_t>(std::count_if(text.begin(), text.end(), is_cell));
   if (num_digits > 0 && num_digits < size) return std::nullopt;  // most lines of a long response end here
+  if (num_digits > 0) text = text.substr(0, text.find_last_not_of(" \t\r.!") + 1);  // a sentence's end is no cell
   const auto fits = [size](const std::optional<std::string>& d) {
     return d && (d->size() == size || d->size() == size * size || d->empty());
   };

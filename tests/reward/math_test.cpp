@@ -53,6 +53,37 @@ std::string repeat(const std::string& text, std::size_t times) {
 
 }  // namespace
 
+TEST_CASE("two different answers that are said to be equal are neither, whatever they are") {
+  constexpr std::pair<const char*, const char*> kOthers[] = {
+      {"17", "\\{18\\}"},
+      {"\\{17\\}", "\\{18\\}"},
+      {"\\frac12", "\\{\\frac13\\}"},
+      {"(1,2)", "(3,4)"},
+      {"[1,2]", "[3,5]"},
+      {"2i", "3i"},
+      {"2", "3i"},
+      {"\\infty", "3"},
+      {"3", "\\pm 2"},
+      {"\\begin{pmatrix}1\\\\2\\end{pmatrix}", "\\begin{pmatrix}1\\\\3\\end{pmatrix}"},
+  };
+  for (const auto& [one, other] : kOthers) {
+    const std::string first = one, second = other;
+    for (const char* between : {"=", "=x=", "\\equiv ", "\\iff "}) {
+      for (const std::string& answer : {first + between + second, second + between + first}) {
+        CAPTURE(answer);
+        CHECK(accepts(boxed(first), first));
+        CHECK_FALSE(accepts(boxed(answer), first));
+        CHECK_FALSE(accepts(boxed(answer), second));
+      }
+    }
+  }
+  CHECK(accepts(boxed("(1,2)=(\\frac22,2)"), "(1,2)"));
+  CHECK(accepts(boxed("A\\cap B=\\{2,3\\}"), "\\{2,3\\}"));
+  CHECK(accepts(boxed("\\text{domain}=(-\\infty,2)"), "(-\\infty,2)"));
+  CHECK(accepts(boxed("\\sqrt{-4}=2i"), "2i"));
+  CHECK(accepts(boxed("x=\\pm\\sqrt9=\\pm3"), "\\pm 3"));
+}
+
 TEST_CASE("spaces of LaTeX around an answer, commas within it, words before it, thoughts before all") {
   for (const char* spaced : {"42\\,", "42\\;", "42\\ ", "\\,42", "\\!42\\:", "42\\,."})
     CHECK(accepts(boxed(spaced), "42"));

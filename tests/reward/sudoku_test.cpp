@@ -39,8 +39,8 @@ TEST_CASE("known sudoku answers are judged as they are") {
 
 TEST_CASE("a grid is found in the forms that models write") {
   for (const char* form :
-       {"<answer>3142243142131324</answer>", "3142243142131324", "3142\n2431\n4213\n1324",
-        "Here:\n3 1 4 2\n2 4 3 1\n4 2 1 3\n1 3 2 4\n",
+       {"<answer>3142243142131324</answer>", "3142243142131324", "3142\n2431\n4213\n1324", "3142 2431 4213 1324.",
+        "The grid:\n3142\n2431\n4213\n1324.\nThat is it!", "Here:\n3 1 4 2\n2 4 3 1\n4 2 1 3\n1 3 2 4\n",
         "| 3 1 | 4 2 |\n| 2 4 | 3 1 |\n---+---\n| 4 2 | 1 3 |\n| 1 3 | 2 4 |", "\\boxed{3142 2431 4213 1324}",
         "[[3,1,4,2],[2,4,3,1],[4,2,1,3],[1,3,2,4]]", "Solution: 3142243142131324",
         "Row 1: 3 1 4 2\nRow 2: 2 4 3 1\nRow 3: 4 2 1 3\nRow 4: 1 3 2 4",

@@ -88,6 +88,11 @@ class Comparer {
   /// Whether each constant said to be equal to the one before is, so that two different answers are not two guesses.
   /// What follows an ≈ may be rounded to an integer as well; in a gold answer it illustrates.
   bool is_consistent(Side side, Item relation);
+  bool is_real_constant(Side side, Item item);
+  /// A set, tuple, matrix, ±, ∞ or number that is not real, without symbols.
+  bool is_other_constant(Side side, Item item);
+  /// Two items of one side, by the rules for two sides.
+  bool says_the_same(Side side, Item one, Item other);
   /// Equal, or one of them a decimal that the other gives when rounded: 5/6 = 0.833, 9π = 28.26. Different units do not
   /// agree; a number without one is held against the other's number alone: 17 m = 17. `about`: by ≈.
   bool is_same_constant(Side side, const Amount& one, const Amount& other, bool about);

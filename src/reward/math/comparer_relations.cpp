@@ -100,7 +100,7 @@ bool Comparer::names_gold(NodeIdx left, Item gold) const {
 
 bool Comparer::is_consistent(Side side, Item relation) {
   const Node& node = at(side, relation);
-  std::optional<Amount> before;
+  std::optional<Amount> before;  // the last constant, real or not
   for (std::int32_t k = 0; k < node.count; ++k) {
     const Item item = part(side, relation, k);
     const char code = tree(side).link(node, k).code;
@@ -108,13 +108,40 @@ bool Comparer::is_consistent(Side side, Item relation) {
     const bool stated = k > 1 && !is_plain_number(side, part(side, relation, k - 1));  // x = 1/3 ≈ …
     if (code == 'a' && (stated || side == Side::gold)) continue;
     Amount next = amount(side, item);
-    if (is_collection(at(side, item)) || has_symbols(tree(side), next.number.node) ||
-        has_plus_minus(tree(side), item.node) || !value(side, next.number).real())
-      continue;
-    if (before && !is_same_constant(side, *before, next, code == 'a')) return false;
+    const bool real = is_real_constant(side, next.number);
+    if (!real && (side == Side::gold || code == 'a' || !is_other_constant(side, next.number))) continue;
+    if (before) {
+      const bool both_real = real && is_real_constant(side, before->number);
+      const bool same = both_real ? is_same_constant(side, *before, next, code == 'a')
+                                  : says_the_same(side, before->number, next.number);
+      if (!same) return false;
+    }
     before = std::move(next);
   }
   return true;
+}
+
+bool Comparer::is_real_constant(Side side, Item item) {
+  return !is_collection(at(side, item)) && !has_symbols(tree(side), item.node) &&
+         !has_plus_minus(tree(side), item.node) && value(side, item).real().has_value();
+}
+
+bool Comparer::is_other_constant(Side side, Item item) {
+  if (has_symbols(tree(side), item.node)) return false;
+  if (is_collection(at(side, item)) || is_set_like(tree(side), item.node) || at(side, item).kind == Kind::matrix)
+    return true;
+  if (has_plus_minus(tree(side), item.node)) return item.sign == 0;
+  const Value& number = value(side, item);  // calls of f have one, too
+  return number.infinite != 0 || (is_arithmetic(tree(side), item.node) && !number.undefined && !number.real());
+}
+
+bool Comparer::says_the_same(Side side, Item one, Item other) {
+  Comparer within(tree(side), tree(side));
+  within.budget_ = budget_;
+  within.depth_ = depth_;
+  const bool same = within.same(one, other);
+  budget_ = within.budget_;
+  return same;
 }
 
 bool Comparer::is_same_constant(Side side, const Amount& one, const Amount& other, bool about) {

@@ -47,6 +47,14 @@ bool has_symbolic_factorials(const Tree& tree, NodeIdx idx) noexcept {
   });
 }
 
+bool is_arithmetic(const Tree& tree, NodeIdx idx) noexcept {
+  return !any_node(tree, idx, [](const Node& node) {
+    constexpr Kind kKinds[] = {Kind::number,  Kind::symbol, Kind::constant, Kind::sum,
+                               Kind::product, Kind::power,  Kind::root,     Kind::mixed};
+    return std::find(std::begin(kKinds), std::end(kKinds), node.kind) == std::end(kKinds);
+  });
+}
+
 bool is_rational_function(const Tree& tree, NodeIdx idx) noexcept {
   return !any_node(tree, idx, [&tree](const Node& node) {
     if (node.kind == Kind::product) {

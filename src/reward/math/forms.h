@@ -11,6 +11,8 @@ namespace qrl::reward::math {
 /// Whether a variable occurs in it; words count as one.
 bool has_symbols(const Tree& tree, NodeIdx idx) noexcept;
 bool has_symbol(const Tree& tree, NodeIdx idx, std::string_view name) noexcept;
+/// Made of numbers, constants and symbols by sums, products, powers and roots.
+bool is_arithmetic(const Tree& tree, NodeIdx idx) noexcept;
 /// Whether it is made of numbers and variables by + − · / and powers with integers.
 bool is_rational_function(const Tree& tree, NodeIdx idx) noexcept;
 /// Whether a sign in it depends on whether a variable is even: (−1)ⁿ.
