@@ -32,17 +32,20 @@ bool is_utf8(std::string_view text) {
 namespace {
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::vector<std::size_t>> d(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
-  for (std::size_t i = 0; i <= a.size(); ++i) d[i][0] = i;
-  for (std::size_t j = 0; j <= b.size(); ++j) d[0][j] = j;
+  // Of each prefix of b: from the first i letters of a, from one letter fewer, from two fewer.
+  std::vector<std::size_t> row(b.size() + 1), before(row.size()), two_before(row.size());
+  for (std::size_t j = 0; j < row.size(); ++j) row[j] = j;
   for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::swap(two_before, before);
+    std::swap(before, row);
+    row[0] = i;
     for (std::size_t j = 1; j <= b.size(); ++j) {
-      d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0U : 1U)});
+      row[j] = std::min({before[j] + 1, row[j - 1] + 1, before[j - 1] + (a[i - 1] == b[j - 1] ? 0U : 1U)});
       if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-        d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+        row[j] = std::min(row[j], two_before[j - 2] + 1);
     }
   }
-  return d[a.size()][b.size()];
+  return row[b.size()];
 }
 
 }  // namespace
@@ -52,6 +55,9 @@ std::string nearest_name(std::string_view word, std::span<const std::string> can
   std::string best;
   std::size_t best_edits = std::max<std::size_t>(1, word.size() / 3) + 1;
   for (const std::string& candidate : candidates) {
+    const std::size_t longer = std::max(word.size(), candidate.size()),
+                      shorter = std::min(word.size(), candidate.size());
+    if (longer - shorter >= best_edits) continue;  // it takes as many
     const std::size_t edits = edit_distance(word, candidate);
     if (edits < best_edits) {
       best_edits = edits;
