@@ -21,16 +21,22 @@ TEST_CASE("the gap probe is in every row, and beyond its limit the run warns or 
   // The weights that training begins with are probed: nothing is evaluated or drawn with them.
   CHECK(test::read_file(dir / "stopped/metrics.jsonl").empty());
   CHECK_FALSE(fs::exists(dir / "stopped/rollouts/step_1.jsonl"));
-  // Later the row that shows the gap is written first.
-  const test::Outcome later = test::run_command(
-      test::tiny_command(dir / "later",
-                         "--set trainer.total_training_steps=3 --set rollout_correction.gap_limit.k3_kl=1e-3 "
-                         "--set optim.lr=10 --set optim.grad_clip=0"));
+  // Later the row that shows the gap is written first. Large steps widen the gap, on each instruction set at another
+  // step by another amount: the limit is just below what the same run shows without one.
+  const std::string steps = "--set trainer.total_training_steps=3 --set optim.lr=0.3 --set optim.grad_clip=0 ";
+  REQUIRE(test::run_command(test::tiny_command(dir / "free", steps)).exit_code == 0);
+  std::vector<double> gaps;
+  for (const auto& row : test::stable_rows(dir / "free/metrics.jsonl"))
+    gaps.push_back(row.value("mismatch/probe_k3_kl", 0.0));  // the first row is before any step: no probe
+  REQUIRE(gaps.size() == 4);
+  const auto widest = std::max_element(gaps.begin(), gaps.end());
+  const test::Outcome later = test::run_command(test::tiny_command(
+      dir / "later", steps + "--set rollout_correction.gap_limit.k3_kl=" + nlohmann::json(0.999 * *widest).dump()));
   CHECK(later.exit_code == 3);
   CHECK(later.output.find("gap probe") != std::string::npos);
   const auto rows = test::stable_rows(dir / "later/metrics.jsonl");
-  REQUIRE(rows.size() > 1);  // the first: what training begins with, evaluated
-  CHECK(rows.back().at("mismatch/probe_k3_kl").get<double>() > 1e-3);
+  REQUIRE(rows.size() == static_cast<std::size_t>(widest - gaps.begin()) + 1);
+  CHECK(rows.back().at("mismatch/probe_k3_kl").get<double>() == *widest);
   const test::Outcome warned = test::run_command(
       test::tiny_command(dir / "warned", limit + "1e-9 --set rollout_correction.gap_limit.action=warn"));
   CHECK(warned.exit_code == 0);
