@@ -64,6 +64,15 @@ std::string_view without_latex_space(std::string_view text) noexcept {
   return text;
 }
 
+/// 0.333..., whose dots say that it goes on.
+bool ends_with_dotted_decimal(std::string_view text) noexcept {
+  if (!text.ends_with("...")) return false;
+  text.remove_suffix(3);
+  std::size_t places = 0;
+  while (!text.empty() && is_digit(text.back())) text.remove_suffix(1), ++places;
+  return places > 0 && text.ends_with('.');
+}
+
 }  // namespace
 
 std::string_view bare(std::string_view text) noexcept {
@@ -82,9 +91,13 @@ std::string_view bare(std::string_view text) noexcept {
     unwrap("\\[", "\\]");
     unwrap("**", "**");
     unwrap("`", "`");
+    unwrap("```", "```");
+    unwrap("_", "_");
     unwrap("\"", "\"");
     if (text.ends_with("**") && text.find("**") + 2 == text.size()) text.remove_suffix(2);  // begun further before
-    while (text.ends_with('.') || text.ends_with(',') || text.ends_with(';')) text.remove_suffix(1);
+    if (text.ends_with('_') && text.find('_') + 1 == text.size()) text.remove_suffix(1);
+    while ((text.ends_with('.') && !ends_with_dotted_decimal(text)) || text.ends_with(',') || text.ends_with(';'))
+      text.remove_suffix(1);
     if (text.starts_with(':')) text.remove_prefix(1);
   }
   return text;
@@ -192,6 +205,42 @@ std::string with_alternative(std::string_view text, std::string_view formula) {
   return is_formula(other) ? std::string(other) + ", " + std::string(formula) : std::string(formula);
 }
 
+/// What is before a number or formula that is said to be about the one before it: "1/6, or" of "1/6, or approximately".
+/// Nothing where it is not said.
+std::optional<std::string_view> before_approximation(std::string_view before) noexcept {
+  const auto take = [&before](const auto& endings) {
+    while (before.ends_with(' ') || before.ends_with('$') || before.ends_with(',')) before.remove_suffix(1);
+    const auto* const ending = std::find_if(std::begin(endings), std::end(endings), [&](std::string_view e) {
+      return before.ends_with(e) && before.size() > e.size() && before[before.size() - e.size() - 1] == ' ';
+    });
+    if (ending == std::end(endings)) return false;
+    before.remove_suffix(ending->size());
+    return true;
+  };
+  if (!take(kHedges) || !take(kHedgeJoints)) return std::nullopt;
+  while (before.ends_with(' ') || before.ends_with(',')) before.remove_suffix(1);
+  return before;
+}
+
+/// A decimal behind the fraction or formula that it is said to be about, as said to be equal: 1/6 = 0.1667.
+std::string with_exact(std::string_view before, std::string value) {
+  const auto exact = before_approximation(before);
+  if (!exact || value.find('.') == std::string::npos) return value;
+  if (exact->ends_with('$')) {
+    const std::string_view formula = bare(last_delimited(*exact, "$", "$"));
+    return is_formula(formula) ? std::string(formula) + " = " + value : value;
+  }
+  const auto number = last_number(*exact);
+  const bool next_to = number && number->behind.empty() && number->value.find_first_of("/\\") != std::string::npos;
+  return next_to ? number->value + " = " + value : value;
+}
+
+/// What ends a sentence behind a decimal that goes on, 0.333...; "18... no, 20" is taken back.
+bool is_dots(std::string_view behind) noexcept {
+  constexpr std::string_view kDots[] = {"...", "....", "\\dots", "\\dots.", "\\ldots", "\\ldots."};
+  return std::find(std::begin(kDots), std::end(kDots), behind) != std::end(kDots);
+}
+
 /// "5** ✓" without what stands behind its emphasis, where that is signs alone.
 std::string_view without_signs_behind_emphasis(std::string_view text) noexcept {
   for (const std::string_view mark : {"**", "__"}) {
@@ -226,12 +275,14 @@ std::optional<std::string> last_value(std::string_view text) {
     const std::string_view before = text.substr(0, at);
     if (ends_with_sign(before) || denies(before) || changes(text.substr(at + formula.size()), true))
       return std::nullopt;
-    return with_alternative(text, formula);
+    return with_exact(before, with_alternative(text, formula));
   }
   if (!number || number->value.empty()) return std::nullopt;
   const bool fraction = number->value.find('/') != std::string::npos;
-  if (denies(number->before) || changes(number->behind, fraction)) return std::nullopt;
-  return (ends_with_minus(number->before) && is_digit(number->value.front()) ? "-" : "") + number->value;
+  const bool dotted = number->value.find('.') != std::string::npos && is_dots(trimmed(number->behind));
+  if (denies(number->before) || (!dotted && changes(number->behind, fraction))) return std::nullopt;
+  const std::string_view minus = ends_with_minus(number->before) && is_digit(number->value.front()) ? "-" : "";
+  return with_exact(number->before, std::string(minus) + number->value + (dotted ? "..." : ""));
 }
 
 std::string value_of_clause(std::string_view clause) {
@@ -240,6 +291,9 @@ std::string value_of_clause(std::string_view clause) {
     const std::string_view behind = clause.substr(number.size());
     if (behind.size() > 4 && behind.starts_with(" (") && is_letter(behind[2]) && is_letter(behind[3]))
       return std::string(number);
+    const std::size_t other = behind.find(" **");  // **2** and **3**
+    const bool another = other < behind.size() && other + 3 < behind.size() && is_digit(behind[other + 3]);
+    if (behind.starts_with("**") && another) return std::string(clause);
     if (behind.starts_with("**") && !changes(behind.substr(2))) return std::string(number);  // **12** apples
   }
   if (is_formula(clause) || begins_turned_around(clause) || labelled(clause)) return std::string(clause);
@@ -261,7 +315,7 @@ std::string value_of_clause(std::string_view clause) {
   }
   const std::string_view number = first_number(clause.substr(begin));
   if (const std::string_view signs = signs_of(clause.substr(begin)); signs.size() > number.size()) {
-    const bool ended = signs.ends_with('.');  // what follows is another sentence
+    const bool ended = signs.ends_with('.') && !signs.ends_with("..");  // what follows is another sentence
     const bool kept = begin + signs.size() < clause.size() && (ended || !changes(clause.substr(begin + signs.size())));
     if (kept && is_formula(signs)) return std::string(signs);
     if (!number.empty() && !is_digit(signs[number.size()])) return std::string(clause);

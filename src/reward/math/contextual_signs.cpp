@@ -1,6 +1,10 @@
 #include "reward/math/contextual_signs.h"
 
 #include <algorithm>
+#include <string>
+#include <utility>
+
+#include "reward/math/texts.h"
 
 namespace qrl::reward::math {
 
@@ -119,6 +123,139 @@ void make_letters_operators(std::vector<Token>& tokens) noexcept {
                behind.type == T::op && behind.code == '^') {
       token = {T::op, '*', token.space, token.newline, token.text};
     }
+  }
+}
+
+void make_hedges_relations(std::vector<Token>& tokens) {
+  constexpr std::size_t kMaxMade = 8;  // taking what they stand for out costs a walk
+  std::size_t num_made = 0;
+  for (std::size_t k = 2; k + 1 < tokens.size() && num_made < kMaxMade; ++k) {
+    const Token& word = tokens[k];
+    const bool joined = tokens[k - 1].type == T::separator && tokens[k - 1].code == '|';
+    if (!joined || word.type != T::word || tokens[k + 1].type != T::number) continue;
+    if (std::find(std::begin(kHedges), std::end(kHedges), word.text) == std::end(kHedges)) continue;
+    std::size_t first = k - 1;
+    while (first > 1 && tokens[first - 1].type == T::separator) --first;
+    tokens[k] = {T::relation, 'a', true, false, {}};
+    tokens.erase(tokens.begin() + static_cast<std::ptrdiff_t>(first), tokens.begin() + static_cast<std::ptrdiff_t>(k));
+    k = first + 1;
+    ++num_made;
+  }
+}
+
+namespace {
+
+bool is_sign(const Token& token, T type, char code) noexcept { return token.type == type && token.code == code; }
+
+/// The end of 10 or {10} at tokens[k]; k where it is something else. Leaves the number in `number`.
+std::size_t end_of_script(const std::vector<Token>& tokens, std::size_t k, Token& number) noexcept {
+  const bool braced = is_sign(tokens[k], T::open, '{') && k + 2 < tokens.size();
+  const std::size_t at = braced ? k + 1 : k;
+  if (tokens[at].type != T::number || (braced && !is_sign(tokens[at + 1], T::close, '}'))) return k;
+  number = tokens[at];
+  return at + (braced ? 2 : 1);
+}
+
+}  // namespace
+
+void make_scripts_binomials(std::vector<Token>& tokens) {
+  constexpr std::size_t kMaxMade = 8;
+  std::size_t num_made = 0;
+  for (std::size_t k = 0; k + 4 < tokens.size() && num_made < kMaxMade; ++k) {
+    if (!is_sign(tokens[k], T::op, '_') && !is_sign(tokens[k], T::op, '^')) continue;
+    const bool hollow = k > 1 && is_sign(tokens[k - 2], T::open, '{') && is_sign(tokens[k - 1], T::close, '}');
+    if (!hollow && k > 0 && ends_operand(tokens[k - 1])) continue;
+    Token n, r;
+    const std::size_t letter = end_of_script(tokens, k + 1, n);
+    if (letter == k + 1 || letter + 2 >= tokens.size() || tokens[letter].type != T::symbol) continue;
+    const bool ordered = tokens[letter].text == "P";
+    const std::size_t end = is_sign(tokens[letter + 1], T::op, '_') ? end_of_script(tokens, letter + 2, r) : 0;
+    if ((!ordered && tokens[letter].text != "C") || end <= letter + 2) continue;
+    const Token open{T::open, '{', false, false, {}}, close{T::close, '}', false, false, {}};
+    std::vector<Token> made{{T::fraction, 'b', tokens[k].space, false, {}}, open, n, close, open, r, close};
+    if (ordered) made.insert(made.end(), {{T::op, '*', false, false, {}}, r, {T::op, '!', false, false, {}}});
+    const std::size_t begin = hollow ? k - 2 : k;
+    const auto from = tokens.begin() + static_cast<std::ptrdiff_t>(begin);
+    tokens.insert(tokens.erase(from, tokens.begin() + static_cast<std::ptrdiff_t>(end)), made.begin(), made.end());
+    k = begin + made.size() - 1;
+    ++num_made;
+  }
+}
+
+namespace {
+
+/// The digits at the end of a decimal's places that repeat as its dots say; 0 where they do not.
+std::size_t period_of(std::string_view places) noexcept {
+  for (const auto& [period, times] : {std::pair{1, 3}, std::pair{2, 2}, std::pair{3, 2}, std::pair{6, 2}}) {
+    const auto size = static_cast<std::size_t>(period * times), shift = static_cast<std::size_t>(period);
+    if (places.size() < size) continue;
+    const std::string_view tail = places.substr(places.size() - size);
+    if (tail.substr(shift) == tail.substr(0, size - shift)) return shift;
+  }
+  return 0;
+}
+
+}  // namespace
+
+void make_dotted_decimals_repeat(std::vector<Token>& tokens, std::vector<char>& source) {
+  for (std::size_t k = 1; k < tokens.size(); ++k) {
+    Token& number = tokens[k - 1];
+    if (tokens[k].type != T::dots || number.type != T::number) continue;
+    const std::size_t point = number.text.find('.');
+    const bool decimal = point != std::string_view::npos && number.text.find_first_of("(e") == std::string_view::npos;
+    if (!decimal && (tokens[k + 1].type != T::end || k > 1)) continue;  // 1, 2, 3\ldots goes on
+    std::size_t period = decimal ? period_of(number.text.substr(point + 1)) : 0;
+    std::string_view places = decimal ? number.text.substr(point + 1) : std::string_view();
+    if (period > 0) {  // written over its repetitions, which are two characters more at least
+      while (places.size() >= 2 * period &&
+             places.substr(places.size() - 2 * period, period) == places.substr(places.size() - period))
+        places.remove_suffix(period);
+      const std::string repeating = "(" + std::string(places.substr(places.size() - period)) + ")";
+      const std::size_t kept = point + 1 + places.size() - period;
+      char* const begin = source.data() + (number.text.data() - source.data());
+      std::copy(repeating.begin(), repeating.end(), begin + kept);
+      number.text = {begin, kept + repeating.size()};
+    }
+    tokens[k].type = T::separator;
+    tokens[k].code = 0;
+  }
+  std::erase_if(tokens, [](const Token& token) { return token.type == T::separator && token.code == 0; });
+}
+
+namespace {
+
+/// Whether a name and "=" begin at tokens[k]: x, a_1, a_{10} or f(2).
+bool begins_equation(const std::vector<Token>& tokens, std::size_t k) noexcept {
+  constexpr std::size_t kMaxName = 8;
+  if (tokens[k].type != T::symbol) return false;
+  std::size_t depth = 0;
+  for (std::size_t j = k + 1; j < tokens.size() && j < k + kMaxName; ++j) {
+    const Token& token = tokens[j];
+    if (depth == 0 && is_sign(token, T::relation, '=')) return true;
+    if (token.type == T::open) ++depth;
+    else if (token.type == T::close && depth > 0) --depth;
+    else if (depth == 0 && !is_sign(token, T::op, '_') && !is_sign(tokens[j - 1], T::op, '_')) return false;
+  }
+  return false;
+}
+
+}  // namespace
+
+void separate_equations(std::vector<Token>& tokens) {
+  constexpr std::size_t kMaxMade = 8;
+  std::size_t num_made = 0, depth = 0;
+  bool equation = false;  // since the last separator
+  for (std::size_t k = 0; k + 1 < tokens.size() && num_made < kMaxMade; ++k) {
+    const Token& token = tokens[k];
+    if (token.type == T::open || token.type == T::begin) ++depth;
+    if ((token.type == T::close || token.type == T::finish) && depth > 0) --depth;
+    if (depth > 0) continue;
+    if (token.type == T::separator) equation = false;
+    if (is_sign(token, T::relation, '=')) equation = true;
+    if (!token.newline || !begins_equation(tokens, k) || !equation || !ends_operand(tokens[k - 1])) continue;
+    tokens.insert(tokens.begin() + static_cast<std::ptrdiff_t>(k), {T::separator, ',', true, false, {}});
+    equation = false;
+    ++num_made;
   }
 }
 

@@ -26,4 +26,18 @@ void make_words_ratios(std::vector<Token>& tokens) noexcept;
 /// ten (6.02 x 10^23).
 void make_letters_operators(std::vector<Token>& tokens) noexcept;
 
+/// Makes "≈" of "or approximately" before a number.
+void make_hedges_relations(std::vector<Token>& tokens);
+
+/// Makes binomials of scripts before and behind a letter: {}_{10}C_3, ^{10}C_3; {}_5P_2 is 5!/3!.
+void make_scripts_binomials(std::vector<Token>& tokens);
+
+/// Makes repeating decimals of those with dots that show their period, of one digit three times, of two, three or six
+/// twice: 0.1666..., 0.2727\ldots. Dots behind other decimals and at the end say nothing. `source`: what the tokens'
+/// texts are views of.
+void make_dotted_decimals_repeat(std::vector<Token>& tokens, std::vector<char>& source);
+
+/// Separates equations of letters that a line break or \quad stands between: x = 2 \quad y = 3.
+void separate_equations(std::vector<Token>& tokens);
+
 }  // namespace qrl::reward::math

@@ -67,6 +67,8 @@ Value Evaluator::value(NodeIdx idx) {
     case Kind::product:
       return product(node);
     case Kind::power: {
+      if (undoes_logarithm(tree_.at(tree_.child(node, 0)), tree_.child(node, 1)))
+        return antilogarithm(tree_.child(node, 0), tree_.child(node, 1));
       const Value base = child(0), exponent = child(1);
       return budget_.spend(power_steps(exponent)) ? algebra_.power(base, exponent) : algebra_.undefined();
     }
@@ -229,6 +231,66 @@ Value Evaluator::subscript(const Node& node) {
   return algebra_.opaque("_", {value(tree_.child(node, 0)), value(tree_.child(node, 1))});
 }
 
+bool Evaluator::is_logarithm_to(const Node& base, const Node& node) const noexcept {
+  if (node.kind != Kind::call || node.count == 0 || (node.text != "ln" && node.text != "log")) return false;
+  const Node& argument = tree_.child_at(node, 0);
+  if (argument.kind == Kind::list || argument.kind == Kind::tuple || argument.kind == Kind::set) return false;
+  if (node.count == 1) return base.kind == Kind::constant && base.text == "e";
+  const Node& index = tree_.child_at(node, 1);
+  return node.count == 2 && tree_.link(node, 1).code == '_' && index.kind == base.kind && index.text == base.text &&
+         (base.kind == Kind::number || base.kind == Kind::symbol);
+}
+
+bool Evaluator::undoes_logarithm(const Node& base, NodeIdx exponent) const noexcept {
+  const Node& node = tree_.at(exponent);
+  if (is_logarithm_to(base, node)) return true;
+  bool found = false;
+  for (std::int32_t k = 0; k < node.count; ++k) {
+    const Link link = tree_.link(node, k);
+    if (node.kind == Kind::sum) {
+      if (link.code == 'P' || link.code == 'M') return false;
+      found = found || undoes_logarithm(base, link.node);
+    } else if (node.kind == Kind::product) {
+      if (k > 0 && link.code != '*' && link.code != '/') return false;
+      found = found || (link.code != '/' && is_logarithm_to(base, tree_.at(link.node)));
+    }
+  }
+  return found;
+}
+
+Value Evaluator::antilogarithm(NodeIdx base, NodeIdx exponent) {
+  if (!budget_.spend(kRootSteps)) return algebra_.undefined();
+  const Node& node = tree_.at(exponent);
+  const auto argument_of = [this](const Node& logarithm) {
+    const Value argument = value(tree_.child(logarithm, 0));
+    return argument.is_zero() ? algebra_.undefined() : argument;
+  };
+  if (is_logarithm_to(tree_.at(base), node)) return argument_of(node);
+  if (!undoes_logarithm(tree_.at(base), exponent)) return algebra_.power(value(base), value(exponent));
+  if (node.kind == Kind::sum) {
+    Value result = algebra_.integer(1);
+    for (std::int32_t k = 0; k < node.count; ++k) {
+      const Link link = tree_.link(node, k);
+      const Value factor = antilogarithm(base, link.node);
+      result = link.code == '-' ? algebra_.divide(result, factor) : algebra_.multiply(result, factor);
+    }
+    return result;
+  }
+  Value argument, rest = algebra_.integer(1);
+  bool found = false;
+  for (std::int32_t k = 0; k < node.count; ++k) {
+    const Link link = tree_.link(node, k);
+    if (!found && link.code != '/' && is_logarithm_to(tree_.at(base), tree_.at(link.node))) {
+      argument = argument_of(tree_.at(link.node));
+      found = true;
+      continue;
+    }
+    const Value factor = value(link.node);
+    rest = link.code == '/' ? algebra_.divide(rest, factor) : algebra_.multiply(rest, factor);
+  }
+  return algebra_.power(argument, rest);
+}
+
 /// ln of products, quotients and powers as sums: for the positive values that variables stand for here.
 Value Evaluator::logarithm_of(NodeIdx idx) {
   const Node& node = tree_.at(idx);
@@ -257,6 +319,7 @@ Value Evaluator::call(const Node& node) {
   std::vector<Value> arguments;
   const Value* index = nullptr;
   Value index_value, exponent_value;
+  NodeIdx index_idx = -1;
   bool has_exponent = false;
   const bool unnamed = node.text.empty();
   std::int32_t num_arguments = 0;
@@ -265,6 +328,7 @@ Value Evaluator::call(const Node& node) {
     if (link.code == '_') {
       index_value = value(link.node);
       index = &index_value;
+      index_idx = link.node;
     } else if (link.code == '^') {
       exponent_value = value(link.node);
       has_exponent = true;
@@ -286,7 +350,7 @@ Value Evaluator::call(const Node& node) {
   if (log && num_arguments == 1 && arguments.size() == 1) {
     result = logarithm_of(tree_.child(node, 0));
     if (node.text == "lg") result = algebra_.divide(result, algebra_.logarithm(algebra_.integer(10)));
-    if (index != nullptr) result = algebra_.divide(result, algebra_.logarithm(*index));
+    if (index != nullptr) result = algebra_.divide(result, logarithm_of(index_idx));
   } else {
     result = named_call(node, arguments, index);
   }

@@ -53,6 +53,12 @@ class Evaluator {
   /// The largest or smallest where all are numbers; of more than one.
   Value extreme_of(std::string_view name, const std::vector<Value>& arguments);
   Value logarithm_of(NodeIdx idx);
+  /// Whether a node is the logarithm to a base: ln x to e, \log_2 x to 2.
+  bool is_logarithm_to(const Node& base, const Node& node) const noexcept;
+  /// Whether a logarithm to the base is the exponent or a term or factor of it.
+  bool undoes_logarithm(const Node& base, NodeIdx exponent) const noexcept;
+  /// base^exponent with e^{x + 2 ln y} as e^x y², for the positive values that variables stand for here.
+  Value antilogarithm(NodeIdx base, NodeIdx exponent);
   Value subscript(const Node& node);
   Value determinant(const Node& node);
   Value opaque(std::string_view name, const Node& node);

@@ -110,7 +110,8 @@ std::optional<std::string> after_answer_is(std::string_view text);
 std::string in_box(std::string_view content) {
   std::string answer = without_condition(bare(content));
   const bool marked = answer.size() <= kMaxAnswer_bytes && answer.find("nswer") != std::string::npos;
-  if (!marked || is_formula(answer)) return answer;
+  const bool words = is_letter(answer.empty() ? '0' : answer[0]) || answer.starts_with("\\text");  // no −, no 2 ×
+  if (!marked || !words || is_formula(answer)) return answer;
   std::string plain = answer;
   for (std::size_t at = plain.find("\\text{"); at != std::string::npos; at = plain.find("\\text{", at)) {
     plain.erase(at, 6);
@@ -186,7 +187,7 @@ std::optional<std::string> after_hashes(std::string_view text) {
   const std::size_t line_end = std::min(rest.find('\n'), rest.size());
   const bool word = rest.size() > 1 && is_letter(rest[0]) && is_letter(rest[1]);
   const bool headline = word && line_end < rest.size();  // "#### Step 4: the sum"
-  rest = rest.substr(0, line_end);
+  rest = rest.substr(0, std::min(line_end, rest.find("</answer>")));
   if (auto said = after_answer_is(rest)) return said;
   if (headline) return std::nullopt;
   return answer_in_clause(rest);
@@ -210,7 +211,7 @@ std::string_view sentence(std::string_view text) noexcept {
     if (displayed) continue;
     if (text[i] == '\n') return text.substr(0, i);
     const bool next = i + 2 < text.size() && text[i + 1] == ' ' && text[i + 2] >= 'A' && text[i + 2] <= 'Z';
-    const bool pause = i > 0 && text[i - 1] == '.' && i + 1 < text.size();  // 18... no, 20
+    const bool pause = i > 0 && text[i - 1] == '.';  // 18... no, 20
     const bool stop = (text[i] == '.' && !pause && (i + 1 == text.size() || is_space(text[i + 1])) &&
                        !ends_with_short_form(text.substr(0, i))) ||
                       (text[i] == '!' && next);
@@ -268,13 +269,49 @@ bool take_joint(std::string_view& rest, std::string_view noun) noexcept {
 /// Without words that add nothing: "therefore", "simply", "option".
 std::string_view without_fillers(std::string_view rest) noexcept {
   constexpr std::string_view kFillers[] = {
-      "therefore",   "thus",       "then",      "hence",      "so",        "simply",     "just",
-      "indeed",      "exactly",    "now",       "clearly",    "actually",  "finally",    "also",
-      "still",       "definitely", "precisely", "obviously",  "equal to",  "given by",   "found to be",
-      "going to be", "option",     "choice",    "the number", "the value", "the option", "<answer>"};
+      "therefore",  "thus",      "then",       "hence",    "so",          "simply",      "just",   "indeed",
+      "exactly",    "now",       "clearly",    "actually", "finally",     "also",        "still",  "definitely",
+      "precisely",  "obviously", "equal to",   "given by", "found to be", "going to be", "option", "choice",
+      "the number", "the value", "the option", "<answer>", "<b>",         "<strong>"};
   skip(rest, " *_\n\r\t,");
   while (!take_word(rest, kFillers).empty()) skip(rest, " *_\n\r\t,:");
   return rest;
+}
+
+/// The text of an item at the start of a line, behind "- ", "* ", "1. " or "2) "; empty where there is none.
+std::string_view item_of(std::string_view line) noexcept {
+  line = trimmed(line);
+  if (line.starts_with("- ") || line.starts_with("* ")) return trimmed(line.substr(2));
+  const bool numbered = line.size() > 3 && is_digit(line[0]) && (line[1] == '.' || line[1] == ')') && line[2] == ' ';
+  return numbered ? trimmed(line.substr(3)) : std::string_view();
+}
+
+/// What follows a joint in lines of its own: the items of a list as one list, or what a fence holds. Nothing where it
+/// is something else.
+std::optional<std::string> in_lines_below(std::string_view rest) {
+  constexpr std::size_t kMaxItems = 20;
+  const std::size_t line_end = rest.find('\n');
+  if (line_end == std::string_view::npos || rest.substr(0, line_end).find_first_not_of(" *_:\r") < line_end)
+    return std::nullopt;
+  rest = trimmed(rest.substr(line_end));
+  if (rest.starts_with("```")) {
+    const std::size_t begin = std::min(rest.find('\n'), rest.size());
+    if (!std::all_of(rest.begin() + 3, rest.begin() + static_cast<std::ptrdiff_t>(begin), is_letter))
+      return std::nullopt;
+    const std::string_view held = rest.substr(begin, rest.find("```", begin) - begin);
+    return std::string(trimmed(held));  // several lines are no answer
+  }
+  std::string all;
+  for (std::size_t k = 0; k < kMaxItems && !rest.empty(); ++k) {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    const std::string_view item = item_of(line);
+    if (item.empty()) break;
+    if (!all.empty()) all += ", ";
+    all += answer_in_clause(sentence(item));
+    if (all.size() > kMaxAnswer_bytes) break;
+    rest = trimmed(rest.substr(line.size()));
+  }
+  return all.empty() ? std::nullopt : std::optional(all);
 }
 
 /// "## Final Answer" or "**Answer**", with nothing else on the line; `at`: where the noun is, `rest`: what is behind
@@ -295,7 +332,8 @@ bool is_headline(std::string_view text, std::size_t at, std::string_view rest) n
 
 /// What follows the last "answer is", "answer:", "Ans:" or "correct option is".
 std::optional<std::string> after_answer_is(std::string_view text) {
-  constexpr std::string_view kNouns[] = {"answers", "answer", "ans", "correct option", "correct choice", "答案"};
+  constexpr std::string_view kNouns[] = {"answers", "answer choice",  "answer option",  "answer",
+                                         "ans",     "correct option", "correct choice", "答案"};
   std::size_t num_nouns = 0;
   for (std::size_t i = text.size(); i-- > 0 && num_nouns < kMaxNouns;) {
     const char first = text[i];
@@ -309,6 +347,9 @@ std::optional<std::string> after_answer_is(std::string_view text) {
     ++num_nouns;
     const bool json = rest.starts_with("\":");  // {"answer": 42}
     if (!take_joint(rest, noun) && !is_headline(text, i, rest)) continue;
+    if (auto below = in_lines_below(rest)) {
+      return denies_what_follows(text.substr(0, i)) ? "not " + *below : *below;
+    }
     std::string_view clause = sentence(without_fillers(rest));
     if (json && !clause.starts_with('"')) clause = clause.substr(0, clause.find_first_of(",}"));
     if (trimmed(clause).empty()) continue;

@@ -195,17 +195,26 @@ bool is_relation_at_end(std::string_view text) noexcept {
   return before.find('<') == std::string_view::npos && (is_letter(c) || is_digit(c) || c == ')' || c == ' ');
 }
 
+/// Whether a text ends with a letter by itself, which makes a name of what touches it: x18, B12.
+bool is_name_at_end(std::string_view text) noexcept {
+  if (text.empty() || !is_letter(text.back())) return false;
+  const std::string_view before = text.substr(0, text.size() - 1);
+  return before.empty() || (!is_letter(before.back()) && before.back() != '\\');
+}
+
 /// Whether what stands before a number makes an operand, a bound or an argument of it.
 bool is_taken(std::string_view before) noexcept {
   constexpr std::string_view kSigns[] = {"+",     "/",  "^",    "_",     "\\times", "\\cdot", "\\div", "\\sqrt", "\\ne",
                                          "\\neq", "!=", "\\le", "\\leq", "\\ge",    "\\geq",  " <",    " >",     ")("};
   constexpr std::string_view kFunctions[] = {"sin", "cos", "tan", "log", "ln", "exp"};
+  const bool touches = !before.ends_with(' ');
   while (before.ends_with(' ')) before.remove_suffix(1);
-  if (before.ends_with(" x")) {
+  if (!touches && before.ends_with(" x")) {
     before = trimmed(before.substr(0, before.size() - 1));
     return !before.empty() && is_digit(before.back());
   }
   if (std::string_view rest = before; take_one_of(rest, kSigns)) return true;
+  if (touches && is_name_at_end(before)) return true;
   if (is_relation_at_end(before)) return true;
   if (std::string_view rest = before; take_one_of(rest, kFunctions)) return rest.empty() || !is_letter(rest.back());
   return before.ends_with('*') && !before.ends_with("**");
@@ -223,10 +232,11 @@ bool is_taken_behind(std::string_view behind, bool money) {
   return word.size() == 1 && letters.find(behind[0]) != std::string_view::npos;
 }
 
-/// Whether a number is no answer beside the one before it: 1 in 12, between 11 and 12, 1'234, 3 : 4.
+/// Whether a number is no answer beside the one before it: 1 in 12, 11 or 12, between 11 and 12, 1'234,
+/// 3 : 4.
 bool is_part_of_two(std::string_view text, Span previous, Span last) noexcept {
   const std::string_view joint = text.substr(previous.end, last.begin - previous.end);
-  if (joint == " in " || joint == " out of " || joint == " : ") return true;
+  if (joint == " in " || joint == " out of " || joint == " : " || joint == " or ") return true;
   if (joint == " to ") return !text.substr(0, previous.begin).ends_with("from ");  // the ratio is 2 to 3
   if (joint == " and ") return text.substr(0, previous.begin).ends_with("etween ");
   return std::none_of(joint.begin(), joint.end(), [](char c) { return is_space(c) || is_letter(c) || c == '='; });

@@ -17,8 +17,8 @@ struct LastNumber {
 /// The last digits of a text with all that makes one number of them: a sign, also before money ("-$12") and, behind a
 /// verb or "=", apart from them ("is - 12"); thousands, a fraction, an exponent, "!", a percent sign, a magnitude.
 /// `value` is empty where something else touches them or they are a part of something: operands, 12K, 1'234, ($12),
-/// 1 in 12, 11 to 12 where they are no ratio, between 11 and 12, (11, 12), 12-gon. Nothing where there are no digits.
-/// Looks at a bounded part of the text.
+/// 1 in 12, 11 or 12, 11 to 12 where they are no ratio, between 11 and 12, (11, 12), 12-gon. Nothing where there are no
+/// digits. Looks at a bounded part of the text.
 std::optional<LastNumber> last_number(std::string_view text);
 
 /// The length of a word of magnitude right behind a number, with the space before it; 0 where there is none.

@@ -303,6 +303,7 @@ class Lexer {
     while (!name.empty()) {  // \quadx is \quad x: the longest beginning that is known
       if (const Wrapper wrapper = wrapper_of(name); wrapper != Wrapper::none) return read_wrapped(wrapper, begin);
       if (is_unit_sign(name)) return push(T::word, 't', name);
+      if (name == "quad" || name == "qquad") newline_ = true;
       if (const auto meaning = command_meaning(name)) return push_meaning(*meaning);
       if (note_currency(name)) return;
       if (name.size() == 1) break;
@@ -475,6 +476,10 @@ class Lexer {
           at_ = begin;
           return;
         }
+        if (is_equation_of_letters(*content)) {
+          at_ = begin;
+          return;
+        }
         if (peek() == '^' && begins_with_number(*content) && is_letter(content->back())) hide_braces(begin);
         if (const auto meaning = word_meaning(*content);  // \text{lcm}(3,4)
             meaning && meaning->type == T::function && !after_value() && (peek() == '(' || at("\\left(")))
@@ -542,6 +547,8 @@ class Lexer {
     if (content == "%" || content == "\\%" || content == "percent") return push(T::op, '%');
     if (content == "e" || content == "i") return push_letter(content);
     if (content == "infinity") return push(T::constant, 0, content);
+    if (is_hedge(content)) return push(T::relation, 'a');
+    if (says_is(content) && begins_value(text_.substr(at_)) && !denies(content)) return push(T::relation, '=');
     if (content.starts_with('\\') && note_currency(content.substr(1))) return;
     if (content == "Rs" && note_currency(content)) return;
     const std::string_view last = content.substr(content.rfind(' ') + 1);  // 2\text{ apples and }3
@@ -581,6 +588,10 @@ Tokens tokenize(std::string_view text, Comma comma) {
   make_words_ratios(tokens.tokens);
   if (!drop_numbers_repeated(tokens.tokens)) tokens.fault = "a number and another one in words";
   make_letters_operators(tokens.tokens);
+  make_hedges_relations(tokens.tokens);
+  make_scripts_binomials(tokens.tokens);
+  make_dotted_decimals_repeat(tokens.tokens, tokens.source);
+  separate_equations(tokens.tokens);
   return tokens;
 }
 

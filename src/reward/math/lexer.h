@@ -40,7 +40,7 @@ struct Token {
   TokenType type = TokenType::end;
   char code = 0;
   bool space = false;    ///< white space before it
-  bool newline = false;  ///< a line break in that white space
+  bool newline = false;  ///< a line break or \quad in that white space
   std::string_view text;
 };
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <iterator>
+#include <utility>
 
 #include "reward/math/forms.h"
 #include "reward/math/units.h"
@@ -98,7 +99,32 @@ NodeIdx Parser::group(std::vector<Link> items) {
   if (const NodeIdx modulus = modulus_of(tree_, items.back().node); items.size() > 1 && modulus >= 0) {
     for (Link& item : items) item.node = with_modulus(item.node, modulus);
   }
+  if (const auto solutions = alternatives(items); !solutions.empty()) return make(Kind::list, solutions);
   return items.size() == 1 ? items.front().node : make(Kind::list, items);
+}
+
+std::vector<Link> Parser::alternatives(const std::vector<Link>& items) {
+  std::vector<Link> lists, current;
+  std::string letters, of_first;  // of each alternative, in order
+  for (std::size_t k = 0; k <= items.size(); ++k) {
+    if (k == items.size() || (items[k].code == '|' && k > 0)) {
+      if (current.size() < 2 || (k == items.size() && lists.empty())) return {};
+      std::sort(letters.begin(), letters.end());
+      if (std::adjacent_find(letters.begin(), letters.end()) != letters.end()) return {};
+      if (!lists.empty() && letters != of_first) return {};
+      of_first = std::exchange(letters, {});
+      lists.push_back({make(Kind::list, current), 0});
+      current.clear();
+    }
+    if (k == items.size()) break;
+    const Node& item = tree_.at(items[k].node);
+    if (item.kind != Kind::relation || item.count != 2 || tree_.link(item, 1).code != '=' ||
+        tree_.child_at(item, 0).kind != Kind::symbol || tree_.child_at(item, 0).text.size() != 1)
+      return {};
+    letters += tree_.child_at(item, 0).text;
+    current.push_back({items[k].node, 0});
+  }
+  return lists;
 }
 
 NodeIdx Parser::read_relation() {
@@ -388,22 +414,29 @@ NodeIdx Parser::read_power() {
     if (inverse.kind == Kind::sum && inverse.count == 1 && tree_.child_at(inverse, 0).text == "1")
       return postfix_of(read_call_of(make(Kind::power, {{base, 0}, {exponent, 0}})));
   }
-  if (ok_ && is_combination(base, exponent))
-    return postfix_of(make(Kind::binomial, {{tree_.child(tree_.at(base), 1), 0}, {exponent, 0}}));
+  if (ok_ && is_kind(base, Kind::subscript) &&
+      counts(tree_.child(tree_.at(base), 0), tree_.child(tree_.at(base), 1), exponent))
+    return postfix_of(make_count(tree_.child(tree_.at(base), 0), tree_.child(tree_.at(base), 1), exponent));
+  if (ok_ && is_kind(exponent, Kind::subscript)) {  // C^3_{10}
+    const NodeIdx k = tree_.child(tree_.at(exponent), 0), n = tree_.child(tree_.at(exponent), 1);
+    if (counts(base, n, k)) return postfix_of(make_count(base, n, k));
+  }
   return postfix_of(make(Kind::power, {{base, 0}, {exponent, 0}}));
 }
 
-bool Parser::is_combination(NodeIdx base, NodeIdx exponent) const noexcept {
-  const Node& of = tree_.at(base);
-  if (of.kind != Kind::subscript || !is_kind(exponent, Kind::number)) return false;
-  const Node& letter = tree_.child_at(of, 0);
-  const Node& n = tree_.child_at(of, 1);
-  const std::string_view k = tree_.at(exponent).text;
-  const auto digits = [](std::string_view text) {
-    return text.find_first_not_of("0123456789") == std::string_view::npos;
+bool Parser::counts(NodeIdx letter, NodeIdx n, NodeIdx k) const noexcept {
+  const auto digits = [this](NodeIdx idx) {
+    return is_kind(idx, Kind::number) && tree_.at(idx).text.find_first_not_of("0123456789") == std::string_view::npos;
   };
-  return letter.kind == Kind::symbol && letter.text == "C" && n.kind == Kind::number && digits(n.text) && digits(k) &&
-         below(k, n.text);
+  if (!is_kind(letter, Kind::symbol) || !digits(n) || !digits(k)) return false;
+  const std::string_view name = tree_.at(letter).text;
+  return (name == "C" || name == "A" || name == "P") && !below(tree_.at(n).text, tree_.at(k).text);
+}
+
+NodeIdx Parser::make_count(NodeIdx letter, NodeIdx n, NodeIdx k) {
+  const NodeIdx subsets = make(Kind::binomial, {{n, 0}, {k, 0}});
+  if (tree_.at(letter).text == "C") return subsets;
+  return make(Kind::product, {{subsets, 0}, {make(Kind::factorial, {{k, 0}}), '*'}});
 }
 
 NodeIdx Parser::postfix_of(NodeIdx idx) {

@@ -41,6 +41,9 @@ class Parser {
   /// Items with separators between them; one item is itself. Semicolons separate lists of what commas separate.
   NodeIdx read_list(TokenType closing, bool semicolons);
   NodeIdx group(std::vector<Link> items);
+  /// x = 2, y = 3 or x = 3, y = 2: a list for each of the alternatives that "or" joins, where each has one
+  /// equation for each of the same letters, two at least. Empty where it is something else.
+  std::vector<Link> alternatives(const std::vector<Link>& items);
 
   NodeIdx read_relation();
   /// Whether (k \in …) stands next.
@@ -94,8 +97,10 @@ class Parser {
   NodeIdx read_postfix() { return postfix_of(read_primary()); }
 
   NodeIdx postfix_of(NodeIdx idx);
-  /// C_{10}^3: numbers, the upper one smaller.
-  bool is_combination(NodeIdx base, NodeIdx exponent) const noexcept;
+  /// C_{10}^3, A_5^2 and P_5^2: a letter for subsets or arrangements with n and k, digits and k not above n.
+  bool counts(NodeIdx letter, NodeIdx n, NodeIdx k) const noexcept;
+  /// Their number.
+  NodeIdx make_count(NodeIdx letter, NodeIdx n, NodeIdx k);
 
   // ---- primaries
 

@@ -137,6 +137,54 @@ bool is_list_of_letters(std::string_view content) noexcept {
   return several;
 }
 
+bool is_equation_of_letters(std::string_view content) noexcept {
+  std::size_t run = 0;
+  for (const char c : content) {
+    run = is_letter(c) ? run + 1 : 0;
+    if (run > 1 || c == '\\' || c == '$') return false;
+  }
+  return content.find('=') != std::string_view::npos;
+}
+
+bool says_is(std::string_view words) {
+  constexpr std::string_view kVerbs[] = {"is", "are", "equals", "is:", "are:"};
+  constexpr std::string_view kTurned[] = {
+      "not",      "never",      "no",       "none",      "unless",    "if",         "but",     "all",    "any",
+      "than",     "plus",       "minus",    "times",     "twice",     "half",       "double",  "triple", "third",
+      "quarter",  "wrong",      "false",    "incorrect", "unlikely",  "impossible", "unknown", "guess",  "bound",
+      "possible", "reciprocal", "opposite", "logarithm", "factorial", "without",    "except"};
+  constexpr std::string_view kParts[] = {" of the answer ", " of the value ", " of the number ", " of it "};
+  const std::size_t space = words.rfind(' ');
+  const auto* const verb = std::find(std::begin(kVerbs), std::end(kVerbs), words.substr(space + 1));
+  if (verb == std::end(kVerbs)) return false;
+  words.remove_suffix(words.size() - (space == std::string_view::npos ? 0 : space));
+  if (words.find_first_of("0123456789:;") != std::string_view::npos) return false;
+  std::string spaced = " ";
+  for (const char c : words) spaced += base::lower(c);
+  spaced += ' ';
+  const auto holds = [&spaced](std::string_view part) { return spaced.find(part) != std::string::npos; };
+  return std::none_of(std::begin(kParts), std::end(kParts), holds) &&
+         std::none_of(std::begin(kTurned), std::end(kTurned),
+                      [&](std::string_view word) { return holds(" " + std::string(word) + " "); });
+}
+
+bool is_hedge(std::string_view words) noexcept {
+  for (const std::string_view joint : kHedgeJoints) {
+    if (!words.starts_with(joint)) continue;
+    const std::string_view hedge = trimmed(words.substr(joint.size()));
+    return std::find(std::begin(kHedges), std::end(kHedges), hedge) != std::end(kHedges);
+  }
+  return false;
+}
+
+bool begins_value(std::string_view text) noexcept {
+  text = trimmed(text);
+  while (text.starts_with('$') || text.starts_with('{') || text.starts_with('-')) text = trimmed(text.substr(1));
+  constexpr std::string_view kCommands[] = {"\\frac", "\\dfrac", "\\tfrac", "\\sqrt", "\\pi", "\\$"};
+  return (!text.empty() && is_digit(text.front())) ||
+         std::any_of(std::begin(kCommands), std::end(kCommands), [text](auto c) { return text.starts_with(c); });
+}
+
 namespace {
 
 struct WordList {

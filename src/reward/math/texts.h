@@ -33,6 +33,18 @@ bool ends_with_spacing(std::string_view text) noexcept;
 /// "A, C", "A and C": choices, which are a list within \text{…} too.
 bool is_list_of_letters(std::string_view content) noexcept;
 
+/// "y = 2x + 3": an equation with names of one letter, which is mathematics within \text{…} too.
+bool is_equation_of_letters(std::string_view content) noexcept;
+/// "The maximum is": words that say what follows them, not what turns or denies it.
+bool says_is(std::string_view words);
+/// Words before an approximation, and those that join it to what it is one of.
+inline constexpr std::string_view kHedges[] = {"approximately", "approx", "about", "roughly"};
+inline constexpr std::string_view kHedgeJoints[] = {"or", "which is", "that is", "i.e."};
+/// "or approximately", "which is about".
+bool is_hedge(std::string_view words) noexcept;
+/// Whether a number, fraction, root or π begins a text, perhaps with a minus.
+bool begins_value(std::string_view text) noexcept;
+
 /// Two lists of the same short items of letters, in any order, perhaps within \text{…}: whether both or neither are
 /// joined by "or" ("Alice, Bob and Carol" and "Carol, Alice and Bob"). Nothing where they are something else.
 std::optional<bool> same_word_lists(std::string_view a, std::string_view b);

@@ -63,6 +63,7 @@ class Scanner {
       return size;
     };
     if (rest.starts_with("{,}")) return 3;
+    if (rest.starts_with("\\!,\\!")) return with_spaces(5);
     if (rest.starts_with(",\\!")) return with_spaces(3);
     if (rest.starts_with(",\\,")) return with_spaces(3);
     if (rest.starts_with("\\,")) return with_spaces(2);
