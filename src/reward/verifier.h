@@ -41,9 +41,9 @@ class Verifier {
 
 std::unique_ptr<Verifier> make_verifier(const config::RewardRecipe& recipe);
 
-/// Only the last kMaxScanned_bytes of a response are searched for its answer: about 60,000 tokens, and what keeps a
-/// response of any size below a millisecond.
-inline constexpr std::size_t kMaxScanned_bytes = std::size_t{256} << 10;
+/// Only the last kMaxScanned_bytes of a response are searched for its answer: some 30,000 tokens, and what keeps a
+/// response of any size, made to be slow or not, at a few milliseconds.
+inline constexpr std::size_t kMaxScanned_bytes = std::size_t{128} << 10;
 
 struct ExtractedAnswer {
   std::string_view text;  ///< a view into the response, ASCII white space trimmed

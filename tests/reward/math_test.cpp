@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <ctime>
 #include <fstream>
-#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -45,10 +44,16 @@ double thread_s() {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
-std::string repeat(const std::string& text, std::size_t times) {
-  std::string out;
-  for (std::size_t i = 0; i < times; ++i) out += text;
-  return out;
+/// The text of parts, each a string or [string or parts, how many times].
+std::string spelled_out(const json& parts) {
+  if (parts.is_string()) return parts;
+  std::string text;
+  for (const json& part : parts) {
+    const std::string once = spelled_out(part.is_string() ? part : part[0]);
+    const std::size_t times = part.is_string() ? 1 : part[1].get<std::size_t>();
+    for (std::size_t i = 0; i < times; ++i) text += once;
+  }
+  return text;
 }
 
 }  // namespace
@@ -220,58 +225,19 @@ TEST_CASE("suites of other verifiers: what is mathematically true is accepted") 
 
 TEST_CASE("hostile texts score nothing and take no time") {
   const auto folder = shared_folder("verifier");
-  std::map<std::string, std::string> texts = {
-      {"digits", "\\boxed{" + repeat("1", 1'000'000) + "}"},
-      {"decimals", "\\boxed{0." + repeat("3", 1'000'000) + "}"},
-      {"text", repeat("a ", 8'000'000)},
-      {"parentheses", "\\boxed{" + repeat("(", 100'000) + "42" + repeat(")", 100'000) + "}"},
-      {"few parentheses", "\\boxed{" + repeat("(", 1500) + "42" + repeat(")", 1500) + "}"},
-      {"roots", "\\boxed{" + repeat("\\sqrt{", 600) + "42" + repeat("}", 600) + "}"},
-      {"minus", "\\boxed{" + repeat("-", 2000) + "41}"},
-      {"factorials", "\\boxed{42" + repeat("!", 2000) + "}"},
-      {"powers", "\\boxed{9^9^9^9^9^9}"},
-      {"dollars", repeat("$", 1'000'000)},
-      {"tags", repeat("<answer>", 100'000)},
-      {"answers", repeat("answer is: ", 100'000)},
-      {"exclamations", "The answer is 41" + repeat("!", 200'000)},
-      {"affirmations", repeat("Therefore, the correct ", 10'000) + "B is correct"},
-      {"calculations", repeat("<<1=", 60'000)},
-      {"halves", "\\boxed{" + repeat("two and a half ", 270) + "}"},
-      {"numbers twice", "\\boxed{" + repeat("5 (five) ", 450) + "}"},
-      {"described sets", "\\boxed{" + repeat("{x|", 1300) + "}"},
-      {"questions", repeat("answer to ", 100'000)},
-      {"backslashes", repeat("\\", 250'000) + "{"},
-      {"commands", repeat("\\a", 125'000)},
-      {"denials", repeat("isn't ", 40'000) + "42"},
-      {"words in a box", "\\boxed{answer " + repeat("\\text{a} ", 25'000) + "}"},
-      {"braces", "\\boxed{" + repeat("\\{", 100'000) + "}"},
-      {"moduli", "\\boxed{" + repeat("3 \\pmod 7,", 300) + "}"},
-      {"hours", "\\boxed{" + repeat("60 hours 1 minute ", 200) + "}"},
-      {"open braces", repeat("{", 1'000'000)},
-      {"pairs of braces", repeat("{}", 500'000)},
-      {"braces in an open box", "\\boxed{" + repeat("{", 1'000'000)},
-      {"commands with braces", repeat("\\b{", 300'000)},
-      {"fractions of one", repeat("½", 500'000) + "1" + repeat("½", 500'000)},
-      {"open boxes", repeat("\\boxed{", 100'000)},
-      {"wide sum", "\\boxed{" + repeat("x+", 900) + "x}"},
-      {"expansion", "\\boxed{(a+b+c+d+e+f)^{200}-(f+e+d+c+b+a)^{200}}"},
-      {"matrix", "\\boxed{\\begin{pmatrix}" + repeat(repeat("1&", 30) + "1\\\\", 31) + "\\end{pmatrix}}"},
-      {"injection", "\\boxed{exec('import os')}"},
-      {"all answers", [] {
-         std::string list;
-         for (int i = 0; i < 1000; ++i) list += (i == 0 ? "" : ",") + std::to_string(i);
-         return "\\boxed{" + list + "}";
-       }()}};
-  for (const auto& [name, text] : texts) {
-    INFO(name);
-    double fastest_s = 1;  // of three: the machine has other work
-    for (int run = 0; run < 3; ++run) {
-      const double start_s = thread_s();
-      CHECK(judge(text, "42").outcome != Outcome::correct);
-      fastest_s = std::min(fastest_s, thread_s() - start_s);
-    }
-    CHECK(fastest_s < 5e-3);
+  // The 5 ms are measured by scripts/check_verifiers on the same texts; a scan of one that is not linear takes
+  // seconds, so that this limit can be far from both.
+  constexpr double kLinear_s = 0.2;
+  int num_texts = 0;
+  for (const json& row : read_rows(own_data("hostile_texts.jsonl"))) {
+    INFO(row["name"]);
+    const std::string text = spelled_out(row["parts"]);
+    const double start_s = thread_s();
+    CHECK(judge(text, "42").outcome != Outcome::correct);
+    CHECK(thread_s() - start_s < kLinear_s);
+    ++num_texts;
   }
+  CHECK(num_texts > 30);
   if (folder.empty()) return;
   for (const json& row : read_rows(folder / "verifier_hostile_math.jsonl")) {
     if (!row.contains("text") || !row["text"].is_string() || row["expect_reward"].is_null()) continue;
@@ -348,7 +314,7 @@ TEST_CASE("a verdict says why and what was judged") {
   CHECK(judge("\\boxed{4@}", "42").reason == "not readable");
   CHECK(judge("no number here, none at all, whatever one does", "42").reason == "no answer");
   CHECK(judge("so \\boxed{41} it is", "42").extracted == "41");
-  const Verdict truncated = judge("\\boxed{" + repeat("\u00e9", 1000) + "}", "42");
+  const Verdict truncated = judge(spelled_out({"\\boxed{", {"\u00e9", 1000}, "}"}), "42");
   CHECK(truncated.extracted.size() <= kMaxExtracted_bytes);
   CHECK((static_cast<unsigned char>(truncated.extracted.back()) & 0xc0) == 0x80);  // no character is cut
 }
