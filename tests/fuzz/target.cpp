@@ -23,10 +23,10 @@ constexpr double kMaxVerdict_s = 200e-3;
 #if __has_feature(address_sanitizer)
 constexpr double kMaxVerdict_s = 200e-3;
 #else
-constexpr double kMaxVerdict_s = 5e-3;
+constexpr double kMaxVerdict_s = 25e-3;
 #endif
 #else
-constexpr double kMaxVerdict_s = 5e-3;
+constexpr double kMaxVerdict_s = 25e-3;
 #endif
 
 class WorkFolder {

@@ -372,6 +372,33 @@ std::optional<std::string> affirmed(std::string_view text) {
   return label != 0 ? std::optional(std::string(1, label)) : std::nullopt;
 }
 
+/// What the text ends with by saying that it is several: "the solutions are x = 2 and x = 3", also in lines below.
+std::optional<std::string> listed_at_end(std::string_view text) {
+  constexpr std::string_view kNouns[] = {"solutions", "roots", "zeros", "zeroes", "intercepts"};
+  constexpr std::string_view kVerb = " are";
+  constexpr std::size_t kMaxList_bytes = 400;
+  text = trimmed(text);
+  if (text.size() > kMaxList_bytes) text.remove_prefix(text.size() - kMaxList_bytes);
+  std::size_t noun_end = 0;
+  for (const std::string_view noun : kNouns) {
+    if (const std::size_t at = text.rfind(noun); at != std::string_view::npos)
+      noun_end = std::max(noun_end, at + noun.size());
+  }
+  if (noun_end == 0) return std::nullopt;
+  std::string_view rest = text.substr(noun_end);
+  const std::size_t verb = rest.substr(0, kMaxQuestion_bytes).find(kVerb);
+  if (verb == std::string_view::npos || rest.substr(0, verb).find_first_of(".:?!\n") != std::string_view::npos)
+    return std::nullopt;
+  rest.remove_prefix(verb + kVerb.size());
+  if (denies_what_follows(text.substr(0, text.size() - rest.size()))) return std::nullopt;
+  skip(rest, " *:");
+  if (auto below = in_lines_below(rest)) return below;
+  const std::string_view list = sentence(rest);
+  const bool several = list.find(" and ") != std::string_view::npos || list.find(',') != std::string_view::npos;
+  const bool ends = trimmed(rest.substr(list.size())).size() <= 1;
+  return several && ends ? std::optional(answer_in_clause(list)) : std::nullopt;
+}
+
 /// Without the calculations that GSM8K's solutions write before a result: 9*2 = <<9*2=18>>18.
 std::string without_calculations(std::string_view text) {
   constexpr std::size_t kMaxCalculation_bytes = 100;
@@ -458,6 +485,7 @@ std::optional<std::string> extract(std::string_view response, config::MathProfil
   if (auto found = affirmed(response)) return found;
   if (auto found = in_answer_tag(response)) return found;
   if (auto found = whole(response, false)) return found;
+  if (auto found = listed_at_end(response)) return found;
   return last_value(response);
 }
 

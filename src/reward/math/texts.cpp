@@ -179,7 +179,9 @@ bool is_hedge(std::string_view words) noexcept {
 
 bool begins_value(std::string_view text) noexcept {
   text = trimmed(text);
-  while (text.starts_with('$') || text.starts_with('{') || text.starts_with('-')) text = trimmed(text.substr(1));
+  if (text.starts_with("\\left")) text = trimmed(text.substr(5));
+  while (!text.empty() && std::string_view("${-([").find(text.front()) != std::string_view::npos)
+    text = trimmed(text.substr(1));
   constexpr std::string_view kCommands[] = {"\\frac", "\\dfrac", "\\tfrac", "\\sqrt", "\\pi", "\\$"};
   return (!text.empty() && is_digit(text.front())) ||
          std::any_of(std::begin(kCommands), std::end(kCommands), [text](auto c) { return text.starts_with(c); });
