@@ -1,6 +1,7 @@
 #include "base/text.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -48,6 +49,16 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
+/// How many letters two words share, wherever they stand: what is left of the longer one takes an edit each.
+std::size_t letters_in_common(std::string_view a, std::string_view b) {
+  std::array<std::uint8_t, 256> unmatched{};
+  for (const char c : a) ++unmatched[static_cast<unsigned char>(c)];
+  return static_cast<std::size_t>(std::count_if(b.begin(), b.end(), [&unmatched](char c) {
+    std::uint8_t& left = unmatched[static_cast<unsigned char>(c)];
+    return left > 0 && left-- > 0;
+  }));
+}
+
 }  // namespace
 
 std::string nearest_name(std::string_view word, std::span<const std::string> candidates) {
@@ -55,9 +66,8 @@ std::string nearest_name(std::string_view word, std::span<const std::string> can
   std::string best;
   std::size_t best_edits = std::max<std::size_t>(1, word.size() / 3) + 1;
   for (const std::string& candidate : candidates) {
-    const std::size_t longer = std::max(word.size(), candidate.size()),
-                      shorter = std::min(word.size(), candidate.size());
-    if (longer - shorter >= best_edits) continue;  // it takes as many
+    const std::size_t longer = std::max(word.size(), candidate.size());
+    if (longer - letters_in_common(word, candidate) >= best_edits) continue;  // it takes as many
     const std::size_t edits = edit_distance(word, candidate);
     if (edits < best_edits) {
       best_edits = edits;
