@@ -36,13 +36,22 @@ class DeviceTraining final : public TrainingKernels {
   void swiglu_gradient(const SwigluGradientTask& task, CallersStream stream) const override {
     QRL_CUDA_TARGET::swiglu_gradient(task, on(stream));
   }
+  void add_norm(const AddNormTask& task, CallersStream stream) const override {
+    QRL_CUDA_TARGET::add_norm(task, on(stream));
+  }
+  std::int64_t add_norm_scratch_floats(std::int64_t num_rows, std::int64_t width, bool has_bias) const override {
+    return QRL_CUDA_TARGET::add_norm_scratch_floats(num_rows, width, has_bias);
+  }
+  void add_norm_gradient(const AddNormGradientTask& task, CallersStream stream) const override {
+    QRL_CUDA_TARGET::add_norm_gradient(task, on(stream));
+  }
   void qkv(const QkvTask& task, CallersStream stream) const override {
     check(task.transform);
     QRL_CUDA_TARGET::qkv(task, on(stream));
   }
-  std::int64_t scratch_floats(const QkvTransform& transform) const override {
+  std::int64_t qkv_scratch_floats(const QkvTransform& transform) const override {
     check(transform);
-    return qkv_scratch_floats(transform);
+    return QRL_CUDA_TARGET::qkv_scratch_floats(transform);
   }
   void qkv_gradient(const QkvGradientTask& task, CallersStream stream) const override {
     check(task.transform);

@@ -36,6 +36,29 @@ struct SwigluGradientTask {
   std::int64_t num_rows = 0, width = 0;
 };
 
+/// sum = x + branch + bias, out = sum / rms · gain, rms = √(mean sum² + eps) over a row (RMSNorm). Without a branch sum
+/// is x. Arithmetic fp32.
+struct AddNormTask {
+  ReadRows x, branch;           ///< branch.values null: none, and no bias
+  const float* bias = nullptr;  ///< one a column; null: none
+  const float* gain = nullptr;  ///< one a column
+  float eps = 0;
+  WrittenRows sum, out;          ///< sum is not written without a branch
+  float* inverse_rms = nullptr;  ///< written, one a row
+  std::int64_t num_rows = 0, width = 0;
+};
+/// d_x, and the same numbers as d_branch, from d_out and what else is asked of the sum. Adds to the gain's and the
+/// bias's gradients: sums over rows fp32, 32 rows one after another, then these sums in one order.
+struct AddNormGradientTask {
+  ReadRows sum;  ///< as it was written; x without a branch
+  const float *gain = nullptr, *inverse_rms = nullptr;
+  ReadRows d_out, d_sum;                       ///< d_sum.values null: all 0
+  WrittenRows d_x, d_branch;                   ///< d_branch.values null: not wanted
+  float *d_gain = nullptr, *d_bias = nullptr;  ///< d_bias null: there is none
+  float* scratch = nullptr;                    ///< TrainingKernels::add_norm_scratch_floats of them
+  std::int64_t num_rows = 0, width = 0;
+};
+
 /// Rows of q heads, k heads and v heads side by side, and what the transform adds to them and multiplies by.
 struct QkvTransform {
   std::int64_t num_rows = 0, num_heads = 0, num_kv_heads = 0, head_dim = 0;  ///< even, at most kMostHeadDim
@@ -61,7 +84,7 @@ struct QkvGradientTask {
   ReadRows qkv, d_q, d_k, d_v;
   WrittenRows d_qkv;
   float *d_bias = nullptr, *d_q_gain = nullptr, *d_k_gain = nullptr;  ///< not null where the transform has them
-  float* scratch = nullptr;                                           ///< TrainingKernels::scratch_floats of them
+  float* scratch = nullptr;                                           ///< TrainingKernels::qkv_scratch_floats of them
 };
 
 /// What a row of logits is as a distribution: Σ exp((logit − largest) / temperature).
@@ -101,9 +124,12 @@ class TrainingKernels {
 
   virtual void swiglu(const SwigluTask& task, CallersStream stream) const = 0;
   virtual void swiglu_gradient(const SwigluGradientTask& task, CallersStream stream) const = 0;
+  virtual void add_norm(const AddNormTask& task, CallersStream stream) const = 0;
+  virtual std::int64_t add_norm_scratch_floats(std::int64_t num_rows, std::int64_t width, bool has_bias) const = 0;
+  virtual void add_norm_gradient(const AddNormGradientTask& task, CallersStream stream) const = 0;
   virtual void qkv(const QkvTask& task, CallersStream stream) const = 0;
   /// Of QkvGradientTask::scratch.
-  virtual std::int64_t scratch_floats(const QkvTransform& transform) const = 0;
+  virtual std::int64_t qkv_scratch_floats(const QkvTransform& transform) const = 0;
   virtual void qkv_gradient(const QkvGradientTask& task, CallersStream stream) const = 0;
   virtual void score(const ScoreTask& task, CallersStream stream) const = 0;
   virtual void score_gradient(const ScoreGradientTask& task, CallersStream stream) const = 0;

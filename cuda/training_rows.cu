@@ -320,12 +320,6 @@ QRL_KERNEL void qkv_gradient_kernel(QkvGradientWork work) {
   }
 }
 
-/// to[c] += Σ over rows of from[row, c].
-struct ColumnSumsTask {
-  const float* from;
-  std::int64_t num_rows, stride, num_columns;
-  float* to;
-};
 /// A block takes 32 columns, a warp every eighth row of them.
 QRL_KERNEL void column_sums_kernel(ColumnSumsTask task) {
   wait_for_kernel_before();
@@ -344,9 +338,6 @@ QRL_KERNEL void column_sums_kernel(ColumnSumsTask task) {
   for (int warp = 0; warp < kWarps; ++warp) total += of_warps[32 * warp + lane_idx()];
   task.to[column] += total;
 }
-void add_column_sums(const ColumnSumsTask& task, const Stream& stream) {
-  launch(column_sums_kernel, {ceil_div(task.num_columns, 32)}, kThreads, kThreads * sizeof(float), stream, task);
-}
 
 std::int64_t num_stretches(const QkvTransform& t) { return ceil_div(t.num_rows, kStretch); }
 bool has_words(const QkvTransform& t) {
@@ -354,6 +345,10 @@ bool has_words(const QkvTransform& t) {
 }
 
 }  // namespace
+
+void add_column_sums(const ColumnSumsTask& task, const Stream& stream) {
+  launch(column_sums_kernel, {ceil_div(task.num_columns, 32)}, kThreads, kThreads * sizeof(float), stream, task);
+}
 
 void swiglu(const SwigluTask& task, const Stream& stream) {
   const bool words = has_words(task.gate_up) && has_words(task.out) && task.width % 8 == 0;

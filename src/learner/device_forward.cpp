@@ -43,8 +43,9 @@ Tensor embed_rows(const DeviceRows& rows, const Weight& table_VD, torch::ScalarT
 }
 
 /// The residual stream with a branch (or nothing) and its bias added, and its normed form.
-std::pair<Tensor, Tensor> add_norm(const Tensor& x_ND, const Branch& branch, const Weight& gain, double eps,
-                                   torch::ScalarType out) {
+AddedNorm add_norm(const Tensor& x_ND, const Branch& branch, const Weight& gain, float eps, torch::ScalarType out,
+                   const cuda::TrainingKernels* kernels) {
+  if (kernels != nullptr) return fused_add_norm(*kernels, x_ND, branch, gain, eps, out);
   if (!branch.value_ND.defined()) {
     const auto norm = [eps, out](const TensorList& in) { return TensorList{normed(in[0], in[1], eps).to(out)}; };
     return {x_ND, checkpointed(norm, {x_ND}, {gain})[0]};
@@ -258,7 +259,7 @@ Tensor device_linear(const Tensor& x, const Weight& weight, std::optional<quant:
 Tensor device_hidden_states(const PolicyWeights& weights, const model::ModelConfig& config, const DeviceRows& rows,
                             const ForwardOptions& options) {
   const Heads heads{config.num_attention_heads, config.num_key_value_heads, config.head_dim, config.rms_norm_eps};
-  const double eps = config.rms_norm_eps;
+  const float eps = config.rms_norm_eps;
   const ForwardTypes dtypes = forward_types(options);
   const bool int8_pages = options.after_layer != nullptr && options.kv_format == quant::KvFormat::int8;
   const auto layer = [rows, heads, eps, dtypes, int8_pages,
@@ -273,13 +274,14 @@ Tensor device_hidden_states(const PolicyWeights& weights, const model::ModelConf
       const std::string matrix = "layers." + std::to_string(idx) + "." + name;
       return device_quantised_linear(x, weight, {device, matrix, form.out, form.in, compute});
     };
-    const auto [before_ND, normed_ND] = add_norm(in[0], {in[1]}, w.input_norm, eps, dtypes.between);
+    const auto [before_ND, normed_ND] = add_norm(in[0], {in[1]}, w.input_norm, eps, dtypes.between, kernels);
     const Tensor qkv_NC = project("qkv", normed_ND, w.qkv, &model::LayerSnapshot::qkv);
     Qkv qkv = transform(qkv_NC, rows, heads, w.transform, dtypes.attention, kernels);
     if (int8_pages) qkv = {qkv.q_NHE, as_in_int8_pages(qkv.k_NKE), as_in_int8_pages(qkv.v_NKE)};
     const Tensor attended_NHE = attend(qkv, rows, heads).reshape({normed_ND.size(0), -1}).to(dtypes.between);
     const Tensor mixed_ND = project("o", attended_NHE, w.o, &model::LayerSnapshot::o);
-    const auto [after_ND, again_ND] = add_norm(before_ND, {mixed_ND, w.o_bias}, w.post_norm, eps, dtypes.between);
+    const auto [after_ND, again_ND] =
+        add_norm(before_ND, {mixed_ND, w.o_bias}, w.post_norm, eps, dtypes.between, kernels);
     const Tensor gate_up_N2F = project("gate_up", again_ND, w.gate_up, &model::LayerSnapshot::gate_up);
     const Tensor gated_NF = gated(gate_up_N2F, dtypes.between, kernels);
     return TensorList{after_ND, project("down", gated_NF, w.down, &model::LayerSnapshot::down)};
@@ -288,7 +290,7 @@ Tensor device_hidden_states(const PolicyWeights& weights, const model::ModelConf
   const TensorList state = options.after_layer == nullptr
                                ? through_layers(weights, options, layer, {x_ND, Tensor()})
                                : TensorList{through_known_layers(weights, options, layer, x_ND), Tensor()};
-  return add_norm(state[0], {state[1]}, weights.final_norm, eps, options.lm_head_dtype).second;
+  return add_norm(state[0], {state[1]}, weights.final_norm, eps, options.lm_head_dtype, options.kernels).normed_ND;
 }
 
 }  // namespace qrl::learner

@@ -51,6 +51,43 @@ cuda::ScoreTask score_task(const LogitRows& rows, const ScoredRows& scored) {
 
 }  // namespace
 
+AddedNorm fused_add_norm(const cuda::TrainingKernels& kernels, const Tensor& x_ND, const Branch& branch,
+                         const Weight& gain, float eps, torch::ScalarType out) {
+  const bool has_branch = branch.value_ND.defined(), has_bias = has_branch && branch.bias.defined();
+  const Tensor x = x_ND.detach(), added = has_branch ? branch.value_ND.detach() : Tensor();
+  const std::int64_t num_rows = x.size(0), width = x.size(1);
+  const auto f32 = x.options().dtype(torch::kFloat32);
+  const Tensor sum_ND = has_branch ? torch::empty({num_rows, width}, f32) : x;
+  const Tensor normed_ND = torch::empty({num_rows, width}, x.options().dtype(out));
+  const Tensor inverse_rms_N = torch::empty({num_rows}, f32);
+  kernels.add_norm({read_rows(x), has_branch ? read_rows(added) : cuda::ReadRows{},
+                    has_bias ? branch.bias.value.data_ptr<float>() : nullptr, gain.value.data_ptr<float>(), eps,
+                    has_branch ? written_rows(sum_ND) : cuda::WrittenRows{}, written_rows(normed_ND),
+                    inverse_rms_N.data_ptr<float>(), num_rows, width},
+                   callers_stream(x));
+  const auto backward = [&kernels, kept = sum_ND.detach(), inverse_rms_N, gain, bias = branch.bias, has_branch,
+                         has_bias, f32, of_normed = normed_ND.options(),
+                         of_branch = has_branch ? added.scalar_type() : torch::kFloat32](const TensorList& d) {
+    const std::int64_t num_rows = kept.size(0), width = kept.size(1);
+    const Tensor d_normed = dense_or_zeros(d.back(), kept.sizes(), of_normed);
+    const Tensor d_sum = has_branch && d[0].defined() ? d[0].contiguous() : Tensor();
+    const Tensor d_x = torch::empty({num_rows, width}, f32);
+    const bool rounds = of_branch != torch::kFloat32;  // else one gradient serves both
+    const Tensor d_branch = rounds ? torch::empty({num_rows, width}, f32.dtype(of_branch)) : d_x;
+    const Tensor scratch = torch::empty({kernels.add_norm_scratch_floats(num_rows, width, has_bias)}, f32);
+    kernels.add_norm_gradient(
+        {read_rows(kept), gain.value.data_ptr<float>(), inverse_rms_N.data_ptr<float>(), read_rows(d_normed),
+         d_sum.defined() ? read_rows(d_sum) : cuda::ReadRows{}, written_rows(d_x),
+         rounds ? written_rows(d_branch) : cuda::WrittenRows{}, gain.gradient.data_ptr<float>(),
+         has_bias ? bias.gradient.data_ptr<float>() : nullptr, scratch.data_ptr<float>(), num_rows, width},
+        callers_stream(kept));
+    return has_branch ? TensorList{d_x, d_branch} : TensorList{d_x};
+  };
+  if (!has_branch) return {x_ND, differentiable({x_ND}, {normed_ND}, backward)[0]};
+  const TensorList results = differentiable({x_ND, branch.value_ND}, {sum_ND, normed_ND}, backward);
+  return {results[0], results[1]};
+}
+
 Tensor fused_swiglu(const cuda::TrainingKernels& kernels, const Tensor& gate_up_N2F, torch::ScalarType out) {
   const Tensor kept = gate_up_N2F.detach();
   const std::int64_t num_rows = kept.size(0), width = kept.size(1) / 2;
@@ -87,7 +124,7 @@ TensorList fused_qkv(const cuda::TrainingKernels& kernels, const Tensor& qkv_NC,
     };
     const Tensor d_q = gradient(0, heads.num_heads), d_k = gradient(1, heads.num_kv_heads),
                  d_v = gradient(2, heads.num_kv_heads), d_qkv = torch::empty({num_rows, width}, into);
-    const Tensor scratch = torch::empty({kernels.scratch_floats(transform)}, into.dtype(torch::kFloat32));
+    const Tensor scratch = torch::empty({kernels.qkv_scratch_floats(transform)}, into.dtype(torch::kFloat32));
     kernels.qkv_gradient(
         {transform, kept.defined() ? read_rows(kept) : cuda::ReadRows{}, read_rows(d_q), read_rows(d_k), read_rows(d_v),
          written_rows(d_qkv), writable_or_null(weights.bias.gradient), writable_or_null(weights.q_gain.gradient),

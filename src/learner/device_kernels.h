@@ -8,6 +8,14 @@
 
 namespace qrl::learner {
 
+/// {sum [N, D] fp32, normed [N, D] in `out`}: x with a branch (or nothing: then sum is x) and its bias added, and
+/// RMSNorm of that. Kept for the backward pass: sum and a number a row.
+struct AddedNorm {
+  Tensor sum_ND, normed_ND;
+};
+AddedNorm fused_add_norm(const cuda::TrainingKernels& kernels, const Tensor& x_ND, const Branch& branch,
+                         const Weight& gain, float eps, torch::ScalarType out);
+
 /// silu(gate) · up, [N, F] in `out`, of gate_up bf16 or fp32. Kept for the backward pass: gate_up.
 Tensor fused_swiglu(const cuda::TrainingKernels& kernels, const Tensor& gate_up_N2F, torch::ScalarType out);
 

@@ -52,8 +52,8 @@ double sampler_bytes(const config::QuantRecipe& quant, const model::ModelConfig&
 /// rotation, attention's output, gate and up. Norms' outputs, rotated heads and the gated product are computed again.
 /// A quantised forward is fp32 between its products, and keeps their inputs as codes, its pages' keys and values. On a
 /// GPU each product keeps its input, attention the rotated heads and their keys and values as each sequence reads them,
-/// and a norm the branch that it adds, while q, k and v before the rotation are kept for norms of heads alone; with
-/// low_bit what a product gives is bf16, and its input codes.
+/// while q, k and v before the rotation are kept for norms of heads alone; with low_bit what a product gives is bf16,
+/// and its input codes.
 double layer_activations(const config::Recipe& recipe, const model::ModelConfig& config) {
   const auto width = static_cast<double>(config.hidden_size), inner = static_cast<double>(config.intermediate_size);
   const auto queries = static_cast<double>(config.q_size());
@@ -70,11 +70,11 @@ double layer_activations(const config::Recipe& recipe, const model::ModelConfig&
     const double before_norms = config.qk_norm ? qkv : 0;
     if (recipe.quant.learner_forward == config::LearnerForward::low_bit) {
       const double code_bytes = code == quant::Code::bf16 ? kBf16 : 1;
-      return sums + (2 * width + before_norms + qkv + queries + 2 * inner + keys) * dtype +
+      return sums + (before_norms + qkv + queries + 2 * inner + keys) * dtype +
              (2 * width + queries + inner) * code_bytes;
     }
     const double between = recipe.quant.learner_forward == config::LearnerForward::bf16 ? dtype : kF32;
-    return sums + (2 * width + before_norms + queries + 2 * inner) * between + (2 * width + qkv + keys + inner) * dtype;
+    return sums + (before_norms + queries + 2 * inner) * between + (2 * width + qkv + keys + inner) * dtype;
   }
   if (recipe.quant.learner_forward == config::LearnerForward::bf16) return sums + (qkv + queries + 2 * inner) * dtype;
   const double code_bytes = code == quant::Code::int8 ? 1 : code == quant::Code::f32 ? kF32 : kBf16;

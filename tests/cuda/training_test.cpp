@@ -98,6 +98,84 @@ Swiglu swiglu_in_f64(const std::vector<float>& gate_up, const std::vector<float>
   return want;
 }
 
+struct NormShape {
+  std::int64_t num_rows, width;
+  bool has_branch, has_bias, has_d_sum;
+};
+/// Rows of one block and of several, of one pass of a block and of more, that can be read 16 bytes at a time or not.
+constexpr NormShape kNormShapes[] = {{1, 1, true, true, true},      {3, 7, true, false, true},
+                                     {70, 96, true, true, true},    {33, 257, true, true, false},
+                                     {2, 2056, true, false, false}, {35, 4104, true, true, true},
+                                     {40, 64, false, false, false}, {5, 520, false, false, true}};
+struct NormInputs {
+  std::vector<float> x, branch, bias, gain, d_out, d_sum;
+};
+/// Of the sums as they were stored for what comes of them.
+struct AddedNorm {
+  std::vector<double> sum, out, d_x, d_gain, d_bias;
+};
+AddedNorm add_norm_in_f64(const NormShape& shape, const NormInputs& in, double eps) {
+  const auto width = static_cast<std::size_t>(shape.width);
+  AddedNorm want;
+  want.d_gain.assign(width, 1);  // gradients are added to
+  want.d_bias.assign(width, 1);
+  for (std::size_t row = 0; row < static_cast<std::size_t>(shape.num_rows); ++row) {
+    std::vector<double> x;
+    double squares = 0, along = 0;
+    for (std::size_t i = 0; i < width; ++i) {
+      const double branch = shape.has_branch ? in.branch[row * width + i] : 0.0;
+      x.push_back(in.x[row * width + i] + branch + (shape.has_bias ? in.bias[i] : 0.0));
+      squares += x[i] * x[i];
+    }
+    const double inverse = 1 / std::sqrt(squares / static_cast<double>(width) + eps);
+    for (std::size_t i = 0; i < width; ++i) {
+      want.sum.push_back(x[i]);
+      want.out.push_back(x[i] * inverse * in.gain[i]);
+      along += in.d_out[row * width + i] * in.gain[i] * x[i] * inverse / static_cast<double>(width);
+    }
+    for (std::size_t i = 0; i < width; ++i) {
+      const double d = in.d_out[row * width + i], later = shape.has_d_sum ? in.d_sum[row * width + i] : 0.0;
+      const double d_x = inverse * (d * in.gain[i] - x[i] * inverse * along) + later;
+      want.d_x.push_back(d_x);
+      want.d_gain[i] += d * x[i] * inverse;
+      want.d_bias[i] += d_x;
+    }
+  }
+  return want;
+}
+
+struct AddedNormOutputs {
+  std::vector<float> sum, out, d_x, d_branch, d_gain, d_bias;
+};
+AddedNormOutputs run_add_norm(const TrainingKernels& kernels, const NormShape& shape, const NormInputs& in, float eps,
+                              const Layout& layout) {
+  const std::int64_t rows = shape.num_rows, width = shape.width;
+  const auto there = [&](bool is_f32, const std::vector<float>& dense) {
+    return Rows(rows, width, layout.gap, is_f32, dense);
+  };
+  const Rows x = there(true, in.x), branch = there(layout.in_f32, in.branch), d_out = there(layout.out_f32, in.d_out),
+             d_sum = there(true, in.d_sum);
+  const Rows sum(rows, width, layout.gap, true), out(rows, width, layout.gap, layout.out_f32),
+      d_x(rows, width, layout.gap, true), d_branch(rows, width, layout.gap, layout.in_f32);
+  const OnDevice<float> bias(in.bias), gain(in.gain), inverse_rms(static_cast<std::size_t>(rows));
+  const std::vector<float> ones(static_cast<std::size_t>(width), 1.0F);
+  const OnDevice<float> d_gain(ones), d_bias(ones);
+  const auto num_scratch = static_cast<std::size_t>(kernels.add_norm_scratch_floats(rows, width, shape.has_bias));
+  const OnDevice<float> scratch(std::vector<float>(num_scratch, NAN));
+  const target::Stream stream;
+  kernels.add_norm(
+      {x.read(), shape.has_branch ? branch.read() : ReadRows{}, shape.has_bias ? bias.data() : nullptr, gain.data(),
+       eps, shape.has_branch ? sum.written() : WrittenRows{}, out.written(), inverse_rms.data(), rows, width},
+      {stream.handle()});
+  kernels.add_norm_gradient({shape.has_branch ? sum.read() : x.read(), gain.data(), inverse_rms.data(), d_out.read(),
+                             shape.has_d_sum ? d_sum.read() : ReadRows{}, d_x.written(),
+                             shape.has_branch ? d_branch.written() : WrittenRows{}, d_gain.data(),
+                             shape.has_bias ? d_bias.data() : nullptr, scratch.data(), rows, width},
+                            {stream.handle()});
+  stream.wait();
+  return {sum.values(), out.values(), d_x.values(), d_branch.values(), d_gain.read(), d_bias.read()};
+}
+
 struct QkvShape {
   std::int64_t num_rows, num_heads, num_kv_heads, head_dim;
   bool has_bias, has_norms;
@@ -207,7 +285,8 @@ QkvOutputs run_qkv(const TrainingKernels& kernels, const QkvShape& shape, const 
   // Gradients are added to.
   const auto ones = [](std::int64_t count) { return std::vector<float>(static_cast<std::size_t>(count), 1.0F); };
   const OnDevice<float> d_bias(ones(shape.columns())), d_q_gain(ones(shape.head_dim)), d_k_gain(ones(shape.head_dim));
-  const OnDevice<float> scratch(std::vector<float>(static_cast<std::size_t>(kernels.scratch_floats(transform)), NAN));
+  const OnDevice<float> scratch(
+      std::vector<float>(static_cast<std::size_t>(kernels.qkv_scratch_floats(transform)), NAN));
   const target::Stream stream;
   kernels.qkv({transform, qkv.read(), q.written(), k.written(), v.written()}, {stream.handle()});
   kernels.qkv_gradient({transform, shape.has_norms ? qkv.read() : ReadRows{}, d_q.read(), d_k.read(), d_v.read(),
@@ -288,6 +367,43 @@ TEST_CASE("training's SwiGLU and its gradient are those in fp64, whatever lies b
           CHECK(first_beyond(d_gate_up.values(), to_floats(want.d_gate_up), 2e-6, error_of(layout.in_f32)) == "");
         });
       }
+    }
+  }
+}
+
+TEST_CASE("training's sums of stream and branch, their norms and all gradients are those in fp64") {
+  if (!find_device()) return;
+  const auto kernels = target::make_device_training(0);
+  constexpr float kEps = 1e-5F;
+  for (const NormShape& shape : kNormShapes) {
+    for (const Layout& layout : kLayouts) {
+      INFO(shape.num_rows << " rows of " << shape.width << ", branch " << shape.has_branch << ", bias "
+                          << shape.has_bias << ", gap " << layout.gap << ", fp32 " << layout.in_f32 << layout.out_f32);
+      const std::int64_t count = shape.num_rows * shape.width;
+      NormInputs in{normal_values(count, 2, 1),       normal_values(count, 1, 2), normal_values(shape.width, 1, 3),
+                    normal_values(shape.width, 1, 4), normal_values(count, 1, 5), normal_values(count, 1, 6)};
+      std::fill_n(in.x.begin(), shape.width, 1e-4F);  // where eps counts
+      std::fill_n(in.branch.begin(), shape.width, 0.0F);
+      const auto rounded = [](std::vector<float>& values) {
+        for (float& value : values) value = float_of_bf16(bf16_of(value));
+      };
+      if (!layout.in_f32) rounded(in.branch);
+      if (!layout.out_f32) rounded(in.d_out);
+      const AddedNorm want = add_norm_in_f64(shape, in, static_cast<double>(kEps));
+      in_both_orders([&] {
+        const AddedNormOutputs got = run_add_norm(*kernels, shape, in, kEps, layout);
+        if (shape.has_branch) CHECK(first_beyond(got.sum, to_floats(want.sum), 1e-6, kF32Error) == "");
+        CHECK(first_beyond(got.out, to_floats(want.out), 2e-6, 2 * error_of(layout.out_f32)) == "");
+        // Differences of terms some hundred times as large where eps counts.
+        CHECK(first_beyond(got.d_x, to_floats(want.d_x), 1e-4, 1e-5) == "");
+        if (shape.has_branch)
+          CHECK(first_beyond(got.d_branch, to_floats(want.d_x), 1e-4, layout.in_f32 ? 1e-5 : kBf16Error) == "");
+        CHECK(first_beyond(got.d_gain, to_floats(want.d_gain), 1e-5, 1e-5) == "");
+        const std::vector<double> untouched(want.d_bias.size(), 1);
+CHECK(first_beyond(got.d_bias, to_floats(shape.has_bias ? want.d_bias : untouched), shape.has_bias ? 1e-4 : 0,
+                           shape.has_bias ? 1e-5 : 0) == "");
+        CHECK(run_add_norm(*kernels, shape, in, kEps, layout).d_gain == got.d_gain);
+      });
     }
   }
 }
@@ -407,6 +523,6 @@ TEST_CASE("training's kernels refuse heads that they have no lanes for") {
     QkvTask task;
     task.transform = {1, 1, 1, head_dim};
     CHECK_THROWS_WITH(kernels->qkv(task, {}), Catch::Matchers::Contains("head_dim"));
-    CHECK_THROWS_WITH(kernels->scratch_floats(task.transform), Catch::Matchers::Contains("head_dim"));
+    CHECK_THROWS_WITH(kernels->qkv_scratch_floats(task.transform), Catch::Matchers::Contains("head_dim"));
   }
 }
