@@ -65,10 +65,9 @@ AddedNorm fused_add_norm(const cuda::TrainingKernels& kernels, const Tensor& x_N
                     has_branch ? written_rows(sum_ND) : cuda::WrittenRows{}, written_rows(normed_ND),
                     inverse_rms_N.data_ptr<float>(), num_rows, width},
                    callers_stream(x));
-  const auto backward = [&kernels, kept = sum_ND.detach(), inverse_rms_N, gain, bias = branch.bias, has_branch,
-                         has_bias, f32, of_normed = normed_ND.options(),
+  const auto backward = [&kernels, num_rows, width, kept = sum_ND.detach(), inverse_rms_N, gain, bias = branch.bias,
+                         has_branch, has_bias, f32, of_normed = normed_ND.options(),
                          of_branch = has_branch ? added.scalar_type() : torch::kFloat32](const TensorList& d) {
-    const std::int64_t num_rows = kept.size(0), width = kept.size(1);
     const Tensor d_normed = dense_or_zeros(d.back(), kept.sizes(), of_normed);
     const Tensor d_sum = has_branch && d[0].defined() ? d[0].contiguous() : Tensor();
     const Tensor d_x = torch::empty({num_rows, width}, f32);
