@@ -394,7 +394,9 @@ std::optional<std::string> listed_at_end(std::string_view text) {
   skip(rest, " *:");
   if (auto below = in_lines_below(rest)) return below;
   const std::string_view list = sentence(rest);
-  const bool several = list.find(" and ") != std::string_view::npos || list.find(',') != std::string_view::npos;
+  const auto holds = [list](std::string_view word) { return list.find(word) != std::string_view::npos; };
+  constexpr std::string_view kMore[] = {" is ", " are ", " so ", " their "};  // "2 and 3, and their sum is 5"
+  const bool several = (holds(" and ") || holds(",")) && std::none_of(std::begin(kMore), std::end(kMore), holds);
   const bool ends = trimmed(rest.substr(list.size())).size() <= 1;
   return several && ends ? std::optional(answer_in_clause(list)) : std::nullopt;
 }
