@@ -84,18 +84,20 @@ void describe_batch(const config::Recipe& recipe) {
 }
 
 void describe_memory(const config::Recipe& recipe, const model::ModelConfig& config, int num_ranks) {
-  double total = 0, gpu_total = 0;
   const bool shared = recipe.trainer.zero_stage > 0 && num_ranks > 1;
   std::printf("memory per device (%d %s, each with the whole model%s)\n", num_ranks,
               num_ranks == 1 ? "process" : "processes",
               shared ? " but for its share of masters and moments: here the largest share" : "");
   if (shared && recipe.sft.steps > 0)
     std::printf("  the cold start is the first rank's alone, with all masters and moments: plan it with one process\n");
-  for (const train::MemoryPart& part : train::estimate_memory(recipe, config, num_ranks)) {
+  const std::vector<train::MemoryPart> parts = train::estimate_memory(recipe, config, num_ranks);
+  for (const train::MemoryPart& part : parts)
     std::printf("  %-28s %s%s\n", part.name.c_str(), part.is_exact ? " " : "~", amount(part.bytes).c_str());
-    (part.on_gpu ? gpu_total : total) += part.bytes;
-  }
-  std::printf("  %-28s ~%s\n", "together", amount(total).c_str());
+  const bool take_turns = recipe.rollout.free_cache_engine;
+  if (take_turns)
+    std::printf("  (the KV cache and what learning takes are not there at once: rollout.free_cache_engine)\n");
+  const double gpu_total = train::peak_bytes(parts, true, take_turns);
+  std::printf("  %-28s ~%s\n", "together", amount(train::peak_bytes(parts, false, take_turns)).c_str());
   if (gpu_total > 0) std::printf("  %-28s ~%s\n", "together on the GPU", amount(gpu_total).c_str());
 }
 

@@ -144,8 +144,8 @@ std::vector<MemoryPart> optimizer_parts(const config::Recipe& recipe, const mode
   return parts;
 }
 
-/// Pages of the pool that sequences of full length write to; the others take no memory of the CPU's. A draw is known,
-/// an evaluation fills what there is.
+/// Pages of the pool that sequences of full length write to, samples of a prompt to those of the prompt together; the
+/// others take no memory of the CPU's. A draw is known, an evaluation fills what there is.
 std::int64_t kv_pages_in_use(const config::Recipe& recipe, int num_ranks) {
   if (!recipe.data.val_files.empty() || !recipe.data.val_generator.task.empty()) return kv_pages(recipe);
   const std::int64_t prompts =
@@ -154,10 +154,25 @@ std::int64_t kv_pages_in_use(const config::Recipe& recipe, int num_ranks) {
   draw.rollout.kv_pages.reset();
   draw.rollout.max_num_seqs =
       std::min(recipe.rollout.max_num_seqs, (prompts + num_ranks - 1) / num_ranks * recipe.rollout.n);
-  return std::min(kv_pages(recipe), kv_pages(draw));
+  const std::int64_t samples = draw.rollout.max_num_seqs, n = recipe.rollout.n;
+  const std::int64_t shared =
+      recipe.rollout.prefix_sharing
+          ? (samples - (samples + n - 1) / n) * (recipe.data.max_prompt_length / recipe.rollout.page_size)
+          : 0;
+  return std::min(kv_pages(recipe), kv_pages(draw) - shared);
 }
 
 }  // namespace
+
+double peak_bytes(const std::vector<MemoryPart>& parts, bool on_gpu, bool phases_take_turns) {
+  const auto sum = [&](MemoryPhase phase) {
+    double bytes = 0;
+    for (const MemoryPart& part : parts) bytes += part.on_gpu == on_gpu && part.phase == phase ? part.bytes : 0;
+    return bytes;
+  };
+  const double drawing = sum(MemoryPhase::drawing), learning = sum(MemoryPhase::learning);
+  return sum(MemoryPhase::always) + (phases_take_turns ? std::max(drawing, learning) : drawing + learning);
+}
 
 std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const model::ModelConfig& config, int num_ranks) {
   double all = 0;
@@ -182,26 +197,29 @@ std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const mode
   const double of_layer = layer_activations(recipe, config);
   const bool computes_again = recipe.actor.activation_checkpointing || sampled_there;
   const double kept = computes_again ? layers * entering + of_layer : layers * of_layer;
-  parts.push_back({"activations of a micro-batch", tokens * kept, false, learns_on_gpu});
+  constexpr MemoryPhase kLearning = MemoryPhase::learning, kDrawing = MemoryPhase::drawing;
+  parts.push_back({"activations of a micro-batch", tokens * kept, false, learns_on_gpu, kLearning});
   if (learns_on_gpu && recipe.quant.learner_forward == config::LearnerForward::low_bit)
-    parts.push_back({"a layer's matrix and its input, decoded", decoded_operands(recipe, config), false, true});
+    parts.push_back(
+        {"a layer's matrix and its input, decoded", decoded_operands(recipe, config), false, true, kLearning});
   const double chunk = std::min(tokens, static_cast<double>(recipe.actor.logprob_chunk_tokens));
   const double arrays = learns_on_gpu ? logit_arrays_on_gpu(recipe) : 2;
-  parts.push_back(
-      {"logits of a chunk", arrays * chunk * static_cast<double>(config.vocab_size) * kF32, false, learns_on_gpu});
+  parts.push_back({"logits of a chunk", arrays * chunk * static_cast<double>(config.vocab_size) * kF32, false,
+                   learns_on_gpu, kLearning});
   parts.push_back({"sampler's weights", sampler_bytes(recipe.quant, config)});
   const std::int64_t page_bytes =
       ops::kv_page_bytes({config.num_attention_heads, config.num_key_value_heads, config.head_dim},
                          kv_format(recipe.quant), recipe.rollout.page_size);
   if (sampled_there) {  // keys and values; a sequence begins its pages anew, which at worst doubles them from a page on
     const double pages = 2 * std::ceil(tokens / static_cast<double>(recipe.rollout.page_size));
-    parts.push_back({"a layer's KV cache of a micro-batch", 2 * pages * static_cast<double>(page_bytes), false, true});
+    parts.push_back(
+        {"a layer's KV cache of a micro-batch", 2 * pages * static_cast<double>(page_bytes), false, true, kLearning});
   }
   const bool on_gpu = config::draws_on_gpu(recipe);
   const std::int64_t num_pages = on_gpu ? kv_pages(recipe) : kv_pages_in_use(recipe, num_ranks);
   const double kv_bytes = 2 * layers * static_cast<double>(num_pages) * static_cast<double>(page_bytes);
   if (on_gpu) parts.push_back({"its weights on the GPU", sampler_bytes(recipe.quant, config), false, true});
-  parts.push_back({on_gpu ? "KV cache on the GPU, at most" : "KV cache", kv_bytes, !on_gpu, on_gpu});
+  parts.push_back({on_gpu ? "KV cache on the GPU, at most" : "KV cache", kv_bytes, !on_gpu, on_gpu, kDrawing});
   return parts;
 }
 

@@ -11,12 +11,20 @@
 
 namespace qrl::train {
 
+/// When a part is needed: with rollout.free_cache_engine what one phase has is given back for the other.
+enum class MemoryPhase : std::uint8_t { always, drawing, learning };
+
 struct MemoryPart {
   std::string name;
   double bytes = 0;
   bool is_exact = true;  ///< false: depends on the implementation, to some ten percent
   bool on_gpu = false;   ///< else of the machine's own memory
+  MemoryPhase phase = MemoryPhase::always;
 };
+
+/// The most that is there at once, on the GPU or in the machine's own memory: all parts, or, where phases take turns
+/// (rollout.free_cache_engine), what is always there and the larger phase.
+double peak_bytes(const std::vector<MemoryPart>& parts, bool on_gpu, bool phases_take_turns);
 
 /// Of one of num_ranks: data parallel, so each holds the whole model, but for what trainer.zero_stage 1 shares out
 /// (then of the rank that keeps most). Learner (fp32 masters and gradients, moments, copies that the forward pass reads

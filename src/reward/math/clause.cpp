@@ -9,6 +9,7 @@
 #include "reward/math/prose.h"
 #include "reward/math/texts.h"
 #include "reward/math/tree.h"
+#include "reward/math/units.h"
 #include "reward/math/vocabulary.h"
 
 namespace qrl::reward::math {
@@ -283,6 +284,34 @@ std::optional<std::string> last_value(std::string_view text) {
   if (denies(number->before) || (!dotted && changes(number->behind, fraction))) return std::nullopt;
   const std::string_view minus = ends_with_minus(number->before) && is_digit(number->value.front()) ? "-" : "";
   return with_exact(number->before, std::string(minus) + number->value + (dotted ? "..." : ""));
+}
+
+std::optional<std::string> said_at_end(std::string_view text) {
+  constexpr std::size_t kMaxSentence_bytes = 200;
+  text = trimmed(text);
+  if (text.ends_with('.')) text.remove_suffix(1);
+  if (const std::size_t line = text.rfind('\n'); line != std::string_view::npos) text.remove_prefix(line + 1);
+  if (const std::size_t stop = text.rfind(". "); stop != std::string_view::npos) text.remove_prefix(stop + 2);
+  if (text.size() > kMaxSentence_bytes) return std::nullopt;
+  std::size_t begin = std::string_view::npos;
+  for (const std::string_view verb : {" is ", " are ", " equals "}) {
+    if (const std::size_t at = text.rfind(verb); at != std::string_view::npos) begin = at + verb.size();
+  }
+  if (begin == std::string_view::npos) {  // So z = 3 + 4i
+    const std::size_t sign = text.find(" = ");
+    if (sign == std::string_view::npos || sign < 2 || text[sign - 2] != ' ' || !is_letter(text[sign - 1]))
+      return std::nullopt;
+    begin = sign + 3;
+  }
+  if (denies(text.substr(0, begin))) return std::nullopt;
+  const std::string_view clause = bare(text.substr(begin));
+  const std::string_view signs = signs_of(clause), rest = trimmed(clause.substr(signs.size()));
+  // One formula of signs and its unit: other words, which join or change, leave it unsaid.
+  const bool joins = signs.find(" or ") != std::string_view::npos || signs.find(" and ") != std::string_view::npos;
+  if (joins || signs.find_first_of("0123456789") == std::string_view::npos || !is_formula(signs)) return std::nullopt;
+  const bool unit = rest.empty() || (is_letter(rest[0]) && measure(rest).known) || rest == "units" ||
+                    rest == "square units" || rest == "cubic units";
+  return unit ? std::optional(std::string(signs)) : std::nullopt;
 }
 
 std::string value_of_clause(std::string_view clause) {

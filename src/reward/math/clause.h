@@ -19,6 +19,10 @@ bool is_formula(std::string_view text);
 /// none and where words beside the number deny it.
 std::optional<std::string> last_value(std::string_view text);
 
+/// The formula that the last sentence ends with, perhaps before its unit, where it is no number: "The area is 36\pi
+/// square units", "So z = 3 + 4i". Nothing where other words stand beside it.
+std::optional<std::string> said_at_end(std::string_view text);
+
 /// What a clause says: all of it where it is a formula, a choice with its label, or words that make another answer of
 /// its number; else the formula or number that it begins with, else its last one, else its words.
 std::string value_of_clause(std::string_view clause);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/ascii.h"
 #include "reward/math/clock.h"
 #include "reward/math/forms.h"
 #include "reward/math/prose.h"
@@ -248,6 +249,37 @@ Comparer::Amount Comparer::amount(Side side, Item item) const {
   return amount;
 }
 
+namespace {
+
+/// Whether words behind a value say something of it, rather than what is counted: "is even", "profit", "above".
+bool says_more(std::string_view words) {
+  constexpr std::string_view kSaying[] = {
+      "is",       "are",    "if",         "unless",     "when",      "wins",       "loses",        "converges",
+      "diverges", "profit", "loss",       "gain",       "above",     "below",      "maximum",      "minimum",
+      "odd",      "even",   "increasing", "decreasing", "increase",  "decrease",   "prime",        "composite",
+      "true",     "false",  "rational",   "irrational", "positive",  "negative",   "north",        "south",
+      "east",     "west",   "left",       "right",      "up",        "down",       "before",       "after",
+      "ago",      "later",  "earlier",    "convergent", "divergent", "continuous", "discontinuous"};
+  for (std::size_t k = 0; k < words.size();) {
+    std::string word;
+    for (; k < words.size() && base::is_letter(words[k]); ++k) word += base::lower(words[k]);
+    if (std::find(std::begin(kSaying), std::end(kSaying), word) != std::end(kSaying)) return true;
+    if (word.empty()) ++k;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool Comparer::may_be_units(const Amount& gold, const Amount& answer) const {
+  const bool known = (gold.words.empty() || gold.unit.known) && (answer.words.empty() || answer.unit.known);
+  if (known || text_key(gold.words) == text_key(answer.words)) return true;
+  const bool both = !gold.words.empty() && !answer.words.empty();
+  if (has_symbols(gold_, gold.number.node) || has_symbols(answer_, answer.number.node))
+    return !both && names_unit(gold.words.empty() ? answer.words : gold.words);
+  return !both || !(says_more(gold.words) || says_more(answer.words));
+}
+
 bool Comparer::same_units(Item g, Item a) {
   Amount gold = amount(Side::gold, g);
   Amount answer = amount(Side::answer, a);
@@ -256,6 +288,7 @@ bool Comparer::same_units(Item g, Item a) {
   if (changed != changes(answer.words, is_fraction(Side::answer, answer)) ||
       (changed && text_key(gold.words) != text_key(answer.words)))
     return false;
+  if (!may_be_units(gold, answer)) return false;
   const auto same_amount = [&](long double of_gold, long double of_answer) {
     const auto u = value(Side::gold, gold.number).real();
     const auto v = value(Side::answer, answer.number).real();

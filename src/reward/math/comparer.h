@@ -74,6 +74,8 @@ class Comparer {
     std::string_view words;
   };
   Amount amount(Side side, Item item) const;
+  /// Whether words behind two amounts may be units of the same, which need not be known: not those that say something.
+  bool may_be_units(const Amount& gold, const Amount& answer) const;
   bool same_units(Item g, Item a);
   /// Nothing where they are no times of day.
   std::optional<bool> same_times(Item g, Item a);

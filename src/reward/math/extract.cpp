@@ -45,6 +45,18 @@ std::string_view without_control_tokens(std::string_view text) noexcept {
   }
 }
 
+/// Without the rest of what was opened before the text begins: what a box holds that is cut off is no sentence.
+std::string_view without_cut_groups(std::string_view text) noexcept {
+  std::size_t depth = 0, begin = 0;
+  for (std::size_t k = 0; k < text.size(); ++k) {
+    if (text[k] == '\\') ++k;  // \{
+    else if (text[k] == '{') ++depth;
+    else if (text[k] == '}' && depth > 0) --depth;
+    else if (text[k] == '}') begin = k + 1;
+  }
+  return text.substr(begin);
+}
+
 /// "f(x) = ax + b, where b is any integer" without its condition; one that is a formula is part of the answer: "x = 3,
 /// y = 2" of "x = 3 where y = 2".
 std::string without_condition(std::string_view text) {
@@ -120,11 +132,20 @@ std::string in_box(std::string_view content) {
   return after_answer_is(plain).value_or(answer);
 }
 
+/// "The answer is not", before a box.
+bool is_denied(std::string_view before) noexcept {
+  while (!before.empty() && std::string_view(" $*\n").find(before.back()) != std::string_view::npos)
+    before.remove_suffix(1);
+  constexpr std::string_view kNot[] = {" is not", " isn't", " isn’t", " are not", " aren't"};
+  return std::any_of(std::begin(kNot), std::end(kNot), [before](auto word) { return before.ends_with(word); });
+}
+
 std::optional<std::string> boxed(std::string_view text) {
   const auto last = last_box(text);
   if (!last) return std::nullopt;
   std::string answer = in_box(last->content);
   std::size_t begin = last->begin;
+  if (is_denied(text.substr(0, begin))) return "not " + answer;
   for (std::size_t n = 1; n < kMaxBoxes && answer.size() < kMaxAnswer_bytes; ++n) {
     const std::size_t from = begin > kMaxAnswer_bytes ? begin - kMaxAnswer_bytes : 0;
     const auto previous = last_box(text.substr(from, begin - from));
@@ -452,7 +473,8 @@ std::optional<std::string> whole(std::string_view text, bool any) {
 }  // namespace
 
 std::optional<std::string> extract(std::string_view response, config::MathProfile profile) {
-  if (response.size() > kMaxScanned_bytes) response.remove_prefix(response.size() - kMaxScanned_bytes);
+  if (response.size() > kMaxScanned_bytes)
+    response = without_cut_groups(response.substr(response.size() - kMaxScanned_bytes));
   response = without_control_tokens(response);
   // What a model thinks is no answer; what it never stopped thinking is all there is.
   constexpr std::string_view kThought = "</think>";
@@ -488,7 +510,8 @@ std::optional<std::string> extract(std::string_view response, config::MathProfil
   if (auto found = in_answer_tag(response)) return found;
   if (auto found = whole(response, false)) return found;
   if (auto found = listed_at_end(response)) return found;
-  return last_value(response);
+  if (auto found = last_value(response)) return found;
+  return said_at_end(response);
 }
 
 std::string extract_gold(std::string_view ground_truth) {

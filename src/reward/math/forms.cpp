@@ -265,7 +265,7 @@ std::optional<bool> offers_alternatives(const Tree& tree, NodeIdx idx) noexcept 
   bool alternatives = false;
   for (std::int32_t k = 0; k < list.count; ++k) {
     const Node& member = tree.child_at(list, k);
-    const bool choice = member.kind == Kind::symbol && member.text.size() == 1 && member.text[0] <= 'Z';
+    const bool choice = member.kind == Kind::symbol && member.text.size() == 1;
     if (member.kind != Kind::relation && !choice) return std::nullopt;
     for (std::int32_t i = 1; i < member.count; ++i)
       if (std::string_view("<>lg").find(tree.link(member, i).code) == std::string_view::npos) return std::nullopt;

@@ -17,8 +17,9 @@ using base::is_digit;
 using base::is_letter;
 using base::lower;
 
-constexpr std::string_view kDenials[] = {"not",   "t",     "never",     "cannot", "neither", "nor",
-                                         "doubt", "wrong", "incorrect", "false",  "untrue"};
+constexpr std::string_view kDenials[] = {"not",    "t",          "never",      "cannot",    "neither",
+                                         "nor",    "doubt",      "wrong",      "incorrect", "false",
+                                         "untrue", "impossible", "extraneous", "invalid"};
 constexpr std::string_view kMinus[] = {"negative ", "minus "};
 constexpr std::size_t kMaxWords = 5;  ///< beside a number, that may change it
 
@@ -141,7 +142,7 @@ bool is_taken_further(std::string_view word, std::string_view preposition) noexc
   constexpr std::string_view kTo[] = {"up",    "close",    "closer",  "closest", "next",     "nearest",  "prior",
                                       "added", "adjacent", "coprime", "prime",   "opposite", "contrary", "compared"};
   constexpr std::string_view kAs[] = {"such", "much", "many", "large", "big", "high", "long", "small", "far"};
-  constexpr std::string_view kBut[] = {"anything", "everything", "all", "any", "every"};
+  constexpr std::string_view kBut[] = {"anything", "everything", "all", "any", "every", "number", "value", "integer"};
   constexpr std::string_view kFrom[] = {"different", "far", "away", "subtracted", "distinct", "up"};
   constexpr std::string_view kIn[] = {"one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"};
   if (preposition == "of") return is_one_of(kOf, word);
@@ -222,7 +223,7 @@ namespace {
 /// "…, but it could be 43", "(or maybe 43)": another number that is as good, before the sentence ends.
 bool offers_another(std::string_view behind) {
   constexpr std::size_t kFar = 12;  // words
-  constexpr std::string_view kMay[] = {"could", "might", "may"};
+  constexpr std::string_view kMay[] = {"could", "might", "may", "should", "must"};
   constexpr std::string_view kPerhaps[] = {"maybe", "perhaps", "possibly"};
   std::string before, last;  // the words before a number, which may have "be" or "also" last
   std::size_t num_words = 0;
@@ -327,9 +328,11 @@ bool changes(std::string_view behind, bool fraction) {
   if (begins_ordinal(behind) && !fraction) return true;
   if (offers_another(behind) || takes_back(behind)) return true;
   constexpr std::string_view kOperations[] = {
-      "squared",    "cubed",      "factorial",   "minus",    "plus",     "divided", "multiplied", "or",       "half",
-      "tenths",     "hundredths", "thousandths", "thirds",   "fifths",   "sixths",  "eighths",    "doubled",  "tripled",
-      "quadrupled", "halved",     "negated",     "inverted", "reversed", "raised",  "rejected",   "discarded"};
+      "squared", "cubed",   "factorial", "minus",      "plus",        "divided",  "multiplied",
+      "or",      "half",    "tenths",    "hundredths", "thousandths", "thirds",   "fifths",
+      "sixths",  "eighths", "doubled",   "tripled",    "halves",      "fourths",  "quadrupled",
+      "halved",  "negated", "inverted",  "reversed",   "raised",      "rejected", "discarded"};
+  constexpr std::string_view kFails[] = {"fails", "extraneous", "impossible", "invalid", "false", "not"};
   constexpr std::string_view kWrong[] = {"incorrect", "wrong"};
   constexpr std::string_view kReasons[] = {"because", "since", "as", "so", "but", "and"};
   constexpr std::string_view kSpans[] = {"second", "minute", "hour", "day", "week", "month", "year"};
@@ -340,6 +343,9 @@ bool changes(std::string_view behind, bool fraction) {
   if (words[0] == "out" && words.size() > 1) words.erase(words.begin());  // 5 out of 6
   if (words[0] == "of" || words[0] == "th") return words.size() > 1 && (words[1] == "0" || words[1] == "root");
   if (is_one_of(kOperations, words[0]) || is_operand_of_words(words)) return true;
+  if (is_one_of(kFails, words[0]) && words.size() == 1) return true;  // 12 invalid codes are 12
+  if (words[0] == "does" && words.size() > 1 && (words[1] == "not" || words[1] == "n")) return true;
+  if (words[0] == "doesn") return true;
   if (is_one_of(kWrong, words[0]) && (words.size() == 1 || is_one_of(kReasons, words[1]))) return true;
   if (words[0] == "to" || words[0] == "percent") return words.size() > 1 && (words[1] == "0" || words[1] == "of");
   if (words[0] == "in" || words[0] == "base")
@@ -353,7 +359,7 @@ bool changes(std::string_view behind, bool fraction) {
     const std::string& next = words[k + 1];
     if (next == "than" && is_one_of(kCompared, word) && compares_with_number(words, k + 1)) return true;
     if (word == "or" && is_one_of(kCompared, next)) return true;
-    if (is_denied_at(words, k)) return true;
+    if (is_denied_at(words, k) || (word == "below" && next == "zero")) return true;
   }
   const bool part = words[0] == "and" && words.size() > 1;
   return part && std::any_of(words.begin() + 1, words.end(), [&](const auto& word) { return is_one_of(kParts, word); });

@@ -282,9 +282,9 @@ Wrapper wrapper_of(std::string_view command) noexcept {
   constexpr std::string_view kText[] = {"text",   "textbf", "textit", "textrm", "textnormal", "mbox",
                                         "textsf", "texttt", "hbox",   "emph",   "textsc",     "textup"};
   constexpr std::string_view kPlain[] = {
-      "mathbf", "mathsf",    "mathit",     "boldsymbol", "bm",         "vec",    "overrightarrow",     "boxed",
-      "fbox",   "underline", "mathnormal", "pmb",        "ensuremath", "cancel", "overleftrightarrow", "displaylines",
-      "bold",   "framebox",  "tt"};
+      "mathbf",       "mathsf", "mathit",    "boldsymbol", "bm",  "vec",        "overrightarrow",
+      "boxed",        "fbox",   "underline", "mathnormal", "pmb", "ensuremath", "overleftrightarrow",
+      "displaylines", "bold",   "framebox",  "tt"};
   constexpr std::string_view kNamed[] = {"mathbb", "mathcal", "mathfrak", "mathscr", "Bbb"};
   if (find_name(kText, command) != nullptr) return Wrapper::text;
   if (command == "mathrm" || command == "rm" || command == "mathtt") return Wrapper::roman;
@@ -386,8 +386,8 @@ long double magnitude_of(std::string_view word) noexcept {
     std::string_view word;
     long double value;
   };
-  constexpr Magnitude kMagnitudes[] = {{"dozen", 12},     {"hundred", 100},  {"thousand", 1e3L},
-                                       {"million", 1e6L}, {"billion", 1e9L}, {"trillion", 1e12L}};
+  constexpr Magnitude kMagnitudes[] = {{"dozen", 12},     {"hundred", 100}, {"thousand", 1e3L}, {"lakh", 1e5L},
+                                       {"million", 1e6L}, {"crore", 1e7L},  {"billion", 1e9L},  {"trillion", 1e12L}};
   const auto* at = std::find_if(std::begin(kMagnitudes), std::end(kMagnitudes),
                                 [word](const Magnitude& magnitude) { return magnitude.word == word; });
   return at == std::end(kMagnitudes) ? 1 : at->value;
