@@ -24,7 +24,9 @@ std::string_view without_layout(std::string_view text) noexcept {
   constexpr std::string_view kLayout[] = {" ",      "\n",       "\t",       "~",        "\\ ",      "\\,",   "\\;",
                                           "\\:",    "\\quad",   "\\qquad",  "**",       "$",        "\\(",   "\\)",
                                           "\\left", "\\textbf", "\\mathbf", "\\textrm", "\\mathrm", "\\text"};
-  for (bool again = true; again;) {
+  constexpr int kMost = 50;  // nobody writes as many before a label
+  bool again = true;
+  for (int k = 0; again && k < kMost; ++k) {
     again = false;
     for (const std::string_view layout : kLayout) {
       if (!text.starts_with(layout)) continue;
