@@ -303,8 +303,15 @@ std::optional<std::string> said_at_end(std::string_view text) {
       return std::nullopt;
     begin = sign + 3;
   }
-  if (denies(text.substr(0, begin))) return std::nullopt;
-  const std::string_view clause = bare(text.substr(begin));
+  constexpr std::string_view kTurned[] = {" not ", "n't ", "eciprocal", "quare of", "alse ", "egative of", "nverse of"};
+  const std::string_view before = text.substr(0, begin);
+  const bool turned = std::any_of(std::begin(kTurned), std::end(kTurned),
+                                  [before](auto word) { return before.find(word) != std::string_view::npos; });
+  if (turned || denies(before)) return std::nullopt;
+  std::string_view clause = bare(text.substr(begin));
+  for (const std::string_view filler : {"therefore ", "thus ", "then ", "exactly ", "equal to "}) {
+    if (clause.starts_with(filler)) clause = bare(clause.substr(filler.size()));
+  }
   const std::string_view signs = signs_of(clause), rest = trimmed(clause.substr(signs.size()));
   // One formula of signs and its unit: other words, which join or change, leave it unsaid.
   const bool joins = signs.find(" or ") != std::string_view::npos || signs.find(" and ") != std::string_view::npos;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <string>
 
 #include "base/ascii.h"
 #include "reward/math/clock.h"
@@ -251,22 +253,25 @@ Comparer::Amount Comparer::amount(Side side, Item item) const {
 
 namespace {
 
-/// Whether words behind a value say something of it, rather than what is counted: "is even", "profit", "above".
-bool says_more(std::string_view words) {
+/// The words behind a value that say something of it, rather than what is counted: "even", "profit", "above".
+std::set<std::string> saying_words(std::string_view words) {
   constexpr std::string_view kSaying[] = {
-      "is",       "are",    "if",         "unless",     "when",      "wins",       "loses",        "converges",
-      "diverges", "profit", "loss",       "gain",       "above",     "below",      "maximum",      "minimum",
-      "odd",      "even",   "increasing", "decreasing", "increase",  "decrease",   "prime",        "composite",
-      "true",     "false",  "rational",   "irrational", "positive",  "negative",   "north",        "south",
-      "east",     "west",   "left",       "right",      "up",        "down",       "before",       "after",
-      "ago",      "later",  "earlier",    "convergent", "divergent", "continuous", "discontinuous"};
+      "if",           "unless",     "when",      "wins",       "loses",   "converges", "diverges",  "profit",
+      "loss",         "gain",       "above",     "below",      "maximum", "minimum",   "odd",       "even",
+      "increasing",   "decreasing", "increase",  "decrease",   "prime",   "composite", "true",      "false",
+      "rational",     "irrational", "positive",  "negative",   "north",   "south",     "east",      "west",
+      "left",         "right",      "up",        "down",       "before",  "after",     "ago",       "later",
+      "earlier",      "convergent", "divergent", "continuous", "more",    "fewer",     "gained",    "lost",
+      "older",        "younger",    "ahead",     "behind",     "higher",  "lower",     "clockwise", "counterclockwise",
+      "discontinuous"};
+  std::set<std::string> found;
   for (std::size_t k = 0; k < words.size();) {
     std::string word;
     for (; k < words.size() && base::is_letter(words[k]); ++k) word += base::lower(words[k]);
-    if (std::find(std::begin(kSaying), std::end(kSaying), word) != std::end(kSaying)) return true;
     if (word.empty()) ++k;
+    else if (std::find(std::begin(kSaying), std::end(kSaying), word) != std::end(kSaying)) found.insert(word);
   }
-  return false;
+  return found;
 }
 
 }  // namespace
@@ -274,10 +279,10 @@ bool says_more(std::string_view words) {
 bool Comparer::may_be_units(const Amount& gold, const Amount& answer) const {
   const bool known = (gold.words.empty() || gold.unit.known) && (answer.words.empty() || answer.unit.known);
   if (known || text_key(gold.words) == text_key(answer.words)) return true;
-  const bool both = !gold.words.empty() && !answer.words.empty();
-  if (has_symbols(gold_, gold.number.node) || has_symbols(answer_, answer.number.node))
-    return !both && names_unit(gold.words.empty() ? answer.words : gold.words);
-  return !both || !(says_more(gold.words) || says_more(answer.words));
+  const std::set<std::string> of_gold = saying_words(gold.words), of_answer = saying_words(answer.words);
+  if (of_gold == of_answer) return true;
+  const bool symbols = has_symbols(gold_, gold.number.node) || has_symbols(answer_, answer.number.node);
+  return !symbols && (of_gold.empty() || of_answer.empty());  // 7 apples left are 7 apples; n, odd, is not n
 }
 
 bool Comparer::same_units(Item g, Item a) {

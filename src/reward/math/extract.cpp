@@ -134,9 +134,13 @@ std::string in_box(std::string_view content) {
 
 /// "The answer is not", before a box.
 bool is_denied(std::string_view before) noexcept {
-  while (!before.empty() && std::string_view(" $*\n").find(before.back()) != std::string_view::npos)
-    before.remove_suffix(1);
-  constexpr std::string_view kNot[] = {" is not", " isn't", " isn’t", " are not", " aren't"};
+  constexpr std::string_view kNot[] = {" not", "*not", "n't", "n’t", " not equal to", " cannot be", "\\ne", "\\neq"};
+  for (std::size_t size = before.size() + 1; size != before.size();) {
+    size = before.size();
+    while (!before.empty() && std::string_view(" $*:").find(before.back()) != std::string_view::npos)
+      before.remove_suffix(1);
+    if (before.ends_with("\\(") || before.ends_with("\\[")) before.remove_suffix(2);
+  }
   return std::any_of(std::begin(kNot), std::end(kNot), [before](auto word) { return before.ends_with(word); });
 }
 
@@ -393,9 +397,24 @@ std::optional<std::string> affirmed(std::string_view text) {
   return label != 0 ? std::optional(std::string(1, label)) : std::nullopt;
 }
 
+/// Whether no words but "and" and "or" stand in a list: "2 and 3, which add up to 5" says something else.
+bool names_values_alone(std::string_view list) noexcept {
+  for (std::size_t k = 0; k < list.size();) {
+    const bool command = list[k] == '\\';
+    const std::size_t begin = command ? k + 1 : k;
+    std::size_t end = begin;
+    while (end < list.size() && is_letter(list[end])) ++end;
+    const std::string_view word = list.substr(begin, end - begin);
+    if (!command && word.size() > 1 && word != "and" && word != "or" && word != "pi" && word != "sqrt") return false;
+    k = std::max(end, begin + 1);
+  }
+  return true;
+}
+
 /// What the text ends with by saying that it is several: "the solutions are x = 2 and x = 3", also in lines below.
 std::optional<std::string> listed_at_end(std::string_view text) {
-  constexpr std::string_view kNouns[] = {"solutions", "roots", "zeros", "zeroes", "intercepts"};
+  constexpr std::string_view kNouns[] = {"solutions", "roots", "zeros", "zeroes", "intercepts", "possible values"};
+  constexpr std::string_view kTurned[] = {" of the ", "xtraneous", "ejected", "andidate", "alse ", "not "};
   constexpr std::string_view kVerb = " are";
   constexpr std::size_t kMaxList_bytes = 400;
   text = trimmed(text);
@@ -415,9 +434,15 @@ std::optional<std::string> listed_at_end(std::string_view text) {
   skip(rest, " *:");
   if (auto below = in_lines_below(rest)) return below;
   const std::string_view list = sentence(rest);
-  const auto holds = [list](std::string_view word) { return list.find(word) != std::string_view::npos; };
-  constexpr std::string_view kMore[] = {" is ", " are ", " so ", " their "};  // "2 and 3, and their sum is 5"
-  const bool several = (holds(" and ") || holds(",")) && std::none_of(std::begin(kMore), std::end(kMore), holds);
+  if (begins_turned_around(list)) return std::string(list);
+  const auto holds = [](std::string_view in) {
+    return [in](std::string_view word) { return in.find(word) != std::string_view::npos; };
+  };
+  const std::string_view line = text.substr(0, noun_end);
+  const std::size_t stop = line.find_last_of(".\n");
+  const std::string_view before = line.substr(stop == std::string_view::npos ? 0 : stop);
+  if (std::any_of(std::begin(kTurned), std::end(kTurned), holds(before))) return std::nullopt;
+  const bool several = (holds(list)(" and ") || holds(list)(",")) && names_values_alone(list);
   const bool ends = trimmed(rest.substr(list.size())).size() <= 1;
   return several && ends ? std::optional(answer_in_clause(list)) : std::nullopt;
 }

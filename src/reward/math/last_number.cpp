@@ -202,22 +202,20 @@ bool is_name_at_end(std::string_view text) noexcept {
   return before.empty() || (!is_letter(before.back()) && before.back() != '\\');
 }
 
-/// Whether a text ends with a left side that is more than a name: x^2 =, |x| =, 1/x =; 2x may be what was asked.
+/// Whether a text ends with a left side that is more than a name: x^2 =, |x| =, 1/x =. Not others: 2x, |S| and s^2 may
+/// be what was asked.
 bool is_equation_at_end(std::string_view text) noexcept {
+  constexpr std::string_view kUnknowns = "xyt";
   if (!text.ends_with('=')) return false;
   text = trimmed(text.substr(0, text.size() - 1));
   const std::size_t space = text.find_last_of(" \n$");
   const std::string_view side = space == std::string_view::npos ? text : text.substr(space + 1);
   const std::string_view before = trimmed(text.substr(0, text.size() - side.size()));
   if (!before.empty() && std::string_view("+-*/=<>").find(before.back()) != std::string_view::npos) return false;
-  bool letter = false, more = side.starts_with("1/");
-  for (std::size_t k = 0; k < side.size(); ++k) {
-    const bool alone = k == 0 || !is_letter(side[k - 1]);
-    if (is_letter(side[k]) && !alone) return false;  // words: km/h
-    letter = letter || is_letter(side[k]);
-    more = more || side[k] == '^' || side[k] == '|';
-  }
-  return letter && more;
+  const auto unknown = [&](std::size_t k) { return kUnknowns.find(side[k]) != std::string_view::npos; };
+  if (side.size() != 3) return false;
+  return (side[1] == '^' && unknown(0)) || (side[0] == '|' && side[2] == '|' && unknown(1)) ||
+         (side.starts_with("1/") && unknown(2));
 }
 
 /// Whether what stands before a number makes an operand, a bound or an argument of it.
@@ -251,12 +249,16 @@ bool is_taken_behind(std::string_view behind, bool money) {
   return word.size() == 1 && letters.find(behind[0]) != std::string_view::npos;
 }
 
-/// Whether words between two numbers make one amount of them: 3 hours and 30 minutes, 5 feet 10 inches.
-bool joins_amounts(std::string_view joint) {
+/// Whether words between and behind two numbers make one amount of them: 3 hours and 30 minutes, 5 feet 10 inches.
+bool joins_amounts(std::string_view joint, std::string_view behind) {
   joint = trimmed(joint);
   if (joint.ends_with(" and")) joint = trimmed(joint.substr(0, joint.size() - 4));
-  return !joint.empty() && std::all_of(joint.begin(), joint.end(), is_letter) &&
-         unit_of(std::string(joint)).dimension != 0;
+  behind = trimmed(behind);
+  std::size_t end = 0;
+  while (end < behind.size() && is_letter(behind[end])) ++end;
+  const auto dimension = [](std::string_view word) { return unit_of(std::string(word)).dimension; };
+  const bool word = !joint.empty() && std::all_of(joint.begin(), joint.end(), is_letter);
+  return word && end > 0 && dimension(joint) != 0 && dimension(joint) == dimension(behind.substr(0, end));
 }
 
 /// Whether a number is no answer beside the one before it: 1 in 12, 11 or 12, between 11 and 12, 1'234,
@@ -265,12 +267,12 @@ bool is_part_of_two(std::string_view text, Span previous, Span last) noexcept {
   const std::string_view joint = text.substr(previous.end, last.begin - previous.end);
   if (joint == " in " || joint == " of " || joint == " out of " || joint == " : " || joint == " or ") return true;
   const std::string_view name = joint.starts_with(" or ") ? joint.substr(4) : std::string_view();
-  if (name.size() > 2 && is_letter(name[0]) && trimmed(name.substr(1)).starts_with('=')) {
+  if (name.size() > 1 && is_letter(name[0]) && trimmed(name.substr(1)).starts_with('=')) {
     std::string_view first = trimmed(text.substr(0, previous.begin));
     if (first.ends_with('-')) first = trimmed(first.substr(0, first.size() - 1));
     if (first.ends_with('=') && trimmed(first.substr(0, first.size() - 1)).ends_with(name[0])) return true;
   }
-  if (joins_amounts(joint)) return true;
+  if (joins_amounts(joint, text.substr(last.end))) return true;
   if (joint == " to ") return !text.substr(0, previous.begin).ends_with("from ");  // the ratio is 2 to 3
   if (joint == " and ") {
     constexpr std::string_view kOfBoth[] = {"etween ", "sum of ", "product of ", "difference of ", "quotient of "};

@@ -17,9 +17,8 @@ using base::is_digit;
 using base::is_letter;
 using base::lower;
 
-constexpr std::string_view kDenials[] = {"not",    "t",          "never",      "cannot",    "neither",
-                                         "nor",    "doubt",      "wrong",      "incorrect", "false",
-                                         "untrue", "impossible", "extraneous", "invalid"};
+constexpr std::string_view kDenials[] = {"not",   "t",     "never",     "cannot", "neither", "nor",
+                                         "doubt", "wrong", "incorrect", "false",  "untrue"};
 constexpr std::string_view kMinus[] = {"negative ", "minus "};
 constexpr std::size_t kMaxWords = 5;  ///< beside a number, that may change it
 
@@ -215,7 +214,8 @@ bool denies_what_follows(std::string_view before) {
   const auto joint =
       std::find_if_not(words.begin(), words.end(), [&](const auto& word) { return is_one_of(kArticles, word); });
   if (joint == words.end() || !is_one_of(kJoints, *joint)) return false;
-  return std::any_of(joint, words.end(), [&](const auto& word) { return is_one_of(kDenials, word); });
+  return std::any_of(joint, words.end(),
+                     [&](const auto& word) { return is_one_of(kDenials, word) || word == "impossible"; });
 }
 
 namespace {
@@ -223,13 +223,17 @@ namespace {
 /// "…, but it could be 43", "(or maybe 43)": another number that is as good, before the sentence ends.
 bool offers_another(std::string_view behind) {
   constexpr std::size_t kFar = 12;  // words
-  constexpr std::string_view kMay[] = {"could", "might", "may", "should", "must"};
+  constexpr std::string_view kMay[] = {"could", "might", "may"};
   constexpr std::string_view kPerhaps[] = {"maybe", "perhaps", "possibly"};
+  constexpr std::string_view kOught[] = {"should", "must"};
+  bool but = false;
   std::string before, last;  // the words before a number, which may have "be" or "also" last
   std::size_t num_words = 0;
   for (std::size_t k = 0; k < behind.size() && num_words < kFar;) {
     const char c = behind[k];
-    if (is_digit(c)) return is_one_of(kPerhaps, last) || (last == "be" && is_one_of(kMay, before));
+    if (is_digit(c))
+      return is_one_of(kPerhaps, last) ||
+             (last == "be" && (is_one_of(kMay, before) || (but && is_one_of(kOught, before))));
     if (c == '\n' || (c == '.' && (k + 1 == behind.size() || behind[k + 1] == ' '))) return false;
     if (!is_letter(c)) {
       ++k;
@@ -238,6 +242,7 @@ bool offers_another(std::string_view behind) {
     std::string word;
     for (; k < behind.size() && is_letter(behind[k]); ++k) word += lower(behind[k]);
     ++num_words;
+    but = but || word == "but";
     if (word == "also" || word == "well" || word == "equally") continue;
     before = std::move(last);
     last = std::move(word);
@@ -332,6 +337,7 @@ bool changes(std::string_view behind, bool fraction) {
       "or",      "half",    "tenths",    "hundredths", "thousandths", "thirds",   "fifths",
       "sixths",  "eighths", "doubled",   "tripled",    "halves",      "fourths",  "quadrupled",
       "halved",  "negated", "inverted",  "reversed",   "raised",      "rejected", "discarded"};
+  constexpr std::string_view kOut[] = {"extraneous", "rejected", "excluded", "invalid", "impossible", "discarded"};
   constexpr std::string_view kFails[] = {"fails", "extraneous", "impossible", "invalid", "false", "not"};
   constexpr std::string_view kWrong[] = {"incorrect", "wrong"};
   constexpr std::string_view kReasons[] = {"because", "since", "as", "so", "but", "and"};
@@ -346,6 +352,8 @@ bool changes(std::string_view behind, bool fraction) {
   if (is_one_of(kFails, words[0]) && words.size() == 1) return true;  // 12 invalid codes are 12
   if (words[0] == "does" && words.size() > 1 && (words[1] == "not" || words[1] == "n")) return true;
   if (words[0] == "doesn") return true;
+  const auto rejected = [&](std::size_t k) { return words.size() > k && is_one_of(kOut, words[k]); };
+  if ((words[0] == "is" || words[0] == "was") && (rejected(1) || rejected(2))) return true;  // is (an) extraneous
   if (is_one_of(kWrong, words[0]) && (words.size() == 1 || is_one_of(kReasons, words[1]))) return true;
   if (words[0] == "to" || words[0] == "percent") return words.size() > 1 && (words[1] == "0" || words[1] == "of");
   if (words[0] == "in" || words[0] == "base")

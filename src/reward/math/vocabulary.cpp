@@ -386,8 +386,9 @@ long double magnitude_of(std::string_view word) noexcept {
     std::string_view word;
     long double value;
   };
-  constexpr Magnitude kMagnitudes[] = {{"dozen", 12},     {"hundred", 100}, {"thousand", 1e3L}, {"lakh", 1e5L},
-                                       {"million", 1e6L}, {"crore", 1e7L},  {"billion", 1e9L},  {"trillion", 1e12L}};
+  constexpr Magnitude kMagnitudes[] = {{"dozen", 12},     {"hundred", 100},   {"thousand", 1e3L}, {"lakh", 1e5L},
+                                       {"lakhs", 1e5L},   {"million", 1e6L},  {"crore", 1e7L},    {"crores", 1e7L},
+                                       {"billion", 1e9L}, {"trillion", 1e12L}};
   const auto* at = std::find_if(std::begin(kMagnitudes), std::end(kMagnitudes),
                                 [word](const Magnitude& magnitude) { return magnitude.word == word; });
   return at == std::end(kMagnitudes) ? 1 : at->value;
