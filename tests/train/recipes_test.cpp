@@ -97,8 +97,32 @@ TEST_CASE(
                     mini = "actor.mini_batch_size=4", n = "rollout.n=4";
   const double all = kv_bytes({"rollout.max_num_seqs=256"});
   CHECK(kv_bytes({"rollout.max_num_seqs=256", batch, mini, n}) == all);
-  CHECK(kv_bytes({"rollout.max_num_seqs=256", batch, mini, n, unjudged}) == all / 16);
-  CHECK(kv_bytes({"rollout.max_num_seqs=8", batch, mini, n, unjudged}) == all / 32);
+  const std::string apart = "rollout.prefix_sharing=false";
+  CHECK(kv_bytes({"rollout.max_num_seqs=256", batch, mini, n, unjudged, apart}) == all / 16);
+  CHECK(kv_bytes({"rollout.max_num_seqs=8", batch, mini, n, unjudged, apart}) == all / 32);
+  // Of three pages a sequence the first is its prompt's, which four samples have together.
+  CHECK(kv_bytes({"rollout.max_num_seqs=256", batch, mini, n, unjudged}) == all / 16 * 9 / 12);
+  CHECK(kv_bytes({"rollout.max_num_seqs=8", batch, mini, n, unjudged}) == all / 32 * 9 / 12);
+}
+
+TEST_CASE("the estimated peak is all there is, or with phases that take turns the larger of them") {
+  using Phase = train::MemoryPhase;
+  const std::vector<train::MemoryPart> parts = {{"a", 100, true, false, Phase::always},
+                                                {"b", 20, true, false, Phase::drawing},
+                                                {"c", 3, true, false, Phase::learning},
+                                                {"d", 5, true, false, Phase::learning},
+                                                {"e", 1000, true, true, Phase::learning}};
+  CHECK(train::peak_bytes(parts, false, false) == 128);
+  CHECK(train::peak_bytes(parts, false, true) == 120);
+  CHECK(train::peak_bytes(parts, true, true) == 1000);
+  const config::Recipe recipe = config::load_recipe(kTiny, {}, true).recipe;
+  double drawing = 0, learning = 0;
+  for (const train::MemoryPart& part : train::estimate_memory(recipe, train::make_policy(recipe).config, 1)) {
+    if (part.phase == Phase::drawing) drawing += part.bytes;
+    if (part.phase == Phase::learning) learning += part.bytes;
+  }
+  CHECK(drawing > 0);
+  CHECK(learning > 0);
 }
 
 TEST_CASE("the estimate of a share of masters and moments is the largest that a rank keeps") {
