@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/rng.h"
+#include "flashinfer.h"
 #include "kernels.h"
 #include "products.h"
 
@@ -70,7 +71,9 @@ Memory sent(const std::vector<T>& values, const Stream& stream) {
 
 /// Rows of a tick whose pages lie in no order, and their plan on the device.
 struct Rows {
-  Rows(const AttentionSpeedTask& task, std::int64_t first_page, std::int64_t max_partials, const Stream& stream) {
+  /// `flashinfer`: plans the same; null: not wanted.
+  Rows(const AttentionSpeedTask& task, std::int64_t first_page, std::int64_t max_partials, Flashinfer* flashinfer,
+       const Stream& stream) {
     const std::int64_t pages_each = ceil_div(task.num_positions, task.page_size),
                        shared_pages = task.shared_positions / task.page_size;
     std::vector<std::int32_t> pool(static_cast<std::size_t>(num_pages(task)));
@@ -92,6 +95,11 @@ struct Rows {
                                                     &plan.rows, &plan.partials_N, &plan.split_rows})
       arrays.push_back(sent(*values, stream));
     tiles = sent(plan.tiles, stream);
+    if (flashinfer == nullptr) return;
+    std::vector<std::int32_t> first_rows(first_pages.size() + 1);
+    std::iota(first_rows.begin(), first_rows.end(), 0);
+    const std::vector<std::int32_t> num_positions(first_pages.size(), static_cast<std::int32_t>(task.num_positions));
+    flashinfer_plan = flashinfer->plan({first_rows, num_positions, page_ids, task.page_size, shared_pages}, stream);
   }
   static std::int64_t num_pages(const AttentionSpeedTask& task) {
     const std::int64_t shared_pages = task.shared_positions / task.page_size;
@@ -113,6 +121,7 @@ struct Rows {
   AttentionCounts counts;
   std::vector<Memory> arrays;
   Memory counts_there, tiles;
+  std::size_t flashinfer_plan = 0;
 };
 
 }  // namespace
@@ -154,8 +163,11 @@ AttentionSpeed measure_attention_speed(const AttentionSpeedTask& task) {
                   task.shared_positions < task.num_positions,
               "shared positions", "whole pages, fewer than " + std::to_string(task.num_positions) + " positions",
               std::to_string(task.shared_positions), "give a multiple of " + std::to_string(task.page_size));
-  use_device(task.device_number);
+  const DeviceFacts device = use_device(task.device_number);
   const Stream stream;
+  const AttentionShape shape{task.num_heads, task.num_kv_heads, task.head_dim};
+  const std::unique_ptr<Flashinfer> flashinfer =
+      has_flashinfer(shape, task.format, device) ? make_flashinfer(shape, task.num_sequences) : nullptr;
   const KvLayout at = kv_layout(task.format, task.num_kv_heads, task.page_size, task.head_dim);
   const std::int64_t num_pages = Rows::num_pages(task), page_bytes = at.slots(1) * at.slot_bytes();
   const std::int64_t num_sets = std::max<std::int64_t>(1, task.pool_bytes / 2 / (num_pages * page_bytes));
@@ -172,7 +184,8 @@ AttentionSpeed measure_attention_speed(const AttentionSpeedTask& task) {
   const Memory q = sent(std::vector<float>(static_cast<std::size_t>(task.num_sequences * row_size), 0.01F), stream);
   const Memory context = floats(task.num_sequences * row_size);
   std::vector<Rows> sets;
-  for (std::int64_t i = 0; i < num_sets; ++i) sets.emplace_back(task, i * num_pages, max_partials, stream);
+  for (std::int64_t i = 0; i < num_sets; ++i)
+    sets.emplace_back(task, i * num_pages, max_partials, flashinfer.get(), stream);
   auto* keys = pool.as<std::uint8_t>();
   const KvPages pages{task.format,
                       at,
@@ -191,6 +204,14 @@ AttentionSpeed measure_attention_speed(const AttentionSpeedTask& task) {
                context.as<float>()},
               stream);
   });
+  if (flashinfer != nullptr) {
+    const Memory q_bf16 = random_memory(task.num_sequences * row_size * 2, stream),
+                 context_bf16 = random_memory(task.num_sequences * row_size * 2, stream);
+    speed.flashinfer_s = best_s(std::max<std::int64_t>(num_sets, kFewestCalls), stream, [&](std::int64_t i) {
+      flashinfer->run(sets[static_cast<std::size_t>(i % num_sets)].flashinfer_plan, q_bf16.as<std::uint16_t>(), pages,
+                      context_bf16.as<std::uint16_t>(), stream);
+    });
+  }
   const std::int64_t positions =
       task.shared_positions + task.num_sequences * (task.num_positions - task.shared_positions);
   const std::int64_t of_position = at.slot_bytes() + (task.format == quant::KvFormat::int8 ? 4 : 0);

@@ -43,9 +43,11 @@ struct AttentionSpeedTask {
 struct AttentionSpeed {
   double copy_bytes_per_s = 0;  ///< as ProductSpeeds'
   double attention_s = 0;
+  double flashinfer_s = 0;  ///< FlashInfer's on the same pages, given bf16 queries; 0: it has none such (flashinfer.h)
   std::int64_t num_bytes = 0;  ///< keys, values and scales, what is shared once, queries and contexts
 };
-/// Times it as measure_products does, on random codes, planned as the engine plans it. Errors as make_engine's.
+/// Times it as measure_products does, on random codes, planned as the engine plans it, and FlashInfer's kernel beside
+/// it with its own plans. Errors as make_engine's.
 AttentionSpeed measure_attention(const AttentionSpeedTask& task);
 
 /// Whole ticks that decode, of a model with random weights that are made on the device.

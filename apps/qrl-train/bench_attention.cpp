@@ -1,4 +1,5 @@
-// bench attention: the GPU's attention of one layer while it decodes, beside what its memory can do.
+// bench attention: the GPU's attention of one layer while it decodes, beside what its memory can do, and beside
+// FlashInfer's.
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -41,6 +42,7 @@ void bench_attention(const BenchAttentionArguments& arguments) {
     const std::string name = "batch" + std::to_string(batch);
     result[name + "_us"] = speed.attention_s * 1e6;
     result[name + "_gb_per_s"] = static_cast<double>(speed.num_bytes) / speed.attention_s * 1e-9;
+    if (speed.flashinfer_s > 0) result[name + "_flashinfer_us"] = speed.flashinfer_s * 1e6;
     result[name + "_share_of_copy"] = static_cast<double>(speed.num_bytes) / speed.attention_s / speed.copy_bytes_per_s;
   }
   result["copy_gb_per_s"] = copy_bytes_per_s * 1e-9;
@@ -51,8 +53,9 @@ void bench_attention(const BenchAttentionArguments& arguments) {
 
 void add_bench_attention(CLI::App& bench, Action& action) {
   auto arguments = std::make_shared<BenchAttentionArguments>();
-  CLI::App* command =
-      bench.add_subcommand("attention", "a layer's attention while the GPU decodes, beside its memory's speed");
+  CLI::App* command = bench.add_subcommand("attention",
+                                           "a layer's attention while the GPU decodes, beside its memory's speed\n"
+                                           "and, on Hopper, FlashInfer's kernel (heads of 128, bf16 and fp8_e4m3)");
   command->add_option("--shape", arguments->shape, "built-in shape")
       ->check(CLI::IsMember(shape_names()))
       ->type_name("NAME");

@@ -7,6 +7,7 @@
 #include "base/buffer.h"
 #include "device.h"
 #include "device_speed.h"
+#include "flashinfer.h"
 #include "ops/paged_attention.h"
 
 namespace {
@@ -439,3 +440,57 @@ TEST_CASE("attention is measured: bytes that cannot be spared, and some time") {
     CHECK(alone.num_bytes - shared.num_bytes == 256 * of_position);
   }
 }
+
+#if !defined(QRL_CUDA_EMULATED)  // not ours to emulate
+TEST_CASE("FlashInfer's attention over the same pages is the CPU's: chunks of prompts, decoding rows, a cascade") {
+  const auto device = find_device();
+  if (!device) return;
+  if (device->major != 9) return qrl::test::skip("FlashInfer's kernels are compiled for Hopper alone");
+  constexpr std::int64_t kPageSize = 16, kSharedPages = 20;
+  const ops::HeadShape heads{8, 2, 128};
+  const AttentionShape shape{heads.num_heads, heads.num_kv_heads, heads.head_dim};
+  // Each sequence's pages begin with the same ones; positions of its last row, and how many rows it has.
+  struct Sequence {
+    std::int32_t last_position, num_rows;
+  };
+  const std::vector<Sequence> sequences = {{320, 1}, {335, 1}, {336, 40}, {700, 1}, {1023, 3}};
+  for (const KvFormat format : {KvFormat::bf16, KvFormat::fp8_e4m3}) {
+    REQUIRE(target::has_flashinfer(shape, format, *device));
+    const Pool pool(format, heads, kPageSize, shuffled(kSharedPages + 200));
+    Rows rows;
+    std::vector<std::int32_t> first_row_S = {0}, num_positions_S;
+    std::int64_t next_page = kSharedPages;
+    for (const Sequence& sequence : sequences) {
+      std::vector<std::int64_t> pages = consecutive(0, kSharedPages);
+      const std::int64_t own = sequence.last_position / kPageSize + 1 - kSharedPages;
+      for (std::int64_t i = 0; i < own; ++i) pages.push_back(next_page++);
+      rows.add(pool, pages, sequence.last_position + 1 - sequence.num_rows, sequence.num_rows);
+      first_row_S.push_back(static_cast<std::int32_t>(rows.positions.size()));
+      num_positions_S.push_back(sequence.last_position + 1);
+    }
+    const auto num_rows = static_cast<std::int64_t>(rows.positions.size());
+    const std::vector<float> q = normal_values(num_rows * heads.num_heads * heads.head_dim, 1, 31);
+    std::vector<std::uint16_t> q_codes;
+    std::vector<float> q_rounded;
+    for (const float value : q) {
+      q_codes.push_back(bf16_of(value));
+      q_rounded.push_back(float_of_bf16(q_codes.back()));
+    }
+    const std::vector<float> want = on_cpu(pool, rows, q_rounded);
+    const OnDevice<std::uint16_t> q_there(q_codes), context(q.size());
+    const target::Stream stream;
+    const auto flashinfer = target::make_flashinfer(shape, num_rows);
+    for (const std::int64_t num_shared : {std::int64_t{0}, kSharedPages - 3}) {
+      const std::size_t plan =
+          flashinfer->plan({first_row_S, num_positions_S, rows.page_ids, kPageSize, num_shared}, stream);
+      flashinfer->run(plan, q_there.data(), pool.there(), context.data(), stream);
+      stream.wait();
+      std::vector<float> got;
+      for (const std::uint16_t code : context.read()) got.push_back(float_of_bf16(code));
+      INFO(quant::name(format) << ", " << num_shared << " pages in common");
+      // Contexts and what is joined of them are bf16 besides.
+      CHECK(first_beyond(got, want, bound(format).absolute, bound(format).relative + 0x1p-7) == "");
+    }
+  }
+}
+#endif

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "flashinfer.h"
 #include "product_sweep.h"
 #include "products.h"
 
@@ -417,6 +418,12 @@ void copy_on_device(void* to, const void* from, std::size_t num_bytes, const Str
 }
 void fill_zero(void* to, std::size_t num_bytes, const Stream& stream) {
   add_work(stream, [=] { std::memset(to, 0, num_bytes); });
+}
+
+// FlashInfer's kernels are not ours to emulate: on the host there are none.
+bool has_flashinfer(const AttentionShape&, quant::KvFormat, const DeviceFacts&) { return false; }
+std::unique_ptr<Flashinfer> make_flashinfer(const AttentionShape&, std::int64_t) {
+  base::fail_internal("FlashInfer", "a GPU", "the emulation");
 }
 
 std::unique_ptr<Products> make_products(const DeviceFacts&, bool row_only_sums) {

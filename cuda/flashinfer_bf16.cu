@@ -1,0 +1,9 @@
+#include "flashinfer_attention.cuh"
+
+namespace qrl::cuda::QRL_CUDA_TARGET {
+
+void flashinfer_bf16(const FlashinferLevel& level) {
+  run_flashinfer_level<nv_bfloat16, flashinfer::DefaultAttention<false, false, false, false>>(level);
+}
+
+}  // namespace qrl::cuda::QRL_CUDA_TARGET
