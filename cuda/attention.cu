@@ -6,11 +6,12 @@
 // operations with the unused rows of a tile) there is 20 µs at a third of their rate. Keys and values go from device
 // memory to registers, never through shared memory: a lane's 16-byte loads are laid so that what a lane holds is,
 // decoded, just what the matrix unit wants of it; the sums' order over elements and the output's order of elements
-// follow from that. Decoding e4m3 takes 3.3 instructions a code (two at a time, the NaN check included), 36 M warp
-// instructions with softmax and addresses, 40 µs of all schedulers. Shared memory holds the queries, in fragments of
-// the unit: 8 KB for each 64 KB of codes that a block reads. bf16 pages are twice the bytes and almost no decoding.
-// int8 codes are multiplied as they are with two terms of queries and weights: as many instructions of the unit as for
-// bf16, each of twice the depth, half a permutation a code of the values, and a multiply-add where terms are joined.
+// follow from that. On Hopper e4m3 becomes fp16 two codes an instruction: loads, products and softmax of a chunk are
+// some 1,300 instructions of a warp, 512 codes a lane, in the machine code; 21 M in all, 23 µs of all schedulers (in
+// bf16, at 3.3 instructions a code, twice that). Shared memory holds the queries, in fragments of the unit: 8 KB for
+// each 64 KB of codes that a block reads. bf16 pages are twice the bytes and no decoding. int8 codes are multiplied as
+// they are with two terms of queries and weights: as many instructions of the unit as for bf16, each of twice the
+// depth, half a permutation a code of the values, and a multiply-add where terms are joined.
 #include "attention_tile.cuh"
 #include "kernels.h"
 #include "target.h"
@@ -19,59 +20,71 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 
-/// What a block is to do, the same for all threads.
+/// What a block is to do, the same for all threads. In 32 bits, as are all indices that suffice with them: 64 take
+/// twice the instructions and registers.
 struct Block {
   AttentionTile tile;
-  std::int64_t kv_head, first_head;
-  int heads, num_queries;
-  QRL_DEVICE Block(const AttentionTask& task, std::int64_t tile_idx)
-      : tile(task.work.tiles[tile_idx]), kv_head(block_y() % task.pages.at.num_kv_heads) {
-    const AttentionShape shape{task.num_heads, task.pages.at.num_kv_heads, task.pages.head_dim};
-    const std::int64_t skipped = block_y() / shape.num_kv_heads * max_tile_queries(shape.head_dim);
-    const std::int64_t left = shape.heads_of_kv() - skipped, most = max_tile_queries(shape.head_dim);
-    first_head = kv_head * shape.heads_of_kv() + skipped;
-    heads = static_cast<int>(left < most ? left : most);
-    num_queries = tile.num_rows * heads;
+  int kv_head, num_queries;
+  QRL_DEVICE Block(const AttentionTask& task, std::int64_t tile_idx) : tile(task.work.tiles[tile_idx]) {
+    const auto num_kv_heads = static_cast<unsigned>(task.pages.at.num_kv_heads);
+    kv_head = static_cast<int>(static_cast<unsigned>(block_y()) % num_kv_heads);
+    num_queries = tile.num_rows * heads(task).count;
   }
-  QRL_DEVICE std::int64_t row(const AttentionTask& task, int query) const {
-    return task.work.rows[tile.first_row + query / heads];
+  /// Query heads of its kv head that it takes.
+  struct Heads {
+    int first, count;
+  };
+  QRL_DEVICE Heads heads(const AttentionTask& task) const {
+    const auto num_kv_heads = static_cast<unsigned>(task.pages.at.num_kv_heads);
+    const int all = static_cast<int>(static_cast<unsigned>(task.num_heads) / num_kv_heads);
+    const int most = max_tile_queries(task.pages.head_dim),
+              skipped = static_cast<int>(static_cast<unsigned>(block_y()) / num_kv_heads) * most;
+    return {kv_head * all + skipped, all - skipped < most ? all - skipped : most};
   }
-  QRL_DEVICE std::int64_t head(int query) const { return first_head + query % heads; }
 };
 
-/// Queries as fragments of the matrix unit, with the scales of their scores; a warp a query in turn.
+/// Which query is whose, for all threads after the next barrier.
+template <class Memory>
+QRL_DEVICE void name_queries(const AttentionTask& task, const Block& block, Memory& shared) {
+  const typename Block::Heads heads = block.heads(task);
+  for (int query = thread_idx(); query < shared.kQueries; query += kThreads) {
+    shared.last_position[query] = -1;
+    if (query >= block.num_queries) continue;
+    shared.row[query] = task.work.rows[block.tile.first_row + query / heads.count];
+    shared.head[query] = heads.first + query % heads.count;
+    shared.last_position[query] = task.where.positions[shared.row[query]];
+  }
+}
+
+/// Queries as fragments of the matrix unit, with the scales of their scores; a warp a query in turn. Fragments of
+/// queries that are not there stay as they are: what the unit makes of them nobody sees.
 template <KvFormat format, int kDim, int kTiles>
 QRL_DEVICE void bring_queries(const AttentionTask& task, const Block& block, float key_scale,
                               Shared<format, kDim, kTiles>& shared) {
   using S = Share<format, kDim>;
   using Codes = KvCodes<format>;
-  const std::int64_t width = task.pages.head_dim;
+  const auto width = static_cast<int>(task.pages.head_dim);
   const float softmax_scale = 1.0F / sqrtf(static_cast<float>(width)) * key_scale;
-  for (int query = warp_idx(); query < 16 * shared.kWideTiles; query += kWarps) {
-    const bool is_there = query < block.num_queries;
-    const float* from =
-        is_there ? task.q + (block.row(task, query) * task.num_heads + block.head(query)) * width : nullptr;
+  for (int query = warp_idx(); query < block.num_queries; query += kWarps) {
+    const float* from = task.q + (shared.row[query] * task.num_heads + shared.head[query]) * width;
     float inverse = 1, unit = 1;
-    if constexpr (Codes::kScaled) {
+    if constexpr (Codes::kScalesQueries) {
       std::uint32_t largest = 0;  // bits: a NaN is above all
-      for (std::int64_t e = lane_idx(); is_there && e < width; e += 32)
+      for (int e = lane_idx(); e < width; e += 32)
         largest = magnitude_of(from[e]) > largest ? magnitude_of(from[e]) : largest;
       largest = warp_max(largest);
       inverse = Codes::query_inverse(float_of(largest));
       unit = Codes::query_unit(float_of(largest));
     }
-    if (lane_idx() == 0 && query < shared.kQueries) {
-      shared.score_scales[query] = unit * softmax_scale;
-      shared.last_position[query] = is_there ? task.where.positions[block.row(task, query)] : -1;
-    }
+    if (lane_idx() == 0) shared.score_scales[query] = unit * softmax_scale;
     for (int i = lane_idx(); i < S::kQuerySteps * 8; i += 32) {
       const int t = i % 4, half = i / 4 % 2, step = i / 8;
-      const std::int64_t first = (4 * (step / S::kKeySteps) + t) * S::kKeyElements;
+      const int first = (4 * (step / S::kKeySteps) + t) * S::kKeyElements;
       float values[Codes::kWordNumbers];
 #pragma unroll
       for (int j = 0; j < Codes::kWordNumbers; ++j) {
-        const std::int64_t e = first + Codes::key_number(step % S::kKeySteps, half, j);
-        values[j] = is_there && e < width ? from[e] : 0.0F;
+        const int e = first + Codes::key_number(step % S::kKeySteps, half, j);
+        values[j] = e < width ? from[e] : 0.0F;
       }
       std::uint32_t terms[Codes::kTerms];
       Codes::encode_query(values, inverse, terms);
@@ -107,11 +120,12 @@ QRL_DEVICE void attend(const AttentionTask& task, std::int64_t tile_idx, Shared<
   const Block block(task, tile_idx);
   const AttentionTile& tile = block.tile;
   const std::int32_t* page_ids = task.where.page_ids + tile.first_page;
-  const std::int64_t width = pages.head_dim;
+  const auto width = static_cast<int>(pages.head_dim);
   const bool is_split = task.work.partials_N[task.work.rows[tile.first_row]] >= 0;
   const float key_scale = format == KvFormat::fp8_e4m3 ? pages.key_head_scales_K[block.kv_head] : 1.0F;
-  const float value_scale = format == KvFormat::fp8_e4m3 ? pages.value_head_scales_K[block.kv_head] : 1.0F;
 
+  name_queries(task, block, shared);
+  sync_block();
   bring_queries(task, block, key_scale, shared);
   std::int32_t num_positions = 0;
   for (int i = 0; i < tile.num_rows; ++i) {
@@ -119,13 +133,14 @@ QRL_DEVICE void attend(const AttentionTask& task, std::int64_t tile_idx, Shared<
     num_positions = position >= num_positions ? position + 1 : num_positions;
   }
   sync_block();
-  TileOfQueries<format, kDim, kTiles> lanes{
-      pages, shared, lane_idx() / 4, lane_idx() % 4, warp_idx(), (block.num_queries + 7) / 8, 0};
+  TileOfQueries<format, kDim, kTiles> lanes{pages,          shared,     lane_idx() / 4,
+                                            lane_idx() % 4, warp_idx(), (block.num_queries + 7) / 8};
 
   for (int chunk = tile.first_chunk; chunk < tile.end_chunk; ++chunk) {
     const int first = chunk * kAttentionChunk;
     const int count = num_positions - first < kAttentionChunk ? num_positions - first : kAttentionChunk;
     // Behind the last position of a step that one again: its weight is 0.
+#pragma unroll 1  // more costs registers that spill
     for (int i = thread_idx(); i < kAttentionChunk; i += kThreads) {
       const std::int64_t slot = pages.slot_of(page_ids, first + (i < count ? i : count - 1), block.kv_head);
       shared.codes_at[i] = pages.at.code_at(slot);
@@ -137,7 +152,6 @@ QRL_DEVICE void attend(const AttentionTask& task, std::int64_t tile_idx, Shared<
     prefetch_chunk(pages, shared.codes_at);
 
     float score[kSteps][kTiles][2][2], largest[kTiles], sum[kTiles];
-    lanes.seen_nan = 0;
     lanes.make_scores(first, count, score);
     lanes.largest_of(score, largest);
     lanes.put(largest, &Stats::largest);
@@ -152,15 +166,11 @@ QRL_DEVICE void attend(const AttentionTask& task, std::int64_t tile_idx, Shared<
     lanes.put(sum, &Stats::sum);
     typename Codes::Sum context[S::kValuePieces][S::kValueTiles][kTiles][4] = {};
     lanes.add_values(weight, count, context);
-    if (format == KvFormat::fp8_e4m3 && warp_max(lanes.seen_nan) != 0) {
-      for (float& one : sum) one = float_of(kNanBits);
-      lanes.put(sum, &Stats::sum);
-    }
     lanes.sum_contexts(context);
 
     const bool is_last = chunk + 1 == tile.end_chunk;
     for (int query = lanes.warp; query < block.num_queries; query += kWarps) {
-      const std::int64_t row = block.row(task, query), head = block.head(query);
+      const std::int64_t row = shared.row[query], head = shared.head[query];
       const bool sees = first <= shared.last_position[query];
       Stats of_chunk;
       for (int warp = 0; warp < kWarps; ++warp) {
@@ -170,7 +180,7 @@ QRL_DEVICE void attend(const AttentionTask& task, std::int64_t tile_idx, Shared<
       if (is_split) {
         if (!sees) continue;
         const std::int64_t partial = (task.work.partials_N[row] + chunk) * task.num_heads + head;
-        for (std::int64_t e = lane_idx(); e < width; e += 32)
+        for (int e = lane_idx(); e < width; e += 32)
           task.partial_contexts[partial * width + e] = shared.context[query][e];
         if (lane_idx() != 0) continue;
         task.partial_stats[2 * partial] = of_chunk.largest;
@@ -181,7 +191,9 @@ QRL_DEVICE void attend(const AttentionTask& task, std::int64_t tile_idx, Shared<
       Stats stats = is_first ? Stats{} : shared.joined_stats[chunk % 2][query];
       Factors by{1, 0};
       if (sees) by = join(stats, of_chunk);
-      for (std::int64_t e = lane_idx(); e < width; e += 32) {
+      const float value_scale = format == KvFormat::fp8_e4m3 ? pages.value_head_scales_K[block.kv_head] : 1.0F;
+#pragma unroll 1
+      for (int e = lane_idx(); e < width; e += 32) {
         float value = is_first ? 0.0F : shared.joined[query][e];
         if (sees) value = fmaf(shared.context[query][e], by.added, value * by.before);
         if (is_last) task.context[(row * task.num_heads + head) * width + e] = value / stats.sum * value_scale;

@@ -15,22 +15,14 @@ struct alignas(4 * kCount) Words {
   std::uint32_t word[kCount];
 };
 
-/// Queries and weights as bf16, one term each; exact products, fp32 sums (the unit's order and rounding).
+/// Queries and weights as numbers of 16 bits, one term each; exact products, fp32 sums (the unit's order and rounding).
 struct FloatCodes {
   using Sum = float;
-  static constexpr bool kScaled = false;  // neither slots nor queries have scales of their own
+  static constexpr bool kScaled = false;  // slots have scales of their own
   static constexpr int kTerms = 1;        // words that stand for a query's numbers
   static constexpr int kWordNumbers = 2;
   static constexpr int kSteps = 1;  // steps of 16 positions that a product with values takes
-
-  QRL_DEVICE static void encode_query(const float (&values)[2], float, std::uint32_t (&terms)[1]) {
-    terms[0] = bf16x2_of(values[0], values[1]);
-  }
   QRL_DEVICE static float total(const float (&sums)[1]) { return sums[0]; }
-  QRL_DEVICE static void multiply_weights(float (&context)[4], const std::uint32_t (&values)[4],
-                                          const std::uint32_t (&weights)[1][2]) {
-    mma(context, values, weights[0][0], weights[0][1]);
-  }
 };
 
 template <quant::KvFormat format>
@@ -39,6 +31,26 @@ struct KvCodes;
 template <>
 struct KvCodes<quant::KvFormat::bf16> : FloatCodes {
   static constexpr int kBytes = 2;
+  static constexpr bool kScalesQueries = false;
+
+  QRL_DEVICE static void encode_query(const float (&values)[2], float, std::uint32_t (&terms)[1]) {
+    terms[0] = bf16x2_of(values[0], values[1]);
+  }
+  /// Two weights as the unit takes them, and what they are then.
+  QRL_DEVICE static std::uint32_t pair_of(float& first, float& second) {
+    const std::uint32_t pair = bf16x2_of(first, second);
+    first = float_of(pair << 16);
+    second = float_of(pair & 0xffff0000U);
+    return pair;
+  }
+  QRL_DEVICE static void multiply_keys(float (&scores)[4], const std::uint32_t (&queries)[4],
+                                       const std::uint32_t (&keys)[2]) {
+    mma(scores, queries, keys[0], keys[1]);
+  }
+  QRL_DEVICE static void multiply_weights(float (&context)[4], const std::uint32_t (&values)[4],
+                                          const std::uint32_t (&weights)[1][2]) {
+    mma(context, values, weights[0][0], weights[0][1]);
+  }
 
   /// Which of the numbers that a lane has of a key's piece stands in place `j` of word `half` of step `i`.
   static constexpr int key_number(int i, int half, int j) { return 4 * i + 2 * half + j; }
@@ -57,12 +69,37 @@ struct KvCodes<quant::KvFormat::bf16> : FloatCodes {
   }
 };
 
-/// Codes are bf16 exactly; a NaN among them is not (nan_codes).
+/// Codes are fp16 exactly, which Hopper makes of two in one instruction, and so are queries and weights: 11 bits
+/// instead of bf16's 8. A query is first multiplied with a power of two that makes its largest number one of [2^14,
+/// 2^15), so that fp16's exponents suffice: what it rounds more coarsely than to 11 bits is below the largest's 2^-28.
 template <>
 struct KvCodes<quant::KvFormat::fp8_e4m3> : FloatCodes {
   static constexpr int kBytes = 1;
+  static constexpr bool kScalesQueries = true;
 
-  static constexpr int key_number(int i, int half, int j) { return 4 * i + half + 2 * j; }
+  /// Beside a NaN or an infinity all else is 0, and that NaN.
+  QRL_DEVICE static float query_inverse(float largest) {
+    return magnitude_of(largest) < kInfinityBits ? float_of((268U - exponent_of(largest)) << 23) : 0.0F;
+  }
+  QRL_DEVICE static float query_unit(float largest) { return float_of((exponent_of(largest) - 14U) << 23); }
+  QRL_DEVICE static void encode_query(const float (&values)[2], float inverse, std::uint32_t (&terms)[1]) {
+    terms[0] = f16x2_of(values[0] * inverse, values[1] * inverse);
+  }
+  QRL_DEVICE static std::uint32_t pair_of(float& first, float& second) {
+    const std::uint32_t pair = f16x2_of(first, second);
+    floats_of_f16x2(pair, first, second);
+    return pair;
+  }
+  QRL_DEVICE static void multiply_keys(float (&scores)[4], const std::uint32_t (&queries)[4],
+                                       const std::uint32_t (&keys)[2]) {
+    mma_f16(scores, queries, keys[0], keys[1]);
+  }
+  QRL_DEVICE static void multiply_weights(float (&context)[4], const std::uint32_t (&values)[4],
+                                          const std::uint32_t (&weights)[1][2]) {
+    mma_f16(context, values, weights[0][0], weights[0][1]);
+  }
+
+  static constexpr int key_number(int i, int half, int j) { return 4 * i + 2 * half + j; }
   QRL_DEVICE static void key_words(const std::uint32_t (&piece)[4], int i, std::uint32_t (&to)[2]) {
     widen_fp8(piece[i], to[0], to[1]);
   }
@@ -71,13 +108,16 @@ struct KvCodes<quant::KvFormat::fp8_e4m3> : FloatCodes {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const std::uint32_t both =
-          pick_bytes(of[0][2 * r].word[j / 2], of[0][2 * r + 1].word[j / 2], j % 2 == 0 ? 0x5410 : 0x7632);
+          pick_bytes(of[0][2 * r].word[j / 2], of[0][2 * r + 1].word[j / 2], j % 2 == 0 ? 0x5140 : 0x7362);
       widen_fp8(both, to[2 * r], to[2 * r + 1]);
     }
   }
-  /// Not 0 when one of a word's codes is NaN.
-  QRL_DEVICE static std::uint32_t nan_codes(std::uint32_t word) {
-    return ((word & 0x7f7f7f7fU) + 0x01010101U) & 0x80808080U;
+
+ private:
+  /// As fp32 has it, and never so small that its inverse were infinite.
+  QRL_DEVICE static std::uint32_t exponent_of(float largest) {
+    const std::uint32_t exponent = magnitude_of(largest) >> 23;
+    return exponent < 41 ? 41 : exponent;
   }
 };
 
@@ -86,7 +126,7 @@ struct KvCodes<quant::KvFormat::fp8_e4m3> : FloatCodes {
 template <>
 struct KvCodes<quant::KvFormat::int8> {
   using Sum = std::int32_t;
-  static constexpr bool kScaled = true;
+  static constexpr bool kScaled = true, kScalesQueries = true;
   static constexpr int kBytes = 1, kTerms = 2, kWordNumbers = 4, kSteps = 2;
 
   /// What numbers up to `largest` are multiplied with to be codes up to `codes`; what is below any that counts, and all
@@ -108,6 +148,10 @@ struct KvCodes<quant::KvFormat::int8> {
   }
   QRL_DEVICE static float total(const std::int32_t (&sums)[2]) {
     return fmaf(static_cast<float>(sums[0]), 254.0F, static_cast<float>(sums[1]));
+  }
+  QRL_DEVICE static void multiply_keys(std::int32_t (&scores)[4], const std::uint32_t (&queries)[4],
+                                       const std::uint32_t (&keys)[2]) {
+    mma(scores, queries, keys[0], keys[1]);
   }
   static constexpr int key_number(int i, int half, int j) { return 8 * i + 4 * half + j; }
   QRL_DEVICE static void key_words(const std::uint32_t (&piece)[4], int i, std::uint32_t (&to)[2]) {

@@ -61,7 +61,8 @@ struct Shared {
   Stats stats[kWarps][kQueries], joined_stats[2][kQueries];          // the latter in turn
   float weight_units[kWarps][kQueries];                              // int8's
   float score_scales[kQueries];
-  std::int32_t last_position[kQueries];  // that it sees; −1: no query
+  std::int32_t row[kQueries], head[kQueries];  // whose a query is
+  std::int32_t last_position[kQueries];        // that it sees; −1: no query
 };
 
 /// A lane's part of a block of kTiles · 8 query vectors.
@@ -80,7 +81,6 @@ struct TileOfQueries {
   Memory& shared;
   int g, t, warp;
   int num_tiles;  // of queries, that are there
-  std::uint32_t seen_nan;
 
   QRL_DEVICE static int step_at(int s, int warp) { return (s * kWarps + warp) * kStep; }
 
@@ -140,7 +140,6 @@ struct TileOfQueries {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         Codes::key_words(keys[h].word, i, key[h]);
-        if constexpr (format == KvFormat::fp8_e4m3) seen_nan |= Codes::nan_codes(keys[h].word[i]);
       }
 #pragma unroll
       for (int m = 0; m < kWideTiles; ++m) {
@@ -150,7 +149,7 @@ struct TileOfQueries {
           const std::uint32_t* fragment = shared.queries[term][m][piece * S::kKeySteps + i][4 * g + t];
           const std::uint32_t query[4] = {fragment[0], fragment[1], fragment[2], fragment[3]};
 #pragma unroll
-          for (int h = 0; h < 2; ++h) mma(sums[term][m][h], query, key[h][0], key[h][1]);
+          for (int h = 0; h < 2; ++h) Codes::multiply_keys(sums[term][m][h], query, key[h]);
         }
       }
     }
@@ -178,8 +177,8 @@ struct TileOfQueries {
     for (int n = 0; n < kTiles; ++n) shared.stats[warp][8 * n + g].*which = values[n];
   }
 
-  /// Scores to weights as the matrix unit takes them, and their sums in the warp: in bf16 pairs (the sums those of what
-  /// was rounded), or times the values' scales in two terms.
+  /// Scores to weights as the matrix unit takes them, and their sums in the warp: in pairs (the sums those of what was
+  /// rounded), or times the values' scales in two terms.
   QRL_DEVICE void make_weights(float (&score)[kSteps][kTiles][2][2], const float (&largest)[kTiles],
                                std::uint32_t (&weight)[kSteps][kTiles][2], float (&sum)[kTiles]) const {
     float inverse[kTiles] = {};
@@ -195,10 +194,10 @@ struct TileOfQueries {
 #pragma unroll
           for (int h = 0; h < 2; ++h) {
             const float* at = score[s][n][h];
-            const std::uint32_t pair = bf16x2_of(weight_of(at[0], largest[n]), weight_of(at[1], largest[n]));
-            weight[s][n][h] = pair;
-            sum[n] += float_of(pair << 16);
-            sum[n] += float_of(pair & 0xffff0000U);
+            float weights[2] = {weight_of(at[0], largest[n]), weight_of(at[1], largest[n])};
+            weight[s][n][h] = Codes::pair_of(weights[0], weights[1]);
+            sum[n] += weights[0];
+            sum[n] += weights[1];
           }
         }
       }
@@ -280,13 +279,6 @@ struct TileOfQueries {
       const int p = unit % S::kValuePieces, first_step = unit / S::kValuePieces * Codes::kSteps;
       ValueWords(&now)[Codes::kSteps][4] = values[unit % kValuesAhead];
       if (step_at(first_step, warp) < count) {
-        if constexpr (format == KvFormat::fp8_e4m3) {
-#pragma unroll
-          for (int r = 0; r < 4; ++r) {
-#pragma unroll
-            for (const std::uint32_t word : now[0][r].word) seen_nan |= Codes::nan_codes(word);
-          }
-        }
 #pragma unroll
         for (int j = 0; j < S::kValueTiles; ++j) {
           std::uint32_t value[4];

@@ -101,9 +101,10 @@ struct KvPages {
   std::uint8_t *keys, *values;
   float *key_slot_scales, *value_slot_scales;            ///< int8
   const float *key_head_scales_K, *value_head_scales_K;  ///< fp8_e4m3
-  /// Index of a position's slot; `page_ids` are its sequence's.
+  /// Index of a position's slot; `page_ids` are its sequence's. Divided in 32 bits: 64 take twice as long.
   QRL_HD std::int64_t slot_of(const std::int32_t* page_ids, std::int64_t position, std::int64_t kv_head) const {
-    return at.slot(page_ids[position / at.page_size], kv_head, position % at.page_size);
+    const auto from = static_cast<std::uint32_t>(position), page_size = static_cast<std::uint32_t>(at.page_size);
+    return at.slot(page_ids[from / page_size], kv_head, from % page_size);
   }
 };
 
@@ -153,19 +154,20 @@ struct AttentionWork {
   std::int64_t split_blocks;  ///< at least num_split
 };
 
-/// Causal attention of each row's q heads over its pages, softmax scale 1/sqrt(E). What meets the codes
-/// is the CPU's (ops/paged_attention.h):
-/// bf16, fp8_e4m3  queries and weights rounded to bf16 (the weights before they are summed), codes decoded to bf16
-///       exactly; exact products, fp32 sums (the matrix unit's order, with its rounding).
+/// Causal attention of each row's q heads over its pages, softmax scale 1/sqrt(E). What meets the codes is the CPU's
+/// (ops/paged_attention.h) but for e4m3's:
+/// bf16  queries and weights rounded to bf16 (the weights before they are summed); exact products, fp32 sums (the
+/// matrix
+///       unit's order, with its rounding).
+/// fp8_e4m3  the same in fp16, which holds the codes exactly; queries times a power of two.
 /// int8  queries as 254·high + low of int8 terms, 15 bits of their largest; weights times the values' scales as
 /// 256·high
 ///       + low of uint8 terms, 16 bits of the largest of the 64 positions of a chunk that a warp takes; exact int32
 ///       sums.
 /// Scales, scores, softmax and its denominator are fp32. Positions are taken in chunks of kAttentionChunk: a chunk's
 /// weights are exp(score − its largest), and chunks are joined in order in fp32. So neither plan, page order nor the
-/// other rows of a tick change a bit. int8's scores are the CPU's bits; up to 128 positions, the CPU's span, bf16 and
-/// e4m3 pages differ from it by the order of sums alone. A NaN among the e4m3 codes that a tile reads makes NaN of all
-/// its rows.
+/// other rows of a tick change a bit. int8's scores are the CPU's bits; up to 128 positions, the CPU's span, bf16 pages
+/// differ from it by the order of sums alone; e4m3's by 3 bits of queries and weights, which the CPU rounds to bf16.
 struct AttentionTask {
   const float* q;
   std::int64_t num_heads;

@@ -8,7 +8,8 @@
 // - Instructions: 128 lanes issue a cycle, 8.6 a byte of int4 at most, 4.3 a code. Decoding takes 1.4 a code (shift,
 //   mask and one fma a pair), a product of 8 rows 0.13, x's load for it 0.06: 2.2 a code at 1 row, 3.3 at 64 rows,
 //   where one warp has 32 outputs so that decoded weights and loaded x are used more often. An int -> float conversion
-//   a code would be 30 a cycle of a unit that makes 16 to 64. e4m3 takes 2.3 a code, x's too, of 8.6.
+//   a code would be 30 a cycle of a unit that makes 16 to 64. e4m3 takes 0.5 a code, x's too, of 8.6
+//   (before Hopper 3.5).
 // - At 1 and 16 rows the products are 107 and 214 TFLOP/s, far from the limit; at 64 rows 857, more than mma.sync's
 //   600 or so: from some 45 rows on the tensor cores are the limit, not the memory.
 // - x comes from L2 once a tile of outputs: at 16 rows as many bytes as the weights, at 64 rows and 128 outputs twice
@@ -60,6 +61,8 @@ struct Codes {
   static constexpr bool x_run_scaled = run_scaled && w_code == Code::fp8_e4m3;
   /// An output has one scale for all its inputs.
   static constexpr bool output_scaled = !run_scaled && w_code != Code::bf16;
+  /// Operands are fp16, else as they are: what e4m3 becomes fastest, and int4 beside it.
+  static constexpr bool to_f16 = x_code == Code::fp8_e4m3;
   /// What an instruction sums, and what is summed over runs.
   using Sum = std::conditional_t<x_code == Code::int8, std::int32_t, float>;
   using Total = std::conditional_t<run_scaled, float, Sum>;
@@ -90,9 +93,7 @@ QRL_DEVICE void decode_x(const Words& piece, std::uint32_t (&to)[C::kWords]) {
     if constexpr (C::x_code != Code::fp8_e4m3) {
       to[i] = piece.word[i];
     } else {
-      // int4's pairs are neighbours, e4m3's own are not.
-      const std::uint32_t word = C::w_code == Code::int4 ? device_word(WordOrder::fp8, piece.word[i]) : piece.word[i];
-      widen_fp8(word, to[2 * i], to[2 * i + 1]);
+      widen_fp8(piece.word[i], to[2 * i], to[2 * i + 1]);
     }
   }
 }
@@ -133,7 +134,7 @@ QRL_DEVICE void decode_w(const std::uint32_t (&words)[C::kPartWords], int t, std
   } else {
     constexpr int kEach = C::kWords / 4;
 #pragma unroll
-    for (int u = 0; u < kEach; ++u) widen_int4(words[kEach * t + u], to + 4 * u);
+    for (int u = 0; u < kEach; ++u) widen_int4<C::to_f16>(words[kEach * t + u], to + 4 * u);
   }
 }
 
@@ -284,7 +285,8 @@ struct Streamed {
 #pragma unroll
             for (int m = 0; m < kOutputTiles; ++m) {
               const std::uint32_t rows[4] = {a[m][0][i], a[m][1][i], a[m][0][i + 1], a[m][1][i + 1]};
-              mma(sums.at[m][n], rows, b[i], b[i + 1]);
+              if constexpr (C::to_f16) mma_f16(sums.at[m][n], rows, b[i], b[i + 1]);
+              else mma(sums.at[m][n], rows, b[i], b[i + 1]);
             }
           }
         }

@@ -104,10 +104,23 @@ QRL_DEVICE void mma_unsigned_b(std::int32_t (&c)[4], const std::uint32_t (&a)[4]
       : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
-/// a · b + c of two bf16 numbers each, rounded once to nearest even; subnormal numbers stay.
+/// As of bf16, of fp16.
+QRL_DEVICE void mma_f16(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+/// a · b + c of two bf16 numbers each, rounded once to nearest even; subnormal numbers stay. Then of fp16.
 QRL_DEVICE std::uint32_t fma_bf16x2(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
   std::uint32_t d;
   asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+  return d;
+}
+QRL_DEVICE std::uint32_t fma_f16x2(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
+  std::uint32_t d;
+  asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
   return d;
 }
 /// Four of the eight bytes of low (0 … 3) and high (4 … 7): `selector` names them, four bits each, lowest first.
@@ -119,6 +132,18 @@ QRL_DEVICE std::uint32_t bf16x2_of(float low, float high) {
   std::uint32_t result;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(high), "f"(low));
   return result;
+}
+
+/// Two floats as fp16, nearest even, infinite beyond its numbers, the first low; and back.
+QRL_DEVICE std::uint32_t f16x2_of(float low, float high) {
+  std::uint32_t result;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(high), "f"(low));
+  return result;
+}
+QRL_DEVICE void floats_of_f16x2(std::uint32_t pair, float& low, float& high) {
+  asm("{.reg .b16 first, second; mov.b32 {first, second}, %2; cvt.f32.f16 %0, first; cvt.f32.f16 %1, second;}"
+      : "=f"(low), "=f"(high)
+      : "r"(pair));
 }
 
 /// The block's shared memory, aligned for the matrix units (32 bytes); not initialised.

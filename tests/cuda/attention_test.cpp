@@ -207,6 +207,40 @@ std::vector<float> on_cpu(const Pool& pool, const Rows& rows, const std::vector<
   return context;
 }
 
+/// Exact but for fp64, of the codes and scales that are on the device.
+std::vector<float> in_fp64(const Pool& pool, const Rows& rows, const std::vector<float>& q) {
+  const ops::HeadShape& heads = pool.heads;
+  const auto width = static_cast<std::size_t>(heads.head_dim);
+  const auto value_at = [&](int side, std::int64_t slot, std::int64_t head, std::size_t e) -> double {
+    const std::uint8_t* at = pool.codes[side].data() + pool.at.code_at(slot);
+    if (pool.format == KvFormat::bf16) return float_of_bf16(reinterpret_cast<const std::uint16_t*>(at)[e]);
+    if (pool.format == KvFormat::int8)
+      return static_cast<double>(static_cast<std::int8_t>(at[e])) * pool.slot_scales[static_cast<std::size_t>(slot)];
+    return static_cast<double>(float_of_fp8(at[e])) * pool.head_scales[static_cast<std::size_t>(head)];
+  };
+  std::vector<float> context(q.size());
+  for (std::size_t row = 0; row < rows.positions.size(); ++row) {
+    for (std::int64_t head = 0; head < heads.num_heads; ++head) {
+      const std::size_t first = row * row_floats(heads) + static_cast<std::size_t>(head) * width;
+      const std::int64_t kv_head = head / (heads.num_heads / heads.num_kv_heads);
+      std::vector<double> sums(width);
+      double total = 0;
+      for (std::int64_t position = 0; position <= rows.positions[row]; ++position) {
+        const std::size_t page = static_cast<std::size_t>(rows.first_pages[row] + position / pool.at.page_size);
+        const std::int64_t slot = pool.at.slot(rows.page_ids[page], kv_head, position % pool.at.page_size);
+        double score = 0;
+        for (std::size_t e = 0; e < width; ++e)
+          score += static_cast<double>(q[first + e]) * value_at(0, slot, kv_head, e);
+        const double weight = std::exp(score / std::sqrt(static_cast<double>(width)));
+        total += weight;
+        for (std::size_t e = 0; e < width; ++e) sums[e] += weight * value_at(1, slot, kv_head, e);
+      }
+      for (std::size_t e = 0; e < width; ++e) context[first + e] = static_cast<float>(sums[e] / total);
+    }
+  }
+  return context;
+}
+
 constexpr std::int64_t kManyPartials = 300;
 
 /// From the CPU's. Beyond its span of 128 positions weights are rounded to bf16 relative to another position's: 2⁻⁸ of
@@ -293,6 +327,53 @@ TEST_CASE("int8 pages: queries and weights keep the CPU's 15 and 16 bits, whatev
     INFO("queries of " << sigma);
     // Scores are the CPU's bits, so that even those of some hundreds make the same weights, as far as exp does.
     CHECK(first_beyond(attend(pool, rows, q, kManyPartials).context, on_cpu(pool, rows, q), 4e-4, 4e-4) == "");
+  }
+}
+
+TEST_CASE("e4m3 pages: queries and weights keep 11 bits, whatever the queries' size") {
+  if (!find_device()) return;
+  const ops::HeadShape heads{8, 2, 128};
+  Pool pool(KvFormat::fp8_e4m3, heads, 16, shuffled(40));
+  Rows rows;
+  for (const std::int32_t length : {1, 17, 128, 256, 600}) rows.add(pool, consecutive(0, 40), length - 1);
+  rows.add(pool, consecutive(0, 40), 120, 16);
+  const std::vector<float> q =
+      normal_values(static_cast<std::int64_t>(rows.positions.size() * row_floats(heads)), 1, 27);
+  const std::vector<float> got = attend(pool, rows, q, kManyPartials).context;
+  // 4.2e-4 off at most; the CPU, whose queries and weights have bf16's 8 bits, 2.4e-3.
+  CHECK(first_beyond(got, in_fp64(pool, rows, q), 8e-4, 0) == "");
+
+  // Queries larger, scales smaller by as much: every bit of the scores, and the values' scales.
+  const std::vector<float> scales = pool.head_scales;
+  for (const float factor : {0x1p70F, 0x1p-70F}) {
+    std::vector<float> q_scaled, want;
+    for (const float value : q) q_scaled.push_back(value * factor);
+    for (const float value : got) want.push_back(value / factor);
+    for (std::size_t i = 0; i < scales.size(); ++i) pool.head_scales[i] = scales[i] / factor;
+    pool.to_device();
+    CHECK(first_beyond(attend(pool, rows, q_scaled, kManyPartials).context, want, 0, 0) == "");
+  }
+}
+
+TEST_CASE("a query that is not finite makes NaN of its head, a query of zeros a mean") {
+  if (!find_device()) return;
+  const ops::HeadShape heads{4, 2, 64};
+  for (const KvFormat format : kFormats) {
+    const Pool pool(format, heads, 16, shuffled(4));
+    Rows rows;
+    rows.add(pool, consecutive(0, 4), 40);
+    const std::vector<float> zeros(row_floats(heads));
+    const std::vector<float> mean = in_fp64(pool, rows, zeros);
+    INFO(quant::name(format));
+    CHECK(first_beyond(attend(pool, rows, zeros, 0).context, mean, bound(format).absolute, 0) == "");
+    for (const float value : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
+      std::vector<float> q = zeros;
+      q[64 + 5] = value;  // of head 1
+      const std::vector<float> context = attend(pool, rows, q, 0).context;
+      for (std::size_t i = 0; i < context.size(); ++i) {
+        if (std::isnan(context[i]) != (i / 64 == 1)) FAIL("query " << value << ", element " << i);
+      }
+    }
   }
 }
 
@@ -403,13 +484,13 @@ TEST_CASE("NaN among keys or values is NaN in every row that sees it, and in no 
       const std::vector<float> q = normal_values(static_cast<std::int64_t>(5 * row_floats(heads)), 1, 24);
       for (const std::int64_t max_partials : {std::int64_t{0}, kManyPartials}) {
         const std::vector<float> context = attend(pool, rows, q, max_partials).context;
-        // Of a slot whose scale is NaN all elements are; of a value alone its element, of an e4m3 tile all.
+        // Of a slot whose scale is NaN all elements are; of a value alone its element.
         for (std::size_t row = 0; row < 5; ++row) {
           int num_nan = 0;
           for (std::size_t i = 0; i < row_floats(heads); ++i)
             num_nan += std::isnan(context[row * row_floats(heads) + i]);
           INFO(quant::name(format) << (side == 0 ? ", keys" : ", values") << ", row " << row << ": " << num_nan);
-          const int all = format == KvFormat::bf16 && side == 1 ? 4 : 256;
+          const int all = format != KvFormat::int8 && side == 1 ? 4 : 256;
           CHECK(num_nan == (row == 1 ? 0 : all));
         }
       }

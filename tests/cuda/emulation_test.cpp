@@ -73,17 +73,19 @@ std::vector<float> copied(Wait wait) {
 struct MmaTask {
   float* c;
 };
+template <bool f16>
 void take_columns(MmaTask task) {
   wait_for_kernel_before();
   const int q = lane_idx() / 4, t = lane_idx() % 4;
-  const auto pair = [](int row, int k) {  // row + 16 k, in two bf16 numbers
-    return static_cast<std::uint32_t>(qrl::cuda::bf16_of(static_cast<float>(row + 16 * k))) |
-           static_cast<std::uint32_t>(qrl::cuda::bf16_of(static_cast<float>(row + 16 * (k + 1)))) << 16;
+  const auto pair = [](int row, int k) {  // row + 16 k, in two numbers
+    const auto first = static_cast<float>(row + 16 * k), second = static_cast<float>(row + 16 * (k + 1));
+    return f16 ? f16x2_of(first, second) : bf16x2_of(first, second);
   };
   const std::uint32_t a[4] = {pair(q, 2 * t), pair(q + 8, 2 * t), pair(q, 2 * t + 8), pair(q + 8, 2 * t + 8)};
-  const std::uint32_t one = q / 2 != t ? 0 : q % 2 == 0 ? 0x3f80U : 0x3f800000U;
+  const std::uint32_t one = q / 2 != t ? 0 : (f16 ? 0x3c00U : 0x3f80U) << (16 * (q % 2));
   float c[4] = {0.5F, 0.5F, 0.5F, 0.5F};
-  mma(c, a, one, 0);
+  if constexpr (f16) mma_f16(c, a, one, 0);
+  else mma(c, a, one, 0);
   for (int e = 0; e < 4; ++e) task.c[(q + e / 2 * 8) * 8 + 2 * t + e % 2] = c[e];
 }
 
@@ -137,11 +139,13 @@ TEST_CASE("emulation: a copy that is not waited for shows as NaN, and is an erro
 }
 
 TEST_CASE("emulation: a warp's product has the fragments of PTX") {
-  std::vector<float> c(std::size_t{16} * 8);
-  run(take_columns, 32, 0, MmaTask{c.data()});
-  for (int row = 0; row < 16; ++row) {
-    for (int column = 0; column < 8; ++column)
-      CHECK(c[static_cast<std::size_t>(row * 8 + column)] == static_cast<float>(row + 16 * column) + 0.5F);
+  for (const auto kernel : {take_columns<false>, take_columns<true>}) {
+    std::vector<float> c(std::size_t{16} * 8);
+    run(kernel, 32, 0, MmaTask{c.data()});
+    for (int row = 0; row < 16; ++row) {
+      for (int column = 0; column < 8; ++column)
+        CHECK(c[static_cast<std::size_t>(row * 8 + column)] == static_cast<float>(row + 16 * column) + 0.5F);
+    }
   }
 }
 
@@ -156,6 +160,8 @@ TEST_CASE("emulation: bytes and halves are picked and rounded") {
   CHECK(pick_bytes(0x03020100, 0x07060504, 0x7240) == 0x07020400);
   CHECK(bf16x2_of(1.0F, -2.00390625F) == 0xc0003f80);                   // a tie, to even
   CHECK(fma_bf16x2(0x3f804000, 0x40404040, 0x80003f80) == 0x404040e0);  // 1 · 3 − 0, 2 · 3 + 1
+  CHECK(f16x2_of(1.0F, -2.0009765625F) == 0xc0003c00);                  // a tie, to even
+  CHECK(fma_f16x2(0x3c004000, 0x42004200, 0x80003c00) == 0x42004700);   // the same in fp16
 }
 
 TEST_CASE("emulation: a stream does its work when it is waited for, and reads the host's memory no earlier") {

@@ -176,6 +176,7 @@ void add_products(Sum (&c)[4], const MmaWords* lanes, int per_word, AAt a_at, BA
 }
 
 float bf16_at(std::uint32_t word, int i) { return float_of_bf16(static_cast<std::uint16_t>(word >> (16 * i))); }
+float f16_at(std::uint32_t word, int i) { return float_of_f16(static_cast<std::uint16_t>(word >> (16 * i))); }
 std::int32_t uint8_at(std::uint32_t word, int i) { return static_cast<std::uint8_t>(word >> (8 * i)); }
 std::int32_t int8_at(std::uint32_t word, int i) { return static_cast<std::int8_t>(word >> (8 * i)); }
 
@@ -293,6 +294,9 @@ void wait_copies_but(std::size_t pending) {
 void mma(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
   add_products(c, gather({a[0], a[1], a[2], a[3], b0, b1}), 2, bf16_at, bf16_at);
 }
+void mma_f16(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
+  add_products(c, gather({a[0], a[1], a[2], a[3], b0, b1}), 2, f16_at, f16_at);
+}
 void mma(std::int32_t (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
   add_products(c, gather({a[0], a[1], a[2], a[3], b0, b1}), 4, int8_at, int8_at);
 }
@@ -303,6 +307,12 @@ std::uint32_t fma_bf16x2(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
   std::uint32_t d = 0;
   for (int i = 0; i < 2; ++i)
     d |= static_cast<std::uint32_t>(bf16_of(std::fma(bf16_at(a, i), bf16_at(b, i), bf16_at(c, i)))) << (16 * i);
+  return d;
+}
+std::uint32_t fma_f16x2(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
+  std::uint32_t d = 0;
+  for (int i = 0; i < 2; ++i)
+    d |= static_cast<std::uint32_t>(f16_of(std::fma(f16_at(a, i), f16_at(b, i), f16_at(c, i)))) << (16 * i);
   return d;
 }
 

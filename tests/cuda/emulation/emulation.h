@@ -60,9 +60,11 @@ void wait_copies() {
 }
 
 void mma(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1);
+void mma_f16(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1);
 void mma(std::int32_t (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1);
 void mma_unsigned_b(std::int32_t (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1);
 std::uint32_t fma_bf16x2(std::uint32_t a, std::uint32_t b, std::uint32_t c);
+std::uint32_t fma_f16x2(std::uint32_t a, std::uint32_t b, std::uint32_t c);
 inline std::uint32_t pick_bytes(std::uint32_t low, std::uint32_t high, std::uint32_t selector) {
   const std::uint64_t both = static_cast<std::uint64_t>(high) << 32 | low;
   std::uint32_t picked = 0;
@@ -72,6 +74,13 @@ inline std::uint32_t pick_bytes(std::uint32_t low, std::uint32_t high, std::uint
 }
 inline std::uint32_t bf16x2_of(float low, float high) {
   return static_cast<std::uint32_t>(bf16_of(high)) << 16 | bf16_of(low);
+}
+inline std::uint32_t f16x2_of(float low, float high) {
+  return static_cast<std::uint32_t>(f16_of(high)) << 16 | f16_of(low);
+}
+inline void floats_of_f16x2(std::uint32_t pair, float& low, float& high) {
+  low = float_of_f16(static_cast<std::uint16_t>(pair));
+  high = float_of_f16(static_cast<std::uint16_t>(pair >> 16));
 }
 
 struct Grid {
