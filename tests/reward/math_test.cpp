@@ -44,11 +44,20 @@ double thread_s() {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
-/// The text of parts, each a string or [string or parts, how many times].
+/// The text of parts: a string, [string or parts, how many times] or [first number, last number, text between].
 std::string spelled_out(const json& parts) {
   if (parts.is_string()) return parts;
   std::string text;
   for (const json& part : parts) {
+    if (part.size() == 3) {
+      const int first = part[0], last = part[1];
+      for (int i = first;; i += first < last ? 1 : -1) {
+        text += std::to_string(i);
+        if (i == last) break;
+        text += part[2];
+      }
+      continue;
+    }
     const std::string once = spelled_out(part.is_string() ? part : part[0]);
     const std::size_t times = part.is_string() ? 1 : part[1].get<std::size_t>();
     for (std::size_t i = 0; i < times; ++i) text += once;
@@ -186,6 +195,45 @@ TEST_CASE("a verdict spends as much on a root, a function or a member as it take
   CHECK(accepts(boxed(repeated(12, ",", set)), repeated(12, ",", set)));
 }
 
+TEST_CASE("numbers and points in another order are found in it, as many as there may be") {
+  struct Members {
+    const char* name;
+    int count;
+    std::string (*item)(int);
+  };
+  const Members all[] = {
+      {"integers", 900, [](int i) { return std::to_string(i + 1); }},
+      {"numbers that may be groups of digits", 900, [](int i) { return std::to_string(i + 100); }},
+      {"negative ones", 400, [](int i) { return std::to_string(-i); }},
+      {"each thrice", 600, [](int i) { return std::to_string(i / 3); }},
+      {"one alone", 900, [](int) { return std::string("1"); }},
+      {"fractions", 150, [](int i) { return "\\frac{" + std::to_string(i) + "}{7}"; }},
+      {"complex ones of one real part", 150, [](int i) { return "2+" + std::to_string(i) + "i"; }},
+      {"multiples of a letter", 200, [](int i) { return std::to_string(i + 1) + "x"; }},
+      {"points", 200, [](int i) { return "(" + std::to_string(i) + "," + std::to_string(i * i) + ")"; }},
+      {"points on a line", 200, [](int i) { return "(1," + std::to_string(i) + ")"; }},
+      {"points of a grid", 144,
+       [](int i) { return "(" + std::to_string(i / 12) + "," + std::to_string(i % 12) + ")"; }},
+  };
+  for (const Members& members : all) {
+    for (const bool braces : {false, true}) {
+      INFO(members.name << (braces ? " in braces" : ""));
+      const auto text = [&](int first, int step, int others) {  // the last `others` are none of them
+        std::string joined;
+        for (int k = 0; k < members.count; ++k) {
+          const int other = k < members.count - others ? 0 : 1000;
+          joined += (k == 0 ? "" : ",") + members.item((first + k * step) % members.count + other);
+        }
+        return braces ? "\\{" + joined + "\\}" : joined;
+      };
+      const std::string gold = text(0, 1, 0), back = text(members.count - 1, members.count - 1, 0);
+      CHECK(judge(boxed(back), gold).reason == "correct");
+      CHECK(judge(boxed(text(0, 7, 0)), gold).reason == "correct");
+      if (members.item(0) != members.item(1000)) CHECK_FALSE(accepts(boxed(text(0, 7, 1)), gold));
+    }
+  }
+}
+
 TEST_CASE("a gold answer agrees with itself boxed") {
   for (const json& row : read_rows(own_data("math_kinds.jsonl"))) {
     const std::string gold = row["gold"];
@@ -233,7 +281,7 @@ TEST_CASE("hostile texts score nothing and take no time") {
     INFO(row["name"]);
     const std::string text = spelled_out(row["parts"]);
     const double start_s = thread_s();
-    CHECK(judge(text, "42").outcome != Outcome::correct);
+    CHECK(judge(text, spelled_out(row.value("gold", json("42")))).outcome != Outcome::correct);
     CHECK(thread_s() - start_s < kLinear_s);
     ++num_texts;
   }

@@ -60,7 +60,7 @@ Comparison compare_values(std::string_view gold, std::string_view answer) {
   if (same_text(gold, answer) && parse(gold, Comma::thousands).root >= 0) return Comparison::equal;
   if (const auto lists = same_word_lists(gold, answer)) return *lists ? Comparison::equal : Comparison::different;
   constexpr Comma kReadings[] = {Comma::thousands, Comma::separator, Comma::decimal};
-  bool read = false, spent = false;
+  bool read = false;
   // As a gold answer 3,5 are two numbers. 2,74 is 2.74 where it stands alone and the other side is a decimal; (4,5) is
   // no number, and 1,250 is a thousand.
   const auto may_be_decimal = [](std::string_view text, std::string_view other, std::size_t least_places) {
@@ -85,14 +85,13 @@ Comparison compare_values(std::string_view gold, std::string_view answer) {
           read = true;
           Comparer comparer(g, a);
           if (comparer.run() && !comparer.out_of_budget()) return Comparison::equal;
-          spent = spent || comparer.out_of_budget();
+          if (comparer.out_of_budget()) return Comparison::out_of_budget;  // another reading would cost as much again
         }
         if (!a.tokens.ambiguous_comma) break;
       }
     }
     if (!g.tokens.ambiguous_comma) break;
   }
-  if (spent) return Comparison::out_of_budget;
   const std::string key = text_key(gold);
   const Tree g = parse(gold, Comma::thousands);
   const bool gold_is_text = g.root < 0 || g.at(g.root).kind == Kind::words;

@@ -32,12 +32,11 @@ Value Comparer::value(Side side, Item item, Algebra& algebra) {
 }
 
 const Value& Comparer::value(Side side, Item item) {
-  const std::uint64_t key =
-      static_cast<std::uint64_t>(item.node) * 8 + (item.sign >= 0 ? 2 : 0) + (side == Side::gold ? 1 : 0);
-  const auto at = std::find(keys_.begin(), keys_.end(), key);
-  if (at != keys_.end()) return values_[static_cast<std::size_t>(at - keys_.begin())];
-  keys_.push_back(key);
-  return values_.emplace_back(value(side, item, algebra_));
+  const std::size_t key =
+      static_cast<std::size_t>(item.node) * 4 + (item.sign >= 0 ? 2 : 0) + (side == Side::gold ? 1 : 0);
+  if (key >= known_.size()) known_.resize(key + 1);
+  if (known_[key] == nullptr) known_[key] = &values_.emplace_back(value(side, item, algebra_));
+  return *known_[key];
 }
 
 bool Comparer::same_value(Item g, Item a) {

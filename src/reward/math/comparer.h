@@ -142,7 +142,24 @@ class Comparer {
   bool same_renamed(Item g, Item a);
   bool same_collections(Item g, Item a);
   bool in_order(const std::vector<Item>& x, const std::vector<Item>& y);
-  /// Every member of each is one of the other; `counted`: as often. Approximations are asked first: most pairs differ.
+  /// Where a member stands among others of its kind: those that equal it are within its reach.
+  struct Place {
+    std::int32_t num_numbers = 0;  ///< which kind: 1 a number, n + 1 a tuple of n real constants; 0 any other, nowhere
+    long double at = 0, reach = 0;
+    friend bool operator<(const Place& one, const Place& other) noexcept {
+      return one.num_numbers != other.num_numbers ? one.num_numbers < other.num_numbers : one.at < other.at;
+    }
+  };
+  struct Member {
+    Item item;
+    std::string_view label;    ///< what it counts, of labels()
+    const Value* number = {};  ///< what it is worth; null: it is none
+    Place place;
+  };
+  Member member(Side side, Item item, std::string_view label);
+  Place place(Side side, Item item, const Value* number);
+  /// Every member of each is one of the other; `counted`: as often. Numbers and points are sought by their size, so
+  /// that their order costs nothing; others are compared each with each.
   bool as_sets(const std::vector<Item>& x, const std::vector<Item>& y, bool counted);
   /// a : b : c up to a common factor.
   bool same_proportions(const std::vector<Item>& x, const std::vector<Item>& y);
@@ -163,7 +180,7 @@ class Comparer {
   const Tree& answer_;
   Budget budget_;
   Algebra algebra_;                  ///< with no root turned around
-  std::vector<std::uint64_t> keys_;  ///< of values_
+  std::vector<const Value*> known_;  ///< of values_, by node, sign and side; null: not yet
   std::deque<Value> values_;
   int depth_ = 0;
 };

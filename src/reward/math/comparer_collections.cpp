@@ -1,5 +1,9 @@
 // Lists, tuples, sets, ratios, matrices, and sets of reals.
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <numeric>
 #include <set>
 
 #include "reward/math/comparer.h"
@@ -181,48 +185,113 @@ std::vector<std::string> Comparer::labels(Side side, const std::vector<Item>& it
   return out;
 }
 
+Comparer::Place Comparer::place(Side side, Item item, const Value* number) {
+  // Their roots are independent over the rationals: no two tuples of different integers stand at the same place.
+  constexpr long double kRadicands[] = {2, 3, 5, 7, 11, 13};
+  const long double of_imaginary = std::sqrt(17.0L);
+  // Some times what near() and rounds() allow, as parts are added up.
+  constexpr long double kRelative = 1e-8L, kAbsolute = 1e-5L;
+  Place place;
+  const auto add = [&](const Value& value, long double weight) {
+    const Complex z = value.z[0];
+    place.at += weight * (z.real() + of_imaginary * z.imag());
+    place.reach += weight * (kRelative * std::abs(z) + kAbsolute);
+  };
+  if (number != nullptr) {
+    if (number->undefined || number->infinite != 0) return {};
+    add(*number, 1);
+    place.num_numbers = 1;
+  }
+  const Node& node = at(side, item);
+  const bool tuple = node.kind == Kind::tuple && node.count <= static_cast<std::int32_t>(std::size(kRadicands));
+  for (std::int32_t k = 0; tuple && k < node.count; ++k) {
+    const Item member = part(side, item, k);
+    const bool constant = is_arithmetic(tree(side), member.node) && !has_symbols(tree(side), member.node) &&
+                          !has_plus_minus(tree(side), member.node) && modulus_of(tree(side), member.node) < 0;
+    if (!constant || !value(side, member).real()) return {};
+    add(value(side, member), std::sqrt(kRadicands[k]));
+    place.num_numbers = k + 2;  // a tuple of one number is none
+  }
+  return std::isfinite(place.at) && std::isfinite(place.reach) ? place : Place{};
+}
+
+Comparer::Member Comparer::member(Side side, Item item, std::string_view label) {
+  const Kind kind = at(side, item).kind;
+  const bool number = kind == Kind::number || kind == Kind::sum || kind == Kind::product || kind == Kind::power ||
+                      kind == Kind::root || kind == Kind::mixed;
+  const Value* worth = number && !alternates(tree(side), item.node) ? &value(side, item) : nullptr;
+  return {item, label, worth, place(side, item, worth)};
+}
+
+namespace {
+
+/// Those of `sorted`, in the order of their places, that may equal one at `place`: those of its kind within its reach,
+/// then those of other kinds. [begin, end) each.
+template <class Place, class Member>
+std::array<std::pair<std::size_t, std::size_t>, 3> candidates(const std::vector<Member>& sorted, const Place& place) {
+  if (place.num_numbers == 0) return {{{0, sorted.size()}, {0, 0}, {0, 0}}};
+  const auto first_from = [&](long double at) {
+    const auto before = [](const Member& member, const Place& bound) { return member.place < bound; };
+    const auto found = std::lower_bound(sorted.begin(), sorted.end(), Place{place.num_numbers, at}, before);
+    return static_cast<std::size_t>(found - sorted.begin());
+  };
+  constexpr long double kAll = std::numeric_limits<long double>::infinity();
+  return {{{first_from(place.at - place.reach), first_from(place.at + place.reach)},
+           {0, first_from(-kAll)},
+           {first_from(kAll), sorted.size()}}};
+}
+
+}  // namespace
+
 bool Comparer::as_sets(const std::vector<Item>& x, const std::vector<Item>& y, bool counted) {
   if (counted && x.size() != y.size()) return false;
   const std::size_t most = std::max(x.size(), y.size());
   if (most > 2 * std::min(x.size(), y.size()) + 2) return false;
-  const auto values = [&](Side side, const std::vector<Item>& items) {
-    std::vector<std::optional<Value>> out;
-    for (const Item item : items) {
-      const Kind kind = at(side, item).kind;
-      const bool number = kind == Kind::number || kind == Kind::sum || kind == Kind::product || kind == Kind::power ||
-                          kind == Kind::root || kind == Kind::mixed;
-      const bool whole = number && !alternates(tree(side), item.node);
-      out.push_back(whole ? std::optional(value(side, item)) : std::nullopt);
-    }
-    return out;
-  };
-  const auto of_x = values(Side::gold, x);
-  const auto of_y = values(Side::answer, y);
   const std::vector<std::string> x_labels = labels(Side::gold, x);
   const std::vector<std::string> y_labels = labels(Side::answer, y);
   // 3 apples are not 3 pears where the other side has apples, too.
   const std::set<std::string_view> of_gold(x_labels.begin(), x_labels.end());
   const std::set<std::string_view> of_answer(y_labels.begin(), y_labels.end());
-  const auto of_other_things = [&](const std::string& label, const std::string& other) {
+  const auto of_other_things = [&](std::string_view label, std::string_view other) {
     if (label.empty() || other.empty() || label == other) return false;
     return of_answer.contains(label) || of_gold.contains(other);
   };
   constexpr std::size_t kPairs = 2;  // that cost what a node costs
-  std::vector<bool> found(y.size(), false);
+  std::size_t num_pairs = 0;
+  const auto match = [&](const Member& g, const Member& a) {
+    if (++num_pairs % kPairs == 0 && !budget_.spend()) return false;
+    if (of_other_things(g.label, a.label)) return false;
+    if (g.number == nullptr || a.number == nullptr) return same(g.item, a.item);
+    if (equal(*g.number, *a.number)) return true;
+    const bool exact = g.number->exact && a.number->exact;
+    return !exact && near(*g.number, *a.number) && same(g.item, a.item);
+  };
+  std::vector<Member> sorted;
+  for (std::size_t k = 0; k < y.size(); ++k) sorted.push_back(member(Side::answer, y[k], y_labels[k]));
+  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.place < b.place; });
+  // Of each the next one that is not found yet, itself at first: to pass those that are takes no time.
+  std::vector<std::size_t> next(y.size() + 1);
+  std::iota(next.begin(), next.end(), std::size_t{0});
+  const auto not_found_from = [&next](std::size_t k) {
+    while (next[k] != k) k = next[k] = next[next[k]];
+    return k;
+  };
   for (std::size_t i = 0; i < x.size(); ++i) {
+    const Member g = member(Side::gold, x[i], x_labels[i]);
+    const auto ranges = candidates(sorted, g.place);
     bool any = false;
-    for (std::size_t j = 0; j < y.size() && !(any && counted); ++j) {
-      if ((any || counted) && found[j]) continue;
-      if (j % kPairs == kPairs - 1 && !budget_.spend()) return false;
-      if (of_other_things(x_labels[i], y_labels[j])) continue;
-      const bool both = of_x[i] && of_y[j];
-      if (both && (of_x[i]->exact && of_y[j]->exact ? !equal(*of_x[i], *of_y[j]) : !near(*of_x[i], *of_y[j]))) continue;
-      if (!(both && equal(*of_x[i], *of_y[j])) && !same(x[i], y[j])) continue;
-      any = found[j] = true;
+    for (const auto& [begin, end] : ranges) {
+      for (std::size_t k = not_found_from(begin); k < end && !(any && counted); k = not_found_from(k + 1)) {
+        if (match(g, sorted[k])) any = true, next[k] = k + 1;
+        if (budget_.spent()) return false;
+      }
+    }
+    for (const auto& [begin, end] : ranges) {  // one that another member is, too
+      for (std::size_t k = begin; k < end && !any && !counted; ++k) any = next[k] != k && match(g, sorted[k]);
     }
     if (!any || budget_.spent()) return false;
   }
-  return std::all_of(found.begin(), found.end(), [](bool f) { return f; });
+  return not_found_from(0) == y.size();
 }
 
 bool Comparer::same_proportions(const std::vector<Item>& x, const std::vector<Item>& y) {
@@ -352,8 +421,9 @@ bool Comparer::same_sets(Item g, Item a) {
 }
 
 bool Comparer::same_reals(Item g, Item a) {
-  const auto two_tuples = [](const Node& x, const Node& y) { return x.kind == Kind::tuple && y.kind == Kind::tuple; };
-  if (two_tuples(at(Side::gold, g), at(Side::answer, a))) return false;
+  const Kind gold = at(Side::gold, g).kind, answer = at(Side::answer, a).kind;
+  // Two points, or two sets of members that are listed: they were compared as what they are.
+  if (gold == answer && (gold == Kind::tuple || gold == Kind::set)) return false;
   const auto read = [this](Side side, Item item) -> std::optional<RealSet> {
     if (item.sign == 0 && has_plus_minus(tree(side), item.node)) return std::nullopt;
     Evaluator evaluator(tree(side), algebra_, budget_, item.sign >= 0);
