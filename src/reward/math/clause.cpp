@@ -286,12 +286,16 @@ std::optional<std::string> last_value(std::string_view text) {
   return with_exact(number->before, std::string(minus) + number->value + (dotted ? "..." : ""));
 }
 
-std::optional<std::string> said_at_end(std::string_view text) {
-  constexpr std::size_t kMaxSentence_bytes = 200;
+std::string_view last_sentence(std::string_view text) noexcept {
   text = trimmed(text);
   if (text.ends_with('.')) text.remove_suffix(1);
   if (const std::size_t line = text.rfind('\n'); line != std::string_view::npos) text.remove_prefix(line + 1);
   if (const std::size_t stop = text.rfind(". "); stop != std::string_view::npos) text.remove_prefix(stop + 2);
+  return text;
+}
+
+std::optional<std::string> said_at_end(std::string_view text) {
+  text = last_sentence(text);
   if (text.size() > kMaxSentence_bytes) return std::nullopt;
   std::size_t begin = std::string_view::npos;
   for (const std::string_view verb : {" is ", " are ", " equals "}) {
@@ -303,11 +307,9 @@ std::optional<std::string> said_at_end(std::string_view text) {
       return std::nullopt;
     begin = sign + 3;
   }
-  constexpr std::string_view kTurned[] = {" not ", "n't ", "eciprocal", "quare of", "alse ", "egative of", "nverse of"};
+  constexpr std::string_view kOthers[] = {"square of", "negative of", "inverse of"};
   const std::string_view before = text.substr(0, begin);
-  const bool turned = std::any_of(std::begin(kTurned), std::end(kTurned),
-                                  [before](auto word) { return before.find(word) != std::string_view::npos; });
-  if (turned || denies(before)) return std::nullopt;
+  if (turns(before) || has_phrase(before, kOthers) || denies(before)) return std::nullopt;
   std::string_view clause = bare(text.substr(begin));
   for (const std::string_view filler : {"therefore ", "thus ", "then ", "exactly ", "equal to "}) {
     if (clause.starts_with(filler)) clause = bare(clause.substr(filler.size()));

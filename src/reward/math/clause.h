@@ -15,6 +15,11 @@ std::string_view bare(std::string_view text) noexcept;
 /// Whether it can be read and is more than words; false of texts longer than any formula.
 bool is_formula(std::string_view text);
 
+/// Of a last sentence that says an answer.
+inline constexpr std::size_t kMaxSentence_bytes = 200;
+/// Behind the last full stop or line break, without its own full stop.
+std::string_view last_sentence(std::string_view text) noexcept;
+
 /// The last number of a text, or its last formula between delimiters where that stands later. Nothing where there is
 /// none and where words beside the number deny it.
 std::optional<std::string> last_value(std::string_view text);

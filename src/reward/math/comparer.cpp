@@ -5,7 +5,6 @@
 #include <set>
 #include <string>
 
-#include "base/ascii.h"
 #include "reward/math/clock.h"
 #include "reward/math/forms.h"
 #include "reward/math/prose.h"
@@ -249,31 +248,6 @@ Comparer::Amount Comparer::amount(Side side, Item item) const {
   }
   return amount;
 }
-
-namespace {
-
-/// The words behind a value that say something of it, rather than what is counted: "even", "profit", "above".
-std::set<std::string> saying_words(std::string_view words) {
-  constexpr std::string_view kSaying[] = {
-      "if",           "unless",     "when",      "wins",       "loses",   "converges", "diverges",  "profit",
-      "loss",         "gain",       "above",     "below",      "maximum", "minimum",   "odd",       "even",
-      "increasing",   "decreasing", "increase",  "decrease",   "prime",   "composite", "true",      "false",
-      "rational",     "irrational", "positive",  "negative",   "north",   "south",     "east",      "west",
-      "left",         "right",      "up",        "down",       "before",  "after",     "ago",       "later",
-      "earlier",      "convergent", "divergent", "continuous", "more",    "fewer",     "gained",    "lost",
-      "older",        "younger",    "ahead",     "behind",     "higher",  "lower",     "clockwise", "counterclockwise",
-      "discontinuous"};
-  std::set<std::string> found;
-  for (std::size_t k = 0; k < words.size();) {
-    std::string word;
-    for (; k < words.size() && base::is_letter(words[k]); ++k) word += base::lower(words[k]);
-    if (word.empty()) ++k;
-    else if (std::find(std::begin(kSaying), std::end(kSaying), word) != std::end(kSaying)) found.insert(word);
-  }
-  return found;
-}
-
-}  // namespace
 
 bool Comparer::may_be_units(const Amount& gold, const Amount& answer) const {
   const bool known = (gold.words.empty() || gold.unit.known) && (answer.words.empty() || answer.unit.known);

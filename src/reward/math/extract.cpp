@@ -386,13 +386,7 @@ std::optional<std::string> after_answer_is(std::string_view text) {
 
 /// The choice that the last sentence says is right.
 std::optional<std::string> affirmed(std::string_view text) {
-  text = trimmed(text);
-  if (text.ends_with('.')) text.remove_suffix(1);
-  const std::size_t line = text.rfind('\n');
-  if (line != std::string_view::npos) text.remove_prefix(line + 1);
-  const std::size_t stop = text.rfind(". ");
-  if (stop != std::string_view::npos) text.remove_prefix(stop + 2);
-  constexpr std::size_t kMaxSentence_bytes = 200;
+  text = last_sentence(text);
   const char label = text.size() <= kMaxSentence_bytes ? affirmed_label(text) : '\0';
   return label != 0 ? std::optional(std::string(1, label)) : std::nullopt;
 }
@@ -414,7 +408,7 @@ bool names_values_alone(std::string_view list) noexcept {
 /// What the text ends with by saying that it is several: "the solutions are x = 2 and x = 3", also in lines below.
 std::optional<std::string> listed_at_end(std::string_view text) {
   constexpr std::string_view kNouns[] = {"solutions", "roots", "zeros", "zeroes", "intercepts", "possible values"};
-  constexpr std::string_view kTurned[] = {" of the ", "xtraneous", "ejected", "andidate", "alse ", "not "};
+  constexpr std::string_view kOthers[] = {"of the", "candidate", "candidates"};
   constexpr std::string_view kVerb = " are";
   constexpr std::size_t kMaxList_bytes = 400;
   text = trimmed(text);
@@ -435,14 +429,10 @@ std::optional<std::string> listed_at_end(std::string_view text) {
   if (auto below = in_lines_below(rest)) return below;
   const std::string_view list = sentence(rest);
   if (begins_turned_around(list)) return std::string(list);
-  const auto holds = [](std::string_view in) {
-    return [in](std::string_view word) { return in.find(word) != std::string_view::npos; };
-  };
-  const std::string_view line = text.substr(0, noun_end);
-  const std::size_t stop = line.find_last_of(".\n");
-  const std::string_view before = line.substr(stop == std::string_view::npos ? 0 : stop);
-  if (std::any_of(std::begin(kTurned), std::end(kTurned), holds(before))) return std::nullopt;
-  const bool several = (holds(list)(" and ") || holds(list)(",")) && names_values_alone(list);
+  const std::string_view before = last_sentence(text.substr(0, noun_end));
+  if (turns(before) || has_phrase(before, kOthers)) return std::nullopt;
+  const bool joined = list.find(',') != std::string_view::npos || list.find(" and ") != std::string_view::npos;
+  const bool several = joined && names_values_alone(list);
   const bool ends = trimmed(rest.substr(list.size())).size() <= 1;
   return several && ends ? std::optional(answer_in_clause(list)) : std::nullopt;
 }

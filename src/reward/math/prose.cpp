@@ -39,8 +39,7 @@ std::vector<std::string> first_words(std::string_view text) {
     if (c == '\\') {  // a command shows nothing of its name
       for (++k; k < text.size() && is_letter(text[k]);) ++k;
     } else if (is_letter(c)) {
-      words.emplace_back();
-      for (; k < text.size() && is_letter(text[k]); ++k) words.back() += lower(text[k]);
+      words.push_back(take_letters(text, k));
     } else if (c == '.' || c == ',' || c == ';' || c == ':' || c == '\n') {
       return words;
     } else {
@@ -51,6 +50,60 @@ std::vector<std::string> first_words(std::string_view text) {
 }
 
 }  // namespace
+
+std::string take_letters(std::string_view text, std::size_t& at) {
+  std::string word;
+  for (; at < text.size() && is_letter(text[at]); ++at) word += lower(text[at]);
+  return word;
+}
+
+bool has_phrase(std::string_view text, std::span<const std::string_view> phrases) {
+  std::string spaced = " ";  // its words, each with a space behind it
+  for (std::size_t k = 0; k < text.size();) {
+    if (!is_letter(text[k])) {
+      ++k;
+      continue;
+    }
+    std::string word = take_letters(text, k);
+    const std::string_view rest = text.substr(k);
+    const bool denied = word.ends_with('n') && (begins_with(rest, "'t") || begins_with(rest, "’t"));
+    if (denied) {  // is n't
+      word.back() = ' ';
+      word += "n't";
+      k += rest.find_first_of("tT") + 1;
+    }
+    spaced += word + ' ';
+  }
+  return std::any_of(phrases.begin(), phrases.end(), [&spaced](std::string_view phrase) {
+    return spaced.find(' ' + std::string(phrase) + ' ') != std::string::npos;
+  });
+}
+
+bool turns(std::string_view words) {
+  constexpr std::string_view kTurning[] = {"not",      "n't",        "never",      "false",
+                                           "wrong",    "incorrect",  "reciprocal", "reciprocals",
+                                           "opposite", "extraneous", "rejected"};
+  return has_phrase(words, kTurning);
+}
+
+std::set<std::string> saying_words(std::string_view words) {
+  constexpr std::string_view kSaying[] = {
+      "if",           "unless",     "when",      "wins",       "loses",   "converges", "diverges",  "profit",
+      "loss",         "gain",       "above",     "below",      "maximum", "minimum",   "odd",       "even",
+      "increasing",   "decreasing", "increase",  "decrease",   "prime",   "composite", "true",      "false",
+      "rational",     "irrational", "positive",  "negative",   "north",   "south",     "east",      "west",
+      "left",         "right",      "up",        "down",       "before",  "after",     "ago",       "later",
+      "earlier",      "convergent", "divergent", "continuous", "more",    "fewer",     "gained",    "lost",
+      "older",        "younger",    "ahead",     "behind",     "higher",  "lower",     "clockwise", "counterclockwise",
+      "discontinuous"};
+  std::set<std::string> found;
+  for (std::size_t k = 0; k < words.size();) {
+    std::string word = take_letters(words, k);
+    if (word.empty()) ++k;
+    else if (is_one_of(kSaying, word)) found.insert(std::move(word));
+  }
+  return found;
+}
 
 bool begins_turned_around(std::string_view text) noexcept {
   for (const std::string_view text_of : {"$", "\\text{", "\\textbf{", "\\mathrm{"}) {
@@ -239,8 +292,7 @@ bool offers_another(std::string_view behind) {
       ++k;
       continue;
     }
-    std::string word;
-    for (; k < behind.size() && is_letter(behind[k]); ++k) word += lower(behind[k]);
+    std::string word = take_letters(behind, k);
     ++num_words;
     but = but || word == "but";
     if (word == "also" || word == "well" || word == "equally") continue;
@@ -316,12 +368,11 @@ namespace {
 bool takes_back(std::string_view behind) {
   constexpr std::size_t kFar_bytes = 60;
   constexpr std::string_view kWords[] = {"no", "wait", "oops", "sorry", "correction", "rather", "scratch", "hmm"};
-  const std::size_t begin = behind.find_first_not_of(" .,;!%-");
+  std::size_t begin = behind.find_first_not_of(" .,;!%-");
   if (begin == 0 || begin == std::string_view::npos || !is_letter(behind[begin])) return false;
   behind = behind.substr(begin, kFar_bytes);
-  std::string word;
-  for (std::size_t k = 0; k < behind.size() && is_letter(behind[k]); ++k) word += lower(behind[k]);
-  return is_one_of(kWords, word) && std::any_of(behind.begin(), behind.end(), is_digit);
+  begin = 0;
+  return is_one_of(kWords, take_letters(behind, begin)) && std::any_of(behind.begin(), behind.end(), is_digit);
 }
 
 }  // namespace

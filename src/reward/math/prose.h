@@ -2,9 +2,26 @@
 // Knows nothing of formulas.
 #pragma once
 
+#include <set>
+#include <span>
+#include <string>
 #include <string_view>
 
 namespace qrl::reward::math {
+
+/// The letters from `at` on, in lower case; `at` is behind them then.
+std::string take_letters(std::string_view text, std::size_t& at);
+
+/// Whether one of the phrases, of words in lower case with a space between them, stands in a text as whole words,
+/// whatever is between them; "n't" is a word of its own.
+bool has_phrase(std::string_view text, std::span<const std::string_view> phrases);
+
+/// Whether words before a value deny it or take another one for it: "isn't", "false", "the reciprocal of",
+/// "extraneous". All of them count, those of a whole sentence.
+bool turns(std::string_view words);
+
+/// The words behind a value that say something of it, rather than what is counted: "even", "profit", "above".
+std::set<std::string> saying_words(std::string_view words);
 
 /// Whether a text begins, in upper or lower case, with one of the words that turn around what stands behind them: "less
 /// than", "half of", "not".

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/ascii.h"
+#include "reward/math/prose.h"
 #include "reward/math/vocabulary.h"
 
 namespace qrl::reward::math {
@@ -148,24 +149,17 @@ bool is_equation_of_letters(std::string_view content) noexcept {
 
 bool says_is(std::string_view words) {
   constexpr std::string_view kVerbs[] = {"is", "are", "equals", "is:", "are:"};
-  constexpr std::string_view kTurned[] = {
-      "not",      "never",      "no",       "none",      "unless",    "if",         "but",     "all",    "any",
-      "than",     "plus",       "minus",    "times",     "twice",     "half",       "double",  "triple", "third",
-      "quarter",  "wrong",      "false",    "incorrect", "unlikely",  "impossible", "unknown", "guess",  "bound",
-      "possible", "reciprocal", "opposite", "logarithm", "factorial", "without",    "except"};
-  constexpr std::string_view kParts[] = {" of the answer ", " of the value ", " of the number ", " of it "};
+  constexpr std::string_view kOthers[] = {
+      "no",     "none",     "unless",    "if",       "but",           "all",          "any",
+      "than",   "plus",     "minus",     "times",    "twice",         "half",         "double",
+      "triple", "third",    "quarter",   "unlikely", "impossible",    "unknown",      "guess",
+      "bound",  "possible", "logarithm", "without",  "of the answer", "of the value", "of the number",
+      "of it",  "except",   "factorial"};
   const std::size_t space = words.rfind(' ');
   const auto* const verb = std::find(std::begin(kVerbs), std::end(kVerbs), words.substr(space + 1));
   if (verb == std::end(kVerbs)) return false;
   words.remove_suffix(words.size() - (space == std::string_view::npos ? 0 : space));
-  if (words.find_first_of("0123456789:;") != std::string_view::npos) return false;
-  std::string spaced = " ";
-  for (const char c : words) spaced += base::lower(c);
-  spaced += ' ';
-  const auto holds = [&spaced](std::string_view part) { return spaced.find(part) != std::string::npos; };
-  return std::none_of(std::begin(kParts), std::end(kParts), holds) &&
-         std::none_of(std::begin(kTurned), std::end(kTurned),
-                      [&](std::string_view word) { return holds(" " + std::string(word) + " "); });
+  return words.find_first_of("0123456789:;") == std::string_view::npos && !turns(words) && !has_phrase(words, kOthers);
 }
 
 bool is_hedge(std::string_view words) noexcept {

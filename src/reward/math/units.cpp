@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "base/ascii.h"
+#include "reward/math/prose.h"
 #include "reward/math/vocabulary.h"
 
 namespace qrl::reward::math {
@@ -19,13 +20,6 @@ std::size_t behind_command(std::string_view words, std::size_t at) noexcept {
   return at;
 }
 
-/// The letters from `at` on, in lower case; `at` is behind them then.
-std::string take_word(std::string_view words, std::size_t& at) {
-  std::string word;
-  for (; at < words.size() && is_letter(words[at]); ++at) word += static_cast<char>(words[at] | 32);
-  return word;
-}
-
 /// "mph" as its two units; any other word as it is.
 std::string_view written_out(std::string_view word) noexcept {
   if (word == "mph") return "mi/h";
@@ -37,7 +31,7 @@ std::string_view written_out(std::string_view word) noexcept {
 long double magnitude(std::string_view words) {
   long double product = 1;
   for (std::size_t at = 0; at < words.size();) {
-    if (is_letter(words[at])) product *= magnitude_of(take_word(words, at));
+    if (is_letter(words[at])) product *= magnitude_of(take_letters(words, at));
     else at = words[at] == '\\' ? behind_command(words, at) : at + 1;
   }
   return product;
@@ -71,7 +65,7 @@ Measure measure(std::string_view words) {
       ++k;
       continue;
     }
-    const std::string word = take_word(words, k);
+    const std::string word = take_letters(words, k);
     if (const std::string_view all = written_out(word); all != word) {
       const Measure speed = measure(all);
       if (below || !m.dimensions.empty()) return {};
@@ -133,7 +127,7 @@ bool names_unit(std::string_view words) {
   for (std::size_t k = 0; k < words.size();) {
     if (words[k] == '\\') k = behind_command(words, k);
     else if (!is_letter(words[k])) ++k;
-    else if (unit_of(take_word(words, k)).dimension != 0) return true;
+    else if (unit_of(take_letters(words, k)).dimension != 0) return true;
   }
   return false;
 }
