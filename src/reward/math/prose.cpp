@@ -17,7 +17,7 @@ using base::is_digit;
 using base::is_letter;
 using base::lower;
 
-constexpr std::string_view kDenials[] = {"not",   "t",     "never",     "cannot", "neither", "nor",
+constexpr std::string_view kDenials[] = {"not",   "n't",   "never",     "cannot", "neither", "nor",
                                          "doubt", "wrong", "incorrect", "false",  "untrue"};
 constexpr std::string_view kMinus[] = {"negative ", "minus "};
 constexpr std::size_t kMaxWords = 5;  ///< beside a number, that may change it
@@ -152,7 +152,8 @@ bool ends_with_minus(std::string_view text) noexcept {
 
 namespace {
 
-/// The last words in lower case, the last one first, back to a digit or a sign of punctuation.
+/// The last words in lower case, the last one first, back to a digit or a sign of punctuation; of "isn't" "n't" and
+/// "isn".
 std::vector<std::string> last_words(std::string_view text) {
   std::vector<std::string> words;
   for (std::size_t end = text.size(); end > 0 && words.size() < kMaxWords;) {
@@ -162,6 +163,9 @@ std::vector<std::string> last_words(std::string_view text) {
       while (begin > 0 && is_letter(text[begin - 1])) --begin;
       words.emplace_back();
       for (std::size_t k = begin; k < end; ++k) words.back() += lower(text[k]);
+      const bool apostrophe =
+          begin > 0 && (text[begin - 1] == '\'' || static_cast<unsigned char>(text[begin - 1]) >= 0x80);
+      if (words.back() == "t" && apostrophe) words.back() = "n't";  // t alone is a variable
       end = begin;
     } else if (c == ' ' || c == '*' || c == '$' || c == '\'' || c == '{' || c == '}' ||
                static_cast<unsigned char>(c) >= 0x80) {
@@ -216,7 +220,7 @@ bool is_of_noun(const std::vector<std::string>& words, std::size_t denial) {
                                             "agree", "claim",   "that", "follow", "imply",   "show"};
   constexpr std::string_view kSubjects[] = {"it",    "this",   "that", "there", "answer", "result",
                                             "value", "number", "x",    "y",     "n"};
-  if (words[denial] != "not" && words[denial] != "t") return false;
+  if (words[denial] != "not" && words[denial] != "n't") return false;
   if (denial < 2 || !is_one_of(kCopulas, words[0]) || denial + 1 >= words.size()) return false;
   const bool said = std::any_of(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(denial),
                                 [&](const auto& word) { return is_one_of(kOpinions, word); });
