@@ -394,14 +394,15 @@ TEST_CASE("training's sums of stream and branch, their norms and all gradients a
         const AddedNormOutputs got = run_add_norm(*kernels, shape, in, kEps, layout);
         if (shape.has_branch) CHECK(first_beyond(got.sum, to_floats(want.sum), 1e-6, kF32Error) == "");
         CHECK(first_beyond(got.out, to_floats(want.out), 2e-6, 2 * error_of(layout.out_f32)) == "");
-        // Differences of terms some hundred times as large where eps counts.
-        CHECK(first_beyond(got.d_x, to_floats(want.d_x), 1e-4, 1e-5) == "");
+        // Some times the largest errors seen, of up to 4104 numbers' sums and up to 70 rows', where eps counts as well.
+        CHECK(first_beyond(got.d_x, to_floats(want.d_x), 2e-6, 2 * kF32Error) == "");
         if (shape.has_branch)
-          CHECK(first_beyond(got.d_branch, to_floats(want.d_x), 1e-4, layout.in_f32 ? 1e-5 : kBf16Error) == "");
-        CHECK(first_beyond(got.d_gain, to_floats(want.d_gain), 1e-5, 1e-5) == "");
+          CHECK(first_beyond(got.d_branch, to_floats(want.d_x), 2e-6, layout.in_f32 ? 2 * kF32Error : kBf16Error) ==
+                "");
+        CHECK(first_beyond(got.d_gain, to_floats(want.d_gain), 1e-5, 2 * kF32Error) == "");
         const std::vector<double> untouched(want.d_bias.size(), 1);
-CHECK(first_beyond(got.d_bias, to_floats(shape.has_bias ? want.d_bias : untouched), shape.has_bias ? 1e-4 : 0,
-                           shape.has_bias ? 1e-5 : 0) == "");
+        CHECK(first_beyond(got.d_bias, to_floats(shape.has_bias ? want.d_bias : untouched), shape.has_bias ? 1e-5 : 0,
+                           shape.has_bias ? 2 * kF32Error : 0) == "");
         CHECK(run_add_norm(*kernels, shape, in, kEps, layout).d_gain == got.d_gain);
       });
     }
