@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <optional>
+#include <thread>
 
 #include "base/error.h"
 #include "dist/deadline.h"
@@ -16,7 +17,7 @@ namespace qrl::learner {
 
 namespace {
 
-// The part of nccl.h that is used here: its ABI has been this since version 2.0, and not every build has the header.
+// The part of nccl.h that is used here: its ABI has been this since version 2.4, and not every build has the header.
 struct UniqueId {
   std::array<char, 128> bytes;
 };
@@ -38,6 +39,7 @@ struct Library {
     find(all_reduce, "ncclAllReduce");
     find(reduce, "ncclReduce");
     find(broadcast, "ncclBroadcast");
+    find(get_async_error, "ncclCommGetAsyncError");
     find(error_string, "ncclGetErrorString");
   }
   template <class Function>
@@ -59,6 +61,7 @@ struct Library {
   int (*all_reduce)(const void*, void*, std::size_t count, Type, int op, Comm, Stream) = nullptr;
   int (*reduce)(const void*, void*, std::size_t count, Type, int op, int root, Comm, Stream) = nullptr;
   int (*broadcast)(const void*, void*, std::size_t count, Type, int root, Comm, Stream) = nullptr;
+  int (*get_async_error)(Comm, int* error) = nullptr;  // what a launch that was told success has met with since
   const char* (*error_string)(int) = nullptr;
 };
 
@@ -81,38 +84,31 @@ class ByNccl final : public RankTensors {
   void begin_sum(const torch::Tensor& f32_values, std::span<const dist::Part> parts) override {
     auto* values = f32_values.data_ptr<float>();
     const auto count = static_cast<std::size_t>(f32_values.numel());
-    const auto body = [&](Stream stream) {
+    begin("a sum", [&](Stream stream) {
       if (parts.empty()) nccl_.check(nccl_.all_reduce(values, values, count, kFloat32, kSum, comm_, stream), "a sum");
       for (const dist::Part& part : parts) {
         float* mine = values + part.begin;
         nccl_.check(nccl_.reduce(mine, mine, part.count, kFloat32, kSum, part.owner, comm_, stream), "a sum to owners");
       }
-    };
-    const dist::Deadline deadline = limit("a sum");  // its first launch connects the ranks
-    if (!device_.is_cuda()) return launch(nullptr, "a sum", body);
-    if (!sums_stream_) sums_stream_ = c10::impl::VirtualGuardImpl(device_.type()).getStreamFromGlobalPool(device_);
-    c10::Event there(device_.type());
-    there.record(at::accelerator::getCurrentStream(device_.index()));
-    there.block(*sums_stream_);
-    launch(sums_stream_->native_handle(), "a sum", body);
+    });
   }
-  void end_sums() override {
-    const dist::Deadline deadline = limit("sums");
-    if (sums_stream_) sums_stream_->synchronize();
-  }
+  void end_sums() override { end("sums"); }
   bool sums_during_backward() const override { return true; }
-  void all_gather(const torch::Tensor& values, std::span<const dist::Part> byte_parts) override {
+  void begin_copies(const torch::Tensor& values, std::span<const dist::Part> byte_parts) override {
     auto* bytes = static_cast<std::byte*>(values.data_ptr());
-    together("copies from owners", [&](Stream stream) {
+    begin("a copy", [&](Stream stream) {
       for (const dist::Part& part : byte_parts) {
         std::byte* mine = bytes + part.begin;
         nccl_.check(nccl_.broadcast(mine, mine, part.count, kInt8, part.owner, comm_, stream), "copies from owners");
       }
     });
   }
+  void end_copies() override { end("copies"); }
+  bool copies_beside_work() const override { return true; }
   void broadcast(const torch::Tensor& values, int root) override {
     const dist::Part all{0, values.nbytes(), root};
-    all_gather(values, std::span(&all, 1));
+    begin_copies(values, std::span(&all, 1));
+    end_copies();
   }
 
  private:
@@ -122,27 +118,38 @@ class ByNccl final : public RankTensors {
                          what + "): the job ends here (trainer.collective_timeout_s)"};
   }
 
-  /// What body(stream) starts goes as one, on the device's present stream, and is done when this returns.
+  /// What body(stream) starts goes as one, in a stream beside the device's present one, after what that holds so far.
   template <class Body>
-  void together(const char* what, const Body& body) {
-    const dist::Deadline deadline = limit(what);
-    if (!device_.is_cuda()) return launch(nullptr, what, body);  // NCCL's stand-in of the tests
-    const c10::Stream stream = at::accelerator::getCurrentStream(device_.index());
-    launch(stream.native_handle(), what, body);
-    stream.synchronize();
-  }
-  template <class Body>
-  void launch(Stream stream, const char* what, const Body& body) {
+  void begin(const char* what, const Body& body) {
+    const dist::Deadline deadline = limit(what);  // the first launch connects the ranks
+    Stream stream = nullptr;                      // of NCCL's stand-in of the tests
+    if (device_.is_cuda()) {
+      if (!stream_) stream_ = c10::impl::VirtualGuardImpl(device_.type()).getStreamFromGlobalPool(device_);
+      c10::Event there(device_.type());
+      there.record(at::accelerator::getCurrentStream(device_.index()));
+      there.block(*stream_);
+      stream = stream_->native_handle();
+    }
     nccl_.check(nccl_.group_start(), what);
     body(stream);
     nccl_.check(nccl_.group_end(), what);
+  }
+  /// Until all that has begun is done, or a connection is lost.
+  void end(const char* what) {
+    const dist::Deadline deadline = limit(what);
+    for (bool is_done = false; !is_done; std::this_thread::yield()) {
+      is_done = !stream_ || stream_->query();
+      int met = kSuccess;
+      nccl_.check(nccl_.get_async_error(comm_, &met), what);
+      nccl_.check(met, what);
+    }
   }
 
   dist::Collectives& world_;
   torch::Device device_;
   Library nccl_;
   Comm comm_ = nullptr;
-  std::optional<c10::Stream> sums_stream_;  // LibTorch's, which keeps it
+  std::optional<c10::Stream> stream_;  // LibTorch's, which keeps it
 };
 
 }  // namespace

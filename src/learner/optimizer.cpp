@@ -13,10 +13,20 @@ namespace qrl::learner {
 
 namespace {
 
-std::vector<MuonMatrix> muon_matrices(const Parameters& parameters) {
+/// Which tensors the optimizer works on before their copies begin to travel, the same on every rank whatever it owns.
+/// All at once where nothing travels meanwhile, as the CPU's threads take several of Muon's matrices then.
+std::vector<GradientRange> turns(const Parameters& parameters, const RankTensors& ranks) {
+  if (!parameters.is_sharded() || !ranks.copies_beside_work()) return {parameters.all_gradients()};
+  std::vector<GradientRange> all = {parameters.other_gradients()};  // embedding and lm_head: the most to copy at once
+  for (std::size_t layer = 0; layer < parameters.policy().layers.size(); ++layer)
+    all.push_back(parameters.layer_gradients(layer));
+  return all;
+}
+
+std::vector<MuonMatrix> muon_matrices(const Parameters& parameters, const GradientRange& range) {
   std::vector<MuonMatrix> matrices;
   for (const Placement& each : parameters.placements()) {
-    if (!parameters.is_mine(each) || !parameters.is_muons(each)) continue;
+    if (!parameters.is_mine(each) || !parameters.is_muons(each) || !range.holds(each.offset)) continue;
     const std::int64_t rows = each.spec.shape[0], cols = each.spec.shape[1];
     matrices.push_back({parameters.masters(each.owned_offset, rows * cols).view({rows, cols}),
                         parameters.gradients(each.offset, rows * cols).view({rows, cols}),
@@ -118,16 +128,18 @@ GradientNorm gradient_norm(const Parameters& parameters, dist::Collectives& worl
 
 void take_step(Parameters& parameters, const config::OptimRecipe& optim, const OptimizerStep& step,
                RankTensors& ranks) {
-  if (optim.name == config::OptimName::muon) {
-    // Sharded, the matrices are this rank's own affair.
-    const std::unique_ptr<dist::Collectives> solo = dist::make_solo();
-    const std::unique_ptr<RankTensors> alone = ranks_through_host(*solo);
-    muon_step(muon_matrices(parameters), {step.lr, optim.weight_decay, step.gradient_scale, optim.muon},
-              parameters.is_sharded() ? *alone : ranks);
+  // Sharded, Muon's matrices are this rank's own affair.
+  const std::unique_ptr<dist::Collectives> solo = dist::make_solo();
+  const std::unique_ptr<RankTensors> alone = ranks_through_host(*solo);
+  const MuonStep muon{step.lr, optim.weight_decay, step.gradient_scale, optim.muon};
+  for (const GradientRange& turn : turns(parameters, ranks)) {
+    if (optim.name == config::OptimName::muon)
+      muon_step(muon_matrices(parameters, turn), muon, parameters.is_sharded() ? *alone : ranks);
+    for (const AdamwRun& run : parameters.adamw_runs(turn)) adamw(parameters, run, optim, step);
+    parameters.begin_refresh(turn, ranks);
   }
-  for (const AdamwRun& run : parameters.adamw_runs()) adamw(parameters, run, optim, step);
   if (parameters.is_sharded()) clear_gradients(parameters);  // this rank's terms of the others'
-  parameters.refresh(ranks);
+  parameters.end_refresh(ranks);
 }
 
 void clear_gradients(Parameters& parameters) {

@@ -51,7 +51,8 @@ struct OptimizerStep {
 };
 
 /// AdamW (ops::AdamW's formula) or, on the layers' matrices, Muon; gradients are cleared and what the forward pass
-/// reads is brought up to the masters. Collective.
+/// reads is brought up to the masters. Sharded over GPUs, a layer's copies travel while the optimizer works on the next
+/// ones; all are there at the end. Collective.
 void take_step(Parameters& parameters, const config::OptimRecipe& optim, const OptimizerStep& step, RankTensors& ranks);
 
 void clear_gradients(Parameters& parameters);

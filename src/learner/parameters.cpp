@@ -140,20 +140,11 @@ void Parameters::share_out() {
 void Parameters::make_stretches() {
   const auto size = static_cast<std::int64_t>(gradient_parts_.back().begin + gradient_parts_.back().count);
   if (!has_copies()) {
-    stretches_.push_back({0, size, masters_, {}});
+    stretches_.push_back({0, size, masters_});
     return;
   }
   const auto add = [&](std::int64_t begin, std::int64_t end, torch::ScalarType dtype, bool is_read) {
-    Stretch stretch{begin, end, {}, {}};
-    if (is_read) stretch.values = zeros(end - begin, dtype);
-    const std::size_t element_bytes = torch::elementSize(dtype);
-    for (const dist::Part& part : gradient_parts_) {
-      const auto at = static_cast<std::int64_t>(part.begin);
-      if (at < begin || at >= end) continue;
-      stretch.parts.push_back(
-          {static_cast<std::size_t>(at - begin) * element_bytes, part.count * element_bytes, part.owner});
-    }
-    stretches_.push_back(std::move(stretch));
+    stretches_.push_back({begin, end, is_read ? zeros(end - begin, dtype) : Tensor()});
   };
   add(0, first_other_, options_.compute, options_.reads_layers);
   add(first_other_, num_decayed_, policy_.lm_head_dtype, options_.reads_tables);
@@ -174,8 +165,7 @@ GradientRange Parameters::layer_gradients(std::size_t layer) const {
 std::vector<dist::Part> Parameters::gradient_parts(const GradientRange& range) const {
   std::vector<dist::Part> parts;
   for (dist::Part part : gradient_parts_) {
-    const auto begin = static_cast<std::int64_t>(part.begin);
-    if (begin < range.begin || begin >= range.begin + range.count) continue;
+    if (!range.holds(static_cast<std::int64_t>(part.begin))) continue;
     part.begin -= static_cast<std::size_t>(range.begin);
     parts.push_back(part);
   }
@@ -192,11 +182,11 @@ std::vector<std::size_t> Parameters::in_order() const {
 
 bool Parameters::is_muons(const Placement& placement) const { return placement.offset < first_adamw_; }
 
-std::vector<AdamwRun> Parameters::adamw_runs() const {
+std::vector<AdamwRun> Parameters::adamw_runs(const GradientRange& range) const {
   std::vector<AdamwRun> runs;
   for (const std::size_t i : in_order()) {
     const Placement& placement = placements_[i];
-    if (!is_mine(placement) || is_muons(placement)) continue;
+    if (!is_mine(placement) || is_muons(placement) || !range.holds(placement.offset)) continue;
     const std::int64_t count = placement.spec.shape.numel();
     const bool decays = placement.offset < num_decayed_;
     const bool goes_on =
@@ -266,16 +256,34 @@ void Parameters::bind_policy(const model::ModelConfig& config) {
 }
 
 void Parameters::refresh(RankTensors& ranks) {
+  begin_refresh(all_gradients(), ranks);
+  end_refresh(ranks);
+}
+
+void Parameters::begin_refresh(const GradientRange& range, RankTensors& ranks) {
+  if (!has_copies()) return;
   for (const Stretch& stretch : stretches_) {
-    if (!has_copies() || !stretch.values.defined()) continue;
+    const std::int64_t begin = std::max(stretch.begin, range.begin), end = std::min(stretch.end, range.end());
+    if (!stretch.values.defined() || begin >= end) continue;
+    const GradientRange here{begin, end - begin};
+    const Tensor values = stretch.values.narrow(0, begin - stretch.begin, here.count);
     for (const Placement& placement : placements_) {
-      if (!is_mine(placement) || placement.offset < stretch.begin || placement.offset >= stretch.end) continue;
+      if (!is_mine(placement) || !here.holds(placement.offset)) continue;
       const std::int64_t count = placement.spec.shape.numel();
-      stretch.values.narrow(0, placement.offset - stretch.begin, count)
-          .copy_(masters_.narrow(0, placement.owned_offset, count));
+      values.narrow(0, placement.offset - begin, count).copy_(masters(placement.owned_offset, count));
     }
-    if (is_sharded()) ranks.all_gather(stretch.values, stretch.parts);
+    if (!is_sharded()) continue;
+    std::vector<dist::Part> byte_parts = gradient_parts(here);
+    for (dist::Part& part : byte_parts) {
+      part.begin *= values.element_size();
+      part.count *= values.element_size();
+    }
+    ranks.begin_copies(values, byte_parts);
   }
+}
+
+void Parameters::end_refresh(RankTensors& ranks) {
+  if (is_sharded()) ranks.end_copies();
   if (options_.packs_head) pack_head();
 }
 

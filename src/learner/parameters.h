@@ -50,6 +50,8 @@ struct AdamwRun {
 /// Some of the gradients, next to each other.
 struct GradientRange {
   std::int64_t begin = 0, count = 0;
+  std::int64_t end() const { return begin + count; }
+  bool holds(std::int64_t offset) const { return offset >= begin && offset < end(); }
 };
 
 struct ParameterOptions {
@@ -99,16 +101,22 @@ class Parameters {
   }
   const Tensor& gradients() const { return gradients_; }
   bool is_muons(const Placement& placement) const;
-  /// What AdamW updates here, in as few runs as there can be.
-  std::vector<AdamwRun> adamw_runs() const;
-  /// A layer's matrices, and all that is no layer's matrix.
+  /// What AdamW updates here of these gradients' tensors, in as few runs as there can be.
+  std::vector<AdamwRun> adamw_runs(const GradientRange& range) const;
+  /// A layer's matrices, all that is no layer's matrix, and both: of one that is not trainable, too.
   GradientRange layer_gradients(std::size_t layer) const;
-  GradientRange other_gradients() const { return {first_other_, size() - first_other_}; }
+  GradientRange other_gradients() const { return {first_other_, stretches_.back().end - first_other_}; }
+  GradientRange all_gradients() const { return {0, stretches_.back().end}; }
   /// The owners of these gradients, counted from the range's first.
   std::vector<dist::Part> gradient_parts(const GradientRange& range) const;
 
   /// Brings what the forward pass reads up to the masters: after every change of them. Collective when sharded.
   void refresh(RankTensors& ranks);
+  /// The same for tensors in this order as their masters are done: what the forward pass reads of them begins to travel
+  /// between ranks, and is there, with all else that has begun, when end_refresh returns. Whole tensors. Collective
+  /// when sharded.
+  void begin_refresh(const GradientRange& range, RankTensors& ranks);
+  void end_refresh(RankTensors& ranks);
   /// With fake_quant: has the forward pass read matrices as `snapshot` holds them, decoded and rounded to the compute
   /// dtype, until the next refresh.
   void read_quantised(const model::Snapshot& snapshot);
@@ -142,7 +150,6 @@ class Parameters {
   struct Stretch {
     std::int64_t begin = 0, end = 0;
     Tensor values;
-    std::vector<dist::Part> parts;  ///< bytes of `values`
   };
 
   /// What host memory holds of a flat buffer, with torch_ops; made when first asked for.

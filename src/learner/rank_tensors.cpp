@@ -32,9 +32,11 @@ class ThroughHost final : public RankTensors {
   void end_sums() override {}
   /// Of a GPU's nodes autograd's own thread takes care.
   bool sums_during_backward() const override { return device_.is_cpu(); }
-  void all_gather(const torch::Tensor& values, std::span<const dist::Part> byte_parts) override {
+  void begin_copies(const torch::Tensor& values, std::span<const dist::Part> byte_parts) override {
     on_host(values, [&](const torch::Tensor& host) { world_.all_gather(bytes(host), byte_parts); });
   }
+  void end_copies() override {}
+  bool copies_beside_work() const override { return false; }
   void broadcast(const torch::Tensor& values, int root) override {
     on_host(values, [&](const torch::Tensor& host) { world_.broadcast(bytes(host), root); });
   }

@@ -12,8 +12,8 @@
 namespace qrl::learner {
 
 /// dist::Collectives for contiguous tensors on one device: the same contract, and the same parts (of elements to sum,
-/// of bytes to copy). Sums begin, in the same order on every rank, and end together: where ranks have GPUs of their own
-/// these work on meanwhile.
+/// of bytes to copy). Sums and copies begin, in the same order on every rank, and end together: where ranks have GPUs
+/// of their own these work on meanwhile.
 class RankTensors {
  public:
   virtual ~RankTensors() = default;
@@ -25,12 +25,17 @@ class RankTensors {
   virtual void end_sums() = 0;
   /// Whether a sum may begin out of a backward pass: not where that runs in another thread than MPI's.
   virtual bool sums_during_backward() const = 0;
-  virtual void all_gather(const torch::Tensor& values, std::span<const dist::Part> byte_parts) = 0;
+  /// Begins an all_gather of what the device's work so far leaves. `values` are neither to be read nor written before
+  /// end_copies.
+  virtual void begin_copies(const torch::Tensor& values, std::span<const dist::Part> byte_parts) = 0;
+  virtual void end_copies() = 0;
+  /// Whether copies travel while the device works: else one that begins early saves nothing.
+  virtual bool copies_beside_work() const = 0;
   virtual void broadcast(const torch::Tensor& values, int root) = 0;
 };
 
-/// By `world`, which must outlive it: tensors that are not in host memory are copied there and back. A sum is done when
-/// it has begun.
+/// By `world`, which must outlive it: tensors that are not in host memory are copied there and back. A sum or copy is
+/// done when it has begun.
 std::unique_ptr<RankTensors> ranks_through_host(dist::Collectives& world, const torch::Device& device = torch::kCPU);
 
 /// What ranks with tensors on `device` use: NCCL (nccl.h) where every rank has a GPU of its own, else host memory,

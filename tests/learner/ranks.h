@@ -41,6 +41,8 @@ class Ranks {
     int size() const override { return all_.count_; }
     int local_size() const override { return all_.count_; }
     int local_rank() const override { return rank_; }
+    void set_time_limit(double seconds) override { limit_s_ = seconds; }  // for others to ask: nothing here counts
+    double time_limit_s() const override { return limit_s_; }
     void barrier() override { all_.meet(); }
     void all_reduce_sum(std::span<float> values) override { reduce(values, std::plus<>()); }
     void all_reduce_sum(std::span<double> values) override { reduce(values, std::plus<>()); }
@@ -93,6 +95,7 @@ class Ranks {
     }
     Ranks& all_;
     int rank_;
+    double limit_s_ = kTimeLimit_s;
   };
 
   void meet() {

@@ -1,11 +1,14 @@
 // NCCL's functions that learner/nccl.cpp calls, for ranks that are threads of one process with tensors in host memory.
-// Stricter than the real one: what a group was asked runs only at its end, and every rank must ask the same.
+// Stricter than the real one: what a group was asked begins only at its end and is done only when a rank asks whether
+// all went well, what is to be received is NaN until then, nobody may write what travels, and every rank must ask the
+// same.
 #include <array>
 #include <condition_variable>
 #include <cstddef>
 #include <cstring>
 #include <functional>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -17,7 +20,7 @@ struct Job {
   std::condition_variable met;
   int num_ranks = 0, waiting = 0, round = 0;
   std::vector<void*> buffers;
-  std::vector<std::array<std::size_t, 3>> asked;  // kind, count, root
+  std::vector<std::array<std::size_t, 4>> asked;  // kind, count, root, whether it was written before it was done
 
   void meet() {
     std::unique_lock lock(mutex);
@@ -32,32 +35,55 @@ struct Job {
   }
 };
 
+struct Rank;
+
+/// What one rank was asked, in the order in which it was.
+struct Exchange {
+  Rank* mine;
+  void* buffer;
+  std::size_t num_bytes;
+  std::array<std::size_t, 3> what;
+  bool receives;
+  std::function<void(Job&)> act;
+  std::vector<std::byte> left;  // of the buffer when it began
+};
+
 struct Rank {
   Job* job;
   std::size_t rank;
+  std::vector<Exchange> begun;
 };
 
 Job the_job;
 thread_local bool in_group = false;
-thread_local std::vector<std::function<int()>> queued;
+thread_local std::vector<Exchange> queued;
 
-/// Every rank's buffer is there; one rank acts, then all go on.
-int together(Rank& mine, void* buffer, std::array<std::size_t, 3> what, const std::function<void(Job&)>& act) {
-  Job& job = *mine.job;
-  job.buffers[mine.rank] = buffer;
-  job.asked[mine.rank] = what;
-  job.meet();
-  bool agree = true;
-  for (const auto& theirs : job.asked) agree = agree && theirs == what;
-  if (agree && mine.rank == 0) act(job);
-  job.meet();
-  return agree ? kSuccess : kInternalError;
+void begin(Exchange exchange) {
+  auto* bytes = static_cast<std::byte*>(exchange.buffer);
+  if (exchange.receives) std::memset(bytes, 0xff, exchange.num_bytes);  // NaN, as bf16 and as fp32
+  exchange.left.assign(bytes, bytes + exchange.num_bytes);
+  exchange.mine->begun.push_back(std::move(exchange));
 }
 
-int later(std::function<int()> run) {
-  if (!in_group) return run();
-  queued.push_back(std::move(run));
+int ask(Exchange exchange) {
+  if (in_group) queued.push_back(std::move(exchange));
+  else begin(std::move(exchange));
   return kSuccess;
+}
+
+/// Every rank's buffer is there; one rank acts, then all go on.
+int together(const Exchange& exchange) {
+  const std::size_t rank = exchange.mine->rank;
+  Job& job = *exchange.mine->job;
+  const bool written = std::memcmp(exchange.buffer, exchange.left.data(), exchange.num_bytes) != 0;
+  job.buffers[rank] = exchange.buffer;
+  job.asked[rank] = {exchange.what[0], exchange.what[1], exchange.what[2], written ? 1U : 0U};
+  job.meet();
+  bool agree = true;
+  for (const auto& theirs : job.asked) agree = agree && theirs == job.asked[0] && theirs[3] == 0;
+  if (agree && rank == 0) exchange.act(job);
+  job.meet();
+  return agree ? kSuccess : kInternalError;
 }
 
 void sum_into(const Job& job, std::size_t count, std::vector<float>& sums) {
@@ -88,7 +114,7 @@ int ncclCommInitRank(void** comm, int num_ranks, UniqueId id, int rank) {
     the_job.buffers.resize(static_cast<std::size_t>(num_ranks));
     the_job.asked.resize(static_cast<std::size_t>(num_ranks));
   }
-  *comm = new Rank{&the_job, static_cast<std::size_t>(rank)};
+  *comm = new Rank{&the_job, static_cast<std::size_t>(rank), {}};
   the_job.meet();
   return kSuccess;
 }
@@ -105,45 +131,48 @@ int ncclGroupStart() {
 
 int ncclGroupEnd() {
   in_group = false;
-  int result = kSuccess;
-  for (const auto& run : queued) result = result == kSuccess ? run() : result;
-  queued.clear();
-  return result;
+  for (Exchange& exchange : std::exchange(queued, {})) begin(std::move(exchange));
+  return kSuccess;
+}
+
+int ncclCommGetAsyncError(void* comm, int* error) {
+  *error = kSuccess;
+  for (const Exchange& exchange : std::exchange(static_cast<Rank*>(comm)->begun, {}))
+    *error = *error == kSuccess ? together(exchange) : *error;
+  return kSuccess;
 }
 
 int ncclAllReduce(const void* from, void* to, std::size_t count, int type, int op, void* comm, void*) {
   if (type != 7 || op != 0 || from != to) return kInvalidArgument;
-  return later([=] {
-    return together(*static_cast<Rank*>(comm), to, {0, count, 0}, [count](Job& job) {
-      std::vector<float> sums;
-      sum_into(job, count, sums);
-      for (void* buffer : job.buffers) std::memcpy(buffer, sums.data(), count * sizeof(float));
-    });
-  });
+  const auto act = [count](Job& job) {
+    std::vector<float> sums;
+    sum_into(job, count, sums);
+    for (void* buffer : job.buffers) std::memcpy(buffer, sums.data(), count * sizeof(float));
+  };
+  return ask({static_cast<Rank*>(comm), to, count * sizeof(float), {0, count, 0}, false, act, {}});
 }
 
 int ncclReduce(const void* from, void* to, std::size_t count, int type, int op, int root, void* comm, void*) {
   if (type != 7 || op != 0 || from != to) return kInvalidArgument;
-  return later([=] {
-    const auto owner = static_cast<std::size_t>(root);
-    return together(*static_cast<Rank*>(comm), to, {1, count, owner}, [count, owner](Job& job) {
-      std::vector<float> sums;
-      sum_into(job, count, sums);
-      std::memcpy(job.buffers[owner], sums.data(), count * sizeof(float));
-    });
-  });
+  const auto owner = static_cast<std::size_t>(root);
+  const auto act = [count, owner](Job& job) {
+    std::vector<float> sums;
+    sum_into(job, count, sums);
+    std::memcpy(job.buffers[owner], sums.data(), count * sizeof(float));
+  };
+  return ask({static_cast<Rank*>(comm), to, count * sizeof(float), {1, count, owner}, false, act, {}});
 }
 
 int ncclBroadcast(const void* from, void* to, std::size_t count, int type, int root, void* comm, void*) {
   if (type != 0 || from != to) return kInvalidArgument;
-  return later([=] {
-    const auto owner = static_cast<std::size_t>(root);
-    return together(*static_cast<Rank*>(comm), to, {2, count, owner}, [count, owner](Job& job) {
-      for (void* buffer : job.buffers) {
-        if (buffer != job.buffers[owner]) std::memcpy(buffer, job.buffers[owner], count);
-      }
-    });
-  });
+  const auto owner = static_cast<std::size_t>(root);
+  auto* mine = static_cast<Rank*>(comm);
+  const auto act = [count, owner](Job& job) {
+    for (void* buffer : job.buffers) {
+      if (buffer != job.buffers[owner]) std::memcpy(buffer, job.buffers[owner], count);
+    }
+  };
+  return ask({mine, to, count, {2, count, owner}, mine->rank != owner, act, {}});
 }
 
 const char* ncclGetErrorString(int result) { return result == kSuccess ? "no error" : "the stand-in's error"; }

@@ -1,0 +1,226 @@
+// Copies of updated weights that travel between ranks while the optimizer works on the next tensors.
+#include <functional>
+#include <set>
+
+#include "learner/nccl.h"
+#include "learner/optimizer.h"
+#include "learner/ranks.h"
+#include "learner/support.h"
+
+namespace qrl {
+
+using learner::Parameters;
+using learner::RankTensors;
+using torch::Tensor;
+
+namespace {
+
+using Make = std::function<std::unique_ptr<RankTensors>(dist::Collectives&)>;
+
+std::unique_ptr<RankTensors> by_nccl(dist::Collectives& world) {
+  return learner::ranks_by_nccl(world, torch::kCPU, QRL_NCCL_STAND_IN);
+}
+std::unique_ptr<RankTensors> through_host(dist::Collectives& world) { return learner::ranks_through_host(world); }
+
+model::ModelConfig model_config() {
+  model::ModelConfig config = test::tiny_config(true, false, /*tied=*/false);
+  config.num_hidden_layers = 3;
+  return config;
+}
+
+struct Way {
+  std::string name;
+  learner::ParameterOptions options;
+};
+
+std::vector<Way> ways() {
+  std::vector<Way> all;
+  const auto add = [&](const std::string& name) -> learner::ParameterOptions& {
+    return all.emplace_back(Way{name, {}}).options;
+  };
+  const auto by_torch = [](learner::ParameterOptions& options) {
+    options.torch_ops = true;
+    options.packs_head = false;
+  };
+  add("bf16");
+  by_torch(add("bf16, LibTorch's operations"));
+  add("fp32").compute = torch::kFloat32;
+  add("lm_head in fp32").f32_lm_head = true;
+  add("layers of a snapshot's").reads_layers = false;
+  add("muon").muon = true;
+  learner::ParameterOptions& muon = add("muon, LibTorch's operations");
+  muon.muon = true;
+  by_torch(muon);
+  return all;
+}
+
+/// What the forward pass reads, or undefined where the layers' matrices are not its own.
+std::vector<Tensor> read_by_forward(const Parameters& parameters) {
+  const learner::PolicyWeights& policy = parameters.policy();
+  std::vector<Tensor> all = {policy.embedding.value, policy.lm_head.value, policy.final_norm.value};
+  for (const learner::LayerWeights& layer : policy.layers) {
+    all.insert(all.end(), {layer.qkv.value, layer.o.value, layer.gate_up.value, layer.down.value,
+                           layer.input_norm.value, layer.post_norm.value, layer.transform.q_gain.value});
+  }
+  for (Tensor& each : all) each = each.defined() ? each.clone() : each;
+  const ops::PackedLinear& head = policy.head;
+  const Tensor packed = torch::zeros({head.out, head.in});
+  if (head.out > 0) ops::unpack_rows(head, 0, head.out, packed.data_ptr<float>());
+  all.push_back(packed);
+  return all;
+}
+
+/// What is read, and the gradients, after two updates by gradients that are sums on their owners alone.
+std::vector<Tensor> updated(const Way& way, dist::Collectives& world, bool sharded,
+                            const std::function<std::unique_ptr<RankTensors>(const Parameters&)>& make) {
+  learner::ParameterOptions options = way.options;
+  if (sharded) {
+    options.rank = world.rank();
+    options.shards = world.size();
+  }
+  Parameters parameters(model_config(), test::tiny_weights(model_config()), options);
+  const std::unique_ptr<RankTensors> ranks = make(parameters);
+  parameters.refresh(*ranks);
+  config::OptimRecipe optim;
+  if (options.muon) optim.name = config::OptimName::muon;
+  for (int update = 0; update < 2; ++update) {
+    parameters.gradients().copy_(torch::arange(parameters.size(), torch::kFloat32).mul(0.37 * (update + 1)).sin());
+    for (const learner::Placement& each : parameters.placements()) {
+      if (!parameters.is_mine(each)) parameters.gradients(each.offset, each.spec.shape.numel()).mul_(NAN);
+    }
+    learner::take_step(parameters, optim, {0.01, update, 0.5}, *ranks);
+  }
+  std::vector<Tensor> left = read_by_forward(parameters);
+  left.push_back(parameters.gradients());
+  return left;
+}
+
+std::vector<Tensor> updated(const Way& way, dist::Collectives& world, bool sharded, const Make& make) {
+  return updated(way, world, sharded, [&](const Parameters&) { return make(world); });
+}
+
+/// Calls `begins` before each copy begins.
+class Watched final : public RankTensors {
+ public:
+  Watched(std::unique_ptr<RankTensors> ranks, std::function<void()> begins)
+      : ranks_(std::move(ranks)), begins_(std::move(begins)) {}
+  int rank() const override { return ranks_->rank(); }
+  int size() const override { return ranks_->size(); }
+  void begin_sum(const Tensor& values, std::span<const dist::Part> parts) override { ranks_->begin_sum(values, parts); }
+  void end_sums() override { ranks_->end_sums(); }
+  bool sums_during_backward() const override { return ranks_->sums_during_backward(); }
+  void begin_copies(const Tensor& values, std::span<const dist::Part> parts) override {
+    begins_();
+    ranks_->begin_copies(values, parts);
+  }
+  void end_copies() override { ranks_->end_copies(); }
+  bool copies_beside_work() const override { return ranks_->copies_beside_work(); }
+  void broadcast(const Tensor& values, int root) override { ranks_->broadcast(values, root); }
+
+ private:
+  std::unique_ptr<RankTensors> ranks_;
+  std::function<void()> begins_;
+};
+
+using Names = std::set<std::string>;
+
+/// Of each copy that begins in the first update, on each rank: which of the rank's own tensors were updated before.
+struct Begins {
+  std::vector<std::vector<Names>> updated_before;
+  std::vector<Names> owned;
+};
+Begins begins_of(const Way& way, int num_ranks, const Make& make) {
+  Begins begins;
+  begins.updated_before.resize(static_cast<std::size_t>(num_ranks));
+  begins.owned = std::vector<Names>(begins.updated_before.size());
+  test::Ranks(num_ranks).run([&](dist::Collectives& world) {
+    const auto rank = static_cast<std::size_t>(world.rank());
+    updated(way, world, true, [&](const Parameters& parameters) -> std::unique_ptr<RankTensors> {
+      const auto names = [&parameters](const auto& condition) {
+        Names found;
+        for (const learner::Placement& each : parameters.placements()) {
+          const std::int64_t count = each.spec.shape.numel();
+          if (parameters.is_mine(each) &&
+              condition(parameters.masters(each.owned_offset, count), parameters.exp_avg(each.owned_offset, count)))
+            found.insert(each.spec.name);
+        }
+        return found;
+      };
+      begins.owned[rank] = names([](const Tensor&, const Tensor&) { return true; });
+      return std::make_unique<Watched>(make(world), [&begins, rank, names] {
+        // Moments are 0 until then.
+        begins.updated_before[rank].push_back(
+            names([](const Tensor&, const Tensor& moment) { return moment.count_nonzero().item<int>() > 0; }));
+      });
+    });
+  });
+  return begins;
+}
+
+}  // namespace
+
+TEST_CASE("every rank reads what owners have made of their tensors, and nothing before it is there") {
+  for (const Way& way : ways()) {
+    const auto solo = dist::make_solo();
+    const std::vector<Tensor> want = updated(way, *solo, false, through_host);
+    // With 50 ranks some own nothing.
+    for (const int num_ranks : {2, 3, 50}) {
+      for (const bool by_host : {true, false}) {
+        CAPTURE(way.name, num_ranks, by_host);
+        std::vector<std::vector<Tensor>> got(static_cast<std::size_t>(num_ranks));
+        test::Ranks(num_ranks).run([&](dist::Collectives& world) {
+          got[static_cast<std::size_t>(world.rank())] =
+              updated(way, world, true, by_host ? Make(through_host) : Make(by_nccl));
+        });
+        for (const std::vector<Tensor>& mine : got) {
+          for (std::size_t i = 0; i < want.size(); ++i) {
+            CAPTURE(i);
+            if (mine[i].defined()) CHECK(torch::equal(mine[i], want[i].to(mine[i].scalar_type())));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("copies of a layer begin to travel before the optimizer works on the next, in the same order on every rank") {
+  const auto is_before = [](const std::string& name, std::int64_t next_layer) {
+    const auto layer = name.find("_proj.") == std::string::npos ? -1 : std::stoll(name.substr(13));
+    return layer < next_layer;
+  };
+  for (const Way& way : ways()) {
+    if (!way.options.reads_layers) continue;
+    for (const int num_ranks : {2, 3, 50}) {
+      CAPTURE(way.name, num_ranks);
+      const Begins begins = begins_of(way, num_ranks, by_nccl);
+      for (std::size_t rank = 0; rank < begins.owned.size(); ++rank) {
+        CAPTURE(rank);
+        // The first three are the refresh before any update, then embedding and lm_head, gains, and three layers.
+        const std::vector<Names>& before = begins.updated_before[rank];
+        REQUIRE(before.size() >= 8);
+        for (std::size_t i = 0; i < 8; ++i) {
+          Names want;
+          for (const std::string& name : begins.owned[rank]) {
+            if (i >= 3 && is_before(name, i < 5 ? 0 : static_cast<std::int64_t>(i) - 4)) want.insert(name);
+          }
+          CHECK(before[i] == want);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("where copies wait for one another, nothing is cut into layers for them") {
+  for (const Way& way : ways()) {
+    if (!way.options.reads_layers) continue;
+    CAPTURE(way.name);
+    const Begins begins = begins_of(way, 2, through_host);
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+      const std::vector<Names>& before = begins.updated_before[rank];
+      REQUIRE(before.size() == 9);  // three each: the refresh before any update, and two updates
+      for (std::size_t i = 3; i < 9; ++i) CHECK(before[i] == begins.owned[rank]);
+    }
+  }
+}
+
+}  // namespace qrl
