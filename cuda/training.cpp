@@ -61,6 +61,9 @@ class DeviceTraining final : public TrainingKernels {
     check(task);
     QRL_CUDA_TARGET::score(task, on(stream));
   }
+  std::int64_t score_scratch_floats(std::int64_t num_rows, std::int64_t vocab_size) const override {
+    return QRL_CUDA_TARGET::score_scratch_floats(num_rows, vocab_size);
+  }
   void score_gradient(const ScoreGradientTask& task, CallersStream stream) const override {
     check(task.scored);
     QRL_CUDA_TARGET::score_gradient(task, on(stream));

@@ -93,7 +93,8 @@ struct RowSums {
 };
 
 /// Log-probs of targets under softmax(logits / temperature), and entropies, in one pass over logits, fp32 [rows,
-/// vocab_size] dense. Σ fp32 within a thread, over a row's threads in fp64. A logit of −inf is a token that cannot be
+/// vocab_size] dense. Σ fp32 within a thread, fp64 over the threads of a part of a row (of 16,384 logits, rounded to
+/// fp32) and over its parts, in an order that the vocabulary alone decides. A logit of −inf is a token that cannot be
 /// drawn; a row with NaN or +inf, or of nothing but −inf, has NaN for both.
 struct ScoreTask {
   const float* logits = nullptr;
@@ -102,11 +103,12 @@ struct ScoreTask {
   float temperature = 1;                  ///< above 0
   float *log_probs = nullptr, *entropies = nullptr;
   RowSums* sums = nullptr;
+  float* scratch = nullptr;  ///< TrainingKernels::score_scratch_floats of them
 };
 /// d_logits = d_log_prob · ∂ log p_target / ∂ logits + d_entropy · ∂ entropy / ∂ logits, in one pass. d_logits dense;
 /// fp32 ones may be where the logits are.
 struct ScoreGradientTask {
-  ScoreTask scored;  ///< entropies and sums as `score` left them; log_probs is not read
+  ScoreTask scored;  ///< entropies and sums as `score` left them; log_probs and scratch are not read
   const float* d_log_probs = nullptr;
   const float* d_entropies = nullptr;  ///< null: all 0
   void* d_logits = nullptr;
@@ -132,6 +134,7 @@ class TrainingKernels {
   virtual std::int64_t qkv_scratch_floats(const QkvTransform& transform) const = 0;
   virtual void qkv_gradient(const QkvGradientTask& task, CallersStream stream) const = 0;
   virtual void score(const ScoreTask& task, CallersStream stream) const = 0;
+  virtual std::int64_t score_scratch_floats(std::int64_t num_rows, std::int64_t vocab_size) const = 0;
   virtual void score_gradient(const ScoreGradientTask& task, CallersStream stream) const = 0;
 };
 

@@ -22,6 +22,7 @@ void qkv(const QkvTask& task, const Stream& stream);
 std::int64_t qkv_scratch_floats(const QkvTransform& transform);
 void qkv_gradient(const QkvGradientTask& task, const Stream& stream);
 void score(const ScoreTask& task, const Stream& stream);
+std::int64_t score_scratch_floats(std::int64_t num_rows, std::int64_t vocab_size);
 void score_gradient(const ScoreGradientTask& task, const Stream& stream);
 
 /// to[c] += Σ over rows of from[row, c], fp32 in one order.

@@ -150,7 +150,12 @@ ScoredRows ScoredRows::narrow(std::int64_t begin, std::int64_t count) const {
 }
 
 void fused_scores(const cuda::TrainingKernels& kernels, const LogitRows& rows, const ScoredRows& to) {
-  kernels.score(score_task(rows, to), callers_stream(rows.logits_MV));
+  const Tensor& logits_MV = rows.logits_MV;
+  cuda::ScoreTask task = score_task(rows, to);
+  const Tensor scratch =
+      torch::empty({kernels.score_scratch_floats(task.num_rows, task.vocab_size)}, logits_MV.options());
+  task.scratch = scratch.data_ptr<float>();
+  kernels.score(task, callers_stream(logits_MV));
 }
 
 Tensor fused_score_gradient(const cuda::TrainingKernels& kernels, const LogitRows& rows, const ScoredRows& scored,

@@ -339,6 +339,12 @@ std::vector<float> logit_rows(std::int64_t vocab_size, const std::vector<std::in
   return logits;
 }
 
+/// Which must not be read before it is written.
+OnDevice<float> score_scratch(const TrainingKernels& kernels, std::int64_t num_rows, std::int64_t vocab_size) {
+  return OnDevice<float>(
+      std::vector<float>(static_cast<std::size_t>(kernels.score_scratch_floats(num_rows, vocab_size)), NAN));
+}
+
 }  // namespace
 
 TEST_CASE("training's SwiGLU and its gradient are those in fp64, whatever lies between rows") {
@@ -449,7 +455,7 @@ TEST_CASE("training's q, k, v and all gradients through bias, norms and rotation
 TEST_CASE("training's log-probs, entropies and their gradients are those in fp64, with tokens that are cut") {
   if (!find_device()) return;
   const auto kernels = target::make_device_training(0);
-  for (const std::int64_t vocab_size : {1, 40, 37, 515, 8192, 9001, 16392}) {
+  for (const std::int64_t vocab_size : {1, 40, 37, 515, 8192, 9001, 16384, 16392, 32771}) {
     for (const float temperature : {1.0F, 0.7F, 3.0F}) {
       for (const bool has_entropy : {true, false}) {
         INFO("vocabulary of " << vocab_size << ", temperature " << temperature << ", entropy " << has_entropy);
@@ -465,9 +471,10 @@ TEST_CASE("training's log-probs, entropies and their gradients are those in fp64
           in_both_orders([&] {
             const OnDevice<float> logits_there(logits), log_probs(targets.size()), entropies(targets.size());
             const OnDevice<RowSums> sums(targets.size());
+            const OnDevice<float> scratch = score_scratch(*kernels, num_rows, vocab_size);
             const Rows codes(num_rows, vocab_size, 0, false);
-            const ScoreTask task{logits_there.data(), num_rows,         vocab_size,       targets_there.data(),
-                                 temperature,         log_probs.data(), entropies.data(), sums.data()};
+            const ScoreTask task{logits_there.data(), num_rows,         vocab_size,  targets_there.data(), temperature,
+                                 log_probs.data(),    entropies.data(), sums.data(), scratch.data()};
             const target::Stream stream;
             kernels->score(task, {stream.handle()});
             kernels->score_gradient({task, d_log_probs_there.data(), has_entropy ? d_entropies_there.data() : nullptr,
@@ -486,10 +493,42 @@ TEST_CASE("training's log-probs, entropies and their gradients are those in fp64
   }
 }
 
+TEST_CASE("a row's log-prob and entropy have the same bits in every company") {
+  if (!find_device()) return;
+  const auto kernels = target::make_device_training(0);
+  for (const std::int64_t vocab_size : {37, 16392, 49152}) {
+    constexpr std::int64_t kMost = 133;  // more than one block joins
+    const std::vector<std::int64_t> targets(kMost, vocab_size / 2);
+    const OnDevice<float> logits(normal_values(kMost * vocab_size, 4, 12));
+    const OnDevice<std::int64_t> targets_there(targets);
+    const auto scores_of = [&](std::int64_t first, std::int64_t num_rows) {
+      const auto count = static_cast<std::size_t>(num_rows);
+      const OnDevice<float> log_probs(count), entropies(count);
+      const OnDevice<RowSums> sums(count);
+      const OnDevice<float> scratch = score_scratch(*kernels, num_rows, vocab_size);
+      const target::Stream stream;
+      kernels->score({logits.data() + first * vocab_size, num_rows, vocab_size, targets_there.data(), 0.7F,
+                      log_probs.data(), entropies.data(), sums.data(), scratch.data()},
+                     {stream.handle()});
+      stream.wait();
+      std::vector<float> both = log_probs.read();
+      const std::vector<float> more = entropies.read();
+      both.insert(both.end(), more.begin(), more.end());
+      return both;
+    };
+    const std::vector<float> all = scores_of(0, kMost);
+    for (const std::int64_t row : {0, 1, 64, 132}) {
+      INFO("row " << row << " of a vocabulary of " << vocab_size);
+      const auto at = static_cast<std::size_t>(row);
+      CHECK(scores_of(row, 1) == std::vector<float>{all[at], all[at + kMost]});
+    }
+  }
+}
+
 TEST_CASE("a row of logits that is not finite has NaN log-probs, entropies and gradients, and no other row has") {
   if (!find_device()) return;
   const auto kernels = target::make_device_training(0);
-  for (const std::int64_t vocab_size : {40, 9001}) {
+  for (const std::int64_t vocab_size : {40, 9001, 16400}) {
     const std::vector<std::int64_t> targets = {1, 2, 3, 4};
     std::vector<float> logits = normal_values(4 * vocab_size, 1, 11);
     const auto size = static_cast<std::size_t>(vocab_size);
@@ -499,8 +538,9 @@ TEST_CASE("a row of logits that is not finite has NaN log-probs, entropies and g
     const OnDevice<float> logits_there(logits), log_probs(4), entropies(4), d(std::vector<float>{1, 1, 1, 1});
     const OnDevice<std::int64_t> targets_there(targets);
     const OnDevice<RowSums> sums(4);
-    const ScoreTask task{logits_there.data(), 4,          vocab_size, targets_there.data(), 1.0F, log_probs.data(),
-                         entropies.data(),    sums.data()};
+    const OnDevice<float> scratch = score_scratch(*kernels, 4, vocab_size);
+    const ScoreTask task{logits_there.data(), 4,           vocab_size,    targets_there.data(), 1.0F, log_probs.data(),
+                         entropies.data(),    sums.data(), scratch.data()};
     const target::Stream stream;
     kernels->score(task, {stream.handle()});
     kernels->score_gradient({task, d.data(), d.data(), logits_there.data(), true}, {stream.handle()});
