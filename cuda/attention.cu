@@ -95,6 +95,20 @@ QRL_DEVICE void bring_queries(const AttentionTask& task, const Block& block, flo
   }
 }
 
+/// An element of a head's finished context.
+QRL_DEVICE void put_context(const AttentionTask& task, std::int64_t row, std::int64_t head, int e, float value) {
+  const std::int64_t at = head * task.pages.head_dim + e;
+  if (task.context_codes == nullptr) task.context[row * task.num_heads * task.pages.head_dim + at] = value;
+  else task.context_codes[row * task.codes_stride + at] = bf16_of(value);
+}
+/// Behind the last head zeros up to the codes' stride; `count` threads, this one the `thread`-th.
+QRL_DEVICE void fill_up(const AttentionTask& task, std::int64_t row, std::int64_t head, int thread, int count) {
+  if (task.context_codes == nullptr || head != task.num_heads - 1) return;
+  const std::int64_t width = task.num_heads * task.pages.head_dim;
+  for (std::int64_t e = width + thread; e < task.codes_stride; e += count)
+    task.context_codes[row * task.codes_stride + e] = 0;
+}
+
 /// All of a chunk's codes are under way to L2 while its steps wait for their own loads and for each other.
 QRL_DEVICE void prefetch_chunk(const KvPages& pages, const std::int64_t* codes_at) {
   const int slot_lines = static_cast<int>(pages.at.slot_bytes() + 127) / 128;
@@ -196,9 +210,10 @@ QRL_DEVICE void attend(const AttentionTask& task, std::int64_t tile_idx, Shared<
       for (int e = lane_idx(); e < width; e += 32) {
         float value = is_first ? 0.0F : shared.joined[query][e];
         if (sees) value = fmaf(shared.context[query][e], by.added, value * by.before);
-        if (is_last) task.context[(row * task.num_heads + head) * width + e] = value / stats.sum * value_scale;
+        if (is_last) put_context(task, row, head, e, value / stats.sum * value_scale);
         else shared.joined[query][e] = value;
       }
+      if (is_last) fill_up(task, row, head, lane_idx(), 32);
       if (lane_idx() == 0) shared.joined_stats[(chunk + 1) % 2][query] = stats;
     }
     sync_block();
@@ -223,20 +238,27 @@ void attention_kernel(AttentionTask task) {
 QRL_KERNEL void join_kernel(AttentionTask task) {
   wait_for_kernel_before();
   if (block_x() >= task.work.counts->num_split) return;
-  const std::int64_t row = task.work.split_rows[block_x()], head = block_y(), width = task.pages.head_dim;
-  const std::int64_t num_chunks = task.where.positions[row] / kAttentionChunk + 1;
-  const std::int64_t kv_head = head / (task.num_heads / task.pages.at.num_kv_heads);
-  const float value_scale = task.pages.format == KvFormat::fp8_e4m3 ? task.pages.value_head_scales_K[kv_head] : 1.0F;
-  for (std::int64_t e = thread_idx(); e < width; e += kThreads) {
+  const std::int64_t row = task.work.split_rows[block_x()], head = block_y();
+  const auto width = static_cast<int>(task.pages.head_dim);
+  const std::int32_t num_chunks = task.where.positions[row] / kAttentionChunk + 1;
+  float value_scale = 1;
+  if (task.pages.format == KvFormat::fp8_e4m3) {
+    const auto num_kv_heads = static_cast<unsigned>(task.pages.at.num_kv_heads);
+    value_scale =
+        task.pages
+            .value_head_scales_K[static_cast<unsigned>(head) / (static_cast<unsigned>(task.num_heads) / num_kv_heads)];
+  }
+  for (int e = thread_idx(); e < width; e += kThreads) {
     Stats stats;
     float value = 0;
-    for (std::int64_t chunk = 0; chunk < num_chunks; ++chunk) {
+    for (std::int32_t chunk = 0; chunk < num_chunks; ++chunk) {
       const std::int64_t partial = (task.work.partials_N[row] + chunk) * task.num_heads + head;
       const Factors by = join(stats, {task.partial_stats[2 * partial], task.partial_stats[2 * partial + 1]});
       value = fmaf(task.partial_contexts[partial * width + e], by.added, value * by.before);
     }
-    task.context[(row * task.num_heads + head) * width + e] = value / stats.sum * value_scale;
+    put_context(task, row, head, e, value / stats.sum * value_scale);
   }
+  fill_up(task, row, head, thread_idx(), kThreads);
 }
 
 template <KvFormat format, int kDim, int kTiles>

@@ -68,10 +68,13 @@ void Blocks::attend(std::size_t layer_idx, const TickArrays& arrays, const KvPag
   const LayerMemory& layer = weights_.layer(layer_idx);
   const EncodedRows attended = attended_.for_layer(layer.o.view), after = normed_.for_layer(layer.gate_up.view),
                     gated = gated_.for_layer(layer.down.view);
+  // Codes without a row's scale need nobody who sees the whole row.
+  const bool is_bf16 = attended.code == quant::Code::bf16;
   attention({q_.as<float>(), shape.num_heads, arrays.where, pages, arrays.attention, partial_stats_.as<float>(),
-             partial_contexts_.as<float>(), context_.as<float>()},
+             partial_contexts_.as<float>(), is_bf16 ? nullptr : context_.as<float>(),
+             is_bf16 ? static_cast<std::uint16_t*>(attended.codes) : nullptr, attended.stride},
             stream);
-  encode({context_.as<float>(), attended}, num_rows, stream);
+  if (!is_bf16) encode({context_.as<float>(), attended}, num_rows, stream);
   product(attended, layer.o.view, num_rows, y_, width_stride_, stream);
   norm_encode({x_.as<float>(), rows_of(y_, width_stride_), layer.o_bias_D.as<float>(), layer.post_norm_D.as<float>(),
                nullptr, shape.rms_norm_eps, after},

@@ -176,7 +176,10 @@ struct AttentionTask {
   AttentionWork work;
   float* partial_stats;     ///< fp32 [partials, H, 2]: largest score, sum of weights
   float* partial_contexts;  ///< fp32 [partials, H, E]
-  float* context;           ///< fp32 [*, H·E]
+  // Contexts [*, H·E]: fp32, or null and as a product reads bf16 rows, zeros up to their stride.
+  float* context;
+  std::uint16_t* context_codes = nullptr;
+  std::int64_t codes_stride = 0;
 };
 void attention(const AttentionTask& task, const Stream& stream);
 

@@ -153,18 +153,21 @@ std::size_t row_floats(const ops::HeadShape& heads) {
 
 struct Attended {
   std::vector<float> context;
+  std::vector<std::uint16_t> codes;  ///< instead, with a stride
   AttentionPlan plan;
 };
 
 /// q: [rows, H·E]. tile_blocks 0: one a tile.
 Attended attend(const Pool& pool, const Rows& rows, const std::vector<float>& q, std::int64_t max_partials,
-                std::int64_t tile_blocks = 0) {
+                std::int64_t tile_blocks = 0, std::int64_t codes_stride = 0) {
   const ops::HeadShape& heads = pool.heads;
   AttentionPlanner planner({heads.num_heads, heads.num_kv_heads, heads.head_dim}, max_partials);
   Attended done;
   done.plan = planner.plan({rows.positions, rows.first_pages, rows.page_ids, pool.at.page_size});
   const AttentionPlan& plan = done.plan;
   const OnDevice<float> q_there(q), context(std::vector<float>(q.size(), std::nanf("")));
+  const OnDevice<std::uint16_t> codes(
+      std::vector<std::uint16_t>(rows.positions.size() * static_cast<std::size_t>(codes_stride), 0xffff));
   const OnDevice<float> stats(
       std::vector<float>(static_cast<std::size_t>(max_partials * heads.num_heads * 2), std::nanf(""))),
       contexts(std::vector<float>(static_cast<std::size_t>(max_partials) * row_floats(heads), std::nanf("")));
@@ -183,10 +186,13 @@ Attended attend(const Pool& pool, const Rows& rows, const std::vector<float>& q,
                       tile_blocks > 0 ? tile_blocks : counts.num_large, counts.num_split + tile_blocks},
                      stats.data(),
                      contexts.data(),
-                     context.data()},
+                     codes_stride > 0 ? nullptr : context.data(),
+                     codes_stride > 0 ? codes.data() : nullptr,
+                     codes_stride},
                     stream);
   stream.wait();
   done.context = context.read();
+  done.codes = codes.read();
   return done;
 }
 
@@ -288,6 +294,32 @@ TEST_CASE("attention is the CPU's on the same bytes, in every KV format: whole, 
           CHECK(first_beyond(got.context, want, bound(format).absolute, bound(format).relative) == "");
         }
       });
+    }
+  }
+}
+
+TEST_CASE("contexts as bf16 codes are those in fp32, rounded, with zeros behind them") {
+  if (!find_device()) return;
+  const ops::HeadShape heads{6, 2, 24};  // rows of 144
+  constexpr std::int64_t kStride = 256;
+  for (const KvFormat format : kFormats) {
+    const Pool pool(format, heads, 16, shuffled(40));
+    Rows rows;
+    rows.add(pool, consecutive(0, 40), 3);
+    rows.add(pool, consecutive(0, 40), 600);
+    rows.add(pool, consecutive(0, 40), 250, 9);
+    const std::vector<float> q =
+        normal_values(static_cast<std::int64_t>(rows.positions.size() * row_floats(heads)), 1, 28);
+    for (const std::int64_t max_partials : {std::int64_t{0}, kManyPartials}) {
+      const std::vector<float> context = attend(pool, rows, q, max_partials).context;
+      const std::vector<std::uint16_t> codes = attend(pool, rows, q, max_partials, 0, kStride).codes;
+      std::vector<std::uint16_t> want;
+      for (std::size_t i = 0; i < context.size(); ++i) {
+        want.push_back(bf16_of(context[i]));
+        if ((i + 1) % row_floats(heads) == 0) want.resize((i + 1) / row_floats(heads) * kStride);
+      }
+      INFO(quant::name(format) << ", " << max_partials << " partials");
+      CHECK(codes == want);
     }
   }
 }

@@ -137,9 +137,10 @@ TEST_CASE("logits are nearer to the CPU's than those are to fp32's, in every for
                                  << format_error << " (rms) from fp32's; with fp32 products the device's are "
                                  << wide_error << " from the CPU's, with rounded ones " << rounded_error);
         // With fp32 products what is left is sums in another order, which on a device take some activation over a tie
-        // to the next code.
+        // to the next code; and with e4m3 pages that the CPU rounds queries and weights to 8 bits, not to 11, which
+        // does the same with keys and values of the layers above (attention_test.cpp holds either to what it has).
 #if defined(QRL_CUDA_EMULATED)
-        CHECK(wide_error < 0.01 * format_error);
+        CHECK(wide_error < (kv_format == KvFormat::fp8_e4m3 ? 0.5 : 0.01) * format_error);
 #endif
         CHECK(wide_error < (kv_format == KvFormat::int8 ? 0.35 : 0.7) * format_error);
         CHECK(rounded_error > wide_error);
