@@ -130,8 +130,10 @@ Snapshot::Snapshot(const ModelConfig& config, const SnapshotFormats& formats)
     const FormatChooser::LayerFormats format = formats_of.choose(idx);
     const std::int64_t qkv_size = config.q_size() + 2 * config.kv_size();
     layer.qkv = ops::make_packed_linear(format.qkv, qkv_size, width, config.qkv_bias, &matrices_);
+    layer.qkv.tensors = {config.q_size(), config.kv_size(), config.kv_size()};
     layer.o = ops::make_packed_linear(format.o, width, config.q_size(), config.o_bias, &matrices_);
     layer.gate_up = ops::make_packed_linear(format.gate_up, 2 * config.intermediate_size, width, false, &matrices_);
+    layer.gate_up.tensors = {config.intermediate_size, config.intermediate_size};
     layer.down = ops::make_packed_linear(format.down, width, config.intermediate_size, false, &matrices_);
   }
   formats_of.check_patterns();

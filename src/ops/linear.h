@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "base/buffer.h"
 #include "base/threads.h"
@@ -29,6 +30,8 @@ struct PackedLinear {
   base::Buffer column_sums;  ///< int32, the scales' shape: 128·Σ codes under each scale, what the u8·s8 instruction
                              ///< adds too much; with int8 activations only
   base::Buffer bias;         ///< fp32 [out, padded]; empty without one
+  /// Outputs of each tensor that it is packed from, in order: blocks of scales begin anew with each. Empty: one tensor.
+  std::vector<std::int64_t> tensors;
 };
 
 /// Makes an empty (zero) PackedLinear of this shape, in the arena's memory if there is one.

@@ -4,15 +4,20 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
+#include <limits>
+#include <vector>
 
 #include "base/error.h"
+#include "ops/kernels/kernels.h"
 
 namespace qrl::ops {
 
 namespace {
 
-constexpr std::int64_t kInputsPerWord = 4;  // of int8
+constexpr std::int64_t kInputsPerWord = 4;  // of int8 and e4m3
+constexpr std::int64_t kBlock = 128;        // of fp8_block128, both ways
 
 /// Four words of four codes each, as the four words that hold their first, second, third and fourth codes.
 __m128i transposed_words(__m128i words) {
@@ -45,6 +50,54 @@ std::int64_t num_panels(const PackedLinear& packed) { return packed.panels.shape
 
 void check_int8(quant::Format format) {
   QRL_INVARIANT(format == quant::Format::int8, "transpose_codes", "int8", std::string(quant::name(format)));
+}
+
+void check_blocks(const PackedLinear& packed, const char* where) {
+  QRL_INVARIANT(packed.format == quant::Format::fp8_block128, where, "fp8_e4m3 block128",
+                std::string(quant::name(packed.format)));
+}
+
+std::int64_t round_up_to_blocks(std::int64_t count) { return (count + kBlock - 1) / kBlock * kBlock; }
+
+/// e4m3's order of bytes in a word, inputs 0, 2, 1, 3 (ops/linear.h), of words: there and back.
+__m128i swapped_middle(__m128i words) { return _mm_shuffle_epi32(words, _MM_SHUFFLE(3, 1, 2, 0)); }
+
+/// Calls body(first output, its input in the transposed layer, outputs) for each tensor of a layer.
+template <class Body>
+void for_tensors(const PackedLinear& weight, Body&& body) {
+  if (weight.tensors.empty()) return body(std::int64_t{0}, std::int64_t{0}, weight.out);
+  std::int64_t first = 0, input = 0;
+  for (const std::int64_t outputs : weight.tensors) {
+    body(first, input, outputs);
+    first += outputs;
+    input += round_up_to_blocks(outputs);
+  }
+  QRL_INVARIANT(first == weight.out, "tensors of a packed layer", std::to_string(weight.out) + " outputs",
+                std::to_string(first));
+}
+
+/// One panel of `to`, from all outputs of a tensor: words of four outputs of one input out of words of four inputs of
+/// one output.
+void transpose_panel(const PackedLinear& weight, std::int64_t first_output, std::int64_t first_input,
+                     std::int64_t num_outputs, PackedLinear& to, std::int64_t panel) {
+  std::int32_t* const into = panel_of(to, panel);
+  const std::int64_t first_group = panel * kPanelColumns / kInputsPerWord;
+  // The last groups of four of this panel's columns may be beyond the weight's width.
+  const std::int64_t groups = std::min(kPanelColumns / kInputsPerWord, weight.panels.shape()[1] - first_group);
+  for (std::int64_t o = 0; o < num_outputs; o += kInputsPerWord) {
+    std::array<const std::int32_t*, kInputsPerWord> from{};
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      const std::int64_t output = first_output + o + static_cast<std::int64_t>(i);
+      if (output < first_output + num_outputs)
+        from[i] = panel_of(weight, output / kPanelColumns) + first_group * kPanelColumns + output % kPanelColumns;
+    }
+    std::int32_t* const words = into + (first_input + o) / kInputsPerWord * kPanelColumns;
+    for (std::int64_t group = 0; group < groups; ++group) {
+      const auto word = [&](std::size_t i) { return from[i] != nullptr ? from[i][group * kPanelColumns] : 0; };
+      const __m128i codes = _mm_set_epi32(word(3), word(1), word(2), word(0));
+      store(words + group * kInputsPerWord, swapped_middle(transposed_words(codes)));
+    }
+  }
 }
 
 }  // namespace
@@ -105,6 +158,75 @@ void transpose_codes(base::Team& team, const Activations& x, PackedLinear& to) {
       }
     }
     sum_columns(to, panel);
+  }
+}
+
+std::int64_t transposed_inputs(const PackedLinear& weight) {
+  std::int64_t inputs = 0;
+  for_tensors(weight, [&](std::int64_t, std::int64_t input, std::int64_t outputs) {
+    inputs = input + outputs;  // the last block stays ragged
+  });
+  return inputs;
+}
+
+void spread_outputs(const PackedLinear& weight, const float* row, float* inputs) {
+  for_tensors(weight, [&, end = std::int64_t{0}](std::int64_t first, std::int64_t input, std::int64_t outputs) mutable {
+    std::fill(inputs + end, inputs + input, 0.0F);
+    std::copy_n(row + first, outputs, inputs + input);
+    end = input + outputs;
+  });
+}
+
+void transpose_blocks(base::Team& team, const PackedLinear& weight, PackedLinear& to) {
+  check_blocks(weight, "transpose_blocks");
+  check_blocks(to, "transpose_blocks");
+  QRL_INVARIANT(to.out == weight.in && to.in == transposed_inputs(weight), "transpose_blocks", "a transposed shape",
+                "another");
+  const base::Range mine = team.slice(num_panels(to));
+  const std::int64_t scale_stride = to.scales.shape()[1], weight_stride = weight.scales.shape()[1];
+  for_tensors(weight, [&](std::int64_t first, std::int64_t input, std::int64_t outputs) {
+    for (std::int64_t panel = mine.begin; panel < mine.end; ++panel)
+      transpose_panel(weight, first, input, outputs, to, panel);
+    for (std::int64_t block = 0; block < outputs; block += kBlock) {
+      float* scales = to.scales.as<float>() + (input + block) / kBlock * scale_stride;
+      const std::int64_t end = std::min(to.out, mine.end * kPanelColumns);
+      for (std::int64_t i = mine.begin * kPanelColumns; i < end; ++i)
+        scales[i] = weight.scales.as<float>()[i / kBlock * weight_stride + first + block];
+    }
+  });
+}
+
+void encode_columns(const float* x, std::int64_t first_row, std::int64_t num_rows, PackedLinear& to) {
+  check_blocks(to, "encode_columns");
+  QRL_INVARIANT(first_row % kBlock == 0 && num_rows == std::min(kBlock, to.in - first_row), "encode_columns",
+                "a block of rows", std::to_string(num_rows) + " from " + std::to_string(first_row));
+  const std::int64_t num_words = (num_rows + kInputsPerWord - 1) / kInputsPerWord;
+  float* const scales = to.scales.as<float>() + first_row / kBlock * to.scales.shape()[1];
+  constexpr std::int64_t kAtOnce = 16;                       // columns: a cache line of a row
+  std::array<std::array<float, kBlock>, kAtOnce> columns{};  // zero beyond num_rows, as codes then are
+  std::array<std::uint8_t, kBlock> codes{};
+  for (std::int64_t first = 0; first < to.out; first += kAtOnce) {
+    const std::int64_t count = std::min(kAtOnce, to.out - first);
+    for (std::int64_t r = 0; r < num_rows; ++r) {
+      for (std::int64_t i = 0; i < count; ++i)
+        columns[static_cast<std::size_t>(i)][static_cast<std::size_t>(r)] = x[r * to.out + first + i];
+    }
+    for (std::int64_t c = first; c < first + count; ++c) {
+      const std::array<float, kBlock>& column = columns[static_cast<std::size_t>(c - first)];
+      const float amax = kernels().max_abs(column.data(), num_rows);
+      const float scale =
+          std::isfinite(amax) ? quant::scale_of(quant::Code::fp8_e4m3, amax) : std::numeric_limits<float>::quiet_NaN();
+      scales[c] = scale;
+      if (scale > 0) kernels().encode_fp8(column.data(), kBlock, scale, codes.data());
+      else codes.fill(0);  // beside a scale that is NaN they need not say it
+      std::int32_t* words =
+          panel_of(to, c / kPanelColumns) + first_row / kInputsPerWord * kPanelColumns + c % kPanelColumns;
+      for (std::int64_t w = 0; w < num_words; ++w) {
+        const std::uint8_t* four = codes.data() + w * kInputsPerWord;
+        const std::array<std::uint8_t, kInputsPerWord> in_order{four[0], four[2], four[1], four[3]};
+        std::memcpy(words + w * kPanelColumns, in_order.data(), sizeof in_order);
+      }
+    }
   }
 }
 

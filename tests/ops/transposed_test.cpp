@@ -1,7 +1,8 @@
-// Int8 codes the other way round, against what decoding says of them.
+// Codes the other way round, against what decoding says of them.
 #include "ops/transposed.h"
 
 #include <cmath>
+#include <limits>
 
 #include "ops/reference.h"
 
@@ -96,4 +97,87 @@ TEST_CASE("only int8 codes are transposed, to the shape that they have then") {
   CHECK_THROWS_WITH(ops::transpose_codes(alone, int8, other), Catch::Contains("transposed shape"));
   const Activations x(Format::int8, 8, 4);
   CHECK_THROWS_WITH(ops::transpose_codes(alone, x, to), Catch::Contains("transposed shape"));
+}
+
+TEST_CASE("a weight's e4m3 blocks transposed are its codes under its scales, tensor by tensor") {
+  struct Layer {
+    std::vector<std::int64_t> tensors;
+    std::int64_t in;
+  };
+  // Around a word's four outputs, a panel's 64 and a block's 128; tensors that begin within each of them.
+  for (const auto& [tensors, in] :
+       {Layer{{1}, 1}, Layer{{7}, 33}, Layer{{128}, 128}, Layer{{257}, 65}, Layer{{130}, 300}, Layer{{66, 2, 1}, 200},
+        Layer{{128, 128}, 129}, Layer{{40, 20, 20}, 21}, Layer{{129, 127, 130}, 64}}) {
+    std::int64_t out = 0;
+    for (const std::int64_t outputs : tensors) out += outputs;
+    CAPTURE(out, in, tensors.size());
+    PackedLinear weight = ops::make_packed_linear(Format::fp8_block128, out, in, false);
+    Team alone = Team::solo();
+    std::vector<std::int64_t> places;  // of outputs among the transposed layer's inputs
+    std::int64_t first = 0, first_place = 0;
+    for (const std::int64_t outputs : tensors) {
+      const auto values = test::normal_values(outputs * in, std::exp2(static_cast<float>(first % 5)),
+                                              static_cast<std::uint64_t>(out + first));
+      REQUIRE(ops::pack_rows(alone, values.data(), outputs, first, weight));
+      for (std::int64_t o = 0; o < outputs; ++o) places.push_back(first_place + o);
+      first += outputs;
+      first_place += (outputs + 127) / 128 * 128;
+    }
+    if (tensors.size() > 1) weight.tensors = tensors;
+    REQUIRE(ops::transposed_inputs(weight) == places.back() + 1);
+    PackedLinear transposed = ops::make_packed_linear(Format::fp8_block128, in, places.back() + 1, false);
+    by_two([&](Team& team) { ops::transpose_blocks(team, weight, transposed); });
+
+    const std::vector<float> values = decoded(weight), got = decoded(transposed);
+    std::vector<float> want(got.size(), 0.0F), row(static_cast<std::size_t>(out)), spread(places.size());
+    for (std::int64_t i = 0; i < in; ++i) {
+      for (std::int64_t o = 0; o < out; ++o) {
+        const float value = values[static_cast<std::size_t>(o * in + i)];
+        want[static_cast<std::size_t>(i * transposed.in + places[static_cast<std::size_t>(o)])] = value;
+        row[static_cast<std::size_t>(o)] = value;
+      }
+      spread.assign(static_cast<std::size_t>(transposed.in), -1.0F);
+      ops::spread_outputs(weight, row.data(), spread.data());
+      CHECK(std::equal(spread.begin(), spread.end(), want.begin() + i * transposed.in));
+    }
+    CHECK((got == want));
+  }
+}
+
+TEST_CASE("columns in runs of 128 rows are encoded as the reference codec encodes them") {
+  for (const auto& [rows, width] : kShapes) {
+    CAPTURE(rows, width);
+    std::vector<float> values = test::normal_values(rows * width, 1.0F, static_cast<std::uint64_t>(3 * rows));
+    const auto at = [&](std::int64_t row, std::int64_t column) -> float& {
+      return values[static_cast<std::size_t>(row * width + column)];
+    };
+    for (std::int64_t row = 0; row < rows; ++row) at(row, width / 2) *= row < 128 ? 0.0F : 1e-30F;
+    if (width > 2) at(rows - 1, 0) = std::nanf(""), at(rows / 2, 1) = -std::numeric_limits<float>::infinity();
+    PackedLinear to = ops::make_packed_linear(Format::fp8_block128, width, rows, false);
+    for (std::int64_t row = 0; row < rows; row += 128)
+      ops::encode_columns(values.data() + row * width, row, std::min<std::int64_t>(128, rows - row), to);
+    const std::vector<float> got = decoded(to);
+    for (std::int64_t c = 0; c < width; ++c) {
+      std::vector<float> column, want(static_cast<std::size_t>(rows));
+      for (std::int64_t row = 0; row < rows; ++row) column.push_back(at(row, c));
+      quant::round_activations(Format::fp8_block128, column, want);
+      const auto same = [](float a, float b) { return a == b || (std::isnan(a) && std::isnan(b)); };
+      CHECK(std::equal(want.begin(), want.end(), got.begin() + c * rows, same));
+    }
+  }
+}
+
+TEST_CASE("only blocks of e4m3 are transposed and filled, in their shapes") {
+  Team alone = Team::solo();
+  PackedLinear channels = ops::make_packed_linear(Format::fp8_channel, 8, 8, false);
+  PackedLinear blocks = ops::make_packed_linear(Format::fp8_block128, 8, 260, false);
+  PackedLinear other = ops::make_packed_linear(Format::fp8_block128, 260, 9, false);
+  CHECK_THROWS_WITH(ops::transpose_blocks(alone, channels, channels), Catch::Contains("block128"));
+  CHECK_THROWS_WITH(ops::transpose_blocks(alone, blocks, other), Catch::Contains("transposed shape"));
+  blocks.tensors = {4, 5};
+  CHECK_THROWS_WITH(ops::transposed_inputs(blocks), Catch::Contains("8 outputs"));
+  const std::vector<float> rows(8 * 128);
+  CHECK_THROWS_WITH(ops::encode_columns(rows.data(), 0, 8, channels), Catch::Contains("block128"));
+  CHECK_THROWS_WITH(ops::encode_columns(rows.data(), 64, 128, blocks), Catch::Contains("a block of rows"));
+  CHECK_THROWS_WITH(ops::encode_columns(rows.data(), 256, 128, blocks), Catch::Contains("a block of rows"));
 }
