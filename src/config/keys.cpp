@@ -275,10 +275,14 @@ void add_quant(List& list) {
                               {"low_bit", LearnerForward::low_bit}}),
       "linear layers of the learner's forward: bf16, in model.dtype; fake_quant, that of values quantised and back; "
       "low_bit, the sampler's own product on the sampler's own tensors, on a GPU with rollouts there, too");
-  quant.add("learner.backward", &QuantRecipe::learner_backward,
-            choice<LearnerBackward>({{"model_dtype", LearnerBackward::model_dtype}, {"int8", LearnerBackward::int8}}),
-            "products of the backward pass: in model.dtype; int8, that of int8 layers with forward low_bit in int8, "
-            "gradients encoded as activations are");
+  quant.add(
+      "learner.backward", &QuantRecipe::learner_backward,
+      choice<LearnerBackward>({{"model_dtype", LearnerBackward::model_dtype},
+                               {"int8", LearnerBackward::int8},
+                               {"fp8_e4m3", LearnerBackward::fp8_e4m3}}),
+      "products of the backward pass: in model.dtype; with forward low_bit int8, those of int8 layers in int8, or "
+      "fp8_e4m3, those of fp8_e4m3 layers of granularity block128 in e4m3 (end to end), gradients encoded as "
+      "activations are");
   quant.add("kv_calibration.when", &QuantRecipe::kv_when,
             choice<CalibrateKv>({{"every_update", CalibrateKv::every_update}, {"once", CalibrateKv::once}}),
             "fp8_e4m3's scales of keys and values: of each policy version, or of the first alone (for experiments)");

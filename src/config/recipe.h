@@ -18,7 +18,7 @@ enum class Granularity : std::uint8_t { automatic, tensor, channel_token, block1
 enum class GapAction : std::uint8_t { stop, warn };
 enum class HeadFormat : std::uint8_t { automatic, f32 };  ///< automatic: bf16, or fp32 when the weights are
 enum class LearnerForward : std::uint8_t { bf16, fake_quant, low_bit };
-enum class LearnerBackward : std::uint8_t { model_dtype, int8 };
+enum class LearnerBackward : std::uint8_t { model_dtype, int8, fp8_e4m3 };
 enum class KvCache : std::uint8_t { automatic, f32, bf16, int8, fp8_e4m3 };  ///< automatic: as the weights
 enum class CalibrateKv : std::uint8_t { every_update, once };
 enum class OverlongPrompt : std::uint8_t { error, filter, truncate };

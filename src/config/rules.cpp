@@ -223,21 +223,27 @@ void check_quant(const Recipe& recipe, RuleBook& rules) {
                 !recipe.rollout.bitwise || quant.kv_cache != KvCache::fp8_e4m3,
                 "quant.rollout.kv_cache other than fp8_e4m3 with rollout.bitwise", "fp8_e4m3", "use int8 or bf16");
   const bool int8_backward = quant.learner_backward == LearnerBackward::int8;
+  const bool fp8_backward = quant.learner_backward == LearnerBackward::fp8_e4m3;
+  const std::string backward = std::string(" with quant.learner.backward ") + (fp8_backward ? "fp8_e4m3" : "int8");
   rules.require({"quant.learner.backward", "quant.learner.forward"},
-                !int8_backward || quant.learner_forward == LearnerForward::low_bit,
-                "quant.learner.forward low_bit with quant.learner.backward int8", "another",
+                !(int8_backward || fp8_backward) || quant.learner_forward == LearnerForward::low_bit,
+                "quant.learner.forward low_bit" + backward, "another",
                 "its operands are the codes of that forward pass");
   // int32 sums over a micro-batch's tokens stay exact to 132,103, as ops/linear.cpp has it (kMaxInt8Width): of products
   // of two codes, and of 128 times a code.
   constexpr std::int64_t kMostTokens = 131072;
-  rules.require(
-      {"quant.learner.backward", "actor.max_tokens_per_micro_batch"},
-      !int8_backward || recipe.actor.max_tokens_per_micro_batch <= kMostTokens,
-      "actor.max_tokens_per_micro_batch of at most " + number(kMostTokens) + " with quant.learner.backward int8",
-      number(recipe.actor.max_tokens_per_micro_batch), "its sums over tokens are exact up to there");
+  rules.require({"quant.learner.backward", "actor.max_tokens_per_micro_batch"},
+                !int8_backward || recipe.actor.max_tokens_per_micro_batch <= kMostTokens,
+                "actor.max_tokens_per_micro_batch of at most " + number(kMostTokens) + backward,
+                number(recipe.actor.max_tokens_per_micro_batch), "its sums over tokens are exact up to there");
   rules.require({"quant.learner.backward", "quant.rollout.weights"},
-                !int8_backward || quant.weights == WeightFormat::int8,
-                "quant.rollout.weights int8 with quant.learner.backward int8", "another", "use model_dtype");
+                !int8_backward || quant.weights == WeightFormat::int8, "quant.rollout.weights int8" + backward,
+                "another", "use model_dtype");
+  const bool in_blocks = quant.weights == WeightFormat::fp8_e4m3 && quant.granularity == Granularity::block128;
+  rules.require({"quant.learner.backward", "quant.rollout.weights", "quant.rollout.granularity"},
+                !fp8_backward || in_blocks,
+                "quant.rollout.weights fp8_e4m3 and quant.rollout.granularity block128" + backward, "another",
+                "scales of square blocks are those of the transposed weights, too; else use model_dtype");
   const bool on_gpu = draws_on_gpu(recipe);
   rules.require(
       {"rollout.device", "trainer.device", "quant.learner.forward"},
@@ -246,7 +252,7 @@ void check_quant(const Recipe& recipe, RuleBook& rules) {
       "its products are the decoder's, on the decoder's tensors; fake_quant has the same values and gradients "
       "without them");
   rules.require({"trainer.device", "quant.learner.backward"}, !learns_on_gpu(recipe) || !int8_backward,
-                "quant.learner.backward model_dtype with trainer.device cuda", "int8",
+                "quant.learner.backward model_dtype or fp8_e4m3 with trainer.device cuda", "int8",
                 "on a GPU the forward pass's products alone are in int8");
   rules.require({"rollout.bitwise", "rollout.device", "trainer.device"},
                 !recipe.rollout.bitwise || on_gpu == learns_on_gpu(recipe),

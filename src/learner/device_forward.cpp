@@ -264,7 +264,7 @@ Tensor device_hidden_states(const PolicyWeights& weights, const model::ModelConf
   const bool int8_pages = options.after_layer != nullptr && options.kv_format == quant::KvFormat::int8;
   const auto layer = [rows, heads, eps, dtypes, int8_pages,
                       low_bit = options.forward == config::LearnerForward::low_bit, device = options.device,
-                      compute = options.compute, kernels = options.kernels](
+                      compute = options.compute, backward = options.backward, kernels = options.kernels](
                          std::size_t idx, const LayerWeights& w, const model::LayerSnapshot* q, const TensorList& in) {
     const auto project = [&](const char* name, const Tensor& x, const Weight& weight,
                              ops::PackedLinear model::LayerSnapshot::*which) {
@@ -272,7 +272,7 @@ Tensor device_hidden_states(const PolicyWeights& weights, const model::ModelConf
       const ops::PackedLinear& form = q->*which;
       if (!low_bit) return device_linear(x, weight, form.format);
       const std::string matrix = "layers." + std::to_string(idx) + "." + name;
-      return device_quantised_linear(x, weight, {device, matrix, form.out, form.in, compute});
+      return device_quantised_linear(x, weight, {device, matrix, &form, compute, backward});
     };
     const auto [before_ND, normed_ND] = add_norm(in[0], {in[1]}, w.input_norm, eps, dtypes.between, kernels);
     const Tensor qkv_NC = project("qkv", normed_ND, w.qkv, &model::LayerSnapshot::qkv);

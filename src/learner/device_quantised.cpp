@@ -2,7 +2,10 @@
 
 #include <ATen/DeviceAccelerator.h>
 
+#include <algorithm>
+
 #include "learner/device_forward.h"
+#include "learner/learner.h"
 
 namespace qrl::learner {
 
@@ -14,10 +17,39 @@ base::View view_of(const Tensor& matrix) {
 }
 
 Tensor decoded_weight_there(const DeviceLayer& layer, const torch::Device& device) {
-  const Tensor weight = torch::empty({layer.out, layer.in}, torch::TensorOptions().dtype(layer.compute).device(device));
+  const Tensor weight =
+      torch::empty({layer.form->out, layer.form->in}, torch::TensorOptions().dtype(layer.compute).device(device));
   const model::DecodedTensor wanted{layer.matrix, view_of(weight)};
   layer.weights->decode({&wanted, 1}, stream_on(device));
   return weight;
+}
+
+/// Rows as quantised_linear's fp8_e4m3 backward pass has them: runs of 128 begin anew with each tensor's outputs.
+Tensor rounded_outputs(const Tensor& d_y, const ops::PackedLinear& form) {
+  if (form.tensors.empty()) return rounded_activations(d_y, form.format);
+  TensorList parts;
+  for (const Tensor& part : d_y.split_with_sizes(form.tensors, 1))
+    parts.push_back(rounded_activations(part.contiguous(), form.format));
+  return torch::cat(parts, 1);
+}
+
+/// xᵀ with runs of 128 tokens.
+Tensor rounded_columns(const Tensor& x, quant::Format format) {
+  return rounded_activations(x.t().contiguous(), format);
+}
+
+/// dX, and dYᵀ·X̂ added to `gradient`, in e4m3; d_y of any dtype, x fp32.
+Tensor fp8_gradients(const Tensor& d_y, const Tensor& x, const DeviceLayer& layer, const Tensor& gradient) {
+  const quant::Format format = layer.form->format;
+  const Tensor weight = decoded_weight_there(layer, x.device()), d_x = torch::empty_like(x);
+  for (std::int64_t first = 0; first < x.size(0); first += kFp8GradientTokens) {
+    const std::int64_t count = std::min(kFp8GradientTokens, x.size(0) - first);
+    const Tensor d_rows = d_y.narrow(0, first, count).to(torch::kFloat32).contiguous();
+    d_x.narrow(0, first, count).copy_(exact_product(rounded_outputs(d_rows, *layer.form).to(layer.compute), weight));
+    const Tensor columns = rounded_columns(x.narrow(0, first, count), format).to(layer.compute);
+    add_exact_product(rounded_columns(d_rows, format).to(layer.compute), columns.t(), gradient);
+  }
+  return d_x;
 }
 
 }  // namespace
@@ -39,12 +71,17 @@ Tensor device_quantised_linear(const Tensor& x, const Weight& master, const Devi
     return model::ProductInput{matrix, num_rows, codes.data_ptr()};
   };
   layer.weights->multiply(rows.data_ptr<float>(), input(), padded.data_ptr(), stream_on(device));
-  Tensor y = padded.narrow(1, 0, layer.out);
+  Tensor y = padded.narrow(1, 0, layer.form->out);
   if (layer.compute == torch::kFloat32) y = y.to(torch::kFloat32);  // so that its gradient is
   return differentiable({x}, {y}, [input, master, layer, device, num_rows = rows.size(0)](const TensorList& d) {
-    const Tensor d_y = d[0].to(layer.compute);
-    const Tensor kept_x = torch::empty({num_rows, layer.in}, d_y.options());
+    const bool in_fp8 =
+        layer.backward == config::LearnerBackward::fp8_e4m3 && layer.form->format == quant::Format::fp8_block128;
+    const Tensor kept_x =
+        torch::empty({num_rows, layer.form->in},
+                     torch::TensorOptions().device(device).dtype(in_fp8 ? torch::kFloat32 : layer.compute));
     layer.weights->decode_input(input(), view_of(kept_x), stream_on(device));
+    if (in_fp8) return TensorList{fp8_gradients(d[0], kept_x, layer, master.gradient)};
+    const Tensor d_y = d[0].to(layer.compute);
     add_exact_product(d_y.t(), kept_x, master.gradient);
     return TensorList{exact_product(d_y, decoded_weight_there(layer, device))};
   })[0];

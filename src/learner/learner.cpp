@@ -38,8 +38,8 @@ bool multiplies_on_device(const LearnerOptions& options) {
 
 /// Before anything is allocated.
 void prepare(const LearnerOptions& options) {
-  QRL_REQUIRE(!uses_torch_ops(options) || !options.int8_backward, "trainer.device cuda",
-              "quant.learner.backward model_dtype", "int8", "use trainer.device cpu");
+  QRL_REQUIRE(!uses_torch_ops(options) || options.backward != config::LearnerBackward::int8, "trainer.device cuda",
+              "quant.learner.backward model_dtype or fp8_e4m3", "int8", "use trainer.device cpu");
   at::set_num_threads(base::num_threads());
   keep_tensor_memory();
 }
@@ -136,7 +136,7 @@ struct Learner::State {
     how.lm_head_dtype = parameters.policy().lm_head_dtype;
     how.activation_checkpointing = options.activation_checkpointing;
     how.forward = options.forward;
-    how.int8_backward = options.int8_backward;
+    how.backward = options.backward;
     how.pages = pages;
     how.kv_format = options.kv_format;
     how.kernels = kernels;

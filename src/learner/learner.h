@@ -43,7 +43,7 @@ struct LossOptions {
 struct LearnerOptions {
   /// cuda: masters, gradients, moments and activations are on the GPU of this rank's number on its machine, round and
   /// round, where LibTorch's operations compute (device_forward.h), and with low_bit the decoder's products; not with
-  /// int8_backward. An input error where there is no such GPU.
+  /// backward int8. An input error where there is no such GPU.
   base::Device device = base::Device::cpu;
   /// LibTorch's operations on the CPU as well, in place of src/ops': for tests, where there is no GPU. The host is then
   /// the device.
@@ -55,7 +55,8 @@ struct LearnerOptions {
   /// With fake_quant and low_bit the linear layers read the snapshot last published, which must hold the present
   /// masters at every forward pass: publish after each update and restore.
   config::LearnerForward forward = config::LearnerForward::bf16;
-  bool int8_backward = false;  ///< with low_bit: the int8 layers' backward products in int8 as well (quantised.h)
+  /// With low_bit: the backward products of the layers in that format in its codes as well (quantised.h).
+  config::LearnerBackward backward = config::LearnerBackward::model_dtype;
   /// With low_bit: every op of the forward pass is the decoder's, keys and values are kept in `kv_format` (not
   /// fp8_e4m3) as its pages keep them, and so log-probs are the sampler's bit for bit at the weights that drew. On a
   /// device the decoder itself, which must sum each row alone, runs the forward pass, without top-k and top-p; the
@@ -73,6 +74,10 @@ struct LearnerOptions {
   config::OptimRecipe optim;
   std::int64_t total_updates = 0;  ///< horizon of the linear and cosine schedules (down to 0)
 };
+
+/// Tokens whose gradients a device's learner encodes at once with backward fp8_e4m3, whole runs of 128: what that takes
+/// in fp32 stays small beside a micro-batch of a large model, and products keep a GPU busy.
+inline constexpr std::int64_t kFp8GradientTokens = 4096;
 
 /// Named statistics of one optimizer update over all ranks ("actor/pg_loss", "mismatch/k3_kl", …; the names are those
 /// of metrics.jsonl), each the same on every rank.

@@ -44,10 +44,10 @@ Tensor hidden_states(const PolicyWeights& weights, const model::ModelConfig& con
     return add_rms_norm(x_ND, branch, gain, eps, out);
   };
   const auto project = [quantised, real = options.forward == config::LearnerForward::low_bit, compute = options.compute,
-                        int8 = options.int8_backward](const Tensor& x, const Weight& w, const ops::PackedLinear* packed,
-                                                      const Again& x_again) {
+                        backward = options.backward](const Tensor& x, const Weight& w, const ops::PackedLinear* packed,
+                                                     const Again& x_again) {
     if (!quantised) return linear(x, w, x_again);
-    return quantised_linear(x, w, {packed, real, compute, int8 && packed->format == quant::Format::int8});
+    return quantised_linear(x, w, {packed, real, compute, backward});
   };
   const AttentionTypes types{dtypes.attention, between};
   const auto attend = [&rows, heads, types, compute = options.compute, pages = options.pages,

@@ -21,7 +21,7 @@ struct ForwardOptions {
   torch::ScalarType lm_head_dtype = torch::kBFloat16;
   bool activation_checkpointing = false;  ///< keep only what enters each layer
   config::LearnerForward forward = config::LearnerForward::bf16;
-  bool int8_backward = false;         ///< of low_bit's int8 layers (quantised.h)
+  config::LearnerBackward backward = config::LearnerBackward::model_dtype;  ///< of low_bit (quantised.h)
   const PageLayout* pages = nullptr;  ///< not null: sampled_attention, the decoder's bits (with low_bit)
   quant::KvFormat kv_format = quant::KvFormat::int8;
   const model::Snapshot* snapshot = nullptr;  ///< what fake_quant and low_bit read: the masters' own values, quantised

@@ -11,20 +11,25 @@
 
 namespace qrl::learner {
 
+using config::LearnerBackward;
+
 namespace {
 
 constexpr std::int64_t kBlockRows = 48;
+constexpr quant::Format kFp8 = quant::Format::fp8_block128;
+constexpr std::int64_t kFp8Run = 128;       // inputs under one of its scales
+constexpr std::int64_t kFp8BlockRows = 96;  // its codes are decoded once a block of rows
 
-/// Calls make_body()(team of one, rows) for all rows, a block of kBlockRows at a time, with a body of its own on every
+/// Calls make_body()(team of one, rows) for all rows, a block of so many at a time, with a body of its own on every
 /// thread: none waits for another, and what a block's products give is still in a core's second cache for the next op.
 template <class MakeBody>
-void by_blocks(std::int64_t num_rows, const MakeBody& make_body) {
+void by_blocks(std::int64_t num_rows, const MakeBody& make_body, std::int64_t block_rows = kBlockRows) {
   std::atomic<std::int64_t> next{0};
   base::parallel(0, [&](base::Team&) {
     base::Team alone = base::Team::solo();
     auto body = make_body();
-    for (std::int64_t first = next.fetch_add(kBlockRows); first < num_rows; first = next.fetch_add(kBlockRows))
-      body(alone, base::Range{first, std::min(num_rows, first + kBlockRows)});
+    for (std::int64_t first = next.fetch_add(block_rows); first < num_rows; first = next.fetch_add(block_rows))
+      body(alone, base::Range{first, std::min(num_rows, first + block_rows)});
   });
 }
 
@@ -49,6 +54,21 @@ Tensor decoded_input(const ops::Activations& codes, torch::ScalarType type) {
     for (std::int64_t row = rows.begin; row < rows.end; ++row)
       ops::decode_row(codes, row, to + (row - rows.begin) * codes.width);
   });
+}
+
+/// Columns `range` of d_y [rows, columns], one after another; an element times scale(its row).
+template <class Scale>
+void gather_columns(const Tensor& d_y, base::Range range, float* columns, const Scale& scale) {
+  constexpr std::int64_t kRowsAtOnce = 16;  // a column's cache line is written whole
+  const std::int64_t num_rows = d_y.size(0), stride = d_y.size(1);
+  for (std::int64_t first = 0; first < num_rows; first += kRowsAtOnce) {
+    const std::int64_t end = std::min(num_rows, first + kRowsAtOnce);
+    for (std::int64_t c = range.begin; c < range.end; ++c) {
+      const float* from = d_y.data_ptr<float>() + c;
+      float* to = columns + (c - range.begin) * num_rows;
+      for (std::int64_t row = first; row < end; ++row) to[row] = from[row * stride] * scale(row);
+    }
+  }
 }
 
 /// dX = dY·Ŵ by int8: each row of dY, with the weights' scales on it, encoded as activations are.
@@ -83,16 +103,59 @@ void add_int8_weight_gradient(const Tensor& d_y, const ops::Activations& x, cons
   by_blocks(num_outputs, [&] {
     return [&, columns = std::vector<float>(static_cast<std::size_t>(kBlockRows * num_rows))](
                base::Team& alone, base::Range outputs) mutable {
-      for (std::int64_t row = 0; row < num_rows; ++row) {
-        const float* from = d_y.data_ptr<float>() + row * num_outputs;
-        for (std::int64_t o = outputs.begin; o < outputs.end; ++o)
-          columns[static_cast<std::size_t>((o - outputs.begin) * num_rows + row)] = from[o] * scales[row];
-      }
+      gather_columns(d_y, outputs, columns.data(), [scales](std::int64_t row) { return scales[row]; });
       for (std::int64_t o = outputs.begin; o < outputs.end; ++o)
         ops::encode_row(columns.data() + (o - outputs.begin) * num_rows, o, codes);
       ops::linear(alone, codes, inputs, outputs, true, gradient.data_ptr<float>());
     };
   });
+}
+
+/// dX = dY·Ŵ in e4m3: rows of dY in runs of 128 outputs, the weights' blocks the other way round.
+Tensor fp8_input_gradient(const Tensor& d_y, const ops::PackedLinear& packed) {
+  const std::int64_t inputs = ops::transposed_inputs(packed);
+  ops::PackedLinear weight = ops::make_packed_linear(kFp8, packed.in, inputs, false);
+  base::parallel(0, [&](base::Team& team) { ops::transpose_blocks(team, packed, weight); });
+  const Tensor d_x = torch::empty({d_y.size(0), packed.in});
+  const auto multiply = [&] {
+    const auto codes = std::make_shared<ops::Activations>(kFp8, kFp8BlockRows, inputs);
+    return [&, codes, spread = std::vector<float>(static_cast<std::size_t>(inputs))](base::Team& alone,
+                                                                                     base::Range rows) mutable {
+      for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+        ops::spread_outputs(packed, d_y.data_ptr<float>() + row * packed.out, spread.data());
+        ops::encode_row(spread.data(), row - rows.begin, *codes);
+      }
+      ops::linear(alone, *codes, weight, {0, rows.size()}, false, d_x.data_ptr<float>() + rows.begin * packed.in);
+    };
+  };
+  by_blocks(d_y.size(0), multiply, kFp8BlockRows);
+  return d_x;
+}
+
+/// gradient += dYᵀ·X̂ in e4m3: columns of both in runs of 128 tokens.
+void add_fp8_weight_gradient(const Tensor& d_y, const ops::Activations& x, const Tensor& gradient) {
+  const std::int64_t num_rows = d_y.size(0), num_outputs = d_y.size(1);
+  ops::PackedLinear inputs = ops::make_packed_linear(kFp8, x.width, num_rows, false);
+  const auto encode_inputs = [&] {
+    return [&, values = std::vector<float>(static_cast<std::size_t>(kFp8Run * x.width))](base::Team&,
+                                                                                         base::Range rows) mutable {
+      for (std::int64_t row = rows.begin; row < rows.end; ++row)
+        ops::decode_row(x, row, values.data() + (row - rows.begin) * x.width);
+      ops::encode_columns(values.data(), rows.begin, rows.size(), inputs);
+    };
+  };
+  by_blocks(num_rows, encode_inputs, kFp8Run);
+  const auto multiply = [&] {
+    const auto codes = std::make_shared<ops::Activations>(kFp8, kFp8BlockRows, num_rows);
+    return [&, codes, columns = std::vector<float>(static_cast<std::size_t>(kFp8BlockRows * num_rows))](
+               base::Team& alone, base::Range outputs) mutable {
+      gather_columns(d_y, outputs, columns.data(), [](std::int64_t) { return 1.0F; });
+      for (std::int64_t o = 0; o < outputs.size(); ++o) ops::encode_row(columns.data() + o * num_rows, o, *codes);
+      ops::linear(alone, *codes, inputs, {0, outputs.size()}, true,
+                  gradient.data_ptr<float>() + outputs.begin * x.width);
+    };
+  };
+  by_blocks(num_outputs, multiply, kFp8BlockRows);
 }
 
 Tensor bias_of(const ops::PackedLinear& packed) {
@@ -130,10 +193,16 @@ Tensor quantised_linear(const Tensor& x, const Weight& master, const Quantised& 
     if (!packed.bias.empty()) y += bias_of(packed);
   }
   return differentiable({x}, {y}, [codes, master, quantised](const TensorList& d) {
-    if (quantised.int8_backward) {
+    const quant::Format format = quantised.packed->format;
+    if (quantised.backward == LearnerBackward::int8 && format == quant::Format::int8) {
       const Tensor exact_d_y = d[0].contiguous();
       add_int8_weight_gradient(exact_d_y, *codes, master.gradient);
       return TensorList{int8_input_gradient(exact_d_y, *quantised.packed)};
+    }
+    if (quantised.backward == LearnerBackward::fp8_e4m3 && format == kFp8) {
+      const Tensor exact_d_y = d[0].contiguous();
+      add_fp8_weight_gradient(exact_d_y, *codes, master.gradient);
+      return TensorList{fp8_input_gradient(exact_d_y, *quantised.packed)};
     }
     const Tensor d_y = d[0].to(quantised.compute).contiguous();
     accumulate_weight_gradient(d_y, decoded_input(*codes, quantised.compute), master.gradient);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "learner/learner.h"
 #include "learner/shards.h"
 #include "ops/linear.h"
 #include "ops/paged_attention.h"
@@ -82,13 +83,21 @@ double layer_activations(const config::Recipe& recipe, const model::ModelConfig&
   return sums + (qkv + rotated + 2 * inner) * kF32 + (2 * width + queries + inner) * code_bytes;
 }
 
-/// What the largest product of low_bit's backward pass on a GPU reads, decoded from codes for it.
+/// What the largest product of low_bit's backward pass on a GPU reads, decoded from codes for it; in fp8_e4m3 inputs
+/// are decoded to fp32, and some tokens' gradients or inputs are there in fp32 six times on the way to their codes'
+/// numbers.
 double decoded_operands(const config::Recipe& recipe, const model::ModelConfig& config) {
   const std::int64_t width = config.hidden_size, inner = config.intermediate_size, queries = config.q_size();
   const std::int64_t qkv = queries + 2 * config.kv_size(), tokens = recipe.actor.max_tokens_per_micro_batch;
-  const auto of = [tokens](std::int64_t out, std::int64_t in) { return static_cast<double>((out + tokens) * in); };
-  const double most = std::max({of(qkv, width), of(width, queries), of(2 * inner, width), of(width, inner)});
-  return most * (recipe.model.dtype == config::ComputeDType::bf16 ? kBf16 : kF32);
+  const bool in_fp8 = recipe.quant.learner_backward == config::LearnerBackward::fp8_e4m3;
+  const double dtype = recipe.model.dtype == config::ComputeDType::bf16 ? kBf16 : kF32;
+  const auto of = [&](std::int64_t out, std::int64_t in) {
+    const double weight = static_cast<double>(out * in) * dtype;
+    const double input = static_cast<double>(tokens * in) * (in_fp8 ? kF32 : dtype);
+    const std::int64_t at_once = in_fp8 ? 6 * std::min(tokens, learner::kFp8GradientTokens) * std::max(out, in) : 0;
+    return weight + input + static_cast<double>(at_once) * kF32;
+  };
+  return std::max({of(qkv, width), of(width, queries), of(2 * inner, width), of(width, inner)});
 }
 
 /// Arrays of a chunk's logits, counted as fp32, that are there at once: the logits and their gradient, which takes the

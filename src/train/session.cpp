@@ -192,7 +192,7 @@ learner::LearnerOptions learner_options(const config::Recipe& recipe) {
   options.device = config::learns_on_gpu(recipe) ? base::Device::cuda : base::Device::cpu;
   options.compute = recipe.model.dtype;
   options.forward = recipe.quant.learner_forward;
-  options.int8_backward = recipe.quant.learner_backward == config::LearnerBackward::int8;
+  options.backward = recipe.quant.learner_backward;
   options.bitwise = recipe.rollout.bitwise;
   options.kv_format = kv_format(recipe.quant);
   options.f32_lm_head = snapshot_formats(recipe.quant).f32_lm_head;

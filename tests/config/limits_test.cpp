@@ -59,7 +59,7 @@ TEST_CASE("what a GPU's decoder does not have is refused") {
   CHECK(holds(fault("trainer: {device: cuda}\nrollout: {device: cpu}\nquant: {learner: {forward: low_bit}}"),
               "rollout.device cuda with trainer.device cuda and quant.learner.forward low_bit"));
   CHECK(holds(fault("trainer: {device: cuda}\nquant: {learner: {forward: low_bit, backward: int8}}"),
-              "quant.learner.backward model_dtype with trainer.device cuda"));
+              "quant.learner.backward model_dtype or fp8_e4m3 with trainer.device cuda"));
   const auto bitwise = [](const std::string& rollout, const std::string& quant) {
     return "trainer: {device: cuda}\nrollout: {bitwise: true" + rollout + "}\nquant: {learner: {forward: low_bit}" +
            quant + "}";
@@ -84,7 +84,28 @@ TEST_CASE("a backward pass in int8 is of an int8 forward pass") {
   CHECK(
       holds(fault("quant: {learner: {forward: low_bit, backward: int8}}\nactor: {max_tokens_per_micro_batch: 200000}"),
             "actor.max_tokens_per_micro_batch of at most 131072"));
-  CHECK(holds(fault("quant: {learner: {backward: bf16}}"), "model_dtype | int8"));
+  CHECK(holds(fault("quant: {learner: {backward: bf16}}"), "model_dtype | int8 | fp8_e4m3"));
+}
+
+TEST_CASE("a backward pass in fp8 is of a forward pass in fp8 blocks, on either device") {
+  const std::string end_to_end =
+      "quant: {learner: {forward: low_bit, backward: fp8_e4m3}, rollout: {weights: fp8_e4m3, ";
+  const std::string blocks = end_to_end + "granularity: block128}}\n";
+  const auto fp8 = config::LearnerBackward::fp8_e4m3;
+  CHECK(read(blocks).quant.learner_backward == fp8);
+  CHECK(read(blocks + "trainer: {device: cuda}").quant.learner_backward == fp8);
+  CHECK(read(blocks + "actor: {max_tokens_per_micro_batch: 200000}").quant.learner_backward == fp8);
+  CHECK(read("mode: fp8rl\nquant: {learner: {forward: low_bit, backward: fp8_e4m3}}").quant.learner_backward == fp8);
+  CHECK(holds(fault("mode: fp8rl\nquant: {learner: {backward: fp8_e4m3}}"),
+              "quant.learner.forward low_bit with quant.learner.backward fp8_e4m3"));
+  CHECK(holds(fault("mode: fp8rl\nquant: {learner: {forward: fake_quant, backward: fp8_e4m3}}"),
+              "quant.learner.forward low_bit with quant.learner.backward fp8_e4m3"));
+  const std::string in_blocks = "quant.rollout.weights fp8_e4m3 and quant.rollout.granularity block128 with";
+  for (const std::string granularity : {"auto", "tensor", "channel_token"})
+    CHECK(holds(fault(end_to_end + "granularity: " + granularity + "}}"), in_blocks));
+  CHECK(holds(fault("quant: {learner: {forward: low_bit, backward: fp8_e4m3}}"), in_blocks));
+  CHECK(holds(fault("mode: fp8rl\nquant: {learner: {forward: low_bit, backward: int8}}"),
+              "quant.rollout.weights int8 with quant.learner.backward int8"));
 }
 
 TEST_CASE("options without effect are refused") {

@@ -120,9 +120,12 @@ class RandomRecipe {
     if (r.quant.learner_forward == config::LearnerForward::low_bit && r.quant.weights == config::WeightFormat::int8 &&
         r.actor.max_tokens_per_micro_batch <= 131'072)
       r.quant.learner_backward = pick(config::LearnerBackward::model_dtype, config::LearnerBackward::int8);
+    if (r.quant.learner_forward == config::LearnerForward::low_bit &&
+        r.quant.weights == config::WeightFormat::fp8_e4m3 && r.quant.granularity == config::Granularity::block128)
+      r.quant.learner_backward = pick(config::LearnerBackward::model_dtype, config::LearnerBackward::fp8_e4m3);
     const bool low_bit = r.quant.learner_forward == config::LearnerForward::low_bit;
-    const bool has_products = r.rollout.device != config::RolloutDevice::cpu &&
-                              r.quant.learner_backward == config::LearnerBackward::model_dtype;
+    const bool has_products =
+        r.rollout.device != config::RolloutDevice::cpu && r.quant.learner_backward != config::LearnerBackward::int8;
     if ((!low_bit || has_products) && r.quant.weights != config::WeightFormat::f32 &&
         r.quant.kv_cache != config::KvCache::f32)
       r.trainer.device = pick(config::TrainDevice::automatic, config::TrainDevice::cpu, config::TrainDevice::cuda);

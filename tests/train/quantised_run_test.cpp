@@ -69,7 +69,7 @@ TEST_CASE("the audit says for each tensor whether the learner reads the sampler'
                  "storage of its own\n") != std::string::npos);
 }
 
-TEST_CASE("a backward pass in int8 is what its key says: other gradients, by little") {
+TEST_CASE("a backward pass in int8 or fp8 is what its key says: other gradients, by little") {
   const test::TempDir dir;
   const auto first_norm = [&](const std::string& name, const std::string& settings) {
     const test::Outcome outcome = test::run_command(test::tiny_command(
@@ -83,6 +83,11 @@ TEST_CASE("a backward pass in int8 is what its key says: other gradients, by lit
   const double exact = first_norm("exact", ""), int8 = first_norm("int8", "--set quant.learner.backward=int8");
   CHECK(int8 != exact);
   CHECK(test::close(int8, exact, 0, 0.05));
+  const std::string blocks = "--set quant.rollout.weights=fp8_e4m3 --set quant.rollout.granularity=block128 ";
+  const double in_blocks = first_norm("blocks", blocks);
+  const double fp8 = first_norm("fp8", blocks + "--set quant.learner.backward=fp8_e4m3");
+  CHECK(fp8 != in_blocks);
+  CHECK(test::close(fp8, in_blocks, 0, 0.1));
 }
 
 TEST_CASE("bitwise runs have no gap at all, whatever the formats, and resume to the same bits") {

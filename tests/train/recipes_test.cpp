@@ -167,6 +167,23 @@ TEST_CASE("the estimate of what a GPU's learner computes with: copies, and with 
   const auto low_bit = parts_of("low_bit"), fake = parts_of("fake_quant");
   CHECK(bytes_of(low_bit, "weights to compute with") == 4 * vectors);
   CHECK(bytes_of(low_bit, "a layer's matrix and its input, decoded") > 0);
+  // End to end in fp8 beside fp8 alone: an input in fp32, and fp32 gradients of some tokens.
+  const auto in_fp8 = [](const std::string& backward) {
+    const std::vector<std::string> overrides = {"trainer.device=cuda",
+                                                "model.dtype=bfloat16",
+                                                "quant.rollout.weights=fp8_e4m3",
+                                                "quant.rollout.granularity=block128",
+                                                "quant.learner.forward=low_bit",
+                                                "quant.learner.backward=" + backward};
+    const config::Recipe fp8 = config::load_recipe(kTiny, overrides, true).recipe;
+    return bytes_of(train::estimate_memory(fp8, train::make_policy(fp8).config, 1),
+                    "a layer's matrix and its input, decoded");
+  };
+  const double tokens = static_cast<double>(recipe.actor.max_tokens_per_micro_batch);
+  const double inner = static_cast<double>(train::make_policy(recipe).config.intermediate_size);
+  REQUIRE(tokens <= 4096);
+  CHECK(in_fp8("fp8_e4m3") >= in_fp8("model_dtype") + tokens * inner * (2 + 6 * 4));
+  CHECK(in_fp8("fp8_e4m3") <= 2 * tokens * inner * (4 + 6 * 4) + in_fp8("model_dtype"));
   // Logits and their bf16 gradient; what top-k and top-p cut comes from the host beside what went there.
   CHECK(bytes_of(parts_of("bf16", "rollout.top_k=20"), "logits of a chunk") * 1.5 ==
         bytes_of(parts_of("bf16"), "logits of a chunk") * 2);
