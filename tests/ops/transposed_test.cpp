@@ -148,7 +148,7 @@ TEST_CASE("columns in runs of 128 rows are encoded as the reference codec encode
   for (const auto& [rows, width] : kShapes) {
     CAPTURE(rows, width);
     std::vector<float> values = test::normal_values(rows * width, 1.0F, static_cast<std::uint64_t>(3 * rows));
-    const auto at = [&](std::int64_t row, std::int64_t column) -> float& {
+    const auto at = [&, width = width](std::int64_t row, std::int64_t column) -> float& {
       return values[static_cast<std::size_t>(row * width + column)];
     };
     for (std::int64_t row = 0; row < rows; ++row) at(row, width / 2) *= row < 128 ? 0.0F : 1e-30F;
