@@ -5,11 +5,12 @@
 // layer of 4096 x 14336 in int4 (29 MB, 9 us):
 // - In flight (Little's law at 0.7 us): 2.3 MB, 18 KiB a multiprocessor. Here three stages of 8 KiB in each of two
 //   blocks (up to 16 rows), or two of 16 KiB in one: 48 and 32 KiB.
-// - Instructions: 128 lanes issue a cycle, 8.6 a byte of int4 at most, 4.3 a code. Decoding takes 1.4 a code (shift,
-//   mask and one fma a pair), a product of 8 rows 0.13, x's load for it 0.06: 2.2 a code at 1 row, 3.3 at 64 rows,
-//   where one warp has 32 outputs so that decoded weights and loaded x are used more often. An int -> float conversion
-//   a code would be 30 a cycle of a unit that makes 16 to 64. e4m3 takes 0.5 a code, x's too, of 8.6
-//   (before Hopper 3.5).
+// - Instructions: 128 lanes issue a cycle, 8.6 a byte of int4 at most, 4.3 a code. Up to 8 rows a step of 64 codes a
+// lane
+//   takes some 250 in the machine code, 3.9 a code: 1.5 to decode (shift, mask and one fma a pair), 0.4 for products
+//   and x's loads for them, the rest for loads ahead, scales and addresses. At 64 rows, where one warp has 32 outputs,
+//   decoded weights and loaded x are used more often. An int -> float conversion a code would be 30 a cycle of a unit
+//   that makes 16 to 64. e4m3 takes 0.5 to decode, x's too, of 8.6 (before Hopper 3.5).
 // - At 1 and 16 rows the products are 107 and 214 TFLOP/s, far from the limit; at 64 rows 857, more than mma.sync's
 //   600 or so: from some 45 rows on the tensor cores are the limit, not the memory.
 // - x comes from L2 once a tile of outputs: at 16 rows as many bytes as the weights, at 64 rows and 128 outputs twice
@@ -76,13 +77,11 @@ struct Codes {
   static constexpr int kParts = kXPieces / 2, kPartWords = 4 * kWPieces / kParts;
 };
 
-// Where piece p of a run of row r of x lies: the four pieces that a quarter of a warp's lanes read together are
-// neighbours, and two rows' fours lie in different banks.
+// Where a row's piece of x lies that lane t of four reads in its turn: the four pieces that a quarter of a warp's lanes
+// read together are neighbours, and two rows' fours lie in different banks.
 template <class C>
-QRL_DEVICE int x_piece_at(int r, int p) {
-  constexpr int kAll = 4 * C::kXPieces;
-  const int turned = C::w_code == Code::int4 ? p % C::kXPieces * 4 + p / C::kXPieces : p;
-  return r * kAll + (turned ^ (r % 2 * 4));
+QRL_DEVICE unsigned x_piece_at(unsigned row, unsigned turn, unsigned t) {
+  return row * 4 * C::kXPieces + 4 * (turn ^ row % 2) + t;
 }
 
 /// The operands of x's piece.
@@ -207,21 +206,23 @@ struct Streamed {
     return ((warp_idx() * kLaneOutputs + 2 * m + upper) * C::kWPieces + j) * 32 * kPiece + lane_idx() * kPiece;
   }
 
-  /// Begins to load runs `run` and `run` + 1, those before `end`: the weights', then x's.
+  /// Begins to load runs `run` and `run` + 1, those before `end`: the weights', then x's. What does not vary from step
+  /// to step comes first, so that a step adds little to it: with few rows these are a third of all instructions.
   QRL_DEVICE static void load_weights(const ProductTask& task, const Place& at, unsigned char* stage, std::int64_t run,
                                       std::int64_t end) {
     const MatrixLayout& w = task.w.at;
     const std::int64_t own_run = run + at.half;
     if (own_run < end && at.has_outputs) {
+      const std::uint8_t* from = task.w.codes + (at.warp_output + at.q * kLaneOutputs) * w.row_bytes + at.t * kPiece;
+      from += own_run * C::kWBytes;
 #pragma unroll
       for (int m = 0; m < kOutputTiles; ++m) {
 #pragma unroll
         for (int upper = 0; upper < 2; ++upper) {
-          const std::uint8_t* from = task.w.codes + (at.warp_output + output_of(at, m, upper)) * w.row_bytes +
-                                     own_run * C::kWBytes + at.t * kPiece;
 #pragma unroll
           for (int j = 0; j < C::kWPieces; ++j)
             copy_async_16(stage + w_piece_at(m, upper, j), from + j * 4 * kPiece, true);
+          from += w.row_bytes;  // the lane's outputs are neighbours (output_of)
         }
       }
       if (C::run_scaled && lane_idx() < kWarpOutputs / 4) {
@@ -234,24 +235,30 @@ struct Streamed {
   }
   QRL_DEVICE static void load_rows(const ProductTask& task, const Place& at, unsigned char* stage, std::int64_t run,
                                    std::int64_t end) {
-    constexpr int kRowPieces = 4 * C::kXPieces, kHalf = kRows * kRowPieces;
-    const auto* x = static_cast<const std::uint8_t*>(task.x.codes);
+    // The threads take as many rows at once as they have pieces for, those of both halves one after another.
+    constexpr unsigned kRowPieces = 4 * C::kXPieces, kAtOnce = kThreads / kRowPieces, kBoth = 2 * kRows;
+    const auto thread = static_cast<unsigned>(thread_idx());
+    const unsigned p = thread % kRowPieces, first = thread / kRowPieces;
+    const unsigned turn = C::w_code == Code::int4 ? p % C::kXPieces : p / 4,
+                   t = C::w_code == Code::int4 ? p / C::kXPieces : p % 4;
     const std::int64_t row_bytes = task.x.stride * (bits_of_code(C::x_code) / 8);
+    const auto* x = static_cast<const std::uint8_t*>(task.x.codes) + run * C::kXBytes + p * kPiece;
 #pragma unroll 2  // more costs registers that spill
-    for (int idx = thread_idx(); idx < 2 * kHalf; idx += kThreads) {
-      const int half = idx / kHalf, r = idx % kHalf / kRowPieces, p = idx % kRowPieces;
-      if (run + half >= end) break;
+    for (unsigned k = 0; k < kBoth; k += kAtOnce) {
+      const unsigned both = first + k, half = both / kRows, r = both % kRows;
+      if ((kBoth < kAtOnce && both >= kBoth) || run + half >= end) break;
       const bool is_row = at.first_row + r < task.num_rows;
-      const std::uint8_t* from = x + (is_row ? (at.first_row + r) * row_bytes : 0) + (run + half) * C::kXBytes;
-      copy_async_16(stage + kBytes.x_at() + (half * kHalf + x_piece_at<C>(r, p)) * kPiece, from + p * kPiece, is_row);
+      const std::uint8_t* from = x + (is_row ? (at.first_row + r) * row_bytes : 0) + half * C::kXBytes;
+      copy_async_16(stage + kBytes.x_at() + (half * kRows * kRowPieces + x_piece_at<C>(r, turn, t)) * kPiece, from,
+                    is_row);
     }
     if constexpr (C::x_run_scaled) {
-      for (int idx = thread_idx(); idx < 2 * kRows; idx += kThreads) {
-        const int half = idx / kRows, r = idx % kRows;
+      for (unsigned both = thread; both < kBoth; both += kThreads) {
+        const unsigned half = both / kRows, r = both % kRows;
         if (run + half >= end) break;
         const bool is_row = at.first_row + r < task.num_rows;
         const float* from = task.x.scales + (is_row ? (at.first_row + r) * task.w.at.num_scales : 0) + run + half;
-        copy_async_4(stage + kBytes.x_scales_at() + 4 * idx, from, is_row);
+        copy_async_4(stage + kBytes.x_scales_at() + 4 * both, from, is_row);
       }
     }
   }
@@ -275,11 +282,12 @@ struct Streamed {
           decode_w<C>(w[m][0], t, a[m][0]);
           decode_w<C>(w[m][1], t, a[m][1]);
         }
-        const int turn = 2 * part + t, piece = C::w_code == Code::int4 ? at.t * C::kXPieces + turn : at.t + 4 * turn;
+        const auto turn = static_cast<unsigned>(2 * part + t), q = static_cast<unsigned>(at.q),
+                   lane_t = static_cast<unsigned>(at.t);
 #pragma unroll
         for (int n = 0; n < kRowTiles; ++n) {
           std::uint32_t b[C::kWords];
-          decode_x<C>(*reinterpret_cast<const Words*>(x_run + x_piece_at<C>(8 * n + at.q, piece) * kPiece), b);
+          decode_x<C>(*reinterpret_cast<const Words*>(x_run + x_piece_at<C>(8 * n + q, turn, lane_t) * kPiece), b);
 #pragma unroll
           for (int i = 0; i < C::kWords; i += 2) {
 #pragma unroll

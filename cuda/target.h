@@ -127,6 +127,12 @@ QRL_DEVICE std::uint32_t fma_f16x2(std::uint32_t a, std::uint32_t b, std::uint32
 QRL_DEVICE std::uint32_t pick_bytes(std::uint32_t low, std::uint32_t high, std::uint32_t selector) {
   return __byte_perm(low, high, selector);
 }
+/// (value & mask) ^ flip, which a compiler makes two instructions of where both are constants.
+QRL_DEVICE std::uint32_t mask_flip(std::uint32_t value, std::uint32_t mask, std::uint32_t flip) {
+  std::uint32_t result;
+  asm("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(result) : "r"(value), "r"(mask), "r"(flip));
+  return result;
+}
 /// Two floats as bf16, nearest even, the first low.
 QRL_DEVICE std::uint32_t bf16x2_of(float low, float high) {
   std::uint32_t result;

@@ -33,7 +33,7 @@ QRL_DEVICE void widen_int4(std::uint32_t word, std::uint32_t* pairs) {
                           kMinusBase = to_f16 ? 0xe408e408U : 0xc308c308U;
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
-    const std::uint32_t number = ((word >> (4 * j)) & 0x000f000fU) ^ kBase;
+    const std::uint32_t number = mask_flip(word >> (4 * j), 0x000f000fU, kBase);
     pairs[j] = to_f16 ? fma_f16x2(number, kOne, kMinusBase) : fma_bf16x2(number, kOne, kMinusBase);
   }
 }

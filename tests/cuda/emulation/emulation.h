@@ -72,6 +72,9 @@ inline std::uint32_t pick_bytes(std::uint32_t low, std::uint32_t high, std::uint
     picked |= static_cast<std::uint32_t>((both >> ((selector >> (4 * i) & 7U) * 8)) & 0xffU) << (8 * i);
   return picked;
 }
+inline std::uint32_t mask_flip(std::uint32_t value, std::uint32_t mask, std::uint32_t flip) {
+  return (value & mask) ^ flip;
+}
 inline std::uint32_t bf16x2_of(float low, float high) {
   return static_cast<std::uint32_t>(bf16_of(high)) << 16 | bf16_of(low);
 }
