@@ -156,18 +156,21 @@ struct AttentionWork {
 
 /// Causal attention of each row's q heads over its pages, softmax scale 1/sqrt(E). What meets the codes is the CPU's
 /// (ops/paged_attention.h) but for e4m3's:
-/// bf16  queries and weights rounded to bf16 (the weights before they are summed); exact products, fp32 sums (the
-/// matrix
-///       unit's order, with its rounding).
-/// fp8_e4m3  the same in fp16, which holds the codes exactly; queries times a power of two.
-/// int8  queries as 254·high + low of int8 terms, 15 bits of their largest; weights times the values' scales as
-/// 256·high
-///       + low of uint8 terms, 16 bits of the largest of the 64 positions of a chunk that a warp takes; exact int32
-///       sums.
+/// - bf16: queries and weights rounded to bf16 (the weights before they are summed); exact products, fp32 sums (the
+///   matrix unit's order, with its rounding).
+/// - fp8_e4m3: the same in fp16, which holds the codes exactly; queries times a power of two. A weight below 2⁻¹⁴ of
+/// its
+///   chunk's largest has fewer than 11 bits, one below 2⁻²⁵ is 0.
+/// - int8: queries as 254·high + low of int8 terms, 15 bits of their largest; weights times the values' scales as
+///   256·high + low of uint8 terms, 16 bits of the largest of the 64 positions of a chunk that a warp takes; exact
+///   int32 sums.
+///
 /// Scales, scores, softmax and its denominator are fp32. Positions are taken in chunks of kAttentionChunk: a chunk's
 /// weights are exp(score − its largest), and chunks are joined in order in fp32. So neither plan, page order nor the
-/// other rows of a tick change a bit. int8's scores are the CPU's bits; up to 128 positions, the CPU's span, bf16 pages
-/// differ from it by the order of sums alone; e4m3's by 3 bits of queries and weights, which the CPU rounds to bf16.
+/// other rows of a tick change a bit, but for a value that is NaN in bf16 or e4m3: it makes NaN of all rows of a tile
+/// that comes to its position, as 0 · NaN is. int8's scores are the CPU's bits; up to 128 positions, the CPU's span,
+/// bf16 pages differ from it by the order of sums alone; e4m3's by 3 bits of queries and weights, which the CPU rounds
+/// to bf16.
 struct AttentionTask {
   const float* q;
   std::int64_t num_heads;

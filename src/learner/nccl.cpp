@@ -48,8 +48,8 @@ struct Library {
     QRL_REQUIRE(function != nullptr, "NCCL's library", std::string("a function ") + name, "none");
   }
   void check(int result, const char* what) const {
-    QRL_REQUIRE(result == kSuccess, std::string("NCCL, ") + what, "success", error_string(result),
-                "NCCL_DEBUG=WARN in the environment makes it say more");
+    QRL_INVARIANT(result == kSuccess, std::string("NCCL, ") + what, "success",
+                  std::string(error_string(result)) + " (NCCL_DEBUG=WARN in the environment makes it say more)");
   }
 
   void* handle = nullptr;  // kept for the life of the process: NCCL has threads of its own

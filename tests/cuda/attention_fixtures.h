@@ -29,11 +29,13 @@ struct Pool {
         heads(heads_),
         at(kv_layout(format, heads.num_kv_heads, page_size, heads.head_dim)),
         page_ids(std::move(page_ids_)),
-        head_scales(static_cast<std::size_t>(heads.num_kv_heads)),
-        slot_scales(static_cast<std::size_t>(at.slots(num_pages())), 1.0F),
         codes{std::vector<std::uint8_t>(static_cast<std::size_t>(at.slots(num_pages()) * at.slot_bytes())), {}} {
     codes[1] = codes[0];
-    for (std::size_t i = 0; i < head_scales.size(); ++i) head_scales[i] = 0.01F * static_cast<float>(i + 1);
+    for (std::vector<float>& scales : slot_scales) scales.assign(static_cast<std::size_t>(at.slots(num_pages())), 1.0F);
+    for (std::int64_t i = 0; i < heads.num_kv_heads; ++i) {
+      head_scales[0].push_back(0.01F * static_cast<float>(i + 1));
+      head_scales[1].push_back(0.015F * static_cast<float>(heads.num_kv_heads - i));
+    }
     const auto page_bytes = ops::kv_page_bytes(heads, format, page_size);
     for (base::Buffer& side : cpu_sides) side = base::Buffer(base::DType::u8, {num_pages(), page_bytes});
     cpu = {format,
@@ -41,8 +43,8 @@ struct Pool {
            page_size,
            static_cast<std::byte*>(cpu_sides[0].view().data),
            static_cast<std::byte*>(cpu_sides[1].view().data),
-           format == KvFormat::fp8_e4m3 ? head_scales.data() : nullptr,
-           format == KvFormat::fp8_e4m3 ? head_scales.data() : nullptr};
+           format == KvFormat::fp8_e4m3 ? head_scales[0].data() : nullptr,
+           format == KvFormat::fp8_e4m3 ? head_scales[1].data() : nullptr};
     base::RandomStream random(3, base::RandomPurpose::test, 0);
     for (const std::int32_t page : page_ids) {
       for (std::int64_t slot = 0; slot < page_size; ++slot) fill(page, slot, random);
@@ -57,11 +59,13 @@ struct Pool {
     for (int side = 0; side < 2; ++side) {
       for (std::int64_t head = 0; head < num_kv_heads; ++head) {
         const std::int64_t idx = at.slot(page, head, slot);
-        const float scale = std::ldexp(1.0F, static_cast<int>(slot % 3) - 7);
-        slot_scales[static_cast<std::size_t>(idx)] = scale;
+        const float head_scale = head_scales[side][static_cast<std::size_t>(head)];
+        const float slot_scale = std::ldexp(1.0F, static_cast<int>((slot + side) % 3) - 7);
+        slot_scales[side][static_cast<std::size_t>(idx)] = slot_scale;
         for (std::int64_t e = 0; e < width; ++e) {
-          const float value = e == 0 ? 127 * scale : random.normal();  // int8's scale is what this says
-          const float decoded = put(codes[side].data() + at.code_at(idx), e, value, head, scale);
+          const float value = e == 0 ? 127 * slot_scale : random.normal();  // int8's scale is what this says
+          const float decoded =
+              put(codes[side].data() + at.code_at(idx), e, value, format == KvFormat::int8 ? slot_scale : head_scale);
           qkv[static_cast<std::size_t>((heads.num_heads + side * num_kv_heads + head) * width + e)] = decoded;
         }
       }
@@ -71,13 +75,12 @@ struct Pool {
     base::Team alone = base::Team::solo();
     ops::store_kv(alone, heads, {&position, &table}, {0, 1}, cpu, false, qkv.data());
   }
-  float put(std::uint8_t* slot, std::int64_t e, float value, std::int64_t head, float slot_scale) const {
+  float put(std::uint8_t* slot, std::int64_t e, float value, float scale) const {
     if (format == KvFormat::bf16) {
       const std::uint16_t code = bf16_of(value);
       std::memcpy(slot + 2 * e, &code, sizeof code);
       return float_of_bf16(code);
     }
-    const float scale = format == KvFormat::int8 ? slot_scale : head_scales[static_cast<std::size_t>(head)];
     if (format == KvFormat::int8) {
       const std::int8_t code = int_code_of(value, scale, 127.0F);
       slot[e] = static_cast<std::uint8_t>(code);
@@ -89,8 +92,10 @@ struct Pool {
   void to_device() {
     keys = std::make_unique<OnDevice<std::uint8_t>>(codes[0]);
     values = std::make_unique<OnDevice<std::uint8_t>>(codes[1]);
-    slot_scales_there = std::make_unique<OnDevice<float>>(slot_scales);
-    head_scales_there = std::make_unique<OnDevice<float>>(head_scales);
+    for (int side = 0; side < 2; ++side) {
+      slot_scales_there[side] = std::make_unique<OnDevice<float>>(slot_scales[side]);
+      head_scales_there[side] = std::make_unique<OnDevice<float>>(head_scales[side]);
+    }
   }
   target::KvPages there() const {
     return {format,
@@ -98,22 +103,22 @@ struct Pool {
             heads.head_dim,
             keys->data(),
             values->data(),
-            slot_scales_there->data(),
-            slot_scales_there->data(),
-            head_scales_there->data(),
-            head_scales_there->data()};
+            slot_scales_there[0]->data(),
+            slot_scales_there[1]->data(),
+            head_scales_there[0]->data(),
+            head_scales_there[1]->data()};
   }
 
   KvFormat format;
   ops::HeadShape heads;
   KvLayout at;
   std::vector<std::int32_t> page_ids;
-  std::vector<float> head_scales, slot_scales;
+  std::vector<float> head_scales[2], slot_scales[2];  // of keys, of values
   std::vector<std::uint8_t> codes[2];
   base::Buffer cpu_sides[2];
   ops::KvPages cpu;
   std::unique_ptr<OnDevice<std::uint8_t>> keys, values;
-  std::unique_ptr<OnDevice<float>> slot_scales_there, head_scales_there;
+  std::unique_ptr<OnDevice<float>> slot_scales_there[2], head_scales_there[2];
 };
 
 inline std::vector<std::int32_t> numbers(std::int64_t count) {
@@ -223,8 +228,9 @@ inline std::vector<float> in_fp64(const Pool& pool, const Rows& rows, const std:
     const std::uint8_t* at = pool.codes[side].data() + pool.at.code_at(slot);
     if (pool.format == KvFormat::bf16) return float_of_bf16(reinterpret_cast<const std::uint16_t*>(at)[e]);
     if (pool.format == KvFormat::int8)
-      return static_cast<double>(static_cast<std::int8_t>(at[e])) * pool.slot_scales[static_cast<std::size_t>(slot)];
-    return static_cast<double>(float_of_fp8(at[e])) * pool.head_scales[static_cast<std::size_t>(head)];
+      return static_cast<double>(static_cast<std::int8_t>(at[e])) *
+             pool.slot_scales[side][static_cast<std::size_t>(slot)];
+    return static_cast<double>(float_of_fp8(at[e])) * pool.head_scales[side][static_cast<std::size_t>(head)];
   };
   std::vector<float> context(q.size());
   for (std::size_t row = 0; row < rows.positions.size(); ++row) {

@@ -261,10 +261,8 @@ bool Comparer::as_sets(const std::vector<Item>& x, const std::vector<Item>& y, b
   const auto match = [&](const Member& g, const Member& a) {
     if (++num_pairs % kPairs == 0 && !budget_.spend()) return false;
     if (of_other_things(g.label, a.label)) return false;
-    if (g.number == nullptr || a.number == nullptr) return same(g.item, a.item);
-    if (equal(*g.number, *a.number)) return true;
-    const bool exact = g.number->exact && a.number->exact;
-    return !exact && near(*g.number, *a.number) && same(g.item, a.item);
+    const bool both = g.number != nullptr && a.number != nullptr;
+    return (both && equal(*g.number, *a.number)) || same(g.item, a.item);
   };
   std::vector<Member> sorted;
   for (std::size_t k = 0; k < y.size(); ++k) sorted.push_back(member(Side::answer, y[k], y_labels[k]));
