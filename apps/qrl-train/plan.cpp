@@ -56,10 +56,11 @@ void describe_model(const config::Recipe& recipe, const model::ModelConfig& conf
       whole(config.hidden_size), whole(config.num_attention_heads), whole(config.num_key_value_heads),
       whole(config.head_dim), whole(config.vocab_size));
   const model::SnapshotFormats formats = train::snapshot_formats(recipe.quant);
-  std::printf("sampler     %s weights, %s KV cache; learner's forward %s\n",
+  std::printf("sampler     %s weights, %s KV cache; learner's forward %s, backward %s\n",
               std::string(quant::name(formats.linear)).c_str(),
               std::string(quant::name(train::kv_format(recipe.quant))).c_str(),
-              std::string(train::name(recipe.quant.learner_forward)).c_str());
+              std::string(train::name(recipe.quant.learner_forward)).c_str(),
+              std::string(train::name(recipe.quant.learner_backward)).c_str());
 }
 
 void describe_batch(const config::Recipe& recipe) {

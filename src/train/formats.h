@@ -13,7 +13,8 @@ namespace qrl::train {
 model::SnapshotFormats snapshot_formats(const config::QuantRecipe& quant);
 /// What quant.rollout.kv_cache asks for; auto: int8 where activations are int8, fp32 with fp32 weights, else bf16.
 quant::KvFormat kv_format(const config::QuantRecipe& quant);
-/// The recipe's word.
+/// The recipe's words.
 std::string_view name(config::LearnerForward forward);
+std::string_view name(config::LearnerBackward backward);
 
 }  // namespace qrl::train
