@@ -14,6 +14,7 @@
 #include "train/memory_estimate.h"
 #include "train/quantiser.h"
 #include "train/session.h"
+#include "train/settings.h"
 
 namespace qrl::app {
 
@@ -31,45 +32,41 @@ std::string amount(double bytes) {
 
 long long whole(std::int64_t value) { return value; }
 
-/// Files that a run would read and that are not here.
+/// Files that a run would read and that are not here, with the key that names them.
 std::vector<std::string> absent_files(const config::Recipe& recipe) {
   std::vector<std::string> absent;
-  const auto need = [&](const fs::path& file) {
-    if (!fs::exists(file)) absent.push_back(file.string());
+  const auto need = [&](const char* key, const fs::path& file) {
+    if (!fs::exists(file)) absent.push_back(file.string() + " (" + key + ")");
   };
   if (!recipe.model.path.empty()) {
     const fs::path dir = recipe.model.path;
-    if (!fs::exists(dir / "model.safetensors.index.json")) need(dir / "model.safetensors");
-    need(dir / "tokenizer.json");
+    if (!fs::exists(dir / "model.safetensors.index.json")) need("model.path", dir / "model.safetensors");
+    need("model.path", dir / "tokenizer.json");
   }
-  if (!recipe.quant.profile.empty() && recipe.quant.profile != "auto") need(recipe.quant.profile);
-  for (const std::string& file : recipe.data.train_files) need(file);
-  for (const std::string& file : recipe.data.val_files) need(file);
+  if (!recipe.quant.profile.empty() && recipe.quant.profile != "auto") need("quant.rollout.profile", recipe.quant.profile);
+  for (const std::string& file : recipe.data.train_files) need("data.train_files", file);
+  for (const std::string& file : recipe.data.val_files) need("data.val_files", file);
+  if (!recipe.sft.from.empty()) need("sft.from", fs::path(recipe.sft.from) / "state.json");
   return absent;
 }
 
-void describe_model(const config::Recipe& recipe, const model::ModelConfig& config) {
+void describe_model(const model::ModelConfig& config) {
   std::printf(
       "model       %.2fM parameters: %lld layers of %lld, %lld heads (%lld for keys and values) of %lld, vocabulary "
       "%lld\n",
       static_cast<double>(model::num_parameters(config)) * 1e-6, whole(config.num_hidden_layers),
       whole(config.hidden_size), whole(config.num_attention_heads), whole(config.num_key_value_heads),
       whole(config.head_dim), whole(config.vocab_size));
-  const model::SnapshotFormats formats = train::snapshot_formats(recipe.quant);
-  std::printf("sampler     %s weights, %s KV cache; learner's forward %s, backward %s\n",
-              std::string(quant::name(formats.linear)).c_str(),
-              std::string(quant::name(train::kv_format(recipe.quant))).c_str(),
-              std::string(train::name(recipe.quant.learner_forward)).c_str(),
-              std::string(train::name(recipe.quant.learner_backward)).c_str());
 }
 
 void describe_batch(const config::Recipe& recipe) {
   const std::int64_t prompts = recipe.data.train_batch_size, n = recipe.rollout.n;
   const std::int64_t longest = recipe.data.max_prompt_length + recipe.data.max_response_length;
+  const std::int64_t updates = train::updates_per_step(recipe);
   std::printf(
-      "step        %lld prompts x %lld samples = %lld responses of up to %lld tokens; %lld updates of %lld responses\n",
-      whole(prompts), whole(n), whole(prompts * n), whole(recipe.data.max_response_length),
-      whole(train::updates_per_step(recipe)), whole(recipe.actor.mini_batch_size * n));
+      "step        %lld prompts x %lld samples = %lld responses of up to %lld tokens; %lld %s of %lld responses\n",
+      whole(prompts), whole(n), whole(prompts * n), whole(recipe.data.max_response_length), whole(updates),
+      updates == 1 ? "update" : "updates", whole(recipe.actor.mini_batch_size * n));
   const std::int64_t per_micro = recipe.actor.max_tokens_per_micro_batch / longest;
   std::printf("micro-batch %lld tokens: %lld of the longest sequences (%lld tokens)\n",
               whole(recipe.actor.max_tokens_per_micro_batch), whole(per_micro), whole(longest));
@@ -78,7 +75,9 @@ void describe_batch(const config::Recipe& recipe) {
               whole(tokens / longest), whole(recipe.rollout.max_num_seqs));
   std::printf("run         %lld steps, %lld updates in all\n", whole(recipe.trainer.total_training_steps),
               whole(recipe.trainer.total_training_steps * train::updates_per_step(recipe)));
-  if (recipe.sft.steps > 0) {
+  if (!recipe.sft.from.empty()) {
+    std::printf("cold start  taken from %s\n", recipe.sft.from.c_str());
+  } else if (recipe.sft.steps > 0) {
     std::printf("cold start  %lld updates of %lld demonstrations\n", whole(recipe.sft.steps),
                 whole(recipe.sft.batch_size));
   }
@@ -171,22 +170,29 @@ void describe_data(const config::Recipe& recipe, const Data& data) {
 
 }  // namespace
 
-void describe_run(const config::LoadedRecipe& loaded, int num_ranks) {
+void describe_run(const config::LoadedRecipe& loaded, int num_ranks, bool allow_absent) {
   const config::Recipe& recipe = loaded.recipe;
   const model::ModelConfig config = train::model_config(recipe);
-  train::require_positions(config, recipe.data.max_prompt_length + recipe.data.max_response_length);
+  train::require_positions(loaded, config);
   (void)train::learner_options(recipe);
   model::check_formats(config, train::snapshot_formats(recipe.quant));
   const std::vector<std::string> absent = absent_files(recipe);
   if (absent.empty()) (void)train::read_profile_file(recipe, config);
   std::optional<Data> data;  // loaded before a word is printed: an error stands alone
   if (absent.empty()) data = load_data(recipe, config);
-  describe_model(recipe, config);
+  for (const std::string& line : train::describe_settings(loaded)) std::printf("%s\n", line.c_str());
+  describe_model(config);
   describe_batch(recipe);
   describe_memory(recipe, config, num_ranks);
   if (data) describe_data(recipe, *data);
-  for (const std::string& file : absent) std::printf("absent      %s: a run needs it\n", file.c_str());
   std::printf("run folder  %s\n", recipe.trainer.default_local_dir.c_str());
+  for (const std::string& file : absent) std::printf("absent      %s: a run needs it\n", file.c_str());
+  const std::string missing_gpu = train::missing_gpu(recipe, 0);
+  if (!missing_gpu.empty()) std::printf("absent      a GPU: %s\n", missing_gpu.c_str());
+  const std::size_t num_absent = absent.size() + (missing_gpu.empty() ? 0 : 1);
+  QRL_REQUIRE(num_absent == 0 || allow_absent, "--dry-run", "all that a run needs on this machine",
+              std::to_string(num_absent) + " absent (above)",
+              "get it; or plan a run on another machine with --dry-run --allow-absent");
 }
 
 }  // namespace qrl::app

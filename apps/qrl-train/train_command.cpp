@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -18,7 +20,18 @@ struct TrainArguments {
   std::string resume;
   bool print_config = false;
   bool dry_run = false;
+  bool allow_absent = false;
+  bool allow_change = false;
 };
+
+/// The command that this process was started with, in one line.
+std::string command_line() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  while (text.ends_with('\0')) text.pop_back();
+  std::replace(text.begin(), text.end(), '\0', ' ');
+  return text;
+}
 
 config::LoadedRecipe load(const TrainArguments& arguments, bool complete) {
   RecipeArguments recipe = arguments.recipe;
@@ -31,11 +44,11 @@ void train(const TrainArguments& arguments, dist::Collectives& world, train::Run
   if (arguments.print_config) {
     if (world.is_first()) std::printf("%s", loaded.annotated_yaml.c_str());
   } else if (arguments.dry_run) {
-    if (world.is_first()) describe_run(loaded, world.size());
+    if (world.is_first()) describe_run(loaded, world.size(), arguments.allow_absent);
   } else {
     QRL_REQUIRE(part != train::RunPart::cold_start_only || loaded.recipe.sft.steps > 0, arguments.recipe.file,
                 "sft.steps of 1 or more for qrl-train sft", "0", "set sft.steps and sft.demonstrations");
-    train::run(loaded, world, part);
+    train::run(loaded, world, {part, arguments.allow_change, command_line()});
     // What a run made is in its folder: who read its progress may be gone.
     const bool gone = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
     if (gone && std::freopen("/dev/null", "w", stdout) == nullptr) std::clearerr(stdout);
@@ -58,10 +71,18 @@ void add_options(CLI::App& command, TrainArguments& arguments, bool recipe_requi
       ->type_name("auto|never|PATH");
   CLI::Option* print = command.add_flag("--print-config", arguments.print_config,
                                         "print the resolved recipe with each value's origin, and stop");
+  CLI::Option* dry_run = command
+                             .add_flag("--dry-run", arguments.dry_run,
+                                       "check recipe, data and the model's shapes, say what a run would do, and stop; "
+                                       "exit code 2 when a file or GPU that it needs is not here")
+                             ->excludes(print);
   command
-      .add_flag("--dry-run", arguments.dry_run,
-                "check recipe, data and the model's shapes, say what a run would do, and stop")
-      ->excludes(print);
+      .add_flag("--allow-absent", arguments.allow_absent,
+                "with --dry-run: plan a run on another machine; what is absent here is listed")
+      ->needs(dry_run);
+  command.add_flag("--allow-change", arguments.allow_change,
+                   "resume although optim.lr, rollout.n, data.train_files or other keys marked in "
+                   "docs/recipe-reference.md have changed; log and metrics.jsonl say so");
 }
 
 }  // namespace

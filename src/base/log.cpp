@@ -1,6 +1,7 @@
 #include "base/log.h"
 
 #include <cstdio>
+#include <ctime>
 #include <mutex>
 #include <set>
 #include <string>
@@ -30,6 +31,16 @@ Log& the_log() {
   return log;
 }
 
+/// "2026-11-23 19:02:11 ", local time.
+std::string time_stamp() {
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  localtime_r(&now, &local);
+  char text[32];
+  return {text, std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S ", &local)};
+}
+
+/// `line` has its time in front.
 void to_file(Log& log, const std::string& line) {
   if (log.file == nullptr) {
     if (!log.had_file && log.before_file.size() < kMostBeforeFile) log.before_file.push_back(line);
@@ -50,7 +61,7 @@ void write(const std::string& line) {
   const std::scoped_lock lock(log.mutex);
   if (log.quiet) return;
   to_terminal(log, line);
-  to_file(log, line);
+  to_file(log, time_stamp() + line);
 }
 
 }  // namespace
@@ -61,14 +72,14 @@ void log_warning(std::string_view line) { write("warning: " + std::string(line))
 void log_to_file(std::string_view line) {
   Log& log = the_log();
   const std::scoped_lock lock(log.mutex);
-  if (!log.quiet) to_file(log, std::string(line));
+  if (!log.quiet) to_file(log, time_stamp() + std::string(line));
 }
 
 void log_error(std::string_view line) {
   Log& log = the_log();
   const std::scoped_lock lock(log.mutex);
   to_terminal(log, std::string(line));
-  if (!log.quiet) to_file(log, std::string(line));
+  if (!log.quiet) to_file(log, time_stamp() + std::string(line));
 }
 
 void log_once(std::string_view key, std::string_view line) {

@@ -20,7 +20,8 @@ void log_to_file(std::string_view line);
 /// On stderr, of every rank, and in the log file: the last words of a process.
 void log_error(std::string_view line);
 
-/// Appends every later line, and the first ones since the process began, to `path` as well; an empty path ends that.
+/// Appends every later line, and the first ones since the process began, to `path` as well, each with its local time in
+/// front; an empty path ends that.
 /// Throws an input error when it cannot open.
 void set_log_file(const std::filesystem::path& path);
 void set_log_quiet(bool quiet);

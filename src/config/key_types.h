@@ -140,7 +140,7 @@ Key key(std::string name, Path member, Type<T> type, std::string meaning, Unset<
   using Member = std::remove_cvref_t<decltype(member(std::declval<Recipe&>()))>;
   constexpr bool kPlain = std::is_same_v<Member, T>;
   static_assert(kPlain || std::is_same_v<Member, std::optional<T>>);
-  Key key{std::move(name), type.text, std::move(meaning), unset.text, false, {}, {}, {}, {}, {}};
+  Key key{std::move(name), type.text, std::move(meaning), unset.text, OnResume::fixed, {}, {}, {}, {}, {}};
   key.read = [member, type](const YamlNode& node, Recipe& recipe) -> std::optional<Refusal> {
     Reading<T> reading = type.read(node);
     if (auto* refusal = std::get_if<Refusal>(&reading)) return std::move(*refusal);

@@ -5,6 +5,7 @@
 
 #include "config/algorithms.h"
 #include "config/key_types.h"
+#include "config/resume_keys.h"
 
 namespace qrl::config {
 
@@ -38,7 +39,7 @@ Key resume_mode_key() {
           "auto | never | PATH",
           "which checkpoint a run goes on from",
           "",
-          true,
+          OnResume::fixed,
           {},
           {},
           {},
@@ -418,9 +419,12 @@ void add_sft(List& list) {
   using S = SftRecipe;
   Section sft(list, "sft", &Recipe::sft);
   sft.add("steps", &S::steps, integer(0), "optimizer updates of the cold start; 0: none");
+  sft.add("from", &S::from, unset_when_empty(input_path()),
+          "finished cold start of another run (RUN/checkpoints/sft_N) to take instead of making one; that run must have "
+          "had the same model, prompt and sft keys",
+          {"none: the run makes its own"});
   sft.add("batch_size", &S::batch_size, integer(1, kMaxBatch), "demonstrations an update");
-  sft.add("save_freq", &S::save_freq, integer(0), "updates between its checkpoints; 0: only at the end")
-      .may_change_on_resume = true;
+  sft.add("save_freq", &S::save_freq, integer(0), "updates between its checkpoints; 0: only at the end");
   add_update_rule(Section(list, "sft", &Recipe::sft, &S::optim));
   add_generator(sft.inner("demonstrations", &S::demonstrations), root_seed());
 }
@@ -479,8 +483,8 @@ void add_actor(List& list) {
 void add_eval(List& list) {
   using E = EvalRecipe;
   Section eval(list, "eval", &Recipe::eval);
-  eval.add("freq", &E::freq, integer(0), "steps between evaluations; 0: never").may_change_on_resume = true;
-  eval.add("before_train", &E::before_train, boolean(), "evaluate before the first step").may_change_on_resume = true;
+  eval.add("freq", &E::freq, integer(0), "steps between evaluations; 0: never");
+  eval.add("before_train", &E::before_train, boolean(), "evaluate before the first step");
   eval.add("n", &E::n, integer(1, kMaxSamples), "samples a held-out prompt");
   eval.add("temperature", &E::temperature, real(at_least_0()), "temperature of evaluation; 0: greedy");
   eval.add("top_p", &E::top_p, real(above_0_to_1()), "nucleus of evaluation; 1: off");
@@ -499,25 +503,19 @@ void add_trainer(List& list) {
   trainer
       .add("zero_stage", &T::zero_stage, integer(0, 1),
            "with several processes: 0, each keeps all master weights and optimizer moments; 1 (ZeRO), each keeps those "
-           "of some tensors, to the same bits, and writes its own shard of a checkpoint")
-      .may_change_on_resume = true;
-  trainer.add("total_training_steps", &T::total_training_steps, integer(0), "steps of the run").may_change_on_resume =
-      true;
-  trainer.add("save_freq", &T::save_freq, integer(0), "steps between checkpoints; 0: only at the end")
-      .may_change_on_resume = true;
-  trainer.add("max_ckpt_to_keep", &T::max_ckpt_to_keep, integer(1), "newest checkpoints that are kept")
-      .may_change_on_resume = true;
+           "of some tensors, to the same bits, and writes its own shard of a checkpoint");
+  trainer.add("total_training_steps", &T::total_training_steps, integer(0), "steps of the run");
+  trainer.add("save_freq", &T::save_freq, integer(0), "steps between checkpoints; 0: only at the end");
+  trainer.add("max_ckpt_to_keep", &T::max_ckpt_to_keep, integer(1), "newest checkpoints that are kept");
   list.push_back(resume_mode_key());
   trainer
       .add("default_local_dir", &T::default_local_dir, unset_when_empty(text()), "run folder",
-           {"runs/<recipe>-seed<trainer.seed>"})
-      .may_change_on_resume = true;
-  trainer.add("rollout_dump", &T::rollout_dump, boolean(), "write rollouts/step_N.jsonl").may_change_on_resume = true;
+           {"runs/<recipe>-seed<trainer.seed>"});
+  trainer.add("rollout_dump", &T::rollout_dump, boolean(), "write rollouts/step_N.jsonl");
   trainer.add("seed", &T::seed, seed(), "root of all random numbers");
   trainer
       .add("collective_timeout_s", &T::collective_timeout_s, integer(1),
-           "seconds that a process waits for the others before it takes them for hung and ends the job")
-      .may_change_on_resume = true;
+           "seconds that a process waits for the others before it takes them for hung and ends the job");
   trainer.add("max_non_finite_steps", &T::max_non_finite_steps, integer(1),
               "skipped updates in a row before the run stops");
 }
@@ -536,6 +534,7 @@ List declare() {
   add_actor(list);
   add_eval(list);
   add_trainer(list);
+  for (Key& key : list) key.on_resume = on_resume(key.name);
   return list;
 }
 

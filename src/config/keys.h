@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "config/recipe.h"
+#include "config/resume_keys.h"
 #include "config/scalars.h"
 #include "config/yaml_tree.h"
 
@@ -21,7 +22,7 @@ struct Key {
   std::string type;     ///< type and range: "float > 0"
   std::string meaning;  ///< one line
   std::string unset;    ///< what null stands for; "": null is no value of this key
-  bool may_change_on_resume = false;
+  OnResume on_resume = OnResume::fixed;
 
   /// Sets the member from a value that is not null, or says why not and leaves it alone.
   std::function<std::optional<Refusal>(const YamlNode&, Recipe&)> read;

@@ -30,6 +30,10 @@ std::string default_text(const Key& key) {
   return value == "null" ? "null (" + key.unset + ")" : value;
 }
 
+const char* mark_of(OnResume on_resume) {
+  return on_resume == OnResume::free ? " †" : on_resume == OnResume::allow_change ? " ‡" : "";
+}
+
 /// A table cell: bars would end it, and angle brackets may be taken for HTML.
 std::string cell(std::string_view text) {
   std::string out;
@@ -63,7 +67,8 @@ A recipe is a YAML file of sections and keys. Every fault of a recipe is reporte
   them, on the command line from the working directory; the run folder and `trainer.resume_mode` from the working
   directory.
 
-Keys marked † may change when a run is resumed; a change of any other is refused.
+Keys marked † may change when a run is resumed. Keys marked ‡ may change with `--allow-change`. A change of any other
+key is refused.
 )";
 
 constexpr std::size_t kCommentColumn = 56;
@@ -111,12 +116,35 @@ std::vector<std::pair<std::string, std::string>> resolved_values(const Recipe& r
   return values;
 }
 
-std::vector<std::string> changed_keys(const Recipe& before, const Recipe& after) {
-  std::vector<std::string> changed;
+namespace {
+
+/// Adds the key's change, if its values differ.
+void add_change(const Key& key, const Recipe& before, const Recipe& after, std::vector<KeyChange>& changes) {
+  std::string was = key.print(before), is = key.print(after);
+  if (was != is)
+    changes.push_back({key.name, std::move(was), std::move(is), key.on_resume == OnResume::allow_change});
+}
+
+}  // namespace
+
+std::vector<KeyChange> changes_on_resume(const Recipe& before, const Recipe& after) {
+  std::vector<KeyChange> changes;
   for (const Key& key : keys()) {
-    if (!key.may_change_on_resume && key.print(before) != key.print(after)) changed.push_back(key.name);
+    if (key.on_resume != OnResume::free) add_change(key, before, after, changes);
   }
-  return changed;
+  return changes;
+}
+
+std::vector<KeyChange> changes_among(std::span<const std::string_view> names, const Recipe& before,
+                                     const Recipe& after) {
+  std::vector<KeyChange> changes;
+  for (const Key& key : keys()) {
+    const bool is_named = std::any_of(names.begin(), names.end(), [&](std::string_view name) {
+      return name.ends_with('.') ? key.name.starts_with(name) : key.name == name;
+    });
+    if (is_named) add_change(key, before, after, changes);
+  }
+  return changes;
 }
 
 bool is_input_path(std::string_view key) {
@@ -144,7 +172,7 @@ std::string keys_markdown() {
       section = root;
       page += "\n## " + std::string(root) + "\n\n| key | value | default | meaning |\n|---|---|---|---|\n";
     }
-    page += "| `" + key.name + "`" + (key.may_change_on_resume ? " †" : "") + " | " + cell(key.type) + " | " +
+    page += "| `" + key.name + "`" + mark_of(key.on_resume) + " | " + cell(key.type) + " | " +
             cell(default_text(key)) + " | " + cell(key.meaning) + " |\n";
   }
   page += modes_markdown();

@@ -106,18 +106,21 @@ class Loader {
   }
 
   const std::map<std::string, std::string>& origins() const { return said_by_; }
+  const std::vector<ModeOverride>& mode_overrides() const { return mode_overrides_; }
 
  private:
   /// What the mode says of keys that nobody set.
   void add_mode() {
     const YamlSource source{"mode " + std::string(word_of(recipe_.mode)), false};
-    const auto set_by_others = [&](const ModeDefault& one) {
-      const auto found = said_by_.find(std::string(one.key));
-      return found != said_by_.end() && found->second != source.name;
-    };
     for (const ModeDefault& one : defaults_of(recipe_.mode)) {
-      if (set_by_others(one) || !has_modes_value(one.with)) continue;
-      set_key(*parse_yaml(one.value, source, faults_), *find_key(one.key), source);
+      if (!has_modes_value(one.with)) continue;
+      const Key& key = *find_key(one.key);
+      const auto said_by = said_by_.find(key.name);
+      if (said_by == said_by_.end()) {
+        set_key(*parse_yaml(one.value, source, faults_), key, source);
+      } else if (const std::string own = key.print(recipe_); own != value_of(one)) {
+        mode_overrides_.push_back({key.name, value_of(one), own, said_by->second});
+      }
     }
   }
 
@@ -125,14 +128,18 @@ class Loader {
   bool has_modes_value(std::string_view name) const {
     if (name.empty()) return true;
     for (const ModeDefault& one : defaults_of(recipe_.mode)) {
-      if (one.key != name) continue;
-      Recipe as_the_mode_says;
-      Faults none;
-      const Key& key = *find_key(name);
-      (void)key.read(*parse_yaml(one.value, {"mode", false}, none), as_the_mode_says);
-      return key.print(recipe_) == key.print(as_the_mode_says);
+      if (one.key == name) return find_key(name)->print(recipe_) == value_of(one);
     }
     return false;
+  }
+
+  /// A mode's value as recipes print it.
+  static std::string value_of(const ModeDefault& one) {
+    Recipe as_the_mode_says;
+    Faults none;
+    const Key& key = *find_key(one.key);
+    (void)key.read(*parse_yaml(one.value, {"mode", false}, none), as_the_mode_says);
+    return key.print(as_the_mode_says);
   }
 
   static std::string_view trimmed(std::string_view text) {
@@ -242,6 +249,7 @@ class Loader {
   Recipe recipe_;
   Origins origins_;
   std::map<std::string, std::string> said_by_;  ///< key → "file:line", "--set key" or "mode word", of its last setting
+  std::vector<ModeOverride> mode_overrides_;
   Faults faults_;
   std::vector<fs::path> chain_;  ///< of files being read, the including ones first
   bool is_whole_ = true;         ///< false: a text could not be read, and rules would blame what it may have said
@@ -261,11 +269,13 @@ LoadedRecipe load(std::string_view yaml, const fs::path& file, const std::string
   Loader loader(name);
   loader.add_file(yaml, name, self, directory);
   for (const std::string& argument : overrides) loader.add_override(argument);
-  LoadedRecipe loaded{loader.finish(complete), file, {}, {}};
+  LoadedRecipe loaded{loader.finish(complete), file, {}, {}, {}, {}};
   TrainerRecipe& trainer = loaded.recipe.trainer;
   if (trainer.default_local_dir.empty()) trainer.default_local_dir = run_folder(file.string(), trainer.seed);
   loaded.resolved_yaml = resolved_yaml(loaded.recipe);
   loaded.annotated_yaml = resolved_yaml(loaded.recipe, loader.origins());
+  loaded.origins = loader.origins();
+  loaded.mode_overrides = loader.mode_overrides();
   return loaded;
 }
 

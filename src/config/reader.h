@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,6 +14,12 @@
 
 namespace qrl::config {
 
+/// A value of the mode that the recipe says otherwise.
+struct ModeOverride {
+  std::string key, mode_value, own_value;
+  std::string place;  ///< "file:line" or "--set key" of the recipe's own value
+};
+
 struct LoadedRecipe {
   Recipe recipe;
   std::filesystem::path file;
@@ -21,6 +28,10 @@ struct LoadedRecipe {
   /// The same with each value's origin in a comment (default, mode, file:line, --set): what is printed and saved with
   /// the run.
   std::string annotated_yaml;
+  /// Key → where its value comes from ("file:line", "--set key", "mode qarl"); a key at its default is not in it.
+  std::map<std::string, std::string> origins = {};
+  /// In the order of the mode's list; empty without a mode.
+  std::vector<ModeOverride> mode_overrides = {};
 };
 
 /// Reads `file` (with its includes), applies `overrides` ("optim.lr=2e-6", in order), fills defaults and checks every
@@ -35,9 +46,16 @@ LoadedRecipe parse_recipe(std::string_view yaml, const std::string& name, const 
 /// Every key of `resolved_yaml` as (dotted key, canonical value), in declaration order.
 std::vector<std::pair<std::string, std::string>> resolved_values(const Recipe& recipe);
 
-/// Dotted keys whose canonical values differ between two recipes, less those that may change over a resume
-/// (steps, save and evaluation frequency, dump and folder settings).
-std::vector<std::string> changed_keys(const Recipe& before, const Recipe& after);
+/// A key whose canonical values differ between two recipes.
+struct KeyChange {
+  std::string key, before, after;
+  bool may_be_allowed = false;  ///< OnResume::allow_change; else the key is fixed
+};
+/// In declaration order, without the keys that a resumed run may change freely (OnResume::free).
+std::vector<KeyChange> changes_on_resume(const Recipe& before, const Recipe& after);
+/// The keys among `names` (whole keys, or sections that end with a point) whose values differ.
+std::vector<KeyChange> changes_among(std::span<const std::string_view> names, const Recipe& before,
+                                     const Recipe& after);
 /// Whether a key of that name holds files or folders to read, which may lie elsewhere on another host or day.
 bool is_input_path(std::string_view key);
 

@@ -209,6 +209,7 @@ struct OptimRecipe {
 };
 
 struct SftRecipe {
+  std::string from;               ///< a finished cold start of another run; empty: this run makes its own
   std::int64_t steps = 0;         ///< optimizer updates; 0: no cold start
   std::int64_t batch_size = 256;  ///< demonstrations an update
   std::int64_t save_freq = 200;   ///< updates between checkpoints; the finished cold start is always one

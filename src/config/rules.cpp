@@ -10,6 +10,8 @@ namespace qrl::config {
 
 namespace {
 
+constexpr std::string_view kModePlace = "mode ";  // begins the place of a key that the mode set
+
 /// The keys of one rule and the place of the first that was set.
 class RuleBook {
  public:
@@ -20,15 +22,18 @@ class RuleBook {
                const std::string& advice) {
     if (holds) return;
     std::string where = origins_.whole + ": " + *keys.begin();
+    std::string of_mode;  // what the reader of the recipe's files does not find there
     bool placed = false;
     for (const std::string& key : keys) {
       if (origins_.refused.count(key) > 0) return;
       const auto place = origins_.places.find(key);
-      if (placed || place == origins_.places.end()) continue;
-      where = place->second;
+      if (place == origins_.places.end()) continue;
+      if (!placed) where = place->second;
+      else if (place->second.starts_with(kModePlace))
+        of_mode += "; " + key + " is set by " + place->second.substr(0, place->second.find(':'));
       placed = true;
     }
-    faults_.add(where, expected, got, advice);
+    faults_.add(where, expected, got, advice + of_mode);
   }
 
   bool is_set(const std::string& key) const { return origins_.places.count(key) > 0; }
@@ -315,6 +320,9 @@ void check_rules(const Recipe& recipe, const Origins& origins, bool complete, Fa
                 recipe.sft.steps == 0 || !recipe.sft.demonstrations.task.empty(),
                 "sft.demonstrations.task beside sft.steps above 0", "none",
                 "set sft.demonstrations: {task: …} (countdown, sudoku or arithmetic)");
+  rules.require({"sft.from", "sft.steps"}, recipe.sft.from.empty() || recipe.sft.steps > 0,
+                "sft.steps above 0 beside sft.from", "0",
+                "set sft.steps to those of the shared cold start; or model.path starts from any checkpoint's weights");
   check_generator(recipe.sft.demonstrations, "sft.demonstrations", false, rules);
   const RewardRecipe& reward = recipe.reward;
   const double most_of_wrong = std::max(0.0, reward.format) + std::max(0.0, reward.partial);

@@ -178,6 +178,9 @@ class Learner {
 /// Collective.
 Metrics set_ais_alpha(std::span<const types::MicroBatch> batches, LossOptions& loss, dist::Collectives& world);
 
+/// The names of the statistics that an update with such a loss has (UpdateReport::metrics), in their order.
+std::vector<std::string> policy_metric_names(const LossOptions& loss);
+
 /// Version of LibTorch built with.
 std::string torch_version();
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "dist/collectives.h"
 #include "learner/objective/ais.h"
 
 namespace qrl::learner {
@@ -130,6 +131,21 @@ torch::Tensor policy_loss(const types::MicroBatch& batch, const std::vector<std:
       objective(tokens, settings, {counts.response_tokens, counts.sequences, loss.max_response_length});
   add_statistics(tokens, settings, terms, statistics);
   return terms.total;
+}
+
+std::vector<std::string> policy_metric_names(const LossOptions& loss) {
+  // Those of a made-up token: no list of names can fall behind what is added.
+  types::MicroBatch batch;
+  batch.tokens = {0};
+  batch.sequence_starts = {0, 1};
+  batch.sampler_logprobs = batch.reference_logprobs = {-1.0F};
+  batch.advantages = {1.0F};
+  const TargetScores scores{torch::full({1}, -1.0F), torch::ones({1})};
+  Statistics statistics;
+  (void)policy_loss(batch, {0}, scores, {1, 1}, loss, statistics);
+  std::vector<std::string> names;
+  for (const auto& [name, value] : statistics.reduce(*dist::make_solo())) names.push_back(name);
+  return names;
 }
 
 Metrics set_ais_alpha(std::span<const types::MicroBatch> batches, LossOptions& loss, dist::Collectives& world) {

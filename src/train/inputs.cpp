@@ -63,6 +63,19 @@ std::string values_of(const config::Recipe& recipe) {
   return values.dump();
 }
 
+/// Throws an input error about `where` that names the recipe's keys whose contents are other than `before`.
+void require_same_inputs(const Inputs& before, const Inputs& now, const std::string& where, const std::string& expected,
+                         const std::string& what_to_do) {
+  std::string other;
+  const auto compare = [&](const std::string& a, const std::string& b, const char* name) {
+    if (a != b) other += (other.empty() ? "" : "; ") + std::string(name);
+  };
+  compare(before.model, now.model, "another model (model.path, model.init)");
+  compare(before.train_prompts, now.train_prompts, "other training prompts (data.train_files, the tokenizer)");
+  compare(before.held_out_prompts, now.held_out_prompts, "other held-out prompts (data.val_files, the tokenizer)");
+  QRL_REQUIRE(other.empty(), where, expected, other, what_to_do);
+}
+
 void require_agreement(const config::Recipe& recipe, const Inputs& mine, dist::Collectives& world) {
   const auto recipes = world.all_gather(values_of(recipe));
   const auto model = world.all_gather(mine.model), train = world.all_gather(mine.train_prompts),
@@ -90,18 +103,6 @@ Inputs fingerprint(const config::Recipe& recipe, const Policy& policy, const Pro
     require_agreement(recipe, whole, world);
   }
   return mine;
-}
-
-void require_same_inputs(const Inputs& before, const Inputs& now, const std::string& where, const std::string& expected,
-                         const std::string& what_to_do) {
-  std::string other;
-  const auto compare = [&](const std::string& a, const std::string& b, const char* name) {
-    if (a != b) other += (other.empty() ? "" : "; ") + std::string(name);
-  };
-  compare(before.model, now.model, "another model (model.path, model.init)");
-  compare(before.train_prompts, now.train_prompts, "other training prompts (data.train_files, the tokenizer)");
-  compare(before.held_out_prompts, now.held_out_prompts, "other held-out prompts (data.val_files, the tokenizer)");
-  QRL_REQUIRE(other.empty(), where, expected, other, what_to_do);
 }
 
 }  // namespace qrl::train

@@ -23,8 +23,4 @@ struct Inputs {
 Inputs fingerprint(const config::Recipe& recipe, const Policy& policy, const PromptSet& prompts,
                    const std::vector<PromptSet>& held_out, dist::Collectives& world);
 
-/// Throws an input error about `where` that names the recipe's keys whose contents are other than `before`.
-void require_same_inputs(const Inputs& before, const Inputs& now, const std::string& where, const std::string& expected,
-                         const std::string& what_to_do);
-
 }  // namespace qrl::train

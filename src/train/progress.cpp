@@ -51,7 +51,7 @@ std::string step_facts(const Metrics& metrics) {
   const auto gap = metrics.find("mismatch/k3_kl");  // not measured where every group is flat
   return format("reward %.3f  length %.1f  gap %s  %.0f tok/s", value_or_zero(metrics, "critic/rewards/mean"),
                 value_or_zero(metrics, "response_length/mean"),
-                gap == metrics.end() ? "-" : format("%.1e", gap->second).c_str(),
+                gap == metrics.end() || !std::isfinite(gap->second) ? "-" : format("%.1e", gap->second).c_str(),
                 value_or_zero(metrics, "perf/tokens_per_s"));
 }
 
@@ -87,6 +87,13 @@ void Progress::show(std::int64_t step, const std::string& facts) {
   else std::printf("%s\n", line.c_str());
   base::log_to_file(line);
   line_open_ = terminal_;
+  std::fflush(stdout);
+}
+
+void Progress::say(const std::string& line) {
+  if (quiet_) return;
+  std::printf("%s%s\n", line_open_.exchange(false) ? "\n" : "", line.c_str());
+  base::log_to_file(line);
   std::fflush(stdout);
 }
 

@@ -20,6 +20,8 @@ class Progress {
 
   /// Shows step `step` as done, with `facts` ("reward 0.31  length 18.2 …") and the time left at the pace so far.
   void show(std::int64_t step, const std::string& facts);
+  /// A line of its own, which stays, also in the log file.
+  void say(const std::string& line);
 
  private:
   std::string what_;

@@ -163,6 +163,8 @@ std::vector<PromptSet> load_held_out_prompts(const config::Recipe& recipe, const
   return sets;
 }
 
+std::uint64_t held_out_number(const types::Prompt& prompt) { return prompt.id - kHeldOutIds; }
+
 void warn_of_shared_prompts(const PromptSet& train, std::span<const PromptSet> held_out) {
   const auto bytes = [](const types::Prompt& prompt) {
     return std::string_view(reinterpret_cast<const char*>(prompt.tokens.data()),

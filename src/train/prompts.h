@@ -32,6 +32,9 @@ PromptSet load_train_prompts(const config::Recipe& recipe, const data::Tokenizer
 std::vector<PromptSet> load_held_out_prompts(const config::Recipe& recipe, const data::Tokenizer& tokenizer,
                                              const reward::Verifier& verifier);
 
+/// The number of a held-out prompt among all of them, from 0: its id less where held-out ids begin.
+std::uint64_t held_out_number(const types::Prompt& prompt);
+
 /// A warning when held-out prompts are training prompts, too: their score says less about others.
 void warn_of_shared_prompts(const PromptSet& train, std::span<const PromptSet> held_out);
 

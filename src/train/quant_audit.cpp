@@ -47,8 +47,11 @@ std::string audit_summary(const std::vector<std::string>& audit) {
   std::string summary = "linear layers of the sampler:";
   for (const auto& [format, count] : kinds) summary += " " + std::to_string(count) + " × " + format + ",";
   summary.back() = ';';
-  return summary + " of " + std::to_string(audit.size()) + " tensors the learner's forward pass reads " +
-         std::to_string(same) + " in place (quant_audit.txt)";
+  const std::string learner =
+      same == 0 ? " the learner's forward pass computes with its own weights"
+                : " the learner's forward pass reads " + std::to_string(same) + " of the sampler's " +
+                      std::to_string(audit.size()) + " tensors";
+  return summary + learner + " (quant_audit.txt lists each)";
 }
 
 std::vector<std::string> format_error_report(const learner::Learner& learner, const model::Snapshot& published,

@@ -47,17 +47,89 @@ fs::path given_checkpoint(const config::TrainerRecipe& trainer, const RunFolder&
   return given;
 }
 
-void check_same_recipe(const fs::path& checkpoint, const LoadedState& saved, const config::Recipe& recipe) {
-  const config::LoadedRecipe before =
-      config::parse_recipe(saved.resolved_recipe, (checkpoint / "recipe.yaml").string(), checkpoint, {}, false);
-  std::string changed;
+config::Recipe recipe_of(const fs::path& checkpoint, const LoadedState& saved) {
+  return config::parse_recipe(saved.resolved_recipe, (checkpoint / "recipe.yaml").string(), checkpoint, {}, false)
+      .recipe;
+}
+
+std::string text_of(const std::vector<config::KeyChange>& changes) {
+  std::string text;
+  for (const config::KeyChange& change : changes)
+    text += (text.empty() ? "" : ", ") + change.key + " " + change.after + " (it was made with " + change.before + ")";
+  return text;
+}
+
+/// What this recipe and its data have otherwise than the checkpoint's run had, freely changeable keys left out.
+std::vector<config::KeyChange> changes_since(const LoadedState& saved, const config::Recipe& before,
+                                             const config::Recipe& recipe, const Inputs& inputs) {
   // What these name is compared by its contents (train/inputs.h): a clone or a data folder may have moved.
-  const std::set<std::string> read = {"model.path", "model.init.config", "data.train_files", "data.val_files"};
-  for (const std::string& key : config::changed_keys(before.recipe, recipe)) {
-    if (!read.contains(key)) changed += (changed.empty() ? "" : ", ") + key;
+  const std::set<std::string> read = {"model.path", "model.init.config", "data.train_files", "sft.from"};
+  std::vector<config::KeyChange> changes = config::changes_on_resume(before, recipe);
+  std::erase_if(changes, [&](const config::KeyChange& change) { return read.contains(change.key); });
+  if (saved.inputs.train_prompts != inputs.train_prompts) {
+    changes.push_back({"data.train_files or the tokenizer: other training prompts", saved.inputs.train_prompts,
+                       inputs.train_prompts, true});
   }
-  QRL_REQUIRE(changed.empty(), checkpoint.string(), "the recipe it was made with", "other values of " + changed,
-              "set them back, or give another trainer.default_local_dir");
+  return changes;
+}
+
+/// Refuses what is fixed for a run, and without `allow_change` every change, with what would work.
+void check_changes(const fs::path& checkpoint, const std::vector<config::KeyChange>& changes, bool allow_change) {
+  std::vector<config::KeyChange> refused;
+  std::string fixed;
+  bool any_allowed = false;
+  for (const config::KeyChange& change : changes) {
+    if (change.may_be_allowed) any_allowed = true;
+    else fixed += (fixed.empty() ? "" : ", ") + change.key;
+    if (!change.may_be_allowed || !allow_change) refused.push_back(change);
+  }
+  std::string advice;
+  if (!fixed.empty()) {
+    advice = "set " + fixed + " back (fixed for a run), or begin another run at its weights: --set model.path=" +
+             checkpoint.string() +
+             " --set model.init.config=null --set sft.steps=0 and another trainer.default_local_dir (moments, step "
+             "number and warm-up begin anew)";
+  }
+  if (any_allowed && !allow_change) {
+    advice += (advice.empty() ? "" : "; ") + std::string("--allow-change goes on with the new values") +
+              (fixed.empty() ? "" : " of the others");
+  }
+  QRL_REQUIRE(refused.empty(), checkpoint.string(), "the recipe and data it was made with", text_of(refused), advice);
+}
+
+/// What a cold start depends on, beside the model's shape.
+constexpr std::string_view kColdStartKeys[] = {
+    "model.dtype",        "model.init.seed",    "sft.steps",         "sft.batch_size",
+    "sft.lr",             "sft.betas",          "sft.weight_decay",  "sft.lr_warmup_steps",
+    "sft.lr_scheduler",   "sft.grad_clip",      "sft.demonstrations.", "data.prompt_template",
+    "data.chat_template", "data.system_prompt", "data.enable_thinking", "data.parse_special_tokens"};
+
+/// Refuses a checkpoint that is not the cold start that this recipe would make.
+void check_same_cold_start(const fs::path& checkpoint, const LoadedState& saved, const config::Recipe& recipe,
+                           const Inputs& inputs) {
+  const RunState& state = saved.state;
+  QRL_REQUIRE(state.cold_start && state.step == 0, checkpoint.string(), "a finished cold start for sft.from",
+              "a checkpoint of step " + std::to_string(state.step),
+              "name a RUN/checkpoints/sft_N; model.path starts from the weights of any checkpoint");
+  const auto changes = config::changes_among(kColdStartKeys, recipe_of(checkpoint, saved), recipe);
+  QRL_REQUIRE(changes.empty(), checkpoint.string(), "the cold start that this recipe would make", text_of(changes),
+              "set them to what the cold start was made with, or delete sft.from");
+  QRL_REQUIRE(saved.inputs.model == inputs.model, checkpoint.string(), "a cold start of this recipe's model",
+              "another model's", "set model.init.config or model.path to that, or delete sft.from");
+  QRL_REQUIRE(state.sft_step == recipe.sft.steps, checkpoint.string(),
+              "a cold start of sft.steps = " + std::to_string(recipe.sft.steps) + " updates",
+              "one that was saved after " + std::to_string(state.sft_step), "name the last one of that run");
+}
+
+/// The cold start of sft.from, copied into the run folder, which then needs no other.
+fs::path take_cold_start(const config::Recipe& recipe, const Inputs& inputs, const RunFolder& folder) {
+  require_sound_checkpoint(recipe.sft.from, "name another cold start, or delete sft.from");
+  const fs::path given = fs::canonical(recipe.sft.from);
+  check_same_cold_start(given, read_checkpoint_state(given), recipe, inputs);
+  fs::path home = folder.checkpoints() / cold_start_name(recipe);
+  copy_checkpoint(given, home);
+  base::log_info("took the cold start " + given.string() + " (sft.from)");
+  return home;
 }
 
 /// The cold start is made by one rank whatever their number; RL steps sum over ranks.
@@ -82,7 +154,26 @@ void provide_reference(const fs::path& checkpoint, const config::Recipe& recipe,
   require_sound_checkpoint(home, "the reference of algorithm.kl_loss_coef is read from it: restore it from a copy");
 }
 
-ResumePoint choose(const config::LoadedRecipe& loaded, const Inputs& inputs, const RunFolder& folder, int num_ranks) {
+/// Checks a checkpoint against what this run is to be; the changes it goes on with.
+std::vector<config::KeyChange> check_fit(const fs::path& checkpoint, const LoadedState& saved,
+                                         const config::Recipe& recipe, const Inputs& inputs, bool allow_change) {
+  // One taken over from another run has that run's recipe.
+  if (!recipe.sft.from.empty() && saved.state.cold_start && saved.state.sft_step == recipe.sft.steps) {
+    check_same_cold_start(checkpoint, saved, recipe, inputs);
+    return {};
+  }
+  std::vector<config::KeyChange> changes = changes_since(saved, recipe_of(checkpoint, saved), recipe, inputs);
+  check_changes(checkpoint, changes, allow_change);
+  QRL_REQUIRE(saved.inputs.model == inputs.model, checkpoint.string(), "what it was made with",
+              "another model (model.path, model.init)", "put it back, or give another trainer.default_local_dir");
+  if (saved.state.step > 0 && saved.inputs.held_out_prompts != inputs.held_out_prompts)
+    base::log_warning("other held-out prompts than before step " + std::to_string(saved.state.step) +
+                      ": scores from here on cannot be compared with those of before");
+  return changes;
+}
+
+ResumePoint choose(const config::LoadedRecipe& loaded, const Inputs& inputs, const RunFolder& folder, bool allow_change,
+                   int num_ranks) {
   const config::Recipe& recipe = loaded.recipe;
   state::remove_leftovers(folder.checkpoints());
   ResumePoint point;
@@ -91,22 +182,24 @@ ResumePoint choose(const config::LoadedRecipe& loaded, const Inputs& inputs, con
   // Metric rows are kept with the folder they were written in: a run that does not go on there begins its own.
   const bool goes_on_here = point.checkpoint && lies_in(*point.checkpoint, folder);
   if (!point.checkpoint) {
-    folder.set_aside_earlier_rows();
-    return point;
+    if (recipe.sft.from.empty()) {
+      folder.set_aside_earlier_rows();
+      return point;
+    }
+    point.checkpoint = take_cold_start(recipe, inputs, folder);
   }
 
   const LoadedState saved = read_checkpoint_state(*point.checkpoint);
-  check_same_recipe(*point.checkpoint, saved, recipe);
-  require_same_inputs(saved.inputs, inputs, point.checkpoint->string(), "what it was made with",
-                      "put them back, or give another trainer.default_local_dir");
+  point.changes = check_fit(*point.checkpoint, saved, recipe, inputs, allow_change);
   warn_of_other_ranks(*point.checkpoint, saved, num_ranks);
   point.state = saved.state;
   point.unfinished_row = saved.unfinished_row;
   const bool cold_start_done =
       recipe.sft.steps > 0 && (saved.state.step > 0 || saved.state.sft_step >= recipe.sft.steps);
   if (recipe.algorithm.kl_loss_coef != 0 && cold_start_done) provide_reference(*point.checkpoint, recipe, folder);
-  if (!goes_on_here) {
-    folder.set_aside_earlier_rows();  // once nothing refuses the run any more
+  const bool is_shared_cold_start = !recipe.sft.from.empty() && saved.state.cold_start;
+  if (!goes_on_here || is_shared_cold_start) {
+    if (!goes_on_here) folder.set_aside_earlier_rows();  // once nothing refuses the run any more
     point.state.metrics_bytes = point.state.sft_metrics_bytes = 0;
   }
   base::log_info("resuming from " + point.checkpoint->string());
@@ -120,9 +213,9 @@ fs::path cold_start_checkpoint(const config::Recipe& recipe) {
 }
 
 ResumePoint find_resume_point(const config::LoadedRecipe& loaded, const Inputs& inputs, const RunFolder* folder,
-                              dist::Collectives& world) {
+                              bool allow_change, dist::Collectives& world) {
   ResumePoint point;
-  if (folder != nullptr) point = choose(loaded, inputs, *folder, world.size());
+  if (folder != nullptr) point = choose(loaded, inputs, *folder, allow_change, world.size());
   // Other ranks may have been started in another folder.
   std::string path = point.checkpoint ? point.checkpoint->string() : std::string();
   if (point.checkpoint && world.size() > 1) path = fs::absolute(path).string();

@@ -1,5 +1,6 @@
 #include "train/run.h"
 
+#include <cerrno>  // program_invocation_name
 #include <cstdio>
 #include <memory>
 
@@ -7,8 +8,12 @@
 #include "base/threads.h"
 #include "train/cold_start.h"
 #include "train/evaluate.h"
+#include "train/export_score.h"
+#include "train/health.h"
 #include "train/resume.h"
+#include "train/settings.h"
 #include "train/shared_commit.h"
+#include "train/signals.h"
 #include "train/trainer.h"
 
 namespace qrl::train {
@@ -26,14 +31,33 @@ std::optional<fs::path> last_checkpoint(const RunState& state, const RunFolder& 
   return point.checkpoint;
 }
 
-/// The last lines of a run, from its metric rows alone: a finished run started again prints them too.
+/// A line on standard output and in the log.
+void say(const std::string& line) {
+  std::printf("%s\n", line.c_str());
+  base::log_to_file(line);
+}
+
+/// What the metric rows show of steps that did not teach, in a line; empty where there is nothing.
+std::string health_line(const config::Recipe& recipe, const RunFolder& folder) {
+  Health health(recipe);
+  for (const auto& [step, row] : read_rows(folder.metrics_file())) (void)health.observe(step, row);
+  const std::string summary = health.summary();
+  return summary.empty() ? "" : "warnings  " + summary + " (log.txt has causes and what to try)";
+}
+
+/// The last lines of a run, from its files alone: a finished run started again prints them too.
 void print_result(const config::Recipe& recipe, const RunFolder& folder, const std::optional<fs::path>& checkpoint,
-                  std::span<const PromptSet> held_out) {
-  std::printf("run folder  %s\n", folder.path().c_str());
-  std::printf("  config.yaml (resolved recipe)  metrics.jsonl  %srollouts/  checkpoints/  log.txt\n",
-              recipe.sft.steps > 0 ? "sft_metrics.jsonl  " : "");
-  if (checkpoint) std::printf("  model: %s (qrl-train export it to a Hugging Face folder)\n", checkpoint->c_str());
-  else std::printf("  no checkpoint: the recipe asks for no step\n");
+                  std::span<const PromptSet> held_out, const std::vector<std::string>& export_scores) {
+  say("run folder  " + folder.path().string());
+  say(std::string("  config.yaml (resolved recipe)  metrics.jsonl  ") +
+      (fs::exists(folder.sft_metrics_file()) ? "sft_metrics.jsonl  " : "") + "rollouts/  checkpoints/  log.txt");
+  if (checkpoint) {
+    say("  model: " + checkpoint->string());
+    say(std::string("  as a Hugging Face folder: ") + program_invocation_name + " export " + checkpoint->string() +
+        " --out DIR");
+  } else {
+    say("  no checkpoint: the recipe asks for no step");
+  }
   const auto line = [&](const PromptSet& set) -> std::string {
     const auto rows = read_metric(folder.metrics_file(), score_name(set.data_source, recipe.eval));
     if (rows.empty()) return {};
@@ -48,8 +72,10 @@ void print_result(const config::Recipe& recipe, const RunFolder& folder, const s
   };
   const auto print = [&](const char* what, const PromptSet& set) {  // a set without a row was never measured
     const std::string text = line(set);
-    if (!text.empty()) std::printf("%s%s\n", what, text.c_str());
+    if (!text.empty()) say(what + text);
   };
+  if (const std::string warnings = health_line(recipe, folder); !warnings.empty()) say(warnings);
+  for (const std::string& score : export_scores) say(score);
   for (std::size_t i = 1; i < held_out.size(); ++i) print("also measured  ", held_out[i]);
   if (!held_out.empty()) print("held-out ", held_out.front());
   std::fflush(stdout);
@@ -121,15 +147,44 @@ void begin_rl(RunParts& parts, learner::Learner& learner) {
   }
 }
 
+/// The settings on standard output; those and what identifies the run in the log.
+void begin_log(const config::LoadedRecipe& loaded, const RunOptions& options, const dist::Collectives& world) {
+  if (!world.is_first()) return;
+  base::log_to_file("command: " + options.command);
+  base::log_to_file("recipe " + loaded.file.string() + ", resolved " + recipe_hash(loaded));
+  for (const std::string& line : describe_settings(loaded)) say(line);
+  std::fflush(stdout);
+}
+
+/// What --allow-change let through, in the log and among the metric rows.
+void record_changes(const ResumePoint& point, MetricsFile& metrics) {
+  for (const config::KeyChange& change : point.changes) {
+    base::log_info("changed after step " + std::to_string(point.state.step) + " (--allow-change): " + change.key + " " +
+                   change.before + " -> " + change.after);
+  }
+  metrics.append_changes(point.state.step, point.changes);
+}
+
+/// export_score.h, until a signal says to stop: the run's checkpoint is there already.
+std::vector<std::string> score_export(const RunParts& parts, const learner::Learner& learner,
+                                      const std::vector<PromptSet>& held_out) try {
+  return export_score_lines(parts, learner, held_out);
+} catch (const Abandoned&) {
+  stop_here(parts);
+}
+
 }  // namespace
 
-void run(const config::LoadedRecipe& loaded, dist::Collectives& world, RunPart part) {
+void run(const config::LoadedRecipe& loaded, dist::Collectives& world, const RunOptions& options) {
   const config::Recipe& recipe = loaded.recipe;
+  const RunPart part = options.part;
   set_threads(recipe, world);
   world.set_time_limit(static_cast<double>(recipe.trainer.collective_timeout_s));
   base::set_log_quiet(!world.is_first());
+  begin_log(loaded, options, world);
 
   Policy policy = make_policy(recipe);
+  require_positions(loaded, policy.config);
   model::check_formats(policy.config, snapshot_formats(recipe.quant));
   (void)read_profile_file(recipe, policy.config);  // a wrong one shows before the cold start
   const auto verifier = reward::make_verifier(recipe.reward);
@@ -139,7 +194,7 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, RunPart p
   const Inputs inputs = fingerprint(recipe, policy, prompts, held_out, world);
 
   const std::unique_ptr<RunFolder> folder = open_folder(recipe, world);
-  ResumePoint point = find_resume_point(loaded, inputs, folder.get(), world);
+  ResumePoint point = find_resume_point(loaded, inputs, folder.get(), options.allow_change, world);
   RunState state = point.state;
   const bool cold_start_done = state.step > 0 || state.sft_step >= recipe.sft.steps;
   const bool goes_on =
@@ -150,7 +205,9 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, RunPart p
   MetricsFile metrics, sft_metrics;
   if (folder) {
     metrics = MetricsFile(folder->metrics_file(), state.metrics_bytes);
-    if (recipe.sft.steps > 0) sft_metrics = MetricsFile(folder->sft_metrics_file(), state.sft_metrics_bytes);
+    if (recipe.sft.steps > 0 && recipe.sft.from.empty())
+      sft_metrics = MetricsFile(folder->sft_metrics_file(), state.sft_metrics_bytes);
+    record_changes(point, metrics);
   }
   RunParts parts{recipe,
                  loaded.resolved_yaml,
@@ -188,10 +245,16 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, RunPart p
   if (point.checkpoint) parts.quantiser = load_quantiser(*point.checkpoint, policy.config, world);
   if (parts.quantiser.profile != nullptr) require_same_profile(recipe, policy.config, *parts.quantiser.profile);
   else parts.quantiser.profile = find_profile(policy.config, learner.all_masters(), prompts, recipe);
-  if (!fresh && state.step > 0) base::log_info("going on after step " + std::to_string(state.step));
+  if (!fresh && state.step > 0) {
+    base::log_info(goes_on ? "going on after step " + std::to_string(state.step)
+                           : "nothing left to do: step " + std::to_string(state.step) +
+                                 " is done, trainer.total_training_steps is " +
+                                 std::to_string(recipe.trainer.total_training_steps));
+  }
 
   Trainer(parts, learner, reference.get(), prompts, held_out).train();
-  if (folder) print_result(recipe, *folder, last_checkpoint(state, *folder, point), held_out);
+  const std::vector<std::string> export_scores = score_export(parts, learner, held_out);
+  if (folder) print_result(recipe, *folder, last_checkpoint(state, *folder, point), held_out, export_scores);
 }
 
 }  // namespace qrl::train

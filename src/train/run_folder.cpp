@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -81,18 +82,38 @@ void MetricsFile::append(std::int64_t step, const Metrics& metrics) {
   Descriptor(file_, O_WRONLY | O_APPEND).write(row.dump() + "\n");
 }
 
+void MetricsFile::append_changes(std::int64_t step, const std::vector<config::KeyChange>& changes) {
+  if (file_.empty() || changes.empty()) return;
+  nlohmann::ordered_json row = {{"step", step}};
+  for (const config::KeyChange& change : changes) row["changed_on_resume"][change.key] = {change.before, change.after};
+  Descriptor(file_, O_WRONLY | O_APPEND).write(row.dump() + "\n");
+}
+
 std::int64_t MetricsFile::sync() { return file_.empty() ? 0 : Descriptor(file_, O_RDWR).sync(); }
 
-std::vector<std::pair<std::int64_t, double>> read_metric(const std::filesystem::path& file, const std::string& name) {
-  std::vector<std::pair<std::int64_t, double>> rows;
+std::vector<std::pair<std::int64_t, Metrics>> read_rows(const std::filesystem::path& file) {
+  std::vector<std::pair<std::int64_t, Metrics>> rows;
   std::ifstream in(file);
   for (std::string line; std::getline(in, line);) {
-    const auto row = nlohmann::json::parse(line, nullptr, false);
-    if (row.is_object() && row.contains(name) && row[name].is_number()) {
-      rows.emplace_back(row.at("step").get<std::int64_t>(), row[name].get<double>());
+    const auto json = nlohmann::json::parse(line, nullptr, false);
+    if (!json.is_object() || !json.contains("step")) continue;
+    Metrics row;
+    for (const auto& [name, value] : json.items()) {
+      if (value.is_number()) row[name] = value.get<double>();
+      else if (value.is_null()) row[name] = std::numeric_limits<double>::quiet_NaN();
     }
+    rows.emplace_back(json.at("step").get<std::int64_t>(), std::move(row));
   }
   return rows;
+}
+
+std::vector<std::pair<std::int64_t, double>> read_metric(const std::filesystem::path& file, const std::string& name) {
+  std::vector<std::pair<std::int64_t, double>> values;
+  for (const auto& [step, row] : read_rows(file)) {
+    const auto found = row.find(name);
+    if (found != row.end() && std::isfinite(found->second)) values.emplace_back(step, found->second);
+  }
+  return values;
 }
 
 RunFolder::RunFolder(const std::filesystem::path& dir) : path_(made(dir)), lock_(path_) {

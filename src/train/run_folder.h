@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "config/reader.h"
 #include "state/folder.h"
 
 namespace qrl::train {
@@ -25,6 +26,8 @@ class MetricsFile {
 
   /// Appends {"step": step, metrics…}; a value that is not finite becomes null. One write per row.
   void append(std::int64_t step, const Metrics& metrics);
+  /// Appends {"step": step, "changed_on_resume": {key: [before, after], …}}: a row of its own.
+  void append_changes(std::int64_t step, const std::vector<config::KeyChange>& changes);
   /// Bytes so far, after an fsync: what a checkpoint records.
   std::int64_t sync();
 
@@ -34,6 +37,9 @@ class MetricsFile {
 
 /// Rows of a metrics file that hold `name`, as (step, value), in file order.
 std::vector<std::pair<std::int64_t, double>> read_metric(const std::filesystem::path& file, const std::string& name);
+
+/// The numbers of every row, null as NaN, in file order.
+std::vector<std::pair<std::int64_t, Metrics>> read_rows(const std::filesystem::path& file);
 
 class RunFolder {
  public:

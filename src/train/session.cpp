@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "base/threads.h"
+#include "decoder/device_backend.h"
 #include "learner/cuda_library.h"
 #include "ops/ceilings.h"
 #include "state/file.h"
@@ -71,6 +72,8 @@ decoder::DecoderOptions decoder_options(const config::Recipe& recipe, const dist
   options.logit_tile_tokens = logit_tile_tokens.value_or(options.logit_tile_tokens);
   options.device = config::draws_on_gpu(recipe) ? base::Device::cuda : base::Device::cpu;
   options.device_number = world.local_rank();
+  if (const std::string missing = missing_gpu(recipe, options.device_number); !missing.empty())
+    throw base::Error(base::ErrorKind::input, missing, "", "");
   options.max_num_seqs = recipe.rollout.max_num_seqs;
   options.max_num_batched_tokens = recipe.rollout.max_num_batched_tokens;
   options.page_size = recipe.rollout.page_size;
@@ -185,6 +188,13 @@ std::int64_t kv_pages(const config::Recipe& recipe, std::optional<std::int64_t> 
 
 std::int64_t updates_per_step(const config::Recipe& recipe) {
   return recipe.data.train_batch_size / recipe.actor.mini_batch_size * recipe.actor.ppo_epochs;
+}
+
+std::string missing_gpu(const config::Recipe& recipe, int device_number) {
+  const bool learns_there = config::learns_on_gpu(recipe);
+  if (!learns_there && !config::draws_on_gpu(recipe)) return {};
+  const std::string fault = decoder::gpu_fault(device_number);
+  return fault.empty() ? "" : std::string(learns_there ? "trainer.device" : "rollout.device") + ": cuda: " + fault;
 }
 
 learner::LearnerOptions learner_options(const config::Recipe& recipe) {

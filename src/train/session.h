@@ -67,6 +67,10 @@ types::SamplingParams eval_sampling(const config::Recipe& recipe, const model::M
 /// data.max_prompt_length tokens unless said).
 std::int64_t kv_pages(const config::Recipe& recipe, std::optional<std::int64_t> longest_prompt_tokens = {});
 
+/// Why the GPU that the recipe asks for cannot be used, named by the key that asks: "trainer.device: cuda: expected …";
+/// empty when it can, or none is asked for.
+std::string missing_gpu(const config::Recipe& recipe, int device_number);
+
 learner::LearnerOptions learner_options(const config::Recipe& recipe);
 /// Operations a second that products in model.dtype reach at most on the learner's device: measured, some 50 ms.
 double learner_ceiling(const config::Recipe& recipe);

@@ -10,6 +10,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "train/prompts.h"
+
 namespace qrl::train {
 
 namespace {
@@ -152,7 +154,7 @@ std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_
     const rollout::ScoreParts parts = rollout::score_parts(r.verdict, recipe);
     nlohmann::ordered_json row = {
         {"step", step.value_or(0)},
-        {"prompt_id", r.prompt->id},
+        {"prompt_id", step ? r.prompt->id : held_out_number(*r.prompt)},
         {"sample", r.sample_idx},
         {"data_source", r.prompt->data_source},
         {"prompt", r.prompt->text},

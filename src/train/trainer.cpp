@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <limits>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -13,6 +15,19 @@
 #include "train/work_estimate.h"
 
 namespace qrl::train {
+
+namespace {
+
+learner::LossOptions loss_options(const config::Recipe& recipe) {
+  learner::LossOptions loss{};
+  loss.kind = learner::LossKind::policy;
+  loss.algorithm = recipe.algorithm;
+  loss.correction = recipe.rollout_correction;
+  loss.max_response_length = recipe.data.max_response_length;
+  return loss;
+}
+
+}  // namespace
 
 void commit(RunParts& parts, const learner::Learner& learner, dist::Collectives& world) {
   parts.state.num_updates = learner.num_updates();
@@ -58,8 +73,13 @@ Trainer::Trainer(RunParts& parts, learner::Learner& learner, learner::Learner* r
       order_(make_order(parts.recipe, prompts)),
       sampler_(parts.policy.config, parts.recipe, parts.world, parts.recipe.data.max_prompt_length),
       progress_("step", parts.state.step + 1, parts.recipe.trainer.total_training_steps, !parts.world.is_first()),
+      health_(parts.recipe),
+      metric_names_(learner::policy_metric_names(loss_options(parts.recipe))),
       saved_step_(parts.state.step) {
   order_.restore(parts.state.prompts_drawn);
+  if (parts.folder != nullptr) {
+    for (const auto& [step, row] : read_rows(parts.folder->metrics_file())) (void)health_.observe(step, row);
+  }
   sampler_.snapshot.use_profile(parts.quantiser.profile);
   publish();
   write_audit();
@@ -75,6 +95,7 @@ void Trainer::train() {
     const std::optional<Metrics> row = evaluate_held_out();
     if (!row) stop_here(parts_);
     parts_.metrics.append(0, *row);
+    show_scores(*row);
   }
   if (state.evaluation_due) finish_step(parts_.unfinished_row);
   while (state.step < last) {
@@ -104,6 +125,8 @@ void Trainer::finish_step(Metrics row) {
   row["perf/peak_memory_gib"] = peak_memory_gib();
   parts_.metrics.append(state.step, row);
   progress_.show(state.step, step_facts(row));
+  show_scores(row);
+  warn(row);
   check_gap(row, parts_.recipe.rollout_correction);  // behind the row that shows it
 
   const bool last = state.step == trainer.total_training_steps;
@@ -111,6 +134,23 @@ void Trainer::finish_step(Metrics row) {
   if (stop && !last) save_and_stop();
   const bool due = trainer.save_freq > 0 && state.step % trainer.save_freq == 0;
   save_s_ = last || due ? save() : 0;
+}
+
+void Trainer::warn(const Metrics& row) {
+  if (parts_.folder == nullptr) return;
+  for (const std::string& warning : health_.observe(parts_.state.step, row)) base::log_warning(warning);
+}
+
+void Trainer::show_scores(const Metrics& row) {
+  std::string text;
+  for (const PromptSet& set : held_out_) {
+    const auto score = row.find(score_name(set.data_source, parts_.recipe.eval));
+    if (score == row.end()) continue;
+    char figure[32];
+    std::snprintf(figure, sizeof figure, ": %.3f", score->second);
+    text += "  " + set.data_source + " mean@" + std::to_string(parts_.recipe.eval.n) + figure;
+  }
+  if (!text.empty()) progress_.say("eval after step " + std::to_string(parts_.state.step) + text);
 }
 
 void Trainer::save_and_stop() {
@@ -150,6 +190,8 @@ std::optional<Metrics> Trainer::step(std::int64_t step) {
   add_learner_speed(batches, metrics);
   if (parts_.recipe.rollout.free_cache_engine) learner_.release_memory();  // for the KV cache, which comes back
   metrics.merge(combine_updates(updates));
+  for (const std::string& name : metric_names_)
+    metrics.try_emplace(name, std::numeric_limits<double>::quiet_NaN());
   {
     const base::ScopedTimer timer(metrics["timing_s/publish"]);
     publish();
@@ -167,7 +209,9 @@ std::optional<StepGroups> Trainer::roll_out(std::int64_t step, Metrics& metrics)
   if (!groups) return std::nullopt;
   parts_.state.prompts_drawn = order_.num_drawn();
   const decoder::DecoderStats& stats = sampler_.decoder.stats();
-  metrics["perf/tokens_per_s"] = static_cast<double>(stats.decode_tokens) / std::max(metrics["timing_s/gen"], 1e-9);
+  double tokens = static_cast<double>(stats.decode_tokens);  // of all ranks: they wait for each other
+  parts_.world.all_reduce_sum(std::span<double>(&tokens, 1));
+  metrics["perf/tokens_per_s"] = tokens / std::max(metrics["timing_s/gen"], 1e-9);
   metrics["perf/kv_peak_pages"] = static_cast<double>(stats.peak_kv_pages);
   metrics["perf/preemptions"] = static_cast<double>(stats.preemptions);
   metrics["perf/prefix_hit_tokens"] = static_cast<double>(stats.shared_prompt_tokens);
@@ -228,12 +272,8 @@ void Trainer::add_frozen_logprobs(std::vector<MiniBatch>& batches, Metrics& metr
 
 Metrics Trainer::update(const MiniBatch& batch, bool is_first) {
   const config::Recipe& recipe = parts_.recipe;
-  learner::LossOptions loss{learner::LossKind::policy,
-                            recipe.algorithm,
-                            recipe.rollout_correction,
-                            recipe.data.max_response_length,
-                            0,
-                            is_first};
+  learner::LossOptions loss = loss_options(recipe);
+  loss.at_sampling_weights = is_first;
   const Metrics signals = learner::set_ais_alpha(batch.micro, loss, parts_.world);
   for (const types::MicroBatch& micro : batch.micro) {
     learner_.accumulate(micro, batch.counts, loss, draw_params(recipe.rollout), &micro == &batch.micro.back());
@@ -258,8 +298,10 @@ void Trainer::add_learner_speed(const std::vector<MiniBatch>& batches, Metrics& 
   if (learner_ceiling_ == 0) learner_ceiling_ = learner_ceiling(parts_.recipe);
   const auto epochs = static_cast<double>(parts_.recipe.actor.ppo_epochs);
   const double epoch_s = std::max(metrics["timing_s/update_actor"] / epochs, 1e-9);
-  metrics["perf/learner_tokens_per_s"] = tokens / epoch_s;
-  metrics["perf/mfu/actor"] = operations / epoch_s / learner_ceiling_;
+  double sums[] = {tokens, operations};
+  parts_.world.all_reduce_sum(std::span<double>(sums));
+  metrics["perf/learner_tokens_per_s"] = sums[0] / epoch_s;
+  metrics["perf/mfu/actor"] = sums[1] / epoch_s / (learner_ceiling_ * parts_.world.size());
 }
 
 void Trainer::publish_weights() {

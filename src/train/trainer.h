@@ -5,6 +5,7 @@
 #include "rollout/rollout.h"
 #include "train/checkpoint.h"
 #include "train/draw.h"
+#include "train/health.h"
 #include "train/progress.h"
 #include "train/prompts.h"
 #include "train/quantiser.h"
@@ -62,6 +63,10 @@ class Trainer {
 
   /// Evaluates when due, writes the step's row, commits when due or told to stop.
   void finish_step(Metrics row);
+  /// Logs what a row shows of a run that does not learn.
+  void warn(const Metrics& row);
+  /// The scores of a row of metrics, on the console and in the log.
+  void show_scores(const Metrics& row);
   [[noreturn]] void save_and_stop();
   double save();  ///< commits unless this state's checkpoint is there; seconds
   /// Nothing, with the state as before: abandoned, on every rank.
@@ -86,6 +91,8 @@ class Trainer {
   PromptOrder order_;
   Sampler sampler_;
   Progress progress_;
+  Health health_;                          ///< of the first rank's rows
+  std::vector<std::string> metric_names_;  ///< of an update, which a step without anything to learn has as NaN
   std::int64_t saved_step_;     ///< the last step whose state needs no further checkpoint
   double learner_ceiling_ = 0;  ///< operations a second; measured after the first update
   double save_s_ = 0;           ///< of the step before: a row is written before the checkpoint that vouches for it

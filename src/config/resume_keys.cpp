@@ -1,0 +1,92 @@
+#include "config/resume_keys.h"
+
+#include <algorithm>
+#include <array>
+
+namespace qrl::config {
+
+namespace {
+
+/// Whole keys, and sections that end with a point.
+constexpr std::array<std::string_view, 22> kFree = {
+    // Of how often and how long.
+    "sft.save_freq",
+    "trainer.total_training_steps",
+    "trainer.save_freq",
+    "trainer.max_ckpt_to_keep",
+    "trainer.resume_mode",
+    "trainer.default_local_dir",
+    "trainer.rollout_dump",
+    "trainer.collective_timeout_s",
+    "trainer.max_non_finite_steps",
+    "reward.max_error_fraction",
+    // Of what is measured.
+    "eval.",
+    "data.val_files",
+    "data.val_filter",
+    "data.val_generator.",
+    // Of how the work is divided: the bits do not depend on it.
+    "trainer.threads",
+    "trainer.zero_stage",
+    "rollout.max_num_seqs",
+    "rollout.max_num_batched_tokens",
+    "rollout.kv_pages",
+    "rollout.gpu_memory_utilization",
+    "rollout.free_cache_engine",
+    "rollout.enforce_eager",
+};
+
+/// Weights, moments and the data cursor of the checkpoint keep their meaning under other values of these.
+constexpr std::array<std::string_view, 29> kAllowChange = {
+    "optim.lr",
+    "optim.betas",
+    "optim.eps",
+    "optim.weight_decay",
+    "optim.lr_warmup_steps",
+    "optim.lr_scheduler",
+    "optim.grad_clip",
+    "rollout.n",
+    "rollout.temperature",
+    "rollout.top_p",
+    "rollout.top_k",
+    "data.train_files",
+    "data.train_weights",
+    "data.train_generator.",
+    "data.filter",
+    "data.prompt_key",
+    "data.ground_truth_key",
+    "data.data_source_key",
+    "data.overlong_prompt",
+    "data.train_batch_size",
+    "data.gen_batch_size",
+    "data.max_prompt_length",
+    "data.max_response_length",
+    "actor.mini_batch_size",
+    "actor.max_tokens_per_micro_batch",
+    "actor.ppo_epochs",
+    "algorithm.entropy_coef",
+    "algorithm.filter_groups.",
+    "reward.",
+};
+
+template <std::size_t N>
+bool names(const std::array<std::string_view, N>& list, std::string_view key) {
+  return std::any_of(list.begin(), list.end(), [key](std::string_view name) {
+    return name.ends_with('.') ? key.starts_with(name) : key == name;
+  });
+}
+
+}  // namespace
+
+OnResume on_resume(std::string_view key) {
+  if (names(kFree, key)) return OnResume::free;
+  return names(kAllowChange, key) ? OnResume::allow_change : OnResume::fixed;
+}
+
+std::vector<std::string_view> resume_key_names() {
+  std::vector<std::string_view> all(kFree.begin(), kFree.end());
+  all.insert(all.end(), kAllowChange.begin(), kAllowChange.end());
+  return all;
+}
+
+}  // namespace qrl::config

@@ -1,0 +1,134 @@
+#include "train/health.h"
+
+#include <cmath>
+#include <cstdarg>
+#include <cstdio>
+#include <limits>
+
+#include "config/algorithms.h"
+
+namespace qrl::train {
+
+namespace {
+
+// Ours: by these the runs of docs/compare, which learn, are never warned of.
+constexpr double kWideGap = 0.1;        // k3 KL; a run that learns has 1e-6 to 3e-2
+constexpr double kMostDropped = 0.5;    // share of tokens without weight
+constexpr double kNoAnswers = 0.95;     // share of responses without an answer
+constexpr double kLearnedSome = 0.05;   // share of right responses from which 0 is a fall
+constexpr std::int64_t kTellEvery = 10; // steps
+
+[[gnu::format(printf, 1, 2)]] std::string format(const char* pattern, ...) {
+  char text[512];
+  va_list args;
+  va_start(args, pattern);
+  std::vsnprintf(text, sizeof text, pattern, args);
+  va_end(args);
+  return text;
+}
+
+double value(const Metrics& row, const char* name) {
+  const auto found = row.find(name);
+  return found == row.end() ? std::numeric_limits<double>::quiet_NaN() : found->second;
+}
+
+constexpr const char* kCorrect = "reward/correct_fraction";
+constexpr const char* kK3 = "mismatch/k3_kl";
+
+}  // namespace
+
+std::string Health::look_at_groups(const Metrics& row) const {
+  const double cut = value(row, "response_length/clip_ratio");
+  if (recipe_.algorithm.mask_truncated && cut == 1)
+    return "every response is cut at data.max_response_length, and algorithm.mask_truncated leaves such out; raise "
+           "data.max_response_length";
+  if (value(row, "data/flat_group_fraction") != 1) return {};
+  const double correct = value(row, kCorrect), no_answer = value(row, "reward/no_answer_fraction");
+  const std::string begin = "all groups are flat (data/flat_group_fraction 1: the samples of a prompt have one reward), "
+                            "so the step teaches nothing; ";
+  if (correct == 1) return begin + "all responses are right: take harder prompts";
+  if (no_answer >= kNoAnswers) {
+    return begin +
+           format("%.0f %% of the responses have no answer that the verifier reads, %.0f %% are cut: look at "
+                  "rollouts/step_N.jsonl, then at reward.verifier, reward.profile, data.prompt_template and "
+                  "data.max_response_length",
+                  100 * no_answer, 100 * cut);
+  }
+  if (correct == 0)
+    return begin + "no response is right: take easier prompts, a cold start (sft.steps), or raise rollout.n";
+  return begin + "prompts are always solved or never: take prompts between, raise rollout.n or rollout.temperature";
+}
+
+std::string Health::look(Symptom symptom, const Metrics& row) const {
+  const double correct = value(row, kCorrect), k3 = value(row, kK3);
+  switch (symptom) {
+    case fell_to_0:
+      if (!(correct == 0 && best_correct_ >= kLearnedSome)) return {};
+      return format("no response is right any more (%s 0, at step %ld it was %.3f): most often too large an update has "
+                    "broken the policy; lower optim.lr (%g) and go on from a checkpoint before",
+                    kCorrect, static_cast<long>(best_step_), best_correct_, recipe_.optim.lr);
+    case flat:
+      return look_at_groups(row);
+    case dropped: {
+      const double share = value(row, "mismatch/dropped_fraction");
+      if (!(share > kMostDropped)) return {};
+      const config::CorrectionRecipe& correction = recipe_.rollout_correction;
+      return format("rollout_correction.method %s drops %.0f %% of the tokens (mismatch/dropped_fraction; k3 KL %.2g): "
+                    "its bounds are too narrow for the gap between sampler and learner; widen "
+                    "rollout_correction.threshold (%g), take method tis, or a quant.rollout.weights of more bits",
+                    config::facts_of(correction.method).word, 100 * share, k3, correction.threshold.value_or(0));
+    }
+    case gap:
+      if (!(k3 > kWideGap)) return {};
+      return format("sampler and learner are far apart (%s %.2g, usually below 0.03), so the samples are another "
+                    "policy's; take a quant.rollout.weights or kv_cache of more bits, quant.learner.forward low_bit, or "
+                    "lower optim.lr (%g)",
+                    kK3, k3, recipe_.optim.lr);
+    case not_finite:
+      // Without anything to learn from there is no value, and no gradient.
+      if (std::isfinite(k3) || value(row, "actor/grad_norm") == 0) return {};
+      return format("%s has no finite value: log-probs overflow; lower optim.lr (%g), set optim.grad_clip, and go on "
+                    "from a checkpoint before",
+                    kK3, recipe_.optim.lr);
+    case kNumSymptoms:
+      break;
+  }
+  return {};
+}
+
+std::vector<std::string> Health::observe(std::int64_t step, const Metrics& row) {
+  std::vector<std::string> warnings;
+  if (std::isnan(value(row, kCorrect))) return warnings;  // an evaluation's row
+  ++num_steps_;
+  for (std::size_t i = 0; i < courses_.size(); ++i) {
+    const std::string text = look(static_cast<Symptom>(i), row);
+    if (text.empty()) continue;
+    Course& course = courses_[i];
+    if (course.num_steps++ == 0) course.first = step;
+    // What broke the policy explains its flat groups.
+    const bool explained = i == flat && courses_[fell_to_0].num_steps > 0 && value(row, kCorrect) == 0;
+    if (explained || (course.last_told > 0 && step - course.last_told < kTellEvery)) continue;
+    course.last_told = step;
+    warnings.push_back("step " + std::to_string(step) + ": " + text);
+  }
+  if (const double correct = value(row, kCorrect); correct > best_correct_) {
+    best_correct_ = correct;
+    best_step_ = step;
+  }
+  return warnings;
+}
+
+std::string Health::summary() const {
+  static constexpr std::array<const char*, kNumSymptoms> kNames = {
+      "no response right any more", "all groups flat", "most tokens dropped by the correction",
+      "sampler and learner far apart", "k3 KL without a finite value"};
+  std::string text;
+  for (std::size_t i = 0; i < courses_.size(); ++i) {
+    if (courses_[i].num_steps == 0) continue;
+    text += (text.empty() ? "" : "; ") + std::string(kNames[i]) + " in " + std::to_string(courses_[i].num_steps) +
+            " of " + std::to_string(num_steps_) + " steps, first in step " + std::to_string(courses_[i].first);
+  }
+  return text;
+}
+
+}  // namespace qrl::train

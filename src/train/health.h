@@ -1,0 +1,41 @@
+// Owns what is said of a run that does not learn: which figures of a step show it, the likely cause, what to try. Knows
+// rows of metrics alone, so that a finished run can be looked at again.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "config/recipe.h"
+#include "train/run_folder.h"
+
+namespace qrl::train {
+
+class Health {
+ public:
+  explicit Health(const config::Recipe& recipe) : recipe_(recipe) {}
+
+  /// Looks at the row of a step, the steps in their order. A warning a symptom, without "warning: "; a symptom that goes
+  /// on is told again after ten steps at the earliest. Values that a step does not define are NaN.
+  std::vector<std::string> observe(std::int64_t step, const Metrics& row);
+
+  /// One line about all steps so far: "all groups flat in 12 of 12 steps; …"; empty when there was nothing.
+  std::string summary() const;
+
+ private:
+  enum Symptom : std::uint8_t { fell_to_0, flat, dropped, gap, not_finite, kNumSymptoms };
+  struct Course {
+    std::int64_t num_steps = 0, first = 0, last_told = 0;
+  };
+  /// The warning of a symptom; empty when the row does not have it.
+  std::string look(Symptom symptom, const Metrics& row) const;
+  std::string look_at_groups(const Metrics& row) const;
+
+  const config::Recipe& recipe_;
+  std::array<Course, kNumSymptoms> courses_;
+  std::int64_t num_steps_ = 0, best_step_ = 0;
+  double best_correct_ = 0;  ///< largest share of right responses so far
+};
+
+}  // namespace qrl::train

@@ -1,0 +1,136 @@
+#include "train/settings.h"
+
+#include "base/error.h"
+#include "config/keys.h"
+#include "config/modes.h"
+#include "state/hash.h"
+#include "train/decoder_fit.h"
+#include "train/formats.h"
+#include "train/session.h"
+
+namespace qrl::train {
+
+namespace {
+
+constexpr std::string_view kMode = "mode ";  // begins the origin of a value that the mode set
+constexpr std::size_t kLabelWidth = 12;
+
+std::string value_of(const config::LoadedRecipe& loaded, std::string_view key) {
+  return config::find_key(key)->print(loaded.recipe);
+}
+
+std::string line(std::string_view label, const std::string& text) {
+  return std::string(label) + std::string(kLabelWidth - label.size(), ' ') + text;
+}
+
+/// ", clip 0.2", or nothing where the key is unset.
+std::string option(const config::LoadedRecipe& loaded, const char* name, std::string_view key) {
+  const std::string value = value_of(loaded, key);
+  return value == "null" ? "" : ", " + std::string(name) + " " + value;
+}
+
+void add_mode(const config::LoadedRecipe& loaded, std::vector<std::string>& lines) {
+  const std::string word(config::word_of(loaded.recipe.mode));
+  const auto& overrides = loaded.mode_overrides;
+  if (word.empty()) {
+    lines.push_back(line("mode", "none"));
+    return;
+  }
+  lines.push_back(line("mode", word + (overrides.empty() ? ""
+                                                         : "; the recipe's own keys override " +
+                                                               std::to_string(overrides.size()) +
+                                                               " of its values (--set KEY=VALUE overrides those):")));
+  for (const config::ModeOverride& one : overrides) {
+    lines.push_back(line("", one.key + " is " + one.own_value + " (" + one.place + "), the mode has " +
+                                 one.mode_value));
+  }
+}
+
+std::string loss_text(const config::LoadedRecipe& loaded) {
+  std::string text = shown_setting(loaded, "algorithm.name") + option(loaded, "clip low", "algorithm.clip_ratio_low") +
+                     option(loaded, "high", "algorithm.clip_ratio_high") +
+                     option(loaded, "aggregation", "algorithm.loss_agg_mode");
+  if (loaded.recipe.algorithm.kl_loss_coef != 0)
+    text += option(loaded, "KL", "algorithm.kl_loss_coef") + option(loaded, "by", "algorithm.kl_loss_type");
+  return text;
+}
+
+std::string learner_text(const config::LoadedRecipe& loaded) {
+  const config::QuantRecipe& quant = loaded.recipe.quant;
+  const std::string dtype = value_of(loaded, "model.dtype");
+  const bool plain = quant.learner_forward == config::LearnerForward::bf16;
+  const bool plain_backward = quant.learner_backward == config::LearnerBackward::model_dtype;
+  return "forward " + (plain ? dtype : std::string(name(quant.learner_forward)) + " beside " + dtype) + ", backward " +
+         (plain_backward ? dtype : std::string(name(quant.learner_backward))) + ", on " +
+         (config::learns_on_gpu(loaded.recipe) ? "cuda" : "cpu");
+}
+
+std::string optimizer_text(const config::LoadedRecipe& loaded) {
+  const std::int64_t updates = updates_per_step(loaded.recipe);
+  return shown_setting(loaded, "optim.name") + ", lr " + shown_setting(loaded, "optim.lr") +
+         option(loaded, "schedule", "optim.lr_scheduler") + option(loaded, "warm-up", "optim.lr_warmup_steps") + "; " +
+         std::to_string(updates) + (updates == 1 ? " update" : " updates") + " a step";
+}
+
+std::string verifier_text(const config::LoadedRecipe& loaded) {
+  std::string text = shown_setting(loaded, "reward.verifier");
+  if (loaded.recipe.reward.verifier == config::VerifierName::math) text += option(loaded, "profile", "reward.profile");
+  if (loaded.recipe.reward.verifier == config::VerifierName::countdown)
+    text += option(loaded, "numbers", "reward.numbers");
+  return text;
+}
+
+std::string sampling_text(const config::LoadedRecipe& loaded) {
+  const config::RolloutRecipe& rollout = loaded.recipe.rollout;
+  return shown_setting(loaded, "rollout.n") + " samples a prompt, temperature " +
+         shown_setting(loaded, "rollout.temperature") +
+         (rollout.top_p < 1 ? option(loaded, "top_p", "rollout.top_p") : "") +
+         (rollout.top_k != -1 ? option(loaded, "top_k", "rollout.top_k") : "") + ", up to " +
+         shown_setting(loaded, "data.max_response_length") + " tokens";
+}
+
+}  // namespace
+
+std::string shown_setting(const config::LoadedRecipe& loaded, std::string_view key) {
+  const auto origin = loaded.origins.find(std::string(key));
+  std::string text = value_of(loaded, key);
+  if (origin == loaded.origins.end()) return text + " (default)";
+  return origin->second.starts_with(kMode) ? text + " (" + origin->second + ")" : text;
+}
+
+std::vector<std::string> describe_settings(const config::LoadedRecipe& loaded) {
+  const config::Recipe& recipe = loaded.recipe;
+  std::vector<std::string> lines;
+  add_mode(loaded, lines);
+  lines.push_back(line("loss", loss_text(loaded)));
+  lines.push_back(line("correction", shown_setting(loaded, "rollout_correction.method") +
+                                         option(loaded, "threshold", "rollout_correction.threshold") +
+                                         (recipe.rollout_correction.acr ? ", acr" : "")));
+  lines.push_back(line("sampler", shown_setting(loaded, "quant.rollout.weights") + " weights (" +
+                                      std::string(quant::name(snapshot_formats(recipe.quant).linear)) + "), " +
+                                      std::string(quant::name(kv_format(recipe.quant))) + " KV cache, on " +
+                                      (config::draws_on_gpu(recipe) ? "cuda" : "cpu")));
+  lines.push_back(line("learner", learner_text(loaded)));
+  lines.push_back(line("optimizer", optimizer_text(loaded)));
+  lines.push_back(line("verifier", verifier_text(loaded)));
+  lines.push_back(line("sampling", sampling_text(loaded)));
+  return lines;
+}
+
+void require_positions(const config::LoadedRecipe& loaded, const model::ModelConfig& config) {
+  const config::DataRecipe& data = loaded.recipe.data;
+  const std::int64_t longest = data.max_prompt_length + data.max_response_length;
+  QRL_REQUIRE(longest <= config.max_position_embeddings, "data.max_prompt_length + data.max_response_length",
+              "at most the model's max_position_embeddings = " + std::to_string(config.max_position_embeddings),
+              shown_setting(loaded, "data.max_prompt_length") + " + " +
+                  shown_setting(loaded, "data.max_response_length") + " = " + std::to_string(longest),
+              "set lower ones in the recipe");
+}
+
+std::string recipe_hash(const config::LoadedRecipe& loaded) {
+  state::Hash hash;
+  hash.add(loaded.resolved_yaml);
+  return hash.hex();
+}
+
+}  // namespace qrl::train

@@ -1,0 +1,28 @@
+// Owns how a run's settings are shown to a person: the values that decide what it does, and where they come from. Knows
+// nothing of running it.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/reader.h"
+#include "model/config.h"
+
+namespace qrl::train {
+
+/// Mode, loss, correction, formats, learner, optimizer, verifier and sampling, a line each; which values of the mode the
+/// recipe overrides. A value that nobody set is marked (default), one of the mode (mode NAME).
+std::vector<std::string> describe_settings(const config::LoadedRecipe& loaded);
+
+/// A key's value with that mark: "5.0e-4", "1.0e-6 (default)", "16384 (mode qarl)".
+std::string shown_setting(const config::LoadedRecipe& loaded, std::string_view key);
+
+/// An input error when prompts and responses may be longer than the model has positions. It names the mode where that
+/// set a length.
+void require_positions(const config::LoadedRecipe& loaded, const model::ModelConfig& config);
+
+/// What identifies the resolved recipe: 32 hexadecimal digits (state/hash.h).
+std::string recipe_hash(const config::LoadedRecipe& loaded);
+
+}  // namespace qrl::train

@@ -1,0 +1,202 @@
+// What a run shows of itself: settings and whose they are, warnings, scores on the way, its log, its last lines.
+#include <fstream>
+
+#include "support/catch.h"
+#include "train/health.h"
+#include "train/support.h"
+
+using namespace qrl;
+namespace fs = std::filesystem;
+
+namespace {
+
+const std::string kProgram = QRL_BINARY_DIR "/qrl-train ";
+const std::string kRecipes = QRL_SOURCE_DIR "/recipes/";
+
+bool says(const std::string& text, const std::string& part) {
+  UNSCOPED_INFO(text);
+  return text.find(part) != std::string::npos;
+}
+
+/// The row of a step in which half of the responses are right and everything is as it should be.
+train::Metrics sound_row() {
+  return {{"reward/correct_fraction", 0.5},   {"reward/no_answer_fraction", 0.1}, {"data/flat_group_fraction", 0.25},
+          {"response_length/clip_ratio", 0.0}, {"mismatch/k3_kl", 1e-3},          {"actor/grad_norm", 0.5}};
+}
+
+train::Metrics with(train::Metrics row, const train::Metrics& changes) {
+  for (const auto& [name, value] : changes) row[name] = value;
+  return row;
+}
+
+const train::Metrics kFlat = {{"data/flat_group_fraction", 1}, {"reward/correct_fraction", 0},
+                              {"mismatch/k3_kl", std::nan("")}, {"actor/grad_norm", 0}};
+
+}  // namespace
+
+TEST_CASE("a run and a dry run say which values of its mode a recipe overrides, and where") {
+  const test::Outcome dry =
+      test::run_command(kProgram + kRecipes + "countdown_quickstart.yaml --set mode=bf16 --dry-run");
+  CHECK(dry.exit_code == 0);
+  CHECK(says(dry.output, "mode        bf16; the recipe's own keys override 2 of its values"));
+  CHECK(says(dry.output, "quant.rollout.weights is int8 ("));
+  CHECK(says(dry.output, "countdown_quickstart.yaml:5), the mode has bf16"));
+  CHECK(says(dry.output, "rollout_correction.method is tis ("));
+
+  const test::Outcome own = test::run_command(kProgram + kRecipes + "countdown/bf16.yaml --dry-run");
+  CHECK(says(own.output, "mode        bf16\n"));
+  CHECK(says(own.output, "forward float32, backward float32"));  // model.dtype of the recipe, not the word bf16
+  CHECK(says(own.output, "rollout_correction.method") == false);
+
+  const test::TempDir dir;
+  const test::Outcome run =
+      test::run_command(test::tiny_command(dir / "run", "--set trainer.total_training_steps=0 --set sft.steps=0"));
+  CHECK(run.exit_code == 0);
+  for (const char* line : {"mode        none\n", "loss        grpo (default), clip low 0.2", "correction  tis (default)",
+                           "sampler     int8 (default) weights", "optimizer   adamw (default), lr 1.0e-3",
+                           "verifier    countdown", "4 samples a prompt, temperature 1.0 (default), up to 24 tokens"})
+    CHECK(says(run.output, line));
+}
+
+TEST_CASE("a bound that a mode set is an error that names the mode") {
+  const test::Outcome longer = test::run_command(kProgram + QRL_SOURCE_DIR "/tests/train/tiny.yaml --dry-run " +
+                                                 "--set mode=fp8rl --set data.max_response_length=20480 "
+                                                 "--set data.max_prompt_length=2048 "
+                                                 "--set actor.max_tokens_per_micro_batch=22528");
+  CHECK(longer.exit_code == 2);
+  CHECK_FALSE(says(longer.output, "(mode fp8rl)"));  // the user's own
+  const test::TempDir dir;
+  test::write_recipe(dir / "own.yaml", {{"  max_prompt_length: 24\n  max_response_length: 24\n", ""},
+                                        {"actor: {mini_batch_size: 2, max_tokens_per_micro_batch: 256}",
+                                         "actor: {mini_batch_size: 2}"}});
+  const test::Outcome of_mode =
+      test::run_command(kProgram + (dir / "own.yaml").string() + " --set mode=fp8rl --dry-run");
+  CHECK(of_mode.exit_code == 2);
+  CHECK(says(of_mode.output, "20480 (mode fp8rl) = 22528"));
+}
+
+TEST_CASE("a symptom is told with its number and cause, at most every ten steps, and summed up") {
+  const config::Recipe recipe;
+  train::Health health(recipe);
+  CHECK(health.observe(1, sound_row()).empty());
+  CHECK(health.summary().empty());
+  const auto flat = health.observe(2, with(sound_row(), with(kFlat, {{"reward/correct_fraction", 0.5}})));
+  REQUIRE(flat.size() == 1);
+  CHECK(says(flat[0], "step 2: all groups are flat"));
+  for (std::int64_t step = 3; step < 12; ++step)
+    CHECK(health.observe(step, with(sound_row(), with(kFlat, {{"reward/correct_fraction", 0.5}}))).empty());
+  CHECK(health.observe(12, with(sound_row(), with(kFlat, {{"reward/correct_fraction", 0.5}}))).size() == 1);
+  CHECK(says(health.summary(), "all groups flat in 11 of 12 steps, first in step 2"));
+
+  const auto one = [&](const train::Metrics& changes) {
+    train::Health fresh(recipe);
+    const auto warnings = fresh.observe(1, with(sound_row(), changes));
+    return warnings.empty() ? std::string() : warnings[0];
+  };
+  CHECK(says(one(with(kFlat, {{"reward/no_answer_fraction", 1}})), "100 % of the responses have no answer"));
+  CHECK(says(one(kFlat), "no response is right: take easier prompts"));
+  CHECK(says(one(with(kFlat, {{"reward/correct_fraction", 1}})), "take harder prompts"));
+  CHECK(says(one({{"mismatch/dropped_fraction", 0.8}}), "drops 80 % of the tokens"));
+  CHECK(says(one({{"mismatch/k3_kl", 0.5}}), "far apart"));
+  CHECK(says(one({{"mismatch/k3_kl", std::nan("")}}), "no finite value"));
+  CHECK(one({}).empty());
+
+  train::Health broken(recipe);
+  CHECK(broken.observe(1, sound_row()).empty());
+  const auto fell = broken.observe(2, with(sound_row(), kFlat));
+  REQUIRE(fell.size() == 1);  // its flat groups have that cause
+  CHECK(says(fell[0], "no response is right any more (reward/correct_fraction 0, at step 1 it was 0.500)"));
+}
+
+TEST_CASE("a run whose groups are all flat warns in its first steps and at its end, and its rows keep their names") {
+  const test::TempDir dir;
+  const test::Outcome run = test::run_command(
+      test::tiny_command(dir / "run", "--set sft.steps=0 --set algorithm.entropy_coef=0 --set optim.weight_decay=0"));
+  REQUIRE(run.exit_code == 0);
+  CHECK(says(run.output, "warning: step 1: all groups are flat"));
+  CHECK(says(run.output, "warnings  all groups flat in 4 of 4 steps, first in step 1"));
+  CHECK(run.output.find("warnings  all") < run.output.find("held-out "));
+  std::ifstream rows(dir / "run/metrics.jsonl");
+  std::string line;
+  std::getline(rows, line);  // the evaluation before training
+  std::getline(rows, line);
+  const auto row = nlohmann::json::parse(line);
+  for (const char* name : {"actor/entropy", "actor/pg_loss", "mismatch/k3_kl", "mismatch/capped_fraction"}) {
+    INFO(name);
+    REQUIRE(row.contains(name));
+    CHECK(row[name].is_null());
+  }
+  // The names are those of a step that has something to learn.
+  const auto learned = test::stable_rows(test::finished_run() / "metrics.jsonl").at(1);
+  for (const auto& [name, value] : learned.items()) {
+    INFO(name);
+    CHECK(row.contains(name));
+  }
+}
+
+TEST_CASE("scores on the way and the export's own are shown and logged, the log has times, command and recipe") {
+  const test::TempDir dir;
+  const test::Outcome run = test::run_command(test::tiny_command(dir / "run"));
+  REQUIRE(run.exit_code == 0);
+  CHECK(says(run.output, "eval after step 0  countdown mean@2: "));
+  CHECK(says(run.output, "eval after step 2  countdown mean@2: "));
+  const std::size_t score = run.output.find("exported model (fp32, greedy)  countdown: ");
+  REQUIRE(score != std::string::npos);
+  CHECK(run.output.find("->", score) > run.output.find('\n', score));
+  const std::string log = test::read_file(dir / "run/log.txt");
+  for (const char* part : {"command: ", "tiny.yaml, resolved ", "eval after step 4  countdown", "held-out countdown",
+                           "mode        none", "exported model (fp32, greedy)"})
+    CHECK(says(log, part));
+  std::istringstream lines(log);
+  for (std::string line; std::getline(lines, line);) {
+    INFO(line);
+    REQUIRE(line.size() > 20);
+    CHECK((line[4] == '-' && line[7] == '-' && line[10] == ' ' && line[13] == ':' && line[16] == ':' &&
+           line[19] == ' '));
+  }
+
+  const test::Outcome again = test::run_command(test::tiny_command(dir / "run"));
+  CHECK(says(again.output, "nothing left to do: step 4 is done"));
+  CHECK(again.output.substr(again.output.find("run folder")) == run.output.substr(run.output.find("run folder")));
+}
+
+TEST_CASE("the export's score is the export's: its weights, rounded, evaluated greedily in fp32") {
+  const test::TempDir dir;
+  const test::Outcome run = test::run_command(test::tiny_command(dir / "run", test::kTelling));
+  REQUIRE(run.exit_code == 0);
+  const auto written = nlohmann::json::parse(test::read_file(dir / "run/export_score.json"));
+  REQUIRE(test::run_command(kProgram + "export " + (dir / "run/checkpoints/step_1").string() + " --out " +
+                            (dir / "hf").string())
+              .exit_code == 0);
+  const test::Outcome eval = test::run_command(
+      kProgram + "eval " QRL_SOURCE_DIR "/tests/train/tiny.yaml --checkpoint " + (dir / "hf").string() +
+      " --set quant.rollout.weights=fp32 --set eval.temperature=0 --set eval.n=1 --out " + (dir / "eval").string());
+  INFO(eval.output);
+  REQUIRE(eval.exit_code == 0);
+  const auto measured = nlohmann::json::parse(test::read_file(dir / "eval/results.json"));
+  CHECK(written.at("scores").at("countdown") == measured.at("metrics").at("val/countdown/mean@1"));
+}
+
+TEST_CASE("what a dry run lacks is listed behind the plan, with exit code 2 unless that is allowed") {
+  const std::string lacking = kProgram + QRL_SOURCE_DIR "/tests/train/tiny.yaml --dry-run " +
+                              "--set data.train_generator.task=null --set data.train_files=[typo.jsonl]";
+  const test::Outcome refused = test::run_command(lacking);
+  CHECK(refused.exit_code == 2);
+  CHECK(says(refused.output, "memory per device"));
+  CHECK(says(refused.output, "typo.jsonl (data.train_files): a run needs it"));
+  CHECK(says(refused.output, "--allow-absent"));
+  CHECK(test::run_command(lacking + " --allow-absent").exit_code == 0);
+  CHECK(test::run_command(kProgram + QRL_SOURCE_DIR "/tests/train/tiny.yaml --allow-absent").exit_code == 2);
+}
+
+TEST_CASE("a GPU that is not there is missed by the key that asks for it") {
+  if (fs::exists("/dev/nvidiactl")) return test::skip("there is a GPU");
+  const std::string tiny = kProgram + QRL_SOURCE_DIR "/tests/train/tiny.yaml --set trainer.default_local_dir=/tmp/none ";
+  for (const std::string key : {"trainer.device", "rollout.device"}) {
+    const std::string asked = tiny + "--set " + key + "=cuda ";
+    const test::Outcome dry = test::run_command(asked + "--dry-run");
+    CHECK(dry.exit_code == 2);
+    CHECK(says(dry.output, "absent      a GPU: " + key + ": cuda: expected"));
+    CHECK(test::run_command(asked + "--dry-run --allow-absent").exit_code == 0);
+  }
+}
