@@ -64,13 +64,13 @@ void add_bench_attention(CLI::App& bench, Action& action) {
       ->type_name("NAME");
   command->add_option("--batch", arguments->batches, "numbers of sequences, with commas")
       ->delimiter(',')
-      ->check(CLI::Range(1, 4096))
+      ->check(between(1, 4096))
       ->type_name("INT");
   command->add_option("--context", arguments->context, "positions that each sees")
-      ->check(CLI::Range(1, 131'072))
+      ->check(between(1, 131'072))
       ->type_name("INT");
   command->add_option("--shared", arguments->shared, "of these, the first ones that lie in the same pages (of 16)")
-      ->check(CLI::Range(0, 131'072))
+      ->check(between(0, 131'072))
       ->type_name("INT");
   command->add_flag("--json", arguments->json, "print one JSON object");
   command->callback([&action, arguments] {

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/rng.h"
 #include "base/text.h"
 #include "base/threads.h"
@@ -315,6 +316,7 @@ void bench_learner(const BenchArguments& arguments, dist::Collectives& world) {
   else snapshot.emplace(bench.config, train::snapshot_formats(recipe.quant));
   double best_s = 0, best_forward_s = 0;
   for (std::int64_t round = 0; round < arguments.rounds; ++round) {
+    base::log_info("bench learner: round " + std::to_string(round + 1) + " of " + std::to_string(arguments.rounds));
     if (sampler) {
       learner.publish(sampler->snapshot, round, sampler->decoder.device_weights());
       if (round == 0) sampler->decoder.load(sampler->snapshot);
@@ -367,6 +369,7 @@ void bench_step(const BenchArguments& arguments, dist::Collectives& world) {
   Json best;
   std::optional<LearnerWork> work;  // of the last round
   for (std::int64_t round = 0; round < arguments.rounds; ++round) {
+    base::log_info("bench step: round " + std::to_string(round + 1) + " of " + std::to_string(arguments.rounds));
     sampler.decoder.reset_stats();
     const double start_s = base::now_s();
     const auto completions =
@@ -418,13 +421,13 @@ CLI::App* add_one(CLI::App& bench, const char* name, const char* what, BenchArgu
       ->excludes(model)
       ->type_name("NAME");
   command->add_option("--prompt", arguments.prompt_tokens, "prompt tokens")
-      ->check(CLI::Range(1, kMaxTokens))
+      ->check(between(1, kMaxTokens))
       ->type_name("INT");
   command->add_option("--new", arguments.new_tokens, "new tokens a sequence")
-      ->check(CLI::Range(fewest_new, kMaxTokens))
+      ->check(between(fewest_new, kMaxTokens))
       ->type_name("INT");
   command->add_option("--rounds", arguments.rounds, "rounds; the best counts")
-      ->check(CLI::Range(1, 1'000'000))
+      ->check(between(1, 1'000'000))
       ->type_name("INT");
   add_overrides(*command, arguments.overrides);
   command->add_flag("--json", arguments.json, "print one JSON object, on the last line");
@@ -438,17 +441,18 @@ void add_bench(CLI::App& app, Action& action) {
   CLI::App* bench =
       app.add_subcommand("bench", "measure decode, learner, a whole step, the tokenizer or the GPU's products");
   bench->require_subcommand(1);
+  bench->option_defaults()->always_capture_default();
   // The first new token comes out of the prefill: what decoding takes shows from the second on.
   CLI::App* decode = add_one(*bench, "decode", "decode speed: B distinct prompts, prefill excluded", *arguments, 2);
-  decode->add_option("--batch", arguments->batch, "sequences")->check(CLI::Range(1, kMaxSequences))->type_name("INT");
+  decode->add_option("--batch", arguments->batch, "sequences")->check(between(1, kMaxSequences))->type_name("INT");
   decode->add_option("--vocab", arguments->vocab_size, "vocabulary of the built-in shape")
-      ->check(CLI::Range(2, kMaxTokens))
+      ->check(between(2, kMaxTokens))
       ->excludes(decode->get_option("--model"))
       ->type_name("INT");
   decode
       ->add_option("--logit-tile", arguments->logit_tile_tokens,
                    "tokens of the vocabulary whose logits exist at once, a multiple of 256; changes no draw")
-      ->check(CLI::Range(256, kMaxTokens))
+      ->check(between(256, kMaxTokens))
       ->check(CLI::Validator(
           [](const std::string& text) {
             return std::stoll(text) % 256 == 0 ? std::string() : "must be a multiple of 256";
@@ -469,9 +473,9 @@ void add_bench(CLI::App& app, Action& action) {
   add_bench_ticks(*bench, action);
   for (CLI::App* command : {learner, step}) {
     command->add_option("--prompts", arguments->prompts, "prompts")
-        ->check(CLI::Range(1, kMaxSequences))
+        ->check(between(1, kMaxSequences))
         ->type_name("INT");
-    command->add_option("--n", arguments->n, "samples a prompt")->check(CLI::Range(1, kMaxSequences))->type_name("INT");
+    command->add_option("--n", arguments->n, "samples a prompt")->check(between(1, kMaxSequences))->type_name("INT");
   }
 }
 

@@ -72,7 +72,7 @@ void add_bench_products(CLI::App& bench, Action& action) {
       ->type_name("NAME");
   command->add_option("--rows", arguments->num_rows, "numbers of rows, with commas")
       ->delimiter(',')
-      ->check(CLI::Range(1, 65'536))
+      ->check(between(1, 65'536))
       ->type_name("INT");
   command->add_flag("--json", arguments->json, "print one JSON object");
   command->callback([&action, arguments] {

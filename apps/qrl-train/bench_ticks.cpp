@@ -88,11 +88,11 @@ void add_bench_ticks(CLI::App& bench, Action& action) {
       ->type_name("NAME");
   command->add_option("--batch", arguments->batches, "numbers of sequences, with commas")
       ->delimiter(',')
-      ->check(CLI::Range(1, 4096))
+      ->check(between(1, 4096))
       ->type_name("INT");
   command->add_option("--context", arguments->contexts, "positions that each sees, with commas")
       ->delimiter(',')
-      ->check(CLI::Range(1, 131'072))
+      ->check(between(1, 131'072))
       ->type_name("INT");
   command->add_flag("--json", arguments->json, "print one JSON object");
   command->callback([&action, arguments] {

@@ -64,7 +64,7 @@ void add_bench_tokenizer(CLI::App& bench, Action& action) {
       ->check(not_empty())
       ->type_name("DIR");
   command->add_option("--rounds", arguments->rounds, "rounds; the best counts")
-      ->check(CLI::Range(1, 1'000'000))
+      ->check(between(1, 1'000'000))
       ->type_name("INT");
   command->callback([&action, arguments] {
     action = [arguments](dist::Collectives& world) {

@@ -1,6 +1,8 @@
 // check: reads one file as a run would and says what it is, or why it is refused.
 #include <cstdio>
+#include <filesystem>
 
+#include "base/error.h"
 #include "command.h"
 #include "data/chat_template.h"
 #include "data/csv.h"
@@ -14,31 +16,52 @@ namespace qrl::app {
 
 namespace {
 
+constexpr const char* kIndex = "model.safetensors.index.json";
+
 std::string describe_recipe(const std::string& file) {
   const config::LoadedRecipe loaded = config::load_recipe(file, {}, false);
   return file + ": a recipe; its keys, types, ranges and rules hold (qrl-train " + file + " --dry-run checks the rest)";
+}
+
+/// The file meant by a model's folder: the first of `names` that it has. A path that is no folder is itself.
+std::string in_folder(const std::string& path, const std::vector<std::string>& names) {
+  if (!std::filesystem::is_directory(path)) return path;
+  std::string all;
+  for (const std::string& name : names) {
+    const std::filesystem::path file = std::filesystem::path(path) / name;
+    if (std::filesystem::exists(file)) return file.string();
+    all += (all.empty() ? "" : " or ") + name;
+  }
+  base::fail_input(path, "a folder with " + all, "none there", "name the file itself");
 }
 
 struct Kind {
   const char* name;
   const char* what;
   std::function<std::string(const std::string& file)> describe;
-  const char* argument = "FILE";
+  const char* argument = "FILE|DIR";
 };
 
 const std::vector<Kind>& kinds() {
   static const std::vector<Kind> all = {
-      {"safetensors", "tensor file", [](const std::string& file) { return state::describe_safetensors(file); }},
-      {"config", "Hugging Face config.json", [](const std::string& file) { return model::describe_config(file); }},
+      {"safetensors", "tensor file",
+       [](const std::string& path) {
+         const std::string file = in_folder(path, {"model.safetensors", kIndex});
+         return file.ends_with(kIndex) ? model::describe_index(file) : state::describe_safetensors(file);
+       }},
+      {"config", "Hugging Face config.json",
+       [](const std::string& path) { return model::describe_config(in_folder(path, {"config.json"})); }},
       {"index", "model.safetensors.index.json and its shards",
-       [](const std::string& file) { return model::describe_index(file); }},
+       [](const std::string& path) { return model::describe_index(in_folder(path, {kIndex})); }},
       {"generation", "generation_config.json",
-       [](const std::string& file) { return model::describe_generation(file); }},
+       [](const std::string& path) {
+         return model::describe_generation(in_folder(path, {"generation_config.json"}));
+       }},
       {"tokenizer", "tokenizer.json",
        [](const std::string& file) { return file + ": " + data::Tokenizer::load(file).describe(); }},
       {"chat", "model folder's chat template",
        [](const std::string& dir) { return dir + ": " + data::describe_chat(data::Tokenizer::load(dir)); }, "DIR"},
-      {"recipe", "recipe", describe_recipe},
+      {"recipe", "recipe", describe_recipe, "FILE"},
   };
   return all;
 }

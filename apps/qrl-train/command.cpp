@@ -52,6 +52,9 @@ const std::string& asked_of_memory() { return asked; }
 
 void refuse_command(const CLI::App& parent, const std::string& word) {
   const bool is_root = parent.get_parent() == nullptr;
+  const bool is_file = word.find('/') != std::string::npos || word.ends_with(".yaml") || word.ends_with(".yml");
+  if (is_root && is_file)
+    base::fail_input("qrl-train", "a recipe file", "no such file: " + base::quoted(word), "check the path");
   const std::vector<std::string> names = names_of(parent);
   std::string known;
   for (const std::string& name : names) known += (known.empty() ? "" : ", ") + name;
@@ -77,6 +80,41 @@ void check_commands(const CLI::App& app, const std::vector<std::string>& words) 
     }
     parent = parent->get_subcommand(word);
   }
+}
+
+std::string explain_arguments(const CLI::App& app, const CLI::ParseError& error,
+                              const std::vector<std::string>& words) {
+  const CLI::App* command = &app;
+  while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
+  const std::string name = command == &app ? "qrl-train" : "qrl-train " + command->get_name();
+  std::vector<std::string> options;
+  for (const CLI::Option* option : command->get_options()) {
+    for (const std::string& known : option->get_lnames()) options.push_back("--" + known);
+  }
+  std::string advice = "see " + name + " --help";
+  for (std::size_t i = 0; error.get_name() == "ExtrasError" && i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (!word.starts_with('-') && word.find('=') != std::string::npos && (i == 0 || words[i - 1] != "--set") &&
+        std::find(options.begin(), options.end(), "--set") != options.end()) {
+      advice = "a key of the recipe is set by --set " + word;
+      break;
+    }
+    const std::string option = word.substr(0, word.find('='));
+    const bool is_known = std::find(options.begin(), options.end(), option) != options.end();
+    if (!word.starts_with("--") || is_known) continue;
+    const std::string nearest = base::nearest_name(option, options);
+    if (!nearest.empty()) advice = "did you mean " + nearest + "?";
+    break;
+  }
+  std::string what = error.what();
+  while (what.ends_with('\n')) what.pop_back();
+  std::replace(what.begin(), what.end(), '\n', ' ');
+  return name + ": " + what + "; " + advice;
+}
+
+CLI::Validator between(std::int64_t low, std::int64_t high) {
+  CLI::Validator range = CLI::Range(low, high);
+  return range.description(std::to_string(low) + ".." + std::to_string(high));
 }
 
 CLI::Validator not_empty() {
@@ -106,6 +144,12 @@ void add_overrides(CLI::App& command, std::vector<std::string>& overrides) {
       ->expected(1)
       ->take_all()
       ->allow_extra_args(false);  // what follows the value is no second one
+}
+
+void require_new_file(const std::string& file, const std::string& option) {
+  std::error_code error;
+  QRL_REQUIRE(!std::filesystem::exists(std::filesystem::symlink_status(file, error)), file,
+              "a file that is not there yet", "one", "delete it, or choose another " + option);
 }
 
 void require_one_process(const dist::Collectives& world, const std::string& command) {

@@ -49,6 +49,12 @@ void add_bench_ticks(CLI::App& bench, Action& action);      ///< and the last
 /// since a parser takes an unknown command for a recipe or for one argument too many.
 void check_commands(const CLI::App& app, const std::vector<std::string>& words);
 
+/// What a parser's error says, with a hint: hydra's KEY=VALUE, a misspelled option, or where the help is.
+std::string explain_arguments(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& words);
+
+/// A number of a range, which help shows in short: "INT:1..1024".
+CLI::Validator between(std::int64_t low, std::int64_t high);
+
 /// std::cin, which from then on is read in blocks, not byte by byte; for commands that write by stdio alone.
 std::istream& standard_input();
 
@@ -58,6 +64,9 @@ CLI::Validator whole_number();  ///< decimal digits of 64 bits, without sign or 
 
 /// What the recipe read last asks of memory, for whoever has to say that it ran out; "" before any was read.
 const std::string& asked_of_memory();
+
+/// An input error when there is a file (or a folder, or a link) of that name: nothing is overwritten.
+void require_new_file(const std::string& file, const std::string& option);
 
 /// Commands that work in one process only say so under mpirun.
 void require_one_process(const dist::Collectives& world, const std::string& command);

@@ -30,6 +30,7 @@ void write_tasks(const DataArguments& arguments, dist::Collectives& world) {
   require_order("--min-empty", g.min_empty, "--max-empty", g.max_empty);
   require_order("--min-steps", g.min_steps, "--max-steps", g.max_steps);
   state::output_file(arguments.out);  // refused before the work, not after it
+  require_new_file(arguments.out, "--out");
   std::vector<data::GeneratedTask> tasks;
   if (arguments.split == "held_out") {
     tasks = data::held_out_tasks(g, arguments.seed, g.size);
@@ -44,7 +45,7 @@ void write_tasks(const DataArguments& arguments, dist::Collectives& world) {
 
 void add_count(CLI::App* command, const char* name, std::int64_t& value, std::int64_t low, std::int64_t high,
                const char* meaning) {
-  command->add_option(name, value, meaning)->check(CLI::Range(low, high))->capture_default_str()->type_name("INT");
+  command->add_option(name, value, meaning)->check(between(low, high))->capture_default_str()->type_name("INT");
 }
 
 }  // namespace

@@ -46,12 +46,6 @@ void write_logits(const std::string& folder, const std::string& file) {
   state::write_safetensors(file, tensors, {{"model", folder}});
 }
 
-void require_new(const std::string& file) {
-  std::error_code error;
-  QRL_REQUIRE(!std::filesystem::exists(std::filesystem::symlink_status(file, error)), file,
-              "a file that is not there yet", "one", "delete it, or choose another --logits");
-}
-
 /// Refuses what cannot be written, or would be lost, before the model is read.
 void check_outputs(const ExportArguments& arguments) {
   namespace fs = std::filesystem;
@@ -65,7 +59,7 @@ void check_outputs(const ExportArguments& arguments) {
   // It may lie in the folder that is about to be made.
   const fs::path folder = fs::path(arguments.logits).parent_path().lexically_normal();
   if (folder != fs::path(arguments.out + "/").lexically_normal().parent_path()) state::output_file(arguments.logits);
-  require_new(arguments.logits);
+  require_new_file(arguments.logits, "--logits");
 }
 
 void export_model(const ExportArguments& arguments, dist::Collectives& world) {
@@ -91,7 +85,7 @@ void export_model(const ExportArguments& arguments, dist::Collectives& world) {
   std::printf("wrote %s (%s; config.json, model.safetensors, tokenizer.json)\n", arguments.out.c_str(),
               policy.config.dtype == base::DType::f32 ? "float32" : "bfloat16");
   if (!arguments.logits.empty()) {
-    require_new(arguments.logits);  // it may be a name of the folder just written
+    require_new_file(arguments.logits, "--logits");  // it may be a name of the folder just written
     write_logits(arguments.out, arguments.logits);
     std::printf("wrote %s (fp32 logits of that folder: scripts/golden/check_export.py %s --logits %s)\n",
                 arguments.logits.c_str(), arguments.out.c_str(), arguments.logits.c_str());

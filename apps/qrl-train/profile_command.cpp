@@ -27,7 +27,11 @@ void make_profile(const ProfileArguments& arguments, dist::Collectives& world) {
       recipe.sft.steps == 0 || !arguments.checkpoint.empty(), "qrl-train profile",
       "--checkpoint, since the recipe's training begins with a cold-started model", "none",
       "make that with qrl-train sft, then give --checkpoint RUN/checkpoints/sft_" + std::to_string(recipe.sft.steps));
+  QRL_REQUIRE(recipe.quant.weights == config::WeightFormat::int8, "quant.rollout.weights",
+              "int8 with qrl-train profile, which makes the scales of int8 weights", "another format",
+              "other formats need no profile: set it to int8");
   const std::filesystem::path file = state::output_file(out);
+  require_new_file(out, arguments.out.empty() ? "quant.rollout.profile" : "--out");
   train::set_threads(recipe, world);
   world.set_time_limit(static_cast<double>(recipe.trainer.collective_timeout_s));
   const train::Policy policy =

@@ -166,7 +166,7 @@ void add_generate(CLI::App& app, Action& action) {
   command->add_option("--prompt", arguments->prompt, "text that the recipe's prompt template is filled with")
       ->required()
       ->type_name("TEXT");
-  command->add_option("--n", arguments->num_samples, "samples")->check(CLI::Range(1, 1024))->type_name("INT");
+  command->add_option("--n", arguments->num_samples, "samples")->check(between(1, 1024))->type_name("INT");
   command->callback(
       [&action, arguments] { action = [arguments](dist::Collectives& world) { generate(*arguments, world); }; });
 }

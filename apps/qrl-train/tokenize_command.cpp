@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "command.h"
 #include "data/jsonl.h"
 #include "data/tokenizer.h"
@@ -69,6 +70,7 @@ void tokenize(const TokenizeArguments& arguments, dist::Collectives& world) {
   if (arguments.decode) return detokenize(tokenizer);
   if (arguments.jsonl) return tokenize_rows(tokenizer, arguments);
   const std::string text{std::istreambuf_iterator<char>(standard_input()), {}};
+  QRL_REQUIRE(base::is_utf8(text), "standard input", "text in UTF-8", "other bytes", "convert it first (iconv)");
   print_ids(encode(tokenizer, arguments, text), " ");
   std::fputc('\n', stdout);
 }

@@ -16,10 +16,30 @@ void Faults::add(const std::string& where, const std::string& expected, const st
   lines_.emplace_back(base::Error(base::ErrorKind::input, where, expected, got, advice).what());
 }
 
+void Faults::add_unknown_key(const std::string& where, const std::string& advice) {
+  if (full()) ++num_more_;
+  else unknown_keys_.emplace_back(where, advice);
+}
+
+void Faults::take(Faults&& other) {
+  for (std::string& line : other.lines_) lines_.push_back(std::move(line));
+  for (auto& key : other.unknown_keys_) unknown_keys_.push_back(std::move(key));
+  num_more_ += other.num_more_;
+}
+
 void Faults::raise() const {
-  if (lines_.empty()) return;
+  if (empty()) return;
   std::string text;
-  for (const std::string& line : lines_) text += (text.empty() ? "" : "\n") + line;
+  const auto add_line = [&](const std::string& line) { text += (text.empty() ? "" : "\n") + line; };
+  for (const std::string& line : lines_) add_line(line);
+  if (unknown_keys_.size() == 1) {
+    const auto& [where, advice] = unknown_keys_.front();
+    add_line(base::Error(base::ErrorKind::input, where, "a key of the recipe", "an unknown one", advice).what());
+  } else if (!unknown_keys_.empty()) {
+    add_line(std::to_string(unknown_keys_.size()) +
+             " keys that recipes do not have (qrl-train --help lists those there are):");
+    for (const auto& [where, advice] : unknown_keys_) add_line("  " + where + (advice.empty() ? "" : ": " + advice));
+  }
   if (num_more_ > 0) text += "\n… and " + std::to_string(num_more_) + " more";
   throw base::Error(base::ErrorKind::input, text, "", "");
 }

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace qrl::config {
@@ -14,15 +15,20 @@ class Faults {
   /// One line: "where: expected …, got …; advice". Every part but `where` may be empty.
   void add(const std::string& where, const std::string& expected, const std::string& got,
            const std::string& advice = {});
-  bool empty() const { return lines_.empty(); }
+  /// A key that is none of the recipe's. Several are told together, with one sentence for all.
+  void add_unknown_key(const std::string& where, const std::string& advice);
+  bool empty() const { return lines_.empty() && unknown_keys_.empty(); }
   /// True when further faults are only counted, so that making their text is wasted.
-  bool full() const { return lines_.size() >= kMaxLines; }
+  bool full() const { return lines_.size() + unknown_keys_.size() >= kMaxLines; }
+  /// Adds another list's faults behind its own.
+  void take(Faults&& other);
   /// Throws one input error with all lines; returns when there are none.
   void raise() const;
 
  private:
   static constexpr std::size_t kMaxLines = 50;
   std::vector<std::string> lines_;
+  std::vector<std::pair<std::string, std::string>> unknown_keys_;  ///< where, advice
   std::size_t num_more_ = 0;
 };
 

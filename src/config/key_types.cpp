@@ -143,8 +143,8 @@ Type<double> real(const Range& range) {
 
 std::string choice_advice(const std::string& word, const std::vector<std::string>& names) {
   // The same format under the name it has elsewhere; which of the two is a choice depends on the key.
-  static constexpr std::array<std::pair<const char*, const char*>, 2> kTwins = {
-      {{"bfloat16", "bf16"}, {"float32", "fp32"}}};
+  static constexpr std::array<std::pair<const char*, const char*>, 3> kTwins = {
+      {{"bfloat16", "bf16"}, {"float32", "fp32"}, {"low_var_kl", "k3"}}};
   std::string lower = word.substr(0, 100);
   std::transform(lower.begin(), lower.end(), lower.begin(),
                  [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });

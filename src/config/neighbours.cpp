@@ -15,6 +15,12 @@ constexpr std::string_view kSharded = "1 divides master weights and moments over
 constexpr std::string_view kNoCritic = "there is no critic";
 constexpr std::string_view kPacked = "samples are always packed without padding, up to that many tokens";
 constexpr std::string_view kOwnDecoder = "the decoder is built in";
+constexpr std::string_view kOwnReward = "rewards come from the built-in verifiers: reward.verifier";
+constexpr std::string_view kNoSftFiles =
+    "the cold start learns from generated demonstrations (sft.demonstrations.task); a model that was trained on your own "
+    "goes to model.path";
+constexpr std::string_view kStops = "a response ends at the end of text or of the turn, or at data.max_response_length";
+constexpr std::string_view kFrozen = "the reference is the model as RL began, and stays it";
 constexpr std::string_view kLogs = "metrics always go to metrics.jsonl and the console";
 
 // Sources: veRL's ppo_trainer.yaml, TRL's GRPOConfig, OpenRLHF's train_ppo_ray arguments, and our own design's later
@@ -71,8 +77,18 @@ constexpr Neighbour kNeighbours[] = {
     {"label_key", "data.ground_truth_key", ""},
     {"reward_fn_key", "data.data_source_key", ""},
     {"prompt_data_probs", "data.train_weights", "one a file"},
+    {"sft.train_files", "", kNoSftFiles},
+    {"sft.files", "", kNoSftFiles},
+    {"sft.demonstrations.files", "", kNoSftFiles},
     {"sft.demonstrations.size", "", "sft.steps × sft.batch_size demonstrations are made"},
     // Rollout
+    {"stop", "", kStops},
+    {"stop_strings", "", kStops},
+    {"stop_token_ids", "", kStops},
+    {"rollout.name", "", kOwnDecoder},
+    {"actor_rollout_ref.rollout.name", "", kOwnDecoder},
+    {"actor_rollout_ref.rollout.dtype", "quant.rollout.weights", "fp32, bf16, int8, fp8_e4m3 or int4"},
+    {"steps_per_generation", "actor.mini_batch_size", "prompts an update; a step has data.train_batch_size"},
     {"num_generations", "rollout.n", "samples a prompt"},
     {"n_samples_per_prompt", "rollout.n", "samples a prompt"},
     {"group_size", "rollout.n", "samples a prompt"},
@@ -116,6 +132,10 @@ constexpr Neighbour kNeighbours[] = {
     {"init_kl_coef", "algorithm.kl_loss_coef", ""},
     {"use_kl_loss", "algorithm.kl_loss_coef", "0 is without"},
     {"use_kl_in_reward", "algorithm.kl_loss_coef", "the KL is part of the loss"},
+    {"importance_sampling_level", "algorithm.name", "sequence is gspo; token is grpo"},
+    {"kl_loss_type", "algorithm.kl_loss_type", "k1, k2 or k3; low_var_kl is k3"},
+    {"sync_ref_model", "", kFrozen},
+    {"ref_model_sync_steps", "", kFrozen},
     {"kl_estimator", "algorithm.kl_loss_type", "k1, k2 or k3"},
     {"epsilon", "algorithm.clip_ratio_low", "algorithm.clip_ratio_high for the other side"},
     {"epsilon_high", "algorithm.clip_ratio_high", ""},
@@ -133,6 +153,8 @@ constexpr Neighbour kNeighbours[] = {
     {"gamma", "rollout_correction.ais.gamma", "AIS's; there is no critic to discount for"},
     {"lam", "", kNoCritic},
     {"lambd", "", kNoCritic},
+    {"critic.*", "", kNoCritic},
+    {"critic_warmup", "", kNoCritic},
     {"critic_pretrain", "", kNoCritic},
     {"critic_learning_rate", "", kNoCritic},
     {"mask_truncated_completions", "algorithm.mask_truncated", ""},
@@ -153,6 +175,8 @@ constexpr Neighbour kNeighbours[] = {
     {"reward_manager", "reward.verifier", ""},
     {"reward_weights", "reward.correct, reward.wrong and reward.format", ""},
     {"format_score", "reward.format", ""},
+    {"custom_reward_function.*", "", kOwnReward},
+    {"reward_model.*", "", "rewards come from a verifier, not from a model: reward.verifier"},
     {"reward_pretrain", "reward.verifier", "rewards come from a verifier, not from a model"},
     {"remote_rm_url", "reward.verifier", "rewards come from a verifier, not from a service"},
     // Actor and optimizer
@@ -213,6 +237,8 @@ constexpr Neighbour kNeighbours[] = {
     {"seed", "trainer.seed", ""},
     {"num_threads", "trainer.threads", ""},
     {"use_cpu", "trainer.device: cpu", ""},
+    {"ddp_timeout", "trainer.collective_timeout_s", "seconds"},
+    {"push_to_hub", "", "qrl-train export writes a Hugging Face folder"},
     {"logger", "", kLogs},
     {"report_to", "", kLogs},
     {"use_wandb", "", kLogs},
@@ -241,6 +267,12 @@ std::string joined(const std::vector<std::string>& names) {
   return text;
 }
 
+std::string advice_of(const Neighbour& known) {
+  const std::string note(known.note);
+  if (known.ours.empty()) return "it has no counterpart here: " + note;
+  return "here it is " + std::string(known.ours) + (note.empty() ? "" : " (" + note + ")");
+}
+
 }  // namespace
 
 std::span<const Neighbour> neighbours() { return kNeighbours; }
@@ -251,6 +283,16 @@ std::string advice_for_unknown_key(std::string_view name) {
   const std::string plain = normalised(name);
   const std::string last(last_part(plain));
 
+  // A whole name, or a section that has no counterpart, says more than a part of it.
+  const auto is_whole = [&](const Neighbour& neighbour) {
+    const std::string_view called = neighbour.name;
+    if (called.ends_with(".*")) return plain.starts_with(called.substr(0, called.size() - 1));
+    return called == plain && plain != last;
+  };
+  if (const auto whole = std::find_if(std::begin(kNeighbours), std::end(kNeighbours), is_whole);
+      whole != std::end(kNeighbours)) {
+    return advice_of(*whole);
+  }
   // actor_rollout_ref.rollout.n holds rollout.n whole.
   for (std::size_t dot = plain.find('.'); dot != std::string::npos; dot = plain.find('.', dot + 1)) {
     const std::string tail = plain.substr(dot + 1);
@@ -262,11 +304,7 @@ std::string advice_for_unknown_key(std::string_view name) {
   const auto known = std::find_if(std::begin(kNeighbours), std::end(kNeighbours), [&](const Neighbour& neighbour) {
     return neighbour.name == last || neighbour.name == plain;
   });
-  if (known != std::end(kNeighbours)) {
-    const std::string note(known->note);
-    if (known->ours.empty()) return "it has no counterpart here: " + note;
-    return "here it is " + std::string(known->ours) + (note.empty() ? "" : " (" + note + ")");
-  }
+  if (known != std::end(kNeighbours)) return advice_of(*known);
   std::vector<std::string> same, last_parts;
   for (const std::string& key : key_names()) {
     last_parts.emplace_back(last_part(key));

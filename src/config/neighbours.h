@@ -9,7 +9,8 @@
 namespace qrl::config {
 
 struct Neighbour {
-  std::string_view name;  ///< as others write it, without dashes; also a whole dotted name
+  std::string_view name;  ///< as others write it, without dashes; also a whole dotted name, or
+                          ///< a section.* for all of its keys
   std::string_view ours;  ///< our key or keys, as text; "" when there is none
   std::string_view note;  ///< units that differ, or what is done instead; may be empty
 };

@@ -77,7 +77,15 @@ class Loader {
       return;
     }
     const std::string value = argument.substr(equals + 1);
-    const YamlPtr node = parse_yaml(value, source, faults_);
+    Faults of_value;
+    const YamlPtr node = parse_yaml(value, source, of_value);
+    const bool is_text = node != nullptr && node->kind == YamlNode::Kind::scalar;
+    if (!is_text && value.find_first_not_of(" \t\r\n") != std::string::npos && quoting_helps(name, value)) {
+      faults_.add(source.name, "a text", base::quoted(value) + ", which is none in YAML",
+                  "put a text with ': ', '{' or '#' in quotes: --set '" + name + "=\"…\"'");
+      return;
+    }
+    faults_.take(std::move(of_value));
     if (node == nullptr) return;
     if (node->kind == YamlNode::Kind::scalar && !node->quoted && node->text != trimmed(value)) {
       faults_.add(source.name, "one plain value", base::quoted(value), "put a text with # or --- in quotes");
@@ -90,6 +98,12 @@ class Loader {
     } else {
       set(*node, name, source);
     }
+  }
+
+  /// Whether a value that is no YAML is one in quotes.
+  static bool quoting_helps(const std::string& name, const std::string& value) {
+    const Key* key = find_key(name);
+    return key != nullptr && key->type.starts_with("text") && !value.starts_with('"') && !value.starts_with('\'');
   }
 
   Recipe finish(bool complete) {
@@ -237,7 +251,11 @@ class Loader {
       return;
     }
     const std::string advice = faults_.full() ? "" : advice_for_unknown_key(name);
-    faults_.add(place(source, line, name), "a key of the recipe", "an unknown one", advice);
+    faults_.add_unknown_key(place(source, line, name), advice);
+    // What the key was meant to say is not missing: rules about it would be told for nothing.
+    for (const std::string& key : key_names()) {
+      if (advice.find(key) != std::string::npos) origins_.refused.insert(key);
+    }
   }
 
   /// "file:line: key", or "--set key" alone when that says it all.

@@ -301,7 +301,9 @@ ChatTemplate recognise_template(const Tokenizer& tokenizer) {
   }
   base::fail_input(where, "a chat template that this version knows",
                    (text.empty() ? "one" : base::quoted(text, 60)) + ": " + reason,
-                   "set data.chat_template to the one that writes the same: " + list_of_names());
+                   "set data.chat_template to the one that writes the same: " + list_of_names() +
+                       "; or write the turns yourself with data.chat_template: plain and data.prompt_template, such as "
+                       R"("user: {prompt}\nassistant: ")");
 }
 
 ChatTemplate choose_template(const config::DataRecipe& recipe, const Tokenizer& tokenizer) {

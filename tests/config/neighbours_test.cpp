@@ -66,3 +66,26 @@ TEST_CASE("no neighbour is said to have no counterpart while a key has its name"
   }
   CHECK(holds(fault("free_cache_engine: true"), "here it is rollout.free_cache_engine"));
 }
+
+TEST_CASE("no advice leads from one meaning to another") {
+  const std::pair<const char*, const char*> cases[] = {
+      {"sft.train_files", "no counterpart here: the cold start learns from generated demonstrations"},
+      {"sft.demonstrations.files", "generated demonstrations"},
+      {"custom_reward_function.path", "no counterpart here: rewards come from the built-in verifiers"},
+      {"reward_model.enable", "from a verifier, not from a model"},
+      {"reward_model.model.path", "from a verifier, not from a model"},
+      {"critic.optim.lr", "there is no critic"},
+      {"actor_rollout_ref.rollout.name", "the decoder is built in"},
+      {"rollout.stop", "a response ends at the end of text"},
+      {"stop_strings", "a response ends at the end of text"},
+      {"importance_sampling_level", "algorithm.name (sequence is gspo"},
+      {"critic_warmup", "there is no critic"},
+      {"push_to_hub", "qrl-train export"},
+      {"ddp_timeout", "trainer.collective_timeout_s (seconds)"},
+  };
+  for (const auto& [name, expected] : cases) {
+    const std::string advice = qrl::config::advice_for_unknown_key(name);
+    INFO(name << ": " << advice);
+    CHECK(advice.find(expected) != std::string::npos);
+  }
+}

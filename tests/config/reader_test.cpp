@@ -209,12 +209,19 @@ TEST_CASE("all faults come at once, each with its place") {
   REQUIRE(lines.size() == 7);
   CHECK(holds(lines[0], "r.yaml:1: optim.lr: "));
   CHECK(holds(lines[1], "r.yaml:4: rollout.top_k: "));
-  CHECK(holds(lines[2], "r.yaml:5: learning_rate: "));
-  CHECK(holds(lines[3], "--set trainer.seed: expected"));
-  CHECK(holds(lines[4], "--set oops: expected KEY=VALUE"));
-  CHECK(
-      holds(lines[5], "--set n: expected a key of the recipe, got an unknown one; did you mean rollout.n or eval.n?"));
-  CHECK(holds(lines[6], "r.yaml:3: rollout.n: expected rollout.n of 2 samples or more"));
+  CHECK(holds(lines[2], "--set trainer.seed: expected"));
+  CHECK(holds(lines[3], "--set oops: expected KEY=VALUE"));
+  CHECK(holds(lines[4], "2 keys that recipes do not have"));
+  CHECK(holds(lines[5], "  r.yaml:5: learning_rate: here it is optim.lr"));
+  CHECK(holds(lines[6], "  --set n: did you mean rollout.n or eval.n?"));
+}
+
+TEST_CASE("a key by another trainer's name is not missing as well") {
+  const auto lines = faults("model_name_or_path: /m\ndataset_name: d\noptim: {lr: fast}\n", {});
+  REQUIRE(lines.size() == 4);  // neither a model nor training data is asked for
+  CHECK(holds(lines[0], "optim.lr: "));
+  CHECK(holds(lines[2], "here it is model.path"));
+  CHECK(holds(lines[3], "here it is data.train_files"));
 }
 
 TEST_CASE("overrides are YAML values under the same checks, the last one wins") {

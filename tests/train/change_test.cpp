@@ -43,7 +43,7 @@ TEST_CASE("a refused resume says what would work, and doing so works") {
   const fs::path run = test::copy_of_finished_run(dir / "run");
   const test::Outcome lr = test::run_command(test::tiny_command(run, kTwoMore + "--set optim.lr=1e-4 --set rollout.n=2"));
   CHECK(lr.exit_code == 2);
-  CHECK(says(lr, "rollout.n 2 (it was made with 4), optim.lr 1.0e-4 (it was made with 1.0e-3)"));
+  CHECK(says(lr, "rollout.n 2 (it was made with 4), optim.lr 1.0e-4 (it was made with 0.001)"));
   CHECK(says(lr, "; --allow-change goes on with the new values"));
   CHECK_FALSE(says(lr, "model.path"));
 
@@ -65,9 +65,9 @@ TEST_CASE("a refused resume says what would work, and doing so works") {
   const test::Outcome goes_on = test::run_command(test::tiny_command(run, allowed));
   INFO(goes_on.output);
   REQUIRE(goes_on.exit_code == 0);
-  CHECK(says(goes_on, "changed after step 4 (--allow-change): optim.lr 1.0e-3 -> 1.0e-4"));
+  CHECK(says(goes_on, "changed after step 4 (--allow-change): optim.lr 0.001 -> 1.0e-4"));
   const auto rows = test::stable_rows(run / "metrics.jsonl");
-  const nlohmann::json changes = {{"rollout.n", {"4", "2"}}, {"optim.lr", {"1.0e-3", "1.0e-4"}}};
+  const nlohmann::json changes = {{"rollout.n", {"4", "2"}}, {"optim.lr", {"0.001", "1.0e-4"}}};
   CHECK(rows.at(5) == nlohmann::json{{"step", 4}, {"changed_on_resume", changes}});
   CHECK(rows.back().at("actor/lr") == 1e-4);
   // From here on the new values are the run's.
@@ -117,7 +117,7 @@ TEST_CASE("a cold start of another run can be taken: the same bits as making it,
     CHECK(outcome.exit_code == 2);
     CHECK(says(outcome, what));
   };
-  refuses(from + "--set sft.lr=1e-3", "sft.lr 1.0e-3 (it was made with 4.0e-3)");
+  refuses(from + "--set sft.lr=1e-3", "sft.lr 0.001 (it was made with 0.004)");
   refuses(from + "--set trainer.seed=1", "model.init.seed 1 (it was made with 0)");
   refuses(from + "--set sft.steps=0", "sft.steps above 0 beside sft.from");
   refuses("--set sft.from=" + (test::finished_run() / "checkpoints/step_4").string(), "a finished cold start");

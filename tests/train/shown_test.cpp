@@ -53,7 +53,7 @@ TEST_CASE("a run and a dry run say which values of its mode a recipe overrides, 
       test::run_command(test::tiny_command(dir / "run", "--set trainer.total_training_steps=0 --set sft.steps=0"));
   CHECK(run.exit_code == 0);
   for (const char* line : {"mode        none\n", "loss        grpo (default), clip low 0.2", "correction  tis (default)",
-                           "sampler     int8 (default) weights", "optimizer   adamw (default), lr 1.0e-3",
+                           "sampler     int8 (default) weights", "optimizer   adamw (default), lr 0.001",
                            "verifier    countdown", "4 samples a prompt, temperature 1.0 (default), up to 24 tokens"})
     CHECK(says(run.output, line));
 }
