@@ -14,9 +14,11 @@
 #include <cstdint>
 #include <string_view>
 
-#include "reward/rational.h"
+#include "base/rational.h"
 
 namespace qrl::reward {
+
+using base::Rational;
 
 inline constexpr std::size_t kMaxExpression_bytes = 1024;
 inline constexpr int kMaxDepth = 64;  ///< parentheses and signs open at one time

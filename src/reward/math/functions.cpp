@@ -185,7 +185,7 @@ Value Algebra::inverse_trigonometric(Trig which, const Value& a) {
     const long double turns = numeric[0].real() / kPi * 120;  // 120: a multiple of all denominators of cosine_of_pi
     const long double nearest = std::nearbyint(turns);
     if (std::abs(turns - nearest) < 1e-12L) {
-      const auto q = quotient({static_cast<std::int64_t>(nearest), 1}, {120, 1});
+      const auto q = base::quotient({static_cast<std::int64_t>(nearest), 1}, {120, 1});
       const Value angle = multiply(rational(*q), pi());
       if (equal(trigonometric(which, angle), a)) return angle;
     }

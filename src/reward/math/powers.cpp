@@ -65,7 +65,7 @@ Value Algebra::integer_power(const Value& base, std::int64_t n) const noexcept {
   if (n < 0) return divide(rational({1, 1}), integer_power(base, -n));
   if (base.is_zero()) return base;
   if (base.is_rational()) {
-    if (const auto q = reward::power(base.exact->q, n)) return rational(*q);
+    if (const auto q = base::power(base.exact->q, n)) return rational(*q);
   }
   Value value;
   for (std::size_t lane = 0; lane < kLanes; ++lane) {
@@ -76,7 +76,7 @@ Value Algebra::integer_power(const Value& base, std::int64_t n) const noexcept {
     value.z[lane] = numeric_power(base.z[lane], n);
   }
   if (base.exact && !base.exact->pi && base.exact->i) {  // (qi)^n
-    if (const auto q = reward::power(base.exact->q, n)) {
+    if (const auto q = base::power(base.exact->q, n)) {
       value.exact = Exact{n % 4 >= 2 ? Rational{-q->numerator, q->denominator} : *q, false, n % 2 != 0};
       settle(value);
     }

@@ -126,7 +126,7 @@ Value Algebra::decimal(std::string_view digits, std::int64_t exponent) const noe
   }
   exponent -= static_cast<std::int64_t>(digits.size() - std::min(point + 1, digits.size()));
   if (fits) {
-    const auto scale = reward::power({10, 1}, exponent);
+    const auto scale = base::power({10, 1}, exponent);
     if (const auto q = scale ? product({mantissa, 1}, *scale) : std::nullopt) return rational(*q);
   }
   Value value = from_digits(read, last % 2 != 0 ? Exponent::odd : Exponent::even);

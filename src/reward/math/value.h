@@ -19,10 +19,12 @@
 #include <string_view>
 #include <vector>
 
+#include "base/rational.h"
 #include "reward/math/field.h"
-#include "reward/rational.h"
 
 namespace qrl::reward::math {
+
+using base::Rational;
 
 inline constexpr std::size_t kLanes = 3;
 inline const Field& field_of(std::size_t lane) noexcept { return kFields[lane < 2 ? 0 : 1]; }

@@ -1,10 +1,10 @@
-// Owns exact fractions of 64-bit integers, shared by the verifiers: a result that leaves 64 bits is no value.
+// Owns exact fractions of 64-bit integers: a result that leaves 64 bits is no value.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 
-namespace qrl::reward {
+namespace qrl::base {
 
 /// numerator / denominator in lowest terms, denominator > 0, |numerator| and denominator at most 2^63 − 1.
 struct Rational {
@@ -23,4 +23,4 @@ std::optional<Rational> quotient(Rational a, Rational b) noexcept;
 /// a^n; at most 64 products.
 std::optional<Rational> power(Rational a, std::int64_t n) noexcept;
 
-}  // namespace qrl::reward
+}  // namespace qrl::base

@@ -1,8 +1,8 @@
-#include "reward/rational.h"
+#include "base/rational.h"
 
 #include <limits>
 
-namespace qrl::reward {
+namespace qrl::base {
 
 namespace {
 
@@ -69,4 +69,4 @@ std::optional<Rational> power(Rational a, std::int64_t n) noexcept {
   return result;
 }
 
-}  // namespace qrl::reward
+}  // namespace qrl::base
