@@ -437,6 +437,9 @@ void add_reward(List& list) {
       "profile", &W::profile, choice<MathProfile>(math_profiles()),
       "math: where in a response its answer is; auto: \\boxed{}, ####, \"answer is\", <answer>, a short text, the "
       "last number, whichever there is first");
+  reward.add("answer_form", &W::answer_form, choice<AnswerForm>(answer_forms()),
+             "math: any takes 25+60 for 85, value does not: an answer must have no operation left to do, or the gold "
+             "answer's");
   reward.add("numbers", &W::numbers, choice<Numbers>({{"all", Numbers::all}, {"subset", Numbers::subset}}),
              "countdown: which of the given numbers an answer must use, each at most once");
   reward.add("correct", &W::correct, real(any()), "score of a correct response");
@@ -549,6 +552,10 @@ std::vector<std::pair<std::string, MathProfile>> math_profiles() {
   return {{"auto", P::automatic},         {"boxed", P::boxed},           {"gsm8k", P::gsm8k},
           {"answer_is", P::answer_is},    {"answer_tag", P::answer_tag}, {"text", P::text},
           {"last_number", P::last_number}};
+}
+
+std::vector<std::pair<std::string, AnswerForm>> answer_forms() {
+  return {{"any", AnswerForm::any}, {"value", AnswerForm::value}};
 }
 
 const std::vector<Key>& keys() {

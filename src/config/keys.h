@@ -46,8 +46,9 @@ const Key* find_key(std::string_view name);
 /// Whether `name` is a section: some key is called "name.…".
 bool is_section(std::string_view name);
 
-/// What a recipe calls the verifiers and the math profiles: for commands that have no recipe.
+/// What a recipe calls the verifiers, the math profiles and the forms of answers: for commands that have no recipe.
 std::vector<std::pair<std::string, VerifierName>> verifier_names();
 std::vector<std::pair<std::string, MathProfile>> math_profiles();
+std::vector<std::pair<std::string, AnswerForm>> answer_forms();
 
 }  // namespace qrl::config

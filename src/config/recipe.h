@@ -40,6 +40,7 @@ enum class OptimName : std::uint8_t { adamw, muon };
 enum class LrScheduler : std::uint8_t { constant, linear, cosine };
 enum class VerifierName : std::uint8_t { countdown, math, sudoku };
 enum class MathProfile : std::uint8_t { automatic, boxed, gsm8k, answer_is, answer_tag, text, last_number };
+enum class AnswerForm : std::uint8_t { any, value };
 enum class Numbers : std::uint8_t { all, subset };
 enum class ResumeMode : std::uint8_t { automatic, never, path };
 enum class TrainDevice : std::uint8_t { automatic, cpu, cuda };    ///< automatic: cpu
@@ -229,6 +230,7 @@ struct OverlongBufferRecipe {
 struct RewardRecipe {
   VerifierName verifier = VerifierName::countdown;
   MathProfile profile = MathProfile::automatic;
+  AnswerForm answer_form = AnswerForm::any;
   Numbers numbers = Numbers::all;
   double correct = 1, wrong = 0, format = 0, partial = 0;
   double max_error_fraction = 0.05;

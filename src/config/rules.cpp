@@ -334,6 +334,10 @@ void check_rules(const Recipe& recipe, const Origins& origins, bool complete, Fa
                 reward.verifier == VerifierName::math || reward.profile == RewardRecipe{}.profile,
                 "reward.profile only with reward.verifier: math", "it with another verifier",
                 "it has no effect: delete it");
+  rules.require({"reward.verifier", "reward.answer_form"},
+                reward.verifier == VerifierName::math || reward.answer_form == RewardRecipe{}.answer_form,
+                "reward.answer_form only with reward.verifier: math", "it with another verifier",
+                "it has no effect: delete it");
   rules.require({"reward.verifier", "reward.numbers"},
                 reward.verifier == VerifierName::countdown || reward.numbers == RewardRecipe{}.numbers,
                 "reward.numbers only with reward.verifier: countdown", "it with another verifier",

@@ -55,7 +55,7 @@ std::unique_ptr<Verifier> make_verifier(const config::RewardRecipe& recipe) {
     case config::VerifierName::countdown:
       return std::make_unique<CountdownVerifier>(recipe.numbers);
     case config::VerifierName::math:
-      return std::make_unique<math::MathVerifier>(recipe.profile);
+      return std::make_unique<math::MathVerifier>(recipe.profile, recipe.answer_form);
     case config::VerifierName::sudoku:
       return std::make_unique<SudokuVerifier>();
   }

@@ -331,6 +331,7 @@ TEST_CASE("rules between keys are checked where a key was set") {
       {"data: {val_generator: {task: sudoku, size: 3, min_empty: 9}}", "got 9 and 8"},
       {"reward: {verifier: math, numbers: subset}", "reward.numbers only with reward.verifier: countdown"},
       {"reward: {profile: boxed}", "reward.profile only with reward.verifier: math"},
+      {"reward: {answer_form: value}", "reward.answer_form only with reward.verifier: math"},
       {"data: {train_files: [a], train_generator: {task: countdown, size: 3}}", "got both"},
       {"reward: {wrong: 1}", "reward.correct above reward.wrong"},
       {"reward: {format: 1}", "reward.correct above reward.wrong"},

@@ -76,6 +76,7 @@ void write_file(const std::filesystem::path& file, std::string_view bytes) {
 std::unique_ptr<reward::Verifier> verifier_named(config::VerifierName name) {
   config::RewardRecipe recipe;
   recipe.verifier = name;
+  if (name == config::VerifierName::math) recipe.answer_form = config::AnswerForm::value;  // compares as any does first
   return reward::make_verifier(recipe);
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "reward/math/answer_form.h"
 #include "reward/math/compare.h"
 #include "reward/math/exclamation.h"
 #include "reward/math/extract.h"
@@ -12,11 +13,13 @@ namespace qrl::reward::math {
 
 namespace {
 
-Verdict judge_answer(const std::string& gold, const std::string& answer) {
+Verdict judge_answer(const std::string& gold, const std::string& answer, config::AnswerForm form) {
   if (answer.empty()) return {Outcome::no_answer, "no answer"};
   if (answer.size() > kMaxAnswer_bytes) return {Outcome::no_answer, "answer too long", true};
   switch (compare(gold, answer)) {
     case Comparison::equal:
+      if (form == config::AnswerForm::value && !is_worked_out_as(gold, answer))
+        return {Outcome::wrong, "operation left to do"};
       return {Outcome::correct, "correct"};
     case Comparison::different:
       return {Outcome::wrong, "wrong value"};
@@ -40,11 +43,11 @@ Verdict MathVerifier::judge(std::string_view response, std::string_view ground_t
   if (!is_readable(gold)) return {Outcome::no_answer, "gold", true};
   const auto answer = extract(response, profile_);
   if (!answer) return {Outcome::no_answer, "no answer"};
-  Verdict verdict = judge_answer(gold, *answer);
+  Verdict verdict = judge_answer(gold, *answer, form_);
   verdict.extracted = shown(*answer);
   if (verdict.outcome == Outcome::correct) return verdict;
   if (const auto number = exclaimed_number(response, *answer)) {
-    const Verdict exclaimed = judge_answer(gold, *number);
+    const Verdict exclaimed = judge_answer(gold, *number, form_);
     if (exclaimed.outcome == Outcome::correct) return {exclaimed.outcome, exclaimed.reason, false, 0, *number};
   }
   return verdict;

@@ -1,4 +1,5 @@
-// Owns the math verifier: an answer found by a profile, judged by compare.h.
+// Owns the math verifier: an answer found by a profile, judged by compare.h and, as reward.answer_form says, by
+// answer_form.h.
 #pragma once
 
 #include "reward/verifier.h"
@@ -7,7 +8,8 @@ namespace qrl::reward::math {
 
 class MathVerifier final : public Verifier {
  public:
-  explicit MathVerifier(config::MathProfile profile) : profile_(profile) {}
+  explicit MathVerifier(config::MathProfile profile, config::AnswerForm form = config::AnswerForm::any)
+      : profile_(profile), form_(form) {}
   void check_ground_truth(std::string_view ground_truth, const std::string& where) const override;
   Verdict judge(std::string_view response, std::string_view ground_truth) const noexcept override;
   /// Equal in both orders, by compare.h; answers cut short (kMaxExtracted_bytes) as texts.
@@ -15,6 +17,7 @@ class MathVerifier final : public Verifier {
 
  private:
   config::MathProfile profile_;
+  config::AnswerForm form_;
 };
 
 }  // namespace qrl::reward::math
