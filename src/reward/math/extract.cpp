@@ -8,6 +8,7 @@
 #include "reward/math/clause.h"
 #include "reward/math/options.h"
 #include "reward/math/prose.h"
+#include "reward/math/spelling.h"
 #include "reward/math/texts.h"
 #include "reward/math/tree.h"
 #include "reward/verifier.h"
@@ -499,6 +500,8 @@ std::optional<std::string> extract(std::string_view response, config::MathProfil
   }
   std::string calculated;
   if (response.find("<<") != std::string_view::npos) response = calculated = without_calculations(response);
+  std::string digits;
+  if (response.find("\xef\xbc") != std::string_view::npos) response = digits = with_ascii_digits(response);
   using P = config::MathProfile;
   switch (profile) {
     case P::boxed:

@@ -27,9 +27,6 @@ constexpr Spelling kSpellings[] = {
     {"‐", "-"},
     {"‑", "-"},
     {"﹣", "-"},
-    {"－", "-"},
-    {"＋", "+"},
-    {"＝", "="},
     {"≤", "\\le "},
     {"≥", "\\ge "},
     {"⩽", "\\le "},
@@ -110,23 +107,10 @@ constexpr Spelling kSpellings[] = {
     {"⅞", "\\frac{7}{8}"},
     {"⁄", "/"},
     {"∕", "/"},
-    {"／", "/"},
     {"∶", ":"},
-    {"：", ":"},
-    {"，", ","},
-    {"；", ";"},
     {"、", ","},
-    {"（", "("},
-    {"）", ")"},
-    {"［", "["},
-    {"］", "]"},
-    {"｛", "{"},
-    {"｝", "}"},
     {"。", "."},
-    {"．", "."},
-    {"％", "%"},
     {"∣", "|"},
-    {"｜", "|"},
     {"′", "'"},
     {"’", "'"},
     {"‘", "'"},
@@ -178,12 +162,46 @@ std::optional<std::string_view> ascii_spelling(std::string_view utf8) noexcept {
   return at == std::end(kSpellings) ? std::nullopt : std::optional(at->ascii);
 }
 
+/// ＂ to ｝ are ASCII's characters in full width. ！ beside them ends a sentence where it is written, and ～ is a
+/// range.
+constexpr unsigned kFirstFullWidth = 0xff02, kLastFullWidth = 0xff5d, kFullWidthDigits = 0xff10;
+
+/// The code of a character of full width at a place; 0 where none stands there.
+unsigned full_width_at(std::string_view text, std::size_t at) noexcept {
+  if (text.size() - at < 3 || text[at] != '\xef') return 0;
+  const auto bits = [&](std::size_t k) { return static_cast<unsigned char>(text[at + k]) & 0x3fU; };
+  const unsigned code = 0xf000U | bits(1) << 6U | bits(2);
+  return code >= kFirstFullWidth && code <= kLastFullWidth ? code : 0;
+}
+
+std::string in_half_width(std::string_view text, unsigned first, unsigned last) {
+  std::string out;
+  out.reserve(text.size());
+  for (std::size_t at = 0; at < text.size();) {
+    const unsigned code = full_width_at(text, at);
+    if (code >= first && code <= last) {
+      out += static_cast<char>(code - kFirstFullWidth + '"');
+      at += 3;
+    } else {
+      out += text[at++];
+    }
+  }
+  return out;
+}
+
 /// Of several bytes.
 bool begins_character(char c) noexcept { return static_cast<unsigned char>(c) >= 0xc0; }
 
 }  // namespace
 
+std::string with_ascii_digits(std::string_view text) {
+  return in_half_width(text, kFullWidthDigits, kFullWidthDigits + 9);
+}
+
 std::string spelled_in_ascii(std::string_view text) {
+  std::string half_width;
+  if (text.find('\xef') != std::string_view::npos)
+    text = half_width = in_half_width(text, kFirstFullWidth, kLastFullWidth);
   std::string out;
   out.reserve(text.size() + 16);
   char last_script = '\0';  // that the character before was spelled with: ^ or _
