@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "base/threads.h"
 #include "command.h"
 #include "config/keys.h"
@@ -16,9 +17,10 @@ namespace qrl::app {
 namespace {
 
 constexpr std::size_t kRowsAtOnce = 4096;
+constexpr const char* kGroundTruth = "ground_truth";
 
 struct JudgeArguments {
-  std::string verifier, profile = "auto", numbers = "all";
+  std::string verifier, profile = "auto", answer_form = "any", numbers = "all", ground_truth_key;
   bool time = false;
 };
 
@@ -26,27 +28,44 @@ struct Row {
   std::string response, ground_truth;
 };
 
-/// A field of a row as text: null is empty, and so is a number whose digits are lost (a gold answer that cannot be
-/// judged by); other values are as JSON writes them (a list of numbers).
-std::string field(const nlohmann::json& row, const char* name, const std::string& where) {
-  const auto at = row.find(name);
-  QRL_REQUIRE(at != row.end(), where, std::string("a field \"") + name + "\"", "none");
-  if (at->is_null()) return "";
-  if (at->is_string()) return at->get<std::string>();
-  if (!at->is_number()) return at->dump();
+/// For a row that lacks a field: which it has.
+std::string names_of_fields(const nlohmann::json& row) {
+  constexpr std::size_t kMaxNamed = 12;
+  std::string names;
+  std::size_t num_named = 0;
+  for (const auto& [name, value] : row.items()) {
+    if (++num_named > kMaxNamed) return "none; among its fields are " + names;
+    names += (names.empty() ? "" : ", ") + base::quoted(name);
+  }
+  return names.empty() ? "no field at all" : "none; its fields are " + names;
+}
+
+/// A field of a row as text, or one of nested objects ("a.b"): null is empty, and so is a number whose digits are lost
+/// (a gold answer that cannot be judged by); other values are as JSON writes them (a list of numbers).
+std::string field(const nlohmann::json& row, const std::string& name, const std::string& where,
+                  const char* what_to_do = "") {
+  const nlohmann::json* value = data::find_field(row, name);
+  QRL_REQUIRE(value != nullptr, where, "a field " + base::quoted(name), names_of_fields(row), what_to_do);
+  if (value->is_null()) return "";
+  if (value->is_string()) return value->get<std::string>();
+  if (!value->is_number()) return value->dump();
   try {
-    return data::gold_text(*at, name, where);
+    return data::gold_text(*value, name, where);
   } catch (const base::Error&) {
     return "";
   }
 }
 
-Row read_row(const nlohmann::json& row, config::VerifierName verifier, const std::string& where) {
+/// `gold_key`: the field that holds the ground truth; empty: ground_truth, or the fields of the task where it is not
+/// there.
+Row read_row(const nlohmann::json& row, config::VerifierName verifier, const std::string& gold_key,
+             const std::string& where) {
   QRL_REQUIRE(row.is_object(), where, "a JSON object", row.type_name());
   Row out{field(row, "response", where), ""};
-  const bool whole = verifier == config::VerifierName::math || row.contains("ground_truth");
+  const bool whole = verifier == config::VerifierName::math || !gold_key.empty() || row.contains(kGroundTruth);
   if (whole) {
-    out.ground_truth = field(row, "ground_truth", where);
+    out.ground_truth = field(row, gold_key.empty() ? kGroundTruth : gold_key, where,
+                             "--ground-truth-key NAME says which field holds the ground truth");
   } else if (verifier == config::VerifierName::countdown) {
     field(row, "numbers", where);
     field(row, "target", where);
@@ -104,6 +123,7 @@ void judge(const JudgeArguments& arguments, dist::Collectives& world) {
   config::RewardRecipe recipe;
   recipe.verifier = named(config::verifier_names(), arguments.verifier);
   recipe.profile = named(config::math_profiles(), arguments.profile);
+  recipe.answer_form = named(config::answer_forms(), arguments.answer_form);
   recipe.numbers = arguments.numbers == "subset" ? config::Numbers::subset : config::Numbers::all;
   const auto verifier = reward::make_verifier(recipe);
   std::vector<Row> rows;
@@ -114,7 +134,7 @@ void judge(const JudgeArguments& arguments, dist::Collectives& world) {
   data::JsonLines lines(standard_input(), "standard input", data::LoneSurrogate::replaced);
   try {
     while (const auto row = lines.next()) {
-      rows.push_back(read_row(*row, recipe.verifier, lines.where()));
+      rows.push_back(read_row(*row, recipe.verifier, arguments.ground_truth_key, lines.where()));
       if (rows.size() == kRowsAtOnce) print();
     }
   } catch (const base::Error&) {
@@ -132,20 +152,30 @@ void add_judge(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand(
       "judge",
       "verdicts for JSON lines, standard input to standard output, one a row (blank lines are none); fields: response "
-      "and ground_truth, or for countdown numbers and target, for sudoku puzzle and optionally solution");
+      "and ground_truth (--ground-truth-key), or for countdown numbers and target, for sudoku puzzle and optionally "
+      "solution");
   command->add_option("--verifier", arguments->verifier, "who judges")
       ->required()
       ->check(CLI::IsMember(keys_of(config::verifier_names())));
   command->add_option("--profile", arguments->profile, "math: where in a response its answer is (reward.profile)")
       ->check(CLI::IsMember(keys_of(config::math_profiles())))
       ->capture_default_str();
+  command->add_option("--answer-form", arguments->answer_form, "math: what an answer must be (reward.answer_form)")
+      ->check(CLI::IsMember(keys_of(config::answer_forms())))
+      ->capture_default_str();
   command->add_option("--numbers", arguments->numbers, "countdown: which numbers must be used (reward.numbers)")
       ->check(CLI::IsMember({"all", "subset"}))
       ->capture_default_str();
+  command
+      ->add_option("--ground-truth-key", arguments->ground_truth_key,
+                   "field that holds the ground truth, or a path to it (a.b); default: ground_truth")
+      ->check(not_empty());
   command->add_flag("--time", arguments->time, "add the processor time of each verdict, in microseconds");
   command->callback([&action, arguments] {
     QRL_REQUIRE(arguments->verifier == "math" || arguments->profile == "auto", "--profile",
                 "none with --verifier " + arguments->verifier, arguments->profile);
+    QRL_REQUIRE(arguments->verifier == "math" || arguments->answer_form == "any", "--answer-form",
+                "none with --verifier " + arguments->verifier, arguments->answer_form);
     QRL_REQUIRE(arguments->verifier == "countdown" || arguments->numbers == "all", "--numbers",
                 "none with --verifier " + arguments->verifier, arguments->numbers);
     action = [arguments](dist::Collectives& world) { judge(*arguments, world); };

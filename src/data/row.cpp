@@ -12,6 +12,15 @@ namespace qrl::data {
 
 using nlohmann::json;
 
+const json* find_field(const json& row, const std::string& path) {
+  const auto whole = row.find(path);
+  if (whole != row.end()) return &*whole;
+  const std::size_t dot = path.find('.');
+  if (dot == std::string::npos) return nullptr;
+  const auto outer = row.find(path.substr(0, dot));
+  return outer == row.end() || !outer->is_object() ? nullptr : find_field(*outer, path.substr(dot + 1));
+}
+
 namespace {
 
 bool is_empty_text(std::string_view text) { return text.find_first_not_of(" \t\r\n") == std::string_view::npos; }
@@ -19,16 +28,6 @@ bool is_empty_text(std::string_view text) { return text.find_first_not_of(" \t\r
 std::string_view trimmed(std::string_view text) {
   const std::size_t first = text.find_first_not_of(" \t");
   return first == std::string_view::npos ? "" : text.substr(first, text.find_last_not_of(" \t") + 1 - first);
-}
-
-/// The value of a field or of a path "a.b" into nested objects; null when there is none.
-const json* find_path(const json& row, const std::string& path) {
-  const auto whole = row.find(path);
-  if (whole != row.end()) return &*whole;
-  const std::size_t dot = path.find('.');
-  if (dot == std::string::npos) return nullptr;
-  const auto outer = row.find(path.substr(0, dot));
-  return outer == row.end() || !outer->is_object() ? nullptr : find_path(*outer, path.substr(dot + 1));
 }
 
 /// "`a`, `b` or `c`"
@@ -57,7 +56,7 @@ std::pair<const json*, std::string> find_one(const json& row, const std::vector<
                                              const std::string& where, const char* setting) {
   std::pair<const json*, std::string> found;
   for (const std::string& key : keys) {
-    const json* value = find_path(row, key);
+    const json* value = find_field(row, key);
     if (value == nullptr) continue;
     QRL_REQUIRE(found.first == nullptr, where, "a field " + named(keys),
                 "both `" + found.second + "` and `" + key + "`",
@@ -167,7 +166,7 @@ RowReader::Condition RowReader::parse_condition(const std::string& text) const {
 }
 
 bool RowReader::holds(const Condition& condition, const json& row, const std::string& where) const {
-  const json* value = find_path(row, condition.field);
+  const json* value = find_field(row, condition.field);
   QRL_REQUIRE(value != nullptr, where, "a field `" + condition.field + "` (" + filter_key_ + ")", "none");
   const std::string text = value->is_string() ? value->get<std::string>() : value->dump();
   const std::optional<double> number = number_of(trimmed(text));
@@ -201,7 +200,7 @@ std::optional<PromptRow> RowReader::read(const json& row, const std::string& whe
   else result.prompt = require_text(*prompt, prompt_name, where);
   const auto [gold, gold_name] = find_one(row, ground_truth_keys_, where, "data.ground_truth_key");
   result.ground_truth = gold_text(*gold, gold_name, where);
-  const json* source = find_path(row, data_source_key_);
+  const json* source = find_field(row, data_source_key_);
   QRL_REQUIRE(source != nullptr || !needs_source_, where, "a field `" + data_source_key_ + "`", "none");
   result.data_source = source != nullptr ? require_text(*source, data_source_key_, where) : default_source;
   // It becomes part of metric names and of lines on a terminal.

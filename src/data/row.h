@@ -29,6 +29,9 @@ inline constexpr int kMaxRowDepth = 64;
 /// errors: another type, a text of white space, a number that has lost digits.
 std::string gold_text(const nlohmann::json& value, const std::string& name, const std::string& where);
 
+/// The value of a field of an object, or of a path "a.b" into nested ones; nullptr where there is none.
+const nlohmann::json* find_field(const nlohmann::json& row, const std::string& path);
+
 /// Turns the JSON object of a row into a PromptRow, by data.prompt_key, data.ground_truth_key, data.data_source_key and
 /// data.filter, or data.val_filter of held-out files. A key is the name of a field, or a path into nested objects
 /// ("reward_model.ground_truth"); of prompt and gold also several with commas ("problem, question"), of which a row has

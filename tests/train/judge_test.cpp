@@ -100,3 +100,42 @@ TEST_CASE("judge reads rows as strictly as training data, but for gold answers t
               R"({"response":"a\u0000b \\boxed{0.5}","ground_truth":0.5})")
             .output == "{\"score\":1,\"reason\":\"correct\",\"extracted\":\"0.5\"}\n");
 }
+
+TEST_CASE("judge takes the ground truth from the field it is told, and says which fields a row has that lacks it") {
+  const std::string row = R"({"response":"\\boxed{85}","answer":"85","meta":{"gold":"86"}})"
+                          "\n";
+  CHECK(judge("--verifier math --ground-truth-key answer", row).output ==
+        "{\"score\":1,\"reason\":\"correct\",\"extracted\":\"85\"}\n");
+  CHECK(judge("--verifier math --ground-truth-key meta.gold", row).output.find("wrong value") != std::string::npos);
+  const Outcome none = judge("--verifier math", row);
+  CHECK(none.exit_code == 2);
+  CHECK(none.output.find("standard input:1: expected a field \"ground_truth\", got none; its fields are \"answer\", "
+                         "\"meta\", \"response\"; --ground-truth-key NAME") != std::string::npos);
+  CHECK(judge("--verifier math --ground-truth-key gold", row).output.find("a field \"gold\"") != std::string::npos);
+  CHECK(judge("--verifier countdown --ground-truth-key gold",
+              R"({"response":"<answer>3+4</answer>","gold":{"numbers":[3,4],"target":7}})")
+            .output.find("\"score\":1") != std::string::npos);
+  CHECK(judge("--verifier countdown --ground-truth-key gold",
+              R"({"response":"<answer>3+4</answer>","numbers":[3,4],"target":7})")
+            .exit_code == 2);
+  CHECK(judge("--verifier math --ground-truth-key ''", row).exit_code == 2);
+  CHECK(judge("--help", "").output.find("--ground-truth-key") != std::string::npos);
+}
+
+TEST_CASE("judge --answer-form value refuses a sum in the box, any is the default") {
+  const std::string rows = R"({"response":"\\boxed{25+60}","ground_truth":"85"})"
+                           "\n"
+                           R"({"response":"\\boxed{85}","ground_truth":"85"})"
+                           "\n";
+  const std::string right = R"({"score":1,"reason":"correct","extracted":"85"})"
+                            "\n";
+  const std::string sum = R"({"score":1,"reason":"correct","extracted":"25+60"})"
+                          "\n";
+  CHECK(judge("--verifier math", rows).output == sum + right);
+  CHECK(judge("--verifier math --answer-form any", rows).output == sum + right);
+  CHECK(judge("--verifier math --answer-form value", rows).output ==
+        R"({"score":0,"reason":"operation left to do","extracted":"25+60"})"
+        "\n" +
+            right);
+  CHECK(judge("--verifier countdown --answer-form value", rows).exit_code == 2);
+}
