@@ -7,22 +7,15 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "reward/expression.h"
 
 namespace qrl::reward {
 
 namespace {
 
-struct GroundTruth {
-  std::array<std::int64_t, kMaxNumbers> numbers{};  ///< ascending; each 0 or more
-  std::size_t num_numbers = 0;
-  std::int64_t target = 0;
-};
-
-/// Reads {"numbers":[…],"target":…} and nothing else, without building a document: judge() reads it once a response.
+/// Reads {"numbers":[…],"target":…} and nothing else.
 class GroundTruthReader : public nlohmann::json_sax<nlohmann::json> {
  public:
-  const GroundTruth& truth() const { return truth_; }
+  const CountdownTruth& truth() const { return truth_; }
   bool complete() const { return closed_ && has_numbers_ && has_target_ && truth_.num_numbers > 0; }
 
   bool start_object(std::size_t) override { return std::exchange(opened_, true) == false; }
@@ -39,7 +32,7 @@ class GroundTruthReader : public nlohmann::json_sax<nlohmann::json> {
     return allowed;
   }
   bool end_array() override {
-    std::sort(truth_.numbers.begin(), truth_.numbers.begin() + static_cast<std::ptrdiff_t>(truth_.num_numbers));
+    std::sort(truth_.values.begin(), truth_.values.begin() + static_cast<std::ptrdiff_t>(truth_.num_numbers));
     expected_ = Place::nothing;
     return true;
   }
@@ -51,7 +44,7 @@ class GroundTruthReader : public nlohmann::json_sax<nlohmann::json> {
     if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) return false;
     if (expected_ == Place::target) return set_target(static_cast<std::int64_t>(value));
     if (expected_ != Place::number || truth_.num_numbers == kMaxNumbers) return false;
-    truth_.numbers[truth_.num_numbers++] = static_cast<std::int64_t>(value);
+    truth_.values[truth_.num_numbers++] = static_cast<std::int64_t>(value);
     return true;
   }
   bool null() override { return false; }
@@ -69,18 +62,22 @@ class GroundTruthReader : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
-  GroundTruth truth_;
+  CountdownTruth truth_;
   Place expected_ = Place::nothing;
   bool opened_ = false, closed_ = false, has_numbers_ = false, has_target_ = false;
 };
 
-std::optional<GroundTruth> read_ground_truth(std::string_view text) {
+}  // namespace
+
+std::optional<CountdownTruth> read_countdown_truth(std::string_view text) {
   GroundTruthReader reader;
   const bool read = nlohmann::json::sax_parse(text, &reader);
   // The JSON reader takes a NUL byte for the end of the text.
   if (!read || !reader.complete() || text.find('\0') != std::string_view::npos) return std::nullopt;
   return reader.truth();
 }
+
+namespace {
 
 /// "expression = value" without its "= value"; the text as it is when what follows the last '=' is not one number.
 std::string_view drop_trailing_value(std::string_view text) noexcept {
@@ -97,17 +94,17 @@ std::string_view drop_trailing_value(std::string_view text) noexcept {
   return whole > 0 && value.find_first_not_of(kSpace) == std::string_view::npos ? text.substr(0, equals) : text;
 }
 
-bool uses_given_numbers(const Expression& expression, const GroundTruth& truth, config::Numbers rule) noexcept {
+bool uses_given_numbers(const Expression& expression, const CountdownTruth& truth, config::Numbers rule) noexcept {
   if (expression.num_numbers > truth.num_numbers) return false;
   if (rule == config::Numbers::all && expression.num_numbers != truth.num_numbers) return false;
   std::array<std::int64_t, kMaxNumbers> used = expression.numbers;
   const auto used_end = used.begin() + static_cast<std::ptrdiff_t>(expression.num_numbers);
   std::sort(used.begin(), used_end);
-  const auto given_end = truth.numbers.begin() + static_cast<std::ptrdiff_t>(truth.num_numbers);
-  return std::includes(truth.numbers.begin(), given_end, used.begin(), used_end);  // as multisets
+  const auto given = truth.numbers();
+  return std::includes(given.begin(), given.end(), used.begin(), used_end);  // as multisets
 }
 
-Verdict judge_answer(const ExtractedAnswer& answer, const GroundTruth& truth, config::Numbers rule) noexcept {
+Verdict judge_answer(const ExtractedAnswer& answer, const CountdownTruth& truth, config::Numbers rule) noexcept {
   const Expression expression = answer.boxed ? evaluate_expression(drop_trailing_value(answer.text), Operators::latex)
                                              : evaluate_expression(answer.text, Operators::ascii);
   switch (expression.fault) {
@@ -138,13 +135,13 @@ Verdict judge_answer(const ExtractedAnswer& answer, const GroundTruth& truth, co
 }  // namespace
 
 void CountdownVerifier::check_ground_truth(std::string_view ground_truth, const std::string& where) const {
-  QRL_REQUIRE(read_ground_truth(ground_truth), where,
-              "a countdown ground truth such as {\"numbers\":[3,7,12],\"target\":36} (1 to 32 integers, none negative)",
+  QRL_REQUIRE(read_countdown_truth(ground_truth), where,
+              "a countdown ground truth such as {\"numbers\":[3,8,12],\"target\":36} (1 to 32 integers, none negative)",
               base::quoted(ground_truth));
 }
 
 Verdict CountdownVerifier::judge(std::string_view response, std::string_view ground_truth) const noexcept try {
-  const auto truth = read_ground_truth(ground_truth);
+  const auto truth = read_countdown_truth(ground_truth);
   if (!truth) return {Outcome::no_answer, "gold", true};
   const auto answer = extract_answer(response);
   if (answer) {

@@ -1,6 +1,7 @@
 #include "reward/verifier.h"
 
 #include "base/error.h"
+#include "config/keys.h"
 #include "reward/box.h"
 #include "reward/countdown.h"
 #include "reward/math/math_verifier.h"
@@ -9,6 +10,28 @@
 namespace qrl::reward {
 
 namespace {
+
+/// What the data of each verifier hold.
+std::string_view task_of(config::VerifierName verifier) noexcept {
+  switch (verifier) {
+    case config::VerifierName::countdown:
+      return "numbers and a target";
+    case config::VerifierName::math:
+      return "answers in mathematics";
+    case config::VerifierName::sudoku:
+      return "grids";
+  }
+  return "";
+}
+
+std::string verifier_advice(config::VerifierName chosen) {
+  std::string name, others;
+  for (const auto& [other, verifier] : config::verifier_names()) {
+    if (verifier == chosen) name = other;
+    else others += (others.empty() ? "" : ", ") + other + " for " + std::string(task_of(verifier));
+  }
+  return "reward.verifier is " + name + ": for data of another task set reward.verifier: " + others;
+}
 
 constexpr std::string_view kOpen = "<answer>";
 constexpr std::string_view kClose = "</answer>";
@@ -48,6 +71,13 @@ std::optional<ExtractedAnswer> extract_answer(std::string_view response) noexcep
   }
   if (tagged) return ExtractedAnswer{trim(*tagged), false};
   return std::nullopt;
+}
+
+void check_recipe_gold(const Verifier& verifier, const config::RewardRecipe& recipe, std::string_view ground_truth,
+                       const std::string& where) try {
+  verifier.check_ground_truth(ground_truth, where);
+} catch (const base::Error& error) {
+  throw base::Error(error.kind(), error.what(), "", "", verifier_advice(recipe.verifier));
 }
 
 std::unique_ptr<Verifier> make_verifier(const config::RewardRecipe& recipe) {

@@ -41,6 +41,11 @@ class Verifier {
 
 std::unique_ptr<Verifier> make_verifier(const config::RewardRecipe& recipe);
 
+/// check_ground_truth for data of a recipe: its error also says that reward.verifier chose the verifier, and what else
+/// that key may be.
+void check_recipe_gold(const Verifier& verifier, const config::RewardRecipe& recipe, std::string_view ground_truth,
+                       const std::string& where);
+
 /// Only the last kMaxScanned_bytes of a response are searched for its answer: some 30,000 tokens, and what keeps a
 /// response of any size, made to be slow or not, at a few milliseconds.
 inline constexpr std::size_t kMaxScanned_bytes = std::size_t{128} << 10;

@@ -45,7 +45,7 @@ class PromptReader {
 
  private:
   void add_row(PromptSet& set, std::uint64_t id, data::PromptRow row, const std::string& where) {
-    verifier_.check_ground_truth(row.ground_truth, where);
+    reward::check_recipe_gold(verifier_, recipe_.reward, row.ground_truth, where);
     QRL_REQUIRE(row.system.empty() || encoder_.chat().style != data::ChatStyle::plain, where,
                 "a chat template for a prompt with a system message", "data.chat_template plain",
                 "set data.chat_template, or use a model that has one");
