@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "command.h"
+#include "countdown_rows.h"
 #include "data/chat_template.h"
 #include "data/csv.h"
 #include "data/jsonl.h"
@@ -68,7 +69,7 @@ const std::vector<Kind>& kinds() {
 
 /// A file to check, and what a recipe would say of its rows.
 struct RowArguments {
-  std::string file;
+  std::string file, numbers = "all";
   config::DataRecipe keys;
 };
 
@@ -81,17 +82,27 @@ void add_row_arguments(CLI::App& command, RowArguments& arguments) {
   command.add_option("--filter", keys.filter, "a condition as data.filter has them; may be given several times")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command
+      .add_option("--numbers", arguments.numbers, "countdown rows: which numbers a solution must use (reward.numbers)")
+      ->check(CLI::IsMember({"all", "subset"}))
+      ->capture_default_str();
+}
+
+void print_rows(const std::vector<data::PromptRow>& rows, const RowArguments& arguments, const std::string& before) {
+  std::printf("%s%s\n", before.c_str(), data::describe_rows(rows).c_str());
+  const auto numbers = arguments.numbers == "subset" ? config::Numbers::subset : config::Numbers::all;
+  std::printf("%s", describe_unsolvable_countdown(rows, numbers).c_str());
 }
 
 void describe_jsonl(const RowArguments& arguments) {
   const auto rows = data::read_jsonl(arguments.file, data::RowReader(arguments.keys));
-  std::printf("%s\n", data::describe_rows(rows).c_str());
+  print_rows(rows, arguments, "");
 }
 
 void describe_csv(const RowArguments& arguments) {
   const std::string columns = data::describe_csv(arguments.file);
   const auto rows = data::read_csv_rows(arguments.file, data::RowReader(arguments.keys));
-  std::printf("%s; %s\n", columns.c_str(), data::describe_rows(rows).c_str());
+  print_rows(rows, arguments, columns + "; ");
 }
 
 void add_rows_check(CLI::App& check, Action& action, const char* name, const char* what,

@@ -28,7 +28,7 @@ Split split_of(const CountdownTask& task);
 CountdownTask generate_countdown(const config::GeneratorRecipe& recipe, std::uint64_t seed, Split split,
                                  std::uint64_t index);
 
-/// The prompt text of a task: "3 7 12 = 36\n".
+/// The prompt text of a task: "3 8 12 = 36\n".
 std::string countdown_prompt(const CountdownTask& task);
 /// The ground truth as the verifier reads it: {"numbers":[…],"target":…}.
 std::string countdown_ground_truth(const CountdownTask& task);

@@ -176,9 +176,9 @@ TEST_CASE("numbers of any size never overflow into a target") {
 }
 
 TEST_CASE("prompt, ground truth and rows agree") {
-  const CountdownTask task{{3, 7, 12}, 36};
-  CHECK(countdown_prompt(task) == "3 7 12 = 36\n");
-  CHECK(countdown_ground_truth(task) == R"({"numbers":[3,7,12],"target":36})");
+  const CountdownTask task{{3, 8, 12}, 36};
+  CHECK(countdown_prompt(task) == "3 8 12 = 36\n");
+  CHECK(countdown_ground_truth(task) == R"({"numbers":[3,8,12],"target":36})");
   const qrl::test::TempDir dir;
   const std::vector<CountdownTask> tasks = {task, {{1, 1}, 2}};
   std::vector<GeneratedTask> told;
