@@ -43,9 +43,13 @@ std::string describe_memory(const config::Recipe& recipe) {
 
 config::LoadedRecipe RecipeArguments::load(bool complete) const {
   config::LoadedRecipe loaded = config::load_recipe(file, overrides, complete);
-  asked = describe_memory(loaded.recipe);
-  base::set_making_parts(true);
+  set_asked_of_memory(describe_memory(loaded.recipe));
   return loaded;
+}
+
+void set_asked_of_memory(const std::string& text) {
+  asked = text;
+  base::set_making_parts(true);
 }
 
 const std::string& asked_of_memory() { return asked; }

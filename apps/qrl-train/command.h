@@ -64,6 +64,8 @@ CLI::Validator whole_number();  ///< decimal digits of 64 bits, without sign or 
 
 /// What the recipe read last asks of memory, for whoever has to say that it ran out; "" before any was read.
 const std::string& asked_of_memory();
+/// Says it in a command's own words: from here on what does not fit was asked for.
+void set_asked_of_memory(const std::string& text);
 
 /// An input error when there is a file (or a folder, or a link) of that name: nothing is overwritten.
 void require_new_file(const std::string& file, const std::string& option);

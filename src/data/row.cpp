@@ -137,6 +137,14 @@ RowReader::RowReader(const config::DataRecipe& recipe, Split split)
     filter_.push_back(parse_condition(text));
 }
 
+RowReader RowReader::prompts_only(const config::DataRecipe& recipe) {
+  config::DataRecipe unfiltered = recipe;
+  unfiltered.filter.clear();
+  RowReader reader(unfiltered);
+  reader.prompts_only_ = true;
+  return reader;
+}
+
 RowReader::Condition RowReader::parse_condition(const std::string& text) const {
   constexpr std::array<std::pair<std::string_view, Comparison>, 6> kComparisons = {{{"==", Comparison::equal},
                                                                                     {"!=", Comparison::not_equal},
@@ -198,6 +206,7 @@ std::optional<PromptRow> RowReader::read(const json& row, const std::string& whe
   const auto [prompt, prompt_name] = find_one(row, prompt_keys_, where, "data.prompt_key");
   if (prompt->is_array()) read_messages(*prompt, prompt_name, where, result);
   else result.prompt = require_text(*prompt, prompt_name, where);
+  if (prompts_only_) return result;
   const auto [gold, gold_name] = find_one(row, ground_truth_keys_, where, "data.ground_truth_key");
   result.ground_truth = gold_text(*gold, gold_name, where);
   const json* source = find_field(row, data_source_key_);

@@ -46,6 +46,8 @@ class RowReader {
   /// Input errors name a condition of the filter that cannot be read.
   explicit RowReader(const config::DataRecipe& recipe, Split split = Split::train);
   RowReader() : RowReader(config::DataRecipe{}) {}
+  /// Reads prompts alone, for who asks and does not judge: a row needs no gold and no source, and no filter applies.
+  static RowReader prompts_only(const config::DataRecipe& recipe);
 
   /// Nothing when the filter leaves the row out. Input errors name `where` (file:line).
   std::optional<PromptRow> read(const nlohmann::json& row, const std::string& where,
@@ -69,6 +71,7 @@ class RowReader {
   std::vector<std::string> prompt_keys_, ground_truth_keys_;
   std::string data_source_key_;
   bool needs_source_ = false;
+  bool prompts_only_ = false;
   std::string filter_key_;
   std::vector<Condition> filter_;
 };

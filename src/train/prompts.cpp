@@ -46,9 +46,7 @@ class PromptReader {
  private:
   void add_row(PromptSet& set, std::uint64_t id, data::PromptRow row, const std::string& where) {
     reward::check_recipe_gold(verifier_, recipe_.reward, row.ground_truth, where);
-    QRL_REQUIRE(row.system.empty() || encoder_.chat().style != data::ChatStyle::plain, where,
-                "a chat template for a prompt with a system message", "data.chat_template plain",
-                "set data.chat_template, or use a model that has one");
+    encoder_.require_system_fits(row.system, where);
     types::Prompt prompt{id, std::move(row.prompt), {}, std::move(row.ground_truth), set.data_source};
     prompt.tokens = encoder_.encode(prompt.text, row.system);
     const auto limit = static_cast<std::size_t>(recipe_.data.max_prompt_length);
@@ -88,6 +86,12 @@ PromptEncoder::PromptEncoder(const config::DataRecipe& recipe, const data::Token
   QRL_REQUIRE(at != std::string::npos, "data.prompt_template", "{prompt} in it", base::quoted(recipe.prompt_template));
   before_ = recipe.prompt_template.substr(0, at);
   after_ = recipe.prompt_template.substr(at + kPlaceholder.size());
+}
+
+void PromptEncoder::require_system_fits(std::string_view system, const std::string& where) const {
+  QRL_REQUIRE(system.empty() || chat_.style != data::ChatStyle::plain, where,
+              "a chat template for a prompt with a system message", "data.chat_template plain",
+              "set data.chat_template, or use a model that has one");
 }
 
 std::vector<types::TokenId> PromptEncoder::encode(std::string_view text, std::string_view system) const {

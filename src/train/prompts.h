@@ -47,6 +47,8 @@ class PromptEncoder {
   /// `system`: the row's own system message, before data.system_prompt; "": none.
   std::vector<types::TokenId> encode(std::string_view text, std::string_view system = {}) const;
   const data::ChatTemplate& chat() const { return chat_; }
+  /// An input error that names `where` for a system message that the template has no place for.
+  void require_system_fits(std::string_view system, const std::string& where) const;
 
  private:
   const config::DataRecipe& recipe_;

@@ -42,6 +42,20 @@ std::string csv_refusal(const std::string& text) {
 
 }  // namespace
 
+TEST_CASE("a reader of prompts alone asks for no gold and no source, and leaves no row out") {
+  DataRecipe recipe = filtered({"level >= 3"});
+  recipe.prompt_key = "q";
+  recipe.data_source_key = "from";
+  const RowReader reader = RowReader::prompts_only(recipe);
+  const auto row = reader.read(
+      json::parse(R"({"q": [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]})"), "f:1", "f");
+  REQUIRE(row);
+  CHECK(row->prompt == "u");
+  CHECK(row->system == "s");
+  CHECK(says(refusal_of([&] { reader.read(json::parse(R"({"prompt": "p"})"), "f:2", "f"); }),
+             "f:2: expected a field `q`"));
+}
+
 TEST_CASE("a row of veRL: messages, nested gold, its own source") {
   const auto row = read(R"({"data_source":"openai/gsm8k","prompt":[{"role":"system","content":"Be brief."},
       {"role":"user","content":"1+1?"}],"ability":"math","reward_model":{"style":"rule","ground_truth":"2"}})");

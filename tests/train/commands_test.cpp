@@ -91,17 +91,11 @@ TEST_CASE("generate prints whole characters of UTF-8, whatever bytes a model of 
   CHECK(base::is_utf8(outcome.output));
 }
 
-TEST_CASE("generate: a prompt that is too long is refused in the recipe's words") {
-  refuses("generate " + kTiny + " --prompt 'a prompt of more than twenty-four bytes'",
-          "--prompt: expected at most data.max_prompt_length = 24 tokens, template included, got 39");
-  refuses("generate " + kTiny + " --prompt '1 2' --set data.max_response_length=100000 --set " +
-              "actor.max_tokens_per_micro_batch=200000",
-          "data.max_prompt_length + max_response_length: expected at most the model's max_position_embeddings = ");
-}
-
 TEST_CASE("options without effect and empty names are refused") {
   refuses(kTiny + " --resume ''", "--resume");
   refuses("eval " + kTiny + " --checkpoint ''", "--checkpoint");
+  refuses("eval " + kTiny + " --set data.max_response_length=100000 --set actor.max_tokens_per_micro_batch=200000",
+          "data.max_prompt_length + max_response_length: expected at most the model's max_position_embeddings = ");
   refuses("bench decode --model x --shape quickstart", " excludes --");
   refuses("bench decode --new 1", "--new");
   refuses("bench decode --batch 1000000000", "--batch");
@@ -119,9 +113,9 @@ TEST_CASE("memory that runs out is said, with what the recipe asks for") {
   return test::skip("a sanitizer needs all addresses");
 #endif
   // A limit on addresses stands for a small machine: enough to read the recipe, not for its KV cache.
-  const test::Outcome outcome = test::run_command(
-      "ulimit -v 1200000; " + kProgram + "generate " + kTiny +
-      " --prompt '1 2 3 = 6' --set trainer.threads=2 --set rollout.kv_pages=5000 --set rollout.page_size=4096");
+  const test::Outcome outcome =
+      test::run_command("ulimit -v 1200000; " + kProgram + "eval " + kTiny +
+                        " --set trainer.threads=2 --set rollout.kv_pages=5000 --set rollout.page_size=4096");
   INFO(outcome.output);
   CHECK(outcome.exit_code == 2);
   CHECK(outcome.output.find("memory: expected enough for the model and rollout.max_num_seqs 256, rollout.kv_pages 5000 "

@@ -1,0 +1,96 @@
+// eval: what a policy scores, through the same decoder as training.
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "command.h"
+#include "loaded_sampler.h"
+#include "state/folder.h"
+#include "train/evaluate.h"
+#include "train/formats.h"
+#include "train/session.h"
+
+namespace qrl::app {
+
+namespace {
+
+struct EvalArguments {
+  RecipeArguments recipe;
+  std::string checkpoint;
+  std::string out;
+};
+
+/// Before the work: a folder that can be made, or an empty one.
+void make_new_folder(const std::string& dir) {
+  std::error_code error;
+  std::filesystem::create_directories(dir, error);
+  QRL_REQUIRE(!error, dir, "a folder that can be made", error.message(), "choose another --out");
+  QRL_REQUIRE(std::filesystem::is_empty(dir, error) && !error, dir, "a new or empty folder", "one with files in it",
+              "choose another --out");
+}
+
+void evaluate(const EvalArguments& arguments, dist::Collectives& world) {
+  if (!arguments.out.empty() && world.is_first()) make_new_folder(arguments.out);
+  const config::LoadedRecipe loaded = arguments.recipe.load();
+  const config::Recipe& recipe = loaded.recipe;
+  train::set_threads(recipe, world);
+  world.set_time_limit(static_cast<double>(recipe.trainer.collective_timeout_s));
+  base::set_log_quiet(!world.is_first());
+  LoadedSampler loaded_sampler(policy_of(recipe, arguments.checkpoint), recipe, arguments.checkpoint, world,
+                               recipe.data.max_prompt_length);
+  const train::Policy& policy = loaded_sampler.policy;
+  const auto verifier = reward::make_verifier(recipe.reward);
+  const auto sets = train::load_held_out_prompts(recipe, policy.tokenizer, *verifier);
+  QRL_REQUIRE(!sets.empty(), arguments.recipe.file, "held-out prompts", "none",
+              "set data.val_files or data.val_generator");
+  loaded_sampler.publish(recipe, *verifier);
+  std::string responses;
+  const train::Metrics metrics = train::evaluate(
+      loaded_sampler.sampler.decoder, sets, recipe, train::eval_sampling(recipe, policy.config, policy.tokenizer),
+      policy.tokenizer, *verifier, world, arguments.out.empty() ? nullptr : &responses);
+  if (!world.is_first()) return;
+  for (const auto& [name, value] : metrics) std::printf("%s: %.6g\n", name.c_str(), value);
+  std::printf("\n%s", train::metrics_table(sets, metrics).c_str());
+  if (arguments.out.empty()) return;
+  const std::filesystem::path dir = arguments.out;
+  const nlohmann::ordered_json results = {
+      {"model", arguments.checkpoint.empty() ? recipe.model.path : arguments.checkpoint},
+      {"sampling",
+       {{"n", recipe.eval.n},
+        {"temperature", recipe.eval.temperature},
+        {"top_p", recipe.eval.top_p},
+        {"top_k", recipe.eval.top_k},
+        {"max_response_length", recipe.data.max_response_length},
+        {"seed", recipe.trainer.seed}}},
+      {"quant",
+       {{"weights", quant::name(train::snapshot_formats(recipe.quant).linear)},
+        {"kv_cache", quant::name(train::kv_format(recipe.quant))}}},
+      {"metrics", metrics}};
+  state::replace_file(dir / "results.json", results.dump(2) + "\n");
+  state::replace_file(dir / "responses.jsonl", responses);
+  std::printf("wrote %s (results.json, responses.jsonl)\n", arguments.out.c_str());
+}
+
+}  // namespace
+
+void add_eval(CLI::App& app, Action& action) {
+  auto arguments = std::make_shared<EvalArguments>();
+  CLI::App* command = app.add_subcommand("eval", "score a policy on the recipe's held-out prompts");
+  add_recipe_arguments(*command, arguments->recipe);
+  command
+      ->add_option("--checkpoint", arguments->checkpoint,
+                   "checkpoint or Hugging Face folder; default: the recipe's model before training")
+      ->check(not_empty())
+      ->type_name("DIR");
+  command
+      ->add_option("--out", arguments->out,
+                   "folder for results.json and responses.jsonl, every response with its verdict")
+      ->check(not_empty())
+      ->type_name("DIR");
+  command->callback(
+      [&action, arguments] { action = [arguments](dist::Collectives& world) { evaluate(*arguments, world); }; });
+}
+
+}  // namespace qrl::app

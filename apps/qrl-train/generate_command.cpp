@@ -1,0 +1,251 @@
+// generate: what a model says to prompts, through the same decoder as training.
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "command.h"
+#include "config/keys.h"
+#include "given_prompts.h"
+#include "loaded_sampler.h"
+#include "train/checkpoint.h"
+
+namespace qrl::app {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A Hugging Face folder has no recipe that says how long a response is. transformers says 20, which cuts most answers.
+constexpr int kFolderMaxTokens = 256;
+
+/// An option that sets a key: its name is shorter, its range and meaning are the key's.
+struct KeyOption {
+  const char* option;
+  const char* key;
+  const char* type;
+  const char* meaning;
+};
+constexpr std::array<KeyOption, 5> kKeyOptions = {
+    {{"--temperature", "eval.temperature", "FLOAT", "0 takes the likeliest token each time"},
+     {"--top-p", "eval.top_p", "FLOAT", "smallest set of tokens with this probability; 1 is off"},
+     {"--top-k", "eval.top_k", "INT", "likeliest tokens kept; -1 is off"},
+     {"--max-tokens", "data.max_response_length", "INT", "tokens of a response at most"},
+     {"--seed", "trainer.seed", "INT", "the same seed gives the same text"}}};
+
+struct GenerateArguments {
+  std::string model;       ///< a recipe's file, a checkpoint or a Hugging Face folder
+  std::string checkpoint;  ///< beside a recipe
+  PromptArguments prompts;
+  std::vector<std::string> overrides;  ///< --set
+  std::vector<std::string> settings;   ///< the same of kKeyOptions
+  std::int32_t num_samples = 1;
+  bool as_json = false;
+};
+
+/// A model with the recipe that says how to draw from it.
+struct Source {
+  config::Recipe recipe;
+  train::Policy policy;
+  std::string checkpoint;  ///< "": the recipe's own policy
+};
+
+/// What is set over a recipe. The learner's keys come first, since they bound what a run can draw and no more: a longer
+/// response needs no larger micro-batch here. What the user set comes behind them.
+std::vector<std::string> overrides_of(const GenerateArguments& arguments) {
+  std::vector<std::string> overrides = {"actor.max_tokens_per_micro_batch=1048576",
+                                        "quant.learner.backward=model_dtype", "quant.uaq_scale=1",
+                                        "rollout.kv_pages=null"};
+  // The keys of a row's fields are keys of a recipe's data files.
+  if (!arguments.prompts.file.empty()) {
+    const auto files = nlohmann::json::array({arguments.prompts.file});
+    overrides.push_back("data.val_files=" + files.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  }
+  overrides.insert(overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
+  overrides.insert(overrides.end(), arguments.settings.begin(), arguments.settings.end());
+  return overrides;
+}
+
+bool sets(const GenerateArguments& arguments, const std::string& key) {
+  return std::any_of(arguments.overrides.begin(), arguments.overrides.end(),
+                     [&](const std::string& one) { return one.starts_with(key + "="); });
+}
+
+/// A Hugging Face folder is computed in its weights' own format, as transformers does with dtype "auto".
+std::string recipe_of_folder(const model::ModelConfig& config) {
+  const char* weights = config.dtype == base::DType::f32 ? "fp32" : "bf16";
+  return nlohmann::json{{"quant", {{"rollout", {{"weights", weights}}}}},
+                        {"data", {{"max_response_length", kFolderMaxTokens}}}}
+      .dump();
+}
+
+Source open_source(const GenerateArguments& arguments) {
+  const std::vector<std::string> overrides = overrides_of(arguments);
+  const std::string& from = arguments.model;
+  std::error_code error;
+  if (!fs::is_directory(from, error)) {
+    QRL_REQUIRE(fs::exists(from, error), from, "a recipe file, a checkpoint or a Hugging Face folder",
+                "nothing of that name",
+                "nothing is downloaded: fetch a model first (hf download NAME --local-dir DIR)");
+    config::Recipe recipe = config::load_recipe(from, overrides, true).recipe;
+    train::Policy policy = policy_of(recipe, arguments.checkpoint);
+    return {std::move(recipe), std::move(policy), arguments.checkpoint};
+  }
+  QRL_REQUIRE(arguments.checkpoint.empty(), "--checkpoint", "a recipe file before it", "a folder, " + from,
+              "name one folder: qrl-train generate " + arguments.checkpoint);
+  // Before its recipe is read every byte of a checkpoint is checked.
+  train::Policy policy = train::load_policy(from);
+  config::Recipe recipe =
+      train::is_checkpoint(from)
+          ? config::load_recipe(fs::path(from) / "recipe.yaml", overrides, false).recipe
+          : config::parse_recipe(recipe_of_folder(policy.config), from, {}, overrides, false).recipe;
+  return {std::move(recipe), std::move(policy), from};
+}
+
+/// fp8 scales and int8 profiles come from a run's training prompts, which may be on another machine.
+void require_calibration_data(const LoadedSampler& loaded, const config::Recipe& recipe) {
+  const config::DataRecipe& data = recipe.data;
+  const auto missing = std::find_if(data.train_files.begin(), data.train_files.end(), [](const std::string& file) {
+    std::error_code error;
+    return !fs::exists(file, error);
+  });
+  const bool any = !data.train_files.empty() || !data.train_generator.task.empty();
+  if (any && missing == data.train_files.end()) return;
+  const std::string got = any ? "no file " + *missing : "no data in the recipe";
+  QRL_REQUIRE(!loaded.calibrates_kv(recipe), "quant.rollout.kv_cache fp8_e4m3", "training prompts to calibrate it on",
+              got, "add --set quant.rollout.kv_cache=bf16, or set data.train_files");
+  QRL_REQUIRE(!loaded.calibrates_profile(recipe), "quant.rollout.profile", "training prompts to make it on", got,
+              "add --set quant.rollout.profile=null, or set data.train_files");
+}
+
+std::string text_of(const types::Completion& completion, const data::Tokenizer& tokenizer) {
+  data::StreamDecoder decoder(tokenizer);  // a character that was not completed is U+FFFD, not bytes
+  std::string text;
+  for (const types::TokenId token : completion.tokens) text += decoder.push(token);
+  return text + decoder.finish();
+}
+
+void print(const std::vector<GivenPrompt>& prompts, const std::vector<types::Completion>& completions,
+           const data::Tokenizer& tokenizer, bool as_json) {
+  const std::size_t num_samples = completions.size() / prompts.size();
+  for (std::size_t i = 0; i < completions.size(); ++i) {
+    const types::Completion& completion = completions[i];
+    const std::size_t prompt_idx = i / num_samples, sample = i % num_samples;
+    const char* stop = completion.stop == types::StopReason::eos ? "eos" : "length";
+    std::string text = text_of(completion, tokenizer);
+    const std::size_t num_tokens = completion.tokens.size();
+    const std::string how =
+        std::string("stop (") + stop + "), " + std::to_string(num_tokens) + (num_tokens == 1 ? " token" : " tokens");
+    if (as_json) {
+      text = nlohmann::ordered_json{{"prompt", prompts[prompt_idx].text},
+                                    {"response", text},
+                                    {"sample", sample},
+                                    {"stop", stop},
+                                    {"response_tokens", num_tokens}}
+                 .dump();
+    } else if (completions.size() > 1) {
+      std::printf("--- prompt %zu sample %zu/%zu: %s\n", prompt_idx + 1, sample + 1, num_samples, how.c_str());
+    }
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fputc('\n', stdout);
+    if (!as_json && completions.size() == 1) base::log_info(how);
+  }
+}
+
+void generate(const GenerateArguments& arguments, dist::Collectives& world) {
+  require_one_process(world, "generate");
+  set_asked_of_memory("what is drawn at once (--n, --max-tokens, rollout.max_num_seqs, rollout.kv_pages)");
+  Source source = open_source(arguments);
+  const config::Recipe& recipe = source.recipe;
+  train::set_threads(recipe, world);
+  std::vector<GivenPrompt> prompts = read_prompts(arguments.prompts, recipe.data);
+  encode(prompts, recipe.data, source.policy);
+  hint_at_line_break(prompts, recipe.data);
+  // No more sequences than are asked for, so that the KV cache holds those and not a run's.
+  std::int64_t& max_num_seqs = source.recipe.rollout.max_num_seqs;
+  max_num_seqs = std::min(max_num_seqs, static_cast<std::int64_t>(prompts.size()) * arguments.num_samples);
+  LoadedSampler loaded(std::move(source.policy), recipe, source.checkpoint, world, longest_of(prompts));
+  // The profile that a checkpoint brings is its recipe's, whose file may be on another machine.
+  if (loaded.quantiser.profile != nullptr && fs::is_directory(arguments.model) &&
+      !sets(arguments, "quant.rollout.profile"))
+    source.recipe.quant.profile = "auto";
+  require_calibration_data(loaded, recipe);
+  loaded.publish(recipe, *reward::make_verifier(recipe.reward));
+  std::vector<types::SampleRequest> requests;
+  requests.reserve(prompts.size());
+  for (const GivenPrompt& prompt : prompts)
+    requests.push_back({requests.size(), prompt.tokens, 0, arguments.num_samples});
+  const train::Policy& policy = loaded.policy;
+  const auto completions = loaded.sampler.decoder.complete(
+      requests, train::eval_sampling(recipe, policy.config, policy.tokenizer), {recipe.trainer.seed, 0});
+  print(prompts, completions, policy.tokenizer, arguments.as_json);
+}
+
+void add_key_options(CLI::App& command, const std::shared_ptr<GenerateArguments>& arguments) {
+  for (const KeyOption& one : kKeyOptions) {
+    const std::string key = one.key;
+    const std::string usual = key == "data.max_response_length" ? std::to_string(kFolderMaxTokens)
+                                                                : config::find_key(key)->print(config::Recipe{});
+    command
+        .add_option_function<std::string>(
+            one.option,
+            [arguments, key](const std::string& value) { arguments->settings.push_back(key + "=" + value); },
+            std::string(one.meaning) + "; default: the recipe's " + key + ", without a recipe " + usual)
+        ->type_name(one.type);
+  }
+}
+
+}  // namespace
+
+void add_generate(CLI::App& app, Action& action) {
+  auto arguments = std::make_shared<GenerateArguments>();
+  CLI::App* command = app.add_subcommand("generate", "complete prompts with a model");
+  command
+      ->add_option(
+          "MODEL", arguments->model,
+          "a checkpoint, with its own recipe's formats, templates and eval.* sampling; a Hugging Face folder, "
+          "with its chat template and in the dtype of its config.json (float16 in bf16), nothing quantized; or "
+          "a recipe file, with --checkpoint")
+      ->required()
+      ->check(not_empty());
+  command
+      ->add_option("INPUT", arguments->prompts.input,
+                   "-: all of standard input is one prompt, its last line break included")
+      ->type_name("[-]");
+  command
+      ->add_option("--prompt", arguments->prompts.texts,
+                   "a prompt, before prompt template and chat template; may be repeated")
+      ->type_name("TEXT")
+      ->expected(1)
+      ->take_all()
+      ->allow_extra_args(false);  // what follows a text is no second one
+  command
+      ->add_option("--file", arguments->prompts.file,
+                   "prompts of a data file, JSONL or CSV: field prompt or question, or --set data.prompt_key=NAME")
+      ->check(not_empty())
+      ->type_name("FILE");
+  command
+      ->add_option("--checkpoint", arguments->checkpoint,
+                   "beside a recipe file: checkpoint or Hugging Face folder; default: the recipe's model before "
+                   "training")
+      ->check(not_empty())
+      ->type_name("DIR");
+  command->add_option("--n", arguments->num_samples, "samples of each prompt, 1 to 1024")
+      ->check(CLI::Range(1, 1024).description(""))
+      ->type_name("INT")
+      ->capture_default_str();
+  add_key_options(*command, arguments);
+  command->add_flag("--json", arguments->as_json,
+                    "one JSON object a line: prompt, response, sample, stop (eos or length), response_tokens");
+  add_overrides(*command, arguments->overrides);
+  command->callback([&action, arguments] {
+    check_prompts(arguments->prompts, arguments->model);
+    action = [arguments](dist::Collectives& world) { generate(*arguments, world); };
+  });
+}
+
+}  // namespace qrl::app

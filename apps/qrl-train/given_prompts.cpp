@@ -1,0 +1,88 @@
+#include "given_prompts.h"
+
+#include <algorithm>
+#include <istream>
+#include <iterator>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "command.h"
+#include "data/jsonl.h"
+#include "data/tasks.h"
+#include "train/prompts.h"
+
+namespace qrl::app {
+
+void check_prompts(const PromptArguments& arguments, const std::string& model) {
+  QRL_REQUIRE(arguments.input.empty() || arguments.input == "-", "qrl-train generate",
+              "- (standard input) behind the model", base::quoted(arguments.input), "give a prompt by --prompt TEXT");
+  const int num_ways =
+      (arguments.texts.empty() ? 0 : 1) + (arguments.file.empty() ? 0 : 1) + (arguments.input.empty() ? 0 : 1);
+  QRL_REQUIRE(num_ways == 1, "qrl-train generate", "one of --prompt TEXT, --file FILE and - (standard input)",
+              num_ways == 0 ? "none" : std::to_string(num_ways));
+  const auto hyphen = std::find(arguments.texts.begin(), arguments.texts.end(), "-");
+  QRL_REQUIRE(hyphen == arguments.texts.end(), "--prompt", "a text", "-",
+              "for standard input leave --prompt out: qrl-train generate " + model + " -");
+}
+
+std::vector<GivenPrompt> read_prompts(const PromptArguments& arguments, const config::DataRecipe& recipe) {
+  std::vector<GivenPrompt> prompts;
+  for (const std::string& text : arguments.texts) {
+    const std::string number = arguments.texts.size() > 1 ? " " + std::to_string(prompts.size() + 1) : "";
+    prompts.push_back({text, {}, "--prompt" + number, {}});
+  }
+  if (!arguments.input.empty())
+    prompts.push_back({{std::istreambuf_iterator<char>(standard_input()), {}}, {}, "standard input", {}});
+  if (!arguments.file.empty()) {
+    for (data::PromptRow& row : data::read_prompt_file(arguments.file, data::RowReader::prompts_only(recipe))) {
+      prompts.push_back(
+          {std::move(row.prompt), std::move(row.system), arguments.file + ":" + std::to_string(row.line), {}});
+    }
+  }
+  for (const GivenPrompt& prompt : prompts) {
+    QRL_REQUIRE(!prompt.text.empty(), prompt.where, "some text", "none");
+    QRL_REQUIRE(base::is_utf8(prompt.text), prompt.where, "text in UTF-8", base::quoted(prompt.text),
+                "convert it first (iconv -t UTF-8)");
+  }
+  return prompts;
+}
+
+void encode(std::vector<GivenPrompt>& prompts, const config::DataRecipe& recipe, const train::Policy& policy) {
+  const train::PromptEncoder encoder(recipe, policy.tokenizer);
+  const std::int64_t positions = policy.config.max_position_embeddings;
+  const std::int64_t max_new = recipe.max_response_length;
+  for (GivenPrompt& prompt : prompts) {
+    encoder.require_system_fits(prompt.system, prompt.where);
+    prompt.tokens = encoder.encode(prompt.text, prompt.system);
+    const auto length = static_cast<std::int64_t>(prompt.tokens.size());
+    QRL_REQUIRE(length + max_new <= positions, prompt.where,
+                "prompt and response within the model's max_position_embeddings = " + std::to_string(positions),
+                std::to_string(length) + " tokens of prompt, template included, and up to " + std::to_string(max_new) +
+                    " of response",
+                length < positions
+                    ? "shorten the prompt, or lower --max-tokens to " + std::to_string(positions - length)
+                    : "shorten the prompt");
+  }
+}
+
+std::int64_t longest_of(const std::vector<GivenPrompt>& prompts) {
+  std::size_t longest = 0;
+  for (const GivenPrompt& prompt : prompts) longest = std::max(longest, prompt.tokens.size());
+  return static_cast<std::int64_t>(longest);
+}
+
+void hint_at_line_break(const std::vector<GivenPrompt>& prompts, const config::DataRecipe& recipe) {
+  const auto without = std::find_if(prompts.begin(), prompts.end(),
+                                    [](const GivenPrompt& prompt) { return !prompt.text.ends_with('\n'); });
+  if (without == prompts.end()) return;
+  for (const config::GeneratorRecipe* generator : {&recipe.train_generator, &recipe.val_generator}) {
+    if (generator->task.empty()) continue;
+    if (!data::generate_task(*generator, 0, data::Split::train, 0).prompt.ends_with('\n')) return;
+    const bool typed = without->where.starts_with("--prompt");
+    return base::log_info("hint: prompts of the recipe's task " + generator->task + " end in a line break, " +
+                          without->where + " does not" + (typed ? " (bash: --prompt $'…\\n')" : ""));
+  }
+}
+
+}  // namespace qrl::app
