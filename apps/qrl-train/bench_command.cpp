@@ -472,9 +472,7 @@ void add_bench(CLI::App& app, Action& action) {
   add_bench_attention(*bench, action);
   add_bench_ticks(*bench, action);
   for (CLI::App* command : {learner, step}) {
-    command->add_option("--prompts", arguments->prompts, "prompts")
-        ->check(between(1, kMaxSequences))
-        ->type_name("INT");
+    command->add_option("--prompts", arguments->prompts, "prompts")->check(between(1, kMaxSequences))->type_name("INT");
     command->add_option("--n", arguments->n, "samples a prompt")->check(between(1, kMaxSequences))->type_name("INT");
   }
 }

@@ -55,9 +55,7 @@ const std::vector<Kind>& kinds() {
       {"index", "model.safetensors.index.json and its shards",
        [](const std::string& path) { return model::describe_index(in_folder(path, {kIndex})); }},
       {"generation", "generation_config.json",
-       [](const std::string& path) {
-         return model::describe_generation(in_folder(path, {"generation_config.json"}));
-       }},
+       [](const std::string& path) { return model::describe_generation(in_folder(path, {"generation_config.json"})); }},
       {"tokenizer", "tokenizer.json",
        [](const std::string& file) { return file + ": " + data::Tokenizer::load(file).describe(); }},
       {"chat", "model folder's chat template",

@@ -78,7 +78,8 @@ int main(int argc, char** argv) {
     return finish_output(world.get());
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error) == 0 ? finish_output(nullptr) : 2;
-    return fail(app::explain_arguments(app, error, std::vector<std::string>(argv + 1, argv + argc)).c_str(), 2, nullptr);
+    return fail(app::explain_arguments(app, error, std::vector<std::string>(argv + 1, argv + argc)).c_str(), 2,
+                nullptr);
   } catch (const base::Error& error) {
     return fail(error.what(), error.exit_code(), world.get());
   } catch (const std::bad_alloc&) {

@@ -43,7 +43,8 @@ std::vector<std::string> absent_files(const config::Recipe& recipe) {
     if (!fs::exists(dir / "model.safetensors.index.json")) need("model.path", dir / "model.safetensors");
     need("model.path", dir / "tokenizer.json");
   }
-  if (!recipe.quant.profile.empty() && recipe.quant.profile != "auto") need("quant.rollout.profile", recipe.quant.profile);
+  if (!recipe.quant.profile.empty() && recipe.quant.profile != "auto")
+    need("quant.rollout.profile", recipe.quant.profile);
   for (const std::string& file : recipe.data.train_files) need("data.train_files", file);
   for (const std::string& file : recipe.data.val_files) need("data.val_files", file);
   if (!recipe.sft.from.empty()) need("sft.from", fs::path(recipe.sft.from) / "state.json");

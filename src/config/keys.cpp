@@ -419,10 +419,11 @@ void add_sft(List& list) {
   using S = SftRecipe;
   Section sft(list, "sft", &Recipe::sft);
   sft.add("steps", &S::steps, integer(0), "optimizer updates of the cold start; 0: none");
-  sft.add("from", &S::from, unset_when_empty(input_path()),
-          "finished cold start of another run (RUN/checkpoints/sft_N) to take instead of making one; that run must have "
-          "had the same model, prompt and sft keys",
-          {"none: the run makes its own"});
+  sft.add(
+      "from", &S::from, unset_when_empty(input_path()),
+      "finished cold start of another run (RUN/checkpoints/sft_N) to take instead of making one; that run must have "
+      "had the same model, prompt and sft keys",
+      {"none: the run makes its own"});
   sft.add("batch_size", &S::batch_size, integer(1, kMaxBatch), "demonstrations an update");
   sft.add("save_freq", &S::save_freq, integer(0), "updates between its checkpoints; 0: only at the end");
   add_update_rule(Section(list, "sft", &Recipe::sft, &S::optim));
@@ -503,22 +504,20 @@ void add_trainer(List& list) {
       "where the learner computes: cuda, an NVIDIA GPU; auto: cpu");
   trainer.add("threads", &T::threads, integer_or_auto(kMaxThreads),
               "threads a process; auto: processors / processes on this machine");
-  trainer
-      .add("zero_stage", &T::zero_stage, integer(0, 1),
-           "with several processes: 0, each keeps all master weights and optimizer moments; 1 (ZeRO), each keeps those "
-           "of some tensors, to the same bits, and writes its own shard of a checkpoint");
+  trainer.add(
+      "zero_stage", &T::zero_stage, integer(0, 1),
+      "with several processes: 0, each keeps all master weights and optimizer moments; 1 (ZeRO), each keeps those "
+      "of some tensors, to the same bits, and writes its own shard of a checkpoint");
   trainer.add("total_training_steps", &T::total_training_steps, integer(0), "steps of the run");
   trainer.add("save_freq", &T::save_freq, integer(0), "steps between checkpoints; 0: only at the end");
   trainer.add("max_ckpt_to_keep", &T::max_ckpt_to_keep, integer(1), "newest checkpoints that are kept");
   list.push_back(resume_mode_key());
-  trainer
-      .add("default_local_dir", &T::default_local_dir, unset_when_empty(text()), "run folder",
-           {"runs/<recipe>-seed<trainer.seed>"});
+  trainer.add("default_local_dir", &T::default_local_dir, unset_when_empty(text()), "run folder",
+              {"runs/<recipe>-seed<trainer.seed>"});
   trainer.add("rollout_dump", &T::rollout_dump, boolean(), "write rollouts/step_N.jsonl");
   trainer.add("seed", &T::seed, seed(), "root of all random numbers");
-  trainer
-      .add("collective_timeout_s", &T::collective_timeout_s, integer(1),
-           "seconds that a process waits for the others before it takes them for hung and ends the job");
+  trainer.add("collective_timeout_s", &T::collective_timeout_s, integer(1),
+              "seconds that a process waits for the others before it takes them for hung and ends the job");
   trainer.add("max_non_finite_steps", &T::max_non_finite_steps, integer(1),
               "skipped updates in a row before the run stops");
 }

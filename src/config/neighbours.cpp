@@ -17,7 +17,8 @@ constexpr std::string_view kPacked = "samples are always packed without padding,
 constexpr std::string_view kOwnDecoder = "the decoder is built in";
 constexpr std::string_view kOwnReward = "rewards come from the built-in verifiers: reward.verifier";
 constexpr std::string_view kNoSftFiles =
-    "the cold start learns from generated demonstrations (sft.demonstrations.task); a model that was trained on your own "
+    "the cold start learns from generated demonstrations (sft.demonstrations.task); a model that was trained on your "
+    "own "
     "goes to model.path";
 constexpr std::string_view kStops = "a response ends at the end of text or of the turn, or at data.max_response_length";
 constexpr std::string_view kFrozen = "the reference is the model as RL began, and stays it";

@@ -121,8 +121,7 @@ namespace {
 /// Adds the key's change, if its values differ.
 void add_change(const Key& key, const Recipe& before, const Recipe& after, std::vector<KeyChange>& changes) {
   std::string was = key.print(before), is = key.print(after);
-  if (was != is)
-    changes.push_back({key.name, std::move(was), std::move(is), key.on_resume == OnResume::allow_change});
+  if (was != is) changes.push_back({key.name, std::move(was), std::move(is), key.on_resume == OnResume::allow_change});
 }
 
 }  // namespace
@@ -172,8 +171,8 @@ std::string keys_markdown() {
       section = root;
       page += "\n## " + std::string(root) + "\n\n| key | value | default | meaning |\n|---|---|---|---|\n";
     }
-    page += "| `" + key.name + "`" + mark_of(key.on_resume) + " | " + cell(key.type) + " | " +
-            cell(default_text(key)) + " | " + cell(key.meaning) + " |\n";
+    page += "| `" + key.name + "`" + mark_of(key.on_resume) + " | " + cell(key.type) + " | " + cell(default_text(key)) +
+            " | " + cell(key.meaning) + " |\n";
   }
   page += modes_markdown();
   page +=

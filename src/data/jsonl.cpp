@@ -24,21 +24,22 @@ struct Signature {
   const char* name;
 };
 // Two-byte marks of UTF-16 come after UTF-32's, which begin with them.
-const std::array<Signature, 13> kForeignFiles = {{{"\x1f\x8b", "gzip: decompress it first"},
-                                                  {"PAR1", "parquet: convert it to JSONL first (docs/running.md, Data files, has the command)"},
-                                                  {"ARROW1", "Arrow: convert it to JSONL first"},
-                                                  {"\x28\xb5\x2f\xfd", "zstd: decompress it first"},
-                                                  {"\xfd"
-                                                   "7zXZ",
-                                                   "xz: decompress it first"},
-                                                  {"BZh", "bzip2: decompress it first"},
-                                                  {"PK\x03\x04", "zip: unpack it first"},
-                                                  {"7z\xbc\xaf", "7-Zip: unpack it first"},
-                                                  {"SQLite format 3", "an SQLite database: convert it to JSONL first"},
-                                                  {std::string_view("\xff\xfe\0\0", 4), "UTF-32: save it as UTF-8"},
-                                                  {std::string_view("\0\0\xfe\xff", 4), "UTF-32: save it as UTF-8"},
-                                                  {"\xff\xfe", "UTF-16: save it as UTF-8"},
-                                                  {"\xfe\xff", "UTF-16: save it as UTF-8"}}};
+const std::array<Signature, 13> kForeignFiles = {
+    {{"\x1f\x8b", "gzip: decompress it first"},
+     {"PAR1", "parquet: convert it to JSONL first (docs/running.md, Data files, has the command)"},
+     {"ARROW1", "Arrow: convert it to JSONL first"},
+     {"\x28\xb5\x2f\xfd", "zstd: decompress it first"},
+     {"\xfd"
+      "7zXZ",
+      "xz: decompress it first"},
+     {"BZh", "bzip2: decompress it first"},
+     {"PK\x03\x04", "zip: unpack it first"},
+     {"7z\xbc\xaf", "7-Zip: unpack it first"},
+     {"SQLite format 3", "an SQLite database: convert it to JSONL first"},
+     {std::string_view("\xff\xfe\0\0", 4), "UTF-32: save it as UTF-8"},
+     {std::string_view("\0\0\xfe\xff", 4), "UTF-32: save it as UTF-8"},
+     {"\xff\xfe", "UTF-16: save it as UTF-8"},
+     {"\xfe\xff", "UTF-16: save it as UTF-8"}}};
 
 bool is_blank(std::string_view line) { return line.find_first_not_of(kBlank) == std::string_view::npos; }
 /// Refuses what is no text by its name, before a parser says something less helpful about it.

@@ -12,11 +12,11 @@ namespace qrl::train {
 namespace {
 
 // Ours: by these the runs of docs/compare, which learn, are never warned of.
-constexpr double kWideGap = 0.1;        // k3 KL; a run that learns has 1e-6 to 3e-2
-constexpr double kMostDropped = 0.5;    // share of tokens without weight
-constexpr double kNoAnswers = 0.95;     // share of responses without an answer
-constexpr double kLearnedSome = 0.05;   // share of right responses from which 0 is a fall
-constexpr std::int64_t kTellEvery = 10; // steps
+constexpr double kWideGap = 0.1;         // k3 KL; a run that learns has 1e-6 to 3e-2
+constexpr double kMostDropped = 0.5;     // share of tokens without weight
+constexpr double kNoAnswers = 0.95;      // share of responses without an answer
+constexpr double kLearnedSome = 0.05;    // share of right responses from which 0 is a fall
+constexpr std::int64_t kTellEvery = 10;  // steps
 
 [[gnu::format(printf, 1, 2)]] std::string format(const char* pattern, ...) {
   char text[512];
@@ -44,15 +44,16 @@ std::string Health::look_at_groups(const Metrics& row) const {
            "data.max_response_length";
   if (value(row, "data/flat_group_fraction") != 1) return {};
   const double correct = value(row, kCorrect), no_answer = value(row, "reward/no_answer_fraction");
-  const std::string begin = "all groups are flat (data/flat_group_fraction 1: the samples of a prompt have one reward), "
-                            "so the step teaches nothing; ";
+  const std::string begin =
+      "all groups are flat (data/flat_group_fraction 1: the samples of a prompt have one reward), "
+      "so the step teaches nothing; ";
   if (correct == 1) return begin + "all responses are right: take harder prompts";
   if (no_answer >= kNoAnswers) {
-    return begin +
-           format("%.0f %% of the responses have no answer that the verifier reads, %.0f %% are cut: look at "
-                  "rollouts/step_N.jsonl, then at reward.verifier, reward.profile, data.prompt_template and "
-                  "data.max_response_length",
-                  100 * no_answer, 100 * cut);
+    return begin + format(
+                       "%.0f %% of the responses have no answer that the verifier reads, %.0f %% are cut: look at "
+                       "rollouts/step_N.jsonl, then at reward.verifier, reward.profile, data.prompt_template and "
+                       "data.max_response_length",
+                       100 * no_answer, 100 * cut);
   }
   if (correct == 0)
     return begin + "no response is right: take easier prompts, a cold start (sft.steps), or raise rollout.n";
@@ -64,32 +65,36 @@ std::string Health::look(Symptom symptom, const Metrics& row) const {
   switch (symptom) {
     case fell_to_0:
       if (!(correct == 0 && best_correct_ >= kLearnedSome)) return {};
-      return format("no response is right any more (%s 0, at step %ld it was %.3f): most often too large an update has "
-                    "broken the policy; lower optim.lr (%g) and go on from a checkpoint before",
-                    kCorrect, static_cast<long>(best_step_), best_correct_, recipe_.optim.lr);
+      return format(
+          "no response is right any more (%s 0, at step %ld it was %.3f): most often too large an update has "
+          "broken the policy; lower optim.lr (%g) and go on from a checkpoint before",
+          kCorrect, static_cast<long>(best_step_), best_correct_, recipe_.optim.lr);
     case flat:
       return look_at_groups(row);
     case dropped: {
       const double share = value(row, "mismatch/dropped_fraction");
       if (!(share > kMostDropped)) return {};
       const config::CorrectionRecipe& correction = recipe_.rollout_correction;
-      return format("rollout_correction.method %s drops %.0f %% of the tokens (mismatch/dropped_fraction; k3 KL %.2g): "
-                    "its bounds are too narrow for the gap between sampler and learner; widen "
-                    "rollout_correction.threshold (%g), take method tis, or a quant.rollout.weights of more bits",
-                    config::facts_of(correction.method).word, 100 * share, k3, correction.threshold.value_or(0));
+      return format(
+          "rollout_correction.method %s drops %.0f %% of the tokens (mismatch/dropped_fraction; k3 KL %.2g): "
+          "its bounds are too narrow for the gap between sampler and learner; widen "
+          "rollout_correction.threshold (%g), take method tis, or a quant.rollout.weights of more bits",
+          config::facts_of(correction.method).word, 100 * share, k3, correction.threshold.value_or(0));
     }
     case gap:
       if (!(k3 > kWideGap)) return {};
-      return format("sampler and learner are far apart (%s %.2g, usually below 0.03), so the samples are another "
-                    "policy's; take a quant.rollout.weights or kv_cache of more bits, quant.learner.forward low_bit, or "
-                    "lower optim.lr (%g)",
-                    kK3, k3, recipe_.optim.lr);
+      return format(
+          "sampler and learner are far apart (%s %.2g, usually below 0.03), so the samples are another "
+          "policy's; take a quant.rollout.weights or kv_cache of more bits, quant.learner.forward low_bit, or "
+          "lower optim.lr (%g)",
+          kK3, k3, recipe_.optim.lr);
     case not_finite:
       // Without anything to learn from there is no value, and no gradient.
       if (std::isfinite(k3) || value(row, "actor/grad_norm") == 0) return {};
-      return format("%s has no finite value: log-probs overflow; lower optim.lr (%g), set optim.grad_clip, and go on "
-                    "from a checkpoint before",
-                    kK3, recipe_.optim.lr);
+      return format(
+          "%s has no finite value: log-probs overflow; lower optim.lr (%g), set optim.grad_clip, and go on "
+          "from a checkpoint before",
+          kK3, recipe_.optim.lr);
     case kNumSymptoms:
       break;
   }

@@ -47,10 +47,9 @@ std::string audit_summary(const std::vector<std::string>& audit) {
   std::string summary = "linear layers of the sampler:";
   for (const auto& [format, count] : kinds) summary += " " + std::to_string(count) + " × " + format + ",";
   summary.back() = ';';
-  const std::string learner =
-      same == 0 ? " the learner's forward pass computes with its own weights"
-                : " the learner's forward pass reads " + std::to_string(same) + " of the sampler's " +
-                      std::to_string(audit.size()) + " tensors";
+  const std::string learner = same == 0 ? " the learner's forward pass computes with its own weights"
+                                        : " the learner's forward pass reads " + std::to_string(same) +
+                                              " of the sampler's " + std::to_string(audit.size()) + " tensors";
   return summary + learner + " (quant_audit.txt lists each)";
 }
 

@@ -85,8 +85,8 @@ void check_changes(const fs::path& checkpoint, const std::vector<config::KeyChan
   }
   std::string advice;
   if (!fixed.empty()) {
-    advice = "set " + fixed + " back (fixed for a run), or begin another run at its weights: --set model.path=" +
-             checkpoint.string() +
+    advice = "set " + fixed +
+             " back (fixed for a run), or begin another run at its weights: --set model.path=" + checkpoint.string() +
              " --set model.init.config=null --set sft.steps=0 and another trainer.default_local_dir (moments, step "
              "number and warm-up begin anew)";
   }
@@ -98,11 +98,22 @@ void check_changes(const fs::path& checkpoint, const std::vector<config::KeyChan
 }
 
 /// What a cold start depends on, beside the model's shape.
-constexpr std::string_view kColdStartKeys[] = {
-    "model.dtype",        "model.init.seed",    "sft.steps",         "sft.batch_size",
-    "sft.lr",             "sft.betas",          "sft.weight_decay",  "sft.lr_warmup_steps",
-    "sft.lr_scheduler",   "sft.grad_clip",      "sft.demonstrations.", "data.prompt_template",
-    "data.chat_template", "data.system_prompt", "data.enable_thinking", "data.parse_special_tokens"};
+constexpr std::string_view kColdStartKeys[] = {"model.dtype",
+                                               "model.init.seed",
+                                               "sft.steps",
+                                               "sft.batch_size",
+                                               "sft.lr",
+                                               "sft.betas",
+                                               "sft.weight_decay",
+                                               "sft.lr_warmup_steps",
+                                               "sft.lr_scheduler",
+                                               "sft.grad_clip",
+                                               "sft.demonstrations.",
+                                               "data.prompt_template",
+                                               "data.chat_template",
+                                               "data.system_prompt",
+                                               "data.enable_thinking",
+                                               "data.parse_special_tokens"};
 
 /// Refuses a checkpoint that is not the cold start that this recipe would make.
 void check_same_cold_start(const fs::path& checkpoint, const LoadedState& saved, const config::Recipe& recipe,

@@ -16,8 +16,8 @@ struct ResumePoint {
   std::optional<std::filesystem::path> checkpoint;  ///< none: a fresh run
   RunState state;
   Metrics unfinished_row;  ///< with state.evaluation_due; on the first rank alone
-  /// Keys whose values the checkpoint's run had otherwise, and data whose contents were others; with allow_change, on the
-  /// first rank alone.
+  /// Keys whose values the checkpoint's run had otherwise, and data whose contents were others; with allow_change, on
+  /// the first rank alone.
   std::vector<config::KeyChange> changes;
 };
 
@@ -28,8 +28,8 @@ std::filesystem::path cold_start_checkpoint(const config::Recipe& recipe);
 /// ones in its way are set aside, and so are the rows and rollouts of an earlier run that this one does not go on from.
 /// When the recipe's KL term needs the finished cold start too, that is verified, and copied into the run folder from
 /// beside a checkpoint that lies elsewhere. A fresh run with sft.from begins at a copy of that cold start in its own
-/// folder. `allow_change`: values that are not fixed for a run may be others than the checkpoint's. `folder`: null on all
-/// ranks but the first, which chooses for all. Collective. Throws input errors.
+/// folder. `allow_change`: values that are not fixed for a run may be others than the checkpoint's. `folder`: null on
+/// all ranks but the first, which chooses for all. Collective. Throws input errors.
 ResumePoint find_resume_point(const config::LoadedRecipe& loaded, const Inputs& inputs, const RunFolder* folder,
                               bool allow_change, dist::Collectives& world);
 

@@ -36,13 +36,13 @@ void add_mode(const config::LoadedRecipe& loaded, std::vector<std::string>& line
     lines.push_back(line("mode", "none"));
     return;
   }
-  lines.push_back(line("mode", word + (overrides.empty() ? ""
-                                                         : "; the recipe's own keys override " +
-                                                               std::to_string(overrides.size()) +
-                                                               " of its values (--set KEY=VALUE overrides those):")));
+  lines.push_back(
+      line("mode", word + (overrides.empty() ? ""
+                                             : "; the recipe's own keys override " + std::to_string(overrides.size()) +
+                                                   " of its values (--set KEY=VALUE overrides those):")));
   for (const config::ModeOverride& one : overrides) {
-    lines.push_back(line("", one.key + " is " + one.own_value + " (" + one.place + "), the mode has " +
-                                 one.mode_value));
+    lines.push_back(
+        line("", one.key + " is " + one.own_value + " (" + one.place + "), the mode has " + one.mode_value));
   }
 }
 

@@ -11,8 +11,8 @@
 
 namespace qrl::train {
 
-/// Mode, loss, correction, formats, learner, optimizer, verifier and sampling, a line each; which values of the mode the
-/// recipe overrides. A value that nobody set is marked (default), one of the mode (mode NAME).
+/// Mode, loss, correction, formats, learner, optimizer, verifier and sampling, a line each; which values of the mode
+/// the recipe overrides. A value that nobody set is marked (default), one of the mode (mode NAME).
 std::vector<std::string> describe_settings(const config::LoadedRecipe& loaded);
 
 /// A key's value with that mark: "5.0e-4", "1.0e-6 (default)", "16384 (mode qarl)".

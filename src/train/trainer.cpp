@@ -190,8 +190,7 @@ std::optional<Metrics> Trainer::step(std::int64_t step) {
   add_learner_speed(batches, metrics);
   if (parts_.recipe.rollout.free_cache_engine) learner_.release_memory();  // for the KV cache, which comes back
   metrics.merge(combine_updates(updates));
-  for (const std::string& name : metric_names_)
-    metrics.try_emplace(name, std::numeric_limits<double>::quiet_NaN());
+  for (const std::string& name : metric_names_) metrics.try_emplace(name, std::numeric_limits<double>::quiet_NaN());
   {
     const base::ScopedTimer timer(metrics["timing_s/publish"]);
     publish();

@@ -93,9 +93,9 @@ class Trainer {
   Progress progress_;
   Health health_;                          ///< of the first rank's rows
   std::vector<std::string> metric_names_;  ///< of an update, which a step without anything to learn has as NaN
-  std::int64_t saved_step_;     ///< the last step whose state needs no further checkpoint
-  double learner_ceiling_ = 0;  ///< operations a second; measured after the first update
-  double save_s_ = 0;           ///< of the step before: a row is written before the checkpoint that vouches for it
+  std::int64_t saved_step_;                ///< the last step whose state needs no further checkpoint
+  double learner_ceiling_ = 0;             ///< operations a second; measured after the first update
+  double save_s_ = 0;  ///< of the step before: a row is written before the checkpoint that vouches for it
 };
 
 }  // namespace qrl::train

@@ -41,7 +41,8 @@ TEST_CASE("evaluation, threads and memory may change on resume, and no weight ch
 TEST_CASE("a refused resume says what would work, and doing so works") {
   const test::TempDir dir;
   const fs::path run = test::copy_of_finished_run(dir / "run");
-  const test::Outcome lr = test::run_command(test::tiny_command(run, kTwoMore + "--set optim.lr=1e-4 --set rollout.n=2"));
+  const test::Outcome lr =
+      test::run_command(test::tiny_command(run, kTwoMore + "--set optim.lr=1e-4 --set rollout.n=2"));
   CHECK(lr.exit_code == 2);
   CHECK(says(lr, "rollout.n 2 (it was made with 4), optim.lr 1.0e-4 (it was made with 0.001)"));
   CHECK(says(lr, "; --allow-change goes on with the new values"));
@@ -71,8 +72,9 @@ TEST_CASE("a refused resume says what would work, and doing so works") {
   CHECK(rows.at(5) == nlohmann::json{{"step", 4}, {"changed_on_resume", changes}});
   CHECK(rows.back().at("actor/lr") == 1e-4);
   // From here on the new values are the run's.
-  CHECK(test::run_command(test::tiny_command(run, "--set trainer.total_training_steps=7 --set optim.lr=1e-4 "
-                                                  "--set rollout.n=2"))
+  CHECK(test::run_command(test::tiny_command(run,
+                                             "--set trainer.total_training_steps=7 --set optim.lr=1e-4 "
+                                             "--set rollout.n=2"))
             .exit_code == 0);
 }
 
@@ -104,8 +106,9 @@ TEST_CASE("a cold start of another run can be taken: the same bits as making it,
 
   // With a KL term, which reads the cold start, in another format, started again after its last step.
   const std::string other = from + "--set algorithm.kl_loss_coef=0.01 --set quant.rollout.weights=bf16 ";
-  CHECK(test::run_command(test::tiny_command(dir / "other", other + "--set trainer.total_training_steps=1")).exit_code ==
-        0);
+  CHECK(
+      test::run_command(test::tiny_command(dir / "other", other + "--set trainer.total_training_steps=1")).exit_code ==
+      0);
   CHECK(test::run_command(test::tiny_command(dir / "other", other)).exit_code == 0);
   // Killed before its first own checkpoint: the copy alone is there.
   fs::create_directories(dir / "again/checkpoints");

@@ -38,8 +38,8 @@ TEST_CASE("every shipped recipe passes a dry run, which allocates no model and n
   REQUIRE(recipes.size() >= 28);
   for (const fs::path& recipe : recipes) {
     // Far below the 8B model of some: nothing of it may be made.
-    const test::Outcome outcome = test::run_command("ulimit -v 3000000; " + kProgram + recipe.string() +
-                                                   " --dry-run --allow-absent");
+    const test::Outcome outcome =
+        test::run_command("ulimit -v 3000000; " + kProgram + recipe.string() + " --dry-run --allow-absent");
     INFO(recipe << outcome.output);
     CHECK(outcome.exit_code == 0);
     CHECK(outcome.output.find("memory per device") != std::string::npos);

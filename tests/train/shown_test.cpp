@@ -20,8 +20,8 @@ bool says(const std::string& text, const std::string& part) {
 
 /// The row of a step in which half of the responses are right and everything is as it should be.
 train::Metrics sound_row() {
-  return {{"reward/correct_fraction", 0.5},   {"reward/no_answer_fraction", 0.1}, {"data/flat_group_fraction", 0.25},
-          {"response_length/clip_ratio", 0.0}, {"mismatch/k3_kl", 1e-3},          {"actor/grad_norm", 0.5}};
+  return {{"reward/correct_fraction", 0.5},    {"reward/no_answer_fraction", 0.1}, {"data/flat_group_fraction", 0.25},
+          {"response_length/clip_ratio", 0.0}, {"mismatch/k3_kl", 1e-3},           {"actor/grad_norm", 0.5}};
 }
 
 train::Metrics with(train::Metrics row, const train::Metrics& changes) {
@@ -29,8 +29,10 @@ train::Metrics with(train::Metrics row, const train::Metrics& changes) {
   return row;
 }
 
-const train::Metrics kFlat = {{"data/flat_group_fraction", 1}, {"reward/correct_fraction", 0},
-                              {"mismatch/k3_kl", std::nan("")}, {"actor/grad_norm", 0}};
+const train::Metrics kFlat = {{"data/flat_group_fraction", 1},
+                              {"reward/correct_fraction", 0},
+                              {"mismatch/k3_kl", std::nan("")},
+                              {"actor/grad_norm", 0}};
 
 }  // namespace
 
@@ -52,9 +54,10 @@ TEST_CASE("a run and a dry run say which values of its mode a recipe overrides, 
   const test::Outcome run =
       test::run_command(test::tiny_command(dir / "run", "--set trainer.total_training_steps=0 --set sft.steps=0"));
   CHECK(run.exit_code == 0);
-  for (const char* line : {"mode        none\n", "loss        grpo (default), clip low 0.2", "correction  tis (default)",
-                           "sampler     int8 (default) weights", "optimizer   adamw (default), lr 0.001",
-                           "verifier    countdown", "4 samples a prompt, temperature 1.0 (default), up to 24 tokens"})
+  for (const char* line :
+       {"mode        none\n", "loss        grpo (default), clip low 0.2", "correction  tis (default)",
+        "sampler     int8 (default) weights", "optimizer   adamw (default), lr 0.001", "verifier    countdown",
+        "4 samples a prompt, temperature 1.0 (default), up to 24 tokens"})
     CHECK(says(run.output, line));
 }
 
@@ -66,9 +69,9 @@ TEST_CASE("a bound that a mode set is an error that names the mode") {
   CHECK(longer.exit_code == 2);
   CHECK_FALSE(says(longer.output, "(mode fp8rl)"));  // the user's own
   const test::TempDir dir;
-  test::write_recipe(dir / "own.yaml", {{"  max_prompt_length: 24\n  max_response_length: 24\n", ""},
-                                        {"actor: {mini_batch_size: 2, max_tokens_per_micro_batch: 256}",
-                                         "actor: {mini_batch_size: 2}"}});
+  test::write_recipe(dir / "own.yaml",
+                     {{"  max_prompt_length: 24\n  max_response_length: 24\n", ""},
+                      {"actor: {mini_batch_size: 2, max_tokens_per_micro_batch: 256}", "actor: {mini_batch_size: 2}"}});
   const test::Outcome of_mode =
       test::run_command(kProgram + (dir / "own.yaml").string() + " --set mode=fp8rl --dry-run");
   CHECK(of_mode.exit_code == 2);
@@ -151,8 +154,8 @@ TEST_CASE("scores on the way and the export's own are shown and logged, the log 
   for (std::string line; std::getline(lines, line);) {
     INFO(line);
     REQUIRE(line.size() > 20);
-    CHECK((line[4] == '-' && line[7] == '-' && line[10] == ' ' && line[13] == ':' && line[16] == ':' &&
-           line[19] == ' '));
+    CHECK(
+        (line[4] == '-' && line[7] == '-' && line[10] == ' ' && line[13] == ':' && line[16] == ':' && line[19] == ' '));
   }
 
   const test::Outcome again = test::run_command(test::tiny_command(dir / "run"));
@@ -191,7 +194,8 @@ TEST_CASE("what a dry run lacks is listed behind the plan, with exit code 2 unle
 
 TEST_CASE("a GPU that is not there is missed by the key that asks for it") {
   if (fs::exists("/dev/nvidiactl")) return test::skip("there is a GPU");
-  const std::string tiny = kProgram + QRL_SOURCE_DIR "/tests/train/tiny.yaml --set trainer.default_local_dir=/tmp/none ";
+  const std::string tiny =
+      kProgram + QRL_SOURCE_DIR "/tests/train/tiny.yaml --set trainer.default_local_dir=/tmp/none ";
   for (const std::string key : {"trainer.device", "rollout.device"}) {
     const std::string asked = tiny + "--set " + key + "=cuda ";
     const test::Outcome dry = test::run_command(asked + "--dry-run");
