@@ -96,7 +96,8 @@ std::string explain_arguments(const CLI::App& app, const CLI::ParseError& error,
     for (const std::string& known : option->get_lnames()) options.push_back("--" + known);
   }
   std::string advice = "see " + name + " --help";
-  for (std::size_t i = 0; error.get_name() == "ExtrasError" && i < words.size(); ++i) {
+  const bool is_extra = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError);
+  for (std::size_t i = 0; is_extra && i < words.size(); ++i) {
     const std::string& word = words[i];
     if (!word.starts_with('-') && word.find('=') != std::string::npos && (i == 0 || words[i - 1] != "--set") &&
         std::find(options.begin(), options.end(), "--set") != options.end()) {

@@ -79,8 +79,9 @@ class Loader {
     const std::string value = argument.substr(equals + 1);
     Faults of_value;
     const YamlPtr node = parse_yaml(value, source, of_value);
-    const bool is_text = node != nullptr && node->kind == YamlNode::Kind::scalar;
-    if (!is_text && value.find_first_not_of(" \t\r\n") != std::string::npos && quoting_helps(name, value)) {
+    const bool may_be_text =
+        node != nullptr && (node->kind == YamlNode::Kind::scalar || node->kind == YamlNode::Kind::null);
+    if (!may_be_text && value.find_first_not_of(" \t\r\n") != std::string::npos && quoting_helps(name, value)) {
       faults_.add(source.name, "a text", base::quoted(value) + ", which is none in YAML",
                   "put a text with ': ', '{' or '#' in quotes: --set '" + name + "=\"…\"'");
       return;

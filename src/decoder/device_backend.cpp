@@ -10,19 +10,12 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/threads.h"
-#include "cuda/training.h"
 #include "decoder/device_masters.h"
 #include "decoder/packed_ticks.h"
 
 namespace qrl::decoder {
 
 namespace {
-
-/// The rest of an error's text, behind where it happened.
-std::string without_place(const std::string& what) {
-  const std::size_t at = what.find(": expected ");
-  return at == std::string::npos ? what : what.substr(at + 2);
-}
 
 const float* values_or_null(const base::Buffer& buffer) { return buffer.empty() ? nullptr : buffer.as<float>(); }
 
@@ -276,13 +269,6 @@ cuda::Tick DeviceTick::fill(const Plan& plan) {
   for (const PageCopy& copy : plan.copies)
     copies_.push_back({copy.from, copy.to, static_cast<std::int32_t>(copy.num_slots)});
   return {plan.tokens_N, plan.positions_N, first_page_N_, page_ids_, copies_};
-}
-
-std::string gpu_fault(int device_number) try {
-  (void)cuda::device_uuid(device_number);
-  return {};
-} catch (const base::Error& error) {
-  return without_place(error.what());
 }
 
 cuda::EngineOptions engine_options(const model::ModelConfig& config, const DecoderOptions& options) {

@@ -3,16 +3,12 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include "cuda/engine.h"
 #include "decoder/backend.h"
 #include "decoder/decoder.h"
 
 namespace qrl::decoder {
-
-/// Why GPU `device_number` cannot be used: "expected …, got …; …"; empty when it can.
-std::string gpu_fault(int device_number);
 
 /// What an engine for this model and these (checked) options is made with.
 cuda::EngineOptions engine_options(const model::ModelConfig& config, const DecoderOptions& options);

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "cuda/training.h"
 
 namespace qrl::learner {
 
@@ -32,6 +33,12 @@ std::string find_library() {
     if (std::filesystem::exists(path)) return path.string();
   }
   return kLibrary;
+}
+
+/// The rest of an error's text, behind where it happened.
+std::string without_place(const std::string& what) {
+  const std::size_t at = what.find(": expected ");
+  return at == std::string::npos ? what : what.substr(at + 2);
 }
 
 void open_library() {
@@ -86,6 +93,13 @@ double measure_gpu_matmul_flops_per_s(config::ComputeDType dtype) {
     if (round > 0) best_s = round == 1 ? took_s : std::min(best_s, took_s);  // the first one loads kernels
   }
   return 2.0 * kSize * kSize * kSize / best_s;
+}
+
+std::string gpu_fault(int device_number) try {
+  (void)cuda::device_uuid(device_number);
+  return {};
+} catch (const base::Error& error) {
+  return without_place(error.what());
 }
 
 }  // namespace qrl::learner

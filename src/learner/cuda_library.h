@@ -2,6 +2,8 @@
 // GPU. Knows no tensor.
 #pragma once
 
+#include <string>
+
 #include "config/recipe.h"
 
 namespace qrl::learner {
@@ -16,5 +18,8 @@ int load_cuda_library(int number);
 /// Operations a second of LibTorch's product of two 8192 × 8192 matrices on the GPU in use (load_cuda_library was
 /// called before), the best of some: what a learner there could do at most.
 double measure_gpu_matmul_flops_per_s(config::ComputeDType dtype);
+
+/// Why GPU `device_number` cannot be used: "expected …, got …; …"; empty when it can.
+std::string gpu_fault(int device_number);
 
 }  // namespace qrl::learner

@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "base/threads.h"
-#include "decoder/device_backend.h"
 #include "learner/cuda_library.h"
 #include "ops/ceilings.h"
 #include "state/file.h"
@@ -193,7 +192,7 @@ std::int64_t updates_per_step(const config::Recipe& recipe) {
 std::string missing_gpu(const config::Recipe& recipe, int device_number) {
   const bool learns_there = config::learns_on_gpu(recipe);
   if (!learns_there && !config::draws_on_gpu(recipe)) return {};
-  const std::string fault = decoder::gpu_fault(device_number);
+  const std::string fault = learner::gpu_fault(device_number);
   return fault.empty() ? "" : std::string(learns_there ? "trainer.device" : "rollout.device") + ": cuda: " + fault;
 }
 

@@ -40,7 +40,7 @@ TEST_CASE("help shows ranges and defaults once") {
     CHECK(help.exit_code == 0);
     CHECK(help.output.find("INT:INT") == std::string::npos);
   }
-  CHECK(test::run_command(kProgram + "bench step --help").output.find("[3]") != std::string::npos);
+  CHECK(test::run_command(kProgram + "bench step --help").output.find("=3 ") != std::string::npos);
 }
 
 TEST_CASE("data and profile overwrite nothing, and a profile is of int8 weights") {

@@ -36,7 +36,7 @@ TEST_CASE("an unknown command is named, with the nearest or those there are") {
           "expected a recipe file, or one of sft, eval, generate, export, profile, data, bench, check, judge, "
           "tokenize, got "
           "\"evel\"; did you mean eval?");
-  refuses("--dry-run nothing.yaml", "got \"nothing.yaml\"");
+  refuses("--dry-run nothing.yaml", "got no such file: \"nothing.yaml\"");
   refuses(
       "check recipie x",
       "qrl-train check: expected one of safetensors, config, index, generation, tokenizer, chat, recipe, csv, jsonl, "
