@@ -350,6 +350,8 @@ model::WeightSource Learner::all_masters() const {
 
 model::WeightViews Learner::optimizer_state() const { return state_->parameters.named_moments(); }
 
+void Learner::free_optimizer_state() { state_->parameters.free_moments(); }
+
 void Learner::restore(const model::WeightViews& masters, const model::WeightViews& optimizer_state,
                       std::int64_t num_updates) {
   const torch::NoGradGuard no_grad;

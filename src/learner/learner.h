@@ -138,6 +138,8 @@ class Learner {
   /// Everything but the masters that an exact resume needs, by name ("exp_avg.<tensor>", Muon's momentum too, and
   /// "exp_avg_sq.<tensor>", not of Muon's matrices), of what this rank keeps; nothing when not trainable.
   model::WeightViews optimizer_state() const;
+  /// Frees the memory of the optimizer's state, behind the last update and checkpoint: neither may follow.
+  void free_optimizer_state();
   /// Copies masters and optimizer state from views of the same names and shapes (may be this learner's own, written
   /// to), and sets the update count. Collective when sharded.
   void restore(const model::WeightViews& masters, const model::WeightViews& optimizer_state, std::int64_t num_updates);

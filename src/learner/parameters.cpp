@@ -440,4 +440,9 @@ void Parameters::clear_moments() {
   exp_avg_sq_.zero_();
 }
 
+void Parameters::free_moments() {
+  exp_avg_ = exp_avg_sq_ = Tensor();
+  host_.exp_avg = host_.exp_avg_sq = Tensor();
+}
+
 }  // namespace qrl::learner

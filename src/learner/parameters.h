@@ -142,6 +142,8 @@ class Parameters {
   void restore_masters(const model::WeightViews& masters);
   void restore_moments(const model::WeightViews& moments);
   void clear_moments();
+  /// Frees their memory: no update may follow.
+  void free_moments();
   /// Until the device has done what it was told.
   void wait_for_device() const;
 

@@ -37,9 +37,11 @@ class PromptReader {
   void report(const std::string& source) {
     if (num_overlong_ == 0) return;
     const bool cut = recipe_.data.overlong_prompt == config::OverlongPrompt::truncate;
-    base::log_warning(source + ": " + std::to_string(num_overlong_) + " prompts longer than " +
-                      std::to_string(recipe_.data.max_prompt_length) + " tokens were " +
-                      (cut ? "cut from the left" : "left out") + " (data.overlong_prompt)");
+    base::log_warning(source + ": " + std::to_string(num_overlong_) +
+                      (num_overlong_ == 1 ? " prompt longer than " : " prompts longer than ") +
+                      std::to_string(recipe_.data.max_prompt_length) + " tokens " +
+                      (num_overlong_ == 1 ? "was " : "were ") + (cut ? "cut from the left" : "left out") +
+                      " (data.overlong_prompt)");
     num_overlong_ = 0;
   }
 

@@ -253,6 +253,7 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, const Run
   }
 
   Trainer(parts, learner, reference.get(), prompts, held_out).train();
+  learner.free_optimizer_state();  // the fp32 weights that are scored take less than the moments did
   const std::vector<std::string> export_scores = score_export(parts, learner, held_out);
   if (folder) print_result(recipe, *folder, last_checkpoint(state, *folder, point), held_out, export_scores);
 }

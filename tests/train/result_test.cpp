@@ -15,7 +15,7 @@ std::string model_path(const std::string& output) {
   const std::size_t at = output.find(mark);
   if (at == std::string::npos) return {};
   const std::size_t begin = at + mark.size();
-  return output.substr(begin, output.find(' ', begin) - begin);
+  return output.substr(begin, output.find('\n', begin) - begin);
 }
 
 const std::string kNoColdStart = "--set sft.steps=0 --set trainer.total_training_steps=";
