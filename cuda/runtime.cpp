@@ -30,7 +30,7 @@ DeviceFacts use_device(int number) {
   (void)cudaGetLastError();
   QRL_REQUIRE(result == cudaSuccess && count > 0, "rollout.device: cuda", "an NVIDIA GPU and its driver",
               result == cudaSuccess ? "no device" : cudaGetErrorString(result),
-              "use rollout.device: cpu (and trainer.device: cpu) here; a driver must be as new as CUDA 13.0 (580), and "
+              "use trainer.device: cpu and rollout.device: cpu here; a driver must be as new as CUDA 13.0 (580), and "
               "CUDA_VISIBLE_DEVICES must "
               "name a device");
   const int device = take_device(number, count);

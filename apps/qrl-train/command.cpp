@@ -54,8 +54,21 @@ void set_asked_of_memory(const std::string& text) {
 
 const std::string& asked_of_memory() { return asked; }
 
+namespace {
+
+/// hydra's "++key=value" as --set takes it.
+std::string without_pluses(const std::string& word) {
+  return word.substr(std::min(word.find_first_not_of('+'), word.size()));
+}
+
+}  // namespace
+
 void refuse_command(const CLI::App& parent, const std::string& word) {
   const bool is_root = parent.get_parent() == nullptr;
+  if (is_root && word.find('=') != std::string::npos) {
+    base::fail_input("qrl-train", "a recipe file first", base::quoted(word),
+                     "type qrl-train RECIPE --set " + without_pluses(word));
+  }
   const bool is_file = word.find('/') != std::string::npos || word.ends_with(".yaml") || word.ends_with(".yml");
   if (is_root && is_file)
     base::fail_input("qrl-train", "a recipe file", "no such file: " + base::quoted(word), "check the path");
@@ -101,7 +114,7 @@ std::string explain_arguments(const CLI::App& app, const CLI::ParseError& error,
     const std::string& word = words[i];
     if (!word.starts_with('-') && word.find('=') != std::string::npos && (i == 0 || words[i - 1] != "--set") &&
         std::find(options.begin(), options.end(), "--set") != options.end()) {
-      advice = "a key of the recipe is set by --set " + word;
+      advice = "a key of the recipe is set by --set " + without_pluses(word);
       break;
     }
     const std::string option = word.substr(0, word.find('='));

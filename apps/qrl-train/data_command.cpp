@@ -40,7 +40,7 @@ void write_tasks(const DataArguments& arguments, dist::Collectives& world) {
     }
   }
   state::replace_file(arguments.out, data::tasks_jsonl(tasks, g.task));
-  std::printf("wrote %zu tasks to %s\n", tasks.size(), arguments.out.c_str());
+  std::printf("wrote %zu %s to %s\n", tasks.size(), tasks.size() == 1 ? "task" : "tasks", arguments.out.c_str());
 }
 
 void add_count(CLI::App* command, const char* name, std::int64_t& value, std::int64_t low, std::int64_t high,

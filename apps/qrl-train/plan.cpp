@@ -32,6 +32,11 @@ std::string amount(double bytes) {
 
 long long whole(std::int64_t value) { return value; }
 
+/// "1 prompt", "2 prompts".
+std::string counted(std::int64_t count, const std::string& what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
 /// Files that a run would read and that are not here, with the key that names them.
 std::vector<std::string> absent_files(const config::Recipe& recipe) {
   std::vector<std::string> absent;
@@ -48,6 +53,8 @@ std::vector<std::string> absent_files(const config::Recipe& recipe) {
   for (const std::string& file : recipe.data.train_files) need("data.train_files", file);
   for (const std::string& file : recipe.data.val_files) need("data.val_files", file);
   if (!recipe.sft.from.empty()) need("sft.from", fs::path(recipe.sft.from) / "state.json");
+  if (recipe.trainer.resume_mode == config::ResumeMode::path)
+    need("--resume", fs::path(recipe.trainer.resume_path) / "state.json");
   return absent;
 }
 
@@ -64,23 +71,24 @@ void describe_batch(const config::Recipe& recipe) {
   const std::int64_t prompts = recipe.data.train_batch_size, n = recipe.rollout.n;
   const std::int64_t longest = recipe.data.max_prompt_length + recipe.data.max_response_length;
   const std::int64_t updates = train::updates_per_step(recipe);
-  std::printf(
-      "step        %lld prompts x %lld samples = %lld responses of up to %lld tokens; %lld %s of %lld responses\n",
-      whole(prompts), whole(n), whole(prompts * n), whole(recipe.data.max_response_length), whole(updates),
-      updates == 1 ? "update" : "updates", whole(recipe.actor.mini_batch_size * n));
+  std::printf("step        %s x %s = %s of up to %s; %s of %s\n", counted(prompts, "prompt").c_str(),
+              counted(n, "sample").c_str(), counted(prompts * n, "response").c_str(),
+              counted(recipe.data.max_response_length, "token").c_str(), counted(updates, "update").c_str(),
+              counted(recipe.actor.mini_batch_size * n, "response").c_str());
   const std::int64_t per_micro = recipe.actor.max_tokens_per_micro_batch / longest;
   std::printf("micro-batch %lld tokens: %lld of the longest sequences (%lld tokens)\n",
               whole(recipe.actor.max_tokens_per_micro_batch), whole(per_micro), whole(longest));
   const std::int64_t tokens = train::kv_pages(recipe) * recipe.rollout.page_size;
   std::printf("KV cache    %lld tokens: %lld of the longest sequences, of up to %lld decoded at once\n", whole(tokens),
               whole(tokens / longest), whole(recipe.rollout.max_num_seqs));
-  std::printf("run         %lld steps, %lld updates in all\n", whole(recipe.trainer.total_training_steps),
-              whole(recipe.trainer.total_training_steps * train::updates_per_step(recipe)));
+  const std::int64_t steps = recipe.trainer.total_training_steps;
+  std::printf("run         %s, %s in all\n", counted(steps, "step").c_str(),
+              counted(steps * updates, "update").c_str());
   if (!recipe.sft.from.empty()) {
     std::printf("cold start  taken from %s\n", recipe.sft.from.c_str());
   } else if (recipe.sft.steps > 0) {
-    std::printf("cold start  %lld updates of %lld demonstrations\n", whole(recipe.sft.steps),
-                whole(recipe.sft.batch_size));
+    std::printf("cold start  %s of %s\n", counted(recipe.sft.steps, "update").c_str(),
+                counted(recipe.sft.batch_size, "demonstration").c_str());
   }
 }
 
@@ -148,14 +156,14 @@ void describe_training_data(const config::Recipe& recipe, const train::PromptSet
   const auto batch = static_cast<double>(recipe.data.train_batch_size);
   const std::vector<double>& weights = recipe.data.train_weights;
   const std::string epoch = weights.empty() ? ": " + epoch_text(set.prompts.size(), batch) : "";
-  std::printf("training    %zu prompts from %s%s\n", set.prompts.size(), sources_of(set.prompts).c_str(),
-              epoch.c_str());
+  std::printf("training    %s from %s%s\n", counted(std::ssize(set.prompts), "prompt").c_str(),
+              sources_of(set.prompts).c_str(), epoch.c_str());
   const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
   for (std::size_t i = 0; i < weights.size(); ++i) {
     const double share = weights[i] / total;
     const auto size = static_cast<std::size_t>(set.source_sizes[i]);
-    std::printf("            %5.1f %% of the draws from %s, %zu prompts: %s\n", 100 * share,
-                recipe.data.train_files[i].c_str(), size, epoch_text(size, share * batch).c_str());
+    std::printf("            %5.1f %% of the draws from %s, %s: %s\n", 100 * share, recipe.data.train_files[i].c_str(),
+                counted(set.source_sizes[i], "prompt").c_str(), epoch_text(size, share * batch).c_str());
   }
 }
 
@@ -166,7 +174,8 @@ void describe_data(const config::Recipe& recipe, const Data& data) {
   std::printf("prompts     chat template %s; the first one: %s\n",
               data::choose_template(recipe.data, data.tokenizer).name.c_str(), base::quoted(first, 1000).c_str());
   for (const train::PromptSet& set : data.held_out)
-    std::printf("held out    %zu prompts from %s\n", set.prompts.size(), set.data_source.c_str());
+    std::printf("held out    %s from %s\n", counted(std::ssize(set.prompts), "prompt").c_str(),
+                set.data_source.c_str());
 }
 
 }  // namespace

@@ -99,9 +99,10 @@ void check_data(const Recipe& recipe, bool complete, RuleBook& rules) {
   const DataRecipe& data = recipe.data;
   check_generator(data.train_generator, "data.train_generator", true, rules);
   check_generator(data.val_generator, "data.val_generator", true, rules);
-  rules.require({"data.train_files", "data.train_generator.task"},
-                data.train_files.empty() || data.train_generator.task.empty(),
-                "data.train_files or data.train_generator", "both", "keep one");
+  rules.require(
+      {"data.train_files", "data.train_generator.task"}, data.train_files.empty() || data.train_generator.task.empty(),
+      "data.train_files or data.train_generator", "both",
+      "keep one; --set data.train_generator.task=null takes away the generator, --set data.train_files=[] the files");
   rules.require({"data.train_files", "data.train_generator.task"},
                 !complete || !data.train_files.empty() || !data.train_generator.task.empty(), "training data", "none",
                 "set data.train_files or data.train_generator");

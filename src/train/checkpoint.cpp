@@ -213,7 +213,7 @@ bool is_checkpoint(const fs::path& path) { return fs::exists(path / kStateFile) 
 
 void require_sound_checkpoint(const fs::path& path, const std::string& what_to_do) {
   QRL_REQUIRE(is_checkpoint(path), path.string(), "a checkpoint folder (with state.json)", "none there",
-              "checkpoints lie in RUN/checkpoints/step_N");
+              "they lie in RUN/checkpoints: step_N, and sft_N of a cold start");
   if (const auto damage = state::verify_folder(path)) {
     base::fail_input(path.string(), "a sound checkpoint", *damage, what_to_do);
   }

@@ -13,10 +13,12 @@ namespace {
 
 // Our choice. Of the 202 runs of docs/compare, four pass kWideGap: three arms with a naive correction under a coarse
 // format, and one step of a fourth.
-constexpr double kWideGap = 0.1;         // k3 KL; a run that learns has 1e-6 to 3e-2
-constexpr double kMostDropped = 0.5;     // share of tokens without weight
-constexpr double kNoAnswers = 0.95;      // share of responses without an answer
-constexpr double kLearnedSome = 0.05;    // share of right responses from which 0 is a fall
+constexpr double kWideGap = 0.1;      // k3 KL; a run that learns has 1e-6 to 3e-2
+constexpr double kMostDropped = 0.5;  // share of tokens without weight
+constexpr double kNoAnswers = 0.95;   // share of responses without an answer
+constexpr double kByChance = 0.01;    // probability below which steps without a right response are no chance
+constexpr double kMeanOver = 5;       // steps
+constexpr double kMostlyCut = 0.95, kRarelyCut = 0.5;
 constexpr std::int64_t kTellEvery = 10;  // steps
 
 [[gnu::format(printf, 1, 2)]] std::string format(const char* pattern, ...) {
@@ -61,15 +63,31 @@ std::string Health::look_at_groups(const Metrics& row) const {
   return begin + "prompts are always solved or never: take prompts between, raise rollout.n or rollout.temperature";
 }
 
+/// Prompts are the independent draws: with a usual share p, all of n prompts are wrong in k steps at most (1 −
+/// p)^(n·k).
+std::string Health::look_at_fall(const Metrics& row) const {
+  if (value(row, kCorrect) != 0) return {};
+  const auto num_prompts = static_cast<double>(recipe_.data.train_batch_size * (num_wrong_steps_ + 1));
+  const double cut = value(row, "response_length/clip_ratio");
+  constexpr const char* kCause =
+      "most often too large an update has broken the policy; lower optim.lr (%g) and go on from a checkpoint before";
+  if (std::pow(1 - usual_correct_, num_prompts) < kByChance) {
+    return format("no response is right any more (%s 0, before it was %.3f): ", kCorrect, usual_correct_) +
+           format(kCause, recipe_.optim.lr);
+  }
+  if (cut >= kMostlyCut && least_cut_ <= kRarelyCut) {
+    return format("no response ends by itself any more (response_length/clip_ratio %.2f, before it was %.2f): ", cut,
+                  least_cut_) +
+           format(kCause, recipe_.optim.lr);
+  }
+  return {};
+}
+
 std::string Health::look(Symptom symptom, const Metrics& row) const {
-  const double correct = value(row, kCorrect), k3 = value(row, kK3);
+  const double k3 = value(row, kK3);
   switch (symptom) {
     case fell_to_0:
-      if (!(correct == 0 && best_correct_ >= kLearnedSome)) return {};
-      return format(
-          "no response is right any more (%s 0, at step %ld it was %.3f): most often too large an update has "
-          "broken the policy; lower optim.lr (%g) and go on from a checkpoint before",
-          kCorrect, static_cast<long>(best_step_), best_correct_, recipe_.optim.lr);
+      return look_at_fall(row);
     case flat:
       return look_at_groups(row);
     case dropped: {
@@ -117,16 +135,17 @@ std::vector<std::string> Health::observe(std::int64_t step, const Metrics& row) 
     course.last_told = step;
     warnings.push_back("step " + std::to_string(step) + ": " + text);
   }
-  if (const double correct = value(row, kCorrect); correct > best_correct_) {
-    best_correct_ = correct;
-    best_step_ = step;
-  }
+  const double correct = value(row, kCorrect), cut = value(row, "response_length/clip_ratio");
+  num_wrong_steps_ = correct > 0 ? 0 : num_wrong_steps_ + 1;
+  if (correct > 0)
+    usual_correct_ = usual_correct_ == 0 ? correct : usual_correct_ + (correct - usual_correct_) / kMeanOver;
+  if (cut < least_cut_) least_cut_ = cut;
   return warnings;
 }
 
 std::string Health::summary() const {
   static constexpr std::array<const char*, kNumSymptoms> kNames = {
-      "no response right any more", "all groups flat", "most tokens dropped by the correction",
+      "no response right or ended any more", "all groups flat", "most tokens dropped by the correction",
       "sampler and learner far apart", "k3 KL without a finite value"};
   std::string text;
   for (std::size_t i = 0; i < courses_.size(); ++i) {

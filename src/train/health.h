@@ -34,8 +34,12 @@ class Health {
 
   const config::Recipe& recipe_;
   std::array<Course, kNumSymptoms> courses_;
-  std::int64_t num_steps_ = 0, best_step_ = 0;
-  double best_correct_ = 0;  ///< largest share of right responses so far
+  std::string look_at_fall(const Metrics& row) const;
+
+  std::int64_t num_steps_ = 0;
+  std::int64_t num_wrong_steps_ = 0;  ///< steps without a right response, since the last that had one
+  double usual_correct_ = 0;          ///< share of right responses, a moving mean over the steps that had one
+  double least_cut_ = 1;              ///< smallest share of responses cut so far
 };
 
 }  // namespace qrl::train

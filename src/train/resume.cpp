@@ -3,6 +3,7 @@
 #include <set>
 
 #include "base/log.h"
+#include "config/keys.h"
 
 namespace qrl::train {
 
@@ -59,6 +60,12 @@ std::string text_of(const std::vector<config::KeyChange>& changes) {
   return text;
 }
 
+/// "[a.jsonl], contents 1b2c3d4e": files may have one name and other prompts, and prompts follow from the tokenizer,
+/// too.
+std::string with_contents(const std::string& files, const std::string& hash) {
+  return files + ", contents " + hash.substr(0, 8);
+}
+
 /// What this recipe and its data have otherwise than the checkpoint's run had, freely changeable keys left out.
 std::vector<config::KeyChange> changes_since(const LoadedState& saved, const config::Recipe& before,
                                              const config::Recipe& recipe, const Inputs& inputs) {
@@ -67,8 +74,27 @@ std::vector<config::KeyChange> changes_since(const LoadedState& saved, const con
   std::vector<config::KeyChange> changes = config::changes_on_resume(before, recipe);
   std::erase_if(changes, [&](const config::KeyChange& change) { return read.contains(change.key); });
   if (saved.inputs.train_prompts != inputs.train_prompts) {
-    changes.push_back({"data.train_files or the tokenizer: other training prompts", saved.inputs.train_prompts,
-                       inputs.train_prompts, true});
+    const config::Key& files = *config::find_key("data.train_files");
+    changes.push_back({"data.train_files", with_contents(files.print(before), saved.inputs.train_prompts),
+                       with_contents(files.print(recipe), inputs.train_prompts), true});
+  }
+  return changes;
+}
+
+/// What scores depend on and may change freely: a run says from where on its scores are others.
+std::vector<config::KeyChange> changes_of_scores(const LoadedState& saved, const config::Recipe& before,
+                                                 const config::Recipe& recipe, const Inputs& inputs) {
+  static constexpr std::string_view kKeys[] = {"eval.n", "eval.temperature", "eval.top_p", "eval.top_k"};
+  if (saved.state.step == 0) return {};
+  std::vector<config::KeyChange> changes = config::changes_among(kKeys, before, recipe);
+  if (saved.inputs.held_out_prompts != inputs.held_out_prompts) {
+    const config::Key& files = *config::find_key("data.val_files");
+    changes.push_back({"data.val_files", with_contents(files.print(before), saved.inputs.held_out_prompts),
+                       with_contents(files.print(recipe), inputs.held_out_prompts), true});
+  }
+  if (!changes.empty()) {
+    base::log_warning(text_of(changes) + ": scores after step " + std::to_string(saved.state.step) +
+                      " cannot be compared with those of before");
   }
   return changes;
 }
@@ -173,13 +199,13 @@ std::vector<config::KeyChange> check_fit(const fs::path& checkpoint, const Loade
     check_same_cold_start(checkpoint, saved, recipe, inputs);
     return {};
   }
-  std::vector<config::KeyChange> changes = changes_since(saved, recipe_of(checkpoint, saved), recipe, inputs);
+  const config::Recipe before = recipe_of(checkpoint, saved);
+  std::vector<config::KeyChange> changes = changes_since(saved, before, recipe, inputs);
   check_changes(checkpoint, changes, allow_change);
   QRL_REQUIRE(saved.inputs.model == inputs.model, checkpoint.string(), "what it was made with",
               "another model (model.path, model.init)", "put it back, or give another trainer.default_local_dir");
-  if (saved.state.step > 0 && saved.inputs.held_out_prompts != inputs.held_out_prompts)
-    base::log_warning("other held-out prompts than before step " + std::to_string(saved.state.step) +
-                      ": scores from here on cannot be compared with those of before");
+  const auto of_scores = changes_of_scores(saved, before, recipe, inputs);
+  changes.insert(changes.end(), of_scores.begin(), of_scores.end());
   return changes;
 }
 

@@ -59,7 +59,7 @@ void print_result(const config::Recipe& recipe, const RunFolder& folder, const s
     say("  no checkpoint: the recipe asks for no step");
   }
   const auto line = [&](const PromptSet& set) -> std::string {
-    const auto rows = read_metric(folder.metrics_file(), score_name(set.data_source, recipe.eval));
+    const auto rows = read_score(folder.metrics_file(), score_name(set.data_source, recipe.eval));
     if (rows.empty()) return {};
     char text[160];
     const std::string name = set.data_source + " mean@" + std::to_string(recipe.eval.n);

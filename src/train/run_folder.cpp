@@ -116,6 +116,21 @@ std::vector<std::pair<std::int64_t, double>> read_metric(const std::filesystem::
   return values;
 }
 
+std::vector<std::pair<std::int64_t, double>> read_score(const std::filesystem::path& file, const std::string& name) {
+  std::vector<std::pair<std::int64_t, double>> values;
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);) {
+    const auto row = nlohmann::json::parse(line, nullptr, false);
+    if (!row.is_object() || !row.contains("step")) continue;
+    const auto changes = row.value("changed_on_resume", nlohmann::json::object());
+    for (const auto& [key, change] : changes.items()) {
+      if (key.starts_with("eval.") || key == "data.val_files") values.clear();
+    }
+    if (row.contains(name) && row[name].is_number()) values.emplace_back(row["step"], row[name]);
+  }
+  return values;
+}
+
 RunFolder::RunFolder(const std::filesystem::path& dir) : path_(made(dir)), lock_(path_) {
   made(checkpoints());
   made(path_ / "rollouts");

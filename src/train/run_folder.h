@@ -38,6 +38,10 @@ class MetricsFile {
 /// Rows of a metrics file that hold `name`, as (step, value), in file order.
 std::vector<std::pair<std::int64_t, double>> read_metric(const std::filesystem::path& file, const std::string& name);
 
+/// The same of a score: only the rows behind the last change of how scores are made (append_changes: eval.*,
+/// data.val_files), so that they can be compared.
+std::vector<std::pair<std::int64_t, double>> read_score(const std::filesystem::path& file, const std::string& name);
+
 /// The numbers of every row, null as NaN, in file order.
 std::vector<std::pair<std::int64_t, Metrics>> read_rows(const std::filesystem::path& file);
 

@@ -23,10 +23,17 @@ std::string line(std::string_view label, const std::string& text) {
   return std::string(label) + std::string(kLabelWidth - label.size(), ' ') + text;
 }
 
+/// " (default)" or " (mode NAME)" where the recipe does not set the key; else nothing.
+std::string mark_of(const config::LoadedRecipe& loaded, std::string_view key) {
+  const auto origin = loaded.origins.find(std::string(key));
+  if (origin == loaded.origins.end()) return " (default)";
+  return origin->second.starts_with(kMode) ? " (" + origin->second + ")" : "";
+}
+
 /// ", clip 0.2", or nothing where the key is unset.
 std::string option(const config::LoadedRecipe& loaded, const char* name, std::string_view key) {
   const std::string value = value_of(loaded, key);
-  return value == "null" ? "" : ", " + std::string(name) + " " + value;
+  return value == "null" ? "" : ", " + std::string(name) + " " + value + mark_of(loaded, key);
 }
 
 void add_mode(const config::LoadedRecipe& loaded, std::vector<std::string>& lines) {
@@ -60,9 +67,11 @@ std::string learner_text(const config::LoadedRecipe& loaded) {
   const std::string dtype = value_of(loaded, "model.dtype");
   const bool plain = quant.learner_forward == config::LearnerForward::bf16;
   const bool plain_backward = quant.learner_backward == config::LearnerBackward::model_dtype;
-  return "forward " + (plain ? dtype : std::string(name(quant.learner_forward)) + " beside " + dtype) + ", backward " +
-         (plain_backward ? dtype : std::string(name(quant.learner_backward))) + ", on " +
-         (config::learns_on_gpu(loaded.recipe) ? "cuda" : "cpu");
+  const std::string forward = std::string(name(quant.learner_forward)) + mark_of(loaded, "quant.learner.forward");
+  return "forward " + (plain ? dtype : forward + " beside " + dtype) + ", backward " +
+         (plain_backward ? dtype
+                         : std::string(name(quant.learner_backward)) + mark_of(loaded, "quant.learner.backward")) +
+         ", on " + (config::learns_on_gpu(loaded.recipe) ? "cuda" : "cpu");
 }
 
 std::string optimizer_text(const config::LoadedRecipe& loaded) {
@@ -92,23 +101,24 @@ std::string sampling_text(const config::LoadedRecipe& loaded) {
 }  // namespace
 
 std::string shown_setting(const config::LoadedRecipe& loaded, std::string_view key) {
-  const auto origin = loaded.origins.find(std::string(key));
-  std::string text = value_of(loaded, key);
-  if (origin == loaded.origins.end()) return text + " (default)";
-  return origin->second.starts_with(kMode) ? text + " (" + origin->second + ")" : text;
+  return value_of(loaded, key) + mark_of(loaded, key);
 }
 
 std::vector<std::string> describe_settings(const config::LoadedRecipe& loaded) {
   const config::Recipe& recipe = loaded.recipe;
+  const bool acr = recipe.rollout_correction.acr;
   std::vector<std::string> lines;
   add_mode(loaded, lines);
   lines.push_back(line("loss", loss_text(loaded)));
   lines.push_back(line("correction", shown_setting(loaded, "rollout_correction.method") +
                                          option(loaded, "threshold", "rollout_correction.threshold") +
-                                         (recipe.rollout_correction.acr ? ", acr" : "")));
-  lines.push_back(line("sampler", shown_setting(loaded, "quant.rollout.weights") + " weights (" +
-                                      std::string(quant::name(snapshot_formats(recipe.quant).linear)) + "), " +
-                                      std::string(quant::name(kv_format(recipe.quant))) + " KV cache, on " +
+                                         option(loaded, "low", "rollout_correction.threshold_low") +
+                                         (acr ? ", acr" + mark_of(loaded, "rollout_correction.acr") : "")));
+  const std::string format(quant::name(snapshot_formats(recipe.quant).linear));
+  const std::string weights = shown_setting(loaded, "quant.rollout.weights") + " weights" +
+                              (format == value_of(loaded, "quant.rollout.weights") ? "" : " (" + format + ")");
+  lines.push_back(line("sampler", weights + ", " + std::string(quant::name(kv_format(recipe.quant))) + " KV cache" +
+                                      mark_of(loaded, "quant.rollout.kv_cache") + ", on " +
                                       (config::draws_on_gpu(recipe) ? "cuda" : "cpu")));
   lines.push_back(line("learner", learner_text(loaded)));
   lines.push_back(line("optimizer", optimizer_text(loaded)));

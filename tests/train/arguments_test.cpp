@@ -24,6 +24,9 @@ void refuses(const std::string& arguments, const std::string& what) {
 
 TEST_CASE("an argument that is none gets one line with what to do") {
   refuses(kTiny + " optim.lr=1e-4 --dry-run", "a key of the recipe is set by --set optim.lr=1e-4");
+  refuses(kTiny + " ++optim.lr=1e-4 --dry-run", "a key of the recipe is set by --set optim.lr=1e-4");
+  refuses("optim.lr=1e-4",
+          "expected a recipe file first, got \"optim.lr=1e-4\"; type qrl-train RECIPE --set optim.lr=1e-4");
   refuses("eval " + kTiny + " eval.n=4", "--set eval.n=4");
   refuses(kTiny + " --dryrun", "did you mean --dry-run?");
   refuses("nowhere/recipe.yaml", "no such file: \"nowhere/recipe.yaml\"");

@@ -55,7 +55,7 @@ TEST_CASE("a run and a dry run say which values of its mode a recipe overrides, 
       test::run_command(test::tiny_command(dir / "run", "--set trainer.total_training_steps=0 --set sft.steps=0"));
   CHECK(run.exit_code == 0);
   for (const char* line :
-       {"mode        none\n", "loss        grpo (default), clip low 0.2", "correction  tis (default)",
+       {"mode        none\n", "loss        grpo (default), clip low 0.2 (default)", "correction  tis (default)",
         "sampler     int8 (default) weights", "optimizer   adamw (default), lr 0.001", "verifier    countdown",
         "4 samples a prompt, temperature 1.0 (default), up to 24 tokens"})
     CHECK(says(run.output, line));
@@ -108,7 +108,25 @@ TEST_CASE("a symptom is told with its number and cause, at most every ten steps,
   CHECK(broken.observe(1, sound_row()).empty());
   const auto fell = broken.observe(2, with(sound_row(), kFlat));
   REQUIRE(fell.size() == 1);  // its flat groups have that cause
-  CHECK(says(fell[0], "no response is right any more (reward/correct_fraction 0, at step 1 it was 0.500)"));
+  CHECK(says(fell[0], "no response is right any more (reward/correct_fraction 0, before it was 0.500)"));
+
+  // Rare rewards: a step without any is no fall, many are.
+  config::Recipe small = recipe;
+  small.data.train_batch_size = 16;
+  train::Health rare(small);
+  CHECK(rare.observe(1, with(sound_row(), {{"reward/correct_fraction", 0.05}})).empty());
+  const train::Metrics none = with(sound_row(), {{"reward/correct_fraction", 0}});
+  for (std::int64_t step = 2; step <= 6; ++step) CHECK(rare.observe(step, none).empty());
+  CHECK(rare.observe(7, none).size() == 1);  // 0.95^(16 * 6) is below 1 %
+  // A policy that broke before it was right: no response ends any more.
+  train::Health endless(small);
+  const train::Metrics ends = with(kFlat, {{"response_length/clip_ratio", 0.1}}),
+                       cut = with(kFlat, {{"response_length/clip_ratio", 1}});
+  CHECK(says(endless.observe(1, with(sound_row(), ends)).at(0), "take easier prompts"));
+  const auto broke = endless.observe(2, with(sound_row(), cut));
+  REQUIRE(broke.size() == 1);
+  CHECK(says(broke[0], "no response ends by itself any more (response_length/clip_ratio 1.00, before it was 0.10)"));
+  CHECK(says(broke[0], "lower optim.lr"));
 }
 
 TEST_CASE("a run whose groups are all flat warns in its first steps and at its end, and its rows keep their names") {
@@ -190,6 +208,10 @@ TEST_CASE("what a dry run lacks is listed behind the plan, with exit code 2 unle
   CHECK(says(refused.output, "--allow-absent"));
   CHECK(test::run_command(lacking + " --allow-absent").exit_code == 0);
   CHECK(test::run_command(kProgram + QRL_SOURCE_DIR "/tests/train/tiny.yaml --allow-absent").exit_code == 2);
+  const test::Outcome resumed =
+      test::run_command(kProgram + QRL_SOURCE_DIR "/tests/train/tiny.yaml --dry-run --resume nowhere/step_3");
+  CHECK(resumed.exit_code == 2);
+  CHECK(says(resumed.output, "absent      nowhere/step_3/state.json (--resume): a run needs it"));
 }
 
 TEST_CASE("a GPU that is not there is missed by the key that asks for it") {
