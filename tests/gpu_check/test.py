@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scripts/gpu/check with programs that stand in: its table, its JSON, its exit codes; each failure must be seen."""
+"""scripts/gpu/check and first_contact with programs that stand in: its table, its JSON, its exit codes; each failure must be seen."""
 import json
 import os
 import pathlib
@@ -30,8 +30,8 @@ def expect(holds, what, output=""):
 def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        for program in ("qrl-train", "test_cuda_device", "test_learner"):
-            shutil.copy(HERE / "stand_in", folder / program)
+        for program in ("qrl-train", "test_cuda_device", "test_learner", "gpu_probe"):
+            shutil.copy(CHECK.parent / "stand_in", folder / program)
         (folder / "path").mkdir()
         peer = folder / "path" / "python3"
         peer.write_text('#!/bin/sh\ncase "$*" in\n*gpu/peers*) echo \'{"torch": "2", "transformers": "5", "attention": "sdpa", '
@@ -61,7 +61,7 @@ def main():
         expect(code == 1 and [case["holds"] for case in cases] == [True, False] and "exit code -11" in cases[1]["why"] and
                len(rows) > 30, "a case that ends the program costs no other, and no other check", output)
         code, output, rows = check(folder, fails="form")
-        expect(code == 1 and "scripts/gpu/check itself: KeyError" in output and any(row["check"] == "peers" for row in rows),
+        expect(code == 1 and "scripts/gpu itself: KeyError" in output and any(row["check"] == "peers" for row in rows),
                "an answer of another form costs no other check", output)
         code, output, rows = check(folder, "--only", "bench-decode,resume")
         expect(code == 0 and [row["check"].split()[0] for row in rows] == ["decode"] * 8 + ["save,"] * 2, "--only", output)
@@ -78,6 +78,50 @@ def main():
                            ("tokens", "FAILS  decode int8, batch 64: graphs"), ("ticks", "FAILS  ticks int4, 8B")):
             code, output, _ = check(folder, fails=fails)
             expect(code == 1 and row in output, f"{fails} is seen", output)
+
+        check_first_contact(folder)
+
+
+def first_contact(folder, out, *arguments, fails=""):
+    env = {**os.environ, "QRL_STAND_IN_FAILS": fails, "PATH": f"{folder}/path:{os.environ['PATH']}"}
+    done = subprocess.run([sys.executable, CHECK.parent / "first_contact", "--bin", folder, "--out", out, *arguments],
+                          capture_output=True, text=True, env=env, timeout=120)
+    file = out / "first_contact.json"
+    parts = json.loads(file.read_text())["parts"] if done.returncode < 2 else {}
+    return done.returncode, done.stdout + done.stderr, parts
+
+
+def check_first_contact(folder):
+    for tool in ("nvidia-smi", "ncu", "compute-sanitizer"):
+        shutil.copy(CHECK.parent / "stand_in", folder / "path" / tool)
+    code, output, parts = first_contact(folder, folder / "whole")
+    expect(code == 0 and len(parts) == 16 and all(part["state"] == "done" for part in parts.values()), "all five steps", output)
+    expect("-> kernels may begin before the one before has ended" in output, "a figure's decision stands below it", output)
+    files = sorted(file.name for file in (folder / "whole").iterdir())
+    expect(files == ["first_contact.json", *(f"step{n}.log" for n in range(1, 6))], f"one JSON and a log a step: {files}")
+    expect("$ nvidia-smi" in (folder / "whole" / "step1.log").read_text(), "a log holds the command lines")
+    code, output, _ = first_contact(folder, folder / "probe", "--step", "1", fails="probe")
+    expect(code == 1 and "FAILS  probe: chain" in output and "-> QRL_CUDA_OVERLAP=0 for all" in output, "a failing probe", output)
+
+    # Stopped within a part, and going on: what is done is not done again, the part that was cut off counts as failed.
+    out = folder / "stopped"
+    first_contact(folder, out, "--step", "1")
+    file = out / "first_contact.json"
+    record = json.loads(file.read_text())
+    record["parts"]["learner"]["state"] = "under way"
+    file.write_text(json.dumps(record))
+    code, output, parts = first_contact(folder, out, "--step", "1")
+    expect(code == 1 and "operations: done in an earlier call" in output and parts["learner"]["state"] == "cut off" and
+           "did not end: the program was stopped in it" in output, "a call that goes on", output)
+    code, output, parts = first_contact(folder, out, "--step", "1", "--again", "learner")
+    expect(code == 0 and parts["learner"]["state"] == "done", "--again", output)
+    code, output, parts = first_contact(folder, folder / "late", "--step", "2", "--limit", "9")
+    expect(code == 1 and all(part["state"] == "left out" for part in parts.values()), "a step without time", output)
+    code, output, _ = first_contact(folder, out, "--again", "nothing")
+    expect(code == 2 and "expected some of device, probe" in output, "--again of an unknown part", output)
+    file.write_text("{")
+    code, output, _ = first_contact(folder, out)
+    expect(code == 2 and "move it away to begin anew" in output, "a damaged first_contact.json", output)
 
 
 main()
