@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-#include "engine.h"
+#include "cuda/engine/decode_engine.h"
 #include "kernels.h"
 #include "products.h"
 #include "runtime.h"

@@ -3,9 +3,9 @@
 
 #include <string>
 
+#include "cuda/engine/decode_engine.h"
 #include "device_engine.h"
 #include "device_speed.h"
-#include "engine.h"
 #include "speed.h"
 #include "tick_speed.h"
 #include "training.h"
@@ -17,7 +17,7 @@ std::string version() {
   return std::to_string(CUDART_VERSION / 1000) + "." + std::to_string(CUDART_VERSION % 1000 / 10) + " " QRL_CUDA_ARCHS;
 }
 
-std::unique_ptr<Engine> make_engine(const EngineOptions& options) { return device::make_device_engine(options); }
+std::unique_ptr<DecodeEngine> make_engine(const EngineOptions& options) { return device::make_device_engine(options); }
 std::unique_ptr<TrainingKernels> make_training_kernels(int device_number) {
   return device::make_device_training(device_number);
 }

@@ -3,12 +3,12 @@
 
 #include <memory>
 
-#include "engine.h"
+#include "cuda/engine/decode_engine.h"
 #include "runtime.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
 /// make_engine of engine.h, here.
-std::unique_ptr<Engine> make_device_engine(const EngineOptions& options);
+std::unique_ptr<DecodeEngine> make_device_engine(const EngineOptions& options);
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "engine.h"
+#include "cuda/engine/decode_engine.h"
 #include "kernels.h"
 #include "runtime.h"
 

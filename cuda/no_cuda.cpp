@@ -1,6 +1,6 @@
 // Stands in for the CUDA backend in a program that was built without it.
 #include "base/error.h"
-#include "engine.h"
+#include "cuda/engine/decode_engine.h"
 #include "speed.h"
 #include "training.h"
 
@@ -15,7 +15,7 @@ namespace {
 }
 }  // namespace
 
-std::unique_ptr<Engine> make_engine(const EngineOptions&) { fail(); }
+std::unique_ptr<DecodeEngine> make_engine(const EngineOptions&) { fail(); }
 ProductSpeeds measure_products(const ProductSpeedTask&) { fail(); }
 AttentionSpeed measure_attention(const AttentionSpeedTask&) { fail(); }
 TickSpeeds measure_ticks(const TickSpeedTask&) { fail(); }

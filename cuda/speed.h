@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine.h"
+#include "cuda/engine/decode_engine.h"
 #include "quant/format.h"
 #include "quant/kv_format.h"
 

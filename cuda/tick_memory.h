@@ -5,7 +5,7 @@
 #include <compare>
 
 #include "attention_plan.h"
-#include "engine.h"
+#include "cuda/engine/decode_engine.h"
 #include "kernels.h"
 #include "layout.h"
 #include "runtime.h"

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/rng.h"
+#include "cuda/engine/weight_store.h"
 #include "device_engine.h"
 #include "device_speed.h"
 #include "layout.h"
@@ -52,7 +53,7 @@ Memory random_masters(std::int64_t count, const Stream& stream) {
 }
 
 /// Gives the engine weights; seconds of the second of two rewrites of all of them.
-double make_weights(const TickSpeedTask& task, Engine& engine) {
+double make_weights(const TickSpeedTask& task, DecodeEngine& engine) {
   const ModelShape& shape = task.options.shape;
   const std::vector<float> ones(static_cast<std::size_t>(std::max(shape.width, shape.head_dim)), 1.0F);
   const std::int64_t qkv_size = layer_matrices(shape)[0].out;
@@ -70,7 +71,7 @@ double make_weights(const TickSpeedTask& task, Engine& engine) {
   weights.rope_table = rope_table.data();
   weights.layers.assign(static_cast<std::size_t>(shape.num_layers), layer);
   weights.lm_head = {quant::Format::bf16, shape.vocab_size, shape.width};
-  engine.upload(weights);
+  engine.weights().upload(weights);
 
   const Stream stream;
   std::int64_t largest = shape.vocab_size * shape.width;
@@ -81,9 +82,9 @@ double make_weights(const TickSpeedTask& task, Engine& engine) {
   for (std::int64_t i = 0; i < shape.num_layers; ++i) {
     for (const Matrix& matrix : matrices) masters.push_back({values.as<float>(), matrix.place, i, 0, matrix.out});
   }
-  engine.rewrite(masters);
+  engine.weights().rewrite(masters);
   const double start_s = base::now_s();
-  engine.rewrite(masters);
+  engine.weights().rewrite(masters);
   return base::now_s() - start_s;
 }
 
@@ -103,7 +104,7 @@ class Sequences {
   std::int64_t most() const { return static_cast<std::int64_t>(pages_.size()) / pages_each_; }
 
   /// The first sequence's keys and values are computed, the others' copied.
-  void fill(Engine& engine, std::int64_t count) const {
+  void fill(DecodeEngine& engine, std::int64_t count) const {
     base::RandomStream random(1, base::RandomPurpose::generator, 0);
     for (std::int64_t begin = 0; begin < context_; begin += task_.options.max_rows) {
       std::vector<std::int32_t> tokens, positions;
@@ -128,7 +129,7 @@ class Sequences {
     if (!copies.empty()) copy();
   }
 
-  TickSpeed decode(Engine& engine, std::int64_t batch) const {
+  TickSpeed decode(DecodeEngine& engine, std::int64_t batch) const {
     const auto rows = static_cast<std::size_t>(batch);
     std::vector<std::int32_t> tokens(rows), first_pages(rows), draw_rows(rows);
     const std::vector<std::int32_t> positions(rows, static_cast<std::int32_t>(context_ - 1));
@@ -210,7 +211,7 @@ TickSpeeds measure_tick_speeds(const TickSpeedTask& task) {
   speeds.copy_bytes_per_s = ceilings.copy_bytes_per_s;
   speeds.matmul_flops = 2 * size * size * size / ceilings.product_s[0];
 
-  const std::unique_ptr<Engine> engine = make_device_engine(task.options);
+  const std::unique_ptr<DecodeEngine> engine = make_device_engine(task.options);
   speeds.rewrite_s = make_weights(task, *engine);
   const std::int64_t num_pages = engine->allocate_kv();
   if (task.options.kv_format == quant::KvFormat::fp8_e4m3) {

@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "engine.h"
+#include "cuda/engine/weight_store.h"
 
 namespace qrl::cuda {
 

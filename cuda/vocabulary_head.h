@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "blocks.h"
-#include "engine.h"
+#include "cuda/engine/sequence_scorer.h"
 #include "kernels.h"
 #include "products.h"
 #include "runtime.h"
@@ -31,7 +31,7 @@ class VocabularyHead {
   /// What was sent so, and has come: of so many rows in all, the first.
   void read(std::int64_t num_rows, std::size_t turn, std::span<DrawnToken> drawn) const;
 
-  /// As Engine::score, of rows without a branch; waits for the stream.
+  /// As SequenceScorer::score, of rows without a branch; waits for the stream.
   void score(const ResidualRows& rows, const Targets& targets, std::span<TokenScore> scores, const Stream& stream);
 
   /// Logits of at most kWholeRows rows to the host.

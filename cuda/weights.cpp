@@ -215,9 +215,9 @@ Table Weights::table(WeightPlace place) const {
   return {lm_head_.codes.as<std::uint16_t>(), lm_head_.view.at.width};
 }
 
-void Weights::decode(std::span<const DecodedMatrix> wanted, const Stream& stream) const {
+void Weights::decode(std::span<const DequantizedMatrix> wanted, const Stream& stream) const {
   const std::int64_t width = options_.shape.width;
-  for (const DecodedMatrix& one : wanted) {
+  for (const DequantizedMatrix& one : wanted) {
     const auto [place, layer] = one.matrix;
     require_layer(layer);
     if (const MatrixMemory* matrix = matrix_at(place, layer); matrix != nullptr) {

@@ -5,7 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "engine.h"
+#include "cuda/engine/decode_engine.h"
+#include "cuda/engine/weight_store.h"
 #include "kernels.h"
 #include "runtime.h"
 
@@ -29,14 +30,14 @@ class Weights {
   /// Checks shapes and formats, makes memory the first time, copies, blocks until it is there.
   void upload(const HostWeights& host, const Stream& stream);
 
-  /// As Engine::rewrite.
+  /// As WeightStore::rewrite.
   std::int64_t rewrite(std::span<const Master> masters, const Stream& stream);
 
-  /// As Engine::decode, in the stream's order.
-  void decode(std::span<const DecodedMatrix> wanted, const Stream& stream) const;
+  /// As WeightStore::dequantize, in the stream's order.
+  void decode(std::span<const DequantizedMatrix> wanted, const Stream& stream) const;
   /// A block's matrix.
   const DeviceMatrix& matrix(const MatrixId& id) const;
-  /// As Engine::table.
+  /// As WeightStore::table.
   Table table(WeightPlace place) const;
 
   bool uploaded() const { return !layers_.empty(); }

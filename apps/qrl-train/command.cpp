@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "cuda/engine.h"
+#include "cuda/engine/decode_engine.h"
 #include "learner/learner.h"
 #include "ops/isa.h"
 

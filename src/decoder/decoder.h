@@ -18,7 +18,7 @@ namespace qrl::decoder {
 
 struct DecoderOptions {
   base::Device device = base::Device::cpu;     ///< cuda: the GPU's backend (decoder/device_backend.h)
-  int device_number = 0;                       ///< of the visible ones, round and round (cuda/engine.h)
+  int device_number = 0;                       ///< of the visible ones, round and round (cuda/engine/decode_engine.h)
   std::int64_t max_num_seqs = 256;             ///< sequences in flight
   std::int64_t max_num_batched_tokens = 2048;  ///< rows of one tick; longer prompts are prefilled in chunks
   std::int64_t page_size = 16;                 ///< tokens per KV page
@@ -26,7 +26,7 @@ struct DecoderOptions {
   /// On a GPU: 0: kv_pages or an error; else as many of them as fit into this share of its memory, beside all else.
   double gpu_memory_utilization = 0;
   bool enforce_eager = false;      ///< on a GPU: no CUDA graphs; changes no draw
-  bool row_only_sums = false;      ///< on a GPU: as cuda/engine.h's; the CPU's are
+  bool row_only_sums = false;      ///< on a GPU: as cuda/engine/decode_engine.h's; the CPU's are
   std::int64_t max_model_len = 0;  ///< prompt + response tokens of the longest sequence
   quant::KvFormat kv_format = quant::KvFormat::bf16;
   /// Tokens of the vocabulary whose logits exist at once (for 32 rows), a multiple of 256, unless top-k or top-p look

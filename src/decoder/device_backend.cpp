@@ -10,6 +10,8 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/threads.h"
+#include "cuda/engine/sequence_scorer.h"
+#include "cuda/engine/weight_store.h"
 #include "decoder/device_masters.h"
 #include "decoder/packed_ticks.h"
 
@@ -30,7 +32,8 @@ cuda::HostMatrix host_matrix(const ops::PackedLinear& packed) {
 
 class DeviceBackend final : public Backend, public model::DeviceWeights {
  public:
-  DeviceBackend(const model::ModelConfig& config, const DecoderOptions& options, std::unique_ptr<cuda::Engine> engine)
+  DeviceBackend(const model::ModelConfig& config, const DecoderOptions& options,
+                std::unique_ptr<cuda::DecodeEngine> engine)
       : options_(options),
         vocab_size_(config.vocab_size),
         head_dim_(config.head_dim),
@@ -68,32 +71,32 @@ class DeviceBackend final : public Backend, public model::DeviceWeights {
   void finish(std::int64_t version) override { uploaded_version_ = version; }
   void bring(const model::Snapshot& snapshot) override;
   void decode(std::span<const model::DecodedTensor> wanted, void* stream) override {
-    engine_->decode(masters_.of(wanted), {stream});
+    engine_->weights().dequantize(masters_.of(wanted), {stream});
   }
   model::DeviceTable table(const std::string& tensor) override {
-    const cuda::Table table = engine_->table(masters_.matrix(tensor).place);
+    const cuda::Table table = engine_->weights().table(masters_.matrix(tensor).place);
     return {const_cast<std::uint16_t*>(table.values), table.stride};
   }
   model::ProductRoom product_room(const std::string& matrix, std::int64_t num_rows) override {
-    const cuda::ProductRoom room = engine_->product_room(masters_.matrix(matrix), num_rows);
-    return {static_cast<std::size_t>(room.code_bytes), room.y_columns,
+    const cuda::MatmulRoom room = engine_->weights().matmul_room(masters_.matrix(matrix), num_rows);
+    return {static_cast<std::size_t>(room.quantized_bytes), room.y_columns,
             room.y_is_f32 ? base::DType::f32 : base::DType::bf16};
   }
   void multiply(const float* x, const model::ProductInput& input, void* y, void* stream) override {
-    engine_->multiply(x, placed(input), y, {stream});
+    engine_->weights().matmul(x, placed(input), y, {stream});
   }
   void decode_input(const model::ProductInput& input, const base::View& to, void* stream) override {
-    engine_->decode(placed(input), to.data, to.dtype == base::DType::f32, {stream});
+    engine_->weights().dequantize(placed(input), to.data, to.dtype == base::DType::f32, {stream});
   }
   void forward(const model::PackedSequences& rows, std::span<float* const> after_layer, void* stream) override {
     const PackedTicks packed(rows, limits());
-    engine_->forward(packed.ticks(), packed.num_pages(), after_layer, {stream});
+    engine_->sequences().forward(packed.ticks(), packed.num_pages(), after_layer, {stream});
   }
   void score(const float* x, const model::TargetTokens& targets, std::span<float> logprobs, std::span<float> entropies,
              void* stream) override;
 
  private:
-  cuda::ProductInput placed(const model::ProductInput& input) const {
+  cuda::MatmulInput placed(const model::ProductInput& input) const {
     return {masters_.matrix(input.matrix), input.num_rows, input.codes};
   }
   TickLimits limits() const { return {options_.max_num_batched_tokens, options_.max_num_seqs, options_.page_size}; }
@@ -105,7 +108,7 @@ class DeviceBackend final : public Backend, public model::DeviceWeights {
   std::int64_t vocab_size_, head_dim_;
   std::size_t num_kv_scales_;
   std::int64_t num_pages_;
-  std::unique_ptr<cuda::Engine> engine_;
+  std::unique_ptr<cuda::DecodeEngine> engine_;
   base::Buffer rope_table_;
   DeviceTick tick_;
   DeviceMasters masters_;
@@ -139,7 +142,8 @@ void DeviceBackend::calibrate_kv(std::span<const std::vector<types::TokenId>> se
   const cuda::Tick& tick = packed.ticks().front();
   const std::int64_t count = static_cast<std::int64_t>(tick.tokens_N.size()) * head_dim_;
   KvScales scales{snapshot_->version(), std::vector<float>(num_kv_scales_), std::vector<float>(num_kv_scales_)};
-  engine_->kv_percentiles(tick, num_above_percentile(count, options.percentile), scales.keys_LK, scales.values_LK);
+  engine_->sequences().kv_percentiles(tick, num_above_percentile(count, options.percentile), scales.keys_LK,
+                                      scales.values_LK);
   for (std::vector<float>* side : {&scales.keys_LK, &scales.values_LK}) {
     for (float& x : *side) {
       if (!std::isfinite(x)) model::fail_broken("KV calibration, keys and values", snapshot_->version());
@@ -152,7 +156,7 @@ void DeviceBackend::calibrate_kv(std::span<const std::vector<types::TokenId>> se
 void DeviceBackend::score(const float* x, const model::TargetTokens& targets, std::span<float> logprobs,
                           std::span<float> entropies, void* stream) {
   std::vector<cuda::TokenScore> scores(logprobs.size());
-  engine_->score(x, {targets.rows, targets.tokens, targets.temperature}, scores, {stream});
+  engine_->sequences().score(x, {targets.rows, targets.tokens, targets.temperature}, scores, {stream});
   for (std::size_t i = 0; i < scores.size(); ++i) {
     logprobs[i] = scores[i].logprob;
     entropies[i] = scores[i].entropy;
@@ -175,14 +179,14 @@ void DeviceBackend::upload_unless_there() {
                               values_or_null(layer.qkv.bias), values_or_null(layer.o.bias), host_matrix(layer.qkv),
                               host_matrix(layer.o), host_matrix(layer.gate_up), host_matrix(layer.down)});
   }
-  engine_->upload(weights);
+  engine_->weights().upload(weights);
   uploaded_version_ = snapshot.version();
 }
 
 std::string DeviceBackend::rewrite(std::span<const model::DeviceMaster> masters) {
   uploaded_version_ = -1;  // till all are rewritten
   std::vector<std::string> names;
-  const std::int64_t broken = engine_->rewrite(masters_.of(masters, names));
+  const std::int64_t broken = engine_->weights().rewrite(masters_.of(masters, names));
   return broken < 0 ? std::string() : names[static_cast<std::size_t>(broken)];
 }
 
@@ -288,7 +292,7 @@ cuda::EngineOptions engine_options(const model::ModelConfig& config, const Decod
 }
 
 std::unique_ptr<Backend> make_device_backend(const model::ModelConfig& config, const DecoderOptions& options,
-                                             std::unique_ptr<cuda::Engine> engine) {
+                                             std::unique_ptr<cuda::DecodeEngine> engine) {
   return std::make_unique<DeviceBackend>(config, options, std::move(engine));
 }
 

@@ -1,10 +1,10 @@
-// Owns ticks on a GPU: what a snapshot, a plan and a call's draws are to the engine of cuda/engine.h. Knows nothing of
-// kernels or of scheduling.
+// Owns ticks on a GPU: what a snapshot, a plan and a call's draws are to the engine of cuda/engine/decode_engine.h.
+// Knows nothing of kernels or of scheduling.
 #pragma once
 
 #include <memory>
 
-#include "cuda/engine.h"
+#include "cuda/engine/decode_engine.h"
 #include "decoder/backend.h"
 #include "decoder/decoder.h"
 
@@ -16,7 +16,7 @@ cuda::EngineOptions engine_options(const model::ModelConfig& config, const Decod
 /// Takes an engine made with engine_options of the same. Weights are copied to the device at the first `begin` of each
 /// version that the snapshot holds. Draws with top-k or top-p are made on the CPU from whole rows of logits.
 std::unique_ptr<Backend> make_device_backend(const model::ModelConfig& config, const DecoderOptions& options,
-                                             std::unique_ptr<cuda::Engine> engine);
+                                             std::unique_ptr<cuda::DecodeEngine> engine);
 
 /// A plan's rows as one tick of an engine; kept from tick to tick for its memory.
 class DeviceTick {

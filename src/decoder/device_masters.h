@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cuda/engine.h"
+#include "cuda/engine/weight_store.h"
 #include "model/config.h"
 #include "model/device_weights.h"
 
@@ -16,11 +16,11 @@ class DeviceMasters {
  public:
   explicit DeviceMasters(const model::ModelConfig& config);
 
-  /// What Engine::rewrite takes for these tensors; `names[i]` becomes the tensor of the i-th. A tied embedding is
+  /// What WeightStore::rewrite takes for these tensors; `names[i]` becomes the tensor of the i-th. A tied embedding is
   /// lm_head, too.
   std::vector<cuda::Master> of(std::span<const model::DeviceMaster> masters, std::vector<std::string>& names) const;
-  /// What Engine::decode takes.
-  std::vector<cuda::DecodedMatrix> of(std::span<const model::DecodedTensor> wanted) const;
+  /// What WeightStore::dequantize takes.
+  std::vector<cuda::DequantizedMatrix> of(std::span<const model::DecodedTensor> wanted) const;
   /// Which matrix that is, by a snapshot's name for it.
   cuda::MatrixId matrix(const std::string& tensor) const;
 

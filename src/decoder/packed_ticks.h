@@ -6,7 +6,7 @@
 #include <deque>
 #include <vector>
 
-#include "cuda/engine.h"
+#include "cuda/engine/decode_engine.h"
 #include "model/device_weights.h"
 
 namespace qrl::decoder {

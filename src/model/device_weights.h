@@ -77,7 +77,7 @@ class DeviceWeights {
 
   // What a learner on this device computes with, once it has held the weights. `stream` is the caller's order of work
   // there, which outlives this (a cudaStream_t; null: the default), at whose end each puts its own without waiting; the
-  // decoder's work and the caller's never overlap. From any thread, one at a time. cuda/engine.h has the contracts.
+  // decoder's work and the caller's never overlap. From any thread, one at a time. cuda/engine has the contracts.
 
   /// Has the weights of the snapshot's version there: brings those from the host that are of another. The snapshot must
   /// be the one that the decoder reads.

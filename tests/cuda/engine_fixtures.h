@@ -14,8 +14,8 @@ using quant::KvFormat;
 
 enum class Products : std::uint8_t { rounded, f32 };
 
-inline std::unique_ptr<cuda::Engine> make_engine(const model::ModelConfig& config, const DecoderOptions& options,
-                                                 Products products = Products::rounded) {
+inline std::unique_ptr<cuda::DecodeEngine> make_engine(const model::ModelConfig& config, const DecoderOptions& options,
+                                                       Products products = Products::rounded) {
   cuda::EngineOptions engine_options = decoder::engine_options(config, options);
   engine_options.f32_products = products == Products::f32;
   return target::make_device_engine(engine_options);

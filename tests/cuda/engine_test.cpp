@@ -18,36 +18,12 @@ std::vector<float> logits_there(const model::Snapshot& snapshot, const std::vect
                                 Products products) {
   const model::ModelConfig& config = snapshot.config();
   // The backend is what knows how a snapshot is uploaded; a decoder's calls do it with one drawn token.
-  struct Door final : cuda::Engine {
-    explicit Door(std::shared_ptr<cuda::Engine> engine_) : engine(std::move(engine_)) {}
+  struct Door final : cuda::DecodeEngine {
+    explicit Door(std::shared_ptr<cuda::DecodeEngine> engine_) : engine(std::move(engine_)) {}
     std::string describe() const override { return engine->describe(); }
-    void upload(const cuda::HostWeights& weights) override { engine->upload(weights); }
-    std::int64_t rewrite(std::span<const cuda::Master> masters) override { return engine->rewrite(masters); }
-    void decode(std::span<const cuda::DecodedMatrix> wanted, cuda::CallersStream stream) override {
-      engine->decode(wanted, stream);
-    }
-    cuda::Table table(cuda::WeightPlace place) const override { return engine->table(place); }
-    cuda::ProductRoom product_room(const cuda::MatrixId& matrix, std::int64_t num_rows) const override {
-      return engine->product_room(matrix, num_rows);
-    }
-    void multiply(const float* x, const cuda::ProductInput& input, void* y, cuda::CallersStream stream) override {
-      engine->multiply(x, input, y, stream);
-    }
-    void decode(const cuda::ProductInput& input, void* to, bool to_f32, cuda::CallersStream stream) override {
-      engine->decode(input, to, to_f32, stream);
-    }
-    void forward(std::span<const cuda::Tick> t, std::int64_t n, std::span<float* const> x,
-                 cuda::CallersStream stream) override {
-      engine->forward(t, n, x, stream);
-    }
-    void score(const float* x, const cuda::Targets& t, std::span<cuda::TokenScore> s,
-               cuda::CallersStream stream) override {
-      engine->score(x, t, s, stream);
-    }
+    cuda::WeightStore& weights() override { return engine->weights(); }
+    cuda::SequenceScorer& sequences() override { return engine->sequences(); }
     void set_kv_scales(std::span<const float> k, std::span<const float> v) override { engine->set_kv_scales(k, v); }
-    void kv_percentiles(const cuda::Tick& t, std::int64_t n, std::span<float> k, std::span<float> v) override {
-      engine->kv_percentiles(t, n, k, v);
-    }
     std::int64_t allocate_kv() override { return engine->allocate_kv(); }
     void release_kv() override { engine->release_kv(); }
     void start(const cuda::Tick& t, const cuda::Draws& w) override { engine->start(t, w); }
@@ -55,9 +31,9 @@ std::vector<float> logits_there(const model::Snapshot& snapshot, const std::vect
     void logits(std::span<const std::int32_t> r, std::span<float> l) override { engine->logits(r, l); }
     std::int64_t max_logit_rows() const override { return engine->max_logit_rows(); }
     const cuda::EngineStats& stats() const override { return engine->stats(); }
-    std::shared_ptr<cuda::Engine> engine;
+    std::shared_ptr<cuda::DecodeEngine> engine;
   };
-  const std::shared_ptr<cuda::Engine> engine = make_engine(config, options, products);
+  const std::shared_ptr<cuda::DecodeEngine> engine = make_engine(config, options, products);
   const auto backend = decoder::make_device_backend(config, options, std::make_unique<Door>(engine));
   backend->load(snapshot);
   if (options.kv_format == KvFormat::fp8_e4m3) backend->set_kv_scales(scales);

@@ -20,7 +20,7 @@ struct Traced {
         std::make_unique<Decoder>(config, options, decoder::make_device_backend(config, options, std::move(made)));
   }
   const cuda::EngineStats& stats() const { return engine->stats(); }
-  cuda::Engine* engine;
+  cuda::DecodeEngine* engine;
   std::unique_ptr<Decoder> decoder;
 };
 
@@ -137,8 +137,8 @@ TEST_CASE("a tick that is started while the one before is under way draws what i
   std::vector<std::vector<std::pair<std::int32_t, float>>> drawn[2];
   for (const bool ahead : {false, true}) {
     INFO((ahead ? "ahead" : "one after the other"));
-    std::unique_ptr<cuda::Engine> made = make_engine(config, options_of(KvFormat::int8));
-    cuda::Engine& engine = *made;
+    std::unique_ptr<cuda::DecodeEngine> made = make_engine(config, options_of(KvFormat::int8));
+    cuda::DecodeEngine& engine = *made;
     const auto backend = decoder::make_device_backend(config, options_of(KvFormat::int8), std::move(made));
     backend->load(*snapshot);
     backend->begin({});

@@ -38,8 +38,8 @@ struct DeviceSampler {
       : snapshot(config, formats),
         decoder(config, options,
                 decoder::make_device_backend(config, options, make_engine(config, products, device, options))) {}
-  static std::unique_ptr<cuda::Engine> make_engine(const model::ModelConfig& config, Products products,
-                                                   base::Device device, const decoder::DecoderOptions& how) {
+  static std::unique_ptr<cuda::DecodeEngine> make_engine(const model::ModelConfig& config, Products products,
+                                                         base::Device device, const decoder::DecoderOptions& how) {
     cuda::EngineOptions options = decoder::engine_options(config, how);
     options.f32_products = products == Products::f32;
     return device == base::Device::cuda ? cuda::make_engine(options) : cuda::emulated::make_device_engine(options);

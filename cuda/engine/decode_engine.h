@@ -1,0 +1,124 @@
+// Owns the door to a decoder on an NVIDIA GPU: plain structs in, sampled tokens out. Knows nothing of sequences,
+// snapshots or recipes. no_cuda.cpp stands in for all of it in a program without CUDA, so that callers need no #ifdef.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "quant/kv_format.h"
+
+namespace qrl::cuda {
+
+class WeightStore;
+class SequenceScorer;
+
+/// "13.0 sm_80 sm_89 sm_90a", what this program's kernels were compiled for; "off" without CUDA.
+std::string version();
+
+/// Sizes of the transformer, as model/config.h has them.
+struct ModelShape {
+  std::int64_t vocab_size = 0, width = 0, num_layers = 0, num_heads = 0, num_kv_heads = 0, head_dim = 0, ffn = 0;
+  float rms_norm_eps = 0;
+};
+
+struct EngineOptions {
+  ModelShape shape;
+  /// Of the devices that CUDA_VISIBLE_DEVICES leaves, counted round and round: N processes on M devices are shared out.
+  int device_number = 0;
+  std::int64_t max_rows = 0;       ///< of one tick
+  std::int64_t max_sequences = 0;  ///< whose rows they are
+  std::int64_t max_positions = 0;  ///< of a sequence
+  std::int64_t num_pages = 0;
+  /// 0: num_pages or an error. Else as many of them as fit while the device's memory in use, by whomever, is at most
+  /// this share of it.
+  double memory_utilization = 0;
+  std::int64_t page_size = 0;  ///< tokens
+  quant::KvFormat kv_format = quant::KvFormat::bf16;
+  /// Products are rounded to bf16, as is usual on GPUs. Or stay fp32, as on the CPU: slower, for comparisons with it.
+  bool f32_products = false;
+  /// A row's bits do not depend on the tick's other rows, nor on their number: no library's fp32 sums
+  /// (product_plan.h's choose_product). Slower where those are made for many rows at once.
+  bool row_only_sums = false;
+  /// Ticks that draw for every row are launched as CUDA graphs, from the second of their kind on. Changes no bit.
+  bool graphs = true;
+};
+
+/// The first num_slots slots of page `from` go to page `to`, in every layer.
+struct SlotCopy {
+  std::int32_t from = 0, to = 0, num_slots = 0;
+};
+
+/// The token of a tick that stands for the draw_idx-th draw of the tick started before, which may be under way.
+constexpr std::int32_t drawn_before(std::int32_t draw_idx) { return -1 - draw_idx; }
+
+/// One tick's rows, end to end. A row sees positions 0 … its own, in the pages page_ids[first_page_N[row]] …. A token
+/// is an id or drawn_before.
+struct Tick {
+  std::span<const std::int32_t> tokens_N, positions_N, first_page_N;
+  std::span<const std::int32_t> page_ids;
+  std::span<const SlotCopy> copies;  ///< before any row's forward; targets distinct
+};
+
+/// The draws of one tick, by the rule of ops/sample.h without top-k and top-p: inverse CDF.
+struct Draws {
+  std::span<const std::int32_t> rows;  ///< of the tick, ascending
+  std::span<const double> uniforms;    ///< in [0, 1), one a row
+  float temperature = 1;               ///< 0: greedy
+};
+struct DrawnToken {
+  std::int32_t token = 0;  ///< −1: the row's logits are not finite, or all −inf
+  float logprob = 0;
+};
+
+/// What an engine has done since it was made.
+struct EngineStats {
+  std::int64_t num_graphs = 0, graph_ticks = 0;  ///< recorded, launched
+  double waited_s = 0;                           ///< its caller's time in waiting for the device
+};
+
+/// Runs a decoder's ticks. One thread calls it. Every CUDA call's result is checked: a failure is an internal error
+/// that names the call. Inputs are checked before anything is launched.
+class DecodeEngine {
+ public:
+  DecodeEngine() = default;
+  DecodeEngine(const DecodeEngine&) = delete;
+  DecodeEngine& operator=(const DecodeEngine&) = delete;
+  virtual ~DecodeEngine() = default;
+
+  /// Device and chosen GEMMs, for the log.
+  virtual std::string describe() const = 0;
+  /// The engine's weights, and its passes over whole sequences. Both live as long as the engine.
+  virtual WeightStore& weights() = 0;
+  virtual SequenceScorer& sequences() = 0;
+
+  /// fp8_e4m3 keys and values: fp32 [layers, kv heads] each.
+  virtual void set_kv_scales(std::span<const float> keys_LK, std::span<const float> values_LK) = 0;
+  /// Memory of the pages, unless it is there; how many they are. An input error when the device has not enough, for
+  /// one sequence of max_positions at least. Ticks that are not finished are forgotten.
+  virtual std::int64_t allocate_kv() = 0;
+  virtual void release_kv() = 0;
+
+  /// Starts to run the rows through all layers, keys and values stored, and to sample. Everything given was read when
+  /// it returns. Two ticks may be started and not finished: the device goes on to the second without its host.
+  virtual void start(const Tick& tick, const Draws& draws) = 0;
+  /// Blocks until the tick that was started first of those has sampled: `drawn` has the number of its draws. Returns at
+  /// once when there are none.
+  virtual void finish(std::span<DrawnToken> drawn) = 0;
+  /// Both, when no other tick is under way. Hidden states stay for `logits`.
+  void run(const Tick& tick, const Draws& draws, std::span<DrawnToken> drawn) {
+    start(tick, draws);
+    finish(drawn);
+  }
+  /// Logits of up to max_logit_rows() rows of the last tick, fp32 [rows, V]. Blocks until done.
+  virtual void logits(std::span<const std::int32_t> rows, std::span<float> logits_RV) = 0;
+  virtual std::int64_t max_logit_rows() const = 0;
+  virtual const EngineStats& stats() const = 0;
+};
+
+/// Input errors: a program without CUDA, no driver, no GPU of a compute capability that the kernels were compiled for,
+/// no cuBLASLt, sizes or formats that the kernels do not take.
+std::unique_ptr<DecodeEngine> make_engine(const EngineOptions& options);
+
+}  // namespace qrl::cuda

@@ -1,0 +1,136 @@
+// Owns the door to a decoder's weights on the GPU: uploaded from the CPU or rewritten from a learner's masters, and
+// used by a learner on the same device. Knows nothing of ticks.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "quant/format.h"
+
+namespace qrl::cuda {
+
+/// A linear layer in CPU memory, as ops/linear.h packs it: panels of 64 columns, scales with `scale_stride` columns.
+struct HostMatrix {
+  quant::Format format = quant::Format::bf16;
+  std::int64_t out = 0, in = 0;
+  const void* panels = nullptr;   ///< null: memory alone, which WeightStore::rewrite then fills
+  const void* scales = nullptr;   ///< fp32, int4's bf16; null: none
+  std::int64_t scale_stride = 0;  ///< from one run of inputs to the next
+};
+
+/// Weights in CPU memory; read during WeightStore::upload only. Gains, biases and the table of positions are fp32.
+struct HostLayer {
+  const float *input_norm_D = nullptr, *post_norm_D = nullptr;
+  const float *q_norm_E = nullptr, *k_norm_E = nullptr;  ///< null: none
+  const float *qkv_bias = nullptr, *o_bias = nullptr;    ///< null: none
+  HostMatrix qkv, o, gate_up, down;
+};
+struct HostWeights {
+  const std::uint16_t* embedding_VD = nullptr;  ///< bf16; null: as HostMatrix::panels
+  const float* final_norm_D = nullptr;
+  const float* rope_table = nullptr;  ///< [max_positions, E]: cosines, then sines
+  std::vector<HostLayer> layers;
+  HostMatrix lm_head;  ///< bf16
+};
+
+/// Which of the engine's weights; of a block all from input_norm on.
+enum class WeightPlace : std::uint8_t {
+  embedding,
+  final_norm,
+  lm_head,
+  input_norm,
+  post_norm,
+  q_norm,
+  k_norm,
+  qkv_bias,
+  o_bias,
+  qkv,
+  o,
+  gate_up,
+  down,
+};
+
+/// A tensor of the model as training keeps it, fp32, row-major, in the memory of the engine's device, and what it is to
+/// the engine: some rows of a matrix, some elements of a vector.
+struct Master {
+  const float* values = nullptr;
+  WeightPlace place = WeightPlace::embedding;
+  std::int64_t layer = 0;
+  std::int64_t first = 0, count = 0;  ///< rows, or elements
+  // In CPU memory, null for none: what quantizes instead of the weights' own figures (ops/linear.h, FixedScales).
+  const float* factors = nullptr;     ///< of a matrix's inputs, met by every weight first; of a norm: its divisors
+  const float* row_scales = nullptr;  ///< [count], of an int8 matrix
+};
+
+/// One of the engine's matrices, as the model has it: [out, in], a block's fused matrices whole.
+struct MatrixId {
+  WeightPlace place = WeightPlace::embedding;
+  std::int64_t layer = 0;
+};
+
+/// A matrix of the engine, the embedding among them, written out as numbers: dense, row-major, in the memory of the
+/// engine's device.
+struct DequantizedMatrix {
+  MatrixId matrix;
+  void* to = nullptr;   ///< room for all of it
+  bool to_f32 = false;  ///< else rounded to bf16
+};
+
+/// The bf16 embedding or lm_head where it lies, in the memory of the engine's device, which stays there: [V, D], a row
+/// every `stride` numbers.
+struct Table {
+  const std::uint16_t* values = nullptr;
+  std::int64_t stride = 0;
+};
+
+/// A caller's order of work on the engine's device, which outlives the engine: a cudaStream_t; null: CUDA's default.
+struct CallersStream {
+  void* handle = nullptr;
+};
+
+/// What the caller of a matmul has to bring for some rows of x: memory on the engine's device.
+struct MatmulRoom {
+  std::int64_t quantized_bytes = 0;  ///< for x quantized, with scales, 256-byte aligned
+  std::int64_t y_columns = 0;        ///< in memory, of a row of y: outputs, padded
+  bool y_is_f32 = false;             ///< else bf16
+};
+
+/// Rows of x as a matrix of a block (not lm_head, not the embedding) reads them.
+struct MatmulInput {
+  MatrixId matrix;
+  std::int64_t num_rows = 0;
+  void* quantized = nullptr;  ///< matmul_room's
+};
+
+/// The weights of one engine. Called as the engine is, but where it says otherwise.
+class WeightStore {
+ public:
+  WeightStore() = default;
+  WeightStore(const WeightStore&) = delete;
+  WeightStore& operator=(const WeightStore&) = delete;
+  virtual ~WeightStore() = default;
+
+  /// Replaces the weights, in place after the first time; blocks until they are on the device. Formats must stay.
+  virtual void upload(const HostWeights& weights) = 0;
+  /// Rewrites some of the weights in place from masters whose values are all written: the bits that an upload of the
+  /// same, quantized on the CPU, would leave. Blocks until it is done. Index of a master that has a NaN or an infinity,
+  /// −1 without. After an upload only.
+  virtual std::int64_t rewrite(std::span<const Master> masters) = 0;
+
+  // For a learner on the same device; after an upload only. Each returns at once, with its work at the end of the
+  // caller's stream: the engine's own is done by then, and waits for the caller's before it goes on. From any thread,
+  // one at a time.
+
+  /// Dequantizes matrices: quantized value · scale in fp32.
+  virtual void dequantize(std::span<const DequantizedMatrix> wanted, CallersStream stream) = 0;
+  virtual Table table(WeightPlace place) const = 0;  ///< embedding or lm_head
+  virtual MatmulRoom matmul_room(const MatrixId& matrix, std::int64_t num_rows) const = 0;
+  /// What a tick computes of so many rows, by the same kernels: input.quantized = quantize(x), x fp32 [num_rows, in]
+  /// dense; y = x̂ · Ŵᵀ, without a bias, of the precision that a tick rounds it to.
+  virtual void matmul(const float* x, const MatmulInput& input, void* y, CallersStream stream) = 0;
+  /// What those quantized values stand for, value · scale in fp32, rounded to bf16 unless to_f32: dense [num_rows, in].
+  virtual void dequantize(const MatmulInput& input, void* to, bool to_f32, CallersStream stream) = 0;
+};
+
+}  // namespace qrl::cuda
