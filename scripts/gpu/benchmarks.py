@@ -73,8 +73,8 @@ def bench_ticks(session):
             batches = [re.findall(r"\d+", key)[1] for key in figures if re.fullmatch(rf"context{context}_batch\d+_us", key)]
             said = "; ".join(f"{batch}: " + tick_text(figures, f"context{context}_batch{batch}") for batch in batches)
             session.note(f"ticks {name}, 8B, sequences of {context:,}", None, said, **figures)
-        session.note(f"ticks {name}, 8B: limits", None, f"{figures['copy_gb_per_s']:.0f} GB/s, {figures['ceiling_gpu_matmul_tflops']:.0f} "
-             f"TFLOP/s; publish {figures['rewrite_s'] * 1e3:.0f} ms, all weights from fp32 masters")
+        session.note(f"ticks {name}, 8B: limits", None, f"{figures['read_gb_per_s']:.0f} GB/s read, "
+                     f"{figures['copy_gb_per_s']:.0f} copied, {figures['ceiling_gpu_matmul_tflops']:.0f} TFLOP/s; publish {figures['rewrite_s'] * 1e3:.0f} ms, all weights from fp32 masters")
     for batch in (256, 512):
         figures, key = measured.get("fp8 channel_token", {}), f"context512_batch{batch}"
         if figures.get(key + "_us") is not None:
@@ -126,7 +126,7 @@ def bench_products(session):
             continue
         session.note(f"products {weights}, a layer of 8B", None, "; ".join(
             f"{count} rows: {figures[f'layer_rows{count}_us']:.0f} us, {figures[f'layer_rows{count}_tflops']:.0f} TFLOP/s, "
-            f"{figures[f'layer_rows{count}_share_of_copy']:.0%} of copying" for count in (1, 16, 64, 256)), **figures)
+            f"{figures[f'layer_rows{count}_share_of_read']:.0%} of reading" for count in (1, 16, 64, 256)), **figures)
 
 
 def bench_attention(session):
@@ -141,8 +141,10 @@ def bench_attention(session):
                 continue
             batches = [int(key[5:-3]) for key in figures if re.fullmatch(r"batch\d+_us", key)]
             def beside(batch):
-                peer_us = figures.get(f"batch{batch}_flashinfer_us")
-                return f", {peer_us / figures[f'batch{batch}_us']:.2f} times FlashInfer's speed" if peer_us else ""
-            session.note(name, None, "; ".join(f"batch {batch}: {figures[f'batch{batch}_us']:.0f} us, "
-                                       f"{figures[f'batch{batch}_share_of_copy']:.0%} of copying{beside(batch)}" for batch in batches)
-                 + f" at {figures['copy_gb_per_s']:.0f} GB/s", **figures)
+                peers = {kernel: figures.get(f"batch{batch}_flashinfer_{kernel}_us") for kernel in ("decode", "prefill")}
+                return "".join(f", {peer_us / figures[f'batch{batch}_us']:.2f} times flashinfer_{kernel}'s speed"
+                               for kernel, peer_us in peers.items() if peer_us)
+            session.note(name, None, "; ".join(
+                f"batch {batch}: {figures[f'batch{batch}_us']:.0f} us, {figures[f'batch{batch}_share_of_read']:.0%} of reading"
+                f"{beside(batch)}" for batch in batches)
+                 + f" at {figures['read_gb_per_s']:.0f} GB/s read, {figures['copy_gb_per_s']:.0f} copied", **figures)

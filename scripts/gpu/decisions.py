@@ -43,7 +43,7 @@ def of_counters_attention(row):
 
 
 def of_attention(row):
-    ratio = re.findall(r"batch 64: [^;]*?([\d.]+) times FlashInfer", row["what"])
+    ratio = re.findall(r"batch 64: [^;]*?([\d.]+) times flashinfer_decode", row["what"])
     if not ratio or "int8" in row["check"] or "shared" in row["check"] or "2,048" not in row["check"]:
         return ""
     return ("FlashInfer's decode is above 15% faster: take it where neither int8 pages nor bitwise is asked"

@@ -48,7 +48,7 @@ def main():
                                  ("ticks bf16, 8B, sequences of 2,048", "512: no room"),
                                  ("int4 over bf16", "2.50 times at 16 x 512"), ("fp8 over bf16", "1.75 times at 512 x 512"),
                                  ("int8 over fp8", "1.00 times at 64 x 512"), ("ticks int8, 8B: limits", "publish 30 ms"),
-                                 ("attention bf16, a layer of 8B, 512 positions", "70% of copying, 0.90 times FlashInfer's speed"),
+                                 ("attention bf16, a layer of 8B, 512 positions", "65% of reading, 0.90 times flashinfer_decode's speed"),
                                  ("transformers, 8B, 1 x 512", "bf16 4.0 times; int8 7.0 times"),
                                  ("transformers, 8B, 64 x 512", "no memory"), ("decode bf16, batch 64: graphs", "the tokens of"),
                                  ("bitwise on the device, int8 weights, bf16 KV", "0 of 16384 log-probs differ by a bit; step +10%"),
