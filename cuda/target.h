@@ -16,6 +16,7 @@
 
 #include "check.h"
 #include "runtime.h"
+#include "shared_memory_limit.h"
 
 #define QRL_KERNEL __global__
 /// A kernel of so many threads, and so many blocks of it that a multiprocessor's registers must have room for.
@@ -181,14 +182,15 @@ struct Grid {
 /// (wait_for_kernel_before).
 template <class Task>
 void launch(void (*kernel)(Task), Grid grid, int threads, std::size_t shared_bytes, const Stream& stream, Task task) {
-  constexpr std::size_t kWithoutAsking = 48 * 1024;
+  static SharedMemoryLimits limits;
   if (grid.x == 0 || grid.y == 0) return;
   QRL_INVARIANT(grid.x <= 0x7fffffff && grid.y <= 65535, "kernel launch", "a grid within CUDA's limits",
                 std::to_string(grid.x) + " x " + std::to_string(grid.y));
-  if (shared_bytes > kWithoutAsking) {
-    QRL_CUDA_CHECK(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                                        cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)));
-  }
+  const auto* function = reinterpret_cast<const void*>(kernel);
+  limits.require(function, shared_bytes, [&](std::size_t num_bytes) {
+    QRL_CUDA_CHECK(
+        cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(num_bytes)));
+  });
   cudaLaunchAttribute overlap{};
   overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   overlap.val.programmaticStreamSerializationAllowed = 1;
@@ -200,7 +202,7 @@ void launch(void (*kernel)(Task), Grid grid, int threads, std::size_t shared_byt
   config.attrs = &overlap;
   config.numAttrs = kernels_overlap() ? 1 : 0;
   void* arguments[] = {&task};
-  QRL_CUDA_CHECK(cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(kernel), arguments));
+  QRL_CUDA_CHECK(cudaLaunchKernelExC(&config, function, arguments));
 }
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -1,0 +1,35 @@
+// Owns which limit of dynamic shared memory each kernel has. Plain host code; knows nothing of CUDA's calls.
+#pragma once
+
+#include <cstddef>
+#include <mutex>
+#include <unordered_map>
+
+namespace qrl::cuda {
+
+/// A kernel's limit only rises. A graph may hold a launch of the same kernel that needs more than the next one, and
+/// CUDA does not say whether such a graph still launches when the limit was lowered after it was recorded. A kernel
+/// whose limit suffices also costs no driver call.
+class SharedMemoryLimits {
+ public:
+  /// What every kernel may use without a request.
+  static constexpr std::size_t kDefaultBytes = std::size_t{48} << 10;
+
+  /// Calls raise(num_bytes) if the kernel needs more than it ever had. From any thread: a limit that one thread raises
+  /// is in force before another thread finds it sufficient. What `raise` throws is thrown on, the limit as before.
+  template <class Raise>
+  void require(const void* kernel, std::size_t num_bytes, const Raise& raise) {
+    if (num_bytes <= kDefaultBytes) return;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    std::size_t& limit = limits_[kernel];
+    if (num_bytes <= limit) return;
+    raise(num_bytes);
+    limit = num_bytes;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<const void*, std::size_t> limits_;
+};
+
+}  // namespace qrl::cuda

@@ -1,0 +1,64 @@
+// Kernels' limits of dynamic shared memory: they never fall, whatever the order of launches and threads.
+#include "shared_memory_limit.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "support/catch.h"
+
+namespace {
+
+using qrl::cuda::SharedMemoryLimits;
+
+constexpr std::size_t kKiB = 1024;
+
+}  // namespace
+
+TEST_CASE("a kernel's limit of shared memory is raised when it must be, and never lowered") {
+  SharedMemoryLimits limits;
+  const int kernels[2] = {};
+  std::vector<std::size_t> raised;
+  const auto need = [&](const int& kernel, std::size_t num_bytes) {
+    limits.require(&kernel, num_bytes, [&](std::size_t bytes) { raised.push_back(bytes); });
+  };
+  need(kernels[0], SharedMemoryLimits::kDefaultBytes);
+  CHECK(raised.empty());
+  for (const std::size_t size : {200 * kKiB, 100 * kKiB, 200 * kKiB, 201 * kKiB, 49 * kKiB}) need(kernels[0], size);
+  CHECK((raised == std::vector<std::size_t>{200 * kKiB, 201 * kKiB}));
+  need(kernels[1], 100 * kKiB);  // each kernel has a limit of its own
+  CHECK(raised.back() == 100 * kKiB);
+}
+
+TEST_CASE("a limit of shared memory that could not be raised is raised by the next launch") {
+  SharedMemoryLimits limits;
+  const int kernel = 0;
+  const auto refuse = [](std::size_t) { throw std::runtime_error("refused"); };
+  CHECK_THROWS_AS(limits.require(&kernel, 100 * kKiB, refuse), std::runtime_error);
+  std::size_t raised = 0;
+  limits.require(&kernel, 100 * kKiB, [&](std::size_t bytes) { raised = bytes; });
+  CHECK(raised == 100 * kKiB);
+}
+
+TEST_CASE("threads that launch one kernel find its limit of shared memory raised, each only upwards") {
+  SharedMemoryLimits limits;
+  const int kernel = 0;
+  std::size_t in_force = 0;  // what the driver was told last; written under the limits' lock
+  std::vector<std::size_t> raised;
+  std::vector<std::thread> threads;
+  for (std::size_t first = 0; first < 4; ++first) {
+    threads.emplace_back([&, first] {
+      for (std::size_t i = 0; i < 100; ++i) {
+        const std::size_t size = (64 + (first * 37 + i * 61) % 128) * kKiB;
+        limits.require(&kernel, size, [&](std::size_t bytes) {
+          in_force = bytes;
+          raised.push_back(bytes);
+        });
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(in_force == (64 + 127) * kKiB);
+  CHECK(std::ranges::is_sorted(raised, std::less_equal<>()));
+}
