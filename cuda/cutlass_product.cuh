@@ -76,8 +76,7 @@ struct CutlassProduct {
   }
 };
 
-/// As few rows a tile as wgmma has while tiles of twice as many would leave multiprocessors without one; else two
-/// groups of warps share a tile.
+/// By one of two tiles (cutlass_tile_rows): of 64 rows, each by one warp group, or of 128, by two warp groups together.
 template <class Element, class Sum>
 void cutlass_product(const ProductTask& task, const CutlassPlace& place, const Stream& stream) {
   using cute::Shape, cute::_64, cute::_128;
@@ -85,8 +84,7 @@ void cutlass_product(const ProductTask& task, const CutlassPlace& place, const S
                                 cutlass::epilogue::TmaWarpSpecialized>;
   using Wide = CutlassProduct<Element, Sum, Shape<_128, _128, _128>, cutlass::gemm::KernelTmaWarpSpecializedCooperative,
                               cutlass::epilogue::TmaWarpSpecializedCooperative>;
-  const std::int64_t wide_tiles = ceil_div(task.num_rows, 128) * ceil_div(task.w.at.rows, 128);
-  if (task.num_rows <= 64 || wide_tiles < place.num_multiprocessors) Narrow::run(task, place, stream);
+  if (cutlass_tile_rows(task.w.at, task.num_rows, place.num_multiprocessors) == 64) Narrow::run(task, place, stream);
   else Wide::run(task, place, stream);
 }
 

@@ -102,15 +102,17 @@ inline StreamPlan plan_stream(quant::Format format, const MatrixLayout& at, std:
   return plan;
 }
 
-/// bf16: cuBLASLt. On Hopper, with one scale a channel and a token and a bf16 result: CUTLASS, but for int8 of few
-/// rows, whose sums are exact in any order, while e4m3 keeps one order for any number of rows. All else is streamed.
+/// bf16: cuBLASLt. On Hopper, with one scale a channel and a token and a bf16 result: CUTLASS, but not for few rows,
+/// whose tiles of CUTLASS are fewer than the multiprocessors and cannot read the weights at the memory's speed. All
+/// else is streamed. Of e4m3 the two kernels' sums differ in the last bits, so a row of e4m3 has other bits among more
+/// than kStreamedFp8Rows rows than among fewer.
 ///
 /// With row_only_sums a row's bits must not depend on the other rows, which no library promises of fp32 sums: then
 /// CUTLASS has int8 alone. Its int32 sums are exact, and both kernels make of one the same bf16 number: each sum and
 /// each product of the two scales is rounded to fp32 once, so is the product of these, nothing is fused, and that is
 /// rounded to the nearest bf16.
 enum class ProductKernel : std::uint8_t { cublaslt, cutlass_int8, cutlass_fp8, streamed };
-inline constexpr std::int64_t kStreamedInt8Rows = 16;
+inline constexpr std::int64_t kStreamedInt8Rows = 16, kStreamedFp8Rows = 64;
 inline ProductKernel choose_product(quant::Format format, std::int64_t num_rows, bool y_is_f32, bool is_hopper,
                                     bool row_only_sums = false) {
   using quant::Format;
@@ -118,8 +120,17 @@ inline ProductKernel choose_product(quant::Format format, std::int64_t num_rows,
   if (!is_hopper || y_is_f32) return ProductKernel::streamed;
   if (format == Format::int8 && num_rows > kStreamedInt8Rows) return ProductKernel::cutlass_int8;
   if (row_only_sums) return ProductKernel::streamed;
-  if (format == Format::fp8_tensor || format == Format::fp8_channel) return ProductKernel::cutlass_fp8;
+  if ((format == Format::fp8_tensor || format == Format::fp8_channel) && num_rows > kStreamedFp8Rows)
+    return ProductKernel::cutlass_fp8;
   return ProductKernel::streamed;
+}
+
+/// Rows of CUTLASS's tile, which has 128 outputs: 64, the fewest that wgmma takes, while tiles of 128 would leave
+/// multiprocessors without one. A rule and not a choice by time: nobody promises that the two tiles' fp32 sums have the
+/// same bits.
+inline std::int64_t cutlass_tile_rows(const MatrixLayout& at, std::int64_t num_rows, std::int64_t num_multiprocessors) {
+  const std::int64_t wide_tiles = ceil_div(num_rows, 128) * ceil_div(at.rows, 128);
+  return num_rows <= 64 || wide_tiles < num_multiprocessors ? 64 : 128;
 }
 
 /// What the choice depends on besides the product.
@@ -137,8 +148,9 @@ struct ProductChoice {
 /// Above this many rows a product takes so long that the rule is good enough.
 inline constexpr std::int64_t kSweptRows = 128;
 
-/// The ways to make a product that all give the same bits: first the rule's (choose_product, plan_stream), then, where
-/// there is a choice, every tile that is not more than half empty, splits apart and not, and CUTLASS for int8.
+/// The ways to make a product, which time chooses from and which therefore all give the same bits: first the rule's
+/// (choose_product, plan_stream), then, where there is a choice, every tile that is not more than half empty, splits
+/// apart and not, and CUTLASS for int8.
 inline std::vector<ProductChoice> product_choices(quant::Format format, const MatrixLayout& at, std::int64_t num_rows,
                                                   bool y_is_f32, const ProductRules& rules,
                                                   const DeviceLimits& device) {

@@ -75,9 +75,9 @@ class LibraryProducts final : public Products {
   std::string describe() const override {
     if (row_only_sums_) return is_hopper_ ? "int8 by CUTLASS or streamed, all else streamed" : "streamed";
     const std::string bf16 = "bf16 by cuBLASLt " + cublaslt_.version();
-    return is_hopper_
-               ? bf16 + ", fp8 (tensor, channel_token) by CUTLASS, int8 by CUTLASS or streamed, other formats streamed"
-               : bf16 + ", other formats streamed";
+    return is_hopper_ ? bf16 + ", fp8 (tensor, channel_token) of more than " + std::to_string(kStreamedFp8Rows) +
+                            " rows by CUTLASS, int8 by CUTLASS or streamed, all else streamed"
+                      : bf16 + ", other formats streamed";
   }
 
  private:

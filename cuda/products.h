@@ -18,8 +18,8 @@ class Products {
 
   /// As kernels.h's plain_product, by one of the kernels that product_plan.h's product_choices names, whichever took
   /// the least time (product_sweep.h); sums may run in another order, and accumulate as a library does: int32; fp32; of
-  /// fp8 `tensor` and `channel_token` on Hopper the matrix unit's own, which keeps some 13 bits behind the point of its
-  /// largest term for the 128 inputs that it adds up before fp32 takes over.
+  /// fp8 `tensor` and `channel_token` on Hopper, where rows are more than kStreamedFp8Rows, the matrix unit's own, which
+  /// keeps some 13 bits behind the point of its largest term for the 128 inputs that it adds up before fp32 takes over.
   virtual void multiply(const ProductTask& task, const Stream& stream) = 0;
   virtual std::string describe() const = 0;  ///< which format runs where, for the log
 };

@@ -56,6 +56,8 @@ def metrics(folder):
 
 
 def check_resume(session, device):
+    """A resumed run has the ticks of a whole one, row for row, and so its bits. Ticks of another number of rows would not do:
+    a row of bf16 or fp8 may then differ in the last bit, but for rollout.bitwise."""
     name, work = f"save, resume ({device})", session.work / device
     # bf16, and responses of more than FlashAttention's block of 128 keys.
     recipe = ROOT / "recipes" / "countdown_quickstart.yaml"
@@ -71,7 +73,7 @@ def check_resume(session, device):
         return [{key: value for key, value in row.items() if not key.startswith("val")} for row in metrics(work / folder)]
     weights = [(work / folder / "checkpoints" / "step_4" / "model.safetensors").read_bytes() for folder in ("whole", "cut")]
     session.note(name, learning("whole") == learning("cut") and weights[0] == weights[1],
-         "4 steps are the bits of 2 and 2: metrics and weights")
+         "4 steps are the bits of 2 and 2, whose ticks have the same rows: metrics and weights")
 
 
 def check_learning(session, device):

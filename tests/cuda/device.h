@@ -48,11 +48,10 @@ inline std::optional<target::DeviceFacts> find_device() {
 #endif
 }
 
-/// How far a product by the fastest kernel may be from sums in fp32, as `want` has them, before it is rounded: `usual`,
-/// or what Hopper's matrix unit leaves of fp8 (products.h), whose terms are about as large as their sum.
-inline double product_error(quant::Format format, const std::vector<float>& want, double usual) {
-  const bool of_unit =
-      find_device()->major == 9 && (format == quant::Format::fp8_tensor || format == quant::Format::fp8_channel);
+/// How far a product of so many rows may be from sums in fp32, as `want` has them, before it is rounded: `usual`, or
+/// what Hopper's matrix unit leaves of fp8 (products.h), whose terms are about as large as their sum.
+inline double product_error(quant::Format format, std::int64_t num_rows, const std::vector<float>& want, double usual) {
+  const bool of_unit = choose_product(format, num_rows, false, find_device()->major == 9) == ProductKernel::cutlass_fp8;
   double squares = 0;
   for (const float value : want) squares += static_cast<double>(value) * value;
   return of_unit ? 0x1p-10 * std::sqrt(squares / static_cast<double>(want.size())) : usual;

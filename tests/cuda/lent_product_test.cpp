@@ -94,7 +94,7 @@ TEST_CASE("a learner's product is the CPU's on the same tensors, and its codes a
         REQUIRE(packed->bias.empty());
         CHECK(first_beyond(rows.result(), want, 1e-6 * static_cast<double>(most), 1e-6) == "");
         // bf16: half of the last of 8 bits.
-        const double error = product_error(format, want, 1e-6 * static_cast<double>(most));
+        const double error = product_error(format, num_rows, want, 1e-6 * static_cast<double>(most));
         CHECK(first_beyond(in_use.result(), want, error, 1.0 / 256) == "");
         CHECK(first_beyond(in_use.result(), want, 0, 1e-5) != "");
 

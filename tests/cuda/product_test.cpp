@@ -191,8 +191,8 @@ TEST_CASE(
         const OnDevice<std::uint16_t> y_bf16(count);
         chosen->multiply({codes.rows, shape.rows, there.view, y_bf16.data(), stride, false}, stream);
         stream.wait();
-        CHECK(first_beyond(of_rows(y_bf16.read(), float_of_bf16), want, product_error(format, want, 2e-5 * largest),
-                           0x1p-8) == "");
+        CHECK(first_beyond(of_rows(y_bf16.read(), float_of_bf16), want,
+                           product_error(format, shape.rows, want, 2e-5 * largest), 0x1p-8) == "");
       });
     }
   }
@@ -329,7 +329,7 @@ TEST_CASE("the plan of a product is the smallest tile that the device has room f
   CHECK_FALSE(plan_stream(Format::int4, layout(28672, 4096), 1, h100).splits_apart);
 }
 
-TEST_CASE("the kernel of a product: libraries where they have one, one order of sums a format for any number of rows") {
+TEST_CASE("the kernel of a product: libraries where they have one, streamed where rows are few") {
   const auto of = [](Format format, std::int64_t rows, bool y_is_f32, bool is_hopper) {
     return choose_product(format, rows, y_is_f32, is_hopper);
   };
@@ -338,12 +338,16 @@ TEST_CASE("the kernel of a product: libraries where they have one, one order of 
     if (format == Format::bf16) continue;
     CHECK(of(format, 100, false, false) == ProductKernel::streamed);
     CHECK(of(format, 100, true, true) == ProductKernel::streamed);
-    // int8 is exact in any order.
-    if (format != Format::int8) CHECK(of(format, 1, false, true) == of(format, 1000, false, true));
+    CHECK(of(format, 1, false, true) == ProductKernel::streamed);
   }
   CHECK(of(Format::int8, kStreamedInt8Rows, false, true) == ProductKernel::streamed);
   CHECK(of(Format::int8, kStreamedInt8Rows + 1, false, true) == ProductKernel::cutlass_int8);
-  CHECK(of(Format::fp8_channel, 1, false, true) == ProductKernel::cutlass_fp8);
+  // Here a row of fp8 changes its bits with the number of rows, as one of bf16 may.
+  for (const Format format : {Format::fp8_tensor, Format::fp8_channel}) {
+    CHECK(of(format, kStreamedFp8Rows, false, true) == ProductKernel::streamed);
+    CHECK(of(format, kStreamedFp8Rows + 1, false, true) == ProductKernel::cutlass_fp8);
+    CHECK(of(format, padded_rows(kStreamedFp8Rows), false, true) == ProductKernel::streamed);  // as ticks are filled up
+  }
   CHECK(of(Format::fp8_block128, 300, false, true) == ProductKernel::streamed);
   CHECK(of(Format::int4, 300, false, true) == ProductKernel::streamed);
   // With sums of a row alone nothing but exact ones are a library's.
@@ -429,6 +433,33 @@ TEST_CASE("a product's ways are those that leave its bits, the rule's first, and
   // int8 of one row: one tile, splits apart and not, CUTLASS. Of 64: four tiles.
   CHECK(product_choices(Format::int8, square, 1, false, {true}, h100).size() == 3);
   CHECK(product_choices(Format::int8, square, 64, false, {true}, h100).size() == 9);
+}
+
+TEST_CASE("time never chooses between ways whose bits differ") {
+  const DeviceLimits h100{227 << 10, 132};
+  // Sums that are exact in any order, or one kernel whose bits no plan changes (the cases of streamed products above).
+  for (const Format format : kWeightFormats) {
+    for (const std::int64_t out : {64, 4096, 28672}) {
+      for (std::int64_t rows = 1; rows <= 4096; rows = rows < 160 ? rows + 1 : 2 * rows) {
+        for (const bool y_is_f32 : {false, true}) {
+          for (const ProductRules& rules : {ProductRules{false, false}, {false, true}, {true, false}, {true, true}}) {
+            const std::vector<ProductChoice> ways =
+                product_choices(format, matrix_layout(format, out, 4096), rows, y_is_f32, rules, h100);
+            if (ways.size() == 1 || format == Format::int8) continue;
+            const auto is_streamed = [](const ProductChoice& way) { return way.kernel == ProductKernel::streamed; };
+            if (!std::ranges::all_of(ways, is_streamed)) FAIL(quant::name(format) << ", " << rows << " rows");
+          }
+        }
+      }
+    }
+  }
+  // CUTLASS's tile follows from the shape, too.
+  const MatrixLayout qkv = matrix_layout(Format::fp8_channel, 6144, 4096);
+  CHECK(cutlass_tile_rows(qkv, 64, 132) == 64);
+  CHECK(cutlass_tile_rows(qkv, 256, 132) == 64);  // 96 tiles of 128 rows
+  CHECK(cutlass_tile_rows(qkv, 257, 132) == 128);
+  CHECK(cutlass_tile_rows(matrix_layout(Format::fp8_channel, 28672, 4096), 65, 132) == 128);
+  CHECK(cutlass_tile_rows(matrix_layout(Format::fp8_channel, 28672, 4096), 64, 132) == 64);
 }
 
 TEST_CASE("a sweep takes the fastest way, and asks once a shape") {
