@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "cutlass_products.h"
+#include "target.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
@@ -72,7 +73,9 @@ struct CutlassProduct {
                   std::to_string(place.workspace_bytes) + " bytes or fewer", std::to_string(workspace_bytes));
     const auto cuda_stream = static_cast<cudaStream_t>(stream.handle());
     check(gemm.initialize(arguments, place.workspace, cuda_stream), "CUTLASS product: initialize");
-    check(gemm.run(cuda_stream), "CUTLASS product: run");
+    // As in `launch`: the kernel begins early, and its producer warp waits for the kernel before it ahead of the first
+    // load. Everything else that it reads or writes comes after what that warp has loaded.
+    check(gemm.run(cuda_stream, nullptr, kernels_overlap()), "CUTLASS product: run");
   }
 };
 
