@@ -131,6 +131,11 @@ inline TickLayout tick_layout(const TickCounts& counts) {
   return at;
 }
 
+/// Threads of a block that takes a whole row of so many numbers. By the width, never by the number of rows: a norm's
+/// order of sums follows from it.
+constexpr int kRowThreads = 256, kWideRowThreads = 1024;
+constexpr int row_threads(std::int64_t width) { return width >= 4096 ? kWideRowThreads : kRowThreads; }
+
 /// Rows that a tick of decoding rows is padded to, so that ticks come in few sizes (20 up to 512 rows): multiples of 8,
 /// the fewest that a matrix unit takes; above 64 rows at most a quarter more than there are.
 inline std::int64_t padded_rows(std::int64_t num_rows) {

@@ -1,5 +1,6 @@
-// Kernels that take a row at a time, a block or several each: embedding, norm, activation, encoding; and the host's
-// panels to rows.
+// Kernels that take a row at a time, a block or several each: embedding, norm, activation, quantizing; and the host's
+// panels to rows. With few rows they are limited by latency: a block that takes a whole row has as many threads as
+// there are (layout.h, row_threads), and a thread issues all its loads before it uses the first.
 #include "kernels.h"
 #include "row_block.cuh"
 #include "row_quads.cuh"
@@ -26,12 +27,14 @@ QRL_DEVICE void store_codes(const EncodedRows& out, std::int64_t row, std::int64
   const std::int64_t to = row * out.stride + first;
   if (out.code == quant::Code::bf16) {
     std::uint16_t codes[4];
+#pragma unroll
     for (int e = 0; e < 4; ++e) codes[e] = first + e < out.width ? bf16_of(values.at[e]) : std::uint16_t{0};
     *reinterpret_cast<quads::TwoWords*>(static_cast<std::uint16_t*>(out.codes) + to) = {
         {codes[0] | static_cast<std::uint32_t>(codes[1]) << 16, codes[2] | static_cast<std::uint32_t>(codes[3]) << 16}};
     return;
   }
   std::uint32_t word = 0;
+#pragma unroll
   for (int e = 0; e < 4; ++e) word |= (first + e < out.width ? code_of(out, values.at[e], scale) : 0U) << (8 * e);
   *reinterpret_cast<std::uint32_t*>(static_cast<std::uint8_t*>(out.codes) + to) = word;
 }
@@ -62,9 +65,11 @@ QRL_DEVICE Stretch own_stretch(const EncodedRows& out) {
 /// Blocks a row, and floats of shared memory that each has its values in.
 std::int64_t num_stretches(const EncodedRows& out) { return has_row_scale(out) ? 1 : ceil_div(out.stride, kStretch); }
 std::int64_t stretch_size(const EncodedRows& out) { return has_row_scale(out) ? out.stride : kStretch; }
+int block_threads(const EncodedRows& out) { return has_row_scale(out) ? row_threads(out.width) : kThreads; }
 
-/// A block encodes a stretch of a row: its values in shared memory, from the stretch's first on, all written and waited
-/// for, zero beyond the width.
+/// A block quantizes a stretch of a row: its values in shared memory, from the stretch's first on, all written and
+/// waited for, zero beyond the width.
+template <int kBlockThreads>
 QRL_DEVICE void encode_values(const float* values, const EncodedRows& out, std::int64_t row, const Stretch& stretch,
                               float* exchange) {
   const auto quad_at = [&](std::int64_t first) {
@@ -72,24 +77,25 @@ QRL_DEVICE void encode_values(const float* values, const EncodedRows& out, std::
   };
   const std::int64_t begin = stretch.begin + 4 * thread_idx();
   if (out.code == quant::Code::bf16) {
-    for (std::int64_t first = begin; first < stretch.end; first += 4 * kThreads)
+    for (std::int64_t first = begin; first < stretch.end; first += 4 * kBlockThreads)
       store_codes(out, row, first, quad_at(first), 1);
     return;
   }
   const float max_code = out.code == quant::Code::int8 ? 127.0F : 448.0F;
   if (has_row_scale(out)) {
     std::uint32_t largest = 0;
-    for (std::int64_t first = begin; first < stretch.end; first += 4 * kThreads)
+    for (std::int64_t first = begin; first < stretch.end; first += 4 * kBlockThreads)
       largest = largest_of(quad_at(first), largest);
-    const float scale = scale_of(block_max(largest, exchange), max_code);
+    const float scale = scale_of(block_max<kBlockThreads / 32>(largest, exchange), max_code);
     if (thread_idx() == 0) out.scales[row] = scale;
-    for (std::int64_t first = begin; first < stretch.end; first += 4 * kThreads)
+    for (std::int64_t first = begin; first < stretch.end; first += 4 * kBlockThreads)
       store_codes(out, row, first, quad_at(first), scale);
     return;
   }
   // A warp a run of 128, a lane four of it.
   const std::int64_t num_scales = out.num_scales();
-  for (std::int64_t run = stretch.begin / kInputRun + warp_idx(); run * kInputRun < stretch.end; run += kWarps) {
+  for (std::int64_t run = stretch.begin / kInputRun + warp_idx(); run * kInputRun < stretch.end;
+       run += kBlockThreads / 32) {
     const std::int64_t first = run * kInputRun + 4 * lane_idx();
     const Quad quad = quad_at(first);
     const float scale = scale_of(warp_max(largest_of(quad, 0)), max_code);
@@ -98,11 +104,12 @@ QRL_DEVICE void encode_values(const float* values, const EncodedRows& out, std::
   }
 }
 
-/// Shared memory: kWarps floats to exchange, then values.
+/// Shared memory: a float a warp to exchange, then values.
+constexpr int kExchange = kWideRowThreads / 32;
 QRL_DEVICE float* exchange_memory() { return reinterpret_cast<float*>(shared_memory()); }
-QRL_DEVICE float* value_memory() { return reinterpret_cast<float*>(shared_memory()) + kWarps; }
+QRL_DEVICE float* value_memory() { return reinterpret_cast<float*>(shared_memory()) + kExchange; }
 std::size_t shared_bytes_of(std::int64_t num_values) {
-  return static_cast<std::size_t>(num_values + kWarps) * sizeof(float);
+  return static_cast<std::size_t>(num_values + kExchange) * sizeof(float);
 }
 
 /// A block a row's stretch.
@@ -116,36 +123,53 @@ QRL_KERNEL void embed_kernel(EmbedTask task) {
   store_quad(task.x + row * task.width, first, task.width, load_quad(from, first, task.width));
 }
 
-QRL_KERNEL void norm_encode_kernel(NormTask task) {
+template <int kBlockThreads>
+QRL_KERNEL_OF(kBlockThreads, 1)
+void norm_encode_kernel(NormTask task) {
   wait_for_kernel_before();
+  using Own = quads::Own<kBlockThreads, kBlockThreads == kThreads ? 4 : 2>;
   const EncodedRows& out = task.out;
   const std::int64_t row = block_x(), width = out.width;
   const std::int64_t source = task.row_ids == nullptr ? row : static_cast<std::int64_t>(task.row_ids[row]);
   float* x = task.x + source * width;
   float* values = value_memory();
-  const std::int64_t begin = 4 * thread_idx();
+  const bool adds = task.added.values != nullptr, adds_bias = adds && task.added_bias != nullptr;
   float squares = 0;
-  for (std::int64_t first = begin; first < out.stride; first += 4 * kThreads) {
-    Quad quad = load_quad(x, first, width);
-    if (task.added.values != nullptr) {
-      const Quad added = load_quad(task.added, source, 0, first, width);
-      const Quad bias = task.added_bias != nullptr ? load_quad(task.added_bias, first, width) : Quad{};
-      for (int e = 0; e < 4; ++e) quad.at[e] += task.added_bias != nullptr ? added.at[e] + bias.at[e] : added.at[e];
-      if (task.row_ids == nullptr) store_quad(x, first, width, quad);
-    }
-    *reinterpret_cast<Quad*>(values + first) = quad;
-    for (const float value : quad.at) squares = fmaf(value, value, squares);
+  for (std::int64_t begin = Own::begin(); begin < out.stride; begin += Own::kStep) {
+    quads::Raw entering[Own::kCount], branch[Own::kCount] = {}, bias[Own::kCount] = {};
+    Own::load(begin, entering, [&](std::int64_t first) { return quads::load(x, first, width); });
+    if (adds)
+      Own::load(begin, branch, [&](std::int64_t first) { return quads::load(task.added, source, 0, first, width); });
+    if (adds_bias)
+      Own::load(begin, bias, [&](std::int64_t first) { return quads::load(task.added_bias, first, width); });
+    Own::each(begin, out.stride, [&](int i, std::int64_t first) {
+      Quad quad = quads::widen(entering[i], true);
+      if (adds) {
+        const Quad added = quads::widen(branch[i], task.added.is_f32), added_bias = quads::widen(bias[i], true);
+#pragma unroll
+        for (int e = 0; e < 4; ++e) quad.at[e] += adds_bias ? added.at[e] + added_bias.at[e] : added.at[e];
+        if (task.row_ids == nullptr) store_quad(x, first, width, quad);
+      }
+      *reinterpret_cast<Quad*>(values + first) = quad;
+#pragma unroll
+      for (int e = 0; e < 4; ++e) squares = fmaf(quad.at[e], quad.at[e], squares);
+    });
   }
-  const float mean = block_sum(squares, exchange_memory()) / static_cast<float>(width);
+  const float mean = block_sum<kBlockThreads / 32>(squares, exchange_memory()) / static_cast<float>(width);
   const float inverse = 1.0F / sqrtf(mean + task.eps);
-  for (std::int64_t first = begin; first < out.stride; first += 4 * kThreads) {
-    Quad& quad = *reinterpret_cast<Quad*>(values + first);  // this thread's own
-    const Quad gain = load_quad(task.gain, first, width);
-    for (int e = 0; e < 4; ++e) quad.at[e] = quad.at[e] * inverse * gain.at[e];
+  for (std::int64_t begin = Own::begin(); begin < out.stride; begin += Own::kStep) {
+    quads::Raw gains[Own::kCount];
+    Own::load(begin, gains, [&](std::int64_t first) { return quads::load(task.gain, first, width); });
+    Own::each(begin, out.stride, [&](int i, std::int64_t first) {
+      Quad& quad = *reinterpret_cast<Quad*>(values + first);  // this thread's own
+      const Quad gain = quads::widen(gains[i], true);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) quad.at[e] = quad.at[e] * inverse * gain.at[e];
+    });
   }
   sync_block();
   // A row's scales and codes are one block's, whatever spans them: the norm has the row anyway.
-  encode_values(values, out, row, {0, out.stride}, exchange_memory());
+  encode_values<kBlockThreads>(values, out, row, {0, out.stride}, exchange_memory());
 }
 
 /// A block a row's stretch, as of embed.
@@ -158,30 +182,47 @@ QRL_KERNEL void add_kernel(AddTask task) {
   store_quad(task.sums + row * task.width, first, task.width, sums);
 }
 
-QRL_KERNEL void encode_kernel(EncodeTask task) {
+template <int kBlockThreads>
+QRL_KERNEL_OF(kBlockThreads, 1)
+void encode_kernel(EncodeTask task) {
   wait_for_kernel_before();
+  using Own = quads::Own<kBlockThreads, 4>;
   const std::int64_t row = block_x(), width = task.out.width;
   const Stretch stretch = own_stretch(task.out);
   float* values = value_memory();
-  for (std::int64_t first = stretch.begin + 4 * thread_idx(); first < stretch.end; first += 4 * kThreads)
-    *reinterpret_cast<Quad*>(values + first - stretch.begin) = load_quad(task.x + row * width, first, width);
-  sync_block();
-  encode_values(values, task.out, row, stretch, exchange_memory());
-}
-
-QRL_KERNEL void swiglu_encode_kernel(SwigluTask task) {
-  wait_for_kernel_before();
-  const std::int64_t row = block_x(), width = task.out.width;
-  const Stretch stretch = own_stretch(task.out);
-  float* values = value_memory();
-  for (std::int64_t first = stretch.begin + 4 * thread_idx(); first < stretch.end; first += 4 * kThreads) {
-    const Quad gate = load_quad(task.gate_up, row, 0, first, width);
-    Quad quad = load_quad(task.gate_up, row, width, first, width);
-    for (int e = 0; e < 4; ++e) quad.at[e] = gate.at[e] / (1.0F + expf(-gate.at[e])) * quad.at[e];
-    *reinterpret_cast<Quad*>(values + first - stretch.begin) = quad;
+  for (std::int64_t begin = stretch.begin + Own::begin(); begin < stretch.end; begin += Own::kStep) {
+    quads::Raw x[Own::kCount];
+    Own::load(begin, x, [&](std::int64_t first) { return quads::load(task.x + row * width, first, width); });
+    Own::each(begin, stretch.end, [&](int i, std::int64_t first) {
+      *reinterpret_cast<Quad*>(values + first - stretch.begin) = quads::widen(x[i], true);
+    });
   }
   sync_block();
-  encode_values(values, task.out, row, stretch, exchange_memory());
+  encode_values<kBlockThreads>(values, task.out, row, stretch, exchange_memory());
+}
+
+template <int kBlockThreads>
+QRL_KERNEL_OF(kBlockThreads, 1)
+void swiglu_encode_kernel(SwigluTask task) {
+  wait_for_kernel_before();
+  using Own = quads::Own<kBlockThreads, 4>;
+  const std::int64_t row = block_x(), width = task.out.width;
+  const Stretch stretch = own_stretch(task.out);
+  float* values = value_memory();
+  for (std::int64_t begin = stretch.begin + Own::begin(); begin < stretch.end; begin += Own::kStep) {
+    quads::Raw gates[Own::kCount], ups[Own::kCount];
+    Own::load(begin, gates, [&](std::int64_t first) { return quads::load(task.gate_up, row, 0, first, width); });
+    Own::load(begin, ups, [&](std::int64_t first) { return quads::load(task.gate_up, row, width, first, width); });
+    Own::each(begin, stretch.end, [&](int i, std::int64_t first) {
+      const Quad gate = quads::widen(gates[i], task.gate_up.is_f32);
+      Quad quad = quads::widen(ups[i], task.gate_up.is_f32);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) quad.at[e] = gate.at[e] / (1.0F + expf(-gate.at[e])) * quad.at[e];
+      *reinterpret_cast<Quad*>(values + first - stretch.begin) = quad;
+    });
+  }
+  sync_block();
+  encode_values<kBlockThreads>(values, task.out, row, stretch, exchange_memory());
 }
 
 /// A block a row of words; what no host word has is zero already.
@@ -200,18 +241,22 @@ void embed(const EmbedTask& task, std::int64_t num_rows, const Stream& stream) {
   launch(embed_kernel, {num_rows, ceil_div(task.width, kStretch)}, kThreads, 0, stream, task);
 }
 void norm_encode(const NormTask& task, std::int64_t num_rows, const Stream& stream) {
-  launch(norm_encode_kernel, {num_rows}, kThreads, shared_bytes_of(task.out.stride), stream, task);
+  const int threads = row_threads(task.out.width);
+  launch(threads == kThreads ? norm_encode_kernel<kThreads> : norm_encode_kernel<kWideRowThreads>, {num_rows}, threads,
+         shared_bytes_of(task.out.stride), stream, task);
 }
 void add_rows(const AddTask& task, std::int64_t num_rows, const Stream& stream) {
   launch(add_kernel, {num_rows, ceil_div(task.width, kStretch)}, kThreads, 0, stream, task);
 }
 void encode(const EncodeTask& task, std::int64_t num_rows, const Stream& stream) {
-  launch(encode_kernel, {num_rows, num_stretches(task.out)}, kThreads, shared_bytes_of(stretch_size(task.out)), stream,
-         task);
+  const int threads = block_threads(task.out);
+  launch(threads == kThreads ? encode_kernel<kThreads> : encode_kernel<kWideRowThreads>,
+         {num_rows, num_stretches(task.out)}, threads, shared_bytes_of(stretch_size(task.out)), stream, task);
 }
 void swiglu_encode(const SwigluTask& task, std::int64_t num_rows, const Stream& stream) {
-  launch(swiglu_encode_kernel, {num_rows, num_stretches(task.out)}, kThreads, shared_bytes_of(stretch_size(task.out)),
-         stream, task);
+  const int threads = block_threads(task.out);
+  launch(threads == kThreads ? swiglu_encode_kernel<kThreads> : swiglu_encode_kernel<kWideRowThreads>,
+         {num_rows, num_stretches(task.out)}, threads, shared_bytes_of(stretch_size(task.out)), stream, task);
 }
 void repack(const RepackTask& task, const Stream& stream) {
   launch(repack_kernel, {task.at.out}, kThreads, 0, stream, task);

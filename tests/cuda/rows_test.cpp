@@ -14,7 +14,8 @@ using namespace qrl::cuda::test;
 
 constexpr quant::Format kFormats[] = {quant::Format::bf16, quant::Format::int8, quant::Format::fp8_channel,
                                       quant::Format::fp8_block128};
-constexpr std::int64_t kWidths[] = {7, 96, 257, 1000, 1029, 2100};  // of one block a row and of several
+// Of one block a row and of several, of 256 threads and of 1,024; the last two are more than a thread loads at once.
+constexpr std::int64_t kWidths[] = {7, 96, 257, 1000, 1029, 2100, 4096, 4099, 8200, 16390};
 constexpr std::int64_t kRows = 5;
 
 /// Ordinary rows, one of zeros, one with an infinity, one of very small and very large values.
@@ -53,6 +54,30 @@ TEST_CASE("encode gives the CPU's codes and scales, in every format, for odd row
         CHECK(first_beyond(got.decoded(), decoded_on_cpu(want), 0, 0) == "");
       });
     }
+  }
+}
+
+TEST_CASE("blocks that take a row are wide from 4,096 numbers on, whatever the number of rows") {
+  CHECK(row_threads(4095) == 256);
+  CHECK(row_threads(4096) == 1024);
+  if (!find_device()) return;
+  const target::Stream stream;
+  // A row has the same bits alone and among others.
+  constexpr std::int64_t kMany = 30;
+  for (const std::int64_t width : {1029, 4099}) {
+    const OnDevice<float> gain(normal_values(width, 1, 2));
+    const std::vector<float> x = normal_values(kMany * width, 2, 1);
+    const auto normed = [&](std::int64_t first, std::int64_t count) {
+      const OnDevice<float> there(std::vector<float>(x.begin() + first * width, x.begin() + (first + count) * width));
+      const Encoded rows(quant::Format::fp8_channel, count, width);
+      target::norm_encode({there.data(), {nullptr, 0, false}, nullptr, gain.data(), nullptr, 1e-6F, rows.rows}, count,
+                          stream);
+      stream.wait();
+      return rows.decoded();
+    };
+    const std::vector<float> all = normed(0, kMany);
+    for (std::int64_t row = 0; row < kMany; ++row)
+      CHECK((normed(row, 1) == std::vector<float>(all.begin() + row * width, all.begin() + (row + 1) * width)));
   }
 }
 
