@@ -109,22 +109,52 @@ QRL_DEVICE void fill_up(const AttentionTask& task, std::int64_t row, std::int64_
     task.context_codes[row * task.codes_stride + e] = 0;
 }
 
-/// All of a chunk's codes are under way to L2 while its steps wait for their own loads and for each other.
-QRL_DEVICE void prefetch_chunk(const KvPages& pages, const std::int64_t* codes_at) {
-  const int slot_lines = static_cast<int>(pages.at.slot_bytes() + 127) / 128;
-#pragma unroll 1  // more costs registers that spill
-  for (int i = thread_idx(); i < kAttentionChunk * slot_lines; i += kThreads) {
-    const std::int64_t at = codes_at[i / slot_lines] + i % slot_lines * 128;
-    prefetch(pages.keys + at);
-    prefetch(pages.values + at);
-  }
-}
+/// A chunk's result of a query of a row that one block has whole.
+struct ChunkOf {
+  int query;
+  std::int64_t row, head;
+  int chunk;
+  bool sees, is_last;  // the query sees some of it; the row has no further one
+};
 
-/// Blocks that a multiprocessor's registers are shared out for; more would spill.
+/// Joins a chunk with what a query has until now: with its segment's chunks, and where it ends the segment, that with
+/// the segments before it, which wait in the row's memory for its context. A warp; each lane has its own elements.
 template <KvFormat format, int kDim, int kTiles>
-inline constexpr int kBlocksAtOnce = kTiles > 1 || kDim > 128       ? 2
-                                     : format == KvFormat::fp8_e4m3 ? 4
-                                                                    : 3;
+QRL_DEVICE void join_chunk(const AttentionTask& task, Shared<format, kDim, kTiles>& shared, const ChunkOf& of,
+                           const Stats& of_chunk, int kv_head) {
+  const int query = of.query, segment = of.chunk / kSegmentChunks;
+  const auto width = static_cast<int>(task.pages.head_dim);
+  const bool begins = of.chunk % kSegmentChunks == 0, ends = of.is_last || (of.chunk + 1) % kSegmentChunks == 0;
+  const bool sees_segment = segment * kSegmentChunks * kAttentionChunk <= shared.last_position[query];
+  Stats stats = begins ? Stats{} : shared.joined_stats[of.chunk % 2][query];
+  Factors by{1, 0};
+  if (of.sees) by = join(stats, of_chunk);
+  Stats total = stats;
+  Factors by_segment{0, 1};
+  if (ends && segment > 0) {
+    total = shared.total_stats[segment % 2][query];
+    by_segment = {1, 0};
+    if (sees_segment) by_segment = join(total, stats);
+  }
+  const float value_scale = format == KvFormat::fp8_e4m3 ? task.pages.value_head_scales_K[kv_head] : 1.0F;
+  float* before = task.context + (of.row * task.num_heads + of.head) * width;
+#pragma unroll 1
+  for (int e = lane_idx(); e < width; e += 32) {
+    float value = begins ? 0.0F : shared.joined[query][e];
+    if (of.sees) value = fmaf(shared.context[0][query][e] + shared.context[1][query][e], by.added, value * by.before);
+    if (!ends) {
+      shared.joined[query][e] = value;
+      continue;
+    }
+    if (segment > 0) value = sees_segment ? fmaf(value, by_segment.added, before[e] * by_segment.before) : before[e];
+    if (of.is_last) put_context(task, of.row, of.head, e, value / total.sum * value_scale);
+    else before[e] = value;
+  }
+  if (of.is_last) fill_up(task, of.row, of.head, lane_idx(), 32);
+  if (lane_idx() != 0) return;
+  shared.joined_stats[(of.chunk + 1) % 2][query] = stats;
+  if (ends) shared.total_stats[(segment + 1) % 2][query] = total;
+}
 
 template <KvFormat format, int kDim, int kTiles>
 QRL_DEVICE void attend(const AttentionTask& task, std::int64_t tile_idx, Shared<format, kDim, kTiles>& shared) {
@@ -163,7 +193,7 @@ QRL_DEVICE void attend(const AttentionTask& task, std::int64_t tile_idx, Shared<
       shared.value_scales[i] = pages.value_slot_scales[slot];
     }
     sync_block();
-    prefetch_chunk(pages, shared.codes_at);
+    lanes.prefetch_first(count);
 
     float score[kSteps][kTiles][2][2], largest[kTiles], sum[kTiles];
     lanes.make_scores(first, count, score);
@@ -195,33 +225,20 @@ QRL_DEVICE void attend(const AttentionTask& task, std::int64_t tile_idx, Shared<
         if (!sees) continue;
         const std::int64_t partial = (task.work.partials_N[row] + chunk) * task.num_heads + head;
         for (int e = lane_idx(); e < width; e += 32)
-          task.partial_contexts[partial * width + e] = shared.context[query][e];
+          task.partial_contexts[partial * width + e] = shared.context[0][query][e] + shared.context[1][query][e];
         if (lane_idx() != 0) continue;
         task.partial_stats[2 * partial] = of_chunk.largest;
         task.partial_stats[2 * partial + 1] = of_chunk.sum;
         continue;
       }
-      const bool is_first = chunk == tile.first_chunk;
-      Stats stats = is_first ? Stats{} : shared.joined_stats[chunk % 2][query];
-      Factors by{1, 0};
-      if (sees) by = join(stats, of_chunk);
-      const float value_scale = format == KvFormat::fp8_e4m3 ? pages.value_head_scales_K[block.kv_head] : 1.0F;
-#pragma unroll 1
-      for (int e = lane_idx(); e < width; e += 32) {
-        float value = is_first ? 0.0F : shared.joined[query][e];
-        if (sees) value = fmaf(shared.context[query][e], by.added, value * by.before);
-        if (is_last) put_context(task, row, head, e, value / stats.sum * value_scale);
-        else shared.joined[query][e] = value;
-      }
-      if (is_last) fill_up(task, row, head, lane_idx(), 32);
-      if (lane_idx() == 0) shared.joined_stats[(chunk + 1) % 2][query] = stats;
+      join_chunk(task, shared, {query, row, head, chunk, sees, is_last}, of_chunk, block.kv_head);
     }
     sync_block();
   }
 }
 
 template <KvFormat format, int kDim, int kTiles>
-QRL_KERNEL_OF(kThreads, (kBlocksAtOnce<format, kDim, kTiles>))
+QRL_KERNEL_OF(kThreads, attention_blocks_at_once(format, kDim, kTiles == kSmallQueries / 8))
 void attention_kernel(AttentionTask task) {
   wait_for_kernel_before();
   auto& shared = *reinterpret_cast<Shared<format, kDim, kTiles>*>(shared_memory());
@@ -234,13 +251,57 @@ void attention_kernel(AttentionTask task) {
     attend(task, tile_idx, shared);
 }
 
-/// A block a split row and query head: its chunks' results, in order.
-QRL_KERNEL void join_kernel(AttentionTask task) {
+constexpr int kJoinWarps = 8, kJoinThreads = 32 * kJoinWarps;
+
+/// A block's segments, one of each warp.
+template <int kEach>
+struct Segments {
+  float contexts[kJoinWarps][32 * kEach];
+  Stats stats[kJoinWarps];
+};
+
+/// The chunks [begin, begin + count) of a segment, in order, by a warp: all of them are loaded before the first is
+/// joined. A lane has elements lane, lane + 32 ….
+template <int kEach>
+QRL_DEVICE void join_segment(const AttentionTask& task, std::int64_t partial, int count, Segments<kEach>& shared) {
+  const auto width = static_cast<int>(task.pages.head_dim);
+  Stats of_chunks[kSegmentChunks];
+  float contexts[kSegmentChunks][kEach], joined[kEach] = {};
+#pragma unroll
+  for (int i = 0; i < kSegmentChunks; ++i) {
+    const std::int64_t at = partial + i * task.num_heads;
+    if (i < count) of_chunks[i] = {task.partial_stats[2 * at], task.partial_stats[2 * at + 1]};
+#pragma unroll
+    for (int j = 0; j < kEach; ++j) {
+      const int e = lane_idx() + 32 * j;
+      contexts[i][j] = i < count && e < width ? task.partial_contexts[at * width + e] : 0.0F;
+    }
+  }
+  Stats stats;
+#pragma unroll
+  for (int i = 0; i < kSegmentChunks; ++i) {
+    if (i >= count) break;
+    const Factors by = join(stats, of_chunks[i]);
+#pragma unroll
+    for (int j = 0; j < kEach; ++j) joined[j] = fmaf(contexts[i][j], by.added, joined[j] * by.before);
+  }
+#pragma unroll
+  for (int j = 0; j < kEach; ++j) shared.contexts[warp_idx()][lane_idx() + 32 * j] = joined[j];
+  if (lane_idx() == 0) shared.stats[warp_idx()] = stats;
+}
+
+/// A block a split row and query head: a warp a segment of its chunks, then the segments in order. kEach: elements of a
+/// lane, so that 32 · kEach are a head's at least.
+template <int kEach>
+QRL_KERNEL_OF(kJoinThreads, 2)
+void join_kernel(AttentionTask task) {
   wait_for_kernel_before();
   if (block_x() >= task.work.counts->num_split) return;
+  auto& shared = *reinterpret_cast<Segments<kEach>*>(shared_memory());
   const std::int64_t row = task.work.split_rows[block_x()], head = block_y();
   const auto width = static_cast<int>(task.pages.head_dim);
   const std::int32_t num_chunks = task.where.positions[row] / kAttentionChunk + 1;
+  const int num_segments = (num_chunks + kSegmentChunks - 1) / kSegmentChunks, e = thread_idx();
   float value_scale = 1;
   if (task.pages.format == KvFormat::fp8_e4m3) {
     const auto num_kv_heads = static_cast<unsigned>(task.pages.at.num_kv_heads);
@@ -248,17 +309,29 @@ QRL_KERNEL void join_kernel(AttentionTask task) {
         task.pages
             .value_head_scales_K[static_cast<unsigned>(head) / (static_cast<unsigned>(task.num_heads) / num_kv_heads)];
   }
-  for (int e = thread_idx(); e < width; e += kThreads) {
-    Stats stats;
-    float value = 0;
-    for (std::int32_t chunk = 0; chunk < num_chunks; ++chunk) {
-      const std::int64_t partial = (task.work.partials_N[row] + chunk) * task.num_heads + head;
-      const Factors by = join(stats, {task.partial_stats[2 * partial], task.partial_stats[2 * partial + 1]});
-      value = fmaf(task.partial_contexts[partial * width + e], by.added, value * by.before);
+  Stats total;
+  float value = 0;
+  for (int first = 0; first < num_segments; first += kJoinWarps) {
+    const int segment = first + warp_idx(), begin = segment * kSegmentChunks;
+    if (segment < num_segments)
+      join_segment<kEach>(task, (task.work.partials_N[row] + begin) * task.num_heads + head, num_chunks - begin,
+                          shared);
+    sync_block();
+    for (int i = 0; i < kJoinWarps && first + i < num_segments && e < width; ++i) {
+      const Stats stats = shared.stats[i];
+      const float of_segment = shared.contexts[i][e];
+      if (first + i == 0) {
+        total = stats;
+        value = of_segment;
+      } else {
+        const Factors by = join(total, stats);
+        value = fmaf(of_segment, by.added, value * by.before);
+      }
     }
-    put_context(task, row, head, e, value / stats.sum * value_scale);
+    sync_block();  // the segments are read, where the next ones come
   }
-  fill_up(task, row, head, thread_idx(), kThreads);
+  if (e < width) put_context(task, row, head, e, value / total.sum * value_scale);
+  fill_up(task, row, head, e, kJoinThreads);
 }
 
 template <KvFormat format, int kDim, int kTiles>
@@ -294,7 +367,9 @@ void attention(const AttentionTask& task, const Stream& stream) {
     default:
       run_format<KvFormat::fp8_e4m3>(task, stream);
   }
-  launch(join_kernel, {task.work.split_blocks, task.num_heads}, kThreads, 0, stream, task);
+  const Grid grid{task.work.split_blocks, task.num_heads};
+  if (task.pages.head_dim <= 128) launch(join_kernel<4>, grid, kJoinThreads, sizeof(Segments<4>), stream, task);
+  else launch(join_kernel<8>, grid, kJoinThreads, sizeof(Segments<8>), stream, task);
 }
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -10,12 +10,30 @@
 
 namespace qrl::cuda {
 
-/// Positions of a chunk, counted from position 0: scores of a chunk share one largest, and chunks are joined in order.
+/// Positions of a chunk, counted from position 0: scores of a chunk share one largest. The chunks of a segment are
+/// joined in order, then the segments in order: so several warps can join a long row, with the bits of one.
 inline constexpr int kAttentionChunk = 256;
+inline constexpr int kSegmentChunks = 8;
 
 /// Query vectors (rows × query heads of a kv head) of a small tile, and of any tile.
 inline constexpr int kSmallQueries = 8;
 constexpr int max_tile_queries(std::int64_t head_dim) { return head_dim <= 128 ? 32 : 16; }
+
+/// Positions that a block's warps take in one round. A chunk is so many rounds over keys, then as many over values.
+inline constexpr int kRoundPositions = 64;
+/// Blocks of a kernel that a multiprocessor's registers are shared out for: more would spill.
+constexpr int attention_blocks_at_once(quant::KvFormat format, std::int64_t head_dim, bool is_small) {
+  return !is_small || head_dim > 128 ? 2 : format == quant::KvFormat::fp8_e4m3 ? 4 : 3;
+}
+/// Rounds ahead of its own for whose keys or values a block asks L2. All blocks of a device together must stay well
+/// below its L2: what is asked for beyond that is thrown out before it is used, and read twice.
+constexpr int rounds_ahead(quant::KvFormat format) { return format == quant::KvFormat::bf16 ? 2 : 4; }
+constexpr std::int64_t prefetched_bytes(quant::KvFormat format, std::int64_t head_dim, bool is_small,
+                                        std::int64_t num_multiprocessors) {
+  const std::int64_t round_bytes = kRoundPositions * round_up(head_dim, 16) * quant::code_bytes(format);
+  return num_multiprocessors * attention_blocks_at_once(format, head_dim, is_small) * rounds_ahead(format) *
+         round_bytes;
+}
 
 struct AttentionShape {
   std::int64_t num_heads = 0, num_kv_heads = 0, head_dim = 0;
@@ -42,7 +60,8 @@ struct AttentionTile {
 
 /// A row is either in one tile that joins all its chunks (partials_N −1), or its chunks' results go to partials
 /// partials_N[row] + chunk, and it is among split_rows, which a second kernel joins. Which of the two, and with which
-/// others a row is in a tile, changes no bit of its result: a chunk's arithmetic is the same, and so is the order.
+/// others a row is in a tile, changes no bit of its result: a chunk's arithmetic is the same, and so is the order
+/// of chunks and segments.
 struct AttentionPlan {
   std::vector<AttentionTile> tiles;  ///< those of at most kSmallQueries first; in each kind the longest first
   std::int64_t num_small = 0;

@@ -15,6 +15,7 @@ using quant::KvFormat;
 /// Positions that a warp takes at once; the warps take turns, so a short chunk is spread.
 constexpr int kStep = 16;
 constexpr int kSteps = kAttentionChunk / (kStep * kWarps);
+static_assert(kStep * kWarps == kRoundPositions);
 constexpr float kLog2E = 1.44269504F;
 
 /// How the lanes share a slot's codes of a head padded to kDim. g = lane / 4, t = lane % 4.
@@ -57,8 +58,10 @@ struct Shared {
   std::uint32_t queries[KvCodes<format>::kTerms][kWideTiles][Share<format, kDim>::kQuerySteps][32][4];
   std::int64_t codes_at[kAttentionChunk];                            // of a chunk's positions
   float key_scales[kAttentionChunk], value_scales[kAttentionChunk];  // int8's
-  float context[kQueries][kDim + 2], joined[kQueries][kDim + 2];     // of the chunk, of those until now
+  float context[2][kQueries][kDim + 2];                              // of the chunk, of each pair of warps
+  float joined[kQueries][kDim + 2];                                  // of the segment's chunks until now
   Stats stats[kWarps][kQueries], joined_stats[2][kQueries];          // the latter in turn
+  Stats total_stats[2][kQueries];                                    // of the segments before; in turn
   float weight_units[kWarps][kQueries];                              // int8's
   float score_scales[kQueries];
   std::int32_t row[kQueries], head[kQueries];  // whose a query is
@@ -84,6 +87,23 @@ struct TileOfQueries {
 
   QRL_DEVICE static int step_at(int s, int warp) { return (s * kWarps + warp) * kStep; }
 
+  /// Asks L2 for what the warp reads in a round of the chunk: of keys, then of values.
+  QRL_DEVICE void prefetch_round(int round, int count) const {
+    constexpr int kMostLines = kDim * Codes::kBytes / 128, kLines = kMostLines == 0 ? 1 : kMostLines;
+    const int from = step_at(round % kSteps, warp);
+    if (round >= 2 * kSteps || from >= count) return;
+    const std::uint8_t* codes = round < kSteps ? pages.keys : pages.values;
+#pragma unroll
+    for (int i = 0; i < kStep * kLines; i += 32) {
+      const int position = (i + lane_idx()) / kLines, at = (i + lane_idx()) % kLines * 128;
+      if (position < kStep && at < pages.at.slot_bytes()) prefetch(codes + shared.codes_at[from + position] + at);
+    }
+  }
+  QRL_DEVICE void prefetch_first(int count) const {
+#pragma unroll
+    for (int round = 0; round < rounds_ahead(format); ++round) prefetch_round(round, count);
+  }
+
   QRL_DEVICE void load_keys(int unit, int count, Words<4> (&to)[2]) const {
     const int from = step_at(unit / S::kKeyPieces, warp), piece = 4 * (unit % S::kKeyPieces) + t;
 #pragma unroll
@@ -105,6 +125,7 @@ struct TileOfQueries {
 #pragma unroll
     for (int s = 0; s < kSteps; ++s) {
       const int from = step_at(s, warp);
+      prefetch_round(s + rounds_ahead(format), count);
       Sum sums[Codes::kTerms][kWideTiles][2][4] = {};
 #pragma unroll
       for (int p = 0; p < S::kKeyPieces; ++p) {
@@ -278,6 +299,10 @@ struct TileOfQueries {
     for (int unit = 0; unit < kUnits; ++unit) {
       const int p = unit % S::kValuePieces, first_step = unit / S::kValuePieces * Codes::kSteps;
       ValueWords(&now)[Codes::kSteps][4] = values[unit % kValuesAhead];
+      if (p == 0) {
+#pragma unroll
+        for (int i = 0; i < Codes::kSteps; ++i) prefetch_round(kSteps + first_step + i + rounds_ahead(format), count);
+      }
       if (step_at(first_step, warp) < count) {
 #pragma unroll
         for (int j = 0; j < S::kValueTiles; ++j) {
@@ -299,31 +324,42 @@ struct TileOfQueries {
     }
   }
 
-  /// The warps' contexts of a chunk to shared memory, summed in the warps' order.
-  QRL_DEVICE void sum_contexts(const Sum (&context)[S::kValuePieces][S::kValueTiles][kTiles][4]) const {
-    for (int turn = 0; turn < kWarps; ++turn) {
-      if (turn == warp) {
+  /// body(place, value) for each of the warp's elements in the first or the second half of a piece's: its place in its
+  /// pair's array, and the context as fp32.
+  template <int kHalf, class Body>
+  QRL_DEVICE void each_of_half(const Sum (&context)[S::kValuePieces][S::kValueTiles][kTiles][4], Body body) const {
+    constexpr int kFirst = kHalf * S::kValueTiles / 2;
 #pragma unroll
-        for (int n = 0; n < kTiles; ++n) {
-          if (n >= num_tiles) break;
+    for (int n = 0; n < kTiles; ++n) {
+      if (n >= num_tiles) break;
 #pragma unroll
-          for (int p = 0; p < S::kValuePieces; ++p) {
+      for (int p = 0; p < S::kValuePieces; ++p) {
 #pragma unroll
-            for (int j = 0; j < S::kValueTiles; ++j) {
+        for (int j = kFirst; j < kFirst + S::kValueTiles / 2; ++j) {
 #pragma unroll
-              for (int c = 0; c < 4; ++c) {
-                const int query = 8 * n + 2 * t + c % 2;
-                float added = static_cast<float>(context[p][j][n][c]);
-                if (Codes::kScaled) added *= shared.weight_units[warp][query];
-                float& to = shared.context[query][(8 * p + g) * S::kValueElements + 2 * j + c / 2];
-                to = turn == 0 ? added : to + added;
-              }
-            }
+          for (int c = 0; c < 4; ++c) {
+            const int query = 8 * n + 2 * t + c % 2;
+            float value = static_cast<float>(context[p][j][n][c]);
+            if (Codes::kScaled) value *= shared.weight_units[warp][query];
+            body(shared.context[warp / 2][query][(8 * p + g) * S::kValueElements + 2 * j + c / 2], value);
           }
         }
       }
-      sync_block();
     }
+  }
+
+  /// The warps' contexts of a chunk to shared memory: context[0] is the sum of warps 0 and 1, context[1] that of 2 and
+  /// 3, in fp32; who reads adds the two. Each warp of a pair writes one half and adds the other, so that all work.
+  QRL_DEVICE void sum_contexts(const Sum (&context)[S::kValuePieces][S::kValueTiles][kTiles][4]) const {
+    static_assert(S::kValueTiles % 2 == 0);
+    const auto write = [](float& to, float value) { to = value; };
+    const auto add = [](float& to, float value) { to += value; };
+    if (warp % 2 == 0) each_of_half<1>(context, write);
+    else each_of_half<0>(context, write);
+    sync_block();
+    if (warp % 2 == 0) each_of_half<0>(context, add);
+    else each_of_half<1>(context, add);
+    sync_block();
   }
 };
 

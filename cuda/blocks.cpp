@@ -71,7 +71,7 @@ void Blocks::attend(std::size_t layer_idx, const TickArrays& arrays, const KvPag
   // Codes without a row's scale need nobody who sees the whole row.
   const bool is_bf16 = attended.code == quant::Code::bf16;
   attention({q_.as<float>(), shape.num_heads, arrays.where, pages, arrays.attention, partial_stats_.as<float>(),
-             partial_contexts_.as<float>(), is_bf16 ? nullptr : context_.as<float>(),
+             partial_contexts_.as<float>(), context_.as<float>(),
              is_bf16 ? static_cast<std::uint16_t*>(attended.codes) : nullptr, attended.stride},
             stream);
   if (!is_bf16) encode({context_.as<float>(), attended}, num_rows, stream);

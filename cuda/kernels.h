@@ -166,7 +166,8 @@ struct AttentionWork {
 ///   int32 sums.
 ///
 /// Scales, scores, softmax and its denominator are fp32. Positions are taken in chunks of kAttentionChunk: a chunk's
-/// weights are exp(score − its largest), and chunks are joined in order in fp32. So neither plan, page order nor the
+/// weights are exp(score − its largest), its four warps' sums are added in pairs, and chunks are joined in segments of
+/// kSegmentChunks, in order, in fp32. So neither plan, page order nor the
 /// other rows of a tick change a bit, but for a value that is NaN in bf16 or e4m3: it makes NaN of all rows of a tile
 /// that comes to its position, as 0 · NaN is. int8's scores are the CPU's bits; up to 128 positions, the CPU's span,
 /// bf16 pages differ from it by the order of sums alone; e4m3's by 3 bits of queries and weights, which the CPU rounds
@@ -179,7 +180,8 @@ struct AttentionTask {
   AttentionWork work;
   float* partial_stats;     ///< fp32 [partials, H, 2]: largest score, sum of weights
   float* partial_contexts;  ///< fp32 [partials, H, E]
-  // Contexts [*, H·E]: fp32, or null and as a product reads bf16 rows, zeros up to their stride.
+  // Contexts [*, H·E]: fp32; or as a product reads bf16 rows, zeros up to their stride, beside fp32 memory of as many
+  // numbers that means nothing after.
   float* context;
   std::uint16_t* context_codes = nullptr;
   std::int64_t codes_stride = 0;

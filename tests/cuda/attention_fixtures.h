@@ -193,7 +193,7 @@ inline Attended attend(const Pool& pool, const Rows& rows, const std::vector<flo
                       tile_blocks > 0 ? tile_blocks : counts.num_large, counts.num_split + tile_blocks},
                      stats.data(),
                      contexts.data(),
-                     codes_stride > 0 ? nullptr : context.data(),
+                     context.data(),
                      codes_stride > 0 ? codes.data() : nullptr,
                      codes_stride},
                     stream);

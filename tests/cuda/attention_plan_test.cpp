@@ -105,6 +105,23 @@ std::int64_t positions_read(const Tick& tick, const AttentionPlan& plan) {
 
 }  // namespace
 
+TEST_CASE("what attention asks L2 for ahead stays a third of it, and covers the memory's latency") {
+  using quant::KvFormat;
+  constexpr std::int64_t kL2 = std::int64_t{50} << 20, kMultiprocessors = 132;  // of an H100 and an H200
+  // Bytes under way at 4.8 TB/s and 0.7 us.
+  constexpr std::int64_t kUnderWay = 3'400'000;
+  for (const KvFormat format : {KvFormat::bf16, KvFormat::int8, KvFormat::fp8_e4m3}) {
+    for (const std::int64_t head_dim : {64, 80, 128, 256}) {
+      for (const bool is_small : {false, true}) {
+        const std::int64_t bytes = prefetched_bytes(format, head_dim, is_small, kMultiprocessors);
+        INFO(quant::name(format) << ", heads of " << head_dim << ": " << bytes);
+        CHECK(bytes <= kL2 / 3);
+        CHECK(bytes >= kUnderWay);
+      }
+    }
+  }
+}
+
 TEST_CASE("plans cover every row's chunks once, from its own pages") {
   base::RandomStream random(5, base::RandomPurpose::test, 0);
   for (int round = 0; round < 60; ++round) {

@@ -224,6 +224,40 @@ TEST_CASE("a row's attention is the same bits by every plan, whatever the pages'
   }
 }
 
+TEST_CASE("attention over many chunks joins segments with the same bits, split and whole, and is the CPU's") {
+  if (!find_device()) return;
+  const ops::HeadShape heads{2, 1, 16};
+  constexpr std::int64_t kPageSize = 64, kPages = 262, kStride = 128;
+  constexpr std::int32_t kSegment = kSegmentChunks * kAttentionChunk;
+  for (const KvFormat format : kFormats) {
+    const Pool pool(format, heads, kPageSize, shuffled(kPages));
+    Rows rows;
+    // The ends of segments; more of them than the second kernel has warps; a prompt's rows of which some see no
+    // second segment.
+    for (const std::int32_t length : {kSegment, kSegment + 1, 2 * kSegment - 1, 2 * kSegment + 300, 8 * kSegment + 257})
+      rows.add(pool, consecutive(0, kPages), length - 1);
+    rows.add(pool, consecutive(0, kPages), kSegment - 5, 12);
+    const std::vector<float> q =
+        normal_values(static_cast<std::int64_t>(rows.positions.size() * row_floats(heads)), 1, 29);
+    const std::vector<float> want = on_cpu(pool, rows, q);
+    INFO(quant::name(format));
+    in_both_orders([&] {
+      const Attended whole = attend(pool, rows, q, 0), split = attend(pool, rows, q, kManyPartials);
+      CHECK(whole.plan.split_rows.empty());
+      CHECK(split.plan.split_rows.size() == rows.positions.size());
+      CHECK(first_beyond(whole.context, want, bound(format).absolute, bound(format).relative) == "");
+      CHECK(first_beyond(split.context, whole.context, 0, 0) == "");
+    });
+    const std::vector<float> whole = attend(pool, rows, q, 0).context;
+    const std::vector<std::uint16_t> codes = attend(pool, rows, q, 0, 0, kStride).codes;
+    CHECK(codes == attend(pool, rows, q, kManyPartials, 0, kStride).codes);
+    for (std::size_t i = 0; i < whole.size(); ++i) {
+      const std::size_t at = i / row_floats(heads) * kStride + i % row_floats(heads);
+      if (codes[at] != bf16_of(whole[i])) FAIL("element " << i << " is another as bf16");
+    }
+  }
+}
+
 TEST_CASE("the context of a single position is its value, for every code") {
   if (!find_device()) return;
   const ops::HeadShape heads{1, 1, 256};
