@@ -78,7 +78,8 @@ struct CublasLt::State {
   struct Plan {
     cublasLtMatmulDesc_t product = nullptr;
     cublasLtMatrixLayout_t w = nullptr, x = nullptr, y = nullptr;
-    cublasLtMatmulAlgo_t algorithm{};
+    std::array<cublasLtMatmulHeuristicResult_t, kCublasLtAlgorithms> algorithms{};
+    int num_algorithms = 0;
   };
   using Shape = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, bool>;
   std::map<Shape, Plan> plans;
@@ -120,15 +121,12 @@ void CublasLt::State::choose(Plan& plan) const {
   check(library.cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes,
                                                      sizeof bytes),
         "cublasLtMatmulPreferenceSetAttribute");
-  cublasLtMatmulHeuristicResult_t result{};
-  int count = 0;
-  const cublasStatus_t status = library.cublasLtMatmulAlgoGetHeuristic(handle, plan.product, plan.w, plan.x, plan.y,
-                                                                       plan.y, preference, 1, &result, &count);
+  const cublasStatus_t status =
+      library.cublasLtMatmulAlgoGetHeuristic(handle, plan.product, plan.w, plan.x, plan.y, plan.y, preference,
+                                             kCublasLtAlgorithms, plan.algorithms.data(), &plan.num_algorithms);
   check(library.cublasLtMatmulPreferenceDestroy(preference), "cublasLtMatmulPreferenceDestroy");
   check(status, "cublasLtMatmulAlgoGetHeuristic");
-  QRL_INVARIANT(count == 1, "cublasLtMatmulAlgoGetHeuristic", "an algorithm", "none");
-  check(result.state, "cublasLtMatmulAlgoGetHeuristic");
-  plan.algorithm = result.algo;
+  QRL_INVARIANT(plan.num_algorithms > 0, "cublasLtMatmulAlgoGetHeuristic", "an algorithm", "none");
 }
 
 CublasLt::CublasLt() : state_(std::make_unique<State>()) {
@@ -144,15 +142,22 @@ CublasLt::~CublasLt() {
   if (state_->handle != nullptr) (void)state_->library.cublasLtDestroy(state_->handle);
 }
 
-void CublasLt::multiply(const ProductTask& task, const Stream& stream) {
+void CublasLt::multiply(const ProductTask& task, int algorithm, const Stream& stream) {
   const State::Plan& plan = state_->plan(task);
+  QRL_INVARIANT(algorithm < plan.num_algorithms, "cuda/bf16_table.h",
+                "an algorithm of the " + std::to_string(plan.num_algorithms) + " that cuBLASLt " + version() + " has",
+                "number " + std::to_string(algorithm));
+  const cublasLtMatmulHeuristicResult_t& proposed = plan.algorithms[static_cast<std::size_t>(algorithm)];
+  state_->check(proposed.state, "cublasLtMatmulAlgoGetHeuristic");
   const float one = 1, zero = 0;
   state_->check(
       state_->library.cublasLtMatmul(state_->handle, plan.product, &one, task.w.codes, plan.w, task.x.codes, plan.x,
-                                     &zero, task.y, plan.y, task.y, plan.y, &plan.algorithm, state_->workspace.data(),
+                                     &zero, task.y, plan.y, task.y, plan.y, &proposed.algo, state_->workspace.data(),
                                      kWorkspaceBytes, static_cast<cudaStream_t>(stream.handle())),
       "cublasLtMatmul");
 }
+
+int CublasLt::num_algorithms(const ProductTask& task) { return state_->plan(task).num_algorithms; }
 
 std::string CublasLt::version() const {
   const std::size_t version = state_->library.cublasLtGetVersion();  // 130100: 13.1.0

@@ -21,7 +21,10 @@ class CublasLt {
   CublasLt(const CublasLt&) = delete;
   CublasLt& operator=(const CublasLt&) = delete;
 
-  void multiply(const ProductTask& task, const Stream& stream);
+  /// By the algorithm that it proposes for the shape, 0: the one that it holds fastest.
+  void multiply(const ProductTask& task, int algorithm, const Stream& stream);
+  /// That it proposes for the shape, up to kCublasLtAlgorithms.
+  int num_algorithms(const ProductTask& task);
   std::string version() const;  ///< "13.1.0"
 
  private:

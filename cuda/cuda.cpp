@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "candidate_speed.h"
 #include "cuda/engine/decode_engine.h"
 #include "device_engine.h"
 #include "device_speed.h"
@@ -25,6 +26,9 @@ std::unique_ptr<TrainingKernels> make_training_kernels(int device_number) {
 std::string device_uuid(int device_number) { return device::use_device(device_number).uuid; }
 
 ProductSpeeds measure_products(const ProductSpeedTask& task) { return device::measure_product_speeds(task); }
+Bf16Candidates measure_bf16_candidates(const Bf16CandidateTask& task) {
+  return device::measure_bf16_candidate_speed(task);
+}
 AttentionSpeed measure_attention(const AttentionSpeedTask& task) { return device::measure_attention_speed(task); }
 TickSpeeds measure_ticks(const TickSpeedTask& task) { return device::measure_tick_speeds(task); }
 

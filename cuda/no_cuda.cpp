@@ -17,6 +17,7 @@ namespace {
 
 std::unique_ptr<DecodeEngine> make_engine(const EngineOptions&) { fail(); }
 ProductSpeeds measure_products(const ProductSpeedTask&) { fail(); }
+Bf16Candidates measure_bf16_candidates(const Bf16CandidateTask&) { fail(); }
 AttentionSpeed measure_attention(const AttentionSpeedTask&) { fail(); }
 TickSpeeds measure_ticks(const TickSpeedTask&) { fail(); }
 

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <span>
 #include <vector>
 
+#include "bf16_table.h"
 #include "layout.h"
 #include "quant/format.h"
 
@@ -102,10 +104,10 @@ inline StreamPlan plan_stream(quant::Format format, const MatrixLayout& at, std:
   return plan;
 }
 
-/// bf16: cuBLASLt. On Hopper, with one scale a channel and a token and a bf16 result: CUTLASS, but not for few rows,
-/// whose tiles of CUTLASS are fewer than the multiprocessors and cannot read the weights at the memory's speed. All
-/// else is streamed. Of e4m3 the two kernels' sums differ in the last bits, so a row of e4m3 has other bits among more
-/// than kStreamedFp8Rows rows than among fewer.
+/// bf16: cuBLASLt, or what a table has for the shape (bf16_table.h). On Hopper, with one scale a channel and a token
+/// and a bf16 result: CUTLASS, but not for few rows, whose tiles of CUTLASS are fewer than the multiprocessors and
+/// cannot read the weights at the memory's speed. All else is streamed. Of e4m3 the two kernels' sums differ in the
+/// last bits, so a row of e4m3 has other bits among more than kStreamedFp8Rows rows than among fewer.
 ///
 /// With row_only_sums a row's bits must not depend on the other rows, which no library promises of fp32 sums: then
 /// CUTLASS has int8 alone. Its int32 sums are exact, and both kernels make of one the same bf16 number: each sum and
@@ -136,12 +138,14 @@ inline std::int64_t cutlass_tile_rows(const MatrixLayout& at, std::int64_t num_r
 /// What the choice depends on besides the product.
 struct ProductRules {
   bool is_hopper = false, row_only_sums = false;
+  std::span<const Bf16Row> bf16_table{};  ///< that holds for the device and its library
 };
 
 /// One way to make a product.
 struct ProductChoice {
   ProductKernel kernel = ProductKernel::streamed;
   StreamPlan plan{};  ///< of `streamed`
+  int algorithm = 0;  ///< of `cublaslt`: the n-th that it proposes
   friend bool operator==(const ProductChoice&, const ProductChoice&) = default;
 };
 
@@ -154,8 +158,14 @@ inline constexpr std::int64_t kSweptRows = 128;
 inline std::vector<ProductChoice> product_choices(quant::Format format, const MatrixLayout& at, std::int64_t num_rows,
                                                   bool y_is_f32, const ProductRules& rules,
                                                   const DeviceLimits& device) {
-  const ProductKernel rule = choose_product(format, num_rows, y_is_f32, rules.is_hopper, rules.row_only_sums);
-  std::vector<ProductChoice> choices = {{rule, {}}};
+  std::vector<ProductChoice> choices(1);
+  ProductKernel rule = choose_product(format, num_rows, y_is_f32, rules.is_hopper, rules.row_only_sums);
+  if (rule == ProductKernel::cublaslt) {
+    const Bf16Row* row = find_bf16(rules.bf16_table, at.rows, at.width, num_rows, y_is_f32);
+    if (row != nullptr && row->way == kStreamedWay) rule = ProductKernel::streamed;
+    else if (row != nullptr) choices[0].algorithm = row->way;
+  }
+  choices[0].kernel = rule;
   if (rule == ProductKernel::streamed) choices[0].plan = plan_stream(format, at, num_rows, device);
   if ((rule != ProductKernel::streamed && rule != ProductKernel::cutlass_int8) || num_rows > kSweptRows) return choices;
   const auto add = [&](const ProductChoice& choice) {

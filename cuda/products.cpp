@@ -60,7 +60,8 @@ class LibraryProducts final : public Products {
       : is_hopper_(device.major == 9 && device.minor == 0),
         row_only_sums_(row_only_sums),
         timer_(static_cast<std::size_t>(attribute(cudaDevAttrL2CacheSize, device))),
-        sweep_({is_hopper_, row_only_sums},
+        sweep_({is_hopper_, row_only_sums,
+                uses_table() ? std::span<const Bf16Row>(kBf16Table) : std::span<const Bf16Row>()},
                {static_cast<std::int64_t>(device.shared_bytes), attribute(cudaDevAttrMultiProcessorCount, device)},
                [this](const auto& launch, const Stream& stream) { return timer_.seconds(launch, stream); }) {
     if (is_hopper_) workspace_ = Memory(std::size_t{1} << 20);
@@ -74,17 +75,22 @@ class LibraryProducts final : public Products {
 
   std::string describe() const override {
     if (row_only_sums_) return is_hopper_ ? "int8 by CUTLASS or streamed, all else streamed" : "streamed";
-    const std::string bf16 = "bf16 by cuBLASLt " + cublaslt_.version();
+    std::string bf16 = "bf16 by cuBLASLt " + cublaslt_.version();
+    if (!kBf16Table.empty()) {
+      bf16 += uses_table() ? ", or by the table of cuda/bf16_table.h"
+                           : ", without cuda/bf16_table.h, which is cuBLASLt " + std::string(kBf16TableLibrary) + "'s";
+    }
     return is_hopper_ ? bf16 + ", fp8 (tensor, channel_token) of more than " + std::to_string(kStreamedFp8Rows) +
                             " rows by CUTLASS, int8 by CUTLASS or streamed, all else streamed"
                       : bf16 + ", other formats streamed";
   }
 
  private:
+  bool uses_table() const { return is_hopper_ && cublaslt_.version() == kBf16TableLibrary; }
   void make(const ProductTask& task, const ProductChoice& choice, const Stream& stream) {
     switch (choice.kernel) {
       case ProductKernel::cublaslt:
-        return cublaslt_.multiply(task, stream);
+        return cublaslt_.multiply(task, choice.algorithm, stream);
       case ProductKernel::cutlass_int8:
         return cutlass_int8(task, place_, stream);
       case ProductKernel::cutlass_fp8:

@@ -1,4 +1,5 @@
 // bench products: the GPU's matrix products of one layer beside what its memory can do.
+#include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -15,19 +16,50 @@ using Json = nlohmann::ordered_json;
 struct BenchProductsArguments {
   std::string shape = "8b", format = "int4";
   std::vector<std::int64_t> num_rows = {1, 16, 64, 256};
-  bool json = false;
+  bool candidates = false, json = false;
 };
+
+/// A layer's matrices, by name.
+struct Matrix {
+  const char* name;
+  std::int64_t out, in;
+};
+std::vector<Matrix> matrices_of(const model::ModelConfig& config) {
+  return {{"qkv", config.q_size() + 2 * config.kv_size(), config.hidden_size},
+          {"o", config.hidden_size, config.q_size()},
+          {"gate_up", 2 * config.intermediate_size, config.hidden_size},
+          {"down", config.hidden_size, config.intermediate_size}};
+}
+
+/// bf16 products of few rows by every kernel that may make them, and the table that the program reads.
+void bench_candidates(const BenchProductsArguments& arguments) {
+  const model::ModelConfig config = built_in_shape(arguments.shape);
+  cuda::Bf16CandidateTask task;
+  std::vector<std::string> names;
+  for (const Matrix& matrix : matrices_of(config)) {
+    names.emplace_back(matrix.name);
+    task.matrices.push_back({matrix.out, matrix.in, false});
+  }
+  names.emplace_back("lm_head");
+  task.matrices.push_back({config.vocab_size, config.hidden_size, true});
+  const cuda::Bf16Candidates candidates = cuda::measure_bf16_candidates(task);
+  Json result = {{"bench", "bf16 candidates"}, {"shape", arguments.shape}, {"cublaslt", candidates.library}};
+  for (std::size_t i = 0; i < candidates.measured.size(); ++i) {
+    const cuda::Bf16Candidate& of = candidates.measured[i];
+    const std::string name =
+        names[i / (candidates.measured.size() / names.size())] + "_rows" + std::to_string(of.num_rows);
+    result[name + "_streamed_us"] = of.streamed_s * 1e6;
+    for (std::size_t n = 0; n < of.cublaslt_s.size(); ++n)
+      result[name + "_cublaslt" + std::to_string(n) + "_us"] = of.cublaslt_s[n] * 1e6;
+  }
+  if (arguments.json) result["table"] = candidates.table;
+  print_result(result, arguments.json);
+  if (!arguments.json) std::printf("\nthe lines of cuda/bf16_table.h:\n%s", candidates.table.c_str());
+}
 
 void bench_products(const BenchProductsArguments& arguments) {
   const model::ModelConfig config = built_in_shape(arguments.shape);
-  struct Matrix {
-    const char* name;
-    std::int64_t out, in;
-  };
-  const Matrix matrices[] = {{"qkv", config.q_size() + 2 * config.kv_size(), config.hidden_size},
-                             {"o", config.hidden_size, config.q_size()},
-                             {"gate_up", 2 * config.intermediate_size, config.hidden_size},
-                             {"down", config.hidden_size, config.intermediate_size}};
+  const std::vector<Matrix> matrices = matrices_of(config);
   Json result = {{"bench", "products"}, {"shape", arguments.shape}, {"weights", arguments.format}};
   std::vector<double> layer_s(arguments.num_rows.size()), layer_bytes(arguments.num_rows.size());
   double copy_bytes_per_s = 0;
@@ -67,18 +99,23 @@ void add_bench_products(CLI::App& bench, Action& action) {
   command->add_option("--shape", arguments->shape, "built-in shape")
       ->check(CLI::IsMember(shape_names()))
       ->type_name("NAME");
-  command->add_option("--format", arguments->format, "of the weights")
-      ->check(CLI::IsMember(gpu_format_names()))
-      ->type_name("NAME");
-  command->add_option("--rows", arguments->num_rows, "numbers of rows, with commas")
-      ->delimiter(',')
-      ->check(between(1, 65'536))
-      ->type_name("INT");
+  CLI::Option* format = command->add_option("--format", arguments->format, "of the weights");
+  format->check(CLI::IsMember(gpu_format_names()))->type_name("NAME");
+  CLI::Option* rows = command->add_option("--rows", arguments->num_rows, "numbers of rows, with commas");
+  rows->delimiter(',')->check(between(1, 65'536))->type_name("INT");
+  command
+      ->add_flag("--candidates", arguments->candidates,
+                 "instead: bf16 products of 8 and 16 rows, lm_head's too, by the streamed kernel and by each algorithm "
+                 "that cuBLASLt proposes; prints the table to commit as cuda/bf16_table.h, from which the program "
+                 "takes its kernels")
+      ->excludes(format)
+      ->excludes(rows);
   command->add_flag("--json", arguments->json, "print one JSON object");
   command->callback([&action, arguments] {
     action = [arguments](dist::Collectives& world) {
       require_one_process(world, "bench products");
-      bench_products(*arguments);
+      if (arguments->candidates) bench_candidates(*arguments);
+      else bench_products(*arguments);
     };
   });
 }
