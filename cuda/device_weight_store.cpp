@@ -22,6 +22,12 @@ EncodedRows rows_in(void* memory, const DeviceMatrix& w, std::int64_t num_rows) 
 void DeviceWeightStore::upload(const HostWeights& weights) {
   engine_.synchronize_callers_stream();
   engine_.weights.upload(weights, engine_.stream);
+  // Before the KV pages take what memory is left, and before any graph.
+  for (std::size_t i = 0; i < engine_.weights.num_layers(); ++i) {
+    const LayerMemory& layer = engine_.weights.layer(i);
+    for (const MatrixMemory* matrix : {&layer.qkv, &layer.o, &layer.gate_up, &layer.down})
+      engine_.products->reserve(matrix->view, engine_.tick.max_rows());
+  }
 }
 
 std::int64_t DeviceWeightStore::rewrite(std::span<const Master> masters) {

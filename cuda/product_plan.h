@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bf16_table.h"
+#include "engine.h"
 #include "layout.h"
 #include "quant/format.h"
 
@@ -113,12 +114,17 @@ inline StreamPlan plan_stream(quant::Format format, const MatrixLayout& at, std:
 /// CUTLASS has int8 alone. Its int32 sums are exact, and both kernels make of one the same bf16 number: each sum and
 /// each product of the two scales is rounded to fp32 once, so is the product of these, nothing is fused, and that is
 /// rounded to the nearest bf16.
-enum class ProductKernel : std::uint8_t { cublaslt, cutlass_int8, cutlass_fp8, streamed };
+///
+/// int4 (with bf16 activations) and fp8_block128 of kDequantizedRows rows and more are dequantized to bf16 and then
+/// cuBLASLt's: the streamed kernel dequantizes a matrix for every 64 rows again, on mma.sync.
+enum class ProductKernel : std::uint8_t { cublaslt, cutlass_int8, cutlass_fp8, streamed, dequantized };
 inline constexpr std::int64_t kStreamedInt8Rows = 16, kStreamedFp8Rows = 64;
 inline ProductKernel choose_product(quant::Format format, std::int64_t num_rows, bool y_is_f32, bool is_hopper,
                                     bool row_only_sums = false) {
   using quant::Format;
   if (format == Format::bf16 && !row_only_sums) return ProductKernel::cublaslt;
+  if ((format == Format::int4 || format == Format::fp8_block128) && num_rows >= kDequantizedRows && !row_only_sums)
+    return ProductKernel::dequantized;
   if (!is_hopper || y_is_f32) return ProductKernel::streamed;
   if (format == Format::int8 && num_rows > kStreamedInt8Rows) return ProductKernel::cutlass_int8;
   if (row_only_sums) return ProductKernel::streamed;

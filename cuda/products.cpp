@@ -5,6 +5,7 @@
 #include "check.h"
 #include "cublaslt.h"
 #include "cutlass_products.h"
+#include "dequantized_products.h"
 #include "product_sweep.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
@@ -73,6 +74,11 @@ class LibraryProducts final : public Products {
     make_so(sweep_.choose(task, make_so, stream));
   }
 
+  void reserve(const DeviceMatrix& w, std::int64_t num_rows) override {
+    if (choose_product(w.format, num_rows, false, is_hopper_, row_only_sums_) == ProductKernel::dequantized)
+      dequantized_.reserve(w);
+  }
+
   std::string describe() const override {
     if (row_only_sums_) return is_hopper_ ? "int8 by CUTLASS or streamed, all else streamed" : "streamed";
     std::string bf16 = "bf16 by cuBLASLt " + cublaslt_.version();
@@ -80,9 +86,12 @@ class LibraryProducts final : public Products {
       bf16 += uses_table() ? ", or by the table of cuda/bf16_table.h"
                            : ", without cuda/bf16_table.h, which is cuBLASLt " + std::string(kBf16TableLibrary) + "'s";
     }
-    return is_hopper_ ? bf16 + ", fp8 (tensor, channel_token) of more than " + std::to_string(kStreamedFp8Rows) +
-                            " rows by CUTLASS, int8 by CUTLASS or streamed, all else streamed"
-                      : bf16 + ", other formats streamed";
+    bf16 += "; int4 and fp8 (block128) of " + std::to_string(kDequantizedRows) + " rows and more by it, dequantized";
+    if (is_hopper_) {
+      bf16 += "; fp8 (tensor, channel_token) of more than " + std::to_string(kStreamedFp8Rows) +
+              " rows by CUTLASS, int8 by CUTLASS or streamed";
+    }
+    return bf16 + "; all else streamed";
   }
 
  private:
@@ -97,12 +106,16 @@ class LibraryProducts final : public Products {
         return cutlass_fp8(task, place_, stream);
       case ProductKernel::streamed:
         return streamed_.multiply(task, choice.plan, stream);
+      case ProductKernel::dequantized:
+        return dequantized_.multiply(
+            task, [&](const ProductTask& bf16) { cublaslt_.multiply(bf16, 0, stream); }, stream);
     }
   }
 
   bool is_hopper_, row_only_sums_;
   StreamedProducts streamed_;
   CublasLt cublaslt_;
+  DequantizedProducts dequantized_;
   Memory workspace_;
   CutlassPlace place_;
   ColdTimer timer_;

@@ -2,11 +2,13 @@
 // snapshots or recipes. no_cuda.cpp stands in for all of it in a program without CUDA, so that callers need no #ifdef.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
 
+#include "quant/format.h"
 #include "quant/kv_format.h"
 
 namespace qrl::cuda {
@@ -22,6 +24,34 @@ struct ModelShape {
   std::int64_t vocab_size = 0, width = 0, num_layers = 0, num_heads = 0, num_kv_heads = 0, head_dim = 0, ffn = 0;
   float rms_norm_eps = 0;
 };
+
+/// Products of so many rows with matrices of int4 or fp8_block128 are made of operands dequantized to bf16, and so many
+/// rows of quantized activations are bf16 at once, so that the memory for them is bounded.
+inline constexpr std::int64_t kDequantizedRows = 512, kDequantizedRowsAtOnce = 4096;
+/// Device memory that products of up to num_rows rows with a model's layers keep for that: the largest matrix, and for
+/// fp8_block128 rows of the widest.
+inline std::int64_t dequantized_bytes(quant::Format format, const ModelShape& shape, std::int64_t num_rows,
+                                      bool row_only_sums) {
+  // A tick's rows are filled up to multiples of 64 there (layout.h, padded_rows).
+  const bool is_dequantized = (format == quant::Format::int4 || format == quant::Format::fp8_block128) &&
+                              num_rows > kDequantizedRows - 64 && !row_only_sums;
+  if (!is_dequantized) return 0;
+  const auto padded = [](std::int64_t count, std::int64_t multiple) {
+    return (count + multiple - 1) / multiple * multiple;
+  };
+  const std::int64_t q_size = shape.num_heads * shape.head_dim, kv_size = shape.num_kv_heads * shape.head_dim;
+  const std::int64_t matrices[][2] = {{q_size + 2 * kv_size, shape.width},
+                                      {shape.width, q_size},
+                                      {2 * shape.ffn, shape.width},
+                                      {shape.width, shape.ffn}};
+  std::int64_t largest = 0, widest = 0;
+  for (const auto& [out, in] : matrices) {
+    largest = std::max(largest, padded(out, 64) * padded(in, 128));
+    widest = std::max(widest, padded(in, 128));
+  }
+  const bool quantizes_rows = format == quant::Format::fp8_block128;
+  return 2 * (largest + (quantizes_rows ? kDequantizedRowsAtOnce * widest : 0));
+}
 
 struct EngineOptions {
   ModelShape shape;

@@ -275,17 +275,23 @@ cuda::Tick DeviceTick::fill(const Plan& plan) {
   return {plan.tokens_N, plan.positions_N, first_page_N_, page_ids_, copies_};
 }
 
+namespace {
+cuda::ModelShape shape_of(const model::ModelConfig& config) {
+  return {config.vocab_size,          config.hidden_size, config.num_hidden_layers, config.num_attention_heads,
+          config.num_key_value_heads, config.head_dim,    config.intermediate_size, config.rms_norm_eps};
+}
+}  // namespace
+
+std::int64_t dequantized_bytes(const model::ModelConfig& config, quant::Format format, std::int64_t num_rows,
+                               bool row_only_sums) {
+  return cuda::dequantized_bytes(format, shape_of(config), num_rows, row_only_sums);
+}
+
 cuda::EngineOptions engine_options(const model::ModelConfig& config, const DecoderOptions& options) {
-  cuda::EngineOptions made{{config.vocab_size, config.hidden_size, config.num_hidden_layers, config.num_attention_heads,
-                            config.num_key_value_heads, config.head_dim, config.intermediate_size, config.rms_norm_eps},
-                           options.device_number,
-                           options.max_num_batched_tokens,
-                           options.max_num_seqs,
-                           options.max_model_len,
-                           options.kv_pages,
-                           options.gpu_memory_utilization,
-                           options.page_size,
-                           options.kv_format};
+  cuda::EngineOptions made{
+      shape_of(config),      options.device_number, options.max_num_batched_tokens, options.max_num_seqs,
+      options.max_model_len, options.kv_pages,      options.gpu_memory_utilization, options.page_size,
+      options.kv_format};
   made.graphs = !options.enforce_eager;
   made.row_only_sums = options.row_only_sums;
   return made;

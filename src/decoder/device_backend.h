@@ -13,6 +13,11 @@ namespace qrl::decoder {
 /// What an engine for this model and these (checked) options is made with.
 cuda::EngineOptions engine_options(const model::ModelConfig& config, const DecoderOptions& options);
 
+/// Of the engine's memory on the device, what products of up to num_rows rows of a tick or of a learner keep for
+/// operands that they dequantize.
+std::int64_t dequantized_bytes(const model::ModelConfig& config, quant::Format format, std::int64_t num_rows,
+                               bool row_only_sums);
+
 /// Takes an engine made with engine_options of the same. Weights are copied to the device at the first `begin` of each
 /// version that the snapshot holds. Draws with top-k or top-p are made on the CPU from whole rows of logits.
 std::unique_ptr<Backend> make_device_backend(const model::ModelConfig& config, const DecoderOptions& options,

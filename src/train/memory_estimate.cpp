@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "decoder/device_backend.h"
 #include "learner/learner.h"
 #include "learner/shards.h"
 #include "ops/linear.h"
@@ -98,6 +99,15 @@ double decoded_operands(const config::Recipe& recipe, const model::ModelConfig& 
     return weight + input + static_cast<double>(at_once) * kF32;
   };
   return std::max({of(qkv, width), of(width, queries), of(2 * inner, width), of(width, inner)});
+}
+
+/// What the GPU's products of many rows, of a tick or of a low_bit micro-batch, keep for operands that they dequantize.
+double dequantized_on_gpu(const config::Recipe& recipe, const model::ModelConfig& config) {
+  const bool learns = config::learns_on_gpu(recipe) && recipe.quant.learner_forward == config::LearnerForward::low_bit;
+  const std::int64_t num_rows = std::max(recipe.rollout.max_num_batched_tokens,
+                                         learns ? recipe.actor.max_tokens_per_micro_batch : std::int64_t{0});
+  return static_cast<double>(
+      decoder::dequantized_bytes(config, snapshot_formats(recipe.quant).linear, num_rows, recipe.rollout.bitwise));
 }
 
 /// Arrays of a chunk's logits, counted as fp32, that are there at once: the logits and their gradient, which takes the
@@ -227,7 +237,11 @@ std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const mode
   const bool on_gpu = config::draws_on_gpu(recipe);
   const std::int64_t num_pages = on_gpu ? kv_pages(recipe) : kv_pages_in_use(recipe, num_ranks);
   const double kv_bytes = 2 * layers * static_cast<double>(num_pages) * static_cast<double>(page_bytes);
-  if (on_gpu) parts.push_back({"its weights on the GPU", sampler_bytes(recipe.quant, config), false, true});
+  if (on_gpu) {
+    parts.push_back({"its weights on the GPU", sampler_bytes(recipe.quant, config), false, true});
+    if (const double bytes = dequantized_on_gpu(recipe, config); bytes > 0)
+      parts.push_back({"operands of many rows' products, dequantized", bytes, true, true});
+  }
   parts.push_back({on_gpu ? "KV cache on the GPU, at most" : "KV cache", kv_bytes, !on_gpu, on_gpu, kDrawing});
   return parts;
 }

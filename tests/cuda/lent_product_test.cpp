@@ -10,11 +10,10 @@ using namespace qrl::cuda::test;
 
 /// A backend that has a snapshot's weights, and rows of x on its device.
 struct Lender {
-  Lender(quant::Format format, Products products)
+  Lender(quant::Format format, Products products, const DecoderOptions& options = options_of(KvFormat::bf16))
       : config(decoder::test::tiny_config()),
         snapshot(decoder::test::publish(config, decoder::test::tiny_weights(config), format)),
-        backend(decoder::make_device_backend(config, options_of(KvFormat::bf16),
-                                             make_engine(config, options_of(KvFormat::bf16), products))) {
+        backend(decoder::make_device_backend(config, options, make_engine(config, options, products))) {
     backend->load(*snapshot);
     weights = backend->device_weights();
     weights->bring(*snapshot);
@@ -110,6 +109,22 @@ TEST_CASE("a learner's product is the CPU's on the same tensors, and its codes a
     }
   }
 }
+
+#if defined(QRL_CUDA_EMULATED)  // a GPU's memory is counted in pages of megabytes
+TEST_CASE("memory for products of many rows comes with the weights where a tick may have as many, else when wanted") {
+  for (const std::int64_t tick_rows : {12, 512}) {
+    DecoderOptions options = options_of(KvFormat::bf16);
+    options.max_num_batched_tokens = tick_rows;
+    Lender lender(quant::Format::int4, Products::rounded, options);
+    Rows rows(lender, "layers.0.gate_up", lender.snapshot->layer(0).gate_up, 512);
+    const std::size_t before = target::free_bytes();
+    const target::Stream stream;
+    rows.multiply(lender, stream.handle());
+    stream.wait();
+    CHECK((target::free_bytes() < before) == (tick_rows < 512));
+  }
+}
+#endif
 
 TEST_CASE("a learner's work is in its stream, and the engine's begins when that is done") {
   if (!find_device()) return;

@@ -145,6 +145,37 @@ TEST_CASE("the estimate of a share of masters and moments is the largest that a 
   CHECK(bytes_of(parts, "weights to compute with") == bytes_of(whole, "master weights"));  // fp32, as the recipe says
 }
 
+TEST_CASE("the estimate counts the operands that a GPU's products of many rows dequantize, where they do") {
+  const auto bytes = [](std::vector<std::string> overrides) {
+    overrides.insert(overrides.begin(),
+                     {"trainer.device=cuda", "model.dtype=bfloat16", "quant.learner.forward=low_bit"});
+    const config::Recipe recipe = config::load_recipe(kTiny, overrides, true).recipe;
+    double sum = 0;
+    for (const train::MemoryPart& part : train::estimate_memory(recipe, train::make_policy(recipe).config, 1)) {
+      if (part.name == "operands of many rows' products, dequantized") sum += part.on_gpu ? part.bytes : -1e9;
+    }
+    return sum;
+  };
+  const std::string int4 = "quant.rollout.weights=int4", fp8 = "quant.rollout.weights=fp8_e4m3",
+                    block128 = "quant.rollout.granularity=block128", few = "rollout.max_num_batched_tokens=64",
+                    many_learnt = "actor.max_tokens_per_micro_batch=512";
+  const model::ModelConfig config = train::make_policy(config::load_recipe(kTiny, {}, true).recipe).config;
+  const auto padded = [](std::int64_t count, std::int64_t multiple) {
+    return static_cast<double>((count + multiple - 1) / multiple * multiple);
+  };
+  const double inputs = padded(config.hidden_size, 128), inner = padded(config.intermediate_size, 128);
+  const double largest =
+      std::max({padded(2 * config.intermediate_size, 64) * inputs, padded(config.hidden_size, 64) * inner,
+                padded(config.q_size() + 2 * config.kv_size(), 64) * inputs});
+  CHECK(bytes({int4}) == 2 * largest);
+  CHECK(bytes({fp8, block128}) == 2 * (largest + 4096 * std::max({inputs, inner, padded(config.q_size(), 128)})));
+  CHECK(bytes({int4, few}) == 0);
+  CHECK(bytes({int4, few, many_learnt}) == 2 * largest);  // the learner's rows
+  CHECK(bytes({int4, "rollout.bitwise=true"}) == 0);
+  CHECK(bytes({fp8}) == 0);
+  CHECK(bytes({int4, "quant.rollout.activations=int8"}) == 0);
+}
+
 TEST_CASE("the estimate of what a GPU's learner computes with: copies, and with low_bit the sampler's own matrices") {
   const auto parts_of = [](const std::string& forward,
                            const std::string& more = "actor.activation_checkpointing=false") {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "dequantized_products.h"
 #include "flashinfer.h"
 #include "product_sweep.h"
 #include "products.h"
@@ -227,21 +228,30 @@ void add_copy(void* to, const void* from, std::size_t num_bytes, const Stream& s
 class EmulatedProducts final : public Products {
  public:
   explicit EmulatedProducts(bool row_only_sums)
-      : sweep_({false, row_only_sums}, kLimits, [this](const std::function<void()>&, const Stream&) {
+      : row_only_sums_(row_only_sums),
+        sweep_({false, row_only_sums}, kLimits, [this](const std::function<void()>&, const Stream&) {
           num_timed_ = num_timed_ * 1664525 + 1013904223;  // Knuth and Lewis's generator
           return static_cast<double>(num_timed_ >> 8);
         }) {}
   void multiply(const ProductTask& task, const Stream& stream) override {
     const auto make = [&](const ProductChoice& choice) {
+      const auto by_plain = [&](const ProductTask& bf16) { plain_product(bf16, stream); };  // cuBLASLt's
       if (choice.kernel == ProductKernel::streamed) streamed_.multiply(task, choice.plan, stream);
-      else plain_product(task, stream);  // cuBLASLt's
+      else if (choice.kernel == ProductKernel::dequantized) dequantized_.multiply(task, by_plain, stream);
+      else by_plain(task);
     };
     make(sweep_.choose(task, make, stream));
+  }
+  void reserve(const DeviceMatrix& w, std::int64_t num_rows) override {
+    if (choose_product(w.format, num_rows, false, false, row_only_sums_) == ProductKernel::dequantized)
+      dequantized_.reserve(w);
   }
   std::string describe() const override { return "bf16 plain, other formats streamed"; }
 
  private:
+  bool row_only_sums_;
   StreamedProducts streamed_;
+  DequantizedProducts dequantized_;
   std::uint32_t num_timed_ = 0;
   ProductSweep sweep_;
 };
