@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "bf16_table.h"
-#include "engine.h"
+#include "cuda/engine/decode_engine.h"
 #include "layout.h"
 #include "quant/format.h"
 
