@@ -3,11 +3,12 @@
 #include <cublasLt.h>
 #include <dlfcn.h>
 
-#include <array>
 #include <map>
 #include <tuple>
 
 #include "base/error.h"
+#include "base/log.h"
+#include "libraries.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
@@ -18,7 +19,6 @@ constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;  // what the libr
 #define QRL_CUBLASLT_FUNCTIONS(DO)         \
   DO(cublasLtCreate)                       \
   DO(cublasLtDestroy)                      \
-  DO(cublasLtGetVersion)                   \
   DO(cublasLtGetStatusString)              \
   DO(cublasLtMatmulDescCreate)             \
   DO(cublasLtMatmulDescDestroy)            \
@@ -34,26 +34,23 @@ constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;  // what the libr
 /// The library's functions, by their own names.
 struct Library {
   void* handle = nullptr;
+  std::string version, path;
 #define QRL_DECLARE(name) decltype(&::name) name = nullptr;
   QRL_CUBLASLT_FUNCTIONS(QRL_DECLARE)
 #undef QRL_DECLARE
 };
 
 Library load() {
-  constexpr std::array kNames = {"libcublasLt.so.13", "/usr/local/cuda/lib64/libcublasLt.so.13",
-                                 "/usr/local/cuda-13.0/lib64/libcublasLt.so.13"};
-  Library library;
-  for (const char* name : kNames) {
-    library.handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-    if (library.handle != nullptr) break;
-  }
-  QRL_REQUIRE(library.handle != nullptr, "rollout.device: cuda", "cuBLASLt of CUDA 13", "no libcublasLt.so.13",
-              "install CUDA's libcublas-13, or name its folder in LD_LIBRARY_PATH");
+  const CublasLtLibrary found =
+      open_cublaslt(cublaslt_places(base::loaded_library_path("libtorch_cpu.so")), CUBLAS_VER_MAJOR);
+  base::require(found.report, "rollout.device: cuda");
+  Library library{found.handle, found.report.found, found.report.path};
 #define QRL_FIND(name)                                                                   \
   library.name = reinterpret_cast<decltype(library.name)>(dlsym(library.handle, #name)); \
   QRL_REQUIRE(library.name != nullptr, "rollout.device: cuda", "a cuBLASLt that has " #name, "one without it");
   QRL_CUBLASLT_FUNCTIONS(QRL_FIND)
 #undef QRL_FIND
+  base::log_info("cuBLASLt " + library.version + ", " + library.path);
   return library;
 }
 
@@ -159,10 +156,6 @@ void CublasLt::multiply(const ProductTask& task, int algorithm, const Stream& st
 
 int CublasLt::num_algorithms(const ProductTask& task) { return state_->plan(task).num_algorithms; }
 
-std::string CublasLt::version() const {
-  const std::size_t version = state_->library.cublasLtGetVersion();  // 130100: 13.1.0
-  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
-         std::to_string(version % 100);
-}
+std::string CublasLt::version() const { return state_->library.version; }
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

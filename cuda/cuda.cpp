@@ -7,6 +7,7 @@
 #include "cuda/engine/decode_engine.h"
 #include "device_engine.h"
 #include "device_speed.h"
+#include "libraries.h"
 #include "speed.h"
 #include "tick_speed.h"
 #include "training.h"
@@ -24,6 +25,15 @@ std::unique_ptr<TrainingKernels> make_training_kernels(int device_number) {
 }
 
 std::string device_uuid(int device_number) { return device::use_device(device_number).uuid; }
+
+std::vector<base::LibraryReport> find_libraries() {
+  int driver_version = 0;
+  (void)cudaDriverGetVersion(&driver_version);  // 0 without one
+  (void)cudaGetLastError();
+  constexpr int kMajor = CUDART_VERSION / 1000;
+  const auto places = device::cublaslt_places(base::loaded_library_path("libtorch_cpu.so"));
+  return {device::driver_report(driver_version, CUDART_VERSION), device::open_cublaslt(places, kMajor).report};
+}
 
 ProductSpeeds measure_products(const ProductSpeedTask& task) { return device::measure_product_speeds(task); }
 Bf16Candidates measure_bf16_candidates(const Bf16CandidateTask& task) {

@@ -23,5 +23,6 @@ TickSpeeds measure_ticks(const TickSpeedTask&) { fail(); }
 
 std::unique_ptr<TrainingKernels> make_training_kernels(int) { fail("trainer.device"); }
 std::string device_uuid(int) { fail("trainer.device"); }
+std::vector<base::LibraryReport> find_libraries() { return {}; }
 
 }  // namespace qrl::cuda

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "check.h"
+#include "libraries.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
@@ -25,14 +26,14 @@ void free_quietly(void* data, Memory::Place place) {
 }  // namespace
 
 DeviceFacts use_device(int number) {
-  int count = 0;
+  int driver_version = 0, count = 0;
+  (void)cudaDriverGetVersion(&driver_version);  // 0 without one
+  base::require(driver_report(driver_version, CUDART_VERSION), "rollout.device: cuda");
   const cudaError_t result = cudaGetDeviceCount(&count);
   (void)cudaGetLastError();
-  QRL_REQUIRE(result == cudaSuccess && count > 0, "rollout.device: cuda", "an NVIDIA GPU and its driver",
+  QRL_REQUIRE(result == cudaSuccess && count > 0, "rollout.device: cuda", "an NVIDIA GPU",
               result == cudaSuccess ? "no device" : cudaGetErrorString(result),
-              "use trainer.device: cpu and rollout.device: cpu here; a driver must be as new as CUDA 13.0 (580), and "
-              "CUDA_VISIBLE_DEVICES must "
-              "name a device");
+              "use trainer.device: cpu and rollout.device: cpu here; CUDA_VISIBLE_DEVICES must name a device");
   const int device = take_device(number, count);
   QRL_CUDA_CHECK(cudaSetDevice(device));
   cudaDeviceProp properties{};

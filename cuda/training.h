@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "base/shared_library.h"
 #include "cuda/engine/weight_store.h"
 
 namespace qrl::cuda {
@@ -144,5 +146,8 @@ std::unique_ptr<TrainingKernels> make_training_kernels(int device_number);
 /// What the driver calls a device, by its number as above: the same text in every process that has it, whatever these
 /// may see of the others, and no other device's.
 std::string device_uuid(int device_number);
+
+/// What this program needs of a machine to use a GPU, wanted and found: driver, cuBLASLt. Nothing without CUDA.
+std::vector<base::LibraryReport> find_libraries();
 
 }  // namespace qrl::cuda

@@ -9,6 +9,8 @@
 #include "data/csv.h"
 #include "data/jsonl.h"
 #include "data/tokenizer.h"
+#include "learner/cuda_library.h"
+#include "learner/libraries.h"
 #include "model/config.h"
 #include "model/weights.h"
 #include "state/safetensors.h"
@@ -116,11 +118,28 @@ void add_rows_check(CLI::App& check, Action& action, const char* name, const cha
   });
 }
 
+/// Line by line what a GPU's learner and rollouts want of this machine and what it has; then LibTorch's CUDA part is
+/// loaded, which shows what that lacks.
+void describe_gpu() {
+  std::string lacking;
+  for (const base::LibraryReport& library : learner::gpu_libraries(true)) {
+    std::printf("%s\n", library.line().c_str());
+    if (!library.fits) lacking += (lacking.empty() ? "" : ", ") + library.name;
+  }
+  std::printf("%s (for ranks with a GPU each)\n", learner::find_nccl().line().c_str());
+  std::fflush(stdout);
+  QRL_REQUIRE(lacking.empty(), "check gpu", "the versions that are wanted", "another one or none of " + lacking);
+  const std::string fault = learner::gpu_fault(0);
+  QRL_REQUIRE(fault.empty(), "check gpu: " + fault, "", "");
+  (void)learner::load_cuda_library(0);
+}
+
 }  // namespace
 
 void add_check(CLI::App& app, Action& action) {
-  CLI::App* check =
-      app.add_subcommand("check", "read one file as a run would: a summary, or why it is refused (exit 2)");
+  CLI::App* check = app.add_subcommand(
+      "check",
+      "read one file, or look for a GPU's libraries, as a run would: a summary, or why it is refused (exit 2)");
   check->require_subcommand(1);
   auto file = std::make_shared<std::string>();
   for (const Kind& kind : kinds()) {
@@ -133,6 +152,12 @@ void add_check(CLI::App& app, Action& action) {
       };
     });
   }
+  check->add_subcommand("gpu", "check driver and libraries that a GPU is used with")->callback([&action] {
+    action = [](dist::Collectives& world) {
+      require_one_process(world, "check");
+      describe_gpu();
+    };
+  });
   add_rows_check(*check, action, "csv", "CSV file and its rows", describe_csv);
   add_rows_check(*check, action, "jsonl", "prompt file", describe_jsonl);
 }

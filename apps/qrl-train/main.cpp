@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/threads.h"
 #include "command.h"
+#include "learner/libraries.h"
 
 namespace {
 
@@ -71,6 +72,7 @@ int main(int argc, char** argv) {
 
   std::unique_ptr<dist::Collectives> world;
   try {
+    learner::require_libtorch();
     app::check_commands(app, std::vector<std::string>(argv + 1, argv + argc));
     app.parse(argc, argv);
     world = dist::make_world(&argc, &argv);

@@ -13,6 +13,15 @@ class NoGpu(Exception):
     """There is no GPU here: nothing can be checked."""
 
 
+def check_libraries(session):
+    """Driver, cuBLASLt, LibTorch, NCCL: which version is wanted, which is here. Said before anything else is tried."""
+    code, output, _ = session.run([session.programs.train, "check", "gpu"], 60)
+    found = [line.strip() for line in output.splitlines() if line.strip()]
+    if code not in (0, 2):  # the loader's words: the program has not begun
+        found = [f"qrl-train does not start (exit code {code}): {' '.join(found)[-300:]}", session.programs.torch]
+    session.note("libraries", code == 0, "; ".join(found))
+
+
 def check_cases(session, name, command):
     """A test program's cases, each in the row's JSON with what it said; none at all is a failure."""
     seconds, output, cases, code = session.cases_of(command, 300)

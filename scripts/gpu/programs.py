@@ -50,19 +50,27 @@ def gather(target):
                 shutil.copy2(found, target / "lib" / library)
 
 
+def wanted_torch():
+    return re.search(r"^torch==(\S+)", (ROOT / "third_party" / "libtorch.txt").read_text(), re.M)[1]
+
+
 def environment(folder):
-    """Where the programs find their libraries: the packed ones, then torch's."""
+    """Where the programs find their libraries: the packed ones, then torch's; and which torch that is."""
     paths = [str(folder / "lib")] if (folder / "lib").is_dir() else []
     libtorch = ROOT / ".deps" / "libtorch" / "torch" / "lib"
+    torch = f"LibTorch in {libtorch}"
     if not libtorch.is_dir():
         asked = subprocess.run(["python3", "-c", "import torch; print(torch.__version__, torch.__path__[0])"],
                                capture_output=True, text=True)
         version, _, path = asked.stdout.strip().partition(" ")
-        if version.startswith("2.11.0"):
+        plain, _, build = version.partition("+")
+        fits = plain == wanted_torch() and build[:4] in ("", "cu13")
+        torch = f"python3's torch: {wanted_torch()} for CUDA 13 wanted, found {f'{version} at {path}' if version else 'none'}"
+        if fits:
             site = pathlib.Path(path).parent
             paths += [str(pathlib.Path(path) / "lib"), str(site / "nvidia" / "cu13" / "lib")]
     paths += [path for path in os.environ.get("LD_LIBRARY_PATH", "").split(":") if path]
-    return {**os.environ, "LD_LIBRARY_PATH": ":".join(paths)}
+    return {**os.environ, "LD_LIBRARY_PATH": ":".join(paths)}, torch
 
 
 class Found:
@@ -82,7 +90,7 @@ class Found:
                   "QRL_CUDA=on scripts/build --tests, or give --bin", file=sys.stderr)
             sys.exit(2)
         self.train, self.tests, self.learner, self.probe = found.values()
-        self.env = environment(folder)
+        self.env, self.torch = environment(folder)
 
 
 class Session:

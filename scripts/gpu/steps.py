@@ -4,6 +4,7 @@ import json
 import re
 
 import benchmarks
+import correctness
 import parts
 
 COUNTERS = ["gpu__time_duration.sum", "dram__bytes_read.sum", "dram__throughput.avg.pct_of_peak_sustained_elapsed",
@@ -105,7 +106,8 @@ def counters_of_kernels(session):
 
 # Step: title, seconds, parts in their order. The seconds add up to 24 minutes.
 STEPS = {
-    1: ("Does it compute", 290, {"device": device, "probe": probe, "operations": parts.PARTS["operations"],
+    1: ("Does it compute", 290, {"device": device, "libraries": correctness.check_libraries, "probe": probe,
+                                 "operations": parts.PARTS["operations"],
                                  "learner": parts.PARTS["learner"]}),
     2: ("Is it the same each time", 280, {name: parts.PARTS[name] for name in ("resume", "bitwise", "sanitizer")}),
     3: ("Where it stands", 460, {"bench-products": benchmarks.bench_products, "bench-attention": benchmarks.bench_attention,

@@ -4,36 +4,21 @@
 #include <dlfcn.h>
 #include <torch/cuda.h>
 #include <torch/torch.h>
-#include <torch/version.h>
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <string>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/log.h"
+#include "base/shared_library.h"
 #include "cuda/training.h"
+#include "learner/libraries.h"
 
 namespace qrl::learner {
 
 namespace {
-
-constexpr const char* kLibrary = "libtorch_cuda.so";
-
-/// Beside the libtorch_cpu.so of this process, as in PyTorch's own folder; where scripts/setup puts it; or its bare
-/// name.
-std::string find_library() {
-  Dl_info found{};
-  const auto* inside = reinterpret_cast<const void*>(&at::globalContext);
-  if (dladdr(inside, &found) == 0 || found.dli_fname == nullptr) return kLibrary;
-  const std::filesystem::path folder = std::filesystem::path(found.dli_fname).parent_path();  // …/libtorch/torch/lib
-  const std::filesystem::path of_setup = folder.parent_path().parent_path().parent_path() / "libtorch_cuda/torch/lib";
-  for (const auto& path : {folder / kLibrary, of_setup / kLibrary}) {
-    if (std::filesystem::exists(path)) return path.string();
-  }
-  return kLibrary;
-}
 
 /// The rest of an error's text, behind where it happened.
 std::string without_place(const std::string& what) {
@@ -42,15 +27,20 @@ std::string without_place(const std::string& what) {
 }
 
 void open_library() {
-  const std::string path = find_library();
-  if (dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL) != nullptr) return;
-  const char* why = dlerror();
-  QRL_REQUIRE(
-      false, "trainer.device: cuda", "LibTorch's CUDA part", why != nullptr ? why : path + " cannot be opened",
-      path == kLibrary
-          ? "run `QRL_TORCH_CUDA=on scripts/setup`, which fetches it; or put the folder of a PyTorch " TORCH_VERSION
-            " for CUDA 13 first in LD_LIBRARY_PATH"
-          : "the folders of what it needs belong in LD_LIBRARY_PATH");
+  constexpr const char* kWhere = "trainer.device: cuda";
+  const std::string path = libtorch_cuda_path();
+  base::LibraryReport report = libtorch_cuda_report(path);
+  const bool has_path = !report.path.empty();
+  if (has_path) base::require(report, kWhere);
+  if (dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL) != nullptr) {
+    base::log_info("LibTorch's CUDA part " + (has_path ? report.found + ", " : "") + base::loaded_library_path(path));
+    return;
+  }
+  const char* said = dlerror();
+  report.fits = false;
+  report.why = said != nullptr ? said : path + " cannot be opened";
+  if (has_path) report.what_to_do = "the folders of what it needs belong in LD_LIBRARY_PATH";
+  base::require(report, kWhere);
 }
 
 }  // namespace
@@ -93,6 +83,16 @@ double measure_gpu_matmul_flops_per_s(config::ComputeDType dtype) {
     if (round > 0) best_s = round == 1 ? took_s : std::min(best_s, took_s);  // the first one loads kernels
   }
   return 2.0 * kSize * kSize * kSize / best_s;
+}
+
+bool share_gpus(int device_number, dist::Collectives& world) {
+  std::vector<std::string> devices = world.all_gather(cuda::device_uuid(device_number));
+  std::ranges::sort(devices);
+  return std::ranges::adjacent_find(devices) != devices.end();
+}
+
+void require_nccl(dist::Collectives& world) {
+  if (world.size() > 1 && !share_gpus(world.local_rank(), world)) base::require(find_nccl(), "trainer.device: cuda");
 }
 
 std::string gpu_fault(int device_number) try {

@@ -5,19 +5,26 @@
 #include <string>
 
 #include "config/recipe.h"
+#include "dist/collectives.h"
 
 namespace qrl::learner {
 
-/// Loads libtorch_cuda.so, which enters its operations in LibTorch's dispatcher, from beside the libtorch_cpu.so of
-/// this process, else from where scripts/setup puts it, else by the loader's own search; sets LibTorch's operations to
-/// those that give the same bits each time. Any number of calls, from one thread. An input error where the library,
-/// something it needs, a driver or a GPU is missing. Makes device `number` of those that CUDA_VISIBLE_DEVICES leaves,
-/// counted round and round, the one in use, and returns which it is.
+/// Loads libtorch_cuda.so (libraries.h says from where), which enters its operations in LibTorch's dispatcher; sets
+/// LibTorch's operations to those that give the same bits each time. Any number of calls, from one thread, the first
+/// before any engine of cuda/ is made: the cuBLASLt that comes first into a process is everybody's. Its path and
+/// version are logged. An input error where the library, something it needs, a driver or a GPU is missing. Makes device
+/// `number` of those that CUDA_VISIBLE_DEVICES leaves, counted round and round, the one in use, and returns which it
+/// is.
 int load_cuda_library(int number);
 
 /// Operations a second of LibTorch's product of two 8192 × 8192 matrices on the GPU in use (load_cuda_library was
 /// called before), the best of some: what a learner there could do at most.
 double measure_gpu_matmul_flops_per_s(config::ComputeDType dtype);
+
+/// Whether ranks of `world` have one GPU between them; device_number: this rank's. Collective.
+bool share_gpus(int device_number, dist::Collectives& world);
+/// An input error where ranks with GPUs of their own lack the NCCL that they would meet by. Collective.
+void require_nccl(dist::Collectives& world);
 
 /// Why GPU `device_number` cannot be used: "expected …, got …; …"; empty when it can.
 std::string gpu_fault(int device_number);

@@ -11,7 +11,9 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/shared_library.h"
 #include "dist/deadline.h"
+#include "learner/libraries.h"
 
 namespace qrl::learner {
 
@@ -28,9 +30,12 @@ constexpr int kSum = 0, kSuccess = 0;
 
 struct Library {
   explicit Library(const std::string& name) {
-    handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
-    QRL_REQUIRE(handle != nullptr, "trainer.device: cuda", "NCCL's library, for several GPUs", dlerror(),
-                "`QRL_TORCH_CUDA=on scripts/setup` fetches it");
+    const base::SharedLibrary opened = base::open_shared_library(std::span(&name, 1));
+    handle = opened.handle;
+    int version = 0;
+    if (handle != nullptr) find(get_version, "ncclGetVersion");
+    if (get_version != nullptr) (void)get_version(&version);
+    base::require(nccl_report(version, opened), "trainer.device: cuda, several ranks");
     find(get_unique_id, "ncclGetUniqueId");
     find(comm_init_rank, "ncclCommInitRank");
     find(comm_destroy, "ncclCommDestroy");
@@ -53,6 +58,7 @@ struct Library {
   }
 
   void* handle = nullptr;  // kept for the life of the process: NCCL has threads of its own
+  int (*get_version)(int*) = nullptr;
   int (*get_unique_id)(UniqueId*) = nullptr;
   int (*comm_init_rank)(Comm*, int num_ranks, UniqueId, int rank) = nullptr;
   int (*comm_destroy)(Comm) = nullptr;

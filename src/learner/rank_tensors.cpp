@@ -1,11 +1,7 @@
 #include "learner/rank_tensors.h"
 
-#include <algorithm>
-#include <string>
-#include <vector>
-
 #include "base/log.h"
-#include "cuda/training.h"
+#include "learner/cuda_library.h"
 #include "learner/nccl.h"
 
 namespace qrl::learner {
@@ -67,9 +63,7 @@ std::unique_ptr<RankTensors> ranks_through_host(dist::Collectives& world, const 
 
 std::unique_ptr<RankTensors> ranks_on(const torch::Device& device, dist::Collectives& world) {
   if (!device.is_cuda() || world.size() == 1) return ranks_through_host(world, device);
-  std::vector<std::string> devices = world.all_gather(cuda::device_uuid(device.index()));
-  std::ranges::sort(devices);
-  if (std::ranges::adjacent_find(devices) != devices.end()) {
+  if (share_gpus(device.index(), world)) {
     base::log_warning(
         "ranks share GPUs: what they exchange goes through host memory (as many processes as GPUs on each "
         "machine would use NCCL)");

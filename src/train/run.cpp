@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/threads.h"
+#include "learner/cuda_library.h"
 #include "train/cold_start.h"
 #include "train/evaluate.h"
 #include "train/export_score.h"
@@ -182,6 +183,8 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, const Run
   world.set_time_limit(static_cast<double>(recipe.trainer.collective_timeout_s));
   base::set_log_quiet(!world.is_first());
   begin_log(loaded, options, world);
+  require_gpu(recipe, world.local_rank());
+  if (config::learns_on_gpu(recipe)) learner::require_nccl(world);
 
   Policy policy = make_policy(recipe);
   require_positions(loaded, policy.config);

@@ -9,6 +9,7 @@
 #include "base/rng.h"
 #include "base/threads.h"
 #include "learner/cuda_library.h"
+#include "learner/libraries.h"
 #include "ops/ceilings.h"
 #include "state/file.h"
 #include "train/checkpoint.h"
@@ -71,8 +72,7 @@ decoder::DecoderOptions decoder_options(const config::Recipe& recipe, const dist
   options.logit_tile_tokens = logit_tile_tokens.value_or(options.logit_tile_tokens);
   options.device = config::draws_on_gpu(recipe) ? base::Device::cuda : base::Device::cpu;
   options.device_number = world.local_rank();
-  if (const std::string missing = missing_gpu(recipe, options.device_number); !missing.empty())
-    throw base::Error(base::ErrorKind::input, missing, "", "");
+  require_gpu(recipe, options.device_number);
   options.max_num_seqs = recipe.rollout.max_num_seqs;
   options.max_num_batched_tokens = recipe.rollout.max_num_batched_tokens;
   options.page_size = recipe.rollout.page_size;
@@ -194,6 +194,16 @@ std::string missing_gpu(const config::Recipe& recipe, int device_number) {
   if (!learns_there && !config::draws_on_gpu(recipe)) return {};
   const std::string fault = learner::gpu_fault(device_number);
   return fault.empty() ? "" : std::string(learns_there ? "trainer.device" : "rollout.device") + ": cuda: " + fault;
+}
+
+void require_gpu(const config::Recipe& recipe, int device_number) {
+  const bool learns_there = config::learns_on_gpu(recipe);
+  if (!learns_there && !config::draws_on_gpu(recipe)) return;
+  if (const std::string missing = missing_gpu(recipe, device_number); !missing.empty())
+    throw base::Error(base::ErrorKind::input, missing, "", "");
+  if (learns_there) (void)learner::load_cuda_library(device_number);
+  const std::string where = std::string(learns_there ? "trainer" : "rollout") + ".device: cuda";
+  for (const base::LibraryReport& library : learner::gpu_libraries(false)) base::require(library, where);
 }
 
 learner::LearnerOptions learner_options(const config::Recipe& recipe) {

@@ -67,6 +67,11 @@ types::SamplingParams eval_sampling(const config::Recipe& recipe, const model::M
 /// data.max_prompt_length tokens unless said).
 std::int64_t kv_pages(const config::Recipe& recipe, std::optional<std::int64_t> longest_prompt_tokens = {});
 
+/// An input error that names what the recipe's GPU lacks on this machine: driver, device, or a library of the version
+/// that is wanted. With trainer.device cuda LibTorch's CUDA part is loaded when it returns, before any decoder can
+/// bring a cuBLASLt of another version. Any number of calls.
+void require_gpu(const config::Recipe& recipe, int device_number);
+
 /// Why the GPU that the recipe asks for cannot be used, named by the key that asks: "trainer.device: cuda: expected …";
 /// empty when it can, or none is asked for.
 std::string missing_gpu(const config::Recipe& recipe, int device_number);

@@ -12,12 +12,12 @@ HERE = pathlib.Path(__file__).resolve().parent
 CHECK = HERE.parent.parent / "scripts" / "gpu" / "check"
 
 
-def check(folder, *arguments, fails=""):
+def check(folder, *arguments, fails="", script=CHECK):
     # No python3 with transformers is asked for its speed: of the peers only what is said without them is looked at.
     env = {**os.environ, "QRL_STAND_IN_FAILS": fails, "PATH": f"{folder}/path:{os.environ['PATH']}"}
     out = folder / "check.json"
     out.unlink(missing_ok=True)
-    done = subprocess.run([sys.executable, CHECK, "--bin", folder, "--out", out, *arguments], capture_output=True, text=True,
+    done = subprocess.run([sys.executable, script, "--bin", folder, "--out", out, *arguments], capture_output=True, text=True,
                           env=env, timeout=120)
     return done.returncode, done.stdout + done.stderr, json.loads(out.read_text()) if out.exists() else []
 
@@ -36,7 +36,7 @@ def main():
         peer = folder / "path" / "python3"
         peer.write_text('#!/bin/sh\ncase "$*" in\n*gpu/peers*) echo \'{"torch": "2", "transformers": "5", "attention": "sdpa", '
                         '"torch_matmul_tflops": 700, "context512_batch1_tokens_per_s": 25, "context512_batch64_tokens_per_s": null, '
-                        '"context512_batch64_tokens_per_s_error": "no memory"}\' ;;\n*) exec ' + sys.executable + ' "$@" ;;\nesac\n')
+                        '"context512_batch64_tokens_per_s_error": "no memory"}\' ;;\n*"import torch"*) echo 2.10.0+cu128 /a/torch ;;\n*) exec ' + sys.executable + ' "$@" ;;\nesac\n')
         peer.chmod(0o755)
 
         code, output, rows = check(folder)
@@ -55,24 +55,34 @@ def main():
                                  ("operations against the CPU", "1 of 1 cases")):
             expect(said in table.get(check_name, {"what": ""})["what"], f"{check_name}: {said}", output)
         code, output, rows = check(folder, "--quick")
-        expect(code == 0 and len(rows) == 4, "--quick is the operations, the learner's and two resumed runs", output)
+        expect(code == 0 and len(rows) == 5, "--quick is the libraries, the operations, the learner's and two resumed runs", output)
         code, output, rows = check(folder, fails="crash")
-        cases = rows[0]["cases"] if rows else []
+        cases = rows[1]["cases"] if rows else []
         expect(code == 1 and [case["holds"] for case in cases] == [True, False] and "exit code -11" in cases[1]["why"] and
                len(rows) > 30, "a case that ends the program costs no other, and no other check", output)
         code, output, rows = check(folder, fails="form")
         expect(code == 1 and "scripts/gpu itself: KeyError" in output and any(row["check"] == "peers" for row in rows),
                "an answer of another form costs no other check", output)
         code, output, rows = check(folder, "--only", "bench-decode,resume")
-        expect(code == 0 and [row["check"].split()[0] for row in rows] == ["decode"] * 8 + ["save,"] * 2, "--only", output)
+        expect(code == 0 and [row["check"].split()[0] for row in rows] == ["libraries"] + ["decode"] * 8 + ["save,"] * 2, "--only", output)
         code, output, rows = check(folder, "--budget", "9")
-        expect(code == 1 and len(rows) == 11 and all("left out" in row["what"] for row in rows), "--budget", output)
+        expect(code == 1 and len(rows) == 12 and all("left out" in row["what"] for row in rows[1:]), "--budget", output)
         code, output, rows = check(folder, fails="case")
-        expect("1 == 2 at a.cpp:3" in output and "1 == 2 at a.cpp:3" in rows[0]["cases"][0]["why"], "what a case says", output)
+        expect("1 == 2 at a.cpp:3" in output and "1 == 2 at a.cpp:3" in rows[1]["cases"][0]["why"], "what a case says", output)
         expect("QRL_CUDA_OVERLAP" not in output, "what holds in neither way is not said to", output)
         code, output, rows = check(folder, fails="overlap")
-        expect(code == 1 and "holds with QRL_CUDA_OVERLAP=0" in output and "1 == 2" in rows[0]["cases"][0]["why"],
+        expect(code == 1 and "holds with QRL_CUDA_OVERLAP=0" in output and "1 == 2" in rows[1]["cases"][0]["why"],
                "a case that holds where kernels do not overlap", output)
+        for fails, said in (("driver", "wanted, found one for CUDA 12.4"), ("torch", "cannot open shared object file")):
+            code, output, rows = check(folder, "--only", "operations", fails=fails)
+            expect(code == 1 and rows[0]["check"] == "libraries" and said in rows[0]["what"],
+                   f"a {fails} of another version is named first", output)
+        # Where scripts/setup has put no LibTorch python3's torch is taken, and named when it is another one.
+        elsewhere = folder / "elsewhere" / "scripts" / "gpu" / "check"
+        shutil.copytree(CHECK.parent, elsewhere.parent)
+        shutil.copytree(HERE.parent.parent / "third_party", folder / "elsewhere" / "third_party")
+        code, output, rows = check(folder, "--only", "operations", fails="torch", script=elsewhere)
+        expect("torch: 2.11.0 for CUDA 13 wanted, found 2.10.0+cu128 at /a/torch" in rows[0]["what"], "python3's torch is named", output)
         for fails, row in (("case", "FAILS  operations against the CPU"), ("bits", "FAILS  bitwise on the device, int8 weights, int8 KV"),
                            ("weights", "FAILS  save, resume (rollout.device)"),
                            ("tokens", "FAILS  decode int8, batch 64: graphs"), ("ticks", "FAILS  ticks int4, 8B")):
@@ -95,7 +105,7 @@ def check_first_contact(folder):
     for tool in ("nvidia-smi", "ncu", "compute-sanitizer"):
         shutil.copy(CHECK.parent / "stand_in", folder / "path" / tool)
     code, output, parts = first_contact(folder, folder / "whole")
-    expect(code == 0 and len(parts) == 16 and all(part["state"] == "done" for part in parts.values()), "all five steps", output)
+    expect(code == 0 and len(parts) == 17 and all(part["state"] == "done" for part in parts.values()), "all five steps", output)
     expect("-> kernels may begin before the one before has ended" in output, "a figure's decision stands below it", output)
     files = sorted(file.name for file in (folder / "whole").iterdir())
     expect(files == ["first_contact.json", *(f"step{n}.log" for n in range(1, 6))], f"one JSON and a log a step: {files}")

@@ -1,0 +1,52 @@
+#include "base/shared_library.h"
+
+#include <dlfcn.h>
+#include <link.h>
+
+#include "base/error.h"
+
+namespace qrl::base {
+
+namespace {
+
+std::string path_of(void* handle) {
+  const link_map* map = nullptr;
+  return dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && map != nullptr ? map->l_name : "";
+}
+
+}  // namespace
+
+SharedLibrary open_shared_library(std::span<const std::string> names) {
+  SharedLibrary library;
+  for (const std::string& name : names) {
+    library.handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library.handle != nullptr) return {library.handle, path_of(library.handle), {}};
+    const char* said = dlerror();
+    library.why += (library.why.empty() ? "" : "; ") + (said != nullptr ? std::string(said) : name + ": not opened");
+  }
+  return library;
+}
+
+std::string loaded_library_path(const std::string& name) {
+  void* handle = dlopen(name.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+  if (handle == nullptr) {
+    (void)dlerror();
+    return {};
+  }
+  const std::string path = path_of(handle);
+  (void)dlclose(handle);  // counted once more by RTLD_NOLOAD
+  return path;
+}
+
+std::string LibraryReport::found_text() const {
+  if (found.empty()) return why.empty() ? "none" : "none (" + why + ")";
+  return found + (path.empty() ? "" : " at " + path) + (why.empty() ? "" : " (" + why + ")");
+}
+
+std::string LibraryReport::line() const { return name + ": " + wanted + " wanted, found " + found_text(); }
+
+void require(const LibraryReport& library, const std::string& where) {
+  QRL_REQUIRE(library.fits, where, library.name + " " + library.wanted, library.found_text(), library.what_to_do);
+}
+
+}  // namespace qrl::base

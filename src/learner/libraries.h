@@ -1,0 +1,37 @@
+// Owns which libraries this program wants and finds while it runs: LibTorch and its CUDA part, NCCL, and those of
+// cuda/. Knows nothing of what they compute.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/shared_library.h"
+
+namespace qrl::learner {
+
+/// LibTorch's of a process, by what aoti_torch_abi_version() says; 0: it has no such function (before 2.9).
+base::LibraryReport libtorch_report(std::uint64_t abi_version, const std::string& path);
+/// An input error when the LibTorch that was loaded with this program is not of the version that it was built with.
+/// Before LibTorch is used.
+void require_libtorch();
+
+/// Where libtorch_cuda.so is: beside the libtorch_cpu.so of this process, as in PyTorch's own folder; where
+/// scripts/setup puts it; in a folder of LD_LIBRARY_PATH; or its bare name.
+std::string libtorch_cuda_path();
+/// By what lies beside the file: PyTorch's version.py, or the .dist-info that pip and scripts/setup unpack. A library
+/// of which nothing tells the version fits; what it lacks shows when it is loaded.
+base::LibraryReport libtorch_cuda_report(const std::string& path);
+
+/// NCCL's, by what ncclGetVersion says: 22809 is 2.28.9, 2304 is 2.3.4. 0: another library.
+base::LibraryReport nccl_report(int version, const base::SharedLibrary& library);
+
+/// NCCL as it is found: loaded already, beside LibTorch's CUDA part, or by the loader's search.
+base::LibraryReport find_nccl();
+
+/// What a GPU's rollouts want of this machine, and its learner where there is one: without an error where it is not
+/// there. NCCL is another matter: ranks that share a GPU do without.
+std::vector<base::LibraryReport> gpu_libraries(bool learns);
+
+}  // namespace qrl::learner

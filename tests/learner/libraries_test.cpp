@@ -1,0 +1,64 @@
+// LibTorch, its CUDA part and NCCL: which version is wanted, which is found.
+#include "learner/libraries.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/error.h"
+#include "support/catch.h"
+
+namespace qrl {
+
+namespace fs = std::filesystem;
+using Catch::Matchers::Contains;
+
+TEST_CASE("a LibTorch of another version is named with the version wanted and the one found") {
+  CHECK_NOTHROW(learner::require_libtorch());
+  constexpr std::uint64_t kMajor = std::uint64_t{2} << 56, kMinor = std::uint64_t{1} << 48;
+  const base::LibraryReport fits = learner::libtorch_report(kMajor | 11 * kMinor, "/a/libtorch_cpu.so");
+  CHECK(fits.fits);
+  CHECK(fits.line() == "LibTorch: 2.11.0 wanted, found 2.11.0 at /a/libtorch_cpu.so");
+  CHECK_THROWS_WITH(base::require(learner::libtorch_report(kMajor | 10 * kMinor, "/a/libtorch_cpu.so"), "torch"),
+                    Contains("torch: expected LibTorch 2.11.0, got 2.10.0 at /a/libtorch_cpu.so"));
+  CHECK_THROWS_WITH(base::require(learner::libtorch_report(0, ""), "torch"), Contains("got one before 2.9"));
+}
+
+TEST_CASE("LibTorch's CUDA part is known by what lies beside it") {
+  const test::TempDir dir;
+  const fs::path library = dir / "torch/lib/libtorch_cuda.so";
+  fs::create_directories(library.parent_path());
+  const auto found = [&] { return learner::libtorch_cuda_report(library.string()); };
+  CHECK(found().fits);  // nothing tells: loading shows
+  fs::create_directories(dir / "torch-2.10.0.dist-info");
+  CHECK_FALSE(found().fits);
+  CHECK(found().found == "2.10.0");
+  fs::remove(dir / "torch-2.10.0.dist-info");
+  fs::create_directories(dir / "torch-2.11.0.dist-info");
+  CHECK(found().fits);
+  const auto says = [&](const std::string& version) {
+    std::ofstream(dir / "torch/version.py") << "from typing import Optional\n__version__ = '" << version << "'\n";
+  };
+  says("2.11.0+cu130");
+  CHECK(found().fits);
+  says("2.11.0+cu128");
+  CHECK_THROWS_WITH(
+      base::require(found(), "trainer.device: cuda"),
+      Contains("expected LibTorch's CUDA part 2.11.0 for CUDA 13, got 2.11.0+cu128 at " + library.string()));
+  CHECK_FALSE(learner::libtorch_cuda_report("libtorch_cuda.so").fits);
+}
+
+TEST_CASE("an NCCL of another version is named with the version wanted and the one found") {
+  base::SharedLibrary library;
+  library.why = "libnccl.so.2: cannot open";
+  CHECK(learner::nccl_report(0, library).line() == "NCCL: 2.4 or newer wanted, found none (libnccl.so.2: cannot open)");
+  int anything = 0;
+  library = {&anything, "/a/libnccl.so.2", {}};
+  for (const auto& [version, text] : {std::pair{22809, "2.28.9"}, {2408, "2.4.8"}, {2804, "2.8.4"}, {20905, "2.9.5"}}) {
+    CHECK(learner::nccl_report(version, library).fits);
+    CHECK(learner::nccl_report(version, library).found == text);
+  }
+  for (const int version : {2304, 1370, 30000, 0}) CHECK_FALSE(learner::nccl_report(version, library).fits);
+  CHECK(learner::nccl_report(2304, library).line() == "NCCL: 2.4 or newer wanted, found 2.3.4 at /a/libnccl.so.2");
+}
+
+}  // namespace qrl
