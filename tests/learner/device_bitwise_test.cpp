@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 
+#include "learner/cuda_library.h"
 #include "learner/device_sampler.h"
 #include "rollout/rollout.h"
 
@@ -131,6 +132,7 @@ TEST_CASE("bitwise on a device: not one log-prob differs by a bit from the sampl
 
 TEST_CASE("bitwise on a GPU: not one log-prob differs by a bit from the sampler's, whatever the schedule", "[gpu]") {
   try {
+    (void)learner::load_cuda_library(0);  // before an engine
     const DeviceSampler sampler(test::tiny_config(), Format::int8, Products::rounded, base::Device::cuda);
     const auto world = dist::make_solo();
     const Learner learner(test::tiny_config(), test::tiny_weights(test::tiny_config()),
