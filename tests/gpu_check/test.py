@@ -128,7 +128,7 @@ def check_first_contact(folder):
     code, output, parts = first_contact(folder, folder / "late", "--step", "2", "--limit", "9")
     expect(code == 1 and all(part["state"] == "left out" for part in parts.values()), "a step without time", output)
     code, output, _ = first_contact(folder, out, "--again", "nothing")
-    expect(code == 2 and "expected some of device, probe" in output, "--again of an unknown part", output)
+    expect(code == 2 and "expected some of device, libraries" in output, "--again of an unknown part", output)
     file.write_text("{")
     code, output, _ = first_contact(folder, out)
     expect(code == 2 and "move it away to begin anew" in output, "a damaged first_contact.json", output)
