@@ -9,6 +9,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/rng.h"
+#include "bench_kernels.h"
+#include "bench_operands.h"
 #include "flashinfer.h"
 #include "kernels.h"
 #include "products.h"
@@ -19,24 +21,8 @@ namespace {
 
 constexpr int kRounds = 5, kFewestCalls = 20;
 
-/// Bytes of any value: what the operands hold changes no time but by the power that it takes.
-std::vector<std::uint64_t> random_words(std::int64_t num_bytes) {
-  std::vector<std::uint64_t> words(static_cast<std::size_t>(ceil_div(num_bytes, 8)));
-  std::uint64_t state = 1;
-  for (std::uint64_t& word : words) {
-    state = state * 6364136223846793005U + 1442695040888963407U;  // Knuth's generator
-    word = state ^ (state >> 29);
-  }
-  return words;
-}
-
-Memory random_memory(std::int64_t num_bytes, const Stream& stream) {
-  Memory memory(static_cast<std::size_t>(num_bytes));
-  const std::vector<std::uint64_t> words = random_words(num_bytes);
-  copy_to_device(memory.data(), words.data(), memory.num_bytes(), stream);
-  stream.wait();
-  return memory;
-}
+// Any that differ.
+constexpr std::uint64_t kKvSeed = 3, kQuerySeed = 4;
 
 /// Seconds of one of `count` calls of call(i), in the best round.
 template <class Call>
@@ -67,6 +53,16 @@ Memory sent(const std::vector<T>& values, const Stream& stream) {
   copy_to_device(memory.data(), values.data(), memory.num_bytes(), stream);
   stream.wait();
   return memory;
+}
+
+/// What follows the pool's first `num_bytes` becomes copies of them.
+void repeat(const Memory& pool, std::int64_t num_bytes, const Stream& stream) {
+  const auto all = static_cast<std::int64_t>(pool.num_bytes());
+  for (std::int64_t to = num_bytes; to < all; to += num_bytes) {
+    copy_on_device(pool.as<std::uint8_t>() + to, pool.data(), static_cast<std::size_t>(std::min(num_bytes, all - to)),
+                   stream);
+  }
+  stream.wait();
 }
 
 /// Rows of a tick whose pages lie in no order, and their plan on the device.
@@ -135,24 +131,21 @@ ProductSpeeds measure_product_speeds(const ProductSpeedTask& task) {
   const std::int64_t most_rows = *std::max_element(task.num_rows.begin(), task.num_rows.end());
   const std::int64_t half = task.pool_bytes / 2 / 256 * 256;
   const std::int64_t stretch = round_up(at.num_bytes(), 256), num_matrices = std::max<std::int64_t>(1, half / stretch);
-  const Memory pool = random_memory(std::max(2 * half, stretch), stream);
-  const std::int64_t x_bytes = at.width * (what.activations == quant::Code::bf16 ? 2 : 1);
-  const Memory x = random_memory(most_rows * x_bytes, stream);
-  const Memory w_scales = floats(std::max<std::int64_t>(at.num_scales, 1) * at.rows);
-  const Memory x_scales = floats(most_rows * ceil_div(task.in, kInputRun));
+  const Memory pool(static_cast<std::size_t>(std::max(2 * half, stretch)));
+  const Memory w_scales = quantize_normal_matrix(task.format, at, pool.data(), stream);
+  repeat(pool, stretch, stream);
+  const NormalRows x(task.format, most_rows, task.in, stream);
   const Memory y(static_cast<std::size_t>(most_rows * at.rows) * sizeof(std::uint16_t));
 
   ProductSpeeds speeds;
   speeds.copy_bytes_per_s = copy_speed(pool, half, stream);
-  const EncodedRows encoded{
-      what.activations, x.data(), what.has_activation_scales() ? x_scales.as<float>() : nullptr,
-      at.width,         task.in,  what.activation_scale_inputs == 0 ? task.in : what.activation_scale_inputs};
   for (const std::int64_t num_rows : task.num_rows) {
     speeds.product_s.push_back(best_s(std::max<std::int64_t>(num_matrices, kFewestCalls), stream, [&](std::int64_t i) {
       const DeviceMatrix w{task.format, at, pool.as<std::uint8_t>() + i % num_matrices * stretch,
                            at.num_scales > 0 ? w_scales.as<float>() : nullptr};
-      products->multiply({encoded, num_rows, w, y.data(), at.rows, false}, stream);
+      products->multiply({x.rows, num_rows, w, y.data(), at.rows, false}, stream);
     }));
+    const std::int64_t x_bytes = at.width * (what.activations == quant::Code::bf16 ? 2 : 1);
     speeds.num_bytes.push_back(at.num_bytes() + at.num_scales * at.rows * 4 + num_rows * (x_bytes + at.rows * 2));
   }
   return speeds;
@@ -172,16 +165,19 @@ AttentionSpeed measure_attention_speed(const AttentionSpeedTask& task) {
   const std::int64_t num_pages = Rows::num_pages(task), page_bytes = at.slots(1) * at.slot_bytes();
   const std::int64_t num_sets = std::max<std::int64_t>(1, task.pool_bytes / 2 / (num_pages * page_bytes));
   const std::int64_t half = num_sets * num_pages * page_bytes;
-  const Memory pool = random_memory(2 * half, stream);  // keys, then values
-  const Memory slot_scales = floats(task.format == quant::KvFormat::int8 ? at.slots(num_sets * num_pages) : 0);
-  const std::vector<float> ones(static_cast<std::size_t>(task.num_kv_heads), 1.0F);
-  const Memory head_scales = sent(ones, stream);
+  const Memory pool(static_cast<std::size_t>(2 * half));  // keys, then values
+  fill_pages(task.format, 2 * half, kKvSeed, pool.data(), stream);
+  const std::int64_t num_slots = task.format == quant::KvFormat::int8 ? at.slots(num_sets * num_pages) : 0;
+  const auto scales = [&](std::int64_t count) {
+    return sent(std::vector<float>(static_cast<std::size_t>(count), page_scale(task.format)), stream);
+  };
+  const Memory slot_scales = scales(num_slots), head_scales = scales(task.num_kv_heads);
   const std::int64_t max_partials =
       num_attention_partials(task.num_heads, task.head_dim, task.num_sequences, task.num_positions);
   const Memory stats = floats(max_partials * task.num_heads * 2),
                contexts = floats(max_partials * task.num_heads * task.head_dim);
   const std::int64_t row_size = task.num_heads * task.head_dim;
-  const Memory q = sent(std::vector<float>(static_cast<std::size_t>(task.num_sequences * row_size), 0.01F), stream);
+  const Memory q = normal_floats(task.num_sequences * row_size, 1, kQuerySeed, stream);
   const Memory context = floats(task.num_sequences * row_size);
   std::vector<Rows> sets;
   for (std::int64_t i = 0; i < num_sets; ++i)
@@ -205,8 +201,10 @@ AttentionSpeed measure_attention_speed(const AttentionSpeedTask& task) {
               stream);
   });
   if (flashinfer != nullptr) {
-    const Memory q_bf16 = random_memory(task.num_sequences * row_size * 2, stream),
-                 context_bf16 = random_memory(task.num_sequences * row_size * 2, stream);
+    const std::int64_t num_values = task.num_sequences * row_size;
+    const Memory q_bf16(static_cast<std::size_t>(2 * num_values)),
+        context_bf16(static_cast<std::size_t>(2 * num_values));
+    fill_normal({quant::Code::bf16, 1, kQuerySeed, num_values, q_bf16.data()}, stream);
     speed.flashinfer_s = best_s(std::max<std::int64_t>(num_sets, kFewestCalls), stream, [&](std::int64_t i) {
       flashinfer->run(sets[static_cast<std::size_t>(i % num_sets)].flashinfer_plan, q_bf16.as<std::uint16_t>(), pages,
                       context_bf16.as<std::uint16_t>(), stream);

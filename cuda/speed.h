@@ -27,9 +27,9 @@ struct ProductSpeeds {
   std::vector<double> product_s;        ///< a number of rows each
   std::vector<std::int64_t> num_bytes;  ///< that the product cannot but read or write
 };
-/// Times the products that the engine would make, on random codes, one after another in a stream, bf16 results: the
-/// best of five rounds by the host's clock. Where a product takes less than some 3 us this is the time of its launch.
-/// Errors as make_engine's.
+/// Times the products that the engine would make, on normal random values quantized to the format, one after another
+/// in a stream, bf16 results: the best of five rounds by the host's clock. Where a product takes less than some 3 us
+/// this is the time of its launch. Errors as make_engine's.
 ProductSpeeds measure_products(const ProductSpeedTask& task);
 
 /// Matrices whose bf16 products of up to 16 rows are made by all kernels that may make them.
@@ -72,8 +72,8 @@ struct AttentionSpeed {
   double flashinfer_s = 0;  ///< FlashInfer's on the same pages, given bf16 queries; 0: it has none such (flashinfer.h)
   std::int64_t num_bytes = 0;  ///< keys, values and scales, what is shared once, queries and contexts
 };
-/// Times it as measure_products does, on random codes, planned as the engine plans it, and FlashInfer's kernel beside
-/// it with its own plans. Errors as make_engine's.
+/// Times it as measure_products does, on normal random values quantized to the format, planned as the engine plans it,
+/// and FlashInfer's kernel beside it with its own plans. Errors as make_engine's.
 AttentionSpeed measure_attention(const AttentionSpeedTask& task);
 
 /// Whole ticks that decode, of a model with random weights that are made on the device.

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "cuda/engine/weight_store.h"
+#include "bench_operands.h"
 #include "device_engine.h"
 #include "device_speed.h"
 #include "layout.h"
@@ -17,11 +18,8 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 namespace {
 
 constexpr int kRounds = 3, kTicksPerRound = 6;
+constexpr std::uint64_t kMasterSeed = 1;
 
-/// Masters of this many distinct values, again and again: a prime number, so that no two rows of a matrix are equal.
-constexpr std::int64_t kDistinctMasters = 4'194'301;
-/// As models are initialised; with gains of 1 it keeps logits at some units.
-constexpr float kMasterSigma = 0.02F;
 /// Keys have norms of √head_dim behind their norm; values some units.
 constexpr float kKvScale = 0.0125F;
 
@@ -36,20 +34,6 @@ std::vector<Matrix> layer_matrices(const ModelShape& shape) {
           {WeightPlace::o, shape.width, q_size},
           {WeightPlace::gate_up, 2 * shape.ffn, shape.width},
           {WeightPlace::down, shape.width, shape.ffn}};
-}
-
-Memory random_masters(std::int64_t count, const Stream& stream) {
-  std::vector<float> values(static_cast<std::size_t>(std::min(count, kDistinctMasters)));
-  base::RandomStream random(1, base::RandomPurpose::model_init, 0);
-  for (float& value : values) value = kMasterSigma * random.normal();
-  Memory masters(static_cast<std::size_t>(count) * sizeof(float));
-  copy_to_device(masters.data(), values.data(), values.size() * sizeof(float), stream);
-  for (std::int64_t done = kDistinctMasters; done < count; done += kDistinctMasters) {
-    copy_on_device(masters.as<float>() + done, masters.data(),
-                   static_cast<std::size_t>(std::min(kDistinctMasters, count - done)) * sizeof(float), stream);
-  }
-  stream.wait();
-  return masters;
 }
 
 /// Gives the engine weights; seconds of the second of two rewrites of all of them.
@@ -76,7 +60,9 @@ double make_weights(const TickSpeedTask& task, DecodeEngine& engine) {
   const Stream stream;
   std::int64_t largest = shape.vocab_size * shape.width;
   for (const Matrix& matrix : matrices) largest = std::max(largest, matrix.out * matrix.in);
-  const Memory values = random_masters(largest, stream);
+  // With gains of 1 this deviation keeps logits at some units.
+  const Memory values = normal_floats(largest, kBenchWeightSigma, kMasterSeed, stream);
+  stream.wait();  // the engine's stream reads them
   std::vector<Master> masters = {{values.as<float>(), WeightPlace::embedding, 0, 0, shape.vocab_size},
                                  {values.as<float>(), WeightPlace::lm_head, 0, 0, shape.vocab_size}};
   for (std::int64_t i = 0; i < shape.num_layers; ++i) {
