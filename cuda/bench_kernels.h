@@ -1,4 +1,5 @@
-// Contracts of the kernels that benchmarks alone have: operands that are as real numbers are. As in kernels.h every
+// Contracts of the kernels that benchmarks alone have: operands that are as real numbers are, and memory that is
+// read once. As in kernels.h every
 // pointer is device memory, nothing is owned.
 #pragma once
 
@@ -20,5 +21,15 @@ struct NormalTask {
   void* to;
 };
 void fill_normal(const NormalTask& task, const Stream& stream);
+
+/// Reads every word of `from` once, 16 bytes a load, and leaves num_read_sums(num_bytes) sums of them (mod 2³²), which
+/// together are the sum of all words. num_bytes: a multiple of 16.
+struct ReadTask {
+  const void* from;
+  std::int64_t num_bytes;
+  std::uint32_t* sums;
+};
+std::int64_t num_read_sums(std::int64_t num_bytes);
+void read_once(const ReadTask& task, const Stream& stream);
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -10,6 +10,15 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 /// Standard deviations of what is quantized: weights as models are initialised, activations behind a norm.
 inline constexpr float kBenchWeightSigma = 0.02F, kBenchRowSigma = 1.0F;
 
+/// Values of the host on the device, when it returns.
+template <class T>
+Memory sent(const std::vector<T>& values, const Stream& stream) {
+  Memory memory(values.size() * sizeof(T));
+  copy_to_device(memory.data(), values.data(), memory.num_bytes(), stream);
+  stream.wait();
+  return memory;
+}
+
 /// fp32 values of that deviation.
 Memory normal_floats(std::int64_t count, float sigma, std::uint64_t seed, const Stream& stream);
 

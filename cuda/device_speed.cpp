@@ -45,15 +45,23 @@ double copy_speed(const Memory& pool, std::int64_t half, const Stream& stream) {
          });
 }
 
-Memory floats(std::int64_t count) { return Memory(static_cast<std::size_t>(count) * sizeof(float)); }
-
-template <class T>
-Memory sent(const std::vector<T>& values, const Stream& stream) {
-  Memory memory(values.size() * sizeof(T));
-  copy_to_device(memory.data(), values.data(), memory.num_bytes(), stream);
-  stream.wait();
-  return memory;
+/// Bytes a second when all of the pool is read once by a kernel that does nothing else.
+double read_speed(const Memory& pool, const Stream& stream) {
+  const auto num_bytes = static_cast<std::int64_t>(pool.num_bytes()) / 16 * 16;
+  const Memory sums(static_cast<std::size_t>(num_read_sums(num_bytes)) * sizeof(std::uint32_t));
+  return static_cast<double>(num_bytes) / best_s(4, stream, [&](std::int64_t) {
+           read_once({pool.data(), num_bytes, sums.as<std::uint32_t>()}, stream);
+         });
 }
+
+/// How fast the device's memory is.
+template <class Speed>
+void measure_memory(const Memory& pool, std::int64_t half, const Stream& stream, Speed& speed) {
+  speed.copy_bytes_per_s = copy_speed(pool, half, stream);
+  speed.read_bytes_per_s = read_speed(pool, stream);
+}
+
+Memory floats(std::int64_t count) { return Memory(static_cast<std::size_t>(count) * sizeof(float)); }
 
 /// What follows the pool's first `num_bytes` becomes copies of them.
 void repeat(const Memory& pool, std::int64_t num_bytes, const Stream& stream) {
@@ -65,10 +73,24 @@ void repeat(const Memory& pool, std::int64_t num_bytes, const Stream& stream) {
   stream.wait();
 }
 
+/// FlashInfer's kernels, in the order of FlashinferKernel.
+struct Peer {
+  FlashinferKernel which;
+  std::unique_ptr<Flashinfer> kernel;
+};
+using Peers = std::vector<Peer>;
+Peers make_peers(const AttentionShape& shape, const AttentionSpeedTask& task, const DeviceFacts& device) {
+  Peers peers;
+  for (const FlashinferKernel which : {FlashinferKernel::decode, FlashinferKernel::prefill}) {
+    if (has_flashinfer(which, shape, task.format, device))
+      peers.push_back({which, make_flashinfer(which, shape, task.format, task.num_sequences)});
+  }
+  return peers;
+}
+
 /// Rows of a tick whose pages lie in no order, and their plan on the device.
 struct Rows {
-  /// `flashinfer`: plans the same; null: not wanted.
-  Rows(const AttentionSpeedTask& task, std::int64_t first_page, std::int64_t max_partials, Flashinfer* flashinfer,
+  Rows(const AttentionSpeedTask& task, std::int64_t first_page, std::int64_t max_partials, const Peers& peers,
        const Stream& stream) {
     const std::int64_t pages_each = ceil_div(task.num_positions, task.page_size),
                        shared_pages = task.shared_positions / task.page_size;
@@ -91,11 +113,13 @@ struct Rows {
                                                     &plan.rows, &plan.partials_N, &plan.split_rows})
       arrays.push_back(sent(*values, stream));
     tiles = sent(plan.tiles, stream);
-    if (flashinfer == nullptr) return;
+    if (peers.empty()) return;
     std::vector<std::int32_t> first_rows(first_pages.size() + 1);
     std::iota(first_rows.begin(), first_rows.end(), 0);
     const std::vector<std::int32_t> num_positions(first_pages.size(), static_cast<std::int32_t>(task.num_positions));
-    flashinfer_plan = flashinfer->plan({first_rows, num_positions, page_ids, task.page_size, shared_pages}, stream);
+    for (const Peer& peer : peers)
+      peer_plans.push_back(
+          peer.kernel->plan({first_rows, num_positions, page_ids, task.page_size, shared_pages}, stream));
   }
   static std::int64_t num_pages(const AttentionSpeedTask& task) {
     const std::int64_t shared_pages = task.shared_positions / task.page_size;
@@ -117,7 +141,7 @@ struct Rows {
   AttentionCounts counts;
   std::vector<Memory> arrays;
   Memory counts_there, tiles;
-  std::size_t flashinfer_plan = 0;
+  std::vector<std::size_t> peer_plans;
 };
 
 }  // namespace
@@ -138,7 +162,7 @@ ProductSpeeds measure_product_speeds(const ProductSpeedTask& task) {
   const Memory y(static_cast<std::size_t>(most_rows * at.rows) * sizeof(std::uint16_t));
 
   ProductSpeeds speeds;
-  speeds.copy_bytes_per_s = copy_speed(pool, half, stream);
+  measure_memory(pool, half, stream, speeds);
   for (const std::int64_t num_rows : task.num_rows) {
     speeds.product_s.push_back(best_s(std::max<std::int64_t>(num_matrices, kFewestCalls), stream, [&](std::int64_t i) {
       const DeviceMatrix w{task.format, at, pool.as<std::uint8_t>() + i % num_matrices * stretch,
@@ -159,8 +183,7 @@ AttentionSpeed measure_attention_speed(const AttentionSpeedTask& task) {
   const DeviceFacts device = use_device(task.device_number);
   const Stream stream;
   const AttentionShape shape{task.num_heads, task.num_kv_heads, task.head_dim};
-  const std::unique_ptr<Flashinfer> flashinfer =
-      has_flashinfer(shape, task.format, device) ? make_flashinfer(shape, task.num_sequences) : nullptr;
+  const Peers peers = make_peers(shape, task, device);
   const KvLayout at = kv_layout(task.format, task.num_kv_heads, task.page_size, task.head_dim);
   const std::int64_t num_pages = Rows::num_pages(task), page_bytes = at.slots(1) * at.slot_bytes();
   const std::int64_t num_sets = std::max<std::int64_t>(1, task.pool_bytes / 2 / (num_pages * page_bytes));
@@ -180,8 +203,7 @@ AttentionSpeed measure_attention_speed(const AttentionSpeedTask& task) {
   const Memory q = normal_floats(task.num_sequences * row_size, 1, kQuerySeed, stream);
   const Memory context = floats(task.num_sequences * row_size);
   std::vector<Rows> sets;
-  for (std::int64_t i = 0; i < num_sets; ++i)
-    sets.emplace_back(task, i * num_pages, max_partials, flashinfer.get(), stream);
+  for (std::int64_t i = 0; i < num_sets; ++i) sets.emplace_back(task, i * num_pages, max_partials, peers, stream);
   auto* keys = pool.as<std::uint8_t>();
   const KvPages pages{task.format,
                       at,
@@ -193,22 +215,22 @@ AttentionSpeed measure_attention_speed(const AttentionSpeedTask& task) {
                       head_scales.as<float>(),
                       head_scales.as<float>()};
   AttentionSpeed speed;
-  speed.copy_bytes_per_s = copy_speed(pool, half, stream);
+  measure_memory(pool, half, stream, speed);
   speed.attention_s = best_s(std::max<std::int64_t>(num_sets, kFewestCalls), stream, [&](std::int64_t i) {
     const Rows& rows = sets[static_cast<std::size_t>(i % num_sets)];
     attention({q.as<float>(), task.num_heads, rows.where(), pages, rows.work(), stats.as<float>(), contexts.as<float>(),
                context.as<float>()},
               stream);
   });
-  if (flashinfer != nullptr) {
-    const std::int64_t num_values = task.num_sequences * row_size;
-    const Memory q_bf16(static_cast<std::size_t>(2 * num_values)),
-        context_bf16(static_cast<std::size_t>(2 * num_values));
-    fill_normal({quant::Code::bf16, 1, kQuerySeed, num_values, q_bf16.data()}, stream);
-    speed.flashinfer_s = best_s(std::max<std::int64_t>(num_sets, kFewestCalls), stream, [&](std::int64_t i) {
-      flashinfer->run(sets[static_cast<std::size_t>(i % num_sets)].flashinfer_plan, q_bf16.as<std::uint16_t>(), pages,
-                      context_bf16.as<std::uint16_t>(), stream);
+  const std::int64_t num_values = peers.empty() ? 0 : task.num_sequences * row_size;
+  const Memory q_bf16(static_cast<std::size_t>(2 * num_values)), context_bf16(static_cast<std::size_t>(2 * num_values));
+  fill_normal({quant::Code::bf16, 1, kQuerySeed, num_values, q_bf16.data()}, stream);
+  for (std::size_t p = 0; p < peers.size(); ++p) {
+    const double seconds = best_s(std::max<std::int64_t>(num_sets, kFewestCalls), stream, [&](std::int64_t i) {
+      peers[p].kernel->run(sets[static_cast<std::size_t>(i % num_sets)].peer_plans[p], q_bf16.as<std::uint16_t>(),
+                           pages, context_bf16.as<std::uint16_t>(), stream);
     });
+    (peers[p].which == FlashinferKernel::decode ? speed.flashinfer_decode_s : speed.flashinfer_prefill_s) = seconds;
   }
   const std::int64_t positions =
       task.shared_positions + task.num_sequences * (task.num_positions - task.shared_positions);

@@ -1,4 +1,4 @@
-// FlashInfer's scheduler, and the joining of its levels.
+// FlashInfer's prefill: its scheduler, and the joining of its levels.
 #include <cuda_bf16.h>
 
 #include <algorithm>
@@ -8,20 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "bench_operands.h"
 #include "flashinfer.h"
 #include "flashinfer_level.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
-
-template <class T>
-Memory sent(const std::vector<T>& values, const Stream& stream) {
-  Memory memory(values.size() * sizeof(T));
-  copy_to_device(memory.data(), values.data(), memory.num_bytes(), stream);
-  stream.wait();
-  return memory;
-}
 
 /// Sequences of one level, on the host.
 struct Sequences {
@@ -180,13 +173,18 @@ class PlannedFlashinfer final : public Flashinfer {
 
 }  // namespace
 
-bool has_flashinfer(const AttentionShape& shape, quant::KvFormat format, const DeviceFacts& device) {
+bool has_flashinfer(FlashinferKernel kernel, const AttentionShape& shape, quant::KvFormat format,
+                    const DeviceFacts& device) {
   const bool of_pages = format == quant::KvFormat::bf16 || format == quant::KvFormat::fp8_e4m3;
+  const std::int64_t group = shape.heads_of_kv();
+  if (kernel == FlashinferKernel::decode && group != 8 && group > 4) return false;
   // Its joining of levels has a block of 16 threads a head.
   return device.major == 9 && of_pages && shape.head_dim == kFlashinferHeadDim && shape.num_heads <= 64;
 }
 
-std::unique_ptr<Flashinfer> make_flashinfer(const AttentionShape& shape, std::int64_t max_rows) {
+std::unique_ptr<Flashinfer> make_flashinfer(FlashinferKernel kernel, const AttentionShape& shape,
+                                            quant::KvFormat format, std::int64_t max_rows) {
+  if (kernel == FlashinferKernel::decode) return make_flashinfer_decode(shape, format);
   return std::make_unique<PlannedFlashinfer>(shape, max_rows);
 }
 

@@ -8,28 +8,15 @@
 #include <cmath>
 #include <flashinfer/attention/default_prefill_params.cuh>
 #include <flashinfer/attention/prefill.cuh>
-#include <flashinfer/attention/variants.cuh>
 
 #include "flashinfer_level.h"
+#include "flashinfer_variants.cuh"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
 template <class KvCode>
 struct LevelParams : flashinfer::BatchPrefillPagedParams<nv_bfloat16, KvCode, nv_bfloat16, std::int32_t> {
   const float *key_head_scales_K = nullptr, *value_head_scales_K = nullptr;
-};
-
-/// Scores and contexts times the scales of their kv head.
-struct ScaledHeads : flashinfer::DefaultAttention<false, false, false, false> {
-  using flashinfer::DefaultAttention<false, false, false, false>::DefaultAttention;
-  REGISTER_LOGITS_TRANSFORM(params, logits, batch_idx, qo_idx, kv_idx, qo_head_idx, kv_head_idx,
-                            { return logits * params.key_head_scales_K[kv_head_idx]; })
-  REGISTER_OUTPUT_TRANSFORM(params, output, batch_idx, qo_idx, qo_head_idx, m, d, scale, {
-    std::uint32_t kv_head = 0, within = 0;
-    params.group_size.divmod(qo_head_idx, kv_head, within);
-    const float inverse = m != -flashinfer::math::inf ? flashinfer::math::ptx_rcp(d) : 0.0F;
-    return output * inverse * params.value_head_scales_K[kv_head];
-  })
 };
 
 template <class KvCode, class Variant>

@@ -2,8 +2,6 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-void flashinfer_bf16(const FlashinferLevel& level) {
-  run_flashinfer_level<nv_bfloat16, flashinfer::DefaultAttention<false, false, false, false>>(level);
-}
+void flashinfer_bf16(const FlashinferLevel& level) { run_flashinfer_level<nv_bfloat16, PlainHeads>(level); }
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "check.h"
+#include "flashinfer.h"
 #include "kernels.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
@@ -35,5 +37,8 @@ struct FlashinferLevel {
 };
 void flashinfer_bf16(const FlashinferLevel& level);
 void flashinfer_fp8(const FlashinferLevel& level);
+
+/// flashinfer.h's decode kernel.
+std::unique_ptr<Flashinfer> make_flashinfer_decode(const AttentionShape& shape, quant::KvFormat format);
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

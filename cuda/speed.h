@@ -24,6 +24,7 @@ struct ProductSpeedTask {
 };
 struct ProductSpeeds {
   double copy_bytes_per_s = 0;          ///< read and written, by a copy within the device's memory
+  double read_bytes_per_s = 0;          ///< by a kernel that reads it once: what shares of the limit are of
   std::vector<double> product_s;        ///< a number of rows each
   std::vector<std::int64_t> num_bytes;  ///< that the product cannot but read or write
 };
@@ -67,13 +68,14 @@ struct AttentionSpeedTask {
   std::int64_t pool_bytes = std::int64_t{1} << 30;  ///< as ProductSpeedTask's; at least what the sequences need
 };
 struct AttentionSpeed {
-  double copy_bytes_per_s = 0;  ///< as ProductSpeeds'
+  double copy_bytes_per_s = 0, read_bytes_per_s = 0;  ///< as ProductSpeeds'
   double attention_s = 0;
-  double flashinfer_s = 0;  ///< FlashInfer's on the same pages, given bf16 queries; 0: it has none such (flashinfer.h)
+  /// FlashInfer's kernels on the same pages, given bf16 queries; 0: it has none such (flashinfer.h).
+  double flashinfer_decode_s = 0, flashinfer_prefill_s = 0;
   std::int64_t num_bytes = 0;  ///< keys, values and scales, what is shared once, queries and contexts
 };
 /// Times it as measure_products does, on normal random values quantized to the format, planned as the engine plans it,
-/// and FlashInfer's kernel beside it with its own plans. Errors as make_engine's.
+/// and FlashInfer's kernels beside it with their own plans. Errors as make_engine's.
 AttentionSpeed measure_attention(const AttentionSpeedTask& task);
 
 /// Whole ticks that decode, of a model with random weights that are made on the device.
@@ -94,9 +96,9 @@ struct TickSpeed {
   double other_operations = 0;  ///< of lm_head and attention, which are bf16 or as fast
 };
 struct TickSpeeds {
-  double copy_bytes_per_s = 0;  ///< as ProductSpeeds'
-  double matmul_flops = 0;      ///< a second, bf16
-  double rewrite_s = 0;         ///< all weights from fp32 masters on the device
+  double copy_bytes_per_s = 0, read_bytes_per_s = 0;  ///< as ProductSpeeds'
+  double matmul_flops = 0;                            ///< a second, bf16
+  double rewrite_s = 0;                               ///< all weights from fp32 masters on the device
   std::vector<TickSpeed> ticks;
 };
 /// Times the engine's ticks at fixed positions, a row a sequence, pages of their own in no order, drawn tokens back on

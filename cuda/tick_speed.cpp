@@ -195,6 +195,7 @@ TickSpeeds measure_tick_speeds(const TickSpeedTask& task) {
   const auto size = static_cast<double>(task.matmul_size);
   TickSpeeds speeds;
   speeds.copy_bytes_per_s = ceilings.copy_bytes_per_s;
+  speeds.read_bytes_per_s = ceilings.read_bytes_per_s;
   speeds.matmul_flops = 2 * size * size * size / ceilings.product_s[0];
 
   const std::unique_ptr<DecodeEngine> engine = make_device_engine(task.options);

@@ -1,5 +1,5 @@
 // bench attention: the GPU's attention of one layer while it decodes, beside what its memory can do, and beside
-// FlashInfer's.
+// FlashInfer's kernels.
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -34,18 +34,21 @@ void bench_attention(const BenchAttentionArguments& arguments) {
                  {"kv_cache", arguments.format},
                  {"context", arguments.context},
                  {"shared", arguments.shared}};
-  double copy_bytes_per_s = 0;
+  double copy_bytes_per_s = 0, read_bytes_per_s = 0;
   for (const std::int64_t batch : arguments.batches) {
     task.num_sequences = batch;
     const cuda::AttentionSpeed speed = cuda::measure_attention(task);
     copy_bytes_per_s = std::max(copy_bytes_per_s, speed.copy_bytes_per_s);
+    read_bytes_per_s = std::max(read_bytes_per_s, speed.read_bytes_per_s);
     const std::string name = "batch" + std::to_string(batch);
     result[name + "_us"] = speed.attention_s * 1e6;
     result[name + "_gb_per_s"] = static_cast<double>(speed.num_bytes) / speed.attention_s * 1e-9;
-    if (speed.flashinfer_s > 0) result[name + "_flashinfer_us"] = speed.flashinfer_s * 1e6;
-    result[name + "_share_of_copy"] = static_cast<double>(speed.num_bytes) / speed.attention_s / speed.copy_bytes_per_s;
+    if (speed.flashinfer_decode_s > 0) result[name + "_flashinfer_decode_us"] = speed.flashinfer_decode_s * 1e6;
+    if (speed.flashinfer_prefill_s > 0) result[name + "_flashinfer_prefill_us"] = speed.flashinfer_prefill_s * 1e6;
+    result[name + "_share_of_read"] = static_cast<double>(speed.num_bytes) / speed.attention_s / speed.read_bytes_per_s;
   }
   result["copy_gb_per_s"] = copy_bytes_per_s * 1e-9;
+  result["read_gb_per_s"] = read_bytes_per_s * 1e-9;
   print_result(result, arguments.json);
 }
 
@@ -53,9 +56,11 @@ void bench_attention(const BenchAttentionArguments& arguments) {
 
 void add_bench_attention(CLI::App& bench, Action& action) {
   auto arguments = std::make_shared<BenchAttentionArguments>();
-  CLI::App* command = bench.add_subcommand("attention",
-                                           "a layer's attention while the GPU decodes, beside its memory's speed\n"
-                                           "and, on Hopper, FlashInfer's kernel (heads of 128, bf16 and fp8_e4m3)");
+  CLI::App* command =
+      bench.add_subcommand("attention",
+                           "a layer's attention while the GPU decodes, beside its memory's speed (share_of_read) and,\n"
+                           "on Hopper, FlashInfer's kernels (flashinfer_decode: BatchDecodeWithPagedKVCache,\n"
+                           "flashinfer_prefill: BatchPrefillWithPagedKVCache; heads of 128, bf16 and fp8_e4m3)");
   command->add_option("--shape", arguments->shape, "built-in shape")
       ->check(CLI::IsMember(shape_names()))
       ->type_name("NAME");

@@ -62,7 +62,7 @@ void bench_products(const BenchProductsArguments& arguments) {
   const std::vector<Matrix> matrices = matrices_of(config);
   Json result = {{"bench", "products"}, {"shape", arguments.shape}, {"weights", arguments.format}};
   std::vector<double> layer_s(arguments.num_rows.size()), layer_bytes(arguments.num_rows.size());
-  double copy_bytes_per_s = 0;
+  double copy_bytes_per_s = 0, read_bytes_per_s = 0;
   for (const Matrix& matrix : matrices) {
     cuda::ProductSpeedTask task;
     task.format = gpu_format(arguments.format);
@@ -71,6 +71,7 @@ void bench_products(const BenchProductsArguments& arguments) {
     task.num_rows = arguments.num_rows;
     const cuda::ProductSpeeds speeds = cuda::measure_products(task);
     copy_bytes_per_s = std::max(copy_bytes_per_s, speeds.copy_bytes_per_s);
+    read_bytes_per_s = std::max(read_bytes_per_s, speeds.read_bytes_per_s);
     for (std::size_t i = 0; i < arguments.num_rows.size(); ++i) {
       layer_s[i] += speeds.product_s[i];
       layer_bytes[i] += static_cast<double>(speeds.num_bytes[i]);
@@ -79,13 +80,14 @@ void bench_products(const BenchProductsArguments& arguments) {
     }
   }
   result["copy_gb_per_s"] = copy_bytes_per_s * 1e-9;
+  result["read_gb_per_s"] = read_bytes_per_s * 1e-9;
   for (std::size_t i = 0; i < arguments.num_rows.size(); ++i) {
     const std::string rows = "_rows" + std::to_string(arguments.num_rows[i]);
     double weights = 0;
     for (const Matrix& matrix : matrices) weights += static_cast<double>(matrix.out * matrix.in);
     result["layer" + rows + "_us"] = layer_s[i] * 1e6;
     result["layer" + rows + "_tflops"] = 2 * weights * static_cast<double>(arguments.num_rows[i]) / layer_s[i] * 1e-12;
-    result["layer" + rows + "_share_of_copy"] = layer_bytes[i] / layer_s[i] / copy_bytes_per_s;
+    result["layer" + rows + "_share_of_read"] = layer_bytes[i] / layer_s[i] / read_bytes_per_s;
   }
   print_result(result, arguments.json);
 }

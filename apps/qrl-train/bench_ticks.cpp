@@ -53,6 +53,7 @@ void bench_ticks(const BenchTicksArguments& arguments) {
                  {"weights", arguments.format},
                  {"kv_cache", arguments.kv_format},
                  {"copy_gb_per_s", speeds.copy_bytes_per_s * 1e-9},
+                 {"read_gb_per_s", speeds.read_bytes_per_s * 1e-9},
                  {"ceiling_gpu_matmul_tflops", speeds.matmul_flops * 1e-12},
                  {"rewrite_s", speeds.rewrite_s}};
   for (const cuda::TickSpeed& tick : speeds.ticks) {
@@ -61,7 +62,7 @@ void bench_ticks(const BenchTicksArguments& arguments) {
       result[name + "_us"] = nullptr;
       continue;
     }
-    const double memory_s = static_cast<double>(tick.num_bytes) / speeds.copy_bytes_per_s,
+    const double memory_s = static_cast<double>(tick.num_bytes) / speeds.read_bytes_per_s,
                  matrix_s = tick.layer_operations / layer_flops + tick.other_operations / speeds.matmul_flops;
     result[name + "_us"] = tick.tick_s * 1e6;
     result[name + "_tokens_per_s"] = static_cast<double>(tick.batch) / tick.tick_s;

@@ -343,7 +343,8 @@ TEST_CASE("attention is measured: bytes that cannot be spared, and some time") {
     task.shared_positions = 256;
     const AttentionSpeed shared = target::measure_attention_speed(task);
     INFO(quant::name(format));
-    CHECK((alone.attention_s > 0 && shared.attention_s > 0 && alone.copy_bytes_per_s > 0));
+    CHECK(
+        (alone.attention_s > 0 && shared.attention_s > 0 && alone.copy_bytes_per_s > 0 && alone.read_bytes_per_s > 0));
     const std::int64_t of_position =
         2 * task.num_kv_heads * (32 * quant::code_bytes(format) + (format == KvFormat::int8 ? 4 : 0));
     CHECK(alone.num_bytes == 2 * (260 * of_position + 2 * 2 * 32 * 4));
@@ -352,7 +353,7 @@ TEST_CASE("attention is measured: bytes that cannot be spared, and some time") {
 }
 
 #if !defined(QRL_CUDA_EMULATED)  // not ours to emulate
-TEST_CASE("FlashInfer's attention over the same pages is the CPU's: chunks of prompts, decoding rows, a cascade") {
+TEST_CASE("FlashInfer's kernels over the same pages give the CPU's: chunks of prompts, decoding rows, a cascade") {
   const auto device = find_device();
   if (!device) return;
   if (device->major != 9) return qrl::test::skip("FlashInfer's kernels are compiled for Hopper alone");
@@ -364,17 +365,23 @@ TEST_CASE("FlashInfer's attention over the same pages is the CPU's: chunks of pr
     std::int32_t last_position, num_rows;
   };
   const std::vector<Sequence> sequences = {{320, 1}, {335, 1}, {336, 40}, {700, 1}, {1023, 3}};
-  for (const KvFormat format : {KvFormat::bf16, KvFormat::fp8_e4m3}) {
-    REQUIRE(target::has_flashinfer(shape, format, *device));
+  using target::FlashinferKernel;
+  for (const auto& [kernel, format] : {std::pair(FlashinferKernel::prefill, KvFormat::bf16),
+                                       {FlashinferKernel::prefill, KvFormat::fp8_e4m3},
+                                       {FlashinferKernel::decode, KvFormat::bf16},
+                                       {FlashinferKernel::decode, KvFormat::fp8_e4m3}}) {
+    const bool is_decode = kernel == FlashinferKernel::decode;
+    REQUIRE(target::has_flashinfer(kernel, shape, format, *device));
     const Pool pool(format, heads, kPageSize, shuffled(kSharedPages + 200));
     Rows rows;
     std::vector<std::int32_t> first_row_S = {0}, num_positions_S;
     std::int64_t next_page = kSharedPages;
     for (const Sequence& sequence : sequences) {
+      const std::int32_t num_own_rows = is_decode ? 1 : sequence.num_rows;
       std::vector<std::int64_t> pages = consecutive(0, kSharedPages);
       const std::int64_t own = sequence.last_position / kPageSize + 1 - kSharedPages;
       for (std::int64_t i = 0; i < own; ++i) pages.push_back(next_page++);
-      rows.add(pool, pages, sequence.last_position + 1 - sequence.num_rows, sequence.num_rows);
+      rows.add(pool, pages, sequence.last_position + 1 - num_own_rows, num_own_rows);
       first_row_S.push_back(static_cast<std::int32_t>(rows.positions.size()));
       num_positions_S.push_back(sequence.last_position + 1);
     }
@@ -389,7 +396,7 @@ TEST_CASE("FlashInfer's attention over the same pages is the CPU's: chunks of pr
     const std::vector<float> want = on_cpu(pool, rows, q_rounded);
     const OnDevice<std::uint16_t> q_there(q_codes), context(q.size());
     const target::Stream stream;
-    const auto flashinfer = target::make_flashinfer(shape, num_rows);
+    const auto flashinfer = target::make_flashinfer(kernel, shape, format, num_rows);
     for (const std::int64_t num_shared : {std::int64_t{0}, kSharedPages - 3}) {
       const std::size_t plan =
           flashinfer->plan({first_row_S, num_positions_S, rows.page_ids, kPageSize, num_shared}, stream);
@@ -397,7 +404,7 @@ TEST_CASE("FlashInfer's attention over the same pages is the CPU's: chunks of pr
       stream.wait();
       std::vector<float> got;
       for (const std::uint16_t code : context.read()) got.push_back(float_of_bf16(code));
-      INFO(quant::name(format) << ", " << num_shared << " pages in common");
+      INFO((is_decode ? "decode, " : "prefill, ") << quant::name(format) << ", " << num_shared << " pages in common");
       // Contexts and what is joined of them are bf16 besides.
       CHECK(first_beyond(got, want, bound(format).absolute, bound(format).relative + 0x1p-7) == "");
     }

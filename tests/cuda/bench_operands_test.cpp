@@ -96,6 +96,25 @@ TEST_CASE("normal values are the same each time, whatever the count, and others 
   });
 }
 
+TEST_CASE("the kernel of the read ceiling reads every word once, whatever the size") {
+  if (!find_device()) return;
+  for (const std::size_t count : {4, 1024, 32'768, 32'772, 100'000}) {
+    std::vector<std::uint32_t> words(count);
+    std::uint32_t want = 0;
+    for (std::size_t i = 0; i < count; ++i) want += words[i] = static_cast<std::uint32_t>(i + 1) * 2654435761U;
+    const auto num_bytes = static_cast<std::int64_t>(4 * count);
+    const OnDevice<std::uint32_t> from(words),
+        sums(std::vector<std::uint32_t>(static_cast<std::size_t>(target::num_read_sums(num_bytes)), 77));
+    const target::Stream stream;
+    target::read_once({from.data(), num_bytes, sums.data()}, stream);
+    stream.wait();
+    std::uint32_t got = 0;
+    for (const std::uint32_t sum : sums.read()) got += sum;
+    INFO(count << " words");
+    CHECK(got == want);
+  }
+}
+
 TEST_CASE("a benchmark's weights and rows are quantized normal values in every format") {
   if (!find_device()) return;
   constexpr std::int64_t kOut = 200, kIn = 300, kRows = 9;

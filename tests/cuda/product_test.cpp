@@ -647,7 +647,7 @@ TEST_CASE("products are measured: bytes that cannot be spared, and some time") {
   for (const Format format : {Format::int4, Format::fp8_block128}) {
     const ProductSpeeds speeds = target::measure_product_speeds({format, 100, 200, {1, 2}, 0, 1 << 17});
     INFO(quant::name(format));
-    CHECK(speeds.copy_bytes_per_s > 0);
+    CHECK((speeds.copy_bytes_per_s > 0 && speeds.read_bytes_per_s > 0));
     REQUIRE(speeds.product_s.size() == 2);
     CHECK((speeds.product_s[0] > 0 && speeds.product_s[1] > 0));
     const MatrixLayout at = matrix_layout(format, 100, 200);

@@ -32,7 +32,8 @@ TEST_CASE("whole ticks are measured: their bytes, operations and some time, in b
                              : format == Format::fp8_tensor ? KvFormat::fp8_e4m3
                                                             : KvFormat::bf16;
     const TickSpeeds speeds = target::measure_tick_speeds(task);
-    CHECK((speeds.copy_bytes_per_s > 0 && speeds.matmul_flops > 0 && speeds.rewrite_s > 0));
+    CHECK((speeds.copy_bytes_per_s > 0 && speeds.read_bytes_per_s > 0 && speeds.matmul_flops > 0 &&
+           speeds.rewrite_s > 0));
     REQUIRE(speeds.ticks.size() == 4);
     for (std::size_t i = 0; i < 4; ++i) {
       const TickSpeed& tick = speeds.ticks[i];

@@ -441,8 +441,8 @@ void fill_zero(void* to, std::size_t num_bytes, const Stream& stream) {
 }
 
 // FlashInfer's kernels are not ours to emulate: on the host there are none.
-bool has_flashinfer(const AttentionShape&, quant::KvFormat, const DeviceFacts&) { return false; }
-std::unique_ptr<Flashinfer> make_flashinfer(const AttentionShape&, std::int64_t) {
+bool has_flashinfer(FlashinferKernel, const AttentionShape&, quant::KvFormat, const DeviceFacts&) { return false; }
+std::unique_ptr<Flashinfer> make_flashinfer(FlashinferKernel, const AttentionShape&, quant::KvFormat, std::int64_t) {
   base::fail_internal("FlashInfer", "a GPU", "the emulation");
 }
 
