@@ -7,6 +7,9 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "scripts" / "gpu"))
+sys.dont_write_bytecode = True
+import inner_loop  # noqa: E402
 CMAKE = sys.argv.pop(1)
 
 
@@ -54,6 +57,37 @@ class Build(unittest.TestCase):
         self.assertIn("got 16 bytes stack frame", said)
         for frame, frames in ((0, "refused"), (16, "allowed")):
             self.assertEqual(self.compile(frame, frames)[:2], (0, True))
+
+
+def sass(body, name="_Z15streamed_kernelINS2_5CodesILNS_5quant4CodeE1ELS6_4ELb1EEELi0EEEv"):
+    lines = [f"        /*{16 * i:04x}*/    {text} ;   /* 0x0 */" for i, text in enumerate(body)]
+    return f"\t\tFunction : {name}\n" + "\n".join(lines)
+
+
+class InnerLoop(unittest.TestCase):
+    # Before the loop a copy and a barrier; in it copies of x (a loop of two), then matrix instructions (a loop of four).
+    BODY = ["LDGSTS.E.BYPASS.128 [R1], desc[UR6][R2.64]", "BAR.SYNC.DEFER_BLOCKING 0x0",
+            "DEPBAR.LE SB0, 0x1", "BAR.SYNC.DEFER_BLOCKING 0x0", "@!P0 BRA 0x60",                      # 0020
+            "LDGSTS.E.BYPASS.128 [R1], desc[UR6][R2.64]", "LDGSTS.E.BYPASS.128 [R3], desc[UR6][R2.64]", "@P1 BRA 0x50",
+            "LOP3.LUT R1, R2, R3, R4, 0x6a, !PT", "HMMA.16816.F32.BF16 R4, R8, R2, R4", "@!P3 BRA 0x80", "@!P2 BRA 0x20", "EXIT"]
+
+    def test_a_step_counts_inner_loops_as_often_as_it_takes_them(self):
+        code = next(inner_loop.functions(sass(self.BODY)))[1]
+        # 10 instructions; the three of copies twice as often (4 copies of 2), the three of products four times (4 of 1).
+        self.assertEqual(inner_loop.step_instructions(code, 4, 4), 10 + 3 + 9)
+        self.assertEqual(inner_loop.step_instructions(code, 0.5, 1), 10)
+        self.assertIsNone(inner_loop.step_instructions(code[:5], 4, 4))
+
+    def test_instructions_of_a_weight(self):
+        # 8 rows and 64 outputs of int4 by bf16: a warp has 16 outputs, so 8 products of 16 inputs, and a thread one copy of x.
+        figures = inner_loop.inner_loops(sass(self.BODY), [(8, 64)])
+        self.assertEqual(figures, {"int4": {"8": {"instructions": 10 + 3 * 7, "weights": 2048, "per_weight": round(32 * 31 / 2048, 3)}}})
+        with self.assertRaises(ValueError):
+            inner_loop.inner_loops(sass(self.BODY[:5]), [(8, 64)])
+
+    def test_tiles_are_those_of_the_source(self):
+        text = next((ROOT / "cuda").glob("**/product_plan.h")).read_text()
+        self.assertEqual([rows for rows, _ in inner_loop.stream_tiles(text)], [8, 16, 32, 64])
 
 
 if __name__ == "__main__":
