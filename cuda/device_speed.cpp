@@ -11,6 +11,7 @@
 #include "base/rng.h"
 #include "bench_kernels.h"
 #include "bench_operands.h"
+#include "bench_plan.h"
 #include "flashinfer.h"
 #include "kernels.h"
 #include "products.h"
@@ -176,10 +177,7 @@ ProductSpeeds measure_product_speeds(const ProductSpeedTask& task) {
 }
 
 AttentionSpeed measure_attention_speed(const AttentionSpeedTask& task) {
-  QRL_REQUIRE(task.num_positions > 0 && task.shared_positions % task.page_size == 0 &&
-                  task.shared_positions < task.num_positions,
-              "shared positions", "whole pages, fewer than " + std::to_string(task.num_positions) + " positions",
-              std::to_string(task.shared_positions), "give a multiple of " + std::to_string(task.page_size));
+  require_valid(task);
   const DeviceFacts device = use_device(task.device_number);
   const Stream stream;
   const AttentionShape shape{task.num_heads, task.num_kv_heads, task.head_dim};
@@ -232,10 +230,7 @@ AttentionSpeed measure_attention_speed(const AttentionSpeedTask& task) {
     });
     (peers[p].which == FlashinferKernel::decode ? speed.flashinfer_decode_s : speed.flashinfer_prefill_s) = seconds;
   }
-  const std::int64_t positions =
-      task.shared_positions + task.num_sequences * (task.num_positions - task.shared_positions);
-  const std::int64_t of_position = at.slot_bytes() + (task.format == quant::KvFormat::int8 ? 4 : 0);
-  speed.num_bytes = 2 * (positions * task.num_kv_heads * of_position + task.num_sequences * row_size * 4);
+  speed.num_bytes = attention_bytes(task);
   return speed;
 }
 

@@ -9,6 +9,7 @@
 #include "base/rng.h"
 #include "cuda/engine/weight_store.h"
 #include "bench_operands.h"
+#include "bench_plan.h"
 #include "device_engine.h"
 #include "device_speed.h"
 #include "layout.h"
@@ -23,19 +24,6 @@ constexpr std::uint64_t kMasterSeed = 1;
 /// Keys have norms of √head_dim behind their norm; values some units.
 constexpr float kKvScale = 0.0125F;
 
-struct Matrix {
-  WeightPlace place;
-  std::int64_t out, in;
-};
-/// Of one layer.
-std::vector<Matrix> layer_matrices(const ModelShape& shape) {
-  const std::int64_t q_size = shape.num_heads * shape.head_dim, kv_size = shape.num_kv_heads * shape.head_dim;
-  return {{WeightPlace::qkv, q_size + 2 * kv_size, shape.width},
-          {WeightPlace::o, shape.width, q_size},
-          {WeightPlace::gate_up, 2 * shape.ffn, shape.width},
-          {WeightPlace::down, shape.width, shape.ffn}};
-}
-
 /// Gives the engine weights; seconds of the second of two rewrites of all of them.
 double make_weights(const TickSpeedTask& task, DecodeEngine& engine) {
   const ModelShape& shape = task.options.shape;
@@ -47,7 +35,8 @@ double make_weights(const TickSpeedTask& task, DecodeEngine& engine) {
   layer.input_norm_D = layer.post_norm_D = ones.data();
   if (task.qk_norm) layer.q_norm_E = layer.k_norm_E = ones.data();
   if (task.qkv_bias) layer.qkv_bias = zeros.data();
-  const std::vector<Matrix> matrices = layer_matrices(shape);
+  const std::vector<LayerMatrix> matrices = layer_matrices(shape);
+  constexpr WeightPlace kPlaces[] = {WeightPlace::qkv, WeightPlace::o, WeightPlace::gate_up, WeightPlace::down};
   HostMatrix* places[] = {&layer.qkv, &layer.o, &layer.gate_up, &layer.down};
   for (std::size_t i = 0; i < matrices.size(); ++i) *places[i] = {task.format, matrices[i].out, matrices[i].in};
   HostWeights weights;
@@ -59,14 +48,15 @@ double make_weights(const TickSpeedTask& task, DecodeEngine& engine) {
 
   const Stream stream;
   std::int64_t largest = shape.vocab_size * shape.width;
-  for (const Matrix& matrix : matrices) largest = std::max(largest, matrix.out * matrix.in);
+  for (const LayerMatrix& matrix : matrices) largest = std::max(largest, matrix.out * matrix.in);
   // With gains of 1 this deviation keeps logits at some units.
   const Memory values = normal_floats(largest, kBenchWeightSigma, kMasterSeed, stream);
   stream.wait();  // the engine's stream reads them
   std::vector<Master> masters = {{values.as<float>(), WeightPlace::embedding, 0, 0, shape.vocab_size},
                                  {values.as<float>(), WeightPlace::lm_head, 0, 0, shape.vocab_size}};
   for (std::int64_t i = 0; i < shape.num_layers; ++i) {
-    for (const Matrix& matrix : matrices) masters.push_back({values.as<float>(), matrix.place, i, 0, matrix.out});
+    for (std::size_t m = 0; m < matrices.size(); ++m)
+      masters.push_back({values.as<float>(), kPlaces[m], i, 0, matrices[m].out});
   }
   engine.weights().rewrite(masters);
   const double start_s = base::now_s();
@@ -163,26 +153,6 @@ class Sequences {
   std::vector<std::int32_t> pages_;
 };
 
-/// What a tick cannot but read and compute.
-void count_work(const TickSpeedTask& task, TickSpeed& speed) {
-  const ModelShape& shape = task.options.shape;
-  double weights = 0;
-  for (const Matrix& matrix : layer_matrices(shape)) {
-    const MatrixLayout at = matrix_layout(task.format, matrix.out, matrix.in);
-    speed.num_bytes += shape.num_layers * (at.num_bytes() + at.num_scales * at.rows * 4);
-    weights += static_cast<double>(shape.num_layers * matrix.out * matrix.in);
-  }
-  speed.num_bytes += matrix_layout(quant::Format::bf16, shape.vocab_size, shape.width).num_bytes();
-  const KvLayout kv = kv_layout(task.options.kv_format, shape.num_kv_heads, task.options.page_size, shape.head_dim);
-  const std::int64_t of_slot = kv.slot_bytes() + (task.options.kv_format == quant::KvFormat::int8 ? 4 : 0);
-  speed.num_bytes += 2 * speed.batch * speed.context * shape.num_layers * shape.num_kv_heads * of_slot;
-  const auto batch = static_cast<double>(speed.batch);
-  speed.layer_operations = 2 * batch * weights;
-  speed.other_operations =
-      2 * batch * static_cast<double>(shape.vocab_size * shape.width) +
-      4 * batch * static_cast<double>(speed.context * shape.num_layers * shape.num_heads * shape.head_dim);
-}
-
 }  // namespace
 
 TickSpeeds measure_tick_speeds(const TickSpeedTask& task) {
@@ -211,9 +181,13 @@ TickSpeeds measure_tick_speeds(const TickSpeedTask& task) {
     const std::int64_t most = *std::ranges::max_element(task.batches);
     sequences.fill(*engine, std::min(most, sequences.most()));
     for (const std::int64_t batch : task.batches) {
-      TickSpeed speed = batch <= sequences.most() ? sequences.decode(*engine, batch) : TickSpeed{batch, context};
-      count_work(task, speed);
-      speeds.ticks.push_back(speed);
+      TickSpeed work = count_tick_work(task, batch, context);
+      if (batch <= sequences.most()) {
+        const TickSpeed measured = sequences.decode(*engine, batch);
+        work.tick_s = measured.tick_s;
+        work.host_s = measured.host_s;
+      }
+      speeds.ticks.push_back(work);
     }
   }
   return speeds;

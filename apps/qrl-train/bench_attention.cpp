@@ -5,7 +5,7 @@
 
 #include "bench_shapes.h"
 #include "command.h"
-#include "cuda/speed.h"
+#include "cuda/bench_plan.h"
 
 namespace qrl::app {
 
@@ -17,7 +17,7 @@ struct BenchAttentionArguments {
   std::string shape = "8b", format = "bf16";
   std::vector<std::int64_t> batches = {1, 16, 64, 256};
   std::int64_t context = 2048, shared = 0;
-  bool json = false;
+  bool json = false, dry_run = false;
 };
 
 void bench_attention(const BenchAttentionArguments& arguments) {
@@ -29,11 +29,20 @@ void bench_attention(const BenchAttentionArguments& arguments) {
   task.head_dim = config.head_dim;
   task.num_positions = arguments.context;
   task.shared_positions = arguments.shared;
+  cuda::require_valid(task);
   Json result = {{"bench", "attention"},
                  {"shape", arguments.shape},
                  {"kv_cache", arguments.format},
                  {"context", arguments.context},
                  {"shared", arguments.shared}};
+  if (arguments.dry_run) {
+    result["dry_run"] = true;
+    for (const std::int64_t batch : arguments.batches) {
+      task.num_sequences = batch;
+      result["batch" + std::to_string(batch) + "_bytes"] = cuda::attention_bytes(task);
+    }
+    return print_result(result, arguments.json);
+  }
   double copy_bytes_per_s = 0, read_bytes_per_s = 0;
   for (const std::int64_t batch : arguments.batches) {
     task.num_sequences = batch;
@@ -77,6 +86,7 @@ void add_bench_attention(CLI::App& bench, Action& action) {
   command->add_option("--shared", arguments->shared, "of these, the first ones that lie in the same pages (of 16)")
       ->check(between(0, 131'072))
       ->type_name("INT");
+  command->add_flag("--dry-run", arguments->dry_run, "print what it would measure; wants no GPU");
   command->add_flag("--json", arguments->json, "print one JSON object");
   command->callback([&action, arguments] {
     action = [arguments](dist::Collectives& world) {

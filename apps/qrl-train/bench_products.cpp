@@ -5,7 +5,7 @@
 
 #include "bench_shapes.h"
 #include "command.h"
-#include "cuda/speed.h"
+#include "cuda/bench_plan.h"
 
 namespace qrl::app {
 
@@ -16,19 +16,17 @@ using Json = nlohmann::ordered_json;
 struct BenchProductsArguments {
   std::string shape = "8b", format = "int4";
   std::vector<std::int64_t> num_rows = {1, 16, 64, 256};
-  bool candidates = false, json = false;
+  bool candidates = false, json = false, dry_run = false;
 };
 
-/// A layer's matrices, by name.
-struct Matrix {
-  const char* name;
-  std::int64_t out, in;
-};
-std::vector<Matrix> matrices_of(const model::ModelConfig& config) {
-  return {{"qkv", config.q_size() + 2 * config.kv_size(), config.hidden_size},
-          {"o", config.hidden_size, config.q_size()},
-          {"gate_up", 2 * config.intermediate_size, config.hidden_size},
-          {"down", config.hidden_size, config.intermediate_size}};
+std::vector<cuda::LayerMatrix> matrices_of(const model::ModelConfig& config) {
+  cuda::ModelShape shape;
+  shape.width = config.hidden_size;
+  shape.num_heads = config.num_attention_heads;
+  shape.num_kv_heads = config.num_key_value_heads;
+  shape.head_dim = config.head_dim;
+  shape.ffn = config.intermediate_size;
+  return cuda::layer_matrices(shape);
 }
 
 /// bf16 products of few rows by every kernel that may make them, and the table that the program reads.
@@ -36,12 +34,20 @@ void bench_candidates(const BenchProductsArguments& arguments) {
   const model::ModelConfig config = built_in_shape(arguments.shape);
   cuda::Bf16CandidateTask task;
   std::vector<std::string> names;
-  for (const Matrix& matrix : matrices_of(config)) {
+  for (const cuda::LayerMatrix& matrix : matrices_of(config)) {
     names.emplace_back(matrix.name);
     task.matrices.push_back({matrix.out, matrix.in, false});
   }
   names.emplace_back("lm_head");
   task.matrices.push_back({config.vocab_size, config.hidden_size, true});
+  if (arguments.dry_run) {
+    Json planned = {{"bench", "bf16 candidates"}, {"shape", arguments.shape}, {"dry_run", true}};
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      planned[names[i]] = std::to_string(task.matrices[i].out) + " x " + std::to_string(task.matrices[i].in) +
+                          ", streamed and by cuBLASLt's algorithms";
+    }
+    return print_result(planned, arguments.json);
+  }
   const cuda::Bf16Candidates candidates = cuda::measure_bf16_candidates(task);
   Json result = {{"bench", "bf16 candidates"}, {"shape", arguments.shape}, {"cublaslt", candidates.library}};
   for (std::size_t i = 0; i < candidates.measured.size(); ++i) {
@@ -59,11 +65,23 @@ void bench_candidates(const BenchProductsArguments& arguments) {
 
 void bench_products(const BenchProductsArguments& arguments) {
   const model::ModelConfig config = built_in_shape(arguments.shape);
-  const std::vector<Matrix> matrices = matrices_of(config);
+  const std::vector<cuda::LayerMatrix> matrices = matrices_of(config);
   Json result = {{"bench", "products"}, {"shape", arguments.shape}, {"weights", arguments.format}};
+  if (arguments.dry_run) {
+    result["dry_run"] = true;
+    for (const cuda::LayerMatrix& matrix : matrices) {
+      for (const std::int64_t num_rows : arguments.num_rows) {
+        const cuda::MatmulPlan plan = cuda::plan_matmul(gpu_format(arguments.format), matrix.out, matrix.in, num_rows);
+        const std::string name = matrix.name + "_rows" + std::to_string(num_rows);
+        result[name] = plan.text;
+        result[name + "_bytes"] = plan.num_bytes;
+      }
+    }
+    return print_result(result, arguments.json);
+  }
   std::vector<double> layer_s(arguments.num_rows.size()), layer_bytes(arguments.num_rows.size());
   double copy_bytes_per_s = 0, read_bytes_per_s = 0;
-  for (const Matrix& matrix : matrices) {
+  for (const cuda::LayerMatrix& matrix : matrices) {
     cuda::ProductSpeedTask task;
     task.format = gpu_format(arguments.format);
     task.out = matrix.out;
@@ -75,8 +93,7 @@ void bench_products(const BenchProductsArguments& arguments) {
     for (std::size_t i = 0; i < arguments.num_rows.size(); ++i) {
       layer_s[i] += speeds.product_s[i];
       layer_bytes[i] += static_cast<double>(speeds.num_bytes[i]);
-      result[std::string(matrix.name) + "_rows" + std::to_string(arguments.num_rows[i]) + "_us"] =
-          speeds.product_s[i] * 1e6;
+      result[matrix.name + "_rows" + std::to_string(arguments.num_rows[i]) + "_us"] = speeds.product_s[i] * 1e6;
     }
   }
   result["copy_gb_per_s"] = copy_bytes_per_s * 1e-9;
@@ -84,7 +101,7 @@ void bench_products(const BenchProductsArguments& arguments) {
   for (std::size_t i = 0; i < arguments.num_rows.size(); ++i) {
     const std::string rows = "_rows" + std::to_string(arguments.num_rows[i]);
     double weights = 0;
-    for (const Matrix& matrix : matrices) weights += static_cast<double>(matrix.out * matrix.in);
+    for (const cuda::LayerMatrix& matrix : matrices) weights += static_cast<double>(matrix.out * matrix.in);
     result["layer" + rows + "_us"] = layer_s[i] * 1e6;
     result["layer" + rows + "_tflops"] = 2 * weights * static_cast<double>(arguments.num_rows[i]) / layer_s[i] * 1e-12;
     result["layer" + rows + "_share_of_read"] = layer_bytes[i] / layer_s[i] / read_bytes_per_s;
@@ -112,6 +129,7 @@ void add_bench_products(CLI::App& bench, Action& action) {
                  "takes its kernels")
       ->excludes(format)
       ->excludes(rows);
+  command->add_flag("--dry-run", arguments->dry_run, "print what it would measure; wants no GPU");
   command->add_flag("--json", arguments->json, "print one JSON object");
   command->callback([&action, arguments] {
     action = [arguments](dist::Collectives& world) {

@@ -4,7 +4,7 @@
 
 #include "bench_shapes.h"
 #include "command.h"
-#include "cuda/speed.h"
+#include "cuda/bench_plan.h"
 #include "decoder/device_backend.h"
 
 namespace qrl::app {
@@ -18,7 +18,7 @@ constexpr std::int64_t kPrefillRows = 2048;
 struct BenchTicksArguments {
   std::string shape = "8b", format = "bf16", kv_format = "bf16";
   std::vector<std::int64_t> batches = {1, 16, 64, 256, 512}, contexts = {512, 2048};
-  bool json = false;
+  bool json = false, dry_run = false;
 };
 
 cuda::TickSpeedTask task_of(const BenchTicksArguments& arguments) {
@@ -42,7 +42,34 @@ cuda::TickSpeedTask task_of(const BenchTicksArguments& arguments) {
   return task;
 }
 
+void plan_ticks(const BenchTicksArguments& arguments) {
+  const cuda::TickSpeedTask task = task_of(arguments);
+  const cuda::ModelShape& shape = task.options.shape;
+  Json result = {{"bench", "ticks"},
+                 {"dry_run", true},
+                 {"shape", arguments.shape},
+                 {"weights", arguments.format},
+                 {"kv_cache", arguments.kv_format},
+                 {"ceiling_matmul", std::to_string(task.matmul_size) + " x " + std::to_string(task.matmul_size)},
+                 {"ceiling_pool_bytes", task.pool_bytes},
+                 {"lm_head_bytes", cuda::matrix_bytes(quant::Format::bf16, shape.vocab_size, shape.width)}};
+  for (const std::int64_t batch : arguments.batches) {
+    for (const cuda::LayerMatrix& matrix : cuda::layer_matrices(shape)) {
+      result["batch" + std::to_string(batch) + "_" + matrix.name] =
+          cuda::plan_matmul(task.format, matrix.out, matrix.in, batch).text;
+    }
+  }
+  for (const std::int64_t context : arguments.contexts) {
+    for (const std::int64_t batch : arguments.batches) {
+      const std::string name = "context" + std::to_string(context) + "_batch" + std::to_string(batch);
+      result[name + "_bytes"] = cuda::count_tick_work(task, batch, context).num_bytes;
+    }
+  }
+  print_result(result, arguments.json);
+}
+
 void bench_ticks(const BenchTicksArguments& arguments) {
+  if (arguments.dry_run) return plan_ticks(arguments);
   const cuda::TickSpeedTask task = task_of(arguments);
   const cuda::TickSpeeds speeds = cuda::measure_ticks(task);
   // Matrix units take codes of 8 bits twice as fast as bf16, on every GPU that the program has kernels for.
@@ -95,6 +122,7 @@ void add_bench_ticks(CLI::App& bench, Action& action) {
       ->delimiter(',')
       ->check(between(1, 131'072))
       ->type_name("INT");
+  command->add_flag("--dry-run", arguments->dry_run, "print what it would measure; wants no GPU");
   command->add_flag("--json", arguments->json, "print one JSON object");
   command->callback([&action, arguments] {
     action = [arguments](dist::Collectives& world) {

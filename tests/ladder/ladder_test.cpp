@@ -34,6 +34,7 @@ const std::map<std::string, std::set<std::string>> kCudaDoors = {{"cuda/engine/d
                                                                  {"cuda/engine/weight_store.h", {"decoder"}},
                                                                  {"cuda/engine/sequence_scorer.h", {"decoder"}},
                                                                  {"cuda/speed.h", {"apps"}},
+                                                                 {"cuda/bench_plan.h", {"apps"}},
                                                                  {"cuda/training.h", {"learner"}}};
 
 constexpr int kMaxLines = 600;

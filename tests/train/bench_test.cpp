@@ -152,3 +152,46 @@ TEST_CASE("a benchmark refuses keys that it does not hear, and a tick that canno
     refuses("step" + shape + key, "got \"" + key.substr(0, key.find('=')) + "\"");
   refuses("decode --batch 8" + shape + "rollout.max_num_batched_tokens=7", "at least --batch = 8");
 }
+
+TEST_CASE("bench --dry-run says what it would measure, without a GPU, and refuses what the measurement would") {
+  const auto planned = [](const std::string& arguments) {
+    const test::Outcome outcome =
+        test::run_command(QRL_BINARY_DIR "/qrl-train bench " + arguments + " --dry-run --json");
+    INFO(arguments << "\n" << outcome.output);
+    REQUIRE(outcome.exit_code == 0);
+    const nlohmann::json plan = nlohmann::json::parse(outcome.output);
+    CHECK(plan.at("dry_run") == true);
+    return plan;
+  };
+  // The quickstart's shape: qkv 160 (192 in whole tiles of 64) x 96 (128), o 96 (128) x 96 (128), gate_up 512 x 96
+  // (128), down 96 (128) x 256; lm_head 259 (320) x 96 (128).
+  constexpr std::int64_t kLayer = 192 * 128 + 128 * 128 + 512 * 128 + 128 * 256, kScales = 192 + 128 + 512 + 128;
+  const nlohmann::json ticks = planned("ticks --shape quickstart --format int8 --kv int8 --batch 1,3 --context 512");
+  CHECK(ticks.at("context512_batch3_bytes") ==
+        3 * (kLayer + 4 * kScales) + 2 * 320 * 128 + 2 * 3 * 512 * 3 * 1 * (32 + 4));
+  CHECK(ticks.at("batch3_qkv").get<std::string>().starts_with("streamed, tiles of 8 x 64, "));
+  const nlohmann::json products = planned("products --shape quickstart --format int8 --rows 3");
+  CHECK(products.at("qkv_rows3_bytes") == 192 * 128 + 4 * 192 + 3 * (128 + 192 * 2));
+  const nlohmann::json attention =
+      planned("attention --shape quickstart --format int8 --batch 2 --context 512 --shared 32");
+  CHECK(attention.at("batch2_bytes") == 2 * ((32 + 2 * 480) * (32 + 4) + 2 * 96 * 4));
+  const std::string gpu = " --set trainer.device=cuda --shape 1.5b --prompts 4 --n 2 --prompt 8 --new 4";
+  for (const std::string name : {"learner", "step"}) {
+    const nlohmann::json plan = planned(name + gpu);
+    CHECK((plan.at("learner_device") == "cuda" && plan.at("sequences") == 8 && plan.at("tokens") == 8 * 12));
+    CHECK(plan.at("estimated_gpu_bytes").get<double>() > 16 * plan.at("parameters").get<double>());
+  }
+  const nlohmann::json decode = planned(
+      "decode --shape quickstart --batch 5 --prompt 12 --new 4 --set "
+      "rollout.device=cuda --set quant.rollout.kv_cache=bf16");
+  CHECK((decode.at("rollout_device") == "cuda" && decode.at("batch") == 5));
+  CHECK(decode.at("kv_cache_bytes") == 2 * 3 * 5 * 16 * 32 * 2);  // a page of 16 each
+  for (const std::string wrong :
+       {"ticks --batch 0", "products --rows x", "attention --context 512 --shared 8",
+        "attention --context 512 --shared 512", "learner --set optim.lr=1 --shape none", "step --set model.path=hf",
+        "decode --batch 8 --set rollout.max_num_batched_tokens=7", "decode --shape quickstart --new 1000000"}) {
+    const test::Outcome outcome = test::run_command(QRL_BINARY_DIR "/qrl-train bench " + wrong + " --dry-run");
+    INFO(wrong << "\n" << outcome.output);
+    CHECK(outcome.exit_code == 2);
+  }
+}
