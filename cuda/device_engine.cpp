@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <functional>
 #include <map>
-#include <new>
+#include <memory>
 #include <string>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "engine_state.h"
+#include "out_of_memory.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
@@ -17,6 +18,7 @@ namespace {
 using quant::KvFormat;
 
 constexpr std::int64_t kMaxHeadDim = 256;
+constexpr const char* kKey = "rollout.device: cuda";
 
 void check(const EngineOptions& options, const DeviceFacts& device) {
   const ModelShape& shape = options.shape;
@@ -177,7 +179,8 @@ void DeviceEngine::logits(std::span<const std::int32_t> rows, std::span<float> l
   check_rows(rows);
   if (rows.empty()) return;
   state_.synchronize_callers_stream();
-  state_.head.logits(state_.blocks.rows(), rows, logits_RV, state_.stream);
+  with_memory({kUtilization, "whole rows of logits", kLowerIt},
+              [&] { state_.head.logits(state_.blocks.rows(), rows, logits_RV, state_.stream); });
   state_.wait();
 }
 
@@ -186,13 +189,9 @@ void DeviceEngine::logits(std::span<const std::int32_t> rows, std::span<float> l
 std::unique_ptr<DecodeEngine> make_device_engine(const EngineOptions& options) {
   const DeviceFacts device = use_device(options.device_number);
   check(options, device);
-  try {
-    return std::make_unique<DeviceEngine>(options, device);
-  } catch (const std::bad_alloc&) {
-    base::fail_input("rollout.device: cuda", "memory for the rows of a tick",
-                     std::to_string(free_bytes() >> 20) + " MiB free on " + device.name,
-                     "lower rollout.max_num_batched_tokens, or end what else uses the device");
-  }
+  return with_memory(
+      {kKey, "the rows of a tick", "lower rollout.max_num_batched_tokens, or end what else uses the device"},
+      [&] { return std::make_unique<DeviceEngine>(options, device); });
 }
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <functional>
-#include <new>
 #include <string>
 
 #include "base/error.h"
 #include "engine_state.h"
+#include "out_of_memory.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
@@ -19,8 +19,12 @@ void DeviceSequenceScorer::kv_percentiles(const Tick& tick, std::int64_t num_abo
                 "KV percentiles", std::to_string(wanted) + " places of each and no copies",
                 std::to_string(keys_LK.size()) + " and " + std::to_string(tick.copies.size()));
   const KvLayout at = engine_.kv.layout(KvFormat::bf16);
-  const LayerKv memory(KvFormat::bf16, at, num_pages);  // zero where nothing is stored
-  const Memory found(2 * wanted * sizeof(float));
+  PageMemory memory;  // zero where nothing is stored
+  Memory found;
+  with_memory({kUtilization, "a layer's keys and values to calibrate on", kLowerIt}, [&] {
+    memory = PageMemory(KvFormat::bf16, at, num_pages, 1);
+    found = Memory(2 * wanted * sizeof(float));
+  });
   KvPages pages{KvFormat::bf16, at, engine_.options.shape.head_dim};
   pages.keys = memory.keys.as<std::uint8_t>();
   pages.values = memory.values.as<std::uint8_t>();
@@ -52,14 +56,12 @@ void DeviceSequenceScorer::forward(std::span<const Tick> ticks, std::int64_t num
   enter_device(engine_.device);
   engine_.drain();
   Stream(stream.handle).wait();  // its work may still use the memory that this writes
-  try {
-    (void)engine_.kv.shared_pages(num_pages, 0);
-    while (forward_ticks_.size() < ticks.size()) forward_ticks_.emplace_back(engine_.options);
-  } catch (const std::bad_alloc&) {
-    base::fail_input("rollout.bitwise", "memory for a layer's keys and values of a micro-batch",
-                     std::to_string(free_bytes() >> 20) + " MiB free on " + engine_.device.name,
-                     "lower rollout.gpu_memory_utilization or actor.max_tokens_per_micro_batch");
-  }
+  with_memory({"rollout.bitwise", "a layer's keys and values of a micro-batch",
+               "lower rollout.gpu_memory_utilization or actor.max_tokens_per_micro_batch"},
+              [&] {
+                (void)engine_.kv.shared_pages(num_pages, 0);
+                while (forward_ticks_.size() < ticks.size()) forward_ticks_.emplace_back(engine_.options);
+              });
   std::vector<TickArrays> arrays;
   for (std::size_t t = 0; t < ticks.size(); ++t) arrays.push_back(forward_ticks_[t].send(ticks[t], {}, engine_.stream));
   for (std::size_t i = 0; i < after_layer.size(); ++i) {
@@ -91,7 +93,9 @@ void DeviceSequenceScorer::score(const float* x, const Targets& targets, std::sp
   enter_device(engine_.device);
   engine_.drain();
   Stream(stream.handle).wait();
-  engine_.head.score({const_cast<float*>(x), {}}, targets, scores, engine_.stream);  // chosen rows stay as they are
+  with_memory({kUtilization, "the log-probs of given tokens", kLowerIt}, [&] {
+    engine_.head.score({const_cast<float*>(x), {}}, targets, scores, engine_.stream);  // chosen rows stay as they are
+  });
 }
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

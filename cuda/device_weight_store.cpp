@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "engine_state.h"
+#include "out_of_memory.h"
 #include "weight_codes.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
@@ -21,7 +22,9 @@ EncodedRows rows_in(void* memory, const DeviceMatrix& w, std::int64_t num_rows) 
 
 void DeviceWeightStore::upload(const HostWeights& weights) {
   engine_.synchronize_callers_stream();
-  engine_.weights.upload(weights, engine_.stream);
+  with_memory({"rollout.device: cuda", "the weights",
+               "choose quant.rollout.weights of fewer bits, or end what else uses the device"},
+              [&] { engine_.weights.upload(weights, engine_.stream); });
   // Before the KV pages take what memory is left, and before any graph.
   for (std::size_t i = 0; i < engine_.weights.num_layers(); ++i) {
     const LayerMemory& layer = engine_.weights.layer(i);
@@ -32,7 +35,8 @@ void DeviceWeightStore::upload(const HostWeights& weights) {
 
 std::int64_t DeviceWeightStore::rewrite(std::span<const Master> masters) {
   engine_.synchronize_callers_stream();
-  return engine_.weights.rewrite(masters, engine_.stream);
+  return with_memory({kUtilization, "publishing weights", kLowerIt},
+                     [&] { return engine_.weights.rewrite(masters, engine_.stream); });
 }
 
 void DeviceWeightStore::dequantize(std::span<const DequantizedMatrix> wanted, CallersStream stream) {

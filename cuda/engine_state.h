@@ -57,6 +57,10 @@ struct EngineState {
   EngineStats stats;
 };
 
+/// The key that leaves memory to work that is no tick, and what to do when that is too little.
+inline constexpr const char *kUtilization = "rollout.gpu_memory_utilization",
+                            *kLowerIt = "lower it, or end what else uses the device";
+
 /// "[0, count)", for errors.
 std::string range_text(std::int64_t count);
 

@@ -4,7 +4,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include <new>
 #include <string>
 
 #include "base/error.h"
@@ -21,6 +20,15 @@ cudaStream_t stream_of(const Stream& stream) { return static_cast<cudaStream_t>(
 void free_quietly(void* data, Memory::Place place) {
   if (data == nullptr) return;
   (void)(place == Memory::Place::device ? cudaFree(data) : cudaFreeHost(data));
+}
+
+[[noreturn]] void fail_memory(std::size_t num_bytes, Memory::Place place) {
+  if (place == Memory::Place::host) throw OutOfMemory(num_bytes, "the host, pinned", "none that can be pinned");
+  int number = 0;
+  cudaDeviceProp properties{};
+  QRL_CUDA_CHECK(cudaGetDevice(&number));
+  QRL_CUDA_CHECK(cudaGetDeviceProperties(&properties, number));
+  throw OutOfMemory(num_bytes, std::string(properties.name) + ", device " + std::to_string(number), free_bytes());
 }
 
 }  // namespace
@@ -114,7 +122,7 @@ Memory::Memory(std::size_t num_bytes, Place place) : num_bytes_(num_bytes), plac
   const cudaError_t result = place == Place::device ? cudaMalloc(&data_, num_bytes) : cudaMallocHost(&data_, num_bytes);
   if (result == cudaErrorMemoryAllocation) {
     (void)cudaGetLastError();
-    throw std::bad_alloc();
+    fail_memory(num_bytes, place);
   }
   QRL_CUDA_CHECK(result);
   try {

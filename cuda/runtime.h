@@ -9,6 +9,8 @@
 #include <string>
 #include <utility>
 
+#include "out_of_memory.h"
+
 #if !defined(QRL_CUDA_TARGET)
 #define QRL_CUDA_TARGET device
 #endif
@@ -100,7 +102,7 @@ class Memory {
  public:
   enum class Place : std::uint8_t { device, host };
   Memory() = default;
-  /// Throws std::bad_alloc when there is no more.
+  /// Throws OutOfMemory when there is no more.
   explicit Memory(std::size_t num_bytes, Place place = Place::device);
   ~Memory();
   Memory(Memory&& other) noexcept { swap(other); }

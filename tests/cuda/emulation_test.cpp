@@ -187,10 +187,14 @@ TEST_CASE("emulation: while a graph is recorded nothing waits, makes memory or c
 
 TEST_CASE("emulation: device memory has an end") {
   const std::size_t before = free_bytes();
-  CHECK_THROWS_AS(Memory(before + 1), std::bad_alloc);
+  CHECK_THROWS_AS(Memory(before + 1), qrl::cuda::OutOfMemory);
   {
     const Memory some(1000);
     CHECK(free_bytes() == before - 1000);
+  }
+  {
+    const Memory large(std::size_t{3} << 20);
+    CHECK(free_bytes() == before - (std::size_t{4} << 20));
   }
   CHECK(free_bytes() == before);
 }

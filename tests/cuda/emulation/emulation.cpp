@@ -184,6 +184,11 @@ std::int32_t int8_at(std::uint32_t word, int i) { return static_cast<std::int8_t
 /// Bytes that are counted as the device's, so that a test can have too few of them.
 constexpr std::size_t kDeviceBytes = std::size_t{1} << 30;
 std::size_t used_bytes = 0;
+/// What an allocation takes of it: a large one whole pages of 2 MiB, as cudaMalloc's.
+std::size_t taken(std::size_t num_bytes) {
+  constexpr std::size_t kPage = std::size_t{2} << 20;
+  return num_bytes < kPage / 2 ? num_bytes : (num_bytes + kPage - 1) / kPage * kPage;
+}
 
 /// Few, so that products of the tests' sizes have splits that are summed by one block, too.
 constexpr DeviceLimits kLimits{std::int64_t{160} << 10, 4};
@@ -403,18 +408,19 @@ void Graph::launch(const Stream& stream) const {
 
 Memory::Memory(std::size_t num_bytes, Place place) : num_bytes_(num_bytes), place_(place) {
   QRL_INVARIANT(!any_records(), "emulated memory", "none made while a graph is recorded", "some");
-  if (place == Place::device && num_bytes > free_bytes()) throw std::bad_alloc();
+  if (place == Place::device && taken(num_bytes) > free_bytes())
+    throw OutOfMemory(num_bytes, "host, device 0", free_bytes());
   // Not one byte more than asked, so that AddressSanitizer sees what goes beyond.
   if (posix_memalign(&data_, 256, num_bytes == 0 ? 1 : num_bytes) != 0) throw std::bad_alloc();
   std::memset(data_, 0, num_bytes);
-  if (place == Place::device) used_bytes += num_bytes;
+  if (place == Place::device) used_bytes += taken(num_bytes);
   else pinned.emplace_back(as<std::byte>(), as<std::byte>() + num_bytes);
 }
 /// As cudaFree and cudaFreeHost: whatever is under way is done first.
 Memory::~Memory() {
   if (data_ == nullptr) return;
   for (Queue* queue : queues) finish(*queue);
-  if (place_ == Place::device) used_bytes -= num_bytes_;
+  if (place_ == Place::device) used_bytes -= taken(num_bytes_);
   else std::erase_if(pinned, [&](const auto& part) { return part.first == data_; });
   std::free(data_);
 }
