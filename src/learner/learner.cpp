@@ -107,6 +107,7 @@ struct Learner::State {
       how.device = torch::Device(torch::kCUDA, static_cast<torch::DeviceIndex>(number));
     }
     how.torch_ops = uses_torch_ops(options);
+    how.staging_bytes = options.staging_bytes;
     const bool of_masters = options.forward == config::LearnerForward::bf16;  // else the layers are of the snapshot's
     how.fake_quant = how.torch_ops && options.forward == config::LearnerForward::fake_quant;
     how.reads_layers = of_masters || how.fake_quant;
@@ -120,6 +121,16 @@ struct Learner::State {
   }
   void require_trainable() const {
     QRL_INVARIANT(parameters.trainable(), "learner", "a trainable one", "one made for scores alone");
+  }
+
+  /// With masters and moments that were written from outside.
+  void begin_again(std::int64_t updates) {
+    num_updates = updates;
+    published = nullptr;
+    clear_gradients(parameters);
+    statistics = {};
+    loss_is_finite = true;
+    parameters.refresh(*ranks);
   }
 
   PackedRows pack(const types::MicroBatch& batch);
@@ -342,6 +353,11 @@ bool Learner::is_sharded() const { return state_->parameters.is_sharded(); }
 
 model::WeightViews Learner::masters() const { return state_->parameters.named_masters(); }
 
+model::WeightViews Learner::masters_in_place() const { return state_->parameters.masters_in_place(); }
+model::WeightViews Learner::optimizer_state_in_place() const { return state_->parameters.moments_in_place(); }
+state::StagedRead Learner::staged_read() const { return state_->parameters.staged_read(); }
+base::Buffer Learner::master(const std::string& name) const { return state_->parameters.master(name); }
+
 model::WeightSource Learner::all_masters() const {
   return model::WeightSource([state = state_.get()](const model::WeightSpec& spec, float* to) {
     state->parameters.read_master(spec, to, state->world);
@@ -357,12 +373,14 @@ void Learner::restore(const model::WeightViews& masters, const model::WeightView
   const torch::NoGradGuard no_grad;
   state_->parameters.restore_masters(masters);
   state_->parameters.restore_moments(optimizer_state);
-  state_->num_updates = num_updates;
-  state_->published = nullptr;
-  clear_gradients(state_->parameters);
-  state_->statistics = {};
-  state_->loss_is_finite = true;
-  state_->parameters.refresh(*state_->ranks);
+  state_->begin_again(num_updates);
+}
+
+void Learner::restore(const std::function<void(const std::string& name, const base::View& to)>& fill,
+                      std::int64_t num_updates) {
+  const torch::NoGradGuard no_grad;
+  state_->parameters.fill(fill);
+  state_->begin_again(num_updates);
 }
 
 void Learner::publish(model::Snapshot& snapshot, std::int64_t version, model::DeviceWeights* device) {
@@ -392,19 +410,21 @@ void Learner::publish(model::Snapshot& snapshot, std::int64_t version, model::De
 void Learner::apply_uaq(float scale) {
   QRL_REQUIRE(scale > 0 && std::isfinite(scale), "quant.uaq_scale", "above 0", std::to_string(scale));
   const torch::NoGradGuard no_grad;
-  const model::WeightViews views = masters();
-  for (const auto& [name, view] : views) {
-    const auto ends_with_any = [&name = name](std::initializer_list<std::string_view> ends) {
-      return std::ranges::any_of(ends, [&](std::string_view end) { return name.ends_with(end); });
-    };
-    const bool is_gain = ends_with_any({"input_layernorm.weight", "post_attention_layernorm.weight"});
-    const bool is_fed =
-        ends_with_any({"q_proj.weight", "k_proj.weight", "v_proj.weight", "gate_proj.weight", "up_proj.weight"});
-    if (!is_gain && !is_fed) continue;
-    auto* values = view.as<float>();
-    for (std::int64_t i = 0; i < view.numel(); ++i) values[i] = is_gain ? values[i] * scale : values[i] / scale;
-  }
-  state_->parameters.restore_masters(views);
+  const auto ends_with_any = [](const std::string& name, std::initializer_list<std::string_view> ends) {
+    return std::ranges::any_of(ends, [&](std::string_view end) { return name.ends_with(end); });
+  };
+  const auto is_gain = [&](const std::string& name) {
+    return ends_with_any(name, {"input_layernorm.weight", "post_attention_layernorm.weight"});
+  };
+  const auto is_fed = [&](const std::string& name) {
+    return ends_with_any(name,
+                         {"q_proj.weight", "k_proj.weight", "v_proj.weight", "gate_proj.weight", "up_proj.weight"});
+  };
+  state_->parameters.change_masters([&](const std::string& name) { return is_gain(name) || is_fed(name); },
+                                    [&](const std::string& name, std::span<float> values) {
+                                      const bool gain = is_gain(name);
+                                      for (float& value : values) value = gain ? value * scale : value / scale;
+                                    });
   state_->published = nullptr;
   state_->parameters.refresh(*state_->ranks);
 }

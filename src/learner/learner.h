@@ -40,6 +40,9 @@ struct LossOptions {
   bool at_sampling_weights = false;
 };
 
+/// A power of two, which is what LibTorch rounds pinned memory up to.
+inline constexpr std::size_t kStagingBytes = std::size_t{256} << 20;
+
 struct LearnerOptions {
   /// cuda: masters, gradients, moments and activations are on the GPU of this rank's number on its machine, round and
   /// round, where LibTorch's operations compute (device_forward.h), and with low_bit the decoder's products; not with
@@ -51,6 +54,8 @@ struct LearnerOptions {
   /// With torch_ops: kernels of this host in place of some of those operations (device_kernels.h), for tests; must
   /// outlive the learner. A GPU has its own, always.
   const cuda::TrainingKernels* kernels = nullptr;
+  /// Host memory that a device's masters and moments go through to a checkpoint, some at a time.
+  std::size_t staging_bytes = kStagingBytes;
   config::ComputeDType compute = config::ComputeDType::bf16;
   /// With fake_quant and low_bit the linear layers read the snapshot last published, which must hold the present
   /// masters at every forward pass: publish after each update and restore.
@@ -131,8 +136,15 @@ class Learner {
   /// collective is to be called by all.
   bool is_sharded() const;
   /// The fp32 masters that this rank keeps by name, in host memory, as views that stay valid for the learner's life.
-  /// From a GPU they are copies as of this call: the next one writes them anew. So are moments and gradients.
+  /// From a GPU they are copies as of this call, of all of them, which stay: the next one writes them anew. So are
+  /// moments and gradients. For tests; a checkpoint takes the next three.
   model::WeightViews masters() const;
+  /// Masters and optimizer state where they lie, and how a file's writer reads them (Parameters::staged_read).
+  model::WeightViews masters_in_place() const;
+  model::WeightViews optimizer_state_in_place() const;
+  state::StagedRead staged_read() const;
+  /// This rank's fp32 master of that name; empty where it is another rank's.
+  base::Buffer master(const std::string& name) const;
   /// Everybody's masters, read by all ranks in the same order. Collective when sharded.
   model::WeightSource all_masters() const;
   /// Everything but the masters that an exact resume needs, by name ("exp_avg.<tensor>", Muon's momentum too, and
@@ -140,6 +152,10 @@ class Learner {
   model::WeightViews optimizer_state() const;
   /// Frees the memory of the optimizer's state, behind the last update and checkpoint: neither may follow.
   void free_optimizer_state();
+  /// Has masters and optimizer state written to host memory, a tensor at a time, masters first, the same order on every
+  /// rank that is not sharded (Parameters::fill), and sets the update count. Collective when sharded.
+  void restore(const std::function<void(const std::string& name, const base::View& to)>& fill,
+               std::int64_t num_updates);
   /// Copies masters and optimizer state from views of the same names and shapes (may be this learner's own, written
   /// to), and sets the update count. Collective when sharded.
   void restore(const model::WeightViews& masters, const model::WeightViews& optimizer_state, std::int64_t num_updates);

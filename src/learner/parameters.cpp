@@ -388,32 +388,97 @@ const Tensor& Parameters::on_host(const Tensor& values, Tensor& copy, bool is_re
   return copy;
 }
 
-model::WeightViews Parameters::master_views(bool is_read) const {
-  auto* masters = on_host(masters_, host_.masters, is_read).data_ptr<float>();
+model::WeightViews Parameters::master_views(const Tensor& masters) const {
   model::WeightViews named;
   for (const Placement& each : placements_) {
-    if (is_mine(each)) named[each.spec.name] = {masters + each.owned_offset, base::DType::f32, each.spec.shape};
+    if (is_mine(each))
+      named[each.spec.name] = {masters.data_ptr<float>() + each.owned_offset, base::DType::f32, each.spec.shape,
+                               on_device(masters)};
   }
   return named;
 }
 
-model::WeightViews Parameters::moment_views(bool is_read) const {
+model::WeightViews Parameters::moment_views(const Tensor& exp_avg, const Tensor& exp_avg_sq) const {
   model::WeightViews named;
   if (!trainable()) return named;
-  auto* exp_avg = on_host(exp_avg_, host_.exp_avg, is_read).data_ptr<float>();
-  auto* exp_avg_sq = on_host(exp_avg_sq_, host_.exp_avg_sq, is_read).data_ptr<float>();
   for (const Placement& each : placements_) {
     if (!is_mine(each)) continue;
-    named["exp_avg." + each.spec.name] = {exp_avg + each.owned_offset, base::DType::f32, each.spec.shape};
+    named["exp_avg." + each.spec.name] = {exp_avg.data_ptr<float>() + each.owned_offset, base::DType::f32,
+                                          each.spec.shape, on_device(exp_avg)};
     if (is_muons(each)) continue;
-    named["exp_avg_sq." + each.spec.name] = {exp_avg_sq + each.owned_offset - num_muons_, base::DType::f32,
-                                             each.spec.shape};
+    named["exp_avg_sq." + each.spec.name] = {exp_avg_sq.data_ptr<float>() + each.owned_offset - num_muons_,
+                                             base::DType::f32, each.spec.shape, on_device(exp_avg_sq)};
   }
   return named;
 }
 
-model::WeightViews Parameters::named_masters() const { return master_views(true); }
-model::WeightViews Parameters::named_moments() const { return moment_views(true); }
+model::WeightViews Parameters::named_masters() const { return master_views(on_host(masters_, host_.masters, true)); }
+model::WeightViews Parameters::named_moments() const {
+  if (!trainable()) return {};
+  return moment_views(on_host(exp_avg_, host_.exp_avg, true), on_host(exp_avg_sq_, host_.exp_avg_sq, true));
+}
+model::WeightViews Parameters::masters_in_place() const { return master_views(masters_); }
+model::WeightViews Parameters::moments_in_place() const { return moment_views(exp_avg_, exp_avg_sq_); }
+
+state::StagedRead Parameters::staged_read() const {
+  if (!options_.torch_ops) return {};
+  return [this](const base::View& view, std::size_t first_byte, std::size_t num_bytes) {
+    if (!staging_.defined()) {
+      std::size_t largest = 0;
+      for (const Placement& each : placements_)
+        largest = std::max(largest, static_cast<std::size_t>(each.spec.shape.numel()) * sizeof(float));
+      const auto count = static_cast<std::int64_t>(std::min(options_.staging_bytes, largest) / sizeof(float));
+      staging_ = torch::empty({count}, torch::TensorOptions().pinned_memory(options_.device.is_cuda()));
+    }
+    const auto bytes = static_cast<std::int64_t>(std::min(num_bytes, staging_.nbytes()));
+    const Tensor from = torch::from_blob(static_cast<std::byte*>(view.data) + first_byte,
+                                         {bytes / static_cast<std::int64_t>(sizeof(float))},
+                                         torch::TensorOptions().device(options_.device));
+    staging_.narrow(0, 0, from.numel()).copy_(from);
+    return std::span(static_cast<const std::byte*>(staging_.data_ptr()), static_cast<std::size_t>(bytes));
+  };
+}
+
+base::Buffer Parameters::master(const std::string& name) const {
+  const Placement& from = placement(name);
+  if (!is_mine(from)) return {};
+  base::Buffer copy(base::DType::f32, from.spec.shape);
+  const std::int64_t count = from.spec.shape.numel();
+  torch::from_blob(copy.as<float>(), {count}).copy_(masters(from.owned_offset, count));
+  return copy;
+}
+
+void Parameters::fill(const std::function<void(const std::string& name, const base::View& to)>& fill) {
+  Tensor host;
+  const auto fill_all = [&](const model::WeightViews& views) {
+    for (const auto& [name, view] : views) {
+      if (!options_.torch_ops) {
+        fill(name, view);
+        continue;
+      }
+      if (!host.defined() || host.numel() < view.numel()) {
+        host = Tensor();  // first, so that both are never there
+        host = torch::empty({view.numel()});
+      }
+      fill(name, {host.data_ptr(), base::DType::f32, view.shape});
+      torch::from_blob(view.data, {view.numel()}, torch::TensorOptions().device(options_.device))
+          .copy_(host.narrow(0, 0, view.numel()));
+    }
+  };
+  fill_all(masters_in_place());
+  fill_all(moments_in_place());
+}
+
+void Parameters::change_masters(const std::function<bool(const std::string& name)>& chosen,
+                                const std::function<void(const std::string& name, std::span<float> values)>& change) {
+  for (const Placement& each : placements_) {
+    if (!is_mine(each) || !chosen(each.spec.name)) continue;
+    const Tensor values = masters(each.owned_offset, each.spec.shape.numel());
+    const Tensor host = values.cpu();  // itself where it is there
+    change(each.spec.name, {host.data_ptr<float>(), static_cast<std::size_t>(host.numel())});
+    if (!values.is_cpu()) values.copy_(host);
+  }
+}
 
 model::WeightViews Parameters::named_gradients() const {
   auto* gradients = on_host(gradients_, host_.gradients, true).data_ptr<float>();
@@ -424,13 +489,16 @@ model::WeightViews Parameters::named_gradients() const {
 }
 
 void Parameters::restore_masters(const model::WeightViews& masters) {
-  copy_views(masters, master_views(false), "checkpointed weights");
+  copy_views(masters, master_views(on_host(masters_, host_.masters, false)), "checkpointed weights");
   if (options_.torch_ops) masters_.copy_(host_.masters);
 }
 
 void Parameters::restore_moments(const model::WeightViews& moments) {
-  copy_views(moments, moment_views(false), "checkpointed optimizer state");
-  if (!options_.torch_ops || !trainable()) return;
+  if (!trainable()) return copy_views(moments, {}, "checkpointed optimizer state");
+  copy_views(moments,
+             moment_views(on_host(exp_avg_, host_.exp_avg, false), on_host(exp_avg_sq_, host_.exp_avg_sq, false)),
+             "checkpointed optimizer state");
+  if (!options_.torch_ops) return;
   exp_avg_.copy_(host_.exp_avg);
   exp_avg_sq_.copy_(host_.exp_avg_sq);
 }

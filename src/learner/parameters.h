@@ -70,6 +70,7 @@ struct ParameterOptions {
   bool torch_ops = false;
   bool fake_quant = false;   ///< with torch_ops: those copies are a snapshot's matrices (read_quantised)
   bool reads_tables = true;  ///< false: embedding and lm_head are those that a device has (read_tables), without copies
+  std::size_t staging_bytes = std::size_t{256} << 20;  ///< at most, of staged_read's buffer
 };
 
 /// Flat buffers on one device in an order of our own: matrices first (weight decay applies to them), of these the
@@ -133,10 +134,28 @@ class Parameters {
   void visit_masters(RankTensors& ranks, const std::function<void(const model::WeightViews&)>& visit) const;
 
   /// Named views of this rank's masters and moments ("exp_avg.NAME" and, where there is one, "exp_avg_sq.NAME"), and of
-  /// all gradients, in host memory: with torch_ops of copies made by the call, which last until its next.
+  /// all gradients, in host memory: with torch_ops of copies made by the call, which last until its next. For tests;
+  /// what a run asks for goes a piece at a time.
   model::WeightViews named_masters() const;
   model::WeightViews named_moments() const;
   model::WeightViews named_gradients() const;
+  /// The same masters and moments where they lie, on `device()`; and how a file's writer reads them: with torch_ops
+  /// through one staging buffer of options' size, pinned where there is a GPU, which is made by the first read and
+  /// stays. Else they are in host memory, and there is no such way.
+  model::WeightViews masters_in_place() const;
+  model::WeightViews moments_in_place() const;
+  state::StagedRead staged_read() const;
+  /// This rank's master of that name in host memory; empty where it is another rank's.
+  base::Buffer master(const std::string& name) const;
+
+  /// Has each of this rank's masters and moments written, masters first: fill(name, to) writes all of a tensor to host
+  /// memory. With torch_ops that is one tensor's, from where it goes on. Then `refresh`.
+  void fill(const std::function<void(const std::string& name, const base::View& to)>& fill);
+  /// Has masters changed in host memory, a tensor at a time: change(spec, values); those that `chosen` names. Then
+  /// `refresh`.
+  void change_masters(const std::function<bool(const std::string& name)>& chosen,
+                      const std::function<void(const std::string& name, std::span<float> values)>& change);
+
   /// Take masters and moments over from views of the same names and shapes, an input error where they are not; with
   /// torch_ops these may be named_masters()'s and named_moments()'s own. Then `refresh`.
   void restore_masters(const model::WeightViews& masters);
@@ -163,8 +182,8 @@ class Parameters {
   Tensor zeros(std::int64_t count, torch::ScalarType dtype = torch::kFloat32) const;
   /// The buffer itself, or its copy, brought up to it or as it is.
   const Tensor& on_host(const Tensor& values, Tensor& copy, bool is_read) const;
-  model::WeightViews master_views(bool is_read) const;
-  model::WeightViews moment_views(bool is_read) const;
+  model::WeightViews master_views(const Tensor& masters) const;
+  model::WeightViews moment_views(const Tensor& exp_avg, const Tensor& exp_avg_sq) const;
   void place(const std::vector<model::WeightSpec>& specs);
   void share_out();
   void make_stretches();
@@ -180,6 +199,7 @@ class Parameters {
   std::int64_t num_mine_ = 0, num_muons_ = 0;                         ///< of this rank's masters
   Tensor masters_, gradients_, exp_avg_, exp_avg_sq_;
   mutable HostCopies host_;
+  mutable Tensor staging_;
   std::vector<dist::Part> gradient_parts_;
   std::vector<Stretch> stretches_;
   PolicyWeights policy_;

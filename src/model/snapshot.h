@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -117,6 +118,10 @@ class Snapshot {
   /// Format error of every matrix, in their order, against the `masters` that were published (as a profile's factors
   /// leave them); without a name where `masters` lacks it. Takes a decoded copy of a matrix a thread.
   std::vector<WeightError> format_errors(const WeightViews& masters) const;
+  /// The same of masters that are read, by one thread, a few at a time; read gives an empty buffer for one that it has
+  /// not.
+  using ReadMaster = std::function<base::Buffer(const std::string& weight)>;
+  std::vector<WeightError> format_errors(const ReadMaster& read) const;
 
  private:
   class Writer;

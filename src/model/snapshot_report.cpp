@@ -1,4 +1,8 @@
 // What a snapshot holds and how far its weights are from the masters, for people.
+#include <algorithm>
+#include <cstring>
+#include <span>
+
 #include "base/error.h"
 #include "base/threads.h"
 #include "model/matrix_parts.h"
@@ -63,23 +67,41 @@ std::vector<SnapshotTensor> Snapshot::tensors() const {
 }
 
 std::vector<WeightError> Snapshot::format_errors(const WeightViews& masters) const {
+  return format_errors([&](const std::string& weight) {
+    const auto found = masters.find(weight);
+    if (found == masters.end()) return base::Buffer();
+    base::Buffer copy(base::DType::f32, found->second.shape);
+    std::memcpy(copy.as<float>(), found->second.data, found->second.num_bytes());
+    return copy;
+  });
+}
+
+std::vector<WeightError> Snapshot::format_errors(const ReadMaster& read) const {
   const auto parts = matrix_parts(config_, here(layers_), here(lm_head_));
   std::vector<WeightError> errors(parts.size());
-  base::parallel_for(static_cast<std::int64_t>(parts.size()), 1, [&](base::Range range) {
-    for (std::int64_t i = range.begin; i < range.end; ++i) {
-      const auto& part = parts[static_cast<std::size_t>(i)];
-      const auto found = masters.find(part.weight);
-      if (found == masters.end()) continue;
-      const base::View& master = found->second;
-      std::vector<float> original(master.as<float>(), master.as<float>() + master.numel()), decoded(original.size());
-      if (const float* factors = fixed_scales(profile_.get(), part.weight, part.matrix->format).input_factors) {
-        for (std::size_t k = 0; k < original.size(); ++k)
-          original[k] *= factors[k % static_cast<std::size_t>(master.shape[1])];
+  const auto at_once = static_cast<std::size_t>(base::num_threads());
+  std::vector<base::Buffer> masters;
+  for (std::size_t first = 0; first < parts.size(); first += at_once) {
+    masters.clear();
+    for (std::size_t i = first; i < std::min(parts.size(), first + at_once); ++i)
+      masters.push_back(read(parts[i].weight));
+    base::parallel_for(static_cast<std::int64_t>(masters.size()), 1, [&](base::Range range) {
+      for (std::int64_t i = range.begin; i < range.end; ++i) {
+        const base::Buffer& master = masters[static_cast<std::size_t>(i)];
+        if (master.empty()) continue;
+        const auto& part = parts[first + static_cast<std::size_t>(i)];
+        const std::span<float> original(master.as<float>(), static_cast<std::size_t>(master.shape().numel()));
+        if (const float* factors = fixed_scales(profile_.get(), part.weight, part.matrix->format).input_factors) {
+          for (std::size_t k = 0; k < original.size(); ++k)
+            original[k] *= factors[k % static_cast<std::size_t>(master.shape()[1])];
+        }
+        std::vector<float> decoded(original.size());
+        ops::unpack_rows(*part.matrix, part.first_row, master.shape()[0], decoded.data());
+        errors[first + static_cast<std::size_t>(i)] = {part.weight, part.matrix->format,
+                                                       quant::format_error(original, decoded)};
       }
-      ops::unpack_rows(*part.matrix, part.first_row, master.shape[0], decoded.data());
-      errors[static_cast<std::size_t>(i)] = {part.weight, part.matrix->format, quant::format_error(original, decoded)};
-    }
-  });
+    });
+  }
   return errors;
 }
 

@@ -188,7 +188,8 @@ void write_index(const fs::path& dir, const std::map<std::string, std::string>& 
 }
 
 /// One file, or as many as it takes to hold at most max_shard_bytes each (a tensor is not divided), and their index.
-void write_shards(const fs::path& dir, const std::vector<state::NamedView>& tensors, std::uint64_t max_shard_bytes) {
+void write_shards(const fs::path& dir, const std::vector<state::NamedView>& tensors, std::uint64_t max_shard_bytes,
+                  const state::StagedRead& staged) {
   std::vector<std::vector<state::NamedView>> shards(1);
   std::uint64_t total_bytes = 0, shard_bytes = 0;
   for (const state::NamedView& tensor : tensors) {
@@ -202,11 +203,11 @@ void write_shards(const fs::path& dir, const std::vector<state::NamedView>& tens
     shard_bytes += bytes;
     total_bytes += bytes;
   }
-  if (shards.size() == 1) return state::write_safetensors(dir / kSingleFile, tensors, kFormat);
+  if (shards.size() == 1) return state::write_safetensors(dir / kSingleFile, tensors, kFormat, staged);
   std::map<std::string, std::string> places;
   for (std::size_t i = 0; i < shards.size(); ++i) {
     const std::string name = shard_name(kStem, i + 1, shards.size());
-    state::write_safetensors(dir / name, shards[i], kFormat);
+    state::write_safetensors(dir / name, shards[i], kFormat, staged);
     for (const state::NamedView& tensor : shards[i]) places[tensor.name] = name;
   }
   write_index(dir, places, total_bytes);
@@ -246,14 +247,15 @@ WeightViews views(const Weights& weights) {
   return all;
 }
 
-const base::View& find_view(const WeightViews& weights, const WeightSpec& spec) {
+const base::View& find_view(const WeightViews& weights, const WeightSpec& spec, bool anywhere) {
   const auto found = weights.find(spec.name);
   QRL_INVARIANT(found != weights.end(), spec.name, "a weight of this name", "none");
   const base::View& view = found->second;
-  QRL_INVARIANT(view.dtype == base::DType::f32 && view.device == base::Device::cpu && view.shape == spec.shape,
-                spec.name, "F32 " + spec.shape.to_string() + " in CPU memory",
-                std::string(base::name(view.dtype)) + " " + view.shape.to_string() +
-                    (view.device == base::Device::cpu ? "" : " on a GPU"));
+  QRL_INVARIANT(
+      view.dtype == base::DType::f32 && (anywhere || view.device == base::Device::cpu) && view.shape == spec.shape,
+      spec.name, "F32 " + spec.shape.to_string() + " in CPU memory",
+      std::string(base::name(view.dtype)) + " " + view.shape.to_string() +
+          (view.device == base::Device::cpu ? "" : " on a GPU"));
   return view;
 }
 
@@ -311,15 +313,15 @@ HfModel open_hf(const fs::path& dir) {
   return {config, WeightSource([files](const WeightSpec& spec, float* to) { read_weight(*files, spec, to); })};
 }
 
-void save_hf(const fs::path& dir, const ModelConfig& config, const WeightViews& weights,
-             std::uint64_t max_shard_bytes) {
+void save_hf(const fs::path& dir, const ModelConfig& config, const WeightViews& weights, std::uint64_t max_shard_bytes,
+             const state::StagedRead& staged) {
   std::error_code error;
   fs::create_directories(dir, error);
   QRL_REQUIRE(!error, state::shown(dir), "a folder that can be made", error.message());
   std::vector<state::NamedView> tensors;
   for (const WeightSpec& spec : weight_specs(config))
-    tensors.push_back({spec.name, find_view(weights, spec), config.dtype});
-  write_shards(dir, tensors, max_shard_bytes);
+    tensors.push_back({spec.name, find_view(weights, spec, staged != nullptr), config.dtype});
+  write_shards(dir, tensors, max_shard_bytes, staged);
 
   write_config(dir, config);
 }
@@ -333,12 +335,13 @@ std::string shard_name(const std::string& stem, std::size_t number, std::size_t 
 }
 
 void save_hf_shard(const fs::path& dir, const ModelConfig& config, const WeightViews& weights, std::size_t number,
-                   std::size_t count) {
+                   std::size_t count, const state::StagedRead& staged) {
   std::vector<state::NamedView> tensors;
   for (const WeightSpec& spec : weight_specs(config)) {
-    if (weights.contains(spec.name)) tensors.push_back({spec.name, find_view(weights, spec), config.dtype});
+    if (weights.contains(spec.name))
+      tensors.push_back({spec.name, find_view(weights, spec, staged != nullptr), config.dtype});
   }
-  if (!tensors.empty()) state::write_safetensors(dir / shard_name(kStem, number, count), tensors, kFormat);
+  if (!tensors.empty()) state::write_safetensors(dir / shard_name(kStem, number, count), tensors, kFormat, staged);
 }
 
 void finish_hf_shards(const fs::path& dir, const ModelConfig& config) {

@@ -9,6 +9,7 @@
 
 #include "base/buffer.h"
 #include "model/config.h"
+#include "state/safetensors.h"
 
 namespace qrl::model {
 
@@ -19,9 +20,9 @@ using WeightViews = std::map<std::string, base::View, std::less<>>;
 
 WeightViews views(const Weights& weights);
 
-/// The view of a spec's tensor; an internal error when it is missing, not fp32 in CPU memory or of another
-/// shape.
-const base::View& find_view(const WeightViews& weights, const WeightSpec& spec);
+/// The view of a spec's tensor; an internal error when it is missing, not fp32 in CPU memory (wherever it is, if
+/// `anywhere`) or of another shape.
+const base::View& find_view(const WeightViews& weights, const WeightSpec& spec, bool anywhere = false);
 
 /// A model's weights before they are in memory. Whoever needs them has each tensor written to its final place, so that
 /// a second copy of the model is never made. Cheap to copy; read by one thread at a time.
@@ -63,15 +64,16 @@ inline constexpr std::uint64_t kMaxShard_bytes = 5'000'000'000;
 /// Writes DIR/config.json, DIR/generation_config.json (what the model came with, and the config's special tokens that
 /// it does not name or names otherwise) and DIR/model.safetensors with tensors in `config.dtype` (f32 or bf16, nearest
 /// even); DIR is made when missing. Above max_shard_bytes of tensors: model-00001-of-0000N.safetensors … with tensors
-/// in their order, and model.safetensors.index.json. The tokenizer's files are the caller's to add.
+/// in their order, and model.safetensors.index.json. The tokenizer's files are the caller's to add. `staged`, if there
+/// is one, reads the weights, wherever they are.
 void save_hf(const std::filesystem::path& dir, const ModelConfig& config, const WeightViews& weights,
-             std::uint64_t max_shard_bytes = kMaxShard_bytes);
+             std::uint64_t max_shard_bytes = kMaxShard_bytes, const state::StagedRead& staged = {});
 
 /// A folder that several write: each its shard, model-<number>-of-<count>.safetensors (number from 1) with `weights` in
 /// weight_specs' order, in `config.dtype`; a file only where there are any. Then one of them the files that save_hf
 /// writes besides and the index of what lies there, an internal error where a tensor has no shard.
 void save_hf_shard(const std::filesystem::path& dir, const ModelConfig& config, const WeightViews& weights,
-                   std::size_t number, std::size_t count);
+                   std::size_t number, std::size_t count, const state::StagedRead& staged = {});
 void finish_hf_shards(const std::filesystem::path& dir, const ModelConfig& config);
 
 /// "stem-00002-of-00003.safetensors".

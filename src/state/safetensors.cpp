@@ -253,9 +253,9 @@ void SafetensorsFile::read_f32(std::string_view name, std::int64_t first, std::s
 
 namespace {
 
-void write_as_bf16(File& out, const base::View& view) {
-  const float* values = view.as<float>();
-  const auto count = static_cast<std::size_t>(view.numel());
+void write_as_bf16(File& out, std::span<const std::byte> floats) {
+  const auto* values = reinterpret_cast<const float*>(floats.data());
+  const std::size_t count = floats.size() / sizeof(float);
   std::vector<base::bf16> chunk(std::min(count, kChunk_bytes / sizeof(base::bf16)));
   for (std::size_t at = 0; at < count;) {
     const std::size_t part = std::min(chunk.size(), count - at);
@@ -268,7 +268,7 @@ void write_as_bf16(File& out, const base::View& view) {
 }  // namespace
 
 void write_safetensors(const std::filesystem::path& file, const std::vector<NamedView>& tensors,
-                       const std::map<std::string, std::string>& metadata) {
+                       const std::map<std::string, std::string>& metadata, const StagedRead& staged) {
   // Objects are put together as text, so that members stay in the given order.
   std::string header = "{";
   if (!metadata.empty()) header += "\"__metadata__\":" + Json(metadata).dump();
@@ -280,7 +280,7 @@ void write_safetensors(const std::filesystem::path& file, const std::vector<Name
     const DType dtype = stored_as.value_or(view.dtype);
     QRL_INVARIANT(dtype == view.dtype || (view.dtype == DType::f32 && dtype == DType::bf16), shown(file),
                   "f32 stored as bf16, or the view's own dtype", std::string(base::name(dtype)));
-    QRL_INVARIANT(view.device == base::Device::cpu, shown(file), "tensors in CPU memory", base::quoted(name));
+    QRL_INVARIANT(staged || view.device == base::Device::cpu, shown(file), "tensors in CPU memory", base::quoted(name));
     const std::uint64_t end = offset + static_cast<std::uint64_t>(view.numel()) * base::size_bytes(dtype);
     header += (header.size() > 1 ? "," : "") + Json(name).dump() + R"(:{"dtype":")" + std::string(base::name(dtype)) +
               R"(","shape":)" + Json(view.shape.dims()).dump() + ",\"data_offsets\":" + Json({offset, end}).dump() +
@@ -297,8 +297,17 @@ void write_safetensors(const std::filesystem::path& file, const std::vector<Name
   out.write(&header_bytes, sizeof header_bytes);
   out.write(header);
   for (const auto& [name, view, stored_as] : tensors) {
-    if (stored_as.value_or(view.dtype) == view.dtype) out.write(view.data, view.num_bytes());
-    else write_as_bf16(out, view);
+    const bool as_it_is = stored_as.value_or(view.dtype) == view.dtype;
+    for (std::size_t at = 0; at < view.num_bytes();) {
+      const std::size_t left = view.num_bytes() - at;
+      const auto part = staged ? staged(view, at, left) : std::span(static_cast<const std::byte*>(view.data), left);
+      QRL_INVARIANT(!part.empty() && part.size() <= left && part.size() % base::size_bytes(view.dtype) == 0,
+                    shown(file), "some whole elements of " + base::quoted(name),
+                    std::to_string(part.size()) + " bytes");
+      if (as_it_is) out.write(part.data(), part.size());
+      else write_as_bf16(out, part);
+      at += part.size();
+    }
   }
   out.close();
 }

@@ -1,8 +1,10 @@
 // Owns the safetensors file format, read strictly and written canonically. Knows nothing of models.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -67,11 +69,17 @@ struct NamedView {
   std::optional<base::DType> stored_as;
 };
 
+/// Brings num_bytes of a view from first_byte on to host memory, where they stay until the next call. May bring fewer,
+/// but some: as many as its memory holds.
+using StagedRead =
+    std::function<std::span<const std::byte>(const base::View& view, std::size_t first_byte, std::size_t num_bytes)>;
+
 /// Writes `tensors` in the given order, header padded with spaces to a multiple of 8. The file is created (an existing
 /// one is replaced), written and closed, not fsynced: state/folder.h does that for checkpoints. Needs no memory for a
-/// second copy. A name that the reader would refuse is an internal error.
+/// second copy. A name that the reader would refuse is an internal error. `staged`, if
+/// there is one, reads the tensors, wherever they are; else they are in CPU memory.
 void write_safetensors(const std::filesystem::path& file, const std::vector<NamedView>& tensors,
-                       const std::map<std::string, std::string>& metadata);
+                       const std::map<std::string, std::string>& metadata, const StagedRead& staged = {});
 
 /// One paragraph for `qrl-train check safetensors`: tensors, elements and bytes by dtype, metadata keys.
 std::string describe_safetensors(const std::filesystem::path& file);

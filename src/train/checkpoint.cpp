@@ -4,6 +4,7 @@
 #include <cstring>
 #include <fstream>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -88,19 +89,20 @@ model::ModelConfig masters_config(const model::ModelConfig& config) {
 void write_learner(const fs::path& dir, const learner::Learner& learner, const CheckpointContext& context) {
   if (!learner.is_sharded() && !context.world.is_first()) return;
   std::vector<state::NamedView> moments;
-  for (const auto& [name, view] : learner.optimizer_state()) moments.push_back({name, view});
+  for (const auto& [name, view] : learner.optimizer_state_in_place()) moments.push_back({name, view});
+  const state::StagedRead staged = learner.staged_read();
   const auto write_moments = [&](const std::string& file) {
-    state::write_safetensors(dir / file, moments, {{"format", "qrl-train optimizer"}});
+    state::write_safetensors(dir / file, moments, {{"format", "qrl-train optimizer"}}, staged);
   };
   const model::ModelConfig config = masters_config(context.config);
   if (!learner.is_sharded()) {
-    model::save_hf(dir, config, learner.masters());
+    model::save_hf(dir, config, learner.masters_in_place(), model::kMaxShard_bytes, staged);
     return write_moments(std::string(kOptimizerStem) + ".safetensors");
   }
-  if (learner.masters().empty()) return;  // more ranks than tensors
+  if (learner.masters_in_place().empty()) return;  // more ranks than tensors
   const auto number = static_cast<std::size_t>(context.world.rank() + 1);
   const auto count = static_cast<std::size_t>(context.world.size());
-  model::save_hf_shard(dir, config, learner.masters(), number, count);
+  model::save_hf_shard(dir, config, learner.masters_in_place(), number, count, staged);
   // The first rank seals the folder, but another host's cache is that host's to empty.
   state::File::open(dir / model::shard_name("model", number, count)).sync();
   const std::string file = model::shard_name(kOptimizerStem, number, count);
@@ -118,38 +120,39 @@ void write_neighbours(const fs::path& dir, const RunState& state, const learner:
   save_quantiser(dir, context.quantiser);
 }
 
-/// Fills this rank's masters from the folder's weights, and its moments from whichever of its optimizer files has them.
-void read_learner(const fs::path& checkpoint, const model::WeightViews& masters, const model::WeightViews& moments) {
-  const auto require_same = [&](const std::string& name, const base::Shape& stored, const base::Shape& shape) {
-    QRL_REQUIRE(stored == shape, checkpoint.string() + ": " + name, shape.to_string(), stored.to_string());
-  };
-  const model::HfModel stored = model::open_hf(checkpoint);
-  std::size_t num_masters = 0;
-  for (const model::WeightSpec& spec : model::weight_specs(stored.config)) {
-    const auto view = masters.find(spec.name);
-    if (view == masters.end()) continue;
-    require_same(spec.name, spec.shape, view->second.shape);
-    stored.weights.read(spec, view->second.as<float>());
-    ++num_masters;
-  }
-  QRL_REQUIRE(num_masters == masters.size(), checkpoint.string(), std::to_string(masters.size()) + " weights",
-              std::to_string(num_masters) + " of their names");
-  std::size_t num_read = 0;
-  for (const fs::directory_entry& entry : fs::directory_iterator(checkpoint)) {
-    const std::string file = entry.path().filename().string();
-    if (!file.starts_with(kOptimizerStem) || !file.ends_with(".safetensors")) continue;
-    const state::SafetensorsFile tensors(entry.path());
-    for (const auto& [name, tensor] : tensors.tensors()) {
-      const auto view = moments.find(name);
-      if (view == moments.end()) continue;
-      require_same(name, tensor.shape, view->second.shape);
-      tensors.read_f32(name, 0, {view->second.as<float>(), static_cast<std::size_t>(view->second.numel())});
-      ++num_read;
+/// A folder's weights, and its moments from whichever of its optimizer files has them.
+class StoredLearner {
+ public:
+  explicit StoredLearner(const fs::path& checkpoint) : where_(checkpoint.string()), model_(model::open_hf(checkpoint)) {
+    for (const model::WeightSpec& spec : model::weight_specs(model_.config)) specs_.emplace(spec.name, spec);
+    for (const fs::directory_entry& entry : fs::directory_iterator(checkpoint)) {
+      const std::string file = entry.path().filename().string();
+      if (file.starts_with(kOptimizerStem) && file.ends_with(".safetensors")) moments_.emplace_back(entry.path());
     }
   }
-  QRL_REQUIRE(num_read == moments.size(), checkpoint.string(), std::to_string(moments.size()) + " moments",
-              std::to_string(num_read) + " of their names");
-}
+  void read(const std::string& name, const base::View& to) const {
+    const auto require_same = [&](const base::Shape& stored) {
+      QRL_REQUIRE(stored == to.shape, where_ + ": " + name, to.shape.to_string(), stored.to_string());
+    };
+    if (const auto spec = specs_.find(name); spec != specs_.end()) {
+      require_same(spec->second.shape);
+      return model_.weights.read(spec->second, to.as<float>());
+    }
+    for (const state::SafetensorsFile& file : moments_) {
+      const auto found = file.tensors().find(name);
+      if (found == file.tensors().end()) continue;
+      require_same(found->second.shape);
+      return file.read_f32(name, 0, {to.as<float>(), static_cast<std::size_t>(to.numel())});
+    }
+    base::fail_input(where_, "a tensor " + name, "none of that name");
+  }
+
+ private:
+  std::string where_;
+  model::HfModel model_;
+  std::map<std::string, model::WeightSpec> specs_;
+  std::vector<state::SafetensorsFile> moments_;
+};
 
 }  // namespace
 
@@ -276,7 +279,6 @@ LoadedState read_checkpoint_state(const fs::path& checkpoint) {
 
 void restore_learner(const fs::path& checkpoint, const RunState& state, learner::Learner& learner,
                      dist::Collectives& world) {
-  model::WeightViews masters = learner.masters(), moments = learner.optimizer_state();
   if (learner.is_sharded()) {
     // A path may mean another folder on another host; a manifest names every byte.
     const auto manifests = world.all_gather(state::read_text(checkpoint / kManifestFile, kMaxText_bytes));
@@ -285,15 +287,15 @@ void restore_learner(const fs::path& checkpoint, const RunState& state, learner:
                   "another one on rank " + std::to_string(rank), "put it where all hosts see it");
     }
   }
-  // The learner's own memory receives the bytes: from the files on the first rank and wherever there are shards, else
-  // from the first rank.
-  if (world.is_first() || learner.is_sharded()) read_learner(checkpoint, masters, moments);
-  for (auto* views : {&masters, &moments}) {
-    for (auto& [name, view] : *views) {
-      if (!learner.is_sharded()) world.broadcast({static_cast<std::byte*>(view.data), view.num_bytes()}, 0);
-    }
-  }
-  learner.restore(masters, moments, state.num_updates);
+  // The bytes come from the files on the first rank and wherever there are shards, else from the first rank.
+  std::optional<StoredLearner> stored;
+  if (world.is_first() || learner.is_sharded()) stored.emplace(checkpoint);
+  learner.restore(
+      [&](const std::string& name, const base::View& to) {
+        if (stored) stored->read(name, to);
+        if (!learner.is_sharded()) world.broadcast({static_cast<std::byte*>(to.data), to.num_bytes()}, 0);
+      },
+      state.num_updates);
 }
 
 }  // namespace qrl::train

@@ -19,6 +19,7 @@ using model::WeightKind;
 using model::WeightSpec;
 
 constexpr double kF32 = 4, kBf16 = 2;
+constexpr auto kStaging = static_cast<double>(learner::kStagingBytes);
 
 double padded_columns(std::int64_t out) {
   constexpr std::int64_t kPanel = ops::kPanelColumns;
@@ -159,7 +160,7 @@ std::vector<MemoryPart> optimizer_parts(const config::Recipe& recipe, const mode
   if (num_shards > 1 || on_gpu) parts.push_back({"a tensor to be quantised", largest});
   if (num_shards > 1 && on_gpu && config::draws_on_gpu(recipe))
     parts.push_back({"a tensor of another rank", largest, true, true});
-  if (on_gpu) parts.push_back({"copies for checkpoints", most.masters + most.moments});
+  if (on_gpu) parts.push_back({"a checkpoint's way to its files", std::min(largest, kStaging)});
   return parts;
 }
 

@@ -10,6 +10,8 @@
 #include "learner/ranks.h"
 #include "learner/support.h"
 #include "model/snapshot.h"
+#include "state/safetensors.h"
+#include "support/files.h"
 
 namespace qrl {
 
@@ -284,12 +286,47 @@ void compare_optimizers(const LearnerOptions& how) {
   }
 }
 
+/// A checkpoint's files are the same bytes through a staging buffer that holds some numbers at a time, and a learner
+/// that reads a tensor after another from there has the same bits. From a GPU there is no other way.
+void check_checkpoint(const Learner& learner, const LearnerOptions& options, const model::ModelConfig& config) {
+  const test::TempDir dir;
+  const auto write = [&](const char* file, const model::WeightViews& masters, const model::WeightViews& moments,
+                         const state::StagedRead& staged) {
+    std::vector<state::NamedView> named;
+    for (const auto* views : {&masters, &moments})
+      for (const auto& [name, view] : *views) named.push_back({name, view});
+    state::write_safetensors(dir / file, named, {}, staged);
+  };
+  REQUIRE(learner.staged_read() != nullptr);
+  const base::View first = learner.masters_in_place().begin()->second;
+  REQUIRE(first.num_bytes() > options.staging_bytes);
+  CHECK(learner.staged_read()(first, 0, first.num_bytes()).size() == options.staging_bytes);
+  write("whole", learner.masters(), learner.optimizer_state(), {});
+  write("pieces", learner.masters_in_place(), learner.optimizer_state_in_place(), learner.staged_read());
+  CHECK((test::read_file(dir / "whole") == test::read_file(dir / "pieces")));
+
+  const auto world = dist::make_solo();
+  Learner other(config, test::tiny_weights(config, 3), options, *world);
+  const state::SafetensorsFile file(dir / "pieces");
+  other.restore(
+      [&](const std::string& name, const base::View& to) {
+        file.read_f32(name, 0, {to.as<float>(), static_cast<std::size_t>(to.numel())});
+      },
+      learner.num_updates());
+  CHECK(other.num_updates() == learner.num_updates());
+  CHECK((test::copy(other.masters()) == test::copy(learner.masters())));
+  CHECK((test::copy(other.optimizer_state()) == test::copy(learner.optimizer_state())));
+  for (const auto& [name, values] : test::copy(learner.masters()))
+    CHECK((test::copy(learner.master(name).view()) == values));
+}
+
 /// Cut and resumed, another learner goes on with the same bits; and what it publishes are its masters.
 void check_state(const LearnerOptions& how) {
   for (const auto name : {config::OptimName::adamw, config::OptimName::muon}) {
     LearnerOptions options = how;
     options.compute = ComputeDType::bf16;
     options.optim.name = name;
+    options.staging_bytes = 100;
     const model::ModelConfig config = families()[1].config;
     const auto world = dist::make_solo();
     const std::vector<MicroBatch> batches = shared_prefixes();
@@ -310,6 +347,7 @@ void check_state(const LearnerOptions& how) {
     step(whole);
     step(resumed);
     same();
+    check_checkpoint(whole, options, config);
 
     // As a checkpoint's reader does it: into the learner's own views.
     const model::WeightViews masters = resumed.masters(), moments = resumed.optimizer_state();

@@ -1,5 +1,7 @@
 #include "state/safetensors.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <fstream>
@@ -234,13 +236,12 @@ TEST_CASE("what is written reads back, bit for bit, in the canonical form") {
   for (int i = 0; i < 7; ++i) halves.as<base::bf16>()[i] = base::to_bf16(static_cast<float>(i) * 0.1F);
   const auto file = dir / "x.safetensors";
   write_bytes(file, "an older and longer file " + std::string(1000, 'x'));
-  write_safetensors(file,
-                    {{"z\"\\", matrix.view()},
-                     {"scalar", scalar.view()},
-                     {"empty", empty.view()},
-                     {"a", halves.view()},
-                     {"rounded", matrix.view(), base::DType::bf16}},
-                    {{"format", "pt"}});
+  std::vector<NamedView> tensors = {{"z\"\\", matrix.view(), {}},
+                                    {"scalar", scalar.view(), {}},
+                                    {"empty", empty.view(), {}},
+                                    {"a", halves.view(), {}},
+                                    {"rounded", matrix.view(), base::DType::bf16}};
+  write_safetensors(file, tensors, {{"format", "pt"}});
   const std::string bytes = qrl::test::read_file(file);
   std::uint64_t header_bytes = 0;
   std::memcpy(&header_bytes, bytes.data(), 8);
@@ -260,6 +261,20 @@ TEST_CASE("what is written reads back, bit for bit, in the canonical form") {
   const base::Buffer wide = opened.read_f32("rounded");
   for (int i = 0; i < 15; ++i) CHECK(wide.as<float>()[i] == base::to_float(base::to_bf16(matrix.as<float>()[i])));
   CHECK_THROWS_AS(opened.read_f32("scalar"), base::Error);
+
+  // The same bytes through memory for some of them, from tensors that are elsewhere.
+  for (NamedView& tensor : tensors) tensor.view.device = base::Device::cuda;
+  CHECK_THROWS_AS(write_safetensors(dir / "y", tensors, {}), base::Error);
+  std::array<std::byte, 8> room{};
+  const auto staged = [&](const base::View& view, std::size_t first_byte, std::size_t num_bytes) {
+    const std::size_t count = std::min(room.size(), num_bytes);
+    std::memcpy(room.data(), static_cast<const std::byte*>(view.data) + first_byte, count);
+    return std::span<const std::byte>(room).first(count);
+  };
+  write_safetensors(dir / "pieces", tensors, {{"format", "pt"}}, staged);
+  CHECK(qrl::test::read_file(dir / "pieces") == bytes);
+  const auto nothing = [](const base::View&, std::size_t, std::size_t) { return std::span<const std::byte>(); };
+  CHECK_THROWS_AS(write_safetensors(dir / "z", tensors, {}, nothing), base::Error);
   CHECK_THROWS_AS(opened.read("absent"), base::Error);
 }
 

@@ -197,6 +197,7 @@ TEST_CASE("the estimate of what a GPU's learner computes with: copies, and with 
   for (const char* forward : {"bf16", "fake_quant"})
     CHECK(bytes_of(parts_of(forward), "weights to compute with") == 2 * matrices + 4 * vectors);
   const auto low_bit = parts_of("low_bit"), fake = parts_of("fake_quant");
+  CHECK(bytes_of(fake, "a checkpoint's way to its files") == bytes_of(fake, "a tensor to be quantised"));  // small ones
   CHECK(bytes_of(low_bit, "weights to compute with") == 4 * vectors);
   CHECK(bytes_of(low_bit, "a layer's matrix and its input, decoded") > 0);
   // End to end in fp8 beside fp8 alone: an input in fp32, and fp32 gradients of some tokens.
@@ -227,4 +228,10 @@ TEST_CASE("the estimate of what a GPU's learner computes with: copies, and with 
   CHECK(bytes_of(bitwise, "activations of a micro-batch") <
         bytes_of(parts_of("low_bit", "actor.activation_checkpointing=true"), "activations of a micro-batch"));
   CHECK(bytes_of(bitwise, "a layer's KV cache of a micro-batch") > 0);
+  model::ModelConfig large = train::make_policy(recipe).config;
+  large.vocab_size = 152'000;
+  large.hidden_size = 4096;
+  const std::vector<std::string> on_gpu = {"trainer.device=cuda"};
+  const auto of_large = train::estimate_memory(config::load_recipe(kTiny, on_gpu, true).recipe, large, 1);
+  CHECK(bytes_of(of_large, "a checkpoint's way to its files") == double{256 << 20});
 }
