@@ -12,11 +12,11 @@ using quant::KvFormat;
 PageMemory::PageMemory(KvFormat format, const KvLayout& at, std::int64_t num_pages, std::int64_t num_layers)
     : layer_slots(at.slots(num_pages)) {
   const auto slots = static_cast<std::size_t>(num_layers * layer_slots);
-  keys = Memory(slots * static_cast<std::size_t>(at.slot_bytes()));
-  values = Memory(slots * static_cast<std::size_t>(at.slot_bytes()));
+  keys = Memory::zeroed(slots * static_cast<std::size_t>(at.slot_bytes()));
+  values = Memory::zeroed(slots * static_cast<std::size_t>(at.slot_bytes()));
   if (format != KvFormat::int8) return;
-  key_slot_scales = Memory(slots * sizeof(float));
-  value_slot_scales = Memory(slots * sizeof(float));
+  key_slot_scales = Memory::zeroed(slots * sizeof(float));
+  value_slot_scales = Memory::zeroed(slots * sizeof(float));
 }
 
 std::size_t PageMemory::page_bytes(KvFormat format, const KvLayout& at) {

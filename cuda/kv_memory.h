@@ -12,8 +12,9 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Keys and values of some layers, zero where nothing was stored yet. An allocation an array, whatever the number of
-/// layers: the device rounds each up.
+/// Keys and values of some layers, zero where nothing was stored yet: attention may weigh
+/// what lies beyond a sequence's end by 0, which NaN survives, and percentiles take empty slots for the smallest. An
+/// allocation an array, whatever the number of layers: the device rounds each up.
 struct PageMemory {
   PageMemory() = default;
   PageMemory(quant::KvFormat format, const KvLayout& at, std::int64_t num_pages, std::int64_t num_layers);

@@ -34,13 +34,14 @@ class StreamedProducts {
  public:
   StreamedProducts()
       : partials_(static_cast<std::size_t>(kStreamPartialBytes)),
-        counters_(static_cast<std::size_t>(kStreamCounters) * sizeof(std::uint32_t)) {}
+        counters_(Memory::zeroed(static_cast<std::size_t>(kStreamCounters) * sizeof(std::uint32_t))) {}
   void multiply(const ProductTask& task, const StreamPlan& plan, const Stream& stream) const {
     streamed_product(task, plan, {partials_.as<std::uint32_t>(), counters_.as<std::uint32_t>()}, stream);
   }
 
  private:
-  Memory partials_, counters_;
+  Memory partials_;
+  Memory counters_;  // zero between two products
 };
 
 /// row_only_sums: choose_product's. Throws an input error when a library that it needs is not there.

@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstring>
 #include <string>
 
 #include "base/error.h"
@@ -117,7 +118,7 @@ void Graph::launch(const Stream& stream) const {
   QRL_CUDA_CHECK(cudaGraphLaunch(static_cast<cudaGraphExec_t>(handle_), stream_of(stream)));
 }
 
-Memory::Memory(std::size_t num_bytes, Place place) : num_bytes_(num_bytes), place_(place) {
+Memory::Memory(std::size_t num_bytes, Place place, int byte) : num_bytes_(num_bytes), place_(place) {
   if (num_bytes == 0) return;
   const cudaError_t result = place == Place::device ? cudaMalloc(&data_, num_bytes) : cudaMallocHost(&data_, num_bytes);
   if (result == cudaErrorMemoryAllocation) {
@@ -126,10 +127,12 @@ Memory::Memory(std::size_t num_bytes, Place place) : num_bytes_(num_bytes), plac
   }
   QRL_CUDA_CHECK(result);
   try {
-    // Zeroed on the default stream, which other streams of ours do not wait for: so this thread does.
+    // Filled on the default stream, which other streams of ours do not wait for: so this thread does.
     if (place == Place::device) {
-      QRL_CUDA_CHECK(cudaMemset(data_, 0, num_bytes));
+      QRL_CUDA_CHECK(cudaMemset(data_, byte, num_bytes));
       QRL_CUDA_CHECK(cudaStreamSynchronize(nullptr));
+    } else {
+      std::memset(data_, byte, num_bytes);
     }
   } catch (...) {
     free_quietly(data_, place_);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "out_of_memory.h"
+#include "poison.h"
 
 #if !defined(QRL_CUDA_TARGET)
 #define QRL_CUDA_TARGET device
@@ -97,13 +98,16 @@ class Graph {
   void* handle_ = nullptr;
 };
 
-/// Bytes on the device, 256-byte aligned, zero; or on the host where the device can read them itself (pinned).
+/// Bytes on the device, 256-byte aligned; or on the host where the device can read them itself (pinned). Whoever reads
+/// what was not written says so, and asks for zeroed ones: others may be full of NaN (poison.h).
 class Memory {
  public:
   enum class Place : std::uint8_t { device, host };
   Memory() = default;
   /// Throws OutOfMemory when there is no more.
-  explicit Memory(std::size_t num_bytes, Place place = Place::device);
+  explicit Memory(std::size_t num_bytes, Place place = Place::device) : Memory(num_bytes, place, new_memory_byte()) {}
+  /// On the device, all zero.
+  static Memory zeroed(std::size_t num_bytes) { return Memory(num_bytes, Place::device, 0); }
   ~Memory();
   Memory(Memory&& other) noexcept { swap(other); }
   Memory& operator=(Memory&& other) noexcept {
@@ -120,6 +124,7 @@ class Memory {
   bool empty() const { return data_ == nullptr; }
 
  private:
+  Memory(std::size_t num_bytes, Place place, int byte);  ///< full of that byte
   void swap(Memory& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(num_bytes_, other.num_bytes_);

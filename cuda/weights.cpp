@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "base/bf16.h"
 #include "base/error.h"
@@ -43,8 +44,10 @@ void Weights::upload_matrix(const HostMatrix& host, std::int64_t out, std::int64
               "set quant.rollout.weights to another format, and quant.rollout.lm_head to auto");
   const MatrixLayout at = matrix_layout(host.format, out, in);
   if (matrix.codes.empty()) {
-    matrix.codes = Memory(static_cast<std::size_t>(at.num_bytes()));
-    if (at.num_scales > 0) matrix.scales = Memory(static_cast<std::size_t>(at.num_scales * at.rows) * sizeof(float));
+    // Padding is never written: zero, as products read it.
+    Memory codes = Memory::zeroed(static_cast<std::size_t>(at.num_bytes()));
+    matrix.scales = Memory::zeroed(static_cast<std::size_t>(at.num_scales * at.rows) * sizeof(float));
+    matrix.codes = std::move(codes);  // both or none
     matrix.view = {host.format, at, matrix.codes.as<std::uint8_t>(),
                    at.num_scales > 0 ? matrix.scales.as<float>() : nullptr};
   }

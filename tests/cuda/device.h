@@ -166,7 +166,7 @@ inline Uploaded upload(const ops::PackedLinear& w, const target::Stream& stream)
   Uploaded to;
   const MatrixLayout at = matrix_layout(w.format, w.out, w.in);
   to.panels = target::Memory(w.panels.num_bytes());
-  to.codes = target::Memory(static_cast<std::size_t>(at.num_bytes()));
+  to.codes = target::Memory::zeroed(static_cast<std::size_t>(at.num_bytes()));
   target::copy_to_device(to.panels.data(), w.panels.view().data, w.panels.num_bytes(), stream);
   target::repack({to.panels.as<std::uint32_t>(), word_order(w.format), at, to.codes.as<std::uint8_t>()}, stream);
   std::vector<float> scales;

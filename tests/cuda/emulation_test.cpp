@@ -1,6 +1,8 @@
 // The emulation itself: what it is there to find, it finds. Nothing of this in the program for a GPU.
 #if defined(QRL_CUDA_EMULATED)
 
+#include <cstdlib>
+#include <string>
 #include <vector>
 
 #include "base/error.h"
@@ -183,6 +185,17 @@ TEST_CASE("emulation: while a graph is recorded nothing waits, makes memory or c
   CHECK_THROWS_AS(Graph(stream, [&] { stream.wait(); }), base::Error);
   CHECK_THROWS_AS(Graph(stream, [] { const Memory more(8); }), base::Error);
   CHECK_THROWS_AS(Graph(stream, [&] { copy_to_device(there.data(), &other, sizeof other, stream); }), base::Error);
+}
+
+TEST_CASE("emulation: new memory is full of NaN when QRL_CUDA_POISON asks for it, unless it is asked to be zero") {
+  const char* asked = std::getenv("QRL_CUDA_POISON");
+  const unsigned char byte = asked != nullptr && std::string(asked) == "1" ? 0xff : 0;
+  const Memory there(3), host(3, Memory::Place::host), zeros = Memory::zeroed(3);
+  for (std::size_t i = 0; i < 3; ++i) {
+    CHECK(there.as<unsigned char>()[i] == byte);
+    CHECK(host.as<unsigned char>()[i] == byte);
+    CHECK(zeros.as<unsigned char>()[i] == 0);
+  }
 }
 
 TEST_CASE("emulation: device memory has an end") {

@@ -52,7 +52,7 @@ struct Product {
         w(upload(host, stream)),
         codes(format, shape.rows, shape.in),
         partials(static_cast<std::size_t>(kStreamPartialBytes)),
-        counters(static_cast<std::size_t>(kStreamCounters) * 4) {
+        counters(target::Memory::zeroed(static_cast<std::size_t>(kStreamCounters) * 4)) {
     const OnDevice<float> x_there(x);
     target::encode({x_there.data(), codes.rows}, shape.rows, stream);
     stream.wait();
@@ -266,7 +266,7 @@ TEST_CASE("streamed products decode every e4m3 code exactly, of weights and of a
   const std::int64_t width = 256;
   const MatrixLayout at = matrix_layout(Format::fp8_channel, 1, width);
   const target::Memory partials(static_cast<std::size_t>(kStreamPartialBytes)),
-      counters(static_cast<std::size_t>(kStreamCounters) * 4);
+      counters = target::Memory::zeroed(static_cast<std::size_t>(kStreamCounters) * 4);
   const OnDevice<float> ones(std::vector<float>(256, 1.0F));
   std::vector<std::uint8_t> every, unit(static_cast<std::size_t>(width * width), 0);
   for (int code = 0; code < 256; ++code) {

@@ -15,7 +15,8 @@ TEST_CASE("a graph does what was recorded again, on memory as it then is, and no
   constexpr std::int64_t kWidth = 3;
   const OnDevice<std::uint16_t> table({0x3f80, 0x4000, 0x4040, 0x4080, 0x40a0, 0x40c0});  // 1, 2, 3 and 4, 5, 6
   const OnDevice<float> x(std::vector<float>(kWidth, -1.0F));
-  const target::Memory token(sizeof(std::int32_t)), seen(kWidth * sizeof(float), target::Memory::Place::host);
+  const target::Memory token = target::Memory::zeroed(sizeof(std::int32_t)),
+                       seen(kWidth * sizeof(float), target::Memory::Place::host);
   const target::Stream stream;
   const auto launch = [&] {
     target::embed({table.data(), token.as<std::int32_t>(), nullptr, kWidth, x.data()}, 1, stream);

@@ -47,8 +47,8 @@ struct Made {
   Made(Format format_, std::int64_t out, std::int64_t in)
       : format(format_),
         at(matrix_layout(format_, out, in)),
-        codes(static_cast<std::size_t>(at.num_bytes())),
-        scales(static_cast<std::size_t>(at.num_scales * at.rows) * sizeof(float)) {}
+        codes(target::Memory::zeroed(static_cast<std::size_t>(at.num_bytes()))),
+        scales(target::Memory::zeroed(static_cast<std::size_t>(at.num_scales * at.rows) * sizeof(float))) {}
   /// Whether all weights were finite.
   bool encode(const float* weights, std::int64_t num_rows, std::int64_t first_row, const float* factors,
               const float* row_scales, const target::Stream& stream) const {

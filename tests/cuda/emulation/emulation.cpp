@@ -406,13 +406,13 @@ void Graph::launch(const Stream& stream) const {
   for (const auto& work : *static_cast<const Works*>(handle_)) add_work(stream, work);
 }
 
-Memory::Memory(std::size_t num_bytes, Place place) : num_bytes_(num_bytes), place_(place) {
+Memory::Memory(std::size_t num_bytes, Place place, int byte) : num_bytes_(num_bytes), place_(place) {
   QRL_INVARIANT(!any_records(), "emulated memory", "none made while a graph is recorded", "some");
   if (place == Place::device && taken(num_bytes) > free_bytes())
     throw OutOfMemory(num_bytes, "host, device 0", free_bytes());
   // Not one byte more than asked, so that AddressSanitizer sees what goes beyond.
   if (posix_memalign(&data_, 256, num_bytes == 0 ? 1 : num_bytes) != 0) throw std::bad_alloc();
-  std::memset(data_, 0, num_bytes);
+  std::memset(data_, byte, num_bytes);
   if (place == Place::device) used_bytes += taken(num_bytes);
   else pinned.emplace_back(as<std::byte>(), as<std::byte>() + num_bytes);
 }
