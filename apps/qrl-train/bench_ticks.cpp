@@ -6,6 +6,7 @@
 #include "command.h"
 #include "cuda/bench_plan.h"
 #include "decoder/device_backend.h"
+#include "tick_estimate.h"
 
 namespace qrl::app {
 
@@ -18,7 +19,9 @@ constexpr std::int64_t kPrefillRows = 2048;
 struct BenchTicksArguments {
   std::string shape = "8b", format = "bf16", kv_format = "bf16";
   std::vector<std::int64_t> batches = {1, 16, 64, 256, 512}, contexts = {512, 2048};
-  bool json = false, dry_run = false;
+  bool json = false, dry_run = false, estimate = false;
+  std::string kernels;
+  GpuFigures gpu;
 };
 
 cuda::TickSpeedTask task_of(const BenchTicksArguments& arguments) {
@@ -68,7 +71,35 @@ void plan_ticks(const BenchTicksArguments& arguments) {
   print_result(result, arguments.json);
 }
 
+void estimate_ticks(const BenchTicksArguments& arguments) {
+  const cuda::TickSpeedTask task = task_of(arguments);
+  const InnerLoops loops = read_inner_loops(arguments.kernels, arguments.format);
+  Json result = {{"bench", "ticks"},
+                 {"estimated", kHowEstimated},
+                 {"shape", arguments.shape},
+                 {"weights", arguments.format},
+                 {"kv_cache", arguments.kv_format},
+                 {"assumed_read_gb_per_s", arguments.gpu.read_bytes_per_s * 1e-9},
+                 {"assumed_matmul_tflops", arguments.gpu.matmul_flops * 1e-12},
+                 {"assumed_small_kernel_us", arguments.gpu.small_kernel_s * 1e6}};
+  for (const auto& [rows, per_weight] : loops)
+    result["tile" + std::to_string(rows) + "_instructions_per_weight"] = per_weight;
+  for (const std::int64_t context : arguments.contexts) {
+    for (const std::int64_t batch : arguments.batches) {
+      const TickEstimate estimate = estimate_tick(task, batch, context, loops, arguments.gpu);
+      const std::string name = "context" + std::to_string(context) + "_batch" + std::to_string(batch);
+      result[name + "_estimated_us"] = estimate.tick_s * 1e6;
+      result[name + "_estimated_matmul_us"] = estimate.matmul_s * 1e6;
+      result[name + "_estimated_tokens_per_s"] = static_cast<double>(batch) / estimate.tick_s;
+      result[name + "_estimated_share"] = estimate.limit_s / estimate.tick_s;
+      result[name + "_estimated_bound"] = estimate.bound;
+    }
+  }
+  print_result(result, arguments.json);
+}
+
 void bench_ticks(const BenchTicksArguments& arguments) {
+  if (arguments.estimate) return estimate_ticks(arguments);
   if (arguments.dry_run) return plan_ticks(arguments);
   const cuda::TickSpeedTask task = task_of(arguments);
   const cuda::TickSpeeds speeds = cuda::measure_ticks(task);
@@ -99,6 +130,32 @@ void bench_ticks(const BenchTicksArguments& arguments) {
   print_result(result, arguments.json);
 }
 
+void add_estimate_options(CLI::App& command, BenchTicksArguments& arguments, CLI::Option* dry_run) {
+  CLI::Option* estimate =
+      command
+          .add_flag("--estimate", arguments.estimate,
+                    "estimate an H200's ticks; wants no GPU. contextC_batchB_estimated_share stands beside\n"
+                    "the measured contextC_batchB_share_of_limit, _estimated_us beside _us")
+          ->excludes(dry_run);
+  CLI::Option* kernels =
+      command.add_option("--kernels", arguments.kernels, "with --estimate: what scripts/gpu/kernels --json printed")
+          ->needs(estimate)
+          ->type_name("FILE");
+  estimate->needs(kernels);
+  const auto figure = [&](const char* option, double& value, double unit, const char* what) {
+    command
+        .add_option_function<double>(
+            option, [&value, unit](const double& given) { value = given * unit; }, what)
+        ->check(CLI::PositiveNumber)
+        ->needs(estimate)
+        ->type_name("NUMBER");
+  };
+  figure("--read-gb-per-s", arguments.gpu.read_bytes_per_s, 1e9, "with --estimate: reading; default: 4550");
+  figure("--matmul-tflops", arguments.gpu.matmul_flops, 1e12, "with --estimate: bf16 matmuls; default: 788");
+  figure("--small-kernel-us", arguments.gpu.small_kernel_s, 1e-6,
+         "with --estimate: a norm, a rotation and their like; default: 3.5");
+}
+
 }  // namespace
 
 void add_bench_ticks(CLI::App& bench, Action& action) {
@@ -122,7 +179,9 @@ void add_bench_ticks(CLI::App& bench, Action& action) {
       ->delimiter(',')
       ->check(between(1, 131'072))
       ->type_name("INT");
-  command->add_flag("--dry-run", arguments->dry_run, "print what it would measure; wants no GPU");
+  CLI::Option* dry_run =
+      command->add_flag("--dry-run", arguments->dry_run, "print what it would measure; wants no GPU");
+  add_estimate_options(*command, *arguments, dry_run);
   command->add_flag("--json", arguments->json, "print one JSON object");
   command->callback([&action, arguments] {
     action = [arguments](dist::Collectives& world) {

@@ -2,6 +2,7 @@
 // print.
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "model/weights.h"
@@ -191,6 +192,50 @@ TEST_CASE("bench --dry-run says what it would measure, without a GPU, and refuse
         "attention --context 512 --shared 512", "learner --set optim.lr=1 --shape none", "step --set model.path=hf",
         "decode --batch 8 --set rollout.max_num_batched_tokens=7", "decode --shape quickstart --new 1000000"}) {
     const test::Outcome outcome = test::run_command(QRL_BINARY_DIR "/qrl-train bench " + wrong + " --dry-run");
+    INFO(wrong << "\n" << outcome.output);
+    CHECK(outcome.exit_code == 2);
+  }
+}
+
+TEST_CASE("bench ticks --estimate: bytes and counted instructions, named as estimated") {
+  const test::TempDir dir;
+  const auto kernels = [&](double per_weight) {
+    nlohmann::json rows;
+    for (const char* tile : {"8", "16", "32", "64"}) rows[tile] = {{"per_weight", per_weight}};
+    const std::string file = dir.path() / ("kernels" + std::to_string(per_weight) + ".json");
+    std::ofstream(file) << nlohmann::json{{"inner_loops", {{"sm_90a", {{"int4", rows}, {"bf16", rows}}}}}};
+    return file;
+  };
+  const auto estimate = [&](const std::string& format, double per_weight, const std::string& more = "") {
+    const test::Outcome outcome = test::run_command(QRL_BINARY_DIR
+                                                    "/qrl-train bench ticks --shape 8b --batch 1 "
+                                                    "--context 512 --json --estimate --format " +
+                                                    format + " --kernels " + kernels(per_weight) + more);
+    INFO(outcome.output);
+    REQUIRE(outcome.exit_code == 0);
+    return nlohmann::json::parse(outcome.output);
+  };
+  const std::string key = "context512_batch1_estimated_";
+  // Of one layer: qkv, o, gate_up, down; 132 multiprocessors that issue for 128 lanes at 1.98 GHz, 70 % of the slots.
+  constexpr double kWeights = 4096.0 * (6144 + 4096 + 2 * 12288 + 12288);
+  const nlohmann::json slow = estimate("int4", 100), slower = estimate("int4", 200);
+  CHECK(slow.at(key + "bound") == "issue slots");
+  same(slower.at(key + "us").get<double>() - slow.at(key + "us").get<double>(),
+       36 * kWeights * 100 / (132 * 128 * 1.98e9 * 0.7) * 1e6);
+  // The roofline: int4 with a float for 128 inputs, lm_head in bf16, keys and values in bf16.
+  const double bytes = 36 * kWeights * (0.5 + 4.0 / 128) + 2.0 * 151'936 * 4096 + 2.0 * 512 * 36 * 8 * 128 * 2;
+  same(slow.at(key + "share"), bytes / 4.55e12 / (1e-6 * slow.at(key + "us").get<double>()));
+  same(estimate("int4", 100, " --read-gb-per-s 2275").at(key + "share"),
+       bytes / 2.275e12 / (1e-6 * estimate("int4", 100, " --read-gb-per-s 2275").at(key + "us").get<double>()));
+  const nlohmann::json fast = estimate("int4", 1);
+  CHECK(fast.at(key + "bound") == "memory");
+  CHECK((fast.at(key + "share") > slow.at(key + "share") && fast.at(key + "share") < 1));
+  CHECK(estimate("bf16", 1).at(key + "us") == estimate("bf16", 50).at(key + "us"));  // a library's
+  for (const std::string& wrong : std::vector<std::string>{
+           " --estimate", " --kernels x", " --estimate --kernels " + (dir.path() / "none").string(),
+           " --matmul-tflops 5", " --format int8 --estimate --kernels " + kernels(1),
+           " --dry-run --estimate --kernels " + kernels(1)}) {
+    const test::Outcome outcome = test::run_command(QRL_BINARY_DIR "/qrl-train bench ticks" + wrong);
     INFO(wrong << "\n" << outcome.output);
     CHECK(outcome.exit_code == 2);
   }
