@@ -1,0 +1,103 @@
+// Products of many rows with matrices that are dequantized to bf16 once, with the plain product in cuBLASLt's place.
+#include "dequantized_products.h"
+
+#include "dequantize.h"
+#include "product_fixtures.h"
+
+namespace {
+
+using namespace qrl;
+using namespace qrl::cuda;
+using namespace qrl::cuda::test;
+
+}  // namespace
+
+TEST_CASE("products of many rows with int4 and fp8_block128 are of operands rounded to bf16, and no further off") {
+  const std::optional<target::DeviceFacts> device = find_device();
+  if (!device) return;
+  const std::unique_ptr<target::Products> products = target::make_products(*device),
+                                          bitwise = target::make_products(*device, true);
+  for (const Format format : {Format::int4, Format::fp8_block128}) {
+    const Shape shape{kDequantizedRows, 300, 65}, fewer{kDequantizedRows - 64, 300, 65};
+    const Product product(format, shape, normal_values(shape.rows * shape.in, 1, 61)),
+        of_fewer(format, fewer, normal_values(fewer.rows * fewer.in, 1, 61));
+    const auto by = [](target::Products& made, const Product& of) {
+      return of.run([&](const target::ProductTask& task) { made.multiply(task, of.stream); });
+    };
+    INFO(quant::name(format));
+    const std::vector<float> y = by(*products, product);
+    // Of the weights 2^-9 each, of fp8_block128's activations, too.
+    CHECK(product.first_beyond_exact(y, kSumShare + (format == Format::int4 ? 0x1p-9 : 0x1p-8 + 0x1p-18)) == "");
+    CHECK(product.first_beyond_exact(y, kSumShare) != "");
+    CHECK(of_fewer.first_beyond_exact(by(*products, of_fewer), kSumShare) == "");
+    CHECK(product.first_beyond_exact(by(*bitwise, product), kSumShare) == "");
+    for (const std::int64_t rows : {kDequantizedRows - 1, kDequantizedRows}) {
+      CHECK((choose_product(format, rows, false, true) == ProductKernel::dequantized) == (rows == kDequantizedRows));
+      CHECK(choose_product(format, rows, false, true, true) == ProductKernel::streamed);
+    }
+    // Activations in several parts.
+    target::DequantizedProducts in_parts(100), whole;
+    const auto dequantized = [&](target::DequantizedProducts& made) {
+      return product.run([&](const target::ProductTask& task) {
+        made.multiply(
+            task, [&](const target::ProductTask& bf16) { target::plain_product(bf16, product.stream); },
+            product.stream);
+      });
+    };
+    CHECK(dequantized(in_parts) == dequantized(whole));
+  }
+  for (const Format format : {Format::int4_int8, Format::int4_fp8, Format::fp8_channel, Format::int8, Format::bf16})
+    CHECK(choose_product(format, 4096, false, true) != ProductKernel::dequantized);
+}
+
+TEST_CASE("matrices and rows are dequantized to the bf16 that each value is nearest to, zeros behind them") {
+  if (!find_device()) return;
+  for (const Format format : {Format::int4, Format::fp8_block128}) {
+    const Product product(format, {37, 1157, 70}, normal_values(37 * 1157, 1, 67));
+    const MatrixLayout& at = product.w.view.at;
+    const OnDevice<std::uint16_t> matrix(
+        std::vector<std::uint16_t>(static_cast<std::size_t>(at.rows * at.width), 0x5a5a));
+    target::dequantize_matrix(product.w.view, matrix.data(), product.stream);
+    product.stream.wait();
+    std::vector<float> weight(static_cast<std::size_t>(at.out * at.in));
+    ops::unpack_rows(product.host, 0, at.out, weight.data());
+    const auto check = [&](const std::vector<std::uint16_t>& got, const std::vector<float>& want, std::int64_t rows,
+                           std::int64_t width, std::int64_t stride) {
+      for (std::int64_t row = 0; row < rows; ++row) {
+        for (std::int64_t i = 0; i < stride; ++i) {
+          const float value = i < width ? want[static_cast<std::size_t>(row * width + i)] : 0.0F;
+          if (float_of_bf16(got[static_cast<std::size_t>(row * stride + i)]) != float_of_bf16(bf16_of(value)))
+            FAIL(quant::name(format) << " [" << row << ", " << i << "], not " << value);
+        }
+      }
+    };
+    check(matrix.read(), weight, at.out, at.in, at.width);
+    if (format == Format::int4) continue;
+    const target::EncodedRows& x = product.codes.rows;
+    const OnDevice<std::uint16_t> rows(std::vector<std::uint16_t>(static_cast<std::size_t>(37 * x.stride), 0x5a5a));
+    target::dequantize_rows(x, 37, rows.data(), product.stream);
+    product.stream.wait();
+    check(rows.read(), product.codes.decoded(), 37, x.width, x.stride);
+  }
+}
+
+TEST_CASE("memory for dequantized operands is what an estimate says, and none where nothing is dequantized") {
+  if (!find_device()) return;
+  const ModelShape shape{67, 200, 2, 3, 1, 40, 300, 1e-6F};
+  for (const Format format : kWeightFormats) {
+    target::DequantizedProducts products;
+    const bool dequantizes = format == Format::int4 || format == Format::fp8_block128;
+    // qkv, o, gate_up, down.
+    for (const auto& [out, in] :
+         {std::pair<std::int64_t, std::int64_t>{200, 200}, {200, 120}, {600, 200}, {200, 300}}) {
+      if (dequantizes) products.reserve({format, matrix_layout(format, out, in), nullptr, nullptr});
+    }
+    INFO(quant::name(format));
+    CHECK((products.num_bytes() > 0) == dequantizes);
+    CHECK(dequantized_bytes(format, shape, kDequantizedRows, false) == products.num_bytes());
+    CHECK(dequantized_bytes(format, shape, kDequantizedRows - 63, false) == products.num_bytes());  // filled up to 512
+    CHECK(padded_rows(kDequantizedRows - 63) == kDequantizedRows);
+    CHECK(dequantized_bytes(format, shape, kDequantizedRows - 64, false) == 0);
+    CHECK(dequantized_bytes(format, shape, 4096, true) == 0);
+  }
+}

@@ -1,0 +1,105 @@
+// Owns what the tests of matrix products share: a product's operands on the device, made in several ways, and its exact
+// result.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "device.h"
+#include "ops/linear.h"
+#include "product_plan.h"
+
+namespace qrl::cuda::test {
+
+using quant::Format;
+
+struct Shape {
+  std::int64_t rows, in, out;
+};
+
+inline ops::PackedLinear packed(Format format, const Shape& shape) {
+  const std::vector<float> weight = normal_values(shape.out * shape.in, 0.3F, 31);
+  ops::PackedLinear w = ops::make_packed_linear(format, shape.out, shape.in, false);
+  base::Team alone = base::Team::solo();
+  REQUIRE(ops::pack_rows(alone, weight.data(), shape.out, 0, w));
+  return w;
+}
+
+/// x encoded, W uploaded, room for y: a product to be made in several ways.
+struct Product {
+  Product(Format format, const Shape& shape_, const std::vector<float>& x)
+      : shape(shape_),
+        host(packed(format, shape_)),
+        w(upload(host, stream)),
+        codes(format, shape.rows, shape.in),
+        partials(static_cast<std::size_t>(kStreamPartialBytes)),
+        counters(target::Memory::zeroed(static_cast<std::size_t>(kStreamCounters) * 4)) {
+    const OnDevice<float> x_there(x);
+    target::encode({x_there.data(), codes.rows}, shape.rows, stream);
+    stream.wait();
+  }
+
+  /// fp32 [rows, out] by make(task); the columns beyond `out` are left out.
+  template <class Make>
+  std::vector<float> run(Make make) const {
+    const std::int64_t stride = w.view.at.rows;
+    const OnDevice<float> y(std::vector<float>(static_cast<std::size_t>(shape.rows * stride), -77.0F));
+    make(target::ProductTask{codes.rows, shape.rows, w.view, y.data(), stride, true});
+    stream.wait();
+    const std::vector<float> all = y.read();
+    std::vector<float> values;
+    for (std::int64_t row = 0; row < shape.rows; ++row) {
+      const auto first = all.begin() + row * stride;
+      values.insert(values.end(), first, first + shape.out);
+    }
+    return values;
+  }
+  std::vector<float> plain() const {
+    return run([&](const target::ProductTask& task) { target::plain_product(task, stream); });
+  }
+  std::vector<float> streamed(const StreamPlan& plan) const {
+    return run([&](const target::ProductTask& task) {
+      target::streamed_product(task, plan, {partials.as<std::uint32_t>(), counters.as<std::uint32_t>()}, stream);
+    });
+  }
+
+  /// The first number that is further from the exact sum of decoded products (fp64) than `share` of Σ |product|.
+  std::string first_beyond_exact(const std::vector<float>& y, double share) const {
+    const std::vector<float> x = codes.decoded();
+    std::vector<float> weight(static_cast<std::size_t>(shape.out * shape.in));
+    ops::unpack_rows(host, 0, shape.out, weight.data());
+    for (std::int64_t row = 0; row < shape.rows; ++row) {
+      for (std::int64_t n = 0; n < shape.out; ++n) {
+        double sum = 0, size = 0;
+        for (std::int64_t i = 0; i < shape.in; ++i) {
+          const double product = static_cast<double>(x[static_cast<std::size_t>(row * shape.in + i)]) *
+                                 static_cast<double>(weight[static_cast<std::size_t>(n * shape.in + i)]);
+          sum += product;
+          size += std::fabs(product);
+        }
+        const auto got = static_cast<double>(y[static_cast<std::size_t>(row * shape.out + n)]);
+        if (!(std::fabs(got - sum) <= share * size))
+          return "[" + std::to_string(row) + ", " + std::to_string(n) + "] " + std::to_string(got) + ", not " +
+                 std::to_string(sum);
+      }
+    }
+    return "";
+  }
+
+  Shape shape;
+  target::Stream stream;
+  ops::PackedLinear host;
+  Uploaded w;
+  Encoded codes;
+  target::Memory partials, counters;
+};
+
+inline constexpr Format kStreamed[] = {Format::bf16,         Format::int8, Format::fp8_tensor, Format::fp8_channel,
+                                       Format::fp8_block128, Format::int4, Format::int4_int8,  Format::int4_fp8};
+
+/// Relative to Σ |product|: roundings of fp32 sums, of the scales' products, and of the decoded values compared with.
+inline constexpr double kSumShare = 1e-6;
+
+}  // namespace qrl::cuda::test

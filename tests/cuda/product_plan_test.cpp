@@ -1,0 +1,228 @@
+// Which kernel makes a product, in which tiles, and what time may choose between.
+#include "bf16_table.h"
+#include "product_fixtures.h"
+#include "product_sweep.h"
+
+namespace {
+
+using namespace qrl;
+using namespace qrl::cuda;
+using namespace qrl::cuda::test;
+
+}  // namespace
+
+TEST_CASE("the plan of a product is the smallest tile that the device has room for, splits apart while tiles are few") {
+  const auto layout = [](std::int64_t out, std::int64_t in) { return matrix_layout(Format::int4, out, in); };
+  // Splits: by the matrix alone.
+  CHECK(num_splits(layout(4096, 4096)) == 4);
+  CHECK(num_splits(layout(6144, 4096)) == 2);
+  CHECK(num_splits(layout(28672, 4096)) == 1);
+  CHECK(num_splits(layout(64, 100'000)) == kMaxSplits);
+  CHECK(num_splits(layout(64, 1024)) == 2);
+  CHECK(num_splits(layout(64, 256)) == 1);
+  const DeviceLimits h100{227 << 10, 132}, a100{163 << 10, 108}, ada{99 << 10, 128};
+  const auto rows_of = [&](Format format, std::int64_t rows, const DeviceLimits& device) {
+    return plan_stream(format, layout(4096, 4096), rows, device).tile.rows;
+  };
+  for (const Format format : kStreamed) {
+    for (const auto& [rows, want] : {std::pair(1, 8), {8, 8}, {9, 16}, {17, 32}, {33, 64}, {2048, 64}})
+      CHECK(rows_of(format, rows, h100) == want);
+    CHECK(rows_of(format, 16, ada) == 16);
+    for (const std::int64_t rows : {1, 20, 500}) {
+      for (const DeviceLimits& device : {h100, a100, ada}) {
+        const StreamPlan plan = plan_stream(format, layout(4096, 4096), rows, device);
+        const int stages = num_stages(plan.tile, quant::spec(format).weight_bits);
+        CHECK(stream_bytes(plan.tile, format).all(stages, true) <= device.shared_bytes);
+      }
+    }
+  }
+  CHECK(plan_stream(Format::int4, layout(4096, 4096), 64, h100).splits_apart);
+  CHECK(plan_stream(Format::int4, layout(4096, 4096), 192, h100).splits_apart);
+  CHECK_FALSE(plan_stream(Format::int4, layout(4096, 4096), 320, h100).splits_apart);
+  CHECK_FALSE(plan_stream(Format::int4, layout(28672, 4096), 1, h100).splits_apart);
+}
+
+TEST_CASE("the kernel of a product: libraries where they have one, streamed where rows are few") {
+  const auto of = [](Format format, std::int64_t rows, bool y_is_f32, bool is_hopper) {
+    return choose_product(format, rows, y_is_f32, is_hopper);
+  };
+  for (const bool is_hopper : {false, true}) CHECK(of(Format::bf16, 5, true, is_hopper) == ProductKernel::cublaslt);
+  for (const Format format : kStreamed) {
+    if (format == Format::bf16) continue;
+    CHECK(of(format, 100, false, false) == ProductKernel::streamed);
+    CHECK(of(format, 100, true, true) == ProductKernel::streamed);
+    CHECK(of(format, 1, false, true) == ProductKernel::streamed);
+  }
+  CHECK(of(Format::int8, kStreamedInt8Rows, false, true) == ProductKernel::streamed);
+  CHECK(of(Format::int8, kStreamedInt8Rows + 1, false, true) == ProductKernel::cutlass_int8);
+  // Here a row of fp8 changes its bits with the number of rows, as one of bf16 may.
+  for (const Format format : {Format::fp8_tensor, Format::fp8_channel}) {
+    CHECK(of(format, kStreamedFp8Rows, false, true) == ProductKernel::streamed);
+    CHECK(of(format, kStreamedFp8Rows + 1, false, true) == ProductKernel::cutlass_fp8);
+    CHECK(of(format, padded_rows(kStreamedFp8Rows), false, true) == ProductKernel::streamed);  // as ticks are filled up
+  }
+  CHECK(of(Format::fp8_block128, 300, false, true) == ProductKernel::streamed);
+  CHECK(of(Format::int4, 300, false, true) == ProductKernel::streamed);
+  // With sums of a row alone nothing but exact ones are a library's.
+  for (const Format format : kStreamed) {
+    for (const std::int64_t rows : {1, 17, 1000}) {
+      const bool is_exact = format == Format::int8 && rows > kStreamedInt8Rows;
+      CHECK(choose_product(format, rows, false, true, true) ==
+            (is_exact ? ProductKernel::cutlass_int8 : ProductKernel::streamed));
+      CHECK(choose_product(format, rows, true, true, true) == ProductKernel::streamed);
+      CHECK(choose_product(format, rows, false, false, true) == ProductKernel::streamed);
+    }
+  }
+}
+
+TEST_CASE("a product's ways are those that leave its bits, the rule's first, and fit the device") {
+  const DeviceLimits h100{227 << 10, 132}, ada{99 << 10, 128};
+  const MatrixLayout square = matrix_layout(Format::int8, 4096, 4096);
+  const auto check = [&](Format format, std::int64_t rows, bool y_is_f32, const ProductRules& rules) {
+    const DeviceLimits& device = rules.is_hopper ? h100 : ada;
+    const MatrixLayout at = matrix_layout(format, 4096, 4096);
+    const std::vector<ProductChoice> ways = product_choices(format, at, rows, y_is_f32, rules, device);
+    INFO(quant::name(format) << ", " << rows << " rows");
+    const ProductKernel rule = choose_product(format, rows, y_is_f32, rules.is_hopper, rules.row_only_sums);
+    CHECK(ways[0].kernel == rule);
+    if (rule == ProductKernel::streamed) CHECK(ways[0].plan == plan_stream(format, at, rows, device));
+    const bool in_any_order = format == Format::int8;
+    for (std::size_t i = 0; i < ways.size(); ++i) {
+      CHECK(std::count(ways.begin(), ways.end(), ways[i]) == 1);
+      if (!in_any_order) CHECK(ways[i].kernel == rule);
+      if (ways[i].kernel != ProductKernel::streamed) continue;
+      CHECK(has_room(ways[i].plan.tile, format, device));
+      CHECK(ways[i].plan.tile.rows < std::max<std::int64_t>(2 * rows, 9));
+      if (ways[i].plan.splits_apart) CHECK(may_part(ways[i].plan.tile, format, at, rows));
+    }
+    const bool is_swept =
+        rows <= kSweptRows && (rule == ProductKernel::streamed || rule == ProductKernel::cutlass_int8);
+    CHECK((ways.size() > 1) == is_swept);
+  };
+  for (const Format format : kWeightFormats) {
+    for (const std::int64_t rows : {1, 8, 24, 64, 128, 129, 4096}) {
+      for (const bool y_is_f32 : {false, true}) {
+        for (const ProductRules& rules : {ProductRules{false, false}, {false, true}, {true, false}, {true, true}})
+          check(format, rows, y_is_f32, rules);
+      }
+    }
+  }
+  // int8 of one row: one tile, splits apart and not, CUTLASS. Of 64: four tiles.
+  CHECK(product_choices(Format::int8, square, 1, false, {true}, h100).size() == 3);
+  CHECK(product_choices(Format::int8, square, 64, false, {true}, h100).size() == 9);
+}
+
+TEST_CASE("bf16 of few rows is made the way that the table has for its shape, by cuBLASLt's first where it has none") {
+  const DeviceLimits h100{227 << 10, 132};
+  const std::vector<Bf16Row> table = {
+      {4096, 4096, 8, false, kStreamedWay}, {4096, 4096, 16, false, 3}, {152064, 4096, 8, true, 7}};
+  REQUIRE(is_valid(table));
+  const auto ways = [&](std::int64_t out, std::int64_t rows, bool y_is_f32, bool row_only_sums = false) {
+    return product_choices(Format::bf16, matrix_layout(Format::bf16, out, 4096), rows, y_is_f32,
+                           {true, row_only_sums, table}, h100);
+  };
+  const auto is_cublaslt = [](const std::vector<ProductChoice>& made, int algorithm) {
+    return made.size() == 1 && made[0].kernel == ProductKernel::cublaslt && made[0].algorithm == algorithm;
+  };
+  const auto all_streamed = [](const std::vector<ProductChoice>& made) {
+    return std::ranges::all_of(made, [](const auto& way) { return way.kernel == ProductKernel::streamed; });
+  };
+  for (const std::int64_t rows : {1, 5, 8}) CHECK(all_streamed(ways(4096, rows, false)));
+  for (const std::int64_t rows : {9, 16}) CHECK(is_cublaslt(ways(4096, rows, false), 3));
+  CHECK(is_cublaslt(ways(4096, 17, false), 0));
+  CHECK(is_cublaslt(ways(4096, 8, true), 0));
+  CHECK(is_cublaslt(ways(152064, 8, true), 7));
+  CHECK(is_cublaslt(ways(6144, 8, false), 0));
+  CHECK(all_streamed(ways(152064, 8, true, true)));  // rollout.bitwise does not look there
+}
+
+TEST_CASE("a table of bf16 products is checked, chosen beyond times' scatter, and printed as it is committed") {
+  for (const Bf16Row& bad : {Bf16Row{4095, 4096, 8, false, 0},
+                             {4096, 100, 8, false, 0},
+                             {4096, 4096, 1, false, 0},
+                             {4096, 4096, 8, false, 8},
+                             {4096, 4096, 8, false, -2}})
+    CHECK_FALSE(is_valid(std::span(&bad, 1)));
+  const std::vector<Bf16Row> twice = {{4096, 4096, 8, false, 1}, {4096, 4096, 8, false, 2}};
+  CHECK_FALSE(is_valid(twice));
+
+  const std::vector<double> times = {1.0, 0.98, 0.9};
+  CHECK(fastest_way(2.0, times) == 2);
+  CHECK(fastest_way(0.89, times) == kStreamedWay);
+  CHECK(fastest_way(2.0, std::span(times).first(2)) == 0);
+  CHECK(fastest_way(0.98, std::span(times).first(1)) == 0);
+
+  CHECK(bf16_table_text("", {}) ==
+        "inline constexpr std::string_view kBf16TableLibrary = \"\";\n"
+        "inline constexpr std::array<Bf16Row, 0> kBf16Table{};\n");
+  const std::vector<Bf16Row> rows = {{4096, 4096, 8, false, kStreamedWay}, {152064, 4096, 16, true, 7}};
+  CHECK(bf16_table_text("13.1.0", rows) ==
+        "inline constexpr std::string_view kBf16TableLibrary = \"13.1.0\";\n"
+        "inline constexpr std::array<Bf16Row, 2> kBf16Table{{\n"
+        "    {4096, 4096, 8, false, kStreamedWay},\n"
+        "    {152064, 4096, 16, true, 7},\n"
+        "}};\n");
+}
+
+TEST_CASE("time never chooses between ways whose bits differ") {
+  const DeviceLimits h100{227 << 10, 132};
+  const std::vector<Bf16Row> table = {{4096, 4096, 8, false, kStreamedWay}, {4096, 4096, 16, false, 3}};
+  // Sums that are exact in any order, or one kernel whose bits no plan changes (the cases of streamed products above).
+  for (const Format format : kWeightFormats) {
+    for (const std::int64_t out : {64, 4096, 28672}) {
+      for (std::int64_t rows = 1; rows <= 4096; rows = rows < 160 ? rows + 1 : 2 * rows) {
+        for (const bool y_is_f32 : {false, true}) {
+          for (const ProductRules& rules :
+               {ProductRules{false, false}, {false, true}, {true, false}, {true, true}, {true, false, table}}) {
+            const std::vector<ProductChoice> ways =
+                product_choices(format, matrix_layout(format, out, 4096), rows, y_is_f32, rules, h100);
+            if (ways.size() == 1 || format == Format::int8) continue;
+            const auto is_streamed = [](const ProductChoice& way) { return way.kernel == ProductKernel::streamed; };
+            if (!std::ranges::all_of(ways, is_streamed)) FAIL(quant::name(format) << ", " << rows << " rows");
+          }
+        }
+      }
+    }
+  }
+  // CUTLASS's tile follows from the shape, too.
+  const MatrixLayout qkv = matrix_layout(Format::fp8_channel, 6144, 4096);
+  CHECK(cutlass_tile_rows(qkv, 64, 132) == 64);
+  CHECK(cutlass_tile_rows(qkv, 256, 132) == 64);  // 96 tiles of 128 rows
+  CHECK(cutlass_tile_rows(qkv, 257, 132) == 128);
+  CHECK(cutlass_tile_rows(matrix_layout(Format::fp8_channel, 28672, 4096), 65, 132) == 128);
+  CHECK(cutlass_tile_rows(matrix_layout(Format::fp8_channel, 28672, 4096), 64, 132) == 64);
+}
+
+TEST_CASE("a sweep takes the fastest way, and asks once a shape") {
+  if (!find_device()) return;
+  const DeviceLimits limits{160 << 10, 132};
+  const MatrixLayout at = matrix_layout(Format::int4, 4096, 4096);
+  const std::size_t fastest = 2;
+  std::vector<ProductChoice> made;
+  std::size_t num_timed = 0;
+  const target::Stream stream;
+  target::ProductSweep sweep({}, limits, [&](const std::function<void()>& launch, const target::Stream&) {
+    launch();
+    return num_timed++ == fastest ? 1.0 : 2.0;
+  });
+  const auto choose = [&](quant::Format format, std::int64_t rows) {
+    target::ProductTask task{};
+    task.num_rows = rows;
+    task.w.format = format;
+    task.w.at = at;
+    return sweep.choose(
+        task, [&](const ProductChoice& choice) { made.push_back(choice); }, stream);
+  };
+  const std::vector<ProductChoice> ways = product_choices(Format::int4, at, 16, false, {}, limits);
+  REQUIRE(ways.size() > fastest);
+  CHECK(choose(Format::int4, 9) == ways[fastest]);
+  CHECK(made == ways);
+  for (const std::int64_t rows : {9, 16, 10}) CHECK(choose(Format::int4, rows) == ways[fastest]);  // padded to 16, all
+  CHECK(num_timed == ways.size());
+  num_timed = fastest + 1;  // all take as long: the rule's
+  CHECK(choose(Format::int4, 17) == product_choices(Format::int4, at, 24, false, {}, limits)[0]);
+  made.clear();
+  choose(Format::bf16, 9);
+  choose(Format::int4, 500);
+  CHECK(made.empty());
+}
