@@ -68,16 +68,21 @@ MatmulEstimate estimate_matmul(quant::Format format, const cuda::LayerMatrix& ma
   const double row_tiles = up(rows, kCutlassRows);
   const double operations = 2 * static_cast<double>(matrix.out) * static_cast<double>(matrix.in) * row_tiles *
                             static_cast<double>(kCutlassRows);
-  double bytes = static_cast<double>(plan.num_bytes), read = gpu.read_bytes_per_s * kLibraryReads, units = 1;
+  double bytes = static_cast<double>(plan.num_bytes), read = gpu.read_bytes_per_s * kLibraryReads, units = 1,
+         before_s = 0;
   if (plan.kernel == cuda::MatmulKernel::cutlass) {
     units = 2;  // 8 bits
     read = std::min(read, row_tiles * up(matrix.out, kCutlassOutputs) * kMultiprocessorBytesPerS);
-  } else if (plan.kernel == cuda::MatmulKernel::dequantized) {  // written as bf16, and read
-    bytes += 2 * static_cast<double>(cuda::matrix_bytes(quant::Format::bf16, matrix.out, matrix.in));
+  } else if (plan.kernel ==
+             cuda::MatmulKernel::dequantized) {  // read and written as bf16 first, by a kernel of its own
+    const auto quantized = static_cast<double>(cuda::matrix_bytes(format, matrix.out, matrix.in)),
+               bf16 = static_cast<double>(cuda::matrix_bytes(quant::Format::bf16, matrix.out, matrix.in));
+    before_s = (quantized + bf16) / read + kSeam_s;
+    bytes += bf16 - quantized;
   }
   MatmulEstimate estimate =
       largest({{"memory", bytes / read}, {"matrix units", operations / (gpu.matmul_flops * units * kLibraryMatrix)}});
-  estimate.seconds += kSeam_s;
+  estimate.seconds += before_s + kSeam_s;
   return estimate;
 }
 
