@@ -5,7 +5,7 @@
 
 #include "bench_shapes.h"
 #include "command.h"
-#include "cuda/bench_plan.h"
+#include "cuda/bench/bench_plan.h"
 
 namespace qrl::app {
 

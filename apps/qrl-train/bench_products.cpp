@@ -5,7 +5,7 @@
 
 #include "bench_shapes.h"
 #include "command.h"
-#include "cuda/bench_plan.h"
+#include "cuda/bench/bench_plan.h"
 
 namespace qrl::app {
 
@@ -60,7 +60,7 @@ void bench_candidates(const BenchProductsArguments& arguments) {
   }
   if (arguments.json) result["table"] = candidates.table;
   print_result(result, arguments.json);
-  if (!arguments.json) std::printf("\nthe lines of cuda/bf16_table.h:\n%s", candidates.table.c_str());
+  if (!arguments.json) std::printf("\nthe lines of cuda/gemm/bf16_table.h:\n%s", candidates.table.c_str());
 }
 
 void bench_products(const BenchProductsArguments& arguments) {
@@ -125,7 +125,7 @@ void add_bench_products(CLI::App& bench, Action& action) {
   command
       ->add_flag("--candidates", arguments->candidates,
                  "instead: bf16 products of 8 and 16 rows, lm_head's too, by the streamed kernel and by each algorithm "
-                 "that cuBLASLt proposes; prints the table to commit as cuda/bf16_table.h, from which the program "
+                 "that cuBLASLt proposes; prints the table to commit as cuda/gemm/bf16_table.h, from which the program "
                  "takes its kernels")
       ->excludes(format)
       ->excludes(rows);

@@ -4,7 +4,7 @@
 
 #include "bench_shapes.h"
 #include "command.h"
-#include "cuda/bench_plan.h"
+#include "cuda/bench/bench_plan.h"
 #include "decoder/device_backend.h"
 #include "tick_estimate.h"
 

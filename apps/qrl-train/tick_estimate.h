@@ -6,7 +6,7 @@
 #include <map>
 #include <string>
 
-#include "cuda/bench_plan.h"
+#include "cuda/bench/bench_plan.h"
 
 namespace qrl::app {
 

@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/shared_library.h"
-#include "cuda/training.h"
+#include "cuda/train/training.h"
 #include "learner/libraries.h"
 
 namespace qrl::learner {

@@ -1,9 +1,9 @@
-// Owns how tensors meet cuda/training.h: what lies between a layer's products as one kernel each way, where a device's
+// Owns how tensors meet cuda/train/training.h: what lies between a layer's products as one kernel each way, where a device's
 // kernels are at hand. Knows no model, and no expression that these kernels stand for: those are device_forward.h's and
 // device_logprob.h's own.
 #pragma once
 
-#include "cuda/training.h"
+#include "cuda/train/training.h"
 #include "learner/layers.h"
 
 namespace qrl::learner {

@@ -5,7 +5,7 @@
 #include "learner/logprob.h"
 
 namespace qrl::cuda {
-class TrainingKernels;  // cuda/training.h
+class TrainingKernels;  // cuda/train/training.h
 }
 
 namespace qrl::learner {

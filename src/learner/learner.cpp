@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/threads.h"
-#include "cuda/training.h"
+#include "cuda/train/training.h"
 #include "learner/cuda_library.h"
 #include "learner/device_forward.h"
 #include "learner/device_logprob.h"

@@ -21,7 +21,7 @@
 #include "types/batch.h"
 
 namespace qrl::cuda {
-class TrainingKernels;  // cuda/training.h
+class TrainingKernels;  // cuda/train/training.h
 }
 
 namespace qrl::learner {

@@ -8,7 +8,7 @@
 #include <sstream>
 #include <string_view>
 
-#include "cuda/training.h"
+#include "cuda/train/training.h"
 
 namespace qrl::learner {
 

@@ -10,7 +10,7 @@
 #include "model/snapshot.h"
 
 namespace qrl::cuda {
-class TrainingKernels;  // cuda/training.h
+class TrainingKernels;  // cuda/train/training.h
 }
 
 namespace qrl::learner {

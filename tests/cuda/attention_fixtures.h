@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "attention_plan.h"
+#include "cuda/attention/attention_plan.h"
 #include "base/buffer.h"
 #include "device.h"
 #include "ops/paged_attention.h"

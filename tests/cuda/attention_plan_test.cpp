@@ -1,5 +1,5 @@
 // Plans of attention: host arithmetic, the same in both programs.
-#include "attention_plan.h"
+#include "cuda/attention/attention_plan.h"
 
 #include <algorithm>
 #include <map>

@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "attention_fixtures.h"
-#include "device_speed.h"
-#include "flashinfer.h"
+#include "cuda/bench/device_speed.h"
+#include "cuda/bench/flashinfer/flashinfer.h"
 
 namespace {
 

@@ -1,11 +1,11 @@
 // Operands of benchmarks: numbers as real ones are, the same each time.
-#include "bench_operands.h"
+#include "cuda/bench/bench_operands.h"
 
 #include <cmath>
 
-#include "bench_kernels.h"
+#include "cuda/bench/bench_kernels.h"
 #include "device.h"
-#include "weight_codes.h"
+#include "cuda/quantize/quantize_weights.h"
 
 namespace {
 

@@ -1,7 +1,7 @@
 // Products of many rows with matrices that are dequantized to bf16 once, with the plain product in cuBLASLt's place.
-#include "dequantized_products.h"
+#include "cuda/quantize/dequantized_products.h"
 
-#include "dequantize.h"
+#include "cuda/quantize/dequantize.h"
 #include "product_fixtures.h"
 
 namespace {

@@ -9,11 +9,11 @@
 
 #include "base/error.h"
 #include "base/rng.h"
-#include "device_engine.h"
-#include "kernels.h"
+#include "cuda/engine/device_engine.h"
+#include "cuda/runtime/kernels.h"
 #include "ops/linear.h"
-#include "products.h"
-#include "runtime.h"
+#include "cuda/gemm/gemms.h"
+#include "cuda/runtime/runtime.h"
 #include "support/catch.h"
 #if defined(QRL_CUDA_EMULATED)
 #include "emulation.h"

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "device.h"
-#include "target.h"
+#include "cuda/runtime/target.h"
 
 namespace {
 

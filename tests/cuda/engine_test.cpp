@@ -6,7 +6,7 @@
 #include "decoder/channel_ranges.h"
 #include "decoder/forced.h"
 #include "engine_fixtures.h"
-#include "kv_memory.h"
+#include "cuda/attention/kv_memory.h"
 
 namespace {
 

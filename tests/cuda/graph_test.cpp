@@ -2,7 +2,7 @@
 #include <set>
 
 #include "engine_fixtures.h"
-#include "tick_memory.h"
+#include "cuda/engine/tick_memory.h"
 
 namespace {
 

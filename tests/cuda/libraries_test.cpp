@@ -1,6 +1,6 @@
 // Driver and cuBLASLt: which version is wanted, which is found. On the host, where no cuBLASLt was loaded before.
 #if defined(QRL_CUDA_EMULATED)
-#include "libraries.h"
+#include "cuda/runtime/libraries.h"
 
 #include <filesystem>
 #include <fstream>

@@ -1,5 +1,5 @@
 // The number formats and layouts of the kernels against the project's own, on the host.
-#include "portable.h"
+#include "cuda/runtime/portable.h"
 
 #include <bit>
 #include <limits>
@@ -7,7 +7,7 @@
 
 #include "base/bf16.h"
 #include "device.h"
-#include "layout.h"
+#include "cuda/runtime/layout.h"
 #include "ops/linear.h"
 #include "quant/fp8.h"
 

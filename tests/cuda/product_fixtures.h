@@ -9,7 +9,7 @@
 
 #include "device.h"
 #include "ops/linear.h"
-#include "product_plan.h"
+#include "cuda/gemm/gemm_plan.h"
 
 namespace qrl::cuda::test {
 

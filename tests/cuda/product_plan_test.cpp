@@ -1,7 +1,7 @@
 // Which kernel makes a product, in which tiles, and what time may choose between.
-#include "bf16_table.h"
+#include "cuda/gemm/bf16_table.h"
 #include "product_fixtures.h"
-#include "product_sweep.h"
+#include "cuda/gemm/gemm_sweep.h"
 
 namespace {
 

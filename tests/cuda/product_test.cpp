@@ -1,8 +1,8 @@
 // Matrix products in every format against the CPU's, on the same codes: by the plain kernel and by what is chosen for
 // the device.
-#include "device_speed.h"
+#include "cuda/bench/device_speed.h"
 #include "product_fixtures.h"
-#include "weights.h"
+#include "cuda/engine/weights.h"
 
 namespace {
 

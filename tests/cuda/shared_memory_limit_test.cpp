@@ -1,5 +1,5 @@
 // Kernels' limits of dynamic shared memory: they never fall, whatever the order of launches and threads.
-#include "shared_memory_limit.h"
+#include "cuda/runtime/shared_memory_limit.h"
 
 #include <algorithm>
 #include <stdexcept>

@@ -1,5 +1,5 @@
 // Whole ticks as a benchmark times them.
-#include "tick_speed.h"
+#include "cuda/bench/tick_speed.h"
 
 #include "device.h"
 

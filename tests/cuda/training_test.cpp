@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "device.h"
-#include "training_kernels.h"
+#include "cuda/train/training_kernels.h"
 
 namespace {
 

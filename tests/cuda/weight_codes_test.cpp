@@ -1,5 +1,5 @@
 // fp32 weights on the device to codes and back, against the CPU's packing of the same values, bit for bit.
-#include "weight_codes.h"
+#include "cuda/quantize/quantize_weights.h"
 
 #include <bit>
 #include <limits>

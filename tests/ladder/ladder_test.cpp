@@ -33,9 +33,9 @@ const std::set<std::string> kSeenByCuda = {"base", "quant"};
 const std::map<std::string, std::set<std::string>> kCudaDoors = {{"cuda/engine/decode_engine.h", {"decoder", "apps"}},
                                                                  {"cuda/engine/weight_store.h", {"decoder"}},
                                                                  {"cuda/engine/sequence_scorer.h", {"decoder"}},
-                                                                 {"cuda/speed.h", {"apps"}},
-                                                                 {"cuda/bench_plan.h", {"apps"}},
-                                                                 {"cuda/training.h", {"learner"}}};
+                                                                 {"cuda/bench/speed.h", {"apps"}},
+                                                                 {"cuda/bench/bench_plan.h", {"apps"}},
+                                                                 {"cuda/train/training.h", {"learner"}}};
 
 constexpr int kMaxLines = 600;
 
@@ -169,14 +169,14 @@ TEST_CASE("includes that break the ladder are seen") {
   CHECK(num_faults("cuda", "#include <torch/torch.h>") == 1);
   CHECK(num_faults("learner", "#include \"cuda/engine/decode_engine.h\"") == 1);
   CHECK(num_faults("ops", "#include \"cuda/engine/decode_engine.h\"") == 1);
-  CHECK(num_faults("decoder", "#include \"cuda/kernels.h\"") == 1);
+  CHECK(num_faults("decoder", "#include \"cuda/runtime/kernels.h\"") == 1);
   CHECK(num_faults("decoder", "#include \"cuda/engine/decode_engine.h\"") == 0);
   CHECK(num_faults("learner", "#include \"cuda/engine/weight_store.h\"") == 1);
-  CHECK(num_faults("decoder", "#include \"cuda/speed.h\"") == 1);
-  CHECK(num_faults("apps", "#include \"cuda/speed.h\"") == 0);
-  CHECK(num_faults("learner", "#include \"cuda/training.h\"") == 0);
-  CHECK(num_faults("learner", "#include \"cuda/training_kernels.h\"") == 1);
-  CHECK(num_faults("decoder", "#include \"cuda/training.h\"") == 1);
+  CHECK(num_faults("decoder", "#include \"cuda/bench/speed.h\"") == 1);
+  CHECK(num_faults("apps", "#include \"cuda/bench/speed.h\"") == 0);
+  CHECK(num_faults("learner", "#include \"cuda/train/training.h\"") == 0);
+  CHECK(num_faults("learner", "#include \"cuda/train/training_kernels.h\"") == 1);
+  CHECK(num_faults("decoder", "#include \"cuda/train/training.h\"") == 1);
   CHECK(num_faults("train", "#include \"decoder/decoder.h\"") == 0);
   CHECK(num_faults("learner", "#include <torch/torch.h>") == 0);
   CHECK(num_faults("cuda", "#include \"quant/format.h\"") == 0);

@@ -7,7 +7,7 @@
 #include <array>
 
 #include "learner/device_sampler.h"
-#include "training_kernels.h"
+#include "cuda/train/training_kernels.h"
 
 namespace qrl {
 

@@ -7,7 +7,7 @@
 
 #include "decoder/decoder.h"
 #include "decoder/device_backend.h"
-#include "device_engine.h"
+#include "cuda/engine/device_engine.h"
 #include "learner/learner.h"
 #include "learner/support.h"
 

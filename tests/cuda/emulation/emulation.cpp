@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "base/error.h"
-#include "dequantized_products.h"
-#include "flashinfer.h"
-#include "product_sweep.h"
-#include "products.h"
+#include "cuda/quantize/dequantized_products.h"
+#include "cuda/bench/flashinfer/flashinfer.h"
+#include "cuda/gemm/gemm_sweep.h"
+#include "cuda/gemm/gemms.h"
 
 // Saves the registers that a function must keep and its stack pointer at *save, goes on where `load` was saved.
 extern "C" void qrl_switch_fiber(void** save, void* load);

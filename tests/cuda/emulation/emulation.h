@@ -1,4 +1,4 @@
-// Owns the words of cuda/target.h on the host: the tests compile the very kernels with it, so that their arithmetic,
+// Owns the words of cuda/runtime/target.h on the host: the tests compile the very kernels with it, so that their arithmetic,
 // indices, bounds and barriers are checked without a GPU. A block's threads are fibers of one thread; shared memory
 // starts as NaN bytes; a barrier that not all threads reach ends the test. A stream keeps what it is given until it is
 // waited for, and then does it in order: so results that are read too early, and host memory that is changed too early,
@@ -11,8 +11,8 @@
 #include <functional>
 #include <type_traits>
 
-#include "portable.h"
-#include "runtime.h"
+#include "cuda/runtime/portable.h"
+#include "cuda/runtime/runtime.h"
 
 #define QRL_KERNEL
 #define QRL_KERNEL_OF(threads, blocks)

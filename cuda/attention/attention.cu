@@ -1,0 +1,232 @@
+// Attention over keys and values in pages, a block a tile of the plan (attention_plan.h) and a kv head at a time.
+//
+// What it should take. 64 rows at 2,048 positions, 8 kv heads of 128, e4m3: 268 MB of keys and values a layer, 80 µs at
+// an H100's 3.35 TB/s. fp32 fma for 32 query heads: 2.1 G multiply-adds of queries and weights, 64 µs of all fp32 lanes
+// without a single other instruction, and each code must be decoded besides: so matrix units, of whose work here (13 G
+// operations with the unused rows of a tile) there is 20 µs at a third of their rate. Keys and values go from device
+// memory to registers, never through shared memory: a lane's 16-byte loads are laid so that what a lane holds is,
+// decoded, just what the matrix unit wants of it; the sums' order over elements and the output's order of elements
+// follow from that. On Hopper e4m3 becomes fp16 two codes an instruction: loads, products and softmax of a chunk are
+// some 1,300 instructions of a warp, 512 codes a lane, in the machine code; 21 M in all, 23 µs of all schedulers (in
+// bf16, at 3.3 instructions a code, twice that). Shared memory holds the queries, in fragments of the unit: 8 KB for
+// each 64 KB of codes that a block reads. bf16 pages are twice the bytes and no decoding. int8 codes are multiplied as
+// they are with two terms of queries and weights: as many instructions of the unit as for bf16, each of twice the
+// depth, half a permutation a code of the values, and a multiply-add where terms are joined.
+#include "cuda/attention/attention_join.cuh"
+#include "cuda/attention/attention_tile.cuh"
+#include "cuda/runtime/kernels.h"
+#include "cuda/runtime/target.h"
+
+namespace qrl::cuda::QRL_CUDA_TARGET {
+
+namespace {
+
+/// What a block is to do, the same for all threads. In 32 bits, as are all indices that suffice with them: 64 take
+/// twice the instructions and registers.
+struct Block {
+  AttentionTile tile;
+  int kv_head, num_queries;
+  QRL_DEVICE Block(const AttentionTask& task, std::int64_t tile_idx) : tile(task.work.tiles[tile_idx]) {
+    const auto num_kv_heads = static_cast<unsigned>(task.pages.at.num_kv_heads);
+    kv_head = static_cast<int>(static_cast<unsigned>(block_y()) % num_kv_heads);
+    num_queries = tile.num_rows * heads(task).count;
+  }
+  /// Query heads of its kv head that it takes.
+  struct Heads {
+    int first, count;
+  };
+  QRL_DEVICE Heads heads(const AttentionTask& task) const {
+    const auto num_kv_heads = static_cast<unsigned>(task.pages.at.num_kv_heads);
+    const int all = static_cast<int>(static_cast<unsigned>(task.num_heads) / num_kv_heads);
+    const int most = max_tile_queries(task.pages.head_dim),
+              skipped = static_cast<int>(static_cast<unsigned>(block_y()) / num_kv_heads) * most;
+    return {kv_head * all + skipped, all - skipped < most ? all - skipped : most};
+  }
+};
+
+/// Which query is whose, for all threads after the next barrier.
+template <class Memory>
+QRL_DEVICE void name_queries(const AttentionTask& task, const Block& block, Memory& shared) {
+  const typename Block::Heads heads = block.heads(task);
+  for (int query = thread_idx(); query < shared.kQueries; query += kThreads) {
+    shared.last_position[query] = -1;
+    if (query >= block.num_queries) continue;
+    shared.row[query] = task.work.rows[block.tile.first_row + query / heads.count];
+    shared.head[query] = heads.first + query % heads.count;
+    shared.last_position[query] = task.where.positions[shared.row[query]];
+  }
+}
+
+/// Queries as fragments of the matrix unit, with the scales of their scores; a warp a query in turn. Fragments of
+/// queries that are not there stay as they are: what the unit makes of them nobody sees.
+template <KvFormat format, int kDim, int kTiles>
+QRL_DEVICE void bring_queries(const AttentionTask& task, const Block& block, float key_scale,
+                              Shared<format, kDim, kTiles>& shared) {
+  using S = Share<format, kDim>;
+  using Codes = KvCodes<format>;
+  const auto width = static_cast<int>(task.pages.head_dim);
+  const float softmax_scale = 1.0F / sqrtf(static_cast<float>(width)) * key_scale;
+  for (int query = warp_idx(); query < block.num_queries; query += kWarps) {
+    const float* from = task.q + (shared.row[query] * task.num_heads + shared.head[query]) * width;
+    float inverse = 1, unit = 1;
+    if constexpr (Codes::kScalesQueries) {
+      std::uint32_t largest = 0;  // bits: a NaN is above all
+      for (int e = lane_idx(); e < width; e += 32)
+        largest = magnitude_of(from[e]) > largest ? magnitude_of(from[e]) : largest;
+      largest = warp_max(largest);
+      inverse = Codes::query_inverse(float_of(largest));
+      unit = Codes::query_unit(float_of(largest));
+    }
+    if (lane_idx() == 0) shared.score_scales[query] = unit * softmax_scale;
+    for (int i = lane_idx(); i < S::kQuerySteps * 8; i += 32) {
+      const int t = i % 4, half = i / 4 % 2, step = i / 8;
+      const int first = (4 * (step / S::kKeySteps) + t) * S::kKeyElements;
+      float values[Codes::kWordNumbers];
+#pragma unroll
+      for (int j = 0; j < Codes::kWordNumbers; ++j) {
+        const int e = first + Codes::key_number(step % S::kKeySteps, half, j);
+        values[j] = e < width ? from[e] : 0.0F;
+      }
+      std::uint32_t terms[Codes::kTerms];
+      Codes::encode_query(values, inverse, terms);
+#pragma unroll
+      for (int term = 0; term < Codes::kTerms; ++term)
+        shared.queries[term][query / 16][step][query % 8 * 4 + t][2 * half + query % 16 / 8] = terms[term];
+    }
+  }
+}
+
+template <KvFormat format, int kDim, int kTiles>
+QRL_DEVICE void attend(const AttentionTask& task, std::int64_t tile_idx, Shared<format, kDim, kTiles>& shared) {
+  using S = Share<format, kDim>;
+  using Codes = KvCodes<format>;
+  const KvPages& pages = task.pages;
+  const Block block(task, tile_idx);
+  const AttentionTile& tile = block.tile;
+  const std::int32_t* page_ids = task.where.page_ids + tile.first_page;
+  const auto width = static_cast<int>(pages.head_dim);
+  const bool is_split = task.work.partials_N[task.work.rows[tile.first_row]] >= 0;
+  const float key_scale = format == KvFormat::fp8_e4m3 ? pages.key_head_scales_K[block.kv_head] : 1.0F;
+
+  name_queries(task, block, shared);
+  sync_block();
+  bring_queries(task, block, key_scale, shared);
+  std::int32_t num_positions = 0;
+  for (int i = 0; i < tile.num_rows; ++i) {
+    const std::int32_t position = task.where.positions[task.work.rows[tile.first_row + i]];
+    num_positions = position >= num_positions ? position + 1 : num_positions;
+  }
+  sync_block();
+  TileOfQueries<format, kDim, kTiles> lanes{pages,          shared,     lane_idx() / 4,
+                                            lane_idx() % 4, warp_idx(), (block.num_queries + 7) / 8};
+
+  for (int chunk = tile.first_chunk; chunk < tile.end_chunk; ++chunk) {
+    const int first = chunk * kAttentionChunk;
+    const int count = num_positions - first < kAttentionChunk ? num_positions - first : kAttentionChunk;
+    // Behind the last position of a step that one again: its weight is 0.
+#pragma unroll 1  // more costs registers that spill
+    for (int i = thread_idx(); i < kAttentionChunk; i += kThreads) {
+      const std::int64_t slot = pages.slot_of(page_ids, first + (i < count ? i : count - 1), block.kv_head);
+      shared.codes_at[i] = pages.at.code_at(slot);
+      if (!Codes::kScaled) continue;
+      shared.key_scales[i] = pages.key_slot_scales[slot];
+      shared.value_scales[i] = pages.value_slot_scales[slot];
+    }
+    sync_block();
+    lanes.prefetch_first(count);
+
+    float score[kSteps][kTiles][2][2], largest[kTiles], sum[kTiles];
+    lanes.make_scores(first, count, score);
+    lanes.largest_of(score, largest);
+    lanes.put(largest, &Stats::largest);
+    sync_block();
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) {
+      for (int warp = 0; warp < kWarps; ++warp)
+        largest[n] = fmaxf(largest[n], shared.stats[warp][8 * n + lanes.g].largest);
+    }
+    std::uint32_t weight[kSteps][kTiles][2];
+    lanes.make_weights(score, largest, weight, sum);
+    lanes.put(sum, &Stats::sum);
+    typename Codes::Sum context[S::kValuePieces][S::kValueTiles][kTiles][4] = {};
+    lanes.add_values(weight, count, context);
+    lanes.sum_contexts(context);
+
+    const bool is_last = chunk + 1 == tile.end_chunk;
+    for (int query = lanes.warp; query < block.num_queries; query += kWarps) {
+      const std::int64_t row = shared.row[query], head = shared.head[query];
+      const bool sees = first <= shared.last_position[query];
+      Stats of_chunk;
+      for (int warp = 0; warp < kWarps; ++warp) {
+        const Stats& of_warp = shared.stats[warp][query];
+        of_chunk = {fmaxf(of_chunk.largest, of_warp.largest), of_chunk.sum + of_warp.sum};
+      }
+      if (is_split) {
+        if (!sees) continue;
+        const std::int64_t partial = (task.work.partials_N[row] + chunk) * task.num_heads + head;
+        for (int e = lane_idx(); e < width; e += 32)
+          task.partial_contexts[partial * width + e] = shared.context[0][query][e] + shared.context[1][query][e];
+        if (lane_idx() != 0) continue;
+        task.partial_stats[2 * partial] = of_chunk.largest;
+        task.partial_stats[2 * partial + 1] = of_chunk.sum;
+        continue;
+      }
+      join_chunk(task, shared, {query, row, head, chunk, sees, is_last}, of_chunk, block.kv_head);
+    }
+    sync_block();
+  }
+}
+
+template <KvFormat format, int kDim, int kTiles>
+QRL_KERNEL_OF(kThreads, attention_blocks_at_once(format, kDim, kTiles == kSmallQueries / 8))
+void attention_kernel(AttentionTask task) {
+  wait_for_kernel_before();
+  auto& shared = *reinterpret_cast<Shared<format, kDim, kTiles>*>(shared_memory());
+  const AttentionCounts& counts = *task.work.counts;
+  constexpr bool kIsSmall = kTiles == kSmallQueries / 8;
+  const std::int64_t first = kIsSmall ? 0 : counts.num_small;
+  const std::int64_t end = first + (kIsSmall ? counts.num_small : counts.num_large);
+  // A tile ends with a barrier behind all that it reads of shared memory.
+  for (std::int64_t tile_idx = first + block_x(); tile_idx < end; tile_idx += num_blocks_x())
+    attend(task, tile_idx, shared);
+}
+
+template <KvFormat format, int kDim, int kTiles>
+void run_tiles(const AttentionTask& task, std::int64_t num_blocks, const Stream& stream) {
+  const AttentionShape shape{task.num_heads, task.pages.at.num_kv_heads, task.pages.head_dim};
+  launch(attention_kernel<format, kDim, kTiles>, {num_blocks, shape.num_kv_heads * shape.heads_tiles()}, kThreads,
+         sizeof(Shared<format, kDim, kTiles>), stream, task);
+}
+
+template <KvFormat format, int kDim>
+void run_both(const AttentionTask& task, const Stream& stream) {
+  run_tiles<format, kDim, kSmallQueries / 8>(task, task.work.small_blocks, stream);
+  run_tiles<format, kDim, max_tile_queries(kDim) / 8>(task, task.work.large_blocks, stream);
+}
+
+template <KvFormat format>
+void run_format(const AttentionTask& task, const Stream& stream) {
+  if (task.pages.head_dim <= 64) run_both<format, 64>(task, stream);
+  else if (task.pages.head_dim <= 128) run_both<format, 128>(task, stream);
+  else run_both<format, 256>(task, stream);
+}
+
+}  // namespace
+
+void attention(const AttentionTask& task, const Stream& stream) {
+  switch (task.pages.format) {
+    case KvFormat::bf16:
+      run_format<KvFormat::bf16>(task, stream);
+      break;
+    case KvFormat::int8:
+      run_format<KvFormat::int8>(task, stream);
+      break;
+    default:
+      run_format<KvFormat::fp8_e4m3>(task, stream);
+  }
+  const Grid grid{task.work.split_blocks, task.num_heads};
+  if (task.pages.head_dim <= 128) launch(join_kernel<4>, grid, kJoinThreads, sizeof(Segments<4>), stream, task);
+  else launch(join_kernel<8>, grid, kJoinThreads, sizeof(Segments<8>), stream, task);
+}
+
+}  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -1,0 +1,201 @@
+// Owns how the codes of each KV format meet queries and softmax weights on the matrix units: which elements a lane's
+// loads bring it, how they are decoded, what stands for a query and for a weight. Knows neither pages nor chunks.
+#pragma once
+
+#include "cuda/runtime/portable.h"
+#include "quant/kv_format.h"
+#include "cuda/runtime/target.h"
+#include "cuda/gemm/widen.cuh"
+
+namespace qrl::cuda::QRL_CUDA_TARGET {
+
+/// Bytes of a lane's one load.
+template <int kCount>
+struct alignas(4 * kCount) Words {
+  std::uint32_t word[kCount];
+};
+
+/// Queries and weights as numbers of 16 bits, one term each; exact products, fp32 sums (the unit's order and rounding).
+struct FloatCodes {
+  using Sum = float;
+  static constexpr bool kScaled = false;  // slots have scales of their own
+  static constexpr int kTerms = 1;        // words that stand for a query's numbers
+  static constexpr int kWordNumbers = 2;
+  static constexpr int kSteps = 1;  // steps of 16 positions that a product with values takes
+  QRL_DEVICE static float total(const float (&sums)[1]) { return sums[0]; }
+};
+
+template <quant::KvFormat format>
+struct KvCodes;
+
+template <>
+struct KvCodes<quant::KvFormat::bf16> : FloatCodes {
+  static constexpr int kBytes = 2;
+  static constexpr bool kScalesQueries = false;
+
+  QRL_DEVICE static void encode_query(const float (&values)[2], float, std::uint32_t (&terms)[1]) {
+    terms[0] = bf16x2_of(values[0], values[1]);
+  }
+  /// Two weights as the unit takes them, and what they are then.
+  QRL_DEVICE static std::uint32_t pair_of(float& first, float& second) {
+    const std::uint32_t pair = bf16x2_of(first, second);
+    first = float_of(pair << 16);
+    second = float_of(pair & 0xffff0000U);
+    return pair;
+  }
+  QRL_DEVICE static void multiply_keys(float (&scores)[4], const std::uint32_t (&queries)[4],
+                                       const std::uint32_t (&keys)[2]) {
+    mma(scores, queries, keys[0], keys[1]);
+  }
+  QRL_DEVICE static void multiply_weights(float (&context)[4], const std::uint32_t (&values)[4],
+                                          const std::uint32_t (&weights)[1][2]) {
+    mma(context, values, weights[0][0], weights[0][1]);
+  }
+
+  /// Which of the numbers that a lane has of a key's piece stands in place `j` of word `half` of step `i`.
+  static constexpr int key_number(int i, int half, int j) { return 4 * i + 2 * half + j; }
+  QRL_DEVICE static void key_words(const std::uint32_t (&piece)[4], int i, std::uint32_t (&to)[2]) {
+    to[0] = piece[2 * i];
+    to[1] = piece[2 * i + 1];
+  }
+  /// Numbers 2j, 2j + 1 of four positions, as the unit's rows g and g + 8.
+  template <int kCount>
+  QRL_DEVICE static void value_words(const Words<kCount> (&of)[1][4], int j, std::uint32_t (&to)[4]) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      to[2 * r] = pick_bytes(of[0][2 * r].word[j], of[0][2 * r + 1].word[j], 0x5410);
+      to[2 * r + 1] = pick_bytes(of[0][2 * r].word[j], of[0][2 * r + 1].word[j], 0x7632);
+    }
+  }
+};
+
+/// Codes are fp16 exactly, which Hopper makes of two in one instruction, and so are queries and weights: 11 bits
+/// instead of bf16's 8. A query is first multiplied with a power of two that makes its largest number one of [2^14,
+/// 2^15), so that fp16's exponents suffice: what it rounds more coarsely than to 11 bits is below the largest's 2^-28.
+template <>
+struct KvCodes<quant::KvFormat::fp8_e4m3> : FloatCodes {
+  static constexpr int kBytes = 1;
+  static constexpr bool kScalesQueries = true;
+
+  /// Beside a NaN or an infinity all else is 0, and that NaN.
+  QRL_DEVICE static float query_inverse(float largest) {
+    return magnitude_of(largest) < kInfinityBits ? float_of((268U - exponent_of(largest)) << 23) : 0.0F;
+  }
+  QRL_DEVICE static float query_unit(float largest) { return float_of((exponent_of(largest) - 14U) << 23); }
+  QRL_DEVICE static void encode_query(const float (&values)[2], float inverse, std::uint32_t (&terms)[1]) {
+    terms[0] = f16x2_of(values[0] * inverse, values[1] * inverse);
+  }
+  QRL_DEVICE static std::uint32_t pair_of(float& first, float& second) {
+    const std::uint32_t pair = f16x2_of(first, second);
+    floats_of_f16x2(pair, first, second);
+    return pair;
+  }
+  QRL_DEVICE static void multiply_keys(float (&scores)[4], const std::uint32_t (&queries)[4],
+                                       const std::uint32_t (&keys)[2]) {
+    mma_f16(scores, queries, keys[0], keys[1]);
+  }
+  QRL_DEVICE static void multiply_weights(float (&context)[4], const std::uint32_t (&values)[4],
+                                          const std::uint32_t (&weights)[1][2]) {
+    mma_f16(context, values, weights[0][0], weights[0][1]);
+  }
+
+  static constexpr int key_number(int i, int half, int j) { return 4 * i + 2 * half + j; }
+  QRL_DEVICE static void key_words(const std::uint32_t (&piece)[4], int i, std::uint32_t (&to)[2]) {
+    widen_fp8(piece[i], to[0], to[1]);
+  }
+  template <int kCount>
+  QRL_DEVICE static void value_words(const Words<kCount> (&of)[1][4], int j, std::uint32_t (&to)[4]) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const std::uint32_t both =
+          pick_bytes(of[0][2 * r].word[j / 2], of[0][2 * r + 1].word[j / 2], j % 2 == 0 ? 0x5140 : 0x7362);
+      widen_fp8(both, to[2 * r], to[2 * r + 1]);
+    }
+  }
+
+ private:
+  /// As fp32 has it, and never so small that its inverse were infinite.
+  QRL_DEVICE static std::uint32_t exponent_of(float largest) {
+    const std::uint32_t exponent = magnitude_of(largest) >> 23;
+    return exponent < 41 ? 41 : exponent;
+  }
+};
+
+/// As on the CPU: a query is 254·high + low of int8 terms, 15 bits of its largest; weights times the values' scales are
+/// 256·high + low of uint8 terms, 16 bits of the largest that a warp has of a chunk. All sums are exact in int32.
+template <>
+struct KvCodes<quant::KvFormat::int8> {
+  using Sum = std::int32_t;
+  static constexpr bool kScaled = true, kScalesQueries = true;
+  static constexpr int kBytes = 1, kTerms = 2, kWordNumbers = 4, kSteps = 2;
+
+  /// What numbers up to `largest` are multiplied with to be codes up to `codes`; what is below any that counts, and all
+  /// beside a NaN or an infinity, is code 0.
+  QRL_DEVICE static float inverse(float codes, float largest) {
+    return largest > 0x1p-100F && magnitude_of(largest) < kInfinityBits ? codes / largest : 0.0F;
+  }
+  QRL_DEVICE static float query_inverse(float largest) { return inverse(127.0F, largest); }
+  QRL_DEVICE static float query_unit(float largest) { return largest / (127.0F * 254.0F); }
+  QRL_DEVICE static void encode_query(const float (&values)[4], float inverse, std::uint32_t (&terms)[2]) {
+    terms[0] = terms[1] = 0;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const float scaled = inverse > 0 ? values[j] * inverse : 0.0F, high = rintf(scaled);
+      const float low = rintf((scaled - high) * 254.0F);
+      terms[0] |= (static_cast<std::uint32_t>(static_cast<std::int32_t>(high)) & 0xffU) << (8 * j);
+      terms[1] |= (static_cast<std::uint32_t>(static_cast<std::int32_t>(low)) & 0xffU) << (8 * j);
+    }
+  }
+  QRL_DEVICE static float total(const std::int32_t (&sums)[2]) {
+    return fmaf(static_cast<float>(sums[0]), 254.0F, static_cast<float>(sums[1]));
+  }
+  QRL_DEVICE static void multiply_keys(std::int32_t (&scores)[4], const std::uint32_t (&queries)[4],
+                                       const std::uint32_t (&keys)[2]) {
+    mma(scores, queries, keys[0], keys[1]);
+  }
+  static constexpr int key_number(int i, int half, int j) { return 8 * i + 4 * half + j; }
+  QRL_DEVICE static void key_words(const std::uint32_t (&piece)[4], int i, std::uint32_t (&to)[2]) {
+    to[0] = piece[2 * i];
+    to[1] = piece[2 * i + 1];
+  }
+
+  QRL_DEVICE static float weight_inverse(float largest) { return inverse(65535.0F, largest); }
+  QRL_DEVICE static float weight_unit(float largest) { return largest / 65535.0F; }
+  /// Of a step's four positions, to the high and the low term.
+  QRL_DEVICE static void encode_weights(const float (&values)[2][2], float inverse, std::uint32_t (&terms)[2]) {
+    std::uint32_t pairs[2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      pairs[h] = 0;
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        const float code = inverse > 0 ? rintf(values[h][j] * inverse) : 0.0F;
+        pairs[h] |= static_cast<std::uint32_t>(code) << (16 * j);
+      }
+    }
+    terms[0] = pick_bytes(pairs[0], pairs[1], 0x7531);
+    terms[1] = pick_bytes(pairs[0], pairs[1], 0x6420);
+  }
+  template <int kCount>
+  QRL_DEVICE static void value_words(const Words<kCount> (&of)[2][4], int j, std::uint32_t (&to)[4]) {
+    const std::uint32_t two = j % 2 == 0 ? 0x5140 : 0x7362;  // 2j of two positions, then 2j + 1
+#pragma unroll
+    for (int step = 0; step < 2; ++step) {
+      const std::uint32_t first = pick_bytes(of[step][0].word[j / 2], of[step][1].word[j / 2], two),
+                          second = pick_bytes(of[step][2].word[j / 2], of[step][3].word[j / 2], two);
+      to[2 * step] = pick_bytes(first, second, 0x5410);
+      to[2 * step + 1] = pick_bytes(first, second, 0x7632);
+    }
+  }
+  /// A warp's 64 positions of a chunk come to 64 · 127 · 65,535 at most.
+  QRL_DEVICE static void multiply_weights(std::int32_t (&context)[4], const std::uint32_t (&values)[4],
+                                          const std::uint32_t (&weights)[2][2]) {
+    std::int32_t high[4] = {};
+    mma_unsigned_b(high, values, weights[0][0], weights[1][0]);
+#pragma unroll
+    for (int c = 0; c < 4; ++c) context[c] += high[c] * 256;
+    mma_unsigned_b(context, values, weights[0][1], weights[1][1]);
+  }
+};
+
+}  // namespace qrl::cuda::QRL_CUDA_TARGET

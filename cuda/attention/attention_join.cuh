@@ -1,0 +1,156 @@
+// Owns how attention's chunks become a row's context: the chunks of a segment in order, then the segments in order,
+// fp32. A block that has a row whole and the second kernel of a row whose chunks are several blocks' do the same
+// operations. Knows nothing of how a chunk's context is made.
+#pragma once
+
+#include "cuda/attention/attention_tile.cuh"
+#include "cuda/runtime/kernels.h"
+#include "cuda/runtime/target.h"
+
+namespace qrl::cuda::QRL_CUDA_TARGET {
+
+/// An element of a head's finished context.
+QRL_DEVICE void put_context(const AttentionTask& task, std::int64_t row, std::int64_t head, int e, float value) {
+  const std::int64_t at = head * task.pages.head_dim + e;
+  if (task.context_codes == nullptr) task.context[row * task.num_heads * task.pages.head_dim + at] = value;
+  else task.context_codes[row * task.codes_stride + at] = bf16_of(value);
+}
+/// Behind the last head zeros up to the codes' stride; `count` threads, this one the `thread`-th.
+QRL_DEVICE void fill_up(const AttentionTask& task, std::int64_t row, std::int64_t head, int thread, int count) {
+  if (task.context_codes == nullptr || head != task.num_heads - 1) return;
+  const std::int64_t width = task.num_heads * task.pages.head_dim;
+  for (std::int64_t e = width + thread; e < task.codes_stride; e += count)
+    task.context_codes[row * task.codes_stride + e] = 0;
+}
+
+/// A chunk's result of a query of a row that one block has whole.
+struct ChunkOf {
+  int query;
+  std::int64_t row, head;
+  int chunk;
+  bool sees, is_last;  // the query sees some of it; the row has no further one
+};
+
+/// Joins a chunk with what a query has until now: with its segment's chunks, and where it ends the segment, that with
+/// the segments before it, which wait in the row's memory for its context. A warp; each lane has its own elements.
+template <KvFormat format, int kDim, int kTiles>
+QRL_DEVICE void join_chunk(const AttentionTask& task, Shared<format, kDim, kTiles>& shared, const ChunkOf& of,
+                           const Stats& of_chunk, int kv_head) {
+  const int query = of.query, segment = of.chunk / kSegmentChunks;
+  const auto width = static_cast<int>(task.pages.head_dim);
+  const bool begins = of.chunk % kSegmentChunks == 0, ends = of.is_last || (of.chunk + 1) % kSegmentChunks == 0;
+  const bool sees_segment = segment * kSegmentChunks * kAttentionChunk <= shared.last_position[query];
+  Stats stats = begins ? Stats{} : shared.joined_stats[of.chunk % 2][query];
+  Factors by{1, 0};
+  if (of.sees) by = join(stats, of_chunk);
+  Stats total = stats;
+  Factors by_segment{0, 1};
+  if (ends && segment > 0) {
+    total = shared.total_stats[segment % 2][query];
+    by_segment = {1, 0};
+    if (sees_segment) by_segment = join(total, stats);
+  }
+  const float value_scale = format == KvFormat::fp8_e4m3 ? task.pages.value_head_scales_K[kv_head] : 1.0F;
+  float* before = task.context + (of.row * task.num_heads + of.head) * width;
+#pragma unroll 1
+  for (int e = lane_idx(); e < width; e += 32) {
+    float value = begins ? 0.0F : shared.joined[query][e];
+    if (of.sees) value = fmaf(shared.context[0][query][e] + shared.context[1][query][e], by.added, value * by.before);
+    if (!ends) {
+      shared.joined[query][e] = value;
+      continue;
+    }
+    if (segment > 0) value = sees_segment ? fmaf(value, by_segment.added, before[e] * by_segment.before) : before[e];
+    if (of.is_last) put_context(task, of.row, of.head, e, value / total.sum * value_scale);
+    else before[e] = value;
+  }
+  if (of.is_last) fill_up(task, of.row, of.head, lane_idx(), 32);
+  if (lane_idx() != 0) return;
+  shared.joined_stats[(of.chunk + 1) % 2][query] = stats;
+  if (ends) shared.total_stats[(segment + 1) % 2][query] = total;
+}
+
+constexpr int kJoinWarps = 8, kJoinThreads = 32 * kJoinWarps;
+
+/// A block's segments, one of each warp.
+template <int kEach>
+struct Segments {
+  float contexts[kJoinWarps][32 * kEach];
+  Stats stats[kJoinWarps];
+};
+
+/// The chunks [begin, begin + count) of a segment, in order, by a warp: all of them are loaded before the first is
+/// joined. A lane has elements lane, lane + 32 ….
+template <int kEach>
+QRL_DEVICE void join_segment(const AttentionTask& task, std::int64_t partial, int count, Segments<kEach>& shared) {
+  const auto width = static_cast<int>(task.pages.head_dim);
+  Stats of_chunks[kSegmentChunks];
+  float contexts[kSegmentChunks][kEach], joined[kEach] = {};
+#pragma unroll
+  for (int i = 0; i < kSegmentChunks; ++i) {
+    const std::int64_t at = partial + i * task.num_heads;
+    if (i < count) of_chunks[i] = {task.partial_stats[2 * at], task.partial_stats[2 * at + 1]};
+#pragma unroll
+    for (int j = 0; j < kEach; ++j) {
+      const int e = lane_idx() + 32 * j;
+      contexts[i][j] = i < count && e < width ? task.partial_contexts[at * width + e] : 0.0F;
+    }
+  }
+  Stats stats;
+#pragma unroll
+  for (int i = 0; i < kSegmentChunks; ++i) {
+    if (i >= count) break;
+    const Factors by = join(stats, of_chunks[i]);
+#pragma unroll
+    for (int j = 0; j < kEach; ++j) joined[j] = fmaf(contexts[i][j], by.added, joined[j] * by.before);
+  }
+#pragma unroll
+  for (int j = 0; j < kEach; ++j) shared.contexts[warp_idx()][lane_idx() + 32 * j] = joined[j];
+  if (lane_idx() == 0) shared.stats[warp_idx()] = stats;
+}
+
+/// A block a split row and query head: a warp a segment of its chunks, then the segments in order. kEach: elements of a
+/// lane, so that 32 · kEach are a head's at least.
+template <int kEach>
+QRL_KERNEL_OF(kJoinThreads, 2)
+void join_kernel(AttentionTask task) {
+  wait_for_kernel_before();
+  if (block_x() >= task.work.counts->num_split) return;
+  auto& shared = *reinterpret_cast<Segments<kEach>*>(shared_memory());
+  const std::int64_t row = task.work.split_rows[block_x()], head = block_y();
+  const auto width = static_cast<int>(task.pages.head_dim);
+  const std::int32_t num_chunks = task.where.positions[row] / kAttentionChunk + 1;
+  const int num_segments = (num_chunks + kSegmentChunks - 1) / kSegmentChunks, e = thread_idx();
+  float value_scale = 1;
+  if (task.pages.format == KvFormat::fp8_e4m3) {
+    const auto num_kv_heads = static_cast<unsigned>(task.pages.at.num_kv_heads);
+    value_scale =
+        task.pages
+            .value_head_scales_K[static_cast<unsigned>(head) / (static_cast<unsigned>(task.num_heads) / num_kv_heads)];
+  }
+  Stats total;
+  float value = 0;
+  for (int first = 0; first < num_segments; first += kJoinWarps) {
+    const int segment = first + warp_idx(), begin = segment * kSegmentChunks;
+    if (segment < num_segments)
+      join_segment<kEach>(task, (task.work.partials_N[row] + begin) * task.num_heads + head, num_chunks - begin,
+                          shared);
+    sync_block();
+    for (int i = 0; i < kJoinWarps && first + i < num_segments && e < width; ++i) {
+      const Stats stats = shared.stats[i];
+      const float of_segment = shared.contexts[i][e];
+      if (first + i == 0) {
+        total = stats;
+        value = of_segment;
+      } else {
+        const Factors by = join(total, stats);
+        value = fmaf(of_segment, by.added, value * by.before);
+      }
+    }
+    sync_block();  // the segments are read, where the next ones come
+  }
+  if (e < width) put_context(task, row, head, e, value / total.sum * value_scale);
+  fill_up(task, row, head, e, kJoinThreads);
+}
+
+}  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -1,0 +1,366 @@
+// Owns a block's arithmetic of attention: scores, weights and contexts of a tile of query vectors over a chunk of
+// positions, from pages to shared memory. Knows neither the plan nor how chunks are joined.
+#pragma once
+
+#include "cuda/attention/attention_formats.cuh"
+#include "cuda/attention/attention_plan.h"
+#include "cuda/runtime/kernels.h"
+#include "cuda/runtime/target.h"
+
+namespace qrl::cuda::QRL_CUDA_TARGET {
+
+constexpr int kThreads = 128;
+constexpr int kWarps = kThreads / 32;
+using quant::KvFormat;
+/// Positions that a warp takes at once; the warps take turns, so a short chunk is spread.
+constexpr int kStep = 16;
+constexpr int kSteps = kAttentionChunk / (kStep * kWarps);
+static_assert(kStep * kWarps == kRoundPositions);
+constexpr float kLog2E = 1.44269504F;
+
+/// How the lanes share a slot's codes of a head padded to kDim. g = lane / 4, t = lane % 4.
+/// Keys: the lanes of a g read one position, 16-byte pieces t, 4 + t …; a piece is some steps of the matrix unit, each
+/// of two words a lane. Values: the lanes of a t read four positions, pieces g, 8 + g …; a piece's elements, two at a
+/// time, are rows g and g + 8 of the unit's tile.
+template <quant::KvFormat format, int kDim>
+struct Share {
+  using Codes = KvCodes<format>;
+  static constexpr int kKeyElements = 16 / Codes::kBytes;
+  static constexpr int kKeyPieces = kDim / (4 * kKeyElements);
+  static constexpr int kKeySteps = kKeyElements / (2 * Codes::kWordNumbers);  // of a piece
+  static constexpr int kQuerySteps = kKeyPieces * kKeySteps;
+  static constexpr int kValueBytes = kDim * Codes::kBytes / 8 < 16 ? kDim * Codes::kBytes / 8 : 16;
+  static constexpr int kValueElements = kValueBytes / Codes::kBytes;
+  static constexpr int kValuePieces = kDim / (8 * kValueElements);
+  static constexpr int kValueTiles = kValueElements / 2;  // of a piece
+};
+
+/// A chunk's or a row's softmax so far.
+struct Stats {
+  float largest = -INFINITY, sum = 0;
+};
+/// What the context of either must be multiplied with when they are joined.
+struct Factors {
+  float before, added;
+};
+QRL_DEVICE Factors join(Stats& stats, Stats added) {
+  const float most = fmaxf(stats.largest, added.largest);
+  const Factors by{exp2f((stats.largest - most) * kLog2E), exp2f((added.largest - most) * kLog2E)};
+  stats = {most, fmaf(added.sum, by.added, stats.sum * by.before)};
+  return by;
+}
+
+/// kTiles: tiles of eight query vectors. Scores are made sixteen at a time.
+template <quant::KvFormat format, int kDim, int kTiles>
+struct Shared {
+  static constexpr int kQueries = 8 * kTiles, kWideTiles = (kTiles + 1) / 2;
+  // Fragments of the matrix unit, of each term.
+  std::uint32_t queries[KvCodes<format>::kTerms][kWideTiles][Share<format, kDim>::kQuerySteps][32][4];
+  std::int64_t codes_at[kAttentionChunk];                            // of a chunk's positions
+  float key_scales[kAttentionChunk], value_scales[kAttentionChunk];  // int8's
+  float context[2][kQueries][kDim + 2];                              // of the chunk, of each pair of warps
+  float joined[kQueries][kDim + 2];                                  // of the segment's chunks until now
+  Stats stats[kWarps][kQueries], joined_stats[2][kQueries];          // the latter in turn
+  Stats total_stats[2][kQueries];                                    // of the segments before; in turn
+  float weight_units[kWarps][kQueries];                              // int8's
+  float score_scales[kQueries];
+  std::int32_t row[kQueries], head[kQueries];  // whose a query is
+  std::int32_t last_position[kQueries];        // that it sees; −1: no query
+};
+
+/// A lane's part of a block of kTiles · 8 query vectors.
+template <quant::KvFormat format, int kDim, int kTiles>
+struct TileOfQueries {
+  using S = Share<format, kDim>;
+  using Codes = KvCodes<format>;
+  using Sum = typename Codes::Sum;
+  using Memory = Shared<format, kDim, kTiles>;
+  static constexpr int kWideTiles = Memory::kWideTiles;
+  // Pieces of loads under way, in registers: as many as there are.
+  static constexpr int kKeysAhead = (kTiles == 1 ? 4 : 2) / (kDim <= 128 ? 1 : 2);
+  static constexpr int kValuesAhead = kTiles == 1 && kDim <= 128 ? 2 : 1;
+
+  const KvPages& pages;
+  Memory& shared;
+  int g, t, warp;
+  int num_tiles;  // of queries, that are there
+
+  QRL_DEVICE static int step_at(int s, int warp) { return (s * kWarps + warp) * kStep; }
+
+  /// Asks L2 for what the warp reads in a round of the chunk: of keys, then of values.
+  QRL_DEVICE void prefetch_round(int round, int count) const {
+    constexpr int kMostLines = kDim * Codes::kBytes / 128, kLines = kMostLines == 0 ? 1 : kMostLines;
+    const int from = step_at(round % kSteps, warp);
+    if (round >= 2 * kSteps || from >= count) return;
+    const std::uint8_t* codes = round < kSteps ? pages.keys : pages.values;
+#pragma unroll
+    for (int i = 0; i < kStep * kLines; i += 32) {
+      const int position = (i + lane_idx()) / kLines, at = (i + lane_idx()) % kLines * 128;
+      if (position < kStep && at < pages.at.slot_bytes()) prefetch(codes + shared.codes_at[from + position] + at);
+    }
+  }
+  QRL_DEVICE void prefetch_first(int count) const {
+#pragma unroll
+    for (int round = 0; round < rounds_ahead(format); ++round) prefetch_round(round, count);
+  }
+
+  QRL_DEVICE void load_keys(int unit, int count, Words<4> (&to)[2]) const {
+    const int from = step_at(unit / S::kKeyPieces, warp), piece = 4 * (unit % S::kKeyPieces) + t;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      to[h] = {};
+      if (from < count && piece * 16 < pages.at.slot_bytes())
+        to[h] = *reinterpret_cast<const Words<4>*>(pages.keys + shared.codes_at[from + 8 * h + g] + piece * 16);
+    }
+  }
+
+  /// score[s][n][h][j]: query 8n + g, position step_at(s) + 8h + 2t + j of the chunk; −∞ where it is not seen.
+  QRL_DEVICE void make_scores(int first_position, int count, float (&score)[kSteps][kTiles][2][2]) {
+    std::int32_t last_position[kTiles];
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) last_position[n] = shared.last_position[8 * n + g];
+    Words<4> keys[kKeysAhead][2];
+#pragma unroll
+    for (int unit = 0; unit < kKeysAhead; ++unit) load_keys(unit, count, keys[unit]);
+#pragma unroll
+    for (int s = 0; s < kSteps; ++s) {
+      const int from = step_at(s, warp);
+      prefetch_round(s + rounds_ahead(format), count);
+      Sum sums[Codes::kTerms][kWideTiles][2][4] = {};
+#pragma unroll
+      for (int p = 0; p < S::kKeyPieces; ++p) {
+        const int unit = s * S::kKeyPieces + p;
+        Words<4>(&now)[2] = keys[unit % kKeysAhead];
+        if (from < count) multiply_keys(p, now, sums);
+        if (unit + kKeysAhead < kSteps * S::kKeyPieces) load_keys(unit + kKeysAhead, count, now);
+      }
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+          const int idx = from + 8 * h + 2 * t + j;
+          const float key_scale = Codes::kScaled && idx < count ? shared.key_scales[idx] : 1.0F;
+#pragma unroll
+          for (int n = 0; n < kTiles; ++n) {
+            const bool seen = idx < count && first_position + idx <= last_position[n];
+            Sum terms[Codes::kTerms];
+#pragma unroll
+            for (int term = 0; term < Codes::kTerms; ++term) terms[term] = sums[term][n / 2][h][n % 2 * 2 + j];
+            const float of_query = Codes::total(terms) * shared.score_scales[8 * n + g];
+            score[s][n][h][j] = seen ? of_query * key_scale : -INFINITY;
+          }
+        }
+      }
+    }
+  }
+
+  QRL_DEVICE void multiply_keys(int piece, const Words<4> (&keys)[2], Sum (&sums)[Codes::kTerms][kWideTiles][2][4]) {
+#pragma unroll
+    for (int i = 0; i < S::kKeySteps; ++i) {
+      std::uint32_t key[2][2];
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        Codes::key_words(keys[h].word, i, key[h]);
+      }
+#pragma unroll
+      for (int m = 0; m < kWideTiles; ++m) {
+        if (2 * m >= num_tiles) break;
+#pragma unroll
+        for (int term = 0; term < Codes::kTerms; ++term) {
+          const std::uint32_t* fragment = shared.queries[term][m][piece * S::kKeySteps + i][4 * g + t];
+          const std::uint32_t query[4] = {fragment[0], fragment[1], fragment[2], fragment[3]};
+#pragma unroll
+          for (int h = 0; h < 2; ++h) Codes::multiply_keys(sums[term][m][h], query, key[h]);
+        }
+      }
+    }
+  }
+
+  /// Largest score of queries 8n + g in the warp.
+  QRL_DEVICE void largest_of(const float (&score)[kSteps][kTiles][2][2], float (&largest)[kTiles]) const {
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) {
+      float most = -INFINITY;
+#pragma unroll
+      for (int s = 0; s < kSteps; ++s) {
+        most = fmaxf(most,
+                     fmaxf(fmaxf(score[s][n][0][0], score[s][n][0][1]), fmaxf(score[s][n][1][0], score[s][n][1][1])));
+      }
+      most = fmaxf(most, shuffle_xor(most, 1));
+      largest[n] = fmaxf(most, shuffle_xor(most, 2));
+    }
+  }
+
+  /// To shared memory, of queries 8n + g in the warp.
+  QRL_DEVICE void put(const float (&values)[kTiles], float Stats::*which) const {
+    if (t != 0) return;
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) shared.stats[warp][8 * n + g].*which = values[n];
+  }
+
+  /// Scores to weights as the matrix unit takes them, and their sums in the warp: in pairs (the sums those of what was
+  /// rounded), or times the values' scales in two terms.
+  QRL_DEVICE void make_weights(float (&score)[kSteps][kTiles][2][2], const float (&largest)[kTiles],
+                               std::uint32_t (&weight)[kSteps][kTiles][2], float (&sum)[kTiles]) const {
+    float inverse[kTiles] = {};
+    if constexpr (Codes::kScaled) scale_weights(score, largest, sum, inverse);
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) {
+      if (!Codes::kScaled) sum[n] = 0;
+#pragma unroll
+      for (int s = 0; s < kSteps; ++s) {
+        if constexpr (Codes::kScaled) {
+          Codes::encode_weights(score[s][n], inverse[n], weight[s][n]);
+        } else {
+#pragma unroll
+          for (int h = 0; h < 2; ++h) {
+            const float* at = score[s][n][h];
+            float weights[2] = {weight_of(at[0], largest[n]), weight_of(at[1], largest[n])};
+            weight[s][n][h] = Codes::pair_of(weights[0], weights[1]);
+            sum[n] += weights[0];
+            sum[n] += weights[1];
+          }
+        }
+      }
+      sum[n] += shuffle_xor(sum[n], 1);
+      sum[n] += shuffle_xor(sum[n], 2);
+    }
+  }
+  QRL_DEVICE static float weight_of(float score, float largest) {
+    return score == -INFINITY ? 0.0F : exp2f((score - largest) * kLog2E);
+  }
+
+  /// Scores become weights times the values' scales. Their unit, for each query in the warp, goes to shared memory.
+  QRL_DEVICE void scale_weights(float (&score)[kSteps][kTiles][2][2], const float (&largest)[kTiles],
+                                float (&sum)[kTiles], float (&inverse)[kTiles]) const {
+    std::uint32_t most[kTiles];  // bits: a NaN is above all
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) {
+      sum[n] = 0;
+      most[n] = 0;
+    }
+#pragma unroll
+    for (int s = 0; s < kSteps; ++s) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+          const float value_scale = shared.value_scales[step_at(s, warp) + 8 * h + 2 * t + j];
+#pragma unroll
+          for (int n = 0; n < kTiles; ++n) {
+            float& one = score[s][n][h][j];
+            const bool seen = one != -INFINITY;
+            one = weight_of(one, largest[n]);
+            sum[n] += one;
+            if (seen) one *= value_scale;
+            most[n] = magnitude_of(one) > most[n] ? magnitude_of(one) : most[n];
+          }
+        }
+      }
+    }
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) {
+#pragma unroll
+      for (int mask = 1; mask <= 2; mask *= 2) {
+        const std::uint32_t other = shuffle_xor(most[n], mask);
+        most[n] = other > most[n] ? other : most[n];
+      }
+      inverse[n] = Codes::weight_inverse(float_of(most[n]));
+      if (t == 0) shared.weight_units[warp][8 * n + g] = Codes::weight_unit(float_of(most[n]));
+    }
+    sync_warp();
+  }
+
+  using ValueWords = Words<S::kValueBytes / 4>;
+  /// Positions 2t, 2t + 1, 2t + 8, 2t + 9 of each step that a product takes.
+  QRL_DEVICE void load_values(int unit, int count, ValueWords (&to)[Codes::kSteps][4]) const {
+    const int at = (8 * (unit % S::kValuePieces) + g) * S::kValueBytes;
+#pragma unroll
+    for (int i = 0; i < Codes::kSteps; ++i) {
+      const int from = step_at(unit / S::kValuePieces * Codes::kSteps + i, warp);
+#pragma unroll
+      for (int r = 0; r < 4; ++r) {
+        to[i][r] = {};
+        if (from >= count || at >= pages.at.slot_bytes()) continue;
+        const std::int64_t slot_at = shared.codes_at[from + r / 2 * 8 + 2 * t + r % 2];
+        to[i][r] = *reinterpret_cast<const ValueWords*>(pages.values + slot_at + at);
+      }
+    }
+  }
+
+  /// context[p][j][n] in the unit's order: elements 2j and 2j + 1 of the lane's piece p, queries 8n + 2t, 8n + 2t + 1.
+  QRL_DEVICE void add_values(const std::uint32_t (&weight)[kSteps][kTiles][2], int count,
+                             Sum (&context)[S::kValuePieces][S::kValueTiles][kTiles][4]) {
+    constexpr int kUnits = kSteps / Codes::kSteps * S::kValuePieces;
+    ValueWords values[kValuesAhead][Codes::kSteps][4];
+#pragma unroll
+    for (int unit = 0; unit < kValuesAhead; ++unit) load_values(unit, count, values[unit]);
+#pragma unroll
+    for (int unit = 0; unit < kUnits; ++unit) {
+      const int p = unit % S::kValuePieces, first_step = unit / S::kValuePieces * Codes::kSteps;
+      ValueWords(&now)[Codes::kSteps][4] = values[unit % kValuesAhead];
+      if (p == 0) {
+#pragma unroll
+        for (int i = 0; i < Codes::kSteps; ++i) prefetch_round(kSteps + first_step + i + rounds_ahead(format), count);
+      }
+      if (step_at(first_step, warp) < count) {
+#pragma unroll
+        for (int j = 0; j < S::kValueTiles; ++j) {
+          std::uint32_t value[4];
+          Codes::value_words(now, j, value);
+#pragma unroll
+          for (int n = 0; n < kTiles; ++n) {
+            std::uint32_t weights[Codes::kSteps][2];
+#pragma unroll
+            for (int i = 0; i < Codes::kSteps; ++i) {
+              weights[i][0] = weight[first_step + i][n][0];
+              weights[i][1] = weight[first_step + i][n][1];
+            }
+            if (n < num_tiles) Codes::multiply_weights(context[p][j][n], value, weights);
+          }
+        }
+      }
+      if (unit + kValuesAhead < kUnits) load_values(unit + kValuesAhead, count, now);
+    }
+  }
+
+  /// body(place, value) for each of the warp's elements in the first or the second half of a piece's: its place in its
+  /// pair's array, and the context as fp32.
+  template <int kHalf, class Body>
+  QRL_DEVICE void each_of_half(const Sum (&context)[S::kValuePieces][S::kValueTiles][kTiles][4], Body body) const {
+    constexpr int kFirst = kHalf * S::kValueTiles / 2;
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) {
+      if (n >= num_tiles) break;
+#pragma unroll
+      for (int p = 0; p < S::kValuePieces; ++p) {
+#pragma unroll
+        for (int j = kFirst; j < kFirst + S::kValueTiles / 2; ++j) {
+#pragma unroll
+          for (int c = 0; c < 4; ++c) {
+            const int query = 8 * n + 2 * t + c % 2;
+            float value = static_cast<float>(context[p][j][n][c]);
+            if (Codes::kScaled) value *= shared.weight_units[warp][query];
+            body(shared.context[warp / 2][query][(8 * p + g) * S::kValueElements + 2 * j + c / 2], value);
+          }
+        }
+      }
+    }
+  }
+
+  /// The warps' contexts of a chunk to shared memory: context[0] is the sum of warps 0 and 1, context[1] that of 2 and
+  /// 3, in fp32; who reads adds the two. Each warp of a pair writes one half and adds the other, so that all work.
+  QRL_DEVICE void sum_contexts(const Sum (&context)[S::kValuePieces][S::kValueTiles][kTiles][4]) const {
+    static_assert(S::kValueTiles % 2 == 0);
+    const auto write = [](float& to, float value) { to = value; };
+    const auto add = [](float& to, float value) { to += value; };
+    if (warp % 2 == 0) each_of_half<1>(context, write);
+    else each_of_half<0>(context, write);
+    sync_block();
+    if (warp % 2 == 0) each_of_half<0>(context, add);
+    else each_of_half<1>(context, add);
+    sync_block();
+  }
+};
+
+}  // namespace qrl::cuda::QRL_CUDA_TARGET

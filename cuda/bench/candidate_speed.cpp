@@ -1,0 +1,123 @@
+#include "cuda/bench/candidate_speed.h"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "base/bf16.h"
+#include "base/clock.h"
+#include "base/rng.h"
+#include "cuda/gemm/bf16_table.h"
+#include "cuda/runtime/check.h"
+#include "cuda/gemm/cublaslt.h"
+#include "cuda/runtime/kernels.h"
+#include "cuda/gemm/gemms.h"
+
+namespace qrl::cuda::QRL_CUDA_TARGET {
+
+namespace {
+
+constexpr int kRounds = 5, kFewestCalls = 20;
+
+/// Normal values, bf16: a megabyte of them, over and over.
+Memory normal_memory(std::int64_t num_bytes, const Stream& stream) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 20;
+  const std::int64_t first = std::min(num_bytes, kMost);
+  std::vector<std::uint16_t> values(static_cast<std::size_t>(first / 2));
+  base::RandomStream random(1, base::RandomPurpose::data_shuffle, 0);
+  for (std::uint16_t& value : values) value = base::to_bf16(random.normal()).bits;
+  Memory memory(static_cast<std::size_t>(num_bytes));
+  copy_to_device(memory.data(), values.data(), static_cast<std::size_t>(first), stream);
+  for (std::int64_t there = first; there < num_bytes; there *= 2) {
+    copy_on_device(memory.as<std::uint8_t>() + there, memory.data(),
+                   static_cast<std::size_t>(std::min(there, num_bytes - there)), stream);
+  }
+  stream.wait();
+  return memory;
+}
+
+/// One matrix in several copies that no cache holds, and memory for a product with it.
+struct Operands {
+  Operands(const Bf16CandidateTask& task, const Bf16CandidateTask::Matrix& matrix, const Stream& stream)
+      : at(matrix_layout(quant::Format::bf16, matrix.out, matrix.in)),
+        num_copies(std::max<std::int64_t>(1, task.pool_bytes / at.num_bytes())),
+        y_is_f32(matrix.y_is_f32),
+        w(normal_memory(num_copies * at.num_bytes(), stream)),
+        x(normal_memory(kBf16TableRows * at.width * 2, stream)),
+        y(static_cast<std::size_t>(kBf16TableRows * at.rows) * sizeof(float)) {}
+
+  ProductTask product(std::int64_t num_rows, std::int64_t copy) const {
+    const std::int64_t first = copy % num_copies * at.num_bytes();
+    return {{quant::Code::bf16, x.data(), nullptr, at.width, at.in, at.in},
+            num_rows,
+            {quant::Format::bf16, at, w.as<std::uint8_t>() + first, nullptr},
+            y.data(),
+            at.rows,
+            y_is_f32};
+  }
+
+  /// Seconds of one of many products one after another, as a tick gives them to its stream: the best of some rounds.
+  template <class Multiply>
+  double best_s(std::int64_t num_rows, const Stream& stream, Multiply multiply) const {
+    const std::int64_t count = std::max<std::int64_t>(num_copies, kFewestCalls);
+    double best = 0;
+    for (int round = -1; round < kRounds; ++round) {  // one to warm up
+      const double start_s = base::now_s();
+      for (std::int64_t i = 0; i < count; ++i) multiply(product(num_rows, i));
+      stream.wait();
+      const double taken_s = (base::now_s() - start_s) / static_cast<double>(count);
+      if (round == 0 || (round > 0 && taken_s < best)) best = taken_s;
+    }
+    return best;
+  }
+
+  MatrixLayout at;
+  std::int64_t num_copies;
+  bool y_is_f32;
+  Memory w, x, y;
+};
+
+DeviceLimits limits_of(const DeviceFacts& device) {
+  int num_multiprocessors = 0;
+  QRL_CUDA_CHECK(cudaDeviceGetAttribute(&num_multiprocessors, cudaDevAttrMultiProcessorCount, device.number));
+  return {static_cast<std::int64_t>(device.shared_bytes), num_multiprocessors};
+}
+
+}  // namespace
+
+Bf16Candidates measure_bf16_candidate_speed(const Bf16CandidateTask& task) {
+  const DeviceFacts device = use_device(task.device_number);
+  const DeviceLimits limits = limits_of(device);
+  const Stream stream;
+  CublasLt library;
+  const StreamedProducts streamed;
+  Bf16Candidates candidates;
+  std::vector<Bf16Row> table;
+  for (const Bf16CandidateTask::Matrix& matrix : task.matrices) {
+    const Operands operands(task, matrix, stream);
+    const MatrixLayout& at = operands.at;
+    for (const std::int64_t num_rows : {kBf16TableRows / 2, kBf16TableRows}) {
+      Bf16Candidate& of =
+          candidates.measured.emplace_back(Bf16Candidate{at.rows, at.width, num_rows, matrix.y_is_f32, 0, {}});
+      // The plans of one streamed product have the same bits: as the program does, by time.
+      for (const ProductChoice& way :
+           product_choices(quant::Format::bf16, at, num_rows, matrix.y_is_f32, {true, true}, limits)) {
+        const double taken_s = operands.best_s(
+            num_rows, stream, [&](const ProductTask& product) { streamed.multiply(product, way.plan, stream); });
+        if (of.streamed_s == 0 || taken_s < of.streamed_s) of.streamed_s = taken_s;
+      }
+      for (int n = 0; n < library.num_algorithms(operands.product(num_rows, 0)); ++n) {
+        of.cublaslt_s.push_back(operands.best_s(
+            num_rows, stream, [&](const ProductTask& product) { library.multiply(product, n, stream); }));
+      }
+      const int way = fastest_way(of.streamed_s, of.cublaslt_s);
+      if (way != 0) table.push_back({at.rows, at.width, num_rows, matrix.y_is_f32, way});
+    }
+  }
+  candidates.library = library.version();
+  candidates.table = bf16_table_text(candidates.library, table);
+  return candidates;
+}
+
+}  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -1,0 +1,109 @@
+// Owns the door to how fast a GPU's products, attention and whole ticks are, beside what its memory and its matrix
+// units can do: for benchmarks. Knows nothing of how they are made. no_cuda.cpp stands in without CUDA, as for
+// engine.h.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cuda/engine/decode_engine.h"
+#include "quant/format.h"
+#include "quant/kv_format.h"
+
+namespace qrl::cuda {
+
+/// A matrix [out, in] of a decoder's layer, and the numbers of rows that meet it.
+struct ProductSpeedTask {
+  quant::Format format = quant::Format::bf16;  ///< not f32
+  std::int64_t out = 0, in = 0;
+  std::vector<std::int64_t> num_rows;
+  int device_number = 0;
+  /// Device memory that is read and copied in turn, so that no cache holds it: half for copies of the matrix.
+  std::int64_t pool_bytes = std::int64_t{1} << 30;
+};
+struct ProductSpeeds {
+  double copy_bytes_per_s = 0;          ///< read and written, by a copy within the device's memory
+  double read_bytes_per_s = 0;          ///< by a kernel that reads it once: what shares of the limit are of
+  std::vector<double> product_s;        ///< a number of rows each
+  std::vector<std::int64_t> num_bytes;  ///< that the product cannot but read or write
+};
+/// Times the products that the engine would make, on normal random values quantized to the format, one after another
+/// in a stream, bf16 results: the best of five rounds by the host's clock. Where a product takes less than some 3 us
+/// this is the time of its launch. Errors as make_engine's.
+ProductSpeeds measure_products(const ProductSpeedTask& task);
+
+/// Matrices whose bf16 products of up to 16 rows are made by all kernels that may make them.
+struct Bf16CandidateTask {
+  struct Matrix {
+    std::int64_t out = 0, in = 0;
+    bool y_is_f32 = false;  ///< as lm_head's results are
+  };
+  std::vector<Matrix> matrices;
+  int device_number = 0;
+  std::int64_t pool_bytes = std::int64_t{1} << 30;  ///< of copies of a matrix, so that no cache holds it
+};
+struct Bf16Candidate {
+  std::int64_t outputs = 0, inputs = 0, num_rows = 0;  ///< in memory, padded; 8 or 16
+  bool y_is_f32 = false;
+  double streamed_s = 0;
+  std::vector<double> cublaslt_s;  ///< of the algorithms that it proposes, in its order
+};
+struct Bf16Candidates {
+  std::vector<Bf16Candidate> measured;
+  std::string library;  ///< cuBLASLt's version
+  std::string table;    ///< the lines of cuda/gemm/bf16_table.h that have the fastest of each shape
+};
+/// Times them one after another in a stream, on normal values: the best of five rounds by the host's clock. Errors as
+/// make_engine's.
+Bf16Candidates measure_bf16_candidates(const Bf16CandidateTask& task);
+
+/// A tick's attention in one layer: a row each of sequences that see num_positions, in pages that lie in no order.
+struct AttentionSpeedTask {
+  quant::KvFormat format = quant::KvFormat::bf16;  ///< not f32
+  std::int64_t num_heads = 0, num_kv_heads = 0, head_dim = 0, page_size = 16;
+  std::int64_t num_sequences = 1, num_positions = 1;
+  std::int64_t shared_positions = 0;  ///< the first, whole pages, that lie in the same pages for all sequences
+  int device_number = 0;
+  std::int64_t pool_bytes = std::int64_t{1} << 30;  ///< as ProductSpeedTask's; at least what the sequences need
+};
+struct AttentionSpeed {
+  double copy_bytes_per_s = 0, read_bytes_per_s = 0;  ///< as ProductSpeeds'
+  double attention_s = 0;
+  /// FlashInfer's kernels on the same pages, given bf16 queries; 0: it has none such (flashinfer.h).
+  double flashinfer_decode_s = 0, flashinfer_prefill_s = 0;
+  std::int64_t num_bytes = 0;  ///< keys, values and scales, what is shared once, queries and contexts
+};
+/// Times it as measure_products does, on normal random values quantized to the format, planned as the engine plans it,
+/// and FlashInfer's kernels beside it with their own plans. Errors as make_engine's.
+AttentionSpeed measure_attention(const AttentionSpeedTask& task);
+
+/// Whole ticks that decode, of a model with random weights that are made on the device.
+struct TickSpeedTask {
+  EngineOptions options;  ///< max_positions: the longest context; max_sequences: the largest batch
+  quant::Format format = quant::Format::bf16;
+  bool qk_norm = false, qkv_bias = false;
+  std::vector<std::int64_t> batches, contexts;
+  std::int64_t matmul_size = 8192;  ///< of the square bf16 product that says what the matrix units can do
+  std::int64_t pool_bytes = std::int64_t{1} << 30;  ///< as ProductSpeedTask's
+};
+struct TickSpeed {
+  std::int64_t batch = 0, context = 0;
+  double tick_s = 0;            ///< 0: their pages have no room
+  double host_s = 0;            ///< of it without waiting for the device
+  std::int64_t num_bytes = 0;   ///< that a tick cannot but read: weights, scales, keys and values
+  double layer_operations = 0;  ///< of the layers' products, a multiplication and a sum each
+  double other_operations = 0;  ///< of lm_head and attention, which are bf16 or as fast
+};
+struct TickSpeeds {
+  double copy_bytes_per_s = 0, read_bytes_per_s = 0;  ///< as ProductSpeeds'
+  double matmul_flops = 0;                            ///< a second, bf16
+  double rewrite_s = 0;                               ///< all weights from fp32 masters on the device
+  std::vector<TickSpeed> ticks;
+};
+/// Times the engine's ticks at fixed positions, a row a sequence, pages of their own in no order, drawn tokens back on
+/// the host: the best of three rounds. Keys and values are those of one sequence, copied. Errors as make_engine's and
+/// allocate_kv's.
+TickSpeeds measure_ticks(const TickSpeedTask& task);
+
+}  // namespace qrl::cuda

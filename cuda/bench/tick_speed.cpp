@@ -1,0 +1,196 @@
+#include "cuda/bench/tick_speed.h"
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/rng.h"
+#include "cuda/engine/weight_store.h"
+#include "cuda/bench/bench_operands.h"
+#include "cuda/bench/bench_plan.h"
+#include "cuda/engine/device_engine.h"
+#include "cuda/bench/device_speed.h"
+#include "cuda/runtime/layout.h"
+
+namespace qrl::cuda::QRL_CUDA_TARGET {
+
+namespace {
+
+constexpr int kRounds = 3, kTicksPerRound = 6;
+constexpr std::uint64_t kMasterSeed = 1;
+
+/// Keys have norms of √head_dim behind their norm; values some units.
+constexpr float kKvScale = 0.0125F;
+
+/// Gives the engine weights; seconds of the second of two rewrites of all of them.
+double make_weights(const TickSpeedTask& task, DecodeEngine& engine) {
+  const ModelShape& shape = task.options.shape;
+  const std::vector<float> ones(static_cast<std::size_t>(std::max(shape.width, shape.head_dim)), 1.0F);
+  const std::int64_t qkv_size = layer_matrices(shape)[0].out;
+  const std::vector<float> zeros(static_cast<std::size_t>(std::max(qkv_size, shape.width)));
+  const std::vector<float> rope_table(static_cast<std::size_t>(task.options.max_positions * shape.head_dim), 0.7F);
+  HostLayer layer;
+  layer.input_norm_D = layer.post_norm_D = ones.data();
+  if (task.qk_norm) layer.q_norm_E = layer.k_norm_E = ones.data();
+  if (task.qkv_bias) layer.qkv_bias = zeros.data();
+  const std::vector<LayerMatrix> matrices = layer_matrices(shape);
+  constexpr WeightPlace kPlaces[] = {WeightPlace::qkv, WeightPlace::o, WeightPlace::gate_up, WeightPlace::down};
+  HostMatrix* places[] = {&layer.qkv, &layer.o, &layer.gate_up, &layer.down};
+  for (std::size_t i = 0; i < matrices.size(); ++i) *places[i] = {task.format, matrices[i].out, matrices[i].in};
+  HostWeights weights;
+  weights.final_norm_D = ones.data();
+  weights.rope_table = rope_table.data();
+  weights.layers.assign(static_cast<std::size_t>(shape.num_layers), layer);
+  weights.lm_head = {quant::Format::bf16, shape.vocab_size, shape.width};
+  engine.weights().upload(weights);
+
+  const Stream stream;
+  std::int64_t largest = shape.vocab_size * shape.width;
+  for (const LayerMatrix& matrix : matrices) largest = std::max(largest, matrix.out * matrix.in);
+  // With gains of 1 this deviation keeps logits at some units.
+  const Memory values = normal_floats(largest, kBenchWeightSigma, kMasterSeed, stream);
+  stream.wait();  // the engine's stream reads them
+  std::vector<Master> masters = {{values.as<float>(), WeightPlace::embedding, 0, 0, shape.vocab_size},
+                                 {values.as<float>(), WeightPlace::lm_head, 0, 0, shape.vocab_size}};
+  for (std::int64_t i = 0; i < shape.num_layers; ++i) {
+    for (std::size_t m = 0; m < matrices.size(); ++m)
+      masters.push_back({values.as<float>(), kPlaces[m], i, 0, matrices[m].out});
+  }
+  engine.weights().rewrite(masters);
+  const double start_s = base::now_s();
+  engine.weights().rewrite(masters);
+  return base::now_s() - start_s;
+}
+
+/// Sequences of one length, each with pages of its own that lie in no order.
+class Sequences {
+ public:
+  Sequences(const TickSpeedTask& task, std::int64_t context, std::int64_t num_pages)
+      : task_(task),
+        context_(context),
+        page_size_(task.options.page_size),
+        pages_each_(ceil_div(context, page_size_)),
+        pages_(static_cast<std::size_t>(num_pages)) {
+    std::iota(pages_.begin(), pages_.end(), 0);
+    base::RandomStream(1, base::RandomPurpose::data_shuffle, 0).shuffle(std::span(pages_));
+  }
+
+  std::int64_t most() const { return static_cast<std::int64_t>(pages_.size()) / pages_each_; }
+
+  /// The first sequence's keys and values are computed, the others' copied.
+  void fill(DecodeEngine& engine, std::int64_t count) const {
+    base::RandomStream random(1, base::RandomPurpose::generator, 0);
+    for (std::int64_t begin = 0; begin < context_; begin += task_.options.max_rows) {
+      std::vector<std::int32_t> tokens, positions;
+      for (std::int64_t i = begin; i < std::min(context_, begin + task_.options.max_rows); ++i) {
+        tokens.push_back(static_cast<std::int32_t>(random.below(task_.options.shape.vocab_size)));
+        positions.push_back(static_cast<std::int32_t>(i));
+      }
+      const std::vector<std::int32_t> first_pages(tokens.size());
+      engine.run({tokens, positions, first_pages, pages_of(1), {}}, {}, {});
+    }
+    std::vector<SlotCopy> copies;
+    const auto copy = [&] {
+      const std::vector<std::int32_t> token = {0}, position = {static_cast<std::int32_t>(context_ - 1)}, first = {0};
+      engine.run({token, position, first, pages_of(1), copies}, {}, {});
+      copies.clear();
+    };
+    for (std::int64_t to = pages_each_; to < count * pages_each_; ++to) {
+      copies.push_back({pages_[static_cast<std::size_t>(to % pages_each_)], pages_[static_cast<std::size_t>(to)],
+                        static_cast<std::int32_t>(page_size_)});
+      if (static_cast<std::int64_t>(copies.size()) == task_.options.max_sequences) copy();
+    }
+    if (!copies.empty()) copy();
+  }
+
+  TickSpeed decode(DecodeEngine& engine, std::int64_t batch) const {
+    const auto rows = static_cast<std::size_t>(batch);
+    std::vector<std::int32_t> tokens(rows), first_pages(rows), draw_rows(rows);
+    const std::vector<std::int32_t> positions(rows, static_cast<std::int32_t>(context_ - 1));
+    std::vector<double> uniforms(rows);
+    std::vector<DrawnToken> drawn(rows);
+    base::RandomStream random(1, base::RandomPurpose::sampling, 0);
+    for (std::size_t i = 0; i < rows; ++i) {
+      first_pages[i] = static_cast<std::int32_t>(static_cast<std::int64_t>(i) * pages_each_);
+      draw_rows[i] = static_cast<std::int32_t>(i);
+    }
+    const auto start = [&] {
+      for (double& uniform : uniforms) uniform = random.uniform();
+      engine.start({tokens, positions, first_pages, pages_of(batch), {}}, {draw_rows, uniforms, 1});
+    };
+    // As the decoder does it: a tick is started when the one before is under way.
+    const auto tick = [&] {
+      start();
+      engine.finish(drawn);
+      for (std::size_t i = 0; i < rows; ++i)
+        QRL_INVARIANT(drawn[i].token >= 0, "bench ticks", "finite logits", "row " + std::to_string(i));
+    };
+    start();  // launched one by one; its tokens any
+    for (std::size_t i = 0; i < rows; ++i) tokens[i] = drawn_before(static_cast<std::int32_t>(i));
+    tick();  // recorded
+    TickSpeed speed{batch, context_};
+    for (int round = 0; round < kRounds; ++round) {
+      const double waited_before_s = engine.stats().waited_s, start_s = base::now_s();
+      for (int i = 0; i < kTicksPerRound; ++i) tick();
+      const double tick_s = (base::now_s() - start_s) / kTicksPerRound;
+      if (round > 0 && tick_s >= speed.tick_s) continue;
+      speed.tick_s = tick_s;
+      speed.host_s = tick_s - (engine.stats().waited_s - waited_before_s) / kTicksPerRound;
+    }
+    engine.finish(drawn);
+    return speed;
+  }
+
+ private:
+  std::span<const std::int32_t> pages_of(std::int64_t count) const {
+    return std::span(pages_).first(static_cast<std::size_t>(count * pages_each_));
+  }
+
+  const TickSpeedTask& task_;
+  std::int64_t context_, page_size_, pages_each_;
+  std::vector<std::int32_t> pages_;
+};
+
+}  // namespace
+
+TickSpeeds measure_tick_speeds(const TickSpeedTask& task) {
+  ProductSpeedTask matmul;
+  matmul.out = matmul.in = task.matmul_size;
+  matmul.num_rows = {task.matmul_size};
+  matmul.device_number = task.options.device_number;
+  matmul.pool_bytes = task.pool_bytes;
+  const ProductSpeeds ceilings = measure_product_speeds(matmul);
+  const auto size = static_cast<double>(task.matmul_size);
+  TickSpeeds speeds;
+  speeds.copy_bytes_per_s = ceilings.copy_bytes_per_s;
+  speeds.read_bytes_per_s = ceilings.read_bytes_per_s;
+  speeds.matmul_flops = 2 * size * size * size / ceilings.product_s[0];
+
+  const std::unique_ptr<DecodeEngine> engine = make_device_engine(task.options);
+  speeds.rewrite_s = make_weights(task, *engine);
+  const std::int64_t num_pages = engine->allocate_kv();
+  if (task.options.kv_format == quant::KvFormat::fp8_e4m3) {
+    const std::vector<float> scales(
+        static_cast<std::size_t>(task.options.shape.num_layers * task.options.shape.num_kv_heads), kKvScale);
+    engine->set_kv_scales(scales, scales);
+  }
+  for (const std::int64_t context : task.contexts) {
+    const Sequences sequences(task, context, num_pages);
+    const std::int64_t most = *std::ranges::max_element(task.batches);
+    sequences.fill(*engine, std::min(most, sequences.most()));
+    for (const std::int64_t batch : task.batches) {
+      TickSpeed work = count_tick_work(task, batch, context);
+      if (batch <= sequences.most()) {
+        const TickSpeed measured = sequences.decode(*engine, batch);
+        work.tick_s = measured.tick_s;
+        work.host_s = measured.host_s;
+      }
+      speeds.ticks.push_back(work);
+    }
+  }
+  return speeds;
+}
+
+}  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -1,9 +1,0 @@
-#include "cutlass_product.cuh"
-
-namespace qrl::cuda::QRL_CUDA_TARGET {
-
-void cutlass_int8(const ProductTask& task, const CutlassPlace& place, const Stream& stream) {
-  cutlass_product<std::int8_t, std::int32_t>(task, place, stream);
-}
-
-}  // namespace qrl::cuda::QRL_CUDA_TARGET

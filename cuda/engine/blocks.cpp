@@ -1,0 +1,88 @@
+#include "cuda/engine/blocks.h"
+
+namespace qrl::cuda::QRL_CUDA_TARGET {
+
+EncodedRows rows_for(quant::Format format, std::int64_t width, void* codes, float* scales) {
+  const quant::FormatSpec& what = quant::spec(format);
+  return {what.activations,           codes, what.has_activation_scales() ? scales : nullptr,
+          round_up(width, kInputRun), width, what.activation_scale_inputs == 0 ? width : what.activation_scale_inputs};
+}
+
+Blocks::Blocks(const EngineOptions& options, const TickMemory& ticks, const Weights& weights, Products& products)
+    : options_(options),
+      weights_(weights),
+      products_(products),
+      qkv_stride_(
+          round_up((options.shape.num_heads + 2 * options.shape.num_kv_heads) * options.shape.head_dim, kOutputTile)),
+      width_stride_(round_up(options.shape.width, kOutputTile)),
+      gate_up_stride_(round_up(2 * options.shape.ffn, kOutputTile)),
+      x_(floats(ticks.max_rows() * options.shape.width)),
+      qkv_(products_of(ticks.max_rows() * qkv_stride_)),
+      q_(floats(ticks.max_rows() * options.shape.num_heads * options.shape.head_dim)),
+      context_(floats(ticks.max_rows() * options.shape.num_heads * options.shape.head_dim)),
+      y_(products_of(ticks.max_rows() * width_stride_)),
+      gate_up_(products_of(ticks.max_rows() * gate_up_stride_)),
+      normed_(ticks.max_rows(), options.shape.width),
+      attended_(ticks.max_rows(), options.shape.num_heads * options.shape.head_dim),
+      gated_(ticks.max_rows(), options.shape.ffn),
+      partial_contexts_(floats(ticks.max_partials() * options.shape.num_heads * options.shape.head_dim)),
+      partial_stats_(floats(ticks.max_partials() * options.shape.num_heads * 2)) {}
+
+Memory Blocks::products_of(std::int64_t count) const {
+  return Memory(static_cast<std::size_t>(count) * (options_.f32_products ? sizeof(float) : sizeof(std::uint16_t)));
+}
+
+void Blocks::product(const EncodedRows& x, const DeviceMatrix& w, std::int64_t num_rows, const Memory& y,
+                     std::int64_t y_stride, const Stream& stream) const {
+  products_.multiply({x, num_rows, w, y.data(), y_stride, options_.f32_products}, stream);
+}
+
+void Blocks::embed(const TickArrays& arrays, const std::int32_t* drawn, const Stream& stream) {
+  QRL_CUDA_TARGET::embed({weights_.embedding_VD(), arrays.tokens, drawn, options_.shape.width, x_.as<float>()},
+                         arrays.shape.rows, stream);
+  branch_ = {};
+}
+
+void Blocks::resume(const float* x, std::int64_t num_rows, const Stream& stream) {
+  copy_on_device(x_.data(), x, static_cast<std::size_t>(num_rows * options_.shape.width) * sizeof(float), stream);
+  branch_ = {};
+}
+
+void Blocks::store(std::size_t layer_idx, const TickArrays& arrays, const KvPages& pages, const Stream& stream) {
+  const ModelShape& shape = options_.shape;
+  const std::int64_t num_rows = arrays.shape.rows;
+  const LayerMemory& layer = weights_.layer(layer_idx);
+  const EncodedRows before = normed_.for_layer(layer.qkv.view);
+  norm_encode({x_.as<float>(), branch_, nullptr, layer.input_norm_D.as<float>(), nullptr, shape.rms_norm_eps, before},
+              num_rows, stream);
+  product(before, layer.qkv.view, num_rows, qkv_, qkv_stride_, stream);
+  rope_and_store(
+      {rows_of(qkv_, qkv_stride_), shape.num_heads, layer.qkv_bias.as<float>(), layer.q_norm_E.as<float>(),
+       layer.k_norm_E.as<float>(), shape.rms_norm_eps, weights_.rope_table(), arrays.where, pages, q_.as<float>()},
+      num_rows, stream);
+}
+
+void Blocks::attend(std::size_t layer_idx, const TickArrays& arrays, const KvPages& pages, const Stream& stream) {
+  const ModelShape& shape = options_.shape;
+  const std::int64_t num_rows = arrays.shape.rows;
+  const LayerMemory& layer = weights_.layer(layer_idx);
+  const EncodedRows attended = attended_.for_layer(layer.o.view), after = normed_.for_layer(layer.gate_up.view),
+                    gated = gated_.for_layer(layer.down.view);
+  // Codes without a row's scale need nobody who sees the whole row.
+  const bool is_bf16 = attended.code == quant::Code::bf16;
+  attention({q_.as<float>(), shape.num_heads, arrays.where, pages, arrays.attention, partial_stats_.as<float>(),
+             partial_contexts_.as<float>(), context_.as<float>(),
+             is_bf16 ? static_cast<std::uint16_t*>(attended.codes) : nullptr, attended.stride},
+            stream);
+  if (!is_bf16) encode({context_.as<float>(), attended}, num_rows, stream);
+  product(attended, layer.o.view, num_rows, y_, width_stride_, stream);
+  norm_encode({x_.as<float>(), rows_of(y_, width_stride_), layer.o_bias_D.as<float>(), layer.post_norm_D.as<float>(),
+               nullptr, shape.rms_norm_eps, after},
+              num_rows, stream);
+  product(after, layer.gate_up.view, num_rows, gate_up_, gate_up_stride_, stream);
+  swiglu_encode({rows_of(gate_up_, gate_up_stride_), gated}, num_rows, stream);
+  product(gated, layer.down.view, num_rows, y_, width_stride_, stream);
+  branch_ = rows_of(y_, width_stride_);
+}
+
+}  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -1,0 +1,72 @@
+// Owns a tick's rows on their way through the model's blocks: memory between the kernels, and their order. Knows
+// neither whose pages the keys and values go to nor what becomes of the last block's rows.
+#pragma once
+
+#include <cstddef>
+
+#include "cuda/engine/decode_engine.h"
+#include "cuda/runtime/kernels.h"
+#include "cuda/gemm/gemms.h"
+#include "cuda/runtime/runtime.h"
+#include "cuda/engine/tick_memory.h"
+#include "cuda/engine/weights.h"
+
+namespace qrl::cuda::QRL_CUDA_TARGET {
+
+/// Rows of a width as a matrix of this format reads them.
+EncodedRows rows_for(quant::Format format, std::int64_t width, void* codes, float* scales);
+
+/// Memory for rows of a width in any code, and their scales.
+struct EncodedMemory {
+  EncodedMemory(std::int64_t rows, std::int64_t width_)
+      : width(width_),
+        codes(static_cast<std::size_t>(rows * round_up(width_, kInputRun)) * 2),
+        scales(static_cast<std::size_t>(rows * ceil_div(width_, kInputRun)) * sizeof(float)) {}
+  EncodedRows for_layer(const DeviceMatrix& w) const {
+    return rows_for(w.format, width, codes.data(), scales.as<float>());
+  }
+  std::int64_t width;
+  Memory codes, scales;
+};
+
+inline Memory floats(std::int64_t count) { return Memory(static_cast<std::size_t>(count) * sizeof(float)); }
+
+/// The residual stream of some rows, fp32 [*, width], and what is still to be added to it.
+struct ResidualRows {
+  float* x = nullptr;
+  ProductRows branch{};
+};
+
+/// Everything is in the order of the stream that a call is given.
+class Blocks {
+ public:
+  /// Room for ticks of `ticks`. `weights` and `products` must outlive it.
+  Blocks(const EngineOptions& options, const TickMemory& ticks, const Weights& weights, Products& products);
+
+  // A tick is begun, in one way or the other; then each block has its rows' keys and values stored, and attends.
+  void embed(const TickArrays& arrays, const std::int32_t* drawn, const Stream& stream);  ///< drawn: by the tick before
+  /// With the residual stream after the block before, fp32 [rows, width].
+  void resume(const float* x, std::int64_t num_rows, const Stream& stream);
+  void store(std::size_t layer_idx, const TickArrays& arrays, const KvPages& pages, const Stream& stream);
+  void attend(std::size_t layer_idx, const TickArrays& arrays, const KvPages& pages, const Stream& stream);
+
+  /// What the last block left.
+  ResidualRows rows() const { return {x_.as<float>(), branch_}; }
+
+ private:
+  Memory products_of(std::int64_t count) const;
+  ProductRows rows_of(const Memory& y, std::int64_t stride) const { return {y.data(), stride, options_.f32_products}; }
+  void product(const EncodedRows& x, const DeviceMatrix& w, std::int64_t num_rows, const Memory& y,
+               std::int64_t y_stride, const Stream& stream) const;
+
+  EngineOptions options_;
+  const Weights& weights_;
+  Products& products_;
+  std::int64_t qkv_stride_, width_stride_, gate_up_stride_;
+  Memory x_, qkv_, q_, context_, y_, gate_up_;
+  EncodedMemory normed_, attended_, gated_;
+  Memory partial_contexts_, partial_stats_;  // of attention
+  ProductRows branch_{};
+};
+
+}  // namespace qrl::cuda::QRL_CUDA_TARGET

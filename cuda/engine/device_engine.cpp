@@ -1,0 +1,197 @@
+#include "cuda/engine/device_engine.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "cuda/engine/engine_state.h"
+#include "cuda/runtime/out_of_memory.h"
+
+namespace qrl::cuda::QRL_CUDA_TARGET {
+
+namespace {
+
+using quant::KvFormat;
+
+constexpr std::int64_t kMaxHeadDim = 256;
+constexpr const char* kKey = "rollout.device: cuda";
+
+void check(const EngineOptions& options, const DeviceFacts& device) {
+  const ModelShape& shape = options.shape;
+  QRL_REQUIRE(options.kv_format != KvFormat::f32, "rollout.device: cuda", "a KV cache of bf16, int8 or fp8_e4m3",
+              "fp32", "set quant.rollout.kv_cache");
+  QRL_REQUIRE(shape.head_dim <= kMaxHeadDim, "rollout.device: cuda",
+              "a head_dim of at most " + std::to_string(kMaxHeadDim), std::to_string(shape.head_dim));
+  // The widest row that a kernel holds in shared memory; 1 KiB besides.
+  const std::int64_t widest = std::max({shape.width, shape.ffn, shape.num_heads * shape.head_dim});
+  const std::int64_t num_blocks = ceil_div(shape.vocab_size, kDrawBlock);
+  const std::int64_t shared_bytes = std::max(widest * 4, num_blocks * 16 + 2 * kDrawBlock * 4) + 1024;
+  QRL_REQUIRE(shared_bytes <= static_cast<std::int64_t>(device.shared_bytes), "rollout.device: cuda",
+              "rows that fit the " + std::to_string(device.shared_bytes) + " bytes of shared memory of " + device.name,
+              std::to_string(shared_bytes));
+}
+
+class DeviceEngine final : public DecodeEngine {
+ public:
+  DeviceEngine(const EngineOptions& options, const DeviceFacts& device)
+      : state_(options, device), weights_(state_), sequences_(state_) {}
+
+  std::string describe() const override;
+  WeightStore& weights() override { return weights_; }
+  SequenceScorer& sequences() override { return sequences_; }
+  void set_kv_scales(std::span<const float> keys_LK, std::span<const float> values_LK) override {
+    state_.kv.set_scales(keys_LK, values_LK, state_.stream);
+  }
+  std::int64_t allocate_kv() override {
+    if (state_.in_flight) state_.wait();
+    num_finished_ = num_started_;
+    return state_.kv.allocate();
+  }
+  void release_kv() override;
+  void start(const Tick& tick, const Draws& draws) override;
+  void finish(std::span<DrawnToken> drawn) override;
+  void logits(std::span<const std::int32_t> rows, std::span<float> logits_RV) override;
+  std::int64_t max_logit_rows() const override { return kWholeRows; }
+  const EngineStats& stats() const override { return state_.stats; }
+
+ private:
+  /// A tick that was started, and where what it has sampled comes.
+  struct Turn {
+    std::int64_t num_draws = 0;       // the caller's
+    std::int64_t num_rows_drawn = 0;  // those that fill up included
+    Event done;
+  };
+
+  void check_rows(std::span<const std::int32_t> rows) const;
+  void run_all(const TickArrays& arrays);
+  void launch_graph(const TickArrays& arrays);
+
+  EngineState state_;
+  DeviceWeightStore weights_;
+  DeviceSequenceScorer sequences_;
+  std::map<TickShape, Graph> graphs_;  // empty: a tick of this shape was launched
+  Turn turns_[2];
+  std::int64_t num_started_ = 0, num_finished_ = 0;  // ticks; each takes the turn of its number
+};
+
+std::string DeviceEngine::describe() const {
+  return state_.device.name + ", device " + std::to_string(state_.device.number) + " of " +
+         std::to_string(state_.device.count) + " (sm_" + std::to_string(state_.device.major) +
+         std::to_string(state_.device.minor) + ", " + std::to_string(state_.device.total_bytes >> 30) +
+         " GiB); products: " + state_.products->describe();
+}
+
+void DeviceEngine::release_kv() {
+  state_.wait();
+  graphs_.clear();  // they name its addresses
+  state_.kv.release();
+}
+
+void DeviceEngine::start(const Tick& tick, const Draws& draws) {
+  QRL_INVARIANT(state_.weights.uploaded() && state_.kv.has_pages(), "tick", "weights and KV memory", "none");
+  QRL_INVARIANT(state_.kv.has_scales(), "tick", "calibrated KV scales", "none");
+  QRL_INVARIANT(num_started_ - num_finished_ < 2, "tick", "one under way at most", "two");
+  const bool follows = state_.num_rows > 0;  // what the tick before has drawn is there
+  state_.check(tick, state_.kv.num_pages(), follows ? turns_[(num_started_ + 1) % 2].num_draws : 0);
+  state_.num_rows = static_cast<std::int64_t>(tick.tokens_N.size());
+  check_rows(draws.rows);
+  QRL_INVARIANT(draws.rows.size() == draws.uniforms.size() && draws.temperature >= 0, "draw", "a uniform a row",
+                std::to_string(draws.uniforms.size()));
+  state_.synchronize_callers_stream();
+  Turn& turn = turns_[num_started_ % 2];
+  turn.done.wait();  // of the tick before the last, which nobody waited for if it had no draws
+  state_.in_flight = true;
+  const TickArrays arrays = state_.tick.send(tick, draws, state_.stream);
+  if (!tick.copies.empty()) {
+    for (std::size_t i = 0; i < state_.weights.num_layers(); ++i)
+      copy_slots({arrays.copies, state_.kv.pages(i)}, static_cast<std::int64_t>(tick.copies.size()), state_.stream);
+  }
+  if (state_.options.graphs && draws.rows.size() == tick.tokens_N.size()) {
+    launch_graph(arrays);
+  } else {
+    run_all(arrays);
+    state_.head.draw(state_.blocks.rows(), arrays, state_.stream);
+  }
+  turn.num_draws = static_cast<std::int64_t>(draws.rows.size());
+  turn.num_rows_drawn = arrays.shape.draws;
+  state_.head.send_drawn(turn.num_rows_drawn, static_cast<std::size_t>(num_started_ % 2), state_.stream);
+  turn.done.record(state_.stream);
+  ++num_started_;
+}
+
+void DeviceEngine::finish(std::span<DrawnToken> drawn) {
+  QRL_INVARIANT(num_finished_ < num_started_, "tick", "one that was started", "none");
+  const auto turn_idx = static_cast<std::size_t>(num_finished_ % 2);
+  const Turn& turn = turns_[turn_idx];
+  QRL_INVARIANT(turn.num_draws == static_cast<std::int64_t>(drawn.size()), "draw",
+                "room for " + std::to_string(turn.num_draws), std::to_string(drawn.size()));
+  ++num_finished_;
+  if (drawn.empty()) return;
+  const double start_s = base::now_s();
+  turn.done.wait();
+  state_.stats.waited_s += base::now_s() - start_s;
+  if (num_finished_ == num_started_) state_.in_flight = false;
+  state_.head.read(turn.num_rows_drawn, turn_idx, drawn);
+}
+
+void DeviceEngine::run_all(const TickArrays& arrays) {
+  state_.blocks.embed(arrays, state_.head.drawn_tokens(), state_.stream);
+  for (std::size_t i = 0; i < state_.weights.num_layers(); ++i) {
+    state_.blocks.store(i, arrays, state_.kv.pages(i), state_.stream);
+    state_.blocks.attend(i, arrays, state_.kv.pages(i), state_.stream);
+  }
+}
+
+/// The first tick of a shape is launched one by one: that loads kernels and makes cuBLASLt's plans, which recording
+/// must not. From the second on it is a graph.
+void DeviceEngine::launch_graph(const TickArrays& arrays) {
+  const auto launch = [&] {
+    run_all(arrays);
+    state_.head.draw(state_.blocks.rows(), arrays, state_.stream);
+  };
+  const auto [found, is_new] = graphs_.try_emplace(arrays.shape);
+  if (is_new) return launch();
+  Graph& graph = found->second;
+  if (graph.empty()) {
+    graph = Graph(state_.stream, launch);
+    ++state_.stats.num_graphs;
+  }
+  graph.launch(state_.stream);
+  ++state_.stats.graph_ticks;
+}
+
+void DeviceEngine::check_rows(std::span<const std::int32_t> rows) const {
+  QRL_INVARIANT(std::ranges::all_of(rows, [&](std::int64_t row) { return 0 <= row && row < state_.num_rows; }) &&
+                    std::ranges::adjacent_find(rows, std::greater_equal<>()) == rows.end(),
+                "draw", "rows in " + range_text(state_.num_rows) + ", ascending", "others");
+}
+
+void DeviceEngine::logits(std::span<const std::int32_t> rows, std::span<float> logits_RV) {
+  const std::int64_t vocab_size = state_.options.shape.vocab_size;
+  QRL_INVARIANT(static_cast<std::int64_t>(rows.size()) <= kWholeRows &&
+                    static_cast<std::int64_t>(logits_RV.size()) == static_cast<std::int64_t>(rows.size()) * vocab_size,
+                "logits", "at most " + std::to_string(kWholeRows) + " rows and room for them",
+                std::to_string(rows.size()));
+  check_rows(rows);
+  if (rows.empty()) return;
+  state_.synchronize_callers_stream();
+  with_memory({kUtilization, "whole rows of logits", kLowerIt},
+              [&] { state_.head.logits(state_.blocks.rows(), rows, logits_RV, state_.stream); });
+  state_.wait();
+}
+
+}  // namespace
+
+std::unique_ptr<DecodeEngine> make_device_engine(const EngineOptions& options) {
+  const DeviceFacts device = use_device(options.device_number);
+  check(options, device);
+  return with_memory(
+      {kKey, "the rows of a tick", "lower rollout.max_num_batched_tokens, or end what else uses the device"},
+      [&] { return std::make_unique<DeviceEngine>(options, device); });
+}
+
+}  // namespace qrl::cuda::QRL_CUDA_TARGET

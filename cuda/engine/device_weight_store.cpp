@@ -1,0 +1,70 @@
+#include "base/error.h"
+#include "cuda/engine/engine_state.h"
+#include "cuda/runtime/out_of_memory.h"
+#include "cuda/quantize/quantize_weights.h"
+
+namespace qrl::cuda::QRL_CUDA_TARGET {
+
+namespace {
+
+using quant::Code;
+
+/// Bytes of quantized rows in a caller's memory, without the scales that follow them.
+std::int64_t code_bytes_of(const DeviceMatrix& w, std::int64_t num_rows) {
+  return num_rows * round_up(w.at.in, kInputRun) * (quant::spec(w.format).activations == Code::bf16 ? 2 : 1);
+}
+EncodedRows rows_in(void* memory, const DeviceMatrix& w, std::int64_t num_rows) {
+  auto* scales = static_cast<std::uint8_t*>(memory) + code_bytes_of(w, num_rows);
+  return rows_for(w.format, w.at.in, memory, reinterpret_cast<float*>(scales));
+}
+
+}  // namespace
+
+void DeviceWeightStore::upload(const HostWeights& weights) {
+  engine_.synchronize_callers_stream();
+  with_memory({"rollout.device: cuda", "the weights",
+               "choose quant.rollout.weights of fewer bits, or end what else uses the device"},
+              [&] { engine_.weights.upload(weights, engine_.stream); });
+  // Before the KV pages take what memory is left, and before any graph.
+  for (std::size_t i = 0; i < engine_.weights.num_layers(); ++i) {
+    const LayerMemory& layer = engine_.weights.layer(i);
+    for (const MatrixMemory* matrix : {&layer.qkv, &layer.o, &layer.gate_up, &layer.down})
+      engine_.products->reserve(matrix->view, engine_.tick.max_rows());
+  }
+}
+
+std::int64_t DeviceWeightStore::rewrite(std::span<const Master> masters) {
+  engine_.synchronize_callers_stream();
+  return with_memory({kUtilization, "publishing weights", kLowerIt},
+                     [&] { return engine_.weights.rewrite(masters, engine_.stream); });
+}
+
+void DeviceWeightStore::dequantize(std::span<const DequantizedMatrix> wanted, CallersStream stream) {
+  engine_.run_on_callers_stream(stream, [&](const Stream& theirs) { engine_.weights.decode(wanted, theirs); });
+}
+
+MatmulRoom DeviceWeightStore::matmul_room(const MatrixId& matrix, std::int64_t num_rows) const {
+  const DeviceMatrix& w = engine_.weights.matrix(matrix);
+  const EncodedRows rows = rows_in(nullptr, w, 0);
+  const std::int64_t num_scales = quant::spec(w.format).has_activation_scales() ? num_rows * rows.num_scales() : 0;
+  return {code_bytes_of(w, num_rows) + num_scales * static_cast<std::int64_t>(sizeof(float)), w.at.rows,
+          engine_.options.f32_products};
+}
+
+void DeviceWeightStore::matmul(const float* x, const MatmulInput& input, void* y, CallersStream stream) {
+  const DeviceMatrix& w = engine_.weights.matrix(input.matrix);
+  const EncodedRows rows = rows_in(input.quantized, w, input.num_rows);
+  engine_.run_on_callers_stream(stream, [&](const Stream& theirs) {
+    encode({x, rows}, input.num_rows, theirs);
+    engine_.products->multiply({rows, input.num_rows, w, y, w.at.rows, engine_.options.f32_products}, theirs);
+  });
+}
+
+void DeviceWeightStore::dequantize(const MatmulInput& input, void* to, bool to_f32, CallersStream stream) {
+  const EncodedRows rows = rows_in(input.quantized, engine_.weights.matrix(input.matrix), input.num_rows);
+  engine_.run_on_callers_stream(stream, [&](const Stream& theirs) {
+    decode_rows({rows, to, to_f32}, input.num_rows, theirs);
+  });
+}
+
+}  // namespace qrl::cuda::QRL_CUDA_TARGET

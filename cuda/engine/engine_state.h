@@ -1,0 +1,96 @@
+// Owns what the parts of one engine share: its device memory, its stream, and whose work is under way. The parts are
+// the doors of engine/: ticks (device_engine.cpp), weights and sequences.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "cuda/engine/blocks.h"
+#include "cuda/engine/sequence_scorer.h"
+#include "cuda/engine/weight_store.h"
+#include "cuda/runtime/kernels.h"
+#include "cuda/attention/kv_memory.h"
+#include "cuda/gemm/gemms.h"
+#include "cuda/engine/tick_memory.h"
+#include "cuda/sample/lm_head.h"
+#include "cuda/engine/weights.h"
+
+namespace qrl::cuda::QRL_CUDA_TARGET {
+
+struct EngineState {
+  EngineState(const EngineOptions& options, const DeviceFacts& device);
+
+  /// That a tick's rows, positions, pages and copies are within this engine's; tokens, too: of the tick before, whose
+  /// sampled tokens may be this one's, num_drawn_before were sampled.
+  void check(const Tick& tick, std::int64_t num_pages, std::int64_t num_drawn_before = 0) const;
+  /// Until the engine's stream is done.
+  void wait();
+  /// work(stream) on a caller's stream, behind the engine's own work. The GEMMs' workspaces are one stream's at a time.
+  template <class Work>
+  void run_on_callers_stream(CallersStream callers, const Work& work) {
+    enter_device(device);
+    if (in_flight) wait();
+    if (callers_stream && callers_stream->handle != callers.handle) synchronize_callers_stream();
+    callers_stream = callers;
+    work(Stream(callers.handle));
+  }
+  /// Until what runs on a caller's stream is done.
+  void synchronize_callers_stream();
+  /// For work that is no tick: nothing is under way, and nothing of the last tick stays for `logits`.
+  void drain();
+
+  EngineOptions options;
+  DeviceFacts device;
+  Stream stream;
+  std::unique_ptr<Products> products;
+  Weights weights;
+  KvMemory kv;
+  TickMemory tick;
+  Blocks blocks;
+  VocabularyHead head;
+  std::int64_t num_rows = 0;                    ///< of the last tick
+  bool in_flight = false;                       ///< the device may not be done
+  std::optional<CallersStream> callers_stream;  ///< has work that may not be done
+  EngineStats stats;
+};
+
+/// The key that leaves memory to work that is no tick, and what to do when that is too little.
+inline constexpr const char *kUtilization = "rollout.gpu_memory_utilization",
+                            *kLowerIt = "lower it, or end what else uses the device";
+
+/// "[0, count)", for errors.
+std::string range_text(std::int64_t count);
+
+class DeviceWeightStore final : public WeightStore {
+ public:
+  explicit DeviceWeightStore(EngineState& engine) : engine_(engine) {}
+  void upload(const HostWeights& weights) override;
+  std::int64_t rewrite(std::span<const Master> masters) override;
+  void dequantize(std::span<const DequantizedMatrix> wanted, CallersStream stream) override;
+  Table table(WeightPlace place) const override { return engine_.weights.table(place); }
+  MatmulRoom matmul_room(const MatrixId& matrix, std::int64_t num_rows) const override;
+  void matmul(const float* x, const MatmulInput& input, void* y, CallersStream stream) override;
+  void dequantize(const MatmulInput& input, void* to, bool to_f32, CallersStream stream) override;
+
+ private:
+  EngineState& engine_;
+};
+
+class DeviceSequenceScorer final : public SequenceScorer {
+ public:
+  explicit DeviceSequenceScorer(EngineState& engine) : engine_(engine) {}
+  void forward(std::span<const Tick> ticks, std::int64_t num_pages, std::span<float* const> after_layer,
+               CallersStream stream) override;
+  void score(const float* x, const Targets& targets, std::span<TokenScore> scores, CallersStream stream) override;
+  void kv_percentiles(const Tick& tick, std::int64_t num_above, std::span<float> keys_LK,
+                      std::span<float> values_LK) override;
+
+ private:
+  EngineState& engine_;
+  std::deque<TickMemory> forward_ticks_;  // of `forward`, which has all of them on the device at once
+};
+
+}  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -1,0 +1,240 @@
+#include "cuda/engine/weights.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/bf16.h"
+#include "base/error.h"
+#include "cuda/quantize/quantize_weights.h"
+
+namespace qrl::cuda::QRL_CUDA_TARGET {
+
+namespace {
+
+/// Bytes of the host, if there are any, to memory that is made when it is not there yet.
+void put(Memory& memory, const void* from, std::size_t num_bytes, const Stream& stream) {
+  if (memory.empty()) memory = Memory(num_bytes);
+  QRL_INVARIANT(memory.num_bytes() == num_bytes, "upload", std::to_string(memory.num_bytes()) + " bytes as before",
+                std::to_string(num_bytes));
+  if (from != nullptr) copy_to_device(memory.data(), from, num_bytes, stream);
+}
+
+/// At least so many bytes, when whatever used what was there is done.
+void grow(Memory& memory, std::size_t num_bytes, const Stream& stream) {
+  if (memory.num_bytes() >= num_bytes) return;
+  stream.wait();
+  memory = Memory();
+  memory = Memory(num_bytes);
+}
+
+void put_floats(Memory& memory, const float* from, std::int64_t count, const Stream& stream) {
+  if (from == nullptr) return;
+  put(memory, from, static_cast<std::size_t>(count) * sizeof(float), stream);
+}
+
+}  // namespace
+
+void Weights::upload_matrix(const HostMatrix& host, std::int64_t out, std::int64_t in, MatrixMemory& matrix,
+                            const Stream& stream) {
+  QRL_INVARIANT(host.out == out && host.in == in, "upload",
+                "a matrix [" + std::to_string(out) + ", " + std::to_string(in) + "]",
+                "[" + std::to_string(host.out) + ", " + std::to_string(host.in) + "]");
+  QRL_REQUIRE(host.format != quant::Format::f32, "rollout.device: cuda", "weights of bf16 or fewer bits", "fp32",
+              "set quant.rollout.weights to another format, and quant.rollout.lm_head to auto");
+  const MatrixLayout at = matrix_layout(host.format, out, in);
+  if (matrix.codes.empty()) {
+    // Padding is never written: zero, as products read it.
+    Memory codes = Memory::zeroed(static_cast<std::size_t>(at.num_bytes()));
+    matrix.scales = Memory::zeroed(static_cast<std::size_t>(at.num_scales * at.rows) * sizeof(float));
+    matrix.codes = std::move(codes);  // both or none
+    matrix.view = {host.format, at, matrix.codes.as<std::uint8_t>(),
+                   at.num_scales > 0 ? matrix.scales.as<float>() : nullptr};
+  }
+  QRL_INVARIANT(matrix.view.format == host.format, "upload", "the format of before", std::string(name(host.format)));
+  if (host.panels == nullptr) return;
+  const auto panel_bytes = static_cast<std::size_t>(at.rows * at.num_words) * sizeof(std::uint32_t);
+  grow(staging_, panel_bytes, stream);
+  copy_to_device(staging_.data(), host.panels, panel_bytes, stream);
+  repack({staging_.as<std::uint32_t>(), word_order(host.format), at, matrix.codes.as<std::uint8_t>()}, stream);
+  if (at.num_scales == 0) return;
+  QRL_INVARIANT(host.scales != nullptr && host.scale_stride == at.rows, "upload",
+                "scales of " + std::to_string(at.rows) + " columns", std::to_string(host.scale_stride));
+  const auto count = static_cast<std::size_t>(at.num_scales * at.rows);
+  if (quant::spec(host.format).weights != quant::Code::int4) {
+    copy_to_device(matrix.scales.data(), host.scales, count * sizeof(float), stream);
+    return;
+  }
+  std::vector<float>& wide = wide_scales_.emplace_back(count);
+  std::transform(static_cast<const base::bf16*>(host.scales), static_cast<const base::bf16*>(host.scales) + count,
+                 wide.begin(), [](base::bf16 scale) { return to_float(scale); });
+  copy_to_device(matrix.scales.data(), wide.data(), count * sizeof(float), stream);
+}
+
+void Weights::upload(const HostWeights& host, const Stream& stream) {
+  const ModelShape& shape = options_.shape;
+  const std::int64_t q_size = shape.num_heads * shape.head_dim, kv_size = shape.num_kv_heads * shape.head_dim;
+  QRL_INVARIANT(static_cast<std::int64_t>(host.layers.size()) == shape.num_layers, "upload",
+                std::to_string(shape.num_layers) + " layers", std::to_string(host.layers.size()));
+  QRL_REQUIRE(
+      host.lm_head.format == quant::Format::bf16 && (host.embedding_VD != nullptr || host.lm_head.panels == nullptr),
+      "rollout.device: cuda", "embedding and lm_head of bf16", std::string(name(host.lm_head.format)),
+      "set quant.rollout.weights to another format than fp32, and quant.rollout.lm_head to auto");
+  put(embedding_, host.embedding_VD, static_cast<std::size_t>(shape.vocab_size * shape.width) * 2, stream);
+  put_floats(final_norm_, host.final_norm_D, shape.width, stream);
+  put_floats(rope_table_, host.rope_table, options_.max_positions * shape.head_dim, stream);
+  layers_.resize(host.layers.size());
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const HostLayer& from = host.layers[i];
+    LayerMemory& to = layers_[i];
+    put_floats(to.input_norm_D, from.input_norm_D, shape.width, stream);
+    put_floats(to.post_norm_D, from.post_norm_D, shape.width, stream);
+    put_floats(to.q_norm_E, from.q_norm_E, shape.head_dim, stream);
+    put_floats(to.k_norm_E, from.k_norm_E, shape.head_dim, stream);
+    put_floats(to.qkv_bias, from.qkv_bias, q_size + 2 * kv_size, stream);
+    put_floats(to.o_bias_D, from.o_bias, shape.width, stream);
+    upload_matrix(from.qkv, q_size + 2 * kv_size, shape.width, to.qkv, stream);
+    upload_matrix(from.o, shape.width, q_size, to.o, stream);
+    upload_matrix(from.gate_up, 2 * shape.ffn, shape.width, to.gate_up, stream);
+    upload_matrix(from.down, shape.width, shape.ffn, to.down, stream);
+  }
+  upload_matrix(host.lm_head, shape.vocab_size, shape.width, lm_head_, stream);
+  stream.wait();
+  wide_scales_.clear();
+}
+
+void Weights::require_layer(std::int64_t layer) const {
+  QRL_INVARIANT(uploaded() && 0 <= layer && layer < options_.shape.num_layers, "weights",
+                "a layer of those that were uploaded before", std::to_string(layer));
+}
+
+const Memory& Weights::vector_at(WeightPlace place, std::int64_t layer_idx) const {
+  const LayerMemory& layer = layers_[static_cast<std::size_t>(layer_idx)];
+  switch (place) {
+    case WeightPlace::final_norm:
+      return final_norm_;
+    case WeightPlace::input_norm:
+      return layer.input_norm_D;
+    case WeightPlace::post_norm:
+      return layer.post_norm_D;
+    case WeightPlace::q_norm:
+      return layer.q_norm_E;
+    case WeightPlace::k_norm:
+      return layer.k_norm_E;
+    case WeightPlace::qkv_bias:
+      return layer.qkv_bias;
+    default:
+      return layer.o_bias_D;
+  }
+}
+
+const MatrixMemory* Weights::matrix_at(WeightPlace place, std::int64_t layer_idx) const {
+  const LayerMemory& layer = layers_[static_cast<std::size_t>(layer_idx)];
+  switch (place) {
+    case WeightPlace::lm_head:
+      return &lm_head_;
+    case WeightPlace::qkv:
+      return &layer.qkv;
+    case WeightPlace::o:
+      return &layer.o;
+    case WeightPlace::gate_up:
+      return &layer.gate_up;
+    case WeightPlace::down:
+      return &layer.down;
+    default:
+      return nullptr;
+  }
+}
+
+/// Floats of the host in memory that is used again for each master: the stream's order keeps them apart.
+const float* Weights::bring(Memory& memory, const float* from, std::int64_t count, const Stream& stream) {
+  if (from == nullptr) return nullptr;
+  const std::size_t num_bytes = static_cast<std::size_t>(count) * sizeof(float);
+  grow(memory, num_bytes, stream);
+  copy_to_device(memory.data(), from, num_bytes, stream);
+  return memory.as<float>();
+}
+
+void Weights::rewrite_matrix(const Master& master, const MatrixMemory& matrix, std::uint32_t* not_finite,
+                             const Stream& stream) {
+  const MatrixLayout& at = matrix.view.at;
+  const quant::FormatSpec& what = quant::spec(matrix.view.format);
+  QRL_INVARIANT(0 <= master.first && 0 < master.count && master.first + master.count <= at.out, "rewrite",
+                "rows of a matrix of " + std::to_string(at.out), std::to_string(master.count));
+  QRL_INVARIANT(master.row_scales == nullptr || what.scope == quant::ScaleScope::channel, "rewrite",
+                "scales of rows for a format that has them", std::string(what.name));
+  const auto num_sizes = num_magnitudes(what.scope, master.count, at.num_scales);
+  grow(magnitudes_, static_cast<std::size_t>(num_sizes) * sizeof(std::uint32_t), stream);
+  encode_weights(
+      {master.values, master.count, bring(factors_, master.factors, at.in, stream),
+       bring(row_scales_, master.row_scales, master.count, stream), what.weights, what.scope,
+       what.scale_inputs == 0 ? at.in : what.scale_inputs, word_order(matrix.view.format), at, master.first,
+       matrix.codes.as<std::uint8_t>(), matrix.scales.as<float>(), magnitudes_.as<std::uint32_t>(), not_finite},
+      stream);
+}
+
+std::int64_t Weights::rewrite(std::span<const Master> masters, const Stream& stream) {
+  const std::size_t flags_bytes = masters.size() * sizeof(std::uint32_t);
+  grow(not_finite_, flags_bytes, stream);
+  fill_zero(not_finite_.data(), flags_bytes, stream);
+  auto* not_finite = not_finite_.as<std::uint32_t>();
+  for (const Master& master : masters) {
+    require_layer(master.layer);
+    if (const MatrixMemory* matrix = matrix_at(master.place, master.layer); matrix != nullptr) {
+      rewrite_matrix(master, *matrix, not_finite, stream);
+    } else if (master.place == WeightPlace::embedding) {
+      QRL_INVARIANT(master.first == 0 && master.count == options_.shape.vocab_size, "rewrite", "the whole embedding",
+                    std::to_string(master.count) + " rows");
+      round_table({master.values, master.count * options_.shape.width, nullptr, embedding_.data(), not_finite}, stream);
+    } else {
+      const Memory& vector = vector_at(master.place, master.layer);
+      const auto size = static_cast<std::int64_t>(vector.num_bytes() / sizeof(float));
+      QRL_INVARIANT(0 <= master.first && master.first + master.count <= size, "rewrite",
+                    "elements of a vector of " + std::to_string(size), std::to_string(master.count));
+      store_vector({master.values, master.count, bring(factors_, master.factors, master.count, stream),
+                    vector.as<float>() + master.first, not_finite},
+                   stream);
+    }
+    ++not_finite;
+  }
+  std::vector<std::uint32_t> flags(masters.size());
+  copy_to_host(flags.data(), not_finite_.data(), flags_bytes, stream);
+  stream.wait();
+  const auto broken = std::find(flags.begin(), flags.end(), 1U);
+  return broken == flags.end() ? -1 : broken - flags.begin();
+}
+
+const DeviceMatrix& Weights::matrix(const MatrixId& id) const {
+  require_layer(id.layer);
+  const MatrixMemory* found = id.place == WeightPlace::lm_head ? nullptr : matrix_at(id.place, id.layer);
+  QRL_INVARIANT(found != nullptr, "product", "a matrix of a block", "another weight");
+  return found->view;
+}
+
+Table Weights::table(WeightPlace place) const {
+  require_layer(0);
+  if (place == WeightPlace::embedding) return {embedding_VD(), options_.shape.width};
+  QRL_INVARIANT(place == WeightPlace::lm_head, "table", "embedding or lm_head", "another weight");
+  return {lm_head_.codes.as<std::uint16_t>(), lm_head_.view.at.width};
+}
+
+void Weights::decode(std::span<const DequantizedMatrix> wanted, const Stream& stream) const {
+  const std::int64_t width = options_.shape.width;
+  for (const DequantizedMatrix& one : wanted) {
+    const auto [place, layer] = one.matrix;
+    require_layer(layer);
+    if (const MatrixMemory* matrix = matrix_at(place, layer); matrix != nullptr) {
+      const DeviceMatrix& w = matrix->view;
+      const quant::FormatSpec& what = quant::spec(w.format);
+      decode_weights({w, what.weights, what.scale_inputs == 0 ? w.at.in : what.scale_inputs, word_order(w.format),
+                      one.to, one.to_f32},
+                     stream);
+    } else {
+      QRL_INVARIANT(place == WeightPlace::embedding, "decode", "a matrix", "a vector");
+      decode_rows({{quant::Code::bf16, embedding_.data(), nullptr, width, width, width}, one.to, one.to_f32},
+                  options_.shape.vocab_size, stream);
+    }
+  }
+}
+
+}  // namespace qrl::cuda::QRL_CUDA_TARGET

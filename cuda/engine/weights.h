@@ -1,0 +1,70 @@
+// Owns a model's weights in device memory and how they come there: from the host's panels, or from fp32 masters on the
+// device. Knows nothing of what is computed with them.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "cuda/engine/decode_engine.h"
+#include "cuda/engine/weight_store.h"
+#include "cuda/runtime/kernels.h"
+#include "cuda/runtime/runtime.h"
+
+namespace qrl::cuda::QRL_CUDA_TARGET {
+
+/// A matrix's codes and scales on the device.
+struct MatrixMemory {
+  Memory codes, scales;
+  DeviceMatrix view;
+};
+
+struct LayerMemory {
+  Memory input_norm_D, post_norm_D, q_norm_E, k_norm_E, qkv_bias, o_bias_D;  ///< fp32; empty where there is none
+  MatrixMemory qkv, o, gate_up, down;
+};
+
+class Weights {
+ public:
+  explicit Weights(const EngineOptions& options) : options_(options) {}
+
+  /// Checks shapes and formats, makes memory the first time, copies, blocks until it is there.
+  void upload(const HostWeights& host, const Stream& stream);
+
+  /// As WeightStore::rewrite.
+  std::int64_t rewrite(std::span<const Master> masters, const Stream& stream);
+
+  /// As WeightStore::dequantize, in the stream's order.
+  void decode(std::span<const DequantizedMatrix> wanted, const Stream& stream) const;
+  /// A block's matrix.
+  const DeviceMatrix& matrix(const MatrixId& id) const;
+  /// As WeightStore::table.
+  Table table(WeightPlace place) const;
+
+  bool uploaded() const { return !layers_.empty(); }
+  const std::uint16_t* embedding_VD() const { return embedding_.as<std::uint16_t>(); }
+  const float* final_norm_D() const { return final_norm_.as<float>(); }
+  const float* rope_table() const { return rope_table_.as<float>(); }
+  const LayerMemory& layer(std::size_t idx) const { return layers_[idx]; }
+  std::size_t num_layers() const { return layers_.size(); }
+  const DeviceMatrix& lm_head() const { return lm_head_.view; }
+
+ private:
+  void upload_matrix(const HostMatrix& host, std::int64_t out, std::int64_t in, MatrixMemory& matrix,
+                     const Stream& stream);
+  const Memory& vector_at(WeightPlace place, std::int64_t layer) const;
+  void require_layer(std::int64_t layer) const;
+  const MatrixMemory* matrix_at(WeightPlace place, std::int64_t layer) const;  ///< null: it is none
+  void rewrite_matrix(const Master& master, const MatrixMemory& matrix, std::uint32_t* not_finite,
+                      const Stream& stream);
+  const float* bring(Memory& memory, const float* from, std::int64_t count, const Stream& stream);
+
+  EngineOptions options_;
+  Memory embedding_, final_norm_, rope_table_;
+  std::vector<LayerMemory> layers_;
+  MatrixMemory lm_head_;
+  Memory staging_;                                         // panels of one matrix
+  std::vector<std::vector<float>> wide_scales_;            // of this upload's int4 matrices, until they are copied
+  Memory factors_, row_scales_, magnitudes_, not_finite_;  // of masters
+};
+
+}  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -1,0 +1,35 @@
+// Owns cuBLASLt: found at run time, so that a program runs where there is none, and its plans a shape. Knows nothing of
+// formats other than bf16.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "cuda/runtime/kernels.h"
+#include "cuda/runtime/runtime.h"
+
+namespace qrl::cuda::QRL_CUDA_TARGET {
+
+/// bf16 products, sums fp32 (in an order that the library chooses for the shape, so a row's bits may depend on how many
+/// rows there are).
+class CublasLt {
+ public:
+  /// Throws an input error when the library is not found (LD_LIBRARY_PATH, then the toolkit's usual folder) or does not
+  /// start.
+  CublasLt();
+  ~CublasLt();
+  CublasLt(const CublasLt&) = delete;
+  CublasLt& operator=(const CublasLt&) = delete;
+
+  /// By the algorithm that it proposes for the shape, 0: the one that it holds fastest.
+  void multiply(const ProductTask& task, int algorithm, const Stream& stream);
+  /// That it proposes for the shape, up to kCublasLtAlgorithms.
+  int num_algorithms(const ProductTask& task);
+  std::string version() const;  ///< "13.1.0"
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -1,0 +1,9 @@
+#include "cuda/gemm/cutlass_gemm.cuh"
+
+namespace qrl::cuda::QRL_CUDA_TARGET {
+
+void cutlass_fp8(const ProductTask& task, const CutlassPlace& place, const Stream& stream) {
+  cutlass_product<cutlass::float_e4m3_t, float>(task, place, stream);
+}
+
+}  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -1,0 +1,94 @@
+// Owns CUTLASS's warp-specialised product of two 8-bit matrices on sm_90a, y = bf16(sum · (token scale · channel
+// scale)). Included by one source a code, as each instantiation takes 20 s to compile.
+#pragma once
+
+#include <cuda_runtime_api.h>
+#include <cutlass/cutlass.h>
+#include <cutlass/gemm/device/gemm_universal_adapter.h>
+
+#include <cutlass/epilogue/collective/collective_builder.hpp>
+#include <cutlass/epilogue/fusion/operations.hpp>
+#include <cutlass/gemm/collective/collective_builder.hpp>
+#include <cutlass/gemm/kernel/gemm_universal.hpp>
+#include <string>
+
+#include "base/error.h"
+#include "cuda/gemm/cutlass_gemms.h"
+#include "cuda/runtime/target.h"
+
+namespace qrl::cuda::QRL_CUDA_TARGET {
+
+template <class Element, class Sum, class Tile, class MainloopSchedule, class EpilogueSchedule>
+struct CutlassProduct {
+  using Output = cutlass::bfloat16_t;
+  using Cluster = cute::Shape<cute::_1, cute::_1, cute::_1>;
+  static constexpr int kAlignment = 16 / sizeof(Element), kOutputAlignment = 16 / sizeof(Output);
+  static constexpr auto kRound = cutlass::FloatRoundStyle::round_to_nearest;
+
+  // In CUTLASS's words a vector that goes down the rows is a column that is broadcast.
+  using TokenScale = cutlass::epilogue::fusion::Sm90ColBroadcast<0, Tile, float>;
+  using ChannelScale = cutlass::epilogue::fusion::Sm90RowBroadcast<0, Tile, float>;
+  using Scale = cutlass::epilogue::fusion::Sm90EVT<
+      cutlass::epilogue::fusion::Sm90Compute<cutlass::multiplies, float, float, kRound>, TokenScale, ChannelScale>;
+  using Scaled = cutlass::epilogue::fusion::Sm90EVT<
+      cutlass::epilogue::fusion::Sm90Compute<cutlass::multiplies, Output, float, kRound>,
+      cutlass::epilogue::fusion::Sm90AccFetch, Scale>;
+
+  using Epilogue = typename cutlass::epilogue::collective::CollectiveBuilder<
+      cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, Tile, Cluster,
+      cutlass::epilogue::collective::EpilogueTileAuto, Sum, float, void, cutlass::layout::RowMajor, kOutputAlignment,
+      Output, cutlass::layout::RowMajor, kOutputAlignment, EpilogueSchedule, Scaled>::CollectiveOp;
+  using Mainloop = typename cutlass::gemm::collective::CollectiveBuilder<
+      cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, Element, cutlass::layout::RowMajor, kAlignment, Element,
+      cutlass::layout::ColumnMajor, kAlignment, Sum, Tile, Cluster,
+      cutlass::gemm::collective::StageCountAutoCarveout<static_cast<int>(sizeof(typename Epilogue::SharedStorage))>,
+      MainloopSchedule>::CollectiveOp;
+  using Kernel = cutlass::gemm::kernel::GemmUniversal<cute::Shape<int, int, int, int>, Mainloop, Epilogue>;
+  using Gemm = cutlass::gemm::device::GemmUniversalAdapter<Kernel>;
+
+  static void check(cutlass::Status status, const char* what) {
+    QRL_INVARIANT(status == cutlass::Status::kSuccess, what, "success", cutlassGetStatusString(status));
+  }
+
+  static void run(const ProductTask& task, const CutlassPlace& place, const Stream& stream) {
+    const MatrixLayout& at = task.w.at;
+    const int m = static_cast<int>(task.num_rows), n = static_cast<int>(at.rows), k = static_cast<int>(at.width);
+    typename Gemm::Arguments arguments{cutlass::gemm::GemmUniversalMode::kGemm, {m, n, k, 1}};
+    arguments.mainloop.ptr_A = static_cast<const Element*>(task.x.codes);
+    arguments.mainloop.dA = {task.x.stride, cute::Int<1>{}, 0};
+    arguments.mainloop.ptr_B = reinterpret_cast<const Element*>(task.w.codes);
+    arguments.mainloop.dB = {at.width, cute::Int<1>{}, 0};
+    // The tree's arguments: those of the operands in order, then the operation's own.
+    arguments.epilogue.thread = {{}, {{task.x.scales}, {task.w.scales}, {}}, {}};
+    arguments.epilogue.ptr_C = nullptr;
+    arguments.epilogue.dC = {task.y_stride, cute::Int<1>{}, 0};
+    arguments.epilogue.ptr_D = static_cast<Output*>(task.y);
+    arguments.epilogue.dD = {task.y_stride, cute::Int<1>{}, 0};
+    arguments.hw_info.device_id = 0;
+    arguments.hw_info.sm_count = place.num_multiprocessors;
+    Gemm gemm;
+    check(Gemm::can_implement(arguments), "CUTLASS product: can_implement");
+    const std::size_t workspace_bytes = Gemm::get_workspace_size(arguments);
+    QRL_INVARIANT(workspace_bytes <= place.workspace_bytes, "CUTLASS product: workspace",
+                  std::to_string(place.workspace_bytes) + " bytes or fewer", std::to_string(workspace_bytes));
+    const auto cuda_stream = static_cast<cudaStream_t>(stream.handle());
+    check(gemm.initialize(arguments, place.workspace, cuda_stream), "CUTLASS product: initialize");
+    // As in `launch`: the kernel begins early, and its producer warp waits for the kernel before it ahead of the first
+    // load. Everything else that it reads or writes comes after what that warp has loaded.
+    check(gemm.run(cuda_stream, nullptr, kernels_overlap()), "CUTLASS product: run");
+  }
+};
+
+/// By one of two tiles (cutlass_tile_rows): of 64 rows, each by one warp group, or of 128, by two warp groups together.
+template <class Element, class Sum>
+void cutlass_product(const ProductTask& task, const CutlassPlace& place, const Stream& stream) {
+  using cute::Shape, cute::_64, cute::_128;
+  using Narrow = CutlassProduct<Element, Sum, Shape<_64, _128, _128>, cutlass::gemm::KernelTmaWarpSpecializedPingpong,
+                                cutlass::epilogue::TmaWarpSpecialized>;
+  using Wide = CutlassProduct<Element, Sum, Shape<_128, _128, _128>, cutlass::gemm::KernelTmaWarpSpecializedCooperative,
+                              cutlass::epilogue::TmaWarpSpecializedCooperative>;
+  if (cutlass_tile_rows(task.w.at, task.num_rows, place.num_multiprocessors) == 64) Narrow::run(task, place, stream);
+  else Wide::run(task, place, stream);
+}
+
+}  // namespace qrl::cuda::QRL_CUDA_TARGET

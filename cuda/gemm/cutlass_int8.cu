@@ -1,0 +1,9 @@
+#include "cuda/gemm/cutlass_gemm.cuh"
+
+namespace qrl::cuda::QRL_CUDA_TARGET {
+
+void cutlass_int8(const ProductTask& task, const CutlassPlace& place, const Stream& stream) {
+  cutlass_product<std::int8_t, std::int32_t>(task, place, stream);
+}
+
+}  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -1,0 +1,190 @@
+// Owns which kernels may do a matrix product, and how streamed_product cuts it up. Plain arithmetic on the host. Knows
+// nothing of how the products are made, or of the time that they take.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "cuda/gemm/bf16_table.h"
+#include "cuda/engine/decode_engine.h"
+#include "cuda/runtime/layout.h"
+#include "quant/format.h"
+
+namespace qrl::cuda {
+
+/// Sums of splits over the inputs. The number depends on the matrix alone, as a row's bits depend on it: as many as
+/// give every one of an H100's 132 multiprocessors two blocks where 64 outputs a block do not, of four runs at least.
+inline constexpr std::int64_t kStreamBlocks = 264, kMaxSplits = 8, kFewestRuns = 4;
+inline std::int64_t num_splits(const MatrixLayout& at) {
+  const std::int64_t by_outputs = kStreamBlocks / (at.rows / kOutputTile);
+  return std::max<std::int64_t>(1, std::min({by_outputs, kMaxSplits, at.width / kInputRun / kFewestRuns}));
+}
+
+/// Rows and outputs of a block of streamed_product, and its stages of loads, for up to `rows` rows. More outputs where
+/// there are many rows, because each tile of outputs reads all of x again.
+struct StreamTile {
+  int rows, outputs, num_stages;
+  friend bool operator==(const StreamTile&, const StreamTile&) = default;
+};
+inline constexpr StreamTile kStreamTiles[] = {{8, 64, 4}, {16, 64, 4}, {32, 128, 3}, {64, 128, 3}};
+/// Of 16-bit weights a stage is so large that two hold as many bytes in flight, and more would not fit.
+constexpr int num_stages(const StreamTile& tile, int weight_bits) { return weight_bits == 16 ? 2 : tile.num_stages; }
+
+/// Bytes of a block's shared memory.
+struct StreamBytes {
+  int w = 0, x = 0, w_scales = 0, x_scales = 0;  ///< of one stage: two runs of 128 inputs
+  int sums = 0;                                  ///< of a tile
+  constexpr int x_at() const { return w; }
+  constexpr int w_scales_at() const { return w + x; }
+  constexpr int x_scales_at() const { return w + x + w_scales; }
+  constexpr int stage() const { return w + x + w_scales + x_scales; }
+  /// `sums` are exchanged where the stages are, and kept beside them when a block sums all splits; 16 bytes of notes.
+  constexpr int all(int num_stages, bool keeps_sums) const {
+    return num_stages * stage() + (keeps_sums ? sums : 0) + 16;
+  }
+};
+constexpr StreamBytes stream_bytes(const StreamTile& tile, int weight_bits, int x_bits, bool run_scaled,
+                                   bool x_run_scaled) {
+  constexpr int kInputs = 2 * static_cast<int>(kInputRun), kFloat = 4;
+  return {tile.outputs * kInputs * weight_bits / 8,    //
+          tile.rows * kInputs * x_bits / 8,            //
+          run_scaled ? 2 * tile.outputs * kFloat : 0,  //
+          x_run_scaled ? 2 * tile.rows * kFloat : 0,   //
+          tile.rows * tile.outputs * kFloat};
+}
+inline StreamBytes stream_bytes(const StreamTile& tile, quant::Format format) {
+  const quant::FormatSpec& what = quant::spec(format);
+  const bool run_scaled = what.scale_inputs == kInputRun;
+  return stream_bytes(tile, what.weight_bits, what.activations == quant::Code::bf16 ? 16 : 8, run_scaled,
+                      what.activation_scale_inputs == kInputRun);
+}
+
+/// How streamed_product cuts a product up. No choice changes a bit of the result.
+struct StreamPlan {
+  StreamTile tile{};
+  bool splits_apart = false;  ///< a block a split, sums met in memory; else each block sums all splits
+  friend bool operator==(const StreamPlan&, const StreamPlan&) = default;
+};
+
+/// Memory for the sums of splits apart, and for the tiles that count them.
+inline constexpr std::int64_t kStreamPartialBytes = std::int64_t{32} << 20;
+inline constexpr std::int64_t kStreamCounters = 4096;
+
+struct DeviceLimits {
+  std::int64_t shared_bytes = 0;  ///< of a block
+  std::int64_t num_multiprocessors = 0;
+};
+
+inline bool has_room(const StreamTile& tile, quant::Format format, const DeviceLimits& device) {
+  return stream_bytes(tile, format).all(num_stages(tile, quant::spec(format).weight_bits), true) <= device.shared_bytes;
+}
+inline std::int64_t num_tiles(const StreamTile& tile, const MatrixLayout& at, std::int64_t num_rows) {
+  return ceil_div(at.rows, tile.outputs) * ceil_div(num_rows, tile.rows);
+}
+/// Whether there are splits, and memory for their sums.
+inline bool may_part(const StreamTile& tile, quant::Format format, const MatrixLayout& at, std::int64_t num_rows) {
+  const std::int64_t tiles = num_tiles(tile, at, num_rows);
+  return num_splits(at) > 1 && tiles <= kStreamCounters &&
+         num_splits(at) * tiles * stream_bytes(tile, format).sums <= kStreamPartialBytes;
+}
+
+/// The smallest tile that holds all rows, or the largest that the device's shared memory has room for; splits apart
+/// while the tiles alone are fewer than the multiprocessors.
+inline StreamPlan plan_stream(quant::Format format, const MatrixLayout& at, std::int64_t num_rows,
+                              const DeviceLimits& device) {
+  StreamPlan plan{kStreamTiles[0], false};
+  for (const StreamTile& tile : kStreamTiles) {
+    if (plan.tile.rows >= num_rows) break;
+    if (has_room(tile, format, device)) plan.tile = tile;
+  }
+  plan.splits_apart =
+      may_part(plan.tile, format, at, num_rows) && num_tiles(plan.tile, at, num_rows) < device.num_multiprocessors;
+  return plan;
+}
+
+/// bf16: cuBLASLt, or what a table has for the shape (bf16_table.h). On Hopper, with one scale a channel and a token
+/// and a bf16 result: CUTLASS, but not for few rows, whose tiles of CUTLASS are fewer than the multiprocessors and
+/// cannot read the weights at the memory's speed. All else is streamed. Of e4m3 the two kernels' sums differ in the
+/// last bits, so a row of e4m3 has other bits among more than kStreamedFp8Rows rows than among fewer.
+///
+/// With row_only_sums a row's bits must not depend on the other rows, which no library promises of fp32 sums: then
+/// CUTLASS has int8 alone. Its int32 sums are exact, and both kernels make of one the same bf16 number: each sum and
+/// each product of the two scales is rounded to fp32 once, so is the product of these, nothing is fused, and that is
+/// rounded to the nearest bf16.
+///
+/// int4 (with bf16 activations) and fp8_block128 of kDequantizedRows rows and more are dequantized to bf16 and then
+/// cuBLASLt's: the streamed kernel dequantizes a matrix for every 64 rows again, on mma.sync.
+enum class ProductKernel : std::uint8_t { cublaslt, cutlass_int8, cutlass_fp8, streamed, dequantized };
+inline constexpr std::int64_t kStreamedInt8Rows = 16, kStreamedFp8Rows = 64;
+inline ProductKernel choose_product(quant::Format format, std::int64_t num_rows, bool y_is_f32, bool is_hopper,
+                                    bool row_only_sums = false) {
+  using quant::Format;
+  if (format == Format::bf16 && !row_only_sums) return ProductKernel::cublaslt;
+  if ((format == Format::int4 || format == Format::fp8_block128) && num_rows >= kDequantizedRows && !row_only_sums)
+    return ProductKernel::dequantized;
+  if (!is_hopper || y_is_f32) return ProductKernel::streamed;
+  if (format == Format::int8 && num_rows > kStreamedInt8Rows) return ProductKernel::cutlass_int8;
+  if (row_only_sums) return ProductKernel::streamed;
+  if ((format == Format::fp8_tensor || format == Format::fp8_channel) && num_rows > kStreamedFp8Rows)
+    return ProductKernel::cutlass_fp8;
+  return ProductKernel::streamed;
+}
+
+/// Rows of CUTLASS's tile, which has 128 outputs: 64, the fewest that wgmma takes, while tiles of 128 would leave
+/// multiprocessors without one. A rule and not a choice by time: nobody promises that the two tiles' fp32 sums have the
+/// same bits.
+inline std::int64_t cutlass_tile_rows(const MatrixLayout& at, std::int64_t num_rows, std::int64_t num_multiprocessors) {
+  const std::int64_t wide_tiles = ceil_div(num_rows, 128) * ceil_div(at.rows, 128);
+  return num_rows <= 64 || wide_tiles < num_multiprocessors ? 64 : 128;
+}
+
+/// What the choice depends on besides the product.
+struct ProductRules {
+  bool is_hopper = false, row_only_sums = false;
+  std::span<const Bf16Row> bf16_table{};  ///< that holds for the device and its library
+};
+
+/// One way to make a product.
+struct ProductChoice {
+  ProductKernel kernel = ProductKernel::streamed;
+  StreamPlan plan{};  ///< of `streamed`
+  int algorithm = 0;  ///< of `cublaslt`: the n-th that it proposes
+  friend bool operator==(const ProductChoice&, const ProductChoice&) = default;
+};
+
+/// Above this many rows a product takes so long that the rule is good enough.
+inline constexpr std::int64_t kSweptRows = 128;
+
+/// The ways to make a product, which time chooses from and which therefore all give the same bits: first the rule's
+/// (choose_product, plan_stream), then, where there is a choice, every tile that is not more than half empty, splits
+/// apart and not, and CUTLASS for int8.
+inline std::vector<ProductChoice> product_choices(quant::Format format, const MatrixLayout& at, std::int64_t num_rows,
+                                                  bool y_is_f32, const ProductRules& rules,
+                                                  const DeviceLimits& device) {
+  std::vector<ProductChoice> choices(1);
+  ProductKernel rule = choose_product(format, num_rows, y_is_f32, rules.is_hopper, rules.row_only_sums);
+  if (rule == ProductKernel::cublaslt) {
+    const Bf16Row* row = find_bf16(rules.bf16_table, at.rows, at.width, num_rows, y_is_f32);
+    if (row != nullptr && row->way == kStreamedWay) rule = ProductKernel::streamed;
+    else if (row != nullptr) choices[0].algorithm = row->way;
+  }
+  choices[0].kernel = rule;
+  if (rule == ProductKernel::streamed) choices[0].plan = plan_stream(format, at, num_rows, device);
+  if ((rule != ProductKernel::streamed && rule != ProductKernel::cutlass_int8) || num_rows > kSweptRows) return choices;
+  const auto add = [&](const ProductChoice& choice) {
+    if (std::find(choices.begin(), choices.end(), choice) == choices.end()) choices.push_back(choice);
+  };
+  const auto most_rows = static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(num_rows)));
+  for (const StreamTile& tile : kStreamTiles) {
+    if (tile.rows > std::max(most_rows, kStreamTiles[0].rows) || !has_room(tile, format, device)) continue;
+    add({ProductKernel::streamed, {tile, false}});
+    if (may_part(tile, format, at, num_rows)) add({ProductKernel::streamed, {tile, true}});
+  }
+  if (format == quant::Format::int8 && rules.is_hopper && !y_is_f32) add({ProductKernel::cutlass_int8, {}});
+  return choices;
+}
+
+}  // namespace qrl::cuda

@@ -1,0 +1,131 @@
+#include "cuda/gemm/gemms.h"
+
+#include <cuda_runtime_api.h>
+
+#include "cuda/runtime/check.h"
+#include "cuda/gemm/cublaslt.h"
+#include "cuda/gemm/cutlass_gemms.h"
+#include "cuda/quantize/dequantized_products.h"
+#include "cuda/gemm/gemm_sweep.h"
+
+namespace qrl::cuda::QRL_CUDA_TARGET {
+
+namespace {
+
+int attribute(cudaDeviceAttr which, const DeviceFacts& device) {
+  int value = 0;
+  QRL_CUDA_CHECK(cudaDeviceGetAttribute(&value, which, device.number));
+  return value;
+}
+
+/// The best of a few launches between two events, each after memory of twice the L2's size was written: the weights
+/// come from the device's memory, as they do when a tick goes through the layers.
+class ColdTimer {
+ public:
+  explicit ColdTimer(std::size_t l2_bytes) : swept_(2 * l2_bytes) {
+    QRL_CUDA_CHECK(cudaEventCreate(&begin_));
+    QRL_CUDA_CHECK(cudaEventCreate(&end_));
+  }
+  ~ColdTimer() {
+    (void)cudaEventDestroy(begin_);
+    (void)cudaEventDestroy(end_);
+  }
+  ColdTimer(const ColdTimer&) = delete;
+  ColdTimer& operator=(const ColdTimer&) = delete;
+
+  double seconds(const std::function<void()>& launch, const Stream& stream) const {
+    constexpr int kLaunches = 4;  // the first loads the kernel
+    const auto cuda_stream = static_cast<cudaStream_t>(stream.handle());
+    float best_ms = 0;
+    for (int i = 0; i < kLaunches; ++i) {
+      fill_zero(swept_.data(), swept_.num_bytes(), stream);
+      QRL_CUDA_CHECK(cudaEventRecord(begin_, cuda_stream));
+      launch();
+      QRL_CUDA_CHECK(cudaEventRecord(end_, cuda_stream));
+      QRL_CUDA_CHECK(cudaEventSynchronize(end_));
+      float taken_ms = 0;
+      QRL_CUDA_CHECK(cudaEventElapsedTime(&taken_ms, begin_, end_));
+      if (i == 1 || (i > 1 && taken_ms < best_ms)) best_ms = taken_ms;
+    }
+    return static_cast<double>(best_ms) * 1e-3;
+  }
+
+ private:
+  Memory swept_;
+  cudaEvent_t begin_ = nullptr, end_ = nullptr;
+};
+
+class LibraryProducts final : public Products {
+ public:
+  LibraryProducts(const DeviceFacts& device, bool row_only_sums)
+      : is_hopper_(device.major == 9 && device.minor == 0),
+        row_only_sums_(row_only_sums),
+        timer_(static_cast<std::size_t>(attribute(cudaDevAttrL2CacheSize, device))),
+        sweep_({is_hopper_, row_only_sums,
+                uses_table() ? std::span<const Bf16Row>(kBf16Table) : std::span<const Bf16Row>()},
+               {static_cast<std::int64_t>(device.shared_bytes), attribute(cudaDevAttrMultiProcessorCount, device)},
+               [this](const auto& launch, const Stream& stream) { return timer_.seconds(launch, stream); }) {
+    if (is_hopper_) workspace_ = Memory(std::size_t{1} << 20);
+    place_ = {workspace_.data(), workspace_.num_bytes(), attribute(cudaDevAttrMultiProcessorCount, device)};
+  }
+
+  void multiply(const ProductTask& task, const Stream& stream) override {
+    const auto make_so = [&](const ProductChoice& choice) { make(task, choice, stream); };
+    make_so(sweep_.choose(task, make_so, stream));
+  }
+
+  void reserve(const DeviceMatrix& w, std::int64_t num_rows) override {
+    if (choose_product(w.format, num_rows, false, is_hopper_, row_only_sums_) == ProductKernel::dequantized)
+      dequantized_.reserve(w);
+  }
+
+  std::string describe() const override {
+    if (row_only_sums_) return is_hopper_ ? "int8 by CUTLASS or streamed, all else streamed" : "streamed";
+    std::string bf16 = "bf16 by cuBLASLt " + cublaslt_.version();
+    if (!kBf16Table.empty()) {
+      bf16 += uses_table() ? ", or by the table of cuda/gemm/bf16_table.h"
+                           : ", without cuda/gemm/bf16_table.h, which is cuBLASLt " + std::string(kBf16TableLibrary) + "'s";
+    }
+    bf16 += "; int4 and fp8 (block128) of " + std::to_string(kDequantizedRows) + " rows and more by it, dequantized";
+    if (is_hopper_) {
+      bf16 += "; fp8 (tensor, channel_token) of more than " + std::to_string(kStreamedFp8Rows) +
+              " rows by CUTLASS, int8 by CUTLASS or streamed";
+    }
+    return bf16 + "; all else streamed";
+  }
+
+ private:
+  bool uses_table() const { return is_hopper_ && cublaslt_.version() == kBf16TableLibrary; }
+  void make(const ProductTask& task, const ProductChoice& choice, const Stream& stream) {
+    switch (choice.kernel) {
+      case ProductKernel::cublaslt:
+        return cublaslt_.multiply(task, choice.algorithm, stream);
+      case ProductKernel::cutlass_int8:
+        return cutlass_int8(task, place_, stream);
+      case ProductKernel::cutlass_fp8:
+        return cutlass_fp8(task, place_, stream);
+      case ProductKernel::streamed:
+        return streamed_.multiply(task, choice.plan, stream);
+      case ProductKernel::dequantized:
+        return dequantized_.multiply(
+            task, [&](const ProductTask& bf16) { cublaslt_.multiply(bf16, 0, stream); }, stream);
+    }
+  }
+
+  bool is_hopper_, row_only_sums_;
+  StreamedProducts streamed_;
+  CublasLt cublaslt_;
+  DequantizedProducts dequantized_;
+  Memory workspace_;
+  CutlassPlace place_;
+  ColdTimer timer_;
+  ProductSweep sweep_;
+};
+
+}  // namespace
+
+std::unique_ptr<Products> make_products(const DeviceFacts& device, bool row_only_sums) {
+  return std::make_unique<LibraryProducts>(device, row_only_sums);
+}
+
+}  // namespace qrl::cuda::QRL_CUDA_TARGET

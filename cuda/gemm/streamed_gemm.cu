@@ -1,0 +1,552 @@
+// The matrix product for a decoder's few rows, limited by reading the weights: loads run ahead of the products by
+// cp.async, codes are decoded in registers, every warp has its own share of outputs and inputs.
+//
+// Reckoned for an H100 (3.35 TB/s, 132 multiprocessors, 1.7 GHz, so 15 bytes of weights a cycle and multiprocessor), a
+// layer of 4096 x 14336 in int4 (29 MB, 9 us):
+// - In flight (Little's law at 0.7 us): 2.3 MB, 18 KiB a multiprocessor. Here three stages of 8 KiB in each of two
+//   blocks (up to 16 rows), or two of 16 KiB in one: 48 and 32 KiB.
+// - Instructions: 128 lanes issue a cycle, 8.6 a byte of int4 at most, 4.3 a code. Up to 8 rows a step of 64 codes a
+// lane
+//   takes some 250 in the machine code, 3.9 a code: 1.5 to decode (shift, mask and one fma a pair), 0.4 for products
+//   and x's loads for them, the rest for loads ahead, scales and addresses. At 64 rows, where one warp has 32 outputs,
+//   decoded weights and loaded x are used more often. An int -> float conversion a code would be 30 a cycle of a unit
+//   that makes 16 to 64. e4m3 takes 0.5 to decode, x's too, of 8.6 (before Hopper 3.5).
+// - At 1 and 16 rows the products are 107 and 214 TFLOP/s, far from the limit; at 64 rows 857, more than mma.sync's
+//   600 or so: from some 45 rows on the tensor cores are the limit, not the memory.
+// - x comes from L2 once a tile of outputs: at 16 rows as many bytes as the weights, at 64 rows and 128 outputs twice
+//   as many, 10 TB/s of L2's 5.5 or so at full speed of the memory. This, too, says 64 rows a tile and no more.
+//
+// The inputs of a run of 128 may be multiplied in any order if x's and W's agree. So a lane's share of them is what a
+// 16-byte load of the weights brings it: no shuffle, no transposition, and nobody else needs to see what it loaded.
+#include <string>
+#include <type_traits>
+
+#include "base/error.h"
+#include "cuda/runtime/kernels.h"
+#include "cuda/runtime/target.h"
+#include "cuda/gemm/widen.cuh"
+
+namespace qrl::cuda::QRL_CUDA_TARGET {
+
+namespace {
+
+using quant::Code;
+
+constexpr int kOutputWarps = 4;  // times two halves of a step, each of one run
+constexpr int kThreads = 2 * kOutputWarps * 32;
+constexpr int kPiece = 16;  // bytes of a load
+constexpr int kInputs = static_cast<int>(kInputRun);
+
+struct alignas(16) Words {
+  std::uint32_t word[4];
+};
+
+struct alignas(8) Pair {
+  std::uint32_t word[2];
+};
+
+struct StreamTask {
+  ProductTask product;
+  std::int64_t num_splits;
+  bool splits_apart;
+  StreamPlace place;
+};
+
+constexpr int bits_of_code(Code code) { return code == Code::bf16 ? 16 : code == Code::int4 ? 4 : 8; }
+
+template <Code x_code_, Code w_code_, bool run_scaled_>
+struct Codes {
+  static constexpr Code x_code = x_code_, w_code = w_code_;
+  static constexpr bool run_scaled = run_scaled_;
+  /// Of block128 x, too, has a scale a run.
+  static constexpr bool x_run_scaled = run_scaled && w_code == Code::fp8_e4m3;
+  /// An output has one scale for all its inputs.
+  static constexpr bool output_scaled = !run_scaled && w_code != Code::bf16;
+  /// Operands are fp16, else as they are: what e4m3 becomes fastest, and int4 beside it.
+  static constexpr bool to_f16 = x_code == Code::fp8_e4m3;
+  /// What an instruction sums, and what is summed over runs.
+  using Sum = std::conditional_t<x_code == Code::int8, std::int32_t, float>;
+  using Total = std::conditional_t<run_scaled, float, Sum>;
+  static constexpr int kXBytes = kInputs * bits_of_code(x_code) / 8;  // of a run
+  static constexpr int kWBytes = kInputs * bits_of_code(w_code) / 8;
+  /// Of a run's pieces of a row a lane has every fourth (x: those with the same inputs as its W).
+  static constexpr int kXPieces = kXBytes / kPiece / 4, kWPieces = kWBytes / kPiece / 4;
+  /// Words of operands that a piece of x gives, two a product.
+  static constexpr int kWords = x_code == Code::fp8_e4m3 ? 8 : 4;
+  /// A lane's run is multiplied in parts of two pieces of x and so many words of an output: more would spill.
+  static constexpr int kParts = kXPieces / 2, kPartWords = 4 * kWPieces / kParts;
+};
+
+// Where a row's piece of x lies that lane t of four reads in its turn: the four pieces that a quarter of a warp's lanes
+// read together are neighbours, and two rows' fours lie in different banks.
+template <class C>
+QRL_DEVICE unsigned x_piece_at(unsigned row, unsigned turn, unsigned t) {
+  return row * 4 * C::kXPieces + 4 * (turn ^ row % 2) + t;
+}
+
+/// The operands of x's piece.
+template <class C>
+QRL_DEVICE void decode_x(const Words& piece, std::uint32_t (&to)[C::kWords]) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    if constexpr (C::x_code != Code::fp8_e4m3) {
+      to[i] = piece.word[i];
+    } else {
+      widen_fp8(piece.word[i], to[2 * i], to[2 * i + 1]);
+    }
+  }
+}
+
+/// A lane's words of one output for part `part`, from its pieces that lie 32 pieces apart.
+template <class C>
+QRL_DEVICE void load_part(const unsigned char* pieces, int part, std::uint32_t (&to)[C::kPartWords]) {
+  if constexpr (C::kPartWords == 2) {
+    const Pair pair = *reinterpret_cast<const Pair*>(pieces + part * 8);
+    to[0] = pair.word[0];
+    to[1] = pair.word[1];
+  } else {
+    constexpr int kPieces = C::kWPieces / C::kParts;
+#pragma unroll
+    for (int j = 0; j < kPieces; ++j) {
+      const Words words = *reinterpret_cast<const Words*>(pieces + (part * kPieces + j) * 32 * kPiece);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) to[4 * j + i] = words.word[i];
+    }
+  }
+}
+
+/// The operands of one output that meet those of the part's piece `t` of x. int4 for int8: 16 times the codes.
+template <class C>
+QRL_DEVICE void decode_w(const std::uint32_t (&words)[C::kPartWords], int t, std::uint32_t (&to)[C::kWords]) {
+  if constexpr (C::w_code == Code::int8 || C::w_code == Code::bf16) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) to[i] = words[4 * t + i];
+  } else if constexpr (C::w_code == Code::fp8_e4m3) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) widen_fp8(words[4 * t + i], to[2 * i], to[2 * i + 1]);
+  } else if constexpr (C::x_code == Code::int8) {
+#pragma unroll
+    for (int u = 0; u < 2; ++u) {
+      to[2 * u] = (words[2 * t + u] << 4) & 0xf0f0f0f0U;
+      to[2 * u + 1] = words[2 * t + u] & 0xf0f0f0f0U;
+    }
+  } else {
+    constexpr int kEach = C::kWords / 4;
+#pragma unroll
+    for (int u = 0; u < kEach; ++u) widen_int4<C::to_f16>(words[kEach * t + u], to + 4 * u);
+  }
+}
+
+/// One kernel: codes, and the tile kStreamTiles[tile_idx].
+template <class C, int tile_idx>
+struct Streamed {
+  static constexpr StreamTile kTile = kStreamTiles[tile_idx];
+  static constexpr int kRows = kTile.rows, kOutputs = kTile.outputs;
+  static constexpr int kStages = num_stages(kTile, bits_of_code(C::w_code));
+  static constexpr int kRowTiles = kRows / 8;                          // of an instruction, 8 rows
+  static constexpr int kOutputTiles = kOutputs / (16 * kOutputWarps);  // of a warp, 16 outputs
+  static constexpr int kWarpOutputs = 16 * kOutputTiles, kLaneOutputs = 2 * kOutputTiles;
+  static constexpr StreamBytes kBytes =
+      stream_bytes(kTile, bits_of_code(C::w_code), bits_of_code(C::x_code), C::run_scaled, C::x_run_scaled);
+  static_assert(kBytes.sums <= kStages * kBytes.stage() && kBytes.stage() % kPiece == 0);
+  static constexpr int kTotals = kOutputTiles * kRowTiles * 4;  // a lane's
+  using Sum = typename C::Sum;
+  using Total = typename C::Total;
+
+  /// [16 outputs of the warp][8 rows] a tile; of a lane's four numbers the first two are of one output, two rows.
+  template <class T>
+  struct Lane {
+    T at[kOutputTiles][kRowTiles][4];
+    QRL_DEVICE void clear() {
+#pragma unroll
+      for (int m = 0; m < kOutputTiles; ++m) {
+#pragma unroll
+        for (int n = 0; n < kRowTiles; ++n) {
+#pragma unroll
+          for (int e = 0; e < 4; ++e) at[m][n][e] = T{0};
+        }
+      }
+    }
+    template <class Body>
+    QRL_DEVICE void each(Body body) {
+#pragma unroll
+      for (int m = 0; m < kOutputTiles; ++m) {
+#pragma unroll
+        for (int n = 0; n < kRowTiles; ++n) {
+#pragma unroll
+          for (int e = 0; e < 4; ++e) body(at[m][n][e], (m * kRowTiles + n) * 4 + e);
+        }
+      }
+    }
+  };
+
+  /// What a thread is: its tile of the product, and in it its warp's outputs and half of each step.
+  struct Place {
+    std::int64_t first_row, first_output, warp_output;
+    int output_warp, half, q, t;  // q, t: lane / 4, lane % 4
+    bool has_outputs;
+  };
+  QRL_DEVICE static Place place(const StreamTask& task) {
+    Place at;
+    at.first_row = block_x() * kRows;
+    at.first_output = block_y() / (task.splits_apart ? task.num_splits : 1) * kOutputs;
+    at.output_warp = warp_idx() % kOutputWarps;
+    at.half = warp_idx() / kOutputWarps;
+    at.q = lane_idx() / 4;
+    at.t = lane_idx() % 4;
+    at.warp_output = at.first_output + at.output_warp * kWarpOutputs;
+    at.has_outputs = at.warp_output < task.product.w.at.rows;
+    return at;
+  }
+  /// Of the warp's outputs a lane has neighbours: rows q and q + 8 of instruction m's tile are these two.
+  QRL_DEVICE static int output_of(const Place& at, int m, int upper) { return at.q * kLaneOutputs + 2 * m + upper; }
+
+  /// Bytes of a stage where the lane's piece j of an output lies: it alone writes and reads it.
+  QRL_DEVICE static int w_piece_at(int m, int upper, int j) {
+    return ((warp_idx() * kLaneOutputs + 2 * m + upper) * C::kWPieces + j) * 32 * kPiece + lane_idx() * kPiece;
+  }
+
+  /// Begins to load runs `run` and `run` + 1, those before `end`: the weights', then x's. What does not vary from step
+  /// to step comes first, so that a step adds little to it: with few rows these are a third of all instructions.
+  QRL_DEVICE static void load_weights(const ProductTask& task, const Place& at, unsigned char* stage, std::int64_t run,
+                                      std::int64_t end) {
+    const MatrixLayout& w = task.w.at;
+    const std::int64_t own_run = run + at.half;
+    if (own_run < end && at.has_outputs) {
+      const std::uint8_t* from = task.w.codes + (at.warp_output + at.q * kLaneOutputs) * w.row_bytes + at.t * kPiece;
+      from += own_run * C::kWBytes;
+#pragma unroll
+      for (int m = 0; m < kOutputTiles; ++m) {
+#pragma unroll
+        for (int upper = 0; upper < 2; ++upper) {
+#pragma unroll
+          for (int j = 0; j < C::kWPieces; ++j)
+            copy_async_16(stage + w_piece_at(m, upper, j), from + j * 4 * kPiece, true);
+          from += w.row_bytes;  // the lane's outputs are neighbours (output_of)
+        }
+      }
+      if (C::run_scaled && lane_idx() < kWarpOutputs / 4) {
+        const int first = 4 * lane_idx();
+        unsigned char* to =
+            stage + kBytes.w_scales_at() + 4 * (at.half * kOutputs + at.output_warp * kWarpOutputs + first);
+        copy_async_16(to, task.w.scales + own_run * w.rows + at.warp_output + first, true);
+      }
+    }
+  }
+  QRL_DEVICE static void load_rows(const ProductTask& task, const Place& at, unsigned char* stage, std::int64_t run,
+                                   std::int64_t end) {
+    // The threads take as many rows at once as they have pieces for, those of both halves one after another.
+    constexpr unsigned kRowPieces = 4 * C::kXPieces, kAtOnce = kThreads / kRowPieces, kBoth = 2 * kRows;
+    const auto thread = static_cast<unsigned>(thread_idx());
+    const unsigned p = thread % kRowPieces, first = thread / kRowPieces;
+    const unsigned turn = C::w_code == Code::int4 ? p % C::kXPieces : p / 4,
+                   t = C::w_code == Code::int4 ? p / C::kXPieces : p % 4;
+    const std::int64_t row_bytes = task.x.stride * (bits_of_code(C::x_code) / 8);
+    const auto* x = static_cast<const std::uint8_t*>(task.x.codes) + run * C::kXBytes + p * kPiece;
+#pragma unroll 2  // more costs registers that spill
+    for (unsigned k = 0; k < kBoth; k += kAtOnce) {
+      const unsigned both = first + k, half = both / kRows, r = both % kRows;
+      if ((kBoth < kAtOnce && both >= kBoth) || run + half >= end) break;
+      const bool is_row = at.first_row + r < task.num_rows;
+      const std::uint8_t* from = x + (is_row ? (at.first_row + r) * row_bytes : 0) + half * C::kXBytes;
+      copy_async_16(stage + kBytes.x_at() + (half * kRows * kRowPieces + x_piece_at<C>(r, turn, t)) * kPiece, from,
+                    is_row);
+    }
+    if constexpr (C::x_run_scaled) {
+      for (unsigned both = thread; both < kBoth; both += kThreads) {
+        const unsigned half = both / kRows, r = both % kRows;
+        if (run + half >= end) break;
+        const bool is_row = at.first_row + r < task.num_rows;
+        const float* from = task.x.scales + (is_row ? (at.first_row + r) * task.w.at.num_scales : 0) + run + half;
+        copy_async_4(stage + kBytes.x_scales_at() + 4 * both, from, is_row);
+      }
+    }
+  }
+
+  /// sums += the warp's outputs · its run of x, all of the stage.
+  QRL_DEVICE static void multiply(const unsigned char* stage, const Place& at, Lane<Sum>& sums) {
+    const unsigned char* x_run = stage + kBytes.x_at() + at.half * (kBytes.x / 2);
+#pragma unroll 1
+    for (int part = 0; part < C::kParts; ++part) {
+      std::uint32_t w[kOutputTiles][2][C::kPartWords];
+#pragma unroll
+      for (int m = 0; m < kOutputTiles; ++m) {
+        load_part<C>(stage + w_piece_at(m, 0, 0), part, w[m][0]);
+        load_part<C>(stage + w_piece_at(m, 1, 0), part, w[m][1]);
+      }
+#pragma unroll
+      for (int t = 0; t < 2; ++t) {
+        std::uint32_t a[kOutputTiles][2][C::kWords];
+#pragma unroll
+        for (int m = 0; m < kOutputTiles; ++m) {
+          decode_w<C>(w[m][0], t, a[m][0]);
+          decode_w<C>(w[m][1], t, a[m][1]);
+        }
+        const auto turn = static_cast<unsigned>(2 * part + t), q = static_cast<unsigned>(at.q),
+                   lane_t = static_cast<unsigned>(at.t);
+#pragma unroll
+        for (int n = 0; n < kRowTiles; ++n) {
+          std::uint32_t b[C::kWords];
+          decode_x<C>(*reinterpret_cast<const Words*>(x_run + x_piece_at<C>(8 * n + q, turn, lane_t) * kPiece), b);
+#pragma unroll
+          for (int i = 0; i < C::kWords; i += 2) {
+#pragma unroll
+            for (int m = 0; m < kOutputTiles; ++m) {
+              const std::uint32_t rows[4] = {a[m][0][i], a[m][1][i], a[m][0][i + 1], a[m][1][i + 1]};
+              if constexpr (C::to_f16) mma_f16(sums.at[m][n], rows, b[i], b[i + 1]);
+              else mma(sums.at[m][n], rows, b[i], b[i + 1]);
+            }
+          }
+        }
+      }
+    }
+  }
+
+  /// totals += sums of the run, scaled.
+  QRL_DEVICE static void scale(const unsigned char* stage, const Place& at, const Lane<Sum>& sums,
+                               Lane<float>& totals) {
+    const auto* w_scales = reinterpret_cast<const float*>(stage + kBytes.w_scales_at()) + at.half * kOutputs +
+                           at.output_warp * kWarpOutputs;
+    const auto* x_scales = reinterpret_cast<const float*>(stage + kBytes.x_scales_at()) + at.half * kRows;
+#pragma unroll
+    for (int m = 0; m < kOutputTiles; ++m) {
+      const float of_outputs[2] = {w_scales[output_of(at, m, 0)], w_scales[output_of(at, m, 1)]};
+#pragma unroll
+      for (int n = 0; n < kRowTiles; ++n) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          float factor = of_outputs[e / 2];
+          if constexpr (C::x_run_scaled) factor = x_scales[8 * n + 2 * at.t + e % 2] * factor;
+          const Sum sum = sums.at[m][n][e];
+          float value;
+          if constexpr (C::x_code == Code::int8) value = static_cast<float>(sum >> 4);  // exact, see decode_w
+          else value = sum;
+          totals.at[m][n][e] = fmaf(value, factor, totals.at[m][n][e]);
+        }
+      }
+    }
+  }
+
+  /// totals = the warp's own runs of [begin, end).
+  QRL_DEVICE static void sum_split(const ProductTask& task, const Place& at, std::int64_t begin, std::int64_t end,
+                                   Lane<Total>& totals) {
+    unsigned char* stages = shared_memory();
+    const std::int64_t num_steps = ceil_div(end - begin, 2);
+    totals.clear();
+#pragma unroll
+    for (int step = 0; step < kStages - 1; ++step) {
+      if (step < num_steps) load_weights(task, at, stages + step * kBytes.stage(), begin + 2 * step, end);
+    }
+    wait_for_kernel_before();  // which made x; no kernel writes weights right before a product
+#pragma unroll
+    for (int step = 0; step < kStages - 1; ++step) {
+      if (step < num_steps) load_rows(task, at, stages + step * kBytes.stage(), begin + 2 * step, end);
+      commit_copies();
+    }
+    int stage_idx = 0, free_idx = kStages - 1;
+    for (std::int64_t step = 0; step < num_steps; ++step) {
+      wait_copies<kStages - 2>();
+      sync_block();  // the step's copies are there for all, and all have done with the stage before it
+      const std::int64_t ahead = step + kStages - 1;
+      if (ahead < num_steps) {
+        load_weights(task, at, stages + free_idx * kBytes.stage(), begin + 2 * ahead, end);
+        load_rows(task, at, stages + free_idx * kBytes.stage(), begin + 2 * ahead, end);
+      }
+      commit_copies();
+      const unsigned char* stage = stages + stage_idx * kBytes.stage();
+      if (begin + 2 * step + at.half < end && at.has_outputs) {
+        if constexpr (C::run_scaled) {
+          Lane<Sum> sums;
+          sums.clear();
+          multiply(stage, at, sums);
+          scale(stage, at, sums, totals);
+        } else {
+          multiply(stage, at, totals);
+        }
+      }
+      free_idx = stage_idx;
+      stage_idx = stage_idx + 1 == kStages ? 0 : stage_idx + 1;
+    }
+    wait_copies<0>();
+    sync_block();  // the stages' memory is free
+  }
+
+  /// The first half's threads: totals += the second half's.
+  QRL_DEVICE static void add_halves(const Place& at, Lane<Total>& totals) {
+    auto* exchange = reinterpret_cast<Total*>(shared_memory());
+    const int thread = thread_idx() % (kThreads / 2);
+    if (at.half == 1) totals.each([&](Total& total, int i) { exchange[i * (kThreads / 2) + thread] = total; });
+    sync_block();
+    if (at.half == 0) totals.each([&](Total& total, int i) { total += exchange[i * (kThreads / 2) + thread]; });
+  }
+
+  /// Leaves the block's totals for the others of its tile; true in the block that is the last to come, where they are
+  /// the sum of all.
+  QRL_DEVICE static bool add_apart(const StreamTask& task, const Place& at, std::int64_t split, Lane<Total>& totals) {
+    const std::int64_t sum_tile = block_y() / task.num_splits * num_blocks_x() + block_x();
+    constexpr std::int64_t kWords = kTotals * (kThreads / 2);
+    std::uint32_t* of_tile = task.place.partials + sum_tile * task.num_splits * kWords;
+    const int thread = thread_idx() % (kThreads / 2);
+    if (at.half == 0) {
+      std::uint32_t* own = of_tile + split * kWords;
+      totals.each([&](Total& total, int i) { own[i * (kThreads / 2) + thread] = to_word(total); });
+    }
+    fence_device();
+    auto* is_last = reinterpret_cast<std::uint32_t*>(shared_memory() + kStages * kBytes.stage());
+    sync_block();
+    if (thread_idx() == 0) {
+      *is_last = count_up(task.place.counters + sum_tile) + 1 == task.num_splits ? 1U : 0U;
+      if (*is_last != 0) task.place.counters[sum_tile] = 0;
+    }
+    sync_block();
+    if (*is_last == 0) return false;
+    fence_device();
+    if (at.half == 0) {
+      totals.each([&](Total& total, int i) {
+        const std::uint32_t* words = of_tile + i * (kThreads / 2) + thread;
+        total = from_word(load_shared_word(words));
+        for (std::int64_t other = 1; other < task.num_splits; ++other)
+          total += from_word(load_shared_word(words + other * kWords));
+      });
+    }
+    return true;
+  }
+  QRL_DEVICE static std::uint32_t to_word(float value) { return bits_of(value); }
+  QRL_DEVICE static std::uint32_t to_word(std::int32_t value) { return static_cast<std::uint32_t>(value); }
+  QRL_DEVICE static Total from_word(std::uint32_t word) {
+    if constexpr (std::is_same_v<Total, float>) return float_of(word);
+    else return static_cast<Total>(word);
+  }
+
+  /// The lane's outputs of its rows, scaled for good.
+  QRL_DEVICE static void store(const ProductTask& task, const Place& at, const Lane<Total>& totals) {
+#pragma unroll
+    for (int n = 0; n < kRowTiles; ++n) {
+#pragma unroll
+      for (int odd = 0; odd < 2; ++odd) {
+        const std::int64_t row = at.first_row + 8 * n + 2 * at.t + odd;
+        if (row >= task.num_rows) continue;
+        const float x_scale = task.x.scales == nullptr || C::x_run_scaled ? 1.0F : task.x.scales[row];
+#pragma unroll
+        for (int m = 0; m < kOutputTiles; ++m) {
+          const std::int64_t output = at.warp_output + output_of(at, m, 0);
+          float values[2];
+#pragma unroll
+          for (int upper = 0; upper < 2; ++upper) {
+            const auto total = static_cast<float>(totals.at[m][n][2 * upper + odd]);
+            const float factor = C::output_scaled ? x_scale * task.w.scales[output + upper] : x_scale;
+            values[upper] = total * factor;
+          }
+          const std::int64_t to = row * task.y_stride + output;
+          if (task.y_is_f32) {
+            static_cast<float*>(task.y)[to] = values[0];
+            static_cast<float*>(task.y)[to + 1] = values[1];
+          } else {
+            *reinterpret_cast<std::uint32_t*>(static_cast<std::uint16_t*>(task.y) + to) =
+                static_cast<std::uint32_t>(bf16_of(values[0])) | static_cast<std::uint32_t>(bf16_of(values[1])) << 16;
+          }
+        }
+      }
+    }
+  }
+
+  QRL_DEVICE static void run_block(const StreamTask& task) {
+    const Place at = place(task);
+    const std::int64_t num_runs = task.product.w.at.width / kInputs;
+    const auto begin_of = [&](std::int64_t split) { return split * num_runs / task.num_splits; };
+    Lane<Total> totals;
+    if (task.splits_apart) {
+      const std::int64_t split = block_y() % task.num_splits;
+      sum_split(task.product, at, begin_of(split), begin_of(split + 1), totals);
+      add_halves(at, totals);
+      if (!add_apart(task, at, split, totals)) return;
+    } else {
+      auto* kept = reinterpret_cast<Total*>(shared_memory() + kStages * kBytes.stage() + kPiece);
+      for (std::int64_t split = 0; split < task.num_splits; ++split) {
+        sum_split(task.product, at, begin_of(split), begin_of(split + 1), totals);
+        add_halves(at, totals);
+        if (task.num_splits == 1) break;
+        if (at.half == 0) {
+          const bool is_first = split == 0;
+          totals.each([&](Total& total, int i) {
+            Total& mine = kept[i * (kThreads / 2) + thread_idx()];
+            mine = total = is_first ? total : mine + total;
+          });
+        }
+        sync_block();  // the halves' exchange is read, where the next split is loaded
+      }
+    }
+    if (at.half == 0 && at.has_outputs) store(task.product, at, totals);
+  }
+
+  static void run(const ProductTask& task, const StreamPlan& plan, const StreamPlace& place, const Stream& stream);
+};
+
+template <class C, int tile_idx>
+QRL_KERNEL_OF(kThreads, kStreamTiles[tile_idx].outputs == 64 ? 2 : 1)
+void streamed_kernel(StreamTask task) {
+  Streamed<C, tile_idx>::run_block(task);
+}
+
+template <class C, int tile_idx>
+void Streamed<C, tile_idx>::run(const ProductTask& task, const StreamPlan& plan, const StreamPlace& place,
+                                const Stream& stream) {
+  const std::int64_t splits = num_splits(task.w.at);
+  const std::int64_t blocks_a_tile = plan.splits_apart ? splits : 1;
+  // Rows in x, so that blocks which share weights follow each other.
+  const Grid grid{ceil_div(task.num_rows, kRows), ceil_div(task.w.at.rows, kOutputs) * blocks_a_tile};
+  QRL_INVARIANT(!plan.splits_apart || (ceil_div(grid.y, splits) * grid.x <= kStreamCounters &&
+                                       grid.x * grid.y * kBytes.sums <= kStreamPartialBytes),
+                "streamed product", "splits whose sums have room",
+                std::to_string(grid.x) + " x " + std::to_string(grid.y));
+  const int shared_bytes = kBytes.all(kStages, splits > 1 && !plan.splits_apart);
+  launch(streamed_kernel<C, tile_idx>, grid, kThreads, static_cast<std::size_t>(shared_bytes), stream,
+         StreamTask{task, splits, plan.splits_apart, place});
+}
+
+template <Code x_code, Code w_code, bool run_scaled>
+void run(const ProductTask& task, const StreamPlan& plan, const StreamPlace& place, const Stream& stream) {
+  using C = Codes<x_code, w_code, run_scaled>;
+  switch (plan.tile.rows) {
+    case kStreamTiles[0].rows:
+      return Streamed<C, 0>::run(task, plan, place, stream);
+    case kStreamTiles[1].rows:
+      return Streamed<C, 1>::run(task, plan, place, stream);
+    case kStreamTiles[2].rows:
+      return Streamed<C, 2>::run(task, plan, place, stream);
+    case kStreamTiles[3].rows:
+      return Streamed<C, 3>::run(task, plan, place, stream);
+    default:
+      base::fail_internal("streamed product", "a tile of kStreamTiles", std::to_string(plan.tile.rows) + " rows");
+  }
+}
+
+}  // namespace
+
+void streamed_product(const ProductTask& task, const StreamPlan& plan, const StreamPlace& place, const Stream& stream) {
+  using quant::Format;
+  QRL_INVARIANT(task.y_stride % 2 == 0 && task.x.stride % kInputRun == 0, "streamed product",
+                "rows of whole runs in and of whole words out", std::to_string(task.y_stride));
+  switch (task.w.format) {
+    case Format::f32:
+      break;
+    case Format::bf16:
+      return run<Code::bf16, Code::bf16, false>(task, plan, place, stream);
+    case Format::int8:
+      return run<Code::int8, Code::int8, false>(task, plan, place, stream);
+    case Format::fp8_tensor:
+    case Format::fp8_channel:
+      return run<Code::fp8_e4m3, Code::fp8_e4m3, false>(task, plan, place, stream);
+    case Format::fp8_block128:
+      return run<Code::fp8_e4m3, Code::fp8_e4m3, true>(task, plan, place, stream);
+    case Format::int4:
+      return run<Code::bf16, Code::int4, true>(task, plan, place, stream);
+    case Format::int4_int8:
+      return run<Code::int8, Code::int4, true>(task, plan, place, stream);
+    case Format::int4_fp8:
+      return run<Code::fp8_e4m3, Code::int4, true>(task, plan, place, stream);
+  }
+  base::fail_internal("streamed product", "a format that it has", std::string(name(task.w.format)));
+}
+
+}  // namespace qrl::cuda::QRL_CUDA_TARGET

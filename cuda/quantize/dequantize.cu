@@ -1,0 +1,120 @@
+// Quantized matrices and rows to bf16, eight numbers a thread at a time: limited by memory, of an int4 matrix half a
+// byte to be read and two to be written a number.
+#include "base/error.h"
+#include "cuda/quantize/dequantize.h"
+#include "cuda/runtime/target.h"
+#include "cuda/gemm/widen.cuh"
+
+namespace qrl::cuda::QRL_CUDA_TARGET {
+
+namespace {
+
+using quant::Code;
+
+constexpr int kThreads = 256;
+constexpr int kGroup = 8;   ///< numbers of a 16-byte store
+constexpr int kAtOnce = 4;  ///< groups that a thread loads before it uses the first
+constexpr std::int64_t kBlockGroups = std::int64_t{kAtOnce} * kThreads;
+
+/// Rows that lie one behind another, a scale for each run of 128 numbers.
+struct DequantizeTask {
+  const std::uint8_t* codes;
+  const float* scales;
+  std::int64_t num_rows, width;                   ///< width a multiple of 128
+  std::int64_t scales_from_row, scales_from_run;  ///< how far a row's, a run's scale is from the one before
+  std::uint16_t* to;
+};
+
+/// The codes of a group: a word of int4, two of e4m3.
+template <Code code>
+struct alignas(code == Code::int4 ? 4 : 8) Group {
+  std::uint32_t word[code == Code::int4 ? 1 : 2];
+};
+struct alignas(16) Wide {
+  std::uint32_t pair[kGroup / 2];
+};
+
+/// Two of a group's numbers, in order.
+template <Code code>
+QRL_DEVICE void floats_of(const Group<code>& group, float (&to)[kGroup]) {
+  if constexpr (code == Code::int4) {
+    std::uint32_t pairs[kGroup / 2];
+    widen_int4<false>(group.word[0], pairs);
+#pragma unroll
+    for (int i = 0; i < kGroup / 2; ++i) {
+      to[2 * i] = float_of(pairs[i] << 16);
+      to[2 * i + 1] = float_of(pairs[i] & 0xffff0000U);
+    }
+  } else {
+#pragma unroll
+    for (int w = 0; w < 2; ++w) {
+      std::uint32_t first, second;
+      widen_fp8(group.word[w], first, second);
+      floats_of_f16x2(first, to[4 * w], to[4 * w + 1]);
+      floats_of_f16x2(second, to[4 * w + 2], to[4 * w + 3]);
+    }
+  }
+}
+
+template <Code code>
+QRL_KERNEL_OF(kThreads, 2)
+void dequantize_kernel(DequantizeTask task) {
+  wait_for_kernel_before();
+  // 32 bits: 64 take several times as long to divide.
+  const auto row_groups = static_cast<unsigned>(task.width / kGroup);
+  const unsigned num_groups = static_cast<unsigned>(task.num_rows) * row_groups,
+                 first = static_cast<unsigned>(block_x() * kBlockGroups) + static_cast<unsigned>(thread_idx());
+  Group<code> groups[kAtOnce];
+  float scales[kAtOnce];
+#pragma unroll
+  for (int i = 0; i < kAtOnce; ++i) {
+    const unsigned at = first + i * kThreads, row = at / row_groups, run = at % row_groups * kGroup / kInputRun;
+    if (at >= num_groups) continue;
+    groups[i] = reinterpret_cast<const Group<code>*>(task.codes)[at];
+    scales[i] = task.scales[row * task.scales_from_row + run * task.scales_from_run];
+  }
+#pragma unroll
+  for (int i = 0; i < kAtOnce; ++i) {
+    const unsigned at = first + i * kThreads;
+    if (at >= num_groups) continue;
+    float numbers[kGroup];
+    floats_of<code>(groups[i], numbers);
+    Wide wide;
+#pragma unroll
+    for (int j = 0; j < kGroup / 2; ++j)
+      wide.pair[j] = bf16x2_of(numbers[2 * j] * scales[i], numbers[2 * j + 1] * scales[i]);
+    reinterpret_cast<Wide*>(task.to)[at] = wide;
+  }
+}
+
+template <Code code>
+void run(const DequantizeTask& task, const Stream& stream) {
+  const std::int64_t num_groups = task.num_rows * (task.width / kGroup);
+  QRL_INVARIANT(num_groups + kBlockGroups < std::int64_t{1} << 32, "dequantize", "indices of 32 bits",
+                std::to_string(num_groups));
+  launch(dequantize_kernel<code>, {ceil_div(num_groups, kBlockGroups)}, kThreads, 0, stream, task);
+}
+
+}  // namespace
+
+void dequantize_matrix(const DeviceMatrix& w, std::uint16_t* to, const Stream& stream) {
+  const MatrixLayout& at = w.at;
+  const DequantizeTask task{w.codes, w.scales, at.rows, at.width, 1, at.rows, to};
+  switch (w.format) {
+    case quant::Format::int4:
+      return run<Code::int4>(task, stream);
+    case quant::Format::fp8_block128:
+      return run<Code::fp8_e4m3>(task, stream);
+    default:
+      base::fail_internal("dequantize", "int4 or fp8_block128", std::string(name(w.format)));
+  }
+}
+
+void dequantize_rows(const EncodedRows& x, std::int64_t num_rows, std::uint16_t* to, const Stream& stream) {
+  QRL_INVARIANT(x.code == Code::fp8_e4m3 && x.scale_run == kInputRun && x.stride % kInputRun == 0, "dequantize",
+                "rows of e4m3 with a scale for every 128 inputs", std::to_string(x.scale_run));
+  run<Code::fp8_e4m3>({static_cast<const std::uint8_t*>(x.codes), x.scales, num_rows, x.stride, x.num_scales(), 1, to},
+                      stream);
+}
+
+}  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -1,0 +1,235 @@
+// Kernels between fp32 weights that lie on the device and the decoder's codes: a row a block, to encode after a sweep
+// for the largest of what several rows scale together. All are limited by memory; encoding reads the weights twice,
+// the second time mostly from L2.
+#include "cuda/quantize/row_block.cuh"
+#include "cuda/runtime/target.h"
+#include "cuda/quantize/quantize_weights.h"
+
+namespace qrl::cuda::QRL_CUDA_TARGET {
+
+namespace {
+
+using quant::Code;
+using quant::ScaleScope;
+
+/// Outputs and inputs of block128.
+constexpr std::int64_t kBlockSide = 128;
+
+QRL_DEVICE std::uint32_t larger(std::uint32_t a, std::uint32_t b) { return a > b ? a : b; }
+
+QRL_DEVICE float weight_at(const EncodeWeightsTask& task, std::int64_t row, std::int64_t i) {
+  const float value = task.weights[row * task.at.in + i];
+  return task.input_factors != nullptr ? value * task.input_factors[i] : value;
+}
+
+/// quant/format.h's scale_of.
+QRL_DEVICE float scale_of(Code code, std::uint32_t magnitude) {
+  const float amax = float_of(magnitude);
+  if (code == Code::fp8_e4m3) return amax / 448.0F;
+  return code == Code::int4 ? float_of_bf16(bf16_of(amax / 7.0F)) : amax / 127.0F;
+}
+
+/// The bits of a weight's code, lowest first.
+QRL_DEVICE std::uint32_t code_of(Code code, float value, float scale) {
+  if (code == Code::bf16) return bf16_of(value);
+  // Nothing has a scale that is not finite: the weights are refused then.
+  if (!(scale > 0) || magnitude_of(scale) >= kInfinityBits) return 0;
+  if (code == Code::fp8_e4m3) return fp8_of(value / scale);
+  const bool is_int4 = code == Code::int4;
+  const int number = int_code_of(value, scale, is_int4 ? 7.0F : 127.0F);
+  return static_cast<std::uint32_t>(number) & (is_int4 ? 0xfU : 0xffU);
+}
+
+/// Words [begin, end) of a row, each by one of `count` threads: this one is `idx`.
+QRL_DEVICE void store_words(const EncodeWeightsTask& task, std::int64_t row, std::int64_t begin, std::int64_t end,
+                            float scale, int idx, int count) {
+  const int num_inputs = static_cast<int>(task.at.word_inputs), bits = 32 / num_inputs;
+  auto* words = reinterpret_cast<std::uint32_t*>(task.codes + (task.first_row + row) * task.at.row_bytes);
+  for (std::int64_t w = begin + idx; w < end; w += count) {
+    std::uint32_t word = 0;
+    for (int i = 0; i < num_inputs; ++i) {
+      const std::int64_t input = w * num_inputs + i;
+      if (input >= task.at.in) break;
+      const int bit = task.code == Code::int4 ? int4_bit(task.order, i) : i * bits;
+      word |= code_of(task.code, weight_at(task, row, input), scale) << bit;
+    }
+    words[w] = word;
+  }
+}
+
+/// Its share of a row's largest |weight| over inputs [begin, end).
+QRL_DEVICE std::uint32_t share_of_largest(const EncodeWeightsTask& task, std::int64_t row, std::int64_t begin,
+                                          std::int64_t end, int idx, int count) {
+  std::uint32_t largest = 0;
+  for (std::int64_t i = begin + idx; i < end; i += count)
+    largest = larger(largest, magnitude_of(weight_at(task, row, i)));
+  return largest;
+}
+
+QRL_DEVICE void note(std::uint32_t magnitude, std::uint32_t* not_finite) {
+  if (magnitude >= kInfinityBits) *not_finite = 1;  // whoever notes it writes the same
+}
+
+QRL_DEVICE float* exchange_memory() { return reinterpret_cast<float*>(shared_memory()); }
+constexpr std::size_t kExchangeBytes = kWarps * sizeof(float);
+
+/// magnitudes[row]: of each row.
+QRL_KERNEL void row_magnitudes_kernel(EncodeWeightsTask task) {
+  wait_for_kernel_before();
+  const std::int64_t row = block_x();
+  const std::uint32_t mine = share_of_largest(task, row, 0, task.at.in, thread_idx(), kThreads);
+  const std::uint32_t largest = block_max(mine, exchange_memory());
+  if (thread_idx() == 0) task.magnitudes[row] = largest;
+}
+
+/// magnitudes[num_rows]: of all rows.
+QRL_KERNEL void tensor_magnitude_kernel(EncodeWeightsTask task) {
+  wait_for_kernel_before();
+  std::uint32_t mine = 0;
+  for (std::int64_t row = thread_idx(); row < task.num_rows; row += kThreads) mine = larger(mine, task.magnitudes[row]);
+  const std::uint32_t largest = block_max(mine, exchange_memory());
+  if (thread_idx() == 0) task.magnitudes[task.num_rows] = largest;
+}
+
+/// magnitudes[rows / 128, inputs / 128]: of each block of the tensor.
+QRL_KERNEL void block_magnitudes_kernel(EncodeWeightsTask task) {
+  wait_for_kernel_before();
+  const std::int64_t first = block_x() * kBlockSide, begin = block_y() * kBlockSide;
+  const std::int64_t end = begin + kBlockSide < task.at.in ? begin + kBlockSide : task.at.in;
+  const std::int64_t end_row = first + kBlockSide < task.num_rows ? first + kBlockSide : task.num_rows;
+  std::uint32_t mine = 0;
+  for (std::int64_t row = first + warp_idx(); row < end_row; row += kWarps)
+    mine = larger(mine, share_of_largest(task, row, begin, end, lane_idx(), 32));
+  const std::uint32_t largest = block_max(mine, exchange_memory());
+  if (thread_idx() == 0) task.magnitudes[block_x() * task.at.num_scales + block_y()] = largest;
+}
+
+QRL_KERNEL void encode_weights_kernel(EncodeWeightsTask task) {
+  wait_for_kernel_before();
+  const std::int64_t row = block_x();
+  if (task.at.num_scales <= 1) {
+    const std::uint32_t mine = share_of_largest(task, row, 0, task.at.in, thread_idx(), kThreads);
+    std::uint32_t largest = block_max(mine, exchange_memory());
+    note(largest, task.not_finite);
+    if (task.scope == ScaleScope::tensor) largest = task.magnitudes[task.num_rows];
+    if (task.scope == ScaleScope::block128) largest = task.magnitudes[row / kBlockSide];
+    const float scale = task.row_scales != nullptr ? task.row_scales[row] : scale_of(task.code, largest);
+    if (thread_idx() == 0 && task.at.num_scales == 1) task.scales[task.first_row + row] = scale;
+    return store_words(task, row, 0, task.at.num_words, scale, thread_idx(), kThreads);
+  }
+  const std::int64_t run_words = task.scale_run / task.at.word_inputs;
+  for (std::int64_t run = warp_idx(); run < task.at.num_scales; run += kWarps) {
+    const std::int64_t begin = run * task.scale_run;
+    const std::int64_t end = begin + task.scale_run < task.at.in ? begin + task.scale_run : task.at.in;
+    std::uint32_t largest = warp_max(share_of_largest(task, row, begin, end, lane_idx(), 32));
+    note(largest, task.not_finite);
+    if (task.scope == ScaleScope::block128) largest = task.magnitudes[row / kBlockSide * task.at.num_scales + run];
+    const float scale = scale_of(task.code, largest);
+    if (lane_idx() == 0) task.scales[run * task.at.rows + task.first_row + row] = scale;
+    const std::int64_t end_word = (run + 1) * run_words < task.at.num_words ? (run + 1) * run_words : task.at.num_words;
+    store_words(task, row, run * run_words, end_word, scale, lane_idx(), 32);
+  }
+}
+
+/// Blocks of rows of a tensor without rows: a stretch of elements each.
+constexpr std::int64_t kStretch = 8 * kThreads;
+
+QRL_KERNEL void round_table_kernel(StoreTask task) {
+  wait_for_kernel_before();
+  const std::int64_t begin = block_x() * kStretch;
+  const std::int64_t end = begin + kStretch < task.count ? begin + kStretch : task.count;
+  for (std::int64_t i = begin + thread_idx(); i < end; i += kThreads) {
+    note(magnitude_of(task.values[i]), task.not_finite);
+    static_cast<std::uint16_t*>(task.to)[i] = bf16_of(task.values[i]);
+  }
+}
+
+QRL_KERNEL void store_vector_kernel(StoreTask task) {
+  wait_for_kernel_before();
+  const std::int64_t begin = block_x() * kStretch;
+  const std::int64_t end = begin + kStretch < task.count ? begin + kStretch : task.count;
+  for (std::int64_t i = begin + thread_idx(); i < end; i += kThreads) {
+    const float value = task.values[i];
+    note(magnitude_of(value), task.not_finite);
+    static_cast<float*>(task.to)[i] = task.divisors != nullptr ? value / task.divisors[i] : value;
+  }
+}
+
+QRL_DEVICE void store(void* to, bool to_f32, std::int64_t at, float value) {
+  if (to_f32) static_cast<float*>(to)[at] = value;
+  else static_cast<std::uint16_t*>(to)[at] = bf16_of(value);
+}
+
+QRL_DEVICE float number_of(Code code, std::uint32_t bits) {
+  if (code == Code::bf16) return float_of_bf16(static_cast<std::uint16_t>(bits));
+  if (code == Code::fp8_e4m3) return float_of_fp8(static_cast<std::uint8_t>(bits));
+  return static_cast<float>(static_cast<std::int8_t>(bits & 0xffU));
+}
+
+/// A thread a word, so that its inputs are neighbours in what is written, too.
+QRL_KERNEL void decode_weights_kernel(DecodeWeightsTask task) {
+  wait_for_kernel_before();
+  const MatrixLayout& at = task.w.at;
+  const std::int64_t row = block_x();
+  const int num_inputs = static_cast<int>(at.word_inputs), bits = 32 / num_inputs;
+  const auto* words = reinterpret_cast<const std::uint32_t*>(task.w.codes + row * at.row_bytes);
+  for (std::int64_t w = thread_idx(); w < at.num_words; w += kThreads) {
+    const std::uint32_t word = words[w];
+    const float scale = at.num_scales == 0 ? 1.0F : task.w.scales[w * num_inputs / task.scale_run * at.rows + row];
+    for (int i = 0; i < num_inputs; ++i) {
+      const std::int64_t input = w * num_inputs + i;
+      if (input >= at.in) break;
+      const float number = task.code == Code::int4 ? static_cast<float>(int4_at(task.order, word, i))
+                                                   : number_of(task.code, word >> (i * bits));
+      store(task.to, task.to_f32, row * at.in + input, at.num_scales == 0 ? number : number * scale);
+    }
+  }
+}
+
+QRL_KERNEL void decode_rows_kernel(DecodeRowsTask task) {
+  wait_for_kernel_before();
+  const EncodedRows& x = task.x;
+  const std::int64_t row = block_x();
+  for (std::int64_t i = thread_idx(); i < x.width; i += kThreads) {
+    const std::int64_t from = row * x.stride + i;
+    const std::uint32_t bits = x.code == Code::bf16 ? static_cast<const std::uint16_t*>(x.codes)[from]
+                                                    : static_cast<const std::uint8_t*>(x.codes)[from];
+    const float number = number_of(x.code, bits);
+    const float value = x.scales != nullptr ? number * x.scales[row * x.num_scales() + i / x.scale_run] : number;
+    store(task.to, task.to_f32, row * x.width + i, value);
+  }
+}
+
+}  // namespace
+
+std::int64_t num_magnitudes(quant::ScaleScope scope, std::int64_t num_rows, std::int64_t num_scales) {
+  if (scope == ScaleScope::tensor) return num_rows + 1;
+  return scope == ScaleScope::block128 ? ceil_div(num_rows, kBlockSide) * num_scales : 0;
+}
+
+void encode_weights(const EncodeWeightsTask& task, const Stream& stream) {
+  if (task.scope == ScaleScope::tensor) {
+    launch(row_magnitudes_kernel, {task.num_rows}, kThreads, kExchangeBytes, stream, task);
+    launch(tensor_magnitude_kernel, {}, kThreads, kExchangeBytes, stream, task);
+  } else if (task.scope == ScaleScope::block128) {
+    launch(block_magnitudes_kernel, {ceil_div(task.num_rows, kBlockSide), task.at.num_scales}, kThreads, kExchangeBytes,
+           stream, task);
+  }
+  launch(encode_weights_kernel, {task.num_rows}, kThreads, kExchangeBytes, stream, task);
+}
+
+void round_table(const StoreTask& task, const Stream& stream) {
+  launch(round_table_kernel, {ceil_div(task.count, kStretch)}, kThreads, 0, stream, task);
+}
+void store_vector(const StoreTask& task, const Stream& stream) {
+  launch(store_vector_kernel, {ceil_div(task.count, kStretch)}, kThreads, 0, stream, task);
+}
+
+void decode_weights(const DecodeWeightsTask& task, const Stream& stream) {
+  launch(decode_weights_kernel, {task.w.at.out}, kThreads, 0, stream, task);
+}
+void decode_rows(const DecodeRowsTask& task, std::int64_t num_rows, const Stream& stream) {
+  launch(decode_rows_kernel, {num_rows}, kThreads, 0, stream, task);
+}
+
+}  // namespace qrl::cuda::QRL_CUDA_TARGET

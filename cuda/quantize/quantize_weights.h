@@ -1,0 +1,65 @@
+// Contracts of the kernels between fp32 weights on the device and the decoder's codes of them: what publishing and the
+// learner's backward pass need. As in kernels.h every pointer is device memory, nothing is owned.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/runtime/kernels.h"
+
+namespace qrl::cuda::QRL_CUDA_TARGET {
+
+/// Rows of W that lie on the device, fp32 [num_rows, at.in], to codes and scales of rows first_row … of a device
+/// matrix: quant/format.h's rounding of one tensor, the bits that ops/linear.h's pack_rows gives for the same values.
+/// What the matrix has beyond at.in and at.num_words is left as it is.
+struct EncodeWeightsTask {
+  const float* weights;
+  std::int64_t num_rows;
+  const float* input_factors;  ///< [in], met by every weight first; null: all 1
+  const float* row_scales;     ///< [num_rows], of int8 in place of the weights' own; null: none
+  quant::Code code;
+  quant::ScaleScope scope;
+  std::int64_t scale_run;  ///< inputs under one scale; at.in: all
+  WordOrder order;
+  MatrixLayout at;
+  std::int64_t first_row;
+  std::uint8_t* codes;
+  float* scales;              ///< [num_scales, at.rows]; null: none
+  std::uint32_t* magnitudes;  ///< num_magnitudes() of them, overwritten
+  std::uint32_t* not_finite;  ///< set to 1 when a weight is not (its codes mean nothing then)
+};
+std::int64_t num_magnitudes(quant::ScaleScope scope, std::int64_t num_rows, std::int64_t num_scales);
+void encode_weights(const EncodeWeightsTask& task, const Stream& stream);
+
+/// `count` values to bf16 (nearest even), or as they are, each divided by its divisor where there are any.
+struct StoreTask {
+  const float* values;
+  std::int64_t count;
+  const float* divisors;  ///< of store_vector; null: none
+  void* to;               ///< bf16, or fp32
+  std::uint32_t* not_finite;
+};
+void round_table(const StoreTask& task, const Stream& stream);
+void store_vector(const StoreTask& task, const Stream& stream);
+
+/// Decoded weights of a matrix, code · scale in fp32 (ops/linear.h's unpack_rows) rounded to bf16 unless to_f32, dense
+/// [w.at.out, w.at.in].
+struct DecodeWeightsTask {
+  DeviceMatrix w;
+  quant::Code code;
+  std::int64_t scale_run;  ///< as above
+  WordOrder order;
+  void* to;
+  bool to_f32;
+};
+void decode_weights(const DecodeWeightsTask& task, const Stream& stream);
+
+/// The values of encoded rows, code · scale in fp32 (ops/linear.h's decode_row) rounded to bf16 unless to_f32, dense
+/// [*, x.width].
+struct DecodeRowsTask {
+  EncodedRows x;
+  void* to;
+  bool to_f32;
+};
+void decode_rows(const DecodeRowsTask& task, std::int64_t num_rows, const Stream& stream);
+
+}  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -1,0 +1,47 @@
+// Owns how the threads of a block that takes a row agree on its sum or its largest. Included by kernel sources only.
+#pragma once
+
+#include "cuda/runtime/layout.h"
+#include "cuda/runtime/portable.h"
+#include "cuda/runtime/target.h"
+
+namespace qrl::cuda::QRL_CUDA_TARGET {
+
+inline constexpr int kThreads = kRowThreads;
+inline constexpr int kWarps = kThreads / 32;
+
+/// Sum, or largest, over a block of kBlockWarps; `exchange` holds as many elements. Every thread gets it. Sums are
+/// fp32: of a warp by a butterfly, then over 32 warps by another, over fewer in order.
+template <int kBlockWarps = kWarps>
+QRL_DEVICE float block_sum(float value, float* exchange) {
+  value = warp_sum(value);
+  if (lane_idx() == 0) exchange[warp_idx()] = value;
+  sync_block();
+  float total = 0;
+  if constexpr (kBlockWarps == 32) {
+    total = warp_sum(exchange[lane_idx()]);
+  } else {
+    for (int warp = 0; warp < kBlockWarps; ++warp) total += exchange[warp];
+  }
+  sync_block();
+  return total;
+}
+template <int kBlockWarps = kWarps>
+QRL_DEVICE std::uint32_t block_max(std::uint32_t value, float* exchange) {
+  value = warp_max(value);
+  if (lane_idx() == 0) exchange[warp_idx()] = float_of(value);
+  sync_block();
+  std::uint32_t largest = 0;
+  if constexpr (kBlockWarps == 32) {
+    largest = warp_max(bits_of(exchange[lane_idx()]));
+  } else {
+    for (int warp = 0; warp < kBlockWarps; ++warp) {
+      const std::uint32_t other = bits_of(exchange[warp]);
+      largest = other > largest ? other : largest;
+    }
+  }
+  sync_block();
+  return largest;
+}
+
+}  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -1,0 +1,45 @@
+// The doors of engine.h, speed.h and training.h in a program with CUDA.
+#include <cuda_runtime_api.h>
+
+#include <string>
+
+#include "cuda/bench/candidate_speed.h"
+#include "cuda/engine/decode_engine.h"
+#include "cuda/engine/device_engine.h"
+#include "cuda/bench/device_speed.h"
+#include "cuda/runtime/libraries.h"
+#include "cuda/bench/speed.h"
+#include "cuda/bench/tick_speed.h"
+#include "cuda/train/training.h"
+#include "cuda/train/training_kernels.h"
+
+namespace qrl::cuda {
+
+std::string version() {
+  return std::to_string(CUDART_VERSION / 1000) + "." + std::to_string(CUDART_VERSION % 1000 / 10) + " " QRL_CUDA_ARCHS;
+}
+
+std::unique_ptr<DecodeEngine> make_engine(const EngineOptions& options) { return device::make_device_engine(options); }
+std::unique_ptr<TrainingKernels> make_training_kernels(int device_number) {
+  return device::make_device_training(device_number);
+}
+
+std::string device_uuid(int device_number) { return device::use_device(device_number).uuid; }
+
+std::vector<base::LibraryReport> find_libraries() {
+  int driver_version = 0;
+  (void)cudaDriverGetVersion(&driver_version);  // 0 without one
+  (void)cudaGetLastError();
+  constexpr int kMajor = CUDART_VERSION / 1000;
+  const auto places = device::cublaslt_places(base::loaded_library_path("libtorch_cpu.so"));
+  return {device::driver_report(driver_version, CUDART_VERSION), device::open_cublaslt(places, kMajor).report};
+}
+
+ProductSpeeds measure_products(const ProductSpeedTask& task) { return device::measure_product_speeds(task); }
+Bf16Candidates measure_bf16_candidates(const Bf16CandidateTask& task) {
+  return device::measure_bf16_candidate_speed(task);
+}
+AttentionSpeed measure_attention(const AttentionSpeedTask& task) { return device::measure_attention_speed(task); }
+TickSpeeds measure_ticks(const TickSpeedTask& task) { return device::measure_tick_speeds(task); }
+
+}  // namespace qrl::cuda

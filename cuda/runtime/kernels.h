@@ -1,0 +1,284 @@
+// Contracts of the kernels, which engine.cpp calls one after another. Arguments are plain structs; every pointer is
+// device memory, nothing is owned. Sums are fp32 in a fixed order that depends on the row alone, unless said otherwise.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/attention/attention_plan.h"
+#include "cuda/runtime/layout.h"
+#include "cuda/gemm/gemm_plan.h"
+#include "quant/format.h"
+#include "quant/kv_format.h"
+#include "cuda/runtime/runtime.h"
+
+namespace qrl::cuda::QRL_CUDA_TARGET {
+
+/// Rows of activations as a matrix product reads them: codes [rows, stride], zero beyond the width; scales [rows,
+/// num_scales]. The rounding is quant/format.h's.
+struct EncodedRows {
+  quant::Code code = quant::Code::bf16;  ///< bf16, int8 or fp8_e4m3 (one byte)
+  void* codes = nullptr;
+  float* scales = nullptr;
+  std::int64_t stride = 0;     ///< elements
+  std::int64_t width = 0;      ///< elements that mean something
+  std::int64_t scale_run = 0;  ///< elements under one scale: width or 128; without scales unused
+  QRL_HD std::int64_t num_scales() const { return ceil_div(width, scale_run); }
+};
+
+/// What a matrix product left: [*, stride], bf16 or fp32.
+struct ProductRows {
+  const void* values;  ///< null: nothing
+  std::int64_t stride;
+  bool is_f32;
+  QRL_HD float at(std::int64_t row, std::int64_t i) const {
+    const std::int64_t idx = row * stride + i;
+    return is_f32 ? static_cast<const float*>(values)[idx]
+                  : float_of_bf16(static_cast<const std::uint16_t*>(values)[idx]);
+  }
+};
+
+/// x[row] = table[tokens[row]], bf16 to fp32. A token of −1 − i is drawn[i]; where that is negative (nothing could be
+/// drawn) 0 stands in.
+struct EmbedTask {
+  const std::uint16_t* table_VD;
+  const std::int32_t* tokens;
+  const std::int32_t* drawn;
+  std::int64_t width;
+  float* x;
+};
+void embed(const EmbedTask& task, std::int64_t num_rows, const Stream& stream);
+
+/// x[row] += added[row] + its bias where there is something to add; out = encode(x · gain / sqrt(mean(x²) + eps)). With
+/// row_ids the rows of x and added are those, out's are 0, 1 …, and x stays as it is.
+struct NormTask {
+  float* x;  ///< fp32 [*, width]
+  ProductRows added;
+  const float* added_bias;  ///< [width]; null: none
+  const float* gain;
+  const std::int32_t* row_ids;  ///< null: all
+  float eps;
+  EncodedRows out;  ///< out.width elements a row
+};
+void norm_encode(const NormTask& task, std::int64_t num_rows, const Stream& stream);
+
+/// sums[row] = x[row] + added[row], fp32 [*, width]: as norm_encode adds them.
+struct AddTask {
+  const float* x;
+  ProductRows added;
+  std::int64_t width;
+  float* sums;
+};
+void add_rows(const AddTask& task, std::int64_t num_rows, const Stream& stream);
+
+/// out = encode(x), fp32 [*, out.width].
+struct EncodeTask {
+  const float* x;
+  EncodedRows out;
+};
+void encode(const EncodeTask& task, std::int64_t num_rows, const Stream& stream);
+
+/// out = encode(silu(gate) · up); of a row gate comes first, up from element out.width on.
+struct SwigluTask {
+  ProductRows gate_up;
+  EncodedRows out;
+};
+void swiglu_encode(const SwigluTask& task, std::int64_t num_rows, const Stream& stream);
+
+/// The host's panels to rows of codes (layout.h, device_word); rows of the host beyond `at.out` are not read.
+struct RepackTask {
+  const std::uint32_t* panels;
+  WordOrder order;
+  MatrixLayout at;
+  std::uint8_t* codes;
+};
+void repack(const RepackTask& task, const Stream& stream);
+
+/// Keys and values of one layer.
+struct KvPages {
+  quant::KvFormat format;
+  KvLayout at;
+  std::int64_t head_dim;
+  std::uint8_t *keys, *values;
+  float *key_slot_scales, *value_slot_scales;            ///< int8
+  const float *key_head_scales_K, *value_head_scales_K;  ///< fp8_e4m3
+  /// Index of a position's slot; `page_ids` are its sequence's. Divided in 32 bits: 64 take twice as long.
+  QRL_HD std::int64_t slot_of(const std::int32_t* page_ids, std::int64_t position, std::int64_t kv_head) const {
+    const auto from = static_cast<std::uint32_t>(position), page_size = static_cast<std::uint32_t>(at.page_size);
+    return at.slot(page_ids[from / page_size], kv_head, from % page_size);
+  }
+};
+
+/// Where each row's keys and values lie.
+struct RowPlaces {
+  const std::int32_t* positions;    ///< −1: nowhere, the row is there to fill a number up
+  const std::int32_t* first_pages;  ///< index in page_ids
+  const std::int32_t* page_ids;
+};
+
+/// Of qkv (q heads, k heads, v heads): adds the bias, norms each q and k head (RMSNorm over E) where
+/// there are gains, rotates q and k; q goes to `q` (fp32 [*, H·E]), k and v to the row's slot. Nothing for a row that
+/// is nowhere.
+struct RopeTask {
+  ProductRows qkv;
+  std::int64_t num_heads;
+  const float* bias;                 ///< null: none
+  const float *q_norm_E, *k_norm_E;  ///< null: none
+  float eps;
+  const float* rope_table;  ///< [positions, E]: cosines, then sines
+  RowPlaces where;
+  KvPages pages;
+  float* q;
+};
+void rope_and_store(const RopeTask& task, std::int64_t num_rows, const Stream& stream);
+
+/// Of each kv head's |keys| and |values| in all slots of pages of bf16: the least that at most num_above of them are
+/// larger than; NaN where one is not finite. Slots that hold no position must be zero, so that they are never larger.
+struct KvPercentileTask {
+  const std::uint8_t *keys, *values;
+  KvLayout at;
+  std::int64_t num_pages;
+  std::uint32_t num_above;
+  float *keys_K, *values_K;
+};
+void kv_percentiles(const KvPercentileTask& task, const Stream& stream);
+
+/// A plan of attention_plan.h, for the rows of `where`, and the launches' blocks: of fewer than there are tiles each
+/// takes several in turn, of more some find none. 0 blocks where the plan has some of a kind is an error that nobody
+/// sees.
+struct AttentionWork {
+  const AttentionCounts* counts;
+  const AttentionTile* tiles;
+  const std::int32_t *rows, *partials_N;
+  const std::int32_t* split_rows;
+  std::int64_t small_blocks, large_blocks;
+  std::int64_t split_blocks;  ///< at least num_split
+};
+
+/// Causal attention of each row's q heads over its pages, softmax scale 1/sqrt(E). What meets the codes is the CPU's
+/// (ops/paged_attention.h) but for e4m3's:
+/// - bf16: queries and weights rounded to bf16 (the weights before they are summed); exact products, fp32 sums (the
+///   matrix unit's order, with its rounding).
+/// - fp8_e4m3: the same in fp16, which holds the codes exactly; queries times a power of two. A weight below 2⁻¹⁴ of
+/// its
+///   chunk's largest has fewer than 11 bits, one below 2⁻²⁵ is 0.
+/// - int8: queries as 254·high + low of int8 terms, 15 bits of their largest; weights times the values' scales as
+///   256·high + low of uint8 terms, 16 bits of the largest of the 64 positions of a chunk that a warp takes; exact
+///   int32 sums.
+///
+/// Scales, scores, softmax and its denominator are fp32. Positions are taken in chunks of kAttentionChunk: a chunk's
+/// weights are exp(score − its largest), its four warps' sums are added in pairs, and chunks are joined in segments of
+/// kSegmentChunks, in order, in fp32. So neither plan, page order nor the
+/// other rows of a tick change a bit, but for a value that is NaN in bf16 or e4m3: it makes NaN of all rows of a tile
+/// that comes to its position, as 0 · NaN is. int8's scores are the CPU's bits; up to 128 positions, the CPU's span,
+/// bf16 pages differ from it by the order of sums alone; e4m3's by 3 bits of queries and weights, which the CPU rounds
+/// to bf16.
+struct AttentionTask {
+  const float* q;
+  std::int64_t num_heads;
+  RowPlaces where;
+  KvPages pages;
+  AttentionWork work;
+  float* partial_stats;     ///< fp32 [partials, H, 2]: largest score, sum of weights
+  float* partial_contexts;  ///< fp32 [partials, H, E]
+  // Contexts [*, H·E]: fp32; or as a product reads bf16 rows, zeros up to their stride, beside fp32 memory of as many
+  // numbers that means nothing after.
+  float* context;
+  std::uint16_t* context_codes = nullptr;
+  std::int64_t codes_stride = 0;
+};
+void attention(const AttentionTask& task, const Stream& stream);
+
+/// Copies the first slots of pages (three int32 each: from, to, slots).
+struct CopyTask {
+  const std::int32_t* copies;
+  KvPages pages;
+};
+void copy_slots(const CopyTask& task, std::int64_t num_copies, const Stream& stream);
+
+/// A matrix on the device (layout.h).
+struct DeviceMatrix {
+  quant::Format format = quant::Format::bf16;
+  MatrixLayout at;
+  const std::uint8_t* codes = nullptr;
+  const float* scales = nullptr;  ///< [num_scales, rows padded]; null: none
+};
+
+/// y[row, 0 … matrix.at.rows) = x · Wᵀ, scaled, for rows 0 … num_rows − 1: bf16, or fp32 when y_is_f32. Products of
+/// decoded codes are exact; sums fp32 (int8: int32, exact); scales of runs of 128 inputs are applied run by run in
+/// fp32.
+struct ProductTask {
+  EncodedRows x;
+  std::int64_t num_rows;
+  DeviceMatrix w;
+  void* y;
+  std::int64_t y_stride;
+  bool y_is_f32;
+};
+/// Every format, sm_80 on, tensor cores, no pipeline: the reference of the others.
+void plain_product(const ProductTask& task, const Stream& stream);
+
+/// What streamed_product needs besides its operands, on the device: `partials` as large as product_plan.h says,
+/// `counters` kStreamCounters zeros, which it leaves as zeros.
+struct StreamPlace {
+  std::uint32_t* partials;
+  std::uint32_t* counters;
+};
+/// Every format, sm_80 on: weights are read once for up to 64 rows, while the ones before are multiplied. Of
+/// the inputs' runs of 128 each split (product_plan.h) sums the even and the odd ones apart, in order; the two, then
+/// the splits in order, are added in fp32 (int8: int32). So a row's bits depend on neither the plan nor the other rows.
+void streamed_product(const ProductTask& task, const StreamPlan& plan, const StreamPlace& place, const Stream& stream);
+
+/// What the draws of a tick have in common, in device memory.
+struct DrawSettings {
+  float inverse_temperature = 1;
+  std::int32_t greedy = 0;  ///< 1: the likeliest token, whatever the temperature
+};
+
+/// Rows' logits, a stretch of the vocabulary at a time: largest logit and Σ exp((logit − largest)/temperature) of each
+/// block of kDrawBlock, as ops/sample.h's RowSummary, the sum also of each of its parts of kDrawPart tokens; with
+/// z = (logit − largest)/temperature also Σ exp(z)·z.
+inline constexpr std::int64_t kDrawBlock = 256, kDrawPart = 32, kDrawParts = kDrawBlock / kDrawPart;
+struct SummariseTask {
+  const float* logits;
+  std::int64_t stride, first_token, num_tokens;  ///< first_token a multiple of kDrawBlock
+  const DrawSettings* settings;
+  std::int64_t num_blocks;       ///< of the whole vocabulary
+  float *block_max, *block_sum;  ///< [rows, num_blocks]
+  float* part_sum;               ///< [rows, num_blocks, kDrawParts]
+  float* block_weighted;         ///< [rows, num_blocks], Σ exp(z)·z; null: not wanted
+};
+void summarise_logits(const SummariseTask& task, std::int64_t num_rows, const Stream& stream);
+
+/// Rows whose whole vocabulary was summarised. A logit of theirs is one of those given, or made again from the row and
+/// its weights, sums in another order than the matrix product's.
+struct SummarisedRows {
+  const float *block_max, *block_sum, *part_sum;
+  std::int64_t num_blocks, vocab_size;
+  const DrawSettings* settings;
+  const float* logits;  ///< [rows, stride] of the whole vocabulary; null: made again
+  std::int64_t stride;
+  const std::uint16_t *rows_bf16, *weights_bf16;  ///< to make them again: [rows, width], [V, width]
+  std::int64_t width;                             ///< padded
+};
+
+/// Draws one token a row: the block by the sums (fp64, a 32nd of the blocks at a time, in order), its part by the
+/// parts' (fp64, in order), then the token by the part's logits.
+struct DrawTask {
+  SummarisedRows rows;
+  const double* uniforms;
+  std::int32_t* tokens;
+  float* logprobs;
+};
+void draw_tokens(const DrawTask& task, std::int64_t num_rows, const Stream& stream);
+
+/// Of each row the log-prob of its target, the bits that draw_tokens gives the same token at a temperature above 0, and
+/// the entropy (over blocks in fp64). NaN where nothing could be drawn.
+struct ScoreTask {
+  SummarisedRows rows;
+  const float* block_weighted;
+  const std::int32_t* targets;
+  float *logprobs, *entropies;
+};
+void score_tokens(const ScoreTask& task, std::int64_t num_rows, const Stream& stream);
+
+}  // namespace qrl::cuda::QRL_CUDA_TARGET

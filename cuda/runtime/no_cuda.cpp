@@ -1,0 +1,28 @@
+// Stands in for the CUDA backend in a program that was built without it.
+#include "base/error.h"
+#include "cuda/engine/decode_engine.h"
+#include "cuda/bench/speed.h"
+#include "cuda/train/training.h"
+
+namespace qrl::cuda {
+
+std::string version() { return "off"; }
+
+namespace {
+[[noreturn]] void fail(const char* key = "rollout.device") {
+  base::fail_input(key, "cpu, as this program was built without CUDA", "cuda",
+                   "build it where nvcc is (cmake -DQRL_CUDA=on says what is missing)");
+}
+}  // namespace
+
+std::unique_ptr<DecodeEngine> make_engine(const EngineOptions&) { fail(); }
+ProductSpeeds measure_products(const ProductSpeedTask&) { fail(); }
+Bf16Candidates measure_bf16_candidates(const Bf16CandidateTask&) { fail(); }
+AttentionSpeed measure_attention(const AttentionSpeedTask&) { fail(); }
+TickSpeeds measure_ticks(const TickSpeedTask&) { fail(); }
+
+std::unique_ptr<TrainingKernels> make_training_kernels(int) { fail("trainer.device"); }
+std::string device_uuid(int) { fail("trainer.device"); }
+std::vector<base::LibraryReport> find_libraries() { return {}; }
+
+}  // namespace qrl::cuda

@@ -1,0 +1,234 @@
+// Owns the few words that the kernels are written in: who am I, wait, exchange, shared memory, matrix units, launch.
+// With nvcc they are CUDA's; with QRL_CUDA_EMULATED they are those of tests/cuda/emulation/emulation.h, which runs the
+// same kernels on the host. Included by kernel sources only.
+#pragma once
+
+#if defined(QRL_CUDA_EMULATED)
+#include <emulation.h>
+#else
+
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+#include <mma.h>
+
+#include <cstdlib>
+#include <string_view>
+
+#include "cuda/runtime/check.h"
+#include "cuda/runtime/runtime.h"
+#include "cuda/runtime/shared_memory_limit.h"
+
+#define QRL_KERNEL __global__
+/// A kernel of so many threads, and so many blocks of it that a multiprocessor's registers must have room for.
+#define QRL_KERNEL_OF(threads, blocks) __global__ __launch_bounds__(threads, blocks)
+#define QRL_DEVICE __device__ __forceinline__
+
+namespace qrl::cuda::QRL_CUDA_TARGET {
+
+namespace wmma = nvcuda::wmma;
+using MmaBf16 = __nv_bfloat16;
+using MmaInt8 = signed char;
+
+QRL_DEVICE int thread_idx() { return static_cast<int>(threadIdx.x); }
+QRL_DEVICE int num_threads() { return static_cast<int>(blockDim.x); }
+QRL_DEVICE std::int64_t block_x() { return blockIdx.x; }
+QRL_DEVICE std::int64_t block_y() { return blockIdx.y; }
+QRL_DEVICE std::int64_t num_blocks_x() { return gridDim.x; }
+QRL_DEVICE void sync_block() { __syncthreads(); }
+QRL_DEVICE void sync_warp() { __syncwarp(); }
+/// The value of the lane whose index differs in the bits of `mask`; all lanes of the warp call.
+template <class T>
+QRL_DEVICE T shuffle_xor(T value, int mask) {
+  return __shfl_xor_sync(0xffffffffU, value, mask);
+}
+/// Counts up by one for all blocks; what the counter held before.
+QRL_DEVICE std::uint32_t count_up(std::uint32_t* counter) { return atomicAdd(counter, 1U); }
+/// Every kernel says so first, all threads: till then it may have begun while the one launched right before it was
+/// still at work, and reads only what that one does not write; from then on that one is done and seen, and the next may
+/// begin. So a launch's own time passes beside the kernel before it (Hopper on; elsewhere kernels wait as always).
+QRL_DEVICE void wait_for_kernel_before() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+/// Asks for the line of device memory that holds this byte, which a load then finds nearer. Reads nothing.
+QRL_DEVICE void prefetch(const void* at) { asm volatile("prefetch.global.L2 [%0];" ::"l"(at)); }
+/// What this thread has written to device memory comes before what it writes or counts next, for every block.
+QRL_DEVICE void fence_device() { __threadfence(); }
+/// A word that another block wrote.
+QRL_DEVICE std::uint32_t load_shared_word(const std::uint32_t* from) { return __ldcg(from); }
+
+// Copies from device to shared memory that go on while the thread does other things: what lies at `to` means nothing
+// from the call until the thread has waited for the copy's group. Addresses are aligned to the size; not valid: zeros
+// are written and `from` is not read.
+QRL_DEVICE void copy_async_16(void* to, const void* from, bool valid) {
+  const auto address = static_cast<unsigned>(__cvta_generic_to_shared(to));
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(valid ? 16 : 0));
+}
+QRL_DEVICE void copy_async_4(void* to, const void* from, bool valid) {
+  const auto address = static_cast<unsigned>(__cvta_generic_to_shared(to));
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(address), "l"(from), "r"(valid ? 4 : 0));
+}
+/// The thread's copies since the last call become a group, maybe an empty one.
+QRL_DEVICE void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+/// Waits until all groups of this thread but the last `pending` are there; others see them after a barrier.
+template <int pending>
+QRL_DEVICE void wait_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
+}
+
+// c [16, 8] += a [16, K] · b [K, 8] by a warp, K = 16 of bf16 or 32 of int8; PTX's mma.sync (the ISA's fragments of
+// m16n8k16 and m16n8k32). With q = lane / 4 and t = lane % 4 a word of a lane holds K's 2t, 2t + 1 (bf16) or 4t … 4t +
+// 3 (int8): a[0] of row q, a[1] of row q + 8, a[2] and a[3] the same half of K further; b[0] and b[1] of column q; c is
+// (q, 2t), (q, 2t + 1), (q + 8, 2t), (q + 8, 2t + 1). Products exact; sums fp32 within the unit's own precision, or
+// int32.
+QRL_DEVICE void mma(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+QRL_DEVICE void mma(std::int32_t (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+/// The same with b of uint8.
+QRL_DEVICE void mma_unsigned_b(std::int32_t (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k32.row.col.s32.s8.u8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+/// As of bf16, of fp16.
+QRL_DEVICE void mma_f16(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+/// a · b + c of two bf16 numbers each, rounded once to nearest even; subnormal numbers stay. Then of fp16.
+QRL_DEVICE std::uint32_t fma_bf16x2(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
+  std::uint32_t d;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+  return d;
+}
+QRL_DEVICE std::uint32_t fma_f16x2(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
+  std::uint32_t d;
+  asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+  return d;
+}
+/// Four of the eight bytes of low (0 … 3) and high (4 … 7): `selector` names them, four bits each, lowest first.
+QRL_DEVICE std::uint32_t pick_bytes(std::uint32_t low, std::uint32_t high, std::uint32_t selector) {
+  return __byte_perm(low, high, selector);
+}
+/// (value & mask) ^ flip, which a compiler makes two instructions of where both are constants.
+QRL_DEVICE std::uint32_t mask_flip(std::uint32_t value, std::uint32_t mask, std::uint32_t flip) {
+  std::uint32_t result;
+  asm("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(result) : "r"(value), "r"(mask), "r"(flip));
+  return result;
+}
+/// Two floats as bf16, nearest even, the first low.
+QRL_DEVICE std::uint32_t bf16x2_of(float low, float high) {
+  std::uint32_t result;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(high), "f"(low));
+  return result;
+}
+
+/// Two floats as fp16, nearest even, infinite beyond its numbers, the first low; and back.
+QRL_DEVICE std::uint32_t f16x2_of(float low, float high) {
+  std::uint32_t result;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(high), "f"(low));
+  return result;
+}
+QRL_DEVICE void floats_of_f16x2(std::uint32_t pair, float& low, float& high) {
+  asm("{.reg .b16 first, second; mov.b32 {first, second}, %2; cvt.f32.f16 %0, first; cvt.f32.f16 %1, second;}"
+      : "=f"(low), "=f"(high)
+      : "r"(pair));
+}
+
+/// The block's shared memory, aligned for the matrix units (32 bytes); not initialised.
+QRL_DEVICE unsigned char* shared_memory() {
+  extern __shared__ __align__(128) unsigned char bytes[];
+  return bytes;
+}
+
+/// Whether a kernel may begin before the one before it has ended: on Hopper, unless the environment says
+/// QRL_CUDA_OVERLAP=0, which tells what an error comes from. A process has one device.
+inline bool kernels_overlap() {
+  static const bool from_hopper_on = [] {
+    const char* wanted = std::getenv("QRL_CUDA_OVERLAP");
+    if (wanted != nullptr && std::string_view(wanted) == "0") return false;
+    int device = 0, major = 0;
+    QRL_CUDA_CHECK(cudaGetDevice(&device));
+    QRL_CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+    return major >= 9;
+  }();
+  return from_hopper_on;
+}
+
+/// Blocks in x and y.
+struct Grid {
+  std::int64_t x = 1, y = 1;
+};
+
+/// Nothing for an empty grid. `threads` a multiple of 32. The kernel may begin before the one before it has ended
+/// (wait_for_kernel_before).
+template <class Task>
+void launch(void (*kernel)(Task), Grid grid, int threads, std::size_t shared_bytes, const Stream& stream, Task task) {
+  static SharedMemoryLimits limits;
+  if (grid.x == 0 || grid.y == 0) return;
+  QRL_INVARIANT(grid.x <= 0x7fffffff && grid.y <= 65535, "kernel launch", "a grid within CUDA's limits",
+                std::to_string(grid.x) + " x " + std::to_string(grid.y));
+  const auto* function = reinterpret_cast<const void*>(kernel);
+  limits.require(function, shared_bytes, [&](std::size_t num_bytes) {
+    QRL_CUDA_CHECK(
+        cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(num_bytes)));
+  });
+  cudaLaunchAttribute overlap{};
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y));
+  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = static_cast<cudaStream_t>(stream.handle());
+  config.attrs = &overlap;
+  config.numAttrs = kernels_overlap() ? 1 : 0;
+  void* arguments[] = {&task};
+  QRL_CUDA_CHECK(cudaLaunchKernelExC(&config, function, arguments));
+}
+
+}  // namespace qrl::cuda::QRL_CUDA_TARGET
+
+#endif
+
+namespace qrl::cuda::QRL_CUDA_TARGET {
+
+QRL_DEVICE int lane_idx() { return thread_idx() % 32; }
+QRL_DEVICE int warp_idx() { return thread_idx() / 32; }
+
+// Every lane gets the result; the order of sums is that of a butterfly, the same always.
+QRL_DEVICE float warp_sum(float value) {
+  for (int mask = 16; mask > 0; mask /= 2) value += shuffle_xor(value, mask);
+  return value;
+}
+QRL_DEVICE float warp_max(float value) {
+  for (int mask = 16; mask > 0; mask /= 2) value = fmaxf(value, shuffle_xor(value, mask));
+  return value;
+}
+QRL_DEVICE std::uint32_t warp_max(std::uint32_t value) {
+  for (int mask = 16; mask > 0; mask /= 2) {
+    const std::uint32_t other = shuffle_xor(value, mask);
+    value = other > value ? other : value;
+  }
+  return value;
+}
+
+}  // namespace qrl::cuda::QRL_CUDA_TARGET

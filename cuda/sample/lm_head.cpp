@@ -1,0 +1,161 @@
+#include "cuda/sample/lm_head.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace qrl::cuda::QRL_CUDA_TARGET {
+
+namespace {
+
+/// Rows whose logits are made at once, and how many logits: what a draw needs of a tile is small, and 16 MiB stay in
+/// L2.
+constexpr std::int64_t kDrawRows = 256;
+constexpr std::int64_t kTileLogits = std::int64_t{4} << 20;
+/// Columns of a tile where the number of rows must not decide them: how a product is split follows from its outputs.
+constexpr std::int64_t kTileTokens = 8192;
+static_assert(kTileTokens % kDrawBlock == 0 && kDrawBlock % kOutputTile == 0 && kDrawRows * kTileTokens <= kTileLogits);
+
+constexpr std::size_t drawn_bytes(std::int64_t num_rows) {
+  return static_cast<std::size_t>(num_rows) * (sizeof(std::int32_t) + sizeof(float));
+}
+
+}  // namespace
+
+VocabularyHead::VocabularyHead(const EngineOptions& options, std::int64_t max_rows, const Weights& weights,
+                               Products& products)
+    : shape_(options.shape),
+      weights_(weights),
+      products_(products),
+      row_only_sums_(options.row_only_sums),
+      num_blocks_(ceil_div(shape_.vocab_size, kDrawBlock)),
+      max_step_(std::min(max_rows, kDrawRows)),
+      normed_(std::max(max_step_, kWholeRows), shape_.width),
+      tile_(floats(std::min(kTileLogits, max_step_ * round_up(shape_.vocab_size, kOutputTile)))),
+      block_max_(floats(max_step_ * num_blocks_)),
+      block_sum_(floats(max_step_ * num_blocks_)),
+      part_sum_(floats(max_step_ * num_blocks_ * kDrawParts)),
+      whole_rows_(kWholeRows * sizeof(std::int32_t)),
+      drawn_host_{Memory(drawn_bytes(max_rows), Memory::Place::host),
+                  Memory(drawn_bytes(max_rows), Memory::Place::host)},
+      drawn_(drawn_bytes(max_rows)) {}
+
+/// The chosen rows, ready for lm_head.
+void VocabularyHead::final_norm(const ResidualRows& rows, const std::int32_t* row_ids, std::int64_t num_rows,
+                                const Stream& stream) {
+  norm_encode({rows.x, rows.branch, nullptr, weights_.final_norm_D(), row_ids, shape_.rms_norm_eps,
+               normed_.for_layer(weights_.lm_head())},
+              num_rows, stream);
+}
+
+/// As many columns as a tile of so many rows has room for: each costs a product and its summary to begin.
+std::int64_t VocabularyHead::tile_tokens(std::int64_t num_rows) const {
+  const std::int64_t fit = row_only_sums_ ? kTileTokens : kTileLogits / num_rows / kDrawBlock * kDrawBlock;
+  return std::min(round_up(shape_.vocab_size, kOutputTile), fit);
+}
+
+void VocabularyHead::logit_tile(std::int64_t first_token, std::int64_t num_rows, float* y, std::int64_t y_stride,
+                                std::int64_t num_tokens, const Stream& stream) {
+  DeviceMatrix part = weights_.lm_head();
+  part.codes += first_token * part.at.row_bytes;
+  part.at.rows = round_up(num_tokens, kOutputTile);
+  part.at.out = num_tokens;
+  products_.multiply({normed_.for_layer(part), num_rows, part, y, y_stride, true}, stream);
+}
+
+/// At most max_step_ rows.
+SummarisedRows VocabularyHead::summarise(const ResidualRows& rows, const std::int32_t* row_ids, std::int64_t num_rows,
+                                         const DrawSettings* settings, float* block_weighted, const Stream& stream) {
+  final_norm(rows, row_ids, num_rows, stream);
+  const std::int64_t stride = tile_tokens(num_rows);
+  for (std::int64_t begin = 0; begin < shape_.vocab_size; begin += stride) {
+    const std::int64_t num_tokens = std::min(stride, shape_.vocab_size - begin);
+    logit_tile(begin, num_rows, tile_.as<float>(), stride, num_tokens, stream);
+    summarise_logits({tile_.as<float>(), stride, begin, num_tokens, settings, num_blocks_, block_max_.as<float>(),
+                      block_sum_.as<float>(), part_sum_.as<float>(), block_weighted},
+                     num_rows, stream);
+  }
+  // Whatever the number of rows, so that a score has the bits of a draw.
+  const bool all_there = shape_.vocab_size <= kTileTokens;
+  const DeviceMatrix& head = weights_.lm_head();
+  return {block_max_.as<float>(),
+          block_sum_.as<float>(),
+          part_sum_.as<float>(),
+          num_blocks_,
+          shape_.vocab_size,
+          settings,
+          all_there ? tile_.as<float>() : nullptr,
+          stride,
+          normed_.codes.as<std::uint16_t>(),
+          reinterpret_cast<const std::uint16_t*>(head.codes),
+          head.at.width};
+}
+
+void VocabularyHead::draw(const ResidualRows& rows, const TickArrays& arrays, const Stream& stream) {
+  const std::int64_t num_rows = arrays.shape.draws;
+  for (std::int64_t first = 0; first < num_rows; first += max_step_) {
+    const std::int64_t count = std::min(max_step_, num_rows - first);
+    const SummarisedRows summarised =
+        summarise(rows, arrays.draw_rows + first, count, arrays.draw_settings, nullptr, stream);
+    draw_tokens(
+        {summarised, arrays.uniforms + first, drawn_.as<std::int32_t>() + first, drawn_.as<float>() + num_rows + first},
+        count, stream);
+  }
+}
+
+void VocabularyHead::send_drawn(std::int64_t num_rows, std::size_t turn, const Stream& stream) {
+  copy_to_host(drawn_host_[turn].data(), drawn_.data(), drawn_bytes(num_rows), stream);
+}
+
+void VocabularyHead::read(std::int64_t num_rows, std::size_t turn, std::span<DrawnToken> drawn) const {
+  const auto* tokens = drawn_host_[turn].as<std::int32_t>();
+  const auto* logprobs = drawn_host_[turn].as<float>() + num_rows;
+  for (std::size_t i = 0; i < drawn.size(); ++i) drawn[i] = {tokens[i], logprobs[i]};
+}
+
+void VocabularyHead::score(const ResidualRows& rows, const Targets& targets, std::span<TokenScore> scores,
+                           const Stream& stream) {
+  if (!scoring_) {
+    const auto ints = [&](std::int64_t count) {
+      return Memory(static_cast<std::size_t>(count) * sizeof(std::int32_t));
+    };
+    scoring_ = {ints(max_step_),   ints(max_step_),  Memory(sizeof(DrawSettings)), floats(max_step_ * num_blocks_),
+                floats(max_step_), floats(max_step_)};
+  }
+  const DrawSettings settings{1.0F / targets.temperature, 0};
+  copy_to_device(scoring_->settings.data(), &settings, sizeof settings, stream);
+  std::vector<float> logprobs(scores.size()), entropies(scores.size());
+  const auto step = static_cast<std::size_t>(max_step_);
+  for (std::size_t first = 0; first < scores.size(); first += step) {
+    const std::size_t count = std::min(step, scores.size() - first), num_bytes = count * sizeof(float);
+    copy_to_device(scoring_->rows.data(), targets.rows.data() + first, num_bytes, stream);
+    copy_to_device(scoring_->targets.data(), targets.tokens.data() + first, num_bytes, stream);
+    const auto num_rows = static_cast<std::int64_t>(count);
+    const SummarisedRows summarised =
+        summarise(rows, scoring_->rows.as<std::int32_t>(), num_rows, scoring_->settings.as<DrawSettings>(),
+                  scoring_->block_weighted.as<float>(), stream);
+    score_tokens({summarised, scoring_->block_weighted.as<float>(), scoring_->targets.as<std::int32_t>(),
+                  scoring_->logprobs.as<float>(), scoring_->entropies.as<float>()},
+                 num_rows, stream);
+    copy_to_host(logprobs.data() + first, scoring_->logprobs.data(), num_bytes, stream);
+    copy_to_host(entropies.data() + first, scoring_->entropies.data(), num_bytes, stream);
+  }
+  stream.wait();
+  for (std::size_t i = 0; i < scores.size(); ++i) scores[i] = {logprobs[i], entropies[i]};
+}
+
+void VocabularyHead::logits(const ResidualRows& rows, std::span<const std::int32_t> row_ids, std::span<float> logits_RV,
+                            const Stream& stream) {
+  const std::int64_t vocab_size = shape_.vocab_size, stride = round_up(vocab_size, kOutputTile);
+  if (whole_.empty()) whole_ = floats(kWholeRows * stride);
+  copy_to_device(whole_rows_.data(), row_ids.data(), row_ids.size_bytes(), stream);
+  const auto num_rows = static_cast<std::int64_t>(row_ids.size());
+  final_norm(rows, whole_rows_.as<std::int32_t>(), num_rows, stream);
+  logit_tile(0, num_rows, whole_.as<float>(), stride, vocab_size, stream);
+  for (std::int64_t row = 0; row < num_rows; ++row) {
+    copy_to_host(logits_RV.data() + row * vocab_size, whole_.as<float>() + row * stride,
+                 static_cast<std::size_t>(vocab_size) * sizeof(float), stream);
+  }
+}
+
+}  // namespace qrl::cuda::QRL_CUDA_TARGET

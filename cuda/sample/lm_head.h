@@ -1,0 +1,66 @@
+// Owns what becomes of hidden states: the final norm, logits a tile of the vocabulary at a time, and draws, scores or
+// whole rows from them. Knows nothing of blocks, ticks or pages.
+#pragma once
+
+#include <optional>
+
+#include "cuda/engine/blocks.h"
+#include "cuda/engine/sequence_scorer.h"
+#include "cuda/runtime/kernels.h"
+#include "cuda/gemm/gemms.h"
+#include "cuda/runtime/runtime.h"
+#include "cuda/engine/weights.h"
+
+namespace qrl::cuda::QRL_CUDA_TARGET {
+
+/// Rows whose logits are made whole, for top-k and top-p.
+inline constexpr std::int64_t kWholeRows = 32;
+
+/// Everything is in the order of the stream that a call is given.
+class VocabularyHead {
+ public:
+  /// For up to max_rows draws at once. `weights` and `products` must outlive it.
+  VocabularyHead(const EngineOptions& options, std::int64_t max_rows, const Weights& weights, Products& products);
+
+  /// Draws for arrays.shape.draws of the tick's rows.
+  void draw(const ResidualRows& rows, const TickArrays& arrays, const Stream& stream);
+  /// On the device, of the last draw.
+  const std::int32_t* drawn_tokens() const { return drawn_.as<std::int32_t>(); }
+  /// Copies what the last draw, of so many rows, has drawn to pinned memory, of which there are two: turn 0 or 1.
+  void send_drawn(std::int64_t num_rows, std::size_t turn, const Stream& stream);
+  /// What was sent so, and has come: of so many rows in all, the first.
+  void read(std::int64_t num_rows, std::size_t turn, std::span<DrawnToken> drawn) const;
+
+  /// As SequenceScorer::score, of rows without a branch; waits for the stream.
+  void score(const ResidualRows& rows, const Targets& targets, std::span<TokenScore> scores, const Stream& stream);
+
+  /// Logits of at most kWholeRows rows to the host.
+  void logits(const ResidualRows& rows, std::span<const std::int32_t> row_ids, std::span<float> logits_RV,
+              const Stream& stream);
+
+ private:
+  void final_norm(const ResidualRows& rows, const std::int32_t* row_ids, std::int64_t num_rows, const Stream& stream);
+  std::int64_t tile_tokens(std::int64_t num_rows) const;
+  void logit_tile(std::int64_t first_token, std::int64_t num_rows, float* y, std::int64_t y_stride,
+                  std::int64_t num_tokens, const Stream& stream);
+  SummarisedRows summarise(const ResidualRows& rows, const std::int32_t* row_ids, std::int64_t num_rows,
+                           const DrawSettings* settings, float* block_weighted, const Stream& stream);
+
+  /// What scoring needs besides, made when it is first wanted.
+  struct Scoring {
+    Memory rows, targets, settings, block_weighted, logprobs, entropies;
+  };
+
+  ModelShape shape_;
+  const Weights& weights_;
+  Products& products_;
+  bool row_only_sums_;
+  std::int64_t num_blocks_, max_step_;
+  EncodedMemory normed_;
+  Memory tile_, block_max_, block_sum_, part_sum_;
+  Memory whole_, whole_rows_;
+  Memory drawn_host_[2], drawn_;  // tokens, then log-probs
+  std::optional<Scoring> scoring_;
+};
+
+}  // namespace qrl::cuda::QRL_CUDA_TARGET

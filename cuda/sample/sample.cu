@@ -1,0 +1,309 @@
+// Drawing tokens from logits, by the rule of ops/sample.h, and the log-probs that a token would be drawn with.
+#include "cuda/runtime/kernels.h"
+#include "cuda/runtime/target.h"
+
+namespace qrl::cuda::QRL_CUDA_TARGET {
+
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kWarps = kThreads / 32;
+static_assert(kThreads == kDrawBlock && kDrawPart == 32 && kDrawParts == 8);
+
+/// Each part's numbers, a lane's one of each, summed: lane l gets that of part l / 4.
+QRL_DEVICE float sum_parts(const float (&of_part)[kDrawParts]) {
+  float left[kDrawParts];
+#pragma unroll
+  for (int p = 0; p < kDrawParts; ++p) left[p] = of_part[p];
+    // A lane keeps half of the parts that it has and adds its neighbour's numbers of them.
+#pragma unroll
+  for (int count = kDrawParts / 2; count > 0; count /= 2) {
+    const int mask = 4 * count;
+    const bool upper = (lane_idx() & mask) != 0;
+#pragma unroll
+    for (int p = 0; p < count; ++p) {
+      const float kept = upper ? left[count + p] : left[p], given = upper ? left[p] : left[count + p];
+      left[p] = kept + shuffle_xor(given, mask);
+    }
+  }
+  for (int mask = 2; mask > 0; mask /= 2) left[0] += shuffle_xor(left[0], mask);
+  return left[0];
+}
+
+/// A block takes kWarps blocks of a row's logits, a warp each; a lane has one logit of each part.
+QRL_KERNEL void summarise_kernel(SummariseTask task) {
+  wait_for_kernel_before();
+  const std::int64_t row = block_x(), begin = (block_y() * kWarps + warp_idx()) * kDrawBlock;
+  if (begin >= task.num_tokens) return;
+  const float* logits = task.logits + row * task.stride;
+  const float inverse_temperature = task.settings->inverse_temperature;
+  float logit[kDrawParts], largest = -INFINITY;
+#pragma unroll
+  for (int p = 0; p < kDrawParts; ++p) {
+    const std::int64_t i = begin + p * kDrawPart + lane_idx();
+    logit[p] = i < task.num_tokens ? logits[i] : -INFINITY;
+    largest = fmaxf(largest, logit[p]);
+  }
+  largest = warp_max(largest);
+  float weight[kDrawParts], weighted = 0;
+#pragma unroll
+  for (int p = 0; p < kDrawParts; ++p) {
+    const float z = (logit[p] - largest) * inverse_temperature;
+    // Where nothing is above −inf, NaN (which fmaxf passes over) stays NaN and all else weighs nothing.
+    weight[p] = largest != -INFINITY ? expf(z) : logit[p] == -INFINITY ? 0.0F : logit[p];
+    if (weight[p] > 0) weighted += weight[p] * z;  // an excluded token's z is -inf
+  }
+  const float of_part = sum_parts(weight);
+  float sum = of_part;
+  for (int mask = 4; mask < 32; mask *= 2) sum += shuffle_xor(sum, mask);
+  if (task.block_weighted != nullptr) weighted = warp_sum(weighted);
+  const std::int64_t block = row * task.num_blocks + (task.first_token + begin) / kDrawBlock;
+  if (lane_idx() % 4 == 0) task.part_sum[block * kDrawParts + lane_idx() / 4] = of_part;
+  if (lane_idx() != 0) return;
+  task.block_max[block] = largest;
+  task.block_sum[block] = sum;
+  if (task.block_weighted != nullptr) task.block_weighted[block] = weighted;
+}
+
+/// A logit and its block.
+struct Largest {
+  float value;
+  std::int32_t block;
+  /// The larger one; of equals the first.
+  QRL_DEVICE void join(float other, std::int32_t of_block) {
+    const bool wins = other > value || (other == value && of_block < block);
+    value = wins ? other : value;
+    block = wins ? of_block : block;
+  }
+};
+
+/// What a block's threads agree on while they draw a row's token.
+struct Choice {
+  double sums[32];  // of a 32nd of the blocks each
+  double total;
+  Largest largest[kWarps];     // of each warp's share
+  std::int32_t block[kWarps];  // the first that each warp found
+};
+
+struct alignas(16) Words {
+  std::uint32_t word[4];
+};
+
+/// Logits of the block's tokens from the row and their weights, a warp a token.
+QRL_DEVICE void make_logits_again(const SummarisedRows& rows, std::int64_t row, std::int64_t begin, std::int64_t count,
+                                  float* logits) {
+  const auto* x = reinterpret_cast<const Words*>(rows.rows_bf16 + row * rows.width);
+  for (std::int64_t i = warp_idx(); i < count; i += kWarps) {
+    const auto* w = reinterpret_cast<const Words*>(rows.weights_bf16 + (begin + i) * rows.width);
+    float sum = 0;
+    for (std::int64_t k = lane_idx(); k < rows.width / 8; k += 32) {
+      const Words a = x[k], b = w[k];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        sum = fmaf(float_of(a.word[j] << 16), float_of(b.word[j] << 16), sum);
+        sum = fmaf(float_of(a.word[j] & 0xffff0000U), float_of(b.word[j] & 0xffff0000U), sum);
+      }
+    }
+    sum = warp_sum(sum);
+    if (lane_idx() == 0) logits[i] = sum;
+  }
+}
+
+/// Shared memory: the choice, each block's share of the total and the total up to it (fp64), the chosen block's logits
+/// and weights.
+struct DrawPlace {
+  Choice& choice;
+  double *shares, *ends;
+  float *logits, *weights;
+  QRL_DEVICE explicit DrawPlace(std::int64_t num_blocks)
+      : choice(*reinterpret_cast<Choice*>(shared_memory())),
+        shares(reinterpret_cast<double*>(shared_memory() + round_up(sizeof(Choice), 16))),
+        ends(shares + num_blocks),
+        logits(reinterpret_cast<float*>(ends + num_blocks)),
+        weights(logits + kDrawBlock) {}
+  static std::size_t num_bytes(std::int64_t num_blocks) {
+    return static_cast<std::size_t>(round_up(sizeof(Choice), 16) + num_blocks * 16 + 2 * kDrawBlock * 4);
+  }
+};
+
+/// The row's largest logit and its block, for every thread; block 0 where all are −inf or NaN.
+QRL_DEVICE Largest find_largest(const float* maxima, std::int64_t num_blocks, Choice& choice) {
+  Largest largest{-INFINITY, 0};
+  for (std::int64_t b = thread_idx(); b < num_blocks; b += kThreads)
+    largest.join(maxima[b], static_cast<std::int32_t>(b));
+  for (int mask = 16; mask > 0; mask /= 2)
+    largest.join(shuffle_xor(largest.value, mask), shuffle_xor(largest.block, mask));
+  if (lane_idx() == 0) choice.largest[warp_idx()] = largest;
+  sync_block();
+  for (const Largest& of_warp : choice.largest) largest.join(of_warp.value, of_warp.block);
+  return largest;
+}
+
+/// ends[b] = shares[0] + … + shares[b] and the total: a lane of the first warp a 32nd of the blocks.
+QRL_DEVICE void sum_in_order(std::int64_t num_blocks, const DrawPlace& place) {
+  if (warp_idx() == 0) {
+    const std::int64_t count = ceil_div(num_blocks, 32), begin = lane_idx() * count;
+    const std::int64_t end = begin + count < num_blocks ? begin + count : num_blocks;
+    double sum = 0;
+    for (std::int64_t b = begin; b < end; ++b) sum += place.shares[b];
+    place.choice.sums[lane_idx()] = sum;
+    sync_warp();
+    double so_far = 0;
+    for (int lane = 0; lane < lane_idx(); ++lane) so_far += place.choice.sums[lane];
+    for (std::int64_t b = begin; b < end; ++b) place.ends[b] = so_far += place.shares[b];
+    if (lane_idx() == 31) place.choice.total = so_far;
+  }
+  sync_block();
+}
+
+/// A row's blocks, for every thread: shares, ends and the total.
+QRL_DEVICE Largest sum_blocks(const SummarisedRows& rows, std::int64_t row, const DrawPlace& place) {
+  const float* maxima = rows.block_max + row * rows.num_blocks;
+  const float* sums = rows.block_sum + row * rows.num_blocks;
+  const double inverse_temperature = rows.settings->inverse_temperature;
+  const Largest largest = find_largest(maxima, rows.num_blocks, place.choice);
+  for (std::int64_t b = thread_idx(); b < rows.num_blocks; b += kThreads) {
+    const double away = static_cast<double>(maxima[b]) - static_cast<double>(largest.value);
+    place.shares[b] = sums[b] == 0 ? 0.0 : static_cast<double>(sums[b]) * exp(away * inverse_temperature);
+  }
+  sync_block();
+  sum_in_order(rows.num_blocks, place);
+  return largest;
+}
+
+/// The first block that ends beyond the target, for every thread; where rounding leaves none, the largest logit's.
+QRL_DEVICE std::int32_t find_block(std::int64_t num_blocks, double target, const Largest& largest,
+                                   const DrawPlace& place) {
+  constexpr std::int32_t kNone = 0x7fffffff;
+  std::int32_t found = kNone;
+  for (std::int64_t b = thread_idx(); b < num_blocks && found == kNone; b += kThreads) {
+    if (place.ends[b] > target && place.shares[b] > 0) found = static_cast<std::int32_t>(b);
+  }
+  for (int mask = 16; mask > 0; mask /= 2) {
+    const std::int32_t other = shuffle_xor(found, mask);
+    found = other < found ? other : found;
+  }
+  if (lane_idx() == 0) place.choice.block[warp_idx()] = found;
+  sync_block();
+  for (const std::int32_t of_warp : place.choice.block) found = of_warp < found ? of_warp : found;
+  return found == kNone ? largest.block : found;
+}
+
+/// Of a token that is drawn with this logit.
+QRL_DEVICE float logprob_of(float logit, const Largest& largest, double inverse_temperature, double total) {
+  const double scaled = (static_cast<double>(logit) - static_cast<double>(largest.value)) * inverse_temperature;
+  return static_cast<float>(scaled - log(total));
+}
+
+QRL_KERNEL void draw_kernel(DrawTask task) {
+  wait_for_kernel_before();
+  const SummarisedRows& rows = task.rows;
+  const DrawPlace place(rows.num_blocks);
+  const std::int64_t row = block_x();
+  const float* maxima = rows.block_max + row * rows.num_blocks;
+  const float* sums = rows.block_sum + row * rows.num_blocks;
+  const DrawSettings settings = *rows.settings;
+
+  const Largest largest = sum_blocks(rows, row, place);
+  float maximum = largest.value;  // of the block
+  if (!(is_finite(largest.value) && is_finite(place.choice.total))) {
+    if (thread_idx() == 0) {
+      task.tokens[row] = -1;
+      task.logprobs[row] = 0;
+    }
+    return;
+  }
+  // Greedy: all of the block that has the largest logit. Else the block's part that the uniform number falls in; where
+  // rounding leaves it behind all weights of the block, or of the part, the last one above zero is the token.
+  std::int64_t begin = largest.block * kDrawBlock, count = kDrawBlock;
+  double rest = 0;
+  if (settings.greedy == 0) {
+    const double target = task.uniforms[row] * place.choice.total;  // below the total
+    const std::int32_t block = find_block(rows.num_blocks, target, largest, place);
+    maximum = maxima[block];
+    rest =
+        (target - (block == 0 ? 0 : place.ends[block - 1])) / (place.shares[block] / static_cast<double>(sums[block]));
+    const float* part_sums = rows.part_sum + (row * rows.num_blocks + block) * kDrawParts;
+    int part = 0;
+    double before = 0, before_part = 0;
+    for (int p = 0; p < kDrawParts && before <= rest; ++p) {
+      if (part_sums[p] <= 0) continue;
+      part = p;
+      before_part = before;
+      before += static_cast<double>(part_sums[p]);
+    }
+    rest -= before_part;
+    begin = block * kDrawBlock + part * kDrawPart;
+    count = kDrawPart;
+  }
+  if (begin + count > rows.vocab_size) count = rows.vocab_size - begin;
+  float *logits = place.logits, *weights = place.weights;
+  if (rows.logits == nullptr) make_logits_again(rows, row, begin, count, logits);
+  else if (thread_idx() < count) logits[thread_idx()] = rows.logits[row * rows.stride + begin + thread_idx()];
+  sync_block();
+  if (thread_idx() < count)
+    weights[thread_idx()] = expf((logits[thread_idx()] - maximum) * settings.inverse_temperature);
+  sync_block();
+  if (thread_idx() != 0) return;
+  std::int64_t chosen = 0;
+  if (settings.greedy != 0) {
+    for (std::int64_t i = 1; i < count; ++i) {
+      if (logits[i] > logits[chosen]) chosen = i;
+    }
+    task.logprobs[row] = 0;
+  } else {
+    double before = 0;
+    for (std::int64_t i = 0; i < count && before <= rest; ++i) {
+      if (weights[i] <= 0) continue;
+      chosen = i;
+      before += static_cast<double>(weights[i]);
+    }
+    task.logprobs[row] = logprob_of(logits[chosen], largest, settings.inverse_temperature, place.choice.total);
+  }
+  task.tokens[row] = static_cast<std::int32_t>(begin + chosen);
+}
+
+QRL_KERNEL void score_kernel(ScoreTask task) {
+  wait_for_kernel_before();
+  const SummarisedRows& rows = task.rows;
+  const DrawPlace place(rows.num_blocks);
+  const std::int64_t row = block_x(), first_block = row * rows.num_blocks;
+  const double inverse_temperature = rows.settings->inverse_temperature;
+  const Largest largest = sum_blocks(rows, row, place);
+  const double total = place.choice.total;
+  if (!(is_finite(largest.value) && is_finite(total))) {
+    if (thread_idx() == 0) task.logprobs[row] = task.entropies[row] = float_of(kNanBits);
+    return;
+  }
+  const std::int64_t target = task.targets[row];
+  if (rows.logits == nullptr) make_logits_again(rows, row, target, 1, place.logits);
+  else if (thread_idx() == 0) place.logits[0] = rows.logits[row * rows.stride + target];
+  // Each block's Σ weight·log(weight), weights relative to the largest logit.
+  for (std::int64_t b = thread_idx(); b < rows.num_blocks; b += kThreads) {
+    const double sum = rows.block_sum[first_block + b], weighted = task.block_weighted[first_block + b];
+    const double away = static_cast<double>(rows.block_max[first_block + b]) - static_cast<double>(largest.value);
+    place.ends[b] = place.shares[b] == 0 ? 0.0 : place.shares[b] * (weighted / sum + away * inverse_temperature);
+  }
+  sync_block();
+  if (thread_idx() != 0) return;
+  double weighted = 0;
+  for (std::int64_t b = 0; b < rows.num_blocks; ++b) weighted += place.ends[b];
+  task.logprobs[row] = logprob_of(place.logits[0], largest, inverse_temperature, total);
+  task.entropies[row] = static_cast<float>(log(total) - weighted / total);
+}
+
+}  // namespace
+
+void summarise_logits(const SummariseTask& task, std::int64_t num_rows, const Stream& stream) {
+  launch(summarise_kernel, {num_rows, ceil_div(task.num_tokens, kWarps * kDrawBlock)}, kThreads, 0, stream, task);
+}
+
+void draw_tokens(const DrawTask& task, std::int64_t num_rows, const Stream& stream) {
+  launch(draw_kernel, {num_rows}, kThreads, DrawPlace::num_bytes(task.rows.num_blocks), stream, task);
+}
+
+void score_tokens(const ScoreTask& task, std::int64_t num_rows, const Stream& stream) {
+  launch(score_kernel, {num_rows}, kThreads, DrawPlace::num_bytes(task.rows.num_blocks), stream, task);
+}
+
+}  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -1,0 +1,85 @@
+// Owns how a thread of training's kernels reads and writes runs of bf16 or fp32 numbers: eight as words of 16 bytes, or
+// one. Included by kernel sources only.
+#pragma once
+
+#include "cuda/runtime/portable.h"
+#include "cuda/runtime/target.h"
+#include "cuda/train/training.h"
+
+namespace qrl::cuda::QRL_CUDA_TARGET {
+
+struct alignas(16) Words {
+  std::uint32_t word[4];
+};
+
+/// A run of numbers as it lies in memory: read first, widened later, so that a thread waits for several reads at once.
+template <int kRun>
+struct Run;
+
+template <>
+struct Run<8> {
+  Words low, high;  ///< high: of fp32 alone
+  QRL_DEVICE static Run load(const ReadRows& rows, std::int64_t at) {
+    Run run{};
+    if (rows.is_f32) {
+      const auto* from = reinterpret_cast<const Words*>(static_cast<const float*>(rows.values) + at);
+      run.low = from[0];
+      run.high = from[1];
+    } else {
+      run.low = *reinterpret_cast<const Words*>(static_cast<const std::uint16_t*>(rows.values) + at);
+    }
+    return run;
+  }
+  QRL_DEVICE void widen(bool is_f32, float (&x)[8]) const {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (is_f32) {
+        x[i] = float_of(low.word[i]);
+        x[4 + i] = float_of(high.word[i]);
+      } else {
+        x[2 * i] = float_of(low.word[i] << 16);
+        x[2 * i + 1] = float_of(low.word[i] & 0xffff0000U);
+      }
+    }
+  }
+  QRL_DEVICE static void store(const WrittenRows& rows, std::int64_t at, const float (&x)[8]) {
+    Words low, high;
+    if (rows.is_f32) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        low.word[i] = bits_of(x[i]);
+        high.word[i] = bits_of(x[4 + i]);
+      }
+      auto* to = reinterpret_cast<Words*>(static_cast<float*>(rows.values) + at);
+      to[0] = low;
+      to[1] = high;
+    } else {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) low.word[i] = bf16x2_of(x[2 * i], x[2 * i + 1]);
+      *reinterpret_cast<Words*>(static_cast<std::uint16_t*>(rows.values) + at) = low;
+    }
+  }
+};
+
+template <>
+struct Run<1> {
+  float value;
+  QRL_DEVICE static Run load(const ReadRows& rows, std::int64_t at) {
+    return {rows.is_f32 ? static_cast<const float*>(rows.values)[at]
+                        : float_of_bf16(static_cast<const std::uint16_t*>(rows.values)[at])};
+  }
+  QRL_DEVICE void widen(bool, float (&x)[1]) const { x[0] = value; }
+  QRL_DEVICE static void store(const WrittenRows& rows, std::int64_t at, const float (&x)[1]) {
+    if (rows.is_f32) static_cast<float*>(rows.values)[at] = x[0];
+    else static_cast<std::uint16_t*>(rows.values)[at] = bf16_of(x[0]);
+  }
+};
+
+/// Whether runs of eight that begin at multiples of 8 in a row lie at multiples of 16 bytes.
+inline bool has_words(const void* values, std::int64_t stride) {
+  return reinterpret_cast<std::uintptr_t>(values) % 16 == 0 && stride % 8 == 0;
+}
+inline bool has_words(const ReadRows& rows) { return has_words(rows.values, rows.stride); }
+inline bool has_words(const WrittenRows& rows) { return has_words(rows.values, rows.stride); }
+
+}  // namespace qrl::cuda::QRL_CUDA_TARGET

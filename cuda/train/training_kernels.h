@@ -1,0 +1,36 @@
+// Contracts of the kernels behind training.h, and how its object comes to be in each of the two programs (runtime.h).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "cuda/runtime/runtime.h"
+#include "cuda/train/training.h"
+
+namespace qrl::cuda::QRL_CUDA_TARGET {
+
+/// make_training_kernels of training.h, here.
+std::unique_ptr<TrainingKernels> make_device_training(int device_number);
+
+// As training.h has them. Rows are read and written 16 bytes at a time where pointers, strides and widths allow it.
+void swiglu(const SwigluTask& task, const Stream& stream);
+void swiglu_gradient(const SwigluGradientTask& task, const Stream& stream);
+void add_norm(const AddNormTask& task, const Stream& stream);
+std::int64_t add_norm_scratch_floats(std::int64_t num_rows, std::int64_t width, bool has_bias);
+void add_norm_gradient(const AddNormGradientTask& task, const Stream& stream);
+void qkv(const QkvTask& task, const Stream& stream);
+std::int64_t qkv_scratch_floats(const QkvTransform& transform);
+void qkv_gradient(const QkvGradientTask& task, const Stream& stream);
+void score(const ScoreTask& task, const Stream& stream);
+std::int64_t score_scratch_floats(std::int64_t num_rows, std::int64_t vocab_size);
+void score_gradient(const ScoreGradientTask& task, const Stream& stream);
+
+/// to[c] += Σ over rows of from[row, c], fp32 in one order.
+struct ColumnSumsTask {
+  const float* from;
+  std::int64_t num_rows, stride, num_columns;
+  float* to;
+};
+void add_column_sums(const ColumnSumsTask& task, const Stream& stream);
+
+}  // namespace qrl::cuda::QRL_CUDA_TARGET

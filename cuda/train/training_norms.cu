@@ -1,0 +1,164 @@
+// The residual stream with a branch and its bias added, and its RMSNorm, as training has them, forward and backward.
+#include "cuda/runtime/layout.h"
+#include "cuda/train/number_segments.cuh"
+#include "cuda/quantize/row_block.cuh"
+#include "cuda/train/training_kernels.h"
+
+namespace qrl::cuda::QRL_CUDA_TARGET {
+
+namespace {
+
+constexpr std::int64_t kStretch = 32;  ///< rows of a block of the backward pass
+
+/// Numbers of a row of fp32 in shared or device memory.
+template <int kRun>
+QRL_DEVICE void load(const float* from, float (&x)[kRun]) {
+  Run<kRun>::load({from, 0, true}, 0).widen(true, x);
+}
+template <int kRun>
+QRL_DEVICE void store(float* to, const float (&x)[kRun]) {
+  Run<kRun>::store({to, 0, true}, 0, x);
+}
+
+/// A block takes a row, whose sums wait in shared memory; each thread for its own numbers.
+template <int kRun>
+QRL_KERNEL void add_norm_kernel(AddNormTask task) {
+  wait_for_kernel_before();
+  auto* sums = reinterpret_cast<float*>(shared_memory());
+  float* exchange = sums + round_up(task.width, 8);
+  const std::int64_t row = block_x();
+  float squares = 0;
+  for (std::int64_t i = kRun * thread_idx(); i < task.width; i += kRun * kThreads) {
+    float x[kRun];
+    const auto entering = Run<kRun>::load(task.x, row * task.x.stride + i);
+    entering.widen(task.x.is_f32, x);
+    if (task.branch.values != nullptr) {
+      float branch[kRun], bias[kRun] = {};
+      Run<kRun>::load(task.branch, row * task.branch.stride + i).widen(task.branch.is_f32, branch);
+      if (task.bias != nullptr) load<kRun>(task.bias + i, bias);
+#pragma unroll
+      for (int j = 0; j < kRun; ++j) x[j] += branch[j] + bias[j];
+      Run<kRun>::store(task.sum, row * task.sum.stride + i, x);
+    }
+#pragma unroll
+    for (int j = 0; j < kRun; ++j) squares = fmaf(x[j], x[j], squares);
+    store<kRun>(sums + i, x);
+  }
+  const float mean = block_sum(squares, exchange) / static_cast<float>(task.width);
+  const float inverse = 1.0F / sqrtf(mean + task.eps);
+  if (thread_idx() == 0) task.inverse_rms[row] = inverse;
+  for (std::int64_t i = kRun * thread_idx(); i < task.width; i += kRun * kThreads) {
+    float x[kRun], gain[kRun];
+    load<kRun>(sums + i, x);
+    load<kRun>(task.gain + i, gain);
+#pragma unroll
+    for (int j = 0; j < kRun; ++j) x[j] = x[j] * inverse * gain[j];
+    Run<kRun>::store(task.out, row * task.out.stride + i, x);
+  }
+}
+
+/// Where a block leaves its rows' sums, [stretches, width] each; no bias: null.
+struct AddNormGradientWork {
+  AddNormGradientTask task;
+  float *gain_sums, *bias_sums;
+};
+
+/// A block takes kStretch rows after one another, a thread the same columns of all of them. With x̂ = sum / rms:
+/// d_sum = (dx̂ − x̂ · mean(dx̂ · x̂)) / rms and what later layers ask of the sum.
+template <int kRun>
+QRL_KERNEL void add_norm_gradient_kernel(AddNormGradientWork work) {
+  wait_for_kernel_before();
+  const AddNormGradientTask& task = work.task;
+  const std::int64_t width = task.width, begin = block_x() * kStretch;
+  const std::int64_t end = begin + kStretch < task.num_rows ? begin + kStretch : task.num_rows;
+  auto* d_gains = reinterpret_cast<float*>(shared_memory());
+  float* d_biases = d_gains + round_up(width, 8);
+  float* exchange = d_biases + (work.bias_sums != nullptr ? round_up(width, 8) : 0);
+  const float zeros[kRun] = {};
+  for (std::int64_t i = kRun * thread_idx(); i < width; i += kRun * kThreads) {
+    store<kRun>(d_gains + i, zeros);
+    if (work.bias_sums != nullptr) store<kRun>(d_biases + i, zeros);
+  }
+  for (std::int64_t row = begin; row < end; ++row) {
+    const float inverse = task.inverse_rms[row];
+    float along = 0;
+    for (std::int64_t i = kRun * thread_idx(); i < width; i += kRun * kThreads) {
+      float x[kRun], d[kRun], gain[kRun], d_gain[kRun];
+      const auto sums = Run<kRun>::load(task.sum, row * task.sum.stride + i);
+      const auto d_outs = Run<kRun>::load(task.d_out, row * task.d_out.stride + i);
+      sums.widen(task.sum.is_f32, x);
+      d_outs.widen(task.d_out.is_f32, d);
+      load<kRun>(task.gain + i, gain);
+      load<kRun>(d_gains + i, d_gain);
+#pragma unroll
+      for (int j = 0; j < kRun; ++j) {
+        const float of_gain = d[j] * (x[j] * inverse);
+        d_gain[j] += of_gain;
+        along = fmaf(of_gain, gain[j], along);
+      }
+      store<kRun>(d_gains + i, d_gain);
+    }
+    along = block_sum(along, exchange) / static_cast<float>(width);
+    for (std::int64_t i = kRun * thread_idx(); i < width; i += kRun * kThreads) {
+      float x[kRun], d[kRun], gain[kRun], later[kRun] = {};
+      const auto sums = Run<kRun>::load(task.sum, row * task.sum.stride + i);
+      const auto d_outs = Run<kRun>::load(task.d_out, row * task.d_out.stride + i);
+      if (task.d_sum.values != nullptr)
+        Run<kRun>::load(task.d_sum, row * task.d_sum.stride + i).widen(task.d_sum.is_f32, later);
+      sums.widen(task.sum.is_f32, x);
+      d_outs.widen(task.d_out.is_f32, d);
+      load<kRun>(task.gain + i, gain);
+#pragma unroll
+      for (int j = 0; j < kRun; ++j) x[j] = inverse * (d[j] * gain[j] - x[j] * inverse * along) + later[j];
+      Run<kRun>::store(task.d_x, row * task.d_x.stride + i, x);
+      if (task.d_branch.values != nullptr) Run<kRun>::store(task.d_branch, row * task.d_branch.stride + i, x);
+      if (work.bias_sums != nullptr) {
+        float d_bias[kRun];
+        load<kRun>(d_biases + i, d_bias);
+#pragma unroll
+        for (int j = 0; j < kRun; ++j) d_bias[j] += x[j];
+        store<kRun>(d_biases + i, d_bias);
+      }
+    }
+  }
+  for (std::int64_t i = kRun * thread_idx(); i < width; i += kRun * kThreads) {
+    float sum[kRun];
+    load<kRun>(d_gains + i, sum);
+    store<kRun>(work.gain_sums + block_x() * width + i, sum);
+    if (work.bias_sums == nullptr) continue;
+    load<kRun>(d_biases + i, sum);
+    store<kRun>(work.bias_sums + block_x() * width + i, sum);
+  }
+}
+
+bool has_words(const float* values) { return reinterpret_cast<std::uintptr_t>(values) % 16 == 0; }
+std::size_t shared_bytes_of(std::int64_t width, int num_rows) {
+  return static_cast<std::size_t>(num_rows * round_up(width, 8) + kWarps) * sizeof(float);
+}
+
+}  // namespace
+
+void add_norm(const AddNormTask& task, const Stream& stream) {
+  const bool words = task.width % 8 == 0 && has_words(task.x) && has_words(task.branch) && has_words(task.sum) &&
+                     has_words(task.out) && has_words(task.bias) && has_words(task.gain);
+  launch(words ? add_norm_kernel<8> : add_norm_kernel<1>, {task.num_rows}, kThreads, shared_bytes_of(task.width, 1),
+         stream, task);
+}
+
+std::int64_t add_norm_scratch_floats(std::int64_t num_rows, std::int64_t width, bool has_bias) {
+  return ceil_div(num_rows, kStretch) * width * (has_bias ? 2 : 1);
+}
+
+void add_norm_gradient(const AddNormGradientTask& task, const Stream& stream) {
+  const std::int64_t stretches = ceil_div(task.num_rows, kStretch);
+  const bool has_bias = task.d_bias != nullptr;
+  const AddNormGradientWork work{task, task.scratch, has_bias ? task.scratch + stretches * task.width : nullptr};
+  const bool words = task.width % 8 == 0 && has_words(task.sum) && has_words(task.d_out) && has_words(task.d_sum) &&
+                     has_words(task.d_x) && has_words(task.d_branch) && has_words(task.gain) && has_words(task.scratch);
+  launch(words ? add_norm_gradient_kernel<8> : add_norm_gradient_kernel<1>, {stretches}, kThreads,
+         shared_bytes_of(task.width, has_bias ? 2 : 1), stream, work);
+  add_column_sums({work.gain_sums, stretches, task.width, task.width, task.d_gain}, stream);
+  if (has_bias) add_column_sums({work.bias_sums, stretches, task.width, task.width, task.d_bias}, stream);
+}
+
+}  // namespace qrl::cuda::QRL_CUDA_TARGET

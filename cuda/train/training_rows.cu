@@ -1,0 +1,398 @@
+// SwiGLU and the transform of q, k and v as training has them, forward and backward: each reads what it needs once and
+// writes its result once.
+#include <algorithm>
+#include <bit>
+
+#include "cuda/runtime/layout.h"
+#include "cuda/train/number_segments.cuh"
+#include "cuda/train/training_kernels.h"
+
+namespace qrl::cuda::QRL_CUDA_TARGET {
+
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kWarps = kThreads / 32;
+
+/// A block takes a row.
+template <int kRun>
+QRL_KERNEL void swiglu_kernel(SwigluTask task) {
+  wait_for_kernel_before();
+  const std::int64_t gate = block_x() * task.gate_up.stride, out = block_x() * task.out.stride;
+  for (std::int64_t i = kRun * thread_idx(); i < task.width; i += kRun * kThreads) {
+    const auto gates = Run<kRun>::load(task.gate_up, gate + i);
+    const auto ups = Run<kRun>::load(task.gate_up, gate + task.width + i);
+    float g[kRun], u[kRun];
+    gates.widen(task.gate_up.is_f32, g);
+    ups.widen(task.gate_up.is_f32, u);
+#pragma unroll
+    for (int j = 0; j < kRun; ++j) g[j] = g[j] / (1.0F + expf(-g[j])) * u[j];
+    Run<kRun>::store(task.out, out + i, g);
+  }
+}
+
+template <int kRun>
+QRL_KERNEL void swiglu_gradient_kernel(SwigluGradientTask task) {
+  wait_for_kernel_before();
+  const std::int64_t gate = block_x() * task.gate_up.stride, out = block_x() * task.d_out.stride;
+  const std::int64_t d_gate = block_x() * task.d_gate_up.stride;
+  for (std::int64_t i = kRun * thread_idx(); i < task.width; i += kRun * kThreads) {
+    const auto gates = Run<kRun>::load(task.gate_up, gate + i);
+    const auto ups = Run<kRun>::load(task.gate_up, gate + task.width + i);
+    const auto d_outs = Run<kRun>::load(task.d_out, out + i);
+    float g[kRun], u[kRun], d[kRun];
+    gates.widen(task.gate_up.is_f32, g);
+    ups.widen(task.gate_up.is_f32, u);
+    d_outs.widen(task.d_out.is_f32, d);
+#pragma unroll
+    for (int j = 0; j < kRun; ++j) {
+      const float sigmoid = 1.0F / (1.0F + expf(-g[j]));
+      const float d_silu = d[j] * u[j];
+      u[j] = d[j] * (g[j] * sigmoid);
+      g[j] = d_silu * (sigmoid * (1.0F + g[j] * (1.0F - sigmoid)));
+    }
+    Run<kRun>::store(task.d_gate_up, d_gate + i, g);
+    Run<kRun>::store(task.d_gate_up, d_gate + task.width + i, u);
+  }
+}
+
+// A head's numbers i and i + E/2 are turned together: a pair. Some lanes of a warp, a power of two of them, take a
+// head, each up to kPairs of its pairs, and keep to it for all rows of the block, so that a column's sum over rows is
+// one thread's.
+constexpr int kPairs = 8;
+constexpr std::int64_t kStretch = 32;  ///< rows of a block
+static_assert(kMostHeadDim == 2 * 32 * kPairs);
+
+/// The lanes of a head: with words a lane's pairs lie next to each other, else 32 apart.
+struct HeadLanes {
+  int lanes = 0;  ///< of a head
+  std::int64_t heads_per_block = 0, num_groups = 0;
+  int threads() const { return static_cast<int>(round_up(heads_per_block * lanes, 32)); }
+};
+HeadLanes head_lanes(const QkvTransform& t, bool words) {
+  HeadLanes at;
+  at.lanes = words ? static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(t.head_dim / (2 * kPairs)))) : 32;
+  const std::int64_t heads = t.num_heads + 2 * t.num_kv_heads;
+  at.num_groups = ceil_div(heads * at.lanes, kThreads);
+  at.heads_per_block = ceil_div(heads, at.num_groups);
+  return at;
+}
+
+enum class Part : std::uint8_t { q, k, v, none };
+
+/// What a thread has to do with: a head, and its lane among that head's.
+template <bool kWords>
+struct Place {
+  std::int64_t slot, head, half;  ///< slot: the head's number in the block
+  Part part;
+  std::int64_t of_part;  ///< the head's number among those of its part
+  int lane;
+  QRL_DEVICE Place(const QkvTransform& t, int lanes, std::int64_t heads_per_block)
+      : slot(thread_idx() / lanes),
+        head(block_y() * heads_per_block + slot),
+        half(t.head_dim / 2),
+        part(Part::none),
+        of_part(0),
+        lane(thread_idx() % lanes) {
+    if (slot >= heads_per_block || head >= t.num_heads + 2 * t.num_kv_heads) return;
+    part = head < t.num_heads ? Part::q : head < t.num_heads + t.num_kv_heads ? Part::k : Part::v;
+    of_part = part == Part::q ? head : (head - t.num_heads) % t.num_kv_heads;
+  }
+  QRL_DEVICE std::int64_t pair(int j) const { return kWords ? kPairs * lane + j : lane + 32 * j; }
+  /// A lane's first numbers of a head and their partners; zeros where there are none.
+  QRL_DEVICE void load(const ReadRows& rows, std::int64_t at, float (&a)[kPairs], float (&b)[kPairs]) const {
+    if constexpr (kWords) {
+      Run<kPairs> first{}, second{};
+      if (part != Part::none && pair(0) < half) {
+        first = Run<kPairs>::load(rows, at + pair(0));
+        second = Run<kPairs>::load(rows, at + half + pair(0));
+      }
+      first.widen(rows.is_f32, a);
+      second.widen(rows.is_f32, b);
+    } else {
+#pragma unroll
+      for (int j = 0; j < kPairs; ++j) {
+        const bool is_there = part != Part::none && pair(j) < half;
+        a[j] = is_there ? Run<1>::load(rows, at + pair(j)).value : 0;
+        b[j] = is_there ? Run<1>::load(rows, at + half + pair(j)).value : 0;
+      }
+    }
+  }
+  QRL_DEVICE void store(const WrittenRows& rows, std::int64_t at, const float (&a)[kPairs],
+                        const float (&b)[kPairs]) const {
+    if (part == Part::none) return;
+    if constexpr (kWords) {
+      if (pair(0) >= half) return;
+      Run<kPairs>::store(rows, at + pair(0), a);
+      Run<kPairs>::store(rows, at + half + pair(0), b);
+    } else {
+#pragma unroll
+      for (int j = 0; j < kPairs; ++j) {
+        if (pair(j) >= half) continue;
+        Run<1>::store(rows, at + pair(j), {a[j]});
+        Run<1>::store(rows, at + half + pair(j), {b[j]});
+      }
+    }
+  }
+  /// The same of fp32 numbers that may lie anywhere.
+  QRL_DEVICE void load_one_by_one(const float* from, float (&a)[kPairs], float (&b)[kPairs]) const {
+#pragma unroll
+    for (int j = 0; j < kPairs; ++j) {
+      const bool is_there = from != nullptr && part != Part::none && pair(j) < half;
+      a[j] = is_there ? from[pair(j)] : 0;
+      b[j] = is_there ? from[half + pair(j)] : 0;
+    }
+  }
+  QRL_DEVICE void store_one_by_one(float* to, const float (&a)[kPairs], const float (&b)[kPairs]) const {
+#pragma unroll
+    for (int j = 0; j < kPairs; ++j) {
+      if (part == Part::none || pair(j) >= half) continue;
+      to[pair(j)] = a[j];
+      to[half + pair(j)] = b[j];
+    }
+  }
+};
+
+/// Sum over a head's lanes, the same for each of them; all lanes of the warp call.
+QRL_DEVICE float head_sum(float value, int lanes) {
+  for (int mask = lanes / 2; mask > 0; mask /= 2) value += shuffle_xor(value, mask);
+  return value;
+}
+QRL_DEVICE float dot(const float (&a)[kPairs], const float (&b)[kPairs], const float (&c)[kPairs],
+                     const float (&d)[kPairs]) {
+  float sum = 0;
+#pragma unroll
+  for (int j = 0; j < kPairs; ++j) sum = fmaf(b[j], d[j], fmaf(a[j], c[j], sum));
+  return sum;
+}
+
+/// A task and how its heads are shared out.
+template <class Task>
+struct OfHeads {
+  Task task;
+  HeadLanes lanes;
+};
+
+/// A block takes kStretch rows of some heads.
+template <bool kWords>
+QRL_KERNEL void qkv_kernel(OfHeads<QkvTask> work) {
+  wait_for_kernel_before();
+  const QkvTask& task = work.task;
+  const QkvTransform& t = task.transform;
+  const int lanes = work.lanes.lanes;
+  const Place<kWords> at(t, lanes, work.lanes.heads_per_block);
+  const bool has_norms = t.q_gain != nullptr, turns = at.part == Part::q || at.part == Part::k;
+  const std::int64_t column = at.head * t.head_dim;
+  const WrittenRows out = at.part == Part::q ? task.q : at.part == Part::k ? task.k : task.v;
+  float bias_a[kPairs], bias_b[kPairs], gain_a[kPairs], gain_b[kPairs];
+  at.load_one_by_one(t.bias == nullptr ? nullptr : t.bias + column, bias_a, bias_b);
+  at.load_one_by_one(at.part == Part::q ? t.q_gain : t.k_gain, gain_a, gain_b);
+  const std::int64_t begin = block_x() * kStretch, end = begin + kStretch < t.num_rows ? begin + kStretch : t.num_rows;
+  for (std::int64_t row = begin; row < end; ++row) {
+    float a[kPairs], b[kPairs], cosine[kPairs], sine[kPairs];
+    at.load(task.qkv, row * task.qkv.stride + column, a, b);
+    at.load({t.angles, t.head_dim, true}, row * t.head_dim, cosine, sine);
+    if (t.bias != nullptr) {
+#pragma unroll
+      for (int j = 0; j < kPairs; ++j) {
+        a[j] += bias_a[j];
+        b[j] += bias_b[j];
+      }
+    }
+    if (has_norms) {
+      const float mean = head_sum(dot(a, b, a, b), lanes) / static_cast<float>(t.head_dim);
+      const float inverse = 1.0F / sqrtf(mean + t.norm_eps);
+      if (turns) {
+#pragma unroll
+        for (int j = 0; j < kPairs; ++j) {
+          a[j] = a[j] * inverse * gain_a[j];
+          b[j] = b[j] * inverse * gain_b[j];
+        }
+      }
+    }
+    if (turns) {
+#pragma unroll
+      for (int j = 0; j < kPairs; ++j) {
+        const float first = a[j] * cosine[j] - b[j] * sine[j];
+        b[j] = b[j] * cosine[j] + a[j] * sine[j];
+        a[j] = first;
+      }
+    }
+    at.store(out, row * out.stride + at.of_part * t.head_dim, a, b);
+  }
+}
+
+/// Sums over a block's rows: [stretches, columns] of the bias, [stretches · groups, q and k, E] of the gains.
+struct Scratch {
+  float *bias, *gains;
+};
+struct QkvGradientWork {
+  QkvGradientTask task;
+  HeadLanes lanes;
+  Scratch sums;
+};
+
+/// Of the transform's steps backward: rotation, norm, bias.
+template <bool kWords, bool kNorms>
+QRL_KERNEL void qkv_gradient_kernel(QkvGradientWork work) {
+  wait_for_kernel_before();
+  const QkvGradientTask& task = work.task;
+  const QkvTransform& t = task.transform;
+  const int lanes = work.lanes.lanes;
+  const Place<kWords> at(t, lanes, work.lanes.heads_per_block);
+  const bool turns = at.part == Part::q || at.part == Part::k;
+  const std::int64_t column = at.head * t.head_dim;
+  const ReadRows d_out = at.part == Part::q ? task.d_q : at.part == Part::k ? task.d_k : task.d_v;
+  float d_bias_a[kPairs] = {}, d_bias_b[kPairs] = {};
+  float bias_a[kPairs], bias_b[kPairs], gain_a[kPairs], gain_b[kPairs], d_gain_a[kPairs] = {}, d_gain_b[kPairs] = {};
+  if constexpr (kNorms) {
+    at.load_one_by_one(t.bias == nullptr ? nullptr : t.bias + column, bias_a, bias_b);
+    at.load_one_by_one(at.part == Part::q ? t.q_gain : t.k_gain, gain_a, gain_b);
+  }
+  const std::int64_t begin = block_x() * kStretch, end = begin + kStretch < t.num_rows ? begin + kStretch : t.num_rows;
+  for (std::int64_t row = begin; row < end; ++row) {
+    float a[kPairs], b[kPairs], cosine[kPairs], sine[kPairs];
+    at.load(d_out, row * d_out.stride + at.of_part * t.head_dim, a, b);
+    at.load({t.angles, t.head_dim, true}, row * t.head_dim, cosine, sine);
+    if (turns) {
+#pragma unroll
+      for (int j = 0; j < kPairs; ++j) {
+        const float first = a[j] * cosine[j] + b[j] * sine[j];
+        b[j] = b[j] * cosine[j] - a[j] * sine[j];
+        a[j] = first;
+      }
+    }
+    if constexpr (kNorms) {
+      // y = x̂ · gain, x̂ = x / √(mean x² + eps): dx = (dx̂ − x̂ · mean(dx̂ · x̂)) / √(…).
+      float x[kPairs], z[kPairs];
+      at.load(task.qkv, row * task.qkv.stride + column, x, z);
+#pragma unroll
+      for (int j = 0; j < kPairs; ++j) {
+        x[j] += bias_a[j];
+        z[j] += bias_b[j];
+      }
+      const float mean = head_sum(dot(x, z, x, z), lanes) / static_cast<float>(t.head_dim);
+      const float inverse = 1.0F / sqrtf(mean + t.norm_eps);
+      float d_a[kPairs], d_b[kPairs];
+#pragma unroll
+      for (int j = 0; j < kPairs; ++j) {
+        x[j] *= inverse;
+        z[j] *= inverse;
+        d_gain_a[j] = fmaf(a[j], x[j], d_gain_a[j]);
+        d_gain_b[j] = fmaf(b[j], z[j], d_gain_b[j]);
+        d_a[j] = a[j] * gain_a[j];
+        d_b[j] = b[j] * gain_b[j];
+      }
+      const float along = head_sum(dot(d_a, d_b, x, z), lanes) / static_cast<float>(t.head_dim);
+      if (turns) {
+#pragma unroll
+        for (int j = 0; j < kPairs; ++j) {
+          a[j] = inverse * (d_a[j] - x[j] * along);
+          b[j] = inverse * (d_b[j] - z[j] * along);
+        }
+      }
+    }
+#pragma unroll
+    for (int j = 0; j < kPairs; ++j) {
+      d_bias_a[j] += a[j];
+      d_bias_b[j] += b[j];
+    }
+    at.store(task.d_qkv, row * task.d_qkv.stride + column, a, b);
+  }
+  if (t.bias != nullptr) at.store_one_by_one(work.sums.bias + block_x() * t.num_columns() + column, d_bias_a, d_bias_b);
+  if constexpr (kNorms) {
+    // Of a block's heads, one after another: q's first, then k's.
+    auto* of_heads = reinterpret_cast<float*>(shared_memory());
+    at.store_one_by_one(of_heads + at.slot * t.head_dim, d_gain_a, d_gain_b);
+    sync_block();
+    float* to = work.sums.gains + (block_x() * work.lanes.num_groups + block_y()) * 2 * t.head_dim;
+    const std::int64_t first_head = block_y() * work.lanes.heads_per_block;
+    for (std::int64_t i = thread_idx(); i < 2 * t.head_dim; i += num_threads()) {
+      const bool is_q = i < t.head_dim;
+      const std::int64_t from = is_q ? 0 : t.num_heads, until = is_q ? t.num_heads : t.num_heads + t.num_kv_heads;
+      float sum = 0;
+      for (std::int64_t slot = 0; slot < work.lanes.heads_per_block; ++slot) {
+        const std::int64_t head = first_head + slot;
+        if (head >= from && head < until) sum += of_heads[slot * t.head_dim + (is_q ? i : i - t.head_dim)];
+      }
+      to[i] = sum;
+    }
+  }
+}
+
+/// A block takes 32 columns, a warp every eighth row of them.
+QRL_KERNEL void column_sums_kernel(ColumnSumsTask task) {
+  wait_for_kernel_before();
+  auto* of_warps = reinterpret_cast<float*>(shared_memory());
+  const std::int64_t column = block_x() * 32 + lane_idx();
+  float sum = 0;
+  if (column < task.num_columns) {
+#pragma unroll 8
+    for (std::int64_t row = warp_idx(); row < task.num_rows; row += kWarps)
+      sum += task.from[row * task.stride + column];
+  }
+  of_warps[thread_idx()] = sum;
+  sync_block();
+  if (warp_idx() != 0 || column >= task.num_columns) return;
+  float total = 0;
+  for (int warp = 0; warp < kWarps; ++warp) total += of_warps[32 * warp + lane_idx()];
+  task.to[column] += total;
+}
+
+std::int64_t num_stretches(const QkvTransform& t) { return ceil_div(t.num_rows, kStretch); }
+bool has_words(const QkvTransform& t) {
+  return t.head_dim % (2 * kPairs) == 0 && reinterpret_cast<std::uintptr_t>(t.angles) % 16 == 0;
+}
+
+}  // namespace
+
+void add_column_sums(const ColumnSumsTask& task, const Stream& stream) {
+  launch(column_sums_kernel, {ceil_div(task.num_columns, 32)}, kThreads, kThreads * sizeof(float), stream, task);
+}
+
+void swiglu(const SwigluTask& task, const Stream& stream) {
+  const bool words = has_words(task.gate_up) && has_words(task.out) && task.width % 8 == 0;
+  launch(words ? swiglu_kernel<8> : swiglu_kernel<1>, {task.num_rows}, kThreads, 0, stream, task);
+}
+
+void swiglu_gradient(const SwigluGradientTask& task, const Stream& stream) {
+  const bool words =
+      has_words(task.gate_up) && has_words(task.d_out) && has_words(task.d_gate_up) && task.width % 8 == 0;
+  launch(words ? swiglu_gradient_kernel<8> : swiglu_gradient_kernel<1>, {task.num_rows}, kThreads, 0, stream, task);
+}
+
+void qkv(const QkvTask& task, const Stream& stream) {
+  const bool words =
+      has_words(task.transform) && has_words(task.qkv) && has_words(task.q) && has_words(task.k) && has_words(task.v);
+  const HeadLanes at = head_lanes(task.transform, words);
+  launch(words ? qkv_kernel<true> : qkv_kernel<false>, {num_stretches(task.transform), at.num_groups}, at.threads(), 0,
+         stream, OfHeads<QkvTask>{task, at});
+}
+
+std::int64_t qkv_scratch_floats(const QkvTransform& transform) {
+  const std::int64_t most_groups =
+      std::max(head_lanes(transform, true).num_groups, head_lanes(transform, false).num_groups);
+  return num_stretches(transform) * ((transform.bias != nullptr ? transform.num_columns() : 0) +
+                                     (transform.q_gain != nullptr ? most_groups * 2 * transform.head_dim : 0));
+}
+
+void qkv_gradient(const QkvGradientTask& task, const Stream& stream) {
+  const QkvTransform& t = task.transform;
+  const bool has_norms = t.q_gain != nullptr;
+  const bool words = has_words(t) && has_words(task.d_q) && has_words(task.d_k) && has_words(task.d_v) &&
+                     has_words(task.d_qkv) && (!has_norms || has_words(task.qkv));
+  const HeadLanes at = head_lanes(t, words);
+  const std::int64_t stretches = num_stretches(t), columns = t.num_columns();
+  const Scratch sums{task.scratch, task.scratch + (t.bias != nullptr ? stretches * columns : 0)};
+  const auto kernel = words ? (has_norms ? qkv_gradient_kernel<true, true> : qkv_gradient_kernel<true, false>)
+                            : (has_norms ? qkv_gradient_kernel<false, true> : qkv_gradient_kernel<false, false>);
+  const auto of_heads = has_norms ? static_cast<std::size_t>(at.heads_per_block * t.head_dim) * sizeof(float) : 0;
+  launch(kernel, {stretches, at.num_groups}, at.threads(), of_heads, stream, QkvGradientWork{task, at, sums});
+  if (t.bias != nullptr) add_column_sums({sums.bias, stretches, columns, columns, task.d_bias}, stream);
+  if (!has_norms) return;
+  const std::int64_t blocks = stretches * at.num_groups, width = 2 * t.head_dim;
+  add_column_sums({sums.gains, blocks, width, t.head_dim, task.d_q_gain}, stream);
+  add_column_sums({sums.gains + t.head_dim, blocks, width, t.head_dim, task.d_k_gain}, stream);
+}
+
+}  // namespace qrl::cuda::QRL_CUDA_TARGET
