@@ -82,12 +82,12 @@ void bench_products(const BenchProductsArguments& arguments) {
   std::vector<double> layer_s(arguments.num_rows.size()), layer_bytes(arguments.num_rows.size());
   double copy_bytes_per_s = 0, read_bytes_per_s = 0;
   for (const cuda::LayerMatrix& matrix : matrices) {
-    cuda::ProductSpeedTask task;
+    cuda::GemmSpeedTask task;
     task.format = gpu_format(arguments.format);
     task.out = matrix.out;
     task.in = matrix.in;
     task.num_rows = arguments.num_rows;
-    const cuda::ProductSpeeds speeds = cuda::measure_products(task);
+    const cuda::GemmSpeeds speeds = cuda::measure_gemms(task);
     copy_bytes_per_s = std::max(copy_bytes_per_s, speeds.copy_bytes_per_s);
     read_bytes_per_s = std::max(read_bytes_per_s, speeds.read_bytes_per_s);
     for (std::size_t i = 0; i < arguments.num_rows.size(); ++i) {

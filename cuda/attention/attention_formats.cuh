@@ -2,10 +2,10 @@
 // loads bring it, how they are decoded, what stands for a query and for a weight. Knows neither pages nor chunks.
 #pragma once
 
-#include "cuda/runtime/portable.h"
-#include "quant/kv_format.h"
-#include "cuda/runtime/target.h"
 #include "cuda/gemm/widen.cuh"
+#include "cuda/runtime/portable.h"
+#include "cuda/runtime/target.h"
+#include "quant/kv_format.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
@@ -131,8 +131,8 @@ struct KvCodes<quant::KvFormat::int8> {
 
   /// What numbers up to `largest` are multiplied with to be codes up to `codes`; what is below any that counts, and all
   /// beside a NaN or an infinity, is code 0.
-  QRL_DEVICE static float inverse(float codes, float largest) {
-    return largest > 0x1p-100F && magnitude_of(largest) < kInfinityBits ? codes / largest : 0.0F;
+  QRL_DEVICE static float inverse(float quantized, float largest) {
+    return largest > 0x1p-100F && magnitude_of(largest) < kInfinityBits ? quantized / largest : 0.0F;
   }
   QRL_DEVICE static float query_inverse(float largest) { return inverse(127.0F, largest); }
   QRL_DEVICE static float query_unit(float largest) { return largest / (127.0F * 254.0F); }
@@ -162,7 +162,7 @@ struct KvCodes<quant::KvFormat::int8> {
   QRL_DEVICE static float weight_inverse(float largest) { return inverse(65535.0F, largest); }
   QRL_DEVICE static float weight_unit(float largest) { return largest / 65535.0F; }
   /// Of a step's four positions, to the high and the low term.
-  QRL_DEVICE static void encode_weights(const float (&values)[2][2], float inverse, std::uint32_t (&terms)[2]) {
+  QRL_DEVICE static void quantize_weights(const float (&values)[2][2], float inverse, std::uint32_t (&terms)[2]) {
     std::uint32_t pairs[2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {

@@ -92,11 +92,11 @@ struct TileOfQueries {
     constexpr int kMostLines = kDim * Codes::kBytes / 128, kLines = kMostLines == 0 ? 1 : kMostLines;
     const int from = step_at(round % kSteps, warp);
     if (round >= 2 * kSteps || from >= count) return;
-    const std::uint8_t* codes = round < kSteps ? pages.keys : pages.values;
+    const std::uint8_t* quantized = round < kSteps ? pages.keys : pages.values;
 #pragma unroll
     for (int i = 0; i < kStep * kLines; i += 32) {
       const int position = (i + lane_idx()) / kLines, at = (i + lane_idx()) % kLines * 128;
-      if (position < kStep && at < pages.at.slot_bytes()) prefetch(codes + shared.codes_at[from + position] + at);
+      if (position < kStep && at < pages.at.slot_bytes()) prefetch(quantized + shared.codes_at[from + position] + at);
     }
   }
   QRL_DEVICE void prefetch_first(int count) const {
@@ -210,7 +210,7 @@ struct TileOfQueries {
 #pragma unroll
       for (int s = 0; s < kSteps; ++s) {
         if constexpr (Codes::kScaled) {
-          Codes::encode_weights(score[s][n], inverse[n], weight[s][n]);
+          Codes::quantize_weights(score[s][n], inverse[n], weight[s][n]);
         } else {
 #pragma unroll
           for (int h = 0; h < 2; ++h) {

@@ -19,11 +19,11 @@ struct alignas(16) Words {
 /// A warp stores a head's values, each lane its pairs (i, i + half), in the pages' format.
 struct HeadStore {
   const KvPages& pages;
-  std::uint8_t* codes;  // keys or values
-  float* slot_scales;   // int8's
-  float head_scale;     // fp8_e4m3's
+  std::uint8_t* quantized;  // keys or values
+  float* slot_scales;       // int8's
+  float head_scale;         // fp8_e4m3's
   QRL_DEVICE void operator()(std::int64_t slot, std::int64_t half, const float* first, const float* second) const {
-    std::uint8_t* to = codes + pages.at.code_at(slot);
+    std::uint8_t* to = quantized + pages.at.code_at(slot);
     float scale = head_scale;
     if (pages.format == KvFormat::int8) {
       std::uint32_t largest = 0;
@@ -121,9 +121,9 @@ QRL_KERNEL void copy_kernel(CopyTask task) {
   const KvLayout& at = task.pages.at;
   const std::int64_t from = at.slot(copy[0], block_y(), 0), to = at.slot(copy[1], block_y(), 0);
   const std::int64_t num_words = copy[2] * at.slot_bytes() / static_cast<std::int64_t>(sizeof(Words));
-  for (std::uint8_t* codes : {task.pages.keys, task.pages.values}) {
-    const auto* source = reinterpret_cast<const Words*>(codes + at.code_at(from));
-    auto* target = reinterpret_cast<Words*>(codes + at.code_at(to));
+  for (std::uint8_t* quantized : {task.pages.keys, task.pages.values}) {
+    const auto* source = reinterpret_cast<const Words*>(quantized + at.code_at(from));
+    auto* target = reinterpret_cast<Words*>(quantized + at.code_at(to));
     for (std::int64_t i = thread_idx(); i < num_words; i += kThreads) target[i] = source[i];
   }
   if (task.pages.format != KvFormat::int8) return;

@@ -1,6 +1,6 @@
 // How large the keys and values of a layer's heads are: what fp8 scales are made from.
-#include "cuda/runtime/kernels.h"
 #include "cuda/quantize/row_block.cuh"
+#include "cuda/runtime/kernels.h"
 #include "cuda/runtime/target.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
@@ -15,13 +15,13 @@ struct alignas(16) Codes {
 };
 
 /// How many codes of a head's slots are above `magnitude`; every thread gets it.
-QRL_DEVICE std::uint32_t count_above(const KvPercentileTask& task, const Codes* codes, std::uint32_t magnitude,
+QRL_DEVICE std::uint32_t count_above(const KvPercentileTask& task, const Codes* quantized, std::uint32_t magnitude,
                                      std::uint32_t* exchange) {
   const std::int64_t per_head = task.at.page_size * task.at.padded_dim / kVector;
   const std::int64_t per_page = per_head * task.at.num_kv_heads;
   std::uint32_t count = 0;
   for (std::int64_t page = 0; page < task.num_pages; ++page) {
-    const Codes* head = codes + page * per_page + block_x() * per_head;
+    const Codes* head = quantized + page * per_page + block_x() * per_head;
     for (std::int64_t i = thread_idx(); i < per_head; i += kThreads) {
       const Codes some = head[i];
 #pragma unroll
@@ -42,12 +42,12 @@ QRL_KERNEL void kv_percentile_kernel(KvPercentileTask task) {
   wait_for_kernel_before();
   auto* exchange = reinterpret_cast<std::uint32_t*>(shared_memory());
   const bool is_value = block_y() == 1;
-  const auto* codes = reinterpret_cast<const Codes*>(is_value ? task.values : task.keys);
-  const bool finite = count_above(task, codes, kLargestFinite, exchange) == 0;
+  const auto* quantized = reinterpret_cast<const Codes*>(is_value ? task.values : task.keys);
+  const bool finite = count_above(task, quantized, kLargestFinite, exchange) == 0;
   std::uint32_t low = 0, high = kLargestFinite;
   while (finite && low < high) {
     const std::uint32_t middle = (low + high) / 2;
-    if (count_above(task, codes, middle, exchange) <= task.num_above) high = middle;
+    if (count_above(task, quantized, middle, exchange) <= task.num_above) high = middle;
     else low = middle + 1;
   }
   if (thread_idx() == 0)

@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "quant/format.h"
 #include "cuda/runtime/runtime.h"
+#include "quant/format.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 

@@ -21,17 +21,17 @@ Memory normal_floats(std::int64_t count, float sigma, std::uint64_t seed, const 
   return values;
 }
 
-Memory quantize_normal_matrix(quant::Format format, const MatrixLayout& at, void* codes, const Stream& stream) {
+Memory quantize_normal_matrix(quant::Format format, const MatrixLayout& at, void* quantized, const Stream& stream) {
   const quant::FormatSpec& what = quant::spec(format);
   const Memory weights = normal_floats(at.out * at.in, kBenchWeightSigma, kWeightSeed, stream);
   Memory scales(float_bytes(at.num_scales * at.rows));
   const Memory magnitudes(float_bytes(num_magnitudes(what.scope, at.out, at.num_scales)));
   const Memory not_finite(sizeof(std::uint32_t));
-  encode_weights(
-      {weights.as<float>(), at.out, nullptr, nullptr, what.weights, what.scope,
-       what.scale_inputs == 0 ? at.in : what.scale_inputs, word_order(format), at, 0, static_cast<std::uint8_t*>(codes),
-       scales.as<float>(), magnitudes.as<std::uint32_t>(), not_finite.as<std::uint32_t>()},
-      stream);
+  quantize_weights({weights.as<float>(), at.out, nullptr, nullptr, what.weights, what.scope,
+                    what.scale_inputs == 0 ? at.in : what.scale_inputs, word_order(format), at, 0,
+                    static_cast<std::uint8_t*>(quantized), scales.as<float>(), magnitudes.as<std::uint32_t>(),
+                    not_finite.as<std::uint32_t>()},
+                   stream);
   std::uint32_t found = 0;
   copy_to_host(&found, not_finite.data(), sizeof found, stream);
   stream.wait();

@@ -24,16 +24,16 @@ Memory normal_floats(std::int64_t count, float sigma, std::uint64_t seed, const 
 
 /// A matrix of normal weights in `format`, written to `codes` (at.num_bytes(), zero before); gives its scales (empty:
 /// none).
-Memory quantize_normal_matrix(quant::Format format, const MatrixLayout& at, void* codes, const Stream& stream);
+Memory quantize_normal_matrix(quant::Format format, const MatrixLayout& at, void* quantized, const Stream& stream);
 
 /// Rows of normal activations as products of `format` read them.
 struct NormalRows {
   NormalRows(quant::Format format, std::int64_t num_rows, std::int64_t width, const Stream& stream);
   Memory values, scales;
-  EncodedRows rows;
+  QuantizedRows rows;
 };
 
-/// Keys or values of deviation 1, quantized: what a page's codes and scales are.
+/// Keys or values of deviation 1, quantized: what a page's quantized values and scales are.
 void fill_pages(quant::KvFormat format, std::int64_t num_bytes, std::uint64_t seed, void* to, const Stream& stream);
 /// The scale that goes with them, of a slot (int8) or a head (e4m3): their largest value is some 2.7 or 5.
 float page_scale(quant::KvFormat format);

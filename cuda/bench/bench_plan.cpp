@@ -1,8 +1,8 @@
 #include "cuda/bench/bench_plan.h"
 
 #include "base/error.h"
-#include "cuda/runtime/layout.h"
 #include "cuda/gemm/gemm_plan.h"
+#include "cuda/runtime/layout.h"
 
 namespace qrl::cuda {
 
@@ -32,12 +32,12 @@ std::int64_t matrix_bytes(quant::Format format, std::int64_t out, std::int64_t i
 
 MatmulPlan plan_matmul(quant::Format format, std::int64_t out, std::int64_t in, std::int64_t num_rows) {
   const MatrixLayout at = matrix_layout(format, out, in);
-  const ProductChoice choice = product_choices(format, at, num_rows, false, {true, false}, kHopper)[0];
+  const GemmChoice choice = gemm_choices(format, at, num_rows, false, {true, false}, kHopper)[0];
   const std::int64_t x_bytes = at.width * (quant::spec(format).activations == quant::Code::bf16 ? 2 : 1);
   MatmulPlan plan;
   plan.num_bytes = matrix_bytes(format, out, in) + num_rows * (x_bytes + at.rows * 2);
   switch (choice.kernel) {
-    case ProductKernel::streamed: {
+    case GemmKernel::streamed: {
       const StreamTile& tile = choice.plan.tile;
       plan.kernel = MatmulKernel::streamed;
       plan.tile_rows = tile.rows;
@@ -47,8 +47,8 @@ MatmulPlan plan_matmul(quant::Format format, std::int64_t out, std::int64_t in, 
                   std::to_string(plan.num_blocks) + " blocks";
       break;
     }
-    case ProductKernel::cutlass_int8:
-    case ProductKernel::cutlass_fp8:
+    case GemmKernel::cutlass_int8:
+    case GemmKernel::cutlass_fp8:
       plan.kernel = MatmulKernel::cutlass;
       plan.text = "CUTLASS";
       break;

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "cuda/engine/decode_engine.h"
 #include "cuda/bench/speed.h"
+#include "cuda/engine/decode_engine.h"
 
 namespace qrl::cuda {
 

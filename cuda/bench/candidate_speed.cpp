@@ -9,10 +9,10 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "cuda/gemm/bf16_table.h"
-#include "cuda/runtime/check.h"
 #include "cuda/gemm/cublaslt.h"
-#include "cuda/runtime/kernels.h"
 #include "cuda/gemm/gemms.h"
+#include "cuda/runtime/check.h"
+#include "cuda/runtime/kernels.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
@@ -47,7 +47,7 @@ struct Operands {
         x(normal_memory(kBf16TableRows * at.width * 2, stream)),
         y(static_cast<std::size_t>(kBf16TableRows * at.rows) * sizeof(float)) {}
 
-  ProductTask product(std::int64_t num_rows, std::int64_t copy) const {
+  GemmTask product(std::int64_t num_rows, std::int64_t copy) const {
     const std::int64_t first = copy % num_copies * at.num_bytes();
     return {{quant::Code::bf16, x.data(), nullptr, at.width, at.in, at.in},
             num_rows,
@@ -101,15 +101,15 @@ Bf16Candidates measure_bf16_candidate_speed(const Bf16CandidateTask& task) {
       Bf16Candidate& of =
           candidates.measured.emplace_back(Bf16Candidate{at.rows, at.width, num_rows, matrix.y_is_f32, 0, {}});
       // The plans of one streamed product have the same bits: as the program does, by time.
-      for (const ProductChoice& way :
-           product_choices(quant::Format::bf16, at, num_rows, matrix.y_is_f32, {true, true}, limits)) {
+      for (const GemmChoice& way :
+           gemm_choices(quant::Format::bf16, at, num_rows, matrix.y_is_f32, {true, true}, limits)) {
         const double taken_s = operands.best_s(
-            num_rows, stream, [&](const ProductTask& product) { streamed.multiply(product, way.plan, stream); });
+            num_rows, stream, [&](const GemmTask& product) { streamed.multiply(product, way.plan, stream); });
         if (of.streamed_s == 0 || taken_s < of.streamed_s) of.streamed_s = taken_s;
       }
       for (int n = 0; n < library.num_algorithms(operands.product(num_rows, 0)); ++n) {
-        of.cublaslt_s.push_back(operands.best_s(
-            num_rows, stream, [&](const ProductTask& product) { library.multiply(product, n, stream); }));
+        of.cublaslt_s.push_back(
+            operands.best_s(num_rows, stream, [&](const GemmTask& product) { library.multiply(product, n, stream); }));
       }
       const int way = fastest_way(of.streamed_s, of.cublaslt_s);
       if (way != 0) table.push_back({at.rows, at.width, num_rows, matrix.y_is_f32, way});

@@ -1,8 +1,8 @@
 // Owns the device's part of speed.h's measure_bf16_candidates.
 #pragma once
 
-#include "cuda/runtime/runtime.h"
 #include "cuda/bench/speed.h"
+#include "cuda/runtime/runtime.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 

@@ -5,16 +5,16 @@
 #include <string>
 #include <utility>
 
-#include "cuda/attention/attention_plan.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/rng.h"
+#include "cuda/attention/attention_plan.h"
 #include "cuda/bench/bench_kernels.h"
 #include "cuda/bench/bench_operands.h"
 #include "cuda/bench/bench_plan.h"
 #include "cuda/bench/flashinfer/flashinfer.h"
-#include "cuda/runtime/kernels.h"
 #include "cuda/gemm/gemms.h"
+#include "cuda/runtime/kernels.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
@@ -147,28 +147,28 @@ struct Rows {
 
 }  // namespace
 
-ProductSpeeds measure_product_speeds(const ProductSpeedTask& task) {
+GemmSpeeds measure_gemm_speeds(const GemmSpeedTask& task) {
   const DeviceFacts device = use_device(task.device_number);
   const Stream stream;
-  const std::unique_ptr<Products> products = make_products(device);
+  const std::unique_ptr<Gemms> gemms = make_gemms(device);
   const quant::FormatSpec& what = quant::spec(task.format);
   const MatrixLayout at = matrix_layout(task.format, task.out, task.in);
   const std::int64_t most_rows = *std::max_element(task.num_rows.begin(), task.num_rows.end());
   const std::int64_t half = task.pool_bytes / 2 / 256 * 256;
-  const std::int64_t stretch = round_up(at.num_bytes(), 256), num_matrices = std::max<std::int64_t>(1, half / stretch);
-  const Memory pool(static_cast<std::size_t>(std::max(2 * half, stretch)));
+  const std::int64_t segment = round_up(at.num_bytes(), 256), num_matrices = std::max<std::int64_t>(1, half / segment);
+  const Memory pool(static_cast<std::size_t>(std::max(2 * half, segment)));
   const Memory w_scales = quantize_normal_matrix(task.format, at, pool.data(), stream);
-  repeat(pool, stretch, stream);
+  repeat(pool, segment, stream);
   const NormalRows x(task.format, most_rows, task.in, stream);
   const Memory y(static_cast<std::size_t>(most_rows * at.rows) * sizeof(std::uint16_t));
 
-  ProductSpeeds speeds;
+  GemmSpeeds speeds;
   measure_memory(pool, half, stream, speeds);
   for (const std::int64_t num_rows : task.num_rows) {
     speeds.product_s.push_back(best_s(std::max<std::int64_t>(num_matrices, kFewestCalls), stream, [&](std::int64_t i) {
-      const DeviceMatrix w{task.format, at, pool.as<std::uint8_t>() + i % num_matrices * stretch,
+      const DeviceMatrix w{task.format, at, pool.as<std::uint8_t>() + i % num_matrices * segment,
                            at.num_scales > 0 ? w_scales.as<float>() : nullptr};
-      products->multiply({x.rows, num_rows, w, y.data(), at.rows, false}, stream);
+      gemms->multiply({x.rows, num_rows, w, y.data(), at.rows, false}, stream);
     }));
     const std::int64_t x_bytes = at.width * (what.activations == quant::Code::bf16 ? 2 : 1);
     speeds.num_bytes.push_back(at.num_bytes() + at.num_scales * at.rows * 4 + num_rows * (x_bytes + at.rows * 2));

@@ -14,7 +14,7 @@
 namespace qrl::cuda {
 
 /// A matrix [out, in] of a decoder's layer, and the numbers of rows that meet it.
-struct ProductSpeedTask {
+struct GemmSpeedTask {
   quant::Format format = quant::Format::bf16;  ///< not f32
   std::int64_t out = 0, in = 0;
   std::vector<std::int64_t> num_rows;
@@ -22,7 +22,7 @@ struct ProductSpeedTask {
   /// Device memory that is read and copied in turn, so that no cache holds it: half for copies of the matrix.
   std::int64_t pool_bytes = std::int64_t{1} << 30;
 };
-struct ProductSpeeds {
+struct GemmSpeeds {
   double copy_bytes_per_s = 0;          ///< read and written, by a copy within the device's memory
   double read_bytes_per_s = 0;          ///< by a kernel that reads it once: what shares of the limit are of
   std::vector<double> product_s;        ///< a number of rows each
@@ -31,7 +31,7 @@ struct ProductSpeeds {
 /// Times the products that the engine would make, on normal random values quantized to the format, one after another
 /// in a stream, bf16 results: the best of five rounds by the host's clock. Where a product takes less than some 3 us
 /// this is the time of its launch. Errors as make_engine's.
-ProductSpeeds measure_products(const ProductSpeedTask& task);
+GemmSpeeds measure_gemms(const GemmSpeedTask& task);
 
 /// Matrices whose bf16 products of up to 16 rows are made by all kernels that may make them.
 struct Bf16CandidateTask {
@@ -65,16 +65,16 @@ struct AttentionSpeedTask {
   std::int64_t num_sequences = 1, num_positions = 1;
   std::int64_t shared_positions = 0;  ///< the first, whole pages, that lie in the same pages for all sequences
   int device_number = 0;
-  std::int64_t pool_bytes = std::int64_t{1} << 30;  ///< as ProductSpeedTask's; at least what the sequences need
+  std::int64_t pool_bytes = std::int64_t{1} << 30;  ///< as GemmSpeedTask's; at least what the sequences need
 };
 struct AttentionSpeed {
-  double copy_bytes_per_s = 0, read_bytes_per_s = 0;  ///< as ProductSpeeds'
+  double copy_bytes_per_s = 0, read_bytes_per_s = 0;  ///< as GemmSpeeds'
   double attention_s = 0;
   /// FlashInfer's kernels on the same pages, given bf16 queries; 0: it has none such (flashinfer.h).
   double flashinfer_decode_s = 0, flashinfer_prefill_s = 0;
   std::int64_t num_bytes = 0;  ///< keys, values and scales, what is shared once, queries and contexts
 };
-/// Times it as measure_products does, on normal random values quantized to the format, planned as the engine plans it,
+/// Times it as measure_gemms does, on normal random values quantized to the format, planned as the engine plans it,
 /// and FlashInfer's kernels beside it with their own plans. Errors as make_engine's.
 AttentionSpeed measure_attention(const AttentionSpeedTask& task);
 
@@ -85,7 +85,7 @@ struct TickSpeedTask {
   bool qk_norm = false, qkv_bias = false;
   std::vector<std::int64_t> batches, contexts;
   std::int64_t matmul_size = 8192;  ///< of the square bf16 product that says what the matrix units can do
-  std::int64_t pool_bytes = std::int64_t{1} << 30;  ///< as ProductSpeedTask's
+  std::int64_t pool_bytes = std::int64_t{1} << 30;  ///< as GemmSpeedTask's
 };
 struct TickSpeed {
   std::int64_t batch = 0, context = 0;
@@ -96,7 +96,7 @@ struct TickSpeed {
   double other_operations = 0;  ///< of lm_head and attention, which are bf16 or as fast
 };
 struct TickSpeeds {
-  double copy_bytes_per_s = 0, read_bytes_per_s = 0;  ///< as ProductSpeeds'
+  double copy_bytes_per_s = 0, read_bytes_per_s = 0;  ///< as GemmSpeeds'
   double matmul_flops = 0;                            ///< a second, bf16
   double rewrite_s = 0;                               ///< all weights from fp32 masters on the device
   std::vector<TickSpeed> ticks;

@@ -7,11 +7,11 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/rng.h"
-#include "cuda/engine/weight_store.h"
 #include "cuda/bench/bench_operands.h"
 #include "cuda/bench/bench_plan.h"
-#include "cuda/engine/device_engine.h"
 #include "cuda/bench/device_speed.h"
+#include "cuda/engine/device_engine.h"
+#include "cuda/engine/weight_store.h"
 #include "cuda/runtime/layout.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
@@ -156,12 +156,12 @@ class Sequences {
 }  // namespace
 
 TickSpeeds measure_tick_speeds(const TickSpeedTask& task) {
-  ProductSpeedTask matmul;
+  GemmSpeedTask matmul;
   matmul.out = matmul.in = task.matmul_size;
   matmul.num_rows = {task.matmul_size};
   matmul.device_number = task.options.device_number;
   matmul.pool_bytes = task.pool_bytes;
-  const ProductSpeeds ceilings = measure_product_speeds(matmul);
+  const GemmSpeeds ceilings = measure_gemm_speeds(matmul);
   const auto size = static_cast<double>(task.matmul_size);
   TickSpeeds speeds;
   speeds.copy_bytes_per_s = ceilings.copy_bytes_per_s;

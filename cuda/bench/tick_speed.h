@@ -1,8 +1,8 @@
 // Owns how fast whole ticks are on the device in use. Knows nothing of their kernels.
 #pragma once
 
-#include "cuda/runtime/runtime.h"
 #include "cuda/bench/speed.h"
+#include "cuda/runtime/runtime.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 

@@ -2,16 +2,17 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-EncodedRows rows_for(quant::Format format, std::int64_t width, void* codes, float* scales) {
+QuantizedRows rows_for(quant::Format format, std::int64_t width, void* quantized, float* scales) {
   const quant::FormatSpec& what = quant::spec(format);
-  return {what.activations,           codes, what.has_activation_scales() ? scales : nullptr,
-          round_up(width, kInputRun), width, what.activation_scale_inputs == 0 ? width : what.activation_scale_inputs};
+  return {
+      what.activations,           quantized, what.has_activation_scales() ? scales : nullptr,
+      round_up(width, kInputRun), width,     what.activation_scale_inputs == 0 ? width : what.activation_scale_inputs};
 }
 
-Blocks::Blocks(const EngineOptions& options, const TickMemory& ticks, const Weights& weights, Products& products)
+Blocks::Blocks(const EngineOptions& options, const TickMemory& ticks, const Weights& weights, Gemms& gemms)
     : options_(options),
       weights_(weights),
-      products_(products),
+      gemms_(gemms),
       qkv_stride_(
           round_up((options.shape.num_heads + 2 * options.shape.num_kv_heads) * options.shape.head_dim, kOutputTile)),
       width_stride_(round_up(options.shape.width, kOutputTile)),
@@ -29,12 +30,12 @@ Blocks::Blocks(const EngineOptions& options, const TickMemory& ticks, const Weig
       partial_stats_(floats(ticks.max_partials() * options.shape.num_heads * 2)) {}
 
 Memory Blocks::products_of(std::int64_t count) const {
-  return Memory(static_cast<std::size_t>(count) * (options_.f32_products ? sizeof(float) : sizeof(std::uint16_t)));
+  return Memory(static_cast<std::size_t>(count) * (options_.f32_gemms ? sizeof(float) : sizeof(std::uint16_t)));
 }
 
-void Blocks::product(const EncodedRows& x, const DeviceMatrix& w, std::int64_t num_rows, const Memory& y,
+void Blocks::product(const QuantizedRows& x, const DeviceMatrix& w, std::int64_t num_rows, const Memory& y,
                      std::int64_t y_stride, const Stream& stream) const {
-  products_.multiply({x, num_rows, w, y.data(), y_stride, options_.f32_products}, stream);
+  gemms_.multiply({x, num_rows, w, y.data(), y_stride, options_.f32_gemms}, stream);
 }
 
 void Blocks::embed(const TickArrays& arrays, const std::int32_t* drawn, const Stream& stream) {
@@ -52,9 +53,9 @@ void Blocks::store(std::size_t layer_idx, const TickArrays& arrays, const KvPage
   const ModelShape& shape = options_.shape;
   const std::int64_t num_rows = arrays.shape.rows;
   const LayerMemory& layer = weights_.layer(layer_idx);
-  const EncodedRows before = normed_.for_layer(layer.qkv.view);
-  norm_encode({x_.as<float>(), branch_, nullptr, layer.input_norm_D.as<float>(), nullptr, shape.rms_norm_eps, before},
-              num_rows, stream);
+  const QuantizedRows before = normed_.for_layer(layer.qkv.view);
+  norm_quantize({x_.as<float>(), branch_, nullptr, layer.input_norm_D.as<float>(), nullptr, shape.rms_norm_eps, before},
+                num_rows, stream);
   product(before, layer.qkv.view, num_rows, qkv_, qkv_stride_, stream);
   rope_and_store(
       {rows_of(qkv_, qkv_stride_), shape.num_heads, layer.qkv_bias.as<float>(), layer.q_norm_E.as<float>(),
@@ -66,21 +67,21 @@ void Blocks::attend(std::size_t layer_idx, const TickArrays& arrays, const KvPag
   const ModelShape& shape = options_.shape;
   const std::int64_t num_rows = arrays.shape.rows;
   const LayerMemory& layer = weights_.layer(layer_idx);
-  const EncodedRows attended = attended_.for_layer(layer.o.view), after = normed_.for_layer(layer.gate_up.view),
-                    gated = gated_.for_layer(layer.down.view);
+  const QuantizedRows attended = attended_.for_layer(layer.o.view), after = normed_.for_layer(layer.gate_up.view),
+                      gated = gated_.for_layer(layer.down.view);
   // Codes without a row's scale need nobody who sees the whole row.
   const bool is_bf16 = attended.code == quant::Code::bf16;
   attention({q_.as<float>(), shape.num_heads, arrays.where, pages, arrays.attention, partial_stats_.as<float>(),
              partial_contexts_.as<float>(), context_.as<float>(),
-             is_bf16 ? static_cast<std::uint16_t*>(attended.codes) : nullptr, attended.stride},
+             is_bf16 ? static_cast<std::uint16_t*>(attended.quantized) : nullptr, attended.stride},
             stream);
   if (!is_bf16) encode({context_.as<float>(), attended}, num_rows, stream);
   product(attended, layer.o.view, num_rows, y_, width_stride_, stream);
-  norm_encode({x_.as<float>(), rows_of(y_, width_stride_), layer.o_bias_D.as<float>(), layer.post_norm_D.as<float>(),
-               nullptr, shape.rms_norm_eps, after},
-              num_rows, stream);
+  norm_quantize({x_.as<float>(), rows_of(y_, width_stride_), layer.o_bias_D.as<float>(), layer.post_norm_D.as<float>(),
+                 nullptr, shape.rms_norm_eps, after},
+                num_rows, stream);
   product(after, layer.gate_up.view, num_rows, gate_up_, gate_up_stride_, stream);
-  swiglu_encode({rows_of(gate_up_, gate_up_stride_), gated}, num_rows, stream);
+  swiglu_quantize({rows_of(gate_up_, gate_up_stride_), gated}, num_rows, stream);
   product(gated, layer.down.view, num_rows, y_, width_stride_, stream);
   branch_ = rows_of(y_, width_stride_);
 }

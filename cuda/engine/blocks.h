@@ -5,28 +5,28 @@
 #include <cstddef>
 
 #include "cuda/engine/decode_engine.h"
-#include "cuda/runtime/kernels.h"
-#include "cuda/gemm/gemms.h"
-#include "cuda/runtime/runtime.h"
 #include "cuda/engine/tick_memory.h"
 #include "cuda/engine/weights.h"
+#include "cuda/gemm/gemms.h"
+#include "cuda/runtime/kernels.h"
+#include "cuda/runtime/runtime.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
 /// Rows of a width as a matrix of this format reads them.
-EncodedRows rows_for(quant::Format format, std::int64_t width, void* codes, float* scales);
+QuantizedRows rows_for(quant::Format format, std::int64_t width, void* quantized, float* scales);
 
 /// Memory for rows of a width in any code, and their scales.
 struct EncodedMemory {
   EncodedMemory(std::int64_t rows, std::int64_t width_)
       : width(width_),
-        codes(static_cast<std::size_t>(rows * round_up(width_, kInputRun)) * 2),
+        quantized(static_cast<std::size_t>(rows * round_up(width_, kInputRun)) * 2),
         scales(static_cast<std::size_t>(rows * ceil_div(width_, kInputRun)) * sizeof(float)) {}
-  EncodedRows for_layer(const DeviceMatrix& w) const {
-    return rows_for(w.format, width, codes.data(), scales.as<float>());
+  QuantizedRows for_layer(const DeviceMatrix& w) const {
+    return rows_for(w.format, width, quantized.data(), scales.as<float>());
   }
   std::int64_t width;
-  Memory codes, scales;
+  Memory quantized, scales;
 };
 
 inline Memory floats(std::int64_t count) { return Memory(static_cast<std::size_t>(count) * sizeof(float)); }
@@ -34,14 +34,14 @@ inline Memory floats(std::int64_t count) { return Memory(static_cast<std::size_t
 /// The residual stream of some rows, fp32 [*, width], and what is still to be added to it.
 struct ResidualRows {
   float* x = nullptr;
-  ProductRows branch{};
+  GemmRows branch{};
 };
 
 /// Everything is in the order of the stream that a call is given.
 class Blocks {
  public:
-  /// Room for ticks of `ticks`. `weights` and `products` must outlive it.
-  Blocks(const EngineOptions& options, const TickMemory& ticks, const Weights& weights, Products& products);
+  /// Room for ticks of `ticks`. `weights` and `gemms` must outlive it.
+  Blocks(const EngineOptions& options, const TickMemory& ticks, const Weights& weights, Gemms& gemms);
 
   // A tick is begun, in one way or the other; then each block has its rows' keys and values stored, and attends.
   void embed(const TickArrays& arrays, const std::int32_t* drawn, const Stream& stream);  ///< drawn: by the tick before
@@ -55,18 +55,18 @@ class Blocks {
 
  private:
   Memory products_of(std::int64_t count) const;
-  ProductRows rows_of(const Memory& y, std::int64_t stride) const { return {y.data(), stride, options_.f32_products}; }
-  void product(const EncodedRows& x, const DeviceMatrix& w, std::int64_t num_rows, const Memory& y,
+  GemmRows rows_of(const Memory& y, std::int64_t stride) const { return {y.data(), stride, options_.f32_gemms}; }
+  void product(const QuantizedRows& x, const DeviceMatrix& w, std::int64_t num_rows, const Memory& y,
                std::int64_t y_stride, const Stream& stream) const;
 
   EngineOptions options_;
   const Weights& weights_;
-  Products& products_;
+  Gemms& gemms_;
   std::int64_t qkv_stride_, width_stride_, gate_up_stride_;
   Memory x_, qkv_, q_, context_, y_, gate_up_;
   EncodedMemory normed_, attended_, gated_;
   Memory partial_contexts_, partial_stats_;  // of attention
-  ProductRows branch_{};
+  GemmRows branch_{};
 };
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -25,10 +25,10 @@ struct ModelShape {
   float rms_norm_eps = 0;
 };
 
-/// Products of so many rows with matrices of int4 or fp8_block128 are made of operands dequantized to bf16, and so many
+/// GEMMs of so many rows with matrices of int4 or fp8_block128 are made of operands dequantized to bf16, and so many
 /// rows of quantized activations are bf16 at once, so that the memory for them is bounded.
 inline constexpr std::int64_t kDequantizedRows = 512, kDequantizedRowsAtOnce = 4096;
-/// Device memory that products of up to num_rows rows with a model's layers keep for that: the largest matrix, and for
+/// Device memory that GEMMs of up to num_rows rows with a model's layers keep for that: the largest matrix, and for
 /// fp8_block128 rows of the widest.
 inline std::int64_t dequantized_bytes(quant::Format format, const ModelShape& shape, std::int64_t num_rows,
                                       bool row_only_sums) {
@@ -55,7 +55,7 @@ inline std::int64_t dequantized_bytes(quant::Format format, const ModelShape& sh
 
 struct EngineOptions {
   ModelShape shape;
-  /// Of the devices that CUDA_VISIBLE_DEVICES leaves, counted round and round: N processes on M devices are shared out.
+  /// Of the devices that CUDA_VISIBLE_DEVICES leaves, counted round-robin: N processes on M devices are shared out.
   int device_number = 0;
   std::int64_t max_rows = 0;       ///< of one tick
   std::int64_t max_sequences = 0;  ///< whose rows they are
@@ -66,10 +66,10 @@ struct EngineOptions {
   double memory_utilization = 0;
   std::int64_t page_size = 0;  ///< tokens
   quant::KvFormat kv_format = quant::KvFormat::bf16;
-  /// Products are rounded to bf16, as is usual on GPUs. Or stay fp32, as on the CPU: slower, for comparisons with it.
-  bool f32_products = false;
+  /// GEMMs are rounded to bf16, as is usual on GPUs. Or stay fp32, as on the CPU: slower, for comparisons with it.
+  bool f32_gemms = false;
   /// A row's bits do not depend on the tick's other rows, nor on their number: no library's fp32 sums
-  /// (product_plan.h's choose_product). Slower where those are made for many rows at once.
+  /// (gemm_plan.h's choose_gemm). Slower where those are made for many rows at once.
   bool row_only_sums = false;
   /// Ticks that draw for every row are launched as CUDA graphs, from the second of their kind on. Changes no bit.
   bool graphs = true;

@@ -82,7 +82,7 @@ std::string DeviceEngine::describe() const {
   return state_.device.name + ", device " + std::to_string(state_.device.number) + " of " +
          std::to_string(state_.device.count) + " (sm_" + std::to_string(state_.device.major) +
          std::to_string(state_.device.minor) + ", " + std::to_string(state_.device.total_bytes >> 30) +
-         " GiB); products: " + state_.products->describe();
+         " GiB); products: " + state_.gemms->describe();
 }
 
 void DeviceEngine::release_kv() {

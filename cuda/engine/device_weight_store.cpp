@@ -1,7 +1,7 @@
 #include "base/error.h"
 #include "cuda/engine/engine_state.h"
-#include "cuda/runtime/out_of_memory.h"
 #include "cuda/quantize/quantize_weights.h"
+#include "cuda/runtime/out_of_memory.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
@@ -13,7 +13,7 @@ using quant::Code;
 std::int64_t code_bytes_of(const DeviceMatrix& w, std::int64_t num_rows) {
   return num_rows * round_up(w.at.in, kInputRun) * (quant::spec(w.format).activations == Code::bf16 ? 2 : 1);
 }
-EncodedRows rows_in(void* memory, const DeviceMatrix& w, std::int64_t num_rows) {
+QuantizedRows rows_in(void* memory, const DeviceMatrix& w, std::int64_t num_rows) {
   auto* scales = static_cast<std::uint8_t*>(memory) + code_bytes_of(w, num_rows);
   return rows_for(w.format, w.at.in, memory, reinterpret_cast<float*>(scales));
 }
@@ -29,7 +29,7 @@ void DeviceWeightStore::upload(const HostWeights& weights) {
   for (std::size_t i = 0; i < engine_.weights.num_layers(); ++i) {
     const LayerMemory& layer = engine_.weights.layer(i);
     for (const MatrixMemory* matrix : {&layer.qkv, &layer.o, &layer.gate_up, &layer.down})
-      engine_.products->reserve(matrix->view, engine_.tick.max_rows());
+      engine_.gemms->reserve(matrix->view, engine_.tick.max_rows());
   }
 }
 
@@ -45,25 +45,25 @@ void DeviceWeightStore::dequantize(std::span<const DequantizedMatrix> wanted, Ca
 
 MatmulRoom DeviceWeightStore::matmul_room(const MatrixId& matrix, std::int64_t num_rows) const {
   const DeviceMatrix& w = engine_.weights.matrix(matrix);
-  const EncodedRows rows = rows_in(nullptr, w, 0);
+  const QuantizedRows rows = rows_in(nullptr, w, 0);
   const std::int64_t num_scales = quant::spec(w.format).has_activation_scales() ? num_rows * rows.num_scales() : 0;
   return {code_bytes_of(w, num_rows) + num_scales * static_cast<std::int64_t>(sizeof(float)), w.at.rows,
-          engine_.options.f32_products};
+          engine_.options.f32_gemms};
 }
 
 void DeviceWeightStore::matmul(const float* x, const MatmulInput& input, void* y, CallersStream stream) {
   const DeviceMatrix& w = engine_.weights.matrix(input.matrix);
-  const EncodedRows rows = rows_in(input.quantized, w, input.num_rows);
+  const QuantizedRows rows = rows_in(input.quantized, w, input.num_rows);
   engine_.run_on_callers_stream(stream, [&](const Stream& theirs) {
     encode({x, rows}, input.num_rows, theirs);
-    engine_.products->multiply({rows, input.num_rows, w, y, w.at.rows, engine_.options.f32_products}, theirs);
+    engine_.gemms->multiply({rows, input.num_rows, w, y, w.at.rows, engine_.options.f32_gemms}, theirs);
   });
 }
 
 void DeviceWeightStore::dequantize(const MatmulInput& input, void* to, bool to_f32, CallersStream stream) {
-  const EncodedRows rows = rows_in(input.quantized, engine_.weights.matrix(input.matrix), input.num_rows);
+  const QuantizedRows rows = rows_in(input.quantized, engine_.weights.matrix(input.matrix), input.num_rows);
   engine_.run_on_callers_stream(stream, [&](const Stream& theirs) {
-    decode_rows({rows, to, to_f32}, input.num_rows, theirs);
+    dequantize_rows({rows, to, to_f32}, input.num_rows, theirs);
   });
 }
 

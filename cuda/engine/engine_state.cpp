@@ -12,12 +12,12 @@ std::string range_text(std::int64_t count) { return "[0, " + std::to_string(coun
 EngineState::EngineState(const EngineOptions& options_, const DeviceFacts& device_)
     : options(options_),
       device(device_),
-      products(make_products(device_, options_.row_only_sums)),
+      gemms(make_gemms(device_, options_.row_only_sums)),
       weights(options_),
       kv(options_, device_),
       tick(options_),
-      blocks(options_, tick, weights, *products),
-      head(options_, tick.max_rows(), weights, *products) {}
+      blocks(options_, tick, weights, *gemms),
+      head(options_, tick.max_rows(), weights, *gemms) {}
 
 void EngineState::check(const Tick& checked, std::int64_t num_pages, std::int64_t num_drawn_before) const {
   const auto row_count = static_cast<std::int64_t>(checked.tokens_N.size());

@@ -8,15 +8,15 @@
 #include <span>
 #include <string>
 
+#include "cuda/attention/kv_memory.h"
 #include "cuda/engine/blocks.h"
 #include "cuda/engine/sequence_scorer.h"
-#include "cuda/engine/weight_store.h"
-#include "cuda/runtime/kernels.h"
-#include "cuda/attention/kv_memory.h"
-#include "cuda/gemm/gemms.h"
 #include "cuda/engine/tick_memory.h"
-#include "cuda/sample/lm_head.h"
+#include "cuda/engine/weight_store.h"
 #include "cuda/engine/weights.h"
+#include "cuda/gemm/gemms.h"
+#include "cuda/runtime/kernels.h"
+#include "cuda/sample/lm_head.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
@@ -45,12 +45,12 @@ struct EngineState {
   EngineOptions options;
   DeviceFacts device;
   Stream stream;
-  std::unique_ptr<Products> products;
+  std::unique_ptr<Gemms> gemms;
   Weights weights;
   KvMemory kv;
   TickMemory tick;
   Blocks blocks;
-  VocabularyHead head;
+  LmHead head;
   std::int64_t num_rows = 0;                    ///< of the last tick
   bool in_flight = false;                       ///< the device may not be done
   std::optional<CallersStream> callers_stream;  ///< has work that may not be done

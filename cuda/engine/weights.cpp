@@ -43,12 +43,12 @@ void Weights::upload_matrix(const HostMatrix& host, std::int64_t out, std::int64
   QRL_REQUIRE(host.format != quant::Format::f32, "rollout.device: cuda", "weights of bf16 or fewer bits", "fp32",
               "set quant.rollout.weights to another format, and quant.rollout.lm_head to auto");
   const MatrixLayout at = matrix_layout(host.format, out, in);
-  if (matrix.codes.empty()) {
-    // Padding is never written: zero, as products read it.
-    Memory codes = Memory::zeroed(static_cast<std::size_t>(at.num_bytes()));
+  if (matrix.quantized.empty()) {
+    // Padding is never written: zero, as GEMMs read it.
+    Memory quantized = Memory::zeroed(static_cast<std::size_t>(at.num_bytes()));
     matrix.scales = Memory::zeroed(static_cast<std::size_t>(at.num_scales * at.rows) * sizeof(float));
-    matrix.codes = std::move(codes);  // both or none
-    matrix.view = {host.format, at, matrix.codes.as<std::uint8_t>(),
+    matrix.quantized = std::move(quantized);  // both or none
+    matrix.view = {host.format, at, matrix.quantized.as<std::uint8_t>(),
                    at.num_scales > 0 ? matrix.scales.as<float>() : nullptr};
   }
   QRL_INVARIANT(matrix.view.format == host.format, "upload", "the format of before", std::string(name(host.format)));
@@ -56,7 +56,7 @@ void Weights::upload_matrix(const HostMatrix& host, std::int64_t out, std::int64
   const auto panel_bytes = static_cast<std::size_t>(at.rows * at.num_words) * sizeof(std::uint32_t);
   grow(staging_, panel_bytes, stream);
   copy_to_device(staging_.data(), host.panels, panel_bytes, stream);
-  repack({staging_.as<std::uint32_t>(), word_order(host.format), at, matrix.codes.as<std::uint8_t>()}, stream);
+  repack({staging_.as<std::uint32_t>(), word_order(host.format), at, matrix.quantized.as<std::uint8_t>()}, stream);
   if (at.num_scales == 0) return;
   QRL_INVARIANT(host.scales != nullptr && host.scale_stride == at.rows, "upload",
                 "scales of " + std::to_string(at.rows) + " columns", std::to_string(host.scale_stride));
@@ -165,11 +165,11 @@ void Weights::rewrite_matrix(const Master& master, const MatrixMemory& matrix, s
                 "scales of rows for a format that has them", std::string(what.name));
   const auto num_sizes = num_magnitudes(what.scope, master.count, at.num_scales);
   grow(magnitudes_, static_cast<std::size_t>(num_sizes) * sizeof(std::uint32_t), stream);
-  encode_weights(
+  quantize_weights(
       {master.values, master.count, bring(factors_, master.factors, at.in, stream),
        bring(row_scales_, master.row_scales, master.count, stream), what.weights, what.scope,
        what.scale_inputs == 0 ? at.in : what.scale_inputs, word_order(matrix.view.format), at, master.first,
-       matrix.codes.as<std::uint8_t>(), matrix.scales.as<float>(), magnitudes_.as<std::uint32_t>(), not_finite},
+       matrix.quantized.as<std::uint8_t>(), matrix.scales.as<float>(), magnitudes_.as<std::uint32_t>(), not_finite},
       stream);
 }
 
@@ -215,7 +215,7 @@ Table Weights::table(WeightPlace place) const {
   require_layer(0);
   if (place == WeightPlace::embedding) return {embedding_VD(), options_.shape.width};
   QRL_INVARIANT(place == WeightPlace::lm_head, "table", "embedding or lm_head", "another weight");
-  return {lm_head_.codes.as<std::uint16_t>(), lm_head_.view.at.width};
+  return {lm_head_.quantized.as<std::uint16_t>(), lm_head_.view.at.width};
 }
 
 void Weights::decode(std::span<const DequantizedMatrix> wanted, const Stream& stream) const {
@@ -226,13 +226,13 @@ void Weights::decode(std::span<const DequantizedMatrix> wanted, const Stream& st
     if (const MatrixMemory* matrix = matrix_at(place, layer); matrix != nullptr) {
       const DeviceMatrix& w = matrix->view;
       const quant::FormatSpec& what = quant::spec(w.format);
-      decode_weights({w, what.weights, what.scale_inputs == 0 ? w.at.in : what.scale_inputs, word_order(w.format),
-                      one.to, one.to_f32},
-                     stream);
+      dequantize_weights({w, what.weights, what.scale_inputs == 0 ? w.at.in : what.scale_inputs, word_order(w.format),
+                          one.to, one.to_f32},
+                         stream);
     } else {
       QRL_INVARIANT(place == WeightPlace::embedding, "decode", "a matrix", "a vector");
-      decode_rows({{quant::Code::bf16, embedding_.data(), nullptr, width, width, width}, one.to, one.to_f32},
-                  options_.shape.vocab_size, stream);
+      dequantize_rows({{quant::Code::bf16, embedding_.data(), nullptr, width, width, width}, one.to, one.to_f32},
+                      options_.shape.vocab_size, stream);
     }
   }
 }

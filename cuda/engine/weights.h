@@ -12,9 +12,9 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// A matrix's codes and scales on the device.
+/// A matrix's quantized values and scales on the device.
 struct MatrixMemory {
-  Memory codes, scales;
+  Memory quantized, scales;
   DeviceMatrix view;
 };
 

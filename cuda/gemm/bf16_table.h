@@ -1,5 +1,5 @@
 // Owns which kernel makes a bf16 product of few rows on Hopper, by shape: a table that was timed once on a GPU and
-// committed. The program reads it and never writes it: ways to make a bf16 product have different bits, so a choice by
+// committed. The program reads it and never writes it: ways to make a bf16 GEMM have different bits, so a choice by
 // time would make runs differ. `qrl-train bench products --candidates` prints the table's rows.
 #pragma once
 
@@ -14,14 +14,14 @@
 
 namespace qrl::cuda {
 
-/// A way: streamed_product, or the n-th of so many algorithms that cuBLASLt proposes, the one it holds fastest first.
+/// A way: streamed_gemm, or the n-th of so many algorithms that cuBLASLt proposes, the one it holds fastest first.
 inline constexpr int kStreamedWay = -1, kCublasLtAlgorithms = 8;
-/// Products of more rows are cuBLASLt's first proposal.
+/// GEMMs of more rows are cuBLASLt's first proposal.
 inline constexpr std::int64_t kBf16TableRows = 16;
 
 struct Bf16Row {
   std::int64_t outputs = 0, inputs = 0;  ///< of the matrix in memory (layout.h), padded
-  std::int64_t rows = 0;                 ///< of the product, as padded_rows has them
+  std::int64_t rows = 0;                 ///< of the GEMM, as padded_rows has them
   bool y_is_f32 = false;
   int way = 0;
 };

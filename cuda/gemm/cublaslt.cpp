@@ -81,12 +81,12 @@ struct CublasLt::State {
   using Shape = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, bool>;
   std::map<Shape, Plan> plans;
 
-  const Plan& plan(const ProductTask& task);
+  const Plan& plan(const GemmTask& task);
   void choose(Plan& plan) const;
 };
 
 /// The library's matrices are column-major: yᵀ [out, rows] = W (stored [out, in] by rows, so transposed) · xᵀ.
-const CublasLt::State::Plan& CublasLt::State::plan(const ProductTask& task) {
+const CublasLt::State::Plan& CublasLt::State::plan(const GemmTask& task) {
   const MatrixLayout& at = task.w.at;
   const auto [found, is_new] =
       plans.try_emplace({task.num_rows, at.rows, at.width, task.x.stride, task.y_stride, task.y_is_f32});
@@ -139,7 +139,7 @@ CublasLt::~CublasLt() {
   if (state_->handle != nullptr) (void)state_->library.cublasLtDestroy(state_->handle);
 }
 
-void CublasLt::multiply(const ProductTask& task, int algorithm, const Stream& stream) {
+void CublasLt::multiply(const GemmTask& task, int algorithm, const Stream& stream) {
   const State::Plan& plan = state_->plan(task);
   QRL_INVARIANT(algorithm < plan.num_algorithms, "cuda/gemm/bf16_table.h",
                 "an algorithm of the " + std::to_string(plan.num_algorithms) + " that cuBLASLt " + version() + " has",
@@ -147,14 +147,14 @@ void CublasLt::multiply(const ProductTask& task, int algorithm, const Stream& st
   const cublasLtMatmulHeuristicResult_t& proposed = plan.algorithms[static_cast<std::size_t>(algorithm)];
   state_->check(proposed.state, "cublasLtMatmulAlgoGetHeuristic");
   const float one = 1, zero = 0;
-  state_->check(
-      state_->library.cublasLtMatmul(state_->handle, plan.product, &one, task.w.codes, plan.w, task.x.codes, plan.x,
-                                     &zero, task.y, plan.y, task.y, plan.y, &proposed.algo, state_->workspace.data(),
-                                     kWorkspaceBytes, static_cast<cudaStream_t>(stream.handle())),
-      "cublasLtMatmul");
+  state_->check(state_->library.cublasLtMatmul(state_->handle, plan.product, &one, task.w.quantized, plan.w,
+                                               task.x.quantized, plan.x, &zero, task.y, plan.y, task.y, plan.y,
+                                               &proposed.algo, state_->workspace.data(), kWorkspaceBytes,
+                                               static_cast<cudaStream_t>(stream.handle())),
+                "cublasLtMatmul");
 }
 
-int CublasLt::num_algorithms(const ProductTask& task) { return state_->plan(task).num_algorithms; }
+int CublasLt::num_algorithms(const GemmTask& task) { return state_->plan(task).num_algorithms; }
 
 std::string CublasLt::version() const { return state_->library.version; }
 

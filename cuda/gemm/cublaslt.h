@@ -10,7 +10,7 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// bf16 products, sums fp32 (in an order that the library chooses for the shape, so a row's bits may depend on how many
+/// bf16 GEMMs, sums fp32 (in an order that the library chooses for the shape, so a row's bits may depend on how many
 /// rows there are).
 class CublasLt {
  public:
@@ -22,9 +22,9 @@ class CublasLt {
   CublasLt& operator=(const CublasLt&) = delete;
 
   /// By the algorithm that it proposes for the shape, 0: the one that it holds fastest.
-  void multiply(const ProductTask& task, int algorithm, const Stream& stream);
+  void multiply(const GemmTask& task, int algorithm, const Stream& stream);
   /// That it proposes for the shape, up to kCublasLtAlgorithms.
-  int num_algorithms(const ProductTask& task);
+  int num_algorithms(const GemmTask& task);
   std::string version() const;  ///< "13.1.0"
 
  private:

@@ -2,8 +2,8 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-void cutlass_fp8(const ProductTask& task, const CutlassPlace& place, const Stream& stream) {
-  cutlass_product<cutlass::float_e4m3_t, float>(task, place, stream);
+void cutlass_fp8(const GemmTask& task, const CutlassPlace& place, const Stream& stream) {
+  cutlass_gemm<cutlass::float_e4m3_t, float>(task, place, stream);
 }
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -19,7 +19,7 @@
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
 template <class Element, class Sum, class Tile, class MainloopSchedule, class EpilogueSchedule>
-struct CutlassProduct {
+struct CutlassGemm {
   using Output = cutlass::bfloat16_t;
   using Cluster = cute::Shape<cute::_1, cute::_1, cute::_1>;
   static constexpr int kAlignment = 16 / sizeof(Element), kOutputAlignment = 16 / sizeof(Output);
@@ -50,13 +50,13 @@ struct CutlassProduct {
     QRL_INVARIANT(status == cutlass::Status::kSuccess, what, "success", cutlassGetStatusString(status));
   }
 
-  static void run(const ProductTask& task, const CutlassPlace& place, const Stream& stream) {
+  static void run(const GemmTask& task, const CutlassPlace& place, const Stream& stream) {
     const MatrixLayout& at = task.w.at;
     const int m = static_cast<int>(task.num_rows), n = static_cast<int>(at.rows), k = static_cast<int>(at.width);
     typename Gemm::Arguments arguments{cutlass::gemm::GemmUniversalMode::kGemm, {m, n, k, 1}};
-    arguments.mainloop.ptr_A = static_cast<const Element*>(task.x.codes);
+    arguments.mainloop.ptr_A = static_cast<const Element*>(task.x.quantized);
     arguments.mainloop.dA = {task.x.stride, cute::Int<1>{}, 0};
-    arguments.mainloop.ptr_B = reinterpret_cast<const Element*>(task.w.codes);
+    arguments.mainloop.ptr_B = reinterpret_cast<const Element*>(task.w.quantized);
     arguments.mainloop.dB = {at.width, cute::Int<1>{}, 0};
     // The tree's arguments: those of the operands in order, then the operation's own.
     arguments.epilogue.thread = {{}, {{task.x.scales}, {task.w.scales}, {}}, {}};
@@ -81,12 +81,12 @@ struct CutlassProduct {
 
 /// By one of two tiles (cutlass_tile_rows): of 64 rows, each by one warp group, or of 128, by two warp groups together.
 template <class Element, class Sum>
-void cutlass_product(const ProductTask& task, const CutlassPlace& place, const Stream& stream) {
+void cutlass_gemm(const GemmTask& task, const CutlassPlace& place, const Stream& stream) {
   using cute::Shape, cute::_64, cute::_128;
-  using Narrow = CutlassProduct<Element, Sum, Shape<_64, _128, _128>, cutlass::gemm::KernelTmaWarpSpecializedPingpong,
-                                cutlass::epilogue::TmaWarpSpecialized>;
-  using Wide = CutlassProduct<Element, Sum, Shape<_128, _128, _128>, cutlass::gemm::KernelTmaWarpSpecializedCooperative,
-                              cutlass::epilogue::TmaWarpSpecializedCooperative>;
+  using Narrow = CutlassGemm<Element, Sum, Shape<_64, _128, _128>, cutlass::gemm::KernelTmaWarpSpecializedPingpong,
+                             cutlass::epilogue::TmaWarpSpecialized>;
+  using Wide = CutlassGemm<Element, Sum, Shape<_128, _128, _128>, cutlass::gemm::KernelTmaWarpSpecializedCooperative,
+                           cutlass::epilogue::TmaWarpSpecializedCooperative>;
   if (cutlass_tile_rows(task.w.at, task.num_rows, place.num_multiprocessors) == 64) Narrow::run(task, place, stream);
   else Wide::run(task, place, stream);
 }

@@ -1,4 +1,4 @@
-// Owns the contract of the 8-bit products on Hopper. Knows nothing of CUTLASS, so that who calls them compiles fast.
+// Owns the contract of the 8-bit GEMMs on Hopper. Knows nothing of CUTLASS, so that who calls them compiles fast.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// What the products need besides their operands.
+/// What the GEMMs need besides their operands.
 struct CutlassPlace {
   void* workspace = nullptr;  ///< on the device
   std::size_t workspace_bytes = 0;
@@ -17,8 +17,8 @@ struct CutlassPlace {
 
 /// int8: exact int32 sums. Like all of these: y bf16 with y_stride a multiple of 8, one scale a token and a channel,
 /// compute capability 9.0.
-void cutlass_int8(const ProductTask& task, const CutlassPlace& place, const Stream& stream);
+void cutlass_int8(const GemmTask& task, const CutlassPlace& place, const Stream& stream);
 /// e4m3: sums fp32; the tensor core's own are narrower and are added to fp32 registers every 128 inputs.
-void cutlass_fp8(const ProductTask& task, const CutlassPlace& place, const Stream& stream);
+void cutlass_fp8(const GemmTask& task, const CutlassPlace& place, const Stream& stream);
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -1,5 +1,5 @@
-// Owns which kernels may do a matrix product, and how streamed_product cuts it up. Plain arithmetic on the host. Knows
-// nothing of how the products are made, or of the time that they take.
+// Owns which kernels may do a GEMM, and how streamed_gemm cuts it up. Plain arithmetic on the host. Knows
+// nothing of how the GEMMs are made, or of the time that they take.
 #pragma once
 
 #include <algorithm>
@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "cuda/gemm/bf16_table.h"
 #include "cuda/engine/decode_engine.h"
+#include "cuda/gemm/bf16_table.h"
 #include "cuda/runtime/layout.h"
 #include "quant/format.h"
 
@@ -23,7 +23,7 @@ inline std::int64_t num_splits(const MatrixLayout& at) {
   return std::max<std::int64_t>(1, std::min({by_outputs, kMaxSplits, at.width / kInputRun / kFewestRuns}));
 }
 
-/// Rows and outputs of a block of streamed_product, and its stages of loads, for up to `rows` rows. More outputs where
+/// Rows and outputs of a block of streamed_gemm, and its stages of loads, for up to `rows` rows. More outputs where
 /// there are many rows, because each tile of outputs reads all of x again.
 struct StreamTile {
   int rows, outputs, num_stages;
@@ -62,7 +62,7 @@ inline StreamBytes stream_bytes(const StreamTile& tile, quant::Format format) {
                       what.activation_scale_inputs == kInputRun);
 }
 
-/// How streamed_product cuts a product up. No choice changes a bit of the result.
+/// How streamed_gemm cuts a GEMM up. No choice changes a bit of the result.
 struct StreamPlan {
   StreamTile tile{};
   bool splits_apart = false;  ///< a block a split, sums met in memory; else each block sums all splits
@@ -117,20 +117,20 @@ inline StreamPlan plan_stream(quant::Format format, const MatrixLayout& at, std:
 ///
 /// int4 (with bf16 activations) and fp8_block128 of kDequantizedRows rows and more are dequantized to bf16 and then
 /// cuBLASLt's: the streamed kernel dequantizes a matrix for every 64 rows again, on mma.sync.
-enum class ProductKernel : std::uint8_t { cublaslt, cutlass_int8, cutlass_fp8, streamed, dequantized };
+enum class GemmKernel : std::uint8_t { cublaslt, cutlass_int8, cutlass_fp8, streamed, dequantized };
 inline constexpr std::int64_t kStreamedInt8Rows = 16, kStreamedFp8Rows = 64;
-inline ProductKernel choose_product(quant::Format format, std::int64_t num_rows, bool y_is_f32, bool is_hopper,
-                                    bool row_only_sums = false) {
+inline GemmKernel choose_gemm(quant::Format format, std::int64_t num_rows, bool y_is_f32, bool is_hopper,
+                              bool row_only_sums = false) {
   using quant::Format;
-  if (format == Format::bf16 && !row_only_sums) return ProductKernel::cublaslt;
+  if (format == Format::bf16 && !row_only_sums) return GemmKernel::cublaslt;
   if ((format == Format::int4 || format == Format::fp8_block128) && num_rows >= kDequantizedRows && !row_only_sums)
-    return ProductKernel::dequantized;
-  if (!is_hopper || y_is_f32) return ProductKernel::streamed;
-  if (format == Format::int8 && num_rows > kStreamedInt8Rows) return ProductKernel::cutlass_int8;
-  if (row_only_sums) return ProductKernel::streamed;
+    return GemmKernel::dequantized;
+  if (!is_hopper || y_is_f32) return GemmKernel::streamed;
+  if (format == Format::int8 && num_rows > kStreamedInt8Rows) return GemmKernel::cutlass_int8;
+  if (row_only_sums) return GemmKernel::streamed;
   if ((format == Format::fp8_tensor || format == Format::fp8_channel) && num_rows > kStreamedFp8Rows)
-    return ProductKernel::cutlass_fp8;
-  return ProductKernel::streamed;
+    return GemmKernel::cutlass_fp8;
+  return GemmKernel::streamed;
 }
 
 /// Rows of CUTLASS's tile, which has 128 outputs: 64, the fewest that wgmma takes, while tiles of 128 would leave
@@ -141,49 +141,48 @@ inline std::int64_t cutlass_tile_rows(const MatrixLayout& at, std::int64_t num_r
   return num_rows <= 64 || wide_tiles < num_multiprocessors ? 64 : 128;
 }
 
-/// What the choice depends on besides the product.
-struct ProductRules {
+/// What the choice depends on besides the GEMM.
+struct GemmRules {
   bool is_hopper = false, row_only_sums = false;
   std::span<const Bf16Row> bf16_table{};  ///< that holds for the device and its library
 };
 
-/// One way to make a product.
-struct ProductChoice {
-  ProductKernel kernel = ProductKernel::streamed;
+/// One way to make a GEMM.
+struct GemmChoice {
+  GemmKernel kernel = GemmKernel::streamed;
   StreamPlan plan{};  ///< of `streamed`
   int algorithm = 0;  ///< of `cublaslt`: the n-th that it proposes
-  friend bool operator==(const ProductChoice&, const ProductChoice&) = default;
+  friend bool operator==(const GemmChoice&, const GemmChoice&) = default;
 };
 
-/// Above this many rows a product takes so long that the rule is good enough.
+/// Above this many rows a GEMM takes so long that the rule is good enough.
 inline constexpr std::int64_t kSweptRows = 128;
 
-/// The ways to make a product, which time chooses from and which therefore all give the same bits: first the rule's
-/// (choose_product, plan_stream), then, where there is a choice, every tile that is not more than half empty, splits
+/// The ways to make a GEMM, which time chooses from and which therefore all give the same bits: first the rule's
+/// (choose_gemm, plan_stream), then, where there is a choice, every tile that is not more than half empty, splits
 /// apart and not, and CUTLASS for int8.
-inline std::vector<ProductChoice> product_choices(quant::Format format, const MatrixLayout& at, std::int64_t num_rows,
-                                                  bool y_is_f32, const ProductRules& rules,
-                                                  const DeviceLimits& device) {
-  std::vector<ProductChoice> choices(1);
-  ProductKernel rule = choose_product(format, num_rows, y_is_f32, rules.is_hopper, rules.row_only_sums);
-  if (rule == ProductKernel::cublaslt) {
+inline std::vector<GemmChoice> gemm_choices(quant::Format format, const MatrixLayout& at, std::int64_t num_rows,
+                                            bool y_is_f32, const GemmRules& rules, const DeviceLimits& device) {
+  std::vector<GemmChoice> choices(1);
+  GemmKernel rule = choose_gemm(format, num_rows, y_is_f32, rules.is_hopper, rules.row_only_sums);
+  if (rule == GemmKernel::cublaslt) {
     const Bf16Row* row = find_bf16(rules.bf16_table, at.rows, at.width, num_rows, y_is_f32);
-    if (row != nullptr && row->way == kStreamedWay) rule = ProductKernel::streamed;
+    if (row != nullptr && row->way == kStreamedWay) rule = GemmKernel::streamed;
     else if (row != nullptr) choices[0].algorithm = row->way;
   }
   choices[0].kernel = rule;
-  if (rule == ProductKernel::streamed) choices[0].plan = plan_stream(format, at, num_rows, device);
-  if ((rule != ProductKernel::streamed && rule != ProductKernel::cutlass_int8) || num_rows > kSweptRows) return choices;
-  const auto add = [&](const ProductChoice& choice) {
+  if (rule == GemmKernel::streamed) choices[0].plan = plan_stream(format, at, num_rows, device);
+  if ((rule != GemmKernel::streamed && rule != GemmKernel::cutlass_int8) || num_rows > kSweptRows) return choices;
+  const auto add = [&](const GemmChoice& choice) {
     if (std::find(choices.begin(), choices.end(), choice) == choices.end()) choices.push_back(choice);
   };
   const auto most_rows = static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(num_rows)));
   for (const StreamTile& tile : kStreamTiles) {
     if (tile.rows > std::max(most_rows, kStreamTiles[0].rows) || !has_room(tile, format, device)) continue;
-    add({ProductKernel::streamed, {tile, false}});
-    if (may_part(tile, format, at, num_rows)) add({ProductKernel::streamed, {tile, true}});
+    add({GemmKernel::streamed, {tile, false}});
+    if (may_part(tile, format, at, num_rows)) add({GemmKernel::streamed, {tile, true}});
   }
-  if (format == quant::Format::int8 && rules.is_hopper && !y_is_f32) add({ProductKernel::cutlass_int8, {}});
+  if (format == quant::Format::int8 && rules.is_hopper && !y_is_f32) add({GemmKernel::cutlass_int8, {}});
   return choices;
 }
 

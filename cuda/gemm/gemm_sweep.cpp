@@ -4,19 +4,19 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-const ProductChoice& ProductSweep::choose(const ProductTask& task,
-                                          const std::function<void(const ProductChoice&)>& make, const Stream& stream) {
+const GemmChoice& GemmSweep::choose(const GemmTask& task, const std::function<void(const GemmChoice&)>& make,
+                                    const Stream& stream) {
   // As a tick that becomes a graph is filled up, so that all of a graph's sizes were met before.
   const std::int64_t num_rows = padded_rows(task.num_rows);
   const auto [found, is_new] =
       picked_.try_emplace(Key{task.w.format, task.w.at.rows, task.w.at.width, num_rows, task.y_is_f32});
   if (!is_new) return found->second;
-  const std::vector<ProductChoice> choices =
-      product_choices(task.w.format, task.w.at, num_rows, task.y_is_f32, rules_, limits_);
+  const std::vector<GemmChoice> choices =
+      gemm_choices(task.w.format, task.w.at, num_rows, task.y_is_f32, rules_, limits_);
   found->second = choices.front();
   if (choices.size() == 1) return found->second;
   double best_s = 0;
-  for (const ProductChoice& choice : choices) {
+  for (const GemmChoice& choice : choices) {
     const double taken_s = timer_([&] { make(choice); }, stream);
     if (&choice != &choices.front() && !(taken_s < best_s)) continue;
     best_s = taken_s;

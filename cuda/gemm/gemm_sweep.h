@@ -1,12 +1,12 @@
-// Owns which of the ways to make a product is taken: the one that took the least time. Knows nothing of kernels.
+// Owns which of the ways to make a GEMM is taken: the one that took the least time. Knows nothing of kernels.
 #pragma once
 
 #include <functional>
 #include <map>
 #include <tuple>
 
-#include "cuda/runtime/kernels.h"
 #include "cuda/gemm/gemm_plan.h"
+#include "cuda/runtime/kernels.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
@@ -14,25 +14,25 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 /// be called any number of times.
 using LaunchTimer = std::function<double(const std::function<void()>& launch, const Stream& stream)>;
 
-/// Picks by time, once a format, matrix shape and padded number of rows, on the first such product itself:
-/// product_plan.h's choices all leave the same bits, so it may be made over and over, and no result depends on what was
+/// Picks by time, once a format, matrix shape and padded number of rows, on the first such GEMM itself:
+/// gemm_plan.h's choices all leave the same bits, so it may be made over and over, and no result depends on what was
 /// picked.
-class ProductSweep {
+class GemmSweep {
  public:
-  ProductSweep(const ProductRules& rules, const DeviceLimits& limits, LaunchTimer timer)
+  GemmSweep(const GemmRules& rules, const DeviceLimits& limits, LaunchTimer timer)
       : rules_(rules), limits_(limits), timer_(std::move(timer)) {}
 
-  /// The way to make this product. make(choice) makes it so, in the stream's order; it is called only where there is
+  /// The way to make this GEMM. make(choice) makes it so, in the stream's order; it is called only where there is
   /// more than one choice and none was picked yet, which a graph's recording must not be (runtime.h).
-  const ProductChoice& choose(const ProductTask& task, const std::function<void(const ProductChoice&)>& make,
-                              const Stream& stream);
+  const GemmChoice& choose(const GemmTask& task, const std::function<void(const GemmChoice&)>& make,
+                           const Stream& stream);
 
  private:
   using Key = std::tuple<quant::Format, std::int64_t, std::int64_t, std::int64_t, bool>;
-  ProductRules rules_;
+  GemmRules rules_;
   DeviceLimits limits_;
   LaunchTimer timer_;
-  std::map<Key, ProductChoice> picked_;
+  std::map<Key, GemmChoice> picked_;
 };
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -2,11 +2,11 @@
 
 #include <cuda_runtime_api.h>
 
-#include "cuda/runtime/check.h"
 #include "cuda/gemm/cublaslt.h"
 #include "cuda/gemm/cutlass_gemms.h"
-#include "cuda/quantize/dequantized_products.h"
 #include "cuda/gemm/gemm_sweep.h"
+#include "cuda/quantize/dequantized_gemms.h"
+#include "cuda/runtime/check.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
@@ -55,9 +55,9 @@ class ColdTimer {
   cudaEvent_t begin_ = nullptr, end_ = nullptr;
 };
 
-class LibraryProducts final : public Products {
+class LibraryGemms final : public Gemms {
  public:
-  LibraryProducts(const DeviceFacts& device, bool row_only_sums)
+  LibraryGemms(const DeviceFacts& device, bool row_only_sums)
       : is_hopper_(device.major == 9 && device.minor == 0),
         row_only_sums_(row_only_sums),
         timer_(static_cast<std::size_t>(attribute(cudaDevAttrL2CacheSize, device))),
@@ -69,13 +69,13 @@ class LibraryProducts final : public Products {
     place_ = {workspace_.data(), workspace_.num_bytes(), attribute(cudaDevAttrMultiProcessorCount, device)};
   }
 
-  void multiply(const ProductTask& task, const Stream& stream) override {
-    const auto make_so = [&](const ProductChoice& choice) { make(task, choice, stream); };
+  void multiply(const GemmTask& task, const Stream& stream) override {
+    const auto make_so = [&](const GemmChoice& choice) { make(task, choice, stream); };
     make_so(sweep_.choose(task, make_so, stream));
   }
 
   void reserve(const DeviceMatrix& w, std::int64_t num_rows) override {
-    if (choose_product(w.format, num_rows, false, is_hopper_, row_only_sums_) == ProductKernel::dequantized)
+    if (choose_gemm(w.format, num_rows, false, is_hopper_, row_only_sums_) == GemmKernel::dequantized)
       dequantized_.reserve(w);
   }
 
@@ -83,8 +83,9 @@ class LibraryProducts final : public Products {
     if (row_only_sums_) return is_hopper_ ? "int8 by CUTLASS or streamed, all else streamed" : "streamed";
     std::string bf16 = "bf16 by cuBLASLt " + cublaslt_.version();
     if (!kBf16Table.empty()) {
-      bf16 += uses_table() ? ", or by the table of cuda/gemm/bf16_table.h"
-                           : ", without cuda/gemm/bf16_table.h, which is cuBLASLt " + std::string(kBf16TableLibrary) + "'s";
+      bf16 += uses_table()
+                  ? ", or by the table of cuda/gemm/bf16_table.h"
+                  : ", without cuda/gemm/bf16_table.h, which is cuBLASLt " + std::string(kBf16TableLibrary) + "'s";
     }
     bf16 += "; int4 and fp8 (block128) of " + std::to_string(kDequantizedRows) + " rows and more by it, dequantized";
     if (is_hopper_) {
@@ -96,36 +97,36 @@ class LibraryProducts final : public Products {
 
  private:
   bool uses_table() const { return is_hopper_ && cublaslt_.version() == kBf16TableLibrary; }
-  void make(const ProductTask& task, const ProductChoice& choice, const Stream& stream) {
+  void make(const GemmTask& task, const GemmChoice& choice, const Stream& stream) {
     switch (choice.kernel) {
-      case ProductKernel::cublaslt:
+      case GemmKernel::cublaslt:
         return cublaslt_.multiply(task, choice.algorithm, stream);
-      case ProductKernel::cutlass_int8:
+      case GemmKernel::cutlass_int8:
         return cutlass_int8(task, place_, stream);
-      case ProductKernel::cutlass_fp8:
+      case GemmKernel::cutlass_fp8:
         return cutlass_fp8(task, place_, stream);
-      case ProductKernel::streamed:
+      case GemmKernel::streamed:
         return streamed_.multiply(task, choice.plan, stream);
-      case ProductKernel::dequantized:
+      case GemmKernel::dequantized:
         return dequantized_.multiply(
-            task, [&](const ProductTask& bf16) { cublaslt_.multiply(bf16, 0, stream); }, stream);
+            task, [&](const GemmTask& bf16) { cublaslt_.multiply(bf16, 0, stream); }, stream);
     }
   }
 
   bool is_hopper_, row_only_sums_;
   StreamedProducts streamed_;
   CublasLt cublaslt_;
-  DequantizedProducts dequantized_;
+  DequantizedGemms dequantized_;
   Memory workspace_;
   CutlassPlace place_;
   ColdTimer timer_;
-  ProductSweep sweep_;
+  GemmSweep sweep_;
 };
 
 }  // namespace
 
-std::unique_ptr<Products> make_products(const DeviceFacts& device, bool row_only_sums) {
-  return std::make_unique<LibraryProducts>(device, row_only_sums);
+std::unique_ptr<Gemms> make_gemms(const DeviceFacts& device, bool row_only_sums) {
+  return std::make_unique<LibraryGemms>(device, row_only_sums);
 }
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

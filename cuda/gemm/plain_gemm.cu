@@ -1,6 +1,6 @@
-// The plain matrix product: every format through the tensor cores' 16x16x16 tiles, operands decoded on their way into
+// The plain GEMM: every format through the tensor cores' 16x16x16 tiles, operands decoded on their way into
 // shared memory. One block a tile of 32 rows and 64 outputs, one step 128 inputs; nothing overlaps. What runs in its
-// place is streamed_product.cu.
+// place is streamed_gemm.cu.
 #include <string>
 #include <type_traits>
 
@@ -90,7 +90,7 @@ struct Shared {
 
 /// run_scaled: the weights' scales (and x's, where it has as many) change with every step.
 template <class Unit, Code x_code, Code w_code, bool run_scaled>
-QRL_KERNEL void product_kernel(ProductTask task) {
+QRL_KERNEL void gemm_kernel(GemmTask task) {
   wait_for_kernel_before();
   using S = Shared<Unit>;
   using Bits = typename Unit::Bits;
@@ -114,7 +114,7 @@ QRL_KERNEL void product_kernel(ProductTask task) {
       Bits* to = x_tile + r * S::kStride + k;
       if (first_row + r < task.num_rows) {
         const std::int64_t element = (first_row + r) * task.x.stride + step * kInputs + k;
-        decode_16<Unit, x_code>(static_cast<const std::uint8_t*>(task.x.codes) + element * kBitsOf<x_code> / 8, to);
+        decode_16<Unit, x_code>(static_cast<const std::uint8_t*>(task.x.quantized) + element * kBitsOf<x_code> / 8, to);
       } else {
         for (int i = 0; i < 16; ++i) to[i] = 0;
       }
@@ -122,7 +122,7 @@ QRL_KERNEL void product_kernel(ProductTask task) {
     for (int chunk = thread_idx(); chunk < kOutputs * kInputs / 16; chunk += kThreads) {
       const int n = chunk / (kInputs / 16), k = chunk % (kInputs / 16) * 16;
       const std::uint8_t* from =
-          task.w.codes + (first_output + n) * at.row_bytes + (step * kInputs + k) * kBitsOf<w_code> / 8;
+          task.w.quantized + (first_output + n) * at.row_bytes + (step * kInputs + k) * kBitsOf<w_code> / 8;
       decode_16<Unit, w_code>(from, w_tile + n * S::kStride + k);
     }
     sync_block();
@@ -178,14 +178,14 @@ QRL_KERNEL void product_kernel(ProductTask task) {
 }
 
 template <class Unit, Code x_code, Code w_code, bool run_scaled>
-void run(const ProductTask& task, const Stream& stream) {
+void run(const GemmTask& task, const Stream& stream) {
   const Grid grid{task.w.at.rows / kOutputs, ceil_div(task.num_rows, kRows)};
-  launch(product_kernel<Unit, x_code, w_code, run_scaled>, grid, kThreads, Shared<Unit>::kBytes, stream, task);
+  launch(gemm_kernel<Unit, x_code, w_code, run_scaled>, grid, kThreads, Shared<Unit>::kBytes, stream, task);
 }
 
 }  // namespace
 
-void plain_product(const ProductTask& task, const Stream& stream) {
+void plain_gemm(const GemmTask& task, const Stream& stream) {
   using quant::Format;
   switch (task.w.format) {
     case Format::f32:

@@ -1,17 +1,17 @@
-// The matrix product for a decoder's few rows, limited by reading the weights: loads run ahead of the products by
+// The GEMM for a decoder's few rows, limited by reading the weights: loads run ahead of the multiplications by
 // cp.async, codes are decoded in registers, every warp has its own share of outputs and inputs.
 //
-// Reckoned for an H100 (3.35 TB/s, 132 multiprocessors, 1.7 GHz, so 15 bytes of weights a cycle and multiprocessor), a
+// Estimated for an H100 (3.35 TB/s, 132 multiprocessors, 1.7 GHz, so 15 bytes of weights a cycle and multiprocessor), a
 // layer of 4096 x 14336 in int4 (29 MB, 9 us):
 // - In flight (Little's law at 0.7 us): 2.3 MB, 18 KiB a multiprocessor. Here three stages of 8 KiB in each of two
 //   blocks (up to 16 rows), or two of 16 KiB in one: 48 and 32 KiB.
 // - Instructions: 128 lanes issue a cycle, 8.6 a byte of int4 at most, 4.3 a code. Up to 8 rows a step of 64 codes a
 // lane
-//   takes some 250 in the machine code, 3.9 a code: 1.5 to decode (shift, mask and one fma a pair), 0.4 for products
+//   takes some 250 in the machine code, 3.9 a code: 1.5 to decode (shift, mask and one fma a pair), 0.4 for multiplying
 //   and x's loads for them, the rest for loads ahead, scales and addresses. At 64 rows, where one warp has 32 outputs,
 //   decoded weights and loaded x are used more often. An int -> float conversion a code would be 30 a cycle of a unit
 //   that makes 16 to 64. e4m3 takes 0.5 to decode, x's too, of 8.6 (before Hopper 3.5).
-// - At 1 and 16 rows the products are 107 and 214 TFLOP/s, far from the limit; at 64 rows 857, more than mma.sync's
+// - At 1 and 16 rows the GEMMs are 107 and 214 TFLOP/s, far from the limit; at 64 rows 857, more than mma.sync's
 //   600 or so: from some 45 rows on the tensor cores are the limit, not the memory.
 // - x comes from L2 once a tile of outputs: at 16 rows as many bytes as the weights, at 64 rows and 128 outputs twice
 //   as many, 10 TB/s of L2's 5.5 or so at full speed of the memory. This, too, says 64 rows a tile and no more.
@@ -22,9 +22,9 @@
 #include <type_traits>
 
 #include "base/error.h"
+#include "cuda/gemm/widen.cuh"
 #include "cuda/runtime/kernels.h"
 #include "cuda/runtime/target.h"
-#include "cuda/gemm/widen.cuh"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
@@ -46,7 +46,7 @@ struct alignas(8) Pair {
 };
 
 struct StreamTask {
-  ProductTask product;
+  GemmTask product;
   std::int64_t num_splits;
   bool splits_apart;
   StreamPlace place;
@@ -71,7 +71,7 @@ struct Codes {
   static constexpr int kWBytes = kInputs * bits_of_code(w_code) / 8;
   /// Of a run's pieces of a row a lane has every fourth (x: those with the same inputs as its W).
   static constexpr int kXPieces = kXBytes / kPiece / 4, kWPieces = kWBytes / kPiece / 4;
-  /// Words of operands that a piece of x gives, two a product.
+  /// Words of operands that a piece of x gives, two an instruction.
   static constexpr int kWords = x_code == Code::fp8_e4m3 ? 8 : 4;
   /// A lane's run is multiplied in parts of two pieces of x and so many words of an output: more would spill.
   static constexpr int kParts = kXPieces / 2, kPartWords = 4 * kWPieces / kParts;
@@ -180,7 +180,7 @@ struct Streamed {
     }
   };
 
-  /// What a thread is: its tile of the product, and in it its warp's outputs and half of each step.
+  /// What a thread is: its tile of the GEMM, and in it its warp's outputs and half of each step.
   struct Place {
     std::int64_t first_row, first_output, warp_output;
     int output_warp, half, q, t;  // q, t: lane / 4, lane % 4
@@ -208,12 +208,13 @@ struct Streamed {
 
   /// Begins to load runs `run` and `run` + 1, those before `end`: the weights', then x's. What does not vary from step
   /// to step comes first, so that a step adds little to it: with few rows these are a third of all instructions.
-  QRL_DEVICE static void load_weights(const ProductTask& task, const Place& at, unsigned char* stage, std::int64_t run,
+  QRL_DEVICE static void load_weights(const GemmTask& task, const Place& at, unsigned char* stage, std::int64_t run,
                                       std::int64_t end) {
     const MatrixLayout& w = task.w.at;
     const std::int64_t own_run = run + at.half;
     if (own_run < end && at.has_outputs) {
-      const std::uint8_t* from = task.w.codes + (at.warp_output + at.q * kLaneOutputs) * w.row_bytes + at.t * kPiece;
+      const std::uint8_t* from =
+          task.w.quantized + (at.warp_output + at.q * kLaneOutputs) * w.row_bytes + at.t * kPiece;
       from += own_run * C::kWBytes;
 #pragma unroll
       for (int m = 0; m < kOutputTiles; ++m) {
@@ -233,7 +234,7 @@ struct Streamed {
       }
     }
   }
-  QRL_DEVICE static void load_rows(const ProductTask& task, const Place& at, unsigned char* stage, std::int64_t run,
+  QRL_DEVICE static void load_rows(const GemmTask& task, const Place& at, unsigned char* stage, std::int64_t run,
                                    std::int64_t end) {
     // The threads take as many rows at once as they have pieces for, those of both halves one after another.
     constexpr unsigned kRowPieces = 4 * C::kXPieces, kAtOnce = kThreads / kRowPieces, kBoth = 2 * kRows;
@@ -242,7 +243,7 @@ struct Streamed {
     const unsigned turn = C::w_code == Code::int4 ? p % C::kXPieces : p / 4,
                    t = C::w_code == Code::int4 ? p / C::kXPieces : p % 4;
     const std::int64_t row_bytes = task.x.stride * (bits_of_code(C::x_code) / 8);
-    const auto* x = static_cast<const std::uint8_t*>(task.x.codes) + run * C::kXBytes + p * kPiece;
+    const auto* x = static_cast<const std::uint8_t*>(task.x.quantized) + run * C::kXBytes + p * kPiece;
 #pragma unroll 2  // more costs registers that spill
     for (unsigned k = 0; k < kBoth; k += kAtOnce) {
       const unsigned both = first + k, half = both / kRows, r = both % kRows;
@@ -328,7 +329,7 @@ struct Streamed {
   }
 
   /// totals = the warp's own runs of [begin, end).
-  QRL_DEVICE static void sum_split(const ProductTask& task, const Place& at, std::int64_t begin, std::int64_t end,
+  QRL_DEVICE static void sum_split(const GemmTask& task, const Place& at, std::int64_t begin, std::int64_t end,
                                    Lane<Total>& totals) {
     unsigned char* stages = shared_memory();
     const std::int64_t num_steps = ceil_div(end - begin, 2);
@@ -337,7 +338,7 @@ struct Streamed {
     for (int step = 0; step < kStages - 1; ++step) {
       if (step < num_steps) load_weights(task, at, stages + step * kBytes.stage(), begin + 2 * step, end);
     }
-    wait_for_kernel_before();  // which made x; no kernel writes weights right before a product
+    wait_for_kernel_before();  // which made x; no kernel writes weights right before a GEMM
 #pragma unroll
     for (int step = 0; step < kStages - 1; ++step) {
       if (step < num_steps) load_rows(task, at, stages + step * kBytes.stage(), begin + 2 * step, end);
@@ -419,7 +420,7 @@ struct Streamed {
   }
 
   /// The lane's outputs of its rows, scaled for good.
-  QRL_DEVICE static void store(const ProductTask& task, const Place& at, const Lane<Total>& totals) {
+  QRL_DEVICE static void store(const GemmTask& task, const Place& at, const Lane<Total>& totals) {
 #pragma unroll
     for (int n = 0; n < kRowTiles; ++n) {
 #pragma unroll
@@ -479,7 +480,7 @@ struct Streamed {
     if (at.half == 0 && at.has_outputs) store(task.product, at, totals);
   }
 
-  static void run(const ProductTask& task, const StreamPlan& plan, const StreamPlace& place, const Stream& stream);
+  static void run(const GemmTask& task, const StreamPlan& plan, const StreamPlace& place, const Stream& stream);
 };
 
 template <class C, int tile_idx>
@@ -489,7 +490,7 @@ void streamed_kernel(StreamTask task) {
 }
 
 template <class C, int tile_idx>
-void Streamed<C, tile_idx>::run(const ProductTask& task, const StreamPlan& plan, const StreamPlace& place,
+void Streamed<C, tile_idx>::run(const GemmTask& task, const StreamPlan& plan, const StreamPlace& place,
                                 const Stream& stream) {
   const std::int64_t splits = num_splits(task.w.at);
   const std::int64_t blocks_a_tile = plan.splits_apart ? splits : 1;
@@ -505,7 +506,7 @@ void Streamed<C, tile_idx>::run(const ProductTask& task, const StreamPlan& plan,
 }
 
 template <Code x_code, Code w_code, bool run_scaled>
-void run(const ProductTask& task, const StreamPlan& plan, const StreamPlace& place, const Stream& stream) {
+void run(const GemmTask& task, const StreamPlan& plan, const StreamPlace& place, const Stream& stream) {
   using C = Codes<x_code, w_code, run_scaled>;
   switch (plan.tile.rows) {
     case kStreamTiles[0].rows:
@@ -523,7 +524,7 @@ void run(const ProductTask& task, const StreamPlan& plan, const StreamPlace& pla
 
 }  // namespace
 
-void streamed_product(const ProductTask& task, const StreamPlan& plan, const StreamPlace& place, const Stream& stream) {
+void streamed_gemm(const GemmTask& task, const StreamPlan& plan, const StreamPlace& place, const Stream& stream) {
   using quant::Format;
   QRL_INVARIANT(task.y_stride % 2 == 0 && task.x.stride % kInputRun == 0, "streamed product",
                 "rows of whole runs in and of whole words out", std::to_string(task.y_stride));

@@ -1,9 +1,9 @@
 // Quantized matrices and rows to bf16, eight numbers a thread at a time: limited by memory, of an int4 matrix half a
 // byte to be read and two to be written a number.
 #include "base/error.h"
+#include "cuda/gemm/widen.cuh"
 #include "cuda/quantize/dequantize.h"
 #include "cuda/runtime/target.h"
-#include "cuda/gemm/widen.cuh"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
@@ -18,7 +18,7 @@ constexpr std::int64_t kBlockGroups = std::int64_t{kAtOnce} * kThreads;
 
 /// Rows that lie one behind another, a scale for each run of 128 numbers.
 struct DequantizeTask {
-  const std::uint8_t* codes;
+  const std::uint8_t* quantized;
   const float* scales;
   std::int64_t num_rows, width;                   ///< width a multiple of 128
   std::int64_t scales_from_row, scales_from_run;  ///< how far a row's, a run's scale is from the one before
@@ -70,7 +70,7 @@ void dequantize_kernel(DequantizeTask task) {
   for (int i = 0; i < kAtOnce; ++i) {
     const unsigned at = first + i * kThreads, row = at / row_groups, run = at % row_groups * kGroup / kInputRun;
     if (at >= num_groups) continue;
-    groups[i] = reinterpret_cast<const Group<code>*>(task.codes)[at];
+    groups[i] = reinterpret_cast<const Group<code>*>(task.quantized)[at];
     scales[i] = task.scales[row * task.scales_from_row + run * task.scales_from_run];
   }
 #pragma unroll
@@ -99,7 +99,7 @@ void run(const DequantizeTask& task, const Stream& stream) {
 
 void dequantize_matrix(const DeviceMatrix& w, std::uint16_t* to, const Stream& stream) {
   const MatrixLayout& at = w.at;
-  const DequantizeTask task{w.codes, w.scales, at.rows, at.width, 1, at.rows, to};
+  const DequantizeTask task{w.quantized, w.scales, at.rows, at.width, 1, at.rows, to};
   switch (w.format) {
     case quant::Format::int4:
       return run<Code::int4>(task, stream);
@@ -110,11 +110,11 @@ void dequantize_matrix(const DeviceMatrix& w, std::uint16_t* to, const Stream& s
   }
 }
 
-void dequantize_rows(const EncodedRows& x, std::int64_t num_rows, std::uint16_t* to, const Stream& stream) {
+void dequantize_rows(const QuantizedRows& x, std::int64_t num_rows, std::uint16_t* to, const Stream& stream) {
   QRL_INVARIANT(x.code == Code::fp8_e4m3 && x.scale_run == kInputRun && x.stride % kInputRun == 0, "dequantize",
                 "rows of e4m3 with a scale for every 128 inputs", std::to_string(x.scale_run));
-  run<Code::fp8_e4m3>({static_cast<const std::uint8_t*>(x.codes), x.scales, num_rows, x.stride, x.num_scales(), 1, to},
-                      stream);
+  run<Code::fp8_e4m3>(
+      {static_cast<const std::uint8_t*>(x.quantized), x.scales, num_rows, x.stride, x.num_scales(), 1, to}, stream);
 }
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -1,9 +1,9 @@
 // Kernels between fp32 weights that lie on the device and the decoder's codes: a row a block, to encode after a sweep
 // for the largest of what several rows scale together. All are limited by memory; encoding reads the weights twice,
 // the second time mostly from L2.
+#include "cuda/quantize/quantize_weights.h"
 #include "cuda/quantize/row_block.cuh"
 #include "cuda/runtime/target.h"
-#include "cuda/quantize/quantize_weights.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
@@ -17,7 +17,7 @@ constexpr std::int64_t kBlockSide = 128;
 
 QRL_DEVICE std::uint32_t larger(std::uint32_t a, std::uint32_t b) { return a > b ? a : b; }
 
-QRL_DEVICE float weight_at(const EncodeWeightsTask& task, std::int64_t row, std::int64_t i) {
+QRL_DEVICE float weight_at(const QuantizeWeightsTask& task, std::int64_t row, std::int64_t i) {
   const float value = task.weights[row * task.at.in + i];
   return task.input_factors != nullptr ? value * task.input_factors[i] : value;
 }
@@ -41,10 +41,10 @@ QRL_DEVICE std::uint32_t code_of(Code code, float value, float scale) {
 }
 
 /// Words [begin, end) of a row, each by one of `count` threads: this one is `idx`.
-QRL_DEVICE void store_words(const EncodeWeightsTask& task, std::int64_t row, std::int64_t begin, std::int64_t end,
+QRL_DEVICE void store_words(const QuantizeWeightsTask& task, std::int64_t row, std::int64_t begin, std::int64_t end,
                             float scale, int idx, int count) {
   const int num_inputs = static_cast<int>(task.at.word_inputs), bits = 32 / num_inputs;
-  auto* words = reinterpret_cast<std::uint32_t*>(task.codes + (task.first_row + row) * task.at.row_bytes);
+  auto* words = reinterpret_cast<std::uint32_t*>(task.quantized + (task.first_row + row) * task.at.row_bytes);
   for (std::int64_t w = begin + idx; w < end; w += count) {
     std::uint32_t word = 0;
     for (int i = 0; i < num_inputs; ++i) {
@@ -58,7 +58,7 @@ QRL_DEVICE void store_words(const EncodeWeightsTask& task, std::int64_t row, std
 }
 
 /// Its share of a row's largest |weight| over inputs [begin, end).
-QRL_DEVICE std::uint32_t share_of_largest(const EncodeWeightsTask& task, std::int64_t row, std::int64_t begin,
+QRL_DEVICE std::uint32_t share_of_largest(const QuantizeWeightsTask& task, std::int64_t row, std::int64_t begin,
                                           std::int64_t end, int idx, int count) {
   std::uint32_t largest = 0;
   for (std::int64_t i = begin + idx; i < end; i += count)
@@ -74,7 +74,7 @@ QRL_DEVICE float* exchange_memory() { return reinterpret_cast<float*>(shared_mem
 constexpr std::size_t kExchangeBytes = kWarps * sizeof(float);
 
 /// magnitudes[row]: of each row.
-QRL_KERNEL void row_magnitudes_kernel(EncodeWeightsTask task) {
+QRL_KERNEL void row_magnitudes_kernel(QuantizeWeightsTask task) {
   wait_for_kernel_before();
   const std::int64_t row = block_x();
   const std::uint32_t mine = share_of_largest(task, row, 0, task.at.in, thread_idx(), kThreads);
@@ -83,7 +83,7 @@ QRL_KERNEL void row_magnitudes_kernel(EncodeWeightsTask task) {
 }
 
 /// magnitudes[num_rows]: of all rows.
-QRL_KERNEL void tensor_magnitude_kernel(EncodeWeightsTask task) {
+QRL_KERNEL void tensor_magnitude_kernel(QuantizeWeightsTask task) {
   wait_for_kernel_before();
   std::uint32_t mine = 0;
   for (std::int64_t row = thread_idx(); row < task.num_rows; row += kThreads) mine = larger(mine, task.magnitudes[row]);
@@ -92,7 +92,7 @@ QRL_KERNEL void tensor_magnitude_kernel(EncodeWeightsTask task) {
 }
 
 /// magnitudes[rows / 128, inputs / 128]: of each block of the tensor.
-QRL_KERNEL void block_magnitudes_kernel(EncodeWeightsTask task) {
+QRL_KERNEL void block_magnitudes_kernel(QuantizeWeightsTask task) {
   wait_for_kernel_before();
   const std::int64_t first = block_x() * kBlockSide, begin = block_y() * kBlockSide;
   const std::int64_t end = begin + kBlockSide < task.at.in ? begin + kBlockSide : task.at.in;
@@ -104,7 +104,7 @@ QRL_KERNEL void block_magnitudes_kernel(EncodeWeightsTask task) {
   if (thread_idx() == 0) task.magnitudes[block_x() * task.at.num_scales + block_y()] = largest;
 }
 
-QRL_KERNEL void encode_weights_kernel(EncodeWeightsTask task) {
+QRL_KERNEL void quantize_weights_kernel(QuantizeWeightsTask task) {
   wait_for_kernel_before();
   const std::int64_t row = block_x();
   if (task.at.num_scales <= 1) {
@@ -131,13 +131,13 @@ QRL_KERNEL void encode_weights_kernel(EncodeWeightsTask task) {
   }
 }
 
-/// Blocks of rows of a tensor without rows: a stretch of elements each.
-constexpr std::int64_t kStretch = 8 * kThreads;
+/// Blocks of rows of a tensor without rows: a segment of elements each.
+constexpr std::int64_t kSegment = 8 * kThreads;
 
 QRL_KERNEL void round_table_kernel(StoreTask task) {
   wait_for_kernel_before();
-  const std::int64_t begin = block_x() * kStretch;
-  const std::int64_t end = begin + kStretch < task.count ? begin + kStretch : task.count;
+  const std::int64_t begin = block_x() * kSegment;
+  const std::int64_t end = begin + kSegment < task.count ? begin + kSegment : task.count;
   for (std::int64_t i = begin + thread_idx(); i < end; i += kThreads) {
     note(magnitude_of(task.values[i]), task.not_finite);
     static_cast<std::uint16_t*>(task.to)[i] = bf16_of(task.values[i]);
@@ -146,8 +146,8 @@ QRL_KERNEL void round_table_kernel(StoreTask task) {
 
 QRL_KERNEL void store_vector_kernel(StoreTask task) {
   wait_for_kernel_before();
-  const std::int64_t begin = block_x() * kStretch;
-  const std::int64_t end = begin + kStretch < task.count ? begin + kStretch : task.count;
+  const std::int64_t begin = block_x() * kSegment;
+  const std::int64_t end = begin + kSegment < task.count ? begin + kSegment : task.count;
   for (std::int64_t i = begin + thread_idx(); i < end; i += kThreads) {
     const float value = task.values[i];
     note(magnitude_of(value), task.not_finite);
@@ -167,12 +167,12 @@ QRL_DEVICE float number_of(Code code, std::uint32_t bits) {
 }
 
 /// A thread a word, so that its inputs are neighbours in what is written, too.
-QRL_KERNEL void decode_weights_kernel(DecodeWeightsTask task) {
+QRL_KERNEL void dequantize_weights_kernel(DequantizeWeightsTask task) {
   wait_for_kernel_before();
   const MatrixLayout& at = task.w.at;
   const std::int64_t row = block_x();
   const int num_inputs = static_cast<int>(at.word_inputs), bits = 32 / num_inputs;
-  const auto* words = reinterpret_cast<const std::uint32_t*>(task.w.codes + row * at.row_bytes);
+  const auto* words = reinterpret_cast<const std::uint32_t*>(task.w.quantized + row * at.row_bytes);
   for (std::int64_t w = thread_idx(); w < at.num_words; w += kThreads) {
     const std::uint32_t word = words[w];
     const float scale = at.num_scales == 0 ? 1.0F : task.w.scales[w * num_inputs / task.scale_run * at.rows + row];
@@ -186,14 +186,14 @@ QRL_KERNEL void decode_weights_kernel(DecodeWeightsTask task) {
   }
 }
 
-QRL_KERNEL void decode_rows_kernel(DecodeRowsTask task) {
+QRL_KERNEL void dequantize_rows_kernel(DequantizeRowsTask task) {
   wait_for_kernel_before();
-  const EncodedRows& x = task.x;
+  const QuantizedRows& x = task.x;
   const std::int64_t row = block_x();
   for (std::int64_t i = thread_idx(); i < x.width; i += kThreads) {
     const std::int64_t from = row * x.stride + i;
-    const std::uint32_t bits = x.code == Code::bf16 ? static_cast<const std::uint16_t*>(x.codes)[from]
-                                                    : static_cast<const std::uint8_t*>(x.codes)[from];
+    const std::uint32_t bits = x.code == Code::bf16 ? static_cast<const std::uint16_t*>(x.quantized)[from]
+                                                    : static_cast<const std::uint8_t*>(x.quantized)[from];
     const float number = number_of(x.code, bits);
     const float value = x.scales != nullptr ? number * x.scales[row * x.num_scales() + i / x.scale_run] : number;
     store(task.to, task.to_f32, row * x.width + i, value);
@@ -207,7 +207,7 @@ std::int64_t num_magnitudes(quant::ScaleScope scope, std::int64_t num_rows, std:
   return scope == ScaleScope::block128 ? ceil_div(num_rows, kBlockSide) * num_scales : 0;
 }
 
-void encode_weights(const EncodeWeightsTask& task, const Stream& stream) {
+void quantize_weights(const QuantizeWeightsTask& task, const Stream& stream) {
   if (task.scope == ScaleScope::tensor) {
     launch(row_magnitudes_kernel, {task.num_rows}, kThreads, kExchangeBytes, stream, task);
     launch(tensor_magnitude_kernel, {}, kThreads, kExchangeBytes, stream, task);
@@ -215,21 +215,21 @@ void encode_weights(const EncodeWeightsTask& task, const Stream& stream) {
     launch(block_magnitudes_kernel, {ceil_div(task.num_rows, kBlockSide), task.at.num_scales}, kThreads, kExchangeBytes,
            stream, task);
   }
-  launch(encode_weights_kernel, {task.num_rows}, kThreads, kExchangeBytes, stream, task);
+  launch(quantize_weights_kernel, {task.num_rows}, kThreads, kExchangeBytes, stream, task);
 }
 
 void round_table(const StoreTask& task, const Stream& stream) {
-  launch(round_table_kernel, {ceil_div(task.count, kStretch)}, kThreads, 0, stream, task);
+  launch(round_table_kernel, {ceil_div(task.count, kSegment)}, kThreads, 0, stream, task);
 }
 void store_vector(const StoreTask& task, const Stream& stream) {
-  launch(store_vector_kernel, {ceil_div(task.count, kStretch)}, kThreads, 0, stream, task);
+  launch(store_vector_kernel, {ceil_div(task.count, kSegment)}, kThreads, 0, stream, task);
 }
 
-void decode_weights(const DecodeWeightsTask& task, const Stream& stream) {
-  launch(decode_weights_kernel, {task.w.at.out}, kThreads, 0, stream, task);
+void dequantize_weights(const DequantizeWeightsTask& task, const Stream& stream) {
+  launch(dequantize_weights_kernel, {task.w.at.out}, kThreads, 0, stream, task);
 }
-void decode_rows(const DecodeRowsTask& task, std::int64_t num_rows, const Stream& stream) {
-  launch(decode_rows_kernel, {num_rows}, kThreads, 0, stream, task);
+void dequantize_rows(const DequantizeRowsTask& task, std::int64_t num_rows, const Stream& stream) {
+  launch(dequantize_rows_kernel, {num_rows}, kThreads, 0, stream, task);
 }
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -8,10 +8,10 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Rows of W that lie on the device, fp32 [num_rows, at.in], to codes and scales of rows first_row … of a device
-/// matrix: quant/format.h's rounding of one tensor, the bits that ops/linear.h's pack_rows gives for the same values.
-/// What the matrix has beyond at.in and at.num_words is left as it is.
-struct EncodeWeightsTask {
+/// Rows of W that lie on the device, fp32 [num_rows, at.in], to quantized values and scales of rows first_row … of a
+/// device matrix: quant/format.h's rounding of one tensor, the bits that ops/linear.h's pack_rows gives for the same
+/// values. What the matrix has beyond at.in and at.num_words is left as it is.
+struct QuantizeWeightsTask {
   const float* weights;
   std::int64_t num_rows;
   const float* input_factors;  ///< [in], met by every weight first; null: all 1
@@ -22,13 +22,13 @@ struct EncodeWeightsTask {
   WordOrder order;
   MatrixLayout at;
   std::int64_t first_row;
-  std::uint8_t* codes;
+  std::uint8_t* quantized;
   float* scales;              ///< [num_scales, at.rows]; null: none
   std::uint32_t* magnitudes;  ///< num_magnitudes() of them, overwritten
   std::uint32_t* not_finite;  ///< set to 1 when a weight is not (its codes mean nothing then)
 };
 std::int64_t num_magnitudes(quant::ScaleScope scope, std::int64_t num_rows, std::int64_t num_scales);
-void encode_weights(const EncodeWeightsTask& task, const Stream& stream);
+void quantize_weights(const QuantizeWeightsTask& task, const Stream& stream);
 
 /// `count` values to bf16 (nearest even), or as they are, each divided by its divisor where there are any.
 struct StoreTask {
@@ -43,7 +43,7 @@ void store_vector(const StoreTask& task, const Stream& stream);
 
 /// Decoded weights of a matrix, code · scale in fp32 (ops/linear.h's unpack_rows) rounded to bf16 unless to_f32, dense
 /// [w.at.out, w.at.in].
-struct DecodeWeightsTask {
+struct DequantizeWeightsTask {
   DeviceMatrix w;
   quant::Code code;
   std::int64_t scale_run;  ///< as above
@@ -51,15 +51,15 @@ struct DecodeWeightsTask {
   void* to;
   bool to_f32;
 };
-void decode_weights(const DecodeWeightsTask& task, const Stream& stream);
+void dequantize_weights(const DequantizeWeightsTask& task, const Stream& stream);
 
 /// The values of encoded rows, code · scale in fp32 (ops/linear.h's decode_row) rounded to bf16 unless to_f32, dense
 /// [*, x.width].
-struct DecodeRowsTask {
-  EncodedRows x;
+struct DequantizeRowsTask {
+  QuantizedRows x;
   void* to;
   bool to_f32;
 };
-void decode_rows(const DecodeRowsTask& task, std::int64_t num_rows, const Stream& stream);
+void dequantize_rows(const DequantizeRowsTask& task, std::int64_t num_rows, const Stream& stream);
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

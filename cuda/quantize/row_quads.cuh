@@ -46,8 +46,8 @@ QRL_DEVICE Raw load(const std::uint16_t* row, std::int64_t first, std::int64_t w
   for (int e = 0; e < 4; ++e) numbers[e] = first + e < width ? row[first + e] : 0U;
   return {{numbers[0] | numbers[1] << 16, numbers[2] | numbers[3] << 16, 0, 0}};
 }
-/// Numbers first … first + 3 of `width` that begin at number `begin` of a product's row.
-QRL_DEVICE Raw load(const ProductRows& rows, std::int64_t row, std::int64_t begin, std::int64_t first,
+/// Numbers first … first + 3 of `width` that begin at number `begin` of a GEMM's row.
+QRL_DEVICE Raw load(const GemmRows& rows, std::int64_t row, std::int64_t begin, std::int64_t first,
                     std::int64_t width) {
   const std::int64_t at = row * rows.stride + begin;
   return rows.is_f32 ? load(static_cast<const float*>(rows.values) + at, first, width)
@@ -91,7 +91,7 @@ QRL_DEVICE Quad load_quad(const float* row, std::int64_t first, std::int64_t wid
 QRL_DEVICE Quad load_quad(const std::uint16_t* row, std::int64_t first, std::int64_t width) {
   return quads::widen(quads::load(row, first, width), false);
 }
-QRL_DEVICE Quad load_quad(const ProductRows& rows, std::int64_t row, std::int64_t begin, std::int64_t first,
+QRL_DEVICE Quad load_quad(const GemmRows& rows, std::int64_t row, std::int64_t begin, std::int64_t first,
                           std::int64_t width) {
   return quads::widen(quads::load(rows, row, begin, first, width), rows.is_f32);
 }

@@ -1,9 +1,9 @@
 // Kernels that take a row at a time, a block or several each: embedding, norm, activation, quantizing; and the host's
 // panels to rows. With few rows they are limited by latency: a block that takes a whole row has as many threads as
 // there are (layout.h, row_threads), and a thread issues all its loads before it uses the first.
-#include "cuda/runtime/kernels.h"
 #include "cuda/quantize/row_block.cuh"
 #include "cuda/quantize/row_quads.cuh"
+#include "cuda/runtime/kernels.h"
 #include "cuda/runtime/target.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
@@ -15,28 +15,29 @@ QRL_DEVICE float scale_of(std::uint32_t magnitude, float max_code) {
   return magnitude < kInfinityBits ? float_of(magnitude) / max_code : float_of(kNanBits);
 }
 
-QRL_DEVICE std::uint32_t code_of(const EncodedRows& out, float value, float scale) {
+QRL_DEVICE std::uint32_t code_of(const QuantizedRows& out, float value, float scale) {
   if (out.code == quant::Code::fp8_e4m3) return scale == 0 ? 0U : fp8_of(value / scale);
   // A scale that is zero or NaN has codes of zero.
   return scale > 0 ? static_cast<std::uint8_t>(int_code_of(value, scale, 127.0F)) : 0U;
 }
 
 /// Four codes from element `first` on; those beyond the width are zero, whatever the scale.
-QRL_DEVICE void store_codes(const EncodedRows& out, std::int64_t row, std::int64_t first, const Quad& values,
-                            float scale) {
+QRL_DEVICE void store_quantized(const QuantizedRows& out, std::int64_t row, std::int64_t first, const Quad& values,
+                                float scale) {
   const std::int64_t to = row * out.stride + first;
   if (out.code == quant::Code::bf16) {
-    std::uint16_t codes[4];
+    std::uint16_t quantized[4];
 #pragma unroll
-    for (int e = 0; e < 4; ++e) codes[e] = first + e < out.width ? bf16_of(values.at[e]) : std::uint16_t{0};
-    *reinterpret_cast<quads::TwoWords*>(static_cast<std::uint16_t*>(out.codes) + to) = {
-        {codes[0] | static_cast<std::uint32_t>(codes[1]) << 16, codes[2] | static_cast<std::uint32_t>(codes[3]) << 16}};
+    for (int e = 0; e < 4; ++e) quantized[e] = first + e < out.width ? bf16_of(values.at[e]) : std::uint16_t{0};
+    *reinterpret_cast<quads::TwoWords*>(static_cast<std::uint16_t*>(out.quantized) +
+                                        to) = {{quantized[0] | static_cast<std::uint32_t>(quantized[1]) << 16,
+                                                quantized[2] | static_cast<std::uint32_t>(quantized[3]) << 16}};
     return;
   }
   std::uint32_t word = 0;
 #pragma unroll
   for (int e = 0; e < 4; ++e) word |= (first + e < out.width ? code_of(out, values.at[e], scale) : 0U) << (8 * e);
-  *reinterpret_cast<std::uint32_t*>(static_cast<std::uint8_t*>(out.codes) + to) = word;
+  *reinterpret_cast<std::uint32_t*>(static_cast<std::uint8_t*>(out.quantized) + to) = word;
 }
 
 QRL_DEVICE std::uint32_t largest_of(const Quad& values, std::uint32_t largest) {
@@ -48,59 +49,59 @@ QRL_DEVICE std::uint32_t largest_of(const Quad& values, std::uint32_t largest) {
 }
 
 /// Of a row's elements those that a block takes: all; or, where no scale spans more, some runs of 128.
-struct Stretch {
+struct Segment {
   std::int64_t begin, end;  ///< multiples of 128; zeros up to the row's stride included
 };
-constexpr std::int64_t kStretch = 4 * kThreads;
-static_assert(kStretch % kInputRun == 0);
+constexpr std::int64_t kSegment = 4 * kThreads;
+static_assert(kSegment % kInputRun == 0);
 
-QRL_HD bool has_row_scale(const EncodedRows& out) {
+QRL_HD bool has_row_scale(const QuantizedRows& out) {
   return out.code != quant::Code::bf16 && out.scale_run == out.width;
 }
-QRL_DEVICE Stretch own_stretch(const EncodedRows& out) {
+QRL_DEVICE Segment own_segment(const QuantizedRows& out) {
   if (has_row_scale(out)) return {0, out.stride};
-  const std::int64_t begin = block_y() * kStretch;
-  return {begin, begin + kStretch < out.stride ? begin + kStretch : out.stride};
+  const std::int64_t begin = block_y() * kSegment;
+  return {begin, begin + kSegment < out.stride ? begin + kSegment : out.stride};
 }
 /// Blocks a row, and floats of shared memory that each has its values in.
-std::int64_t num_stretches(const EncodedRows& out) { return has_row_scale(out) ? 1 : ceil_div(out.stride, kStretch); }
-std::int64_t stretch_size(const EncodedRows& out) { return has_row_scale(out) ? out.stride : kStretch; }
-int block_threads(const EncodedRows& out) { return has_row_scale(out) ? row_threads(out.width) : kThreads; }
+std::int64_t num_segments(const QuantizedRows& out) { return has_row_scale(out) ? 1 : ceil_div(out.stride, kSegment); }
+std::int64_t segment_size(const QuantizedRows& out) { return has_row_scale(out) ? out.stride : kSegment; }
+int block_threads(const QuantizedRows& out) { return has_row_scale(out) ? row_threads(out.width) : kThreads; }
 
-/// A block quantizes a stretch of a row: its values in shared memory, from the stretch's first on, all written and
+/// A block quantizes a segment of a row: its values in shared memory, from the segment's first on, all written and
 /// waited for, zero beyond the width.
 template <int kBlockThreads>
-QRL_DEVICE void encode_values(const float* values, const EncodedRows& out, std::int64_t row, const Stretch& stretch,
-                              float* exchange) {
+QRL_DEVICE void quantize_values(const float* values, const QuantizedRows& out, std::int64_t row, const Segment& segment,
+                                float* exchange) {
   const auto quad_at = [&](std::int64_t first) {
-    return *reinterpret_cast<const Quad*>(values + first - stretch.begin);
+    return *reinterpret_cast<const Quad*>(values + first - segment.begin);
   };
-  const std::int64_t begin = stretch.begin + 4 * thread_idx();
+  const std::int64_t begin = segment.begin + 4 * thread_idx();
   if (out.code == quant::Code::bf16) {
-    for (std::int64_t first = begin; first < stretch.end; first += 4 * kBlockThreads)
-      store_codes(out, row, first, quad_at(first), 1);
+    for (std::int64_t first = begin; first < segment.end; first += 4 * kBlockThreads)
+      store_quantized(out, row, first, quad_at(first), 1);
     return;
   }
   const float max_code = out.code == quant::Code::int8 ? 127.0F : 448.0F;
   if (has_row_scale(out)) {
     std::uint32_t largest = 0;
-    for (std::int64_t first = begin; first < stretch.end; first += 4 * kBlockThreads)
+    for (std::int64_t first = begin; first < segment.end; first += 4 * kBlockThreads)
       largest = largest_of(quad_at(first), largest);
     const float scale = scale_of(block_max<kBlockThreads / 32>(largest, exchange), max_code);
     if (thread_idx() == 0) out.scales[row] = scale;
-    for (std::int64_t first = begin; first < stretch.end; first += 4 * kBlockThreads)
-      store_codes(out, row, first, quad_at(first), scale);
+    for (std::int64_t first = begin; first < segment.end; first += 4 * kBlockThreads)
+      store_quantized(out, row, first, quad_at(first), scale);
     return;
   }
   // A warp a run of 128, a lane four of it.
   const std::int64_t num_scales = out.num_scales();
-  for (std::int64_t run = stretch.begin / kInputRun + warp_idx(); run * kInputRun < stretch.end;
+  for (std::int64_t run = segment.begin / kInputRun + warp_idx(); run * kInputRun < segment.end;
        run += kBlockThreads / 32) {
     const std::int64_t first = run * kInputRun + 4 * lane_idx();
     const Quad quad = quad_at(first);
     const float scale = scale_of(warp_max(largest_of(quad, 0)), max_code);
     if (lane_idx() == 0 && run < num_scales) out.scales[row * num_scales + run] = scale;
-    store_codes(out, row, first, quad, scale);
+    store_quantized(out, row, first, quad, scale);
   }
 }
 
@@ -112,10 +113,10 @@ std::size_t shared_bytes_of(std::int64_t num_values) {
   return static_cast<std::size_t>(num_values + kExchange) * sizeof(float);
 }
 
-/// A block a row's stretch.
+/// A block a row's segment.
 QRL_KERNEL void embed_kernel(EmbedTask task) {
   wait_for_kernel_before();
-  const std::int64_t row = block_x(), first = block_y() * kStretch + 4 * thread_idx();
+  const std::int64_t row = block_x(), first = block_y() * kSegment + 4 * thread_idx();
   std::int32_t token = task.tokens[row];
   if (token < 0) token = task.drawn[-1 - token];
   if (token < 0) token = 0;
@@ -125,10 +126,10 @@ QRL_KERNEL void embed_kernel(EmbedTask task) {
 
 template <int kBlockThreads>
 QRL_KERNEL_OF(kBlockThreads, 1)
-void norm_encode_kernel(NormTask task) {
+void norm_quantize_kernel(NormTask task) {
   wait_for_kernel_before();
   using Own = quads::Own<kBlockThreads, kBlockThreads == kThreads ? 4 : 2>;
-  const EncodedRows& out = task.out;
+  const QuantizedRows& out = task.out;
   const std::int64_t row = block_x(), width = out.width;
   const std::int64_t source = task.row_ids == nullptr ? row : static_cast<std::int64_t>(task.row_ids[row]);
   float* x = task.x + source * width;
@@ -169,13 +170,13 @@ void norm_encode_kernel(NormTask task) {
   }
   sync_block();
   // A row's scales and codes are one block's, whatever spans them: the norm has the row anyway.
-  encode_values<kBlockThreads>(values, out, row, {0, out.stride}, exchange_memory());
+  quantize_values<kBlockThreads>(values, out, row, {0, out.stride}, exchange_memory());
 }
 
-/// A block a row's stretch, as of embed.
+/// A block a row's segment, as of embed.
 QRL_KERNEL void add_kernel(AddTask task) {
   wait_for_kernel_before();
-  const std::int64_t row = block_x(), first = block_y() * kStretch + 4 * thread_idx();
+  const std::int64_t row = block_x(), first = block_y() * kSegment + 4 * thread_idx();
   Quad sums = load_quad(task.x + row * task.width, first, task.width);
   const Quad added = load_quad(task.added, row, 0, first, task.width);
   for (int e = 0; e < 4; ++e) sums.at[e] += added.at[e];
@@ -184,45 +185,45 @@ QRL_KERNEL void add_kernel(AddTask task) {
 
 template <int kBlockThreads>
 QRL_KERNEL_OF(kBlockThreads, 1)
-void encode_kernel(EncodeTask task) {
+void quantize_kernel(QuantizeTask task) {
   wait_for_kernel_before();
   using Own = quads::Own<kBlockThreads, 4>;
   const std::int64_t row = block_x(), width = task.out.width;
-  const Stretch stretch = own_stretch(task.out);
+  const Segment segment = own_segment(task.out);
   float* values = value_memory();
-  for (std::int64_t begin = stretch.begin + Own::begin(); begin < stretch.end; begin += Own::kStep) {
+  for (std::int64_t begin = segment.begin + Own::begin(); begin < segment.end; begin += Own::kStep) {
     quads::Raw x[Own::kCount];
     Own::load(begin, x, [&](std::int64_t first) { return quads::load(task.x + row * width, first, width); });
-    Own::each(begin, stretch.end, [&](int i, std::int64_t first) {
-      *reinterpret_cast<Quad*>(values + first - stretch.begin) = quads::widen(x[i], true);
+    Own::each(begin, segment.end, [&](int i, std::int64_t first) {
+      *reinterpret_cast<Quad*>(values + first - segment.begin) = quads::widen(x[i], true);
     });
   }
   sync_block();
-  encode_values<kBlockThreads>(values, task.out, row, stretch, exchange_memory());
+  quantize_values<kBlockThreads>(values, task.out, row, segment, exchange_memory());
 }
 
 template <int kBlockThreads>
 QRL_KERNEL_OF(kBlockThreads, 1)
-void swiglu_encode_kernel(SwigluTask task) {
+void swiglu_quantize_kernel(SwigluTask task) {
   wait_for_kernel_before();
   using Own = quads::Own<kBlockThreads, 4>;
   const std::int64_t row = block_x(), width = task.out.width;
-  const Stretch stretch = own_stretch(task.out);
+  const Segment segment = own_segment(task.out);
   float* values = value_memory();
-  for (std::int64_t begin = stretch.begin + Own::begin(); begin < stretch.end; begin += Own::kStep) {
+  for (std::int64_t begin = segment.begin + Own::begin(); begin < segment.end; begin += Own::kStep) {
     quads::Raw gates[Own::kCount], ups[Own::kCount];
     Own::load(begin, gates, [&](std::int64_t first) { return quads::load(task.gate_up, row, 0, first, width); });
     Own::load(begin, ups, [&](std::int64_t first) { return quads::load(task.gate_up, row, width, first, width); });
-    Own::each(begin, stretch.end, [&](int i, std::int64_t first) {
+    Own::each(begin, segment.end, [&](int i, std::int64_t first) {
       const Quad gate = quads::widen(gates[i], task.gate_up.is_f32);
       Quad quad = quads::widen(ups[i], task.gate_up.is_f32);
 #pragma unroll
       for (int e = 0; e < 4; ++e) quad.at[e] = gate.at[e] / (1.0F + expf(-gate.at[e])) * quad.at[e];
-      *reinterpret_cast<Quad*>(values + first - stretch.begin) = quad;
+      *reinterpret_cast<Quad*>(values + first - segment.begin) = quad;
     });
   }
   sync_block();
-  encode_values<kBlockThreads>(values, task.out, row, stretch, exchange_memory());
+  quantize_values<kBlockThreads>(values, task.out, row, segment, exchange_memory());
 }
 
 /// A block a row of words; what no host word has is zero already.
@@ -231,32 +232,32 @@ QRL_KERNEL void repack_kernel(RepackTask task) {
   const std::int64_t row = block_x();
   for (std::int64_t w = thread_idx(); w < task.at.num_words; w += kThreads) {
     const std::uint32_t word = device_word(task.order, task.panels[host_word_at(row, w, task.at.num_words)]);
-    reinterpret_cast<std::uint32_t*>(task.codes + row * task.at.row_bytes)[w] = word;
+    reinterpret_cast<std::uint32_t*>(task.quantized + row * task.at.row_bytes)[w] = word;
   }
 }
 
 }  // namespace
 
 void embed(const EmbedTask& task, std::int64_t num_rows, const Stream& stream) {
-  launch(embed_kernel, {num_rows, ceil_div(task.width, kStretch)}, kThreads, 0, stream, task);
+  launch(embed_kernel, {num_rows, ceil_div(task.width, kSegment)}, kThreads, 0, stream, task);
 }
-void norm_encode(const NormTask& task, std::int64_t num_rows, const Stream& stream) {
+void norm_quantize(const NormTask& task, std::int64_t num_rows, const Stream& stream) {
   const int threads = row_threads(task.out.width);
-  launch(threads == kThreads ? norm_encode_kernel<kThreads> : norm_encode_kernel<kWideRowThreads>, {num_rows}, threads,
-         shared_bytes_of(task.out.stride), stream, task);
+  launch(threads == kThreads ? norm_quantize_kernel<kThreads> : norm_quantize_kernel<kWideRowThreads>, {num_rows},
+         threads, shared_bytes_of(task.out.stride), stream, task);
 }
 void add_rows(const AddTask& task, std::int64_t num_rows, const Stream& stream) {
-  launch(add_kernel, {num_rows, ceil_div(task.width, kStretch)}, kThreads, 0, stream, task);
+  launch(add_kernel, {num_rows, ceil_div(task.width, kSegment)}, kThreads, 0, stream, task);
 }
-void encode(const EncodeTask& task, std::int64_t num_rows, const Stream& stream) {
+void encode(const QuantizeTask& task, std::int64_t num_rows, const Stream& stream) {
   const int threads = block_threads(task.out);
-  launch(threads == kThreads ? encode_kernel<kThreads> : encode_kernel<kWideRowThreads>,
-         {num_rows, num_stretches(task.out)}, threads, shared_bytes_of(stretch_size(task.out)), stream, task);
+  launch(threads == kThreads ? quantize_kernel<kThreads> : quantize_kernel<kWideRowThreads>,
+         {num_rows, num_segments(task.out)}, threads, shared_bytes_of(segment_size(task.out)), stream, task);
 }
-void swiglu_encode(const SwigluTask& task, std::int64_t num_rows, const Stream& stream) {
+void swiglu_quantize(const SwigluTask& task, std::int64_t num_rows, const Stream& stream) {
   const int threads = block_threads(task.out);
-  launch(threads == kThreads ? swiglu_encode_kernel<kThreads> : swiglu_encode_kernel<kWideRowThreads>,
-         {num_rows, num_stretches(task.out)}, threads, shared_bytes_of(stretch_size(task.out)), stream, task);
+  launch(threads == kThreads ? swiglu_quantize_kernel<kThreads> : swiglu_quantize_kernel<kWideRowThreads>,
+         {num_rows, num_segments(task.out)}, threads, shared_bytes_of(segment_size(task.out)), stream, task);
 }
 void repack(const RepackTask& task, const Stream& stream) {
   launch(repack_kernel, {task.at.out}, kThreads, 0, stream, task);

@@ -4,12 +4,12 @@
 #include <string>
 
 #include "cuda/bench/candidate_speed.h"
-#include "cuda/engine/decode_engine.h"
-#include "cuda/engine/device_engine.h"
 #include "cuda/bench/device_speed.h"
-#include "cuda/runtime/libraries.h"
 #include "cuda/bench/speed.h"
 #include "cuda/bench/tick_speed.h"
+#include "cuda/engine/decode_engine.h"
+#include "cuda/engine/device_engine.h"
+#include "cuda/runtime/libraries.h"
 #include "cuda/train/training.h"
 #include "cuda/train/training_kernels.h"
 
@@ -35,7 +35,7 @@ std::vector<base::LibraryReport> find_libraries() {
   return {device::driver_report(driver_version, CUDART_VERSION), device::open_cublaslt(places, kMajor).report};
 }
 
-ProductSpeeds measure_products(const ProductSpeedTask& task) { return device::measure_product_speeds(task); }
+GemmSpeeds measure_gemms(const GemmSpeedTask& task) { return device::measure_gemm_speeds(task); }
 Bf16Candidates measure_bf16_candidates(const Bf16CandidateTask& task) {
   return device::measure_bf16_candidate_speed(task);
 }

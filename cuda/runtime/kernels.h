@@ -5,19 +5,19 @@
 #include <cstdint>
 
 #include "cuda/attention/attention_plan.h"
-#include "cuda/runtime/layout.h"
 #include "cuda/gemm/gemm_plan.h"
+#include "cuda/runtime/layout.h"
+#include "cuda/runtime/runtime.h"
 #include "quant/format.h"
 #include "quant/kv_format.h"
-#include "cuda/runtime/runtime.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Rows of activations as a matrix product reads them: codes [rows, stride], zero beyond the width; scales [rows,
+/// Rows of activations as a GEMM reads them: codes [rows, stride], zero beyond the width; scales [rows,
 /// num_scales]. The rounding is quant/format.h's.
-struct EncodedRows {
+struct QuantizedRows {
   quant::Code code = quant::Code::bf16;  ///< bf16, int8 or fp8_e4m3 (one byte)
-  void* codes = nullptr;
+  void* quantized = nullptr;
   float* scales = nullptr;
   std::int64_t stride = 0;     ///< elements
   std::int64_t width = 0;      ///< elements that mean something
@@ -25,8 +25,8 @@ struct EncodedRows {
   QRL_HD std::int64_t num_scales() const { return ceil_div(width, scale_run); }
 };
 
-/// What a matrix product left: [*, stride], bf16 or fp32.
-struct ProductRows {
+/// What a GEMM left: [*, stride], bf16 or fp32.
+struct GemmRows {
   const void* values;  ///< null: nothing
   std::int64_t stride;
   bool is_f32;
@@ -52,44 +52,44 @@ void embed(const EmbedTask& task, std::int64_t num_rows, const Stream& stream);
 /// row_ids the rows of x and added are those, out's are 0, 1 …, and x stays as it is.
 struct NormTask {
   float* x;  ///< fp32 [*, width]
-  ProductRows added;
+  GemmRows added;
   const float* added_bias;  ///< [width]; null: none
   const float* gain;
   const std::int32_t* row_ids;  ///< null: all
   float eps;
-  EncodedRows out;  ///< out.width elements a row
+  QuantizedRows out;  ///< out.width elements a row
 };
-void norm_encode(const NormTask& task, std::int64_t num_rows, const Stream& stream);
+void norm_quantize(const NormTask& task, std::int64_t num_rows, const Stream& stream);
 
-/// sums[row] = x[row] + added[row], fp32 [*, width]: as norm_encode adds them.
+/// sums[row] = x[row] + added[row], fp32 [*, width]: as norm_quantize adds them.
 struct AddTask {
   const float* x;
-  ProductRows added;
+  GemmRows added;
   std::int64_t width;
   float* sums;
 };
 void add_rows(const AddTask& task, std::int64_t num_rows, const Stream& stream);
 
 /// out = encode(x), fp32 [*, out.width].
-struct EncodeTask {
+struct QuantizeTask {
   const float* x;
-  EncodedRows out;
+  QuantizedRows out;
 };
-void encode(const EncodeTask& task, std::int64_t num_rows, const Stream& stream);
+void encode(const QuantizeTask& task, std::int64_t num_rows, const Stream& stream);
 
 /// out = encode(silu(gate) · up); of a row gate comes first, up from element out.width on.
 struct SwigluTask {
-  ProductRows gate_up;
-  EncodedRows out;
+  GemmRows gate_up;
+  QuantizedRows out;
 };
-void swiglu_encode(const SwigluTask& task, std::int64_t num_rows, const Stream& stream);
+void swiglu_quantize(const SwigluTask& task, std::int64_t num_rows, const Stream& stream);
 
 /// The host's panels to rows of codes (layout.h, device_word); rows of the host beyond `at.out` are not read.
 struct RepackTask {
   const std::uint32_t* panels;
   WordOrder order;
   MatrixLayout at;
-  std::uint8_t* codes;
+  std::uint8_t* quantized;
 };
 void repack(const RepackTask& task, const Stream& stream);
 
@@ -119,7 +119,7 @@ struct RowPlaces {
 /// there are gains, rotates q and k; q goes to `q` (fp32 [*, H·E]), k and v to the row's slot. Nothing for a row that
 /// is nowhere.
 struct RopeTask {
-  ProductRows qkv;
+  GemmRows qkv;
   std::int64_t num_heads;
   const float* bias;                 ///< null: none
   const float *q_norm_E, *k_norm_E;  ///< null: none
@@ -199,15 +199,15 @@ void copy_slots(const CopyTask& task, std::int64_t num_copies, const Stream& str
 struct DeviceMatrix {
   quant::Format format = quant::Format::bf16;
   MatrixLayout at;
-  const std::uint8_t* codes = nullptr;
+  const std::uint8_t* quantized = nullptr;
   const float* scales = nullptr;  ///< [num_scales, rows padded]; null: none
 };
 
-/// y[row, 0 … matrix.at.rows) = x · Wᵀ, scaled, for rows 0 … num_rows − 1: bf16, or fp32 when y_is_f32. Products of
+/// y[row, 0 … matrix.at.rows) = x · Wᵀ, scaled, for rows 0 … num_rows − 1: bf16, or fp32 when y_is_f32. GEMMs of
 /// decoded codes are exact; sums fp32 (int8: int32, exact); scales of runs of 128 inputs are applied run by run in
 /// fp32.
-struct ProductTask {
-  EncodedRows x;
+struct GemmTask {
+  QuantizedRows x;
   std::int64_t num_rows;
   DeviceMatrix w;
   void* y;
@@ -215,18 +215,18 @@ struct ProductTask {
   bool y_is_f32;
 };
 /// Every format, sm_80 on, tensor cores, no pipeline: the reference of the others.
-void plain_product(const ProductTask& task, const Stream& stream);
+void plain_gemm(const GemmTask& task, const Stream& stream);
 
-/// What streamed_product needs besides its operands, on the device: `partials` as large as product_plan.h says,
+/// What streamed_gemm needs besides its operands, on the device: `partials` as large as gemm_plan.h says,
 /// `counters` kStreamCounters zeros, which it leaves as zeros.
 struct StreamPlace {
   std::uint32_t* partials;
   std::uint32_t* counters;
 };
 /// Every format, sm_80 on: weights are read once for up to 64 rows, while the ones before are multiplied. Of
-/// the inputs' runs of 128 each split (product_plan.h) sums the even and the odd ones apart, in order; the two, then
+/// the inputs' runs of 128 each split (gemm_plan.h) sums the even and the odd ones apart, in order; the two, then
 /// the splits in order, are added in fp32 (int8: int32). So a row's bits depend on neither the plan nor the other rows.
-void streamed_product(const ProductTask& task, const StreamPlan& plan, const StreamPlace& place, const Stream& stream);
+void streamed_gemm(const GemmTask& task, const StreamPlan& plan, const StreamPlace& place, const Stream& stream);
 
 /// What the draws of a tick have in common, in device memory.
 struct DrawSettings {
@@ -234,7 +234,7 @@ struct DrawSettings {
   std::int32_t greedy = 0;  ///< 1: the likeliest token, whatever the temperature
 };
 
-/// Rows' logits, a stretch of the vocabulary at a time: largest logit and Σ exp((logit − largest)/temperature) of each
+/// Rows' logits, a segment of the vocabulary at a time: largest logit and Σ exp((logit − largest)/temperature) of each
 /// block of kDrawBlock, as ops/sample.h's RowSummary, the sum also of each of its parts of kDrawPart tokens; with
 /// z = (logit − largest)/temperature also Σ exp(z)·z.
 inline constexpr std::int64_t kDrawBlock = 256, kDrawPart = 32, kDrawParts = kDrawBlock / kDrawPart;
@@ -250,7 +250,7 @@ struct SummariseTask {
 void summarise_logits(const SummariseTask& task, std::int64_t num_rows, const Stream& stream);
 
 /// Rows whose whole vocabulary was summarised. A logit of theirs is one of those given, or made again from the row and
-/// its weights, sums in another order than the matrix product's.
+/// its weights, sums in another order than the GEMM's.
 struct SummarisedRows {
   const float *block_max, *block_sum, *part_sum;
   std::int64_t num_blocks, vocab_size;

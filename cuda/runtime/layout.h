@@ -100,7 +100,7 @@ inline KvLayout kv_layout(quant::KvFormat format, std::int64_t num_kv_heads, std
 struct TickCounts {
   std::int64_t rows = 0, draws = 0, tiles = 0, tile_rows = 0, split_rows = 0, page_ids = 0, copies = 0;
 };
-/// A tick's arrays in one stretch of memory, so that one copy brings them to the device. Offsets in bytes. Page ids and
+/// A tick's arrays in one segment of memory, so that one copy brings them to the device. Offsets in bytes. Page ids and
 /// copies come last: all else lies where the other counts put it, however many those are.
 struct TickLayout {
   std::int64_t uniforms = 0, draw_settings = 0, attention_counts = 0, tokens = 0, positions = 0, first_pages = 0,

@@ -1,7 +1,7 @@
 // Stands in for the CUDA backend in a program that was built without it.
 #include "base/error.h"
-#include "cuda/engine/decode_engine.h"
 #include "cuda/bench/speed.h"
+#include "cuda/engine/decode_engine.h"
 #include "cuda/train/training.h"
 
 namespace qrl::cuda {
@@ -16,7 +16,7 @@ namespace {
 }  // namespace
 
 std::unique_ptr<DecodeEngine> make_engine(const EngineOptions&) { fail(); }
-ProductSpeeds measure_products(const ProductSpeedTask&) { fail(); }
+GemmSpeeds measure_gemms(const GemmSpeedTask&) { fail(); }
 Bf16Candidates measure_bf16_candidates(const Bf16CandidateTask&) { fail(); }
 AttentionSpeed measure_attention(const AttentionSpeedTask&) { fail(); }
 TickSpeeds measure_ticks(const TickSpeedTask&) { fail(); }

@@ -28,7 +28,7 @@ struct DeviceFacts {
   std::string uuid;           ///< 16 bytes that no other device has, visible or not
 };
 
-/// Which of `count` devices a process takes that asks for `number`: round and round.
+/// Which of `count` devices a process takes that asks for `number`: round-robin.
 inline int take_device(int number, int count) { return number % count; }
 
 /// Whether this program has kernels for a device: those of sm_80 run on all of 8.x, those of sm_90a on 9.0 alone.

@@ -22,11 +22,10 @@ constexpr std::size_t drawn_bytes(std::int64_t num_rows) {
 
 }  // namespace
 
-VocabularyHead::VocabularyHead(const EngineOptions& options, std::int64_t max_rows, const Weights& weights,
-                               Products& products)
+LmHead::LmHead(const EngineOptions& options, std::int64_t max_rows, const Weights& weights, Gemms& gemms)
     : shape_(options.shape),
       weights_(weights),
-      products_(products),
+      gemms_(gemms),
       row_only_sums_(options.row_only_sums),
       num_blocks_(ceil_div(shape_.vocab_size, kDrawBlock)),
       max_step_(std::min(max_rows, kDrawRows)),
@@ -41,31 +40,31 @@ VocabularyHead::VocabularyHead(const EngineOptions& options, std::int64_t max_ro
       drawn_(drawn_bytes(max_rows)) {}
 
 /// The chosen rows, ready for lm_head.
-void VocabularyHead::final_norm(const ResidualRows& rows, const std::int32_t* row_ids, std::int64_t num_rows,
-                                const Stream& stream) {
-  norm_encode({rows.x, rows.branch, nullptr, weights_.final_norm_D(), row_ids, shape_.rms_norm_eps,
-               normed_.for_layer(weights_.lm_head())},
-              num_rows, stream);
+void LmHead::final_norm(const ResidualRows& rows, const std::int32_t* row_ids, std::int64_t num_rows,
+                        const Stream& stream) {
+  norm_quantize({rows.x, rows.branch, nullptr, weights_.final_norm_D(), row_ids, shape_.rms_norm_eps,
+                 normed_.for_layer(weights_.lm_head())},
+                num_rows, stream);
 }
 
 /// As many columns as a tile of so many rows has room for: each costs a product and its summary to begin.
-std::int64_t VocabularyHead::tile_tokens(std::int64_t num_rows) const {
+std::int64_t LmHead::tile_tokens(std::int64_t num_rows) const {
   const std::int64_t fit = row_only_sums_ ? kTileTokens : kTileLogits / num_rows / kDrawBlock * kDrawBlock;
   return std::min(round_up(shape_.vocab_size, kOutputTile), fit);
 }
 
-void VocabularyHead::logit_tile(std::int64_t first_token, std::int64_t num_rows, float* y, std::int64_t y_stride,
-                                std::int64_t num_tokens, const Stream& stream) {
+void LmHead::logit_tile(std::int64_t first_token, std::int64_t num_rows, float* y, std::int64_t y_stride,
+                        std::int64_t num_tokens, const Stream& stream) {
   DeviceMatrix part = weights_.lm_head();
-  part.codes += first_token * part.at.row_bytes;
+  part.quantized += first_token * part.at.row_bytes;
   part.at.rows = round_up(num_tokens, kOutputTile);
   part.at.out = num_tokens;
-  products_.multiply({normed_.for_layer(part), num_rows, part, y, y_stride, true}, stream);
+  gemms_.multiply({normed_.for_layer(part), num_rows, part, y, y_stride, true}, stream);
 }
 
 /// At most max_step_ rows.
-SummarisedRows VocabularyHead::summarise(const ResidualRows& rows, const std::int32_t* row_ids, std::int64_t num_rows,
-                                         const DrawSettings* settings, float* block_weighted, const Stream& stream) {
+SummarisedRows LmHead::summarise(const ResidualRows& rows, const std::int32_t* row_ids, std::int64_t num_rows,
+                                 const DrawSettings* settings, float* block_weighted, const Stream& stream) {
   final_norm(rows, row_ids, num_rows, stream);
   const std::int64_t stride = tile_tokens(num_rows);
   for (std::int64_t begin = 0; begin < shape_.vocab_size; begin += stride) {
@@ -86,12 +85,12 @@ SummarisedRows VocabularyHead::summarise(const ResidualRows& rows, const std::in
           settings,
           all_there ? tile_.as<float>() : nullptr,
           stride,
-          normed_.codes.as<std::uint16_t>(),
-          reinterpret_cast<const std::uint16_t*>(head.codes),
+          normed_.quantized.as<std::uint16_t>(),
+          reinterpret_cast<const std::uint16_t*>(head.quantized),
           head.at.width};
 }
 
-void VocabularyHead::draw(const ResidualRows& rows, const TickArrays& arrays, const Stream& stream) {
+void LmHead::draw(const ResidualRows& rows, const TickArrays& arrays, const Stream& stream) {
   const std::int64_t num_rows = arrays.shape.draws;
   for (std::int64_t first = 0; first < num_rows; first += max_step_) {
     const std::int64_t count = std::min(max_step_, num_rows - first);
@@ -103,18 +102,18 @@ void VocabularyHead::draw(const ResidualRows& rows, const TickArrays& arrays, co
   }
 }
 
-void VocabularyHead::send_drawn(std::int64_t num_rows, std::size_t turn, const Stream& stream) {
+void LmHead::send_drawn(std::int64_t num_rows, std::size_t turn, const Stream& stream) {
   copy_to_host(drawn_host_[turn].data(), drawn_.data(), drawn_bytes(num_rows), stream);
 }
 
-void VocabularyHead::read(std::int64_t num_rows, std::size_t turn, std::span<DrawnToken> drawn) const {
+void LmHead::read(std::int64_t num_rows, std::size_t turn, std::span<DrawnToken> drawn) const {
   const auto* tokens = drawn_host_[turn].as<std::int32_t>();
   const auto* logprobs = drawn_host_[turn].as<float>() + num_rows;
   for (std::size_t i = 0; i < drawn.size(); ++i) drawn[i] = {tokens[i], logprobs[i]};
 }
 
-void VocabularyHead::score(const ResidualRows& rows, const Targets& targets, std::span<TokenScore> scores,
-                           const Stream& stream) {
+void LmHead::score(const ResidualRows& rows, const Targets& targets, std::span<TokenScore> scores,
+                   const Stream& stream) {
   if (!scoring_) {
     const auto ints = [&](std::int64_t count) {
       return Memory(static_cast<std::size_t>(count) * sizeof(std::int32_t));
@@ -144,8 +143,8 @@ void VocabularyHead::score(const ResidualRows& rows, const Targets& targets, std
   for (std::size_t i = 0; i < scores.size(); ++i) scores[i] = {logprobs[i], entropies[i]};
 }
 
-void VocabularyHead::logits(const ResidualRows& rows, std::span<const std::int32_t> row_ids, std::span<float> logits_RV,
-                            const Stream& stream) {
+void LmHead::logits(const ResidualRows& rows, std::span<const std::int32_t> row_ids, std::span<float> logits_RV,
+                    const Stream& stream) {
   const std::int64_t vocab_size = shape_.vocab_size, stride = round_up(vocab_size, kOutputTile);
   if (whole_.empty()) whole_ = floats(kWholeRows * stride);
   copy_to_device(whole_rows_.data(), row_ids.data(), row_ids.size_bytes(), stream);

@@ -6,10 +6,10 @@
 
 #include "cuda/engine/blocks.h"
 #include "cuda/engine/sequence_scorer.h"
-#include "cuda/runtime/kernels.h"
-#include "cuda/gemm/gemms.h"
-#include "cuda/runtime/runtime.h"
 #include "cuda/engine/weights.h"
+#include "cuda/gemm/gemms.h"
+#include "cuda/runtime/kernels.h"
+#include "cuda/runtime/runtime.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
@@ -17,10 +17,10 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 inline constexpr std::int64_t kWholeRows = 32;
 
 /// Everything is in the order of the stream that a call is given.
-class VocabularyHead {
+class LmHead {
  public:
   /// For up to max_rows draws at once. `weights` and `products` must outlive it.
-  VocabularyHead(const EngineOptions& options, std::int64_t max_rows, const Weights& weights, Products& products);
+  LmHead(const EngineOptions& options, std::int64_t max_rows, const Weights& weights, Gemms& gemms);
 
   /// Draws for arrays.shape.draws of the tick's rows.
   void draw(const ResidualRows& rows, const TickArrays& arrays, const Stream& stream);
@@ -53,7 +53,7 @@ class VocabularyHead {
 
   ModelShape shape_;
   const Weights& weights_;
-  Products& products_;
+  Gemms& gemms_;
   bool row_only_sums_;
   std::int64_t num_blocks_, max_step_;
   EncodedMemory normed_;

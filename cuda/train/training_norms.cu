@@ -1,14 +1,14 @@
 // The residual stream with a branch and its bias added, and its RMSNorm, as training has them, forward and backward.
+#include "cuda/quantize/row_block.cuh"
 #include "cuda/runtime/layout.h"
 #include "cuda/train/number_segments.cuh"
-#include "cuda/quantize/row_block.cuh"
 #include "cuda/train/training_kernels.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 
-constexpr std::int64_t kStretch = 32;  ///< rows of a block of the backward pass
+constexpr std::int64_t kSegment = 32;  ///< rows of a block of the backward pass
 
 /// Numbers of a row of fp32 in shared or device memory.
 template <int kRun>
@@ -57,7 +57,7 @@ QRL_KERNEL void add_norm_kernel(AddNormTask task) {
   }
 }
 
-/// Where a block leaves its rows' sums, [stretches, width] each; no bias: null.
+/// Where a block leaves its rows' sums, [segments, width] each; no bias: null.
 struct AddNormGradientWork {
   AddNormGradientTask task;
   float *gain_sums, *bias_sums;
@@ -69,8 +69,8 @@ template <int kRun>
 QRL_KERNEL void add_norm_gradient_kernel(AddNormGradientWork work) {
   wait_for_kernel_before();
   const AddNormGradientTask& task = work.task;
-  const std::int64_t width = task.width, begin = block_x() * kStretch;
-  const std::int64_t end = begin + kStretch < task.num_rows ? begin + kStretch : task.num_rows;
+  const std::int64_t width = task.width, begin = block_x() * kSegment;
+  const std::int64_t end = begin + kSegment < task.num_rows ? begin + kSegment : task.num_rows;
   auto* d_gains = reinterpret_cast<float*>(shared_memory());
   float* d_biases = d_gains + round_up(width, 8);
   float* exchange = d_biases + (work.bias_sums != nullptr ? round_up(width, 8) : 0);
@@ -146,11 +146,11 @@ void add_norm(const AddNormTask& task, const Stream& stream) {
 }
 
 std::int64_t add_norm_scratch_floats(std::int64_t num_rows, std::int64_t width, bool has_bias) {
-  return ceil_div(num_rows, kStretch) * width * (has_bias ? 2 : 1);
+  return ceil_div(num_rows, kSegment) * width * (has_bias ? 2 : 1);
 }
 
 void add_norm_gradient(const AddNormGradientTask& task, const Stream& stream) {
-  const std::int64_t stretches = ceil_div(task.num_rows, kStretch);
+  const std::int64_t stretches = ceil_div(task.num_rows, kSegment);
   const bool has_bias = task.d_bias != nullptr;
   const AddNormGradientWork work{task, task.scratch, has_bias ? task.scratch + stretches * task.width : nullptr};
   const bool words = task.width % 8 == 0 && has_words(task.sum) && has_words(task.d_out) && has_words(task.d_sum) &&

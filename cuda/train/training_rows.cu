@@ -60,7 +60,7 @@ QRL_KERNEL void swiglu_gradient_kernel(SwigluGradientTask task) {
 // head, each up to kPairs of its pairs, and keep to it for all rows of the block, so that a column's sum over rows is
 // one thread's.
 constexpr int kPairs = 8;
-constexpr std::int64_t kStretch = 32;  ///< rows of a block
+constexpr std::int64_t kSegment = 32;  ///< rows of a block
 static_assert(kMostHeadDim == 2 * 32 * kPairs);
 
 /// The lanes of a head: with words a lane's pairs lie next to each other, else 32 apart.
@@ -187,7 +187,7 @@ QRL_KERNEL void qkv_kernel(OfHeads<QkvTask> work) {
   float bias_a[kPairs], bias_b[kPairs], gain_a[kPairs], gain_b[kPairs];
   at.load_one_by_one(t.bias == nullptr ? nullptr : t.bias + column, bias_a, bias_b);
   at.load_one_by_one(at.part == Part::q ? t.q_gain : t.k_gain, gain_a, gain_b);
-  const std::int64_t begin = block_x() * kStretch, end = begin + kStretch < t.num_rows ? begin + kStretch : t.num_rows;
+  const std::int64_t begin = block_x() * kSegment, end = begin + kSegment < t.num_rows ? begin + kSegment : t.num_rows;
   for (std::int64_t row = begin; row < end; ++row) {
     float a[kPairs], b[kPairs], cosine[kPairs], sine[kPairs];
     at.load(task.qkv, row * task.qkv.stride + column, a, b);
@@ -222,7 +222,7 @@ QRL_KERNEL void qkv_kernel(OfHeads<QkvTask> work) {
   }
 }
 
-/// Sums over a block's rows: [stretches, columns] of the bias, [stretches · groups, q and k, E] of the gains.
+/// Sums over a block's rows: [segments, columns] of the bias, [segments · groups, q and k, E] of the gains.
 struct Scratch {
   float *bias, *gains;
 };
@@ -249,7 +249,7 @@ QRL_KERNEL void qkv_gradient_kernel(QkvGradientWork work) {
     at.load_one_by_one(t.bias == nullptr ? nullptr : t.bias + column, bias_a, bias_b);
     at.load_one_by_one(at.part == Part::q ? t.q_gain : t.k_gain, gain_a, gain_b);
   }
-  const std::int64_t begin = block_x() * kStretch, end = begin + kStretch < t.num_rows ? begin + kStretch : t.num_rows;
+  const std::int64_t begin = block_x() * kSegment, end = begin + kSegment < t.num_rows ? begin + kSegment : t.num_rows;
   for (std::int64_t row = begin; row < end; ++row) {
     float a[kPairs], b[kPairs], cosine[kPairs], sine[kPairs];
     at.load(d_out, row * d_out.stride + at.of_part * t.head_dim, a, b);
@@ -339,7 +339,7 @@ QRL_KERNEL void column_sums_kernel(ColumnSumsTask task) {
   task.to[column] += total;
 }
 
-std::int64_t num_stretches(const QkvTransform& t) { return ceil_div(t.num_rows, kStretch); }
+std::int64_t num_segments(const QkvTransform& t) { return ceil_div(t.num_rows, kSegment); }
 bool has_words(const QkvTransform& t) {
   return t.head_dim % (2 * kPairs) == 0 && reinterpret_cast<std::uintptr_t>(t.angles) % 16 == 0;
 }
@@ -365,15 +365,15 @@ void qkv(const QkvTask& task, const Stream& stream) {
   const bool words =
       has_words(task.transform) && has_words(task.qkv) && has_words(task.q) && has_words(task.k) && has_words(task.v);
   const HeadLanes at = head_lanes(task.transform, words);
-  launch(words ? qkv_kernel<true> : qkv_kernel<false>, {num_stretches(task.transform), at.num_groups}, at.threads(), 0,
+  launch(words ? qkv_kernel<true> : qkv_kernel<false>, {num_segments(task.transform), at.num_groups}, at.threads(), 0,
          stream, OfHeads<QkvTask>{task, at});
 }
 
 std::int64_t qkv_scratch_floats(const QkvTransform& transform) {
   const std::int64_t most_groups =
       std::max(head_lanes(transform, true).num_groups, head_lanes(transform, false).num_groups);
-  return num_stretches(transform) * ((transform.bias != nullptr ? transform.num_columns() : 0) +
-                                     (transform.q_gain != nullptr ? most_groups * 2 * transform.head_dim : 0));
+  return num_segments(transform) * ((transform.bias != nullptr ? transform.num_columns() : 0) +
+                                    (transform.q_gain != nullptr ? most_groups * 2 * transform.head_dim : 0));
 }
 
 void qkv_gradient(const QkvGradientTask& task, const Stream& stream) {
@@ -382,7 +382,7 @@ void qkv_gradient(const QkvGradientTask& task, const Stream& stream) {
   const bool words = has_words(t) && has_words(task.d_q) && has_words(task.d_k) && has_words(task.d_v) &&
                      has_words(task.d_qkv) && (!has_norms || has_words(task.qkv));
   const HeadLanes at = head_lanes(t, words);
-  const std::int64_t stretches = num_stretches(t), columns = t.num_columns();
+  const std::int64_t stretches = num_segments(t), columns = t.num_columns();
   const Scratch sums{task.scratch, task.scratch + (t.bias != nullptr ? stretches * columns : 0)};
   const auto kernel = words ? (has_norms ? qkv_gradient_kernel<true, true> : qkv_gradient_kernel<true, false>)
                             : (has_norms ? qkv_gradient_kernel<false, true> : qkv_gradient_kernel<false, false>);

@@ -84,6 +84,6 @@ def inner_loops(sass, tiles):
 
 
 def stream_tiles(text):
-    """(rows, outputs) of product_plan.h's kStreamTiles."""
+    """(rows, outputs) of gemm_plan.h's kStreamTiles."""
     table = re.search(r"kStreamTiles\[\] = \{(.*?)\};", text, re.S)
     return [(int(rows), int(outputs)) for rows, outputs in re.findall(r"\{(\d+), (\d+), \d+\}", table[1])]

@@ -33,16 +33,16 @@ void by_blocks(std::int64_t num_rows, const MakeBody& make_body, std::int64_t bl
   });
 }
 
-/// What decode_rows(rows, to) writes in fp32, in `type`: a block at a time, so that its fp32 form never leaves the
+/// What dequantize_rows(rows, to) writes in fp32, in `type`: a block at a time, so that its fp32 form never leaves the
 /// cache.
 template <class DecodeRows>
-Tensor decoded(std::int64_t num_rows, std::int64_t width, torch::ScalarType type, const DecodeRows& decode_rows) {
+Tensor decoded(std::int64_t num_rows, std::int64_t width, torch::ScalarType type, const DecodeRows& dequantize_rows) {
   const Tensor values = torch::empty({num_rows, width}, torch::TensorOptions().dtype(type));
   by_blocks(num_rows, [&] {
     const Tensor f32 = type == torch::kFloat32 ? Tensor() : torch::empty({kBlockRows, width});
     return [&, f32](base::Team&, base::Range rows) {
-      if (!f32.defined()) return decode_rows(rows, values.data_ptr<float>() + rows.begin * width);
-      decode_rows(rows, f32.data_ptr<float>());
+      if (!f32.defined()) return dequantize_rows(rows, values.data_ptr<float>() + rows.begin * width);
+      dequantize_rows(rows, f32.data_ptr<float>());
       values.narrow(0, rows.begin, rows.size()).copy_(f32.narrow(0, 0, rows.size()));
     };
   });

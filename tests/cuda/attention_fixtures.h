@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "cuda/attention/attention_plan.h"
 #include "base/buffer.h"
+#include "cuda/attention/attention_plan.h"
 #include "device.h"
 #include "ops/paged_attention.h"
 
@@ -29,8 +29,8 @@ struct Pool {
         heads(heads_),
         at(kv_layout(format, heads.num_kv_heads, page_size, heads.head_dim)),
         page_ids(std::move(page_ids_)),
-        codes{std::vector<std::uint8_t>(static_cast<std::size_t>(at.slots(num_pages()) * at.slot_bytes())), {}} {
-    codes[1] = codes[0];
+        quantized{std::vector<std::uint8_t>(static_cast<std::size_t>(at.slots(num_pages()) * at.slot_bytes())), {}} {
+    quantized[1] = quantized[0];
     for (std::vector<float>& scales : slot_scales) scales.assign(static_cast<std::size_t>(at.slots(num_pages())), 1.0F);
     for (std::int64_t i = 0; i < heads.num_kv_heads; ++i) {
       head_scales[0].push_back(0.01F * static_cast<float>(i + 1));
@@ -64,8 +64,8 @@ struct Pool {
         slot_scales[side][static_cast<std::size_t>(idx)] = slot_scale;
         for (std::int64_t e = 0; e < width; ++e) {
           const float value = e == 0 ? 127 * slot_scale : random.normal();  // int8's scale is what this says
-          const float decoded =
-              put(codes[side].data() + at.code_at(idx), e, value, format == KvFormat::int8 ? slot_scale : head_scale);
+          const float decoded = put(quantized[side].data() + at.code_at(idx), e, value,
+                                    format == KvFormat::int8 ? slot_scale : head_scale);
           qkv[static_cast<std::size_t>((heads.num_heads + side * num_kv_heads + head) * width + e)] = decoded;
         }
       }
@@ -90,8 +90,8 @@ struct Pool {
     return float_of_fp8(slot[e]) * scale;
   }
   void to_device() {
-    keys = std::make_unique<OnDevice<std::uint8_t>>(codes[0]);
-    values = std::make_unique<OnDevice<std::uint8_t>>(codes[1]);
+    keys = std::make_unique<OnDevice<std::uint8_t>>(quantized[0]);
+    values = std::make_unique<OnDevice<std::uint8_t>>(quantized[1]);
     for (int side = 0; side < 2; ++side) {
       slot_scales_there[side] = std::make_unique<OnDevice<float>>(slot_scales[side]);
       head_scales_there[side] = std::make_unique<OnDevice<float>>(head_scales[side]);
@@ -114,7 +114,7 @@ struct Pool {
   KvLayout at;
   std::vector<std::int32_t> page_ids;
   std::vector<float> head_scales[2], slot_scales[2];  // of keys, of values
-  std::vector<std::uint8_t> codes[2];
+  std::vector<std::uint8_t> quantized[2];
   base::Buffer cpu_sides[2];
   ops::KvPages cpu;
   std::unique_ptr<OnDevice<std::uint8_t>> keys, values;
@@ -160,7 +160,7 @@ inline std::size_t row_floats(const ops::HeadShape& heads) {
 
 struct Attended {
   std::vector<float> context;
-  std::vector<std::uint16_t> codes;  ///< instead, with a stride
+  std::vector<std::uint16_t> quantized;  ///< instead, with a stride
   AttentionPlan plan;
 };
 
@@ -173,7 +173,7 @@ inline Attended attend(const Pool& pool, const Rows& rows, const std::vector<flo
   done.plan = planner.plan({rows.positions, rows.first_pages, rows.page_ids, pool.at.page_size});
   const AttentionPlan& plan = done.plan;
   const OnDevice<float> q_there(q), context(std::vector<float>(q.size(), std::nanf("")));
-  const OnDevice<std::uint16_t> codes(
+  const OnDevice<std::uint16_t> quantized(
       std::vector<std::uint16_t>(rows.positions.size() * static_cast<std::size_t>(codes_stride), 0xffff));
   const OnDevice<float> stats(
       std::vector<float>(static_cast<std::size_t>(max_partials * heads.num_heads * 2), std::nanf(""))),
@@ -194,12 +194,12 @@ inline Attended attend(const Pool& pool, const Rows& rows, const std::vector<flo
                      stats.data(),
                      contexts.data(),
                      context.data(),
-                     codes_stride > 0 ? codes.data() : nullptr,
+                     codes_stride > 0 ? quantized.data() : nullptr,
                      codes_stride},
                     stream);
   stream.wait();
   done.context = context.read();
-  done.codes = codes.read();
+  done.quantized = quantized.read();
   return done;
 }
 
@@ -220,12 +220,12 @@ inline std::vector<float> on_cpu(const Pool& pool, const Rows& rows, const std::
   return context;
 }
 
-/// Exact but for fp64, of the codes and scales that are on the device.
+/// Exact but for fp64, of the quantized values and scales that are on the device.
 inline std::vector<float> in_fp64(const Pool& pool, const Rows& rows, const std::vector<float>& q) {
   const ops::HeadShape& heads = pool.heads;
   const auto width = static_cast<std::size_t>(heads.head_dim);
   const auto value_at = [&](int side, std::int64_t slot, std::int64_t head, std::size_t e) -> double {
-    const std::uint8_t* at = pool.codes[side].data() + pool.at.code_at(slot);
+    const std::uint8_t* at = pool.quantized[side].data() + pool.at.code_at(slot);
     if (pool.format == KvFormat::bf16) return float_of_bf16(reinterpret_cast<const std::uint16_t*>(at)[e]);
     if (pool.format == KvFormat::int8)
       return static_cast<double>(static_cast<std::int8_t>(at[e])) *

@@ -76,14 +76,14 @@ TEST_CASE("contexts as bf16 codes are those in fp32, rounded, with zeros behind 
         normal_values(static_cast<std::int64_t>(rows.positions.size() * row_floats(heads)), 1, 28);
     for (const std::int64_t max_partials : {std::int64_t{0}, kManyPartials}) {
       const std::vector<float> context = attend(pool, rows, q, max_partials).context;
-      const std::vector<std::uint16_t> codes = attend(pool, rows, q, max_partials, 0, kStride).codes;
+      const std::vector<std::uint16_t> quantized = attend(pool, rows, q, max_partials, 0, kStride).quantized;
       std::vector<std::uint16_t> want;
       for (std::size_t i = 0; i < context.size(); ++i) {
         want.push_back(bf16_of(context[i]));
         if ((i + 1) % row_floats(heads) == 0) want.resize((i + 1) / row_floats(heads) * kStride);
       }
       INFO(quant::name(format) << ", " << max_partials << " partials");
-      CHECK(codes == want);
+      CHECK(quantized == want);
     }
   }
 }
@@ -249,11 +249,11 @@ TEST_CASE("attention over many chunks joins segments with the same bits, split a
       CHECK(first_beyond(split.context, whole.context, 0, 0) == "");
     });
     const std::vector<float> whole = attend(pool, rows, q, 0).context;
-    const std::vector<std::uint16_t> codes = attend(pool, rows, q, 0, 0, kStride).codes;
-    CHECK(codes == attend(pool, rows, q, kManyPartials, 0, kStride).codes);
+    const std::vector<std::uint16_t> quantized = attend(pool, rows, q, 0, 0, kStride).quantized;
+    CHECK(quantized == attend(pool, rows, q, kManyPartials, 0, kStride).quantized);
     for (std::size_t i = 0; i < whole.size(); ++i) {
       const std::size_t at = i / row_floats(heads) * kStride + i % row_floats(heads);
-      if (codes[at] != bf16_of(whole[i])) FAIL("element " << i << " is another as bf16");
+      if (quantized[at] != bf16_of(whole[i])) FAIL("element " << i << " is another as bf16");
     }
   }
 }
@@ -267,7 +267,7 @@ TEST_CASE("the context of a single position is its value, for every code") {
     pool.head_scales[1][0] = 0.37F;
     for (std::int64_t e = 0; e < 256; ++e) {
       const auto byte = static_cast<std::uint8_t>(e);
-      std::uint8_t* code = pool.codes[1].data() + e * pool.at.code_bytes;
+      std::uint8_t* code = pool.quantized[1].data() + e * pool.at.code_bytes;
       if (format == KvFormat::bf16) {
         code[0] = 0x5a;
         code[1] = byte % 128 == 127 ? 0x3f : byte;  // no infinity, no NaN
@@ -301,7 +301,7 @@ TEST_CASE("NaN among keys or values is NaN in every row that sees it, and in no 
       if (format == KvFormat::int8) {
         pool.slot_scales[side][static_cast<std::size_t>(slot)] = std::nanf("");
       } else {
-        std::uint8_t* code = pool.codes[side].data() + pool.at.code_at(slot) + 20 * pool.at.code_bytes;
+        std::uint8_t* code = pool.quantized[side].data() + pool.at.code_at(slot) + 20 * pool.at.code_bytes;
         code[0] = 0xff;  // negative, too
         if (format == KvFormat::bf16) code[1] = 0xff;
       }

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "cuda/bench/bench_kernels.h"
-#include "device.h"
 #include "cuda/quantize/quantize_weights.h"
+#include "device.h"
 
 namespace {
 
@@ -123,19 +123,19 @@ TEST_CASE("a benchmark's weights and rows are quantized normal values in every f
     INFO(quant::name(format));
     const quant::FormatSpec& what = quant::spec(format);
     const MatrixLayout at = matrix_layout(format, kOut, kIn);
-    const OnDevice<std::uint8_t> codes(static_cast<std::size_t>(at.num_bytes()));
-    const target::Memory scales = target::quantize_normal_matrix(format, at, codes.data(), stream);
+    const OnDevice<std::uint8_t> quantized(static_cast<std::size_t>(at.num_bytes()));
+    const target::Memory scales = target::quantize_normal_matrix(format, at, quantized.data(), stream);
     const OnDevice<float> weights(static_cast<std::size_t>(kOut * kIn));
-    target::decode_weights({{format, at, codes.data(), at.num_scales > 0 ? scales.as<float>() : nullptr},
-                            what.weights,
-                            what.scale_inputs == 0 ? kIn : what.scale_inputs,
-                            word_order(format),
-                            weights.data(),
-                            true},
-                           stream);
+    target::dequantize_weights({{format, at, quantized.data(), at.num_scales > 0 ? scales.as<float>() : nullptr},
+                                what.weights,
+                                what.scale_inputs == 0 ? kIn : what.scale_inputs,
+                                word_order(format),
+                                weights.data(),
+                                true},
+                               stream);
     const target::NormalRows x(format, kRows, kIn, stream);
     const OnDevice<float> rows(static_cast<std::size_t>(kRows * kIn));
-    target::decode_rows({x.rows, rows.data(), true}, kRows, stream);
+    target::dequantize_rows({x.rows, rows.data(), true}, kRows, stream);
     stream.wait();
     const Moments of_weights = moments(weights.read()), of_rows = moments(rows.read());
     CHECK((of_weights.finite && of_rows.finite));

@@ -1,7 +1,6 @@
-// Products of many rows with matrices that are dequantized to bf16 once, with the plain product in cuBLASLt's place.
-#include "cuda/quantize/dequantized_products.h"
-
+// GEMMs of many rows with matrices that are dequantized to bf16 once, with the plain product in cuBLASLt's place.
 #include "cuda/quantize/dequantize.h"
+#include "cuda/quantize/dequantized_gemms.h"
 #include "product_fixtures.h"
 
 namespace {
@@ -15,39 +14,37 @@ using namespace qrl::cuda::test;
 TEST_CASE("products of many rows with int4 and fp8_block128 are of operands rounded to bf16, and no further off") {
   const std::optional<target::DeviceFacts> device = find_device();
   if (!device) return;
-  const std::unique_ptr<target::Products> products = target::make_products(*device),
-                                          bitwise = target::make_products(*device, true);
+  const std::unique_ptr<target::Gemms> gemms = target::make_gemms(*device), bitwise = target::make_gemms(*device, true);
   for (const Format format : {Format::int4, Format::fp8_block128}) {
     const Shape shape{kDequantizedRows, 300, 65}, fewer{kDequantizedRows - 64, 300, 65};
     const Product product(format, shape, normal_values(shape.rows * shape.in, 1, 61)),
         of_fewer(format, fewer, normal_values(fewer.rows * fewer.in, 1, 61));
-    const auto by = [](target::Products& made, const Product& of) {
-      return of.run([&](const target::ProductTask& task) { made.multiply(task, of.stream); });
+    const auto by = [](target::Gemms& made, const Product& of) {
+      return of.run([&](const target::GemmTask& task) { made.multiply(task, of.stream); });
     };
     INFO(quant::name(format));
-    const std::vector<float> y = by(*products, product);
+    const std::vector<float> y = by(*gemms, product);
     // Of the weights 2^-9 each, of fp8_block128's activations, too.
     CHECK(product.first_beyond_exact(y, kSumShare + (format == Format::int4 ? 0x1p-9 : 0x1p-8 + 0x1p-18)) == "");
     CHECK(product.first_beyond_exact(y, kSumShare) != "");
-    CHECK(of_fewer.first_beyond_exact(by(*products, of_fewer), kSumShare) == "");
+    CHECK(of_fewer.first_beyond_exact(by(*gemms, of_fewer), kSumShare) == "");
     CHECK(product.first_beyond_exact(by(*bitwise, product), kSumShare) == "");
     for (const std::int64_t rows : {kDequantizedRows - 1, kDequantizedRows}) {
-      CHECK((choose_product(format, rows, false, true) == ProductKernel::dequantized) == (rows == kDequantizedRows));
-      CHECK(choose_product(format, rows, false, true, true) == ProductKernel::streamed);
+      CHECK((choose_gemm(format, rows, false, true) == GemmKernel::dequantized) == (rows == kDequantizedRows));
+      CHECK(choose_gemm(format, rows, false, true, true) == GemmKernel::streamed);
     }
     // Activations in several parts.
-    target::DequantizedProducts in_parts(100), whole;
-    const auto dequantized = [&](target::DequantizedProducts& made) {
-      return product.run([&](const target::ProductTask& task) {
+    target::DequantizedGemms in_parts(100), whole;
+    const auto dequantized = [&](target::DequantizedGemms& made) {
+      return product.run([&](const target::GemmTask& task) {
         made.multiply(
-            task, [&](const target::ProductTask& bf16) { target::plain_product(bf16, product.stream); },
-            product.stream);
+            task, [&](const target::GemmTask& bf16) { target::plain_gemm(bf16, product.stream); }, product.stream);
       });
     };
     CHECK(dequantized(in_parts) == dequantized(whole));
   }
   for (const Format format : {Format::int4_int8, Format::int4_fp8, Format::fp8_channel, Format::int8, Format::bf16})
-    CHECK(choose_product(format, 4096, false, true) != ProductKernel::dequantized);
+    CHECK(choose_gemm(format, 4096, false, true) != GemmKernel::dequantized);
 }
 
 TEST_CASE("matrices and rows are dequantized to the bf16 that each value is nearest to, zeros behind them") {
@@ -73,11 +70,11 @@ TEST_CASE("matrices and rows are dequantized to the bf16 that each value is near
     };
     check(matrix.read(), weight, at.out, at.in, at.width);
     if (format == Format::int4) continue;
-    const target::EncodedRows& x = product.codes.rows;
+    const target::QuantizedRows& x = product.quantized.rows;
     const OnDevice<std::uint16_t> rows(std::vector<std::uint16_t>(static_cast<std::size_t>(37 * x.stride), 0x5a5a));
     target::dequantize_rows(x, 37, rows.data(), product.stream);
     product.stream.wait();
-    check(rows.read(), product.codes.decoded(), 37, x.width, x.stride);
+    check(rows.read(), product.quantized.decoded(), 37, x.width, x.stride);
   }
 }
 
@@ -85,17 +82,17 @@ TEST_CASE("memory for dequantized operands is what an estimate says, and none wh
   if (!find_device()) return;
   const ModelShape shape{67, 200, 2, 3, 1, 40, 300, 1e-6F};
   for (const Format format : kWeightFormats) {
-    target::DequantizedProducts products;
+    target::DequantizedGemms gemms;
     const bool dequantizes = format == Format::int4 || format == Format::fp8_block128;
     // qkv, o, gate_up, down.
     for (const auto& [out, in] :
          {std::pair<std::int64_t, std::int64_t>{200, 200}, {200, 120}, {600, 200}, {200, 300}}) {
-      if (dequantizes) products.reserve({format, matrix_layout(format, out, in), nullptr, nullptr});
+      if (dequantizes) gemms.reserve({format, matrix_layout(format, out, in), nullptr, nullptr});
     }
     INFO(quant::name(format));
-    CHECK((products.num_bytes() > 0) == dequantizes);
-    CHECK(dequantized_bytes(format, shape, kDequantizedRows, false) == products.num_bytes());
-    CHECK(dequantized_bytes(format, shape, kDequantizedRows - 63, false) == products.num_bytes());  // filled up to 512
+    CHECK((gemms.num_bytes() > 0) == dequantizes);
+    CHECK(dequantized_bytes(format, shape, kDequantizedRows, false) == gemms.num_bytes());
+    CHECK(dequantized_bytes(format, shape, kDequantizedRows - 63, false) == gemms.num_bytes());  // filled up to 512
     CHECK(padded_rows(kDequantizedRows - 63) == kDequantizedRows);
     CHECK(dequantized_bytes(format, shape, kDequantizedRows - 64, false) == 0);
     CHECK(dequantized_bytes(format, shape, 4096, true) == 0);

@@ -10,10 +10,10 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "cuda/engine/device_engine.h"
-#include "cuda/runtime/kernels.h"
-#include "ops/linear.h"
 #include "cuda/gemm/gemms.h"
+#include "cuda/runtime/kernels.h"
 #include "cuda/runtime/runtime.h"
+#include "ops/linear.h"
 #include "support/catch.h"
 #if defined(QRL_CUDA_EMULATED)
 #include "emulation.h"
@@ -51,7 +51,7 @@ inline std::optional<target::DeviceFacts> find_device() {
 /// How far a product of so many rows may be from sums in fp32, as `want` has them, before it is rounded: `usual`, or
 /// what Hopper's matrix unit leaves of fp8 (products.h), whose terms are about as large as their sum.
 inline double product_error(quant::Format format, std::int64_t num_rows, const std::vector<float>& want, double usual) {
-  const bool of_unit = choose_product(format, num_rows, false, find_device()->major == 9) == ProductKernel::cutlass_fp8;
+  const bool of_unit = choose_gemm(format, num_rows, false, find_device()->major == 9) == GemmKernel::cutlass_fp8;
   double squares = 0;
   for (const float value : want) squares += static_cast<double>(value) * value;
   return of_unit ? 0x1p-10 * std::sqrt(squares / static_cast<double>(want.size())) : usual;
@@ -119,15 +119,19 @@ struct Encoded {
   Encoded(quant::Format format, std::int64_t num_rows_, std::int64_t width)
       : num_rows(num_rows_),
         stride(round_up(width, kInputRun)),
-        codes(std::vector<std::uint8_t>(static_cast<std::size_t>(2 * num_rows * stride), 0x5a)),
+        quantized(std::vector<std::uint8_t>(static_cast<std::size_t>(2 * num_rows * stride), 0x5a)),
         scales(std::vector<float>(static_cast<std::size_t>(num_rows * ceil_div(width, kInputRun)), -1.0F)) {
     const quant::FormatSpec& what = quant::spec(format);
-    rows = {what.activations, codes.data(), what.has_activation_scales() ? scales.data() : nullptr,
-            stride,           width,        what.activation_scale_inputs == 0 ? width : what.activation_scale_inputs};
+    rows = {what.activations,
+            quantized.data(),
+            what.has_activation_scales() ? scales.data() : nullptr,
+            stride,
+            width,
+            what.activation_scale_inputs == 0 ? width : what.activation_scale_inputs};
   }
   /// fp32 [rows, width]; what lies between width and stride must be zero.
   std::vector<float> decoded() const {
-    const std::vector<std::uint8_t> bytes = codes.read();
+    const std::vector<std::uint8_t> bytes = quantized.read();
     const std::vector<float> of_rows = scales.read();
     std::vector<float> values;
     for (std::int64_t row = 0; row < num_rows; ++row) {
@@ -150,14 +154,14 @@ struct Encoded {
     return values;
   }
   std::int64_t num_rows, stride;
-  OnDevice<std::uint8_t> codes;
+  OnDevice<std::uint8_t> quantized;
   OnDevice<float> scales;
-  target::EncodedRows rows;
+  target::QuantizedRows rows;
 };
 
 /// A packed matrix on the device.
 struct Uploaded {
-  target::Memory panels, codes, scales;
+  target::Memory panels, quantized, scales;
   target::DeviceMatrix view;
 };
 
@@ -166,9 +170,9 @@ inline Uploaded upload(const ops::PackedLinear& w, const target::Stream& stream)
   Uploaded to;
   const MatrixLayout at = matrix_layout(w.format, w.out, w.in);
   to.panels = target::Memory(w.panels.num_bytes());
-  to.codes = target::Memory::zeroed(static_cast<std::size_t>(at.num_bytes()));
+  to.quantized = target::Memory::zeroed(static_cast<std::size_t>(at.num_bytes()));
   target::copy_to_device(to.panels.data(), w.panels.view().data, w.panels.num_bytes(), stream);
-  target::repack({to.panels.as<std::uint32_t>(), word_order(w.format), at, to.codes.as<std::uint8_t>()}, stream);
+  target::repack({to.panels.as<std::uint32_t>(), word_order(w.format), at, to.quantized.as<std::uint8_t>()}, stream);
   std::vector<float> scales;
   if (at.num_scales > 0) {
     const std::int64_t count = at.num_scales * at.rows;
@@ -180,7 +184,7 @@ inline Uploaded upload(const ops::PackedLinear& w, const target::Stream& stream)
     target::copy_to_device(to.scales.data(), scales.data(), scales.size() * sizeof(float), stream);
   }
   stream.wait();
-  to.view = {w.format, at, to.codes.as<std::uint8_t>(), at.num_scales > 0 ? to.scales.as<float>() : nullptr};
+  to.view = {w.format, at, to.quantized.as<std::uint8_t>(), at.num_scales > 0 ? to.scales.as<float>() : nullptr};
   return to;
 }
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "device.h"
 #include "cuda/runtime/target.h"
+#include "device.h"
 
 namespace {
 

@@ -12,12 +12,12 @@ using decoder::DecoderOptions;
 using quant::Format;
 using quant::KvFormat;
 
-enum class Products : std::uint8_t { rounded, f32 };
+enum class Gemms : std::uint8_t { rounded, f32 };
 
 inline std::unique_ptr<cuda::DecodeEngine> make_engine(const model::ModelConfig& config, const DecoderOptions& options,
-                                                       Products products = Products::rounded) {
+                                                       Gemms gemms = Gemms::rounded) {
   cuda::EngineOptions engine_options = decoder::engine_options(config, options);
-  engine_options.f32_products = products == Products::f32;
+  engine_options.f32_gemms = gemms == Gemms::f32;
   return target::make_device_engine(engine_options);
 }
 

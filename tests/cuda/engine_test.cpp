@@ -3,10 +3,10 @@
 #include <cmath>
 #include <functional>
 
+#include "cuda/attention/kv_memory.h"
 #include "decoder/channel_ranges.h"
 #include "decoder/forced.h"
 #include "engine_fixtures.h"
-#include "cuda/attention/kv_memory.h"
 
 namespace {
 
@@ -17,7 +17,7 @@ using decoder::Decoder;
 /// Logits of every position, in chunks of rows that need not be a sequence's end, in scattered pages.
 std::vector<float> logits_there(const model::Snapshot& snapshot, const std::vector<types::TokenId>& tokens,
                                 const DecoderOptions& options, std::int64_t chunk, const decoder::KvScales& scales,
-                                Products products) {
+                                Gemms gemms) {
   const model::ModelConfig& config = snapshot.config();
   // The backend is what knows how a snapshot is uploaded; a decoder's calls do it with one drawn token.
   struct Door final : cuda::DecodeEngine {
@@ -35,7 +35,7 @@ std::vector<float> logits_there(const model::Snapshot& snapshot, const std::vect
     const cuda::EngineStats& stats() const override { return engine->stats(); }
     std::shared_ptr<cuda::DecodeEngine> engine;
   };
-  const std::shared_ptr<cuda::DecodeEngine> engine = make_engine(config, options, products);
+  const std::shared_ptr<cuda::DecodeEngine> engine = make_engine(config, options, gemms);
   const auto backend = decoder::make_device_backend(config, options, std::make_unique<Door>(engine));
   backend->load(snapshot);
   if (options.kv_format == KvFormat::fp8_e4m3) backend->set_kv_scales(scales);
@@ -105,10 +105,10 @@ TEST_CASE("logits are nearer to the CPU's than those are to fp32's, in every for
         if (kv_format == KvFormat::fp8_e4m3) layout.kv_scales = decoder::calibrate_kv(*snapshot, sequences, {});
         const std::vector<float> want = decoder::forced_logits(*snapshot, tokens, layout);
         const DecoderOptions options = options_of(kv_format);
-        const auto there = [&](std::int64_t chunk, Products products) {
-          return logits_there(*snapshot, tokens, options, chunk, layout.kv_scales, products);
+        const auto there = [&](std::int64_t chunk, Gemms gemms) {
+          return logits_there(*snapshot, tokens, options, chunk, layout.kv_scales, gemms);
         };
-        const std::vector<float> wide = there(12, Products::f32), rounded = there(12, Products::rounded);
+        const std::vector<float> wide = there(12, Gemms::f32), rounded = there(12, Gemms::rounded);
         const double format_error = rms_of_difference(want, exact), wide_error = rms_of_difference(wide, want),
                      rounded_error = rms_of_difference(rounded, want);
         INFO(quant::name(format) << " with " << quant::name(kv_format) << " keys and values: the CPU's logits are "
@@ -125,7 +125,7 @@ TEST_CASE("logits are nearer to the CPU's than those are to fp32's, in every for
         CHECK(rounded_error < 1.3 * format_error);
 #if defined(QRL_CUDA_EMULATED)
         // cuBLASLt's order of sums may depend on the number of rows; the plain product's does not.
-        if (format == Format::int8) CHECK(first_beyond(there(1, Products::rounded), rounded, 0, 0) == "");
+        if (format == Format::int8) CHECK(first_beyond(there(1, Gemms::rounded), rounded, 0, 0) == "");
 #endif
       }
     }
@@ -140,15 +140,14 @@ struct Drawn {
   int sequences = 0, same_sequences = 0;
   float farthest = 0;  ///< log-probs of sequences that are the same
 };
-Drawn draw_on_both(Format format, KvFormat kv_format, Products products) {
+Drawn draw_on_both(Format format, KvFormat kv_format, Gemms gemms) {
   const model::ModelConfig config = decoder::test::tiny_config();
   const auto snapshot = decoder::test::publish(config, decoder::test::tiny_weights(config), format);
   const Prompts asked = prompts();
   Drawn drawn;
   for (const std::int64_t kv_pages : {200, 9}) {
     const DecoderOptions options = options_of(kv_format, kv_pages);
-    Decoder there(config, options,
-                  decoder::make_device_backend(config, options, make_engine(config, options, products)));
+    Decoder there(config, options, decoder::make_device_backend(config, options, make_engine(config, options, gemms)));
     Decoder here(config, options);
     there.load(*snapshot);
     here.load(*snapshot);
@@ -183,7 +182,7 @@ Drawn draw_on_both(Format format, KvFormat kv_format, Products products) {
 
 TEST_CASE("the decoder draws the CPU's tokens, with preemption and shared prompts, at every temperature") {
   if (!find_device()) return;
-  const Drawn drawn = draw_on_both(Format::int8, KvFormat::int8, Products::f32);
+  const Drawn drawn = draw_on_both(Format::int8, KvFormat::int8, Gemms::f32);
   INFO(drawn.same_sequences << " of " << drawn.sequences << " sequences are the same, log-probs up to "
                             << drawn.farthest << " apart");
   // Sums in another order may take an activation or key over a tie to the next code; a sequence goes its own way then.
@@ -197,7 +196,7 @@ TEST_CASE("the decoder draws the CPU's tokens, with preemption and shared prompt
 
 TEST_CASE("with bf16 weights and pages nine tokens of ten are the CPU's behind the same ones") {
   if (!find_device()) return;
-  const Drawn drawn = draw_on_both(Format::bf16, KvFormat::bf16, Products::rounded);
+  const Drawn drawn = draw_on_both(Format::bf16, KvFormat::bf16, Gemms::rounded);
   INFO(drawn.same_tokens << " of " << drawn.tokens << " tokens are the same, log-probs up to " << drawn.farthest
                          << " apart");
   CHECK(drawn.tokens > 300);
@@ -214,7 +213,7 @@ TEST_CASE("fp8 scales calibrated on the device are the CPU's to the rounding of 
   const std::vector<std::vector<types::TokenId>> sequences = {random_tokens(17, 1), random_tokens(30, 2)};
   for (const double percentile : {99.9, 60.0}) {
     const decoder::KvCalibration how{percentile, 1.05};
-    const auto backend = decoder::make_device_backend(config, options, make_engine(config, options, Products::f32));
+    const auto backend = decoder::make_device_backend(config, options, make_engine(config, options, Gemms::f32));
     backend->load(*snapshot);
     backend->calibrate_kv(sequences, how);
     const decoder::KvScales want = decoder::calibrate_kv(*snapshot, sequences, how);
@@ -226,7 +225,7 @@ TEST_CASE("fp8 scales calibrated on the device are the CPU's to the rounding of 
     more[1].resize(43, 5);
     DecoderOptions few = options;
     few.max_num_batched_tokens = 47;
-    const auto other = decoder::make_device_backend(config, few, make_engine(config, few, Products::f32));
+    const auto other = decoder::make_device_backend(config, few, make_engine(config, few, Gemms::f32));
     other->load(*snapshot);
     other->calibrate_kv(more, how);
     CHECK(other->kv_scales().keys_LK == backend->kv_scales().keys_LK);

@@ -1,8 +1,8 @@
 // Ticks as graphs: what is recorded is what is done again, and nothing that varies is left behind in it.
 #include <set>
 
-#include "engine_fixtures.h"
 #include "cuda/engine/tick_memory.h"
+#include "engine_fixtures.h"
 
 namespace {
 

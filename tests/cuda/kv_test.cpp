@@ -93,14 +93,14 @@ std::vector<float> read_slot(const Pages& pages, std::int64_t page, std::int64_t
     scale = (is_key ? pages.key_slot_scales : pages.value_slot_scales).read()[static_cast<std::size_t>(idx)];
   if (pages.format == KvFormat::fp8_e4m3)
     scale = (is_key ? pages.key_scales : pages.value_scales)[static_cast<std::size_t>(head)];
-  const std::uint8_t* codes = bytes.data() + pages.at.code_at(idx);
+  const std::uint8_t* quantized = bytes.data() + pages.at.code_at(idx);
   std::vector<float> row;
   for (std::int64_t e = 0; e < pages.shape.head_dim; ++e) {
     if (pages.format == KvFormat::bf16)
-      row.push_back(float_of_bf16(static_cast<std::uint16_t>(codes[2 * e] | codes[2 * e + 1] << 8)));
+      row.push_back(float_of_bf16(static_cast<std::uint16_t>(quantized[2 * e] | quantized[2 * e + 1] << 8)));
     else if (pages.format == KvFormat::int8)
-      row.push_back(static_cast<float>(static_cast<std::int8_t>(codes[e])) * scale);
-    else row.push_back(float_of_fp8(codes[e]) * scale);
+      row.push_back(static_cast<float>(static_cast<std::int8_t>(quantized[e])) * scale);
+    else row.push_back(float_of_fp8(quantized[e]) * scale);
   }
   return row;
 }

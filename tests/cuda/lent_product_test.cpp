@@ -10,10 +10,10 @@ using namespace qrl::cuda::test;
 
 /// A backend that has a snapshot's weights, and rows of x on its device.
 struct Lender {
-  Lender(quant::Format format, Products products, const DecoderOptions& options = options_of(KvFormat::bf16))
+  Lender(quant::Format format, Gemms gemms, const DecoderOptions& options = options_of(KvFormat::bf16))
       : config(decoder::test::tiny_config()),
         snapshot(decoder::test::publish(config, decoder::test::tiny_weights(config), format)),
-        backend(decoder::make_device_backend(config, options, make_engine(config, options, products))) {
+        backend(decoder::make_device_backend(config, options, make_engine(config, options, gemms))) {
     backend->load(*snapshot);
     weights = backend->device_weights();
     weights->bring(*snapshot);
@@ -32,9 +32,9 @@ struct Rows {
         room(lender.weights->product_room(name, num_rows_)),
         x(cuda::test::normal_values(num_rows_ * packed_.in, 1, 3)),
         x_there(x),
-        codes(std::vector<std::uint8_t>(room.code_bytes, 0x5a)),
+        quantized(std::vector<std::uint8_t>(room.code_bytes, 0x5a)),
         y(std::vector<std::uint32_t>(static_cast<std::size_t>(num_rows_ * room.y_columns), 0x5a5a5a5a)),
-        input{name, num_rows_, codes.data()} {}
+        input{name, num_rows_, quantized.data()} {}
   void multiply(Lender& lender, void* stream) { lender.weights->multiply(x_there.data(), input, y.data(), stream); }
   /// y as it lies there, without padding.
   std::vector<float> result() const {
@@ -55,7 +55,7 @@ struct Rows {
   model::ProductRoom room;
   std::vector<float> x;
   OnDevice<float> x_there;
-  OnDevice<std::uint8_t> codes;
+  OnDevice<std::uint8_t> quantized;
   OnDevice<std::uint32_t> y;
   model::ProductInput input;
 };
@@ -66,7 +66,7 @@ TEST_CASE("a learner's product is the CPU's on the same tensors, and its codes a
   if (!find_device()) return;
   const target::Stream stream;
   for (const quant::Format format : kWeightFormats) {
-    Lender exact(format, Products::f32), rounded(format, Products::rounded);
+    Lender exact(format, Gemms::f32), rounded(format, Gemms::rounded);
     const model::LayerSnapshot& layer = exact.snapshot->layer(1);
     for (const auto& [name, packed] : {std::pair<const char*, const ops::PackedLinear*>{"layers.1.qkv", &layer.qkv},
                                        {"layers.1.o", &layer.o},
@@ -79,14 +79,14 @@ TEST_CASE("a learner's product is the CPU's on the same tensors, and its codes a
         in_use.multiply(rounded, stream.handle());
         stream.wait();
 
-        ops::Activations codes(packed->format, num_rows, packed->in);
+        ops::Activations quantized(packed->format, num_rows, packed->in);
         base::Team alone = base::Team::solo();
-        ops::encode(alone, rows.x.data(), {0, num_rows}, codes);
+        ops::encode(alone, rows.x.data(), {0, num_rows}, quantized);
         std::vector<float> want(static_cast<std::size_t>(num_rows * packed->out)), decoded(rows.x.size()),
             weights(static_cast<std::size_t>(packed->out * packed->in));
-        ops::linear(alone, codes, *packed, {0, num_rows}, false, want.data());
+        ops::linear(alone, quantized, *packed, {0, num_rows}, false, want.data());
         for (std::int64_t row = 0; row < num_rows; ++row)
-          ops::decode_row(codes, row, decoded.data() + row * packed->in);
+          ops::decode_row(quantized, row, decoded.data() + row * packed->in);
         ops::unpack_rows(*packed, 0, packed->out, weights.data());
         float most = 0;
         for (const float value : want) most = std::max(most, std::fabs(value));
@@ -115,7 +115,7 @@ TEST_CASE("memory for products of many rows comes with the weights where a tick 
   for (const std::int64_t tick_rows : {12, 512}) {
     DecoderOptions options = options_of(KvFormat::bf16);
     options.max_num_batched_tokens = tick_rows;
-    Lender lender(quant::Format::int4, Products::rounded, options);
+    Lender lender(quant::Format::int4, Gemms::rounded, options);
     Rows rows(lender, "layers.0.gate_up", lender.snapshot->layer(0).gate_up, 512);
     const std::size_t before = target::free_bytes();
     const target::Stream stream;
@@ -129,7 +129,7 @@ TEST_CASE("memory for products of many rows comes with the weights where a tick 
 TEST_CASE("a learner's work is in its stream, and the engine's begins when that is done") {
   if (!find_device()) return;
   const target::Stream stream, other;
-  Lender lender(quant::Format::int8, Products::rounded);
+  Lender lender(quant::Format::int8, Gemms::rounded);
   const ops::PackedLinear& packed = lender.snapshot->layer(0).gate_up;
   Rows first(lender, "layers.0.gate_up", packed, 5), second(lender, "layers.0.gate_up", packed, 5);
   first.multiply(lender, stream.handle());
@@ -166,7 +166,7 @@ TEST_CASE("a learner's work is in its stream, and the engine's begins when that 
 
 TEST_CASE("embedding and lm_head lie where the engine reads them, through every publish") {
   if (!find_device()) return;
-  Lender lender(quant::Format::int8, Products::rounded);
+  Lender lender(quant::Format::int8, Gemms::rounded);
   const auto bits_of = [&](const std::string& name) {
     const model::DeviceTable table = lender.weights->table(name);
     const std::int64_t width = lender.config.hidden_size, rows = lender.config.vocab_size;

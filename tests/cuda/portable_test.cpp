@@ -6,8 +6,8 @@
 #include <set>
 
 #include "base/bf16.h"
-#include "device.h"
 #include "cuda/runtime/layout.h"
+#include "device.h"
 #include "ops/linear.h"
 #include "quant/fp8.h"
 

@@ -1,4 +1,4 @@
-// Owns what the tests of matrix products share: a product's operands on the device, made in several ways, and its exact
+// Owns what the tests of GEMMs share: a product's operands on the device, made in several ways, and its exact
 // result.
 #pragma once
 
@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "cuda/gemm/gemm_plan.h"
 #include "device.h"
 #include "ops/linear.h"
-#include "cuda/gemm/gemm_plan.h"
 
 namespace qrl::cuda::test {
 
@@ -33,11 +33,11 @@ struct Product {
       : shape(shape_),
         host(packed(format, shape_)),
         w(upload(host, stream)),
-        codes(format, shape.rows, shape.in),
+        quantized(format, shape.rows, shape.in),
         partials(static_cast<std::size_t>(kStreamPartialBytes)),
         counters(target::Memory::zeroed(static_cast<std::size_t>(kStreamCounters) * 4)) {
     const OnDevice<float> x_there(x);
-    target::encode({x_there.data(), codes.rows}, shape.rows, stream);
+    target::encode({x_there.data(), quantized.rows}, shape.rows, stream);
     stream.wait();
   }
 
@@ -46,7 +46,7 @@ struct Product {
   std::vector<float> run(Make make) const {
     const std::int64_t stride = w.view.at.rows;
     const OnDevice<float> y(std::vector<float>(static_cast<std::size_t>(shape.rows * stride), -77.0F));
-    make(target::ProductTask{codes.rows, shape.rows, w.view, y.data(), stride, true});
+    make(target::GemmTask{quantized.rows, shape.rows, w.view, y.data(), stride, true});
     stream.wait();
     const std::vector<float> all = y.read();
     std::vector<float> values;
@@ -57,17 +57,17 @@ struct Product {
     return values;
   }
   std::vector<float> plain() const {
-    return run([&](const target::ProductTask& task) { target::plain_product(task, stream); });
+    return run([&](const target::GemmTask& task) { target::plain_gemm(task, stream); });
   }
   std::vector<float> streamed(const StreamPlan& plan) const {
-    return run([&](const target::ProductTask& task) {
-      target::streamed_product(task, plan, {partials.as<std::uint32_t>(), counters.as<std::uint32_t>()}, stream);
+    return run([&](const target::GemmTask& task) {
+      target::streamed_gemm(task, plan, {partials.as<std::uint32_t>(), counters.as<std::uint32_t>()}, stream);
     });
   }
 
   /// The first number that is further from the exact sum of decoded products (fp64) than `share` of Σ |product|.
   std::string first_beyond_exact(const std::vector<float>& y, double share) const {
-    const std::vector<float> x = codes.decoded();
+    const std::vector<float> x = quantized.decoded();
     std::vector<float> weight(static_cast<std::size_t>(shape.out * shape.in));
     ops::unpack_rows(host, 0, shape.out, weight.data());
     for (std::int64_t row = 0; row < shape.rows; ++row) {
@@ -92,7 +92,7 @@ struct Product {
   target::Stream stream;
   ops::PackedLinear host;
   Uploaded w;
-  Encoded codes;
+  Encoded quantized;
   target::Memory partials, counters;
 };
 

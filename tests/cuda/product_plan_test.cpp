@@ -1,7 +1,7 @@
 // Which kernel makes a product, in which tiles, and what time may choose between.
 #include "cuda/gemm/bf16_table.h"
-#include "product_fixtures.h"
 #include "cuda/gemm/gemm_sweep.h"
+#include "product_fixtures.h"
 
 namespace {
 
@@ -44,33 +44,33 @@ TEST_CASE("the plan of a product is the smallest tile that the device has room f
 
 TEST_CASE("the kernel of a product: libraries where they have one, streamed where rows are few") {
   const auto of = [](Format format, std::int64_t rows, bool y_is_f32, bool is_hopper) {
-    return choose_product(format, rows, y_is_f32, is_hopper);
+    return choose_gemm(format, rows, y_is_f32, is_hopper);
   };
-  for (const bool is_hopper : {false, true}) CHECK(of(Format::bf16, 5, true, is_hopper) == ProductKernel::cublaslt);
+  for (const bool is_hopper : {false, true}) CHECK(of(Format::bf16, 5, true, is_hopper) == GemmKernel::cublaslt);
   for (const Format format : kStreamed) {
     if (format == Format::bf16) continue;
-    CHECK(of(format, 100, false, false) == ProductKernel::streamed);
-    CHECK(of(format, 100, true, true) == ProductKernel::streamed);
-    CHECK(of(format, 1, false, true) == ProductKernel::streamed);
+    CHECK(of(format, 100, false, false) == GemmKernel::streamed);
+    CHECK(of(format, 100, true, true) == GemmKernel::streamed);
+    CHECK(of(format, 1, false, true) == GemmKernel::streamed);
   }
-  CHECK(of(Format::int8, kStreamedInt8Rows, false, true) == ProductKernel::streamed);
-  CHECK(of(Format::int8, kStreamedInt8Rows + 1, false, true) == ProductKernel::cutlass_int8);
+  CHECK(of(Format::int8, kStreamedInt8Rows, false, true) == GemmKernel::streamed);
+  CHECK(of(Format::int8, kStreamedInt8Rows + 1, false, true) == GemmKernel::cutlass_int8);
   // Here a row of fp8 changes its bits with the number of rows, as one of bf16 may.
   for (const Format format : {Format::fp8_tensor, Format::fp8_channel}) {
-    CHECK(of(format, kStreamedFp8Rows, false, true) == ProductKernel::streamed);
-    CHECK(of(format, kStreamedFp8Rows + 1, false, true) == ProductKernel::cutlass_fp8);
-    CHECK(of(format, padded_rows(kStreamedFp8Rows), false, true) == ProductKernel::streamed);  // as ticks are filled up
+    CHECK(of(format, kStreamedFp8Rows, false, true) == GemmKernel::streamed);
+    CHECK(of(format, kStreamedFp8Rows + 1, false, true) == GemmKernel::cutlass_fp8);
+    CHECK(of(format, padded_rows(kStreamedFp8Rows), false, true) == GemmKernel::streamed);  // as ticks are filled up
   }
-  CHECK(of(Format::fp8_block128, 300, false, true) == ProductKernel::streamed);
-  CHECK(of(Format::int4, 300, false, true) == ProductKernel::streamed);
+  CHECK(of(Format::fp8_block128, 300, false, true) == GemmKernel::streamed);
+  CHECK(of(Format::int4, 300, false, true) == GemmKernel::streamed);
   // With sums of a row alone nothing but exact ones are a library's.
   for (const Format format : kStreamed) {
     for (const std::int64_t rows : {1, 17, 1000}) {
       const bool is_exact = format == Format::int8 && rows > kStreamedInt8Rows;
-      CHECK(choose_product(format, rows, false, true, true) ==
-            (is_exact ? ProductKernel::cutlass_int8 : ProductKernel::streamed));
-      CHECK(choose_product(format, rows, true, true, true) == ProductKernel::streamed);
-      CHECK(choose_product(format, rows, false, false, true) == ProductKernel::streamed);
+      CHECK(choose_gemm(format, rows, false, true, true) ==
+            (is_exact ? GemmKernel::cutlass_int8 : GemmKernel::streamed));
+      CHECK(choose_gemm(format, rows, true, true, true) == GemmKernel::streamed);
+      CHECK(choose_gemm(format, rows, false, false, true) == GemmKernel::streamed);
     }
   }
 }
@@ -78,38 +78,37 @@ TEST_CASE("the kernel of a product: libraries where they have one, streamed wher
 TEST_CASE("a product's ways are those that leave its bits, the rule's first, and fit the device") {
   const DeviceLimits h100{227 << 10, 132}, ada{99 << 10, 128};
   const MatrixLayout square = matrix_layout(Format::int8, 4096, 4096);
-  const auto check = [&](Format format, std::int64_t rows, bool y_is_f32, const ProductRules& rules) {
+  const auto check = [&](Format format, std::int64_t rows, bool y_is_f32, const GemmRules& rules) {
     const DeviceLimits& device = rules.is_hopper ? h100 : ada;
     const MatrixLayout at = matrix_layout(format, 4096, 4096);
-    const std::vector<ProductChoice> ways = product_choices(format, at, rows, y_is_f32, rules, device);
+    const std::vector<GemmChoice> ways = gemm_choices(format, at, rows, y_is_f32, rules, device);
     INFO(quant::name(format) << ", " << rows << " rows");
-    const ProductKernel rule = choose_product(format, rows, y_is_f32, rules.is_hopper, rules.row_only_sums);
+    const GemmKernel rule = choose_gemm(format, rows, y_is_f32, rules.is_hopper, rules.row_only_sums);
     CHECK(ways[0].kernel == rule);
-    if (rule == ProductKernel::streamed) CHECK(ways[0].plan == plan_stream(format, at, rows, device));
+    if (rule == GemmKernel::streamed) CHECK(ways[0].plan == plan_stream(format, at, rows, device));
     const bool in_any_order = format == Format::int8;
     for (std::size_t i = 0; i < ways.size(); ++i) {
       CHECK(std::count(ways.begin(), ways.end(), ways[i]) == 1);
       if (!in_any_order) CHECK(ways[i].kernel == rule);
-      if (ways[i].kernel != ProductKernel::streamed) continue;
+      if (ways[i].kernel != GemmKernel::streamed) continue;
       CHECK(has_room(ways[i].plan.tile, format, device));
       CHECK(ways[i].plan.tile.rows < std::max<std::int64_t>(2 * rows, 9));
       if (ways[i].plan.splits_apart) CHECK(may_part(ways[i].plan.tile, format, at, rows));
     }
-    const bool is_swept =
-        rows <= kSweptRows && (rule == ProductKernel::streamed || rule == ProductKernel::cutlass_int8);
+    const bool is_swept = rows <= kSweptRows && (rule == GemmKernel::streamed || rule == GemmKernel::cutlass_int8);
     CHECK((ways.size() > 1) == is_swept);
   };
   for (const Format format : kWeightFormats) {
     for (const std::int64_t rows : {1, 8, 24, 64, 128, 129, 4096}) {
       for (const bool y_is_f32 : {false, true}) {
-        for (const ProductRules& rules : {ProductRules{false, false}, {false, true}, {true, false}, {true, true}})
+        for (const GemmRules& rules : {GemmRules{false, false}, {false, true}, {true, false}, {true, true}})
           check(format, rows, y_is_f32, rules);
       }
     }
   }
   // int8 of one row: one tile, splits apart and not, CUTLASS. Of 64: four tiles.
-  CHECK(product_choices(Format::int8, square, 1, false, {true}, h100).size() == 3);
-  CHECK(product_choices(Format::int8, square, 64, false, {true}, h100).size() == 9);
+  CHECK(gemm_choices(Format::int8, square, 1, false, {true}, h100).size() == 3);
+  CHECK(gemm_choices(Format::int8, square, 64, false, {true}, h100).size() == 9);
 }
 
 TEST_CASE("bf16 of few rows is made the way that the table has for its shape, by cuBLASLt's first where it has none") {
@@ -118,14 +117,14 @@ TEST_CASE("bf16 of few rows is made the way that the table has for its shape, by
       {4096, 4096, 8, false, kStreamedWay}, {4096, 4096, 16, false, 3}, {152064, 4096, 8, true, 7}};
   REQUIRE(is_valid(table));
   const auto ways = [&](std::int64_t out, std::int64_t rows, bool y_is_f32, bool row_only_sums = false) {
-    return product_choices(Format::bf16, matrix_layout(Format::bf16, out, 4096), rows, y_is_f32,
-                           {true, row_only_sums, table}, h100);
+    return gemm_choices(Format::bf16, matrix_layout(Format::bf16, out, 4096), rows, y_is_f32,
+                        {true, row_only_sums, table}, h100);
   };
-  const auto is_cublaslt = [](const std::vector<ProductChoice>& made, int algorithm) {
-    return made.size() == 1 && made[0].kernel == ProductKernel::cublaslt && made[0].algorithm == algorithm;
+  const auto is_cublaslt = [](const std::vector<GemmChoice>& made, int algorithm) {
+    return made.size() == 1 && made[0].kernel == GemmKernel::cublaslt && made[0].algorithm == algorithm;
   };
-  const auto all_streamed = [](const std::vector<ProductChoice>& made) {
-    return std::ranges::all_of(made, [](const auto& way) { return way.kernel == ProductKernel::streamed; });
+  const auto all_streamed = [](const std::vector<GemmChoice>& made) {
+    return std::ranges::all_of(made, [](const auto& way) { return way.kernel == GemmKernel::streamed; });
   };
   for (const std::int64_t rows : {1, 5, 8}) CHECK(all_streamed(ways(4096, rows, false)));
   for (const std::int64_t rows : {9, 16}) CHECK(is_cublaslt(ways(4096, rows, false), 3));
@@ -172,12 +171,12 @@ TEST_CASE("time never chooses between ways whose bits differ") {
     for (const std::int64_t out : {64, 4096, 28672}) {
       for (std::int64_t rows = 1; rows <= 4096; rows = rows < 160 ? rows + 1 : 2 * rows) {
         for (const bool y_is_f32 : {false, true}) {
-          for (const ProductRules& rules :
-               {ProductRules{false, false}, {false, true}, {true, false}, {true, true}, {true, false, table}}) {
-            const std::vector<ProductChoice> ways =
-                product_choices(format, matrix_layout(format, out, 4096), rows, y_is_f32, rules, h100);
+          for (const GemmRules& rules :
+               {GemmRules{false, false}, {false, true}, {true, false}, {true, true}, {true, false, table}}) {
+            const std::vector<GemmChoice> ways =
+                gemm_choices(format, matrix_layout(format, out, 4096), rows, y_is_f32, rules, h100);
             if (ways.size() == 1 || format == Format::int8) continue;
-            const auto is_streamed = [](const ProductChoice& way) { return way.kernel == ProductKernel::streamed; };
+            const auto is_streamed = [](const GemmChoice& way) { return way.kernel == GemmKernel::streamed; };
             if (!std::ranges::all_of(ways, is_streamed)) FAIL(quant::name(format) << ", " << rows << " rows");
           }
         }
@@ -198,29 +197,29 @@ TEST_CASE("a sweep takes the fastest way, and asks once a shape") {
   const DeviceLimits limits{160 << 10, 132};
   const MatrixLayout at = matrix_layout(Format::int4, 4096, 4096);
   const std::size_t fastest = 2;
-  std::vector<ProductChoice> made;
+  std::vector<GemmChoice> made;
   std::size_t num_timed = 0;
   const target::Stream stream;
-  target::ProductSweep sweep({}, limits, [&](const std::function<void()>& launch, const target::Stream&) {
+  target::GemmSweep sweep({}, limits, [&](const std::function<void()>& launch, const target::Stream&) {
     launch();
     return num_timed++ == fastest ? 1.0 : 2.0;
   });
   const auto choose = [&](quant::Format format, std::int64_t rows) {
-    target::ProductTask task{};
+    target::GemmTask task{};
     task.num_rows = rows;
     task.w.format = format;
     task.w.at = at;
     return sweep.choose(
-        task, [&](const ProductChoice& choice) { made.push_back(choice); }, stream);
+        task, [&](const GemmChoice& choice) { made.push_back(choice); }, stream);
   };
-  const std::vector<ProductChoice> ways = product_choices(Format::int4, at, 16, false, {}, limits);
+  const std::vector<GemmChoice> ways = gemm_choices(Format::int4, at, 16, false, {}, limits);
   REQUIRE(ways.size() > fastest);
   CHECK(choose(Format::int4, 9) == ways[fastest]);
   CHECK(made == ways);
   for (const std::int64_t rows : {9, 16, 10}) CHECK(choose(Format::int4, rows) == ways[fastest]);  // padded to 16, all
   CHECK(num_timed == ways.size());
   num_timed = fastest + 1;  // all take as long: the rule's
-  CHECK(choose(Format::int4, 17) == product_choices(Format::int4, at, 24, false, {}, limits)[0]);
+  CHECK(choose(Format::int4, 17) == gemm_choices(Format::int4, at, 24, false, {}, limits)[0]);
   made.clear();
   choose(Format::bf16, 9);
   choose(Format::int4, 500);

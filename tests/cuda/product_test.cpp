@@ -1,8 +1,8 @@
 // Matrix products in every format against the CPU's, on the same codes: by the plain kernel and by what is chosen for
 // the device.
 #include "cuda/bench/device_speed.h"
-#include "product_fixtures.h"
 #include "cuda/engine/weights.h"
+#include "product_fixtures.h"
 
 namespace {
 
@@ -14,17 +14,17 @@ constexpr Shape kShapes[] = {{1, 7, 3}, {5, 96, 130}, {33, 257, 64}, {70, 384, 6
 
 /// y [rows, out] of the CPU, which reads the same codes.
 std::vector<float> on_cpu(const std::vector<float>& x, const ops::PackedLinear& w, std::int64_t rows) {
-  ops::Activations codes(w.format, rows, w.in);
+  ops::Activations quantized(w.format, rows, w.in);
   base::Team alone = base::Team::solo();
-  ops::encode(alone, x.data(), {0, rows}, codes);
+  ops::encode(alone, x.data(), {0, rows}, quantized);
   std::vector<float> y(static_cast<std::size_t>(rows * w.out));
-  ops::linear(alone, codes, w, {0, rows}, false, y.data());
+  ops::linear(alone, quantized, w, {0, rows}, false, y.data());
   return y;
 }
 
-int int4_in_row(Format format, const std::uint8_t* codes, std::int64_t i) {
+int int4_in_row(Format format, const std::uint8_t* quantized, std::int64_t i) {
   std::uint32_t word = 0;
-  std::memcpy(&word, codes + i / 8 * 4, sizeof word);
+  std::memcpy(&word, quantized + i / 8 * 4, sizeof word);
   return int4_at(word_order(format), word, static_cast<int>(i % 8));
 }
 
@@ -39,8 +39,8 @@ TEST_CASE("repacked matrices hold the host's codes in order") {
     std::vector<float> want(static_cast<std::size_t>(shape.out * shape.in));
     ops::unpack_rows(w, 0, shape.out, want.data());
     const Uploaded there = upload(w, stream);
-    std::vector<std::uint8_t> bytes(there.codes.num_bytes());
-    target::copy_to_host(bytes.data(), there.codes.data(), bytes.size(), stream);
+    std::vector<std::uint8_t> bytes(there.quantized.num_bytes());
+    target::copy_to_host(bytes.data(), there.quantized.data(), bytes.size(), stream);
     std::vector<float> scales(there.scales.num_bytes() / sizeof(float));
     target::copy_to_host(scales.data(), there.scales.data(), there.scales.num_bytes(), stream);
     stream.wait();
@@ -48,14 +48,14 @@ TEST_CASE("repacked matrices hold the host's codes in order") {
     const quant::FormatSpec& what = quant::spec(format);
     std::vector<float> got;
     for (std::int64_t row = 0; row < shape.out; ++row) {
-      const std::uint8_t* codes = bytes.data() + row * at.row_bytes;
+      const std::uint8_t* quantized = bytes.data() + row * at.row_bytes;
       for (std::int64_t i = 0; i < shape.in; ++i) {
         float value = 0;
         if (what.weights == quant::Code::bf16)
-          value = float_of_bf16(static_cast<std::uint16_t>(codes[2 * i] | codes[2 * i + 1] << 8));
-        else if (what.weights == quant::Code::int8) value = static_cast<std::int8_t>(codes[i]);
-        else if (what.weights == quant::Code::fp8_e4m3) value = float_of_fp8(codes[i]);
-        else value = static_cast<float>(int4_in_row(format, codes, i));
+          value = float_of_bf16(static_cast<std::uint16_t>(quantized[2 * i] | quantized[2 * i + 1] << 8));
+        else if (what.weights == quant::Code::int8) value = static_cast<std::int8_t>(quantized[i]);
+        else if (what.weights == quant::Code::fp8_e4m3) value = float_of_fp8(quantized[i]);
+        else value = static_cast<float>(int4_in_row(format, quantized, i));
         const std::int64_t run = at.num_scales <= 1 ? 0 : i / what.scale_inputs;
         if (!scales.empty()) value *= scales[static_cast<std::size_t>(run * at.rows + row)];
         got.push_back(value);
@@ -71,7 +71,7 @@ TEST_CASE(
   const std::optional<target::DeviceFacts> device = find_device();
   if (!device) return;
   const target::Stream stream;
-  const std::unique_ptr<target::Products> chosen = target::make_products(*device);
+  const std::unique_ptr<target::Gemms> chosen = target::make_gemms(*device);
   for (const Format format : kWeightFormats) {
     for (const Shape& shape : kShapes) {
       const ops::PackedLinear w = packed(format, shape);
@@ -93,14 +93,14 @@ TEST_CASE(
       };
       INFO(quant::name(format) << ", " << shape.rows << " rows, " << shape.in << " to " << shape.out);
       in_both_orders([&] {
-        const Encoded codes(format, shape.rows, shape.in);
-        target::encode({x_there.data(), codes.rows}, shape.rows, stream);
+        const Encoded quantized(format, shape.rows, shape.in);
+        target::encode({x_there.data(), quantized.rows}, shape.rows, stream);
         const OnDevice<float> y(count);
-        target::plain_product({codes.rows, shape.rows, there.view, y.data(), stride, true}, stream);
+        target::plain_gemm({quantized.rows, shape.rows, there.view, y.data(), stride, true}, stream);
         stream.wait();
         CHECK(first_beyond(of_rows(y.read(), [](float v) { return v; }), want, 2e-5 * largest, 2e-6) == "");
         const OnDevice<std::uint16_t> y_bf16(count);
-        chosen->multiply({codes.rows, shape.rows, there.view, y_bf16.data(), stride, false}, stream);
+        chosen->multiply({quantized.rows, shape.rows, there.view, y_bf16.data(), stride, false}, stream);
         stream.wait();
         CHECK(first_beyond(of_rows(y_bf16.read(), float_of_bf16), want,
                            product_error(format, shape.rows, want, 2e-5 * largest), 0x1p-8) == "");
@@ -190,14 +190,14 @@ TEST_CASE("streamed products decode every e4m3 code exactly, of weights and of a
     of_w.rows = static_cast<std::int64_t>(padded.size()) / width;
     const OnDevice<std::uint8_t> x_there(x), w_there(padded);
     const OnDevice<float> y(static_cast<std::size_t>(rows * of_w.rows));
-    target::streamed_product({{quant::Code::fp8_e4m3, x_there.data(), ones.data(), width, width, width},
-                              rows,
-                              {Format::fp8_channel, of_w, w_there.data(), ones.data()},
-                              y.data(),
-                              of_w.rows,
-                              true},
-                             {kStreamTiles[3], false}, {partials.as<std::uint32_t>(), counters.as<std::uint32_t>()},
-                             stream);
+    target::streamed_gemm({{quant::Code::fp8_e4m3, x_there.data(), ones.data(), width, width, width},
+                           rows,
+                           {Format::fp8_channel, of_w, w_there.data(), ones.data()},
+                           y.data(),
+                           of_w.rows,
+                           true},
+                          {kStreamTiles[3], false}, {partials.as<std::uint32_t>(), counters.as<std::uint32_t>()},
+                          stream);
     stream.wait();
     return y.read();
   };
@@ -214,7 +214,7 @@ TEST_CASE(
   const std::optional<target::DeviceFacts> device = find_device();
   if (!device) return;
   const target::Stream stream;
-  const std::unique_ptr<target::Products> products = target::make_products(*device, true);
+  const std::unique_ptr<target::Gemms> gemms = target::make_gemms(*device, true);
   for (const Format format : kWeightFormats) {
     for (const bool is_f32 : {false, true}) {
       const Shape shape{70, 900, 130};
@@ -222,12 +222,12 @@ TEST_CASE(
       const Product all(format, shape, x);
       const auto bits = [&](std::int64_t first, std::int64_t count) {
         const std::int64_t stride = all.w.view.at.rows;
-        target::EncodedRows rows = all.codes.rows;
+        target::QuantizedRows rows = all.quantized.rows;
         const int bytes = rows.code == quant::Code::bf16 ? 2 : 1;
-        rows.codes = static_cast<std::uint8_t*>(rows.codes) + first * rows.stride * bytes;
+        rows.quantized = static_cast<std::uint8_t*>(rows.quantized) + first * rows.stride * bytes;
         if (rows.scales != nullptr) rows.scales += first * rows.num_scales();
         const OnDevice<std::uint32_t> y(static_cast<std::size_t>(count * stride));
-        products->multiply({rows, count, all.w.view, y.data(), stride, is_f32}, stream);
+        gemms->multiply({rows, count, all.w.view, y.data(), stride, is_f32}, stream);
         stream.wait();
         std::vector<std::uint32_t> words = y.read();
         words.resize(static_cast<std::size_t>(count * stride * (is_f32 ? 2 : 1) / 2));
@@ -248,7 +248,7 @@ TEST_CASE(
 TEST_CASE("products are measured: bytes that cannot be spared, and some time") {
   if (!find_device()) return;
   for (const Format format : {Format::int4, Format::fp8_block128}) {
-    const ProductSpeeds speeds = target::measure_product_speeds({format, 100, 200, {1, 2}, 0, 1 << 17});
+    const GemmSpeeds speeds = target::measure_gemm_speeds({format, 100, 200, {1, 2}, 0, 1 << 17});
     INFO(quant::name(format));
     CHECK((speeds.copy_bytes_per_s > 0 && speeds.read_bytes_per_s > 0));
     REQUIRE(speeds.product_s.size() == 2);

@@ -70,8 +70,8 @@ TEST_CASE("blocks that take a row are wide from 4,096 numbers on, whatever the n
     const auto normed = [&](std::int64_t first, std::int64_t count) {
       const OnDevice<float> there(std::vector<float>(x.begin() + first * width, x.begin() + (first + count) * width));
       const Encoded rows(quant::Format::fp8_channel, count, width);
-      target::norm_encode({there.data(), {nullptr, 0, false}, nullptr, gain.data(), nullptr, 1e-6F, rows.rows}, count,
-                          stream);
+      target::norm_quantize({there.data(), {nullptr, 0, false}, nullptr, gain.data(), nullptr, 1e-6F, rows.rows}, count,
+                            stream);
       stream.wait();
       return rows.decoded();
     };
@@ -110,9 +110,9 @@ TEST_CASE("norm adds, norms and encodes, with row_ids it chooses rows and leaves
       INFO("width " << width);
       const OnDevice<float> x_there(x);
       const Encoded all(quant::Format::bf16, kRows, width);
-      target::norm_encode({x_there.data(), target::ProductRows{added_there.data(), added_stride, false}, added_bias,
-                           gain_there.data(), nullptr, 1e-6F, all.rows},
-                          kRows, stream);
+      target::norm_quantize({x_there.data(), target::GemmRows{added_there.data(), added_stride, false}, added_bias,
+                             gain_there.data(), nullptr, 1e-6F, all.rows},
+                            kRows, stream);
       stream.wait();
       CHECK(first_beyond(x_there.read(), sums, 0, 0) == "");
       CHECK(first_beyond(all.decoded(), normed, 0, 0x1p-8) == "");
@@ -120,9 +120,9 @@ TEST_CASE("norm adds, norms and encodes, with row_ids it chooses rows and leaves
       const OnDevice<float> again(x);
       const OnDevice<std::int32_t> ids(std::vector<std::int32_t>{4, 2});
       const Encoded some(quant::Format::bf16, 2, width);
-      target::norm_encode({again.data(), target::ProductRows{added_there.data(), added_stride, false}, added_bias,
-                           gain_there.data(), ids.data(), 1e-6F, some.rows},
-                          2, stream);
+      target::norm_quantize({again.data(), target::GemmRows{added_there.data(), added_stride, false}, added_bias,
+                             gain_there.data(), ids.data(), 1e-6F, some.rows},
+                            2, stream);
       stream.wait();
       CHECK(first_beyond(again.read(), x, 0, 0) == "");
       std::vector<float> chosen(normed.begin() + 4 * width, normed.begin() + 5 * width);
@@ -150,7 +150,7 @@ TEST_CASE("swiglu takes gate and up from one row") {
     const OnDevice<std::uint16_t> there(gate_up);
     in_both_orders([&] {
       const Encoded got(quant::Format::bf16, kRows, width);
-      target::swiglu_encode({{there.data(), stride, false}, got.rows}, kRows, stream);
+      target::swiglu_quantize({{there.data(), stride, false}, got.rows}, kRows, stream);
       stream.wait();
       CHECK(first_beyond(got.decoded(), decoded_on_cpu(want), 1e-30, 0x1p-8) == "");
     });

@@ -5,8 +5,8 @@
 #include <functional>
 #include <limits>
 
-#include "device.h"
 #include "cuda/train/training_kernels.h"
+#include "device.h"
 
 namespace {
 
@@ -472,19 +472,19 @@ TEST_CASE("training's log-probs, entropies and their gradients are those in fp64
             const OnDevice<float> logits_there(logits), log_probs(targets.size()), entropies(targets.size());
             const OnDevice<RowSums> sums(targets.size());
             const OnDevice<float> scratch = score_scratch(*kernels, num_rows, vocab_size);
-            const Rows codes(num_rows, vocab_size, 0, false);
+            const Rows quantized(num_rows, vocab_size, 0, false);
             const ScoreTask task{logits_there.data(), num_rows,         vocab_size,  targets_there.data(), temperature,
                                  log_probs.data(),    entropies.data(), sums.data(), scratch.data()};
             const target::Stream stream;
             kernels->score(task, {stream.handle()});
             kernels->score_gradient({task, d_log_probs_there.data(), has_entropy ? d_entropies_there.data() : nullptr,
-                                     is_f32 ? logits_there.data() : codes.written().values, is_f32},
+                                     is_f32 ? logits_there.data() : quantized.written().values, is_f32},
                                     {stream.handle()});
             stream.wait();
             // A logit over the temperature is rounded: 2⁻²⁴ of what is up to 400 below the largest, or 3e28 of one row.
             CHECK(first_beyond(log_probs.read(), to_floats(want.log_probs), 5e-6, 1e-6) == "");
             CHECK(first_beyond(entropies.read(), to_floats(want.entropies), 2e-5, 2e-6) == "");
-            const std::vector<float> got = is_f32 ? logits_there.read() : codes.values();
+            const std::vector<float> got = is_f32 ? logits_there.read() : quantized.values();
             CHECK(first_beyond(got, to_floats(want.d_logits), 2e-7, is_f32 ? 3e-5 : kBf16Error) == "");
           });
         }

@@ -1,9 +1,8 @@
 // fp32 weights on the device to codes and back, against the CPU's packing of the same values, bit for bit.
-#include "cuda/quantize/quantize_weights.h"
-
 #include <bit>
 #include <limits>
 
+#include "cuda/quantize/quantize_weights.h"
 #include "device.h"
 
 namespace {
@@ -42,12 +41,12 @@ std::vector<std::uint8_t> bytes_of(const void* there, std::int64_t num_bytes, co
   return bytes;
 }
 
-/// A matrix whose codes and scales begin as zeros, as an upload leaves what it does not write.
+/// A matrix whose quantized values and scales begin as zeros, as an upload leaves what it does not write.
 struct Made {
   Made(Format format_, std::int64_t out, std::int64_t in)
       : format(format_),
         at(matrix_layout(format_, out, in)),
-        codes(target::Memory::zeroed(static_cast<std::size_t>(at.num_bytes()))),
+        quantized(target::Memory::zeroed(static_cast<std::size_t>(at.num_bytes()))),
         scales(target::Memory::zeroed(static_cast<std::size_t>(at.num_scales * at.rows) * sizeof(float))) {}
   /// Whether all weights were finite.
   bool encode(const float* weights, std::int64_t num_rows, std::int64_t first_row, const float* factors,
@@ -56,16 +55,16 @@ struct Made {
     const auto num_sizes = static_cast<std::size_t>(target::num_magnitudes(what.scope, num_rows, at.num_scales));
     const OnDevice<std::uint32_t> magnitudes(std::vector<std::uint32_t>(num_sizes, 0x5a5a5a5a));
     const OnDevice<std::uint32_t> not_finite(1);
-    target::encode_weights({weights, num_rows, factors, row_scales, what.weights, what.scope,
-                            what.scale_inputs == 0 ? at.in : what.scale_inputs, word_order(format), at, first_row,
-                            codes.as<std::uint8_t>(), scales.as<float>(), magnitudes.data(), not_finite.data()},
-                           stream);
+    target::quantize_weights({weights, num_rows, factors, row_scales, what.weights, what.scope,
+                              what.scale_inputs == 0 ? at.in : what.scale_inputs, word_order(format), at, first_row,
+                              quantized.as<std::uint8_t>(), scales.as<float>(), magnitudes.data(), not_finite.data()},
+                             stream);
     stream.wait();
     return not_finite.read()[0] == 0;
   }
   Format format;
   MatrixLayout at;
-  target::Memory codes, scales;
+  target::Memory quantized, scales;
 };
 
 /// Both tensors by the CPU and uploaded, and made on the device.
@@ -95,8 +94,8 @@ void compare(Format format, const Shape& shape, bool factored, const target::Str
     CHECK(got.encode(first_there.data(), shape.first_rows, 0, factors_or_none, scales, stream));
     CHECK(got.encode(second_there.data(), shape.second_rows, shape.first_rows, factors_or_none,
                      has_row_scales ? scales + shape.first_rows : nullptr, stream));
-    CHECK((bytes_of(got.codes.data(), got.at.num_bytes(), stream) ==
-           bytes_of(want.codes.data(), got.at.num_bytes(), stream)));
+    CHECK((bytes_of(got.quantized.data(), got.at.num_bytes(), stream) ==
+           bytes_of(want.quantized.data(), got.at.num_bytes(), stream)));
     const std::int64_t scale_bytes = got.at.num_scales * got.at.rows * 4;
     CHECK((bytes_of(got.scales.data(), scale_bytes, stream) == bytes_of(want.scales.data(), scale_bytes, stream)));
   });
@@ -107,9 +106,9 @@ void compare(Format format, const Shape& shape, bool factored, const target::Str
   const quant::FormatSpec& what = quant::spec(format);
   const std::int64_t run = what.scale_inputs == 0 ? shape.in : what.scale_inputs;
   const OnDevice<float> wide(decoded.size());
-  target::decode_weights({want.view, what.weights, run, word_order(format), wide.data(), true}, stream);
+  target::dequantize_weights({want.view, what.weights, run, word_order(format), wide.data(), true}, stream);
   const OnDevice<std::uint16_t> narrow(decoded.size());
-  target::decode_weights({want.view, what.weights, run, word_order(format), narrow.data(), false}, stream);
+  target::dequantize_weights({want.view, what.weights, run, word_order(format), narrow.data(), false}, stream);
   stream.wait();
   CHECK(first_beyond(wide.read(), decoded, 0, 0) == "");
   std::vector<std::uint16_t> rounded;
@@ -175,9 +174,9 @@ TEST_CASE("tables are rounded to bf16, vectors divided or left as they are") {
     CHECK(not_finite.read()[0] == 0);
     CHECK((as_they_are.read() == values));
     const std::vector<float> quotients = divided.read();
-    const std::vector<std::uint16_t> codes = rounded.read();
+    const std::vector<std::uint16_t> quantized = rounded.read();
     for (std::size_t i = 0; i < values.size(); ++i) {
-      REQUIRE(codes[i] == base::to_bf16(values[i]).bits);
+      REQUIRE(quantized[i] == base::to_bf16(values[i]).bits);
       REQUIRE(quotients[i] == values[i] / divisors[i]);
     }
     std::vector<float> broken = values;
@@ -196,15 +195,15 @@ TEST_CASE("encoded rows decode to the values that they stand for") {
   const std::vector<float> x = normal_values(kRows * kWidth, 1, 11);
   const OnDevice<float> x_there(x);
   for (const Format format : kWeightFormats) {
-    const Encoded codes(format, kRows, kWidth);
-    target::encode({x_there.data(), codes.rows}, kRows, stream);
+    const Encoded quantized(format, kRows, kWidth);
+    target::encode({x_there.data(), quantized.rows}, kRows, stream);
     const OnDevice<float> wide(x.size());
-    target::decode_rows({codes.rows, wide.data(), true}, kRows, stream);
+    target::dequantize_rows({quantized.rows, wide.data(), true}, kRows, stream);
     const OnDevice<std::uint16_t> narrow(x.size());
-    target::decode_rows({codes.rows, narrow.data(), false}, kRows, stream);
+    target::dequantize_rows({quantized.rows, narrow.data(), false}, kRows, stream);
     stream.wait();
     INFO(quant::name(format));
-    const std::vector<float> want = codes.decoded();
+    const std::vector<float> want = quantized.decoded();
     CHECK(first_beyond(wide.read(), want, 0, 0) == "");
     std::vector<std::uint16_t> rounded;
     for (const float value : want) rounded.push_back(bf16_of(value));

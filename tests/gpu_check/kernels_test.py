@@ -86,7 +86,7 @@ class InnerLoop(unittest.TestCase):
             inner_loop.inner_loops(sass(self.BODY[:5]), [(8, 64)])
 
     def test_tiles_are_those_of_the_source(self):
-        text = next((ROOT / "cuda").glob("**/product_plan.h")).read_text()
+        text = next((ROOT / "cuda").glob("**/gemm_plan.h")).read_text()
         self.assertEqual([rows for rows, _ in inner_loop.stream_tiles(text)], [8, 16, 32, 64])
 
 

@@ -6,8 +6,8 @@
 
 #include <array>
 
-#include "learner/device_sampler.h"
 #include "cuda/train/training_kernels.h"
+#include "learner/device_sampler.h"
 
 namespace qrl {
 

@@ -5,9 +5,9 @@
 #include <memory>
 #include <vector>
 
+#include "cuda/engine/device_engine.h"
 #include "decoder/decoder.h"
 #include "decoder/device_backend.h"
-#include "cuda/engine/device_engine.h"
 #include "learner/learner.h"
 #include "learner/support.h"
 
@@ -41,7 +41,7 @@ struct DeviceSampler {
   static std::unique_ptr<cuda::DecodeEngine> make_engine(const model::ModelConfig& config, Products products,
                                                          base::Device device, const decoder::DecoderOptions& how) {
     cuda::EngineOptions options = decoder::engine_options(config, how);
-    options.f32_products = products == Products::f32;
+    options.f32_gemms = products == Products::f32;
     return device == base::Device::cuda ? cuda::make_engine(options) : cuda::emulated::make_device_engine(options);
   }
   model::DeviceWeights* weights() { return decoder.device_weights(); }

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "cuda/runtime/check.h"
 #include "cuda/bench/flashinfer/flashinfer.h"
+#include "cuda/runtime/check.h"
 #include "cuda/runtime/kernels.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
@@ -13,7 +13,7 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 /// Of keys and of queries, the one that is compiled.
 inline constexpr std::uint32_t kFlashinferHeadDim = 128;
 
-/// Its blocks, each a tile of queries of a sequence over a stretch of positions, and room for what they leave where
+/// Its blocks, each a tile of queries of a sequence over a segment of positions, and room for what they leave where
 /// positions are divided (else null).
 struct FlashinferWork {
   std::int32_t *request_indices, *qo_tile_indices, *kv_tile_indices, *o_indptr, *merge_indptr, *kv_chunk_size;

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "base/error.h"
-#include "cuda/quantize/dequantized_products.h"
 #include "cuda/bench/flashinfer/flashinfer.h"
 #include "cuda/gemm/gemm_sweep.h"
 #include "cuda/gemm/gemms.h"
+#include "cuda/quantize/dequantized_gemms.h"
 
 // Saves the registers that a function must keep and its stack pointer at *save, goes on where `load` was saved.
 extern "C" void qrl_switch_fiber(void** save, void* load);
@@ -64,7 +64,7 @@ struct Fiber {
   std::deque<std::vector<Copy>> groups;
 };
 
-/// What a lane gives to a matrix product: a, then b.
+/// What a lane gives to a GEMM: a, then b.
 using MmaWords = std::array<std::uint32_t, 6>;
 
 /// The block that runs now.
@@ -230,7 +230,7 @@ void add_copy(void* to, const void* from, std::size_t num_bytes, const Stream& s
 }
 
 /// Ways to make products take turns, whatever their time: none may change a bit.
-class EmulatedProducts final : public Products {
+class EmulatedProducts final : public Gemms {
  public:
   explicit EmulatedProducts(bool row_only_sums)
       : row_only_sums_(row_only_sums),
@@ -238,17 +238,17 @@ class EmulatedProducts final : public Products {
           num_timed_ = num_timed_ * 1664525 + 1013904223;  // Knuth and Lewis's generator
           return static_cast<double>(num_timed_ >> 8);
         }) {}
-  void multiply(const ProductTask& task, const Stream& stream) override {
-    const auto make = [&](const ProductChoice& choice) {
-      const auto by_plain = [&](const ProductTask& bf16) { plain_product(bf16, stream); };  // cuBLASLt's
-      if (choice.kernel == ProductKernel::streamed) streamed_.multiply(task, choice.plan, stream);
-      else if (choice.kernel == ProductKernel::dequantized) dequantized_.multiply(task, by_plain, stream);
+  void multiply(const GemmTask& task, const Stream& stream) override {
+    const auto make = [&](const GemmChoice& choice) {
+      const auto by_plain = [&](const GemmTask& bf16) { plain_gemm(bf16, stream); };  // cuBLASLt's
+      if (choice.kernel == GemmKernel::streamed) streamed_.multiply(task, choice.plan, stream);
+      else if (choice.kernel == GemmKernel::dequantized) dequantized_.multiply(task, by_plain, stream);
       else by_plain(task);
     };
     make(sweep_.choose(task, make, stream));
   }
   void reserve(const DeviceMatrix& w, std::int64_t num_rows) override {
-    if (choose_product(w.format, num_rows, false, false, row_only_sums_) == ProductKernel::dequantized)
+    if (choose_gemm(w.format, num_rows, false, false, row_only_sums_) == GemmKernel::dequantized)
       dequantized_.reserve(w);
   }
   std::string describe() const override { return "bf16 plain, other formats streamed"; }
@@ -256,9 +256,9 @@ class EmulatedProducts final : public Products {
  private:
   bool row_only_sums_;
   StreamedProducts streamed_;
-  DequantizedProducts dequantized_;
+  DequantizedGemms dequantized_;
   std::uint32_t num_timed_ = 0;
-  ProductSweep sweep_;
+  GemmSweep sweep_;
 };
 
 }  // namespace
@@ -452,7 +452,7 @@ std::unique_ptr<Flashinfer> make_flashinfer(FlashinferKernel, const AttentionSha
   base::fail_internal("FlashInfer", "a GPU", "the emulation");
 }
 
-std::unique_ptr<Products> make_products(const DeviceFacts&, bool row_only_sums) {
+std::unique_ptr<Gemms> make_gemms(const DeviceFacts&, bool row_only_sums) {
   return std::make_unique<EmulatedProducts>(row_only_sums);
 }
 

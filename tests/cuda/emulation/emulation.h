@@ -1,8 +1,8 @@
-// Owns the words of cuda/runtime/target.h on the host: the tests compile the very kernels with it, so that their arithmetic,
-// indices, bounds and barriers are checked without a GPU. A block's threads are fibers of one thread; shared memory
-// starts as NaN bytes; a barrier that not all threads reach ends the test. A stream keeps what it is given until it is
-// waited for, and then does it in order: so results that are read too early, and host memory that is changed too early,
-// show. Timing, memory order and everything that the hardware does by itself are not emulated.
+// Owns the words of cuda/runtime/target.h on the host: the tests compile the very kernels with it, so that their
+// arithmetic, indices, bounds and barriers are checked without a GPU. A block's threads are fibers of one thread;
+// shared memory starts as NaN bytes; a barrier that not all threads reach ends the test. A stream keeps what it is
+// given until it is waited for, and then does it in order: so results that are read too early, and host memory that is
+// changed too early, show. Timing, memory order and everything that the hardware does by itself are not emulated.
 #pragma once
 
 #include <cmath>

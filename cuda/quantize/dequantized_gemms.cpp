@@ -1,4 +1,4 @@
-#include "cuda/quantize/dequantized_products.h"
+#include "cuda/quantize/dequantized_gemms.h"
 
 #include <algorithm>
 
@@ -18,23 +18,23 @@ void grow(Memory& memory, std::int64_t num_bytes) {
 
 }  // namespace
 
-void DequantizedProducts::reserve(const DeviceMatrix& w) {
+void DequantizedGemms::reserve(const DeviceMatrix& w) {
   grow(weights_, w.at.rows * w.at.width * kBf16Bytes);
   if (quant::spec(w.format).activations != quant::Code::bf16) grow(rows_, rows_at_once_ * w.at.width * kBf16Bytes);
 }
 
-void DequantizedProducts::multiply(const ProductTask& task, const Bf16Product& multiply_bf16, const Stream& stream) {
+void DequantizedGemms::multiply(const GemmTask& task, const Bf16Product& multiply_bf16, const Stream& stream) {
   reserve(task.w);
   dequantize_matrix(task.w, weights_.as<std::uint16_t>(), stream);
-  ProductTask bf16 = task;
+  GemmTask bf16 = task;
   bf16.w = {quant::Format::bf16, matrix_layout(quant::Format::bf16, task.w.at.out, task.w.at.in),
             weights_.as<std::uint8_t>(), nullptr};
   if (task.x.code == quant::Code::bf16) return multiply_bf16(bf16);
   const std::int64_t y_bytes = task.y_stride * (task.y_is_f32 ? 4 : 2);
   for (std::int64_t first = 0; first < task.num_rows; first += rows_at_once_) {
     bf16.num_rows = std::min(rows_at_once_, task.num_rows - first);
-    EncodedRows x = task.x;
-    x.codes = static_cast<std::uint8_t*>(x.codes) + first * x.stride;
+    QuantizedRows x = task.x;
+    x.quantized = static_cast<std::uint8_t*>(x.quantized) + first * x.stride;
     x.scales += first * x.num_scales();
     dequantize_rows(x, bf16.num_rows, rows_.as<std::uint16_t>(), stream);
     bf16.x = {quant::Code::bf16, rows_.data(), nullptr, x.stride, x.width, x.width};
