@@ -75,6 +75,7 @@ def bench_ticks(session):
             session.note(f"ticks {name}, 8B, sequences of {context:,}", None, said, **figures)
         session.note(f"ticks {name}, 8B: limits", None, f"{figures['read_gb_per_s']:.0f} GB/s read, "
                      f"{figures['copy_gb_per_s']:.0f} copied, {figures['ceiling_gpu_matmul_tflops']:.0f} TFLOP/s; publish {figures['rewrite_s'] * 1e3:.0f} ms, all weights from fp32 masters")
+        compare_with_estimate(session, name, weights, kv, figures)
     for batch in (256, 512):
         figures, key = measured.get("fp8 channel_token", {}), f"context512_batch{batch}"
         if figures.get(key + "_us") is not None:
@@ -82,6 +83,24 @@ def bench_ticks(session):
                  f"{figures[key + '_share_of_limit']:.0%} of the limit (goal: 65%) at {batch} x 512")
     compare_formats(session, measured)
     return measured
+
+
+def compare_with_estimate(session, name, weights, kv, figures):
+    """The share of the limit that was measured beside the one estimated from bytes and counted instructions."""
+    estimated, error = session.figures_of("ticks", "--shape", "8b", "--format", weights, "--kv", kv, "--batch", "1,64,512",
+                                          "--context", "512", "--estimate", "--kernels", session.programs.kernels)
+    if estimated is None:
+        return session.note(f"ticks {name}, 8B: estimate", False, error)
+    said, misses = [], 0
+    for batch in (1, 64, 512):
+        key = f"context512_batch{batch}"
+        measured, expected = figures.get(key + "_share_of_limit"), estimated[key + "_estimated_share"]
+        if measured is None:
+            continue
+        missed = not abs(measured / expected - 1) <= 0.2
+        misses += missed
+        said.append(f"{batch}: {measured:.0%}, estimated {expected:.0%}{' MISS' if missed else ''}")
+    session.note(f"ticks {name}, 8B: estimate", None, "; ".join(said), misses=misses)
 
 
 def compare_formats(session, measured):

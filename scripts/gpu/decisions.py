@@ -54,6 +54,11 @@ def of_overlap(row):
     return "below 5%: launches are not what limits a tick" if row["gain"] < 0.05 else "overlap pays: keep it everywhere"
 
 
+def of_estimate(row):
+    return ("off by more than a fifth: find out why before anything is changed (step 4)" if row["misses"] else
+            "as estimated: the largest share of the estimate is the next to mend")
+
+
 def of_fp8(row):
     share = float(re.findall(r"(\d+)% of the limit", row["what"])[0])
     return "reached" if share >= 60 else "below 60%: write down the three largest losses in us (step 4) and mend them"
@@ -75,7 +80,7 @@ def of_same_bits(row):
 
 RULES = (("operations", of_cases), ("the learner against", of_cases), ("probe: chain", of_chain), ("probe: shared", of_shared),
          ("probe: rows", of_tiles), ("counters: int4", of_counters_int4), ("counters: attention", of_counters_attention),
-         ("attention", of_attention), ("overlapping", of_overlap), ("fp8 with fp8 KV", of_fp8), ("learner ", of_learner),
+         ("attention", of_attention), ("overlapping", of_overlap), ("ticks ", of_estimate), ("fp8 with fp8 KV", of_fp8), ("learner ", of_learner),
          ("compute-sanitizer", of_sanitizer), ("save, resume", of_same_bits), ("bitwise", of_same_bits))
 
 

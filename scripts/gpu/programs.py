@@ -36,8 +36,17 @@ def pack(target):
         sys.exit(f"{target}: expected at most {MAX_PACKED_MIB} MiB, got {size_mib:.0f}")
 
 
+def count_instructions(target):
+    """scripts/gpu/kernels --json into a file: what the kernels of build/cuda are made of, for estimates of their speed."""
+    with open(target, "w") as out:
+        done = subprocess.run([ROOT / "scripts" / "gpu" / "kernels", "--json"], stdout=out, stderr=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        sys.exit(f"scripts/gpu/kernels --json: exit code {done.returncode}: {done.stderr[-500:]}")
+
+
 def gather(target):
     (target / "lib").mkdir(parents=True, exist_ok=True)
+    count_instructions(target / "kernels.json")
     for name, path in PROGRAMS.items():
         program = ROOT / "build" / path
         if not program.exists():
@@ -90,6 +99,10 @@ class Found:
                   "QRL_CUDA=on scripts/build --tests, or give --bin", file=sys.stderr)
             sys.exit(2)
         self.train, self.tests, self.learner, self.probe = found.values()
+        self.kernels = folder / "kernels.json"
+        if not self.kernels.exists():  # a build folder
+            self.kernels = work / "kernels.json"
+            count_instructions(self.kernels)
         self.env, self.torch = environment(folder)
 
 

@@ -24,6 +24,7 @@ def stand_ins(folder):
     for name in (*programs.PROGRAMS, *(f"path/{tool}" for tool in TOOLS)):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(HERE / "stand_in", folder / name)
+    programs.count_instructions(folder / "kernels.json")
 
 
 def first_contact(folder, out, *arguments, shows=True, **variables):
