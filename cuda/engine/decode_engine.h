@@ -16,7 +16,7 @@ namespace qrl::cuda {
 class WeightStore;
 class SequenceScorer;
 
-/// "13.0 sm_80 sm_89 sm_90a", what this program's kernels were compiled for; "off" without CUDA.
+/// "13.0 sm_80 sm_90a compute_90", what this program's kernels were compiled for; "off" without CUDA.
 std::string version();
 
 /// Sizes of the transformer, as model/config.h has them.

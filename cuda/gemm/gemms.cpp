@@ -58,11 +58,11 @@ class ColdTimer {
 class LibraryGemms final : public Gemms {
  public:
   LibraryGemms(const DeviceFacts& device, bool row_only_sums)
-      : is_hopper_(device.major == 9 && device.minor == 0),
+      : is_hopper_(runs_hopper_code(device)),
         row_only_sums_(row_only_sums),
         timer_(static_cast<std::size_t>(attribute(cudaDevAttrL2CacheSize, device))),
-        sweep_({is_hopper_, row_only_sums,
-                uses_table() ? std::span<const Bf16Row>(kBf16Table) : std::span<const Bf16Row>()},
+        sweep_(gemm_rules(device, row_only_sums,
+                          uses_table() ? std::span<const Bf16Row>(kBf16Table) : std::span<const Bf16Row>()),
                {static_cast<std::int64_t>(device.shared_bytes), attribute(cudaDevAttrMultiProcessorCount, device)},
                [this](const auto& launch, const Stream& stream) { return timer_.seconds(launch, stream); }) {
     if (is_hopper_) workspace_ = Memory(std::size_t{1} << 20);

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 
+#include "cuda/gemm/gemm_plan.h"
 #include "cuda/runtime/kernels.h"
 #include "cuda/runtime/runtime.h"
 
@@ -28,6 +30,11 @@ class Gemms {
   virtual void reserve(const DeviceMatrix& w, std::int64_t num_rows) = 0;
   virtual std::string describe() const = 0;  ///< which format runs where, for the log
 };
+
+/// CUTLASS's kernels are compiled for sm_90a alone: what is newer than Hopper streams, and takes cuBLASLt.
+inline GemmRules gemm_rules(const DeviceFacts& device, bool row_only_sums, std::span<const Bf16Row> table = {}) {
+  return {runs_hopper_code(device), row_only_sums, table};
+}
 
 /// What streamed_gemm needs besides its operands.
 class StreamedProducts {

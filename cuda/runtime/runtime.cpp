@@ -47,8 +47,7 @@ DeviceFacts use_device(int number) {
   QRL_CUDA_CHECK(cudaSetDevice(device));
   cudaDeviceProp properties{};
   QRL_CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
-  QRL_REQUIRE(has_kernels_for(properties.major, properties.minor), "rollout.device: cuda",
-              "a GPU of compute capability 8.0 to 8.9 or 9.0",
+  QRL_REQUIRE(has_kernels_for(properties.major), "rollout.device: cuda", "a GPU of compute capability 8.0 or newer",
               std::string(properties.name) + " of " + std::to_string(properties.major) + "." +
                   std::to_string(properties.minor));
   return {properties.name,

@@ -31,8 +31,11 @@ struct DeviceFacts {
 /// Which of `count` devices a process takes that asks for `number`: round-robin.
 inline int take_device(int number, int count) { return number % count; }
 
-/// Whether this program has kernels for a device: those of sm_80 run on all of 8.x, those of sm_90a on 9.0 alone.
-inline bool has_kernels_for(int major, int minor) { return major == 8 || (major == 9 && minor == 0); }
+/// Whether this program has kernels for a device: those of sm_80 run on all of 8.x, those of sm_90a on 9.0; for what is
+/// newer its driver compiles compute_90's PTX when they are loaded.
+inline bool has_kernels_for(int major) { return major >= 8; }
+/// Whether code for sm_90a, CUTLASS's and FlashInfer's, runs on it: on 9.0 alone.
+inline bool runs_hopper_code(const DeviceFacts& device) { return device.major == 9 && device.minor == 0; }
 
 /// Makes the visible device take_device(number, their count) the one in use by this thread. Input errors: no driver, a
 /// driver that is too old, no device, one that there are no kernels for.

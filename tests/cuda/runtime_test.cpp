@@ -1,4 +1,5 @@
 // Streams and graphs of the device's runtime.
+#include <set>
 #include <stdexcept>
 
 #include "device.h"
@@ -50,8 +51,33 @@ TEST_CASE("a graph does what was recorded again, on memory as it then is, and no
 }
 
 TEST_CASE("a GPU for which this program has no kernels is known") {
-  for (const auto& [major, minor] : {std::pair{8, 0}, {8, 6}, {8, 9}, {9, 0}})
-    CHECK(target::has_kernels_for(major, minor));
-  for (const auto& [major, minor] : {std::pair{7, 5}, {9, 1}, {10, 0}, {12, 0}})
-    CHECK_FALSE(target::has_kernels_for(major, minor));
+  for (const int major : {8, 9, 10, 12}) CHECK(target::has_kernels_for(major));
+  CHECK_FALSE(target::has_kernels_for(7));
+}
+
+TEST_CASE("a GPU newer than 9.0 streams its products or takes cuBLASLt's: CUTLASS's code is for 9.0 alone") {
+  using qrl::quant::Format;
+  const auto kernels_on = [](int major, int minor) {
+    target::DeviceFacts device;
+    device.major = major;
+    device.minor = minor;
+    std::set<GemmKernel> kernels;
+    for (const bool row_only_sums : {false, true}) {
+      const GemmRules rules = target::gemm_rules(device, row_only_sums);
+      for (const Format format : kWeightFormats) {
+        for (const std::int64_t num_rows : {1, 16, 64, 100, 4096}) {
+          for (const GemmChoice& choice : gemm_choices(format, matrix_layout(format, 4096, 4096), num_rows, false,
+                                                             rules, {std::int64_t{227} << 10, 132}))
+            kernels.insert(choice.kernel);
+        }
+      }
+    }
+    return kernels;
+  };
+  const std::set<GemmKernel> everywhere = {GemmKernel::cublaslt, GemmKernel::streamed};
+  for (const auto& [major, minor] : {std::pair{8, 0}, {8, 9}, {9, 1}, {10, 0}, {10, 3}, {12, 0}})
+    CHECK(kernels_on(major, minor) == everywhere);
+  std::set<GemmKernel> hopper = everywhere;
+  hopper.insert({GemmKernel::cutlass_int8, GemmKernel::cutlass_fp8});
+  CHECK(kernels_on(9, 0) == hopper);
 }

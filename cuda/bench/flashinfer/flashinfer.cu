@@ -179,7 +179,7 @@ bool has_flashinfer(FlashinferKernel kernel, const AttentionShape& shape, quant:
   const std::int64_t group = shape.heads_of_kv();
   if (kernel == FlashinferKernel::decode && group != 8 && group > 4) return false;
   // Its joining of levels has a block of 16 threads a head.
-  return device.major == 9 && of_pages && shape.head_dim == kFlashinferHeadDim && shape.num_heads <= 64;
+  return runs_hopper_code(device) && of_pages && shape.head_dim == kFlashinferHeadDim && shape.num_heads <= 64;
 }
 
 std::unique_ptr<Flashinfer> make_flashinfer(FlashinferKernel kernel, const AttentionShape& shape,
