@@ -241,7 +241,7 @@ std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const mode
   if (on_gpu) {
     parts.push_back({"its weights on the GPU", sampler_bytes(recipe.quant, config), false, true});
     if (const double bytes = dequantized_on_gpu(recipe, config); bytes > 0)
-      parts.push_back({"operands of many rows' products, dequantized", bytes, true, true});
+      parts.push_back({"dequantized operands", bytes, true, true});
   }
   parts.push_back({on_gpu ? "KV cache on the GPU, at most" : "KV cache", kv_bytes, !on_gpu, on_gpu, kDrawing});
   return parts;

@@ -152,7 +152,7 @@ TEST_CASE("the estimate counts the operands that a GPU's products of many rows d
     const config::Recipe recipe = config::load_recipe(kTiny, overrides, true).recipe;
     double sum = 0;
     for (const train::MemoryPart& part : train::estimate_memory(recipe, train::make_policy(recipe).config, 1)) {
-      if (part.name == "operands of many rows' products, dequantized") sum += part.on_gpu ? part.bytes : -1e9;
+      if (part.name == "dequantized operands") sum += part.on_gpu ? part.bytes : -1e9;
     }
     return sum;
   };
