@@ -366,6 +366,8 @@ TEST_CASE("FlashInfer's kernels over the same pages give the CPU's: chunks of pr
   };
   const std::vector<Sequence> sequences = {{320, 1}, {335, 1}, {336, 40}, {700, 1}, {1023, 3}};
   using target::FlashinferKernel;
+  if (!target::has_flashinfer(FlashinferKernel::decode, shape, KvFormat::bf16, *device))
+    return qrl::test::skip("built without FlashInfer (scripts/setup --peers fetches it)");
   for (const auto& [kernel, format] : {std::pair(FlashinferKernel::prefill, KvFormat::bf16),
                                        {FlashinferKernel::prefill, KvFormat::fp8_e4m3},
                                        {FlashinferKernel::decode, KvFormat::bf16},

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "cuda/attention/kv_memory.h"
+#include "cuda/engine/sequence_scorer.h"
 #include "decoder/channel_ranges.h"
 #include "decoder/forced.h"
 #include "engine_fixtures.h"
@@ -534,7 +535,7 @@ TEST_CASE("device memory that runs out is named with the device, what was asked 
   }
 
   auto engine = make_engine(config, options_of(KvFormat::bf16));
-  cuda::Engine& asked = *engine;
+  cuda::DecodeEngine& asked = *engine;
   const auto backend = decoder::make_device_backend(config, options_of(KvFormat::bf16), std::move(engine));
   backend->load(*snapshot);
   CHECK(backend->begin({}) == 200);
@@ -554,13 +555,13 @@ TEST_CASE("device memory that runs out is named with the device, what was asked 
     cuda::TokenScore score;
     is_named(
         [&] {
-          (void)asked.score(x.data(), {zero, one, 1}, std::span(&score, 1), {});
+          (void)asked.sequences().score(x.data(), {zero, one, 1}, std::span(&score, 1), {});
         },
         "rollout.gpu_memory_utilization", "the log-probs of given tokens");
     float* const after = logits.data();
     const std::vector<float*> after_layer(static_cast<std::size_t>(config.num_hidden_layers), after);
     const cuda::Tick tick{one, zero, zero, zero, {}};
-    is_named([&] { (void)asked.forward(std::span(&tick, 1), 1, after_layer, {}); }, "rollout.bitwise",
+    is_named([&] { (void)asked.sequences().forward(std::span(&tick, 1), 1, after_layer, {}); }, "rollout.bitwise",
              "a layer's keys and values of a micro-batch");
   }
 }
