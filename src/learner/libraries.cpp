@@ -125,6 +125,16 @@ base::LibraryReport find_nccl() {
   return nccl_report(version, nccl);
 }
 
+std::optional<base::Error> gpu_memory_error(const std::string& what) {
+  const std::size_t begin = what.find("CUDA out of memory");
+  if (begin == std::string::npos) return std::nullopt;
+  const std::string line = what.substr(begin, what.find('\n', begin) - begin);  // a stack of calls follows
+  return base::Error(base::ErrorKind::input, "trainer.device: cuda", "memory for the learner", line,
+                     "lower actor.max_tokens_per_micro_batch, actor.logprob_chunk_tokens or "
+                     "rollout.gpu_memory_utilization, or set actor.activation_checkpointing and "
+                     "rollout.free_cache_engine");
+}
+
 std::vector<base::LibraryReport> gpu_libraries(bool learns) {
   std::vector<base::LibraryReport> all = cuda::find_libraries();
   if (learns) all.push_back(libtorch_cuda_report(libtorch_cuda_path()));

@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "base/shared_library.h"
 
 namespace qrl::learner {
@@ -29,6 +31,10 @@ base::LibraryReport nccl_report(int version, const base::SharedLibrary& library)
 
 /// NCCL as it is found: loaded already, beside LibTorch's CUDA part, or by the loader's search.
 base::LibraryReport find_nccl();
+
+/// What LibTorch says when a GPU's memory ends ("CUDA out of memory. Tried to allocate …"), as an error of ours: which
+/// device, what was asked, what to lower. Nothing of another text.
+std::optional<base::Error> gpu_memory_error(const std::string& what);
 
 /// What a GPU's rollouts want of this machine, and its learner where there is one: without an error where it is not
 /// there. NCCL is another matter: ranks that share a GPU do without.

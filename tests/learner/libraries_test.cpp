@@ -61,4 +61,17 @@ TEST_CASE("an NCCL of another version is named with the version wanted and the o
   CHECK(learner::nccl_report(2304, library).line() == "NCCL: 2.4 or newer wanted, found 2.3.4 at /a/libnccl.so.2");
 }
 
+TEST_CASE("a GPU's memory that ends in LibTorch is named with what to lower") {
+  const auto error = learner::gpu_memory_error(
+      "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 139.80 GiB of which 1.20 GiB is "
+      "free.\nException raised from malloc at CUDACachingAllocator.cpp:1");
+  REQUIRE(error);
+  CHECK(error->exit_code() == 2);
+  CHECK_THAT(error->what(), Contains("trainer.device: cuda: expected memory for the learner, got CUDA out of memory. "
+                                     "Tried to allocate 2.00 GiB. GPU 0") &&
+                                Contains("lower actor.max_tokens_per_micro_batch"));
+  CHECK_THAT(error->what(), !Contains("Exception raised"));
+  CHECK_FALSE(learner::gpu_memory_error("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"));
+}
+
 }  // namespace qrl
