@@ -24,9 +24,9 @@ Memory normal_floats(std::int64_t count, float sigma, std::uint64_t seed, const 
 Memory quantize_normal_matrix(quant::Format format, const MatrixLayout& at, void* quantized, const Stream& stream) {
   const quant::FormatSpec& what = quant::spec(format);
   const Memory weights = normal_floats(at.out * at.in, kBenchWeightSigma, kWeightSeed, stream);
-  Memory scales(float_bytes(at.num_scales * at.rows));
+  Memory scales = Memory::zeroed(float_bytes(at.num_scales * at.rows));  // of padded outputs, too
   const Memory magnitudes(float_bytes(num_magnitudes(what.scope, at.out, at.num_scales)));
-  const Memory not_finite(sizeof(std::uint32_t));
+  const Memory not_finite = Memory::zeroed(sizeof(std::uint32_t));
   quantize_weights({weights.as<float>(), at.out, nullptr, nullptr, what.weights, what.scope,
                     what.scale_inputs == 0 ? at.in : what.scale_inputs, word_order(format), at, 0,
                     static_cast<std::uint8_t*>(quantized), scales.as<float>(), magnitudes.as<std::uint32_t>(),

@@ -74,7 +74,7 @@ TEST_CASE("a GPU newer than 9.0 streams its products or takes cuBLASLt's: CUTLAS
     }
     return kernels;
   };
-  const std::set<GemmKernel> everywhere = {GemmKernel::cublaslt, GemmKernel::streamed};
+  const std::set<GemmKernel> everywhere = {GemmKernel::cublaslt, GemmKernel::streamed, GemmKernel::dequantized};
   for (const auto& [major, minor] : {std::pair{8, 0}, {8, 9}, {9, 1}, {10, 0}, {10, 3}, {12, 0}})
     CHECK(kernels_on(major, minor) == everywhere);
   std::set<GemmKernel> hopper = everywhere;
