@@ -67,8 +67,7 @@ def long_context(session):
 
 def candidates(session):
     """Times the ways of a bf16 matmul and shows the table to commit."""
-    code, output, _ = session.run([session.programs.train, "bench", "products", "--shape", "8b", "--format", "bf16",
-                                   "--candidates"], 120)
+    code, output, _ = session.run([session.programs.train, "bench", "products", "--shape", "8b", "--candidates"], 120)
     session.note("bf16 candidates", code == 0, "table to commit:\n" + output.strip() if code == 0 else output[-300:])
 
 
