@@ -11,7 +11,7 @@ namespace qrl::train {
 
 namespace {
 
-// Our choice. Of the 202 runs of docs/compare, four pass kWideGap: three arms with a naive correction under a coarse
+// Our choice. Of the 202 runs of docs/science, four pass kWideGap: three arms with a naive correction under a coarse
 // format, and one step of a fourth.
 constexpr double kWideGap = 0.1;      // k3 KL; a run that learns has 1e-6 to 3e-2
 constexpr double kMostDropped = 0.5;  // share of tokens without weight

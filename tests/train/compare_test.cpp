@@ -11,7 +11,7 @@ namespace fs = std::filesystem;
 namespace {
 
 const std::string kScript = QRL_SOURCE_DIR "/scripts/compare_modes ";
-const fs::path kPublished = QRL_SOURCE_DIR "/docs/compare";
+const fs::path kPublished = QRL_SOURCE_DIR "/docs/science";
 
 /// The tables of a report: without its command, which names folders, and without plots, which need matplotlib.
 std::vector<std::string> tables(const fs::path& folder) {
@@ -62,7 +62,7 @@ TEST_CASE("compare_modes trains an arm from a cold start and reports it, and doe
 }
 
 TEST_CASE(
-    "compare_modes --keep: docs/compare's tables are those of its numbers, and a run made here replaces its own only") {
+    "compare_modes --keep: docs/science's tables are those of its numbers, and a run made here replaces its own only") {
   const test::TempDir dir;
   const fs::path out = dir / "out", run = dir / "runs/standard/bf16-seed1";
   fs::create_directories(out);
