@@ -1,4 +1,4 @@
-// scripts/compare_modes: that it runs, and that reports keep what other machines found.
+// scripts/compare_modes: that it runs, and that reports keep the results of other machines.
 #include <fstream>
 #include <sstream>
 
@@ -13,24 +13,37 @@ namespace {
 const std::string kScript = QRL_SOURCE_DIR "/scripts/compare_modes ";
 const fs::path kPublished = QRL_SOURCE_DIR "/docs/science";
 
-/// The tables of a report: without its command, which names folders, and without plots, which need matplotlib.
-std::vector<std::string> tables(const fs::path& folder) {
-  std::istringstream text(test::read_file(folder / "table.md"));
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(text, line);)
-    if (line.starts_with("| ")) lines.push_back(line);
-  return lines;
+/// The tables of a report without its first line, whose command names folders.
+std::string tables(const fs::path& folder) {
+  const std::string text = test::read_file(folder / "results.md");
+  return text.substr(text.find('\n'));
+}
+
+/// A CSV file, decompressed where it ends in .gz.
+std::string text_of(const fs::path& csv) {
+  return csv.extension() == ".gz" ? test::run_command("gzip -dc " + csv.string()).output : test::read_file(csv);
 }
 
 std::vector<std::string> rows_of(const fs::path& csv, const std::string& run) {
-  std::istringstream text(test::read_file(csv));
+  std::istringstream text(text_of(csv));
   std::vector<std::string> rows;
   for (std::string line; std::getline(text, line);)
     if (line.starts_with(run)) rows.push_back(line);
   return rows;
 }
 
-/// " --variants LIST" of the command that made a report; empty where it was all of them.
+/// The charts of a report that are not those of `expected`, or are missing there.
+std::vector<std::string> charts_that_differ(const fs::path& folder, const fs::path& expected) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const fs::path other = expected / entry.path().filename();
+    if (entry.path().extension() != ".svg") continue;
+    if (!fs::exists(other) || test::read_file(entry.path()) != test::read_file(other)) names.push_back(other.stem());
+  }
+  return names;
+}
+
+/// " --variants LIST" of the command that made a report; empty where the command took all of them.
 std::string variants_of(const fs::path& report) {
   const std::string text = test::read_file(report), command = text.substr(0, text.find('\n'));
   const std::size_t at = command.find(" --variants ");
@@ -48,7 +61,7 @@ TEST_CASE("compare_modes trains an arm from a cold start and reports it, and doe
   REQUIRE(first.exit_code == 0);
   CHECK(first.output.find("cold start, seed 0") != std::string::npos);
   CHECK(rows_of(dir / "out/runs.csv", "coarse,qurl,0,").size() == 1);
-  const auto steps = rows_of(dir / "out/metrics.csv", "coarse,qurl,0,");
+  const auto steps = rows_of(dir / "out/metrics.csv.gz", "coarse,qurl,0,");
   REQUIRE(steps.size() == 3);
   CHECK(steps[2].starts_with("coarse,qurl,0,2,"));
   const std::string settings = test::read_file(dir / "runs/coarse/qurl-seed0/config.yaml");
@@ -58,25 +71,28 @@ TEST_CASE("compare_modes trains an arm from a cold start and reports it, and doe
   CHECK(second.exit_code == 0);
   CHECK(second.output.find("cold start") == std::string::npos);
   CHECK(second.output.find(" s  ") == std::string::npos);  // the seconds of a run
-  CHECK(rows_of(dir / "out/metrics.csv", "coarse,qurl,0,") == steps);
+  CHECK(rows_of(dir / "out/metrics.csv.gz", "coarse,qurl,0,") == steps);
 }
 
 TEST_CASE(
-    "compare_modes --keep: docs/science's tables are those of its numbers, and a run made here replaces its own only") {
+    "compare_modes --keep makes docs/science's tables and charts of its CSV files, and a run made here replaces its "
+    "own only") {
   const test::TempDir dir;
   const fs::path out = dir / "out", run = dir / "runs/standard/bf16-seed1";
   fs::create_directories(out);
   const std::string report =
       kScript + "--report-only --keep --out " + out.string() + " --runs " + (dir / "runs").string();
   CHECK(test::run_command(report).exit_code != 0);  // nothing to keep
-  for (const char* file : {"runs.csv", "metrics.csv"}) fs::copy_file(kPublished / file, out / file);
-  const std::string published = test::read_file(kPublished / "metrics.csv");
-  const std::string variants = variants_of(kPublished / "table.md");
+  for (const char* file : {"runs.csv", "metrics.csv.gz"}) fs::copy_file(kPublished / file, out / file);
+  const std::string published = text_of(kPublished / "metrics.csv.gz");
+  const std::string variants = variants_of(kPublished / "results.md");
 
   REQUIRE(test::run_command(report + variants).exit_code == 0);
-  CHECK(test::read_file(out / "metrics.csv") == published);
+  CHECK(text_of(out / "metrics.csv.gz") == published);
   CHECK(test::read_file(out / "runs.csv") == test::read_file(kPublished / "runs.csv"));
   CHECK(tables(out) == tables(kPublished));
+  CHECK(charts_that_differ(out, kPublished) == std::vector<std::string>{});
+  CHECK(charts_that_differ(kPublished, out) == std::vector<std::string>{});
 
   fs::create_directories(run);
   std::ofstream(run / "metrics.jsonl") << R"({"step": 0, "val/countdown/reward/mean@1": 0.125})"
@@ -85,9 +101,10 @@ TEST_CASE(
                                           "\n";
   std::ofstream(run / "outcome.json") << R"({"settings": [], "exit_code": 0, "program": "abc", "seconds": 7.5})";
   REQUIRE(test::run_command(report + variants).exit_code == 0);
-  CHECK(rows_of(out / "runs.csv", "standard,bf16,1,") == std::vector<std::string>{"standard,bf16,1,abc,7.5,\r"});
-  CHECK(rows_of(out / "metrics.csv", "standard,bf16,1,").size() == 2);
+  CHECK(rows_of(out / "runs.csv", "standard,bf16,1,") == std::vector<std::string>{"standard,bf16,1,abc,7.5,"});
+  CHECK(rows_of(out / "metrics.csv.gz", "standard,bf16,1,").size() == 2);
   for (const char* other : {"standard,bf16,0,", "standard,bf16-tis,1,", "off-policy,bf16,1,"})
-    CHECK(rows_of(out / "metrics.csv", other) == rows_of(kPublished / "metrics.csv", other));
+    CHECK(rows_of(out / "metrics.csv.gz", other) == rows_of(kPublished / "metrics.csv.gz", other));
   CHECK(tables(out) != tables(kPublished));
+  CHECK_FALSE(charts_that_differ(out, kPublished).empty());
 }
