@@ -5,7 +5,7 @@
 #include "bench_work.h"
 #include "command.h"
 #include "state/hash.h"
-#include "train/quantiser.h"
+#include "train/quantizer.h"
 #include "train/session.h"
 
 namespace qrl::app {
@@ -19,13 +19,13 @@ void bench_decode(const BenchArguments& arguments, dist::Collectives& world) {
   train::Sampler sampler(bench.config, bench.loaded.recipe, world, arguments.prompt_tokens,
                          arguments.logit_tile_tokens);
   sampler.snapshot.publish(bench.hf.weights, 0);
-  train::QuantiserState quantiser;
+  train::QuantizerState quantizer;
   std::vector<std::vector<types::TokenId>> prompts;
   std::vector<types::SampleRequest> requests;
   for (std::int64_t b = 0; b < arguments.batch; ++b)
     prompts.push_back(bench.random_tokens(static_cast<std::uint64_t>(b), arguments.prompt_tokens));
   for (std::size_t b = 0; b < prompts.size(); ++b) requests.push_back({b, prompts[b], 0, 1});
-  train::load_published(sampler, prompts, bench.loaded.recipe.quant, quantiser);
+  train::load_published(sampler, prompts, bench.loaded.recipe.quant, quantizer);
 
   double decode_rate = 0, prefill_rate = 0;
   decoder::DecoderStats best;  // of the round with that decode rate

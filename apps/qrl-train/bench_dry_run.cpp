@@ -6,7 +6,7 @@
 #include "ops/paged_attention.h"
 #include "train/decoder_fit.h"
 #include "train/memory_estimate.h"
-#include "train/quantiser.h"
+#include "train/quantizer.h"
 #include "train/session.h"
 
 namespace qrl::app {

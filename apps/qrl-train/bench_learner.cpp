@@ -11,7 +11,7 @@
 #include "learner/cuda_library.h"
 #include "rollout/rollout.h"
 #include "train/gap_probe.h"
-#include "train/quantiser.h"
+#include "train/quantizer.h"
 #include "train/session.h"
 
 namespace qrl::app {
@@ -85,7 +85,7 @@ void bench_learner(const BenchArguments& arguments, dist::Collectives& world) {
   const LearnerWork work(bench, completions);
   learner::Learner learner(bench.config, bench.hf.weights, train::learner_options(bench.loaded.recipe), world);
   const config::Recipe& recipe = bench.loaded.recipe;
-  // What a quantised forward pass reads; on a GPU low_bit's products are a decoder's.
+  // What a quantized forward pass reads; on a GPU low_bit's products are a decoder's.
   std::optional<train::Sampler> sampler;
   std::optional<model::Snapshot> snapshot;
   const config::LearnerForward forward = recipe.quant.learner_forward;
@@ -123,7 +123,7 @@ void bench_step(const BenchArguments& arguments, dist::Collectives& world) {
   const Bench bench("step", arguments, world);
   train::Sampler sampler(bench.config, bench.loaded.recipe, world, arguments.prompt_tokens);
   learner::Learner learner(bench.config, bench.hf.weights, train::learner_options(bench.loaded.recipe), world);
-  train::QuantiserState quantiser;
+  train::QuantizerState quantizer;
   const auto publish = [&](std::int64_t version) {
     learner.publish(sampler.snapshot, version, sampler.decoder.device_weights());
   };
@@ -140,7 +140,7 @@ void bench_step(const BenchArguments& arguments, dist::Collectives& world) {
   for (const types::Prompt& prompt : prompts.prompts)
     requests.push_back({prompt.id, prompt.tokens, 0, static_cast<std::int32_t>(arguments.n)});
   const auto load = [&] {
-    train::load_published(sampler, train::calibration_prompts(prompts, 0, 0), bench.loaded.recipe.quant, quantiser);
+    train::load_published(sampler, train::calibration_prompts(prompts, 0, 0), bench.loaded.recipe.quant, quantizer);
   };
   load();
 

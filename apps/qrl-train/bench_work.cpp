@@ -9,7 +9,7 @@
 #include "bench_shapes.h"
 #include "command.h"
 #include "ops/isa.h"
-#include "train/quantiser.h"
+#include "train/quantizer.h"
 #include "train/session.h"
 #include "train/step_metrics.h"
 

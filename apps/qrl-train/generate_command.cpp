@@ -170,7 +170,7 @@ void generate(const GenerateArguments& arguments, dist::Collectives& world) {
   max_num_seqs = std::min(max_num_seqs, static_cast<std::int64_t>(prompts.size()) * arguments.num_samples);
   LoadedSampler loaded(std::move(source.policy), recipe, source.checkpoint, world, longest_of(prompts));
   // The profile that a checkpoint brings is its recipe's, whose file may be on another machine.
-  if (loaded.quantiser.profile != nullptr && fs::is_directory(arguments.model) &&
+  if (loaded.quantizer.profile != nullptr && fs::is_directory(arguments.model) &&
       !sets(arguments, "quant.rollout.profile"))
     source.recipe.quant.profile = "auto";
   require_calibration_data(loaded, recipe);

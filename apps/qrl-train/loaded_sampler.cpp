@@ -16,22 +16,22 @@ train::Policy policy_of(const config::Recipe& recipe, const std::string& checkpo
 LoadedSampler::LoadedSampler(train::Policy loaded, const config::Recipe& recipe, const std::string& from,
                              dist::Collectives& world, std::int64_t longest_prompt_tokens)
     : policy(std::move(loaded)), checkpoint(from), sampler(policy.config, recipe, world, longest_prompt_tokens) {
-  if (!checkpoint.empty()) quantiser = train::load_quantiser(checkpoint, policy.config, world);
+  if (!checkpoint.empty()) quantizer = train::load_quantizer(checkpoint, policy.config, world);
   // The run's own goes with its weights, but is of int8 codes alone.
-  if (recipe.quant.weights != config::WeightFormat::int8) quantiser.profile = nullptr;
+  if (recipe.quant.weights != config::WeightFormat::int8) quantizer.profile = nullptr;
 }
 
 bool LoadedSampler::calibrates_profile(const config::Recipe& recipe) const {
-  return !recipe.quant.profile.empty() && quantiser.profile == nullptr;
+  return !recipe.quant.profile.empty() && quantizer.profile == nullptr;
 }
 
 bool LoadedSampler::calibrates_kv(const config::Recipe& recipe) const {
-  const bool brings_scales = recipe.quant.kv_when == config::CalibrateKv::once && quantiser.kv_scales;
+  const bool brings_scales = recipe.quant.kv_when == config::CalibrateKv::once && quantizer.kv_scales;
   return train::kv_format(recipe.quant) == quant::KvFormat::fp8_e4m3 && !brings_scales;
 }
 
 void LoadedSampler::publish(const config::Recipe& recipe, const reward::Verifier& verifier) {
-  if (quantiser.profile != nullptr) train::require_same_profile(recipe, policy.config, *quantiser.profile);
+  if (quantizer.profile != nullptr) train::require_same_profile(recipe, policy.config, *quantizer.profile);
   const bool lacks_profile = calibrates_profile(recipe);
   train::PromptSet prompts;
   std::vector<std::vector<types::TokenId>> calibration;
@@ -41,10 +41,10 @@ void LoadedSampler::publish(const config::Recipe& recipe, const reward::Verifier
     const std::int64_t drawn = of_run ? train::read_checkpoint_state(checkpoint).state.prompts_drawn : 0;
     calibration = train::calibration_prompts(prompts, recipe.trainer.seed, static_cast<std::uint64_t>(drawn));
   }
-  if (lacks_profile) quantiser.profile = train::find_profile(policy.config, policy.weights, prompts, recipe);
-  sampler.snapshot.use_profile(quantiser.profile);
+  if (lacks_profile) quantizer.profile = train::find_profile(policy.config, policy.weights, prompts, recipe);
+  sampler.snapshot.use_profile(quantizer.profile);
   sampler.snapshot.publish(policy.weights, 0);
-  train::load_published(sampler, calibration, recipe.quant, quantiser);
+  train::load_published(sampler, calibration, recipe.quant, quantizer);
 }
 
 }  // namespace qrl::app

@@ -7,7 +7,7 @@
 #include "config/recipe.h"
 #include "dist/collectives.h"
 #include "reward/verifier.h"
-#include "train/quantiser.h"
+#include "train/quantizer.h"
 #include "train/session.h"
 
 namespace qrl::app {
@@ -29,7 +29,7 @@ struct LoadedSampler {
   train::Policy policy;
   std::string checkpoint;  ///< "": the recipe's own policy
   train::Sampler sampler;
-  train::QuantiserState quantiser;
+  train::QuantizerState quantizer;
 };
 
 }  // namespace qrl::app

@@ -55,7 +55,7 @@ int main(int argc, char** argv) {
   using namespace qrl;
   open_standard_streams();
   base::shorten_spins(argv);
-  CLI::App app("Trains language models with reinforcement learning while generating with quantised weights.",
+  CLI::App app("Trains language models with reinforcement learning while generating with quantized weights.",
                "qrl-train");
   app::Action action;
   app.set_version_flag("--version", app::version_text);

@@ -12,7 +12,7 @@
 #include "reward/verifier.h"
 #include "train/decoder_fit.h"
 #include "train/memory_estimate.h"
-#include "train/quantiser.h"
+#include "train/quantizer.h"
 #include "train/session.h"
 #include "train/settings.h"
 

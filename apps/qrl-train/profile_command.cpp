@@ -6,7 +6,7 @@
 #include "command.h"
 #include "config/keys.h"
 #include "state/file.h"
-#include "train/quantiser.h"
+#include "train/quantizer.h"
 
 namespace qrl::app {
 

@@ -7,7 +7,7 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Standard deviations of what is quantized: weights as models are initialised, activations behind a norm.
+/// Standard deviations of what is quantized: weights as models are initialized, activations behind a norm.
 inline constexpr float kBenchWeightSigma = 0.02F, kBenchRowSigma = 1.0F;
 
 /// Values of the host on the device, when it returns.

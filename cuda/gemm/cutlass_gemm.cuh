@@ -1,4 +1,4 @@
-// Owns CUTLASS's warp-specialised product of two 8-bit matrices on sm_90a, y = bf16(sum · (token scale · channel
+// Owns CUTLASS's warp-specialized product of two 8-bit matrices on sm_90a, y = bf16(sum · (token scale · channel
 // scale)). Included by one source a code, as each instantiation takes 20 s to compile.
 #pragma once
 

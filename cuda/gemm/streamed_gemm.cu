@@ -78,7 +78,7 @@ struct Codes {
 };
 
 // Where a row's piece of x lies that lane t of four reads in its turn: the four pieces that a quarter of a warp's lanes
-// read together are neighbours, and two rows' fours lie in different banks.
+// read together are neighbors, and two rows' fours lie in different banks.
 template <class C>
 QRL_DEVICE unsigned x_piece_at(unsigned row, unsigned turn, unsigned t) {
   return row * 4 * C::kXPieces + 4 * (turn ^ row % 2) + t;
@@ -198,7 +198,7 @@ struct Streamed {
     at.has_outputs = at.warp_output < task.product.w.at.rows;
     return at;
   }
-  /// Of the warp's outputs a lane has neighbours: rows q and q + 8 of instruction m's tile are these two.
+  /// Of the warp's outputs a lane has neighbors: rows q and q + 8 of instruction m's tile are these two.
   QRL_DEVICE static int output_of(const Place& at, int m, int upper) { return at.q * kLaneOutputs + 2 * m + upper; }
 
   /// Bytes of a stage where the lane's piece j of an output lies: it alone writes and reads it.
@@ -223,7 +223,7 @@ struct Streamed {
 #pragma unroll
           for (int j = 0; j < C::kWPieces; ++j)
             copy_async_16(stage + w_piece_at(m, upper, j), from + j * 4 * kPiece, true);
-          from += w.row_bytes;  // the lane's outputs are neighbours (output_of)
+          from += w.row_bytes;  // the lane's outputs are neighbors (output_of)
         }
       }
       if (C::run_scaled && lane_idx() < kWarpOutputs / 4) {

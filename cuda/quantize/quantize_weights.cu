@@ -166,7 +166,7 @@ QRL_DEVICE float number_of(Code code, std::uint32_t bits) {
   return static_cast<float>(static_cast<std::int8_t>(bits & 0xffU));
 }
 
-/// A thread a word, so that its inputs are neighbours in what is written, too.
+/// A thread a word, so that its inputs are neighbors in what is written, too.
 QRL_KERNEL void dequantize_weights_kernel(DequantizeWeightsTask task) {
   wait_for_kernel_before();
   const MatrixLayout& at = task.w.at;

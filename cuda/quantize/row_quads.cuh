@@ -1,4 +1,4 @@
-// Owns how a thread reads and writes four neighbours of a row at once. Included by kernel sources only.
+// Owns how a thread reads and writes four neighbors of a row at once. Included by kernel sources only.
 #pragma once
 
 #include "cuda/runtime/kernels.h"
@@ -22,7 +22,7 @@ QRL_DEVICE bool are_whole(const Number* first_number, std::int64_t first, std::i
   return first + 4 <= width && reinterpret_cast<std::uintptr_t>(first_number) % (4 * sizeof(Number)) == 0;
 }
 
-/// Four neighbours as they lie in memory: fp32, or bf16 in the first two words. So that several loads are under way
+/// Four neighbors as they lie in memory: fp32, or bf16 in the first two words. So that several loads are under way
 /// before the first is used.
 struct alignas(16) Raw {
   std::uint32_t word[4];

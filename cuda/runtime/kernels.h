@@ -238,7 +238,7 @@ struct DrawSettings {
 /// block of kDrawBlock, as ops/sample.h's RowSummary, the sum also of each of its parts of kDrawPart tokens; with
 /// z = (logit − largest)/temperature also Σ exp(z)·z.
 inline constexpr std::int64_t kDrawBlock = 256, kDrawPart = 32, kDrawParts = kDrawBlock / kDrawPart;
-struct SummariseTask {
+struct SummarizeTask {
   const float* logits;
   std::int64_t stride, first_token, num_tokens;  ///< first_token a multiple of kDrawBlock
   const DrawSettings* settings;
@@ -247,11 +247,11 @@ struct SummariseTask {
   float* part_sum;               ///< [rows, num_blocks, kDrawParts]
   float* block_weighted;         ///< [rows, num_blocks], Σ exp(z)·z; null: not wanted
 };
-void summarise_logits(const SummariseTask& task, std::int64_t num_rows, const Stream& stream);
+void summarize_logits(const SummarizeTask& task, std::int64_t num_rows, const Stream& stream);
 
-/// Rows whose whole vocabulary was summarised. A logit of theirs is one of those given, or made again from the row and
+/// Rows whose whole vocabulary was summarized. A logit of theirs is one of those given, or made again from the row and
 /// its weights, sums in another order than the GEMM's.
-struct SummarisedRows {
+struct SummarizedRows {
   const float *block_max, *block_sum, *part_sum;
   std::int64_t num_blocks, vocab_size;
   const DrawSettings* settings;
@@ -264,7 +264,7 @@ struct SummarisedRows {
 /// Draws one token a row: the block by the sums (fp64, a 32nd of the blocks at a time, in order), its part by the
 /// parts' (fp64, in order), then the token by the part's logits.
 struct DrawTask {
-  SummarisedRows rows;
+  SummarizedRows rows;
   const double* uniforms;
   std::int32_t* tokens;
   float* logprobs;
@@ -274,7 +274,7 @@ void draw_tokens(const DrawTask& task, std::int64_t num_rows, const Stream& stre
 /// Of each row the log-prob of its target, the bits that draw_tokens gives the same token at a temperature above 0, and
 /// the entropy (over blocks in fp64). NaN where nothing could be drawn.
 struct ScoreTask {
-  SummarisedRows rows;
+  SummarizedRows rows;
   const float* block_weighted;
   const std::int32_t* targets;
   float *logprobs, *entropies;

@@ -153,7 +153,7 @@ QRL_DEVICE void floats_of_f16x2(std::uint32_t pair, float& low, float& high) {
       : "r"(pair));
 }
 
-/// The block's shared memory, aligned for the matrix units (32 bytes); not initialised.
+/// The block's shared memory, aligned for the matrix units (32 bytes); not initialized.
 QRL_DEVICE unsigned char* shared_memory() {
   extern __shared__ __align__(128) unsigned char bytes[];
   return bytes;

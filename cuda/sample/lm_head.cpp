@@ -63,14 +63,14 @@ void LmHead::logit_tile(std::int64_t first_token, std::int64_t num_rows, float* 
 }
 
 /// At most max_step_ rows.
-SummarisedRows LmHead::summarise(const ResidualRows& rows, const std::int32_t* row_ids, std::int64_t num_rows,
+SummarizedRows LmHead::summarize(const ResidualRows& rows, const std::int32_t* row_ids, std::int64_t num_rows,
                                  const DrawSettings* settings, float* block_weighted, const Stream& stream) {
   final_norm(rows, row_ids, num_rows, stream);
   const std::int64_t stride = tile_tokens(num_rows);
   for (std::int64_t begin = 0; begin < shape_.vocab_size; begin += stride) {
     const std::int64_t num_tokens = std::min(stride, shape_.vocab_size - begin);
     logit_tile(begin, num_rows, tile_.as<float>(), stride, num_tokens, stream);
-    summarise_logits({tile_.as<float>(), stride, begin, num_tokens, settings, num_blocks_, block_max_.as<float>(),
+    summarize_logits({tile_.as<float>(), stride, begin, num_tokens, settings, num_blocks_, block_max_.as<float>(),
                       block_sum_.as<float>(), part_sum_.as<float>(), block_weighted},
                      num_rows, stream);
   }
@@ -94,10 +94,10 @@ void LmHead::draw(const ResidualRows& rows, const TickArrays& arrays, const Stre
   const std::int64_t num_rows = arrays.shape.draws;
   for (std::int64_t first = 0; first < num_rows; first += max_step_) {
     const std::int64_t count = std::min(max_step_, num_rows - first);
-    const SummarisedRows summarised =
-        summarise(rows, arrays.draw_rows + first, count, arrays.draw_settings, nullptr, stream);
+    const SummarizedRows summarized =
+        summarize(rows, arrays.draw_rows + first, count, arrays.draw_settings, nullptr, stream);
     draw_tokens(
-        {summarised, arrays.uniforms + first, drawn_.as<std::int32_t>() + first, drawn_.as<float>() + num_rows + first},
+        {summarized, arrays.uniforms + first, drawn_.as<std::int32_t>() + first, drawn_.as<float>() + num_rows + first},
         count, stream);
   }
 }
@@ -130,10 +130,10 @@ void LmHead::score(const ResidualRows& rows, const Targets& targets, std::span<T
     copy_to_device(scoring_->rows.data(), targets.rows.data() + first, num_bytes, stream);
     copy_to_device(scoring_->targets.data(), targets.tokens.data() + first, num_bytes, stream);
     const auto num_rows = static_cast<std::int64_t>(count);
-    const SummarisedRows summarised =
-        summarise(rows, scoring_->rows.as<std::int32_t>(), num_rows, scoring_->settings.as<DrawSettings>(),
+    const SummarizedRows summarized =
+        summarize(rows, scoring_->rows.as<std::int32_t>(), num_rows, scoring_->settings.as<DrawSettings>(),
                   scoring_->block_weighted.as<float>(), stream);
-    score_tokens({summarised, scoring_->block_weighted.as<float>(), scoring_->targets.as<std::int32_t>(),
+    score_tokens({summarized, scoring_->block_weighted.as<float>(), scoring_->targets.as<std::int32_t>(),
                   scoring_->logprobs.as<float>(), scoring_->entropies.as<float>()},
                  num_rows, stream);
     copy_to_host(logprobs.data() + first, scoring_->logprobs.data(), num_bytes, stream);

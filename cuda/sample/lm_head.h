@@ -43,7 +43,7 @@ class LmHead {
   std::int64_t tile_tokens(std::int64_t num_rows) const;
   void logit_tile(std::int64_t first_token, std::int64_t num_rows, float* y, std::int64_t y_stride,
                   std::int64_t num_tokens, const Stream& stream);
-  SummarisedRows summarise(const ResidualRows& rows, const std::int32_t* row_ids, std::int64_t num_rows,
+  SummarizedRows summarize(const ResidualRows& rows, const std::int32_t* row_ids, std::int64_t num_rows,
                            const DrawSettings* settings, float* block_weighted, const Stream& stream);
 
   /// What scoring needs besides, made when it is first wanted.

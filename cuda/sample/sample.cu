@@ -15,7 +15,7 @@ QRL_DEVICE float sum_parts(const float (&of_part)[kDrawParts]) {
   float left[kDrawParts];
 #pragma unroll
   for (int p = 0; p < kDrawParts; ++p) left[p] = of_part[p];
-    // A lane keeps half of the parts that it has and adds its neighbour's numbers of them.
+    // A lane keeps half of the parts that it has and adds its neighbor's numbers of them.
 #pragma unroll
   for (int count = kDrawParts / 2; count > 0; count /= 2) {
     const int mask = 4 * count;
@@ -31,7 +31,7 @@ QRL_DEVICE float sum_parts(const float (&of_part)[kDrawParts]) {
 }
 
 /// A block takes kWarps blocks of a row's logits, a warp each; a lane has one logit of each part.
-QRL_KERNEL void summarise_kernel(SummariseTask task) {
+QRL_KERNEL void summarize_kernel(SummarizeTask task) {
   wait_for_kernel_before();
   const std::int64_t row = block_x(), begin = (block_y() * kWarps + warp_idx()) * kDrawBlock;
   if (begin >= task.num_tokens) return;
@@ -90,7 +90,7 @@ struct alignas(16) Words {
 };
 
 /// Logits of the block's tokens from the row and their weights, a warp a token.
-QRL_DEVICE void make_logits_again(const SummarisedRows& rows, std::int64_t row, std::int64_t begin, std::int64_t count,
+QRL_DEVICE void make_logits_again(const SummarizedRows& rows, std::int64_t row, std::int64_t begin, std::int64_t count,
                                   float* logits) {
   const auto* x = reinterpret_cast<const Words*>(rows.rows_bf16 + row * rows.width);
   for (std::int64_t i = warp_idx(); i < count; i += kWarps) {
@@ -157,7 +157,7 @@ QRL_DEVICE void sum_in_order(std::int64_t num_blocks, const DrawPlace& place) {
 }
 
 /// A row's blocks, for every thread: shares, ends and the total.
-QRL_DEVICE Largest sum_blocks(const SummarisedRows& rows, std::int64_t row, const DrawPlace& place) {
+QRL_DEVICE Largest sum_blocks(const SummarizedRows& rows, std::int64_t row, const DrawPlace& place) {
   const float* maxima = rows.block_max + row * rows.num_blocks;
   const float* sums = rows.block_sum + row * rows.num_blocks;
   const double inverse_temperature = rows.settings->inverse_temperature;
@@ -197,7 +197,7 @@ QRL_DEVICE float logprob_of(float logit, const Largest& largest, double inverse_
 
 QRL_KERNEL void draw_kernel(DrawTask task) {
   wait_for_kernel_before();
-  const SummarisedRows& rows = task.rows;
+  const SummarizedRows& rows = task.rows;
   const DrawPlace place(rows.num_blocks);
   const std::int64_t row = block_x();
   const float* maxima = rows.block_max + row * rows.num_blocks;
@@ -265,7 +265,7 @@ QRL_KERNEL void draw_kernel(DrawTask task) {
 
 QRL_KERNEL void score_kernel(ScoreTask task) {
   wait_for_kernel_before();
-  const SummarisedRows& rows = task.rows;
+  const SummarizedRows& rows = task.rows;
   const DrawPlace place(rows.num_blocks);
   const std::int64_t row = block_x(), first_block = row * rows.num_blocks;
   const double inverse_temperature = rows.settings->inverse_temperature;
@@ -294,8 +294,8 @@ QRL_KERNEL void score_kernel(ScoreTask task) {
 
 }  // namespace
 
-void summarise_logits(const SummariseTask& task, std::int64_t num_rows, const Stream& stream) {
-  launch(summarise_kernel, {num_rows, ceil_div(task.num_tokens, kWarps * kDrawBlock)}, kThreads, 0, stream, task);
+void summarize_logits(const SummarizeTask& task, std::int64_t num_rows, const Stream& stream) {
+  launch(summarize_kernel, {num_rows, ceil_div(task.num_tokens, kWarps * kDrawBlock)}, kThreads, 0, stream, task);
 }
 
 void draw_tokens(const DrawTask& task, std::int64_t num_rows, const Stream& stream) {

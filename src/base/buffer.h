@@ -21,7 +21,7 @@ class Arena {
   std::size_t used_bytes_ = 0, block_bytes_ = 0;
 };
 
-/// Owning, movable, zero-initialised, 64-byte aligned CPU tensor; the bytes are padded to a multiple of 64, so a
+/// Owning, movable, zero-initialized, 64-byte aligned CPU tensor; the bytes are padded to a multiple of 64, so a
 /// kernel may read (never write) past the last element up to the next cache line.
 class Buffer {
  public:

@@ -274,7 +274,7 @@ void add_quant(List& list) {
       choice<LearnerForward>({{"bf16", LearnerForward::bf16},
                               {"fake_quant", LearnerForward::fake_quant},
                               {"low_bit", LearnerForward::low_bit}}),
-      "linear layers of the learner's forward: bf16, in model.dtype; fake_quant, that of values quantised and back; "
+      "linear layers of the learner's forward: bf16, in model.dtype; fake_quant, that of values quantized and back; "
       "low_bit, the sampler's own product on the sampler's own tensors, on a GPU with rollouts there, too");
   quant.add(
       "learner.backward", &QuantRecipe::learner_backward,
@@ -293,7 +293,7 @@ void add_quant(List& list) {
   quant.add("kv_calibration.margin", &QuantRecipe::kv_margin, real(positive()), "room above that percentile, a factor");
   quant.add("uaq_scale", &QuantRecipe::uaq_scale, real(positive()),
             "once before training, weights behind a norm are divided and its gain multiplied by this (QuRL's "
-            "update-aware quantisation, there 1.5): the model stays the same, updates reach its codes sooner");
+            "update-aware quantization, there 1.5): the model stays the same, updates reach its codes sooner");
 }
 
 /// Null stands for what the algorithm says (config/algorithms.h).

@@ -108,7 +108,7 @@ const std::array kModes = {
     Entry{Mode::bf16, "bf16", kBf16, "sampler and learner in bf16: the control"},
     Entry{Mode::flashrl, "flashrl", kFlashRl, "FlashRL: low-bit rollouts, truncated importance sampling"},
     Entry{Mode::fp8rl, "fp8rl", kFp8Rl, "FP8-RL: FP8 weights in blocks, FP8 KV cache calibrated after every update"},
-    Entry{Mode::qurl, "qurl", kQuRl, "QuRL: adaptive clipping range, update-aware quantisation"},
+    Entry{Mode::qurl, "qurl", kQuRl, "QuRL: adaptive clipping range, update-aware quantization"},
     Entry{Mode::qarl, "qarl", kQaRl, "QaRL: the learner's forward is the sampler's low-bit one; TBPO, Muon"},
     Entry{Mode::ais, "ais", kAis, "AIS: FP8 rollouts, adaptively blended importance sampling"},
 };

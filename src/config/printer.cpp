@@ -8,7 +8,7 @@
 
 #include "config/keys.h"
 #include "config/modes.h"
-#include "config/neighbours.h"
+#include "config/neighbors.h"
 #include "config/reader.h"
 
 namespace qrl::config {
@@ -178,9 +178,9 @@ std::string keys_markdown() {
   page +=
       "\n## Names of other trainers\n\nFor readers who come from veRL, TRL or OpenRLHF. No name in the left column is "
       "accepted; using one gives the advice on the right.\n\n| there | here |\n|---|---|\n";
-  for (const Neighbour& neighbour : neighbours()) {
-    const std::string ours(neighbour.ours), note(neighbour.note);
-    page += "| `" + std::string(neighbour.name) + "` | " +
+  for (const Neighbor& neighbor : neighbors()) {
+    const std::string ours(neighbor.ours), note(neighbor.note);
+    page += "| `" + std::string(neighbor.name) + "` | " +
             cell(ours.empty() ? "none: " + note : ours + (note.empty() ? "" : " (" + note + ")")) + " |\n";
   }
   return page;

@@ -10,7 +10,7 @@
 #include "config/faults.h"
 #include "config/keys.h"
 #include "config/modes.h"
-#include "config/neighbours.h"
+#include "config/neighbors.h"
 #include "config/printer.h"
 #include "config/rules.h"
 #include "config/yaml_tree.h"

@@ -285,7 +285,7 @@ void check_quant(const Recipe& recipe, RuleBook& rules) {
                 "the profile's smoothing is folded into the sampler's norms alone");
   rules.require({"quant.rollout.profile", "quant.uaq_scale"}, !fixed || quant.uaq_scale == 1,
                 "quant.uaq_scale 1 with quant.rollout.profile", "another",
-                "update-aware quantisation needs scales that follow the weights");
+                "update-aware quantization needs scales that follow the weights");
   // Their defaults stand in every printed recipe, so only another value is refused.
   const QuantRecipe usual;
   rules.require({"quant.kv_calibration.when", "quant.kv_calibration.percentile", "quant.kv_calibration.margin",

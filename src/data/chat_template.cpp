@@ -181,7 +181,7 @@ std::string difference(std::string_view got, std::string_view want) {
 }
 
 /// The template as ours; throws jinja::Unsupported with the reason when it writes what ours cannot.
-ChatTemplate recognise(const Rendering& rendering) {
+ChatTemplate recognize(const Rendering& rendering) {
   constexpr std::string_view kQuestion = "What is it?";
   const std::string written = rendering({}, kQuestion);
   auto chat = template_of_text(written, kQuestion);
@@ -286,7 +286,7 @@ ChatTemplate named_template(ChatTemplateName name, const std::string& bos) {
   return chat;
 }
 
-ChatTemplate recognise_template(const Tokenizer& tokenizer) {
+ChatTemplate recognize_template(const Tokenizer& tokenizer) {
   const nlohmann::json config = tokenizer_config(tokenizer);
   const std::string* file = tokenizer.file("chat_template.jinja");  // counts before the config's, as in transformers
   const std::string where = file != nullptr ? tokenizer.path_of("chat_template.jinja")
@@ -295,7 +295,7 @@ ChatTemplate recognise_template(const Tokenizer& tokenizer) {
   try {
     text = file != nullptr ? *file : template_of(config, where);
     if (text.empty()) return named_template(ChatTemplateName::plain, {});
-    return recognise(Rendering(text, special_tokens(config)));
+    return recognize(Rendering(text, special_tokens(config)));
   } catch (const jinja::Unsupported& error) {
     reason = error.what();
   }
@@ -307,11 +307,11 @@ ChatTemplate recognise_template(const Tokenizer& tokenizer) {
 }
 
 ChatTemplate choose_template(const config::DataRecipe& recipe, const Tokenizer& tokenizer) {
-  const bool recognise = recipe.chat_template == ChatTemplateName::automatic;
-  ChatTemplate chat = recognise
-                          ? recognise_template(tokenizer)
+  const bool recognize = recipe.chat_template == ChatTemplateName::automatic;
+  ChatTemplate chat = recognize
+                          ? recognize_template(tokenizer)
                           : named_template(recipe.chat_template, text_of(tokenizer_config(tokenizer), "bos_token"));
-  const std::string with = chat.name + (recognise ? ", the model's chat template" : "");
+  const std::string with = chat.name + (recognize ? ", the model's chat template" : "");
   QRL_REQUIRE(recipe.system_prompt.empty() || chat.style != ChatStyle::plain, "data.system_prompt",
               "a chat template beside it", with, "it has no effect: set data.chat_template, or delete it");
   QRL_REQUIRE(!recipe.enable_thinking || chat.answer_opening_without_thinking, "data.enable_thinking",

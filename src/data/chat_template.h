@@ -34,18 +34,18 @@ struct ChatTemplate {
 /// the spelling of llama3's first token, or "" for the usual one.
 ChatTemplate named_template(config::ChatTemplateName name, const std::string& bos);
 
-/// The template of a model, recognised by what its chat_template.jinja or tokenizer_config.json writes; plain when it
+/// The template of a model, recognized by what its chat_template.jinja or tokenizer_config.json writes; plain when it
 /// has none. It is run (data/jinja) on conversations of system and user, and must write for each what ours does: with
 /// any default system message, words that open the answer, and switch for thinking. Else an input error that says where
 /// it differs or what it needs, and lists the names. Llama 3.2's template writes the day of the run into every prompt;
 /// ours is always the date that it writes where no clock is at hand (26 Jul 2024), so that a run repeats: our choice.
-ChatTemplate recognise_template(const Tokenizer& tokenizer);
+ChatTemplate recognize_template(const Tokenizer& tokenizer);
 
 /// The template of a run: data.chat_template, or with auto the model's own. Input errors when data.system_prompt or
 /// data.enable_thinking has no effect with it, or when the tokenizer lacks the token that ends its turns.
 ChatTemplate choose_template(const config::DataRecipe& recipe, const Tokenizer& tokenizer);
 
-/// One line for `qrl-train check chat`: the template of the tokenizer's own folder, as choose_template recognises it,
+/// One line for `qrl-train check chat`: the template of the tokenizer's own folder, as choose_template recognizes it,
 /// and what it makes of a prompt.
 std::string describe_chat(const Tokenizer& tokenizer);
 

@@ -42,7 +42,7 @@ class Tokenizer {
   /// Text of a user, a data set or a model: never control tokens ("<answer>" is what its letters are). The one kind of
   /// added token that it reads is white space alone, which controls nothing (Phi-2's runs of spaces).
   std::vector<types::TokenId> encode(std::string_view text) const;
-  /// Text of our own making (templates, demonstrations): added tokens are recognised, as the tokenizers library does
+  /// Text of our own making (templates, demonstrations): added tokens are recognized, as the tokenizers library does
   /// with add_special_tokens=False.
   std::vector<types::TokenId> encode_trusted(std::string_view text) const;
   /// Several parts as one text. Bytes that are not UTF-8 become the tokens of single bytes; where the file asks for

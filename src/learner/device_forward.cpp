@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "learner/device_kernels.h"
-#include "learner/device_quantised.h"
+#include "learner/device_quantized.h"
 
 namespace qrl::learner {
 
@@ -272,7 +272,7 @@ Tensor device_hidden_states(const PolicyWeights& weights, const model::ModelConf
       const ops::PackedLinear& form = q->*which;
       if (!low_bit) return device_linear(x, weight, form.format);
       const std::string matrix = "layers." + std::to_string(idx) + "." + name;
-      return device_quantised_linear(x, weight, {device, matrix, &form, compute, backward});
+      return device_quantized_linear(x, weight, {device, matrix, &form, compute, backward});
     };
     const auto [before_ND, normed_ND] = add_norm(in[0], {in[1]}, w.input_norm, eps, dtypes.between, kernels);
     const Tensor qkv_NC = project("qkv", normed_ND, w.qkv, &model::LayerSnapshot::qkv);

@@ -27,7 +27,7 @@ DeviceRows place_rows(const PackedRows& rows, std::int64_t head_dim, const torch
 /// at a time with fp32 softmax weights. Weights' gradients are added to in fp32. Kept for the backward pass: what
 /// enters each norm, transform and product; the rest is computed again. With fake_quant each product's input is fp32,
 /// rounded to what the sampler's activations of that layer keep (rounded_activations), and its weights are the
-/// snapshot's (Parameters::read_quantised); with low_bit the product is the decoder's own (device_quantised.h), of the
+/// snapshot's (Parameters::read_quantized); with low_bit the product is the decoder's own (device_quantized.h), of the
 /// snapshot's weights as options.device has them. Straight-through gradients in both.
 Tensor device_hidden_states(const PolicyWeights& weights, const model::ModelConfig& config, const DeviceRows& rows,
                             const ForwardOptions& options);

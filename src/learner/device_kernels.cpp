@@ -1,6 +1,6 @@
 #include "learner/device_kernels.h"
 
-#include "learner/device_quantised.h"
+#include "learner/device_quantized.h"
 
 namespace qrl::learner {
 

@@ -1,7 +1,7 @@
 #include "learner/device_sampled.h"
 
 #include "base/error.h"
-#include "learner/device_quantised.h"
+#include "learner/device_quantized.h"
 
 namespace qrl::learner {
 

@@ -139,7 +139,7 @@ struct Learner::State {
   std::unique_ptr<const PageLayout> page_layout(const PackedRows& rows) const {
     return options.bitwise && !parameters.torch_ops() ? std::make_unique<const PageLayout>(rows) : nullptr;
   }
-  bool quantised() const { return options.forward != config::LearnerForward::bf16; }
+  bool quantized() const { return options.forward != config::LearnerForward::bf16; }
   /// What it computes with is there.
   ForwardOptions prepare_forward(const PageLayout* pages) {
     ForwardOptions how;
@@ -151,7 +151,7 @@ struct Learner::State {
     how.pages = pages;
     how.kv_format = options.kv_format;
     how.kernels = kernels;
-    if (quantised()) {
+    if (quantized()) {
       QRL_INVARIANT(published != nullptr && published->version() == published_version, "learner",
                     "a published snapshot of the present weights", "one of other weights, or none",
                     "publish after each update");
@@ -173,7 +173,7 @@ struct Learner::State {
     const PolicyWeights& policy = parameters.policy();
     if (!parameters.torch_ops()) {
       return target_log_probs(hidden_states(policy, config, rows, how), policy.lm_head,
-                              quantised() ? published->lm_head() : policy.head, targets, options.bitwise);
+                              quantized() ? published->lm_head() : policy.head, targets, options.bitwise);
     }
     const torch::Device where = parameters.device();
     const bool by_decoder = options.bitwise && multiplies_on_device(options);
@@ -394,13 +394,13 @@ void Learner::publish(model::Snapshot& snapshot, std::int64_t version, model::De
     model::Snapshot::DeviceWriter writer(snapshot, *device, version);
     parameters.visit_masters(*state_->ranks, [&](const model::WeightViews& some) { writer.write(some); });
     writer.finish();
-    if (parameters.fake_quant()) parameters.read_quantised(*device);
+    if (parameters.fake_quant()) parameters.read_quantized(*device);
   } else if (is_sharded() || parameters.torch_ops()) {
     snapshot.publish(all_masters(), version);
   } else {
     snapshot.publish(masters(), version);
   }
-  if (!stays_there && parameters.fake_quant()) parameters.read_quantised(snapshot);
+  if (!stays_there && parameters.fake_quant()) parameters.read_quantized(snapshot);
   state_->published = &snapshot;
   state_->published_version = version;
   state_->device = device;

@@ -26,7 +26,7 @@ class TrainingKernels;  // cuda/train/training.h
 
 namespace qrl::learner {
 
-/// What `accumulate` minimises. policy: the policy-gradient loss of algorithms.md with the recipe's settings; sft: the
+/// What `accumulate` minimizes. policy: the policy-gradient loss of algorithms.md with the recipe's settings; sft: the
 /// mean over response tokens of −log p.
 enum class LossKind : std::uint8_t { policy, sft };
 
@@ -60,7 +60,7 @@ struct LearnerOptions {
   /// With fake_quant and low_bit the linear layers read the snapshot last published, which must hold the present
   /// masters at every forward pass: publish after each update and restore.
   config::LearnerForward forward = config::LearnerForward::bf16;
-  /// With low_bit: the backward products of the layers in that format in its codes as well (quantised.h).
+  /// With low_bit: the backward products of the layers in that format in its codes as well (quantized.h).
   config::LearnerBackward backward = config::LearnerBackward::model_dtype;
   /// With low_bit: every op of the forward pass is the decoder's, keys and values are kept in `kv_format` (not
   /// fp8_e4m3) as its pages keep them, and so log-probs are the sampler's bit for bit at the weights that drew. On a
@@ -160,7 +160,7 @@ class Learner {
   /// to), and sets the update count. Collective when sharded.
   void restore(const model::WeightViews& masters, const model::WeightViews& optimizer_state, std::int64_t num_updates);
 
-  /// Quantises the masters into `snapshot`. With fake_quant and low_bit the learner reads it from now on: it must live
+  /// Quantizes the masters into `snapshot`. With fake_quant and low_bit the learner reads it from now on: it must live
   /// as long, and nobody else may publish into it. Collective when sharded: then takes one tensor at a time. `device`
   /// (or null): where on this learner's device the snapshot's weights are kept, too. Once they are there (holds) they
   /// are rewritten there alone, from the masters in place (DeviceWriter), and decoded there for fake_quant. With
@@ -168,7 +168,7 @@ class Learner {
   /// has them brought there if need be.
   void publish(model::Snapshot& snapshot, std::int64_t version, model::DeviceWeights* device = nullptr);
 
-  /// QuRL's update-aware quantisation (§3.3): divides the weights of the linear layers behind a norm (q, k, v; gate,
+  /// QuRL's update-aware quantization (§3.3): divides the weights of the linear layers behind a norm (q, k, v; gate,
   /// up) by `scale` and multiplies the norm's gain by it, so that the model computes the same. Biases stay. Collective
   /// when sharded.
   void apply_uaq(float scale);

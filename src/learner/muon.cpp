@@ -23,7 +23,7 @@ double work_of(const MuonMatrix& matrix) {
   return rows * cols * std::min(rows, cols);
 }
 
-/// Advances the momentum and clears the gradient; what is to be orthogonalised is left in the gradient until then.
+/// Advances the momentum and clears the gradient; what is to be orthogonalized is left in the gradient until then.
 torch::Tensor direction(const MuonMatrix& matrix, const MuonStep& step, bool is_mine) {
   const auto momentum = static_cast<float>(step.settings.momentum);
   torch::Tensor gradient = matrix.gradients, buffer = matrix.momentum;

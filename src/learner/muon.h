@@ -1,4 +1,4 @@
-// Owns Muon: the orthogonalised momentum of matrices, and how its work is divided over ranks. Knows no model.
+// Owns Muon: the orthogonalized momentum of matrices, and how its work is divided over ranks. Knows no model.
 #pragma once
 
 #include <torch/torch.h>
@@ -32,7 +32,7 @@ struct MuonStep {
 /// For each matrix: m ← momentum·m + g; O = newton_schulz(nesterov ? g + momentum·m : m);
 /// w ← w·(1 − lr·weight_decay) − lr·s·O with s = 0.2·√max(rows, cols) (Liu et al. 2025, "Muon is scalable": the
 /// update's RMS then is AdamW's), or 1 without match_adamw_rms; decoupled decay is our choice. Gradients are cleared.
-/// Every rank holds the same matrices and gradients; each orthogonalises its share and sends it to the others, so all
+/// Every rank holds the same matrices and gradients; each orthogonalizes its share and sends it to the others, so all
 /// end with the same bits, and with those of one process. Collective.
 void muon_step(std::span<const MuonMatrix> matrices, const MuonStep& step, RankTensors& ranks);
 

@@ -12,8 +12,8 @@
 
 #include "base/error.h"
 #include "base/threads.h"
-#include "learner/device_quantised.h"
-#include "learner/quantised.h"
+#include "learner/device_quantized.h"
+#include "learner/quantized.h"
 #include "learner/shards.h"
 
 namespace qrl::learner {
@@ -287,7 +287,7 @@ void Parameters::end_refresh(RankTensors& ranks) {
   if (options_.packs_head) pack_head();
 }
 
-void Parameters::read_quantised(const model::Snapshot& snapshot) {
+void Parameters::read_quantized(const model::Snapshot& snapshot) {
   QRL_INVARIANT(options_.fake_quant, "parameters", "fake_quant", "another forward pass");
   const auto read = [](const ops::PackedLinear& packed, Tensor to) {
     // Of a compute dtype, so that what is copied to a device is no larger than what stays there.
@@ -307,7 +307,7 @@ void Parameters::read_quantised(const model::Snapshot& snapshot) {
   }
 }
 
-void Parameters::read_quantised(model::DeviceWeights& weights) {
+void Parameters::read_quantized(model::DeviceWeights& weights) {
   QRL_INVARIANT(options_.fake_quant, "parameters", "fake_quant", "another forward pass");
   std::vector<model::DecodedTensor> wanted;
   const auto want = [&](const std::string& tensor, const Tensor& to) {

@@ -68,7 +68,7 @@ struct ParameterOptions {
   /// LibTorch's operations compute (device_forward.h): they read matrices in the compute dtype, so that a bf16 policy
   /// has such copies, sharded or not; and what the host sees of all this are copies, whatever the device.
   bool torch_ops = false;
-  bool fake_quant = false;   ///< with torch_ops: those copies are a snapshot's matrices (read_quantised)
+  bool fake_quant = false;   ///< with torch_ops: those copies are a snapshot's matrices (read_quantized)
   bool reads_tables = true;  ///< false: embedding and lm_head are those that a device has (read_tables), without copies
   std::size_t staging_bytes = std::size_t{256} << 20;  ///< at most, of staged_read's buffer
 };
@@ -120,9 +120,9 @@ class Parameters {
   void end_refresh(RankTensors& ranks);
   /// With fake_quant: has the forward pass read matrices as `snapshot` holds them, decoded and rounded to the compute
   /// dtype, until the next refresh.
-  void read_quantised(const model::Snapshot& snapshot);
+  void read_quantized(const model::Snapshot& snapshot);
   /// The same of its weights on this device, which are decoded there.
-  void read_quantised(model::DeviceWeights& weights);
+  void read_quantized(model::DeviceWeights& weights);
   /// Without reads_tables: has the forward pass read embedding and lm_head in place, until they move; lm_head as a copy
   /// where lm_head_dtype is fp32.
   void read_tables(model::DeviceWeights& weights);

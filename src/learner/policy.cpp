@@ -1,6 +1,6 @@
 #include "learner/policy.h"
 
-#include "learner/quantised.h"
+#include "learner/quantized.h"
 
 namespace qrl::learner {
 
@@ -18,10 +18,10 @@ void tell_layer_done(const ForwardOptions& options, std::size_t idx, const Tenso
 
 TensorList through_layers(const PolicyWeights& weights, const ForwardOptions& options, const Layer& layer,
                           TensorList state) {
-  const bool quantised = options.forward != config::LearnerForward::bf16;
+  const bool quantized = options.forward != config::LearnerForward::bf16;
   for (std::size_t idx = 0; idx < weights.layers.size(); ++idx) {
     const LayerWeights& w = weights.layers[idx];
-    const model::LayerSnapshot* q = quantised ? &options.snapshot->layer_form(static_cast<std::int64_t>(idx)) : nullptr;
+    const model::LayerSnapshot* q = quantized ? &options.snapshot->layer_form(static_cast<std::int64_t>(idx)) : nullptr;
     // The gradients of both that enter leave the layer's first operation together; the branch's goes on first.
     tell_layer_done(options, idx, state[1].defined() ? state[1] : state[0]);
     if (options.activation_checkpointing) {
@@ -36,18 +36,18 @@ TensorList through_layers(const PolicyWeights& weights, const ForwardOptions& op
 Tensor hidden_states(const PolicyWeights& weights, const model::ModelConfig& config, const PackedRows& rows,
                      const ForwardOptions& options) {
   const Heads heads{config.num_attention_heads, config.num_key_value_heads, config.head_dim, config.rms_norm_eps};
-  const bool quantised = options.forward != config::LearnerForward::bf16;
+  const bool quantized = options.forward != config::LearnerForward::bf16;
   const ForwardTypes dtypes = forward_types(options);
   const torch::ScalarType between = dtypes.between;
   const auto norm = [eps = config.rms_norm_eps](const Tensor& x_ND, const Branch& branch, const Weight& gain,
                                                 torch::ScalarType out) {
     return add_rms_norm(x_ND, branch, gain, eps, out);
   };
-  const auto project = [quantised, real = options.forward == config::LearnerForward::low_bit, compute = options.compute,
+  const auto project = [quantized, real = options.forward == config::LearnerForward::low_bit, compute = options.compute,
                         backward = options.backward](const Tensor& x, const Weight& w, const ops::PackedLinear* packed,
                                                      const Again& x_again) {
-    if (!quantised) return linear(x, w, x_again);
-    return quantised_linear(x, w, {packed, real, compute, backward});
+    if (!quantized) return linear(x, w, x_again);
+    return quantized_linear(x, w, {packed, real, compute, backward});
   };
   const AttentionTypes types{dtypes.attention, between};
   const auto attend = [&rows, heads, types, compute = options.compute, pages = options.pages,
@@ -55,25 +55,25 @@ Tensor hidden_states(const PolicyWeights& weights, const model::ModelConfig& con
     return pages != nullptr ? sampled_attention(qkv.value, rows, *pages, heads, format, compute)
                             : attention(qkv, rows, heads, types);
   };
-  const auto layer = [&rows, heads, norm, project, attend, between, quantised,
+  const auto layer = [&rows, heads, norm, project, attend, between, quantized,
                       low_bit = options.forward == config::LearnerForward::low_bit](
                          std::size_t, const LayerWeights& w, const model::LayerSnapshot* q, const TensorList& in) {
     const Normed before = norm(in[0], {in[1]}, w.input_norm, between);
     const Tensor qkv_NC = project(before.normed_ND, w.qkv, q != nullptr ? &q->qkv : nullptr, before.normed_again);
-    const Repeatable turned = qkv_transform(qkv_NC, rows, heads, w.transform, quantised);
+    const Repeatable turned = qkv_transform(qkv_NC, rows, heads, w.transform, quantized);
     const Tensor attended_NHE = attend(turned);
     const Tensor mixed_ND = project(attended_NHE, w.o, q != nullptr ? &q->o : nullptr, {});
-    const Normed after = norm(before.sum_ND, {mixed_ND, w.o_bias, quantised}, w.post_norm, between);
+    const Normed after = norm(before.sum_ND, {mixed_ND, w.o_bias, quantized}, w.post_norm, between);
     if (low_bit && !torch::GradMode::is_enabled())  // no backward pass to keep anything for
-      return TensorList{after.sum_ND, quantised_mlp(after.normed_ND, q->gate_up, q->down)};
+      return TensorList{after.sum_ND, quantized_mlp(after.normed_ND, q->gate_up, q->down)};
     const Tensor gate_up_N2F =
         project(after.normed_ND, w.gate_up, q != nullptr ? &q->gate_up : nullptr, after.normed_again);
     const Repeatable gated = swiglu(gate_up_N2F);
     return TensorList{after.sum_ND, project(gated.value, w.down, q != nullptr ? &q->down : nullptr, gated.again)};
   };
 
-  const Tensor table_VD = quantised ? snapshot_embedding(*options.snapshot) : weights.embedding.value;
-  const Tensor x_ND = embed(rows, weights.embedding, table_VD, quantised ? table_VD.scalar_type() : options.compute);
+  const Tensor table_VD = quantized ? snapshot_embedding(*options.snapshot) : weights.embedding.value;
+  const Tensor x_ND = embed(rows, weights.embedding, table_VD, quantized ? table_VD.scalar_type() : options.compute);
   const TensorList state = through_layers(weights, options, layer, {x_ND, Tensor()});
   return norm(state[0], {state[1]}, weights.final_norm, options.lm_head_dtype).normed_ND;
 }

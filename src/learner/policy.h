@@ -21,10 +21,10 @@ struct ForwardOptions {
   torch::ScalarType lm_head_dtype = torch::kBFloat16;
   bool activation_checkpointing = false;  ///< keep only what enters each layer
   config::LearnerForward forward = config::LearnerForward::bf16;
-  config::LearnerBackward backward = config::LearnerBackward::model_dtype;  ///< of low_bit (quantised.h)
+  config::LearnerBackward backward = config::LearnerBackward::model_dtype;  ///< of low_bit (quantized.h)
   const PageLayout* pages = nullptr;  ///< not null: sampled_attention, the decoder's bits (with low_bit)
   quant::KvFormat kv_format = quant::KvFormat::int8;
-  const model::Snapshot* snapshot = nullptr;  ///< what fake_quant and low_bit read: the masters' own values, quantised
+  const model::Snapshot* snapshot = nullptr;  ///< what fake_quant and low_bit read: the masters' own values, quantized
   model::DeviceWeights* device = nullptr;     ///< of device_forward.h's low_bit: where the snapshot's weights are
   /// Of device_forward.h: what computes rotations and SwiGLU there, in the order of work of LibTorch's present stream.
   /// Null: LibTorch's operations, which say what those kernels have to give.

@@ -322,8 +322,8 @@ void refuse_sliding_window(const Reader& reader, const ModelConfig& config) {
 }
 
 void refuse_unsupported(const Reader& reader, const ModelConfig& config) {
-  QRL_REQUIRE(reader.find("quantization_config") == nullptr, reader.at("quantization_config"), "an unquantised model",
-              "a quantised one", "use the bf16 or fp32 model that it was made from");
+  QRL_REQUIRE(reader.find("quantization_config") == nullptr, reader.at("quantization_config"), "an unquantized model",
+              "a quantized one", "use the bf16 or fp32 model that it was made from");
   for (const std::string_view name : kForeignKeys) {
     const std::string key(name);
     const Json* value = reader.find(key);

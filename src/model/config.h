@@ -88,7 +88,7 @@ std::string describe_config(const std::filesystem::path& file);
 /// parse_config reads back as the same ModelConfig.
 std::string config_json(const ModelConfig& config);
 
-/// What a tensor is, which decides initialisation, optimizer group and whether it may be quantised.
+/// What a tensor is, which decides initialization, optimizer group and whether it may be quantized.
 enum class WeightKind : std::uint8_t { embedding, norm, linear, bias, lm_head };
 
 struct WeightSpec {

@@ -1,6 +1,6 @@
 // Owns the fixed int8 profile (FlashRL): smoothing factors and weight scales made once, from a model and what its
 // linear layers see on calibration prompts, and kept while the weights move. Knows neither how that was observed nor
-// who quantises with it.
+// who quantizes with it.
 #pragma once
 
 #include <filesystem>
@@ -15,7 +15,7 @@ namespace qrl::model {
 /// ("model.layers.0.input_layernorm.weight").
 using ChannelRanges = Weights;
 
-/// What a snapshot quantises with instead of scales of its own. Symmetric codes −127…127 as quant::Format::int8 has
+/// What a snapshot quantizes with instead of scales of its own. Symmetric codes −127…127 as quant::Format::int8 has
 /// them: round(w · smoothing / scale), clamped; the norm's gain is divided by the smoothing, so that the product stays.
 /// Activations keep their own scale a token.
 struct Int8Profile {

@@ -1,4 +1,4 @@
-// Owns what the learner publishes and the decoder reads in place: every weight in the form the kernels want, quantised
+// Owns what the learner publishes and the decoder reads in place: every weight in the form the kernels want, quantized
 // once, with the policy version. Knows neither learner nor decoder.
 #pragma once
 
@@ -71,7 +71,7 @@ class Snapshot {
   /// norms; null: by the weights themselves.
   void use_profile(std::shared_ptr<const Int8Profile> profile) { profile_ = std::move(profile); }
 
-  /// Quantises and packs `masters` (fp32 views by name) on all threads. A weight that is not
+  /// Quantizes and packs `masters` (fp32 views by name) on all threads. A weight that is not
   /// finite ends in fail_broken, which names the tensor. `version` is the policy version from now on.
   void publish(const WeightViews& masters, std::int64_t version);
   /// The same of weights that are not in memory: takes one tensor's fp32 values at a time.

@@ -32,7 +32,7 @@ constexpr std::int64_t kMaxInt8Width = (std::int64_t{1} << 31) / (128 * 127) - 1
 std::int64_t ceil_div(std::int64_t count, std::int64_t divisor) { return (count + divisor - 1) / divisor; }
 std::int64_t round_up(std::int64_t count, std::int64_t multiple) { return ceil_div(count, multiple) * multiple; }
 
-/// Neighbouring inputs of one output in a panel's 32-bit word.
+/// Neighboring inputs of one output in a panel's 32-bit word.
 std::int64_t inputs_per_word(Format format) { return 32 / spec(format).weight_bits; }
 
 /// Inputs of one output under one weight scale.

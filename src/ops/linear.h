@@ -1,5 +1,5 @@
 // Contract of the matrix product y = x · Wᵀ (+ bias) in every format, its packed weights and its encoded inputs.
-// Knows nothing of models. Every op here and in the neighbouring headers is called by all members of a team together
+// Knows nothing of models. Every op here and in the neighboring headers is called by all members of a team together
 // (SPMD): it splits its own work over them and has no barrier inside, so the caller puts team.barrier() between an op
 // and the next one that reads its output. Results depend on neither the team's size nor on the other rows of a call:
 // each output row has one fixed order of operations on an ISA path.
@@ -15,7 +15,7 @@
 namespace qrl::ops {
 
 /// Output columns per panel, on every ISA path. A panel holds 32-bit words [⌈in / inputs of a word⌉][64], zero beyond
-/// the shape: the word of one column and some neighbouring inputs, first input lowest, except: e4m3's four bytes hold
+/// the shape: the word of one column and some neighboring inputs, first input lowest, except: e4m3's four bytes hold
 /// inputs 0, 2, 1, 3; eight int4 (two's complement) lie as nibbles 0, 2, 4, 6 below and 1, 3, 5, 7 above where they
 /// meet bf16 or e4m3, as bytes (0, 4), (1, 5), (2, 6), (3, 7) where they meet int8. So a shift and a mask give what the
 /// dot products take.

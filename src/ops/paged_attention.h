@@ -69,7 +69,7 @@ void store_kv(base::Team& team, const HeadShape& shape, const AttentionRows& whe
 /// Positions are taken in spans of 128, counted from position 0: a span's weights are exp(score − the span's largest),
 /// and its sums join those of the spans before in fp32, each times exp(its largest − the larger one). Within a span
 /// sums run in order of the position (int8's are exact). So nothing depends on page size, page order or chunking.
-/// Neighbouring rows that see the same pages (samples of a prompt, positions of a chunk) read those once, in whole
+/// Neighboring rows that see the same pages (samples of a prompt, positions of a chunk) read those once, in whole
 /// spans. q: the first H·E of each row of `qkv` (row stride (H+2K)·E). Scratch is per thread and kept. Splits (row, kv
 /// head) over the team, except that encoding needs whole rows: `context` ([*, H·E] fp32) is written here, and the
 /// caller encodes it after a barrier. lse_NH ([*, H], null: not wanted): log Σ exp of the scores.

@@ -113,7 +113,7 @@ double nan_of(const float* logits, std::int64_t count) {
 }
 
 /// The summary of a whole row, in memory of this thread.
-const RowSummary& summarise(const float* logits, std::int64_t vocab_size, float temperature) {
+const RowSummary& summarize(const float* logits, std::int64_t vocab_size, float temperature) {
   thread_local RowSummary row;
   row.begin(temperature);
   row.take(logits, vocab_size);
@@ -224,7 +224,7 @@ Draw draw(const float* logits, std::int64_t vocab_size, const DrawParams& params
                 "draw", "temperature >= 0, top_p in (0, 1], top_k -1 or above 0, uniform in [0, 1)",
                 "temperature " + std::to_string(params.temperature) + ", top_p " + std::to_string(params.top_p) +
                     ", top_k " + std::to_string(params.top_k) + ", uniform " + std::to_string(uniform));
-  const RowSummary& row = summarise(logits, vocab_size, params.temperature);
+  const RowSummary& row = summarize(logits, vocab_size, params.temperature);
   if (params.cuts()) {
     return draw_cut({logits, vocab_size, row.max(), row.inverse_temperature()}, params, row.total(), uniform);
   }
@@ -235,7 +235,7 @@ Draw draw(const float* logits, std::int64_t vocab_size, const DrawParams& params
 float logprob(const float* logits, std::int64_t vocab_size, const DrawParams& params, std::int32_t token) {
   QRL_INVARIANT(params.temperature > 0 && 0 <= token && token < vocab_size, "logprob",
                 "a temperature above 0 and a token of the vocabulary", std::to_string(token));
-  const RowSummary& summary = summarise(logits, vocab_size, params.temperature);
+  const RowSummary& summary = summarize(logits, vocab_size, params.temperature);
   if (!params.cuts()) return summary.logprob(logits[token]);
   const Weights row{logits, vocab_size, summary.max(), summary.inverse_temperature()};
   const Kept kept = kept_of(row, params, summary.total());

@@ -15,7 +15,7 @@ struct DrawParams {
 
 struct Draw {
   std::int32_t token = 0;
-  float logprob = 0;  ///< of the distribution drawn from: after temperature, top-k and top-p renormalised
+  float logprob = 0;  ///< of the distribution drawn from: after temperature, top-k and top-p renormalized
 };
 
 /// Logits whose weights are summed together, in fp32; over blocks sums are fp64.

@@ -79,7 +79,7 @@ void round_weights(Format format, std::span<const float> weights, std::int64_t i
 /// The same for one token's activations.
 void round_activations(Format format, std::span<const float> row, std::span<float> rounded);
 
-/// Reference codec of int8: quantises `values` (one row or channel) to `codes`, returns the scale.
+/// Reference codec of int8: quantizes `values` (one row or channel) to `codes`, returns the scale.
 float encode_int8(std::span<const float> values, std::span<std::int8_t> codes);
 /// codes · scale.
 void decode_int8(std::span<const std::int8_t> codes, float scale, std::span<float> values);

@@ -32,7 +32,7 @@ constexpr std::string_view name(KvFormat format) {
   return "fp8_e4m3";
 }
 
-/// Bytes of a code; neighbouring codes that lie together in a word of 32 bits.
+/// Bytes of a code; neighboring codes that lie together in a word of 32 bits.
 constexpr std::int64_t code_bytes(KvFormat format) {
   return format == KvFormat::f32 ? 4 : format == KvFormat::bf16 ? 2 : 1;
 }

@@ -31,7 +31,7 @@ struct TensorEntry {
 /// __metadata__ a map of strings.
 /// Our policy where the format leaves it open:
 /// - a name holds no control byte (a NUL would make "a\0b" read as "a" elsewhere): refused;
-/// - a zero-size tensor may share its neighbour's offset (the reference reader accepts it): accepted;
+/// - a zero-size tensor may share its neighbor's offset (the reference reader accepts it): accepted;
 /// - a tensor has dtype, shape and data_offsets and nothing else (who adds a field means something by it): refused;
 /// - more than 8 dimensions: refused; `__metadata__: null`: refused;
 /// - JSON whitespace around the header's object: none before, any after.

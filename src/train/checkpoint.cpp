@@ -111,13 +111,13 @@ void write_learner(const fs::path& dir, const learner::Learner& learner, const C
 }
 
 /// What the first rank adds to it.
-void write_neighbours(const fs::path& dir, const RunState& state, const learner::Learner& learner,
+void write_neighbors(const fs::path& dir, const RunState& state, const learner::Learner& learner,
                       const CheckpointContext& context) {
   if (learner.is_sharded()) model::finish_hf_shards(dir, masters_config(context.config));
   context.tokenizer.save(dir);
   write_text(dir / kStateFile, to_json(state, context).dump(1) + "\n");
   write_text(dir / kRecipeFile, context.resolved_recipe);
-  save_quantiser(dir, context.quantiser);
+  save_quantizer(dir, context.quantizer);
 }
 
 /// A folder's weights, and its moments from whichever of its optimizer files has them.
@@ -166,7 +166,7 @@ fs::path save_checkpoint(const fs::path& dir, const RunState& state, const learn
                                         {"world_size", context.world.size()}};
   commit_together(
       path, [&](const fs::path& tmp) { write_learner(tmp, learner, context); },
-      [&](const fs::path& tmp) { write_neighbours(tmp, state, learner, context); }, facts.dump(), context.world);
+      [&](const fs::path& tmp) { write_neighbors(tmp, state, learner, context); }, facts.dump(), context.world);
   if (context.world.is_first()) base::log_info("committed " + path.string());
   return path;
 }

@@ -12,7 +12,7 @@
 #include "learner/learner.h"
 #include "model/config.h"
 #include "train/inputs.h"
-#include "train/quantiser.h"
+#include "train/quantizer.h"
 
 namespace qrl::train {
 
@@ -38,11 +38,11 @@ struct CheckpointContext {
   const Inputs& inputs;
   dist::Collectives& world;
   const learner::Metrics& unfinished_row;  ///< of state.step, with state.evaluation_due
-  const QuantiserState& quantiser;
+  const QuantizerState& quantizer;
 };
 
 /// Commits DIR/step_N (or DIR/sft_N while cold-starting; an existing one of that name must not be there): HF folder of
-/// the fp32 masters with tokenizer, optimizer.safetensors, state.json, recipe.yaml, and what the quantisers keep. The
+/// the fp32 masters with tokenizer, optimizer.safetensors, state.json, recipe.yaml, and what the quantizers keep. The
 /// first rank writes; of a sharded learner each rank its shard (model-00001-of-0000N.safetensors, with the index that
 /// such a folder has, and optimizer-00001-of-0000N.safetensors). All ranks return when it is committed, or throw when
 /// any of them failed.

@@ -51,7 +51,7 @@ nlohmann::ordered_json measure(const RunParts& parts, const learner::Learner& le
   const model::ModelConfig& config = parts.policy.config;
   Sampler sampler(config, recipe, parts.world, recipe.data.max_prompt_length);
   sampler.snapshot.publish(exported(learner, config), 0);
-  QuantiserState none;
+  QuantizerState none;
   load_published(sampler, {}, recipe.quant, none);
   const Metrics metrics =
       evaluate(sampler.decoder, held_out, recipe, eval_sampling(recipe, config, parts.policy.tokenizer),

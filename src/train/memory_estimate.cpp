@@ -53,7 +53,7 @@ double sampler_bytes(const config::QuantRecipe& quant, const model::ModelConfig&
 
 /// Bytes that the backward pass of a layer reads, a token: the residual stream at both norms, q, k and v before the
 /// rotation, attention's output, gate and up. Norms' outputs, rotated heads and the gated product are computed again.
-/// A quantised forward is fp32 between its products, and keeps their inputs as codes, its pages' keys and values. On a
+/// A quantized forward is fp32 between its products, and keeps their inputs as codes, its pages' keys and values. On a
 /// GPU each product keeps its input, attention the rotated heads and their keys and values as each sequence reads them,
 /// while q, k and v before the rotation are kept for norms of heads alone; with low_bit what a product gives is bf16,
 /// and its input codes.
@@ -157,7 +157,7 @@ std::vector<MemoryPart> optimizer_parts(const config::Recipe& recipe, const mode
                                    {"optimizer moments", most.moments, true, on_gpu}};
   if (num_shards > 1 || (on_gpu && (!f32 || low_bit)))
     parts.push_back({"weights to compute with", copies, true, on_gpu});
-  if (num_shards > 1 || on_gpu) parts.push_back({"a tensor to be quantised", largest});
+  if (num_shards > 1 || on_gpu) parts.push_back({"a tensor to be quantized", largest});
   if (num_shards > 1 && on_gpu && config::draws_on_gpu(recipe))
     parts.push_back({"a tensor of another rank", largest, true, true});
   if (on_gpu) parts.push_back({"a checkpoint's way to its files", std::min(largest, kStaging)});

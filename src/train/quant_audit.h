@@ -1,4 +1,4 @@
-// Owns the record of what sampler and learner read, and of what quantising costs each weight. Knows nothing of steps.
+// Owns the record of what sampler and learner read, and of what quantizing costs each weight. Knows nothing of steps.
 #pragma once
 
 #include <string>

@@ -245,9 +245,9 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, const Run
   if (point.checkpoint) restore_learner(*point.checkpoint, state, learner, world);
   const std::unique_ptr<learner::Learner> reference = make_reference(parts, cold_start);
   begin_rl(parts, learner);
-  if (point.checkpoint) parts.quantiser = load_quantiser(*point.checkpoint, policy.config, world);
-  if (parts.quantiser.profile != nullptr) require_same_profile(recipe, policy.config, *parts.quantiser.profile);
-  else parts.quantiser.profile = find_profile(policy.config, learner.all_masters(), prompts, recipe);
+  if (point.checkpoint) parts.quantizer = load_quantizer(*point.checkpoint, policy.config, world);
+  if (parts.quantizer.profile != nullptr) require_same_profile(recipe, policy.config, *parts.quantizer.profile);
+  else parts.quantizer.profile = find_profile(policy.config, learner.all_masters(), prompts, recipe);
   if (!fresh && state.step > 0) {
     base::log_info(goes_on ? "going on after step " + std::to_string(state.step)
                            : "nothing left to do: step " + std::to_string(state.step) +

@@ -147,7 +147,7 @@ Sampler::Sampler(const model::ModelConfig& config, const config::Recipe& recipe,
 
 std::vector<std::vector<types::TokenId>> calibration_prompts(const PromptSet& set, std::uint64_t seed,
                                                              std::uint64_t num_drawn) {
-  constexpr int kPrompts = 16;  // ours; fp8 scales take the first of them (train/quantiser.h)
+  constexpr int kPrompts = 16;  // ours; fp8 scales take the first of them (train/quantizer.h)
   base::RandomStream random(seed, base::RandomPurpose::calibration, num_drawn);
   std::vector<std::vector<types::TokenId>> prompts;
   prompts.reserve(kPrompts);

@@ -42,7 +42,7 @@ Policy make_policy(const config::Recipe& recipe);
 /// The policy of a checkpoint (verified) or HF folder.
 Policy load_policy(const std::filesystem::path& dir);
 
-/// The sampler's side: a snapshot and the decoder that reads it (train/quantiser.h's load_published, after each publish
+/// The sampler's side: a snapshot and the decoder that reads it (train/quantizer.h's load_published, after each publish
 /// into it). The snapshot is the decoder's only weight memory.
 struct Sampler {
   /// With rollout.device cuda on the GPU of this process's number among those of `world` on this machine.

@@ -36,7 +36,7 @@ void commit(RunParts& parts, const learner::Learner& learner, dist::Collectives&
   std::filesystem::path dir = parts.folder != nullptr ? parts.folder->checkpoints() : std::filesystem::path();
   save_checkpoint(dir, parts.state, learner,
                   {parts.policy.config, parts.policy.tokenizer, parts.resolved_recipe, parts.inputs, world,
-                   parts.unfinished_row, parts.quantiser});
+                   parts.unfinished_row, parts.quantizer});
   if (parts.folder != nullptr) prune_checkpoints(dir, parts.recipe.trainer.max_ckpt_to_keep, parts.recipe.sft.steps);
 }
 
@@ -80,7 +80,7 @@ Trainer::Trainer(RunParts& parts, learner::Learner& learner, learner::Learner* r
   if (parts.folder != nullptr) {
     for (const auto& [step, row] : read_rows(parts.folder->metrics_file())) (void)health_.observe(step, row);
   }
-  sampler_.snapshot.use_profile(parts.quantiser.profile);
+  sampler_.snapshot.use_profile(parts.quantizer.profile);
   publish();
   write_audit();
   check_gap(probe(), parts_.recipe.rollout_correction);
@@ -312,7 +312,7 @@ void Trainer::publish() {
   load_published(
       sampler_,
       calibration_prompts(prompts_, parts_.recipe.trainer.seed, static_cast<std::uint64_t>(parts_.state.prompts_drawn)),
-      parts_.recipe.quant, parts_.quantiser);
+      parts_.recipe.quant, parts_.quantizer);
 }
 
 Metrics Trainer::probe() {

@@ -8,7 +8,7 @@
 #include "train/health.h"
 #include "train/progress.h"
 #include "train/prompts.h"
-#include "train/quantiser.h"
+#include "train/quantizer.h"
 #include "train/run_folder.h"
 #include "train/session.h"
 
@@ -27,7 +27,7 @@ struct RunParts {
   MetricsFile& metrics;
   MetricsFile& sft_metrics;
   Metrics unfinished_row;  ///< of state.step, with state.evaluation_due
-  QuantiserState quantiser;
+  QuantizerState quantizer;
 };
 
 /// Commits a checkpoint of `parts.state` with the metric files' sizes in it (all ranks of `world` call), prunes old

@@ -143,7 +143,7 @@ TEST_CASE("formats that cannot meet are refused") {
         config::ActivationFormat::int8);
 }
 
-TEST_CASE("unknown keys name the nearest key or the neighbour's counterpart") {
+TEST_CASE("unknown keys name the nearest key or the neighbor's counterpart") {
   struct Case {
     std::string yaml, expected;
   };

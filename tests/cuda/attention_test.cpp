@@ -1,4 +1,4 @@
-// Attention: against the CPU's op on the same bytes, and against itself under other plans, pages and neighbours.
+// Attention: against the CPU's op on the same bytes, and against itself under other plans, pages and neighbors.
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -54,7 +54,7 @@ std::vector<float> normal_numbers(Code code, float sigma, std::uint64_t seed, st
   return numbers;
 }
 
-TEST_CASE("normal values made on the device: finite, mean 0, variance 1, normal tails, no two neighbours alike") {
+TEST_CASE("normal values made on the device: finite, mean 0, variance 1, normal tails, no two neighbors alike") {
   if (!find_device()) return;
   constexpr std::size_t kCount = 200'003;
   const auto count = static_cast<double>(kCount);

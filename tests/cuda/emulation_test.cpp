@@ -27,7 +27,7 @@ struct Task {
   bool with_barrier;
 };
 
-/// Every thread reads what its neighbour wrote.
+/// Every thread reads what its neighbor wrote.
 void pass_on(Task task) {
   wait_for_kernel_before();
   auto* shared = reinterpret_cast<float*>(shared_memory());

@@ -19,7 +19,7 @@ struct Drawn {
 };
 
 /// What score_tokens makes of drawn tokens in the place of draw_tokens.
-void score(Drawn& drawn, const target::SummarisedRows& rows, const float* weighted, const target::Stream& stream) {
+void score(Drawn& drawn, const target::SummarizedRows& rows, const float* weighted, const target::Stream& stream) {
   std::vector<std::int32_t> targets = drawn.tokens;
   for (std::int32_t& token : targets) token = std::max(token, 0);
   const OnDevice<std::int32_t> targets_there(targets);
@@ -45,11 +45,11 @@ Drawn draw_there(const std::vector<float>& logits, std::int64_t vocab_size, cons
   const bool greedy = temperature == 0;
   const OnDevice<target::DrawSettings> settings({{greedy ? 1.0F : 1.0F / temperature, greedy ? 1 : 0}});
   for (std::int64_t begin = 0; begin < vocab_size; begin += tile) {
-    target::summarise_logits({there.data() + begin, vocab_size, begin, std::min(tile, vocab_size - begin),
+    target::summarize_logits({there.data() + begin, vocab_size, begin, std::min(tile, vocab_size - begin),
                               settings.data(), num_blocks, maxima.data(), sums.data(), parts.data(), weighted.data()},
                              num_rows, stream);
   }
-  const target::SummarisedRows rows{maxima.data(), sums.data(), parts.data(), num_blocks, vocab_size, settings.data(),
+  const target::SummarizedRows rows{maxima.data(), sums.data(), parts.data(), num_blocks, vocab_size, settings.data(),
                                     there.data(),  vocab_size,  nullptr,      nullptr,    0};
   target::draw_tokens({rows, uniforms_there.data(), tokens.data(), logprobs.data()}, num_rows, stream);
   stream.wait();
@@ -215,18 +215,18 @@ TEST_CASE("logits that are made again give the same tokens") {
   for (const float temperature : {0.0F, 1.0F}) {
     const bool greedy = temperature == 0;
     const OnDevice<target::DrawSettings> settings({{1, greedy ? 1 : 0}});
-    target::summarise_logits({there.data(), kVocab, 0, kVocab, settings.data(), num_blocks, maxima.data(), sums.data(),
+    target::summarize_logits({there.data(), kVocab, 0, kVocab, settings.data(), num_blocks, maxima.data(), sums.data(),
                               parts.data(), weighted.data()},
                              kRows, stream);
-    const target::SummarisedRows summarised{
+    const target::SummarizedRows summarized{
         maxima.data(), sums.data(), parts.data(),      num_blocks,           kVocab, settings.data(),
         nullptr,       0,           rows_there.data(), weights_there.data(), kWidth};
-    target::draw_tokens({summarised, uniforms_there.data(), tokens.data(), logprobs.data()}, kRows, stream);
+    target::draw_tokens({summarized, uniforms_there.data(), tokens.data(), logprobs.data()}, kRows, stream);
     stream.wait();
     const Drawn want = draw_there(logits, kVocab, uniforms, temperature, kVocab);
     if (!greedy) {
       Drawn drawn{tokens.read(), logprobs.read(), {}, {}};
-      score(drawn, summarised, weighted.data(), stream);
+      score(drawn, summarized, weighted.data(), stream);
       CHECK(drawn.scored == drawn.logprobs);
     }
     CHECK(tokens.read() == want.tokens);

@@ -17,7 +17,7 @@ using types::TokenId;
 
 constexpr std::size_t kVocab = 67;
 
-/// Softmax after temperature, top-k, then top-p of the renormalised rest, in fp64.
+/// Softmax after temperature, top-k, then top-p of the renormalized rest, in fp64.
 std::vector<double> distribution(const double* logits, const types::SamplingParams& params) {
   std::vector<std::size_t> order(kVocab);
   std::iota(order.begin(), order.end(), 0);

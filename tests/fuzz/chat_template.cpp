@@ -1,5 +1,5 @@
-// A tokenizer_config.json, or (when it begins like one) the text of a chat_template.jinja: the template is recognised
-// or refused, and what is recognised writes prompts.
+// A tokenizer_config.json, or (when it begins like one) the text of a chat_template.jinja: the template is recognized
+// or refused, and what is recognized writes prompts.
 #include "data/chat_template.h"
 
 #include "target.h"
@@ -32,7 +32,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t num_
   }
   fuzz::accepts([&] {
     const data::Tokenizer tokenizer = data::Tokenizer::load(folder);
-    const data::ChatTemplate chat = data::recognise_template(tokenizer);
+    const data::ChatTemplate chat = data::recognize_template(tokenizer);
     data::ChatPrompt prompt;
     prompt.text = text.substr(0, 40);
     for (const bool thinking : {true, false}) {

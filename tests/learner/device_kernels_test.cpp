@@ -159,7 +159,7 @@ TEST_CASE("the device's kernels give the same bits again, checkpointed or not") 
   CHECK((outcome_of(family.config, options, work, false).masters != once.masters));
 }
 
-TEST_CASE("the device's kernels between fake-quantised products, and with lm_head in fp32") {
+TEST_CASE("the device's kernels between fake-quantized products, and with lm_head in fp32") {
   for (const Family& family : {families()[0], families()[3]}) {
     CAPTURE(family.name);
     LearnerOptions options = options_of(ComputeDType::f32);

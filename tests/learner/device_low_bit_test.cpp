@@ -6,9 +6,9 @@
 #include <mutex>
 #include <optional>
 
-#include "learner/device_quantised.h"
+#include "learner/device_quantized.h"
 #include "learner/device_sampler.h"
-#include "learner/quantised.h"
+#include "learner/quantized.h"
 #include "learner/ranks.h"
 
 namespace qrl {
@@ -191,12 +191,12 @@ void compare_layers(base::Device device) {
       const auto there = [&, packed = packed](DeviceSampler& sampler, torch::ScalarType compute,
                                               LearnerBackward backward = LearnerBackward::model_dtype) {
         return gradients_of(x.to(where), d_y, packed->out, [&](const Tensor& rows, const learner::Weight& weight) {
-          return learner::device_quantised_linear(rows, weight, {sampler.weights(), matrix, packed, compute, backward});
+          return learner::device_quantized_linear(rows, weight, {sampler.weights(), matrix, packed, compute, backward});
         });
       };
       const auto on_cpu = [&, packed = packed](const Tensor& arriving, LearnerBackward backward) {
         return gradients_of(x, arriving, packed->out, [&](const Tensor& rows, const auto& weight) {
-          return learner::quantised_linear(rows, {torch::empty({packed->out, packed->in}), weight.gradient},
+          return learner::quantized_linear(rows, {torch::empty({packed->out, packed->in}), weight.gradient},
                                            {packed, true, torch::kFloat32, backward});
         });
       };
@@ -232,7 +232,7 @@ void compare_layers(base::Device device) {
       // No gradient wanted, the same product.
       const torch::NoGradGuard no_grad;
       const Tensor again =
-          learner::device_quantised_linear(x.to(where), {}, {rounded.weights(), matrix, packed, torch::kBFloat16});
+          learner::device_quantized_linear(x.to(where), {}, {rounded.weights(), matrix, packed, torch::kBFloat16});
       CHECK(torch::equal(again.cpu(), in_use.y));
     }
   }
@@ -305,11 +305,11 @@ TEST_CASE("an fp8 backward pass on a device takes runs of tokens as they come, m
   const Tensor x = torch::randn({tokens, packed.in}), d_y = torch::randn({tokens, packed.out});
   const auto fp8 = LearnerBackward::fp8_e4m3;
   const Gradients got = gradients_of(x, d_y, packed.out, [&](const Tensor& rows, const learner::Weight& weight) {
-    return learner::device_quantised_linear(rows, weight,
+    return learner::device_quantized_linear(rows, weight,
                                             {sampler.weights(), "layers.0.down", &packed, torch::kFloat32, fp8});
   });
   const Gradients want = gradients_of(x, d_y, packed.out, [&](const Tensor& rows, const learner::Weight& weight) {
-    return learner::quantised_linear(rows, weight, {&packed, true, torch::kFloat32, fp8});
+    return learner::quantized_linear(rows, weight, {&packed, true, torch::kFloat32, fp8});
   });
   CHECK(relative(got.d_x, want.d_x) < 1e-3);
   CHECK(relative(got.d_w, want.d_w) < 1e-3);
@@ -377,7 +377,7 @@ TEST_CASE("a step with low_bit on a device is fake_quant's there, and reads what
     const Tensor x = torch::randn({5, config.hidden_size});
     const auto product = [&](DeviceSampler& from) {
       const ops::PackedLinear& form = from.snapshot.layer_form(0).gate_up;
-      return learner::device_quantised_linear(x, {}, {from.weights(), "layers.0.gate_up", &form, torch::kBFloat16});
+      return learner::device_quantized_linear(x, {}, {from.weights(), "layers.0.gate_up", &form, torch::kBFloat16});
     };
     const Tensor y = product(sampler);
     sampler.publish(learner, 1);

@@ -39,7 +39,7 @@ std::vector<Way> ways() {
   add("grpo none", AlgorithmName::grpo, CorrectionMethod::none);
   add("grpo tis acr", AlgorithmName::grpo, CorrectionMethod::tis).correction = {
       .method = CorrectionMethod::tis, .threshold = 1.2, .threshold_low = {}, .acr = true};
-  add("grpo behaviour", AlgorithmName::grpo, CorrectionMethod::none).correction.behaviour_in_ratio = true;
+  add("grpo behavior", AlgorithmName::grpo, CorrectionMethod::none).correction.behaviour_in_ratio = true;
   add("dr_grpo icepop", AlgorithmName::dr_grpo, CorrectionMethod::icepop);
   add("dapo mis_prod", AlgorithmName::dapo, CorrectionMethod::mis_prod);
   add("dapo ais", AlgorithmName::dapo, CorrectionMethod::ais);

@@ -373,7 +373,7 @@ TEST_CASE("every e4m3 code is written and read as the reference codec has it") {
   CHECK(std::equal(want.begin(), want.end(), got.context.begin()));
 }
 
-TEST_CASE("the fp8 encoder of each path is the reference codec, for every bf16 number and its neighbours") {
+TEST_CASE("the fp8 encoder of each path is the reference codec, for every bf16 number and its neighbors") {
   const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
   int num_wrong = 0;
   for (std::uint32_t high = 0; high < 65536; ++high) {

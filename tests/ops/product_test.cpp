@@ -1,5 +1,5 @@
 // The products of training against fp64 on the same values: every way an operand can lie, odd shapes, each instruction
-// set, and that neither threads nor neighbours move a bit.
+// set, and that neither threads nor neighbors move a bit.
 #include "ops/product.h"
 
 #include <cmath>

@@ -122,7 +122,7 @@ TEST_CASE("log-probs of a learner on the sampler's tensors are the sampler's, up
   CHECK(gap(LearnerForward::fake_quant, quant::Format::int8) < gap(LearnerForward::bf16, quant::Format::int8));
 }
 
-TEST_CASE("log-probs after top-k and top-p are the sampler's: both renormalise over what is left") {
+TEST_CASE("log-probs after top-k and top-p are the sampler's: both renormalize over what is left") {
   const model::ModelConfig config = test::tiny_config();
   const auto world = dist::make_solo();
   learner::Learner learner(config, test::tiny_weights(config), test::options(), *world);

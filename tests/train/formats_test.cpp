@@ -8,7 +8,7 @@
 #include "config/support.h"
 #include "dist/collectives.h"
 #include "learner/support.h"
-#include "train/quantiser.h"
+#include "train/quantizer.h"
 
 using namespace qrl;
 using quant::Format;
@@ -154,8 +154,8 @@ TEST_CASE("a recipe's percentile and margin decide the fp8 scales of keys and va
     REQUIRE(recipe);
     train::Sampler sampler(config, *recipe, *world, 40);
     sampler.snapshot.publish(model::views(weights), 3);
-    train::QuantiserState quantiser;
-    train::load_published(sampler, prompts, recipe->quant, quantiser);
+    train::QuantizerState quantizer;
+    train::load_published(sampler, prompts, recipe->quant, quantizer);
     const decoder::KvScales made = sampler.decoder.kv_scales();
     CHECK(made.version == 3);
     const decoder::KvScales want =

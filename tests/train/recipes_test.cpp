@@ -197,7 +197,7 @@ TEST_CASE("the estimate of what a GPU's learner computes with: copies, and with 
   for (const char* forward : {"bf16", "fake_quant"})
     CHECK(bytes_of(parts_of(forward), "weights to compute with") == 2 * matrices + 4 * vectors);
   const auto low_bit = parts_of("low_bit"), fake = parts_of("fake_quant");
-  CHECK(bytes_of(fake, "a checkpoint's way to its files") == bytes_of(fake, "a tensor to be quantised"));  // small ones
+  CHECK(bytes_of(fake, "a checkpoint's way to its files") == bytes_of(fake, "a tensor to be quantized"));  // small ones
   CHECK(bytes_of(low_bit, "weights to compute with") == 4 * vectors);
   CHECK(bytes_of(low_bit, "a layer's matrix and its input, decoded") > 0);
   // End to end in fp8 beside fp8 alone: an input in fp32, and fp32 gradients of some tokens.

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kMaxWork_bytes = std::size_t{4} << 20;  ///< of all values that a run makes, and 64 a step
 
-/// Jinja's own names and transformers', but strftime_now: the day of the run is never there (recognise_template).
+/// Jinja's own names and transformers', but strftime_now: the day of the run is never there (recognize_template).
 bool is_global(std::string_view name) {
   constexpr std::array<std::string_view, 7> kGlobals = {"range",  "dict",      "lipsum",         "cycler",
                                                         "joiner", "namespace", "raise_exception"};

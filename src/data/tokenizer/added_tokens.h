@@ -18,7 +18,7 @@ struct AddedToken {
   bool single_word = false;  ///< only where no word goes on beside it
   bool lstrip = false;       ///< takes the white space before it in
   bool rstrip = false;       ///< takes the white space after it in
-  bool normalized = false;   ///< looked for after normalisation
+  bool normalized = false;   ///< looked for after normalization
 };
 
 /// A stretch of a text: bytes begin … end − 1.
@@ -27,7 +27,7 @@ struct Stretch {
   std::size_t end = 0;
 };
 
-/// Added tokens of one kind (looked for before normalisation, or after it), as the tokenizers library finds them: the
+/// Added tokens of one kind (looked for before normalization, or after it), as the tokenizers library finds them: the
 /// leftmost first, of those that begin at one place the longest; one that single_word rejects hides what it covers.
 class AddedTokens {
  public:

@@ -12,14 +12,14 @@
 
 namespace qrl::data {
 
-/// Two neighbours that become one token. A list of merges is in order of rank: the first is done first.
+/// Two neighbors that become one token. A list of merges is in order of rank: the first is done first.
 struct Merge {
   types::TokenId left = 0;
   types::TokenId right = 0;
   types::TokenId merged = 0;
 };
 
-/// Byte-pair encoding (Sennrich et al. 2016, over bytes as Radford et al. 2019): of all neighbours the pair of lowest
+/// Byte-pair encoding (Sennrich et al. 2016, over bytes as Radford et al. 2019): of all neighbors the pair of lowest
 /// rank is merged first, of equal ones the leftmost, until none is left.
 class Bpe {
  public:

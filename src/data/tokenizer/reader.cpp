@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kMaxDepth = 16;
 constexpr const char* kUseByteLevel =
-    "tokenizers of the GPT-2, Qwen2/3, Llama 3 and Phi-2 kind are: byte-level BPE, no normaliser or NFC";
+    "tokenizers of the GPT-2, Qwen2/3, Llama 3 and Phi-2 kind are: byte-level BPE, no normalizer or NFC";
 /// GPT-2's cut (Radford et al. 2019, encoder.py), which ByteLevel makes itself with use_regex.
 constexpr const char* kGpt2Pattern = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
@@ -320,7 +320,7 @@ class TokenizerReader {
     result_.bpe.emplace(std::move(vocab), merges, flag_of(model, "ignore_merges"));
     result_.summary = "byte-level BPE, " + std::to_string(vocab_.size()) + " tokens, " + std::to_string(merges.size()) +
                       " merges, " + std::to_string(added_.size()) + " added tokens, " +
-                      (result_.nfc ? "NFC, " : "no normaliser, ") + std::to_string(result_.steps.size()) +
+                      (result_.nfc ? "NFC, " : "no normalizer, ") + std::to_string(result_.steps.size()) +
                       (result_.steps.size() == 1 ? " split pattern" : " split patterns");
   }
   /// A merge is written as two strings, or by tokenizers before 0.20 as one with a space between.

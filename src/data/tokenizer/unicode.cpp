@@ -15,13 +15,13 @@ namespace {
 const icu::Normalizer2& nfc() {
   UErrorCode error = U_ZERO_ERROR;
   const icu::Normalizer2* instance = icu::Normalizer2::getNFCInstance(error);
-  QRL_INVARIANT(U_SUCCESS(error) != 0, "ICU", "its data for normalisation form C", u_errorName(error));
+  QRL_INVARIANT(U_SUCCESS(error) != 0, "ICU", "its data for normalization form C", u_errorName(error));
   return *instance;
 }
 
 icu::StringPiece piece_of(std::string_view text) { return {text.data(), static_cast<int32_t>(text.size())}; }
 
-/// Normalisation works on stretches of at most this many bytes: ICU counts in 32 bits.
+/// Normalization works on stretches of at most this many bytes: ICU counts in 32 bits.
 constexpr std::size_t kMaxText_bytes = std::size_t{1} << 30;
 
 /// Below U+0300 every character is its own normal form and joins nothing, and these are the lead bytes below it.

@@ -6,9 +6,9 @@
 
 namespace qrl::data {
 
-/// Whether valid UTF-8 is in normalisation form C already (UAX #15).
+/// Whether valid UTF-8 is in normalization form C already (UAX #15).
 bool is_nfc(std::string_view text);
-/// Valid UTF-8 in normalisation form C.
+/// Valid UTF-8 in normalization form C.
 std::string to_nfc(std::string_view text);
 
 /// Bytes of white space (property White_Space) that valid UTF-8 begins or ends with.

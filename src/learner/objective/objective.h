@@ -1,4 +1,4 @@
-// Owns how surrogate, correction, KL and entropy make one number to minimise. Pure; knows neither models nor batches.
+// Owns how surrogate, correction, KL and entropy make one number to minimize. Pure; knows neither models nor batches.
 #pragma once
 
 #include "learner/objective/aggregation.h"
@@ -26,7 +26,7 @@ ObjectiveSettings objective_settings(const config::AlgorithmRecipe& algorithm,
 /// A micro-batch's shares (scalars) of the mini-batch's terms, and what happened to its tokens.
 struct Objective {
   torch::Tensor policy, kl;  ///< kl undefined without kl_loss_coef
-  torch::Tensor total;       ///< policy + kl_loss_coef·kl − entropy_coef·entropy: to be minimised
+  torch::Tensor total;       ///< policy + kl_loss_coef·kl − entropy_coef·entropy: to be minimized
   Surrogate surrogate;
   CorrectionWeights weights;
   torch::Tensor truncation;  ///< acr: r_t, [M]; else undefined

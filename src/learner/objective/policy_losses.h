@@ -15,7 +15,7 @@ namespace qrl::learner {
 /// Why a token's ratio teaches nothing: where it lies beyond a bound that its advantage's sign makes act.
 enum class ClipSide : std::uint8_t { none, high, low, negative_high, dual };
 
-/// J of each token, [M], to be maximised. A sequence's surrogate stands on each of its tokens.
+/// J of each token, [M], to be maximized. A sequence's surrogate stands on each of its tokens.
 struct Surrogate {
   torch::Tensor objective;
   torch::Tensor side;   ///< uint8, ClipSide

@@ -86,7 +86,7 @@ class Ahead {
     next_lines();
     for (std::int64_t i = 0; i < kLines; ++i) ask_line();
   }
-  /// When `Vectors` neighbouring vectors of words are read.
+  /// When `Vectors` neighboring vectors of words are read.
   template <int Vectors>
   void ask() {
     constexpr int kVectorsOfLine = static_cast<int>(kLine / kWordBytes) / kLanes;

@@ -1,5 +1,5 @@
-// Owns how neighbouring inputs of one row (Input: the same in all lanes) and of one vector of columns (Weights) meet in
-// an accumulator, for each kind of code, and how the 32-bit words of such neighbours are moved. Knows neither matrices
+// Owns how neighboring inputs of one row (Input: the same in all lanes) and of one vector of columns (Weights) meet in
+// an accumulator, for each kind of code, and how the 32-bit words of such neighbors are moved. Knows neither matrices
 // nor attention.
 #pragma once
 

@@ -1,7 +1,7 @@
 // How a query and its softmax weights meet the keys and values of each KV format: how they are prepared for its dot
 // products and what the sums come to. Knows neither pages nor heads.
 //
-// Whatever the format, pages hold words of 32 bits: kWord neighbouring codes (quant::codes_per_word) of one key, or of
+// Whatever the format, pages hold words of 32 bits: kWord neighboring codes (quant::codes_per_word) of one key, or of
 // one element over the positions.
 #pragma once
 

@@ -1,5 +1,5 @@
 // The matrix products of a backward pass and of fp32 or bf16 training. The right operand's panels hold, for each word
-// of neighbouring inputs along the depth, kProductPanel columns; the left operand is read by broadcasts, from its own
+// of neighboring inputs along the depth, kProductPanel columns; the left operand is read by broadcasts, from its own
 // rows or from packed strips. A tile of kTileRows rows by kTileVectors vectors stays in registers along the depth.
 #include "ops/kernels/product.h"
 

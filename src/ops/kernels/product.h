@@ -33,7 +33,7 @@ inline constexpr std::int64_t kProductPanel = 64;  ///< columns of a panel, on e
 /// Of one compute dtype.
 struct ProductKernels {
   std::int64_t strip_rows = 0;       ///< rows of a packed strip
-  std::int64_t inputs_per_word = 0;  ///< neighbours along the depth in a 32-bit word
+  std::int64_t inputs_per_word = 0;  ///< neighbors along the depth in a 32-bit word
   std::int64_t words_at_once = 1;    ///< panels and strips have zeros up to a multiple of so many words
   /// Words [⌈depth / inputs⌉][kProductPanel] of `columns` columns, zero beyond the shape. transposed: the piece is
   /// [columns, depth], else [depth, columns].

@@ -1,4 +1,4 @@
-// Owns how the operands of ops/product.h become the 32-bit words that a product takes (neighbours along the depth, two
+// Owns how the operands of ops/product.h become the 32-bit words that a product takes (neighbors along the depth, two
 // of bf16 or one of fp32, rounded and padded with zeros on the way), and how a row's sums leave it.
 #pragma once
 

@@ -1,6 +1,6 @@
 // Owns the products between the blocks of rows that attention works on: operands a few hundred rows or columns wide,
 // made for one use and read from a core's own caches. A word is 32 bits: one fp32 number or two bf16 ones that are
-// neighbours along the depth. Knows nothing of attention.
+// neighbors along the depth. Knows nothing of attention.
 #pragma once
 
 #include "ops/kernels/dot.h"

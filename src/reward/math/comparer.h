@@ -164,7 +164,7 @@ class Comparer {
   /// a : b : c up to a common factor.
   bool same_proportions(const std::vector<Item>& x, const std::vector<Item>& y);
   bool same_matrices(Item g, Item a);
-  /// x = 1, y = 2 in the order of their letters where these are neighbours or of x, y and z; nothing where it is no
+  /// x = 1, y = 2 in the order of their letters where these are neighbors or of x, y and z; nothing where it is no
   /// such list.
   std::optional<std::vector<Item>> named_coordinates(Side side, Item item) const;
   /// (1, −2, 3) and i − 2j + 3k.

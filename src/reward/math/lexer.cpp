@@ -450,7 +450,7 @@ class Lexer {
       case Wrapper::dropped:
         return;
       case Wrapper::colored:
-        return;  // what it colours follows in braces of its own
+        return;  // what it colors follows in braces of its own
       case Wrapper::named:
         return push(T::symbol, 0, text_.substr(command, at_ - command));
       case Wrapper::operation:

@@ -15,7 +15,7 @@ struct PrimeFactor {
 };
 
 /// By trial division up to 2,000; what is left counts as one prime, or as the square of one.
-void factorise(std::int64_t n, std::int64_t sign, std::vector<PrimeFactor>& factors) {
+void factorize(std::int64_t n, std::int64_t sign, std::vector<PrimeFactor>& factors) {
   auto rest = static_cast<std::uint64_t>(n);
   for (std::uint64_t d = 2; d <= 2000 && d * d <= rest; d += d == 2 ? 1 : 2) {
     if (rest % d != 0) continue;
@@ -28,10 +28,10 @@ void factorise(std::int64_t n, std::int64_t sign, std::vector<PrimeFactor>& fact
   else factors.push_back({rest, sign});
 }
 
-std::vector<PrimeFactor> factorise(Rational q) {
+std::vector<PrimeFactor> factorize(Rational q) {
   std::vector<PrimeFactor> factors;
-  factorise(q.numerator, 1, factors);
-  factorise(q.denominator, -1, factors);
+  factorize(q.numerator, 1, factors);
+  factorize(q.denominator, -1, factors);
   return factors;
 }
 
@@ -140,7 +140,7 @@ Value Algebra::prime_power(std::uint64_t prime, const Value& exponent) const noe
 /// base > 0.
 Value Algebra::rational_power(Rational base, const Value& exponent) {
   Value value = rational({1, 1});
-  for (const PrimeFactor& factor : factorise(base)) {
+  for (const PrimeFactor& factor : factorize(base)) {
     const Value n = multiply(exponent, integer(factor.exponent));
     const Value prime = integer(static_cast<std::int64_t>(factor.prime));
     if (n.is_integer()) {
@@ -212,7 +212,7 @@ Value Algebra::logarithm(const Value& a) const {
   };
   if (!a.is_rational() || a.exact->q.numerator < 0) return a.f == e().f ? integer(1) : atom(a);
   Value value = integer(0);  // the sum over its prime factors
-  for (const PrimeFactor& factor : factorise(a.exact->q)) {
+  for (const PrimeFactor& factor : factorize(a.exact->q)) {
     value = add(value, multiply(integer(factor.exponent), atom(integer(static_cast<std::int64_t>(factor.prime)))));
   }
   return value;

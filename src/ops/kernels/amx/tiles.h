@@ -1,5 +1,5 @@
 // Owns how AMX's tile registers are used: a block of up to 32 rows by 32 columns, in 2 × 2 tiles of 16 × 16 sums. Right
-// operands are panels as every path packs them (a word of neighbouring inputs for each of 64 columns), left ones rows
+// operands are panels as every path packs them (a word of neighboring inputs for each of 64 columns), left ones rows
 // as they lie: both are what the tiles take. Knows neither formats of weights nor matrices.
 #pragma once
 

@@ -1,5 +1,5 @@
-// The learner on the sampler's quantised tensors: fake_quant and low_bit.
-#include "learner/quantised.h"
+// The learner on the sampler's quantized tensors: fake_quant and low_bit.
+#include "learner/quantized.h"
 
 #include <bit>
 #include <limits>
@@ -81,7 +81,7 @@ double difference(const test::Named& a, const test::Named& b) {
 
 }  // namespace
 
-TEST_CASE("a quantised linear layer and its straight-through gradients are those of the rounded operands") {
+TEST_CASE("a quantized linear layer and its straight-through gradients are those of the rounded operands") {
   // More than the 128 inputs and outputs that share a scale in some formats.
   constexpr std::int64_t kOut = 140, kIn = 150;
   for (int i = 0; i < quant::kNumFormats; ++i) {
@@ -91,7 +91,7 @@ TEST_CASE("a quantised linear layer and its straight-through gradients are those
       const Problem problem = make_problem(format, real_product, kOut, kIn);
       const Tensor x = problem.x.clone().set_requires_grad(true), gradient = torch::zeros({kOut, kIn});
       const Tensor y =
-          learner::quantised_linear(x, {problem.weight, gradient}, {&problem.packed, real_product, torch::kFloat32});
+          learner::quantized_linear(x, {problem.weight, gradient}, {&problem.packed, real_product, torch::kFloat32});
       y.backward(problem.d_y);
       const Tensor x_hat = rounded_rows(problem.x, format), w_hat = rounded_weights(problem.weight, format);
       const Tensor d_y = problem.d_y.to(torch::kFloat64);
@@ -108,9 +108,9 @@ TEST_CASE("a quantised linear layer and its straight-through gradients are those
 TEST_CASE("an int8 backward pass is that of gradients encoded a token and an output channel at a time") {
   const Problem problem = make_problem(quant::Format::int8, false);
   const Tensor x = problem.x.clone().set_requires_grad(true), gradient = torch::ones({70, 33});
-  learner::Quantised how{&problem.packed, true, torch::kBFloat16};
+  learner::Quantized how{&problem.packed, true, torch::kBFloat16};
   how.backward = LearnerBackward::int8;
-  learner::quantised_linear(x, {problem.weight, gradient}, how).backward(problem.d_y);
+  learner::quantized_linear(x, {problem.weight, gradient}, how).backward(problem.d_y);
   const auto format = quant::Format::int8;
   const Tensor x_hat = rounded_rows(problem.x, format), w_hat = rounded_weights(problem.weight, format);
   const Tensor x_scales = problem.x.abs().amax(1, true) / 127, w_scales = problem.weight.abs().amax(1, true) / 127;
@@ -136,8 +136,8 @@ struct Fp8Gradients {
 Fp8Gradients fp8_gradients(const ops::PackedLinear& packed, const Tensor& x, const Tensor& d_y,
                            LearnerBackward backward = LearnerBackward::fp8_e4m3) {
   const Tensor leaf = x.clone().set_requires_grad(true), d_w = torch::zeros({packed.out, packed.in});
-  const learner::Quantised how{&packed, true, torch::kFloat32, backward};
-  learner::quantised_linear(leaf, {Tensor(), d_w}, how).backward(d_y);
+  const learner::Quantized how{&packed, true, torch::kFloat32, backward};
+  learner::quantized_linear(leaf, {Tensor(), d_w}, how).backward(d_y);
   return {leaf.grad(), d_w};
 }
 
@@ -260,9 +260,9 @@ TEST_CASE("an MLP by blocks of rows has the bits of its parts") {
     REQUIRE(ops::pack_rows(alone, w_down.data_ptr<float>(), width, 0, down));
     const Tensor x = torch::randn({257, width});
     const torch::NoGradGuard no_grad;
-    const Tensor both = learner::quantised_linear(x, {}, {&gate_up, true, torch::kFloat32});
-    const Tensor want = learner::quantised_linear(learner::swiglu(both).value, {}, {&down, true, torch::kFloat32});
-    CHECK(torch::equal(learner::quantised_mlp(x, gate_up, down), want));
+    const Tensor both = learner::quantized_linear(x, {}, {&gate_up, true, torch::kFloat32});
+    const Tensor want = learner::quantized_linear(learner::swiglu(both).value, {}, {&down, true, torch::kFloat32});
+    CHECK(torch::equal(learner::quantized_mlp(x, gate_up, down), want));
   }
 }
 
@@ -325,7 +325,7 @@ TEST_CASE("a bitwise learner ends an update when one log-prob is a bit away from
   CHECK_NOTHROW(accumulate());
 }
 
-TEST_CASE("a learner on quantised tensors refuses a snapshot that is missing or of other weights") {
+TEST_CASE("a learner on quantized tensors refuses a snapshot that is missing or of other weights") {
   const auto config = test::tiny_config();
   learner::LearnerOptions options = test::options();
   options.forward = config::LearnerForward::low_bit;
@@ -346,7 +346,7 @@ TEST_CASE("a learner on quantised tensors refuses a snapshot that is missing or 
 }
 
 TEST_CASE(
-    "update-aware quantisation: a scale of 2 changes no bit, 1.5 only what rounds at a tie, and it is no update") {
+    "update-aware quantization: a scale of 2 changes no bit, 1.5 only what rounds at a tie, and it is no update") {
   auto config = test::tiny_config(false, true);
   config.o_bias = true;
   learner::LearnerOptions options = test::options();

@@ -1,4 +1,4 @@
-#include "config/neighbours.h"
+#include "config/neighbors.h"
 
 #include <algorithm>
 #include <vector>
@@ -26,7 +26,7 @@ constexpr std::string_view kLogs = "metrics always go to metrics.jsonl and the c
 
 // Sources: veRL's ppo_trainer.yaml, TRL's GRPOConfig, OpenRLHF's train_ppo_ray arguments, and our own design's later
 // keys.
-constexpr Neighbour kNeighbours[] = {
+constexpr Neighbor kNeighbors[] = {
     // Model
     {"model_name_or_path", "model.path", ""},
     {"pretrain", "model.path", ""},
@@ -123,7 +123,7 @@ constexpr Neighbour kNeighbours[] = {
     {"free_cache_engine", "rollout.free_cache_engine", ""},
     {"load_format", "", kOwnDecoder},
     {"colocate_all_models", "", "the decoder and the learner share each process"},
-    // Quantisation
+    // Quantization
     {"quantization", "quant.rollout.weights", "fp32, bf16, int8, fp8_e4m3 or int4"},
     {"kv_cache_dtype", "quant.rollout.kv_cache", "auto, fp32, bf16, int8 or fp8_e4m3"},
     {"profile", "quant.rollout.profile", ""},
@@ -263,7 +263,7 @@ constexpr Neighbour kNeighbours[] = {
 std::string_view last_part(std::string_view name) { return name.substr(name.rfind('.') + 1); }
 
 /// Without leading dashes, lower-case, '-' as '_': OpenRLHF's "--actor-learning-rate" reads as a key.
-std::string normalised(std::string_view name) {
+std::string normalized(std::string_view name) {
   name.remove_prefix(std::min(name.find_first_not_of('-'), name.size()));
   std::string out(name);
   std::transform(out.begin(), out.end(), out.begin(), [](char c) {
@@ -278,7 +278,7 @@ std::string joined(const std::vector<std::string>& names) {
   return text;
 }
 
-std::string advice_of(const Neighbour& known) {
+std::string advice_of(const Neighbor& known) {
   const std::string note(known.note);
   if (known.ours.empty()) return "it has no counterpart here: " + note;
   return "here it is " + std::string(known.ours) + (note.empty() ? "" : " (" + note + ")");
@@ -286,22 +286,22 @@ std::string advice_of(const Neighbour& known) {
 
 }  // namespace
 
-std::span<const Neighbour> neighbours() { return kNeighbours; }
+std::span<const Neighbor> neighbors() { return kNeighbors; }
 
 std::string advice_for_unknown_key(std::string_view name) {
   constexpr std::size_t kLongestName = 200;
   if (name.empty() || name.size() > kLongestName) return {};
-  const std::string plain = normalised(name);
+  const std::string plain = normalized(name);
   const std::string last(last_part(plain));
 
   // A whole name, or a section that has no counterpart, says more than a part of it.
-  const auto is_whole = [&](const Neighbour& neighbour) {
-    const std::string_view called = neighbour.name;
+  const auto is_whole = [&](const Neighbor& neighbor) {
+    const std::string_view called = neighbor.name;
     if (called.ends_with(".*")) return plain.starts_with(called.substr(0, called.size() - 1));
     return called == plain && plain != last;
   };
-  if (const auto whole = std::find_if(std::begin(kNeighbours), std::end(kNeighbours), is_whole);
-      whole != std::end(kNeighbours)) {
+  if (const auto whole = std::find_if(std::begin(kNeighbors), std::end(kNeighbors), is_whole);
+      whole != std::end(kNeighbors)) {
     return advice_of(*whole);
   }
   // actor_rollout_ref.rollout.n holds rollout.n whole.
@@ -312,10 +312,10 @@ std::string advice_for_unknown_key(std::string_view name) {
   // The right name under a misspelt section beats what the others call by that name.
   const std::string nearest = base::nearest_name(plain, key_names());
   if (plain != last && !nearest.empty() && last_part(nearest) == last) return "did you mean " + nearest + "?";
-  const auto known = std::find_if(std::begin(kNeighbours), std::end(kNeighbours), [&](const Neighbour& neighbour) {
-    return neighbour.name == last || neighbour.name == plain;
+  const auto known = std::find_if(std::begin(kNeighbors), std::end(kNeighbors), [&](const Neighbor& neighbor) {
+    return neighbor.name == last || neighbor.name == plain;
   });
-  if (known != std::end(kNeighbours)) return advice_of(*known);
+  if (known != std::end(kNeighbors)) return advice_of(*known);
   std::vector<std::string> same, last_parts;
   for (const std::string& key : key_names()) {
     last_parts.emplace_back(last_part(key));

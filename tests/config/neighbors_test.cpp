@@ -1,5 +1,5 @@
 // The advice for other trainers' names is about keys that exist.
-#include "config/neighbours.h"
+#include "config/neighbors.h"
 
 #include <cctype>
 #include <set>
@@ -33,36 +33,36 @@ std::vector<std::string> dotted_words(std::string_view text) {
 
 }  // namespace
 
-TEST_CASE("every key that a neighbour's advice names exists") {
-  for (const config::Neighbour& neighbour : config::neighbours()) {
-    INFO(neighbour.name);
-    const auto ours = dotted_words(neighbour.ours);
-    CHECK(ours.empty() == neighbour.ours.empty());
+TEST_CASE("every key that a neighbor's advice names exists") {
+  for (const config::Neighbor& neighbor : config::neighbors()) {
+    INFO(neighbor.name);
+    const auto ours = dotted_words(neighbor.ours);
+    CHECK(ours.empty() == neighbor.ours.empty());
     for (const std::string& word : ours) {
       INFO(word);
       CHECK(config::find_key(word) != nullptr);
     }
-    for (const std::string& word : dotted_words(neighbour.note)) {
+    for (const std::string& word : dotted_words(neighbor.note)) {
       INFO(word);
       CHECK((word == "metrics.jsonl" || config::find_key(word) != nullptr || config::is_section(word)));
     }
     // "model.dtype: bfloat16" is a setting that the reader takes.
-    const std::size_t colon = neighbour.ours.find(": ");
+    const std::size_t colon = neighbor.ours.find(": ");
     if (colon == std::string_view::npos) continue;
     const std::string setting =
-        std::string(neighbour.ours.substr(0, colon)) + "=" + std::string(neighbour.ours.substr(colon + 2));
+        std::string(neighbor.ours.substr(0, colon)) + "=" + std::string(neighbor.ours.substr(colon + 2));
     INFO(setting);
     CHECK(faults("trainer: {seed: 1}", {setting}).empty());
   }
 }
 
-TEST_CASE("no neighbour is said to have no counterpart while a key has its name") {
+TEST_CASE("no neighbor is said to have no counterpart while a key has its name") {
   std::set<std::string> names;
   for (const std::string& key : config::key_names()) names.insert(key.substr(key.rfind('.') + 1));
-  for (const config::Neighbour& neighbour : config::neighbours()) {
-    INFO(neighbour.name);
-    const bool is_dotted = neighbour.name.find('.') != std::string_view::npos;  // speaks of that one section
-    CHECK((is_dotted || !neighbour.ours.empty() || !names.contains(std::string(neighbour.name))));
+  for (const config::Neighbor& neighbor : config::neighbors()) {
+    INFO(neighbor.name);
+    const bool is_dotted = neighbor.name.find('.') != std::string_view::npos;  // speaks of that one section
+    CHECK((is_dotted || !neighbor.ours.empty() || !names.contains(std::string(neighbor.name))));
   }
   CHECK(holds(fault("free_cache_engine: true"), "here it is rollout.free_cache_engine"));
 }

@@ -1,4 +1,4 @@
-// Owns what the sampler's quantisers keep from one publish to the next: a fixed int8 profile, fp8 scales of keys and
+// Owns what the sampler's quantizers keep from one publish to the next: a fixed int8 profile, fp8 scales of keys and
 // values made once. Both are part of every checkpoint. Knows nothing of steps.
 #pragma once
 
@@ -15,7 +15,7 @@
 namespace qrl::train {
 
 /// Made by this run (or the run it goes on from), or empty where every publish begins anew.
-struct QuantiserState {
+struct QuantizerState {
   std::shared_ptr<const model::Int8Profile> profile;  ///< quant.rollout.profile
   std::optional<decoder::KvScales> kv_scales;         ///< quant.kv_calibration.when: once
 };
@@ -47,11 +47,11 @@ inline constexpr std::size_t kKvPrompts = 2, kKvTokens = 512;
 /// What follows a learner's publish: the decoder reads the sampler's snapshot from now on; fp8 keys and values are
 /// calibrated on the first of `prompts`, the same on every rank, or keep the scales of the first time (when: once).
 void load_published(Sampler& sampler, std::span<const std::vector<types::TokenId>> prompts,
-                    const config::QuantRecipe& quant, QuantiserState& quantiser);
+                    const config::QuantRecipe& quant, QuantizerState& quantizer);
 
 /// To and from a checkpoint's folder; what a state lacks has no file there. Reading: the first rank's bytes, for all.
-void save_quantiser(const std::filesystem::path& dir, const QuantiserState& quantiser);
-QuantiserState load_quantiser(const std::filesystem::path& dir, const model::ModelConfig& config,
+void save_quantizer(const std::filesystem::path& dir, const QuantizerState& quantizer);
+QuantizerState load_quantizer(const std::filesystem::path& dir, const model::ModelConfig& config,
                               dist::Collectives& world);
 
 }  // namespace qrl::train

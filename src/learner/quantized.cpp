@@ -1,4 +1,4 @@
-#include "learner/quantised.h"
+#include "learner/quantized.h"
 
 #include <algorithm>
 #include <atomic>
@@ -175,42 +175,42 @@ Tensor decoded_weight(const ops::PackedLinear& packed, torch::ScalarType type) {
                  [&](base::Range rows, float* to) { ops::unpack_rows(packed, rows.begin, rows.size(), to); });
 }
 
-Tensor quantised_linear(const Tensor& x, const Weight& master, const Quantised& quantised) {
-  const ops::PackedLinear& packed = *quantised.packed;
+Tensor quantized_linear(const Tensor& x, const Weight& master, const Quantized& quantized) {
+  const ops::PackedLinear& packed = *quantized.packed;
   const std::int64_t num_rows = x.size(0);
   const auto codes = std::make_shared<ops::Activations>(packed.format, num_rows, packed.in);
   Tensor y;
-  if (quantised.real_product) y = torch::empty({num_rows, packed.out});
+  if (quantized.real_product) y = torch::empty({num_rows, packed.out});
   by_blocks(num_rows, [&] {
     return [&](base::Team& alone, base::Range rows) {
       ops::encode(alone, x.data_ptr<float>(), rows, *codes);
       if (y.defined()) ops::linear(alone, *codes, packed, rows, false, y.data_ptr<float>());
     };
   });
-  if (!quantised.real_product) {
-    y = times_transposed(decoded_input(*codes, quantised.compute), decoded_weight(packed, quantised.compute),
+  if (!quantized.real_product) {
+    y = times_transposed(decoded_input(*codes, quantized.compute), decoded_weight(packed, quantized.compute),
                          torch::kFloat32);
     if (!packed.bias.empty()) y += bias_of(packed);
   }
-  return differentiable({x}, {y}, [codes, master, quantised](const TensorList& d) {
-    const quant::Format format = quantised.packed->format;
-    if (quantised.backward == LearnerBackward::int8 && format == quant::Format::int8) {
+  return differentiable({x}, {y}, [codes, master, quantized](const TensorList& d) {
+    const quant::Format format = quantized.packed->format;
+    if (quantized.backward == LearnerBackward::int8 && format == quant::Format::int8) {
       const Tensor exact_d_y = d[0].contiguous();
       add_int8_weight_gradient(exact_d_y, *codes, master.gradient);
-      return TensorList{int8_input_gradient(exact_d_y, *quantised.packed)};
+      return TensorList{int8_input_gradient(exact_d_y, *quantized.packed)};
     }
-    if (quantised.backward == LearnerBackward::fp8_e4m3 && format == kFp8) {
+    if (quantized.backward == LearnerBackward::fp8_e4m3 && format == kFp8) {
       const Tensor exact_d_y = d[0].contiguous();
       add_fp8_weight_gradient(exact_d_y, *codes, master.gradient);
-      return TensorList{fp8_input_gradient(exact_d_y, *quantised.packed)};
+      return TensorList{fp8_input_gradient(exact_d_y, *quantized.packed)};
     }
-    const Tensor d_y = d[0].to(quantised.compute).contiguous();
-    accumulate_weight_gradient(d_y, decoded_input(*codes, quantised.compute), master.gradient);
-    return TensorList{times(d_y, decoded_weight(*quantised.packed, quantised.compute), torch::kFloat32)};
+    const Tensor d_y = d[0].to(quantized.compute).contiguous();
+    accumulate_weight_gradient(d_y, decoded_input(*codes, quantized.compute), master.gradient);
+    return TensorList{times(d_y, decoded_weight(*quantized.packed, quantized.compute), torch::kFloat32)};
   })[0];
 }
 
-Tensor quantised_mlp(const Tensor& x, const ops::PackedLinear& gate_up, const ops::PackedLinear& down) {
+Tensor quantized_mlp(const Tensor& x, const ops::PackedLinear& gate_up, const ops::PackedLinear& down) {
   const Tensor y = torch::empty({x.size(0), down.out});
   struct Between {  // of a block
     ops::Activations codes, gated;

@@ -1,4 +1,4 @@
-#include "train/quantiser.h"
+#include "train/quantizer.h"
 
 #include <algorithm>
 
@@ -86,35 +86,35 @@ std::shared_ptr<const model::Int8Profile> find_profile(const model::ModelConfig&
 }
 
 void load_published(Sampler& sampler, std::span<const std::vector<types::TokenId>> prompts,
-                    const config::QuantRecipe& quant, QuantiserState& quantiser) {
+                    const config::QuantRecipe& quant, QuantizerState& quantizer) {
   if (!sampler.decoder.reads(sampler.snapshot)) sampler.decoder.load(sampler.snapshot);
   if (kv_format(quant) != quant::KvFormat::fp8_e4m3) return;
-  if (quant.kv_when == config::CalibrateKv::once && quantiser.kv_scales) {
-    decoder::KvScales scales = *quantiser.kv_scales;
+  if (quant.kv_when == config::CalibrateKv::once && quantizer.kv_scales) {
+    decoder::KvScales scales = *quantizer.kv_scales;
     scales.version = sampler.snapshot.version();  // what `once` asks for: scales of other weights
     return sampler.decoder.set_kv_scales(std::move(scales));
   }
   sampler.decoder.calibrate_kv(enough_for_kv(prompts), {quant.kv_percentile, quant.kv_margin});
   if (quant.kv_when == config::CalibrateKv::every_update) return;
-  quantiser.kv_scales = sampler.decoder.kv_scales();
+  quantizer.kv_scales = sampler.decoder.kv_scales();
   base::log_info("fp8 scales of keys and values are those of policy version " +
                  std::to_string(sampler.snapshot.version()) + " from now on (quant.kv_calibration.when: once)");
 }
 
-void save_quantiser(const fs::path& dir, const QuantiserState& quantiser) {
-  if (quantiser.profile != nullptr) model::save_int8_profile(dir / kProfileFile, *quantiser.profile);
-  if (!quantiser.kv_scales) return;
+void save_quantizer(const fs::path& dir, const QuantizerState& quantizer) {
+  if (quantizer.profile != nullptr) model::save_int8_profile(dir / kProfileFile, *quantizer.profile);
+  if (!quantizer.kv_scales) return;
   const auto view = [](const std::vector<float>& values) {
     return base::View{const_cast<float*>(values.data()), base::DType::f32, {static_cast<std::int64_t>(values.size())}};
   };
   state::write_safetensors(
       dir / kKvScalesFile,
-      {{"keys", view(quantiser.kv_scales->keys_LK), {}}, {"values", view(quantiser.kv_scales->values_LK), {}}},
-      {{"format", "qrl-train kv scales"}, {"version", std::to_string(quantiser.kv_scales->version)}});
+      {{"keys", view(quantizer.kv_scales->keys_LK), {}}, {"values", view(quantizer.kv_scales->values_LK), {}}},
+      {{"format", "qrl-train kv scales"}, {"version", std::to_string(quantizer.kv_scales->version)}});
 }
 
-QuantiserState load_quantiser(const fs::path& dir, const model::ModelConfig& config, dist::Collectives& world) {
-  QuantiserState quantiser;
+QuantizerState load_quantizer(const fs::path& dir, const model::ModelConfig& config, dist::Collectives& world) {
+  QuantizerState quantizer;
   const std::vector<std::string> found = world.all_gather(fs::exists(dir / kProfileFile) ? "profile" : "");
   if (!found.front().empty()) {
     model::Int8Profile profile;
@@ -125,7 +125,7 @@ QuantiserState load_quantiser(const fs::path& dir, const model::ModelConfig& con
       const auto tensor = profile.tensors.try_emplace(spec.name, base::DType::f32, spec.shape).first;
       world.broadcast({static_cast<std::byte*>(tensor->second.view().data), tensor->second.num_bytes()}, 0);
     }
-    quantiser.profile = std::make_shared<const model::Int8Profile>(std::move(profile));
+    quantizer.profile = std::make_shared<const model::Int8Profile>(std::move(profile));
   }
   if (!world.all_gather(fs::exists(dir / kKvScalesFile) ? "scales" : "").front().empty()) {
     const auto count = static_cast<std::size_t>(config.num_hidden_layers * config.num_key_value_heads);
@@ -141,9 +141,9 @@ QuantiserState load_quantiser(const fs::path& dir, const model::ModelConfig& con
     }
     world.broadcast(std::as_writable_bytes(std::span(scales.keys_LK)), 0);
     world.broadcast(std::as_writable_bytes(std::span(scales.values_LK)), 0);
-    quantiser.kv_scales = std::move(scales);
+    quantizer.kv_scales = std::move(scales);
   }
-  return quantiser;
+  return quantizer;
 }
 
 }  // namespace qrl::train

@@ -1,4 +1,4 @@
-#include "learner/device_quantised.h"
+#include "learner/device_quantized.h"
 
 #include <ATen/DeviceAccelerator.h>
 
@@ -24,7 +24,7 @@ Tensor decoded_weight_there(const DeviceLayer& layer, const torch::Device& devic
   return weight;
 }
 
-/// Rows as quantised_linear's fp8_e4m3 backward pass has them: runs of 128 begin anew with each tensor's outputs.
+/// Rows as quantized_linear's fp8_e4m3 backward pass has them: runs of 128 begin anew with each tensor's outputs.
 Tensor rounded_outputs(const Tensor& d_y, const ops::PackedLinear& form) {
   if (form.tensors.empty()) return rounded_activations(d_y, form.format);
   TensorList parts;
@@ -58,7 +58,7 @@ void* stream_on(const torch::Device& device) {
   return device.is_cuda() ? at::accelerator::getCurrentStream(device.index()).native_handle() : nullptr;
 }
 
-Tensor device_quantised_linear(const Tensor& x, const Weight& master, const DeviceLayer& layer) {
+Tensor device_quantized_linear(const Tensor& x, const Weight& master, const DeviceLayer& layer) {
   const torch::Device device = x.device();
   const auto there = torch::TensorOptions().device(device);
   const Tensor rows = x.detach().contiguous();

@@ -1,4 +1,4 @@
-// Runs whose learner and sampler share quantised tensors: the probe, the audit, update-aware quantisation.
+// Runs whose learner and sampler share quantized tensors: the probe, the audit, update-aware quantization.
 #include <signal.h>
 #include <unistd.h>
 
@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "support/catch.h"
-#include "train/quantiser.h"
+#include "train/quantizer.h"
 #include "train/support.h"
 
 using namespace qrl;
@@ -281,7 +281,7 @@ TEST_CASE("fp8 scales of keys and values made once are kept over a resume, and a
       decoder::calibrate_kv(snapshot, train::calibration_prompts(prompts, recipe.trainer.seed, 0),
                             {recipe.quant.kv_percentile, recipe.quant.kv_margin});
   const auto world = dist::make_solo();
-  const auto kept = train::load_quantiser(dir / "whole/checkpoints/step_4", policy.config, *world).kv_scales;
+  const auto kept = train::load_quantizer(dir / "whole/checkpoints/step_4", policy.config, *world).kv_scales;
   REQUIRE(kept);
   CHECK(kept->keys_LK == first.keys_LK);
   CHECK(kept->values_LK == first.values_LK);

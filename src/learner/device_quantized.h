@@ -24,14 +24,14 @@ struct DeviceLayer {
   config::LearnerBackward backward = config::LearnerBackward::model_dtype;  ///< or fp8_e4m3, of fp8_block128 alone
 };
 
-/// y = X̂ · Ŵᵀ, [N, out], from x fp32 [N, in]: low_bit as quantised.h has it, by the decoder's own product on its own
+/// y = X̂ · Ŵᵀ, [N, out], from x fp32 [N, in]: low_bit as quantized.h has it, by the decoder's own product on its own
 /// codes: without the bias, and bf16 as the decoder's results are (fp32 if its engine keeps that, or `compute` is it,
-/// which then holds a bf16 result as it is). Backward as quantised_linear's: X̂ is kept as codes; it and Ŵ are decoded
+/// which then holds a bf16 result as it is). Backward as quantized_linear's: X̂ is kept as codes; it and Ŵ are decoded
 /// and rounded to `compute` when needed; dX = dY·Ŵ is fp32, and dYᵀ·X̂ added to master.gradient unrounded. With backward
-/// fp8_e4m3 dY and X̂ are encoded as quantised_linear's, decoded and rounded to `compute` (2⁻⁹ with bf16, beside e4m3's
+/// fp8_e4m3 dY and X̂ are encoded as quantized_linear's, decoded and rounded to `compute` (2⁻⁹ with bf16, beside e4m3's
 /// 2⁻⁴), some thousand tokens at a time: its numbers out of `compute`'s products, whose sums are fp32, scales within
 /// them. The weights must not change before it.
-Tensor device_quantised_linear(const Tensor& x, const Weight& master, const DeviceLayer& layer);
+Tensor device_quantized_linear(const Tensor& x, const Weight& master, const DeviceLayer& layer);
 
 /// The decoder's embedding or lm_head in place, bf16 [num_rows, width].
 Tensor device_table(model::DeviceWeights& weights, const std::string& tensor, std::int64_t num_rows, std::int64_t width,

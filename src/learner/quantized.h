@@ -1,4 +1,4 @@
-// Owns the linear layer on a snapshot's quantised tensors, with straight-through gradients. Knows no model.
+// Owns the linear layer on a snapshot's quantized tensors, with straight-through gradients. Knows no model.
 #pragma once
 
 #include "config/recipe.h"
@@ -14,8 +14,8 @@ Tensor snapshot_embedding(const model::Snapshot& snapshot);
 /// A packed layer's weights decoded, [out, in], rounded to `type` (bf16 or fp32) once.
 Tensor decoded_weight(const ops::PackedLinear& packed, torch::ScalarType type);
 
-/// How a linear layer's forward runs on quantised values.
-struct Quantised {
+/// How a linear layer's forward runs on quantized values.
+struct Quantized {
   const ops::PackedLinear* packed = nullptr;     ///< the sampler's own tensor
   bool real_product = false;                     ///< low_bit: ops::linear on the codes; else fake_quant
   torch::ScalarType compute = torch::kBFloat16;  ///< of the products of fake_quant and of every backward pass
@@ -30,7 +30,7 @@ struct Quantised {
 /// by LibTorch. Backward of both, with the forward's operands decoded and rounded to `compute` (QaRL;
 /// straight-through): dX = dY·Ŵ, and dYᵀ·X̂ added to the gradient of the fp32 masters. X̂ is kept as codes, Ŵ decoded
 /// when needed. The bias's gradient is the business of what reads y: qkv_transform, add_rms_norm.
-/// `quantised.packed` must not change before the backward pass.
+/// `quantized.packed` must not change before the backward pass.
 ///
 /// backward int8: dY is encoded as well, once a token (with Ŵ's scales on it) for dX and once an output channel (with
 /// X̂'s scales) for dYᵀ·X̂, symmetric, nearest even, scale amax/127; sums are exact in int32 (our choice: no paper's).
@@ -42,10 +42,10 @@ struct Quantised {
 /// that is kept of it. Products of codes are exact, sums of 128 fp32, scaled in fp32 and added to fp32 sums
 /// (ops::linear's), which are added to the gradient last. A run of zeros has scale 0; one that holds a NaN or infinity
 /// the scale NaN, which all that it meets becomes.
-Tensor quantised_linear(const Tensor& x, const Weight& master, const Quantised& quantised);
+Tensor quantized_linear(const Tensor& x, const Weight& master, const Quantized& quantized);
 
 /// down(silu(gate) · up) of x fp32 [N, D], fp32 [N, D], with low_bit's products and bits; no gradient. Nothing between
 /// exists for more than a block of rows a thread.
-Tensor quantised_mlp(const Tensor& x, const ops::PackedLinear& gate_up, const ops::PackedLinear& down);
+Tensor quantized_mlp(const Tensor& x, const ops::PackedLinear& gate_up, const ops::PackedLinear& down);
 
 }  // namespace qrl::learner

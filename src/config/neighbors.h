@@ -8,7 +8,7 @@
 
 namespace qrl::config {
 
-struct Neighbour {
+struct Neighbor {
   std::string_view name;  ///< as others write it, without dashes; also a whole dotted name, or
                           ///< a section.* for all of its keys
   std::string_view ours;  ///< our key or keys, as text; "" when there is none
@@ -16,7 +16,7 @@ struct Neighbour {
 };
 
 /// The table, in the order of the reference page.
-std::span<const Neighbour> neighbours();
+std::span<const Neighbor> neighbors();
 
 /// One sentence for an unknown dotted key: "did you mean optim.lr?", "TRL's … is rollout.n here", …; "" when nothing
 /// is near.
