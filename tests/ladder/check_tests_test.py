@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""scripts/check_tests on a checkout of two files, with programs that stand in for cmake and for a test program."""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "check_tests"
+SOURCE = "one\ntwo\nthree\nfour\n"
+PROGRAM = """#!/bin/sh
+[ "$1" = "three is three" ] || { echo "No test cases matched '$1'"; exit 0; }
+grep -q '^three$' src/numbers.txt
+"""
+PATCH = """program: test_numbers
+test: {test}
+reason: a number is wrong
+
+--- a/src/numbers.txt
++++ b/src/numbers.txt
+@@ -1,4 +1,4 @@
+ one
+-{old}
++{new}
+ {after}
+ four
+"""
+
+
+def expect(holds, what, output=""):
+    if not holds:
+        sys.exit(f"{what}\n{output}")
+
+
+def checkout(folder):
+    for name in ("scripts", "src", "tests/numbers/mutations", "tests/seams", "build/tests", "path"):
+        (folder / name).mkdir(parents=True)
+    shutil.copy(SCRIPT, folder / "scripts")
+    (folder / "src/numbers.txt").write_text(SOURCE)
+    (folder / "tests/numbers/numbers_test.cpp").write_text('TEST_CASE("three is three") {}\n')
+    (folder / "build/build.ninja").write_text("")
+    for program, text in {"build/tests/test_numbers": PROGRAM, "path/cmake": "#!/bin/sh\nexit 0\n"}.items():
+        (folder / program).write_text(text)
+        (folder / program).chmod(0o755)
+    for command in (["init", "-q"], ["add", "-A"], ["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "t"]):
+        subprocess.run(["git", *command], cwd=folder, check=True)
+
+
+def main():
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        checkout(folder)
+        environment = {**os.environ, "PATH": f"{folder}/path:{os.environ['PATH']}"}
+
+        def answer(place, *arguments, test="three is three", old="three", new="3", after="four"):
+            patch = folder / "tests" / place / "number.patch"
+            patch.write_text(PATCH.format(test=test, old=old, new=new, after=after))
+            done = subprocess.run([sys.executable, folder / "scripts/check_tests", *arguments], capture_output=True, text=True,
+                                  env=environment, timeout=60)
+            patch.unlink()
+            expect((folder / "src/numbers.txt").read_text() == SOURCE, "the source was not restored", done.stdout)
+            return done.returncode, done.stdout + done.stderr
+
+        def expect_answer(code, words, *arguments, **patch):
+            got, output = answer(*arguments, **patch)
+            expect(got == code and words in output, f"{arguments} {patch}: expected {code} and {words!r}, got {got}", output)
+
+        mutation = "numbers/mutations"
+        expect_answer(0, "1 of 1 tests do what they must", mutation)
+        expect_answer(0, "1 of 1 tests do what they must", mutation, after="a reworded line")
+        expect_answer(1, "green, expected red", mutation, old="two", new="2", after="three")
+        expect_answer(0, "1 of 1 tests do what they must", "seams", old="two", new="2", after="three")
+        expect_answer(1, "red, expected green", "seams")
+        expect_answer(1, "does not apply", mutation, old="a reworded line")
+        expect_answer(1, "no test is called", mutation, test="four is four")
+        expect_answer(0, "1 of 1 mutations apply", mutation, "--stands")
+        expect_answer(1, "does not apply", mutation, "--stands", old="a reworded line")
+        expect_answer(1, "no test is called", mutation, "--stands", test="four is four")
+
+
+if __name__ == "__main__":
+    main()
