@@ -74,7 +74,7 @@ MODELS = {
 }
 
 
-def randomise(model, dtype, generator):
+def randomize(model, dtype, generator):
     """Larger than a fresh model's weights: attention is far from uniform and greedy tokens have margins.
 
     Only the values are rounded to `dtype`: model.to(dtype) would round the rotary frequencies as well.
@@ -109,7 +109,7 @@ def make(name, spec):
         generator = torch.Generator().manual_seed(1000 * spec["seed"] + attempt)
         spec["config"]._attn_implementation = "eager"
         model = spec["model"](spec["config"]).eval()
-        randomise(model, spec["dtype"], generator)
+        randomize(model, spec["dtype"], generator)
         model.tie_weights()
         vocab_size = spec["config"].vocab_size
         sequences = [torch.randint(vocab_size, (n,), generator=generator) for n in SEQUENCE_LENGTHS]

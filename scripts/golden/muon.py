@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Muon in numpy float64, without bf16: what Newton-Schulz makes of a matrix's singular values, and updates of weights.
 
-Writes tests/data/golden/muon.json. The quintic acts on each singular value alone, so the expected orthogonalisation is
+Writes tests/data/golden/muon.json. The quintic acts on each singular value alone, so the expected orthogonalization is
 U p(...p(S/|S|)) V^T from numpy's SVD, not from products of matrices. Beside each result stand the bounds that
 tests/learner/muon_test.cpp checks: the smallest and largest singular value that the polynomial can give for these, and
 the update's RMS.
@@ -24,7 +24,7 @@ def polynomial(s, steps):
     return s
 
 
-def orthogonalise(g, steps):
+def orthogonalize(g, steps):
     u, s, vt = np.linalg.svd(g, full_matrices=False)
     norm = np.sqrt((s**2).sum())
     values = polynomial(s / (norm + 1e-7), steps)
@@ -36,7 +36,7 @@ def run(weights, gradients, settings):
     for g in gradients:
         g = g * settings["gradient_scale"]
         m = settings["momentum"] * m + g
-        o, _, _ = orthogonalise(g + settings["momentum"] * m if settings["nesterov"] else m, settings["ns_steps"])
+        o, _, _ = orthogonalize(g + settings["momentum"] * m if settings["nesterov"] else m, settings["ns_steps"])
         scale = 0.2 * math.sqrt(max(w.shape)) if settings["match_adamw_rms"] else 1.0
         w = w * (1 - settings["lr"] * settings["weight_decay"]) - settings["lr"] * scale * o
     return w, m
@@ -51,7 +51,7 @@ def main():
     spectra, updates = [], []
     for rows, cols in [(7, 33), (33, 7), (16, 16), (1, 9), (9, 1), (64, 24)]:
         g = rng.normal(0, 1, (rows, cols)).astype(np.float32).astype(np.float64)
-        o, before, after = orthogonalise(g, STEPS)
+        o, before, after = orthogonalize(g, STEPS)
         spectra.append(dict(rows=rows, cols=cols, matrix=listed(g), orthogonal=listed(o), before=listed(before),
                             after=listed(after), rms=float(np.sqrt((o**2).mean()) * 0.2 * math.sqrt(max(rows, cols)))))
     for settings in [dict(nesterov=True, match_adamw_rms=True, gradient_scale=1.0, ns_steps=5),

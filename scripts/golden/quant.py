@@ -1,7 +1,7 @@
 """Makes tests/data/golden/quant/: the INT8 codec by numpy.
 
 The definition is written anew here from src/quant/format.h's words: scale = amax / 127 in fp32, code = w / scale in fp32
-rounded half to even. `all_bf16` covers every finite bf16 number, 256 neighbours a row; its codes are kept as one weighted
+rounded half to even. `all_bf16` covers every finite bf16 number, 256 neighbors a row; its codes are kept as one weighted
 sum a row, which a single wrong code changes.
 
     python scripts/golden/quant.py
