@@ -68,7 +68,7 @@ TEST_CASE("chat templates write what transformers writes, and foreign ones are r
     const Tokenizer tokenizer = tokenizer_with(config);
     if (row.contains("refused")) {
       ++num_refused;
-      const std::string why = refusal_of([&] { recognise_template(tokenizer); });
+      const std::string why = refusal_of([&] { recognize_template(tokenizer); });
       CHECK(says(why, "plain, chatml, qwen2.5, qwen3, llama3, llama3.1"));
       continue;
     }
@@ -106,14 +106,14 @@ TEST_CASE("an edited template is refused, or written as transformers writes it")
     for (std::size_t at = 0; (at = text.find(old, at)) != std::string::npos; at += now.size())
       text.replace(at, old.size(), now);
     const Tokenizer tokenizer = tokenizer_with({{"bos_token", "<|begin_of_text|>"}, {"chat_template", text}});
-    const std::string why = refusal_of([&] { recognise_template(tokenizer); });
+    const std::string why = refusal_of([&] { recognize_template(tokenizer); });
     if (why != "accepted") {
       ++num_refused;
       CHECK(says(why, "plain, chatml, qwen2.5, qwen3, llama3, llama3.1"));
       continue;
     }
     ++num_accepted;
-    const ChatTemplate chat = recognise_template(tokenizer);
+    const ChatTemplate chat = recognize_template(tokenizer);
     for (const json& one : row["cases"]) {
       const std::string system = one["system"], user = one["user"];
       REQUIRE(one["rendered"].is_string());
@@ -125,12 +125,12 @@ TEST_CASE("an edited template is refused, or written as transformers writes it")
   CHECK(num_refused >= 40);
 }
 
-TEST_CASE("a template of any length is recognised or refused") {
+TEST_CASE("a template of any length is recognized or refused") {
   const std::string name(300'000, 'a');
   for (const std::string& template_text :
        {"{{['" + name + "']}}", "{{'<|im_start|>system\\n" + name + "<|im_end|>'}}", "{#" + name, "{{'" + name}) {
     const Tokenizer tokenizer = tokenizer_with({{"chat_template", template_text}});
-    CHECK(says(refusal_of([&] { recognise_template(tokenizer); }), "a chat template that this version knows"));
+    CHECK(says(refusal_of([&] { recognize_template(tokenizer); }), "a chat template that this version knows"));
   }
 }
 
@@ -148,7 +148,7 @@ TEST_CASE("text in a conversation never becomes a control token, unless asked") 
 }
 
 TEST_CASE("the template of a model: its file before its config, one of several, none") {
-  const auto name_of = [](const Tokenizer& tokenizer) { return recognise_template(tokenizer).name; };
+  const auto name_of = [](const Tokenizer& tokenizer) { return recognize_template(tokenizer).name; };
   std::string qwen, qwen3;
   for (const json& row : golden_rows()) {
     if (row["name"] == "qwen2_5") qwen = row["template"];
@@ -215,7 +215,7 @@ TEST_CASE("the published Qwen3: ids of its own template") {
   const auto shared = qrl::test::shared_data();
   if (!shared) return qrl::test::skip("the shared data is missing: tokenizer");
   const Tokenizer tokenizer = Tokenizer::load(*shared / "tokenizer" / "qwen3");
-  const ChatTemplate chat = recognise_template(tokenizer);
+  const ChatTemplate chat = recognize_template(tokenizer);
   CHECK(chat.name == "qwen3");
   // transformers: apply_chat_template([{"role": "user", "content": "Hi"}], add_generation_prompt=True)
   const Ids want = {151644, 872, 198, 13048, 151645, 198, 151644, 77091, 198};
