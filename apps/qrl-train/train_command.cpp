@@ -82,7 +82,7 @@ void add_options(CLI::App& command, TrainArguments& arguments, bool recipe_requi
       ->needs(dry_run);
   command.add_flag("--allow-change", arguments.allow_change,
                    "resume although optim.lr, rollout.n, data.train_files or other keys marked in "
-                   "docs/recipe-reference.md have changed; log and metrics.jsonl say so");
+                   "docs/reference/recipe-keys.md have changed; log and metrics.jsonl say so");
 }
 
 }  // namespace
@@ -91,7 +91,7 @@ void add_train(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<TrainArguments>();
   add_options(app, *arguments, false);
   app.footer([] {
-    return "Keys of a recipe (also docs/recipe-reference.md):\n" + config::keys_help() +
+    return "Keys of a recipe (also docs/reference/recipe-keys.md):\n" + config::keys_help() +
            "\nExit codes: 0 done, 2 bad recipe, arguments or input, 3 stopped by a training guard,\n"
            "75 stopped by a signal after a checkpoint, 1 anything else.";
   });

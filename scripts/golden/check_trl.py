@@ -3,7 +3,7 @@
 
 Runs GRPOTrainer._compute_loss of the installed TRL (no model: its log-probs are given) for every case that TRL can say,
 and compares with what numpy computed and the C++ test reproduces. Exits 1 when a case disagrees that is not one of the
-differences of definition listed below (docs/algorithms.md explains them).
+differences of definition listed below (docs/reference/algorithms.md explains them).
 
     ~/.cache/qrl-peers/hf/bin/python scripts/golden/check_trl.py
 """
@@ -143,7 +143,7 @@ def main():
     print(f"TRL {trl.__version__}: loss, TRL's loss_type/level, correction: cases that agree, worst relative difference")
     for kind in sorted(agreed):
         print(f"  {kind[0]:8} {kind[1]:16} {kind[2]:9} {agreed[kind]:3}  {worst[kind]:.0e}")
-    print("cases that differ by definition (docs/algorithms.md)")
+    print("cases that differ by definition (docs/reference/algorithms.md)")
     for (loss, correction, why), count in sorted(differs.items()):
         print(f"  {loss:8} {correction:9} {count:3}  {why}")
     for name, kind, difference in failed:

@@ -218,9 +218,8 @@ void add_rollout(List& list) {
   rollout.add("prefix_sharing", &O::prefix_sharing, boolean(), "samples of a prompt share its KV pages");
   rollout.add(
       "bitwise", &O::bitwise, boolean(),
-      "the learner's log-probs are the sampler's bit for bit, so that no correction is left to do; needs "
-      "quant.learner.forward low_bit, a KV cache other than fp8_e4m3 and both on one device; on a GPU no top_k or "
-      "top_p");
+      "the learner's log-probs are the sampler's bit for bit; needs quant.learner.forward low_bit, a KV cache other "
+      "than fp8_e4m3, both on one device, and on a GPU no top_k or top_p");
   rollout.add("free_cache_engine", &O::free_cache_engine, boolean(),
               "give the KV cache's memory back while the learner works");
   rollout.add(
@@ -252,9 +251,8 @@ void add_quant(List& list) {
             "what shares a scale in fp8_e4m3; auto: channel_token");
   quant.add(
       "rollout.ignore", &QuantRecipe::ignore, list_of(text()),
-      "linear layers that stay bf16: names such as down_proj or model.layers.0.*, with * and ? (q_proj, k_proj and "
-      "v_proj together, as gate_proj and up_proj); lm_head and "
-      "embed_tokens may be named, as other engines' lists do, and are never low-bit anyway");
+      "linear layers that stay bf16: names such as down_proj or model.layers.0.*, with * and ?; q_proj, k_proj and "
+      "v_proj together, as gate_proj and up_proj; lm_head and embed_tokens change nothing");
   quant.add("rollout.lm_head", &QuantRecipe::lm_head,
             choice<HeadFormat>({{"auto", HeadFormat::automatic}, {"fp32", HeadFormat::f32}}),
             "lm_head of sampler and learner, never low-bit; auto: bf16, or fp32 with fp32 weights");
@@ -274,16 +272,15 @@ void add_quant(List& list) {
       choice<LearnerForward>({{"bf16", LearnerForward::bf16},
                               {"fake_quant", LearnerForward::fake_quant},
                               {"low_bit", LearnerForward::low_bit}}),
-      "linear layers of the learner's forward: bf16, in model.dtype; fake_quant, that of values quantized and back; "
-      "low_bit, the sampler's own product on the sampler's own tensors, on a GPU with rollouts there, too");
+      "the learner's linear layers: bf16, in model.dtype; fake_quant, on values quantized and dequantized; low_bit, the "
+      "sampler's own GEMM on its tensors, on a GPU with rollouts there");
   quant.add(
       "learner.backward", &QuantRecipe::learner_backward,
       choice<LearnerBackward>({{"model_dtype", LearnerBackward::model_dtype},
                                {"int8", LearnerBackward::int8},
                                {"fp8_e4m3", LearnerBackward::fp8_e4m3}}),
-      "products of the backward pass: in model.dtype; with forward low_bit int8, those of int8 layers in int8, or "
-      "fp8_e4m3, those of fp8_e4m3 layers of granularity block128 in e4m3 (end to end), gradients encoded as "
-      "activations are");
+      "GEMMs of the backward pass; with forward low_bit also int8, of int8 layers, or fp8_e4m3, of fp8_e4m3 layers of "
+      "granularity block128; gradients are quantized as activations are");
   quant.add("kv_calibration.when", &QuantRecipe::kv_when,
             choice<CalibrateKv>({{"every_update", CalibrateKv::every_update}, {"once", CalibrateKv::once}}),
             "fp8_e4m3's scales of keys and values: of each policy version, or of the first alone (for experiments)");
@@ -506,8 +503,8 @@ void add_trainer(List& list) {
               "threads a process; auto: processors / processes on this machine");
   trainer.add(
       "zero_stage", &T::zero_stage, integer(0, 1),
-      "with several processes: 0, each keeps all master weights and optimizer moments; 1 (ZeRO), each keeps those "
-      "of some tensors, to the same bits, and writes its own shard of a checkpoint");
+      "with several processes: 0, each keeps all master weights and moments; 1 (ZeRO), each keeps those of some "
+      "tensors, with the same bits, and writes a shard of a checkpoint");
   trainer.add("total_training_steps", &T::total_training_steps, integer(0), "steps of the run");
   trainer.add("save_freq", &T::save_freq, integer(0), "steps between checkpoints; 0: only at the end");
   trainer.add("max_ckpt_to_keep", &T::max_ckpt_to_keep, integer(1), "newest checkpoints that are kept");

@@ -131,9 +131,8 @@ std::string_view word_of(Mode mode) {
 
 std::string modes_markdown() {
   std::string page =
-      "\n## What a mode sets\n\nDefaults alone: any key may be set beside it. What belongs to another key of the mode "
-      "is taken "
-      "back where that one is set otherwise.\n\n| mode | what it is | key | value | belongs to "
+      "\n## What a mode sets\n\nA mode sets defaults: any key may be set beside it. A value that belongs to another key "
+      "holds only while that key has the mode's value.\n\n| mode | what it is | key | value | belongs to "
       "|\n|---|---|---|---|---|\n";
   for (const Entry& entry : kModes) {
     bool first = true;

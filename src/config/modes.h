@@ -19,7 +19,7 @@ struct ModeDefault {
 std::span<const ModeDefault> defaults_of(Mode mode);
 std::string_view word_of(Mode mode);  ///< "" for none
 
-/// A section of docs/recipe-reference.md, made from the same list.
+/// A section of docs/reference/recipe-keys.md, made from the same list.
 std::string modes_markdown();
 
 }  // namespace qrl::config

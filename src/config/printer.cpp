@@ -44,28 +44,29 @@ std::string cell(std::string_view text) {
   return out;
 }
 
-constexpr std::string_view kReferenceIntro = R"(# Recipe reference
+constexpr std::string_view kReferenceIntro = R"(# Recipe keys
 
-Made by `qrl-train --help`'s own list of keys (`keys_markdown` in `src/config/printer.cpp`); a test compares the two.
+`keys_markdown` in `src/config/printer.cpp` makes this page from the list behind `qrl-train --help`. A test compares the two.
+To write it again: `QRL_WRITE_REFERENCE=1 build/tests/test_config 'the committed reference page*'`.
 
 A recipe is a YAML file of sections and keys. Every fault of a recipe is reported at once, as
-`file:line: key: expected …, got …; what to do`, and nothing in it is ignored: an unknown key is a fault.
+`file:line: key: expected …, got …; what to do`. Nothing in it is ignored: an unknown key is a fault.
 
-- `include: base.yaml` at the root reads another recipe first, relative to the including file; later keys win.
-- `mode: qurl` at the root sets defaults, below every file and argument. `--print-config` and a run's `config.yaml` say
-  where each value comes from: the default, the mode, file:line, or the command line.
+- `include: base.yaml` at the root reads another recipe first, relative to the including file. Later keys win.
+- `mode: qurl` at the root sets defaults, below every file and argument.
 - `--set optim.lr=2e-6` sets a key from the command line, after all files. The value is YAML: `--set optim.betas=[0.9,0.95]`.
-- `null` is a value only where the default is `null`; the word in brackets says what it stands for.
+- `--print-config` and a run's `config.yaml` say where each value comes from: the default, the mode, file:line, or the
+  command line.
+- `null` is a value only where the default is `null`. The word in brackets says what it stands for.
 - Integers are decimal, at most 1000000000 where no other end is given. `010`, `1_000`, `0x10` and `12:30:45` are
   refused, since YAML 1.1 and 1.2 disagree on them.
 - `1e-6` is a number, although YAML 1.1 takes it for a text. NaN, infinities and what fp32 cannot hold are refused.
-- Booleans are `true` and `false`; `yes`, `no`, `on`, `off` are refused, also as bare words in a text or a list of
+- Booleans are `true` and `false`. `yes`, `no`, `on`, `off` are refused, also as bare words in a text or a list of
   files: write `"no"` in quotes for a file of that name. Quotes always make a text.
-- Anchors and aliases are read; tags, merge keys (`<<`), a key twice, a second document, tabs as indentation, more than
-  1 MB, 64 levels or anything but UTF-8 are refused.
-- Paths of files to read (`include` and every key of type path) are taken from the folder of the recipe that names
-  them, on the command line from the working directory; the run folder and `trainer.resume_mode` from the working
-  directory.
+- Anchors and aliases are read. These are refused: tags, merge keys (`<<`), a key twice, a second document, tabs as
+  indentation, more than 1 MB, 64 levels, anything but UTF-8.
+- A path of a file to read is relative to the folder of the recipe that names it. On the command line it is relative to
+  the working directory. So are the run folder and `trainer.resume_mode`, wherever they stand.
 
 Keys marked † may change when a run is resumed. Keys marked ‡ may change with `--allow-change`. A change of any other
 key is refused.

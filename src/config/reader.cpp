@@ -53,7 +53,7 @@ class Loader {
       faults_.add(
           source.at(root->line), "a map of sections such as model, data, rollout",
           root->kind == YamlNode::Kind::map || root->kind == YamlNode::Kind::null ? "nothing" : shown_value(*root),
-          "see docs/recipe-reference.md");
+          "see docs/reference/recipe-keys.md");
       return;
     }
     std::error_code no_path;

@@ -61,7 +61,7 @@ bool is_input_path(std::string_view key);
 
 /// "optim.lr  float > 0, default 1e-6  peak learning rate" per key: for --help.
 std::string keys_help();
-/// docs/recipe-reference.md, whole.
+/// docs/reference/recipe-keys.md, whole.
 std::string keys_markdown();
 
 }  // namespace qrl::config

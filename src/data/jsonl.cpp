@@ -26,7 +26,7 @@ struct Signature {
 // Two-byte marks of UTF-16 come after UTF-32's, which begin with them.
 const std::array<Signature, 13> kForeignFiles = {
     {{"\x1f\x8b", "gzip: decompress it first"},
-     {"PAR1", "parquet: convert it to JSONL first (docs/running.md, Data files, has the command)"},
+     {"PAR1", "parquet: convert it to JSONL first (docs/howto/own-data.md has the commands)"},
      {"ARROW1", "Arrow: convert it to JSONL first"},
      {"\x28\xb5\x2f\xfd", "zstd: decompress it first"},
      {"\xfd"

@@ -345,7 +345,7 @@ TEST_CASE("help has a line for each key") {
 
 TEST_CASE("the committed reference page is the one made from the keys") {
   // After a change of keys: QRL_WRITE_REFERENCE=1 test_config "the committed reference page*" writes it anew.
-  const std::filesystem::path page = std::filesystem::path(QRL_SOURCE_DIR) / "docs" / "recipe-reference.md";
+  const std::filesystem::path page = std::filesystem::path(QRL_SOURCE_DIR) / "docs" / "reference" / "recipe-keys.md";
   if (std::getenv("QRL_WRITE_REFERENCE") != nullptr) std::ofstream(page, std::ios::binary) << config::keys_markdown();
   CHECK(file_text(page) == config::keys_markdown());
 }

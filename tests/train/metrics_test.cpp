@@ -1,0 +1,93 @@
+// The names in metrics.jsonl are an interface: docs/reference/metrics.md lists them all.
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include "support/catch.h"
+#include "train/support.h"
+
+using namespace qrl;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// "a/{x,y}/b" → a/x/b, a/y/b.
+std::vector<std::string> expand(const std::string& name) {
+  static const std::regex braces(R"(([^{]*)\{([^}]*)\}(.*))");
+  std::smatch match;
+  if (!std::regex_match(name, match, braces)) return {name};
+  std::vector<std::string> names;
+  std::istringstream words(match[2].str());
+  for (std::string word; std::getline(words, word, ',');) names.push_back(match[1].str() + word + match[3].str());
+  return names;
+}
+
+/// The first cells of the page's table rows.
+std::set<std::string> names_on_page() {
+  static const std::regex row(R"(\n\| `([^`]+)` \|)");
+  const std::string text = test::read_file(QRL_SOURCE_DIR "/docs/reference/metrics.md");
+  std::set<std::string> names;
+  for (std::sregex_iterator it(text.begin(), text.end(), row), end; it != end; ++it) {
+    for (const std::string& name : expand((*it)[1])) {
+      INFO(name << " stands twice");
+      CHECK(names.insert(name).second);
+    }
+  }
+  return names;
+}
+
+/// val/countdown/mean@2 → val/SOURCE/mean@N, as the page writes it.
+std::string page_name(std::string name) {
+  name = std::regex_replace(name, std::regex("^val/[^/]+/"), "val/SOURCE/");
+  name = std::regex_replace(name, std::regex(R"((mean|maj)@\d+)"), "$1@N");
+  return std::regex_replace(name, std::regex(R"(pass@\d+)"), "pass@K");
+}
+
+void add_names(const fs::path& file, std::set<std::string>& names) {
+  std::istringstream lines(test::read_file(file));
+  for (std::string line; std::getline(lines, line);) {
+    const auto row = nlohmann::json::parse(line);
+    for (const auto& [name, value] : row.items()) {
+      if (name != "step") names.insert(page_name(name));
+    }
+  }
+}
+
+std::string without(const std::set<std::string>& all, const std::set<std::string>& some) {
+  std::string left;
+  for (const std::string& name : all) left += some.count(name) > 0 ? "" : name + " ";
+  return left;
+}
+
+}  // namespace
+
+TEST_CASE("docs/reference/metrics.md lists the names that runs write, and no others") {
+  const test::TempDir dir;
+  // Most responses of a random model hold a number: some groups differ by the score of the form.
+  const std::string arithmetic =
+      "--set data.train_generator.task=arithmetic --set data.val_generator.task=arithmetic --set "
+      "data.max_prompt_length=200 --set actor.max_tokens_per_micro_batch=512 --set reward.verifier=math "
+      "--set reward.profile=last_number --set reward.format=0.5 ";
+  const std::string variants[] = {
+      arithmetic +
+          "--set sft.steps=0 --set algorithm.name=dapo --set algorithm.kl_loss_coef=0.1 "
+          "--set rollout_correction.acr=true --set reward.overlong_buffer.enable=true "
+          "--set reward.overlong_buffer.len=8 --set 'algorithm.filter_groups={enable: true, max_num_gen_batches: 40, "
+          "on_exhausted: train_partial}'",
+      "--set sft.steps=0 --set algorithm.name=tbpo --set rollout_correction.method=tbpo",
+      "--set sft.steps=0 --set rollout_correction.method=ais", "--set rollout_correction.method=icepop"};
+  std::set<std::string> written;
+  int number = 0;
+  for (const std::string& settings : variants) {
+    const fs::path run = dir / std::to_string(++number);
+    const test::Outcome outcome =
+        test::run_command(test::tiny_command(run, "--set trainer.total_training_steps=1 " + settings));
+    INFO(outcome.output);
+    REQUIRE(outcome.exit_code == 0);
+    add_names(run / "metrics.jsonl", written);
+    if (fs::exists(run / "sft_metrics.jsonl")) add_names(run / "sft_metrics.jsonl", written);
+  }
+  const std::set<std::string> page = names_on_page();
+  CHECK(without(written, page) == "");
+  CHECK(without(page, written) == "");
+}
