@@ -112,7 +112,7 @@ void write_learner(const fs::path& dir, const learner::Learner& learner, const C
 
 /// What the first rank adds to it.
 void write_neighbors(const fs::path& dir, const RunState& state, const learner::Learner& learner,
-                      const CheckpointContext& context) {
+                     const CheckpointContext& context) {
   if (learner.is_sharded()) model::finish_hf_shards(dir, masters_config(context.config));
   context.tokenizer.save(dir);
   write_text(dir / kStateFile, to_json(state, context).dump(1) + "\n");

@@ -67,7 +67,7 @@ TEST_CASE("a GPU newer than 9.0 streams its products or takes cuBLASLt's: CUTLAS
       for (const Format format : kWeightFormats) {
         for (const std::int64_t num_rows : {1, 16, 64, 100, 4096}) {
           for (const GemmChoice& choice : gemm_choices(format, matrix_layout(format, 4096, 4096), num_rows, false,
-                                                             rules, {std::int64_t{227} << 10, 132}))
+                                                       rules, {std::int64_t{227} << 10, 132}))
             kernels.insert(choice.kernel);
         }
       }

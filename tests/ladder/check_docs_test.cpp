@@ -84,8 +84,9 @@ TEST_CASE("check_docs: relative links and their anchors resolve in the repositor
   CHECK(contains(faults("# A b\n[a](#a-b-1)\n"), "README.md:2: broken link #a-b-1"));
   CHECK(contains(faults("```\n# A\n```\n[a](#a)\n"), "README.md:4: broken link #a"));
   CHECK(contains(faults("[a](src/a.h#L3)\n"), "README.md:1: broken link src/a.h#L3"));
-  CHECK(is_sound(faults("# A `b`, c!\n## A b c\n[a](#a-b-c) [b](#a-b-c-1) [c](docs/gpu.md#on-a-gpu) [d](src/a.h#L2)\n"
-                        "[e](https://example.org/x#y) `[f](nowhere.md)` [g](src)\n")));
+  CHECK(
+      is_sound(faults("# A `b`, c!\n## A b c\n[a](#a-b-c) [b](#a-b-c-1) [c](docs/gpu.md#on-a-gpu) [d](src/a.h#L2)\n"
+                      "[e](https://example.org/x#y) `[f](nowhere.md)` [g](src)\n")));
 }
 
 TEST_CASE("check_docs: each page of docs is of one kind by its folder") {
@@ -98,9 +99,9 @@ TEST_CASE("check_docs: each page of docs is of one kind by its folder") {
 
 TEST_CASE("check_docs reads README, CONTRIBUTING, CHANGELOG and every page under the folders it names") {
   std::map<std::string, std::string> files = {{"build/a.md", "[a](nowhere.md)\n"}};
-  const std::vector<std::string> read = {"README.md",          "CONTRIBUTING.md", "CHANGELOG.md",
-                                         "docs/howto/a/b.md",  "src/a/README.md", "tests/fuzz/seeds/README.md",
-                                         "cuda/gemm/README.md", "scripts/a.md",   "recipes/math/README.md"};
+  const std::vector<std::string> read = {"README.md",           "CONTRIBUTING.md", "CHANGELOG.md",
+                                         "docs/howto/a/b.md",   "src/a/README.md", "tests/fuzz/seeds/README.md",
+                                         "cuda/gemm/README.md", "scripts/a.md",    "recipes/math/README.md"};
   for (const std::string& name : read) files[name] = "[a](nowhere.md)\n";
   const std::string output = check_files(files, "").output;
   for (const std::string& name : read) CHECK(contains(output, name + ":1: broken link"));
