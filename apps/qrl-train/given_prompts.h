@@ -1,5 +1,5 @@
 // Owns the prompts that a user gives to generate: where they come from, and what a model takes of them. Knows nothing
-// of drawing.
+// of sampling.
 #pragma once
 
 #include <string>

@@ -107,18 +107,18 @@ class Sequences {
 
   TickSpeed decode(DecodeEngine& engine, std::int64_t batch) const {
     const auto rows = static_cast<std::size_t>(batch);
-    std::vector<std::int32_t> tokens(rows), first_pages(rows), draw_rows(rows);
+    std::vector<std::int32_t> tokens(rows), first_pages(rows), sample_rows(rows);
     const std::vector<std::int32_t> positions(rows, static_cast<std::int32_t>(context_ - 1));
     std::vector<double> uniforms(rows);
     std::vector<DrawnToken> drawn(rows);
     base::RandomStream random(1, base::RandomPurpose::sampling, 0);
     for (std::size_t i = 0; i < rows; ++i) {
       first_pages[i] = static_cast<std::int32_t>(static_cast<std::int64_t>(i) * pages_each_);
-      draw_rows[i] = static_cast<std::int32_t>(i);
+      sample_rows[i] = static_cast<std::int32_t>(i);
     }
     const auto start = [&] {
       for (double& uniform : uniforms) uniform = random.uniform();
-      engine.start({tokens, positions, first_pages, pages_of(batch), {}}, {draw_rows, uniforms, 1});
+      engine.start({tokens, positions, first_pages, pages_of(batch), {}}, {sample_rows, uniforms, 1});
     };
     // As the decoder does it: a tick is started when the one before is under way.
     const auto tick = [&] {
@@ -128,7 +128,7 @@ class Sequences {
         QRL_INVARIANT(drawn[i].token >= 0, "bench ticks", "finite logits", "row " + std::to_string(i));
     };
     start();  // launched one by one; its tokens any
-    for (std::size_t i = 0; i < rows; ++i) tokens[i] = drawn_before(static_cast<std::int32_t>(i));
+    for (std::size_t i = 0; i < rows; ++i) tokens[i] = sampled_before(static_cast<std::int32_t>(i));
     tick();  // recorded
     TickSpeed speed{batch, context_};
     for (int round = 0; round < kRounds; ++round) {

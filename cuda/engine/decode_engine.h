@@ -80,11 +80,11 @@ struct SlotCopy {
   std::int32_t from = 0, to = 0, num_slots = 0;
 };
 
-/// The token of a tick that stands for the draw_idx-th draw of the tick started before, which may be under way.
-constexpr std::int32_t drawn_before(std::int32_t draw_idx) { return -1 - draw_idx; }
+/// The token of a tick that stands for the output_idx-th draw of the tick started before, which may be under way.
+constexpr std::int32_t sampled_before(std::int32_t output_idx) { return -1 - output_idx; }
 
 /// One tick's rows, end to end. A row sees positions 0 … its own, in the pages page_ids[first_page_N[row]] …. A token
-/// is an id or drawn_before.
+/// is an id or sampled_before.
 struct Tick {
   std::span<const std::int32_t> tokens_N, positions_N, first_page_N;
   std::span<const std::int32_t> page_ids;

@@ -24,8 +24,8 @@ struct EngineState {
   EngineState(const EngineOptions& options, const DeviceFacts& device);
 
   /// That a tick's rows, positions, pages and copies are within this engine's; tokens, too: of the tick before, whose
-  /// sampled tokens may be this one's, num_drawn_before were sampled.
-  void check(const Tick& tick, std::int64_t num_pages, std::int64_t num_drawn_before = 0) const;
+  /// sampled tokens may be this one's, num_sampled_before were sampled.
+  void check(const Tick& tick, std::int64_t num_pages, std::int64_t num_sampled_before = 0) const;
   /// Until the engine's stream is done.
   void wait();
   /// work(stream) on a caller's stream, behind the engine's own work. The GEMMs' workspaces are one stream's at a time.

@@ -65,7 +65,7 @@ void TickMemory::fill(const Tick& tick, const Draws& draws, const AttentionPlan&
   put(at.positions, tick.positions_N);
   put(at.first_pages, tick.first_page_N);
   put(at.partials, plan.partials_N);
-  put(at.draw_rows, draws.rows);
+  put(at.sample_rows, draws.rows);
   put(at.tiles, plan.tiles);
   put(at.tile_rows, plan.rows);
   put(at.split_rows, plan.split_rows);
@@ -76,7 +76,7 @@ void TickMemory::fill(const Tick& tick, const Draws& draws, const AttentionPlan&
   std::fill_n(ints(at.tokens) + there, more, 0);
   std::fill_n(ints(at.positions) + there, more, -1);
   if (more == 0) return;
-  std::iota(ints(at.draw_rows) + there, ints(at.draw_rows) + num_rows, static_cast<std::int32_t>(there));
+  std::iota(ints(at.sample_rows) + there, ints(at.sample_rows) + num_rows, static_cast<std::int32_t>(there));
   std::fill_n(reinterpret_cast<double*>(ints(at.uniforms)) + there, more, 0.0);
 }
 
@@ -105,7 +105,7 @@ TickArrays TickMemory::send(const Tick& tick, const Draws& draws, const Stream& 
           {reinterpret_cast<const AttentionCounts*>(bytes + at.attention_counts),
            reinterpret_cast<const AttentionTile*>(bytes + at.tiles), ints(at.tile_rows), ints(at.partials),
            ints(at.split_rows), shape.small_blocks, shape.large_blocks, shape.split_blocks},
-          ints(at.draw_rows),
+          ints(at.sample_rows),
           reinterpret_cast<const double*>(bytes + at.uniforms),
           reinterpret_cast<const DrawSettings*>(bytes + at.draw_settings),
           ints(at.copies)};

@@ -26,7 +26,7 @@ struct TickArrays {
   const std::int32_t* tokens;
   RowPlaces where;
   AttentionWork attention;
-  const std::int32_t* draw_rows;
+  const std::int32_t* sample_rows;
   const double* uniforms;
   const DrawSettings* draw_settings;
   const std::int32_t* copies;

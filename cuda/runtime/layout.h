@@ -104,7 +104,7 @@ struct TickCounts {
 /// copies come last: all else lies where the other counts put it, however many those are.
 struct TickLayout {
   std::int64_t uniforms = 0, draw_settings = 0, attention_counts = 0, tokens = 0, positions = 0, first_pages = 0,
-               partials = 0, draw_rows = 0, tiles = 0, tile_rows = 0, split_rows = 0, page_ids = 0, copies = 0,
+               partials = 0, sample_rows = 0, tiles = 0, tile_rows = 0, split_rows = 0, page_ids = 0, copies = 0,
                num_bytes = 0;
 };
 inline TickLayout tick_layout(const TickCounts& counts) {
@@ -121,7 +121,7 @@ inline TickLayout tick_layout(const TickCounts& counts) {
   place(at.positions, counts.rows);
   place(at.first_pages, counts.rows);
   place(at.partials, counts.rows);
-  place(at.draw_rows, counts.draws);
+  place(at.sample_rows, counts.draws);
   place(at.tiles, 5 * counts.tiles);
   place(at.tile_rows, counts.tile_rows);
   place(at.split_rows, counts.split_rows);

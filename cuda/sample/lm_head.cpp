@@ -95,7 +95,7 @@ void LmHead::draw(const ResidualRows& rows, const TickArrays& arrays, const Stre
   for (std::int64_t first = 0; first < num_rows; first += max_step_) {
     const std::int64_t count = std::min(max_step_, num_rows - first);
     const SummarizedRows summarized =
-        summarize(rows, arrays.draw_rows + first, count, arrays.draw_settings, nullptr, stream);
+        summarize(rows, arrays.sample_rows + first, count, arrays.draw_settings, nullptr, stream);
     draw_tokens(
         {summarized, arrays.uniforms + first, drawn_.as<std::int32_t>() + first, drawn_.as<float>() + num_rows + first},
         count, stream);

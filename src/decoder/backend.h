@@ -15,16 +15,16 @@
 
 namespace qrl::decoder {
 
-/// What the draws of one call have in common.
-struct DrawKey {
+/// The sampling parameters and the key that the samples of one call share.
+struct SamplingKey {
   ops::DrawParams params;
   base::RandomField field;  ///< of the seed, for sampling
   std::uint32_t step = 0;
 };
 
-/// The uniform number in [0, 1) that a sequence's next token is drawn with: of seed, step, prompt, sample and position,
-/// the same on every backend.
-double draw_uniform(const DrawKey& key, const Sequence& sequence);
+/// The uniform number in [0, 1) that a sequence's next token is sampled with: of seed, step, prompt, sample and
+/// position, the same on every backend.
+double sampling_uniform(const SamplingKey& key, const Sequence& sequence);
 
 /// Totals of a backend whose ticks a device computes.
 struct DeviceStats {
@@ -32,7 +32,7 @@ struct DeviceStats {
   double waited_s = 0;           ///< in `finish`, for the device
 };
 
-/// Computes ticks: the forward pass over a snapshot, keys and values in pages, the draws. One thread calls it.
+/// Computes ticks: the forward pass over a snapshot, keys and values in pages, the samples. One thread calls it.
 class Backend {
  public:
   Backend() = default;
@@ -55,13 +55,13 @@ class Backend {
   /// sequence.
   virtual std::int64_t begin(const ops::DrawParams& params) = 0;
   /// How many ticks may be under way, started and not finished, when another is started: 0 or 1. With 1 a plan may have
-  /// tokens that are drawn_before.
+  /// tokens that are sampled_before.
   virtual int num_ticks_ahead(const ops::DrawParams&) const { return 0; }
-  /// Starts a tick: copies pages, stores the rows' keys and values, draws for plan.draw_rows. Reads the plan before it
-  /// returns. `draws` has their number, and stays until `finish`.
-  virtual void start(const Plan& plan, const DrawKey& key, std::span<ops::Draw> draws) = 0;
-  /// The draws of the tick started first of those under way are there after. Throws an internal error when a row's
-  /// logits were such that nothing can be drawn.
+  /// Starts a tick: copies pages, stores the rows' keys and values, samples for plan.sample_rows. Reads the plan before
+  /// it returns. `samples` has their number, and stays until `finish`.
+  virtual void start(const Plan& plan, const SamplingKey& key, std::span<ops::Draw> draws) = 0;
+  /// Waits for the tick that was started first of those in flight: its samples are valid on return. Throws an internal
+  /// error when a row's logits were such that nothing can be sampled.
   virtual void finish() = 0;
 
   /// Gives the KV memory back until the next begin.

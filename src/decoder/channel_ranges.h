@@ -10,7 +10,7 @@
 
 namespace qrl::decoder {
 
-/// Runs `snapshot` over each sequence, nothing drawn, and gives the largest |input| of every channel behind each
+/// Runs `snapshot` over each sequence, nothing sampled, and gives the largest |input| of every channel behind each
 /// block's two norms. The same on any number of threads. Input errors as forced_logits'.
 model::ChannelRanges channel_ranges(const model::Snapshot& snapshot,
                                     std::span<const std::vector<types::TokenId>> sequences);

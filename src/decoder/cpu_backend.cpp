@@ -34,13 +34,13 @@ class CpuBackend final : public Backend {
   }
   const KvScales& kv_scales() const override { return kv_.scales(); }
   std::int64_t begin(const ops::DrawParams& params) override;
-  void start(const Plan& plan, const DrawKey& key, std::span<ops::Draw> draws) override;
+  void start(const Plan& plan, const SamplingKey& key, std::span<ops::Draw> draws) override;
   void finish() override {}  // nothing is left to do
   void release_kv() override { kv_.release(); }
 
  private:
   void sample(base::Team& team, const Plan& plan, const PlanPart& part, Transformer::Workspace& scratch,
-              const DrawKey& key, std::span<ops::Draw> draws) const;
+              const SamplingKey& key, std::span<ops::Draw> draws) const;
 
   std::int64_t vocab_size_, logit_tile_tokens_, max_rows_, max_positions_, num_pages_;
   KvCache kv_;
@@ -58,7 +58,7 @@ std::int64_t CpuBackend::begin(const ops::DrawParams& params) {
 }
 
 /// One parallel region a tick: nothing but barriers inside a part, and not even those when each thread has its own.
-void CpuBackend::start(const Plan& plan, const DrawKey& key, std::span<ops::Draw> draws) {
+void CpuBackend::start(const Plan& plan, const SamplingKey& key, std::span<ops::Draw> draws) {
   base::parallel(0, [&](base::Team& all) {
     plan.share_out(all, [&](base::Team& team, const PlanPart& part, std::size_t part_idx) {
       transformer_->forward(team, plan, part, kv_, workspaces_[part_idx]);
@@ -68,9 +68,9 @@ void CpuBackend::start(const Plan& plan, const DrawKey& key, std::span<ops::Draw
 }
 
 void CpuBackend::sample(base::Team& team, const Plan& plan, const PlanPart& part, Transformer::Workspace& scratch,
-                        const DrawKey& key, std::span<ops::Draw> draws) const {
+                        const SamplingKey& key, std::span<ops::Draw> draws) const {
   const ops::DrawParams& params = key.params;
-  std::exception_ptr error;  // of a draw; kept until no other member waits at a barrier for this one
+  std::exception_ptr error;  // of a sample; kept until no other member waits at a barrier for this one
   const auto try_row = [&](const auto& body) {
     try {
       body();
@@ -82,12 +82,12 @@ void CpuBackend::sample(base::Team& team, const Plan& plan, const PlanPart& part
   for (std::int64_t first = part.draws.begin; first < part.draws.end; first += Transformer::kLogitRows) {
     const std::int64_t count = std::min(Transformer::kLogitRows, part.draws.end - first);
     transformer_->choose_rows(
-        team, std::span(plan.draw_rows).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)),
+        team, std::span(plan.sample_rows).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)),
         scratch);
     const base::Range share = team.slice(count);
     const auto draw_of = [&](std::int64_t i) -> ops::Draw& { return draws[static_cast<std::size_t>(first + i)]; };
     const auto uniform_of = [&](std::int64_t i) {
-      return draw_uniform(key, *plan.draw_sequences[static_cast<std::size_t>(first + i)]);
+      return sampling_uniform(key, *plan.sampled_sequences[static_cast<std::size_t>(first + i)]);
     };
     if (params.cuts()) {  // top-k and top-p look at a row as a whole
       const float* logits = transformer_->logits(team, count, {0, tile}, scratch);
@@ -107,7 +107,7 @@ void CpuBackend::sample(base::Team& team, const Plan& plan, const PlanPart& part
         rows[static_cast<std::size_t>(i)].take(logits + i * size, size);
       }
     }
-    const bool all_there = tile == vocab_size_;  // else the drawn token's block is made again
+    const bool all_there = tile == vocab_size_;  // else the sampled token's block is made again
     for (std::int64_t i = share.begin; i < share.end; ++i) {
       try_row([&] {
         ops::RowSummary& row = rows[static_cast<std::size_t>(i)];
@@ -128,11 +128,11 @@ void CpuBackend::sample(base::Team& team, const Plan& plan, const PlanPart& part
 
 }  // namespace
 
-double draw_uniform(const DrawKey& key, const Sequence& sequence) {
+double sampling_uniform(const SamplingKey& key, const Sequence& sequence) {
   const std::uint64_t prompt_id = sequence.group->prompt_id;
   const auto high = static_cast<std::uint32_t>(prompt_id >> 32);
   const auto low = static_cast<std::uint32_t>(prompt_id);
-  return key.field.uniform({static_cast<std::uint32_t>(sequence.num_drawn()),
+  return key.field.uniform({static_cast<std::uint32_t>(sequence.num_sampled()),
                             static_cast<std::uint32_t>(sequence.sample_idx), low ^ (high * 0x9E3779B9U), key.step});
 }
 

@@ -1,4 +1,4 @@
-// Owns ticks on the CPU: the transformer's ops over a snapshot in place, and drawing, on all threads of the process.
+// Owns ticks on the CPU: the transformer's ops over a snapshot in place, and sampling, on all threads of the process.
 // Knows nothing of scheduling.
 #pragma once
 

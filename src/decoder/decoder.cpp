@@ -22,7 +22,7 @@ namespace qrl::decoder {
 
 namespace {
 
-/// Memory for drawn tokens taken at once, so that ticks up to this length allocate nothing.
+/// Memory for sampled tokens taken at once, so that ticks up to this length allocate nothing.
 constexpr std::int32_t kReservedTokens = 1024;
 
 void check(const DecoderOptions& options, const model::ModelConfig& config) {
@@ -71,7 +71,7 @@ void check(const types::SampleRequest& request, std::int32_t max_new_tokens, con
   QRL_REQUIRE(prompt_tokens + max_new_tokens <= options.max_model_len, where(),
               "at most max_model_len = " + std::to_string(options.max_model_len) + " tokens", got(),
               "shorten the prompt, or lower max_new_tokens");
-  // The last token drawn is never an input.
+  // The last token sampled is never an input.
   QRL_REQUIRE(prompt_tokens + max_new_tokens - 1 <= options.kv_pages * options.page_size, where(),
               "at most the KV pool's " + std::to_string(options.kv_pages) + " pages of " +
                   std::to_string(options.page_size) + " tokens",
@@ -84,7 +84,7 @@ void check(const types::SampleRequest& request, std::int32_t max_new_tokens, con
 struct StartedTick {
   explicit StartedTick(const model::ModelConfig& config) : plan(config) {}
   Plan plan;
-  std::vector<ops::Draw> draws;  // of the plan's draw_rows
+  std::vector<ops::Draw> draws;  // of the plan's sample_rows
   std::int64_t num_graphs = 0;   // 1: launched as a CUDA graph
 };
 
@@ -93,7 +93,7 @@ struct Decoder::State {
       : config(model_config), options(decoder_options), ticks{StartedTick(model_config), StartedTick(model_config)} {}
 
   StartedTick& oldest() { return ticks[static_cast<std::size_t>((num_started - num_under_way) % 2)]; }
-  void start(std::span<Sequence* const> chosen, const DrawKey& key);
+  void start(std::span<Sequence* const> chosen, const SamplingKey& key);
   void finish_oldest(const types::SamplingParams& params, std::int64_t version);
   std::int64_t give_to_sequences(const StartedTick& tick, const types::SamplingParams& params, std::int64_t version);
   void count_tick(const StartedTick& tick, std::int64_t num_dropped);
@@ -167,13 +167,13 @@ std::vector<types::Completion> Decoder::complete(std::span<const types::SampleRe
   QRL_INVARIANT(state.options.kv_format != quant::KvFormat::fp8_e4m3 || scales_version == version, "decoder",
                 "fp8 scales calibrated for version " + std::to_string(version),
                 "version " + std::to_string(scales_version), "calibrate after every publish");
-  const DrawKey draw_key{{params.temperature, params.top_p, params.top_k},
-                         base::RandomField(key.seed, base::RandomPurpose::sampling),
-                         key.step};
-  PagePool pool(state.backend->begin(draw_key.params));
+  const SamplingKey sampling_key{{params.temperature, params.top_p, params.top_k},
+                                 base::RandomField(key.seed, base::RandomPurpose::sampling),
+                                 key.step};
+  PagePool pool(state.backend->begin(sampling_key.params));
   Scheduler scheduler(state.options, pool, state.stats);
   scheduler.submit(requests, completions, params.max_new_tokens);
-  const int num_ahead = state.backend->num_ticks_ahead(draw_key.params);
+  const int num_ahead = state.backend->num_ticks_ahead(sampling_key.params);
   state.num_under_way = 0;
   state.counted_s = base::now_s();
   state.counted_waited_s = state.backend->device_stats().waited_s;
@@ -182,7 +182,7 @@ std::vector<types::Completion> Decoder::complete(std::span<const types::SampleRe
     if (state.options.before_tick) state.options.before_tick();
     const std::span<Sequence* const> chosen = scheduler.choose();
     if (!chosen.empty()) {
-      state.start(chosen, draw_key);
+      state.start(chosen, sampling_key);
       scheduler.advance();
     }
     if (!chosen.empty() && state.num_under_way <= num_ahead) continue;
@@ -207,10 +207,10 @@ const DecoderStats& Decoder::stats() const { return state_->stats; }
 
 void Decoder::reset_stats() { state_->stats = {}; }
 
-void Decoder::State::start(std::span<Sequence* const> chosen, const DrawKey& key) {
+void Decoder::State::start(std::span<Sequence* const> chosen, const SamplingKey& key) {
   StartedTick& tick = ticks[static_cast<std::size_t>(num_started % 2)];
   tick.plan.build(chosen, base::num_threads(), snapshot->num_bytes() <= kCachedWeightBytes);
-  tick.draws.resize(tick.plan.draw_rows.size());
+  tick.draws.resize(tick.plan.sample_rows.size());
   const std::int64_t num_graphs_before = backend->device_stats().graph_ticks;
   backend->start(tick.plan, key, tick.draws);
   tick.num_graphs = backend->device_stats().graph_ticks - num_graphs_before;
@@ -229,15 +229,15 @@ void Decoder::State::finish_oldest(const types::SamplingParams& params, std::int
   count_tick(tick, num_dropped);
 }
 
-/// Tokens drawn behind a sequence's end, before that was known, are dropped; how many.
+/// Tokens sampled behind a sequence's end, before that was known, are dropped; how many.
 std::int64_t Decoder::State::give_to_sequences(const StartedTick& tick, const types::SamplingParams& params,
                                                std::int64_t version) {
   std::int64_t num_dropped = 0;
   finished.clear();
   for (std::size_t i = 0; i < tick.draws.size(); ++i) {
-    Sequence& sequence = *tick.plan.draw_sequences[i];
+    Sequence& sequence = *tick.plan.sampled_sequences[i];
     const ops::Draw& draw = tick.draws[i];
-    --sequence.num_coming;
+    --sequence.num_in_flight;
     if (sequence.finished) {
       ++num_dropped;
       continue;

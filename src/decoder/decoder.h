@@ -18,19 +18,19 @@ namespace qrl::decoder {
 
 struct DecoderOptions {
   base::Device device = base::Device::cpu;     ///< cuda: the GPU's backend (decoder/device_backend.h)
-  int device_number = 0;                       ///< of the visible ones, round and round (cuda/engine/decode_engine.h)
+  int device_number = 0;                       ///< of the visible GPUs, round-robin (cuda/engine/decode_engine.h)
   std::int64_t max_num_seqs = 256;             ///< sequences in flight
   std::int64_t max_num_batched_tokens = 2048;  ///< rows of one tick; longer prompts are prefilled in chunks
   std::int64_t page_size = 16;                 ///< tokens per KV page
   std::int64_t kv_pages = 0;                   ///< pages in the pool; must hold at least one longest sequence
   /// On a GPU: 0: kv_pages or an error; else as many of them as fit into this share of its memory, beside all else.
   double gpu_memory_utilization = 0;
-  bool enforce_eager = false;      ///< on a GPU: no CUDA graphs; changes no draw
+  bool enforce_eager = false;      ///< on a GPU: no CUDA graphs; changes no sample
   bool row_only_sums = false;      ///< on a GPU: as cuda/engine/decode_engine.h's; the CPU's are
   std::int64_t max_model_len = 0;  ///< prompt + response tokens of the longest sequence
   quant::KvFormat kv_format = quant::KvFormat::bf16;
   /// Tokens of the vocabulary whose logits exist at once (for 32 rows), a multiple of 256, unless top-k or top-p look
-  /// at whole rows; changes no draw. The default stays in a core's cache.
+  /// at whole rows; changes no sample. The default stays in a core's cache.
   std::int64_t logit_tile_tokens = 8192;
   bool prefix_sharing = true;         ///< a group's samples share their prompt's pages
   std::function<void()> before_tick;  ///< may throw: `complete` is abandoned, the decoder as good as before
@@ -39,8 +39,8 @@ struct DecoderOptions {
 /// Totals since the decoder was made or reset.
 struct DecoderStats {
   std::int64_t ticks = 0;
-  std::int64_t prefill_tokens = 0;      ///< rows computed of prompts, and of drawn tokens after a preemption
-  std::int64_t decode_tokens = 0;       ///< rows computed of newest drawn tokens, but for those behind an end
+  std::int64_t prefill_tokens = 0;      ///< rows computed of prompts, and of sampled tokens after a preemption
+  std::int64_t decode_tokens = 0;       ///< rows computed of newest sampled tokens, without those after an end token
   std::int64_t decode_only_tokens = 0;  ///< of those, in ticks without prefill: ÷ decode_s is the decode speed
   std::int64_t preemptions = 0;
   std::int64_t shared_prompt_tokens = 0;  ///< rows that sharing a group's prompt saved
@@ -77,9 +77,9 @@ class Decoder final : public types::TextSource {
   /// The scales in use; without any of version −1.
   const KvScales& kv_scales() const;
 
-  /// Throws an input error, before anything is drawn, when a parameter is out of range or a request can never fit
+  /// Throws an input error, before anything is sampled, when a parameter is out of range or a request can never fit
   /// max_model_len or the page pool; an internal error when the snapshot's version changes during the call, when
-  /// fp8 scales are missing or of another version, or when the weights give logits that nothing can be drawn from.
+  /// fp8 scales are missing or of another version, or when the weights give logits that nothing can be sampled from.
   std::vector<types::Completion> complete(std::span<const types::SampleRequest> requests,
                                           const types::SamplingParams& params, types::SampleKey key) override;
 

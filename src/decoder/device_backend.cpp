@@ -55,7 +55,7 @@ class DeviceBackend final : public Backend, public model::DeviceWeights {
   const KvScales& kv_scales() const override { return kv_scales_; }
   std::int64_t begin(const ops::DrawParams& params) override;
   int num_ticks_ahead(const ops::DrawParams& params) const override { return params.cuts() ? 0 : 1; }
-  void start(const Plan& plan, const DrawKey& key, std::span<ops::Draw> draws) override;
+  void start(const Plan& plan, const SamplingKey& key, std::span<ops::Draw> draws) override;
   void finish() override;
   void release_kv() override { engine_->release_kv(); }
   DeviceStats device_stats() const override {
@@ -102,7 +102,7 @@ class DeviceBackend final : public Backend, public model::DeviceWeights {
   TickLimits limits() const { return {options_.max_num_batched_tokens, options_.max_num_seqs, options_.page_size}; }
   /// The snapshot's weights, unless they are there already.
   void upload_unless_there();
-  void draw_from_whole_rows(const Plan& plan, const DrawKey& key, std::span<ops::Draw> draws);
+  void draw_from_whole_rows(const Plan& plan, const SamplingKey& key, std::span<ops::Draw> draws);
 
   DecoderOptions options_;
   std::int64_t vocab_size_, head_dim_;
@@ -117,7 +117,7 @@ class DeviceBackend final : public Backend, public model::DeviceWeights {
   std::int64_t uploaded_version_ = -1;
   std::vector<double> uniforms_;
   std::vector<cuda::DrawnToken> drawn_;
-  std::deque<std::span<ops::Draw>> under_way_;  // where the draws of ticks go that the device has
+  std::deque<std::span<ops::Draw>> under_way_;  // where the samples of ticks go that the device has
   std::vector<float> logits_;
 };
 
@@ -213,20 +213,20 @@ std::int64_t DeviceBackend::begin(const ops::DrawParams& params) {
   return num_pages;
 }
 
-void DeviceBackend::start(const Plan& plan, const DrawKey& key, std::span<ops::Draw> draws) {
+void DeviceBackend::start(const Plan& plan, const SamplingKey& key, std::span<ops::Draw> draws) {
   const cuda::Tick tick = tick_.fill(plan);
   uniforms_.resize(draws.size());
-  for (std::size_t i = 0; i < draws.size(); ++i) uniforms_[i] = draw_uniform(key, *plan.draw_sequences[i]);
+  for (std::size_t i = 0; i < draws.size(); ++i) uniforms_[i] = sampling_uniform(key, *plan.sampled_sequences[i]);
   if (key.params.cuts()) {
     engine_->run(tick, {}, {});
     return draw_from_whole_rows(plan, key, draws);
   }
-  engine_->start(tick, {plan.draw_rows, uniforms_, key.params.temperature});
+  engine_->start(tick, {plan.sample_rows, uniforms_, key.params.temperature});
   under_way_.push_back(draws);
 }
 
 void DeviceBackend::finish() {
-  if (under_way_.empty()) return;  // drawn from whole rows
+  if (under_way_.empty()) return;  // sampled from whole rows
   const std::span<ops::Draw> draws = under_way_.front();
   under_way_.pop_front();
   drawn_.resize(draws.size());
@@ -238,12 +238,12 @@ void DeviceBackend::finish() {
   }
 }
 
-void DeviceBackend::draw_from_whole_rows(const Plan& plan, const DrawKey& key, std::span<ops::Draw> draws) {
+void DeviceBackend::draw_from_whole_rows(const Plan& plan, const SamplingKey& key, std::span<ops::Draw> draws) {
   const auto step = static_cast<std::size_t>(engine_->max_logit_rows());
   const auto width = static_cast<std::size_t>(vocab_size_);
   for (std::size_t first = 0; first < draws.size(); first += step) {
     const std::size_t count = std::min(step, draws.size() - first);
-    engine_->logits(std::span(plan.draw_rows).subspan(first, count), std::span(logits_).first(count * width));
+    engine_->logits(std::span(plan.sample_rows).subspan(first, count), std::span(logits_).first(count * width));
     base::parallel_for(static_cast<std::int64_t>(count), 1, [&](base::Range range) {
       for (auto i = static_cast<std::size_t>(range.begin); i < static_cast<std::size_t>(range.end); ++i)
         draws[first + i] = ops::draw(logits_.data() + i * width, vocab_size_, key.params, uniforms_[first + i]);
@@ -254,7 +254,7 @@ void DeviceBackend::draw_from_whole_rows(const Plan& plan, const DrawKey& key, s
 }  // namespace
 
 cuda::Tick DeviceTick::fill(const Plan& plan) {
-  static_assert(drawn_before(3) == cuda::drawn_before(3));  // a plan's tokens go on as they are
+  static_assert(sampled_before(3) == cuda::sampled_before(3));  // a plan's tokens go on as they are
   first_page_N_.clear();
   page_ids_.clear();
   copies_.clear();

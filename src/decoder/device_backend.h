@@ -1,4 +1,4 @@
-// Owns ticks on a GPU: what a snapshot, a plan and a call's draws are to the engine of cuda/engine/decode_engine.h.
+// Owns ticks on a GPU: what a snapshot, a plan and a call's samples are to the engine of cuda/engine/decode_engine.h.
 // Knows nothing of kernels or of scheduling.
 #pragma once
 
@@ -19,7 +19,7 @@ std::int64_t dequantized_bytes(const model::ModelConfig& config, quant::Format f
                                bool row_only_sums);
 
 /// Takes an engine made with engine_options of the same. Weights are copied to the device at the first `begin` of each
-/// version that the snapshot holds. Draws with top-k or top-p are made on the CPU from whole rows of logits.
+/// version that the snapshot holds. Samples with top-k or top-p are made on the CPU from whole rows of logits.
 std::unique_ptr<Backend> make_device_backend(const model::ModelConfig& config, const DecoderOptions& options,
                                              std::unique_ptr<cuda::DecodeEngine> engine);
 

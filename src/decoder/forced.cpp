@@ -33,12 +33,12 @@ void run_forced(const Transformer& transformer, std::span<const types::TokenId> 
       plan.tokens_N.push_back(tokens[static_cast<std::size_t>(first + i)]);
       plan.positions_N.push_back(static_cast<std::int32_t>(first + i));
       plan.page_tables_N.push_back(pages.data());
-      plan.draw_rows.push_back(static_cast<std::int32_t>(i));
+      plan.sample_rows.push_back(static_cast<std::int32_t>(i));
     }
     const PlanPart all{{0, count}, {0, count}, {0, 0}};
     base::parallel(layout.num_threads, [&](base::Team& team) {
       transformer.forward(team, plan, all, kv, scratch);
-      chunk(team, first, std::span<const std::int32_t>(plan.draw_rows));
+      chunk(team, first, std::span<const std::int32_t>(plan.sample_rows));
     });
   }
 }

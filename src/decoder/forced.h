@@ -1,4 +1,4 @@
-// Owns the decoder's forward over a sequence given in full, nothing drawn: what checks of the forward pass compare.
+// Owns the decoder's forward over a sequence given in full, nothing sampled: what checks of the forward pass compare.
 // Knows nothing of scheduling.
 #pragma once
 

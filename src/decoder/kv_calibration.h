@@ -10,7 +10,7 @@
 
 namespace qrl::decoder {
 
-/// fp32 scales of one policy version: what a key or value is divided by before it becomes an e4m3 code.
+/// fp32 scales of one policy version: what a key or value is divided by before it becomes an e4m3 value.
 struct KvScales {
   std::int64_t version = -1;
   std::vector<float> keys_LK, values_LK;  ///< [layers, kv heads]
@@ -26,7 +26,7 @@ std::int64_t num_above_percentile(std::int64_t count, double percentile);
 /// The scale for a percentile of |values|.
 float kv_scale(float percentile, const KvCalibration& options);
 
-/// Runs `snapshot` over each sequence (fp32 keys and values, nothing drawn) and gives, for each layer and kv head,
+/// Runs `snapshot` over each sequence (fp32 keys and values, nothing sampled) and gives, for each layer and kv head,
 /// scale = percentile of |values| · margin / 448; 1 where that is 0. FP8-RL (see algorithms.md): percentile and margin
 /// are our choice. The same on any number of threads and ranks for the same sequences. Throws an input error when there
 /// is no sequence, or when keys or values are not finite.

@@ -14,7 +14,7 @@ class PagePool {
  public:
   explicit PagePool(std::int64_t num_pages);
 
-  /// A free page, held once from now on. Throws an internal error when none is free: ask num_free() before.
+  /// A free page, held once from now on. Throws an internal error when none is free: check num_free() before.
   PageId take();
   /// One holder more of a page that is held.
   void share(PageId page);

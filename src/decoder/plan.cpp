@@ -13,7 +13,7 @@ constexpr std::int64_t kMinRowsPerThread = 16;
 /// How much more than its fair share the busiest thread may get before one team with barriers is faster.
 constexpr double kMaxImbalance = 1.15;
 
-/// A multiply-add of attention takes some four times as long as one of a low-bit matrix product: bf16 operands or two
+/// A multiply-add of attention takes some four times as long as one of a low-bit matmul: bf16 operands or two
 /// int8 terms, and softmax beside them (fp32 pages: more).
 constexpr double kAttentionSlowdown = 4;
 
@@ -38,8 +38,8 @@ void Plan::build(std::span<Sequence* const> chosen, int num_threads, bool weight
   positions_N.clear();
   page_tables_N.clear();
   copies.clear();
-  draw_rows.clear();
-  draw_sequences.clear();
+  sample_rows.clear();
+  sampled_sequences.clear();
   parts.clear();
   num_decode_rows = 0;
 
@@ -50,7 +50,7 @@ void Plan::build(std::span<Sequence* const> chosen, int num_threads, bool weight
   const auto end_of_part = [&] {
     const PlanPart last = parts.empty() ? PlanPart{} : parts.back();
     parts.push_back({{last.rows.end, num_rows()},
-                     {last.draws.end, static_cast<std::int64_t>(draw_rows.size())},
+                     {last.draws.end, static_cast<std::int64_t>(sample_rows.size())},
                      {last.copies.end, static_cast<std::int64_t>(copies.size())}});
   };
   double cost_so_far = 0, part_cost = 0, largest_part_cost = 0;
@@ -75,8 +75,8 @@ void Plan::build(std::span<Sequence* const> chosen, int num_threads, bool weight
     }
     if (sequence->copy.num_slots > 0) copies.push_back(sequence->copy);
     if (draws) {
-      draw_rows.push_back(static_cast<std::int32_t>(num_rows() - 1));
-      draw_sequences.push_back(sequence);
+      sample_rows.push_back(static_cast<std::int32_t>(num_rows() - 1));
+      sampled_sequences.push_back(sequence);
     }
   }
   end_of_part();

@@ -40,10 +40,10 @@ class Plan {
   std::vector<std::int32_t> positions_N;
   std::vector<const PageId*> page_tables_N;  ///< of the row's sequence
   std::vector<PageCopy> copies;              ///< before any row's forward; a part's copies are of its own sequences
-  std::vector<std::int32_t> draw_rows;       ///< rows whose logits are wanted, ascending
-  std::vector<Sequence*> draw_sequences;     ///< whose they are
+  std::vector<std::int32_t> sample_rows;     ///< rows whose logits are wanted, ascending
+  std::vector<Sequence*> sampled_sequences;  ///< whose they are
   std::vector<PlanPart> parts;
-  std::int64_t num_decode_rows = 0;  ///< rows of a newest drawn token; the others are prompt or recomputed
+  std::int64_t num_decode_rows = 0;  ///< rows of a newest sampled token; the others are prompt or recomputed
 
   std::int64_t num_rows() const { return static_cast<std::int64_t>(tokens_N.size()); }
 
@@ -60,7 +60,7 @@ class Plan {
  private:
   double cost(const Sequence& sequence) const;
 
-  double position_cost_;  // of attending to one more position, in matrix-product rows
+  double position_cost_;  // of attending to one more position, in rows of the matmuls
 };
 
 }  // namespace qrl::decoder

@@ -54,7 +54,7 @@ void Scheduler::take_rows(Sequence& sequence) {
 // sequences behind them: none that this tick has chosen.
 void Scheduler::choose_decoding() {
   for (std::size_t i = 0; i < running_.size() && rows_left_ > 0; ++i) {
-    if (running_[i]->num_pending() > 1 || running_[i]->all_drawn()) continue;
+    if (running_[i]->num_pending() > 1 || running_[i]->all_sampled()) continue;
     if (!hold_next_page(i)) return;
     take_rows(*running_[i]);
   }
@@ -141,8 +141,8 @@ bool Scheduler::hold_next_page(std::size_t running_idx) {
   return true;
 }
 
-// That one may have all its tokens drawn, one still to come. Without the page that is taken from it now it cannot start
-// again in the same tick; before the next it is finished.
+// That one may have all its tokens sampled, one still to come. Without the page that is taken from it now it cannot
+// start again in the same tick; before the next it is finished.
 void Scheduler::preempt_last() {
   Sequence& sequence = *running_.back();
   running_.pop_back();
@@ -160,8 +160,8 @@ void Scheduler::advance() {
   for (Sequence* sequence : chosen_) {
     Group& group = *sequence->group;
     if (sequence->draws()) {
-      ++sequence->num_coming;
-      sequence->coming_draw = num_draws++;
+      ++sequence->num_in_flight;
+      sequence->in_flight_output = num_draws++;
     }
     sequence->num_cached += sequence->num_rows;
     sequence->num_rows = 0;

@@ -16,7 +16,7 @@ namespace qrl::decoder {
 /// Continuous batching over one call's requests.
 ///
 /// A tick takes one row of every decoding sequence first (they are what keeps the batch full), then fills what is left
-/// of max_num_batched_tokens with pieces of prompts: of sequences already started, then of new ones in order.
+/// of max_num_batched_tokens with chunks of prompts: of sequences already started, then of new ones in order.
 ///
 /// Shared prompts: a group's first sample (the leader) computes the prompt; when all but its last token is cached, the
 /// group holds those pages, and each other sample starts at the last prompt token with the full pages shared and the
@@ -25,11 +25,11 @@ namespace qrl::decoder {
 /// the slots that are copied. Prompts of one token, or of a multiple of page_size, need no rule of their own.
 ///
 /// Out of pages: prompts held for groups of which nobody runs go first, then the sequence started last gives all its
-/// pages back and waits, at the head of the queue, to compute prompt and drawn tokens again. A sequence starts only
+/// pages back and waits, at the head of the queue, to recompute prompt and sampled tokens. A sequence starts only
 /// when pages for all its present tokens are free and one more for each running sequence, so that it is not soon sent
 /// back. The sequence started first is never sent back, so every tick moves and the last request is reached.
 ///
-/// A tick may be chosen while the one before is under way (`advance` was called, its draws are not known): its
+/// A tick may be chosen while the one before is under way (`advance` was called, its samples are not known): its
 /// sequences count on with a token to come. One that then turns out to have ended may have a row more in the tick
 /// chosen meanwhile. Its pages can be given to others at once, as ticks are computed in order.
 class Scheduler {
@@ -50,7 +50,7 @@ class Scheduler {
   /// all that could go on wait for the tick under way. Valid until the next call.
   std::span<Sequence* const> choose();
 
-  /// The tick is under way: the chosen rows count as cached, and the sequences that draw have a token to come each
+  /// The tick is under way: the chosen rows count as cached, and the sequences that sample have a token to come each
   /// (the caller, who appends it, counts it down).
   void advance();
 

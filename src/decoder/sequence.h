@@ -1,4 +1,4 @@
-// Owns what the decoder remembers of one sample being drawn and of the group (one request) it belongs to. Holds data
+// Owns what the decoder remembers of one sample and of the group (one request) it belongs to. Holds data
 // only: the scheduler moves it, the plan reads it.
 #pragma once
 
@@ -11,9 +11,9 @@
 
 namespace qrl::decoder {
 
-/// Stands in a plan for a token that the tick before, still under way, has as its draw_idx-th draw: negative, as no
+/// Stands in a plan for a token that the tick before, still under way, has as its output_idx-th sample: negative, as no
 /// token is.
-constexpr types::TokenId drawn_before(std::int32_t draw_idx) { return -1 - draw_idx; }
+constexpr types::TokenId sampled_before(std::int32_t output_idx) { return -1 - output_idx; }
 
 /// The first num_slots slots of page `from` are to be copied into page `to`, in every layer.
 struct PageCopy {
@@ -42,11 +42,11 @@ struct Group {
   std::int64_t num_unfinished = 0;
 };
 
-/// One sample: its tokens are the prompt and what has been drawn, and its KV covers the first num_cached of them.
+/// One sample: its tokens are the prompt and what has been sampled, and its KV covers the first num_cached of them.
 struct Sequence {
   Group* group = nullptr;
   std::int32_t sample_idx = 0;
-  types::Completion* completion = nullptr;  ///< drawn tokens are written here
+  types::Completion* completion = nullptr;  ///< sampled tokens are written here
   std::vector<PageId> pages;                ///< of positions 0, 1, … in order
   std::int64_t num_cached = 0;              ///< positions whose KV is in the pages, or will be by the next tick
   std::int64_t num_rows = 0;                ///< positions that this tick computes, from num_cached on
@@ -54,24 +54,24 @@ struct Sequence {
   bool leads = false;                       ///< computes the group's prefix
   bool finished = false;
   std::int32_t max_new_tokens = 0;
-  // Tokens that a tick under way draws are counted before anybody knows them.
-  std::int32_t num_coming = 0;
-  std::int32_t coming_draw = 0;  ///< of the newest of them: which of its tick's draws
+  // Tokens that a tick under way samples are counted before anybody knows them.
+  std::int32_t num_in_flight = 0;
+  std::int32_t in_flight_output = 0;  ///< of the newest of them: which of its tick's samples
 
   std::int64_t num_prompt_tokens() const { return static_cast<std::int64_t>(group->prompt.size()); }
-  std::int64_t num_drawn() const { return static_cast<std::int64_t>(completion->tokens.size()) + num_coming; }
-  std::int64_t num_tokens() const { return num_prompt_tokens() + num_drawn(); }
-  /// Nothing is left to be drawn, though maybe to be seen.
-  bool all_drawn() const { return num_drawn() >= max_new_tokens; }
+  std::int64_t num_sampled() const { return static_cast<std::int64_t>(completion->tokens.size()) + num_in_flight; }
+  std::int64_t num_tokens() const { return num_prompt_tokens() + num_sampled(); }
+  /// Nothing is left to be sampled, though maybe to be seen.
+  bool all_sampled() const { return num_sampled() >= max_new_tokens; }
   /// Tokens whose KV is still to be computed: 1 while decoding, more after the start or a preemption.
   std::int64_t num_pending() const { return num_tokens() - num_cached; }
-  /// Whether this tick reaches the newest token, whose logits the next one is drawn from.
+  /// Whether this tick reaches the newest token, whose logits the next one is sampled from.
   bool draws() const { return num_rows > 0 && num_rows == num_pending(); }
-  /// Of a token to come, which only the newest can be: drawn_before.
+  /// Of a token to come, which only the newest can be: sampled_before.
   types::TokenId token(std::int64_t position) const {
     if (position < num_prompt_tokens()) return group->prompt[static_cast<std::size_t>(position)];
     const auto idx = static_cast<std::size_t>(position - num_prompt_tokens());
-    return idx < completion->tokens.size() ? completion->tokens[idx] : drawn_before(coming_draw);
+    return idx < completion->tokens.size() ? completion->tokens[idx] : sampled_before(in_flight_output);
   }
 };
 

@@ -1,5 +1,5 @@
 // Owns the forward pass of a published snapshot over a plan's rows, and the scratch memory it needs. Knows nothing of
-// scheduling or drawing.
+// scheduling or sampling.
 #pragma once
 
 #include <cstdint>

@@ -4,7 +4,7 @@
 
 namespace qrl::rollout {
 
-std::vector<Rollout> collect(types::TextSource& source, std::span<const Ask> prompts, std::int32_t n,
+std::vector<Rollout> collect(types::TextSource& source, std::span<const PromptRequest> prompts, std::int32_t n,
                              const types::SamplingParams& params, types::SampleKey key) {
   std::vector<types::SampleRequest> requests;
   requests.reserve(prompts.size());
@@ -15,9 +15,9 @@ std::vector<Rollout> collect(types::TextSource& source, std::span<const Ask> pro
                 std::to_string(completions.size()));
   std::vector<Rollout> rollouts(completions.size());
   for (std::size_t i = 0; i < rollouts.size(); ++i) {
-    const Ask& ask = prompts[i / static_cast<std::size_t>(n)];
-    rollouts[i].prompt = ask.prompt;
-    rollouts[i].sample_idx = ask.first_sample + static_cast<std::int32_t>(i % static_cast<std::size_t>(n));
+    const PromptRequest& request = prompts[i / static_cast<std::size_t>(n)];
+    rollouts[i].prompt = request.prompt;
+    rollouts[i].sample_idx = request.first_sample + static_cast<std::int32_t>(i % static_cast<std::size_t>(n));
     rollouts[i].completion = std::move(completions[i]);
   }
   return rollouts;

@@ -1,4 +1,4 @@
-// Owns a step's samples between drawing and learning: collecting, judging, advantages, packing. Knows neither decoder
+// Owns a step's samples between sampling and learning: collecting, judging, advantages, packing. Knows neither decoder
 // nor learner: text comes through types::TextSource, batches leave as types::MicroBatch.
 #pragma once
 
@@ -26,14 +26,14 @@ struct Rollout {
   double advantage = 0;
 };
 
-/// A prompt whose samples are asked for: first_sample, first_sample + 1, …
-struct Ask {
+/// A prompt with the index of its first sample: first_sample, first_sample + 1, …
+struct PromptRequest {
   const types::Prompt* prompt = nullptr;
   std::int32_t first_sample = 0;
 };
 
 /// n samples of each prompt, prompt-major.
-std::vector<Rollout> collect(types::TextSource& source, std::span<const Ask> prompts, std::int32_t n,
+std::vector<Rollout> collect(types::TextSource& source, std::span<const PromptRequest> prompts, std::int32_t n,
                              const types::SamplingParams& params, types::SampleKey key);
 
 /// What a verdict is worth: the parts add up to the score.

@@ -29,7 +29,7 @@ std::vector<types::MicroBatch> demonstration_batches(const RunParts& parts, std:
   return rollout::pack(items, recipe.actor.max_tokens_per_micro_batch);
 }
 
-/// The first rank tells the others whether it is still at work; what it told, on all of them.
+/// Broadcasts whether the first rank is still at work; returns that on every rank.
 bool at_work(dist::Collectives& world, bool mine) {
   world.broadcast(std::as_writable_bytes(std::span(&mine, 1)), 0);
   return mine;

@@ -10,7 +10,7 @@ namespace qrl::train {
 /// `resume_from` is the cold-start checkpoint to go on from, if any.
 void make_cold_start(RunParts& parts, const std::optional<std::filesystem::path>& resume_from);
 
-/// What the other ranks do meanwhile: they hear from the first at every step, so that a long cold start is not taken
+/// What the other ranks do meanwhile: they receive a broadcast at every step, so that a long cold start is not taken
 /// for a rank that hangs.
 void await_cold_start(dist::Collectives& world);
 

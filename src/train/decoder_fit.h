@@ -1,4 +1,4 @@
-// Owns whether the decoder that a recipe asks for fits its model and the machine, said in the recipe's words: the
+// Owns whether the decoder that a recipe asks for fits its model and the machine, in the recipe's words: the
 // decoder knows its own options alone. Knows nothing of how it is used.
 #pragma once
 

@@ -12,7 +12,7 @@ namespace qrl::train {
 
 namespace {
 
-/// Evaluation draws with a step of its own that no training step has.
+/// Evaluation samples with a step of its own that no training step has.
 constexpr std::uint32_t kEvalStep = 0xffffffffU;
 
 }  // namespace
@@ -92,9 +92,10 @@ std::string metrics_table(std::span<const PromptSet> sets, const Metrics& metric
   return table;
 }
 
-std::vector<rollout::Rollout> collect_or_abandon(types::TextSource& source, std::span<const rollout::Ask> prompts,
-                                                 std::int32_t n, const types::SamplingParams& params,
-                                                 types::SampleKey key, dist::Collectives& world) {
+std::vector<rollout::Rollout> collect_or_abandon(types::TextSource& source,
+                                                 std::span<const rollout::PromptRequest> prompts, std::int32_t n,
+                                                 const types::SamplingParams& params, types::SampleKey key,
+                                                 dist::Collectives& world) {
   std::vector<rollout::Rollout> rollouts;
   bool abandoned = false;
   try {
@@ -102,7 +103,7 @@ std::vector<rollout::Rollout> collect_or_abandon(types::TextSource& source, std:
   } catch (const Abandoned&) {
     abandoned = true;
   }
-  // A rank that had drawn its share already goes with the others.
+  // A rank that had sampled its share already goes with the others.
   if (world.any(abandoned)) throw Abandoned{};
   return rollouts;
 }
@@ -113,7 +114,7 @@ Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, con
   const auto n = static_cast<std::int32_t>(recipe.eval.n);
   Metrics metrics;
   for (const PromptSet& set : sets) {
-    std::vector<rollout::Ask> mine;
+    std::vector<rollout::PromptRequest> mine;
     std::vector<std::int64_t> places;
     for (auto i = static_cast<std::size_t>(world.rank()); i < set.prompts.size();
          i += static_cast<std::size_t>(world.size())) {

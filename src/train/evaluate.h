@@ -27,8 +27,8 @@ double pass_at_k(std::int64_t n, std::int64_t c, std::int64_t k);
 bool majority_is_right(std::span<const rollout::Rollout> samples, const reward::Verifier& verifier);
 
 /// val/<data_source>/{mean@n, pass@k for k = 2, 4, … n, maj@n, response_length/mean, truncated_fraction} over all
-/// ranks; the same on every rank. Prompts are divided over ranks; draws are keyed by (seed, prompt, sample) alone, so a
-/// checkpoint scores the same in a run, by `qrl-train eval`, and with any number of ranks. Throws Abandoned as
+/// ranks; the same on every rank. Prompts are divided over ranks; samples are keyed by (seed, prompt, sample) alone, so
+/// a checkpoint scores the same in a run, by `qrl-train eval`, and with any number of ranks. Throws Abandoned as
 /// collect_or_abandon does. `responses`, which all ranks give or none: gets every response with its verdict as rows of
 /// JSON (rollout_rows), in prompt order, on the first rank.
 Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, const config::Recipe& recipe,
@@ -38,10 +38,11 @@ Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, con
 /// The metrics as a table, a line a data source.
 std::string metrics_table(std::span<const PromptSet> sets, const Metrics& metrics);
 
-/// rollout::collect; throws Abandoned on every rank when any rank was told to stop meanwhile. Collective.
-std::vector<rollout::Rollout> collect_or_abandon(types::TextSource& source, std::span<const rollout::Ask> prompts,
-                                                 std::int32_t n, const types::SamplingParams& params,
-                                                 types::SampleKey key, dist::Collectives& world);
+/// rollout::collect; throws Abandoned on every rank when any rank got a stop request meanwhile. Collective.
+std::vector<rollout::Rollout> collect_or_abandon(types::TextSource& source,
+                                                 std::span<const rollout::PromptRequest> prompts, std::int32_t n,
+                                                 const types::SamplingParams& params, types::SampleKey key,
+                                                 dist::Collectives& world);
 
 /// "val/<data_source>/mean@<n>": the score that a run is about.
 std::string score_name(const std::string& data_source, const config::EvalRecipe& recipe);

@@ -20,7 +20,7 @@ namespace {
 constexpr std::int64_t kProbePrompts = 2;
 constexpr std::int32_t kProbeSamples = 2;          // a prompt
 constexpr std::int32_t kProbeTokens = 16;          // a sample
-constexpr std::uint32_t kProbeStep = 0xfffffffeU;  // a key that neither training steps nor evaluation draw with
+constexpr std::uint32_t kProbeStep = 0xfffffffeU;  // a key that neither training steps nor evaluation sample with
 
 std::string short_number(double value) {
   std::array<char, 32> text{};

@@ -10,10 +10,11 @@
 
 namespace qrl::train {
 
-/// The few prompts of the run that the probe draws for, fixed by the seed: the same on every rank and at every publish.
+/// The few prompts of the run that the probe samples for, fixed by the seed: the same on every rank and at every
+/// publish.
 std::vector<types::SampleRequest> probe_requests(const PromptSet& prompts, std::uint64_t seed);
 
-/// Draws a few tokens for each request and scores them by the learner, both at the weights last published:
+/// Samples a few tokens for each request and scores them by the learner, both at the weights last published:
 /// mismatch/probe_{k1_kl,k3_kl,logp_abs_diff_mean,logp_abs_diff_max}. Changes nothing that a run's bits depend on.
 Metrics probe_gap(Sampler& sampler, learner::Learner& learner, std::span<const types::SampleRequest> requests,
                   const config::Recipe& recipe, const types::SamplingParams& sampling);

@@ -63,7 +63,7 @@ std::string Health::look_at_groups(const Metrics& row) const {
   return begin + "prompts are always solved or never: take prompts between, raise rollout.n or rollout.temperature";
 }
 
-/// Prompts are the independent draws: with a usual share p, all of n prompts are wrong in k steps at most (1 −
+/// Prompts are the independent samples: with a usual share p, all of n prompts are wrong in k steps at most (1 −
 /// p)^(n·k).
 std::string Health::look_at_fall(const Metrics& row) const {
   if (value(row, kCorrect) != 0) return {};

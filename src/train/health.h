@@ -1,4 +1,4 @@
-// Owns what is said of a run that does not learn: which figures of a step show it, the likely cause, what to try. Knows
+// Owns the warnings of a run that does not learn: which figures of a step show it, the likely cause, what to try. Knows
 // rows of metrics alone, so that a finished run can be looked at again.
 #pragma once
 
@@ -17,7 +17,7 @@ class Health {
   explicit Health(const config::Recipe& recipe) : recipe_(recipe) {}
 
   /// Looks at the row of a step, the steps in their order. A warning a symptom, without "warning: "; a symptom that
-  /// goes on is told again after ten steps at the earliest. Values that a step does not define are NaN.
+  /// goes on is reported once in ten steps at most. Values that a step does not define are NaN.
   std::vector<std::string> observe(std::int64_t step, const Metrics& row);
 
   /// One line about all steps so far: "all groups flat in 12 of 12 steps; …"; empty when there was nothing.

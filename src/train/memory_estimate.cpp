@@ -26,7 +26,7 @@ double padded_columns(std::int64_t out) {
   return static_cast<double>((out + kPanel - 1) / kPanel * kPanel);
 }
 
-/// A linear layer as the sampler keeps it: codes, and scales in fp32 (int4: bf16).
+/// A linear layer as the sampler keeps it: quantized values, and scales in fp32 (int4: bf16).
 double linear_bytes(quant::Format format, std::int64_t out, std::int64_t in) {
   const quant::FormatSpec& spec = quant::spec(format);
   double bytes = padded_columns(out) * static_cast<double>(in) * spec.weight_bits / 8;
@@ -52,11 +52,11 @@ double sampler_bytes(const config::QuantRecipe& quant, const model::ModelConfig&
 }
 
 /// Bytes that the backward pass of a layer reads, a token: the residual stream at both norms, q, k and v before the
-/// rotation, attention's output, gate and up. Norms' outputs, rotated heads and the gated product are computed again.
-/// A quantized forward is fp32 between its products, and keeps their inputs as codes, its pages' keys and values. On a
-/// GPU each product keeps its input, attention the rotated heads and their keys and values as each sequence reads them,
-/// while q, k and v before the rotation are kept for norms of heads alone; with low_bit what a product gives is bf16,
-/// and its input codes.
+/// rotation, attention's output, gate and up. Norms' outputs, rotated heads and the gated activation are recomputed.
+/// A quantized forward is fp32 between its matmuls, and keeps their inputs quantized, its pages' keys and values. On a
+/// GPU each matmul keeps its input, attention the rotated heads and their keys and values as each sequence reads them,
+/// while q, k and v before the rotation are kept for norms of heads alone; with low_bit the output of a matmul is bf16,
+/// and its input is quantized.
 double layer_activations(const config::Recipe& recipe, const model::ModelConfig& config) {
   const auto width = static_cast<double>(config.hidden_size), inner = static_cast<double>(config.intermediate_size);
   const auto queries = static_cast<double>(config.q_size());
@@ -85,9 +85,9 @@ double layer_activations(const config::Recipe& recipe, const model::ModelConfig&
   return sums + (qkv + rotated + 2 * inner) * kF32 + (2 * width + queries + inner) * code_bytes;
 }
 
-/// What the largest product of low_bit's backward pass on a GPU reads, decoded from codes for it; in fp8_e4m3 inputs
-/// are decoded to fp32, and some tokens' gradients or inputs are there in fp32 six times on the way to their codes'
-/// numbers.
+/// Operands that the largest matmul of low_bit's backward pass on a GPU reads, dequantized for it; in fp8_e4m3 inputs
+/// are dequantized to fp32, and some tokens' gradients or inputs exist in fp32 six times on the way to their quantized
+/// values' numbers.
 double decoded_operands(const config::Recipe& recipe, const model::ModelConfig& config) {
   const std::int64_t width = config.hidden_size, inner = config.intermediate_size, queries = config.q_size();
   const std::int64_t qkv = queries + 2 * config.kv_size(), tokens = recipe.actor.max_tokens_per_micro_batch;
@@ -102,7 +102,7 @@ double decoded_operands(const config::Recipe& recipe, const model::ModelConfig& 
   return std::max({of(qkv, width), of(width, queries), of(2 * inner, width), of(width, inner)});
 }
 
-/// What the GPU's products of many rows, of a tick or of a low_bit micro-batch, keep for operands that they dequantize.
+/// What the GPU's matmuls of many rows, of a tick or of a low_bit micro-batch, keep for operands that they dequantize.
 double dequantized_on_gpu(const config::Recipe& recipe, const model::ModelConfig& config) {
   const bool learns = config::learns_on_gpu(recipe) && recipe.quant.learner_forward == config::LearnerForward::low_bit;
   const std::int64_t num_rows = std::max(recipe.rollout.max_num_batched_tokens,
@@ -165,7 +165,7 @@ std::vector<MemoryPart> optimizer_parts(const config::Recipe& recipe, const mode
 }
 
 /// Pages of the pool that sequences of full length write to, samples of a prompt to those of the prompt together; the
-/// others take no memory of the CPU's. A draw is known, an evaluation fills what there is.
+/// others take no memory of the CPU's. The prompts of a step are known; an evaluation fills what there is.
 std::int64_t kv_pages_in_use(const config::Recipe& recipe, int num_ranks) {
   if (!recipe.data.val_files.empty() || !recipe.data.val_generator.task.empty()) return kv_pages(recipe);
   const std::int64_t prompts =
@@ -190,8 +190,8 @@ double peak_bytes(const std::vector<MemoryPart>& parts, bool on_gpu, bool phases
     for (const MemoryPart& part : parts) bytes += part.on_gpu == on_gpu && part.phase == phase ? part.bytes : 0;
     return bytes;
   };
-  const double drawing = sum(MemoryPhase::drawing), learning = sum(MemoryPhase::learning);
-  return sum(MemoryPhase::always) + (phases_take_turns ? std::max(drawing, learning) : drawing + learning);
+  const double sampling = sum(MemoryPhase::sampling), learning = sum(MemoryPhase::learning);
+  return sum(MemoryPhase::always) + (phases_take_turns ? std::max(sampling, learning) : sampling + learning);
 }
 
 std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const model::ModelConfig& config, int num_ranks) {
@@ -217,7 +217,7 @@ std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const mode
   const double of_layer = layer_activations(recipe, config);
   const bool computes_again = recipe.actor.activation_checkpointing || sampled_there;
   const double kept = computes_again ? layers * entering + of_layer : layers * of_layer;
-  constexpr MemoryPhase kLearning = MemoryPhase::learning, kDrawing = MemoryPhase::drawing;
+  constexpr MemoryPhase kLearning = MemoryPhase::learning, kSampling = MemoryPhase::sampling;
   parts.push_back({"activations of a micro-batch", tokens * kept, false, learns_on_gpu, kLearning});
   if (learns_on_gpu && recipe.quant.learner_forward == config::LearnerForward::low_bit)
     parts.push_back(
@@ -243,7 +243,7 @@ std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const mode
     if (const double bytes = dequantized_on_gpu(recipe, config); bytes > 0)
       parts.push_back({"dequantized operands", bytes, true, true});
   }
-  parts.push_back({on_gpu ? "KV cache on the GPU, at most" : "KV cache", kv_bytes, !on_gpu, on_gpu, kDrawing});
+  parts.push_back({on_gpu ? "KV cache on the GPU, at most" : "KV cache", kv_bytes, !on_gpu, on_gpu, kSampling});
   return parts;
 }
 

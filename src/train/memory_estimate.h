@@ -12,7 +12,7 @@
 namespace qrl::train {
 
 /// When a part is needed: with rollout.free_cache_engine what one phase has is given back for the other.
-enum class MemoryPhase : std::uint8_t { always, drawing, learning };
+enum class MemoryPhase : std::uint8_t { always, sampling, learning };
 
 struct MemoryPart {
   std::string name;
@@ -26,7 +26,7 @@ struct MemoryPart {
 /// (rollout.free_cache_engine), what is always there and the larger phase.
 double peak_bytes(const std::vector<MemoryPart>& parts, bool on_gpu, bool phases_take_turns);
 
-/// Of one of num_ranks: data parallel, so each holds the whole model, but for what trainer.zero_stage 1 shares out
+/// Of one of num_ranks: data parallel, so each holds the whole model, without what trainer.zero_stage 1 shares out
 /// (then of the rank that keeps most). Learner (fp32 masters and gradients, moments, copies that the forward pass reads
 /// where masters are shared out, lm_head as its kernels read it, the reference of a KL term), activations and logits of
 /// a micro-batch, the sampler's weights and its KV cache (with rollout.device cuda: a copy of the one and all of the

@@ -17,7 +17,7 @@ namespace qrl::train {
 namespace {
 
 constexpr std::string_view kPlaceholder = "{prompt}";
-/// Held-out ids start here: no training set is this long, and the decoder keys its draws by all 64 bits.
+/// Held-out ids start here: no training set is this long, and the decoder keys its samples by all 64 bits.
 constexpr std::uint64_t kHeldOutIds = std::uint64_t{1} << 40;
 
 /// Applies data.overlong_prompt to prompts of one source; reports what was left out or cut.
@@ -225,7 +225,7 @@ std::size_t PromptOrder::next_source() const {
   std::size_t best = 0;
   double most_owed = -1;
   for (std::size_t i = 0; i < sources_.size(); ++i) {
-    const double owed = weights_[i] * static_cast<double>(num_drawn_ + 1) - static_cast<double>(sources_[i].num_drawn);
+    const double owed = weights_[i] * static_cast<double>(num_taken_ + 1) - static_cast<double>(sources_[i].num_taken);
     if (owed <= most_owed) continue;
     most_owed = owed;
     best = i;
@@ -233,19 +233,19 @@ std::size_t PromptOrder::next_source() const {
   return best;
 }
 
-void PromptOrder::restore(std::int64_t num_drawn) {
-  num_drawn_ = 0;
-  for (Source& source : sources_) source.num_drawn = 0;
-  for (; num_drawn_ < num_drawn; ++num_drawn_) ++sources_[next_source()].num_drawn;
+void PromptOrder::restore(std::int64_t num_taken) {
+  num_taken_ = 0;
+  for (Source& source : sources_) source.num_taken = 0;
+  for (; num_taken_ < num_taken; ++num_taken_) ++sources_[next_source()].num_taken;
 }
 
 std::vector<std::size_t> PromptOrder::next(std::int64_t count) {
   std::vector<std::size_t> indices;
-  for (; count > 0; --count, ++num_drawn_) {
+  for (; count > 0; --count, ++num_taken_) {
     const std::size_t source_idx = next_source();
     Source& source = sources_[source_idx];
-    shuffle_for(source_idx, source.num_drawn / source.size);
-    indices.push_back(source.order[static_cast<std::size_t>(source.num_drawn++ % source.size)]);
+    shuffle_for(source_idx, source.num_taken / source.size);
+    indices.push_back(source.order[static_cast<std::size_t>(source.num_taken++ % source.size)]);
   }
   return indices;
 }

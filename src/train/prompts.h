@@ -1,5 +1,5 @@
 // Owns the prompts of a run: from files and generators, through the template, to tokens, and the order in which
-// training draws them. Knows nothing of sampling.
+// training takes them. Knows nothing of sampling.
 #pragma once
 
 #include <cstdint>
@@ -58,7 +58,7 @@ class PromptEncoder {
 };
 
 /// The order of training prompts: epoch after epoch, each a permutation keyed by (seed, epoch). Several sources with
-/// weights are drawn in turns, always the one that is furthest behind its share, each with epochs of its own. Its only
+/// weights take turns: next is always the source furthest behind its share, each with epochs of its own. Its only
 /// state is the number of prompts drawn.
 class PromptOrder {
  public:
@@ -67,14 +67,14 @@ class PromptOrder {
   PromptOrder(const std::vector<std::int64_t>& sizes, std::vector<double> weights, bool shuffle, std::uint64_t seed);
   /// Indices of the next `count` prompts.
   std::vector<std::size_t> next(std::int64_t count);
-  std::int64_t num_drawn() const { return num_drawn_; }
-  void restore(std::int64_t num_drawn);
+  std::int64_t num_taken() const { return num_taken_; }
+  void restore(std::int64_t num_taken);
 
  private:
   struct Source {
     std::int64_t first = 0;  ///< index of its first prompt
     std::int64_t size = 0;
-    std::int64_t num_drawn = 0;
+    std::int64_t num_taken = 0;
     std::int64_t epoch = -1;         ///< that `order` is of
     std::vector<std::size_t> order;  ///< indices of its prompts
   };
@@ -84,7 +84,7 @@ class PromptOrder {
   std::vector<double> weights_;  ///< they sum to 1
   bool shuffle_;
   std::uint64_t seed_;
-  std::int64_t num_drawn_ = 0;
+  std::int64_t num_taken_ = 0;
   std::vector<Source> sources_;
 };
 

@@ -34,8 +34,8 @@ std::optional<model::Int8Profile> read_profile_file(const config::Recipe& recipe
 void require_same_profile(const config::Recipe& recipe, const model::ModelConfig& config,
                           const model::Int8Profile& own);
 
-/// The profile that the recipe asks for, for the weights that training begins with: made (auto), or read and held
-/// against weights and settings. An input error for one that was made for others. Null when none is asked for.
+/// The profile of the recipe for the weights that training begins with: made (auto), or read and held
+/// against weights and settings. An input error for one that was made for others. Null when the recipe names none.
 std::shared_ptr<const model::Int8Profile> find_profile(const model::ModelConfig& config,
                                                        const model::WeightSource& weights, const PromptSet& prompts,
                                                        const config::Recipe& recipe);

@@ -144,7 +144,7 @@ void begin_rl(RunParts& parts, learner::Learner& learner) {
   constexpr double kUaqLr = 5e-6;  // the paper uses it near 1e-6 and switches it off at 1e-5
   if (recipe.quant.uaq_scale != 1 && recipe.optim.lr > kUaqLr) {
     base::log_warning("quant.uaq_scale " + std::to_string(recipe.quant.uaq_scale) +
-                      " is for learning rates near 1e-6: above 5e-6 updates reach the codes without it");
+                      " is for learning rates near 1e-6: above 5e-6 updates reach the quantized values without it");
   }
 }
 

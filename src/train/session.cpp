@@ -146,9 +146,9 @@ Sampler::Sampler(const model::ModelConfig& config, const config::Recipe& recipe,
       decoder(config, fitting(config, decoder_options(recipe, world, longest_prompt_tokens, logit_tile_tokens))) {}
 
 std::vector<std::vector<types::TokenId>> calibration_prompts(const PromptSet& set, std::uint64_t seed,
-                                                             std::uint64_t num_drawn) {
+                                                             std::uint64_t num_taken) {
   constexpr int kPrompts = 16;  // ours; fp8 scales take the first of them (train/quantizer.h)
-  base::RandomStream random(seed, base::RandomPurpose::calibration, num_drawn);
+  base::RandomStream random(seed, base::RandomPurpose::calibration, num_taken);
   std::vector<std::vector<types::TokenId>> prompts;
   prompts.reserve(kPrompts);
   for (int i = 0; i < kPrompts; ++i) prompts.push_back(set.prompts[random.below(set.prompts.size())].tokens);

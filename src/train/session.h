@@ -54,9 +54,9 @@ struct Sampler {
 };
 /// Prompts to calibrate on: a few of the set, chosen by the seed and how many prompts were drawn so far.
 std::vector<std::vector<types::TokenId>> calibration_prompts(const PromptSet& set, std::uint64_t seed,
-                                                             std::uint64_t num_drawn);
+                                                             std::uint64_t num_taken);
 
-/// How training samples are drawn, as the learner's log-probs must know it.
+/// The distribution that training samples come from, which the learner's log-probs are of.
 ops::DrawParams draw_params(const config::RolloutRecipe& rollout);
 types::SamplingParams train_sampling(const config::Recipe& recipe, const model::ModelConfig& config,
                                      const data::Tokenizer& tokenizer);
@@ -64,7 +64,7 @@ types::SamplingParams eval_sampling(const config::Recipe& recipe, const model::M
                                     const data::Tokenizer& tokenizer);
 
 /// Pages of the KV cache; without rollout.kv_pages what rollout.max_num_seqs longest sequences need (prompts of
-/// data.max_prompt_length tokens unless said).
+/// data.max_prompt_length tokens by default).
 std::int64_t kv_pages(const config::Recipe& recipe, std::optional<std::int64_t> longest_prompt_tokens = {});
 
 /// An input error that names what the recipe's GPU lacks on this machine: driver, device, or a library of the version

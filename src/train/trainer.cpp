@@ -181,7 +181,7 @@ std::optional<Metrics> Trainer::step(std::int64_t step) {
     for (std::int64_t epoch = 0; epoch < parts_.recipe.actor.ppo_epochs; ++epoch) {
       for (const MiniBatch& batch : batches) {
         // A learner that reads the sampler's tensors needs them at the present weights for the next mini-batch. Nothing
-        // is drawn until the publish below: fp8 scales of keys and values stay behind till then.
+        // is sampled until the publish below: fp8 scales of keys and values stay behind till then.
         if (!updates.empty() && parts_.recipe.quant.learner_forward != config::LearnerForward::bf16) publish_weights();
         updates.push_back(update(batch, updates.empty()));
       }
@@ -204,9 +204,9 @@ std::optional<Metrics> Trainer::step(std::int64_t step) {
 }
 
 std::optional<StepGroups> Trainer::roll_out(std::int64_t step, Metrics& metrics) {
-  auto groups = draw_groups(parts_, prompts_, step, order_, sampler_, metrics);
+  auto groups = sample_groups(parts_, prompts_, step, order_, sampler_, metrics);
   if (!groups) return std::nullopt;
-  parts_.state.prompts_drawn = order_.num_drawn();
+  parts_.state.prompts_drawn = order_.num_taken();
   const decoder::DecoderStats& stats = sampler_.decoder.stats();
   double tokens = static_cast<double>(stats.decode_tokens);  // of all ranks: they wait for each other
   parts_.world.all_reduce_sum(std::span<double>(&tokens, 1));
@@ -225,7 +225,7 @@ std::vector<Trainer::MiniBatch> Trainer::make_mini_batches(const StepGroups& gro
                          recipe.rollout_correction.method == config::CorrectionMethod::ais;
   const std::int64_t mini = recipe.actor.mini_batch_size;
   const std::int64_t num_batches =
-      (groups.num_groups + mini - 1) / mini;  // the last is smaller after an exhausted draw
+      (groups.num_groups + mini - 1) / mini;  // the last is smaller when dynamic sampling found too few groups
   std::vector<MiniBatch> batches(static_cast<std::size_t>(num_batches));
   std::vector<std::vector<rollout::PackItem>> items(batches.size());
   std::vector<std::int64_t> counts(2 * batches.size(), 0);
@@ -249,7 +249,7 @@ std::vector<Trainer::MiniBatch> Trainer::make_mini_batches(const StepGroups& gro
 
 void Trainer::add_frozen_logprobs(std::vector<MiniBatch>& batches, Metrics& metrics) {
   const ops::DrawParams drawn_from = draw_params(parts_.recipe.rollout);
-  // With one update per rollout the policy that drew is the policy that learns: old log-probs are the forward's own,
+  // With one update per rollout the policy that sampled is the policy that learns: old log-probs are the forward's own,
   // unless something of the whole mini-batch must be known before its first micro-batch.
   const bool needs_old =
       updates_per_step(parts_.recipe) > 1 || parts_.recipe.rollout_correction.method == config::CorrectionMethod::ais;

@@ -4,13 +4,13 @@
 
 #include "rollout/rollout.h"
 #include "train/checkpoint.h"
-#include "train/draw.h"
 #include "train/health.h"
 #include "train/progress.h"
 #include "train/prompts.h"
 #include "train/quantizer.h"
 #include "train/run_folder.h"
 #include "train/session.h"
+#include "train/step_groups.h"
 
 namespace qrl::train {
 
@@ -47,11 +47,11 @@ class Trainer {
   Trainer(RunParts& parts, learner::Learner& learner, learner::Learner* reference, const PromptSet& prompts,
           const std::vector<PromptSet>& held_out);
 
-  /// Steps until the last, evaluating and committing when due. Told to stop, it gives up what it is drawing, commits
-  /// the state before that and throws (exit 75).
+  /// Steps until the last, evaluating and committing when due. When a stop is requested, it gives up what it is
+  /// sampling, commits the state before that and throws (exit 75).
   void train();
 
-  /// What it draws with, at the weights last published.
+  /// What it samples with, at the weights last published.
   const Sampler& sampler() const { return sampler_; }
 
  private:
@@ -61,7 +61,7 @@ class Trainer {
     types::GlobalCounts counts;
   };
 
-  /// Evaluates when due, writes the step's row, commits when due or told to stop.
+  /// Evaluates when due, writes the step's row, commits when due or when a stop is requested.
   void finish_step(Metrics row);
   /// Logs what a row shows of a run that does not learn.
   void warn(const Metrics& row);

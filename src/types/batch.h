@@ -8,7 +8,7 @@
 
 namespace qrl::types {
 
-/// Several sequences end to end (packed: no padding). Arrays of N = tokens.size() entries unless said otherwise.
+/// Several sequences end to end (packed: no padding). Arrays of N = tokens.size() entries except where noted.
 /// Position t of a sequence predicts token t+1: entry t of the per-token arrays is about that *next* token, so the last
 /// entry of each sequence and every entry that predicts a prompt token has loss_mask 0.
 struct MicroBatch {
@@ -20,7 +20,7 @@ struct MicroBatch {
   std::vector<TokenId> targets;            ///< tokens[t+1]; 0 where there is none
   std::vector<std::uint8_t> loss_mask;     ///< 1 where the target is a response token that counts
   std::vector<float> sampler_logprobs;     ///< of the target under the sampler; 0 where masked
-  std::vector<float> old_logprobs;         ///< of the target under the learner that drew; empty: taken from this
+  std::vector<float> old_logprobs;         ///< of the target under the learner that sampled; empty: taken from this
                                            ///< forward (one update per rollout: old ≡ current)
   std::vector<float> reference_logprobs;   ///< of the target under the reference model; empty without one
   std::vector<float> advantages;           ///< of the sequence, repeated on its tokens

@@ -1,5 +1,5 @@
 // Owns the data that flows between rollout, reward, data and learner on the text side: prompts and completions, and
-// the one interface between who asks for text and who makes it. Knows nothing of models.
+// the one interface between the callers that request text and its generators. Knows nothing of models.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace qrl::types {
 using TokenId = std::int32_t;
 
 /// One task given to the model. `id` is its position in its data source's fixed order: it keys the sampling, so the
-/// same prompt draws the same tokens whatever the shuffle, batch or rank.
+/// same prompt samples the same tokens whatever the shuffle, batch or rank.
 struct Prompt {
   std::uint64_t id = 0;
   std::string text;             ///< as in the data source, before the template
@@ -23,15 +23,15 @@ struct Prompt {
 
 enum class StopReason : std::uint8_t { eos, length };
 
-/// What the sampler drew for one prompt. The end token, when drawn, is the last of `tokens`.
+/// The tokens sampled for one prompt. The end token, when sampled, is the last of `tokens`.
 struct Completion {
   std::vector<TokenId> tokens;
   std::vector<float> sampler_logprobs;  ///< per token, natural log, of the distribution really sampled from
-  std::vector<std::int64_t> versions;   ///< per token, policy version of the weights that drew it
+  std::vector<std::int64_t> versions;   ///< per token, policy version of the weights that sampled it
   StopReason stop = StopReason::eos;
 };
 
-/// How to draw. Training refuses temperature 0 (greedy: the arg max, log-prob 0 by convention).
+/// How to sample. Training refuses temperature 0 (greedy: the arg max, log-prob 0 by convention).
 struct SamplingParams {
   float temperature = 1.0F;
   float top_p = 1.0F;                ///< (0, 1]; 1 is off
@@ -48,7 +48,7 @@ struct SampleRequest {
   std::int32_t num_samples = 1;
 };
 
-/// With prompt id, sample index and position this keys every draw: nothing else decides a token.
+/// With prompt id, sample index and position this keys every sample: nothing else decides a token.
 struct SampleKey {
   std::uint64_t seed = 0;
   std::uint32_t step = 0;

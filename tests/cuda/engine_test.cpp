@@ -52,12 +52,12 @@ std::vector<float> logits_there(const model::Snapshot& snapshot, const std::vect
       plan.tokens_N.push_back(tokens[static_cast<std::size_t>(first + i)]);
       plan.positions_N.push_back(static_cast<std::int32_t>(first + i));
       plan.page_tables_N.push_back(pages.data());
-      plan.draw_rows.push_back(static_cast<std::int32_t>(i));
+      plan.sample_rows.push_back(static_cast<std::int32_t>(i));
     }
     decoder::DeviceTick tick(options.page_size);
     engine->run(tick.fill(plan), {}, {});
     std::vector<float> some(static_cast<std::size_t>(count * config.vocab_size));
-    engine->logits(plan.draw_rows, some);
+    engine->logits(plan.sample_rows, some);
     logits.insert(logits.end(), some.begin(), some.end());
   }
   return logits;

@@ -254,7 +254,7 @@ TEST_CASE("a tick's shape is one of few, and its arrays stay where they are whil
   const auto addresses = [](const target::TickArrays& of) {
     return std::vector<const void*>{
         of.tokens,          of.where.positions, of.where.first_pages,    of.where.page_ids,       of.attention.counts,
-        of.attention.tiles, of.attention.rows,  of.attention.partials_N, of.attention.split_rows, of.draw_rows,
+        of.attention.tiles, of.attention.rows,  of.attention.partials_N, of.attention.split_rows, of.sample_rows,
         of.uniforms,        of.draw_settings};
   };
   const target::TickArrays whole = send(5, 10, 10), split = send(300, 10, 10);

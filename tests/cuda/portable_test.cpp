@@ -106,7 +106,7 @@ TEST_CASE("a tick's arrays follow each other, aligned, and only the last ones mo
                                   6 * 4, 7 * 20, 9 * 4, 3 * 4,    5 * 4,    2 * 12};
     const auto offsets = [](const TickLayout& of) {
       return std::vector<std::int64_t>{of.uniforms,    of.draw_settings, of.attention_counts, of.tokens,   of.positions,
-                                       of.first_pages, of.partials,      of.draw_rows,        of.tiles,    of.tile_rows,
+                                       of.first_pages, of.partials,      of.sample_rows,      of.tiles,    of.tile_rows,
                                        of.split_rows,  of.page_ids,      of.copies,           of.num_bytes};
     };
     const std::vector<std::int64_t> places = offsets(at), later = offsets(more);

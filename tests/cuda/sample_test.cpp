@@ -66,7 +66,7 @@ TEST_CASE("tokens and log-probs are the CPU's, in tiles, at several temperatures
   base::RandomStream random(5, base::RandomPurpose::test, 3);
   std::vector<double> uniforms = {0.0, 0x1.fffffffffffffp-1};
   while (uniforms.size() < kRows) uniforms.push_back(random.uniform());
-  int num_different = 0, num_drawn = 0;
+  int num_different = 0, num_sampled = 0;
   for (const std::int64_t vocab_size : {3, 256, 259, 2000}) {
     const std::vector<float> logits = normal_values(kRows * vocab_size, 3, static_cast<std::uint64_t>(vocab_size));
     for (const float temperature : {0.0F, 0.6F, 1.0F, 2.5F}) {
@@ -76,7 +76,7 @@ TEST_CASE("tokens and log-probs are the CPU's, in tiles, at several temperatures
           const float* of_row = logits.data() + static_cast<std::int64_t>(row) * vocab_size;
           const ops::DrawParams params{temperature, 1, -1};
           const ops::Draw want = ops::draw(of_row, vocab_size, params, uniforms[row]);
-          ++num_drawn;
+          ++num_sampled;
           // Another exp may move a boundary of the CDF beyond a uniform number that lies at it.
           if (drawn.tokens[row] != want.token) ++num_different;
           else CHECK(std::fabs(drawn.logprobs[row] - want.logprob) <= 2e-6F * std::max(1.0F, std::fabs(want.logprob)));
@@ -84,8 +84,8 @@ TEST_CASE("tokens and log-probs are the CPU's, in tiles, at several temperatures
       });
     }
   }
-  INFO(num_different << " of " << num_drawn << " tokens differ");
-  CHECK(num_different * 500 <= num_drawn);
+  INFO(num_different << " of " << num_sampled << " tokens differ");
+  CHECK(num_different * 500 <= num_sampled);
 }
 
 TEST_CASE("excluded tokens are never drawn, broken rows are told") {

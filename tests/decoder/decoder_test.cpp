@@ -59,7 +59,7 @@ TEST_CASE("options out of range are input errors") {
   }
 }
 
-TEST_CASE("parameters and requests out of range are input errors before anything is drawn") {
+TEST_CASE("parameters and requests out of range are input errors before anything is sampled") {
   const model::ModelConfig config = tiny_config();
   const auto snapshot = publish(config, tiny_weights(config), quant::Format::f32);
   Decoder decoder(config, options_of(6, 25));
@@ -109,7 +109,7 @@ TEST_CASE("misuse is an internal error") {
   CHECK(error_of([&] { decoder.load(*snapshot); }) == base::ErrorKind::internal);
 }
 
-TEST_CASE("each token carries the version that drew it, and publishing needs no new load") {
+TEST_CASE("each token carries the version that sampled it, and publishing needs no new load") {
   const model::ModelConfig config = tiny_config();
   const auto snapshot = publish(config, tiny_weights(config, 1), quant::Format::int8, 4);
   Decoder decoder(config, options_of(10, 40));
@@ -183,7 +183,7 @@ TEST_CASE("weights whose logits overflow are an internal error on any number of 
   }
 }
 
-TEST_CASE("KV memory that was released comes back with the same draws") {
+TEST_CASE("KV memory that was released comes back with the same samples") {
   const model::ModelConfig config = tiny_config();
   KvCache kv(config, 10, 4, quant::KvFormat::bf16);
   CHECK_FALSE(kv.allocated());
@@ -218,7 +218,7 @@ TEST_CASE("no requests, no completions, stats count rows and can be reset") {
   const DecoderStats& stats = decoder.stats();
   CHECK(stats.prefill_tokens == 5 + 1 + 1);  // the leader's prompt, and the last prompt token of the others
   CHECK(stats.shared_prompt_tokens == 2 * 4);
-  CHECK(stats.decode_tokens == 3 * 5);           // the last token drawn is never an input
+  CHECK(stats.decode_tokens == 3 * 5);           // the last token sampled is never an input
   CHECK(stats.decode_only_tokens == 3 * 5 - 1);  // the leader's first one shares a tick with the others' prompt
   CHECK(stats.ticks == 7);
   CHECK(stats.peak_kv_pages == 3 * 3 - 2);  // 10 positions each; the first page is one

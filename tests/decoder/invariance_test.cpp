@@ -136,7 +136,7 @@ TEST_CASE("how many logits exist at once changes no bit") {
 
 }  // namespace
 
-TEST_CASE("the arms of the tests below draw something to compare: samples differ, some end early, none is empty") {
+TEST_CASE("the arms of the tests below sample something to compare: samples differ, some end early, none is empty") {
   const Requests made = make_requests();
   for_every_format([&](const model::Snapshot& snapshot) {
     const Outcome outcome = complete(snapshot, base_options(), made.requests);
@@ -159,7 +159,7 @@ TEST_CASE("the arms of the tests below draw something to compare: samples differ
   });
 }
 
-TEST_CASE("page size changes no bit of a draw") {
+TEST_CASE("page size changes no bit of a sample") {
   for_every_variant([](auto check_same, const DecoderStats&) {
     for (const std::int64_t page_size : {1, 2, 3, 5, 8, 13, 31, 32, 64}) {
       CAPTURE(page_size);
@@ -171,7 +171,7 @@ TEST_CASE("page size changes no bit of a draw") {
   });
 }
 
-TEST_CASE("chunks of prefill change no bit of a draw") {
+TEST_CASE("chunks of prefill change no bit of a sample") {
   for_every_variant([](auto check_same, const DecoderStats& reference) {
     for (const std::int64_t rows : {1, 2, 7, 33}) {
       CAPTURE(rows);
@@ -182,7 +182,7 @@ TEST_CASE("chunks of prefill change no bit of a draw") {
   });
 }
 
-TEST_CASE("the number of sequences in flight changes no bit of a draw") {
+TEST_CASE("the number of sequences in flight changes no bit of a sample") {
   for_every_variant([](auto check_same, const DecoderStats& reference) {
     for (const std::int64_t num_seqs : {1, 2, 5}) {
       CAPTURE(num_seqs);
@@ -193,7 +193,7 @@ TEST_CASE("the number of sequences in flight changes no bit of a draw") {
   });
 }
 
-TEST_CASE("preemption changes no bit of a draw") {
+TEST_CASE("preemption changes no bit of a sample") {
   for_every_variant([](auto check_same, const DecoderStats& reference) {
     REQUIRE(reference.preemptions == 0);
     for (const bool sharing : {true, false}) {
@@ -209,7 +209,7 @@ TEST_CASE("preemption changes no bit of a draw") {
   });
 }
 
-TEST_CASE("sharing prompts changes no bit of a draw, and saves their rows") {
+TEST_CASE("sharing prompts changes no bit of a sample, and saves their rows") {
   for_every_variant([](auto check_same, const DecoderStats& reference) {
     REQUIRE(reference.shared_prompt_tokens > 0);
     DecoderOptions options = base_options();
@@ -220,7 +220,7 @@ TEST_CASE("sharing prompts changes no bit of a draw, and saves their rows") {
   });
 }
 
-TEST_CASE("the number of threads changes no bit of a draw") {
+TEST_CASE("the number of threads changes no bit of a sample") {
   for_every_variant([](auto check_same, const DecoderStats&) {
     for (const int num_threads : {1, 2, 3}) {
       CAPTURE(num_threads);
@@ -284,7 +284,7 @@ TEST_CASE("where attention joins spans, and rows that share pages take them toge
   });
 }
 
-TEST_CASE("companions and their order change no bit of a draw") {
+TEST_CASE("companions and their order change no bit of a sample") {
   const Requests made = make_requests();
   for_every_format([&](const model::Snapshot& snapshot) {
     const Outcome reference = complete(snapshot, base_options(), made.requests);
@@ -310,7 +310,7 @@ TEST_CASE("companions and their order change no bit of a draw") {
   });
 }
 
-TEST_CASE("seed, step, prompt id (both halves) and sample index each change the draws") {
+TEST_CASE("seed, step, prompt id (both halves) and sample index each change the samples") {
   const model::ModelConfig config = tiny_config();
   const auto snapshot = publish(config, tiny_weights(config), quant::Format::f32);
   Decoder decoder(config, base_options());

@@ -149,7 +149,7 @@ TEST_CASE("keys that finite weights make infinite end the calibration") {
   CHECK_THROWS_WITH(calibrate_kv(*loaded, kPrompts, {}), Catch::Contains("KV calibration, keys and values"));
 }
 
-TEST_CASE("a decoder with fp8 keys and values refuses to draw with scales that are missing or of other weights") {
+TEST_CASE("a decoder with fp8 keys and values refuses to sample with scales that are missing or of other weights") {
   const auto config = tiny_config();
   const auto snapshot = publish(config, tiny_weights(config), quant::Format::f32);
   Decoder decoder(config, fp8_options());

@@ -51,21 +51,21 @@ TEST_CASE("rows of the chosen sequences lie end to end, each with its own token,
     CHECK(plan.positions_N == std::vector<std::int32_t>{3, 4, 0});
     CHECK(plan.page_tables_N[0] == sequences.chosen()[0]->pages.data());
     CHECK(plan.page_tables_N[2] == sequences.chosen()[1]->pages.data());
-    CHECK(plan.draw_rows == std::vector<std::int32_t>{1, 2});
+    CHECK(plan.sample_rows == std::vector<std::int32_t>{1, 2});
     REQUIRE(plan.copies.size() == 1);
     CHECK(plan.copies[0].to == 8);
     CHECK(plan.parts.size() == 1);
   }
 }
 
-TEST_CASE("a row that does not reach the newest token draws nothing") {
+TEST_CASE("a row that does not reach the newest token samples nothing") {
   Sequences sequences;
   sequences.add(0, 8);
   sequences.chosen()[0]->num_rows = 5;
   Plan plan(decoder::test::tiny_config());
   plan.build(sequences.chosen(), 1);
   CHECK(plan.num_rows() == 5);
-  CHECK(plan.draw_rows.empty());
+  CHECK(plan.sample_rows.empty());
 }
 
 TEST_CASE("many even sequences are shared out to threads, few or uneven ones are for all threads together") {

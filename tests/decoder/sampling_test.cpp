@@ -69,7 +69,7 @@ TEST_CASE("first and second tokens of 20000 samples follow their distributions, 
   Decoder decoder(config, {.page_size = 4, .kv_pages = 1000, .max_model_len = 16, .kv_format = quant::KvFormat::f32});
   decoder.load(*snapshot);
   const std::vector<TokenId> prompt{3, 1, 4, 1, 5};
-  std::map<std::vector<TokenId>, std::vector<double>> logits_of;  // by what comes before the drawn token
+  std::map<std::vector<TokenId>, std::vector<double>> logits_of;  // by what comes before the sampled token
 
   for (const types::SamplingParams& params :
        {types::SamplingParams{.temperature = 1.0F}, types::SamplingParams{.temperature = 0.7F},

@@ -111,12 +111,12 @@ struct Outcome {
   DecoderStats stats;
   std::int64_t copied_slots = 0;
   std::int64_t num_parts = 0;
-  std::int64_t num_dropped = 0;  // draws behind an end
+  std::int64_t num_dropped = 0;  // samples behind an end
   std::int64_t num_waits = 0;    // until a tick under way was finished, as nothing else could be chosen
 };
 
 struct StartedTick {
-  std::vector<Sequence*> draw_sequences;
+  std::vector<Sequence*> sampled_sequences;
   std::vector<TokenId> drawn;
 };
 
@@ -134,8 +134,8 @@ Outcome run(const Case& c, base::RandomStream& random) {
   const auto finish_oldest = [&] {
     std::vector<Sequence*> finished;
     for (std::size_t i = 0; i < under_way.front().drawn.size(); ++i) {
-      Sequence& sequence = *under_way.front().draw_sequences[i];
-      --sequence.num_coming;
+      Sequence& sequence = *under_way.front().sampled_sequences[i];
+      --sequence.num_in_flight;
       if (sequence.finished) {
         ++outcome.num_dropped;
         continue;
@@ -184,7 +184,7 @@ Outcome run(const Case& c, base::RandomStream& random) {
       num_rows = part.rows.end, num_draws = part.draws.end, num_copies = part.copies.end;
     }
     REQUIRE(num_rows == plan.num_rows());
-    REQUIRE(num_draws == static_cast<std::int64_t>(plan.draw_rows.size()));
+    REQUIRE(num_draws == static_cast<std::int64_t>(plan.sample_rows.size()));
     REQUIRE(num_copies == static_cast<std::int64_t>(plan.copies.size()));
     outcome.num_parts = std::max(outcome.num_parts, static_cast<std::int64_t>(plan.parts.size()));
 
@@ -213,11 +213,11 @@ Outcome run(const Case& c, base::RandomStream& random) {
     REQUIRE(num_wrong == 0);
 
     StartedTick tick;
-    for (std::size_t i = 0; i < plan.draw_sequences.size(); ++i) {
-      const Sequence& sequence = *plan.draw_sequences[i];
-      REQUIRE(plan.positions_N[static_cast<std::size_t>(plan.draw_rows[i])] == sequence.num_tokens() - 1);
-      REQUIRE(sequence.num_drawn() < c.max_new_tokens);
-      tick.draw_sequences.push_back(plan.draw_sequences[i]);
+    for (std::size_t i = 0; i < plan.sampled_sequences.size(); ++i) {
+      const Sequence& sequence = *plan.sampled_sequences[i];
+      REQUIRE(plan.positions_N[static_cast<std::size_t>(plan.sample_rows[i])] == sequence.num_tokens() - 1);
+      REQUIRE(sequence.num_sampled() < c.max_new_tokens);
+      tick.sampled_sequences.push_back(plan.sampled_sequences[i]);
       tick.drawn.push_back(static_cast<TokenId>(random.below(3)));
     }
     under_way.push_back(std::move(tick));

@@ -42,13 +42,13 @@ TEST_CASE("collect asks for n samples of each prompt, prompt-major") {
   types::Prompt a, b;
   a.id = 5;
   b.id = 9;
-  const rollout::Ask asks[] = {{&a}, {&b, 6}};
+  const rollout::PromptRequest requests[] = {{&a}, {&b, 6}};
   EchoSource source;
-  const auto rollouts = rollout::collect(source, asks, 3, {}, {});
+  const auto rollouts = rollout::collect(source, requests, 3, {}, {});
   REQUIRE(rollouts.size() == 6);
   for (std::size_t i = 0; i < 6; ++i) {
     const int sample = static_cast<int>(i % 3) + (i < 3 ? 0 : 6);
-    CHECK(rollouts[i].prompt == asks[i / 3].prompt);
+    CHECK(rollouts[i].prompt == requests[i / 3].prompt);
     CHECK(rollouts[i].sample_idx == sample);
     CHECK(rollouts[i].completion.tokens == std::vector<types::TokenId>{i < 3 ? 5 : 9, sample});
   }

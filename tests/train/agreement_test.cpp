@@ -57,8 +57,8 @@ struct BitwiseLayout {
   std::int64_t max_tokens_per_micro_batch;
 };
 
-/// Draws until there are one.min_tokens, has the learner score them in packed batches, and demands equal bits; and that
-/// sequences were preempted and prompts shared.
+/// Samples until there are one.min_tokens, has the learner score them in packed batches, and demands equal bits; and
+/// that sequences were preempted and prompts shared.
 void check_bitwise(const BitwiseCase& one, BitwiseLayout layout) {
   CAPTURE(quant::name(one.weights), quant::name(one.kv));
   model::ModelConfig config = test::tiny_config(one.qk_norm, one.qkv_bias);

@@ -130,7 +130,7 @@ TEST_CASE("each algorithm with each optimizer: the same bits after a stop at a r
     }
     if (way.name == "dynamic sampling") {
       CHECK(rows.back().at("data/flat_group_fraction").get<double>() > 0);
-      // Where a step has some of its groups and is about to draw again, for the first time or for the last.
+      // Where a step has some of its groups and is about to sample again, for the first time or for the last.
       const std::string log = test::read_file(dir / "whole/log.txt");
       for (const std::string step : {"step 2: ", "step 3: "}) {
         const std::size_t at = step == "step 2: " ? log.find(step) : log.rfind(step);

@@ -84,7 +84,7 @@ TEST_CASE("export: outputs are checked before the model is read, and nothing is 
   CHECK_FALSE(fs::exists(dir / "hf"));
 }
 
-TEST_CASE("generate prints whole characters of UTF-8, whatever bytes a model of random weights draws") {
+TEST_CASE("generate prints whole characters of UTF-8, whatever bytes a model of random weights samples") {
   const test::Outcome outcome = test::run_command(kProgram + "generate " + kTiny + " --prompt '1 2 3 = 6' --n 8");
   REQUIRE(outcome.exit_code == 0);
   CHECK(outcome.output.find("\xef\xbf\xbd") != std::string::npos);  // there were bytes that are none

@@ -174,7 +174,7 @@ TEST_CASE("a recipe's percentile and margin decide the fp8 scales of keys and va
   }
 }
 
-TEST_CASE("calibration prompts are some of the set, others by seed and by how many were drawn, else the same") {
+TEST_CASE("calibration prompts are some of the set, others by seed and by how many prompts were taken, else the same") {
   train::PromptSet set;
   for (types::TokenId i = 0; i < 100; ++i) set.prompts.push_back({.tokens = {i, 7}});
   const auto drawn = train::calibration_prompts(set, 5, 64);

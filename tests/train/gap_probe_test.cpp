@@ -1,4 +1,4 @@
-// What the gap probe measures, recomputed from the decoder's draws and the learner's scores.
+// What the gap probe measures, recomputed from the decoder's samples and the learner's scores.
 #include "train/gap_probe.h"
 
 #include <limits>
@@ -26,7 +26,7 @@ struct Parts {
 
 }  // namespace
 
-TEST_CASE("the probe's k1, k3 and mean |difference| are those of the decoder's draws under the learner's scores") {
+TEST_CASE("the probe's k1, k3 and mean |difference| are those of the decoder's samples under the learner's scores") {
   const Parts parts;
   const model::ModelConfig config = test::tiny_config();
   const auto world = dist::make_solo();

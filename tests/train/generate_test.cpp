@@ -54,7 +54,7 @@ std::string exported(const fs::path& to, const std::string& options = "") {
 
 }  // namespace
 
-TEST_CASE("generate: a checkpoint is drawn from as its own recipe says") {
+TEST_CASE("generate: a checkpoint is sampled from as its own recipe says") {
   const std::string many = kAsked + "--n 8";
   const auto own = rows(checkpoint() + many);
   CHECK(own == rows(kTiny + " --checkpoint " + checkpoint() + many));
@@ -65,7 +65,7 @@ TEST_CASE("generate: a checkpoint is drawn from as its own recipe says") {
   refuses("Org/Name" + kAsked, "Org/Name: expected a recipe file, a checkpoint or a Hugging Face folder, got nothing");
 }
 
-TEST_CASE("generate: what a run's learner needs does not bound what is drawn") {
+TEST_CASE("generate: what a run's learner needs does not bound what is sampled") {
   const test::TempDir dir;
   REQUIRE(test::run_command(test::tiny_command(dir / "run", "--set rollout.kv_pages=24 --set quant.uaq_scale=1.5"))
               .exit_code == 0);

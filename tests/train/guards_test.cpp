@@ -48,9 +48,9 @@ struct Training {
     return config::load_recipe(QRL_SOURCE_DIR "/tests/train/tiny.yaml", settings, true);
   }
 
-  /// fp8 scales of the weights now published, on the prompts of a step before which so many were drawn.
-  decoder::KvScales kv_scales_after(std::uint64_t num_drawn) const {
-    const auto calibration = train::calibration_prompts(prompts, recipe.trainer.seed, num_drawn);
+  /// fp8 scales of the weights now published, on the calibration prompts after `num_taken` training prompts.
+  decoder::KvScales kv_scales_after(std::uint64_t num_taken) const {
+    const auto calibration = train::calibration_prompts(prompts, recipe.trainer.seed, num_taken);
     return decoder::calibrate_kv(trainer.sampler().snapshot, calibration,
                                  {recipe.quant.kv_percentile, recipe.quant.kv_margin});
   }
@@ -225,13 +225,13 @@ TEST_CASE("fp8 scales made once are in use at every later version as they were a
   CHECK(used.keys_LK != training.kv_scales_after(0).keys_LK);  // which the weights have left since
 }
 
-TEST_CASE("a bitwise run ends when the first update's log-probs are not those of the draw") {
+TEST_CASE("a bitwise run ends when the first update's log-probs are not the sampler's") {
   FakeVerifier verifier;
   const std::vector<std::string> bitwise = {"rollout.bitwise=true", "quant.learner.forward=low_bit"};
   CHECK_NOTHROW(Training(verifier, bitwise).trainer.train());
   Training changed(verifier, bitwise);
   std::once_flag once;
-  verifier.on_judge = [&] {  // between draw and update
+  verifier.on_judge = [&] {  // between sample and update
     std::call_once(once, [&] { changed.recipe.rollout.temperature = 0.5; });
   };
   CHECK_THROWS_WITH(changed.trainer.train(), Catch::Contains("the sampler's log-probs, bit for bit"));

@@ -18,7 +18,7 @@ TEST_CASE("the gap probe is in every row, and beyond its limit the run warns or 
   const test::Outcome stopped = test::run_command(test::tiny_command(dir / "stopped", limit + "1e-9"));
   CHECK(stopped.exit_code == 3);
   CHECK(stopped.output.find("gap probe") != std::string::npos);
-  // The weights that training begins with are probed: nothing is evaluated or drawn with them.
+  // The weights that training begins with are probed: nothing is evaluated or sampled with them.
   CHECK(test::read_file(dir / "stopped/metrics.jsonl").empty());
   CHECK_FALSE(fs::exists(dir / "stopped/rollouts/step_1.jsonl"));
   // Later the row that shows the gap is written first. Large steps widen the gap, on each instruction set at another
@@ -203,7 +203,7 @@ TEST_CASE("a profile's file is refused with another seed, which chooses the prom
         std::string::npos);
 }
 
-TEST_CASE("eval draws with the profile that a checkpoint brings, as the run did") {
+TEST_CASE("eval samples with the profile that a checkpoint brings, as the run did") {
   const test::TempDir dir;
   const test::Outcome run =
       test::run_command(test::tiny_command(dir / "run", test::kTelling + "--set quant.rollout.profile=auto"));

@@ -109,7 +109,7 @@ TEST_CASE(
 TEST_CASE("the estimated peak is all there is, or with phases that take turns the larger of them") {
   using Phase = train::MemoryPhase;
   const std::vector<train::MemoryPart> parts = {{"a", 100, true, false, Phase::always},
-                                                {"b", 20, true, false, Phase::drawing},
+                                                {"b", 20, true, false, Phase::sampling},
                                                 {"c", 3, true, false, Phase::learning},
                                                 {"d", 5, true, false, Phase::learning},
                                                 {"e", 1000, true, true, Phase::learning}};
@@ -117,12 +117,12 @@ TEST_CASE("the estimated peak is all there is, or with phases that take turns th
   CHECK(train::peak_bytes(parts, false, true) == 120);
   CHECK(train::peak_bytes(parts, true, true) == 1000);
   const config::Recipe recipe = config::load_recipe(kTiny, {}, true).recipe;
-  double drawing = 0, learning = 0;
+  double sampling = 0, learning = 0;
   for (const train::MemoryPart& part : train::estimate_memory(recipe, train::make_policy(recipe).config, 1)) {
-    if (part.phase == Phase::drawing) drawing += part.bytes;
+    if (part.phase == Phase::sampling) sampling += part.bytes;
     if (part.phase == Phase::learning) learning += part.bytes;
   }
-  CHECK(drawing > 0);
+  CHECK(sampling > 0);
   CHECK(learning > 0);
 }
 

@@ -150,7 +150,7 @@ TEST_CASE("a checkpoint of another version, which lacks something, is refused by
   check_refused(test::run_command(test::tiny_command(dir / "run", resume(to))), "the entry uaq_scale");
 }
 
-TEST_CASE("another number of ranks than before is said, the same number is not") {
+TEST_CASE("another number of ranks than before is reported, the same number is not") {
   const std::string launcher = test::mpirun(2);
   if (launcher.empty()) return test::skip("no MPI");
   const test::TempDir dir;

@@ -86,7 +86,7 @@ TEST_CASE("actor.ppo_epochs: that many passes over a step's mini-batches") {
   CHECK(rows.at(1).at("training/policy_version") == 6);
 }
 
-TEST_CASE("training and evaluation each draw with their own temperature, top-p and top-k") {
+TEST_CASE("training and evaluation each sample with their own temperature, top-p and top-k") {
   config::Recipe recipe = config::load_recipe(kRecipe, {}, true).recipe;
   recipe.rollout.temperature = 0.5;
   recipe.rollout.top_p = 0.25;
@@ -106,7 +106,7 @@ TEST_CASE("training and evaluation each draw with their own temperature, top-p a
   CHECK(measured.max_new_tokens == recipe.data.max_response_length);
 }
 
-TEST_CASE("evaluation draws as it is told: greedy, and a nucleus of one token, say the same every time") {
+TEST_CASE("evaluation samples as it is told: greedy, and a nucleus of one token, say the same every time") {
   const auto said = [](const std::string& settings) {
     const test::Outcome outcome =
         test::run_command(kProgram + "generate " + kRecipe + " --prompt '1 2 3\n' --n 2 --json " + settings);

@@ -85,9 +85,9 @@ TEST_CASE("SIGTERM in an evaluation: no half row, the step before it is kept, th
   check_goes_on(dir / "whole", dir / "last", longer);
 }
 
-TEST_CASE("SIGTERM while drawing: the step is given up, the one before it is kept, the same bits after resuming") {
+TEST_CASE("SIGTERM while sampling: the step is given up, the one before it is kept, the same bits after resuming") {
   const test::TempDir dir;
-  // Without the entropy term groups that score alike are not learnt from: drawing is nearly all of a step.
+  // Without the entropy term groups that score alike are not learnt from: sampling is nearly all of a step.
   const std::string longer =
       "--set rollout.n=400 --set algorithm.entropy_coef=0 --set eval.freq=0 --set trainer.save_freq=0";
   REQUIRE(test::run_command(test::tiny_command(dir / "whole", longer)).exit_code == 0);

@@ -21,13 +21,13 @@ struct StepGroups {
   std::int64_t num_groups = 0;       ///< of all ranks
 };
 
-/// Draws the step's groups: data.train_batch_size prompts, or with algorithm.filter_groups data.gen_batch_size at a
+/// Samples the step's groups: data.train_batch_size prompts, or with algorithm.filter_groups data.gen_batch_size at a
 /// time until that many groups have scores that differ (DAPO's dynamic sampling; those beyond are dropped). What is
-/// kept depends neither on the number of ranks nor on how the run got here: draws are keyed by (seed, step, prompt,
-/// sample), a prompt that a step draws again having samples of its own. Nothing, with `order` as before, when any rank
-/// was told to stop meanwhile. A guard error when dynamic sampling finds too few (on_exhausted), or none at all, and
-/// when the verifier failed too often. Adds timings and counts to `metrics`. Collective.
-std::optional<StepGroups> draw_groups(const RunParts& parts, const PromptSet& prompts, std::int64_t step,
-                                      PromptOrder& order, Sampler& sampler, Metrics& metrics);
+/// kept depends neither on the number of ranks nor on how the run got here: samples are keyed by (seed, step, prompt,
+/// sample), a prompt that a step samples again having samples of its own. Nothing, with `order` as before, when any
+/// rank got a stop request meanwhile. A guard error when dynamic sampling finds too few (on_exhausted), or none at all,
+/// and when the verifier failed too often. Adds timings and counts to `metrics`. Collective.
+std::optional<StepGroups> sample_groups(const RunParts& parts, const PromptSet& prompts, std::int64_t step,
+                                        PromptOrder& order, Sampler& sampler, Metrics& metrics);
 
 }  // namespace qrl::train

@@ -1,4 +1,4 @@
-#include "train/draw.h"
+#include "train/step_groups.h"
 
 #include <iterator>
 #include <map>
@@ -14,15 +14,15 @@ namespace qrl::train {
 
 namespace {
 
-/// Sums over all samples drawn in a step, kept or not, and over all ranks.
-struct Drawn {
+/// Sums over all samples of a step, kept or not, and over all ranks.
+struct GenerationCounts {
   std::int64_t batches = 0, groups = 0, flat_groups = 0, samples = 0, verifier_errors = 0;
   std::int64_t kept_groups = 0;  ///< also those beyond what the step trains on
 };
 
-class StepDraw {
+class GroupSampler {
  public:
-  StepDraw(const RunParts& parts, const PromptSet& prompts, std::int64_t step, PromptOrder& order, Sampler& sampler)
+  GroupSampler(const RunParts& parts, const PromptSet& prompts, std::int64_t step, PromptOrder& order, Sampler& sampler)
       : parts_(parts),
         recipe_(parts.recipe),
         prompts_(prompts),
@@ -32,7 +32,7 @@ class StepDraw {
         sampler_(sampler) {}
 
   /// Throws Abandoned on every rank.
-  void draw_batch(std::int64_t num_prompts, Metrics& metrics) {
+  void sample_batch(std::int64_t num_prompts, Metrics& metrics) {
     std::vector<rollout::Rollout> batch;
     {
       const base::ScopedTimer timer(metrics["timing_s/gen"]);
@@ -48,7 +48,7 @@ class StepDraw {
     keep(std::move(batch), num_prompts);
   }
 
-  const Drawn& drawn() const { return drawn_; }
+  const GenerationCounts& counts() const { return counts_; }
   StepGroups take() {
     rollout::set_advantages(groups_.rollouts, static_cast<std::int32_t>(n_), *recipe_.algorithm.norm_adv_by_std);
     return std::move(groups_);
@@ -56,13 +56,13 @@ class StepDraw {
 
  private:
   /// Of the next prompts of the order: rank r has the r-th and every size-th from there.
-  std::vector<rollout::Ask> my_share(std::int64_t num_prompts) {
-    std::vector<rollout::Ask> mine;
+  std::vector<rollout::PromptRequest> my_share(std::int64_t num_prompts) {
+    std::vector<rollout::PromptRequest> mine;
     const auto size = static_cast<std::size_t>(parts_.world.size()),
                rank = static_cast<std::size_t>(parts_.world.rank());
     const std::vector<std::size_t> next = order_.next(num_prompts);
     for (std::size_t i = 0; i < next.size(); ++i) {
-      const std::int32_t times = times_drawn_[next[i]]++;
+      const std::int32_t times = times_sampled_[next[i]]++;
       if (i % size == rank) mine.push_back({&prompts_.prompts[next[i]], times * static_cast<std::int32_t>(n_)});
     }
     return mine;
@@ -74,14 +74,14 @@ class StepDraw {
       sums[0] += rollout::has_equal_scores(batch.subspan(first, n_)) ? 1 : 0;
     for (const rollout::Rollout& r : batch) sums[1] += r.verdict.verifier_error ? 1 : 0;
     parts_.world.all_reduce_sum(std::span<std::int64_t>(sums));
-    ++drawn_.batches;
-    drawn_.groups += num_prompts;
-    drawn_.samples += num_prompts * static_cast<std::int64_t>(n_);
-    drawn_.flat_groups += sums[0];
-    drawn_.verifier_errors += sums[1];
+    ++counts_.batches;
+    counts_.groups += num_prompts;
+    counts_.samples += num_prompts * static_cast<std::int64_t>(n_);
+    counts_.flat_groups += sums[0];
+    counts_.verifier_errors += sums[1];
   }
 
-  /// Appends what the step trains on, in the order of the draw over all ranks.
+  /// Appends what the step trains on, in the order of the prompts over all ranks.
   void keep(std::vector<rollout::Rollout> batch, std::int64_t num_prompts) {
     const auto size = static_cast<std::size_t>(parts_.world.size()),
                rank = static_cast<std::size_t>(parts_.world.rank());
@@ -93,7 +93,7 @@ class StepDraw {
     parts_.world.all_reduce_sum(std::span(is_kept));
     for (std::size_t i = 0; i < is_kept.size(); ++i) {
       if (is_kept[i] == 0) continue;
-      const std::int64_t place = drawn_.kept_groups++;
+      const std::int64_t place = counts_.kept_groups++;
       if (place >= recipe_.data.train_batch_size) continue;
       ++groups_.num_groups;
       if (i % size != rank) continue;
@@ -110,26 +110,26 @@ class StepDraw {
   std::size_t n_;
   PromptOrder& order_;
   Sampler& sampler_;
-  std::map<std::size_t, std::int32_t> times_drawn_;  ///< prompts of this step, by index
-  Drawn drawn_;
+  std::map<std::size_t, std::int32_t> times_sampled_;  ///< prompts of this step, by index
+  GenerationCounts counts_;
   StepGroups groups_;
 };
 
-void check_enough(const config::Recipe& recipe, const Drawn& drawn) {
+void check_enough(const config::Recipe& recipe, const GenerationCounts& counts) {
   const config::FilterGroupsRecipe& filter = recipe.algorithm.filter_groups;
   const bool may_be_partial = filter.on_exhausted == config::OnExhausted::train_partial;
-  if (drawn.kept_groups >= recipe.data.train_batch_size || (may_be_partial && drawn.kept_groups > 0)) return;
+  if (counts.kept_groups >= recipe.data.train_batch_size || (may_be_partial && counts.kept_groups > 0)) return;
   const std::int64_t wanted = may_be_partial ? 1 : recipe.data.train_batch_size;
   const std::string advice = "the task is too easy or too hard for the policy: change it, or raise max_num_gen_batches";
   throw base::Error(base::ErrorKind::guard, "algorithm.filter_groups",
                     std::to_string(wanted) + " groups whose scores differ" + (may_be_partial ? " at least" : ""),
-                    std::to_string(drawn.kept_groups) + " in " + std::to_string(drawn.batches) + " draws of " +
+                    std::to_string(counts.kept_groups) + " in " + std::to_string(counts.batches) + " draws of " +
                         std::to_string(*recipe.data.gen_batch_size) + " prompts",
                     may_be_partial ? advice : advice + ", or set on_exhausted: train_partial");
 }
 
-void check_verifier(const config::Recipe& recipe, const Drawn& drawn, std::int64_t step) {
-  const double errors = static_cast<double>(drawn.verifier_errors) / static_cast<double>(drawn.samples);
+void check_verifier(const config::Recipe& recipe, const GenerationCounts& counts, std::int64_t step) {
+  const double errors = static_cast<double>(counts.verifier_errors) / static_cast<double>(counts.samples);
   if (errors <= recipe.reward.max_error_fraction) return;
   throw base::Error(
       base::ErrorKind::guard, "reward",
@@ -139,45 +139,46 @@ void check_verifier(const config::Recipe& recipe, const Drawn& drawn, std::int64
 
 }  // namespace
 
-std::optional<StepGroups> draw_groups(const RunParts& parts, const PromptSet& prompts, std::int64_t step,
-                                      PromptOrder& order, Sampler& sampler, Metrics& metrics) {
+std::optional<StepGroups> sample_groups(const RunParts& parts, const PromptSet& prompts, std::int64_t step,
+                                        PromptOrder& order, Sampler& sampler, Metrics& metrics) {
   const config::Recipe& recipe = parts.recipe;
   const config::FilterGroupsRecipe& filter = recipe.algorithm.filter_groups;
   const std::int64_t wanted = recipe.data.train_batch_size;
-  const std::int64_t drawn_before = order.num_drawn();
-  StepDraw draw(parts, prompts, step, order, sampler);
+  const std::int64_t num_taken_before = order.num_taken();
+  GroupSampler group_sampler(parts, prompts, step, order, sampler);
   sampler.decoder.reset_stats();
   try {
-    draw.draw_batch(filter.enable ? *recipe.data.gen_batch_size : wanted, metrics);
-    while (filter.enable && draw.drawn().kept_groups < wanted && draw.drawn().batches < filter.max_num_gen_batches) {
-      base::log_to_file("step " + std::to_string(step) + ": " + std::to_string(draw.drawn().kept_groups) + " of " +
-                        std::to_string(wanted) + " groups whose scores differ after draw " +
-                        std::to_string(draw.drawn().batches));
-      draw.draw_batch(*recipe.data.gen_batch_size, metrics);
+    group_sampler.sample_batch(filter.enable ? *recipe.data.gen_batch_size : wanted, metrics);
+    while (filter.enable && group_sampler.counts().kept_groups < wanted &&
+           group_sampler.counts().batches < filter.max_num_gen_batches) {
+      base::log_to_file("step " + std::to_string(step) + ": " + std::to_string(group_sampler.counts().kept_groups) +
+                        " of " + std::to_string(wanted) + " groups whose scores differ after draw " +
+                        std::to_string(group_sampler.counts().batches));
+      group_sampler.sample_batch(*recipe.data.gen_batch_size, metrics);
     }
   } catch (const Abandoned&) {
-    order.restore(drawn_before);
+    order.restore(num_taken_before);
     return std::nullopt;
   }
-  const Drawn& drawn = draw.drawn();
-  StepGroups groups = draw.take();
+  const GenerationCounts& counts = group_sampler.counts();
+  StepGroups groups = group_sampler.take();
   const auto n = static_cast<std::int32_t>(recipe.rollout.n);
   metrics.merge(rollout_metrics(groups.rollouts, n, groups.places, recipe.reward, parts.world));
   metrics["reward/verifier_error_fraction"] =
-      static_cast<double>(drawn.verifier_errors) / static_cast<double>(drawn.samples);
+      static_cast<double>(counts.verifier_errors) / static_cast<double>(counts.samples);
   if (filter.enable) {
-    metrics["data/flat_group_fraction"] = static_cast<double>(drawn.flat_groups) / static_cast<double>(drawn.groups);
-    metrics["data/num_gen_batches"] = static_cast<double>(drawn.batches);
-    metrics["data/drawn_groups"] = static_cast<double>(drawn.groups);
+    metrics["data/flat_group_fraction"] = static_cast<double>(counts.flat_groups) / static_cast<double>(counts.groups);
+    metrics["data/num_gen_batches"] = static_cast<double>(counts.batches);
+    metrics["data/drawn_groups"] = static_cast<double>(counts.groups);
     metrics["data/trained_groups"] = static_cast<double>(groups.num_groups);
-    metrics["data/surplus_groups"] = static_cast<double>(drawn.kept_groups - groups.num_groups);
+    metrics["data/surplus_groups"] = static_cast<double>(counts.kept_groups - groups.num_groups);
   }
   if (recipe.trainer.rollout_dump) {
     const std::string rows = rollout_rows(groups.rollouts, n, groups.places, step, recipe.reward, parts.world);
     if (parts.folder != nullptr) parts.folder->write_rollouts(step, rows);
   }
-  check_verifier(recipe, drawn, step);
-  check_enough(recipe, drawn);
+  check_verifier(recipe, counts, step);
+  check_enough(recipe, counts);
   return groups;
 }
 
