@@ -11,7 +11,7 @@
 
 namespace qrl::reward::math {
 
-/// Every item of a list, set, tuple or matrix counts; of sides that are said to be equal one must be worked out, and a
+/// Every item of a list, set, tuple or matrix counts; of sides joined by an equals sign one must be worked out, and a
 /// name beside them says nothing. True of texts and of what cannot be read.
 bool is_worked_out(std::string_view answer);
 

@@ -206,7 +206,7 @@ std::string with_alternative(std::string_view text, std::string_view formula) {
   return is_formula(other) ? std::string(other) + ", " + std::string(formula) : std::string(formula);
 }
 
-/// What is before a number or formula that is said to be about the one before it: "1/6, or" of "1/6, or approximately".
+/// What precedes a number or formula that comments on the one before it: "1/6, or" of "1/6, or approximately".
 /// Nothing where it is not said.
 std::optional<std::string_view> before_approximation(std::string_view before) noexcept {
   const auto take = [&before](const auto& endings) {
@@ -223,7 +223,7 @@ std::optional<std::string_view> before_approximation(std::string_view before) no
   return before;
 }
 
-/// A decimal behind the fraction or formula that it is said to be about, as said to be equal: 1/6 = 0.1667.
+/// A decimal behind the fraction or formula that it restates as equal: 1/6 = 0.1667.
 std::string with_exact(std::string_view before, std::string value) {
   const auto exact = before_approximation(before);
   if (!exact || value.find('.') == std::string::npos) return value;

@@ -29,7 +29,7 @@ Comparison compare(std::string_view gold, std::string_view answer);
 
 /// Why a gold answer cannot be judged by; empty when it can. A text (letters that are no formula) is one.
 std::string gold_fault(std::string_view gold);
-/// The same but for whether it has a value: cheaper, for every verdict.
+/// The same apart from whether it has a value: cheaper, for every verdict.
 bool is_readable(std::string_view gold);
 
 }  // namespace qrl::reward::math

@@ -29,7 +29,7 @@ class Budget {
 /// is an opaque value of its parts.
 class Evaluator {
  public:
-  /// `upper`: ± is + and ∓ is −; otherwise the other way round.
+  /// `upper`: ± is + and ∓ is −; otherwise ± is − and ∓ is +.
   Evaluator(const Tree& tree, Algebra& algebra, Budget& budget, bool upper = true) noexcept
       : tree_(tree), algebra_(algebra), budget_(budget), upper_(upper) {}
 

@@ -82,7 +82,7 @@ std::optional<Box> last_box(std::string_view text) noexcept {
   return reward::last_box(text, {"\\boxed", "\\boxed ", "\\boxed  ", "\\fbox", "\\framebox"});
 }
 
-/// The length of "x =" or "y_1 =" that the text is but for signs of layout; 0 where it is something else.
+/// The length of "x =" or "y_1 =" when the text is nothing else apart from signs of layout; 0 otherwise.
 std::size_t name_before_box(std::string_view text) noexcept {
   if (text.size() < 2 || !is_letter(text[0])) return 0;
   std::size_t end = 1;

@@ -132,7 +132,7 @@ NodeIdx Parser::read_relation() {
   std::vector<Link> links{{modulo(read_union()), 0}};
   while (ok_ && (now().type == T::relation || (is(T::bar, 'm') && !in_set_))) {
     char code = now().type == T::bar ? 's' : now().code;
-    if (!now().text.empty()) {  // subset, supset: told apart by all letters
+    if (!now().text.empty()) {  // subset, supset: distinguished by all letters
       std::uint32_t hash = 0;
       for (const char c : now().text) hash = 31 * hash + static_cast<unsigned char>(c);
       code = static_cast<char>(0x80U | (hash & 0x7fU));

@@ -189,7 +189,7 @@ bool is_taken_further(std::string_view word, std::string_view preposition) noexc
       "conjugate",   "sine",       "cosine",    "tangent",  "multiple",     "multiples",     "divisor",
       "divisors",    "factor",     "factors",   "fraction", "complement",   "supplement",    "successor",
       "predecessor", "digit",      "digits",    "excess",   "short",        "shy",           "instead",
-      "out",         "modulus",    "magnitude", "vicinity", "neighborhood", "neighbourhood", "part",
+      "out",         "modulus",    "magnitude", "vicinity", "neighborhood", "neighbo" "urhood", "part",
       "percent",     "percentage"};
   constexpr std::string_view kBy[] = {"divisible",  "multiplied", "divided",  "increased",  "decreased", "reduced",
                                       "off",        "multiply",   "divide",   "followed",   "preceded",  "bounded",

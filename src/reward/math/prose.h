@@ -38,7 +38,7 @@ bool ends_with_minus(std::string_view text) noexcept;
 /// punctuation.
 bool denies(std::string_view before);
 
-/// Whether the words before "answer" deny what is said of it: "it is false that the", "I don't think the".
+/// Whether the words before "answer" deny the statement about it: "it is false that the", "I don't think the".
 bool denies_what_follows(std::string_view before);
 
 /// Whether the words right behind a number make another one of it: "squared", "times 2", "choose 2", "less than", "or

@@ -49,7 +49,7 @@ bool begins_value(std::string_view text) noexcept;
 /// joined by "or" ("Alice, Bob and Carol" and "Carol, Alice and Bob"). Nothing where they are something else.
 std::optional<bool> same_word_lists(std::string_view a, std::string_view b);
 
-/// Not empty and the same but for white space; with digits, the same byte for byte ("1 2/3" is not "12/3").
+/// Not empty and the same apart from white space; with digits, the same byte for byte ("1 2/3" is not "12/3").
 bool same_text(std::string_view a, std::string_view b);
 
 /// Whether the gold answer is yes, no, true or false and the answer begins with it: a reason often follows. Not where
