@@ -44,7 +44,7 @@ FIXTURES = {
     "profile": ((), COUNTDOWN, (*HALF, *PROFILE), 1),
     "kv-once": ((), COUNTDOWN, (*HALF, *KV_ONCE), 1),
     "muon": ((), COUNTDOWN, (*HALF, "optim.name=muon"), 1),
-    "quickstart": ((), COUNTDOWN, (*QUICKSTART, "trainer.total_training_steps=30"), 1),
+    "step_30": ((), COUNTDOWN, (COLD_COUNTDOWN, *QUICKSTART, "trainer.total_training_steps=30"), 1),
 }
 
 MODES = ("bf16", "flashrl", "fp8rl", "fp8rl_end_to_end", "qurl", "qarl", "ais")
@@ -66,7 +66,8 @@ VARIANTS = {
     "grpo-acr": ("rollout_correction.acr=true", "rollout_correction.threshold=1.01", "actor.ppo_epochs=2", "optim.name=muon",
                  "actor.activation_checkpointing=true", "algorithm.mask_truncated=true", "data.max_response_length=24"),
     "grpo-none": ("rollout_correction.method=none", "rollout_correction.behaviour_in_ratio=true",
-                  "algorithm.entropy_coef=0.001", "algorithm.clip_ratio_c=3", "algorithm.loss_agg_mode=seq-mean-token-sum", "rollout.top_p=0.9", "rollout.top_k=50"),
+                  "algorithm.entropy_coef=0.001", "algorithm.clip_ratio_c=3",
+                  "algorithm.loss_agg_mode=seq-mean-token-sum", "rollout.top_p=0.9", "rollout.top_k=50"),
 }
 
 # Formats of sampler and learner: those of scripts/check_quickstart.
@@ -193,7 +194,8 @@ def own_recipes(runner, out):
     names = [name for name in recipe_files(runner, "recipes") if (runner.folder / "own_recipes" / name).exists()]
     for name, config in zip(names, runner.each(lambda name: shown_config(runner, "own_recipes" / name), names)):
         # The comments name lines of the recipe, which may have moved.
-        values = [line.partition("  # ")[0].rstrip() for line in config.decode().replace("own_recipes/", "recipes/").splitlines()]
+        lines = config.decode().replace("own_recipes/", "recipes/").splitlines()
+        values = [line.partition("  # ")[0].rstrip() for line in lines]
         (out / f"{name.as_posix().replace('/', '_')}.txt").write_text("\n".join(values) + "\n", encoding="utf-8")
 
 
@@ -237,7 +239,8 @@ def export_logits(runner, out):
 def all_cases():
     """Name -> Training or Command, in the order in which they run."""
     cases = {
-        "print-config": Command(print_config), "own recipes": Command(own_recipes, quick=False), "data": Command(data), "judge": Command(judge, needs_data=True),
+        "print-config": Command(print_config), "own recipes": Command(own_recipes, quick=False),
+        "data": Command(data), "judge": Command(judge, needs_data=True),
         "tokenize": Command(tokenize, needs_data=True), "check": Command(checks, needs_data=True, quick=False),
         "eval and generate": Command(sampling, fixtures=("cold-countdown",)),
         "profile": Command(profile, fixtures=("cold-countdown",)), "export": Command(export_logits, fixtures=("cold-countdown",)),
@@ -262,7 +265,7 @@ def all_cases():
     for mode in MODES:
         cases[f"whole batch, {mode}"] = Training(
             f"recipes/countdown/{mode}.yaml", (COLD_COUNTDOWN, "trainer.total_training_steps=3", "eval.freq=3"), quick=False)
-    cases["resume step_30"] = Training(COUNTDOWN, QUICKSTART, fixture="quickstart", quick=False)
+    cases["resume step_30"] = Training(COUNTDOWN, (COLD_COUNTDOWN, *QUICKSTART), fixture="step_30", quick=False)
     cases["quickstart"] = Training(COUNTDOWN, QUICKSTART, quick=False)
     return cases
 

@@ -80,7 +80,7 @@ def checked_out(folder, commit):
 def build(name, folder, commit, with_bench):
     """Builds qrl-train of `commit` in `folder`, qrl-bench too `with_bench` where there is such a target."""
     checked_out(folder, commit)
-    env = {"CCACHE_BASEDIR": str(ROOT), "CCACHE_NOHASHDIR": "1", **os.environ}
+    env = {"CCACHE_BASEDIR": str(folder), "CCACHE_NOHASHDIR": "1", **os.environ}  # one cache for all worktrees
     log = HOME / f"{name}.log"
     log.parent.mkdir(exist_ok=True)
 
