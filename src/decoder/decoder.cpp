@@ -34,8 +34,8 @@ void check(const DecoderOptions& options, const model::ModelConfig& config) {
   at_least_one("page_size", options.page_size);
   at_least_one("kv_pages", options.kv_pages);
   at_least_one("max_model_len", options.max_model_len);
-  QRL_INVARIANT(options.logit_tile_tokens > 0 && options.logit_tile_tokens % ops::kDrawBlock == 0, "decoder options",
-                "logit_tile_tokens a multiple of " + std::to_string(ops::kDrawBlock),
+  QRL_INVARIANT(options.logit_tile_tokens > 0 && options.logit_tile_tokens % ops::kSampleBlock == 0, "decoder options",
+                "logit_tile_tokens a multiple of " + std::to_string(ops::kSampleBlock),
                 std::to_string(options.logit_tile_tokens));
   QRL_REQUIRE(options.max_model_len <= config.max_position_embeddings, "decoder options: max_model_len",
               "at most the model's max_position_embeddings = " + std::to_string(config.max_position_embeddings),
@@ -84,8 +84,8 @@ void check(const types::SampleRequest& request, std::int32_t max_new_tokens, con
 struct StartedTick {
   explicit StartedTick(const model::ModelConfig& config) : plan(config) {}
   Plan plan;
-  std::vector<ops::Draw> draws;  // of the plan's draw_rows
-  std::int64_t num_graphs = 0;   // 1: launched as a CUDA graph
+  std::vector<ops::SampledToken> draws;  // of the plan's draw_rows
+  std::int64_t num_graphs = 0;           // 1: launched as a CUDA graph
 };
 
 struct Decoder::State {
@@ -236,7 +236,7 @@ std::int64_t Decoder::State::give_to_sequences(const StartedTick& tick, const ty
   finished.clear();
   for (std::size_t i = 0; i < tick.draws.size(); ++i) {
     Sequence& sequence = *tick.plan.draw_sequences[i];
-    const ops::Draw& draw = tick.draws[i];
+    const ops::SampledToken& draw = tick.draws[i];
     --sequence.num_coming;
     if (sequence.finished) {
       ++num_dropped;

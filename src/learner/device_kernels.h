@@ -1,4 +1,4 @@
-// Owns how tensors meet cuda/train/training.h: what lies between a layer's products as one kernel each way, where a
+// Owns how tensors meet cuda/train/training.h: what lies between a layer's matmuls as one kernel each way, where a
 // device's kernels are at hand. Knows no model, and no expression that these kernels stand for: those are
 // device_forward.h's and device_logprob.h's own.
 #pragma once

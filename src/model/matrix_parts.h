@@ -41,7 +41,7 @@ std::vector<MatrixPart<Packed>> matrix_parts(const ModelConfig& config, Layers& 
 
 /// A profile's factors of the channels behind a norm; null for what is none, or without a profile.
 const float* smoothing_of(const Int8Profile* profile, const std::string& norm);
-/// How a profile encodes a matrix; nothing without a profile or for lm_head. A layer that is exempt from int8 has the
+/// How a profile quantizes a matrix; nothing without a profile or for lm_head. A layer that is exempt from int8 has the
 /// factors alone.
 ops::FixedScales fixed_scales(const Int8Profile* profile, const std::string& matrix, quant::Format format);
 

@@ -206,7 +206,7 @@ class Snapshot::Writer {
   Snapshot& snapshot_;
   std::int64_t version_;
   std::map<std::string, MatrixPart<ops::PackedLinear>> matrices_;
-  std::map<std::string, float*> vectors_;  ///< norm gains, and stretches of a bias
+  std::map<std::string, float*> vectors_;  ///< norm gains, and segments of a bias
   std::atomic<const std::string*> broken_{nullptr};
 };
 
@@ -249,7 +249,7 @@ Snapshot::DeviceWriter::DeviceWriter(Snapshot& snapshot, DeviceWeights& device, 
 
 void Snapshot::DeviceWriter::write(const WeightViews& masters) {
   const Int8Profile* profile = snapshot_.profile_.get();
-  std::vector<DeviceMaster> encoded;
+  std::vector<DeviceMaster> quantized;
   for (const WeightSpec& spec : specs_) {
     const auto found = masters.find(spec.name);
     if (found == masters.end()) continue;
@@ -258,10 +258,10 @@ void Snapshot::DeviceWriter::write(const WeightViews& masters) {
     ops::FixedScales fixed{smoothing_of(profile, spec.name), nullptr};
     if (const auto format = formats_.find(spec.name); format != formats_.end())
       fixed = fixed_scales(profile, spec.name, format->second);
-    encoded.push_back({spec.name, found->second, fixed.input_factors, fixed.row_scales});
+    quantized.push_back({spec.name, found->second, fixed.input_factors, fixed.row_scales});
   }
-  num_written_ += encoded.size();
-  if (const std::string broken = device_.rewrite(encoded); broken_.empty()) broken_ = broken;
+  num_written_ += quantized.size();
+  if (const std::string broken = device_.rewrite(quantized); broken_.empty()) broken_ = broken;
 }
 
 void Snapshot::DeviceWriter::finish() {

@@ -95,10 +95,10 @@ std::vector<WeightError> Snapshot::format_errors(const ReadMaster& read) const {
           for (std::size_t k = 0; k < original.size(); ++k)
             original[k] *= factors[k % static_cast<std::size_t>(master.shape()[1])];
         }
-        std::vector<float> decoded(original.size());
-        ops::unpack_rows(*part.matrix, part.first_row, master.shape()[0], decoded.data());
+        std::vector<float> dequantized(original.size());
+        ops::unpack_rows(*part.matrix, part.first_row, master.shape()[0], dequantized.data());
         errors[first + static_cast<std::size_t>(i)] = {part.weight, part.matrix->format,
-                                                       quant::format_error(original, decoded)};
+                                                       quant::format_error(original, dequantized)};
       }
     });
   }

@@ -57,7 +57,7 @@ std::vector<std::vector<types::TokenId>> calibration_prompts(const PromptSet& se
                                                              std::uint64_t num_drawn);
 
 /// How training samples are drawn, as the learner's log-probs must know it.
-ops::DrawParams draw_params(const config::RolloutRecipe& rollout);
+ops::SampleParams draw_params(const config::RolloutRecipe& rollout);
 types::SamplingParams train_sampling(const config::Recipe& recipe, const model::ModelConfig& config,
                                      const data::Tokenizer& tokenizer);
 types::SamplingParams eval_sampling(const config::Recipe& recipe, const model::ModelConfig& config,

@@ -248,7 +248,7 @@ std::vector<Trainer::MiniBatch> Trainer::make_mini_batches(const StepGroups& gro
 }
 
 void Trainer::add_frozen_logprobs(std::vector<MiniBatch>& batches, Metrics& metrics) {
-  const ops::DrawParams drawn_from = draw_params(parts_.recipe.rollout);
+  const ops::SampleParams sample_params = draw_params(parts_.recipe.rollout);
   // With one update per rollout the policy that drew is the policy that learns: old log-probs are the forward's own,
   // unless something of the whole mini-batch must be known before its first micro-batch.
   const bool needs_old =
@@ -259,11 +259,11 @@ void Trainer::add_frozen_logprobs(std::vector<MiniBatch>& batches, Metrics& metr
         micro.old_logprobs = micro.sampler_logprobs;  // the same bits
       } else if (needs_old) {
         const base::ScopedTimer timer(metrics["timing_s/old_log_prob"]);
-        micro.old_logprobs = learner_.score(micro, drawn_from).logprobs;
+        micro.old_logprobs = learner_.score(micro, sample_params).logprobs;
       }
       if (reference_ != nullptr) {
         const base::ScopedTimer timer(metrics["timing_s/ref"]);
-        micro.reference_logprobs = reference_->score(micro, drawn_from).logprobs;
+        micro.reference_logprobs = reference_->score(micro, sample_params).logprobs;
       }
     }
   }

@@ -308,11 +308,11 @@ void token_log_probs_backward(const TokenDistribution& args, const float* logits
 
 double sum_of_squares(const float* values, std::int64_t count) {
   // fp32 lanes only within short runs: their rounding stays below that of the gradients themselves.
-  constexpr std::int64_t kRun = 64 * kLanes;
+  constexpr std::int64_t kSegment = 64 * kLanes;
   double total = 0;
-  for (std::int64_t first = 0; first < count; first += kRun) {
+  for (std::int64_t first = 0; first < count; first += kSegment) {
     VecF squares = {};
-    for_vectors(count - first < kRun ? count - first : kRun, [&](std::int64_t i, auto n) {
+    for_vectors(count - first < kSegment ? count - first : kSegment, [&](std::int64_t i, auto n) {
       const VecF x = load(values + first + i, n);
       squares = fma(x, x, squares);
     });
