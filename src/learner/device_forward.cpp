@@ -275,17 +275,17 @@ Tensor device_hidden_states(const PolicyWeights& weights, const model::ModelConf
       const std::string matrix = "layers." + std::to_string(idx) + "." + name;
       return device_quantized_linear(x, weight, {device, matrix, &form, compute, backward});
     };
-    const auto [before_ND, normed_ND] = add_norm(in[0], {in[1]}, w.input_norm, eps, dtypes.between, kernels);
-    const Tensor qkv_NC = project("qkv", normed_ND, w.qkv, &model::LayerSnapshot::qkv);
-    Qkv qkv = transform(qkv_NC, rows, heads, w.transform, dtypes.attention, kernels);
+    const auto [before_ND, normed_ND] = add_norm(in[0], {in[1]}, w.input_norm_D, eps, dtypes.between, kernels);
+    const Tensor qkv_NC = project("qkv", normed_ND, w.qkv.weight, &model::LayerSnapshot::qkv);
+    Qkv qkv = transform(qkv_NC, rows, heads, w.transform(), dtypes.attention, kernels);
     if (int8_pages) qkv = {qkv.q_NHE, as_in_int8_pages(qkv.k_NKE), as_in_int8_pages(qkv.v_NKE)};
     const Tensor attended_NHE = attend(qkv, rows, heads).reshape({normed_ND.size(0), -1}).to(dtypes.between);
-    const Tensor mixed_ND = project("o", attended_NHE, w.o, &model::LayerSnapshot::o);
+    const Tensor mixed_ND = project("o", attended_NHE, w.o.weight, &model::LayerSnapshot::o);
     const auto [after_ND, again_ND] =
-        add_norm(before_ND, {mixed_ND, w.o_bias}, w.post_norm, eps, dtypes.between, kernels);
-    const Tensor gate_up_N2F = project("gate_up", again_ND, w.gate_up, &model::LayerSnapshot::gate_up);
+        add_norm(before_ND, {mixed_ND, w.o.bias}, w.post_norm_D, eps, dtypes.between, kernels);
+    const Tensor gate_up_N2F = project("gate_up", again_ND, w.gate_up.weight, &model::LayerSnapshot::gate_up);
     const Tensor gated_NF = gated(gate_up_N2F, dtypes.between, kernels);
-    return TensorList{after_ND, project("down", gated_NF, w.down, &model::LayerSnapshot::down)};
+    return TensorList{after_ND, project("down", gated_NF, w.down.weight, &model::LayerSnapshot::down)};
   };
   const Tensor x_ND = embed_rows(rows, weights.embedding, options.compute);
   const TensorList state = options.after_layer == nullptr

@@ -15,6 +15,7 @@
 #include "learner/device_quantized.h"
 #include "learner/quantized.h"
 #include "learner/shards.h"
+#include "model/block.h"
 
 namespace qrl::learner {
 
@@ -68,7 +69,7 @@ void copy_views(const model::WeightViews& from, const model::WeightViews& to, co
 
 Parameters::Parameters(const model::ModelConfig& config, const model::WeightSource& initial,
                        const ParameterOptions& options)
-    : options_(options) {
+    : config_(config), options_(options) {
   policy_.lm_head_dtype = options.f32_lm_head ? torch::kFloat32 : options.compute;
   place(model::weight_specs(config));
   share_out();
@@ -80,7 +81,7 @@ Parameters::Parameters(const model::ModelConfig& config, const model::WeightSour
     initial.read(placement.spec, values.data_ptr<float>());
     if (!to.is_cpu()) to.copy_(values);
   }
-  bind_policy(config);
+  bind_policy();
 }
 
 bool Parameters::has_copies() const {
@@ -223,7 +224,8 @@ Weight Parameters::weight(const std::vector<std::string>& names) const {
   return {slice(segment->values, segment->begin), slice(gradients_, 0)};
 }
 
-void Parameters::bind_policy(const model::ModelConfig& config) {
+void Parameters::bind_policy() {
+  const model::ModelConfig& config = config_;
   policy_.embedding = weight({"model.embed_tokens.weight"});
   policy_.final_norm = weight({"model.norm.weight"});
   const std::string lm_head = config.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight";
@@ -234,23 +236,22 @@ void Parameters::bind_policy(const model::ModelConfig& config) {
                                            config.hidden_size, false);
   }
   for (std::int64_t idx = 0; idx < config.num_hidden_layers; ++idx) {
-    const std::string layer = "model.layers." + std::to_string(idx) + ".";
-    const std::string attention = layer + "self_attn.", mlp = layer + "mlp.";
+    const std::string layer = model::layer_prefix(idx);
     LayerWeights bound;
-    bound.input_norm = weight({layer + "input_layernorm.weight"});
-    bound.post_norm = weight({layer + "post_attention_layernorm.weight"});
-    bound.qkv = weight({attention + "q_proj.weight", attention + "k_proj.weight", attention + "v_proj.weight"});
-    bound.o = weight({attention + "o_proj.weight"});
-    if (config.o_bias) bound.o_bias = weight({attention + "o_proj.bias"});
-    bound.gate_up = weight({mlp + "gate_proj.weight", mlp + "up_proj.weight"});
-    bound.down = weight({mlp + "down_proj.weight"});
-    if (config.qkv_bias) {
-      bound.transform.bias = weight({attention + "q_proj.bias", attention + "k_proj.bias", attention + "v_proj.bias"});
-    }
-    if (config.qk_norm) {
-      bound.transform.q_gain = weight({attention + "q_norm.weight"});
-      bound.transform.k_gain = weight({attention + "k_norm.weight"});
-    }
+    model::visit_block(
+        config,
+        [&](const model::BlockGain& gain, const auto& of) {
+          of(bound) = weight({layer + std::string(gain.module) + ".weight"});
+        },
+        [&](const model::BlockMatrix& matrix, const auto& of) {
+          std::vector<std::string> weights, biases;
+          for (const model::BlockModule& module : matrix.modules) {
+            weights.push_back(layer + std::string(module.name) + ".weight");
+            biases.push_back(layer + std::string(module.name) + ".bias");
+          }
+          of(bound).weight = weight(weights);
+          if (matrix.has_bias) of(bound).bias = weight(biases);
+        });
     policy_.layers.push_back(bound);
   }
 }
@@ -300,10 +301,8 @@ void Parameters::read_quantized(const model::Snapshot& snapshot) {
   for (std::size_t idx = 0; idx < policy_.layers.size(); ++idx) {
     const model::LayerSnapshot& from = snapshot.layer(static_cast<std::int64_t>(idx));
     const LayerWeights& to = policy_.layers[idx];
-    read(from.qkv, to.qkv.value);
-    read(from.o, to.o.value);
-    read(from.gate_up, to.gate_up.value);
-    read(from.down, to.down.value);
+    model::visit_matrices(snapshot.config(),
+                          [&](const model::BlockMatrix&, const auto& of) { read(of(from), of(to).weight.value); });
   }
 }
 
@@ -318,11 +317,10 @@ void Parameters::read_quantized(model::DeviceWeights& weights) {
   if (policy_.lm_head.value.data_ptr() != policy_.embedding.value.data_ptr()) want("lm_head", policy_.lm_head.value);
   for (std::size_t idx = 0; idx < policy_.layers.size(); ++idx) {
     const LayerWeights& to = policy_.layers[idx];
-    const std::string layer = "layers." + std::to_string(idx) + ".";
-    want(layer + "qkv", to.qkv.value);
-    want(layer + "o", to.o.value);
-    want(layer + "gate_up", to.gate_up.value);
-    want(layer + "down", to.down.value);
+    const std::string layer = model::snapshot_layer_prefix(static_cast<std::int64_t>(idx));
+    model::visit_matrices(config_, [&](const model::BlockMatrix& matrix, const auto& of) {
+      want(layer + std::string(matrix.name), of(to).weight.value);
+    });
   }
   weights.dequantize(wanted, stream_on(options_.device));
 }

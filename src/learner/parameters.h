@@ -18,10 +18,17 @@
 
 namespace qrl::learner {
 
-/// One transformer block's weights; q, k and v are one matrix (rows in that order), gate and up another.
+/// A linear layer: its matrix, and its bias where the model has one.
+struct Linear {
+  Weight weight, bias;
+};
+
+/// One transformer block's weights; its members are those that visit_block (model/block.h) lists.
 struct LayerWeights {
-  Weight input_norm, qkv, o, o_bias, post_norm, gate_up, down;  ///< o_bias undefined in models without
-  QkvWeights transform;
+  Weight input_norm_D, post_norm_D;
+  Weight q_norm_E, k_norm_E;  ///< undefined in models without
+  Linear qkv, o, gate_up, down;
+  QkvWeights transform() const { return {qkv.bias, q_norm_E, k_norm_E}; }
 };
 
 struct PolicyWeights {
@@ -190,9 +197,10 @@ class Parameters {
   std::vector<std::size_t> in_order() const;  ///< placements_ by offset
   const Placement& placement(const std::string& name) const;
   Weight weight(const std::vector<std::string>& names) const;
-  void bind_policy(const model::ModelConfig& config);
+  void bind_policy();
   void pack_head();
 
+  model::ModelConfig config_;
   ParameterOptions options_;
   std::vector<Placement> placements_;
   std::int64_t num_decayed_ = 0, first_other_ = 0, first_adamw_ = 0;  ///< of the flat order

@@ -28,7 +28,7 @@ struct SnapshotFormats {
   bool f32_lm_head = false;  ///< else bf16, or fp32 when `linear` is
 };
 
-/// One transformer block, ready for the kernels. q, k and v are one matrix (rows in that order), gate and up another.
+/// One transformer block, ready for the kernels. Its members are those that visit_block (block.h) lists.
 struct LayerSnapshot {
   base::Buffer input_norm_D, post_norm_D;  ///< fp32 gains
   base::Buffer q_norm_E, k_norm_E;         ///< fp32 gains; empty without qk_norm
