@@ -212,11 +212,11 @@ void swiglu_quantize_kernel(SwigluTask task) {
   float* values = value_memory();
   for (std::int64_t begin = segment.begin + Own::begin(); begin < segment.end; begin += Own::kStep) {
     quads::Raw gates[Own::kCount], ups[Own::kCount];
-    Own::load(begin, gates, [&](std::int64_t first) { return quads::load(task.gate_up, row, 0, first, width); });
-    Own::load(begin, ups, [&](std::int64_t first) { return quads::load(task.gate_up, row, width, first, width); });
+    Own::load(begin, gates, [&](std::int64_t first) { return quads::load(task.halves, row, 0, first, width); });
+    Own::load(begin, ups, [&](std::int64_t first) { return quads::load(task.halves, row, width, first, width); });
     Own::each(begin, segment.end, [&](int i, std::int64_t first) {
-      const Quad gate = quads::widen(gates[i], task.gate_up.is_f32);
-      Quad quad = quads::widen(ups[i], task.gate_up.is_f32);
+      const Quad gate = quads::widen(gates[i], task.halves.is_f32);
+      Quad quad = quads::widen(ups[i], task.halves.is_f32);
 #pragma unroll
       for (int e = 0; e < 4; ++e) quad.at[e] = gate.at[e] / (1.0F + expf(-gate.at[e])) * quad.at[e];
       *reinterpret_cast<Quad*>(values + first - segment.begin) = quad;

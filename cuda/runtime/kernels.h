@@ -79,7 +79,7 @@ void encode(const QuantizeTask& task, std::int64_t num_rows, const Stream& strea
 
 /// out = encode(silu(gate) · up); of a row gate comes first, up from element out.width on.
 struct SwigluTask {
-  GemmRows gate_up;
+  GemmRows halves;
   QuantizedRows out;
 };
 void swiglu_quantize(const SwigluTask& task, std::int64_t num_rows, const Stream& stream);

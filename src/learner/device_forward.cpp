@@ -167,14 +167,14 @@ Tensor through_known_layers(const PolicyWeights& weights, const ForwardOptions& 
   return x_ND;
 }
 
-Tensor gated(const Tensor& gate_up_N2F, torch::ScalarType out, const cuda::TrainingKernels* kernels) {
-  if (kernels != nullptr) return fused_swiglu(*kernels, gate_up_N2F, out);
+Tensor gated(const Tensor& halves_N2F, torch::ScalarType out, const cuda::TrainingKernels* kernels) {
+  if (kernels != nullptr) return fused_swiglu(*kernels, halves_N2F, out);
   return checkpointed(
       [out](const TensorList& in) {
         const std::vector<Tensor> halves = f32(in[0]).chunk(2, -1);
         return TensorList{(torch::silu(halves[0]) * halves[1]).to(out)};
       },
-      {gate_up_N2F})[0];
+      {halves_N2F})[0];
 }
 
 }  // namespace
@@ -283,8 +283,8 @@ Tensor device_hidden_states(const PolicyWeights& weights, const model::ModelConf
     const Tensor mixed_ND = project("o", attended_NHE, w.o.weight, &model::LayerSnapshot::o);
     const auto [after_ND, again_ND] =
         add_norm(before_ND, {mixed_ND, w.o.bias}, w.post_norm_D, eps, dtypes.between, kernels);
-    const Tensor gate_up_N2F = project("gate_up", again_ND, w.gate_up.weight, &model::LayerSnapshot::gate_up);
-    const Tensor gated_NF = gated(gate_up_N2F, dtypes.between, kernels);
+    const Tensor halves_N2F = project("gate_up", again_ND, w.gate_up.weight, &model::LayerSnapshot::gate_up);
+    const Tensor gated_NF = gated(halves_N2F, dtypes.between, kernels);
     return TensorList{after_ND, project("down", gated_NF, w.down.weight, &model::LayerSnapshot::down)};
   };
   const Tensor x_ND = embed_rows(rows, weights.embedding, options.compute);

@@ -191,16 +191,16 @@ Tensor attention(const Recomputable& qkv, const PackedRows& rows, const Heads& h
                         })[0];
 }
 
-Recomputable swiglu(const Tensor& gate_up_N2F) {
-  const std::int64_t rows = gate_up_N2F.size(0), width = gate_up_N2F.size(1) / 2;
-  const Recompute recompute = [gate_up_N2F, rows, width] {
-    const Tensor out_NF = make(rows, width, gate_up_N2F.scalar_type());
-    ops::swiglu(rows, width, mixed(gate_up_N2F), mixed(out_NF));
+Recomputable swiglu(const Tensor& halves_N2F) {
+  const std::int64_t rows = halves_N2F.size(0), width = halves_N2F.size(1) / 2;
+  const Recompute recompute = [halves_N2F, rows, width] {
+    const Tensor out_NF = make(rows, width, halves_N2F.scalar_type());
+    ops::swiglu(rows, width, mixed(halves_N2F), mixed(out_NF));
     return out_NF;
   };
-  const TensorList out = differentiable({gate_up_N2F}, {recompute()}, [gate_up_N2F, rows, width](const TensorList& d) {
-    const Tensor d_out_NF = d[0].contiguous(), d_in_N2F = gate_up_N2F.detach();
-    ops::swiglu_backward(rows, width, mixed(gate_up_N2F), mixed(d_out_NF), mixed(d_in_N2F));
+  const TensorList out = differentiable({halves_N2F}, {recompute()}, [halves_N2F, rows, width](const TensorList& d) {
+    const Tensor d_out_NF = d[0].contiguous(), d_in_N2F = halves_N2F.detach();
+    ops::swiglu_backward(rows, width, mixed(halves_N2F), mixed(d_out_NF), mixed(d_in_N2F));
     return TensorList{d_in_N2F};
   });
   return {out[0], recompute};

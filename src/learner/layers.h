@@ -84,9 +84,9 @@ Tensor attention(const Recomputable& qkv_NC, const PackedRows& rows, const Heads
 ops::VarlenAttention attention_args(const PackedRows& rows, const Heads& heads, const Tensor& qkv_NC,
                                     torch::ScalarType matmuls);
 
-/// silu(gate) · up of [N, 2F] (gate first), in its dtype. The backward pass writes its result over gate_up_N2F, which
+/// silu(gate) · up of [N, 2F] (gate first), in its dtype. The backward pass writes its result over halves_N2F, which
 /// nobody else may read by then.
-Recomputable swiglu(const Tensor& gate_up_N2F);
+Recomputable swiglu(const Tensor& halves_N2F);
 
 /// x · weightᵀ and d_y · weight, as linear computes them, rounded to `out` once. x, d_y in the dtype of the matmul;
 /// weight of any.

@@ -67,9 +67,9 @@ Tensor hidden_states(const PolicyWeights& weights, const model::ModelConfig& con
     const Normed after = norm(before.sum_ND, {mixed_ND, w.o.bias, quantized}, w.post_norm_D, between);
     if (low_bit && !torch::GradMode::is_enabled())  // no backward pass to keep anything for
       return TensorList{after.sum_ND, quantized_mlp(after.normed_ND, q->gate_up, q->down)};
-    const Tensor gate_up_N2F =
+    const Tensor halves_N2F =
         project(after.normed_ND, w.gate_up.weight, q != nullptr ? &q->gate_up : nullptr, after.recompute_normed);
-    const Recomputable gated = swiglu(gate_up_N2F);
+    const Recomputable gated = swiglu(halves_N2F);
     return TensorList{after.sum_ND,
                       project(gated.value, w.down.weight, q != nullptr ? &q->down : nullptr, gated.recompute)};
   };

@@ -211,23 +211,23 @@ Tensor quantized_linear(const Tensor& x, const Weight& master, const Quantized& 
   })[0];
 }
 
-Tensor quantized_mlp(const Tensor& x, const ops::PackedLinear& gate_up, const ops::PackedLinear& down) {
-  const Tensor y = torch::empty({x.size(0), down.out});
+Tensor quantized_mlp(const Tensor& x, const ops::PackedLinear& first, const ops::PackedLinear& second) {
+  const Tensor y = torch::empty({x.size(0), second.out});
   struct Between {  // of a block
     ops::Activations quantized, gated;
-    base::Buffer gate_up;
+    base::Buffer halves;
   };
   by_blocks(x.size(0), [&] {
-    const auto between = std::make_shared<Between>(Between{ops::Activations(gate_up.format, kBlockRows, gate_up.in),
-                                                           ops::Activations(down.format, kBlockRows, down.in),
-                                                           base::Buffer(base::DType::f32, {kBlockRows, gate_up.out})});
+    const auto between = std::make_shared<Between>(Between{ops::Activations(first.format, kBlockRows, first.in),
+                                                           ops::Activations(second.format, kBlockRows, second.in),
+                                                           base::Buffer(base::DType::f32, {kBlockRows, first.out})});
     return [&, between](base::Team& alone, base::Range block) {
       const base::Range rows{0, block.size()};
-      auto* both = between->gate_up.as<float>();
-      ops::quantize(alone, x.data_ptr<float>() + block.begin * gate_up.in, rows, between->quantized);
-      ops::linear(alone, between->quantized, gate_up, rows, false, both);
+      auto* both = between->halves.as<float>();
+      ops::quantize(alone, x.data_ptr<float>() + block.begin * first.in, rows, between->quantized);
+      ops::linear(alone, between->quantized, first, rows, false, both);
       ops::swiglu(alone, both, rows, between->gated);
-      ops::linear(alone, between->gated, down, rows, false, y.data_ptr<float>() + block.begin * down.out);
+      ops::linear(alone, between->gated, second, rows, false, y.data_ptr<float>() + block.begin * second.out);
     };
   });
   return y;

@@ -43,8 +43,8 @@ struct Quantized {
 /// holds a NaN or infinity the scale NaN, which all that it meets becomes.
 Tensor quantized_linear(const Tensor& x, const Weight& master, const Quantized& quantized);
 
-/// down(silu(gate) · up) of x fp32 [N, D], fp32 [N, D], with low_bit's matmuls and bits; no gradient. Nothing between
-/// exists for more than a block of rows a thread.
-Tensor quantized_mlp(const Tensor& x, const ops::PackedLinear& gate_up, const ops::PackedLinear& down);
+/// second(silu(gate) · up) of x, fp32 [N, D] both: first(x) is [N, 2F], gate first. low_bit's matmuls and bits; no
+/// gradient. Nothing between exists for more than a block of rows a thread.
+Tensor quantized_mlp(const Tensor& x, const ops::PackedLinear& first, const ops::PackedLinear& second);
 
 }  // namespace qrl::learner

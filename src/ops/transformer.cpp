@@ -61,12 +61,12 @@ void rms_norm(base::Team& team, const float* x_ND, const float* gain_D, float ep
   }
 }
 
-void swiglu(base::Team& team, const float* gate_up_N2F, base::Range rows, Activations& out) {
+void swiglu(base::Team& team, const float* halves_N2F, base::Range rows, Activations& out) {
   check_rows(rows, out, "swiglu");
   const base::Range mine = share(team, rows);
   float* product = scratch(out.width);
   for (std::int64_t row = mine.begin; row < mine.end; ++row) {
-    const float* gate = gate_up_N2F + row * 2 * out.width;
+    const float* gate = halves_N2F + row * 2 * out.width;
     kernels().swiglu(gate, gate + out.width, out.width, product);
     quantize_row(product, row, out);
   }

@@ -19,8 +19,8 @@ void embed(base::Team& team, const base::View& table_VD, const std::int32_t* tok
 /// out.width.
 void rms_norm(base::Team& team, const float* x_ND, const float* gain_D, float eps, base::Range rows, Activations& out);
 
-/// out = quantize(silu(gate) · up); gate_up: [*, 2F] fp32, gate first; F = out.width.
-void swiglu(base::Team& team, const float* gate_up_N2F, base::Range rows, Activations& out);
+/// out = quantize(silu(gate) · up); halves: [*, 2F] fp32, gate first; F = out.width.
+void swiglu(base::Team& team, const float* halves_N2F, base::Range rows, Activations& out);
 
 /// Cosines and sines of position · theta^(−2i/E), i in [0, E/2), computed in fp64, stored fp32:
 /// table [max_positions, E]: E/2 cosines then E/2 sines.
