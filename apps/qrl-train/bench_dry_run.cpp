@@ -53,7 +53,7 @@ void plan_bench(const std::string& name, const BenchArguments& arguments, dist::
                  {"dry_run", true},
                  {"model", arguments.model_dir.empty() ? arguments.shape : arguments.model_dir},
                  {"parameters", model::num_parameters(config)},
-                 {"rollout_device", config::draws_on_gpu(recipe) ? "cuda" : "cpu"},
+                 {"rollout_device", config::samples_on_gpu(recipe) ? "cuda" : "cpu"},
                  {"learner_device", config::learns_on_gpu(recipe) ? "cuda" : "cpu"},
                  {"weights", quant::name(formats.linear)},
                  {"kv_cache", quant::name(train::kv_format(recipe.quant))},

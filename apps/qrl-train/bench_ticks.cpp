@@ -104,7 +104,7 @@ void bench_ticks(const BenchTicksArguments& arguments) {
   const cuda::TickSpeedTask task = task_of(arguments);
   const cuda::TickSpeeds speeds = cuda::measure_ticks(task);
   // Matrix units take codes of 8 bits twice as fast as bf16, on every GPU that the program has kernels for.
-  const bool of_8_bits = quant::spec(task.format).activations != quant::Code::bf16;
+  const bool of_8_bits = quant::spec(task.format).activations != quant::Element::bf16;
   const double layer_flops = speeds.matmul_flops * (of_8_bits ? 2 : 1);
   Json result = {{"bench", "ticks"},
                  {"shape", arguments.shape},

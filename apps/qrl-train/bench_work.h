@@ -40,7 +40,7 @@ struct Bench {
   /// What was measured on, and the ceilings.
   nlohmann::ordered_json facts() const;
 
-  bool on_gpu() const { return config::draws_on_gpu(loaded.recipe); }
+  bool on_gpu() const { return config::samples_on_gpu(loaded.recipe); }
   quant::Format quant_format() const { return train::snapshot_formats(loaded.recipe.quant).linear; }
   /// A decode tick of this many sequences halfway through their new tokens.
   train::DecodeTick tick_of(std::int64_t batch) const;

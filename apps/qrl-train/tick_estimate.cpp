@@ -45,12 +45,12 @@ MatmulEstimate estimate_streamed(quant::Format format, const cuda::LayerMatrix& 
   QRL_REQUIRE(loop != loops.end(), "--kernels",
               "the inner loop of a tile of " + std::to_string(plan.tile_rows) + " rows", "none",
               "make the file with this build's scripts/gpu/kernels --json");
-  const bool is_int8 = quant::spec(format).activations == quant::Code::int8;
+  const bool is_int8 = quant::spec(format).activations == quant::Element::int8;
   const double weights = static_cast<double>(matrix.out) * static_cast<double>(matrix.in);
   const double row_tiles = up(rows, plan.tile_rows), output_tiles = up(matrix.out, plan.tile_outputs);
   const auto weight_bytes = static_cast<double>(cuda::matrix_bytes(format, matrix.out, matrix.in));
   const double x_bytes =
-      static_cast<double>(rows * matrix.in) * (quant::spec(format).activations == quant::Code::bf16 ? 2 : 1);
+      static_cast<double>(rows * matrix.in) * (quant::spec(format).activations == quant::Element::bf16 ? 2 : 1);
   const double read =
       std::min(gpu.read_bytes_per_s * kStreamedReads, static_cast<double>(plan.num_blocks) * kMultiprocessorBytesPerS);
   const double issued = weights * row_tiles * loop->second;
@@ -111,7 +111,7 @@ TickEstimate estimate_tick(const cuda::TickSpeedTask& task, std::int64_t batch, 
                            const InnerLoops& loops, const GpuFigures& gpu) {
   const cuda::ModelShape& shape = task.options.shape;
   const auto layers = static_cast<double>(shape.num_layers);
-  const bool of_8_bits = quant::spec(task.format).activations != quant::Code::bf16;
+  const bool of_8_bits = quant::spec(task.format).activations != quant::Element::bf16;
   TickEstimate estimate;
   for (const cuda::LayerMatrix& matrix : cuda::layer_matrices(shape)) {
     const MatmulEstimate one = estimate_matmul(task.format, matrix, batch, loops, gpu);

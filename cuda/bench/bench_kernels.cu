@@ -7,7 +7,7 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 
-using quant::Code;
+using quant::Element;
 
 constexpr int kThreads = 256;
 constexpr std::int64_t kValuesOfBlock = 16 * kThreads;
@@ -50,13 +50,13 @@ QRL_KERNEL void fill_normal_kernel(NormalTask task) {
   for (std::int64_t i = begin + thread_idx(); i < end; i += kThreads) {
     const float value = task.sigma * normal_at(task.seed, i);
     switch (task.code) {
-      case Code::bf16:
+      case Element::bf16:
         static_cast<std::uint16_t*>(task.to)[i] = bf16_of(value);
         break;
-      case Code::int8:
+      case Element::int8:
         static_cast<std::int8_t*>(task.to)[i] = int_code_of(value, 1.0F, 127.0F);
         break;
-      case Code::fp8_e4m3:
+      case Element::fp8_e4m3:
         static_cast<std::uint8_t*>(task.to)[i] = fp8_of(value);
         break;
       default:

@@ -17,7 +17,7 @@ std::size_t float_bytes(std::int64_t count) { return static_cast<std::size_t>(co
 
 Memory normal_floats(std::int64_t count, float sigma, std::uint64_t seed, const Stream& stream) {
   Memory values(float_bytes(count));
-  fill_normal({quant::Code::f32, sigma, seed, count, values.data()}, stream);
+  fill_normal({quant::Element::f32, sigma, seed, count, values.data()}, stream);
   return values;
 }
 
@@ -42,7 +42,7 @@ Memory quantize_normal_matrix(quant::Format format, const MatrixLayout& at, void
 NormalRows::NormalRows(quant::Format format, std::int64_t num_rows, std::int64_t width, const Stream& stream) {
   const quant::FormatSpec& what = quant::spec(format);
   const std::int64_t stride = round_up(width, kInputRun);
-  values = Memory(static_cast<std::size_t>(num_rows * stride * (what.activations == quant::Code::bf16 ? 2 : 1)));
+  values = Memory(static_cast<std::size_t>(num_rows * stride * (what.activations == quant::Element::bf16 ? 2 : 1)));
   rows = {what.activations, values.data(), nullptr,
           stride,           width,         what.activation_scale_inputs == 0 ? width : what.activation_scale_inputs};
   if (what.has_activation_scales()) {
@@ -59,10 +59,10 @@ float page_scale(quant::KvFormat format) {
 }
 
 void fill_pages(quant::KvFormat format, std::int64_t num_bytes, std::uint64_t seed, void* to, const Stream& stream) {
-  const quant::Code code = format == quant::KvFormat::int8       ? quant::Code::int8
-                           : format == quant::KvFormat::fp8_e4m3 ? quant::Code::fp8_e4m3
-                                                                 : quant::Code::bf16;
-  fill_normal({code, 1.0F / page_scale(format), seed, num_bytes / quant::code_bytes(format), to}, stream);
+  const quant::Element code = format == quant::KvFormat::int8       ? quant::Element::int8
+                              : format == quant::KvFormat::fp8_e4m3 ? quant::Element::fp8_e4m3
+                                                                    : quant::Element::bf16;
+  fill_normal({code, 1.0F / page_scale(format), seed, num_bytes / quant::value_bytes(format), to}, stream);
 }
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

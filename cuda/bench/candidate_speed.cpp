@@ -49,7 +49,7 @@ struct Operands {
 
   GemmTask product(std::int64_t num_rows, std::int64_t copy) const {
     const std::int64_t first = copy % num_copies * at.num_bytes();
-    return {{quant::Code::bf16, x.data(), nullptr, at.width, at.in, at.in},
+    return {{quant::Element::bf16, x.data(), nullptr, at.width, at.in, at.in},
             num_rows,
             {quant::Format::bf16, at, w.as<std::uint8_t>() + first, nullptr},
             y.data(),

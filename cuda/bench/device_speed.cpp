@@ -170,7 +170,7 @@ GemmSpeeds measure_gemm_speeds(const GemmSpeedTask& task) {
                            at.num_scales > 0 ? w_scales.as<float>() : nullptr};
       gemms->multiply({x.rows, num_rows, w, y.data(), at.rows, false}, stream);
     }));
-    const std::int64_t x_bytes = at.width * (what.activations == quant::Code::bf16 ? 2 : 1);
+    const std::int64_t x_bytes = at.width * (what.activations == quant::Element::bf16 ? 2 : 1);
     speeds.num_bytes.push_back(at.num_bytes() + at.num_scales * at.rows * 4 + num_rows * (x_bytes + at.rows * 2));
   }
   return speeds;
@@ -222,7 +222,7 @@ AttentionSpeed measure_attention_speed(const AttentionSpeedTask& task) {
   });
   const std::int64_t num_values = peers.empty() ? 0 : task.num_sequences * row_size;
   const Memory q_bf16(static_cast<std::size_t>(2 * num_values)), context_bf16(static_cast<std::size_t>(2 * num_values));
-  fill_normal({quant::Code::bf16, 1, kQuerySeed, num_values, q_bf16.data()}, stream);
+  fill_normal({quant::Element::bf16, 1, kQuerySeed, num_values, q_bf16.data()}, stream);
   for (std::size_t p = 0; p < peers.size(); ++p) {
     const double seconds = best_s(std::max<std::int64_t>(num_sets, kFewestCalls), stream, [&](std::int64_t i) {
       peers[p].kernel->run(sets[static_cast<std::size_t>(i % num_sets)].peer_plans[p], q_bf16.as<std::uint16_t>(),

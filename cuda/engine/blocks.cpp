@@ -70,7 +70,7 @@ void Blocks::attend(std::size_t layer_idx, const TickArrays& arrays, const KvPag
   const QuantizedRows attended = attended_.for_layer(layer.o.view), after = normed_.for_layer(layer.gate_up.view),
                       gated = gated_.for_layer(layer.down.view);
   // Codes without a row's scale need nobody who sees the whole row.
-  const bool is_bf16 = attended.code == quant::Code::bf16;
+  const bool is_bf16 = attended.code == quant::Element::bf16;
   attention({q_.as<float>(), shape.num_heads, arrays.where, pages, arrays.attention, partial_stats_.as<float>(),
              partial_contexts_.as<float>(), context_.as<float>(),
              is_bf16 ? static_cast<std::uint16_t*>(attended.quantized) : nullptr, attended.stride},

@@ -28,8 +28,8 @@ void check(const EngineOptions& options, const DeviceFacts& device) {
               "a head_dim of at most " + std::to_string(kMaxHeadDim), std::to_string(shape.head_dim));
   // The widest row that a kernel holds in shared memory; 1 KiB besides.
   const std::int64_t widest = std::max({shape.width, shape.ffn, shape.num_heads * shape.head_dim});
-  const std::int64_t num_blocks = ceil_div(shape.vocab_size, kDrawBlock);
-  const std::int64_t shared_bytes = std::max(widest * 4, num_blocks * 16 + 2 * kDrawBlock * 4) + 1024;
+  const std::int64_t num_blocks = ceil_div(shape.vocab_size, kSampleBlock);
+  const std::int64_t shared_bytes = std::max(widest * 4, num_blocks * 16 + 2 * kSampleBlock * 4) + 1024;
   QRL_REQUIRE(shared_bytes <= static_cast<std::int64_t>(device.shared_bytes), "rollout.device: cuda",
               "rows that fit the " + std::to_string(device.shared_bytes) + " bytes of shared memory of " + device.name,
               std::to_string(shared_bytes));

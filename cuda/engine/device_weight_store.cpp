@@ -7,11 +7,11 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 
-using quant::Code;
+using quant::Element;
 
 /// Bytes of quantized rows in a caller's memory, without the scales that follow them.
 std::int64_t code_bytes_of(const DeviceMatrix& w, std::int64_t num_rows) {
-  return num_rows * round_up(w.at.in, kInputRun) * (quant::spec(w.format).activations == Code::bf16 ? 2 : 1);
+  return num_rows * round_up(w.at.in, kInputRun) * (quant::spec(w.format).activations == Element::bf16 ? 2 : 1);
 }
 QuantizedRows rows_in(void* memory, const DeviceMatrix& w, std::int64_t num_rows) {
   auto* scales = static_cast<std::uint8_t*>(memory) + code_bytes_of(w, num_rows);

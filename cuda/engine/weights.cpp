@@ -61,7 +61,7 @@ void Weights::upload_matrix(const HostMatrix& host, std::int64_t out, std::int64
   QRL_INVARIANT(host.scales != nullptr && host.scale_stride == at.rows, "upload",
                 "scales of " + std::to_string(at.rows) + " columns", std::to_string(host.scale_stride));
   const auto count = static_cast<std::size_t>(at.num_scales * at.rows);
-  if (quant::spec(host.format).weights != quant::Code::int4) {
+  if (quant::spec(host.format).weights != quant::Element::int4) {
     copy_to_device(matrix.scales.data(), host.scales, count * sizeof(float), stream);
     return;
   }
@@ -231,7 +231,7 @@ void Weights::decode(std::span<const DequantizedMatrix> wanted, const Stream& st
                          stream);
     } else {
       QRL_INVARIANT(place == WeightPlace::embedding, "decode", "a matrix", "a vector");
-      dequantize_rows({{quant::Code::bf16, embedding_.data(), nullptr, width, width, width}, one.to, one.to_f32},
+      dequantize_rows({{quant::Element::bf16, embedding_.data(), nullptr, width, width, width}, one.to, one.to_f32},
                       options_.shape.vocab_size, stream);
     }
   }

@@ -58,7 +58,7 @@ constexpr StreamBytes stream_bytes(const StreamTile& tile, int weight_bits, int 
 inline StreamBytes stream_bytes(const StreamTile& tile, quant::Format format) {
   const quant::FormatSpec& what = quant::spec(format);
   const bool run_scaled = what.scale_inputs == kInputRun;
-  return stream_bytes(tile, what.weight_bits, what.activations == quant::Code::bf16 ? 16 : 8, run_scaled,
+  return stream_bytes(tile, what.weight_bits, what.activations == quant::Element::bf16 ? 16 : 8, run_scaled,
                       what.activation_scale_inputs == kInputRun);
 }
 

@@ -12,7 +12,7 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 
-using quant::Code;
+using quant::Element;
 
 constexpr int kThreads = 128;
 constexpr int kRows = 32;
@@ -39,16 +39,16 @@ struct IntUnit {
 };
 
 /// 16 codes, the first at `bytes`, as the unit's elements. Whole 16-, or for int4 8-byte loads.
-template <class Unit, Code code>
+template <class Unit, Element code>
 QRL_DEVICE void decode_16(const std::uint8_t* bytes, typename Unit::Bits* to) {
-  if constexpr (code == Code::bf16) {
+  if constexpr (code == Element::bf16) {
     const auto* from = reinterpret_cast<const Words*>(bytes);
     auto* words = reinterpret_cast<Words*>(to);
     words[0] = from[0];
     words[1] = from[1];
-  } else if constexpr (code == Code::int8) {
+  } else if constexpr (code == Element::int8) {
     *reinterpret_cast<Words*>(to) = *reinterpret_cast<const Words*>(bytes);
-  } else if constexpr (code == Code::fp8_e4m3) {
+  } else if constexpr (code == Element::fp8_e4m3) {
     const Words words = *reinterpret_cast<const Words*>(bytes);
 #pragma unroll
     for (int i = 0; i < 16; ++i) {
@@ -73,10 +73,10 @@ QRL_DEVICE void decode_16(const std::uint8_t* bytes, typename Unit::Bits* to) {
   }
 }
 
-template <Code code>
-inline constexpr int kBitsOf = code == Code::bf16   ? 16
-                               : code == Code::int4 ? 4
-                                                    : 8;
+template <Element code>
+inline constexpr int kBitsOf = code == Element::bf16   ? 16
+                               : code == Element::int4 ? 4
+                                                       : 8;
 
 /// Where the operands and the tile's sums lie in shared memory. A row's stride keeps 16-byte alignment and spreads rows
 /// over the banks.
@@ -89,7 +89,7 @@ struct Shared {
 };
 
 /// run_scaled: the weights' scales (and x's, where it has as many) change with every step.
-template <class Unit, Code x_code, Code w_code, bool run_scaled>
+template <class Unit, Element x_code, Element w_code, bool run_scaled>
 QRL_KERNEL void gemm_kernel(GemmTask task) {
   wait_for_kernel_before();
   using S = Shared<Unit>;
@@ -177,7 +177,7 @@ QRL_KERNEL void gemm_kernel(GemmTask task) {
   }
 }
 
-template <class Unit, Code x_code, Code w_code, bool run_scaled>
+template <class Unit, Element x_code, Element w_code, bool run_scaled>
 void run(const GemmTask& task, const Stream& stream) {
   const Grid grid{task.w.at.rows / kOutputs, ceil_div(task.num_rows, kRows)};
   launch(gemm_kernel<Unit, x_code, w_code, run_scaled>, grid, kThreads, Shared<Unit>::kBytes, stream, task);
@@ -191,20 +191,20 @@ void plain_gemm(const GemmTask& task, const Stream& stream) {
     case Format::f32:
       break;
     case Format::bf16:
-      return run<WideUnit, Code::bf16, Code::bf16, false>(task, stream);
+      return run<WideUnit, Element::bf16, Element::bf16, false>(task, stream);
     case Format::int8:
-      return run<IntUnit, Code::int8, Code::int8, false>(task, stream);
+      return run<IntUnit, Element::int8, Element::int8, false>(task, stream);
     case Format::fp8_tensor:
     case Format::fp8_channel:
-      return run<WideUnit, Code::fp8_e4m3, Code::fp8_e4m3, false>(task, stream);
+      return run<WideUnit, Element::fp8_e4m3, Element::fp8_e4m3, false>(task, stream);
     case Format::fp8_block128:
-      return run<WideUnit, Code::fp8_e4m3, Code::fp8_e4m3, true>(task, stream);
+      return run<WideUnit, Element::fp8_e4m3, Element::fp8_e4m3, true>(task, stream);
     case Format::int4:
-      return run<WideUnit, Code::bf16, Code::int4, true>(task, stream);
+      return run<WideUnit, Element::bf16, Element::int4, true>(task, stream);
     case Format::int4_int8:
-      return run<IntUnit, Code::int8, Code::int4, true>(task, stream);
+      return run<IntUnit, Element::int8, Element::int4, true>(task, stream);
     case Format::int4_fp8:
-      return run<WideUnit, Code::fp8_e4m3, Code::int4, true>(task, stream);
+      return run<WideUnit, Element::fp8_e4m3, Element::int4, true>(task, stream);
   }
   base::fail_internal("matrix product", "a format that the device has", std::string(name(task.w.format)));
 }

@@ -30,7 +30,7 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 
-using quant::Code;
+using quant::Element;
 
 constexpr int kOutputWarps = 4;  // times two halves of a step, each of one run
 constexpr int kThreads = 2 * kOutputWarps * 32;
@@ -52,27 +52,27 @@ struct StreamTask {
   StreamPlace place;
 };
 
-constexpr int bits_of_code(Code code) { return code == Code::bf16 ? 16 : code == Code::int4 ? 4 : 8; }
+constexpr int bits_of_code(Element code) { return code == Element::bf16 ? 16 : code == Element::int4 ? 4 : 8; }
 
-template <Code x_code_, Code w_code_, bool run_scaled_>
+template <Element x_code_, Element w_code_, bool run_scaled_>
 struct Codes {
-  static constexpr Code x_code = x_code_, w_code = w_code_;
+  static constexpr Element x_code = x_code_, w_code = w_code_;
   static constexpr bool run_scaled = run_scaled_;
   /// Of block128 x, too, has a scale a run.
-  static constexpr bool x_run_scaled = run_scaled && w_code == Code::fp8_e4m3;
+  static constexpr bool x_run_scaled = run_scaled && w_code == Element::fp8_e4m3;
   /// An output has one scale for all its inputs.
-  static constexpr bool output_scaled = !run_scaled && w_code != Code::bf16;
+  static constexpr bool output_scaled = !run_scaled && w_code != Element::bf16;
   /// Operands are fp16, else as they are: what e4m3 becomes fastest, and int4 beside it.
-  static constexpr bool to_f16 = x_code == Code::fp8_e4m3;
+  static constexpr bool to_f16 = x_code == Element::fp8_e4m3;
   /// What an instruction sums, and what is summed over runs.
-  using Sum = std::conditional_t<x_code == Code::int8, std::int32_t, float>;
+  using Sum = std::conditional_t<x_code == Element::int8, std::int32_t, float>;
   using Total = std::conditional_t<run_scaled, float, Sum>;
   static constexpr int kXBytes = kInputs * bits_of_code(x_code) / 8;  // of a run
   static constexpr int kWBytes = kInputs * bits_of_code(w_code) / 8;
   /// Of a run's pieces of a row a lane has every fourth (x: those with the same inputs as its W).
   static constexpr int kXPieces = kXBytes / kPiece / 4, kWPieces = kWBytes / kPiece / 4;
   /// Words of operands that a piece of x gives, two an instruction.
-  static constexpr int kWords = x_code == Code::fp8_e4m3 ? 8 : 4;
+  static constexpr int kWords = x_code == Element::fp8_e4m3 ? 8 : 4;
   /// A lane's run is multiplied in parts of two pieces of x and so many words of an output: more would spill.
   static constexpr int kParts = kXPieces / 2, kPartWords = 4 * kWPieces / kParts;
 };
@@ -89,7 +89,7 @@ template <class C>
 QRL_DEVICE void decode_x(const Words& piece, std::uint32_t (&to)[C::kWords]) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    if constexpr (C::x_code != Code::fp8_e4m3) {
+    if constexpr (C::x_code != Element::fp8_e4m3) {
       to[i] = piece.word[i];
     } else {
       widen_fp8(piece.word[i], to[2 * i], to[2 * i + 1]);
@@ -118,13 +118,13 @@ QRL_DEVICE void load_part(const unsigned char* pieces, int part, std::uint32_t (
 /// The operands of one output that meet those of the part's piece `t` of x. int4 for int8: 16 times the codes.
 template <class C>
 QRL_DEVICE void decode_w(const std::uint32_t (&words)[C::kPartWords], int t, std::uint32_t (&to)[C::kWords]) {
-  if constexpr (C::w_code == Code::int8 || C::w_code == Code::bf16) {
+  if constexpr (C::w_code == Element::int8 || C::w_code == Element::bf16) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) to[i] = words[4 * t + i];
-  } else if constexpr (C::w_code == Code::fp8_e4m3) {
+  } else if constexpr (C::w_code == Element::fp8_e4m3) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) widen_fp8(words[4 * t + i], to[2 * i], to[2 * i + 1]);
-  } else if constexpr (C::x_code == Code::int8) {
+  } else if constexpr (C::x_code == Element::int8) {
 #pragma unroll
     for (int u = 0; u < 2; ++u) {
       to[2 * u] = (words[2 * t + u] << 4) & 0xf0f0f0f0U;
@@ -240,8 +240,8 @@ struct Streamed {
     constexpr unsigned kRowPieces = 4 * C::kXPieces, kAtOnce = kThreads / kRowPieces, kBoth = 2 * kRows;
     const auto thread = static_cast<unsigned>(thread_idx());
     const unsigned p = thread % kRowPieces, first = thread / kRowPieces;
-    const unsigned turn = C::w_code == Code::int4 ? p % C::kXPieces : p / 4,
-                   t = C::w_code == Code::int4 ? p / C::kXPieces : p % 4;
+    const unsigned turn = C::w_code == Element::int4 ? p % C::kXPieces : p / 4,
+                   t = C::w_code == Element::int4 ? p / C::kXPieces : p % 4;
     const std::int64_t row_bytes = task.x.stride * (bits_of_code(C::x_code) / 8);
     const auto* x = static_cast<const std::uint8_t*>(task.x.quantized) + run * C::kXBytes + p * kPiece;
 #pragma unroll 2  // more costs registers that spill
@@ -320,7 +320,7 @@ struct Streamed {
           if constexpr (C::x_run_scaled) factor = x_scales[8 * n + 2 * at.t + e % 2] * factor;
           const Sum sum = sums.at[m][n][e];
           float value;
-          if constexpr (C::x_code == Code::int8) value = static_cast<float>(sum >> 4);  // exact, see decode_w
+          if constexpr (C::x_code == Element::int8) value = static_cast<float>(sum >> 4);  // exact, see decode_w
           else value = sum;
           totals.at[m][n][e] = fmaf(value, factor, totals.at[m][n][e]);
         }
@@ -505,7 +505,7 @@ void Streamed<C, tile_idx>::run(const GemmTask& task, const StreamPlan& plan, co
          StreamTask{task, splits, plan.splits_apart, place});
 }
 
-template <Code x_code, Code w_code, bool run_scaled>
+template <Element x_code, Element w_code, bool run_scaled>
 void run(const GemmTask& task, const StreamPlan& plan, const StreamPlace& place, const Stream& stream) {
   using C = Codes<x_code, w_code, run_scaled>;
   switch (plan.tile.rows) {
@@ -532,20 +532,20 @@ void streamed_gemm(const GemmTask& task, const StreamPlan& plan, const StreamPla
     case Format::f32:
       break;
     case Format::bf16:
-      return run<Code::bf16, Code::bf16, false>(task, plan, place, stream);
+      return run<Element::bf16, Element::bf16, false>(task, plan, place, stream);
     case Format::int8:
-      return run<Code::int8, Code::int8, false>(task, plan, place, stream);
+      return run<Element::int8, Element::int8, false>(task, plan, place, stream);
     case Format::fp8_tensor:
     case Format::fp8_channel:
-      return run<Code::fp8_e4m3, Code::fp8_e4m3, false>(task, plan, place, stream);
+      return run<Element::fp8_e4m3, Element::fp8_e4m3, false>(task, plan, place, stream);
     case Format::fp8_block128:
-      return run<Code::fp8_e4m3, Code::fp8_e4m3, true>(task, plan, place, stream);
+      return run<Element::fp8_e4m3, Element::fp8_e4m3, true>(task, plan, place, stream);
     case Format::int4:
-      return run<Code::bf16, Code::int4, true>(task, plan, place, stream);
+      return run<Element::bf16, Element::int4, true>(task, plan, place, stream);
     case Format::int4_int8:
-      return run<Code::int8, Code::int4, true>(task, plan, place, stream);
+      return run<Element::int8, Element::int4, true>(task, plan, place, stream);
     case Format::int4_fp8:
-      return run<Code::fp8_e4m3, Code::int4, true>(task, plan, place, stream);
+      return run<Element::fp8_e4m3, Element::int4, true>(task, plan, place, stream);
   }
   base::fail_internal("streamed product", "a format that it has", std::string(name(task.w.format)));
 }

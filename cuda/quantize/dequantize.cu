@@ -9,7 +9,7 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 
-using quant::Code;
+using quant::Element;
 
 constexpr int kThreads = 256;
 constexpr int kGroup = 8;   ///< numbers of a 16-byte store
@@ -26,18 +26,18 @@ struct DequantizeTask {
 };
 
 /// The codes of a group: a word of int4, two of e4m3.
-template <Code code>
-struct alignas(code == Code::int4 ? 4 : 8) Group {
-  std::uint32_t word[code == Code::int4 ? 1 : 2];
+template <Element code>
+struct alignas(code == Element::int4 ? 4 : 8) Group {
+  std::uint32_t word[code == Element::int4 ? 1 : 2];
 };
 struct alignas(16) Wide {
   std::uint32_t pair[kGroup / 2];
 };
 
 /// Two of a group's numbers, in order.
-template <Code code>
+template <Element code>
 QRL_DEVICE void floats_of(const Group<code>& group, float (&to)[kGroup]) {
-  if constexpr (code == Code::int4) {
+  if constexpr (code == Element::int4) {
     std::uint32_t pairs[kGroup / 2];
     widen_int4<false>(group.word[0], pairs);
 #pragma unroll
@@ -56,7 +56,7 @@ QRL_DEVICE void floats_of(const Group<code>& group, float (&to)[kGroup]) {
   }
 }
 
-template <Code code>
+template <Element code>
 QRL_KERNEL_OF(kThreads, 2)
 void dequantize_kernel(DequantizeTask task) {
   wait_for_kernel_before();
@@ -87,7 +87,7 @@ void dequantize_kernel(DequantizeTask task) {
   }
 }
 
-template <Code code>
+template <Element code>
 void run(const DequantizeTask& task, const Stream& stream) {
   const std::int64_t num_groups = task.num_rows * (task.width / kGroup);
   QRL_INVARIANT(num_groups + kBlockGroups < std::int64_t{1} << 32, "dequantize", "indices of 32 bits",
@@ -102,18 +102,18 @@ void dequantize_matrix(const DeviceMatrix& w, std::uint16_t* to, const Stream& s
   const DequantizeTask task{w.quantized, w.scales, at.rows, at.width, 1, at.rows, to};
   switch (w.format) {
     case quant::Format::int4:
-      return run<Code::int4>(task, stream);
+      return run<Element::int4>(task, stream);
     case quant::Format::fp8_block128:
-      return run<Code::fp8_e4m3>(task, stream);
+      return run<Element::fp8_e4m3>(task, stream);
     default:
       base::fail_internal("dequantize", "int4 or fp8_block128", std::string(name(w.format)));
   }
 }
 
 void dequantize_rows(const QuantizedRows& x, std::int64_t num_rows, std::uint16_t* to, const Stream& stream) {
-  QRL_INVARIANT(x.code == Code::fp8_e4m3 && x.scale_run == kInputRun && x.stride % kInputRun == 0, "dequantize",
+  QRL_INVARIANT(x.code == Element::fp8_e4m3 && x.scale_run == kInputRun && x.stride % kInputRun == 0, "dequantize",
                 "rows of e4m3 with a scale for every 128 inputs", std::to_string(x.scale_run));
-  run<Code::fp8_e4m3>(
+  run<Element::fp8_e4m3>(
       {static_cast<const std::uint8_t*>(x.quantized), x.scales, num_rows, x.stride, x.num_scales(), 1, to}, stream);
 }
 

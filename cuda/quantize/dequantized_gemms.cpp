@@ -20,7 +20,7 @@ void grow(Memory& memory, std::int64_t num_bytes) {
 
 void DequantizedGemms::reserve(const DeviceMatrix& w) {
   grow(weights_, w.at.rows * w.at.width * kBf16Bytes);
-  if (quant::spec(w.format).activations != quant::Code::bf16) grow(rows_, rows_at_once_ * w.at.width * kBf16Bytes);
+  if (quant::spec(w.format).activations != quant::Element::bf16) grow(rows_, rows_at_once_ * w.at.width * kBf16Bytes);
 }
 
 void DequantizedGemms::multiply(const GemmTask& task, const Bf16Product& multiply_bf16, const Stream& stream) {
@@ -29,7 +29,7 @@ void DequantizedGemms::multiply(const GemmTask& task, const Bf16Product& multipl
   GemmTask bf16 = task;
   bf16.w = {quant::Format::bf16, matrix_layout(quant::Format::bf16, task.w.at.out, task.w.at.in),
             weights_.as<std::uint8_t>(), nullptr};
-  if (task.x.code == quant::Code::bf16) return multiply_bf16(bf16);
+  if (task.x.code == quant::Element::bf16) return multiply_bf16(bf16);
   const std::int64_t y_bytes = task.y_stride * (task.y_is_f32 ? 4 : 2);
   for (std::int64_t first = 0; first < task.num_rows; first += rows_at_once_) {
     bf16.num_rows = std::min(rows_at_once_, task.num_rows - first);
@@ -37,7 +37,7 @@ void DequantizedGemms::multiply(const GemmTask& task, const Bf16Product& multipl
     x.quantized = static_cast<std::uint8_t*>(x.quantized) + first * x.stride;
     x.scales += first * x.num_scales();
     dequantize_rows(x, bf16.num_rows, rows_.as<std::uint16_t>(), stream);
-    bf16.x = {quant::Code::bf16, rows_.data(), nullptr, x.stride, x.width, x.width};
+    bf16.x = {quant::Element::bf16, rows_.data(), nullptr, x.stride, x.width, x.width};
     bf16.y = static_cast<std::uint8_t*>(task.y) + first * y_bytes;
     multiply_bf16(bf16);
   }

@@ -9,7 +9,7 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 
-using quant::Code;
+using quant::Element;
 using quant::ScaleScope;
 
 /// Outputs and inputs of block128.
@@ -23,19 +23,19 @@ QRL_DEVICE float weight_at(const QuantizeWeightsTask& task, std::int64_t row, st
 }
 
 /// quant/format.h's scale_of.
-QRL_DEVICE float scale_of(Code code, std::uint32_t magnitude) {
+QRL_DEVICE float scale_of(Element code, std::uint32_t magnitude) {
   const float amax = float_of(magnitude);
-  if (code == Code::fp8_e4m3) return amax / 448.0F;
-  return code == Code::int4 ? float_of_bf16(bf16_of(amax / 7.0F)) : amax / 127.0F;
+  if (code == Element::fp8_e4m3) return amax / 448.0F;
+  return code == Element::int4 ? float_of_bf16(bf16_of(amax / 7.0F)) : amax / 127.0F;
 }
 
 /// The bits of a weight's code, lowest first.
-QRL_DEVICE std::uint32_t code_of(Code code, float value, float scale) {
-  if (code == Code::bf16) return bf16_of(value);
+QRL_DEVICE std::uint32_t code_of(Element code, float value, float scale) {
+  if (code == Element::bf16) return bf16_of(value);
   // Nothing has a scale that is not finite: the weights are refused then.
   if (!(scale > 0) || magnitude_of(scale) >= kInfinityBits) return 0;
-  if (code == Code::fp8_e4m3) return fp8_of(value / scale);
-  const bool is_int4 = code == Code::int4;
+  if (code == Element::fp8_e4m3) return fp8_of(value / scale);
+  const bool is_int4 = code == Element::int4;
   const int number = int_code_of(value, scale, is_int4 ? 7.0F : 127.0F);
   return static_cast<std::uint32_t>(number) & (is_int4 ? 0xfU : 0xffU);
 }
@@ -50,7 +50,7 @@ QRL_DEVICE void store_words(const QuantizeWeightsTask& task, std::int64_t row, s
     for (int i = 0; i < num_inputs; ++i) {
       const std::int64_t input = w * num_inputs + i;
       if (input >= task.at.in) break;
-      const int bit = task.code == Code::int4 ? int4_bit(task.order, i) : i * bits;
+      const int bit = task.code == Element::int4 ? int4_bit(task.order, i) : i * bits;
       word |= code_of(task.code, weight_at(task, row, input), scale) << bit;
     }
     words[w] = word;
@@ -160,9 +160,9 @@ QRL_DEVICE void store(void* to, bool to_f32, std::int64_t at, float value) {
   else static_cast<std::uint16_t*>(to)[at] = bf16_of(value);
 }
 
-QRL_DEVICE float number_of(Code code, std::uint32_t bits) {
-  if (code == Code::bf16) return float_of_bf16(static_cast<std::uint16_t>(bits));
-  if (code == Code::fp8_e4m3) return float_of_fp8(static_cast<std::uint8_t>(bits));
+QRL_DEVICE float number_of(Element code, std::uint32_t bits) {
+  if (code == Element::bf16) return float_of_bf16(static_cast<std::uint16_t>(bits));
+  if (code == Element::fp8_e4m3) return float_of_fp8(static_cast<std::uint8_t>(bits));
   return static_cast<float>(static_cast<std::int8_t>(bits & 0xffU));
 }
 
@@ -179,8 +179,8 @@ QRL_KERNEL void dequantize_weights_kernel(DequantizeWeightsTask task) {
     for (int i = 0; i < num_inputs; ++i) {
       const std::int64_t input = w * num_inputs + i;
       if (input >= at.in) break;
-      const float number = task.code == Code::int4 ? static_cast<float>(int4_at(task.order, word, i))
-                                                   : number_of(task.code, word >> (i * bits));
+      const float number = task.code == Element::int4 ? static_cast<float>(int4_at(task.order, word, i))
+                                                      : number_of(task.code, word >> (i * bits));
       store(task.to, task.to_f32, row * at.in + input, at.num_scales == 0 ? number : number * scale);
     }
   }
@@ -192,8 +192,8 @@ QRL_KERNEL void dequantize_rows_kernel(DequantizeRowsTask task) {
   const std::int64_t row = block_x();
   for (std::int64_t i = thread_idx(); i < x.width; i += kThreads) {
     const std::int64_t from = row * x.stride + i;
-    const std::uint32_t bits = x.code == Code::bf16 ? static_cast<const std::uint16_t*>(x.quantized)[from]
-                                                    : static_cast<const std::uint8_t*>(x.quantized)[from];
+    const std::uint32_t bits = x.code == Element::bf16 ? static_cast<const std::uint16_t*>(x.quantized)[from]
+                                                       : static_cast<const std::uint8_t*>(x.quantized)[from];
     const float number = number_of(x.code, bits);
     const float value = x.scales != nullptr ? number * x.scales[row * x.num_scales() + i / x.scale_run] : number;
     store(task.to, task.to_f32, row * x.width + i, value);

@@ -16,7 +16,7 @@ struct QuantizeWeightsTask {
   std::int64_t num_rows;
   const float* input_factors;  ///< [in], met by every weight first; null: all 1
   const float* row_scales;     ///< [num_rows], of int8 in place of the weights' own; null: none
-  quant::Code code;
+  quant::Element code;
   quant::ScaleScope scope;
   std::int64_t scale_run;  ///< inputs under one scale; at.in: all
   WordOrder order;
@@ -45,7 +45,7 @@ void store_vector(const StoreTask& task, const Stream& stream);
 /// [w.at.out, w.at.in].
 struct DequantizeWeightsTask {
   DeviceMatrix w;
-  quant::Code code;
+  quant::Element code;
   std::int64_t scale_run;  ///< as above
   WordOrder order;
   void* to;
@@ -53,7 +53,8 @@ struct DequantizeWeightsTask {
 };
 void dequantize_weights(const DequantizeWeightsTask& task, const Stream& stream);
 
-/// The values of encoded rows, code · scale in fp32 (ops/linear.h's decode_row) rounded to bf16 unless to_f32, dense
+/// The values of encoded rows, code · scale in fp32 (ops/linear.h's dequantize_row) rounded to bf16 unless to_f32,
+/// dense
 /// [*, x.width].
 struct DequantizeRowsTask {
   QuantizedRows x;

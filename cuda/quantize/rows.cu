@@ -11,12 +11,12 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 namespace {
 
 /// The scale of codes whose largest |value| has these bits: NaN when that is not finite, so that it shows.
-QRL_DEVICE float scale_of(std::uint32_t magnitude, float max_code) {
-  return magnitude < kInfinityBits ? float_of(magnitude) / max_code : float_of(kNanBits);
+QRL_DEVICE float scale_of(std::uint32_t magnitude, float max_magnitude) {
+  return magnitude < kInfinityBits ? float_of(magnitude) / max_magnitude : float_of(kNanBits);
 }
 
 QRL_DEVICE std::uint32_t code_of(const QuantizedRows& out, float value, float scale) {
-  if (out.code == quant::Code::fp8_e4m3) return scale == 0 ? 0U : fp8_of(value / scale);
+  if (out.code == quant::Element::fp8_e4m3) return scale == 0 ? 0U : fp8_of(value / scale);
   // A scale that is zero or NaN has codes of zero.
   return scale > 0 ? static_cast<std::uint8_t>(int_code_of(value, scale, 127.0F)) : 0U;
 }
@@ -25,7 +25,7 @@ QRL_DEVICE std::uint32_t code_of(const QuantizedRows& out, float value, float sc
 QRL_DEVICE void store_quantized(const QuantizedRows& out, std::int64_t row, std::int64_t first, const Quad& values,
                                 float scale) {
   const std::int64_t to = row * out.stride + first;
-  if (out.code == quant::Code::bf16) {
+  if (out.code == quant::Element::bf16) {
     std::uint16_t quantized[4];
 #pragma unroll
     for (int e = 0; e < 4; ++e) quantized[e] = first + e < out.width ? bf16_of(values.at[e]) : std::uint16_t{0};
@@ -56,7 +56,7 @@ constexpr std::int64_t kSegment = 4 * kThreads;
 static_assert(kSegment % kInputRun == 0);
 
 QRL_HD bool has_row_scale(const QuantizedRows& out) {
-  return out.code != quant::Code::bf16 && out.scale_run == out.width;
+  return out.code != quant::Element::bf16 && out.scale_run == out.width;
 }
 QRL_DEVICE Segment own_segment(const QuantizedRows& out) {
   if (has_row_scale(out)) return {0, out.stride};
@@ -77,17 +77,17 @@ QRL_DEVICE void quantize_values(const float* values, const QuantizedRows& out, s
     return *reinterpret_cast<const Quad*>(values + first - segment.begin);
   };
   const std::int64_t begin = segment.begin + 4 * thread_idx();
-  if (out.code == quant::Code::bf16) {
+  if (out.code == quant::Element::bf16) {
     for (std::int64_t first = begin; first < segment.end; first += 4 * kBlockThreads)
       store_quantized(out, row, first, quad_at(first), 1);
     return;
   }
-  const float max_code = out.code == quant::Code::int8 ? 127.0F : 448.0F;
+  const float max_magnitude = out.code == quant::Element::int8 ? 127.0F : 448.0F;
   if (has_row_scale(out)) {
     std::uint32_t largest = 0;
     for (std::int64_t first = begin; first < segment.end; first += 4 * kBlockThreads)
       largest = largest_of(quad_at(first), largest);
-    const float scale = scale_of(block_max<kBlockThreads / 32>(largest, exchange), max_code);
+    const float scale = scale_of(block_max<kBlockThreads / 32>(largest, exchange), max_magnitude);
     if (thread_idx() == 0) out.scales[row] = scale;
     for (std::int64_t first = begin; first < segment.end; first += 4 * kBlockThreads)
       store_quantized(out, row, first, quad_at(first), scale);
@@ -99,7 +99,7 @@ QRL_DEVICE void quantize_values(const float* values, const QuantizedRows& out, s
        run += kBlockThreads / 32) {
     const std::int64_t first = run * kInputRun + 4 * lane_idx();
     const Quad quad = quad_at(first);
-    const float scale = scale_of(warp_max(largest_of(quad, 0)), max_code);
+    const float scale = scale_of(warp_max(largest_of(quad, 0)), max_magnitude);
     if (lane_idx() == 0 && run < num_scales) out.scales[row * num_scales + run] = scale;
     store_quantized(out, row, first, quad, scale);
   }
@@ -212,11 +212,11 @@ void swiglu_quantize_kernel(SwigluTask task) {
   float* values = value_memory();
   for (std::int64_t begin = segment.begin + Own::begin(); begin < segment.end; begin += Own::kStep) {
     quads::Raw gates[Own::kCount], ups[Own::kCount];
-    Own::load(begin, gates, [&](std::int64_t first) { return quads::load(task.gate_up, row, 0, first, width); });
-    Own::load(begin, ups, [&](std::int64_t first) { return quads::load(task.gate_up, row, width, first, width); });
+    Own::load(begin, gates, [&](std::int64_t first) { return quads::load(task.halves, row, 0, first, width); });
+    Own::load(begin, ups, [&](std::int64_t first) { return quads::load(task.halves, row, width, first, width); });
     Own::each(begin, segment.end, [&](int i, std::int64_t first) {
-      const Quad gate = quads::widen(gates[i], task.gate_up.is_f32);
-      Quad quad = quads::widen(ups[i], task.gate_up.is_f32);
+      const Quad gate = quads::widen(gates[i], task.halves.is_f32);
+      Quad quad = quads::widen(ups[i], task.halves.is_f32);
 #pragma unroll
       for (int e = 0; e < 4; ++e) quad.at[e] = gate.at[e] / (1.0F + expf(-gate.at[e])) * quad.at[e];
       *reinterpret_cast<Quad*>(values + first - segment.begin) = quad;

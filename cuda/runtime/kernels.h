@@ -16,7 +16,7 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 /// Rows of activations as a GEMM reads them: codes [rows, stride], zero beyond the width; scales [rows,
 /// num_scales]. The rounding is quant/format.h's.
 struct QuantizedRows {
-  quant::Code code = quant::Code::bf16;  ///< bf16, int8 or fp8_e4m3 (one byte)
+  quant::Element code = quant::Element::bf16;  ///< bf16, int8 or fp8_e4m3 (one byte)
   void* quantized = nullptr;
   float* scales = nullptr;
   std::int64_t stride = 0;     ///< elements
@@ -79,7 +79,7 @@ void encode(const QuantizeTask& task, std::int64_t num_rows, const Stream& strea
 
 /// out = encode(silu(gate) · up); of a row gate comes first, up from element out.width on.
 struct SwigluTask {
-  GemmRows gate_up;
+  GemmRows halves;
   QuantizedRows out;
 };
 void swiglu_quantize(const SwigluTask& task, std::int64_t num_rows, const Stream& stream);
@@ -235,12 +235,12 @@ struct DrawSettings {
 };
 
 /// Rows' logits, a segment of the vocabulary at a time: largest logit and Σ exp((logit − largest)/temperature) of each
-/// block of kDrawBlock, as ops/sample.h's RowSummary, the sum also of each of its parts of kDrawPart tokens; with
+/// block of kSampleBlock, as ops/sample.h's RowSummary, the sum also of each of its parts of kDrawPart tokens; with
 /// z = (logit − largest)/temperature also Σ exp(z)·z.
-inline constexpr std::int64_t kDrawBlock = 256, kDrawPart = 32, kDrawParts = kDrawBlock / kDrawPart;
+inline constexpr std::int64_t kSampleBlock = 256, kDrawPart = 32, kDrawParts = kSampleBlock / kDrawPart;
 struct SummarizeTask {
   const float* logits;
-  std::int64_t stride, first_token, num_tokens;  ///< first_token a multiple of kDrawBlock
+  std::int64_t stride, first_token, num_tokens;  ///< first_token a multiple of kSampleBlock
   const DrawSettings* settings;
   std::int64_t num_blocks;       ///< of the whole vocabulary
   float *block_max, *block_sum;  ///< [rows, num_blocks]

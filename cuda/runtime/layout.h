@@ -56,9 +56,9 @@ inline MatrixLayout matrix_layout(quant::Format format, std::int64_t out, std::i
 enum class WordOrder : std::uint8_t { plain, fp8, int4_for_bf16, int4_for_int8 };
 inline WordOrder word_order(quant::Format format) {
   const quant::FormatSpec& what = quant::spec(format);
-  if (what.weights == quant::Code::fp8_e4m3) return WordOrder::fp8;
-  if (what.weights != quant::Code::int4) return WordOrder::plain;
-  return what.activations == quant::Code::int8 ? WordOrder::int4_for_int8 : WordOrder::int4_for_bf16;
+  if (what.weights == quant::Element::fp8_e4m3) return WordOrder::fp8;
+  if (what.weights != quant::Element::int4) return WordOrder::plain;
+  return what.activations == quant::Element::int8 ? WordOrder::int4_for_int8 : WordOrder::int4_for_bf16;
 }
 /// The word as the device keeps it, first input lowest. int4 stays as it is: a mask and a shift give the pairs of bf16,
 /// or the four bytes, that the matrix units take.
@@ -82,17 +82,17 @@ QRL_HD inline std::int64_t host_word_at(std::int64_t row, std::int64_t w, std::i
 /// Keys, or values, of one layer: codes [pages, kv heads, slots, E padded to 16], so that a slot's codes are whole
 /// 16-byte loads; int8's fp32 scales [pages, kv heads, slots] in memory of their own.
 struct KvLayout {
-  std::int64_t num_kv_heads = 0, page_size = 0, padded_dim = 0, code_bytes = 0;
+  std::int64_t num_kv_heads = 0, page_size = 0, padded_dim = 0, value_bytes = 0;
   QRL_HD std::int64_t slot(std::int64_t page, std::int64_t kv_head, std::int64_t slot_idx) const {
     return (page * num_kv_heads + kv_head) * page_size + slot_idx;
   }
-  QRL_HD std::int64_t slot_bytes() const { return padded_dim * code_bytes; }
+  QRL_HD std::int64_t slot_bytes() const { return padded_dim * value_bytes; }
   QRL_HD std::int64_t code_at(std::int64_t slot_idx) const { return slot_idx * slot_bytes(); }
   std::int64_t slots(std::int64_t num_pages) const { return num_pages * num_kv_heads * page_size; }
 };
 inline KvLayout kv_layout(quant::KvFormat format, std::int64_t num_kv_heads, std::int64_t page_size,
                           std::int64_t head_dim) {
-  return {num_kv_heads, page_size, round_up(head_dim, 16), quant::code_bytes(format)};
+  return {num_kv_heads, page_size, round_up(head_dim, 16), quant::value_bytes(format)};
 }
 
 /// How many there are of what a tick sends to the device; what is not rows, draws, page ids and copies is the plan of

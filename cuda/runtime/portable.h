@@ -61,7 +61,7 @@ QRL_HD inline float float_of_f16(std::uint16_t code) {
   return float_of(sign | ((size << 13) + (112U << 23)));
 }
 
-/// quant/fp8.h's encode_fp8: nearest even, saturating at ±448; NaN stays NaN.
+/// quant/fp8.h's quantize_fp8: nearest even, saturating at ±448; NaN stays NaN.
 QRL_HD inline std::uint8_t fp8_of(float value) {
   const std::uint32_t sign = (bits_of(value) >> 24) & 0x80U;
   const std::uint32_t size = magnitude_of(value);

@@ -14,7 +14,8 @@ constexpr std::int64_t kDrawRows = 256;
 constexpr std::int64_t kTileLogits = std::int64_t{4} << 20;
 /// Columns of a tile where the number of rows must not decide them: how a product is split follows from its outputs.
 constexpr std::int64_t kTileTokens = 8192;
-static_assert(kTileTokens % kDrawBlock == 0 && kDrawBlock % kOutputTile == 0 && kDrawRows * kTileTokens <= kTileLogits);
+static_assert(kTileTokens % kSampleBlock == 0 && kSampleBlock % kOutputTile == 0 &&
+              kDrawRows * kTileTokens <= kTileLogits);
 
 constexpr std::size_t drawn_bytes(std::int64_t num_rows) {
   return static_cast<std::size_t>(num_rows) * (sizeof(std::int32_t) + sizeof(float));
@@ -27,7 +28,7 @@ LmHead::LmHead(const EngineOptions& options, std::int64_t max_rows, const Weight
       weights_(weights),
       gemms_(gemms),
       row_only_sums_(options.row_only_sums),
-      num_blocks_(ceil_div(shape_.vocab_size, kDrawBlock)),
+      num_blocks_(ceil_div(shape_.vocab_size, kSampleBlock)),
       max_step_(std::min(max_rows, kDrawRows)),
       normed_(std::max(max_step_, kWholeRows), shape_.width),
       tile_(floats(std::min(kTileLogits, max_step_ * round_up(shape_.vocab_size, kOutputTile)))),
@@ -49,7 +50,7 @@ void LmHead::final_norm(const ResidualRows& rows, const std::int32_t* row_ids, s
 
 /// As many columns as a tile of so many rows has room for: each costs a product and its summary to begin.
 std::int64_t LmHead::tile_tokens(std::int64_t num_rows) const {
-  const std::int64_t fit = row_only_sums_ ? kTileTokens : kTileLogits / num_rows / kDrawBlock * kDrawBlock;
+  const std::int64_t fit = row_only_sums_ ? kTileTokens : kTileLogits / num_rows / kSampleBlock * kSampleBlock;
   return std::min(round_up(shape_.vocab_size, kOutputTile), fit);
 }
 

@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
-static_assert(kThreads == kDrawBlock && kDrawPart == 32 && kDrawParts == 8);
+static_assert(kThreads == kSampleBlock && kDrawPart == 32 && kDrawParts == 8);
 
 /// Each part's numbers, a lane's one of each, summed: lane l gets that of part l / 4.
 QRL_DEVICE float sum_parts(const float (&of_part)[kDrawParts]) {
@@ -33,7 +33,7 @@ QRL_DEVICE float sum_parts(const float (&of_part)[kDrawParts]) {
 /// A block takes kWarps blocks of a row's logits, a warp each; a lane has one logit of each part.
 QRL_KERNEL void summarize_kernel(SummarizeTask task) {
   wait_for_kernel_before();
-  const std::int64_t row = block_x(), begin = (block_y() * kWarps + warp_idx()) * kDrawBlock;
+  const std::int64_t row = block_x(), begin = (block_y() * kWarps + warp_idx()) * kSampleBlock;
   if (begin >= task.num_tokens) return;
   const float* logits = task.logits + row * task.stride;
   const float inverse_temperature = task.settings->inverse_temperature;
@@ -57,7 +57,7 @@ QRL_KERNEL void summarize_kernel(SummarizeTask task) {
   float sum = of_part;
   for (int mask = 4; mask < 32; mask *= 2) sum += shuffle_xor(sum, mask);
   if (task.block_weighted != nullptr) weighted = warp_sum(weighted);
-  const std::int64_t block = row * task.num_blocks + (task.first_token + begin) / kDrawBlock;
+  const std::int64_t block = row * task.num_blocks + (task.first_token + begin) / kSampleBlock;
   if (lane_idx() % 4 == 0) task.part_sum[block * kDrawParts + lane_idx() / 4] = of_part;
   if (lane_idx() != 0) return;
   task.block_max[block] = largest;
@@ -120,9 +120,9 @@ struct DrawPlace {
         shares(reinterpret_cast<double*>(shared_memory() + round_up(sizeof(Choice), 16))),
         ends(shares + num_blocks),
         logits(reinterpret_cast<float*>(ends + num_blocks)),
-        weights(logits + kDrawBlock) {}
+        weights(logits + kSampleBlock) {}
   static std::size_t num_bytes(std::int64_t num_blocks) {
-    return static_cast<std::size_t>(round_up(sizeof(Choice), 16) + num_blocks * 16 + 2 * kDrawBlock * 4);
+    return static_cast<std::size_t>(round_up(sizeof(Choice), 16) + num_blocks * 16 + 2 * kSampleBlock * 4);
   }
 };
 
@@ -215,7 +215,7 @@ QRL_KERNEL void draw_kernel(DrawTask task) {
   }
   // Greedy: all of the block that has the largest logit. Else the block's part that the uniform number falls in; where
   // rounding leaves it behind all weights of the block, or of the part, the last one above zero is the token.
-  std::int64_t begin = largest.block * kDrawBlock, count = kDrawBlock;
+  std::int64_t begin = largest.block * kSampleBlock, count = kSampleBlock;
   double rest = 0;
   if (settings.greedy == 0) {
     const double target = task.uniforms[row] * place.choice.total;  // below the total
@@ -233,7 +233,7 @@ QRL_KERNEL void draw_kernel(DrawTask task) {
       before += static_cast<double>(part_sums[p]);
     }
     rest -= before_part;
-    begin = block * kDrawBlock + part * kDrawPart;
+    begin = block * kSampleBlock + part * kDrawPart;
     count = kDrawPart;
   }
   if (begin + count > rows.vocab_size) count = rows.vocab_size - begin;
@@ -295,7 +295,7 @@ QRL_KERNEL void score_kernel(ScoreTask task) {
 }  // namespace
 
 void summarize_logits(const SummarizeTask& task, std::int64_t num_rows, const Stream& stream) {
-  launch(summarize_kernel, {num_rows, ceil_div(task.num_tokens, kWarps * kDrawBlock)}, kThreads, 0, stream, task);
+  launch(summarize_kernel, {num_rows, ceil_div(task.num_tokens, kWarps * kSampleBlock)}, kThreads, 0, stream, task);
 }
 
 void draw_tokens(const DrawTask& task, std::int64_t num_rows, const Stream& stream) {

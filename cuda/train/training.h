@@ -25,16 +25,16 @@ struct WrittenRows {
   bool is_f32 = false;
 };
 
-/// out = silu(gate) · up; of a row of gate_up gate comes first, up from number `width` on. Arithmetic fp32.
+/// out = silu(gate) · up; of a row of halves gate comes first, up from number `width` on. Arithmetic fp32.
 struct SwigluTask {
-  ReadRows gate_up;
+  ReadRows halves;
   WrittenRows out;
   std::int64_t num_rows = 0, width = 0;  ///< of out
 };
-/// d_gate_up, as gate_up lies, from d_out and gate_up.
+/// d_halves, as halves lies, from d_out and halves.
 struct SwigluGradientTask {
-  ReadRows gate_up, d_out;
-  WrittenRows d_gate_up;
+  ReadRows halves, d_out;
+  WrittenRows d_halves;
   std::int64_t num_rows = 0, width = 0;
 };
 

@@ -18,13 +18,13 @@ constexpr int kWarps = kThreads / 32;
 template <int kRun>
 QRL_KERNEL void swiglu_kernel(SwigluTask task) {
   wait_for_kernel_before();
-  const std::int64_t gate = block_x() * task.gate_up.stride, out = block_x() * task.out.stride;
+  const std::int64_t gate = block_x() * task.halves.stride, out = block_x() * task.out.stride;
   for (std::int64_t i = kRun * thread_idx(); i < task.width; i += kRun * kThreads) {
-    const auto gates = Run<kRun>::load(task.gate_up, gate + i);
-    const auto ups = Run<kRun>::load(task.gate_up, gate + task.width + i);
+    const auto gates = Run<kRun>::load(task.halves, gate + i);
+    const auto ups = Run<kRun>::load(task.halves, gate + task.width + i);
     float g[kRun], u[kRun];
-    gates.widen(task.gate_up.is_f32, g);
-    ups.widen(task.gate_up.is_f32, u);
+    gates.widen(task.halves.is_f32, g);
+    ups.widen(task.halves.is_f32, u);
 #pragma unroll
     for (int j = 0; j < kRun; ++j) g[j] = g[j] / (1.0F + expf(-g[j])) * u[j];
     Run<kRun>::store(task.out, out + i, g);
@@ -34,15 +34,15 @@ QRL_KERNEL void swiglu_kernel(SwigluTask task) {
 template <int kRun>
 QRL_KERNEL void swiglu_gradient_kernel(SwigluGradientTask task) {
   wait_for_kernel_before();
-  const std::int64_t gate = block_x() * task.gate_up.stride, out = block_x() * task.d_out.stride;
-  const std::int64_t d_gate = block_x() * task.d_gate_up.stride;
+  const std::int64_t gate = block_x() * task.halves.stride, out = block_x() * task.d_out.stride;
+  const std::int64_t d_gate = block_x() * task.d_halves.stride;
   for (std::int64_t i = kRun * thread_idx(); i < task.width; i += kRun * kThreads) {
-    const auto gates = Run<kRun>::load(task.gate_up, gate + i);
-    const auto ups = Run<kRun>::load(task.gate_up, gate + task.width + i);
+    const auto gates = Run<kRun>::load(task.halves, gate + i);
+    const auto ups = Run<kRun>::load(task.halves, gate + task.width + i);
     const auto d_outs = Run<kRun>::load(task.d_out, out + i);
     float g[kRun], u[kRun], d[kRun];
-    gates.widen(task.gate_up.is_f32, g);
-    ups.widen(task.gate_up.is_f32, u);
+    gates.widen(task.halves.is_f32, g);
+    ups.widen(task.halves.is_f32, u);
     d_outs.widen(task.d_out.is_f32, d);
 #pragma unroll
     for (int j = 0; j < kRun; ++j) {
@@ -51,8 +51,8 @@ QRL_KERNEL void swiglu_gradient_kernel(SwigluGradientTask task) {
       u[j] = d[j] * (g[j] * sigmoid);
       g[j] = d_silu * (sigmoid * (1.0F + g[j] * (1.0F - sigmoid)));
     }
-    Run<kRun>::store(task.d_gate_up, d_gate + i, g);
-    Run<kRun>::store(task.d_gate_up, d_gate + task.width + i, u);
+    Run<kRun>::store(task.d_halves, d_gate + i, g);
+    Run<kRun>::store(task.d_halves, d_gate + task.width + i, u);
   }
 }
 
@@ -351,13 +351,12 @@ void add_column_sums(const ColumnSumsTask& task, const Stream& stream) {
 }
 
 void swiglu(const SwigluTask& task, const Stream& stream) {
-  const bool words = has_words(task.gate_up) && has_words(task.out) && task.width % 8 == 0;
+  const bool words = has_words(task.halves) && has_words(task.out) && task.width % 8 == 0;
   launch(words ? swiglu_kernel<8> : swiglu_kernel<1>, {task.num_rows}, kThreads, 0, stream, task);
 }
 
 void swiglu_gradient(const SwigluGradientTask& task, const Stream& stream) {
-  const bool words =
-      has_words(task.gate_up) && has_words(task.d_out) && has_words(task.d_gate_up) && task.width % 8 == 0;
+  const bool words = has_words(task.halves) && has_words(task.d_out) && has_words(task.d_halves) && task.width % 8 == 0;
   launch(words ? swiglu_gradient_kernel<8> : swiglu_gradient_kernel<1>, {task.num_rows}, kThreads, 0, stream, task);
 }
 

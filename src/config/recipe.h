@@ -294,7 +294,7 @@ struct Recipe {
 };
 
 inline bool learns_on_gpu(const Recipe& recipe) { return recipe.trainer.device == TrainDevice::cuda; }
-inline bool draws_on_gpu(const Recipe& recipe) {
+inline bool samples_on_gpu(const Recipe& recipe) {
   const RolloutDevice device = recipe.rollout.device;
   return device == RolloutDevice::cuda || (device == RolloutDevice::automatic && learns_on_gpu(recipe));
 }

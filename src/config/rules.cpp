@@ -146,9 +146,9 @@ void check_batches(const Recipe& recipe, RuleBook& rules) {
                 number(recipe.rollout.kv_pages.value_or(0)) + " pages",
                 "the longest sequence must fit, or leave the key out");
   rules.require({"rollout.gpu_memory_utilization", "rollout.device"},
-                !recipe.rollout.gpu_memory_utilization || draws_on_gpu(recipe),
+                !recipe.rollout.gpu_memory_utilization || samples_on_gpu(recipe),
                 "rollout.device cuda beside rollout.gpu_memory_utilization", "cpu", "it has no effect: delete it");
-  rules.require({"rollout.enforce_eager", "rollout.device"}, !recipe.rollout.enforce_eager || draws_on_gpu(recipe),
+  rules.require({"rollout.enforce_eager", "rollout.device"}, !recipe.rollout.enforce_eager || samples_on_gpu(recipe),
                 "rollout.device cuda beside rollout.enforce_eager", "cpu", "it has no effect: delete it");
   rules.require({"rollout.gpu_memory_utilization", "rollout.kv_pages"},
                 !recipe.rollout.gpu_memory_utilization || !recipe.rollout.kv_pages,
@@ -250,7 +250,7 @@ void check_quant(const Recipe& recipe, RuleBook& rules) {
                 !fp8_backward || in_blocks,
                 "quant.rollout.weights fp8_e4m3 and quant.rollout.granularity block128" + backward, "another",
                 "scales of square blocks are those of the transposed weights, too; else use model_dtype");
-  const bool on_gpu = draws_on_gpu(recipe);
+  const bool on_gpu = samples_on_gpu(recipe);
   rules.require(
       {"rollout.device", "trainer.device", "quant.learner.forward"},
       !learns_on_gpu(recipe) || on_gpu || quant.learner_forward != LearnerForward::low_bit,

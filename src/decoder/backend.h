@@ -17,7 +17,7 @@ namespace qrl::decoder {
 
 /// The sampling parameters and the key that the samples of one call share.
 struct SamplingKey {
-  ops::DrawParams params;
+  ops::SampleParams params;
   base::RandomField field;  ///< of the seed, for sampling
   std::uint32_t step = 0;
 };
@@ -53,13 +53,13 @@ class Backend {
   /// with; a tick that was left under way (by an error) is forgotten. The snapshot and the scales stand still until the
   /// last tick. Returns how many pages there are: options' kv_pages, on a GPU maybe fewer; enough for one longest
   /// sequence.
-  virtual std::int64_t begin(const ops::DrawParams& params) = 0;
+  virtual std::int64_t begin(const ops::SampleParams& params) = 0;
   /// How many ticks may be under way, started and not finished, when another is started: 0 or 1. With 1 a plan may have
   /// tokens that are sampled_before.
-  virtual int num_ticks_ahead(const ops::DrawParams&) const { return 0; }
+  virtual int num_ticks_ahead(const ops::SampleParams&) const { return 0; }
   /// Starts a tick: copies pages, stores the rows' keys and values, samples for plan.sample_rows. Reads the plan before
   /// it returns. `samples` has their number, and stays until `finish`.
-  virtual void start(const Plan& plan, const SamplingKey& key, std::span<ops::Draw> draws) = 0;
+  virtual void start(const Plan& plan, const SamplingKey& key, std::span<ops::SampledToken> draws) = 0;
   /// Waits for the tick that was started first of those in flight: its samples are valid on return. Throws an internal
   /// error when a row's logits were such that nothing can be sampled.
   virtual void finish() = 0;

@@ -17,8 +17,8 @@ void check_options(const DecoderOptions& options, const model::ModelConfig& conf
   at_least_one("page_size", options.page_size);
   at_least_one("kv_pages", options.kv_pages);
   at_least_one("max_model_len", options.max_model_len);
-  QRL_INVARIANT(options.logit_tile_tokens > 0 && options.logit_tile_tokens % ops::kDrawBlock == 0, "decoder options",
-                "logit_tile_tokens a multiple of " + std::to_string(ops::kDrawBlock),
+  QRL_INVARIANT(options.logit_tile_tokens > 0 && options.logit_tile_tokens % ops::kSampleBlock == 0, "decoder options",
+                "logit_tile_tokens a multiple of " + std::to_string(ops::kSampleBlock),
                 std::to_string(options.logit_tile_tokens));
   QRL_REQUIRE(options.max_model_len <= config.max_position_embeddings, "decoder options: max_model_len",
               "at most the model's max_position_embeddings = " + std::to_string(config.max_position_embeddings),

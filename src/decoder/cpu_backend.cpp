@@ -33,14 +33,14 @@ class CpuBackend final : public Backend {
     set_kv_scales(decoder::calibrate_kv(transformer_->snapshot(), sequences, options));
   }
   const KvScales& kv_scales() const override { return kv_.scales(); }
-  std::int64_t begin(const ops::DrawParams& params) override;
-  void start(const Plan& plan, const SamplingKey& key, std::span<ops::Draw> draws) override;
+  std::int64_t begin(const ops::SampleParams& params) override;
+  void start(const Plan& plan, const SamplingKey& key, std::span<ops::SampledToken> draws) override;
   void finish() override {}  // nothing is left to do
   void release_kv() override { kv_.release(); }
 
  private:
   void sample(base::Team& team, const Plan& plan, const PlanPart& part, Transformer::Workspace& scratch,
-              const SamplingKey& key, std::span<ops::Draw> draws) const;
+              const SamplingKey& key, std::span<ops::SampledToken> draws) const;
 
   std::int64_t vocab_size_, logit_tile_tokens_, max_rows_, max_positions_, num_pages_;
   KvCache kv_;
@@ -48,7 +48,7 @@ class CpuBackend final : public Backend {
   std::vector<Transformer::Workspace> workspaces_;  // one a thread; a team of all uses the first
 };
 
-std::int64_t CpuBackend::begin(const ops::DrawParams& params) {
+std::int64_t CpuBackend::begin(const ops::SampleParams& params) {
   kv_.allocate();
   const auto num_threads = static_cast<std::size_t>(base::num_threads());
   while (workspaces_.size() < num_threads) workspaces_.emplace_back(transformer_->snapshot());
@@ -58,7 +58,7 @@ std::int64_t CpuBackend::begin(const ops::DrawParams& params) {
 }
 
 /// One parallel region a tick: nothing but barriers inside a part, and not even those when each thread has its own.
-void CpuBackend::start(const Plan& plan, const SamplingKey& key, std::span<ops::Draw> draws) {
+void CpuBackend::start(const Plan& plan, const SamplingKey& key, std::span<ops::SampledToken> draws) {
   base::parallel(0, [&](base::Team& all) {
     plan.share_out(all, [&](base::Team& team, const PlanPart& part, std::size_t part_idx) {
       transformer_->forward(team, plan, part, kv_, workspaces_[part_idx]);
@@ -68,8 +68,8 @@ void CpuBackend::start(const Plan& plan, const SamplingKey& key, std::span<ops::
 }
 
 void CpuBackend::sample(base::Team& team, const Plan& plan, const PlanPart& part, Transformer::Workspace& scratch,
-                        const SamplingKey& key, std::span<ops::Draw> draws) const {
-  const ops::DrawParams& params = key.params;
+                        const SamplingKey& key, std::span<ops::SampledToken> draws) const {
+  const ops::SampleParams& params = key.params;
   std::exception_ptr error;  // of a sample; kept until no other member waits at a barrier for this one
   const auto try_row = [&](const auto& body) {
     try {
@@ -85,14 +85,14 @@ void CpuBackend::sample(base::Team& team, const Plan& plan, const PlanPart& part
         team, std::span(plan.sample_rows).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)),
         scratch);
     const base::Range share = team.slice(count);
-    const auto draw_of = [&](std::int64_t i) -> ops::Draw& { return draws[static_cast<std::size_t>(first + i)]; };
+    const auto draw_of = [&](std::int64_t i) -> ops::SampledToken& { return draws[static_cast<std::size_t>(first + i)]; };
     const auto uniform_of = [&](std::int64_t i) {
       return sampling_uniform(key, *plan.sampled_sequences[static_cast<std::size_t>(first + i)]);
     };
     if (params.cuts()) {  // top-k and top-p look at a row as a whole
       const float* logits = transformer_->logits(team, count, {0, tile}, scratch);
       for (std::int64_t i = share.begin; i < share.end; ++i) {
-        try_row([&] { draw_of(i) = ops::draw(logits + i * tile, tile, params, uniform_of(i)); });
+        try_row([&] { draw_of(i) = ops::sample(logits + i * tile, tile, params, uniform_of(i)); });
       }
       continue;
     }
@@ -113,7 +113,7 @@ void CpuBackend::sample(base::Team& team, const Plan& plan, const PlanPart& part
         ops::RowSummary& row = rows[static_cast<std::size_t>(i)];
         row.end();
         const ops::RowSummary::Place place = row.place(uniform_of(i));
-        float again[ops::kDrawBlock];
+        float again[ops::kSampleBlock];
         const float* block = logits + i * tile + place.begin;
         if (!all_there) {
           transformer_->logits_of_row(i, {place.begin, place.begin + place.count}, scratch, again);

@@ -45,7 +45,7 @@ std::vector<types::Completion> empty_completions(std::span<const types::SampleRe
 struct StartedTick {
   explicit StartedTick(const model::ModelConfig& config) : plan(config) {}
   Plan plan;
-  std::vector<ops::Draw> draws;  // of the plan's sample_rows
+  std::vector<ops::SampledToken> draws;  // of the plan's sample_rows
   std::int64_t num_graphs = 0;   // 1: launched as a CUDA graph
 };
 
@@ -188,7 +188,7 @@ std::int64_t Decoder::State::give_to_sequences(const StartedTick& tick, const ty
   finished.clear();
   for (std::size_t i = 0; i < tick.draws.size(); ++i) {
     Sequence& sequence = *tick.plan.sampled_sequences[i];
-    const ops::Draw& draw = tick.draws[i];
+    const ops::SampledToken& draw = tick.draws[i];
     --sequence.num_in_flight;
     if (sequence.finished) {
       ++num_dropped;

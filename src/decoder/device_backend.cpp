@@ -53,9 +53,9 @@ class DeviceBackend final : public Backend, public model::DeviceWeights {
   void set_kv_scales(KvScales scales) override;
   void calibrate_kv(std::span<const std::vector<types::TokenId>> sequences, const KvCalibration& options) override;
   const KvScales& kv_scales() const override { return kv_scales_; }
-  std::int64_t begin(const ops::DrawParams& params) override;
-  int num_ticks_ahead(const ops::DrawParams& params) const override { return params.cuts() ? 0 : 1; }
-  void start(const Plan& plan, const SamplingKey& key, std::span<ops::Draw> draws) override;
+  std::int64_t begin(const ops::SampleParams& params) override;
+  int num_ticks_ahead(const ops::SampleParams& params) const override { return params.cuts() ? 0 : 1; }
+  void start(const Plan& plan, const SamplingKey& key, std::span<ops::SampledToken> draws) override;
   void finish() override;
   void release_kv() override { engine_->release_kv(); }
   DeviceStats device_stats() const override {
@@ -102,7 +102,7 @@ class DeviceBackend final : public Backend, public model::DeviceWeights {
   TickLimits limits() const { return {options_.max_num_batched_tokens, options_.max_num_seqs, options_.page_size}; }
   /// The snapshot's weights, unless they are there already.
   void upload_unless_there();
-  void draw_from_whole_rows(const Plan& plan, const SamplingKey& key, std::span<ops::Draw> draws);
+  void draw_from_whole_rows(const Plan& plan, const SamplingKey& key, std::span<ops::SampledToken> draws);
 
   DecoderOptions options_;
   std::int64_t vocab_size_, head_dim_;
@@ -117,7 +117,7 @@ class DeviceBackend final : public Backend, public model::DeviceWeights {
   std::int64_t uploaded_version_ = -1;
   std::vector<double> uniforms_;
   std::vector<cuda::DrawnToken> drawn_;
-  std::deque<std::span<ops::Draw>> under_way_;  // where the samples of ticks go that the device has
+  std::deque<std::span<ops::SampledToken>> under_way_;  // where the samples of ticks go that the device has
   std::vector<float> logits_;
 };
 
@@ -196,7 +196,7 @@ void DeviceBackend::bring(const model::Snapshot& snapshot) {
   upload_unless_there();
 }
 
-std::int64_t DeviceBackend::begin(const ops::DrawParams& params) {
+std::int64_t DeviceBackend::begin(const ops::SampleParams& params) {
   QRL_INVARIANT(snapshot_->version() >= 0, "decoder", "a published snapshot", "one that was not written to its end");
   upload_unless_there();
   under_way_.clear();
@@ -213,7 +213,7 @@ std::int64_t DeviceBackend::begin(const ops::DrawParams& params) {
   return num_pages;
 }
 
-void DeviceBackend::start(const Plan& plan, const SamplingKey& key, std::span<ops::Draw> draws) {
+void DeviceBackend::start(const Plan& plan, const SamplingKey& key, std::span<ops::SampledToken> draws) {
   const cuda::Tick tick = tick_.fill(plan);
   uniforms_.resize(draws.size());
   for (std::size_t i = 0; i < draws.size(); ++i) uniforms_[i] = sampling_uniform(key, *plan.sampled_sequences[i]);
@@ -227,7 +227,7 @@ void DeviceBackend::start(const Plan& plan, const SamplingKey& key, std::span<op
 
 void DeviceBackend::finish() {
   if (under_way_.empty()) return;  // sampled from whole rows
-  const std::span<ops::Draw> draws = under_way_.front();
+  const std::span<ops::SampledToken> draws = under_way_.front();
   under_way_.pop_front();
   drawn_.resize(draws.size());
   engine_->finish(drawn_);
@@ -238,7 +238,7 @@ void DeviceBackend::finish() {
   }
 }
 
-void DeviceBackend::draw_from_whole_rows(const Plan& plan, const SamplingKey& key, std::span<ops::Draw> draws) {
+void DeviceBackend::draw_from_whole_rows(const Plan& plan, const SamplingKey& key, std::span<ops::SampledToken> draws) {
   const auto step = static_cast<std::size_t>(engine_->max_logit_rows());
   const auto width = static_cast<std::size_t>(vocab_size_);
   for (std::size_t first = 0; first < draws.size(); first += step) {
@@ -246,7 +246,7 @@ void DeviceBackend::draw_from_whole_rows(const Plan& plan, const SamplingKey& ke
     engine_->logits(std::span(plan.sample_rows).subspan(first, count), std::span(logits_).first(count * width));
     base::parallel_for(static_cast<std::int64_t>(count), 1, [&](base::Range range) {
       for (auto i = static_cast<std::size_t>(range.begin); i < static_cast<std::size_t>(range.end); ++i)
-        draws[first + i] = ops::draw(logits_.data() + i * width, vocab_size_, key.params, uniforms_[first + i]);
+        draws[first + i] = ops::sample(logits_.data() + i * width, vocab_size_, key.params, uniforms_[first + i]);
     });
   }
 }

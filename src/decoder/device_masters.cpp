@@ -74,9 +74,9 @@ std::vector<cuda::Master> DeviceMasters::of(std::span<const model::DeviceMaster>
   return all;
 }
 
-std::vector<cuda::DequantizedMatrix> DeviceMasters::of(std::span<const model::DecodedTensor> wanted) const {
+std::vector<cuda::DequantizedMatrix> DeviceMasters::of(std::span<const model::DequantizedTensor> wanted) const {
   std::vector<cuda::DequantizedMatrix> all;
-  for (const model::DecodedTensor& one : wanted) {
+  for (const model::DequantizedTensor& one : wanted) {
     const auto found = matrices_.find(one.tensor);
     QRL_INVARIANT(found != matrices_.end() && found->second.shape == one.to.shape, "decode, " + one.tensor,
                   "a matrix of the model", one.to.shape.to_string());

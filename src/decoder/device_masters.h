@@ -20,7 +20,7 @@ class DeviceMasters {
   /// lm_head, too.
   std::vector<cuda::Master> of(std::span<const model::DeviceMaster> masters, std::vector<std::string>& names) const;
   /// What WeightStore::dequantize takes.
-  std::vector<cuda::DequantizedMatrix> of(std::span<const model::DecodedTensor> wanted) const;
+  std::vector<cuda::DequantizedMatrix> of(std::span<const model::DequantizedTensor> wanted) const;
   /// Which matrix that is, by a snapshot's name for it.
   cuda::MatrixId matrix(const std::string& tensor) const;
 

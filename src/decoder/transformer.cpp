@@ -17,7 +17,7 @@ ObservedInputs::ObservedInputs(const model::ModelConfig& config)
 void ObservedInputs::note(const ops::Activations& input, Range rows, float* amax_D) {
   std::vector<float> values(static_cast<std::size_t>(input.width));
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-    ops::decode_row(input, row, values.data());
+    ops::dequantize_row(input, row, values.data());
     for (std::size_t i = 0; i < values.size(); ++i) amax_D[i] = std::max(amax_D[i], std::fabs(values[i]));
   }
 }
@@ -109,7 +109,7 @@ void Transformer::forward(base::Team& team, const Plan& plan, const PlanPart& pa
       team.barrier();
       ops::paged_attention(team, heads_, where, rows, pages, qkv, context);
       team.barrier();
-      ops::encode(team, context, rows, attended);
+      ops::quantize(team, context, rows, attended);
       team.barrier();
       ops::linear(team, attended, layer.o, rows, true, x);
       team.barrier();

@@ -55,7 +55,7 @@ TensorList recomputed(const std::function<TensorList(const TensorList&)>& block,
                       const TensorList& outputs, const std::vector<Weight>& weights) {
   const TensorList all = with_values(inputs, weights);
   return differentiable(inputs, outputs, [block, all, weights, num_inputs = inputs.size()](const TensorList& d) {
-    TensorList leaves, known, again, d_again;
+    TensorList leaves, known, recompute, d_recomputed;
     {
       const torch::AutoGradMode with_grad(true);
       for (const Tensor& input : all) {
@@ -65,11 +65,11 @@ TensorList recomputed(const std::function<TensorList(const TensorList&)>& block,
       const TensorList computed = block(leaves);
       for (std::size_t i = 0; i < computed.size(); ++i) {
         if (!d[i].defined()) continue;  // an output that nobody used
-        again.push_back(computed[i]);
-        d_again.push_back(d[i]);
+        recompute.push_back(computed[i]);
+        d_recomputed.push_back(d[i]);
       }
     }
-    const TensorList gradients = torch::autograd::grad(again, known, d_again);
+    const TensorList gradients = torch::autograd::grad(recompute, known, d_recomputed);
     TensorList d_inputs(num_inputs);
     std::size_t next = 0;
     for (std::size_t i = 0; i < num_inputs; ++i) {

@@ -17,7 +17,7 @@ namespace qrl::learner {
 /// is.
 int load_cuda_library(int number);
 
-/// Operations a second of LibTorch's product of two 8192 × 8192 matrices on the GPU in use (load_cuda_library was
+/// Operations a second of LibTorch's matmul of two 8192 × 8192 matrices on the GPU in use (load_cuda_library was
 /// called before), the best of some: what a learner there could do at most.
 double measure_gpu_matmul_flops_per_s(config::ComputeDType dtype);
 

@@ -150,7 +150,7 @@ Tensor as_in_int8_pages(const Tensor& x_NKE) {
   return differentiable({x_NKE}, {rounded}, [](const TensorList& d) { return TensorList{d[0]}; })[0];
 }
 
-/// through_layers, whose values are known; the backward pass computes each layer again from what entered it. The
+/// through_layers, whose values are known; the backward pass recomputes each layer from what entered it. The
 /// decoder's sum of stream and branch is what enters the next.
 Tensor through_known_layers(const PolicyWeights& weights, const ForwardOptions& options, const Layer& layer,
                             Tensor x_ND) {
@@ -167,14 +167,14 @@ Tensor through_known_layers(const PolicyWeights& weights, const ForwardOptions& 
   return x_ND;
 }
 
-Tensor gated(const Tensor& gate_up_N2F, torch::ScalarType out, const cuda::TrainingKernels* kernels) {
-  if (kernels != nullptr) return fused_swiglu(*kernels, gate_up_N2F, out);
+Tensor gated(const Tensor& halves_N2F, torch::ScalarType out, const cuda::TrainingKernels* kernels) {
+  if (kernels != nullptr) return fused_swiglu(*kernels, halves_N2F, out);
   return checkpointed(
       [out](const TensorList& in) {
         const std::vector<Tensor> halves = f32(in[0]).chunk(2, -1);
         return TensorList{(torch::silu(halves[0]) * halves[1]).to(out)};
       },
-      {gate_up_N2F})[0];
+      {halves_N2F})[0];
 }
 
 }  // namespace
@@ -214,13 +214,13 @@ DeviceRows place_rows(const PackedRows& rows, std::int64_t head_dim, const torch
   return placed;
 }
 
-Tensor exact_product(const Tensor& x, const Tensor& y) {
+Tensor exact_matmul(const Tensor& x, const Tensor& y) {
   if (x.scalar_type() == torch::kFloat32) return torch::mm(x, y);
   if (x.is_cuda()) return at::mm(x, y, torch::kFloat32);
   return torch::mm(f32(x), f32(y));
 }
 
-void add_exact_product(const Tensor& x, const Tensor& y, Tensor sum) {
+void add_exact_matmul(const Tensor& x, const Tensor& y, Tensor sum) {
   if (x.is_cuda() && x.scalar_type() != torch::kFloat32) {
     at::addmm_out(sum, sum, x, y, torch::kFloat32);
   } else {
@@ -230,14 +230,15 @@ void add_exact_product(const Tensor& x, const Tensor& y, Tensor sum) {
 
 Tensor rounded_activations(const Tensor& x, quant::Format format) {
   const quant::FormatSpec& what = quant::spec(format);
-  if (what.activations == quant::Code::f32) return x;
-  if (what.activations == quant::Code::bf16) return f32(x.to(torch::kBFloat16));
-  const std::int64_t width = x.size(1), run = what.activation_scale_inputs == 0 ? width : what.activation_scale_inputs;
-  const Tensor padded = torch::constant_pad_nd(x, {0, (run - width % run) % run});
-  const Tensor runs = padded.view({x.size(0), -1, run});
-  const Tensor scale = runs.abs().amax(-1, true) / static_cast<double>(quant::max_code(what.activations));
-  Tensor ratio = (runs / scale).masked_fill(scale == 0, 0);
-  if (what.activations == quant::Code::int8) {
+  if (what.activations == quant::Element::f32) return x;
+  if (what.activations == quant::Element::bf16) return f32(x.to(torch::kBFloat16));
+  const std::int64_t width = x.size(1),
+                     segment = what.activation_scale_inputs == 0 ? width : what.activation_scale_inputs;
+  const Tensor padded = torch::constant_pad_nd(x, {0, (segment - width % segment) % segment});
+  const Tensor segments = padded.view({x.size(0), -1, segment});
+  const Tensor scale = segments.abs().amax(-1, true) / static_cast<double>(quant::max_magnitude(what.activations));
+  Tensor ratio = (segments / scale).masked_fill(scale == 0, 0);
+  if (what.activations == quant::Element::int8) {
     ratio = ratio.round().clamp(-127, 127);
   } else {
     ratio = f32(ratio.clamp(-448, 448).to(torch::kFloat8_e4m3fn));
@@ -248,11 +249,11 @@ Tensor rounded_activations(const Tensor& x, quant::Format format) {
 Tensor device_linear(const Tensor& x, const Weight& weight, std::optional<quant::Format> format) {
   const torch::ScalarType type = weight.value.scalar_type();
   const Tensor kept_x = format ? rounded_activations(x.detach(), *format).to(type) : x.detach();
-  const Tensor y = format ? exact_product(kept_x, weight.value.t()) : torch::mm(kept_x, weight.value.t());
+  const Tensor y = format ? exact_matmul(kept_x, weight.value.t()) : torch::mm(kept_x, weight.value.t());
   return differentiable({x}, {y}, [kept_x, weight, type, is_rounded = format.has_value()](const TensorList& d) {
     const Tensor d_y = d[0].to(type);
-    add_exact_product(d_y.t(), kept_x, weight.gradient);
-    return TensorList{is_rounded ? exact_product(d_y, weight.value) : torch::mm(d_y, weight.value)};
+    add_exact_matmul(d_y.t(), kept_x, weight.gradient);
+    return TensorList{is_rounded ? exact_matmul(d_y, weight.value) : torch::mm(d_y, weight.value)};
   })[0];
 }
 
@@ -274,17 +275,17 @@ Tensor device_hidden_states(const PolicyWeights& weights, const model::ModelConf
       const std::string matrix = "layers." + std::to_string(idx) + "." + name;
       return device_quantized_linear(x, weight, {device, matrix, &form, compute, backward});
     };
-    const auto [before_ND, normed_ND] = add_norm(in[0], {in[1]}, w.input_norm, eps, dtypes.between, kernels);
-    const Tensor qkv_NC = project("qkv", normed_ND, w.qkv, &model::LayerSnapshot::qkv);
-    Qkv qkv = transform(qkv_NC, rows, heads, w.transform, dtypes.attention, kernels);
+    const auto [before_ND, normed_ND] = add_norm(in[0], {in[1]}, w.input_norm_D, eps, dtypes.between, kernels);
+    const Tensor qkv_NC = project("qkv", normed_ND, w.qkv.weight, &model::LayerSnapshot::qkv);
+    Qkv qkv = transform(qkv_NC, rows, heads, w.transform(), dtypes.attention, kernels);
     if (int8_pages) qkv = {qkv.q_NHE, as_in_int8_pages(qkv.k_NKE), as_in_int8_pages(qkv.v_NKE)};
     const Tensor attended_NHE = attend(qkv, rows, heads).reshape({normed_ND.size(0), -1}).to(dtypes.between);
-    const Tensor mixed_ND = project("o", attended_NHE, w.o, &model::LayerSnapshot::o);
+    const Tensor mixed_ND = project("o", attended_NHE, w.o.weight, &model::LayerSnapshot::o);
     const auto [after_ND, again_ND] =
-        add_norm(before_ND, {mixed_ND, w.o_bias}, w.post_norm, eps, dtypes.between, kernels);
-    const Tensor gate_up_N2F = project("gate_up", again_ND, w.gate_up, &model::LayerSnapshot::gate_up);
-    const Tensor gated_NF = gated(gate_up_N2F, dtypes.between, kernels);
-    return TensorList{after_ND, project("down", gated_NF, w.down, &model::LayerSnapshot::down)};
+        add_norm(before_ND, {mixed_ND, w.o.bias}, w.post_norm_D, eps, dtypes.between, kernels);
+    const Tensor halves_N2F = project("gate_up", again_ND, w.gate_up.weight, &model::LayerSnapshot::gate_up);
+    const Tensor gated_NF = gated(halves_N2F, dtypes.between, kernels);
+    return TensorList{after_ND, project("down", gated_NF, w.down.weight, &model::LayerSnapshot::down)};
   };
   const Tensor x_ND = embed_rows(rows, weights.embedding, options.compute);
   const TensorList state = options.after_layer == nullptr

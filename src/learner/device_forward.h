@@ -22,12 +22,12 @@ struct DeviceRows {
 DeviceRows place_rows(const PackedRows& rows, std::int64_t head_dim, const torch::Device& device);
 
 /// As policy.h's hidden_states, not with `pages`: residual stream, norms, rotation and SwiGLU fp32,
-/// products' operands and what lies between them in options.compute, k and v rounded as the decoder's pages hold them.
+/// matmuls' operands and what lies between them in options.compute, k and v rounded as the decoder's pages hold them.
 /// Attention is FlashAttention's (softmax fp32, its weights rounded to bf16) where the device has it, else one sequence
 /// at a time with fp32 softmax weights. Weights' gradients are added to in fp32. Kept for the backward pass: what
-/// enters each norm, transform and product; the rest is computed again. With fake_quant each product's input is fp32,
+/// enters each norm, transform and matmul; the rest is recomputed. With fake_quant each matmul's input is fp32,
 /// rounded to what the sampler's activations of that layer keep (rounded_activations), and its weights are the
-/// snapshot's (Parameters::read_quantized); with low_bit the product is the decoder's own (device_quantized.h), of the
+/// snapshot's (Parameters::read_quantized); with low_bit the matmul is the decoder's own (device_quantized.h), of the
 /// snapshot's weights as options.device has them. Straight-through gradients in both.
 Tensor device_hidden_states(const PolicyWeights& weights, const model::ModelConfig& config, const DeviceRows& rows,
                             const ForwardOptions& options);
@@ -37,12 +37,13 @@ Tensor device_hidden_states(const PolicyWeights& weights, const model::ModelConf
 /// the rounding.
 Tensor device_linear(const Tensor& x, const Weight& weight, std::optional<quant::Format> format = {});
 
-/// quant::round_activations of each row, in fp32, but for ties: fp32 [N, in] as codes of the format would keep it.
+/// quant::round_activations of each row, in fp32, but for ties: fp32 [N, in] as quantized values of the format would
+/// keep it.
 Tensor rounded_activations(const Tensor& x, quant::Format format);
 
 /// x · y, operands of one dtype, the result fp32 and not rounded to that dtype on the way: sums are fp32.
-Tensor exact_product(const Tensor& x, const Tensor& y);
+Tensor exact_matmul(const Tensor& x, const Tensor& y);
 /// sum += x · y, sum fp32.
-void add_exact_product(const Tensor& x, const Tensor& y, Tensor sum);
+void add_exact_matmul(const Tensor& x, const Tensor& y, Tensor sum);
 
 }  // namespace qrl::learner

@@ -87,16 +87,16 @@ AddedNorm fused_add_norm(const cuda::TrainingKernels& kernels, const Tensor& x_N
   return {results[0], results[1]};
 }
 
-Tensor fused_swiglu(const cuda::TrainingKernels& kernels, const Tensor& gate_up_N2F, torch::ScalarType out) {
-  const Tensor kept = gate_up_N2F.detach();
+Tensor fused_swiglu(const cuda::TrainingKernels& kernels, const Tensor& halves_N2F, torch::ScalarType out) {
+  const Tensor kept = halves_N2F.detach();
   const std::int64_t num_rows = kept.size(0), width = kept.size(1) / 2;
   const Tensor gated_NF = torch::empty({num_rows, width}, kept.options().dtype(out));
   kernels.swiglu({read_rows(kept), written_rows(gated_NF), num_rows, width}, callers_stream(kept));
-  return differentiable({gate_up_N2F}, {gated_NF}, [&kernels, kept, num_rows, width](const TensorList& d) {
-    const Tensor d_gated_NF = d[0].contiguous(), d_gate_up = torch::empty({num_rows, 2 * width}, kept.options());
-    kernels.swiglu_gradient({read_rows(kept), read_rows(d_gated_NF), written_rows(d_gate_up), num_rows, width},
+  return differentiable({halves_N2F}, {gated_NF}, [&kernels, kept, num_rows, width](const TensorList& d) {
+    const Tensor d_gated_NF = d[0].contiguous(), d_halves = torch::empty({num_rows, 2 * width}, kept.options());
+    kernels.swiglu_gradient({read_rows(kept), read_rows(d_gated_NF), written_rows(d_halves), num_rows, width},
                             callers_stream(kept));
-    return TensorList{d_gate_up};
+    return TensorList{d_halves};
   })[0];
 }
 

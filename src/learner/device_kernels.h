@@ -1,4 +1,4 @@
-// Owns how tensors meet cuda/train/training.h: what lies between a layer's products as one kernel each way, where a
+// Owns how tensors meet cuda/train/training.h: what lies between a layer's matmuls as one kernel each way, where a
 // device's kernels are at hand. Knows no model, and no expression that these kernels stand for: those are
 // device_forward.h's and device_logprob.h's own.
 #pragma once
@@ -16,8 +16,8 @@ struct AddedNorm {
 AddedNorm fused_add_norm(const cuda::TrainingKernels& kernels, const Tensor& x_ND, const Branch& branch,
                          const Weight& gain, float eps, torch::ScalarType out);
 
-/// silu(gate) · up, [N, F] in `out`, of gate_up bf16 or fp32. Kept for the backward pass: gate_up.
-Tensor fused_swiglu(const cuda::TrainingKernels& kernels, const Tensor& gate_up_N2F, torch::ScalarType out);
+/// silu(gate) · up, [N, F] in `out`, of halves bf16 or fp32. Kept for the backward pass: halves.
+Tensor fused_swiglu(const cuda::TrainingKernels& kernels, const Tensor& halves_N2F, torch::ScalarType out);
 
 /// {q [N, H, E], k, v [N, K, E]} in `out`: bias, norms of q and k where there are some, rotation. angles_NE as
 /// DeviceRows has them. Kept for the backward pass: angles, and qkv where there are norms.

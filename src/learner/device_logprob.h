@@ -10,7 +10,7 @@ class TrainingKernels;  // cuda/train/training.h
 
 namespace qrl::learner {
 
-/// As target_log_probs, chunk by chunk and recomputed for the backward pass: logits are exact products of hidden states
+/// As target_log_probs, chunk by chunk and recomputed for the backward pass: logits are exact matmuls of hidden states
 /// and lm_head (both in hidden_ND's dtype) with fp32 sums, log-softmax and entropy fp32. hidden_ND and lm_head on one
 /// device, the scores in CPU memory, where the objective is. With top-k and top-p a chunk's logits visit the CPU, whose
 /// rule it is (ops::exclude_cut_tokens). With `kernels` a chunk's logits are read once for the scores and once for

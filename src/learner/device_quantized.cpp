@@ -16,15 +16,15 @@ base::View view_of(const Tensor& matrix) {
           base::Shape{matrix.size(0), matrix.size(1)}, matrix.is_cpu() ? base::Device::cpu : base::Device::cuda};
 }
 
-Tensor decoded_weight_there(const DeviceLayer& layer, const torch::Device& device) {
+Tensor dequantized_weight_there(const DeviceLayer& layer, const torch::Device& device) {
   const Tensor weight =
       torch::empty({layer.form->out, layer.form->in}, torch::TensorOptions().dtype(layer.compute).device(device));
-  const model::DecodedTensor wanted{layer.matrix, view_of(weight)};
-  layer.weights->decode({&wanted, 1}, stream_on(device));
+  const model::DequantizedTensor wanted{layer.matrix, view_of(weight)};
+  layer.weights->dequantize({&wanted, 1}, stream_on(device));
   return weight;
 }
 
-/// Rows as quantized_linear's fp8_e4m3 backward pass has them: runs of 128 begin anew with each tensor's outputs.
+/// Rows as quantized_linear's fp8_e4m3 backward pass has them: segments of 128 begin anew with each tensor's outputs.
 Tensor rounded_outputs(const Tensor& d_y, const ops::PackedLinear& form) {
   if (form.tensors.empty()) return rounded_activations(d_y, form.format);
   TensorList parts;
@@ -33,7 +33,7 @@ Tensor rounded_outputs(const Tensor& d_y, const ops::PackedLinear& form) {
   return torch::cat(parts, 1);
 }
 
-/// xᵀ with runs of 128 tokens.
+/// xᵀ with segments of 128 tokens.
 Tensor rounded_columns(const Tensor& x, quant::Format format) {
   return rounded_activations(x.t().contiguous(), format);
 }
@@ -41,13 +41,13 @@ Tensor rounded_columns(const Tensor& x, quant::Format format) {
 /// dX, and dYᵀ·X̂ added to `gradient`, in e4m3; d_y of any dtype, x fp32.
 Tensor fp8_gradients(const Tensor& d_y, const Tensor& x, const DeviceLayer& layer, const Tensor& gradient) {
   const quant::Format format = layer.form->format;
-  const Tensor weight = decoded_weight_there(layer, x.device()), d_x = torch::empty_like(x);
+  const Tensor weight = dequantized_weight_there(layer, x.device()), d_x = torch::empty_like(x);
   for (std::int64_t first = 0; first < x.size(0); first += kFp8GradientTokens) {
     const std::int64_t count = std::min(kFp8GradientTokens, x.size(0) - first);
     const Tensor d_rows = d_y.narrow(0, first, count).to(torch::kFloat32).contiguous();
-    d_x.narrow(0, first, count).copy_(exact_product(rounded_outputs(d_rows, *layer.form).to(layer.compute), weight));
+    d_x.narrow(0, first, count).copy_(exact_matmul(rounded_outputs(d_rows, *layer.form).to(layer.compute), weight));
     const Tensor columns = rounded_columns(x.narrow(0, first, count), format).to(layer.compute);
-    add_exact_product(rounded_columns(d_rows, format).to(layer.compute), columns.t(), gradient);
+    add_exact_matmul(rounded_columns(d_rows, format).to(layer.compute), columns.t(), gradient);
   }
   return d_x;
 }
@@ -62,13 +62,13 @@ Tensor device_quantized_linear(const Tensor& x, const Weight& master, const Devi
   const torch::Device device = x.device();
   const auto there = torch::TensorOptions().device(device);
   const Tensor rows = x.detach().contiguous();
-  const model::ProductRoom room = layer.weights->product_room(layer.matrix, rows.size(0));
-  const Tensor codes = torch::empty({static_cast<std::int64_t>(room.code_bytes)}, there.dtype(torch::kUInt8));
+  const model::MatmulWorkspace room = layer.weights->matmul_workspace(layer.matrix, rows.size(0));
+  const Tensor quantized = torch::empty({static_cast<std::int64_t>(room.quantized_bytes)}, there.dtype(torch::kUInt8));
   const Tensor padded =
       torch::empty({rows.size(0), room.y_columns},
                    there.dtype(room.y_dtype == base::DType::f32 ? torch::kFloat32 : torch::kBFloat16));
-  const auto input = [matrix = layer.matrix, codes, num_rows = rows.size(0)] {
-    return model::ProductInput{matrix, num_rows, codes.data_ptr()};
+  const auto input = [matrix = layer.matrix, quantized, num_rows = rows.size(0)] {
+    return model::MatmulInput{matrix, num_rows, quantized.data_ptr()};
   };
   layer.weights->multiply(rows.data_ptr<float>(), input(), padded.data_ptr(), stream_on(device));
   Tensor y = padded.narrow(1, 0, layer.form->out);
@@ -79,11 +79,11 @@ Tensor device_quantized_linear(const Tensor& x, const Weight& master, const Devi
     const Tensor kept_x =
         torch::empty({num_rows, layer.form->in},
                      torch::TensorOptions().device(device).dtype(in_fp8 ? torch::kFloat32 : layer.compute));
-    layer.weights->decode_input(input(), view_of(kept_x), stream_on(device));
+    layer.weights->dequantize_input(input(), view_of(kept_x), stream_on(device));
     if (in_fp8) return TensorList{fp8_gradients(d[0], kept_x, layer, master.gradient)};
     const Tensor d_y = d[0].to(layer.compute);
-    add_exact_product(d_y.t(), kept_x, master.gradient);
-    return TensorList{exact_product(d_y, decoded_weight_there(layer, device))};
+    add_exact_matmul(d_y.t(), kept_x, master.gradient);
+    return TensorList{exact_matmul(d_y, dequantized_weight_there(layer, device))};
   })[0];
 }
 

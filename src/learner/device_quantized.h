@@ -20,17 +20,17 @@ struct DeviceLayer {
   model::DeviceWeights* weights = nullptr;
   std::string matrix;                                                       ///< its name there, "layers.0.qkv"
   const ops::PackedLinear* form = nullptr;                                  ///< the snapshot's: shape and format alone
-  torch::ScalarType compute = torch::kBFloat16;                             ///< of the backward pass's products
+  torch::ScalarType compute = torch::kBFloat16;                             ///< of the backward pass's matmuls
   config::LearnerBackward backward = config::LearnerBackward::model_dtype;  ///< or fp8_e4m3, of fp8_block128 alone
 };
 
-/// y = X̂ · Ŵᵀ, [N, out], from x fp32 [N, in]: low_bit as quantized.h has it, by the decoder's own product on its own
-/// codes: without the bias, and bf16 as the decoder's results are (fp32 if its engine keeps that, or `compute` is it,
-/// which then holds a bf16 result as it is). Backward as quantized_linear's: X̂ is kept as codes; it and Ŵ are decoded
-/// and rounded to `compute` when needed; dX = dY·Ŵ is fp32, and dYᵀ·X̂ added to master.gradient unrounded. With backward
-/// fp8_e4m3 dY and X̂ are encoded as quantized_linear's, decoded and rounded to `compute` (2⁻⁹ with bf16, beside e4m3's
-/// 2⁻⁴), some thousand tokens at a time: its numbers out of `compute`'s products, whose sums are fp32, scales within
-/// them. The weights must not change before it.
+/// y = X̂ · Ŵᵀ, [N, out], from x fp32 [N, in]: low_bit as quantized.h has it, by the decoder's own matmul on its own
+/// quantized values: without the bias, and bf16 as the decoder's results are (fp32 if its engine keeps that, or
+/// `compute` is it, which then holds a bf16 result as it is). Backward as quantized_linear's: X̂ is kept as quantized
+/// values; it and Ŵ are dequantized and rounded to `compute` when needed; dX = dY·Ŵ is fp32, and dYᵀ·X̂ added to
+/// master.gradient unrounded. With backward fp8_e4m3 dY and X̂ are quantized as quantized_linear's, dequantized and
+/// rounded to `compute` (2⁻⁹ with bf16, beside e4m3's 2⁻⁴), some thousand tokens at a time: its numbers out of
+/// `compute`'s matmuls, whose sums are fp32, scales within them. The weights must not change before it.
 Tensor device_quantized_linear(const Tensor& x, const Weight& master, const DeviceLayer& layer);
 
 /// The decoder's embedding or lm_head in place, bf16 [num_rows, width].

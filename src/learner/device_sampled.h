@@ -15,8 +15,8 @@ struct SampledPass {
   TargetScores scores;     ///< in host memory
 };
 
-/// By `decoder`, which has the snapshot's weights, on `device`: log-probs are the bits of its draws where it sums each
-/// row alone. Not for targets that were drawn with top-k or top-p.
+/// By `decoder`, which has the snapshot's weights, on `device`: log-probs are the bits of its samples where it sums
+/// each row alone. Not for targets that were sampled with top-k or top-p.
 SampledPass sampled_pass(model::DeviceWeights& decoder, const model::ModelConfig& config, const PackedRows& rows,
                          const TargetRows& targets, const torch::Device& device, bool keeps_layers);
 

@@ -1,6 +1,6 @@
 #include "learner/layers.h"
 
-#include "ops/product.h"
+#include "ops/matmul.h"
 #include "ops/training.h"
 
 namespace qrl::learner {
@@ -23,8 +23,8 @@ ops::Operand operand(const Tensor& matrix, bool transposed = false) {
   return {mixed(matrix), matrix.size(1), transposed};
 }
 
-ops::ProductType type_of(const Tensor& x) {
-  return x.scalar_type() == torch::kBFloat16 ? ops::ProductType::bf16 : ops::ProductType::f32;
+ops::MatmulType type_of(const Tensor& x) {
+  return x.scalar_type() == torch::kBFloat16 ? ops::MatmulType::bf16 : ops::MatmulType::f32;
 }
 
 /// An incoming gradient as our loops read it: zeros where the output went unused.
@@ -53,7 +53,7 @@ ops::QkvTransform transform_args(const Tensor& qkv_NC, const PackedRows& rows, c
 }  // namespace
 
 ops::VarlenAttention attention_args(const PackedRows& rows, const Heads& heads, const Tensor& qkv_NC,
-                                    torch::ScalarType products) {
+                                    torch::ScalarType matmuls) {
   return {rows.sequence_starts.data(),
           rows.num_sequences(),
           rows.continues_prefix.empty() ? nullptr : rows.continues_prefix.data(),
@@ -61,25 +61,25 @@ ops::VarlenAttention attention_args(const PackedRows& rows, const Heads& heads, 
           heads.num_kv_heads,
           heads.head_dim,
           floats(qkv_NC),
-          products == torch::kBFloat16 ? ops::ProductType::bf16 : ops::ProductType::f32};
+          matmuls == torch::kBFloat16 ? ops::MatmulType::bf16 : ops::MatmulType::f32};
 }
 
 Tensor times_transposed(const Tensor& x, const Tensor& weight, torch::ScalarType out) {
   const Tensor y = make(x.size(0), weight.size(0), out);
-  ops::multiply({type_of(x), y.size(0), y.size(1), x.size(1), operand(x), operand(weight, true), mixed(y), y.size(1)});
+  ops::matmul({type_of(x), y.size(0), y.size(1), x.size(1), operand(x), operand(weight, true), mixed(y), y.size(1)});
   return y;
 }
 
 Tensor times(const Tensor& d_y, const Tensor& weight, torch::ScalarType out) {
   const Tensor d_x = make(d_y.size(0), weight.size(1), out);
-  ops::multiply(
+  ops::matmul(
       {type_of(d_y), d_x.size(0), d_x.size(1), d_y.size(1), operand(d_y), operand(weight), mixed(d_x), d_x.size(1)});
   return d_x;
 }
 
 void accumulate_weight_gradient(const Tensor& d_y, const Tensor& x, const Tensor& gradient) {
-  ops::multiply({type_of(d_y), d_y.size(1), x.size(1), d_y.size(0), operand(d_y, true), operand(x), mixed(gradient),
-                 x.size(1), true});
+  ops::matmul({type_of(d_y), d_y.size(1), x.size(1), d_y.size(0), operand(d_y, true), operand(x), mixed(gradient),
+               x.size(1), true});
 }
 
 Tensor embed(const PackedRows& rows, const Weight& table_VD, const Tensor& values_VD, torch::ScalarType compute) {
@@ -95,13 +95,13 @@ Tensor embed(const PackedRows& rows, const Weight& table_VD, const Tensor& value
   })[0];
 }
 
-Tensor linear(const Tensor& x, const Weight& weight, Again x_again) {
+Tensor linear(const Tensor& x, const Weight& weight, Recompute recompute_x) {
   const torch::ScalarType type = x.scalar_type();
-  if (!x_again) x_again = [kept = x.detach()] { return kept; };
+  if (!recompute_x) recompute_x = [kept = x.detach()] { return kept; };
   const Tensor y = times_transposed(x.detach(), weight.value, type);
-  return differentiable({x}, {y}, [x_again, weight, type](const TensorList& d) {
+  return differentiable({x}, {y}, [recompute_x, weight, type](const TensorList& d) {
     const Tensor d_y = d[0].contiguous();
-    accumulate_weight_gradient(d_y, x_again(), weight.gradient);
+    accumulate_weight_gradient(d_y, recompute_x(), weight.gradient);
     return TensorList{times(d_y, weight.value, type)};
   })[0];
 }
@@ -117,7 +117,7 @@ Normed add_rms_norm(const Tensor& x_ND, const Branch& branch, const Weight& gain
                      branch.bias_is_in ? nullptr : floats(branch.bias.value), floats(gain.value), floats(sum_ND),
                      mixed(normed_ND), floats(inverse_rms_N)});
 
-  const Again normed_again = [rows, width, compute, eps, gain, inverse_rms_N, kept_sum = sum_ND.detach()] {
+  const Recompute recompute_normed = [rows, width, compute, eps, gain, inverse_rms_N, kept_sum = sum_ND.detach()] {
     const Tensor again_ND = make(rows, width, compute);
     ops::add_rms_norm({rows,
                        width,
@@ -145,64 +145,65 @@ Normed add_rms_norm(const Tensor& x_ND, const Branch& branch, const Weight& gain
   if (!has_branch) {
     const TensorList out = differentiable(
         {x_ND}, {normed_ND}, [backward](const TensorList& d) { return TensorList{backward({}, d[0]).first}; });
-    return {x_ND, out[0], normed_again};
+    return {x_ND, out[0], recompute_normed};
   }
   const TensorList out = differentiable({x_ND, branch_ND}, {sum_ND, normed_ND}, [backward](const TensorList& d) {
     const auto [dx, dy] = backward(d[0], d[1]);
     return TensorList{dx, dy};
   });
-  return {out[0], out[1], normed_again};
+  return {out[0], out[1], recompute_normed};
 }
 
-Repeatable qkv_transform(const Tensor& qkv_NC, const PackedRows& rows, const Heads& heads, const QkvWeights& weights,
-                         bool bias_is_in) {
+Recomputable qkv_transform(const Tensor& qkv_NC, const PackedRows& rows, const Heads& heads, const QkvWeights& weights,
+                           bool bias_is_in) {
   const std::int64_t num_rows = qkv_NC.size(0);
   const Tensor inverse_rms =
       weights.q_gain.defined() ? make(num_rows, heads.num_heads + heads.num_kv_heads, torch::kFloat32) : Tensor();
-  const Again again = [qkv_NC, inverse_rms, heads, weights, bias_is_in, &rows] {
+  const Recompute recompute = [qkv_NC, inverse_rms, heads, weights, bias_is_in, &rows] {
     const Tensor out_NC = make(qkv_NC.size(0), qkv_NC.size(1), torch::kFloat32);
     ops::qkv_transform(transform_args(qkv_NC, rows, heads, weights, bias_is_in), floats(out_NC), floats(inverse_rms));
     return out_NC;
   };
   const TensorList out = differentiable(
-      {qkv_NC}, {again()}, [qkv_NC, inverse_rms, heads, weights, bias_is_in, &rows](const TensorList& d) {
+      {qkv_NC}, {recompute()}, [qkv_NC, inverse_rms, heads, weights, bias_is_in, &rows](const TensorList& d) {
         const Tensor d_out_NC = d[0].contiguous(), d_in_NC = torch::empty_like(qkv_NC);
         ops::qkv_transform_backward(transform_args(qkv_NC, rows, heads, weights, bias_is_in), floats(inverse_rms),
                                     {floats(d_out_NC), mixed(d_in_NC), floats(weights.bias.gradient),
                                      floats(weights.q_gain.gradient), floats(weights.k_gain.gradient)});
         return TensorList{d_in_NC};
       });
-  return {out[0], again};
+  return {out[0], recompute};
 }
 
-Tensor attention(const Repeatable& qkv, const PackedRows& rows, const Heads& heads, const AttentionTypes& types) {
+Tensor attention(const Recomputable& qkv, const PackedRows& rows, const Heads& heads, const AttentionTypes& types) {
   const Tensor& qkv_NC = qkv.value;
   const std::int64_t num_rows = qkv_NC.size(0);
   const Tensor out_NHE = make(num_rows, heads.num_heads * heads.head_dim, types.out);
   const Tensor lse_NH = make(num_rows, heads.num_heads, torch::kFloat32);
-  ops::varlen_attention(attention_args(rows, heads, qkv_NC, types.products), mixed(out_NHE), floats(lse_NH));
-  return differentiable({qkv_NC}, {out_NHE}, [again = qkv.again, lse_NH, heads, types, &rows](const TensorList& d) {
-    const Tensor qkv_again_NC = again();
-    const Tensor d_out_NHE = d[0].contiguous(), d_qkv_NC = torch::empty_like(qkv_again_NC);
-    ops::varlen_attention_backward(attention_args(rows, heads, qkv_again_NC, types.products), floats(lse_NH),
-                                   mixed(d_out_NHE), floats(d_qkv_NC));
-    return TensorList{d_qkv_NC};
-  })[0];
+  ops::varlen_attention(attention_args(rows, heads, qkv_NC, types.matmuls), mixed(out_NHE), floats(lse_NH));
+  return differentiable({qkv_NC}, {out_NHE},
+                        [recompute = qkv.recompute, lse_NH, heads, types, &rows](const TensorList& d) {
+                          const Tensor qkv_NC_recomputed = recompute();
+                          const Tensor d_out_NHE = d[0].contiguous(), d_qkv_NC = torch::empty_like(qkv_NC_recomputed);
+                          ops::varlen_attention_backward(attention_args(rows, heads, qkv_NC_recomputed, types.matmuls),
+                                                         floats(lse_NH), mixed(d_out_NHE), floats(d_qkv_NC));
+                          return TensorList{d_qkv_NC};
+                        })[0];
 }
 
-Repeatable swiglu(const Tensor& gate_up_N2F) {
-  const std::int64_t rows = gate_up_N2F.size(0), width = gate_up_N2F.size(1) / 2;
-  const Again again = [gate_up_N2F, rows, width] {
-    const Tensor out_NF = make(rows, width, gate_up_N2F.scalar_type());
-    ops::swiglu(rows, width, mixed(gate_up_N2F), mixed(out_NF));
+Recomputable swiglu(const Tensor& halves_N2F) {
+  const std::int64_t rows = halves_N2F.size(0), width = halves_N2F.size(1) / 2;
+  const Recompute recompute = [halves_N2F, rows, width] {
+    const Tensor out_NF = make(rows, width, halves_N2F.scalar_type());
+    ops::swiglu(rows, width, mixed(halves_N2F), mixed(out_NF));
     return out_NF;
   };
-  const TensorList out = differentiable({gate_up_N2F}, {again()}, [gate_up_N2F, rows, width](const TensorList& d) {
-    const Tensor d_out_NF = d[0].contiguous(), d_in_N2F = gate_up_N2F.detach();
-    ops::swiglu_backward(rows, width, mixed(gate_up_N2F), mixed(d_out_NF), mixed(d_in_N2F));
+  const TensorList out = differentiable({halves_N2F}, {recompute()}, [halves_N2F, rows, width](const TensorList& d) {
+    const Tensor d_out_NF = d[0].contiguous(), d_in_N2F = halves_N2F.detach();
+    ops::swiglu_backward(rows, width, mixed(halves_N2F), mixed(d_out_NF), mixed(d_in_N2F));
     return TensorList{d_in_N2F};
   });
-  return {out[0], again};
+  return {out[0], recompute};
 }
 
 }  // namespace qrl::learner

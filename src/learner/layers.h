@@ -1,5 +1,5 @@
-// Owns the differentiable operations of a transformer on packed rows: each runs our fused loops or one matrix product,
-// and adds its weights' gradients straight into their fp32 accumulators. What is cheap to compute again is not kept for
+// Owns the differentiable operations of a transformer on packed rows: each runs our fused loops or one matmul,
+// and adds its weights' gradients straight into their fp32 accumulators. What is cheap to recompute is not kept for
 // the backward pass. Knows no model.
 #pragma once
 
@@ -30,11 +30,11 @@ struct Heads {
 
 /// Computes a result once more, with the same bits, from what is kept anyway. Called at most once, before what it reads
 /// is given up.
-using Again = std::function<Tensor()>;
+using Recompute = std::function<Tensor()>;
 /// A result that its consumer need not keep for its backward pass.
-struct Repeatable {
+struct Recomputable {
   Tensor value;
-  Again again;
+  Recompute recompute;
 };
 
 /// Rows of `values_VD` (the table's own or a snapshot's, fp32 or bf16) rounded to `compute`, as fp32 [N, D]; the
@@ -42,21 +42,21 @@ struct Repeatable {
 /// must outlive the backward pass.
 Tensor embed(const PackedRows& rows, const Weight& table_VD, const Tensor& values_VD, torch::ScalarType compute);
 
-/// x · Wᵀ in x's dtype, bf16 or fp32. x: [N, in], W: [out, in]. This and its gradients are ops/product.h's: bf16
+/// x · Wᵀ in x's dtype, bf16 or fp32. x: [N, in], W: [out, in]. This and its gradients are ops/matmul.h's: bf16
 /// operands are multiplied exactly and added in fp32; y and dX = dY·W are rounded to bf16 once, dW = dYᵀ·X not at all
-/// before it is added to the fp32 gradient. `x_again` takes the place of x in the backward pass.
-Tensor linear(const Tensor& x, const Weight& weight, Again x_again = {});
+/// before it is added to the fp32 gradient. `recompute_x` takes the place of x in the backward pass.
+Tensor linear(const Tensor& x, const Weight& weight, Recompute recompute_x = {});
 
 /// The residual stream after a branch, and its normed form.
 struct Normed {
   Tensor sum_ND;     ///< x + branch and its bias, fp32
   Tensor normed_ND;  ///< RMSNorm(sum) · gain, in the compute dtype
-  Again normed_again;
+  Recompute recompute_normed;
 };
 /// What a norm adds to the residual stream before it: nothing when `value_ND` is undefined (then sum is x itself).
 struct Branch {
   Tensor value_ND;
-  Weight bias{};            ///< of the product that made it; undefined in models without
+  Weight bias{};            ///< of the matmul that made it; undefined in models without
   bool bias_is_in = false;  ///< as qkv_transform has it
 };
 /// x fp32.
@@ -67,32 +67,32 @@ struct QkvWeights {
   Weight bias, q_gain, k_gain;
 };
 /// Bias, norm of q and k, rotary positions; fp32 [N, C]. With bf16 input k and v are rounded to bf16, as the decoder's
-/// pages hold them. `bias_is_in` says that the product has added the bias already: then only its gradient is left to
+/// pages hold them. `bias_is_in` says that the matmul has added the bias already: then only its gradient is left to
 /// do. `rows` must outlive the backward pass.
-Repeatable qkv_transform(const Tensor& qkv_NC, const PackedRows& rows, const Heads& heads, const QkvWeights& weights,
-                         bool bias_is_in);
+Recomputable qkv_transform(const Tensor& qkv_NC, const PackedRows& rows, const Heads& heads, const QkvWeights& weights,
+                           bool bias_is_in);
 
-/// bf16 or fp32: what operands are rounded to in attention's products, forward and backward, and what comes out.
+/// bf16 or fp32: what operands are rounded to in attention's matmuls, forward and backward, and what comes out.
 struct AttentionTypes {
-  torch::ScalarType products = torch::kBFloat16, out = torch::kBFloat16;
+  torch::ScalarType matmuls = torch::kBFloat16, out = torch::kBFloat16;
 };
 
 /// Causal attention within each sequence; [N, H·E]. `rows` must outlive the backward pass.
-Tensor attention(const Repeatable& qkv_NC, const PackedRows& rows, const Heads& heads, const AttentionTypes& types);
+Tensor attention(const Recomputable& qkv_NC, const PackedRows& rows, const Heads& heads, const AttentionTypes& types);
 
 /// What the attention ops of ops/varlen_attention.h take; points into both.
 ops::VarlenAttention attention_args(const PackedRows& rows, const Heads& heads, const Tensor& qkv_NC,
-                                    torch::ScalarType products);
+                                    torch::ScalarType matmuls);
 
-/// silu(gate) · up of [N, 2F] (gate first), in its dtype. The backward pass writes its result over gate_up_N2F, which
+/// silu(gate) · up of [N, 2F] (gate first), in its dtype. The backward pass writes its result over halves_N2F, which
 /// nobody else may read by then.
-Repeatable swiglu(const Tensor& gate_up_N2F);
+Recomputable swiglu(const Tensor& halves_N2F);
 
-/// x · weightᵀ and d_y · weight, as linear computes them, rounded to `out` once. x, d_y in the dtype of the product;
+/// x · weightᵀ and d_y · weight, as linear computes them, rounded to `out` once. x, d_y in the dtype of the matmul;
 /// weight of any.
 Tensor times_transposed(const Tensor& x, const Tensor& weight, torch::ScalarType out);
 Tensor times(const Tensor& d_y, const Tensor& weight, torch::ScalarType out);
-/// gradient += d_yᵀ · x, fp32; d_y in the dtype of the product, x of any.
+/// gradient += d_yᵀ · x, fp32; d_y in the dtype of the matmul, x of any.
 void accumulate_weight_gradient(const Tensor& d_y, const Tensor& x, const Tensor& gradient);
 
 }  // namespace qrl::learner

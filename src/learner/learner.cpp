@@ -31,7 +31,7 @@ namespace {
 
 bool uses_torch_ops(const LearnerOptions& options) { return options.torch_ops || options.device == base::Device::cuda; }
 
-/// Its linear layers are the decoder's own products on the device.
+/// Its linear layers are the decoder's own matmuls on the device.
 bool multiplies_on_device(const LearnerOptions& options) {
   return uses_torch_ops(options) && options.forward == config::LearnerForward::low_bit;
 }
@@ -124,7 +124,7 @@ struct Learner::State {
   }
 
   /// With masters and moments that were written from outside.
-  void begin_again(std::int64_t updates) {
+  void restart(std::int64_t updates) {
     num_updates = updates;
     published = nullptr;
     clear_gradients(parameters);
@@ -134,7 +134,7 @@ struct Learner::State {
   }
 
   PackedRows pack(const types::MicroBatch& batch);
-  TargetRows targets_of(const types::MicroBatch& batch, const ops::DrawParams& drawn_from) const;
+  TargetRows targets_of(const types::MicroBatch& batch, const ops::SampleParams& sample_params) const;
   /// Null: attention over packed rows, or the decoder's own.
   std::unique_ptr<const PageLayout> page_layout(const PackedRows& rows) const {
     return options.bitwise && !parameters.torch_ops() ? std::make_unique<const PageLayout>(rows) : nullptr;
@@ -232,11 +232,11 @@ PackedRows Learner::State::pack(const types::MicroBatch& batch) {
   return rows;
 }
 
-TargetRows Learner::State::targets_of(const types::MicroBatch& batch, const ops::DrawParams& drawn_from) const {
-  QRL_REQUIRE(drawn_from.temperature > 0, "temperature", "above 0 (log-probs of a greedy choice teach nothing)",
-              std::to_string(drawn_from.temperature));
+TargetRows Learner::State::targets_of(const types::MicroBatch& batch, const ops::SampleParams& sample_params) const {
+  QRL_REQUIRE(sample_params.temperature > 0, "temperature", "above 0 (log-probs of a greedy choice teach nothing)",
+              std::to_string(sample_params.temperature));
   TargetRows targets;
-  targets.drawn_from = drawn_from;
+  targets.sample_params = sample_params;
   targets.chunk_tokens = options.logprob_chunk_tokens;
   for (std::size_t t = 0; t < batch.loss_mask.size(); ++t) {
     if (batch.loss_mask[t] == 0) continue;
@@ -261,10 +261,10 @@ Learner::~Learner() {
   release_tensor_memory();
 }
 
-TokenScores Learner::score(const types::MicroBatch& batch, const ops::DrawParams& drawn_from) {
+TokenScores Learner::score(const types::MicroBatch& batch, const ops::SampleParams& sample_params) {
   const torch::NoGradGuard no_grad;
   const PackedRows rows = state_->pack(batch);
-  const TargetRows targets = state_->targets_of(batch, drawn_from);
+  const TargetRows targets = state_->targets_of(batch, sample_params);
   TokenScores scores{std::vector<float>(batch.tokens.size()), std::vector<float>(batch.tokens.size())};
   if (targets.rows.empty()) return scores;
   const auto pages = state_->page_layout(rows);
@@ -278,11 +278,11 @@ TokenScores Learner::score(const types::MicroBatch& batch, const ops::DrawParams
 }
 
 void Learner::accumulate(const types::MicroBatch& batch, const types::GlobalCounts& counts, const LossOptions& loss,
-                         const ops::DrawParams& drawn_from, bool is_last) {
+                         const ops::SampleParams& sample_params, bool is_last) {
   state_->require_trainable();
   QRL_INVARIANT(!state_->sums.begun(), "micro-batch", "an update after the last one", "another");
   const PackedRows rows = state_->pack(batch);
-  const TargetRows targets = state_->targets_of(batch, drawn_from);
+  const TargetRows targets = state_->targets_of(batch, sample_params);
   if (targets.rows.empty()) return;
   QRL_INVARIANT(counts.response_tokens > 0 && counts.sequences > 0, "micro-batch", "global counts above 0",
                 std::to_string(counts.response_tokens));
@@ -373,14 +373,14 @@ void Learner::restore(const model::WeightViews& masters, const model::WeightView
   const torch::NoGradGuard no_grad;
   state_->parameters.restore_masters(masters);
   state_->parameters.restore_moments(optimizer_state);
-  state_->begin_again(num_updates);
+  state_->restart(num_updates);
 }
 
 void Learner::restore(const std::function<void(const std::string& name, const base::View& to)>& fill,
                       std::int64_t num_updates) {
   const torch::NoGradGuard no_grad;
   state_->parameters.fill(fill);
-  state_->begin_again(num_updates);
+  state_->restart(num_updates);
 }
 
 void Learner::publish(model::Snapshot& snapshot, std::int64_t version, model::DeviceWeights* device) {

@@ -36,7 +36,7 @@ struct LossOptions {
   config::CorrectionRecipe correction;
   std::int64_t max_response_length = 0;  ///< data.max_response_length: of seq-mean-token-sum-norm
   double ais_alpha = 0;                  ///< with method ais: set_ais_alpha
-  /// The weights are those that drew: a bitwise learner then checks its promise on every token.
+  /// The weights are those that sampled: a bitwise learner then checks its promise on every token.
   bool at_sampling_weights = false;
 };
 
@@ -45,7 +45,7 @@ inline constexpr std::size_t kStagingBytes = std::size_t{256} << 20;
 
 struct LearnerOptions {
   /// cuda: masters, gradients, moments and activations are on the GPU of this rank's number on its machine, round and
-  /// round, where LibTorch's operations compute (device_forward.h), and with low_bit the decoder's products; not with
+  /// round, where LibTorch's operations compute (device_forward.h), and with low_bit the decoder's matmuls; not with
   /// backward int8. An input error where there is no such GPU.
   base::Device device = base::Device::cpu;
   /// LibTorch's operations on the CPU as well, in place of src/ops': for tests, where there is no GPU. The host is then
@@ -60,12 +60,12 @@ struct LearnerOptions {
   /// With fake_quant and low_bit the linear layers read the snapshot last published, which must hold the present
   /// masters at every forward pass: publish after each update and restore.
   config::LearnerForward forward = config::LearnerForward::bf16;
-  /// With low_bit: the backward products of the layers in that format in its codes as well (quantized.h).
+  /// With low_bit: the backward matmuls of the layers in that format in its quantized values as well (quantized.h).
   config::LearnerBackward backward = config::LearnerBackward::model_dtype;
   /// With low_bit: every op of the forward pass is the decoder's, keys and values are kept in `kv_format` (not
-  /// fp8_e4m3) as its pages keep them, and so log-probs are the sampler's bit for bit at the weights that drew. On a
+  /// fp8_e4m3) as its pages keep them, and so log-probs are the sampler's bit for bit at the weights that sampled. On a
   /// device the decoder itself, which must sum each row alone, runs the forward pass, without top-k and top-p; the
-  /// backward pass computes each layer again from what entered it.
+  /// backward pass recomputes each layer from what entered it.
   bool bitwise = false;
   quant::KvFormat kv_format = quant::KvFormat::int8;  ///< the sampler's; fp32 pages make low_bit's attention fp32 too
   /// Logits from fp32 hidden states and the masters of lm_head; else from the compute dtype's.
@@ -80,8 +80,8 @@ struct LearnerOptions {
   std::int64_t total_updates = 0;  ///< horizon of the linear and cosine schedules (down to 0)
 };
 
-/// Tokens whose gradients a device's learner encodes at once with backward fp8_e4m3, whole runs of 128: what that takes
-/// in fp32 stays small beside a micro-batch of a large model, and products keep a GPU busy.
+/// Tokens whose gradients a device's learner quantizes at once with backward fp8_e4m3, whole segments of 128: what that
+/// takes in fp32 stays small beside a micro-batch of a large model, and matmuls keep a GPU busy.
 inline constexpr std::int64_t kFp8GradientTokens = 4096;
 
 /// Named statistics of one optimizer update over all ranks ("actor/pg_loss", "mismatch/k3_kl", …; the names are those
@@ -114,13 +114,13 @@ class Learner {
   Learner& operator=(const Learner&) = delete;
 
   /// Log-probs of the targets under the present weights, no gradient.
-  TokenScores score(const types::MicroBatch& batch, const ops::DrawParams& drawn_from);
+  TokenScores score(const types::MicroBatch& batch, const ops::SampleParams& sample_params);
 
   /// Adds the gradient of this micro-batch's share of the loss (its denominators are the global `counts`).
   /// Gradients accumulate in fp32. is_last: none follows before `update`, so that sums over ranks begin while the
   /// backward pass goes on (GradientSums); every rank may or may not say so.
   void accumulate(const types::MicroBatch& batch, const types::GlobalCounts& counts, const LossOptions& loss,
-                  const ops::DrawParams& drawn_from, bool is_last = false);
+                  const ops::SampleParams& sample_params, bool is_last = false);
 
   /// Ends the mini-batch: sums gradients over ranks, checks them, clips, applies the optimizer's update and clears the
   /// gradients. Not finite on any rank: nothing is applied anywhere, the update count and schedule stay.
@@ -163,7 +163,7 @@ class Learner {
   /// Quantizes the masters into `snapshot`. With fake_quant and low_bit the learner reads it from now on: it must live
   /// as long, and nobody else may publish into it. Collective when sharded: then takes one tensor at a time. `device`
   /// (or null): where on this learner's device the snapshot's weights are kept, too. Once they are there (holds) they
-  /// are rewritten there alone, from the masters in place (DeviceWriter), and decoded there for fake_quant. With
+  /// are rewritten there alone, from the masters in place (DeviceWriter), and dequantized there for fake_quant. With
   /// low_bit on a device it is a must, and lives as long as the snapshot: the forward pass reads the weights there, and
   /// has them brought there if need be.
   void publish(model::Snapshot& snapshot, std::int64_t version, model::DeviceWeights* device = nullptr);

@@ -9,7 +9,7 @@ namespace qrl::learner {
 
 namespace {
 
-/// A run of consecutive targets and their logits.
+/// A segment of consecutive targets and their logits.
 struct Chunk {
   std::int64_t begin = 0, size = 0;
   Tensor rows;       ///< int64 row numbers
@@ -22,16 +22,16 @@ struct Chunk {
 Tensor logits_of(const Tensor& hidden_MD, const ops::PackedLinear& head) {
   const std::int64_t num_rows = hidden_MD.size(0);
   const Tensor x = hidden_MD.to(torch::kFloat32), logits_MV = torch::empty({num_rows, head.out});
-  ops::Activations codes(head.format, num_rows, head.in);
+  ops::Activations quantized(head.format, num_rows, head.in);
   base::parallel(0, [&](base::Team& team) {
-    ops::encode(team, x.data_ptr<float>(), {0, num_rows}, codes);
+    ops::quantize(team, x.data_ptr<float>(), {0, num_rows}, quantized);
     team.barrier();
-    ops::linear(team, codes, head, {0, num_rows}, false, logits_MV.data_ptr<float>());
+    ops::linear(team, quantized, head, {0, num_rows}, false, logits_MV.data_ptr<float>());
   });
   return logits_MV;
 }
 
-/// body(chunk) on each run of targets; before that, while nothing is cut off yet, uncut(chunk).
+/// body(chunk) on each segment of targets; before that, while nothing is cut off yet, uncut(chunk).
 template <class Uncut, class Body>
 void for_each_chunk(const Tensor& hidden_ND, const ops::PackedLinear& head, const TargetRows& targets,
                     const Uncut& uncut, const Body& body) {
@@ -43,11 +43,12 @@ void for_each_chunk(const Tensor& hidden_ND, const ops::PackedLinear& head, cons
     chunk.rows = torch::from_blob(const_cast<std::int64_t*>(targets.rows.data()) + begin, {chunk.size}, torch::kInt64);
     chunk.hidden_MD = hidden_ND.index_select(0, chunk.rows);
     chunk.logits_MV = logits_of(chunk.hidden_MD, head);
-    chunk.distribution = {chunk.size, head.out, 1.0F / targets.drawn_from.temperature, targets.targets.data() + begin};
+    chunk.distribution = {chunk.size, head.out, 1.0F / targets.sample_params.temperature,
+                          targets.targets.data() + begin};
     uncut(chunk);
     base::parallel_for(chunk.size, 1, [&](base::Range rows) {
       for (std::int64_t r = rows.begin; r < rows.end; ++r) {
-        ops::exclude_cut_tokens(chunk.logits_MV.data_ptr<float>() + r * head.out, head.out, targets.drawn_from,
+        ops::exclude_cut_tokens(chunk.logits_MV.data_ptr<float>() + r * head.out, head.out, targets.sample_params,
                                 targets.targets[static_cast<std::size_t>(begin + r)]);
       }
     });
@@ -72,7 +73,7 @@ TargetScores target_log_probs(const Tensor& hidden_ND, const Weight& lm_head, co
     base::parallel_for(chunk.size, 1, [&](base::Range rows) {
       for (std::int64_t r = rows.begin; r < rows.end; ++r) {
         sampled.data_ptr<float>()[chunk.begin + r] =
-            ops::logprob(chunk.logits_MV.data_ptr<float>() + r * head.out, head.out, targets.drawn_from,
+            ops::logprob(chunk.logits_MV.data_ptr<float>() + r * head.out, head.out, targets.sample_params,
                          targets.targets[static_cast<std::size_t>(chunk.begin + r)]);
       }
     });

@@ -1,4 +1,4 @@
-// Owns the fused product with lm_head, log-softmax and entropy: log-probs of targets without tokens × vocabulary in
+// Owns the fused matmul with lm_head, log-softmax and entropy: log-probs of targets without tokens × vocabulary in
 // memory. Knows neither the layers below nor the loss above.
 #pragma once
 
@@ -12,7 +12,7 @@ namespace qrl::learner {
 struct TargetRows {
   std::vector<std::int64_t> rows;     ///< M row numbers, ascending
   std::vector<std::int32_t> targets;  ///< M
-  ops::DrawParams drawn_from;         ///< temperature, and what top-k and top-p leave: as the sampler drew
+  ops::SampleParams sample_params;    ///< temperature, and what top-k and top-p leave: as the sampler drew
   std::int64_t chunk_tokens = 1024;   ///< rows whose logits exist at once
 };
 
@@ -21,7 +21,7 @@ struct TargetScores {
   Tensor log_probs_M, entropy_M;
 };
 
-/// Logits are ops::linear's, from hidden states encoded for `head` (lm_head as the kernels read it); log-softmax is
+/// Logits are ops::linear's, from hidden states quantized for `head` (lm_head as the kernels read it); log-softmax is
 /// fp32. The backward pass recomputes the logits chunk by chunk and goes through lm_head.value. With `as_sampled` the
 /// log-probs are ops::logprob's, the sampler's own bits. `head` and `targets` must outlive the backward pass.
 TargetScores target_log_probs(const Tensor& hidden_ND, const Weight& lm_head, const ops::PackedLinear& head,

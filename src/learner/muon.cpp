@@ -12,9 +12,9 @@ namespace {
 
 torch::Tensor rounded(const torch::Tensor& values) { return values.to(torch::kBFloat16).to(torch::kFloat32); }
 
-/// Of matrices that bf16 holds exactly: a GPU has them as that, the CPU may have no such products.
-torch::Tensor product(const torch::Tensor& x, const torch::Tensor& y) {
-  if (x.is_cpu()) return x.matmul(y);
+/// Of matrices that bf16 holds exactly: a GPU has them as that, the CPU may have no such matmuls.
+torch::Tensor mm(const torch::Tensor& x, const torch::Tensor& y) {
+  if (x.is_cpu()) return x.mm(y);
   return at::mm(x.to(torch::kBFloat16), y.to(torch::kBFloat16), torch::kFloat32);
 }
 
@@ -45,9 +45,9 @@ torch::Tensor newton_schulz(const torch::Tensor& matrix, std::int64_t steps) {
   const double norm = matrix.to(torch::kFloat64).norm().item<double>();
   torch::Tensor x = rounded((is_tall ? matrix.t() : matrix).contiguous() * (1 / (norm + kEps)));
   for (std::int64_t step = 0; step < steps; ++step) {
-    const torch::Tensor gram = rounded(product(x, x.t()));
-    const torch::Tensor polynomial = rounded(kB * gram + kC * product(gram, gram));
-    x = rounded(kA * x + product(polynomial, x));
+    const torch::Tensor gram = rounded(mm(x, x.t()));
+    const torch::Tensor polynomial = rounded(kB * gram + kC * mm(gram, gram));
+    x = rounded(kA * x + mm(polynomial, x));
   }
   return (is_tall ? x.t() : x).contiguous().to(torch::kBFloat16);
 }
@@ -66,7 +66,7 @@ void muon_step(std::span<const MuonMatrix> matrices, const MuonStep& step, RankT
   };
   const base::Range all{0, static_cast<std::int64_t>(matrices.size())};
   const bool on_cpu = matrices.empty() || matrices.front().weights.is_cpu();
-  // One thread a matrix: LibTorch's products inside a parallel region use no further ones, so no sum is split by their
+  // One thread a matrix: LibTorch's matmuls inside a parallel region use no further ones, so no sum is split by their
   // number. A GPU takes one after another.
   if (on_cpu) base::parallel_for(all.end, 1, advance);
   else advance(all);

@@ -13,7 +13,7 @@ namespace qrl::learner {
 
 /// The nearest semi-orthogonal matrix, roughly: `steps` quintic Newton–Schulz steps from G/‖G‖_F (Jordan et al. 2024,
 /// "Muon", coefficients 3.4445, −4.7750, 2.0315): singular values of G that are not tiny against its norm end between
-/// about 0.7 and 1.2, and not at 1. Values are rounded to bf16 after each product, whose sums are fp32, so the result
+/// about 0.7 and 1.2, and not at 1. Values are rounded to bf16 after each matmul, whose sums are fp32, so the result
 /// depends neither on threads nor on what the machine knows of bf16. [rows, cols] fp32 in, bf16 out, on its device; 0
 /// stays 0.
 torch::Tensor newton_schulz(const torch::Tensor& matrix, std::int64_t steps);

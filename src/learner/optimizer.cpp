@@ -35,13 +35,13 @@ std::vector<MuonMatrix> muon_matrices(const Parameters& parameters, const Gradie
   return matrices;
 }
 
-void adamw(const Parameters& parameters, const AdamwRun& run, const config::OptimRecipe& optim,
+void adamw(const Parameters& parameters, const AdamwSegment& segment, const config::OptimRecipe& optim,
            const OptimizerStep& step) {
-  const Tensor weights = parameters.masters(run.owned_offset, run.count);
-  Tensor gradients = parameters.gradients(run.offset, run.count);
-  const Tensor exp_avg = parameters.exp_avg(run.owned_offset, run.count);
-  const Tensor exp_avg_sq = parameters.exp_avg_sq(run.owned_offset, run.count);
-  const double weight_decay = run.decays ? optim.weight_decay : 0;
+  const Tensor weights = parameters.masters(segment.owned_offset, segment.count);
+  Tensor gradients = parameters.gradients(segment.offset, segment.count);
+  const Tensor exp_avg = parameters.exp_avg(segment.owned_offset, segment.count);
+  const Tensor exp_avg_sq = parameters.exp_avg_sq(segment.owned_offset, segment.count);
+  const double weight_decay = segment.decays ? optim.weight_decay : 0;
   const auto updates = static_cast<double>(step.num_updates + 1);
   if (parameters.torch_ops()) {
     gradients.mul_(step.gradient_scale);
@@ -60,8 +60,8 @@ void adamw(const Parameters& parameters, const AdamwRun& run, const config::Opti
   args.first_correction = static_cast<float>(1 / (1 - std::pow(optim.betas[0], updates)));
   args.second_correction = static_cast<float>(1 / (1 - std::pow(optim.betas[1], updates)));
   args.gradient_scale = static_cast<float>(step.gradient_scale);
-  ops::adamw_step(args, run.count, weights.data_ptr<float>(), gradients.data_ptr<float>(), exp_avg.data_ptr<float>(),
-                  exp_avg_sq.data_ptr<float>());
+  ops::adamw_step(args, segment.count, weights.data_ptr<float>(), gradients.data_ptr<float>(),
+                  exp_avg.data_ptr<float>(), exp_avg_sq.data_ptr<float>());
 }
 
 }  // namespace
@@ -135,7 +135,7 @@ void take_step(Parameters& parameters, const config::OptimRecipe& optim, const O
   for (const GradientRange& turn : turns(parameters, ranks)) {
     if (optim.name == config::OptimName::muon)
       muon_step(muon_matrices(parameters, turn), muon, parameters.is_sharded() ? *alone : ranks);
-    for (const AdamwRun& run : parameters.adamw_runs(turn)) adamw(parameters, run, optim, step);
+    for (const AdamwSegment& segment : parameters.adamw_segments(turn)) adamw(parameters, segment, optim, step);
     parameters.begin_refresh(turn, ranks);
   }
   if (parameters.is_sharded()) clear_gradients(parameters);  // this rank's terms of the others'

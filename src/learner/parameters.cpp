@@ -15,6 +15,7 @@
 #include "learner/device_quantized.h"
 #include "learner/quantized.h"
 #include "learner/shards.h"
+#include "model/block.h"
 
 namespace qrl::learner {
 
@@ -29,7 +30,7 @@ int rank_of_kind(const model::WeightSpec& spec) {
   return !is_matrix(spec) ? 2 : (spec.kind == model::WeightKind::linear ? 0 : 1);
 }
 
-/// Tensors that one product reads as one matrix (or bias) must follow each other: their order within a layer.
+/// Tensors that one matmul reads as one matrix (or bias) must follow each other: their order within a layer.
 int rank_in_group(std::string_view name) {
   constexpr std::array<std::string_view, 5> kOrder = {"q_proj.", "k_proj.", "v_proj.", "gate_proj.", "up_proj."};
   for (std::size_t i = 0; i < kOrder.size(); ++i) {
@@ -68,11 +69,11 @@ void copy_views(const model::WeightViews& from, const model::WeightViews& to, co
 
 Parameters::Parameters(const model::ModelConfig& config, const model::WeightSource& initial,
                        const ParameterOptions& options)
-    : options_(options) {
+    : config_(config), options_(options) {
   policy_.lm_head_dtype = options.f32_lm_head ? torch::kFloat32 : options.compute;
   place(model::weight_specs(config));
   share_out();
-  make_stretches();
+  make_segments();
   for (const Placement& placement : placements_) {
     if (!is_mine(placement)) continue;
     const Tensor to = masters(placement.owned_offset, placement.spec.shape.numel());
@@ -80,7 +81,7 @@ Parameters::Parameters(const model::ModelConfig& config, const model::WeightSour
     initial.read(placement.spec, values.data_ptr<float>());
     if (!to.is_cpu()) to.copy_(values);
   }
-  bind_policy(config);
+  bind_policy();
 }
 
 bool Parameters::has_copies() const {
@@ -137,14 +138,14 @@ void Parameters::share_out() {
   exp_avg_sq_ = zeros(num_mine_ - num_muons_);
 }
 
-void Parameters::make_stretches() {
+void Parameters::make_segments() {
   const auto size = static_cast<std::int64_t>(gradient_parts_.back().begin + gradient_parts_.back().count);
   if (!has_copies()) {
-    stretches_.push_back({0, size, masters_});
+    segments_.push_back({0, size, masters_});
     return;
   }
   const auto add = [&](std::int64_t begin, std::int64_t end, torch::ScalarType dtype, bool is_read) {
-    stretches_.push_back({begin, end, is_read ? zeros(end - begin, dtype) : Tensor()});
+    segments_.push_back({begin, end, is_read ? zeros(end - begin, dtype) : Tensor()});
   };
   add(0, first_other_, options_.compute, options_.reads_layers);
   add(first_other_, num_decayed_, policy_.lm_head_dtype, options_.reads_tables);
@@ -182,19 +183,19 @@ std::vector<std::size_t> Parameters::in_order() const {
 
 bool Parameters::is_muons(const Placement& placement) const { return placement.offset < first_adamw_; }
 
-std::vector<AdamwRun> Parameters::adamw_runs(const GradientRange& range) const {
-  std::vector<AdamwRun> runs;
+std::vector<AdamwSegment> Parameters::adamw_segments(const GradientRange& range) const {
+  std::vector<AdamwSegment> segments;
   for (const std::size_t i : in_order()) {
     const Placement& placement = placements_[i];
     if (!is_mine(placement) || is_muons(placement) || !range.holds(placement.offset)) continue;
     const std::int64_t count = placement.spec.shape.numel();
     const bool decays = placement.offset < num_decayed_;
-    const bool goes_on =
-        !runs.empty() && runs.back().decays == decays && runs.back().offset + runs.back().count == placement.offset;
-    if (goes_on) runs.back().count += count;
-    else runs.push_back({placement.offset, placement.owned_offset, count, decays});
+    const bool goes_on = !segments.empty() && segments.back().decays == decays &&
+                         segments.back().offset + segments.back().count == placement.offset;
+    if (goes_on) segments.back().count += count;
+    else segments.push_back({placement.offset, placement.owned_offset, count, decays});
   }
-  return runs;
+  return segments;
 }
 
 const Placement& Parameters::placement(const std::string& name) const {
@@ -218,12 +219,13 @@ Weight Parameters::weight(const std::vector<std::string>& names) const {
   const auto slice = [&](const Tensor& flat, std::int64_t begin) {
     return flat.defined() ? flat.narrow(0, first.offset - begin, next - first.offset).view(shape) : Tensor();
   };
-  const auto stretch =
-      std::find_if(stretches_.begin(), stretches_.end(), [&](const Stretch& each) { return first.offset < each.end; });
-  return {slice(stretch->values, stretch->begin), slice(gradients_, 0)};
+  const auto segment =
+      std::find_if(segments_.begin(), segments_.end(), [&](const Segment& each) { return first.offset < each.end; });
+  return {slice(segment->values, segment->begin), slice(gradients_, 0)};
 }
 
-void Parameters::bind_policy(const model::ModelConfig& config) {
+void Parameters::bind_policy() {
+  const model::ModelConfig& config = config_;
   policy_.embedding = weight({"model.embed_tokens.weight"});
   policy_.final_norm = weight({"model.norm.weight"});
   const std::string lm_head = config.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight";
@@ -234,23 +236,22 @@ void Parameters::bind_policy(const model::ModelConfig& config) {
                                            config.hidden_size, false);
   }
   for (std::int64_t idx = 0; idx < config.num_hidden_layers; ++idx) {
-    const std::string layer = "model.layers." + std::to_string(idx) + ".";
-    const std::string attention = layer + "self_attn.", mlp = layer + "mlp.";
+    const std::string layer = model::layer_prefix(idx);
     LayerWeights bound;
-    bound.input_norm = weight({layer + "input_layernorm.weight"});
-    bound.post_norm = weight({layer + "post_attention_layernorm.weight"});
-    bound.qkv = weight({attention + "q_proj.weight", attention + "k_proj.weight", attention + "v_proj.weight"});
-    bound.o = weight({attention + "o_proj.weight"});
-    if (config.o_bias) bound.o_bias = weight({attention + "o_proj.bias"});
-    bound.gate_up = weight({mlp + "gate_proj.weight", mlp + "up_proj.weight"});
-    bound.down = weight({mlp + "down_proj.weight"});
-    if (config.qkv_bias) {
-      bound.transform.bias = weight({attention + "q_proj.bias", attention + "k_proj.bias", attention + "v_proj.bias"});
-    }
-    if (config.qk_norm) {
-      bound.transform.q_gain = weight({attention + "q_norm.weight"});
-      bound.transform.k_gain = weight({attention + "k_norm.weight"});
-    }
+    model::visit_block(
+        config,
+        [&](const model::BlockGain& gain, const auto& of) {
+          of(bound) = weight({layer + std::string(gain.module) + ".weight"});
+        },
+        [&](const model::BlockMatrix& matrix, const auto& of) {
+          std::vector<std::string> weights, biases;
+          for (const model::BlockModule& module : matrix.modules) {
+            weights.push_back(layer + std::string(module.name) + ".weight");
+            biases.push_back(layer + std::string(module.name) + ".bias");
+          }
+          of(bound).weight = weight(weights);
+          if (matrix.has_bias) of(bound).bias = weight(biases);
+        });
     policy_.layers.push_back(bound);
   }
 }
@@ -262,11 +263,11 @@ void Parameters::refresh(RankTensors& ranks) {
 
 void Parameters::begin_refresh(const GradientRange& range, RankTensors& ranks) {
   if (!has_copies()) return;
-  for (const Stretch& stretch : stretches_) {
-    const std::int64_t begin = std::max(stretch.begin, range.begin), end = std::min(stretch.end, range.end());
-    if (!stretch.values.defined() || begin >= end) continue;
+  for (const Segment& segment : segments_) {
+    const std::int64_t begin = std::max(segment.begin, range.begin), end = std::min(segment.end, range.end());
+    if (!segment.values.defined() || begin >= end) continue;
     const GradientRange here{begin, end - begin};
-    const Tensor values = stretch.values.narrow(0, begin - stretch.begin, here.count);
+    const Tensor values = segment.values.narrow(0, begin - segment.begin, here.count);
     for (const Placement& placement : placements_) {
       if (!is_mine(placement) || !here.holds(placement.offset)) continue;
       const std::int64_t count = placement.spec.shape.numel();
@@ -291,7 +292,7 @@ void Parameters::read_quantized(const model::Snapshot& snapshot) {
   QRL_INVARIANT(options_.fake_quant, "parameters", "fake_quant", "another forward pass");
   const auto read = [](const ops::PackedLinear& packed, Tensor to) {
     // Of a compute dtype, so that what is copied to a device is no larger than what stays there.
-    to.copy_(decoded_weight(packed, to.scalar_type()));
+    to.copy_(dequantized_weight(packed, to.scalar_type()));
   };
   // The sampler's are bf16 where the compute dtype may be fp32; a tied head is the embedding.
   policy_.embedding.value.copy_(snapshot_embedding(snapshot));
@@ -300,16 +301,14 @@ void Parameters::read_quantized(const model::Snapshot& snapshot) {
   for (std::size_t idx = 0; idx < policy_.layers.size(); ++idx) {
     const model::LayerSnapshot& from = snapshot.layer(static_cast<std::int64_t>(idx));
     const LayerWeights& to = policy_.layers[idx];
-    read(from.qkv, to.qkv.value);
-    read(from.o, to.o.value);
-    read(from.gate_up, to.gate_up.value);
-    read(from.down, to.down.value);
+    model::visit_matrices(snapshot.config(),
+                          [&](const model::BlockMatrix&, const auto& of) { read(of(from), of(to).weight.value); });
   }
 }
 
 void Parameters::read_quantized(model::DeviceWeights& weights) {
   QRL_INVARIANT(options_.fake_quant, "parameters", "fake_quant", "another forward pass");
-  std::vector<model::DecodedTensor> wanted;
+  std::vector<model::DequantizedTensor> wanted;
   const auto want = [&](const std::string& tensor, const Tensor& to) {
     const base::DType dtype = to.scalar_type() == torch::kFloat32 ? base::DType::f32 : base::DType::bf16;
     wanted.push_back({tensor, {to.data_ptr(), dtype, {to.size(0), to.size(1)}, on_device(to)}});
@@ -318,13 +317,12 @@ void Parameters::read_quantized(model::DeviceWeights& weights) {
   if (policy_.lm_head.value.data_ptr() != policy_.embedding.value.data_ptr()) want("lm_head", policy_.lm_head.value);
   for (std::size_t idx = 0; idx < policy_.layers.size(); ++idx) {
     const LayerWeights& to = policy_.layers[idx];
-    const std::string layer = "layers." + std::to_string(idx) + ".";
-    want(layer + "qkv", to.qkv.value);
-    want(layer + "o", to.o.value);
-    want(layer + "gate_up", to.gate_up.value);
-    want(layer + "down", to.down.value);
+    const std::string layer = model::snapshot_layer_prefix(static_cast<std::int64_t>(idx));
+    model::visit_matrices(config_, [&](const model::BlockMatrix& matrix, const auto& of) {
+      want(layer + std::string(matrix.name), of(to).weight.value);
+    });
   }
-  weights.decode(wanted, stream_on(options_.device));
+  weights.dequantize(wanted, stream_on(options_.device));
 }
 
 void Parameters::read_tables(model::DeviceWeights& weights) {

@@ -18,10 +18,17 @@
 
 namespace qrl::learner {
 
-/// One transformer block's weights; q, k and v are one matrix (rows in that order), gate and up another.
+/// A linear layer: its matrix, and its bias where the model has one.
+struct Linear {
+  Weight weight, bias;
+};
+
+/// One transformer block's weights; its members are those that visit_block (model/block.h) lists.
 struct LayerWeights {
-  Weight input_norm, qkv, o, o_bias, post_norm, gate_up, down;  ///< o_bias undefined in models without
-  QkvWeights transform;
+  Weight input_norm_D, post_norm_D;
+  Weight q_norm_E, k_norm_E;  ///< undefined in models without
+  Linear qkv, o, gate_up, down;
+  QkvWeights transform() const { return {qkv.bias, q_norm_E, k_norm_E}; }
 };
 
 struct PolicyWeights {
@@ -42,7 +49,7 @@ struct Placement {
 };
 
 /// Elements next to each other in gradients, masters and moments that one AdamW step updates.
-struct AdamwRun {
+struct AdamwSegment {
   std::int64_t offset = 0, owned_offset = 0, count = 0;
   bool decays = false;
 };
@@ -61,7 +68,7 @@ struct ParameterOptions {
   bool packs_head = true;    ///< logits are of PolicyWeights::head
   bool muon = false;         ///< the layers' matrices have a first moment alone
   /// With more than one rank in `shards` masters and moments are divided: each rank keeps some tensors' (shard_owners),
-  /// and the forward pass reads copies of all, matrices in the dtype that its products round them to anyway.
+  /// and the forward pass reads copies of all, matrices in the dtype that its matmuls round them to anyway.
   int rank = 0, shards = 1;
   bool reads_layers = true;  ///< false: the layers' matrices are a snapshot's, and need no such copies
   torch::Device device = torch::kCPU;
@@ -74,7 +81,7 @@ struct ParameterOptions {
 };
 
 /// Flat buffers on one device in an order of our own: matrices first (weight decay applies to them), of these the
-/// layers' before embedding and lm_head, then gains and biases; tensors that one product reads together lie together.
+/// layers' before embedding and lm_head, then gains and biases; tensors that one matmul reads together lie together.
 /// Gradients are of all tensors; masters and moments of those that this rank keeps, all of them unless sharded.
 class Parameters {
  public:
@@ -102,12 +109,12 @@ class Parameters {
   }
   const Tensor& gradients() const { return gradients_; }
   bool is_muons(const Placement& placement) const;
-  /// What AdamW updates here of these gradients' tensors, in as few runs as there can be.
-  std::vector<AdamwRun> adamw_runs(const GradientRange& range) const;
+  /// What AdamW updates here of these gradients' tensors, in as few segments as there can be.
+  std::vector<AdamwSegment> adamw_segments(const GradientRange& range) const;
   /// A layer's matrices, all that is no layer's matrix, and both: of one that is not trainable, too.
   GradientRange layer_gradients(std::size_t layer) const;
-  GradientRange other_gradients() const { return {first_other_, stretches_.back().end - first_other_}; }
-  GradientRange all_gradients() const { return {0, stretches_.back().end}; }
+  GradientRange other_gradients() const { return {first_other_, segments_.back().end - first_other_}; }
+  GradientRange all_gradients() const { return {0, segments_.back().end}; }
   /// The owners of these gradients, counted from the range's first.
   std::vector<dist::Part> gradient_parts(const GradientRange& range) const;
 
@@ -118,10 +125,10 @@ class Parameters {
   /// when sharded.
   void begin_refresh(const GradientRange& range, RankTensors& ranks);
   void end_refresh(RankTensors& ranks);
-  /// With fake_quant: has the forward pass read matrices as `snapshot` holds them, decoded and rounded to the compute
-  /// dtype, until the next refresh.
+  /// With fake_quant: has the forward pass read matrices as `snapshot` holds them, dequantized and rounded to the
+  /// compute dtype, until the next refresh.
   void read_quantized(const model::Snapshot& snapshot);
-  /// The same of its weights on this device, which are decoded there.
+  /// The same of its weights on this device, which are dequantized there.
   void read_quantized(model::DeviceWeights& weights);
   /// Without reads_tables: has the forward pass read embedding and lm_head in place, until they move; lm_head as a copy
   /// where lm_head_dtype is fp32.
@@ -135,7 +142,7 @@ class Parameters {
 
   /// Named views of this rank's masters and moments ("exp_avg.NAME" and, where there is one, "exp_avg_sq.NAME"), and of
   /// all gradients, in host memory: with torch_ops of copies made by the call, which last until its next. For tests;
-  /// what a run asks for goes a piece at a time.
+  /// what a run asks for goes a chunk at a time.
   model::WeightViews named_masters() const;
   model::WeightViews named_moments() const;
   model::WeightViews named_gradients() const;
@@ -168,7 +175,7 @@ class Parameters {
 
  private:
   /// What the forward pass reads of [begin, end) of the flat order; undefined where it reads nothing.
-  struct Stretch {
+  struct Segment {
     std::int64_t begin = 0, end = 0;
     Tensor values;
   };
@@ -186,13 +193,14 @@ class Parameters {
   model::WeightViews moment_views(const Tensor& exp_avg, const Tensor& exp_avg_sq) const;
   void place(const std::vector<model::WeightSpec>& specs);
   void share_out();
-  void make_stretches();
+  void make_segments();
   std::vector<std::size_t> in_order() const;  ///< placements_ by offset
   const Placement& placement(const std::string& name) const;
   Weight weight(const std::vector<std::string>& names) const;
-  void bind_policy(const model::ModelConfig& config);
+  void bind_policy();
   void pack_head();
 
+  model::ModelConfig config_;
   ParameterOptions options_;
   std::vector<Placement> placements_;
   std::int64_t num_decayed_ = 0, first_other_ = 0, first_adamw_ = 0;  ///< of the flat order
@@ -201,7 +209,7 @@ class Parameters {
   mutable HostCopies host_;
   mutable Tensor staging_;
   std::vector<dist::Part> gradient_parts_;
-  std::vector<Stretch> stretches_;
+  std::vector<Segment> segments_;
   PolicyWeights policy_;
 };
 

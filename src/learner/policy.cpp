@@ -45,31 +45,33 @@ Tensor hidden_states(const PolicyWeights& weights, const model::ModelConfig& con
   };
   const auto project = [quantized, real = options.forward == config::LearnerForward::low_bit, compute = options.compute,
                         backward = options.backward](const Tensor& x, const Weight& w, const ops::PackedLinear* packed,
-                                                     const Again& x_again) {
-    if (!quantized) return linear(x, w, x_again);
+                                                     const Recompute& recompute_x) {
+    if (!quantized) return linear(x, w, recompute_x);
     return quantized_linear(x, w, {packed, real, compute, backward});
   };
   const AttentionTypes types{dtypes.attention, between};
   const auto attend = [&rows, heads, types, compute = options.compute, pages = options.pages,
-                       format = options.kv_format](const Repeatable& qkv) {
+                       format = options.kv_format](const Recomputable& qkv) {
     return pages != nullptr ? sampled_attention(qkv.value, rows, *pages, heads, format, compute)
                             : attention(qkv, rows, heads, types);
   };
   const auto layer = [&rows, heads, norm, project, attend, between, quantized,
                       low_bit = options.forward == config::LearnerForward::low_bit](
                          std::size_t, const LayerWeights& w, const model::LayerSnapshot* q, const TensorList& in) {
-    const Normed before = norm(in[0], {in[1]}, w.input_norm, between);
-    const Tensor qkv_NC = project(before.normed_ND, w.qkv, q != nullptr ? &q->qkv : nullptr, before.normed_again);
-    const Repeatable turned = qkv_transform(qkv_NC, rows, heads, w.transform, quantized);
+    const Normed before = norm(in[0], {in[1]}, w.input_norm_D, between);
+    const Tensor qkv_NC =
+        project(before.normed_ND, w.qkv.weight, q != nullptr ? &q->qkv : nullptr, before.recompute_normed);
+    const Recomputable turned = qkv_transform(qkv_NC, rows, heads, w.transform(), quantized);
     const Tensor attended_NHE = attend(turned);
-    const Tensor mixed_ND = project(attended_NHE, w.o, q != nullptr ? &q->o : nullptr, {});
-    const Normed after = norm(before.sum_ND, {mixed_ND, w.o_bias, quantized}, w.post_norm, between);
+    const Tensor mixed_ND = project(attended_NHE, w.o.weight, q != nullptr ? &q->o : nullptr, {});
+    const Normed after = norm(before.sum_ND, {mixed_ND, w.o.bias, quantized}, w.post_norm_D, between);
     if (low_bit && !torch::GradMode::is_enabled())  // no backward pass to keep anything for
       return TensorList{after.sum_ND, quantized_mlp(after.normed_ND, q->gate_up, q->down)};
-    const Tensor gate_up_N2F =
-        project(after.normed_ND, w.gate_up, q != nullptr ? &q->gate_up : nullptr, after.normed_again);
-    const Repeatable gated = swiglu(gate_up_N2F);
-    return TensorList{after.sum_ND, project(gated.value, w.down, q != nullptr ? &q->down : nullptr, gated.again)};
+    const Tensor halves_N2F =
+        project(after.normed_ND, w.gate_up.weight, q != nullptr ? &q->gate_up : nullptr, after.recompute_normed);
+    const Recomputable gated = swiglu(halves_N2F);
+    return TensorList{after.sum_ND,
+                      project(gated.value, w.down.weight, q != nullptr ? &q->down : nullptr, gated.recompute)};
   };
 
   const Tensor table_VD = quantized ? snapshot_embedding(*options.snapshot) : weights.embedding.value;

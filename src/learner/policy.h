@@ -17,7 +17,7 @@ namespace qrl::learner {
 
 /// How a forward pass runs, apart from its weights.
 struct ForwardOptions {
-  torch::ScalarType compute = torch::kBFloat16;  ///< of matrix products' operands: bf16 or f32
+  torch::ScalarType compute = torch::kBFloat16;  ///< of matmuls' operands: bf16 or f32
   torch::ScalarType lm_head_dtype = torch::kBFloat16;
   bool activation_checkpointing = false;  ///< keep only what enters each layer
   config::LearnerForward forward = config::LearnerForward::bf16;
@@ -35,7 +35,7 @@ struct ForwardOptions {
   std::function<void(std::size_t layer)> layer_done;
 };
 
-/// dtypes of a forward pass: of what lies between its linear layers, and of the operands of attention's products.
+/// dtypes of a forward pass: of what lies between its linear layers, and of the operands of attention's matmuls.
 struct ForwardTypes {
   torch::ScalarType between, attention;
 };
@@ -55,7 +55,7 @@ TensorList through_layers(const PolicyWeights& weights, const ForwardOptions& op
 
 /// The last layer's output after the final norm, [N, D] in lm_head_dtype: what lm_head reads. The residual stream,
 /// norms and softmax are fp32, as in the decoder; with fake_quant and low_bit so is all between the linear layers but
-/// the operands of attention's products: of the compute dtype, unless the sampler's pages (`kv_format`) are fp32 too;
+/// the operands of attention's matmuls: of the compute dtype, unless the sampler's pages (`kv_format`) are fp32 too;
 /// with `pages` what those hold. `rows` and what `weights` point to must outlive the backward pass.
 Tensor hidden_states(const PolicyWeights& weights, const model::ModelConfig& config, const PackedRows& rows,
                      const ForwardOptions& options);

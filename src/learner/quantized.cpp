@@ -17,11 +17,11 @@ namespace {
 
 constexpr std::int64_t kBlockRows = 48;
 constexpr quant::Format kFp8 = quant::Format::fp8_block128;
-constexpr std::int64_t kFp8Run = 128;       // inputs under one of its scales
-constexpr std::int64_t kFp8BlockRows = 96;  // its codes are decoded once a block of rows
+constexpr std::int64_t kFp8Segment = 128;   // inputs under one of its scales
+constexpr std::int64_t kFp8BlockRows = 96;  // its quantized values are dequantized once a block of rows
 
 /// Calls make_body()(team of one, rows) for all rows, a block of so many at a time, with a body of its own on every
-/// thread: none waits for another, and what a block's products give is still in a core's second cache for the next op.
+/// thread: none waits for another, and what a block's matmuls give is still in a core's second cache for the next op.
 template <class MakeBody>
 void by_blocks(std::int64_t num_rows, const MakeBody& make_body, std::int64_t block_rows = kBlockRows) {
   std::atomic<std::int64_t> next{0};
@@ -35,8 +35,9 @@ void by_blocks(std::int64_t num_rows, const MakeBody& make_body, std::int64_t bl
 
 /// What dequantize_rows(rows, to) writes in fp32, in `type`: a block at a time, so that its fp32 form never leaves the
 /// cache.
-template <class DecodeRows>
-Tensor decoded(std::int64_t num_rows, std::int64_t width, torch::ScalarType type, const DecodeRows& dequantize_rows) {
+template <class DequantizeRows>
+Tensor dequantized(std::int64_t num_rows, std::int64_t width, torch::ScalarType type,
+                   const DequantizeRows& dequantize_rows) {
   const Tensor values = torch::empty({num_rows, width}, torch::TensorOptions().dtype(type));
   by_blocks(num_rows, [&] {
     const Tensor f32 = type == torch::kFloat32 ? Tensor() : torch::empty({kBlockRows, width});
@@ -49,10 +50,10 @@ Tensor decoded(std::int64_t num_rows, std::int64_t width, torch::ScalarType type
   return values;
 }
 
-Tensor decoded_input(const ops::Activations& codes, torch::ScalarType type) {
-  return decoded(codes.max_rows(), codes.width, type, [&](base::Range rows, float* to) {
+Tensor dequantized_input(const ops::Activations& quantized, torch::ScalarType type) {
+  return dequantized(quantized.max_rows(), quantized.width, type, [&](base::Range rows, float* to) {
     for (std::int64_t row = rows.begin; row < rows.end; ++row)
-      ops::decode_row(codes, row, to + (row - rows.begin) * codes.width);
+      ops::dequantize_row(quantized, row, to + (row - rows.begin) * quantized.width);
   });
 }
 
@@ -71,12 +72,12 @@ void gather_columns(const Tensor& d_y, base::Range range, float* columns, const 
   }
 }
 
-/// dX = dY·Ŵ by int8: each row of dY, with the weights' scales on it, encoded as activations are.
+/// dX = dY·Ŵ by int8: each row of dY, with the weights' scales on it, quantized as activations are.
 Tensor int8_input_gradient(const Tensor& d_y, const ops::PackedLinear& packed) {
   const std::int64_t num_rows = d_y.size(0);
   ops::PackedLinear weight = ops::make_unscaled(packed.in, packed.out);
-  base::parallel(0, [&](base::Team& team) { ops::transpose_codes(team, packed, weight); });
-  ops::Activations codes(quant::Format::int8, num_rows, packed.out);
+  base::parallel(0, [&](base::Team& team) { ops::transpose_quantized(team, packed, weight); });
+  ops::Activations quantized(quant::Format::int8, num_rows, packed.out);
   const Tensor d_x = torch::empty({num_rows, packed.in});
   const float* scales = packed.scales.as<float>();
   by_blocks(num_rows, [&] {
@@ -85,73 +86,73 @@ Tensor int8_input_gradient(const Tensor& d_y, const ops::PackedLinear& packed) {
       for (std::int64_t row = rows.begin; row < rows.end; ++row) {
         const float* from = d_y.data_ptr<float>() + row * packed.out;
         for (std::size_t o = 0; o < scaled.size(); ++o) scaled[o] = from[o] * scales[o];
-        ops::encode_row(scaled.data(), row, codes);
+        ops::quantize_row(scaled.data(), row, quantized);
       }
-      ops::linear(alone, codes, weight, rows, false, d_x.data_ptr<float>());
+      ops::linear(alone, quantized, weight, rows, false, d_x.data_ptr<float>());
     };
   });
   return d_x;
 }
 
-/// gradient += dYᵀ·X̂ by int8: each column of dY, with the tokens' scales on it, encoded.
+/// gradient += dYᵀ·X̂ by int8: each column of dY, with the tokens' scales on it, quantized.
 void add_int8_weight_gradient(const Tensor& d_y, const ops::Activations& x, const Tensor& gradient) {
   const std::int64_t num_rows = d_y.size(0), num_outputs = d_y.size(1);
   ops::PackedLinear inputs = ops::make_unscaled(x.width, num_rows);
-  base::parallel(0, [&](base::Team& team) { ops::transpose_codes(team, x, inputs); });
-  ops::Activations codes(quant::Format::int8, num_outputs, num_rows);
+  base::parallel(0, [&](base::Team& team) { ops::transpose_quantized(team, x, inputs); });
+  ops::Activations quantized(quant::Format::int8, num_outputs, num_rows);
   const float* scales = x.scales.as<float>();
   by_blocks(num_outputs, [&] {
     return [&, columns = std::vector<float>(static_cast<std::size_t>(kBlockRows * num_rows))](
                base::Team& alone, base::Range outputs) mutable {
       gather_columns(d_y, outputs, columns.data(), [scales](std::int64_t row) { return scales[row]; });
       for (std::int64_t o = outputs.begin; o < outputs.end; ++o)
-        ops::encode_row(columns.data() + (o - outputs.begin) * num_rows, o, codes);
-      ops::linear(alone, codes, inputs, outputs, true, gradient.data_ptr<float>());
+        ops::quantize_row(columns.data() + (o - outputs.begin) * num_rows, o, quantized);
+      ops::linear(alone, quantized, inputs, outputs, true, gradient.data_ptr<float>());
     };
   });
 }
 
-/// dX = dY·Ŵ in e4m3: rows of dY in runs of 128 outputs, the weights' blocks the other way round.
+/// dX = dY·Ŵ in e4m3: rows of dY in segments of 128 outputs, the weights' blocks transposed.
 Tensor fp8_input_gradient(const Tensor& d_y, const ops::PackedLinear& packed) {
   const std::int64_t inputs = ops::transposed_inputs(packed);
   ops::PackedLinear weight = ops::make_packed_linear(kFp8, packed.in, inputs, false);
   base::parallel(0, [&](base::Team& team) { ops::transpose_blocks(team, packed, weight); });
   const Tensor d_x = torch::empty({d_y.size(0), packed.in});
   const auto multiply = [&] {
-    const auto codes = std::make_shared<ops::Activations>(kFp8, kFp8BlockRows, inputs);
-    return [&, codes, spread = std::vector<float>(static_cast<std::size_t>(inputs))](base::Team& alone,
-                                                                                     base::Range rows) mutable {
+    const auto quantized = std::make_shared<ops::Activations>(kFp8, kFp8BlockRows, inputs);
+    return [&, quantized, spread = std::vector<float>(static_cast<std::size_t>(inputs))](base::Team& alone,
+                                                                                         base::Range rows) mutable {
       for (std::int64_t row = rows.begin; row < rows.end; ++row) {
         ops::spread_outputs(packed, d_y.data_ptr<float>() + row * packed.out, spread.data());
-        ops::encode_row(spread.data(), row - rows.begin, *codes);
+        ops::quantize_row(spread.data(), row - rows.begin, *quantized);
       }
-      ops::linear(alone, *codes, weight, {0, rows.size()}, false, d_x.data_ptr<float>() + rows.begin * packed.in);
+      ops::linear(alone, *quantized, weight, {0, rows.size()}, false, d_x.data_ptr<float>() + rows.begin * packed.in);
     };
   };
   by_blocks(d_y.size(0), multiply, kFp8BlockRows);
   return d_x;
 }
 
-/// gradient += dYᵀ·X̂ in e4m3: columns of both in runs of 128 tokens.
+/// gradient += dYᵀ·X̂ in e4m3: columns of both in segments of 128 tokens.
 void add_fp8_weight_gradient(const Tensor& d_y, const ops::Activations& x, const Tensor& gradient) {
   const std::int64_t num_rows = d_y.size(0), num_outputs = d_y.size(1);
   ops::PackedLinear inputs = ops::make_packed_linear(kFp8, x.width, num_rows, false);
-  const auto encode_inputs = [&] {
-    return [&, values = std::vector<float>(static_cast<std::size_t>(kFp8Run * x.width))](base::Team&,
-                                                                                         base::Range rows) mutable {
+  const auto quantize_inputs = [&] {
+    return [&, values = std::vector<float>(static_cast<std::size_t>(kFp8Segment * x.width))](base::Team&,
+                                                                                             base::Range rows) mutable {
       for (std::int64_t row = rows.begin; row < rows.end; ++row)
-        ops::decode_row(x, row, values.data() + (row - rows.begin) * x.width);
-      ops::encode_columns(values.data(), rows.begin, rows.size(), inputs);
+        ops::dequantize_row(x, row, values.data() + (row - rows.begin) * x.width);
+      ops::quantize_columns(values.data(), rows.begin, rows.size(), inputs);
     };
   };
-  by_blocks(num_rows, encode_inputs, kFp8Run);
+  by_blocks(num_rows, quantize_inputs, kFp8Segment);
   const auto multiply = [&] {
-    const auto codes = std::make_shared<ops::Activations>(kFp8, kFp8BlockRows, num_rows);
-    return [&, codes, columns = std::vector<float>(static_cast<std::size_t>(kFp8BlockRows * num_rows))](
+    const auto quantized = std::make_shared<ops::Activations>(kFp8, kFp8BlockRows, num_rows);
+    return [&, quantized, columns = std::vector<float>(static_cast<std::size_t>(kFp8BlockRows * num_rows))](
                base::Team& alone, base::Range outputs) mutable {
       gather_columns(d_y, outputs, columns.data(), [](std::int64_t) { return 1.0F; });
-      for (std::int64_t o = 0; o < outputs.size(); ++o) ops::encode_row(columns.data() + o * num_rows, o, *codes);
-      ops::linear(alone, *codes, inputs, {0, outputs.size()}, true,
+      for (std::int64_t o = 0; o < outputs.size(); ++o) ops::quantize_row(columns.data() + o * num_rows, o, *quantized);
+      ops::linear(alone, *quantized, inputs, {0, outputs.size()}, true,
                   gradient.data_ptr<float>() + outputs.begin * x.width);
     };
   };
@@ -170,63 +171,63 @@ Tensor snapshot_embedding(const model::Snapshot& snapshot) {
   return torch::from_blob(view.data, {view.shape[0], view.shape[1]}, dtype);
 }
 
-Tensor decoded_weight(const ops::PackedLinear& packed, torch::ScalarType type) {
-  return decoded(packed.out, packed.in, type,
-                 [&](base::Range rows, float* to) { ops::unpack_rows(packed, rows.begin, rows.size(), to); });
+Tensor dequantized_weight(const ops::PackedLinear& packed, torch::ScalarType type) {
+  return dequantized(packed.out, packed.in, type,
+                     [&](base::Range rows, float* to) { ops::unpack_rows(packed, rows.begin, rows.size(), to); });
 }
 
 Tensor quantized_linear(const Tensor& x, const Weight& master, const Quantized& quantized) {
   const ops::PackedLinear& packed = *quantized.packed;
   const std::int64_t num_rows = x.size(0);
-  const auto codes = std::make_shared<ops::Activations>(packed.format, num_rows, packed.in);
+  const auto input = std::make_shared<ops::Activations>(packed.format, num_rows, packed.in);
   Tensor y;
-  if (quantized.real_product) y = torch::empty({num_rows, packed.out});
+  if (quantized.multiplies_quantized) y = torch::empty({num_rows, packed.out});
   by_blocks(num_rows, [&] {
     return [&](base::Team& alone, base::Range rows) {
-      ops::encode(alone, x.data_ptr<float>(), rows, *codes);
-      if (y.defined()) ops::linear(alone, *codes, packed, rows, false, y.data_ptr<float>());
+      ops::quantize(alone, x.data_ptr<float>(), rows, *input);
+      if (y.defined()) ops::linear(alone, *input, packed, rows, false, y.data_ptr<float>());
     };
   });
-  if (!quantized.real_product) {
-    y = times_transposed(decoded_input(*codes, quantized.compute), decoded_weight(packed, quantized.compute),
+  if (!quantized.multiplies_quantized) {
+    y = times_transposed(dequantized_input(*input, quantized.compute), dequantized_weight(packed, quantized.compute),
                          torch::kFloat32);
     if (!packed.bias.empty()) y += bias_of(packed);
   }
-  return differentiable({x}, {y}, [codes, master, quantized](const TensorList& d) {
+  return differentiable({x}, {y}, [input, master, quantized](const TensorList& d) {
     const quant::Format format = quantized.packed->format;
     if (quantized.backward == LearnerBackward::int8 && format == quant::Format::int8) {
       const Tensor exact_d_y = d[0].contiguous();
-      add_int8_weight_gradient(exact_d_y, *codes, master.gradient);
+      add_int8_weight_gradient(exact_d_y, *input, master.gradient);
       return TensorList{int8_input_gradient(exact_d_y, *quantized.packed)};
     }
     if (quantized.backward == LearnerBackward::fp8_e4m3 && format == kFp8) {
       const Tensor exact_d_y = d[0].contiguous();
-      add_fp8_weight_gradient(exact_d_y, *codes, master.gradient);
+      add_fp8_weight_gradient(exact_d_y, *input, master.gradient);
       return TensorList{fp8_input_gradient(exact_d_y, *quantized.packed)};
     }
     const Tensor d_y = d[0].to(quantized.compute).contiguous();
-    accumulate_weight_gradient(d_y, decoded_input(*codes, quantized.compute), master.gradient);
-    return TensorList{times(d_y, decoded_weight(*quantized.packed, quantized.compute), torch::kFloat32)};
+    accumulate_weight_gradient(d_y, dequantized_input(*input, quantized.compute), master.gradient);
+    return TensorList{times(d_y, dequantized_weight(*quantized.packed, quantized.compute), torch::kFloat32)};
   })[0];
 }
 
-Tensor quantized_mlp(const Tensor& x, const ops::PackedLinear& gate_up, const ops::PackedLinear& down) {
-  const Tensor y = torch::empty({x.size(0), down.out});
+Tensor quantized_mlp(const Tensor& x, const ops::PackedLinear& first, const ops::PackedLinear& second) {
+  const Tensor y = torch::empty({x.size(0), second.out});
   struct Between {  // of a block
-    ops::Activations codes, gated;
-    base::Buffer gate_up;
+    ops::Activations quantized, gated;
+    base::Buffer halves;
   };
   by_blocks(x.size(0), [&] {
-    const auto between = std::make_shared<Between>(Between{ops::Activations(gate_up.format, kBlockRows, gate_up.in),
-                                                           ops::Activations(down.format, kBlockRows, down.in),
-                                                           base::Buffer(base::DType::f32, {kBlockRows, gate_up.out})});
+    const auto between = std::make_shared<Between>(Between{ops::Activations(first.format, kBlockRows, first.in),
+                                                           ops::Activations(second.format, kBlockRows, second.in),
+                                                           base::Buffer(base::DType::f32, {kBlockRows, first.out})});
     return [&, between](base::Team& alone, base::Range block) {
       const base::Range rows{0, block.size()};
-      auto* both = between->gate_up.as<float>();
-      ops::encode(alone, x.data_ptr<float>() + block.begin * gate_up.in, rows, between->codes);
-      ops::linear(alone, between->codes, gate_up, rows, false, both);
+      auto* both = between->halves.as<float>();
+      ops::quantize(alone, x.data_ptr<float>() + block.begin * first.in, rows, between->quantized);
+      ops::linear(alone, between->quantized, first, rows, false, both);
       ops::swiglu(alone, both, rows, between->gated);
-      ops::linear(alone, between->gated, down, rows, false, y.data_ptr<float>() + block.begin * down.out);
+      ops::linear(alone, between->gated, second, rows, false, y.data_ptr<float>() + block.begin * second.out);
     };
   });
   return y;

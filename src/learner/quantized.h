@@ -11,41 +11,40 @@ namespace qrl::learner {
 /// A snapshot's embedding, in place.
 Tensor snapshot_embedding(const model::Snapshot& snapshot);
 
-/// A packed layer's weights decoded, [out, in], rounded to `type` (bf16 or fp32) once.
-Tensor decoded_weight(const ops::PackedLinear& packed, torch::ScalarType type);
+/// A packed layer's weights dequantized, [out, in], rounded to `type` (bf16 or fp32) once.
+Tensor dequantized_weight(const ops::PackedLinear& packed, torch::ScalarType type);
 
 /// How a linear layer's forward runs on quantized values.
 struct Quantized {
   const ops::PackedLinear* packed = nullptr;     ///< the sampler's own tensor
-  bool real_product = false;                     ///< low_bit: ops::linear on the codes; else fake_quant
-  torch::ScalarType compute = torch::kBFloat16;  ///< of the products of fake_quant and of every backward pass
-  /// Of layers whose format is the one it names (int8; fp8_e4m3: fp8_block128): the backward pass's products in codes,
-  /// too. Other layers have them in `compute`.
+  bool multiplies_quantized = false;             ///< low_bit: ops::linear on the quantized values; else fake_quant
+  torch::ScalarType compute = torch::kBFloat16;  ///< of the matmuls of fake_quant and of every backward pass
+  /// Of layers whose format is the one it names (int8; fp8_e4m3: fp8_block128): the backward pass's matmuls in
+  /// quantized values, too. Other layers have them in `compute`.
   config::LearnerBackward backward = config::LearnerBackward::model_dtype;
 };
 
-/// y = X̂ · Ŵᵀ (+ the packed bias), fp32 [N, out], from x fp32 [N, in]; X̂ is x encoded as the sampler encodes it, Ŵ the
-/// packed weights.
-/// low_bit: ops::linear, its accumulation and bits; fake_quant: X̂ and Ŵ decoded and rounded to `compute`, their product
-/// by LibTorch. Backward of both, with the forward's operands decoded and rounded to `compute` (QaRL;
-/// straight-through): dX = dY·Ŵ, and dYᵀ·X̂ added to the gradient of the fp32 masters. X̂ is kept as codes, Ŵ decoded
-/// when needed. The bias's gradient is the business of what reads y: qkv_transform, add_rms_norm.
-/// `quantized.packed` must not change before the backward pass.
+/// y = X̂ · Ŵᵀ (+ the packed bias), fp32 [N, out], from x fp32 [N, in]; X̂ is x quantized as the sampler quantizes it, Ŵ
+/// the packed weights. low_bit: ops::linear, its accumulation and bits; fake_quant: X̂ and Ŵ dequantized and rounded to
+/// `compute`, their matmul by LibTorch. Backward of both, with the forward's operands dequantized and rounded to
+/// `compute` (QaRL; straight-through): dX = dY·Ŵ, and dYᵀ·X̂ added to the gradient of the fp32 masters. X̂ is kept as
+/// quantized values, Ŵ dequantized when needed. The bias's gradient is the business of what reads y: qkv_transform,
+/// add_rms_norm. `quantized.packed` must not change before the backward pass.
 ///
-/// backward int8: dY is encoded as well, once a token (with Ŵ's scales on it) for dX and once an output channel (with
+/// backward int8: dY is quantized as well, once a token (with Ŵ's scales on it) for dX and once an output channel (with
 /// X̂'s scales) for dYᵀ·X̂, symmetric, nearest even, scale amax/127; sums are exact in int32 (our choice: no paper's).
 ///
 /// backward fp8_e4m3 (FP8-RL end to end; which blocks is DeepSeek-V3's choice, §3.3, but for its scales of powers of
-/// two): for dX, dY is encoded in e4m3, a scale (amax/448, fp32) a token and 128 outputs of a tensor; Ŵ's own codes and
-/// block scales are read the other way round. For dYᵀ·X̂, both are encoded a scale a column and 128 tokens of the
-/// micro-batch: dY from fp32, X̂ from what its codes stand for, since these are what the forward pass multiplied and all
-/// that is kept of it. Products of codes are exact, sums of 128 fp32, scaled in fp32 and added to fp32 sums
-/// (ops::linear's), which are added to the gradient last. A run of zeros has scale 0; one that holds a NaN or infinity
-/// the scale NaN, which all that it meets becomes.
+/// two): for dX, dY is quantized in e4m3, a scale (amax/448, fp32) a token and 128 outputs of a tensor; Ŵ's own
+/// quantized values and block scales are read transposed. For dYᵀ·X̂, both are quantized a scale a column and 128 tokens
+/// of the micro-batch: dY from fp32, X̂ from what its quantized values stand for, since these are what the forward pass
+/// multiplied and all that is kept of it. Products of quantized values are exact, sums of 128 fp32, scaled in fp32 and
+/// added to fp32 sums (ops::linear's), which are added to the gradient last. A segment of zeros has scale 0; one that
+/// holds a NaN or infinity the scale NaN, which all that it meets becomes.
 Tensor quantized_linear(const Tensor& x, const Weight& master, const Quantized& quantized);
 
-/// down(silu(gate) · up) of x fp32 [N, D], fp32 [N, D], with low_bit's products and bits; no gradient. Nothing between
-/// exists for more than a block of rows a thread.
-Tensor quantized_mlp(const Tensor& x, const ops::PackedLinear& gate_up, const ops::PackedLinear& down);
+/// second(silu(gate) · up) of x, fp32 [N, D] both: first(x) is [N, 2F], gate first. low_bit's matmuls and bits; no
+/// gradient. Nothing between exists for more than a block of rows a thread.
+Tensor quantized_mlp(const Tensor& x, const ops::PackedLinear& first, const ops::PackedLinear& second);
 
 }  // namespace qrl::learner

@@ -29,7 +29,7 @@ struct PageLayout {
 };
 
 /// Causal attention of ops/paged_attention.h, fp32 [N, H·E]. qkv_NC: fp32, what qkv_transform gave; its keys and values
-/// become those that `format` (not fp8_e4m3) keeps, and the backward pass, its products' operands rounded to
+/// become those that `format` (not fp8_e4m3) keeps, and the backward pass, its matmuls' operands rounded to
 /// `backward`, goes straight through that rounding. `rows` and `layout` must outlive the backward pass.
 Tensor sampled_attention(const Tensor& qkv_NC, const PackedRows& rows, const PageLayout& layout, const Heads& heads,
                          quant::KvFormat format, torch::ScalarType backward);

@@ -12,7 +12,7 @@
 
 namespace qrl::learner {
 
-/// Per-token values of a micro-batch's M counted tokens, all about the drawn token.
+/// Per-token values of a micro-batch's M counted tokens, all about the sampled token.
 struct PolicyTokens {
   std::span<const double> log_probs, old_log_probs, sampler_log_probs, entropy;
   std::span<const double> weights;  ///< of the correction

@@ -1,5 +1,5 @@
 // Owns the door to a snapshot's weights in a device's memory, where a decoder reads them: masters that lie there, too,
-// become codes without a way through the host. Knows neither learner nor decoder.
+// become quantized values without a way through the host. Knows neither learner nor decoder.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace qrl::model {
 
 class Snapshot;
 
-/// A tensor of the model as training keeps it, and how the snapshot has it encoded.
+/// A tensor of the model as training keeps it, and how the snapshot has it quantized.
 struct DeviceMaster {
   std::string weight;  ///< its spec's name
   base::View values;   ///< fp32 in the device's memory, whole and written
@@ -23,7 +23,7 @@ struct DeviceMaster {
 };
 
 /// One of the snapshot's matrices, or its embedding, as numbers.
-struct DecodedTensor {
+struct DequantizedTensor {
   std::string tensor;  ///< its name in Snapshot::tensors
   base::View to;       ///< fp32, or bf16 rounded from it, [out, in], in the device's memory
 };
@@ -35,17 +35,17 @@ struct DeviceTable {
 };
 
 /// Memory that a product of so many rows wants from its caller, on the device.
-struct ProductRoom {
-  std::size_t code_bytes = 0;  ///< 256-byte aligned
-  std::int64_t y_columns = 0;  ///< outputs, padded
+struct MatmulWorkspace {
+  std::size_t quantized_bytes = 0;  ///< 256-byte aligned
+  std::int64_t y_columns = 0;       ///< outputs, padded
   base::DType y_dtype = base::DType::bf16;
 };
 
-/// Rows of x, encoded for one of the snapshot's linear layers.
-struct ProductInput {
+/// Rows of x, quantized for one of the snapshot's linear layers.
+struct MatmulInput {
   std::string matrix;  ///< its name in Snapshot::tensors, "layers.0.qkv"
   std::int64_t num_rows = 0;
-  void* codes = nullptr;  ///< ProductRoom::code_bytes
+  void* quantized = nullptr;  ///< MatmulWorkspace::quantized_bytes
 };
 
 /// A micro-batch's sequences, packed as types::MicroBatch has them.
@@ -82,19 +82,19 @@ class DeviceWeights {
   /// Has the weights of the snapshot's version there: brings those from the host that are of another. The snapshot must
   /// be the one that the decoder reads.
   virtual void bring(const Snapshot& snapshot) = 0;
-  /// Writes tensors out as the codes that are there stand for.
-  virtual void decode(std::span<const DecodedTensor> wanted, void* stream) = 0;
+  /// Writes tensors out as the quantized values that are there stand for.
+  virtual void dequantize(std::span<const DequantizedTensor> wanted, void* stream) = 0;
   /// "embed_tokens" or "lm_head", where it stays.
   virtual DeviceTable table(const std::string& tensor) = 0;
-  virtual ProductRoom product_room(const std::string& matrix, std::int64_t num_rows) = 0;
-  /// The decoder's own product, x fp32 [num_rows, in] dense: its codes are written to input.codes, y = x̂ · Ŵᵀ without a
-  /// bias as it would be in a tick.
-  virtual void multiply(const float* x, const ProductInput& input, void* y, void* stream) = 0;
+  virtual MatmulWorkspace matmul_workspace(const std::string& matrix, std::int64_t num_rows) = 0;
+  /// The decoder's own product, x fp32 [num_rows, in] dense: its quantized values are written to input.quantized, y = x̂
+  /// · Ŵᵀ without a bias as it would be in a tick.
+  virtual void multiply(const float* x, const MatmulInput& input, void* y, void* stream) = 0;
   /// x̂, fp32, or bf16 rounded from it: dense [num_rows, in].
-  virtual void decode_input(const ProductInput& input, const base::View& to, void* stream) = 0;
+  virtual void dequantize_input(const MatmulInput& input, const base::View& to, void* stream) = 0;
 
-  // The decoder's own forward pass over whole sequences, which waits until it is done: the bits that it drew with where
-  // it sums each row alone.
+  // The decoder's own forward pass over whole sequences, which waits until it is done: the bits that it sampled with
+  // where it sums each row alone.
 
   /// after_layer[i], fp32 [N, D] on the device: the residual stream after layer i; all may be one.
   virtual void forward(const PackedSequences& rows, std::span<float* const> after_layer, void* stream) = 0;

@@ -29,7 +29,7 @@ base::Buffer row_scales(const base::View& weight, const float* factors) {
       for (std::int64_t c = 0; c < width; ++c) {
         amax = std::max(amax, std::fabs(factors != nullptr ? row[c] * factors[c] : row[c]));
       }
-      scales.as<float>()[r] = quant::scale_of(quant::Code::int8, amax);
+      scales.as<float>()[r] = quant::scale_of(quant::Element::int8, amax);
     }
   });
   return scales;

@@ -15,9 +15,9 @@ namespace qrl::model {
 /// ("model.layers.0.input_layernorm.weight").
 using ChannelRanges = Weights;
 
-/// What a snapshot quantizes with instead of scales of its own. Symmetric codes −127…127 as quant::Format::int8 has
-/// them: round(w · smoothing / scale), clamped; the norm's gain is divided by the smoothing, so that the product stays.
-/// Activations keep their own scale a token.
+/// What a snapshot quantizes with instead of scales of its own. Symmetric quantized values −127…127 as
+/// quant::Format::int8 has them: round(w · smoothing / scale), clamped; the norm's gain is divided by the smoothing, so
+/// that the product stays. Activations keep their own scale a token.
 struct Int8Profile {
   Weights tensors;            ///< fp32, profile_specs' names and shapes
   std::string model_hash;     ///< weights_hash of the weights it was made from

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "model/block.h"
 #include "model/config.h"
 #include "model/int8_profile.h"
 #include "ops/linear.h"
@@ -26,22 +27,21 @@ std::vector<MatrixPart<Packed>> matrix_parts(const ModelConfig& config, Layers& 
   std::vector<MatrixPart<Packed>> parts;
   parts.push_back({config.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight", &lm_head, 0});
   for (std::size_t idx = 0; idx < layers.size(); ++idx) {
-    auto& layer = layers[idx];
-    const std::string prefix = "model.layers." + std::to_string(idx) + ".";
-    parts.push_back({prefix + "self_attn.q_proj.weight", &layer.qkv, 0});
-    parts.push_back({prefix + "self_attn.k_proj.weight", &layer.qkv, config.q_size()});
-    parts.push_back({prefix + "self_attn.v_proj.weight", &layer.qkv, config.q_size() + config.kv_size()});
-    parts.push_back({prefix + "self_attn.o_proj.weight", &layer.o, 0});
-    parts.push_back({prefix + "mlp.gate_proj.weight", &layer.gate_up, 0});
-    parts.push_back({prefix + "mlp.up_proj.weight", &layer.gate_up, config.intermediate_size});
-    parts.push_back({prefix + "mlp.down_proj.weight", &layer.down, 0});
+    const std::string prefix = layer_prefix(static_cast<std::int64_t>(idx));
+    visit_matrices(config, [&](const BlockMatrix& matrix, const auto& of) {
+      std::int64_t first_row = 0;
+      for (const BlockModule& module : matrix.modules) {
+        parts.push_back({prefix + std::string(module.name) + ".weight", &of(layers[idx]), first_row});
+        first_row += module.rows;
+      }
+    });
   }
   return parts;
 }
 
 /// A profile's factors of the channels behind a norm; null for what is none, or without a profile.
 const float* smoothing_of(const Int8Profile* profile, const std::string& norm);
-/// How a profile encodes a matrix; nothing without a profile or for lm_head. A layer that is exempt from int8 has the
+/// How a profile quantizes a matrix; nothing without a profile or for lm_head. A layer that is exempt from int8 has the
 /// factors alone.
 ops::FixedScales fixed_scales(const Int8Profile* profile, const std::string& matrix, quant::Format format);
 

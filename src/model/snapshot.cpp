@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/threads.h"
+#include "model/block.h"
 #include "model/device_weights.h"
 #include "model/matrix_parts.h"
 
@@ -34,13 +35,15 @@ class FormatChooser {
     (void)ignored("lm_head");
   }
 
-  struct LayerFormats {
-    Format qkv, o, gate_up, down;
-  };
-  LayerFormats choose(std::int64_t layer_idx) {
-    return {choose(layer_idx, {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"}),
-            choose(layer_idx, {"self_attn.o_proj"}), choose(layer_idx, {"mlp.gate_proj", "mlp.up_proj"}),
-            choose(layer_idx, {"mlp.down_proj"})};
+  Format choose(std::int64_t layer_idx, const BlockMatrix& matrix) {
+    const std::string prefix = layer_prefix(layer_idx);
+    std::size_t num_ignored = 0;
+    for (const BlockModule& module : matrix.modules) num_ignored += ignored(prefix + std::string(module.name)) ? 1 : 0;
+    QRL_REQUIRE(num_ignored == 0 || num_ignored == matrix.modules.size(), "quant.rollout.ignore",
+                "all or none of the modules that are one matrix (q, k and v; gate and up)",
+                "some of those of " + prefix + std::string(matrix.modules.front().name), "name the others too");
+    any_chosen_ = any_chosen_ || num_ignored == 0;
+    return num_ignored > 0 ? wide_format(formats_.linear) : formats_.linear;
   }
 
   void check_patterns() const {
@@ -54,17 +57,6 @@ class FormatChooser {
   }
 
  private:
-  Format choose(std::int64_t layer_idx, std::initializer_list<std::string> modules) {
-    const std::string prefix = "model.layers." + std::to_string(layer_idx) + ".";
-    std::size_t num_ignored = 0;
-    for (const std::string& module : modules) num_ignored += ignored(prefix + module) ? 1 : 0;
-    QRL_REQUIRE(num_ignored == 0 || num_ignored == modules.size(), "quant.rollout.ignore",
-                "all or none of the modules that are one matrix (q, k and v; gate and up)",
-                "some of those of " + prefix + *modules.begin(), "name the others too");
-    any_chosen_ = any_chosen_ || num_ignored == 0;
-    return num_ignored > 0 ? wide_format(formats_.linear) : formats_.linear;
-  }
-
   bool ignored(const std::string& module) {
     const std::string last = module.substr(module.rfind('.') + 1);
     bool any = false;
@@ -106,7 +98,8 @@ bool store_table(const base::Team& team, const base::View& from, const base::Buf
 
 void check_formats(const ModelConfig& config, const SnapshotFormats& formats) {
   FormatChooser formats_of(formats);
-  for (std::int64_t idx = 0; idx < config.num_hidden_layers; ++idx) (void)formats_of.choose(idx);
+  for (std::int64_t idx = 0; idx < config.num_hidden_layers; ++idx)
+    visit_matrices(config, [&](const BlockMatrix& matrix, const auto&) { (void)formats_of.choose(idx, matrix); });
   formats_of.check_patterns();
 }
 
@@ -121,20 +114,15 @@ Snapshot::Snapshot(const ModelConfig& config, const SnapshotFormats& formats)
       ops::make_packed_linear(formats.f32_lm_head ? Format::f32 : wide, config.vocab_size, width, false, &matrices_);
   for (std::int64_t idx = 0; idx < config.num_hidden_layers; ++idx) {
     LayerSnapshot& layer = layers_.emplace_back();
-    layer.input_norm_D = make_gain(width);
-    layer.post_norm_D = make_gain(width);
-    if (config.qk_norm) {
-      layer.q_norm_E = make_gain(config.head_dim);
-      layer.k_norm_E = make_gain(config.head_dim);
-    }
-    const FormatChooser::LayerFormats format = formats_of.choose(idx);
-    const std::int64_t qkv_size = config.q_size() + 2 * config.kv_size();
-    layer.qkv = ops::make_packed_linear(format.qkv, qkv_size, width, config.qkv_bias, &matrices_);
-    layer.qkv.tensors = {config.q_size(), config.kv_size(), config.kv_size()};
-    layer.o = ops::make_packed_linear(format.o, width, config.q_size(), config.o_bias, &matrices_);
-    layer.gate_up = ops::make_packed_linear(format.gate_up, 2 * config.intermediate_size, width, false, &matrices_);
-    layer.gate_up.tensors = {config.intermediate_size, config.intermediate_size};
-    layer.down = ops::make_packed_linear(format.down, width, config.intermediate_size, false, &matrices_);
+    visit_block(
+        config, [&](const BlockGain& gain, const auto& of) { of(layer) = make_gain(gain.width); },
+        [&](const BlockMatrix& matrix, const auto& of) {
+          ops::PackedLinear& packed = of(layer);
+          packed = ops::make_packed_linear(formats_of.choose(idx, matrix), matrix.out(), matrix.in, matrix.has_bias,
+                                           &matrices_);
+          if (matrix.modules.size() > 1)
+            for (const BlockModule& module : matrix.modules) packed.tensors.push_back(module.rows);
+        });
   }
   formats_of.check_patterns();
 }
@@ -183,21 +171,21 @@ class Snapshot::Writer {
  private:
   void add_vector(const std::string& weight, float* to) { vectors_.emplace(weight, to); }
   void add_vectors(std::size_t idx) {
-    const ModelConfig& config = snapshot_.config_;
     LayerSnapshot& layer = snapshot_.layers_[idx];
-    const std::string prefix = "model.layers." + std::to_string(idx) + ".";
-    add_vector(prefix + "input_layernorm.weight", layer.input_norm_D.as<float>());
-    add_vector(prefix + "post_attention_layernorm.weight", layer.post_norm_D.as<float>());
-    if (config.qk_norm) {
-      add_vector(prefix + "self_attn.q_norm.weight", layer.q_norm_E.as<float>());
-      add_vector(prefix + "self_attn.k_norm.weight", layer.k_norm_E.as<float>());
-    }
-    if (config.o_bias) add_vector(prefix + "self_attn.o_proj.bias", layer.o.bias.as<float>());
-    if (!config.qkv_bias) return;
-    auto* bias = layer.qkv.bias.as<float>();
-    add_vector(prefix + "self_attn.q_proj.bias", bias);
-    add_vector(prefix + "self_attn.k_proj.bias", bias + config.q_size());
-    add_vector(prefix + "self_attn.v_proj.bias", bias + config.q_size() + config.kv_size());
+    const std::string prefix = layer_prefix(static_cast<std::int64_t>(idx));
+    visit_block(
+        snapshot_.config_,
+        [&](const BlockGain& gain, const auto& of) {
+          add_vector(prefix + std::string(gain.module) + ".weight", of(layer).template as<float>());
+        },
+        [&](const BlockMatrix& matrix, const auto& of) {
+          if (!matrix.has_bias) return;
+          auto* bias = of(layer).bias.template as<float>();
+          for (const BlockModule& module : matrix.modules) {
+            add_vector(prefix + std::string(module.name) + ".bias", bias);
+            bias += module.rows;
+          }
+        });
   }
   void note(bool finite, const std::string& weight) {
     if (!finite) broken_.store(&weight, std::memory_order_relaxed);
@@ -206,7 +194,7 @@ class Snapshot::Writer {
   Snapshot& snapshot_;
   std::int64_t version_;
   std::map<std::string, MatrixPart<ops::PackedLinear>> matrices_;
-  std::map<std::string, float*> vectors_;  ///< norm gains, and stretches of a bias
+  std::map<std::string, float*> vectors_;  ///< norm gains, and segments of a bias
   std::atomic<const std::string*> broken_{nullptr};
 };
 
@@ -249,7 +237,7 @@ Snapshot::DeviceWriter::DeviceWriter(Snapshot& snapshot, DeviceWeights& device, 
 
 void Snapshot::DeviceWriter::write(const WeightViews& masters) {
   const Int8Profile* profile = snapshot_.profile_.get();
-  std::vector<DeviceMaster> encoded;
+  std::vector<DeviceMaster> quantized;
   for (const WeightSpec& spec : specs_) {
     const auto found = masters.find(spec.name);
     if (found == masters.end()) continue;
@@ -258,10 +246,10 @@ void Snapshot::DeviceWriter::write(const WeightViews& masters) {
     ops::FixedScales fixed{smoothing_of(profile, spec.name), nullptr};
     if (const auto format = formats_.find(spec.name); format != formats_.end())
       fixed = fixed_scales(profile, spec.name, format->second);
-    encoded.push_back({spec.name, found->second, fixed.input_factors, fixed.row_scales});
+    quantized.push_back({spec.name, found->second, fixed.input_factors, fixed.row_scales});
   }
-  num_written_ += encoded.size();
-  if (const std::string broken = device_.rewrite(encoded); broken_.empty()) broken_ = broken;
+  num_written_ += quantized.size();
+  if (const std::string broken = device_.rewrite(quantized); broken_.empty()) broken_ = broken;
 }
 
 void Snapshot::DeviceWriter::finish() {
@@ -281,8 +269,9 @@ void fail_broken(const std::string& where, std::int64_t version) {
 
 bool Snapshot::has_exempt_layers() const {
   return std::ranges::any_of(layers_, [this](const LayerSnapshot& layer) {
-    return layer.qkv.format != format_ || layer.o.format != format_ || layer.gate_up.format != format_ ||
-           layer.down.format != format_;
+    bool any = false;
+    visit_matrices(config_, [&](const BlockMatrix&, const auto& of) { any = any || of(layer).format != format_; });
+    return any;
   });
 }
 

@@ -28,7 +28,7 @@ struct SnapshotFormats {
   bool f32_lm_head = false;  ///< else bf16, or fp32 when `linear` is
 };
 
-/// One transformer block, ready for the kernels. q, k and v are one matrix (rows in that order), gate and up another.
+/// One transformer block, ready for the kernels. Its members are those that visit_block (block.h) lists.
 struct LayerSnapshot {
   base::Buffer input_norm_D, post_norm_D;  ///< fp32 gains
   base::Buffer q_norm_E, k_norm_E;         ///< fp32 gains; empty without qk_norm
@@ -67,7 +67,7 @@ class Snapshot {
   /// Throws as check_formats does.
   Snapshot(const ModelConfig& config, const SnapshotFormats& formats);
 
-  /// From the next publish on int8 layers are encoded by this profile of the same model, its factors folded into the
+  /// From the next publish on int8 layers are quantized by this profile of the same model, its factors folded into the
   /// norms; null: by the weights themselves.
   void use_profile(std::shared_ptr<const Int8Profile> profile) { profile_ = std::move(profile); }
 
@@ -116,7 +116,7 @@ class Snapshot {
   std::vector<SnapshotTensor> tensors() const;
 
   /// Format error of every matrix, in their order, against the `masters` that were published (as a profile's factors
-  /// leave them); without a name where `masters` lacks it. Takes a decoded copy of a matrix a thread.
+  /// leave them); without a name where `masters` lacks it. Takes a dequantized copy of a matrix a thread.
   std::vector<WeightError> format_errors(const WeightViews& masters) const;
   /// The same of masters that are read, by one thread, a few at a time; read gives an empty buffer for one that it has
   /// not.

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/threads.h"
+#include "model/block.h"
 #include "model/matrix_parts.h"
 #include "model/snapshot.h"
 
@@ -38,9 +39,9 @@ SnapshotTensor plain_tensor(std::string name, const base::Buffer& buffer, bool i
 std::size_t Snapshot::num_bytes() const {
   std::size_t total = embedding_VD_.num_bytes() + final_norm_D_.num_bytes() + packed_bytes(lm_head_);
   for (const LayerSnapshot& layer : layers_) {
-    total += layer.input_norm_D.num_bytes() + layer.post_norm_D.num_bytes() + layer.q_norm_E.num_bytes() +
-             layer.k_norm_E.num_bytes() + packed_bytes(layer.qkv) + packed_bytes(layer.o) +
-             packed_bytes(layer.gate_up) + packed_bytes(layer.down);
+    visit_block(
+        config_, [&](const BlockGain&, const auto& of) { total += of(layer).num_bytes(); },
+        [&](const BlockMatrix&, const auto& of) { total += packed_bytes(of(layer)); });
   }
   return total;
 }
@@ -49,17 +50,15 @@ std::vector<SnapshotTensor> Snapshot::tensors() const {
   std::vector<SnapshotTensor> all = {plain_tensor("embed_tokens", embedding_VD_, false)};
   for (std::size_t idx = 0; idx < layers_.size(); ++idx) {
     const LayerSnapshot& layer = layers_[idx];
-    const std::string prefix = "layers." + std::to_string(idx) + ".";
-    all.push_back(plain_tensor(prefix + "input_layernorm", layer.input_norm_D, true));
-    all.push_back(packed_tensor(prefix + "qkv", layer.qkv));
-    if (config_.qk_norm) {
-      all.push_back(plain_tensor(prefix + "q_norm", layer.q_norm_E, true));
-      all.push_back(plain_tensor(prefix + "k_norm", layer.k_norm_E, true));
-    }
-    all.push_back(packed_tensor(prefix + "o", layer.o));
-    all.push_back(plain_tensor(prefix + "post_attention_layernorm", layer.post_norm_D, true));
-    all.push_back(packed_tensor(prefix + "gate_up", layer.gate_up));
-    all.push_back(packed_tensor(prefix + "down", layer.down));
+    const std::string prefix = snapshot_layer_prefix(static_cast<std::int64_t>(idx));
+    visit_block(
+        config_,
+        [&](const BlockGain& gain, const auto& of) {
+          all.push_back(plain_tensor(prefix + std::string(gain.name), of(layer), true));
+        },
+        [&](const BlockMatrix& matrix, const auto& of) {
+          all.push_back(packed_tensor(prefix + std::string(matrix.name), of(layer)));
+        });
   }
   all.push_back(plain_tensor("norm", final_norm_D_, true));
   all.push_back(packed_tensor("lm_head", lm_head_));
@@ -95,10 +94,10 @@ std::vector<WeightError> Snapshot::format_errors(const ReadMaster& read) const {
           for (std::size_t k = 0; k < original.size(); ++k)
             original[k] *= factors[k % static_cast<std::size_t>(master.shape()[1])];
         }
-        std::vector<float> decoded(original.size());
-        ops::unpack_rows(*part.matrix, part.first_row, master.shape()[0], decoded.data());
+        std::vector<float> dequantized(original.size());
+        ops::unpack_rows(*part.matrix, part.first_row, master.shape()[0], dequantized.data());
         errors[first + static_cast<std::size_t>(i)] = {part.weight, part.matrix->format,
-                                                       quant::format_error(original, decoded)};
+                                                       quant::format_error(original, dequantized)};
       }
     });
   }

@@ -128,11 +128,11 @@ void require_tensors(const TensorFiles& files, const ModelConfig& config, const 
 }
 
 /// Elements that one thread reads at a time.
-constexpr std::int64_t kPiece = std::int64_t{1} << 18;
+constexpr std::int64_t kChunk = std::int64_t{1} << 18;
 
 void read_weight(const TensorFiles& files, const WeightSpec& spec, float* to) {
   const state::SafetensorsFile& file = *files.find(spec.name);
-  base::parallel_for(spec.shape.numel(), kPiece, [&](base::Range range) {
+  base::parallel_for(spec.shape.numel(), kChunk, [&](base::Range range) {
     const std::span<float> mine(to + range.begin, static_cast<std::size_t>(range.size()));
     file.read_f32(spec.name, range.begin, mine);
     const auto bad = std::find_if(mine.begin(), mine.end(), [](float value) { return !std::isfinite(value); });
@@ -142,14 +142,14 @@ void read_weight(const TensorFiles& files, const WeightSpec& spec, float* to) {
   });
 }
 
-/// Equal bits, as fp32, piece by piece.
+/// Equal bits, as fp32, chunk by chunk.
 bool same_values(const state::SafetensorsFile& a, const std::string& name_a, const state::SafetensorsFile& b,
                  const std::string& name_b) {
   if (a.entry(name_a).shape != b.entry(name_b).shape) return false;
-  std::vector<float> x(kPiece), y(kPiece);
+  std::vector<float> x(kChunk), y(kChunk);
   const std::int64_t count = a.entry(name_a).shape.numel();
-  for (std::int64_t at = 0; at < count; at += kPiece) {
-    const auto size = static_cast<std::size_t>(std::min(kPiece, count - at));
+  for (std::int64_t at = 0; at < count; at += kChunk) {
+    const auto size = static_cast<std::size_t>(std::min(kChunk, count - at));
     a.read_f32(name_a, at, std::span(x).first(size));
     b.read_f32(name_b, at, std::span(y).first(size));
     if (std::memcmp(x.data(), y.data(), size * sizeof(float)) != 0) return false;

@@ -6,7 +6,7 @@ namespace qrl::ops {
 
 /// Rates over all of the process's threads.
 struct Ceilings {
-  double int8_ops_per_s = 0;  ///< multiply-adds of int8 codes, two operations each
+  double int8_ops_per_s = 0;  ///< multiply-adds of int8 values, two operations each
   double bf16_flops_per_s = 0;
   double f32_flops_per_s = 0;
   double dram_bytes_per_s = 0;  ///< reading memory that fits no cache

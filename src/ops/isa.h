@@ -6,7 +6,7 @@
 
 namespace qrl::ops {
 
-/// Code paths of the CPU kernels, best first: amx is avx512 with matrix products of int8 and bf16 in AMX's tiles (and
+/// Code paths of the CPU kernels, best first: amx is avx512 with matmuls of int8 and bf16 in AMX's tiles (and
 /// needs the system's leave for them); avx512 needs F, BW, DQ, VL, VNNI, BF16 and VBMI; avx2 needs AVX2 and FMA.
 enum class Isa { amx, avx512, avx2, portable };
 

@@ -18,7 +18,7 @@ namespace {
 using base::bf16;
 using base::Buffer;
 using base::DType;
-using quant::Code;
+using quant::Element;
 using quant::Format;
 using quant::FormatSpec;
 using quant::ScaleScope;
@@ -26,7 +26,8 @@ using quant::ScaleScope;
 /// Rows that meet a panel while they are in cache.
 constexpr std::int64_t kBlockRows = 192;
 
-// int32 holds the sum of this many products of two codes, and 128 times the sum of as many codes (column_sums).
+// int32 holds the sum of this many products of two quantized values, and 128 times the sum of as many quantized values
+// (column_sums).
 constexpr std::int64_t kMaxInt8Width = (std::int64_t{1} << 31) / (128 * 127) - 1;
 
 std::int64_t ceil_div(std::int64_t count, std::int64_t divisor) { return (count + divisor - 1) / divisor; }
@@ -36,13 +37,13 @@ std::int64_t round_up(std::int64_t count, std::int64_t multiple) { return ceil_d
 std::int64_t inputs_per_word(Format format) { return 32 / spec(format).weight_bits; }
 
 /// Inputs of one output under one weight scale.
-std::int64_t scale_run(Format format, std::int64_t in) {
+std::int64_t inputs_per_scale(Format format, std::int64_t in) {
   return spec(format).scale_inputs == 0 ? in : spec(format).scale_inputs;
 }
 
 DType activation_dtype(Format format) {
-  const Code code = spec(format).activations;
-  return code == Code::f32 ? DType::f32 : code == Code::int8 ? DType::i8 : DType::bf16;
+  const Element element = spec(format).activations;
+  return element == Element::f32 ? DType::f32 : element == Element::int8 ? DType::i8 : DType::bf16;
 }
 
 void check_range(base::Range rows, std::int64_t limit, const char* where) {
@@ -60,22 +61,22 @@ std::uint32_t* panel_words(const PackedLinear& packed, std::int64_t row) {
 
 /// Bit where input `idx` of a word begins (ops/linear.h, kPanelColumns).
 int bit_of_input(const FormatSpec& what, int idx) {
-  if (what.weights == Code::fp8_e4m3) return (idx / 2 + idx % 2 * 2) * 8;
-  if (what.weights != Code::int4) return idx * what.weight_bits;
-  return what.activations == Code::int8 ? idx % 4 * 8 + idx / 4 * 4 : idx % 2 * 16 + idx / 2 * 4;
+  if (what.weights == Element::fp8_e4m3) return (idx / 2 + idx % 2 * 2) * 8;
+  if (what.weights != Element::int4) return idx * what.weight_bits;
+  return what.activations == Element::int8 ? idx % 4 * 8 + idx / 4 * 4 : idx % 2 * 16 + idx / 2 * 4;
 }
 
-/// One output's codes to and from its words; a code takes the low bits of an element of `codes`.
-void codes_to_words(const FormatSpec& what, const std::uint8_t* codes, std::int64_t in, std::uint32_t* words) {
+/// One output's quantized values to and from its words; a value takes the low bits of an element of `quantized`.
+void values_to_words(const FormatSpec& what, const std::uint8_t* quantized, std::int64_t in, std::uint32_t* words) {
   const int per_word = 32 / what.weight_bits;
   const std::uint32_t mask = (1U << what.weight_bits) - 1;
   for (std::int64_t first = 0; first < in; first += per_word) {
     std::uint32_t word = 0;
-    for (int i = 0; i < per_word && first + i < in; ++i) word |= (codes[first + i] & mask) << bit_of_input(what, i);
+    for (int i = 0; i < per_word && first + i < in; ++i) word |= (quantized[first + i] & mask) << bit_of_input(what, i);
     words[first / per_word] = word;
   }
 }
-void words_to_codes(const FormatSpec& what, const std::uint32_t* words, std::int64_t in, std::uint8_t* codes) {
+void words_to_values(const FormatSpec& what, const std::uint32_t* words, std::int64_t in, std::uint8_t* quantized) {
   const int per_word = 32 / what.weight_bits;
   const std::uint32_t mask = (1U << what.weight_bits) - 1;
   std::array<int, 8> bits{};
@@ -83,18 +84,18 @@ void words_to_codes(const FormatSpec& what, const std::uint32_t* words, std::int
   for (std::int64_t first = 0; first < in; first += per_word) {
     const std::uint32_t word = words[first / per_word];
     for (int i = 0; i < per_word && first + i < in; ++i)
-      codes[first + i] = static_cast<std::uint8_t>(word >> bits[static_cast<std::size_t>(i)] & mask);
+      quantized[first + i] = static_cast<std::uint8_t>(word >> bits[static_cast<std::size_t>(i)] & mask);
   }
 }
 
-float decoded(Code code, std::uint8_t bits) {
-  if (code == Code::fp8_e4m3) return quant::decode_fp8(bits);
-  if (code == Code::int4) return static_cast<float>(static_cast<std::int8_t>(bits << 4) >> 4);
+float dequantized(Element element, std::uint8_t bits) {
+  if (element == Element::fp8_e4m3) return quant::dequantize_fp8(bits);
+  if (element == Element::int4) return static_cast<float>(static_cast<std::int8_t>(bits << 4) >> 4);
   return static_cast<float>(static_cast<std::int8_t>(bits));
 }
 
-float scale_at(const PackedLinear& packed, std::int64_t run, std::int64_t row) {
-  const std::int64_t at = run * packed.scales.shape()[1] + row;
+float scale_at(const PackedLinear& packed, std::int64_t segment, std::int64_t row) {
+  const std::int64_t at = segment * packed.scales.shape()[1] + row;
   return packed.scales.view().dtype == DType::f32 ? packed.scales.as<float>()[at]
                                                   : to_float(packed.scales.as<bf16>()[at]);
 }
@@ -111,48 +112,50 @@ float amax_of_scale(const FormatSpec& what, const float* weight, std::int64_t ro
   return amax;
 }
 
-/// Encodes one output's weights under their scales.
-class RowEncoder {
+/// Quantizes one output's weights under their scales.
+class RowQuantizer {
  public:
-  RowEncoder(const float* weight, std::int64_t rows, PackedLinear& packed, const float* row_scales)
+  RowQuantizer(const float* weight, std::int64_t rows, PackedLinear& packed, const float* row_scales)
       : what_(spec(packed.format)), weight_(weight), rows_(rows), packed_(packed), row_scales_(row_scales) {
-    codes_.resize(static_cast<std::size_t>(round_up(packed.in, 8)));
+    quantized_.resize(static_cast<std::size_t>(round_up(packed.in, 8)));
     amax_.assign(packed.scales.empty() ? 0 : static_cast<std::size_t>(packed.scales.shape()[0]), 0);
     if (what_.scope == ScaleScope::tensor) amax_[0] = kernels().max_abs(weight, rows * packed.in);
   }
 
-  /// Row `row` of the tensor, whose values are `values`, to row `to` of the layer; its codes stay in codes().
-  void encode(const float* values, std::int64_t row, std::int64_t to) {
-    const std::int64_t run = scale_run(packed_.format, packed_.in);
-    for (std::int64_t b = 0; b * run < packed_.in; ++b) {
-      const std::int64_t begin = b * run, count = std::min(run, packed_.in - begin);
+  /// Row `row` of the tensor, whose values are `values`, to row `to` of the layer; its quantized values stay in
+  /// quantized().
+  void quantize(const float* values, std::int64_t row, std::int64_t to) {
+    const std::int64_t per_scale = inputs_per_scale(packed_.format, packed_.in);
+    for (std::int64_t b = 0; b * per_scale < packed_.in; ++b) {
+      const std::int64_t begin = b * per_scale, count = std::min(per_scale, packed_.in - begin);
       float& amax = amax_[static_cast<std::size_t>(b)];
       const bool shares_last = what_.scope == ScaleScope::tensor ||
                                (what_.scope == ScaleScope::block128 && row / 128 == last_row_ / 128 && last_row_ >= 0);
       if (!shares_last && row_scales_ == nullptr)
         amax = amax_of_scale(what_, weight_, rows_, packed_.in, row, begin, count);
       const float scale = row_scales_ != nullptr ? row_scales_[row] : quant::scale_of(what_.weights, amax);
-      encode_run(values + begin, count, scale, codes_.data() + begin);
+      quantize_segment(values + begin, count, scale, quantized_.data() + begin);
       const std::int64_t at = b * packed_.scales.shape()[1] + to;
-      if (what_.weights == Code::int4) packed_.scales.as<bf16>()[at] = base::to_bf16(scale);
+      if (what_.weights == Element::int4) packed_.scales.as<bf16>()[at] = base::to_bf16(scale);
       else packed_.scales.as<float>()[at] = scale;
       if (!packed_.column_sums.empty()) packed_.column_sums.as<std::int32_t>()[at] = 128 * sum(begin, count);
     }
     last_row_ = row;
   }
-  const std::uint8_t* codes() const { return codes_.data(); }
+  const std::uint8_t* quantized() const { return quantized_.data(); }
 
  private:
-  void encode_run(const float* values, std::int64_t count, float scale, std::uint8_t* codes) const {
-    if (scale == 0 || !std::isfinite(scale)) std::fill_n(codes, count, std::uint8_t{0});
-    else if (what_.weights == Code::fp8_e4m3) kernels().encode_fp8(values, count, scale, codes);
+  void quantize_segment(const float* values, std::int64_t count, float scale, std::uint8_t* quantized) const {
+    if (scale == 0 || !std::isfinite(scale)) std::fill_n(quantized, count, std::uint8_t{0});
+    else if (what_.weights == Element::fp8_e4m3) kernels().quantize_fp8(values, count, scale, quantized);
     else
-      kernels().encode_int(values, count, scale, quant::max_code(what_.weights), reinterpret_cast<std::int8_t*>(codes));
+      kernels().quantize_int(values, count, scale, quant::max_magnitude(what_.weights),
+                             reinterpret_cast<std::int8_t*>(quantized));
   }
   std::int32_t sum(std::int64_t begin, std::int64_t count) const {
-    const auto* codes = reinterpret_cast<const std::int8_t*>(codes_.data()) + begin;
+    const auto* quantized = reinterpret_cast<const std::int8_t*>(quantized_.data()) + begin;
     std::int32_t total = 0;
-    for (std::int64_t i = 0; i < count; ++i) total += codes[i];
+    for (std::int64_t i = 0; i < count; ++i) total += quantized[i];
     return total;
   }
 
@@ -161,7 +164,7 @@ class RowEncoder {
   std::int64_t rows_;
   PackedLinear& packed_;
   const float* row_scales_;
-  std::vector<std::uint8_t> codes_;
+  std::vector<std::uint8_t> quantized_;
   std::vector<float> amax_;
   std::int64_t last_row_ = -1;
 };
@@ -172,7 +175,7 @@ PackedLinear make_packed_linear(Format format, std::int64_t out, std::int64_t in
   QRL_INVARIANT(out > 0 && in > 0, "packed linear", "a shape above zero",
                 "[" + std::to_string(out) + ", " + std::to_string(in) + "]");
   const FormatSpec& what = spec(format);
-  QRL_REQUIRE(what.activations != Code::int8 || in <= kMaxInt8Width, "int8 linear layer",
+  QRL_REQUIRE(what.activations != Element::int8 || in <= kMaxInt8Width, "int8 linear layer",
               "an input width of at most " + std::to_string(kMaxInt8Width) + ", so that int32 sums are exact",
               std::to_string(in), "use bf16");
   const std::int64_t columns = round_up(out, kPanelColumns);
@@ -183,9 +186,9 @@ PackedLinear make_packed_linear(Format format, std::int64_t out, std::int64_t in
   packed.panels =
       Buffer(DType::i32, {columns / kPanelColumns, ceil_div(in, inputs_per_word(format)), kPanelColumns}, arena);
   if (what.has_weight_scales()) {
-    const base::Shape shape{ceil_div(in, scale_run(format, in)), columns};
-    packed.scales = Buffer(what.weights == Code::int4 ? DType::bf16 : DType::f32, shape, arena);
-    if (what.activations == Code::int8) packed.column_sums = Buffer(DType::i32, shape, arena);
+    const base::Shape shape{ceil_div(in, inputs_per_scale(format, in)), columns};
+    packed.scales = Buffer(what.weights == Element::int4 ? DType::bf16 : DType::f32, shape, arena);
+    if (what.activations == Element::int8) packed.column_sums = Buffer(DType::i32, shape, arena);
   }
   if (has_bias) packed.bias = Buffer(DType::f32, {columns}, arena);
   return packed;
@@ -203,7 +206,7 @@ bool pack_rows(base::Team& team, const float* weight, std::int64_t rows, std::in
   std::vector<float> scaled(fixed.input_factors != nullptr ? static_cast<std::size_t>(packed.in) : 0);
   const std::int64_t num_words = ceil_div(packed.in, inputs_per_word(packed.format));
   std::vector<std::uint32_t> words(static_cast<std::size_t>(num_words));  // zero beyond the width
-  RowEncoder encoder(weight, rows, packed, fixed.row_scales);
+  RowQuantizer quantizer(weight, rows, packed, fixed.row_scales);
   bool finite = true;
   for (std::int64_t i = mine.begin; i < mine.end; ++i) {
     const float* values = weight + i * packed.in;
@@ -214,14 +217,15 @@ bool pack_rows(base::Team& team, const float* weight, std::int64_t rows, std::in
     }
     finite = std::isfinite(kernels().max_abs(values, packed.in)) && finite;
     const std::int64_t row = first_row + i;
-    if (what.weights == Code::f32) {
+    if (what.weights == Element::f32) {
       std::memcpy(words.data(), values, static_cast<std::size_t>(packed.in) * sizeof(float));
-    } else if (what.weights == Code::bf16) {
-      kernels().encode_bf16(values, packed.in, reinterpret_cast<std::uint16_t*>(words.data()));
+    } else if (what.weights == Element::bf16) {
+      kernels().round_to_bf16(values, packed.in, reinterpret_cast<std::uint16_t*>(words.data()));
     } else {
-      encoder.encode(values, i, row);
-      if (what.weights == Code::int8) std::memcpy(words.data(), encoder.codes(), static_cast<std::size_t>(packed.in));
-      else codes_to_words(what, encoder.codes(), packed.in, words.data());
+      quantizer.quantize(values, i, row);
+      if (what.weights == Element::int8)
+        std::memcpy(words.data(), quantizer.quantized(), static_cast<std::size_t>(packed.in));
+      else values_to_words(what, quantizer.quantized(), packed.in, words.data());
     }
     std::uint32_t* to = panel_words(packed, row);
     for (std::int64_t w = 0; w < num_words; ++w) to[w * kPanelColumns] = words[static_cast<std::size_t>(w)];
@@ -233,31 +237,31 @@ void unpack_rows(const PackedLinear& packed, std::int64_t first_row, std::int64_
   check_range({first_row, first_row + rows}, packed.out, "unpack_rows");
   const FormatSpec& what = spec(packed.format);
   const std::int64_t num_words = ceil_div(packed.in, inputs_per_word(packed.format));
-  const std::int64_t run = scale_run(packed.format, packed.in);
+  const std::int64_t per_scale = inputs_per_scale(packed.format, packed.in);
   std::vector<std::uint32_t> words(static_cast<std::size_t>(num_words));
-  std::vector<std::uint8_t> codes(static_cast<std::size_t>(packed.in));
+  std::vector<std::uint8_t> quantized(static_cast<std::size_t>(packed.in));
   std::array<float, 256> values{};
-  for (std::size_t code = 0; code < values.size(); ++code)
-    values[code] = decoded(what.weights, static_cast<std::uint8_t>(code));
+  for (std::size_t bits = 0; bits < values.size(); ++bits)
+    values[bits] = dequantized(what.weights, static_cast<std::uint8_t>(bits));
   for (std::int64_t i = 0; i < rows; ++i) {
     const std::int64_t row = first_row + i;
     const std::uint32_t* from = panel_words(packed, row);
     for (std::int64_t w = 0; w < num_words; ++w) words[static_cast<std::size_t>(w)] = from[w * kPanelColumns];
     float* to = weight + i * packed.in;
-    if (what.weights == Code::f32) {
+    if (what.weights == Element::f32) {
       std::memcpy(to, words.data(), static_cast<std::size_t>(packed.in) * sizeof(float));
-    } else if (what.weights == Code::bf16) {
-      kernels().decode_bf16(reinterpret_cast<const std::uint16_t*>(words.data()), packed.in, to);
-    } else if (what.weights == Code::int8) {
+    } else if (what.weights == Element::bf16) {
+      kernels().widen_bf16(reinterpret_cast<const std::uint16_t*>(words.data()), packed.in, to);
+    } else if (what.weights == Element::int8) {
       const auto width = static_cast<std::size_t>(packed.in);
-      quant::decode_int8({reinterpret_cast<const std::int8_t*>(words.data()), width}, scale_at(packed, 0, row),
-                         {to, width});
+      quant::dequantize_int8({reinterpret_cast<const std::int8_t*>(words.data()), width}, scale_at(packed, 0, row),
+                             {to, width});
     } else {
-      words_to_codes(what, words.data(), packed.in, codes.data());
-      for (std::int64_t begin = 0; begin < packed.in; begin += run) {
-        const float scale = scale_at(packed, begin / run, row);
-        for (std::int64_t k = begin; k < std::min(packed.in, begin + run); ++k)
-          to[k] = values[codes[static_cast<std::size_t>(k)]] * scale;
+      words_to_values(what, words.data(), packed.in, quantized.data());
+      for (std::int64_t begin = 0; begin < packed.in; begin += per_scale) {
+        const float scale = scale_at(packed, begin / per_scale, row);
+        for (std::int64_t k = begin; k < std::min(packed.in, begin + per_scale); ++k)
+          to[k] = values[quantized[static_cast<std::size_t>(k)]] * scale;
       }
     }
   }
@@ -267,40 +271,40 @@ Activations::Activations(Format format_, std::int64_t num_rows, std::int64_t wid
     : format(format_),
       width(width_),
       stride(round_up(width_, 64)),
-      codes(activation_dtype(format_), {num_rows, stride}) {
+      quantized(activation_dtype(format_), {num_rows, stride}) {
   const FormatSpec& what = spec(format);
   if (!what.has_activation_scales()) return;
-  const std::int64_t run = what.activation_scale_inputs == 0 ? width : what.activation_scale_inputs;
-  scales = Buffer(DType::f32, {num_rows, ceil_div(width, run)});
+  const std::int64_t per_scale = what.activation_scale_inputs == 0 ? width : what.activation_scale_inputs;
+  scales = Buffer(DType::f32, {num_rows, ceil_div(width, per_scale)});
 }
 
 void* Activations::row(std::int64_t row_idx) const {
-  return static_cast<char*>(codes.view().data) +
-         row_idx * stride * static_cast<std::int64_t>(size_bytes(codes.view().dtype));
+  return static_cast<char*>(quantized.view().data) +
+         row_idx * stride * static_cast<std::int64_t>(size_bytes(quantized.view().dtype));
 }
 
-void encode_row(const float* x, std::int64_t row_idx, Activations& out) {
+void quantize_row(const float* x, std::int64_t row_idx, Activations& out) {
   const FormatSpec& what = spec(out.format);
-  void* codes = out.row(row_idx);
+  void* quantized = out.row(row_idx);
   switch (what.activations) {
-    case Code::f32:
-      std::memcpy(codes, x, static_cast<std::size_t>(out.width) * sizeof(float));
+    case Element::f32:
+      std::memcpy(quantized, x, static_cast<std::size_t>(out.width) * sizeof(float));
       break;
-    case Code::bf16:
-      kernels().encode_bf16(x, out.width, static_cast<std::uint16_t*>(codes));
+    case Element::bf16:
+      kernels().round_to_bf16(x, out.width, static_cast<std::uint16_t*>(quantized));
       break;
-    case Code::int8:
-      out.scales.as<float>()[row_idx] = kernels().encode_int8(x, out.width, static_cast<std::int8_t*>(codes));
+    case Element::int8:
+      out.scales.as<float>()[row_idx] = kernels().quantize_int8(x, out.width, static_cast<std::int8_t*>(quantized));
       break;
     default: {
-      const std::int64_t run = what.activation_scale_inputs == 0 ? out.width : what.activation_scale_inputs;
-      auto* numbers = static_cast<std::uint16_t*>(codes);
+      const std::int64_t per_scale = what.activation_scale_inputs == 0 ? out.width : what.activation_scale_inputs;
+      auto* numbers = static_cast<std::uint16_t*>(quantized);
       float* scales = out.scales.as<float>() + row_idx * out.num_scales();
-      for (std::int64_t begin = 0; begin < out.width; begin += run) {
-        const std::int64_t count = std::min(run, out.width - begin);
+      for (std::int64_t begin = 0; begin < out.width; begin += per_scale) {
+        const std::int64_t count = std::min(per_scale, out.width - begin);
         const float amax = kernels().max_abs(x + begin, count);
         const float scale = std::isfinite(amax) ? amax / quant::kFp8Max : std::nanf("");
-        scales[begin / run] = scale;
+        scales[begin / per_scale] = scale;
         if (scale == 0) std::fill_n(numbers + begin, count, std::uint16_t{0});
         else kernels().round_fp8(x + begin, count, scale, numbers + begin);
       }
@@ -308,35 +312,35 @@ void encode_row(const float* x, std::int64_t row_idx, Activations& out) {
   }
 }
 
-void encode(base::Team& team, const float* x, base::Range rows, Activations& out) {
-  check_range(rows, out.max_rows(), "encode");
+void quantize(base::Team& team, const float* x, base::Range rows, Activations& out) {
+  check_range(rows, out.max_rows(), "quantize");
   const base::Range mine = team.slice(rows.size());
   for (std::int64_t row = rows.begin + mine.begin; row < rows.begin + mine.end; ++row) {
-    encode_row(x + row * out.width, row, out);
+    quantize_row(x + row * out.width, row, out);
   }
 }
 
-void decode_row(const Activations& codes, std::int64_t row_idx, float* x) {
-  check_range({row_idx, row_idx + 1}, codes.max_rows(), "decode_row");
-  const FormatSpec& what = spec(codes.format);
-  const auto width = static_cast<std::size_t>(codes.width);
-  if (what.activations == Code::f32) {
-    std::memcpy(x, codes.row(row_idx), width * sizeof(float));
-  } else if (what.activations == Code::int8) {
-    quant::decode_int8({static_cast<const std::int8_t*>(codes.row(row_idx)), width}, codes.scales.as<float>()[row_idx],
-                       {x, width});
+void dequantize_row(const Activations& quantized, std::int64_t row_idx, float* x) {
+  check_range({row_idx, row_idx + 1}, quantized.max_rows(), "dequantize_row");
+  const FormatSpec& what = spec(quantized.format);
+  const auto width = static_cast<std::size_t>(quantized.width);
+  if (what.activations == Element::f32) {
+    std::memcpy(x, quantized.row(row_idx), width * sizeof(float));
+  } else if (what.activations == Element::int8) {
+    quant::dequantize_int8({static_cast<const std::int8_t*>(quantized.row(row_idx)), width},
+                           quantized.scales.as<float>()[row_idx], {x, width});
   } else {
-    kernels().decode_bf16(static_cast<const std::uint16_t*>(codes.row(row_idx)), codes.width, x);
-    if (codes.scales.empty()) return;
-    const std::int64_t run = what.activation_scale_inputs == 0 ? codes.width : what.activation_scale_inputs;
-    const float* scales = codes.scales.as<float>() + row_idx * codes.num_scales();
-    for (std::int64_t k = 0; k < codes.width; ++k) x[k] *= scales[k / run];
+    kernels().widen_bf16(static_cast<const std::uint16_t*>(quantized.row(row_idx)), quantized.width, x);
+    if (quantized.scales.empty()) return;
+    const std::int64_t per_scale = what.activation_scale_inputs == 0 ? quantized.width : what.activation_scale_inputs;
+    const float* scales = quantized.scales.as<float>() + row_idx * quantized.num_scales();
+    for (std::int64_t k = 0; k < quantized.width; ++k) x[k] *= scales[k / per_scale];
   }
 }
 
 namespace {
 
-void run(Format format, const LinearTask& task) {
+void dispatch(Format format, const LinearTask& task) {
   switch (format) {
     case Format::f32:
       return kernels().linear_f32(task);
@@ -380,15 +384,15 @@ void multiply(base::Team& team, const Activations& x, const PackedLinear& weight
   task.first_panel = panels.begin + mine.begin;
   task.end_panel = panels.begin + mine.end;
   float* const y = task.y;
-  const Code code = spec(weight.format).weights;
-  if (code == Code::fp8_e4m3 || code == Code::int4)
+  const Element element = spec(weight.format).weights;
+  if (element == Element::fp8_e4m3 || element == Element::int4)
     task.scratch = scratch(linear_scratch_floats(std::min(kBlockRows, rows.size())));
   for (std::int64_t first = rows.begin; first < rows.end; first += kBlockRows) {
     task.x = x.row(first);
     if (!x.scales.empty()) task.x_scales = x.scales.as<float>() + first * x.num_scales();
     task.rows = std::min(kBlockRows, rows.end - first);
     task.y = y + (first - rows.begin) * task.y_stride;
-    run(weight.format, task);
+    dispatch(weight.format, task);
   }
 }
 

@@ -1,4 +1,4 @@
-// Contract of the matrix product y = x · Wᵀ (+ bias) in every format, its packed weights and its encoded inputs.
+// Contract of the matmul y = x · Wᵀ (+ bias) in every format, its packed weights and its quantized inputs.
 // Knows nothing of models. Every op here and in the neighboring headers is called by all members of a team together
 // (SPMD): it splits its own work over them and has no barrier inside, so the caller puts team.barrier() between an op
 // and the next one that reads its output. Results depend on neither the team's size nor on the other rows of a call:
@@ -27,8 +27,8 @@ struct PackedLinear {
   std::int64_t out = 0, in = 0;
   base::Buffer panels;  ///< see kPanelColumns
   base::Buffer scales;  ///< [⌈in / scale_inputs⌉, out padded to panels], fp32, int4's bf16; empty without scales
-  base::Buffer column_sums;  ///< int32, the scales' shape: 128·Σ codes under each scale, what the u8·s8 instruction
-                             ///< adds too much; with int8 activations only
+  base::Buffer column_sums;  ///< int32, the scales' shape: 128·Σ quantized values under each scale, what the u8·s8
+                             ///< instruction adds too much; with int8 activations only
   base::Buffer bias;         ///< fp32 [out, padded]; empty without one
   /// Outputs of each tensor that it is packed from, in order: blocks of scales begin anew with each. Empty: one tensor.
   std::vector<std::int64_t> tensors;
@@ -38,54 +38,54 @@ struct PackedLinear {
 PackedLinear make_packed_linear(quant::Format format, std::int64_t out, std::int64_t in, bool has_bias,
                                 base::Arena* arena = nullptr);
 
-/// What encodes weights instead of figures of their own.
+/// What quantizes weights instead of figures of their own.
 struct FixedScales {
   const float* input_factors = nullptr;  ///< [in], met by every weight first; null: all 1
   const float* row_scales = nullptr;     ///< [rows], of int8 alone; null: from the weights
 };
 
-/// Encodes `rows` output rows of W, fp32 row-major [rows, in] on the CPU, to rows first_row … of `packed`: one tensor,
-/// as its scales see it. Splits over the team; distinct row ranges may be packed without a barrier only when they share
-/// no panel. Same bits as quant::round_weights, unless `fixed` has something to say. Returns false when a weight this
-/// member looked at is not finite.
+/// Quantizes `rows` output rows of W, fp32 row-major [rows, in] on the CPU, to rows first_row … of `packed`: one
+/// tensor, as its scales see it. Splits over the team; distinct row ranges may be packed without a barrier only when
+/// they share no panel. Same bits as quant::round_weights, unless `fixed` has something to say. Returns false when a
+/// weight this member looked at is not finite.
 bool pack_rows(base::Team& team, const float* weight, std::int64_t rows, std::int64_t first_row, PackedLinear& packed,
                const FixedScales& fixed = {});
 
-/// Decodes rows of a packed layer back to fp32 row-major: what the learner's own products and the tests read.
+/// Dequantizes rows of a packed layer back to fp32 row-major: what the learner's own products and the tests read.
 void unpack_rows(const PackedLinear& packed, std::int64_t first_row, std::int64_t rows, float* weight);
 
-/// Rows of activations encoded for a format: the left operand of `linear`. Owns its memory; sized once for max_rows.
+/// Rows of activations quantized for a format: the left operand of `linear`. Owns its memory; sized once for max_rows.
 struct Activations {
   Activations() = default;
   Activations(quant::Format format_, std::int64_t num_rows, std::int64_t width_);
   quant::Format format = quant::Format::f32;
   std::int64_t width = 0;   ///< in
   std::int64_t stride = 0;  ///< elements from row to row, width padded to 64
-  base::Buffer codes;       ///< [max_rows, stride] of fp32, bf16 or int8, e4m3 as bf16 (exact); zero beyond width
+  base::Buffer quantized;   ///< [max_rows, stride] of fp32, bf16 or int8, e4m3 as bf16 (exact); zero beyond width
   base::Buffer scales;      ///< fp32 [max_rows, num_scales]; int8 and e4m3 only
 
   std::int64_t num_scales() const { return scales.empty() ? 0 : scales.shape()[1]; }  ///< of a row
-  std::int64_t max_rows() const { return codes.shape().rank() == 0 ? 0 : codes.shape()[0]; }
-  void* row(std::int64_t row_idx) const;  ///< codes of a row
+  std::int64_t max_rows() const { return quantized.shape().rank() == 0 ? 0 : quantized.shape()[0]; }
+  void* row(std::int64_t row_idx) const;  ///< quantized values of a row
 };
 
-/// Encodes one row of fp32, by the calling thread alone; what `encode` and the fused ops do per row.
-void encode_row(const float* x, std::int64_t row_idx, Activations& out);
+/// Quantizes one row of fp32, by the calling thread alone; what `quantize` and the fused ops do per row.
+void quantize_row(const float* x, std::int64_t row_idx, Activations& out);
 
-/// Encodes rows [rows.begin, rows.end) of x (fp32, row-major, `width` per row) into `out`; splits rows over the team.
-void encode(base::Team& team, const float* x, base::Range rows, Activations& out);
+/// Quantizes rows [rows.begin, rows.end) of x (fp32, row-major, `width` per row) into `out`; splits rows over the team.
+void quantize(base::Team& team, const float* x, base::Range rows, Activations& out);
 
-/// The values that a row of codes stands for, fp32 [width], by the calling thread alone: what a backward pass
-/// multiplies with.
-void decode_row(const Activations& codes, std::int64_t row_idx, float* x);
+/// The values that a row of quantized values stands for, fp32 [width], by the calling thread alone: what a backward
+/// pass multiplies with.
+void dequantize_row(const Activations& quantized, std::int64_t row_idx, float* x);
 
 /// y[row, :] = x[row, :] · Wᵀ + bias, or y += that (a residual) when `accumulate`; rows in [rows.begin, rows.end);
 /// y is fp32 row-major, `out` per row. Splits W's panels over the team. Accumulation, in order of the input index:
-/// fp32: fma in fp32 (the portable path rounds the product too). bf16, and e4m3 and int4 decoded to it: exact products
-/// added in fp32, of each pair of inputs the odd one first, as vdpbf16ps does; amx adds those of 16 pairs' even inputs
-/// and those of the odd ones apart, then both; avx512 and amx take and give subnormals as zero in these sums. int8, and
-/// int4 that meets it: exact, in int32. Where weights have a scale for some inputs only, the sum over those is scaled
-/// and added in fp32 (fma) to the ones before. Scales of a whole token come last.
+/// fp32: fma in fp32 (the portable path rounds the product too). bf16, and e4m3 and int4 dequantized to it: exact
+/// products added in fp32, of each pair of inputs the odd one first, as vdpbf16ps does; amx adds those of 16 pairs'
+/// even inputs and those of the odd ones apart, then both; avx512 and amx take and give subnormals as zero in these
+/// sums. int8, and int4 that meets it: exact, in int32. Where weights have a scale for some inputs only, the sum over
+/// those is scaled and added in fp32 (fma) to the ones before. Scales of a whole token come last.
 void linear(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows, bool accumulate,
             float* y);
 

@@ -32,10 +32,10 @@ std::int64_t round_up(std::int64_t count, std::int64_t multiple) {
 /// ⌈a / b⌉ for b > 0; 0 for negative a.
 std::int64_t round_up_quotient(std::int64_t a, std::int64_t b) { return a <= 0 ? 0 : (a + b - 1) / b; }
 
-/// Bytes of one kv head's codes in a page, whole lines.
-std::int64_t codes_bytes(const HeadShape& shape, KvFormat format, std::int64_t page_size) {
-  const std::int64_t word = quant::codes_per_word(format);
-  return round_up(quant::code_bytes(format) *
+/// Bytes of one kv head's quantized values in a page, whole lines.
+std::int64_t quantized_bytes(const HeadShape& shape, KvFormat format, std::int64_t page_size) {
+  const std::int64_t word = quant::values_per_word(format);
+  return round_up(quant::value_bytes(format) *
                       std::max(round_up(shape.head_dim, word) * page_size, round_up(page_size, word) * shape.head_dim),
                   64);
 }
@@ -43,7 +43,7 @@ std::int64_t codes_bytes(const HeadShape& shape, KvFormat format, std::int64_t p
 /// And with what follows them.
 std::int64_t head_bytes(const HeadShape& shape, KvFormat format, std::int64_t page_size) {
   const std::int64_t scales = format == KvFormat::int8 ? page_size * static_cast<std::int64_t>(sizeof(float)) : 0;
-  return codes_bytes(shape, format, page_size) + round_up(scales, 64);
+  return quantized_bytes(shape, format, page_size) + round_up(scales, 64);
 }
 
 // Checks look at the same values on every member, so that all of a team throw or none does.
@@ -59,84 +59,85 @@ void check_heads(const HeadShape& shape, const KvPages& pages, const char* where
                 where, "pages with memory, and scales where the format has them", std::string(name(pages.format)));
 }
 
-/// Where a slot of one kv head lies, and how its codes are spread.
+/// Where a slot of one kv head lies, and how its quantized values are spread.
 struct Slot {
   const KvPages& pages;
-  std::int64_t head_dim, code, word, head_offset, scales_offset, slot, kv_head;
+  std::int64_t head_dim, value_bytes, word, head_offset, scales_offset, slot, kv_head;
 
   Slot(const HeadShape& shape, const KvPages& p, std::int64_t page, std::int64_t slot_idx, std::int64_t head)
       : pages(p),
         head_dim(shape.head_dim),
-        code(quant::code_bytes(p.format)),
-        word(quant::codes_per_word(p.format)),
+        value_bytes(quant::value_bytes(p.format)),
+        word(quant::values_per_word(p.format)),
         head_offset((page * shape.num_kv_heads + head) * head_bytes(shape, p.format, p.page_size)),
-        scales_offset(head_offset + codes_bytes(shape, p.format, p.page_size)),
+        scales_offset(head_offset + quantized_bytes(shape, p.format, p.page_size)),
         slot(slot_idx),
         kv_head(head) {}
 
   std::byte* key(std::int64_t e) const {
-    return pages.keys + head_offset + ((e / word * pages.page_size + slot) * word + e % word) * code;
+    return pages.keys + head_offset + ((e / word * pages.page_size + slot) * word + e % word) * value_bytes;
   }
   std::byte* value(std::int64_t e) const {
-    return pages.values + head_offset + ((slot / word * head_dim + e) * word + slot % word) * code;
+    return pages.values + head_offset + ((slot / word * head_dim + e) * word + slot % word) * value_bytes;
   }
   /// int8's of this slot.
   float* key_scale() const { return reinterpret_cast<float*>(pages.keys + scales_offset) + slot; }
   float* value_scale() const { return reinterpret_cast<float*>(pages.values + scales_offset) + slot; }
 };
 
-/// Spreads E codes over the slot's places. A key's last word is filled up with zeros: it meets queries as a whole.
-template <class Code>
-void scatter(const Slot& at, const Code* key, const Code* value) {
+/// Spreads E quantized values over the slot's places. A key's last word is filled up with zeros: it meets queries as a
+/// whole.
+template <class Element>
+void scatter(const Slot& at, const Element* key, const Element* value) {
   const std::int64_t words = at.head_dim / at.word, rest = at.head_dim % at.word;
   for (std::int64_t w = 0; w < words; ++w)  // a word of a key lies together
-    std::memcpy(at.key(w * at.word), key + w * at.word, static_cast<std::size_t>(at.word) * sizeof(Code));
+    std::memcpy(at.key(w * at.word), key + w * at.word, static_cast<std::size_t>(at.word) * sizeof(Element));
   if (rest > 0) {
-    std::memset(at.key(words * at.word), 0, static_cast<std::size_t>(at.word) * sizeof(Code));
-    std::memcpy(at.key(words * at.word), key + words * at.word, static_cast<std::size_t>(rest) * sizeof(Code));
+    std::memset(at.key(words * at.word), 0, static_cast<std::size_t>(at.word) * sizeof(Element));
+    std::memcpy(at.key(words * at.word), key + words * at.word, static_cast<std::size_t>(rest) * sizeof(Element));
   }
   std::byte* to = at.value(0);
-  const std::int64_t step = at.word * at.code;
-  for (std::int64_t e = 0; e < at.head_dim; ++e) std::memcpy(to + e * step, value + e, sizeof(Code));
+  const std::int64_t step = at.word * at.value_bytes;
+  for (std::int64_t e = 0; e < at.head_dim; ++e) std::memcpy(to + e * step, value + e, sizeof(Element));
 }
 
-/// Encodes key and value into the slot; what is kept of them goes to `kept` ([E] each) unless null.
+/// Quantizes key and value into the slot; what is kept of them goes to `kept` ([E] each) unless null.
 void store_slot(const Slot& at, const float* key, const float* value, float* kept_key, float* kept_value) {
   const std::int64_t width = at.head_dim;
   const auto count = static_cast<std::size_t>(width);
-  float* codes = scratch(2 * width);  // of the widest code
+  float* quantized = scratch(2 * width);  // of the widest format
   const bool keeps = kept_key != nullptr;
   switch (at.pages.format) {
     case KvFormat::f32:
       return scatter(at, key, value);
     case KvFormat::bf16: {
-      auto* bits = reinterpret_cast<std::uint16_t*>(codes);
-      kernels().encode_bf16(key, width, bits);
-      kernels().encode_bf16(value, width, bits + width);
+      auto* bits = reinterpret_cast<std::uint16_t*>(quantized);
+      kernels().round_to_bf16(key, width, bits);
+      kernels().round_to_bf16(value, width, bits + width);
       scatter(at, bits, bits + width);
       if (!keeps) return;
-      kernels().decode_bf16(bits, width, kept_key);
-      return kernels().decode_bf16(bits + width, width, kept_value);
+      kernels().widen_bf16(bits, width, kept_key);
+      return kernels().widen_bf16(bits + width, width, kept_value);
     }
     case KvFormat::int8: {
-      auto* bytes = reinterpret_cast<std::int8_t*>(codes);
-      *at.key_scale() = kernels().encode_int8(key, width, bytes);
-      *at.value_scale() = kernels().encode_int8(value, width, bytes + width);
+      auto* bytes = reinterpret_cast<std::int8_t*>(quantized);
+      *at.key_scale() = kernels().quantize_int8(key, width, bytes);
+      *at.value_scale() = kernels().quantize_int8(value, width, bytes + width);
       scatter(at, bytes, bytes + width);
       if (!keeps) return;
-      quant::decode_int8({bytes, count}, *at.key_scale(), {kept_key, count});
-      return quant::decode_int8({bytes + width, count}, *at.value_scale(), {kept_value, count});
+      quant::dequantize_int8({bytes, count}, *at.key_scale(), {kept_key, count});
+      return quant::dequantize_int8({bytes + width, count}, *at.value_scale(), {kept_value, count});
     }
     case KvFormat::fp8_e4m3: {
-      auto* bytes = reinterpret_cast<std::uint8_t*>(codes);
+      auto* bytes = reinterpret_cast<std::uint8_t*>(quantized);
       const float key_scale = at.pages.key_scales[at.kv_head], value_scale = at.pages.value_scales[at.kv_head];
-      kernels().encode_fp8(key, width, key_scale, bytes);
-      kernels().encode_fp8(value, width, value_scale, bytes + width);
+      kernels().quantize_fp8(key, width, key_scale, bytes);
+      kernels().quantize_fp8(value, width, value_scale, bytes + width);
       scatter(at, bytes, bytes + width);
       if (!keeps) return;
       for (std::int64_t e = 0; e < width; ++e) {
-        kept_key[e] = quant::decode_fp8(bytes[e]) * key_scale;
-        kept_value[e] = quant::decode_fp8(bytes[width + e]) * value_scale;
+        kept_key[e] = quant::dequantize_fp8(bytes[e]) * key_scale;
+        kept_value[e] = quant::dequantize_fp8(bytes[width + e]) * value_scale;
       }
     }
   }
@@ -168,12 +169,12 @@ void copy_slots(const HeadShape& shape, const KvPages& pages, std::int32_t from,
   for (std::int64_t head = 0; head < shape.num_kv_heads; ++head) {
     const Slot source(shape, pages, from, 0, head), target(shape, pages, to, 0, head);
     for (std::int64_t e = 0; e < shape.head_dim; e += source.word)
-      copy(source.key(e), target.key(e), num_slots * source.word * source.code);
+      copy(source.key(e), target.key(e), num_slots * source.word * source.value_bytes);
     const std::int64_t whole = num_slots / source.word;  // words of values that are full
-    copy(source.value(0), target.value(0), whole * source.word * shape.head_dim * source.code);
+    copy(source.value(0), target.value(0), whole * source.word * shape.head_dim * source.value_bytes);
     for (std::int64_t slot = whole * source.word; slot < num_slots; ++slot) {
       const Slot one(shape, pages, from, slot, head), other(shape, pages, to, slot, head);
-      for (std::int64_t e = 0; e < shape.head_dim; ++e) copy(one.value(e), other.value(e), one.code);
+      for (std::int64_t e = 0; e < shape.head_dim; ++e) copy(one.value(e), other.value(e), one.value_bytes);
     }
     if (pages.format != KvFormat::int8) continue;
     std::copy_n(source.key_scale(), num_slots, target.key_scale());
@@ -184,28 +185,28 @@ void copy_slots(const HeadShape& shape, const KvPages& pages, std::int32_t from,
 void read_slot(const HeadShape& shape, const KvPages& pages, std::int32_t page, std::int64_t slot, std::int64_t kv_head,
                float* key, float* value) {
   const Slot at(shape, pages, page, slot, kv_head);
-  const auto decode = [&](const std::byte* code, const float* int8_scale, const float* fp8_scales) {
+  const auto dequantize = [&](const std::byte* quantized, const float* int8_scale, const float* fp8_scales) {
     switch (pages.format) {
       case KvFormat::f32: {
         float number;
-        std::memcpy(&number, code, sizeof number);
+        std::memcpy(&number, quantized, sizeof number);
         return number;
       }
       case KvFormat::bf16: {
         base::bf16 number;
-        std::memcpy(&number, code, sizeof number);
+        std::memcpy(&number, quantized, sizeof number);
         return base::to_float(number);
       }
       case KvFormat::int8:
-        return static_cast<float>(static_cast<std::int8_t>(*code)) * *int8_scale;
+        return static_cast<float>(static_cast<std::int8_t>(*quantized)) * *int8_scale;
       case KvFormat::fp8_e4m3:
         break;
     }
-    return quant::decode_fp8(static_cast<std::uint8_t>(*code)) * fp8_scales[kv_head];
+    return quant::dequantize_fp8(static_cast<std::uint8_t>(*quantized)) * fp8_scales[kv_head];
   };
   for (std::int64_t e = 0; e < shape.head_dim; ++e) {
-    key[e] = decode(at.key(e), at.key_scale(), pages.key_scales);
-    value[e] = decode(at.value(e), at.value_scale(), pages.value_scales);
+    key[e] = dequantize(at.key(e), at.key_scale(), pages.key_scales);
+    value[e] = dequantize(at.value(e), at.value_scale(), pages.value_scales);
   }
 }
 
@@ -272,7 +273,7 @@ void paged_attention(base::Team& team, const HeadShape& shape, const AttentionRo
   task.page_size = pages.page_size;
   task.head_bytes = head_bytes(shape, pages.format, pages.page_size);
   task.page_bytes = shape.num_kv_heads * task.head_bytes;
-  if (pages.format == KvFormat::int8) task.scales = codes_bytes(shape, pages.format, pages.page_size);
+  if (pages.format == KvFormat::int8) task.scales = quantized_bytes(shape, pages.format, pages.page_size);
   task.softmax_scale = 1.0F / std::sqrt(static_cast<float>(shape.head_dim));
   thread_local std::vector<AttentionTask> tasks;  // kept, like scratch
   tasks.clear();

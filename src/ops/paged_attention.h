@@ -18,9 +18,9 @@ struct HeadShape {
   std::int64_t head_dim = 0;      ///< E
 };
 
-/// One layer's key/value pages. A page holds its kv heads one after another; in a head, with g = codes_per_word:
+/// One layer's key/value pages. A page holds its kv heads one after another; in a head, with g = values_per_word:
 /// keys [⌈E/g⌉, page_size, g], so that a vector of positions lies together, values [⌈page_size/g⌉, E, g], so that a
-/// vector of elements does; int8's fp32 scales [page_size] follow each head's codes. Not owned.
+/// vector of elements does; int8's fp32 scales [page_size] follow each head's quantized values. Not owned.
 struct KvPages {
   quant::KvFormat format = quant::KvFormat::f32;
   std::int64_t num_pages = 0;
@@ -37,7 +37,7 @@ std::int64_t kv_page_bytes(const HeadShape& shape, quant::KvFormat format, std::
 void copy_slots(const HeadShape& shape, const KvPages& pages, std::int32_t from, std::int32_t to,
                 std::int64_t num_slots);
 
-/// A key and value of one kv head as the pages hold them, decoded to fp32 [E] each: for checks and for the learner.
+/// A key and value of one kv head as the pages hold them, dequantized to fp32 [E] each: for checks and for the learner.
 void read_slot(const HeadShape& shape, const KvPages& pages, std::int32_t page, std::int64_t slot, std::int64_t kv_head,
                float* key, float* value);
 
@@ -61,7 +61,7 @@ void store_kv(base::Team& team, const HeadShape& shape, const AttentionRows& whe
               const KvPages& pages, bool write_back, float* qkv);
 
 /// Causal attention of each row's q heads over its sequence's pages, softmax scale 1/sqrt(E). What meets the pages'
-/// codes, and how it is summed:
+/// quantized values, and how it is summed:
 /// f32   queries and softmax weights as they are; products and sums fp32 (fma).
 /// bf16, fp8_e4m3  queries and weights rounded to bf16 (the weights before they are summed); exact products, fp32 sums.
 /// int8  queries as 254·high + low of int8 terms (15 bits of their largest), weights times the values' scales as
@@ -71,8 +71,8 @@ void store_kv(base::Team& team, const HeadShape& shape, const AttentionRows& whe
 /// sums run in order of the position (int8's are exact). So nothing depends on page size, page order or chunking.
 /// Neighboring rows that see the same pages (samples of a prompt, positions of a chunk) read those once, in whole
 /// spans. q: the first H·E of each row of `qkv` (row stride (H+2K)·E). Scratch is per thread and kept. Splits (row, kv
-/// head) over the team, except that encoding needs whole rows: `context` ([*, H·E] fp32) is written here, and the
-/// caller encodes it after a barrier. lse_NH ([*, H], null: not wanted): log Σ exp of the scores.
+/// head) over the team, except that quantizing needs whole rows: `context` ([*, H·E] fp32) is written here, and the
+/// caller quantizes it after a barrier. lse_NH ([*, H], null: not wanted): log Σ exp of the scores.
 void paged_attention(base::Team& team, const HeadShape& shape, const AttentionRows& where, base::Range rows,
                      const KvPages& pages, const float* qkv, float* context, float* lse_NH = nullptr);
 

@@ -27,7 +27,7 @@ float logprob_of(const Weights& row, std::int32_t token, double mass) {
 }
 
 /// The tokens that top-k and top-p leave, in index order.
-std::vector<std::int32_t> kept_tokens(const Weights& row, const DrawParams& params, const std::vector<float>& weights,
+std::vector<std::int32_t> kept_tokens(const Weights& row, const SampleParams& params, const std::vector<float>& weights,
                                       double total) {
   const auto descending = [&](std::int32_t a, std::int32_t b) {
     // By logit, not weight: far below the maximum weights underflow and would tie.
@@ -83,7 +83,7 @@ struct Kept {
   std::vector<float>* weights;       ///< of all tokens
   double mass = 0;                   ///< of those kept
 };
-Kept kept_of(const Weights& row, const DrawParams& params, double total) {
+Kept kept_of(const Weights& row, const SampleParams& params, double total) {
   Kept kept;
   (void)all_weights(row, kept.weights);
   kept.tokens = kept_tokens(row, params, *kept.weights, total);
@@ -92,7 +92,7 @@ Kept kept_of(const Weights& row, const DrawParams& params, double total) {
   return kept;
 }
 
-Draw draw_cut(const Weights& row, const DrawParams& params, double total, double uniform) {
+SampledToken sample_cut(const Weights& row, const SampleParams& params, double total, double uniform) {
   const Kept kept = kept_of(row, params, total);
   double before = 0;
   std::int32_t chosen = -1;
@@ -132,10 +132,10 @@ void RowSummary::begin(float temperature) {
 }
 
 void RowSummary::take(const float* logits, std::int64_t count) {
-  QRL_INVARIANT(num_taken_ % kDrawBlock == 0, "draw", "whole blocks of logits but for the last",
+  QRL_INVARIANT(num_taken_ % kSampleBlock == 0, "sample", "whole blocks of logits but for the last",
                 std::to_string(num_taken_) + " so far");
-  for (std::int64_t begin = 0; begin < count; begin += kDrawBlock) {
-    const std::int64_t size = std::min(kDrawBlock, count - begin);
+  for (std::int64_t begin = 0; begin < count; begin += kSampleBlock) {
+    const std::int64_t size = std::min(kSampleBlock, count - begin);
     const float max = kernels().max_value(logits + begin, size);
     // Of −inf alone: exp(−inf − −inf) would be NaN.
     const bool possible = !(max == -std::numeric_limits<float>::infinity());
@@ -158,7 +158,7 @@ void RowSummary::end() {
   total_ = 0;
   for (const Block& block : blocks_) total_ += share(block);
   // A NaN among the logits makes its block's sum NaN, an infinite maximum makes its own weight NaN.
-  QRL_INVARIANT(std::isfinite(max_) && std::isfinite(total_), "draw",
+  QRL_INVARIANT(std::isfinite(max_) && std::isfinite(total_), "sample",
                 "logits that are finite or -inf, one of them finite",
                 "maximum " + std::to_string(max_) + ", sum of exp " + std::to_string(total_),
                 "the weights or the forward pass are broken");
@@ -179,8 +179,8 @@ RowSummary::Place RowSummary::place(double uniform) const {
     const double unit = share(blocks_[block]) / blocks_[block].sum;
     rest = (target - before) / unit;
   }
-  const std::int64_t begin = static_cast<std::int64_t>(block) * kDrawBlock;
-  return {begin, std::min(kDrawBlock, num_taken_ - begin), rest};
+  const std::int64_t begin = static_cast<std::int64_t>(block) * kSampleBlock;
+  return {begin, std::min(kSampleBlock, num_taken_ - begin), rest};
 }
 
 float RowSummary::logprob(float logit) const {
@@ -188,11 +188,11 @@ float RowSummary::logprob(float logit) const {
   return static_cast<float>(scaled - std::log(total_));
 }
 
-Draw RowSummary::draw(const Place& place, const float* block_logits) const {
+SampledToken RowSummary::sample(const Place& place, const float* block_logits) const {
   const auto token = [&](std::int64_t i) { return static_cast<std::int32_t>(place.begin + i); };
   if (greedy_) return {token(std::find(block_logits, block_logits + place.count, max_) - block_logits), 0.0F};
-  const float max = blocks_[static_cast<std::size_t>(place.begin / kDrawBlock)].max;
-  float weights[kDrawBlock];
+  const float max = blocks_[static_cast<std::size_t>(place.begin / kSampleBlock)].max;
+  float weights[kSampleBlock];
   kernels().exp_weights(block_logits, place.count, max, inverse_temperature_, weights);
   // Where rounding leaves the target behind all weights of the block, the last one above zero is the token.
   double before = 0;
@@ -205,7 +205,7 @@ Draw RowSummary::draw(const Place& place, const float* block_logits) const {
   return {token(chosen), logprob(block_logits[chosen])};
 }
 
-void exclude_cut_tokens(float* logits, std::int64_t vocab_size, const DrawParams& params, std::int32_t always_kept) {
+void exclude_cut_tokens(float* logits, std::int64_t vocab_size, const SampleParams& params, std::int32_t always_kept) {
   if (!params.cuts()) return;
   const Weights row{logits, vocab_size, kernels().max_value(logits, vocab_size), 1.0F / params.temperature};
   std::vector<float>* weights = nullptr;
@@ -218,21 +218,21 @@ void exclude_cut_tokens(float* logits, std::int64_t vocab_size, const DrawParams
   }
 }
 
-Draw draw(const float* logits, std::int64_t vocab_size, const DrawParams& params, double uniform) {
+SampledToken sample(const float* logits, std::int64_t vocab_size, const SampleParams& params, double uniform) {
   QRL_INVARIANT(vocab_size > 0 && params.temperature >= 0 && params.top_p > 0 && params.top_p <= 1 &&
                     (params.top_k == -1 || params.top_k > 0) && uniform >= 0 && uniform < 1,
-                "draw", "temperature >= 0, top_p in (0, 1], top_k -1 or above 0, uniform in [0, 1)",
+                "sample", "temperature >= 0, top_p in (0, 1], top_k -1 or above 0, uniform in [0, 1)",
                 "temperature " + std::to_string(params.temperature) + ", top_p " + std::to_string(params.top_p) +
                     ", top_k " + std::to_string(params.top_k) + ", uniform " + std::to_string(uniform));
   const RowSummary& row = summarize(logits, vocab_size, params.temperature);
   if (params.cuts()) {
-    return draw_cut({logits, vocab_size, row.max(), row.inverse_temperature()}, params, row.total(), uniform);
+    return sample_cut({logits, vocab_size, row.max(), row.inverse_temperature()}, params, row.total(), uniform);
   }
   const RowSummary::Place place = row.place(uniform);
-  return row.draw(place, logits + place.begin);
+  return row.sample(place, logits + place.begin);
 }
 
-float logprob(const float* logits, std::int64_t vocab_size, const DrawParams& params, std::int32_t token) {
+float logprob(const float* logits, std::int64_t vocab_size, const SampleParams& params, std::int32_t token) {
   QRL_INVARIANT(params.temperature > 0 && 0 <= token && token < vocab_size, "logprob",
                 "a temperature above 0 and a token of the vocabulary", std::to_string(token));
   const RowSummary& summary = summarize(logits, vocab_size, params.temperature);

@@ -1,4 +1,4 @@
-// Contract of drawing a token from logits. Knows nothing of sequences or models.
+// Contract of sampling a token from logits. Knows nothing of sequences or models.
 #pragma once
 
 #include <cstdint>
@@ -6,29 +6,29 @@
 
 namespace qrl::ops {
 
-struct DrawParams {
+struct SampleParams {
   float temperature = 1.0F;  ///< 0: arg max (lowest index on ties), log-prob 0
   float top_p = 1.0F;        ///< (0, 1]
   std::int32_t top_k = -1;   ///< −1: off
   bool cuts() const { return temperature > 0 && (top_k != -1 || top_p < 1.0F); }  ///< excludes tokens
 };
 
-struct Draw {
+struct SampledToken {
   std::int32_t token = 0;
-  float logprob = 0;  ///< of the distribution drawn from: after temperature, top-k and top-p renormalized
+  float logprob = 0;  ///< of the distribution sampled from: after temperature, top-k and top-p renormalized
 };
 
 /// Logits whose weights are summed together, in fp32; over blocks sums are fp64.
-inline constexpr std::int64_t kDrawBlock = 256;
+inline constexpr std::int64_t kSampleBlock = 256;
 
-/// All that a draw without top-k and top-p needs to know of a row, taken in as its logits are made, so that they need
+/// All that sampling without top-k and top-p needs to know of a row, taken in as its logits are made, so that they need
 /// not be kept: each block's largest logit and sum of exp((logit − largest) / temperature). The token is found in two
-/// steps: the block by the sums, then the token by that block's logits, which may have been made again.
+/// steps: the block by the sums, then the token by that block's logits, which may have been recomputed.
 class RowSummary {
  public:
-  /// A new row. temperature as in DrawParams.
+  /// A new row. temperature as in SampleParams.
   void begin(float temperature);
-  /// The row's next logits, fp32: a multiple of kDrawBlock but for the last ones.
+  /// The row's next logits, fp32: a multiple of kSampleBlock but for the last ones.
   void take(const float* logits, std::int64_t count);
   /// After the last logits: an internal error unless one of them was finite and none NaN or +inf.
   void end();
@@ -39,8 +39,8 @@ class RowSummary {
     double rest = 0;                    ///< what is left of the CDF inside it, relative to the block's own largest
   };
   Place place(double uniform) const;
-  /// Draws from the block's logits.
-  Draw draw(const Place& place, const float* block_logits) const;
+  /// Samples from the block's logits.
+  SampledToken sample(const Place& place, const float* block_logits) const;
   /// log-softmax of a logit of the row.
   float logprob(float logit) const;
   float max() const { return max_; }
@@ -61,18 +61,18 @@ class RowSummary {
   std::vector<Block> blocks_;
 };
 
-/// Draws by inverse CDF with `uniform` in [0, 1): fp32 logits, log-softmax by RowSummary. Top-k keeps the k largest
+/// Samples by inverse CDF with `uniform` in [0, 1): fp32 logits, log-softmax by RowSummary. Top-k keeps the k largest
 /// (ties by lower index), then top-p the smallest prefix, in descending order, whose mass reaches p. logits: [V] fp32,
 /// not changed. Throws an internal error when no logit is finite or one is NaN or +inf (the weights are broken: nothing
-/// sane can be drawn).
-Draw draw(const float* logits, std::int64_t vocab_size, const DrawParams& params, double uniform);
+/// sampled).
+SampledToken sample(const float* logits, std::int64_t vocab_size, const SampleParams& params, double uniform);
 
-/// The log-prob that `draw` would report, bit for bit, had it drawn `token`; −inf for one that it cannot draw. Errors
-/// as for `draw`; the temperature must be above 0.
-float logprob(const float* logits, std::int64_t vocab_size, const DrawParams& params, std::int32_t token);
+/// The log-prob that `sample` would report, bit for bit, had it sampled `token`; −inf for one that it cannot sample.
+/// Errors as for `sample`; the temperature must be above 0.
+float logprob(const float* logits, std::int64_t vocab_size, const SampleParams& params, std::int32_t token);
 
-/// Sets the logits of tokens that top-k and top-p exclude to −inf, by the rule of `draw` at the same temperature; never
-/// `always_kept`'s, which was drawn under logits a little different. Without top-k and top-p, nothing.
-void exclude_cut_tokens(float* logits, std::int64_t vocab_size, const DrawParams& params, std::int32_t always_kept);
+/// Sets the logits of tokens that top-k and top-p exclude to −inf, by the rule of `sample` at the same temperature;
+/// never `always_kept`'s, which was sampled under logits a little different. Without top-k and top-p, nothing.
+void exclude_cut_tokens(float* logits, std::int64_t vocab_size, const SampleParams& params, std::int32_t always_kept);
 
 }  // namespace qrl::ops

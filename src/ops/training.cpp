@@ -92,18 +92,16 @@ void qkv_transform_backward(const QkvTransform& args, const float* inverse_rms, 
       });
 }
 
-void swiglu(std::int64_t rows, std::int64_t width, MixedArray gate_up, MixedArray out) {
+void swiglu(std::int64_t rows, std::int64_t width, MixedArray halves, MixedArray out) {
   const TrainingKernels& table = kernels();
-  over(rows, kRowGrain, [&](auto begin, auto end) { table.swiglu(width, gate_up, out, begin, end); });
+  over(rows, kRowGrain, [&](auto begin, auto end) { table.swiglu(width, halves, out, begin, end); });
 }
 
-void swiglu_backward(std::int64_t rows, std::int64_t width, MixedArray gate_up, MixedArray d_out,
-                     MixedArray d_gate_up) {
-  QRL_INVARIANT(gate_up.is_bf16 == d_gate_up.is_bf16, "swiglu_backward", "one dtype for gate_up and its gradient",
-                "two");
+void swiglu_backward(std::int64_t rows, std::int64_t width, MixedArray halves, MixedArray d_out, MixedArray d_halves) {
+  QRL_INVARIANT(halves.is_bf16 == d_halves.is_bf16, "swiglu_backward", "one dtype for halves and its gradient", "two");
   const TrainingKernels& table = kernels();
   over(rows, kRowGrain,
-       [&](auto begin, auto end) { table.swiglu_backward(width, gate_up, d_out, d_gate_up, begin, end); });
+       [&](auto begin, auto end) { table.swiglu_backward(width, halves, d_out, d_halves, begin, end); });
 }
 
 void token_log_probs(const TokenDistribution& args, const float* logits, float* log_probs, float* entropy, float* lse) {

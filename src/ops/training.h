@@ -67,10 +67,10 @@ struct QkvGradients {
 };
 void qkv_transform_backward(const QkvTransform& args, const float* inverse_rms, const QkvGradients& gradients);
 
-/// out = silu(gate) · up; gate_up [rows, 2F], gate first; out [rows, F].
-void swiglu(std::int64_t rows, std::int64_t width, MixedArray gate_up, MixedArray out);
-/// d_gate_up [rows, 2F] from d_out [rows, F], in their own dtypes.
-void swiglu_backward(std::int64_t rows, std::int64_t width, MixedArray gate_up, MixedArray d_out, MixedArray d_gate_up);
+/// out = silu(gate) · up; halves [rows, 2F], gate first; out [rows, F].
+void swiglu(std::int64_t rows, std::int64_t width, MixedArray halves, MixedArray out);
+/// d_halves [rows, 2F] from d_out [rows, F], in their own dtypes.
+void swiglu_backward(std::int64_t rows, std::int64_t width, MixedArray halves, MixedArray d_out, MixedArray d_halves);
 
 /// Rows of logits as a distribution: log-softmax of logits · inverse_temperature, in fp32.
 struct TokenDistribution {

@@ -46,7 +46,7 @@ void embed(base::Team& team, const base::View& table_VD, const std::int32_t* tok
     if (table_VD.dtype == DType::f32) {
       std::memcpy(x, table_VD.as<float>() + first, static_cast<std::size_t>(width) * sizeof(float));
     } else {
-      kernels().decode_bf16(static_cast<const std::uint16_t*>(table_VD.data) + first, width, x);
+      kernels().widen_bf16(static_cast<const std::uint16_t*>(table_VD.data) + first, width, x);
     }
   }
 }
@@ -57,18 +57,18 @@ void rms_norm(base::Team& team, const float* x_ND, const float* gain_D, float ep
   float* normed = scratch(out.width);
   for (std::int64_t row = mine.begin; row < mine.end; ++row) {
     kernels().rms_norm(x_ND + row * out.width, gain_D, eps, out.width, normed);
-    encode_row(normed, row, out);
+    quantize_row(normed, row, out);
   }
 }
 
-void swiglu(base::Team& team, const float* gate_up_N2F, base::Range rows, Activations& out) {
+void swiglu(base::Team& team, const float* halves_N2F, base::Range rows, Activations& out) {
   check_rows(rows, out, "swiglu");
   const base::Range mine = share(team, rows);
   float* product = scratch(out.width);
   for (std::int64_t row = mine.begin; row < mine.end; ++row) {
-    const float* gate = gate_up_N2F + row * 2 * out.width;
+    const float* gate = halves_N2F + row * 2 * out.width;
     kernels().swiglu(gate, gate + out.width, out.width, product);
-    encode_row(product, row, out);
+    quantize_row(product, row, out);
   }
 }
 

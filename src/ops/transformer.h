@@ -1,4 +1,4 @@
-// Contracts of the small ops around the matrix products in a transformer's forward pass, on packed rows; attention has
+// Contracts of the small ops around the matmuls in a transformer's forward pass, on packed rows; attention has
 // a header of its own.
 // SPMD as ops/linear.h says: all members call, rows are split, no barrier inside, fixed order per row.
 #pragma once
@@ -15,11 +15,12 @@ namespace qrl::ops {
 /// x[row, :] = table[tokens[row], :] as fp32. table: [V, D] bf16 or fp32.
 void embed(base::Team& team, const base::View& table_VD, const std::int32_t* tokens, base::Range rows, float* x_ND);
 
-/// out = encode(x · gain / sqrt(mean(x²) + eps)); mean in fp32 in a fixed order. x: [*, width] fp32, width = out.width.
+/// out = quantize(x · gain / sqrt(mean(x²) + eps)); mean in fp32 in a fixed order. x: [*, width] fp32, width =
+/// out.width.
 void rms_norm(base::Team& team, const float* x_ND, const float* gain_D, float eps, base::Range rows, Activations& out);
 
-/// out = encode(silu(gate) · up); gate_up: [*, 2F] fp32, gate first; F = out.width.
-void swiglu(base::Team& team, const float* gate_up_N2F, base::Range rows, Activations& out);
+/// out = quantize(silu(gate) · up); halves: [*, 2F] fp32, gate first; F = out.width.
+void swiglu(base::Team& team, const float* halves_N2F, base::Range rows, Activations& out);
 
 /// Cosines and sines of position · theta^(−2i/E), i in [0, E/2), computed in fp64, stored fp32:
 /// table [max_positions, E]: E/2 cosines then E/2 sines.

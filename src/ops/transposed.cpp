@@ -19,7 +19,8 @@ namespace {
 constexpr std::int64_t kInputsPerWord = 4;  // of int8 and e4m3
 constexpr std::int64_t kBlock = 128;        // of fp8_block128, both ways
 
-/// Four words of four codes each, as the four words that hold their first, second, third and fourth codes.
+/// Four words of four quantized values each, as the four words that hold their first, second, third and fourth
+/// quantized values.
 __m128i transposed_words(__m128i words) {
   const __m128i pairs = _mm_unpacklo_epi8(words, _mm_srli_si128(words, 8));
   return _mm_unpacklo_epi8(pairs, _mm_srli_si128(pairs, 8));
@@ -32,13 +33,13 @@ std::int32_t* panel_of(const PackedLinear& packed, std::int64_t panel) {
   return packed.panels.as<std::int32_t>() + panel * packed.panels.shape()[1] * kPanelColumns;
 }
 
-/// 128 · Σ codes of each column of a panel, from its words.
+/// 128 · Σ quantized values of each column of a panel, from its words.
 void sum_columns(const PackedLinear& packed, std::int64_t panel) {
   std::array<std::int32_t, kPanelColumns> sums{};
-  const auto* codes = reinterpret_cast<const std::int8_t*>(panel_of(packed, panel));
-  for (std::int64_t word = 0; word < packed.panels.shape()[1]; ++word, codes += kPanelColumns * kInputsPerWord) {
+  const auto* quantized = reinterpret_cast<const std::int8_t*>(panel_of(packed, panel));
+  for (std::int64_t word = 0; word < packed.panels.shape()[1]; ++word, quantized += kPanelColumns * kInputsPerWord) {
     for (std::size_t column = 0; column < sums.size(); ++column) {
-      const std::int8_t* four = codes + column * kInputsPerWord;
+      const std::int8_t* four = quantized + column * kInputsPerWord;
       sums[column] += four[0] + four[1] + four[2] + four[3];
     }
   }
@@ -49,7 +50,7 @@ void sum_columns(const PackedLinear& packed, std::int64_t panel) {
 std::int64_t num_panels(const PackedLinear& packed) { return packed.panels.shape()[0]; }
 
 void check_int8(quant::Format format) {
-  QRL_INVARIANT(format == quant::Format::int8, "transpose_codes", "int8", std::string(quant::name(format)));
+  QRL_INVARIANT(format == quant::Format::int8, "transpose_quantized", "int8", std::string(quant::name(format)));
 }
 
 void check_blocks(const PackedLinear& packed, const char* where) {
@@ -94,8 +95,8 @@ void transpose_panel(const PackedLinear& weight, std::int64_t first_output, std:
     std::int32_t* const words = into + (first_input + o) / kInputsPerWord * kPanelColumns;
     for (std::int64_t group = 0; group < groups; ++group) {
       const auto word = [&](std::size_t i) { return from[i] != nullptr ? from[i][group * kPanelColumns] : 0; };
-      const __m128i codes = _mm_set_epi32(word(3), word(1), word(2), word(0));
-      store(words + group * kInputsPerWord, swapped_middle(transposed_words(codes)));
+      const __m128i quantized = _mm_set_epi32(word(3), word(1), word(2), word(0));
+      store(words + group * kInputsPerWord, swapped_middle(transposed_words(quantized)));
     }
   }
 }
@@ -108,9 +109,9 @@ PackedLinear make_unscaled(std::int64_t out, std::int64_t in) {
   return packed;
 }
 
-void transpose_codes(base::Team& team, const PackedLinear& weight, PackedLinear& to) {
+void transpose_quantized(base::Team& team, const PackedLinear& weight, PackedLinear& to) {
   check_int8(weight.format);
-  QRL_INVARIANT(to.out == weight.in && to.in == weight.out, "transpose_codes", "a transposed shape", "another");
+  QRL_INVARIANT(to.out == weight.in && to.in == weight.out, "transpose_quantized", "a transposed shape", "another");
   const base::Range mine = team.slice(num_panels(to));
   const std::int64_t num_words = to.panels.shape()[1], words_of_weight = weight.panels.shape()[1];
   for (std::int64_t panel = mine.begin; panel < mine.end; ++panel) {
@@ -130,10 +131,10 @@ void transpose_codes(base::Team& team, const PackedLinear& weight, PackedLinear&
   }
 }
 
-void transpose_codes(base::Team& team, const Activations& x, PackedLinear& to) {
+void transpose_quantized(base::Team& team, const Activations& x, PackedLinear& to) {
   check_int8(x.format);
   const std::int64_t num_rows = x.max_rows();
-  QRL_INVARIANT(to.out == x.width && to.in == num_rows, "transpose_codes", "a transposed shape", "another");
+  QRL_INVARIANT(to.out == x.width && to.in == num_rows, "transpose_quantized", "a transposed shape", "another");
   const base::Range mine = team.slice(num_panels(to));
   constexpr std::int64_t kColumns = 16;  // of a vector of bytes
   const std::array<std::int8_t, kPanelColumns> nothing{};
@@ -143,8 +144,8 @@ void transpose_codes(base::Team& team, const Activations& x, PackedLinear& to) {
       std::array<std::array<std::int8_t, kPanelColumns>, kInputsPerWord> rows{};
       for (std::int64_t r = 0; r < kInputsPerWord; ++r) {
         const std::int64_t row = word * kInputsPerWord + r;
-        const auto* codes = row < num_rows ? static_cast<const std::int8_t*>(x.row(row)) + first : nothing.data();
-        std::memcpy(rows[static_cast<std::size_t>(r)].data(), codes, static_cast<std::size_t>(count));
+        const auto* quantized = row < num_rows ? static_cast<const std::int8_t*>(x.row(row)) + first : nothing.data();
+        std::memcpy(rows[static_cast<std::size_t>(r)].data(), quantized, static_cast<std::size_t>(count));
       }
       std::int32_t* into = panel_of(to, panel) + word * kPanelColumns;
       for (std::int64_t column = 0; column < kPanelColumns; column += kColumns) {
@@ -196,15 +197,15 @@ void transpose_blocks(base::Team& team, const PackedLinear& weight, PackedLinear
   });
 }
 
-void encode_columns(const float* x, std::int64_t first_row, std::int64_t num_rows, PackedLinear& to) {
-  check_blocks(to, "encode_columns");
-  QRL_INVARIANT(first_row % kBlock == 0 && num_rows == std::min(kBlock, to.in - first_row), "encode_columns",
+void quantize_columns(const float* x, std::int64_t first_row, std::int64_t num_rows, PackedLinear& to) {
+  check_blocks(to, "quantize_columns");
+  QRL_INVARIANT(first_row % kBlock == 0 && num_rows == std::min(kBlock, to.in - first_row), "quantize_columns",
                 "a block of rows", std::to_string(num_rows) + " from " + std::to_string(first_row));
   const std::int64_t num_words = (num_rows + kInputsPerWord - 1) / kInputsPerWord;
   float* const scales = to.scales.as<float>() + first_row / kBlock * to.scales.shape()[1];
   constexpr std::int64_t kAtOnce = 16;                       // columns: a cache line of a row
-  std::array<std::array<float, kBlock>, kAtOnce> columns{};  // zero beyond num_rows, as codes then are
-  std::array<std::uint8_t, kBlock> codes{};
+  std::array<std::array<float, kBlock>, kAtOnce> columns{};  // zero beyond num_rows, as quantized values then are
+  std::array<std::uint8_t, kBlock> quantized{};
   for (std::int64_t first = 0; first < to.out; first += kAtOnce) {
     const std::int64_t count = std::min(kAtOnce, to.out - first);
     for (std::int64_t r = 0; r < num_rows; ++r) {
@@ -214,15 +215,15 @@ void encode_columns(const float* x, std::int64_t first_row, std::int64_t num_row
     for (std::int64_t c = first; c < first + count; ++c) {
       const std::array<float, kBlock>& column = columns[static_cast<std::size_t>(c - first)];
       const float amax = kernels().max_abs(column.data(), num_rows);
-      const float scale =
-          std::isfinite(amax) ? quant::scale_of(quant::Code::fp8_e4m3, amax) : std::numeric_limits<float>::quiet_NaN();
+      const float scale = std::isfinite(amax) ? quant::scale_of(quant::Element::fp8_e4m3, amax)
+                                              : std::numeric_limits<float>::quiet_NaN();
       scales[c] = scale;
-      if (scale > 0) kernels().encode_fp8(column.data(), kBlock, scale, codes.data());
-      else codes.fill(0);  // beside a scale that is NaN they need not say it
+      if (scale > 0) kernels().quantize_fp8(column.data(), kBlock, scale, quantized.data());
+      else quantized.fill(0);  // beside a scale that is NaN they need not say it
       std::int32_t* words =
           panel_of(to, c / kPanelColumns) + first_row / kInputsPerWord * kPanelColumns + c % kPanelColumns;
       for (std::int64_t w = 0; w < num_words; ++w) {
-        const std::uint8_t* four = codes.data() + w * kInputsPerWord;
+        const std::uint8_t* four = quantized.data() + w * kInputsPerWord;
         const std::array<std::uint8_t, kInputsPerWord> in_order{four[0], four[2], four[1], four[3]};
         std::memcpy(words + w * kPanelColumns, in_order.data(), sizeof in_order);
       }

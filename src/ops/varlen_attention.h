@@ -13,7 +13,7 @@ struct MixedArray {
 };
 
 /// What the operands of a product are rounded to; all sums are fp32.
-enum class ProductType : std::uint8_t { bf16, f32 };
+enum class MatmulType : std::uint8_t { bf16, f32 };
 
 /// The packed sequences and their heads. Rows of `qkv` hold H query heads, K key heads and K value heads of E each, in
 /// that order, after rope (the layout of rope_and_store); C = (H + 2K)·E. Query head h reads key head h / (H/K).
@@ -29,7 +29,7 @@ struct VarlenAttention {
   const float* qkv_NC = nullptr;
   /// bf16: queries, keys, values and softmax weights (before they are summed), in the backward pass d_out and the
   /// scores' gradients too, are rounded to bf16 where they meet in a product, as in paged_attention over bf16 pages.
-  ProductType products = ProductType::f32;
+  MatmulType products = MatmulType::f32;
 };
 
 /// out[n, h] = Σ_t softmax_t(q·k_t / √E) v_t over what row n sees; lse[n, h] = log Σ_t exp(q·k_t / √E), which the

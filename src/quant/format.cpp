@@ -14,29 +14,32 @@ namespace qrl::quant {
 namespace {
 
 constexpr std::array<FormatSpec, kNumFormats> kSpecs{{
-    {"fp32", Code::f32, Code::f32, 32, ScaleScope::none, 0, 0},
-    {"bf16", Code::bf16, Code::bf16, 16, ScaleScope::none, 0, 0},
-    {"int8", Code::int8, Code::int8, 8, ScaleScope::channel, 0, 0},
-    {"fp8_e4m3 tensor", Code::fp8_e4m3, Code::fp8_e4m3, 8, ScaleScope::tensor, 0, 0},
-    {"fp8_e4m3 channel_token", Code::fp8_e4m3, Code::fp8_e4m3, 8, ScaleScope::channel, 0, 0},
-    {"fp8_e4m3 block128", Code::fp8_e4m3, Code::fp8_e4m3, 8, ScaleScope::block128, 128, 128},
-    {"int4", Code::int4, Code::bf16, 4, ScaleScope::group128, 128, 0},
-    {"int4 int8", Code::int4, Code::int8, 4, ScaleScope::group128, 128, 0},
-    {"int4 fp8_e4m3", Code::int4, Code::fp8_e4m3, 4, ScaleScope::group128, 128, 0},
+    {"fp32", Element::f32, Element::f32, 32, ScaleScope::none, 0, 0},
+    {"bf16", Element::bf16, Element::bf16, 16, ScaleScope::none, 0, 0},
+    {"int8", Element::int8, Element::int8, 8, ScaleScope::channel, 0, 0},
+    {"fp8_e4m3 tensor", Element::fp8_e4m3, Element::fp8_e4m3, 8, ScaleScope::tensor, 0, 0},
+    {"fp8_e4m3 channel_token", Element::fp8_e4m3, Element::fp8_e4m3, 8, ScaleScope::channel, 0, 0},
+    {"fp8_e4m3 block128", Element::fp8_e4m3, Element::fp8_e4m3, 8, ScaleScope::block128, 128, 128},
+    {"int4", Element::int4, Element::bf16, 4, ScaleScope::group128, 128, 0},
+    {"int4 int8", Element::int4, Element::int8, 4, ScaleScope::group128, 128, 0},
+    {"int4 fp8_e4m3", Element::int4, Element::fp8_e4m3, 4, ScaleScope::group128, 128, 0},
 }};
 
 void require_same_size(std::size_t expected, std::size_t got, const char* where) {
   QRL_INVARIANT(expected == got, where, std::to_string(expected) + " elements", std::to_string(got));
 }
 
-float round_value(Code code, float value) { return code == Code::bf16 ? to_float(base::to_bf16(value)) : value; }
+float round_value(Element element, float value) {
+  return element == Element::bf16 ? to_float(base::to_bf16(value)) : value;
+}
 
-float round_scaled(Code code, float value, float scale) {
+float round_scaled(Element element, float value, float scale) {
   if (scale == 0) return 0;
   const float ratio = value / scale;
   if (std::isnan(ratio)) return ratio;
-  if (code == Code::fp8_e4m3) return decode_fp8(encode_fp8(ratio)) * scale;
-  return (std::clamp(std::nearbyint(ratio), -max_code(code), max_code(code)) + 0.0F) * scale;  // codes have one zero
+  if (element == Element::fp8_e4m3) return dequantize_fp8(quantize_fp8(ratio)) * scale;
+  return (std::clamp(std::nearbyint(ratio), -max_magnitude(element), max_magnitude(element)) + 0.0F) *
+         scale;  // quantized values have one zero
 }
 
 }  // namespace
@@ -47,11 +50,13 @@ const FormatSpec& spec(Format format) {
   return kSpecs[idx];
 }
 
-float max_code(Code code) { return code == Code::fp8_e4m3 ? kFp8Max : code == Code::int4 ? 7.0F : 127.0F; }
+float max_magnitude(Element element) {
+  return element == Element::fp8_e4m3 ? kFp8Max : element == Element::int4 ? 7.0F : 127.0F;
+}
 
-float scale_of(Code code, float amax) {
-  const float scale = amax / max_code(code);
-  return code == Code::int4 ? to_float(base::to_bf16(scale)) : scale;
+float scale_of(Element element, float amax) {
+  const float scale = amax / max_magnitude(element);
+  return element == Element::int4 ? to_float(base::to_bf16(scale)) : scale;
 }
 
 void round_weights(Format format, std::span<const float> weights, std::int64_t inputs, std::span<float> rounded,
@@ -110,37 +115,37 @@ void round_activations(Format format, std::span<const float> row, std::span<floa
   }
 }
 
-float encode_int8(std::span<const float> values, std::span<std::int8_t> codes) {
-  require_same_size(values.size(), codes.size(), "encode_int8");
+float quantize_int8(std::span<const float> values, std::span<std::int8_t> quantized) {
+  require_same_size(values.size(), quantized.size(), "quantize_int8");
   float amax = 0;
   bool finite = true;
   for (const float value : values) {
     finite = finite && std::isfinite(value);
     amax = std::max(amax, std::fabs(value));
   }
-  std::fill(codes.begin(), codes.end(), std::int8_t{0});
+  std::fill(quantized.begin(), quantized.end(), std::int8_t{0});
   if (!finite) return std::numeric_limits<float>::quiet_NaN();
   const float scale = amax / 127.0F;
   if (scale == 0.0F) return 0.0F;
   for (std::size_t i = 0; i < values.size(); ++i) {
     // The clamp acts only where the scale itself is subnormal and so rounded by more than half a step in 127.
-    const float code = std::clamp(std::nearbyint(values[i] / scale), -127.0F, 127.0F);
-    codes[i] = static_cast<std::int8_t>(code);
+    const float value = std::clamp(std::nearbyint(values[i] / scale), -127.0F, 127.0F);
+    quantized[i] = static_cast<std::int8_t>(value);
   }
   return scale;
 }
 
-void decode_int8(std::span<const std::int8_t> codes, float scale, std::span<float> values) {
-  require_same_size(codes.size(), values.size(), "decode_int8");
-  for (std::size_t i = 0; i < codes.size(); ++i) values[i] = static_cast<float>(codes[i]) * scale;
+void dequantize_int8(std::span<const std::int8_t> quantized, float scale, std::span<float> values) {
+  require_same_size(quantized.size(), values.size(), "dequantize_int8");
+  for (std::size_t i = 0; i < quantized.size(); ++i) values[i] = static_cast<float>(quantized[i]) * scale;
 }
 
-FormatError format_error(std::span<const float> original, std::span<const float> decoded) {
-  require_same_size(original.size(), decoded.size(), "format_error");
+FormatError format_error(std::span<const float> original, std::span<const float> dequantized) {
+  require_same_size(original.size(), dequantized.size(), "format_error");
   FormatError error;
   double signal = 0, noise = 0, power = 0, product = 0;
   for (std::size_t i = 0; i < original.size(); ++i) {
-    const double a = original[i], b = decoded[i], difference = b - a;
+    const double a = original[i], b = dequantized[i], difference = b - a;
     // A NaN difference sticks.
     if (!(std::fabs(difference) <= error.max_abs) && !std::isnan(error.max_abs)) error.max_abs = std::fabs(difference);
     signal += a * a;

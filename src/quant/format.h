@@ -26,12 +26,12 @@ namespace qrl::quant {
 ///               significand), fp32 sums, scaled after each group.
 /// int4_int8, int4_fp8   W4A8 (QaRL): int4's weights; activations as int8's or fp8_channel's.
 ///
-/// Codes: int8 −127…127, int4 −7…7, round-half-even(w/scale) with scale = amax/127 or amax/7; the lowest code is never
-/// written, because it has no positive partner (not asymmetric: zero points cost a correction per row and gain nothing
-/// on weights centred on 0). e4m3: scale = amax/448, nearest even. Division is by the scale as stored; what rounds
-/// beyond the range is clamped to it.
-/// Zero amax (or a scale that underflows to zero): scale 0, codes 0. A NaN or infinity in the weights is an error at
-/// publish; in an activation row it makes the scale NaN, so that it shows in the output instead of vanishing.
+/// Quantized values: int8 −127…127, int4 −7…7, round-half-even(w/scale) with scale = amax/127 or amax/7; the lowest
+/// value is never written, because it has no positive partner (not asymmetric: zero points cost a correction per row
+/// and gain nothing on weights centred on 0). e4m3: scale = amax/448, nearest even. Division is by the scale as stored;
+/// what rounds beyond the range is clamped to it. Zero amax (or a scale that underflows to zero): scale 0, quantized
+/// values 0. A NaN or infinity in the weights is an error at publish; in an activation row it makes the scale NaN, so
+/// that it shows in the output instead of vanishing.
 enum class Format : std::uint8_t {
   f32,
   bf16,
@@ -46,7 +46,7 @@ enum class Format : std::uint8_t {
 inline constexpr int kNumFormats = 9;
 
 /// What one number is stored as.
-enum class Code : std::uint8_t { f32, bf16, int8, fp8_e4m3, int4 };
+enum class Element : std::uint8_t { f32, bf16, int8, fp8_e4m3, int4 };
 
 /// Which weights share a scale.
 enum class ScaleScope : std::uint8_t { none, tensor, channel, group128, block128 };
@@ -54,43 +54,43 @@ enum class ScaleScope : std::uint8_t { none, tensor, channel, group128, block128
 /// A format in numbers.
 struct FormatSpec {
   std::string_view name;
-  Code weights, activations;
+  Element weights, activations;
   int weight_bits;
   ScaleScope scope;
   std::int64_t scale_inputs;             ///< inputs of one output under one weight scale; 0: all of them
   std::int64_t activation_scale_inputs;  ///< inputs of one token under one scale; 0: all of them
   bool has_weight_scales() const { return scope != ScaleScope::none; }
-  bool has_activation_scales() const { return activations == Code::int8 || activations == Code::fp8_e4m3; }
+  bool has_activation_scales() const { return activations == Element::int8 || activations == Element::fp8_e4m3; }
 };
 const FormatSpec& spec(Format format);
 
 inline std::string_view name(Format format) { return spec(format).name; }
 
-/// Largest magnitude of a code: 127, 7 or 448.
-float max_code(Code code);
+/// Largest magnitude of a quantized value: 127, 7 or 448.
+float max_magnitude(Element element);
 
-/// The scale, as stored, of codes whose largest magnitude is `amax`.
-float scale_of(Code code, float amax);
+/// The scale, as stored, of quantized values whose largest magnitude is `amax`.
+float scale_of(Element element, float amax);
 
 /// Reference of the weights' rounding, in plain steps: the values that `format` stores for W [rows, inputs] (row-major,
-/// finite), decoded. `scales` gets [rows, ⌈inputs / scale_inputs⌉] unless null.
+/// finite), dequantized. `scales` gets [rows, ⌈inputs / scale_inputs⌉] unless null.
 void round_weights(Format format, std::span<const float> weights, std::int64_t inputs, std::span<float> rounded,
                    std::span<float> scales = {});
 /// The same for one token's activations.
 void round_activations(Format format, std::span<const float> row, std::span<float> rounded);
 
-/// Reference codec of int8: quantizes `values` (one row or channel) to `codes`, returns the scale.
-float encode_int8(std::span<const float> values, std::span<std::int8_t> codes);
-/// codes · scale.
-void decode_int8(std::span<const std::int8_t> codes, float scale, std::span<float> values);
+/// Reference of int8: quantizes `values` (one row or channel) to `quantized`, returns the scale.
+float quantize_int8(std::span<const float> values, std::span<std::int8_t> quantized);
+/// quantized · scale.
+void dequantize_int8(std::span<const std::int8_t> quantized, float scale, std::span<float> values);
 
-/// Format error of `decoded` against `original`: all in fp64.
+/// Format error of `dequantized` against `original`: all in fp64.
 struct FormatError {
   double max_abs = 0;  ///< largest |difference|
   double rms = 0;      ///< root mean square difference
   double snr_db = 0;   ///< 10·log10(Σ original² / Σ difference²); +inf when equal
   double cosine = 1;   ///< between the two as vectors; 1 when both are zero
 };
-FormatError format_error(std::span<const float> original, std::span<const float> decoded);
+FormatError format_error(std::span<const float> original, std::span<const float> dequantized);
 
 }  // namespace qrl::quant

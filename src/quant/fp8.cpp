@@ -6,7 +6,7 @@
 
 namespace qrl::quant {
 
-std::uint8_t encode_fp8(float value) {
+std::uint8_t quantize_fp8(float value) {
   const int sign = std::signbit(value) ? 0x80 : 0;
   if (std::isnan(value)) return static_cast<std::uint8_t>(sign | 0x7f);
   const float size = std::min(std::fabs(value), kFp8Max);
@@ -18,9 +18,9 @@ std::uint8_t encode_fp8(float value) {
   return static_cast<std::uint8_t>(sign | (steps < 8 ? steps : (step + 9) * 8 + steps));
 }
 
-float decode_fp8(std::uint8_t code) {
-  const int magnitude = code & 0x7f;
-  const float sign = (code & 0x80) != 0 ? -1.0F : 1.0F;
+float dequantize_fp8(std::uint8_t bits) {
+  const int magnitude = bits & 0x7f;
+  const float sign = (bits & 0x80) != 0 ? -1.0F : 1.0F;
   if (magnitude == 0x7f) return std::copysign(std::numeric_limits<float>::quiet_NaN(), sign);
   const int exponent = magnitude >> 3, significand = magnitude & 7;
   return sign * (exponent == 0 ? std::ldexp(static_cast<float>(significand), -9)

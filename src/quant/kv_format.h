@@ -10,7 +10,8 @@ namespace qrl::quant {
 ///
 /// f32       as computed.
 /// bf16      rounded to nearest even.
-/// int8      symmetric per token and kv head: scale = amax/127 (fp32, kept beside the codes), code = round-half-even in
+/// int8      symmetric per token and kv head: scale = amax/127 (fp32, kept beside the quantized values), value =
+/// round-half-even in
 ///           −127…127. A zero head has scale 0; a NaN or infinity makes its scale NaN, so that it shows. Not per
 ///           channel: that needs statistics of tokens still to come.
 /// fp8_e4m3  value/scale to e4m3 (nearest even, saturating at ±448; NaN stays NaN) with one fp32 scale a layer and kv
@@ -32,10 +33,10 @@ constexpr std::string_view name(KvFormat format) {
   return "fp8_e4m3";
 }
 
-/// Bytes of a code; neighboring codes that lie together in a word of 32 bits.
-constexpr std::int64_t code_bytes(KvFormat format) {
+/// Bytes of a quantized value; neighboring quantized values that lie together in a word of 32 bits.
+constexpr std::int64_t value_bytes(KvFormat format) {
   return format == KvFormat::f32 ? 4 : format == KvFormat::bf16 ? 2 : 1;
 }
-constexpr std::int64_t codes_per_word(KvFormat format) { return 4 / code_bytes(format); }
+constexpr std::int64_t values_per_word(KvFormat format) { return 4 / value_bytes(format); }
 
 }  // namespace qrl::quant

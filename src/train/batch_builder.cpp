@@ -47,7 +47,7 @@ std::vector<MiniBatch> BatchBuilder::pack(const StepGroups& groups) const {
 
 void BatchBuilder::add_frozen_logprobs(types::MicroBatch& micro, bool at_sampling_weights, PhaseSeconds& seconds) {
   const config::Recipe& recipe = setup_.recipe;
-  const ops::DrawParams sampled_from = draw_params(recipe.rollout);
+  const ops::SampleParams sampled_from = draw_params(recipe.rollout);
   // With one update per rollout the step's first weights are those of the update: old log-probs are the forward's own,
   // unless something of the whole mini-batch must be known before its first micro-batch.
   const bool needs_old =

@@ -19,7 +19,7 @@ constexpr const char* kFile = "export_score.json";
 config::Recipe export_recipe(const config::Recipe& recipe) {
   config::Recipe plain = recipe;
   plain.quant = config::QuantRecipe{};
-  plain.quant.weights = config::draws_on_gpu(recipe) ? config::WeightFormat::bf16 : config::WeightFormat::f32;
+  plain.quant.weights = config::samples_on_gpu(recipe) ? config::WeightFormat::bf16 : config::WeightFormat::f32;
   plain.rollout.bitwise = false;
   plain.eval = config::EvalRecipe{};
   plain.eval.n = 1;
@@ -59,7 +59,7 @@ nlohmann::ordered_json measure(const RunSetup& setup, std::int64_t step, const l
                setup.policy.tokenizer, setup.verifier, setup.world);
   nlohmann::ordered_json json = {{"step", step},
                                  {"held_out", setup.inputs.held_out_prompts},
-                                 {"compute", config::draws_on_gpu(recipe) ? "bf16" : "fp32"},
+                                 {"compute", config::samples_on_gpu(recipe) ? "bf16" : "fp32"},
                                  {"temperature", 0}};
   for (const PromptSet& set : held_out)
     json["scores"][set.data_source] = metrics.at(score_name(set.data_source, recipe.eval));

@@ -55,9 +55,9 @@ quant::KvFormat kv_format(const config::QuantRecipe& quant) {
       break;
   }
   switch (quant::spec(linear_format(quant)).activations) {
-    case quant::Code::f32:
+    case quant::Element::f32:
       return quant::KvFormat::f32;
-    case quant::Code::int8:
+    case quant::Element::int8:
       return quant::KvFormat::int8;
     default:
       return quant::KvFormat::bf16;

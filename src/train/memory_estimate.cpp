@@ -33,8 +33,8 @@ double linear_bytes(quant::Format format, std::int64_t out, std::int64_t in) {
   if (!spec.has_weight_scales()) return bytes;
   const std::int64_t groups = spec.scale_inputs > 0 ? (in + spec.scale_inputs - 1) / spec.scale_inputs : 1;
   const double num_scales = padded_columns(out) * static_cast<double>(groups);
-  bytes += num_scales * (spec.weights == quant::Code::int4 ? kBf16 : kF32);
-  return bytes + (spec.activations == quant::Code::int8 ? num_scales * kF32 : 0);  // column sums
+  bytes += num_scales * (spec.weights == quant::Element::int4 ? kBf16 : kF32);
+  return bytes + (spec.activations == quant::Element::int8 ? num_scales * kF32 : 0);  // column sums
 }
 
 double sampler_bytes(const config::QuantRecipe& quant, const model::ModelConfig& config) {
@@ -63,7 +63,7 @@ double layer_activations(const config::Recipe& recipe, const model::ModelConfig&
   const double qkv = queries + 2 * static_cast<double>(config.kv_size());
   const double sums = 2 * width * kF32;
   const double dtype = recipe.model.dtype == config::ComputeDType::bf16 ? kBf16 : kF32;
-  const quant::Code code = quant::spec(snapshot_formats(recipe.quant).linear).activations;
+  const quant::Element code = quant::spec(snapshot_formats(recipe.quant).linear).activations;
   if (config::learns_on_gpu(recipe)) {
     // Attention there has the keys and values of a shared prompt once for each of its samples.
     const auto prompt = static_cast<double>(recipe.data.max_prompt_length),
@@ -72,17 +72,17 @@ double layer_activations(const config::Recipe& recipe, const model::ModelConfig&
     const double keys = 2 * static_cast<double>(config.kv_size()) * repeated;
     const double before_norms = config.qk_norm ? qkv : 0;
     if (recipe.quant.learner_forward == config::LearnerForward::low_bit) {
-      const double code_bytes = code == quant::Code::bf16 ? kBf16 : 1;
+      const double value_bytes = code == quant::Element::bf16 ? kBf16 : 1;
       return sums + (before_norms + qkv + queries + 2 * inner + keys) * dtype +
-             (2 * width + queries + inner) * code_bytes;
+             (2 * width + queries + inner) * value_bytes;
     }
     const double between = recipe.quant.learner_forward == config::LearnerForward::bf16 ? dtype : kF32;
     return sums + (before_norms + queries + 2 * inner) * between + (2 * width + qkv + keys + inner) * dtype;
   }
   if (recipe.quant.learner_forward == config::LearnerForward::bf16) return sums + (qkv + queries + 2 * inner) * dtype;
-  const double code_bytes = code == quant::Code::int8 ? 1 : code == quant::Code::f32 ? kF32 : kBf16;
+  const double value_bytes = code == quant::Element::int8 ? 1 : code == quant::Element::f32 ? kF32 : kBf16;
   const double rotated = recipe.rollout.bitwise ? qkv : 0;
-  return sums + (qkv + rotated + 2 * inner) * kF32 + (2 * width + queries + inner) * code_bytes;
+  return sums + (qkv + rotated + 2 * inner) * kF32 + (2 * width + queries + inner) * value_bytes;
 }
 
 /// Operands that the largest matmul of low_bit's backward pass on a GPU reads, dequantized for it; in fp8_e4m3 inputs
@@ -158,7 +158,7 @@ std::vector<MemoryPart> optimizer_parts(const config::Recipe& recipe, const mode
   if (num_shards > 1 || (on_gpu && (!f32 || low_bit)))
     parts.push_back({"weights to compute with", copies, true, on_gpu});
   if (num_shards > 1 || on_gpu) parts.push_back({"a tensor to be quantized", largest});
-  if (num_shards > 1 && on_gpu && config::draws_on_gpu(recipe))
+  if (num_shards > 1 && on_gpu && config::samples_on_gpu(recipe))
     parts.push_back({"a tensor of another rank", largest, true, true});
   if (on_gpu) parts.push_back({"a checkpoint's way to its files", std::min(largest, kStaging)});
   return parts;
@@ -235,7 +235,7 @@ std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const mode
     parts.push_back(
         {"a layer's KV cache of a micro-batch", 2 * pages * static_cast<double>(page_bytes), false, true, kLearning});
   }
-  const bool on_gpu = config::draws_on_gpu(recipe);
+  const bool on_gpu = config::samples_on_gpu(recipe);
   const std::int64_t num_pages = on_gpu ? kv_pages(recipe) : kv_pages_in_use(recipe, num_ranks);
   const double kv_bytes = 2 * layers * static_cast<double>(num_pages) * static_cast<double>(page_bytes);
   if (on_gpu) {

@@ -217,7 +217,7 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, const Run
   Checkpointer checkpointer(setup, state, metrics, sft_metrics, quantizer);
 
   // What a machine lacks shows now, not after the cold start: a decoder that is made and dropped asks for all of it.
-  if (config::draws_on_gpu(recipe) && part != RunPart::cold_start_only)
+  if (config::samples_on_gpu(recipe) && part != RunPart::cold_start_only)
     (void)Sampler(policy.config, recipe, world, recipe.data.max_prompt_length);
 
   const bool fresh = !point.checkpoint;

@@ -70,7 +70,7 @@ decoder::DecoderOptions decoder_options(const config::Recipe& recipe, const dist
                                         std::optional<std::int64_t> logit_tile_tokens) {
   decoder::DecoderOptions options;
   options.logit_tile_tokens = logit_tile_tokens.value_or(options.logit_tile_tokens);
-  options.device = config::draws_on_gpu(recipe) ? base::Device::cuda : base::Device::cpu;
+  options.device = config::samples_on_gpu(recipe) ? base::Device::cuda : base::Device::cpu;
   options.device_number = world.local_rank();
   require_gpu(recipe, options.device_number);
   options.max_num_seqs = recipe.rollout.max_num_seqs;
@@ -155,7 +155,7 @@ std::vector<std::vector<types::TokenId>> calibration_prompts(const PromptSet& se
   return prompts;
 }
 
-ops::DrawParams draw_params(const config::RolloutRecipe& rollout) {
+ops::SampleParams draw_params(const config::RolloutRecipe& rollout) {
   return {static_cast<float>(rollout.temperature), static_cast<float>(rollout.top_p),
           static_cast<std::int32_t>(rollout.top_k)};
 }
@@ -191,14 +191,14 @@ std::int64_t updates_per_step(const config::Recipe& recipe) {
 
 std::string missing_gpu(const config::Recipe& recipe, int device_number) {
   const bool learns_there = config::learns_on_gpu(recipe);
-  if (!learns_there && !config::draws_on_gpu(recipe)) return {};
+  if (!learns_there && !config::samples_on_gpu(recipe)) return {};
   const std::string fault = learner::gpu_fault(device_number);
   return fault.empty() ? "" : std::string(learns_there ? "trainer.device" : "rollout.device") + ": cuda: " + fault;
 }
 
 void require_gpu(const config::Recipe& recipe, int device_number) {
   const bool learns_there = config::learns_on_gpu(recipe);
-  if (!learns_there && !config::draws_on_gpu(recipe)) return;
+  if (!learns_there && !config::samples_on_gpu(recipe)) return;
   if (const std::string missing = missing_gpu(recipe, device_number); !missing.empty())
     throw base::Error(base::ErrorKind::input, missing, "", "");
   if (learns_there) (void)learner::load_cuda_library(device_number);

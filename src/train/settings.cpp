@@ -119,7 +119,7 @@ std::vector<std::string> describe_settings(const config::LoadedRecipe& loaded) {
                               (format == value_of(loaded, "quant.rollout.weights") ? "" : " (" + format + ")");
   lines.push_back(line("sampler", weights + ", " + std::string(quant::name(kv_format(recipe.quant))) + " KV cache" +
                                       mark_of(loaded, "quant.rollout.kv_cache") + ", on " +
-                                      (config::draws_on_gpu(recipe) ? "cuda" : "cpu")));
+                                      (config::samples_on_gpu(recipe) ? "cuda" : "cpu")));
   lines.push_back(line("learner", learner_text(loaded)));
   lines.push_back(line("optimizer", optimizer_text(loaded)));
   lines.push_back(line("verifier", verifier_text(loaded)));

@@ -51,8 +51,8 @@ TEST_CASE("what a GPU's decoder does not have is refused") {
   CHECK(holds(fault("rollout: {device: gpu}"), "auto | cpu | cuda"));
   const config::Recipe both = read("trainer: {device: cuda}");
   CHECK(config::learns_on_gpu(both));
-  CHECK(config::draws_on_gpu(both));
-  CHECK(!config::draws_on_gpu(read("trainer: {device: cuda}\nrollout: {device: cpu}")));
+  CHECK(config::samples_on_gpu(both));
+  CHECK(!config::samples_on_gpu(read("trainer: {device: cuda}\nrollout: {device: cpu}")));
   CHECK(!config::learns_on_gpu(read("rollout: {device: cuda}")));
   CHECK(read("trainer: {device: cuda}\nquant: {learner: {forward: low_bit}}").quant.learner_forward ==
         config::LearnerForward::low_bit);

@@ -267,7 +267,7 @@ TEST_CASE("the context of a single position is its value, for every code") {
     pool.head_scales[1][0] = 0.37F;
     for (std::int64_t e = 0; e < 256; ++e) {
       const auto byte = static_cast<std::uint8_t>(e);
-      std::uint8_t* code = pool.quantized[1].data() + e * pool.at.code_bytes;
+      std::uint8_t* code = pool.quantized[1].data() + e * pool.at.value_bytes;
       if (format == KvFormat::bf16) {
         code[0] = 0x5a;
         code[1] = byte % 128 == 127 ? 0x3f : byte;  // no infinity, no NaN
@@ -301,7 +301,7 @@ TEST_CASE("NaN among keys or values is NaN in every row that sees it, and in no 
       if (format == KvFormat::int8) {
         pool.slot_scales[side][static_cast<std::size_t>(slot)] = std::nanf("");
       } else {
-        std::uint8_t* code = pool.quantized[side].data() + pool.at.code_at(slot) + 20 * pool.at.code_bytes;
+        std::uint8_t* code = pool.quantized[side].data() + pool.at.code_at(slot) + 20 * pool.at.value_bytes;
         code[0] = 0xff;  // negative, too
         if (format == KvFormat::bf16) code[1] = 0xff;
       }
@@ -346,7 +346,7 @@ TEST_CASE("attention is measured: bytes that cannot be spared, and some time") {
     CHECK(
         (alone.attention_s > 0 && shared.attention_s > 0 && alone.copy_bytes_per_s > 0 && alone.read_bytes_per_s > 0));
     const std::int64_t of_position =
-        2 * task.num_kv_heads * (32 * quant::code_bytes(format) + (format == KvFormat::int8 ? 4 : 0));
+        2 * task.num_kv_heads * (32 * quant::value_bytes(format) + (format == KvFormat::int8 ? 4 : 0));
     CHECK(alone.num_bytes == 2 * (260 * of_position + 2 * 2 * 32 * 4));
     CHECK(alone.num_bytes - shared.num_bytes == 256 * of_position);
   }

@@ -12,7 +12,7 @@ namespace {
 using namespace qrl;
 using namespace qrl::cuda;
 using namespace qrl::cuda::test;
-using quant::Code;
+using quant::Element;
 using quant::Format;
 using quant::KvFormat;
 
@@ -32,10 +32,10 @@ Moments moments(const std::vector<float>& values) {
   return found;
 }
 
-std::size_t bytes_of(Code code) { return code == Code::f32 ? 4 : code == Code::bf16 ? 2 : 1; }
+std::size_t bytes_of(Element code) { return code == Element::f32 ? 4 : code == Element::bf16 ? 2 : 1; }
 
 /// The numbers that fill_normal leaves.
-std::vector<float> normal_numbers(Code code, float sigma, std::uint64_t seed, std::size_t count) {
+std::vector<float> normal_numbers(Element code, float sigma, std::uint64_t seed, std::size_t count) {
   const OnDevice<std::uint8_t> to(count * bytes_of(code));
   const target::Stream stream;
   target::fill_normal({code, sigma, seed, static_cast<std::int64_t>(count), to.data()}, stream);
@@ -46,10 +46,10 @@ std::vector<float> normal_numbers(Code code, float sigma, std::uint64_t seed, st
     const std::uint8_t* at = bytes.data() + i * bytes_of(code);
     std::uint32_t bits = 0;
     std::memcpy(&bits, at, bytes_of(code));
-    numbers[i] = code == Code::f32    ? float_of(bits)
-                 : code == Code::bf16 ? float_of_bf16(static_cast<std::uint16_t>(bits))
-                 : code == Code::int8 ? static_cast<float>(static_cast<std::int8_t>(*at))
-                                      : float_of_fp8(*at);
+    numbers[i] = code == Element::f32    ? float_of(bits)
+                 : code == Element::bf16 ? float_of_bf16(static_cast<std::uint16_t>(bits))
+                 : code == Element::int8 ? static_cast<float>(static_cast<std::int8_t>(*at))
+                                         : float_of_fp8(*at);
   }
   return numbers;
 }
@@ -58,8 +58,8 @@ TEST_CASE("normal values made on the device: finite, mean 0, variance 1, normal 
   if (!find_device()) return;
   constexpr std::size_t kCount = 200'003;
   const auto count = static_cast<double>(kCount);
-  for (const Code code : {Code::f32, Code::bf16, Code::int8, Code::fp8_e4m3}) {
-    const float sigma = code == Code::int8 ? 40.0F : code == Code::fp8_e4m3 ? 80.0F : 1.0F;
+  for (const Element code : {Element::f32, Element::bf16, Element::int8, Element::fp8_e4m3}) {
+    const float sigma = code == Element::int8 ? 40.0F : code == Element::fp8_e4m3 ? 80.0F : 1.0F;
     INFO("code " << static_cast<int>(code));
     const std::vector<float> values = normal_numbers(code, sigma, 7, kCount);
     const Moments found = moments(values);
@@ -85,9 +85,10 @@ TEST_CASE("normal values made on the device: finite, mean 0, variance 1, normal 
 TEST_CASE("normal values are the same each time, whatever the count, and others for another seed") {
   if (!find_device()) return;
   in_both_orders([] {
-    const std::vector<float> all = normal_numbers(Code::f32, 1, 3, 9000), again = normal_numbers(Code::f32, 1, 3, 9000),
-                             fewer = normal_numbers(Code::f32, 1, 3, 5000),
-                             other = normal_numbers(Code::f32, 1, 4, 9000);
+    const std::vector<float> all = normal_numbers(Element::f32, 1, 3, 9000),
+                             again = normal_numbers(Element::f32, 1, 3, 9000),
+                             fewer = normal_numbers(Element::f32, 1, 3, 5000),
+                             other = normal_numbers(Element::f32, 1, 4, 9000);
     CHECK(all == again);
     CHECK(std::equal(fewer.begin(), fewer.end(), all.begin()));
     std::size_t same = 0;
@@ -160,7 +161,7 @@ TEST_CASE("a benchmark's keys and values have deviation 1 under their scale") {
     stream.wait();
     const std::vector<std::uint8_t> bytes = to.read();
     std::vector<float> values;
-    for (std::size_t i = 0; i + 1 < bytes.size(); i += static_cast<std::size_t>(quant::code_bytes(format))) {
+    for (std::size_t i = 0; i + 1 < bytes.size(); i += static_cast<std::size_t>(quant::value_bytes(format))) {
       values.push_back(target::page_scale(format) *
                        (format == KvFormat::bf16
                             ? float_of_bf16(static_cast<std::uint16_t>(bytes[i] | bytes[i + 1] << 8))

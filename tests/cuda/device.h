@@ -138,9 +138,9 @@ struct Encoded {
       for (std::int64_t i = 0; i < stride; ++i) {
         const auto at = static_cast<std::size_t>(row * stride + i);
         float value = 0;
-        if (rows.code == quant::Code::bf16)
+        if (rows.code == quant::Element::bf16)
           value = float_of_bf16(static_cast<std::uint16_t>(bytes[2 * at] | bytes[2 * at + 1] << 8));
-        else if (rows.code == quant::Code::int8) value = static_cast<std::int8_t>(bytes[at]);
+        else if (rows.code == quant::Element::int8) value = static_cast<std::int8_t>(bytes[at]);
         else value = float_of_fp8(bytes[at]);
         if (i >= rows.width) {
           if (value != 0) FAIL("padding of row " << row << " is not zero at " << i);

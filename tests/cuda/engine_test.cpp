@@ -322,14 +322,14 @@ TEST_CASE("weights published on the device draw what those published through the
           model::make_int8_profile(config, first, decoder::channel_ranges(*wide, asked.tokens)));
     }
     const DecoderOptions options = options_of(KvFormat::bf16);
-    const auto drawn_from = [&](Decoder& decoder) { return decoder.complete(asked.requests, sampling(), {1, 0}); };
+    const auto sample_params = [&](Decoder& decoder) { return decoder.complete(asked.requests, sampling(), {1, 0}); };
 
     model::Snapshot through_host(config, each.formats);
     through_host.use_profile(profile);
     through_host.publish(model::views(second), 1);
     Decoder other(config, options, decoder::make_device_backend(config, options, make_engine(config, options)));
     other.load(through_host);
-    const auto want = drawn_from(other);
+    const auto want = sample_params(other);
 
     model::Snapshot snapshot(config, each.formats);
     snapshot.use_profile(profile);
@@ -338,7 +338,7 @@ TEST_CASE("weights published on the device draw what those published through the
     decoder.load(snapshot);
     REQUIRE(decoder.device_weights() != nullptr);
     CHECK_FALSE(decoder.device_weights()->holds(snapshot));
-    CHECK(drawn_from(decoder).front().tokens != want.front().tokens);
+    CHECK(sample_params(decoder).front().tokens != want.front().tokens);
     CHECK(decoder.device_weights()->holds(snapshot));
     CHECK_FALSE(decoder.device_weights()->holds(through_host));
 
@@ -355,7 +355,7 @@ TEST_CASE("weights published on the device draw what those published through the
     writer.finish();
     CHECK(snapshot.version() == 1);
     CHECK_THROWS_WITH(snapshot.layer(0), Catch::Matchers::Contains("on a device alone"));
-    const auto got = drawn_from(decoder);
+    const auto got = sample_params(decoder);
     for (std::size_t i = 0; i < want.size(); ++i) {
       CHECK(got[i].tokens == want[i].tokens);
       CHECK(got[i].versions.front() == 1);
@@ -365,7 +365,7 @@ TEST_CASE("weights published on the device draw what those published through the
     }
     snapshot.publish(model::views(second), 2);  // and through the host again
     CHECK(snapshot.layer(0).qkv.out > 0);
-    CHECK(drawn_from(decoder).front().tokens == want.front().tokens);
+    CHECK(sample_params(decoder).front().tokens == want.front().tokens);
   }
 }
 

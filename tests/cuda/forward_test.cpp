@@ -133,7 +133,7 @@ TEST_CASE("whole sequences have the bits of the ticks that drew them, in every f
   if (!find_device()) return;
   for (const Format format : kWeightFormats) {
     for (const KvFormat kv : {KvFormat::int8, KvFormat::bf16}) {
-      if (format != Format::int8 && (kv == KvFormat::int8) != (quant::spec(format).activations == quant::Code::int8))
+      if (format != Format::int8 && (kv == KvFormat::int8) != (quant::spec(format).activations == quant::Element::int8))
         continue;
       INFO(quant::name(format) << ", " << quant::name(kv));
       const float temperature = kv == KvFormat::int8 ? 1.0F : 0.7F;

@@ -29,10 +29,10 @@ struct Rows {
   Rows(Lender& lender, const std::string& name, const ops::PackedLinear& packed_, std::int64_t num_rows_)
       : packed(packed_),
         num_rows(num_rows_),
-        room(lender.weights->product_room(name, num_rows_)),
+        room(lender.weights->matmul_workspace(name, num_rows_)),
         x(cuda::test::normal_values(num_rows_ * packed_.in, 1, 3)),
         x_there(x),
-        quantized(std::vector<std::uint8_t>(room.code_bytes, 0x5a)),
+        quantized(std::vector<std::uint8_t>(room.quantized_bytes, 0x5a)),
         y(std::vector<std::uint32_t>(static_cast<std::size_t>(num_rows_ * room.y_columns), 0x5a5a5a5a)),
         input{name, num_rows_, quantized.data()} {}
   void multiply(Lender& lender, void* stream) { lender.weights->multiply(x_there.data(), input, y.data(), stream); }
@@ -52,12 +52,12 @@ struct Rows {
   }
   const ops::PackedLinear& packed;
   std::int64_t num_rows;
-  model::ProductRoom room;
+  model::MatmulWorkspace room;
   std::vector<float> x;
   OnDevice<float> x_there;
   OnDevice<std::uint8_t> quantized;
   OnDevice<std::uint32_t> y;
-  model::ProductInput input;
+  model::MatmulInput input;
 };
 
 }  // namespace
@@ -81,12 +81,12 @@ TEST_CASE("a learner's product is the CPU's on the same tensors, and its codes a
 
         ops::Activations quantized(packed->format, num_rows, packed->in);
         base::Team alone = base::Team::solo();
-        ops::encode(alone, rows.x.data(), {0, num_rows}, quantized);
+        ops::quantize(alone, rows.x.data(), {0, num_rows}, quantized);
         std::vector<float> want(static_cast<std::size_t>(num_rows * packed->out)), decoded(rows.x.size()),
             weights(static_cast<std::size_t>(packed->out * packed->in));
         ops::linear(alone, quantized, *packed, {0, num_rows}, false, want.data());
         for (std::int64_t row = 0; row < num_rows; ++row)
-          ops::decode_row(quantized, row, decoded.data() + row * packed->in);
+          ops::dequantize_row(quantized, row, decoded.data() + row * packed->in);
         ops::unpack_rows(*packed, 0, packed->out, weights.data());
         float most = 0;
         for (const float value : want) most = std::max(most, std::fabs(value));
@@ -98,10 +98,10 @@ TEST_CASE("a learner's product is the CPU's on the same tensors, and its codes a
         CHECK(first_beyond(in_use.result(), want, 0, 1e-5) != "");
 
         const OnDevice<float> x_there(rows.x.size()), w_there(weights.size());
-        exact.weights->decode_input(rows.input, {x_there.data(), base::DType::f32, {num_rows, packed->in}},
-                                    stream.handle());
-        const model::DecodedTensor wanted{name, {w_there.data(), base::DType::f32, {packed->out, packed->in}}};
-        exact.weights->decode({&wanted, 1}, stream.handle());
+        exact.weights->dequantize_input(rows.input, {x_there.data(), base::DType::f32, {num_rows, packed->in}},
+                                        stream.handle());
+        const model::DequantizedTensor wanted{name, {w_there.data(), base::DType::f32, {packed->out, packed->in}}};
+        exact.weights->dequantize({&wanted, 1}, stream.handle());
         stream.wait();
         CHECK(first_beyond(x_there.read(), decoded, 0, 0) == "");
         CHECK(first_beyond(w_there.read(), weights, 0, 0) == "");
@@ -160,8 +160,8 @@ TEST_CASE("a learner's work is in its stream, and the engine's begins when that 
   const auto again = decoder.complete(prompts().requests, sampling(), {1, 0});
   CHECK((third.result() == second.result()));
   for (std::size_t i = 0; i < drawn.size(); ++i) CHECK(again[i].tokens == drawn[i].tokens);
-  CHECK_THROWS_WITH(lender.weights->product_room("lm_head", 1), Catch::Matchers::Contains("a matrix of a block"));
-  CHECK_THROWS_WITH(lender.weights->product_room("layers.0.gate", 1), Catch::Matchers::Contains("layers.0.gate"));
+  CHECK_THROWS_WITH(lender.weights->matmul_workspace("lm_head", 1), Catch::Matchers::Contains("a matrix of a block"));
+  CHECK_THROWS_WITH(lender.weights->matmul_workspace("layers.0.gate", 1), Catch::Matchers::Contains("layers.0.gate"));
 }
 
 TEST_CASE("embedding and lm_head lie where the engine reads them, through every publish") {

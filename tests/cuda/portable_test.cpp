@@ -22,14 +22,14 @@ TEST_CASE("e4m3 and bf16 are the codecs' at every bf16 number, between them, and
   for (std::uint32_t high = 0; high < 65536; ++high) {
     for (const std::uint32_t low : {0x0U, 0x1U, 0x7fffU, 0x8000U, 0x8001U, 0xffffU}) {
       const float value = std::bit_cast<float>(high << 16 | low);
-      if (fp8_of(value) != quant::encode_fp8(value)) FAIL("e4m3 of " << value);
+      if (fp8_of(value) != quant::quantize_fp8(value)) FAIL("e4m3 of " << value);
       const std::uint16_t code = bf16_of(value), want = base::to_bf16(value).bits;
       if (code != want && !(std::isnan(value) && std::isnan(float_of_bf16(code)))) FAIL("bf16 of " << value);
     }
   }
   for (int code = 0; code < 256; ++code) {
     const float got = float_of_fp8(static_cast<std::uint8_t>(code)),
-                want = quant::decode_fp8(static_cast<std::uint8_t>(code));
+                want = quant::dequantize_fp8(static_cast<std::uint8_t>(code));
     CHECK((got == want || (std::isnan(got) && std::isnan(want))));
     CHECK(std::signbit(got) == std::signbit(want));
   }

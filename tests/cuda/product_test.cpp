@@ -16,7 +16,7 @@ constexpr Shape kShapes[] = {{1, 7, 3}, {5, 96, 130}, {33, 257, 64}, {70, 384, 6
 std::vector<float> on_cpu(const std::vector<float>& x, const ops::PackedLinear& w, std::int64_t rows) {
   ops::Activations quantized(w.format, rows, w.in);
   base::Team alone = base::Team::solo();
-  ops::encode(alone, x.data(), {0, rows}, quantized);
+  ops::quantize(alone, x.data(), {0, rows}, quantized);
   std::vector<float> y(static_cast<std::size_t>(rows * w.out));
   ops::linear(alone, quantized, w, {0, rows}, false, y.data());
   return y;
@@ -51,10 +51,10 @@ TEST_CASE("repacked matrices hold the host's codes in order") {
       const std::uint8_t* quantized = bytes.data() + row * at.row_bytes;
       for (std::int64_t i = 0; i < shape.in; ++i) {
         float value = 0;
-        if (what.weights == quant::Code::bf16)
+        if (what.weights == quant::Element::bf16)
           value = float_of_bf16(static_cast<std::uint16_t>(quantized[2 * i] | quantized[2 * i + 1] << 8));
-        else if (what.weights == quant::Code::int8) value = static_cast<std::int8_t>(quantized[i]);
-        else if (what.weights == quant::Code::fp8_e4m3) value = float_of_fp8(quantized[i]);
+        else if (what.weights == quant::Element::int8) value = static_cast<std::int8_t>(quantized[i]);
+        else if (what.weights == quant::Element::fp8_e4m3) value = float_of_fp8(quantized[i]);
         else value = static_cast<float>(int4_in_row(format, quantized, i));
         const std::int64_t run = at.num_scales <= 1 ? 0 : i / what.scale_inputs;
         if (!scales.empty()) value *= scales[static_cast<std::size_t>(run * at.rows + row)];
@@ -190,7 +190,7 @@ TEST_CASE("streamed products decode every e4m3 code exactly, of weights and of a
     of_w.rows = static_cast<std::int64_t>(padded.size()) / width;
     const OnDevice<std::uint8_t> x_there(x), w_there(padded);
     const OnDevice<float> y(static_cast<std::size_t>(rows * of_w.rows));
-    target::streamed_gemm({{quant::Code::fp8_e4m3, x_there.data(), ones.data(), width, width, width},
+    target::streamed_gemm({{quant::Element::fp8_e4m3, x_there.data(), ones.data(), width, width, width},
                            rows,
                            {Format::fp8_channel, of_w, w_there.data(), ones.data()},
                            y.data(),
@@ -223,7 +223,7 @@ TEST_CASE(
       const auto bits = [&](std::int64_t first, std::int64_t count) {
         const std::int64_t stride = all.w.view.at.rows;
         target::QuantizedRows rows = all.quantized.rows;
-        const int bytes = rows.code == quant::Code::bf16 ? 2 : 1;
+        const int bytes = rows.code == quant::Element::bf16 ? 2 : 1;
         rows.quantized = static_cast<std::uint8_t*>(rows.quantized) + first * rows.stride * bytes;
         if (rows.scales != nullptr) rows.scales += first * rows.num_scales();
         const OnDevice<std::uint32_t> y(static_cast<std::size_t>(count * stride));
@@ -256,6 +256,6 @@ TEST_CASE("products are measured: bytes that cannot be spared, and some time") {
     const MatrixLayout at = matrix_layout(format, 100, 200);
     CHECK(speeds.num_bytes[0] > at.num_bytes());
     CHECK(speeds.num_bytes[1] - speeds.num_bytes[0] ==
-          (2 * 128 + 256 * (quant::spec(format).activations == quant::Code::bf16 ? 2 : 1)));
+          (2 * 128 + 256 * (quant::spec(format).activations == quant::Element::bf16 ? 2 : 1)));
   }
 }

@@ -30,7 +30,7 @@ std::vector<float> odd_rows(std::int64_t width) {
 
 std::vector<float> decoded_on_cpu(const ops::Activations& rows) {
   std::vector<float> values(static_cast<std::size_t>(kRows * rows.width));
-  for (std::int64_t row = 0; row < kRows; ++row) ops::decode_row(rows, row, values.data() + row * rows.width);
+  for (std::int64_t row = 0; row < kRows; ++row) ops::dequantize_row(rows, row, values.data() + row * rows.width);
   return values;
 }
 
@@ -44,7 +44,7 @@ TEST_CASE("encode gives the CPU's codes and scales, in every format, for odd row
       const std::vector<float> x = odd_rows(width);
       ops::Activations want(format, kRows, width);
       base::Team alone = base::Team::solo();
-      ops::encode(alone, x.data(), {0, kRows}, want);
+      ops::quantize(alone, x.data(), {0, kRows}, want);
       const OnDevice<float> there(x);
       in_both_orders([&] {
         const Encoded got(format, kRows, width);

@@ -36,7 +36,7 @@ Drawn draw_there(const std::vector<float>& logits, std::int64_t vocab_size, cons
                  float temperature, std::int64_t tile) {
   const target::Stream stream;
   const auto num_rows = static_cast<std::int64_t>(uniforms.size());
-  const std::int64_t num_blocks = ceil_div(vocab_size, target::kDrawBlock);
+  const std::int64_t num_blocks = ceil_div(vocab_size, target::kSampleBlock);
   const OnDevice<float> there(logits), maxima(static_cast<std::size_t>(num_rows * num_blocks)),
       sums(static_cast<std::size_t>(num_rows * num_blocks)), weighted(static_cast<std::size_t>(num_rows * num_blocks)),
       parts(static_cast<std::size_t>(num_rows * num_blocks * target::kDrawParts)), logprobs(uniforms.size());
@@ -74,8 +74,8 @@ TEST_CASE("tokens and log-probs are the CPU's, in tiles, at several temperatures
         const Drawn drawn = draw_there(logits, vocab_size, uniforms, temperature, 512);
         for (std::size_t row = 0; row < uniforms.size(); ++row) {
           const float* of_row = logits.data() + static_cast<std::int64_t>(row) * vocab_size;
-          const ops::DrawParams params{temperature, 1, -1};
-          const ops::Draw want = ops::draw(of_row, vocab_size, params, uniforms[row]);
+          const ops::SampleParams params{temperature, 1, -1};
+          const ops::SampledToken want = ops::sample(of_row, vocab_size, params, uniforms[row]);
           ++num_sampled;
           // Another exp may move a boundary of the CDF beyond a uniform number that lies at it.
           if (drawn.tokens[row] != want.token) ++num_different;
@@ -141,17 +141,17 @@ TEST_CASE("a token's score is the log-prob it was drawn with, bit for bit, and t
 
 TEST_CASE("of a vocabulary of more blocks than threads the block is found that the CPU finds") {
   if (!find_device()) return;
-  constexpr std::int64_t kVocab = 300 * target::kDrawBlock, kRows = 6;
+  constexpr std::int64_t kVocab = 300 * target::kSampleBlock, kRows = 6;
   const std::vector<float> logits = normal_values(kRows * kVocab, 2, 7);
   const std::vector<double> uniforms = {0.0, 0x1.fffffffffffffp-1, 0.25, 0.5, 0.75, 0.999};
   for (const float temperature : {0.0F, 1.0F}) {
     in_both_orders([&] {
-      const Drawn drawn = draw_there(logits, kVocab, uniforms, temperature, 100 * target::kDrawBlock);
+      const Drawn drawn = draw_there(logits, kVocab, uniforms, temperature, 100 * target::kSampleBlock);
       int num_same = 0;
       for (std::size_t row = 0; row < uniforms.size(); ++row) {
         const float* of_row = logits.data() + static_cast<std::int64_t>(row) * kVocab;
-        const ops::Draw want = ops::draw(of_row, kVocab, {temperature, 1, -1}, uniforms[row]);
-        CHECK(std::abs(drawn.tokens[row] / target::kDrawBlock - want.token / target::kDrawBlock) <= 1);
+        const ops::SampledToken want = ops::sample(of_row, kVocab, {temperature, 1, -1}, uniforms[row]);
+        CHECK(std::abs(drawn.tokens[row] / target::kSampleBlock - want.token / target::kSampleBlock) <= 1);
         num_same += drawn.tokens[row] == want.token;
       }
       CHECK(num_same >= 5);  // another exp may move a boundary
@@ -205,7 +205,7 @@ TEST_CASE("logits that are made again give the same tokens") {
   }
   std::vector<double> uniforms;
   for (int i = 0; i < kRows; ++i) uniforms.push_back((i + 0.5) / kRows);
-  const std::int64_t num_blocks = ceil_div(kVocab, target::kDrawBlock);
+  const std::int64_t num_blocks = ceil_div(kVocab, target::kSampleBlock);
   const OnDevice<float> there(logits), maxima(static_cast<std::size_t>(kRows * num_blocks)),
       sums(static_cast<std::size_t>(kRows * num_blocks)), weighted(static_cast<std::size_t>(kRows * num_blocks)),
       parts(static_cast<std::size_t>(kRows * num_blocks * target::kDrawParts)), logprobs(kRows);

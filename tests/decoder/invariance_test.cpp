@@ -353,7 +353,7 @@ TEST_CASE("decode equals prefill: one teacher-forced prefill gives the bits that
             const double uniform =
                 field.uniform({static_cast<std::uint32_t>(t), static_cast<std::uint32_t>(request.first_sample + sample),
                                static_cast<std::uint32_t>(request.prompt_id) ^ (high * 0x9E3779B9U), kKey.step});
-            const ops::Draw draw = ops::draw(row, 67, {.temperature = kParams.temperature}, uniform);
+            const ops::SampledToken draw = ops::sample(row, 67, {.temperature = kParams.temperature}, uniform);
             num_wrong +=
                 draw.token != completion.tokens[t] || std::bit_cast<std::uint32_t>(draw.logprob) !=
                                                           std::bit_cast<std::uint32_t>(completion.sampler_logprobs[t]);

@@ -73,7 +73,7 @@ struct Outcome {
 struct Work {
   const char* name;
   LossOptions loss;
-  ops::DrawParams drawn;
+  ops::SampleParams drawn;
 };
 
 Outcome outcome_of(const model::ModelConfig& config, LearnerOptions options, const Work& work, bool by_kernels) {

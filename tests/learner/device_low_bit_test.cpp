@@ -112,21 +112,21 @@ class OneAtATime final : public model::DeviceWeights {
     const std::lock_guard lock(mutex());
     inner_->bring(snapshot);
   }
-  void decode(std::span<const model::DecodedTensor> wanted, void* stream) override {
+  void dequantize(std::span<const model::DequantizedTensor> wanted, void* stream) override {
     const std::lock_guard lock(mutex());
-    inner_->decode(wanted, stream);
+    inner_->dequantize(wanted, stream);
   }
   model::DeviceTable table(const std::string& tensor) override { return inner_->table(tensor); }
-  model::ProductRoom product_room(const std::string& matrix, std::int64_t num_rows) override {
-    return inner_->product_room(matrix, num_rows);
+  model::MatmulWorkspace matmul_workspace(const std::string& matrix, std::int64_t num_rows) override {
+    return inner_->matmul_workspace(matrix, num_rows);
   }
-  void multiply(const float* x, const model::ProductInput& input, void* y, void* stream) override {
+  void multiply(const float* x, const model::MatmulInput& input, void* y, void* stream) override {
     const std::lock_guard lock(mutex());
     inner_->multiply(x, input, y, stream);
   }
-  void decode_input(const model::ProductInput& input, const base::View& to, void* stream) override {
+  void dequantize_input(const model::MatmulInput& input, const base::View& to, void* stream) override {
     const std::lock_guard lock(mutex());
-    inner_->decode_input(input, to, stream);
+    inner_->dequantize_input(input, to, stream);
   }
   void forward(const model::PackedSequences& rows, std::span<float* const> after_layer, void* stream) override {
     const std::lock_guard lock(mutex());

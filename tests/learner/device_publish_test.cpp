@@ -28,11 +28,11 @@ struct Recorder final : model::DeviceWeights {
   }
   void finish(std::int64_t of) override { version = of; }
   void bring(const model::Snapshot&) override {}
-  void decode(std::span<const model::DecodedTensor>, void*) override {}
+  void dequantize(std::span<const model::DequantizedTensor>, void*) override {}
   model::DeviceTable table(const std::string&) override { return {}; }
-  model::ProductRoom product_room(const std::string&, std::int64_t) override { return {}; }
-  void multiply(const float*, const model::ProductInput&, void*, void*) override {}
-  void decode_input(const model::ProductInput&, const base::View&, void*) override {}
+  model::MatmulWorkspace matmul_workspace(const std::string&, std::int64_t) override { return {}; }
+  void multiply(const float*, const model::MatmulInput&, void*, void*) override {}
+  void dequantize_input(const model::MatmulInput&, const base::View&, void*) override {}
   void forward(const model::PackedSequences&, std::span<float* const>, void*) override {}
   void score(const float*, const model::TargetTokens&, std::span<float>, std::span<float>, void*) override {}
   test::Named written;

@@ -82,7 +82,7 @@ struct Outcome {
 };
 
 Outcome train(const model::ModelConfig& config, const LearnerOptions& options, const std::vector<MicroBatch>& batches,
-              const LossOptions& loss, const ops::DrawParams& drawn, int num_updates = 1,
+              const LossOptions& loss, const ops::SampleParams& drawn, int num_updates = 1,
               const model::SnapshotFormats& formats = quant::Format::bf16) {
   const auto world = dist::make_solo();
   Learner learner(config, test::tiny_weights(config), options, *world);
@@ -159,7 +159,7 @@ void compare_with_own(const LearnerOptions& how) {
     const char* name;
     std::vector<MicroBatch> batches;
     LossOptions loss;
-    ops::DrawParams drawn;
+    ops::SampleParams drawn;
   };
   LossOptions sft;
   sft.kind = LossKind::sft;
@@ -493,9 +493,9 @@ TEST_CASE("products of bf16 operands are not rounded to bf16 on their way into a
   const auto error = [&](const torch::Tensor& got) {
     return ((got.to(torch::kFloat64) - want).norm() / want.norm()).item<double>();
   };
-  CHECK(error(learner::exact_product(x, y)) < 1e-6);
+  CHECK(error(learner::exact_matmul(x, y)) < 1e-6);
   const torch::Tensor sum = torch::ones({33, 21});
-  learner::add_exact_product(x, y, sum);
+  learner::add_exact_matmul(x, y, sum);
   CHECK(error(sum - 1) < 1e-6);
 }
 

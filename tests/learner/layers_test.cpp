@@ -70,7 +70,7 @@ TEST_CASE("residual sum and RMSNorm") {
       const Tensor normed = rms(sum, wide_gain, 1e-5);
       CHECK(error(got.sum_ND, sum) <= kFp32);
       CHECK(error(got.normed_ND, normed) <= bound);
-      CHECK(torch::equal(got.normed_again(), got.normed_ND));
+      CHECK(torch::equal(got.recompute_normed(), got.normed_ND));
       torch::autograd::backward({got.sum_ND, got.normed_ND}, {d_sum, d_normed});
       torch::autograd::backward({sum, normed}, {d_sum.to(torch::kFloat64), d_normed.to(torch::kFloat64)});
       CHECK(error(x.grad(), wide_x.grad()) <= 5 * kFp32);
@@ -99,9 +99,9 @@ TEST_CASE("bias, norm of q and k, rotary positions") {
         weights.bias = weight_of(torch::randn({width}));
       }
       const Tensor qkv = leaf(torch::randn({n, width}));
-      const learner::Repeatable result = learner::qkv_transform(qkv, rows, heads, weights, false);
+      const learner::Recomputable result = learner::qkv_transform(qkv, rows, heads, weights, false);
       const Tensor got = result.value;
-      CHECK(torch::equal(result.again(), got));
+      CHECK(torch::equal(result.recompute(), got));
 
       const Tensor wide = double_leaf(qkv), bias = norms ? Tensor() : double_leaf(weights.bias.value);
       const Tensor q_gain = norms ? double_leaf(weights.q_gain.value) : Tensor();
@@ -153,9 +153,9 @@ TEST_CASE("SwiGLU") {
       torch::manual_seed(4);
       const double bound = dtype == torch::kFloat32 ? kFp32 : kBf16;
       const Tensor gate_up = leaf((5 * torch::randn({65, 2 * width})).to(dtype)), wide = double_leaf(gate_up);
-      const learner::Repeatable result = learner::swiglu(gate_up);
+      const learner::Recomputable result = learner::swiglu(gate_up);
       const Tensor got = result.value;
-      CHECK(torch::equal(result.again(), got));
+      CHECK(torch::equal(result.recompute(), got));
       const Tensor want = torch::silu(wide.slice(1, 0, width)) * wide.slice(1, width);
       CHECK(error(got, want) <= bound);
       const Tensor d = torch::randn({65, width}).to(dtype);
@@ -236,7 +236,7 @@ TEST_CASE("log-probs and entropies, whatever the chunk") {
         const Tensor hidden = leaf(torch::randn({50, 33}).to(dtype));
         const Weight lm_head = weight_of(torch::randn({vocab, 33}).to(dtype));
         learner::TargetRows targets;
-        targets.drawn_from = {0.7F, 1.0F, top_k};
+        targets.sample_params = {0.7F, 1.0F, top_k};
         targets.chunk_tokens = chunk;
         for (std::int64_t row = 1; row < 50; row += 3) {
           targets.rows.push_back(row);

@@ -59,8 +59,9 @@ std::vector<Tensor> read_by_forward(const Parameters& parameters) {
   const learner::PolicyWeights& policy = parameters.policy();
   std::vector<Tensor> all = {policy.embedding.value, policy.lm_head.value, policy.final_norm.value};
   for (const learner::LayerWeights& layer : policy.layers) {
-    all.insert(all.end(), {layer.qkv.value, layer.o.value, layer.gate_up.value, layer.down.value,
-                           layer.input_norm.value, layer.post_norm.value, layer.transform.q_gain.value});
+    all.insert(all.end(),
+               {layer.qkv.weight.value, layer.o.weight.value, layer.gate_up.weight.value, layer.down.weight.value,
+                layer.input_norm_D.value, layer.post_norm_D.value, layer.q_norm_E.value});
   }
   for (Tensor& each : all) each = each.defined() ? each.clone() : each;
   const ops::PackedLinear& head = policy.head;

@@ -62,8 +62,8 @@ std::vector<float> rounded(const base::Buffer& weight, Format format) {
     std::vector<std::int8_t> codes(width);
     for (std::size_t row = 0; row < out.size(); row += width) {
       const auto span = std::span(out).subspan(row, width);
-      const float scale = quant::encode_int8(span, codes);
-      quant::decode_int8(codes, scale, span);
+      const float scale = quant::quantize_int8(span, codes);
+      quant::dequantize_int8(codes, scale, span);
     }
   }
   return out;

@@ -42,7 +42,7 @@ struct Outcome {
   std::vector<float> qkv;  ///< after rope, rows of all sequences one after the other
   std::vector<float> context;
   std::vector<float> lse;           ///< of each row's heads
-  std::vector<float> decoded;       ///< the same as qkv with keys and values as the pages give them back
+  std::vector<float> dequantized;   ///< the same as qkv with keys and values as the pages give them back
   std::vector<float> written_back;  ///< and as store_kv leaves it
   std::vector<std::vector<std::int32_t>> tables;
 };
@@ -112,10 +112,10 @@ Outcome run(const Setup& setup, const std::vector<float>& qkv) {
   base::parallel(setup.members, [&](Team& team) {
     ops::store_kv(team, shape, where, {0, rows}, pages, true, out.written_back.data());
   });
-  out.decoded = out.qkv;
+  out.dequantized = out.qkv;
   for (std::int64_t row = 0; row < rows; ++row) {
     const std::int32_t position = positions[static_cast<std::size_t>(row)];
-    float* k = out.decoded.data() + row * row_width(shape) + shape.num_heads * shape.head_dim;
+    float* k = out.dequantized.data() + row * row_width(shape) + shape.num_heads * shape.head_dim;
     for (std::int64_t head = 0; head < shape.num_kv_heads; ++head) {
       ops::read_slot(shape, pages, page_tables[static_cast<std::size_t>(row)][position / setup.page_size],
                      position % setup.page_size, head, k + head * shape.head_dim,
@@ -143,7 +143,7 @@ TEST_CASE("attention equals its definition in double precision") {
   setup.page_size = 7;
   CAPTURE(name(ops::isa()), setup.shape.num_heads, setup.shape.head_dim, name(setup.format));
   const Outcome got = run(setup, random_qkv(setup));
-  const test::AttentionReference want = test::attention(setup.shape, got.decoded, setup.lengths, setup.format);
+  const test::AttentionReference want = test::attention(setup.shape, got.dequantized, setup.lengths, setup.format);
   test::check_close(got.context, want.context, [&](std::size_t i) { return want.bound[i]; });
   test::check_close(got.lse, want.lse, [&](std::size_t i) { return want.lse_bound[i]; });
 }
@@ -164,7 +164,7 @@ TEST_CASE("attention over several spans of positions equals its definition") {
   for (const std::int64_t row : {3, 140, 260})
     for (std::int64_t e = 0; e < setup.shape.head_dim; ++e) qkv[static_cast<std::size_t>(row * width + keys + e)] *= 6;
   const Outcome got = run(setup, qkv);
-  const test::AttentionReference want = test::attention(setup.shape, got.decoded, setup.lengths, setup.format);
+  const test::AttentionReference want = test::attention(setup.shape, got.dequantized, setup.lengths, setup.format);
   test::check_close(got.context, want.context, [&](std::size_t i) { return want.bound[i]; });
   test::check_close(got.lse, want.lse, [&](std::size_t i) { return want.lse_bound[i]; });
 }
@@ -179,10 +179,10 @@ TEST_CASE("what store_kv leaves of keys and values is what the pages keep, bit f
   setup.members = 3;
   CAPTURE(name(ops::isa()), setup.shape.head_dim, name(setup.format));
   const Outcome got = run(setup, random_qkv(setup));
-  CHECK((got.decoded != got.qkv) == (setup.format != KvFormat::f32));
-  for (std::size_t i = 0; i < got.decoded.size(); ++i) {
-    if (std::bit_cast<std::uint32_t>(got.written_back[i]) == std::bit_cast<std::uint32_t>(got.decoded[i])) continue;
-    FAIL("element " << i << ": " << got.written_back[i] << ", the pages keep " << got.decoded[i]);
+  CHECK((got.dequantized != got.qkv) == (setup.format != KvFormat::f32));
+  for (std::size_t i = 0; i < got.dequantized.size(); ++i) {
+    if (std::bit_cast<std::uint32_t>(got.written_back[i]) == std::bit_cast<std::uint32_t>(got.dequantized[i])) continue;
+    FAIL("element " << i << ": " << got.written_back[i] << ", the pages keep " << got.dequantized[i]);
   }
 }
 
@@ -326,7 +326,7 @@ TEST_CASE("rows that share pages are taken together with the bits that each has 
   test::check_same_bits(attend(2, num_rows), alone);
 }
 
-TEST_CASE("keys and values land in their slots, in each format's codes") {
+TEST_CASE("keys and values land in their slots, in each format's quantized values") {
   const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
   Setup setup;
   setup.shape = {3, 1, 6};
@@ -339,16 +339,16 @@ TEST_CASE("keys and values land in their slots, in each format's codes") {
   for (std::int64_t t = 0; t < 9; ++t) {
     for (const std::int64_t side : {18, 24}) {
       const float* from = got.qkv.data() + t * row_width(setup.shape) + side;
-      const float* to = got.decoded.data() + t * row_width(setup.shape) + side;
-      std::vector<std::int8_t> codes(6);
-      const float scale = quant::encode_int8({from, 6}, codes);
+      const float* to = got.dequantized.data() + t * row_width(setup.shape) + side;
+      std::vector<std::int8_t> quantized(6);
+      const float scale = quant::quantize_int8({from, 6}, quantized);
       const float fp8_scale = side == 18 ? 0.013F : 0.017F;
       for (std::size_t e = 0; e < 6; ++e) {
         const float want = setup.format == KvFormat::f32    ? from[e]
                            : setup.format == KvFormat::bf16 ? base::to_float(base::to_bf16(from[e]))
                            : setup.format == KvFormat::int8
-                               ? static_cast<float>(codes[e]) * scale
-                               : quant::decode_fp8(quant::encode_fp8(from[e] / fp8_scale)) * fp8_scale;
+                               ? static_cast<float>(quantized[e]) * scale
+                               : quant::dequantize_fp8(quant::quantize_fp8(from[e] / fp8_scale)) * fp8_scale;
         CHECK(to[e] == want);
       }
     }
@@ -365,23 +365,23 @@ TEST_CASE("every e4m3 code is written and read as the reference codec has it") {
   std::vector<float> want;
   for (int code = 0; code < 256; ++code) {
     if ((code & 0x7f) == 0x7f) continue;
-    want.push_back(quant::decode_fp8(static_cast<std::uint8_t>(code)) * 0.017F);
+    want.push_back(quant::dequantize_fp8(static_cast<std::uint8_t>(code)) * 0.017F);
     qkv[2 * 254 + want.size() - 1] = want.back();
   }
   const Outcome got = run(setup, qkv);
-  CHECK(std::equal(want.begin(), want.end(), got.decoded.begin() + 2 * 254));
+  CHECK(std::equal(want.begin(), want.end(), got.dequantized.begin() + 2 * 254));
   CHECK(std::equal(want.begin(), want.end(), got.context.begin()));
 }
 
-TEST_CASE("the fp8 encoder of each path is the reference codec, for every bf16 number and its neighbors") {
+TEST_CASE("the fp8 quantizer of each path is the reference codec, for every bf16 number and its neighbors") {
   const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
   int num_wrong = 0;
   for (std::uint32_t high = 0; high < 65536; ++high) {
     const float values[3] = {std::bit_cast<float>(high << 16), std::bit_cast<float>((high << 16) + 1),
                              std::bit_cast<float>((high << 16) + 0xffff)};
-    std::uint8_t codes[3];
-    ops::kernels().encode_fp8(values, 3, 1.0F, codes);
-    for (int i = 0; i < 3; ++i) num_wrong += codes[i] != quant::encode_fp8(values[i]);
+    std::uint8_t quantized[3];
+    ops::kernels().quantize_fp8(values, 3, 1.0F, quantized);
+    for (int i = 0; i < 3; ++i) num_wrong += quantized[i] != quant::quantize_fp8(values[i]);
   }
   CHECK(num_wrong == 0);
 }

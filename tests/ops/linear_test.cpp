@@ -24,7 +24,7 @@ struct Problem {
   std::int64_t rows, in, out;
 };
 // Widths around the group sizes (8, 4, 2), the vector sizes, a scale's 128 inputs and the panel; rows around the tile
-// heights and what is decoded for at once.
+// heights and what is dequantized for at once.
 const std::vector<Problem> kProblems{{1, 7, 33},     {7, 33, 64},  {33, 64, 257},  {5, 257, 7},  {6, 64, 64},
                                      {13, 130, 129}, {1, 300, 65}, {101, 257, 70}, {8, 3201, 66}};
 
@@ -36,10 +36,10 @@ PackedLinear packed(const std::vector<float>& weight, const Problem& p, Format f
   return layer;
 }
 
-Activations encoded(const std::vector<float>& x, const Problem& p, Format format) {
+Activations quantized(const std::vector<float>& x, const Problem& p, Format format) {
   Activations out(format, p.rows, p.in);
   Team team = Team::solo();
-  ops::encode(team, x.data(), {0, p.rows}, out);
+  ops::quantize(team, x.data(), {0, p.rows}, out);
   return out;
 }
 
@@ -80,7 +80,7 @@ Expected expected(const std::vector<float>& x, const std::vector<float>& w, cons
 
 }  // namespace
 
-TEST_CASE("linear equals the product of the encoded operands in double precision") {
+TEST_CASE("linear equals the product of the quantized operands in double precision") {
   const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
   const Format format = GENERATE(from_range(all_formats()));
   const Problem p = GENERATE(from_range(kProblems));
@@ -89,11 +89,11 @@ TEST_CASE("linear equals the product of the encoded operands in double precision
   const std::vector<float> w = test::normal_values(p.out * p.in, 0.05F, 1);
   const std::vector<float> bias = with_bias ? test::normal_values(p.out, 0.5F, 2) : std::vector<float>{};
   const PackedLinear layer = packed(w, p, format, bias);
-  const Activations x = encoded(test::normal_values(p.rows * p.in, 1.0F, 3), p, format);
+  const Activations x = quantized(test::normal_values(p.rows * p.in, 1.0F, 3), p, format);
 
   std::vector<float> stored(w.size());
   ops::unpack_rows(layer, 0, p.out, stored.data());
-  const Expected want = expected(test::decoded(x, p.rows), stored, p, bias);
+  const Expected want = expected(test::dequantized(x, p.rows), stored, p, bias);
   std::vector<float> y = product(x, layer, p.rows);
   test::check_close(y, want.value, [&](std::size_t i) { return want.bound[i]; });
 
@@ -119,16 +119,16 @@ TEST_CASE("the int8 product is integer arithmetic, exactly") {
     values[static_cast<std::size_t>(k)] = 3.0F;
   }
   const PackedLinear layer = packed(w, p, Format::int8, {});
-  const Activations x = encoded(values, p, Format::int8);
+  const Activations x = quantized(values, p, Format::int8);
   const std::vector<float> y = product(x, layer, p.rows);
-  std::vector<std::int8_t> codes(static_cast<std::size_t>(p.in));
+  std::vector<std::int8_t> quantized(static_cast<std::size_t>(p.in));
   std::vector<float> want;
   for (std::int64_t row = 0; row < p.rows; ++row) {
     for (std::int64_t column = 0; column < p.out; ++column) {
-      const float scale = quant::encode_int8({w.data() + column * p.in, codes.size()}, codes);
+      const float scale = quant::quantize_int8({w.data() + column * p.in, quantized.size()}, quantized);
       std::int32_t sum = 0;
       for (std::int64_t k = 0; k < p.in; ++k) {
-        sum += static_cast<const std::int8_t*>(x.row(row))[k] * codes[static_cast<std::size_t>(k)];
+        sum += static_cast<const std::int8_t*>(x.row(row))[k] * quantized[static_cast<std::size_t>(k)];
       }
       want.push_back(static_cast<float>(sum) * (x.scales.as<float>()[row] * scale));
     }
@@ -146,20 +146,20 @@ TEST_CASE("a row's bits depend on neither its companions, the row range nor the 
   CAPTURE(name(ops::isa()), name(format), of_weights);
   const PackedLinear layer = packed(test::normal_values(p.out * p.in, of_weights, 7), p, format, {});
   const std::vector<float> values = test::normal_values(p.rows * p.in, of_tokens, 8);
-  const Activations x = encoded(values, p, format);
+  const Activations x = quantized(values, p, format);
   const std::vector<float> together = product(x, layer, p.rows);
   for (std::int64_t row = 0; row < p.rows; ++row) {
     const std::vector<float> alone(values.begin() + row * p.in, values.begin() + (row + 1) * p.in);
     const Problem single{1, p.in, p.out};
-    test::check_same_bits(product(encoded(alone, single, format), layer, 1),
+    test::check_same_bits(product(quantized(alone, single, format), layer, 1),
                           {together.begin() + row * p.out, together.begin() + (row + 1) * p.out});
   }
   for (const int members : {1, 2, 3}) {
     std::vector<float> y(together.size(), 0.0F);
     Activations shared(format, p.rows, p.in);
     base::parallel(members, [&](Team& team) {
-      ops::encode(team, values.data(), {0, 5}, shared);
-      ops::encode(team, values.data(), {5, p.rows}, shared);
+      ops::quantize(team, values.data(), {0, 5}, shared);
+      ops::quantize(team, values.data(), {5, p.rows}, shared);
       team.barrier();
       ops::linear(team, shared, layer, {0, 3}, false, y.data());
       ops::linear(team, shared, layer, {3, p.rows}, false, y.data());
@@ -220,7 +220,7 @@ TEST_CASE("tensors packed behind one another keep scales of their own: blocks co
   }
 }
 
-TEST_CASE("packed weights and encoded rows hold the reference's values, bit for bit") {
+TEST_CASE("packed weights and quantized rows hold the reference's values, bit for bit") {
   const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
   const Format format = GENERATE(from_range(all_formats()));
   const Problem p{5, 300, 150};
@@ -237,11 +237,11 @@ TEST_CASE("packed weights and encoded rows hold the reference's values, bit for 
   quant::round_weights(format, w, p.in, rounded);
   ops::unpack_rows(packed(w, p, format, {}), 0, p.out, read.data());
   test::check_same_bits(read, rounded);
-  const std::vector<float> decoded = test::decoded(encoded(values, p, format), p.rows);
+  const std::vector<float> dequantized = test::dequantized(quantized(values, p, format), p.rows);
   for (std::int64_t row = 0; row < p.rows; ++row) {
     std::vector<float> want(static_cast<std::size_t>(p.in));
     quant::round_activations(format, {values.data() + row * p.in, want.size()}, want);
-    test::check_same_bits({decoded.begin() + row * p.in, decoded.begin() + (row + 1) * p.in}, want);
+    test::check_same_bits({dequantized.begin() + row * p.in, dequantized.begin() + (row + 1) * p.in}, want);
   }
 }
 
@@ -256,7 +256,7 @@ TEST_CASE("a value that is not finite shows: at packing as an error, in a row as
   const PackedLinear layer = packed(w, p, format, {});
   std::vector<float> values = test::normal_values(p.rows * p.in, 1.0F, 11);
   values[static_cast<std::size_t>(p.in + at)] = bad;
-  const std::vector<float> y = product(encoded(values, p, format), layer, p.rows);
+  const std::vector<float> y = product(quantized(values, p, format), layer, p.rows);
   for (std::int64_t column = 0; column < p.out; ++column) {
     CHECK(std::isfinite(y[static_cast<std::size_t>(column)]));
     CHECK_FALSE(std::isfinite(y[static_cast<std::size_t>(p.out + column)]));

@@ -74,8 +74,8 @@ inline void check_same_bits(const std::vector<float>& got, const std::vector<flo
   }
 }
 
-/// Rows of encoded activations read back as the numbers that a kernel multiplies.
-inline std::vector<float> decoded(const ops::Activations& x, std::int64_t rows) {
+/// Rows of quantized activations read back as the numbers that a kernel multiplies.
+inline std::vector<float> dequantized(const ops::Activations& x, std::int64_t rows) {
   const std::int64_t run =
       spec(x.format).activation_scale_inputs == 0 ? x.width : spec(x.format).activation_scale_inputs;
   std::vector<float> values;
@@ -83,10 +83,10 @@ inline std::vector<float> decoded(const ops::Activations& x, std::int64_t rows) 
     for (std::int64_t k = 0; k < x.width; ++k) {
       float value = 0;
       switch (spec(x.format).activations) {
-        case quant::Code::f32:
+        case quant::Element::f32:
           value = static_cast<const float*>(x.row(row))[k];
           break;
-        case quant::Code::int8:
+        case quant::Element::int8:
           value = static_cast<float>(static_cast<const std::int8_t*>(x.row(row))[k]);
           break;
         default:

@@ -8,15 +8,15 @@
 #include "ops/reference.h"
 
 using namespace qrl;
-using ops::Draw;
-using ops::DrawParams;
+using ops::SampledToken;
+using ops::SampleParams;
 
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 /// The distribution that `params` define, in double precision, by full sorting.
-std::vector<double> distribution(const std::vector<float>& logits, const DrawParams& params) {
+std::vector<double> distribution(const std::vector<float>& logits, const SampleParams& params) {
   std::vector<std::size_t> order(logits.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return logits[a] > logits[b]; });
@@ -40,16 +40,17 @@ std::vector<double> distribution(const std::vector<float>& logits, const DrawPar
 
 /// χ² of `draws` draws against the expected probabilities, tokens expected fewer than 5 times taken together, and the
 /// degrees of freedom.
-std::pair<double, int> chi_square(const std::vector<float>& logits, const DrawParams& params, int draws) {
+std::pair<double, int> chi_square(const std::vector<float>& logits, const SampleParams& params, int draws) {
   const std::vector<double> want = distribution(logits, params);
   base::RandomStream random(9, base::RandomPurpose::test, 1);
   std::vector<int> seen(logits.size(), 0);
   for (int i = 0; i < draws; ++i) {
-    const Draw draw = ops::draw(logits.data(), static_cast<std::int64_t>(logits.size()), params, random.uniform());
-    ++seen[static_cast<std::size_t>(draw.token)];
-    const double logprob = std::log(want[static_cast<std::size_t>(draw.token)]);
+    const SampledToken sample =
+        ops::sample(logits.data(), static_cast<std::int64_t>(logits.size()), params, random.uniform());
+    ++seen[static_cast<std::size_t>(sample.token)];
+    const double logprob = std::log(want[static_cast<std::size_t>(sample.token)]);
     // exp within 2 ulp and fp32 sums of up to 1024 in 4 chains or more; then rounded to fp32 itself.
-    REQUIRE(test::close(draw.logprob, logprob, 3e-5, 0x1p-23));
+    REQUIRE(test::close(sample.logprob, logprob, 3e-5, 0x1p-23));
   }
   double chi2 = 0, rare_want = 0;
   int cells = 0, rare_seen = 0;
@@ -83,9 +84,9 @@ double chi_square_limit(int freedom) {
 TEST_CASE("draws follow the distribution after temperature, top-k and top-p, and name its log-probs") {
   const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
   const std::int64_t vocab = GENERATE(7, 33, 257, 3001);
-  const DrawParams params =
-      GENERATE(DrawParams{1.0F, 1.0F, -1}, DrawParams{0.6F, 1.0F, -1}, DrawParams{1.7F, 1.0F, 5},
-               DrawParams{1.0F, 0.7F, -1}, DrawParams{0.8F, 0.9F, 20}, DrawParams{1.0F, 0.01F, -1});
+  const SampleParams params =
+      GENERATE(SampleParams{1.0F, 1.0F, -1}, SampleParams{0.6F, 1.0F, -1}, SampleParams{1.7F, 1.0F, 5},
+               SampleParams{1.0F, 0.7F, -1}, SampleParams{0.8F, 0.9F, 20}, SampleParams{1.0F, 0.01F, -1});
   CAPTURE(name(ops::isa()), vocab, params.temperature, params.top_p, params.top_k);
   std::vector<float> logits = test::normal_values(vocab, 2.0F, static_cast<std::uint64_t>(vocab));
   logits[3] = -kInfinity;  // never drawn
@@ -98,68 +99,68 @@ TEST_CASE("the uniform number walks the CDF: its ends are the first and last pos
   for (const std::int64_t vocab : {8, 1024, 1025, 5000}) {
     std::vector<float> logits(static_cast<std::size_t>(vocab), 0.0F);
     logits.front() = logits.back() = -kInfinity;
-    CHECK(ops::draw(logits.data(), vocab, {}, 0.0).token == 1);
-    CHECK(ops::draw(logits.data(), vocab, {}, std::nextafter(1.0, 0.0)).token == vocab - 2);
+    CHECK(ops::sample(logits.data(), vocab, {}, 0.0).token == 1);
+    CHECK(ops::sample(logits.data(), vocab, {}, std::nextafter(1.0, 0.0)).token == vocab - 2);
     const std::int64_t possible = vocab - 2, middle = possible / 2;
     const double uniform = (static_cast<double>(middle) + 0.5) / static_cast<double>(possible);
-    CHECK(ops::draw(logits.data(), vocab, {}, uniform).token == 1 + middle);
-    CHECK(ops::draw(logits.data(), vocab, {1, 0.9999F, -1}, 0.0).token == 1);
+    CHECK(ops::sample(logits.data(), vocab, {}, uniform).token == 1 + middle);
+    CHECK(ops::sample(logits.data(), vocab, {1, 0.9999F, -1}, 0.0).token == 1);
   }
   // Whole blocks without weight on either side of the only possible tokens.
   std::vector<float> logits(9000, -kInfinity);
   logits[4000] = logits[4001] = 2.0F;
-  CHECK(ops::draw(logits.data(), 9000, {}, 0.0).token == 4000);
-  CHECK(ops::draw(logits.data(), 9000, {}, 0.5).token == 4001);
-  CHECK(ops::draw(logits.data(), 9000, {}, std::nextafter(1.0, 0.0)).token == 4001);
+  CHECK(ops::sample(logits.data(), 9000, {}, 0.0).token == 4000);
+  CHECK(ops::sample(logits.data(), 9000, {}, 0.5).token == 4001);
+  CHECK(ops::sample(logits.data(), 9000, {}, std::nextafter(1.0, 0.0)).token == 4001);
 }
 
 TEST_CASE("top-k breaks ties by the lower index, top-p takes the smallest prefix that reaches its mass") {
   const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
   const std::vector<float> tied{0, 2, 2, 2, 1};
   for (const double uniform : {0.0, 0.3, 0.6, 0.999}) {
-    const Draw draw = ops::draw(tied.data(), 5, {1, 1, 2}, uniform);
-    CHECK(draw.token == (uniform < 0.5 ? 1 : 2));
-    CHECK(test::close(draw.logprob, std::log(0.5), 1e-6, 0));
+    const SampledToken sample = ops::sample(tied.data(), 5, {1, 1, 2}, uniform);
+    CHECK(sample.token == (uniform < 0.5 ? 1 : 2));
+    CHECK(test::close(sample.logprob, std::log(0.5), 1e-6, 0));
   }
   // Four equal tokens: a mass of 0.5 is exactly two of them, anything above needs three.
   const std::vector<float> equal(4, 1.5F);
-  CHECK(ops::draw(equal.data(), 4, {1, 0.5F, -1}, 0.999).token == 1);
-  CHECK(ops::draw(equal.data(), 4, {1, 0.51F, -1}, 0.999).token == 2);
-  CHECK(ops::draw(equal.data(), 4, {1, 1e-6F, -1}, 0.999).token == 0);
+  CHECK(ops::sample(equal.data(), 4, {1, 0.5F, -1}, 0.999).token == 1);
+  CHECK(ops::sample(equal.data(), 4, {1, 0.51F, -1}, 0.999).token == 2);
+  CHECK(ops::sample(equal.data(), 4, {1, 1e-6F, -1}, 0.999).token == 0);
 }
 
 TEST_CASE("temperature 0 takes the lowest of the largest logits with log-prob 0") {
   const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
   std::vector<float> logits = test::normal_values(999, 1.0F, 3);
   logits[700] = logits[41] = 50.0F;
-  const Draw draw = ops::draw(logits.data(), 999, {0, 1, -1}, 0.99);
-  CHECK(draw.token == 41);
-  CHECK(draw.logprob == 0.0F);
+  const SampledToken sample = ops::sample(logits.data(), 999, {0, 1, -1}, 0.99);
+  CHECK(sample.token == 41);
+  CHECK(sample.logprob == 0.0F);
 }
 
 TEST_CASE("logits far apart neither overflow nor lose the log-prob") {
   const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
   const std::vector<float> logits{-3e38F, 3e38F, 0, -kInfinity};
-  const Draw draw = ops::draw(logits.data(), 4, {}, 0.5);
-  CHECK(draw.token == 1);
-  CHECK(draw.logprob == 0.0F);
+  const SampledToken sample = ops::sample(logits.data(), 4, {}, 0.5);
+  CHECK(sample.token == 1);
+  CHECK(sample.logprob == 0.0F);
 }
 
 TEST_CASE("broken logits are an error, wherever the bad one is") {
   const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
-  const DrawParams params =
-      GENERATE(DrawParams{1, 1, -1}, DrawParams{0, 1, -1}, DrawParams{1, 0.5F, -1}, DrawParams{1, 1, 3});
+  const SampleParams params =
+      GENERATE(SampleParams{1, 1, -1}, SampleParams{0, 1, -1}, SampleParams{1, 0.5F, -1}, SampleParams{1, 1, 3});
   for (const std::int64_t vocab : {5, 33, 2000}) {
     const std::vector<float> good = test::normal_values(vocab, 1.0F, 4);
     for (const std::int64_t at : {std::int64_t{0}, std::int64_t{3}, vocab - 1}) {
       for (const float bad : {std::numeric_limits<float>::quiet_NaN(), kInfinity}) {
         std::vector<float> logits = good;
         logits[static_cast<std::size_t>(at)] = bad;
-        CHECK_THROWS_AS(ops::draw(logits.data(), vocab, params, 0.5), base::Error);
+        CHECK_THROWS_AS(ops::sample(logits.data(), vocab, params, 0.5), base::Error);
       }
     }
     const std::vector<float> none(static_cast<std::size_t>(vocab), -kInfinity);
-    CHECK_THROWS_AS(ops::draw(none.data(), vocab, params, 0.5), base::Error);
+    CHECK_THROWS_AS(ops::sample(none.data(), vocab, params, 0.5), base::Error);
   }
 }
 
@@ -174,7 +175,7 @@ TEST_CASE("a row taken in by tiles draws what the whole row draws, also from a b
   std::map<std::int64_t, int> blocks;
   for (int i = 0; i < 300; ++i) {
     const double uniform = random.uniform();
-    const Draw whole = ops::draw(logits.data(), kVocab, {temperature, 1, -1}, uniform);
+    const SampledToken whole = ops::sample(logits.data(), kVocab, {temperature, 1, -1}, uniform);
     ops::RowSummary row;
     row.begin(temperature);
     for (std::int64_t begin = 0; begin < kVocab; begin += 512) {
@@ -182,7 +183,7 @@ TEST_CASE("a row taken in by tiles draws what the whole row draws, also from a b
     }
     row.end();
     const ops::RowSummary::Place place = row.place(uniform);
-    const Draw tiled = row.draw(place, logits.data() + place.begin);
+    const SampledToken tiled = row.sample(place, logits.data() + place.begin);
     REQUIRE(tiled.token == whole.token);
     REQUIRE(std::bit_cast<std::uint32_t>(tiled.logprob) == std::bit_cast<std::uint32_t>(whole.logprob));
     if (temperature > 0)

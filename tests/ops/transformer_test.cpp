@@ -35,8 +35,8 @@ void check_fused(const std::vector<float>& plain, std::int64_t width, const Acti
   const auto rows = static_cast<std::int64_t>(plain.size()) / width;
   Activations separate(fused.format, rows, width);
   Team team = Team::solo();
-  ops::encode(team, plain.data(), {0, rows}, separate);
-  test::check_same_bits(test::decoded(fused, rows), test::decoded(separate, rows));
+  ops::quantize(team, plain.data(), {0, rows}, separate);
+  test::check_same_bits(test::dequantized(fused, rows), test::dequantized(separate, rows));
 }
 
 }  // namespace
@@ -69,7 +69,7 @@ TEST_CASE("embed copies rows of fp32 and widens rows of bf16") {
   CHECK_THROWS_AS(ops::embed(team, {table.data(), DType::f32, {5, width}}, bad.data(), {0, 1}, x.data()), base::Error);
 }
 
-TEST_CASE("rms_norm equals its definition, and fused encoding equals norm then encode") {
+TEST_CASE("rms_norm equals its definition, and fused quantizing equals norm then quantize") {
   const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
   const std::int64_t width = GENERATE(7, 33, 64, 257);
   const std::int64_t rows = GENERATE(1, 7, 33);
@@ -78,7 +78,7 @@ TEST_CASE("rms_norm equals its definition, and fused encoding equals norm then e
   Team solo = Team::solo();
   ops::rms_norm(solo, x.data(), gain.data(), 1e-6F, {0, rows}, out);
   std::vector<double> want = test::rms_norm(x, gain, 1e-6F);
-  const std::vector<float> got = test::decoded(out, rows);
+  const std::vector<float> got = test::dequantized(out, rows);
   test::check_close(got, want, [&](std::size_t i) { return norm_bound(want[i], width); });
   for (const Format format : {Format::bf16, Format::int8}) {
     Activations fused(format, rows, width);
@@ -87,7 +87,7 @@ TEST_CASE("rms_norm equals its definition, and fused encoding equals norm then e
   }
 }
 
-TEST_CASE("swiglu equals its definition, saturates without NaN, and fused encoding equals swiglu then encode") {
+TEST_CASE("swiglu equals its definition, saturates without NaN, and fused quantizing equals swiglu then quantize") {
   const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
   const std::int64_t width = GENERATE(7, 33, 64, 257);
   const std::int64_t rows = GENERATE(1, 7, 33);
@@ -98,7 +98,7 @@ TEST_CASE("swiglu equals its definition, saturates without NaN, and fused encodi
   Team solo = Team::solo();
   ops::swiglu(solo, gate_up.data(), {0, rows}, out);
   const std::vector<double> want = test::swiglu(gate_up, width);
-  const std::vector<float> got = test::decoded(out, rows);
+  const std::vector<float> got = test::dequantized(out, rows);
   test::check_close(got, want, [&](std::size_t i) { return swiglu_bound(want[i]); });
   for (const Format format : {Format::bf16, Format::int8}) {
     Activations fused(format, rows, width);
@@ -120,7 +120,7 @@ TEST_CASE("rms_norm and swiglu show a NaN in its row and nowhere else") {
   ops::rms_norm(team, x.data(), test::normal_values(kWidth, 1, 7).data(), 1e-6F, {0, 3}, normed);
   ops::swiglu(team, gate_up.data(), {0, 3}, gated);
   for (const Activations* out : {&normed, &gated}) {
-    const std::vector<float> values = test::decoded(*out, 3);
+    const std::vector<float> values = test::dequantized(*out, 3);
     CHECK(std::isfinite(std::accumulate(values.begin(), values.begin() + kWidth, 0.0F)));
     CHECK(std::isnan(values[kWidth + 32]));
     CHECK(std::isfinite(std::accumulate(values.begin() + 2 * kWidth, values.end(), 0.0F)));
@@ -135,12 +135,14 @@ TEST_CASE("norm and swiglu equal torch's") {
   Activations normed(Format::f32, 3, 33);
   ops::rms_norm(team, floats(norm["x"]).data(), floats(norm["gain"]).data(), norm["eps"].get<float>(), {0, 3}, normed);
   const auto want_norm = norm["y"].get<std::vector<double>>();
-  test::check_close(test::decoded(normed, 3), want_norm, [&](std::size_t i) { return norm_bound(want_norm[i], 33); });
+  test::check_close(test::dequantized(normed, 3), want_norm,
+                    [&](std::size_t i) { return norm_bound(want_norm[i], 33); });
 
   Activations gated(Format::f32, 2, 33);
   ops::swiglu(team, floats(all["swiglu"]["gate_up"]).data(), {0, 2}, gated);
   const auto want_gated = all["swiglu"]["y"].get<std::vector<double>>();
-  test::check_close(test::decoded(gated, 2), want_gated, [&](std::size_t i) { return swiglu_bound(want_gated[i]); });
+  test::check_close(test::dequantized(gated, 2), want_gated,
+                    [&](std::size_t i) { return swiglu_bound(want_gated[i]); });
 }
 
 TEST_CASE("the rope table is cos and sin in double precision, rounded once") {

@@ -1,4 +1,4 @@
-// Codes the other way round, against what decoding says of them.
+// Codes transposed, against what decoding says of them.
 #include "ops/transposed.h"
 
 #include <cmath>
@@ -20,7 +20,7 @@ struct Shape {
 // Around a word's four inputs, a vector's sixteen bytes and a panel's 64 columns.
 const std::vector<Shape> kShapes{{1, 1}, {1, 7}, {7, 33}, {33, 64}, {64, 257}, {257, 65}, {130, 3}, {66, 200}};
 
-std::vector<float> decoded(const PackedLinear& packed) {
+std::vector<float> dequantized(const PackedLinear& packed) {
   std::vector<float> values(static_cast<std::size_t>(packed.out * packed.in));
   ops::unpack_rows(packed, 0, packed.out, values.data());
   return values;
@@ -33,19 +33,19 @@ void by_two(const Body& body) {
 }
 
 void check_unscaled(const PackedLinear& packed) {
-  const std::vector<float> codes = decoded(packed);
+  const std::vector<float> quantized = dequantized(packed);
   for (std::int64_t out = 0; out < packed.out; ++out) {
     CHECK(packed.scales.as<float>()[out] == 1.0F);
     std::int64_t sum = 0;
     for (std::int64_t in = 0; in < packed.in; ++in)
-      sum += std::lround(codes[static_cast<std::size_t>(out * packed.in + in)]);
+      sum += std::lround(quantized[static_cast<std::size_t>(out * packed.in + in)]);
     CHECK(packed.column_sums.as<std::int32_t>()[out] == 128 * sum);
   }
 }
 
 }  // namespace
 
-TEST_CASE("a weight's codes transposed are its codes") {
+TEST_CASE("a weight's quantized values transposed are its values") {
   for (const auto& [out, in] : kShapes) {
     CAPTURE(out, in);
     const std::vector<float> values = test::normal_values(out * in, 1.0F, static_cast<std::uint64_t>(out + in));
@@ -53,8 +53,8 @@ TEST_CASE("a weight's codes transposed are its codes") {
     Team alone = Team::solo();
     REQUIRE(ops::pack_rows(alone, values.data(), out, 0, weight));
     PackedLinear transposed = ops::make_unscaled(in, out);
-    by_two([&](Team& team) { ops::transpose_codes(team, weight, transposed); });
-    const std::vector<float> want = decoded(weight), got = decoded(transposed);
+    by_two([&](Team& team) { ops::transpose_quantized(team, weight, transposed); });
+    const std::vector<float> want = dequantized(weight), got = dequantized(transposed);
     std::int64_t differ = 0;
     for (std::int64_t o = 0; o < out; ++o) {
       for (std::int64_t i = 0; i < in; ++i) {
@@ -67,39 +67,39 @@ TEST_CASE("a weight's codes transposed are its codes") {
   }
 }
 
-TEST_CASE("activations' codes as a weight are their codes") {
+TEST_CASE("activations' quantized values as a weight are their values") {
   for (const auto& [rows, width] : kShapes) {
     CAPTURE(rows, width);
     const std::vector<float> values = test::normal_values(rows * width, 1.0F, static_cast<std::uint64_t>(rows));
     Activations x(Format::int8, rows, width);
     Team alone = Team::solo();
-    ops::encode(alone, values.data(), {0, rows}, x);
+    ops::quantize(alone, values.data(), {0, rows}, x);
     PackedLinear transposed = ops::make_unscaled(width, rows);
-    by_two([&](Team& team) { ops::transpose_codes(team, x, transposed); });
-    const std::vector<float> got = decoded(transposed);
+    by_two([&](Team& team) { ops::transpose_quantized(team, x, transposed); });
+    const std::vector<float> got = dequantized(transposed);
     std::int64_t differ = 0;
     for (std::int64_t row = 0; row < rows; ++row) {
-      const auto* codes = static_cast<const std::int8_t*>(x.row(row));
+      const auto* quantized = static_cast<const std::int8_t*>(x.row(row));
       for (std::int64_t i = 0; i < width; ++i)
-        differ += got[static_cast<std::size_t>(i * rows + row)] != static_cast<float>(codes[i]);
+        differ += got[static_cast<std::size_t>(i * rows + row)] != static_cast<float>(quantized[i]);
     }
     CHECK(differ == 0);
     check_unscaled(transposed);
   }
 }
 
-TEST_CASE("only int8 codes are transposed, to the shape that they have then") {
+TEST_CASE("only int8 values are transposed, to the shape that they have then") {
   Team alone = Team::solo();
   const PackedLinear bf16 = ops::make_packed_linear(Format::bf16, 4, 8, false);
   PackedLinear to = ops::make_unscaled(8, 4), other = ops::make_unscaled(4, 8);
-  CHECK_THROWS_WITH(ops::transpose_codes(alone, bf16, to), Catch::Contains("int8"));
+  CHECK_THROWS_WITH(ops::transpose_quantized(alone, bf16, to), Catch::Contains("int8"));
   const PackedLinear int8 = ops::make_packed_linear(Format::int8, 4, 8, false);
-  CHECK_THROWS_WITH(ops::transpose_codes(alone, int8, other), Catch::Contains("transposed shape"));
+  CHECK_THROWS_WITH(ops::transpose_quantized(alone, int8, other), Catch::Contains("transposed shape"));
   const Activations x(Format::int8, 8, 4);
-  CHECK_THROWS_WITH(ops::transpose_codes(alone, x, to), Catch::Contains("transposed shape"));
+  CHECK_THROWS_WITH(ops::transpose_quantized(alone, x, to), Catch::Contains("transposed shape"));
 }
 
-TEST_CASE("a weight's e4m3 blocks transposed are its codes under its scales, tensor by tensor") {
+TEST_CASE("a weight's e4m3 blocks transposed are its values under its scales, tensor by tensor") {
   struct Layer {
     std::vector<std::int64_t> tensors;
     std::int64_t in;
@@ -128,7 +128,7 @@ TEST_CASE("a weight's e4m3 blocks transposed are its codes under its scales, ten
     PackedLinear transposed = ops::make_packed_linear(Format::fp8_block128, in, places.back() + 1, false);
     by_two([&](Team& team) { ops::transpose_blocks(team, weight, transposed); });
 
-    const std::vector<float> values = decoded(weight), got = decoded(transposed);
+    const std::vector<float> values = dequantized(weight), got = dequantized(transposed);
     std::vector<float> want(got.size(), 0.0F), row(static_cast<std::size_t>(out)), spread(places.size());
     for (std::int64_t i = 0; i < in; ++i) {
       for (std::int64_t o = 0; o < out; ++o) {
@@ -144,7 +144,7 @@ TEST_CASE("a weight's e4m3 blocks transposed are its codes under its scales, ten
   }
 }
 
-TEST_CASE("columns in runs of 128 rows are encoded as the reference codec encodes them") {
+TEST_CASE("columns in segments of 128 rows are quantized as the reference quantizes them") {
   for (const auto& [rows, width] : kShapes) {
     CAPTURE(rows, width);
     std::vector<float> values = test::normal_values(rows * width, 1.0F, static_cast<std::uint64_t>(3 * rows));
@@ -155,8 +155,8 @@ TEST_CASE("columns in runs of 128 rows are encoded as the reference codec encode
     if (width > 2) at(rows - 1, 0) = std::nanf(""), at(rows / 2, 1) = -std::numeric_limits<float>::infinity();
     PackedLinear to = ops::make_packed_linear(Format::fp8_block128, width, rows, false);
     for (std::int64_t row = 0; row < rows; row += 128)
-      ops::encode_columns(values.data() + row * width, row, std::min<std::int64_t>(128, rows - row), to);
-    const std::vector<float> got = decoded(to);
+      ops::quantize_columns(values.data() + row * width, row, std::min<std::int64_t>(128, rows - row), to);
+    const std::vector<float> got = dequantized(to);
     for (std::int64_t c = 0; c < width; ++c) {
       std::vector<float> column, want(static_cast<std::size_t>(rows));
       for (std::int64_t row = 0; row < rows; ++row) column.push_back(at(row, c));
@@ -177,7 +177,7 @@ TEST_CASE("only blocks of e4m3 are transposed and filled, in their shapes") {
   blocks.tensors = {4, 5};
   CHECK_THROWS_WITH(ops::transposed_inputs(blocks), Catch::Contains("8 outputs"));
   const std::vector<float> rows(8 * 128);
-  CHECK_THROWS_WITH(ops::encode_columns(rows.data(), 0, 8, channels), Catch::Contains("block128"));
-  CHECK_THROWS_WITH(ops::encode_columns(rows.data(), 64, 128, blocks), Catch::Contains("a block of rows"));
-  CHECK_THROWS_WITH(ops::encode_columns(rows.data(), 256, 128, blocks), Catch::Contains("a block of rows"));
+  CHECK_THROWS_WITH(ops::quantize_columns(rows.data(), 0, 8, channels), Catch::Contains("block128"));
+  CHECK_THROWS_WITH(ops::quantize_columns(rows.data(), 64, 128, blocks), Catch::Contains("a block of rows"));
+  CHECK_THROWS_WITH(ops::quantize_columns(rows.data(), 256, 128, blocks), Catch::Contains("a block of rows"));
 }

@@ -23,7 +23,7 @@ struct Problem {
   std::int64_t num_heads, num_kv_heads, head_dim;
   std::vector<float> qkv, d_out;
   std::vector<std::uint8_t> continues;  ///< empty: no sequence has a prefix
-  ProductType products = ProductType::f32;
+  MatmulType products = MatmulType::f32;
 
   Problem(const std::vector<std::int32_t>& lengths, std::int64_t heads, std::int64_t kv_heads, std::int64_t dim)
       : num_heads(heads), num_kv_heads(kv_heads), head_dim(dim) {
@@ -153,7 +153,7 @@ TEST_CASE("packed attention and its gradients are those of fp64 loops") {
 }
 
 TEST_CASE("attention does not see other sequences, nor how many threads work") {
-  const auto products = GENERATE(ProductType::f32, ProductType::bf16);
+  const auto products = GENERATE(MatmulType::f32, MatmulType::bf16);
   on_each_isa([products] {
     Problem together({33, 7, 100}, 4, 2, 18);
     together.products = products;
@@ -178,7 +178,7 @@ TEST_CASE("attention does not see other sequences, nor how many threads work") {
 TEST_CASE("attention does not read what its memory held before") {
   const int before = base::num_threads();
   base::set_num_threads(1);
-  for (const ProductType products : {ProductType::f32, ProductType::bf16}) {
+  for (const MatmulType products : {MatmulType::f32, MatmulType::bf16}) {
     on_each_isa([products] {
       Problem problem({33, 7, 21}, 4, 2, 18);  // nothing a whole number of vectors or tiles
       problem.continues = {0, 1, 0};
@@ -229,8 +229,8 @@ TEST_CASE("a prefix shared by several sequences is as if it stood before each") 
   for (std::size_t row = 0; row < from.size(); ++row) {
     for (std::size_t c = 0; c < width; ++c) want_d_qkv[from[row] * width + c] += exact.d_qkv[row * width + c];
   }
-  shared.products = whole.products = GENERATE(ProductType::f32, ProductType::bf16);
-  const double bound = shared.products == ProductType::f32 ? 5e-5 : 6e-2;
+  shared.products = whole.products = GENERATE(MatmulType::f32, MatmulType::bf16);
+  const double bound = shared.products == MatmulType::f32 ? 5e-5 : 6e-2;
   on_each_isa([&] {
     const Result got = run(shared), plain = run(whole);
     bool same = true;
@@ -252,7 +252,7 @@ TEST_CASE("products of bf16 operands round softmax weights and gradients of scor
       for (float& value : *values) value = base::to_float(base::to_bf16(value));
     const Reference want(problem);
     const Result wide = run(problem);
-    problem.products = ProductType::bf16;
+    problem.products = MatmulType::bf16;
     on_each_isa([&] {
       const Result got = run(problem);
       // Each weight is off by 2^-9 of itself at most, and so is their sum: 2^-8 of values below 5. Gradients are sums

@@ -41,11 +41,11 @@ nlohmann::json checksums(const std::vector<float>& values, std::int64_t width) {
 
 struct Encoded {
   float scale;
-  std::vector<std::int8_t> codes;
+  std::vector<std::int8_t> quantized;
 };
-Encoded encode(const std::vector<float>& values) {
+Encoded quantize(const std::vector<float>& values) {
   Encoded out{0, std::vector<std::int8_t>(values.size(), 77)};
-  out.scale = quant::encode_int8(values, out.codes);
+  out.scale = quant::quantize_int8(values, out.quantized);
   return out;
 }
 
@@ -89,20 +89,20 @@ TEST_CASE("weights and activations of every scaled format are numpy's, bit for b
   CHECK(found == 7);
 }
 
-TEST_CASE("int8 codes and scales equal numpy's, ties and extremes included") {
+TEST_CASE("int8 values and scales equal numpy's, ties and extremes included") {
   const nlohmann::json cases = golden()["cases"];
   REQUIRE(cases.size() == 9);
   for (const auto& row : cases) {
     std::vector<float> values;
     for (const std::uint32_t bits : row["bits"]) values.push_back(from_bits(bits));
-    const Encoded got = encode(values);
+    const Encoded got = quantize(values);
     CHECK(std::bit_cast<std::uint32_t>(got.scale) == row["scale_bits"].get<std::uint32_t>());
     const auto want = row["codes"].get<std::vector<std::int8_t>>();
-    CHECK(got.codes == want);
+    CHECK(got.quantized == want);
   }
 }
 
-TEST_CASE("int8 codes of every finite bf16 number equal numpy's") {
+TEST_CASE("int8 values of every finite bf16 number equal numpy's") {
   const nlohmann::json rows = golden()["all_bf16"];
   REQUIRE(rows.size() == 254);  // 256 neighbors each; all but the two rows that hold infinity and NaN
   for (const auto& row : rows) {
@@ -110,9 +110,9 @@ TEST_CASE("int8 codes of every finite bf16 number equal numpy's") {
     for (std::uint32_t low = 0; low < 256; ++low) {
       values.push_back(from_bits((row["high"].get<std::uint32_t>() * 256 + low) << 16));
     }
-    const Encoded got = encode(values);
+    const Encoded got = quantize(values);
     std::int64_t weighted = 0;
-    for (std::size_t i = 0; i < values.size(); ++i) weighted += static_cast<std::int64_t>(i + 1) * got.codes[i];
+    for (std::size_t i = 0; i < values.size(); ++i) weighted += static_cast<std::int64_t>(i + 1) * got.quantized[i];
     CAPTURE(row["high"].get<int>());
     CHECK(std::bit_cast<std::uint32_t>(got.scale) == row["scale_bits"].get<std::uint32_t>());
     CHECK(weighted == row["weighted_sum"].get<std::int64_t>());
@@ -121,31 +121,31 @@ TEST_CASE("int8 codes of every finite bf16 number equal numpy's") {
 
 TEST_CASE("int8 rows that are not finite get a NaN scale, zero rows a zero one") {
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
-    const Encoded got = encode({1.0F, -bad, 2.0F});
+    const Encoded got = quantize({1.0F, -bad, 2.0F});
     CHECK(std::isnan(got.scale));
   }
-  const Encoded zero = encode({0.0F, -0.0F});
+  const Encoded zero = quantize({0.0F, -0.0F});
   CHECK(zero.scale == 0.0F);
-  CHECK(zero.codes == std::vector<std::int8_t>{0, 0});
+  CHECK(zero.quantized == std::vector<std::int8_t>{0, 0});
 }
 
 TEST_CASE("an int8 round trip is within half a step, and encoding it again changes nothing") {
   base::RandomStream random(2, base::RandomPurpose::test, 0);
   std::vector<float> values(257);
   for (float& value : values) value = random.normal();
-  const Encoded first = encode(values);
-  std::vector<float> decoded(values.size());
-  quant::decode_int8(first.codes, first.scale, decoded);
+  const Encoded first = quantize(values);
+  std::vector<float> dequantized(values.size());
+  quant::dequantize_int8(first.quantized, first.scale, dequantized);
   for (std::size_t i = 0; i < values.size(); ++i) {
     // Half a step, and the rounding of the quotient and of the product: 127 · 2⁻²⁴ of a step each.
-    CHECK(std::fabs(decoded[i] - values[i]) <= (0.5F + 254 * 0x1p-24F) * first.scale);
+    CHECK(std::fabs(dequantized[i] - values[i]) <= (0.5F + 254 * 0x1p-24F) * first.scale);
   }
-  CHECK(encode(decoded).codes == first.codes);
+  CHECK(quantize(dequantized).quantized == first.quantized);
 }
 
 TEST_CASE("format error measures are those of hand-made vectors") {
-  const std::vector<float> original{3, 4, 0}, decoded{3, 4, 5};
-  const quant::FormatError error = quant::format_error(original, decoded);
+  const std::vector<float> original{3, 4, 0}, dequantized{3, 4, 5};
+  const quant::FormatError error = quant::format_error(original, dequantized);
   CHECK(error.max_abs == 5);
   CHECK(test::close(error.rms, std::sqrt(25.0 / 3), 0, 1e-15));
   CHECK(error.snr_db == 0);
@@ -161,11 +161,11 @@ TEST_CASE("format error measures are those of hand-made vectors") {
 TEST_CASE("int8 keeps a normal row's signal 40 dB above its error") {
   // Uniform error of a step amax/127 with amax near 3.3 σ: 10·log10(12·127²/3.3²) = 42.5 dB.
   base::RandomStream random(2, base::RandomPurpose::test, 1);
-  std::vector<float> values(768), decoded(768);
+  std::vector<float> values(768), dequantized(768);
   for (float& value : values) value = random.normal();
-  const Encoded got = encode(values);
-  quant::decode_int8(got.codes, got.scale, decoded);
-  const quant::FormatError error = quant::format_error(values, decoded);
+  const Encoded got = quantize(values);
+  quant::dequantize_int8(got.quantized, got.scale, dequantized);
+  const quant::FormatError error = quant::format_error(values, dequantized);
   CHECK(error.snr_db > 40);
   CHECK(error.snr_db < 46);
   CHECK(error.cosine > 0.9999);

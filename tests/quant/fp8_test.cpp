@@ -21,14 +21,14 @@ nlohmann::json golden() {
 
 }  // namespace
 
-TEST_CASE("e4m3 codes of every bf16 number are torch's") {
+TEST_CASE("e4m3 values of every bf16 number are torch's") {
   const auto runs = golden()["codes"].get<std::vector<int>>();
   std::uint32_t number = 0;
   int num_wrong = 0;
   for (std::size_t run = 0; run < runs.size(); run += 2) {
     for (int i = 0; i < runs[run + 1]; ++i, ++number) {
       const float value = std::bit_cast<float>(number << 16);
-      const int code = quant::encode_fp8(value);
+      const int code = quant::quantize_fp8(value);
       // Of a NaN torch keeps the sign too, whatever its bits.
       num_wrong += std::isnan(value) ? (code & 0x7f) != 0x7f : code != runs[run];
     }
@@ -41,23 +41,23 @@ TEST_CASE("e4m3 values of every code are torch's, and come back as the same code
   const auto values = golden()["values"].get<std::vector<std::uint32_t>>();
   REQUIRE(values.size() == 256);
   for (int code = 0; code < 256; ++code) {
-    const float value = quant::decode_fp8(static_cast<std::uint8_t>(code));
+    const float value = quant::dequantize_fp8(static_cast<std::uint8_t>(code));
     CAPTURE(code);
     if ((code & 0x7f) == 0x7f) {
       CHECK(std::isnan(value));
     } else {
       CHECK(std::bit_cast<std::uint32_t>(value) == values[static_cast<std::size_t>(code)]);
-      CHECK(quant::encode_fp8(value) == code);
+      CHECK(quant::quantize_fp8(value) == code);
     }
   }
 }
 
 TEST_CASE("e4m3 rounds ties to even and saturates") {
-  CHECK(quant::encode_fp8(std::numeric_limits<float>::infinity()) == 0x7e);
-  CHECK(quant::encode_fp8(-1e30F) == 0xfe);
-  CHECK(quant::decode_fp8(quant::encode_fp8(17.0F)) == 16.0F);                         // between 16 and 18
-  CHECK(quant::decode_fp8(quant::encode_fp8(19.0F)) == 20.0F);                         // between 18 and 20
-  CHECK(quant::encode_fp8(std::nextafter(17.0F, 18.0F)) == quant::encode_fp8(18.0F));  // fp32 is rounded once
-  CHECK(quant::encode_fp8(0x1p-10F) == 0);                                             // between 0 and 2⁻⁹
-  CHECK(quant::encode_fp8(-0.0F) == 0x80);
+  CHECK(quant::quantize_fp8(std::numeric_limits<float>::infinity()) == 0x7e);
+  CHECK(quant::quantize_fp8(-1e30F) == 0xfe);
+  CHECK(quant::dequantize_fp8(quant::quantize_fp8(17.0F)) == 16.0F);                       // between 16 and 18
+  CHECK(quant::dequantize_fp8(quant::quantize_fp8(19.0F)) == 20.0F);                       // between 18 and 20
+  CHECK(quant::quantize_fp8(std::nextafter(17.0F, 18.0F)) == quant::quantize_fp8(18.0F));  // fp32 is rounded once
+  CHECK(quant::quantize_fp8(0x1p-10F) == 0);                                               // between 0 and 2⁻⁹
+  CHECK(quant::quantize_fp8(-0.0F) == 0x80);
 }

@@ -46,7 +46,7 @@ double gap(config::LearnerForward forward, quant::Format format, quant::KvFormat
 struct BitwiseCase {
   quant::Format weights;
   quant::KvFormat kv;
-  ops::DrawParams drawn;
+  ops::SampleParams drawn;
   bool qk_norm, qkv_bias, o_bias;
   std::int64_t min_tokens;
 };
@@ -128,8 +128,8 @@ TEST_CASE("log-probs after top-k and top-p are the sampler's: both renormalize o
   learner::Learner learner(config, test::tiny_weights(config), test::options(), *world);
   model::Snapshot snapshot(config, quant::Format::f32);
   learner.publish(snapshot, 0);
-  for (const ops::DrawParams& params : {ops::DrawParams{0.7F, 0.6F, -1}, ops::DrawParams{1.0F, 1.0F, 3},
-                                        ops::DrawParams{1.3F, 0.8F, 5}, ops::DrawParams{1.0F, 1.0F, -1}}) {
+  for (const ops::SampleParams& params : {ops::SampleParams{0.7F, 0.6F, -1}, ops::SampleParams{1.0F, 1.0F, 3},
+                                          ops::SampleParams{1.3F, 0.8F, 5}, ops::SampleParams{1.0F, 1.0F, -1}}) {
     CAPTURE(params.temperature, params.top_p, params.top_k);
     const test::Sequence sequence = test::random_sequence(1, 4, 50, config.vocab_size);
     const std::vector<float> logits = decoder::forced_logits(snapshot, sequence.tokens);
@@ -137,7 +137,7 @@ TEST_CASE("log-probs after top-k and top-p are the sampler's: both renormalize o
     std::vector<float> drawn(batch.tokens.size());
     for (std::size_t t = 0; t < drawn.size(); ++t) {
       const double uniform = static_cast<double>(t * 37 % 53) / 53;
-      const ops::Draw draw = ops::draw(logits.data() + t * 37, config.vocab_size, params, uniform);
+      const ops::SampledToken draw = ops::sample(logits.data() + t * 37, config.vocab_size, params, uniform);
       batch.targets[t] = draw.token;
       drawn[t] = draw.logprob;
     }

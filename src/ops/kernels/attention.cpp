@@ -25,13 +25,13 @@ constexpr std::int64_t kWordBytes = 4;
 constexpr std::int64_t ceil_div(std::int64_t count, std::int64_t divisor) { return (count + divisor - 1) / divisor; }
 
 /// Rows that follow each other, and how many positions, in whole spans, they all see on the same pages.
-struct Run {
+struct RowGroup {
   const AttentionTask* tasks = nullptr;
   std::int64_t num_rows = 0, shared = 0;
 };
 
 /// What is attended to at a time: positions, on the pages of the first of some rows.
-struct Piece {
+struct Segment {
   const AttentionTask* tasks = nullptr;
   std::int64_t num_rows = 0, begin = 0, end = 0;
 
@@ -39,28 +39,28 @@ struct Piece {
   std::int64_t num_pages() const { return begin == end ? 0 : ceil_div(end, tasks->page_size) - first_page(); }
 };
 
-/// A run's pieces: 0, what its rows share, then what each of them sees besides.
-Piece piece_of(const Run& run, std::int64_t idx) {
-  if (idx == 0) return {run.tasks, run.num_rows, 0, run.shared};
-  const AttentionTask* task = run.tasks + idx - 1;
-  return {task, 1, run.shared, task->num_positions};
+/// A group's segments: 0, what its rows share, then what each of them sees besides.
+Segment segment_of(const RowGroup& group, std::int64_t idx) {
+  if (idx == 0) return {group.tasks, group.num_rows, 0, group.shared};
+  const AttentionTask* task = group.tasks + idx - 1;
+  return {task, 1, group.shared, task->num_positions};
 }
 
-class Runs {
+class RowGroups {
  public:
-  Runs(const AttentionTask* tasks, std::int64_t num_tasks) : next_(tasks), end_(tasks + num_tasks) {}
+  RowGroups(const AttentionTask* tasks, std::int64_t num_tasks) : next_(tasks), end_(tasks + num_tasks) {}
   /// False after the last one.
-  bool next(Run& run) {
+  bool next(RowGroup& group) {
     if (next_ == end_) return false;
-    run = {next_, 1, next_->num_positions / kSpan * kSpan};
-    while (run.num_rows < kAttentionRows && next_ + run.num_rows != end_) {
-      const std::int64_t with_next = in_common(*next_, next_[run.num_rows], run.shared);
+    group = {next_, 1, next_->num_positions / kSpan * kSpan};
+    while (group.num_rows < kAttentionRows && next_ + group.num_rows != end_) {
+      const std::int64_t with_next = in_common(*next_, next_[group.num_rows], group.shared);
       // One row more saves what it shares, and costs the others what only they did.
-      if (with_next <= (run.num_rows - 1) * (run.shared - with_next)) break;
-      run.shared = with_next;
-      ++run.num_rows;
+      if (with_next <= (group.num_rows - 1) * (group.shared - with_next)) break;
+      group.shared = with_next;
+      ++group.num_rows;
     }
-    next_ += run.num_rows;
+    next_ += group.num_rows;
     return true;
   }
 
@@ -77,12 +77,12 @@ class Runs {
   const AttentionTask *next_, *end_;
 };
 
-/// Asks for the lines of all runs' pages some microseconds before they are needed, one for each that is read. Pages
+/// Asks for the lines of all groups' pages some microseconds before they are needed, one for each that is read. Pages
 /// lie anywhere and are short, so the processor's own prefetching stops at their ends; all heads of a page in their
 /// order in memory is what the memory is fastest at.
 class Ahead {
  public:
-  Ahead(const AttentionTask* tasks, std::int64_t num_tasks) : runs_(tasks, num_tasks) {
+  Ahead(const AttentionTask* tasks, std::int64_t num_tasks) : groups_(tasks, num_tasks) {
     next_lines();
     for (std::int64_t i = 0; i < kLines; ++i) ask_line();
   }
@@ -95,10 +95,10 @@ class Ahead {
     at_ += kLinesRead * step_;
     if (at_ >= lines_end_) next_lines();
   }
-  /// When a piece is done: catches up with the lines that it read without asking.
-  void end_of(const Piece& piece) {
-    const AttentionTask& task = *piece.tasks;
-    passed_ += 2 * piece.num_pages() * ceil_div(task.num_heads * task.head_bytes, kLine);
+  /// When a segment is done: catches up with the lines that it read without asking.
+  void end_of(const Segment& segment) {
+    const AttentionTask& task = *segment.tasks;
+    passed_ += 2 * segment.num_pages() * ceil_div(task.num_heads * task.head_bytes, kLine);
     while (step_ > 0 && asked_ - (lines_end_ - at_) / kLine < passed_ + kLines) ask_line();
   }
 
@@ -114,15 +114,15 @@ class Ahead {
   /// The lines of one page's keys, or of its values.
   void next_lines() {
     while (page_ == pages_end_) {
-      if (piece_idx_ > run_.num_rows) {
-        piece_idx_ = 0;
-        if (!runs_.next(run_)) return stop();
+      if (segment_idx_ > group_.num_rows) {
+        segment_idx_ = 0;
+        if (!groups_.next(group_)) return stop();
       }
-      piece_ = piece_of(run_, piece_idx_++);
-      page_ = piece_.first_page();
-      pages_end_ = piece_.tasks->page_size > kLongestPage ? page_ : page_ + piece_.num_pages();
+      segment_ = segment_of(group_, segment_idx_++);
+      page_ = segment_.first_page();
+      pages_end_ = segment_.tasks->page_size > kLongestPage ? page_ : page_ + segment_.num_pages();
     }
-    const AttentionTask& task = *piece_.tasks;
+    const AttentionTask& task = *segment_.tasks;
     at_ = (in_values_ ? task.values : task.keys) + task.page_table[page_] * task.page_bytes;
     lines_end_ = at_ + task.num_heads * task.head_bytes;
     asked_ += ceil_div(lines_end_ - at_, kLine);
@@ -136,18 +136,18 @@ class Ahead {
     lines_end_ = at_ + 1;
   }
 
-  Runs runs_;
-  Run run_;
-  std::int64_t piece_idx_ = 1;  // the next one of run_, which has none yet
-  Piece piece_;
-  std::int64_t page_ = 0, pages_end_ = 0;  // of piece_, what is not asked for yet
+  RowGroups groups_;
+  RowGroup group_;
+  std::int64_t segment_idx_ = 1;  // the next one of group_, which has none yet
+  Segment segment_;
+  std::int64_t page_ = 0, pages_end_ = 0;  // of segment_, what is not asked for yet
   const std::byte *at_ = nullptr, *lines_end_ = nullptr;
   std::int64_t step_ = kLine, passed_ = 0;
   std::int64_t asked_ = 0;  // when the present lines are
   bool in_values_ = false;
 };
 
-/// Where one kv head's codes and scales of a span's positions lie, in blocks of kBlock.
+/// Where one kv head's quantized values and scales of a span's positions lie, in blocks of kBlock.
 struct Span {
   std::int64_t count = 0;  ///< positions
   std::int64_t head_dim = 0, page_size = 0, scales = 0;
@@ -317,11 +317,11 @@ void find_blocks(const AttentionTask& task, std::int64_t begin, Span& span) {
   }
 }
 
-/// Pages of any size: the span's positions of one head as one page of kSpan, with the same codes.
+/// Pages of any size: the span's positions of one head as one page of kSpan, with the same quantized values.
 template <class Kv>
 void put_together(const AttentionTask& task, std::int64_t begin, Span& span, std::byte* memory) {
-  constexpr std::int64_t kCode = kWordBytes / Kv::kWord, kScale = sizeof(float);
-  const std::int64_t side_bytes = ceil_div(task.head_dim, Kv::kWord) * Kv::kWord * kCode * kSpan;
+  constexpr std::int64_t kValue = kWordBytes / Kv::kWord, kScale = sizeof(float);
+  const std::int64_t side_bytes = ceil_div(task.head_dim, Kv::kWord) * Kv::kWord * kValue * kSpan;
   std::byte *keys = memory, *values = memory + side_bytes + kSpan * kScale;
   for (std::int64_t t = 0; t < span.count; ++t) {
     const std::int64_t page = task.page_table[(begin + t) / task.page_size] * task.page_bytes;
@@ -333,8 +333,9 @@ void put_together(const AttentionTask& task, std::int64_t begin, Span& span, std
       copy(keys + (word * kSpan + t) * kWordBytes, span.keys + page + (word * task.page_size + slot) * kWordBytes,
            kWordBytes);
     for (std::int64_t e = 0; e < task.head_dim; ++e)
-      copy(values + ((t / Kv::kWord * task.head_dim + e) * Kv::kWord + t % Kv::kWord) * kCode,
-           span.values + page + ((slot / Kv::kWord * task.head_dim + e) * Kv::kWord + slot % Kv::kWord) * kCode, kCode);
+      copy(values + ((t / Kv::kWord * task.head_dim + e) * Kv::kWord + t % Kv::kWord) * kValue,
+           span.values + page + ((slot / Kv::kWord * task.head_dim + e) * Kv::kWord + slot % Kv::kWord) * kValue,
+           kValue);
     if constexpr (Kv::kTokenScales) {
       copy(keys + side_bytes + t * kScale, span.keys + page + task.scales + slot * kScale, kScale);
       copy(values + side_bytes + t * kScale, span.values + page + task.scales + slot * kScale, kScale);
@@ -347,33 +348,33 @@ void put_together(const AttentionTask& task, std::int64_t begin, Span& span, std
   span.scales = side_bytes;
 }
 
-/// The query heads of a run's rows and what they have so far, those of one kv head together, in the rows' order.
+/// The query heads of a group's rows and what they have so far, those of one kv head together, in the rows' order.
 template <class Kv>
-class RunQueries {
+class GroupQueries {
  public:
-  RunQueries(const Run& run, float* scratch)
-      : run_(run), scores_(scratch), weights_(reinterpret_cast<std::byte*>(scores_ + 4 * kSpan)) {
-    const std::int64_t head_dim = run.tasks->head_dim,
-                       num_q = run.num_rows * run.tasks->num_heads * run.tasks->num_queries;
+  GroupQueries(const RowGroup& group, float* scratch)
+      : group_(group), scores_(scratch), weights_(reinterpret_cast<std::byte*>(scores_ + 4 * kSpan)) {
+    const std::int64_t head_dim = group.tasks->head_dim,
+                       num_q = group.num_rows * group.tasks->num_heads * group.tasks->num_queries;
     pages_ = weights_ + 4 * attention_operand_bytes(kSpan);
-    std::byte* codes = pages_ + kSpan * (2 * (head_dim + 4) + 2) * 4;
-    queries_ = reinterpret_cast<typename Kv::Operand*>(codes + num_q * attention_operand_bytes(head_dim));
+    std::byte* quantized = pages_ + kSpan * (2 * (head_dim + 4) + 2) * 4;
+    queries_ = reinterpret_cast<typename Kv::Operand*>(quantized + num_q * attention_operand_bytes(head_dim));
     contexts_ = reinterpret_cast<float**>(queries_ + num_q);
     running_ = reinterpret_cast<Running*>(contexts_ + num_q);
     for_each([&](const AttentionTask& task, std::int64_t head, std::int64_t n, std::int64_t idx) {
       const float key_scale = task.key_scales != nullptr ? task.key_scales[head] : 1.0F;
       queries_[idx] = Kv::prepare(task.q + n * head_dim, head_dim, task.softmax_scale * key_scale,
-                                  codes + idx * attention_operand_bytes(head_dim));
+                                  quantized + idx * attention_operand_bytes(head_dim));
       contexts_[idx] = task.context + n * head_dim;
     });
   }
 
-  void attend(const Piece& piece, Ahead& ahead) {
-    const AttentionTask& task = *piece.tasks;
+  void attend(const Segment& segment, Ahead& ahead) {
+    const AttentionTask& task = *segment.tasks;
     Span span;
     span.head_dim = task.head_dim;
-    for (std::int64_t begin = piece.begin; begin < piece.end; begin += kSpan) {
-      span.count = piece.end - begin < kSpan ? piece.end - begin : kSpan;
+    for (std::int64_t begin = segment.begin; begin < segment.end; begin += kSpan) {
+      span.count = segment.end - begin < kSpan ? segment.end - begin : kSpan;
       const bool in_blocks = task.page_size % kBlock == 0;
       if (in_blocks) find_blocks(task, begin, span);
       for (std::int64_t head = 0; head < task.num_heads; ++head) {
@@ -382,8 +383,8 @@ class RunQueries {
         span.keys = task.keys + head * task.head_bytes;
         span.values = task.values + head * task.head_bytes;
         if (!in_blocks) put_together<Kv>(task, begin, span, pages_);
-        std::int64_t idx = index(piece.tasks - run_.tasks, head, 0);
-        for (std::int64_t left = piece.num_rows * task.num_queries; left > 0; left -= Kv::kMaxQueries) {
+        std::int64_t idx = index(segment.tasks - group_.tasks, head, 0);
+        for (std::int64_t left = segment.num_rows * task.num_queries; left > 0; left -= Kv::kMaxQueries) {
           with_count<Kv::kMaxQueries>(left < Kv::kMaxQueries ? left : Kv::kMaxQueries, [&](auto count) {
             attend_span<Kv, decltype(count)::value>(span, begin == 0, queries_ + idx, contexts_ + idx, running_ + idx,
                                                     scores_, weights_, ahead);
@@ -392,7 +393,7 @@ class RunQueries {
         }
       }
     }
-    ahead.end_of(piece);
+    ahead.end_of(segment);
   }
 
   void finish() {
@@ -408,19 +409,19 @@ class RunQueries {
 
  private:
   std::int64_t index(std::int64_t row, std::int64_t head, std::int64_t query) const {
-    return (head * run_.num_rows + row) * run_.tasks->num_queries + query;
+    return (head * group_.num_rows + row) * group_.tasks->num_queries + query;
   }
   /// body(task, kv head, query head of the task, its place here)
   template <class Body>
   void for_each(Body body) const {
-    for (std::int64_t row = 0; row < run_.num_rows; ++row) {
-      const AttentionTask& task = run_.tasks[row];
+    for (std::int64_t row = 0; row < group_.num_rows; ++row) {
+      const AttentionTask& task = group_.tasks[row];
       for (std::int64_t n = 0; n < task.num_heads * task.num_queries; ++n)
         body(task, n / task.num_queries, n, index(row, n / task.num_queries, n % task.num_queries));
     }
   }
 
-  const Run& run_;
+  const RowGroup& group_;
   float* scores_;
   std::byte *weights_, *pages_;
   typename Kv::Operand* queries_;
@@ -431,10 +432,10 @@ class RunQueries {
 template <class Kv>
 void attention(const AttentionTask* tasks, std::int64_t num_tasks, float* scratch) {
   Ahead ahead(tasks, num_tasks);
-  Runs runs(tasks, num_tasks);
-  for (Run run; runs.next(run);) {
-    RunQueries<Kv> queries(run, scratch);
-    for (std::int64_t i = 0; i <= run.num_rows; ++i) queries.attend(piece_of(run, i), ahead);
+  RowGroups groups(tasks, num_tasks);
+  for (RowGroup group; groups.next(group);) {
+    GroupQueries<Kv> queries(group, scratch);
+    for (std::int64_t i = 0; i <= group.num_rows; ++i) queries.attend(segment_of(group, i), ahead);
     queries.finish();
   }
 }

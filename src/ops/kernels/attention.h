@@ -23,7 +23,7 @@ struct AttentionTask {
   std::int64_t page_bytes = 0;  ///< from page to page
   std::int64_t head_bytes = 0;  ///< from kv head to kv head
   std::int64_t page_size = 0;   ///< slots
-  std::int64_t scales = 0;      ///< int8: bytes from a head's codes to its fp32 scales [page_size]
+  std::int64_t scales = 0;      ///< int8: bytes from a head's quantized values to its fp32 scales [page_size]
   const std::int32_t* page_table = nullptr;
   std::int64_t num_positions = 0;  ///< positions 0 … num_positions − 1 are seen; at least one
   float softmax_scale = 0;

@@ -11,7 +11,7 @@ constexpr int kChains = 12;
 
 /// Runs step(accumulator) on kChains accumulators; the empty asm keeps the compiler from merging or dropping rounds.
 template <class Vec, class Step>
-std::int64_t run(std::int64_t rounds, std::int64_t operations_per_step, Step step) {
+std::int64_t measure_chains(std::int64_t rounds, std::int64_t operations_per_step, Step step) {
   Vec chains[kChains] = {};
   for (std::int64_t round = 0; round < rounds; ++round) {
     for (int i = 0; i < kChains; ++i) {
@@ -28,23 +28,25 @@ std::int64_t run(std::int64_t rounds, std::int64_t operations_per_step, Step ste
 
 std::int64_t ceiling_f32(std::int64_t rounds) {
   const VecF factor = splat(0.999F);
-  return run<VecF>(rounds, 2 * kLanes, [factor](VecF& chain) { chain = fma(chain, factor, factor); });
+  return measure_chains<VecF>(rounds, 2 * kLanes, [factor](VecF& chain) { chain = fma(chain, factor, factor); });
 }
 
 #if defined(QRL_ISA_AVX512)
 std::int64_t ceiling_int8(std::int64_t rounds) {
-  const __m512i codes = _mm512_set1_epi8(3);
-  return run<__m512i>(rounds, 128, [codes](__m512i& chain) { chain = _mm512_dpbusd_epi32(chain, codes, codes); });
+  const __m512i quantized = _mm512_set1_epi8(3);
+  return measure_chains<__m512i>(
+      rounds, 128, [quantized](__m512i& chain) { chain = _mm512_dpbusd_epi32(chain, quantized, quantized); });
 }
 std::int64_t ceiling_bf16(std::int64_t rounds) {
   const __m512bh pair = (__m512bh)_mm512_set1_epi16(0x3f80);
-  return run<__m512>(rounds, 64, [pair](__m512& chain) { chain = _mm512_dpbf16_ps(chain, pair, pair); });
+  return measure_chains<__m512>(rounds, 64, [pair](__m512& chain) { chain = _mm512_dpbf16_ps(chain, pair, pair); });
 }
 #elif defined(QRL_ISA_AVX2)
 std::int64_t ceiling_int8(std::int64_t rounds) {  // widened to 16 bits: no saturating product
-  const __m256i codes = _mm256_set1_epi16(3);
-  return run<__m256i>(rounds, 32,
-                      [codes](__m256i& chain) { chain = _mm256_add_epi32(chain, _mm256_madd_epi16(codes, codes)); });
+  const __m256i quantized = _mm256_set1_epi16(3);
+  return measure_chains<__m256i>(rounds, 32, [quantized](__m256i& chain) {
+    chain = _mm256_add_epi32(chain, _mm256_madd_epi16(quantized, quantized));
+  });
 }
 std::int64_t ceiling_bf16(std::int64_t rounds) { return ceiling_f32(rounds); }
 #else

@@ -1,5 +1,5 @@
 // Owns how neighboring inputs of one row (Input: the same in all lanes) and of one vector of columns (Weights) meet in
-// an accumulator, for each kind of code, and how the 32-bit words of such neighbors are moved. Knows neither matrices
+// an accumulator, for each element type, and how the 32-bit words of such neighbors are moved. Knows neither matrices
 // nor attention.
 #pragma once
 
@@ -73,8 +73,8 @@ struct Bf16Dot {
   static Weights weights(const std::uint16_t* w) { return weights(load_words(w)); }
 };
 
-/// s8 · s8 in int32, exact. On AVX-512 vpdpbusd multiplies u8 by s8: the side named in the type goes in as code + 128,
-/// so that each sum comes out too large by 128 · Σ codes of the other side: kBias of them.
+/// s8 · s8 in int32, exact. On AVX-512 vpdpbusd multiplies u8 by s8: the side named in the type goes in as value + 128,
+/// so that each sum comes out too large by 128 · Σ quantized values of the other side: kBias of them.
 struct Int8Dot {
   using Element = std::int8_t;
   static constexpr int kGroup = 4;
@@ -83,12 +83,12 @@ struct Int8Dot {
   static constexpr std::int32_t kBias = 128;
   using Input = VecI;
   using Weights = VecI;
-  static VecI offset(VecI codes) { return codes ^ splat(static_cast<std::int32_t>(0x80808080)); }
+  static VecI offset(VecI quantized) { return quantized ^ splat(static_cast<std::int32_t>(0x80808080)); }
   static VecI dot_offset(VecI sum, VecI u8, VecI s8) {
     return (VecI)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)u8, (__m512i)s8);
   }
 #else
-  // Even and odd bytes sign-extended in place to 16 bits. Codes never reach −128, so that |even·even + odd·odd| ≤
+  // Even and odd bytes sign-extended in place to 16 bits. Values never reach −128, so that |even·even + odd·odd| ≤
   // 2·127² fits 16 bits, too.
   static constexpr std::int32_t kBias = 0;
   struct Pair {
@@ -109,7 +109,7 @@ struct Int8Dot {
 #endif
 };
 
-/// Inputs (activations) offset: sums are too large by 128 · Σ codes of the weights' column.
+/// Inputs (activations) offset: sums are too large by 128 · Σ quantized values of the weights' column.
 struct Int8DotOffsetInput : Int8Dot {
 #if defined(QRL_ISA_AVX512)
   static Input input(const std::int8_t* x) { return offset(splat(load_word(x))); }
@@ -123,7 +123,7 @@ struct Int8DotOffsetInput : Int8Dot {
   static Weights weights(const std::int8_t* w) { return weights(load_words(w)); }
 };
 
-/// Weights (the vector side) offset: sums are too large by 128 · Σ codes of the inputs.
+/// Weights (the vector side) offset: sums are too large by 128 · Σ quantized values of the inputs.
 struct Int8DotOffsetWeights : Int8Dot {
 #if defined(QRL_ISA_AVX512)
   static Input input(const std::int8_t* x) { return splat(load_word(x)); }

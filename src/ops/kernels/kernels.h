@@ -9,14 +9,14 @@
 
 namespace qrl::ops {
 
-/// Inputs whose weights exist decoded at once, in whole runs under one scale.
+/// Inputs whose weights exist dequantized at once, in whole segments under one scale.
 inline constexpr std::int64_t kLinearScratchInputs = 3072;
-/// Scratch of a product with weights that are decoded for it: those of a panel, and the sums of `rows` rows.
+/// Scratch of a product with weights that are dequantized for it: those of a panel, and the sums of `rows` rows.
 constexpr std::int64_t linear_scratch_floats(std::int64_t rows) { return (kLinearScratchInputs / 2 + 2 * rows) * 64; }
 
 /// Encoded rows times a range of a packed layer's panels (ops/linear.h has the layouts). Pointers are not owned.
 struct LinearTask {
-  const void* x = nullptr;          ///< codes of the first row
+  const void* x = nullptr;          ///< quantized values of the first row
   std::int64_t x_stride = 0;        ///< elements from row to row
   const float* x_scales = nullptr;  ///< of the first row; null: none
   std::int64_t x_scale_stride = 0;  ///< scales from row to row
@@ -24,7 +24,7 @@ struct LinearTask {
   const void* panels = nullptr;               ///< the layer's first panel
   const void* scales = nullptr;               ///< fp32, int4's bf16; null: none
   const std::int32_t* column_sums = nullptr;  ///< with int8 activations only
-  std::int64_t scale_stride = 0;              ///< of scales and column_sums, from one run of inputs to the next
+  std::int64_t scale_stride = 0;              ///< of scales and column_sums, from one segment of inputs to the next
   const float* bias = nullptr;                ///< null: none
   std::int64_t in = 0, out = 0;
   std::int64_t first_panel = 0, end_panel = 0;
@@ -48,16 +48,16 @@ struct RopeTask {
 struct Kernels {
   /// Largest |x|, or a value that is not finite when one of x is not.
   float (*max_abs)(const float* x, std::int64_t n);
-  void (*encode_bf16)(const float* x, std::int64_t n, std::uint16_t* codes);
-  void (*decode_bf16)(const std::uint16_t* codes, std::int64_t n, float* x);
-  /// quant::encode_int8, same bits.
-  float (*encode_int8)(const float* x, std::int64_t n, std::int8_t* codes);
-  /// quant::encode_fp8 of x/scale, same bits.
-  void (*encode_fp8)(const float* x, std::int64_t n, float scale, std::uint8_t* codes);
+  void (*round_to_bf16)(const float* x, std::int64_t n, std::uint16_t* quantized);
+  void (*widen_bf16)(const std::uint16_t* quantized, std::int64_t n, float* x);
+  /// quant::quantize_int8, same bits.
+  float (*quantize_int8)(const float* x, std::int64_t n, std::int8_t* quantized);
+  /// quant::quantize_fp8 of x/scale, same bits.
+  void (*quantize_fp8)(const float* x, std::int64_t n, float scale, std::uint8_t* quantized);
   /// x/scale rounded to e4m3's numbers, as bf16 bits; saturating, NaN stays NaN.
   void (*round_fp8)(const float* x, std::int64_t n, float scale, std::uint16_t* rounded);
   /// round-half-even(x/scale), clamped to ±limit.
-  void (*encode_int)(const float* x, std::int64_t n, float scale, float limit, std::int8_t* codes);
+  void (*quantize_int)(const float* x, std::int64_t n, float scale, float limit, std::int8_t* quantized);
   void (*linear_f32)(const LinearTask& task);
   void (*linear_bf16)(const LinearTask& task);
   void (*linear_int8)(const LinearTask& task);
@@ -102,12 +102,12 @@ const Kernels& kernels();
 #if defined(QRL_ISA_NAMESPACE)
 namespace QRL_ISA_NAMESPACE {
 float max_abs(const float* x, std::int64_t n);
-void encode_bf16(const float* x, std::int64_t n, std::uint16_t* codes);
-void decode_bf16(const std::uint16_t* codes, std::int64_t n, float* x);
-float encode_int8(const float* x, std::int64_t n, std::int8_t* codes);
-void encode_fp8(const float* x, std::int64_t n, float scale, std::uint8_t* codes);
+void round_to_bf16(const float* x, std::int64_t n, std::uint16_t* quantized);
+void widen_bf16(const std::uint16_t* quantized, std::int64_t n, float* x);
+float quantize_int8(const float* x, std::int64_t n, std::int8_t* quantized);
+void quantize_fp8(const float* x, std::int64_t n, float scale, std::uint8_t* quantized);
 void round_fp8(const float* x, std::int64_t n, float scale, std::uint16_t* rounded);
-void encode_int(const float* x, std::int64_t n, float scale, float limit, std::int8_t* codes);
+void quantize_int(const float* x, std::int64_t n, float scale, float limit, std::int8_t* quantized);
 void linear_f32(const LinearTask& task);
 void linear_bf16(const LinearTask& task);
 void linear_int8(const LinearTask& task);

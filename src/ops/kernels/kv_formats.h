@@ -1,8 +1,8 @@
 // How a query and its softmax weights meet the keys and values of each KV format: how they are prepared for its dot
 // products and what the sums come to. Knows neither pages nor heads.
 //
-// Whatever the format, pages hold words of 32 bits: kWord neighboring codes (quant::codes_per_word) of one key, or of
-// one element over the positions.
+// Whatever the format, pages hold words of 32 bits: kWord neighboring quantized values (quant::values_per_word) of one
+// key, or of one element over the positions.
 #pragma once
 
 #include "ops/kernels/dot.h"
@@ -20,50 +20,50 @@ inline void for_padded(const float* from, std::int64_t n, Body body) {
   for (i = (n + kLanes - 1) / kLanes * kLanes; i < padded(n); i += kLanes) body(i, VecF{});
 }
 
-// Formats whose sums are fp32. A word becomes kSteps vectors of the dot product; `put` stores a vector of codes and
-// returns what they stand for.
+// Formats whose sums are fp32. A word becomes kSteps vectors of the dot product; `put` stores a vector of quantized
+// values and returns what they stand for.
 
-struct F32Codes : F32Dot {
+struct F32Values : F32Dot {
   static constexpr int kSteps = 1;
-  static void decode(VecI words, VecF (&to)[1]) { to[0] = float_of_bits(words); }
-  static VecF put(float* codes, VecF v) {
-    store(codes, v, All{});
+  static void dequantize(VecI words, VecF (&to)[1]) { to[0] = float_of_bits(words); }
+  static VecF put(float* quantized, VecF v) {
+    store(quantized, v, All{});
     return v;
   }
 };
 
 /// Queries and weights are rounded to bf16.
-struct Bf16Codes : Bf16Dot {
+struct Bf16Values : Bf16Dot {
   static constexpr int kSteps = 1;
-  static void decode(VecI words, Weights (&to)[1]) { to[0] = weights(words); }
-  static VecF put(std::uint16_t* codes, VecF v) {
+  static void dequantize(VecI words, Weights (&to)[1]) { to[0] = weights(words); }
+  static VecF put(std::uint16_t* quantized, VecF v) {
 #if defined(QRL_ISA_AVX512)
     const auto bits = (HalfU16)_mm512_cvtneps_pbh((__m512)v);  // subnormals are zero to the dot product, too
 #else
     const auto bits = lowest16(bits_of(rounded_to_bf16(v)) >> 16);
 #endif
-    store_vector(codes, bits, All{});
+    store_vector(quantized, bits, All{});
     return float_of_bits(widened(bits) << 16);
   }
 };
 
-/// The same against e4m3 codes, which are bf16 exactly: 0 and 2 of a word, then 1 and 3.
-struct Fp8Codes : Bf16Dot {
+/// The same against e4m3 values, which are bf16 exactly: 0 and 2 of a word, then 1 and 3.
+struct Fp8Values : Bf16Dot {
   static constexpr int kSteps = 2;
-  static void decode(VecI words, Weights (&to)[2]) {
+  static void dequantize(VecI words, Weights (&to)[2]) {
     VecI halves[2];
     bf16_of_fp8(words, halves);
     for (int s = 0; s < 2; ++s) to[s] = weights(halves[s]);
   }
-  static VecF put(std::uint16_t* codes, VecF v) {
-    return Bf16Codes::put(codes,
-                          __builtin_shuffle(v, (kLaneIndex & ~3) | (kLaneIndex & 1) << 1 | (kLaneIndex & 2) >> 1));
+  static VecF put(std::uint16_t* quantized, VecF v) {
+    return Bf16Values::put(quantized,
+                           __builtin_shuffle(v, (kLaneIndex & ~3) | (kLaneIndex & 1) << 1 | (kLaneIndex & 2) >> 1));
   }
 };
 
-template <class Codes>
+template <class Values>
 struct FloatKv {
-  static constexpr int kSteps = Codes::kSteps, kWord = Codes::kGroup * kSteps;
+  static constexpr int kSteps = Values::kSteps, kWord = Values::kGroup * kSteps;
   static constexpr bool kTokenScales = false;
 #if defined(QRL_ISA_AVX512)
   static constexpr int kMaxQueries = 4;
@@ -72,26 +72,26 @@ struct FloatKv {
 #endif
 
   struct Operand {
-    const typename Codes::Element* codes;
+    const typename Values::Element* quantized;
     float unit;  ///< what a sum is multiplied by
   };
 
   static Operand prepare(const float* q, std::int64_t n, float scale, void* memory) {
-    auto* codes = static_cast<typename Codes::Element*>(memory);
-    for_padded(q, n, [codes](std::int64_t i, VecF v) { (void)Codes::put(codes + i, v); });
-    return {codes, scale};
+    auto* quantized = static_cast<typename Values::Element*>(memory);
+    for_padded(q, n, [quantized](std::int64_t i, VecF v) { (void)Values::put(quantized + i, v); });
+    return {quantized, scale};
   }
 
   /// Makes weights exp(score − top) of `count` scores, which have −inf behind them up to a whole vector; `sum`: theirs,
   /// after rounding.
   template <class TokenScales>
   static Operand soften(float* scores, std::int64_t count, float top, const TokenScales&, void* memory, float& sum) {
-    auto* codes = static_cast<typename Codes::Element*>(memory);
+    auto* quantized = static_cast<typename Values::Element*>(memory);
     VecF total{};
     for (std::int64_t i = 0; i < count; i += kLanes)
-      total = total + Codes::put(codes + i, exp(load(scores + i, All{}) - top));
+      total = total + Values::put(quantized + i, exp(load(scores + i, All{}) - top));
     sum = reduce_add(total);
-    return {codes, 1.0F};
+    return {quantized, 1.0F};
   }
 
   /// Sums of Queries operands against Vectors vectors of words.
@@ -100,12 +100,12 @@ struct FloatKv {
     VecF sums[Queries][Vectors] = {};
     explicit Sums(const Operand*) {}
     void add(const Operand* operands, std::int64_t word, const VecI (&words)[Vectors]) {
-      typename Codes::Weights vectors[Vectors][kSteps];
-      for (int v = 0; v < Vectors; ++v) Codes::decode(words[v], vectors[v]);
+      typename Values::Weights vectors[Vectors][kSteps];
+      for (int v = 0; v < Vectors; ++v) Values::dequantize(words[v], vectors[v]);
       for (int s = 0; s < kSteps; ++s) {
         for (int n = 0; n < Queries; ++n) {
-          const auto input = Codes::input(operands[n].codes + word * kWord + s * Codes::kGroup);
-          for (int v = 0; v < Vectors; ++v) sums[n][v] = Codes::dot(sums[n][v], input, vectors[v][s]);
+          const auto input = Values::input(operands[n].quantized + word * kWord + s * Values::kGroup);
+          for (int v = 0; v < Vectors; ++v) sums[n][v] = Values::dot(sums[n][v], input, vectors[v][s]);
         }
       }
     }
@@ -117,9 +117,9 @@ struct FloatKv {
   using Mix = Sums<Queries, Vectors>;
 };
 
-using KvF32 = FloatKv<F32Codes>;
-using KvBf16 = FloatKv<Bf16Codes>;
-using KvFp8 = FloatKv<Fp8Codes>;
+using KvF32 = FloatKv<F32Values>;
+using KvBf16 = FloatKv<Bf16Values>;
+using KvFp8 = FloatKv<Fp8Values>;
 
 /// Queries become two int8 terms, 254 · high + low; weights times the values' scales two uint8 terms, 256 · high + low:
 /// 15 and 16 bits of their largest. Sums of each term are exact in int32.
@@ -185,9 +185,9 @@ struct KvInt8 {
     auto* low = high + kRoom;
     const float largest = reduce_max(most), inverse = inverse_of(65535, largest);
     for (std::int64_t i = 0; i < count; i += kLanes) {
-      const VecI code = round_to_int(load(scores + i, All{}) * inverse);
-      store(high + i, code >> 8, All{});
-      store(low + i, code, All{});
+      const VecI value = round_to_int(load(scores + i, All{}) * inverse);
+      store(high + i, value >> 8, All{});
+      store(low + i, value, All{});
     }
     return {high, low, largest / 65535 + reduce_add(poison), 0, 0};
   }
@@ -225,8 +225,8 @@ struct KvInt8 {
   using Mix = Sums<MixDot, 256, Queries, Vectors>;
 
  private:
-  /// codes / largest; what is below any value that counts becomes code 0.
-  static float inverse_of(float codes, float largest) { return largest > 0x1p-100F ? codes / largest : 0.0F; }
+  /// quantized values / largest; what is below any value that counts becomes 0.
+  static float inverse_of(float quantized, float largest) { return largest > 0x1p-100F ? quantized / largest : 0.0F; }
 };
 
 }  // namespace qrl::ops::QRL_ISA_NAMESPACE

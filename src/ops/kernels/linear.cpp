@@ -1,4 +1,4 @@
-// The matrix products: rows of encoded activations times packed panels. A tile of kTileRows rows by kTileVectors
+// The matmuls: rows of quantized activations times packed panels. A tile of kTileRows rows by kTileVectors
 // vectors of columns is held in registers while the whole input width streams by. Each output has its own accumulator
 // and one order of additions, so its bits do not depend on which rows share its tile.
 #include "ops/kernels/linear.h"

@@ -1,4 +1,4 @@
-// What the matrix products of all weight formats share: the size of a tile and the way out of it.
+// What the matmuls of all weight formats share: the size of a tile and the way out of it.
 #pragma once
 
 #include "ops/kernels/dot.h"
@@ -51,7 +51,7 @@ inline void write(const LinearTask& task, VecF value, std::int64_t row, std::int
   else if (column < task.out) write_lanes(task, value, row, column, First{static_cast<int>(task.out - column)});
 }
 
-/// An exact sum of int8's codes under its row's scale and its column's.
+/// An exact sum of int8's quantized values under its row's scale and its column's.
 inline VecF scaled_int8(const LinearTask& task, VecI sum, std::int64_t row, std::int64_t column) {
   const auto* scales = static_cast<const float*>(task.scales);
   return __builtin_convertvector(sum, VecF) * (splat(task.x_scales[row]) * load(scales + column, All{}));

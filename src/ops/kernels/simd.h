@@ -239,15 +239,16 @@ inline VecF exp(VecF x) {
 #endif
 }
 
-/// e4m3 codes to bf16, exact, from each 16-bit half of `codes`: even[] its low byte, odd[] its high one. NaN stays NaN.
-inline void bf16_of_fp8(VecI codes, VecI (&bf16)[2]) {
+/// e4m3 values to bf16, exact, from each 16-bit half of `quantized`: even[] its low byte, odd[] its high one. NaN stays
+/// NaN.
+inline void bf16_of_fp8(VecI quantized, VecI (&bf16)[2]) {
 #if defined(QRL_ISA_AVX512)
   // The upper and the lower byte of every magnitude's bf16.
   struct Tables {
     alignas(64) std::uint8_t high[128], low[128];
     constexpr Tables() : high(), low() {
       for (int m = 0; m < 128; ++m) {
-        // Normal codes: three bits of significand to bf16's seven, exponent bias 7 to 127. Others: m · 2⁻⁹.
+        // Normal quantized values: three bits of significand to bf16's seven, exponent bias 7 to 127. Others: m · 2⁻⁹.
         constexpr int kSubnormal[8] = {0, 0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60};
         const int bits = m == 127 ? 0x7fc0 : m < 8 ? kSubnormal[m] : (m << 4) + (120 << 7);
         high[m] = static_cast<std::uint8_t>(bits >> 8);
@@ -257,15 +258,15 @@ inline void bf16_of_fp8(VecI codes, VecI (&bf16)[2]) {
   };
   static constexpr Tables kTables;
   const auto look_up = [&](const std::uint8_t* table) {
-    return _mm512_permutex2var_epi8(_mm512_load_si512(table), (__m512i)codes, _mm512_load_si512(table + 64));
+    return _mm512_permutex2var_epi8(_mm512_load_si512(table), (__m512i)quantized, _mm512_load_si512(table + 64));
   };
   const __m512i low = look_up(kTables.low);
-  const __m512i high = _mm512_or_si512(look_up(kTables.high), (__m512i)(codes & splat(std::int32_t(0x80808080))));
+  const __m512i high = _mm512_or_si512(look_up(kTables.high), (__m512i)(quantized & splat(std::int32_t(0x80808080))));
   bf16[0] = (VecI)_mm512_mask_blend_epi8(0xaaaaaaaaaaaaaaaaU, low, _mm512_slli_epi16(high, 8));
   bf16[1] = (VecI)_mm512_mask_blend_epi8(0xaaaaaaaaaaaaaaaaU, _mm512_srli_epi16(low, 8), high);
 #else
   constexpr std::uint16_t kSubnormal[8] = {0, 0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60};
-  const VecU16 halves[2] = {(VecU16)codes & 0xff, (VecU16)codes >> 8};
+  const VecU16 halves[2] = {(VecU16)quantized & 0xff, (VecU16)quantized >> 8};
   for (int i = 0; i < 2; ++i) {
     const VecU16 magnitude = halves[i] & std::uint16_t{0x7f};
     VecU16 bits = (magnitude << 4) + std::uint16_t{120 << 7};
@@ -288,7 +289,7 @@ inline VecF rounded_to_fp8(VecF v) {
   return float_of_bits(magnitude > 0x7f800000 ? bits : rounded | (bits & (VecI)(VecU{} + 0x80000000U)));
 }
 
-/// The e4m3 codes of v: nearest even, beyond ±448 saturated, NaN 0x7f (its sign kept).
+/// The e4m3 values of v: nearest even, beyond ±448 saturated, NaN 0x7f (its sign kept).
 inline VecI fp8_of(VecF v) {
   const VecI bits = bits_of(v);
   const VecI magnitude = bits & 0x7fffffff;
@@ -296,8 +297,8 @@ inline VecI fp8_of(VecF v) {
   const VecI clamped = bits_of(size);
   // Normal: rounded at the third bit of the significand, exponent bias 127 to 7. Below 2⁻⁶: multiples of 2⁻⁹.
   const VecI normal = (VecI)(((VecU)clamped + 0x7ffff + (((VecU)clamped >> 20) & 1)) >> 20) - (120 << 3);
-  const VecI code = size < splat(0x1p-6F) ? round_to_int(size * 512.0F) : normal;
-  return (magnitude > 0x7f800000 ? splat(std::int32_t{0x7f}) : code) | ((bits >> 24) & 0x80);
+  const VecI value = size < splat(0x1p-6F) ? round_to_int(size * 512.0F) : normal;
+  return (magnitude > 0x7f800000 ? splat(std::int32_t{0x7f}) : value) | ((bits >> 24) & 0x80);
 }
 
 }  // namespace qrl::ops::QRL_ISA_NAMESPACE

@@ -6,12 +6,12 @@ namespace qrl::ops::QRL_ISA_NAMESPACE {
 
 constinit const Kernels kKernels = {
     .max_abs = max_abs,
-    .encode_bf16 = encode_bf16,
-    .decode_bf16 = decode_bf16,
-    .encode_int8 = encode_int8,
-    .encode_fp8 = encode_fp8,
+    .round_to_bf16 = round_to_bf16,
+    .widen_bf16 = widen_bf16,
+    .quantize_int8 = quantize_int8,
+    .quantize_fp8 = quantize_fp8,
     .round_fp8 = round_fp8,
-    .encode_int = encode_int,
+    .quantize_int = quantize_int,
     .linear_f32 = linear_f32,
     .linear_bf16 = linear_bf16,
     .linear_int8 = linear_int8,

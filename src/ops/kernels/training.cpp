@@ -211,8 +211,8 @@ void qkv_transform_backward(const QkvTransform& args, const float* inverse_rms, 
 
 inline VecF sigmoid(VecF x) { return 1.0F / (1.0F + exp(-x)); }
 
-void swiglu(std::int64_t width, MixedArray gate_up, MixedArray out, std::int64_t begin, std::int64_t end) {
-  with_types(gate_up, out, [&](const auto* in, auto* to) {
+void swiglu(std::int64_t width, MixedArray halves, MixedArray out, std::int64_t begin, std::int64_t end) {
+  with_types(halves, out, [&](const auto* in, auto* to) {
     for (std::int64_t r = begin; r < end; ++r) {
       const auto* gate = in + r * 2 * width;
       for_vectors(width, [&](std::int64_t i, auto n) {
@@ -223,10 +223,10 @@ void swiglu(std::int64_t width, MixedArray gate_up, MixedArray out, std::int64_t
   });
 }
 
-void swiglu_backward(std::int64_t width, MixedArray gate_up, MixedArray d_out, MixedArray d_gate_up, std::int64_t begin,
+void swiglu_backward(std::int64_t width, MixedArray halves, MixedArray d_out, MixedArray d_halves, std::int64_t begin,
                      std::int64_t end) {
-  with_types(gate_up, d_out, [&](auto* in, const auto* d) {
-    auto* d_in = static_cast<decltype(in)>(d_gate_up.data);
+  with_types(halves, d_out, [&](auto* in, const auto* d) {
+    auto* d_in = static_cast<decltype(in)>(d_halves.data);
     for (std::int64_t r = begin; r < end; ++r) {
       const auto* gate = in + r * 2 * width;
       auto* d_gate = d_in + r * 2 * width;
@@ -308,11 +308,11 @@ void token_log_probs_backward(const TokenDistribution& args, const float* logits
 
 double sum_of_squares(const float* values, std::int64_t count) {
   // fp32 lanes only within short runs: their rounding stays below that of the gradients themselves.
-  constexpr std::int64_t kRun = 64 * kLanes;
+  constexpr std::int64_t kSegment = 64 * kLanes;
   double total = 0;
-  for (std::int64_t first = 0; first < count; first += kRun) {
+  for (std::int64_t first = 0; first < count; first += kSegment) {
     VecF squares = {};
-    for_vectors(count - first < kRun ? count - first : kRun, [&](std::int64_t i, auto n) {
+    for_vectors(count - first < kSegment ? count - first : kSegment, [&](std::int64_t i, auto n) {
       const VecF x = load(values + first + i, n);
       squares = fma(x, x, squares);
     });

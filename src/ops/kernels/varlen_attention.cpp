@@ -1,9 +1,9 @@
 // Causal attention of one family of sequences and one key head (with the H/K query heads that read it). The work is
-// small matrix products over blocks of query rows; what meets vectors is packed once per call, so that every inner loop
+// small matmuls over blocks of query rows; what meets vectors is packed once per call, so that every inner loop
 // is a broadcast times contiguous lanes, or a tile. Written once for fp32 and for bf16 operands.
 #include "ops/kernels/varlen_attention.h"
 
-#include "ops/kernels/small_products.h"
+#include "ops/kernels/small_matmuls.h"
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 namespace {
@@ -56,7 +56,7 @@ void interleave(const typename Dot::Element* from, std::int64_t rows, std::int64
         store_words(pair + 2 * i, words);
       }
     }
-    for (r += at; r % SmallProducts<Dot>::kDepth != 0; r += 2) {
+    for (r += at; r % SmallMatmuls<Dot>::kDepth != 0; r += 2) {
       for (std::int64_t i = 0; i < columns; i += kLanes) store_words(to + r * wide + 2 * i, VecI{});
     }
   }
@@ -182,7 +182,7 @@ void forward(const VarlenAttention& attention, const Family& family, std::int64_
              float* scratch) {
   using Element = typename Dot::Element;
   constexpr int kGroup = Dot::kGroup;
-  const SmallProducts<Dot> products;
+  const SmallMatmuls<Dot> products;
   const Heads h(attention, kv_head);
   const std::int64_t most = most_keys(attention, family), wide_keys = padded(most);
   Arena arena{scratch};
@@ -253,7 +253,7 @@ void backward(const VarlenAttention& attention, const Family& family, std::int64
               const T* d_out, float* d_qkv, float* scratch) {
   using Element = typename Dot::Element;
   constexpr int kGroup = Dot::kGroup;
-  const SmallProducts<Dot> products;
+  const SmallMatmuls<Dot> products;
   const Heads h(attention, kv_head);
   const std::int64_t most = most_keys(attention, family), wide_keys = padded(most);
   Arena arena{scratch};
@@ -272,7 +272,7 @@ void backward(const VarlenAttention& attention, const Family& family, std::int64
   auto* d_out_rows = arena.take<Element>(kMaxBlock * h.wide_head);
   auto* interleaved = arena.take<Element>(kMaxBlock * wide_keys);
   auto* interleaved_head = arena.take<Element>(kMaxBlock * h.wide_head);
-  auto* turned_head = arena.take<Element>(SmallProducts<Dot>::turned_size(h.wide_head, kMaxBlock));
+  auto* turned_head = arena.take<Element>(SmallMatmuls<Dot>::turned_size(h.wide_head, kMaxBlock));
   auto* d_queries = arena.take<float>(kMaxBlock * h.wide_head);
   const auto pack = [&](std::int64_t first_row, std::int64_t rows, std::int64_t at) {
     keys.add(first_row, rows, h.keys, at);
@@ -353,8 +353,8 @@ void backward(const VarlenAttention& attention, const Family& family, std::int64
 
 /// Calls body with the dot product of the operands' type and a typed pointer.
 template <class Body>
-void with_types(ProductType type, MixedArray array, const Body& body) {
-  if (type == ProductType::bf16) {
+void with_types(MatmulType type, MixedArray array, const Body& body) {
+  if (type == MatmulType::bf16) {
     if (array.is_bf16) body(Bf16Dot{}, static_cast<std::uint16_t*>(array.data));
     else body(Bf16Dot{}, static_cast<float*>(array.data));
   } else {

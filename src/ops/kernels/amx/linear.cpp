@@ -1,4 +1,4 @@
-// The matrix products of bf16 and int8 layers by AMX: linear.cpp's contract, operands and, for int8, bits.
+// The matmuls of bf16 and int8 layers by AMX: linear.cpp's contract, operands and, for int8, bits.
 #include "ops/kernels/linear.h"
 
 #include "ops/kernels/amx/tiles.h"
@@ -19,10 +19,10 @@ VecF finish(const LinearTask& task, VecI sum, std::int64_t row, std::int64_t col
 /// Half a panel's columns stay in the first cache while all rows pass.
 template <class Unit>
 void linear(const LinearTask& task) {
-  constexpr std::int64_t kCodeBytes = 4 / Unit::kInputs;
+  constexpr std::int64_t kValueBytes = 4 / Unit::kInputs;
   const std::int64_t words = (task.in + Unit::kInputs - 1) / Unit::kInputs, steps = words / kTile;
   const std::int64_t words_left = words % kTile, panel_bytes = words * kPanelRowBytes;
-  const std::int64_t row_bytes = task.x_stride * kCodeBytes, done_bytes = steps * kTileRowBytes;
+  const std::int64_t row_bytes = task.x_stride * kValueBytes, done_bytes = steps * kTileRowBytes;
   const std::int64_t steps_of_panel = (task.rows + kBlock - 1) / kBlock * (kPanel / kBlock) * (steps > 0 ? steps : 1);
   const auto* x = static_cast<const std::byte*>(task.x);
   alignas(64) std::byte last_words[kTile * kPanelRowBytes];  // a panel's, zeros behind them
@@ -38,7 +38,7 @@ void linear(const LinearTask& task) {
       const std::int64_t offset_bytes = offset * 4;
       for (std::int64_t row = 0; row < task.rows; row += kBlock) {
         tiles.set_rows(task.rows - row < kBlock ? task.rows - row : kBlock);
-        // Rows have zeros behind their codes, up to a whole line.
+        // Rows have zeros behind their quantized values, up to a whole line.
         const LeftBlock rows{x + row * row_bytes, x + (row + kTile) * row_bytes, row_bytes, kTileRowBytes};
         const LeftBlock last{rows.first + done_bytes, rows.second + done_bytes, row_bytes, kTileRowBytes};
         clear_sums();

@@ -99,7 +99,7 @@ inline void store_sums(const Tiles& tiles, void* to, std::int64_t row_bytes) {
 }
 
 // Tile numbers are part of the instruction's name, hence the repetition.
-#define QRL_TILE_PRODUCTS(product)                          \
+#define QRL_TILE_MATMULS(product)                           \
   _tile_loadd(4, left, rows.row_bytes);                     \
   _tile_loadd(6, words, columns.row_bytes);                 \
   product(0, 4, 6);                                         \
@@ -118,16 +118,16 @@ inline void add_products(const LeftBlock& rows, const RightBlock& columns, std::
   for (std::int64_t step = 0; step < steps; ++step) {
     ask();
     if constexpr (__is_same(Unit, Int8Tiles)) {
-      QRL_TILE_PRODUCTS(_tile_dpbssd)
+      QRL_TILE_MATMULS(_tile_dpbssd)
     } else {
-      QRL_TILE_PRODUCTS(_tile_dpbf16ps)
+      QRL_TILE_MATMULS(_tile_dpbf16ps)
     }
     left += rows.step_bytes;
     right += rows.step_bytes;
     words += kTile * columns.row_bytes;
   }
 }
-#undef QRL_TILE_PRODUCTS
+#undef QRL_TILE_MATMULS
 
 /// Adds `steps` times 16 words of inputs, of the block's rows and columns, to the sums. Calls ask() before each step.
 template <class Unit, class Ask>

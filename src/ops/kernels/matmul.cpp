@@ -1,9 +1,9 @@
-// The matrix products of a backward pass and of fp32 or bf16 training. The right operand's panels hold, for each word
-// of neighboring inputs along the depth, kProductPanel columns; the left operand is read by broadcasts, from its own
+// The matmuls of a backward pass and of fp32 or bf16 training. The right operand's panels hold, for each word
+// of neighboring inputs along the depth, kMatmulPanel columns; the left operand is read by broadcasts, from its own
 // rows or from packed strips. A tile of kTileRows rows by kTileVectors vectors stays in registers along the depth.
-#include "ops/kernels/product.h"
+#include "ops/kernels/matmul.h"
 
-#include "ops/kernels/product_words.h"
+#include "ops/kernels/matmul_words.h"
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 
@@ -18,7 +18,7 @@ constexpr int kTileRows = 4, kTileVectors = 2;
 #endif
 
 template <class Dot, class T>
-void pack_right_from(const OperandPiece& from, bool transposed, std::int64_t depth, std::int64_t columns,
+void pack_right_from(const OperandTile& from, bool transposed, std::int64_t depth, std::int64_t columns,
                      std::int32_t* panel) {
   constexpr int kGroup = Dot::kGroup;
   const std::int64_t groups = (depth + kGroup - 1) / kGroup;
@@ -28,7 +28,7 @@ void pack_right_from(const OperandPiece& from, bool transposed, std::int64_t dep
       prefetch_rows<Dot, T>(from, group * Dot::kGroup + kRowsAhead, depth, columns);
       for (int v = 0; v < kPanelVectors; ++v) {
         const std::int64_t at = v * kLanes;
-        store_words(panel + group * kProductPanel + at,
+        store_words(panel + group * kMatmulPanel + at,
                     at < columns ? words_across<Dot, T>(rows.even, rows.odd, at, columns - at) : VecI{});
       }
     }
@@ -47,20 +47,20 @@ void pack_right_from(const OperandPiece& from, bool transposed, std::int64_t dep
       }
       transpose(words);
       for (std::int64_t l = 0; l < kLanes && group + l < groups; ++l)
-        store_words(panel + (group + l) * kProductPanel + v * kLanes, words[l]);
+        store_words(panel + (group + l) * kMatmulPanel + v * kLanes, words[l]);
     }
   }
 }
 
 template <class Dot>
-void pack_right(const OperandPiece& from, bool transposed, std::int64_t depth, std::int64_t columns, void* panel) {
+void pack_right(const OperandTile& from, bool transposed, std::int64_t depth, std::int64_t columns, void* panel) {
   auto* words = static_cast<std::int32_t*>(panel);
   if (from.is_bf16) pack_right_from<Dot, std::uint16_t>(from, transposed, depth, columns, words);
   else pack_right_from<Dot, float>(from, transposed, depth, columns, words);
 }
 
 template <class Dot, class T>
-void pack_left_from(const OperandPiece& from, std::int64_t depth, std::int64_t rows, std::int32_t* strips) {
+void pack_left_from(const OperandTile& from, std::int64_t depth, std::int64_t rows, std::int32_t* strips) {
   // Some groups at a time, so that no strip's line is written by so many others in between that it leaves the cache.
   constexpr std::int64_t kGroupsAtOnce = 16, kRowsAtOnce = 192 + kLanes;
   static_assert(192 % kTileRows == 0 && 192 % kLanes == 0);
@@ -89,7 +89,7 @@ void pack_left_from(const OperandPiece& from, std::int64_t depth, std::int64_t r
 }
 
 template <class Dot>
-void pack_left(const OperandPiece& from, std::int64_t depth, std::int64_t rows, void* strips) {
+void pack_left(const OperandTile& from, std::int64_t depth, std::int64_t rows, void* strips) {
   auto* words = static_cast<std::int32_t*>(strips);
   if (from.is_bf16) pack_left_from<Dot, std::uint16_t>(from, depth, rows, words);
   else pack_left_from<Dot, float>(from, depth, rows, words);
@@ -103,14 +103,14 @@ struct LeftRows {
 };
 
 template <class Dot, int Rows, int Vectors>
-void tile(const ProductTiles& task, LeftRows<Dot> left, std::int64_t row, std::int64_t column) {
+void tile(const MatmulTiles& task, LeftRows<Dot> left, std::int64_t row, std::int64_t column) {
   constexpr int kGroup = Dot::kGroup;
   const auto* right = static_cast<const typename Dot::Element*>(task.panel) + column * kGroup;
-  float* sums_at = task.sums + row * kProductPanel + column;
+  float* sums_at = task.sums + row * kMatmulPanel + column;
   VecF sums[Rows][Vectors];
   for (int r = 0; r < Rows; ++r) {
     for (int v = 0; v < Vectors; ++v)
-      sums[r][v] = task.first ? VecF{} : load(sums_at + r * kProductPanel + v * kLanes, All{});
+      sums[r][v] = task.first ? VecF{} : load(sums_at + r * kMatmulPanel + v * kLanes, All{});
   }
   const auto add = [&](const auto* x, std::int64_t stride) {
     typename Dot::Weights weights[Vectors];
@@ -132,7 +132,7 @@ void tile(const ProductTiles& task, LeftRows<Dot> left, std::int64_t row, std::i
     }
   }
   const auto* x = left.first;
-  for (std::int64_t group = 0; group < whole; ++group, x += left.step, right += kProductPanel * kGroup) {
+  for (std::int64_t group = 0; group < whole; ++group, x += left.step, right += kMatmulPanel * kGroup) {
     __builtin_prefetch(ahead + group * 4 * Rows, 0, 2);
     add(x, left.row);
   }
@@ -143,7 +143,7 @@ void tile(const ProductTiles& task, LeftRows<Dot> left, std::int64_t row, std::i
   }
   if (!task.last) {
     for (int r = 0; r < Rows; ++r) {
-      for (int v = 0; v < Vectors; ++v) store(sums_at + r * kProductPanel + v * kLanes, sums[r][v], All{});
+      for (int v = 0; v < Vectors; ++v) store(sums_at + r * kMatmulPanel + v * kLanes, sums[r][v], All{});
     }
     return;
   }
@@ -151,7 +151,7 @@ void tile(const ProductTiles& task, LeftRows<Dot> left, std::int64_t row, std::i
 }
 
 template <class Dot, int Rows>
-void tiles_of_rows(const ProductTiles& task, LeftRows<Dot> left, std::int64_t row) {
+void tiles_of_rows(const MatmulTiles& task, LeftRows<Dot> left, std::int64_t row) {
   std::int64_t column = 0;
   for (; column + (kTileVectors - 1) * kLanes < task.columns; column += kTileVectors * kLanes)
     tile<Dot, Rows, kTileVectors>(task, left, row, column);
@@ -162,7 +162,7 @@ void tiles_of_rows(const ProductTiles& task, LeftRows<Dot> left, std::int64_t ro
 }
 
 template <class Dot, int Rows>
-void last_rows(const ProductTiles& task, LeftRows<Dot> left, std::int64_t row) {
+void last_rows(const MatmulTiles& task, LeftRows<Dot> left, std::int64_t row) {
   if constexpr (Rows > 0) {
     if (task.rows - row == Rows) tiles_of_rows<Dot, Rows>(task, left, row);
     else last_rows<Dot, Rows - 1>(task, left, row);
@@ -170,7 +170,7 @@ void last_rows(const ProductTiles& task, LeftRows<Dot> left, std::int64_t row) {
 }
 
 template <class Dot>
-void tiles(const ProductTiles& task) {
+void tiles(const MatmulTiles& task) {
   using Element = typename Dot::Element;
   constexpr int kGroup = Dot::kGroup;
   const std::int64_t groups = (task.depth + kGroup - 1) / kGroup;
@@ -186,7 +186,7 @@ void tiles(const ProductTiles& task) {
 
 }  // namespace
 
-const ProductKernels kBf16Product{kTileRows, 2, 1, pack_right<Bf16Dot>, pack_left<Bf16Dot>, tiles<Bf16Dot>};
-const ProductKernels kF32Product{kTileRows, 1, 1, pack_right<F32Dot>, pack_left<F32Dot>, tiles<F32Dot>};
+const MatmulKernels kBf16Matmul{kTileRows, 2, 1, pack_right<Bf16Dot>, pack_left<Bf16Dot>, tiles<Bf16Dot>};
+const MatmulKernels kF32Matmul{kTileRows, 1, 1, pack_right<F32Dot>, pack_left<F32Dot>, tiles<F32Dot>};
 
 }  // namespace qrl::ops::QRL_ISA_NAMESPACE

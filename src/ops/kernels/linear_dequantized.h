@@ -8,17 +8,17 @@ namespace qrl::ops::QRL_ISA_NAMESPACE {
 
 inline constexpr std::int64_t kScaleInputs = 128;  // of the formats whose scales belong to some of the inputs
 
-// Codes: how many inputs a stored word holds, and the kSteps words of the dot product's own layout that come out of it,
-// kAtOnce of them at a time.
+// Quantized values: how many inputs a stored word holds, and the kSteps words of the dot product's own layout that come
+// out of it, kAtOnce of them at a time.
 
-struct Fp8Codes {
+struct Fp8Values {
   static constexpr int kInputs = 4, kSteps = 2, kAtOnce = 2;
-  static void decode(VecI word, int, VecI (&to)[2]) { bf16_of_fp8(word, to); }
+  static void dequantize(VecI word, int, VecI (&to)[2]) { bf16_of_fp8(word, to); }
 };
 
-struct Int4AsBf16Codes {
+struct Int4AsBf16Values {
   static constexpr int kInputs = 8, kSteps = 4, kAtOnce = 1;
-  static void decode(VecI word, int step, VecI (&to)[1]) {
+  static void dequantize(VecI word, int step, VecI (&to)[1]) {
 #if defined(QRL_ISA_AVX512)
     // Five bits of the index count; the fifth belongs to the next nibble, so the table holds everything twice.
     alignas(64) static constexpr std::uint16_t kNumbers[32] = {
@@ -34,25 +34,25 @@ struct Int4AsBf16Codes {
   }
 };
 
-struct Int4AsInt8Codes {
+struct Int4AsInt8Values {
   static constexpr int kInputs = 8, kSteps = 2, kAtOnce = 1;
-  static void decode(VecI word, int step, VecI (&to)[1]) {
+  static void dequantize(VecI word, int step, VecI (&to)[1]) {
     using Bytes = std::int8_t __attribute__((vector_size(4 * kLanes)));
     const VecI nibbles = (VecI)((VecU)word >> (4 * step)) & 0x0f0f0f0f;
     to[0] = (VecI)(((Bytes)nibbles ^ 8) - 8);
   }
 };
 
-// Formats: codes, dot product, and the scales' places.
+// Formats: quantized values, dot product, and the scales' places.
 
 enum class InputScale { row, chunk };
 
 struct Fp8 : Bf16Dot {
-  using Codes = Fp8Codes;
+  using Values = Fp8Values;
   static constexpr bool kScaledChunks = false;
   static constexpr InputScale kInputScale = InputScale::row;
-  static VecF weight_scale(const LinearTask& task, std::int64_t run, std::int64_t column) {
-    return load(static_cast<const float*>(task.scales) + run * task.scale_stride + column, All{});
+  static VecF weight_scale(const LinearTask& task, std::int64_t segment, std::int64_t column) {
+    return load(static_cast<const float*>(task.scales) + segment * task.scale_stride + column, All{});
   }
   static VecF start(const LinearTask&, std::int64_t, std::int64_t) { return VecF{}; }
   static VecF number(VecF sum) { return sum; }
@@ -64,34 +64,35 @@ struct Fp8Block : Fp8 {
 };
 
 struct Int4 : Bf16Dot {
-  using Codes = Int4AsBf16Codes;
+  using Values = Int4AsBf16Values;
   static constexpr bool kScaledChunks = true;
   static constexpr InputScale kInputScale = InputScale::row;
-  static VecF weight_scale(const LinearTask& task, std::int64_t run, std::int64_t column) {
-    return load(static_cast<const std::uint16_t*>(task.scales) + run * task.scale_stride + column, All{});
+  static VecF weight_scale(const LinearTask& task, std::int64_t segment, std::int64_t column) {
+    return load(static_cast<const std::uint16_t*>(task.scales) + segment * task.scale_stride + column, All{});
   }
   static VecF start(const LinearTask&, std::int64_t, std::int64_t) { return VecF{}; }
   static VecF number(VecF sum) { return sum; }
 };
 
 struct Int4Int8 : Int8DotOffsetInput {
-  using Codes = Int4AsInt8Codes;
+  using Values = Int4AsInt8Values;
   static constexpr bool kScaledChunks = true;
   static constexpr InputScale kInputScale = InputScale::row;
-  static VecF weight_scale(const LinearTask& task, std::int64_t run, std::int64_t column) {
-    return Int4::weight_scale(task, run, column);
+  static VecF weight_scale(const LinearTask& task, std::int64_t segment, std::int64_t column) {
+    return Int4::weight_scale(task, segment, column);
   }
-  static VecI start(const LinearTask& task, std::int64_t run, std::int64_t column) {
-    return kBias == 0 ? VecI{} : (VecI)(-(VecU)load_words(task.column_sums + run * task.scale_stride + column));
+  static VecI start(const LinearTask& task, std::int64_t segment, std::int64_t column) {
+    return kBias == 0 ? VecI{} : (VecI)(-(VecU)load_words(task.column_sums + segment * task.scale_stride + column));
   }
   static VecF number(VecI sum) { return __builtin_convertvector(sum, VecF); }
 };
 
-/// What scales a row's sum over the inputs of a run: the weights' scale and, where it has one there, the inputs' own.
+/// What scales a row's sum over the inputs of a segment: the weights' scale and, where it has one there, the inputs'
+/// own.
 template <class F>
-inline VecF scale_of_run(const LinearTask& task, std::int64_t row, std::int64_t run, VecF weight_scale) {
+inline VecF scale_of_segment(const LinearTask& task, std::int64_t row, std::int64_t segment, VecF weight_scale) {
   if constexpr (F::kInputScale == InputScale::chunk)
-    return splat(task.x_scales[row * task.x_scale_stride + run]) * weight_scale;
+    return splat(task.x_scales[row * task.x_scale_stride + segment]) * weight_scale;
   else return weight_scale;
 }
 
@@ -103,9 +104,9 @@ inline void write_scaled(const LinearTask& task, VecF value, std::int64_t row, s
   write(task, value, row, column);
 }
 
-/// A run of inputs, its place among the scales, and whether it is the first and the last under its own.
+/// A segment of inputs, its place among the scales, and whether it is the first and the last under its own.
 struct Chunk {
-  std::int64_t begin, end, run;
+  std::int64_t begin, end, segment;
   bool first, last;
 };
 
@@ -126,23 +127,23 @@ inline constexpr std::int64_t words_of(std::int64_t inputs, int of_word) { retur
 template <class F>
 inline const std::int32_t* panel_at(const LinearTask& task, std::int64_t column) {
   return static_cast<const std::int32_t*>(task.panels) +
-         column / kPanel * kPanel * words_of(task.in, F::Codes::kInputs);
+         column / kPanel * kPanel * words_of(task.in, F::Values::kInputs);
 }
 
 /// Stored words to those of the dot product, both by whole panel rows.
 template <class F>
-inline void decode(const std::int32_t* stored, std::int64_t num_stored, std::int32_t* words) {
+inline void dequantize(const std::int32_t* stored, std::int64_t num_stored, std::int32_t* words) {
   for (std::int64_t word = 0; word < num_stored; ++word, stored += kPanel) {
     for (int v = 0; v < kPanel / kLanes; ++v) {
       const VecI together = load_words(stored + v * kLanes);
-      for (int step = 0; step < F::Codes::kSteps; step += F::Codes::kAtOnce) {
-        VecI decoded[F::Codes::kAtOnce];
-        F::Codes::decode(together, step, decoded);
-        for (int i = 0; i < F::Codes::kAtOnce; ++i)
-          __builtin_memcpy(words + (step + i) * kPanel + v * kLanes, &decoded[i], sizeof decoded[i]);
+      for (int step = 0; step < F::Values::kSteps; step += F::Values::kAtOnce) {
+        VecI dequantized[F::Values::kAtOnce];
+        F::Values::dequantize(together, step, dequantized);
+        for (int i = 0; i < F::Values::kAtOnce; ++i)
+          __builtin_memcpy(words + (step + i) * kPanel + v * kLanes, &dequantized[i], sizeof dequantized[i]);
       }
     }
-    words += F::Codes::kSteps * kPanel;
+    words += F::Values::kSteps * kPanel;
   }
 }
 

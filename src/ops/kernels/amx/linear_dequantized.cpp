@@ -1,8 +1,8 @@
-// The matrix products with e4m3 and int4 weights by AMX. Many rows: a panel is decoded to the second cache, for tiles.
-// One or two: it is decoded in registers, since the weights' way from memory is what counts, and vectors add in the
+// The matmuls with e4m3 and int4 weights by AMX. Many rows: a panel is dequantized to the second cache, for tiles.
+// One or two: it is dequantized in registers, since the weights' way from memory is what counts, and vectors add in the
 // tiles' order (tiles.h), so that a row's sums do not depend on how many there are. int8's are exact: W4A8 has the bits
 // of the other paths.
-#include "ops/kernels/linear_decoded.h"
+#include "ops/kernels/linear_dequantized.h"
 
 #include "ops/kernels/amx/tiles.h"
 
@@ -10,7 +10,7 @@ namespace qrl::ops::QRL_ISA_NAMESPACE {
 
 namespace {
 
-/// Up to as many rows W4A8 is decoded in registers by avx512's loop, whose bits are the same.
+/// Up to as many rows W4A8 is dequantized in registers by avx512's loop, whose bits are the same.
 constexpr std::int64_t kRowsByVectors = 4;
 
 template <int kInputs>
@@ -46,8 +46,8 @@ class Scaling {
     turn_ = 1 - turn_;
     chunk_ = chunk;
     left_ = block_.rows;
-    scales_[0] = F::weight_scale(task_, chunk.run, block_.column);
-    scales_[1] = F::weight_scale(task_, chunk.run, block_.column + kLanes);
+    scales_[0] = F::weight_scale(task_, chunk.segment, block_.column);
+    scales_[1] = F::weight_scale(task_, chunk.segment, block_.column + kLanes);
   }
   void some() { add(left_ < kRowsAtOnce ? left_ : kRowsAtOnce); }
   void finish() { add(left_); }
@@ -59,7 +59,7 @@ class Scaling {
     for (std::int64_t r = block_.rows - left_; count > 0; ++r, --count, --left_) {
       float* scaled = block_.scaled + r * kPanel;
       for (int v = 0; v < 2; ++v, scaled += kLanes) {
-        const VecF scale = scale_of_run<F>(task_, block_.row + r, chunk_.run, scales_[v]);
+        const VecF scale = scale_of_segment<F>(task_, block_.row + r, chunk_.segment, scales_[v]);
         const VecF sum = F::number((Sum)load_words(from_ + r * kBlock + v * kLanes));
         const bool nothing_scaled = !F::kScaledChunks || chunk_.begin == 0;
         store(scaled, fma(sum, scale, nothing_scaled ? VecF{} : load(scaled, All{})), All{});
@@ -81,10 +81,10 @@ constexpr std::int64_t steps_of(std::int64_t inputs, int of_word) {
   return (words_of(inputs, of_word) + kTile - 1) / kTile;
 }
 
-/// Inputs [begin, end) of a block; `words` hold their decoded weights. Sums that go on with the next inputs are in
+/// Inputs [begin, end) of a block; `words` hold their dequantized weights. Sums that go on with the next inputs are in
 /// `open`, which is as block.scaled.
 template <class F>
-void add_stretch(const LinearTask& task, Tiles& tiles, const Block& block, std::int64_t begin, std::int64_t end,
+void add_segment(const LinearTask& task, Tiles& tiles, const Block& block, std::int64_t begin, std::int64_t end,
                  const std::int32_t* words, float* open, NextPanel& next) {
   using Unit = UnitOf<F>;
   const std::int64_t row_bytes = task.x_stride * static_cast<std::int64_t>(sizeof(typename F::Element));
@@ -111,7 +111,7 @@ void add_stretch(const LinearTask& task, Tiles& tiles, const Block& block, std::
 template <class F>
 void linear(const LinearTask& task) {
   constexpr std::int64_t kColumns = 2 * kPanel;  // of a row's floats in scratch: open sums and scaled ones
-  const std::int64_t num_stored = words_of(task.in, F::Codes::kInputs);
+  const std::int64_t num_stored = words_of(task.in, F::Values::kInputs);
   const std::int64_t blocks = (task.rows + kBlock - 1) / kBlock * (kPanel / kBlock);
   auto* words = reinterpret_cast<std::int32_t*>(task.scratch);
   float* const open = task.scratch + kLinearScratchInputs / F::kGroup * kPanel;
@@ -124,17 +124,18 @@ void linear(const LinearTask& task) {
                    blocks * steps_of(task.in, F::kGroup));
     for (std::int64_t begin = 0; begin < task.in; begin += kLinearScratchInputs) {
       const std::int64_t end = begin + kLinearScratchInputs < task.in ? begin + kLinearScratchInputs : task.in;
-      const std::int64_t count = words_of(end - begin, F::Codes::kInputs),
-                         decoded = count * F::Codes::kInputs / F::kGroup;
+      const std::int64_t count = words_of(end - begin, F::Values::kInputs),
+                         dequantized = count * F::Values::kInputs / F::kGroup;
       const std::int64_t all = steps_of(end - begin, F::kGroup) * kTile;
-      decode<F>(panel + begin / F::Codes::kInputs * kPanel, count, words);
-      if (decoded < all)
-        __builtin_memset(words + decoded * kPanel, 0, static_cast<std::size_t>((all - decoded) * kPanelRowBytes));
+      dequantize<F>(panel + begin / F::Values::kInputs * kPanel, count, words);
+      if (dequantized < all)
+        __builtin_memset(words + dequantized * kPanel, 0,
+                         static_cast<std::size_t>((all - dequantized) * kPanelRowBytes));
       for (std::int64_t offset = 0; offset < kPanel && p * kPanel + offset < task.out; offset += kBlock) {
         for (std::int64_t row = 0; row < task.rows; row += kBlock) {
           const std::int64_t at = row * kPanel + offset;
           const Block block{row, task.rows - row < kBlock ? task.rows - row : kBlock, p * kPanel + offset, scaled + at};
-          add_stretch<F>(task, tiles, block, begin, end, words + offset, open + at, next);
+          add_segment<F>(task, tiles, block, begin, end, words + offset, open + at, next);
           if (end < task.in) continue;
           for (std::int64_t r = 0; r < block.rows; ++r)
             for (int v = 0; v < kBlock; v += kLanes)
@@ -166,12 +167,13 @@ void add_step(const std::int32_t* stored, std::int64_t num_stored, const float* 
   constexpr int kVectors = kPanel / kLanes;
   VecF even[Rows][kVectors] = {}, odd[Rows][kVectors] = {};
   for (std::int64_t word = 0; word < num_stored; ++word, stored += kPanel) {
-    for (int step = 0; step < F::Codes::kSteps; step += F::Codes::kAtOnce) {
-      VecI decoded[kVectors][F::Codes::kAtOnce];
-      for (int v = 0; v < kVectors; ++v) F::Codes::decode(load_words(stored + v * kLanes), step, decoded[v]);
-      for (int i = 0; i < F::Codes::kAtOnce; ++i, inputs += F::kGroup) {
+    for (int step = 0; step < F::Values::kSteps; step += F::Values::kAtOnce) {
+      VecI dequantized[kVectors][F::Values::kAtOnce];
+      for (int v = 0; v < kVectors; ++v) F::Values::dequantize(load_words(stored + v * kLanes), step, dequantized[v]);
+      for (int i = 0; i < F::Values::kAtOnce; ++i, inputs += F::kGroup) {
         for (int v = 0; v < kVectors; ++v) {
-          const VecF first = float_of_bits(decoded[v][i] << 16), second = float_of_bits(decoded[v][i] & ~0xffff);
+          const VecF first = float_of_bits(dequantized[v][i] << 16),
+                     second = float_of_bits(dequantized[v][i] & ~0xffff);
           for (int r = 0; r < Rows; ++r) {
             even[r][v] = fma(splat(inputs[r * stride]), first, even[r][v]);
             odd[r][v] = fma(splat(inputs[r * stride + 1]), second, odd[r][v]);
@@ -185,9 +187,9 @@ void add_step(const std::int32_t* stored, std::int64_t num_stored, const float* 
 }
 
 template <class F, int Rows>
-void decoded_in_registers(const LinearTask& task) {
+void dequantized_in_registers(const LinearTask& task) {
   constexpr int kVectors = kPanel / kLanes;
-  constexpr std::int64_t kStored = kTile * F::kGroup / F::Codes::kInputs;  // words of a tile step
+  constexpr std::int64_t kStored = kTile * F::kGroup / F::Values::kInputs;  // words of a tile step
   const std::int64_t stride = task.x_stride;
   float* const inputs = task.scratch;
   for (std::int64_t i = 0; i < Rows * stride; i += kLanes)
@@ -199,16 +201,16 @@ void decoded_in_registers(const LinearTask& task) {
       VecF sums[Rows][kVectors] = {};
       {
         const NoSubnormals as_in_tiles;
-        const std::int64_t end = words_of(chunk.end, F::Codes::kInputs);
-        for (std::int64_t word = chunk.begin / F::Codes::kInputs; word < end; word += kStored) {
+        const std::int64_t end = words_of(chunk.end, F::Values::kInputs);
+        for (std::int64_t word = chunk.begin / F::Values::kInputs; word < end; word += kStored) {
           const std::int64_t count = end - word < kStored ? end - word : kStored;
-          add_step<F>(panel + word * kPanel, count, inputs + word * F::Codes::kInputs, stride, sums);
+          add_step<F>(panel + word * kPanel, count, inputs + word * F::Values::kInputs, stride, sums);
         }
       }
       for (int v = 0; v < kVectors; ++v) {
-        const VecF weight_scale = F::weight_scale(task, chunk.run, p * kPanel + v * kLanes);
+        const VecF weight_scale = F::weight_scale(task, chunk.segment, p * kPanel + v * kLanes);
         for (int r = 0; r < Rows; ++r) {
-          const VecF scale = scale_of_run<F>(task, r, chunk.run, weight_scale);
+          const VecF scale = scale_of_segment<F>(task, r, chunk.segment, weight_scale);
           scaled[r][v] = fma(sums[r][v], scale, chunk.begin == 0 ? VecF{} : scaled[r][v]);
         }
       }
@@ -221,8 +223,8 @@ void decoded_in_registers(const LinearTask& task) {
 template <class F>
 void linear_bf16_inputs(const LinearTask& task) {
   const bool fits = task.rows * task.x_stride <= kLinearScratchInputs / F::kGroup * kPanel;
-  if (task.rows == 1 && fits) decoded_in_registers<F, 1>(task);
-  else if (task.rows == 2 && fits) decoded_in_registers<F, 2>(task);
+  if (task.rows == 1 && fits) dequantized_in_registers<F, 1>(task);
+  else if (task.rows == 2 && fits) dequantized_in_registers<F, 2>(task);
   else linear<F>(task);
 }
 

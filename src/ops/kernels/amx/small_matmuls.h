@@ -1,19 +1,19 @@
-// Owns bf16's small products in AMX's tiles. Knows nothing of attention.
+// Owns bf16's small matmuls in AMX's tiles. Knows nothing of attention.
 #pragma once
 
 #include "ops/kernels/amx/tiles.h"
-#include "ops/kernels/small_products.h"
+#include "ops/kernels/small_matmuls.h"
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 
 /// Left operands are read as rows that lie one behind the other; what lies across is turned first.
 template <>
-class SmallProducts<Bf16Dot> {
+class SmallMatmuls<Bf16Dot> {
  public:
   static constexpr std::int64_t kDepth = kTile * Bf16Tiles::kInputs, kRows = kBlock;
   static_assert(kSmallMultiple % kDepth == 0 && kSmallMultiple % kBlock == 0);
 
-  SmallProducts() { tiles_.set_rows(kBlock); }
+  SmallMatmuls() { tiles_.set_rows(kBlock); }
 
   void multiply(Left<Bf16Dot> a, Right<Bf16Dot> b, std::int64_t rows, std::int64_t columns, std::int64_t depth,
                 bool accumulate, float* c, std::int64_t c_stride) const {

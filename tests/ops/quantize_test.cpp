@@ -17,15 +17,15 @@ TEST_CASE("bf16 encoding of every upper half, at and around its ties, equals the
     }
   }
   values.pop_back();  // an odd length
-  std::vector<std::uint16_t> codes(values.size());
-  ops::kernels().encode_bf16(values.data(), static_cast<std::int64_t>(values.size()), codes.data());
+  std::vector<std::uint16_t> quantized(values.size());
+  ops::kernels().round_to_bf16(values.data(), static_cast<std::int64_t>(values.size()), quantized.data());
   std::int64_t wrong = 0;
-  for (std::size_t i = 0; i < values.size(); ++i) wrong += codes[i] != base::to_bf16(values[i]).bits;
+  for (std::size_t i = 0; i < values.size(); ++i) wrong += quantized[i] != base::to_bf16(values[i]).bits;
   CHECK(wrong == 0);
   std::vector<float> back(values.size());
-  ops::kernels().decode_bf16(codes.data(), static_cast<std::int64_t>(codes.size()), back.data());
+  ops::kernels().widen_bf16(quantized.data(), static_cast<std::int64_t>(quantized.size()), back.data());
   for (std::size_t i = 0; i < values.size(); ++i) {
-    wrong += std::bit_cast<std::uint32_t>(back[i]) != static_cast<std::uint32_t>(codes[i]) << 16;
+    wrong += std::bit_cast<std::uint32_t>(back[i]) != static_cast<std::uint32_t>(quantized[i]) << 16;
   }
   CHECK(wrong == 0);
 }
@@ -41,8 +41,8 @@ TEST_CASE("int8 encoding of rows has the reference codec's bits") {
   }
   const auto check = [&] {
     std::vector<std::int8_t> got(values.size()), want(values.size());
-    const float scale = ops::kernels().encode_int8(values.data(), width, got.data());
-    const float want_scale = quant::encode_int8(values, want);
+    const float scale = ops::kernels().quantize_int8(values.data(), width, got.data());
+    const float want_scale = quant::quantize_int8(values, want);
     CHECK((scale == want_scale || (std::isnan(scale) && std::isnan(want_scale))));
     CHECK(got == want);
   };

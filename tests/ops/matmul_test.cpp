@@ -1,6 +1,6 @@
 // The products of training against fp64 on the same values: every way an operand can lie, odd shapes, each instruction
 // set, and that neither threads nor neighbors move a bit.
-#include "ops/product.h"
+#include "ops/matmul.h"
 
 #include <cmath>
 #include <vector>
@@ -9,10 +9,10 @@
 #include "ops/reference.h"
 
 using namespace qrl;
+using ops::Matmul;
+using ops::MatmulType;
 using ops::MixedArray;
 using ops::Operand;
-using ops::Product;
-using ops::ProductType;
 
 namespace {
 
@@ -33,9 +33,9 @@ struct Matrix {
   }
   MixedArray array() { return bf16 ? MixedArray{narrow.data(), true} : MixedArray{wide.data(), false}; }
   /// What a product of this type reads.
-  double read(std::int64_t r, std::int64_t c, ProductType type) const {
+  double read(std::int64_t r, std::int64_t c, MatmulType type) const {
     const auto at = static_cast<std::size_t>(r * stride + c);
-    return bf16 || type == ProductType::bf16 ? base::to_float(narrow[at]) : wide[at];
+    return bf16 || type == MatmulType::bf16 ? base::to_float(narrow[at]) : wide[at];
   }
   std::int64_t rows, columns, stride;
   bool bf16;
@@ -44,17 +44,17 @@ struct Matrix {
 };
 
 struct Case {
-  ProductType type;
+  MatmulType type;
   bool left_transposed, left_bf16, right_transposed, right_bf16;
 };
 
 std::vector<Case> all_cases() {
   std::vector<Case> cases;
-  for (const ProductType type : {ProductType::bf16, ProductType::f32}) {
+  for (const MatmulType type : {MatmulType::bf16, MatmulType::f32}) {
     for (int bits = 0; bits < 16; ++bits) {
       const Case one{type, (bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0, (bits & 8) != 0};
       // The left operand's own rows are read as they are.
-      if (one.left_transposed || one.left_bf16 == (type == ProductType::bf16)) cases.push_back(one);
+      if (one.left_transposed || one.left_bf16 == (type == MatmulType::bf16)) cases.push_back(one);
     }
   }
   return cases;
@@ -63,7 +63,7 @@ std::vector<Case> all_cases() {
 struct Sizes {
   std::int64_t rows, columns, depth;
 };
-// Around the tiles' heights, the panel's width and half of it, words of two, vectors, and pieces of the depth.
+// Around the tiles' heights, the panel's width and half of it, words of two, vectors, and chunks of the depth.
 const std::vector<Sizes> kSizes{{1, 1, 1},    {7, 33, 3},    {6, 64, 32},     {13, 65, 257},
                                 {50, 17, 34}, {200, 130, 9}, {101, 96, 1601}, {5, 40, 3100}};
 
@@ -77,7 +77,7 @@ struct Problem {
               how.right_bf16, 1),
         out(static_cast<std::size_t>(sizes.rows * stride()), 7.0F) {}
   std::int64_t stride() const { return sizes.columns + 5; }
-  Product product(bool accumulate) {
+  Matmul product(bool accumulate) {
     return {how.type,
             sizes.rows,
             sizes.columns,
@@ -133,9 +133,9 @@ TEST_CASE("products are those of fp64, whatever lies how") {
       CAPTURE(static_cast<int>(how.type), how.left_transposed, how.left_bf16, how.right_transposed, how.right_bf16);
       CAPTURE(sizes.rows, sizes.columns, sizes.depth);
       Problem written(how, sizes), added(how, sizes);
-      ops::multiply(written.product(false));
+      ops::matmul(written.product(false));
       CHECK(worst(written, 0) <= 1);
-      ops::multiply(added.product(true));
+      ops::matmul(added.product(true));
       CHECK(worst(added, 7) <= 1);
     }
   }
@@ -143,12 +143,12 @@ TEST_CASE("products are those of fp64, whatever lies how") {
 
 TEST_CASE("a bf16 result is the fp32 one rounded once") {
   const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
-  Problem problem({ProductType::bf16, false, true, true, false}, {33, 70, 1700});
-  ops::multiply(problem.product(false));
+  Problem problem({MatmulType::bf16, false, true, true, false}, {33, 70, 1700});
+  ops::matmul(problem.product(false));
   std::vector<base::bf16> rounded(problem.out.size(), base::to_bf16(7));
-  Product product = problem.product(false);
+  Matmul product = problem.product(false);
   product.out = {rounded.data(), true};
-  ops::multiply(product);
+  ops::matmul(product);
   std::size_t differ = 0;
   for (std::size_t i = 0; i < rounded.size(); ++i) differ += !(rounded[i] == base::to_bf16(problem.out[i]));
   CHECK(differ == 0);
@@ -157,25 +157,25 @@ TEST_CASE("a bf16 result is the fp32 one rounded once") {
 TEST_CASE("products do not depend on threads nor on the other rows and columns") {
   const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
   for (const bool transposed : {false, true}) {
-    Problem whole({ProductType::bf16, transposed, true, false, true}, {301, 150, 200});
-    ops::multiply(whole.product(false));
+    Problem whole({MatmulType::bf16, transposed, true, false, true}, {301, 150, 200});
+    ops::matmul(whole.product(false));
     const int before = base::num_threads();
     for (const int threads : {1, 2, 5}) {
       base::set_num_threads(threads);
-      Problem again({ProductType::bf16, transposed, true, false, true}, {301, 150, 200});
-      ops::multiply(again.product(false));
+      Problem again({MatmulType::bf16, transposed, true, false, true}, {301, 150, 200});
+      ops::matmul(again.product(false));
       CHECK(again.out == whole.out);
     }
     base::set_num_threads(before);
     // Rows 3 … 9 and columns 70 … 99 by themselves.
-    Problem part({ProductType::bf16, transposed, true, false, true}, {301, 150, 200});
-    Product product = part.product(false);
+    Problem part({MatmulType::bf16, transposed, true, false, true}, {301, 150, 200});
+    Matmul product = part.product(false);
     product.left.values.data =
         static_cast<base::bf16*>(product.left.values.data) + (transposed ? 3 : 3 * product.left.stride);
     product.right.values.data = static_cast<base::bf16*>(product.right.values.data) + 70;
     product.rows = 7;
     product.columns = 30;
-    ops::multiply(product);
+    ops::matmul(product);
     bool same = true;
     for (std::int64_t r = 0; r < 7; ++r) {
       for (std::int64_t c = 0; c < 30; ++c) {
@@ -189,8 +189,8 @@ TEST_CASE("products do not depend on threads nor on the other rows and columns")
 
 TEST_CASE("bf16 products are those of the sampler's kernels, bit for bit") {
   const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
-  Problem problem({ProductType::bf16, false, true, true, false}, {29, 130, 331});
-  ops::multiply(problem.product(false));
+  Problem problem({MatmulType::bf16, false, true, true, false}, {29, 130, 331});
+  ops::matmul(problem.product(false));
   ops::PackedLinear layer = ops::make_packed_linear(quant::Format::bf16, 130, 331, false);
   std::vector<float> weight, x;
   for (std::int64_t c = 0; c < 130; ++c)
@@ -199,10 +199,10 @@ TEST_CASE("bf16 products are those of the sampler's kernels, bit for bit") {
     for (std::int64_t k = 0; k < 331; ++k) x.push_back(static_cast<float>(problem.left_at(r, k)));
   base::Team alone = base::Team::solo();
   REQUIRE(ops::pack_rows(alone, weight.data(), 130, 0, layer));
-  ops::Activations codes(quant::Format::bf16, 29, 331);
-  ops::encode(alone, x.data(), {0, 29}, codes);
+  ops::Activations quantized(quant::Format::bf16, 29, 331);
+  ops::quantize(alone, x.data(), {0, 29}, quantized);
   std::vector<float> want(std::size_t{29} * 130);
-  ops::linear(alone, codes, layer, {0, 29}, false, want.data());
+  ops::linear(alone, quantized, layer, {0, 29}, false, want.data());
   bool same = true;
   for (std::int64_t r = 0; r < 29; ++r) {
     for (std::int64_t c = 0; c < 130; ++c)

@@ -1,8 +1,8 @@
-// The matrix products with weights narrower than what the dot product takes: e4m3 and int4. A few rows decode them in
-// registers, since the weights' way from memory is what counts; many rows decode a panel once, to the second cache, for
-// all of them, and meanwhile ask for the next one. Both add in one order: along the inputs, each accumulator under one
-// weight scale at a time.
-#include "ops/kernels/linear_decoded.h"
+// The matmuls with weights narrower than what the dot product takes: e4m3 and int4. A few rows dequantize them in
+// registers, since the weights' way from memory is what counts; many rows dequantize a panel once, to the second cache,
+// for all of them, and meanwhile ask for the next one. Both add in one order: along the inputs, each accumulator under
+// one weight scale at a time.
+#include "ops/kernels/linear_dequantized.h"
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 
@@ -18,41 +18,41 @@ struct Sums {
 };
 
 /// Adds a chunk to the sums of Rows rows × Vectors vectors, whatever those are before the first one. weights(word,
-/// step, vector, to) gives decoded words from `step` on of the chunk's stored `word`; `ask` is called once for each of
-/// those.
+/// step, vector, to) gives dequantized words from `step` on of the chunk's stored `word`; `ask` is called once for each
+/// of those.
 template <class F, int Rows, int Vectors, class Weights, class Ask>
 inline void add_chunk(const LinearTask& task, std::int64_t row, std::int64_t column, const Chunk& chunk,
                       const Weights& weights, const Ask& ask, Sums<F> (*sums)[Vectors]) {
   using Element = typename F::Element;
   typename F::Accumulator open[Rows][Vectors];
   for (int v = 0; v < Vectors; ++v) {
-    const typename F::Accumulator fresh = F::start(task, chunk.run, column + v * kLanes);
+    const typename F::Accumulator fresh = F::start(task, chunk.segment, column + v * kLanes);
     for (int r = 0; r < Rows; ++r) open[r][v] = chunk.first ? fresh : sums[r][v].open;
   }
   const auto* x = static_cast<const Element*>(task.x) + row * task.x_stride + chunk.begin;
-  const std::int64_t words = words_of(chunk.end - chunk.begin, F::Codes::kInputs);
+  const std::int64_t words = words_of(chunk.end - chunk.begin, F::Values::kInputs);
   for (std::int64_t word = 0; word < words; ++word) {
     ask();
-    for (int step = 0; step < F::Codes::kSteps; step += F::Codes::kAtOnce) {
-      VecI decoded[Vectors][F::Codes::kAtOnce];
-      for (int v = 0; v < Vectors; ++v) weights(word, step, v, decoded[v]);
-      for (int i = 0; i < F::Codes::kAtOnce; ++i, x += F::kGroup) {
+    for (int step = 0; step < F::Values::kSteps; step += F::Values::kAtOnce) {
+      VecI dequantized[Vectors][F::Values::kAtOnce];
+      for (int v = 0; v < Vectors; ++v) weights(word, step, v, dequantized[v]);
+      for (int i = 0; i < F::Values::kAtOnce; ++i, x += F::kGroup) {
         for (int r = 0; r < Rows; ++r) {
           const typename F::Input input = F::input(x + r * task.x_stride);
-          for (int v = 0; v < Vectors; ++v) open[r][v] = F::dot(open[r][v], input, F::weights(decoded[v][i]));
+          for (int v = 0; v < Vectors; ++v) open[r][v] = F::dot(open[r][v], input, F::weights(dequantized[v][i]));
         }
       }
     }
   }
   const bool nothing_scaled = !F::kScaledChunks || chunk.begin == 0;
   for (int v = 0; v < Vectors; ++v) {
-    const VecF weight_scale = F::weight_scale(task, chunk.run, column + v * kLanes);
+    const VecF weight_scale = F::weight_scale(task, chunk.segment, column + v * kLanes);
     for (int r = 0; r < Rows; ++r) {
       if (!chunk.last) {
         sums[r][v].open = open[r][v];
         continue;
       }
-      const VecF scale = scale_of_run<F>(task, row + r, chunk.run, weight_scale);
+      const VecF scale = scale_of_segment<F>(task, row + r, chunk.segment, weight_scale);
       sums[r][v].scaled = fma(F::number(open[r][v]), scale, nothing_scaled ? VecF{} : sums[r][v].scaled);
     }
   }
@@ -63,15 +63,15 @@ inline void finish(const LinearTask& task, std::int64_t row, std::int64_t column
   for (int v = 0; v < Vectors; ++v) write_scaled<F>(task, sums[v].scaled, row, column + v * kLanes);
 }
 
-/// Few rows: decoded in registers.
+/// Few rows: dequantized in registers.
 template <class F, int Rows, int Vectors>
-void decoded_in_registers(const LinearTask& task, std::int64_t column) {
+void dequantized_in_registers(const LinearTask& task, std::int64_t column) {
   Sums<F> sums[Rows][Vectors];
   const std::int32_t* panel = panel_at<F>(task, column) + column % kPanel;
   for_chunks<F>(task, 0, task.in, [&](const Chunk& chunk) {
-    const std::int32_t* stored = panel + chunk.begin / F::Codes::kInputs * kPanel;
-    const auto weights = [stored](std::int64_t word, int step, int v, VecI(&to)[F::Codes::kAtOnce]) {
-      F::Codes::decode(load_words(stored + word * kPanel + v * kLanes), step, to);
+    const std::int32_t* stored = panel + chunk.begin / F::Values::kInputs * kPanel;
+    const auto weights = [stored](std::int64_t word, int step, int v, VecI(&to)[F::Values::kAtOnce]) {
+      F::Values::dequantize(load_words(stored + word * kPanel + v * kLanes), step, to);
     };
     add_chunk<F, Rows, Vectors>(
         task, 0, column, chunk, weights, [] {}, sums);
@@ -79,20 +79,20 @@ void decoded_in_registers(const LinearTask& task, std::int64_t column) {
   for (int r = 0; r < Rows; ++r) finish<F, Vectors>(task, r, column, sums[r]);
 }
 
-/// Many rows: each panel decoded once, a stretch of inputs at a time.
+/// Many rows: each panel dequantized once, a segment of inputs at a time.
 template <class F>
-void decoded_in_cache(const LinearTask& task, std::int64_t column) {
+void dequantized_in_cache(const LinearTask& task, std::int64_t column) {
   using TileSums = Sums<F>[kTileVectors];
   constexpr std::int64_t kTileColumns = kTileVectors * kLanes, kAskers = 2;
-  const std::int64_t num_stored = words_of(task.in, F::Codes::kInputs);
+  const std::int64_t num_stored = words_of(task.in, F::Values::kInputs);
   const std::int32_t* panel = panel_at<F>(task, column);
   auto* words = reinterpret_cast<std::int32_t*>(task.scratch);
   auto* sums = reinterpret_cast<TileSums*>(words + kLinearScratchInputs / F::kGroup * kPanel);
   for (std::int64_t begin = 0; begin < task.in; begin += kLinearScratchInputs) {
     const std::int64_t end = begin + kLinearScratchInputs < task.in ? begin + kLinearScratchInputs : task.in;
-    const std::int64_t first = begin / F::Codes::kInputs, count = words_of(end - begin, F::Codes::kInputs);
-    decode<F>(panel + first * kPanel, count, words);
-    // The same stretch of the next panel, in two halves of the lines.
+    const std::int64_t first = begin / F::Values::kInputs, count = words_of(end - begin, F::Values::kInputs);
+    dequantize<F>(panel + first * kPanel, count, words);
+    // The same segment of the next panel, in two halves of the lines.
     const auto* next = reinterpret_cast<const char*>(panel + (num_stored + first) * kPanel);
     std::int64_t asker = 0;
     for (std::int64_t offset = 0; offset < kPanel && column + offset < task.out; offset += kTileColumns) {
@@ -105,9 +105,9 @@ void decoded_in_cache(const LinearTask& task, std::int64_t column) {
         TileSums* of_tile = sums + offset / kTileColumns * task.rows + row;
         for_chunks<F>(task, begin, end, [&](const Chunk& chunk) {
           const std::int32_t* from = words + (chunk.begin - begin) / F::kGroup * kPanel + offset;
-          const auto weights = [from](std::int64_t word, int step, int v, VecI(&to)[F::Codes::kAtOnce]) {
-            for (int i = 0; i < F::Codes::kAtOnce; ++i)
-              to[i] = load_words(from + (word * F::Codes::kSteps + step + i) * kPanel + v * kLanes);
+          const auto weights = [from](std::int64_t word, int step, int v, VecI(&to)[F::Values::kAtOnce]) {
+            for (int i = 0; i < F::Values::kAtOnce; ++i)
+              to[i] = load_words(from + (word * F::Values::kSteps + step + i) * kPanel + v * kLanes);
           };
           add_chunk<F, Rows, kTileVectors>(task, row, column + offset, chunk, weights, ask, of_tile);
         });
@@ -124,14 +124,14 @@ void linear(const LinearTask& task) {
   const std::int64_t end = task.end_panel * kPanel < task.out ? task.end_panel * kPanel : task.out;
   if (task.rows == 1) {
     for (std::int64_t column = begin; column < end; column += kSingleRowVectors * kLanes)
-      decoded_in_registers<F, 1, kSingleRowVectors>(task, column);
+      dequantized_in_registers<F, 1, kSingleRowVectors>(task, column);
   } else if (task.rows <= kTileRows) {
     with_rows<kTileRows>(task.rows, 0, [&]<int Rows>(std::int64_t) {
       for (std::int64_t column = begin; column < end; column += kTileVectors * kLanes)
-        decoded_in_registers<F, Rows, kTileVectors>(task, column);
+        dequantized_in_registers<F, Rows, kTileVectors>(task, column);
     });
   } else {
-    for (std::int64_t column = begin; column < end; column += kPanel) decoded_in_cache<F>(task, column);
+    for (std::int64_t column = begin; column < end; column += kPanel) dequantized_in_cache<F>(task, column);
   }
 }
 

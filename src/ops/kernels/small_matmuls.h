@@ -41,7 +41,7 @@ constexpr std::int64_t elements(std::int64_t words) {
 /// With the operands of one dot product. Depths are filled up to a multiple of kDepth, with zeros on one side at least
 /// and finite numbers on the other; rows to a multiple of kRows with anything, whose results mean nothing.
 template <class Dot>
-class SmallProducts {
+class SmallMatmuls {
  public:
   static constexpr std::int64_t kDepth = Dot::kGroup, kRows = 1;
 
@@ -118,5 +118,5 @@ class SmallProducts {
 }  // namespace qrl::ops::QRL_ISA_NAMESPACE
 
 #if defined(QRL_ISA_AMX)
-#include "ops/kernels/amx/small_products.h"
+#include "ops/kernels/amx/small_matmuls.h"
 #endif

@@ -1,9 +1,9 @@
-// The bf16 products of training by AMX: product.cpp's contract. The left operand's rows are read as they lie, or from
+// The bf16 matmuls of training by AMX: matmul.cpp's contract. The left operand's rows are read as they lie, or from
 // strips of 16 rows that hold 16 words of each row together; both are what a tile register takes.
-#include "ops/kernels/product.h"
+#include "ops/kernels/matmul.h"
 
 #include "ops/kernels/amx/tiles.h"
-#include "ops/kernels/product_words.h"
+#include "ops/kernels/matmul_words.h"
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 
@@ -14,15 +14,15 @@ constexpr std::int64_t kTileWords = kTile * kTile;
 
 constexpr std::int64_t ceil_div(std::int64_t count, std::int64_t divisor) { return (count + divisor - 1) / divisor; }
 
-void pack_right(const OperandPiece& from, bool transposed, std::int64_t depth, std::int64_t columns, void* panel) {
-  avx512::kBf16Product.pack_right(from, transposed, depth, columns, panel);
+void pack_right(const OperandTile& from, bool transposed, std::int64_t depth, std::int64_t columns, void* panel) {
+  avx512::kBf16Matmul.pack_right(from, transposed, depth, columns, panel);
   const std::int64_t words = ceil_div(depth, Bf16Tiles::kInputs), all = ceil_div(words, kTile) * kTile;
   __builtin_memset(static_cast<std::byte*>(panel) + words * kPanelRowBytes, 0,
                    static_cast<std::size_t>((all - words) * kPanelRowBytes));
 }
 
 template <class T>
-void pack_left_from(const OperandPiece& from, std::int64_t depth, std::int64_t rows, std::int32_t* strips) {
+void pack_left_from(const OperandTile& from, std::int64_t depth, std::int64_t rows, std::int32_t* strips) {
   const std::int64_t words = ceil_div(depth, Bf16Tiles::kInputs), steps = ceil_div(words, kTile);
   for (std::int64_t step = 0; step < steps; ++step) {
     for (std::int64_t row = 0; row < rows; row += kTile) {
@@ -42,14 +42,14 @@ void pack_left_from(const OperandPiece& from, std::int64_t depth, std::int64_t r
   }
 }
 
-void pack_left(const OperandPiece& from, std::int64_t depth, std::int64_t rows, void* strips) {
+void pack_left(const OperandTile& from, std::int64_t depth, std::int64_t rows, void* strips) {
   auto* words = static_cast<std::int32_t*>(strips);
   if (from.is_bf16) pack_left_from<std::uint16_t>(from, depth, rows, words);
   else pack_left_from<float>(from, depth, rows, words);
 }
 
 /// The block's rows from `row` on.
-LeftBlock left_at(const ProductTiles& task, std::int64_t row, std::int64_t strip_steps) {
+LeftBlock left_at(const MatmulTiles& task, std::int64_t row, std::int64_t strip_steps) {
   const auto* left = static_cast<const std::byte*>(task.left);
   if (task.left_stride == 0) {
     const std::int64_t strip_bytes = strip_steps * kTileWords * 4;
@@ -63,7 +63,7 @@ LeftBlock left_at(const ProductTiles& task, std::int64_t row, std::int64_t strip
 /// Asks for the lines that a block's sums go to, a row at each step before they are written: they come from memory.
 class OutLines {
  public:
-  OutLines(const ProductTiles& task, std::int64_t row, std::int64_t column, std::int64_t rows)
+  OutLines(const MatmulTiles& task, std::int64_t row, std::int64_t column, std::int64_t rows)
       : row_(static_cast<const std::byte*>(task.out.data) +
              (row * task.out_stride + column) * (task.out.is_bf16 ? 2 : 4)),
         row_bytes_(task.out_stride * (task.out.is_bf16 ? 2 : 4)),
@@ -80,7 +80,7 @@ class OutLines {
   std::int64_t row_bytes_, block_bytes_, rows_left_;
 };
 
-void tiles(const ProductTiles& task) {
+void tiles(const MatmulTiles& task) {
   const std::int64_t strip_steps = ceil_div(task.depth, kStepInputs);
   // Rows as they lie end with the depth: what no whole step has is copied, with zeros behind it.
   const std::int64_t steps = task.left_stride == 0 ? strip_steps : task.depth / kStepInputs;
@@ -103,7 +103,7 @@ void tiles(const ProductTiles& task) {
           static_cast<const std::uint16_t*>(task.left) + (row + r) * task.left_stride + steps * kStepInputs,
           static_cast<std::size_t>(inputs_left) * 2);
     for (std::int64_t column = 0; column < task.columns; column += kBlock) {
-      float* between = task.sums + row * kProductPanel + column;
+      float* between = task.sums + row * kMatmulPanel + column;
       const std::byte* panel = static_cast<const std::byte*>(task.panel) + column * 4;
       if (task.first) clear_sums();
       else load_sums(tiles, between, kPanelRowBytes);
@@ -128,6 +128,6 @@ void tiles(const ProductTiles& task) {
 
 }  // namespace
 
-constinit const ProductKernels kBf16Product{kTile, Bf16Tiles::kInputs, kTile, pack_right, pack_left, tiles};
+constinit const MatmulKernels kBf16Matmul{kTile, Bf16Tiles::kInputs, kTile, pack_right, pack_left, tiles};
 
 }  // namespace qrl::ops::QRL_ISA_NAMESPACE

@@ -11,38 +11,38 @@ float max_abs(const float* x, std::int64_t n) {
   return float_of_bits(splat(reduce_max(largest)))[0];
 }
 
-void encode_bf16(const float* x, std::int64_t n, std::uint16_t* codes) {
-  for_vectors(n, [&](std::int64_t i, auto lanes) { store(codes + i, load(x + i, lanes), lanes); });
+void round_to_bf16(const float* x, std::int64_t n, std::uint16_t* quantized) {
+  for_vectors(n, [&](std::int64_t i, auto lanes) { store(quantized + i, load(x + i, lanes), lanes); });
 }
 
-void decode_bf16(const std::uint16_t* codes, std::int64_t n, float* x) {
-  for_vectors(n, [&](std::int64_t i, auto lanes) { store(x + i, load(codes + i, lanes), lanes); });
+void widen_bf16(const std::uint16_t* quantized, std::int64_t n, float* x) {
+  for_vectors(n, [&](std::int64_t i, auto lanes) { store(x + i, load(quantized + i, lanes), lanes); });
 }
 
-float encode_int8(const float* x, std::int64_t n, std::int8_t* codes) {
+float quantize_int8(const float* x, std::int64_t n, std::int8_t* quantized) {
   const float amax = max_abs(x, n);
   const bool finite = amax < kInfinity;
   const float scale = amax / 127.0F;
   if (!finite || scale == 0.0F) {
-    for (std::int64_t i = 0; i < n; ++i) codes[i] = 0;
+    for (std::int64_t i = 0; i < n; ++i) quantized[i] = 0;
     return finite ? 0.0F : __builtin_nanf("");
   }
-  encode_int(x, n, scale, 127.0F, codes);
+  quantize_int(x, n, scale, 127.0F, quantized);
   return scale;
 }
 
-void encode_int(const float* x, std::int64_t n, float scale, float limit, std::int8_t* codes) {
+void quantize_int(const float* x, std::int64_t n, float scale, float limit, std::int8_t* quantized) {
   const VecF step = splat(scale), most = splat(limit);
   for_vectors(n, [&](std::int64_t i, auto lanes) {
-    const VecF code = max(-most, min(most, load(x + i, lanes) / step));
-    store(codes + i, round_to_int(code), lanes);
+    const VecF value = max(-most, min(most, load(x + i, lanes) / step));
+    store(quantized + i, round_to_int(value), lanes);
   });
 }
 
-void encode_fp8(const float* x, std::int64_t n, float scale, std::uint8_t* codes) {
+void quantize_fp8(const float* x, std::int64_t n, float scale, std::uint8_t* quantized) {
   const VecF step = splat(scale);
   for_vectors(n, [&](std::int64_t i, auto lanes) {
-    store_vector(codes + i, (QuarterU8)lowest8(fp8_of(load(x + i, lanes) / step)), lanes);
+    store_vector(quantized + i, (QuarterU8)lowest8(fp8_of(load(x + i, lanes) / step)), lanes);
   });
 }
 

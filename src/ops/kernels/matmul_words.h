@@ -1,13 +1,13 @@
-// Owns how the operands of ops/product.h become the 32-bit words that a product takes (neighbors along the depth, two
+// Owns how the operands of ops/matmul.h become the 32-bit words that a product takes (neighbors along the depth, two
 // of bf16 or one of fp32, rounded and padded with zeros on the way), and how a row's sums leave it.
 #pragma once
 
 #include "ops/kernels/dot.h"
-#include "ops/kernels/product.h"
+#include "ops/kernels/matmul.h"
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 
-inline constexpr int kPanelVectors = kProductPanel / kLanes;
+inline constexpr int kPanelVectors = kMatmulPanel / kLanes;
 
 /// How elements of type T become the 32-bit words that a dot product takes.
 template <class Dot, class T>
@@ -72,7 +72,7 @@ template <class Dot, class T>
 struct RowsOfGroup {
   const T* even;
   const T* odd;
-  RowsOfGroup(const OperandPiece& from, std::int64_t depth, std::int64_t group)
+  RowsOfGroup(const OperandTile& from, std::int64_t depth, std::int64_t group)
       : even(static_cast<const T*>(from.data) + group * Dot::kGroup * from.stride),
         odd(Dot::kGroup == 1                  ? even
             : group * Dot::kGroup + 1 < depth ? even + from.stride
@@ -84,7 +84,7 @@ inline constexpr std::int64_t kRowsAhead = 32;
 /// Asks for `columns` of the rows of a group, from `row` on: rows lie far apart, where the processor's own prefetching
 /// does not reach.
 template <class Dot, class T>
-void prefetch_rows(const OperandPiece& from, std::int64_t row, std::int64_t depth, std::int64_t columns) {
+void prefetch_rows(const OperandTile& from, std::int64_t row, std::int64_t depth, std::int64_t columns) {
   for (std::int64_t r = row; r < row + Dot::kGroup && r < depth; ++r) {
     const char* line = reinterpret_cast<const char*>(static_cast<const T*>(from.data) + r * from.stride);
     for (std::int64_t at = 0; at < columns * static_cast<std::int64_t>(sizeof(T)); at += 64)
@@ -97,10 +97,10 @@ inline void write(VecF value, bool accumulate, T* to, Lanes lanes) {
   store(to, accumulate ? load(to, lanes) + value : value, lanes);
 }
 
-/// A row's sums of some vectors of columns, the last of the depth's pieces added: to where they belong, as many as
+/// A row's sums of some vectors of columns, the last of the depth's chunks added: to where they belong, as many as
 /// there are columns.
 template <int Vectors>
-inline void write_row(const ProductTiles& task, std::int64_t row, std::int64_t column, const VecF (&sums)[Vectors]) {
+inline void write_row(const MatmulTiles& task, std::int64_t row, std::int64_t column, const VecF (&sums)[Vectors]) {
   const auto write_to = [&](auto* out) {
     auto* to = out + row * task.out_stride + column;
     for (int v = 0; v < Vectors; ++v) {

@@ -1,5 +1,5 @@
-// Contract of the matrix products of training: fp32 or bf16 operands as they lie, packed on the way. Knows nothing of
-// autograd. Not SPMD as ops/linear.h: a product splits itself over base::num_threads() and returns when it is done.
+// Contract of the matmuls of training: fp32 or bf16 operands as they lie, packed on the way. Knows nothing of
+// autograd. Not SPMD as ops/linear.h: a matmul splits itself over base::num_threads() and returns when it is done.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@ struct Operand {
 };
 
 /// out (+)= left · right: [rows, columns] from [rows, depth] and [depth, columns].
-struct Product {
-  ProductType type = ProductType::bf16;
+struct Matmul {
+  MatmulType type = MatmulType::bf16;
   std::int64_t rows = 0, columns = 0, depth = 0;
-  Operand left;   ///< of the type of the product unless transposed
-  Operand right;  ///< fp32 ones are rounded to the nearest bf16 where the product is of bf16
+  Operand left;   ///< of the type of the matmul unless transposed
+  Operand right;  ///< fp32 ones are rounded to the nearest bf16 where the matmul is of bf16
   MixedArray out;
   std::int64_t out_stride = 0;
   bool accumulate = false;  ///< out += instead of out =
@@ -29,6 +29,6 @@ struct Product {
 /// Every sum runs in fp32 along the depth: fma (the portable path rounds the product too), bf16 in pairs, the odd one
 /// first, as ops::linear does (avx512: subnormals count as zero); out's own value is added last, and a bf16 out is
 /// rounded once. Each element's bits depend on its row and its column alone, not on the number of threads.
-void multiply(const Product& product);
+void matmul(const Matmul& task);
 
 }  // namespace qrl::ops

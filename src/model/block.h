@@ -1,0 +1,88 @@
+// Owns the list of a transformer block's parameters: which modules of a model are rows of which matrix, their shapes
+// and their order. Knows nothing of formats, memory or arithmetic.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/config.h"
+
+namespace qrl::model {
+
+/// A module of the model, whose outputs are rows of one matrix.
+struct BlockModule {
+  std::string_view name;  ///< within a layer, as Hugging Face spells it: "self_attn.q_proj"
+  std::int64_t rows = 0;
+};
+
+/// The matrix of a linear layer: the rows of its modules, one behind the other.
+struct BlockMatrix {
+  std::string_view name;  ///< within a layer of a snapshot: "qkv"
+  std::vector<BlockModule> modules;
+  std::int64_t in = 0;
+  bool has_bias = false;
+
+  std::int64_t out() const {
+    std::int64_t total = 0;
+    for (const BlockModule& module : modules) total += module.rows;
+    return total;
+  }
+};
+
+/// The gain of a norm.
+struct BlockGain {
+  std::string_view name;    ///< within a layer of a snapshot: "q_norm"
+  std::string_view module;  ///< within a layer, as Hugging Face spells it: "self_attn.q_norm"
+  std::int64_t width = 0;
+};
+
+/// "model.layers.3.", before a module's name.
+inline std::string layer_prefix(std::int64_t layer) { return "model.layers." + std::to_string(layer) + "."; }
+/// "layers.3.", before a name within a layer of a snapshot.
+inline std::string snapshot_layer_prefix(std::int64_t layer) { return "layers." + std::to_string(layer) + "."; }
+
+/// Calls gain(BlockGain, of) and matrix(BlockMatrix, of) for the parameters that a layer of this model has, in the
+/// order of the forward pass. of(layer) is the parameter's member of any struct that names its members as this list
+/// does, so one visit can walk several structs side by side.
+template <class OnGain, class OnMatrix>
+void visit_block(const ModelConfig& config, const OnGain& gain, const OnMatrix& matrix) {
+  const std::int64_t width = config.hidden_size, inner = config.intermediate_size;
+  gain(
+      BlockGain{"input_layernorm", "input_layernorm", width}, [](auto& layer) -> auto& { return layer.input_norm_D; });
+  matrix(
+      BlockMatrix{"qkv",
+                  {{"self_attn.q_proj", config.q_size()},
+                   {"self_attn.k_proj", config.kv_size()},
+                   {"self_attn.v_proj", config.kv_size()}},
+                  width,
+                  config.qkv_bias},
+      [](auto& layer) -> auto& { return layer.qkv; });
+  if (config.qk_norm) {
+    gain(
+        BlockGain{"q_norm", "self_attn.q_norm", config.head_dim}, [](auto& layer) -> auto& { return layer.q_norm_E; });
+    gain(
+        BlockGain{"k_norm", "self_attn.k_norm", config.head_dim}, [](auto& layer) -> auto& { return layer.k_norm_E; });
+  }
+  matrix(
+      BlockMatrix{"o", {{"self_attn.o_proj", width}}, config.q_size(), config.o_bias},
+      [](auto& layer) -> auto& { return layer.o; });
+  gain(
+      BlockGain{"post_attention_layernorm", "post_attention_layernorm", width},
+      [](auto& layer) -> auto& { return layer.post_norm_D; });
+  matrix(
+      BlockMatrix{"gate_up", {{"mlp.gate_proj", inner}, {"mlp.up_proj", inner}}, width, false},
+      [](auto& layer) -> auto& { return layer.gate_up; });
+  matrix(
+      BlockMatrix{"down", {{"mlp.down_proj", width}}, inner, false}, [](auto& layer) -> auto& { return layer.down; });
+}
+
+/// The same of the matrices alone.
+template <class OnMatrix>
+void visit_matrices(const ModelConfig& config, const OnMatrix& matrix) {
+  visit_block(
+      config, [](const BlockGain&, const auto&) {}, matrix);
+}
+
+}  // namespace qrl::model

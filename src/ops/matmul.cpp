@@ -1,0 +1,160 @@
+#include "ops/matmul.h"
+
+#include <algorithm>
+#include <atomic>
+#include <string>
+
+#include "base/error.h"
+#include "base/threads.h"
+#include "ops/isa.h"
+#include "ops/kernels/matmul.h"
+#include "ops/scratch.h"
+
+namespace qrl::ops {
+
+namespace {
+
+const MatmulKernels& kernels(MatmulType type) {
+  if (type == MatmulType::f32) return for_this_isa(avx512::kF32Matmul, avx2::kF32Matmul, portable::kF32Matmul);
+  return for_this_isa(amx::kBf16Matmul, avx512::kBf16Matmul, avx2::kBf16Matmul, portable::kBf16Matmul);
+}
+
+std::int64_t ceil_div(std::int64_t count, std::int64_t divisor) { return (count + divisor - 1) / divisor; }
+std::int64_t round_up(std::int64_t count, std::int64_t multiple) { return ceil_div(count, multiple) * multiple; }
+
+/// Words along the depth that a panel has at most: 192 KiB, which stay in a core's second cache beside
+constexpr std::int64_t kMostWords = 768;
+/// the rows of the left operand that meet them: 1.25 MiB at most,
+constexpr std::int64_t kMostLeftWords = std::int64_t{5} << 16;
+/// and panels that are packed at once, for all threads: 8 MiB, which the third cache keeps.
+constexpr std::int64_t kMostPanelWords = std::int64_t{1} << 21;
+/// Rows below which a task reads more panels than rows.
+constexpr std::int64_t kFewestRows = 48;
+
+std::int64_t element_bytes(const MixedArray& values) { return values.is_bf16 ? 2 : 4; }
+
+const void* at(const Operand& operand, std::int64_t row, std::int64_t column) {
+  const std::int64_t element = operand.transposed ? column * operand.stride + row : row * operand.stride + column;
+  return static_cast<const std::byte*>(operand.values.data) + element * element_bytes(operand.values);
+}
+
+OperandTile tile(const Operand& operand, std::int64_t row, std::int64_t column) {
+  return {at(operand, row, column), operand.values.is_bf16, operand.stride};
+}
+
+/// How the work is cut: the depth into chunks, the right operand into panels, packed some at a time, and what meets
+/// those into tasks of some rows and some of the panels.
+struct Plan {
+  Plan(const Matmul& task, const MatmulKernels& table) {
+    const std::int64_t words = ceil_div(task.depth, table.inputs_per_word);
+    chunk_words = round_up(ceil_div(words, ceil_div(words, kMostWords)), table.words_at_once);
+    chunk_depth = chunk_words * table.inputs_per_word;
+    num_depth_chunks = ceil_div(words, chunk_words);
+    all_words = round_up(words, table.words_at_once);
+    panels = ceil_div(task.columns, kMatmulPanel);
+    const std::int64_t threads = base::num_threads(), tasks = 2 * threads;
+    panels_at_once = std::clamp<std::int64_t>(kMostPanelWords / (all_words * kMatmulPanel), 1, panels);
+    const std::int64_t most_rows = std::max(kFewestRows, std::min(kMostLeftWords / words, task.rows / tasks));
+    chunk_rows = round_up(ceil_div(task.rows, ceil_div(task.rows, most_rows)), table.strip_rows);
+    row_chunks = ceil_div(task.rows, chunk_rows);
+    // Each task packs its rows where they are to be packed: as few panels a task as keep all threads busy.
+    panels_of_task = ceil_div(panels_at_once, std::min(panels_at_once, ceil_div(tasks, row_chunks)));
+  }
+  /// From a panel to the next.
+  std::int64_t panel_words() const { return all_words * kMatmulPanel; }
+
+  std::int64_t chunk_words = 0, chunk_depth = 0, num_depth_chunks = 1, all_words = 0;
+  std::int64_t panels = 0, panels_at_once = 1, panels_of_task = 1;
+  std::int64_t chunk_rows = 0, row_chunks = 1;
+};
+
+/// Calls body(first input, inputs) for each chunk of the depth.
+template <class Body>
+void for_depth_chunks(const Matmul& task, const Plan& plan, const Body& body) {
+  for (std::int64_t begin = 0; begin < task.depth; begin += plan.chunk_depth)
+    body(begin, std::min(plan.chunk_depth, task.depth - begin));
+}
+
+/// Its chunks lie one behind the other.
+void pack_panel(const Matmul& task, const MatmulKernels& table, const Plan& plan, std::int64_t panel, float* to) {
+  const std::int64_t column = panel * kMatmulPanel;
+  for_depth_chunks(task, plan, [&](std::int64_t begin, std::int64_t depth) {
+    table.pack_right(tile(task.right, begin, column), task.right.transposed, depth,
+                     std::min(kMatmulPanel, task.columns - column), to + begin / table.inputs_per_word * kMatmulPanel);
+  });
+}
+
+/// Some rows and some panels, the first of which is packed at `packed`.
+void run_task(const Matmul& task, const MatmulKernels& table, const Plan& plan, base::Range rows, base::Range panels,
+              const float* packed) {
+  const std::int64_t strip_rows = round_up(rows.size(), table.strip_rows);
+  const std::int64_t left_floats = task.left.transposed ? strip_rows * plan.all_words : 0;
+  const std::int64_t sum_floats = plan.num_depth_chunks > 1 ? rows.size() * kMatmulPanel : 0;
+  float* left = scratch(left_floats + sum_floats + 64);
+  // A chunk's strips lie behind those of the chunks before.
+  const auto strips = [&](std::int64_t begin) { return left + begin / table.inputs_per_word * strip_rows; };
+  if (task.left.transposed) {
+    for_depth_chunks(task, plan, [&](std::int64_t begin, std::int64_t depth) {
+      table.pack_left(tile(task.left, rows.begin, begin), depth, rows.size(), strips(begin));
+    });
+  }
+  for (std::int64_t p = panels.begin; p < panels.end; ++p, packed += plan.panel_words()) {
+    const std::int64_t column = p * kMatmulPanel;
+    MatmulTiles tiles;
+    tiles.left_stride = task.left.transposed ? 0 : task.left.stride;
+    tiles.rows = rows.size();
+    tiles.columns = std::min(kMatmulPanel, task.columns - column);
+    tiles.sums = left + left_floats;
+    tiles.out = task.out;
+    tiles.out.data =
+        static_cast<std::byte*>(task.out.data) + (rows.begin * task.out_stride + column) * element_bytes(task.out);
+    tiles.out_stride = task.out_stride;
+    tiles.accumulate = task.accumulate;
+    for_depth_chunks(task, plan, [&](std::int64_t begin, std::int64_t depth) {
+      tiles.panel = packed + begin / table.inputs_per_word * kMatmulPanel;
+      tiles.left = task.left.transposed ? strips(begin) : at(task.left, rows.begin, begin);
+      tiles.depth = depth;
+      tiles.first = begin == 0;
+      tiles.last = begin + depth == task.depth;
+      table.tiles(tiles);
+    });
+  }
+}
+
+/// Memory of the calling thread for panels, kept as scratch() is, and beside it.
+float* panel_memory(std::int64_t num_floats) {
+  thread_local base::Buffer memory;
+  return grown(memory, num_floats);
+}
+
+}  // namespace
+
+void matmul(const Matmul& task) {
+  QRL_INVARIANT(task.rows >= 0 && task.columns > 0 && task.depth > 0, "matmul", "sizes above zero",
+                std::to_string(task.rows) + " x " + std::to_string(task.columns) + " x " + std::to_string(task.depth));
+  QRL_INVARIANT(task.left.transposed || task.left.values.is_bf16 == (task.type == MatmulType::bf16), "matmul",
+                "a left operand of the matmul's type", "one of the other type");
+  if (task.rows == 0) return;
+  const MatmulKernels& table = kernels(task.type);
+  const Plan plan(task, table);
+  float* packed = panel_memory(plan.panels_at_once * plan.panel_words());
+  for (std::int64_t first = 0; first < plan.panels; first += plan.panels_at_once) {
+    const base::Range panels{first, std::min(plan.panels, first + plan.panels_at_once)};
+    std::atomic<std::int64_t> next_panel{panels.begin}, next_task{0};
+    base::parallel(0, [&](base::Team& team) {
+      for (std::int64_t p = next_panel++; p < panels.end; p = next_panel++)
+        pack_panel(task, table, plan, p, packed + (p - panels.begin) * plan.panel_words());
+      team.barrier();
+      const std::int64_t num_tasks = plan.row_chunks * ceil_div(panels.size(), plan.panels_of_task);
+      for (std::int64_t at = next_task++; at < num_tasks; at = next_task++) {
+        const std::int64_t row = at % plan.row_chunks * plan.chunk_rows;
+        const std::int64_t panel = panels.begin + at / plan.row_chunks * plan.panels_of_task;
+        run_task(task, table, plan, {row, std::min(task.rows, row + plan.chunk_rows)},
+                 {panel, std::min(panels.end, panel + plan.panels_of_task)},
+                 packed + (panel - panels.begin) * plan.panel_words());
+      }
+    });
+  }
+}
+
+}  // namespace qrl::ops
