@@ -18,9 +18,9 @@ std::vector<MiniBatch> BatchBuilder::build(const StepGroups& groups, bool at_sam
 std::vector<MiniBatch> BatchBuilder::pack(const StepGroups& groups) const {
   const config::Recipe& recipe = setup_.recipe;
   // A sequence with advantage 0 adds exactly nothing to the gradient unless KL or entropy terms do: it is counted in
-  // the denominators and spared the forward and backward pass. AIS's statistics are over all tokens.
+  // the denominators and spared the forward and backward pass. So do corrections whose statistics are over all tokens.
   const bool all_count = recipe.algorithm.kl_loss_coef != 0 || recipe.algorithm.entropy_coef != 0 ||
-                         recipe.rollout_correction.method == config::CorrectionMethod::ais;
+                         learner::needs_whole_mini_batch(learner::policy_options(recipe));
   const std::int64_t mini = recipe.actor.mini_batch_size;
   const std::int64_t num_batches =
       (groups.num_groups + mini - 1) / mini;  // the last is smaller when dynamic sampling found too few groups
@@ -51,7 +51,7 @@ void BatchBuilder::add_frozen_logprobs(types::MicroBatch& micro, bool at_samplin
   // With one update per rollout the step's first weights are those of the update: old log-probs are the forward's own,
   // unless something of the whole mini-batch must be known before its first micro-batch.
   const bool needs_old =
-      updates_per_step(recipe) > 1 || recipe.rollout_correction.method == config::CorrectionMethod::ais;
+      updates_per_step(recipe) > 1 || learner::needs_whole_mini_batch(learner::policy_options(recipe));
   if (needs_old && recipe.rollout.bitwise && at_sampling_weights) {
     micro.old_logprobs = micro.sampler_logprobs;  // the same bits
   } else if (needs_old) {

@@ -59,7 +59,7 @@ void make_cold_start(const RunSetup& setup, RunState& state, MetricsFile& sft_me
 
   state.cold_start = true;
   Progress progress("cold start", state.sft_step + 1, recipe.sft.steps, false);
-  const learner::LossOptions loss{learner::LossKind::sft, {}, {}};
+  const learner::LossOptions loss{.kind = learner::LossKind::sft};
   while (state.sft_step < recipe.sft.steps) {
     (void)at_work(setup.world, true);
     const double start_s = base::now_s();

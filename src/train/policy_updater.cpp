@@ -6,20 +6,11 @@
 
 namespace qrl::train {
 
-learner::LossOptions policy_loss(const config::Recipe& recipe) {
-  learner::LossOptions loss{};
-  loss.kind = learner::LossKind::policy;
-  loss.algorithm = recipe.algorithm;
-  loss.correction = recipe.rollout_correction;
-  loss.max_response_length = recipe.data.max_response_length;
-  return loss;
-}
-
 Metrics PolicyUpdater::update(const MiniBatch& batch, bool at_sampling_weights) {
   const config::Recipe& recipe = setup_.recipe;
-  learner::LossOptions loss = policy_loss(recipe);
+  learner::LossOptions loss = learner::policy_options(recipe);
   loss.at_sampling_weights = at_sampling_weights;
-  const Metrics signals = learner::set_ais_alpha(batch.micro, loss, setup_.world);
+  const Metrics signals = learner::prepare_correction(batch.micro, loss, setup_.world);
   for (const types::MicroBatch& micro : batch.micro) {
     learner_.accumulate(micro, batch.counts, loss, draw_params(recipe.rollout), &micro == &batch.micro.back());
   }

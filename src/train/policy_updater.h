@@ -6,9 +6,6 @@
 
 namespace qrl::train {
 
-/// The recipe's policy loss.
-learner::LossOptions policy_loss(const config::Recipe& recipe);
-
 class PolicyUpdater {
  public:
   /// All arguments outlive it.

@@ -45,7 +45,7 @@ StepRecorder::StepRecorder(const RunSetup& setup, const RunState& state, Metrics
       row_(std::move(unfinished_row)),
       progress_("step", state.step + 1, setup.recipe.trainer.total_training_steps, !setup.world.is_first()),
       health_(setup.recipe),
-      update_names_(learner::policy_metric_names(policy_loss(setup.recipe))) {
+      update_names_(learner::policy_metric_names(learner::policy_options(setup.recipe))) {
   if (setup.folder == nullptr) return;
   for (const auto& [step, row] : read_rows(setup.folder->metrics_file())) (void)health_.observe(step, row);
 }

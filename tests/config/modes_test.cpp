@@ -5,18 +5,23 @@
 
 #include "config/keys.h"
 #include "support.h"
+#include "train/catalog.h"
 
 using namespace qrl;
 using namespace qrl::test;
-using config::Mode;
 
 namespace {
 
-constexpr Mode kModes[] = {Mode::bf16, Mode::flashrl, Mode::fp8rl, Mode::qurl, Mode::qarl, Mode::ais};
+const std::vector<const config::Choice*>& all_modes() { return train::keys().catalog().modes.all; }
+
+/// Whether the recipe has the correction's own switch on.
+bool has_acr(const config::Recipe& recipe) {
+  return recipe.keys->find("rollout_correction.acr")->print(recipe) == "true";
+}
 
 /// The origin of a key in a recipe's annotated text.
 std::string origin(const std::string& yaml, const std::string& key, const std::vector<std::string>& overrides = {}) {
-  const std::string text = config::parse_recipe(yaml, "r.yaml", "/d", overrides, false).annotated_yaml;
+  const std::string text = config::parse_recipe(train::keys(), yaml, "r.yaml", "/d", overrides, false).annotated_yaml;
   const std::string last = key.substr(key.rfind('.') + 1) + ": ";
   const std::size_t section = text.find(key.substr(0, key.find('.')) + ":");
   const std::size_t line = text.find(last, section), end = text.find('\n', line);
@@ -28,17 +33,17 @@ void write_file(const std::filesystem::path& file, const std::string& text) { st
 }  // namespace
 
 TEST_CASE("every mode alone is a recipe without faults, and its defaults are keys with values they may have") {
-  for (const Mode mode : kModes) {
-    const std::string yaml = "mode: " + std::string(config::word_of(mode));
+  for (const config::Choice* mode : all_modes()) {
+    const std::string yaml = "mode: " + std::string(mode->word);
     CAPTURE(yaml);
     const config::Recipe recipe = read(yaml);
-    CHECK(recipe.mode == mode);
-    REQUIRE(!config::defaults_of(mode).empty());
-    for (const config::ModeDefault& one : config::defaults_of(mode)) {
+    CHECK(recipe.mode == mode->word);
+    REQUIRE(!mode->defaults.empty());
+    for (const config::KeyDefault& one : mode->defaults) {
       CAPTURE(one.key);
-      const config::Key* key = config::find_key(one.key);
+      const config::Key* key = train::keys().find(one.key);
       REQUIRE(key != nullptr);
-      CHECK((one.with.empty() || config::find_key(one.with) != nullptr));
+      CHECK((one.with.empty() || train::keys().find(one.with) != nullptr));
       // Set by hand, the same value.
       CHECK(key->print(recipe) == key->print(read(yaml, {std::string(one.key) + "=" + std::string(one.value)})));
     }
@@ -48,25 +53,25 @@ TEST_CASE("every mode alone is a recipe without faults, and its defaults are key
 TEST_CASE("the modes are the papers' systems") {
   const auto qurl = read("mode: qurl");
   CHECK(qurl.quant.uaq_scale == 1.5);
-  CHECK(qurl.rollout_correction.acr);
+  CHECK(has_acr(qurl));
   CHECK(qurl.algorithm.kl_loss_coef == 1e-3);
   const auto qarl = read("mode: qarl");
   CHECK(qarl.quant.weights == config::WeightFormat::int4);
   CHECK(qarl.quant.learner_forward == config::LearnerForward::low_bit);
-  CHECK(qarl.algorithm.name == config::AlgorithmName::tbpo);
-  CHECK(qarl.rollout_correction.method == config::CorrectionMethod::tbpo);
+  CHECK(qarl.algorithm.name == "tbpo");
+  CHECK(qarl.rollout_correction.method == "tbpo");
   CHECK(qarl.optim.name == config::OptimName::muon);
   CHECK(qarl.optim.weight_decay == 0.01);
   const auto fp8rl = read("mode: fp8rl");
   CHECK(fp8rl.quant.granularity == config::Granularity::block128);
   CHECK(fp8rl.quant.kv_cache == config::KvCache::fp8_e4m3);
-  CHECK(fp8rl.algorithm.name == config::AlgorithmName::dapo);
+  CHECK(fp8rl.algorithm.name == "dapo");
   CHECK(fp8rl.data.train_batch_size == fp8rl.actor.mini_batch_size);
   const auto ais = read("mode: ais");
-  CHECK(ais.rollout_correction.method == config::CorrectionMethod::ais);
+  CHECK(ais.rollout_correction.method == "ais");
   CHECK(ais.algorithm.norm_adv_by_std == false);
   CHECK(ais.optim.betas == std::vector<double>{0.9, 0.99});
-  CHECK(read("mode: bf16").rollout_correction.method == config::CorrectionMethod::none);
+  CHECK(read("mode: bf16").rollout_correction.method == "none");
   CHECK(read("mode: flashrl").quant.weights == config::WeightFormat::int8);
 }
 
@@ -75,17 +80,17 @@ TEST_CASE("a mode lies below files, includes and arguments, wherever it is writt
   write_file(dir / "base.yaml", "mode: qurl\noptim: {lr: 0.5}\n");
   write_file(dir / "top.yaml", "include: base.yaml\nquant: {uaq_scale: 1.25}\n");
   const auto load = [&](std::vector<std::string> overrides) {
-    return config::load_recipe(dir / "top.yaml", overrides, false).recipe;
+    return config::load_recipe(train::keys(), dir / "top.yaml", overrides, false).recipe;
   };
   CHECK(load({}).optim.lr == 0.5);
   CHECK(load({}).quant.uaq_scale == 1.25);
-  CHECK(load({}).rollout_correction.acr);
+  CHECK(has_acr(load({})));
   const config::Recipe other = load({"mode=ais"});
-  CHECK(other.rollout_correction.method == config::CorrectionMethod::ais);
+  CHECK(other.rollout_correction.method == "ais");
   CHECK(other.optim.grad_clip == 0.2);
   CHECK(other.optim.lr == 0.5);
-  CHECK_FALSE(other.rollout_correction.acr);
-  CHECK(load({"mode=null"}).rollout_correction.method == config::CorrectionMethod::tis);
+  CHECK_FALSE(has_acr(other));
+  CHECK(load({"mode=null"}).rollout_correction.method == "tis");
   CHECK(load({"rollout_correction.threshold=null"}).rollout_correction.threshold == 2.0);
 }
 
@@ -93,12 +98,12 @@ TEST_CASE("what belongs to a mode's format, loss or method goes where another is
   CHECK(read("mode: fp8rl", {"quant.rollout.weights=int8"}).quant.granularity == config::Granularity::automatic);
   CHECK(read("mode: fp8rl", {"quant.rollout.weights=bf16"}).quant.kv_cache == config::KvCache::automatic);
   CHECK(read("mode: fp8rl", {"quant.rollout.weights=fp8_e4m3"}).quant.granularity == config::Granularity::block128);
-  const auto icepop = read("mode: qurl", {"rollout_correction.method=icepop"}).rollout_correction;
-  CHECK_FALSE(icepop.acr);
-  CHECK(icepop.threshold == 5.0);
+  const config::Recipe icepop = read("mode: qurl", {"rollout_correction.method=icepop"});
+  CHECK_FALSE(has_acr(icepop));
+  CHECK(icepop.rollout_correction.threshold == 5.0);
   const auto dapo = read("mode: qurl", {"algorithm.name=dapo"});
   CHECK(dapo.algorithm.kl_loss_coef == 0);
-  CHECK(dapo.rollout_correction.acr);
+  CHECK(has_acr(dapo));
   CHECK(read("mode: qarl", {"quant.rollout.weights=int8"}).quant.activations == config::ActivationFormat::automatic);
   CHECK(read("mode: ais", {"algorithm.name=dapo"}).algorithm.loss_agg_mode == config::LossAggMode::token_mean);
   // What does contradict is said with the mode as its origin.
@@ -118,10 +123,11 @@ TEST_CASE("a resolved recipe says where each value comes from, and reads as the 
   // Null is the default, whoever wrote it.
   CHECK(origin("algorithm: {name: dapo, clip_ratio_c: null}", "algorithm.clip_ratio_c") == "default");
   CHECK(origin("algorithm: {name: dapo, clip_ratio_c: 0}", "algorithm.clip_ratio_c") == "r.yaml:1");
-  for (const Mode mode : kModes) {
+  for (const config::Choice* mode : all_modes()) {
     const config::LoadedRecipe first =
-        config::parse_recipe("mode: " + std::string(config::word_of(mode)), "r.yaml", "/d", {}, false);
-    const config::LoadedRecipe second = config::parse_recipe(first.annotated_yaml, "r.yaml", "/d", {}, false);
+        config::parse_recipe(train::keys(), "mode: " + std::string(mode->word), "r.yaml", "/d", {}, false);
+    const config::LoadedRecipe second =
+        config::parse_recipe(train::keys(), first.annotated_yaml, "r.yaml", "/d", {}, false);
     CHECK(first.recipe == second.recipe);
     CHECK(first.resolved_yaml == second.resolved_yaml);
   }

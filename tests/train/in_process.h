@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "support/files.h"
+#include "train/catalog.h"
 #include "train/training.h"
 
 namespace qrl::test {
@@ -41,7 +42,7 @@ struct Training {
     for (const std::string& setting : {std::string("sft.steps=0"), std::string("eval.freq=0"),
                                        "trainer.total_training_steps=" + std::to_string(steps)})
       settings.push_back(setting);
-    return config::load_recipe(QRL_SOURCE_DIR "/tests/train/tiny.yaml", settings, true);
+    return config::load_recipe(train::keys(), QRL_SOURCE_DIR "/tests/train/tiny.yaml", settings, true);
   }
 
   /// fp8 scales of the weights now published, on the calibration prompts after `num_taken` training prompts.
