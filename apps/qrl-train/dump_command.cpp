@@ -1,7 +1,7 @@
 // dump: every layer's output on one prompt, for another implementation to compare (scripts/parity.py).
 #include <algorithm>
 
-#include "command.h"
+#include "commands.h"
 #include "decoder/forced.h"
 #include "given_prompts.h"
 #include "loaded_sampler.h"
