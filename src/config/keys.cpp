@@ -345,13 +345,13 @@ void add_quant(List& list) {
                              {"int8", KvCache::int8},
                              {"fp8_e4m3", KvCache::fp8_e4m3}}),
             "format of the KV cache; auto: int8 where activations are, fp32 with fp32 weights, else bf16");
-  quant.add(
-      "learner.forward", &QuantRecipe::learner_forward,
-      choice<LearnerForward>({{"bf16", LearnerForward::bf16},
-                              {"fake_quant", LearnerForward::fake_quant},
-                              {"low_bit", LearnerForward::low_bit}}),
-      "the learner's linear layers: bf16, in model.dtype; fake_quant, on values quantized and dequantized; low_bit, the "
-      "sampler's own GEMM on its tensors, on a GPU with rollouts there");
+  quant.add("learner.forward", &QuantRecipe::learner_forward,
+            choice<LearnerForward>({{"bf16", LearnerForward::bf16},
+                                    {"fake_quant", LearnerForward::fake_quant},
+                                    {"low_bit", LearnerForward::low_bit}}),
+            "the learner's linear layers: bf16, in model.dtype; fake_quant, on values quantized and dequantized; "
+            "low_bit, the "
+            "sampler's own GEMM on its tensors, on a GPU with rollouts there");
   quant.add(
       "learner.backward", &QuantRecipe::learner_backward,
       choice<LearnerBackward>({{"model_dtype", LearnerBackward::model_dtype},

@@ -85,7 +85,9 @@ void CpuBackend::sample(base::Team& team, const Plan& plan, const PlanPart& part
         team, std::span(plan.sample_rows).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)),
         scratch);
     const base::Range share = team.slice(count);
-    const auto draw_of = [&](std::int64_t i) -> ops::SampledToken& { return draws[static_cast<std::size_t>(first + i)]; };
+    const auto draw_of = [&](std::int64_t i) -> ops::SampledToken& {
+      return draws[static_cast<std::size_t>(first + i)];
+    };
     const auto uniform_of = [&](std::int64_t i) {
       return sampling_uniform(key, *plan.sampled_sequences[static_cast<std::size_t>(first + i)]);
     };

@@ -46,7 +46,7 @@ struct StartedTick {
   explicit StartedTick(const model::ModelConfig& config) : plan(config) {}
   Plan plan;
   std::vector<ops::SampledToken> draws;  // of the plan's sample_rows
-  std::int64_t num_graphs = 0;   // 1: launched as a CUDA graph
+  std::int64_t num_graphs = 0;           // 1: launched as a CUDA graph
 };
 
 struct Decoder::State {

@@ -250,7 +250,8 @@ TEST_CASE("qrl-bench: a wrong command line is named with exit code 2, and --help
 
 TEST_CASE("qrl-train bench names scripts/bench in one line, whatever follows") {
   for (const std::string arguments : {"", " decode --json", " --help"}) {
-    const test::Outcome outcome = test::run_command("(" QRL_BINARY_DIR "/qrl-train bench" + arguments + " 2>&1 >/dev/null)");
+    const test::Outcome outcome =
+        test::run_command("(" QRL_BINARY_DIR "/qrl-train bench" + arguments + " 2>&1 >/dev/null)");
     INFO(outcome.output);
     CHECK(outcome.exit_code == 2);
     CHECK(std::count(outcome.output.begin(), outcome.output.end(), '\n') == 1);

@@ -3,9 +3,9 @@
 
 #include "learner/ranks.h"
 #include "support/catch.h"
+#include "train/catalog.h"
 #include "train/memory_estimate.h"
 #include "train/session.h"
-#include "train/catalog.h"
 #include "train/support.h"
 
 using namespace qrl;
@@ -160,7 +160,8 @@ TEST_CASE("the estimate counts the operands that a GPU's products of many rows d
   const std::string int4 = "quant.rollout.weights=int4", fp8 = "quant.rollout.weights=fp8_e4m3",
                     block128 = "quant.rollout.granularity=block128", few = "rollout.max_num_batched_tokens=64",
                     many_learnt = "actor.max_tokens_per_micro_batch=512";
-  const model::ModelConfig config = train::make_policy(config::load_recipe(train::keys(), kTiny, {}, true).recipe).config;
+  const model::ModelConfig config =
+      train::make_policy(config::load_recipe(train::keys(), kTiny, {}, true).recipe).config;
   const auto padded = [](std::int64_t count, std::int64_t multiple) {
     return static_cast<double>((count + multiple - 1) / multiple * multiple);
   };
@@ -233,6 +234,7 @@ TEST_CASE("the estimate of what a GPU's learner computes with: copies, and with 
   large.vocab_size = 152'000;
   large.hidden_size = 4096;
   const std::vector<std::string> on_gpu = {"trainer.device=cuda"};
-  const auto of_large = train::estimate_memory(config::load_recipe(train::keys(), kTiny, on_gpu, true).recipe, large, 1);
+  const auto of_large =
+      train::estimate_memory(config::load_recipe(train::keys(), kTiny, on_gpu, true).recipe, large, 1);
   CHECK(bytes_of(of_large, "a checkpoint's way to its files") == double{256 << 20});
 }

@@ -5,8 +5,8 @@
 #include <fstream>
 
 #include "support/catch.h"
-#include "train/session.h"
 #include "train/catalog.h"
+#include "train/session.h"
 #include "train/support.h"
 
 using namespace qrl;
@@ -131,7 +131,8 @@ TEST_CASE("data.overlong_prompt: truncate keeps a prompt's last tokens, filter l
                        "train_files: [" + long_prompts(dir / "long.jsonl", "long") + "]"}});
   const auto load = [&](const std::string& what) {
     const std::string setting = "data.overlong_prompt=" + what;
-    const config::LoadedRecipe loaded = config::load_recipe(train::keys(), dir / "recipe.yaml", std::span(&setting, 1), true);
+    const config::LoadedRecipe loaded =
+        config::load_recipe(train::keys(), dir / "recipe.yaml", std::span(&setting, 1), true);
     const train::Policy policy = train::make_policy(loaded.recipe);
     return train::load_train_prompts(loaded.recipe, policy.tokenizer, *reward::make_verifier(loaded.recipe.reward));
   };
