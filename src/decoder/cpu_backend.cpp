@@ -121,7 +121,7 @@ void CpuBackend::sample(base::Team& team, const Plan& plan, const PlanPart& part
           transformer_->logits_of_row(i, {place.begin, place.begin + place.count}, scratch, again);
           block = again;
         }
-        draw_of(i) = row.draw(place, block);
+        draw_of(i) = row.sample(place, block);
       });
     }
   }

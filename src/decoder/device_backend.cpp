@@ -70,22 +70,22 @@ class DeviceBackend final : public Backend, public model::DeviceWeights {
   std::string rewrite(std::span<const model::DeviceMaster> masters) override;
   void finish(std::int64_t version) override { uploaded_version_ = version; }
   void bring(const model::Snapshot& snapshot) override;
-  void decode(std::span<const model::DecodedTensor> wanted, void* stream) override {
+  void dequantize(std::span<const model::DequantizedTensor> wanted, void* stream) override {
     engine_->weights().dequantize(masters_.of(wanted), {stream});
   }
   model::DeviceTable table(const std::string& tensor) override {
     const cuda::Table table = engine_->weights().table(masters_.matrix(tensor).place);
     return {const_cast<std::uint16_t*>(table.values), table.stride};
   }
-  model::ProductRoom product_room(const std::string& matrix, std::int64_t num_rows) override {
+  model::MatmulWorkspace matmul_workspace(const std::string& matrix, std::int64_t num_rows) override {
     const cuda::MatmulRoom room = engine_->weights().matmul_room(masters_.matrix(matrix), num_rows);
     return {static_cast<std::size_t>(room.quantized_bytes), room.y_columns,
             room.y_is_f32 ? base::DType::f32 : base::DType::bf16};
   }
-  void multiply(const float* x, const model::ProductInput& input, void* y, void* stream) override {
+  void multiply(const float* x, const model::MatmulInput& input, void* y, void* stream) override {
     engine_->weights().matmul(x, placed(input), y, {stream});
   }
-  void decode_input(const model::ProductInput& input, const base::View& to, void* stream) override {
+  void dequantize_input(const model::MatmulInput& input, const base::View& to, void* stream) override {
     engine_->weights().dequantize(placed(input), to.data, to.dtype == base::DType::f32, {stream});
   }
   void forward(const model::PackedSequences& rows, std::span<float* const> after_layer, void* stream) override {
@@ -96,8 +96,8 @@ class DeviceBackend final : public Backend, public model::DeviceWeights {
              void* stream) override;
 
  private:
-  cuda::MatmulInput placed(const model::ProductInput& input) const {
-    return {masters_.matrix(input.matrix), input.num_rows, input.codes};
+  cuda::MatmulInput placed(const model::MatmulInput& input) const {
+    return {masters_.matrix(input.matrix), input.num_rows, input.quantized};
   }
   TickLimits limits() const { return {options_.max_num_batched_tokens, options_.max_num_seqs, options_.page_size}; }
   /// The snapshot's weights, unless they are there already.
