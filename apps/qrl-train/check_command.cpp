@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "command.h"
+#include "commands.h"
 #include "countdown_rows.h"
 #include "data/chat_template.h"
 #include "data/csv.h"
@@ -112,7 +112,7 @@ void add_rows_check(CLI::App& check, Action& action, const char* name, const cha
   add_row_arguments(*command, *arguments);
   command->callback([&action, arguments, describe] {
     action = [arguments, describe](dist::Collectives& world) {
-      require_one_process(world, "check");
+      require_one_process(world, "qrl-train check");
       describe(*arguments);
     };
   });
@@ -147,14 +147,14 @@ void add_check(CLI::App& app, Action& action) {
     command->add_option(kind.argument, *file, std::string(kind.what) + " to check")->required();
     command->callback([&action, file, &kind] {
       action = [file, &kind](dist::Collectives& world) {
-        require_one_process(world, "check");
+        require_one_process(world, "qrl-train check");
         std::printf("%s\n", kind.describe(*file).c_str());
       };
     });
   }
   check->add_subcommand("gpu", "check driver and libraries that a GPU is used with")->callback([&action] {
     action = [](dist::Collectives& world) {
-      require_one_process(world, "check");
+      require_one_process(world, "qrl-train check");
       describe_gpu();
     };
   });

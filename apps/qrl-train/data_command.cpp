@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "command.h"
+#include "commands.h"
 #include "data/tasks.h"
 #include "state/file.h"
 #include "state/folder.h"
@@ -24,7 +24,7 @@ void require_order(const char* low_option, std::int64_t low, const char* high_op
 }
 
 void write_tasks(const DataArguments& arguments, dist::Collectives& world) {
-  require_one_process(world, "data");
+  require_one_process(world, "qrl-train data");
   const config::GeneratorRecipe& g = arguments.generator;
   require_order("--min-numbers", g.min_numbers, "--max-numbers", g.max_numbers);
   require_order("--min-empty", g.min_empty, "--max-empty", g.max_empty);

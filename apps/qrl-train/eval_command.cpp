@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "command.h"
+#include "commands.h"
 #include "loaded_sampler.h"
 #include "state/folder.h"
 #include "train/evaluate.h"

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/rng.h"
-#include "command.h"
+#include "commands.h"
 #include "data/countdown.h"
 #include "decoder/forced.h"
 #include "state/file.h"
@@ -63,7 +63,7 @@ void check_outputs(const ExportArguments& arguments) {
 }
 
 void export_model(const ExportArguments& arguments, dist::Collectives& world) {
-  require_one_process(world, "export");
+  require_one_process(world, "qrl-train export");
   check_outputs(arguments);
   train::Policy policy = train::load_policy(arguments.checkpoint);
   if (train::is_checkpoint(arguments.checkpoint))

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "command.h"
+#include "commands.h"
 #include "config/keys.h"
 #include "given_prompts.h"
 #include "loaded_sampler.h"
@@ -157,8 +157,8 @@ void print(const std::vector<GivenPrompt>& prompts, const std::vector<types::Com
 }
 
 void generate(const GenerateArguments& arguments, dist::Collectives& world) {
-  require_one_process(world, "generate");
-  set_asked_of_memory("what is drawn at once (--n, --max-tokens, rollout.max_num_seqs, rollout.kv_pages)");
+  require_one_process(world, "qrl-train generate");
+  set_memory_settings("what is drawn at once (--n, --max-tokens, rollout.max_num_seqs, rollout.kv_pages)");
   Source source = open_source(arguments);
   const config::Recipe& recipe = source.recipe;
   train::set_threads(recipe, world);

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/threads.h"
-#include "command.h"
+#include "commands.h"
 #include "config/keys.h"
 #include "data/jsonl.h"
 #include "reward/verifier.h"
@@ -119,7 +119,7 @@ Enum named(const Names<Enum>& names, const std::string& name) {  // checked by t
 }
 
 void judge(const JudgeArguments& arguments, dist::Collectives& world) {
-  require_one_process(world, "judge");
+  require_one_process(world, "qrl-train judge");
   config::RewardRecipe recipe;
   recipe.verifier = named(config::verifier_names(), arguments.verifier);
   recipe.profile = named(config::math_profiles(), arguments.profile);

@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "command.h"
+#include "commands.h"
 #include "config/keys.h"
 #include "state/file.h"
 #include "train/quantizer.h"
@@ -18,7 +18,7 @@ struct ProfileArguments {
 };
 
 void make_profile(const ProfileArguments& arguments, dist::Collectives& world) {
-  require_one_process(world, "profile");
+  require_one_process(world, "qrl-train profile");
   const config::LoadedRecipe loaded = arguments.recipe.load();
   const config::Recipe& recipe = loaded.recipe;
   const std::string& key = recipe.quant.profile;

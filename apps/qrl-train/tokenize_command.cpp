@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "command.h"
+#include "commands.h"
 #include "data/jsonl.h"
 #include "data/tokenizer.h"
 
@@ -65,7 +65,7 @@ void detokenize(const data::Tokenizer& tokenizer) {
 }
 
 void tokenize(const TokenizeArguments& arguments, dist::Collectives& world) {
-  require_one_process(world, "tokenize");
+  require_one_process(world, "qrl-train tokenize");
   const data::Tokenizer tokenizer = data::Tokenizer::load(arguments.model);
   if (arguments.decode) return detokenize(tokenizer);
   if (arguments.jsonl) return tokenize_rows(tokenizer, arguments);

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "command.h"
+#include "commands.h"
 #include "plan.h"
 #include "train/run.h"
 #include "train/signals.h"

@@ -1,6 +1,6 @@
 // Owns which kernel makes a bf16 product of few rows on Hopper, by shape: a table that was timed once on a GPU and
 // committed. The program reads it and never writes it: ways to make a bf16 GEMM have different bits, so a choice by
-// time would make runs differ. `qrl-train bench products --candidates` prints the table's rows.
+// time would make runs differ. `qrl-bench products --candidates` prints the table's rows.
 #pragma once
 
 #include <algorithm>

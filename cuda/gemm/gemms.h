@@ -18,7 +18,7 @@ class Gemms {
   Gemms& operator=(const Gemms&) = delete;
   virtual ~Gemms() = default;
 
-  /// As kernels.h's plain_gemm, by one of the kernels that gemm_plan.h's gemm_choices names, whichever took
+  /// Computes a GemmTask by one of the kernels that gemm_plan.h's gemm_choices names, whichever took
   /// the least time (gemm_sweep.h); sums may run in another order, and accumulate as a library does: int32; fp32; of
   /// fp8 `tensor` and `channel_token` on Hopper, where rows are more than kStreamedFp8Rows, the matrix unit's own,
   /// which keeps some 13 bits behind the point of its largest term for the 128 inputs that it adds up before fp32 takes

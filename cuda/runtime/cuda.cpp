@@ -1,12 +1,8 @@
-// The doors of engine.h, speed.h and training.h in a program with CUDA.
+// The doors decode_engine.h and training.h in a program with CUDA.
 #include <cuda_runtime_api.h>
 
 #include <string>
 
-#include "cuda/bench/candidate_speed.h"
-#include "cuda/bench/device_speed.h"
-#include "cuda/bench/speed.h"
-#include "cuda/bench/tick_speed.h"
 #include "cuda/engine/decode_engine.h"
 #include "cuda/engine/device_engine.h"
 #include "cuda/runtime/libraries.h"
@@ -34,12 +30,5 @@ std::vector<base::LibraryReport> find_libraries() {
   const auto places = device::cublaslt_places(base::loaded_library_path("libtorch_cpu.so"));
   return {device::driver_report(driver_version, CUDART_VERSION), device::open_cublaslt(places, kMajor).report};
 }
-
-GemmSpeeds measure_gemms(const GemmSpeedTask& task) { return device::measure_gemm_speeds(task); }
-Bf16Candidates measure_bf16_candidates(const Bf16CandidateTask& task) {
-  return device::measure_bf16_candidate_speed(task);
-}
-AttentionSpeed measure_attention(const AttentionSpeedTask& task) { return device::measure_attention_speed(task); }
-TickSpeeds measure_ticks(const TickSpeedTask& task) { return device::measure_tick_speeds(task); }
 
 }  // namespace qrl::cuda

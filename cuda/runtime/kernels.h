@@ -214,8 +214,6 @@ struct GemmTask {
   std::int64_t y_stride;
   bool y_is_f32;
 };
-/// Every format, sm_80 on, tensor cores, no pipeline: the reference of the others.
-void plain_gemm(const GemmTask& task, const Stream& stream);
 
 /// What streamed_gemm needs besides its operands, on the device: `partials` as large as gemm_plan.h says,
 /// `counters` kStreamCounters zeros, which it leaves as zeros.

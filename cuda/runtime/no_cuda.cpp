@@ -1,6 +1,5 @@
 // Stands in for the CUDA backend in a program that was built without it.
 #include "base/error.h"
-#include "cuda/bench/speed.h"
 #include "cuda/engine/decode_engine.h"
 #include "cuda/train/training.h"
 
@@ -16,11 +15,6 @@ namespace {
 }  // namespace
 
 std::unique_ptr<DecodeEngine> make_engine(const EngineOptions&) { fail(); }
-GemmSpeeds measure_gemms(const GemmSpeedTask&) { fail(); }
-Bf16Candidates measure_bf16_candidates(const Bf16CandidateTask&) { fail(); }
-AttentionSpeed measure_attention(const AttentionSpeedTask&) { fail(); }
-TickSpeeds measure_ticks(const TickSpeedTask&) { fail(); }
-
 std::unique_ptr<TrainingKernels> make_training_kernels(int) { fail("trainer.device"); }
 std::string device_uuid(int) { fail("trainer.device"); }
 std::vector<base::LibraryReport> find_libraries() { return {}; }

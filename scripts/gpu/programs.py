@@ -13,7 +13,7 @@ import time
 import xml.etree.ElementTree as xml
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-PROGRAMS = {"qrl-train": "qrl-train", "test_cuda_device": "tests/test_cuda_device", "test_learner": "tests/test_learner",
+PROGRAMS = {"qrl-train": "qrl-train", "qrl-bench": "qrl-bench", "test_cuda_device": "tests/test_cuda_device", "test_learner": "tests/test_learner",
             "gpu_probe": "cuda/gpu_probe"}  # name, and where a build folder has it
 # What every Linux has, what the driver brings, and what is too large to carry.
 NOT_PACKED = re.compile(r"^(linux-vdso|ld-linux|libc|libm|libdl|librt|libpthread|libcuda|libtorch_cpu|libc10|libgomp"
@@ -98,7 +98,7 @@ class Found:
             print(f"error: {folder}: expected {', '.join(PROGRAMS)}, got no {', '.join(missing)}: build them with "
                   "QRL_CUDA=on scripts/build --tests, or give --bin", file=sys.stderr)
             sys.exit(2)
-        self.train, self.tests, self.learner, self.probe = found.values()
+        self.train, self.bench, self.tests, self.learner, self.probe = found.values()
         self.kernels = folder / "kernels.json"
         if not self.kernels.exists():  # a build folder
             self.kernels = work / "kernels.json"
@@ -162,7 +162,7 @@ class Session:
 
     def figures_of(self, what, *arguments, limit_s=180):
         """A benchmark's JSON object, or None and what went wrong."""
-        code, output, _ = self.run([self.programs.train, "bench", what, "--json", *arguments], limit_s)
+        code, output, _ = self.run([self.programs.bench, what, "--json", *arguments], limit_s)
         found = [line for line in output.splitlines() if line.startswith('{"')]
         return (json.loads(found[-1]), "") if code == 0 and found else (None, f"exit code {code}: {output[-300:]}")
 

@@ -67,14 +67,14 @@ def long_context(session):
 
 def candidates(session):
     """Times the ways of a bf16 matmul and shows the table to commit."""
-    code, output, _ = session.run([session.programs.train, "bench", "products", "--shape", "8b", "--candidates"], 120)
+    code, output, _ = session.run([session.programs.bench, "products", "--shape", "8b", "--candidates"], 120)
     session.note("bf16 candidates", code == 0, "table to commit:\n" + output.strip() if code == 0 else output[-300:])
 
 
 def counters(session, name, kernel, skip, count, arguments, node=False):
     command = ["ncu", "--clock-control", "none", "--metrics", ",".join(COUNTERS), "--csv", "--print-units", "base",
                *(["--graph-profiling", "node"] if node else []), "-k", f"regex:{kernel}", "-s", skip, "-c", count,
-               session.programs.train, "bench", *arguments]
+               session.programs.bench, *arguments]
     code, output, _ = session.run(command, 90)
     lines = output.splitlines()
     begin = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)

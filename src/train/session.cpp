@@ -10,7 +10,7 @@
 #include "base/threads.h"
 #include "learner/cuda_library.h"
 #include "learner/libraries.h"
-#include "ops/ceilings.h"
+#include "ops/peak_rates.h"
 #include "state/file.h"
 #include "train/checkpoint.h"
 #include "train/decoder_fit.h"

@@ -10,6 +10,7 @@
 #include "cuda/gemm/gemm_plan.h"
 #include "device.h"
 #include "ops/linear.h"
+#include "tests/cuda/plain_gemm.h"
 
 namespace qrl::cuda::test {
 

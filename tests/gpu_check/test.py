@@ -30,7 +30,7 @@ def expect(holds, what, output=""):
 def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        for program in ("qrl-train", "test_cuda_device", "test_learner", "gpu_probe"):
+        for program in ("qrl-train", "qrl-bench", "test_cuda_device", "test_learner", "gpu_probe"):
             shutil.copy(CHECK.parent / "stand_in", folder / program)
         (folder / "path").mkdir()
         (folder / "kernels.json").write_text("{}")

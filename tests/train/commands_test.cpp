@@ -33,7 +33,7 @@ bool says(const test::Outcome& outcome, const std::string& text) {
 
 TEST_CASE("an unknown command is named, with the nearest or those there are") {
   refuses("evel " + kTiny,
-          "expected a recipe file, or one of sft, eval, generate, export, profile, data, bench, check, judge, "
+          "expected a recipe file, or one of sft, eval, generate, export, profile, data, check, judge, "
           "tokenize, got "
           "\"evel\"; did you mean eval?");
   refuses("--dry-run nothing.yaml", "got no such file: \"nothing.yaml\"");
@@ -47,11 +47,6 @@ TEST_CASE("an unknown command is named, with the nearest or those there are") {
           "expected one of safetensors, config, index, generation, tokenizer, chat, recipe, gpu, csv, jsonl, "
           "got \"yaml\"\n");
   refuses("data chess --out x", "qrl-train data: expected one of countdown, sudoku, arithmetic, got \"chess\"\n");
-  refuses("bench decod",
-          "qrl-train bench: expected one of decode, learner, step, tokenizer, products, attention, ticks, got "
-          "\"decod\"; did "
-          "you mean "
-          "decode?");
 }
 
 TEST_CASE("data: only a new or regular file is written") {
@@ -96,11 +91,6 @@ TEST_CASE("options without effect and empty names are refused") {
   refuses("eval " + kTiny + " --checkpoint ''", "--checkpoint");
   refuses("eval " + kTiny + " --set data.max_response_length=100000 --set actor.max_tokens_per_micro_batch=200000",
           "data.max_prompt_length + max_response_length: expected at most the model's max_position_embeddings = ");
-  refuses("bench decode --model x --shape quickstart", " excludes --");
-  refuses("bench decode --new 1", "--new");
-  refuses("bench decode --batch 1000000000", "--batch");
-  refuses("bench decode --model x --vocab 100", " excludes --");
-  refuses("bench decode --logit-tile 300", "--logit-tile: must be a multiple of 256");
 }
 
 TEST_CASE("a KV cache that no machine holds is refused with the recipe's keys") {

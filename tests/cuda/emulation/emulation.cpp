@@ -15,6 +15,7 @@
 #include "cuda/gemm/gemm_sweep.h"
 #include "cuda/gemm/gemms.h"
 #include "cuda/quantize/dequantized_gemms.h"
+#include "tests/cuda/plain_gemm.h"
 
 // Saves the registers that a function must keep and its stack pointer at *save, goes on where `load` was saved.
 extern "C" void qrl_switch_fiber(void** save, void* load);

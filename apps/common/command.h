@@ -1,0 +1,64 @@
+// Owns how a subcommand joins a program's command line: a command's file adds its options and sets the action to run.
+// Knows nothing of what the commands do.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <istream>
+#include <string>
+#include <vector>
+
+#include "config/reader.h"
+#include "dist/collectives.h"
+
+namespace qrl::app {
+
+/// The work of the chosen command; its callback sets it, run_program runs it once the ranks have met.
+using Action = std::function<void(dist::Collectives& world)>;
+
+/// Arguments that every command with a recipe takes.
+struct RecipeArguments {
+  std::string file;
+  std::vector<std::string> overrides;  ///< --set KEY=VALUE
+
+  config::LoadedRecipe load(bool complete = true) const;
+};
+void add_recipe_arguments(CLI::App& command, RecipeArguments& arguments, bool required = true);
+/// --set alone.
+void add_overrides(CLI::App& command, std::vector<std::string>& overrides);
+
+/// The input error of a word in the place of one of `parent`'s commands; names the word and the commands.
+[[noreturn]] void refuse_command(const CLI::App& parent, const std::string& word);
+/// Throws it for the first word behind the program's name that is no command. Called before parsing, since the parser
+/// takes an unknown command for a recipe or for an extra argument.
+void check_commands(const CLI::App& app, const std::vector<std::string>& words);
+
+/// The text of a parser's error with a hint: hydra's KEY=VALUE, a misspelled option, or how to get help.
+std::string explain_arguments(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& words);
+
+/// Checks that a number is in a range; --help shows "INT:1..1024".
+CLI::Validator between(std::int64_t low, std::int64_t high);
+
+/// std::cin, read in blocks from now on, not byte by byte; only for commands that write by stdio.
+std::istream& standard_input();
+
+/// Checks of an option's value, for CLI::Option::check.
+CLI::Validator not_empty();
+CLI::Validator whole_number();  ///< decimal digits of 64 bits, without sign or leading zero
+
+/// The settings that decide how much memory the command takes, for the message when memory runs out; "" before a recipe
+/// was read.
+const std::string& memory_settings();
+/// Sets them in a command's own words. From here on an allocation that fails is an input error.
+void set_memory_settings(const std::string& text);
+
+/// An input error when there is a file (or a folder, or a link) of that name: nothing is overwritten.
+void require_new_file(const std::string& file, const std::string& option);
+
+/// An input error under mpirun, for commands that work in one process. `command`: "qrl-train eval".
+void require_one_process(const dist::Collectives& world, const std::string& command);
+
+/// The lines of --version: version, instruction sets, LibTorch, MPI, CUDA.
+std::string version_text();
+
+}  // namespace qrl::app

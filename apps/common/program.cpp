@@ -1,0 +1,89 @@
+#include "program.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <new>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/threads.h"
+#include "learner/libraries.h"
+
+namespace qrl::app {
+
+namespace {
+
+/// Logs the failure and returns the exit code. A job of several ranks is aborted; the first rank logs before the
+/// others.
+int fail(const char* message, int exit_code, const dist::Collectives* world) {
+  if (world != nullptr && world->size() > 1) {
+    if (!world->is_first()) usleep(300'000);
+    base::log_error("error (rank " + std::to_string(world->rank()) + "): " + message);
+    dist::abort_job(exit_code);
+  }
+  base::log_error(std::string("error: ") + message);
+  return exit_code;
+}
+
+int fail_memory(const dist::Collectives* world) {
+  const std::string& settings = memory_settings();
+  const base::Error error(base::making_parts() ? base::ErrorKind::input : base::ErrorKind::internal, "memory",
+                          settings.empty() ? "enough for the command" : "enough for the model and " + settings,
+                          "none left", settings.empty() ? "ask for less" : "lower the largest of these");
+  return fail(error.what(), error.exit_code(), world);
+}
+
+/// The exit code of a command that is done: 1 when not all of its output could be written.
+int finish_output(const dist::Collectives* world) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return 0;
+  return fail(
+      "standard output: expected to write all of it, got an error; see whether the disk is full or the reader is gone",
+      1, world);
+}
+
+/// Opens closed standard streams, so that no file opened later becomes standard output.
+void open_standard_streams() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(fd, F_GETFD) == -1) (void)open("/dev/null", O_RDONLY);  // to write there fails, as it should
+  }
+}
+
+}  // namespace
+
+int run_program(const Program& program, int argc, char** argv) {
+  open_standard_streams();
+  base::shorten_spins(argv);
+  CLI::App command_line(program.what, program.name);
+  Action action;
+  program.add_commands(command_line, action);
+
+  std::unique_ptr<dist::Collectives> world;
+  try {
+    learner::require_libtorch();
+    check_commands(command_line, std::vector<std::string>(argv + 1, argv + argc));
+    command_line.parse(argc, argv);
+    world = dist::make_world(&argc, &argv);
+    action(*world);
+    return finish_output(world.get());
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return command_line.exit(error) == 0 ? finish_output(nullptr) : 2;
+    return fail(explain_arguments(command_line, error, std::vector<std::string>(argv + 1, argv + argc)).c_str(), 2,
+                nullptr);
+  } catch (const base::Error& error) {
+    return fail(error.what(), error.exit_code(), world.get());
+  } catch (const std::bad_alloc&) {
+    return fail_memory(world.get());
+  } catch (const std::exception& error) {
+    if (const auto of_gpu = learner::gpu_memory_error(error.what()))
+      return fail(of_gpu->what(), of_gpu->exit_code(), world.get());
+    const bool no_memory = std::strstr(error.what(), "can't allocate memory") != nullptr;  // LibTorch's own words
+    return no_memory ? fail_memory(world.get()) : fail(error.what(), 1, world.get());
+  }
+}
+
+}  // namespace qrl::app

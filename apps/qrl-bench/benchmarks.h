@@ -1,0 +1,24 @@
+// Owns the list of benchmarks: each file adds its subcommand to the program. Knows nothing of what they measure.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "command.h"
+
+namespace qrl::app {
+
+/// All benchmarks, in the order of --help.
+void add_benchmarks(CLI::App& program, Action& action);
+
+void add_bench_decode(CLI::App& program, Action& action);
+void add_bench_learner(CLI::App& program, Action& action);
+void add_bench_step(CLI::App& program, Action& action);
+void add_bench_tokenizer(CLI::App& program, Action& action);
+void add_bench_products(CLI::App& program, Action& action);
+void add_bench_attention(CLI::App& program, Action& action);
+void add_bench_ticks(CLI::App& program, Action& action);
+
+/// Prints what a benchmark found: one JSON object on a line, or a name and its value a line.
+void print_result(const nlohmann::ordered_json& result, bool as_json);
+
+}  // namespace qrl::app

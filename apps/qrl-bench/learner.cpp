@@ -1,0 +1,71 @@
+// learner: forward, backward and update, beside the machine's ceilings.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "benchmarks.h"
+#include "learner_work.h"
+#include "train/formats.h"
+#include "train/session.h"
+
+namespace qrl::app {
+
+namespace {
+
+void bench_learner(const BenchArguments& arguments, dist::Collectives& world) {
+  const ModelBench bench("learner", arguments, world);
+  std::vector<types::Completion> completions;
+  for (std::int64_t i = 0; i < arguments.prompts * arguments.n; ++i) {
+    completions.push_back(
+        {bench.random_tokens(static_cast<std::uint64_t>(1000 + i), arguments.new_tokens), {}, {}, {}});
+    completions.back().sampler_logprobs.assign(static_cast<std::size_t>(arguments.new_tokens), -8.0F);
+  }
+  const LearnerWork work(bench, completions);
+  learner::Learner learner(bench.config, bench.hf.weights, train::learner_options(bench.loaded.recipe), world);
+  const config::Recipe& recipe = bench.loaded.recipe;
+  // Holds the weights that a quantized forward pass reads; low_bit's matmuls on a GPU are a decoder's.
+  std::optional<train::Sampler> sampler;
+  std::optional<model::Snapshot> snapshot;
+  const config::LearnerForward forward = recipe.quant.learner_forward;
+  if (forward == config::LearnerForward::low_bit && config::learns_on_gpu(recipe))
+    sampler.emplace(bench.config, recipe, world, arguments.prompt_tokens);
+  else snapshot.emplace(bench.config, train::snapshot_formats(recipe.quant));
+  double best_s = 0, best_forward_s = 0;
+  for (std::int64_t round = 0; round < arguments.rounds; ++round) {
+    base::log_info("bench learner: round " + std::to_string(round + 1) + " of " + std::to_string(arguments.rounds));
+    if (sampler) {
+      learner.publish(sampler->snapshot, round, sampler->decoder.device_weights());
+      if (round == 0) sampler->decoder.load(sampler->snapshot);
+    } else if (forward != config::LearnerForward::bf16) {
+      learner.publish(*snapshot, round);
+    }
+    const double start_s = base::now_s();
+    for (const types::MicroBatch& batch : work.batches)
+      learner.score(batch, train::draw_params(bench.loaded.recipe.rollout));
+    const double scored_s = base::now_s();
+    learn(learner, work, bench.loaded.recipe, false);
+    const double took_s = base::now_s() - scored_s, forward_s = scored_s - start_s;
+    best_s = round == 0 ? took_s : std::min(best_s, took_s);
+    best_forward_s = round == 0 ? forward_s : std::min(best_forward_s, forward_s);
+  }
+  nlohmann::ordered_json result = bench.facts();
+  result["sequences"] = arguments.prompts * arguments.n;
+  result["learner_s"] = best_s;
+  result["forward_s"] = best_forward_s;  // and log-probs, without what a backward pass needs
+  add_learner_figures(result, bench, work, best_s);
+  finish(result, arguments);
+}
+
+}  // namespace
+
+void add_bench_learner(CLI::App& program, Action& action) {
+  const auto arguments = std::make_shared<BenchArguments>();
+  CLI::App* command =
+      add_model_bench(program, "learner", "forward, backward and update of prompts x n sequences", *arguments);
+  add_sample_options(*command, *arguments);
+  set_action(*command, action, arguments, bench_learner);
+}
+
+}  // namespace qrl::app

@@ -1,0 +1,33 @@
+// Owns the update that the benchmarks learner and step time: its micro-batches, the update itself, its figures. Knows
+// no clock.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <vector>
+
+#include "learner/learner.h"
+#include "model_bench.h"
+#include "types/batch.h"
+#include "types/prompt.h"
+
+namespace qrl::app {
+
+/// Packed micro-batches of prompts·n sequences with random tokens and advantages.
+struct LearnerWork {
+  LearnerWork(const ModelBench& bench, const std::vector<types::Completion>& completions);
+
+  std::vector<std::vector<types::TokenId>> prompts;
+  std::vector<types::MicroBatch> batches;
+  types::GlobalCounts counts;
+};
+
+/// Accumulates the gradient of all micro-batches and updates. With `sampled` the log-probs in `work` are the sampler's
+/// at the learner's present weights: a bitwise learner then throws unless each of them has the bits of its own.
+learner::UpdateReport learn(learner::Learner& learner, const LearnerWork& work, const config::Recipe& recipe,
+                            bool sampled);
+
+/// Adds the speed of an update that took `learner_s`, and its share of the machine's ceiling.
+void add_learner_figures(nlohmann::ordered_json& result, const ModelBench& bench, const LearnerWork& work,
+                         double learner_s);
+
+}  // namespace qrl::app

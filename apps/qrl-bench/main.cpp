@@ -1,0 +1,13 @@
+// qrl-bench: what decoder, learner, a whole step, the tokenizer and a GPU's kernels reach on this machine, beside the
+// machine's ceilings. scripts/bench builds and runs it.
+#include "benchmarks.h"
+#include "program.h"
+
+int main(int argc, char** argv) {
+  return qrl::app::run_program(
+      {.name = "qrl-bench",
+       .what = "Measures qrl-train's decoder, learner, steps, tokenizer and GPU kernels beside "
+               "the machine's ceilings.",
+       .add_commands = qrl::app::add_benchmarks},
+      argc, argv);
+}

@@ -1,0 +1,217 @@
+#include "model_bench.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/rng.h"
+#include "base/text.h"
+#include "base/threads.h"
+#include "benchmarks.h"
+#include "ops/isa.h"
+#include "shapes.h"
+#include "train/formats.h"
+#include "train/quantizer.h"
+#include "train/session.h"
+#include "train/step_metrics.h"
+
+namespace qrl::app {
+
+namespace {
+
+model::HfModel model_of(const BenchArguments& arguments) {
+  if (!arguments.model_dir.empty()) return model::open_hf(arguments.model_dir);
+  const model::ModelConfig config = config_of(arguments);
+  return {config, model::new_weights(config, 0)};
+}
+
+/// Keys of a recipe that have an effect on the benchmark `name`, which makes prompts and schedule itself. A dot at the
+/// end stands for all keys below.
+std::vector<std::string> accepted_keys(const std::string& name) {
+  const std::vector<std::string> decode = {"quant.kv_calibration.percentile",
+                                           "quant.kv_calibration.margin",
+                                           "rollout.device",
+                                           "rollout.max_num_batched_tokens",
+                                           "rollout.page_size",
+                                           "rollout.gpu_memory_utilization",
+                                           "rollout.enforce_eager"};
+  const std::vector<std::string> learner = {"model.dtype",
+                                            "quant.learner.",
+                                            "rollout.bitwise",
+                                            "actor.max_tokens_per_micro_batch",
+                                            "optim.",
+                                            "actor.logprob_chunk_tokens",
+                                            "actor.activation_checkpointing",
+                                            "algorithm.tbpo.",
+                                            "algorithm.name",
+                                            "algorithm.clip_ratio_low",
+                                            "algorithm.clip_ratio_high",
+                                            "algorithm.clip_ratio_c",
+                                            "algorithm.loss_agg_mode",
+                                            "algorithm.entropy_coef"};
+  std::vector<std::string> keys = {"quant.rollout.weights",
+                                   "quant.rollout.activations",
+                                   "quant.rollout.granularity",
+                                   "quant.rollout.ignore",
+                                   "quant.rollout.lm_head",
+                                   "quant.rollout.kv_cache",
+                                   "rollout.temperature",
+                                   "rollout.top_p",
+                                   "rollout.top_k",
+                                   "trainer.threads",
+                                   "trainer.device"};
+  if (name != "learner") keys.insert(keys.end(), decode.begin(), decode.end());
+  if (name != "decode") keys.insert(keys.end(), learner.begin(), learner.end());
+  if (name == "step") {
+    for (const char* key :
+         {"quant.kv_calibration.when", "rollout.max_num_seqs", "rollout.prefix_sharing", "rollout.free_cache_engine"})
+      keys.emplace_back(key);
+  }
+  return keys;
+}
+
+/// An input error for keys that have no effect on the benchmark `name`.
+const std::vector<std::string>& checked(const std::vector<std::string>& overrides, const std::string& name) {
+  const std::vector<std::string> keys = accepted_keys(name);
+  for (const std::string& text : overrides) {
+    const std::string key = text.substr(0, text.find('='));
+    const bool is_accepted = std::ranges::any_of(
+        keys, [&](const std::string& each) { return each.ends_with('.') ? key.starts_with(each) : key == each; });
+    if (is_accepted) continue;
+    std::string known;
+    for (const std::string& each : keys) known += (known.empty() ? "" : ", ") + each + (each.ends_with('.') ? "*" : "");
+    base::fail_input("bench " + name + " --set", "a key that has an effect on it: " + known, base::quoted(key),
+                     "model, prompts and samples are arguments of their own; a step is one update without correction");
+  }
+  return overrides;
+}
+
+}  // namespace
+
+CLI::App* add_model_bench(CLI::App& program, const char* name, const char* what, BenchArguments& arguments,
+                          int fewest_new) {
+  CLI::App* command = program.add_subcommand(name, what);
+  CLI::Option* model =
+      command->add_option("--model", arguments.model_dir, "Hugging Face folder; default: random weights of --shape")
+          ->check(not_empty())
+          ->type_name("DIR");
+  command->add_option("--shape", arguments.shape, "built-in shape")
+      ->check(CLI::IsMember(shape_names()))
+      ->excludes(model)
+      ->type_name("NAME");
+  command->add_option("--prompt", arguments.prompt_tokens, "prompt tokens")
+      ->check(between(1, kMaxBenchTokens))
+      ->type_name("INT");
+  command->add_option("--new", arguments.new_tokens, "new tokens a sequence")
+      ->check(between(fewest_new, kMaxBenchTokens))
+      ->type_name("INT");
+  command->add_option("--rounds", arguments.rounds, "rounds; the best counts")
+      ->check(between(1, 1'000'000))
+      ->type_name("INT");
+  add_overrides(*command, arguments.overrides);
+  command->add_flag("--dry-run", arguments.dry_run, "print what it would measure and take, measure nothing");
+  command->add_flag("--json", arguments.json, "print one JSON object, on the last line");
+  return command;
+}
+
+void add_sample_options(CLI::App& command, BenchArguments& arguments) {
+  command.add_option("--prompts", arguments.prompts, "prompts")
+      ->check(between(1, kMaxBenchSequences))
+      ->type_name("INT");
+  command.add_option("--n", arguments.n, "samples a prompt")->check(between(1, kMaxBenchSequences))->type_name("INT");
+}
+
+void set_action(CLI::App& command, Action& action, const std::shared_ptr<BenchArguments>& arguments, Measure measure) {
+  command.callback([&action, arguments, measure, name = command.get_name()] {
+    action = [arguments, measure, name](dist::Collectives& world) {
+      require_one_process(world, "qrl-bench " + name);
+      if (arguments->dry_run) plan_bench(name, *arguments);
+      else measure(*arguments, world);
+    };
+  });
+}
+
+model::ModelConfig config_of(const BenchArguments& arguments) {
+  if (!arguments.model_dir.empty())
+    return model::read_config(std::filesystem::path(arguments.model_dir) / "config.json");
+  model::ModelConfig config = built_in_shape(arguments.shape);
+  config.vocab_size = arguments.vocab_size.value_or(config.vocab_size);
+  return config;
+}
+
+config::LoadedRecipe recipe_of(const std::string& name, const BenchArguments& arguments) {
+  config::LoadedRecipe loaded =
+      config::parse_recipe("trainer: {seed: 0}", "bench", ".", checked(arguments.overrides, name), false);
+  config::Recipe& r = loaded.recipe;
+  // Bench works on token ids: lengths come from its own arguments.
+  r.data.max_prompt_length = arguments.prompt_tokens;
+  r.data.max_response_length = arguments.new_tokens;
+  r.actor.max_tokens_per_micro_batch =
+      std::max(r.actor.max_tokens_per_micro_batch, arguments.prompt_tokens + arguments.new_tokens);
+  return loaded;
+}
+
+void require_whole_batch(const config::Recipe& recipe, const BenchArguments& arguments) {
+  QRL_REQUIRE(recipe.rollout.max_num_batched_tokens >= arguments.batch, "bench decode",
+              "rollout.max_num_batched_tokens of at least --batch = " + std::to_string(arguments.batch),
+              std::to_string(recipe.rollout.max_num_batched_tokens),
+              "the limit is that of a tick of the whole batch: raise it with --set");
+}
+
+ModelBench::ModelBench(const std::string& what, const BenchArguments& arguments, const dist::Collectives& world)
+    : args(arguments),
+      name(what),
+      loaded(recipe_of(what, arguments)),
+      ceilings((train::set_threads(loaded.recipe, world), ops::measure_ceilings())),
+      hf(model_of(args)),
+      config(hf.config) {
+  train::reset_peak_memory();  // the ceilings' own buffer is not the model's
+}
+
+quant::Format ModelBench::quant_format() const { return train::snapshot_formats(loaded.recipe.quant).linear; }
+
+nlohmann::ordered_json ModelBench::facts() const {
+  return {{"bench", name},
+          {"model", args.model_dir.empty() ? args.shape : args.model_dir},
+          {"isa", ops::name(ops::isa())},
+          {"rollout_device", on_gpu() ? "cuda" : "cpu"},
+          {"learner_device", config::learns_on_gpu(loaded.recipe) ? "cuda" : "cpu"},
+          {"threads", base::num_threads()},
+          {"weights", quant::name(quant_format())},
+          {"learner_forward", train::name(loaded.recipe.quant.learner_forward)},
+          {"kv_cache", quant::name(train::kv_format(loaded.recipe.quant))},
+          {"ceiling_int8_tops", ceilings.int8_ops_per_s * 1e-12},
+          {"ceiling_bf16_tflops", ceilings.bf16_flops_per_s * 1e-12},
+          {"ceiling_f32_tflops", ceilings.f32_flops_per_s * 1e-12},
+          {"ceiling_dram_gb_per_s", ceilings.dram_bytes_per_s * 1e-9}};
+}
+
+DecodeTick ModelBench::tick_of(std::int64_t batch) const {
+  return {static_cast<double>(batch),
+          static_cast<double>(args.prompt_tokens) + static_cast<double>(args.new_tokens) / 2,
+          train::kv_format(loaded.recipe.quant), loaded.recipe.rollout.page_size};
+}
+
+std::vector<types::TokenId> ModelBench::random_tokens(std::uint64_t stream, std::int64_t count) const {
+  base::RandomStream random(0, base::RandomPurpose::generator, stream);
+  std::vector<types::TokenId> tokens(static_cast<std::size_t>(count));
+  for (types::TokenId& token : tokens)
+    token = static_cast<types::TokenId>(random.below(static_cast<std::uint64_t>(config.vocab_size)));
+  return tokens;
+}
+
+types::SamplingParams ModelBench::sampling() const {
+  types::SamplingParams params;
+  params.temperature = static_cast<float>(loaded.recipe.rollout.temperature);
+  params.top_p = static_cast<float>(loaded.recipe.rollout.top_p);
+  params.top_k = static_cast<std::int32_t>(loaded.recipe.rollout.top_k);
+  params.max_new_tokens = static_cast<std::int32_t>(args.new_tokens);
+  return params;
+}
+
+void finish(nlohmann::ordered_json& result, const BenchArguments& arguments) {
+  result["peak_memory_gib"] = train::peak_memory_gib();
+  print_result(result, arguments.json);
+}
+
+}  // namespace qrl::app

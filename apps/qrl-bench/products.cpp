@@ -1,0 +1,142 @@
+// products: a GPU's matmuls of one layer, beside the speed of its memory.
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "benchmarks.h"
+#include "cuda/bench/bench_plan.h"
+#include "shapes.h"
+
+namespace qrl::app {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct BenchProductsArguments {
+  std::string shape = "8b", format = "int4";
+  std::vector<std::int64_t> num_rows = {1, 16, 64, 256};
+  bool candidates = false, json = false, dry_run = false;
+};
+
+std::vector<cuda::LayerMatrix> matrices_of(const model::ModelConfig& config) {
+  cuda::ModelShape shape;
+  shape.width = config.hidden_size;
+  shape.num_heads = config.num_attention_heads;
+  shape.num_kv_heads = config.num_key_value_heads;
+  shape.head_dim = config.head_dim;
+  shape.ffn = config.intermediate_size;
+  return cuda::layer_matrices(shape);
+}
+
+/// bf16 matmuls of few rows by every kernel that may compute them, and the table that qrl-train reads.
+void bench_candidates(const BenchProductsArguments& arguments) {
+  const model::ModelConfig config = built_in_shape(arguments.shape);
+  cuda::Bf16CandidateTask task;
+  std::vector<std::string> names;
+  for (const cuda::LayerMatrix& matrix : matrices_of(config)) {
+    names.emplace_back(matrix.name);
+    task.matrices.push_back({matrix.out, matrix.in, false});
+  }
+  names.emplace_back("lm_head");
+  task.matrices.push_back({config.vocab_size, config.hidden_size, true});
+  if (arguments.dry_run) {
+    Json planned = {{"bench", "bf16 candidates"}, {"shape", arguments.shape}, {"dry_run", true}};
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      planned[names[i]] = std::to_string(task.matrices[i].out) + " x " + std::to_string(task.matrices[i].in) +
+                          ", streamed and by cuBLASLt's algorithms";
+    }
+    return print_result(planned, arguments.json);
+  }
+  const cuda::Bf16Candidates candidates = cuda::measure_bf16_candidates(task);
+  Json result = {{"bench", "bf16 candidates"}, {"shape", arguments.shape}, {"cublaslt", candidates.library}};
+  for (std::size_t i = 0; i < candidates.measured.size(); ++i) {
+    const cuda::Bf16Candidate& of = candidates.measured[i];
+    const std::string name =
+        names[i / (candidates.measured.size() / names.size())] + "_rows" + std::to_string(of.num_rows);
+    result[name + "_streamed_us"] = of.streamed_s * 1e6;
+    for (std::size_t n = 0; n < of.cublaslt_s.size(); ++n)
+      result[name + "_cublaslt" + std::to_string(n) + "_us"] = of.cublaslt_s[n] * 1e6;
+  }
+  if (arguments.json) result["table"] = candidates.table;
+  print_result(result, arguments.json);
+  if (!arguments.json) std::printf("\nthe lines of cuda/gemm/bf16_table.h:\n%s", candidates.table.c_str());
+}
+
+void bench_products(const BenchProductsArguments& arguments) {
+  const model::ModelConfig config = built_in_shape(arguments.shape);
+  const std::vector<cuda::LayerMatrix> matrices = matrices_of(config);
+  Json result = {{"bench", "products"}, {"shape", arguments.shape}, {"weights", arguments.format}};
+  if (arguments.dry_run) {
+    result["dry_run"] = true;
+    for (const cuda::LayerMatrix& matrix : matrices) {
+      for (const std::int64_t num_rows : arguments.num_rows) {
+        const cuda::MatmulPlan plan = cuda::plan_matmul(gpu_format(arguments.format), matrix.out, matrix.in, num_rows);
+        const std::string name = matrix.name + "_rows" + std::to_string(num_rows);
+        result[name] = plan.text;
+        result[name + "_bytes"] = plan.num_bytes;
+      }
+    }
+    return print_result(result, arguments.json);
+  }
+  std::vector<double> layer_s(arguments.num_rows.size()), layer_bytes(arguments.num_rows.size());
+  double copy_bytes_per_s = 0, read_bytes_per_s = 0;
+  for (const cuda::LayerMatrix& matrix : matrices) {
+    cuda::GemmSpeedTask task;
+    task.format = gpu_format(arguments.format);
+    task.out = matrix.out;
+    task.in = matrix.in;
+    task.num_rows = arguments.num_rows;
+    const cuda::GemmSpeeds speeds = cuda::measure_gemms(task);
+    copy_bytes_per_s = std::max(copy_bytes_per_s, speeds.copy_bytes_per_s);
+    read_bytes_per_s = std::max(read_bytes_per_s, speeds.read_bytes_per_s);
+    for (std::size_t i = 0; i < arguments.num_rows.size(); ++i) {
+      layer_s[i] += speeds.product_s[i];
+      layer_bytes[i] += static_cast<double>(speeds.num_bytes[i]);
+      result[matrix.name + "_rows" + std::to_string(arguments.num_rows[i]) + "_us"] = speeds.product_s[i] * 1e6;
+    }
+  }
+  result["copy_gb_per_s"] = copy_bytes_per_s * 1e-9;
+  result["read_gb_per_s"] = read_bytes_per_s * 1e-9;
+  for (std::size_t i = 0; i < arguments.num_rows.size(); ++i) {
+    const std::string rows = "_rows" + std::to_string(arguments.num_rows[i]);
+    double weights = 0;
+    for (const cuda::LayerMatrix& matrix : matrices) weights += static_cast<double>(matrix.out * matrix.in);
+    result["layer" + rows + "_us"] = layer_s[i] * 1e6;
+    result["layer" + rows + "_tflops"] = 2 * weights * static_cast<double>(arguments.num_rows[i]) / layer_s[i] * 1e-12;
+    result["layer" + rows + "_share_of_read"] = layer_bytes[i] / layer_s[i] / read_bytes_per_s;
+  }
+  print_result(result, arguments.json);
+}
+
+}  // namespace
+
+void add_bench_products(CLI::App& program, Action& action) {
+  auto arguments = std::make_shared<BenchProductsArguments>();
+  CLI::App* command = program.add_subcommand("products", "a layer's matmuls on the GPU, beside its memory's speed");
+  command->add_option("--shape", arguments->shape, "built-in shape")
+      ->check(CLI::IsMember(shape_names()))
+      ->type_name("NAME");
+  CLI::Option* format = command->add_option("--format", arguments->format, "of the weights");
+  format->check(CLI::IsMember(gpu_format_names()))->type_name("NAME");
+  CLI::Option* rows = command->add_option("--rows", arguments->num_rows, "numbers of rows, with commas");
+  rows->delimiter(',')->check(between(1, 65'536))->type_name("INT");
+  command
+      ->add_flag("--candidates", arguments->candidates,
+                 "instead: bf16 matmuls of 8 and 16 rows, lm_head's too, by the streamed kernel and by each algorithm "
+                 "that cuBLASLt proposes; prints the table to commit as cuda/gemm/bf16_table.h, from which qrl-train "
+                 "takes its kernels")
+      ->excludes(format)
+      ->excludes(rows);
+  command->add_flag("--dry-run", arguments->dry_run, "print what it would measure; wants no GPU");
+  command->add_flag("--json", arguments->json, "print one JSON object");
+  command->callback([&action, arguments] {
+    action = [arguments](dist::Collectives& world) {
+      require_one_process(world, "qrl-bench products");
+      if (arguments->candidates) bench_candidates(*arguments);
+      else bench_products(*arguments);
+    };
+  });
+}
+
+}  // namespace qrl::app

@@ -1,0 +1,82 @@
+#include "shapes.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+
+namespace qrl::app {
+
+namespace {
+
+struct Shape {
+  const char* name;
+  std::int64_t vocab_size, hidden_size, num_hidden_layers, num_attention_heads, num_key_value_heads, head_dim,
+      intermediate_size;
+  bool tied, qk_norm, qkv_bias;
+};
+constexpr std::array kShapes = {Shape{"86m", 4096, 768, 12, 12, 4, 64, 2304, true, true, false},
+                                Shape{"quickstart", 259, 96, 3, 3, 1, 32, 256, true, true, false},
+                                Shape{"1.5b", 151936, 1536, 28, 12, 2, 128, 8960, true, false, true},
+                                Shape{"8b", 151936, 4096, 36, 32, 8, 128, 12288, false, true, false}};
+
+constexpr std::array kGpuKvFormats = {quant::KvFormat::bf16, quant::KvFormat::int8, quant::KvFormat::fp8_e4m3};
+
+std::vector<quant::Format> gpu_formats() {
+  std::vector<quant::Format> formats;
+  for (int i = 0; i < quant::kNumFormats; ++i) {
+    if (const auto format = static_cast<quant::Format>(i); format != quant::Format::f32) formats.push_back(format);
+  }
+  return formats;
+}
+
+template <class Formats>
+auto named(const Formats& formats, const std::string& name) {
+  for (const auto format : formats) {
+    if (quant::name(format) == name) return format;
+  }
+  base::fail_internal("bench", "a format's name", name);
+}
+template <class Formats>
+std::vector<std::string> names_of(const Formats& formats) {
+  std::vector<std::string> names;
+  names.reserve(formats.size());
+  for (const auto format : formats) names.emplace_back(quant::name(format));
+  return names;
+}
+
+}  // namespace
+
+std::vector<std::string> gpu_format_names() { return names_of(gpu_formats()); }
+quant::Format gpu_format(const std::string& name) { return named(gpu_formats(), name); }
+std::vector<std::string> gpu_kv_format_names() { return names_of(kGpuKvFormats); }
+quant::KvFormat gpu_kv_format(const std::string& name) { return named(kGpuKvFormats, name); }
+
+model::ModelConfig built_in_shape(const std::string& name) {
+  const Shape& shape = *std::ranges::find_if(kShapes, [&](const Shape& each) { return each.name == name; });
+  model::ModelConfig config;
+  config.family = shape.qkv_bias ? model::Family::qwen2 : model::Family::qwen3;
+  config.vocab_size = shape.vocab_size;
+  config.hidden_size = shape.hidden_size;
+  config.num_hidden_layers = shape.num_hidden_layers;
+  config.num_attention_heads = shape.num_attention_heads;
+  config.num_key_value_heads = shape.num_key_value_heads;
+  config.head_dim = shape.head_dim;
+  config.intermediate_size = shape.intermediate_size;
+  config.max_position_embeddings = 8192;
+  config.rms_norm_eps = 1e-6F;
+  config.rope_theta = 1e6;
+  config.tie_word_embeddings = shape.tied;
+  config.qk_norm = shape.qk_norm;
+  config.qkv_bias = shape.qkv_bias;
+  return config;
+}
+
+std::vector<std::string> shape_names() {
+  std::vector<std::string> names;
+  names.reserve(kShapes.size());
+  for (const Shape& shape : kShapes) names.emplace_back(shape.name);
+  return names;
+}
+
+}  // namespace qrl::app

@@ -1,0 +1,95 @@
+// step: a whole GRPO step, beside the machine's ceilings.
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "benchmarks.h"
+#include "correction_costs.h"
+#include "learner_work.h"
+#include "train/gap_probe.h"
+#include "train/quantizer.h"
+#include "train/session.h"
+
+namespace qrl::app {
+
+namespace {
+
+void bench_step(const BenchArguments& arguments, dist::Collectives& world) {
+  const ModelBench bench("step", arguments, world);
+  train::Sampler sampler(bench.config, bench.loaded.recipe, world, arguments.prompt_tokens);
+  learner::Learner learner(bench.config, bench.hf.weights, train::learner_options(bench.loaded.recipe), world);
+  train::QuantizerState quantizer;
+  const auto publish = [&](std::int64_t version) {
+    learner.publish(sampler.snapshot, version, sampler.decoder.device_weights());
+  };
+  publish(0);
+  train::PromptSet prompts;
+  for (std::uint64_t p = 0; p < static_cast<std::uint64_t>(arguments.prompts); ++p) {
+    prompts.prompts.push_back({.id = p,
+                               .text = {},
+                               .tokens = bench.random_tokens(p, arguments.prompt_tokens),
+                               .ground_truth = {},
+                               .data_source = {}});
+  }
+  std::vector<types::SampleRequest> requests;
+  for (const types::Prompt& prompt : prompts.prompts)
+    requests.push_back({prompt.id, prompt.tokens, 0, static_cast<std::int32_t>(arguments.n)});
+  const auto load = [&] {
+    train::load_published(sampler, train::calibration_prompts(prompts, 0, 0), bench.loaded.recipe.quant, quantizer);
+  };
+  load();
+
+  nlohmann::ordered_json best;
+  std::optional<LearnerWork> work;  // of the last round
+  for (std::int64_t round = 0; round < arguments.rounds; ++round) {
+    base::log_info("bench step: round " + std::to_string(round + 1) + " of " + std::to_string(arguments.rounds));
+    sampler.decoder.reset_stats();
+    const double start_s = base::now_s();
+    const auto completions =
+        sampler.decoder.complete(requests, bench.sampling(), {0, static_cast<std::uint32_t>(round)});
+    if (bench.loaded.recipe.rollout.free_cache_engine) sampler.decoder.release_kv();
+    const double drawn_s = base::now_s();
+    work.emplace(bench, completions);
+    const learner::UpdateReport report = learn(learner, *work, bench.loaded.recipe, true);
+    if (bench.loaded.recipe.rollout.free_cache_engine) learner.release_memory();
+    const double learnt_s = base::now_s();
+    publish(round + 1);
+    load();
+    const double published_s = base::now_s();
+    train::probe_gap(sampler, learner, train::probe_requests(prompts, 0), bench.loaded.recipe, bench.sampling());
+    const double end_s = base::now_s();
+    if (!best.is_null() && best["step_s"].get<double>() <= end_s - start_s) continue;
+    best = bench.facts();
+    best["sequences"] = arguments.prompts * arguments.n;
+    best["step_s"] = end_s - start_s;
+    best["gen_s"] = drawn_s - start_s;
+    best["learner_s"] = learnt_s - drawn_s;
+    best["publish_s"] = published_s - learnt_s;
+    best["publish_share"] = (published_s - learnt_s) / (end_s - start_s);
+    best["gap_probe_s"] = end_s - published_s;
+    best["gap_probe_share"] = (end_s - published_s) / (end_s - start_s);
+    best["gen_tokens_per_s"] =
+        static_cast<double>(arguments.prompts * arguments.n * arguments.new_tokens) / (drawn_s - start_s);
+    add_learner_figures(best, bench, *work, learnt_s - drawn_s);
+    best["k3_kl"] = report.metrics.at("mismatch/k3_kl");
+    if (bench.loaded.recipe.rollout.bitwise) {  // learn() has thrown otherwise
+      best["bitwise_tokens_compared"] = work->counts.response_tokens;
+      best["bitwise_tokens_differing"] = 0;
+    }
+  }
+  add_correction_costs(best, work->batches, work->counts, best["step_s"].get<double>(), world);
+  finish(best, arguments);
+}
+
+}  // namespace
+
+void add_bench_step(CLI::App& program, Action& action) {
+  const auto arguments = std::make_shared<BenchArguments>();
+  CLI::App* command =
+      add_model_bench(program, "step", "a whole GRPO step: sample, learn, publish, probe the gap", *arguments);
+  add_sample_options(*command, *arguments);
+  set_action(*command, action, arguments, bench_step);
+}
+
+}  // namespace qrl::app

@@ -1,0 +1,55 @@
+#include "tick_limit.h"
+
+#include <algorithm>
+
+#include "model/weights.h"
+#include "ops/paged_attention.h"
+#include "train/work_estimate.h"
+
+namespace qrl::app {
+
+namespace {
+
+/// Elements of all layers' queries of one row.
+double query_width(const model::ModelConfig& config) {
+  return static_cast<double>(config.q_size() * config.num_hidden_layers);
+}
+
+}  // namespace
+
+AttentionWork attention_of_tick(const model::ModelConfig& config, const DecodeTick& tick) {
+  const ops::HeadShape heads{config.num_attention_heads, config.num_key_value_heads, config.head_dim};
+  const double position_bytes = 2 * static_cast<double>(ops::kv_page_bytes(heads, tick.kv_format, tick.page_size)) /
+                                static_cast<double>(tick.page_size);
+  const double positions = tick.batch * tick.context;
+  return {4 * positions * query_width(config),
+          positions * static_cast<double>(config.num_hidden_layers) * position_bytes};
+}
+
+double ceiling_of(quant::Format format, const ops::Ceilings& ceilings) {
+  const quant::Code activations = spec(format).activations;
+  return activations == quant::Code::int8  ? ceilings.int8_ops_per_s
+         : activations == quant::Code::f32 ? ceilings.f32_flops_per_s
+                                           : ceilings.bf16_flops_per_s;
+}
+
+double least_tick_s(const model::Snapshot& snapshot, const DecodeTick& tick, const ops::Ceilings& ceilings) {
+  const train::MatmulParams params = train::matmul_params(snapshot.config());
+  const AttentionWork attention = attention_of_tick(snapshot.config(), tick);
+  // int8 keys meet queries of two int8 terms: as many operations a second as bf16's.
+  const double attention_rate =
+      tick.kv_format == quant::KvFormat::f32 ? ceilings.f32_flops_per_s : ceilings.bf16_flops_per_s;
+  const double compute_s = 2 * tick.batch * params.layers / ceiling_of(snapshot.format(), ceilings) +
+                           2 * tick.batch * params.lm_head / ceiling_of(snapshot.lm_head().format, ceilings) +
+                           attention.operations / attention_rate;
+  const auto weight_bytes = static_cast<double>(snapshot.num_bytes() - snapshot.embedding_VD().num_bytes());
+  return std::max(compute_s, (weight_bytes + attention.kv_bytes) / ceilings.dram_bytes_per_s);
+}
+
+double unshared_learner_operations(const model::ModelConfig& config, std::int64_t sequences, std::int64_t length) {
+  const train::MatmulParams params = train::matmul_params(config);
+  const auto tokens = static_cast<double>(sequences * length);
+  return 6 * (params.layers + params.lm_head) * tokens + 6 * tokens * static_cast<double>(length) * query_width(config);
+}
+
+}  // namespace qrl::app

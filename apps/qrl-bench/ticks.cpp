@@ -1,0 +1,194 @@
+// ticks: whole decoding ticks of a GPU, beside the speed of its memory and its matrix units.
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "benchmarks.h"
+#include "cuda/bench/bench_plan.h"
+#include "decoder/device_backend.h"
+#include "shapes.h"
+#include "tick_estimate.h"
+
+namespace qrl::app {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::int64_t kPrefillRows = 2048;
+
+struct BenchTicksArguments {
+  std::string shape = "8b", format = "bf16", kv_format = "bf16";
+  std::vector<std::int64_t> batches = {1, 16, 64, 256, 512}, contexts = {512, 2048};
+  bool json = false, dry_run = false, estimate = false;
+  std::string kernels;
+  GpuFigures gpu;
+};
+
+cuda::TickSpeedTask task_of(const BenchTicksArguments& arguments) {
+  const model::ModelConfig config = built_in_shape(arguments.shape);
+  const std::int64_t batch = *std::ranges::max_element(arguments.batches),
+                     context = *std::ranges::max_element(arguments.contexts);
+  decoder::DecoderOptions options;
+  options.max_num_seqs = batch;
+  options.max_num_batched_tokens = std::max(kPrefillRows, batch);
+  options.max_model_len = context;
+  options.kv_pages = batch * ((context + options.page_size - 1) / options.page_size);
+  options.gpu_memory_utilization = 0.9;
+  options.kv_format = gpu_kv_format(arguments.kv_format);
+  cuda::TickSpeedTask task;
+  task.options = decoder::engine_options(config, options);
+  task.format = gpu_format(arguments.format);
+  task.qk_norm = config.qk_norm;
+  task.qkv_bias = config.qkv_bias;
+  task.batches = arguments.batches;
+  task.contexts = arguments.contexts;
+  return task;
+}
+
+void plan_ticks(const BenchTicksArguments& arguments) {
+  const cuda::TickSpeedTask task = task_of(arguments);
+  const cuda::ModelShape& shape = task.options.shape;
+  Json result = {{"bench", "ticks"},
+                 {"dry_run", true},
+                 {"shape", arguments.shape},
+                 {"weights", arguments.format},
+                 {"kv_cache", arguments.kv_format},
+                 {"ceiling_matmul", std::to_string(task.matmul_size) + " x " + std::to_string(task.matmul_size)},
+                 {"ceiling_pool_bytes", task.pool_bytes},
+                 {"lm_head_bytes", cuda::matrix_bytes(quant::Format::bf16, shape.vocab_size, shape.width)}};
+  for (const std::int64_t batch : arguments.batches) {
+    for (const cuda::LayerMatrix& matrix : cuda::layer_matrices(shape)) {
+      result["batch" + std::to_string(batch) + "_" + matrix.name] =
+          cuda::plan_matmul(task.format, matrix.out, matrix.in, batch).text;
+    }
+  }
+  for (const std::int64_t context : arguments.contexts) {
+    for (const std::int64_t batch : arguments.batches) {
+      const std::string name = "context" + std::to_string(context) + "_batch" + std::to_string(batch);
+      result[name + "_bytes"] = cuda::count_tick_work(task, batch, context).num_bytes;
+    }
+  }
+  print_result(result, arguments.json);
+}
+
+void estimate_ticks(const BenchTicksArguments& arguments) {
+  const cuda::TickSpeedTask task = task_of(arguments);
+  const InnerLoops loops = read_inner_loops(arguments.kernels, arguments.format);
+  Json result = {{"bench", "ticks"},
+                 {"estimated", kHowEstimated},
+                 {"shape", arguments.shape},
+                 {"weights", arguments.format},
+                 {"kv_cache", arguments.kv_format},
+                 {"assumed_read_gb_per_s", arguments.gpu.read_bytes_per_s * 1e-9},
+                 {"assumed_matmul_tflops", arguments.gpu.matmul_flops * 1e-12},
+                 {"assumed_small_kernel_us", arguments.gpu.small_kernel_s * 1e6}};
+  for (const auto& [rows, per_weight] : loops)
+    result["tile" + std::to_string(rows) + "_instructions_per_weight"] = per_weight;
+  for (const std::int64_t context : arguments.contexts) {
+    for (const std::int64_t batch : arguments.batches) {
+      const TickEstimate estimate = estimate_tick(task, batch, context, loops, arguments.gpu);
+      const std::string name = "context" + std::to_string(context) + "_batch" + std::to_string(batch);
+      result[name + "_estimated_us"] = estimate.tick_s * 1e6;
+      result[name + "_estimated_matmul_us"] = estimate.matmul_s * 1e6;
+      result[name + "_estimated_tokens_per_s"] = static_cast<double>(batch) / estimate.tick_s;
+      result[name + "_estimated_share"] = estimate.limit_s / estimate.tick_s;
+      result[name + "_estimated_bound"] = estimate.bound;
+    }
+  }
+  print_result(result, arguments.json);
+}
+
+void bench_ticks(const BenchTicksArguments& arguments) {
+  if (arguments.estimate) return estimate_ticks(arguments);
+  if (arguments.dry_run) return plan_ticks(arguments);
+  const cuda::TickSpeedTask task = task_of(arguments);
+  const cuda::TickSpeeds speeds = cuda::measure_ticks(task);
+  // Matrix units take codes of 8 bits twice as fast as bf16, on every GPU that the program has kernels for.
+  const bool of_8_bits = quant::spec(task.format).activations != quant::Code::bf16;
+  const double layer_flops = speeds.matmul_flops * (of_8_bits ? 2 : 1);
+  Json result = {{"bench", "ticks"},
+                 {"shape", arguments.shape},
+                 {"weights", arguments.format},
+                 {"kv_cache", arguments.kv_format},
+                 {"copy_gb_per_s", speeds.copy_bytes_per_s * 1e-9},
+                 {"read_gb_per_s", speeds.read_bytes_per_s * 1e-9},
+                 {"ceiling_gpu_matmul_tflops", speeds.matmul_flops * 1e-12},
+                 {"rewrite_s", speeds.rewrite_s}};
+  for (const cuda::TickSpeed& tick : speeds.ticks) {
+    const std::string name = "context" + std::to_string(tick.context) + "_batch" + std::to_string(tick.batch);
+    if (tick.tick_s == 0) {
+      result[name + "_us"] = nullptr;
+      continue;
+    }
+    const double memory_s = static_cast<double>(tick.num_bytes) / speeds.read_bytes_per_s,
+                 matrix_s = tick.layer_operations / layer_flops + tick.other_operations / speeds.matmul_flops;
+    result[name + "_us"] = tick.tick_s * 1e6;
+    result[name + "_tokens_per_s"] = static_cast<double>(tick.batch) / tick.tick_s;
+    result[name + "_share_of_limit"] = std::max(memory_s, matrix_s) / tick.tick_s;
+    result[name + "_host_share"] = tick.host_s / tick.tick_s;
+  }
+  print_result(result, arguments.json);
+}
+
+void add_estimate_options(CLI::App& command, BenchTicksArguments& arguments, CLI::Option* dry_run) {
+  CLI::Option* estimate =
+      command
+          .add_flag("--estimate", arguments.estimate,
+                    "estimate an H200's ticks; wants no GPU. contextC_batchB_estimated_share stands beside\n"
+                    "the measured contextC_batchB_share_of_limit, _estimated_us beside _us")
+          ->excludes(dry_run);
+  CLI::Option* kernels =
+      command.add_option("--kernels", arguments.kernels, "with --estimate: what scripts/gpu/kernels --json printed")
+          ->needs(estimate)
+          ->type_name("FILE");
+  estimate->needs(kernels);
+  const auto figure = [&](const char* option, double& value, double unit, const char* what) {
+    command
+        .add_option_function<double>(
+            option, [&value, unit](const double& given) { value = given * unit; }, what)
+        ->check(CLI::PositiveNumber)
+        ->needs(estimate)
+        ->type_name("NUMBER");
+  };
+  figure("--read-gb-per-s", arguments.gpu.read_bytes_per_s, 1e9, "with --estimate: reading; default: 4550");
+  figure("--matmul-tflops", arguments.gpu.matmul_flops, 1e12, "with --estimate: bf16 matmuls; default: 788");
+  figure("--small-kernel-us", arguments.gpu.small_kernel_s, 1e-6,
+         "with --estimate: a norm, a rotation and their like; default: 3.5");
+}
+
+}  // namespace
+
+void add_bench_ticks(CLI::App& program, Action& action) {
+  auto arguments = std::make_shared<BenchTicksArguments>();
+  CLI::App* command = program.add_subcommand(
+      "ticks", "whole decoding ticks on the GPU, of random weights, beside its memory's and matrix units' speed");
+  command->add_option("--shape", arguments->shape, "built-in shape")
+      ->check(CLI::IsMember(shape_names()))
+      ->type_name("NAME");
+  command->add_option("--format", arguments->format, "of the weights")
+      ->check(CLI::IsMember(gpu_format_names()))
+      ->type_name("NAME");
+  command->add_option("--kv", arguments->kv_format, "of the keys and values")
+      ->check(CLI::IsMember(gpu_kv_format_names()))
+      ->type_name("NAME");
+  command->add_option("--batch", arguments->batches, "numbers of sequences, with commas")
+      ->delimiter(',')
+      ->check(between(1, 4096))
+      ->type_name("INT");
+  command->add_option("--context", arguments->contexts, "positions that each sees, with commas")
+      ->delimiter(',')
+      ->check(between(1, 131'072))
+      ->type_name("INT");
+  CLI::Option* dry_run =
+      command->add_flag("--dry-run", arguments->dry_run, "print what it would measure; wants no GPU");
+  add_estimate_options(*command, *arguments, dry_run);
+  command->add_flag("--json", arguments->json, "print one JSON object");
+  command->callback([&action, arguments] {
+    action = [arguments](dist::Collectives& world) {
+      require_one_process(world, "qrl-bench ticks");
+      bench_ticks(*arguments);
+    };
+  });
+}
+
+}  // namespace qrl::app

@@ -1,0 +1,18 @@
+#include "commands.h"
+
+namespace qrl::app {
+
+void add_commands(CLI::App& app, Action& action) {
+  app.set_version_flag("--version", version_text);
+  add_train(app, action);
+  add_eval(app, action);
+  add_generate(app, action);
+  add_export(app, action);
+  add_profile(app, action);
+  add_data(app, action);
+  add_check(app, action);
+  add_judge(app, action);
+  add_tokenize(app, action);
+}
+
+}  // namespace qrl::app

@@ -1,0 +1,21 @@
+// Owns the list of qrl-train's commands: each file adds its subcommand to the program. Knows nothing of what they do.
+#pragma once
+
+#include "command.h"
+
+namespace qrl::app {
+
+/// All commands, in the order of --help.
+void add_commands(CLI::App& app, Action& action);
+
+void add_train(CLI::App& app, Action& action);  ///< the main job, and `sft`
+void add_eval(CLI::App& app, Action& action);
+void add_generate(CLI::App& app, Action& action);
+void add_export(CLI::App& app, Action& action);
+void add_profile(CLI::App& app, Action& action);
+void add_data(CLI::App& app, Action& action);
+void add_check(CLI::App& app, Action& action);
+void add_judge(CLI::App& app, Action& action);
+void add_tokenize(CLI::App& app, Action& action);
+
+}  // namespace qrl::app

@@ -1,0 +1,19 @@
+// Stands in for the GPU's benchmarks in a program that was built without CUDA.
+#include "base/error.h"
+#include "cuda/bench/speed.h"
+
+namespace qrl::cuda {
+
+namespace {
+[[noreturn]] void fail() {
+  base::fail_input("qrl-bench", "a program that was built with CUDA", "one without",
+                   "build it where nvcc is (cmake -DQRL_CUDA=on says what is missing)");
+}
+}  // namespace
+
+GemmSpeeds measure_gemms(const GemmSpeedTask&) { fail(); }
+Bf16Candidates measure_bf16_candidates(const Bf16CandidateTask&) { fail(); }
+AttentionSpeed measure_attention(const AttentionSpeedTask&) { fail(); }
+TickSpeeds measure_ticks(const TickSpeedTask&) { fail(); }
+
+}  // namespace qrl::cuda

@@ -1,0 +1,31 @@
+// Owns the loop that fills a processor's pipelines with one instruction, for measurements of its peak rate.
+#pragma once
+
+#include <cstdint>
+
+#include "ops/kernels/simd.h"
+
+namespace qrl::ops::QRL_ISA_NAMESPACE {
+
+// Latency 4–5 of two pipelines (Zen 4; Intel's processors for fp32): twelve chains fill them and fit sixteen registers.
+inline constexpr int kChains = 12;
+
+/// Runs step(accumulator) on kChains accumulators; the empty asm keeps the compiler from merging or dropping rounds.
+/// Returns the operations done.
+template <class Vec, class Step>
+std::int64_t run_chains(std::int64_t rounds, std::int64_t operations_per_step, Step step) {
+  Vec chains[kChains] = {};
+  for (std::int64_t round = 0; round < rounds; ++round) {
+    for (int i = 0; i < kChains; ++i) {
+      step(chains[i]);
+#if defined(QRL_ISA_PORTABLE)
+      __asm__ volatile("" : "+x"(chains[i]));
+#else
+      __asm__ volatile("" : "+v"(chains[i]));
+#endif
+    }
+  }
+  return rounds * kChains * operations_per_step;
+}
+
+}  // namespace qrl::ops::QRL_ISA_NAMESPACE

@@ -1,0 +1,28 @@
+// Owns the list of loops that src/ops/peak_rates.cpp times on each ISA path. Plain types only (see simd.h).
+#pragma once
+
+#include <cstdint>
+
+namespace qrl::ops {
+
+/// Each loop runs `rounds` rounds of the path's multiply-add from registers, in enough independent chains to fill the
+/// pipelines. It returns the operations done: a multiply and an add count as two.
+struct PeakLoops {
+  std::int64_t (*bf16)(std::int64_t rounds);
+  std::int64_t (*f32)(std::int64_t rounds);
+};
+
+namespace amx {
+extern const PeakLoops kPeakLoops;  ///< bf16 only; f32 is null
+}
+namespace avx512 {
+extern const PeakLoops kPeakLoops;
+}
+namespace avx2 {
+extern const PeakLoops kPeakLoops;
+}
+namespace portable {
+extern const PeakLoops kPeakLoops;
+}
+
+}  // namespace qrl::ops

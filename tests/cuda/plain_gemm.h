@@ -1,0 +1,11 @@
+// Owns the contract of the reference GEMM, which tests compare the product's GEMM kernels with.
+#pragma once
+
+#include "cuda/runtime/kernels.h"
+
+namespace qrl::cuda::QRL_CUDA_TARGET {
+
+/// Computes a GemmTask of any format with tensor cores from sm_80 on. Its loop overlaps nothing.
+void plain_gemm(const GemmTask& task, const Stream& stream);
+
+}  // namespace qrl::cuda::QRL_CUDA_TARGET
