@@ -5,38 +5,35 @@
 #include <string>
 #include <vector>
 
+#include "config/reader.h"
 #include "learner/policy_loss_speed.h"
+#include "train/catalog.h"
 
 namespace qrl::app {
 
 void add_correction_costs(nlohmann::ordered_json& result, std::span<const types::MicroBatch> batches,
                           const types::GlobalCounts& counts, double step_s, dist::Collectives& world) {
-  using config::CorrectionMethod;
   struct Way {
     std::string name;
-    config::CorrectionRecipe correction;
+    learner::LossOptions loss;
     double best_s = std::numeric_limits<double>::infinity();
   };
   std::vector<Way> ways;
-  const auto add = [&](const char* name, CorrectionMethod method) -> config::CorrectionRecipe& {
-    config::CorrectionRecipe correction;
-    correction.method = method;
-    return ways.emplace_back(Way{name, correction}).correction;
+  const auto add = [&](const std::string& name, const std::string& settings) {
+    const config::Recipe recipe =
+        config::parse_recipe(train::keys(), "rollout_correction: {" + settings + "}", "bench", {}, {}, false).recipe;
+    ways.push_back({name, learner::policy_options(recipe)});
   };
-  add("none", CorrectionMethod::none);
-  add("tis", CorrectionMethod::tis);
-  add("acr", CorrectionMethod::tis).acr = true;
-  add("icepop", CorrectionMethod::icepop);
-  add("mis_prod", CorrectionMethod::mis_prod);
-  add("mis_geo", CorrectionMethod::mis_geo);
-  add("tbpo", CorrectionMethod::tbpo);
-  add("ais", CorrectionMethod::ais);
+  for (const config::Choice* one : train::keys().catalog().corrections.all) {
+    const std::string word(one->word);
+    add(word, "method: " + word);
+    if (word == "tis") add("acr", "method: tis, acr: true");
+  }
 
   constexpr int kRounds = 10;
   for (int round = 0; round < kRounds; ++round) {
     for (Way& way : ways) {
-      const learner::LossOptions loss{learner::LossKind::policy, {}, way.correction};
-      way.best_s = std::min(way.best_s, learner::measure_policy_loss(batches, counts, loss, world));
+      way.best_s = std::min(way.best_s, learner::measure_policy_loss(batches, counts, way.loss, world));
     }
   }
   const double none_s = ways.front().best_s;

@@ -44,7 +44,7 @@ struct LearnerWork {
 /// checks that every one of them is its own, bit for bit, and throws where one is not.
 learner::UpdateReport learn(learner::Learner& learner, const LearnerWork& work, const config::Recipe& recipe,
                             bool sampled) {
-  learner::LossOptions loss{learner::LossKind::policy, recipe.algorithm, recipe.rollout_correction};
+  learner::LossOptions loss = learner::policy_options(recipe);
   loss.at_sampling_weights = sampled;
   for (const types::MicroBatch& batch : work.batches) {
     learner.accumulate(batch, work.counts, loss, train::draw_params(recipe.rollout), &batch == &work.batches.back());

@@ -9,6 +9,7 @@
 #include "bench_shapes.h"
 #include "command.h"
 #include "ops/isa.h"
+#include "train/catalog.h"
 #include "train/quantizer.h"
 #include "train/session.h"
 #include "train/step_metrics.h"
@@ -95,8 +96,8 @@ model::ModelConfig config_of(const BenchArguments& arguments) {
 }
 
 config::LoadedRecipe recipe_of(const std::string& name, const BenchArguments& arguments) {
-  config::LoadedRecipe loaded =
-      config::parse_recipe("trainer: {seed: 0}", "bench", ".", checked(arguments.overrides, name), false);
+  config::LoadedRecipe loaded = config::parse_recipe(train::keys(), "trainer: {seed: 0}", "bench", ".",
+                                                     checked(arguments.overrides, name), false);
   config::Recipe& r = loaded.recipe;
   // Bench works on token ids: lengths come from its own arguments.
   r.data.max_prompt_length = arguments.prompt_tokens;

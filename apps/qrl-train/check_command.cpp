@@ -14,6 +14,7 @@
 #include "model/config.h"
 #include "model/weights.h"
 #include "state/safetensors.h"
+#include "train/catalog.h"
 
 namespace qrl::app {
 
@@ -22,7 +23,7 @@ namespace {
 constexpr const char* kIndex = "model.safetensors.index.json";
 
 std::string describe_recipe(const std::string& file) {
-  const config::LoadedRecipe loaded = config::load_recipe(file, {}, false);
+  const config::LoadedRecipe loaded = config::load_recipe(train::keys(), file, {}, false);
   return file + ": a recipe; its keys, types, ranges and rules hold (qrl-train " + file + " --dry-run checks the rest)";
 }
 

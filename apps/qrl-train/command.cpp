@@ -13,6 +13,7 @@
 #include "cuda/engine/decode_engine.h"
 #include "learner/learner.h"
 #include "ops/isa.h"
+#include "train/catalog.h"
 
 namespace qrl::app {
 
@@ -42,7 +43,7 @@ std::string describe_memory(const config::Recipe& recipe) {
 }  // namespace
 
 config::LoadedRecipe RecipeArguments::load(bool complete) const {
-  config::LoadedRecipe loaded = config::load_recipe(file, overrides, complete);
+  config::LoadedRecipe loaded = config::load_recipe(train::keys(), file, overrides, complete);
   set_asked_of_memory(describe_memory(loaded.recipe));
   return loaded;
 }

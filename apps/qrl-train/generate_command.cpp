@@ -12,6 +12,7 @@
 #include "config/keys.h"
 #include "given_prompts.h"
 #include "loaded_sampler.h"
+#include "train/catalog.h"
 #include "train/checkpoint.h"
 
 namespace qrl::app {
@@ -91,7 +92,7 @@ Source open_source(const GenerateArguments& arguments) {
     QRL_REQUIRE(fs::exists(from, error), from, "a recipe file, a checkpoint or a Hugging Face folder",
                 "nothing of that name",
                 "nothing is downloaded: fetch a model first (hf download NAME --local-dir DIR)");
-    config::Recipe recipe = config::load_recipe(from, overrides, true).recipe;
+    config::Recipe recipe = config::load_recipe(train::keys(), from, overrides, true).recipe;
     train::Policy policy = policy_of(recipe, arguments.checkpoint);
     return {std::move(recipe), std::move(policy), arguments.checkpoint};
   }
@@ -101,8 +102,8 @@ Source open_source(const GenerateArguments& arguments) {
   train::Policy policy = train::load_policy(from);
   config::Recipe recipe =
       train::is_checkpoint(from)
-          ? config::load_recipe(fs::path(from) / "recipe.yaml", overrides, false).recipe
-          : config::parse_recipe(recipe_of_folder(policy.config), from, {}, overrides, false).recipe;
+          ? config::load_recipe(train::keys(), fs::path(from) / "recipe.yaml", overrides, false).recipe
+          : config::parse_recipe(train::keys(), recipe_of_folder(policy.config), from, {}, overrides, false).recipe;
   return {std::move(recipe), std::move(policy), from};
 }
 
@@ -188,8 +189,9 @@ void generate(const GenerateArguments& arguments, dist::Collectives& world) {
 void add_key_options(CLI::App& command, const std::shared_ptr<GenerateArguments>& arguments) {
   for (const KeyOption& one : kKeyOptions) {
     const std::string key = one.key;
-    const std::string usual = key == "data.max_response_length" ? std::to_string(kFolderMaxTokens)
-                                                                : config::find_key(key)->print(config::Recipe{});
+    const std::string usual = key == "data.max_response_length"
+                                  ? std::to_string(kFolderMaxTokens)
+                                  : train::keys().find(key)->print(train::keys().defaults());
     command
         .add_option_function<std::string>(
             one.option,

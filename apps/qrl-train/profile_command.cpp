@@ -30,7 +30,7 @@ void make_profile(const ProfileArguments& arguments, dist::Collectives& world) {
       "make that with qrl-train sft, then give --checkpoint RUN/checkpoints/sft_" + std::to_string(recipe.sft.steps));
   QRL_REQUIRE(recipe.quant.weights == config::WeightFormat::int8, "quant.rollout.weights",
               "int8 with qrl-train profile, which makes the scales of int8 weights",
-              config::find_key("quant.rollout.weights")->print(recipe),
+              recipe.keys->find("quant.rollout.weights")->print(recipe),
               "other formats need no profile: set it to int8");
   const std::filesystem::path file = state::output_file(out);
   require_new_file(out, arguments.out.empty() ? "quant.rollout.profile" : "--out");

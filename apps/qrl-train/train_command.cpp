@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "command.h"
 #include "plan.h"
+#include "train/catalog.h"
 #include "train/run.h"
 #include "train/signals.h"
 
@@ -91,7 +92,7 @@ void add_train(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<TrainArguments>();
   add_options(app, *arguments, false);
   app.footer([] {
-    return "Keys of a recipe (also docs/reference/recipe-keys.md):\n" + config::keys_help() +
+    return "Keys of a recipe (also docs/reference/recipe-keys.md):\n" + config::keys_help(train::keys()) +
            "\nExit codes: 0 done, 2 bad recipe, arguments or input, 3 stopped by a training guard,\n"
            "75 stopped by a signal after a checkpoint, 1 anything else.";
   });

@@ -13,7 +13,9 @@
 #include <vector>
 
 #include "base/text.h"
+#include "config/choice.h"
 #include "config/keys.h"
+#include "config/range.h"
 #include "config/scalars.h"
 
 namespace qrl::config {
@@ -57,21 +59,6 @@ Type<std::string> text_with_one(const std::string& part);
 /// The empty member stands for null.
 Type<std::string> unset_when_empty(Type<std::string> type);
 
-/// A range of doubles, as text and as a check.
-struct Range {
-  std::string text;
-  std::function<bool(double)> holds;
-};
-Range any();
-Range positive();
-Range at_least_0();
-Range at_least_1();
-Range above_1_or_off();     ///< (1, ∞), and 0 for none
-Range from_0_to_1();        ///< [0, 1]
-Range above_0_to_1();       ///< (0, 1]
-Range percentile();         ///< (0, 100]
-Range inside_0_to_1();      ///< (0, 1)
-Range from_0_to_below_1();  ///< [0, 1)
 /// A number whose value and nearest fp32, which is what is computed with, both lie in `range`.
 Type<double> real(const Range& range);
 
@@ -148,7 +135,7 @@ Key key(std::string name, Path member, Type<T> type, std::string meaning, Unset<
     return std::nullopt;
   };
   key.reset = [member](Recipe& recipe) {
-    const Recipe defaults;
+    const Recipe defaults;  // words of a catalog are not nullable
     member(recipe) = member(defaults);
   };
   key.print = [member, type](const Recipe& recipe) -> std::string {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "config/algorithms.h"
+#include "config/faults.h"
 #include "config/key_types.h"
 #include "config/resume_keys.h"
 
@@ -113,15 +113,93 @@ void add_update_rule(AnySection section) {
   section.add("grad_clip", &O::grad_clip, real(at_least_0()), "largest gradient norm; 0: no clipping");
 }
 
-void add_mode(List& list) {
-  list.push_back(key("mode", at(&Recipe::mode),
-                     choice<Mode>({{"bf16", Mode::bf16},
-                                   {"flashrl", Mode::flashrl},
-                                   {"fp8rl", Mode::fp8rl},
-                                   {"qurl", Mode::qurl},
-                                   {"qarl", Mode::qarl},
-                                   {"ais", Mode::ais}}),
-                     "a paper's system: defaults of other keys", {"every key's own default"}));
+/// A word of `choices`; the list outlives the key.
+Type<std::string> word_of(const Choices& choices) {
+  std::vector<std::pair<std::string, std::string>> words;
+  for (const Choice* one : choices.all) words.emplace_back(one->word, one->word);
+  return choice<std::string>(std::move(words));
+}
+
+/// What null stands for with `choice`, as YAML.
+std::string_view default_of(const Choice& choice, std::string_view key) {
+  for (const KeyDefault& one : choice.defaults) {
+    if (one.key == key) return one.value;
+  }
+  return "null";
+}
+
+/// Null in `key` stands for what the selected choice says: the default of the first of `choices` and those that differ
+/// make the text.
+template <class Word>
+void unset_by_choice(Key& key, const Choices& choices, Word word) {
+  const auto shown = [&](const Choice& one) {
+    const std::string_view value = default_of(one, key.name);
+    return std::string(value == "null" ? "none" : value);
+  };
+  const std::string first = choices.all.empty() ? "none" : shown(*choices.all.front());
+  key.unset = first;
+  for (const Choice* one : choices.all) {
+    if (shown(*one) != first) key.unset += "; " + std::string(one->word) + " " + shown(*one);
+  }
+  key.fill = [name = key.name, read = key.read, print = key.print, &choices, word](Recipe& recipe) {
+    const Choice* chosen = choices.find(word(recipe));
+    if (chosen == nullptr || print(recipe) != "null") return;
+    const std::string_view value = default_of(*chosen, name);
+    Faults none;
+    if (value != "null") (void)read(*parse_yaml(value, {name, false}, none), recipe);
+  };
+}
+
+/// The key of a choice's own setting, whose value is in Recipe::own.
+Key own_key(const OwnKey& own, const std::string& selector, std::string_view word) {
+  Key key{own.name, {}, own.meaning, {}, OnResume::fixed, {}, {}, {}, {}, {}};
+  key.condition = selector + " " + std::string(word);
+  const auto hold = [&](const auto& type, auto to_number, auto from_number) {
+    key.type = type.text;
+    key.read = [own, type, to_number](const YamlNode& node, Recipe& recipe) -> std::optional<Refusal> {
+      auto reading = type.read(node);
+      if (auto* refusal = std::get_if<Refusal>(&reading)) return std::move(*refusal);
+      recipe.own.set(own, to_number(std::get<0>(reading)));
+      return std::nullopt;
+    };
+    key.print = [own, type, from_number](const Recipe& recipe) { return type.print(from_number(recipe.own.of(own))); };
+  };
+  key.reset = [own](Recipe& recipe) { recipe.own.set(own, own.standard); };
+  if (const auto* range = std::get_if<Range>(&own.type)) {
+    hold(
+        real(*range), [](double value) { return value; }, [](double value) { return value; });
+  } else if (const auto* words = std::get_if<OwnKey::Words>(&own.type)) {
+    std::vector<std::pair<std::string, std::int64_t>> values;
+    for (std::size_t i = 0; i < words->size(); ++i) values.emplace_back((*words)[i], static_cast<std::int64_t>(i));
+    hold(
+        choice<std::int64_t>(std::move(values)), [](std::int64_t value) { return static_cast<double>(value); },
+        [](double value) { return static_cast<std::int64_t>(value); });
+  } else {
+    hold(
+        boolean(), [](bool value) { return value ? 1.0 : 0.0; }, [](double value) { return value != 0; });
+  }
+  return key;
+}
+
+/// Adds the own keys that stand directly in `section`, or with `nested` those of sections within it.
+void add_own(List& list, const std::string& section, bool nested, const Catalog& catalog) {
+  const auto add_of = [&](const Choices& choices, const std::string& selector) {
+    for (const Choice* one : choices.all) {
+      for (const OwnKey& own : one->keys) {
+        const bool inside = own.name.starts_with(section + ".");
+        if (inside && (own.name.find('.', section.size() + 1) != std::string::npos) == nested)
+          list.push_back(own_key(own, selector, one->word));
+      }
+    }
+  };
+  add_of(catalog.losses, "algorithm.name");
+  add_of(catalog.corrections, "rollout_correction.method");
+}
+
+void add_mode(List& list, const Catalog& catalog) {
+  Type<std::string> type = unset_when_empty(word_of(catalog.modes));
+  list.push_back(key("mode", at(&Recipe::mode), std::move(type), "a paper's system: defaults of other keys",
+                     {"every key's own default"}));
 }
 
 void add_model(List& list) {
@@ -201,7 +279,7 @@ void add_rollout(List& list) {
               choice<RolloutDevice>(
                   {{"auto", RolloutDevice::automatic}, {"cpu", RolloutDevice::cpu}, {"cuda", RolloutDevice::cuda}}),
               "where samples are generated: auto, where the learner is; cuda, an NVIDIA GPU");
-  rollout.add("n", &O::n, integer(1, kMaxSamples), "samples a prompt; 2 or more for grpo");
+  rollout.add("n", &O::n, integer(1, kMaxSamples), "samples a prompt, 2 or more: advantages are relative to the group");
   rollout.add("temperature", &O::temperature, real(positive()), "temperature of training samples");
   rollout.add("top_p", &O::top_p, real(above_0_to_1()), "nucleus of training samples; 1: off");
   rollout.add("top_k", &O::top_k, integer_or_minus_one(1), "likeliest tokens kept; -1: all");
@@ -293,48 +371,27 @@ void add_quant(List& list) {
             "update-aware quantization, there 1.5): the model stays the same, updates reach its codes sooner");
 }
 
-/// Null stands for what the algorithm says (config/algorithms.h).
-template <class T, class Fact>
-Unset<T> of_algorithm(std::string text, Fact fact) {
-  return {std::move(text),
-          [fact](const Recipe& recipe) { return std::optional<T>(facts_of(recipe.algorithm.name).*fact); }};
-}
-
-template <class Fact>
-Unset<double> of_method(std::string text, Fact fact) {
-  return {std::move(text), [fact](const Recipe& recipe) { return facts_of(recipe.rollout_correction.method).*fact; }};
-}
-
-void add_algorithm(List& list) {
+void add_algorithm(List& list, const Catalog& catalog) {
   using A = AlgorithmRecipe;
-  using F = AlgorithmFacts;
+  const auto of_loss = [&](Key& key) {
+    unset_by_choice(key, catalog.losses, [](const Recipe& recipe) { return recipe.algorithm.name; });
+  };
   Section algorithm(list, "algorithm", &Recipe::algorithm);
-  algorithm.add("name", &A::name,
-                choice<AlgorithmName>({{"grpo", AlgorithmName::grpo},
-                                       {"dr_grpo", AlgorithmName::dr_grpo},
-                                       {"dapo", AlgorithmName::dapo},
-                                       {"gspo", AlgorithmName::gspo},
-                                       {"tbpo", AlgorithmName::tbpo}}),
-                "the loss");
-  algorithm.add("clip_ratio_low", &A::clip_ratio_low, real(inside_0_to_1()), "ratios are clipped at 1 - this",
-                of_algorithm<double>("0.2; gspo 3e-4; tbpo has algorithm.tbpo", &F::clip_ratio_low));
-  algorithm.add("clip_ratio_high", &A::clip_ratio_high, real(positive()), "ratios are clipped at 1 + this",
-                of_algorithm<double>("0.2; dapo 0.28; gspo 4e-4; tbpo has algorithm.tbpo", &F::clip_ratio_high));
-  algorithm.add("clip_ratio_c", &A::clip_ratio_c, real(above_1_or_off()),
-                "dual clip: with a negative advantage a token's ratio counts as this at most",
-                of_algorithm<double>("0; dapo 10", &F::clip_ratio_c));
-  algorithm.add("loss_agg_mode", &A::loss_agg_mode,
-                choice<LossAggMode>({{"token-mean", LossAggMode::token_mean},
-                                     {"token-sum", LossAggMode::token_sum},
-                                     {"seq-mean-token-sum", LossAggMode::seq_mean_token_sum},
-                                     {"seq-mean-token-mean", LossAggMode::seq_mean_token_mean},
-                                     {"seq-mean-token-sum-norm", LossAggMode::seq_mean_token_sum_norm}}),
-                "how tokens make one loss, over the whole mini-batch and all ranks; norm: sums are divided by "
-                "data.max_response_length",
-                of_algorithm<LossAggMode>("seq-mean-token-mean; dapo token-mean; dr_grpo seq-mean-token-sum-norm",
-                                          &F::loss_agg_mode));
-  algorithm.add("norm_adv_by_std", &A::norm_adv_by_std, boolean(), "divide advantages by their group's deviation",
-                of_algorithm<bool>("true; dr_grpo false", &F::norm_adv_by_std));
+  algorithm.add("name", &A::name, word_of(catalog.losses), "the loss");
+  of_loss(algorithm.add("clip_ratio_low", &A::clip_ratio_low, real(inside_0_to_1()), "ratios are clipped at 1 - this"));
+  of_loss(algorithm.add("clip_ratio_high", &A::clip_ratio_high, real(positive()), "ratios are clipped at 1 + this"));
+  of_loss(algorithm.add("clip_ratio_c", &A::clip_ratio_c, real(above_1_or_off()),
+                        "dual clip: with a negative advantage a token's ratio counts as this at most"));
+  of_loss(algorithm.add("loss_agg_mode", &A::loss_agg_mode,
+                        choice<LossAggMode>({{"token-mean", LossAggMode::token_mean},
+                                             {"token-sum", LossAggMode::token_sum},
+                                             {"seq-mean-token-sum", LossAggMode::seq_mean_token_sum},
+                                             {"seq-mean-token-mean", LossAggMode::seq_mean_token_mean},
+                                             {"seq-mean-token-sum-norm", LossAggMode::seq_mean_token_sum_norm}}),
+                        "how tokens make one loss, over the whole mini-batch and all ranks; norm: sums are divided by "
+                        "data.max_response_length"));
+  of_loss(
+      algorithm.add("norm_adv_by_std", &A::norm_adv_by_std, boolean(), "divide advantages by their group's deviation"));
   algorithm.add("kl_loss_coef", &A::kl_loss_coef, real(at_least_0()),
                 "weight of the KL to the initial model; 0: no reference model");
   algorithm.add("kl_loss_type", &A::kl_loss_type,
@@ -355,50 +412,27 @@ void add_algorithm(List& list) {
              choice<OnExhausted>({{"error", OnExhausted::error}, {"train_partial", OnExhausted::train_partial}}),
              "after the last draw: end the run with exit code 3, or train on the groups there are");
 
-  using T = TbpoRecipe;
-  auto tbpo = algorithm.inner("tbpo", &A::tbpo);
-  tbpo.add("seq_clip_ratio_low", &T::seq_clip_ratio_low, real(inside_0_to_1()),
-           "sequence ratios are clipped at 1 - this where the advantage is 0 or more");
-  tbpo.add("seq_clip_ratio_high", &T::seq_clip_ratio_high, real(positive()), "and at 1 + this");
-  tbpo.add("neg_seq_clip_ratio_low", &T::neg_seq_clip_ratio_low, real(inside_0_to_1()),
-           "and at 1 - this where it is negative");
-  tbpo.add("neg_seq_clip_ratio_high", &T::neg_seq_clip_ratio_high, real(positive()), "and at 1 + this");
-  tbpo.add("seq_tis_imp_ratio_cap", &T::seq_tis_imp_ratio_cap, real(at_least_1()),
-           "rollout_correction.method tbpo: C, its weights lie in [1/C, C]");
-  tbpo.add("mismatch_action", &T::mismatch_action,
-           choice<MismatchAction>({{"clip", MismatchAction::clip}, {"drop", MismatchAction::drop}}),
-           "a weight outside: clip it, or drop its sequence (weight 0)");
+  add_own(list, "algorithm", false, catalog);
+  add_own(list, "algorithm", true, catalog);
+}
 
+void add_correction(List& list, const Catalog& catalog) {
   using C = CorrectionRecipe;
-  using M = CorrectionFacts;
+  const auto of_method = [&](Key& key) {
+    unset_by_choice(key, catalog.corrections, [](const Recipe& recipe) { return recipe.rollout_correction.method; });
+  };
   Section correction(list, "rollout_correction", &Recipe::rollout_correction);
-  correction.add("method", &C::method,
-                 choice<CorrectionMethod>({{"none", CorrectionMethod::none},
-                                           {"tis", CorrectionMethod::tis},
-                                           {"icepop", CorrectionMethod::icepop},
-                                           {"mis_prod", CorrectionMethod::mis_prod},
-                                           {"mis_geo", CorrectionMethod::mis_geo},
-                                           {"tbpo", CorrectionMethod::tbpo},
-                                           {"ais", CorrectionMethod::ais}}),
+  correction.add("method", &C::method, word_of(catalog.corrections),
                  "weight of a token for the gap between sampler and learner");
-  correction.add("threshold", &C::threshold, real(at_least_1()),
-                 "largest weight of a token (tis); largest ratio that is not rejected (icepop, mis_prod, mis_geo)",
-                 of_method("2 with tis, 5 with icepop, 3 with mis_prod, 1.001 with mis_geo", &M::threshold));
-  correction.add("threshold_low", &C::threshold_low, real(above_0_to_1()), "smallest ratio that is not rejected",
-                 of_method("0.5 with icepop, 0.999 with mis_geo", &M::threshold_low));
-  correction.add(
-      "acr", &C::acr, boolean(),
-      "with tis: raise the upper clip bound by what the truncation took off a token's weight (QuRL's adaptive "
-      "clipping range)");
+  of_method(correction.add("threshold", &C::threshold, real(at_least_1()),
+                           "largest weight of a token, or largest ratio that is not rejected"));
+  of_method(
+      correction.add("threshold_low", &C::threshold_low, real(above_0_to_1()), "smallest ratio that is not rejected"));
+  add_own(list, "rollout_correction", false, catalog);
   correction.add("behaviour_in_ratio", &C::behaviour_in_ratio, boolean(),
-                 "with none, for experiments: clip the ratio to the sampler instead of the ratio to the old policy");
-  using I = AisRecipe;
-  auto ais = correction.inner("ais", &C::ais);
-  ais.add("C", &I::cap, real(at_least_1()), "largest importance ratio that AIS blends in");
-  ais.add("delta", &I::delta, real(positive()), "mean |log ratio| from which the mismatch counts in full");
-  ais.add("gamma", &I::gamma, real(positive()), "growth of the advantages' deviation from which it counts against");
-  ais.add("beta_var", &I::beta_var, real(at_least_0()), "weight of that");
-  ais.add("eps", &I::eps, real(positive()), "added to the advantages' deviation in the quotient of the two");
+                 "without a correction, for experiments: clip the ratio to the sampler instead of the ratio to the old "
+                 "policy");
+  add_own(list, "rollout_correction", true, catalog);
 }
 
 void add_gap_limit(List& list) {
@@ -519,14 +553,15 @@ void add_trainer(List& list) {
               "skipped updates in a row before the run stops");
 }
 
-List declare() {
+List declare(const Catalog& catalog) {
   List list;
-  add_mode(list);
+  add_mode(list, catalog);
   add_model(list);
   add_data(list);
   add_rollout(list);
   add_quant(list);
-  add_algorithm(list);
+  add_algorithm(list, catalog);
+  add_correction(list, catalog);
   add_gap_limit(list);
   add_sft(list);
   add_reward(list);
@@ -554,30 +589,30 @@ std::vector<std::pair<std::string, AnswerForm>> answer_forms() {
   return {{"any", AnswerForm::any}, {"value", AnswerForm::value}};
 }
 
-const std::vector<Key>& keys() {
-  static const std::vector<Key> all = declare();
-  return all;
+Keys::Keys(Catalog catalog) : catalog_(std::move(catalog)) {
+  defaults_.keys = this;
+  defaults_.algorithm.name = catalog_.losses.standard;
+  defaults_.rollout_correction.method = catalog_.corrections.standard;
+  all_ = declare(catalog_);
+  for (const Key& key : all_) names_.push_back(key.name);
 }
 
-const std::vector<std::string>& key_names() {
-  static const std::vector<std::string> names = [] {
-    std::vector<std::string> all;
-    for (const Key& key : keys()) all.push_back(key.name);
-    return all;
-  }();
-  return names;
+const Key* Keys::find(std::string_view name) const {
+  const auto found = std::find_if(all_.begin(), all_.end(), [&](const Key& key) { return key.name == name; });
+  return found == all_.end() ? nullptr : &*found;
 }
 
-const Key* find_key(std::string_view name) {
-  const auto found = std::find_if(keys().begin(), keys().end(), [&](const Key& key) { return key.name == name; });
-  return found == keys().end() ? nullptr : &*found;
-}
-
-bool is_section(std::string_view name) {
-  return std::any_of(keys().begin(), keys().end(), [&](const Key& key) {
-    return name.empty() ||
-           (key.name.size() > name.size() && key.name.starts_with(name) && key.name[name.size()] == '.');
+bool Keys::is_section(std::string_view name) const {
+  return std::any_of(names_.begin(), names_.end(), [&](const std::string& key) {
+    return name.empty() || (key.size() > name.size() && key.starts_with(name) && key[name.size()] == '.');
   });
+}
+
+std::vector<Selector> selectors_of(const Recipe& recipe) {
+  const Catalog& catalog = recipe.keys->catalog();
+  return {{"mode", &catalog.modes, &recipe.mode},
+          {"algorithm.name", &catalog.losses, &recipe.algorithm.name},
+          {"rollout_correction.method", &catalog.corrections, &recipe.rollout_correction.method}};
 }
 
 }  // namespace qrl::config

@@ -1,5 +1,6 @@
 // Owns the list of what a recipe can say: one declaration a key, from which the reader, --help, the resolved recipe and
-// the reference page are all made. Knows nothing of files or of rules between keys.
+// the reference page are all made. The words of losses, corrections and modes, and the keys that belong to one of them,
+// come from a catalog. Knows nothing of files or of rules between keys.
 #pragma once
 
 #include <filesystem>
@@ -35,16 +36,44 @@ struct Key {
   /// Makes a member that holds paths of files to read absolute, relative ones being taken from `directory` (empty: the
   /// working directory); empty: the member holds none.
   std::function<void(Recipe&, const std::filesystem::path& directory)> anchor;
+  /// The selector and its word without which the key has no effect: "rollout_correction.method WORD"; "": it always has
+  /// one.
+  std::string condition = {};
 };
 
-/// All keys, sections together, in the order in which they are printed.
-const std::vector<Key>& keys();
-/// Their names, in the same order.
-const std::vector<std::string>& key_names();
-/// The key called `name`, or nullptr.
-const Key* find_key(std::string_view name);
-/// Whether `name` is a section: some key is called "name.…".
-bool is_section(std::string_view name);
+/// Every key of a recipe that may name what a catalog lists.
+class Keys {
+ public:
+  explicit Keys(Catalog catalog);
+  Keys(const Keys&) = delete;
+  Keys& operator=(const Keys&) = delete;
+
+  const Catalog& catalog() const { return catalog_; }
+  /// All keys, sections together, in the order in which they are printed.
+  const std::vector<Key>& all() const { return all_; }
+  /// Their names, in the same order.
+  const std::vector<std::string>& names() const { return names_; }
+  /// The key called `name`, or nullptr.
+  const Key* find(std::string_view name) const;
+  /// Whether `name` is a section: some key is called "name.…".
+  bool is_section(std::string_view name) const;
+  /// A recipe with every key at its default.
+  const Recipe& defaults() const { return defaults_; }
+
+ private:
+  Catalog catalog_;
+  Recipe defaults_;
+  std::vector<Key> all_;
+  std::vector<std::string> names_;
+};
+
+/// The words of `key` that select choices: each list of a catalog with the key that names one of it.
+struct Selector {
+  std::string_view key;
+  const Choices* choices;
+  const std::string* word;  ///< of a recipe
+};
+std::vector<Selector> selectors_of(const Recipe& recipe);
 
 /// What a recipe calls the verifiers, the math profiles and the forms of answers: for commands that have no recipe.
 std::vector<std::pair<std::string, VerifierName>> verifier_names();

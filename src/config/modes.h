@@ -1,25 +1,11 @@
-// Owns what each paper's system sets: defaults of keys, nothing else. Knows no YAML but values.
+// Owns the list of modes: each paper's system as defaults of keys (one file each in config/modes). The tables of
+// docs/algorithms.md give the sources; "ours" marks a value where a paper is silent.
 #pragma once
 
-#include <span>
-#include <string>
-#include <string_view>
-
-#include "config/recipe.h"
+#include "config/choice.h"
 
 namespace qrl::config {
 
-/// A key that no file and no argument sets has this value. With `with`, only while that key has the mode's own value: a
-/// recipe that takes another format or method does not inherit what belongs to the mode's.
-struct ModeDefault {
-  std::string_view key, value;  ///< value as YAML
-  std::string_view with = {};
-};
-
-std::span<const ModeDefault> defaults_of(Mode mode);
-std::string_view word_of(Mode mode);  ///< "" for none
-
-/// A section of docs/reference/recipe-keys.md, made from the same list.
-std::string modes_markdown();
+Choices modes();
 
 }  // namespace qrl::config

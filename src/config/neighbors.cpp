@@ -137,7 +137,6 @@ constexpr Neighbor kNeighbors[] = {
     {"init_kl_coef", "algorithm.kl_loss_coef", ""},
     {"use_kl_loss", "algorithm.kl_loss_coef", "0 is without"},
     {"use_kl_in_reward", "algorithm.kl_loss_coef", "the KL is part of the loss"},
-    {"importance_sampling_level", "algorithm.name", "sequence is gspo; token is grpo"},
     {"kl_loss_type", "algorithm.kl_loss_type", "k1, k2 or k3; low_var_kl is k3"},
     {"sync_ref_model", "", kFrozen},
     {"ref_model_sync_steps", "", kFrozen},
@@ -155,7 +154,6 @@ constexpr Neighbor kNeighbors[] = {
     {"no_advantage_std_norm", "algorithm.norm_adv_by_std: false", ""},
     {"entropy_coeff", "algorithm.entropy_coef", ""},
     {"entropy_loss_coef", "algorithm.entropy_coef", ""},
-    {"gamma", "rollout_correction.ais.gamma", "AIS's; there is no critic to discount for"},
     {"lam", "", kNoCritic},
     {"lambd", "", kNoCritic},
     {"critic.*", "", kNoCritic},
@@ -168,12 +166,11 @@ constexpr Neighbor kNeighbors[] = {
     {"overlong_buffer", "reward.overlong_buffer.enable", ""},
     {"overlong_buffer_len", "reward.overlong_buffer.len", "tokens; with reward.overlong_buffer.enable"},
     {"tis_imp_ratio_cap", "rollout_correction.threshold", ""},
-    {"rollout_is", "rollout_correction.method", "none, tis, icepop, mis_prod, mis_geo, tbpo or ais"},
+    {"rollout_is", "rollout_correction.method", ""},
     {"rollout_is_threshold", "rollout_correction.threshold", ""},
-    {"vllm_importance_sampling_correction", "rollout_correction.method",
-     "none, tis, icepop, mis_prod, mis_geo, tbpo or ais"},
+    {"vllm_importance_sampling_correction", "rollout_correction.method", ""},
     {"vllm_importance_sampling_cap", "rollout_correction.threshold", ""},
-    {"enable_vllm_is_correction", "rollout_correction.method", "none, tis, icepop, mis_prod, mis_geo, tbpo or ais"},
+    {"enable_vllm_is_correction", "rollout_correction.method", ""},
     {"vllm_is_truncated_threshold", "rollout_correction.threshold", ""},
     // Reward
     {"reward_funcs", "reward.verifier", ""},
@@ -286,13 +283,20 @@ std::string advice_of(const Neighbor& known) {
 
 }  // namespace
 
-std::span<const Neighbor> neighbors() { return kNeighbors; }
+std::vector<Neighbor> neighbors(const Catalog& catalog) {
+  std::vector<Neighbor> all(std::begin(kNeighbors), std::end(kNeighbors));
+  for (const Choices* choices : {&catalog.losses, &catalog.corrections, &catalog.modes}) {
+    for (const Choice* one : choices->all) all.insert(all.end(), one->neighbors.begin(), one->neighbors.end());
+  }
+  return all;
+}
 
-std::string advice_for_unknown_key(std::string_view name) {
+std::string advice_for_unknown_key(const Keys& keys, std::string_view name) {
   constexpr std::size_t kLongestName = 200;
   if (name.empty() || name.size() > kLongestName) return {};
   const std::string plain = normalized(name);
   const std::string last(last_part(plain));
+  const std::vector<Neighbor> known_names = neighbors(keys.catalog());
 
   // A whole name, or a section that has no counterpart, says more than a part of it.
   const auto is_whole = [&](const Neighbor& neighbor) {
@@ -300,24 +304,23 @@ std::string advice_for_unknown_key(std::string_view name) {
     if (called.ends_with(".*")) return plain.starts_with(called.substr(0, called.size() - 1));
     return called == plain && plain != last;
   };
-  if (const auto whole = std::find_if(std::begin(kNeighbors), std::end(kNeighbors), is_whole);
-      whole != std::end(kNeighbors)) {
+  if (const auto whole = std::find_if(known_names.begin(), known_names.end(), is_whole); whole != known_names.end()) {
     return advice_of(*whole);
   }
   // actor_rollout_ref.rollout.n holds rollout.n whole.
   for (std::size_t dot = plain.find('.'); dot != std::string::npos; dot = plain.find('.', dot + 1)) {
     const std::string tail = plain.substr(dot + 1);
-    if (tail.find('.') != std::string::npos && find_key(tail) != nullptr) return "here it is " + tail;
+    if (tail.find('.') != std::string::npos && keys.find(tail) != nullptr) return "here it is " + tail;
   }
   // The right name under a misspelt section beats what the others call by that name.
-  const std::string nearest = base::nearest_name(plain, key_names());
+  const std::string nearest = base::nearest_name(plain, keys.names());
   if (plain != last && !nearest.empty() && last_part(nearest) == last) return "did you mean " + nearest + "?";
-  const auto known = std::find_if(std::begin(kNeighbors), std::end(kNeighbors), [&](const Neighbor& neighbor) {
+  const auto known = std::find_if(known_names.begin(), known_names.end(), [&](const Neighbor& neighbor) {
     return neighbor.name == last || neighbor.name == plain;
   });
-  if (known != std::end(kNeighbors)) return advice_of(*known);
+  if (known != known_names.end()) return advice_of(*known);
   std::vector<std::string> same, last_parts;
-  for (const std::string& key : key_names()) {
+  for (const std::string& key : keys.names()) {
     last_parts.emplace_back(last_part(key));
     if (last_parts.back() == last) same.push_back(key);
   }
@@ -326,7 +329,7 @@ std::string advice_for_unknown_key(std::string_view name) {
   const std::string nearest_last = base::nearest_name(last, last_parts);
   const auto found = std::find(last_parts.begin(), last_parts.end(), nearest_last);
   if (nearest_last.empty() || found == last_parts.end()) return "--help lists all keys";
-  return "did you mean " + key_names()[static_cast<std::size_t>(found - last_parts.begin())] + "?";
+  return "did you mean " + keys.names()[static_cast<std::size_t>(found - last_parts.begin())] + "?";
 }
 
 }  // namespace qrl::config

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "config/keys.h"
-#include "config/modes.h"
 #include "config/neighbors.h"
 #include "config/reader.h"
 
@@ -25,9 +24,13 @@ std::vector<std::string_view> parts_of(std::string_view name) {
   return parts;
 }
 
-std::string default_text(const Key& key) {
-  const std::string value = key.print(Recipe{});
+std::string default_text(const Keys& keys, const Key& key) {
+  const std::string value = key.print(keys.defaults());
   return value == "null" ? "null (" + key.unset + ")" : value;
+}
+
+std::string meaning_text(const Key& key) {
+  return key.meaning + (key.condition.empty() ? "" : " (with " + key.condition + " only)");
 }
 
 const char* mark_of(OnResume on_resume) {
@@ -42,6 +45,43 @@ std::string cell(std::string_view text) {
     out += c;
   }
   return out;
+}
+
+/// "token-mean or token-sum", "nothing" for null alone.
+std::string one_of(const std::vector<std::string_view>& values) {
+  std::string text;
+  for (const std::string_view value : values)
+    text += (text.empty() ? "" : " or ") + std::string(value == "null" ? "nothing" : value);
+  return text;
+}
+
+/// A table of words: what each is, what it sets and which values it excludes.
+std::string words_table(const Choices& choices) {
+  std::string table = "| word | what it is | key | value | belongs to |\n|---|---|---|---|---|\n";
+  for (const Choice* choice : choices.all) {
+    std::string first = "| `" + std::string(choice->word) + "` | " + cell(choice->what) +
+                        (choice->paper.empty() ? "" : " (" + cell(choice->paper) + ")");
+    const auto add = [&](std::string_view key, const std::string& value, std::string_view with) {
+      table += first + " | `" + std::string(key) + "` | " + cell(value) + " | " +
+               (with.empty() ? "" : "`" + std::string(with) + "`") + " |\n";
+      first = "|  | ";
+    };
+    for (const KeyDefault& one : choice->defaults) add(one.key, std::string(one.value), one.with);
+    for (const Limit& limit : choice->limits) add(limit.key, one_of(limit.values) + " alone", "");
+    if (choice->defaults.empty() && choice->limits.empty()) table += first + " |  |  |  |\n";
+  }
+  return table;
+}
+
+std::string choices_markdown(const Catalog& catalog) {
+  return "\n## Losses\n\nWhat null stands for beside a word of `algorithm.name`; \"alone\": no other value has a "
+         "meaning with "
+         "it.\n\n" +
+         words_table(catalog.losses) + "\n## Corrections\n\nThe same for `rollout_correction.method`.\n\n" +
+         words_table(catalog.corrections) +
+         "\n## What a mode sets\n\nA mode sets defaults: any key may be set beside it. A value that belongs to "
+         "another key holds only while that key has the mode's value.\n\n" +
+         words_table(catalog.modes);
 }
 
 constexpr std::string_view kReferenceIntro = R"(# Recipe keys
@@ -78,7 +118,7 @@ constexpr std::size_t kCommentColumn = 56;
 std::string write_yaml(const Recipe& recipe, const std::function<std::string(const Key&)>& remark) {
   std::string yaml;
   std::vector<std::string_view> open;  // sections the last line stands in
-  for (const Key& key : keys()) {
+  for (const Key& key : recipe.keys->all()) {
     const std::vector<std::string_view> parts = parts_of(key.name);
     const std::size_t num_sections = parts.size() - 1;
     std::size_t shared = 0;
@@ -113,7 +153,7 @@ std::string resolved_yaml(const Recipe& recipe, const std::map<std::string, std:
 
 std::vector<std::pair<std::string, std::string>> resolved_values(const Recipe& recipe) {
   std::vector<std::pair<std::string, std::string>> values;
-  for (const Key& key : keys()) values.emplace_back(key.name, key.print(recipe));
+  for (const Key& key : recipe.keys->all()) values.emplace_back(key.name, key.print(recipe));
   return values;
 }
 
@@ -129,7 +169,7 @@ void add_change(const Key& key, const Recipe& before, const Recipe& after, std::
 
 std::vector<KeyChange> changes_on_resume(const Recipe& before, const Recipe& after) {
   std::vector<KeyChange> changes;
-  for (const Key& key : keys()) {
+  for (const Key& key : before.keys->all()) {
     if (key.on_resume != OnResume::free) add_change(key, before, after, changes);
   }
   return changes;
@@ -138,7 +178,7 @@ std::vector<KeyChange> changes_on_resume(const Recipe& before, const Recipe& aft
 std::vector<KeyChange> changes_among(std::span<const std::string_view> names, const Recipe& before,
                                      const Recipe& after) {
   std::vector<KeyChange> changes;
-  for (const Key& key : keys()) {
+  for (const Key& key : before.keys->all()) {
     const bool is_named = std::any_of(names.begin(), names.end(), [&](std::string_view name) {
       return name.ends_with('.') ? key.name.starts_with(name) : key.name == name;
     });
@@ -147,39 +187,39 @@ std::vector<KeyChange> changes_among(std::span<const std::string_view> names, co
   return changes;
 }
 
-bool is_input_path(std::string_view key) {
-  const Key* found = find_key(key);
+bool is_input_path(const Keys& keys, std::string_view key) {
+  const Key* found = keys.find(key);
   return found != nullptr && found->anchor != nullptr;
 }
 
-std::string keys_help() {
+std::string keys_help(const Keys& keys) {
   std::size_t width = 0;
-  for (const std::string& name : key_names()) width = std::max(width, name.size());
+  for (const std::string& name : keys.names()) width = std::max(width, name.size());
   std::string help;
-  for (const Key& key : keys()) {
-    help += key.name + std::string(width - key.name.size(), ' ') + "  " + key.type + ", default " + default_text(key) +
-            "  " + key.meaning + "\n";
+  for (const Key& key : keys.all()) {
+    help += key.name + std::string(width - key.name.size(), ' ') + "  " + key.type + ", default " +
+            default_text(keys, key) + "  " + meaning_text(key) + "\n";
   }
   return help;
 }
 
-std::string keys_markdown() {
+std::string keys_markdown(const Keys& keys) {
   std::string page(kReferenceIntro);
   std::string_view section;
-  for (const Key& key : keys()) {
+  for (const Key& key : keys.all()) {
     const std::string_view root = parts_of(key.name).front();
     if (root != section) {
       section = root;
       page += "\n## " + std::string(root) + "\n\n| key | value | default | meaning |\n|---|---|---|---|\n";
     }
-    page += "| `" + key.name + "`" + mark_of(key.on_resume) + " | " + cell(key.type) + " | " + cell(default_text(key)) +
-            " | " + cell(key.meaning) + " |\n";
+    page += "| `" + key.name + "`" + mark_of(key.on_resume) + " | " + cell(key.type) + " | " +
+            cell(default_text(keys, key)) + " | " + cell(meaning_text(key)) + " |\n";
   }
-  page += modes_markdown();
+  page += choices_markdown(keys.catalog());
   page +=
       "\n## Names of other trainers\n\nFor readers who come from veRL, TRL or OpenRLHF. No name in the left column is "
       "accepted; using one gives the advice on the right.\n\n| there | here |\n|---|---|\n";
-  for (const Neighbor& neighbor : neighbors()) {
+  for (const Neighbor& neighbor : neighbors(keys.catalog())) {
     const std::string ours(neighbor.ours), note(neighbor.note);
     page += "| `" + std::string(neighbor.name) + "` | " +
             cell(ours.empty() ? "none: " + note : ours + (note.empty() ? "" : " (" + note + ")")) + " |\n";

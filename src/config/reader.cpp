@@ -9,7 +9,6 @@
 #include "base/text.h"
 #include "config/faults.h"
 #include "config/keys.h"
-#include "config/modes.h"
 #include "config/neighbors.h"
 #include "config/printer.h"
 #include "config/rules.h"
@@ -39,7 +38,9 @@ bool read_bytes(const fs::path& file, std::string& bytes) {
 /// Carries one recipe from texts to values, collecting faults on the way.
 class Loader {
  public:
-  explicit Loader(std::string whole) { origins_.whole = std::move(whole); }
+  Loader(const Keys& keys, std::string whole) : keys_(keys), recipe_(keys.defaults()) {
+    origins_.whole = std::move(whole);
+  }
 
   /// Sets what a file says, after what it includes. `self` is its path, empty for a text without one.
   void add_file(std::string_view yaml, const std::string& name, const fs::path& self, const fs::path& directory) {
@@ -92,9 +93,9 @@ class Loader {
       faults_.add(source.name, "one plain value", base::quoted(value), "put a text with # or --- in quotes");
       return;
     }
-    if (find_key(name) == nullptr && !is_section(name)) {
+    if (keys_.find(name) == nullptr && !keys_.is_section(name)) {
       refuse_unknown(*node, name, source);
-    } else if (find_key(name) == nullptr && node->kind != YamlNode::Kind::map) {
+    } else if (keys_.find(name) == nullptr && node->kind != YamlNode::Kind::map) {
       refuse_section(*node, name, source);  // an empty one, too: unlike in a file it would change nothing
     } else {
       set(*node, name, source);
@@ -102,8 +103,8 @@ class Loader {
   }
 
   /// Whether a value that is no YAML is one in quotes.
-  static bool quoting_helps(const std::string& name, const std::string& value) {
-    const Key* key = find_key(name);
+  bool quoting_helps(const std::string& name, const std::string& value) const {
+    const Key* key = keys_.find(name);
     return key != nullptr && key->type.starts_with("text") && !value.starts_with('"') && !value.starts_with('\'');
   }
 
@@ -111,7 +112,7 @@ class Loader {
     add_mode();
     if (is_whole_) check_rules(recipe_, origins_, complete, faults_);
     faults_.raise();
-    for (const Key& key : keys()) {
+    for (const Key& key : keys_.all()) {
       if (!key.fill) continue;
       const std::string said = key.print(recipe_);
       key.fill(recipe_);
@@ -126,10 +127,11 @@ class Loader {
  private:
   /// What the mode says of keys that nobody set.
   void add_mode() {
-    const YamlSource source{"mode " + std::string(word_of(recipe_.mode)), false};
-    for (const ModeDefault& one : defaults_of(recipe_.mode)) {
+    if (recipe_.mode.empty()) return;
+    const YamlSource source{"mode " + recipe_.mode, false};
+    for (const KeyDefault& one : mode_defaults()) {
       if (!has_modes_value(one.with)) continue;
-      const Key& key = *find_key(one.key);
+      const Key& key = *keys_.find(one.key);
       const auto said_by = said_by_.find(key.name);
       if (said_by == said_by_.end()) {
         set_key(*parse_yaml(one.value, source, faults_), key, source);
@@ -139,20 +141,22 @@ class Loader {
     }
   }
 
+  const std::vector<KeyDefault>& mode_defaults() const { return keys_.catalog().modes.find(recipe_.mode)->defaults; }
+
   /// Whether `name` (one of the mode's keys, listed before those that belong to it, or empty) has the mode's value.
   bool has_modes_value(std::string_view name) const {
     if (name.empty()) return true;
-    for (const ModeDefault& one : defaults_of(recipe_.mode)) {
-      if (one.key == name) return find_key(name)->print(recipe_) == value_of(one);
+    for (const KeyDefault& one : mode_defaults()) {
+      if (one.key == name) return keys_.find(name)->print(recipe_) == value_of(one);
     }
     return false;
   }
 
   /// A mode's value as recipes print it.
-  static std::string value_of(const ModeDefault& one) {
+  std::string value_of(const KeyDefault& one) const {
     Recipe as_the_mode_says;
     Faults none;
-    const Key& key = *find_key(one.key);
+    const Key& key = *keys_.find(one.key);
     (void)key.read(*parse_yaml(one.value, {"mode", false}, none), as_the_mode_says);
     return key.print(as_the_mode_says);
   }
@@ -196,11 +200,11 @@ class Loader {
     if (member.name.find('.') != std::string::npos || member.name.empty()) {
       const std::string last = member.name.substr(member.name.rfind('.') + 1);
       faults_.add(source.at(member.line) + ": " + shown_name(name), "a name without a point", shown_name(member.name),
-                  find_key(name) != nullptr ? "nest it: the value goes to " + last + " inside its section"
-                                            : advice_for_unknown_key(name));
+                  keys_.find(name) != nullptr ? "nest it: the value goes to " + last + " inside its section"
+                                              : advice_for_unknown_key(keys_, name));
       return;
     }
-    if (find_key(name) != nullptr || is_section(name)) {
+    if (keys_.find(name) != nullptr || keys_.is_section(name)) {
       set(*member.value, name, source);
     } else {
       refuse_unknown(*member.value, name, source, member.line);
@@ -209,7 +213,7 @@ class Loader {
 
   /// Sets a key, or the keys of a section, that exist.
   void set(const YamlNode& node, const std::string& name, const YamlSource& source) {
-    if (const Key* key = find_key(name)) {
+    if (const Key* key = keys_.find(name)) {
       set_key(node, *key, source);
     } else if (node.kind == YamlNode::Kind::map) {
       for (const YamlMember& member : node.members) set_member(member, name, source);
@@ -219,7 +223,7 @@ class Loader {
   }
 
   void refuse_section(const YamlNode& node, const std::string& name, const YamlSource& source) {
-    const auto first = std::find_if(key_names().begin(), key_names().end(),
+    const auto first = std::find_if(keys_.names().begin(), keys_.names().end(),
                                     [&](const std::string& known) { return known.starts_with(name + "."); });
     faults_.add(place(source, node.line, name), "a section of keys", shown_value(node), "such as " + *first);
   }
@@ -230,7 +234,7 @@ class Loader {
     if (node.kind != YamlNode::Kind::null) {
       refusal = key.read(node, recipe_);
     } else if (key.unset.empty()) {
-      refusal = Refusal{"null", "leave the key out for its default, " + key.print(Recipe{})};
+      refusal = Refusal{"null", "leave the key out for its default, " + key.print(keys_.defaults())};
     } else {
       key.reset(recipe_);
     }
@@ -251,10 +255,10 @@ class Loader {
       }
       return;
     }
-    const std::string advice = faults_.full() ? "" : advice_for_unknown_key(name);
+    const std::string advice = faults_.full() ? "" : advice_for_unknown_key(keys_, name);
     faults_.add_unknown_key(place(source, line, name), advice);
     // What the key was meant to say is not missing: rules about it would be told for nothing.
-    for (const std::string& key : key_names()) {
+    for (const std::string& key : keys_.names()) {
       if (advice.find(key) != std::string::npos) origins_.refused.insert(key);
     }
   }
@@ -265,6 +269,7 @@ class Loader {
     return !source.has_lines && source.name == "--set " + shown_name(key) ? where : where + ": " + shown_name(key);
   }
 
+  const Keys& keys_;
   Recipe recipe_;
   Origins origins_;
   std::map<std::string, std::string> said_by_;  ///< key → "file:line", "--set key" or "mode word", of its last setting
@@ -283,9 +288,10 @@ std::string run_folder(const std::string& name, std::uint64_t seed) {
   return "runs/" + stem + "-seed" + std::to_string(seed);
 }
 
-LoadedRecipe load(std::string_view yaml, const fs::path& file, const std::string& name, const fs::path& self,
-                  const fs::path& directory, std::span<const std::string> overrides, bool complete) {
-  Loader loader(name);
+LoadedRecipe load(const Keys& keys, std::string_view yaml, const fs::path& file, const std::string& name,
+                  const fs::path& self, const fs::path& directory, std::span<const std::string> overrides,
+                  bool complete) {
+  Loader loader(keys, name);
   loader.add_file(yaml, name, self, directory);
   for (const std::string& argument : overrides) loader.add_override(argument);
   LoadedRecipe loaded{loader.finish(complete), file, {}, {}, {}, {}};
@@ -300,16 +306,18 @@ LoadedRecipe load(std::string_view yaml, const fs::path& file, const std::string
 
 }  // namespace
 
-LoadedRecipe load_recipe(const std::filesystem::path& file, std::span<const std::string> overrides, bool complete) {
+LoadedRecipe load_recipe(const Keys& keys, const std::filesystem::path& file, std::span<const std::string> overrides,
+                         bool complete) {
   const std::string name = shown_name(file.string());
   std::string bytes;
   QRL_REQUIRE(read_bytes(file, bytes), name, "a readable recipe file", "none", "check the path");
-  return load(bytes, file, name, file, file.parent_path(), overrides, complete);
+  return load(keys, bytes, file, name, file, file.parent_path(), overrides, complete);
 }
 
-LoadedRecipe parse_recipe(std::string_view yaml, const std::string& name, const std::filesystem::path& directory,
-                          std::span<const std::string> overrides, bool complete) {
-  return load(yaml, name, shown_name(name), {}, directory, overrides, complete);
+LoadedRecipe parse_recipe(const Keys& keys, std::string_view yaml, const std::string& name,
+                          const std::filesystem::path& directory, std::span<const std::string> overrides,
+                          bool complete) {
+  return load(keys, yaml, name, shown_name(name), {}, directory, overrides, complete);
 }
 
 }  // namespace qrl::config

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "config/keys.h"
 #include "config/recipe.h"
 
 namespace qrl::config {
@@ -28,7 +29,7 @@ struct LoadedRecipe {
   /// The same with each value's origin in a comment (default, mode, file:line, --set): what is printed and saved with
   /// the run.
   std::string annotated_yaml;
-  /// Key → where its value comes from ("file:line", "--set key", "mode qarl"); a key at its default is not in it.
+  /// Key → where its value comes from ("file:line", "--set key", "mode NAME"); a key at its default is not in it.
   std::map<std::string, std::string> origins = {};
   /// In the order of the mode's list; empty without a mode.
   std::vector<ModeOverride> mode_overrides = {};
@@ -37,11 +38,13 @@ struct LoadedRecipe {
 /// Reads `file` (with its includes), applies `overrides` ("optim.lr=2e-6", in order), fills defaults and checks every
 /// rule. Throws one input error whose text lists *all* faults, each with file:line (or "--set optim.lr"), expectation,
 /// finding and suggestion. `complete`: also demand what a run needs (a model, training data); `check recipe` does not.
-LoadedRecipe load_recipe(const std::filesystem::path& file, std::span<const std::string> overrides, bool complete);
+LoadedRecipe load_recipe(const Keys& keys, const std::filesystem::path& file, std::span<const std::string> overrides,
+                         bool complete);
 
 /// The same from text; `name` stands for the file in messages and relative includes are resolved against `directory`.
-LoadedRecipe parse_recipe(std::string_view yaml, const std::string& name, const std::filesystem::path& directory,
-                          std::span<const std::string> overrides, bool complete);
+LoadedRecipe parse_recipe(const Keys& keys, std::string_view yaml, const std::string& name,
+                          const std::filesystem::path& directory, std::span<const std::string> overrides,
+                          bool complete);
 
 /// Every key of `resolved_yaml` as (dotted key, canonical value), in declaration order.
 std::vector<std::pair<std::string, std::string>> resolved_values(const Recipe& recipe);
@@ -57,11 +60,11 @@ std::vector<KeyChange> changes_on_resume(const Recipe& before, const Recipe& aft
 std::vector<KeyChange> changes_among(std::span<const std::string_view> names, const Recipe& before,
                                      const Recipe& after);
 /// Whether a key of that name holds files or folders to read, which may lie elsewhere on another host or day.
-bool is_input_path(std::string_view key);
+bool is_input_path(const Keys& keys, std::string_view key);
 
 /// "optim.lr  float > 0, default 1e-6  peak learning rate" per key: for --help.
-std::string keys_help();
+std::string keys_help(const Keys& keys);
 /// docs/reference/recipe-keys.md, whole.
-std::string keys_markdown();
+std::string keys_markdown(const Keys& keys);
 
 }  // namespace qrl::config

@@ -1,5 +1,6 @@
-// Owns what a recipe can say, as plain structs: every part of the program takes its settings from here. Names,
-// defaults, ranges and meanings of the keys are declared once, in keys.cpp. Knows nothing of YAML.
+// Owns what a recipe can say, as plain structs: every part of the program takes its settings from here. A member's
+// initializer is its key's default; names, ranges and meanings are declared in keys.cpp, the words of losses,
+// corrections and modes in a Catalog (config/choice.h). Knows nothing of YAML.
 #pragma once
 
 #include <array>
@@ -8,6 +9,8 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "config/choice.h"
 
 namespace qrl::config {
 
@@ -23,8 +26,6 @@ enum class KvCache : std::uint8_t { automatic, f32, bf16, int8, fp8_e4m3 };  ///
 enum class CalibrateKv : std::uint8_t { every_update, once };
 enum class OverlongPrompt : std::uint8_t { error, filter, truncate };
 enum class ChatTemplateName : std::uint8_t { automatic, plain, chatml, qwen2_5, qwen3, llama3, llama3_1 };
-enum class Mode : std::uint8_t { none, bf16, flashrl, fp8rl, qurl, qarl, ais };  ///< defaults of other keys
-enum class AlgorithmName : std::uint8_t { grpo, dr_grpo, dapo, gspo, tbpo };
 enum class LossAggMode : std::uint8_t {
   token_mean,
   token_sum,
@@ -33,9 +34,7 @@ enum class LossAggMode : std::uint8_t {
   seq_mean_token_sum_norm,
 };
 enum class OnExhausted : std::uint8_t { error, train_partial };
-enum class MismatchAction : std::uint8_t { clip, drop };
 enum class KlType : std::uint8_t { k1, k2, k3 };
-enum class CorrectionMethod : std::uint8_t { none, tis, icepop, mis_prod, mis_geo, tbpo, ais };
 enum class OptimName : std::uint8_t { adamw, muon };
 enum class LrScheduler : std::uint8_t { constant, linear, cosine };
 enum class VerifierName : std::uint8_t { countdown, math, sudoku };
@@ -136,15 +135,6 @@ struct QuantRecipe {
   friend bool operator==(const QuantRecipe&, const QuantRecipe&) = default;
 };
 
-/// algorithm.tbpo: the bands of TBPO's sequence ratios and of its correction's weights.
-struct TbpoRecipe {
-  double seq_clip_ratio_low = 3e-4, seq_clip_ratio_high = 4e-4;
-  double neg_seq_clip_ratio_low = 3e-4, neg_seq_clip_ratio_high = 7e-4;
-  double seq_tis_imp_ratio_cap = 2.0;
-  MismatchAction mismatch_action = MismatchAction::clip;
-  friend bool operator==(const TbpoRecipe&, const TbpoRecipe&) = default;
-};
-
 /// algorithm.filter_groups: DAPO's dynamic sampling.
 struct FilterGroupsRecipe {
   bool enable = false;
@@ -153,9 +143,9 @@ struct FilterGroupsRecipe {
   friend bool operator==(const FilterGroupsRecipe&, const FilterGroupsRecipe&) = default;
 };
 
-/// What null stands for in the optional members depends on the algorithm: config/algorithms.h.
+/// What null stands for in the optional members depends on the loss (Choice::defaults).
 struct AlgorithmRecipe {
-  AlgorithmName name = AlgorithmName::grpo;
+  std::string name;  ///< a word of Catalog::losses
   std::optional<double> clip_ratio_low, clip_ratio_high;
   std::optional<double> clip_ratio_c;  ///< dual clip; 0: none
   std::optional<LossAggMode> loss_agg_mode;
@@ -165,23 +155,13 @@ struct AlgorithmRecipe {
   double entropy_coef = 0;
   bool mask_truncated = false;
   FilterGroupsRecipe filter_groups;
-  TbpoRecipe tbpo;
   friend bool operator==(const AlgorithmRecipe&, const AlgorithmRecipe&) = default;
 };
 
-/// rollout_correction.ais
-struct AisRecipe {
-  double cap = 5;  ///< C
-  double delta = 0.02, gamma = 1.2, beta_var = 1, eps = 1e-6;
-  friend bool operator==(const AisRecipe&, const AisRecipe&) = default;
-};
-
 struct CorrectionRecipe {
-  CorrectionMethod method = CorrectionMethod::tis;
-  std::optional<double> threshold, threshold_low;  ///< null: the method's, config/algorithms.h
-  bool acr = false;
+  std::string method;                              ///< a word of Catalog::corrections
+  std::optional<double> threshold, threshold_low;  ///< null: the method's (Choice::defaults)
   bool behaviour_in_ratio = false;
-  AisRecipe ais;
   std::optional<double> gap_limit;  ///< gap_limit.k3_kl
   GapAction gap_action = GapAction::stop;
   friend bool operator==(const CorrectionRecipe&, const CorrectionRecipe&) = default;
@@ -276,8 +256,11 @@ struct TrainerRecipe {
   friend bool operator==(const TrainerRecipe&, const TrainerRecipe&) = default;
 };
 
+class Keys;
+
 struct Recipe {
-  Mode mode = Mode::none;
+  const Keys* keys = nullptr;  ///< those it was read with, which outlive it
+  std::string mode;            ///< a word of Catalog::modes; empty: none
   ModelRecipe model;
   DataRecipe data;
   RolloutRecipe rollout;
@@ -290,6 +273,7 @@ struct Recipe {
   OptimRecipe optim;
   EvalRecipe eval;
   TrainerRecipe trainer;
+  OwnValues own;  ///< of the keys that choices declare
   friend bool operator==(const Recipe&, const Recipe&) = default;
 };
 

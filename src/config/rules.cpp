@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <initializer_list>
 
-#include "config/algorithms.h"
+#include "config/keys.h"
 
 namespace qrl::config {
 
@@ -297,6 +297,44 @@ void check_quant(const Recipe& recipe, RuleBook& rules) {
                 "it has no effect: set kv_cache to fp8_e4m3, or delete it");
 }
 
+/// What the selected choices exclude, and settings of choices that are not selected.
+void check_choices(const Recipe& recipe, RuleBook& rules) {
+  for (const Selector& selector : selectors_of(recipe)) {
+    const std::string key_of_word(selector.key);
+    for (const Choice* one : selector.choices->all) {
+      const bool is_selected = one->word == *selector.word;
+      for (const OwnKey& own : one->keys) {
+        rules.require({own.name, key_of_word}, is_selected || recipe.own.of(own) == own.standard,
+                      key_of_word + " " + std::string(one->word) + " beside " + own.name, *selector.word,
+                      "it has no effect: delete it");
+      }
+      if (!is_selected) continue;
+      for (const Limit& limit : one->limits) {
+        const std::string key(limit.key), value = recipe.keys->find(key)->print(recipe);
+        std::string expected;
+        for (const std::string_view allowed : limit.values)
+          expected += (expected.empty() ? "" : " or ") + std::string(allowed);
+        const bool holds =
+            value == "null" || std::find(limit.values.begin(), limit.values.end(), value) != limit.values.end();
+        rules.require(
+            {key, key_of_word}, holds,
+            (expected == "null" ? "no " + key : key + " " + expected) + " with " + key_of_word + " " + *selector.word,
+            value, std::string(limit.reason));
+      }
+    }
+  }
+  Recipe filled = recipe;
+  for (const char* key : {"rollout_correction.threshold", "rollout_correction.threshold_low"})
+    recipe.keys->find(key)->fill(filled);
+  const CorrectionRecipe& correction = filled.rollout_correction;
+  rules.require({"rollout_correction.threshold_low", "rollout_correction.method"},
+                !correction.threshold || !correction.threshold_low || *correction.threshold_low < *correction.threshold,
+                "rollout_correction.threshold_low below threshold",
+                recipe.keys->find("rollout_correction.threshold_low")->print(filled) + " and " +
+                    recipe.keys->find("rollout_correction.threshold")->print(filled),
+                "every weight would be 0");
+}
+
 }  // namespace
 
 void check_rules(const Recipe& recipe, const Origins& origins, bool complete, Faults& faults) {
@@ -308,10 +346,7 @@ void check_rules(const Recipe& recipe, const Origins& origins, bool complete, Fa
   check_sampling(recipe, rules);
   rules.require({"rollout.n", "algorithm.name"}, recipe.rollout.n >= 2, "rollout.n of 2 samples or more",
                 number(recipe.rollout.n), "a sample's advantage is measured against the others of its group");
-  if (const auto objection = objection_to(recipe.algorithm, recipe.rollout_correction)) {
-    rules.require({objection->key, "rollout_correction.method", "algorithm.name"}, false, objection->expected,
-                  objection->got, objection->advice);
-  }
+  check_choices(recipe, rules);
   const AlgorithmRecipe& algorithm = recipe.algorithm;
   rules.require({"algorithm.kl_loss_type", "algorithm.kl_loss_coef"},
                 algorithm.kl_loss_coef != 0 || algorithm.kl_loss_type == AlgorithmRecipe{}.kl_loss_type,

@@ -30,12 +30,18 @@ namespace qrl::learner {
 /// mean over response tokens of −log p.
 enum class LossKind : std::uint8_t { policy, sft };
 
+struct PolicyLoss;
+struct Correction;
+
 struct LossOptions {
   LossKind kind = LossKind::policy;
-  config::AlgorithmRecipe algorithm;
-  config::CorrectionRecipe correction;
+  const PolicyLoss* loss = nullptr;    ///< of kind policy: policy_options resolves the recipe's word
+  const Correction* method = nullptr;  ///< likewise
+  config::AlgorithmRecipe algorithm = {};
+  config::CorrectionRecipe correction = {};
+  config::OwnValues own = {};
   std::int64_t max_response_length = 0;  ///< data.max_response_length: of seq-mean-token-sum-norm
-  double ais_alpha = 0;                  ///< with method ais: set_ais_alpha
+  double blend = 0;                      ///< of the mini-batch: prepare_correction
   /// The weights are those that drew: a bitwise learner then checks its promise on every token.
   bool at_sampling_weights = false;
 };
@@ -191,10 +197,14 @@ class Learner {
   std::unique_ptr<State> state_;
 };
 
-/// With rollout_correction.method ais: sets loss.ais_alpha from all response tokens of the mini-batch on all ranks
-/// (`batches`: this rank's, with old log-probs), and returns AIS's signals as metrics; nothing with other methods.
-/// Collective.
-Metrics set_ais_alpha(std::span<const types::MicroBatch> batches, LossOptions& loss, dist::Collectives& world);
+/// The recipe's loss and correction, resolved in the catalog that the recipe was read with.
+LossOptions policy_options(const config::Recipe& recipe);
+
+/// Whether the correction reads every response token and its old log-prob before the first micro-batch.
+bool needs_whole_mini_batch(const LossOptions& loss);
+/// What such a correction computes over the mini-batch on all ranks (`batches`: this rank's, with old log-probs): sets
+/// loss.blend and returns metrics; nothing with other corrections. Collective.
+Metrics prepare_correction(std::span<const types::MicroBatch> batches, LossOptions& loss, dist::Collectives& world);
 
 /// The names of the statistics that an update with such a loss has (UpdateReport::metrics), in their order.
 std::vector<std::string> policy_metric_names(const LossOptions& loss);

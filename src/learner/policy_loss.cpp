@@ -5,14 +5,11 @@
 #include <string>
 
 #include "base/error.h"
+#include "config/keys.h"
 #include "dist/collectives.h"
-#include "learner/objective/ais.h"
 
 namespace qrl::learner {
 
-namespace {
-
-/// The masked-in entries of a per-token array as fp64; an invariant error names the array when its size is not N.
 std::vector<double> counted(const std::vector<float>& per_token, const std::vector<std::int64_t>& rows,
                             std::size_t num_tokens, const char* name) {
   QRL_INVARIANT(per_token.size() == num_tokens, "micro-batch", std::string(name) + " of N entries",
@@ -22,6 +19,8 @@ std::vector<double> counted(const std::vector<float>& per_token, const std::vect
   for (const std::int64_t row : rows) values.push_back(static_cast<double>(per_token[static_cast<std::size_t>(row)]));
   return values;
 }
+
+namespace {
 
 torch::Tensor sequence_of_rows(const types::MicroBatch& batch, const std::vector<std::int64_t>& rows) {
   const torch::Tensor sequences = torch::empty({static_cast<std::int64_t>(rows.size())}, torch::kInt64);
@@ -41,28 +40,6 @@ double total(const torch::Tensor& values) { return values.sum().item<double>(); 
 
 torch::Tensor on_side(const Surrogate& surrogate, ClipSide side) {
   return (surrogate.side == static_cast<int>(side)).to(torch::kFloat64);
-}
-
-void add_tbpo(const ObjectiveTokens& tokens, const ObjectiveSettings& settings, const Objective& terms,
-              Statistics& statistics) {
-  const Sequences& sequences = tokens.sequences;
-  const torch::Tensor present = sequences.lengths() > 0;
-  const double count = total(present);
-  if (settings.algorithm == config::AlgorithmName::tbpo) {
-    for (const auto& [name, side] : {std::pair<const char*, ClipSide>{"tbpo/ratio_above_fraction", ClipSide::high},
-                                     {"tbpo/ratio_negative_below_fraction", ClipSide::low},
-                                     {"tbpo/ratio_negative_above_fraction", ClipSide::negative_high}}) {
-      statistics.add_mean(name, total(sequences.mean(on_side(terms.surrogate, side))), count);
-    }
-  }
-  if (!terms.weights.sequence_w.defined()) return;
-  const torch::Tensor w = terms.weights.sequence_w.masked_select(present);
-  const double cap = settings.correction.threshold;
-  statistics.add_mean("tbpo/w_mean", total(w), count);
-  statistics.add_max("tbpo/w_max", w.max().item<double>());
-  statistics.add_min("tbpo/w_min", w.min().item<double>());
-  statistics.add_mean("tbpo/w_below_fraction", total(w < 1 / cap), count);
-  statistics.add_mean("tbpo/w_above_fraction", total(w > cap), count);
 }
 
 /// The counted tokens (rows of `batch`) with their scores under the policy now. Without old log-probs in the batch
@@ -102,12 +79,10 @@ void add_statistics(const ObjectiveTokens& tokens, const ObjectiveSettings& sett
   };
   add_side("actor/pg_clipfrac_high", ClipSide::high);
   add_side("actor/pg_clipfrac_low", ClipSide::low);
-  if (settings.algorithm == config::AlgorithmName::tbpo)
-    add_side("actor/pg_clipfrac_negative_high", ClipSide::negative_high);
   if (settings.surrogate.dual_clip) add_side("actor/pg_clipfrac_dual", ClipSide::dual);
   const torch::Tensor any_clipped = sequences.sum((terms.surrogate.side != 0).to(torch::kFloat64)) > 0;
   statistics.add_mean("actor/clipped_sequence_fraction", total(any_clipped), num_sequences);
-  if (settings.correction.method != config::CorrectionMethod::none) {
+  if (settings.method->level != CorrectionLevel::none) {
     statistics.add_mean(terms.weights.rejects ? "mismatch/dropped_fraction" : "mismatch/capped_fraction",
                         total(terms.weights.acted), num_tokens);
   }
@@ -117,7 +92,9 @@ void add_statistics(const ObjectiveTokens& tokens, const ObjectiveSettings& sett
     statistics.add_max("acr/rho_max",
                        log_ratio(tokens.old_log_probs, tokens.sampler_log_probs).exp().max().item<double>());
   }
-  add_tbpo(tokens, settings, terms, statistics);
+  for (const AddStatistics add : {settings.loss->add_statistics, settings.method->add_statistics}) {
+    if (add != nullptr) add(tokens, settings, terms, statistics);
+  }
 }
 
 }  // namespace
@@ -125,7 +102,7 @@ void add_statistics(const ObjectiveTokens& tokens, const ObjectiveSettings& sett
 torch::Tensor policy_loss(const types::MicroBatch& batch, const std::vector<std::int64_t>& rows,
                           const TargetScores& scores, const types::GlobalCounts& counts, const LossOptions& loss,
                           Statistics& statistics) {
-  const ObjectiveSettings settings = objective_settings(loss.algorithm, loss.correction, loss.ais_alpha);
+  const ObjectiveSettings settings = objective_settings(loss);
   const ObjectiveTokens tokens = objective_tokens(batch, rows, scores, settings.kl_loss_coef != 0);
   const Objective terms =
       objective(tokens, settings, {counts.response_tokens, counts.sequences, loss.max_response_length});
@@ -148,34 +125,23 @@ std::vector<std::string> policy_metric_names(const LossOptions& loss) {
   return names;
 }
 
-Metrics set_ais_alpha(std::span<const types::MicroBatch> batches, LossOptions& loss, dist::Collectives& world) {
-  if (loss.correction.method != config::CorrectionMethod::ais) return {};
-  AisSums sums;
-  for (const types::MicroBatch& batch : batches) {
-    std::vector<std::int64_t> rows;
-    for (std::size_t t = 0; t < batch.loss_mask.size(); ++t) {
-      if (batch.loss_mask[t] != 0) rows.push_back(static_cast<std::int64_t>(t));
-    }
-    const auto read = [&](const std::vector<float>& per_token, const char* name) {
-      return counted(per_token, rows, batch.tokens.size(), name);
-    };
-    const AisSums part =
-        ais_sums(read(batch.old_logprobs, "old_logprobs"), read(batch.sampler_logprobs, "sampler_logprobs"),
-                 read(batch.advantages, "advantages"), loss.correction.ais.cap);
-    for (const auto& member : kAisSums) sums.*member += part.*member;
-  }
-  std::vector<double> totals;
-  for (const auto& member : kAisSums) totals.push_back(sums.*member);
-  world.all_reduce_sum(std::span<double>(totals));
-  for (std::size_t i = 0; i < totals.size(); ++i) sums.*kAisSums[i] = totals[i];
-  const AisSignals signals = ais_signals(sums, loss.correction.ais);
-  loss.ais_alpha = signals.alpha;
-  return {{"ais/alpha", signals.alpha},
-          {"ais/alpha_ess", signals.alpha_ess},
-          {"ais/alpha_mis", signals.alpha_mis},
-          {"ais/alpha_var", signals.alpha_var},
-          {"ais/d_bar", signals.mean_abs_log_rho},
-          {"ais/sigma_ratio", signals.sigma_ratio}};
+LossOptions policy_options(const config::Recipe& recipe) {
+  const config::Catalog& catalog = recipe.keys->catalog();
+  LossOptions options;
+  // The catalog's lists hold these types (config/choice.h).
+  options.loss = static_cast<const PolicyLoss*>(catalog.losses.find(recipe.algorithm.name));
+  options.method = static_cast<const Correction*>(catalog.corrections.find(recipe.rollout_correction.method));
+  options.algorithm = recipe.algorithm;
+  options.correction = recipe.rollout_correction;
+  options.own = recipe.own;
+  options.max_response_length = recipe.data.max_response_length;
+  return options;
+}
+
+bool needs_whole_mini_batch(const LossOptions& loss) { return loss.method->prepare != nullptr; }
+
+Metrics prepare_correction(std::span<const types::MicroBatch> batches, LossOptions& loss, dist::Collectives& world) {
+  return needs_whole_mini_batch(loss) ? loss.method->prepare(batches, loss, world) : Metrics();
 }
 
 }  // namespace qrl::learner

@@ -56,7 +56,7 @@ void make_cold_start(RunParts& parts, const std::optional<std::filesystem::path>
 
   state.cold_start = true;
   Progress progress("cold start", state.sft_step + 1, recipe.sft.steps, false);
-  const learner::LossOptions loss{learner::LossKind::sft, {}, {}};
+  const learner::LossOptions loss{.kind = learner::LossKind::sft};
   while (state.sft_step < recipe.sft.steps) {
     (void)at_work(parts.world, true);
     const double start_s = base::now_s();

@@ -5,8 +5,6 @@
 #include <cstdio>
 #include <limits>
 
-#include "config/algorithms.h"
-
 namespace qrl::train {
 
 namespace {
@@ -97,8 +95,8 @@ std::string Health::look(Symptom symptom, const Metrics& row) const {
       return format(
           "rollout_correction.method %s drops %.0f %% of the tokens (mismatch/dropped_fraction; k3 KL %.2g): "
           "its bounds are too narrow for the gap between sampler and learner; widen "
-          "rollout_correction.threshold (%g), take method tis, or a quant.rollout.weights of more bits",
-          config::facts_of(correction.method).word, 100 * share, k3, correction.threshold.value_or(0));
+          "rollout_correction.threshold (%g), take a method that caps weights, or a quant.rollout.weights of more bits",
+          correction.method.c_str(), 100 * share, k3, correction.threshold.value_or(0));
     }
     case gap:
       if (!(k3 > kWideGap)) return {};

@@ -57,7 +57,7 @@ std::string values_of(const config::Recipe& recipe) {
   for (const auto& [name, value] : config::resolved_values(recipe)) {
     // A host may have its own folders and number of cores.
     const bool is_local =
-        name == "trainer.default_local_dir" || name == "trainer.threads" || config::is_input_path(name);
+        name == "trainer.default_local_dir" || name == "trainer.threads" || config::is_input_path(*recipe.keys, name);
     if (!is_local) values[name] = value;
   }
   return values.dump();

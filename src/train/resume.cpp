@@ -48,8 +48,8 @@ fs::path given_checkpoint(const config::TrainerRecipe& trainer, const RunFolder&
   return given;
 }
 
-config::Recipe recipe_of(const fs::path& checkpoint, const LoadedState& saved) {
-  return config::parse_recipe(saved.resolved_recipe, (checkpoint / "recipe.yaml").string(), checkpoint, {}, false)
+config::Recipe recipe_of(const config::Keys& keys, const fs::path& checkpoint, const LoadedState& saved) {
+  return config::parse_recipe(keys, saved.resolved_recipe, (checkpoint / "recipe.yaml").string(), checkpoint, {}, false)
       .recipe;
 }
 
@@ -74,7 +74,7 @@ std::vector<config::KeyChange> changes_since(const LoadedState& saved, const con
   std::vector<config::KeyChange> changes = config::changes_on_resume(before, recipe);
   std::erase_if(changes, [&](const config::KeyChange& change) { return read.contains(change.key); });
   if (saved.inputs.train_prompts != inputs.train_prompts) {
-    const config::Key& files = *config::find_key("data.train_files");
+    const config::Key& files = *recipe.keys->find("data.train_files");
     changes.push_back({"data.train_files", with_contents(files.print(before), saved.inputs.train_prompts),
                        with_contents(files.print(recipe), inputs.train_prompts), true});
   }
@@ -88,7 +88,7 @@ std::vector<config::KeyChange> changes_of_scores(const LoadedState& saved, const
   if (saved.state.step == 0) return {};
   std::vector<config::KeyChange> changes = config::changes_among(kKeys, before, recipe);
   if (saved.inputs.held_out_prompts != inputs.held_out_prompts) {
-    const config::Key& files = *config::find_key("data.val_files");
+    const config::Key& files = *recipe.keys->find("data.val_files");
     changes.push_back({"data.val_files", with_contents(files.print(before), saved.inputs.held_out_prompts),
                        with_contents(files.print(recipe), inputs.held_out_prompts), true});
   }
@@ -148,7 +148,7 @@ void check_same_cold_start(const fs::path& checkpoint, const LoadedState& saved,
   QRL_REQUIRE(state.cold_start && state.step == 0, checkpoint.string(), "a finished cold start for sft.from",
               "a checkpoint of step " + std::to_string(state.step),
               "name a RUN/checkpoints/sft_N; model.path starts from the weights of any checkpoint");
-  const auto changes = config::changes_among(kColdStartKeys, recipe_of(checkpoint, saved), recipe);
+  const auto changes = config::changes_among(kColdStartKeys, recipe_of(*recipe.keys, checkpoint, saved), recipe);
   QRL_REQUIRE(changes.empty(), checkpoint.string(), "the cold start that this recipe would make", text_of(changes),
               "set them to what the cold start was made with, or delete sft.from");
   QRL_REQUIRE(saved.inputs.model == inputs.model, checkpoint.string(), "a cold start of this recipe's model",
@@ -199,7 +199,7 @@ std::vector<config::KeyChange> check_fit(const fs::path& checkpoint, const Loade
     check_same_cold_start(checkpoint, saved, recipe, inputs);
     return {};
   }
-  const config::Recipe before = recipe_of(checkpoint, saved);
+  const config::Recipe before = recipe_of(*recipe.keys, checkpoint, saved);
   std::vector<config::KeyChange> changes = changes_since(saved, before, recipe, inputs);
   check_changes(checkpoint, changes, allow_change);
   QRL_REQUIRE(saved.inputs.model == inputs.model, checkpoint.string(), "what it was made with",

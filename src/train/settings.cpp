@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "config/keys.h"
-#include "config/modes.h"
 #include "state/hash.h"
 #include "train/decoder_fit.h"
 #include "train/formats.h"
@@ -16,7 +15,7 @@ constexpr std::string_view kMode = "mode ";  // begins the origin of a value tha
 constexpr std::size_t kLabelWidth = 12;
 
 std::string value_of(const config::LoadedRecipe& loaded, std::string_view key) {
-  return config::find_key(key)->print(loaded.recipe);
+  return loaded.recipe.keys->find(key)->print(loaded.recipe);
 }
 
 std::string line(std::string_view label, const std::string& text) {
@@ -37,7 +36,7 @@ std::string option(const config::LoadedRecipe& loaded, const char* name, std::st
 }
 
 void add_mode(const config::LoadedRecipe& loaded, std::vector<std::string>& lines) {
-  const std::string word(config::word_of(loaded.recipe.mode));
+  const std::string& word = loaded.recipe.mode;
   const auto& overrides = loaded.mode_overrides;
   if (word.empty()) {
     lines.push_back(line("mode", "none"));
@@ -59,6 +58,18 @@ std::string loss_text(const config::LoadedRecipe& loaded) {
                      option(loaded, "aggregation", "algorithm.loss_agg_mode");
   if (loaded.recipe.algorithm.kl_loss_coef != 0)
     text += option(loaded, "KL", "algorithm.kl_loss_coef") + option(loaded, "by", "algorithm.kl_loss_type");
+  return text;
+}
+
+/// The correction's own switches that are on, by the last part of their names.
+std::string own_text(const config::LoadedRecipe& loaded) {
+  const config::Choice* method =
+      loaded.recipe.keys->catalog().corrections.find(loaded.recipe.rollout_correction.method);
+  std::string text;
+  for (const config::OwnKey& own : method->keys) {
+    if (std::holds_alternative<config::OwnKey::Switch>(own.type) && loaded.recipe.own.of(own) != 0)
+      text += ", " + own.name.substr(own.name.rfind('.') + 1) + mark_of(loaded, own.name);
+  }
   return text;
 }
 
@@ -106,14 +117,12 @@ std::string shown_setting(const config::LoadedRecipe& loaded, std::string_view k
 
 std::vector<std::string> describe_settings(const config::LoadedRecipe& loaded) {
   const config::Recipe& recipe = loaded.recipe;
-  const bool acr = recipe.rollout_correction.acr;
   std::vector<std::string> lines;
   add_mode(loaded, lines);
   lines.push_back(line("loss", loss_text(loaded)));
   lines.push_back(line("correction", shown_setting(loaded, "rollout_correction.method") +
                                          option(loaded, "threshold", "rollout_correction.threshold") +
-                                         option(loaded, "low", "rollout_correction.threshold_low") +
-                                         (acr ? ", acr" + mark_of(loaded, "rollout_correction.acr") : "")));
+                                         option(loaded, "low", "rollout_correction.threshold_low") + own_text(loaded)));
   const std::string format(quant::name(snapshot_formats(recipe.quant).linear));
   const std::string weights = shown_setting(loaded, "quant.rollout.weights") + " weights" +
                               (format == value_of(loaded, "quant.rollout.weights") ? "" : " (" + format + ")");

@@ -16,19 +16,6 @@
 
 namespace qrl::train {
 
-namespace {
-
-learner::LossOptions loss_options(const config::Recipe& recipe) {
-  learner::LossOptions loss{};
-  loss.kind = learner::LossKind::policy;
-  loss.algorithm = recipe.algorithm;
-  loss.correction = recipe.rollout_correction;
-  loss.max_response_length = recipe.data.max_response_length;
-  return loss;
-}
-
-}  // namespace
-
 void commit(RunParts& parts, const learner::Learner& learner, dist::Collectives& world) {
   parts.state.num_updates = learner.num_updates();
   parts.state.metrics_bytes = parts.metrics.sync();
@@ -74,7 +61,7 @@ Trainer::Trainer(RunParts& parts, learner::Learner& learner, learner::Learner* r
       sampler_(parts.policy.config, parts.recipe, parts.world, parts.recipe.data.max_prompt_length),
       progress_("step", parts.state.step + 1, parts.recipe.trainer.total_training_steps, !parts.world.is_first()),
       health_(parts.recipe),
-      metric_names_(learner::policy_metric_names(loss_options(parts.recipe))),
+      metric_names_(learner::policy_metric_names(learner::policy_options(parts.recipe))),
       saved_step_(parts.state.step) {
   order_.restore(parts.state.prompts_drawn);
   if (parts.folder != nullptr) {
@@ -220,9 +207,9 @@ std::optional<StepGroups> Trainer::roll_out(std::int64_t step, Metrics& metrics)
 std::vector<Trainer::MiniBatch> Trainer::make_mini_batches(const StepGroups& groups) const {
   const config::Recipe& recipe = parts_.recipe;
   // A sequence with advantage 0 adds exactly nothing to the gradient unless KL or entropy terms do: it is counted in
-  // the denominators and spared the forward and backward pass. AIS's statistics are over all tokens.
+  // the denominators and spared the forward and backward pass. So do corrections whose statistics are over all tokens.
   const bool all_count = recipe.algorithm.kl_loss_coef != 0 || recipe.algorithm.entropy_coef != 0 ||
-                         recipe.rollout_correction.method == config::CorrectionMethod::ais;
+                         learner::needs_whole_mini_batch(learner::policy_options(recipe));
   const std::int64_t mini = recipe.actor.mini_batch_size;
   const std::int64_t num_batches =
       (groups.num_groups + mini - 1) / mini;  // the last is smaller when dynamic sampling found too few groups
@@ -252,7 +239,7 @@ void Trainer::add_frozen_logprobs(std::vector<MiniBatch>& batches, Metrics& metr
   // With one update per rollout the policy that sampled is the policy that learns: old log-probs are the forward's own,
   // unless something of the whole mini-batch must be known before its first micro-batch.
   const bool needs_old =
-      updates_per_step(parts_.recipe) > 1 || parts_.recipe.rollout_correction.method == config::CorrectionMethod::ais;
+      updates_per_step(parts_.recipe) > 1 || learner::needs_whole_mini_batch(learner::policy_options(parts_.recipe));
   for (MiniBatch& batch : batches) {
     for (types::MicroBatch& micro : batch.micro) {
       if (needs_old && parts_.recipe.rollout.bitwise) {
@@ -271,9 +258,9 @@ void Trainer::add_frozen_logprobs(std::vector<MiniBatch>& batches, Metrics& metr
 
 Metrics Trainer::update(const MiniBatch& batch, bool is_first) {
   const config::Recipe& recipe = parts_.recipe;
-  learner::LossOptions loss = loss_options(recipe);
+  learner::LossOptions loss = learner::policy_options(recipe);
   loss.at_sampling_weights = is_first;
-  const Metrics signals = learner::set_ais_alpha(batch.micro, loss, parts_.world);
+  const Metrics signals = learner::prepare_correction(batch.micro, loss, parts_.world);
   for (const types::MicroBatch& micro : batch.micro) {
     learner_.accumulate(micro, batch.counts, loss, draw_params(recipe.rollout), &micro == &batch.micro.back());
   }

@@ -1,6 +1,4 @@
 // Which losses and corrections have a meaning together, and what each is by default.
-#include "config/algorithms.h"
-
 #include "support.h"
 
 using namespace qrl;
@@ -55,30 +53,39 @@ TEST_CASE("losses, corrections and their settings that have no meaning together 
   };
   const Case cases[] = {
       {"name: tbpo", "method: tis",
-       "rollout_correction.method: expected tbpo or none with algorithm.name tbpo, got tis"},
+       "rollout_correction.method: expected rollout_correction.method tbpo or none with algorithm.name tbpo, got tis"},
       {"name: tbpo", "method: ais", "weighs whole sequences"},
-      {"name: grpo", "{method: icepop, acr: true}", "expected rollout_correction.method tis with acr, got icepop"},
-      {"name: gspo", "{method: tis, acr: true}", "expected grpo, dr_grpo or dapo with acr, got gspo"},
+      {"name: grpo", "{method: icepop, acr: true}",
+       "expected rollout_correction.method tis beside rollout_correction.acr, got icepop"},
+      {"name: gspo", "{method: tis, acr: true}",
+       "expected rollout_correction.acr false with algorithm.name gspo, got true"},
       {"name: grpo", "{method: tis, behaviour_in_ratio: true}", "the gap would be counted twice"},
-      {"name: gspo", "{method: none, behaviour_in_ratio: true}", "grpo, dr_grpo or dapo with behaviour_in_ratio"},
-      {"{name: tbpo, clip_ratio_low: 0.1}", "method: none", "no algorithm.clip_ratio_low with tbpo"},
+      {"name: gspo", "{method: none, behaviour_in_ratio: true}",
+       "expected rollout_correction.behaviour_in_ratio false with algorithm.name gspo, got true"},
+      {"{name: tbpo, clip_ratio_low: 0.1}", "method: none",
+       "expected no algorithm.clip_ratio_low with algorithm.name tbpo, got 0.1"},
       {"{name: tbpo, clip_ratio_high: 0.1}", "method: none", "its bands are algorithm.tbpo"},
-      {"{name: gspo, clip_ratio_c: 3}", "method: none", "no algorithm.clip_ratio_c with gspo"},
-      {"{name: gspo, loss_agg_mode: token-mean}", "method: none", "seq-mean-token-mean with gspo"},
+      {"{name: gspo, clip_ratio_c: 3}", "method: none",
+       "expected algorithm.clip_ratio_c 0 with algorithm.name gspo, got 3"},
+      {"{name: gspo, loss_agg_mode: token-mean}", "method: none",
+       "seq-mean-token-mean with algorithm.name gspo, got token-mean"},
       {"{name: grpo, tbpo: {neg_seq_clip_ratio_high: 0.1}}", "method: none", "algorithm.name tbpo beside"},
       {"{name: tbpo, tbpo: {seq_tis_imp_ratio_cap: 3}}", "method: none", "rollout_correction.method tbpo beside"},
       {"{name: grpo, tbpo: {mismatch_action: drop}}", "method: tis", "rollout_correction.method tbpo beside"},
       {"name: grpo", "{method: tis, ais: {delta: 0.1}}", "rollout_correction.method ais beside"},
-      {"name: grpo", "{method: none, threshold: 2}", "no rollout_correction.threshold with method none"},
+      {"name: grpo", "{method: none, threshold: 2}",
+       "no rollout_correction.threshold with rollout_correction.method none, got 2"},
       {"name: grpo", "{method: ais, threshold: 2}", "its cap is rollout_correction.ais.C"},
       {"name: grpo", "{method: tbpo, threshold: 2}", "its cap is algorithm.tbpo.seq_tis_imp_ratio_cap"},
-      {"name: grpo", "{method: tis, threshold_low: 0.5}", "no rollout_correction.threshold_low with method tis"},
+      {"name: grpo", "{method: tis, threshold_low: 0.5}",
+       "no rollout_correction.threshold_low with rollout_correction.method tis, got 0.5"},
       // Where sampler and learner agree the ratio is 1, and no method may change anything there.
       {"name: grpo", "{method: icepop, threshold: 0.4}", "expected float ≥ 1, got 0.4"},
       {"name: grpo", "{method: tis, threshold: 0.5}", "expected float ≥ 1, got 0.5"},
       {"name: grpo", "{method: mis_prod, threshold: 0.9}", "expected float ≥ 1, got 0.9"},
       {"name: grpo", "{method: icepop, threshold: 3, threshold_low: 1.5}", "expected float in (0, 1], got 1.5"},
-      {"name: grpo", "{method: mis_geo, threshold: 1, threshold_low: 1}", "threshold_low below threshold"},
+      {"name: grpo", "{method: mis_geo, threshold: 1, threshold_low: 1}",
+       "threshold_low below threshold, got 1.0 and 1.0"},
       {"{name: grpo, clip_ratio_c: 1}", "method: tis", "expected float > 1, or 0 for off, got 1"},
       {"name: grpo", "{method: ais, ais: {C: 0.5}}", "expected float ≥ 1, got 0.5"},
       {"name: grpo", "{method: ais, ais: {delta: 0}}", "expected float > 0, got 0"},

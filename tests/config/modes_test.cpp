@@ -5,18 +5,18 @@
 
 #include "config/keys.h"
 #include "support.h"
+#include "train/catalog.h"
 
 using namespace qrl;
 using namespace qrl::test;
-using config::Mode;
 
 namespace {
 
-constexpr Mode kModes[] = {Mode::bf16, Mode::flashrl, Mode::fp8rl, Mode::qurl, Mode::qarl, Mode::ais};
+const std::vector<const config::Choice*> kModes = train::keys().catalog().modes.all;
 
 /// The origin of a key in a recipe's annotated text.
 std::string origin(const std::string& yaml, const std::string& key, const std::vector<std::string>& overrides = {}) {
-  const std::string text = config::parse_recipe(yaml, "r.yaml", "/d", overrides, false).annotated_yaml;
+  const std::string text = config::parse_recipe(train::keys(), yaml, "r.yaml", "/d", overrides, false).annotated_yaml;
   const std::string last = key.substr(key.rfind('.') + 1) + ": ";
   const std::size_t section = text.find(key.substr(0, key.find('.')) + ":");
   const std::size_t line = text.find(last, section), end = text.find('\n', line);
@@ -28,17 +28,17 @@ void write_file(const std::filesystem::path& file, const std::string& text) { st
 }  // namespace
 
 TEST_CASE("every mode alone is a recipe without faults, and its defaults are keys with values they may have") {
-  for (const Mode mode : kModes) {
-    const std::string yaml = "mode: " + std::string(config::word_of(mode));
+  for (const config::Choice* mode : kModes) {
+    const std::string yaml = "mode: " + std::string(mode->word);
     CAPTURE(yaml);
     const config::Recipe recipe = read(yaml);
     CHECK(recipe.mode == mode);
-    REQUIRE(!config::defaults_of(mode).empty());
-    for (const config::ModeDefault& one : config::defaults_of(mode)) {
+    REQUIRE(!mode->defaults.empty());
+    for (const config::KeyDefault& one : mode->defaults) {
       CAPTURE(one.key);
-      const config::Key* key = config::find_key(one.key);
+      const config::Key* key = train::keys().find(one.key);
       REQUIRE(key != nullptr);
-      CHECK((one.with.empty() || config::find_key(one.with) != nullptr));
+      CHECK((one.with.empty() || train::keys().find(one.with) != nullptr));
       // Set by hand, the same value.
       CHECK(key->print(recipe) == key->print(read(yaml, {std::string(one.key) + "=" + std::string(one.value)})));
     }
@@ -53,20 +53,20 @@ TEST_CASE("the modes are the papers' systems") {
   const auto qarl = read("mode: qarl");
   CHECK(qarl.quant.weights == config::WeightFormat::int4);
   CHECK(qarl.quant.learner_forward == config::LearnerForward::low_bit);
-  CHECK(qarl.algorithm.name == config::AlgorithmName::tbpo);
-  CHECK(qarl.rollout_correction.method == config::CorrectionMethod::tbpo);
+  CHECK(qarl.algorithm.name == "tbpo");
+  CHECK(qarl.rollout_correction.method == "tbpo");
   CHECK(qarl.optim.name == config::OptimName::muon);
   CHECK(qarl.optim.weight_decay == 0.01);
   const auto fp8rl = read("mode: fp8rl");
   CHECK(fp8rl.quant.granularity == config::Granularity::block128);
   CHECK(fp8rl.quant.kv_cache == config::KvCache::fp8_e4m3);
-  CHECK(fp8rl.algorithm.name == config::AlgorithmName::dapo);
+  CHECK(fp8rl.algorithm.name == "dapo");
   CHECK(fp8rl.data.train_batch_size == fp8rl.actor.mini_batch_size);
   const auto ais = read("mode: ais");
-  CHECK(ais.rollout_correction.method == config::CorrectionMethod::ais);
+  CHECK(ais.rollout_correction.method == "ais");
   CHECK(ais.algorithm.norm_adv_by_std == false);
   CHECK(ais.optim.betas == std::vector<double>{0.9, 0.99});
-  CHECK(read("mode: bf16").rollout_correction.method == config::CorrectionMethod::none);
+  CHECK(read("mode: bf16").rollout_correction.method == "none");
   CHECK(read("mode: flashrl").quant.weights == config::WeightFormat::int8);
 }
 
@@ -75,17 +75,17 @@ TEST_CASE("a mode lies below files, includes and arguments, wherever it is writt
   write_file(dir / "base.yaml", "mode: qurl\noptim: {lr: 0.5}\n");
   write_file(dir / "top.yaml", "include: base.yaml\nquant: {uaq_scale: 1.25}\n");
   const auto load = [&](std::vector<std::string> overrides) {
-    return config::load_recipe(dir / "top.yaml", overrides, false).recipe;
+    return config::load_recipe(train::keys(), dir / "top.yaml", overrides, false).recipe;
   };
   CHECK(load({}).optim.lr == 0.5);
   CHECK(load({}).quant.uaq_scale == 1.25);
   CHECK(load({}).rollout_correction.acr);
   const config::Recipe other = load({"mode=ais"});
-  CHECK(other.rollout_correction.method == config::CorrectionMethod::ais);
+  CHECK(other.rollout_correction.method == "ais");
   CHECK(other.optim.grad_clip == 0.2);
   CHECK(other.optim.lr == 0.5);
   CHECK_FALSE(other.rollout_correction.acr);
-  CHECK(load({"mode=null"}).rollout_correction.method == config::CorrectionMethod::tis);
+  CHECK(load({"mode=null"}).rollout_correction.method == "tis");
   CHECK(load({"rollout_correction.threshold=null"}).rollout_correction.threshold == 2.0);
 }
 
@@ -118,10 +118,11 @@ TEST_CASE("a resolved recipe says where each value comes from, and reads as the 
   // Null is the default, whoever wrote it.
   CHECK(origin("algorithm: {name: dapo, clip_ratio_c: null}", "algorithm.clip_ratio_c") == "default");
   CHECK(origin("algorithm: {name: dapo, clip_ratio_c: 0}", "algorithm.clip_ratio_c") == "r.yaml:1");
-  for (const Mode mode : kModes) {
+  for (const config::Choice* mode : kModes) {
     const config::LoadedRecipe first =
-        config::parse_recipe("mode: " + std::string(config::word_of(mode)), "r.yaml", "/d", {}, false);
-    const config::LoadedRecipe second = config::parse_recipe(first.annotated_yaml, "r.yaml", "/d", {}, false);
+        config::parse_recipe(train::keys(), "mode: " + std::string(mode->word), "r.yaml", "/d", {}, false);
+    const config::LoadedRecipe second =
+        config::parse_recipe(train::keys(), first.annotated_yaml, "r.yaml", "/d", {}, false);
     CHECK(first.recipe == second.recipe);
     CHECK(first.resolved_yaml == second.resolved_yaml);
   }

@@ -8,6 +8,7 @@
 
 #include "config/keys.h"
 #include "support.h"
+#include "train/catalog.h"
 
 using namespace qrl;
 using namespace qrl::test;
@@ -34,17 +35,17 @@ std::vector<std::string> dotted_words(std::string_view text) {
 }  // namespace
 
 TEST_CASE("every key that a neighbor's advice names exists") {
-  for (const config::Neighbor& neighbor : config::neighbors()) {
+  for (const config::Neighbor& neighbor : config::neighbors(train::keys().catalog())) {
     INFO(neighbor.name);
     const auto ours = dotted_words(neighbor.ours);
     CHECK(ours.empty() == neighbor.ours.empty());
     for (const std::string& word : ours) {
       INFO(word);
-      CHECK(config::find_key(word) != nullptr);
+      CHECK(train::keys().find(word) != nullptr);
     }
     for (const std::string& word : dotted_words(neighbor.note)) {
       INFO(word);
-      CHECK((word == "metrics.jsonl" || config::find_key(word) != nullptr || config::is_section(word)));
+      CHECK((word == "metrics.jsonl" || train::keys().find(word) != nullptr || train::keys().is_section(word)));
     }
     // "model.dtype: bfloat16" is a setting that the reader takes.
     const std::size_t colon = neighbor.ours.find(": ");
@@ -58,8 +59,8 @@ TEST_CASE("every key that a neighbor's advice names exists") {
 
 TEST_CASE("no neighbor is said to have no counterpart while a key has its name") {
   std::set<std::string> names;
-  for (const std::string& key : config::key_names()) names.insert(key.substr(key.rfind('.') + 1));
-  for (const config::Neighbor& neighbor : config::neighbors()) {
+  for (const std::string& key : train::keys().names()) names.insert(key.substr(key.rfind('.') + 1));
+  for (const config::Neighbor& neighbor : config::neighbors(train::keys().catalog())) {
     INFO(neighbor.name);
     const bool is_dotted = neighbor.name.find('.') != std::string_view::npos;  // speaks of that one section
     CHECK((is_dotted || !neighbor.ours.empty() || !names.contains(std::string(neighbor.name))));
@@ -84,7 +85,7 @@ TEST_CASE("no advice leads from one meaning to another") {
       {"ddp_timeout", "trainer.collective_timeout_s (seconds)"},
   };
   for (const auto& [name, expected] : cases) {
-    const std::string advice = qrl::config::advice_for_unknown_key(name);
+    const std::string advice = qrl::config::advice_for_unknown_key(train::keys(), name);
     INFO(name << ": " << advice);
     CHECK(advice.find(expected) != std::string::npos);
   }

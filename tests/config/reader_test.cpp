@@ -5,6 +5,7 @@
 #include <string>
 
 #include "support.h"
+#include "train/catalog.h"
 
 using namespace qrl;
 using namespace qrl::test;
@@ -244,7 +245,7 @@ TEST_CASE("an include is read first, from the including file's folder") {
   std::filesystem::create_directories(dir / "sub");
   write(dir / "sub" / "base.yaml", "optim: {lr: 0.5, eps: 0.25}\nmodel: {path: m}\n");
   write(dir / "top.yaml", "optim: {lr: 0.125}\ninclude: sub/base.yaml\n");
-  const config::Recipe recipe = config::load_recipe(dir / "top.yaml", {}, false).recipe;
+  const config::Recipe recipe = config::load_recipe(train::keys(), dir / "top.yaml", {}, false).recipe;
   CHECK(recipe.optim.lr == 0.125);
   CHECK(recipe.optim.eps == 0.25);
   CHECK(recipe.model.path == (dir / "sub" / "m").string());
@@ -252,7 +253,7 @@ TEST_CASE("an include is read first, from the including file's folder") {
 
   const auto error_of = [](const std::filesystem::path& file) -> std::string {
     try {
-      config::load_recipe(file, {}, false);
+      config::load_recipe(train::keys(), file, {}, false);
       return "no fault";
     } catch (const base::Error& error) {
       return error.what();

@@ -8,10 +8,10 @@
 #include <string>
 
 #include "base/rng.h"
-#include "config/algorithms.h"
 #include "config/keys.h"
 #include "config/printer.h"
 #include "support.h"
+#include "train/catalog.h"
 
 using namespace qrl;
 using namespace qrl::test;
@@ -25,7 +25,7 @@ class RandomRecipe {
   explicit RandomRecipe(std::uint64_t index) : draw_(11, base::RandomPurpose::test, index) {}
 
   Recipe next() {
-    Recipe r;
+    Recipe r = train::keys().defaults();
     const bool new_model = flag();
     if (new_model) {
       r.model.init_config = path();
@@ -80,7 +80,7 @@ class RandomRecipe {
       r.quant.kv_percentile = 100 - 50 * draw_.uniform();
       r.quant.kv_margin = positive();
     }
-    set_loss(r.algorithm, r.rollout_correction);
+    set_loss(r.algorithm, r.rollout_correction, r.own);
     r.algorithm.kl_loss_coef = positive();
     r.algorithm.kl_loss_type = pick(config::KlType::k1, config::KlType::k2, config::KlType::k3);
     r.algorithm.entropy_coef = positive();
@@ -103,7 +103,7 @@ class RandomRecipe {
     r.optim.eps = positive();
     r.optim.name = pick(config::OptimName::adamw, config::OptimName::muon);
     if (r.optim.name == config::OptimName::muon) r.optim.muon = {draw_.uniform(), flag(), draw_.between(1, 9), flag()};
-    r.mode = pick(config::Mode::none, config::Mode::bf16, config::Mode::qarl, config::Mode::ais);
+    r.mode = pick("", "bf16", "qarl", "ais");
     if (flag()) {
       const std::int64_t draw = draw_.between(1, 100);
       r.data.gen_batch_size = draw;
@@ -146,45 +146,55 @@ class RandomRecipe {
   bool flag() { return draw_.below(2) == 1; }
   std::uint64_t word() { return (static_cast<std::uint64_t>(draw_.next()) << 32) | draw_.next(); }
   /// A loss and a correction that have a meaning together, with what null stands for filled in as the reader does.
-  void set_loss(config::AlgorithmRecipe& algorithm, config::CorrectionRecipe& correction) {
-    using config::AlgorithmName;
-    using config::CorrectionMethod;
-    algorithm.name = pick(AlgorithmName::grpo, AlgorithmName::dr_grpo, AlgorithmName::dapo, AlgorithmName::gspo,
-                          AlgorithmName::tbpo);
-    const config::AlgorithmFacts& loss = config::facts_of(algorithm.name);
-    const bool has_bands = algorithm.name == AlgorithmName::tbpo;
-    algorithm.loss_agg_mode = loss.loss_agg_mode;
-    algorithm.clip_ratio_c = loss.clip_ratio_c;
+  void set_loss(config::AlgorithmRecipe& algorithm, config::CorrectionRecipe& correction, config::OwnValues& own) {
+    algorithm.name = pick("grpo", "dr_grpo", "dapo", "gspo", "tbpo");
+    const bool has_bands = algorithm.name == "tbpo", token_ratios = !has_bands && algorithm.name != "gspo";
+    algorithm.loss_agg_mode = config::LossAggMode::seq_mean_token_mean;
+    algorithm.clip_ratio_c = 0;
     if (!has_bands) {
       algorithm.clip_ratio_low = 0.5 + draw_.uniform() / 3;
       algorithm.clip_ratio_high = positive();
     } else {
-      algorithm.tbpo.seq_clip_ratio_low = draw_.uniform() / 2 + 0.1;
-      algorithm.tbpo.seq_clip_ratio_high = positive();
-      algorithm.tbpo.neg_seq_clip_ratio_high = positive();
+      set_own(own, "algorithm.tbpo.seq_clip_ratio_low", draw_.uniform() / 2 + 0.1);
+      set_own(own, "algorithm.tbpo.seq_clip_ratio_high", positive());
+      set_own(own, "algorithm.tbpo.neg_seq_clip_ratio_high", positive());
     }
-    if (loss.token_ratios) {
+    if (token_ratios) {
       algorithm.clip_ratio_c = 1.5 + draw_.uniform();
       algorithm.loss_agg_mode = pick(config::LossAggMode::token_sum, config::LossAggMode::seq_mean_token_sum,
                                      config::LossAggMode::seq_mean_token_sum_norm);
     }
     algorithm.norm_adv_by_std = flag();
     algorithm.mask_truncated = flag();
-    correction.method = has_bands ? pick(CorrectionMethod::none, CorrectionMethod::tbpo)
-                                  : pick(CorrectionMethod::none, CorrectionMethod::tis, CorrectionMethod::icepop,
-                                         CorrectionMethod::mis_prod, CorrectionMethod::mis_geo, CorrectionMethod::tbpo,
-                                         CorrectionMethod::ais);
-    const config::CorrectionFacts& method = config::facts_of(correction.method);
-    if (method.threshold) correction.threshold = 2 + draw_.uniform();
-    if (method.threshold_low) correction.threshold_low = draw_.uniform() / 2 + 0.01;
-    if (correction.method == CorrectionMethod::tbpo) {
-      algorithm.tbpo.seq_tis_imp_ratio_cap = 1 + draw_.uniform();
-      algorithm.tbpo.mismatch_action = pick(config::MismatchAction::clip, config::MismatchAction::drop);
+    correction.method =
+        has_bands ? pick("none", "tbpo") : pick("none", "tis", "icepop", "mis_prod", "mis_geo", "tbpo", "ais");
+    const std::string& method = correction.method;
+    const bool has_lower = method == "icepop" || method == "mis_geo";
+    if (has_lower || method == "tis" || method == "mis_prod") correction.threshold = 2 + draw_.uniform();
+    if (has_lower) correction.threshold_low = draw_.uniform() / 2 + 0.01;
+    if (method == "tbpo") {
+      set_own(own, "algorithm.tbpo.seq_tis_imp_ratio_cap", 1 + draw_.uniform());
+      set_own(own, "algorithm.tbpo.mismatch_action", pick(0.0, 1.0));
     }
-    if (correction.method == CorrectionMethod::ais)
-      correction.ais = {1 + draw_.uniform(), positive(), positive(), 0, 1e-3};
-    correction.acr = loss.token_ratios && correction.method == CorrectionMethod::tis;
-    correction.behaviour_in_ratio = loss.token_ratios && correction.method == CorrectionMethod::none;
+    if (method == "ais") {
+      set_own(own, "rollout_correction.ais.C", 1 + draw_.uniform());
+      set_own(own, "rollout_correction.ais.delta", positive());
+      set_own(own, "rollout_correction.ais.gamma", positive());
+      set_own(own, "rollout_correction.ais.beta_var", 0);
+      set_own(own, "rollout_correction.ais.eps", 1e-3);
+    }
+    if (token_ratios && method == "tis") set_own(own, "rollout_correction.acr", 1);
+    correction.behaviour_in_ratio = token_ratios && method == "none";
+  }
+  static void set_own(config::OwnValues& own, std::string_view name, double value) {
+    const config::Catalog& catalog = train::keys().catalog();
+    for (const config::Choices* choices : {&catalog.losses, &catalog.corrections}) {
+      for (const config::Choice* one : choices->all) {
+        for (const config::OwnKey& key : one->keys) {
+          if (key.name == name) own.set(key, value);
+        }
+      }
+    }
   }
   template <class T, class... Rest>
   T pick(T first, Rest... rest) {
@@ -259,7 +269,7 @@ TEST_CASE("a printed recipe reads back as the same recipe") {
     const Recipe recipe = RandomRecipe(i).next();
     const std::string yaml = config::resolved_yaml(recipe);
     INFO(yaml);
-    const config::LoadedRecipe loaded = config::parse_recipe(yaml, "r.yaml", "", {}, true);
+    const config::LoadedRecipe loaded = config::parse_recipe(train::keys(), yaml, "r.yaml", "", {}, true);
     REQUIRE(loaded.recipe == recipe);
     REQUIRE(loaded.resolved_yaml == yaml);
   }
@@ -278,15 +288,16 @@ TEST_CASE("printed values as overrides give the same recipe") {
 TEST_CASE("what the reader fills in survives printing and reading") {
   const std::string yaml =
       "{model: {init: {config: c}}, data: {train_generator: {task: countdown, size: 5}}, trainer: {seed: 3}}";
-  const config::LoadedRecipe first = config::parse_recipe(yaml, "r.yaml", "", {}, true);
-  const config::LoadedRecipe second = config::parse_recipe(first.resolved_yaml, "config.yaml", "", {}, true);
+  const config::LoadedRecipe first = config::parse_recipe(train::keys(), yaml, "r.yaml", "", {}, true);
+  const config::LoadedRecipe second =
+      config::parse_recipe(train::keys(), first.resolved_yaml, "config.yaml", "", {}, true);
   CHECK(first.recipe == second.recipe);
   CHECK(first.resolved_yaml == second.resolved_yaml);
   CHECK(config::changes_on_resume(first.recipe, second.recipe).empty());
 }
 
 TEST_CASE("printed reals and texts are what YAML 1.1 readers take too") {
-  Recipe recipe;
+  Recipe recipe = train::keys().defaults();
   recipe.optim.lr = 1e-6;
   recipe.optim.weight_decay = 1;
   recipe.optim.grad_clip = 1e22;
@@ -301,8 +312,8 @@ TEST_CASE("printed reals and texts are what YAML 1.1 readers take too") {
 }
 
 TEST_CASE("changed keys are named, less those that may change over a resume") {
-  const Recipe before;
-  Recipe after;
+  const Recipe before = train::keys().defaults();
+  Recipe after = train::keys().defaults();
   after.trainer.total_training_steps = 7;
   after.trainer.save_freq = 7;
   after.sft.save_freq = 7;
@@ -325,27 +336,28 @@ TEST_CASE("changed keys are named, less those that may change over a resume") {
 
 TEST_CASE("every key is declared once, with its meaning, and its default is the struct's") {
   std::map<std::string, int> seen;
-  for (const config::Key& key : config::keys()) {
+  for (const config::Key& key : train::keys().all()) {
     INFO(key.name);
     CHECK(++seen[key.name] == 1);
     CHECK_FALSE(key.meaning.empty());
-    CHECK_FALSE(config::is_section(key.name));
+    CHECK_FALSE(train::keys().is_section(key.name));
     Recipe recipe = RandomRecipe(5).next();
     key.reset(recipe);
-    CHECK(key.print(recipe) == key.print(Recipe{}));
-    CHECK((key.print(Recipe{}) == "null") == !key.unset.empty());
+    CHECK(key.print(recipe) == key.print(train::keys().defaults()));
+    CHECK((key.print(train::keys().defaults()) == "null") == !key.unset.empty());
   }
 }
 
 TEST_CASE("help has a line for each key") {
-  const std::string help = config::keys_help();
+  const std::string help = config::keys_help(train::keys());
   CHECK(holds(help, "  float > 0, default 1.0e-6  peak learning rate\n"));
-  CHECK(static_cast<std::size_t>(std::count(help.begin(), help.end(), '\n')) == config::keys().size());
+  CHECK(static_cast<std::size_t>(std::count(help.begin(), help.end(), '\n')) == train::keys().all().size());
 }
 
 TEST_CASE("the committed reference page is the one made from the keys") {
   // After a change of keys: QRL_WRITE_REFERENCE=1 test_config "the committed reference page*" writes it anew.
   const std::filesystem::path page = std::filesystem::path(QRL_SOURCE_DIR) / "docs" / "reference" / "recipe-keys.md";
-  if (std::getenv("QRL_WRITE_REFERENCE") != nullptr) std::ofstream(page, std::ios::binary) << config::keys_markdown();
-  CHECK(file_text(page) == config::keys_markdown());
+  if (std::getenv("QRL_WRITE_REFERENCE") != nullptr)
+    std::ofstream(page, std::ios::binary) << config::keys_markdown(train::keys());
+  CHECK(file_text(page) == config::keys_markdown(train::keys()));
 }

@@ -7,13 +7,14 @@
 #include "base/error.h"
 #include "config/reader.h"
 #include "support/catch.h"
+#include "train/catalog.h"
 
 namespace qrl::test {
 
 using Overrides = std::vector<std::string>;
 
 inline config::Recipe read(const std::string& yaml, const Overrides& overrides = {}, bool complete = false) {
-  return config::parse_recipe(yaml, "r.yaml", "/d", overrides, complete).recipe;
+  return config::parse_recipe(train::keys(), yaml, "r.yaml", "/d", overrides, complete).recipe;
 }
 
 /// The lines of the input error that a text must raise; none when it raises none.

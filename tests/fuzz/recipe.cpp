@@ -3,6 +3,7 @@
 
 #include "config/reader.h"
 #include "target.h"
+#include "train/catalog.h"
 
 using namespace qrl;
 
@@ -15,8 +16,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t num_
     text = text.substr(0, at + 1);
   }
   fuzz::accepts([&] {
-    const config::LoadedRecipe loaded = config::parse_recipe(text, "f.yaml", "/nonexistent", overrides, false);
-    const config::LoadedRecipe again = config::parse_recipe(loaded.resolved_yaml, "f.yaml", "", {}, false);
+    const config::LoadedRecipe loaded =
+        config::parse_recipe(train::keys(), text, "f.yaml", "/nonexistent", overrides, false);
+    const config::LoadedRecipe again =
+        config::parse_recipe(train::keys(), loaded.resolved_yaml, "f.yaml", "", {}, false);
     fuzz::require(again.recipe == loaded.recipe, "a recipe reads back as it was");
   });
   return 0;

@@ -82,7 +82,7 @@ Work draw(decoder::Decoder& decoder, float temperature, std::uint32_t round) {
 }
 
 learner::LossOptions sampled_loss() {
-  learner::LossOptions loss;
+  learner::LossOptions loss = test::policy_options();
   loss.at_sampling_weights = true;
   return loss;
 }

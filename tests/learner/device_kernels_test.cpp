@@ -60,7 +60,7 @@ MicroBatch some_batch() {
 }
 
 LossOptions grpo(double entropy_coef) {
-  LossOptions loss;
+  LossOptions loss = test::policy_options();
   loss.algorithm.kl_loss_coef = 0.05;
   loss.algorithm.entropy_coef = entropy_coef;
   return loss;

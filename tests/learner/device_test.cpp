@@ -47,7 +47,7 @@ std::vector<Family> families() {
 }
 
 LossOptions grpo() {
-  LossOptions loss;
+  LossOptions loss = test::policy_options();
   loss.algorithm.kl_loss_coef = 0.05;
   loss.algorithm.entropy_coef = 0.01;
   return loss;

@@ -21,7 +21,7 @@ using types::MicroBatch;
 namespace {
 
 LossOptions grpo() {
-  LossOptions loss;
+  LossOptions loss = test::policy_options();
   loss.algorithm.kl_loss_coef = 0.05;
   loss.algorithm.entropy_coef = 0.01;
   return loss;
@@ -339,7 +339,6 @@ TEST_CASE("a NaN anywhere in the learner's input or state reaches neither weight
   };
   const int num_places = std::getenv("QRL_LONG_TESTS") != nullptr ? 50 : 4;
   LossOptions loss = grpo();
-  loss.correction.method = config::CorrectionMethod::tis;
   std::vector<test::Sequence> sequences = some_sequences();
   const MicroBatch good = test::pack(sequences);
   REQUIRE(good.old_logprobs.size() == good.tokens.size());

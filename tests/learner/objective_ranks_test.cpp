@@ -1,7 +1,6 @@
 // Every loss and correction through the learner: what may not change its gradients.
 #include <mutex>
 
-#include "config/algorithms.h"
 #include "learner/learner.h"
 #include "learner/ranks.h"
 #include "learner/support.h"
@@ -22,35 +21,28 @@ struct Way {
 };
 
 std::vector<Way> ways() {
-  using config::AlgorithmName;
-  using config::CorrectionMethod;
   std::vector<Way> all;
-  const auto add = [&](const std::string& name, AlgorithmName algorithm, CorrectionMethod method) -> LossOptions& {
-    Way& way = all.emplace_back();
-    way.name = name;
-    way.loss.algorithm.name = algorithm;
-    way.loss.correction.method = method;
-    way.loss.max_response_length = 20;
-    // Random weights are far from the log-probs of random sequences: wide bands, so that tokens lie on both sides.
-    if (algorithm == AlgorithmName::gspo) way.loss.algorithm.clip_ratio_high = way.loss.algorithm.clip_ratio_low = 0.2;
-    if (algorithm == AlgorithmName::tbpo) way.loss.algorithm.tbpo = {0.2, 0.2, 0.2, 0.3, 2.0, {}};
-    return way.loss;
+  const auto add = [&](const std::string& name, const std::string& loss, const std::string& correction) {
+    all.push_back({name, test::policy_options(loss, correction)});
+    all.back().loss.max_response_length = 20;
   };
-  add("grpo none", AlgorithmName::grpo, CorrectionMethod::none);
-  add("grpo tis acr", AlgorithmName::grpo, CorrectionMethod::tis).correction = {
-      .method = CorrectionMethod::tis, .threshold = 1.2, .threshold_low = {}, .acr = true};
-  add("grpo behavior", AlgorithmName::grpo, CorrectionMethod::none).correction.behaviour_in_ratio = true;
-  add("dr_grpo icepop", AlgorithmName::dr_grpo, CorrectionMethod::icepop);
-  add("dapo mis_prod", AlgorithmName::dapo, CorrectionMethod::mis_prod);
-  add("dapo ais", AlgorithmName::dapo, CorrectionMethod::ais);
-  add("gspo tis", AlgorithmName::gspo, CorrectionMethod::tis);
-  add("gspo none", AlgorithmName::gspo, CorrectionMethod::none);
-  add("gspo mis_geo", AlgorithmName::gspo, CorrectionMethod::mis_geo).correction.threshold = 1.05;
-  all.back().loss.correction.threshold_low = 0.9;
-  add("tbpo tbpo", AlgorithmName::tbpo, CorrectionMethod::tbpo);
-  for (const auto mode : {config::LossAggMode::token_sum, config::LossAggMode::seq_mean_token_sum}) {
-    add("grpo aggregated otherwise", AlgorithmName::grpo, CorrectionMethod::tis).algorithm.loss_agg_mode = mode;
-  }
+  // Random weights are far from the log-probs of random sequences: wide bands, so that tokens lie on both sides.
+  const std::string grpo = "name: grpo", gspo = "name: gspo, clip_ratio_low: 0.2, clip_ratio_high: 0.2";
+  add("grpo none", grpo, "method: none");
+  add("grpo tis acr", grpo, "method: tis, threshold: 1.2, acr: true");
+  add("grpo behavior", grpo, "method: none, behaviour_in_ratio: true");
+  add("dr_grpo icepop", "name: dr_grpo", "method: icepop");
+  add("dapo mis_prod", "name: dapo", "method: mis_prod");
+  add("dapo ais", "name: dapo", "method: ais");
+  add("gspo tis", gspo, "method: tis");
+  add("gspo none", gspo, "method: none");
+  add("gspo mis_geo", gspo, "method: mis_geo, threshold: 1.05, threshold_low: 0.9");
+  add("tbpo tbpo",
+      "name: tbpo, tbpo: {seq_clip_ratio_low: 0.2, seq_clip_ratio_high: 0.2, neg_seq_clip_ratio_low: 0.2, "
+      "neg_seq_clip_ratio_high: 0.3}",
+      "method: tbpo");
+  for (const char* mode : {"token-sum", "seq-mean-token-sum"})
+    add("grpo aggregated otherwise", grpo + ", loss_agg_mode: " + mode, "method: tis");
   return all;
 }
 
@@ -79,7 +71,7 @@ std::vector<Result> update(const std::vector<std::vector<MicroBatch>>& by_rank, 
     const model::ModelConfig config = test::tiny_config();
     Learner learner(config, test::tiny_weights(config), test::options(), world);
     LossOptions mine = loss;
-    const learner::Metrics signals = learner::set_ais_alpha(by_rank[rank], mine, world);
+    const learner::Metrics signals = learner::prepare_correction(by_rank[rank], mine, world);
     for (const MicroBatch& batch : by_rank[rank]) learner.accumulate(batch, counts, mine, {1.0F});
     results[rank].gradients = test::copy(learner.gradients());
     results[rank].metrics = learner.update().metrics;
@@ -166,15 +158,13 @@ TEST_CASE("each loss and correction adds the metrics that speak of it") {
   CHECK(metrics_of("grpo none").count("mismatch/capped_fraction") == 0);
 }
 
-TEST_CASE("settings that have no meaning together never reach a loss") {
-  LossOptions loss;
-  loss.algorithm.name = config::AlgorithmName::tbpo;  // with the default correction, tis
+TEST_CASE("a loss that was not resolved is refused") {
   const auto world = dist::make_solo();
   const model::ModelConfig config = test::tiny_config();
   Learner learner(config, test::tiny_weights(config), test::options(), *world);
   const MicroBatch batch = test::pack(some_sequences());
-  CHECK_THROWS_WITH(learner.accumulate(batch, test::count({batch}), loss, {1.0F}),
-                    Catch::Contains("tbpo or none with algorithm.name tbpo"));
+  CHECK_THROWS_WITH(learner.accumulate(batch, test::count({batch}), {}, {1.0F}),
+                    Catch::Contains("a loss and a correction"));
 }
 
 }  // namespace qrl

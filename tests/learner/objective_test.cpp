@@ -9,16 +9,14 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "base/rng.h"
-#include "config/algorithms.h"
+#include "choices.h"
 #include "learner/objective/ais.h"
 #include "support/catch.h"
 
 namespace qrl {
 
-using config::AlgorithmName;
-using config::CorrectionMethod;
-using config::LossAggMode;
 using learner::Objective;
 using learner::ObjectiveSettings;
 using learner::ObjectiveTokens;
@@ -27,21 +25,8 @@ namespace {
 
 constexpr double kTolerance = 1e-9;  // relative; both sides are fp64, the file has 11 digits
 
-const std::map<std::string, AlgorithmName> kLosses = {{"grpo", AlgorithmName::grpo},
-                                                      {"dr_grpo", AlgorithmName::dr_grpo},
-                                                      {"dapo", AlgorithmName::dapo},
-                                                      {"gspo", AlgorithmName::gspo},
-                                                      {"tbpo", AlgorithmName::tbpo}};
-const std::map<std::string, CorrectionMethod> kMethods = {
-    {"none", CorrectionMethod::none},       {"tis", CorrectionMethod::tis},
-    {"icepop", CorrectionMethod::icepop},   {"mis_prod", CorrectionMethod::mis_prod},
-    {"mis_geo", CorrectionMethod::mis_geo}, {"tbpo", CorrectionMethod::tbpo},
-    {"ais", CorrectionMethod::ais}};
-const std::map<std::string, LossAggMode> kModes = {{"token-mean", LossAggMode::token_mean},
-                                                   {"token-sum", LossAggMode::token_sum},
-                                                   {"seq-mean-token-sum", LossAggMode::seq_mean_token_sum},
-                                                   {"seq-mean-token-mean", LossAggMode::seq_mean_token_mean},
-                                                   {"seq-mean-token-sum-norm", LossAggMode::seq_mean_token_sum_norm}};
+const std::string kLosses[] = {"grpo", "dr_grpo", "dapo", "gspo", "tbpo"};
+const std::string kMethods[] = {"none", "tis", "icepop", "mis_prod", "mis_geo", "tbpo", "ais"};
 
 std::vector<double> numbers(const nlohmann::json& list) {
   std::vector<double> values;
@@ -66,38 +51,33 @@ ObjectiveTokens tokens_of(const nlohmann::json& batch) {
 
 /// By the recipe's own words, so that the way from recipe to formula is tested too.
 ObjectiveSettings settings_of(const nlohmann::json& item) {
-  config::AlgorithmRecipe algorithm;
-  config::CorrectionRecipe correction;
-  algorithm.name = kLosses.at(item["loss"]);
-  if (algorithm.name == AlgorithmName::tbpo) {
-    algorithm.tbpo.seq_clip_ratio_low = item["clip_low"];
-    algorithm.tbpo.seq_clip_ratio_high = item["clip_high"];
-    algorithm.tbpo.neg_seq_clip_ratio_low = item["neg_low"];
-    algorithm.tbpo.neg_seq_clip_ratio_high = item["neg_high"];
+  const auto value = [&](const char* name) { return item[name].dump(); };
+  const std::string name = item["loss"], method = item["correction"];
+  std::string loss = "name: " + name + ", loss_agg_mode: " + value("agg") + ", entropy_coef: " + value("entropy_coef");
+  if (item["kl_coef"] != 0) loss += ", kl_loss_coef: " + value("kl_coef") + ", kl_loss_type: " + value("kl_type");
+  std::string bands;
+  if (name == "tbpo") {
+    bands = "seq_clip_ratio_low: " + value("clip_low") + ", seq_clip_ratio_high: " + value("clip_high") +
+            ", neg_seq_clip_ratio_low: " + value("neg_low") + ", neg_seq_clip_ratio_high: " + value("neg_high");
   } else {
-    algorithm.clip_ratio_low = item["clip_low"].get<double>();
-    algorithm.clip_ratio_high = item["clip_high"].get<double>();
+    loss += ", clip_ratio_low: " + value("clip_low") + ", clip_ratio_high: " + value("clip_high");
   }
-  if (!item["dual_clip"].is_null()) algorithm.clip_ratio_c = item["dual_clip"].get<double>();
-  algorithm.loss_agg_mode = kModes.at(item["agg"]);
-  algorithm.kl_loss_coef = item["kl_coef"];
-  const std::string kl = item["kl_type"];
-  algorithm.kl_loss_type = kl == "k1" ? config::KlType::k1 : (kl == "k2" ? config::KlType::k2 : config::KlType::k3);
-  algorithm.entropy_coef = item["entropy_coef"];
-  correction.method = kMethods.at(item["correction"]);
-  const double threshold = item["threshold"], threshold_low = item["threshold_low"];
-  if (correction.method == CorrectionMethod::tbpo) {
-    algorithm.tbpo.seq_tis_imp_ratio_cap = threshold;
-    algorithm.tbpo.mismatch_action = item["drop"] ? config::MismatchAction::drop : config::MismatchAction::clip;
-  } else if (correction.method == CorrectionMethod::ais) {
-    correction.ais.cap = threshold;
-  } else if (threshold > 0) {
-    correction.threshold = threshold;
+  if (!item["dual_clip"].is_null()) loss += ", clip_ratio_c: " + value("dual_clip");
+  std::string correction = "method: " + method + ", behaviour_in_ratio: " + value("behaviour_in_ratio");
+  if (method == "tbpo") {
+    bands += std::string(bands.empty() ? "" : ", ") + "seq_tis_imp_ratio_cap: " + value("threshold") +
+             ", mismatch_action: " + (item["drop"] ? "drop" : "clip");
+  } else if (method == "ais") {
+    correction += ", ais: {C: " + value("threshold") + "}";
+  } else if (item["threshold"] > 0) {
+    correction += ", threshold: " + value("threshold");
   }
-  if (threshold_low > 0) correction.threshold_low = threshold_low;
-  correction.acr = item["acr"];
-  correction.behaviour_in_ratio = item["behaviour_in_ratio"];
-  return learner::objective_settings(algorithm, correction, item["ais_alpha"]);
+  if (item["threshold_low"] > 0) correction += ", threshold_low: " + value("threshold_low");
+  if (item["acr"]) correction += ", acr: true";
+  if (!bands.empty()) loss += ", tbpo: {" + bands + "}";
+  learner::LossOptions options = test::policy_options(loss, correction);
+  options.blend = item["ais_alpha"];
+  return learner::objective_settings(options);
 }
 
 /// A worst relative difference that NaN cannot hide in; below `floor`, where terms cancel, relative to that.
@@ -140,20 +120,19 @@ learner::Denominators own_denominators(const ObjectiveTokens& tokens) {
   return {tokens.sequences.num_tokens(), tokens.sequences.num_slots(), 16};
 }
 
-ObjectiveSettings settings(AlgorithmName name, CorrectionMethod method, double ais_alpha = 0.5) {
-  config::AlgorithmRecipe algorithm;
-  algorithm.name = name;
-  config::CorrectionRecipe correction;
-  correction.method = method;
-  return learner::objective_settings(algorithm, correction, ais_alpha);
+ObjectiveSettings settings(const std::string& name, const std::string& method, double blend = 0.5) {
+  learner::LossOptions options = test::policy_options("name: " + name, "method: " + method);
+  options.blend = blend;
+  return learner::objective_settings(options);
 }
 
-bool is_defined(AlgorithmName name, CorrectionMethod method) {
-  config::AlgorithmRecipe algorithm;
-  algorithm.name = name;
-  config::CorrectionRecipe correction;
-  correction.method = method;
-  return !config::objection_to(algorithm, correction);
+bool is_defined(const std::string& name, const std::string& method) {
+  try {
+    (void)settings(name, method);
+    return true;
+  } catch (const base::Error&) {
+    return false;
+  }
 }
 
 torch::Tensor gradient_of(ObjectiveTokens& tokens, const ObjectiveSettings& how) {
@@ -208,7 +187,7 @@ TEST_CASE("every loss, aggregation and correction has the values and gradients o
 TEST_CASE("AIS's signals are those of the loops in numpy, also from parts") {
   std::ifstream file(test::shipped_data() / "golden" / "objective.json");
   const nlohmann::json golden = nlohmann::json::parse(file);
-  const config::AisRecipe usual;
+  const learner::AisSettings usual;
   for (const auto& batch : golden["batches"]) {
     CAPTURE(batch["name"].get<std::string>());
     const std::vector<double> old = numbers(batch["old"]), sampler = numbers(batch["sampler"]),
@@ -235,7 +214,7 @@ TEST_CASE("AIS's signals are those of the loops in numpy, also from parts") {
 }
 
 TEST_CASE("AIS blends nothing without a gap, and everything but the noisy with a large one") {
-  config::AisRecipe how;
+  learner::AisSettings how;
   const std::vector<double> old(64, -1.0);
   std::vector<double> sampler = old, advantages(64);
   for (std::size_t t = 0; t < advantages.size(); ++t) advantages[t] = t % 2 == 0 ? 1 : -1;
@@ -267,13 +246,13 @@ TEST_CASE("AIS blends nothing without a gap, and everything but the noisy with a
 }
 
 TEST_CASE("gradients by autograd are those by differences of the value") {
-  for (const auto& [loss, name] : kLosses) {
-    for (const auto& [word, method] : kMethods) {
-      const bool by_token = config::facts_of(method).level == config::CorrectionLevel::token;
+  for (const std::string& name : kLosses) {
+    for (const std::string& method : kMethods) {
       // GSPO's token form is defined by its gradient: its value does not depend on a token as the form's gradient says.
-      if (!is_defined(name, method) || (name == AlgorithmName::gspo && by_token)) continue;
-      CAPTURE(loss, word);
-      const bool narrow = name == AlgorithmName::gspo || name == AlgorithmName::tbpo;
+      if (!is_defined(name, method)) continue;
+      if (name == "gspo" && settings(name, method).surrogate.token_form) continue;
+      CAPTURE(name, method);
+      const bool narrow = name == "gspo" || name == "tbpo";
       ObjectiveTokens tokens = random_tokens(7, {3, 5, 2, 4}, narrow ? 3e-4 : 0.3, 0.3);
       ObjectiveSettings how = settings(name, method);
       how.kl_loss_coef = 0.1;
@@ -295,20 +274,20 @@ TEST_CASE("gradients by autograd are those by differences of the value") {
 }
 
 TEST_CASE("without a gap every correction is none") {
-  for (const auto& [loss, name] : kLosses) {
-    const bool narrow = name == AlgorithmName::gspo || name == AlgorithmName::tbpo;
+  for (const std::string& name : kLosses) {
+    const bool narrow = name == "gspo" || name == "tbpo";
     ObjectiveTokens tokens = random_tokens(3, {4, 1, 6, 3}, narrow ? 3e-4 : 0.3, 0);
-    const auto solve = [&](CorrectionMethod method, bool acr) {
+    const auto solve = [&](const std::string& method, bool acr) {
       ObjectiveSettings how = settings(name, method);
       how.correction.acr = acr;
       const Objective terms = learner::objective(tokens, how, own_denominators(tokens));
       return std::pair{terms.total.detach(), torch::autograd::grad({terms.total}, {tokens.log_probs})[0]};
     };
-    const auto [want, want_gradient] = solve(CorrectionMethod::none, false);
-    for (const auto& [word, method] : kMethods) {
+    const auto [want, want_gradient] = solve("none", false);
+    for (const std::string& method : kMethods) {
       if (!is_defined(name, method)) continue;
-      CAPTURE(loss, word);
-      const auto [got, gradient] = solve(method, method == CorrectionMethod::tis && !narrow);
+      CAPTURE(name, method);
+      const auto [got, gradient] = solve(method, method == "tis" && !narrow);
       CHECK(torch::allclose(got, want, 1e-13, 1e-15));
       CHECK(torch::allclose(gradient, want_gradient, 1e-13, 1e-15));
     }
@@ -318,7 +297,7 @@ TEST_CASE("without a gap every correction is none") {
 TEST_CASE("ACR differs from TIS where A > 0, rho > C and R > 1 + eps_h, and nowhere else") {
   constexpr double kC = 2, kHigh = 0.2;
   ObjectiveTokens tokens = random_tokens(11, std::vector<int>(40, 10), 0.4, 0.8);
-  ObjectiveSettings tis = settings(AlgorithmName::grpo, CorrectionMethod::tis), acr = tis;
+  ObjectiveSettings tis = settings("grpo", "tis"), acr = tis;
   acr.correction.acr = true;
   const Objective with = learner::objective(tokens, acr, own_denominators(tokens));
   const Objective without = learner::objective(tokens, tis, own_denominators(tokens));
@@ -333,7 +312,7 @@ TEST_CASE("ACR differs from TIS where A > 0, rho > C and R > 1 + eps_h, and nowh
 }
 
 TEST_CASE("TBPO's gradient is exactly zero outside its bands, A >= 0 being bounded above alone") {
-  const ObjectiveSettings how = settings(AlgorithmName::tbpo, CorrectionMethod::tbpo);
+  const ObjectiveSettings how = settings("tbpo", "tbpo");
   for (const double advantage : {1.5, 0.0, -1.5}) {
     for (const double log_r : {-0.5, -3.1e-4, -2.9e-4, 0.0, 3.9e-4, 4.1e-4, 6.9e-4, 7.1e-4, 0.5}) {
       CAPTURE(advantage, log_r);
@@ -349,21 +328,21 @@ TEST_CASE("TBPO's gradient is exactly zero outside its bands, A >= 0 being bound
 
 TEST_CASE("GSPO's two forms have the same values, and the same gradient where weights are equal") {
   ObjectiveTokens tokens = random_tokens(5, {4, 7, 1, 3}, 3e-4, 0.5);
-  ObjectiveSettings sequence = settings(AlgorithmName::gspo, CorrectionMethod::mis_prod), token = sequence;
+  ObjectiveSettings sequence = settings("gspo", "mis_prod"), token = sequence;
   token.surrogate.token_form = true;
   CHECK(torch::allclose(gradient_of(tokens, token), gradient_of(tokens, sequence), 1e-12, 0));
   CHECK(torch::allclose(learner::objective(tokens, token, own_denominators(tokens)).total,
                         learner::objective(tokens, sequence, own_denominators(tokens)).total, 1e-12, 0));
-  CHECK(settings(AlgorithmName::gspo, CorrectionMethod::tis).surrogate.token_form);
-  CHECK_FALSE(settings(AlgorithmName::gspo, CorrectionMethod::mis_geo).surrogate.token_form);
+  CHECK(settings("gspo", "tis").surrogate.token_form);
+  CHECK_FALSE(settings("gspo", "mis_geo").surrogate.token_form);
 }
 
 TEST_CASE("no gradient flows through a correction") {
   ObjectiveTokens tokens = random_tokens(5, {4, 7}, 0.1, 0.5);
   tokens.old_log_probs = tokens.log_probs.detach().clone().set_requires_grad(true);
-  for (const auto& [word, method] : kMethods) {
-    CAPTURE(word);
-    const Objective terms = learner::objective(tokens, settings(AlgorithmName::grpo, method), own_denominators(tokens));
+  for (const std::string& method : kMethods) {
+    CAPTURE(method);
+    const Objective terms = learner::objective(tokens, settings("grpo", method), own_denominators(tokens));
     CHECK_FALSE(terms.weights.on_tokens.requires_grad());
   }
 }

@@ -305,7 +305,7 @@ TEST_CASE("a bitwise learner ends an update when one log-prob is a bit away from
   learner.publish(snapshot, 0);
   types::MicroBatch batch = test::pack({test::random_sequence(1, 3, 9, 37), test::random_sequence(2, 5, 4, 37)}, false);
   batch.sampler_logprobs = learner.score(batch, {0.8F}).logprobs;
-  learner::LossOptions loss;
+  learner::LossOptions loss = test::policy_options();
   loss.at_sampling_weights = true;
   const auto accumulate = [&] { learner.accumulate(batch, test::count({batch}), loss, {0.8F}); };
   CHECK_NOTHROW(accumulate());

@@ -5,6 +5,7 @@
 #include "config/reader.h"
 #include "config/resume_keys.h"
 #include "support/catch.h"
+#include "train/catalog.h"
 #include "train/support.h"
 
 using namespace qrl;
@@ -91,8 +92,8 @@ TEST_CASE("every key has a rule for resuming, and the tables name keys that exis
     CHECK(config::on_resume(name) == config::OnResume::fixed);
   for (const std::string_view name : config::resume_key_names()) {
     INFO(name);
-    CHECK((name.ends_with('.') ? config::is_section(name.substr(0, name.size() - 1))
-                               : config::find_key(name) != nullptr));
+    CHECK((name.ends_with('.') ? train::keys().is_section(name.substr(0, name.size() - 1))
+                               : train::keys().find(name) != nullptr));
   }
 }
 

@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "support/catch.h"
+#include "train/catalog.h"
 #include "train/support.h"
 #include "train/trainer.h"
 
@@ -45,7 +46,7 @@ struct Training {
     for (const std::string& setting : {std::string("sft.steps=0"), std::string("eval.freq=0"),
                                        "trainer.total_training_steps=" + std::to_string(steps)})
       settings.push_back(setting);
-    return config::load_recipe(QRL_SOURCE_DIR "/tests/train/tiny.yaml", settings, true);
+    return config::load_recipe(train::keys(), QRL_SOURCE_DIR "/tests/train/tiny.yaml", settings, true);
   }
 
   /// fp8 scales of the weights now published, on the calibration prompts after `num_taken` training prompts.

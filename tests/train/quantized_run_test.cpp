@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "support/catch.h"
+#include "train/catalog.h"
 #include "train/quantizer.h"
 #include "train/support.h"
 
@@ -270,7 +271,8 @@ TEST_CASE("fp8 scales of keys and values made once are kept over a resume, and a
 
   // They are those of the weights that training began with, on the prompts of the beginning.
   const std::vector<std::string> settings = {"quant.rollout.kv_cache=fp8_e4m3"};
-  const config::LoadedRecipe loaded = config::load_recipe(QRL_SOURCE_DIR "/tests/train/tiny.yaml", settings, true);
+  const config::LoadedRecipe loaded =
+      config::load_recipe(train::keys(), QRL_SOURCE_DIR "/tests/train/tiny.yaml", settings, true);
   const config::Recipe& recipe = loaded.recipe;
   const train::Policy policy = train::load_policy(dir / "whole/checkpoints/sft_12");
   const auto verifier = reward::make_verifier(recipe.reward);

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "support/catch.h"
+#include "train/catalog.h"
 #include "train/session.h"
 #include "train/support.h"
 
@@ -87,7 +88,7 @@ TEST_CASE("actor.ppo_epochs: that many passes over a step's mini-batches") {
 }
 
 TEST_CASE("training and evaluation each sample with their own temperature, top-p and top-k") {
-  config::Recipe recipe = config::load_recipe(kRecipe, {}, true).recipe;
+  config::Recipe recipe = config::load_recipe(train::keys(), kRecipe, {}, true).recipe;
   recipe.rollout.temperature = 0.5;
   recipe.rollout.top_p = 0.25;
   recipe.rollout.top_k = 3;
@@ -130,7 +131,8 @@ TEST_CASE("data.overlong_prompt: truncate keeps a prompt's last tokens, filter l
                        "train_files: [" + long_prompts(dir / "long.jsonl", "long") + "]"}});
   const auto load = [&](const std::string& what) {
     const std::string setting = "data.overlong_prompt=" + what;
-    const config::LoadedRecipe loaded = config::load_recipe(dir / "recipe.yaml", std::span(&setting, 1), true);
+    const config::LoadedRecipe loaded =
+        config::load_recipe(train::keys(), dir / "recipe.yaml", std::span(&setting, 1), true);
     const train::Policy policy = train::make_policy(loaded.recipe);
     return train::load_train_prompts(loaded.recipe, policy.tokenizer, *reward::make_verifier(loaded.recipe.reward));
   };

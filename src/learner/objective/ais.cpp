@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "dist/collectives.h"
+#include "learner/objective/corrections.h"
+#include "learner/policy_loss.h"
+
 namespace qrl::learner {
 
 namespace {
@@ -32,7 +36,7 @@ AisSums ais_sums(std::span<const double> old_log_probs, std::span<const double> 
   return sums;
 }
 
-AisSignals ais_signals(const AisSums& sums, const config::AisRecipe& settings) {
+AisSignals ais_signals(const AisSums& sums, const AisSettings& settings) {
   AisSignals signals;
   if (sums.tokens == 0) return signals;
   const double n = sums.tokens, mean_w = sums.w / n;
@@ -47,5 +51,76 @@ AisSignals ais_signals(const AisSums& sums, const config::AisRecipe& settings) {
   signals.alpha = std::clamp(signals.alpha_ess - settings.beta_var * signals.alpha_var, 0.0, 1.0) * signals.alpha_mis;
   return signals;
 }
+
+namespace {
+
+const config::OwnKey kAisCap{"rollout_correction.ais.C", config::at_least_1(), 5,
+                             "largest importance ratio that is blended in"};
+const config::OwnKey kAisDelta{"rollout_correction.ais.delta", config::positive(), 0.02,
+                               "mean |log ratio| from which the mismatch counts in full"};
+const config::OwnKey kAisGamma{"rollout_correction.ais.gamma", config::positive(), 1.2,
+                               "growth of the advantages' deviation from which it counts against"};
+const config::OwnKey kAisBeta{"rollout_correction.ais.beta_var", config::at_least_0(), 1, "weight of that"};
+const config::OwnKey kAisEps{"rollout_correction.ais.eps", config::positive(), 1e-6,
+                             "added to the advantages' deviation in the quotient of the two"};
+
+AisSettings ais_settings(const config::OwnValues& own) {
+  return {own.of(kAisCap), own.of(kAisDelta), own.of(kAisGamma), own.of(kAisBeta), own.of(kAisEps)};
+}
+
+void read_cap(const config::OwnValues& own, CorrectionSettings& settings) { settings.threshold = own.of(kAisCap); }
+
+/// 1 + α·(min(ρ_t, C) − 1) (AIS: interpolation between no correction and truncated importance sampling).
+CorrectionWeights adaptive_importance(const torch::Tensor& log_rho, const Sequences&,
+                                      const CorrectionSettings& settings) {
+  const torch::Tensor rho = log_rho.exp();
+  return {1 + settings.blend * (rho.clamp_max(settings.threshold) - 1), rho > settings.threshold, {}, false};
+}
+
+Metrics prepare_blend(std::span<const types::MicroBatch> batches, LossOptions& loss, dist::Collectives& world) {
+  const AisSettings settings = ais_settings(loss.own);
+  AisSums sums;
+  for (const types::MicroBatch& batch : batches) {
+    std::vector<std::int64_t> rows;
+    for (std::size_t t = 0; t < batch.loss_mask.size(); ++t) {
+      if (batch.loss_mask[t] != 0) rows.push_back(static_cast<std::int64_t>(t));
+    }
+    const auto read = [&](const std::vector<float>& per_token, const char* name) {
+      return counted(per_token, rows, batch.tokens.size(), name);
+    };
+    const AisSums part =
+        ais_sums(read(batch.old_logprobs, "old_logprobs"), read(batch.sampler_logprobs, "sampler_logprobs"),
+                 read(batch.advantages, "advantages"), settings.cap);
+    for (const auto& member : kAisSums) sums.*member += part.*member;
+  }
+  std::vector<double> totals;
+  for (const auto& member : kAisSums) totals.push_back(sums.*member);
+  world.all_reduce_sum(std::span<double>(totals));
+  for (std::size_t i = 0; i < totals.size(); ++i) sums.*kAisSums[i] = totals[i];
+  const AisSignals signals = ais_signals(sums, settings);
+  loss.blend = signals.alpha;
+  return {{"ais/alpha", signals.alpha},
+          {"ais/alpha_ess", signals.alpha_ess},
+          {"ais/alpha_mis", signals.alpha_mis},
+          {"ais/alpha_var", signals.alpha_var},
+          {"ais/d_bar", signals.mean_abs_log_rho},
+          {"ais/sigma_ratio", signals.sigma_ratio}};
+}
+
+}  // namespace
+
+extern const Correction ais_correction;
+const Correction ais_correction{
+    {.word = "ais",
+     .what = "truncated importance sampling, blended in by how reliable the ratios are",
+     .paper = "AIS, §3",
+     .limits = limits_of_correction("its cap is rollout_correction.ais.C", true),
+     .keys = {kAisCap, kAisDelta, kAisGamma, kAisBeta, kAisEps},
+     .neighbors = {{"gamma", "rollout_correction.ais.gamma", "AIS's; there is no critic to discount for"}}},
+    CorrectionLevel::token,
+    adaptive_importance,
+    read_cap,
+    nullptr,
+    prepare_blend};
 
 }  // namespace qrl::learner

@@ -4,9 +4,13 @@
 
 #include <span>
 
-#include "config/recipe.h"
-
 namespace qrl::learner {
+
+/// rollout_correction.ais.*
+struct AisSettings {
+  double cap = 5;  ///< C
+  double delta = 0.02, gamma = 1.2, beta_var = 1, eps = 1e-6;
+};
 
 /// Sums over response tokens; w̄ = min(ρ, C). Sums of parts add up to the sums of the whole.
 struct AisSums {
@@ -33,6 +37,6 @@ AisSums ais_sums(std::span<const double> old_log_probs, std::span<const double> 
 ///   α_ess = (1 + CV²(w̄))^(−1/2), d̄ = mean |log ρ|, α_mis = min(1, d̄/δ), Δσ = std(A·w̄)/(std(A) + eps),
 ///   α_var = max(0, (Δσ − γ)/γ), α = clip(α_ess − β_var·α_var, 0, 1)·α_mis.
 /// No tokens: all 0.
-AisSignals ais_signals(const AisSums& sums, const config::AisRecipe& settings);
+AisSignals ais_signals(const AisSums& sums, const AisSettings& settings);
 
 }  // namespace qrl::learner

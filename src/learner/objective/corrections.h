@@ -1,23 +1,24 @@
-// Owns the weights that correct for the gap between sampler and learner, as pure functions, one file a family. All are
-// detached. Knows no loss.
+// Owns what every correction is: weights for the gap between sampler and learner as a pure function, and the word that
+// selects it. Each correction has a file of its own with its paper's equation. All weights are detached.
 #pragma once
 
 #include <torch/torch.h>
 
-#include <optional>
+#include <cstdint>
+#include <span>
 
-#include "config/recipe.h"
+#include "learner/learner.h"
+#include "learner/objective/policy_losses.h"
 #include "learner/objective/tokens.h"
 
 namespace qrl::learner {
 
 /// A method's settings, with no defaults left open.
 struct CorrectionSettings {
-  config::CorrectionMethod method = config::CorrectionMethod::tis;
-  double threshold = 2, threshold_low = 0;  ///< the method's; tbpo and ais: C = threshold
-  bool drop = false;                        ///< tbpo: mismatch_action drop
-  bool acr = false;
-  double ais_alpha = 0;  ///< ais: α of the mini-batch (learner/objective/ais.h)
+  double threshold = 0, threshold_low = 0;
+  bool drop = false;  ///< a sequence outside its band gets weight 0 instead of the band's bound
+  bool acr = false;   ///< QuRL's adaptive clipping range: raise the upper clip bound by truncation_factor
+  double blend = 0;   ///< what LossOptions::blend says: a number of the whole mini-batch
 };
 
 /// Weights on the tokens' surrogates, [M]. A token that is rejected has weight 0 and stays in the denominators (our
@@ -25,29 +26,29 @@ struct CorrectionSettings {
 struct CorrectionWeights {
   torch::Tensor on_tokens;
   torch::Tensor acted;       ///< bool [M]: capped, clipped or rejected
-  torch::Tensor sequence_w;  ///< tbpo: w_i before its band, [S]; else undefined
+  torch::Tensor sequence_w;  ///< of a band on sequences: w_i before it, [S]; else undefined
   bool rejects = false;      ///< what acting means: weight 0
 };
 
-/// `log_rho` [M]: log ρ_t = log π_old − log μ, clamped to ±20 and detached. Below, ρ_t = exp(log ρ_t).
+/// At what level a correction weighs: each token by its own ratio, or all tokens of a sequence alike.
+enum class CorrectionLevel : std::uint8_t { none, token, sequence };
 
-/// 1.
-CorrectionWeights no_correction(const torch::Tensor& log_rho, const Sequences&, const CorrectionSettings&);
-/// min(ρ_t, C) (Yao et al. 2025, FlashRL: truncated importance sampling per token).
-CorrectionWeights truncated_importance(const torch::Tensor& log_rho, const Sequences&, const CorrectionSettings&);
-/// ρ_t where threshold_low ≤ ρ_t ≤ threshold, else 0 (Ling team 2025, IcePop; thresholds 0.5 and 5).
-CorrectionWeights icepop(const torch::Tensor& log_rho, const Sequences&, const CorrectionSettings&);
-/// 1 + α·(min(ρ_t, C) − 1) (AIS: interpolation between no correction and truncated importance sampling).
-CorrectionWeights adaptive_importance(const torch::Tensor& log_rho, const Sequences&, const CorrectionSettings&);
+/// A correction: its word, its defaults, its function.
+struct Correction : config::Choice {
+  CorrectionLevel level = CorrectionLevel::none;
+  /// `log_rho` [M]: log ρ_t = log π_old − log μ, clamped to ±20 and detached; ρ_t = exp(log ρ_t).
+  CorrectionWeights (*weights)(const torch::Tensor& log_rho, const Sequences&, const CorrectionSettings&) = nullptr;
+  /// Takes the correction's own keys into its settings; nullptr: it has none.
+  void (*read_own)(const config::OwnValues&, CorrectionSettings&) = nullptr;
+  AddStatistics add_statistics = nullptr;
+  /// Sets LossOptions::blend from all response tokens of the mini-batch on all ranks (`batches`: this rank's, with old
+  /// log-probs), and returns metrics of it. Collective. nullptr: the correction needs no whole mini-batch.
+  Metrics (*prepare)(std::span<const types::MicroBatch> batches, LossOptions&, dist::Collectives&) = nullptr;
+};
 
-/// Π ρ_t of the sequence on each of its tokens where that is at most `threshold`, else 0 (masked importance sampling;
-/// threshold 3: our choice). The sum of log ρ_t is clamped to ±20 too.
-CorrectionWeights mis_prod(const torch::Tensor& log_rho, const Sequences&, const CorrectionSettings&);
-/// 1 where threshold_low ≤ exp(mean_t log ρ_t) ≤ threshold, else 0 (thresholds 0.999 and 1.001: our choice).
-CorrectionWeights mis_geo(const torch::Tensor& log_rho, const Sequences&, const CorrectionSettings&);
-/// w_i = exp(mean_t log ρ_t); clip(w_i, 1/C, C) (QaRL §4: "truncate with a two-sided cap"), or with `drop` w_i inside
-/// and 0 outside (the same paper's "drop entire responses"). That clipping is the default is our choice.
-CorrectionWeights trust_band_weights(const torch::Tensor& log_rho, const Sequences&, const CorrectionSettings&);
+/// What every correction excludes: behaviour_in_ratio. With `own_cap` (the sentence that names it)
+/// rollout_correction.threshold too, and without a lower bound (`one_bound`) threshold_low.
+std::vector<config::Limit> limits_of_correction(std::string_view own_cap, bool one_bound);
 
 /// What TIS's truncation takes off a token's weight, r_t = min(1, C/ρ_t) = μ/μ_trunc with μ_trunc = max(μ, π_old/C)
 /// (QuRL, eq. 7); ACR multiplies the upper clip bound by 1/r_t (eq. 9).

@@ -8,7 +8,8 @@
 namespace qrl::learner {
 
 struct ObjectiveSettings {
-  config::AlgorithmName algorithm = config::AlgorithmName::grpo;
+  const PolicyLoss* loss = nullptr;
+  const Correction* method = nullptr;
   SurrogateSettings surrogate;
   CorrectionSettings correction;
   bool behaviour_in_ratio = false;
@@ -18,10 +19,9 @@ struct ObjectiveSettings {
   double entropy_coef = 0;
 };
 
-/// A recipe's settings with every default filled in; `ais_alpha`: of the mini-batch, with method ais. An invariant
-/// error for a combination that config refuses.
-ObjectiveSettings objective_settings(const config::AlgorithmRecipe& algorithm,
-                                     const config::CorrectionRecipe& correction, double ais_alpha);
+/// The settings of a loss and a correction that were resolved (policy_options) from a recipe whose defaults are filled
+/// in.
+ObjectiveSettings objective_settings(const LossOptions& options);
 
 /// A micro-batch's shares (scalars) of the mini-batch's terms, and what happened to its tokens.
 struct Objective {

@@ -1,0 +1,34 @@
+#include "config/choice.h"
+
+namespace qrl::config {
+
+extern const Choice ais_mode;
+const Choice ais_mode{
+    .word = "ais",
+    .what = "AIS: FP8 rollouts, adaptively blended importance sampling",
+    .defaults =
+        {
+            {"quant.rollout.weights", "fp8_e4m3"},
+            {"quant.rollout.granularity", "tensor", "quant.rollout.weights"},
+            {"quant.rollout.kv_cache", "bf16"},
+            {"algorithm.name", "grpo"},
+            {"algorithm.norm_adv_by_std", "false", "algorithm.name"},
+            {"algorithm.clip_ratio_low", "0.2", "algorithm.name"},
+            {"algorithm.clip_ratio_high", "0.2", "algorithm.name"},
+            {"algorithm.loss_agg_mode", "seq-mean-token-mean", "algorithm.name"},
+            {"algorithm.kl_loss_coef", "0"},  // ours: the paper gives its beta no value
+            {"rollout_correction.method", "ais"},
+            {"data.train_batch_size", "128"},
+            {"actor.mini_batch_size", "128", "data.train_batch_size"},
+            {"rollout.n", "8"},
+            {"data.max_prompt_length", "256"},
+            {"data.max_response_length", "512"},
+            {"optim.name", "adamw"},
+            {"optim.lr", "1e-6"},
+            {"optim.betas", "[0.9, 0.99]"},
+            {"optim.weight_decay", "0.1"},
+            {"optim.grad_clip", "0.2"},
+        },
+};
+
+}  // namespace qrl::config

@@ -1,0 +1,9 @@
+#include "config/modes.h"
+
+namespace qrl::config {
+
+extern const Choice bf16_mode, flashrl_mode, fp8rl_mode, qurl_mode, qarl_mode, ais_mode;
+
+Choices modes() { return {{&bf16_mode, &flashrl_mode, &fp8rl_mode, &qurl_mode, &qarl_mode, &ais_mode}, ""}; }
+
+}  // namespace qrl::config

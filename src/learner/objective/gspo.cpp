@@ -1,0 +1,34 @@
+#include "learner/objective/clip.h"
+#include "learner/objective/sequence_ratio.h"
+
+namespace qrl::learner {
+
+namespace {
+
+/// GSPO (Zheng et al. 2025, eq. 5 and 7): J_i = min(s_i·A, clip(s_i, 1 − ε_l, 1 + ε_h)·A). In its token form (eq. 13
+/// ff.) the gradient is the same while the weights on the tokens are equal.
+Surrogate sequence_ratio_surrogate(const SurrogateInput& input, const SurrogateSettings& settings) {
+  const torch::Tensor& advantages = input.tokens.advantages;
+  const torch::Tensor ratio = sequence_ratio(input, settings.token_form), now = ratio.detach();
+  const torch::Tensor low = torch::full_like(now, 1 - settings.clip.low);
+  const torch::Tensor high = torch::full_like(now, 1 + settings.clip.high);
+  return {clipped_objective(ratio, advantages, low, high), clip_sides(now, advantages, low, high), now};
+}
+
+}  // namespace
+
+extern const PolicyLoss gspo_loss;
+const PolicyLoss gspo_loss{
+    {.word = "gspo",
+     .what = "ratios of sequences",
+     .paper = "Zheng et al. 2025, eq. 5 and 7",
+     .defaults = {{"algorithm.clip_ratio_low", "3e-4"},
+                  {"algorithm.clip_ratio_high", "4e-4"},
+                  {"algorithm.clip_ratio_c", "0"},
+                  {"algorithm.loss_agg_mode", "seq-mean-token-mean"},
+                  {"algorithm.norm_adv_by_std", "true"}},
+     .limits = limits_of_sequence_ratios(),
+     .neighbors = {{"importance_sampling_level", "algorithm.name", "sequence is gspo; token is grpo"}}},
+    sequence_ratio_surrogate};
+
+}  // namespace qrl::learner

@@ -1,0 +1,15 @@
+// Owns what losses by sequences share: a sequence's ratio, and which keys have no meaning with one.
+#pragma once
+
+#include "learner/objective/policy_losses.h"
+
+namespace qrl::learner {
+
+/// s_i = exp(mean_t log R_t) on each token, [M]. With `token_form` log s_it = log R_t − sg(log R_t) + sg(log s_i): the
+/// same values with the gradient of a token's own log-ratio.
+torch::Tensor sequence_ratio(const SurrogateInput& input, bool token_form);
+
+/// Keys that act on a token's ratio.
+std::vector<config::Limit> limits_of_sequence_ratios();
+
+}  // namespace qrl::learner

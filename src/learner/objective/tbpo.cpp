@@ -1,0 +1,137 @@
+// TBPO (QaRL, §4), the loss and the correction: bands on a sequence's ratio to the old policy and to the sampler.
+#include "learner/objective/clip.h"
+#include "learner/objective/corrections.h"
+#include "learner/objective/objective.h"
+#include "learner/objective/sequence_ratio.h"
+#include "learner/statistics.h"
+
+namespace qrl::learner {
+
+namespace {
+
+const config::OwnKey kBandLow{"algorithm.tbpo.seq_clip_ratio_low", config::inside_0_to_1(), 3e-4,
+                              "sequence ratios are clipped at 1 - this where the advantage is 0 or more"};
+const config::OwnKey kBandHigh{"algorithm.tbpo.seq_clip_ratio_high", config::positive(), 4e-4, "and at 1 + this"};
+const config::OwnKey kNegativeLow{"algorithm.tbpo.neg_seq_clip_ratio_low", config::inside_0_to_1(), 3e-4,
+                                  "and at 1 - this where it is negative"};
+const config::OwnKey kNegativeHigh{"algorithm.tbpo.neg_seq_clip_ratio_high", config::positive(), 7e-4,
+                                   "and at 1 + this"};
+const config::OwnKey kBandCap{"algorithm.tbpo.seq_tis_imp_ratio_cap", config::at_least_1(), 2,
+                              "rollout_correction.method tbpo: C, its weights lie in [1/C, C]"};
+const config::OwnKey kBandAction{"algorithm.tbpo.mismatch_action", config::OwnKey::Words{"clip", "drop"}, 0,
+                                 "a weight outside: clip it, or drop its sequence (weight 0)"};
+constexpr double kDrop = 1;  // the second of kBandAction's words
+
+/// r_i = s_i. A ≥ 0: min(r_i·A, clip(r_i, 1 − ε_l, 1 + ε_h)·A). A < 0: clip(r_i, 1 − ε⁻_l, 1 + ε⁻_h)·A, whose gradient
+/// is 0 on both sides of its band. That A ≥ 0 is bounded above alone is our choice: the paper's "mask out the entire
+/// responses when their ratio exceeds the bounds" could mean both sides.
+Surrogate trust_band_surrogate(const SurrogateInput& input, const SurrogateSettings& settings) {
+  const torch::Tensor& advantages = input.tokens.advantages;
+  const torch::Tensor ratio = sequence_ratio(input, false), now = ratio.detach();
+  const torch::Tensor is_negative = advantages < 0;
+  const auto bound = [&](double positive, double negative) {
+    return torch::where(is_negative, torch::full_like(now, negative), torch::full_like(now, positive));
+  };
+  const torch::Tensor low = bound(1 - settings.clip.low, 1 - settings.negative_clip.low);
+  const torch::Tensor high = bound(1 + settings.clip.high, 1 + settings.negative_clip.high);
+  Surrogate surrogate;
+  surrogate.objective =
+      torch::where(is_negative, ratio.clamp(low, high) * advantages, clipped_objective(ratio, advantages, low, high));
+  surrogate.side = clip_sides(now, advantages, low, high);
+  surrogate.side.masked_fill_(is_negative & (now > high), static_cast<int>(ClipSide::negative_high));
+  surrogate.ratio = now;
+  return surrogate;
+}
+
+void read_bands(const config::OwnValues& own, SurrogateSettings& settings) {
+  settings.clip = {own.of(kBandLow), own.of(kBandHigh)};
+  settings.negative_clip = {own.of(kNegativeLow), own.of(kNegativeHigh)};
+}
+
+double total_of(const torch::Tensor& values) { return values.sum().item<double>(); }
+
+torch::Tensor on_side(const Objective& terms, ClipSide side) {
+  return (terms.surrogate.side == static_cast<int>(side)).to(torch::kFloat64);
+}
+
+static_assert(true);
+void add_band_sides(const ObjectiveTokens& tokens, const ObjectiveSettings&, const Objective& terms,
+                    Statistics& statistics) {
+  statistics.add_mean("actor/pg_clipfrac_negative_high", total_of(on_side(terms, ClipSide::negative_high)),
+                      static_cast<double>(tokens.sequences.num_tokens()));
+  const double count = total_of(tokens.sequences.lengths() > 0);
+  for (const auto& [name, side] : {std::pair<const char*, ClipSide>{"tbpo/ratio_above_fraction", ClipSide::high},
+                                   {"tbpo/ratio_negative_below_fraction", ClipSide::low},
+                                   {"tbpo/ratio_negative_above_fraction", ClipSide::negative_high}}) {
+    statistics.add_mean(name, total_of(tokens.sequences.mean(on_side(terms, side))), count);
+  }
+}
+
+/// w_i = exp(mean_t log ρ_t); clip(w_i, 1/C, C) (QaRL §4: "truncate with a two-sided cap"), or with `drop` w_i inside
+/// and 0 outside (the same paper's "drop entire responses"). That clipping is the default is our choice.
+CorrectionWeights trust_band_weights(const torch::Tensor& log_rho, const Sequences& sequences,
+                                     const CorrectionSettings& settings) {
+  const double cap = settings.threshold;
+  const torch::Tensor w_S = sequences.mean(log_rho).exp();
+  const torch::Tensor outside_S = (w_S < 1 / cap) | (w_S > cap);
+  const torch::Tensor bounded_S = settings.drop ? w_S.masked_fill(outside_S, 0) : w_S.clamp(1 / cap, cap);
+  return {sequences.on_tokens(bounded_S), sequences.on_tokens(outside_S), w_S, settings.drop};
+}
+
+void read_band_weights(const config::OwnValues& own, CorrectionSettings& settings) {
+  settings.threshold = own.of(kBandCap);
+  settings.drop = own.of(kBandAction) == kDrop;
+}
+
+void add_band_weights(const ObjectiveTokens& tokens, const ObjectiveSettings& settings, const Objective& terms,
+                      Statistics& statistics) {
+  const torch::Tensor present = tokens.sequences.lengths() > 0;
+  const double count = total_of(present), cap = settings.correction.threshold;
+  const torch::Tensor w = terms.weights.sequence_w.masked_select(present);
+  statistics.add_mean("tbpo/w_mean", total_of(w), count);
+  statistics.add_max("tbpo/w_max", w.max().item<double>());
+  statistics.add_min("tbpo/w_min", w.min().item<double>());
+  statistics.add_mean("tbpo/w_below_fraction", total_of(w < 1 / cap), count);
+  statistics.add_mean("tbpo/w_above_fraction", total_of(w > cap), count);
+}
+
+std::vector<config::Limit> limits_of_bands() {
+  std::vector<config::Limit> limits = limits_of_sequence_ratios();
+  constexpr std::string_view kBands = "its bands are algorithm.tbpo.seq_clip_ratio_… and neg_seq_clip_ratio_…";
+  limits.push_back({"algorithm.clip_ratio_low", {"null"}, kBands});
+  limits.push_back({"algorithm.clip_ratio_high", {"null"}, kBands});
+  limits.push_back({"rollout_correction.method",
+                    {"tbpo", "none"},
+                    "its objective weighs whole sequences by the geometric mean of their ratios and no other way: set "
+                    "tbpo, or take another loss"});
+  return limits;
+}
+
+}  // namespace
+
+extern const PolicyLoss tbpo_loss;
+const PolicyLoss tbpo_loss{{.word = "tbpo",
+                            .what = "ratios of sequences within bands that depend on the sign of the advantage",
+                            .paper = "QaRL, §4",
+                            .defaults = {{"algorithm.clip_ratio_c", "0"},
+                                         {"algorithm.loss_agg_mode", "seq-mean-token-mean"},
+                                         {"algorithm.norm_adv_by_std", "true"}},
+                            .limits = limits_of_bands(),
+                            .keys = {kBandLow, kBandHigh, kNegativeLow, kNegativeHigh}},
+                           trust_band_surrogate,
+                           read_bands,
+                           add_band_sides};
+
+extern const Correction tbpo_correction;
+const Correction tbpo_correction{
+    {.word = "tbpo",
+     .what = "the geometric mean of a sequence's ratios, within a band",
+     .paper = "QaRL, §4",
+     .limits = limits_of_correction("its cap is algorithm.tbpo.seq_tis_imp_ratio_cap", false),
+     .keys = {kBandCap, kBandAction}},
+    CorrectionLevel::sequence,
+    trust_band_weights,
+    read_band_weights,
+    add_band_weights};
+
+}  // namespace qrl::learner

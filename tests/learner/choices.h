@@ -1,0 +1,22 @@
+// Owns the way from a recipe's words to a loss in the learner's tests.
+#pragma once
+
+#include <string>
+
+#include "config/modes.h"
+#include "config/reader.h"
+#include "learner/learner.h"
+#include "learner/objective/list.h"
+
+namespace qrl::test {
+
+/// The loss of a recipe's text, in the learner's own lists.
+inline learner::LossOptions policy_options(const std::string& yaml = "trainer: {seed: 0}") {
+  static const config::Keys keys({learner::policy_losses(), learner::corrections(), config::modes()});
+  return learner::policy_options(config::parse_recipe(keys, yaml, "test", {}, {}, false).recipe);
+}
+inline learner::LossOptions policy_options(const std::string& loss, const std::string& correction) {
+  return policy_options("{algorithm: {" + loss + "}, rollout_correction: {" + correction + "}}");
+}
+
+}  // namespace qrl::test
