@@ -12,10 +12,14 @@ namespace {
 
 constexpr std::string_view kModePlace = "mode ";  // begins the place of a key that the mode set
 
+/// Stands for the values of a rule's keys in what a rule found.
+const std::string kTheirValues = "the values of the rule's keys";
+
 /// The keys of one rule and the place of the first that was set.
 class RuleBook {
  public:
-  RuleBook(const Origins& origins, Faults& faults) : origins_(origins), faults_(faults) {}
+  RuleBook(const Recipe& recipe, const Origins& origins, Faults& faults)
+      : recipe_(recipe), origins_(origins), faults_(faults) {}
 
   /// Nothing when `holds`, or when one of `keys` was refused already.
   void require(std::initializer_list<std::string> keys, bool holds, const std::string& expected, const std::string& got,
@@ -33,12 +37,20 @@ class RuleBook {
         of_mode += "; " + key + " is set by " + place->second.substr(0, place->second.find(':'));
       placed = true;
     }
-    faults_.add(where, expected, got, advice + of_mode);
+    faults_.add(where, expected, got == kTheirValues ? values_of(keys) : got, advice + of_mode);
   }
 
   bool is_set(const std::string& key) const { return origins_.places.count(key) > 0; }
 
  private:
+  std::string values_of(std::initializer_list<std::string> keys) const {
+    std::string text;
+    for (const std::string& key : keys)
+      text += (text.empty() ? "" : ", ") + key + " " + recipe_.keys->find(key)->print(recipe_);
+    return text;
+  }
+
+  const Recipe& recipe_;
   const Origins& origins_;
   Faults& faults_;
 };
@@ -71,7 +83,7 @@ void check_generator(const GeneratorRecipe& generator, const std::string& name, 
   const bool sudoku = generator.task == "sudoku";
   const auto only_for = [&](const std::string& key, bool has_effect, bool is_usual, const std::string& tasks) {
     rules.require({name + "." + key, task}, has_effect || is_usual, name + "." + key + " only with task " + tasks,
-                  "it with task " + generator.task, "it has no effect: delete it");
+                  kTheirValues, "it has no effect: delete it");
   };
   only_for("min_numbers", countdown, generator.min_numbers == usual.min_numbers, "countdown");
   only_for("max_numbers", countdown, generator.max_numbers == usual.max_numbers, "countdown");
@@ -192,7 +204,7 @@ void check_quant(const Recipe& recipe, RuleBook& rules) {
   const bool is_fp8 = quant.weights == WeightFormat::fp8_e4m3, is_int4 = quant.weights == WeightFormat::int4;
   rules.require({"quant.rollout.granularity", "quant.rollout.weights"},
                 is_fp8 || quant.granularity == Granularity::automatic,
-                "quant.rollout.granularity auto for weights that are not fp8_e4m3", "another",
+                "quant.rollout.granularity auto for weights that are not fp8_e4m3", kTheirValues,
                 "only fp8_e4m3 has a choice of scales");
   const auto fits = [&](ActivationFormat activations) {
     switch (activations) {
@@ -208,7 +220,7 @@ void check_quant(const Recipe& recipe, RuleBook& rules) {
     return is_int4 || is_fp8;
   };
   rules.require({"quant.rollout.activations", "quant.rollout.weights"}, fits(quant.activations),
-                "quant.rollout.activations auto, or what quant.rollout.weights can meet", "another",
+                "quant.rollout.activations auto, or what quant.rollout.weights can meet", kTheirValues,
                 "int4 takes bf16, int8 or fp8_e4m3, every other format its own");
   rules.require({"rollout_correction.gap_limit.action", "rollout_correction.gap_limit.k3_kl"},
                 recipe.rollout_correction.gap_action == GapAction::stop || recipe.rollout_correction.gap_limit,
@@ -223,7 +235,7 @@ void check_quant(const Recipe& recipe, RuleBook& rules) {
                 "it makes updates reach the weights' codes, and there are none: set quant.uaq_scale: 1");
   rules.require({"rollout.bitwise", "quant.learner.forward"},
                 !recipe.rollout.bitwise || quant.learner_forward == LearnerForward::low_bit,
-                "quant.learner.forward low_bit with rollout.bitwise", "another",
+                "quant.learner.forward low_bit with rollout.bitwise", kTheirValues,
                 "only the sampler's own products give its bits");
   rules.require({"rollout.bitwise", "quant.rollout.kv_cache"},
                 !recipe.rollout.bitwise || quant.kv_cache != KvCache::fp8_e4m3,
@@ -233,7 +245,7 @@ void check_quant(const Recipe& recipe, RuleBook& rules) {
   const std::string backward = std::string(" with quant.learner.backward ") + (fp8_backward ? "fp8_e4m3" : "int8");
   rules.require({"quant.learner.backward", "quant.learner.forward"},
                 !(int8_backward || fp8_backward) || quant.learner_forward == LearnerForward::low_bit,
-                "quant.learner.forward low_bit" + backward, "another",
+                "quant.learner.forward low_bit" + backward, kTheirValues,
                 "its operands are the codes of that forward pass");
   // int32 sums over a micro-batch's tokens stay exact to 132,103, as ops/linear.cpp has it (kMaxInt8Width): of products
   // of two codes, and of 128 times a code.
@@ -244,11 +256,11 @@ void check_quant(const Recipe& recipe, RuleBook& rules) {
                 number(recipe.actor.max_tokens_per_micro_batch), "its sums over tokens are exact up to there");
   rules.require({"quant.learner.backward", "quant.rollout.weights"},
                 !int8_backward || quant.weights == WeightFormat::int8, "quant.rollout.weights int8" + backward,
-                "another", "use model_dtype");
+                kTheirValues, "use model_dtype");
   const bool in_blocks = quant.weights == WeightFormat::fp8_e4m3 && quant.granularity == Granularity::block128;
   rules.require({"quant.learner.backward", "quant.rollout.weights", "quant.rollout.granularity"},
                 !fp8_backward || in_blocks,
-                "quant.rollout.weights fp8_e4m3 and quant.rollout.granularity block128" + backward, "another",
+                "quant.rollout.weights fp8_e4m3 and quant.rollout.granularity block128" + backward, kTheirValues,
                 "scales of square blocks are those of the transposed weights, too; else use model_dtype");
   const bool on_gpu = draws_on_gpu(recipe);
   rules.require(
@@ -262,12 +274,12 @@ void check_quant(const Recipe& recipe, RuleBook& rules) {
                 "on a GPU the forward pass's products alone are in int8");
   rules.require({"rollout.bitwise", "rollout.device", "trainer.device"},
                 !recipe.rollout.bitwise || on_gpu == learns_on_gpu(recipe),
-                "trainer.device and rollout.device the same with rollout.bitwise", "one of them cuda",
+                "trainer.device and rollout.device the same with rollout.bitwise", kTheirValues,
                 "no two devices add up in one order: the decoder's own forward pass gives the learner its bits");
   const bool cuts = recipe.rollout.top_k != -1 || recipe.rollout.top_p < 1;
   rules.require({"rollout.bitwise", "rollout.device", "rollout.top_p", "rollout.top_k"},
                 !recipe.rollout.bitwise || !on_gpu || !cuts,
-                "rollout.top_p 1 and top_k -1 with rollout.bitwise and rollout.device cuda", "a draw that cuts tokens",
+                "rollout.top_p 1 and top_k -1 with rollout.bitwise and rollout.device cuda", kTheirValues,
                 "such tokens are drawn on the CPU there, from whole rows of logits");
   rules.require({"rollout.device", "quant.rollout.weights"}, !on_gpu || quant.weights != WeightFormat::f32,
                 "quant.rollout.weights other than fp32 with rollout.device cuda", "fp32", "use bf16");
@@ -278,13 +290,13 @@ void check_quant(const Recipe& recipe, RuleBook& rules) {
                 "use bf16, int8 or fp8_e4m3");
   const bool fixed = !quant.profile.empty();
   rules.require({"quant.rollout.profile", "quant.rollout.weights"}, !fixed || quant.weights == WeightFormat::int8,
-                "quant.rollout.weights int8 with quant.rollout.profile", "another", "the profile is of int8 codes");
+                "quant.rollout.weights int8 with quant.rollout.profile", kTheirValues, "the profile is of int8 codes");
   rules.require({"quant.rollout.profile", "quant.learner.forward"},
                 !fixed || quant.learner_forward == LearnerForward::bf16,
-                "quant.learner.forward bf16 with quant.rollout.profile", "another",
+                "quant.learner.forward bf16 with quant.rollout.profile", kTheirValues,
                 "the profile's smoothing is folded into the sampler's norms alone");
   rules.require({"quant.rollout.profile", "quant.uaq_scale"}, !fixed || quant.uaq_scale == 1,
-                "quant.uaq_scale 1 with quant.rollout.profile", "another",
+                "quant.uaq_scale 1 with quant.rollout.profile", kTheirValues,
                 "update-aware quantization needs scales that follow the weights");
   // Their defaults stand in every printed recipe, so only another value is refused.
   const QuantRecipe usual;
@@ -293,7 +305,7 @@ void check_quant(const Recipe& recipe, RuleBook& rules) {
                 quant.kv_cache == KvCache::fp8_e4m3 ||
                     (quant.kv_when == usual.kv_when && quant.kv_percentile == usual.kv_percentile &&
                      quant.kv_margin == usual.kv_margin),
-                "quant.kv_calibration only with quant.rollout.kv_cache fp8_e4m3", "it with another KV cache",
+                "quant.kv_calibration only with quant.rollout.kv_cache fp8_e4m3", kTheirValues,
                 "it has no effect: set kv_cache to fp8_e4m3, or delete it");
 }
 
@@ -338,7 +350,7 @@ void check_choices(const Recipe& recipe, RuleBook& rules) {
 }  // namespace
 
 void check_rules(const Recipe& recipe, const Origins& origins, bool complete, Faults& faults) {
-  RuleBook rules(origins, faults);
+  RuleBook rules(recipe, origins, faults);
   check_model(recipe, complete, rules);
   check_data(recipe, complete, rules);
   check_batches(recipe, rules);
@@ -350,7 +362,7 @@ void check_rules(const Recipe& recipe, const Origins& origins, bool complete, Fa
   const AlgorithmRecipe& algorithm = recipe.algorithm;
   rules.require({"algorithm.kl_loss_type", "algorithm.kl_loss_coef"},
                 algorithm.kl_loss_coef != 0 || algorithm.kl_loss_type == AlgorithmRecipe{}.kl_loss_type,
-                "algorithm.kl_loss_type only with algorithm.kl_loss_coef above 0", "it with 0",
+                "algorithm.kl_loss_type only with algorithm.kl_loss_coef above 0", kTheirValues,
                 "it has no effect: set kl_loss_coef, or delete it");
   rules.require({"sft.steps", "sft.demonstrations.task"},
                 recipe.sft.steps == 0 || !recipe.sft.demonstrations.task.empty(),
@@ -365,22 +377,18 @@ void check_rules(const Recipe& recipe, const Origins& origins, bool complete, Fa
   rules.require({"reward.correct", "reward.wrong", "reward.format", "reward.partial"},
                 reward.correct > reward.wrong && reward.correct > reward.wrong + most_of_wrong,
                 "reward.correct above reward.wrong and above reward.wrong + reward.format + reward.partial",
-                "a score that a wrong response reaches too", "raise reward.correct or lower the others");
+                kTheirValues, "raise reward.correct or lower the others");
   rules.require({"reward.verifier", "reward.profile"},
                 reward.verifier == VerifierName::math || reward.profile == RewardRecipe{}.profile,
-                "reward.profile only with reward.verifier: math", "it with another verifier",
-                "it has no effect: delete it");
+                "reward.profile only with reward.verifier: math", kTheirValues, "it has no effect: delete it");
   rules.require({"reward.verifier", "reward.answer_form"},
                 reward.verifier == VerifierName::math || reward.answer_form == RewardRecipe{}.answer_form,
-                "reward.answer_form only with reward.verifier: math", "it with another verifier",
-                "it has no effect: delete it");
+                "reward.answer_form only with reward.verifier: math", kTheirValues, "it has no effect: delete it");
   rules.require({"reward.verifier", "reward.numbers"},
                 reward.verifier == VerifierName::countdown || reward.numbers == RewardRecipe{}.numbers,
-                "reward.numbers only with reward.verifier: countdown", "it with another verifier",
-                "it has no effect: delete it");
+                "reward.numbers only with reward.verifier: countdown", kTheirValues, "it has no effect: delete it");
   rules.require({"reward.verifier", "reward.partial"}, reward.verifier == VerifierName::sudoku || reward.partial == 0,
-                "reward.partial only with reward.verifier: sudoku", "it with another verifier",
-                "it has no effect: delete it");
+                "reward.partial only with reward.verifier: sudoku", kTheirValues, "it has no effect: delete it");
 }
 
 }  // namespace qrl::config

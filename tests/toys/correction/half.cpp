@@ -1,0 +1,21 @@
+#include "toys/correction/half.h"
+
+namespace qrl::test {
+
+namespace {
+
+/// Every weight is 0.5.
+learner::CorrectionWeights half_weights(const torch::Tensor& log_rho, const learner::Sequences&,
+                                        const learner::CorrectionSettings&) {
+  return {torch::full_like(log_rho, 0.5), torch::ones_like(log_rho, torch::kBool), {}, false};
+}
+
+}  // namespace
+
+const learner::Correction half{{.word = "half",
+                                .what = "every weight is 0.5",
+                                .limits = learner::limits_of_correction("it has no threshold: delete it", true)},
+                               learner::CorrectionLevel::token,
+                               half_weights};
+
+}  // namespace qrl::test

@@ -1,0 +1,10 @@
+// A toy correction, as somebody would add one: the word `half`.
+#pragma once
+
+#include "learner/objective/corrections.h"
+
+namespace qrl::test {
+
+extern const learner::Correction half;
+
+}  // namespace qrl::test

@@ -1,0 +1,69 @@
+// A loss and a correction that the program does not have, added to its catalog and trained with.
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "config/reader.h"
+#include "dist/collectives.h"
+#include "support/catch.h"
+#include "toys/correction/half.h"
+#include "toys/loss/reinforce.h"
+#include "train/catalog.h"
+#include "train/run.h"
+#include "train/support.h"
+
+using namespace qrl;
+
+namespace {
+
+/// The program's words and the toys'.
+const config::Keys& keys_with_toys() {
+  static const config::Keys keys([] {
+    config::Catalog catalog = train::catalog();
+    catalog.losses.all.push_back(&test::reinforce);
+    catalog.corrections.all.push_back(&test::half);
+    return catalog;
+  }());
+  return keys;
+}
+
+}  // namespace
+
+TEST_CASE("a loss and a correction that a test adds to the catalog are trained with for 3 steps") {
+  const test::TempDir dir;
+  const std::vector<std::string> settings = {"sft.steps=0",
+                                             "eval.freq=0",
+                                             "algorithm.name=reinforce",
+                                             "algorithm.reinforce.scale=0.25",
+                                             "rollout_correction.method=half",
+                                             "trainer.total_training_steps=3",
+                                             "trainer.default_local_dir=" + (dir / "run").string()};
+  const config::LoadedRecipe loaded =
+      config::load_recipe(keys_with_toys(), QRL_SOURCE_DIR "/tests/train/tiny.yaml", settings, true);
+  CHECK(loaded.resolved_yaml.find("  reinforce:\n    scale: 0.25\n") != std::string::npos);
+  const auto world = dist::make_solo();
+  train::run(loaded, *world, {});
+  std::ifstream metrics(dir / "run" / "metrics.jsonl");
+  int num_rows = 0;
+  for (std::string line; std::getline(metrics, line); ++num_rows) {
+    const auto row = nlohmann::json::parse(line);
+    CAPTURE(line);
+    CHECK(row.at("reinforce/scale") == 0.25);
+    CHECK(row.at("mismatch/capped_fraction") == 1);
+  }
+  CHECK(num_rows == 3);
+}
+
+TEST_CASE("without a catalog that has them the toys' words are refused, with the words there are") {
+  const std::vector<std::string> settings = {"algorithm.name=reinforce"};
+  CHECK_THROWS_WITH(config::load_recipe(train::keys(), QRL_SOURCE_DIR "/tests/train/tiny.yaml", settings, true),
+                    Catch::Contains("grpo | dr_grpo | dapo | gspo | tbpo") && !Catch::Contains("| reinforce"));
+}
+
+TEST_CASE("help and reference page list the words of the catalog they are given") {
+  CHECK(config::keys_help(keys_with_toys()).find("algorithm.reinforce.scale") != std::string::npos);
+  const std::string page = config::keys_markdown(keys_with_toys());
+  CHECK(page.find("| `reinforce` | ratios without a clip (Williams 1992) |") != std::string::npos);
+  CHECK(page.find("with algorithm.name reinforce only") != std::string::npos);
+  CHECK(page.find("| `half` | every weight is 0.5 |") != std::string::npos);
+}
