@@ -28,7 +28,7 @@ const PolicyLoss gspo_loss{
                   {"algorithm.loss_agg_mode", "seq-mean-token-mean"},
                   {"algorithm.norm_adv_by_std", "true"}},
      .limits = limits_of_sequence_ratios(),
-     .neighbors = {{"importance_sampling_level", "algorithm.name", "sequence is gspo; token is grpo"}}},
+     .neighbors = {{"importance_sampling_level", "algorithm.name", "sequence is gspo; token is every loss by tokens"}}},
     sequence_ratio_surrogate};
 
 }  // namespace qrl::learner
