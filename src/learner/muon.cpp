@@ -13,8 +13,8 @@ namespace {
 torch::Tensor rounded(const torch::Tensor& values) { return values.to(torch::kBFloat16).to(torch::kFloat32); }
 
 /// Of matrices that bf16 holds exactly: a GPU has them as that, the CPU may have no such matmuls.
-torch::Tensor mm(const torch::Tensor& x, const torch::Tensor& y) {
-  if (x.is_cpu()) return x.mm(y);
+torch::Tensor bf16_matmul(const torch::Tensor& x, const torch::Tensor& y) {
+  if (x.is_cpu()) return x.matmul(y);
   return at::mm(x.to(torch::kBFloat16), y.to(torch::kBFloat16), torch::kFloat32);
 }
 
@@ -45,9 +45,9 @@ torch::Tensor newton_schulz(const torch::Tensor& matrix, std::int64_t steps) {
   const double norm = matrix.to(torch::kFloat64).norm().item<double>();
   torch::Tensor x = rounded((is_tall ? matrix.t() : matrix).contiguous() * (1 / (norm + kEps)));
   for (std::int64_t step = 0; step < steps; ++step) {
-    const torch::Tensor gram = rounded(mm(x, x.t()));
-    const torch::Tensor polynomial = rounded(kB * gram + kC * mm(gram, gram));
-    x = rounded(kA * x + mm(polynomial, x));
+    const torch::Tensor gram = rounded(bf16_matmul(x, x.t()));
+    const torch::Tensor polynomial = rounded(kB * gram + kC * bf16_matmul(gram, gram));
+    x = rounded(kA * x + bf16_matmul(polynomial, x));
   }
   return (is_tall ? x.t() : x).contiguous().to(torch::kBFloat16);
 }
