@@ -27,9 +27,9 @@ AttentionWork attention_of_tick(const model::ModelConfig& config, const DecodeTi
 }
 
 double ceiling_of(quant::Format format, const ops::Ceilings& ceilings) {
-  const quant::Code activations = spec(format).activations;
-  return activations == quant::Code::int8  ? ceilings.int8_ops_per_s
-         : activations == quant::Code::f32 ? ceilings.f32_flops_per_s
+  const quant::Element activations = spec(format).activations;
+  return activations == quant::Element::int8  ? ceilings.int8_ops_per_s
+         : activations == quant::Element::f32 ? ceilings.f32_flops_per_s
                                            : ceilings.bf16_flops_per_s;
 }
 
