@@ -3,6 +3,9 @@
 #include "base/clock.h"
 #include "base/threads.h"
 #include "data/tasks.h"
+#include "rollout/rollout.h"
+#include "train/guards.h"
+#include "train/progress.h"
 #include "train/signals.h"
 
 namespace qrl::train {
@@ -10,11 +13,11 @@ namespace qrl::train {
 namespace {
 
 /// Demonstrations [first, first + count) as packed micro-batches: prompt, then response and end token to be learnt.
-std::vector<types::MicroBatch> demonstration_batches(const RunParts& parts, std::int64_t first, std::int64_t count) {
-  const config::Recipe& recipe = parts.recipe;
+std::vector<types::MicroBatch> demonstration_batches(const RunSetup& setup, std::int64_t first, std::int64_t count) {
+  const config::Recipe& recipe = setup.recipe;
   const config::GeneratorRecipe& generator = recipe.sft.demonstrations;
   const std::uint64_t seed = generator.seed.value_or(recipe.trainer.seed);
-  const PromptEncoder encoder(recipe.data, parts.policy.tokenizer);
+  const PromptEncoder encoder(recipe.data, setup.policy.tokenizer);
   std::vector<std::vector<types::TokenId>> prompts, responses;
   std::vector<rollout::PackItem> items;
   prompts.reserve(static_cast<std::size_t>(count));
@@ -22,8 +25,8 @@ std::vector<types::MicroBatch> demonstration_batches(const RunParts& parts, std:
   for (std::int64_t i = first; i < first + count; ++i) {
     const data::WorkedTask demo = data::demonstrate_task(generator, seed, static_cast<std::uint64_t>(i));
     prompts.push_back(encoder.encode(demo.task.prompt));
-    responses.push_back(parts.policy.tokenizer.encode_trusted(demo.response));
-    responses.back().push_back(parts.policy.tokenizer.eos());
+    responses.push_back(setup.policy.tokenizer.encode_trusted(demo.response));
+    responses.back().push_back(setup.policy.tokenizer.eos());
     items.push_back({prompts.back(), responses.back(), {}, 0.0F});
   }
   return rollout::pack(items, recipe.actor.max_tokens_per_micro_batch);
@@ -42,25 +45,25 @@ void await_cold_start(dist::Collectives& world) {
   }
 }
 
-void make_cold_start(RunParts& parts, const std::optional<std::filesystem::path>& resume_from) {
-  const config::Recipe& recipe = parts.recipe;
-  RunState& state = parts.state;
+void make_cold_start(const RunSetup& setup, RunState& state, MetricsFile& sft_metrics, Checkpointer& checkpointer,
+                     const std::optional<std::filesystem::path>& resume_from) {
+  const config::Recipe& recipe = setup.recipe;
   const std::unique_ptr<dist::Collectives> solo = dist::make_solo();
   learner::LearnerOptions options = learner_options(recipe);
   options.forward = config::LearnerForward::bf16;  // nothing is sampled yet
   options.bitwise = false;
   options.optim = recipe.sft.optim;
   options.total_updates = recipe.sft.steps;
-  learner::Learner learner(parts.policy.config, parts.policy.weights, options, *solo);
+  learner::Learner learner(setup.policy.config, setup.policy.weights, options, *solo);
   if (resume_from) restore_learner(*resume_from, state, learner, *solo);
 
   state.cold_start = true;
   Progress progress("cold start", state.sft_step + 1, recipe.sft.steps, false);
   const learner::LossOptions loss{learner::LossKind::sft, {}, {}};
   while (state.sft_step < recipe.sft.steps) {
-    (void)at_work(parts.world, true);
+    (void)at_work(setup.world, true);
     const double start_s = base::now_s();
-    const auto batches = demonstration_batches(parts, state.sft_step * recipe.sft.batch_size, recipe.sft.batch_size);
+    const auto batches = demonstration_batches(setup, state.sft_step * recipe.sft.batch_size, recipe.sft.batch_size);
     const types::GlobalCounts counts = rollout::count(batches);
     for (const types::MicroBatch& batch : batches)
       learner.accumulate(batch, counts, loss, {}, &batch == &batches.back());
@@ -69,16 +72,16 @@ void make_cold_start(RunParts& parts, const std::optional<std::filesystem::path>
     ++state.sft_step;
 
     report.metrics["timing_s/step"] = base::now_s() - start_s;
-    parts.sft_metrics.append(state.sft_step, report.metrics);
+    sft_metrics.append(state.sft_step, report.metrics);
     const bool last = state.sft_step == recipe.sft.steps;
     if (last || state.sft_step % 25 == 0)
       progress.show(state.sft_step, "loss " + std::to_string(report.metrics["actor/sft_loss"]));
     const bool stop = stop_requested();
     if (last || stop || (recipe.sft.save_freq > 0 && state.sft_step % recipe.sft.save_freq == 0))
-      commit(parts, learner, *solo);
-    if (stop) stop_here(parts);
+      checkpointer.commit(learner, *solo);
+    if (stop) checkpointer.stop_here();
   }
-  (void)at_work(parts.world, false);
+  (void)at_work(setup.world, false);
 }
 
 }  // namespace qrl::train

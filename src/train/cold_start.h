@@ -1,14 +1,15 @@
 // Owns the supervised cold start: demonstrations in, a committed checkpoint out. Knows nothing of RL.
 #pragma once
 
-#include "train/trainer.h"
+#include "train/checkpointer.h"
 
 namespace qrl::train {
 
-/// Trains from parts.state.sft_step to sft.steps on generated demonstrations and commits sft_<steps>. Runs on the first
+/// Trains from state.sft_step to sft.steps on generated demonstrations and commits sft_<steps>. Runs on the first
 /// rank alone, with its machine's threads, so that the bits are those of one process whatever the number of ranks;
 /// `resume_from` is the cold-start checkpoint to go on from, if any.
-void make_cold_start(RunParts& parts, const std::optional<std::filesystem::path>& resume_from);
+void make_cold_start(const RunSetup& setup, RunState& state, MetricsFile& sft_metrics, Checkpointer& checkpointer,
+                     const std::optional<std::filesystem::path>& resume_from);
 
 /// What the other ranks do meanwhile: they receive a broadcast at every step, so that a long cold start is not taken
 /// for a rank that hangs.

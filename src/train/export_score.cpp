@@ -7,6 +7,7 @@
 #include "base/bf16.h"
 #include "state/folder.h"
 #include "train/evaluate.h"
+#include "train/quantizer.h"
 
 namespace qrl::train {
 
@@ -37,27 +38,27 @@ model::WeightSource exported(const learner::Learner& learner, const model::Model
 }
 
 /// What the file of this step has; null when there is none.
-nlohmann::ordered_json read_scores(const RunParts& parts) {
-  std::ifstream in(parts.folder->path() / kFile);
+nlohmann::ordered_json read_scores(const RunSetup& setup, std::int64_t step) {
+  std::ifstream in(setup.folder->path() / kFile);
   const auto json = nlohmann::ordered_json::parse(in, nullptr, false);
-  const bool is_this = json.is_object() && json.value("step", std::int64_t{-1}) == parts.state.step &&
-                       json.value("held_out", std::string()) == parts.inputs.held_out_prompts;
+  const bool is_this = json.is_object() && json.value("step", std::int64_t{-1}) == step &&
+                       json.value("held_out", std::string()) == setup.inputs.held_out_prompts;
   return is_this ? json : nlohmann::ordered_json();
 }
 
-nlohmann::ordered_json measure(const RunParts& parts, const learner::Learner& learner,
+nlohmann::ordered_json measure(const RunSetup& setup, std::int64_t step, const learner::Learner& learner,
                                const std::vector<PromptSet>& held_out) {
-  const config::Recipe recipe = export_recipe(parts.recipe);
-  const model::ModelConfig& config = parts.policy.config;
-  Sampler sampler(config, recipe, parts.world, recipe.data.max_prompt_length);
+  const config::Recipe recipe = export_recipe(setup.recipe);
+  const model::ModelConfig& config = setup.policy.config;
+  Sampler sampler(config, recipe, setup.world, recipe.data.max_prompt_length);
   sampler.snapshot.publish(exported(learner, config), 0);
   QuantizerState none;
   load_published(sampler, {}, recipe.quant, none);
   const Metrics metrics =
-      evaluate(sampler.decoder, held_out, recipe, eval_sampling(recipe, config, parts.policy.tokenizer),
-               parts.policy.tokenizer, parts.verifier, parts.world);
-  nlohmann::ordered_json json = {{"step", parts.state.step},
-                                 {"held_out", parts.inputs.held_out_prompts},
+      evaluate(sampler.decoder, held_out, recipe, eval_sampling(recipe, config, setup.policy.tokenizer),
+               setup.policy.tokenizer, setup.verifier, setup.world);
+  nlohmann::ordered_json json = {{"step", step},
+                                 {"held_out", setup.inputs.held_out_prompts},
                                  {"compute", config::draws_on_gpu(recipe) ? "bf16" : "fp32"},
                                  {"temperature", 0}};
   for (const PromptSet& set : held_out)
@@ -67,17 +68,17 @@ nlohmann::ordered_json measure(const RunParts& parts, const learner::Learner& le
 
 }  // namespace
 
-std::vector<std::string> export_score_lines(const RunParts& parts, const learner::Learner& learner,
-                                            const std::vector<PromptSet>& held_out) {
-  if (held_out.empty() || parts.recipe.eval.freq == 0 || parts.state.step == 0) return {};
+std::vector<std::string> export_score_lines(const RunSetup& setup, std::int64_t step, const learner::Learner& learner) {
+  const std::vector<PromptSet>& held_out = setup.held_out;
+  if (held_out.empty() || setup.recipe.eval.freq == 0 || step == 0) return {};
   nlohmann::ordered_json json;
-  if (parts.folder != nullptr) json = read_scores(parts);
-  if (parts.world.any(!json.is_null())) {
-    if (parts.folder == nullptr) return {};
+  if (setup.folder != nullptr) json = read_scores(setup, step);
+  if (setup.world.any(!json.is_null())) {
+    if (setup.folder == nullptr) return {};
   } else {
-    json = measure(parts, learner, held_out);
-    if (parts.folder == nullptr) return {};
-    state::replace_file(parts.folder->path() / kFile, json.dump(1) + "\n");
+    json = measure(setup, step, learner, held_out);
+    if (setup.folder == nullptr) return {};
+    state::replace_file(setup.folder->path() / kFile, json.dump(1) + "\n");
   }
   std::vector<std::string> lines;
   for (const auto& [source, score] : json["scores"].items()) {

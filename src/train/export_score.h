@@ -2,15 +2,15 @@
 // ones. Knows nothing of how the run went.
 #pragma once
 
-#include "train/trainer.h"
+#include "learner/learner.h"
+#include "train/run_setup.h"
 
 namespace qrl::train {
 
 /// Greedy scores (one response a prompt) of the learner's weights, rounded to the dtype of the export: fp32 compute on
-/// the CPU, bf16 on a GPU. Reads them from the run folder's export_score.json when that is of this step, else measures
-/// and writes it. A line a held-out set, for the end of a run; empty on all ranks but the first. Collective. Throws
-/// Abandoned when a rank got a stop request.
-std::vector<std::string> export_score_lines(const RunParts& parts, const learner::Learner& learner,
-                                            const std::vector<PromptSet>& held_out);
+/// the CPU, bf16 on a GPU. Reads them from the run folder's export_score.json when that is of step `step`, else
+/// measures and writes it. A line a held-out set, for the end of a run; empty on all ranks but the first. Collective.
+/// Throws Abandoned when a rank got a stop request.
+std::vector<std::string> export_score_lines(const RunSetup& setup, std::int64_t step, const learner::Learner& learner);
 
 }  // namespace qrl::train

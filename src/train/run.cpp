@@ -15,7 +15,7 @@
 #include "train/settings.h"
 #include "train/shared_commit.h"
 #include "train/signals.h"
-#include "train/trainer.h"
+#include "train/training.h"
 
 namespace qrl::train {
 
@@ -104,34 +104,34 @@ fs::path shared_cold_start(const config::Recipe& recipe, dist::Collectives& worl
 }
 
 /// Rank 0 makes the cold start with all threads of its machine; every rank goes on from its end.
-void run_cold_start(RunParts& parts, const std::optional<fs::path>& checkpoint) {
-  if (parts.world.is_first()) {
-    base::set_num_threads(all_local_threads(parts.recipe, parts.world));
-    make_cold_start(parts, checkpoint);
-    set_threads(parts.recipe, parts.world);
+void run_cold_start(const RunSetup& setup, RunState& state, MetricsFile& sft_metrics, Checkpointer& checkpointer,
+                    const std::optional<fs::path>& checkpoint) {
+  if (setup.world.is_first()) {
+    base::set_num_threads(all_local_threads(setup.recipe, setup.world));
+    make_cold_start(setup, state, sft_metrics, checkpointer, checkpoint);
+    set_threads(setup.recipe, setup.world);
   } else {
-    await_cold_start(parts.world);
+    await_cold_start(setup.world);
   }
-  parts.world.broadcast(std::as_writable_bytes(std::span(&parts.state, 1)), 0);
+  setup.world.broadcast(std::as_writable_bytes(std::span(&state, 1)), 0);
 }
 
 /// The frozen policy that a KL loss is against: the cold start's end, or the model itself.
-std::unique_ptr<learner::Learner> make_reference(RunParts& parts, const fs::path& cold_start) {
-  if (parts.recipe.algorithm.kl_loss_coef == 0) return nullptr;
-  learner::LearnerOptions options = learner_options(parts.recipe);
+std::unique_ptr<learner::Learner> make_reference(const RunSetup& setup, const RunState& state,
+                                                 const fs::path& cold_start) {
+  if (setup.recipe.algorithm.kl_loss_coef == 0) return nullptr;
+  learner::LearnerOptions options = learner_options(setup.recipe);
   options.trainable = false;
   options.forward = config::LearnerForward::bf16;  // frozen: no snapshot of its own
   options.bitwise = false;
-  auto reference = std::make_unique<learner::Learner>(parts.policy.config, parts.policy.weights, options, parts.world);
-  if (parts.recipe.sft.steps > 0) restore_learner(cold_start, parts.state, *reference, parts.world);
+  auto reference = std::make_unique<learner::Learner>(setup.policy.config, setup.policy.weights, options, setup.world);
+  if (setup.recipe.sft.steps > 0) restore_learner(cold_start, state, *reference, setup.world);
   return reference;
 }
 
 /// What happens once, between the cold start and the first step of RL: a new optimizer, since the cold start's moments
 /// belong to another loss, and update-aware scaling.
-void begin_rl(RunParts& parts, learner::Learner& learner) {
-  const config::Recipe& recipe = parts.recipe;
-  RunState& state = parts.state;
+void begin_rl(const config::Recipe& recipe, RunState& state, learner::Learner& learner) {
   if (state.cold_start) {
     learner.reset_optimizer(recipe.optim, learner_options(recipe).total_updates);
     state.cold_start = false;
@@ -167,11 +167,11 @@ void record_changes(const ResumePoint& point, MetricsFile& metrics) {
 }
 
 /// export_score.h, until a signal says to stop: the run's checkpoint is there already.
-std::vector<std::string> score_export(const RunParts& parts, const learner::Learner& learner,
-                                      const std::vector<PromptSet>& held_out) try {
-  return export_score_lines(parts, learner, held_out);
+std::vector<std::string> score_export(const RunSetup& setup, std::int64_t step, const learner::Learner& learner,
+                                      const Checkpointer& checkpointer) try {
+  return export_score_lines(setup, step, learner);
 } catch (const Abandoned&) {
-  stop_here(parts);
+  checkpointer.stop_here();
 }
 
 }  // namespace
@@ -212,18 +212,9 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, const Run
       sft_metrics = MetricsFile(folder->sft_metrics_file(), state.sft_metrics_bytes);
     record_changes(point, metrics);
   }
-  RunParts parts{recipe,
-                 loaded.resolved_yaml,
-                 inputs,
-                 world,
-                 policy,
-                 *verifier,
-                 folder.get(),
-                 state,
-                 metrics,
-                 sft_metrics,
-                 std::move(point.unfinished_row),
-                 {}};
+  QuantizerState quantizer;
+  const RunSetup setup{recipe, loaded.resolved_yaml, inputs, world, policy, *verifier, prompts, held_out, folder.get()};
+  Checkpointer checkpointer(setup, state, metrics, sft_metrics, quantizer);
 
   // What a machine lacks shows now, not after the cold start: a decoder that is made and dropped asks for all of it.
   if (config::draws_on_gpu(recipe) && part != RunPart::cold_start_only)
@@ -232,7 +223,7 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, const Run
   const bool fresh = !point.checkpoint;
   const fs::path cold_start = shared_cold_start(recipe, world);
   if (!cold_start_done) {
-    run_cold_start(parts, point.checkpoint);
+    run_cold_start(setup, state, sft_metrics, checkpointer, point.checkpoint);
     point.checkpoint = cold_start;
   }
   if (part == RunPart::cold_start_only) {
@@ -243,11 +234,11 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, const Run
 
   learner::Learner learner(policy.config, policy.weights, learner_options(recipe), world);
   if (point.checkpoint) restore_learner(*point.checkpoint, state, learner, world);
-  const std::unique_ptr<learner::Learner> reference = make_reference(parts, cold_start);
-  begin_rl(parts, learner);
-  if (point.checkpoint) parts.quantizer = load_quantizer(*point.checkpoint, policy.config, world);
-  if (parts.quantizer.profile != nullptr) require_same_profile(recipe, policy.config, *parts.quantizer.profile);
-  else parts.quantizer.profile = find_profile(policy.config, learner.all_masters(), prompts, recipe);
+  const std::unique_ptr<learner::Learner> reference = make_reference(setup, state, cold_start);
+  begin_rl(recipe, state, learner);
+  if (point.checkpoint) quantizer = load_quantizer(*point.checkpoint, policy.config, world);
+  if (quantizer.profile != nullptr) require_same_profile(recipe, policy.config, *quantizer.profile);
+  else quantizer.profile = find_profile(policy.config, learner.all_masters(), prompts, recipe);
   if (!fresh && state.step > 0) {
     base::log_info(goes_on ? "going on after step " + std::to_string(state.step)
                            : "nothing left to do: step " + std::to_string(state.step) +
@@ -255,9 +246,10 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, const Run
                                  std::to_string(recipe.trainer.total_training_steps));
   }
 
-  Trainer(parts, learner, reference.get(), prompts, held_out).train();
+  Training(setup, state, learner, reference.get(), quantizer, metrics, std::move(point.unfinished_row), checkpointer)
+      .train();
   learner.free_optimizer_state();  // the fp32 weights that are scored take less than the moments did
-  const std::vector<std::string> export_scores = score_export(parts, learner, held_out);
+  const std::vector<std::string> export_scores = score_export(setup, state.step, learner, checkpointer);
   if (folder) print_result(recipe, *folder, last_checkpoint(state, *folder, point), held_out, export_scores);
 }
 

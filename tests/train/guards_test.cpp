@@ -1,75 +1,22 @@
 // The trainer in this process, with verifiers of the test's own: its guards, and what happens between its phases.
+#include "train/guards.h"
+
 #include <unistd.h>
 
 #include <atomic>
 #include <fstream>
-#include <functional>
 #include <limits>
-#include <memory>
 #include <mutex>
 
 #include "support/catch.h"
+#include "train/in_process.h"
 #include "train/support.h"
-#include "train/trainer.h"
 
 using namespace qrl;
+using test::FakeVerifier;
+using test::Training;
 
 namespace {
-
-/// Judges nothing; every verdict is `verdict`, after a call of `on_judge`.
-struct FakeVerifier final : reward::Verifier {
-  void check_ground_truth(std::string_view, const std::string&) const override {}
-  reward::Verdict judge(std::string_view, std::string_view) const noexcept override {
-    if (on_judge) on_judge();
-    return verdict;
-  }
-  reward::Verdict verdict;
-  std::function<void()> on_judge;
-};
-
-/// Training by the tiny recipe, without its cold start and evaluation. Settings may change under it (`recipe`).
-struct Training {
-  Training(const reward::Verifier& verifier, std::vector<std::string> settings, int steps = 1)
-      : loaded(load(std::move(settings), steps)),
-        world(dist::make_solo()),
-        policy(train::make_policy(recipe)),
-        prompts(train::load_train_prompts(recipe, policy.tokenizer, verifier)),
-        folder(dir / "run"),
-        metrics(folder.metrics_file(), 0),
-        parts{recipe,  loaded.resolved_yaml, inputs, *world, policy, verifier, &folder, state,
-              metrics, sft_metrics,          {},     {}},
-        learner(policy.config, policy.weights, train::learner_options(recipe), *world),
-        trainer(parts, learner, nullptr, prompts, held_out) {}
-
-  static config::LoadedRecipe load(std::vector<std::string> settings, int steps) {
-    for (const std::string& setting : {std::string("sft.steps=0"), std::string("eval.freq=0"),
-                                       "trainer.total_training_steps=" + std::to_string(steps)})
-      settings.push_back(setting);
-    return config::load_recipe(QRL_SOURCE_DIR "/tests/train/tiny.yaml", settings, true);
-  }
-
-  /// fp8 scales of the weights now published, on the calibration prompts after `num_taken` training prompts.
-  decoder::KvScales kv_scales_after(std::uint64_t num_taken) const {
-    const auto calibration = train::calibration_prompts(prompts, recipe.trainer.seed, num_taken);
-    return decoder::calibrate_kv(trainer.sampler().snapshot, calibration,
-                                 {recipe.quant.kv_percentile, recipe.quant.kv_margin});
-  }
-
-  test::TempDir dir;
-  config::LoadedRecipe loaded;
-  config::Recipe& recipe = loaded.recipe;
-  std::unique_ptr<dist::Collectives> world;
-  train::Policy policy;
-  train::PromptSet prompts;
-  std::vector<train::PromptSet> held_out;
-  train::RunFolder folder;
-  train::RunState state;
-  train::MetricsFile metrics, sft_metrics;
-  train::Inputs inputs;
-  train::RunParts parts;
-  learner::Learner learner;
-  train::Trainer trainer;
-};
 
 void train_one_step(const reward::Verifier& verifier, std::vector<std::string> settings) {
   Training(verifier, std::move(settings)).trainer.train();
@@ -199,7 +146,7 @@ TEST_CASE("fp8 keys and values are calibrated at the weights last published, on 
                       {"quant.rollout.kv_cache=fp8_e4m3", "trainer.seed=5", "quant.learner.forward=" + forward}, 2);
     training.trainer.train();
     CHECK(training.state.prompts_drawn == 8);
-    const decoder::KvScales& used = training.trainer.sampler().decoder.kv_scales();
+    const decoder::KvScales& used = training.trainer.sampler.decoder.kv_scales();
     CHECK(used.version == 4);  // two updates a step
     const decoder::KvScales want = training.kv_scales_after(8), of_the_start = training.kv_scales_after(0);
     CHECK(used.version == want.version);
@@ -218,7 +165,7 @@ TEST_CASE("fp8 scales made once are in use at every later version as they were a
   const decoder::KvScales first = training.kv_scales_after(0);
   CHECK(first.version == 0);
   training.trainer.train();
-  const decoder::KvScales& used = training.trainer.sampler().decoder.kv_scales();
+  const decoder::KvScales& used = training.trainer.sampler.decoder.kv_scales();
   CHECK(used.version == 4);
   CHECK(used.keys_LK == first.keys_LK);
   CHECK(used.values_LK == first.values_LK);

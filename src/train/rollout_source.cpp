@@ -1,4 +1,4 @@
-#include "train/step_groups.h"
+#include "train/rollout_source.h"
 
 #include <iterator>
 #include <map>
@@ -8,41 +8,35 @@
 #include "train/evaluate.h"
 #include "train/signals.h"
 #include "train/step_metrics.h"
-#include "train/trainer.h"
 
 namespace qrl::train {
 
 namespace {
 
-/// Sums over all samples of a step, kept or not, and over all ranks.
-struct GenerationCounts {
-  std::int64_t batches = 0, groups = 0, flat_groups = 0, samples = 0, verifier_errors = 0;
-  std::int64_t kept_groups = 0;  ///< also those beyond what the step trains on
-};
-
+/// Samples and judges the groups of one step, a batch of prompts at a time.
 class GroupSampler {
  public:
-  GroupSampler(const RunParts& parts, const PromptSet& prompts, std::int64_t step, PromptOrder& order, Sampler& sampler)
-      : parts_(parts),
-        recipe_(parts.recipe),
-        prompts_(prompts),
+  GroupSampler(const RunSetup& setup, std::int64_t step, PromptOrder& order, Sampler& sampler)
+      : setup_(setup),
+        recipe_(setup.recipe),
+        prompts_(setup.prompts),
         step_(static_cast<std::uint32_t>(step)),
         n_(static_cast<std::size_t>(recipe_.rollout.n)),
         order_(order),
         sampler_(sampler) {}
 
   /// Throws Abandoned on every rank.
-  void sample_batch(std::int64_t num_prompts, Metrics& metrics) {
+  void sample_batch(std::int64_t num_prompts, PhaseSeconds& seconds) {
     std::vector<rollout::Rollout> batch;
     {
-      const base::ScopedTimer timer(metrics["timing_s/gen"]);
+      const base::ScopedTimer timer(seconds[Phase::generate]);
       batch = collect_or_abandon(sampler_.decoder, my_share(num_prompts), static_cast<std::int32_t>(n_),
-                                 train_sampling(recipe_, parts_.policy.config, parts_.policy.tokenizer),
-                                 {recipe_.trainer.seed, step_}, parts_.world);
+                                 train_sampling(recipe_, setup_.policy.config, setup_.policy.tokenizer),
+                                 {recipe_.trainer.seed, step_}, setup_.world);
     }
     if (recipe_.rollout.free_cache_engine) sampler_.decoder.release_kv();
-    const base::ScopedTimer timer(metrics["timing_s/reward"]);
-    rollout::judge(batch, parts_.verifier, recipe_.reward, parts_.policy.tokenizer);
+    const base::ScopedTimer timer(seconds[Phase::judge]);
+    rollout::judge(batch, setup_.verifier, recipe_.reward, setup_.policy.tokenizer);
     rollout::shape_overlong(batch, recipe_.reward.overlong_buffer, recipe_.data.max_response_length);
     count(batch, num_prompts);
     keep(std::move(batch), num_prompts);
@@ -58,8 +52,8 @@ class GroupSampler {
   /// Of the next prompts of the order: rank r has the r-th and every size-th from there.
   std::vector<rollout::PromptRequest> my_share(std::int64_t num_prompts) {
     std::vector<rollout::PromptRequest> mine;
-    const auto size = static_cast<std::size_t>(parts_.world.size()),
-               rank = static_cast<std::size_t>(parts_.world.rank());
+    const auto size = static_cast<std::size_t>(setup_.world.size()),
+               rank = static_cast<std::size_t>(setup_.world.rank());
     const std::vector<std::size_t> next = order_.next(num_prompts);
     for (std::size_t i = 0; i < next.size(); ++i) {
       const std::int32_t times = times_sampled_[next[i]]++;
@@ -73,7 +67,7 @@ class GroupSampler {
     for (std::size_t first = 0; first < batch.size(); first += n_)
       sums[0] += rollout::has_equal_scores(batch.subspan(first, n_)) ? 1 : 0;
     for (const rollout::Rollout& r : batch) sums[1] += r.verdict.verifier_error ? 1 : 0;
-    parts_.world.all_reduce_sum(std::span<std::int64_t>(sums));
+    setup_.world.all_reduce_sum(std::span<std::int64_t>(sums));
     ++counts_.batches;
     counts_.groups += num_prompts;
     counts_.samples += num_prompts * static_cast<std::int64_t>(n_);
@@ -83,14 +77,14 @@ class GroupSampler {
 
   /// Appends what the step trains on, in the order of the prompts over all ranks.
   void keep(std::vector<rollout::Rollout> batch, std::int64_t num_prompts) {
-    const auto size = static_cast<std::size_t>(parts_.world.size()),
-               rank = static_cast<std::size_t>(parts_.world.rank());
+    const auto size = static_cast<std::size_t>(setup_.world.size()),
+               rank = static_cast<std::size_t>(setup_.world.rank());
     std::vector<std::int64_t> is_kept(static_cast<std::size_t>(num_prompts), 0);
     for (std::size_t first = 0; first < batch.size(); first += n_) {
       const bool flat = rollout::has_equal_scores(std::span(batch).subspan(first, n_));
       is_kept[first / n_ * size + rank] = recipe_.algorithm.filter_groups.enable && flat ? 0 : 1;
     }
-    parts_.world.all_reduce_sum(std::span(is_kept));
+    setup_.world.all_reduce_sum(std::span(is_kept));
     for (std::size_t i = 0; i < is_kept.size(); ++i) {
       if (is_kept[i] == 0) continue;
       const std::int64_t place = counts_.kept_groups++;
@@ -103,7 +97,7 @@ class GroupSampler {
     }
   }
 
-  const RunParts& parts_;
+  const RunSetup& setup_;
   const config::Recipe& recipe_;
   const PromptSet& prompts_;
   std::uint32_t step_;
@@ -139,47 +133,45 @@ void check_verifier(const config::Recipe& recipe, const GenerationCounts& counts
 
 }  // namespace
 
-std::optional<StepGroups> sample_groups(const RunParts& parts, const PromptSet& prompts, std::int64_t step,
-                                        PromptOrder& order, Sampler& sampler, Metrics& metrics) {
-  const config::Recipe& recipe = parts.recipe;
+SamplingSource::SamplingSource(const RunSetup& setup, Sampler& sampler, std::int64_t prompts_drawn)
+    : setup_(setup), sampler_(sampler), order_(make_order(setup.recipe, setup.prompts)) {
+  order_.restore(prompts_drawn);
+}
+
+std::optional<RolloutBatch> SamplingSource::next(std::int64_t step) {
+  const config::Recipe& recipe = setup_.recipe;
   const config::FilterGroupsRecipe& filter = recipe.algorithm.filter_groups;
   const std::int64_t wanted = recipe.data.train_batch_size;
-  const std::int64_t num_taken_before = order.num_taken();
-  GroupSampler group_sampler(parts, prompts, step, order, sampler);
-  sampler.decoder.reset_stats();
+  const std::int64_t num_taken_before = order_.num_taken();
+  RolloutBatch batch;
+  batch.policy_version = sampler_.snapshot.version();
+  GroupSampler groups(setup_, step, order_, sampler_);
+  sampler_.decoder.reset_stats();
   try {
-    group_sampler.sample_batch(filter.enable ? *recipe.data.gen_batch_size : wanted, metrics);
-    while (filter.enable && group_sampler.counts().kept_groups < wanted &&
-           group_sampler.counts().batches < filter.max_num_gen_batches) {
-      base::log_to_file("step " + std::to_string(step) + ": " + std::to_string(group_sampler.counts().kept_groups) +
-                        " of " + std::to_string(wanted) + " groups whose scores differ after draw " +
-                        std::to_string(group_sampler.counts().batches));
-      group_sampler.sample_batch(*recipe.data.gen_batch_size, metrics);
+    groups.sample_batch(filter.enable ? *recipe.data.gen_batch_size : wanted, batch.seconds);
+    while (filter.enable && groups.counts().kept_groups < wanted &&
+           groups.counts().batches < filter.max_num_gen_batches) {
+      base::log_to_file("step " + std::to_string(step) + ": " + std::to_string(groups.counts().kept_groups) + " of " +
+                        std::to_string(wanted) + " groups whose scores differ after draw " +
+                        std::to_string(groups.counts().batches));
+      groups.sample_batch(*recipe.data.gen_batch_size, batch.seconds);
     }
   } catch (const Abandoned&) {
-    order.restore(num_taken_before);
+    order_.restore(num_taken_before);
     return std::nullopt;
   }
-  const GenerationCounts& counts = group_sampler.counts();
-  StepGroups groups = group_sampler.take();
-  const auto n = static_cast<std::int32_t>(recipe.rollout.n);
-  metrics.merge(rollout_metrics(groups.rollouts, n, groups.places, recipe.reward, parts.world));
-  metrics["reward/verifier_error_fraction"] =
-      static_cast<double>(counts.verifier_errors) / static_cast<double>(counts.samples);
-  if (filter.enable) {
-    metrics["data/flat_group_fraction"] = static_cast<double>(counts.flat_groups) / static_cast<double>(counts.groups);
-    metrics["data/num_gen_batches"] = static_cast<double>(counts.batches);
-    metrics["data/drawn_groups"] = static_cast<double>(counts.groups);
-    metrics["data/trained_groups"] = static_cast<double>(groups.num_groups);
-    metrics["data/surplus_groups"] = static_cast<double>(counts.kept_groups - groups.num_groups);
-  }
+  batch.counts = groups.counts();
+  batch.groups = groups.take();
+  batch.stats = sampler_.decoder.stats();
+  batch.prompts_drawn = order_.num_taken();
   if (recipe.trainer.rollout_dump) {
-    const std::string rows = rollout_rows(groups.rollouts, n, groups.places, step, recipe.reward, parts.world);
-    if (parts.folder != nullptr) parts.folder->write_rollouts(step, rows);
+    const std::string rows = rollout_rows(batch.groups.rollouts, static_cast<std::int32_t>(recipe.rollout.n),
+                                          batch.groups.places, step, recipe.reward, setup_.world);
+    if (setup_.folder != nullptr) setup_.folder->write_rollouts(step, rows);
   }
-  check_verifier(recipe, counts, step);
-  check_enough(recipe, counts);
-  return groups;
+  check_verifier(recipe, batch.counts, step);
+  check_enough(recipe, batch.counts);
+  return batch;
 }
 
 }  // namespace qrl::train

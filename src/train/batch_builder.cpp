@@ -1,0 +1,67 @@
+#include "train/batch_builder.h"
+
+#include "base/clock.h"
+
+namespace qrl::train {
+
+BatchBuilder::BatchBuilder(const RunSetup& setup, learner::Learner& learner, learner::Learner* reference)
+    : setup_(setup), learner_(learner), reference_(reference) {}
+
+std::vector<MiniBatch> BatchBuilder::build(const StepGroups& groups, bool at_sampling_weights, PhaseSeconds& seconds) {
+  std::vector<MiniBatch> batches = pack(groups);
+  for (MiniBatch& batch : batches) {
+    for (types::MicroBatch& micro : batch.micro) add_frozen_logprobs(micro, at_sampling_weights, seconds);
+  }
+  return batches;
+}
+
+std::vector<MiniBatch> BatchBuilder::pack(const StepGroups& groups) const {
+  const config::Recipe& recipe = setup_.recipe;
+  // A sequence with advantage 0 adds exactly nothing to the gradient unless KL or entropy terms do: it is counted in
+  // the denominators and spared the forward and backward pass. AIS's statistics are over all tokens.
+  const bool all_count = recipe.algorithm.kl_loss_coef != 0 || recipe.algorithm.entropy_coef != 0 ||
+                         recipe.rollout_correction.method == config::CorrectionMethod::ais;
+  const std::int64_t mini = recipe.actor.mini_batch_size;
+  const std::int64_t num_batches =
+      (groups.num_groups + mini - 1) / mini;  // the last is smaller when dynamic sampling found too few groups
+  std::vector<MiniBatch> batches(static_cast<std::size_t>(num_batches));
+  std::vector<std::vector<rollout::PackItem>> items(batches.size());
+  std::vector<std::int64_t> counts(2 * batches.size(), 0);
+  for (std::size_t i = 0; i < groups.rollouts.size(); ++i) {
+    const rollout::Rollout& r = groups.rollouts[i];
+    const auto b = static_cast<std::size_t>(groups.places[i / static_cast<std::size_t>(recipe.rollout.n)] / mini);
+    if (recipe.algorithm.mask_truncated && r.completion.stop == types::StopReason::length) continue;
+    counts[2 * b] += static_cast<std::int64_t>(r.completion.tokens.size());
+    counts[2 * b + 1] += r.completion.tokens.empty() ? 0 : 1;
+    if (all_count || r.advantage != 0) {
+      items[b].push_back(
+          {r.prompt->tokens, r.completion.tokens, r.completion.sampler_logprobs, static_cast<float>(r.advantage)});
+    }
+  }
+  setup_.world.all_reduce_sum(std::span(counts));
+  for (std::size_t b = 0; b < batches.size(); ++b) {
+    batches[b] = {rollout::pack(items[b], recipe.actor.max_tokens_per_micro_batch), {counts[2 * b], counts[2 * b + 1]}};
+  }
+  return batches;
+}
+
+void BatchBuilder::add_frozen_logprobs(types::MicroBatch& micro, bool at_sampling_weights, PhaseSeconds& seconds) {
+  const config::Recipe& recipe = setup_.recipe;
+  const ops::DrawParams sampled_from = draw_params(recipe.rollout);
+  // With one update per rollout the step's first weights are those of the update: old log-probs are the forward's own,
+  // unless something of the whole mini-batch must be known before its first micro-batch.
+  const bool needs_old =
+      updates_per_step(recipe) > 1 || recipe.rollout_correction.method == config::CorrectionMethod::ais;
+  if (needs_old && recipe.rollout.bitwise && at_sampling_weights) {
+    micro.old_logprobs = micro.sampler_logprobs;  // the same bits
+  } else if (needs_old) {
+    const base::ScopedTimer timer(seconds[Phase::old_logprobs]);
+    micro.old_logprobs = learner_.score(micro, sampled_from).logprobs;
+  }
+  if (reference_ != nullptr) {
+    const base::ScopedTimer timer(seconds[Phase::reference_logprobs]);
+    micro.reference_logprobs = reference_->score(micro, sampled_from).logprobs;
+  }
+}
+
+}  // namespace qrl::train

@@ -1,0 +1,28 @@
+#include "train/held_out.h"
+
+#include "base/clock.h"
+#include "train/evaluate.h"
+#include "train/signals.h"
+
+namespace qrl::train {
+
+bool HeldOutEvaluation::due_before_training() const {
+  return !setup_.held_out.empty() && setup_.recipe.eval.freq > 0 && setup_.recipe.eval.before_train;
+}
+
+bool HeldOutEvaluation::due_after(std::int64_t step) const {
+  const std::int64_t freq = setup_.held_out.empty() ? 0 : setup_.recipe.eval.freq;
+  return freq > 0 && (step % freq == 0 || step == setup_.recipe.trainer.total_training_steps);
+}
+
+std::optional<Metrics> HeldOutEvaluation::run(PhaseSeconds& seconds) try {
+  const config::Recipe& recipe = setup_.recipe;
+  const Policy& policy = setup_.policy;
+  const base::ScopedTimer timer(seconds[Phase::evaluate]);
+  return evaluate(sampler_.decoder, setup_.held_out, recipe, eval_sampling(recipe, policy.config, policy.tokenizer),
+                  policy.tokenizer, setup_.verifier, setup_.world);
+} catch (const Abandoned&) {
+  return std::nullopt;
+}
+
+}  // namespace qrl::train

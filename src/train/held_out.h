@@ -1,0 +1,26 @@
+// Owns when a run evaluates its held-out prompts, and that evaluation with the run's own sampler.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "train/run_setup.h"
+#include "train/step_phases.h"
+
+namespace qrl::train {
+
+class HeldOutEvaluation {
+ public:
+  HeldOutEvaluation(const RunSetup& setup, Sampler& sampler) : setup_(setup), sampler_(sampler) {}
+
+  bool due_before_training() const;
+  bool due_after(std::int64_t step) const;
+  /// The scores at the weights last published; nothing when any rank got a stop request meanwhile. Collective.
+  std::optional<Metrics> run(PhaseSeconds& seconds);
+
+ private:
+  const RunSetup& setup_;
+  Sampler& sampler_;
+};
+
+}  // namespace qrl::train

@@ -1,0 +1,37 @@
+#include "train/policy_updater.h"
+
+#include <utility>
+
+#include "train/guards.h"
+
+namespace qrl::train {
+
+learner::LossOptions policy_loss(const config::Recipe& recipe) {
+  learner::LossOptions loss{};
+  loss.kind = learner::LossKind::policy;
+  loss.algorithm = recipe.algorithm;
+  loss.correction = recipe.rollout_correction;
+  loss.max_response_length = recipe.data.max_response_length;
+  return loss;
+}
+
+Metrics PolicyUpdater::update(const MiniBatch& batch, bool at_sampling_weights) {
+  const config::Recipe& recipe = setup_.recipe;
+  learner::LossOptions loss = policy_loss(recipe);
+  loss.at_sampling_weights = at_sampling_weights;
+  const Metrics signals = learner::set_ais_alpha(batch.micro, loss, setup_.world);
+  for (const types::MicroBatch& micro : batch.micro) {
+    learner_.accumulate(micro, batch.counts, loss, draw_params(recipe.rollout), &micro == &batch.micro.back());
+  }
+  learner::UpdateReport report = learner_.update();
+  guard_finite(report, recipe, state_);
+  if (report.finite) ++state_.policy_version;
+  report.metrics.insert(signals.begin(), signals.end());
+  return std::move(report.metrics);
+}
+
+void PolicyUpdater::release_memory() {
+  if (setup_.recipe.rollout.free_cache_engine) learner_.release_memory();  // for the KV cache, which comes back
+}
+
+}  // namespace qrl::train

@@ -1,0 +1,67 @@
+// Owns how a step's groups of samples come together: taking prompts, sampling, judging, dynamic sampling's choice, and
+// advantages. Knows nothing of learning.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "decoder/decoder.h"
+#include "rollout/rollout.h"
+#include "train/run_setup.h"
+#include "train/step_phases.h"
+
+namespace qrl::train {
+
+/// A step's samples on this rank, rollout.n of each group, judged, shaped and with advantages.
+struct StepGroups {
+  std::vector<rollout::Rollout> rollouts;
+  std::vector<std::int64_t> places;  ///< of each group among those of all ranks: the order of one process; ascending
+  std::int64_t num_groups = 0;       ///< of all ranks
+};
+
+/// Sums over all samples of a step, kept or not, and over all ranks.
+struct GenerationCounts {
+  std::int64_t batches = 0, groups = 0, flat_groups = 0, samples = 0, verifier_errors = 0;
+  std::int64_t kept_groups = 0;  ///< also those beyond what the step trains on
+};
+
+/// What a source gives the trainer for a step.
+struct RolloutBatch {
+  StepGroups groups;
+  GenerationCounts counts;
+  decoder::DecoderStats stats;  ///< of this rank's generation
+  PhaseSeconds seconds;
+  std::int64_t policy_version = 0;  ///< of the weights that sampled the first token, the same on every rank
+  std::int64_t prompts_drawn = 0;   ///< the data cursor after these groups: what a checkpoint of the step records
+};
+
+/// Where a step's rollouts come from.
+class RolloutSource {
+ public:
+  virtual ~RolloutSource() = default;
+  /// The groups of step `step`, called once a step in their order. Nothing, with the source as before, when any rank
+  /// got a stop request meanwhile. Collective.
+  virtual std::optional<RolloutBatch> next(std::int64_t step) = 0;
+  /// Returns when nothing is being generated: weights may be published, the decoder is free.
+  virtual void drain() {}
+};
+
+/// Generates a step's groups when they are requested, with the weights last published: data.train_batch_size prompts,
+/// or with algorithm.filter_groups data.gen_batch_size at a time until that many groups have scores that differ (DAPO's
+/// dynamic sampling; those beyond are dropped). What is kept depends neither on the number of ranks nor on how the run
+/// got here: samples are keyed by (seed, step, prompt, sample), a prompt that a step samples twice having samples of
+/// its own. A guard error when dynamic sampling finds too few (on_exhausted), or none at all, and when the verifier
+/// failed too often.
+class SamplingSource final : public RolloutSource {
+ public:
+  SamplingSource(const RunSetup& setup, Sampler& sampler, std::int64_t prompts_drawn);
+  std::optional<RolloutBatch> next(std::int64_t step) override;
+
+ private:
+  const RunSetup& setup_;
+  Sampler& sampler_;
+  PromptOrder order_;
+};
+
+}  // namespace qrl::train

@@ -1,0 +1,30 @@
+// Owns the list of what a run is given: read by every phase, changed by none.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "config/recipe.h"
+#include "dist/collectives.h"
+#include "reward/verifier.h"
+#include "train/inputs.h"
+#include "train/prompts.h"
+#include "train/run_folder.h"
+#include "train/session.h"
+
+namespace qrl::train {
+
+/// Everything outlives the run.
+struct RunSetup {
+  const config::Recipe& recipe;
+  const std::string& resolved_recipe;  ///< YAML
+  const Inputs& inputs;
+  dist::Collectives& world;
+  const Policy& policy;
+  const reward::Verifier& verifier;
+  const PromptSet& prompts;
+  const std::vector<PromptSet>& held_out;
+  const RunFolder* folder;  ///< null on all ranks but the first
+};
+
+}  // namespace qrl::train

@@ -1,0 +1,14 @@
+// Owns the phases of a training step whose seconds are recorded. Knows no metric name: step_recorder.cpp has those.
+#pragma once
+
+#include <cstdint>
+#include <map>
+
+namespace qrl::train {
+
+enum class Phase : std::uint8_t { generate, judge, old_logprobs, reference_logprobs, update, publish, probe, evaluate };
+
+/// Seconds of the phases that took place.
+using PhaseSeconds = std::map<Phase, double>;
+
+}  // namespace qrl::train

@@ -1,0 +1,36 @@
+// Owns how the learner's weights reach the sampler: publish, calibration, and the check that both still agree.
+#pragma once
+
+#include "train/checkpoint.h"
+#include "train/run_setup.h"
+
+namespace qrl::train {
+
+class WeightPublisher {
+ public:
+  /// All arguments outlive it.
+  WeightPublisher(const RunSetup& setup, const RunState& state, learner::Learner& learner, Sampler& sampler,
+                  QuantizerState& quantizer);
+
+  /// The first publish of a run: sets the int8 profile, publishes, writes quant_audit.txt. Collective.
+  void begin();
+  /// Publishes the present weights and calibrates the sampler for them. Nothing may be generated meanwhile. Collective.
+  void publish();
+  /// Publishes the weights alone, for a learner whose forward pass reads the sampler's tensors: fp8 scales of keys and
+  /// values stay behind until `publish`. Nothing where the forward pass reads the masters.
+  void publish_for_learner();
+  /// The gap between sampler and learner at the weights last published.
+  Metrics probe();
+
+ private:
+  void publish_weights();
+  void write_audit() const;
+
+  const RunSetup& setup_;
+  const RunState& state_;
+  learner::Learner& learner_;
+  Sampler& sampler_;
+  QuantizerState& quantizer_;
+};
+
+}  // namespace qrl::train

@@ -1,0 +1,72 @@
+// Training in the test's own process, with a verifier of the test's own.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/files.h"
+#include "train/training.h"
+
+namespace qrl::test {
+
+/// Judges nothing; every verdict is `verdict`, after a call of `on_judge`.
+struct FakeVerifier final : reward::Verifier {
+  void check_ground_truth(std::string_view, const std::string&) const override {}
+  reward::Verdict judge(std::string_view, std::string_view) const noexcept override {
+    if (on_judge) on_judge();
+    return verdict;
+  }
+  reward::Verdict verdict;
+  std::function<void()> on_judge;
+};
+
+/// Training by the tiny recipe, without its cold start and evaluation. Settings may change under it (`recipe`).
+struct Training {
+  Training(const reward::Verifier& verifier, std::vector<std::string> settings, int steps = 1)
+      : loaded(load(std::move(settings), steps)),
+        world(dist::make_solo()),
+        policy(train::make_policy(recipe)),
+        prompts(train::load_train_prompts(recipe, policy.tokenizer, verifier)),
+        folder(dir / "run"),
+        metrics(folder.metrics_file(), 0),
+        setup{recipe, loaded.resolved_yaml, inputs, *world, policy, verifier, prompts, held_out, &folder},
+        checkpointer(setup, state, metrics, sft_metrics, quantizer),
+        learner(policy.config, policy.weights, train::learner_options(recipe), *world),
+        trainer(setup, state, learner, nullptr, quantizer, metrics, {}, checkpointer) {}
+
+  static config::LoadedRecipe load(std::vector<std::string> settings, int steps) {
+    for (const std::string& setting : {std::string("sft.steps=0"), std::string("eval.freq=0"),
+                                       "trainer.total_training_steps=" + std::to_string(steps)})
+      settings.push_back(setting);
+    return config::load_recipe(QRL_SOURCE_DIR "/tests/train/tiny.yaml", settings, true);
+  }
+
+  /// fp8 scales of the weights now published, on the calibration prompts after `num_taken` training prompts.
+  decoder::KvScales kv_scales_after(std::uint64_t num_taken) const {
+    const auto calibration = train::calibration_prompts(prompts, recipe.trainer.seed, num_taken);
+    return decoder::calibrate_kv(trainer.sampler.snapshot, calibration,
+                                 {recipe.quant.kv_percentile, recipe.quant.kv_margin});
+  }
+
+  TempDir dir;
+  config::LoadedRecipe loaded;
+  config::Recipe& recipe = loaded.recipe;
+  std::unique_ptr<dist::Collectives> world;
+  train::Policy policy;
+  train::PromptSet prompts;
+  std::vector<train::PromptSet> held_out;
+  train::RunFolder folder;
+  train::RunState state;
+  train::MetricsFile metrics, sft_metrics;
+  train::Inputs inputs;
+  train::QuantizerState quantizer;
+  train::RunSetup setup;
+  train::Checkpointer checkpointer;
+  learner::Learner learner;
+  train::Training trainer;
+};
+
+}  // namespace qrl::test

@@ -1,0 +1,95 @@
+// Rollouts that are one step late: the trainer's loop, unchanged, with another source.
+#include <cmath>
+#include <future>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "support/catch.h"
+#include "train/in_process.h"
+
+using namespace qrl;
+
+namespace {
+
+/// Gives each step the rollouts that were sampled a step before, with the weights of that time; the first step its own.
+/// With `overlap` a thread with a pool of its own samples them while the learner updates, until the trainer drains it.
+class OneStepLate final : public train::RolloutSource {
+ public:
+  OneStepLate(train::RolloutSource& source, std::int64_t last_step, bool overlap)
+      : source_(source), last_step_(last_step), overlap_(overlap) {}
+
+  std::optional<train::RolloutBatch> next(std::int64_t step) override {
+    std::optional<train::RolloutBatch> batch = ready_.valid() ? ready_.get() : source_.next(step);
+    if (batch) versions.push_back(batch->policy_version);
+    if (batch && step < last_step_) {
+      ready_ = std::async(std::launch::async, [this, step] { return source_.next(step + 1); });
+      if (!overlap_) drain();
+    }
+    return batch;
+  }
+  void drain() override {
+    if (ready_.valid()) ready_.wait();
+  }
+
+  std::vector<std::int64_t> versions;  ///< of the weights that sampled each step's rollouts
+
+ private:
+  train::RolloutSource& source_;
+  std::int64_t last_step_;
+  bool overlap_;
+  std::future<std::optional<train::RolloutBatch>> ready_;
+};
+
+/// Right or wrong by a response's length, so that most groups have both.
+struct LengthVerifier final : reward::Verifier {
+  void check_ground_truth(std::string_view, const std::string&) const override {}
+  reward::Verdict judge(std::string_view response, std::string_view) const noexcept override {
+    reward::Verdict verdict;
+    verdict.outcome = response.size() % 2 == 0 ? reward::Outcome::correct : reward::Outcome::wrong;
+    return verdict;
+  }
+};
+
+constexpr int kSteps = 3;
+constexpr double kOnTimeDigest = 0, kLateDigest = 1, kDigestTolerance = 1e-9;
+
+std::unique_ptr<test::Training> make_training(const reward::Verifier& verifier) {
+  return std::make_unique<test::Training>(verifier, std::vector<std::string>{"rollout_correction.method=tis"}, kSteps);
+}
+
+/// Sum of |w| over the master weights.
+double sum_of_weights(const learner::Learner& learner) {
+  double sum = 0;
+  for (const auto& [name, view] : learner.masters()) {
+    for (std::int64_t i = 0; i < view.numel(); ++i) sum += std::abs(static_cast<double>(view.as<float>()[i]));
+  }
+  return sum;
+}
+
+}  // namespace
+
+TEST_CASE("the same recipe trains on rollouts of the step and on rollouts that are one step late") {
+  const LengthVerifier verifier;
+  const auto on_time = make_training(verifier);
+  on_time->trainer.train();
+
+  // The digests of the runs: fp64 sums of |w| over the trained fp32 weights.
+  CHECK(test::close(sum_of_weights(on_time->learner), kOnTimeDigest, kDigestTolerance, 0));
+
+  double digests[2] = {};
+  for (const bool overlap : {false, true}) {
+    CAPTURE(overlap);
+    const auto late = make_training(verifier);
+    OneStepLate source(late->trainer.rollouts, kSteps, overlap);
+    late->trainer.train(source);
+    CHECK(source.versions == std::vector<std::int64_t>{0, 0, 2});  // two updates a step
+    CHECK(late->state.step == kSteps);
+    CHECK(late->state.policy_version == on_time->state.policy_version);
+    CHECK(late->state.prompts_drawn == on_time->state.prompts_drawn);
+    digests[overlap ? 1 : 0] = sum_of_weights(late->learner);
+    CHECK(test::close(digests[0], kLateDigest, kDigestTolerance, 0));
+  }
+  CHECK(digests[0] == digests[1]);  // bit for bit
+}
