@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <string>
 #include <utility>
 
@@ -11,12 +10,12 @@
 #include "base/rng.h"
 #include "base/threads.h"
 #include "decoder/backend.h"
+#include "decoder/checks.h"
 #include "decoder/cpu_backend.h"
 #include "decoder/device_backend.h"
 #include "decoder/page_pool.h"
 #include "decoder/plan.h"
 #include "decoder/scheduler.h"
-#include "ops/sample.h"
 
 namespace qrl::decoder {
 
@@ -25,57 +24,19 @@ namespace {
 /// Memory for sampled tokens taken at once, so that ticks up to this length allocate nothing.
 constexpr std::int32_t kReservedTokens = 1024;
 
-void check(const DecoderOptions& options, const model::ModelConfig& config) {
-  const auto at_least_one = [](std::string_view name, std::int64_t value) {
-    QRL_REQUIRE(value >= 1, "decoder options: " + std::string(name), "1 or more", std::to_string(value));
-  };
-  at_least_one("max_num_seqs", options.max_num_seqs);
-  at_least_one("max_num_batched_tokens", options.max_num_batched_tokens);
-  at_least_one("page_size", options.page_size);
-  at_least_one("kv_pages", options.kv_pages);
-  at_least_one("max_model_len", options.max_model_len);
-  QRL_INVARIANT(options.logit_tile_tokens > 0 && options.logit_tile_tokens % ops::kDrawBlock == 0, "decoder options",
-                "logit_tile_tokens a multiple of " + std::to_string(ops::kDrawBlock),
-                std::to_string(options.logit_tile_tokens));
-  QRL_REQUIRE(options.max_model_len <= config.max_position_embeddings, "decoder options: max_model_len",
-              "at most the model's max_position_embeddings = " + std::to_string(config.max_position_embeddings),
-              std::to_string(options.max_model_len), "shorten prompts or responses");
-}
-
-void check(const types::SamplingParams& params) {
-  QRL_REQUIRE(params.max_new_tokens >= 1, "sampling: max_new_tokens", "1 or more",
-              std::to_string(params.max_new_tokens));
-  QRL_REQUIRE(params.temperature >= 0 && std::isfinite(params.temperature), "sampling: temperature", "0 or more",
-              std::to_string(params.temperature));
-  QRL_REQUIRE(params.top_p > 0 && params.top_p <= 1, "sampling: top_p", "above 0, at most 1",
-              std::to_string(params.top_p));
-  QRL_REQUIRE(params.top_k == -1 || params.top_k >= 1, "sampling: top_k", "-1 (off), or 1 or more",
-              std::to_string(params.top_k));
-}
-
-void check(const types::SampleRequest& request, std::int32_t max_new_tokens, const DecoderOptions& options,
-           const model::ModelConfig& config) {
-  const auto where = [&] { return "prompt " + std::to_string(request.prompt_id); };
-  QRL_REQUIRE(request.num_samples >= 1 && request.first_sample >= 0, where(), "one sample or more, counted from 0",
-              std::to_string(request.num_samples) + " from " + std::to_string(request.first_sample));
-  QRL_REQUIRE(!request.prompt_tokens.empty(), where(), "one token or more", "none");
-  for (const types::TokenId token : request.prompt_tokens) {
-    QRL_REQUIRE(token >= 0 && token < config.vocab_size, where(),
-                "tokens below the model's vocab_size = " + std::to_string(config.vocab_size), std::to_string(token),
-                "check that tokenizer and model belong together");
+/// One completion a sample, with memory for its tokens.
+std::vector<types::Completion> empty_completions(std::span<const types::SampleRequest> requests,
+                                                 std::int32_t max_new_tokens) {
+  std::size_t num_samples = 0;
+  for (const types::SampleRequest& request : requests) num_samples += static_cast<std::size_t>(request.num_samples);
+  std::vector<types::Completion> completions(num_samples);
+  const auto reserved = static_cast<std::size_t>(std::min(max_new_tokens, kReservedTokens));
+  for (types::Completion& completion : completions) {
+    completion.tokens.reserve(reserved);
+    completion.sampler_logprobs.reserve(reserved);
+    completion.versions.reserve(reserved);
   }
-  const auto prompt_tokens = static_cast<std::int64_t>(request.prompt_tokens.size());
-  const auto got = [&] {
-    return std::to_string(prompt_tokens) + " prompt + " + std::to_string(max_new_tokens) + " new tokens";
-  };
-  QRL_REQUIRE(prompt_tokens + max_new_tokens <= options.max_model_len, where(),
-              "at most max_model_len = " + std::to_string(options.max_model_len) + " tokens", got(),
-              "shorten the prompt, or lower max_new_tokens");
-  // The last token sampled is never an input.
-  QRL_REQUIRE(prompt_tokens + max_new_tokens - 1 <= options.kv_pages * options.page_size, where(),
-              "at most the KV pool's " + std::to_string(options.kv_pages) + " pages of " +
-                  std::to_string(options.page_size) + " tokens",
-              got(), "raise kv_pages, or lower max_new_tokens");
+  return completions;
 }
 
 }  // namespace
@@ -112,7 +73,7 @@ struct Decoder::State {
 };
 
 Decoder::Decoder(const model::ModelConfig& config, const DecoderOptions& options) {
-  check(options, config);
+  check_options(options, config);
   state_ = std::make_unique<State>(config, options);
   state_->backend = options.device == base::Device::cuda
                         ? make_device_backend(config, options, cuda::make_engine(engine_options(config, options)))
@@ -120,7 +81,7 @@ Decoder::Decoder(const model::ModelConfig& config, const DecoderOptions& options
 }
 
 Decoder::Decoder(const model::ModelConfig& config, const DecoderOptions& options, std::unique_ptr<Backend> backend) {
-  check(options, config);
+  check_options(options, config);
   state_ = std::make_unique<State>(config, options);
   state_->backend = std::move(backend);
 }
@@ -149,19 +110,10 @@ std::vector<types::Completion> Decoder::complete(std::span<const types::SampleRe
                                                  const types::SamplingParams& params, types::SampleKey key) {
   State& state = *state_;
   const model::Snapshot& snapshot = this->snapshot();
-  check(params);
-  std::size_t num_samples = 0;
-  for (const types::SampleRequest& request : requests) {
-    check(request, params.max_new_tokens, state.options, state.config);
-    num_samples += static_cast<std::size_t>(request.num_samples);
-  }
-  std::vector<types::Completion> completions(num_samples);
-  for (types::Completion& completion : completions) {
-    const auto reserved = static_cast<std::size_t>(std::min(params.max_new_tokens, kReservedTokens));
-    completion.tokens.reserve(reserved);
-    completion.sampler_logprobs.reserve(reserved);
-    completion.versions.reserve(reserved);
-  }
+  check_params(params);
+  for (const types::SampleRequest& request : requests)
+    check_request(request, params.max_new_tokens, state.options, state.config);
+  std::vector<types::Completion> completions = empty_completions(requests, params.max_new_tokens);
   const std::int64_t version = snapshot.version();
   const std::int64_t scales_version = state.backend->kv_scales().version;
   QRL_INVARIANT(state.options.kv_format != quant::KvFormat::fp8_e4m3 || scales_version == version, "decoder",
