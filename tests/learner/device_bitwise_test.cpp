@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 
+#include "learner/choices.h"
 #include "learner/cuda_library.h"
 #include "learner/device_sampler.h"
 #include "rollout/rollout.h"

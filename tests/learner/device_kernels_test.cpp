@@ -7,6 +7,7 @@
 #include <array>
 
 #include "cuda/train/training_kernels.h"
+#include "learner/choices.h"
 #include "learner/device_sampler.h"
 
 namespace qrl {

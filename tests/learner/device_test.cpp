@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "learner/choices.h"
 #include "learner/device_forward.h"
 #include "learner/learner.h"
 #include "learner/memory.h"

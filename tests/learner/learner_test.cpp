@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/threads.h"
+#include "learner/choices.h"
 #include "learner/ranks.h"
 #include "learner/support.h"
 #include "model/snapshot.h"

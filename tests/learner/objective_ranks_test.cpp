@@ -1,6 +1,7 @@
 // Every loss and correction through the learner: what may not change its gradients.
 #include <mutex>
 
+#include "learner/choices.h"
 #include "learner/learner.h"
 #include "learner/ranks.h"
 #include "learner/support.h"

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "choices.h"
+#include "learner/choices.h"
 #include "learner/objective/ais.h"
 #include "support/catch.h"
 

@@ -4,6 +4,7 @@
 #include <bit>
 #include <limits>
 
+#include "learner/choices.h"
 #include "learner/support.h"
 #include "model/snapshot.h"
 #include "state/safetensors.h"

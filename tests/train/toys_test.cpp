@@ -39,7 +39,7 @@ TEST_CASE("a loss and a correction that a test adds to the catalog are trained w
                                              "trainer.total_training_steps=3",
                                              "trainer.default_local_dir=" + (dir / "run").string()};
   const config::LoadedRecipe loaded =
-      config::load_recipe(train::keys(), keys_with_toys(), QRL_SOURCE_DIR "/tests/train/tiny.yaml", settings, true);
+      config::load_recipe(keys_with_toys(), QRL_SOURCE_DIR "/tests/train/tiny.yaml", settings, true);
   CHECK(loaded.resolved_yaml.find("  reinforce:\n    scale: 0.25\n") != std::string::npos);
   const auto world = dist::make_solo();
   train::run(loaded, *world, {});
