@@ -31,6 +31,7 @@ void add_overrides(CLI::App& command, std::vector<std::string>& overrides);
 void add_train(CLI::App& app, Action& action);  ///< the main job, and `sft`
 void add_eval(CLI::App& app, Action& action);
 void add_generate(CLI::App& app, Action& action);
+void add_dump(CLI::App& app, Action& action);
 void add_export(CLI::App& app, Action& action);
 void add_profile(CLI::App& app, Action& action);
 void add_data(CLI::App& app, Action& action);

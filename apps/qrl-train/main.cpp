@@ -62,6 +62,7 @@ int main(int argc, char** argv) {
   app::add_train(app, action);
   app::add_eval(app, action);
   app::add_generate(app, action);
+  app::add_dump(app, action);
   app::add_export(app, action);
   app::add_profile(app, action);
   app::add_data(app, action);

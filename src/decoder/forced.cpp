@@ -81,18 +81,37 @@ std::vector<float> forced_logits(const model::Snapshot& snapshot, std::span<cons
   return logits;
 }
 
-void observe_inputs(const model::Snapshot& snapshot, std::span<const types::TokenId> tokens, ObservedInputs& observed) {
-  check(snapshot.config(), tokens);
-  const ForcedLayout layout;
+namespace {
+
+/// The forward alone, for what `scratch` keeps of it.
+void run_for(Transformer::Workspace& scratch, const model::Snapshot& snapshot, std::span<const types::TokenId> tokens,
+             const ForcedLayout& layout) {
   const auto num_tokens = static_cast<std::int64_t>(tokens.size());
   const std::vector<PageId> pages = pages_in_order(num_tokens, layout.page_size);
   KvCache kv(snapshot.config(), static_cast<std::int64_t>(pages.size()), layout.page_size, layout.kv_format);
   kv.allocate();
   const Transformer transformer(snapshot, std::min(layout.chunk_tokens, num_tokens), num_tokens);
-  Transformer::Workspace scratch(snapshot);
-  scratch.observed = &observed;
   run_forced(transformer, tokens, kv, layout, pages, scratch,
              [](base::Team&, std::int64_t, std::span<const std::int32_t>) {});
+}
+
+}  // namespace
+
+void observe_inputs(const model::Snapshot& snapshot, std::span<const types::TokenId> tokens, ObservedInputs& observed) {
+  check(snapshot.config(), tokens);
+  Transformer::Workspace scratch(snapshot);
+  scratch.observed = &observed;
+  run_for(scratch, snapshot, tokens, {});
+}
+
+LayerOutputs forced_layer_outputs(const model::Snapshot& snapshot, std::span<const types::TokenId> tokens,
+                                  const ForcedLayout& layout) {
+  check(snapshot.config(), tokens);
+  LayerOutputs outputs(snapshot.config(), static_cast<std::int64_t>(tokens.size()));
+  Transformer::Workspace scratch(snapshot);
+  scratch.outputs = &outputs;
+  run_for(scratch, snapshot, tokens, layout);
+  return outputs;
 }
 
 ForcedKv forced_kv(const model::Snapshot& snapshot, std::span<const std::vector<types::TokenId>> sequences) {

@@ -34,6 +34,10 @@ std::vector<float> forced_logits(const model::Snapshot& snapshot, std::span<cons
 /// Runs the same forward for its side effect on `observed` (decoder/transformer.h). Errors as above.
 void observe_inputs(const model::Snapshot& snapshot, std::span<const types::TokenId> tokens, ObservedInputs& observed);
 
+/// Runs the same forward with `layout` and keeps what each layer leaves. Errors as above.
+LayerOutputs forced_layer_outputs(const model::Snapshot& snapshot, std::span<const types::TokenId> tokens,
+                                  const ForcedLayout& layout = {});
+
 /// fp32 keys and values of sequences given in full.
 struct ForcedKv {
   KvCache kv;

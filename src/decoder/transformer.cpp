@@ -22,6 +22,17 @@ void ObservedInputs::note(const ops::Activations& input, Range rows, float* amax
   }
 }
 
+LayerOutputs::LayerOutputs(const model::ModelConfig& config, std::int64_t num_tokens)
+    : x_LTD(DType::f32, {config.num_hidden_layers + 1, num_tokens, config.hidden_size}) {}
+
+void LayerOutputs::note(std::int64_t stage, std::span<const std::int32_t> positions, const float* x_ND) {
+  const std::int64_t num_tokens = x_LTD.shape()[1], width = x_LTD.shape()[2];
+  for (std::size_t i = 0; i < positions.size(); ++i) {
+    std::copy_n(x_ND + static_cast<std::int64_t>(i) * width, width,
+                x_LTD.as<float>() + (stage * num_tokens + positions[i]) * width);
+  }
+}
+
 Transformer::Encoded::Encoded(const model::Snapshot& snapshot, std::int64_t width)
     : common(snapshot.format(), kBlockRows, width) {
   if (snapshot.has_exempt_layers()) exempt = ops::Activations(quant::Format::bf16, kBlockRows, width);
@@ -62,12 +73,17 @@ void Transformer::forward(base::Team& team, const Plan& plan, const PlanPart& pa
   auto* gate_up = scratch.gate_up.as<float>();
   const std::int64_t width = config.hidden_size;
   ObservedInputs* observed = team.rank() == 0 ? scratch.observed : nullptr;
+  LayerOutputs* outputs = team.rank() == 0 ? scratch.outputs : nullptr;
+  const auto positions =
+      std::span(plan.positions_N)
+          .subspan(static_cast<std::size_t>(part.rows.begin), static_cast<std::size_t>(part.rows.size()));
 
   kv.copy(team,
           std::span(plan.copies)
               .subspan(static_cast<std::size_t>(part.copies.begin), static_cast<std::size_t>(part.copies.size())));
   ops::embed(team, snapshot_.embedding_VD().view(), plan.tokens_N.data(), part.rows, x_ND);
   team.barrier();
+  if (outputs != nullptr) outputs->note(0, positions, x_ND + part.rows.begin * width);
 
   for (std::int64_t layer_idx = 0; layer_idx < config.num_hidden_layers; ++layer_idx) {
     const model::LayerSnapshot& layer = snapshot_.layer(layer_idx);
@@ -107,6 +123,7 @@ void Transformer::forward(base::Team& team, const Plan& plan, const PlanPart& pa
       ops::linear(team, gated, layer.down, rows, true, x);
       team.barrier();
     }
+    if (outputs != nullptr) outputs->note(layer_idx + 1, positions, x_ND + part.rows.begin * width);
   }
 }
 

@@ -26,6 +26,16 @@ struct ObservedInputs {
   base::Buffer qkv_LD, gate_up_LD;  ///< fp32
 };
 
+/// The residual stream of one sequence after the embedding and after each layer, filled by forward when a workspace
+/// asks for it.
+struct LayerOutputs {
+  LayerOutputs(const model::ModelConfig& config, std::int64_t num_tokens);
+  /// Keeps rows of D values at their positions; `stage` is 0 for the embedding, else the layer's index + 1. One member
+  /// at a time.
+  void note(std::int64_t stage, std::span<const std::int32_t> positions, const float* x_ND);
+  base::Buffer x_LTD;  ///< fp32 [num_hidden_layers + 1, T, D]
+};
+
 /// The decoder-only transformer of model/config.h, written as a flat list of ops. Every function is SPMD (see
 /// ops/linear.h): all members of a team call it with the same arguments and their team's workspace. The numbers of a
 /// row depend on its sequence's tokens alone: not on the team, the plan's other rows, pages or chunks.
@@ -51,6 +61,7 @@ class Transformer {
     /// Before `logits` is asked for `num_columns` at once. No member of a team may be in a forward.
     void make_room_for_logits(std::int64_t num_columns);
     ObservedInputs* observed = nullptr;  ///< who calibrates looks on
+    LayerOutputs* outputs = nullptr;     ///< kept for `dump`
   };
   static constexpr std::int64_t kBlockRows = 64;
   static constexpr std::int64_t kLogitRows = 32;
