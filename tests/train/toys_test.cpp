@@ -1,4 +1,6 @@
 // A loss and a correction that the program does not have, added to its catalog and trained with.
+#include <torch/torch.h>  // first: its CHECK gives way to Catch2's
+
 #include <fstream>
 #include <string>
 #include <vector>
