@@ -377,7 +377,8 @@ void add_algorithm(List& list, const Catalog& catalog) {
     unset_by_choice(key, catalog.losses, [](const Recipe& recipe) { return recipe.algorithm.name; });
   };
   Section algorithm(list, "algorithm", &Recipe::algorithm);
-  algorithm.add("name", &A::name, word_of(catalog.losses), "the loss");
+  algorithm.add("name", &A::name, word_of(catalog.losses), "the loss").reset =
+      [word = catalog.losses.standard](Recipe& recipe) { recipe.algorithm.name = word; };
   of_loss(algorithm.add("clip_ratio_low", &A::clip_ratio_low, real(inside_0_to_1()), "ratios are clipped at 1 - this"));
   of_loss(algorithm.add("clip_ratio_high", &A::clip_ratio_high, real(positive()), "ratios are clipped at 1 + this"));
   of_loss(algorithm.add("clip_ratio_c", &A::clip_ratio_c, real(above_1_or_off()),
@@ -422,8 +423,10 @@ void add_correction(List& list, const Catalog& catalog) {
     unset_by_choice(key, catalog.corrections, [](const Recipe& recipe) { return recipe.rollout_correction.method; });
   };
   Section correction(list, "rollout_correction", &Recipe::rollout_correction);
-  correction.add("method", &C::method, word_of(catalog.corrections),
-                 "weight of a token for the gap between sampler and learner");
+  correction
+      .add("method", &C::method, word_of(catalog.corrections),
+           "weight of a token for the gap between sampler and learner")
+      .reset = [word = catalog.corrections.standard](Recipe& recipe) { recipe.rollout_correction.method = word; };
   of_method(correction.add("threshold", &C::threshold, real(at_least_1()),
                            "largest weight of a token, or largest ratio that is not rejected"));
   of_method(

@@ -107,8 +107,9 @@ TEST_CASE("what belongs to a mode's format, loss or method goes where another is
   CHECK(read("mode: qarl", {"quant.rollout.weights=int8"}).quant.activations == config::ActivationFormat::automatic);
   CHECK(read("mode: ais", {"algorithm.name=dapo"}).algorithm.loss_agg_mode == config::LossAggMode::token_mean);
   // What does contradict is said with the mode as its origin.
-  CHECK(
-      holds(fault("mode: qurl", {"algorithm.name=gspo"}), "mode qurl: rollout_correction.acr: expected grpo, dr_grpo"));
+  CHECK(holds(
+      fault("mode: qurl", {"algorithm.name=gspo"}),
+      "mode qurl: rollout_correction.acr: expected rollout_correction.acr false with algorithm.name gspo, got true"));
 }
 
 TEST_CASE("a resolved recipe says where each value comes from, and reads as the same recipe") {

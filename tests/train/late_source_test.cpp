@@ -78,7 +78,7 @@ TEST_CASE("the same recipe trains on rollouts of the step and on rollouts that a
 
   const double on_time_digest = sum_of_weights(on_time->learner);
   CAPTURE(on_time_digest);
-  CHECK(test::close(on_time_digest, kOnTimeDigest, kDigestTolerance, 0));
+  CHECK(test::close(on_time_digest, kOnTimeDigest, 0, kDigestTolerance));
 
   double digests[2] = {};
   for (const bool overlap : {false, true}) {
@@ -91,7 +91,7 @@ TEST_CASE("the same recipe trains on rollouts of the step and on rollouts that a
     CHECK(late->state.policy_version == on_time->state.policy_version);
     CHECK(late->state.prompts_drawn == on_time->state.prompts_drawn);
     digests[overlap ? 1 : 0] = sum_of_weights(late->learner);
-    CHECK(test::close(digests[0], kLateDigest, kDigestTolerance, 0));
+    CHECK(test::close(digests[0], kLateDigest, 0, kDigestTolerance));
   }
   CHECK(digests[0] == digests[1]);  // bit for bit
 }

@@ -10,7 +10,7 @@ torch::Tensor sequence_ratio(const SurrogateInput& input, bool token_form) {
 }
 
 std::vector<config::Limit> limits_of_sequence_ratios() {
-  return {{"algorithm.clip_ratio_c", {"0"}, "the dual clip bounds a token's ratio: set it to 0"},
+  return {{"algorithm.clip_ratio_c", {"0.0"}, "the dual clip bounds a token's ratio: set it to 0"},
           {"algorithm.loss_agg_mode",
            {"seq-mean-token-mean"},
            "the surrogate belongs to the sequence and its mean goes over sequences: set it to null"},
