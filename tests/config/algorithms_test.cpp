@@ -66,7 +66,7 @@ TEST_CASE("losses, corrections and their settings that have no meaning together 
        "expected no algorithm.clip_ratio_low with algorithm.name tbpo, got 0.1"},
       {"{name: tbpo, clip_ratio_high: 0.1}", "method: none", "its bands are algorithm.tbpo"},
       {"{name: gspo, clip_ratio_c: 3}", "method: none",
-       "expected algorithm.clip_ratio_c 0 with algorithm.name gspo, got 3"},
+       "expected algorithm.clip_ratio_c 0.0 with algorithm.name gspo, got 3"},
       {"{name: gspo, loss_agg_mode: token-mean}", "method: none",
        "seq-mean-token-mean with algorithm.name gspo, got token-mean"},
       {"{name: grpo, tbpo: {neg_seq_clip_ratio_high: 0.1}}", "method: none", "algorithm.name tbpo beside"},
