@@ -577,45 +577,12 @@ List declare(const Catalog& catalog) {
 
 }  // namespace
 
-std::vector<std::pair<std::string, VerifierName>> verifier_names() {
-  return {{"countdown", VerifierName::countdown}, {"math", VerifierName::math}, {"sudoku", VerifierName::sudoku}};
-}
-
-std::vector<std::pair<std::string, MathProfile>> math_profiles() {
-  using P = MathProfile;
-  return {{"auto", P::automatic},         {"boxed", P::boxed},           {"gsm8k", P::gsm8k},
-          {"answer_is", P::answer_is},    {"answer_tag", P::answer_tag}, {"text", P::text},
-          {"last_number", P::last_number}};
-}
-
-std::vector<std::pair<std::string, AnswerForm>> answer_forms() {
-  return {{"any", AnswerForm::any}, {"value", AnswerForm::value}};
-}
-
 Keys::Keys(Catalog catalog) : catalog_(std::move(catalog)) {
   defaults_.keys = this;
   defaults_.algorithm.name = catalog_.losses.standard;
   defaults_.rollout_correction.method = catalog_.corrections.standard;
   all_ = declare(catalog_);
   for (const Key& key : all_) names_.push_back(key.name);
-}
-
-const Key* Keys::find(std::string_view name) const {
-  const auto found = std::find_if(all_.begin(), all_.end(), [&](const Key& key) { return key.name == name; });
-  return found == all_.end() ? nullptr : &*found;
-}
-
-bool Keys::is_section(std::string_view name) const {
-  return std::any_of(names_.begin(), names_.end(), [&](const std::string& key) {
-    return name.empty() || (key.size() > name.size() && key.starts_with(name) && key[name.size()] == '.');
-  });
-}
-
-std::vector<Selector> selectors_of(const Recipe& recipe) {
-  const Catalog& catalog = recipe.keys->catalog();
-  return {{"mode", &catalog.modes, &recipe.mode},
-          {"algorithm.name", &catalog.losses, &recipe.algorithm.name},
-          {"rollout_correction.method", &catalog.corrections, &recipe.rollout_correction.method}};
 }
 
 }  // namespace qrl::config

@@ -246,6 +246,10 @@ TEST_CASE("qrl-bench: a wrong command line is named with exit code 2, and --help
   const test::Outcome help = test::run_command(QRL_BINARY_DIR "/qrl-bench --help");
   CHECK(help.exit_code == 0);
   CHECK(help.output.find("tokenizer") != std::string::npos);
+  const test::Outcome step = test::run_command(QRL_BINARY_DIR "/qrl-bench step --help");
+  CHECK(step.exit_code == 0);
+  CHECK(step.output.find("INT:INT") == std::string::npos);
+  CHECK(step.output.find("=3 ") != std::string::npos);
 }
 
 TEST_CASE("qrl-train bench names scripts/bench in one line, whatever follows") {

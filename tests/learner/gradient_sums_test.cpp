@@ -1,6 +1,7 @@
 // Sums over ranks that begin while the backward pass goes on: the bits of those that wait for it.
 #include <mutex>
 
+#include "learner/choices.h"
 #include "learner/learner.h"
 #include "learner/ranks.h"
 #include "learner/support.h"
@@ -73,7 +74,7 @@ Outcome train(const Way& way, bool sharded, int num_ranks, const Early& early) {
       learner.publish(snapshot, step);
       for (const types::MicroBatch& batch : batches[rank]) {
         const bool is_last = early(world.rank()) && &batch == &batches[rank].back();
-        learner.accumulate(batch, counts, {}, {1.0F}, is_last);
+        learner.accumulate(batch, counts, test::policy_options(), {1.0F}, is_last);
       }
       outcome.norms[rank] = learner.update().metrics.at("actor/grad_norm");
     }
@@ -111,7 +112,7 @@ TEST_CASE("a layer's gradients are summed when the last backward pass is done, a
         Learner learner(config, test::tiny_weights(config), way.options, world);
         model::Snapshot snapshot(config, quant::Format::int8);
         learner.publish(snapshot, 0);
-        learner.accumulate(batches[rank], test::count(batches), {}, {1.0F}, is_last);
+        learner.accumulate(batches[rank], test::count(batches), test::policy_options(), {1.0F}, is_last);
         gradients[rank] = test::copy(learner.gradients());
         learner.update();
       });
@@ -135,7 +136,7 @@ TEST_CASE("nothing is accumulated between the last micro-batch and its update") 
   test::Ranks(2).run([&](dist::Collectives& world) {
     Learner learner(config, test::tiny_weights(config), test::options(), world);
     const auto accumulate = [&](bool is_last) {
-      learner.accumulate(batch, test::count({batch, batch}), {}, {1.0F}, is_last);
+      learner.accumulate(batch, test::count({batch, batch}), test::policy_options(), {1.0F}, is_last);
     };
     accumulate(false);
     accumulate(true);

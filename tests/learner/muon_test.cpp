@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/threads.h"
+#include "learner/choices.h"
 #include "learner/ranks.h"
 #include "learner/support.h"
 
@@ -48,7 +49,7 @@ std::vector<Named> train(int num_ranks, const learner::LearnerOptions& options) 
     Learner learner(config, test::tiny_weights(config), options, world);
     for (int step = 0; step < 3; ++step) {
       for (auto i = static_cast<std::size_t>(world.rank()); i < s.size(); i += static_cast<std::size_t>(num_ranks))
-        learner.accumulate(test::pack({s[i]}), counts, {}, {1.0F});
+        learner.accumulate(test::pack({s[i]}), counts, test::policy_options(), {1.0F});
       REQUIRE(learner.update().finite);
     }
     masters[static_cast<std::size_t>(world.rank())] = test::copy(learner.masters());
@@ -111,7 +112,7 @@ TEST_CASE("with Muon the layers' matrices are its own, everything else is AdamW'
     const model::ModelConfig config = test::tiny_config(true, false, false);
     Learner learner(config, test::tiny_weights(config), options, *world);
     const types::MicroBatch batch = test::pack(some_sequences());
-    learner.accumulate(batch, test::count({batch}), {}, {1.0F});
+    learner.accumulate(batch, test::count({batch}), test::policy_options(), {1.0F});
     learner.update();
     return std::pair{test::copy(learner.masters()), test::copy(learner.optimizer_state())};
   };
@@ -171,7 +172,7 @@ TEST_CASE("a restored Muon goes on with the same bits") {
   Learner learner(config, test::tiny_weights(config), muon(), *world);
   const types::MicroBatch batch = test::pack(some_sequences());
   const auto step = [&](Learner& one) {
-    one.accumulate(batch, test::count({batch}), {}, {1.0F});
+    one.accumulate(batch, test::count({batch}), test::policy_options(), {1.0F});
     one.update();
   };
   step(learner);

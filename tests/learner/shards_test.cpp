@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "learner/choices.h"
 #include "learner/learner.h"
 #include "learner/ranks.h"
 #include "learner/support.h"
@@ -69,7 +70,7 @@ void accumulate(Learner& learner, const dist::Collectives& world) {
   const std::vector<test::Sequence> s = some_sequences();
   const types::GlobalCounts counts = test::count({test::pack(s)});
   for (auto i = static_cast<std::size_t>(world.rank()); i < s.size(); i += static_cast<std::size_t>(world.size()))
-    learner.accumulate(test::pack({s[i]}), counts, {}, {1.0F});
+    learner.accumulate(test::pack({s[i]}), counts, test::policy_options(), {1.0F});
 }
 
 std::vector<float> decoded(const ops::PackedLinear& packed) {
