@@ -89,6 +89,18 @@ TEST_CASE("check_docs: relative links and their anchors resolve in the repositor
                       "[e](https://example.org/x#y) `[f](nowhere.md)` [g](src)\n")));
 }
 
+TEST_CASE("check_docs: a path in code exists, seen from the root or from the page") {
+  CHECK(contains(faults("Text.\n`src/b.h`\n"), "README.md:2: `src/b.h` names nothing in the repository"));
+  CHECK(contains(faults("`src/b.h --help`\n"), "`src/b.h` names nothing"));
+  CHECK(is_sound(faults("`src/a.h` `src/a` `src/NAME.h` `src/b.h` none `perf/mfu` `build/x`\n```\n`src/c.h`\n```\n",
+                        "CHANGELOG.md")));
+  CHECK(is_sound(faults("`src/a.h` `src/a` `src/NAME.h` `perf/mfu` `build/x`\n```\n`src/c.h`\n```\n")));
+  const std::map<std::string, std::string> own = {{"src/README.md", "`base/a` `base/b` `src/base/a.h`\n"},
+                                                  {"src/base/a.h", ""}};
+  CHECK(contains(check_files(own, "").output, "src/README.md:1: `base/b` names nothing"));
+  CHECK(contains(check_files(own, "").output, " 1 failures"));
+}
+
 TEST_CASE("check_docs: each page of docs is of one kind by its folder") {
   CHECK(contains(faults("# A\n", "docs/a.md"), "docs/a.md:1: expected a folder of docs for this page"));
   CHECK(contains(faults("# A\n", "docs/notes/a.md"), "docs/notes/a.md:1: docs/notes is no kind of page"));
