@@ -1,4 +1,4 @@
-// Owns what is said of countdown rows of a data file that have no solution. Knows nothing of how a file is read.
+// Owns the report on countdown rows of a data file that have no solution. Knows nothing of how a file is read.
 #pragma once
 
 #include <string>

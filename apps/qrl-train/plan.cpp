@@ -96,7 +96,7 @@ void describe_memory(const config::Recipe& recipe, const model::ModelConfig& con
   const bool shared = recipe.trainer.zero_stage > 0 && num_ranks > 1;
   std::printf("memory per device (%d %s, each with the whole model%s)\n", num_ranks,
               num_ranks == 1 ? "process" : "processes",
-              shared ? " but for its share of masters and moments: here the largest share" : "");
+              shared ? " except for its share of masters and moments: here the largest share" : "");
   if (shared && recipe.sft.steps > 0)
     std::printf("  the cold start is the first rank's alone, with all masters and moments: plan it with one process\n");
   const std::vector<train::MemoryPart> parts = train::estimate_memory(recipe, config, num_ranks);

@@ -7,7 +7,7 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 /// Four e4m3 codes as fp16, exact, NaN too: the first two, then the others. fp16, as there is an instruction for it
 /// from compute capability 8.9 on; before that exponent and significand in their place are the number times 2^-8,
-/// subnormal numbers too, but for NaN, whose exponent is then raised.
+/// subnormal numbers too, except for NaN, whose exponent is then raised.
 QRL_DEVICE void widen_fp8(std::uint32_t word, std::uint32_t& pair_01, std::uint32_t& pair_23) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
   asm("{.reg .b16 low, high; mov.b32 {low, high}, %2; cvt.rn.f16x2.e4m3x2 %0, low; cvt.rn.f16x2.e4m3x2 %1, high;}"

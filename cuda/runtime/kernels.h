@@ -155,7 +155,7 @@ struct AttentionWork {
 };
 
 /// Causal attention of each row's q heads over its pages, softmax scale 1/sqrt(E). What meets the codes is the CPU's
-/// (ops/paged_attention.h) but for e4m3's:
+/// (ops/paged_attention.h) except for e4m3's:
 /// - bf16: queries and weights rounded to bf16 (the weights before they are summed); exact products, fp32 sums (the
 ///   matrix unit's order, with its rounding).
 /// - fp8_e4m3: the same in fp16, which holds the codes exactly; queries times a power of two. A weight below 2⁻¹⁴ of
@@ -168,10 +168,10 @@ struct AttentionWork {
 /// Scales, scores, softmax and its denominator are fp32. Positions are taken in chunks of kAttentionChunk: a chunk's
 /// weights are exp(score − its largest), its four warps' sums are added in pairs, and chunks are joined in segments of
 /// kSegmentChunks, in order, in fp32. So neither plan, page order nor the
-/// other rows of a tick change a bit, but for a value that is NaN in bf16 or e4m3: it makes NaN of all rows of a tile
-/// that comes to its position, as 0 · NaN is. int8's scores are the CPU's bits; up to 128 positions, the CPU's span,
-/// bf16 pages differ from it by the order of sums alone; e4m3's by 3 bits of queries and weights, which the CPU rounds
-/// to bf16.
+/// other rows of a tick change a bit, except for a value that is NaN in bf16 or e4m3: it makes NaN of all rows of a
+/// tile that comes to its position, as 0 · NaN is. int8's scores are the CPU's bits; up to 128 positions, the CPU's
+/// span, bf16 pages differ from it by the order of sums alone; e4m3's by 3 bits of queries and weights, which the CPU
+/// rounds to bf16.
 struct AttentionTask {
   const float* q;
   std::int64_t num_heads;

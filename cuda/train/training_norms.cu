@@ -63,7 +63,7 @@ struct AddNormGradientWork {
   float *gain_sums, *bias_sums;
 };
 
-/// A block takes kStretch rows after one another, a thread the same columns of all of them. With x̂ = sum / rms:
+/// A block takes kSegment rows after one another, a thread the same columns of all of them. With x̂ = sum / rms:
 /// d_sum = (dx̂ − x̂ · mean(dx̂ · x̂)) / rms and what later layers ask of the sum.
 template <int kRun>
 QRL_KERNEL void add_norm_gradient_kernel(AddNormGradientWork work) {
@@ -150,15 +150,15 @@ std::int64_t add_norm_scratch_floats(std::int64_t num_rows, std::int64_t width, 
 }
 
 void add_norm_gradient(const AddNormGradientTask& task, const Stream& stream) {
-  const std::int64_t stretches = ceil_div(task.num_rows, kSegment);
+  const std::int64_t segments = ceil_div(task.num_rows, kSegment);
   const bool has_bias = task.d_bias != nullptr;
-  const AddNormGradientWork work{task, task.scratch, has_bias ? task.scratch + stretches * task.width : nullptr};
+  const AddNormGradientWork work{task, task.scratch, has_bias ? task.scratch + segments * task.width : nullptr};
   const bool words = task.width % 8 == 0 && has_words(task.sum) && has_words(task.d_out) && has_words(task.d_sum) &&
                      has_words(task.d_x) && has_words(task.d_branch) && has_words(task.gain) && has_words(task.scratch);
-  launch(words ? add_norm_gradient_kernel<8> : add_norm_gradient_kernel<1>, {stretches}, kThreads,
+  launch(words ? add_norm_gradient_kernel<8> : add_norm_gradient_kernel<1>, {segments}, kThreads,
          shared_bytes_of(task.width, has_bias ? 2 : 1), stream, work);
-  add_column_sums({work.gain_sums, stretches, task.width, task.width, task.d_gain}, stream);
-  if (has_bias) add_column_sums({work.bias_sums, stretches, task.width, task.width, task.d_bias}, stream);
+  add_column_sums({work.gain_sums, segments, task.width, task.width, task.d_gain}, stream);
+  if (has_bias) add_column_sums({work.bias_sums, segments, task.width, task.width, task.d_bias}, stream);
 }
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -173,7 +173,7 @@ struct OfHeads {
   HeadLanes lanes;
 };
 
-/// A block takes kStretch rows of some heads.
+/// A block takes kSegment rows of some heads.
 template <bool kWords>
 QRL_KERNEL void qkv_kernel(OfHeads<QkvTask> work) {
   wait_for_kernel_before();
@@ -381,15 +381,15 @@ void qkv_gradient(const QkvGradientTask& task, const Stream& stream) {
   const bool words = has_words(t) && has_words(task.d_q) && has_words(task.d_k) && has_words(task.d_v) &&
                      has_words(task.d_qkv) && (!has_norms || has_words(task.qkv));
   const HeadLanes at = head_lanes(t, words);
-  const std::int64_t stretches = num_segments(t), columns = t.num_columns();
-  const Scratch sums{task.scratch, task.scratch + (t.bias != nullptr ? stretches * columns : 0)};
+  const std::int64_t segments = num_segments(t), columns = t.num_columns();
+  const Scratch sums{task.scratch, task.scratch + (t.bias != nullptr ? segments * columns : 0)};
   const auto kernel = words ? (has_norms ? qkv_gradient_kernel<true, true> : qkv_gradient_kernel<true, false>)
                             : (has_norms ? qkv_gradient_kernel<false, true> : qkv_gradient_kernel<false, false>);
   const auto of_heads = has_norms ? static_cast<std::size_t>(at.heads_per_block * t.head_dim) * sizeof(float) : 0;
-  launch(kernel, {stretches, at.num_groups}, at.threads(), of_heads, stream, QkvGradientWork{task, at, sums});
-  if (t.bias != nullptr) add_column_sums({sums.bias, stretches, columns, columns, task.d_bias}, stream);
+  launch(kernel, {segments, at.num_groups}, at.threads(), of_heads, stream, QkvGradientWork{task, at, sums});
+  if (t.bias != nullptr) add_column_sums({sums.bias, segments, columns, columns, task.d_bias}, stream);
   if (!has_norms) return;
-  const std::int64_t blocks = stretches * at.num_groups, width = 2 * t.head_dim;
+  const std::int64_t blocks = segments * at.num_groups, width = 2 * t.head_dim;
   add_column_sums({sums.gains, blocks, width, t.head_dim, task.d_q_gain}, stream);
   add_column_sums({sums.gains + t.head_dim, blocks, width, t.head_dim, task.d_k_gain}, stream);
 }

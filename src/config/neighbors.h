@@ -1,4 +1,4 @@
-// Owns what is said about a key that does not exist: the nearest key of ours, and what veRL, TRL and OpenRLHF call by
+// Owns the answer about a key that does not exist: the nearest key of ours, and what veRL, TRL and OpenRLHF call by
 // that name. Advice only: no name is ever accepted for another.
 #pragma once
 

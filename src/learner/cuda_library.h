@@ -13,7 +13,7 @@ namespace qrl::learner {
 /// LibTorch's operations to those that give the same bits each time. Any number of calls, from one thread, the first
 /// before any engine of cuda/ is made: the cuBLASLt that comes first into a process is everybody's. Its path and
 /// version are logged. An input error where the library, something it needs, a driver or a GPU is missing. Makes device
-/// `number` of those that CUDA_VISIBLE_DEVICES leaves, counted round and round, the one in use, and returns which it
+/// `number` of those that CUDA_VISIBLE_DEVICES leaves, counted round-robin, the one in use, and returns which it
 /// is.
 int load_cuda_library(int number);
 

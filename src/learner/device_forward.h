@@ -37,7 +37,7 @@ Tensor device_hidden_states(const PolicyWeights& weights, const model::ModelConf
 /// the rounding.
 Tensor device_linear(const Tensor& x, const Weight& weight, std::optional<quant::Format> format = {});
 
-/// quant::round_activations of each row, in fp32, but for ties: fp32 [N, in] as quantized values of the format would
+/// quant::round_activations of each row, in fp32, except for ties: fp32 [N, in] as quantized values of the format would
 /// keep it.
 Tensor rounded_activations(const Tensor& x, quant::Format format);
 

@@ -100,7 +100,7 @@ base::LibraryReport nccl_report(int version, const base::SharedLibrary& library)
   report.why = library.why;
   report.what_to_do = "`QRL_TORCH_CUDA=on scripts/setup` fetches it; pip's nvidia-nccl-cu13 has it, too";
   if (library.handle == nullptr) return report;
-  // Before 2.9 a version's parts are one digit each but for the first.
+  // Before 2.9 a version's parts are one digit each except for the first.
   const int scale = version < 10000 ? 1000 : 10000;
   const auto text = [&](int major, int minor, int patch) {
     return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(patch);

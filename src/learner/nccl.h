@@ -9,7 +9,7 @@
 
 namespace qrl::learner {
 
-/// By NCCL on `device`, which is this rank's alone; `world` tells who they are and lends its time limit, and must
+/// By NCCL on `device`, which is this rank's alone; `world` names the ranks and gives its time limit, and must
 /// outlive it. Sums are fp32, in an order that NCCL chooses by topology and size: the same bits on every rank and each
 /// time, not those of another number of ranks or of host memory. Sums and copies run in a stream of their own, beside
 /// what the device does after they began; what waits for them waits no longer than the limit: then the job ends.

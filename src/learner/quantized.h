@@ -34,7 +34,7 @@ struct Quantized {
 /// backward int8: dY is quantized as well, once a token (with Ŵ's scales on it) for dX and once an output channel (with
 /// X̂'s scales) for dYᵀ·X̂, symmetric, nearest even, scale amax/127; sums are exact in int32 (our choice: no paper's).
 ///
-/// backward fp8_e4m3 (FP8-RL end to end; which blocks is DeepSeek-V3's choice, §3.3, but for its scales of powers of
+/// backward fp8_e4m3 (FP8-RL end to end; which blocks is DeepSeek-V3's choice, §3.3, except for its scales of powers of
 /// two): for dX, dY is quantized in e4m3, a scale (amax/448, fp32) a token and 128 outputs of a tensor; Ŵ's own
 /// quantized values and block scales are read transposed. For dYᵀ·X̂, both are quantized a scale a column and 128 tokens
 /// of the micro-batch: dY from fp32, X̂ from what its quantized values stand for, since these are what the forward pass

@@ -154,7 +154,7 @@ double required_rope_number(const Json& value, const char* key, double min, cons
   return *number;
 }
 
-/// One of rope_scaling and rope_parameters, but for rope_theta.
+/// One of rope_scaling and rope_parameters, except for rope_theta.
 RopeScaling read_rope_scaling(const Reader& reader, const std::string& key, const Json& value) {
   const std::string where = reader.at(key);
   Json type = "default";
@@ -276,7 +276,7 @@ DType read_dtype(const Reader& reader) {
   return DType::bf16;
 }
 
-/// What is said of weights in half precision, which read_dtype takes for bfloat16; "" of others.
+/// The report on weights in half precision, which read_dtype takes for bfloat16; "" of others.
 std::string float16_note(std::string_view json_text, const std::string& where) {
   const Reader reader(json_text, where);
   const Json* dtype = reader.find("dtype");
@@ -367,7 +367,8 @@ std::string join(const std::vector<std::string>& names) {
   return text;
 }
 
-/// Qwen2's class has biases on q, k and v, whatever is said; the others have them there and on o where it is said.
+/// Qwen2's class has biases on q, k and v, whatever the config states; the others have them there and on o where it
+/// states so.
 void read_attention_bias(const Reader& reader, ModelConfig& config) {
   if (config.family == Family::qwen2) {
     reader.require_only("attention_bias", true);

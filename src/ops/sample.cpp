@@ -132,7 +132,7 @@ void RowSummary::begin(float temperature) {
 }
 
 void RowSummary::take(const float* logits, std::int64_t count) {
-  QRL_INVARIANT(num_taken_ % kSampleBlock == 0, "sample", "whole blocks of logits but for the last",
+  QRL_INVARIANT(num_taken_ % kSampleBlock == 0, "sample", "whole blocks of logits except for the last",
                 std::to_string(num_taken_) + " so far");
   for (std::int64_t begin = 0; begin < count; begin += kSampleBlock) {
     const std::int64_t size = std::min(kSampleBlock, count - begin);

@@ -28,7 +28,7 @@ class RowSummary {
  public:
   /// A new row. temperature as in SampleParams.
   void begin(float temperature);
-  /// The row's next logits, fp32: a multiple of kSampleBlock but for the last ones.
+  /// The row's next logits, fp32: a multiple of kSampleBlock except for the last ones.
   void take(const float* logits, std::int64_t count);
   /// After the last logits: an internal error unless one of them was finite and none NaN or +inf.
   void end();

@@ -35,7 +35,7 @@ Term joined(const Term& a, char op, const Term& b) {
   return {wrapped(a.text, left) + op + wrapped(b.text, right), op};
 }
 
-/// Two halves of an operation: `first` and `second` are its operands, or the other way round where `swapped`.
+/// Two halves of an operation: `first` and `second` are its operands, or reversed where `swapped`.
 struct Operation {
   char op;
   bool swapped;

@@ -29,7 +29,7 @@ nlohmann::json bench(const std::string& arguments) {
   return nlohmann::json::parse(outcome.output.substr(last == std::string::npos ? 0 : last + 1));
 }
 
-/// Figures of a benchmark's JSON are computed from others of it: they agree but for the rounding of doubles.
+/// Figures of a benchmark's JSON are computed from others of it: they agree except for the rounding of doubles.
 void same(double figure, double want) { CHECK(test::close(figure, want, 0, 1e-9)); }
 
 /// Forward and backward of two groups of 2 samples: 8 prompt tokens, of which 7 are there once, and 4 new ones.

@@ -220,7 +220,7 @@ inline std::vector<float> on_cpu(const Pool& pool, const Rows& rows, const std::
   return context;
 }
 
-/// Exact but for fp64, of the quantized values and scales that are on the device.
+/// Exact except for fp64, of the quantized values and scales that are on the device.
 inline std::vector<float> in_fp64(const Pool& pool, const Rows& rows, const std::vector<float>& q) {
   const ops::HeadShape& heads = pool.heads;
   const auto width = static_cast<std::size_t>(heads.head_dim);

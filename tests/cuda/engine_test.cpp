@@ -72,7 +72,7 @@ double rms_of_difference(const std::vector<float>& a, const std::vector<float>& 
 
 }  // namespace
 
-TEST_CASE("the processes of a machine take its devices round and round") {
+TEST_CASE("the processes of a machine take its devices round-robin") {
   const auto device = cuda::test::find_device();
   if (!device) return;
   const model::ModelConfig config = decoder::test::tiny_config();

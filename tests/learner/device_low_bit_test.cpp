@@ -216,8 +216,8 @@ void compare_layers(base::Device device) {
       CHECK(relative(in_use.d_w, want.d_w) < 6e-3);
       CHECK(relative(in_use.d_x, want.d_x) > 1e-4);
       if (format == Format::fp8_block128) {
-        // fp32 out of the same codes, but for gradients at a tie whose scale LibTorch has rounded otherwise; then, from
-        // gradients that arrive as bf16, operands rounded to it.
+        // fp32 out of the same codes, except for gradients at a tie whose scale LibTorch has rounded otherwise; then,
+        // from gradients that arrive as bf16, operands rounded to it.
         const auto fp8 = LearnerBackward::fp8_e4m3;
         const Gradients want_fp8 = on_cpu(d_y, fp8), got_fp8 = there(exact, torch::kFloat32, fp8),
                         in_use_fp8 = there(rounded, torch::kBFloat16, fp8);

@@ -371,7 +371,7 @@ void check_state(const LearnerOptions& how) {
   }
 }
 
-/// Two ranks, whether each has all masters or its share, end where one does but for the order of sums.
+/// Two ranks, whether each has all masters or its share, end where one does except for the order of sums.
 void check_ranks(const LearnerOptions& how) {
   const model::ModelConfig config = families()[0].config;
   const std::vector<MicroBatch> batches = shared_prefixes();
@@ -448,13 +448,13 @@ void check_all(const LearnerOptions& how) {
 
 }  // namespace
 
-TEST_CASE("a learner out of LibTorch's operations is the one of src/ops but for its roundings") {
+TEST_CASE("a learner out of LibTorch's operations is the one of src/ops except for its roundings") {
   LearnerOptions how = test::options();
   how.torch_ops = true;
   check_all(how);
 }
 
-TEST_CASE("a learner on a GPU is the one on the CPU but for its roundings", "[gpu]") {
+TEST_CASE("a learner on a GPU is the one on the CPU except for its roundings", "[gpu]") {
   LearnerOptions how = test::options();
   how.device = base::Device::cuda;
   try {

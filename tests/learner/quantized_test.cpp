@@ -368,7 +368,7 @@ TEST_CASE(
   double most = 0;
   for (std::size_t i = 0; i < want.size(); ++i) most = std::max(most, std::abs(static_cast<double>(got[i]) - want[i]));
   CHECK(most < 0.05);  // a code by one, here and there
-  // The codes themselves: the same but for ratios at a tie.
+  // The codes themselves: the same except for ratios at a tie.
   std::int64_t differ = 0, count = 0;
   const auto compare = [&](const ops::PackedLinear& a, const ops::PackedLinear& b) {
     const auto* x = static_cast<const std::int8_t*>(a.panels.view().data);

@@ -88,7 +88,7 @@ TEST_CASE("judge ends at a row that is none, after the verdicts before it") {
   CHECK(judge("--verifier sudoku --profile boxed", good).exit_code == 2);
 }
 
-TEST_CASE("judge reads rows as strictly as training data, but for gold answers that cannot be judged by") {
+TEST_CASE("judge reads rows as strictly as training data, except for gold answers that cannot be judged by") {
   std::string deep = R"({"ground_truth":"5","response":)" + std::string(100'000, '[') + std::string(100'000, ']') + "}";
   CHECK(judge("--verifier math", deep).exit_code == 2);
   CHECK(judge("--verifier math", R"({"response":"1","response":"2","ground_truth":"2"})").exit_code == 2);

@@ -36,14 +36,14 @@ const AddedToken* AddedTokens::match(std::string_view text, std::size_t at, std:
   return nullptr;
 }
 
-std::vector<AddedTokens::Part> AddedTokens::split(std::string_view text, const std::vector<Stretch>& trusted) const {
+std::vector<AddedTokens::Part> AddedTokens::split(std::string_view text, const std::vector<TextRange>& trusted) const {
   std::vector<Part> parts;
   std::size_t done = 0;  // bytes that the parts so far hold
-  auto stretch = trusted.begin();
+  auto range = trusted.begin();
   for (std::size_t at = tokens_.empty() ? text.size() : 0; at < text.size();) {
-    while (stretch != trusted.end() && stretch->end <= at) ++stretch;
-    const bool is_trusted = stretch != trusted.end() && stretch->begin <= at;
-    const AddedToken* token = match(text, at, is_trusted ? stretch->end : 0);
+    while (range != trusted.end() && range->end <= at) ++range;
+    const bool is_trusted = range != trusted.end() && range->begin <= at;
+    const AddedToken* token = match(text, at, is_trusted ? range->end : 0);
     if (token == nullptr) {
       ++at;
       continue;

@@ -21,8 +21,8 @@ struct AddedToken {
   bool normalized = false;   ///< looked for after normalization
 };
 
-/// A stretch of a text: bytes begin … end − 1.
-struct Stretch {
+/// A range of a text: bytes begin … end − 1.
+struct TextRange {
   std::size_t begin = 0;
   std::size_t end = 0;
 };
@@ -34,14 +34,14 @@ class AddedTokens {
   AddedTokens() = default;
   explicit AddedTokens(std::vector<AddedToken> tokens);
 
-  /// Cuts `text`, valid UTF-8 or not, in order into stretches of plain text and tokens (id −1 and the id). `trusted`
+  /// Cuts `text`, valid UTF-8 or not, in order into ranges of plain text and tokens (id −1 and the id). `trusted`
   /// lists, in order and apart from each other, where tokens may be found; outside of them only tokens of white space
   /// alone, which control nothing (Phi-2's indents), are.
   struct Part {
-    Stretch stretch;
+    TextRange range;
     types::TokenId id = -1;
   };
-  std::vector<Part> split(std::string_view text, const std::vector<Stretch>& trusted) const;
+  std::vector<Part> split(std::string_view text, const std::vector<TextRange>& trusted) const;
 
  private:
   const AddedToken* match(std::string_view text, std::size_t at, std::size_t trusted_end) const;

@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t kMaxPattern_bytes = 10'000;
 /// White_Space as Oniguruma's \s has it; PCRE2's own \s adds U+180E.
 constexpr std::string_view kSpaces = R"(\t-\r\x{85}\p{Z})";
-/// Those of which the two engines' tables agree but for newer characters: not C and Cn, to which these then belong.
+/// Those of which the two engines' tables agree except for newer characters: not C and Cn, to which these then belong.
 constexpr std::array<std::string_view, 35> kCategories = {
     "L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mn", "Mc", "Me", "N",  "Nd", "Nl", "No", "P",  "Pc", "Pd", "Ps",
     "Pe", "Pi", "Pf", "Po", "S",  "Sm", "Sc", "Sk", "So", "Z",  "Zs", "Zl", "Zp", "Cc", "Cf", "Co", "Cs"};

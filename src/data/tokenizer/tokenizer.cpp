@@ -29,30 +29,30 @@ class Encoding {
  public:
   explicit Encoding(const TokenizerParts& parts) : parts_(parts) {}
 
-  std::vector<TokenId> run(std::string_view text, const std::vector<Stretch>& trusted) {
+  std::vector<TokenId> run(std::string_view text, const std::vector<TextRange>& trusted) {
     ids_.reserve(text.size() / 3 + 8);
     for (const auto& part : parts_.added_before_nfc.split(text, trusted)) {
       if (part.id >= 0) ids_.push_back(part.id);
-      else normalized(text, part.stretch, trusted);
+      else normalized(text, part.range, trusted);
     }
     return std::move(ids_);
   }
 
  private:
-  void normalized(std::string_view text, Stretch stretch, const std::vector<Stretch>& trusted) {
-    std::vector<Stretch> inside;
-    for (const Stretch& part : trusted) {
-      const Stretch cut{std::max(part.begin, stretch.begin), std::min(part.end, stretch.end)};
-      if (cut.begin < cut.end) inside.push_back({cut.begin - stretch.begin, cut.end - stretch.begin});
+  void normalized(std::string_view text, TextRange range, const std::vector<TextRange>& trusted) {
+    std::vector<TextRange> inside;
+    for (const TextRange& part : trusted) {
+      const TextRange cut{std::max(part.begin, range.begin), std::min(part.end, range.end)};
+      if (cut.begin < cut.end) inside.push_back({cut.begin - range.begin, cut.end - range.begin});
     }
-    text = text.substr(stretch.begin, stretch.end - stretch.begin);
+    text = text.substr(range.begin, range.end - range.begin);
     const bool is_valid = base::is_utf8(text);
     if (!parts_.nfc || (is_valid && is_nfc(text))) return added(text, inside, is_valid);
-    // Each trusted stretch and what lies between them by itself, so that it stays known where each ends.
+    // Each trusted range and what lies between them by itself, so that it stays known where each ends.
     std::string result;
-    std::vector<Stretch> moved;
+    std::vector<TextRange> moved;
     std::size_t done = 0;
-    for (const Stretch& part : inside) {
+    for (const TextRange& part : inside) {
       append_nfc(text.substr(done, part.begin - done), result);
       const std::size_t begin = result.size();
       append_nfc(text.substr(part.begin, part.end - part.begin), result);
@@ -73,10 +73,10 @@ class Encoding {
     }
   }
 
-  void added(std::string_view text, const std::vector<Stretch>& trusted, bool is_valid) {
+  void added(std::string_view text, const std::vector<TextRange>& trusted, bool is_valid) {
     for (const auto& part : parts_.added_after_nfc.split(text, trusted)) {
       if (part.id >= 0) ids_.push_back(part.id);
-      else plain(text.substr(part.stretch.begin, part.stretch.end - part.stretch.begin), is_valid);
+      else plain(text.substr(part.range.begin, part.range.end - part.range.begin), is_valid);
     }
   }
   void plain(std::string_view text, bool is_valid) {
@@ -144,13 +144,13 @@ std::vector<TokenId> Tokenizer::encode_trusted(std::string_view text) const {
 
 std::vector<TokenId> Tokenizer::encode(std::span<const TextPart> parts) const {
   std::string text;
-  std::vector<Stretch> trusted;
+  std::vector<TextRange> trusted;
   for (const TextPart& part : parts) {
-    const Stretch stretch{text.size(), text.size() + part.text.size()};
+    const TextRange range{text.size(), text.size() + part.text.size()};
     text += part.text;
     if (!part.parse_added_tokens || part.text.empty()) continue;
-    if (!trusted.empty() && trusted.back().end == stretch.begin) trusted.back().end = stretch.end;
-    else trusted.push_back(stretch);
+    if (!trusted.empty() && trusted.back().end == range.begin) trusted.back().end = range.end;
+    else trusted.push_back(range);
   }
   return Encoding(*parts_).run(text, trusted);
 }

@@ -21,7 +21,7 @@ const icu::Normalizer2& nfc() {
 
 icu::StringPiece piece_of(std::string_view text) { return {text.data(), static_cast<int32_t>(text.size())}; }
 
-/// Normalization works on stretches of at most this many bytes: ICU counts in 32 bits.
+/// Normalization works on ranges of at most this many bytes: ICU counts in 32 bits.
 constexpr std::size_t kMaxText_bytes = std::size_t{1} << 30;
 
 /// Below U+0300 every character is its own normal form and joins nothing, and these are the lead bytes below it.

@@ -127,8 +127,8 @@ TEST_CASE("a NaN or an infinity on one rank reaches every rank") {
 
 namespace {
 
-/// Uneven parts with gaps between them, in no order: rank r owns some small ones and one of large + r elements, but for
-/// the last rank, which owns none.
+/// Uneven parts with gaps between them, in no order: rank r owns some small ones and one of large + r elements, except
+/// for the last rank, which owns none.
 std::vector<qrl::dist::Part> uneven_parts(std::size_t large, std::size_t& size) {
   std::vector<qrl::dist::Part> parts;
   size = 3;
