@@ -30,7 +30,7 @@ double ceiling_of(quant::Format format, const ops::Ceilings& ceilings) {
   const quant::Element activations = spec(format).activations;
   return activations == quant::Element::int8  ? ceilings.int8_ops_per_s
          : activations == quant::Element::f32 ? ceilings.f32_flops_per_s
-                                           : ceilings.bf16_flops_per_s;
+                                              : ceilings.bf16_flops_per_s;
 }
 
 double least_tick_s(const model::Snapshot& snapshot, const DecodeTick& tick, const ops::Ceilings& ceilings) {
