@@ -164,7 +164,7 @@ TEST_CASE("a loss that was not resolved is refused") {
   const model::ModelConfig config = test::tiny_config();
   Learner learner(config, test::tiny_weights(config), test::options(), *world);
   const MicroBatch batch = test::pack(some_sequences());
-  CHECK_THROWS_WITH(learner.accumulate(batch, test::count({batch}), test::policy_options(), {1.0F}),
+  CHECK_THROWS_WITH(learner.accumulate(batch, test::count({batch}), learner::LossOptions(), {1.0F}),
                     Catch::Contains("a loss and a correction"));
 }
 
