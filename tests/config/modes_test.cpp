@@ -106,7 +106,7 @@ TEST_CASE("what belongs to a mode's format, loss or method goes where another is
   CHECK(has_acr(dapo));
   CHECK(read("mode: qarl", {"quant.rollout.weights=int8"}).quant.activations == config::ActivationFormat::automatic);
   CHECK(read("mode: ais", {"algorithm.name=dapo"}).algorithm.loss_agg_mode == config::LossAggMode::token_mean);
-  // What does contradict is said with the mode as its origin.
+  // A real contradiction is reported with the mode as its origin.
   CHECK(holds(
       fault("mode: qurl", {"algorithm.name=gspo"}),
       "mode qurl: rollout_correction.acr: expected rollout_correction.acr false with algorithm.name gspo, got true"));

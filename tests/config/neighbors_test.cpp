@@ -57,7 +57,7 @@ TEST_CASE("every key that a neighbor's advice names exists") {
   }
 }
 
-TEST_CASE("no neighbor is said to have no counterpart while a key has its name") {
+TEST_CASE("no neighbor is listed without a counterpart while a key has its name") {
   std::set<std::string> names;
   for (const std::string& key : train::keys().names()) names.insert(key.substr(key.rfind('.') + 1));
   for (const config::Neighbor& neighbor : config::neighbors(train::keys().catalog())) {

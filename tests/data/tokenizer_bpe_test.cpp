@@ -168,7 +168,7 @@ TEST_CASE("user text never becomes an added token, but white space, and parts ar
     const std::string whole = ours + user;
     for (const bool trusted : {false, true}) {
       const std::array<TextPart, 2> parts = {{{ours, trusted}, {user, trusted}}};
-      if (user.starts_with("\u0301")) continue;  // each part is normalised by itself
+      if (user.starts_with("\u0301")) continue;  // each part is normalized by itself
       REQUIRE(tokenizer.encode(parts) == (trusted ? tokenizer.encode_trusted(whole) : tokenizer.encode(whole)));
     }
   }

@@ -13,7 +13,7 @@ CHECK = HERE.parent.parent / "scripts" / "gpu" / "check"
 
 
 def check(folder, *arguments, fails="", script=CHECK):
-    # No python3 with transformers is asked for its speed: of the peers only what is said without them is looked at.
+    # No python3 with transformers is asked for its speed: of the peers only their messages without them are looked at.
     env = {**os.environ, "QRL_STAND_IN_FAILS": fails, "PATH": f"{folder}/path:{os.environ['PATH']}"}
     out = folder / "check.json"
     out.unlink(missing_ok=True)

@@ -151,7 +151,7 @@ TEST_CASE("a library that is not NCCL's is an input error") {
                     Catch::Matchers::Contains("ncclGetVersion"));
 }
 
-TEST_CASE("what NCCL fails in is said, not passed over") {
+TEST_CASE("what NCCL fails in is reported, not passed over") {
   test::Ranks(2).run([](dist::Collectives& world) {
     const auto ranks = by_stand_in(world);
     const torch::Tensor values = torch::zeros({4});

@@ -1,4 +1,4 @@
-// What is said about a config.json that is read otherwise than it stands there.
+// What is reported about a config.json that is read otherwise than it stands there.
 #include <fstream>
 #include <nlohmann/json.hpp>
 

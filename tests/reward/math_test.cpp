@@ -67,7 +67,7 @@ std::string spelled_out(const json& parts) {
 
 }  // namespace
 
-TEST_CASE("two different answers that are said to be equal are neither, whatever they are") {
+TEST_CASE("two different answers joined by an equals sign are neither, whatever they are") {
   constexpr std::pair<const char*, const char*> kOthers[] = {
       {"17", "\\{18\\}"},
       {"\\{17\\}", "\\{18\\}"},

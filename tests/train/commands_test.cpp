@@ -98,7 +98,7 @@ TEST_CASE("a KV cache that no machine holds is refused with the recipe's keys") 
           "rollout.kv_pages: expected a KV cache within the machine's");
 }
 
-TEST_CASE("memory that runs out is said, with what the recipe asks for") {
+TEST_CASE("memory that runs out is reported, with what the recipe asks for") {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   return test::skip("a sanitizer needs all addresses");
 #endif

@@ -1,4 +1,4 @@
-// What is said of data that can be read and make no sense: tasks without a solution, golds of another task.
+// What is reported of data that can be read and make no sense: tasks without a solution, golds of another task.
 #include <fstream>
 
 #include "support/catch.h"
