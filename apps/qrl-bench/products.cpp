@@ -19,22 +19,12 @@ struct BenchProductsArguments {
   bool candidates = false, json = false, dry_run = false;
 };
 
-std::vector<cuda::LayerMatrix> matrices_of(const model::ModelConfig& config) {
-  cuda::ModelShape shape;
-  shape.width = config.hidden_size;
-  shape.num_heads = config.num_attention_heads;
-  shape.num_kv_heads = config.num_key_value_heads;
-  shape.head_dim = config.head_dim;
-  shape.ffn = config.intermediate_size;
-  return cuda::layer_matrices(shape);
-}
-
 /// bf16 matmuls of few rows by every kernel that may compute them, and the table that qrl-train reads.
 void bench_candidates(const BenchProductsArguments& arguments) {
   const model::ModelConfig config = built_in_shape(arguments.shape);
   cuda::Bf16CandidateTask task;
   std::vector<std::string> names;
-  for (const cuda::LayerMatrix& matrix : matrices_of(config)) {
+  for (const cuda::LayerMatrix& matrix : cuda::layer_matrices(config)) {
     names.emplace_back(matrix.name);
     task.matrices.push_back({matrix.out, matrix.in, false});
   }
@@ -65,7 +55,7 @@ void bench_candidates(const BenchProductsArguments& arguments) {
 
 void bench_products(const BenchProductsArguments& arguments) {
   const model::ModelConfig config = built_in_shape(arguments.shape);
-  const std::vector<cuda::LayerMatrix> matrices = matrices_of(config);
+  const std::vector<cuda::LayerMatrix> matrices = cuda::layer_matrices(config);
   Json result = {{"bench", "products"}, {"shape", arguments.shape}, {"weights", arguments.format}};
   if (arguments.dry_run) {
     result["dry_run"] = true;

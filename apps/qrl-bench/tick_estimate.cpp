@@ -109,16 +109,19 @@ InnerLoops read_inner_loops(const std::string& file, const std::string& format) 
 
 TickEstimate estimate_tick(const cuda::TickSpeedTask& task, std::int64_t batch, std::int64_t context,
                            const InnerLoops& loops, const GpuFigures& gpu) {
-  const cuda::ModelShape& shape = task.options.shape;
-  const auto layers = static_cast<double>(shape.num_layers);
+  const model::ModelConfig& config = task.options.model;
+  const auto layers = static_cast<double>(config.num_hidden_layers);
   const bool of_8_bits = quant::spec(task.format).activations != quant::Element::bf16;
   TickEstimate estimate;
-  for (const cuda::LayerMatrix& matrix : cuda::layer_matrices(shape)) {
+  std::int64_t largest = 0;
+  for (const cuda::LayerMatrix& matrix : cuda::layer_matrices(config)) {
     const MatmulEstimate one = estimate_matmul(task.format, matrix, batch, loops, gpu);
     estimate.matmul_s += layers * one.seconds;
-    if (matrix.name == "gate_up") estimate.bound = one.bound;
+    if (matrix.out * matrix.in <= largest) continue;
+    largest = matrix.out * matrix.in;
+    estimate.bound = one.bound;
   }
-  const cuda::LayerMatrix lm_head{"lm_head", shape.vocab_size, shape.width};
+  const cuda::LayerMatrix lm_head{"lm_head", config.vocab_size, config.hidden_size};
   estimate.matmul_s += estimate_matmul(quant::Format::bf16, lm_head, batch, loops, gpu).seconds;
   const cuda::TickSpeed work = cuda::count_tick_work(task, batch, context),
                         without_kv = cuda::count_tick_work(task, batch, 0);

@@ -26,7 +26,7 @@ InnerLoops read_inner_loops(const std::string& file, const std::string& format);
 struct TickEstimate {
   double tick_s = 0, matmul_s = 0;  ///< of it in matmuls, lm_head among them
   double limit_s = 0;               ///< the roofline: max(bytes / reading, operations / matrix units)
-  std::string bound;                ///< of gate_up, the largest: memory, issue slots, L2 or matrix units
+  std::string bound;                ///< of a layer's largest matrix: memory, issue slots, L2 or matrix units
 };
 TickEstimate estimate_tick(const cuda::TickSpeedTask& task, std::int64_t batch, std::int64_t context,
                            const InnerLoops& loops, const GpuFigures& gpu);

@@ -38,8 +38,6 @@ cuda::TickSpeedTask task_of(const BenchTicksArguments& arguments) {
   cuda::TickSpeedTask task;
   task.options = decoder::engine_options(config, options);
   task.format = gpu_format(arguments.format);
-  task.qk_norm = config.qk_norm;
-  task.qkv_bias = config.qkv_bias;
   task.batches = arguments.batches;
   task.contexts = arguments.contexts;
   return task;
@@ -47,7 +45,7 @@ cuda::TickSpeedTask task_of(const BenchTicksArguments& arguments) {
 
 void plan_ticks(const BenchTicksArguments& arguments) {
   const cuda::TickSpeedTask task = task_of(arguments);
-  const cuda::ModelShape& shape = task.options.shape;
+  const model::ModelConfig& config = task.options.model;
   Json result = {{"bench", "ticks"},
                  {"dry_run", true},
                  {"shape", arguments.shape},
@@ -55,9 +53,9 @@ void plan_ticks(const BenchTicksArguments& arguments) {
                  {"kv_cache", arguments.kv_format},
                  {"ceiling_matmul", std::to_string(task.matmul_size) + " x " + std::to_string(task.matmul_size)},
                  {"ceiling_pool_bytes", task.pool_bytes},
-                 {"lm_head_bytes", cuda::matrix_bytes(quant::Format::bf16, shape.vocab_size, shape.width)}};
+                 {"lm_head_bytes", cuda::matrix_bytes(quant::Format::bf16, config.vocab_size, config.hidden_size)}};
   for (const std::int64_t batch : arguments.batches) {
-    for (const cuda::LayerMatrix& matrix : cuda::layer_matrices(shape)) {
+    for (const cuda::LayerMatrix& matrix : cuda::layer_matrices(config)) {
       result["batch" + std::to_string(batch) + "_" + matrix.name] =
           cuda::plan_matmul(task.format, matrix.out, matrix.in, batch).text;
     }

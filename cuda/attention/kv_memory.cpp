@@ -34,7 +34,7 @@ KvMemory::KvMemory(const EngineOptions& options, const DeviceFacts& device)
     : options_(options), total_bytes_(device.total_bytes), device_name_(device.name) {}
 
 void KvMemory::set_scales(std::span<const float> keys_LK, std::span<const float> values_LK, const Stream& stream) {
-  const auto wanted = static_cast<std::size_t>(options_.shape.num_layers * options_.shape.num_kv_heads);
+  const auto wanted = static_cast<std::size_t>(options_.model.num_hidden_layers * options_.model.num_key_value_heads);
   QRL_INVARIANT(options_.kv_format == KvFormat::fp8_e4m3 && keys_LK.size() == wanted && values_LK.size() == wanted,
                 "KV scales", std::to_string(wanted) + " for fp8_e4m3 pages", std::to_string(keys_LK.size()));
   if (head_scales_.empty()) head_scales_ = Memory(2 * wanted * sizeof(float));
@@ -59,7 +59,7 @@ std::int64_t KvMemory::allocate() {
   if (has_pages()) return num_pages_;
   const KvLayout at = layout(options_.kv_format);
   const std::size_t page_bytes =
-      static_cast<std::size_t>(options_.shape.num_layers) * PageMemory::page_bytes(options_.kv_format, at);
+      static_cast<std::size_t>(options_.model.num_hidden_layers) * PageMemory::page_bytes(options_.kv_format, at);
   const std::int64_t num_pages = affordable_pages(page_bytes);
   const bool may_be_fewer = options_.memory_utilization > 0;
   const std::int64_t fewest = may_be_fewer ? ceil_div(options_.max_positions, options_.page_size) : options_.num_pages;
@@ -73,18 +73,19 @@ std::int64_t KvMemory::allocate() {
                    : "lower rollout.kv_pages or rollout.max_num_seqs");
   // There was room; somebody else may have taken it since.
   const MemoryUse use{key, "KV pages", may_be_fewer ? "lower it" : "lower rollout.kv_pages or rollout.max_num_seqs"};
-  layers_ = with_memory(use, [&] { return PageMemory(options_.kv_format, at, num_pages, options_.shape.num_layers); });
+  layers_ =
+      with_memory(use, [&] { return PageMemory(options_.kv_format, at, num_pages, options_.model.num_hidden_layers); });
   num_pages_ = num_pages;
   return num_pages_;
 }
 
 KvPages KvMemory::view(const PageMemory& memory, std::size_t index_in_memory, std::size_t layer_idx) const {
-  const ModelShape& shape = options_.shape;
+  const model::ModelConfig& config = options_.model;
   const KvLayout at = layout(options_.kv_format);
   const std::int64_t first = static_cast<std::int64_t>(index_in_memory) * memory.layer_slots;
   KvPages pages{options_.kv_format,
                 at,
-                shape.head_dim,
+                config.head_dim,
                 memory.keys.as<std::uint8_t>() + at.code_at(first),
                 memory.values.as<std::uint8_t>() + at.code_at(first),
                 nullptr,
@@ -96,8 +97,9 @@ KvPages KvMemory::view(const PageMemory& memory, std::size_t index_in_memory, st
     pages.value_slot_scales = memory.value_slot_scales.as<float>() + first;
   }
   if (options_.kv_format == KvFormat::fp8_e4m3) {
-    pages.key_head_scales_K = head_scales_.as<float>() + static_cast<std::int64_t>(layer_idx) * shape.num_kv_heads;
-    pages.value_head_scales_K = pages.key_head_scales_K + shape.num_layers * shape.num_kv_heads;
+    pages.key_head_scales_K =
+        head_scales_.as<float>() + static_cast<std::int64_t>(layer_idx) * config.num_key_value_heads;
+    pages.value_head_scales_K = pages.key_head_scales_K + config.num_hidden_layers * config.num_key_value_heads;
   }
   return pages;
 }

@@ -46,7 +46,7 @@ class KvMemory {
   KvPages shared_pages(std::int64_t num_pages, std::size_t layer_idx);
 
   KvLayout layout(quant::KvFormat format) const {
-    return kv_layout(format, options_.shape.num_kv_heads, options_.page_size, options_.shape.head_dim);
+    return kv_layout(format, options_.model.num_key_value_heads, options_.page_size, options_.model.head_dim);
   }
 
  private:

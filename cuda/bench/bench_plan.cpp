@@ -17,12 +17,12 @@ std::int64_t kv_position_bytes(quant::KvFormat format, const KvLayout& at) {
 
 }  // namespace
 
-std::vector<LayerMatrix> layer_matrices(const ModelShape& shape) {
-  const std::int64_t q_size = shape.num_heads * shape.head_dim, kv_size = shape.num_kv_heads * shape.head_dim;
-  return {{"qkv", q_size + 2 * kv_size, shape.width},
-          {"o", shape.width, q_size},
-          {"gate_up", 2 * shape.ffn, shape.width},
-          {"down", shape.width, shape.ffn}};
+std::vector<LayerMatrix> layer_matrices(const model::ModelConfig& config) {
+  std::vector<LayerMatrix> all;
+  model::visit_matrices(config, [&](const model::BlockMatrix& matrix, const auto&) {
+    all.push_back({std::string(matrix.name), matrix.out(), matrix.in});
+  });
+  return all;
 }
 
 std::int64_t matrix_bytes(quant::Format format, std::int64_t out, std::int64_t in) {
@@ -75,21 +75,22 @@ std::int64_t attention_bytes(const AttentionSpeedTask& task) {
 }
 
 TickSpeed count_tick_work(const TickSpeedTask& task, std::int64_t batch, std::int64_t context) {
-  const ModelShape& shape = task.options.shape;
+  const model::ModelConfig& config = task.options.model;
   TickSpeed work{batch, context};
   double weights = 0;
-  for (const LayerMatrix& matrix : layer_matrices(shape)) {
-    work.num_bytes += shape.num_layers * matrix_bytes(task.format, matrix.out, matrix.in);
-    weights += static_cast<double>(shape.num_layers * matrix.out * matrix.in);
+  for (const LayerMatrix& matrix : layer_matrices(config)) {
+    work.num_bytes += config.num_hidden_layers * matrix_bytes(task.format, matrix.out, matrix.in);
+    weights += static_cast<double>(config.num_hidden_layers * matrix.out * matrix.in);
   }
-  work.num_bytes += matrix_bytes(quant::Format::bf16, shape.vocab_size, shape.width);
-  const KvLayout kv = kv_layout(task.options.kv_format, shape.num_kv_heads, task.options.page_size, shape.head_dim);
-  work.num_bytes +=
-      2 * batch * context * shape.num_layers * shape.num_kv_heads * kv_position_bytes(task.options.kv_format, kv);
+  work.num_bytes += matrix_bytes(quant::Format::bf16, config.vocab_size, config.hidden_size);
+  const KvLayout kv =
+      kv_layout(task.options.kv_format, config.num_key_value_heads, task.options.page_size, config.head_dim);
+  work.num_bytes += 2 * batch * context * config.num_hidden_layers * config.num_key_value_heads *
+                    kv_position_bytes(task.options.kv_format, kv);
   const auto rows = static_cast<double>(batch);
   work.layer_operations = 2 * rows * weights;
-  work.other_operations = 2 * rows * static_cast<double>(shape.vocab_size * shape.width) +
-                          4 * rows * static_cast<double>(context * shape.num_layers * shape.num_heads * shape.head_dim);
+  work.other_operations = 2 * rows * static_cast<double>(config.vocab_size * config.hidden_size) +
+                          4 * rows * static_cast<double>(context * config.num_hidden_layers * config.q_size());
   return work;
 }
 

@@ -15,8 +15,8 @@ struct LayerMatrix {
   std::string name;
   std::int64_t out = 0, in = 0;
 };
-/// qkv, o, gate_up and down of one layer.
-std::vector<LayerMatrix> layer_matrices(const ModelShape& shape);
+/// The matrices of one layer, in the order of the forward pass.
+std::vector<LayerMatrix> layer_matrices(const model::ModelConfig& config);
 
 enum class MatmulKernel : std::uint8_t { streamed, cutlass, cublaslt, dequantized };
 

@@ -82,7 +82,6 @@ AttentionSpeed measure_attention(const AttentionSpeedTask& task);
 struct TickSpeedTask {
   EngineOptions options;  ///< max_positions: the longest context; max_sequences: the largest batch
   quant::Format format = quant::Format::bf16;
-  bool qk_norm = false, qkv_bias = false;
   std::vector<std::int64_t> batches, contexts;
   std::int64_t matmul_size = 8192;  ///< of the square bf16 product that says what the matrix units can do
   std::int64_t pool_bytes = std::int64_t{1} << 30;  ///< as GemmSpeedTask's

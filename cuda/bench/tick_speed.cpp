@@ -26,37 +26,39 @@ constexpr float kKvScale = 0.0125F;
 
 /// Gives the engine weights; seconds of the second of two rewrites of all of them.
 double make_weights(const TickSpeedTask& task, DecodeEngine& engine) {
-  const ModelShape& shape = task.options.shape;
-  const std::vector<float> ones(static_cast<std::size_t>(std::max(shape.width, shape.head_dim)), 1.0F);
-  const std::int64_t qkv_size = layer_matrices(shape)[0].out;
-  const std::vector<float> zeros(static_cast<std::size_t>(std::max(qkv_size, shape.width)));
-  const std::vector<float> rope_table(static_cast<std::size_t>(task.options.max_positions * shape.head_dim), 0.7F);
+  const model::ModelConfig& config = task.options.model;
+  const std::vector<float> ones(static_cast<std::size_t>(std::max(config.hidden_size, config.head_dim)), 1.0F);
+  std::int64_t most_outputs = 0, largest = config.vocab_size * config.hidden_size;
+  model::visit_matrices(config, [&](const model::BlockMatrix& matrix, const auto&) {
+    most_outputs = std::max(most_outputs, matrix.out());
+    largest = std::max(largest, matrix.out() * matrix.in);
+  });
+  const std::vector<float> zeros(static_cast<std::size_t>(most_outputs));
+  const std::vector<float> rope_table(static_cast<std::size_t>(task.options.max_positions * config.head_dim), 0.7F);
   HostLayer layer;
-  layer.input_norm_D = layer.post_norm_D = ones.data();
-  if (task.qk_norm) layer.q_norm_E = layer.k_norm_E = ones.data();
-  if (task.qkv_bias) layer.qkv_bias = zeros.data();
-  const std::vector<LayerMatrix> matrices = layer_matrices(shape);
-  constexpr WeightPlace kPlaces[] = {WeightPlace::qkv, WeightPlace::o, WeightPlace::gate_up, WeightPlace::down};
-  HostMatrix* places[] = {&layer.qkv, &layer.o, &layer.gate_up, &layer.down};
-  for (std::size_t i = 0; i < matrices.size(); ++i) *places[i] = {task.format, matrices[i].out, matrices[i].in};
+  model::visit_block(
+      config, [&](const model::BlockGain&, const auto& of) { of(layer) = ones.data(); },
+      [&](const model::BlockMatrix& matrix, const auto& of) {
+        of(layer) = {task.format, matrix.out(), matrix.in};
+        if (matrix.has_bias) of(layer).bias = zeros.data();
+      });
   HostWeights weights;
   weights.final_norm_D = ones.data();
   weights.rope_table = rope_table.data();
-  weights.layers.assign(static_cast<std::size_t>(shape.num_layers), layer);
-  weights.lm_head = {quant::Format::bf16, shape.vocab_size, shape.width};
+  weights.layers.assign(static_cast<std::size_t>(config.num_hidden_layers), layer);
+  weights.lm_head = {quant::Format::bf16, config.vocab_size, config.hidden_size};
   engine.weights().upload(weights);
 
   const Stream stream;
-  std::int64_t largest = shape.vocab_size * shape.width;
-  for (const LayerMatrix& matrix : matrices) largest = std::max(largest, matrix.out * matrix.in);
   // With gains of 1 this deviation keeps logits at some units.
   const Memory values = normal_floats(largest, kBenchWeightSigma, kMasterSeed, stream);
   stream.wait();  // the engine's stream reads them
-  std::vector<Master> masters = {{values.as<float>(), WeightPlace::embedding, 0, 0, shape.vocab_size},
-                                 {values.as<float>(), WeightPlace::lm_head, 0, 0, shape.vocab_size}};
-  for (std::int64_t i = 0; i < shape.num_layers; ++i) {
-    for (std::size_t m = 0; m < matrices.size(); ++m)
-      masters.push_back({values.as<float>(), kPlaces[m], i, 0, matrices[m].out});
+  std::vector<Master> masters = {{values.as<float>(), {kEmbedding}, 0, config.vocab_size},
+                                 {values.as<float>(), {kLmHead}, 0, config.vocab_size}};
+  for (std::int64_t i = 0; i < config.num_hidden_layers; ++i) {
+    model::visit_matrices(config, [&](const model::BlockMatrix& matrix, const auto&) {
+      masters.push_back({values.as<float>(), {matrix.name, i}, 0, matrix.out()});
+    });
   }
   engine.weights().rewrite(masters);
   const double start_s = base::now_s();
@@ -85,7 +87,7 @@ class Sequences {
     for (std::int64_t begin = 0; begin < context_; begin += task_.options.max_rows) {
       std::vector<std::int32_t> tokens, positions;
       for (std::int64_t i = begin; i < std::min(context_, begin + task_.options.max_rows); ++i) {
-        tokens.push_back(static_cast<std::int32_t>(random.below(task_.options.shape.vocab_size)));
+        tokens.push_back(static_cast<std::int32_t>(random.below(task_.options.model.vocab_size)));
         positions.push_back(static_cast<std::int32_t>(i));
       }
       const std::vector<std::int32_t> first_pages(tokens.size());
@@ -173,7 +175,8 @@ TickSpeeds measure_tick_speeds(const TickSpeedTask& task) {
   const std::int64_t num_pages = engine->allocate_kv();
   if (task.options.kv_format == quant::KvFormat::fp8_e4m3) {
     const std::vector<float> scales(
-        static_cast<std::size_t>(task.options.shape.num_layers * task.options.shape.num_kv_heads), kKvScale);
+        static_cast<std::size_t>(task.options.model.num_hidden_layers * task.options.model.num_key_value_heads),
+        kKvScale);
     engine->set_kv_scales(scales, scales);
   }
   for (const std::int64_t context : task.contexts) {

@@ -13,21 +13,20 @@ Blocks::Blocks(const EngineOptions& options, const TickMemory& ticks, const Weig
     : options_(options),
       weights_(weights),
       gemms_(gemms),
-      qkv_stride_(
-          round_up((options.shape.num_heads + 2 * options.shape.num_kv_heads) * options.shape.head_dim, kOutputTile)),
-      width_stride_(round_up(options.shape.width, kOutputTile)),
-      gate_up_stride_(round_up(2 * options.shape.ffn, kOutputTile)),
-      x_(floats(ticks.max_rows() * options.shape.width)),
+      qkv_stride_(round_up(options.model.q_size() + 2 * options.model.kv_size(), kOutputTile)),
+      width_stride_(round_up(options.model.hidden_size, kOutputTile)),
+      gate_up_stride_(round_up(2 * options.model.intermediate_size, kOutputTile)),
+      x_(floats(ticks.max_rows() * options.model.hidden_size)),
       qkv_(products_of(ticks.max_rows() * qkv_stride_)),
-      q_(floats(ticks.max_rows() * options.shape.num_heads * options.shape.head_dim)),
-      context_(floats(ticks.max_rows() * options.shape.num_heads * options.shape.head_dim)),
+      q_(floats(ticks.max_rows() * options.model.q_size())),
+      context_(floats(ticks.max_rows() * options.model.q_size())),
       y_(products_of(ticks.max_rows() * width_stride_)),
       gate_up_(products_of(ticks.max_rows() * gate_up_stride_)),
-      normed_(ticks.max_rows(), options.shape.width),
-      attended_(ticks.max_rows(), options.shape.num_heads * options.shape.head_dim),
-      gated_(ticks.max_rows(), options.shape.ffn),
-      partial_contexts_(floats(ticks.max_partials() * options.shape.num_heads * options.shape.head_dim)),
-      partial_stats_(floats(ticks.max_partials() * options.shape.num_heads * 2)) {}
+      normed_(ticks.max_rows(), options.model.hidden_size),
+      attended_(ticks.max_rows(), options.model.q_size()),
+      gated_(ticks.max_rows(), options.model.intermediate_size),
+      partial_contexts_(floats(ticks.max_partials() * options.model.q_size())),
+      partial_stats_(floats(ticks.max_partials() * options.model.num_attention_heads * 2)) {}
 
 Memory Blocks::products_of(std::int64_t count) const {
   return Memory(static_cast<std::size_t>(count) * (options_.f32_gemms ? sizeof(float) : sizeof(std::uint16_t)));
@@ -39,46 +38,47 @@ void Blocks::product(const QuantizedRows& x, const DeviceMatrix& w, std::int64_t
 }
 
 void Blocks::embed(const TickArrays& arrays, const std::int32_t* drawn, const Stream& stream) {
-  QRL_CUDA_TARGET::embed({weights_.embedding_VD(), arrays.tokens, drawn, options_.shape.width, x_.as<float>()},
+  QRL_CUDA_TARGET::embed({weights_.embedding_VD(), arrays.tokens, drawn, options_.model.hidden_size, x_.as<float>()},
                          arrays.shape.rows, stream);
   branch_ = {};
 }
 
 void Blocks::resume(const float* x, std::int64_t num_rows, const Stream& stream) {
-  copy_on_device(x_.data(), x, static_cast<std::size_t>(num_rows * options_.shape.width) * sizeof(float), stream);
+  copy_on_device(x_.data(), x, static_cast<std::size_t>(num_rows * options_.model.hidden_size) * sizeof(float), stream);
   branch_ = {};
 }
 
 void Blocks::store(std::size_t layer_idx, const TickArrays& arrays, const KvPages& pages, const Stream& stream) {
-  const ModelShape& shape = options_.shape;
+  const model::ModelConfig& config = options_.model;
   const std::int64_t num_rows = arrays.shape.rows;
   const LayerMemory& layer = weights_.layer(layer_idx);
   const QuantizedRows before = normed_.for_layer(layer.qkv.view);
-  norm_quantize({x_.as<float>(), branch_, nullptr, layer.input_norm_D.as<float>(), nullptr, shape.rms_norm_eps, before},
-                num_rows, stream);
+  norm_quantize(
+      {x_.as<float>(), branch_, nullptr, layer.input_norm_D.as<float>(), nullptr, config.rms_norm_eps, before},
+      num_rows, stream);
   product(before, layer.qkv.view, num_rows, qkv_, qkv_stride_, stream);
   rope_and_store(
-      {rows_of(qkv_, qkv_stride_), shape.num_heads, layer.qkv_bias.as<float>(), layer.q_norm_E.as<float>(),
-       layer.k_norm_E.as<float>(), shape.rms_norm_eps, weights_.rope_table(), arrays.where, pages, q_.as<float>()},
+      {rows_of(qkv_, qkv_stride_), config.num_attention_heads, layer.qkv.bias.as<float>(), layer.q_norm_E.as<float>(),
+       layer.k_norm_E.as<float>(), config.rms_norm_eps, weights_.rope_table(), arrays.where, pages, q_.as<float>()},
       num_rows, stream);
 }
 
 void Blocks::attend(std::size_t layer_idx, const TickArrays& arrays, const KvPages& pages, const Stream& stream) {
-  const ModelShape& shape = options_.shape;
+  const model::ModelConfig& config = options_.model;
   const std::int64_t num_rows = arrays.shape.rows;
   const LayerMemory& layer = weights_.layer(layer_idx);
   const QuantizedRows attended = attended_.for_layer(layer.o.view), after = normed_.for_layer(layer.gate_up.view),
                       gated = gated_.for_layer(layer.down.view);
   // Codes without a row's scale need nobody who sees the whole row.
   const bool is_bf16 = attended.code == quant::Element::bf16;
-  attention({q_.as<float>(), shape.num_heads, arrays.where, pages, arrays.attention, partial_stats_.as<float>(),
-             partial_contexts_.as<float>(), context_.as<float>(),
+  attention({q_.as<float>(), config.num_attention_heads, arrays.where, pages, arrays.attention,
+             partial_stats_.as<float>(), partial_contexts_.as<float>(), context_.as<float>(),
              is_bf16 ? static_cast<std::uint16_t*>(attended.quantized) : nullptr, attended.stride},
             stream);
   if (!is_bf16) encode({context_.as<float>(), attended}, num_rows, stream);
   product(attended, layer.o.view, num_rows, y_, width_stride_, stream);
-  norm_quantize({x_.as<float>(), rows_of(y_, width_stride_), layer.o_bias_D.as<float>(), layer.post_norm_D.as<float>(),
-                 nullptr, shape.rms_norm_eps, after},
+  norm_quantize({x_.as<float>(), rows_of(y_, width_stride_), layer.o.bias.as<float>(), layer.post_norm_D.as<float>(),
+                 nullptr, config.rms_norm_eps, after},
                 num_rows, stream);
   product(after, layer.gate_up.view, num_rows, gate_up_, gate_up_stride_, stream);
   swiglu_quantize({rows_of(gate_up_, gate_up_stride_), gated}, num_rows, stream);

@@ -8,6 +8,8 @@
 #include <span>
 #include <string>
 
+#include "model/block.h"
+#include "model/config.h"
 #include "quant/format.h"
 #include "quant/kv_format.h"
 
@@ -19,18 +21,12 @@ class SequenceScorer;
 /// "13.0 sm_80 sm_90a compute_90", what this program's kernels were compiled for; "off" without CUDA.
 std::string version();
 
-/// Sizes of the transformer, as model/config.h has them.
-struct ModelShape {
-  std::int64_t vocab_size = 0, width = 0, num_layers = 0, num_heads = 0, num_kv_heads = 0, head_dim = 0, ffn = 0;
-  float rms_norm_eps = 0;
-};
-
-/// GEMMs of so many rows with matrices of int4 or fp8_block128 are made of operands dequantized to bf16, and so many
-/// rows of quantized activations are bf16 at once, so that the memory for them is bounded.
+/// GEMMs of kDequantizedRows rows or more with matrices of int4 or fp8_block128 have operands dequantized to bf16. At
+/// most kDequantizedRowsAtOnce rows of quantized activations are bf16 at once, which bounds the memory for them.
 inline constexpr std::int64_t kDequantizedRows = 512, kDequantizedRowsAtOnce = 4096;
-/// Device memory that GEMMs of up to num_rows rows with a model's layers keep for that: the largest matrix, and for
-/// fp8_block128 rows of the widest.
-inline std::int64_t dequantized_bytes(quant::Format format, const ModelShape& shape, std::int64_t num_rows,
+/// Bytes of device memory that GEMMs of up to num_rows rows with a model's layers keep for those operands: the largest
+/// matrix, and for fp8_block128 rows of the widest.
+inline std::int64_t dequantized_bytes(quant::Format format, const model::ModelConfig& config, std::int64_t num_rows,
                                       bool row_only_sums) {
   // A tick's rows are filled up to multiples of 64 there (layout.h, padded_rows).
   const bool is_dequantized = (format == quant::Format::int4 || format == quant::Format::fp8_block128) &&
@@ -39,22 +35,17 @@ inline std::int64_t dequantized_bytes(quant::Format format, const ModelShape& sh
   const auto padded = [](std::int64_t count, std::int64_t multiple) {
     return (count + multiple - 1) / multiple * multiple;
   };
-  const std::int64_t q_size = shape.num_heads * shape.head_dim, kv_size = shape.num_kv_heads * shape.head_dim;
-  const std::int64_t matrices[][2] = {{q_size + 2 * kv_size, shape.width},
-                                      {shape.width, q_size},
-                                      {2 * shape.ffn, shape.width},
-                                      {shape.width, shape.ffn}};
   std::int64_t largest = 0, widest = 0;
-  for (const auto& [out, in] : matrices) {
-    largest = std::max(largest, padded(out, 64) * padded(in, 128));
-    widest = std::max(widest, padded(in, 128));
-  }
+  model::visit_matrices(config, [&](const model::BlockMatrix& matrix, const auto&) {
+    largest = std::max(largest, padded(matrix.out(), 64) * padded(matrix.in, 128));
+    widest = std::max(widest, padded(matrix.in, 128));
+  });
   const bool quantizes_rows = format == quant::Format::fp8_block128;
   return 2 * (largest + (quantizes_rows ? kDequantizedRowsAtOnce * widest : 0));
 }
 
 struct EngineOptions {
-  ModelShape shape;
+  model::ModelConfig model;
   /// Of the devices that CUDA_VISIBLE_DEVICES leaves, counted round-robin: N processes on M devices are shared out.
   int device_number = 0;
   std::int64_t max_rows = 0;       ///< of one tick

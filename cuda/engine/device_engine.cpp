@@ -21,14 +21,14 @@ constexpr std::int64_t kMaxHeadDim = 256;
 constexpr const char* kKey = "rollout.device: cuda";
 
 void check(const EngineOptions& options, const DeviceFacts& device) {
-  const ModelShape& shape = options.shape;
+  const model::ModelConfig& config = options.model;
   QRL_REQUIRE(options.kv_format != KvFormat::f32, "rollout.device: cuda", "a KV cache of bf16, int8 or fp8_e4m3",
               "fp32", "set quant.rollout.kv_cache");
-  QRL_REQUIRE(shape.head_dim <= kMaxHeadDim, "rollout.device: cuda",
-              "a head_dim of at most " + std::to_string(kMaxHeadDim), std::to_string(shape.head_dim));
+  QRL_REQUIRE(config.head_dim <= kMaxHeadDim, "rollout.device: cuda",
+              "a head_dim of at most " + std::to_string(kMaxHeadDim), std::to_string(config.head_dim));
   // The widest row that a kernel holds in shared memory; 1 KiB besides.
-  const std::int64_t widest = std::max({shape.width, shape.ffn, shape.num_heads * shape.head_dim});
-  const std::int64_t num_blocks = ceil_div(shape.vocab_size, kSampleBlock);
+  const std::int64_t widest = std::max({config.hidden_size, config.intermediate_size, config.q_size()});
+  const std::int64_t num_blocks = ceil_div(config.vocab_size, kSampleBlock);
   const std::int64_t shared_bytes = std::max(widest * 4, num_blocks * 16 + 2 * kSampleBlock * 4) + 1024;
   QRL_REQUIRE(shared_bytes <= static_cast<std::int64_t>(device.shared_bytes), "rollout.device: cuda",
               "rows that fit the " + std::to_string(device.shared_bytes) + " bytes of shared memory of " + device.name,
@@ -171,7 +171,7 @@ void DeviceEngine::check_rows(std::span<const std::int32_t> rows) const {
 }
 
 void DeviceEngine::logits(std::span<const std::int32_t> rows, std::span<float> logits_RV) {
-  const std::int64_t vocab_size = state_.options.shape.vocab_size;
+  const std::int64_t vocab_size = state_.options.model.vocab_size;
   QRL_INVARIANT(static_cast<std::int64_t>(rows.size()) <= kWholeRows &&
                     static_cast<std::int64_t>(logits_RV.size()) == static_cast<std::int64_t>(rows.size()) * vocab_size,
                 "logits", "at most " + std::to_string(kWholeRows) + " rows and room for them",

@@ -12,7 +12,8 @@ using quant::KvFormat;
 
 void DeviceSequenceScorer::kv_percentiles(const Tick& tick, std::int64_t num_above, std::span<float> keys_LK,
                                           std::span<float> values_LK) {
-  const auto wanted = static_cast<std::size_t>(engine_.options.shape.num_layers * engine_.options.shape.num_kv_heads);
+  const auto wanted =
+      static_cast<std::size_t>(engine_.options.model.num_hidden_layers * engine_.options.model.num_key_value_heads);
   const auto num_pages = static_cast<std::int64_t>(tick.page_ids.size());
   engine_.check(tick, num_pages);
   QRL_INVARIANT(keys_LK.size() == wanted && values_LK.size() == wanted && tick.copies.empty() && num_above >= 0,
@@ -25,14 +26,14 @@ void DeviceSequenceScorer::kv_percentiles(const Tick& tick, std::int64_t num_abo
     memory = PageMemory(KvFormat::bf16, at, num_pages, 1);
     found = Memory(2 * wanted * sizeof(float));
   });
-  KvPages pages{KvFormat::bf16, at, engine_.options.shape.head_dim};
+  KvPages pages{KvFormat::bf16, at, engine_.options.model.head_dim};
   pages.keys = memory.keys.as<std::uint8_t>();
   pages.values = memory.values.as<std::uint8_t>();
   engine_.drain();
   const TickArrays arrays = engine_.tick.send(tick, {}, engine_.stream);
   engine_.blocks.embed(arrays, engine_.head.drawn_tokens(), engine_.stream);
   for (std::size_t i = 0; i < engine_.weights.num_layers(); ++i) {
-    float* keys_K = found.as<float>() + static_cast<std::int64_t>(i) * engine_.options.shape.num_kv_heads;
+    float* keys_K = found.as<float>() + static_cast<std::int64_t>(i) * engine_.options.model.num_key_value_heads;
     engine_.blocks.store(i, arrays, pages, engine_.stream);
     QRL_CUDA_TARGET::kv_percentiles(
         {pages.keys, pages.values, at, num_pages, static_cast<std::uint32_t>(num_above), keys_K, keys_K + wanted},
@@ -76,8 +77,9 @@ void DeviceSequenceScorer::forward(std::span<const Tick> ticks, std::int64_t num
       if (num_copies > 0) copy_slots({arrays[t].copies, pages}, num_copies, engine_.stream);
       engine_.blocks.attend(i, arrays[t], pages, engine_.stream);
       const ResidualRows rows = engine_.blocks.rows();
-      add_rows({rows.x, rows.branch, engine_.options.shape.width, after_layer[i] + first}, num_rows, engine_.stream);
-      first += num_rows * engine_.options.shape.width;
+      add_rows({rows.x, rows.branch, engine_.options.model.hidden_size, after_layer[i] + first}, num_rows,
+               engine_.stream);
+      first += num_rows * engine_.options.model.hidden_size;
     }
   }
   engine_.wait();
@@ -85,10 +87,10 @@ void DeviceSequenceScorer::forward(std::span<const Tick> ticks, std::int64_t num
 
 void DeviceSequenceScorer::score(const float* x, const Targets& targets, std::span<TokenScore> scores,
                                  CallersStream stream) {
-  const auto in_vocabulary = [&](std::int32_t token) { return 0 <= token && token < engine_.options.shape.vocab_size; };
+  const auto in_vocabulary = [&](std::int32_t token) { return 0 <= token && token < engine_.options.model.vocab_size; };
   QRL_INVARIANT(targets.rows.size() == targets.tokens.size() && scores.size() == targets.rows.size() &&
                     targets.temperature > 0 && std::ranges::all_of(targets.tokens, in_vocabulary),
-                "scores", "a token in " + range_text(engine_.options.shape.vocab_size) + " and a place a row",
+                "scores", "a token in " + range_text(engine_.options.model.vocab_size) + " and a place a row",
                 std::to_string(targets.tokens.size()) + " tokens");
   enter_device(engine_.device);
   engine_.drain();

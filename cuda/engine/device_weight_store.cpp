@@ -10,11 +10,11 @@ namespace {
 using quant::Element;
 
 /// Bytes of quantized rows in a caller's memory, without the scales that follow them.
-std::int64_t code_bytes_of(const DeviceMatrix& w, std::int64_t num_rows) {
+std::int64_t quantized_bytes_of(const DeviceMatrix& w, std::int64_t num_rows) {
   return num_rows * round_up(w.at.in, kInputRun) * (quant::spec(w.format).activations == Element::bf16 ? 2 : 1);
 }
 QuantizedRows rows_in(void* memory, const DeviceMatrix& w, std::int64_t num_rows) {
-  auto* scales = static_cast<std::uint8_t*>(memory) + code_bytes_of(w, num_rows);
+  auto* scales = static_cast<std::uint8_t*>(memory) + quantized_bytes_of(w, num_rows);
   return rows_for(w.format, w.at.in, memory, reinterpret_cast<float*>(scales));
 }
 
@@ -28,8 +28,9 @@ void DeviceWeightStore::upload(const HostWeights& weights) {
   // Before the KV pages take what memory is left, and before any graph.
   for (std::size_t i = 0; i < engine_.weights.num_layers(); ++i) {
     const LayerMemory& layer = engine_.weights.layer(i);
-    for (const MatrixMemory* matrix : {&layer.qkv, &layer.o, &layer.gate_up, &layer.down})
-      engine_.gemms->reserve(matrix->view, engine_.tick.max_rows());
+    model::visit_matrices(engine_.options.model, [&](const model::BlockMatrix&, const auto& of) {
+      engine_.gemms->reserve(of(layer).view, engine_.tick.max_rows());
+    });
   }
 }
 
@@ -40,14 +41,14 @@ std::int64_t DeviceWeightStore::rewrite(std::span<const Master> masters) {
 }
 
 void DeviceWeightStore::dequantize(std::span<const DequantizedMatrix> wanted, CallersStream stream) {
-  engine_.run_on_callers_stream(stream, [&](const Stream& theirs) { engine_.weights.decode(wanted, theirs); });
+  engine_.run_on_callers_stream(stream, [&](const Stream& theirs) { engine_.weights.dequantize(wanted, theirs); });
 }
 
-MatmulRoom DeviceWeightStore::matmul_room(const MatrixId& matrix, std::int64_t num_rows) const {
+MatmulRoom DeviceWeightStore::matmul_room(const WeightId& matrix, std::int64_t num_rows) const {
   const DeviceMatrix& w = engine_.weights.matrix(matrix);
   const QuantizedRows rows = rows_in(nullptr, w, 0);
   const std::int64_t num_scales = quant::spec(w.format).has_activation_scales() ? num_rows * rows.num_scales() : 0;
-  return {code_bytes_of(w, num_rows) + num_scales * static_cast<std::int64_t>(sizeof(float)), w.at.rows,
+  return {quantized_bytes_of(w, num_rows) + num_scales * static_cast<std::int64_t>(sizeof(float)), w.at.rows,
           engine_.options.f32_gemms};
 }
 

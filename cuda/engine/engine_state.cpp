@@ -34,8 +34,8 @@ void EngineState::check(const Tick& checked, std::int64_t num_pages, std::int64_
   for (std::size_t row = 0; row < checked.tokens_N.size(); ++row) {
     const std::int64_t token = checked.tokens_N[row], position = checked.positions_N[row],
                        first = checked.first_page_N[row];
-    QRL_INVARIANT(-num_sampled_before <= token && token < options.shape.vocab_size, "tick, row " + std::to_string(row),
-                  "a token in " + range_text(options.shape.vocab_size), std::to_string(token));
+    QRL_INVARIANT(-num_sampled_before <= token && token < options.model.vocab_size, "tick, row " + std::to_string(row),
+                  "a token in " + range_text(options.model.vocab_size), std::to_string(token));
     QRL_INVARIANT(0 <= position && position < options.max_positions && first >= 0 &&
                       first + position / options.page_size < static_cast<std::int64_t>(checked.page_ids.size()),
                   "tick, row " + std::to_string(row),

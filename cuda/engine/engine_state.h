@@ -70,8 +70,8 @@ class DeviceWeightStore final : public WeightStore {
   void upload(const HostWeights& weights) override;
   std::int64_t rewrite(std::span<const Master> masters) override;
   void dequantize(std::span<const DequantizedMatrix> wanted, CallersStream stream) override;
-  Table table(WeightPlace place) const override { return engine_.weights.table(place); }
-  MatmulRoom matmul_room(const MatrixId& matrix, std::int64_t num_rows) const override;
+  Table table(std::string_view name) const override { return engine_.weights.table(name); }
+  MatmulRoom matmul_room(const WeightId& matrix, std::int64_t num_rows) const override;
   void matmul(const float* x, const MatmulInput& input, void* y, CallersStream stream) override;
   void dequantize(const MatmulInput& input, void* to, bool to_f32, CallersStream stream) override;
 

@@ -18,11 +18,11 @@ bool draws_for_all(const Tick& tick, const Draws& draws) { return draws.rows.siz
 }  // namespace
 
 TickMemory::TickMemory(const EngineOptions& options)
-    : attention_{options.shape.num_heads, options.shape.num_kv_heads, options.shape.head_dim},
+    : attention_{options.model.num_attention_heads, options.model.num_key_value_heads, options.model.head_dim},
       max_positions_(options.max_positions),
       page_size_(options.page_size),
       max_rows_(padded_rows(options.max_rows)),
-      max_partials_(num_attention_partials(options.shape.num_heads, options.shape.head_dim, options.max_rows,
+      max_partials_(num_attention_partials(options.model.num_attention_heads, options.model.head_dim, options.max_rows,
                                            options.max_positions)),
       planner_(attention_, max_partials_) {
   // All that any tick may have, so that nothing ever moves.

@@ -4,8 +4,11 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
+#include "cuda/runtime/callers_stream.h"
+#include "model/block.h"
 #include "quant/format.h"
 
 namespace qrl::cuda {
@@ -16,63 +19,46 @@ struct HostMatrix {
   std::int64_t out = 0, in = 0;
   const void* panels = nullptr;   ///< null: memory alone, which WeightStore::rewrite then fills
   const void* scales = nullptr;   ///< fp32, int4's bf16; null: none
-  std::int64_t scale_stride = 0;  ///< from one run of inputs to the next
+  std::int64_t scale_stride = 0;  ///< from the scales of 128 inputs to those of the next
+  const float* bias = nullptr;    ///< fp32 [out]; null: none
 };
 
-/// Weights in CPU memory; read during WeightStore::upload only. Gains, biases and the table of positions are fp32.
-struct HostLayer {
-  const float *input_norm_D = nullptr, *post_norm_D = nullptr;
-  const float *q_norm_E = nullptr, *k_norm_E = nullptr;  ///< null: none
-  const float *qkv_bias = nullptr, *o_bias = nullptr;    ///< null: none
-  HostMatrix qkv, o, gate_up, down;
-};
+/// A block's weights in CPU memory: fp32 gains, null for those that the model lacks, and matrices.
+using HostLayer = model::Block<const float*, HostMatrix>;
+/// A model's weights in CPU memory, read during WeightStore::upload only.
 struct HostWeights {
   const std::uint16_t* embedding_VD = nullptr;  ///< bf16; null: as HostMatrix::panels
-  const float* final_norm_D = nullptr;
-  const float* rope_table = nullptr;  ///< [max_positions, E]: cosines, then sines
+  const float* final_norm_D = nullptr;          ///< fp32
+  const float* rope_table = nullptr;            ///< fp32 [max_positions, E]: cosines, then sines
   std::vector<HostLayer> layers;
   HostMatrix lm_head;  ///< bf16
 };
 
-/// Which of the engine's weights; of a block all from input_norm on.
-enum class WeightPlace : std::uint8_t {
-  embedding,
-  final_norm,
-  lm_head,
-  input_norm,
-  post_norm,
-  q_norm,
-  k_norm,
-  qkv_bias,
-  o_bias,
-  qkv,
-  o,
-  gate_up,
-  down,
+/// Names of the weights outside the blocks.
+inline constexpr std::string_view kEmbedding = "embed_tokens", kFinalNorm = "norm", kLmHead = "lm_head";
+
+/// One of the engine's weights: a matrix, fused as the model's block has it, its bias, or a norm's gain.
+struct WeightId {
+  std::string_view name;   ///< one of the three above, or as model/block.h names it: "qkv". A literal: it is kept.
+  std::int64_t layer = 0;  ///< of a block's weight
+  bool is_bias = false;    ///< the bias of that matrix
 };
 
 /// A tensor of the model as training keeps it, fp32, row-major, in the memory of the engine's device, and what it is to
 /// the engine: some rows of a matrix, some elements of a vector.
 struct Master {
   const float* values = nullptr;
-  WeightPlace place = WeightPlace::embedding;
-  std::int64_t layer = 0;
+  WeightId weight;
   std::int64_t first = 0, count = 0;  ///< rows, or elements
   // In CPU memory, null for none: what quantizes instead of the weights' own figures (ops/linear.h, FixedScales).
   const float* factors = nullptr;     ///< of a matrix's inputs, met by every weight first; of a norm: its divisors
   const float* row_scales = nullptr;  ///< [count], of an int8 matrix
 };
 
-/// One of the engine's matrices, as the model has it: [out, in], a block's fused matrices whole.
-struct MatrixId {
-  WeightPlace place = WeightPlace::embedding;
-  std::int64_t layer = 0;
-};
-
 /// A matrix of the engine, the embedding among them, written out as numbers: dense, row-major, in the memory of the
 /// engine's device.
 struct DequantizedMatrix {
-  MatrixId matrix;
+  WeightId matrix;
   void* to = nullptr;   ///< room for all of it
   bool to_f32 = false;  ///< else rounded to bf16
 };
@@ -84,11 +70,6 @@ struct Table {
   std::int64_t stride = 0;
 };
 
-/// A caller's order of work on the engine's device, which outlives the engine: a cudaStream_t; null: CUDA's default.
-struct CallersStream {
-  void* handle = nullptr;
-};
-
 /// What the caller of a matmul has to bring for some rows of x: memory on the engine's device.
 struct MatmulRoom {
   std::int64_t quantized_bytes = 0;  ///< for x quantized, with scales, 256-byte aligned
@@ -98,7 +79,7 @@ struct MatmulRoom {
 
 /// Rows of x as a matrix of a block (not lm_head, not the embedding) reads them.
 struct MatmulInput {
-  MatrixId matrix;
+  WeightId matrix;
   std::int64_t num_rows = 0;
   void* quantized = nullptr;  ///< matmul_room's
 };
@@ -124,8 +105,8 @@ class WeightStore {
 
   /// Dequantizes matrices: quantized value · scale in fp32.
   virtual void dequantize(std::span<const DequantizedMatrix> wanted, CallersStream stream) = 0;
-  virtual Table table(WeightPlace place) const = 0;  ///< embedding or lm_head
-  virtual MatmulRoom matmul_room(const MatrixId& matrix, std::int64_t num_rows) const = 0;
+  virtual Table table(std::string_view name) const = 0;  ///< kEmbedding or kLmHead
+  virtual MatmulRoom matmul_room(const WeightId& matrix, std::int64_t num_rows) const = 0;
   /// What a tick computes of so many rows, by the same kernels: input.quantized = quantize(x), x fp32 [num_rows, in]
   /// dense; y = x̂ · Ŵᵀ, without a bias, of the precision that a tick rounds it to.
   virtual void matmul(const float* x, const MatmulInput& input, void* y, CallersStream stream) = 0;

@@ -37,6 +37,7 @@ void put_floats(Memory& memory, const float* from, std::int64_t count, const Str
 
 void Weights::upload_matrix(const HostMatrix& host, std::int64_t out, std::int64_t in, MatrixMemory& matrix,
                             const Stream& stream) {
+  put_floats(matrix.bias, host.bias, out, stream);
   QRL_INVARIANT(host.out == out && host.in == in, "upload",
                 "a matrix [" + std::to_string(out) + ", " + std::to_string(in) + "]",
                 "[" + std::to_string(host.out) + ", " + std::to_string(host.in) + "]");
@@ -51,7 +52,9 @@ void Weights::upload_matrix(const HostMatrix& host, std::int64_t out, std::int64
     matrix.view = {host.format, at, matrix.quantized.as<std::uint8_t>(),
                    at.num_scales > 0 ? matrix.scales.as<float>() : nullptr};
   }
-  QRL_INVARIANT(matrix.view.format == host.format, "upload", "the format of before", std::string(name(host.format)));
+  QRL_INVARIANT(matrix.view.format == host.format, "upload",
+                "the format of the first upload, " + std::string(name(matrix.view.format)),
+                std::string(name(host.format)));
   if (host.panels == nullptr) return;
   const auto panel_bytes = static_cast<std::size_t>(at.rows * at.num_words) * sizeof(std::uint32_t);
   grow(staging_, panel_bytes, stream);
@@ -72,78 +75,67 @@ void Weights::upload_matrix(const HostMatrix& host, std::int64_t out, std::int64
 }
 
 void Weights::upload(const HostWeights& host, const Stream& stream) {
-  const ModelShape& shape = options_.shape;
-  const std::int64_t q_size = shape.num_heads * shape.head_dim, kv_size = shape.num_kv_heads * shape.head_dim;
-  QRL_INVARIANT(static_cast<std::int64_t>(host.layers.size()) == shape.num_layers, "upload",
-                std::to_string(shape.num_layers) + " layers", std::to_string(host.layers.size()));
+  const model::ModelConfig& config = options_.model;
+  QRL_INVARIANT(static_cast<std::int64_t>(host.layers.size()) == config.num_hidden_layers, "upload",
+                std::to_string(config.num_hidden_layers) + " layers", std::to_string(host.layers.size()));
   QRL_REQUIRE(
       host.lm_head.format == quant::Format::bf16 && (host.embedding_VD != nullptr || host.lm_head.panels == nullptr),
       "rollout.device: cuda", "embedding and lm_head of bf16", std::string(name(host.lm_head.format)),
       "set quant.rollout.weights to another format than fp32, and quant.rollout.lm_head to auto");
-  put(embedding_, host.embedding_VD, static_cast<std::size_t>(shape.vocab_size * shape.width) * 2, stream);
-  put_floats(final_norm_, host.final_norm_D, shape.width, stream);
-  put_floats(rope_table_, host.rope_table, options_.max_positions * shape.head_dim, stream);
+  put(embedding_, host.embedding_VD, static_cast<std::size_t>(config.vocab_size * config.hidden_size) * 2, stream);
+  put_floats(final_norm_, host.final_norm_D, config.hidden_size, stream);
+  put_floats(rope_table_, host.rope_table, options_.max_positions * config.head_dim, stream);
   layers_.resize(host.layers.size());
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const HostLayer& from = host.layers[i];
     LayerMemory& to = layers_[i];
-    put_floats(to.input_norm_D, from.input_norm_D, shape.width, stream);
-    put_floats(to.post_norm_D, from.post_norm_D, shape.width, stream);
-    put_floats(to.q_norm_E, from.q_norm_E, shape.head_dim, stream);
-    put_floats(to.k_norm_E, from.k_norm_E, shape.head_dim, stream);
-    put_floats(to.qkv_bias, from.qkv_bias, q_size + 2 * kv_size, stream);
-    put_floats(to.o_bias_D, from.o_bias, shape.width, stream);
-    upload_matrix(from.qkv, q_size + 2 * kv_size, shape.width, to.qkv, stream);
-    upload_matrix(from.o, shape.width, q_size, to.o, stream);
-    upload_matrix(from.gate_up, 2 * shape.ffn, shape.width, to.gate_up, stream);
-    upload_matrix(from.down, shape.width, shape.ffn, to.down, stream);
+    model::visit_block(
+        config,
+        [&](const model::BlockGain& gain, const auto& of) {
+          QRL_INVARIANT(of(from) != nullptr, "upload, " + std::string(gain.name), "a gain", "none");
+          put_floats(of(to), of(from), gain.width, stream);
+        },
+        [&](const model::BlockMatrix& matrix, const auto& of) {
+          QRL_INVARIANT((of(from).bias != nullptr) == matrix.has_bias, "upload, " + std::string(matrix.name),
+                        matrix.has_bias ? "a bias" : "no bias", matrix.has_bias ? "none" : "one");
+          upload_matrix(of(from), matrix.out(), matrix.in, of(to), stream);
+        });
   }
-  upload_matrix(host.lm_head, shape.vocab_size, shape.width, lm_head_, stream);
+  upload_matrix(host.lm_head, config.vocab_size, config.hidden_size, lm_head_, stream);
   stream.wait();
   wide_scales_.clear();
 }
 
 void Weights::require_layer(std::int64_t layer) const {
-  QRL_INVARIANT(uploaded() && 0 <= layer && layer < options_.shape.num_layers, "weights",
+  QRL_INVARIANT(uploaded() && 0 <= layer && layer < options_.model.num_hidden_layers, "weights",
                 "a layer of those that were uploaded before", std::to_string(layer));
 }
 
-const Memory& Weights::vector_at(WeightPlace place, std::int64_t layer_idx) const {
-  const LayerMemory& layer = layers_[static_cast<std::size_t>(layer_idx)];
-  switch (place) {
-    case WeightPlace::final_norm:
-      return final_norm_;
-    case WeightPlace::input_norm:
-      return layer.input_norm_D;
-    case WeightPlace::post_norm:
-      return layer.post_norm_D;
-    case WeightPlace::q_norm:
-      return layer.q_norm_E;
-    case WeightPlace::k_norm:
-      return layer.k_norm_E;
-    case WeightPlace::qkv_bias:
-      return layer.qkv_bias;
-    default:
-      return layer.o_bias_D;
-  }
+const Memory& Weights::vector_at(const WeightId& id) const {
+  if (id.name == kFinalNorm) return final_norm_;
+  const LayerMemory& layer = layers_[static_cast<std::size_t>(id.layer)];
+  const Memory* found = nullptr;
+  model::visit_block(
+      options_.model,
+      [&](const model::BlockGain& gain, const auto& of) {
+        if (gain.name == id.name) found = &of(layer);
+      },
+      [&](const model::BlockMatrix& matrix, const auto& of) {
+        if (matrix.name == id.name) found = &of(layer).bias;
+      });
+  QRL_INVARIANT(found != nullptr, "weights", "a gain or a bias of the model", std::string(id.name));
+  return *found;
 }
 
-const MatrixMemory* Weights::matrix_at(WeightPlace place, std::int64_t layer_idx) const {
-  const LayerMemory& layer = layers_[static_cast<std::size_t>(layer_idx)];
-  switch (place) {
-    case WeightPlace::lm_head:
-      return &lm_head_;
-    case WeightPlace::qkv:
-      return &layer.qkv;
-    case WeightPlace::o:
-      return &layer.o;
-    case WeightPlace::gate_up:
-      return &layer.gate_up;
-    case WeightPlace::down:
-      return &layer.down;
-    default:
-      return nullptr;
-  }
+const MatrixMemory* Weights::matrix_at(const WeightId& id) const {
+  if (id.is_bias) return nullptr;
+  if (id.name == kLmHead) return &lm_head_;
+  const LayerMemory& layer = layers_[static_cast<std::size_t>(id.layer)];
+  const MatrixMemory* found = nullptr;
+  model::visit_matrices(options_.model, [&](const model::BlockMatrix& matrix, const auto& of) {
+    if (matrix.name == id.name) found = &of(layer);
+  });
+  return found;
 }
 
 /// Floats of the host in memory that is used again for each master: the stream's order keeps them apart.
@@ -179,15 +171,16 @@ std::int64_t Weights::rewrite(std::span<const Master> masters, const Stream& str
   fill_zero(not_finite_.data(), flags_bytes, stream);
   auto* not_finite = not_finite_.as<std::uint32_t>();
   for (const Master& master : masters) {
-    require_layer(master.layer);
-    if (const MatrixMemory* matrix = matrix_at(master.place, master.layer); matrix != nullptr) {
+    require_layer(master.weight.layer);
+    if (const MatrixMemory* matrix = matrix_at(master.weight); matrix != nullptr) {
       rewrite_matrix(master, *matrix, not_finite, stream);
-    } else if (master.place == WeightPlace::embedding) {
-      QRL_INVARIANT(master.first == 0 && master.count == options_.shape.vocab_size, "rewrite", "the whole embedding",
+    } else if (master.weight.name == kEmbedding) {
+      QRL_INVARIANT(master.first == 0 && master.count == options_.model.vocab_size, "rewrite", "the whole embedding",
                     std::to_string(master.count) + " rows");
-      round_table({master.values, master.count * options_.shape.width, nullptr, embedding_.data(), not_finite}, stream);
+      round_table({master.values, master.count * options_.model.hidden_size, nullptr, embedding_.data(), not_finite},
+                  stream);
     } else {
-      const Memory& vector = vector_at(master.place, master.layer);
+      const Memory& vector = vector_at(master.weight);
       const auto size = static_cast<std::int64_t>(vector.num_bytes() / sizeof(float));
       QRL_INVARIANT(0 <= master.first && master.first + master.count <= size, "rewrite",
                     "elements of a vector of " + std::to_string(size), std::to_string(master.count));
@@ -204,35 +197,34 @@ std::int64_t Weights::rewrite(std::span<const Master> masters, const Stream& str
   return broken == flags.end() ? -1 : broken - flags.begin();
 }
 
-const DeviceMatrix& Weights::matrix(const MatrixId& id) const {
+const DeviceMatrix& Weights::matrix(const WeightId& id) const {
   require_layer(id.layer);
-  const MatrixMemory* found = id.place == WeightPlace::lm_head ? nullptr : matrix_at(id.place, id.layer);
-  QRL_INVARIANT(found != nullptr, "product", "a matrix of a block", "another weight");
+  const MatrixMemory* found = id.name == kLmHead ? nullptr : matrix_at(id);
+  QRL_INVARIANT(found != nullptr, "matmul", "a matrix of a block", std::string(id.name));
   return found->view;
 }
 
-Table Weights::table(WeightPlace place) const {
+Table Weights::table(std::string_view name) const {
   require_layer(0);
-  if (place == WeightPlace::embedding) return {embedding_VD(), options_.shape.width};
-  QRL_INVARIANT(place == WeightPlace::lm_head, "table", "embedding or lm_head", "another weight");
+  if (name == kEmbedding) return {embedding_VD(), options_.model.hidden_size};
+  QRL_INVARIANT(name == kLmHead, "table", "embedding or lm_head", std::string(name));
   return {lm_head_.quantized.as<std::uint16_t>(), lm_head_.view.at.width};
 }
 
-void Weights::decode(std::span<const DequantizedMatrix> wanted, const Stream& stream) const {
-  const std::int64_t width = options_.shape.width;
+void Weights::dequantize(std::span<const DequantizedMatrix> wanted, const Stream& stream) const {
+  const std::int64_t width = options_.model.hidden_size;
   for (const DequantizedMatrix& one : wanted) {
-    const auto [place, layer] = one.matrix;
-    require_layer(layer);
-    if (const MatrixMemory* matrix = matrix_at(place, layer); matrix != nullptr) {
+    require_layer(one.matrix.layer);
+    if (const MatrixMemory* matrix = matrix_at(one.matrix); matrix != nullptr) {
       const DeviceMatrix& w = matrix->view;
       const quant::FormatSpec& what = quant::spec(w.format);
       dequantize_weights({w, what.weights, what.scale_inputs == 0 ? w.at.in : what.scale_inputs, word_order(w.format),
                           one.to, one.to_f32},
                          stream);
     } else {
-      QRL_INVARIANT(place == WeightPlace::embedding, "decode", "a matrix", "a vector");
+      QRL_INVARIANT(one.matrix.name == kEmbedding, "dequantize", "a matrix", std::string(one.matrix.name));
       dequantize_rows({{quant::Element::bf16, embedding_.data(), nullptr, width, width, width}, one.to, one.to_f32},
-                      options_.shape.vocab_size, stream);
+                      options_.model.vocab_size, stream);
     }
   }
 }

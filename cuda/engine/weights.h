@@ -3,6 +3,7 @@
 #pragma once
 
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "cuda/engine/decode_engine.h"
@@ -12,16 +13,14 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// A matrix's quantized values and scales on the device.
+/// A matrix's quantized values and scales on the device, and its bias, fp32, empty where there is none.
 struct MatrixMemory {
-  Memory quantized, scales;
+  Memory quantized, scales, bias;
   DeviceMatrix view;
 };
 
-struct LayerMemory {
-  Memory input_norm_D, post_norm_D, q_norm_E, k_norm_E, qkv_bias, o_bias_D;  ///< fp32; empty where there is none
-  MatrixMemory qkv, o, gate_up, down;
-};
+/// A block's weights on the device: fp32 gains, empty for those that the model lacks, and matrices.
+using LayerMemory = model::Block<Memory, MatrixMemory>;
 
 class Weights {
  public:
@@ -34,11 +33,11 @@ class Weights {
   std::int64_t rewrite(std::span<const Master> masters, const Stream& stream);
 
   /// As WeightStore::dequantize, in the stream's order.
-  void decode(std::span<const DequantizedMatrix> wanted, const Stream& stream) const;
+  void dequantize(std::span<const DequantizedMatrix> wanted, const Stream& stream) const;
   /// A block's matrix.
-  const DeviceMatrix& matrix(const MatrixId& id) const;
+  const DeviceMatrix& matrix(const WeightId& id) const;
   /// As WeightStore::table.
-  Table table(WeightPlace place) const;
+  Table table(std::string_view name) const;
 
   bool uploaded() const { return !layers_.empty(); }
   const std::uint16_t* embedding_VD() const { return embedding_.as<std::uint16_t>(); }
@@ -51,9 +50,9 @@ class Weights {
  private:
   void upload_matrix(const HostMatrix& host, std::int64_t out, std::int64_t in, MatrixMemory& matrix,
                      const Stream& stream);
-  const Memory& vector_at(WeightPlace place, std::int64_t layer) const;
+  const Memory& vector_at(const WeightId& id) const;  ///< a gain or a bias
   void require_layer(std::int64_t layer) const;
-  const MatrixMemory* matrix_at(WeightPlace place, std::int64_t layer) const;  ///< null: it is none
+  const MatrixMemory* matrix_at(const WeightId& id) const;  ///< null: it is none
   void rewrite_matrix(const Master& master, const MatrixMemory& matrix, std::uint32_t* not_finite,
                       const Stream& stream);
   const float* bring(Memory& memory, const float* from, std::int64_t count, const Stream& stream);

@@ -24,14 +24,14 @@ constexpr std::size_t drawn_bytes(std::int64_t num_rows) {
 }  // namespace
 
 LmHead::LmHead(const EngineOptions& options, std::int64_t max_rows, const Weights& weights, Gemms& gemms)
-    : shape_(options.shape),
+    : config_(options.model),
       weights_(weights),
       gemms_(gemms),
       row_only_sums_(options.row_only_sums),
-      num_blocks_(ceil_div(shape_.vocab_size, kSampleBlock)),
+      num_blocks_(ceil_div(config_.vocab_size, kSampleBlock)),
       max_step_(std::min(max_rows, kDrawRows)),
-      normed_(std::max(max_step_, kWholeRows), shape_.width),
-      tile_(floats(std::min(kTileLogits, max_step_ * round_up(shape_.vocab_size, kOutputTile)))),
+      normed_(std::max(max_step_, kWholeRows), config_.hidden_size),
+      tile_(floats(std::min(kTileLogits, max_step_ * round_up(config_.vocab_size, kOutputTile)))),
       block_max_(floats(max_step_ * num_blocks_)),
       block_sum_(floats(max_step_ * num_blocks_)),
       part_sum_(floats(max_step_ * num_blocks_ * kDrawParts)),
@@ -43,7 +43,7 @@ LmHead::LmHead(const EngineOptions& options, std::int64_t max_rows, const Weight
 /// The chosen rows, ready for lm_head.
 void LmHead::final_norm(const ResidualRows& rows, const std::int32_t* row_ids, std::int64_t num_rows,
                         const Stream& stream) {
-  norm_quantize({rows.x, rows.branch, nullptr, weights_.final_norm_D(), row_ids, shape_.rms_norm_eps,
+  norm_quantize({rows.x, rows.branch, nullptr, weights_.final_norm_D(), row_ids, config_.rms_norm_eps,
                  normed_.for_layer(weights_.lm_head())},
                 num_rows, stream);
 }
@@ -51,7 +51,7 @@ void LmHead::final_norm(const ResidualRows& rows, const std::int32_t* row_ids, s
 /// As many columns as a tile of so many rows has room for: each costs a product and its summary to begin.
 std::int64_t LmHead::tile_tokens(std::int64_t num_rows) const {
   const std::int64_t fit = row_only_sums_ ? kTileTokens : kTileLogits / num_rows / kSampleBlock * kSampleBlock;
-  return std::min(round_up(shape_.vocab_size, kOutputTile), fit);
+  return std::min(round_up(config_.vocab_size, kOutputTile), fit);
 }
 
 void LmHead::logit_tile(std::int64_t first_token, std::int64_t num_rows, float* y, std::int64_t y_stride,
@@ -68,21 +68,21 @@ SummarizedRows LmHead::summarize(const ResidualRows& rows, const std::int32_t* r
                                  const DrawSettings* settings, float* block_weighted, const Stream& stream) {
   final_norm(rows, row_ids, num_rows, stream);
   const std::int64_t stride = tile_tokens(num_rows);
-  for (std::int64_t begin = 0; begin < shape_.vocab_size; begin += stride) {
-    const std::int64_t num_tokens = std::min(stride, shape_.vocab_size - begin);
+  for (std::int64_t begin = 0; begin < config_.vocab_size; begin += stride) {
+    const std::int64_t num_tokens = std::min(stride, config_.vocab_size - begin);
     logit_tile(begin, num_rows, tile_.as<float>(), stride, num_tokens, stream);
     summarize_logits({tile_.as<float>(), stride, begin, num_tokens, settings, num_blocks_, block_max_.as<float>(),
                       block_sum_.as<float>(), part_sum_.as<float>(), block_weighted},
                      num_rows, stream);
   }
   // Whatever the number of rows, so that a score has the bits of a draw.
-  const bool all_there = shape_.vocab_size <= kTileTokens;
+  const bool all_there = config_.vocab_size <= kTileTokens;
   const DeviceMatrix& head = weights_.lm_head();
   return {block_max_.as<float>(),
           block_sum_.as<float>(),
           part_sum_.as<float>(),
           num_blocks_,
-          shape_.vocab_size,
+          config_.vocab_size,
           settings,
           all_there ? tile_.as<float>() : nullptr,
           stride,
@@ -146,7 +146,7 @@ void LmHead::score(const ResidualRows& rows, const Targets& targets, std::span<T
 
 void LmHead::logits(const ResidualRows& rows, std::span<const std::int32_t> row_ids, std::span<float> logits_RV,
                     const Stream& stream) {
-  const std::int64_t vocab_size = shape_.vocab_size, stride = round_up(vocab_size, kOutputTile);
+  const std::int64_t vocab_size = config_.vocab_size, stride = round_up(vocab_size, kOutputTile);
   if (whole_.empty()) whole_ = floats(kWholeRows * stride);
   copy_to_device(whole_rows_.data(), row_ids.data(), row_ids.size_bytes(), stream);
   const auto num_rows = static_cast<std::int64_t>(row_ids.size());

@@ -51,7 +51,7 @@ class LmHead {
     Memory rows, targets, settings, block_weighted, logprobs, entropies;
   };
 
-  ModelShape shape_;
+  model::ModelConfig config_;
   const Weights& weights_;
   Gemms& gemms_;
   bool row_only_sums_;

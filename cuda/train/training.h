@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/shared_library.h"
-#include "cuda/engine/weight_store.h"
+#include "cuda/runtime/callers_stream.h"
 
 namespace qrl::cuda {
 

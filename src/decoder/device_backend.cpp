@@ -14,12 +14,11 @@
 #include "cuda/engine/weight_store.h"
 #include "decoder/device_masters.h"
 #include "decoder/packed_ticks.h"
+#include "model/block.h"
 
 namespace qrl::decoder {
 
 namespace {
-
-const float* values_or_null(const base::Buffer& buffer) { return buffer.empty() ? nullptr : buffer.as<float>(); }
 
 cuda::HostMatrix host_matrix(const ops::PackedLinear& packed) {
   return {packed.format,
@@ -27,7 +26,8 @@ cuda::HostMatrix host_matrix(const ops::PackedLinear& packed) {
           packed.in,
           packed.panels.view().data,
           packed.scales.empty() ? nullptr : packed.scales.view().data,
-          packed.scales.empty() ? 0 : packed.scales.shape()[1]};
+          packed.scales.empty() ? 0 : packed.scales.shape()[1],
+          packed.bias.empty() ? nullptr : packed.bias.as<float>()};
 }
 
 class DeviceBackend final : public Backend, public model::DeviceWeights {
@@ -74,7 +74,7 @@ class DeviceBackend final : public Backend, public model::DeviceWeights {
     engine_->weights().dequantize(masters_.of(wanted), {stream});
   }
   model::DeviceTable table(const std::string& tensor) override {
-    const cuda::Table table = engine_->weights().table(masters_.matrix(tensor).place);
+    const cuda::Table table = engine_->weights().table(masters_.matrix(tensor).name);
     return {const_cast<std::uint16_t*>(table.values), table.stride};
   }
   model::MatmulWorkspace matmul_workspace(const std::string& matrix, std::int64_t num_rows) override {
@@ -173,11 +173,11 @@ void DeviceBackend::upload_unless_there() {
   weights.rope_table = rope_table_.as<float>();
   weights.lm_head = host_matrix(snapshot.lm_head());
   for (std::int64_t i = 0; i < snapshot.config().num_hidden_layers; ++i) {
-    const model::LayerSnapshot& layer = snapshot.layer(i);
-    weights.layers.push_back({layer.input_norm_D.as<float>(), layer.post_norm_D.as<float>(),
-                              values_or_null(layer.q_norm_E), values_or_null(layer.k_norm_E),
-                              values_or_null(layer.qkv.bias), values_or_null(layer.o.bias), host_matrix(layer.qkv),
-                              host_matrix(layer.o), host_matrix(layer.gate_up), host_matrix(layer.down)});
+    const model::LayerSnapshot& from = snapshot.layer(i);
+    cuda::HostLayer& to = weights.layers.emplace_back();
+    model::visit_block(
+        snapshot.config(), [&](const model::BlockGain&, const auto& of) { of(to) = of(from).template as<float>(); },
+        [&](const model::BlockMatrix&, const auto& of) { of(to) = host_matrix(of(from)); });
   }
   engine_->weights().upload(weights);
   uploaded_version_ = snapshot.version();
@@ -275,23 +275,21 @@ cuda::Tick DeviceTick::fill(const Plan& plan) {
   return {plan.tokens_N, plan.positions_N, first_page_N_, page_ids_, copies_};
 }
 
-namespace {
-cuda::ModelShape shape_of(const model::ModelConfig& config) {
-  return {config.vocab_size,          config.hidden_size, config.num_hidden_layers, config.num_attention_heads,
-          config.num_key_value_heads, config.head_dim,    config.intermediate_size, config.rms_norm_eps};
-}
-}  // namespace
-
 std::int64_t dequantized_bytes(const model::ModelConfig& config, quant::Format format, std::int64_t num_rows,
                                bool row_only_sums) {
-  return cuda::dequantized_bytes(format, shape_of(config), num_rows, row_only_sums);
+  return cuda::dequantized_bytes(format, config, num_rows, row_only_sums);
 }
 
 cuda::EngineOptions engine_options(const model::ModelConfig& config, const DecoderOptions& options) {
-  cuda::EngineOptions made{
-      shape_of(config),      options.device_number, options.max_num_batched_tokens, options.max_num_seqs,
-      options.max_model_len, options.kv_pages,      options.gpu_memory_utilization, options.page_size,
-      options.kv_format};
+  cuda::EngineOptions made{config,
+                           options.device_number,
+                           options.max_num_batched_tokens,
+                           options.max_num_seqs,
+                           options.max_model_len,
+                           options.kv_pages,
+                           options.gpu_memory_utilization,
+                           options.page_size,
+                           options.kv_format};
   made.graphs = !options.enforce_eager;
   made.row_only_sums = options.row_only_sums;
   return made;

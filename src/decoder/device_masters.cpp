@@ -3,57 +3,44 @@
 #include <string>
 
 #include "base/error.h"
+#include "model/block.h"
 
 namespace qrl::decoder {
 
-using cuda::WeightPlace;
-
 DeviceMasters::DeviceMasters(const model::ModelConfig& config) {
-  const std::int64_t vocab_size = config.vocab_size, width = config.hidden_size, ffn = config.intermediate_size;
-  const std::int64_t q_size = config.q_size(), kv_size = config.kv_size();
-  add("model.embed_tokens.weight", WeightPlace::embedding, 0, 0, vocab_size);
-  add(config.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight", WeightPlace::lm_head, 0, 0,
-      vocab_size);
-  add("model.norm.weight", WeightPlace::final_norm, 0, 0, width);
-  add_tensor("embed_tokens", WeightPlace::embedding, 0, vocab_size, width);
-  add_tensor("lm_head", WeightPlace::lm_head, 0, vocab_size, width);
+  const std::int64_t vocab_size = config.vocab_size, width = config.hidden_size;
+  const std::string embedding = "model.embed_tokens.weight";
+  add(embedding, {cuda::kEmbedding}, 0, vocab_size);
+  add(config.tie_word_embeddings ? embedding : "lm_head.weight", {cuda::kLmHead}, 0, vocab_size);
+  add("model.norm.weight", {cuda::kFinalNorm}, 0, width);
+  add_tensor("", {cuda::kEmbedding}, vocab_size, width);
+  add_tensor("", {cuda::kLmHead}, vocab_size, width);
   for (std::int64_t i = 0; i < config.num_hidden_layers; ++i) {
-    const std::string layer = "model.layers." + std::to_string(i) + ".", attention = layer + "self_attn.";
-    add(layer + "input_layernorm.weight", WeightPlace::input_norm, i, 0, width);
-    add(layer + "post_attention_layernorm.weight", WeightPlace::post_norm, i, 0, width);
-    if (config.qk_norm) {
-      add(attention + "q_norm.weight", WeightPlace::q_norm, i, 0, config.head_dim);
-      add(attention + "k_norm.weight", WeightPlace::k_norm, i, 0, config.head_dim);
-    }
-    const auto add_qkv = [&](const std::string& kind, WeightPlace place) {
-      add(attention + "q_proj." + kind, place, i, 0, q_size);
-      add(attention + "k_proj." + kind, place, i, q_size, kv_size);
-      add(attention + "v_proj." + kind, place, i, q_size + kv_size, kv_size);
-    };
-    add_qkv("weight", WeightPlace::qkv);
-    if (config.qkv_bias) add_qkv("bias", WeightPlace::qkv_bias);
-    add(attention + "o_proj.weight", WeightPlace::o, i, 0, width);
-    if (config.o_bias) add(attention + "o_proj.bias", WeightPlace::o_bias, i, 0, width);
-    add(layer + "mlp.gate_proj.weight", WeightPlace::gate_up, i, 0, ffn);
-    add(layer + "mlp.up_proj.weight", WeightPlace::gate_up, i, ffn, ffn);
-    add(layer + "mlp.down_proj.weight", WeightPlace::down, i, 0, width);
-
-    const std::string prefix = "layers." + std::to_string(i) + ".";
-    add_tensor(prefix + "qkv", WeightPlace::qkv, i, q_size + 2 * kv_size, width);
-    add_tensor(prefix + "o", WeightPlace::o, i, width, q_size);
-    add_tensor(prefix + "gate_up", WeightPlace::gate_up, i, 2 * ffn, width);
-    add_tensor(prefix + "down", WeightPlace::down, i, width, ffn);
+    const std::string layer = model::layer_prefix(i);
+    model::visit_block(
+        config,
+        [&](const model::BlockGain& gain, const auto&) {
+          add(layer + std::string(gain.module) + ".weight", {gain.name, i}, 0, gain.width);
+        },
+        [&](const model::BlockMatrix& matrix, const auto&) {
+          std::int64_t first = 0;
+          for (const model::BlockModule& module : matrix.modules) {
+            const std::string name = layer + std::string(module.name);
+            add(name + ".weight", {matrix.name, i}, first, module.rows);
+            if (matrix.has_bias) add(name + ".bias", {matrix.name, i, true}, first, module.rows);
+            first += module.rows;
+          }
+          add_tensor(model::snapshot_layer_prefix(i), {matrix.name, i}, matrix.out(), matrix.in);
+        });
   }
 }
 
-void DeviceMasters::add(const std::string& weight, WeightPlace place, std::int64_t layer, std::int64_t first,
-                        std::int64_t count) {
-  places_.emplace(weight, cuda::Master{nullptr, place, layer, first, count, nullptr, nullptr});
+void DeviceMasters::add(const std::string& weight, const cuda::WeightId& id, std::int64_t first, std::int64_t count) {
+  places_.emplace(weight, cuda::Master{nullptr, id, first, count, nullptr, nullptr});
 }
 
-void DeviceMasters::add_tensor(const std::string& tensor, WeightPlace place, std::int64_t layer, std::int64_t out,
-                               std::int64_t in) {
-  matrices_.emplace(tensor, Matrix{{place, layer}, {out, in}});
+void DeviceMasters::add_tensor(const std::string& prefix, const cuda::WeightId& id, std::int64_t out, std::int64_t in) {
+  matrices_.emplace(prefix + std::string(id.name), Matrix{id, {out, in}});
 }
 
 std::vector<cuda::Master> DeviceMasters::of(std::span<const model::DeviceMaster> masters,
@@ -78,17 +65,17 @@ std::vector<cuda::DequantizedMatrix> DeviceMasters::of(std::span<const model::De
   std::vector<cuda::DequantizedMatrix> all;
   for (const model::DequantizedTensor& one : wanted) {
     const auto found = matrices_.find(one.tensor);
-    QRL_INVARIANT(found != matrices_.end() && found->second.shape == one.to.shape, "decode, " + one.tensor,
+    QRL_INVARIANT(found != matrices_.end() && found->second.shape == one.to.shape, "dequantize, " + one.tensor,
                   "a matrix of the model", one.to.shape.to_string());
     const bool is_f32 = one.to.dtype == base::DType::f32;
-    QRL_INVARIANT(is_f32 || one.to.dtype == base::DType::bf16, "decode, " + one.tensor, "F32 or BF16",
+    QRL_INVARIANT(is_f32 || one.to.dtype == base::DType::bf16, "dequantize, " + one.tensor, "F32 or BF16",
                   std::string(base::name(one.to.dtype)));
     all.push_back({found->second.id, one.to.data, is_f32});
   }
   return all;
 }
 
-cuda::MatrixId DeviceMasters::matrix(const std::string& tensor) const {
+cuda::WeightId DeviceMasters::matrix(const std::string& tensor) const {
   const auto found = matrices_.find(tensor);
   QRL_INVARIANT(found != matrices_.end(), "device weights", "a matrix of the model", tensor);
   return found->second.id;

@@ -22,17 +22,15 @@ class DeviceMasters {
   /// What WeightStore::dequantize takes.
   std::vector<cuda::DequantizedMatrix> of(std::span<const model::DequantizedTensor> wanted) const;
   /// Which matrix that is, by a snapshot's name for it.
-  cuda::MatrixId matrix(const std::string& tensor) const;
+  cuda::WeightId matrix(const std::string& tensor) const;
 
  private:
-  void add_tensor(const std::string& tensor, cuda::WeightPlace place, std::int64_t layer, std::int64_t out,
-                  std::int64_t in);
-  void add(const std::string& weight, cuda::WeightPlace place, std::int64_t layer, std::int64_t first,
-           std::int64_t count);
+  void add(const std::string& weight, const cuda::WeightId& id, std::int64_t first, std::int64_t count);
+  void add_tensor(const std::string& prefix, const cuda::WeightId& id, std::int64_t out, std::int64_t in);
 
   std::multimap<std::string, cuda::Master> places_;  ///< by name, without values
   struct Matrix {
-    cuda::MatrixId id;
+    cuda::WeightId id;
     base::Shape shape;
   };
   std::map<std::string, Matrix> matrices_;  ///< by a snapshot's name

@@ -38,14 +38,22 @@ struct BlockGain {
   std::int64_t width = 0;
 };
 
+/// A value for each parameter of a transformer block: of a norm's gain, and of a linear layer's matrix. The gains of q
+/// and k belong to models with `qk_norm`.
+template <class Gain, class Matrix>
+struct Block {
+  Gain input_norm_D{}, post_norm_D{}, q_norm_E{}, k_norm_E{};
+  Matrix qkv{}, o{}, gate_up{}, down{};
+};
+
 /// "model.layers.3.", before a module's name.
 inline std::string layer_prefix(std::int64_t layer) { return "model.layers." + std::to_string(layer) + "."; }
 /// "layers.3.", before a name within a layer of a snapshot.
 inline std::string snapshot_layer_prefix(std::int64_t layer) { return "layers." + std::to_string(layer) + "."; }
 
 /// Calls gain(BlockGain, of) and matrix(BlockMatrix, of) for the parameters that a layer of this model has, in the
-/// order of the forward pass. of(layer) is the parameter's member of any struct that names its members as this list
-/// does, so one visit can walk several structs side by side.
+/// order of the forward pass. of(block) is the parameter's member of a Block, or of a struct with the same names: one
+/// visit can walk several of them side by side.
 template <class OnGain, class OnMatrix>
 void visit_block(const ModelConfig& config, const OnGain& gain, const OnMatrix& matrix) {
   const std::int64_t width = config.hidden_size, inner = config.intermediate_size;

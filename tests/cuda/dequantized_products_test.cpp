@@ -80,7 +80,12 @@ TEST_CASE("matrices and rows are dequantized to the bf16 that each value is near
 
 TEST_CASE("memory for dequantized operands is what an estimate says, and none where nothing is dequantized") {
   if (!find_device()) return;
-  const ModelShape shape{67, 200, 2, 3, 1, 40, 300, 1e-6F};
+  model::ModelConfig config;
+  config.hidden_size = 200;
+  config.num_attention_heads = 3;
+  config.num_key_value_heads = 1;
+  config.head_dim = 40;
+  config.intermediate_size = 300;
   for (const Format format : kWeightFormats) {
     target::DequantizedGemms gemms;
     const bool dequantizes = format == Format::int4 || format == Format::fp8_block128;
@@ -91,10 +96,10 @@ TEST_CASE("memory for dequantized operands is what an estimate says, and none wh
     }
     INFO(quant::name(format));
     CHECK((gemms.num_bytes() > 0) == dequantizes);
-    CHECK(dequantized_bytes(format, shape, kDequantizedRows, false) == gemms.num_bytes());
-    CHECK(dequantized_bytes(format, shape, kDequantizedRows - 63, false) == gemms.num_bytes());  // filled up to 512
+    CHECK(dequantized_bytes(format, config, kDequantizedRows, false) == gemms.num_bytes());
+    CHECK(dequantized_bytes(format, config, kDequantizedRows - 63, false) == gemms.num_bytes());  // filled up to 512
     CHECK(padded_rows(kDequantizedRows - 63) == kDequantizedRows);
-    CHECK(dequantized_bytes(format, shape, kDequantizedRows - 64, false) == 0);
-    CHECK(dequantized_bytes(format, shape, 4096, true) == 0);
+    CHECK(dequantized_bytes(format, config, kDequantizedRows - 64, false) == 0);
+    CHECK(dequantized_bytes(format, config, 4096, true) == 0);
   }
 }

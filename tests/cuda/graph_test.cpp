@@ -227,9 +227,9 @@ TEST_CASE("graphs are few: one a size that ticks are padded to, recorded again o
 TEST_CASE("a tick's shape is one of few, and its arrays stay where they are while sequences grow") {
   if (!find_device()) return;
   cuda::EngineOptions options;
-  options.shape.num_heads = 4;
-  options.shape.num_kv_heads = 2;
-  options.shape.head_dim = 16;
+  options.model.num_attention_heads = 4;
+  options.model.num_key_value_heads = 2;
+  options.model.head_dim = 16;
   options.max_rows = 12;
   options.max_sequences = 20;
   options.max_positions = 1000;

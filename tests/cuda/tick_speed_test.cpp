@@ -14,13 +14,21 @@ using quant::KvFormat;
 TEST_CASE("whole ticks are measured: their bytes, operations and some time, in batches that find room") {
   if (!find_device()) return;
   TickSpeedTask task;
-  task.options.shape = {67, 32, 2, 2, 1, 16, 48, 1e-6F};
+  model::ModelConfig& config = task.options.model;
+  config.vocab_size = 67;
+  config.hidden_size = 32;
+  config.num_hidden_layers = 2;
+  config.num_attention_heads = 2;
+  config.num_key_value_heads = 1;
+  config.head_dim = 16;
+  config.intermediate_size = 48;
+  config.rms_norm_eps = 1e-6F;
+  config.qk_norm = config.qkv_bias = true;
   task.options.max_rows = 24;
   task.options.max_sequences = 3;
   task.options.max_positions = 21;
   task.options.page_size = 4;
   task.options.num_pages = 13;  // two sequences of 21 positions, six of 5
-  task.qk_norm = task.qkv_bias = true;
   task.batches = {1, 3};
   task.contexts = {5, 21};
   task.matmul_size = 64;
