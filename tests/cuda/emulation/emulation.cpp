@@ -47,6 +47,8 @@ namespace qrl::cuda::emulated {
 namespace {
 
 constexpr std::size_t kStackBytes = std::size_t{64} << 10;
+/// Tops of stacks that are whole pages apart would all use the same few lines of the caches.
+constexpr std::size_t kColors = 32, kColorBytes = 320;
 
 enum class Waits : std::uint8_t { no, for_warp, for_block, done };
 
@@ -61,8 +63,9 @@ struct Fiber {
   Waits waits = Waits::no;
   int num_exchanges = 0;
   bool has_waited = false;   // for the kernel before
-  std::vector<Copy> copies;  // of no group yet
-  std::deque<std::vector<Copy>> groups;
+  std::vector<Copy> copies;  // the oldest first
+  /// Where each group in `copies` ends; what lies behind the last one is of no group yet.
+  std::vector<std::size_t> group_ends;
 };
 
 /// What a lane gives to a GEMM: a, then b.
@@ -100,12 +103,20 @@ void fiber_main() {
 
 void prepare(int thread) {
   const auto idx = static_cast<std::size_t>(thread);
-  if (block.stacks.size() <= idx) block.stacks.push_back(std::make_unique<char[]>(kStackBytes));
-  auto top = reinterpret_cast<std::uintptr_t>(block.stacks[idx].get() + kStackBytes) & ~std::uintptr_t{15};
+  constexpr std::size_t kBytes = kStackBytes + kColors * kColorBytes;
+  if (block.stacks.size() <= idx) block.stacks.push_back(std::make_unique<char[]>(kBytes));
+  const auto end = reinterpret_cast<std::uintptr_t>(block.stacks[idx].get() + kBytes - idx % kColors * kColorBytes);
+  const std::uintptr_t top = end & ~std::uintptr_t{15};
   auto* words = reinterpret_cast<void**>(top);
   words[-1] = nullptr;                               // where a return address would be
   words[-2] = reinterpret_cast<void*>(&fiber_main);  // six registers below it
-  block.fibers[idx] = {words - 8, Waits::no, 0, false, {}, {}};
+  Fiber& fiber = block.fibers[idx];
+  fiber.stack_pointer = words - 8;
+  fiber.waits = Waits::no;
+  fiber.num_exchanges = 0;
+  fiber.has_waited = false;
+  fiber.copies.clear();
+  fiber.group_ends.clear();
 }
 
 /// Lets the threads [begin, end) go on when all that are not done wait for `what`.
@@ -126,22 +137,32 @@ bool release(int begin, int end, Waits what) {
   return true;
 }
 
+/// Lets the threads of a warp run until each waits or is done, then those go on that waited for one another. False:
+/// none could run.
+bool run_warp(int first) {
+  bool moved = false;
+  for (int i = 0; i < 32; ++i) {
+    block.current = block.order == Order::ascending ? first + i : first + 31 - i;
+    if (current().waits != Waits::no) continue;
+    qrl_switch_fiber(&block.scheduler, current().stack_pointer);
+    moved = true;
+  }
+  return release(first, first + 32, Waits::for_warp) || moved;
+}
+
 void run_block(std::size_t shared_bytes) {
   block.fibers.resize(static_cast<std::size_t>(block.num_threads));
   block.slots.assign(2 * static_cast<std::size_t>(block.num_threads), ~std::uint64_t{0});
   block.operands.assign(2 * static_cast<std::size_t>(block.num_threads), MmaWords{});
   block.shared.assign(shared_bytes + 32, 0xff);
   for (int i = 0; i < block.num_threads; ++i) prepare(i);
+  const int num_warps = block.num_threads / 32;
   for (bool moved = true; moved;) {
     moved = false;
-    for (int i = 0; i < block.num_threads; ++i) {
-      block.current = block.order == Order::ascending ? i : block.num_threads - 1 - i;
-      if (current().waits != Waits::no) continue;
-      qrl_switch_fiber(&block.scheduler, current().stack_pointer);
-      moved = true;
+    for (int i = 0; i < num_warps; ++i) {
+      const int warp = block.order == Order::ascending ? i : num_warps - 1 - i;
+      while (run_warp(32 * warp)) moved = true;
     }
-    for (int first = 0; first < block.num_threads; first += 32)
-      moved = release(first, first + 32, Waits::for_warp) || moved;
     moved = release(0, block.num_threads, Waits::for_block) || moved;
   }
   for (const Fiber& fiber : block.fibers) {
@@ -149,9 +170,7 @@ void run_block(std::size_t shared_bytes) {
                   "one that some do not");
     QRL_INVARIANT(fiber.has_waited, "emulated kernel", "threads that all wait for the kernel before",
                   "one that does not");
-    const auto has_copies = [](const std::vector<Copy>& group) { return !group.empty(); };
-    QRL_INVARIANT(fiber.copies.empty() && std::ranges::none_of(fiber.groups, has_copies), "emulated kernel",
-                  "copies that are waited for", "one that is not");
+    QRL_INVARIANT(fiber.copies.empty(), "emulated kernel", "copies that are waited for", "one that is not");
   }
 }
 
@@ -163,24 +182,39 @@ const MmaWords* gather(const MmaWords& words) {
   return block.operands.data() + turn * block.num_threads + self / 32 * 32;
 }
 
-/// One lane's four sums. `per_word` numbers in a word, decoded by a_at(word, i) and b_at(word, i).
-template <class Sum, class AAt, class BAt>
-void add_products(Sum (&c)[4], const MmaWords* lanes, int per_word, AAt a_at, BAt b_at) {
-  const int q = thread_idx() % 32 / 4, t = thread_idx() % 4;
-  for (int e = 0; e < 4; ++e) {
-    const int row = q + e / 2 * 8, column = 2 * t + e % 2;
-    for (int k = 0; k < 8 * per_word; ++k) {
-      const int half = k / (4 * per_word), lane = k / per_word % 4, i = k % per_word;
-      const auto a_word = static_cast<std::size_t>(2 * half + row / 8), b_word = static_cast<std::size_t>(4 + half);
-      c[e] += a_at(lanes[row % 8 * 4 + lane][a_word], i) * b_at(lanes[column * 4 + lane][b_word], i);
+/// One lane's four sums, each over k ascending. A word holds `per_word` numbers: a_at(word, i), b_at(word, i).
+template <int per_word, class Sum, class AAt, class BAt>
+void add_products(Sum (&c)[4], const MmaWords* lanes, AAt a_at, BAt b_at) {
+  const int q = block.current % 32 / 4, t = block.current % 4;
+  for (int half = 0; half < 2; ++half) {
+    for (int lane = 0; lane < 4; ++lane) {
+      const MmaWords& a = lanes[q * 4 + lane];
+      const std::uint32_t low = a[static_cast<std::size_t>(2 * half)], high = a[static_cast<std::size_t>(2 * half + 1)];
+      const std::uint32_t left = lanes[2 * t * 4 + lane][static_cast<std::size_t>(4 + half)];
+      const std::uint32_t right = lanes[(2 * t + 1) * 4 + lane][static_cast<std::size_t>(4 + half)];
+      for (int i = 0; i < per_word; ++i) {
+        c[0] += a_at(low, i) * b_at(left, i);
+        c[1] += a_at(low, i) * b_at(right, i);
+        c[2] += a_at(high, i) * b_at(left, i);
+        c[3] += a_at(high, i) * b_at(right, i);
+      }
     }
   }
 }
 
-float bf16_at(std::uint32_t word, int i) { return float_of_bf16(static_cast<std::uint16_t>(word >> (16 * i))); }
-float f16_at(std::uint32_t word, int i) { return float_of_f16(static_cast<std::uint16_t>(word >> (16 * i))); }
-std::int32_t uint8_at(std::uint32_t word, int i) { return static_cast<std::uint8_t>(word >> (8 * i)); }
-std::int32_t int8_at(std::uint32_t word, int i) { return static_cast<std::int8_t>(word >> (8 * i)); }
+// Objects, not functions: calls through pointers are not inlined.
+constexpr auto bf16_at = [](std::uint32_t word, int i) {
+  return float_of_bf16(static_cast<std::uint16_t>(word >> (16 * i)));
+};
+constexpr auto f16_at = [](std::uint32_t word, int i) {
+  return float_of_f16(static_cast<std::uint16_t>(word >> (16 * i)));
+};
+constexpr auto uint8_at = [](std::uint32_t word, int i) -> std::int32_t {
+  return static_cast<std::uint8_t>(word >> (8 * i));
+};
+constexpr auto int8_at = [](std::uint32_t word, int i) -> std::int32_t {
+  return static_cast<std::int8_t>(word >> (8 * i));
+};
 
 /// Bytes that are counted as the device's, so that a test can have too few of them.
 constexpr std::size_t kDeviceBytes = std::size_t{1} << 30;
@@ -296,28 +330,33 @@ void copy_async(void* to, const void* from, std::size_t num_bytes, bool valid) {
   std::memset(to, 0xff, num_bytes);
   current().copies.push_back({to, valid ? from : nullptr, num_bytes});
 }
-void commit_copies() { current().groups.push_back(std::exchange(current().copies, {})); }
+void commit_copies() { current().group_ends.push_back(current().copies.size()); }
 void wait_copies_but(std::size_t pending) {
-  std::deque<std::vector<Copy>>& groups = current().groups;
-  for (; groups.size() > pending; groups.pop_front()) {
-    for (const Copy& copy : groups.front()) {
-      if (copy.from != nullptr) std::memcpy(copy.to, copy.from, copy.num_bytes);
-      else std::memset(copy.to, 0, copy.num_bytes);
-    }
+  Fiber& fiber = current();
+  if (fiber.group_ends.size() <= pending) return;
+  const auto done = fiber.group_ends.end() - static_cast<std::ptrdiff_t>(pending);
+  const std::size_t num_copies = *(done - 1);
+  for (std::size_t i = 0; i < num_copies; ++i) {
+    const Copy& copy = fiber.copies[i];
+    if (copy.from != nullptr) std::memcpy(copy.to, copy.from, copy.num_bytes);
+    else std::memset(copy.to, 0, copy.num_bytes);
   }
+  fiber.copies.erase(fiber.copies.begin(), fiber.copies.begin() + static_cast<std::ptrdiff_t>(num_copies));
+  fiber.group_ends.erase(fiber.group_ends.begin(), done);
+  for (std::size_t& end : fiber.group_ends) end -= num_copies;
 }
 
 void mma(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
-  add_products(c, gather({a[0], a[1], a[2], a[3], b0, b1}), 2, bf16_at, bf16_at);
+  add_products<2>(c, gather({a[0], a[1], a[2], a[3], b0, b1}), bf16_at, bf16_at);
 }
 void mma_f16(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
-  add_products(c, gather({a[0], a[1], a[2], a[3], b0, b1}), 2, f16_at, f16_at);
+  add_products<2>(c, gather({a[0], a[1], a[2], a[3], b0, b1}), f16_at, f16_at);
 }
 void mma(std::int32_t (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
-  add_products(c, gather({a[0], a[1], a[2], a[3], b0, b1}), 4, int8_at, int8_at);
+  add_products<4>(c, gather({a[0], a[1], a[2], a[3], b0, b1}), int8_at, int8_at);
 }
 void mma_unsigned_b(std::int32_t (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
-  add_products(c, gather({a[0], a[1], a[2], a[3], b0, b1}), 4, int8_at, uint8_at);
+  add_products<4>(c, gather({a[0], a[1], a[2], a[3], b0, b1}), int8_at, uint8_at);
 }
 std::uint32_t fma_bf16x2(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
   std::uint32_t d = 0;
