@@ -89,10 +89,22 @@ Block block;
 
 Fiber& current() { return block.fibers[static_cast<std::size_t>(block.current)]; }
 
+/// The thread of this warp from `thread` on, in the block's order, that can run; -1: none.
+int next_in_warp(int thread) {
+  const int step = block.order == Order::ascending ? 1 : -1, warp = thread / 32;
+  for (; thread >= 0 && thread / 32 == warp; thread += step) {
+    if (block.fibers[static_cast<std::size_t>(thread)].waits == Waits::no) return thread;
+  }
+  return -1;
+}
+
+/// Goes on with the warp's next thread, behind its last one with the scheduler.
 void pause(Waits waits) {
   Fiber& fiber = current();
   fiber.waits = waits;
-  qrl_switch_fiber(&fiber.stack_pointer, block.scheduler);
+  const int next = next_in_warp(block.current);
+  if (next >= 0) block.current = next;
+  qrl_switch_fiber(&fiber.stack_pointer, next >= 0 ? current().stack_pointer : block.scheduler);
 }
 
 void fiber_main() {
@@ -140,14 +152,12 @@ bool release(int begin, int end, Waits what) {
 /// Lets the threads of a warp run until each waits or is done, then those go on that waited for one another. False:
 /// none could run.
 bool run_warp(int first) {
-  bool moved = false;
-  for (int i = 0; i < 32; ++i) {
-    block.current = block.order == Order::ascending ? first + i : first + 31 - i;
-    if (current().waits != Waits::no) continue;
+  const int next = next_in_warp(block.order == Order::ascending ? first : first + 31);
+  if (next >= 0) {
+    block.current = next;
     qrl_switch_fiber(&block.scheduler, current().stack_pointer);
-    moved = true;
   }
-  return release(first, first + 32, Waits::for_warp) || moved;
+  return release(first, first + 32, Waits::for_warp) || next >= 0;
 }
 
 void run_block(std::size_t shared_bytes) {
