@@ -81,9 +81,9 @@ void bench_products(const BenchProductsArguments& arguments) {
     copy_bytes_per_s = std::max(copy_bytes_per_s, speeds.copy_bytes_per_s);
     read_bytes_per_s = std::max(read_bytes_per_s, speeds.read_bytes_per_s);
     for (std::size_t i = 0; i < arguments.num_rows.size(); ++i) {
-      layer_s[i] += speeds.product_s[i];
+      layer_s[i] += speeds.gemm_s[i];
       layer_bytes[i] += static_cast<double>(speeds.num_bytes[i]);
-      result[matrix.name + "_rows" + std::to_string(arguments.num_rows[i]) + "_us"] = speeds.product_s[i] * 1e6;
+      result[matrix.name + "_rows" + std::to_string(arguments.num_rows[i]) + "_us"] = speeds.gemm_s[i] * 1e6;
     }
   }
   result["copy_gb_per_s"] = copy_bytes_per_s * 1e-9;

@@ -1,17 +1,20 @@
-// Attention over keys and values in pages, a block a tile of the plan (attention_plan.h) and a kv head at a time.
+// Attention over keys and values in pages. A block takes a tile of the plan (attention_plan.h) and a kv head at a time.
 //
-// What it should take. 64 rows at 2,048 positions, 8 kv heads of 128, e4m3: 268 MB of keys and values a layer, 80 µs at
-// an H100's 3.35 TB/s. fp32 fma for 32 query heads: 2.1 G multiply-adds of queries and weights, 64 µs of all fp32 lanes
-// without a single other instruction, and each code must be decoded besides: so matrix units, of whose work here (13 G
-// operations with the unused rows of a tile) there is 20 µs at a third of their rate. Keys and values go from device
-// memory to registers, never through shared memory: a lane's 16-byte loads are laid so that what a lane holds is,
-// decoded, just what the matrix unit wants of it; the sums' order over elements and the output's order of elements
-// follow from that. On Hopper e4m3 becomes fp16 two codes an instruction: loads, products and softmax of a chunk are
-// some 1,300 instructions of a warp, 512 codes a lane, in the machine code; 21 M in all, 23 µs of all schedulers (in
-// bf16, at 3.3 instructions a code, twice that). Shared memory holds the queries, in fragments of the unit: 8 KB for
-// each 64 KB of codes that a block reads. bf16 pages are twice the bytes and no decoding. int8 codes are multiplied as
-// they are with two terms of queries and weights: as many instructions of the unit as for bf16, each of twice the
-// depth, half a permutation a code of the values, and a multiply-add where terms are joined.
+// The estimate that the design follows: 64 rows at 2,048 positions with 8 kv heads of 128 in e4m3 are 268 MB of keys
+// and values a layer, 80 µs at an H100's 3.35 TB/s. With fp32 fma 32 query heads need 2.1 G multiply-adds of queries
+// and weights: 64 µs of all fp32 lanes without any other instruction, and each value must be dequantized besides.
+// Matrix units have 13 G operations here, with the unused rows of a tile, which take 20 µs at a third of their rate.
+//
+// Keys and values go from device memory to registers, never through shared memory. A lane's 16-byte loads are laid out
+// so that its dequantized values are the matrix unit's fragment. The order of sums over elements and of the output's
+// elements follows from that. On Hopper one instruction makes fp16 of two e4m3 values. Loads, matrix instructions and
+// softmax of a chunk are some 1,300 instructions of a warp in the machine code, for 512 values a lane: 21 M in all, 23
+// µs of all schedulers. In bf16, at 3.3 instructions a value, they would be twice as many. Shared memory holds the
+// queries in fragments of the unit: 8 KB for each 64 KB of keys and values that a block reads.
+//
+// bf16 pages have twice the bytes and nothing to dequantize. int8 values are multiplied as they are, with two terms of
+// queries and of weights. That takes as many instructions of the unit as bf16, each of twice the depth, half a
+// permutation for each of the values, and a multiply-add where terms are joined.
 #include "cuda/attention/attention_join.cuh"
 #include "cuda/attention/attention_tile.cuh"
 #include "cuda/runtime/kernels.h"
@@ -63,34 +66,34 @@ template <KvFormat format, int kDim, int kTiles>
 QRL_DEVICE void bring_queries(const AttentionTask& task, const Block& block, float key_scale,
                               Shared<format, kDim, kTiles>& shared) {
   using S = Share<format, kDim>;
-  using Codes = KvCodes<format>;
+  using Elements = KvElements<format>;
   const auto width = static_cast<int>(task.pages.head_dim);
   const float softmax_scale = 1.0F / sqrtf(static_cast<float>(width)) * key_scale;
   for (int query = warp_idx(); query < block.num_queries; query += kWarps) {
     const float* from = task.q + (shared.row[query] * task.num_heads + shared.head[query]) * width;
     float inverse = 1, unit = 1;
-    if constexpr (Codes::kScalesQueries) {
+    if constexpr (Elements::kScalesQueries) {
       std::uint32_t largest = 0;  // bits: a NaN is above all
       for (int e = lane_idx(); e < width; e += 32)
         largest = magnitude_of(from[e]) > largest ? magnitude_of(from[e]) : largest;
       largest = warp_max(largest);
-      inverse = Codes::query_inverse(float_of(largest));
-      unit = Codes::query_unit(float_of(largest));
+      inverse = Elements::query_inverse(float_of(largest));
+      unit = Elements::query_unit(float_of(largest));
     }
     if (lane_idx() == 0) shared.score_scales[query] = unit * softmax_scale;
     for (int i = lane_idx(); i < S::kQuerySteps * 8; i += 32) {
       const int t = i % 4, half = i / 4 % 2, step = i / 8;
       const int first = (4 * (step / S::kKeySteps) + t) * S::kKeyElements;
-      float values[Codes::kWordNumbers];
+      float values[Elements::kWordNumbers];
 #pragma unroll
-      for (int j = 0; j < Codes::kWordNumbers; ++j) {
-        const int e = first + Codes::key_number(step % S::kKeySteps, half, j);
+      for (int j = 0; j < Elements::kWordNumbers; ++j) {
+        const int e = first + Elements::key_number(step % S::kKeySteps, half, j);
         values[j] = e < width ? from[e] : 0.0F;
       }
-      std::uint32_t terms[Codes::kTerms];
-      Codes::encode_query(values, inverse, terms);
+      std::uint32_t terms[Elements::kTerms];
+      Elements::quantize_query(values, inverse, terms);
 #pragma unroll
-      for (int term = 0; term < Codes::kTerms; ++term)
+      for (int term = 0; term < Elements::kTerms; ++term)
         shared.queries[term][query / 16][step][query % 8 * 4 + t][2 * half + query % 16 / 8] = terms[term];
     }
   }
@@ -99,7 +102,7 @@ QRL_DEVICE void bring_queries(const AttentionTask& task, const Block& block, flo
 template <KvFormat format, int kDim, int kTiles>
 QRL_DEVICE void attend(const AttentionTask& task, std::int64_t tile_idx, Shared<format, kDim, kTiles>& shared) {
   using S = Share<format, kDim>;
-  using Codes = KvCodes<format>;
+  using Elements = KvElements<format>;
   const KvPages& pages = task.pages;
   const Block block(task, tile_idx);
   const AttentionTile& tile = block.tile;
@@ -123,12 +126,12 @@ QRL_DEVICE void attend(const AttentionTask& task, std::int64_t tile_idx, Shared<
   for (int chunk = tile.first_chunk; chunk < tile.end_chunk; ++chunk) {
     const int first = chunk * kAttentionChunk;
     const int count = num_positions - first < kAttentionChunk ? num_positions - first : kAttentionChunk;
-    // Behind the last position of a step that one again: its weight is 0.
+    // Behind the last position a step repeats that position, with weight 0.
 #pragma unroll 1  // more costs registers that spill
     for (int i = thread_idx(); i < kAttentionChunk; i += kThreads) {
       const std::int64_t slot = pages.slot_of(page_ids, first + (i < count ? i : count - 1), block.kv_head);
-      shared.codes_at[i] = pages.at.code_at(slot);
-      if (!Codes::kScaled) continue;
+      shared.bytes_at[i] = pages.at.byte_at(slot);
+      if (!Elements::kScaled) continue;
       shared.key_scales[i] = pages.key_slot_scales[slot];
       shared.value_scales[i] = pages.value_slot_scales[slot];
     }
@@ -148,7 +151,7 @@ QRL_DEVICE void attend(const AttentionTask& task, std::int64_t tile_idx, Shared<
     std::uint32_t weight[kSteps][kTiles][2];
     lanes.make_weights(score, largest, weight, sum);
     lanes.put(sum, &Stats::sum);
-    typename Codes::Sum context[S::kValuePieces][S::kValueTiles][kTiles][4] = {};
+    typename Elements::Sum context[S::kValueVectors][S::kValueTiles][kTiles][4] = {};
     lanes.add_values(weight, count, context);
     lanes.sum_contexts(context);
 

@@ -1,5 +1,5 @@
-// Owns how the codes of each KV format meet queries and softmax weights on the matrix units: which elements a lane's
-// loads bring it, how they are decoded, what stands for a query and for a weight. Knows neither pages nor chunks.
+// Owns how values of each KV format are multiplied with queries and softmax weights on the matrix units: the elements
+// of a lane's loads, their dequantization, and the form of a query and of a weight. Knows neither pages nor chunks.
 #pragma once
 
 #include "cuda/gemm/widen.cuh"
@@ -16,24 +16,24 @@ struct alignas(4 * kCount) Words {
 };
 
 /// Queries and weights as numbers of 16 bits, one term each; exact products, fp32 sums (the unit's order and rounding).
-struct FloatCodes {
+struct FloatElements {
   using Sum = float;
   static constexpr bool kScaled = false;  // slots have scales of their own
   static constexpr int kTerms = 1;        // words that stand for a query's numbers
   static constexpr int kWordNumbers = 2;
-  static constexpr int kSteps = 1;  // steps of 16 positions that a product with values takes
+  static constexpr int kSteps = 1;  // steps of 16 positions in one multiplication with values
   QRL_DEVICE static float total(const float (&sums)[1]) { return sums[0]; }
 };
 
 template <quant::KvFormat format>
-struct KvCodes;
+struct KvElements;
 
 template <>
-struct KvCodes<quant::KvFormat::bf16> : FloatCodes {
+struct KvElements<quant::KvFormat::bf16> : FloatElements {
   static constexpr int kBytes = 2;
   static constexpr bool kScalesQueries = false;
 
-  QRL_DEVICE static void encode_query(const float (&values)[2], float, std::uint32_t (&terms)[1]) {
+  QRL_DEVICE static void quantize_query(const float (&values)[2], float, std::uint32_t (&terms)[1]) {
     terms[0] = bf16x2_of(values[0], values[1]);
   }
   /// Two weights as the unit takes them, and what they are then.
@@ -52,11 +52,11 @@ struct KvCodes<quant::KvFormat::bf16> : FloatCodes {
     mma(context, values, weights[0][0], weights[0][1]);
   }
 
-  /// Which of the numbers that a lane has of a key's piece stands in place `j` of word `half` of step `i`.
+  /// Which of the numbers that a lane has of a key's vector stands in place `j` of word `half` of step `i`.
   static constexpr int key_number(int i, int half, int j) { return 4 * i + 2 * half + j; }
-  QRL_DEVICE static void key_words(const std::uint32_t (&piece)[4], int i, std::uint32_t (&to)[2]) {
-    to[0] = piece[2 * i];
-    to[1] = piece[2 * i + 1];
+  QRL_DEVICE static void key_words(const std::uint32_t (&vector)[4], int i, std::uint32_t (&to)[2]) {
+    to[0] = vector[2 * i];
+    to[1] = vector[2 * i + 1];
   }
   /// Numbers 2j, 2j + 1 of four positions, as the unit's rows g and g + 8.
   template <int kCount>
@@ -69,11 +69,11 @@ struct KvCodes<quant::KvFormat::bf16> : FloatCodes {
   }
 };
 
-/// Codes are fp16 exactly, which Hopper makes of two in one instruction, and so are queries and weights: 11 bits
+/// Elements are fp16 exactly, which Hopper makes of two in one instruction, and so are queries and weights: 11 bits
 /// instead of bf16's 8. A query is first multiplied with a power of two that makes its largest number one of [2^14,
 /// 2^15), so that fp16's exponents suffice: what it rounds more coarsely than to 11 bits is below the largest's 2^-28.
 template <>
-struct KvCodes<quant::KvFormat::fp8_e4m3> : FloatCodes {
+struct KvElements<quant::KvFormat::fp8_e4m3> : FloatElements {
   static constexpr int kBytes = 1;
   static constexpr bool kScalesQueries = true;
 
@@ -82,7 +82,7 @@ struct KvCodes<quant::KvFormat::fp8_e4m3> : FloatCodes {
     return magnitude_of(largest) < kInfinityBits ? float_of((268U - exponent_of(largest)) << 23) : 0.0F;
   }
   QRL_DEVICE static float query_unit(float largest) { return float_of((exponent_of(largest) - 14U) << 23); }
-  QRL_DEVICE static void encode_query(const float (&values)[2], float inverse, std::uint32_t (&terms)[1]) {
+  QRL_DEVICE static void quantize_query(const float (&values)[2], float inverse, std::uint32_t (&terms)[1]) {
     terms[0] = f16x2_of(values[0] * inverse, values[1] * inverse);
   }
   QRL_DEVICE static std::uint32_t pair_of(float& first, float& second) {
@@ -100,8 +100,8 @@ struct KvCodes<quant::KvFormat::fp8_e4m3> : FloatCodes {
   }
 
   static constexpr int key_number(int i, int half, int j) { return 4 * i + 2 * half + j; }
-  QRL_DEVICE static void key_words(const std::uint32_t (&piece)[4], int i, std::uint32_t (&to)[2]) {
-    widen_fp8(piece[i], to[0], to[1]);
+  QRL_DEVICE static void key_words(const std::uint32_t (&vector)[4], int i, std::uint32_t (&to)[2]) {
+    widen_fp8(vector[i], to[0], to[1]);
   }
   template <int kCount>
   QRL_DEVICE static void value_words(const Words<kCount> (&of)[1][4], int j, std::uint32_t (&to)[4]) {
@@ -124,19 +124,19 @@ struct KvCodes<quant::KvFormat::fp8_e4m3> : FloatCodes {
 /// As on the CPU: a query is 254·high + low of int8 terms, 15 bits of its largest; weights times the values' scales are
 /// 256·high + low of uint8 terms, 16 bits of the largest that a warp has of a chunk. All sums are exact in int32.
 template <>
-struct KvCodes<quant::KvFormat::int8> {
+struct KvElements<quant::KvFormat::int8> {
   using Sum = std::int32_t;
   static constexpr bool kScaled = true, kScalesQueries = true;
   static constexpr int kBytes = 1, kTerms = 2, kWordNumbers = 4, kSteps = 2;
 
-  /// What numbers up to `largest` are multiplied with to be codes up to `codes`; what is below any that counts, and all
-  /// beside a NaN or an infinity, is code 0.
-  QRL_DEVICE static float inverse(float quantized, float largest) {
-    return largest > 0x1p-100F && magnitude_of(largest) < kInfinityBits ? quantized / largest : 0.0F;
+  /// The factor that quantizes numbers up to `largest` to integers up to `limit`. Numbers too small to count become 0,
+  /// and so do all beside a NaN or an infinity.
+  QRL_DEVICE static float inverse(float limit, float largest) {
+    return largest > 0x1p-100F && magnitude_of(largest) < kInfinityBits ? limit / largest : 0.0F;
   }
   QRL_DEVICE static float query_inverse(float largest) { return inverse(127.0F, largest); }
   QRL_DEVICE static float query_unit(float largest) { return largest / (127.0F * 254.0F); }
-  QRL_DEVICE static void encode_query(const float (&values)[4], float inverse, std::uint32_t (&terms)[2]) {
+  QRL_DEVICE static void quantize_query(const float (&values)[4], float inverse, std::uint32_t (&terms)[2]) {
     terms[0] = terms[1] = 0;
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
@@ -154,9 +154,9 @@ struct KvCodes<quant::KvFormat::int8> {
     mma(scores, queries, keys[0], keys[1]);
   }
   static constexpr int key_number(int i, int half, int j) { return 8 * i + 4 * half + j; }
-  QRL_DEVICE static void key_words(const std::uint32_t (&piece)[4], int i, std::uint32_t (&to)[2]) {
-    to[0] = piece[2 * i];
-    to[1] = piece[2 * i + 1];
+  QRL_DEVICE static void key_words(const std::uint32_t (&vector)[4], int i, std::uint32_t (&to)[2]) {
+    to[0] = vector[2 * i];
+    to[1] = vector[2 * i + 1];
   }
 
   QRL_DEVICE static float weight_inverse(float largest) { return inverse(65535.0F, largest); }
@@ -169,8 +169,8 @@ struct KvCodes<quant::KvFormat::int8> {
       pairs[h] = 0;
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
-        const float code = inverse > 0 ? rintf(values[h][j] * inverse) : 0.0F;
-        pairs[h] |= static_cast<std::uint32_t>(code) << (16 * j);
+        const float quantized = inverse > 0 ? rintf(values[h][j] * inverse) : 0.0F;
+        pairs[h] |= static_cast<std::uint32_t>(quantized) << (16 * j);
       }
     }
     terms[0] = pick_bytes(pairs[0], pairs[1], 0x7531);

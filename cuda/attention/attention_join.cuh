@@ -12,15 +12,15 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 /// An element of a head's finished context.
 QRL_DEVICE void put_context(const AttentionTask& task, std::int64_t row, std::int64_t head, int e, float value) {
   const std::int64_t at = head * task.pages.head_dim + e;
-  if (task.context_codes == nullptr) task.context[row * task.num_heads * task.pages.head_dim + at] = value;
-  else task.context_codes[row * task.codes_stride + at] = bf16_of(value);
+  if (task.context_bf16 == nullptr) task.context[row * task.num_heads * task.pages.head_dim + at] = value;
+  else task.context_bf16[row * task.bf16_stride + at] = bf16_of(value);
 }
-/// Behind the last head zeros up to the codes' stride; `count` threads, this one the `thread`-th.
+/// Zeros behind the last head, up to the bf16 rows' stride, by `count` threads, of which this is the `thread`-th.
 QRL_DEVICE void fill_up(const AttentionTask& task, std::int64_t row, std::int64_t head, int thread, int count) {
-  if (task.context_codes == nullptr || head != task.num_heads - 1) return;
+  if (task.context_bf16 == nullptr || head != task.num_heads - 1) return;
   const std::int64_t width = task.num_heads * task.pages.head_dim;
-  for (std::int64_t e = width + thread; e < task.codes_stride; e += count)
-    task.context_codes[row * task.codes_stride + e] = 0;
+  for (std::int64_t e = width + thread; e < task.bf16_stride; e += count)
+    task.context_bf16[row * task.bf16_stride + e] = 0;
 }
 
 /// A chunk's result of a query of a row that one block has whole.

@@ -44,7 +44,7 @@ AttentionRoom attention_room(const AttentionShape& shape, std::int64_t num_rows,
   return room;
 }
 
-void AttentionPlanner::find_runs(const AttentionRows& rows) {
+void AttentionPlanner::find_ranges(const AttentionRows& rows) {
   prompts_.clear();
   singles_.clear();
   const auto num_rows = static_cast<std::int32_t>(rows.positions_N.size());
@@ -140,12 +140,12 @@ const AttentionPlan& AttentionPlanner::plan(const AttentionRows& rows) {
   plan_.split_rows.clear();
   plan_.partials_N.assign(rows.positions_N.size(), -1);
   num_partials_ = 0;
-  find_runs(rows);
+  find_ranges(rows);
   find_groups(rows);
 
   const auto tile_rows = static_cast<std::size_t>(shape_.tile_rows());
   auto num_tiles = static_cast<std::int64_t>(singles_.size());
-  for (const Run& run : prompts_) num_tiles += ceil_div(run.num_rows, shape_.tile_rows());
+  for (const RowRange& range : prompts_) num_tiles += ceil_div(range.num_rows, shape_.tile_rows());
   const std::int64_t num_blocks = num_tiles * shape_.num_kv_heads * shape_.heads_tiles();
 
   for (const Group& group : groups_) {
@@ -157,10 +157,10 @@ const AttentionPlan& AttentionPlanner::plan(const AttentionRows& rows) {
     for (; !left.empty(); left = left.subspan(std::min(part, left.size())))
       add_group(rows, left.first(std::min(part, left.size())), group.num_shared, num_blocks < kEnoughForRows);
   }
-  for (const Run& run : prompts_) {
-    run_rows_.resize(static_cast<std::size_t>(run.num_rows));
-    std::iota(run_rows_.begin(), run_rows_.end(), run.first_row);
-    for (std::span<const std::int32_t> left = run_rows_; !left.empty();
+  for (const RowRange& range : prompts_) {
+    range_rows_.resize(static_cast<std::size_t>(range.num_rows));
+    std::iota(range_rows_.begin(), range_rows_.end(), range.first_row);
+    for (std::span<const std::int32_t> left = range_rows_; !left.empty();
          left = left.subspan(std::min(tile_rows, left.size())))
       add_alone(rows, left.first(std::min(tile_rows, left.size())), num_blocks < kEnoughForPrompts);
   }

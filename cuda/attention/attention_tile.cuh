@@ -18,21 +18,21 @@ constexpr int kSteps = kAttentionChunk / (kStep * kWarps);
 static_assert(kStep * kWarps == kRoundPositions);
 constexpr float kLog2E = 1.44269504F;
 
-/// How the lanes share a slot's codes of a head padded to kDim. g = lane / 4, t = lane % 4.
-/// Keys: the lanes of a g read one position, 16-byte pieces t, 4 + t …; a piece is some steps of the matrix unit, each
-/// of two words a lane. Values: the lanes of a t read four positions, pieces g, 8 + g …; a piece's elements, two at a
-/// time, are rows g and g + 8 of the unit's tile.
+/// How the lanes share a slot's values of a head padded to kDim. g = lane / 4, t = lane % 4.
+/// Keys: the lanes of a g read one position, 16-byte vectors t, 4 + t …; a vector is some steps of the matrix unit,
+/// each of two words a lane. Values: the lanes of a t read four positions, vectors g, 8 + g …; a vector's elements, two
+/// at a time, are rows g and g + 8 of the unit's tile.
 template <quant::KvFormat format, int kDim>
 struct Share {
-  using Codes = KvCodes<format>;
-  static constexpr int kKeyElements = 16 / Codes::kBytes;
-  static constexpr int kKeyPieces = kDim / (4 * kKeyElements);
-  static constexpr int kKeySteps = kKeyElements / (2 * Codes::kWordNumbers);  // of a piece
-  static constexpr int kQuerySteps = kKeyPieces * kKeySteps;
-  static constexpr int kValueBytes = kDim * Codes::kBytes / 8 < 16 ? kDim * Codes::kBytes / 8 : 16;
-  static constexpr int kValueElements = kValueBytes / Codes::kBytes;
-  static constexpr int kValuePieces = kDim / (8 * kValueElements);
-  static constexpr int kValueTiles = kValueElements / 2;  // of a piece
+  using Elements = KvElements<format>;
+  static constexpr int kKeyElements = 16 / Elements::kBytes;
+  static constexpr int kKeyVectors = kDim / (4 * kKeyElements);
+  static constexpr int kKeySteps = kKeyElements / (2 * Elements::kWordNumbers);  // of a vector
+  static constexpr int kQuerySteps = kKeyVectors * kKeySteps;
+  static constexpr int kValueBytes = kDim * Elements::kBytes / 8 < 16 ? kDim * Elements::kBytes / 8 : 16;
+  static constexpr int kValueElements = kValueBytes / Elements::kBytes;
+  static constexpr int kValueVectors = kDim / (8 * kValueElements);
+  static constexpr int kValueTiles = kValueElements / 2;  // of a vector
 };
 
 /// A chunk's or a row's softmax so far.
@@ -55,8 +55,8 @@ template <quant::KvFormat format, int kDim, int kTiles>
 struct Shared {
   static constexpr int kQueries = 8 * kTiles, kWideTiles = (kTiles + 1) / 2;
   // Fragments of the matrix unit, of each term.
-  std::uint32_t queries[KvCodes<format>::kTerms][kWideTiles][Share<format, kDim>::kQuerySteps][32][4];
-  std::int64_t codes_at[kAttentionChunk];                            // of a chunk's positions
+  std::uint32_t queries[KvElements<format>::kTerms][kWideTiles][Share<format, kDim>::kQuerySteps][32][4];
+  std::int64_t bytes_at[kAttentionChunk];                            // of a chunk's positions
   float key_scales[kAttentionChunk], value_scales[kAttentionChunk];  // int8's
   float context[2][kQueries][kDim + 2];                              // of the chunk, of each pair of warps
   float joined[kQueries][kDim + 2];                                  // of the segment's chunks until now
@@ -72,11 +72,11 @@ struct Shared {
 template <quant::KvFormat format, int kDim, int kTiles>
 struct TileOfQueries {
   using S = Share<format, kDim>;
-  using Codes = KvCodes<format>;
-  using Sum = typename Codes::Sum;
+  using Elements = KvElements<format>;
+  using Sum = typename Elements::Sum;
   using Memory = Shared<format, kDim, kTiles>;
   static constexpr int kWideTiles = Memory::kWideTiles;
-  // Pieces of loads under way, in registers: as many as there are.
+  // Vectors of loads under way, in registers: as many as there are.
   static constexpr int kKeysAhead = (kTiles == 1 ? 4 : 2) / (kDim <= 128 ? 1 : 2);
   static constexpr int kValuesAhead = kTiles == 1 && kDim <= 128 ? 2 : 1;
 
@@ -89,14 +89,14 @@ struct TileOfQueries {
 
   /// Asks L2 for what the warp reads in a round of the chunk: of keys, then of values.
   QRL_DEVICE void prefetch_round(int round, int count) const {
-    constexpr int kMostLines = kDim * Codes::kBytes / 128, kLines = kMostLines == 0 ? 1 : kMostLines;
+    constexpr int kMostLines = kDim * Elements::kBytes / 128, kLines = kMostLines == 0 ? 1 : kMostLines;
     const int from = step_at(round % kSteps, warp);
     if (round >= 2 * kSteps || from >= count) return;
     const std::uint8_t* quantized = round < kSteps ? pages.keys : pages.values;
 #pragma unroll
     for (int i = 0; i < kStep * kLines; i += 32) {
       const int position = (i + lane_idx()) / kLines, at = (i + lane_idx()) % kLines * 128;
-      if (position < kStep && at < pages.at.slot_bytes()) prefetch(quantized + shared.codes_at[from + position] + at);
+      if (position < kStep && at < pages.at.slot_bytes()) prefetch(quantized + shared.bytes_at[from + position] + at);
     }
   }
   QRL_DEVICE void prefetch_first(int count) const {
@@ -105,12 +105,12 @@ struct TileOfQueries {
   }
 
   QRL_DEVICE void load_keys(int unit, int count, Words<4> (&to)[2]) const {
-    const int from = step_at(unit / S::kKeyPieces, warp), piece = 4 * (unit % S::kKeyPieces) + t;
+    const int from = step_at(unit / S::kKeyVectors, warp), vector = 4 * (unit % S::kKeyVectors) + t;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       to[h] = {};
-      if (from < count && piece * 16 < pages.at.slot_bytes())
-        to[h] = *reinterpret_cast<const Words<4>*>(pages.keys + shared.codes_at[from + 8 * h + g] + piece * 16);
+      if (from < count && vector * 16 < pages.at.slot_bytes())
+        to[h] = *reinterpret_cast<const Words<4>*>(pages.keys + shared.bytes_at[from + 8 * h + g] + vector * 16);
     }
   }
 
@@ -126,27 +126,27 @@ struct TileOfQueries {
     for (int s = 0; s < kSteps; ++s) {
       const int from = step_at(s, warp);
       prefetch_round(s + rounds_ahead(format), count);
-      Sum sums[Codes::kTerms][kWideTiles][2][4] = {};
+      Sum sums[Elements::kTerms][kWideTiles][2][4] = {};
 #pragma unroll
-      for (int p = 0; p < S::kKeyPieces; ++p) {
-        const int unit = s * S::kKeyPieces + p;
+      for (int p = 0; p < S::kKeyVectors; ++p) {
+        const int unit = s * S::kKeyVectors + p;
         Words<4>(&now)[2] = keys[unit % kKeysAhead];
         if (from < count) multiply_keys(p, now, sums);
-        if (unit + kKeysAhead < kSteps * S::kKeyPieces) load_keys(unit + kKeysAhead, count, now);
+        if (unit + kKeysAhead < kSteps * S::kKeyVectors) load_keys(unit + kKeysAhead, count, now);
       }
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
           const int idx = from + 8 * h + 2 * t + j;
-          const float key_scale = Codes::kScaled && idx < count ? shared.key_scales[idx] : 1.0F;
+          const float key_scale = Elements::kScaled && idx < count ? shared.key_scales[idx] : 1.0F;
 #pragma unroll
           for (int n = 0; n < kTiles; ++n) {
             const bool seen = idx < count && first_position + idx <= last_position[n];
-            Sum terms[Codes::kTerms];
+            Sum terms[Elements::kTerms];
 #pragma unroll
-            for (int term = 0; term < Codes::kTerms; ++term) terms[term] = sums[term][n / 2][h][n % 2 * 2 + j];
-            const float of_query = Codes::total(terms) * shared.score_scales[8 * n + g];
+            for (int term = 0; term < Elements::kTerms; ++term) terms[term] = sums[term][n / 2][h][n % 2 * 2 + j];
+            const float of_query = Elements::total(terms) * shared.score_scales[8 * n + g];
             score[s][n][h][j] = seen ? of_query * key_scale : -INFINITY;
           }
         }
@@ -154,23 +154,24 @@ struct TileOfQueries {
     }
   }
 
-  QRL_DEVICE void multiply_keys(int piece, const Words<4> (&keys)[2], Sum (&sums)[Codes::kTerms][kWideTiles][2][4]) {
+  QRL_DEVICE void multiply_keys(int vector, const Words<4> (&keys)[2],
+                                Sum (&sums)[Elements::kTerms][kWideTiles][2][4]) {
 #pragma unroll
     for (int i = 0; i < S::kKeySteps; ++i) {
       std::uint32_t key[2][2];
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        Codes::key_words(keys[h].word, i, key[h]);
+        Elements::key_words(keys[h].word, i, key[h]);
       }
 #pragma unroll
       for (int m = 0; m < kWideTiles; ++m) {
         if (2 * m >= num_tiles) break;
 #pragma unroll
-        for (int term = 0; term < Codes::kTerms; ++term) {
-          const std::uint32_t* fragment = shared.queries[term][m][piece * S::kKeySteps + i][4 * g + t];
+        for (int term = 0; term < Elements::kTerms; ++term) {
+          const std::uint32_t* fragment = shared.queries[term][m][vector * S::kKeySteps + i][4 * g + t];
           const std::uint32_t query[4] = {fragment[0], fragment[1], fragment[2], fragment[3]};
 #pragma unroll
-          for (int h = 0; h < 2; ++h) Codes::multiply_keys(sums[term][m][h], query, key[h]);
+          for (int h = 0; h < 2; ++h) Elements::multiply_keys(sums[term][m][h], query, key[h]);
         }
       }
     }
@@ -203,20 +204,20 @@ struct TileOfQueries {
   QRL_DEVICE void make_weights(float (&score)[kSteps][kTiles][2][2], const float (&largest)[kTiles],
                                std::uint32_t (&weight)[kSteps][kTiles][2], float (&sum)[kTiles]) const {
     float inverse[kTiles] = {};
-    if constexpr (Codes::kScaled) scale_weights(score, largest, sum, inverse);
+    if constexpr (Elements::kScaled) scale_weights(score, largest, sum, inverse);
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {
-      if (!Codes::kScaled) sum[n] = 0;
+      if (!Elements::kScaled) sum[n] = 0;
 #pragma unroll
       for (int s = 0; s < kSteps; ++s) {
-        if constexpr (Codes::kScaled) {
-          Codes::quantize_weights(score[s][n], inverse[n], weight[s][n]);
+        if constexpr (Elements::kScaled) {
+          Elements::quantize_weights(score[s][n], inverse[n], weight[s][n]);
         } else {
 #pragma unroll
           for (int h = 0; h < 2; ++h) {
             const float* at = score[s][n][h];
             float weights[2] = {weight_of(at[0], largest[n]), weight_of(at[1], largest[n])};
-            weight[s][n][h] = Codes::pair_of(weights[0], weights[1]);
+            weight[s][n][h] = Elements::pair_of(weights[0], weights[1]);
             sum[n] += weights[0];
             sum[n] += weights[1];
           }
@@ -265,58 +266,59 @@ struct TileOfQueries {
         const std::uint32_t other = shuffle_xor(most[n], mask);
         most[n] = other > most[n] ? other : most[n];
       }
-      inverse[n] = Codes::weight_inverse(float_of(most[n]));
-      if (t == 0) shared.weight_units[warp][8 * n + g] = Codes::weight_unit(float_of(most[n]));
+      inverse[n] = Elements::weight_inverse(float_of(most[n]));
+      if (t == 0) shared.weight_units[warp][8 * n + g] = Elements::weight_unit(float_of(most[n]));
     }
     sync_warp();
   }
 
   using ValueWords = Words<S::kValueBytes / 4>;
-  /// Positions 2t, 2t + 1, 2t + 8, 2t + 9 of each step that a product takes.
-  QRL_DEVICE void load_values(int unit, int count, ValueWords (&to)[Codes::kSteps][4]) const {
-    const int at = (8 * (unit % S::kValuePieces) + g) * S::kValueBytes;
+  /// Positions 2t, 2t + 1, 2t + 8, 2t + 9 of each step of a multiplication.
+  QRL_DEVICE void load_values(int unit, int count, ValueWords (&to)[Elements::kSteps][4]) const {
+    const int at = (8 * (unit % S::kValueVectors) + g) * S::kValueBytes;
 #pragma unroll
-    for (int i = 0; i < Codes::kSteps; ++i) {
-      const int from = step_at(unit / S::kValuePieces * Codes::kSteps + i, warp);
+    for (int i = 0; i < Elements::kSteps; ++i) {
+      const int from = step_at(unit / S::kValueVectors * Elements::kSteps + i, warp);
 #pragma unroll
       for (int r = 0; r < 4; ++r) {
         to[i][r] = {};
         if (from >= count || at >= pages.at.slot_bytes()) continue;
-        const std::int64_t slot_at = shared.codes_at[from + r / 2 * 8 + 2 * t + r % 2];
+        const std::int64_t slot_at = shared.bytes_at[from + r / 2 * 8 + 2 * t + r % 2];
         to[i][r] = *reinterpret_cast<const ValueWords*>(pages.values + slot_at + at);
       }
     }
   }
 
-  /// context[p][j][n] in the unit's order: elements 2j and 2j + 1 of the lane's piece p, queries 8n + 2t, 8n + 2t + 1.
+  /// context[p][j][n] in the unit's order: elements 2j and 2j + 1 of the lane's vector p, queries 8n + 2t, 8n + 2t + 1.
   QRL_DEVICE void add_values(const std::uint32_t (&weight)[kSteps][kTiles][2], int count,
-                             Sum (&context)[S::kValuePieces][S::kValueTiles][kTiles][4]) {
-    constexpr int kUnits = kSteps / Codes::kSteps * S::kValuePieces;
-    ValueWords values[kValuesAhead][Codes::kSteps][4];
+                             Sum (&context)[S::kValueVectors][S::kValueTiles][kTiles][4]) {
+    constexpr int kUnits = kSteps / Elements::kSteps * S::kValueVectors;
+    ValueWords values[kValuesAhead][Elements::kSteps][4];
 #pragma unroll
     for (int unit = 0; unit < kValuesAhead; ++unit) load_values(unit, count, values[unit]);
 #pragma unroll
     for (int unit = 0; unit < kUnits; ++unit) {
-      const int p = unit % S::kValuePieces, first_step = unit / S::kValuePieces * Codes::kSteps;
-      ValueWords(&now)[Codes::kSteps][4] = values[unit % kValuesAhead];
+      const int p = unit % S::kValueVectors, first_step = unit / S::kValueVectors * Elements::kSteps;
+      ValueWords(&now)[Elements::kSteps][4] = values[unit % kValuesAhead];
       if (p == 0) {
 #pragma unroll
-        for (int i = 0; i < Codes::kSteps; ++i) prefetch_round(kSteps + first_step + i + rounds_ahead(format), count);
+        for (int i = 0; i < Elements::kSteps; ++i)
+          prefetch_round(kSteps + first_step + i + rounds_ahead(format), count);
       }
       if (step_at(first_step, warp) < count) {
 #pragma unroll
         for (int j = 0; j < S::kValueTiles; ++j) {
           std::uint32_t value[4];
-          Codes::value_words(now, j, value);
+          Elements::value_words(now, j, value);
 #pragma unroll
           for (int n = 0; n < kTiles; ++n) {
-            std::uint32_t weights[Codes::kSteps][2];
+            std::uint32_t weights[Elements::kSteps][2];
 #pragma unroll
-            for (int i = 0; i < Codes::kSteps; ++i) {
+            for (int i = 0; i < Elements::kSteps; ++i) {
               weights[i][0] = weight[first_step + i][n][0];
               weights[i][1] = weight[first_step + i][n][1];
             }
-            if (n < num_tiles) Codes::multiply_weights(context[p][j][n], value, weights);
+            if (n < num_tiles) Elements::multiply_weights(context[p][j][n], value, weights);
           }
         }
       }
@@ -324,23 +326,23 @@ struct TileOfQueries {
     }
   }
 
-  /// body(place, value) for each of the warp's elements in the first or the second half of a piece's: its place in its
+  /// body(place, value) for each of the warp's elements in the first or the second half of a vector's: its place in its
   /// pair's array, and the context as fp32.
   template <int kHalf, class Body>
-  QRL_DEVICE void each_of_half(const Sum (&context)[S::kValuePieces][S::kValueTiles][kTiles][4], Body body) const {
+  QRL_DEVICE void each_of_half(const Sum (&context)[S::kValueVectors][S::kValueTiles][kTiles][4], Body body) const {
     constexpr int kFirst = kHalf * S::kValueTiles / 2;
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {
       if (n >= num_tiles) break;
 #pragma unroll
-      for (int p = 0; p < S::kValuePieces; ++p) {
+      for (int p = 0; p < S::kValueVectors; ++p) {
 #pragma unroll
         for (int j = kFirst; j < kFirst + S::kValueTiles / 2; ++j) {
 #pragma unroll
           for (int c = 0; c < 4; ++c) {
             const int query = 8 * n + 2 * t + c % 2;
             float value = static_cast<float>(context[p][j][n][c]);
-            if (Codes::kScaled) value *= shared.weight_units[warp][query];
+            if (Elements::kScaled) value *= shared.weight_units[warp][query];
             body(shared.context[warp / 2][query][(8 * p + g) * S::kValueElements + 2 * j + c / 2], value);
           }
         }
@@ -350,7 +352,7 @@ struct TileOfQueries {
 
   /// The warps' contexts of a chunk to shared memory: context[0] is the sum of warps 0 and 1, context[1] that of 2 and
   /// 3, in fp32; who reads adds the two. Each warp of a pair writes one half and adds the other, so that all work.
-  QRL_DEVICE void sum_contexts(const Sum (&context)[S::kValuePieces][S::kValueTiles][kTiles][4]) const {
+  QRL_DEVICE void sum_contexts(const Sum (&context)[S::kValueVectors][S::kValueTiles][kTiles][4]) const {
     static_assert(S::kValueTiles % 2 == 0);
     const auto write = [](float& to, float value) { to = value; };
     const auto add = [](float& to, float value) { to += value; };

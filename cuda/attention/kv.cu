@@ -23,7 +23,7 @@ struct HeadStore {
   float* slot_scales;       // int8's
   float head_scale;         // fp8_e4m3's
   QRL_DEVICE void operator()(std::int64_t slot, std::int64_t half, const float* first, const float* second) const {
-    std::uint8_t* to = quantized + pages.at.code_at(slot);
+    std::uint8_t* to = quantized + pages.at.byte_at(slot);
     float scale = head_scale;
     if (pages.format == KvFormat::int8) {
       std::uint32_t largest = 0;
@@ -47,7 +47,7 @@ struct HeadStore {
   QRL_DEVICE void put(std::uint8_t* to, std::int64_t e, float value, float scale) const {
     if (pages.format == KvFormat::bf16) reinterpret_cast<std::uint16_t*>(to)[e] = bf16_of(value);
     else if (pages.format == KvFormat::fp8_e4m3) to[e] = fp8_of(value / scale);
-    else reinterpret_cast<std::int8_t*>(to)[e] = scale > 0 ? int_code_of(value, scale, 127.0F) : std::int8_t{0};
+    else reinterpret_cast<std::int8_t*>(to)[e] = scale > 0 ? quantize_to_int(value, scale, 127.0F) : std::int8_t{0};
   }
 };
 
@@ -69,8 +69,8 @@ QRL_KERNEL void rope_kernel(RopeTask task) {
     const std::int64_t i = lane_idx() + 32 * p;
     first[p] = second[p] = 0;
     if (i >= half) continue;
-    first[p] = task.qkv.at(row, head * width + i);
-    second[p] = task.qkv.at(row, head * width + half + i);
+    first[p] = task.heads.at(row, head * width + i);
+    second[p] = task.heads.at(row, head * width + half + i);
     if (task.bias != nullptr) {
       first[p] += task.bias[head * width + i];
       second[p] += task.bias[head * width + half + i];
@@ -122,8 +122,8 @@ QRL_KERNEL void copy_kernel(CopyTask task) {
   const std::int64_t from = at.slot(copy[0], block_y(), 0), to = at.slot(copy[1], block_y(), 0);
   const std::int64_t num_words = copy[2] * at.slot_bytes() / static_cast<std::int64_t>(sizeof(Words));
   for (std::uint8_t* quantized : {task.pages.keys, task.pages.values}) {
-    const auto* source = reinterpret_cast<const Words*>(quantized + at.code_at(from));
-    auto* target = reinterpret_cast<Words*>(quantized + at.code_at(to));
+    const auto* source = reinterpret_cast<const Words*>(quantized + at.byte_at(from));
+    auto* target = reinterpret_cast<Words*>(quantized + at.byte_at(to));
     for (std::int64_t i = thread_idx(); i < num_words; i += kThreads) target[i] = source[i];
   }
   if (task.pages.format != KvFormat::int8) return;

@@ -8,24 +8,24 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 namespace {
 
 constexpr std::uint32_t kLargestFinite = 0x7f7f;  // of |bf16|, as bits
-constexpr int kVector = 8;                        // codes of a load
+constexpr int kVector = 8;                        // values of a load
 
-struct alignas(16) Codes {
-  std::uint16_t code[kVector];
+struct alignas(16) Vector {
+  std::uint16_t bits[kVector];
 };
 
-/// How many codes of a head's slots are above `magnitude`; every thread gets it.
-QRL_DEVICE std::uint32_t count_above(const KvPercentileTask& task, const Codes* quantized, std::uint32_t magnitude,
+/// The number of values in a head's slots that are above `magnitude`, in every thread.
+QRL_DEVICE std::uint32_t count_above(const KvPercentileTask& task, const Vector* quantized, std::uint32_t magnitude,
                                      std::uint32_t* exchange) {
   const std::int64_t per_head = task.at.page_size * task.at.padded_dim / kVector;
   const std::int64_t per_page = per_head * task.at.num_kv_heads;
   std::uint32_t count = 0;
   for (std::int64_t page = 0; page < task.num_pages; ++page) {
-    const Codes* head = quantized + page * per_page + block_x() * per_head;
+    const Vector* head = quantized + page * per_page + block_x() * per_head;
     for (std::int64_t i = thread_idx(); i < per_head; i += kThreads) {
-      const Codes some = head[i];
+      const Vector some = head[i];
 #pragma unroll
-      for (int e = 0; e < kVector; ++e) count += (some.code[e] & 0x7fffU) > magnitude ? 1U : 0U;
+      for (int e = 0; e < kVector; ++e) count += (some.bits[e] & 0x7fffU) > magnitude ? 1U : 0U;
     }
   }
   for (int mask = 16; mask > 0; mask /= 2) count += shuffle_xor(count, mask);
@@ -42,7 +42,7 @@ QRL_KERNEL void kv_percentile_kernel(KvPercentileTask task) {
   wait_for_kernel_before();
   auto* exchange = reinterpret_cast<std::uint32_t*>(shared_memory());
   const bool is_value = block_y() == 1;
-  const auto* quantized = reinterpret_cast<const Codes*>(is_value ? task.values : task.keys);
+  const auto* quantized = reinterpret_cast<const Vector*>(is_value ? task.values : task.keys);
   const bool finite = count_above(task, quantized, kLargestFinite, exchange) == 0;
   std::uint32_t low = 0, high = kLargestFinite;
   while (finite && low < high) {

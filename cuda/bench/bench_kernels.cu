@@ -49,12 +49,12 @@ QRL_KERNEL void fill_normal_kernel(NormalTask task) {
   const std::int64_t end = begin + kValuesOfBlock < task.count ? begin + kValuesOfBlock : task.count;
   for (std::int64_t i = begin + thread_idx(); i < end; i += kThreads) {
     const float value = task.sigma * normal_at(task.seed, i);
-    switch (task.code) {
+    switch (task.element) {
       case Element::bf16:
         static_cast<std::uint16_t*>(task.to)[i] = bf16_of(value);
         break;
       case Element::int8:
-        static_cast<std::int8_t*>(task.to)[i] = int_code_of(value, 1.0F, 127.0F);
+        static_cast<std::int8_t*>(task.to)[i] = quantize_to_int(value, 1.0F, 127.0F);
         break;
       case Element::fp8_e4m3:
         static_cast<std::uint8_t*>(task.to)[i] = fp8_of(value);

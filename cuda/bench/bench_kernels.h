@@ -10,11 +10,11 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// `count` normal random values of mean 0 and standard deviation `sigma`, stored as `code`: fp32, bf16 (nearest even),
-/// or as if quantized with scale 1 (int8 and e4m3, nearest even, clamped to their range). Always finite, no larger than
-/// 5.4 sigma; the same values for the same seed on the same device, each by itself, whatever the count.
+/// `count` normal random values of mean 0 and standard deviation `sigma`, stored as `element`: fp32, bf16 (nearest
+/// even), or as if quantized with scale 1 (int8 and e4m3, nearest even, clamped to their range). Always finite, no
+/// larger than 5.4 sigma; the same values for the same seed on the same device, each by itself, whatever the count.
 struct NormalTask {
-  quant::Element code;  ///< f32, bf16, int8 or fp8_e4m3
+  quant::Element element;  ///< f32, bf16, int8 or fp8_e4m3
   float sigma;
   std::uint64_t seed;
   std::int64_t count;

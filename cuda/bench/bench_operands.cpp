@@ -35,13 +35,13 @@ Memory quantize_normal_matrix(quant::Format format, const MatrixLayout& at, void
   std::uint32_t found = 0;
   copy_to_host(&found, not_finite.data(), sizeof found, stream);
   stream.wait();
-  QRL_INVARIANT(found == 0, "benchmark's weights", "finite numbers", "others");
+  QRL_INVARIANT(found == 0, "benchmark's weights", "finite numbers", "NaN or infinity");
   return scales;
 }
 
 NormalRows::NormalRows(quant::Format format, std::int64_t num_rows, std::int64_t width, const Stream& stream) {
   const quant::FormatSpec& what = quant::spec(format);
-  const std::int64_t stride = round_up(width, kInputRun);
+  const std::int64_t stride = round_up(width, kInputChunk);
   values = Memory(static_cast<std::size_t>(num_rows * stride * (what.activations == quant::Element::bf16 ? 2 : 1)));
   rows = {what.activations, values.data(), nullptr,
           stride,           width,         what.activation_scale_inputs == 0 ? width : what.activation_scale_inputs};
@@ -50,7 +50,7 @@ NormalRows::NormalRows(quant::Format format, std::int64_t num_rows, std::int64_t
     rows.scales = scales.as<float>();
   }
   const Memory from = normal_floats(num_rows * width, kBenchRowSigma, kRowSeed, stream);
-  encode({from.as<float>(), rows}, num_rows, stream);
+  quantize_rows({from.as<float>(), rows}, num_rows, stream);
   stream.wait();
 }
 
@@ -59,10 +59,10 @@ float page_scale(quant::KvFormat format) {
 }
 
 void fill_pages(quant::KvFormat format, std::int64_t num_bytes, std::uint64_t seed, void* to, const Stream& stream) {
-  const quant::Element code = format == quant::KvFormat::int8       ? quant::Element::int8
-                              : format == quant::KvFormat::fp8_e4m3 ? quant::Element::fp8_e4m3
-                                                                    : quant::Element::bf16;
-  fill_normal({code, 1.0F / page_scale(format), seed, num_bytes / quant::value_bytes(format), to}, stream);
+  const quant::Element element = format == quant::KvFormat::int8       ? quant::Element::int8
+                                 : format == quant::KvFormat::fp8_e4m3 ? quant::Element::fp8_e4m3
+                                                                       : quant::Element::bf16;
+  fill_normal({element, 1.0F / page_scale(format), seed, num_bytes / quant::value_bytes(format), to}, stream);
 }
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -22,11 +22,11 @@ Memory sent(const std::vector<T>& values, const Stream& stream) {
 /// fp32 values of that deviation.
 Memory normal_floats(std::int64_t count, float sigma, std::uint64_t seed, const Stream& stream);
 
-/// A matrix of normal weights in `format`, written to `codes` (at.num_bytes(), zero before); gives its scales (empty:
-/// none).
+/// A matrix of normal weights in `format`, written to `quantized` (at.num_bytes(), zero before). Returns its scales
+/// (empty: none).
 Memory quantize_normal_matrix(quant::Format format, const MatrixLayout& at, void* quantized, const Stream& stream);
 
-/// Rows of normal activations as products of `format` read them.
+/// Rows of normal activations as GEMMs of `format` read them.
 struct NormalRows {
   NormalRows(quant::Format format, std::int64_t num_rows, std::int64_t width, const Stream& stream);
   Memory values, scales;

@@ -38,7 +38,7 @@ std::int64_t attention_bytes(const AttentionSpeedTask& task);
 /// An input error where positions are not fewer shared whole pages than there are positions.
 void require_valid(const AttentionSpeedTask& task);
 
-/// What a tick cannot but read and compute; its times are 0.
+/// The bytes and operations that a tick must read and compute; its times are 0.
 TickSpeed count_tick_work(const TickSpeedTask& task, std::int64_t batch, std::int64_t context);
 
 }  // namespace qrl::cuda

@@ -37,7 +37,7 @@ Memory normal_memory(std::int64_t num_bytes, const Stream& stream) {
   return memory;
 }
 
-/// One matrix in several copies that no cache holds, and memory for a product with it.
+/// One matrix in several copies that no cache holds, and memory for a GEMM with it.
 struct Operands {
   Operands(const Bf16CandidateTask& task, const Bf16CandidateTask::Matrix& matrix, const Stream& stream)
       : at(matrix_layout(quant::Format::bf16, matrix.out, matrix.in)),
@@ -47,7 +47,7 @@ struct Operands {
         x(normal_memory(kBf16TableRows * at.width * 2, stream)),
         y(static_cast<std::size_t>(kBf16TableRows * at.rows) * sizeof(float)) {}
 
-  GemmTask product(std::int64_t num_rows, std::int64_t copy) const {
+  GemmTask task(std::int64_t num_rows, std::int64_t copy) const {
     const std::int64_t first = copy % num_copies * at.num_bytes();
     return {{quant::Element::bf16, x.data(), nullptr, at.width, at.in, at.in},
             num_rows,
@@ -57,14 +57,14 @@ struct Operands {
             y_is_f32};
   }
 
-  /// Seconds of one of many products one after another, as a tick gives them to its stream: the best of some rounds.
+  /// Seconds a GEMM, of many one after another, as a tick launches them in its stream: the best of some rounds.
   template <class Multiply>
   double best_s(std::int64_t num_rows, const Stream& stream, Multiply multiply) const {
     const std::int64_t count = std::max<std::int64_t>(num_copies, kFewestCalls);
     double best = 0;
     for (int round = -1; round < kRounds; ++round) {  // one to warm up
       const double start_s = base::now_s();
-      for (std::int64_t i = 0; i < count; ++i) multiply(product(num_rows, i));
+      for (std::int64_t i = 0; i < count; ++i) multiply(task(num_rows, i));
       stream.wait();
       const double taken_s = (base::now_s() - start_s) / static_cast<double>(count);
       if (round == 0 || (round > 0 && taken_s < best)) best = taken_s;
@@ -91,7 +91,7 @@ Bf16Candidates measure_bf16_candidate_speed(const Bf16CandidateTask& task) {
   const DeviceLimits limits = limits_of(device);
   const Stream stream;
   CublasLt library;
-  const StreamedProducts streamed;
+  const StreamedGemms streamed;
   Bf16Candidates candidates;
   std::vector<Bf16Row> table;
   for (const Bf16CandidateTask::Matrix& matrix : task.matrices) {
@@ -100,16 +100,16 @@ Bf16Candidates measure_bf16_candidate_speed(const Bf16CandidateTask& task) {
     for (const std::int64_t num_rows : {kBf16TableRows / 2, kBf16TableRows}) {
       Bf16Candidate& of =
           candidates.measured.emplace_back(Bf16Candidate{at.rows, at.width, num_rows, matrix.y_is_f32, 0, {}});
-      // The plans of one streamed product have the same bits: as the program does, by time.
+      // The plans of a streamed GEMM have the same bits, so time chooses between them, as in the program.
       for (const GemmChoice& way :
            gemm_choices(quant::Format::bf16, at, num_rows, matrix.y_is_f32, {true, true}, limits)) {
-        const double taken_s = operands.best_s(
-            num_rows, stream, [&](const GemmTask& product) { streamed.multiply(product, way.plan, stream); });
+        const double taken_s =
+            operands.best_s(num_rows, stream, [&](const GemmTask& gemm) { streamed.multiply(gemm, way.plan, stream); });
         if (of.streamed_s == 0 || taken_s < of.streamed_s) of.streamed_s = taken_s;
       }
-      for (int n = 0; n < library.num_algorithms(operands.product(num_rows, 0)); ++n) {
+      for (int n = 0; n < library.num_algorithms(operands.task(num_rows, 0)); ++n) {
         of.cublaslt_s.push_back(
-            operands.best_s(num_rows, stream, [&](const GemmTask& product) { library.multiply(product, n, stream); }));
+            operands.best_s(num_rows, stream, [&](const GemmTask& gemm) { library.multiply(gemm, n, stream); }));
       }
       const int way = fastest_way(of.streamed_s, of.cublaslt_s);
       if (way != 0) table.push_back({at.rows, at.width, num_rows, matrix.y_is_f32, way});

@@ -165,7 +165,7 @@ GemmSpeeds measure_gemm_speeds(const GemmSpeedTask& task) {
   GemmSpeeds speeds;
   measure_memory(pool, half, stream, speeds);
   for (const std::int64_t num_rows : task.num_rows) {
-    speeds.product_s.push_back(best_s(std::max<std::int64_t>(num_matrices, kFewestCalls), stream, [&](std::int64_t i) {
+    speeds.gemm_s.push_back(best_s(std::max<std::int64_t>(num_matrices, kFewestCalls), stream, [&](std::int64_t i) {
       const DeviceMatrix w{task.format, at, pool.as<std::uint8_t>() + i % num_matrices * segment,
                            at.num_scales > 0 ? w_scales.as<float>() : nullptr};
       gemms->multiply({x.rows, num_rows, w, y.data(), at.rows, false}, stream);

@@ -1,4 +1,4 @@
-// The door speed.h in a program with CUDA.
+// speed.h in a program with CUDA.
 #include "cuda/bench/candidate_speed.h"
 #include "cuda/bench/device_speed.h"
 #include "cuda/bench/speed.h"

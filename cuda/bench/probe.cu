@@ -1,5 +1,5 @@
-// What a GPU and its driver do where the documentation is silent, asked before the backend is judged: a program of its
-// own, without any of the backend's code. Prints one JSON object.   usage: gpu_probe [--dry-run]
+// Finds out what a GPU and its driver do where the documentation is silent, before the backend is judged. A program of
+// its own, without any of the backend's code. Prints one JSON object.   usage: gpu_probe [--dry-run]
 #include <cuda_runtime.h>
 
 #include <cstdint>

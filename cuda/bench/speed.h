@@ -1,6 +1,5 @@
-// Owns the door to how fast a GPU's products, attention and whole ticks are, beside what its memory and its matrix
-// units can do: for benchmarks. Knows nothing of how they are made. no_cuda.cpp stands in without CUDA, as for
-// engine.h.
+// Owns the entry to benchmarks of a GPU's GEMMs, attention and whole ticks, beside the limits of its memory and its
+// matrix units. Knows nothing of how they are computed. bench/no_cuda.cpp stands in without CUDA.
 #pragma once
 
 #include <cstdint>
@@ -25,15 +24,15 @@ struct GemmSpeedTask {
 struct GemmSpeeds {
   double copy_bytes_per_s = 0;          ///< read and written, by a copy within the device's memory
   double read_bytes_per_s = 0;          ///< by a kernel that reads it once: what shares of the limit are of
-  std::vector<double> product_s;        ///< a number of rows each
-  std::vector<std::int64_t> num_bytes;  ///< that the product cannot but read or write
+  std::vector<double> gemm_s;           ///< one for each number of rows
+  std::vector<std::int64_t> num_bytes;  ///< that the GEMM must read or write
 };
-/// Times the products that the engine would make, on normal random values quantized to the format, one after another
-/// in a stream, bf16 results: the best of five rounds by the host's clock. Where a product takes less than some 3 us
+/// Times the GEMMs that the engine would launch, on normal random values quantized to the format, one after another in
+/// a stream, with bf16 results: the best of five rounds by the host's clock. Where a GEMM takes less than some 3 us
 /// this is the time of its launch. Errors as make_engine's.
 GemmSpeeds measure_gemms(const GemmSpeedTask& task);
 
-/// Matrices whose bf16 products of up to 16 rows are made by all kernels that may make them.
+/// Matrices whose bf16 GEMMs of up to 16 rows are timed with every kernel that may compute them.
 struct Bf16CandidateTask {
   struct Matrix {
     std::int64_t out = 0, in = 0;
@@ -83,15 +82,15 @@ struct TickSpeedTask {
   EngineOptions options;  ///< max_positions: the longest context; max_sequences: the largest batch
   quant::Format format = quant::Format::bf16;
   std::vector<std::int64_t> batches, contexts;
-  std::int64_t matmul_size = 8192;  ///< of the square bf16 product that says what the matrix units can do
+  std::int64_t matmul_size = 8192;                  ///< of the square bf16 GEMM that measures the matrix units
   std::int64_t pool_bytes = std::int64_t{1} << 30;  ///< as GemmSpeedTask's
 };
 struct TickSpeed {
   std::int64_t batch = 0, context = 0;
   double tick_s = 0;            ///< 0: their pages have no room
   double host_s = 0;            ///< of it without waiting for the device
-  std::int64_t num_bytes = 0;   ///< that a tick cannot but read: weights, scales, keys and values
-  double layer_operations = 0;  ///< of the layers' products, a multiplication and a sum each
+  std::int64_t num_bytes = 0;   ///< that a tick must read: weights, scales, keys and values
+  double layer_operations = 0;  ///< of the layers' GEMMs; a multiplication and a sum count two
   double other_operations = 0;  ///< of lm_head and attention, which are bf16 or as fast
 };
 struct TickSpeeds {
@@ -100,9 +99,9 @@ struct TickSpeeds {
   double rewrite_s = 0;                               ///< all weights from fp32 masters on the device
   std::vector<TickSpeed> ticks;
 };
-/// Times the engine's ticks at fixed positions, a row a sequence, pages of their own in no order, drawn tokens back on
-/// the host: the best of three rounds. Keys and values are those of one sequence, copied. Errors as make_engine's and
-/// allocate_kv's.
+/// Times the engine's ticks at fixed positions, a row a sequence, pages of their own in no order, sampled tokens back
+/// on the host: the best of three rounds. Keys and values are those of one sequence, copied. Errors as make_engine's
+/// and allocate_kv's.
 TickSpeeds measure_ticks(const TickSpeedTask& task);
 
 }  // namespace qrl::cuda

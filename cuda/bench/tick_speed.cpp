@@ -112,7 +112,7 @@ class Sequences {
     std::vector<std::int32_t> tokens(rows), first_pages(rows), sample_rows(rows);
     const std::vector<std::int32_t> positions(rows, static_cast<std::int32_t>(context_ - 1));
     std::vector<double> uniforms(rows);
-    std::vector<DrawnToken> drawn(rows);
+    std::vector<SampledToken> sampled(rows);
     base::RandomStream random(1, base::RandomPurpose::sampling, 0);
     for (std::size_t i = 0; i < rows; ++i) {
       first_pages[i] = static_cast<std::int32_t>(static_cast<std::int64_t>(i) * pages_each_);
@@ -125,9 +125,9 @@ class Sequences {
     // As the decoder does it: a tick is started when the one before is under way.
     const auto tick = [&] {
       start();
-      engine.finish(drawn);
+      engine.finish(sampled);
       for (std::size_t i = 0; i < rows; ++i)
-        QRL_INVARIANT(drawn[i].token >= 0, "bench ticks", "finite logits", "row " + std::to_string(i));
+        QRL_INVARIANT(sampled[i].token >= 0, "bench ticks", "finite logits", "row " + std::to_string(i));
     };
     start();  // launched one by one; its tokens any
     for (std::size_t i = 0; i < rows; ++i) tokens[i] = sampled_before(static_cast<std::int32_t>(i));
@@ -141,7 +141,7 @@ class Sequences {
       speed.tick_s = tick_s;
       speed.host_s = tick_s - (engine.stats().waited_s - waited_before_s) / kTicksPerRound;
     }
-    engine.finish(drawn);
+    engine.finish(sampled);
     return speed;
   }
 
@@ -168,7 +168,7 @@ TickSpeeds measure_tick_speeds(const TickSpeedTask& task) {
   TickSpeeds speeds;
   speeds.copy_bytes_per_s = ceilings.copy_bytes_per_s;
   speeds.read_bytes_per_s = ceilings.read_bytes_per_s;
-  speeds.matmul_flops = 2 * size * size * size / ceilings.product_s[0];
+  speeds.matmul_flops = 2 * size * size * size / ceilings.gemm_s[0];
 
   const std::unique_ptr<DecodeEngine> engine = make_device_engine(task.options);
   speeds.rewrite_s = make_weights(task, *engine);

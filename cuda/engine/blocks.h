@@ -16,12 +16,12 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 /// Rows of a width as a matrix of this format reads them.
 QuantizedRows rows_for(quant::Format format, std::int64_t width, void* quantized, float* scales);
 
-/// Memory for rows of a width in any code, and their scales.
-struct EncodedMemory {
-  EncodedMemory(std::int64_t rows, std::int64_t width_)
+/// Memory for rows of a width in any format of activations, and their scales.
+struct QuantizedMemory {
+  QuantizedMemory(std::int64_t rows, std::int64_t width_)
       : width(width_),
-        quantized(static_cast<std::size_t>(rows * round_up(width_, kInputRun)) * 2),
-        scales(static_cast<std::size_t>(rows * ceil_div(width_, kInputRun)) * sizeof(float)) {}
+        quantized(static_cast<std::size_t>(rows * round_up(width_, kInputChunk)) * 2),
+        scales(static_cast<std::size_t>(rows * ceil_div(width_, kInputChunk)) * sizeof(float)) {}
   QuantizedRows for_layer(const DeviceMatrix& w) const {
     return rows_for(w.format, width, quantized.data(), scales.as<float>());
   }
@@ -43,8 +43,9 @@ class Blocks {
   /// Room for ticks of `ticks`. `weights` and `gemms` must outlive it.
   Blocks(const EngineOptions& options, const TickMemory& ticks, const Weights& weights, Gemms& gemms);
 
-  // A tick is begun, in one way or the other; then each block has its rows' keys and values stored, and attends.
-  void embed(const TickArrays& arrays, const std::int32_t* drawn, const Stream& stream);  ///< drawn: by the tick before
+  // A tick begins with embed or resume. Then each block stores its rows' keys and values, and attends.
+  void embed(const TickArrays& arrays, const std::int32_t* sampled,
+             const Stream& stream);  ///< sampled by the tick before
   /// With the residual stream after the block before, fp32 [rows, width].
   void resume(const float* x, std::int64_t num_rows, const Stream& stream);
   void store(std::size_t layer_idx, const TickArrays& arrays, const KvPages& pages, const Stream& stream);
@@ -54,17 +55,17 @@ class Blocks {
   ResidualRows rows() const { return {x_.as<float>(), branch_}; }
 
  private:
-  Memory products_of(std::int64_t count) const;
+  Memory gemm_memory(std::int64_t count) const;
   GemmRows rows_of(const Memory& y, std::int64_t stride) const { return {y.data(), stride, options_.f32_gemms}; }
-  void product(const QuantizedRows& x, const DeviceMatrix& w, std::int64_t num_rows, const Memory& y,
-               std::int64_t y_stride, const Stream& stream) const;
+  void multiply(const QuantizedRows& x, const DeviceMatrix& w, std::int64_t num_rows, const Memory& y,
+                std::int64_t y_stride, const Stream& stream) const;
 
   EngineOptions options_;
   const Weights& weights_;
   Gemms& gemms_;
   std::int64_t qkv_stride_, width_stride_, gate_up_stride_;
   Memory x_, qkv_, q_, context_, y_, gate_up_;
-  EncodedMemory normed_, attended_, gated_;
+  QuantizedMemory normed_, attended_, gated_;
   Memory partial_contexts_, partial_stats_;  // of attention
   GemmRows branch_{};
 };

@@ -1,5 +1,5 @@
-// Owns the door to a decoder on an NVIDIA GPU: plain structs in, sampled tokens out. Knows nothing of sequences,
-// snapshots or recipes. no_cuda.cpp stands in for all of it in a program without CUDA, so that callers need no #ifdef.
+// Owns the entry to a decoder on an NVIDIA GPU: plain structs in, sampled tokens out. Knows nothing of sequences,
+// snapshots or recipes. runtime/no_cuda.cpp stands in without CUDA, so that callers need no #ifdef.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace qrl::cuda {
 class WeightStore;
 class SequenceScorer;
 
-/// "13.0 sm_80 sm_90a compute_90", what this program's kernels were compiled for; "off" without CUDA.
+/// The targets of this program's kernels, "13.0 sm_80 sm_90a compute_90"; "off" without CUDA.
 std::string version();
 
 /// GEMMs of kDequantizedRows rows or more with matrices of int4 or fp8_block128 have operands dequantized to bf16. At
@@ -57,12 +57,12 @@ struct EngineOptions {
   double memory_utilization = 0;
   std::int64_t page_size = 0;  ///< tokens
   quant::KvFormat kv_format = quant::KvFormat::bf16;
-  /// GEMMs are rounded to bf16, as is usual on GPUs. Or stay fp32, as on the CPU: slower, for comparisons with it.
+  /// Results of GEMMs stay fp32, as on the CPU: slower, for comparisons with it. Else they are rounded to bf16.
   bool f32_gemms = false;
   /// A row's bits do not depend on the tick's other rows, nor on their number: no library's fp32 sums
   /// (gemm_plan.h's choose_gemm). Slower where those are made for many rows at once.
   bool row_only_sums = false;
-  /// Ticks that draw for every row are launched as CUDA graphs, from the second of their kind on. Changes no bit.
+  /// Ticks that sample for every row are launched as CUDA graphs, from the second of their kind on. Changes no bit.
   bool graphs = true;
 };
 
@@ -71,7 +71,7 @@ struct SlotCopy {
   std::int32_t from = 0, to = 0, num_slots = 0;
 };
 
-/// The token of a tick that stands for the output_idx-th draw of the tick started before, which may be under way.
+/// The token of a tick that stands for the output_idx-th sample of the tick started before, which may be under way.
 constexpr std::int32_t sampled_before(std::int32_t output_idx) { return -1 - output_idx; }
 
 /// One tick's rows, end to end. A row sees positions 0 … its own, in the pages page_ids[first_page_N[row]] …. A token
@@ -82,18 +82,18 @@ struct Tick {
   std::span<const SlotCopy> copies;  ///< before any row's forward; targets distinct
 };
 
-/// The draws of one tick, by the rule of ops/sample.h without top-k and top-p: inverse CDF.
-struct Draws {
+/// The samples of one tick, by the rule of ops/sample.h without top-k and top-p: inverse CDF.
+struct SampleRows {
   std::span<const std::int32_t> rows;  ///< of the tick, ascending
   std::span<const double> uniforms;    ///< in [0, 1), one a row
   float temperature = 1;               ///< 0: greedy
 };
-struct DrawnToken {
+struct SampledToken {
   std::int32_t token = 0;  ///< −1: the row's logits are not finite, or all −inf
   float logprob = 0;
 };
 
-/// What an engine has done since it was made.
+/// Counts of an engine since its construction.
 struct EngineStats {
   std::int64_t num_graphs = 0, graph_ticks = 0;  ///< recorded, launched
   double waited_s = 0;                           ///< its caller's time in waiting for the device
@@ -123,14 +123,14 @@ class DecodeEngine {
 
   /// Starts to run the rows through all layers, keys and values stored, and to sample. Everything given was read when
   /// it returns. Two ticks may be started and not finished: the device goes on to the second without its host.
-  virtual void start(const Tick& tick, const Draws& draws) = 0;
-  /// Blocks until the tick that was started first of those has sampled: `drawn` has the number of its draws. Returns at
-  /// once when there are none.
-  virtual void finish(std::span<DrawnToken> drawn) = 0;
+  virtual void start(const Tick& tick, const SampleRows& samples) = 0;
+  /// Blocks until the tick that was started first of those has sampled: `sampled` has the number of its samples.
+  /// Returns at once when there are none.
+  virtual void finish(std::span<SampledToken> sampled) = 0;
   /// Both, when no other tick is under way. Hidden states stay for `logits`.
-  void run(const Tick& tick, const Draws& draws, std::span<DrawnToken> drawn) {
-    start(tick, draws);
-    finish(drawn);
+  void run(const Tick& tick, const SampleRows& samples, std::span<SampledToken> sampled) {
+    start(tick, samples);
+    finish(sampled);
   }
   /// Logits of up to max_logit_rows() rows of the last tick, fp32 [rows, V]. Blocks until done.
   virtual void logits(std::span<const std::int32_t> rows, std::span<float> logits_RV) = 0;

@@ -52,17 +52,17 @@ class DeviceEngine final : public DecodeEngine {
     return state_.kv.allocate();
   }
   void release_kv() override;
-  void start(const Tick& tick, const Draws& draws) override;
-  void finish(std::span<DrawnToken> drawn) override;
+  void start(const Tick& tick, const SampleRows& samples) override;
+  void finish(std::span<SampledToken> sampled) override;
   void logits(std::span<const std::int32_t> rows, std::span<float> logits_RV) override;
   std::int64_t max_logit_rows() const override { return kWholeRows; }
   const EngineStats& stats() const override { return state_.stats; }
 
  private:
-  /// A tick that was started, and where what it has sampled comes.
+  /// A tick that was started, and the event behind its samples.
   struct Turn {
-    std::int64_t num_draws = 0;       // the caller's
-    std::int64_t num_rows_drawn = 0;  // those that fill up included
+    std::int64_t num_samples = 0;       // the caller's
+    std::int64_t num_rows_sampled = 0;  // those that fill up included
     Event done;
   };
 
@@ -82,7 +82,7 @@ std::string DeviceEngine::describe() const {
   return state_.device.name + ", device " + std::to_string(state_.device.number) + " of " +
          std::to_string(state_.device.count) + " (sm_" + std::to_string(state_.device.major) +
          std::to_string(state_.device.minor) + ", " + std::to_string(state_.device.total_bytes >> 30) +
-         " GiB); products: " + state_.gemms->describe();
+         " GiB); GEMMs: " + state_.gemms->describe();
 }
 
 void DeviceEngine::release_kv() {
@@ -91,55 +91,57 @@ void DeviceEngine::release_kv() {
   state_.kv.release();
 }
 
-void DeviceEngine::start(const Tick& tick, const Draws& draws) {
+void DeviceEngine::start(const Tick& tick, const SampleRows& samples) {
   QRL_INVARIANT(state_.weights.uploaded() && state_.kv.has_pages(), "tick", "weights and KV memory", "none");
   QRL_INVARIANT(state_.kv.has_scales(), "tick", "calibrated KV scales", "none");
-  QRL_INVARIANT(num_started_ - num_finished_ < 2, "tick", "one under way at most", "two");
-  const bool follows = state_.num_rows > 0;  // what the tick before has drawn is there
-  state_.check(tick, state_.kv.num_pages(), follows ? turns_[(num_started_ + 1) % 2].num_draws : 0);
+  QRL_INVARIANT(num_started_ - num_finished_ < 2, "tick", "at most one under way",
+                std::to_string(num_started_ - num_finished_));
+  const bool follows = state_.num_rows > 0;  // the samples of the tick before are there
+  state_.check(tick, state_.kv.num_pages(), follows ? turns_[(num_started_ + 1) % 2].num_samples : 0);
   state_.num_rows = static_cast<std::int64_t>(tick.tokens_N.size());
-  check_rows(draws.rows);
-  QRL_INVARIANT(draws.rows.size() == draws.uniforms.size() && draws.temperature >= 0, "draw", "a uniform a row",
-                std::to_string(draws.uniforms.size()));
+  check_rows(samples.rows);
+  QRL_INVARIANT(samples.rows.size() == samples.uniforms.size() && samples.temperature >= 0, "sample", "a uniform a row",
+                std::to_string(samples.uniforms.size()));
   state_.synchronize_callers_stream();
   Turn& turn = turns_[num_started_ % 2];
-  turn.done.wait();  // of the tick before the last, which nobody waited for if it had no draws
+  turn.done.wait();  // of the tick before the last: without samples nobody has waited for it
   state_.in_flight = true;
-  const TickArrays arrays = state_.tick.send(tick, draws, state_.stream);
+  const TickArrays arrays = state_.tick.send(tick, samples, state_.stream);
   if (!tick.copies.empty()) {
     for (std::size_t i = 0; i < state_.weights.num_layers(); ++i)
       copy_slots({arrays.copies, state_.kv.pages(i)}, static_cast<std::int64_t>(tick.copies.size()), state_.stream);
   }
-  if (state_.options.graphs && draws.rows.size() == tick.tokens_N.size()) {
+  if (state_.options.graphs && samples.rows.size() == tick.tokens_N.size()) {
     launch_graph(arrays);
   } else {
     run_all(arrays);
-    state_.head.draw(state_.blocks.rows(), arrays, state_.stream);
+    state_.head.sample(state_.blocks.rows(), arrays, state_.stream);
   }
-  turn.num_draws = static_cast<std::int64_t>(draws.rows.size());
-  turn.num_rows_drawn = arrays.shape.draws;
-  state_.head.send_drawn(turn.num_rows_drawn, static_cast<std::size_t>(num_started_ % 2), state_.stream);
+  turn.num_samples = static_cast<std::int64_t>(samples.rows.size());
+  turn.num_rows_sampled = arrays.shape.samples;
+  state_.head.send_sampled(turn.num_rows_sampled, static_cast<std::size_t>(num_started_ % 2), state_.stream);
   turn.done.record(state_.stream);
   ++num_started_;
 }
 
-void DeviceEngine::finish(std::span<DrawnToken> drawn) {
-  QRL_INVARIANT(num_finished_ < num_started_, "tick", "one that was started", "none");
+void DeviceEngine::finish(std::span<SampledToken> sampled) {
+  QRL_INVARIANT(num_finished_ < num_started_, "tick", "one that was started and is not finished",
+                std::to_string(num_started_) + " started, " + std::to_string(num_finished_) + " finished");
   const auto turn_idx = static_cast<std::size_t>(num_finished_ % 2);
   const Turn& turn = turns_[turn_idx];
-  QRL_INVARIANT(turn.num_draws == static_cast<std::int64_t>(drawn.size()), "draw",
-                "room for " + std::to_string(turn.num_draws), std::to_string(drawn.size()));
+  QRL_INVARIANT(turn.num_samples == static_cast<std::int64_t>(sampled.size()), "sample",
+                "room for " + std::to_string(turn.num_samples), std::to_string(sampled.size()));
   ++num_finished_;
-  if (drawn.empty()) return;
+  if (sampled.empty()) return;
   const double start_s = base::now_s();
   turn.done.wait();
   state_.stats.waited_s += base::now_s() - start_s;
   if (num_finished_ == num_started_) state_.in_flight = false;
-  state_.head.read(turn.num_rows_drawn, turn_idx, drawn);
+  state_.head.read(turn.num_rows_sampled, turn_idx, sampled);
 }
 
 void DeviceEngine::run_all(const TickArrays& arrays) {
-  state_.blocks.embed(arrays, state_.head.drawn_tokens(), state_.stream);
+  state_.blocks.embed(arrays, state_.head.sampled_tokens(), state_.stream);
   for (std::size_t i = 0; i < state_.weights.num_layers(); ++i) {
     state_.blocks.store(i, arrays, state_.kv.pages(i), state_.stream);
     state_.blocks.attend(i, arrays, state_.kv.pages(i), state_.stream);
@@ -151,7 +153,7 @@ void DeviceEngine::run_all(const TickArrays& arrays) {
 void DeviceEngine::launch_graph(const TickArrays& arrays) {
   const auto launch = [&] {
     run_all(arrays);
-    state_.head.draw(state_.blocks.rows(), arrays, state_.stream);
+    state_.head.sample(state_.blocks.rows(), arrays, state_.stream);
   };
   const auto [found, is_new] = graphs_.try_emplace(arrays.shape);
   if (is_new) return launch();
@@ -167,7 +169,7 @@ void DeviceEngine::launch_graph(const TickArrays& arrays) {
 void DeviceEngine::check_rows(std::span<const std::int32_t> rows) const {
   QRL_INVARIANT(std::ranges::all_of(rows, [&](std::int64_t row) { return 0 <= row && row < state_.num_rows; }) &&
                     std::ranges::adjacent_find(rows, std::greater_equal<>()) == rows.end(),
-                "draw", "rows in " + range_text(state_.num_rows) + ", ascending", "others");
+                "sample", "rows in " + range_text(state_.num_rows) + ", ascending", rows_text(rows));
 }
 
 void DeviceEngine::logits(std::span<const std::int32_t> rows, std::span<float> logits_RV) {

@@ -31,7 +31,7 @@ void DeviceSequenceScorer::kv_percentiles(const Tick& tick, std::int64_t num_abo
   pages.values = memory.values.as<std::uint8_t>();
   engine_.drain();
   const TickArrays arrays = engine_.tick.send(tick, {}, engine_.stream);
-  engine_.blocks.embed(arrays, engine_.head.drawn_tokens(), engine_.stream);
+  engine_.blocks.embed(arrays, engine_.head.sampled_tokens(), engine_.stream);
   for (std::size_t i = 0; i < engine_.weights.num_layers(); ++i) {
     float* keys_K = found.as<float>() + static_cast<std::int64_t>(i) * engine_.options.model.num_key_value_heads;
     engine_.blocks.store(i, arrays, pages, engine_.stream);
@@ -70,7 +70,7 @@ void DeviceSequenceScorer::forward(std::span<const Tick> ticks, std::int64_t num
     std::int64_t first = 0;  // number in its row
     for (std::size_t t = 0; t < ticks.size(); ++t) {
       const std::int64_t num_rows = arrays[t].shape.rows;
-      if (i == 0) engine_.blocks.embed(arrays[t], engine_.head.drawn_tokens(), engine_.stream);
+      if (i == 0) engine_.blocks.embed(arrays[t], engine_.head.sampled_tokens(), engine_.stream);
       else engine_.blocks.resume(after_layer[i - 1] + first, num_rows, engine_.stream);
       engine_.blocks.store(i, arrays[t], pages, engine_.stream);
       const auto num_copies = static_cast<std::int64_t>(ticks[t].copies.size());

@@ -11,7 +11,7 @@ using quant::Element;
 
 /// Bytes of quantized rows in a caller's memory, without the scales that follow them.
 std::int64_t quantized_bytes_of(const DeviceMatrix& w, std::int64_t num_rows) {
-  return num_rows * round_up(w.at.in, kInputRun) * (quant::spec(w.format).activations == Element::bf16 ? 2 : 1);
+  return num_rows * round_up(w.at.in, kInputChunk) * (quant::spec(w.format).activations == Element::bf16 ? 2 : 1);
 }
 QuantizedRows rows_in(void* memory, const DeviceMatrix& w, std::int64_t num_rows) {
   auto* scales = static_cast<std::uint8_t*>(memory) + quantized_bytes_of(w, num_rows);
@@ -56,7 +56,7 @@ void DeviceWeightStore::matmul(const float* x, const MatmulInput& input, void* y
   const DeviceMatrix& w = engine_.weights.matrix(input.matrix);
   const QuantizedRows rows = rows_in(input.quantized, w, input.num_rows);
   engine_.run_on_callers_stream(stream, [&](const Stream& theirs) {
-    encode({x, rows}, input.num_rows, theirs);
+    quantize_rows({x, rows}, input.num_rows, theirs);
     engine_.gemms->multiply({rows, input.num_rows, w, y, w.at.rows, engine_.options.f32_gemms}, theirs);
   });
 }

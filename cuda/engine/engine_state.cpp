@@ -9,6 +9,14 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 std::string range_text(std::int64_t count) { return "[0, " + std::to_string(count) + ")"; }
 
+std::string rows_text(std::span<const std::int32_t> rows) {
+  constexpr std::size_t kMost = 16;
+  std::string text;
+  for (const std::int32_t row : rows.first(std::min(rows.size(), kMost)))
+    text += (text.empty() ? "" : ", ") + std::to_string(row);
+  return rows.size() > kMost ? text + ", …" : text;
+}
+
 EngineState::EngineState(const EngineOptions& options_, const DeviceFacts& device_)
     : options(options_),
       device(device_),
@@ -42,12 +50,14 @@ void EngineState::check(const Tick& checked, std::int64_t num_pages, std::int64_
                   "a position in " + range_text(options.max_positions) + " with pages", std::to_string(position));
   }
   const auto page_exists = [&](std::int64_t page) { return 0 <= page && page < num_pages; };
-  QRL_INVARIANT(std::ranges::all_of(checked.page_ids, page_exists), "tick", "pages in " + range_text(num_pages),
-                "another");
+  for (const std::int32_t page : checked.page_ids)
+    QRL_INVARIANT(page_exists(page), "tick", "pages in " + range_text(num_pages), std::to_string(page));
   for (const SlotCopy& copy : checked.copies) {
     QRL_INVARIANT(page_exists(copy.from) && page_exists(copy.to) && copy.from != copy.to && 0 <= copy.num_slots &&
                       copy.num_slots <= options.page_size,
-                  "tick", "copies within pages", std::to_string(copy.num_slots) + " slots");
+                  "tick", "copies within pages in " + range_text(num_pages),
+                  std::to_string(copy.num_slots) + " slots of page " + std::to_string(copy.from) + " to page " +
+                      std::to_string(copy.to));
   }
 }
 

@@ -1,5 +1,5 @@
 // Owns what the parts of one engine share: its device memory, its stream, and whose work is under way. The parts are
-// the doors of engine/: ticks (device_engine.cpp), weights and sequences.
+// the entries of engine/: ticks (device_engine.cpp), weights and sequences.
 #pragma once
 
 #include <deque>
@@ -61,8 +61,9 @@ struct EngineState {
 inline constexpr const char *kUtilization = "rollout.gpu_memory_utilization",
                             *kLowerIt = "lower it, or end what else uses the device";
 
-/// "[0, count)", for errors.
+/// "[0, count)", and "3, 5, 4", of many rows the first, for errors.
 std::string range_text(std::int64_t count);
+std::string rows_text(std::span<const std::int32_t> rows);
 
 class DeviceWeightStore final : public WeightStore {
  public:

@@ -1,4 +1,4 @@
-// Owns the door to a decoder's passes over whole sequences, for a learner on the same device and for calibration.
+// Owns the entry to a decoder's passes over whole sequences, for a learner on the same device and for calibration.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 
 namespace qrl::cuda {
 
-/// Tokens whose log-probs are asked: one a row of hidden states.
+/// Tokens whose log-probs are wanted, one a row of hidden states.
 struct Targets {
   std::span<const std::int32_t> rows, tokens;
   float temperature = 1;  ///< above 0
 };
-/// NaN where nothing could be drawn.
+/// NaN where nothing could be sampled.
 struct TokenScore {
   float logprob = 0, entropy = 0;
 };
@@ -36,7 +36,7 @@ class SequenceScorer {
   virtual void forward(std::span<const Tick> ticks, std::int64_t num_pages, std::span<float* const> after_layer,
                        CallersStream stream) = 0;
   /// Log-probs of tokens at x, fp32 [*, width], the residual stream after the last layer (final norm, lm_head and the
-  /// draws' own sums), and entropies: log-probs are the bits that a draw gives them, entropies over blocks in fp64.
+  /// samples' own sums), and entropies: log-probs are the bits that a sample gives them, entropies over blocks in fp64.
   virtual void score(const float* x, const Targets& targets, std::span<TokenScore> scores, CallersStream stream) = 0;
 
   /// Runs a tick whose positions are all that its sequences have, nothing copied, in bf16 pages of its own, which lie

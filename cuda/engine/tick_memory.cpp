@@ -13,7 +13,9 @@ std::int64_t size_of(const Values& values) {
   return static_cast<std::int64_t>(values.size());
 }
 
-bool draws_for_all(const Tick& tick, const Draws& draws) { return draws.rows.size() == tick.tokens_N.size(); }
+bool samples_all_rows(const Tick& tick, const SampleRows& samples) {
+  return samples.rows.size() == tick.tokens_N.size();
+}
 
 }  // namespace
 
@@ -34,44 +36,45 @@ TickMemory::TickMemory(const EngineOptions& options)
   device_ = Memory(static_cast<std::size_t>(at.num_bytes));
 }
 
-TickCounts TickMemory::counts_of_tick(const Tick& tick, const Draws& draws, const AttentionPlan& plan) const {
+TickCounts TickMemory::counts_of_tick(const Tick& tick, const SampleRows& samples, const AttentionPlan& plan) const {
   const std::int64_t num_rows = size_of(tick.tokens_N), num_page_ids = size_of(tick.page_ids),
                      num_copies = size_of(tick.copies);
-  if (!draws_for_all(tick, draws)) {
-    return {num_rows,     size_of(draws.rows), size_of(plan.tiles), size_of(plan.rows), size_of(plan.split_rows),
-            num_page_ids, num_copies};
+  if (!samples_all_rows(tick, samples)) {
+    return {num_rows,           size_of(samples.rows),    size_of(plan.tiles),
+            size_of(plan.rows), size_of(plan.split_rows), num_page_ids,
+            num_copies};
   }
   const std::int64_t padded = padded_rows(num_rows);
   const AttentionRoom room = attention_room(attention_, padded, max_positions_, max_partials_);
   return {padded, padded, room.tiles, room.tile_rows, padded, num_page_ids, num_copies};
 }
 
-void TickMemory::fill(const Tick& tick, const Draws& draws, const AttentionPlan& plan, const TickLayout& at,
+void TickMemory::fill(const Tick& tick, const SampleRows& samples, const AttentionPlan& plan, const TickLayout& at,
                       std::int64_t num_rows) const {
   auto* const host = host_[turn_].as<std::byte>();
   const auto put = [host](std::int64_t offset, const auto& values) {
     if (!values.empty()) std::memcpy(host + offset, values.data(), values.size() * sizeof(values[0]));
   };
   const auto ints = [host](std::int64_t offset) { return reinterpret_cast<std::int32_t*>(host + offset); };
-  const bool greedy = draws.temperature == 0;
-  const DrawSettings settings{greedy ? 1.0F : 1.0F / draws.temperature, greedy ? 1 : 0};
+  const bool greedy = samples.temperature == 0;
+  const SampleSettings settings{greedy ? 1.0F : 1.0F / samples.temperature, greedy ? 1 : 0};
   const AttentionCounts counts = counts_of(plan);
   static_assert(sizeof(settings) == 2 * sizeof(std::int32_t) && sizeof(counts) == 3 * sizeof(std::int32_t) &&
                 sizeof(SlotCopy) == 3 * sizeof(std::int32_t) && sizeof(AttentionTile) == 5 * sizeof(std::int32_t));
-  put(at.uniforms, draws.uniforms);
-  put(at.draw_settings, std::span(&settings, 1));
+  put(at.uniforms, samples.uniforms);
+  put(at.sample_settings, std::span(&settings, 1));
   put(at.attention_counts, std::span(&counts, 1));
   put(at.tokens, tick.tokens_N);
   put(at.positions, tick.positions_N);
   put(at.first_pages, tick.first_page_N);
   put(at.partials, plan.partials_N);
-  put(at.sample_rows, draws.rows);
+  put(at.sample_rows, samples.rows);
   put(at.tiles, plan.tiles);
   put(at.tile_rows, plan.rows);
   put(at.split_rows, plan.split_rows);
   put(at.page_ids, tick.page_ids);
   put(at.copies, tick.copies);
-  // Rows that fill up: any token, drawn with any number.
+  // Padding rows have any token and any uniform number.
   const std::int64_t there = size_of(tick.tokens_N), more = num_rows - there;
   std::fill_n(ints(at.tokens) + there, more, 0);
   std::fill_n(ints(at.positions) + there, more, -1);
@@ -80,17 +83,17 @@ void TickMemory::fill(const Tick& tick, const Draws& draws, const AttentionPlan&
   std::fill_n(reinterpret_cast<double*>(ints(at.uniforms)) + there, more, 0.0);
 }
 
-TickArrays TickMemory::send(const Tick& tick, const Draws& draws, const Stream& stream) {
+TickArrays TickMemory::send(const Tick& tick, const SampleRows& samples, const Stream& stream) {
   const AttentionPlan& plan = planner_.plan({tick.positions_N, tick.first_page_N, tick.page_ids, page_size_});
-  const TickCounts counts = counts_of_tick(tick, draws, plan);
+  const TickCounts counts = counts_of_tick(tick, samples, plan);
   const TickLayout at = tick_layout(counts);
   turn_ = 1 - turn_;
-  fill(tick, draws, plan, at, counts.rows);
+  fill(tick, samples, plan, at, counts.rows);
   copy_to_device(device_.data(), host_[turn_].data(), static_cast<std::size_t>(at.num_bytes), stream);
 
   const AttentionCounts there = counts_of(plan);
-  TickShape shape{counts.rows, counts.draws, there.num_small, there.num_large, there.num_split};
-  if (draws_for_all(tick, draws)) {
+  TickShape shape{counts.rows, counts.samples, there.num_small, there.num_large, there.num_split};
+  if (samples_all_rows(tick, samples)) {
     const std::int64_t blocks = attention_room(attention_, counts.rows, max_positions_, max_partials_).tile_blocks;
     const auto blocks_of = [](std::int64_t count, std::int64_t num_blocks) { return count == 0 ? 0 : num_blocks; };
     shape.small_blocks = blocks_of(there.num_small, blocks);
@@ -107,7 +110,7 @@ TickArrays TickMemory::send(const Tick& tick, const Draws& draws, const Stream& 
            ints(at.split_rows), shape.small_blocks, shape.large_blocks, shape.split_blocks},
           ints(at.sample_rows),
           reinterpret_cast<const double*>(bytes + at.uniforms),
-          reinterpret_cast<const DrawSettings*>(bytes + at.draw_settings),
+          reinterpret_cast<const SampleSettings*>(bytes + at.sample_settings),
           ints(at.copies)};
 }
 

@@ -15,7 +15,7 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 /// All that a tick's launches take from the host besides addresses, and those follow from it. Two ticks of the same
 /// shape differ in the contents of memory alone.
 struct TickShape {
-  std::int64_t rows = 0, draws = 0;
+  std::int64_t rows = 0, samples = 0;
   std::int64_t small_blocks = 0, large_blocks = 0, split_blocks = 0;  ///< of attention
   friend auto operator<=>(const TickShape&, const TickShape&) = default;
 };
@@ -28,7 +28,7 @@ struct TickArrays {
   AttentionWork attention;
   const std::int32_t* sample_rows;
   const double* uniforms;
-  const DrawSettings* draw_settings;
+  const SampleSettings* sample_settings;
   const std::int32_t* copies;
 };
 
@@ -41,13 +41,13 @@ class TickMemory {
   std::int64_t max_partials() const { return max_partials_; }
 
   /// Copies a (checked) tick to the device, in the stream's order; it must have read the one before the last. A tick
-  /// that draws for every row is filled up to padded_rows with rows that are nowhere, and its arrays lie at addresses
+  /// that samples for every row is filled up to padded_rows with rows that are nowhere, and its arrays lie at addresses
   /// that depend on that number alone, so that its shape is one of few.
-  TickArrays send(const Tick& tick, const Draws& draws, const Stream& stream);
+  TickArrays send(const Tick& tick, const SampleRows& samples, const Stream& stream);
 
  private:
-  TickCounts counts_of_tick(const Tick& tick, const Draws& draws, const AttentionPlan& plan) const;
-  void fill(const Tick& tick, const Draws& draws, const AttentionPlan& plan, const TickLayout& at,
+  TickCounts counts_of_tick(const Tick& tick, const SampleRows& samples, const AttentionPlan& plan) const;
+  void fill(const Tick& tick, const SampleRows& samples, const AttentionPlan& plan, const TickLayout& at,
             std::int64_t num_rows) const;
 
   AttentionShape attention_;

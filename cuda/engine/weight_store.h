@@ -1,4 +1,4 @@
-// Owns the door to a decoder's weights on the GPU: uploaded from the CPU or rewritten from a learner's masters, and
+// Owns the entry to a decoder's weights on the GPU: uploaded from the CPU or rewritten from a learner's masters, and
 // used by a learner on the same device. Knows nothing of ticks.
 #pragma once
 
@@ -44,19 +44,18 @@ struct WeightId {
   bool is_bias = false;    ///< the bias of that matrix
 };
 
-/// A tensor of the model as training keeps it, fp32, row-major, in the memory of the engine's device, and what it is to
-/// the engine: some rows of a matrix, some elements of a vector.
+/// A tensor of the model as training keeps it: fp32, row-major, in the memory of the engine's device. Its place in the
+/// engine is some rows of a matrix, or some elements of a vector.
 struct Master {
   const float* values = nullptr;
   WeightId weight;
   std::int64_t first = 0, count = 0;  ///< rows, or elements
-  // In CPU memory, null for none: what quantizes instead of the weights' own figures (ops/linear.h, FixedScales).
-  const float* factors = nullptr;     ///< of a matrix's inputs, met by every weight first; of a norm: its divisors
+  // In CPU memory, null for none: a profile's figures in place of the weights' own (ops/linear.h, FixedScales).
+  const float* factors = nullptr;     ///< of a matrix: factors of its inputs; of a norm: divisors
   const float* row_scales = nullptr;  ///< [count], of an int8 matrix
 };
 
-/// A matrix of the engine, the embedding among them, written out as numbers: dense, row-major, in the memory of the
-/// engine's device.
+/// A matrix of the engine, or the embedding, dequantized: dense, row-major, in the memory of the engine's device.
 struct DequantizedMatrix {
   WeightId matrix;
   void* to = nullptr;   ///< room for all of it
@@ -70,7 +69,7 @@ struct Table {
   std::int64_t stride = 0;
 };
 
-/// What the caller of a matmul has to bring for some rows of x: memory on the engine's device.
+/// The memory on the engine's device that the caller of a matmul provides for some rows of x.
 struct MatmulRoom {
   std::int64_t quantized_bytes = 0;  ///< for x quantized, with scales, 256-byte aligned
   std::int64_t y_columns = 0;        ///< in memory, of a row of y: outputs, padded
@@ -84,7 +83,7 @@ struct MatmulInput {
   void* quantized = nullptr;  ///< matmul_room's
 };
 
-/// The weights of one engine. Called as the engine is, but where it says otherwise.
+/// The weights of one engine. One thread calls it, as the engine, unless a function says otherwise.
 class WeightStore {
  public:
   WeightStore() = default;
@@ -99,18 +98,18 @@ class WeightStore {
   /// −1 without. After an upload only.
   virtual std::int64_t rewrite(std::span<const Master> masters) = 0;
 
-  // For a learner on the same device; after an upload only. Each returns at once, with its work at the end of the
-  // caller's stream: the engine's own is done by then, and waits for the caller's before it goes on. From any thread,
-  // one at a time.
+  // For a learner on the same device, after an upload. Each returns at once, with its work at the end of the caller's
+  // stream. The engine's own work is done before, and its later work waits for the caller's. From any thread, one at a
+  // time.
 
   /// Dequantizes matrices: quantized value · scale in fp32.
   virtual void dequantize(std::span<const DequantizedMatrix> wanted, CallersStream stream) = 0;
   virtual Table table(std::string_view name) const = 0;  ///< kEmbedding or kLmHead
   virtual MatmulRoom matmul_room(const WeightId& matrix, std::int64_t num_rows) const = 0;
-  /// What a tick computes of so many rows, by the same kernels: input.quantized = quantize(x), x fp32 [num_rows, in]
+  /// The GEMM of a tick of so many rows, by the same kernels: input.quantized = quantize(x), x fp32 [num_rows, in]
   /// dense; y = x̂ · Ŵᵀ, without a bias, of the precision that a tick rounds it to.
   virtual void matmul(const float* x, const MatmulInput& input, void* y, CallersStream stream) = 0;
-  /// What those quantized values stand for, value · scale in fp32, rounded to bf16 unless to_f32: dense [num_rows, in].
+  /// Dequantizes those rows: value · scale in fp32, rounded to bf16 unless to_f32, dense [num_rows, in].
   virtual void dequantize(const MatmulInput& input, void* to, bool to_f32, CallersStream stream) = 0;
 };
 

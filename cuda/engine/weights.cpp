@@ -138,7 +138,7 @@ const MatrixMemory* Weights::matrix_at(const WeightId& id) const {
   return found;
 }
 
-/// Floats of the host in memory that is used again for each master: the stream's order keeps them apart.
+/// Copies the host's floats to memory that all masters share in turn: the stream's order keeps them apart.
 const float* Weights::bring(Memory& memory, const float* from, std::int64_t count, const Stream& stream) {
   if (from == nullptr) return nullptr;
   const std::size_t num_bytes = static_cast<std::size_t>(count) * sizeof(float);

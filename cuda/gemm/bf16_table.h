@@ -1,4 +1,4 @@
-// Owns which kernel makes a bf16 product of few rows on Hopper, by shape: a table that was timed once on a GPU and
+// Owns which kernel computes a bf16 GEMM of few rows on Hopper, by shape: a table that was timed once on a GPU and
 // committed. The program reads it and never writes it: ways to make a bf16 GEMM have different bits, so a choice by
 // time would make runs differ. `qrl-bench products --candidates` prints the table's rows.
 #pragma once
@@ -34,7 +34,7 @@ inline constexpr std::array<Bf16Row, 0> kBf16Table{};
 constexpr bool is_valid(std::span<const Bf16Row> table) {
   for (std::size_t i = 0; i < table.size(); ++i) {
     const Bf16Row& row = table[i];
-    if (row.outputs <= 0 || row.outputs % kOutputTile != 0 || row.inputs <= 0 || row.inputs % kInputRun != 0)
+    if (row.outputs <= 0 || row.outputs % kOutputTile != 0 || row.inputs <= 0 || row.inputs % kInputChunk != 0)
       return false;
     if ((row.rows != 8 && row.rows != kBf16TableRows) || row.way < kStreamedWay || row.way >= kCublasLtAlgorithms)
       return false;

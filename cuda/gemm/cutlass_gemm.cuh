@@ -1,5 +1,5 @@
-// Owns CUTLASS's warp-specialized product of two 8-bit matrices on sm_90a, y = bf16(sum · (token scale · channel
-// scale)). Included by one source a code, as each instantiation takes 20 s to compile.
+// Owns CUTLASS's warp-specialized GEMM of two 8-bit matrices on sm_90a, y = bf16(sum · (token scale · channel
+// scale)). Included by one source for each element type, as each instantiation takes 20 s to compile.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -25,7 +25,7 @@ struct CutlassGemm {
   static constexpr int kAlignment = 16 / sizeof(Element), kOutputAlignment = 16 / sizeof(Output);
   static constexpr auto kRound = cutlass::FloatRoundStyle::round_to_nearest;
 
-  // In CUTLASS's words a vector that goes down the rows is a column that is broadcast.
+  // CUTLASS calls a vector along the rows a broadcast column.
   using TokenScale = cutlass::epilogue::fusion::Sm90ColBroadcast<0, Tile, float>;
   using ChannelScale = cutlass::epilogue::fusion::Sm90RowBroadcast<0, Tile, float>;
   using Scale = cutlass::epilogue::fusion::Sm90EVT<
@@ -67,15 +67,15 @@ struct CutlassGemm {
     arguments.hw_info.device_id = 0;
     arguments.hw_info.sm_count = place.num_multiprocessors;
     Gemm gemm;
-    check(Gemm::can_implement(arguments), "CUTLASS product: can_implement");
+    check(Gemm::can_implement(arguments), "CUTLASS GEMM: can_implement");
     const std::size_t workspace_bytes = Gemm::get_workspace_size(arguments);
-    QRL_INVARIANT(workspace_bytes <= place.workspace_bytes, "CUTLASS product: workspace",
+    QRL_INVARIANT(workspace_bytes <= place.workspace_bytes, "CUTLASS GEMM: workspace",
                   std::to_string(place.workspace_bytes) + " bytes or fewer", std::to_string(workspace_bytes));
     const auto cuda_stream = static_cast<cudaStream_t>(stream.handle());
-    check(gemm.initialize(arguments, place.workspace, cuda_stream), "CUTLASS product: initialize");
+    check(gemm.initialize(arguments, place.workspace, cuda_stream), "CUTLASS GEMM: initialize");
     // As in `launch`: the kernel begins early, and its producer warp waits for the kernel before it ahead of the first
     // load. Everything else that it reads or writes comes after what that warp has loaded.
-    check(gemm.run(cuda_stream, nullptr, kernels_overlap()), "CUTLASS product: run");
+    check(gemm.run(cuda_stream, nullptr, kernels_overlap()), "CUTLASS GEMM: run");
   }
 };
 

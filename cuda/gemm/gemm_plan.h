@@ -16,15 +16,15 @@
 namespace qrl::cuda {
 
 /// Sums of splits over the inputs. The number depends on the matrix alone, as a row's bits depend on it: as many as
-/// give every one of an H100's 132 multiprocessors two blocks where 64 outputs a block do not, of four runs at least.
-inline constexpr std::int64_t kStreamBlocks = 264, kMaxSplits = 8, kFewestRuns = 4;
+/// give every one of an H100's 132 multiprocessors two blocks where 64 outputs a block do not, of four chunks at least.
+inline constexpr std::int64_t kStreamBlocks = 264, kMaxSplits = 8, kFewestChunks = 4;
 inline std::int64_t num_splits(const MatrixLayout& at) {
   const std::int64_t by_outputs = kStreamBlocks / (at.rows / kOutputTile);
-  return std::max<std::int64_t>(1, std::min({by_outputs, kMaxSplits, at.width / kInputRun / kFewestRuns}));
+  return std::max<std::int64_t>(1, std::min({by_outputs, kMaxSplits, at.width / kInputChunk / kFewestChunks}));
 }
 
 /// Rows and outputs of a block of streamed_gemm, and its stages of loads, for up to `rows` rows. More outputs where
-/// there are many rows, because each tile of outputs reads all of x again.
+/// there are many rows, because each tile of outputs reads all of x.
 struct StreamTile {
   int rows, outputs, num_stages;
   friend bool operator==(const StreamTile&, const StreamTile&) = default;
@@ -35,7 +35,7 @@ constexpr int num_stages(const StreamTile& tile, int weight_bits) { return weigh
 
 /// Bytes of a block's shared memory.
 struct StreamBytes {
-  int w = 0, x = 0, w_scales = 0, x_scales = 0;  ///< of one stage: two runs of 128 inputs
+  int w = 0, x = 0, w_scales = 0, x_scales = 0;  ///< of one stage: two chunks of 128 inputs
   int sums = 0;                                  ///< of a tile
   constexpr int x_at() const { return w; }
   constexpr int w_scales_at() const { return w + x; }
@@ -46,20 +46,20 @@ struct StreamBytes {
     return num_stages * stage() + (keeps_sums ? sums : 0) + 16;
   }
 };
-constexpr StreamBytes stream_bytes(const StreamTile& tile, int weight_bits, int x_bits, bool run_scaled,
-                                   bool x_run_scaled) {
-  constexpr int kInputs = 2 * static_cast<int>(kInputRun), kFloat = 4;
-  return {tile.outputs * kInputs * weight_bits / 8,    //
-          tile.rows * kInputs * x_bits / 8,            //
-          run_scaled ? 2 * tile.outputs * kFloat : 0,  //
-          x_run_scaled ? 2 * tile.rows * kFloat : 0,   //
+constexpr StreamBytes stream_bytes(const StreamTile& tile, int weight_bits, int x_bits, bool chunk_scaled,
+                                   bool x_chunk_scaled) {
+  constexpr int kInputs = 2 * static_cast<int>(kInputChunk), kFloat = 4;
+  return {tile.outputs * kInputs * weight_bits / 8,      //
+          tile.rows * kInputs * x_bits / 8,              //
+          chunk_scaled ? 2 * tile.outputs * kFloat : 0,  //
+          x_chunk_scaled ? 2 * tile.rows * kFloat : 0,   //
           tile.rows * tile.outputs * kFloat};
 }
 inline StreamBytes stream_bytes(const StreamTile& tile, quant::Format format) {
   const quant::FormatSpec& what = quant::spec(format);
-  const bool run_scaled = what.scale_inputs == kInputRun;
-  return stream_bytes(tile, what.weight_bits, what.activations == quant::Element::bf16 ? 16 : 8, run_scaled,
-                      what.activation_scale_inputs == kInputRun);
+  const bool chunk_scaled = what.scale_inputs == kInputChunk;
+  return stream_bytes(tile, what.weight_bits, what.activations == quant::Element::bf16 ? 16 : 8, chunk_scaled,
+                      what.activation_scale_inputs == kInputChunk);
 }
 
 /// How streamed_gemm cuts a GEMM up. No choice changes a bit of the result.
@@ -116,7 +116,7 @@ inline StreamPlan plan_stream(quant::Format format, const MatrixLayout& at, std:
 /// rounded to the nearest bf16.
 ///
 /// int4 (with bf16 activations) and fp8_block128 of kDequantizedRows rows and more are dequantized to bf16 and then
-/// cuBLASLt's: the streamed kernel dequantizes a matrix for every 64 rows again, on mma.sync.
+/// cuBLASLt's: the streamed kernel dequantizes the matrix once for every 64 rows, on mma.sync.
 enum class GemmKernel : std::uint8_t { cublaslt, cutlass_int8, cutlass_fp8, streamed, dequantized };
 inline constexpr std::int64_t kStreamedInt8Rows = 16, kStreamedFp8Rows = 64;
 inline GemmKernel choose_gemm(quant::Format format, std::int64_t num_rows, bool y_is_f32, bool is_hopper,

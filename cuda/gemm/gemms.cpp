@@ -114,7 +114,7 @@ class LibraryGemms final : public Gemms {
   }
 
   bool is_hopper_, row_only_sums_;
-  StreamedProducts streamed_;
+  StreamedGemms streamed_;
   CublasLt cublaslt_;
   DequantizedGemms dequantized_;
   Memory workspace_;

@@ -37,9 +37,9 @@ inline GemmRules gemm_rules(const DeviceFacts& device, bool row_only_sums, std::
 }
 
 /// What streamed_gemm needs besides its operands.
-class StreamedProducts {
+class StreamedGemms {
  public:
-  StreamedProducts()
+  StreamedGemms()
       : partials_(static_cast<std::size_t>(kStreamPartialBytes)),
         counters_(Memory::zeroed(static_cast<std::size_t>(kStreamCounters) * sizeof(std::uint32_t))) {}
   void multiply(const GemmTask& task, const StreamPlan& plan, const Stream& stream) const {

@@ -1,22 +1,21 @@
 // The GEMM for a decoder's few rows, limited by reading the weights: loads run ahead of the multiplications by
-// cp.async, codes are decoded in registers, every warp has its own share of outputs and inputs.
+// cp.async, weights are dequantized in registers, every warp has its own share of outputs and inputs.
 //
 // Estimated for an H100 (3.35 TB/s, 132 multiprocessors, 1.7 GHz, so 15 bytes of weights a cycle and multiprocessor), a
 // layer of 4096 x 14336 in int4 (29 MB, 9 us):
 // - In flight (Little's law at 0.7 us): 2.3 MB, 18 KiB a multiprocessor. Here three stages of 8 KiB in each of two
 //   blocks (up to 16 rows), or two of 16 KiB in one: 48 and 32 KiB.
-// - Instructions: 128 lanes issue a cycle, 8.6 a byte of int4 at most, 4.3 a code. Up to 8 rows a step of 64 codes a
-// lane
-//   takes some 250 in the machine code, 3.9 a code: 1.5 to decode (shift, mask and one fma a pair), 0.4 for multiplying
-//   and x's loads for them, the rest for loads ahead, scales and addresses. At 64 rows, where one warp has 32 outputs,
-//   decoded weights and loaded x are used more often. An int -> float conversion a code would be 30 a cycle of a unit
-//   that makes 16 to 64. e4m3 takes 0.5 to decode, x's too, of 8.6 (before Hopper 3.5).
+// - Instructions: 128 lanes issue a cycle, 8.6 a byte of int4 at most, 4.3 a weight. Up to 8 rows a step of 64 weights
+//   a lane takes some 250 in the machine code, 3.9 a weight: 1.5 to dequantize (shift, mask and one fma a pair), 0.4
+//   for multiplying and x's loads for them, the rest for loads ahead, scales and addresses. At 64 rows, where one warp
+//   has 32 outputs, dequantized weights and loaded x are used more often. An int -> float conversion a weight would be
+//   30 a cycle of a unit that makes 16 to 64. e4m3 takes 0.5 to dequantize, x's too, of 8.6 (before Hopper 3.5).
 // - At 1 and 16 rows the GEMMs are 107 and 214 TFLOP/s, far from the limit; at 64 rows 857, more than mma.sync's
 //   600 or so: from some 45 rows on the tensor cores are the limit, not the memory.
 // - x comes from L2 once a tile of outputs: at 16 rows as many bytes as the weights, at 64 rows and 128 outputs twice
 //   as many, 10 TB/s of L2's 5.5 or so at full speed of the memory. This, too, says 64 rows a tile and no more.
 //
-// The inputs of a run of 128 may be multiplied in any order if x's and W's agree. So a lane's share of them is what a
+// The inputs of a chunk of 128 may be multiplied in any order if x's and W's agree. So a lane's share of them is what a
 // 16-byte load of the weights brings it: no shuffle, no transposition, and nobody else needs to see what it loaded.
 #include <string>
 #include <type_traits>
@@ -32,10 +31,10 @@ namespace {
 
 using quant::Element;
 
-constexpr int kOutputWarps = 4;  // times two halves of a step, each of one run
+constexpr int kOutputWarps = 4;  // times two halves of a step, each of one chunk
 constexpr int kThreads = 2 * kOutputWarps * 32;
-constexpr int kPiece = 16;  // bytes of a load
-constexpr int kInputs = static_cast<int>(kInputRun);
+constexpr int kVector = 16;  // bytes of a load
+constexpr int kInputs = static_cast<int>(kInputChunk);
 
 struct alignas(16) Words {
   std::uint32_t word[4];
@@ -46,85 +45,85 @@ struct alignas(8) Pair {
 };
 
 struct StreamTask {
-  GemmTask product;
+  GemmTask gemm;
   std::int64_t num_splits;
   bool splits_apart;
   StreamPlace place;
 };
 
-constexpr int bits_of_code(Element code) { return code == Element::bf16 ? 16 : code == Element::int4 ? 4 : 8; }
+constexpr int element_bits(Element element) { return element == Element::bf16 ? 16 : element == Element::int4 ? 4 : 8; }
 
-template <Element x_code_, Element w_code_, bool run_scaled_>
-struct Codes {
-  static constexpr Element x_code = x_code_, w_code = w_code_;
-  static constexpr bool run_scaled = run_scaled_;
-  /// Of block128 x, too, has a scale a run.
-  static constexpr bool x_run_scaled = run_scaled && w_code == Element::fp8_e4m3;
+template <Element x_element_, Element w_element_, bool chunk_scaled_>
+struct Operands {
+  static constexpr Element x_element = x_element_, w_element = w_element_;
+  static constexpr bool chunk_scaled = chunk_scaled_;
+  /// Of block128 x, too, has a scale for each chunk.
+  static constexpr bool x_chunk_scaled = chunk_scaled && w_element == Element::fp8_e4m3;
   /// An output has one scale for all its inputs.
-  static constexpr bool output_scaled = !run_scaled && w_code != Element::bf16;
+  static constexpr bool output_scaled = !chunk_scaled && w_element != Element::bf16;
   /// Operands are fp16, else as they are: what e4m3 becomes fastest, and int4 beside it.
-  static constexpr bool to_f16 = x_code == Element::fp8_e4m3;
-  /// What an instruction sums, and what is summed over runs.
-  using Sum = std::conditional_t<x_code == Element::int8, std::int32_t, float>;
-  using Total = std::conditional_t<run_scaled, float, Sum>;
-  static constexpr int kXBytes = kInputs * bits_of_code(x_code) / 8;  // of a run
-  static constexpr int kWBytes = kInputs * bits_of_code(w_code) / 8;
-  /// Of a run's pieces of a row a lane has every fourth (x: those with the same inputs as its W).
-  static constexpr int kXPieces = kXBytes / kPiece / 4, kWPieces = kWBytes / kPiece / 4;
-  /// Words of operands that a piece of x gives, two an instruction.
-  static constexpr int kWords = x_code == Element::fp8_e4m3 ? 8 : 4;
-  /// A lane's run is multiplied in parts of two pieces of x and so many words of an output: more would spill.
-  static constexpr int kParts = kXPieces / 2, kPartWords = 4 * kWPieces / kParts;
+  static constexpr bool to_f16 = x_element == Element::fp8_e4m3;
+  /// What an instruction sums, and what is summed over chunks.
+  using Sum = std::conditional_t<x_element == Element::int8, std::int32_t, float>;
+  using Total = std::conditional_t<chunk_scaled, float, Sum>;
+  static constexpr int kXBytes = kInputs * element_bits(x_element) / 8;  // of a chunk
+  static constexpr int kWBytes = kInputs * element_bits(w_element) / 8;
+  /// Of a chunk's vectors of a row a lane has every fourth (x: those with the same inputs as its W).
+  static constexpr int kXVectors = kXBytes / kVector / 4, kWVectors = kWBytes / kVector / 4;
+  /// Words of operands that a vector of x gives, two an instruction.
+  static constexpr int kWords = x_element == Element::fp8_e4m3 ? 8 : 4;
+  /// A lane's chunk is multiplied in parts of two vectors of x and so many words of an output: more would spill.
+  static constexpr int kParts = kXVectors / 2, kPartWords = 4 * kWVectors / kParts;
 };
 
-// Where a row's piece of x lies that lane t of four reads in its turn: the four pieces that a quarter of a warp's lanes
-// read together are neighbors, and two rows' fours lie in different banks.
+// Where a row's vector of x lies that lane t of four reads in its turn: the four vectors that a quarter of a warp's
+// lanes read together are neighbors, and two rows' fours lie in different banks.
 template <class C>
-QRL_DEVICE unsigned x_piece_at(unsigned row, unsigned turn, unsigned t) {
-  return row * 4 * C::kXPieces + 4 * (turn ^ row % 2) + t;
+QRL_DEVICE unsigned x_vector_at(unsigned row, unsigned turn, unsigned t) {
+  return row * 4 * C::kXVectors + 4 * (turn ^ row % 2) + t;
 }
 
-/// The operands of x's piece.
+/// The operands of x's vector.
 template <class C>
-QRL_DEVICE void decode_x(const Words& piece, std::uint32_t (&to)[C::kWords]) {
+QRL_DEVICE void dequantize_x(const Words& vector, std::uint32_t (&to)[C::kWords]) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    if constexpr (C::x_code != Element::fp8_e4m3) {
-      to[i] = piece.word[i];
+    if constexpr (C::x_element != Element::fp8_e4m3) {
+      to[i] = vector.word[i];
     } else {
-      widen_fp8(piece.word[i], to[2 * i], to[2 * i + 1]);
+      widen_fp8(vector.word[i], to[2 * i], to[2 * i + 1]);
     }
   }
 }
 
-/// A lane's words of one output for part `part`, from its pieces that lie 32 pieces apart.
+/// A lane's words of one output for part `part`, from its vectors that lie 32 vectors apart.
 template <class C>
-QRL_DEVICE void load_part(const unsigned char* pieces, int part, std::uint32_t (&to)[C::kPartWords]) {
+QRL_DEVICE void load_part(const unsigned char* vectors, int part, std::uint32_t (&to)[C::kPartWords]) {
   if constexpr (C::kPartWords == 2) {
-    const Pair pair = *reinterpret_cast<const Pair*>(pieces + part * 8);
+    const Pair pair = *reinterpret_cast<const Pair*>(vectors + part * 8);
     to[0] = pair.word[0];
     to[1] = pair.word[1];
   } else {
-    constexpr int kPieces = C::kWPieces / C::kParts;
+    constexpr int kVectors = C::kWVectors / C::kParts;
 #pragma unroll
-    for (int j = 0; j < kPieces; ++j) {
-      const Words words = *reinterpret_cast<const Words*>(pieces + (part * kPieces + j) * 32 * kPiece);
+    for (int j = 0; j < kVectors; ++j) {
+      const Words words = *reinterpret_cast<const Words*>(vectors + (part * kVectors + j) * 32 * kVector);
 #pragma unroll
       for (int i = 0; i < 4; ++i) to[4 * j + i] = words.word[i];
     }
   }
 }
 
-/// The operands of one output that meet those of the part's piece `t` of x. int4 for int8: 16 times the codes.
+/// The operands of one output that meet those of the part's vector `t` of x. int4 for int8: 16 times the weights.
 template <class C>
-QRL_DEVICE void decode_w(const std::uint32_t (&words)[C::kPartWords], int t, std::uint32_t (&to)[C::kWords]) {
-  if constexpr (C::w_code == Element::int8 || C::w_code == Element::bf16) {
+QRL_DEVICE void dequantize_w(const std::uint32_t (&words)[C::kPartWords], int t, std::uint32_t (&to)[C::kWords]) {
+  if constexpr (C::w_element == Element::int8 || C::w_element == Element::bf16) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) to[i] = words[4 * t + i];
-  } else if constexpr (C::w_code == Element::fp8_e4m3) {
+  } else if constexpr (C::w_element == Element::fp8_e4m3) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) widen_fp8(words[4 * t + i], to[2 * i], to[2 * i + 1]);
-  } else if constexpr (C::x_code == Element::int8) {
+  } else if constexpr (C::x_element == Element::int8) {
 #pragma unroll
     for (int u = 0; u < 2; ++u) {
       to[2 * u] = (words[2 * t + u] << 4) & 0xf0f0f0f0U;
@@ -137,18 +136,18 @@ QRL_DEVICE void decode_w(const std::uint32_t (&words)[C::kPartWords], int t, std
   }
 }
 
-/// One kernel: codes, and the tile kStreamTiles[tile_idx].
+/// One kernel: its operands, and the tile kStreamTiles[tile_idx].
 template <class C, int tile_idx>
 struct Streamed {
   static constexpr StreamTile kTile = kStreamTiles[tile_idx];
   static constexpr int kRows = kTile.rows, kOutputs = kTile.outputs;
-  static constexpr int kStages = num_stages(kTile, bits_of_code(C::w_code));
+  static constexpr int kStages = num_stages(kTile, element_bits(C::w_element));
   static constexpr int kRowTiles = kRows / 8;                          // of an instruction, 8 rows
   static constexpr int kOutputTiles = kOutputs / (16 * kOutputWarps);  // of a warp, 16 outputs
   static constexpr int kWarpOutputs = 16 * kOutputTiles, kLaneOutputs = 2 * kOutputTiles;
   static constexpr StreamBytes kBytes =
-      stream_bytes(kTile, bits_of_code(C::w_code), bits_of_code(C::x_code), C::run_scaled, C::x_run_scaled);
-  static_assert(kBytes.sums <= kStages * kBytes.stage() && kBytes.stage() % kPiece == 0);
+      stream_bytes(kTile, element_bits(C::w_element), element_bits(C::x_element), C::chunk_scaled, C::x_chunk_scaled);
+  static_assert(kBytes.sums <= kStages * kBytes.stage() && kBytes.stage() % kVector == 0);
   static constexpr int kTotals = kOutputTiles * kRowTiles * 4;  // a lane's
   using Sum = typename C::Sum;
   using Total = typename C::Total;
@@ -195,100 +194,101 @@ struct Streamed {
     at.q = lane_idx() / 4;
     at.t = lane_idx() % 4;
     at.warp_output = at.first_output + at.output_warp * kWarpOutputs;
-    at.has_outputs = at.warp_output < task.product.w.at.rows;
+    at.has_outputs = at.warp_output < task.gemm.w.at.rows;
     return at;
   }
   /// Of the warp's outputs a lane has neighbors: rows q and q + 8 of instruction m's tile are these two.
   QRL_DEVICE static int output_of(const Place& at, int m, int upper) { return at.q * kLaneOutputs + 2 * m + upper; }
 
-  /// Bytes of a stage where the lane's piece j of an output lies: it alone writes and reads it.
-  QRL_DEVICE static int w_piece_at(int m, int upper, int j) {
-    return ((warp_idx() * kLaneOutputs + 2 * m + upper) * C::kWPieces + j) * 32 * kPiece + lane_idx() * kPiece;
+  /// Bytes of a stage where the lane's vector j of an output lies: it alone writes and reads it.
+  QRL_DEVICE static int w_vector_at(int m, int upper, int j) {
+    return ((warp_idx() * kLaneOutputs + 2 * m + upper) * C::kWVectors + j) * 32 * kVector + lane_idx() * kVector;
   }
 
-  /// Begins to load runs `run` and `run` + 1, those before `end`: the weights', then x's. What does not vary from step
-  /// to step comes first, so that a step adds little to it: with few rows these are a third of all instructions.
-  QRL_DEVICE static void load_weights(const GemmTask& task, const Place& at, unsigned char* stage, std::int64_t run,
+  /// Begins to load chunks `chunk` and `chunk` + 1, those before `end`: the weights', then x's. What does not vary from
+  /// step to step comes first, so that a step adds little to it: with few rows these are a third of all instructions.
+  QRL_DEVICE static void load_weights(const GemmTask& task, const Place& at, unsigned char* stage, std::int64_t chunk,
                                       std::int64_t end) {
     const MatrixLayout& w = task.w.at;
-    const std::int64_t own_run = run + at.half;
-    if (own_run < end && at.has_outputs) {
+    const std::int64_t own_chunk = chunk + at.half;
+    if (own_chunk < end && at.has_outputs) {
       const std::uint8_t* from =
-          task.w.quantized + (at.warp_output + at.q * kLaneOutputs) * w.row_bytes + at.t * kPiece;
-      from += own_run * C::kWBytes;
+          task.w.quantized + (at.warp_output + at.q * kLaneOutputs) * w.row_bytes + at.t * kVector;
+      from += own_chunk * C::kWBytes;
 #pragma unroll
       for (int m = 0; m < kOutputTiles; ++m) {
 #pragma unroll
         for (int upper = 0; upper < 2; ++upper) {
 #pragma unroll
-          for (int j = 0; j < C::kWPieces; ++j)
-            copy_async_16(stage + w_piece_at(m, upper, j), from + j * 4 * kPiece, true);
+          for (int j = 0; j < C::kWVectors; ++j)
+            copy_async_16(stage + w_vector_at(m, upper, j), from + j * 4 * kVector, true);
           from += w.row_bytes;  // the lane's outputs are neighbors (output_of)
         }
       }
-      if (C::run_scaled && lane_idx() < kWarpOutputs / 4) {
+      if (C::chunk_scaled && lane_idx() < kWarpOutputs / 4) {
         const int first = 4 * lane_idx();
         unsigned char* to =
             stage + kBytes.w_scales_at() + 4 * (at.half * kOutputs + at.output_warp * kWarpOutputs + first);
-        copy_async_16(to, task.w.scales + own_run * w.rows + at.warp_output + first, true);
+        copy_async_16(to, task.w.scales + own_chunk * w.rows + at.warp_output + first, true);
       }
     }
   }
-  QRL_DEVICE static void load_rows(const GemmTask& task, const Place& at, unsigned char* stage, std::int64_t run,
+  QRL_DEVICE static void load_rows(const GemmTask& task, const Place& at, unsigned char* stage, std::int64_t chunk,
                                    std::int64_t end) {
-    // The threads take as many rows at once as they have pieces for, those of both halves one after another.
-    constexpr unsigned kRowPieces = 4 * C::kXPieces, kAtOnce = kThreads / kRowPieces, kBoth = 2 * kRows;
+    // The threads take as many rows at once as they have vectors for, those of both halves one after another.
+    constexpr unsigned kRowVectors = 4 * C::kXVectors, kAtOnce = kThreads / kRowVectors, kBoth = 2 * kRows;
     const auto thread = static_cast<unsigned>(thread_idx());
-    const unsigned p = thread % kRowPieces, first = thread / kRowPieces;
-    const unsigned turn = C::w_code == Element::int4 ? p % C::kXPieces : p / 4,
-                   t = C::w_code == Element::int4 ? p / C::kXPieces : p % 4;
-    const std::int64_t row_bytes = task.x.stride * (bits_of_code(C::x_code) / 8);
-    const auto* x = static_cast<const std::uint8_t*>(task.x.quantized) + run * C::kXBytes + p * kPiece;
+    const unsigned p = thread % kRowVectors, first = thread / kRowVectors;
+    const unsigned turn = C::w_element == Element::int4 ? p % C::kXVectors : p / 4,
+                   t = C::w_element == Element::int4 ? p / C::kXVectors : p % 4;
+    const std::int64_t row_bytes = task.x.stride * (element_bits(C::x_element) / 8);
+    const auto* x = static_cast<const std::uint8_t*>(task.x.quantized) + chunk * C::kXBytes + p * kVector;
 #pragma unroll 2  // more costs registers that spill
     for (unsigned k = 0; k < kBoth; k += kAtOnce) {
       const unsigned both = first + k, half = both / kRows, r = both % kRows;
-      if ((kBoth < kAtOnce && both >= kBoth) || run + half >= end) break;
+      if ((kBoth < kAtOnce && both >= kBoth) || chunk + half >= end) break;
       const bool is_row = at.first_row + r < task.num_rows;
       const std::uint8_t* from = x + (is_row ? (at.first_row + r) * row_bytes : 0) + half * C::kXBytes;
-      copy_async_16(stage + kBytes.x_at() + (half * kRows * kRowPieces + x_piece_at<C>(r, turn, t)) * kPiece, from,
+      copy_async_16(stage + kBytes.x_at() + (half * kRows * kRowVectors + x_vector_at<C>(r, turn, t)) * kVector, from,
                     is_row);
     }
-    if constexpr (C::x_run_scaled) {
+    if constexpr (C::x_chunk_scaled) {
       for (unsigned both = thread; both < kBoth; both += kThreads) {
         const unsigned half = both / kRows, r = both % kRows;
-        if (run + half >= end) break;
+        if (chunk + half >= end) break;
         const bool is_row = at.first_row + r < task.num_rows;
-        const float* from = task.x.scales + (is_row ? (at.first_row + r) * task.w.at.num_scales : 0) + run + half;
+        const float* from = task.x.scales + (is_row ? (at.first_row + r) * task.w.at.num_scales : 0) + chunk + half;
         copy_async_4(stage + kBytes.x_scales_at() + 4 * both, from, is_row);
       }
     }
   }
 
-  /// sums += the warp's outputs · its run of x, all of the stage.
+  /// sums += the warp's outputs · its chunk of x, all of the stage.
   QRL_DEVICE static void multiply(const unsigned char* stage, const Place& at, Lane<Sum>& sums) {
-    const unsigned char* x_run = stage + kBytes.x_at() + at.half * (kBytes.x / 2);
+    const unsigned char* x_chunk = stage + kBytes.x_at() + at.half * (kBytes.x / 2);
 #pragma unroll 1
     for (int part = 0; part < C::kParts; ++part) {
       std::uint32_t w[kOutputTiles][2][C::kPartWords];
 #pragma unroll
       for (int m = 0; m < kOutputTiles; ++m) {
-        load_part<C>(stage + w_piece_at(m, 0, 0), part, w[m][0]);
-        load_part<C>(stage + w_piece_at(m, 1, 0), part, w[m][1]);
+        load_part<C>(stage + w_vector_at(m, 0, 0), part, w[m][0]);
+        load_part<C>(stage + w_vector_at(m, 1, 0), part, w[m][1]);
       }
 #pragma unroll
       for (int t = 0; t < 2; ++t) {
         std::uint32_t a[kOutputTiles][2][C::kWords];
 #pragma unroll
         for (int m = 0; m < kOutputTiles; ++m) {
-          decode_w<C>(w[m][0], t, a[m][0]);
-          decode_w<C>(w[m][1], t, a[m][1]);
+          dequantize_w<C>(w[m][0], t, a[m][0]);
+          dequantize_w<C>(w[m][1], t, a[m][1]);
         }
         const auto turn = static_cast<unsigned>(2 * part + t), q = static_cast<unsigned>(at.q),
                    lane_t = static_cast<unsigned>(at.t);
 #pragma unroll
         for (int n = 0; n < kRowTiles; ++n) {
           std::uint32_t b[C::kWords];
-          decode_x<C>(*reinterpret_cast<const Words*>(x_run + x_piece_at<C>(8 * n + q, turn, lane_t) * kPiece), b);
+          dequantize_x<C>(*reinterpret_cast<const Words*>(x_chunk + x_vector_at<C>(8 * n + q, turn, lane_t) * kVector),
+                          b);
 #pragma unroll
           for (int i = 0; i < C::kWords; i += 2) {
 #pragma unroll
@@ -303,7 +303,7 @@ struct Streamed {
     }
   }
 
-  /// totals += sums of the run, scaled.
+  /// totals += sums of the chunk, scaled.
   QRL_DEVICE static void scale(const unsigned char* stage, const Place& at, const Lane<Sum>& sums,
                                Lane<float>& totals) {
     const auto* w_scales = reinterpret_cast<const float*>(stage + kBytes.w_scales_at()) + at.half * kOutputs +
@@ -317,10 +317,10 @@ struct Streamed {
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
           float factor = of_outputs[e / 2];
-          if constexpr (C::x_run_scaled) factor = x_scales[8 * n + 2 * at.t + e % 2] * factor;
+          if constexpr (C::x_chunk_scaled) factor = x_scales[8 * n + 2 * at.t + e % 2] * factor;
           const Sum sum = sums.at[m][n][e];
           float value;
-          if constexpr (C::x_code == Element::int8) value = static_cast<float>(sum >> 4);  // exact, see decode_w
+          if constexpr (C::x_element == Element::int8) value = static_cast<float>(sum >> 4);  // exact, see dequantize_w
           else value = sum;
           totals.at[m][n][e] = fmaf(value, factor, totals.at[m][n][e]);
         }
@@ -328,7 +328,7 @@ struct Streamed {
     }
   }
 
-  /// totals = the warp's own runs of [begin, end).
+  /// totals = the warp's own chunks of [begin, end).
   QRL_DEVICE static void sum_split(const GemmTask& task, const Place& at, std::int64_t begin, std::int64_t end,
                                    Lane<Total>& totals) {
     unsigned char* stages = shared_memory();
@@ -356,7 +356,7 @@ struct Streamed {
       commit_copies();
       const unsigned char* stage = stages + stage_idx * kBytes.stage();
       if (begin + 2 * step + at.half < end && at.has_outputs) {
-        if constexpr (C::run_scaled) {
+        if constexpr (C::chunk_scaled) {
           Lane<Sum> sums;
           sums.clear();
           multiply(stage, at, sums);
@@ -427,7 +427,7 @@ struct Streamed {
       for (int odd = 0; odd < 2; ++odd) {
         const std::int64_t row = at.first_row + 8 * n + 2 * at.t + odd;
         if (row >= task.num_rows) continue;
-        const float x_scale = task.x.scales == nullptr || C::x_run_scaled ? 1.0F : task.x.scales[row];
+        const float x_scale = task.x.scales == nullptr || C::x_chunk_scaled ? 1.0F : task.x.scales[row];
 #pragma unroll
         for (int m = 0; m < kOutputTiles; ++m) {
           const std::int64_t output = at.warp_output + output_of(at, m, 0);
@@ -453,18 +453,18 @@ struct Streamed {
 
   QRL_DEVICE static void run_block(const StreamTask& task) {
     const Place at = place(task);
-    const std::int64_t num_runs = task.product.w.at.width / kInputs;
-    const auto begin_of = [&](std::int64_t split) { return split * num_runs / task.num_splits; };
+    const std::int64_t num_chunks = task.gemm.w.at.width / kInputs;
+    const auto begin_of = [&](std::int64_t split) { return split * num_chunks / task.num_splits; };
     Lane<Total> totals;
     if (task.splits_apart) {
       const std::int64_t split = block_y() % task.num_splits;
-      sum_split(task.product, at, begin_of(split), begin_of(split + 1), totals);
+      sum_split(task.gemm, at, begin_of(split), begin_of(split + 1), totals);
       add_halves(at, totals);
       if (!add_apart(task, at, split, totals)) return;
     } else {
-      auto* kept = reinterpret_cast<Total*>(shared_memory() + kStages * kBytes.stage() + kPiece);
+      auto* kept = reinterpret_cast<Total*>(shared_memory() + kStages * kBytes.stage() + kVector);
       for (std::int64_t split = 0; split < task.num_splits; ++split) {
-        sum_split(task.product, at, begin_of(split), begin_of(split + 1), totals);
+        sum_split(task.gemm, at, begin_of(split), begin_of(split + 1), totals);
         add_halves(at, totals);
         if (task.num_splits == 1) break;
         if (at.half == 0) {
@@ -477,7 +477,7 @@ struct Streamed {
         sync_block();  // the halves' exchange is read, where the next split is loaded
       }
     }
-    if (at.half == 0 && at.has_outputs) store(task.product, at, totals);
+    if (at.half == 0 && at.has_outputs) store(task.gemm, at, totals);
   }
 
   static void run(const GemmTask& task, const StreamPlan& plan, const StreamPlace& place, const Stream& stream);
@@ -498,16 +498,16 @@ void Streamed<C, tile_idx>::run(const GemmTask& task, const StreamPlan& plan, co
   const Grid grid{ceil_div(task.num_rows, kRows), ceil_div(task.w.at.rows, kOutputs) * blocks_a_tile};
   QRL_INVARIANT(!plan.splits_apart || (ceil_div(grid.y, splits) * grid.x <= kStreamCounters &&
                                        grid.x * grid.y * kBytes.sums <= kStreamPartialBytes),
-                "streamed product", "splits whose sums have room",
+                "streamed GEMM", "splits whose sums have room",
                 std::to_string(grid.x) + " x " + std::to_string(grid.y));
   const int shared_bytes = kBytes.all(kStages, splits > 1 && !plan.splits_apart);
   launch(streamed_kernel<C, tile_idx>, grid, kThreads, static_cast<std::size_t>(shared_bytes), stream,
          StreamTask{task, splits, plan.splits_apart, place});
 }
 
-template <Element x_code, Element w_code, bool run_scaled>
+template <Element x_element, Element w_element, bool chunk_scaled>
 void run(const GemmTask& task, const StreamPlan& plan, const StreamPlace& place, const Stream& stream) {
-  using C = Codes<x_code, w_code, run_scaled>;
+  using C = Operands<x_element, w_element, chunk_scaled>;
   switch (plan.tile.rows) {
     case kStreamTiles[0].rows:
       return Streamed<C, 0>::run(task, plan, place, stream);
@@ -518,7 +518,7 @@ void run(const GemmTask& task, const StreamPlan& plan, const StreamPlace& place,
     case kStreamTiles[3].rows:
       return Streamed<C, 3>::run(task, plan, place, stream);
     default:
-      base::fail_internal("streamed product", "a tile of kStreamTiles", std::to_string(plan.tile.rows) + " rows");
+      base::fail_internal("streamed GEMM", "a tile of kStreamTiles", std::to_string(plan.tile.rows) + " rows");
   }
 }
 
@@ -526,8 +526,8 @@ void run(const GemmTask& task, const StreamPlan& plan, const StreamPlace& place,
 
 void streamed_gemm(const GemmTask& task, const StreamPlan& plan, const StreamPlace& place, const Stream& stream) {
   using quant::Format;
-  QRL_INVARIANT(task.y_stride % 2 == 0 && task.x.stride % kInputRun == 0, "streamed product",
-                "rows of whole runs in and of whole words out", std::to_string(task.y_stride));
+  QRL_INVARIANT(task.y_stride % 2 == 0 && task.x.stride % kInputChunk == 0, "streamed GEMM",
+                "input rows of whole chunks and output rows of whole words", std::to_string(task.y_stride));
   switch (task.w.format) {
     case Format::f32:
       break;
@@ -547,7 +547,7 @@ void streamed_gemm(const GemmTask& task, const StreamPlan& plan, const StreamPla
     case Format::int4_fp8:
       return run<Element::fp8_e4m3, Element::int4, true>(task, plan, place, stream);
   }
-  base::fail_internal("streamed product", "a format that it has", std::string(name(task.w.format)));
+  base::fail_internal("streamed GEMM", "a format that it has", std::string(name(task.w.format)));
 }
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

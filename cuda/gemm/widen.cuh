@@ -1,11 +1,12 @@
-// Owns how codes of eight and four bits become the matrix units' 16-bit numbers, two at a time, in registers.
+// Owns how quantized values of eight and four bits become the matrix units' 16-bit numbers, two at a time, in
+// registers.
 #pragma once
 
 #include "cuda/runtime/target.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Four e4m3 codes as fp16, exact, NaN too: the first two, then the others. fp16, as there is an instruction for it
+/// Four e4m3 values as fp16, exact, NaN too: the first two, then the others. fp16, as there is an instruction for it
 /// from compute capability 8.9 on; before that exponent and significand in their place are the number times 2^-8,
 /// subnormal numbers too, except for NaN, whose exponent is then raised.
 QRL_DEVICE void widen_fp8(std::uint32_t word, std::uint32_t& pair_01, std::uint32_t& pair_23) {
@@ -25,8 +26,8 @@ QRL_DEVICE void widen_fp8(std::uint32_t word, std::uint32_t& pair_01, std::uint3
 #endif
 }
 
-/// Eight int4 codes as four pairs of numbers, exact: 8 + code in the last bits of 128 (bf16) or 1,024 (fp16) is so much
-/// more.
+/// Eight int4 values as four pairs of numbers, exact: 8 + value in the last bits of 128 (bf16) or 1,024 (fp16) is so
+/// much more.
 template <bool to_f16>
 QRL_DEVICE void widen_int4(std::uint32_t word, std::uint32_t* pairs) {
   constexpr std::uint32_t kBase = to_f16 ? 0x64086408U : 0x43084308U, kOne = to_f16 ? 0x3c003c00U : 0x3f803f80U,

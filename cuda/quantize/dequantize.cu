@@ -16,28 +16,28 @@ constexpr int kGroup = 8;   ///< numbers of a 16-byte store
 constexpr int kAtOnce = 4;  ///< groups that a thread loads before it uses the first
 constexpr std::int64_t kBlockGroups = std::int64_t{kAtOnce} * kThreads;
 
-/// Rows that lie one behind another, a scale for each run of 128 numbers.
+/// Rows that lie one behind another, a scale for each chunk of 128 numbers.
 struct DequantizeTask {
   const std::uint8_t* quantized;
   const float* scales;
-  std::int64_t num_rows, width;                   ///< width a multiple of 128
-  std::int64_t scales_from_row, scales_from_run;  ///< how far a row's, a run's scale is from the one before
+  std::int64_t num_rows, width;                     ///< width a multiple of 128
+  std::int64_t scales_from_row, scales_from_chunk;  ///< distance from the scale of the row, of the chunk before
   std::uint16_t* to;
 };
 
-/// The codes of a group: a word of int4, two of e4m3.
-template <Element code>
-struct alignas(code == Element::int4 ? 4 : 8) Group {
-  std::uint32_t word[code == Element::int4 ? 1 : 2];
+/// The quantized values of a group: a word of int4, two of e4m3.
+template <Element element>
+struct alignas(element == Element::int4 ? 4 : 8) Group {
+  std::uint32_t word[element == Element::int4 ? 1 : 2];
 };
 struct alignas(16) Wide {
   std::uint32_t pair[kGroup / 2];
 };
 
 /// Two of a group's numbers, in order.
-template <Element code>
-QRL_DEVICE void floats_of(const Group<code>& group, float (&to)[kGroup]) {
-  if constexpr (code == Element::int4) {
+template <Element element>
+QRL_DEVICE void floats_of(const Group<element>& group, float (&to)[kGroup]) {
+  if constexpr (element == Element::int4) {
     std::uint32_t pairs[kGroup / 2];
     widen_int4<false>(group.word[0], pairs);
 #pragma unroll
@@ -56,7 +56,7 @@ QRL_DEVICE void floats_of(const Group<code>& group, float (&to)[kGroup]) {
   }
 }
 
-template <Element code>
+template <Element element>
 QRL_KERNEL_OF(kThreads, 2)
 void dequantize_kernel(DequantizeTask task) {
   wait_for_kernel_before();
@@ -64,21 +64,21 @@ void dequantize_kernel(DequantizeTask task) {
   const auto row_groups = static_cast<unsigned>(task.width / kGroup);
   const unsigned num_groups = static_cast<unsigned>(task.num_rows) * row_groups,
                  first = static_cast<unsigned>(block_x() * kBlockGroups) + static_cast<unsigned>(thread_idx());
-  Group<code> groups[kAtOnce];
+  Group<element> groups[kAtOnce];
   float scales[kAtOnce];
 #pragma unroll
   for (int i = 0; i < kAtOnce; ++i) {
-    const unsigned at = first + i * kThreads, row = at / row_groups, run = at % row_groups * kGroup / kInputRun;
+    const unsigned at = first + i * kThreads, row = at / row_groups, chunk = at % row_groups * kGroup / kInputChunk;
     if (at >= num_groups) continue;
-    groups[i] = reinterpret_cast<const Group<code>*>(task.quantized)[at];
-    scales[i] = task.scales[row * task.scales_from_row + run * task.scales_from_run];
+    groups[i] = reinterpret_cast<const Group<element>*>(task.quantized)[at];
+    scales[i] = task.scales[row * task.scales_from_row + chunk * task.scales_from_chunk];
   }
 #pragma unroll
   for (int i = 0; i < kAtOnce; ++i) {
     const unsigned at = first + i * kThreads;
     if (at >= num_groups) continue;
     float numbers[kGroup];
-    floats_of<code>(groups[i], numbers);
+    floats_of<element>(groups[i], numbers);
     Wide wide;
 #pragma unroll
     for (int j = 0; j < kGroup / 2; ++j)
@@ -87,12 +87,12 @@ void dequantize_kernel(DequantizeTask task) {
   }
 }
 
-template <Element code>
+template <Element element>
 void run(const DequantizeTask& task, const Stream& stream) {
   const std::int64_t num_groups = task.num_rows * (task.width / kGroup);
   QRL_INVARIANT(num_groups + kBlockGroups < std::int64_t{1} << 32, "dequantize", "indices of 32 bits",
                 std::to_string(num_groups));
-  launch(dequantize_kernel<code>, {ceil_div(num_groups, kBlockGroups)}, kThreads, 0, stream, task);
+  launch(dequantize_kernel<element>, {ceil_div(num_groups, kBlockGroups)}, kThreads, 0, stream, task);
 }
 
 }  // namespace
@@ -111,8 +111,8 @@ void dequantize_matrix(const DeviceMatrix& w, std::uint16_t* to, const Stream& s
 }
 
 void dequantize_rows(const QuantizedRows& x, std::int64_t num_rows, std::uint16_t* to, const Stream& stream) {
-  QRL_INVARIANT(x.code == Element::fp8_e4m3 && x.scale_run == kInputRun && x.stride % kInputRun == 0, "dequantize",
-                "rows of e4m3 with a scale for every 128 inputs", std::to_string(x.scale_run));
+  QRL_INVARIANT(x.element == Element::fp8_e4m3 && x.scale_group == kInputChunk && x.stride % kInputChunk == 0,
+                "dequantize", "rows of e4m3 with a scale for every 128 inputs", std::to_string(x.scale_group));
   run<Element::fp8_e4m3>(
       {static_cast<const std::uint8_t*>(x.quantized), x.scales, num_rows, x.stride, x.num_scales(), 1, to}, stream);
 }

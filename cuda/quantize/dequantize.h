@@ -1,5 +1,5 @@
-// Contracts of the kernels that write quantized operands as bf16, for GEMMs of so many rows that a bf16 product of
-// them is faster than one that dequantizes as it goes. Each value is code · scale in fp32, rounded to nearest even.
+// Contracts of the kernels that write quantized operands as bf16, for GEMMs of so many rows that a bf16 GEMM of
+// them is faster than one that dequantizes as it goes. Each number is value · scale in fp32, rounded to nearest even.
 #pragma once
 
 #include <cstdint>

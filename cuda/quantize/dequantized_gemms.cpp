@@ -23,13 +23,13 @@ void DequantizedGemms::reserve(const DeviceMatrix& w) {
   if (quant::spec(w.format).activations != quant::Element::bf16) grow(rows_, rows_at_once_ * w.at.width * kBf16Bytes);
 }
 
-void DequantizedGemms::multiply(const GemmTask& task, const Bf16Product& multiply_bf16, const Stream& stream) {
+void DequantizedGemms::multiply(const GemmTask& task, const Bf16Gemm& multiply_bf16, const Stream& stream) {
   reserve(task.w);
   dequantize_matrix(task.w, weights_.as<std::uint16_t>(), stream);
   GemmTask bf16 = task;
   bf16.w = {quant::Format::bf16, matrix_layout(quant::Format::bf16, task.w.at.out, task.w.at.in),
             weights_.as<std::uint8_t>(), nullptr};
-  if (task.x.code == quant::Element::bf16) return multiply_bf16(bf16);
+  if (task.x.element == quant::Element::bf16) return multiply_bf16(bf16);
   const std::int64_t y_bytes = task.y_stride * (task.y_is_f32 ? 4 : 2);
   for (std::int64_t first = 0; first < task.num_rows; first += rows_at_once_) {
     bf16.num_rows = std::min(rows_at_once_, task.num_rows - first);

@@ -1,6 +1,6 @@
-// Kernels between fp32 weights that lie on the device and the decoder's codes: a row a block, to encode after a sweep
-// for the largest of what several rows scale together. All are limited by memory; encoding reads the weights twice,
-// the second time mostly from L2.
+// Kernels between fp32 weights on the device and the decoder's quantized values. A block quantizes a row, after a sweep
+// for the largest magnitude where several rows share a scale. All are limited by memory. Quantizing reads the weights
+// twice, the second time mostly from L2.
 #include "cuda/quantize/quantize_weights.h"
 #include "cuda/quantize/row_block.cuh"
 #include "cuda/runtime/target.h"
@@ -23,20 +23,20 @@ QRL_DEVICE float weight_at(const QuantizeWeightsTask& task, std::int64_t row, st
 }
 
 /// quant/format.h's scale_of.
-QRL_DEVICE float scale_of(Element code, std::uint32_t magnitude) {
+QRL_DEVICE float scale_of(Element element, std::uint32_t magnitude) {
   const float amax = float_of(magnitude);
-  if (code == Element::fp8_e4m3) return amax / 448.0F;
-  return code == Element::int4 ? float_of_bf16(bf16_of(amax / 7.0F)) : amax / 127.0F;
+  if (element == Element::fp8_e4m3) return amax / 448.0F;
+  return element == Element::int4 ? float_of_bf16(bf16_of(amax / 7.0F)) : amax / 127.0F;
 }
 
-/// The bits of a weight's code, lowest first.
-QRL_DEVICE std::uint32_t code_of(Element code, float value, float scale) {
-  if (code == Element::bf16) return bf16_of(value);
+/// The bits of a quantized weight, lowest first.
+QRL_DEVICE std::uint32_t quantized_bits(Element element, float value, float scale) {
+  if (element == Element::bf16) return bf16_of(value);
   // Nothing has a scale that is not finite: the weights are refused then.
   if (!(scale > 0) || magnitude_of(scale) >= kInfinityBits) return 0;
-  if (code == Element::fp8_e4m3) return fp8_of(value / scale);
-  const bool is_int4 = code == Element::int4;
-  const int number = int_code_of(value, scale, is_int4 ? 7.0F : 127.0F);
+  if (element == Element::fp8_e4m3) return fp8_of(value / scale);
+  const bool is_int4 = element == Element::int4;
+  const int number = quantize_to_int(value, scale, is_int4 ? 7.0F : 127.0F);
   return static_cast<std::uint32_t>(number) & (is_int4 ? 0xfU : 0xffU);
 }
 
@@ -50,8 +50,8 @@ QRL_DEVICE void store_words(const QuantizeWeightsTask& task, std::int64_t row, s
     for (int i = 0; i < num_inputs; ++i) {
       const std::int64_t input = w * num_inputs + i;
       if (input >= task.at.in) break;
-      const int bit = task.code == Element::int4 ? int4_bit(task.order, i) : i * bits;
-      word |= code_of(task.code, weight_at(task, row, input), scale) << bit;
+      const int bit = task.element == Element::int4 ? int4_bit(task.order, i) : i * bits;
+      word |= quantized_bits(task.element, weight_at(task, row, input), scale) << bit;
     }
     words[w] = word;
   }
@@ -113,21 +113,22 @@ QRL_KERNEL void quantize_weights_kernel(QuantizeWeightsTask task) {
     note(largest, task.not_finite);
     if (task.scope == ScaleScope::tensor) largest = task.magnitudes[task.num_rows];
     if (task.scope == ScaleScope::block128) largest = task.magnitudes[row / kBlockSide];
-    const float scale = task.row_scales != nullptr ? task.row_scales[row] : scale_of(task.code, largest);
+    const float scale = task.row_scales != nullptr ? task.row_scales[row] : scale_of(task.element, largest);
     if (thread_idx() == 0 && task.at.num_scales == 1) task.scales[task.first_row + row] = scale;
     return store_words(task, row, 0, task.at.num_words, scale, thread_idx(), kThreads);
   }
-  const std::int64_t run_words = task.scale_run / task.at.word_inputs;
-  for (std::int64_t run = warp_idx(); run < task.at.num_scales; run += kWarps) {
-    const std::int64_t begin = run * task.scale_run;
-    const std::int64_t end = begin + task.scale_run < task.at.in ? begin + task.scale_run : task.at.in;
+  const std::int64_t group_words = task.scale_group / task.at.word_inputs;
+  for (std::int64_t group = warp_idx(); group < task.at.num_scales; group += kWarps) {
+    const std::int64_t begin = group * task.scale_group;
+    const std::int64_t end = begin + task.scale_group < task.at.in ? begin + task.scale_group : task.at.in;
     std::uint32_t largest = warp_max(share_of_largest(task, row, begin, end, lane_idx(), 32));
     note(largest, task.not_finite);
-    if (task.scope == ScaleScope::block128) largest = task.magnitudes[row / kBlockSide * task.at.num_scales + run];
-    const float scale = scale_of(task.code, largest);
-    if (lane_idx() == 0) task.scales[run * task.at.rows + task.first_row + row] = scale;
-    const std::int64_t end_word = (run + 1) * run_words < task.at.num_words ? (run + 1) * run_words : task.at.num_words;
-    store_words(task, row, run * run_words, end_word, scale, lane_idx(), 32);
+    if (task.scope == ScaleScope::block128) largest = task.magnitudes[row / kBlockSide * task.at.num_scales + group];
+    const float scale = scale_of(task.element, largest);
+    if (lane_idx() == 0) task.scales[group * task.at.rows + task.first_row + row] = scale;
+    const std::int64_t end_word =
+        (group + 1) * group_words < task.at.num_words ? (group + 1) * group_words : task.at.num_words;
+    store_words(task, row, group * group_words, end_word, scale, lane_idx(), 32);
   }
 }
 
@@ -160,9 +161,9 @@ QRL_DEVICE void store(void* to, bool to_f32, std::int64_t at, float value) {
   else static_cast<std::uint16_t*>(to)[at] = bf16_of(value);
 }
 
-QRL_DEVICE float number_of(Element code, std::uint32_t bits) {
-  if (code == Element::bf16) return float_of_bf16(static_cast<std::uint16_t>(bits));
-  if (code == Element::fp8_e4m3) return float_of_fp8(static_cast<std::uint8_t>(bits));
+QRL_DEVICE float number_of(Element element, std::uint32_t bits) {
+  if (element == Element::bf16) return float_of_bf16(static_cast<std::uint16_t>(bits));
+  if (element == Element::fp8_e4m3) return float_of_fp8(static_cast<std::uint8_t>(bits));
   return static_cast<float>(static_cast<std::int8_t>(bits & 0xffU));
 }
 
@@ -175,12 +176,12 @@ QRL_KERNEL void dequantize_weights_kernel(DequantizeWeightsTask task) {
   const auto* words = reinterpret_cast<const std::uint32_t*>(task.w.quantized + row * at.row_bytes);
   for (std::int64_t w = thread_idx(); w < at.num_words; w += kThreads) {
     const std::uint32_t word = words[w];
-    const float scale = at.num_scales == 0 ? 1.0F : task.w.scales[w * num_inputs / task.scale_run * at.rows + row];
+    const float scale = at.num_scales == 0 ? 1.0F : task.w.scales[w * num_inputs / task.scale_group * at.rows + row];
     for (int i = 0; i < num_inputs; ++i) {
       const std::int64_t input = w * num_inputs + i;
       if (input >= at.in) break;
-      const float number = task.code == Element::int4 ? static_cast<float>(int4_at(task.order, word, i))
-                                                      : number_of(task.code, word >> (i * bits));
+      const float number = task.element == Element::int4 ? static_cast<float>(int4_at(task.order, word, i))
+                                                         : number_of(task.element, word >> (i * bits));
       store(task.to, task.to_f32, row * at.in + input, at.num_scales == 0 ? number : number * scale);
     }
   }
@@ -192,10 +193,10 @@ QRL_KERNEL void dequantize_rows_kernel(DequantizeRowsTask task) {
   const std::int64_t row = block_x();
   for (std::int64_t i = thread_idx(); i < x.width; i += kThreads) {
     const std::int64_t from = row * x.stride + i;
-    const std::uint32_t bits = x.code == Element::bf16 ? static_cast<const std::uint16_t*>(x.quantized)[from]
-                                                       : static_cast<const std::uint8_t*>(x.quantized)[from];
-    const float number = number_of(x.code, bits);
-    const float value = x.scales != nullptr ? number * x.scales[row * x.num_scales() + i / x.scale_run] : number;
+    const std::uint32_t bits = x.element == Element::bf16 ? static_cast<const std::uint16_t*>(x.quantized)[from]
+                                                          : static_cast<const std::uint8_t*>(x.quantized)[from];
+    const float number = number_of(x.element, bits);
+    const float value = x.scales != nullptr ? number * x.scales[row * x.num_scales() + i / x.scale_group] : number;
     store(task.to, task.to_f32, row * x.width + i, value);
   }
 }

@@ -1,5 +1,5 @@
-// Contracts of the kernels between fp32 weights on the device and the decoder's codes of them: what publishing and the
-// learner's backward pass need. As in kernels.h every pointer is device memory, nothing is owned.
+// Contracts of the kernels between fp32 weights on the device and the decoder's quantized values, for publishing and
+// for the learner's backward pass. As in kernels.h every pointer is device memory, nothing is owned.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,16 @@ struct QuantizeWeightsTask {
   std::int64_t num_rows;
   const float* input_factors;  ///< [in], met by every weight first; null: all 1
   const float* row_scales;     ///< [num_rows], of int8 in place of the weights' own; null: none
-  quant::Element code;
+  quant::Element element;
   quant::ScaleScope scope;
-  std::int64_t scale_run;  ///< inputs under one scale; at.in: all
+  std::int64_t scale_group;  ///< inputs under one scale; at.in: all
   WordOrder order;
   MatrixLayout at;
   std::int64_t first_row;
   std::uint8_t* quantized;
   float* scales;              ///< [num_scales, at.rows]; null: none
   std::uint32_t* magnitudes;  ///< num_magnitudes() of them, overwritten
-  std::uint32_t* not_finite;  ///< set to 1 when a weight is not (its codes mean nothing then)
+  std::uint32_t* not_finite;  ///< set to 1 when a weight is not (its quantized value means nothing then)
 };
 std::int64_t num_magnitudes(quant::ScaleScope scope, std::int64_t num_rows, std::int64_t num_scales);
 void quantize_weights(const QuantizeWeightsTask& task, const Stream& stream);
@@ -41,20 +41,19 @@ struct StoreTask {
 void round_table(const StoreTask& task, const Stream& stream);
 void store_vector(const StoreTask& task, const Stream& stream);
 
-/// Decoded weights of a matrix, code · scale in fp32 (ops/linear.h's unpack_rows) rounded to bf16 unless to_f32, dense
-/// [w.at.out, w.at.in].
+/// Dequantized weights of a matrix, value · scale in fp32 (ops/linear.h's unpack_rows), rounded to bf16 unless to_f32:
+/// dense [w.at.out, w.at.in].
 struct DequantizeWeightsTask {
   DeviceMatrix w;
-  quant::Element code;
-  std::int64_t scale_run;  ///< as above
+  quant::Element element;
+  std::int64_t scale_group;  ///< as above
   WordOrder order;
   void* to;
   bool to_f32;
 };
 void dequantize_weights(const DequantizeWeightsTask& task, const Stream& stream);
 
-/// The values of encoded rows, code · scale in fp32 (ops/linear.h's dequantize_row) rounded to bf16 unless to_f32,
-/// dense
+/// Dequantized rows, value · scale in fp32 (ops/linear.h's dequantize_row), rounded to bf16 unless to_f32: dense
 /// [*, x.width].
 struct DequantizeRowsTask {
   QuantizedRows x;

@@ -10,22 +10,22 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 
-/// The scale of codes whose largest |value| has these bits: NaN when that is not finite, so that it shows.
+/// The scale of values whose largest magnitude has these bits: NaN when that is not finite, so that it shows.
 QRL_DEVICE float scale_of(std::uint32_t magnitude, float max_magnitude) {
   return magnitude < kInfinityBits ? float_of(magnitude) / max_magnitude : float_of(kNanBits);
 }
 
-QRL_DEVICE std::uint32_t code_of(const QuantizedRows& out, float value, float scale) {
-  if (out.code == quant::Element::fp8_e4m3) return scale == 0 ? 0U : fp8_of(value / scale);
-  // A scale that is zero or NaN has codes of zero.
-  return scale > 0 ? static_cast<std::uint8_t>(int_code_of(value, scale, 127.0F)) : 0U;
+QRL_DEVICE std::uint32_t quantized_bits(const QuantizedRows& out, float value, float scale) {
+  if (out.element == quant::Element::fp8_e4m3) return scale == 0 ? 0U : fp8_of(value / scale);
+  // With a scale of zero or NaN the quantized values are zero.
+  return scale > 0 ? static_cast<std::uint8_t>(quantize_to_int(value, scale, 127.0F)) : 0U;
 }
 
-/// Four codes from element `first` on; those beyond the width are zero, whatever the scale.
+/// Four quantized values from element `first` on; those beyond the width are zero, whatever the scale.
 QRL_DEVICE void store_quantized(const QuantizedRows& out, std::int64_t row, std::int64_t first, const Quad& values,
                                 float scale) {
   const std::int64_t to = row * out.stride + first;
-  if (out.code == quant::Element::bf16) {
+  if (out.element == quant::Element::bf16) {
     std::uint16_t quantized[4];
 #pragma unroll
     for (int e = 0; e < 4; ++e) quantized[e] = first + e < out.width ? bf16_of(values.at[e]) : std::uint16_t{0};
@@ -36,7 +36,8 @@ QRL_DEVICE void store_quantized(const QuantizedRows& out, std::int64_t row, std:
   }
   std::uint32_t word = 0;
 #pragma unroll
-  for (int e = 0; e < 4; ++e) word |= (first + e < out.width ? code_of(out, values.at[e], scale) : 0U) << (8 * e);
+  for (int e = 0; e < 4; ++e)
+    word |= (first + e < out.width ? quantized_bits(out, values.at[e], scale) : 0U) << (8 * e);
   *reinterpret_cast<std::uint32_t*>(static_cast<std::uint8_t*>(out.quantized) + to) = word;
 }
 
@@ -48,15 +49,15 @@ QRL_DEVICE std::uint32_t largest_of(const Quad& values, std::uint32_t largest) {
   return largest;
 }
 
-/// Of a row's elements those that a block takes: all; or, where no scale spans more, some runs of 128.
+/// Of a row's elements those that a block takes: all; or, where no scale spans more, some chunks of 128.
 struct Segment {
   std::int64_t begin, end;  ///< multiples of 128; zeros up to the row's stride included
 };
 constexpr std::int64_t kSegment = 4 * kThreads;
-static_assert(kSegment % kInputRun == 0);
+static_assert(kSegment % kInputChunk == 0);
 
 QRL_HD bool has_row_scale(const QuantizedRows& out) {
-  return out.code != quant::Element::bf16 && out.scale_run == out.width;
+  return out.element != quant::Element::bf16 && out.scale_group == out.width;
 }
 QRL_DEVICE Segment own_segment(const QuantizedRows& out) {
   if (has_row_scale(out)) return {0, out.stride};
@@ -77,12 +78,12 @@ QRL_DEVICE void quantize_values(const float* values, const QuantizedRows& out, s
     return *reinterpret_cast<const Quad*>(values + first - segment.begin);
   };
   const std::int64_t begin = segment.begin + 4 * thread_idx();
-  if (out.code == quant::Element::bf16) {
+  if (out.element == quant::Element::bf16) {
     for (std::int64_t first = begin; first < segment.end; first += 4 * kBlockThreads)
       store_quantized(out, row, first, quad_at(first), 1);
     return;
   }
-  const float max_magnitude = out.code == quant::Element::int8 ? 127.0F : 448.0F;
+  const float max_magnitude = out.element == quant::Element::int8 ? 127.0F : 448.0F;
   if (has_row_scale(out)) {
     std::uint32_t largest = 0;
     for (std::int64_t first = begin; first < segment.end; first += 4 * kBlockThreads)
@@ -93,14 +94,14 @@ QRL_DEVICE void quantize_values(const float* values, const QuantizedRows& out, s
       store_quantized(out, row, first, quad_at(first), scale);
     return;
   }
-  // A warp a run of 128, a lane four of it.
+  // A warp takes a chunk of 128, a lane four of its elements.
   const std::int64_t num_scales = out.num_scales();
-  for (std::int64_t run = segment.begin / kInputRun + warp_idx(); run * kInputRun < segment.end;
-       run += kBlockThreads / 32) {
-    const std::int64_t first = run * kInputRun + 4 * lane_idx();
+  for (std::int64_t chunk = segment.begin / kInputChunk + warp_idx(); chunk * kInputChunk < segment.end;
+       chunk += kBlockThreads / 32) {
+    const std::int64_t first = chunk * kInputChunk + 4 * lane_idx();
     const Quad quad = quad_at(first);
     const float scale = scale_of(warp_max(largest_of(quad, 0)), max_magnitude);
-    if (lane_idx() == 0 && run < num_scales) out.scales[row * num_scales + run] = scale;
+    if (lane_idx() == 0 && chunk < num_scales) out.scales[row * num_scales + chunk] = scale;
     store_quantized(out, row, first, quad, scale);
   }
 }
@@ -118,7 +119,7 @@ QRL_KERNEL void embed_kernel(EmbedTask task) {
   wait_for_kernel_before();
   const std::int64_t row = block_x(), first = block_y() * kSegment + 4 * thread_idx();
   std::int32_t token = task.tokens[row];
-  if (token < 0) token = task.drawn[-1 - token];
+  if (token < 0) token = task.sampled[-1 - token];
   if (token < 0) token = 0;
   const std::uint16_t* from = task.table_VD + static_cast<std::int64_t>(token) * task.width;
   store_quad(task.x + row * task.width, first, task.width, load_quad(from, first, task.width));
@@ -169,7 +170,7 @@ void norm_quantize_kernel(NormTask task) {
     });
   }
   sync_block();
-  // A row's scales and codes are one block's, whatever spans them: the norm has the row anyway.
+  // A row's scales and quantized values are one block's, whatever spans them: the norm has the row anyway.
   quantize_values<kBlockThreads>(values, out, row, {0, out.stride}, exchange_memory());
 }
 
@@ -249,7 +250,7 @@ void norm_quantize(const NormTask& task, std::int64_t num_rows, const Stream& st
 void add_rows(const AddTask& task, std::int64_t num_rows, const Stream& stream) {
   launch(add_kernel, {num_rows, ceil_div(task.width, kSegment)}, kThreads, 0, stream, task);
 }
-void encode(const QuantizeTask& task, std::int64_t num_rows, const Stream& stream) {
+void quantize_rows(const QuantizeTask& task, std::int64_t num_rows, const Stream& stream) {
   const int threads = block_threads(task.out);
   launch(threads == kThreads ? quantize_kernel<kThreads> : quantize_kernel<kWideRowThreads>,
          {num_rows, num_segments(task.out)}, threads, shared_bytes_of(segment_size(task.out)), stream, task);

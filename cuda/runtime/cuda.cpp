@@ -1,4 +1,4 @@
-// The doors decode_engine.h and training.h in a program with CUDA.
+// decode_engine.h and training.h in a program with CUDA.
 #include <cuda_runtime_api.h>
 
 #include <string>

@@ -1,4 +1,4 @@
-// Contracts of the kernels, which engine.cpp calls one after another. Arguments are plain structs; every pointer is
+// Contracts of the kernels, which engine/ calls one after another. Arguments are plain structs; every pointer is
 // device memory, nothing is owned. Sums are fp32 in a fixed order that depends on the row alone, unless said otherwise.
 #pragma once
 
@@ -13,16 +13,16 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Rows of activations as a GEMM reads them: codes [rows, stride], zero beyond the width; scales [rows,
+/// Rows of activations as a GEMM reads them: quantized values [rows, stride], zero beyond the width; scales [rows,
 /// num_scales]. The rounding is quant/format.h's.
 struct QuantizedRows {
-  quant::Element code = quant::Element::bf16;  ///< bf16, int8 or fp8_e4m3 (one byte)
+  quant::Element element = quant::Element::bf16;  ///< bf16, int8 or fp8_e4m3 (one byte)
   void* quantized = nullptr;
   float* scales = nullptr;
-  std::int64_t stride = 0;     ///< elements
-  std::int64_t width = 0;      ///< elements that mean something
-  std::int64_t scale_run = 0;  ///< elements under one scale: width or 128; without scales unused
-  QRL_HD std::int64_t num_scales() const { return ceil_div(width, scale_run); }
+  std::int64_t stride = 0;       ///< elements
+  std::int64_t width = 0;        ///< elements that mean something
+  std::int64_t scale_group = 0;  ///< elements under one scale: width or 128; without scales unused
+  QRL_HD std::int64_t num_scales() const { return ceil_div(width, scale_group); }
 };
 
 /// What a GEMM left: [*, stride], bf16 or fp32.
@@ -37,19 +37,19 @@ struct GemmRows {
   }
 };
 
-/// x[row] = table[tokens[row]], bf16 to fp32. A token of −1 − i is drawn[i]; where that is negative (nothing could be
-/// drawn) 0 stands in.
+/// x[row] = table[tokens[row]], bf16 to fp32. A token of −1 − i is sampled[i]; where that is negative (nothing could be
+/// sampled) 0 stands in.
 struct EmbedTask {
   const std::uint16_t* table_VD;
   const std::int32_t* tokens;
-  const std::int32_t* drawn;
+  const std::int32_t* sampled;
   std::int64_t width;
   float* x;
 };
 void embed(const EmbedTask& task, std::int64_t num_rows, const Stream& stream);
 
-/// x[row] += added[row] + its bias where there is something to add; out = encode(x · gain / sqrt(mean(x²) + eps)). With
-/// row_ids the rows of x and added are those, out's are 0, 1 …, and x stays as it is.
+/// x[row] += added[row] + its bias where there is something to add; out = quantize(x · gain / sqrt(mean(x²) + eps)).
+/// With row_ids the rows of x and added are those, out's are 0, 1 …, and x stays as it is.
 struct NormTask {
   float* x;  ///< fp32 [*, width]
   GemmRows added;
@@ -70,21 +70,22 @@ struct AddTask {
 };
 void add_rows(const AddTask& task, std::int64_t num_rows, const Stream& stream);
 
-/// out = encode(x), fp32 [*, out.width].
+/// out = quantize(x), fp32 [*, out.width].
 struct QuantizeTask {
   const float* x;
   QuantizedRows out;
 };
-void encode(const QuantizeTask& task, std::int64_t num_rows, const Stream& stream);
+void quantize_rows(const QuantizeTask& task, std::int64_t num_rows, const Stream& stream);
 
-/// out = encode(silu(gate) · up); of a row gate comes first, up from element out.width on.
+/// out = quantize(silu(gate) · up); of a row gate comes first, up from element out.width on.
 struct SwigluTask {
   GemmRows halves;
   QuantizedRows out;
 };
 void swiglu_quantize(const SwigluTask& task, std::int64_t num_rows, const Stream& stream);
 
-/// The host's panels to rows of codes (layout.h, device_word); rows of the host beyond `at.out` are not read.
+/// The host's panels to rows of quantized values (layout.h, device_word); rows of the host beyond `at.out` are not
+/// read.
 struct RepackTask {
   const std::uint32_t* panels;
   WordOrder order;
@@ -115,11 +116,11 @@ struct RowPlaces {
   const std::int32_t* page_ids;
 };
 
-/// Of qkv (q heads, k heads, v heads): adds the bias, norms each q and k head (RMSNorm over E) where
-/// there are gains, rotates q and k; q goes to `q` (fp32 [*, H·E]), k and v to the row's slot. Nothing for a row that
-/// is nowhere.
+/// Of a row of q heads, k heads and v heads: adds the bias, norms each q and k head (RMSNorm over E) where there are
+/// gains, and rotates q and k. q goes to `q` (fp32 [*, H·E]), k and v go to the row's slot. A row that is nowhere is
+/// skipped.
 struct RopeTask {
-  GemmRows qkv;
+  GemmRows heads;
   std::int64_t num_heads;
   const float* bias;                 ///< null: none
   const float *q_norm_E, *k_norm_E;  ///< null: none
@@ -154,11 +155,11 @@ struct AttentionWork {
   std::int64_t split_blocks;  ///< at least num_split
 };
 
-/// Causal attention of each row's q heads over its pages, softmax scale 1/sqrt(E). What meets the codes is the CPU's
-/// (ops/paged_attention.h) except for e4m3's:
+/// Causal attention of each row's q heads over its pages, softmax scale 1/sqrt(E). The numbers that keys and values are
+/// multiplied with are the CPU's (ops/paged_attention.h) except for e4m3's:
 /// - bf16: queries and weights rounded to bf16 (the weights before they are summed); exact products, fp32 sums (the
 ///   matrix unit's order, with its rounding).
-/// - fp8_e4m3: the same in fp16, which holds the codes exactly; queries times a power of two. A weight below 2⁻¹⁴ of
+/// - fp8_e4m3: the same in fp16, which holds the values exactly; queries times a power of two. A weight below 2⁻¹⁴ of
 /// its
 ///   chunk's largest has fewer than 11 bits, one below 2⁻²⁵ is 0.
 /// - int8: queries as 254·high + low of int8 terms, 15 bits of their largest; weights times the values' scales as
@@ -180,11 +181,11 @@ struct AttentionTask {
   AttentionWork work;
   float* partial_stats;     ///< fp32 [partials, H, 2]: largest score, sum of weights
   float* partial_contexts;  ///< fp32 [partials, H, E]
-  // Contexts [*, H·E]: fp32; or as a product reads bf16 rows, zeros up to their stride, beside fp32 memory of as many
-  // numbers that means nothing after.
+  // Contexts [*, H·E]: fp32; or bf16 rows as a GEMM reads them, with zeros up to their stride. The fp32 memory is
+  // then overwritten with numbers that mean nothing.
   float* context;
-  std::uint16_t* context_codes = nullptr;
-  std::int64_t codes_stride = 0;
+  std::uint16_t* context_bf16 = nullptr;
+  std::int64_t bf16_stride = 0;
 };
 void attention(const AttentionTask& task, const Stream& stream);
 
@@ -203,9 +204,9 @@ struct DeviceMatrix {
   const float* scales = nullptr;  ///< [num_scales, rows padded]; null: none
 };
 
-/// y[row, 0 … matrix.at.rows) = x · Wᵀ, scaled, for rows 0 … num_rows − 1: bf16, or fp32 when y_is_f32. GEMMs of
-/// decoded codes are exact; sums fp32 (int8: int32, exact); scales of runs of 128 inputs are applied run by run in
-/// fp32.
+/// y[row, 0 … matrix.at.rows) = x · Wᵀ, scaled, for rows 0 … num_rows − 1: bf16, or fp32 when y_is_f32. Products of
+/// dequantized values are exact; sums fp32 (int8: int32, exact). Scales of chunks of 128 inputs are applied chunk by
+/// chunk in fp32.
 struct GemmTask {
   QuantizedRows x;
   std::int64_t num_rows;
@@ -222,55 +223,55 @@ struct StreamPlace {
   std::uint32_t* counters;
 };
 /// Every format, sm_80 on: weights are read once for up to 64 rows, while the ones before are multiplied. Of
-/// the inputs' runs of 128 each split (gemm_plan.h) sums the even and the odd ones apart, in order; the two, then
+/// the inputs' chunks of 128 each split (gemm_plan.h) sums the even and the odd ones apart, in order; the two, then
 /// the splits in order, are added in fp32 (int8: int32). So a row's bits depend on neither the plan nor the other rows.
 void streamed_gemm(const GemmTask& task, const StreamPlan& plan, const StreamPlace& place, const Stream& stream);
 
-/// What the draws of a tick have in common, in device memory.
-struct DrawSettings {
+/// The settings that all samples of a tick share, in device memory.
+struct SampleSettings {
   float inverse_temperature = 1;
   std::int32_t greedy = 0;  ///< 1: the likeliest token, whatever the temperature
 };
 
 /// Rows' logits, a segment of the vocabulary at a time: largest logit and Σ exp((logit − largest)/temperature) of each
-/// block of kSampleBlock, as ops/sample.h's RowSummary, the sum also of each of its parts of kDrawPart tokens; with
+/// block of kSampleBlock, as ops/sample.h's RowSummary, the sum also of each of its parts of kSamplePart tokens; with
 /// z = (logit − largest)/temperature also Σ exp(z)·z.
-inline constexpr std::int64_t kSampleBlock = 256, kDrawPart = 32, kDrawParts = kSampleBlock / kDrawPart;
+inline constexpr std::int64_t kSampleBlock = 256, kSamplePart = 32, kSampleParts = kSampleBlock / kSamplePart;
 struct SummarizeTask {
   const float* logits;
   std::int64_t stride, first_token, num_tokens;  ///< first_token a multiple of kSampleBlock
-  const DrawSettings* settings;
+  const SampleSettings* settings;
   std::int64_t num_blocks;       ///< of the whole vocabulary
   float *block_max, *block_sum;  ///< [rows, num_blocks]
-  float* part_sum;               ///< [rows, num_blocks, kDrawParts]
+  float* part_sum;               ///< [rows, num_blocks, kSampleParts]
   float* block_weighted;         ///< [rows, num_blocks], Σ exp(z)·z; null: not wanted
 };
 void summarize_logits(const SummarizeTask& task, std::int64_t num_rows, const Stream& stream);
 
-/// Rows whose whole vocabulary was summarized. A logit of theirs is one of those given, or made again from the row and
-/// its weights, sums in another order than the GEMM's.
+/// Rows whose whole vocabulary was summarized. A logit of theirs is one of those given, or recomputed from the row and
+/// its weights, with sums in another order than the GEMM's.
 struct SummarizedRows {
   const float *block_max, *block_sum, *part_sum;
   std::int64_t num_blocks, vocab_size;
-  const DrawSettings* settings;
-  const float* logits;  ///< [rows, stride] of the whole vocabulary; null: made again
+  const SampleSettings* settings;
+  const float* logits;  ///< [rows, stride] of the whole vocabulary; null: recomputed
   std::int64_t stride;
-  const std::uint16_t *rows_bf16, *weights_bf16;  ///< to make them again: [rows, width], [V, width]
+  const std::uint16_t *rows_bf16, *weights_bf16;  ///< to recompute them: [rows, width], [V, width]
   std::int64_t width;                             ///< padded
 };
 
-/// Draws one token a row: the block by the sums (fp64, a 32nd of the blocks at a time, in order), its part by the
+/// Samples one token a row: the block by the sums (fp64, a 32nd of the blocks at a time, in order), its part by the
 /// parts' (fp64, in order), then the token by the part's logits.
-struct DrawTask {
+struct SampleTask {
   SummarizedRows rows;
   const double* uniforms;
   std::int32_t* tokens;
   float* logprobs;
 };
-void draw_tokens(const DrawTask& task, std::int64_t num_rows, const Stream& stream);
+void sample_tokens(const SampleTask& task, std::int64_t num_rows, const Stream& stream);
 
-/// Of each row the log-prob of its target, the bits that draw_tokens gives the same token at a temperature above 0, and
-/// the entropy (over blocks in fp64). NaN where nothing could be drawn.
+/// Of each row the log-prob of its target, the bits that sample_tokens gives the same token at a temperature above 0,
+/// and the entropy (over blocks in fp64). NaN where nothing could be sampled.
 struct ScoreTask {
   SummarizedRows rows;
   const float* block_weighted;

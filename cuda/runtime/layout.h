@@ -19,10 +19,10 @@ QRL_HD constexpr std::int64_t round_up(std::int64_t count, std::int64_t multiple
   return ceil_div(count, multiple) * multiple;
 }
 
-/// Inputs of a matrix are padded with zero codes to whole runs: 16 bytes for every format, as TMA and cuBLASLt ask, and
+/// Inputs of a matrix are padded with zeros to whole chunks: 16 bytes for every format, as TMA and cuBLASLt ask, and
 /// a whole step of every kernel.
-inline constexpr std::int64_t kInputRun = 128;
-/// Outputs are padded to whole tiles; so are a product's columns in memory.
+inline constexpr std::int64_t kInputChunk = 128;
+/// Outputs are padded to whole tiles; so are a GEMM's columns in memory.
 inline constexpr std::int64_t kOutputTile = 64;
 
 /// Columns of a panel as ops/linear.h packs them.
@@ -32,7 +32,7 @@ inline constexpr std::int64_t kPanelColumns = 64;
 struct MatrixLayout {
   std::int64_t out = 0, in = 0;      ///< as the model has them
   std::int64_t rows = 0, width = 0;  ///< padded
-  std::int64_t row_bytes = 0;        ///< of codes
+  std::int64_t row_bytes = 0;        ///< of quantized values
   std::int64_t num_scales = 0;       ///< of a row; 0: none
   std::int64_t word_inputs = 0;      ///< inputs in one of the host's 32-bit words
   std::int64_t num_words = 0;        ///< of one host row
@@ -44,7 +44,7 @@ inline MatrixLayout matrix_layout(quant::Format format, std::int64_t out, std::i
   at.out = out;
   at.in = in;
   at.rows = round_up(out, kOutputTile);
-  at.width = round_up(in, kInputRun);
+  at.width = round_up(in, kInputChunk);
   at.row_bytes = at.width * what.weight_bits / 8;
   at.num_scales = !what.has_weight_scales() ? 0 : what.scale_inputs == 0 ? 1 : ceil_div(in, what.scale_inputs);
   at.word_inputs = 32 / what.weight_bits;
@@ -52,7 +52,7 @@ inline MatrixLayout matrix_layout(quant::Format format, std::int64_t out, std::i
   return at;
 }
 
-/// How the host's words spread their codes (ops/linear.h, kPanelColumns).
+/// How the host's words spread their quantized values (ops/linear.h, kPanelColumns).
 enum class WordOrder : std::uint8_t { plain, fp8, int4_for_bf16, int4_for_int8 };
 inline WordOrder word_order(quant::Format format) {
   const quant::FormatSpec& what = quant::spec(format);
@@ -66,11 +66,11 @@ QRL_HD inline std::uint32_t device_word(WordOrder order, std::uint32_t word) {
   if (order != WordOrder::fp8) return word;
   return (word & 0xff0000ffU) | ((word & 0xff00U) << 8) | ((word >> 8) & 0xff00U);
 }
-/// Lowest bit of input `i` (0 … 7) of a word of int4 codes.
+/// Lowest bit of input `i` (0 … 7) of a word of int4 values.
 QRL_HD inline int int4_bit(WordOrder order, int i) {
   return order == WordOrder::int4_for_int8 ? i % 4 * 8 + i / 4 * 4 : i % 2 * 16 + i / 2 * 4;
 }
-/// Input `i` of a word of int4 codes, two's complement.
+/// Input `i` of a word of int4 values, two's complement.
 QRL_HD inline int int4_at(WordOrder order, std::uint32_t word, int i) {
   return static_cast<int>(((word >> int4_bit(order, i)) & 0xfU) ^ 8U) - 8;
 }
@@ -79,7 +79,7 @@ QRL_HD inline std::int64_t host_word_at(std::int64_t row, std::int64_t w, std::i
   return (row / kPanelColumns * num_words + w) * kPanelColumns + row % kPanelColumns;
 }
 
-/// Keys, or values, of one layer: codes [pages, kv heads, slots, E padded to 16], so that a slot's codes are whole
+/// Keys, or values, of one layer: quantized values [pages, kv heads, slots, E padded to 16], so that a slot is whole
 /// 16-byte loads; int8's fp32 scales [pages, kv heads, slots] in memory of their own.
 struct KvLayout {
   std::int64_t num_kv_heads = 0, page_size = 0, padded_dim = 0, value_bytes = 0;
@@ -87,7 +87,7 @@ struct KvLayout {
     return (page * num_kv_heads + kv_head) * page_size + slot_idx;
   }
   QRL_HD std::int64_t slot_bytes() const { return padded_dim * value_bytes; }
-  QRL_HD std::int64_t code_at(std::int64_t slot_idx) const { return slot_idx * slot_bytes(); }
+  QRL_HD std::int64_t byte_at(std::int64_t slot_idx) const { return slot_idx * slot_bytes(); }
   std::int64_t slots(std::int64_t num_pages) const { return num_pages * num_kv_heads * page_size; }
 };
 inline KvLayout kv_layout(quant::KvFormat format, std::int64_t num_kv_heads, std::int64_t page_size,
@@ -95,15 +95,15 @@ inline KvLayout kv_layout(quant::KvFormat format, std::int64_t num_kv_heads, std
   return {num_kv_heads, page_size, round_up(head_dim, 16), quant::value_bytes(format)};
 }
 
-/// How many there are of what a tick sends to the device; what is not rows, draws, page ids and copies is the plan of
+/// How many there are of what a tick sends to the device; what is not rows, samples, page ids and copies is the plan of
 /// their attention (attention_plan.h), a tile five numbers.
 struct TickCounts {
-  std::int64_t rows = 0, draws = 0, tiles = 0, tile_rows = 0, split_rows = 0, page_ids = 0, copies = 0;
+  std::int64_t rows = 0, samples = 0, tiles = 0, tile_rows = 0, split_rows = 0, page_ids = 0, copies = 0;
 };
 /// A tick's arrays in one segment of memory, so that one copy brings them to the device. Offsets in bytes. Page ids and
 /// copies come last: all else lies where the other counts put it, however many those are.
 struct TickLayout {
-  std::int64_t uniforms = 0, draw_settings = 0, attention_counts = 0, tokens = 0, positions = 0, first_pages = 0,
+  std::int64_t uniforms = 0, sample_settings = 0, attention_counts = 0, tokens = 0, positions = 0, first_pages = 0,
                partials = 0, sample_rows = 0, tiles = 0, tile_rows = 0, split_rows = 0, page_ids = 0, copies = 0,
                num_bytes = 0;
 };
@@ -114,14 +114,14 @@ inline TickLayout tick_layout(const TickCounts& counts) {
     offset = end;
     end += round_up(num_ints * 4, 16);
   };
-  place(at.uniforms, 2 * counts.draws);
-  place(at.draw_settings, 2);
+  place(at.uniforms, 2 * counts.samples);
+  place(at.sample_settings, 2);
   place(at.attention_counts, 3);
   place(at.tokens, counts.rows);
   place(at.positions, counts.rows);
   place(at.first_pages, counts.rows);
   place(at.partials, counts.rows);
-  place(at.sample_rows, counts.draws);
+  place(at.sample_rows, counts.samples);
   place(at.tiles, 5 * counts.tiles);
   place(at.tile_rows, counts.tile_rows);
   place(at.split_rows, counts.split_rows);

@@ -1,5 +1,5 @@
-// Owns what it means that a device has no memory left: an error that names the device, what was asked of it and what to
-// lower. Knows nothing of who asks.
+// Owns the error of a device that has no memory left: it names the device, the memory that was requested and what to
+// lower. Knows nothing of the callers.
 #pragma once
 
 #include <cstddef>
@@ -14,34 +14,34 @@ inline std::string mib_text(std::size_t bytes) {
   return std::to_string((bytes + kMib - 1) / kMib) + " MiB";
 }
 
-/// Thrown by who makes memory. Whoever knows what it was for throws it on by explain.
+/// Thrown where memory is allocated. Code that knows its purpose passes it on by explain.
 class OutOfMemory final : public base::Error {
  public:
   /// `place`: "NVIDIA H200, device 0", or the host's pinned memory, of which `free` bytes are left.
-  OutOfMemory(std::size_t asked, const std::string& place, std::size_t free)
-      : OutOfMemory(asked, place, mib_text(free) + " free") {}
-  OutOfMemory(std::size_t asked, const std::string& place, const std::string& free)
-      : Error(base::ErrorKind::input, "rollout.device: cuda", mib_text(asked) + " of memory on " + place, free,
+  OutOfMemory(std::size_t wanted, const std::string& place, std::size_t free)
+      : OutOfMemory(wanted, place, mib_text(free) + " free") {}
+  OutOfMemory(std::size_t wanted, const std::string& place, const std::string& free)
+      : Error(base::ErrorKind::input, "rollout.device: cuda", mib_text(wanted) + " of memory on " + place, free,
               "lower rollout.gpu_memory_utilization, or end what else uses it"),
-        asked_(mib_text(asked) + " more on " + place),
+        wanted_(mib_text(wanted) + " more on " + place),
         free_(free) {}
   /// `key`: of the recipe; `what`: "the weights".
   [[noreturn]] void explain(const std::string& key, const std::string& what, const std::string& what_to_do) const {
-    base::fail_input(key, "memory for " + what + ", " + asked_, free_, what_to_do);
+    base::fail_input(key, "memory for " + what + ", " + wanted_, free_, what_to_do);
   }
 
  private:
-  std::string asked_, free_;
+  std::string wanted_, free_;
 };
 
-/// What some work wants memory for, and what makes it want less or leaves it more.
+/// The purpose of some memory, and how to need less of it or to free more.
 struct MemoryUse {
   const char* key;
   const char* what;
   const char* what_to_do;
 };
 
-/// work(), with a lack of memory explained.
+/// Calls work(). OutOfMemory becomes an input error that names `use`.
 template <class Work>
 decltype(auto) with_memory(const MemoryUse& use, const Work& work) {
   try {

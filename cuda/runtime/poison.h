@@ -1,4 +1,4 @@
-// Owns what new memory is full of. Knows nothing of what it is for.
+// Owns the bytes of new memory. Knows nothing of its use.
 #pragma once
 
 #include <cstdlib>
@@ -6,12 +6,12 @@
 
 namespace qrl::cuda {
 
-/// A byte of memory that nobody has asked to be zero: 0; with QRL_CUDA_POISON=1 in the environment 0xff, which makes
-/// NaN of bf16, fp16, e4m3 and fp32, and −1 of integers, so that what is read before it was written shows.
+/// Each byte of new memory that need not be zero: 0, or 0xff with QRL_CUDA_POISON=1 in the environment. The latter is
+/// NaN in bf16, fp16, e4m3 and fp32, and −1 in integers, so that a read before the first write shows.
 inline int new_memory_byte() {
   static const bool poisons = [] {
-    const char* asked = std::getenv("QRL_CUDA_POISON");
-    return asked != nullptr && std::string_view(asked) == "1";
+    const char* value = std::getenv("QRL_CUDA_POISON");
+    return value != nullptr && std::string_view(value) == "1";
   }();
   return poisons ? 0xff : 0;
 }

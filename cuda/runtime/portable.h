@@ -33,7 +33,7 @@ QRL_HD inline std::uint32_t magnitude_of(float value) { return bits_of(value) & 
 
 QRL_HD inline bool is_finite(double value) { return value - value == 0; }
 
-QRL_HD inline float float_of_bf16(std::uint16_t code) { return float_of(static_cast<std::uint32_t>(code) << 16); }
+QRL_HD inline float float_of_bf16(std::uint16_t bits) { return float_of(static_cast<std::uint32_t>(bits) << 16); }
 /// Nearest even; NaN stays NaN.
 QRL_HD inline std::uint16_t bf16_of(float value) {
   const std::uint32_t bits = bits_of(value);
@@ -54,8 +54,8 @@ QRL_HD inline std::uint16_t f16_of(float value) {
   return static_cast<std::uint16_t>(sign | ((rounded >> 13) - (112U << 10)));
 }
 /// Exact.
-QRL_HD inline float float_of_f16(std::uint16_t code) {
-  const std::uint32_t sign = static_cast<std::uint32_t>(code & 0x8000U) << 16, size = code & 0x7fffU;
+QRL_HD inline float float_of_f16(std::uint16_t bits) {
+  const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000U) << 16, size = bits & 0x7fffU;
   if (size >= 0x7c00U) return float_of(sign | (size == 0x7c00U ? kInfinityBits : kNanBits));
   if (size < 0x400U) return float_of(sign | bits_of(static_cast<float>(size) * 0x1p-24F));
   return float_of(sign | ((size << 13) + (112U << 23)));
@@ -71,19 +71,19 @@ QRL_HD inline std::uint8_t fp8_of(float value) {
     return static_cast<std::uint8_t>(sign | static_cast<std::uint32_t>(rintf(float_of(size) * 512.0F)));
   }
   const std::uint32_t rounded = size + 0x7ffffU + ((size >> 20) & 1U);
-  const std::uint32_t code = (rounded >> 20) - (120U << 3);
-  return static_cast<std::uint8_t>(sign | (code > 0x7eU ? 0x7eU : code));
+  const std::uint32_t shifted = (rounded >> 20) - (120U << 3);
+  return static_cast<std::uint8_t>(sign | (shifted > 0x7eU ? 0x7eU : shifted));
 }
 /// Exact.
-QRL_HD inline float float_of_fp8(std::uint8_t code) {
-  const std::uint32_t sign = static_cast<std::uint32_t>(code & 0x80U) << 24, size = code & 0x7fU;
+QRL_HD inline float float_of_fp8(std::uint8_t bits) {
+  const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x80U) << 24, size = bits & 0x7fU;
   if (size == 0x7fU) return float_of(sign | kNanBits);
   if (size < 8U) return float_of(sign | bits_of(static_cast<float>(size) * (1.0F / 512.0F)));
   return float_of(sign | ((size << 20) + (120U << 23)));
 }
 
 /// round-half-even(value / scale), clamped to ±limit. scale above 0.
-QRL_HD inline std::int8_t int_code_of(float value, float scale, float limit) {
+QRL_HD inline std::int8_t quantize_to_int(float value, float scale, float limit) {
   const float ratio = value / scale;
   return static_cast<std::int8_t>(rintf(fmaxf(-limit, fminf(limit, ratio))));
 }

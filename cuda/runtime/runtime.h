@@ -18,43 +18,43 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// What the driver says of the device in use.
+/// The device in use, as the driver describes it.
 struct DeviceFacts {
   std::string name;
   int major = 0, minor = 0;      ///< compute capability
   std::size_t shared_bytes = 0;  ///< that a block can have
   std::size_t total_bytes = 0;
   int number = 0, count = 1;  ///< which of the visible devices it is
-  std::string uuid;           ///< 16 bytes that no other device has, visible or not
+  std::string uuid;           ///< 16 bytes, unique to the device
 };
 
-/// Which of `count` devices a process takes that asks for `number`: round-robin.
+/// The device of `count` that a process takes when it wants `number`: round-robin.
 inline int take_device(int number, int count) { return number % count; }
 
-/// Whether this program has kernels for a device: those of sm_80 run on all of 8.x, those of sm_90a on 9.0; for what is
-/// newer its driver compiles compute_90's PTX when they are loaded.
+/// Whether this program has kernels for a device. sm_80's run on all of 8.x and sm_90a's on 9.0. For newer devices the
+/// driver compiles compute_90's PTX when the kernels are loaded.
 inline bool has_kernels_for(int major) { return major >= 8; }
-/// Whether code for sm_90a, CUTLASS's and FlashInfer's, runs on it: on 9.0 alone.
+/// Whether code for sm_90a, CUTLASS's and FlashInfer's, runs on the device: on 9.0 alone.
 inline bool runs_hopper_code(const DeviceFacts& device) { return device.major == 9 && device.minor == 0; }
 
-/// Makes the visible device take_device(number, their count) the one in use by this thread. Input errors: no driver, a
-/// driver that is too old, no device, one that there are no kernels for.
+/// Makes the visible device take_device(number, their count) current in this thread. Input errors: no driver, a driver
+/// that is too old, no device, a device without kernels in this program.
 DeviceFacts use_device(int number);
-/// The same for another thread, of the device that use_device said it was.
+/// Makes the device that use_device returned current in another thread.
 void enter_device(const DeviceFacts& device);
 
 std::size_t free_bytes();
 
-/// An order of work on the device. Ends with everything in it done.
+/// An order of work on the device. The destructor waits for the work.
 class Stream {
  public:
   Stream();
-  /// Somebody else's (null: CUDA's default), which must outlive this, and whose work goes on.
+  /// A caller's stream (null: CUDA's default), which must outlive this. The destructor does not wait for it.
   explicit Stream(void* handle) : handle_(handle), is_owned_(false) {}
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
-  /// Blocks until all is done; errors of anything before show here.
+  /// Blocks until all work is done. Errors of earlier work are thrown here.
   void wait() const;
   void* handle() const { return handle_; }
 
@@ -63,30 +63,31 @@ class Stream {
   bool is_owned_ = true;
 };
 
-/// A place in a stream's order, which others may wait for.
+/// A place in a stream's order, for others to wait for.
 class Event {
  public:
   Event();
   ~Event();
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
-  /// Behind all that the stream was given; the last place is forgotten. Not while a graph is recorded.
+  /// Moves the place behind all work of the stream. Not while a graph is recorded.
   void record(const Stream& stream);
-  /// Blocks until the stream has come there; at once when nothing was recorded. Errors of anything before show here.
+  /// Blocks until the stream has reached the place; returns at once when nothing was recorded. Errors of earlier work
+  /// are thrown here.
   void wait() const;
 
  private:
   void* handle_ = nullptr;
 };
 
-/// What `record` gives to the stream (launches; copies between device and pinned memory), kept to be given again by one
-/// call, in the same order. An argument of a launch stays what it was; memory is read anew each time, so whatever
-/// varies must lie there, and stay where it is. What the work needs besides (a kernel's code, a library's plan) must
-/// have been used before: `record` may neither make memory nor wait.
+/// The work that `record` gives to the stream (launches; copies between device and pinned memory), launched by one call
+/// in the same order. A launch keeps its arguments, while memory is read anew each time. So whatever varies must be in
+/// memory that stays at its address. `record` may neither allocate nor wait: kernels and plans of libraries must have
+/// been used before.
 class Graph {
  public:
   Graph() = default;
-  /// Does none of it. What `record` throws is thrown on, the stream as before.
+  /// Records without running. An exception of `record` is passed on and leaves the stream as before.
   Graph(const Stream& stream, const std::function<void()>& record);
   ~Graph();
   Graph(Graph&& other) noexcept { std::swap(handle_, other.handle_); }
@@ -101,13 +102,13 @@ class Graph {
   void* handle_ = nullptr;
 };
 
-/// Bytes on the device, 256-byte aligned; or on the host where the device can read them itself (pinned). Whoever reads
-/// what was not written says so, and asks for zeroed ones: others may be full of NaN (poison.h).
+/// Bytes on the device, 256-byte aligned, or pinned on the host. Code that reads bytes before they are written needs
+/// `zeroed` memory: other memory may be full of NaN (poison.h).
 class Memory {
  public:
   enum class Place : std::uint8_t { device, host };
   Memory() = default;
-  /// Throws OutOfMemory when there is no more.
+  /// Throws OutOfMemory when there is too little.
   explicit Memory(std::size_t num_bytes, Place place = Place::device) : Memory(num_bytes, place, new_memory_byte()) {}
   /// On the device, all zero.
   static Memory zeroed(std::size_t num_bytes) { return Memory(num_bytes, Place::device, 0); }
@@ -127,7 +128,7 @@ class Memory {
   bool empty() const { return data_ == nullptr; }
 
  private:
-  Memory(std::size_t num_bytes, Place place, int byte);  ///< full of that byte
+  Memory(std::size_t num_bytes, Place place, int byte);  ///< each byte is `byte`
   void swap(Memory& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(num_bytes_, other.num_bytes_);

@@ -1,5 +1,5 @@
-// Owns the few words that the kernels are written in: who am I, wait, exchange, shared memory, matrix units, launch.
-// With nvcc they are CUDA's; with QRL_CUDA_EMULATED they are those of tests/cuda/emulation/emulation.h, which runs the
+// Owns the functions that kernels are written with: indices, barriers, shuffles, shared memory, matrix units, launches.
+// With nvcc they are CUDA's. With QRL_CUDA_EMULATED they are those of tests/cuda/emulation/emulation.h, which runs the
 // same kernels on the host. Included by kernel sources only.
 #pragma once
 
@@ -41,27 +41,26 @@ template <class T>
 QRL_DEVICE T shuffle_xor(T value, int mask) {
   return __shfl_xor_sync(0xffffffffU, value, mask);
 }
-/// Counts up by one for all blocks; what the counter held before.
+/// Adds 1, atomically over all blocks; returns the value before.
 QRL_DEVICE std::uint32_t count_up(std::uint32_t* counter) { return atomicAdd(counter, 1U); }
-/// Every kernel says so first, all threads: till then it may have begun while the one launched right before it was
-/// still at work, and reads only what that one does not write; from then on that one is done and seen, and the next may
-/// begin. So a launch's own time passes beside the kernel before it (Hopper on; elsewhere kernels wait as always).
+/// All threads of every kernel call this first. Until it returns, the kernel launched right before may still run, and a
+/// kernel may only read what that one does not write. After it, that kernel's results are visible, and the next kernel
+/// may begin. So the time of a launch is hidden (from Hopper on; elsewhere kernels run one after another).
 QRL_DEVICE void wait_for_kernel_before() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
   asm volatile("griddepcontrol.launch_dependents;");
 #endif
 }
-/// Asks for the line of device memory that holds this byte, which a load then finds nearer. Reads nothing.
+/// Prefetches the line of device memory that holds this byte to L2.
 QRL_DEVICE void prefetch(const void* at) { asm volatile("prefetch.global.L2 [%0];" ::"l"(at)); }
-/// What this thread has written to device memory comes before what it writes or counts next, for every block.
+/// Orders this thread's writes to device memory before its later writes and counts, as seen by every block.
 QRL_DEVICE void fence_device() { __threadfence(); }
 /// A word that another block wrote.
 QRL_DEVICE std::uint32_t load_shared_word(const std::uint32_t* from) { return __ldcg(from); }
 
-// Copies from device to shared memory that go on while the thread does other things: what lies at `to` means nothing
-// from the call until the thread has waited for the copy's group. Addresses are aligned to the size; not valid: zeros
-// are written and `from` is not read.
+// Asynchronous copies from device to shared memory. The bytes at `to` mean nothing until the thread has waited for the
+// copy's group. Addresses are aligned to the size. Without `valid` zeros are written and `from` is not read.
 QRL_DEVICE void copy_async_16(void* to, const void* from, bool valid) {
   const auto address = static_cast<unsigned>(__cvta_generic_to_shared(to));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(valid ? 16 : 0));
@@ -70,9 +69,9 @@ QRL_DEVICE void copy_async_4(void* to, const void* from, bool valid) {
   const auto address = static_cast<unsigned>(__cvta_generic_to_shared(to));
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(address), "l"(from), "r"(valid ? 4 : 0));
 }
-/// The thread's copies since the last call become a group, maybe an empty one.
+/// Makes a group, maybe an empty one, of the thread's copies since the last call.
 QRL_DEVICE void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-/// Waits until all groups of this thread but the last `pending` are there; others see them after a barrier.
+/// Waits for all groups of this thread except the last `pending`. Other threads see them after a barrier.
 template <int pending>
 QRL_DEVICE void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
@@ -159,8 +158,8 @@ QRL_DEVICE unsigned char* shared_memory() {
   return bytes;
 }
 
-/// Whether a kernel may begin before the one before it has ended: on Hopper, unless the environment says
-/// QRL_CUDA_OVERLAP=0, which tells what an error comes from. A process has one device.
+/// Whether a kernel may begin before the one before it has ended: on Hopper, unless the environment has
+/// QRL_CUDA_OVERLAP=0, which helps to find the cause of an error. A process has one device.
 inline bool kernels_overlap() {
   static const bool from_hopper_on = [] {
     const char* wanted = std::getenv("QRL_CUDA_OVERLAP");
@@ -178,8 +177,8 @@ struct Grid {
   std::int64_t x = 1, y = 1;
 };
 
-/// Nothing for an empty grid. `threads` a multiple of 32. The kernel may begin before the one before it has ended
-/// (wait_for_kernel_before).
+/// Launches nothing for an empty grid. `threads` is a multiple of 32. The kernel may begin before the one before it has
+/// ended (wait_for_kernel_before).
 template <class Task>
 void launch(void (*kernel)(Task), Grid grid, int threads, std::size_t shared_bytes, const Stream& stream, Task task) {
   static SharedMemoryLimits limits;

@@ -8,16 +8,15 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 
-/// Rows whose logits are made at once, and how many logits: what a draw needs of a tile is small, and 16 MiB stay in
-/// L2.
-constexpr std::int64_t kDrawRows = 256;
+/// Rows and logits that are computed at once. Sampling keeps little of a tile, and 16 MiB stay in L2.
+constexpr std::int64_t kSampleRows = 256;
 constexpr std::int64_t kTileLogits = std::int64_t{4} << 20;
-/// Columns of a tile where the number of rows must not decide them: how a product is split follows from its outputs.
+/// Columns of a tile where the number of rows must not decide them: the split of a GEMM follows from its outputs.
 constexpr std::int64_t kTileTokens = 8192;
 static_assert(kTileTokens % kSampleBlock == 0 && kSampleBlock % kOutputTile == 0 &&
-              kDrawRows * kTileTokens <= kTileLogits);
+              kSampleRows * kTileTokens <= kTileLogits);
 
-constexpr std::size_t drawn_bytes(std::int64_t num_rows) {
+constexpr std::size_t sampled_bytes(std::int64_t num_rows) {
   return static_cast<std::size_t>(num_rows) * (sizeof(std::int32_t) + sizeof(float));
 }
 
@@ -29,16 +28,16 @@ LmHead::LmHead(const EngineOptions& options, std::int64_t max_rows, const Weight
       gemms_(gemms),
       row_only_sums_(options.row_only_sums),
       num_blocks_(ceil_div(config_.vocab_size, kSampleBlock)),
-      max_step_(std::min(max_rows, kDrawRows)),
+      max_step_(std::min(max_rows, kSampleRows)),
       normed_(std::max(max_step_, kWholeRows), config_.hidden_size),
       tile_(floats(std::min(kTileLogits, max_step_ * round_up(config_.vocab_size, kOutputTile)))),
       block_max_(floats(max_step_ * num_blocks_)),
       block_sum_(floats(max_step_ * num_blocks_)),
-      part_sum_(floats(max_step_ * num_blocks_ * kDrawParts)),
+      part_sum_(floats(max_step_ * num_blocks_ * kSampleParts)),
       whole_rows_(kWholeRows * sizeof(std::int32_t)),
-      drawn_host_{Memory(drawn_bytes(max_rows), Memory::Place::host),
-                  Memory(drawn_bytes(max_rows), Memory::Place::host)},
-      drawn_(drawn_bytes(max_rows)) {}
+      sampled_host_{Memory(sampled_bytes(max_rows), Memory::Place::host),
+                    Memory(sampled_bytes(max_rows), Memory::Place::host)},
+      sampled_(sampled_bytes(max_rows)) {}
 
 /// The chosen rows, ready for lm_head.
 void LmHead::final_norm(const ResidualRows& rows, const std::int32_t* row_ids, std::int64_t num_rows,
@@ -48,7 +47,7 @@ void LmHead::final_norm(const ResidualRows& rows, const std::int32_t* row_ids, s
                 num_rows, stream);
 }
 
-/// As many columns as a tile of so many rows has room for: each costs a product and its summary to begin.
+/// As many columns as a tile of so many rows has room for: each costs the launch of a GEMM and of its summary.
 std::int64_t LmHead::tile_tokens(std::int64_t num_rows) const {
   const std::int64_t fit = row_only_sums_ ? kTileTokens : kTileLogits / num_rows / kSampleBlock * kSampleBlock;
   return std::min(round_up(config_.vocab_size, kOutputTile), fit);
@@ -65,7 +64,7 @@ void LmHead::logit_tile(std::int64_t first_token, std::int64_t num_rows, float* 
 
 /// At most max_step_ rows.
 SummarizedRows LmHead::summarize(const ResidualRows& rows, const std::int32_t* row_ids, std::int64_t num_rows,
-                                 const DrawSettings* settings, float* block_weighted, const Stream& stream) {
+                                 const SampleSettings* settings, float* block_weighted, const Stream& stream) {
   final_norm(rows, row_ids, num_rows, stream);
   const std::int64_t stride = tile_tokens(num_rows);
   for (std::int64_t begin = 0; begin < config_.vocab_size; begin += stride) {
@@ -75,7 +74,7 @@ SummarizedRows LmHead::summarize(const ResidualRows& rows, const std::int32_t* r
                       block_sum_.as<float>(), part_sum_.as<float>(), block_weighted},
                      num_rows, stream);
   }
-  // Whatever the number of rows, so that a score has the bits of a draw.
+  // Whatever the number of rows, so that a score has the bits of sampling.
   const bool all_there = config_.vocab_size <= kTileTokens;
   const DeviceMatrix& head = weights_.lm_head();
   return {block_max_.as<float>(),
@@ -91,26 +90,26 @@ SummarizedRows LmHead::summarize(const ResidualRows& rows, const std::int32_t* r
           head.at.width};
 }
 
-void LmHead::draw(const ResidualRows& rows, const TickArrays& arrays, const Stream& stream) {
-  const std::int64_t num_rows = arrays.shape.draws;
+void LmHead::sample(const ResidualRows& rows, const TickArrays& arrays, const Stream& stream) {
+  const std::int64_t num_rows = arrays.shape.samples;
   for (std::int64_t first = 0; first < num_rows; first += max_step_) {
     const std::int64_t count = std::min(max_step_, num_rows - first);
     const SummarizedRows summarized =
-        summarize(rows, arrays.sample_rows + first, count, arrays.draw_settings, nullptr, stream);
-    draw_tokens(
-        {summarized, arrays.uniforms + first, drawn_.as<std::int32_t>() + first, drawn_.as<float>() + num_rows + first},
-        count, stream);
+        summarize(rows, arrays.sample_rows + first, count, arrays.sample_settings, nullptr, stream);
+    sample_tokens({summarized, arrays.uniforms + first, sampled_.as<std::int32_t>() + first,
+                   sampled_.as<float>() + num_rows + first},
+                  count, stream);
   }
 }
 
-void LmHead::send_drawn(std::int64_t num_rows, std::size_t turn, const Stream& stream) {
-  copy_to_host(drawn_host_[turn].data(), drawn_.data(), drawn_bytes(num_rows), stream);
+void LmHead::send_sampled(std::int64_t num_rows, std::size_t turn, const Stream& stream) {
+  copy_to_host(sampled_host_[turn].data(), sampled_.data(), sampled_bytes(num_rows), stream);
 }
 
-void LmHead::read(std::int64_t num_rows, std::size_t turn, std::span<DrawnToken> drawn) const {
-  const auto* tokens = drawn_host_[turn].as<std::int32_t>();
-  const auto* logprobs = drawn_host_[turn].as<float>() + num_rows;
-  for (std::size_t i = 0; i < drawn.size(); ++i) drawn[i] = {tokens[i], logprobs[i]};
+void LmHead::read(std::int64_t num_rows, std::size_t turn, std::span<SampledToken> sampled) const {
+  const auto* tokens = sampled_host_[turn].as<std::int32_t>();
+  const auto* logprobs = sampled_host_[turn].as<float>() + num_rows;
+  for (std::size_t i = 0; i < sampled.size(); ++i) sampled[i] = {tokens[i], logprobs[i]};
 }
 
 void LmHead::score(const ResidualRows& rows, const Targets& targets, std::span<TokenScore> scores,
@@ -119,10 +118,10 @@ void LmHead::score(const ResidualRows& rows, const Targets& targets, std::span<T
     const auto ints = [&](std::int64_t count) {
       return Memory(static_cast<std::size_t>(count) * sizeof(std::int32_t));
     };
-    scoring_ = {ints(max_step_),   ints(max_step_),  Memory(sizeof(DrawSettings)), floats(max_step_ * num_blocks_),
+    scoring_ = {ints(max_step_),   ints(max_step_),  Memory(sizeof(SampleSettings)), floats(max_step_ * num_blocks_),
                 floats(max_step_), floats(max_step_)};
   }
-  const DrawSettings settings{1.0F / targets.temperature, 0};
+  const SampleSettings settings{1.0F / targets.temperature, 0};
   copy_to_device(scoring_->settings.data(), &settings, sizeof settings, stream);
   std::vector<float> logprobs(scores.size()), entropies(scores.size());
   const auto step = static_cast<std::size_t>(max_step_);
@@ -132,7 +131,7 @@ void LmHead::score(const ResidualRows& rows, const Targets& targets, std::span<T
     copy_to_device(scoring_->targets.data(), targets.tokens.data() + first, num_bytes, stream);
     const auto num_rows = static_cast<std::int64_t>(count);
     const SummarizedRows summarized =
-        summarize(rows, scoring_->rows.as<std::int32_t>(), num_rows, scoring_->settings.as<DrawSettings>(),
+        summarize(rows, scoring_->rows.as<std::int32_t>(), num_rows, scoring_->settings.as<SampleSettings>(),
                   scoring_->block_weighted.as<float>(), stream);
     score_tokens({summarized, scoring_->block_weighted.as<float>(), scoring_->targets.as<std::int32_t>(),
                   scoring_->logprobs.as<float>(), scoring_->entropies.as<float>()},

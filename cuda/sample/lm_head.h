@@ -1,5 +1,5 @@
-// Owns what becomes of hidden states: the final norm, logits a tile of the vocabulary at a time, and draws, scores or
-// whole rows from them. Knows nothing of blocks, ticks or pages.
+// Owns the steps from hidden states to tokens: the final norm, logits a tile of the vocabulary at a time, and samples,
+// scores or whole rows from them. Knows nothing of blocks, ticks or pages.
 #pragma once
 
 #include <optional>
@@ -19,17 +19,17 @@ inline constexpr std::int64_t kWholeRows = 32;
 /// Everything is in the order of the stream that a call is given.
 class LmHead {
  public:
-  /// For up to max_rows draws at once. `weights` and `products` must outlive it.
+  /// For up to max_rows samples at once. `weights` and `gemms` must outlive it.
   LmHead(const EngineOptions& options, std::int64_t max_rows, const Weights& weights, Gemms& gemms);
 
-  /// Draws for arrays.shape.draws of the tick's rows.
-  void draw(const ResidualRows& rows, const TickArrays& arrays, const Stream& stream);
-  /// On the device, of the last draw.
-  const std::int32_t* drawn_tokens() const { return drawn_.as<std::int32_t>(); }
-  /// Copies what the last draw, of so many rows, has drawn to pinned memory, of which there are two: turn 0 or 1.
-  void send_drawn(std::int64_t num_rows, std::size_t turn, const Stream& stream);
-  /// What was sent so, and has come: of so many rows in all, the first.
-  void read(std::int64_t num_rows, std::size_t turn, std::span<DrawnToken> drawn) const;
+  /// Samples a token for each of arrays.shape.samples of the tick's rows.
+  void sample(const ResidualRows& rows, const TickArrays& arrays, const Stream& stream);
+  /// On the device, of the last call of `sample`.
+  const std::int32_t* sampled_tokens() const { return sampled_.as<std::int32_t>(); }
+  /// Copies the tokens of the last call of `sample`, num_rows of them, to one of two pinned memories: turn 0 or 1.
+  void send_sampled(std::int64_t num_rows, std::size_t turn, const Stream& stream);
+  /// The first tokens of those num_rows, after the copy has ended.
+  void read(std::int64_t num_rows, std::size_t turn, std::span<SampledToken> sampled) const;
 
   /// As SequenceScorer::score, of rows without a branch; waits for the stream.
   void score(const ResidualRows& rows, const Targets& targets, std::span<TokenScore> scores, const Stream& stream);
@@ -44,7 +44,7 @@ class LmHead {
   void logit_tile(std::int64_t first_token, std::int64_t num_rows, float* y, std::int64_t y_stride,
                   std::int64_t num_tokens, const Stream& stream);
   SummarizedRows summarize(const ResidualRows& rows, const std::int32_t* row_ids, std::int64_t num_rows,
-                           const DrawSettings* settings, float* block_weighted, const Stream& stream);
+                           const SampleSettings* settings, float* block_weighted, const Stream& stream);
 
   /// What scoring needs besides, made when it is first wanted.
   struct Scoring {
@@ -56,10 +56,10 @@ class LmHead {
   Gemms& gemms_;
   bool row_only_sums_;
   std::int64_t num_blocks_, max_step_;
-  EncodedMemory normed_;
+  QuantizedMemory normed_;
   Memory tile_, block_max_, block_sum_, part_sum_;
   Memory whole_, whole_rows_;
-  Memory drawn_host_[2], drawn_;  // tokens, then log-probs
+  Memory sampled_host_[2], sampled_;  // tokens, then log-probs
   std::optional<Scoring> scoring_;
 };
 

@@ -1,4 +1,4 @@
-// Drawing tokens from logits, by the rule of ops/sample.h, and the log-probs that a token would be drawn with.
+// Samples tokens from logits by the rule of ops/sample.h, and computes the log-prob that a given token would have.
 #include "cuda/runtime/kernels.h"
 #include "cuda/runtime/target.h"
 
@@ -8,16 +8,16 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
-static_assert(kThreads == kSampleBlock && kDrawPart == 32 && kDrawParts == 8);
+static_assert(kThreads == kSampleBlock && kSamplePart == 32 && kSampleParts == 8);
 
-/// Each part's numbers, a lane's one of each, summed: lane l gets that of part l / 4.
-QRL_DEVICE float sum_parts(const float (&of_part)[kDrawParts]) {
-  float left[kDrawParts];
+/// Sums the numbers of each part, of which a lane has one each. Lane l gets the sum of part l / 4.
+QRL_DEVICE float sum_parts(const float (&of_part)[kSampleParts]) {
+  float left[kSampleParts];
 #pragma unroll
-  for (int p = 0; p < kDrawParts; ++p) left[p] = of_part[p];
+  for (int p = 0; p < kSampleParts; ++p) left[p] = of_part[p];
     // A lane keeps half of the parts that it has and adds its neighbor's numbers of them.
 #pragma unroll
-  for (int count = kDrawParts / 2; count > 0; count /= 2) {
+  for (int count = kSampleParts / 2; count > 0; count /= 2) {
     const int mask = 4 * count;
     const bool upper = (lane_idx() & mask) != 0;
 #pragma unroll
@@ -30,26 +30,26 @@ QRL_DEVICE float sum_parts(const float (&of_part)[kDrawParts]) {
   return left[0];
 }
 
-/// A block takes kWarps blocks of a row's logits, a warp each; a lane has one logit of each part.
+/// A block takes kWarps blocks of a row's logits, one for each warp. A lane has one logit of each part.
 QRL_KERNEL void summarize_kernel(SummarizeTask task) {
   wait_for_kernel_before();
   const std::int64_t row = block_x(), begin = (block_y() * kWarps + warp_idx()) * kSampleBlock;
   if (begin >= task.num_tokens) return;
   const float* logits = task.logits + row * task.stride;
   const float inverse_temperature = task.settings->inverse_temperature;
-  float logit[kDrawParts], largest = -INFINITY;
+  float logit[kSampleParts], largest = -INFINITY;
 #pragma unroll
-  for (int p = 0; p < kDrawParts; ++p) {
-    const std::int64_t i = begin + p * kDrawPart + lane_idx();
+  for (int p = 0; p < kSampleParts; ++p) {
+    const std::int64_t i = begin + p * kSamplePart + lane_idx();
     logit[p] = i < task.num_tokens ? logits[i] : -INFINITY;
     largest = fmaxf(largest, logit[p]);
   }
   largest = warp_max(largest);
-  float weight[kDrawParts], weighted = 0;
+  float weight[kSampleParts], weighted = 0;
 #pragma unroll
-  for (int p = 0; p < kDrawParts; ++p) {
+  for (int p = 0; p < kSampleParts; ++p) {
     const float z = (logit[p] - largest) * inverse_temperature;
-    // Where nothing is above −inf, NaN (which fmaxf passes over) stays NaN and all else weighs nothing.
+    // Where all logits are −inf or NaN, NaN stays NaN (fmaxf ignores it) and −inf has weight 0.
     weight[p] = largest != -INFINITY ? expf(z) : logit[p] == -INFINITY ? 0.0F : logit[p];
     if (weight[p] > 0) weighted += weight[p] * z;  // an excluded token's z is -inf
   }
@@ -58,7 +58,7 @@ QRL_KERNEL void summarize_kernel(SummarizeTask task) {
   for (int mask = 4; mask < 32; mask *= 2) sum += shuffle_xor(sum, mask);
   if (task.block_weighted != nullptr) weighted = warp_sum(weighted);
   const std::int64_t block = row * task.num_blocks + (task.first_token + begin) / kSampleBlock;
-  if (lane_idx() % 4 == 0) task.part_sum[block * kDrawParts + lane_idx() / 4] = of_part;
+  if (lane_idx() % 4 == 0) task.part_sum[block * kSampleParts + lane_idx() / 4] = of_part;
   if (lane_idx() != 0) return;
   task.block_max[block] = largest;
   task.block_sum[block] = sum;
@@ -69,7 +69,7 @@ QRL_KERNEL void summarize_kernel(SummarizeTask task) {
 struct Largest {
   float value;
   std::int32_t block;
-  /// The larger one; of equals the first.
+  /// Keeps the larger one; of equals the first.
   QRL_DEVICE void join(float other, std::int32_t of_block) {
     const bool wins = other > value || (other == value && of_block < block);
     value = wins ? other : value;
@@ -77,9 +77,9 @@ struct Largest {
   }
 };
 
-/// What a block's threads agree on while they draw a row's token.
+/// The results that a block's threads share while they sample a row's token.
 struct Choice {
-  double sums[32];  // of a 32nd of the blocks each
+  double sums[32];  // each of a 32nd of the blocks
   double total;
   Largest largest[kWarps];     // of each warp's share
   std::int32_t block[kWarps];  // the first that each warp found
@@ -90,8 +90,8 @@ struct alignas(16) Words {
 };
 
 /// Logits of the block's tokens from the row and their weights, a warp a token.
-QRL_DEVICE void make_logits_again(const SummarizedRows& rows, std::int64_t row, std::int64_t begin, std::int64_t count,
-                                  float* logits) {
+QRL_DEVICE void recompute_logits(const SummarizedRows& rows, std::int64_t row, std::int64_t begin, std::int64_t count,
+                                 float* logits) {
   const auto* x = reinterpret_cast<const Words*>(rows.rows_bf16 + row * rows.width);
   for (std::int64_t i = warp_idx(); i < count; i += kWarps) {
     const auto* w = reinterpret_cast<const Words*>(rows.weights_bf16 + (begin + i) * rows.width);
@@ -111,11 +111,11 @@ QRL_DEVICE void make_logits_again(const SummarizedRows& rows, std::int64_t row, 
 
 /// Shared memory: the choice, each block's share of the total and the total up to it (fp64), the chosen block's logits
 /// and weights.
-struct DrawPlace {
+struct SamplePlace {
   Choice& choice;
   double *shares, *ends;
   float *logits, *weights;
-  QRL_DEVICE explicit DrawPlace(std::int64_t num_blocks)
+  QRL_DEVICE explicit SamplePlace(std::int64_t num_blocks)
       : choice(*reinterpret_cast<Choice*>(shared_memory())),
         shares(reinterpret_cast<double*>(shared_memory() + round_up(sizeof(Choice), 16))),
         ends(shares + num_blocks),
@@ -140,7 +140,7 @@ QRL_DEVICE Largest find_largest(const float* maxima, std::int64_t num_blocks, Ch
 }
 
 /// ends[b] = shares[0] + … + shares[b] and the total: a lane of the first warp a 32nd of the blocks.
-QRL_DEVICE void sum_in_order(std::int64_t num_blocks, const DrawPlace& place) {
+QRL_DEVICE void sum_in_order(std::int64_t num_blocks, const SamplePlace& place) {
   if (warp_idx() == 0) {
     const std::int64_t count = ceil_div(num_blocks, 32), begin = lane_idx() * count;
     const std::int64_t end = begin + count < num_blocks ? begin + count : num_blocks;
@@ -156,8 +156,8 @@ QRL_DEVICE void sum_in_order(std::int64_t num_blocks, const DrawPlace& place) {
   sync_block();
 }
 
-/// A row's blocks, for every thread: shares, ends and the total.
-QRL_DEVICE Largest sum_blocks(const SummarizedRows& rows, std::int64_t row, const DrawPlace& place) {
+/// Fills shares, ends and the total of a row's blocks, for every thread.
+QRL_DEVICE Largest sum_blocks(const SummarizedRows& rows, std::int64_t row, const SamplePlace& place) {
   const float* maxima = rows.block_max + row * rows.num_blocks;
   const float* sums = rows.block_sum + row * rows.num_blocks;
   const double inverse_temperature = rows.settings->inverse_temperature;
@@ -171,9 +171,9 @@ QRL_DEVICE Largest sum_blocks(const SummarizedRows& rows, std::int64_t row, cons
   return largest;
 }
 
-/// The first block that ends beyond the target, for every thread; where rounding leaves none, the largest logit's.
+/// The first block that ends beyond the target, in every thread. Where rounding leaves none: the largest logit's block.
 QRL_DEVICE std::int32_t find_block(std::int64_t num_blocks, double target, const Largest& largest,
-                                   const DrawPlace& place) {
+                                   const SamplePlace& place) {
   constexpr std::int32_t kNone = 0x7fffffff;
   std::int32_t found = kNone;
   for (std::int64_t b = thread_idx(); b < num_blocks && found == kNone; b += kThreads) {
@@ -189,20 +189,20 @@ QRL_DEVICE std::int32_t find_block(std::int64_t num_blocks, double target, const
   return found == kNone ? largest.block : found;
 }
 
-/// Of a token that is drawn with this logit.
+/// The log-prob of a token with this logit.
 QRL_DEVICE float logprob_of(float logit, const Largest& largest, double inverse_temperature, double total) {
   const double scaled = (static_cast<double>(logit) - static_cast<double>(largest.value)) * inverse_temperature;
   return static_cast<float>(scaled - log(total));
 }
 
-QRL_KERNEL void draw_kernel(DrawTask task) {
+QRL_KERNEL void sample_kernel(SampleTask task) {
   wait_for_kernel_before();
   const SummarizedRows& rows = task.rows;
-  const DrawPlace place(rows.num_blocks);
+  const SamplePlace place(rows.num_blocks);
   const std::int64_t row = block_x();
   const float* maxima = rows.block_max + row * rows.num_blocks;
   const float* sums = rows.block_sum + row * rows.num_blocks;
-  const DrawSettings settings = *rows.settings;
+  const SampleSettings settings = *rows.settings;
 
   const Largest largest = sum_blocks(rows, row, place);
   float maximum = largest.value;  // of the block
@@ -223,22 +223,22 @@ QRL_KERNEL void draw_kernel(DrawTask task) {
     maximum = maxima[block];
     rest =
         (target - (block == 0 ? 0 : place.ends[block - 1])) / (place.shares[block] / static_cast<double>(sums[block]));
-    const float* part_sums = rows.part_sum + (row * rows.num_blocks + block) * kDrawParts;
+    const float* part_sums = rows.part_sum + (row * rows.num_blocks + block) * kSampleParts;
     int part = 0;
     double before = 0, before_part = 0;
-    for (int p = 0; p < kDrawParts && before <= rest; ++p) {
+    for (int p = 0; p < kSampleParts && before <= rest; ++p) {
       if (part_sums[p] <= 0) continue;
       part = p;
       before_part = before;
       before += static_cast<double>(part_sums[p]);
     }
     rest -= before_part;
-    begin = block * kSampleBlock + part * kDrawPart;
-    count = kDrawPart;
+    begin = block * kSampleBlock + part * kSamplePart;
+    count = kSamplePart;
   }
   if (begin + count > rows.vocab_size) count = rows.vocab_size - begin;
   float *logits = place.logits, *weights = place.weights;
-  if (rows.logits == nullptr) make_logits_again(rows, row, begin, count, logits);
+  if (rows.logits == nullptr) recompute_logits(rows, row, begin, count, logits);
   else if (thread_idx() < count) logits[thread_idx()] = rows.logits[row * rows.stride + begin + thread_idx()];
   sync_block();
   if (thread_idx() < count)
@@ -266,7 +266,7 @@ QRL_KERNEL void draw_kernel(DrawTask task) {
 QRL_KERNEL void score_kernel(ScoreTask task) {
   wait_for_kernel_before();
   const SummarizedRows& rows = task.rows;
-  const DrawPlace place(rows.num_blocks);
+  const SamplePlace place(rows.num_blocks);
   const std::int64_t row = block_x(), first_block = row * rows.num_blocks;
   const double inverse_temperature = rows.settings->inverse_temperature;
   const Largest largest = sum_blocks(rows, row, place);
@@ -276,7 +276,7 @@ QRL_KERNEL void score_kernel(ScoreTask task) {
     return;
   }
   const std::int64_t target = task.targets[row];
-  if (rows.logits == nullptr) make_logits_again(rows, row, target, 1, place.logits);
+  if (rows.logits == nullptr) recompute_logits(rows, row, target, 1, place.logits);
   else if (thread_idx() == 0) place.logits[0] = rows.logits[row * rows.stride + target];
   // Each block's Σ weight·log(weight), weights relative to the largest logit.
   for (std::int64_t b = thread_idx(); b < rows.num_blocks; b += kThreads) {
@@ -298,12 +298,12 @@ void summarize_logits(const SummarizeTask& task, std::int64_t num_rows, const St
   launch(summarize_kernel, {num_rows, ceil_div(task.num_tokens, kWarps * kSampleBlock)}, kThreads, 0, stream, task);
 }
 
-void draw_tokens(const DrawTask& task, std::int64_t num_rows, const Stream& stream) {
-  launch(draw_kernel, {num_rows}, kThreads, DrawPlace::num_bytes(task.rows.num_blocks), stream, task);
+void sample_tokens(const SampleTask& task, std::int64_t num_rows, const Stream& stream) {
+  launch(sample_kernel, {num_rows}, kThreads, SamplePlace::num_bytes(task.rows.num_blocks), stream, task);
 }
 
 void score_tokens(const ScoreTask& task, std::int64_t num_rows, const Stream& stream) {
-  launch(score_kernel, {num_rows}, kThreads, DrawPlace::num_bytes(task.rows.num_blocks), stream, task);
+  launch(score_kernel, {num_rows}, kThreads, SamplePlace::num_bytes(task.rows.num_blocks), stream, task);
 }
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -1,5 +1,5 @@
-// Owns how a thread of training's kernels reads and writes runs of bf16 or fp32 numbers: eight as words of 16 bytes, or
-// one. Included by kernel sources only.
+// Owns how a thread of training's kernels reads and writes vectors of bf16 or fp32 numbers: eight as words of 16 bytes,
+// or one. Included by kernel sources only.
 #pragma once
 
 #include "cuda/runtime/portable.h"
@@ -12,23 +12,23 @@ struct alignas(16) Words {
   std::uint32_t word[4];
 };
 
-/// A run of numbers as it lies in memory: read first, widened later, so that a thread waits for several reads at once.
-template <int kRun>
-struct Run;
+/// Numbers as they lie in memory: read first, widened later, so that a thread waits for several reads at once.
+template <int kSize>
+struct Vector;
 
 template <>
-struct Run<8> {
+struct Vector<8> {
   Words low, high;  ///< high: of fp32 alone
-  QRL_DEVICE static Run load(const ReadRows& rows, std::int64_t at) {
-    Run run{};
+  QRL_DEVICE static Vector load(const ReadRows& rows, std::int64_t at) {
+    Vector vector{};
     if (rows.is_f32) {
       const auto* from = reinterpret_cast<const Words*>(static_cast<const float*>(rows.values) + at);
-      run.low = from[0];
-      run.high = from[1];
+      vector.low = from[0];
+      vector.high = from[1];
     } else {
-      run.low = *reinterpret_cast<const Words*>(static_cast<const std::uint16_t*>(rows.values) + at);
+      vector.low = *reinterpret_cast<const Words*>(static_cast<const std::uint16_t*>(rows.values) + at);
     }
-    return run;
+    return vector;
   }
   QRL_DEVICE void widen(bool is_f32, float (&x)[8]) const {
 #pragma unroll
@@ -62,9 +62,9 @@ struct Run<8> {
 };
 
 template <>
-struct Run<1> {
+struct Vector<1> {
   float value;
-  QRL_DEVICE static Run load(const ReadRows& rows, std::int64_t at) {
+  QRL_DEVICE static Vector load(const ReadRows& rows, std::int64_t at) {
     return {rows.is_f32 ? static_cast<const float*>(rows.values)[at]
                         : float_of_bf16(static_cast<const std::uint16_t*>(rows.values)[at])};
   }
@@ -75,7 +75,7 @@ struct Run<1> {
   }
 };
 
-/// Whether runs of eight that begin at multiples of 8 in a row lie at multiples of 16 bytes.
+/// Whether vectors of eight that begin at multiples of 8 in a row lie at multiples of 16 bytes.
 inline bool has_words(const void* values, std::int64_t stride) {
   return reinterpret_cast<std::uintptr_t>(values) % 16 == 0 && stride % 8 == 0;
 }

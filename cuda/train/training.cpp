@@ -11,7 +11,7 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 
-void check(const QkvTransform& transform) {
+void check(const HeadTransform& transform) {
   QRL_REQUIRE(transform.head_dim > 0 && transform.head_dim % 2 == 0 && transform.head_dim <= kMostHeadDim,
               "trainer.device: cuda", "a head_dim that is even and at most " + std::to_string(kMostHeadDim),
               std::to_string(transform.head_dim), "use trainer.device: cpu");
@@ -45,17 +45,17 @@ class DeviceTraining final : public TrainingKernels {
   void add_norm_gradient(const AddNormGradientTask& task, CallersStream stream) const override {
     QRL_CUDA_TARGET::add_norm_gradient(task, on(stream));
   }
-  void qkv(const QkvTask& task, CallersStream stream) const override {
+  void transform_heads(const HeadsTask& task, CallersStream stream) const override {
     check(task.transform);
-    QRL_CUDA_TARGET::qkv(task, on(stream));
+    QRL_CUDA_TARGET::transform_heads(task, on(stream));
   }
-  std::int64_t qkv_scratch_floats(const QkvTransform& transform) const override {
+  std::int64_t heads_scratch_floats(const HeadTransform& transform) const override {
     check(transform);
-    return QRL_CUDA_TARGET::qkv_scratch_floats(transform);
+    return QRL_CUDA_TARGET::heads_scratch_floats(transform);
   }
-  void qkv_gradient(const QkvGradientTask& task, CallersStream stream) const override {
+  void transform_heads_gradient(const HeadsGradientTask& task, CallersStream stream) const override {
     check(task.transform);
-    QRL_CUDA_TARGET::qkv_gradient(task, on(stream));
+    QRL_CUDA_TARGET::transform_heads_gradient(task, on(stream));
   }
   void score(const ScoreTask& task, CallersStream stream) const override {
     check(task);

@@ -1,6 +1,5 @@
-// Owns the door to what training computes between its products on an NVIDIA GPU: plain structs of pointers and sizes
-// in. Knows nothing of tensors that own memory, autograd or models. no_cuda.cpp stands in without CUDA, as for
-// engine.h.
+// Owns the entry to what training computes between its GEMMs on an NVIDIA GPU, in plain structs of pointers and sizes.
+// Knows nothing of tensors that own memory, autograd or models. runtime/no_cuda.cpp stands in without CUDA.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +48,7 @@ struct AddNormTask {
   float* inverse_rms = nullptr;  ///< written, one a row
   std::int64_t num_rows = 0, width = 0;
 };
-/// d_x, and the same numbers as d_branch, from d_out and what else is asked of the sum. Adds to the gain's and the
+/// d_x, and the same numbers as d_branch, from d_out and d_sum. Adds to the gain's and the
 /// bias's gradients: sums over rows fp32, 32 rows one after another, then these sums in one order.
 struct AddNormGradientTask {
   ReadRows sum;  ///< as it was written; x without a branch
@@ -62,7 +61,7 @@ struct AddNormGradientTask {
 };
 
 /// Rows of q heads, k heads and v heads side by side, and what the transform adds to them and multiplies by.
-struct QkvTransform {
+struct HeadTransform {
   std::int64_t num_rows = 0, num_heads = 0, num_kv_heads = 0, head_dim = 0;  ///< even, at most kMostHeadDim
   const float* bias = nullptr;                                               ///< one a column; null: none
   const float *q_gain = nullptr, *k_gain = nullptr;                          ///< one a number of a head; null: no norms
@@ -72,21 +71,21 @@ struct QkvTransform {
 };
 inline constexpr std::int64_t kMostHeadDim = 512;
 
-/// q, k, v = what attention reads of qkv: with its bias, q and k heads normed (RMSNorm over a head) where there are
-/// gains, and rotated by halves, as transformers has it. Arithmetic fp32.
-struct QkvTask {
-  QkvTransform transform;
-  ReadRows qkv;
+/// q, k, v = what attention reads of the heads: with their bias, q and k heads normed (RMSNorm over a head) where there
+/// are gains, and rotated by halves, as transformers has it. Arithmetic fp32.
+struct HeadsTask {
+  HeadTransform transform;
+  ReadRows heads;
   WrittenRows q, k, v;
 };
-/// d_qkv from gradients of q, k and v. Adds to the bias's and the gains' gradients where there are some: sums over rows
-/// fp32, 32 rows one after another, then these sums in one order. qkv is read with gains only.
-struct QkvGradientTask {
-  QkvTransform transform;
-  ReadRows qkv, d_q, d_k, d_v;
-  WrittenRows d_qkv;
+/// d_heads from gradients of q, k and v. Adds to the bias's and the gains' gradients where there are some: sums over
+/// rows fp32, 32 rows one after another, then these sums in one order. `heads` is read with gains only.
+struct HeadsGradientTask {
+  HeadTransform transform;
+  ReadRows heads, d_q, d_k, d_v;
+  WrittenRows d_heads;
   float *d_bias = nullptr, *d_q_gain = nullptr, *d_k_gain = nullptr;  ///< not null where the transform has them
-  float* scratch = nullptr;                                           ///< TrainingKernels::qkv_scratch_floats of them
+  float* scratch = nullptr;                                           ///< TrainingKernels::heads_scratch_floats of them
 };
 
 /// What a row of logits is as a distribution: Σ exp((logit − largest) / temperature).
@@ -97,7 +96,7 @@ struct RowSums {
 /// Log-probs of targets under softmax(logits / temperature), and entropies, in one pass over logits, fp32 [rows,
 /// vocab_size] dense. Σ fp32 within a thread, fp64 over the threads of a part of a row (of 16,384 logits, rounded to
 /// fp32) and over its parts, in an order that the vocabulary alone decides. A logit of −inf is a token that cannot be
-/// drawn; a row with NaN or +inf, or of nothing but −inf, has NaN for both.
+/// sampled; a row with NaN or +inf, or of nothing but −inf, has NaN for both.
 struct ScoreTask {
   const float* logits = nullptr;
   std::int64_t num_rows = 0, vocab_size = 0;
@@ -131,10 +130,10 @@ class TrainingKernels {
   virtual void add_norm(const AddNormTask& task, CallersStream stream) const = 0;
   virtual std::int64_t add_norm_scratch_floats(std::int64_t num_rows, std::int64_t width, bool has_bias) const = 0;
   virtual void add_norm_gradient(const AddNormGradientTask& task, CallersStream stream) const = 0;
-  virtual void qkv(const QkvTask& task, CallersStream stream) const = 0;
-  /// Of QkvGradientTask::scratch.
-  virtual std::int64_t qkv_scratch_floats(const QkvTransform& transform) const = 0;
-  virtual void qkv_gradient(const QkvGradientTask& task, CallersStream stream) const = 0;
+  virtual void transform_heads(const HeadsTask& task, CallersStream stream) const = 0;
+  /// Of HeadsGradientTask::scratch.
+  virtual std::int64_t heads_scratch_floats(const HeadTransform& transform) const = 0;
+  virtual void transform_heads_gradient(const HeadsGradientTask& task, CallersStream stream) const = 0;
   virtual void score(const ScoreTask& task, CallersStream stream) const = 0;
   virtual std::int64_t score_scratch_floats(std::int64_t num_rows, std::int64_t vocab_size) const = 0;
   virtual void score_gradient(const ScoreGradientTask& task, CallersStream stream) const = 0;

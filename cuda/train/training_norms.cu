@@ -11,49 +11,49 @@ namespace {
 constexpr std::int64_t kSegment = 32;  ///< rows of a block of the backward pass
 
 /// Numbers of a row of fp32 in shared or device memory.
-template <int kRun>
-QRL_DEVICE void load(const float* from, float (&x)[kRun]) {
-  Run<kRun>::load({from, 0, true}, 0).widen(true, x);
+template <int kSize>
+QRL_DEVICE void load(const float* from, float (&x)[kSize]) {
+  Vector<kSize>::load({from, 0, true}, 0).widen(true, x);
 }
-template <int kRun>
-QRL_DEVICE void store(float* to, const float (&x)[kRun]) {
-  Run<kRun>::store({to, 0, true}, 0, x);
+template <int kSize>
+QRL_DEVICE void store(float* to, const float (&x)[kSize]) {
+  Vector<kSize>::store({to, 0, true}, 0, x);
 }
 
 /// A block takes a row, whose sums wait in shared memory; each thread for its own numbers.
-template <int kRun>
+template <int kSize>
 QRL_KERNEL void add_norm_kernel(AddNormTask task) {
   wait_for_kernel_before();
   auto* sums = reinterpret_cast<float*>(shared_memory());
   float* exchange = sums + round_up(task.width, 8);
   const std::int64_t row = block_x();
   float squares = 0;
-  for (std::int64_t i = kRun * thread_idx(); i < task.width; i += kRun * kThreads) {
-    float x[kRun];
-    const auto entering = Run<kRun>::load(task.x, row * task.x.stride + i);
+  for (std::int64_t i = kSize * thread_idx(); i < task.width; i += kSize * kThreads) {
+    float x[kSize];
+    const auto entering = Vector<kSize>::load(task.x, row * task.x.stride + i);
     entering.widen(task.x.is_f32, x);
     if (task.branch.values != nullptr) {
-      float branch[kRun], bias[kRun] = {};
-      Run<kRun>::load(task.branch, row * task.branch.stride + i).widen(task.branch.is_f32, branch);
-      if (task.bias != nullptr) load<kRun>(task.bias + i, bias);
+      float branch[kSize], bias[kSize] = {};
+      Vector<kSize>::load(task.branch, row * task.branch.stride + i).widen(task.branch.is_f32, branch);
+      if (task.bias != nullptr) load<kSize>(task.bias + i, bias);
 #pragma unroll
-      for (int j = 0; j < kRun; ++j) x[j] += branch[j] + bias[j];
-      Run<kRun>::store(task.sum, row * task.sum.stride + i, x);
+      for (int j = 0; j < kSize; ++j) x[j] += branch[j] + bias[j];
+      Vector<kSize>::store(task.sum, row * task.sum.stride + i, x);
     }
 #pragma unroll
-    for (int j = 0; j < kRun; ++j) squares = fmaf(x[j], x[j], squares);
-    store<kRun>(sums + i, x);
+    for (int j = 0; j < kSize; ++j) squares = fmaf(x[j], x[j], squares);
+    store<kSize>(sums + i, x);
   }
   const float mean = block_sum(squares, exchange) / static_cast<float>(task.width);
   const float inverse = 1.0F / sqrtf(mean + task.eps);
   if (thread_idx() == 0) task.inverse_rms[row] = inverse;
-  for (std::int64_t i = kRun * thread_idx(); i < task.width; i += kRun * kThreads) {
-    float x[kRun], gain[kRun];
-    load<kRun>(sums + i, x);
-    load<kRun>(task.gain + i, gain);
+  for (std::int64_t i = kSize * thread_idx(); i < task.width; i += kSize * kThreads) {
+    float x[kSize], gain[kSize];
+    load<kSize>(sums + i, x);
+    load<kSize>(task.gain + i, gain);
 #pragma unroll
-    for (int j = 0; j < kRun; ++j) x[j] = x[j] * inverse * gain[j];
-    Run<kRun>::store(task.out, row * task.out.stride + i, x);
+    for (int j = 0; j < kSize; ++j) x[j] = x[j] * inverse * gain[j];
+    Vector<kSize>::store(task.out, row * task.out.stride + i, x);
   }
 }
 
@@ -65,7 +65,7 @@ struct AddNormGradientWork {
 
 /// A block takes kSegment rows after one another, a thread the same columns of all of them. With x̂ = sum / rms:
 /// d_sum = (dx̂ − x̂ · mean(dx̂ · x̂)) / rms and what later layers ask of the sum.
-template <int kRun>
+template <int kSize>
 QRL_KERNEL void add_norm_gradient_kernel(AddNormGradientWork work) {
   wait_for_kernel_before();
   const AddNormGradientTask& task = work.task;
@@ -74,60 +74,60 @@ QRL_KERNEL void add_norm_gradient_kernel(AddNormGradientWork work) {
   auto* d_gains = reinterpret_cast<float*>(shared_memory());
   float* d_biases = d_gains + round_up(width, 8);
   float* exchange = d_biases + (work.bias_sums != nullptr ? round_up(width, 8) : 0);
-  const float zeros[kRun] = {};
-  for (std::int64_t i = kRun * thread_idx(); i < width; i += kRun * kThreads) {
-    store<kRun>(d_gains + i, zeros);
-    if (work.bias_sums != nullptr) store<kRun>(d_biases + i, zeros);
+  const float zeros[kSize] = {};
+  for (std::int64_t i = kSize * thread_idx(); i < width; i += kSize * kThreads) {
+    store<kSize>(d_gains + i, zeros);
+    if (work.bias_sums != nullptr) store<kSize>(d_biases + i, zeros);
   }
   for (std::int64_t row = begin; row < end; ++row) {
     const float inverse = task.inverse_rms[row];
     float along = 0;
-    for (std::int64_t i = kRun * thread_idx(); i < width; i += kRun * kThreads) {
-      float x[kRun], d[kRun], gain[kRun], d_gain[kRun];
-      const auto sums = Run<kRun>::load(task.sum, row * task.sum.stride + i);
-      const auto d_outs = Run<kRun>::load(task.d_out, row * task.d_out.stride + i);
+    for (std::int64_t i = kSize * thread_idx(); i < width; i += kSize * kThreads) {
+      float x[kSize], d[kSize], gain[kSize], d_gain[kSize];
+      const auto sums = Vector<kSize>::load(task.sum, row * task.sum.stride + i);
+      const auto d_outs = Vector<kSize>::load(task.d_out, row * task.d_out.stride + i);
       sums.widen(task.sum.is_f32, x);
       d_outs.widen(task.d_out.is_f32, d);
-      load<kRun>(task.gain + i, gain);
-      load<kRun>(d_gains + i, d_gain);
+      load<kSize>(task.gain + i, gain);
+      load<kSize>(d_gains + i, d_gain);
 #pragma unroll
-      for (int j = 0; j < kRun; ++j) {
+      for (int j = 0; j < kSize; ++j) {
         const float of_gain = d[j] * (x[j] * inverse);
         d_gain[j] += of_gain;
         along = fmaf(of_gain, gain[j], along);
       }
-      store<kRun>(d_gains + i, d_gain);
+      store<kSize>(d_gains + i, d_gain);
     }
     along = block_sum(along, exchange) / static_cast<float>(width);
-    for (std::int64_t i = kRun * thread_idx(); i < width; i += kRun * kThreads) {
-      float x[kRun], d[kRun], gain[kRun], later[kRun] = {};
-      const auto sums = Run<kRun>::load(task.sum, row * task.sum.stride + i);
-      const auto d_outs = Run<kRun>::load(task.d_out, row * task.d_out.stride + i);
+    for (std::int64_t i = kSize * thread_idx(); i < width; i += kSize * kThreads) {
+      float x[kSize], d[kSize], gain[kSize], later[kSize] = {};
+      const auto sums = Vector<kSize>::load(task.sum, row * task.sum.stride + i);
+      const auto d_outs = Vector<kSize>::load(task.d_out, row * task.d_out.stride + i);
       if (task.d_sum.values != nullptr)
-        Run<kRun>::load(task.d_sum, row * task.d_sum.stride + i).widen(task.d_sum.is_f32, later);
+        Vector<kSize>::load(task.d_sum, row * task.d_sum.stride + i).widen(task.d_sum.is_f32, later);
       sums.widen(task.sum.is_f32, x);
       d_outs.widen(task.d_out.is_f32, d);
-      load<kRun>(task.gain + i, gain);
+      load<kSize>(task.gain + i, gain);
 #pragma unroll
-      for (int j = 0; j < kRun; ++j) x[j] = inverse * (d[j] * gain[j] - x[j] * inverse * along) + later[j];
-      Run<kRun>::store(task.d_x, row * task.d_x.stride + i, x);
-      if (task.d_branch.values != nullptr) Run<kRun>::store(task.d_branch, row * task.d_branch.stride + i, x);
+      for (int j = 0; j < kSize; ++j) x[j] = inverse * (d[j] * gain[j] - x[j] * inverse * along) + later[j];
+      Vector<kSize>::store(task.d_x, row * task.d_x.stride + i, x);
+      if (task.d_branch.values != nullptr) Vector<kSize>::store(task.d_branch, row * task.d_branch.stride + i, x);
       if (work.bias_sums != nullptr) {
-        float d_bias[kRun];
-        load<kRun>(d_biases + i, d_bias);
+        float d_bias[kSize];
+        load<kSize>(d_biases + i, d_bias);
 #pragma unroll
-        for (int j = 0; j < kRun; ++j) d_bias[j] += x[j];
-        store<kRun>(d_biases + i, d_bias);
+        for (int j = 0; j < kSize; ++j) d_bias[j] += x[j];
+        store<kSize>(d_biases + i, d_bias);
       }
     }
   }
-  for (std::int64_t i = kRun * thread_idx(); i < width; i += kRun * kThreads) {
-    float sum[kRun];
-    load<kRun>(d_gains + i, sum);
-    store<kRun>(work.gain_sums + block_x() * width + i, sum);
+  for (std::int64_t i = kSize * thread_idx(); i < width; i += kSize * kThreads) {
+    float sum[kSize];
+    load<kSize>(d_gains + i, sum);
+    store<kSize>(work.gain_sums + block_x() * width + i, sum);
     if (work.bias_sums == nullptr) continue;
-    load<kRun>(d_biases + i, sum);
-    store<kRun>(work.bias_sums + block_x() * width + i, sum);
+    load<kSize>(d_biases + i, sum);
+    store<kSize>(work.bias_sums + block_x() * width + i, sum);
   }
 }
 

@@ -15,44 +15,44 @@ constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
 
 /// A block takes a row.
-template <int kRun>
+template <int kSize>
 QRL_KERNEL void swiglu_kernel(SwigluTask task) {
   wait_for_kernel_before();
   const std::int64_t gate = block_x() * task.halves.stride, out = block_x() * task.out.stride;
-  for (std::int64_t i = kRun * thread_idx(); i < task.width; i += kRun * kThreads) {
-    const auto gates = Run<kRun>::load(task.halves, gate + i);
-    const auto ups = Run<kRun>::load(task.halves, gate + task.width + i);
-    float g[kRun], u[kRun];
+  for (std::int64_t i = kSize * thread_idx(); i < task.width; i += kSize * kThreads) {
+    const auto gates = Vector<kSize>::load(task.halves, gate + i);
+    const auto ups = Vector<kSize>::load(task.halves, gate + task.width + i);
+    float g[kSize], u[kSize];
     gates.widen(task.halves.is_f32, g);
     ups.widen(task.halves.is_f32, u);
 #pragma unroll
-    for (int j = 0; j < kRun; ++j) g[j] = g[j] / (1.0F + expf(-g[j])) * u[j];
-    Run<kRun>::store(task.out, out + i, g);
+    for (int j = 0; j < kSize; ++j) g[j] = g[j] / (1.0F + expf(-g[j])) * u[j];
+    Vector<kSize>::store(task.out, out + i, g);
   }
 }
 
-template <int kRun>
+template <int kSize>
 QRL_KERNEL void swiglu_gradient_kernel(SwigluGradientTask task) {
   wait_for_kernel_before();
   const std::int64_t gate = block_x() * task.halves.stride, out = block_x() * task.d_out.stride;
   const std::int64_t d_gate = block_x() * task.d_halves.stride;
-  for (std::int64_t i = kRun * thread_idx(); i < task.width; i += kRun * kThreads) {
-    const auto gates = Run<kRun>::load(task.halves, gate + i);
-    const auto ups = Run<kRun>::load(task.halves, gate + task.width + i);
-    const auto d_outs = Run<kRun>::load(task.d_out, out + i);
-    float g[kRun], u[kRun], d[kRun];
+  for (std::int64_t i = kSize * thread_idx(); i < task.width; i += kSize * kThreads) {
+    const auto gates = Vector<kSize>::load(task.halves, gate + i);
+    const auto ups = Vector<kSize>::load(task.halves, gate + task.width + i);
+    const auto d_outs = Vector<kSize>::load(task.d_out, out + i);
+    float g[kSize], u[kSize], d[kSize];
     gates.widen(task.halves.is_f32, g);
     ups.widen(task.halves.is_f32, u);
     d_outs.widen(task.d_out.is_f32, d);
 #pragma unroll
-    for (int j = 0; j < kRun; ++j) {
+    for (int j = 0; j < kSize; ++j) {
       const float sigmoid = 1.0F / (1.0F + expf(-g[j]));
       const float d_silu = d[j] * u[j];
       u[j] = d[j] * (g[j] * sigmoid);
       g[j] = d_silu * (sigmoid * (1.0F + g[j] * (1.0F - sigmoid)));
     }
-    Run<kRun>::store(task.d_halves, d_gate + i, g);
-    Run<kRun>::store(task.d_halves, d_gate + task.width + i, u);
+    Vector<kSize>::store(task.d_halves, d_gate + i, g);
+    Vector<kSize>::store(task.d_halves, d_gate + task.width + i, u);
   }
 }
 
@@ -69,7 +69,7 @@ struct HeadLanes {
   std::int64_t heads_per_block = 0, num_groups = 0;
   int threads() const { return static_cast<int>(round_up(heads_per_block * lanes, 32)); }
 };
-HeadLanes head_lanes(const QkvTransform& t, bool words) {
+HeadLanes head_lanes(const HeadTransform& t, bool words) {
   HeadLanes at;
   at.lanes = words ? static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(t.head_dim / (2 * kPairs)))) : 32;
   const std::int64_t heads = t.num_heads + 2 * t.num_kv_heads;
@@ -87,7 +87,7 @@ struct Place {
   Part part;
   std::int64_t of_part;  ///< the head's number among those of its part
   int lane;
-  QRL_DEVICE Place(const QkvTransform& t, int lanes, std::int64_t heads_per_block)
+  QRL_DEVICE Place(const HeadTransform& t, int lanes, std::int64_t heads_per_block)
       : slot(thread_idx() / lanes),
         head(block_y() * heads_per_block + slot),
         half(t.head_dim / 2),
@@ -102,10 +102,10 @@ struct Place {
   /// A lane's first numbers of a head and their partners; zeros where there are none.
   QRL_DEVICE void load(const ReadRows& rows, std::int64_t at, float (&a)[kPairs], float (&b)[kPairs]) const {
     if constexpr (kWords) {
-      Run<kPairs> first{}, second{};
+      Vector<kPairs> first{}, second{};
       if (part != Part::none && pair(0) < half) {
-        first = Run<kPairs>::load(rows, at + pair(0));
-        second = Run<kPairs>::load(rows, at + half + pair(0));
+        first = Vector<kPairs>::load(rows, at + pair(0));
+        second = Vector<kPairs>::load(rows, at + half + pair(0));
       }
       first.widen(rows.is_f32, a);
       second.widen(rows.is_f32, b);
@@ -113,8 +113,8 @@ struct Place {
 #pragma unroll
       for (int j = 0; j < kPairs; ++j) {
         const bool is_there = part != Part::none && pair(j) < half;
-        a[j] = is_there ? Run<1>::load(rows, at + pair(j)).value : 0;
-        b[j] = is_there ? Run<1>::load(rows, at + half + pair(j)).value : 0;
+        a[j] = is_there ? Vector<1>::load(rows, at + pair(j)).value : 0;
+        b[j] = is_there ? Vector<1>::load(rows, at + half + pair(j)).value : 0;
       }
     }
   }
@@ -123,14 +123,14 @@ struct Place {
     if (part == Part::none) return;
     if constexpr (kWords) {
       if (pair(0) >= half) return;
-      Run<kPairs>::store(rows, at + pair(0), a);
-      Run<kPairs>::store(rows, at + half + pair(0), b);
+      Vector<kPairs>::store(rows, at + pair(0), a);
+      Vector<kPairs>::store(rows, at + half + pair(0), b);
     } else {
 #pragma unroll
       for (int j = 0; j < kPairs; ++j) {
         if (pair(j) >= half) continue;
-        Run<1>::store(rows, at + pair(j), {a[j]});
-        Run<1>::store(rows, at + half + pair(j), {b[j]});
+        Vector<1>::store(rows, at + pair(j), {a[j]});
+        Vector<1>::store(rows, at + half + pair(j), {b[j]});
       }
     }
   }
@@ -175,10 +175,10 @@ struct OfHeads {
 
 /// A block takes kSegment rows of some heads.
 template <bool kWords>
-QRL_KERNEL void qkv_kernel(OfHeads<QkvTask> work) {
+QRL_KERNEL void heads_kernel(OfHeads<HeadsTask> work) {
   wait_for_kernel_before();
-  const QkvTask& task = work.task;
-  const QkvTransform& t = task.transform;
+  const HeadsTask& task = work.task;
+  const HeadTransform& t = task.transform;
   const int lanes = work.lanes.lanes;
   const Place<kWords> at(t, lanes, work.lanes.heads_per_block);
   const bool has_norms = t.q_gain != nullptr, turns = at.part == Part::q || at.part == Part::k;
@@ -190,7 +190,7 @@ QRL_KERNEL void qkv_kernel(OfHeads<QkvTask> work) {
   const std::int64_t begin = block_x() * kSegment, end = begin + kSegment < t.num_rows ? begin + kSegment : t.num_rows;
   for (std::int64_t row = begin; row < end; ++row) {
     float a[kPairs], b[kPairs], cosine[kPairs], sine[kPairs];
-    at.load(task.qkv, row * task.qkv.stride + column, a, b);
+    at.load(task.heads, row * task.heads.stride + column, a, b);
     at.load({t.angles, t.head_dim, true}, row * t.head_dim, cosine, sine);
     if (t.bias != nullptr) {
 #pragma unroll
@@ -226,18 +226,18 @@ QRL_KERNEL void qkv_kernel(OfHeads<QkvTask> work) {
 struct Scratch {
   float *bias, *gains;
 };
-struct QkvGradientWork {
-  QkvGradientTask task;
+struct HeadsGradientWork {
+  HeadsGradientTask task;
   HeadLanes lanes;
   Scratch sums;
 };
 
 /// Of the transform's steps backward: rotation, norm, bias.
 template <bool kWords, bool kNorms>
-QRL_KERNEL void qkv_gradient_kernel(QkvGradientWork work) {
+QRL_KERNEL void heads_gradient_kernel(HeadsGradientWork work) {
   wait_for_kernel_before();
-  const QkvGradientTask& task = work.task;
-  const QkvTransform& t = task.transform;
+  const HeadsGradientTask& task = work.task;
+  const HeadTransform& t = task.transform;
   const int lanes = work.lanes.lanes;
   const Place<kWords> at(t, lanes, work.lanes.heads_per_block);
   const bool turns = at.part == Part::q || at.part == Part::k;
@@ -265,7 +265,7 @@ QRL_KERNEL void qkv_gradient_kernel(QkvGradientWork work) {
     if constexpr (kNorms) {
       // y = x̂ · gain, x̂ = x / √(mean x² + eps): dx = (dx̂ − x̂ · mean(dx̂ · x̂)) / √(…).
       float x[kPairs], z[kPairs];
-      at.load(task.qkv, row * task.qkv.stride + column, x, z);
+      at.load(task.heads, row * task.heads.stride + column, x, z);
 #pragma unroll
       for (int j = 0; j < kPairs; ++j) {
         x[j] += bias_a[j];
@@ -297,7 +297,7 @@ QRL_KERNEL void qkv_gradient_kernel(QkvGradientWork work) {
       d_bias_a[j] += a[j];
       d_bias_b[j] += b[j];
     }
-    at.store(task.d_qkv, row * task.d_qkv.stride + column, a, b);
+    at.store(task.d_heads, row * task.d_heads.stride + column, a, b);
   }
   if (t.bias != nullptr) at.store_one_by_one(work.sums.bias + block_x() * t.num_columns() + column, d_bias_a, d_bias_b);
   if constexpr (kNorms) {
@@ -339,8 +339,8 @@ QRL_KERNEL void column_sums_kernel(ColumnSumsTask task) {
   task.to[column] += total;
 }
 
-std::int64_t num_segments(const QkvTransform& t) { return ceil_div(t.num_rows, kSegment); }
-bool has_words(const QkvTransform& t) {
+std::int64_t num_segments(const HeadTransform& t) { return ceil_div(t.num_rows, kSegment); }
+bool has_words(const HeadTransform& t) {
   return t.head_dim % (2 * kPairs) == 0 && reinterpret_cast<std::uintptr_t>(t.angles) % 16 == 0;
 }
 
@@ -360,33 +360,33 @@ void swiglu_gradient(const SwigluGradientTask& task, const Stream& stream) {
   launch(words ? swiglu_gradient_kernel<8> : swiglu_gradient_kernel<1>, {task.num_rows}, kThreads, 0, stream, task);
 }
 
-void qkv(const QkvTask& task, const Stream& stream) {
+void transform_heads(const HeadsTask& task, const Stream& stream) {
   const bool words =
-      has_words(task.transform) && has_words(task.qkv) && has_words(task.q) && has_words(task.k) && has_words(task.v);
+      has_words(task.transform) && has_words(task.heads) && has_words(task.q) && has_words(task.k) && has_words(task.v);
   const HeadLanes at = head_lanes(task.transform, words);
-  launch(words ? qkv_kernel<true> : qkv_kernel<false>, {num_segments(task.transform), at.num_groups}, at.threads(), 0,
-         stream, OfHeads<QkvTask>{task, at});
+  launch(words ? heads_kernel<true> : heads_kernel<false>, {num_segments(task.transform), at.num_groups}, at.threads(),
+         0, stream, OfHeads<HeadsTask>{task, at});
 }
 
-std::int64_t qkv_scratch_floats(const QkvTransform& transform) {
+std::int64_t heads_scratch_floats(const HeadTransform& transform) {
   const std::int64_t most_groups =
       std::max(head_lanes(transform, true).num_groups, head_lanes(transform, false).num_groups);
   return num_segments(transform) * ((transform.bias != nullptr ? transform.num_columns() : 0) +
                                     (transform.q_gain != nullptr ? most_groups * 2 * transform.head_dim : 0));
 }
 
-void qkv_gradient(const QkvGradientTask& task, const Stream& stream) {
-  const QkvTransform& t = task.transform;
+void transform_heads_gradient(const HeadsGradientTask& task, const Stream& stream) {
+  const HeadTransform& t = task.transform;
   const bool has_norms = t.q_gain != nullptr;
   const bool words = has_words(t) && has_words(task.d_q) && has_words(task.d_k) && has_words(task.d_v) &&
-                     has_words(task.d_qkv) && (!has_norms || has_words(task.qkv));
+                     has_words(task.d_heads) && (!has_norms || has_words(task.heads));
   const HeadLanes at = head_lanes(t, words);
   const std::int64_t segments = num_segments(t), columns = t.num_columns();
   const Scratch sums{task.scratch, task.scratch + (t.bias != nullptr ? segments * columns : 0)};
-  const auto kernel = words ? (has_norms ? qkv_gradient_kernel<true, true> : qkv_gradient_kernel<true, false>)
-                            : (has_norms ? qkv_gradient_kernel<false, true> : qkv_gradient_kernel<false, false>);
+  const auto kernel = words ? (has_norms ? heads_gradient_kernel<true, true> : heads_gradient_kernel<true, false>)
+                            : (has_norms ? heads_gradient_kernel<false, true> : heads_gradient_kernel<false, false>);
   const auto of_heads = has_norms ? static_cast<std::size_t>(at.heads_per_block * t.head_dim) * sizeof(float) : 0;
-  launch(kernel, {segments, at.num_groups}, at.threads(), of_heads, stream, QkvGradientWork{task, at, sums});
+  launch(kernel, {segments, at.num_groups}, at.threads(), of_heads, stream, HeadsGradientWork{task, at, sums});
   if (t.bias != nullptr) add_column_sums({sums.bias, segments, columns, columns, task.d_bias}, stream);
   if (!has_norms) return;
   const std::int64_t blocks = segments * at.num_groups, width = 2 * t.head_dim;

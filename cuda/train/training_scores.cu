@@ -56,7 +56,7 @@ struct Seen {
     for (int i = 0; i < kRead; ++i) {
       const float z = (logits[i] - largest) * inverse_temperature, weight = expf(z);
       sum += weight;
-      if (weight > 0) weighted = fmaf(weight, z, weighted);  // z is −inf where nothing can be drawn
+      if (weight > 0) weighted = fmaf(weight, z, weighted);  // z is −inf where nothing can be sampled
     }
   }
 };
@@ -131,7 +131,7 @@ QRL_KERNEL void score_join_kernel(ScoreTask task) {
 }
 
 /// ∂ log p_t / ∂ z = 1[t] − p and ∂ H / ∂ z = −p (log p + H), z = logit / temperature. A block takes a part of a row.
-template <int kRun>
+template <int kSize>
 QRL_KERNEL void score_gradient_kernel(ScoreGradientTask task) {
   wait_for_kernel_before();
   const std::int64_t row = block_x(), vocab_size = task.scored.vocab_size, first = block_y() * kPart;
@@ -146,17 +146,17 @@ QRL_KERNEL void score_gradient_kernel(ScoreGradientTask task) {
   const float of_entropy = has_entropy ? task.d_entropies[row] * inverse_temperature : 0;
   const float lift = has_entropy ? task.scored.entropies[row] - log_sum : 0;
   const std::int64_t target = task.scored.targets[row];
-  for (std::int64_t i = first + kRun * thread_idx(); i < end; i += kRun * kThreads) {
-    float x[kRun];
-    Run<kRun>::load(logits, row * vocab_size + i).widen(true, x);
+  for (std::int64_t i = first + kSize * thread_idx(); i < end; i += kSize * kThreads) {
+    float x[kSize];
+    Vector<kSize>::load(logits, row * vocab_size + i).widen(true, x);
 #pragma unroll
-    for (int j = 0; j < kRun; ++j) {
+    for (int j = 0; j < kSize; ++j) {
       const float z = (x[j] - sums.largest) * inverse_temperature, p = expf(z) * inverse_sum;
       float d = -p * of_target;
       if (has_entropy && p > 0) d -= p * (z + lift) * of_entropy;
       x[j] = i + j == target ? d + of_target : d;
     }
-    Run<kRun>::store(d_logits, row * vocab_size + i, x);
+    Vector<kSize>::store(d_logits, row * vocab_size + i, x);
   }
 }
 

@@ -66,7 +66,7 @@ def metrics(folder):
 
 def check_resume(session, device):
     """A resumed run has the ticks of a whole one, row for row, and so its bits. Ticks of another number of rows would not do:
-    a row of bf16 or fp8 may then differ in the last bit, but for rollout.bitwise."""
+    a row of bf16 or fp8 may then differ in the last bit, except with rollout.bitwise."""
     name, work = f"save, resume ({device})", session.work / device
     # bf16, and responses of more than FlashAttention's block of 128 keys.
     recipe = ROOT / "recipes" / "countdown_quickstart.yaml"
@@ -101,7 +101,7 @@ def check_sanitizer(session):
     tool = shutil.which("compute-sanitizer", path=session.env["PATH"])
     if tool is None:
         return session.note("compute-sanitizer", None, "not installed here")
-    small = "copied slots*,embedding*,swiglu*,streamed products of a row*,NaN among keys*,a graph does*"
+    small = "copied slots*,embedding*,swiglu*,streamed GEMMs of a row*,NaN among keys*,a graph does*"
     # A whole decoder has libraries' kernels in it, which racecheck may take long for.
     for check, what, cases in (("memcheck", "six small cases", small), ("racecheck", "six small cases", small),
                                ("memcheck", "a decoder", "graphs are few*")):

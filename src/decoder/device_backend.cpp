@@ -116,7 +116,7 @@ class DeviceBackend final : public Backend, public model::DeviceWeights {
   const model::Snapshot* snapshot_ = nullptr;
   std::int64_t uploaded_version_ = -1;
   std::vector<double> uniforms_;
-  std::vector<cuda::DrawnToken> drawn_;
+  std::vector<cuda::SampledToken> drawn_;
   std::deque<std::span<ops::SampledToken>> under_way_;  // where the samples of ticks go that the device has
   std::vector<float> logits_;
 };

@@ -23,8 +23,8 @@ Tensor dense_or_zeros(const Tensor& gradient, at::IntArrayRef sizes, const torch
   return gradient.defined() ? gradient.contiguous() : torch::zeros(sizes, options);
 }
 
-cuda::QkvTransform transform_of(std::int64_t num_rows, const Tensor& angles_NE, const Heads& heads,
-                                const QkvWeights& weights) {
+cuda::HeadTransform transform_of(std::int64_t num_rows, const Tensor& angles_NE, const Heads& heads,
+                                 const QkvWeights& weights) {
   return {num_rows,
           heads.num_heads,
           heads.num_kv_heads,
@@ -111,20 +111,20 @@ TensorList fused_qkv(const cuda::TrainingKernels& kernels, const Tensor& qkv_NC,
   const TensorList parts = {torch::empty(heads_of(heads.num_heads), options),
                             torch::empty(heads_of(heads.num_kv_heads), options),
                             torch::empty(heads_of(heads.num_kv_heads), options)};
-  kernels.qkv({transform_of(num_rows, angles_NE, heads, weights), read_rows(entering), written_rows(parts[0]),
-               written_rows(parts[1]), written_rows(parts[2])},
-              callers_stream(entering));
+  kernels.transform_heads({transform_of(num_rows, angles_NE, heads, weights), read_rows(entering),
+                           written_rows(parts[0]), written_rows(parts[1]), written_rows(parts[2])},
+                          callers_stream(entering));
   const Tensor kept = weights.q_gain.defined() ? entering : Tensor();
   const auto backward = [&kernels, kept, angles_NE, heads, weights, options, into = entering.options(), num_rows,
                          width = entering.size(1)](const TensorList& d) {
-    const cuda::QkvTransform transform = transform_of(num_rows, angles_NE, heads, weights);
+    const cuda::HeadTransform transform = transform_of(num_rows, angles_NE, heads, weights);
     const auto gradient = [&](std::size_t part, std::int64_t count) {
       return dense_or_zeros(d[part], {num_rows, count, heads.head_dim}, options);
     };
     const Tensor d_q = gradient(0, heads.num_heads), d_k = gradient(1, heads.num_kv_heads),
                  d_v = gradient(2, heads.num_kv_heads), d_qkv = torch::empty({num_rows, width}, into);
-    const Tensor scratch = torch::empty({kernels.qkv_scratch_floats(transform)}, into.dtype(torch::kFloat32));
-    kernels.qkv_gradient(
+    const Tensor scratch = torch::empty({kernels.heads_scratch_floats(transform)}, into.dtype(torch::kFloat32));
+    kernels.transform_heads_gradient(
         {transform, kept.defined() ? read_rows(kept) : cuda::ReadRows{}, read_rows(d_q), read_rows(d_k), read_rows(d_v),
          written_rows(d_qkv), writable_or_null(weights.bias.gradient), writable_or_null(weights.q_gain.gradient),
          writable_or_null(weights.k_gain.gradient), scratch.data_ptr<float>()},

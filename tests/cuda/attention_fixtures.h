@@ -21,7 +21,7 @@ using quant::KvFormat;
 
 inline constexpr KvFormat kFormats[] = {KvFormat::bf16, KvFormat::int8, KvFormat::fp8_e4m3};
 
-/// Pages full of keys and values, the same codes on the device and on the CPU. What is in the i-th page does not depend
+/// Pages full of keys and values, the same quantized values on the device and on the CPU. What is in the i-th page does not depend
 /// on where it lies.
 struct Pool {
   Pool(KvFormat format_, const ops::HeadShape& heads_, std::int64_t page_size, std::vector<std::int32_t> page_ids_)
@@ -64,9 +64,9 @@ struct Pool {
         slot_scales[side][static_cast<std::size_t>(idx)] = slot_scale;
         for (std::int64_t e = 0; e < width; ++e) {
           const float value = e == 0 ? 127 * slot_scale : random.normal();  // int8's scale is what this says
-          const float decoded = put(quantized[side].data() + at.code_at(idx), e, value,
-                                    format == KvFormat::int8 ? slot_scale : head_scale);
-          qkv[static_cast<std::size_t>((heads.num_heads + side * num_kv_heads + head) * width + e)] = decoded;
+          const float dequantized = put(quantized[side].data() + at.byte_at(idx), e, value,
+                                        format == KvFormat::int8 ? slot_scale : head_scale);
+          qkv[static_cast<std::size_t>((heads.num_heads + side * num_kv_heads + head) * width + e)] = dequantized;
         }
       }
     }
@@ -82,7 +82,7 @@ struct Pool {
       return float_of_bf16(code);
     }
     if (format == KvFormat::int8) {
-      const std::int8_t code = int_code_of(value, scale, 127.0F);
+      const std::int8_t code = quantize_to_int(value, scale, 127.0F);
       slot[e] = static_cast<std::uint8_t>(code);
       return static_cast<float>(code) * scale;
     }
@@ -166,7 +166,7 @@ struct Attended {
 
 /// q: [rows, H·E]. tile_blocks 0: one a tile.
 inline Attended attend(const Pool& pool, const Rows& rows, const std::vector<float>& q, std::int64_t max_partials,
-                       std::int64_t tile_blocks = 0, std::int64_t codes_stride = 0) {
+                       std::int64_t tile_blocks = 0, std::int64_t bf16_stride = 0) {
   const ops::HeadShape& heads = pool.heads;
   AttentionPlanner planner({heads.num_heads, heads.num_kv_heads, heads.head_dim}, max_partials);
   Attended done;
@@ -174,7 +174,7 @@ inline Attended attend(const Pool& pool, const Rows& rows, const std::vector<flo
   const AttentionPlan& plan = done.plan;
   const OnDevice<float> q_there(q), context(std::vector<float>(q.size(), std::nanf("")));
   const OnDevice<std::uint16_t> quantized(
-      std::vector<std::uint16_t>(rows.positions.size() * static_cast<std::size_t>(codes_stride), 0xffff));
+      std::vector<std::uint16_t>(rows.positions.size() * static_cast<std::size_t>(bf16_stride), 0xffff));
   const OnDevice<float> stats(
       std::vector<float>(static_cast<std::size_t>(max_partials * heads.num_heads * 2), std::nanf(""))),
       contexts(std::vector<float>(static_cast<std::size_t>(max_partials) * row_floats(heads), std::nanf("")));
@@ -194,8 +194,8 @@ inline Attended attend(const Pool& pool, const Rows& rows, const std::vector<flo
                      stats.data(),
                      contexts.data(),
                      context.data(),
-                     codes_stride > 0 ? quantized.data() : nullptr,
-                     codes_stride},
+                     bf16_stride > 0 ? quantized.data() : nullptr,
+                     bf16_stride},
                     stream);
   stream.wait();
   done.context = context.read();
@@ -225,7 +225,7 @@ inline std::vector<float> in_fp64(const Pool& pool, const Rows& rows, const std:
   const ops::HeadShape& heads = pool.heads;
   const auto width = static_cast<std::size_t>(heads.head_dim);
   const auto value_at = [&](int side, std::int64_t slot, std::int64_t head, std::size_t e) -> double {
-    const std::uint8_t* at = pool.quantized[side].data() + pool.at.code_at(slot);
+    const std::uint8_t* at = pool.quantized[side].data() + pool.at.byte_at(slot);
     if (pool.format == KvFormat::bf16) return float_of_bf16(reinterpret_cast<const std::uint16_t*>(at)[e]);
     if (pool.format == KvFormat::int8)
       return static_cast<double>(static_cast<std::int8_t>(at[e])) *

@@ -105,7 +105,7 @@ std::int64_t positions_read(const Tick& tick, const AttentionPlan& plan) {
 
 }  // namespace
 
-TEST_CASE("what attention asks L2 for ahead stays a third of it, and covers the memory's latency") {
+TEST_CASE("what attention prefetches to L2 stays a third of it, and covers the memory's latency") {
   using quant::KvFormat;
   constexpr std::int64_t kL2 = std::int64_t{50} << 20, kMultiprocessors = 132;  // of an H100 and an H200
   // Bytes under way at 4.8 TB/s and 0.7 us.

@@ -62,7 +62,7 @@ TEST_CASE("attention is the CPU's on the same bytes, in every KV format: whole, 
   }
 }
 
-TEST_CASE("contexts as bf16 codes are those in fp32, rounded, with zeros behind them") {
+TEST_CASE("contexts in bf16 are those in fp32, rounded, with zeros behind them") {
   if (!find_device()) return;
   const ops::HeadShape heads{6, 2, 24};  // rows of 144
   constexpr std::int64_t kStride = 256;
@@ -180,7 +180,7 @@ TEST_CASE("a row's attention is the same bits by every plan, whatever the pages'
     const Pool scattered(format, heads, kPageSize, shuffled(kPages)),
         in_order(format, heads, kPageSize, numbers(kPages));
     // A prompt of 540 tokens in 27 pages, whose samples go on in pages of their own; another sequence; a prompt's
-    // piece.
+    // chunk.
     const auto all_rows = [&](const Pool& pool) {
       Rows rows;
       for (std::int64_t sample = 0; sample < 9; ++sample) {
@@ -258,7 +258,7 @@ TEST_CASE("attention over many chunks joins segments with the same bits, split a
   }
 }
 
-TEST_CASE("the context of a single position is its value, for every code") {
+TEST_CASE("the context of a single position is its value, for every quantized value") {
   if (!find_device()) return;
   const ops::HeadShape heads{1, 1, 256};
   for (const KvFormat format : kFormats) {
@@ -301,7 +301,7 @@ TEST_CASE("NaN among keys or values is NaN in every row that sees it, and in no 
       if (format == KvFormat::int8) {
         pool.slot_scales[side][static_cast<std::size_t>(slot)] = std::nanf("");
       } else {
-        std::uint8_t* code = pool.quantized[side].data() + pool.at.code_at(slot) + 20 * pool.at.value_bytes;
+        std::uint8_t* code = pool.quantized[side].data() + pool.at.byte_at(slot) + 20 * pool.at.value_bytes;
         code[0] = 0xff;  // negative, too
         if (format == KvFormat::bf16) code[1] = 0xff;
       }
@@ -327,7 +327,7 @@ TEST_CASE("NaN among keys or values is NaN in every row that sees it, and in no 
   }
 }
 
-TEST_CASE("attention is measured: bytes that cannot be spared, and some time") {
+TEST_CASE("attention is measured: the bytes that it must move, and some time") {
   if (!find_device()) return;
   AttentionSpeedTask task;
   task.num_heads = 2;
@@ -389,14 +389,14 @@ TEST_CASE("FlashInfer's kernels over the same pages give the CPU's: chunks of pr
     }
     const auto num_rows = static_cast<std::int64_t>(rows.positions.size());
     const std::vector<float> q = normal_values(num_rows * heads.num_heads * heads.head_dim, 1, 31);
-    std::vector<std::uint16_t> q_codes;
+    std::vector<std::uint16_t> q_quantized;
     std::vector<float> q_rounded;
     for (const float value : q) {
-      q_codes.push_back(bf16_of(value));
-      q_rounded.push_back(float_of_bf16(q_codes.back()));
+      q_quantized.push_back(bf16_of(value));
+      q_rounded.push_back(float_of_bf16(q_quantized.back()));
     }
     const std::vector<float> want = on_cpu(pool, rows, q_rounded);
-    const OnDevice<std::uint16_t> q_there(q_codes), context(q.size());
+    const OnDevice<std::uint16_t> q_there(q_quantized), context(q.size());
     const target::Stream stream;
     const auto flashinfer = target::make_flashinfer(kernel, shape, format, num_rows);
     for (const std::int64_t num_shared : {std::int64_t{0}, kSharedPages - 3}) {

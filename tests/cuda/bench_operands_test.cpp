@@ -32,24 +32,24 @@ Moments moments(const std::vector<float>& values) {
   return found;
 }
 
-std::size_t bytes_of(Element code) { return code == Element::f32 ? 4 : code == Element::bf16 ? 2 : 1; }
+std::size_t bytes_of(Element element) { return element == Element::f32 ? 4 : element == Element::bf16 ? 2 : 1; }
 
 /// The numbers that fill_normal leaves.
-std::vector<float> normal_numbers(Element code, float sigma, std::uint64_t seed, std::size_t count) {
-  const OnDevice<std::uint8_t> to(count * bytes_of(code));
+std::vector<float> normal_numbers(Element element, float sigma, std::uint64_t seed, std::size_t count) {
+  const OnDevice<std::uint8_t> to(count * bytes_of(element));
   const target::Stream stream;
-  target::fill_normal({code, sigma, seed, static_cast<std::int64_t>(count), to.data()}, stream);
+  target::fill_normal({element, sigma, seed, static_cast<std::int64_t>(count), to.data()}, stream);
   stream.wait();
   const std::vector<std::uint8_t> bytes = to.read();
   std::vector<float> numbers(count);
   for (std::size_t i = 0; i < count; ++i) {
-    const std::uint8_t* at = bytes.data() + i * bytes_of(code);
+    const std::uint8_t* at = bytes.data() + i * bytes_of(element);
     std::uint32_t bits = 0;
-    std::memcpy(&bits, at, bytes_of(code));
-    numbers[i] = code == Element::f32    ? float_of(bits)
-                 : code == Element::bf16 ? float_of_bf16(static_cast<std::uint16_t>(bits))
-                 : code == Element::int8 ? static_cast<float>(static_cast<std::int8_t>(*at))
-                                         : float_of_fp8(*at);
+    std::memcpy(&bits, at, bytes_of(element));
+    numbers[i] = element == Element::f32    ? float_of(bits)
+                 : element == Element::bf16 ? float_of_bf16(static_cast<std::uint16_t>(bits))
+                 : element == Element::int8 ? static_cast<float>(static_cast<std::int8_t>(*at))
+                                            : float_of_fp8(*at);
   }
   return numbers;
 }
@@ -58,10 +58,10 @@ TEST_CASE("normal values made on the device: finite, mean 0, variance 1, normal 
   if (!find_device()) return;
   constexpr std::size_t kCount = 200'003;
   const auto count = static_cast<double>(kCount);
-  for (const Element code : {Element::f32, Element::bf16, Element::int8, Element::fp8_e4m3}) {
-    const float sigma = code == Element::int8 ? 40.0F : code == Element::fp8_e4m3 ? 80.0F : 1.0F;
-    INFO("code " << static_cast<int>(code));
-    const std::vector<float> values = normal_numbers(code, sigma, 7, kCount);
+  for (const Element element : {Element::f32, Element::bf16, Element::int8, Element::fp8_e4m3}) {
+    const float sigma = element == Element::int8 ? 40.0F : element == Element::fp8_e4m3 ? 80.0F : 1.0F;
+    INFO("element " << static_cast<int>(element));
+    const std::vector<float> values = normal_numbers(element, sigma, 7, kCount);
     const Moments found = moments(values);
     CHECK(found.finite);
     // Five standard errors: of the mean 1/sqrt(n), of the variance sqrt(2/n).

@@ -33,7 +33,7 @@ inline std::optional<target::DeviceFacts> find_device() {
 #if defined(QRL_CUDA_EMULATED)
   return target::use_device(0);
 #else
-  // Asked once: a device that an earlier case has left with an error is one, and fails the others.
+  // Checked once: a device that an earlier case has left with an error is one, and fails the others.
   static const std::string reason = [] {
     try {
       (void)target::use_device(0);
@@ -48,9 +48,9 @@ inline std::optional<target::DeviceFacts> find_device() {
 #endif
 }
 
-/// How far a product of so many rows may be from sums in fp32, as `want` has them, before it is rounded: `usual`, or
-/// what Hopper's matrix unit leaves of fp8 (products.h), whose terms are about as large as their sum.
-inline double product_error(quant::Format format, std::int64_t num_rows, const std::vector<float>& want, double usual) {
+/// The bound on the error of a GEMM of so many rows against fp32 sums, before it is rounded: `usual`, or that of
+/// Hopper's matrix unit with fp8, where the terms are about as large as their sum.
+inline double gemm_error(quant::Format format, std::int64_t num_rows, const std::vector<float>& want, double usual) {
   const bool of_unit = choose_gemm(format, num_rows, false, find_device()->major == 9) == GemmKernel::cutlass_fp8;
   double squares = 0;
   for (const float value : want) squares += static_cast<double>(value) * value;
@@ -114,13 +114,13 @@ inline std::string first_beyond(const std::vector<float>& got, const std::vector
   return "";
 }
 
-/// Memory for encoded rows, filled with bytes that no kernel should leave, and its decoding.
-struct Encoded {
-  Encoded(quant::Format format, std::int64_t num_rows_, std::int64_t width)
+/// Memory for quantized rows, filled with bytes that no kernel should leave, and its dequantization.
+struct QuantizedOnDevice {
+  QuantizedOnDevice(quant::Format format, std::int64_t num_rows_, std::int64_t width)
       : num_rows(num_rows_),
-        stride(round_up(width, kInputRun)),
+        stride(round_up(width, kInputChunk)),
         quantized(std::vector<std::uint8_t>(static_cast<std::size_t>(2 * num_rows * stride), 0x5a)),
-        scales(std::vector<float>(static_cast<std::size_t>(num_rows * ceil_div(width, kInputRun)), -1.0F)) {
+        scales(std::vector<float>(static_cast<std::size_t>(num_rows * ceil_div(width, kInputChunk)), -1.0F)) {
     const quant::FormatSpec& what = quant::spec(format);
     rows = {what.activations,
             quantized.data(),
@@ -130,7 +130,7 @@ struct Encoded {
             what.activation_scale_inputs == 0 ? width : what.activation_scale_inputs};
   }
   /// fp32 [rows, width]; what lies between width and stride must be zero.
-  std::vector<float> decoded() const {
+  std::vector<float> dequantized() const {
     const std::vector<std::uint8_t> bytes = quantized.read();
     const std::vector<float> of_rows = scales.read();
     std::vector<float> values;
@@ -138,16 +138,16 @@ struct Encoded {
       for (std::int64_t i = 0; i < stride; ++i) {
         const auto at = static_cast<std::size_t>(row * stride + i);
         float value = 0;
-        if (rows.code == quant::Element::bf16)
+        if (rows.element == quant::Element::bf16)
           value = float_of_bf16(static_cast<std::uint16_t>(bytes[2 * at] | bytes[2 * at + 1] << 8));
-        else if (rows.code == quant::Element::int8) value = static_cast<std::int8_t>(bytes[at]);
+        else if (rows.element == quant::Element::int8) value = static_cast<std::int8_t>(bytes[at]);
         else value = float_of_fp8(bytes[at]);
         if (i >= rows.width) {
           if (value != 0) FAIL("padding of row " << row << " is not zero at " << i);
           continue;
         }
         if (rows.scales != nullptr)
-          value *= of_rows[static_cast<std::size_t>(row * rows.num_scales() + i / rows.scale_run)];
+          value *= of_rows[static_cast<std::size_t>(row * rows.num_scales() + i / rows.scale_group)];
         values.push_back(value);
       }
     }

@@ -140,7 +140,7 @@ TEST_CASE("emulation: a copy that is not waited for shows as NaN, and is an erro
   CHECK_THROWS_AS(copied(Wait::never), base::Error);
 }
 
-TEST_CASE("emulation: a warp's product has the fragments of PTX") {
+TEST_CASE("emulation: a warp's matrix instruction has the fragments of PTX") {
   for (const auto kernel : {take_columns<false>, take_columns<true>}) {
     std::vector<float> c(std::size_t{16} * 8);
     run(kernel, 32, 0, MmaTask{c.data()});
@@ -151,7 +151,7 @@ TEST_CASE("emulation: a warp's product has the fragments of PTX") {
   }
 }
 
-TEST_CASE("emulation: a warp's product of bytes knows which have a sign") {
+TEST_CASE("emulation: a warp's matrix instruction on bytes knows which have a sign") {
   std::int32_t c[2] = {};
   run(multiply_bytes, 32, 0, ByteTask{c});
   CHECK(c[0] == 1 + 32 * -3 * -56);

@@ -20,7 +20,7 @@ std::vector<float> logits_there(const model::Snapshot& snapshot, const std::vect
                                 const DecoderOptions& options, std::int64_t chunk, const decoder::KvScales& scales,
                                 Gemms gemms) {
   const model::ModelConfig& config = snapshot.config();
-  // The backend is what knows how a snapshot is uploaded; a decoder's calls do it with one drawn token.
+  // The backend is what knows how a snapshot is uploaded; a decoder's calls do it with one sampled token.
   struct Door final : cuda::DecodeEngine {
     explicit Door(std::shared_ptr<cuda::DecodeEngine> engine_) : engine(std::move(engine_)) {}
     std::string describe() const override { return engine->describe(); }
@@ -29,8 +29,8 @@ std::vector<float> logits_there(const model::Snapshot& snapshot, const std::vect
     void set_kv_scales(std::span<const float> k, std::span<const float> v) override { engine->set_kv_scales(k, v); }
     std::int64_t allocate_kv() override { return engine->allocate_kv(); }
     void release_kv() override { engine->release_kv(); }
-    void start(const cuda::Tick& t, const cuda::Draws& w) override { engine->start(t, w); }
-    void finish(std::span<cuda::DrawnToken> d) override { engine->finish(d); }
+    void start(const cuda::Tick& t, const cuda::SampleRows& w) override { engine->start(t, w); }
+    void finish(std::span<cuda::SampledToken> d) override { engine->finish(d); }
     void logits(std::span<const std::int32_t> r, std::span<float> l) override { engine->logits(r, l); }
     std::int64_t max_logit_rows() const override { return engine->max_logit_rows(); }
     const cuda::EngineStats& stats() const override { return engine->stats(); }
@@ -113,11 +113,12 @@ TEST_CASE("logits are nearer to the CPU's than those are to fp32's, in every for
         const double format_error = rms_of_difference(want, exact), wide_error = rms_of_difference(wide, want),
                      rounded_error = rms_of_difference(rounded, want);
         INFO(quant::name(format) << " with " << quant::name(kv_format) << " keys and values: the CPU's logits are "
-                                 << format_error << " (rms) from fp32's; with fp32 products the device's are "
+                                 << format_error << " (rms) from fp32's; with fp32 GEMMs the device's are "
                                  << wide_error << " from the CPU's, with rounded ones " << rounded_error);
-        // With fp32 products what is left is sums in another order, which on a device take some activation over a tie
-        // to the next code; and with e4m3 pages that the CPU rounds queries and weights to 8 bits, not to 11, which
-        // does the same with keys and values of the layers above (attention_test.cpp holds either to what it has).
+        // With fp32 GEMMs what is left is sums in another order, which on a device take some activation over a tie
+        // to the next quantized value; and with e4m3 pages that the CPU rounds queries and weights to 8 bits, not to
+        // 11, which does the same with keys and values of the layers above (attention_test.cpp holds either to what it
+        // has).
 #if defined(QRL_CUDA_EMULATED)
         CHECK(wide_error < (kv_format == KvFormat::fp8_e4m3 ? 0.5 : 0.01) * format_error);
 #endif
@@ -125,7 +126,7 @@ TEST_CASE("logits are nearer to the CPU's than those are to fp32's, in every for
         CHECK(rounded_error > wide_error);
         CHECK(rounded_error < 1.3 * format_error);
 #if defined(QRL_CUDA_EMULATED)
-        // cuBLASLt's order of sums may depend on the number of rows; the plain product's does not.
+        // cuBLASLt's order of sums may depend on the number of rows; the plain GEMM's does not.
         if (format == Format::int8) CHECK(first_beyond(there(1, Gemms::rounded), rounded, 0, 0) == "");
 #endif
       }
@@ -135,17 +136,17 @@ TEST_CASE("logits are nearer to the CPU's than those are to fp32's, in every for
 
 namespace {
 
-/// What a decoder on the device draws beside the CPU's, at two temperatures, with many pages and with few.
-struct Drawn {
-  int tokens = 0, same_tokens = 0;  ///< drawn behind the same tokens
+/// What a decoder on the device samples beside the CPU's, at two temperatures, with many pages and with few.
+struct Sampled {
+  int tokens = 0, same_tokens = 0;  ///< sampled behind the same tokens
   int sequences = 0, same_sequences = 0;
   float farthest = 0;  ///< log-probs of sequences that are the same
 };
-Drawn draw_on_both(Format format, KvFormat kv_format, Gemms gemms) {
+Sampled sample_on_both(Format format, KvFormat kv_format, Gemms gemms) {
   const model::ModelConfig config = decoder::test::tiny_config();
   const auto snapshot = decoder::test::publish(config, decoder::test::tiny_weights(config), format);
-  const Prompts asked = prompts();
-  Drawn drawn;
+  const Prompts given = prompts();
+  Sampled sampled;
   for (const std::int64_t kv_pages : {200, 9}) {
     const DecoderOptions options = options_of(kv_format, kv_pages);
     Decoder there(config, options, decoder::make_device_backend(config, options, make_engine(config, options, gemms)));
@@ -155,54 +156,55 @@ Drawn draw_on_both(Format format, KvFormat kv_format, Gemms gemms) {
     for (const float temperature : {1.0F, 0.5F}) {
       types::SamplingParams params = sampling();
       params.temperature = temperature;
-      const auto got = there.complete(asked.requests, params, {7, 2}),
-                 want = here.complete(asked.requests, params, {7, 2});
+      const auto got = there.complete(given.requests, params, {7, 2}),
+                 want = here.complete(given.requests, params, {7, 2});
       REQUIRE(got.size() == want.size());
       for (std::size_t i = 0; i < got.size(); ++i) {
         const std::size_t shorter = std::min(got[i].tokens.size(), want[i].tokens.size());
         std::size_t same = 0;
         while (same < shorter && got[i].tokens[same] == want[i].tokens[same]) ++same;
-        drawn.tokens += static_cast<int>(std::min(same + 1, shorter));
-        drawn.same_tokens += static_cast<int>(same);
-        ++drawn.sequences;
+        sampled.tokens += static_cast<int>(std::min(same + 1, shorter));
+        sampled.same_tokens += static_cast<int>(same);
+        ++sampled.sequences;
         if (got[i].tokens != want[i].tokens) continue;
-        ++drawn.same_sequences;
+        ++sampled.same_sequences;
         for (std::size_t t = 0; t < got[i].tokens.size(); ++t) {
-          drawn.farthest =
-              std::max(drawn.farthest, std::fabs(got[i].sampler_logprobs[t] - want[i].sampler_logprobs[t]));
+          sampled.farthest =
+              std::max(sampled.farthest, std::fabs(got[i].sampler_logprobs[t] - want[i].sampler_logprobs[t]));
         }
       }
     }
     if (kv_pages == 9) CHECK(there.stats().preemptions > 0);
     CHECK(there.stats().shared_prompt_tokens > 0);
   }
-  return drawn;
+  return sampled;
 }
 
 }  // namespace
 
-TEST_CASE("the decoder draws the CPU's tokens, with preemption and shared prompts, at every temperature") {
+TEST_CASE("the decoder samples the CPU's tokens, with preemption and shared prompts, at every temperature") {
   if (!find_device()) return;
-  const Drawn drawn = draw_on_both(Format::int8, KvFormat::int8, Gemms::f32);
-  INFO(drawn.same_sequences << " of " << drawn.sequences << " sequences are the same, log-probs up to "
-                            << drawn.farthest << " apart");
-  // Sums in another order may take an activation or key over a tie to the next code; a sequence goes its own way then.
+  const Sampled sampled = sample_on_both(Format::int8, KvFormat::int8, Gemms::f32);
+  INFO(sampled.same_sequences << " of " << sampled.sequences << " sequences are the same, log-probs up to "
+                              << sampled.farthest << " apart");
+  // Sums in another order may take an activation or key over a tie to the next quantized value; a sequence
+  // goes its own way then.
 #if defined(QRL_CUDA_EMULATED)
-  CHECK(drawn.same_sequences == drawn.sequences);
-  CHECK(drawn.farthest < 0.03F);
+  CHECK(sampled.same_sequences == sampled.sequences);
+  CHECK(sampled.farthest < 0.03F);
 #endif
-  CHECK(drawn.same_sequences * 10 >= drawn.sequences * 7);
-  CHECK(drawn.farthest < 0.1F);
+  CHECK(sampled.same_sequences * 10 >= sampled.sequences * 7);
+  CHECK(sampled.farthest < 0.1F);
 }
 
 TEST_CASE("with bf16 weights and pages nine tokens of ten are the CPU's behind the same ones") {
   if (!find_device()) return;
-  const Drawn drawn = draw_on_both(Format::bf16, KvFormat::bf16, Gemms::rounded);
-  INFO(drawn.same_tokens << " of " << drawn.tokens << " tokens are the same, log-probs up to " << drawn.farthest
-                         << " apart");
-  CHECK(drawn.tokens > 300);
-  CHECK(drawn.same_tokens * 10 >= drawn.tokens * 9);  // emulated 336 of 352
-  CHECK(drawn.farthest < 0.1F);
+  const Sampled sampled = sample_on_both(Format::bf16, KvFormat::bf16, Gemms::rounded);
+  INFO(sampled.same_tokens << " of " << sampled.tokens << " tokens are the same, log-probs up to " << sampled.farthest
+                           << " apart");
+  CHECK(sampled.tokens > 300);
+  CHECK(sampled.same_tokens * 10 >= sampled.tokens * 9);  // emulated 336 of 352
+  CHECK(sampled.farthest < 0.1F);
 }
 
 TEST_CASE("fp8 scales calibrated on the device are the CPU's to the rounding of keys and values") {
@@ -230,7 +232,7 @@ TEST_CASE("fp8 scales calibrated on the device are the CPU's to the rounding of 
     other->load(*snapshot);
     other->calibrate_kv(more, how);
     CHECK(other->kv_scales().keys_LK == backend->kv_scales().keys_LK);
-    // Pages and scales that a decoder draws with are not touched by it.
+    // Pages and scales that a decoder samples with are not touched by it.
     backend->begin({});
     backend->calibrate_kv(sequences, how);
     CHECK(other->kv_scales().values_LK == backend->kv_scales().values_LK);
@@ -244,7 +246,7 @@ TEST_CASE("batch, pages and schedule change no token of the engine's own") {
   if (!find_device()) return;
   const model::ModelConfig config = decoder::test::tiny_config();
   const auto snapshot = decoder::test::publish(config, decoder::test::tiny_weights(config), Format::int8);
-  const Prompts asked = prompts();
+  const Prompts given = prompts();
   std::vector<types::Completion> first;
   for (const auto& [batched_tokens, page_size, kv_pages, sharing] :
        {std::tuple{12, 4, 200, true}, std::tuple{3, 5, 9, true}, std::tuple{40, 16, 30, false}}) {
@@ -254,51 +256,51 @@ TEST_CASE("batch, pages and schedule change no token of the engine's own") {
     options.prefix_sharing = sharing;
     Decoder decoder(config, options, decoder::make_device_backend(config, options, make_engine(config, options)));
     decoder.load(*snapshot);
-    const auto drawn = decoder.complete(asked.requests, sampling(), {7, 2});
+    const auto sampled = decoder.complete(given.requests, sampling(), {7, 2});
     if (first.empty()) {
-      first = drawn;
+      first = sampled;
       continue;
     }
-    for (std::size_t i = 0; i < drawn.size(); ++i) {
-      CHECK(drawn[i].tokens == first[i].tokens);
+    for (std::size_t i = 0; i < sampled.size(); ++i) {
+      CHECK(sampled[i].tokens == first[i].tokens);
 #if defined(QRL_CUDA_EMULATED)
-      CHECK(drawn[i].sampler_logprobs == first[i].sampler_logprobs);
+      CHECK(sampled[i].sampler_logprobs == first[i].sampler_logprobs);
 #endif
     }
   }
 }
 
-TEST_CASE("top-k and greedy draws, released KV memory, and weights that are published in place") {
+TEST_CASE("top-k and greedy sampling, released KV memory, and weights that are published in place") {
   if (!find_device()) return;
   const model::ModelConfig config = decoder::test::tiny_config();
   auto snapshot = decoder::test::publish(config, decoder::test::tiny_weights(config), Format::bf16);
-  const Prompts asked = prompts();
+  const Prompts given = prompts();
   const DecoderOptions options = options_of(KvFormat::bf16);
   Decoder there(config, options, decoder::make_device_backend(config, options, make_engine(config, options)));
   there.load(*snapshot);
   types::SamplingParams top_k = sampling(), greedy = sampling();
   top_k.top_k = 1;
   greedy.temperature = 0;
-  const auto by_cut = there.complete(asked.requests, top_k, {1, 0}),
-             by_max = there.complete(asked.requests, greedy, {1, 0});
+  const auto by_cut = there.complete(given.requests, top_k, {1, 0}),
+             by_max = there.complete(given.requests, greedy, {1, 0});
   for (std::size_t i = 0; i < by_cut.size(); ++i) CHECK(by_cut[i].tokens == by_max[i].tokens);
   there.release_kv();
-  const auto again = there.complete(asked.requests, greedy, {1, 0});
+  const auto again = there.complete(given.requests, greedy, {1, 0});
   CHECK(again.front().tokens == by_max.front().tokens);
 
   const model::Weights other = decoder::test::tiny_weights(config, 2);
   snapshot->publish(model::views(other), 1);
-  const auto after = there.complete(asked.requests, sampling(), {1, 0});
+  const auto after = there.complete(given.requests, sampling(), {1, 0});
   Decoder fresh(config, options, decoder::make_device_backend(config, options, make_engine(config, options)));
   fresh.load(*snapshot);
-  const auto want = fresh.complete(asked.requests, sampling(), {1, 0});
+  const auto want = fresh.complete(given.requests, sampling(), {1, 0});
   for (std::size_t i = 0; i < want.size(); ++i) {
     CHECK(after[i].tokens == want[i].tokens);
     CHECK(after[i].versions.front() == 1);
   }
 }
 
-TEST_CASE("weights published on the device draw what those published through the host do") {
+TEST_CASE("weights published on the device sample the tokens of those published through the host") {
   if (!find_device()) return;
   struct Case {
     model::Family family;
@@ -310,7 +312,7 @@ TEST_CASE("weights published on the device draw what those published through the
   cases.push_back({model::Family::qwen2, Format::bf16});
   cases.push_back({model::Family::llama, Format::int8, true});
   cases.back().formats.ignore = {"down_proj", "q_proj", "k_proj", "v_proj"};
-  const Prompts asked = prompts();
+  const Prompts given = prompts();
   for (const Case& each : cases) {
     INFO(quant::name(each.formats.linear) << ", family " << static_cast<int>(each.family));
     const model::ModelConfig config = decoder::test::tiny_config(each.family);
@@ -319,10 +321,10 @@ TEST_CASE("weights published on the device draw what those published through the
     if (each.has_profile) {
       const auto wide = decoder::test::publish(config, first, Format::bf16);
       profile = std::make_shared<const model::Int8Profile>(
-          model::make_int8_profile(config, first, decoder::channel_ranges(*wide, asked.tokens)));
+          model::make_int8_profile(config, first, decoder::channel_ranges(*wide, given.tokens)));
     }
     const DecoderOptions options = options_of(KvFormat::bf16);
-    const auto sample_params = [&](Decoder& decoder) { return decoder.complete(asked.requests, sampling(), {1, 0}); };
+    const auto sample_params = [&](Decoder& decoder) { return decoder.complete(given.requests, sampling(), {1, 0}); };
 
     model::Snapshot through_host(config, each.formats);
     through_host.use_profile(profile);
@@ -407,7 +409,7 @@ TEST_CASE("what cannot be published on the device is named, and leaves no versio
   CHECK_THROWS_WITH(writer.finish(), Catch::Matchers::Contains(name));
 }
 
-TEST_CASE("what the engine does not have is refused, and so are ticks that leave its memory") {
+TEST_CASE("what the engine lacks is refused, and so are ticks that leave its memory") {
   if (!find_device()) return;
   const model::ModelConfig config = decoder::test::tiny_config();
   DecoderOptions options = options_of(KvFormat::f32);
@@ -434,7 +436,7 @@ TEST_CASE("the device's free memory decides the number of KV pages, and no token
   const target::DeviceFacts device = target::use_device(0);
   const model::ModelConfig config = decoder::test::tiny_config();
   const auto snapshot = decoder::test::publish(config, decoder::test::tiny_weights(config), Format::int8);
-  const Prompts asked = prompts();
+  const Prompts given = prompts();
   const auto make = [&](const DecoderOptions& options) {
     return decoder::make_device_backend(config, options, make_engine(config, options));
   };
@@ -450,7 +452,7 @@ TEST_CASE("the device's free memory decides the number of KV pages, and no token
     return (used_bytes(100) + (num_pages - 100) * page_bytes + kRounding) / static_cast<double>(device.total_bytes);
   };
   struct Run {
-    std::vector<types::Completion> drawn;
+    std::vector<types::Completion> sampled;
     decoder::DecoderStats stats;
   };
   const auto run = [&](double memory_utilization) {
@@ -458,15 +460,15 @@ TEST_CASE("the device's free memory decides the number of KV pages, and no token
     options.gpu_memory_utilization = memory_utilization;
     Decoder decoder(config, options, make(options));
     decoder.load(*snapshot);
-    auto drawn = decoder.complete(asked.requests, sampling(), {7, 2});
-    return Run{std::move(drawn), decoder.stats()};
+    auto sampled = decoder.complete(given.requests, sampling(), {7, 2});
+    return Run{std::move(sampled), decoder.stats()};
   };
   const Run all = run(1), few = run(share_for(20.5));  // no more than kv_pages, and fewer
   CHECK(all.stats.preemptions == 0);
   CHECK(few.stats.preemptions > 0);
   CHECK(few.stats.peak_kv_pages <= 20);
-  REQUIRE(few.drawn.size() == all.drawn.size());
-  for (std::size_t i = 0; i < few.drawn.size(); ++i) CHECK(few.drawn[i].tokens == all.drawn[i].tokens);
+  REQUIRE(few.sampled.size() == all.sampled.size());
+  for (std::size_t i = 0; i < few.sampled.size(); ++i) CHECK(few.sampled[i].tokens == all.sampled[i].tokens);
   // A longest sequence needs 16.
   CHECK_THROWS_WITH(run(share_for(15.5)), Catch::Matchers::Contains("rollout.gpu_memory_utilization"));
 }
@@ -498,7 +500,7 @@ TEST_CASE("as many KV pages as the device has room for are there, however it rou
   }
 }
 
-TEST_CASE("device memory that runs out is named with the device, what was asked and what to lower") {
+TEST_CASE("device memory that runs out is named with the device, the request and what to lower") {
   using Catch::Matchers::Contains;
   const model::ModelConfig config = decoder::test::tiny_config();
   const auto snapshot = decoder::test::publish(config, decoder::test::tiny_weights(config), Format::bf16);
@@ -535,33 +537,33 @@ TEST_CASE("device memory that runs out is named with the device, what was asked 
   }
 
   auto engine = make_engine(config, options_of(KvFormat::bf16));
-  cuda::DecodeEngine& asked = *engine;
+  cuda::DecodeEngine& tested = *engine;
   const auto backend = decoder::make_device_backend(config, options_of(KvFormat::bf16), std::move(engine));
   backend->load(*snapshot);
   CHECK(backend->begin({}) == 200);
-  asked.release_kv();
+  tested.release_kv();
   {
     const auto others = leave(0);
-    CHECK_THROWS_WITH(asked.allocate_kv(), Contains("rollout.kv_pages") && Contains("that host has left"));
+    CHECK_THROWS_WITH(tested.allocate_kv(), Contains("rollout.kv_pages") && Contains("that host has left"));
   }
-  (void)asked.allocate_kv();
+  (void)tested.allocate_kv();
   const std::vector<std::int32_t> zero = {0}, one = {1};
-  asked.run({one, zero, zero, zero, {}}, {}, {});
+  tested.run({one, zero, zero, zero, {}}, {}, {});
   {
     const auto others = leave(0);
     std::vector<float> logits(static_cast<std::size_t>(config.vocab_size));
-    is_named([&] { (void)asked.logits(zero, logits); }, "rollout.gpu_memory_utilization", "whole rows of logits");
+    is_named([&] { (void)tested.logits(zero, logits); }, "rollout.gpu_memory_utilization", "whole rows of logits");
     const std::vector<float> x(static_cast<std::size_t>(config.hidden_size), 1.0F);
     cuda::TokenScore score;
     is_named(
         [&] {
-          (void)asked.sequences().score(x.data(), {zero, one, 1}, std::span(&score, 1), {});
+          (void)tested.sequences().score(x.data(), {zero, one, 1}, std::span(&score, 1), {});
         },
         "rollout.gpu_memory_utilization", "the log-probs of given tokens");
     float* const after = logits.data();
     const std::vector<float*> after_layer(static_cast<std::size_t>(config.num_hidden_layers), after);
     const cuda::Tick tick{one, zero, zero, zero, {}};
-    is_named([&] { (void)asked.sequences().forward(std::span(&tick, 1), 1, after_layer, {}); }, "rollout.bitwise",
+    is_named([&] { (void)tested.sequences().forward(std::span(&tick, 1), 1, after_layer, {}); }, "rollout.bitwise",
              "a layer's keys and values of a micro-batch");
   }
 }

@@ -1,5 +1,4 @@
-// An engine's pass over whole sequences, as a learner asks for it: cut into ticks, and with the bits of the ticks that
-// drew.
+// An engine's pass over whole sequences for a learner: split into ticks, with the bits of the ticks that sampled.
 #include <bit>
 
 #include "decoder/packed_ticks.h"
@@ -14,7 +13,7 @@ using namespace qrl::cuda::test;
 struct Packed {
   std::vector<std::int32_t> tokens, starts{0}, rows, targets;
   std::vector<std::uint8_t> continues;
-  std::vector<float> drawn;  // log-probs of the targets
+  std::vector<float> sampled;  // log-probs of the targets
 
   void add(std::span<const std::int32_t> some, bool is_continued) {
     tokens.insert(tokens.end(), some.begin(), some.end());
@@ -29,7 +28,7 @@ struct Packed {
       for (std::size_t t = 0; t < sample.tokens.size(); ++t) {
         rows.push_back(static_cast<std::int32_t>(tokens.size() + t));
         targets.push_back(sample.tokens[t]);
-        drawn.push_back(sample.sampler_logprobs[t]);
+        sampled.push_back(sample.sampler_logprobs[t]);
         if (t + 1 < sample.tokens.size()) own.push_back(sample.tokens[t]);
       }
       add(own, !prefix.empty());
@@ -44,9 +43,9 @@ DecoderOptions bitwise_options(KvFormat kv_format) {
   return options;
 }
 
-/// A snapshot, a decoder and what it drew.
-struct Drawn {
-  Drawn(const model::ModelConfig& config_, Format format, const DecoderOptions& options_)
+/// A snapshot, a decoder and its samples.
+struct Sampled {
+  Sampled(const model::ModelConfig& config_, Format format, const DecoderOptions& options_)
       : config(config_),
         options(options_),
         snapshot(decoder::test::publish(config, decoder::test::tiny_weights(config), format)),
@@ -54,14 +53,14 @@ struct Drawn {
                 decoder::make_device_backend(config, options, cuda::test::make_engine(config, options))) {
     decoder.load(*snapshot);
   }
-  void draw(float temperature, std::int32_t max_new_tokens = 10) {
-    const Prompts asked = prompts();
+  void sample(float temperature, std::int32_t max_new_tokens = 10) {
+    const Prompts given = prompts();
     types::SamplingParams params = sampling();
     params.temperature = temperature;
     params.max_new_tokens = max_new_tokens;
-    const auto samples = decoder.complete(asked.requests, params, {1, 0});
-    for (std::size_t p = 0; p < asked.tokens.size(); ++p)
-      packed.add_group(asked.tokens[p], std::span(samples).subspan(3 * p, 3));
+    const auto samples = decoder.complete(given.requests, params, {1, 0});
+    for (std::size_t p = 0; p < given.tokens.size(); ++p)
+      packed.add_group(given.tokens[p], std::span(samples).subspan(3 * p, 3));
   }
   model::ModelConfig config;
   DecoderOptions options;
@@ -129,7 +128,7 @@ TEST_CASE("packed sequences are cut into ticks that are full, and a sample has a
   CHECK(decoder::PackedTicks({tokens, starts, continues}, {20, 1, 4}).ticks().size() == 4);
 }
 
-TEST_CASE("whole sequences have the bits of the ticks that drew them, in every format, however they are cut") {
+TEST_CASE("whole sequences have the bits of the ticks that sampled them, in every format and split") {
   if (!find_device()) return;
   for (const Format format : kWeightFormats) {
     for (const KvFormat kv : {KvFormat::int8, KvFormat::bf16}) {
@@ -138,14 +137,14 @@ TEST_CASE("whole sequences have the bits of the ticks that drew them, in every f
       INFO(quant::name(format) << ", " << quant::name(kv));
       const float temperature = kv == KvFormat::int8 ? 1.0F : 0.7F;
       model::ModelConfig config = decoder::test::tiny_config();
-      Drawn drawn(config, format, bitwise_options(kv));
-      drawn.draw(temperature);
-      CHECK(drawn.decoder.stats().shared_prompt_tokens > 0);
-      CHECK(drawn.decoder.stats().preemptions > 0);
-      CHECK(drawn.decoder.stats().decode_graph_ticks > 0);
-      const Scored scored = score(*drawn.decoder.device_weights(), drawn.packed, config, temperature, false);
+      Sampled sampled(config, format, bitwise_options(kv));
+      sampled.sample(temperature);
+      CHECK(sampled.decoder.stats().shared_prompt_tokens > 0);
+      CHECK(sampled.decoder.stats().preemptions > 0);
+      CHECK(sampled.decoder.stats().decode_graph_ticks > 0);
+      const Scored scored = score(*sampled.decoder.device_weights(), sampled.packed, config, temperature, false);
       REQUIRE(scored.logprobs.size() > 60);
-      CHECK(num_different(scored.logprobs, drawn.packed.drawn) == 0);
+      CHECK(num_different(scored.logprobs, sampled.packed.sampled) == 0);
       for (const float entropy : scored.entropies) CHECK((entropy > 0 && entropy <= std::log(67.0F) + 1e-5F));
       // One tick of all, other pages, memory in place.
       DecoderOptions whole = bitwise_options(kv);
@@ -153,34 +152,34 @@ TEST_CASE("whole sequences have the bits of the ticks that drew them, in every f
       whole.max_num_seqs = 100;
       whole.kv_pages = 2000;
       whole.page_size = 5;
-      Drawn other(config, format, whole);
+      Sampled other(config, format, whole);
       other.decoder.device_weights()->bring(*other.snapshot);
-      const Scored again = score(*other.decoder.device_weights(), drawn.packed, config, temperature, true);
+      const Scored again = score(*other.decoder.device_weights(), sampled.packed, config, temperature, true);
       CHECK(again.stream == scored.stream);
-      CHECK(num_different(again.logprobs, drawn.packed.drawn) == 0);
+      CHECK(num_different(again.logprobs, sampled.packed.sampled) == 0);
       CHECK(again.entropies == scored.entropies);
       if (format != Format::int8) continue;
-      // Draws go on as if nothing had been in between.
-      const auto before = drawn.packed.drawn;
-      drawn.packed = {};
-      drawn.draw(temperature);
-      CHECK(num_different(drawn.packed.drawn, before) == 0);
+      // Sampling goes on as if nothing had been in between.
+      const auto before = sampled.packed.sampled;
+      sampled.packed = {};
+      sampled.sample(temperature);
+      CHECK(num_different(sampled.packed.sampled, before) == 0);
     }
   }
 }
 
-TEST_CASE("a vocabulary of several tiles scores the bits of its draws") {
+TEST_CASE("a vocabulary of several tiles scores the bits of its samples") {
   if (!find_device()) return;
   model::ModelConfig config = decoder::test::tiny_config();
-  config.vocab_size = 8192 + 300;  // logits that are drawn from are made again
-  Drawn drawn(config, Format::int8, bitwise_options(KvFormat::int8));
-  drawn.draw(1.0F, 2);
-  const Scored scored = score(*drawn.decoder.device_weights(), drawn.packed, config, 1.0F, true);
+  config.vocab_size = 8192 + 300;  // so large that logits are recomputed for sampling
+  Sampled sampled(config, Format::int8, bitwise_options(KvFormat::int8));
+  sampled.sample(1.0F, 2);
+  const Scored scored = score(*sampled.decoder.device_weights(), sampled.packed, config, 1.0F, true);
   REQUIRE(scored.logprobs.size() > 12);
-  CHECK(num_different(scored.logprobs, drawn.packed.drawn) == 0);
+  CHECK(num_different(scored.logprobs, sampled.packed.sampled) == 0);
 }
 
-TEST_CASE("sequences of several chunks of attention have the bits of the ticks that drew them") {
+TEST_CASE("sequences of several chunks of attention have the bits of the ticks that sampled them") {
   if (!find_device()) return;
   for (const KvFormat kv : {KvFormat::int8, KvFormat::bf16}) {
     INFO(quant::name(kv));
@@ -191,7 +190,7 @@ TEST_CASE("sequences of several chunks of attention have the bits of the ticks t
     options.page_size = 16;
     options.kv_pages = 80;
     options.max_num_batched_tokens = 90;
-    Drawn drawn(config, Format::int8, options);
+    Sampled sampled(config, Format::int8, options);
     const std::vector<types::TokenId> prompt = random_tokens(252, 9);
     types::SampleRequest request;
     request.prompt_tokens = prompt;
@@ -199,33 +198,33 @@ TEST_CASE("sequences of several chunks of attention have the bits of the ticks t
     types::SamplingParams params = sampling();
     params.max_new_tokens = 12;
     params.stop_tokens = {};
-    const auto samples = drawn.decoder.complete(std::span(&request, 1), params, {1, 0});
-    drawn.packed.add_group(prompt, samples);
-    const Scored scored = score(*drawn.decoder.device_weights(), drawn.packed, config, 1.0F, true);
+    const auto samples = sampled.decoder.complete(std::span(&request, 1), params, {1, 0});
+    sampled.packed.add_group(prompt, samples);
+    const Scored scored = score(*sampled.decoder.device_weights(), sampled.packed, config, 1.0F, true);
     CHECK(scored.logprobs.size() == 36);
-    CHECK(num_different(scored.logprobs, drawn.packed.drawn) == 0);
+    CHECK(num_different(scored.logprobs, sampled.packed.sampled) == 0);
   }
 }
 
 TEST_CASE("a pass over whole sequences waits for the caller's work, and refuses what does not fit") {
   if (!find_device()) return;
   const model::ModelConfig config = decoder::test::tiny_config();
-  Drawn drawn(config, Format::int8, bitwise_options(KvFormat::int8));
-  drawn.draw(1.0F, 3);
-  model::DeviceWeights& weights = *drawn.decoder.device_weights();
-  const std::size_t count = drawn.packed.tokens.size() * static_cast<std::size_t>(config.hidden_size);
+  Sampled sampled(config, Format::int8, bitwise_options(KvFormat::int8));
+  sampled.sample(1.0F, 3);
+  model::DeviceWeights& weights = *sampled.decoder.device_weights();
+  const std::size_t count = sampled.packed.tokens.size() * static_cast<std::size_t>(config.hidden_size);
   // What the caller's stream still has to do to the memory comes first.
   const OnDevice<float> stream_there(count), zeros(count);
   const target::Stream theirs;
   const std::vector<float*> in_place(static_cast<std::size_t>(config.num_hidden_layers), stream_there.data());
   target::copy_on_device(stream_there.data(), zeros.data(), count * sizeof(float), theirs);
-  weights.forward(drawn.packed.sequences(), in_place, theirs.handle());
+  weights.forward(sampled.packed.sequences(), in_place, theirs.handle());
   theirs.wait();
   const std::vector<float> got = stream_there.read();
   CHECK(std::ranges::count(got, 0.0F) < static_cast<std::ptrdiff_t>(count / 2));
 
   const std::vector<float*> too_few(in_place.begin(), in_place.end() - 1);
-  CHECK_THROWS_WITH(weights.forward(drawn.packed.sequences(), too_few, theirs.handle()),
+  CHECK_THROWS_WITH(weights.forward(sampled.packed.sequences(), too_few, theirs.handle()),
                     Catch::Matchers::Contains("memory after each of"));
   std::vector<float> one(1), entropy(1);
   const std::vector<std::int32_t> row = {0}, beyond = {static_cast<std::int32_t>(config.vocab_size)};

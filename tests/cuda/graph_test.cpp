@@ -1,4 +1,4 @@
-// Ticks as graphs: what is recorded is what is done again, and nothing that varies is left behind in it.
+// Ticks as graphs: a launch repeats what was recorded, and nothing that varies is left in it.
 #include <set>
 
 #include "cuda/engine/tick_memory.h"
@@ -10,7 +10,7 @@ using namespace qrl;
 using namespace qrl::cuda::test;
 using decoder::Decoder;
 
-/// A decoder whose engine is asked what it did.
+/// A decoder, and what its engine has done.
 struct Traced {
   Traced(const model::ModelConfig& config, DecoderOptions options, bool enforce_eager) {
     options.enforce_eager = enforce_eager;
@@ -49,7 +49,8 @@ void check_same(const std::vector<types::Completion>& got, const std::vector<typ
 }  // namespace
 
 TEST_CASE(
-    "ticks as graphs draw what single launches draw, bit for bit, in every format, also after a publish in place") {
+    "ticks as graphs sample the tokens of single launches, bit for bit, in every format, also after a publish in "
+    "place") {
   if (!find_device()) return;
   const model::ModelConfig config = one_layer();
   const model::Weights first = decoder::test::tiny_weights(config), second = decoder::test::tiny_weights(config, 2);
@@ -64,7 +65,7 @@ TEST_CASE(
     const Format format = each.first;
     const KvFormat kv_format = each.second;
     INFO(quant::name(format) << " with " << quant::name(kv_format) << " keys and values");
-    std::vector<std::vector<types::Completion>> drawn[2];
+    std::vector<std::vector<types::Completion>> sampled[2];
     for (const bool eager : {true, false}) {
       const auto snapshot = decoder::test::publish(config, first, format);
       // Too few pages for all: sequences are preempted, and others start while some go on.
@@ -80,24 +81,24 @@ TEST_CASE(
       types::SamplingParams params = sampling();
       params.stop_tokens = {3, 11, 40};
       params.max_new_tokens = 16;
-      const auto draw = [&](float temperature, std::uint32_t step) {
+      const auto sample = [&](float temperature, std::uint32_t step) {
         params.temperature = temperature;
-        drawn[eager].push_back(traced.decoder->complete(requests, params, {7, step}));
+        sampled[eager].push_back(traced.decoder->complete(requests, params, {7, step}));
       };
-      draw(1, 0);
-      draw(0.5F, 1);
+      sample(1, 0);
+      sample(0.5F, 1);
       snapshot->publish(model::views(second), 1);
       load(1);
-      draw(1, 2);
-      draw(0, 3);
+      sample(1, 2);
+      sample(0, 3);
       CHECK(traced.decoder->stats().preemptions > 0);
       CHECK(traced.stats().num_graphs == (eager ? 0 : 1));
       CHECK((traced.stats().graph_ticks > 0) == !eager);
       CHECK(traced.decoder->stats().decode_graph_ticks <= traced.stats().graph_ticks);
       if (!eager) CHECK(traced.stats().graph_ticks * 2 > traced.decoder->stats().ticks);
     }
-    for (std::size_t i = 0; i < drawn[0].size(); ++i) check_same(drawn[0][i], drawn[1][i]);
-    CHECK(drawn[0][0][0].tokens != drawn[0][2][0].tokens);
+    for (std::size_t i = 0; i < sampled[0].size(); ++i) check_same(sampled[0][i], sampled[1][i]);
+    CHECK(sampled[0][0][0].tokens != sampled[0][2][0].tokens);
   }
 }
 
@@ -110,7 +111,7 @@ TEST_CASE("ticks as graphs follow sequences beyond a chunk of attention, with a 
   const std::vector<std::vector<types::TokenId>> prompts = {random_tokens(258, 1), random_tokens(250, 2)};
   std::vector<types::SampleRequest> requests = requests_of(prompts, 1);
   requests[0].num_samples = 4;
-  std::vector<types::Completion> drawn[2];
+  std::vector<types::Completion> sampled[2];
   for (const bool eager : {true, false}) {
     DecoderOptions options = options_of(KvFormat::int8, 400);
     options.max_num_batched_tokens = 64;
@@ -120,21 +121,21 @@ TEST_CASE("ticks as graphs follow sequences beyond a chunk of attention, with a 
     types::SamplingParams params = sampling();
     params.stop_tokens = {};
     params.max_new_tokens = 16;
-    drawn[eager] = traced.decoder->complete(requests, params, {7, 0});
+    sampled[eager] = traced.decoder->complete(requests, params, {7, 0});
     if (!eager) CHECK(traced.stats().graph_ticks >= 10);
     CHECK(traced.stats().num_graphs <= 3);
   }
-  check_same(drawn[0], drawn[1]);
+  check_same(sampled[0], sampled[1]);
 }
 
-TEST_CASE("a tick that is started while the one before is under way draws what it draws after it") {
+TEST_CASE("a tick that starts while the one before is under way samples the tokens that it samples after it") {
   if (!find_device()) return;
   const model::ModelConfig config = one_layer();
   const auto snapshot = decoder::test::publish(config, decoder::test::tiny_weights(config), Format::int8);
   constexpr std::size_t kRows = 3;
   constexpr std::int32_t kTicks = 7;
-  // Two sequences' rows, and one whose rows do not draw in the ticks that are launched kernel by kernel.
-  std::vector<std::vector<std::pair<std::int32_t, float>>> drawn[2];
+  // Two sequences' rows, and one whose rows do not sample in the ticks that are launched kernel by kernel.
+  std::vector<std::vector<std::pair<std::int32_t, float>>> sampled[2];
   for (const bool ahead : {false, true}) {
     INFO((ahead ? "ahead" : "one after the other"));
     std::unique_ptr<cuda::DecodeEngine> made = make_engine(config, options_of(KvFormat::int8));
@@ -148,49 +149,49 @@ TEST_CASE("a tick that is started while the one before is under way draws what i
     std::vector<std::int32_t> tokens = {3, 14, 15};
     const auto start = [&](std::int32_t tick) {
       const std::vector<std::int32_t> positions(kRows, tick);
-      const std::size_t num_draws = tick == 2 || tick == 5 ? 2 : kRows;
+      const std::size_t num_samples = tick == 2 || tick == 5 ? 2 : kRows;
       const std::vector<std::int32_t> rows =
-          num_draws == kRows ? std::vector<std::int32_t>{0, 1, 2} : std::vector<std::int32_t>{0, 2};
-      const std::vector<double> uniforms(num_draws, 0.1 + 0.1 * tick);
+          num_samples == kRows ? std::vector<std::int32_t>{0, 1, 2} : std::vector<std::int32_t>{0, 2};
+      const std::vector<double> uniforms(num_samples, 0.1 + 0.1 * tick);
       engine.start({tokens, positions, first_pages, page_ids, {}}, {rows, uniforms, 1});
-      return num_draws;
+      return num_samples;
     };
-    const auto finish = [&](std::size_t num_draws) {
-      std::vector<cuda::DrawnToken> got(num_draws);
+    const auto finish = [&](std::size_t num_samples) {
+      std::vector<cuda::SampledToken> got(num_samples);
       engine.finish(got);
-      auto& of_tick = drawn[ahead].emplace_back();
-      for (const cuda::DrawnToken& each : got) of_tick.emplace_back(each.token, each.logprob);
+      auto& of_tick = sampled[ahead].emplace_back();
+      for (const cuda::SampledToken& each : got) of_tick.emplace_back(each.token, each.logprob);
     };
-    // Where row 1 did not draw, it goes on with a token of its own.
-    std::size_t num_draws = start(0);
+    // Where row 1 did not sample, it goes on with a token of its own.
+    std::size_t num_samples = start(0);
     for (std::int32_t tick = 1; tick < kTicks; ++tick) {
-      if (!ahead) finish(num_draws);
-      const auto token = [&](std::int32_t draw) {
-        return ahead ? -1 - draw : drawn[ahead].back()[static_cast<std::size_t>(draw)].first;
+      if (!ahead) finish(num_samples);
+      const auto token = [&](std::int32_t sample) {
+        return ahead ? -1 - sample : sampled[ahead].back()[static_cast<std::size_t>(sample)].first;
       };
-      tokens = num_draws == kRows ? std::vector<std::int32_t>{token(0), token(1), token(2)}
-                                  : std::vector<std::int32_t>{token(0), 9, token(1)};
-      const std::size_t next_draws = start(tick);
+      tokens = num_samples == kRows ? std::vector<std::int32_t>{token(0), token(1), token(2)}
+                                    : std::vector<std::int32_t>{token(0), 9, token(1)};
+      const std::size_t next_samples = start(tick);
       if (ahead) {
-        if (tick == 1) CHECK_THROWS_WITH(start(2), Catch::Matchers::Contains("one under way at most"));
-        finish(num_draws);
+        if (tick == 1) CHECK_THROWS_WITH(start(2), Catch::Matchers::Contains("at most one under way"));
+        finish(num_samples);
       }
-      num_draws = next_draws;
+      num_samples = next_samples;
     }
-    CHECK_THROWS_WITH(finish(num_draws + 1), Catch::Matchers::Contains("room for"));
-    finish(num_draws);
-    CHECK_THROWS_WITH(finish(num_draws), Catch::Matchers::Contains("one that was started"));
+    CHECK_THROWS_WITH(finish(num_samples + 1), Catch::Matchers::Contains("room for"));
+    finish(num_samples);
+    CHECK_THROWS_WITH(finish(num_samples), Catch::Matchers::Contains("one that was started"));
     CHECK(engine.stats().graph_ticks > 0);
-    // Of the last tick's three draws there is no fourth.
+    // Of the last tick's three samples there is no fourth.
     tokens = {-1, -2, -4};
     CHECK_THROWS_WITH(start(kTicks), Catch::Matchers::Contains("a token in"));
   }
-  REQUIRE(drawn[0].size() == static_cast<std::size_t>(kTicks));
-  CHECK(drawn[0] == drawn[1]);
-  CHECK(std::set(drawn[0].begin(), drawn[0].end()).size() == drawn[0].size());
+  REQUIRE(sampled[0].size() == static_cast<std::size_t>(kTicks));
+  CHECK(sampled[0] == sampled[1]);
+  CHECK(std::set(sampled[0].begin(), sampled[0].end()).size() == sampled[0].size());
 }
 
-TEST_CASE("graphs are few: one a size that ticks are padded to, recorded again only when KV memory was given back") {
+TEST_CASE("graphs are few: one a size that ticks are padded to, recorded anew only when KV memory was released") {
   if (!find_device()) return;
   const model::ModelConfig config = one_layer();
   const auto snapshot = decoder::test::publish(config, decoder::test::tiny_weights(config), Format::int8);
@@ -204,22 +205,22 @@ TEST_CASE("graphs are few: one a size that ticks are padded to, recorded again o
   types::SamplingParams params = sampling();
   params.stop_tokens = {3, 11, 19, 25, 40, 51, 60};
   params.max_new_tokens = 14;
-  const auto draw = [&] { return traced.decoder->complete(requests, params, {7, 2}); };
-  const auto want = draw();
+  const auto sample = [&] { return traced.decoder->complete(requests, params, {7, 2}); };
+  const auto want = sample();
   std::set<std::size_t> lengths;
   for (const types::Completion& completion : want) lengths.insert(completion.tokens.size());
   CHECK(lengths.size() > 5);  // so that ticks of many numbers of rows came
-  check_same(draw(), want);
+  check_same(sample(), want);
   const std::int64_t num_graphs = traced.stats().num_graphs;
   CHECK(num_graphs >= 2);
   CHECK(num_graphs <= 3);  // of 8, 16 and 24 rows
   traced.decoder->reset_stats();
-  check_same(draw(), want);
+  check_same(sample(), want);
   CHECK(traced.stats().num_graphs == num_graphs);
   // None was the first of its kind in this round.
   CHECK(traced.decoder->stats().decode_graph_ticks == traced.decoder->stats().decode_ticks);
   traced.decoder->release_kv();
-  check_same(draw(), want);
+  check_same(sample(), want);
   CHECK(traced.stats().num_graphs > num_graphs);
   CHECK(traced.stats().num_graphs <= 2 * num_graphs);
 }
@@ -237,15 +238,15 @@ TEST_CASE("a tick's shape is one of few, and its arrays stay where they are whil
   target::TickMemory memory(options);
   CHECK(memory.max_rows() == 16);
   const target::Stream stream;
-  const auto send = [&](std::int32_t position, std::size_t num_rows, std::size_t num_draws) {
+  const auto send = [&](std::int32_t position, std::size_t num_rows, std::size_t num_samples) {
     std::vector<std::int32_t> first_pages, page_ids, rows;
     for (std::size_t row = 0; row < num_rows; ++row) {
       first_pages.push_back(static_cast<std::int32_t>(page_ids.size()));
-      if (row < num_draws) rows.push_back(static_cast<std::int32_t>(row));
+      if (row < num_samples) rows.push_back(static_cast<std::int32_t>(row));
       for (std::int32_t i = 0; i <= position / 4; ++i) page_ids.push_back(static_cast<std::int32_t>(page_ids.size()));
     }
     const std::vector<std::int32_t> tokens(num_rows, 1), positions(num_rows, position);
-    const std::vector<double> uniforms(num_draws, 0.5);
+    const std::vector<double> uniforms(num_samples, 0.5);
     const target::TickArrays arrays =
         memory.send({tokens, positions, first_pages, page_ids, {}}, {rows, uniforms, 1.0F}, stream);
     stream.wait();
@@ -255,7 +256,7 @@ TEST_CASE("a tick's shape is one of few, and its arrays stay where they are whil
     return std::vector<const void*>{
         of.tokens,          of.where.positions, of.where.first_pages,    of.where.page_ids,       of.attention.counts,
         of.attention.tiles, of.attention.rows,  of.attention.partials_N, of.attention.split_rows, of.sample_rows,
-        of.uniforms,        of.draw_settings};
+        of.uniforms,        of.sample_settings};
   };
   const target::TickArrays whole = send(5, 10, 10), split = send(300, 10, 10);
   CHECK(whole.shape.rows == 16);
@@ -270,5 +271,5 @@ TEST_CASE("a tick's shape is one of few, and its arrays stay where they are whil
   for (const std::int32_t position : {256, 999}) CHECK(send(position, 10, 10).shape == split.shape);
   // What is launched kernel by kernel has what it has.
   const target::TickArrays some = send(300, 10, 4);
-  CHECK((some.shape.rows == 10 && some.shape.draws == 4 && some.shape.small_blocks == 20));
+  CHECK((some.shape.rows == 10 && some.shape.samples == 4 && some.shape.small_blocks == 20));
 }

@@ -84,7 +84,7 @@ struct Pages {
   ops::KvPages cpu;
 };
 
-/// One decoded slot of the device.
+/// One dequantized slot of the device.
 std::vector<float> read_slot(const Pages& pages, std::int64_t page, std::int64_t slot, std::int64_t head, bool is_key) {
   const std::vector<std::uint8_t> bytes = (is_key ? pages.keys : pages.values).read();
   const std::int64_t idx = pages.at.slot(page, head, slot);
@@ -93,7 +93,7 @@ std::vector<float> read_slot(const Pages& pages, std::int64_t page, std::int64_t
     scale = (is_key ? pages.key_slot_scales : pages.value_slot_scales).read()[static_cast<std::size_t>(idx)];
   if (pages.format == KvFormat::fp8_e4m3)
     scale = (is_key ? pages.key_scales : pages.value_scales)[static_cast<std::size_t>(head)];
-  const std::uint8_t* quantized = bytes.data() + pages.at.code_at(idx);
+  const std::uint8_t* quantized = bytes.data() + pages.at.byte_at(idx);
   std::vector<float> row;
   for (std::int64_t e = 0; e < pages.shape.head_dim; ++e) {
     if (pages.format == KvFormat::bf16)
@@ -167,7 +167,7 @@ TEST_CASE("keys, values and queries are the CPU's, in every KV format") {
           std::vector<float> key(static_cast<std::size_t>(width)), value(key.size());
           ops::read_slot(pages.heads, pages.cpu, page, position % shape.page_size, shape.num_kv_heads - 1, key.data(),
                          value.data());
-          // One step of a code where a value lies at a tie.
+          // One step of a quantized value where a value lies at a tie.
           const double step = format == KvFormat::fp8_e4m3 ? 0.13 : format == KvFormat::int8 ? 0.04 : 0x1p-7;
           CHECK(first_beyond(read_slot(pages, page, position % shape.page_size, shape.num_kv_heads - 1, true), key,
                              step, step) == "");
@@ -188,7 +188,7 @@ TEST_CASE("percentiles of keys and values are those of all sizes in order, and N
     std::vector<std::uint16_t> sides[2];
     std::vector<float> sizes[2];  // of the last head, in descending order
     for (const int side : {0, 1}) {
-      const std::vector<float> drawn =
+      const std::vector<float> sampled =
           normal_values(shape.num_positions * shape.num_kv_heads * shape.head_dim, 2, static_cast<std::uint64_t>(side));
       sides[side].resize(static_cast<std::size_t>(pages.at.slots(pages.num_pages) * pages.at.padded_dim));
       std::size_t next = 0;
@@ -197,7 +197,7 @@ TEST_CASE("percentiles of keys and values are those of all sizes in order, and N
           const std::int64_t slot =
               pages.at.slot(pages.table[static_cast<std::size_t>(t / shape.page_size)], head, t % shape.page_size);
           for (std::int64_t e = 0; e < shape.head_dim; ++e) {
-            const std::uint16_t code = bf16_of(drawn[next++]);
+            const std::uint16_t code = bf16_of(sampled[next++]);
             sides[side][static_cast<std::size_t>(slot * pages.at.padded_dim + e)] = code;
             if (head == shape.num_kv_heads - 1) sizes[side].push_back(std::fabs(float_of_bf16(code)));
           }
@@ -256,7 +256,7 @@ TEST_CASE("copied slots are the source's, slots behind them stay") {
     for (std::int64_t head = 0; head < 2; ++head) {
       for (std::int64_t slot = 0; slot < 3; ++slot) {
         const std::int64_t from = pages.at.slot(2, head, slot), to = pages.at.slot(5, head, slot);
-        std::copy_n(bytes.begin() + pages.at.code_at(from), pages.at.slot_bytes(), want.begin() + pages.at.code_at(to));
+        std::copy_n(bytes.begin() + pages.at.byte_at(from), pages.at.slot_bytes(), want.begin() + pages.at.byte_at(to));
         if (format == KvFormat::int8)
           want_scales[static_cast<std::size_t>(to)] = scales[static_cast<std::size_t>(from)];
       }

@@ -1,4 +1,4 @@
-// The plain GEMM: every format through the tensor cores' 16x16x16 tiles, operands decoded on their way into
+// The plain GEMM: every format through the tensor cores' 16x16x16 tiles, operands dequantized on their way into
 // shared memory. One block a tile of 32 rows and 64 outputs, one step 128 inputs; nothing overlaps. Programs use
 // streamed_gemm.cu instead.
 #include <string>
@@ -17,7 +17,7 @@ using quant::Element;
 constexpr int kThreads = 128;
 constexpr int kRows = 32;
 constexpr int kOutputs = static_cast<int>(kOutputTile);
-constexpr int kInputs = static_cast<int>(kInputRun);
+constexpr int kInputs = static_cast<int>(kInputChunk);
 constexpr int kTile = 16;
 constexpr int kPerThread = kRows * kOutputs / kThreads;
 constexpr int kOutputStride = kOutputs + 4;
@@ -38,17 +38,17 @@ struct IntUnit {
   using Sum = std::int32_t;
 };
 
-/// 16 codes, the first at `bytes`, as the unit's elements. Whole 16-, or for int4 8-byte loads.
-template <class Unit, Element code>
+/// 16 quantized values, the first at `bytes`, as the unit's elements. Whole 16-, or for int4 8-byte loads.
+template <class Unit, Element element>
 QRL_DEVICE void decode_16(const std::uint8_t* bytes, typename Unit::Bits* to) {
-  if constexpr (code == Element::bf16) {
+  if constexpr (element == Element::bf16) {
     const auto* from = reinterpret_cast<const Words*>(bytes);
     auto* words = reinterpret_cast<Words*>(to);
     words[0] = from[0];
     words[1] = from[1];
-  } else if constexpr (code == Element::int8) {
+  } else if constexpr (element == Element::int8) {
     *reinterpret_cast<Words*>(to) = *reinterpret_cast<const Words*>(bytes);
-  } else if constexpr (code == Element::fp8_e4m3) {
+  } else if constexpr (element == Element::fp8_e4m3) {
     const Words words = *reinterpret_cast<const Words*>(bytes);
 #pragma unroll
     for (int i = 0; i < 16; ++i) {
@@ -73,10 +73,10 @@ QRL_DEVICE void decode_16(const std::uint8_t* bytes, typename Unit::Bits* to) {
   }
 }
 
-template <Element code>
-inline constexpr int kBitsOf = code == Element::bf16   ? 16
-                               : code == Element::int4 ? 4
-                                                       : 8;
+template <Element element>
+inline constexpr int kBitsOf = element == Element::bf16   ? 16
+                               : element == Element::int4 ? 4
+                                                          : 8;
 
 /// Where the operands and the tile's sums lie in shared memory. A row's stride keeps 16-byte alignment and spreads rows
 /// over the banks.
@@ -88,8 +88,8 @@ struct Shared {
   static constexpr std::size_t kBytes = kXBytes + kWBytes + sizeof(typename Unit::Sum) * kRows * kOutputStride;
 };
 
-/// run_scaled: the weights' scales (and x's, where it has as many) change with every step.
-template <class Unit, Element x_code, Element w_code, bool run_scaled>
+/// chunk_scaled: the weights' scales (and x's, where it has as many) change with every step.
+template <class Unit, Element x_element, Element w_element, bool chunk_scaled>
 QRL_KERNEL void gemm_kernel(GemmTask task) {
   wait_for_kernel_before();
   using S = Shared<Unit>;
@@ -114,7 +114,8 @@ QRL_KERNEL void gemm_kernel(GemmTask task) {
       Bits* to = x_tile + r * S::kStride + k;
       if (first_row + r < task.num_rows) {
         const std::int64_t element = (first_row + r) * task.x.stride + step * kInputs + k;
-        decode_16<Unit, x_code>(static_cast<const std::uint8_t*>(task.x.quantized) + element * kBitsOf<x_code> / 8, to);
+        decode_16<Unit, x_element>(
+            static_cast<const std::uint8_t*>(task.x.quantized) + element * kBitsOf<x_element> / 8, to);
       } else {
         for (int i = 0; i < 16; ++i) to[i] = 0;
       }
@@ -122,8 +123,8 @@ QRL_KERNEL void gemm_kernel(GemmTask task) {
     for (int chunk = thread_idx(); chunk < kOutputs * kInputs / 16; chunk += kThreads) {
       const int n = chunk / (kInputs / 16), k = chunk % (kInputs / 16) * 16;
       const std::uint8_t* from =
-          task.w.quantized + (first_output + n) * at.row_bytes + (step * kInputs + k) * kBitsOf<w_code> / 8;
-      decode_16<Unit, w_code>(from, w_tile + n * S::kStride + k);
+          task.w.quantized + (first_output + n) * at.row_bytes + (step * kInputs + k) * kBitsOf<w_element> / 8;
+      decode_16<Unit, w_element>(from, w_tile + n * S::kStride + k);
     }
     sync_block();
     const auto* x_elements = reinterpret_cast<const typename Unit::Element*>(x_tile);
@@ -139,7 +140,7 @@ QRL_KERNEL void gemm_kernel(GemmTask task) {
         wmma::mma_sync(c[m], a, b, c[m]);
       }
     }
-    if (run_scaled || step + 1 == num_steps) {
+    if (chunk_scaled || step + 1 == num_steps) {
 #pragma unroll
       for (int m = 0; m < kRows / kTile; ++m) {
         wmma::store_matrix_sync(sums + m * kTile * kOutputStride + warp_idx() * kTile, c[m], kOutputStride,
@@ -147,25 +148,25 @@ QRL_KERNEL void gemm_kernel(GemmTask task) {
         wmma::fill_fragment(c[m], typename Unit::Sum{0});
       }
       sync_block();
-      // Padding beyond the last run has codes of zero; a whole-row scale counts once.
-      const std::int64_t run = run_scaled ? step : 0;
-      const bool x_has_runs = task.x.scales != nullptr && task.x.scale_run == kInputs;
-      const std::int64_t x_scale_stride = task.x.scales == nullptr ? 0 : x_has_runs ? at.num_scales : 1;
+      // Padding beyond the last chunk is zero; a whole-row scale counts once.
+      const std::int64_t chunk = chunk_scaled ? step : 0;
+      const bool x_has_chunks = task.x.scales != nullptr && task.x.scale_group == kInputs;
+      const std::int64_t x_scale_stride = task.x.scales == nullptr ? 0 : x_has_chunks ? at.num_scales : 1;
 #pragma unroll
       for (int j = 0; j < kPerThread; ++j) {
         const int idx = thread_idx() + j * kThreads, r = idx / kOutputs, n = idx % kOutputs;
         if (first_row + r >= task.num_rows) continue;
         float scale = 1;
-        if (task.w.scales != nullptr) scale = task.w.scales[run * at.rows + first_output + n];
-        if (task.x.scales != nullptr && (x_has_runs || !run_scaled))
-          scale = task.x.scales[(first_row + r) * x_scale_stride + (x_has_runs ? run : 0)] * scale;
+        if (task.w.scales != nullptr) scale = task.w.scales[chunk * at.rows + first_output + n];
+        if (task.x.scales != nullptr && (x_has_chunks || !chunk_scaled))
+          scale = task.x.scales[(first_row + r) * x_scale_stride + (x_has_chunks ? chunk : 0)] * scale;
         totals[j] = fmaf(static_cast<float>(sums[r * kOutputStride + n]), scale, totals[j]);
       }
     }
     sync_block();
   }
 
-  const bool token_scale_last = run_scaled && task.x.scales != nullptr && task.x.scale_run != kInputs;
+  const bool token_scale_last = chunk_scaled && task.x.scales != nullptr && task.x.scale_group != kInputs;
 #pragma unroll
   for (int j = 0; j < kPerThread; ++j) {
     const int idx = thread_idx() + j * kThreads, r = idx / kOutputs, n = idx % kOutputs;
@@ -177,10 +178,10 @@ QRL_KERNEL void gemm_kernel(GemmTask task) {
   }
 }
 
-template <class Unit, Element x_code, Element w_code, bool run_scaled>
+template <class Unit, Element x_element, Element w_element, bool chunk_scaled>
 void run(const GemmTask& task, const Stream& stream) {
   const Grid grid{task.w.at.rows / kOutputs, ceil_div(task.num_rows, kRows)};
-  launch(gemm_kernel<Unit, x_code, w_code, run_scaled>, grid, kThreads, Shared<Unit>::kBytes, stream, task);
+  launch(gemm_kernel<Unit, x_element, w_element, chunk_scaled>, grid, kThreads, Shared<Unit>::kBytes, stream, task);
 }
 
 }  // namespace
@@ -206,7 +207,7 @@ void plain_gemm(const GemmTask& task, const Stream& stream) {
     case Format::int4_fp8:
       return run<WideUnit, Element::fp8_e4m3, Element::int4, true>(task, stream);
   }
-  base::fail_internal("matrix product", "a format that the device has", std::string(name(task.w.format)));
+  base::fail_internal("plain GEMM", "a format that the device has", std::string(name(task.w.format)));
 }
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

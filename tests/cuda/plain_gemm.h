@@ -1,4 +1,4 @@
-// Owns the contract of the reference GEMM, which tests compare the product's GEMM kernels with.
+// Owns the contract of the reference GEMM, which tests compare the program's GEMM kernels with.
 #pragma once
 
 #include "cuda/runtime/kernels.h"

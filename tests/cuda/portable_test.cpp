@@ -35,8 +35,8 @@ TEST_CASE("e4m3 and bf16 are the codecs' at every bf16 number, between them, and
   }
 }
 
-TEST_CASE("fp16 is what its bits say: every code, and what lies between two, at and beside the tie") {
-  const auto said = [](int code) {  // of a size, codes 0 … 0x7bff
+TEST_CASE("fp16 is what its bits say: every number, and what lies between two, at and beside the tie") {
+  const auto said = [](int code) {  // of a size, bits 0 … 0x7bff
     const int exponent = code >> 10, fraction = code & 0x3ff;
     return exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25);
   };
@@ -96,7 +96,7 @@ TEST_CASE("key and value slots do not overlap and stay aligned") {
   }
   // Beyond 2³¹ bytes.
   const KvLayout large = kv_layout(quant::KvFormat::bf16, 8, 16, 128);
-  CHECK(large.code_at(large.slot(1'000'000, 7, 15)) == ((std::int64_t{8'000'007} * 16) + 15) * 256);
+  CHECK(large.byte_at(large.slot(1'000'000, 7, 15)) == ((std::int64_t{8'000'007} * 16) + 15) * 256);
 }
 
 TEST_CASE("a tick's arrays follow each other, aligned, and only the last ones move with the numbers of pages") {
@@ -105,9 +105,10 @@ TEST_CASE("a tick's arrays follow each other, aligned, and only the last ones mo
     const std::int64_t bytes[] = {6 * 8, 8,      12,    rows * 4, rows * 4, rows * 4, rows * 4,
                                   6 * 4, 7 * 20, 9 * 4, 3 * 4,    5 * 4,    2 * 12};
     const auto offsets = [](const TickLayout& of) {
-      return std::vector<std::int64_t>{of.uniforms,    of.draw_settings, of.attention_counts, of.tokens,   of.positions,
-                                       of.first_pages, of.partials,      of.sample_rows,      of.tiles,    of.tile_rows,
-                                       of.split_rows,  of.page_ids,      of.copies,           of.num_bytes};
+      return std::vector<std::int64_t>{of.uniforms,  of.sample_settings, of.attention_counts, of.tokens,
+                                       of.positions, of.first_pages,     of.partials,         of.sample_rows,
+                                       of.tiles,     of.tile_rows,       of.split_rows,       of.page_ids,
+                                       of.copies,    of.num_bytes};
     };
     const std::vector<std::int64_t> places = offsets(at), later = offsets(more);
     for (std::size_t i = 0; i + 1 < places.size(); ++i) {

@@ -28,7 +28,7 @@ std::vector<float> odd_rows(std::int64_t width) {
   return x;
 }
 
-std::vector<float> decoded_on_cpu(const ops::Activations& rows) {
+std::vector<float> dequantized_on_cpu(const ops::Activations& rows) {
   std::vector<float> values(static_cast<std::size_t>(kRows * rows.width));
   for (std::int64_t row = 0; row < kRows; ++row) ops::dequantize_row(rows, row, values.data() + row * rows.width);
   return values;
@@ -36,7 +36,7 @@ std::vector<float> decoded_on_cpu(const ops::Activations& rows) {
 
 }  // namespace
 
-TEST_CASE("encode gives the CPU's codes and scales, in every format, for odd rows too") {
+TEST_CASE("quantized rows have the CPU's values and scales, in every format, for odd rows too") {
   if (!find_device()) return;
   const target::Stream stream;
   for (const quant::Format format : kFormats) {
@@ -47,11 +47,11 @@ TEST_CASE("encode gives the CPU's codes and scales, in every format, for odd row
       ops::quantize(alone, x.data(), {0, kRows}, want);
       const OnDevice<float> there(x);
       in_both_orders([&] {
-        const Encoded got(format, kRows, width);
-        target::encode({there.data(), got.rows}, kRows, stream);
+        const QuantizedOnDevice got(format, kRows, width);
+        target::quantize_rows({there.data(), got.rows}, kRows, stream);
         stream.wait();
         INFO(quant::name(format) << ", width " << width);
-        CHECK(first_beyond(got.decoded(), decoded_on_cpu(want), 0, 0) == "");
+        CHECK(first_beyond(got.dequantized(), dequantized_on_cpu(want), 0, 0) == "");
       });
     }
   }
@@ -69,11 +69,11 @@ TEST_CASE("blocks that take a row are wide from 4,096 numbers on, whatever the n
     const std::vector<float> x = normal_values(kMany * width, 2, 1);
     const auto normed = [&](std::int64_t first, std::int64_t count) {
       const OnDevice<float> there(std::vector<float>(x.begin() + first * width, x.begin() + (first + count) * width));
-      const Encoded rows(quant::Format::fp8_channel, count, width);
+      const QuantizedOnDevice rows(quant::Format::fp8_channel, count, width);
       target::norm_quantize({there.data(), {nullptr, 0, false}, nullptr, gain.data(), nullptr, 1e-6F, rows.rows}, count,
                             stream);
       stream.wait();
-      return rows.decoded();
+      return rows.dequantized();
     };
     const std::vector<float> all = normed(0, kMany);
     for (std::int64_t row = 0; row < kMany; ++row)
@@ -81,7 +81,7 @@ TEST_CASE("blocks that take a row are wide from 4,096 numbers on, whatever the n
   }
 }
 
-TEST_CASE("norm adds, norms and encodes, with row_ids it chooses rows and leaves x alone") {
+TEST_CASE("norm adds, norms and quantizes, with row_ids it chooses rows and leaves x alone") {
   if (!find_device()) return;
   const target::Stream stream;
   for (const std::int64_t width : kWidths) {
@@ -94,32 +94,31 @@ TEST_CASE("norm adds, norms and encodes, with row_ids it chooses rows and leaves
     std::vector<float> sums = x;
     for (std::int64_t row = 0; row < kRows; ++row) {
       for (std::int64_t i = 0; i < width; ++i) {
-        const float product = float_of_bf16(added[static_cast<std::size_t>(row * added_stride + i)]);
-        sums[static_cast<std::size_t>(row * width + i)] +=
-            has_bias ? product + bias[static_cast<std::size_t>(i)] : product;
+        const float value = float_of_bf16(added[static_cast<std::size_t>(row * added_stride + i)]);
+        sums[static_cast<std::size_t>(row * width + i)] += has_bias ? value + bias[static_cast<std::size_t>(i)] : value;
       }
     }
     ops::Activations want(quant::Format::f32, kRows, width);
     base::Team alone = base::Team::solo();
     ops::rms_norm(alone, sums.data(), gain.data(), 1e-6F, {0, kRows}, want);
-    const std::vector<float> normed = decoded_on_cpu(want);
+    const std::vector<float> normed = dequantized_on_cpu(want);
     const OnDevice<std::uint16_t> added_there(added);
     const OnDevice<float> gain_there(gain), bias_there(bias);
     const float* added_bias = has_bias ? bias_there.data() : nullptr;
     in_both_orders([&] {
       INFO("width " << width);
       const OnDevice<float> x_there(x);
-      const Encoded all(quant::Format::bf16, kRows, width);
+      const QuantizedOnDevice all(quant::Format::bf16, kRows, width);
       target::norm_quantize({x_there.data(), target::GemmRows{added_there.data(), added_stride, false}, added_bias,
                              gain_there.data(), nullptr, 1e-6F, all.rows},
                             kRows, stream);
       stream.wait();
       CHECK(first_beyond(x_there.read(), sums, 0, 0) == "");
-      CHECK(first_beyond(all.decoded(), normed, 0, 0x1p-8) == "");
+      CHECK(first_beyond(all.dequantized(), normed, 0, 0x1p-8) == "");
 
       const OnDevice<float> again(x);
       const OnDevice<std::int32_t> ids(std::vector<std::int32_t>{4, 2});
-      const Encoded some(quant::Format::bf16, 2, width);
+      const QuantizedOnDevice some(quant::Format::bf16, 2, width);
       target::norm_quantize({again.data(), target::GemmRows{added_there.data(), added_stride, false}, added_bias,
                              gain_there.data(), ids.data(), 1e-6F, some.rows},
                             2, stream);
@@ -127,7 +126,7 @@ TEST_CASE("norm adds, norms and encodes, with row_ids it chooses rows and leaves
       CHECK(first_beyond(again.read(), x, 0, 0) == "");
       std::vector<float> chosen(normed.begin() + 4 * width, normed.begin() + 5 * width);
       chosen.insert(chosen.end(), normed.begin() + 2 * width, normed.begin() + 3 * width);
-      CHECK(first_beyond(some.decoded(), chosen, 0, 0x1p-8) == "");
+      CHECK(first_beyond(some.dequantized(), chosen, 0, 0x1p-8) == "");
     });
   }
 }
@@ -149,26 +148,26 @@ TEST_CASE("swiglu takes gate and up from one row") {
     ops::swiglu(alone, packed.data(), {0, kRows}, want);
     const OnDevice<std::uint16_t> there(gate_up);
     in_both_orders([&] {
-      const Encoded got(quant::Format::bf16, kRows, width);
+      const QuantizedOnDevice got(quant::Format::bf16, kRows, width);
       target::swiglu_quantize({{there.data(), stride, false}, got.rows}, kRows, stream);
       stream.wait();
-      CHECK(first_beyond(got.decoded(), decoded_on_cpu(want), 1e-30, 0x1p-8) == "");
+      CHECK(first_beyond(got.dequantized(), dequantized_on_cpu(want), 1e-30, 0x1p-8) == "");
     });
   }
 }
 
-TEST_CASE("embedding rows are the tokens', or those that were drawn") {
+TEST_CASE("embedding rows are the tokens', or those that were sampled") {
   if (!find_device()) return;
   const target::Stream stream;
   std::vector<std::uint16_t> table;
   for (const float value : normal_values(11 * 1300, 1, 7)) table.push_back(bf16_of(value));
   const OnDevice<std::uint16_t> table_there(table);
-  const OnDevice<std::int32_t> tokens({10, 0, 3, 3, -1, -3, -2}), drawn({7, -1, 9});
+  const OnDevice<std::int32_t> tokens({10, 0, 3, 3, -1, -3, -2}), sampled({7, -1, 9});
   const OnDevice<float> x(7 * 1300);
-  target::embed({table_there.data(), tokens.data(), drawn.data(), 1300, x.data()}, 7, stream);
+  target::embed({table_there.data(), tokens.data(), sampled.data(), 1300, x.data()}, 7, stream);
   stream.wait();
   std::vector<float> want;
-  for (const std::int32_t token : {10, 0, 3, 3, 7, 9, 0}) {  // 0 for the one that could not be drawn
+  for (const std::int32_t token : {10, 0, 3, 3, 7, 9, 0}) {  // 0 for the one that could not be sampled
     for (std::int32_t i = 0; i < 1300; ++i)
       want.push_back(float_of_bf16(table[static_cast<std::size_t>(token * 1300 + i)]));
   }

@@ -11,7 +11,7 @@ using namespace qrl::cuda::test;
 
 }  // namespace
 
-TEST_CASE("a graph does what was recorded again, on memory as it then is, and nothing while it is recorded") {
+TEST_CASE("a graph repeats what was recorded, on memory as it then is, and nothing while it is recorded") {
   if (!find_device()) return;
   constexpr std::int64_t kWidth = 3;
   const OnDevice<std::uint16_t> table({0x3f80, 0x4000, 0x4040, 0x4080, 0x40a0, 0x40c0});  // 1, 2, 3 and 4, 5, 6
@@ -55,7 +55,7 @@ TEST_CASE("a GPU for which this program has no kernels is known") {
   CHECK_FALSE(target::has_kernels_for(7));
 }
 
-TEST_CASE("a GPU newer than 9.0 streams its products or takes cuBLASLt's: CUTLASS's code is for 9.0 alone") {
+TEST_CASE("a GPU newer than 9.0 streams its GEMMs or takes cuBLASLt's: CUTLASS's code is for 9.0 alone") {
   using qrl::quant::Format;
   const auto kernels_on = [](int major, int minor) {
     target::DeviceFacts device;

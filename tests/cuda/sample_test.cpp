@@ -1,4 +1,4 @@
-// Draws against ops/sample.h on the same logits and uniform numbers.
+// Sampling against ops/sample.h on the same logits and uniform numbers.
 #include "ops/sample.h"
 
 #include <algorithm>
@@ -12,38 +12,38 @@ using namespace qrl;
 using namespace qrl::cuda;
 using namespace qrl::cuda::test;
 
-struct Drawn {
+struct Sampled {
   std::vector<std::int32_t> tokens;
   std::vector<float> logprobs;
   std::vector<float> scored, entropies;  // of those tokens; not of greedy ones, nor of a row without
 };
 
-/// What score_tokens makes of drawn tokens in the place of draw_tokens.
-void score(Drawn& drawn, const target::SummarizedRows& rows, const float* weighted, const target::Stream& stream) {
-  std::vector<std::int32_t> targets = drawn.tokens;
+/// The scores that score_tokens gives sampled tokens.
+void score(Sampled& sampled, const target::SummarizedRows& rows, const float* weighted, const target::Stream& stream) {
+  std::vector<std::int32_t> targets = sampled.tokens;
   for (std::int32_t& token : targets) token = std::max(token, 0);
   const OnDevice<std::int32_t> targets_there(targets);
   const OnDevice<float> scored(targets.size()), entropies(targets.size());
   target::score_tokens({rows, weighted, targets_there.data(), scored.data(), entropies.data()},
                        static_cast<std::int64_t>(targets.size()), stream);
   stream.wait();
-  drawn.scored = scored.read();
-  drawn.entropies = entropies.read();
+  sampled.scored = scored.read();
+  sampled.entropies = entropies.read();
 }
 
-/// Draws from rows of logits; `tile` tokens are taken in at a time.
-Drawn draw_there(const std::vector<float>& logits, std::int64_t vocab_size, const std::vector<double>& uniforms,
-                 float temperature, std::int64_t tile) {
+/// Samples from rows of logits, which are given `tile` tokens at a time.
+Sampled sample_there(const std::vector<float>& logits, std::int64_t vocab_size, const std::vector<double>& uniforms,
+                     float temperature, std::int64_t tile) {
   const target::Stream stream;
   const auto num_rows = static_cast<std::int64_t>(uniforms.size());
   const std::int64_t num_blocks = ceil_div(vocab_size, target::kSampleBlock);
   const OnDevice<float> there(logits), maxima(static_cast<std::size_t>(num_rows * num_blocks)),
       sums(static_cast<std::size_t>(num_rows * num_blocks)), weighted(static_cast<std::size_t>(num_rows * num_blocks)),
-      parts(static_cast<std::size_t>(num_rows * num_blocks * target::kDrawParts)), logprobs(uniforms.size());
+      parts(static_cast<std::size_t>(num_rows * num_blocks * target::kSampleParts)), logprobs(uniforms.size());
   const OnDevice<double> uniforms_there(uniforms);
   const OnDevice<std::int32_t> tokens(uniforms.size());
   const bool greedy = temperature == 0;
-  const OnDevice<target::DrawSettings> settings({{greedy ? 1.0F : 1.0F / temperature, greedy ? 1 : 0}});
+  const OnDevice<target::SampleSettings> settings({{greedy ? 1.0F : 1.0F / temperature, greedy ? 1 : 0}});
   for (std::int64_t begin = 0; begin < vocab_size; begin += tile) {
     target::summarize_logits({there.data() + begin, vocab_size, begin, std::min(tile, vocab_size - begin),
                               settings.data(), num_blocks, maxima.data(), sums.data(), parts.data(), weighted.data()},
@@ -51,11 +51,11 @@ Drawn draw_there(const std::vector<float>& logits, std::int64_t vocab_size, cons
   }
   const target::SummarizedRows rows{maxima.data(), sums.data(), parts.data(), num_blocks, vocab_size, settings.data(),
                                     there.data(),  vocab_size,  nullptr,      nullptr,    0};
-  target::draw_tokens({rows, uniforms_there.data(), tokens.data(), logprobs.data()}, num_rows, stream);
+  target::sample_tokens({rows, uniforms_there.data(), tokens.data(), logprobs.data()}, num_rows, stream);
   stream.wait();
-  Drawn drawn{tokens.read(), logprobs.read(), {}, {}};
-  if (!greedy) score(drawn, rows, weighted.data(), stream);
-  return drawn;
+  Sampled sampled{tokens.read(), logprobs.read(), {}, {}};
+  if (!greedy) score(sampled, rows, weighted.data(), stream);
+  return sampled;
 }
 
 }  // namespace
@@ -71,15 +71,16 @@ TEST_CASE("tokens and log-probs are the CPU's, in tiles, at several temperatures
     const std::vector<float> logits = normal_values(kRows * vocab_size, 3, static_cast<std::uint64_t>(vocab_size));
     for (const float temperature : {0.0F, 0.6F, 1.0F, 2.5F}) {
       in_both_orders([&] {
-        const Drawn drawn = draw_there(logits, vocab_size, uniforms, temperature, 512);
+        const Sampled sampled = sample_there(logits, vocab_size, uniforms, temperature, 512);
         for (std::size_t row = 0; row < uniforms.size(); ++row) {
           const float* of_row = logits.data() + static_cast<std::int64_t>(row) * vocab_size;
           const ops::SampleParams params{temperature, 1, -1};
           const ops::SampledToken want = ops::sample(of_row, vocab_size, params, uniforms[row]);
           ++num_sampled;
           // Another exp may move a boundary of the CDF beyond a uniform number that lies at it.
-          if (drawn.tokens[row] != want.token) ++num_different;
-          else CHECK(std::fabs(drawn.logprobs[row] - want.logprob) <= 2e-6F * std::max(1.0F, std::fabs(want.logprob)));
+          if (sampled.tokens[row] != want.token) ++num_different;
+          else
+            CHECK(std::fabs(sampled.logprobs[row] - want.logprob) <= 2e-6F * std::max(1.0F, std::fabs(want.logprob)));
         }
       });
     }
@@ -88,7 +89,7 @@ TEST_CASE("tokens and log-probs are the CPU's, in tiles, at several temperatures
   CHECK(num_different * 500 <= num_sampled);
 }
 
-TEST_CASE("excluded tokens are never drawn, broken rows are told") {
+TEST_CASE("excluded tokens are never sampled, broken rows are marked") {
   if (!find_device()) return;
   constexpr float kNone = -std::numeric_limits<float>::infinity();
   constexpr std::int64_t kVocab = 600;
@@ -101,18 +102,19 @@ TEST_CASE("excluded tokens are never drawn, broken rows are told") {
   at(1, 6) = 0;
   at(2, 7) = std::numeric_limits<float>::infinity();  // row 3: nothing at all
   for (const float temperature : {0.0F, 1.0F}) {
-    const Drawn drawn = draw_there(logits, kVocab, {0.9, 0.5, 0.5, 0.5}, temperature, 256);
-    CHECK(drawn.tokens == std::vector<std::int32_t>{300, -1, -1, -1});
-    CHECK(drawn.logprobs[0] == 0);
+    const Sampled sampled = sample_there(logits, kVocab, {0.9, 0.5, 0.5, 0.5}, temperature, 256);
+    CHECK(sampled.tokens == std::vector<std::int32_t>{300, -1, -1, -1});
+    CHECK(sampled.logprobs[0] == 0);
     if (temperature == 0) continue;
-    CHECK(drawn.scored[0] == 0);
-    CHECK(drawn.entropies[0] == 0);
+    CHECK(sampled.scored[0] == 0);
+    CHECK(sampled.entropies[0] == 0);
     for (std::size_t row = 1; row < 4; ++row)
-      CHECK((std::isnan(drawn.scored[row]) && std::isnan(drawn.entropies[row])));
+      CHECK((std::isnan(sampled.scored[row]) && std::isnan(sampled.entropies[row])));
   }
 }
 
-TEST_CASE("a token's score is the log-prob it was drawn with, bit for bit, and the entropy that of the distribution") {
+TEST_CASE(
+    "a token's score is the log-prob it was sampled with, bit for bit, and the entropy that of the distribution") {
   if (!find_device()) return;
   std::vector<double> uniforms;
   for (int i = 0; i < 20; ++i) uniforms.push_back((i + 0.5) / 20);
@@ -121,8 +123,8 @@ TEST_CASE("a token's score is the log-prob it was drawn with, bit for bit, and t
     logits[1] = -std::numeric_limits<float>::infinity();
     for (const float temperature : {0.6F, 1.0F, 2.5F}) {
       in_both_orders([&] {
-        const Drawn drawn = draw_there(logits, vocab_size, uniforms, temperature, 512);
-        CHECK(drawn.scored == drawn.logprobs);
+        const Sampled sampled = sample_there(logits, vocab_size, uniforms, temperature, 512);
+        CHECK(sampled.scored == sampled.logprobs);
         for (std::size_t row = 0; row < uniforms.size(); ++row) {
           const float* of_row = logits.data() + static_cast<std::int64_t>(row) * vocab_size;
           double total = 0, weighted = 0;
@@ -132,7 +134,7 @@ TEST_CASE("a token's score is the log-prob it was drawn with, bit for bit, and t
             if (std::exp(z) > 0) weighted += std::exp(z) * z;
           }
           const double want = std::log(total) - weighted / total;
-          CHECK(std::fabs(static_cast<double>(drawn.entropies[row]) - want) <= 1e-5 * std::max(1.0, want));
+          CHECK(std::fabs(static_cast<double>(sampled.entropies[row]) - want) <= 1e-5 * std::max(1.0, want));
         }
       });
     }
@@ -146,20 +148,20 @@ TEST_CASE("of a vocabulary of more blocks than threads the block is found that t
   const std::vector<double> uniforms = {0.0, 0x1.fffffffffffffp-1, 0.25, 0.5, 0.75, 0.999};
   for (const float temperature : {0.0F, 1.0F}) {
     in_both_orders([&] {
-      const Drawn drawn = draw_there(logits, kVocab, uniforms, temperature, 100 * target::kSampleBlock);
+      const Sampled sampled = sample_there(logits, kVocab, uniforms, temperature, 100 * target::kSampleBlock);
       int num_same = 0;
       for (std::size_t row = 0; row < uniforms.size(); ++row) {
         const float* of_row = logits.data() + static_cast<std::int64_t>(row) * kVocab;
         const ops::SampledToken want = ops::sample(of_row, kVocab, {temperature, 1, -1}, uniforms[row]);
-        CHECK(std::abs(drawn.tokens[row] / target::kSampleBlock - want.token / target::kSampleBlock) <= 1);
-        num_same += drawn.tokens[row] == want.token;
+        CHECK(std::abs(sampled.tokens[row] / target::kSampleBlock - want.token / target::kSampleBlock) <= 1);
+        num_same += sampled.tokens[row] == want.token;
       }
       CHECK(num_same >= 5);  // another exp may move a boundary
     });
   }
 }
 
-TEST_CASE("each likely token is drawn by its share of the uniform numbers, wherever in its block it lies") {
+TEST_CASE("each likely token is sampled by its share of the uniform numbers, wherever in its block it lies") {
   if (!find_device()) return;
   constexpr float kNone = -std::numeric_limits<float>::infinity();
   constexpr std::int64_t kVocab = 700;
@@ -183,10 +185,10 @@ TEST_CASE("each likely token is drawn by its share of the uniform numbers, where
     }
     before += share;
   }
-  in_both_orders([&] { CHECK(draw_there(logits, kVocab, uniforms, 1, 512).tokens == want); });
+  in_both_orders([&] { CHECK(sample_there(logits, kVocab, uniforms, 1, 512).tokens == want); });
 }
 
-TEST_CASE("logits that are made again give the same tokens") {
+TEST_CASE("recomputed logits give the same tokens") {
   if (!find_device()) return;
   const target::Stream stream;
   constexpr std::int64_t kVocab = 1000, kWidth = 128, kRows = 8;
@@ -208,26 +210,26 @@ TEST_CASE("logits that are made again give the same tokens") {
   const std::int64_t num_blocks = ceil_div(kVocab, target::kSampleBlock);
   const OnDevice<float> there(logits), maxima(static_cast<std::size_t>(kRows * num_blocks)),
       sums(static_cast<std::size_t>(kRows * num_blocks)), weighted(static_cast<std::size_t>(kRows * num_blocks)),
-      parts(static_cast<std::size_t>(kRows * num_blocks * target::kDrawParts)), logprobs(kRows);
+      parts(static_cast<std::size_t>(kRows * num_blocks * target::kSampleParts)), logprobs(kRows);
   const OnDevice<std::uint16_t> rows_there(rows), weights_there(weights);
   const OnDevice<double> uniforms_there(uniforms);
   const OnDevice<std::int32_t> tokens(kRows);
   for (const float temperature : {0.0F, 1.0F}) {
     const bool greedy = temperature == 0;
-    const OnDevice<target::DrawSettings> settings({{1, greedy ? 1 : 0}});
+    const OnDevice<target::SampleSettings> settings({{1, greedy ? 1 : 0}});
     target::summarize_logits({there.data(), kVocab, 0, kVocab, settings.data(), num_blocks, maxima.data(), sums.data(),
                               parts.data(), weighted.data()},
                              kRows, stream);
     const target::SummarizedRows summarized{
         maxima.data(), sums.data(), parts.data(),      num_blocks,           kVocab, settings.data(),
         nullptr,       0,           rows_there.data(), weights_there.data(), kWidth};
-    target::draw_tokens({summarized, uniforms_there.data(), tokens.data(), logprobs.data()}, kRows, stream);
+    target::sample_tokens({summarized, uniforms_there.data(), tokens.data(), logprobs.data()}, kRows, stream);
     stream.wait();
-    const Drawn want = draw_there(logits, kVocab, uniforms, temperature, kVocab);
+    const Sampled want = sample_there(logits, kVocab, uniforms, temperature, kVocab);
     if (!greedy) {
-      Drawn drawn{tokens.read(), logprobs.read(), {}, {}};
-      score(drawn, summarized, weighted.data(), stream);
-      CHECK(drawn.scored == drawn.logprobs);
+      Sampled sampled{tokens.read(), logprobs.read(), {}, {}};
+      score(sampled, summarized, weighted.data(), stream);
+      CHECK(sampled.scored == sampled.logprobs);
     }
     CHECK(tokens.read() == want.tokens);
     CHECK(first_beyond(logprobs.read(), want.logprobs, 1e-5, 0) == "");

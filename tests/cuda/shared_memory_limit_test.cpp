@@ -44,7 +44,7 @@ TEST_CASE("a limit of shared memory that could not be raised is raised by the ne
 TEST_CASE("threads that launch one kernel find its limit of shared memory raised, each only upwards") {
   SharedMemoryLimits limits;
   const int kernel = 0;
-  std::size_t in_force = 0;  // what the driver was told last; written under the limits' lock
+  std::size_t in_force = 0;  // the limit that the driver was given last; written under the limits' lock
   std::vector<std::size_t> raised;
   std::vector<std::thread> threads;
   for (std::size_t first = 0; first < 4; ++first) {

@@ -50,7 +50,7 @@ TEST_CASE("whole ticks are measured: their bytes, operations and some time, in b
       CHECK((tick.tick_s > 0) == (i < 3));
       CHECK((tick.host_s > 0) == (i < 3));
       CHECK(tick.host_s <= tick.tick_s);
-      // qkv, o, gate_up and down of 2 layers; lm_head; 2 heads of 16.
+      // The matrices of 2 layers; lm_head; 2 heads of 16.
       CHECK(tick.layer_operations == 2 * batch * 2 * (64 * 32 + 32 * 32 + 96 * 32 + 32 * 48));
       CHECK(tick.other_operations == 2 * batch * 67 * 32 + 4 * batch * static_cast<double>(tick.context) * 2 * 32);
       const std::int64_t position = format == Format::int8 ? 16 + 4 : format == Format::fp8_tensor ? 16 : 32;

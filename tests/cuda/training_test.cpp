@@ -176,28 +176,28 @@ AddedNormOutputs run_add_norm(const TrainingKernels& kernels, const NormShape& s
   return {sum.values(), out.values(), d_x.values(), d_branch.values(), d_gain.read(), d_bias.read()};
 }
 
-struct QkvShape {
+struct HeadsShape {
   std::int64_t num_rows, num_heads, num_kv_heads, head_dim;
   bool has_bias, has_norms;
   std::int64_t columns() const { return (num_heads + 2 * num_kv_heads) * head_dim; }
 };
 /// Odd halves, halves that no eight divides though it divides rows, halves that are no power of two of eight, more
 /// heads than a block has threads for, more rows than one block takes, head widths at both ends.
-constexpr QkvShape kShapes[] = {{1, 4, 2, 128, true, false}, {70, 3, 1, 16, true, true},  {33, 2, 2, 10, true, true},
-                                {5, 6, 2, 80, false, true},  {40, 33, 3, 64, true, true}, {3, 1, 1, 2, false, false},
-                                {2, 2, 1, 512, false, true}, {2, 2, 1, 258, true, true},  {64, 12, 2, 128, true, false},
-                                {5, 2, 1, 24, true, true}};
+constexpr HeadsShape kShapes[] = {
+    {1, 4, 2, 128, true, false},   {70, 3, 1, 16, true, true}, {33, 2, 2, 10, true, true},  {5, 6, 2, 80, false, true},
+    {40, 33, 3, 64, true, true},   {3, 1, 1, 2, false, false}, {2, 2, 1, 512, false, true}, {2, 2, 1, 258, true, true},
+    {64, 12, 2, 128, true, false}, {5, 2, 1, 24, true, true}};
 
 /// All that goes into the transform and comes out of it, in fp64.
-struct Qkv {
+struct HeadsInF64 {
   std::vector<double> q, k, v, d_qkv, d_bias, d_q_gain, d_k_gain;
 };
-struct QkvInputs {
-  std::vector<float> qkv, d_q, d_k, d_v, bias, q_gain, k_gain, angles;
+struct HeadsInputs {
+  std::vector<float> heads, d_q, d_k, d_v, bias, q_gain, k_gain, angles;
 };
-Qkv qkv_in_f64(const QkvShape& shape, const QkvInputs& in, double eps) {
+HeadsInF64 heads_in_f64(const HeadsShape& shape, const HeadsInputs& in, double eps) {
   const std::int64_t width = shape.head_dim, half = width / 2;
-  Qkv want;
+  HeadsInF64 want;
   want.d_bias.resize(static_cast<std::size_t>(shape.columns()));
   want.d_q_gain.resize(static_cast<std::size_t>(width));
   want.d_k_gain = want.d_q_gain;
@@ -213,7 +213,7 @@ Qkv qkv_in_f64(const QkvShape& shape, const QkvInputs& in, double eps) {
       double squares = 0;
       for (std::int64_t i = 0; i < width; ++i) {
         const auto column = static_cast<std::size_t>(head * width + i);
-        x.push_back(in.qkv[static_cast<std::size_t>(row * shape.columns()) + column] +
+        x.push_back(in.heads[static_cast<std::size_t>(row * shape.columns()) + column] +
                     (shape.has_bias ? in.bias[column] : 0.0));
         squares += x.back() * x.back();
         d.push_back(d_out[static_cast<std::size_t>((row * heads + of_part) * width + i)]);
@@ -249,10 +249,10 @@ Qkv qkv_in_f64(const QkvShape& shape, const QkvInputs& in, double eps) {
   return want;
 }
 
-QkvInputs inputs_of(const QkvShape& shape) {
+HeadsInputs inputs_of(const HeadsShape& shape) {
   const std::int64_t rows = shape.num_rows, width = shape.head_dim;
-  QkvInputs in;
-  in.qkv = normal_values(rows * shape.columns(), 1.5F, 1);
+  HeadsInputs in;
+  in.heads = normal_values(rows * shape.columns(), 1.5F, 1);
   in.d_q = normal_values(rows * shape.num_heads * width, 1, 2);
   in.d_k = normal_values(rows * shape.num_kv_heads * width, 1, 3);
   in.d_v = normal_values(rows * shape.num_kv_heads * width, 1, 4);
@@ -264,20 +264,21 @@ QkvInputs inputs_of(const QkvShape& shape) {
 }
 
 /// What the kernels make of it.
-struct QkvOutputs {
+struct HeadsOutputs {
   std::vector<float> q, k, v, d_qkv, d_bias, d_q_gain, d_k_gain;
 };
-QkvOutputs run_qkv(const TrainingKernels& kernels, const QkvShape& shape, const QkvInputs& in, const Layout& layout) {
+HeadsOutputs run_heads(const TrainingKernels& kernels, const HeadsShape& shape, const HeadsInputs& in,
+                       const Layout& layout) {
   const std::int64_t rows = shape.num_rows, queries = shape.num_heads * shape.head_dim,
                      keys = shape.num_kv_heads * shape.head_dim;
   const OnDevice<float> bias(in.bias), q_gain(in.q_gain), k_gain(in.k_gain), angles(in.angles);
-  QkvTransform transform{rows, shape.num_heads, shape.num_kv_heads, shape.head_dim};
+  HeadTransform transform{rows, shape.num_heads, shape.num_kv_heads, shape.head_dim};
   transform.bias = shape.has_bias ? bias.data() : nullptr;
   transform.q_gain = shape.has_norms ? q_gain.data() : nullptr;
   transform.k_gain = shape.has_norms ? k_gain.data() : nullptr;
   transform.norm_eps = 1e-6F;
   transform.angles = angles.data();
-  const Rows qkv(rows, shape.columns(), layout.gap, layout.in_f32, in.qkv);
+  const Rows heads(rows, shape.columns(), layout.gap, layout.in_f32, in.heads);
   const Rows d_q(rows, queries, 0, layout.out_f32, in.d_q), d_k(rows, keys, layout.gap, layout.out_f32, in.d_k),
       d_v(rows, keys, 0, layout.out_f32, in.d_v);
   const Rows q(rows, queries, 0, layout.out_f32), k(rows, keys, layout.gap, layout.out_f32),
@@ -286,12 +287,13 @@ QkvOutputs run_qkv(const TrainingKernels& kernels, const QkvShape& shape, const 
   const auto ones = [](std::int64_t count) { return std::vector<float>(static_cast<std::size_t>(count), 1.0F); };
   const OnDevice<float> d_bias(ones(shape.columns())), d_q_gain(ones(shape.head_dim)), d_k_gain(ones(shape.head_dim));
   const OnDevice<float> scratch(
-      std::vector<float>(static_cast<std::size_t>(kernels.qkv_scratch_floats(transform)), NAN));
+      std::vector<float>(static_cast<std::size_t>(kernels.heads_scratch_floats(transform)), NAN));
   const target::Stream stream;
-  kernels.qkv({transform, qkv.read(), q.written(), k.written(), v.written()}, {stream.handle()});
-  kernels.qkv_gradient({transform, shape.has_norms ? qkv.read() : ReadRows{}, d_q.read(), d_k.read(), d_v.read(),
-                        d_qkv.written(), d_bias.data(), d_q_gain.data(), d_k_gain.data(), scratch.data()},
-                       {stream.handle()});
+  kernels.transform_heads({transform, heads.read(), q.written(), k.written(), v.written()}, {stream.handle()});
+  kernels.transform_heads_gradient(
+      {transform, shape.has_norms ? heads.read() : ReadRows{}, d_q.read(), d_k.read(), d_v.read(), d_qkv.written(),
+       d_bias.data(), d_q_gain.data(), d_k_gain.data(), scratch.data()},
+      {stream.handle()});
   stream.wait();
   return {q.values(), k.values(), v.values(), d_qkv.values(), d_bias.read(), d_q_gain.read(), d_k_gain.read()};
 }
@@ -299,7 +301,7 @@ QkvOutputs run_qkv(const TrainingKernels& kernels, const QkvShape& shape, const 
 struct Scores {
   std::vector<double> log_probs, entropies, d_logits;
 };
-/// Of rows as a sampler sees them: what is −inf cannot be drawn.
+/// Of rows as a sampler sees them: what is −inf cannot be sampled.
 Scores scores_in_f64(const std::vector<float>& logits, const std::vector<std::int64_t>& targets, double temperature,
                      const std::vector<float>& d_log_probs, const std::vector<float>& d_entropies) {
   const std::size_t vocab_size = logits.size() / targets.size();
@@ -418,19 +420,19 @@ TEST_CASE("training's sums of stream and branch, their norms and all gradients a
 TEST_CASE("training's q, k, v and all gradients through bias, norms and rotation are those in fp64") {
   if (!find_device()) return;
   const auto kernels = target::make_device_training(0);
-  for (const QkvShape& shape : kShapes) {
+  for (const HeadsShape& shape : kShapes) {
     for (const Layout& layout : kLayouts) {
       INFO(shape.num_rows << " rows of " << shape.num_heads << " + 2 · " << shape.num_kv_heads << " heads of "
                           << shape.head_dim << ", gap " << layout.gap << ", fp32 " << layout.in_f32 << layout.out_f32);
-      QkvInputs in = inputs_of(shape);
+      HeadsInputs in = inputs_of(shape);
       const auto rounded = [](std::vector<float>& values) {
         for (float& value : values) value = float_of_bf16(bf16_of(value));
       };
-      if (!layout.in_f32) rounded(in.qkv);
+      if (!layout.in_f32) rounded(in.heads);
       if (!layout.out_f32) rounded(in.d_q), rounded(in.d_k), rounded(in.d_v);
-      const Qkv want = qkv_in_f64(shape, in, 1e-6);
+      const HeadsInF64 want = heads_in_f64(shape, in, 1e-6);
       in_both_orders([&] {
-        const QkvOutputs got = run_qkv(*kernels, shape, in, layout);
+        const HeadsOutputs got = run_heads(*kernels, shape, in, layout);
         // Sums of a head's 512 numbers, and differences of two terms some ten times as large.
         const double out = 3 * error_of(layout.out_f32), back = 3 * error_of(layout.in_f32);
         CHECK(first_beyond(got.q, to_floats(want.q), 5e-6, out) == "");
@@ -444,7 +446,7 @@ TEST_CASE("training's q, k, v and all gradients through bias, norms and rotation
         check_sums(got.d_bias, want.d_bias, shape.has_bias);
         check_sums(got.d_q_gain, want.d_q_gain, shape.has_norms);
         check_sums(got.d_k_gain, want.d_k_gain, shape.has_norms);
-        const QkvOutputs again = run_qkv(*kernels, shape, in, layout);
+        const HeadsOutputs again = run_heads(*kernels, shape, in, layout);
         CHECK(again.d_bias == got.d_bias);
         CHECK(again.d_q_gain == got.d_q_gain);
       });
@@ -493,7 +495,7 @@ TEST_CASE("training's log-probs, entropies and their gradients are those in fp64
   }
 }
 
-TEST_CASE("a row's log-prob and entropy have the same bits in every company") {
+TEST_CASE("a row's log-prob and entropy have the same bits beside any other rows") {
   if (!find_device()) return;
   const auto kernels = target::make_device_training(0);
   for (const std::int64_t vocab_size : {37, 16392, 49152}) {
@@ -561,9 +563,9 @@ TEST_CASE("training's kernels refuse heads that they have no lanes for") {
   if (!find_device()) return;
   const auto kernels = target::make_device_training(0);
   for (const std::int64_t head_dim : {514, 7, 0}) {
-    QkvTask task;
+    HeadsTask task;
     task.transform = {1, 1, 1, head_dim};
-    CHECK_THROWS_WITH(kernels->qkv(task, {}), Catch::Matchers::Contains("head_dim"));
-    CHECK_THROWS_WITH(kernels->qkv_scratch_floats(task.transform), Catch::Matchers::Contains("head_dim"));
+    CHECK_THROWS_WITH(kernels->transform_heads(task, {}), Catch::Matchers::Contains("head_dim"));
+    CHECK_THROWS_WITH(kernels->heads_scratch_floats(task.transform), Catch::Matchers::Contains("head_dim"));
   }
 }

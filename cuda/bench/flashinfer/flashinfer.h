@@ -14,7 +14,7 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 /// Its kernel for one query a sequence (BatchDecodeWithPagedKVCache: a warp's lanes multiply, no tensor cores), and the
 /// one for chunks of prompts (BatchPrefillWithPagedKVCache, FA2's: tensor cores), which it takes for decoding, too,
-/// when it is told to use tensor cores.
+/// with its option to use tensor cores.
 enum class FlashinferKernel : std::uint8_t { decode, prefill };
 
 /// Whether there is one: Hopper, heads of 128, bf16 or e4m3 pages, up to 64 query heads; to decode 1, 2, 3, 4 or 8

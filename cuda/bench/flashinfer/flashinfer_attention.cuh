@@ -14,24 +14,24 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-template <class KvCode>
-struct LevelParams : flashinfer::BatchPrefillPagedParams<nv_bfloat16, KvCode, nv_bfloat16, std::int32_t> {
+template <class KvElement>
+struct LevelParams : flashinfer::BatchPrefillPagedParams<nv_bfloat16, KvElement, nv_bfloat16, std::int32_t> {
   const float *key_head_scales_K = nullptr, *value_head_scales_K = nullptr;
 };
 
-template <class KvCode, class Variant>
+template <class KvElement, class Variant>
 void run_flashinfer_level(const FlashinferLevel& level) {
   constexpr std::uint32_t kHeadDim = kFlashinferHeadDim;
   using flashinfer::MaskMode, flashinfer::PosEncodingMode;
   const KvPages& pages = level.pages;
   const auto page_size = static_cast<std::uint32_t>(pages.at.page_size);
   const auto num_kv_heads = static_cast<std::uint32_t>(pages.at.num_kv_heads);
-  LevelParams<KvCode> params;
+  LevelParams<KvElement> params;
   // Its arguments are not const; it writes none of these.
   params.q = reinterpret_cast<nv_bfloat16*>(const_cast<std::uint16_t*>(level.q));
-  params.paged_kv = flashinfer::paged_kv_t<KvCode, std::int32_t>(
+  params.paged_kv = flashinfer::paged_kv_t<KvElement, std::int32_t>(
       num_kv_heads, page_size, kHeadDim, level.num_sequences, flashinfer::QKVLayout::kHND,
-      reinterpret_cast<KvCode*>(pages.keys), reinterpret_cast<KvCode*>(pages.values),
+      reinterpret_cast<KvElement*>(pages.keys), reinterpret_cast<KvElement*>(pages.values),
       const_cast<std::int32_t*>(level.page_ids), const_cast<std::int32_t*>(level.first_page_S),
       const_cast<std::int32_t*>(level.last_page_positions_S));
   params.q_indptr = const_cast<std::int32_t*>(level.first_row_S);

@@ -235,7 +235,7 @@ std::size_t taken(std::size_t num_bytes) {
   return num_bytes < kPage / 2 ? num_bytes : (num_bytes + kPage - 1) / kPage * kPage;
 }
 
-/// Few, so that products of the tests' sizes have splits that are summed by one block, too.
+/// Few, so that GEMMs of the tests' sizes have splits that are summed by one block, too.
 constexpr DeviceLimits kLimits{std::int64_t{160} << 10, 4};
 
 using Works = std::deque<std::function<void()>>;
@@ -274,10 +274,10 @@ void add_copy(void* to, const void* from, std::size_t num_bytes, const Stream& s
   if (num_bytes > 0) add_work(stream, [=] { std::memcpy(to, from, num_bytes); });
 }
 
-/// Ways to make products take turns, whatever their time: none may change a bit.
-class EmulatedProducts final : public Gemms {
+/// Kernels of a GEMM take turns, whatever their time: none may change a bit.
+class EmulatedGemms final : public Gemms {
  public:
-  explicit EmulatedProducts(bool row_only_sums)
+  explicit EmulatedGemms(bool row_only_sums)
       : row_only_sums_(row_only_sums),
         sweep_({false, row_only_sums}, kLimits, [this](const std::function<void()>&, const Stream&) {
           num_timed_ = num_timed_ * 1664525 + 1013904223;  // Knuth and Lewis's generator
@@ -300,7 +300,7 @@ class EmulatedProducts final : public Gemms {
 
  private:
   bool row_only_sums_;
-  StreamedProducts streamed_;
+  StreamedGemms streamed_;
   DequantizedGemms dequantized_;
   std::uint32_t num_timed_ = 0;
   GemmSweep sweep_;
@@ -503,7 +503,7 @@ std::unique_ptr<Flashinfer> make_flashinfer(FlashinferKernel, const AttentionSha
 }
 
 std::unique_ptr<Gemms> make_gemms(const DeviceFacts&, bool row_only_sums) {
-  return std::make_unique<EmulatedProducts>(row_only_sums);
+  return std::make_unique<EmulatedGemms>(row_only_sums);
 }
 
 }  // namespace qrl::cuda::emulated

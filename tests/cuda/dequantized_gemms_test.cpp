@@ -1,7 +1,8 @@
-// GEMMs of many rows with matrices that are dequantized to bf16 once, with the plain product in cuBLASLt's place.
-#include "cuda/quantize/dequantize.h"
+// GEMMs of many rows with matrices that are dequantized to bf16 once, with the plain GEMM in cuBLASLt's place.
 #include "cuda/quantize/dequantized_gemms.h"
-#include "product_fixtures.h"
+
+#include "cuda/quantize/dequantize.h"
+#include "gemm_fixtures.h"
 
 namespace {
 
@@ -11,24 +12,24 @@ using namespace qrl::cuda::test;
 
 }  // namespace
 
-TEST_CASE("products of many rows with int4 and fp8_block128 are of operands rounded to bf16, and no further off") {
+TEST_CASE("GEMMs of many rows with int4 and fp8_block128 have operands rounded to bf16, and no larger error") {
   const std::optional<target::DeviceFacts> device = find_device();
   if (!device) return;
   const std::unique_ptr<target::Gemms> gemms = target::make_gemms(*device), bitwise = target::make_gemms(*device, true);
   for (const Format format : {Format::int4, Format::fp8_block128}) {
     const Shape shape{kDequantizedRows, 300, 65}, fewer{kDequantizedRows - 64, 300, 65};
-    const Product product(format, shape, normal_values(shape.rows * shape.in, 1, 61)),
+    const GemmCase gemm(format, shape, normal_values(shape.rows * shape.in, 1, 61)),
         of_fewer(format, fewer, normal_values(fewer.rows * fewer.in, 1, 61));
-    const auto by = [](target::Gemms& made, const Product& of) {
+    const auto by = [](target::Gemms& made, const GemmCase& of) {
       return of.run([&](const target::GemmTask& task) { made.multiply(task, of.stream); });
     };
     INFO(quant::name(format));
-    const std::vector<float> y = by(*gemms, product);
+    const std::vector<float> y = by(*gemms, gemm);
     // Of the weights 2^-9 each, of fp8_block128's activations, too.
-    CHECK(product.first_beyond_exact(y, kSumShare + (format == Format::int4 ? 0x1p-9 : 0x1p-8 + 0x1p-18)) == "");
-    CHECK(product.first_beyond_exact(y, kSumShare) != "");
+    CHECK(gemm.first_beyond_exact(y, kSumShare + (format == Format::int4 ? 0x1p-9 : 0x1p-8 + 0x1p-18)) == "");
+    CHECK(gemm.first_beyond_exact(y, kSumShare) != "");
     CHECK(of_fewer.first_beyond_exact(by(*gemms, of_fewer), kSumShare) == "");
-    CHECK(product.first_beyond_exact(by(*bitwise, product), kSumShare) == "");
+    CHECK(gemm.first_beyond_exact(by(*bitwise, gemm), kSumShare) == "");
     for (const std::int64_t rows : {kDequantizedRows - 1, kDequantizedRows}) {
       CHECK((choose_gemm(format, rows, false, true) == GemmKernel::dequantized) == (rows == kDequantizedRows));
       CHECK(choose_gemm(format, rows, false, true, true) == GemmKernel::streamed);
@@ -36,9 +37,9 @@ TEST_CASE("products of many rows with int4 and fp8_block128 are of operands roun
     // Activations in several parts.
     target::DequantizedGemms in_parts(100), whole;
     const auto dequantized = [&](target::DequantizedGemms& made) {
-      return product.run([&](const target::GemmTask& task) {
+      return gemm.run([&](const target::GemmTask& task) {
         made.multiply(
-            task, [&](const target::GemmTask& bf16) { target::plain_gemm(bf16, product.stream); }, product.stream);
+            task, [&](const target::GemmTask& bf16) { target::plain_gemm(bf16, gemm.stream); }, gemm.stream);
       });
     };
     CHECK(dequantized(in_parts) == dequantized(whole));
@@ -50,14 +51,14 @@ TEST_CASE("products of many rows with int4 and fp8_block128 are of operands roun
 TEST_CASE("matrices and rows are dequantized to the bf16 that each value is nearest to, zeros behind them") {
   if (!find_device()) return;
   for (const Format format : {Format::int4, Format::fp8_block128}) {
-    const Product product(format, {37, 1157, 70}, normal_values(37 * 1157, 1, 67));
-    const MatrixLayout& at = product.w.view.at;
+    const GemmCase gemm(format, {37, 1157, 70}, normal_values(37 * 1157, 1, 67));
+    const MatrixLayout& at = gemm.w.view.at;
     const OnDevice<std::uint16_t> matrix(
         std::vector<std::uint16_t>(static_cast<std::size_t>(at.rows * at.width), 0x5a5a));
-    target::dequantize_matrix(product.w.view, matrix.data(), product.stream);
-    product.stream.wait();
+    target::dequantize_matrix(gemm.w.view, matrix.data(), gemm.stream);
+    gemm.stream.wait();
     std::vector<float> weight(static_cast<std::size_t>(at.out * at.in));
-    ops::unpack_rows(product.host, 0, at.out, weight.data());
+    ops::unpack_rows(gemm.host, 0, at.out, weight.data());
     const auto check = [&](const std::vector<std::uint16_t>& got, const std::vector<float>& want, std::int64_t rows,
                            std::int64_t width, std::int64_t stride) {
       for (std::int64_t row = 0; row < rows; ++row) {
@@ -70,11 +71,11 @@ TEST_CASE("matrices and rows are dequantized to the bf16 that each value is near
     };
     check(matrix.read(), weight, at.out, at.in, at.width);
     if (format == Format::int4) continue;
-    const target::QuantizedRows& x = product.quantized.rows;
+    const target::QuantizedRows& x = gemm.quantized.rows;
     const OnDevice<std::uint16_t> rows(std::vector<std::uint16_t>(static_cast<std::size_t>(37 * x.stride), 0x5a5a));
-    target::dequantize_rows(x, 37, rows.data(), product.stream);
-    product.stream.wait();
-    check(rows.read(), product.quantized.decoded(), 37, x.width, x.stride);
+    target::dequantize_rows(x, 37, rows.data(), gemm.stream);
+    gemm.stream.wait();
+    check(rows.read(), gemm.quantized.dequantized(), 37, x.width, x.stride);
   }
 }
 
@@ -89,7 +90,7 @@ TEST_CASE("memory for dequantized operands is what an estimate says, and none wh
   for (const Format format : kWeightFormats) {
     target::DequantizedGemms gemms;
     const bool dequantizes = format == Format::int4 || format == Format::fp8_block128;
-    // qkv, o, gate_up, down.
+    // The matrices of a layer.
     for (const auto& [out, in] :
          {std::pair<std::int64_t, std::int64_t>{200, 200}, {200, 120}, {600, 200}, {200, 300}}) {
       if (dequantizes) gemms.reserve({format, matrix_layout(format, out, in), nullptr, nullptr});

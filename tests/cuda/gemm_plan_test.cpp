@@ -1,7 +1,7 @@
-// Which kernel makes a product, in which tiles, and what time may choose between.
+// The kernel and the tiles of a GEMM, and the choices that time may make.
 #include "cuda/gemm/bf16_table.h"
 #include "cuda/gemm/gemm_sweep.h"
-#include "product_fixtures.h"
+#include "gemm_fixtures.h"
 
 namespace {
 
@@ -11,7 +11,7 @@ using namespace qrl::cuda::test;
 
 }  // namespace
 
-TEST_CASE("the plan of a product is the smallest tile that the device has room for, splits apart while tiles are few") {
+TEST_CASE("the plan of a GEMM is the smallest tile that the device has room for, splits apart while tiles are few") {
   const auto layout = [](std::int64_t out, std::int64_t in) { return matrix_layout(Format::int4, out, in); };
   // Splits: by the matrix alone.
   CHECK(num_splits(layout(4096, 4096)) == 4);
@@ -42,7 +42,7 @@ TEST_CASE("the plan of a product is the smallest tile that the device has room f
   CHECK_FALSE(plan_stream(Format::int4, layout(28672, 4096), 1, h100).splits_apart);
 }
 
-TEST_CASE("the kernel of a product: libraries where they have one, streamed where rows are few") {
+TEST_CASE("the kernel of a GEMM: libraries where they have one, streamed where rows are few") {
   const auto of = [](Format format, std::int64_t rows, bool y_is_f32, bool is_hopper) {
     return choose_gemm(format, rows, y_is_f32, is_hopper);
   };
@@ -75,7 +75,7 @@ TEST_CASE("the kernel of a product: libraries where they have one, streamed wher
   }
 }
 
-TEST_CASE("a product's ways are those that leave its bits, the rule's first, and fit the device") {
+TEST_CASE("a GEMM's choices are those that keep its bits, the rule's first, and fit the device") {
   const DeviceLimits h100{227 << 10, 132}, ada{99 << 10, 128};
   const MatrixLayout square = matrix_layout(Format::int8, 4096, 4096);
   const auto check = [&](Format format, std::int64_t rows, bool y_is_f32, const GemmRules& rules) {
@@ -111,7 +111,7 @@ TEST_CASE("a product's ways are those that leave its bits, the rule's first, and
   CHECK(gemm_choices(Format::int8, square, 64, false, {true}, h100).size() == 9);
 }
 
-TEST_CASE("bf16 of few rows is made the way that the table has for its shape, by cuBLASLt's first where it has none") {
+TEST_CASE("bf16 of few rows takes the kernel that the table has for its shape, by cuBLASLt's first where it has none") {
   const DeviceLimits h100{227 << 10, 132};
   const std::vector<Bf16Row> table = {
       {4096, 4096, 8, false, kStreamedWay}, {4096, 4096, 16, false, 3}, {152064, 4096, 8, true, 7}};
@@ -135,7 +135,7 @@ TEST_CASE("bf16 of few rows is made the way that the table has for its shape, by
   CHECK(all_streamed(ways(152064, 8, true, true)));  // rollout.bitwise does not look there
 }
 
-TEST_CASE("a table of bf16 products is checked, chosen beyond times' scatter, and printed as it is committed") {
+TEST_CASE("a table of bf16 GEMMs is checked, chosen beyond times' scatter, and printed as it is committed") {
   for (const Bf16Row& bad : {Bf16Row{4095, 4096, 8, false, 0},
                              {4096, 100, 8, false, 0},
                              {4096, 4096, 1, false, 0},
@@ -163,10 +163,10 @@ TEST_CASE("a table of bf16 products is checked, chosen beyond times' scatter, an
         "}};\n");
 }
 
-TEST_CASE("time never chooses between ways whose bits differ") {
+TEST_CASE("time never chooses between kernels whose bits differ") {
   const DeviceLimits h100{227 << 10, 132};
   const std::vector<Bf16Row> table = {{4096, 4096, 8, false, kStreamedWay}, {4096, 4096, 16, false, 3}};
-  // Sums that are exact in any order, or one kernel whose bits no plan changes (the cases of streamed products above).
+  // Sums that are exact in any order, or one kernel whose bits no plan changes (the cases of streamed GEMMs above).
   for (const Format format : kWeightFormats) {
     for (const std::int64_t out : {64, 4096, 28672}) {
       for (std::int64_t rows = 1; rows <= 4096; rows = rows < 160 ? rows + 1 : 2 * rows) {
@@ -192,7 +192,7 @@ TEST_CASE("time never chooses between ways whose bits differ") {
   CHECK(cutlass_tile_rows(matrix_layout(Format::fp8_channel, 28672, 4096), 64, 132) == 64);
 }
 
-TEST_CASE("a sweep takes the fastest way, and asks once a shape") {
+TEST_CASE("a sweep takes the fastest kernel, and times each shape once") {
   if (!find_device()) return;
   const DeviceLimits limits{160 << 10, 132};
   const MatrixLayout at = matrix_layout(Format::int4, 4096, 4096);

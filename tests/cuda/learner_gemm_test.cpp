@@ -1,4 +1,4 @@
-// The engine's products for a learner on its device, in the learner's stream: against the CPU's on the same tensors,
+// The engine's GEMMs for a learner on its device, in the learner's stream: against the CPU's on the same tensors,
 // and never beside the engine's own work.
 #include "engine_fixtures.h"
 #include "ops/linear.h"
@@ -9,8 +9,8 @@ using namespace qrl;
 using namespace qrl::cuda::test;
 
 /// A backend that has a snapshot's weights, and rows of x on its device.
-struct Lender {
-  Lender(quant::Format format, Gemms gemms, const DecoderOptions& options = options_of(KvFormat::bf16))
+struct LearnersEngine {
+  LearnersEngine(quant::Format format, Gemms gemms, const DecoderOptions& options = options_of(KvFormat::bf16))
       : config(decoder::test::tiny_config()),
         snapshot(decoder::test::publish(config, decoder::test::tiny_weights(config), format)),
         backend(decoder::make_device_backend(config, options, make_engine(config, options, gemms))) {
@@ -24,18 +24,20 @@ struct Lender {
   model::DeviceWeights* weights = nullptr;
 };
 
-/// Rows of x for a matrix, memory for their codes and for y (never zero before), all that a caller brings.
+/// Rows of x for a matrix, memory for their quantized values and for y (never zero before), all that a caller brings.
 struct Rows {
-  Rows(Lender& lender, const std::string& name, const ops::PackedLinear& packed_, std::int64_t num_rows_)
+  Rows(LearnersEngine& engine, const std::string& name, const ops::PackedLinear& packed_, std::int64_t num_rows_)
       : packed(packed_),
         num_rows(num_rows_),
-        room(lender.weights->matmul_workspace(name, num_rows_)),
+        room(engine.weights->matmul_workspace(name, num_rows_)),
         x(cuda::test::normal_values(num_rows_ * packed_.in, 1, 3)),
         x_there(x),
         quantized(std::vector<std::uint8_t>(room.quantized_bytes, 0x5a)),
         y(std::vector<std::uint32_t>(static_cast<std::size_t>(num_rows_ * room.y_columns), 0x5a5a5a5a)),
         input{name, num_rows_, quantized.data()} {}
-  void multiply(Lender& lender, void* stream) { lender.weights->multiply(x_there.data(), input, y.data(), stream); }
+  void multiply(LearnersEngine& engine, void* stream) {
+    engine.weights->multiply(x_there.data(), input, y.data(), stream);
+  }
   /// y as it lies there, without padding.
   std::vector<float> result() const {
     const bool is_f32 = room.y_dtype == base::DType::f32;
@@ -62,11 +64,12 @@ struct Rows {
 
 }  // namespace
 
-TEST_CASE("a learner's product is the CPU's on the same tensors, and its codes and weights decode to the CPU's") {
+TEST_CASE(
+    "a learner's GEMM is the CPU's on the same tensors, and its activations and weights dequantize to the CPU's") {
   if (!find_device()) return;
   const target::Stream stream;
   for (const quant::Format format : kWeightFormats) {
-    Lender exact(format, Gemms::f32), rounded(format, Gemms::rounded);
+    LearnersEngine exact(format, Gemms::f32), rounded(format, Gemms::rounded);
     const model::LayerSnapshot& layer = exact.snapshot->layer(1);
     for (const auto& [name, packed] : {std::pair<const char*, const ops::PackedLinear*>{"layers.1.qkv", &layer.qkv},
                                        {"layers.1.o", &layer.o},
@@ -82,18 +85,18 @@ TEST_CASE("a learner's product is the CPU's on the same tensors, and its codes a
         ops::Activations quantized(packed->format, num_rows, packed->in);
         base::Team alone = base::Team::solo();
         ops::quantize(alone, rows.x.data(), {0, num_rows}, quantized);
-        std::vector<float> want(static_cast<std::size_t>(num_rows * packed->out)), decoded(rows.x.size()),
+        std::vector<float> want(static_cast<std::size_t>(num_rows * packed->out)), dequantized(rows.x.size()),
             weights(static_cast<std::size_t>(packed->out * packed->in));
         ops::linear(alone, quantized, *packed, {0, num_rows}, false, want.data());
         for (std::int64_t row = 0; row < num_rows; ++row)
-          ops::dequantize_row(quantized, row, decoded.data() + row * packed->in);
+          ops::dequantize_row(quantized, row, dequantized.data() + row * packed->in);
         ops::unpack_rows(*packed, 0, packed->out, weights.data());
         float most = 0;
         for (const float value : want) most = std::max(most, std::fabs(value));
         REQUIRE(packed->bias.empty());
         CHECK(first_beyond(rows.result(), want, 1e-6 * static_cast<double>(most), 1e-6) == "");
         // bf16: half of the last of 8 bits.
-        const double error = product_error(format, num_rows, want, 1e-6 * static_cast<double>(most));
+        const double error = gemm_error(format, num_rows, want, 1e-6 * static_cast<double>(most));
         CHECK(first_beyond(in_use.result(), want, error, 1.0 / 256) == "");
         CHECK(first_beyond(in_use.result(), want, 0, 1e-5) != "");
 
@@ -103,7 +106,7 @@ TEST_CASE("a learner's product is the CPU's on the same tensors, and its codes a
         const model::DequantizedTensor wanted{name, {w_there.data(), base::DType::f32, {packed->out, packed->in}}};
         exact.weights->dequantize({&wanted, 1}, stream.handle());
         stream.wait();
-        CHECK(first_beyond(x_there.read(), decoded, 0, 0) == "");
+        CHECK(first_beyond(x_there.read(), dequantized, 0, 0) == "");
         CHECK(first_beyond(w_there.read(), weights, 0, 0) == "");
       }
     }
@@ -111,15 +114,15 @@ TEST_CASE("a learner's product is the CPU's on the same tensors, and its codes a
 }
 
 #if defined(QRL_CUDA_EMULATED)  // a GPU's memory is counted in pages of megabytes
-TEST_CASE("memory for products of many rows comes with the weights where a tick may have as many, else when wanted") {
+TEST_CASE("memory for GEMMs of many rows comes with the weights where a tick may have as many, else when wanted") {
   for (const std::int64_t tick_rows : {12, 512}) {
     DecoderOptions options = options_of(KvFormat::bf16);
     options.max_num_batched_tokens = tick_rows;
-    Lender lender(quant::Format::int4, Gemms::rounded, options);
-    Rows rows(lender, "layers.0.gate_up", lender.snapshot->layer(0).gate_up, 512);
+    LearnersEngine engine(quant::Format::int4, Gemms::rounded, options);
+    Rows rows(engine, "layers.0.gate_up", engine.snapshot->layer(0).gate_up, 512);
     const std::size_t before = target::free_bytes();
     const target::Stream stream;
-    rows.multiply(lender, stream.handle());
+    rows.multiply(engine, stream.handle());
     stream.wait();
     CHECK((target::free_bytes() < before) == (tick_rows < 512));
   }
@@ -129,47 +132,47 @@ TEST_CASE("memory for products of many rows comes with the weights where a tick 
 TEST_CASE("a learner's work is in its stream, and the engine's begins when that is done") {
   if (!find_device()) return;
   const target::Stream stream, other;
-  Lender lender(quant::Format::int8, Gemms::rounded);
-  const ops::PackedLinear& packed = lender.snapshot->layer(0).gate_up;
-  Rows first(lender, "layers.0.gate_up", packed, 5), second(lender, "layers.0.gate_up", packed, 5);
-  first.multiply(lender, stream.handle());
+  LearnersEngine engine(quant::Format::int8, Gemms::rounded);
+  const ops::PackedLinear& packed = engine.snapshot->layer(0).gate_up;
+  Rows first(engine, "layers.0.gate_up", packed, 5), second(engine, "layers.0.gate_up", packed, 5);
+  first.multiply(engine, stream.handle());
 #if defined(QRL_CUDA_EMULATED)  // where nothing is done before it is waited for
   CHECK(first.y.read()[0] == 0x5a5a5a5a);
 #endif
-  second.multiply(lender, other.handle());  // the products' memory is one stream's at a time
+  second.multiply(engine, other.handle());  // the GEMMs' memory is one stream's at a time
 #if defined(QRL_CUDA_EMULATED)
   CHECK(first.y.read()[0] != 0x5a5a5a5a);
   CHECK(second.y.read()[0] == 0x5a5a5a5a);
 #endif
-  lender.snapshot->publish(model::views(decoder::test::tiny_weights(lender.config, 2)), 1);
-  lender.weights->bring(*lender.snapshot);  // rewrites what the product reads: after it
+  engine.snapshot->publish(model::views(decoder::test::tiny_weights(engine.config, 2)), 1);
+  engine.weights->bring(*engine.snapshot);  // rewrites what the GEMM reads: after it
   CHECK(second.y.read()[0] != 0x5a5a5a5a);
   CHECK((first.result() == second.result()));
-  second.multiply(lender, stream.handle());
+  second.multiply(engine, stream.handle());
   stream.wait();
   CHECK((first.result() != second.result()));
 
-  // A decoder's ticks between a learner's products, and what both leave.
-  decoder::Decoder decoder(lender.config, options_of(KvFormat::bf16),
-                           decoder::make_device_backend(lender.config, options_of(KvFormat::bf16),
-                                                        make_engine(lender.config, options_of(KvFormat::bf16))));
-  decoder.load(*lender.snapshot);
-  const auto drawn = decoder.complete(prompts().requests, sampling(), {1, 0});
-  Rows third(lender, "layers.0.gate_up", packed, 5);
+  // A decoder's ticks between a learner's GEMMs change neither.
+  decoder::Decoder decoder(engine.config, options_of(KvFormat::bf16),
+                           decoder::make_device_backend(engine.config, options_of(KvFormat::bf16),
+                                                        make_engine(engine.config, options_of(KvFormat::bf16))));
+  decoder.load(*engine.snapshot);
+  const auto sampled = decoder.complete(prompts().requests, sampling(), {1, 0});
+  Rows third(engine, "layers.0.gate_up", packed, 5);
   decoder.device_weights()->multiply(third.x_there.data(), third.input, third.y.data(), stream.handle());
   const auto again = decoder.complete(prompts().requests, sampling(), {1, 0});
   CHECK((third.result() == second.result()));
-  for (std::size_t i = 0; i < drawn.size(); ++i) CHECK(again[i].tokens == drawn[i].tokens);
-  CHECK_THROWS_WITH(lender.weights->matmul_workspace("lm_head", 1), Catch::Matchers::Contains("a matrix of a block"));
-  CHECK_THROWS_WITH(lender.weights->matmul_workspace("layers.0.gate", 1), Catch::Matchers::Contains("layers.0.gate"));
+  for (std::size_t i = 0; i < sampled.size(); ++i) CHECK(again[i].tokens == sampled[i].tokens);
+  CHECK_THROWS_WITH(engine.weights->matmul_workspace("lm_head", 1), Catch::Matchers::Contains("a matrix of a block"));
+  CHECK_THROWS_WITH(engine.weights->matmul_workspace("layers.0.gate", 1), Catch::Matchers::Contains("layers.0.gate"));
 }
 
 TEST_CASE("embedding and lm_head lie where the engine reads them, through every publish") {
   if (!find_device()) return;
-  Lender lender(quant::Format::int8, Gemms::rounded);
+  LearnersEngine engine(quant::Format::int8, Gemms::rounded);
   const auto bits_of = [&](const std::string& name) {
-    const model::DeviceTable table = lender.weights->table(name);
-    const std::int64_t width = lender.config.hidden_size, rows = lender.config.vocab_size;
+    const model::DeviceTable table = engine.weights->table(name);
+    const std::int64_t width = engine.config.hidden_size, rows = engine.config.vocab_size;
     std::vector<std::uint16_t> all(static_cast<std::size_t>(rows * table.stride)), values;
     const target::Stream stream;
     target::copy_to_host(all.data(), table.values, all.size() * sizeof(std::uint16_t), stream);
@@ -178,21 +181,21 @@ TEST_CASE("embedding and lm_head lie where the engine reads them, through every 
       values.insert(values.end(), all.begin() + row * table.stride, all.begin() + row * table.stride + width);
     return values;
   };
-  const void* embedding = lender.weights->table("embed_tokens").values;
-  const void* lm_head = lender.weights->table("lm_head").values;
+  const void* embedding = engine.weights->table("embed_tokens").values;
+  const void* lm_head = engine.weights->table("lm_head").values;
   for (std::uint64_t seed = 1; seed < 3; ++seed) {
-    const model::Weights weights = decoder::test::tiny_weights(lender.config, seed);
-    lender.snapshot->publish(model::views(weights), static_cast<std::int64_t>(seed));
-    lender.weights->bring(*lender.snapshot);
+    const model::Weights weights = decoder::test::tiny_weights(engine.config, seed);
+    engine.snapshot->publish(model::views(weights), static_cast<std::int64_t>(seed));
+    engine.weights->bring(*engine.snapshot);
     for (const char* name : {"embed_tokens", "lm_head"}) {
-      const bool is_head = std::string(name) == "lm_head" && !lender.config.tie_word_embeddings;
+      const bool is_head = std::string(name) == "lm_head" && !engine.config.tie_word_embeddings;
       const base::Buffer& master = weights.at(is_head ? "lm_head.weight" : "model.embed_tokens.weight");
       std::vector<std::uint16_t> want;
       for (std::int64_t i = 0; i < master.shape().numel(); ++i)
         want.push_back(base::to_bf16(master.as<float>()[i]).bits);
       CHECK((bits_of(name) == want));
     }
-    CHECK(lender.weights->table("embed_tokens").values == embedding);
-    CHECK(lender.weights->table("lm_head").values == lm_head);
+    CHECK(engine.weights->table("embed_tokens").values == embedding);
+    CHECK(engine.weights->table("lm_head").values == lm_head);
   }
 }

@@ -1,5 +1,4 @@
-// Owns what the tests of GEMMs share: a product's operands on the device, made in several ways, and its exact
-// result.
+// Owns what the tests of GEMMs share: the operands on the device, a GEMM by several kernels, and its exact result.
 #pragma once
 
 #include <algorithm>
@@ -28,9 +27,9 @@ inline ops::PackedLinear packed(Format format, const Shape& shape) {
   return w;
 }
 
-/// x encoded, W uploaded, room for y: a product to be made in several ways.
-struct Product {
-  Product(Format format, const Shape& shape_, const std::vector<float>& x)
+/// x quantized, W uploaded, room for y: a GEMM for several kernels.
+struct GemmCase {
+  GemmCase(Format format, const Shape& shape_, const std::vector<float>& x)
       : shape(shape_),
         host(packed(format, shape_)),
         w(upload(host, stream)),
@@ -38,7 +37,7 @@ struct Product {
         partials(static_cast<std::size_t>(kStreamPartialBytes)),
         counters(target::Memory::zeroed(static_cast<std::size_t>(kStreamCounters) * 4)) {
     const OnDevice<float> x_there(x);
-    target::encode({x_there.data(), quantized.rows}, shape.rows, stream);
+    target::quantize_rows({x_there.data(), quantized.rows}, shape.rows, stream);
     stream.wait();
   }
 
@@ -66,9 +65,9 @@ struct Product {
     });
   }
 
-  /// The first number that is further from the exact sum of decoded products (fp64) than `share` of Σ |product|.
+  /// The first number that is further from the exact sum of dequantized products (fp64) than `share` of Σ |product|.
   std::string first_beyond_exact(const std::vector<float>& y, double share) const {
-    const std::vector<float> x = quantized.decoded();
+    const std::vector<float> x = quantized.dequantized();
     std::vector<float> weight(static_cast<std::size_t>(shape.out * shape.in));
     ops::unpack_rows(host, 0, shape.out, weight.data());
     for (std::int64_t row = 0; row < shape.rows; ++row) {
@@ -93,14 +92,15 @@ struct Product {
   target::Stream stream;
   ops::PackedLinear host;
   Uploaded w;
-  Encoded quantized;
+  QuantizedOnDevice quantized;
   target::Memory partials, counters;
 };
 
 inline constexpr Format kStreamed[] = {Format::bf16,         Format::int8, Format::fp8_tensor, Format::fp8_channel,
                                        Format::fp8_block128, Format::int4, Format::int4_int8,  Format::int4_fp8};
 
-/// Relative to Σ |product|: roundings of fp32 sums, of the scales' products, and of the decoded values compared with.
+/// Relative to Σ |product|: roundings of fp32 sums, of the scales' products, and of the dequantized values compared
+/// with.
 inline constexpr double kSumShare = 1e-6;
 
 }  // namespace qrl::cuda::test

@@ -1,8 +1,8 @@
-// Matrix products in every format against the CPU's, on the same codes: by the plain kernel and by what is chosen for
+// GEMMs in every format against the CPU's, on the same quantized values: by the plain kernel and by those chosen for
 // the device.
 #include "cuda/bench/device_speed.h"
 #include "cuda/engine/weights.h"
-#include "product_fixtures.h"
+#include "gemm_fixtures.h"
 
 namespace {
 
@@ -12,7 +12,7 @@ using namespace qrl::cuda::test;
 
 constexpr Shape kShapes[] = {{1, 7, 3}, {5, 96, 130}, {33, 257, 64}, {70, 384, 65}};
 
-/// y [rows, out] of the CPU, which reads the same codes.
+/// y [rows, out] of the CPU, which reads the same quantized values.
 std::vector<float> on_cpu(const std::vector<float>& x, const ops::PackedLinear& w, std::int64_t rows) {
   ops::Activations quantized(w.format, rows, w.in);
   base::Team alone = base::Team::solo();
@@ -30,7 +30,7 @@ int int4_in_row(Format format, const std::uint8_t* quantized, std::int64_t i) {
 
 }  // namespace
 
-TEST_CASE("repacked matrices hold the host's codes in order") {
+TEST_CASE("repacked matrices hold the host's quantized values in order") {
   if (!find_device()) return;
   const target::Stream stream;
   for (const Format format : kWeightFormats) {
@@ -66,8 +66,7 @@ TEST_CASE("repacked matrices hold the host's codes in order") {
   }
 }
 
-TEST_CASE(
-    "products are the CPU's in every format: fp32 to 2e-5 of the largest, int8 to a few roundings, bf16 to 2^-8") {
+TEST_CASE("GEMMs are the CPU's in every format: fp32 to 2e-5 of the largest, int8 to a few roundings, bf16 to 2^-8") {
   const std::optional<target::DeviceFacts> device = find_device();
   if (!device) return;
   const target::Stream stream;
@@ -93,8 +92,8 @@ TEST_CASE(
       };
       INFO(quant::name(format) << ", " << shape.rows << " rows, " << shape.in << " to " << shape.out);
       in_both_orders([&] {
-        const Encoded quantized(format, shape.rows, shape.in);
-        target::encode({x_there.data(), quantized.rows}, shape.rows, stream);
+        const QuantizedOnDevice quantized(format, shape.rows, shape.in);
+        target::quantize_rows({x_there.data(), quantized.rows}, shape.rows, stream);
         const OnDevice<float> y(count);
         target::plain_gemm({quantized.rows, shape.rows, there.view, y.data(), stride, true}, stream);
         stream.wait();
@@ -103,63 +102,62 @@ TEST_CASE(
         chosen->multiply({quantized.rows, shape.rows, there.view, y_bf16.data(), stride, false}, stream);
         stream.wait();
         CHECK(first_beyond(of_rows(y_bf16.read(), float_of_bf16), want,
-                           product_error(format, shape.rows, want, 2e-5 * largest), 0x1p-8) == "");
+                           gemm_error(format, shape.rows, want, 2e-5 * largest), 0x1p-8) == "");
       });
     }
   }
 }
 
-TEST_CASE(
-    "streamed products are the exact sums to 1e-6 of their terms' sizes for any number of rows, int8 bit for bit") {
+TEST_CASE("streamed GEMMs are the exact sums to 1e-6 of their terms' sizes for any number of rows, int8 bit for bit") {
   const std::optional<target::DeviceFacts> device = find_device();
   if (!device) return;
   const DeviceLimits limits{static_cast<std::int64_t>(device->shared_bytes), 132};
   for (const Format format : kStreamed) {
     for (const std::int64_t rows : {1, 2, 7, 16, 17, 33, 64, 65, 257}) {
       const Shape shape{rows, rows == 7 ? 7 : 385, rows > 64 ? 65 : 130};
-      const Product product(format, shape, normal_values(rows * shape.in, 1, 43));
-      const StreamPlan plan = plan_stream(format, product.w.view.at, rows, limits);
+      const GemmCase gemm(format, shape, normal_values(rows * shape.in, 1, 43));
+      const StreamPlan plan = plan_stream(format, gemm.w.view.at, rows, limits);
       INFO(quant::name(format) << ", " << rows << " rows, " << shape.in << " to " << shape.out);
-      const std::vector<float> y = product.streamed(plan);
-      CHECK(product.first_beyond_exact(y, kSumShare) == "");
-      if (format == Format::int8) CHECK(y == product.plain());
+      const std::vector<float> y = gemm.streamed(plan);
+      CHECK(gemm.first_beyond_exact(y, kSumShare) == "");
+      if (format == Format::int8) CHECK(y == gemm.plain());
     }
   }
 }
 
-TEST_CASE("streamed products have the same bits in every plan and every company") {
+TEST_CASE("streamed GEMMs have the same bits in every plan and beside any other rows") {
   if (!find_device()) return;
-  const Shape shape{19, 1600, 70};  // thirteen runs in three splits, the last of five
+  const Shape shape{19, 1600, 70};  // thirteen chunks in three splits, the last of five
   for (const Format format : kStreamed) {
     const std::vector<float> x = normal_values(shape.rows * shape.in, 1, 47);
-    const Product product(format, shape, x);
-    REQUIRE(num_splits(product.w.view.at) == 3);
-    const std::vector<float> want = product.streamed({kStreamTiles[0], false});
-    CHECK(product.first_beyond_exact(want, kSumShare) == "");
+    const GemmCase gemm(format, shape, x);
+    REQUIRE(num_splits(gemm.w.view.at) == 3);
+    const std::vector<float> want = gemm.streamed({kStreamTiles[0], false});
+    CHECK(gemm.first_beyond_exact(want, kSumShare) == "");
     for (const StreamTile& tile : kStreamTiles) {
       for (const bool apart : {false, true}) {
         INFO(quant::name(format) << ", " << tile.rows << " rows a tile" << (apart ? ", splits apart" : ""));
-        if (apart) in_both_orders([&] { CHECK(product.streamed({tile, apart}) == want); });
-        else CHECK(product.streamed({tile, apart}) == want);
+        if (apart) in_both_orders([&] { CHECK(gemm.streamed({tile, apart}) == want); });
+        else CHECK(gemm.streamed({tile, apart}) == want);
       }
     }
     const std::int64_t row = 17;
-    const Product alone(format, {1, shape.in, shape.out},
-                        {x.begin() + row * shape.in, x.begin() + (row + 1) * shape.in});
+    const GemmCase alone(format, {1, shape.in, shape.out},
+                         {x.begin() + row * shape.in, x.begin() + (row + 1) * shape.in});
     CHECK(alone.streamed({kStreamTiles[0], true}) ==
           std::vector<float>(want.begin() + row * shape.out, want.begin() + (row + 1) * shape.out));
   }
 }
 
-TEST_CASE("streamed products of a row with a NaN or an infinity are NaN, the other rows as they were") {
+TEST_CASE("streamed GEMMs of a row with a NaN or an infinity are NaN, the other rows as they were") {
   if (!find_device()) return;
   const Shape shape{3, 300, 64};
   for (const Format format : kStreamed) {
     std::vector<float> x = normal_values(shape.rows * shape.in, 1, 53);
-    const std::vector<float> want = Product(format, shape, x).streamed({kStreamTiles[0], false});
+    const std::vector<float> want = GemmCase(format, shape, x).streamed({kStreamTiles[0], false});
     x[5] = std::nanf("");
     x[static_cast<std::size_t>(2 * shape.in + 290)] = INFINITY;
-    const std::vector<float> got = Product(format, shape, x).streamed({kStreamTiles[0], false});
+    const std::vector<float> got = GemmCase(format, shape, x).streamed({kStreamTiles[0], false});
     INFO(quant::name(format));
     for (std::int64_t i = 0; i < shape.rows * shape.out; ++i) {
       const auto at = static_cast<std::size_t>(i);
@@ -169,7 +167,7 @@ TEST_CASE("streamed products of a row with a NaN or an infinity are NaN, the oth
   }
 }
 
-TEST_CASE("streamed products decode every e4m3 code exactly, of weights and of activations") {
+TEST_CASE("streamed GEMMs dequantize every e4m3 value exactly, of weights and of activations") {
   if (!find_device()) return;
   const target::Stream stream;
   const std::int64_t width = 256;
@@ -209,8 +207,7 @@ TEST_CASE("streamed products decode every e4m3 code exactly, of weights and of a
   }
 }
 
-TEST_CASE(
-    "a row's product is the same bits in every company, by whatever kernel, where sums are to be the row's alone") {
+TEST_CASE("a row's GEMM has the same bits beside any other rows, by any kernel, where sums are to be the row's alone") {
   const std::optional<target::DeviceFacts> device = find_device();
   if (!device) return;
   const target::Stream stream;
@@ -219,11 +216,11 @@ TEST_CASE(
     for (const bool is_f32 : {false, true}) {
       const Shape shape{70, 900, 130};
       const std::vector<float> x = normal_values(shape.rows * shape.in, 1, 59);
-      const Product all(format, shape, x);
+      const GemmCase all(format, shape, x);
       const auto bits = [&](std::int64_t first, std::int64_t count) {
         const std::int64_t stride = all.w.view.at.rows;
         target::QuantizedRows rows = all.quantized.rows;
-        const int bytes = rows.code == quant::Element::bf16 ? 2 : 1;
+        const int bytes = rows.element == quant::Element::bf16 ? 2 : 1;
         rows.quantized = static_cast<std::uint8_t*>(rows.quantized) + first * rows.stride * bytes;
         if (rows.scales != nullptr) rows.scales += first * rows.num_scales();
         const OnDevice<std::uint32_t> y(static_cast<std::size_t>(count * stride));
@@ -245,14 +242,14 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("products are measured: bytes that cannot be spared, and some time") {
+TEST_CASE("GEMMs are measured: the bytes that they must move, and some time") {
   if (!find_device()) return;
   for (const Format format : {Format::int4, Format::fp8_block128}) {
     const GemmSpeeds speeds = target::measure_gemm_speeds({format, 100, 200, {1, 2}, 0, 1 << 17});
     INFO(quant::name(format));
     CHECK((speeds.copy_bytes_per_s > 0 && speeds.read_bytes_per_s > 0));
-    REQUIRE(speeds.product_s.size() == 2);
-    CHECK((speeds.product_s[0] > 0 && speeds.product_s[1] > 0));
+    REQUIRE(speeds.gemm_s.size() == 2);
+    CHECK((speeds.gemm_s[0] > 0 && speeds.gemm_s[1] > 0));
     const MatrixLayout at = matrix_layout(format, 100, 200);
     CHECK(speeds.num_bytes[0] > at.num_bytes());
     CHECK(speeds.num_bytes[1] - speeds.num_bytes[0] ==

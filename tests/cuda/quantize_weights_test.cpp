@@ -1,8 +1,9 @@
-// fp32 weights on the device to codes and back, against the CPU's packing of the same values, bit for bit.
+// fp32 weights on the device to quantized values and back, against the CPU's packing of the same values, bit for bit.
+#include "cuda/quantize/quantize_weights.h"
+
 #include <bit>
 #include <limits>
 
-#include "cuda/quantize/quantize_weights.h"
 #include "device.h"
 
 namespace {
@@ -49,8 +50,8 @@ struct Made {
         quantized(target::Memory::zeroed(static_cast<std::size_t>(at.num_bytes()))),
         scales(target::Memory::zeroed(static_cast<std::size_t>(at.num_scales * at.rows) * sizeof(float))) {}
   /// Whether all weights were finite.
-  bool encode(const float* weights, std::int64_t num_rows, std::int64_t first_row, const float* factors,
-              const float* row_scales, const target::Stream& stream) const {
+  bool quantize_rows(const float* weights, std::int64_t num_rows, std::int64_t first_row, const float* factors,
+                     const float* row_scales, const target::Stream& stream) const {
     const quant::FormatSpec& what = quant::spec(format);
     const auto num_sizes = static_cast<std::size_t>(target::num_magnitudes(what.scope, num_rows, at.num_scales));
     const OnDevice<std::uint32_t> magnitudes(std::vector<std::uint32_t>(num_sizes, 0x5a5a5a5a));
@@ -91,9 +92,9 @@ void compare(Format format, const Shape& shape, bool factored, const target::Str
   in_both_orders([&] {
     const Made got(format, out, shape.in);
     const float* scales = has_row_scales ? scales_there.data() : nullptr;
-    CHECK(got.encode(first_there.data(), shape.first_rows, 0, factors_or_none, scales, stream));
-    CHECK(got.encode(second_there.data(), shape.second_rows, shape.first_rows, factors_or_none,
-                     has_row_scales ? scales + shape.first_rows : nullptr, stream));
+    CHECK(got.quantize_rows(first_there.data(), shape.first_rows, 0, factors_or_none, scales, stream));
+    CHECK(got.quantize_rows(second_there.data(), shape.second_rows, shape.first_rows, factors_or_none,
+                            has_row_scales ? scales + shape.first_rows : nullptr, stream));
     CHECK((bytes_of(got.quantized.data(), got.at.num_bytes(), stream) ==
            bytes_of(want.quantized.data(), got.at.num_bytes(), stream)));
     const std::int64_t scale_bytes = got.at.num_scales * got.at.rows * 4;
@@ -101,24 +102,25 @@ void compare(Format format, const Shape& shape, bool factored, const target::Str
   });
 
   // And back.
-  std::vector<float> decoded(static_cast<std::size_t>(out * shape.in));
-  ops::unpack_rows(packed, 0, out, decoded.data());
+  std::vector<float> dequantized(static_cast<std::size_t>(out * shape.in));
+  ops::unpack_rows(packed, 0, out, dequantized.data());
   const quant::FormatSpec& what = quant::spec(format);
   const std::int64_t run = what.scale_inputs == 0 ? shape.in : what.scale_inputs;
-  const OnDevice<float> wide(decoded.size());
+  const OnDevice<float> wide(dequantized.size());
   target::dequantize_weights({want.view, what.weights, run, word_order(format), wide.data(), true}, stream);
-  const OnDevice<std::uint16_t> narrow(decoded.size());
+  const OnDevice<std::uint16_t> narrow(dequantized.size());
   target::dequantize_weights({want.view, what.weights, run, word_order(format), narrow.data(), false}, stream);
   stream.wait();
-  CHECK(first_beyond(wide.read(), decoded, 0, 0) == "");
+  CHECK(first_beyond(wide.read(), dequantized, 0, 0) == "");
   std::vector<std::uint16_t> rounded;
-  for (const float value : decoded) rounded.push_back(bf16_of(value));
+  for (const float value : dequantized) rounded.push_back(bf16_of(value));
   CHECK((narrow.read() == rounded));
 }
 
 }  // namespace
 
-TEST_CASE("weights on the device become the CPU's codes and scales, bit for bit, in every format, and back") {
+TEST_CASE(
+    "weights on the device become the CPU's quantized values and scales, bit for bit, in every format, and back") {
   if (!find_device()) return;
   const target::Stream stream;
   for (const Format format : kWeightFormats) {
@@ -129,7 +131,7 @@ TEST_CASE("weights on the device become the CPU's codes and scales, bit for bit,
   }
 }
 
-TEST_CASE("a profile's factors and scales encode on the device as on the CPU") {
+TEST_CASE("a profile's factors and scales quantize on the device as on the CPU") {
   if (!find_device()) return;
   const target::Stream stream;
   for (const Format format : {Format::int8, Format::bf16}) {
@@ -152,10 +154,11 @@ TEST_CASE("a weight that is not finite is noted, wherever it stands") {
         std::vector<float> weights = normal_values(kRows * kIn, 1, 8);
         weights[static_cast<std::size_t>(at)] = broken;
         INFO(quant::name(format) << ", " << broken << " at " << at);
-        CHECK_FALSE(to.encode(OnDevice<float>(weights).data(), kRows, 0, nullptr, nullptr, stream));
+        CHECK_FALSE(to.quantize_rows(OnDevice<float>(weights).data(), kRows, 0, nullptr, nullptr, stream));
       }
     }
-    CHECK(to.encode(OnDevice<float>(normal_values(kRows * kIn, 1, 8)).data(), kRows, 0, nullptr, nullptr, stream));
+    CHECK(
+        to.quantize_rows(OnDevice<float>(normal_values(kRows * kIn, 1, 8)).data(), kRows, 0, nullptr, nullptr, stream));
   }
 }
 
@@ -188,22 +191,22 @@ TEST_CASE("tables are rounded to bf16, vectors divided or left as they are") {
   }
 }
 
-TEST_CASE("encoded rows decode to the values that they stand for") {
+TEST_CASE("quantized rows dequantize to the values that they stand for") {
   if (!find_device()) return;
   const target::Stream stream;
   constexpr std::int64_t kRows = 4, kWidth = 257;
   const std::vector<float> x = normal_values(kRows * kWidth, 1, 11);
   const OnDevice<float> x_there(x);
   for (const Format format : kWeightFormats) {
-    const Encoded quantized(format, kRows, kWidth);
-    target::encode({x_there.data(), quantized.rows}, kRows, stream);
+    const QuantizedOnDevice quantized(format, kRows, kWidth);
+    target::quantize_rows({x_there.data(), quantized.rows}, kRows, stream);
     const OnDevice<float> wide(x.size());
     target::dequantize_rows({quantized.rows, wide.data(), true}, kRows, stream);
     const OnDevice<std::uint16_t> narrow(x.size());
     target::dequantize_rows({quantized.rows, narrow.data(), false}, kRows, stream);
     stream.wait();
     INFO(quant::name(format));
-    const std::vector<float> want = quantized.decoded();
+    const std::vector<float> want = quantized.dequantized();
     CHECK(first_beyond(wide.read(), want, 0, 0) == "");
     std::vector<std::uint16_t> rounded;
     for (const float value : want) rounded.push_back(bf16_of(value));
