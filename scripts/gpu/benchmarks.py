@@ -125,7 +125,7 @@ def bench_peers(session, measured):
     if code == 3 or not found:
         return session.note("peers", None, f"not measured (exit code {code}): {output[-300:]}")
     peer = json.loads(found[-1])
-    session.note("peers", None, f"torch {peer['torch']}, transformers {peer['transformers']} ({peer['attention']}): bf16 products "
+    session.note("peers", None, f"torch {peer['torch']}, transformers {peer['transformers']} ({peer['attention']}): bf16 matmuls "
                         f"{peer['torch_matmul_tflops']:.0f} TFLOP/s; {seconds:.0f} s", **peer)
     for batch in (1, 64):
         key = f"context512_batch{batch}_tokens_per_s"

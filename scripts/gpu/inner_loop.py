@@ -6,15 +6,15 @@ barrier. Loops within it count as often as a step takes them, which follows from
 step needs. Branches within it are counted as if nothing were skipped."""
 import re
 
-INPUTS, WARPS, OUTPUT_WARPS, PIECE = 128, 8, 4, 16
-CODES = {1: "bf16", 2: "int8", 3: "fp8_e4m3", 4: "int4"}
+INPUTS, WARPS, OUTPUT_WARPS, VECTOR = 128, 8, 4, 16
+ELEMENTS = {1: "bf16", 2: "int8", 3: "fp8_e4m3", 4: "int4"}
 BITS = {"bf16": 16, "int8": 8, "fp8_e4m3": 8, "int4": 4}
 # Operands of the streamed kernel (x, weights, scales of groups of inputs) and the formats that they serve.
 FORMATS = {("bf16", "bf16", 0): ["bf16"], ("int8", "int8", 0): ["int8"],
            ("fp8_e4m3", "fp8_e4m3", 0): ["fp8_e4m3 tensor", "fp8_e4m3 channel_token"], ("fp8_e4m3", "fp8_e4m3", 1): ["fp8_e4m3 block128"],
            ("bf16", "int4", 1): ["int4"], ("int8", "int4", 1): ["int4 int8"], ("fp8_e4m3", "int4", 1): ["int4 fp8_e4m3"]}
 FUNCTION = re.compile(r"Function : (\S+)")
-KERNEL = re.compile(r"streamed_kernel\w*?CodesILNS_5quant4CodeE(\d)ELS\w?_(\d)ELb(\d)EEELi(\d)E")
+KERNEL = re.compile(r"streamed_kernel\w*?OperandsILNS_5quant7ElementE(\d)ELS\w?_(\d)ELb(\d)EEELi(\d)E")
 INSTRUCTION = re.compile(r"/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)([^;]*);")
 BRANCH = re.compile(r"0x([0-9a-f]+)")
 MATRIX = re.compile(r"[HI]MMA\b")
@@ -68,10 +68,10 @@ def inner_loops(sass, tiles):
         kernel = KERNEL.search(name)
         if not kernel:
             continue
-        x, w, scaled, tile = CODES[int(kernel[1])], CODES[int(kernel[2])], int(kernel[3]), int(kernel[4])
+        x, w, scaled, tile = ELEMENTS[int(kernel[1])], ELEMENTS[int(kernel[2])], int(kernel[3]), int(kernel[4])
         rows, outputs = tiles[tile]
         warp_outputs = outputs // OUTPUT_WARPS
-        copies = 2 * rows * (INPUTS * BITS[x] // 8 // PIECE) / (WARPS * 32)
+        copies = 2 * rows * (INPUTS * BITS[x] // 8 // VECTOR) / (WARPS * 32)
         depth = 32 if x == "int8" else 16
         steps = step_instructions(code, copies, INPUTS // depth * (warp_outputs // 16) * (rows // 8))
         if steps is None:
@@ -80,6 +80,8 @@ def inner_loops(sass, tiles):
         for format_name in FORMATS[x, w, scaled]:
             figures.setdefault(format_name, {})[str(rows)] = {"instructions": steps, "weights": weights,
                                                               "per_weight": round(32 * steps / weights, 3)}
+    if not figures:
+        raise ValueError("no streamed kernel in the machine code: KERNEL does not fit its mangled name")
     return figures
 
 

@@ -23,7 +23,7 @@ MAX_LOG_BYTES = 8 << 20  # one log
 
 
 def pack(target):
-    """Writes the stripped programs and the libraries they need, but for LibTorch's, as a .tar.xz."""
+    """Writes the stripped programs and the libraries they need, except LibTorch's, as a .tar.xz."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name) / "packed"
         gather(folder)

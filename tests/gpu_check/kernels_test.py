@@ -59,7 +59,7 @@ class Build(unittest.TestCase):
             self.assertEqual(self.compile(frame, frames)[:2], (0, True))
 
 
-def sass(body, name="_Z15streamed_kernelINS2_5CodesILNS_5quant4CodeE1ELS6_4ELb1EEELi0EEEv"):
+def sass(body, name="_Z15streamed_kernelINS2_8OperandsILNS_5quant7ElementE1ELS6_4ELb1EEELi0EEEv"):
     lines = [f"        /*{16 * i:04x}*/    {text} ;   /* 0x0 */" for i, text in enumerate(body)]
     return f"\t\tFunction : {name}\n" + "\n".join(lines)
 
@@ -73,17 +73,21 @@ class InnerLoop(unittest.TestCase):
 
     def test_a_step_counts_inner_loops_as_often_as_it_takes_them(self):
         code = next(inner_loop.functions(sass(self.BODY)))[1]
-        # 10 instructions; the three of copies twice as often (4 copies of 2), the three of products four times (4 of 1).
+        # 10 instructions; the three of copies twice as often (4 copies of 2), the three of matrix instructions four times (4 of 1).
         self.assertEqual(inner_loop.step_instructions(code, 4, 4), 10 + 3 + 9)
         self.assertEqual(inner_loop.step_instructions(code, 0.5, 1), 10)
         self.assertIsNone(inner_loop.step_instructions(code[:5], 4, 4))
 
     def test_instructions_of_a_weight(self):
-        # 8 rows and 64 outputs of int4 by bf16: a warp has 16 outputs, so 8 products of 16 inputs, and a thread one copy of x.
+        # 8 rows and 64 outputs of int4 by bf16: a warp has 16 outputs, so 8 matrix instructions of 16 inputs, and a thread one copy of x.
         figures = inner_loop.inner_loops(sass(self.BODY), [(8, 64)])
         self.assertEqual(figures, {"int4": {"8": {"instructions": 10 + 3 * 7, "weights": 2048, "per_weight": round(32 * 31 / 2048, 3)}}})
         with self.assertRaises(ValueError):
             inner_loop.inner_loops(sass(self.BODY[:5]), [(8, 64)])
+
+    def test_machine_code_without_the_kernel_is_an_error(self):
+        with self.assertRaisesRegex(ValueError, "no streamed kernel"):
+            inner_loop.inner_loops(sass(self.BODY, "_Z12other_kernelv"), [(8, 64)])
 
     def test_tiles_are_those_of_the_source(self):
         text = next((ROOT / "cuda").glob("**/gemm_plan.h")).read_text()
