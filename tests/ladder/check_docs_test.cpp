@@ -119,3 +119,14 @@ TEST_CASE("check_docs reads README, CONTRIBUTING, CHANGELOG and every page under
   for (const std::string& name : read) CHECK(contains(output, name + ":1: broken link"));
   CHECK(contains(output, "9 pages, 0 blocks ran, 9 failures"));
 }
+
+TEST_CASE("check_docs compares code with the file that its mark names") {
+  const auto faults_of = [](const std::string& code, const std::string& file = "src/a.h") {
+    return faults("Text.\n\n<!-- code: " + file + " -->\n```cpp\n" + code + "\n```\n");
+  };
+  CHECK(is_sound(faults_of("one\ntwo")));
+  CHECK(is_sound(faults_of("two")));
+  CHECK(contains(faults_of("one\n\ntwo"), "this code is not that of src/a.h"));
+  CHECK(contains(faults_of("tw"), "this code is not that of src/a.h"));
+  CHECK(contains(faults_of("one", "src/b.h"), "src/b.h, which the mark above names, is no file"));
+}
