@@ -14,7 +14,7 @@ SOURCE_SHA256 = "9916f614621e26fb2b035ed4ea641e35e4fff0d533bb9b9c7bcaaa61017d88c
 
 
 def countdown_prompt(numbers, target):
-    """As countdown_prompt of src/data/countdown.cpp: a test compares them."""
+    """As countdown_prompt of src/tasks/countdown/generator.cpp: a test compares them."""
     return " ".join(map(str, numbers)) + f" = {target}\n"
 
 

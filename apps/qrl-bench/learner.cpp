@@ -43,7 +43,7 @@ void bench_learner(const BenchArguments& arguments, dist::Collectives& world) {
     }
     const double start_s = base::now_s();
     for (const types::MicroBatch& batch : work.batches)
-      learner.score(batch, train::draw_params(bench.loaded.recipe.rollout));
+      learner.score(batch, train::sample_params(bench.loaded.recipe.rollout));
     const double scored_s = base::now_s();
     learn(learner, work, bench.loaded.recipe, false);
     const double took_s = base::now_s() - scored_s, forward_s = scored_s - start_s;

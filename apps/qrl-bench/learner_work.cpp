@@ -28,7 +28,7 @@ learner::UpdateReport learn(learner::Learner& learner, const LearnerWork& work, 
   learner::LossOptions loss = learner::policy_options(recipe);
   loss.at_sampling_weights = sampled;
   for (const types::MicroBatch& batch : work.batches) {
-    learner.accumulate(batch, work.counts, loss, train::draw_params(recipe.rollout), &batch == &work.batches.back());
+    learner.accumulate(batch, work.counts, loss, train::sample_params(recipe.rollout), &batch == &work.batches.back());
   }
   return learner.update();
 }

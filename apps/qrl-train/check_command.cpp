@@ -91,7 +91,7 @@ void add_row_arguments(CLI::App& command, RowArguments& arguments) {
 
 void print_rows(const std::vector<data::PromptRow>& rows, const RowArguments& arguments, const std::string& before) {
   std::printf("%s%s\n", before.c_str(), data::describe_rows(rows).c_str());
-  const auto numbers = arguments.numbers == "subset" ? config::Numbers::subset : config::Numbers::all;
+  const auto numbers = arguments.numbers == "subset" ? tasks::Numbers::subset : tasks::Numbers::all;
   std::printf("%s", describe_unsolvable_countdown(rows, numbers).c_str());
 }
 

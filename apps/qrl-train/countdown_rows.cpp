@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/threads.h"
-#include "puzzle/countdown.h"
-#include "reward/countdown.h"
+#include "tasks/countdown/solver.h"
+#include "tasks/countdown/verifier.h"
 
 namespace qrl::app {
 
@@ -12,11 +12,11 @@ namespace {
 
 enum class Search : std::uint8_t { no_countdown, too_many_numbers, solvable, unsolvable };
 
-Search search(const data::PromptRow& row, config::Numbers numbers) {
-  const auto truth = reward::read_countdown_truth(row.ground_truth);
+Search search(const data::PromptRow& row, tasks::Numbers numbers) {
+  const auto truth = tasks::read_countdown_truth(row.ground_truth);
   if (!truth) return Search::no_countdown;
-  if (truth->num_numbers > puzzle::kMaxCountdownNumbers) return Search::too_many_numbers;
-  return puzzle::solve_countdown(truth->numbers(), truth->target, numbers) ? Search::solvable : Search::unsolvable;
+  if (truth->numbers.size() > tasks::kMaxCountdownNumbers) return Search::too_many_numbers;
+  return tasks::solve_countdown(truth->numbers, truth->target, numbers) ? Search::solvable : Search::unsolvable;
 }
 
 /// "lines 4, 17, 90": the first of those with one result.
@@ -34,7 +34,7 @@ std::string lines_of(const std::vector<data::PromptRow>& rows, const std::vector
 
 }  // namespace
 
-std::string describe_unsolvable_countdown(const std::vector<data::PromptRow>& rows, config::Numbers numbers) {
+std::string describe_unsolvable_countdown(const std::vector<data::PromptRow>& rows, tasks::Numbers numbers) {
   std::vector<Search> results(rows.size());
   base::parallel_for(static_cast<std::int64_t>(rows.size()), 16, [&](base::Range range) {
     for (auto k = static_cast<std::size_t>(range.begin); k < static_cast<std::size_t>(range.end); ++k)
@@ -45,14 +45,14 @@ std::string describe_unsolvable_countdown(const std::vector<data::PromptRow>& ro
   const auto num_rows = num_unsolvable + num_long + count(Search::solvable);
   std::string text;
   if (num_unsolvable > 0) {
-    text +=
-        std::to_string(num_unsolvable) + " of " + std::to_string(num_rows) + " countdown rows have no solution with " +
-        (numbers == config::Numbers::all ? "every number used once" : "any of the numbers, each used at most once") +
-        ": " + lines_of(rows, results, Search::unsolvable) + "\n";
+    text += std::to_string(num_unsolvable) + " of " + std::to_string(num_rows) +
+            " countdown rows have no solution with " +
+            (numbers == tasks::Numbers::all ? "every number used once" : "any of the numbers, each used at most once") +
+            ": " + lines_of(rows, results, Search::unsolvable) + "\n";
   }
   if (num_long > 0) {
     text += std::to_string(num_long) + " of " + std::to_string(num_rows) + " countdown rows have more than " +
-            std::to_string(puzzle::kMaxCountdownNumbers) +
+            std::to_string(tasks::kMaxCountdownNumbers) +
             " numbers, and a solution was not looked for: " + lines_of(rows, results, Search::too_many_numbers) + "\n";
   }
   return text;

@@ -1,51 +1,122 @@
 // data: tasks of the built-in generators as JSONL.
+#include <algorithm>
 #include <cstdio>
-#include <filesystem>
 
 #include "base/error.h"
 #include "commands.h"
-#include "data/tasks.h"
 #include "state/file.h"
 #include "state/folder.h"
+#include "tasks/generator.h"
+#include "train/catalog.h"
 
 namespace qrl::app {
 
 namespace {
 
+/// What an own key's option holds until the command runs: an integer, or one of the key's words.
+struct OwnOption {
+  const config::OwnKey* key = nullptr;
+  std::int64_t integer = 0;
+  std::string word;
+};
+
 struct DataArguments {
-  config::GeneratorRecipe generator;
+  const tasks::Generator* generator = nullptr;
+  std::vector<OwnOption> own;
   std::string out, split = "train";
+  std::int64_t size = 1000;
   std::uint64_t seed = 0;
 };
 
-void require_order(const char* low_option, std::int64_t low, const char* high_option, std::int64_t high) {
-  QRL_REQUIRE(low <= high, low_option, "at most " + std::string(high_option) + " = " + std::to_string(high),
-              std::to_string(low));
+/// "--min-numbers" of the key min_numbers.
+std::string option_of(std::string_view key) {
+  std::string name = "--" + std::string(key);
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
+
+config::OwnValues values_of(const DataArguments& arguments) {
+  config::OwnValues values;
+  for (const OwnOption& option : arguments.own) {
+    const auto* words = std::get_if<config::OwnKey::Words>(&option.key->type);
+    const std::int64_t value =
+        words == nullptr ? option.integer : std::find(words->begin(), words->end(), option.word) - words->begin();
+    values.set(*option.key, static_cast<double>(value));
+  }
+  return values;
+}
+
+void require_ascending(const DataArguments& arguments) {
+  const auto value_of = [&](std::string_view name) {
+    return std::find_if(arguments.own.begin(), arguments.own.end(),
+                        [name](const OwnOption& option) { return option.key->name == name; })
+        ->integer;
+  };
+  for (const auto& [low, high] : arguments.generator->ascending) {
+    QRL_REQUIRE(value_of(low) <= value_of(high), option_of(low),
+                "at most " + option_of(high) + " = " + std::to_string(value_of(high)), std::to_string(value_of(low)));
+  }
 }
 
 void write_tasks(const DataArguments& arguments, dist::Collectives& world) {
   require_one_process(world, "qrl-train data");
-  const config::GeneratorRecipe& g = arguments.generator;
-  require_order("--min-numbers", g.min_numbers, "--max-numbers", g.max_numbers);
-  require_order("--min-empty", g.min_empty, "--max-empty", g.max_empty);
-  require_order("--min-steps", g.min_steps, "--max-steps", g.max_steps);
+  require_ascending(arguments);
   state::output_file(arguments.out);  // refused before the work, not after it
   require_new_file(arguments.out, "--out");
-  std::vector<data::GeneratedTask> tasks;
+  const tasks::Generator& generator = *arguments.generator;
+  const config::OwnValues own = values_of(arguments);
+  std::vector<tasks::GeneratedTask> made;
   if (arguments.split == "held_out") {
-    tasks = data::held_out_tasks(g, arguments.seed, g.size);
+    made = tasks::held_out_tasks(generator, own, arguments.seed, arguments.size);
   } else {
-    for (std::int64_t i = 0; i < g.size; ++i) {
-      tasks.push_back(data::generate_task(g, arguments.seed, data::Split::train, static_cast<std::uint64_t>(i)));
-    }
+    for (std::int64_t i = 0; i < arguments.size; ++i)
+      made.push_back(generator.generate(own, arguments.seed, tasks::Split::train, static_cast<std::uint64_t>(i)));
   }
-  state::replace_file(arguments.out, data::tasks_jsonl(tasks, g.task));
-  std::printf("wrote %zu %s to %s\n", tasks.size(), tasks.size() == 1 ? "task" : "tasks", arguments.out.c_str());
+  state::replace_file(arguments.out, tasks::tasks_jsonl(made, std::string(generator.word)));
+  std::printf("wrote %zu %s to %s\n", made.size(), made.size() == 1 ? "task" : "tasks", arguments.out.c_str());
 }
 
-void add_count(CLI::App* command, const char* name, std::int64_t& value, std::int64_t low, std::int64_t high,
-               const char* meaning) {
+void add_integer(CLI::App* command, const std::string& name, std::int64_t& value, std::int64_t low, std::int64_t high,
+                 const std::string& meaning) {
   command->add_option(name, value, meaning)->check(between(low, high))->capture_default_str()->type_name("INT");
+}
+
+/// The option of an own key, with its default; generators have keys of integers and of words.
+void add_own_option(CLI::App* command, OwnOption& option) {
+  const config::OwnKey& key = *option.key;
+  const std::string name = option_of(key.name);
+  if (const auto* integers = std::get_if<config::OwnKey::Integers>(&key.type)) {
+    option.integer = static_cast<std::int64_t>(key.standard);
+    return add_integer(command, name, option.integer, integers->low, integers->high, key.meaning);
+  }
+  const auto& words = std::get<config::OwnKey::Words>(key.type);
+  option.word = words[static_cast<std::size_t>(key.standard)];
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : "|") + word;
+  command->add_option(name, option.word, key.meaning)
+      ->check(CLI::IsMember(words))
+      ->capture_default_str()
+      ->type_name(text);
+}
+
+void add_generator(CLI::App* data, const tasks::Generator& generator, Action& action) {
+  auto arguments = std::make_shared<DataArguments>();
+  arguments->generator = &generator;
+  CLI::App* command = data->add_subcommand(std::string(generator.word), std::string(generator.what));
+  command->add_option("--out", arguments->out, "file to write")->required()->check(not_empty())->type_name("FILE");
+  add_integer(command, "--size", arguments->size, 1, 10'000'000, "tasks");
+  command->add_option("--seed", arguments->seed, "seed of the generator")
+      ->check(whole_number())
+      ->capture_default_str()
+      ->type_name("INT");
+  command->add_option("--split", arguments->split, "side of the fixed split; held-out tasks are distinct")
+      ->check(CLI::IsMember({"train", "held_out"}))
+      ->capture_default_str()
+      ->type_name("train|held_out");
+  for (const config::OwnKey& key : generator.keys) arguments->own.push_back({&key, 0, ""});
+  for (OwnOption& option : arguments->own) add_own_option(command, option);  // in place: the options refer to them
+  command->callback(
+      [&action, arguments] { action = [arguments](dist::Collectives& world) { write_tasks(*arguments, world); }; });
 }
 
 }  // namespace
@@ -53,45 +124,8 @@ void add_count(CLI::App* command, const char* name, std::int64_t& value, std::in
 void add_data(CLI::App& app, Action& action) {
   CLI::App* data = app.add_subcommand("data", "write generated tasks as JSONL");
   data->require_subcommand(1);
-  const auto add_task = [&action, data](const char* task, const char* meaning) {
-    auto arguments = std::make_shared<DataArguments>();
-    arguments->generator.task = task;
-    arguments->generator.size = 1000;
-    CLI::App* command = data->add_subcommand(task, meaning);
-    command->add_option("--out", arguments->out, "file to write")->required()->check(not_empty())->type_name("FILE");
-    add_count(command, "--size", arguments->generator.size, 1, 10'000'000, "tasks");
-    command->add_option("--seed", arguments->seed, "seed of the generator")
-        ->check(whole_number())
-        ->capture_default_str()
-        ->type_name("INT");
-    command->add_option("--split", arguments->split, "side of the fixed split; held-out tasks are distinct")
-        ->check(CLI::IsMember({"train", "held_out"}))
-        ->capture_default_str()
-        ->type_name("train|held_out");
-    command->callback(
-        [&action, arguments] { action = [arguments](dist::Collectives& world) { write_tasks(*arguments, world); }; });
-    return std::pair(command, &arguments->generator);
-  };
-
-  const auto [countdown, c] = add_task("countdown", "reach a target from numbers, each used once");
-  add_count(countdown, "--min-numbers", c->min_numbers, 2, 6, "fewest numbers of a task");
-  add_count(countdown, "--max-numbers", c->max_numbers, 2, 6, "most numbers of a task");
-  add_count(countdown, "--max-number", c->max_number, 1, 10'000, "numbers are 1 to this");
-  add_count(countdown, "--max-target", c->max_target, 1, 1'000'000, "targets are 1 to this");
-
-  const auto [sudoku, s] = add_task("sudoku", "grids with one solution");
-  sudoku->add_option("--grid-size", s->grid_size, "rows of a grid")
-      ->check(CLI::IsMember({4, 9}))
-      ->capture_default_str()
-      ->type_name("4|9");
-  add_count(sudoku, "--min-empty", s->min_empty, 1, 64, "fewest empty cells");
-  add_count(sudoku, "--max-empty", s->max_empty, 1, 64, "most empty cells");
-
-  const auto [arithmetic, a] = add_task("arithmetic", "word problems in small numbers");
-  add_count(arithmetic, "--min-steps", a->min_steps, 1, 8, "fewest operations of a problem");
-  add_count(arithmetic, "--max-steps", a->max_steps, 1, 8, "most operations of a problem");
-  add_count(arithmetic, "--max-number", a->max_number, 1, 10'000, "numbers are 1 to this");
-  add_count(arithmetic, "--max-target", a->max_target, 1, 1'000'000, "results are 1 to this");
+  for (const config::Choice* choice : train::keys().catalog().generators.all)
+    add_generator(data, static_cast<const tasks::Generator&>(*choice), action);
 }
 
 }  // namespace qrl::app

@@ -56,7 +56,7 @@ void dump(const DumpArguments& arguments, dist::Collectives& world) {
   std::vector<GivenPrompt> prompts = read_prompts(given, recipe.data);
   encode(prompts, recipe.data, policy);
   LoadedSampler loaded(std::move(policy), recipe, arguments.checkpoint, world, longest_of(prompts));
-  loaded.publish(recipe, *reward::make_verifier(recipe.reward));
+  loaded.publish(recipe, *tasks::make_verifier(recipe));
   write(arguments.out, loaded.sampler.snapshot, prompts.front().tokens);
 }
 

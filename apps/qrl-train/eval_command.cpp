@@ -41,7 +41,7 @@ void evaluate(const EvalArguments& arguments, dist::Collectives& world) {
   LoadedSampler loaded_sampler(policy_of(recipe, arguments.checkpoint), recipe, arguments.checkpoint, world,
                                recipe.data.max_prompt_length);
   const train::Policy& policy = loaded_sampler.policy;
-  const auto verifier = reward::make_verifier(recipe.reward);
+  const auto verifier = tasks::make_verifier(recipe);
   const auto sets = train::load_held_out_prompts(recipe, policy.tokenizer, *verifier);
   QRL_REQUIRE(!sets.empty(), arguments.recipe.file, "held-out prompts", "none",
               "set data.val_files or data.val_generator");

@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "commands.h"
-#include "data/countdown.h"
 #include "decoder/forced.h"
 #include "state/file.h"
 #include "state/safetensors.h"

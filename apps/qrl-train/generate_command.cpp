@@ -165,7 +165,7 @@ void generate(const GenerateArguments& arguments, dist::Collectives& world) {
   train::set_threads(recipe, world);
   std::vector<GivenPrompt> prompts = read_prompts(arguments.prompts, recipe.data);
   encode(prompts, recipe.data, source.policy);
-  hint_at_line_break(prompts, recipe.data);
+  hint_at_line_break(prompts, recipe);
   // No more sequences than are asked for, so that the KV cache holds those and not a run's.
   std::int64_t& max_num_seqs = source.recipe.rollout.max_num_seqs;
   max_num_seqs = std::min(max_num_seqs, static_cast<std::int64_t>(prompts.size()) * arguments.num_samples);
@@ -175,7 +175,7 @@ void generate(const GenerateArguments& arguments, dist::Collectives& world) {
       !sets(arguments, "quant.rollout.profile"))
     source.recipe.quant.profile = "auto";
   require_calibration_data(loaded, recipe);
-  loaded.publish(recipe, *reward::make_verifier(recipe.reward));
+  loaded.publish(recipe, *tasks::make_verifier(recipe));
   std::vector<types::SampleRequest> requests;
   requests.reserve(prompts.size());
   for (const GivenPrompt& prompt : prompts)

@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "command.h"
 #include "data/jsonl.h"
-#include "data/tasks.h"
+#include "tasks/generator.h"
 #include "train/prompts.h"
 
 namespace qrl::app {
@@ -72,13 +72,14 @@ std::int64_t longest_of(const std::vector<GivenPrompt>& prompts) {
   return static_cast<std::int64_t>(longest);
 }
 
-void hint_at_line_break(const std::vector<GivenPrompt>& prompts, const config::DataRecipe& recipe) {
+void hint_at_line_break(const std::vector<GivenPrompt>& prompts, const config::Recipe& recipe) {
   const auto without = std::find_if(prompts.begin(), prompts.end(),
                                     [](const GivenPrompt& prompt) { return !prompt.text.ends_with('\n'); });
   if (without == prompts.end()) return;
-  for (const config::GeneratorRecipe* generator : {&recipe.train_generator, &recipe.val_generator}) {
+  for (const config::GeneratorRecipe* generator : {&recipe.data.train_generator, &recipe.data.val_generator}) {
     if (generator->task.empty()) continue;
-    if (!data::generate_task(*generator, 0, data::Split::train, 0).prompt.ends_with('\n')) return;
+    const tasks::Generator& kind = tasks::find_generator(*recipe.keys, generator->task);
+    if (!kind.generate(generator->own, 0, tasks::Split::train, 0).prompt.ends_with('\n')) return;
     const bool typed = without->where.starts_with("--prompt");
     return base::log_info("hint: prompts of the recipe's task " + generator->task + " end in a line break, " +
                           without->where + " does not" + (typed ? " (bash: --prompt $'…\\n')" : ""));

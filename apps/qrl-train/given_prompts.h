@@ -35,6 +35,6 @@ std::int64_t longest_of(const std::vector<GivenPrompt>& prompts);  ///< in token
 
 /// Says once when a prompt lacks the line break with which the prompts of the recipe's task end: a model that learned
 /// the task never saw one without.
-void hint_at_line_break(const std::vector<GivenPrompt>& prompts, const config::DataRecipe& recipe);
+void hint_at_line_break(const std::vector<GivenPrompt>& prompts, const config::Recipe& recipe);
 
 }  // namespace qrl::app

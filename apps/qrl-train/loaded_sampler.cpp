@@ -30,7 +30,7 @@ bool LoadedSampler::calibrates_kv(const config::Recipe& recipe) const {
   return train::kv_format(recipe.quant) == quant::KvFormat::fp8_e4m3 && !brings_scales;
 }
 
-void LoadedSampler::publish(const config::Recipe& recipe, const reward::Verifier& verifier) {
+void LoadedSampler::publish(const config::Recipe& recipe, const tasks::Verifier& verifier) {
   if (quantizer.profile != nullptr) train::require_same_profile(recipe, policy.config, *quantizer.profile);
   const bool lacks_profile = calibrates_profile(recipe);
   train::PromptSet prompts;

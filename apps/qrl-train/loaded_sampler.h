@@ -6,7 +6,7 @@
 
 #include "config/recipe.h"
 #include "dist/collectives.h"
-#include "reward/verifier.h"
+#include "tasks/verifier.h"
 #include "train/quantizer.h"
 #include "train/session.h"
 
@@ -24,7 +24,7 @@ struct LoadedSampler {
   bool calibrates_profile(const config::Recipe& recipe) const;
   bool calibrates_kv(const config::Recipe& recipe) const;
   /// Publishes as training with this recipe does; calibrates as the run would.
-  void publish(const config::Recipe& recipe, const reward::Verifier& verifier);
+  void publish(const config::Recipe& recipe, const tasks::Verifier& verifier);
 
   train::Policy policy;
   std::string checkpoint;  ///< "": the recipe's own policy

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "reward/verifier.h"
+#include "tasks/verifier.h"
 #include "train/decoder_fit.h"
 #include "train/memory_estimate.h"
 #include "train/quantizer.h"
@@ -119,7 +119,7 @@ struct Data {
 Data load_data(const config::Recipe& recipe, const model::ModelConfig& config) {
   const data::Tokenizer tokenizer = train::make_tokenizer(recipe, config);
   if (!recipe.model.path.empty()) (void)train::make_policy(recipe);  // every tensor is there, of the right shape
-  const auto verifier = reward::make_verifier(recipe.reward);
+  const auto verifier = tasks::make_verifier(recipe);
   Data data{tokenizer, train::load_train_prompts(recipe, tokenizer, *verifier),
             train::load_held_out_prompts(recipe, tokenizer, *verifier)};
   train::warn_of_shared_prompts(data.prompts, data.held_out);

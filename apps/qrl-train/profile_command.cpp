@@ -38,7 +38,7 @@ void make_profile(const ProfileArguments& arguments, dist::Collectives& world) {
   world.set_time_limit(static_cast<double>(recipe.trainer.collective_timeout_s));
   const train::Policy policy =
       arguments.checkpoint.empty() ? train::make_policy(recipe) : train::load_policy(arguments.checkpoint);
-  const auto verifier = reward::make_verifier(recipe.reward);
+  const auto verifier = tasks::make_verifier(recipe);
   const train::PromptSet prompts = train::load_train_prompts(recipe, policy.tokenizer, *verifier);
   const model::Int8Profile profile = train::calibrate_profile(policy.config, policy.weights, prompts, recipe);
   model::save_int8_profile(file, profile);

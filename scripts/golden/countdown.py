@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Goldens of the countdown verifier and of the train / held-out split.
 
-Independent of src/reward: answers are found with regular expressions, read by Python's own parser and evaluated with
+Independent of src/tasks: answers are found with regular expressions, read by Python's own parser and evaluated with
 fractions.Fraction. Also cuts the excerpt of known answers that ships with the tests.
 
     python3 scripts/golden/countdown.py [SHARED_DATA]     # default ../shared/data; writes tests/data

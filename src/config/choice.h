@@ -2,9 +2,11 @@
 // the lists of choices. Plain data: what a choice computes belongs to the folder that defines it.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -12,12 +14,17 @@
 
 namespace qrl::config {
 
-/// A key that exists for one choice alone. Its value is a number within a range, true or false, or one of some words.
+/// A key that exists for one choice alone, or for several that share it. Its value is a number within a range, an
+/// integer between two, true or false, or one of some words.
 struct OwnKey {
-  std::string name;  ///< the whole name: "algorithm.WORD.KEY"
+  /// The whole name, "algorithm.WORD.KEY"; of a generator of tasks the name within its sections, "max_number".
+  std::string name;
   struct Switch {};
   using Words = std::vector<std::string>;
-  std::variant<Range, Switch, Words> type;
+  struct Integers {
+    std::int64_t low = 0, high = 1'000'000'000;  ///< both included; the largest integer of keys, as a rule
+  };
+  std::variant<Range, Switch, Words, Integers> type;
   double standard;  ///< default; of a switch 0 or 1, of words an index
   std::string meaning;
 };
@@ -29,6 +36,8 @@ class OwnValues {
     const auto found = values_.find(key.name);
     return found == values_.end() ? key.standard : found->second;
   }
+  /// Of a key of integers, or the index of a word.
+  std::int64_t integer_of(const OwnKey& key) const { return static_cast<std::int64_t>(of(key)); }
   void set(const OwnKey& key, double value) {
     if (value == key.standard) values_.erase(key.name);
     else values_[key.name] = value;
@@ -70,6 +79,10 @@ struct Choice {
   std::vector<KeyDefault> defaults = {};
   std::vector<Limit> limits = {};
   std::vector<OwnKey> keys = {};
+  /// Pairs of own keys by name, of which the first may not be above the second.
+  std::vector<std::pair<std::string_view, std::string_view>> ascending = {};
+  /// Keys of every recipe that have an effect only with choices that name them here.
+  std::vector<std::string_view> uses = {};
   std::vector<Neighbor> neighbors = {};  ///< other trainers' names that mean this choice
 };
 
@@ -88,9 +101,12 @@ struct Choices {
 
 /// What a recipe can name. A list's choices have the type that its user casts them to.
 struct Catalog {
-  Choices losses;       ///< algorithm.name: learner::PolicyLoss
-  Choices corrections;  ///< rollout_correction.method: learner::Correction
-  Choices modes;        ///< mode
+  Choices losses;         ///< algorithm.name: learner::PolicyLoss
+  Choices corrections;    ///< rollout_correction.method: learner::Correction
+  Choices modes;          ///< mode
+  Choices generators;     ///< task of data.train_generator, data.val_generator, sft.demonstrations: tasks::Generator
+  Choices verifiers;      ///< reward.verifier: tasks::VerifierChoice
+  Choices kl_estimators;  ///< algorithm.kl_loss_type: learner::KlEstimator
 };
 
 }  // namespace qrl::config

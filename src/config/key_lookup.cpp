@@ -20,7 +20,8 @@ std::vector<Selector> selectors_of(const Recipe& recipe) {
   const Catalog& catalog = recipe.keys->catalog();
   return {{"mode", &catalog.modes, &recipe.mode},
           {"algorithm.name", &catalog.losses, &recipe.algorithm.name},
-          {"rollout_correction.method", &catalog.corrections, &recipe.rollout_correction.method}};
+          {"rollout_correction.method", &catalog.corrections, &recipe.rollout_correction.method},
+          {"reward.verifier", &catalog.verifiers, &recipe.reward.verifier}};
 }
 
 }  // namespace qrl::config

@@ -183,9 +183,10 @@ class Section {
         [&](auto... path) { return Section<Path..., Member>(list_, name_ + "." + name, path..., member); }, path_);
   }
   /// This section's struct in a recipe.
-  const auto& of(const Recipe& recipe) const {
+  template <class AnyRecipe>
+  auto& of(AnyRecipe& recipe) const {
     return std::apply(
-        [&recipe](auto... path) -> const auto& { return at(path...)(recipe); }, path_);
+        [&recipe](auto... path) -> auto& { return at(path...)(recipe); }, path_);
   }
 
  private:

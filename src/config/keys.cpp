@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "config/faults.h"
+#include "config/choice_keys.h"
 #include "config/key_types.h"
 #include "config/resume_keys.h"
 
@@ -74,29 +74,6 @@ Key resume_mode_key() {
   return key;
 }
 
-/// What generators of prompts and of demonstrations share, `section` being a GeneratorRecipe.
-template <class AnySection>
-void add_generator(AnySection section, const Unset<std::uint64_t>& unset_seed) {
-  using G = GeneratorRecipe;
-  const auto seed_if_used = [section, unset_seed](const Recipe& recipe) {
-    return section.of(recipe).task.empty() ? std::nullopt : unset_seed.value(recipe);
-  };
-  section.add("task", &G::task,
-              choice<std::string>({{"countdown", "countdown"}, {"sudoku", "sudoku"}, {"arithmetic", "arithmetic"}}),
-              "kind of task", {"no generator"});
-  section.add("seed", &G::seed, seed(), "seed of the tasks", {unset_seed.text, seed_if_used});
-  section.add("min_numbers", &G::min_numbers, integer(2, 6), "countdown: fewest numbers in a task");
-  section.add("max_numbers", &G::max_numbers, integer(2, 6), "countdown: most numbers in a task");
-  section.add("max_number", &G::max_number, integer(1), "countdown, arithmetic: numbers are 1 … max_number");
-  section.add("max_target", &G::max_target, integer(1), "countdown, arithmetic: results are 1 … max_target");
-  section.add("grid_size", &G::grid_size, choice<std::int64_t>({{"4", 4}, {"9", 9}}), "sudoku: rows of a grid");
-  section.add("min_empty", &G::min_empty, integer(1, 64), "sudoku: fewest empty cells");
-  section.add("max_empty", &G::max_empty, integer(1, 64),
-              "sudoku: most empty cells; 4x4 grids have up to 12, 9x9 ones some 55");
-  section.add("min_steps", &G::min_steps, integer(1, 8), "arithmetic: fewest operations of a problem");
-  section.add("max_steps", &G::max_steps, integer(1, 8), "arithmetic: most operations of a problem");
-}
-
 /// What optim and sft both say about an update, `section` being an OptimRecipe.
 template <class AnySection>
 void add_update_rule(AnySection section) {
@@ -111,89 +88,6 @@ void add_update_rule(AnySection section) {
           {{"constant", LrScheduler::constant}, {"linear", LrScheduler::linear}, {"cosine", LrScheduler::cosine}}),
       "course of lr after the warm-up");
   section.add("grad_clip", &O::grad_clip, real(at_least_0()), "largest gradient norm; 0: no clipping");
-}
-
-/// A word of `choices`; the list outlives the key.
-Type<std::string> word_of(const Choices& choices) {
-  std::vector<std::pair<std::string, std::string>> words;
-  for (const Choice* one : choices.all) words.emplace_back(one->word, one->word);
-  return choice<std::string>(std::move(words));
-}
-
-/// What null stands for with `choice`, as YAML.
-std::string_view default_of(const Choice& choice, std::string_view key) {
-  for (const KeyDefault& one : choice.defaults) {
-    if (one.key == key) return one.value;
-  }
-  return "null";
-}
-
-/// Null in `key` stands for what the selected choice says: the default of the first of `choices` and those that differ
-/// make the text.
-template <class Word>
-void unset_by_choice(Key& key, const Choices& choices, Word word) {
-  const auto shown = [&](const Choice& one) {
-    const std::string_view value = default_of(one, key.name);
-    return std::string(value == "null" ? "none" : value);
-  };
-  const std::string first = choices.all.empty() ? "none" : shown(*choices.all.front());
-  key.unset = first;
-  for (const Choice* one : choices.all) {
-    if (shown(*one) != first) key.unset += "; " + std::string(one->word) + " " + shown(*one);
-  }
-  key.fill = [name = key.name, read = key.read, print = key.print, &choices, word](Recipe& recipe) {
-    const Choice* chosen = choices.find(word(recipe));
-    if (chosen == nullptr || print(recipe) != "null") return;
-    const std::string_view value = default_of(*chosen, name);
-    Faults none;
-    if (value != "null") (void)read(*parse_yaml(value, {name, false}, none), recipe);
-  };
-}
-
-/// The key of a choice's own setting, whose value is in Recipe::own.
-Key own_key(const OwnKey& own, const std::string& selector, std::string_view word) {
-  Key key{own.name, {}, own.meaning, {}, OnResume::fixed, {}, {}, {}, {}, {}};
-  key.condition = selector + " " + std::string(word);
-  const auto hold = [&](const auto& type, auto to_number, auto from_number) {
-    key.type = type.text;
-    key.read = [own, type, to_number](const YamlNode& node, Recipe& recipe) -> std::optional<Refusal> {
-      auto reading = type.read(node);
-      if (auto* refusal = std::get_if<Refusal>(&reading)) return std::move(*refusal);
-      recipe.own.set(own, to_number(std::get<0>(reading)));
-      return std::nullopt;
-    };
-    key.print = [own, type, from_number](const Recipe& recipe) { return type.print(from_number(recipe.own.of(own))); };
-  };
-  key.reset = [own](Recipe& recipe) { recipe.own.set(own, own.standard); };
-  if (const auto* range = std::get_if<Range>(&own.type)) {
-    hold(
-        real(*range), [](double value) { return value; }, [](double value) { return value; });
-  } else if (const auto* words = std::get_if<OwnKey::Words>(&own.type)) {
-    std::vector<std::pair<std::string, std::int64_t>> values;
-    for (std::size_t i = 0; i < words->size(); ++i) values.emplace_back((*words)[i], static_cast<std::int64_t>(i));
-    hold(
-        choice<std::int64_t>(std::move(values)), [](std::int64_t value) { return static_cast<double>(value); },
-        [](double value) { return static_cast<std::int64_t>(value); });
-  } else {
-    hold(
-        boolean(), [](bool value) { return value ? 1.0 : 0.0; }, [](double value) { return value != 0; });
-  }
-  return key;
-}
-
-/// Adds the own keys that stand directly in `section`, or with `nested` those of sections within it.
-void add_own(List& list, const std::string& section, bool nested, const Catalog& catalog) {
-  const auto add_of = [&](const Choices& choices, const std::string& selector) {
-    for (const Choice* one : choices.all) {
-      for (const OwnKey& own : one->keys) {
-        const bool inside = own.name.starts_with(section + ".");
-        if (inside && (own.name.find('.', section.size() + 1) != std::string::npos) == nested)
-          list.push_back(own_key(own, selector, one->word));
-      }
-    }
-  };
-  add_of(catalog.losses, "algorithm.name");
-  add_of(catalog.corrections, "rollout_correction.method");
 }
 
 void add_mode(List& list, const Catalog& catalog) {
@@ -217,7 +111,7 @@ void add_model(List& list) {
              }});
 }
 
-void add_data(List& list) {
+void add_data(List& list, const Choices& generators) {
   using D = DataRecipe;
   Section data(list, "data", &Recipe::data);
   data.add("train_files", &D::train_files, list_of(input_path()), "files of training prompts, JSONL or CSV");
@@ -240,17 +134,19 @@ void add_data(List& list) {
            "conditions that a row of val_files must meet, as data.filter");
   auto train = data.inner("train_generator", &D::train_generator);
   train.add("size", &GeneratorRecipe::size, integer(0, kMaxGenerated), "prompts; needed with a task");
-  add_generator(train, root_seed());
+  add_generator(list, train, generators, root_seed());
   auto held_out = data.inner("val_generator", &D::val_generator);
   held_out.add("size", &GeneratorRecipe::size, integer(0, kMaxGenerated), "prompts; needed with a task");
-  add_generator(held_out, always(std::to_string(kHeldOutSeed), kHeldOutSeed));
+  add_generator(list, held_out, generators, always(std::to_string(kHeldOutSeed), kHeldOutSeed));
   data.add("train_batch_size", &D::train_batch_size, integer(1, kMaxBatch), "prompts a step");
-  data.add("gen_batch_size", &D::gen_batch_size, integer(1, kMaxBatch),
-           "prompts of one draw of algorithm.filter_groups",
-           {"data.train_batch_size", [](const Recipe& recipe) {
-              const bool draws = recipe.algorithm.filter_groups.enable;
-              return draws ? std::optional(recipe.data.train_batch_size) : std::nullopt;
-            }});
+  only_with(data.add("gen_batch_size", &D::gen_batch_size, integer(1, kMaxBatch),
+                     "prompts of one draw of algorithm.filter_groups",
+                     {"data.train_batch_size",
+                      [](const Recipe& recipe) {
+                        const bool draws = recipe.algorithm.filter_groups.enable;
+                        return draws ? std::optional(recipe.data.train_batch_size) : std::nullopt;
+                      }}),
+            "algorithm.filter_groups.enable", {"true"});
   data.add("max_prompt_length", &D::max_prompt_length, integer(1, kMaxTokens), "tokens of a prompt");
   data.add("max_response_length", &D::max_response_length, integer(1, kMaxTokens), "tokens of a response");
   data.add("overlong_prompt", &D::overlong_prompt,
@@ -289,10 +185,12 @@ void add_rollout(List& list) {
   rollout.add("page_size", &O::page_size, integer(1, kMaxPageTokens), "tokens a KV page holds");
   rollout.add("kv_pages", &O::kv_pages, integer(1, kMaxPages), "KV pages",
               {"what max_num_seqs longest sequences need; with device cuda as many of them as fit"});
-  rollout.add(
-      "gpu_memory_utilization", &O::gpu_memory_utilization, real(above_0_to_1()),
-      "share of the GPU's memory that may be in use, weights and all else included, when KV pages take the rest",
-      {"0.9 with device cuda and without kv_pages, 0.5 when the learner is there, too"});
+  only_with(
+      rollout.add(
+          "gpu_memory_utilization", &O::gpu_memory_utilization, real(above_0_to_1()),
+          "share of the GPU's memory that may be in use, weights and all else included, when KV pages take the rest",
+          {"0.9 with device cuda and without kv_pages, 0.5 when the learner is there, too"}),
+      "rollout.device", "cuda", samples_on_gpu);
   rollout.add("prefix_sharing", &O::prefix_sharing, boolean(), "samples of a prompt share its KV pages");
   rollout.add(
       "bitwise", &O::bitwise, boolean(),
@@ -300,9 +198,11 @@ void add_rollout(List& list) {
       "than fp8_e4m3, both on one device, and on a GPU no top_k or top_p");
   rollout.add("free_cache_engine", &O::free_cache_engine, boolean(),
               "give the KV cache's memory back while the learner works");
-  rollout.add(
-      "enforce_eager", &O::enforce_eager, boolean(),
-      "with device cuda: launch each kernel by itself, ticks of decoding rows, too, which else are CUDA graphs");
+  only_with(
+      rollout.add(
+          "enforce_eager", &O::enforce_eager, boolean(),
+          "with device cuda: launch each kernel by itself, ticks of decoding rows, too, which else are CUDA graphs"),
+      "rollout.device", "cuda", samples_on_gpu);
 }
 
 void add_quant(List& list) {
@@ -321,16 +221,19 @@ void add_quant(List& list) {
                                       {"int8", ActivationFormat::int8},
                                       {"fp8_e4m3", ActivationFormat::fp8_e4m3}}),
             "what meets them; auto: their own format, bf16 for int4 (W4A16); int8 and fp8_e4m3 make int4 W4A8");
-  quant.add("rollout.granularity", &QuantRecipe::granularity,
-            choice<Granularity>({{"auto", Granularity::automatic},
-                                 {"tensor", Granularity::tensor},
-                                 {"channel_token", Granularity::channel_token},
-                                 {"block128", Granularity::block128}}),
-            "what shares a scale in fp8_e4m3; auto: channel_token");
-  quant.add(
-      "rollout.ignore", &QuantRecipe::ignore, list_of(text()),
-      "linear layers that stay bf16: names such as down_proj or model.layers.0.*, with * and ?; q_proj, k_proj and "
-      "v_proj together, as gate_proj and up_proj; lm_head and embed_tokens change nothing");
+  only_with(quant.add("rollout.granularity", &QuantRecipe::granularity,
+                      choice<Granularity>({{"auto", Granularity::automatic},
+                                           {"tensor", Granularity::tensor},
+                                           {"channel_token", Granularity::channel_token},
+                                           {"block128", Granularity::block128}}),
+                      "what shares a scale in fp8_e4m3; auto: channel_token"),
+            "quant.rollout.weights", {"fp8_e4m3"});
+  only_with(
+      quant.add(
+          "rollout.ignore", &QuantRecipe::ignore, list_of(text()),
+          "linear layers that stay bf16: names such as down_proj or model.layers.0.*, with * and ?; q_proj, k_proj and "
+          "v_proj together, as gate_proj and up_proj; lm_head and embed_tokens change nothing"),
+      "quant.rollout.weights", {"int8", "fp8_e4m3", "int4"});
   quant.add("rollout.lm_head", &QuantRecipe::lm_head,
             choice<HeadFormat>({{"auto", HeadFormat::automatic}, {"fp32", HeadFormat::f32}}),
             "lm_head of sampler and learner, never low-bit; auto: bf16, or fp32 with fp32 weights");
@@ -359,16 +262,32 @@ void add_quant(List& list) {
                                {"fp8_e4m3", LearnerBackward::fp8_e4m3}}),
       "GEMMs of the backward pass; with forward low_bit also int8, of int8 layers, or fp8_e4m3, of fp8_e4m3 layers of "
       "granularity block128; gradients are quantized as activations are");
-  quant.add("kv_calibration.when", &QuantRecipe::kv_when,
-            choice<CalibrateKv>({{"every_update", CalibrateKv::every_update}, {"once", CalibrateKv::once}}),
-            "fp8_e4m3's scales of keys and values: of each policy version, or of the first alone (for experiments)");
-  quant.add(
-      "kv_calibration.percentile", &QuantRecipe::kv_percentile, real(percentile()),
-      "of |key| or |value| of a head on a few training prompts, after every publish: what fp8_e4m3's range is set by");
-  quant.add("kv_calibration.margin", &QuantRecipe::kv_margin, real(positive()), "room above that percentile, a factor");
+}
+
+void add_quant_calibration(List& list) {
+  Section quant(list, "quant", &Recipe::quant);
+  only_with(
+      quant.add(
+          "kv_calibration.when", &QuantRecipe::kv_when,
+          choice<CalibrateKv>({{"every_update", CalibrateKv::every_update}, {"once", CalibrateKv::once}}),
+          "fp8_e4m3's scales of keys and values: of each policy version, or of the first alone (for experiments)"),
+      "quant.rollout.kv_cache", {"fp8_e4m3"});
+  only_with(quant.add("kv_calibration.percentile", &QuantRecipe::kv_percentile, real(percentile()),
+                      "of |key| or |value| of a head on a few training prompts, after every publish: what fp8_e4m3's "
+                      "range is set by"),
+            "quant.rollout.kv_cache", {"fp8_e4m3"});
+  only_with(quant.add("kv_calibration.margin", &QuantRecipe::kv_margin, real(positive()),
+                      "room above that percentile, a factor"),
+            "quant.rollout.kv_cache", {"fp8_e4m3"});
   quant.add("uaq_scale", &QuantRecipe::uaq_scale, real(positive()),
             "once before training, weights behind a norm are divided and its gain multiplied by this (QuRL's "
             "update-aware quantization, there 1.5): the model stays the same, updates reach its codes sooner");
+}
+
+/// Own keys of losses and of corrections: either may have some in the section of the other.
+void add_own_of_objective(List& list, const std::string& section, bool nested, const Catalog& catalog) {
+  add_own(list, section, nested, catalog.losses, "algorithm.name");
+  add_own(list, section, nested, catalog.corrections, "rollout_correction.method");
 }
 
 void add_algorithm(List& list, const Catalog& catalog) {
@@ -395,8 +314,11 @@ void add_algorithm(List& list, const Catalog& catalog) {
       algorithm.add("norm_adv_by_std", &A::norm_adv_by_std, boolean(), "divide advantages by their group's deviation"));
   algorithm.add("kl_loss_coef", &A::kl_loss_coef, real(at_least_0()),
                 "weight of the KL to the initial model; 0: no reference model");
-  algorithm.add("kl_loss_type", &A::kl_loss_type,
-                choice<KlType>({{"k1", KlType::k1}, {"k2", KlType::k2}, {"k3", KlType::k3}}), "estimator of that KL");
+  Key& kl_type =
+      algorithm.add("kl_loss_type", &A::kl_loss_type, word_of(catalog.kl_estimators), "estimator of that KL");
+  kl_type.reset = [word = catalog.kl_estimators.standard](Recipe& recipe) { recipe.algorithm.kl_loss_type = word; };
+  only_with(kl_type, "algorithm.kl_loss_coef", "above 0",
+            [](const Recipe& recipe) { return recipe.algorithm.kl_loss_coef != 0; });
   algorithm.add("entropy_coef", &A::entropy_coef, real(at_least_0()), "weight of the entropy bonus");
   algorithm.add(
       "mask_truncated", &A::mask_truncated, boolean(),
@@ -408,13 +330,16 @@ void add_algorithm(List& list, const Catalog& catalog) {
   filter.add("enable", &G::enable, boolean(),
              "dynamic sampling: train on groups whose scores differ, draw more prompts until there are "
              "data.train_batch_size of them");
-  filter.add("max_num_gen_batches", &G::max_num_gen_batches, integer(1, kMaxBatch), "draws of a step");
-  filter.add("on_exhausted", &G::on_exhausted,
-             choice<OnExhausted>({{"error", OnExhausted::error}, {"train_partial", OnExhausted::train_partial}}),
-             "after the last draw: end the run with exit code 3, or train on the groups there are");
+  only_with(filter.add("max_num_gen_batches", &G::max_num_gen_batches, integer(1, kMaxBatch), "draws of a step"),
+            "algorithm.filter_groups.enable", {"true"});
+  only_with(
+      filter.add("on_exhausted", &G::on_exhausted,
+                 choice<OnExhausted>({{"error", OnExhausted::error}, {"train_partial", OnExhausted::train_partial}}),
+                 "after the last draw: end the run with exit code 3, or train on the groups there are"),
+      "algorithm.filter_groups.enable", {"true"});
 
-  add_own(list, "algorithm", false, catalog);
-  add_own(list, "algorithm", true, catalog);
+  add_own_of_objective(list, "algorithm", false, catalog);
+  add_own_of_objective(list, "algorithm", true, catalog);
 }
 
 void add_correction(List& list, const Catalog& catalog) {
@@ -431,11 +356,11 @@ void add_correction(List& list, const Catalog& catalog) {
                            "largest weight of a token, or largest ratio that is not rejected"));
   of_method(
       correction.add("threshold_low", &C::threshold_low, real(above_0_to_1()), "smallest ratio that is not rejected"));
-  add_own(list, "rollout_correction", false, catalog);
+  add_own_of_objective(list, "rollout_correction", false, catalog);
   correction.add("behaviour_in_ratio", &C::behaviour_in_ratio, boolean(),
                  "without a correction, for experiments: clip the ratio to the sampler instead of the ratio to the old "
                  "policy");
-  add_own(list, "rollout_correction", true, catalog);
+  add_own_of_objective(list, "rollout_correction", true, catalog);
 }
 
 void add_gap_limit(List& list) {
@@ -444,12 +369,14 @@ void add_gap_limit(List& list) {
   correction.add("gap_limit.k3_kl", &C::gap_limit, real(positive()),
                  "largest k3 KL between sampler and learner on a few fixed prompts, measured after every publish",
                  {"none"});
-  correction.add("gap_limit.action", &C::gap_action,
-                 choice<GapAction>({{"stop", GapAction::stop}, {"warn", GapAction::warn}}),
-                 "beyond it: end the run with exit code 3, or say so and go on");
+  only_with(correction.add("gap_limit.action", &C::gap_action,
+                           choice<GapAction>({{"stop", GapAction::stop}, {"warn", GapAction::warn}}),
+                           "beyond it: end the run with exit code 3, or say so and go on"),
+            "rollout_correction.gap_limit.k3_kl", "set",
+            [](const Recipe& recipe) { return recipe.rollout_correction.gap_limit.has_value(); });
 }
 
-void add_sft(List& list) {
+void add_sft(List& list, const Choices& generators) {
   using S = SftRecipe;
   Section sft(list, "sft", &Recipe::sft);
   sft.add("steps", &S::steps, integer(0), "optimizer updates of the cold start; 0: none");
@@ -461,35 +388,32 @@ void add_sft(List& list) {
   sft.add("batch_size", &S::batch_size, integer(1, kMaxBatch), "demonstrations an update");
   sft.add("save_freq", &S::save_freq, integer(0), "updates between its checkpoints; 0: only at the end");
   add_update_rule(Section(list, "sft", &Recipe::sft, &S::optim));
-  add_generator(sft.inner("demonstrations", &S::demonstrations), root_seed());
+  add_generator(list, sft.inner("demonstrations", &S::demonstrations), generators, root_seed());
 }
 
-void add_reward(List& list) {
+void add_reward(List& list, const Choices& verifiers) {
   using W = RewardRecipe;
   Section reward(list, "reward", &Recipe::reward);
-  reward.add("verifier", &W::verifier, choice<VerifierName>(verifier_names()), "who judges the responses");
-  reward.add(
-      "profile", &W::profile, choice<MathProfile>(math_profiles()),
-      "math: where in a response its answer is; auto: \\boxed{}, ####, \"answer is\", <answer>, a short text, the "
-      "last number, whichever there is first");
-  reward.add("answer_form", &W::answer_form, choice<AnswerForm>(answer_forms()),
-             "math: any takes 25+60 for 85, value does not: an answer must have no operation left to do, or the gold "
-             "answer's");
-  reward.add("numbers", &W::numbers, choice<Numbers>({{"all", Numbers::all}, {"subset", Numbers::subset}}),
-             "countdown: which of the given numbers an answer must use, each at most once");
+  reward.add("verifier", &W::verifier, word_of(verifiers), "who judges the responses").reset =
+      [word = verifiers.standard](Recipe& recipe) { recipe.reward.verifier = word; };
+  add_own(list, "reward", false, verifiers, "reward.verifier");
   reward.add("correct", &W::correct, real(any()), "score of a correct response");
   reward.add("wrong", &W::wrong, real(any()), "score of any other response");
   reward.add("format", &W::format, real(any()), "added to a wrong response whose answer has the right form");
-  reward.add("partial", &W::partial, real(any()),
-             "sudoku: times the share of empty cells that are right, added to a wrong response that keeps the clues");
+  only_where_used(reward.add("partial", &W::partial, real(any()),
+                             "times the partial credit of a wrong response, 0 to 1, which is added to its score"),
+                  "reward.verifier", verifiers);
   reward.add("max_error_fraction", &W::max_error_fraction, real(from_0_to_1()),
              "share of verifier errors above which the run stops");
   using B = OverlongBufferRecipe;
   auto buffer = reward.inner("overlong_buffer", &W::overlong_buffer);
   buffer.add("enable", &B::enable, boolean(), "DAPO's overlong shaping: long responses lose reward");
-  buffer.add("len", &B::len, integer(0, kMaxTokens),
-             "tokens before data.max_response_length over which the loss grows from 0 to the factor");
-  buffer.add("penalty_factor", &B::penalty_factor, real(positive()), "what a cut response loses");
+  only_with(buffer.add("len", &B::len, integer(0, kMaxTokens),
+                       "tokens before data.max_response_length over which the loss grows from 0 to the factor"),
+            "reward.overlong_buffer.enable", {"true"});
+  only_with(buffer.add("penalty_factor", &B::penalty_factor, real(positive()), "what a cut response loses"),
+            "reward.overlong_buffer.enable", {"true"});
+  add_own(list, "reward", true, verifiers, "reward.verifier");
 }
 
 void add_actor(List& list) {
@@ -511,11 +435,16 @@ void add_actor(List& list) {
   add_update_rule(optim);
   optim.add("eps", &OptimRecipe::eps, real(positive()), "AdamW's epsilon");
   auto muon = optim.inner("muon", &OptimRecipe::muon);
-  muon.add("momentum", &MuonRecipe::momentum, real(from_0_to_below_1()), "decay rate of Muon's momentum");
-  muon.add("nesterov", &MuonRecipe::nesterov, boolean(), "look ahead by one more gradient");
-  muon.add("ns_steps", &MuonRecipe::ns_steps, integer(1, kMaxNewtonSchulz), "Newton-Schulz steps of an update");
-  muon.add("match_adamw_rms", &MuonRecipe::match_adamw_rms, boolean(),
-           "scale updates by 0.2 sqrt(max(rows, columns)), the size of AdamW's, so that lr means the same");
+  only_with(muon.add("momentum", &MuonRecipe::momentum, real(from_0_to_below_1()), "decay rate of Muon's momentum"),
+            "optim.name", {"muon"});
+  only_with(muon.add("nesterov", &MuonRecipe::nesterov, boolean(), "look ahead by one more gradient"), "optim.name",
+            {"muon"});
+  only_with(
+      muon.add("ns_steps", &MuonRecipe::ns_steps, integer(1, kMaxNewtonSchulz), "Newton-Schulz steps of an update"),
+      "optim.name", {"muon"});
+  only_with(muon.add("match_adamw_rms", &MuonRecipe::match_adamw_rms, boolean(),
+                     "scale updates by 0.2 sqrt(max(rows, columns)), the size of AdamW's, so that lr means the same"),
+            "optim.name", {"muon"});
 }
 
 void add_eval(List& list) {
@@ -560,14 +489,15 @@ List declare(const Catalog& catalog) {
   List list;
   add_mode(list, catalog);
   add_model(list);
-  add_data(list);
+  add_data(list, catalog.generators);
   add_rollout(list);
   add_quant(list);
+  add_quant_calibration(list);
   add_algorithm(list, catalog);
   add_correction(list, catalog);
   add_gap_limit(list);
-  add_sft(list);
-  add_reward(list);
+  add_sft(list, catalog.generators);
+  add_reward(list, catalog.verifiers);
   add_actor(list);
   add_eval(list);
   add_trainer(list);
@@ -581,6 +511,8 @@ Keys::Keys(Catalog catalog) : catalog_(std::move(catalog)) {
   defaults_.keys = this;
   defaults_.algorithm.name = catalog_.losses.standard;
   defaults_.rollout_correction.method = catalog_.corrections.standard;
+  defaults_.reward.verifier = catalog_.verifiers.standard;
+  defaults_.algorithm.kl_loss_type = catalog_.kl_estimators.standard;
   all_ = declare(catalog_);
   for (const Key& key : all_) names_.push_back(key.name);
 }

@@ -8,7 +8,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "config/recipe.h"
@@ -17,6 +16,13 @@
 #include "config/yaml_tree.h"
 
 namespace qrl::config {
+
+/// What another key must say for a key to have an effect.
+struct Condition {
+  std::string key;     ///< the other key; "": the key always has an effect
+  std::string values;  ///< for people: "muon", "countdown or arithmetic", "above 0"
+  std::function<bool(const Recipe&)> holds;
+};
 
 struct Key {
   std::string name;     ///< dotted: "optim.lr"
@@ -36,9 +42,7 @@ struct Key {
   /// Makes a member that holds paths of files to read absolute, relative ones being taken from `directory` (empty: the
   /// working directory); empty: the member holds none.
   std::function<void(Recipe&, const std::filesystem::path& directory)> anchor;
-  /// The selector and its word without which the key has no effect: "rollout_correction.method WORD"; "": it always has
-  /// one.
-  std::string condition = {};
+  Condition condition = {};
 };
 
 /// Every key of a recipe that may name what a catalog lists.
@@ -74,10 +78,5 @@ struct Selector {
   const std::string* word;  ///< of a recipe
 };
 std::vector<Selector> selectors_of(const Recipe& recipe);
-
-/// What a recipe calls the verifiers, the math profiles and the forms of answers: for commands that have no recipe.
-std::vector<std::pair<std::string, VerifierName>> verifier_names();
-std::vector<std::pair<std::string, MathProfile>> math_profiles();
-std::vector<std::pair<std::string, AnswerForm>> answer_forms();
 
 }  // namespace qrl::config

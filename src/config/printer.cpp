@@ -30,7 +30,8 @@ std::string default_text(const Keys& keys, const Key& key) {
 }
 
 std::string meaning_text(const Key& key) {
-  return key.meaning + (key.condition.empty() ? "" : " (with " + key.condition + " only)");
+  return key.meaning +
+         (key.condition.key.empty() ? "" : " (with " + key.condition.key + " " + key.condition.values + " only)");
 }
 
 const char* mark_of(OnResume on_resume) {

@@ -1,6 +1,6 @@
 // Owns what a recipe can say, as plain structs: every part of the program takes its settings from here. A member's
 // initializer is its key's default; names, ranges and meanings are declared in keys.cpp, the words of losses,
-// corrections and modes in a Catalog (config/choice.h). Knows nothing of YAML.
+// corrections, modes, generators and verifiers in a Catalog (config/choice.h). Knows nothing of YAML.
 #pragma once
 
 #include <array>
@@ -34,13 +34,10 @@ enum class LossAggMode : std::uint8_t {
   seq_mean_token_sum_norm,
 };
 enum class OnExhausted : std::uint8_t { error, train_partial };
-enum class KlType : std::uint8_t { k1, k2, k3 };
 enum class OptimName : std::uint8_t { adamw, muon };
 enum class LrScheduler : std::uint8_t { constant, linear, cosine };
-enum class VerifierName : std::uint8_t { countdown, math, sudoku };
 enum class MathProfile : std::uint8_t { automatic, boxed, gsm8k, answer_is, answer_tag, text, last_number };
 enum class AnswerForm : std::uint8_t { any, value };
-enum class Numbers : std::uint8_t { all, subset };
 enum class ResumeMode : std::uint8_t { automatic, never, path };
 enum class TrainDevice : std::uint8_t { automatic, cpu, cuda };    ///< automatic: cpu
 enum class RolloutDevice : std::uint8_t { automatic, cpu, cuda };  ///< automatic: where the learner is
@@ -60,15 +57,10 @@ inline constexpr std::uint64_t kHeldOutSeed = 0;
 
 /// A generator of tasks (data.train_generator, data.val_generator, sft.demonstrations).
 struct GeneratorRecipe {
-  std::string task;                   ///< "countdown", "sudoku", "arithmetic"; empty: no generator
+  std::string task;                   ///< a word of Catalog::generators; empty: no generator
   std::int64_t size = 0;              ///< prompts; unused by demonstrations, which are endless
   std::optional<std::uint64_t> seed;  ///< default: trainer.seed for training, a fixed one for held-out data
-  std::int64_t min_numbers = 3, max_numbers = 3;
-  std::int64_t max_number = 20;   ///< numbers are 1 … max_number
-  std::int64_t max_target = 100;  ///< targets are 1 … max_target
-  std::int64_t grid_size = 4;
-  std::int64_t min_empty = 4, max_empty = 8;
-  std::int64_t min_steps = 1, max_steps = 2;
+  OwnValues own;                      ///< of the keys that generators declare, by their names within the section
   friend bool operator==(const GeneratorRecipe&, const GeneratorRecipe&) = default;
 };
 
@@ -151,7 +143,7 @@ struct AlgorithmRecipe {
   std::optional<LossAggMode> loss_agg_mode;
   std::optional<bool> norm_adv_by_std;
   double kl_loss_coef = 0;
-  KlType kl_loss_type = KlType::k3;
+  std::string kl_loss_type;  ///< a word of Catalog::kl_estimators
   double entropy_coef = 0;
   bool mask_truncated = false;
   FilterGroupsRecipe filter_groups;
@@ -208,10 +200,7 @@ struct OverlongBufferRecipe {
 };
 
 struct RewardRecipe {
-  VerifierName verifier = VerifierName::countdown;
-  MathProfile profile = MathProfile::automatic;
-  AnswerForm answer_form = AnswerForm::any;
-  Numbers numbers = Numbers::all;
+  std::string verifier;  ///< a word of Catalog::verifiers
   double correct = 1, wrong = 0, format = 0, partial = 0;
   double max_error_fraction = 0.05;
   OverlongBufferRecipe overlong_buffer;

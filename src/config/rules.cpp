@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <initializer_list>
+#include <iterator>
+#include <vector>
 
 #include "config/keys.h"
 
@@ -22,10 +23,10 @@ class RuleBook {
       : recipe_(recipe), origins_(origins), faults_(faults) {}
 
   /// Nothing when `holds`, or when one of `keys` was refused already.
-  void require(std::initializer_list<std::string> keys, bool holds, const std::string& expected, const std::string& got,
+  void require(const std::vector<std::string>& keys, bool holds, const std::string& expected, const std::string& got,
                const std::string& advice) {
     if (holds) return;
-    std::string where = origins_.whole + ": " + *keys.begin();
+    std::string where = origins_.whole + ": " + keys.front();
     std::string of_mode;  // what the reader of the recipe's files does not find there
     bool placed = false;
     for (const std::string& key : keys) {
@@ -43,7 +44,7 @@ class RuleBook {
   bool is_set(const std::string& key) const { return origins_.places.count(key) > 0; }
 
  private:
-  std::string values_of(std::initializer_list<std::string> keys) const {
+  std::string values_of(const std::vector<std::string>& keys) const {
     std::string text;
     for (const std::string& key : keys)
       text += (text.empty() ? "" : ", ") + key + " " + recipe_.keys->find(key)->print(recipe_);
@@ -57,43 +58,38 @@ class RuleBook {
 
 std::string number(std::int64_t value) { return std::to_string(value); }
 
-void check_generator(const GeneratorRecipe& generator, const std::string& name, bool needs_size, RuleBook& rules) {
-  const std::string task = name + ".task", size = name + ".size", fewest = name + ".min_numbers",
-                    most = name + ".max_numbers";
+/// Pairs of own keys whose first may not be above the second; `prefix` stands before their names.
+void check_ascending(const Recipe& recipe, const Choice& choice, const OwnValues& values, const std::string& prefix,
+                     RuleBook& rules) {
+  const auto value_of = [&](std::string_view name) {
+    const auto own =
+        std::find_if(choice.keys.begin(), choice.keys.end(), [name](const OwnKey& one) { return one.name == name; });
+    return values.of(*own);
+  };
+  for (const auto& [low, high] : choice.ascending) {
+    const std::string low_key = prefix + std::string(low), high_key = prefix + std::string(high);
+    rules.require({low_key, high_key}, value_of(low) <= value_of(high), low_key + " of at most " + high_key,
+                  recipe.keys->find(low_key)->print(recipe) + " and " + recipe.keys->find(high_key)->print(recipe),
+                  "set both");
+  }
+}
+
+void check_generator(const Recipe& recipe, const GeneratorRecipe& generator, const std::string& name, bool needs_size,
+                     RuleBook& rules) {
+  const std::string task = name + ".task", size = name + ".size";
   if (generator.task.empty()) {
     // A task set to null switches a generator off, whatever else an included recipe said of it.
-    rules.require({size, name + ".seed", fewest, most, name + ".max_number", name + ".max_target", name + ".grid_size",
-                   name + ".min_empty", name + ".max_empty", name + ".min_steps", name + ".max_steps"},
-                  generator == GeneratorRecipe{} || rules.is_set(task), task + " beside the generator's other keys",
-                  "none", "set " + task + ", or delete them");
+    std::vector<std::string> others;
+    std::copy_if(recipe.keys->names().begin(), recipe.keys->names().end(), std::back_inserter(others),
+                 [&](const std::string& key) { return key.starts_with(name + ".") && key != task; });
+    rules.require(others, generator == GeneratorRecipe{} || rules.is_set(task),
+                  task + " beside the generator's other keys", "none", "set " + task + ", or delete them");
     return;
   }
   rules.require({size, task}, !needs_size || generator.size > 0, size + " of 1 prompt or more", number(generator.size),
                 "say how many tasks to make");
-  rules.require({fewest, most}, generator.min_numbers <= generator.max_numbers, fewest + " of at most " + most,
-                number(generator.min_numbers) + " and " + number(generator.max_numbers), "set both");
-  rules.require({name + ".min_empty", name + ".max_empty"}, generator.min_empty <= generator.max_empty,
-                name + ".min_empty of at most " + name + ".max_empty",
-                number(generator.min_empty) + " and " + number(generator.max_empty), "set both");
-  rules.require({name + ".min_steps", name + ".max_steps"}, generator.min_steps <= generator.max_steps,
-                name + ".min_steps of at most " + name + ".max_steps",
-                number(generator.min_steps) + " and " + number(generator.max_steps), "set both");
-  const GeneratorRecipe usual;
-  const bool countdown = generator.task == "countdown";
-  const bool sudoku = generator.task == "sudoku";
-  const auto only_for = [&](const std::string& key, bool has_effect, bool is_usual, const std::string& tasks) {
-    rules.require({name + "." + key, task}, has_effect || is_usual, name + "." + key + " only with task " + tasks,
-                  kTheirValues, "it has no effect: delete it");
-  };
-  only_for("min_numbers", countdown, generator.min_numbers == usual.min_numbers, "countdown");
-  only_for("max_numbers", countdown, generator.max_numbers == usual.max_numbers, "countdown");
-  only_for("max_number", !sudoku, generator.max_number == usual.max_number, "countdown or arithmetic");
-  only_for("max_target", !sudoku, generator.max_target == usual.max_target, "countdown or arithmetic");
-  only_for("grid_size", sudoku, generator.grid_size == usual.grid_size, "sudoku");
-  only_for("min_empty", sudoku, generator.min_empty == usual.min_empty, "sudoku");
-  only_for("max_empty", sudoku, generator.max_empty == usual.max_empty, "sudoku");
-  only_for("min_steps", generator.task == "arithmetic", generator.min_steps == usual.min_steps, "arithmetic");
-  only_for("max_steps", generator.task == "arithmetic", generator.max_steps == usual.max_steps, "arithmetic");
+  if (const Choice* chosen = recipe.keys->catalog().generators.find(generator.task))
+    check_ascending(recipe, *chosen, generator.own, name + ".", rules);
 }
 
 void check_model(const Recipe& recipe, bool complete, RuleBook& rules) {
@@ -109,8 +105,8 @@ void check_model(const Recipe& recipe, bool complete, RuleBook& rules) {
 
 void check_data(const Recipe& recipe, bool complete, RuleBook& rules) {
   const DataRecipe& data = recipe.data;
-  check_generator(data.train_generator, "data.train_generator", true, rules);
-  check_generator(data.val_generator, "data.val_generator", true, rules);
+  check_generator(recipe, data.train_generator, "data.train_generator", true, rules);
+  check_generator(recipe, data.val_generator, "data.val_generator", true, rules);
   rules.require(
       {"data.train_files", "data.train_generator.task"}, data.train_files.empty() || data.train_generator.task.empty(),
       "data.train_files or data.train_generator", "both",
@@ -157,11 +153,6 @@ void check_batches(const Recipe& recipe, RuleBook& rules) {
                     " tokens in pages of " + number(page) + ")",
                 number(recipe.rollout.kv_pages.value_or(0)) + " pages",
                 "the longest sequence must fit, or leave the key out");
-  rules.require({"rollout.gpu_memory_utilization", "rollout.device"},
-                !recipe.rollout.gpu_memory_utilization || samples_on_gpu(recipe),
-                "rollout.device cuda beside rollout.gpu_memory_utilization", "cpu", "it has no effect: delete it");
-  rules.require({"rollout.enforce_eager", "rollout.device"}, !recipe.rollout.enforce_eager || samples_on_gpu(recipe),
-                "rollout.device cuda beside rollout.enforce_eager", "cpu", "it has no effect: delete it");
   rules.require({"rollout.gpu_memory_utilization", "rollout.kv_pages"},
                 !recipe.rollout.gpu_memory_utilization || !recipe.rollout.kv_pages,
                 "rollout.gpu_memory_utilization or rollout.kv_pages", "both", "keep one");
@@ -169,10 +160,6 @@ void check_batches(const Recipe& recipe, RuleBook& rules) {
 
 void check_sampling(const Recipe& recipe, RuleBook& rules) {
   const FilterGroupsRecipe& filter = recipe.algorithm.filter_groups;
-  const FilterGroupsRecipe off;
-  rules.require({"algorithm.filter_groups.max_num_gen_batches", "algorithm.filter_groups.on_exhausted"},
-                filter.enable || filter == off, "algorithm.filter_groups.enable beside its other keys", "false",
-                "they have no effect: set enable, or delete them");
   const std::int64_t draw = recipe.data.gen_batch_size.value_or(recipe.data.train_batch_size);
   rules.require(
       {"algorithm.filter_groups.max_num_gen_batches", "data.gen_batch_size", "data.train_batch_size"},
@@ -181,31 +168,17 @@ void check_sampling(const Recipe& recipe, RuleBook& rules) {
           number(recipe.data.train_batch_size),
       number(filter.max_num_gen_batches * draw),
       "no step would ever be full: allow more draws, or draw more prompts at once");
-  rules.require({"data.gen_batch_size"}, filter.enable || !recipe.data.gen_batch_size,
-                "algorithm.filter_groups.enable beside data.gen_batch_size", "false",
-                "every prompt drawn is trained on: set data.train_batch_size, or delete it");
   const OverlongBufferRecipe& buffer = recipe.reward.overlong_buffer;
-  rules.require({"reward.overlong_buffer.len", "reward.overlong_buffer.penalty_factor"},
-                buffer.enable || buffer == OverlongBufferRecipe{},
-                "reward.overlong_buffer.enable beside its other keys", "false",
-                "they have no effect: set enable, or delete them");
   rules.require(
       {"reward.overlong_buffer.len", "reward.overlong_buffer.enable", "data.max_response_length"},
       !buffer.enable || (buffer.len >= 1 && buffer.len <= recipe.data.max_response_length),
       "reward.overlong_buffer.len from 1 to data.max_response_length = " + number(recipe.data.max_response_length),
       number(buffer.len), "say over how many tokens the loss of reward grows");
-  rules.require({"optim.muon.momentum", "optim.muon.nesterov", "optim.muon.ns_steps", "optim.muon.match_adamw_rms"},
-                recipe.optim.name == OptimName::muon || recipe.optim.muon == MuonRecipe{},
-                "optim.name muon beside optim.muon", "adamw", "it has no effect: delete it");
 }
 
 void check_quant(const Recipe& recipe, RuleBook& rules) {
   const QuantRecipe& quant = recipe.quant;
   const bool is_fp8 = quant.weights == WeightFormat::fp8_e4m3, is_int4 = quant.weights == WeightFormat::int4;
-  rules.require({"quant.rollout.granularity", "quant.rollout.weights"},
-                is_fp8 || quant.granularity == Granularity::automatic,
-                "quant.rollout.granularity auto for weights that are not fp8_e4m3", kTheirValues,
-                "only fp8_e4m3 has a choice of scales");
   const auto fits = [&](ActivationFormat activations) {
     switch (activations) {
       case ActivationFormat::automatic:
@@ -222,14 +195,8 @@ void check_quant(const Recipe& recipe, RuleBook& rules) {
   rules.require({"quant.rollout.activations", "quant.rollout.weights"}, fits(quant.activations),
                 "quant.rollout.activations auto, or what quant.rollout.weights can meet", kTheirValues,
                 "int4 takes bf16, int8 or fp8_e4m3, every other format its own");
-  rules.require({"rollout_correction.gap_limit.action", "rollout_correction.gap_limit.k3_kl"},
-                recipe.rollout_correction.gap_action == GapAction::stop || recipe.rollout_correction.gap_limit,
-                "rollout_correction.gap_limit.k3_kl beside its action", "none", "set the limit, or delete the action");
   const bool has_codes = quant.weights != WeightFormat::bf16 && quant.weights != WeightFormat::f32;
   const std::string without_codes = quant.weights == WeightFormat::bf16 ? "bf16" : "fp32";
-  rules.require({"quant.rollout.ignore", "quant.rollout.weights"}, quant.ignore.empty() || has_codes,
-                "quant.rollout.ignore only with low-bit quant.rollout.weights", without_codes,
-                "it has no effect: delete it");
   rules.require({"quant.uaq_scale", "quant.rollout.weights", "mode"}, quant.uaq_scale == 1 || has_codes,
                 "quant.uaq_scale 1 without low-bit quant.rollout.weights", without_codes,
                 "it makes updates reach the weights' codes, and there are none: set quant.uaq_scale: 1");
@@ -298,29 +265,26 @@ void check_quant(const Recipe& recipe, RuleBook& rules) {
   rules.require({"quant.rollout.profile", "quant.uaq_scale"}, !fixed || quant.uaq_scale == 1,
                 "quant.uaq_scale 1 with quant.rollout.profile", kTheirValues,
                 "update-aware quantization needs scales that follow the weights");
-  // Their defaults stand in every printed recipe, so only another value is refused.
-  const QuantRecipe usual;
-  rules.require({"quant.kv_calibration.when", "quant.kv_calibration.percentile", "quant.kv_calibration.margin",
-                 "quant.rollout.kv_cache"},
-                quant.kv_cache == KvCache::fp8_e4m3 ||
-                    (quant.kv_when == usual.kv_when && quant.kv_percentile == usual.kv_percentile &&
-                     quant.kv_margin == usual.kv_margin),
-                "quant.kv_calibration only with quant.rollout.kv_cache fp8_e4m3", kTheirValues,
-                "it has no effect: set kv_cache to fp8_e4m3, or delete it");
 }
 
-/// What the selected choices exclude, and settings of choices that are not selected.
+/// Settings that have no effect. Their defaults stand in every printed recipe, so only another value is refused.
+void check_conditions(const Recipe& recipe, RuleBook& rules) {
+  for (const Key& key : recipe.keys->all()) {
+    const Condition& condition = key.condition;
+    if (condition.key.empty() || key.print(recipe) == key.print(recipe.keys->defaults())) continue;
+    const std::string got = recipe.keys->find(condition.key)->print(recipe);
+    rules.require({key.name, condition.key}, condition.holds(recipe),
+                  condition.key + " " + condition.values + " beside " + key.name, got == "null" ? "none" : got,
+                  "it has no effect: delete it");
+  }
+}
+
+/// What the selected choices exclude.
 void check_choices(const Recipe& recipe, RuleBook& rules) {
   for (const Selector& selector : selectors_of(recipe)) {
     const std::string key_of_word(selector.key);
     for (const Choice* one : selector.choices->all) {
-      const bool is_selected = one->word == *selector.word;
-      for (const OwnKey& own : one->keys) {
-        rules.require({own.name, key_of_word}, is_selected || recipe.own.of(own) == own.standard,
-                      key_of_word + " " + std::string(one->word) + " beside " + own.name, *selector.word,
-                      "it has no effect: delete it");
-      }
-      if (!is_selected) continue;
+      if (one->word != *selector.word) continue;
       for (const Limit& limit : one->limits) {
         const std::string key(limit.key), value = recipe.keys->find(key)->print(recipe);
         std::string expected;
@@ -358,37 +322,22 @@ void check_rules(const Recipe& recipe, const Origins& origins, bool complete, Fa
   check_sampling(recipe, rules);
   rules.require({"rollout.n", "algorithm.name"}, recipe.rollout.n >= 2, "rollout.n of 2 samples or more",
                 number(recipe.rollout.n), "a sample's advantage is measured against the others of its group");
+  check_conditions(recipe, rules);
   check_choices(recipe, rules);
-  const AlgorithmRecipe& algorithm = recipe.algorithm;
-  rules.require({"algorithm.kl_loss_type", "algorithm.kl_loss_coef"},
-                algorithm.kl_loss_coef != 0 || algorithm.kl_loss_type == AlgorithmRecipe{}.kl_loss_type,
-                "algorithm.kl_loss_type only with algorithm.kl_loss_coef above 0", kTheirValues,
-                "it has no effect: set kl_loss_coef, or delete it");
   rules.require({"sft.steps", "sft.demonstrations.task"},
                 recipe.sft.steps == 0 || !recipe.sft.demonstrations.task.empty(),
                 "sft.demonstrations.task beside sft.steps above 0", "none",
-                "set sft.demonstrations: {task: …} (countdown, sudoku or arithmetic)");
+                "set sft.demonstrations: {task: …} (" + recipe.keys->find("sft.demonstrations.task")->type + ")");
   rules.require({"sft.from", "sft.steps"}, recipe.sft.from.empty() || recipe.sft.steps > 0,
                 "sft.steps above 0 beside sft.from", "0",
                 "set sft.steps to those of the shared cold start; or model.path starts from any checkpoint's weights");
-  check_generator(recipe.sft.demonstrations, "sft.demonstrations", false, rules);
+  check_generator(recipe, recipe.sft.demonstrations, "sft.demonstrations", false, rules);
   const RewardRecipe& reward = recipe.reward;
   const double most_of_wrong = std::max(0.0, reward.format) + std::max(0.0, reward.partial);
   rules.require({"reward.correct", "reward.wrong", "reward.format", "reward.partial"},
                 reward.correct > reward.wrong && reward.correct > reward.wrong + most_of_wrong,
                 "reward.correct above reward.wrong and above reward.wrong + reward.format + reward.partial",
                 kTheirValues, "raise reward.correct or lower the others");
-  rules.require({"reward.verifier", "reward.profile"},
-                reward.verifier == VerifierName::math || reward.profile == RewardRecipe{}.profile,
-                "reward.profile only with reward.verifier: math", kTheirValues, "it has no effect: delete it");
-  rules.require({"reward.verifier", "reward.answer_form"},
-                reward.verifier == VerifierName::math || reward.answer_form == RewardRecipe{}.answer_form,
-                "reward.answer_form only with reward.verifier: math", kTheirValues, "it has no effect: delete it");
-  rules.require({"reward.verifier", "reward.numbers"},
-                reward.verifier == VerifierName::countdown || reward.numbers == RewardRecipe{}.numbers,
-                "reward.numbers only with reward.verifier: countdown", kTheirValues, "it has no effect: delete it");
-  rules.require({"reward.verifier", "reward.partial"}, reward.verifier == VerifierName::sudoku || reward.partial == 0,
-                "reward.partial only with reward.verifier: sudoku", kTheirValues, "it has no effect: delete it");
 }
 
 }  // namespace qrl::config

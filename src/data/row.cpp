@@ -126,14 +126,14 @@ std::optional<double> number_of(std::string_view text) {
 
 }  // namespace
 
-RowReader::RowReader(const config::DataRecipe& recipe, Split split)
+RowReader::RowReader(const config::DataRecipe& recipe, tasks::Split split)
     : prompt_keys_(names_in(recipe.prompt_key, "data.prompt_key", {"prompt", "question"})),
       ground_truth_keys_(names_in(recipe.ground_truth_key, "data.ground_truth_key",
                                   {"ground_truth", "answer", "reward_model.ground_truth"})),
       data_source_key_(recipe.data_source_key.empty() ? "data_source" : recipe.data_source_key),
       needs_source_(!recipe.data_source_key.empty()),
-      filter_key_(split == Split::train ? "data.filter" : "data.val_filter") {
-  for (const std::string& text : split == Split::train ? recipe.filter : recipe.val_filter)
+      filter_key_(split == tasks::Split::train ? "data.filter" : "data.val_filter") {
+  for (const std::string& text : split == tasks::Split::train ? recipe.filter : recipe.val_filter)
     filter_.push_back(parse_condition(text));
 }
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "config/recipe.h"
-#include "data/split.h"
 #include "state/json.h"
+#include "tasks/split.h"
 
 namespace qrl::data {
 
@@ -44,7 +44,7 @@ const nlohmann::json* find_field(const nlohmann::json& row, const std::string& p
 class RowReader {
  public:
   /// Input errors name a condition of the filter that cannot be read.
-  explicit RowReader(const config::DataRecipe& recipe, Split split = Split::train);
+  explicit RowReader(const config::DataRecipe& recipe, tasks::Split split = tasks::Split::train);
   RowReader() : RowReader(config::DataRecipe{}) {}
   /// Reads prompts alone, for who asks and does not judge: a row needs no gold and no source, and no filter applies.
   static RowReader prompts_only(const config::DataRecipe& recipe);

@@ -32,11 +32,13 @@ enum class LossKind : std::uint8_t { policy, sft };
 
 struct PolicyLoss;
 struct Correction;
+struct KlEstimator;
 
 struct LossOptions {
   LossKind kind = LossKind::policy;
   const PolicyLoss* loss = nullptr;    ///< of kind policy: policy_options resolves the recipe's word
   const Correction* method = nullptr;  ///< likewise
+  const KlEstimator* kl = nullptr;     ///< likewise; needed with algorithm.kl_loss_coef
   config::AlgorithmRecipe algorithm = {};
   config::CorrectionRecipe correction = {};
   config::OwnValues own = {};

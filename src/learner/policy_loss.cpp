@@ -131,6 +131,7 @@ LossOptions policy_options(const config::Recipe& recipe) {
   // The catalog's lists hold these types (config/choice.h).
   options.loss = static_cast<const PolicyLoss*>(catalog.losses.find(recipe.algorithm.name));
   options.method = static_cast<const Correction*>(catalog.corrections.find(recipe.rollout_correction.method));
+  options.kl = static_cast<const KlEstimator*>(catalog.kl_estimators.find(recipe.algorithm.kl_loss_type));
   options.algorithm = recipe.algorithm;
   options.correction = recipe.rollout_correction;
   options.own = recipe.own;

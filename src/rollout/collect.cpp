@@ -1,3 +1,6 @@
+#include <iterator>
+#include <utility>
+
 #include "base/error.h"
 #include "base/threads.h"
 #include "rollout/rollout.h"
@@ -35,17 +38,30 @@ ScoreParts score_parts(const reward::Verdict& verdict, const config::RewardRecip
   return {recipe.wrong, 0, 0};
 }
 
-void judge(std::span<Rollout> rollouts, const reward::Verifier& verifier, const config::RewardRecipe& recipe,
+void judge(std::span<Rollout> rollouts, const tasks::Verifier& verifier, const config::RewardRecipe& recipe,
            const data::Tokenizer& tokenizer) {
-  base::parallel_for(static_cast<std::int64_t>(rollouts.size()), 16, [&](base::Range range) {
+  base::parallel_for(std::ssize(rollouts), 16, [&](base::Range range) {
     for (std::int64_t i = range.begin; i < range.end; ++i) {
       Rollout& rollout = rollouts[static_cast<std::size_t>(i)];
       rollout.response = tokenizer.decode(rollout.completion.tokens);
-      rollout.verdict = verifier.judge(rollout.response, rollout.prompt->ground_truth);
-      rollout.score = score_parts(rollout.verdict, recipe).score();
-      rollout.reward = rollout.score;
     }
   });
+  std::vector<tasks::Sample> samples;
+  samples.reserve(rollouts.size());
+  for (const Rollout& rollout : rollouts) samples.push_back({rollout.response, rollout.prompt->gold.get()});
+  std::vector<reward::Verdict> verdicts = verifier.judge(samples);
+  QRL_INVARIANT(verdicts.size() == rollouts.size(), "verifier", std::to_string(rollouts.size()) + " verdicts",
+                std::to_string(verdicts.size()));
+  const std::vector<double> weights = tasks::score_weights(verifier, recipe);
+  for (std::size_t i = 0; i < rollouts.size(); ++i) {
+    Rollout& rollout = rollouts[i];
+    rollout.verdict = std::move(verdicts[i]);
+    QRL_INVARIANT(rollout.verdict.scores.size() == weights.size(), "verifier",
+                  std::to_string(weights.size()) + " scores", std::to_string(rollout.verdict.scores.size()));
+    rollout.score = 0;
+    for (std::size_t k = 0; k < weights.size(); ++k) rollout.score += weights[k] * rollout.verdict.scores[k];
+    rollout.reward = rollout.score;
+  }
 }
 
 }  // namespace qrl::rollout

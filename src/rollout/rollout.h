@@ -9,7 +9,7 @@
 
 #include "config/recipe.h"
 #include "data/tokenizer.h"
-#include "reward/verifier.h"
+#include "tasks/verifier.h"
 #include "types/batch.h"
 #include "types/prompt.h"
 
@@ -21,7 +21,7 @@ struct Rollout {
   types::Completion completion;
   std::string response;  ///< decoded
   reward::Verdict verdict;
-  double score = 0;   ///< of the verifier (reward.correct / wrong / format)
+  double score = 0;   ///< the verdict's scores times their weights (tasks::score_weights)
   double reward = 0;  ///< after shaping
   double advantage = 0;
 };
@@ -36,17 +36,17 @@ struct PromptRequest {
 std::vector<Rollout> collect(types::TextSource& source, std::span<const PromptRequest> prompts, std::int32_t n,
                              const types::SamplingParams& params, types::SampleKey key);
 
-/// What a verdict is worth: the parts add up to the score.
+/// What a verdict is worth, as rollout files show it: the parts add up to the score.
 struct ScoreParts {
   double accuracy = 0;  ///< reward.correct or reward.wrong
   double format = 0;    ///< reward.format, for a wrong answer in the right form
   double partial = 0;   ///< reward.partial · partial credit, for a wrong answer
-  double score() const { return accuracy + format + partial; }
 };
 ScoreParts score_parts(const reward::Verdict& verdict, const config::RewardRecipe& recipe);
 
-/// Decodes and judges every rollout on all threads; sets response, verdict, score and reward.
-void judge(std::span<Rollout> rollouts, const reward::Verifier& verifier, const config::RewardRecipe& recipe,
+/// Decodes every rollout on all threads and has them judged as one batch, by their prompts' golds, which `verifier`
+/// prepared; sets response, verdict, score and reward.
+void judge(std::span<Rollout> rollouts, const tasks::Verifier& verifier, const config::RewardRecipe& recipe,
            const data::Tokenizer& tokenizer);
 
 /// DAPO's overlong shaping (Yu et al. 2025, eq. 13), L_max = max_response_length, L_c = buffer_len: 0 up to L_max − L_c

@@ -4,8 +4,9 @@
 
 namespace qrl::train {
 
-BatchBuilder::BatchBuilder(const RunSetup& setup, learner::Learner& learner, learner::Learner* reference)
-    : setup_(setup), learner_(learner), reference_(reference) {}
+BatchBuilder::BatchBuilder(const RunSetup& setup, const learner::LossOptions& loss, learner::Learner& learner,
+                           learner::Learner* reference)
+    : setup_(setup), loss_(loss), learner_(learner), reference_(reference) {}
 
 std::vector<MiniBatch> BatchBuilder::build(const StepGroups& groups, bool at_sampling_weights, PhaseSeconds& seconds) {
   std::vector<MiniBatch> batches = pack(groups);
@@ -20,7 +21,7 @@ std::vector<MiniBatch> BatchBuilder::pack(const StepGroups& groups) const {
   // A sequence with advantage 0 adds exactly nothing to the gradient unless KL or entropy terms do: it is counted in
   // the denominators and spared the forward and backward pass. So do corrections whose statistics are over all tokens.
   const bool all_count = recipe.algorithm.kl_loss_coef != 0 || recipe.algorithm.entropy_coef != 0 ||
-                         learner::needs_whole_mini_batch(learner::policy_options(recipe));
+                         learner::needs_whole_mini_batch(loss_);
   const std::int64_t mini = recipe.actor.mini_batch_size;
   const std::int64_t num_batches =
       (groups.num_groups + mini - 1) / mini;  // the last is smaller when dynamic sampling found too few groups
@@ -47,11 +48,10 @@ std::vector<MiniBatch> BatchBuilder::pack(const StepGroups& groups) const {
 
 void BatchBuilder::add_frozen_logprobs(types::MicroBatch& micro, bool at_sampling_weights, PhaseSeconds& seconds) {
   const config::Recipe& recipe = setup_.recipe;
-  const ops::SampleParams sampled_from = draw_params(recipe.rollout);
+  const ops::SampleParams sampled_from = sample_params(recipe.rollout);
   // With one update per rollout the step's first weights are those of the update: old log-probs are the forward's own,
   // unless something of the whole mini-batch must be known before its first micro-batch.
-  const bool needs_old =
-      updates_per_step(recipe) > 1 || learner::needs_whole_mini_batch(learner::policy_options(recipe));
+  const bool needs_old = updates_per_step(recipe) > 1 || learner::needs_whole_mini_batch(loss_);
   if (needs_old && recipe.rollout.bitwise && at_sampling_weights) {
     micro.old_logprobs = micro.sampler_logprobs;  // the same bits
   } else if (needs_old) {

@@ -17,8 +17,10 @@ struct MiniBatch {
 
 class BatchBuilder {
  public:
-  /// `reference`: the frozen initial policy, null unless algorithm.kl_loss_coef is set. All arguments outlive it.
-  BatchBuilder(const RunSetup& setup, learner::Learner& learner, learner::Learner* reference);
+  /// `reference`: the frozen initial policy, null unless algorithm.kl_loss_coef is set. `loss`: the run's. All
+  /// arguments outlive it.
+  BatchBuilder(const RunSetup& setup, const learner::LossOptions& loss, learner::Learner& learner,
+               learner::Learner* reference);
 
   /// The step's mini-batches with old and reference log-probs where the recipe needs them. `at_sampling_weights`: the
   /// learner has the weights that sampled. Collective.
@@ -29,6 +31,7 @@ class BatchBuilder {
   void add_frozen_logprobs(types::MicroBatch& micro, bool at_sampling_weights, PhaseSeconds& seconds);
 
   const RunSetup& setup_;
+  const learner::LossOptions& loss_;
   learner::Learner& learner_;
   learner::Learner* reference_;
 };

@@ -2,10 +2,18 @@
 
 #include "config/modes.h"
 #include "learner/objective/list.h"
+#include "tasks/list.h"
 
 namespace qrl::train {
 
-config::Catalog catalog() { return {learner::policy_losses(), learner::corrections(), config::modes()}; }
+config::Catalog catalog() {
+  return {.losses = learner::policy_losses(),
+          .corrections = learner::corrections(),
+          .modes = config::modes(),
+          .generators = tasks::generators(),
+          .verifiers = tasks::verifiers(),
+          .kl_estimators = learner::kl_estimators()};
+}
 
 const config::Keys& keys() {
   static const config::Keys all(catalog());

@@ -2,8 +2,8 @@
 
 #include "base/clock.h"
 #include "base/threads.h"
-#include "data/tasks.h"
 #include "rollout/rollout.h"
+#include "tasks/generator.h"
 #include "train/guards.h"
 #include "train/progress.h"
 #include "train/signals.h"
@@ -17,13 +17,14 @@ std::vector<types::MicroBatch> demonstration_batches(const RunSetup& setup, std:
   const config::Recipe& recipe = setup.recipe;
   const config::GeneratorRecipe& generator = recipe.sft.demonstrations;
   const std::uint64_t seed = generator.seed.value_or(recipe.trainer.seed);
+  const tasks::Generator& kind = tasks::find_generator(*recipe.keys, generator.task);
   const PromptEncoder encoder(recipe.data, setup.policy.tokenizer);
   std::vector<std::vector<types::TokenId>> prompts, responses;
   std::vector<rollout::PackItem> items;
   prompts.reserve(static_cast<std::size_t>(count));
   responses.reserve(static_cast<std::size_t>(count));
   for (std::int64_t i = first; i < first + count; ++i) {
-    const data::WorkedTask demo = data::demonstrate_task(generator, seed, static_cast<std::uint64_t>(i));
+    const tasks::WorkedTask demo = kind.demonstrate(generator.own, seed, static_cast<std::uint64_t>(i));
     prompts.push_back(encoder.encode(demo.task.prompt));
     responses.push_back(setup.policy.tokenizer.encode_trusted(demo.response));
     responses.back().push_back(setup.policy.tokenizer.eos());

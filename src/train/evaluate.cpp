@@ -28,7 +28,7 @@ std::string score_name(const std::string& data_source, const config::EvalRecipe&
   return "val/" + data_source + "/mean@" + std::to_string(recipe.n);
 }
 
-bool majority_is_right(std::span<const rollout::Rollout> samples, const reward::Verifier& verifier) {
+bool majority_is_right(std::span<const rollout::Rollout> samples, const tasks::Verifier& verifier) {
   constexpr std::size_t kMaxAsked = 64;
   struct Candidate {
     bool correct = false;
@@ -109,8 +109,8 @@ std::vector<rollout::Rollout> collect_or_abandon(types::TextSource& source,
 }
 
 Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, const config::Recipe& recipe,
-                 const types::SamplingParams& params, const data::Tokenizer& tokenizer,
-                 const reward::Verifier& verifier, dist::Collectives& world, std::string* responses) {
+                 const types::SamplingParams& params, const data::Tokenizer& tokenizer, const tasks::Verifier& verifier,
+                 dist::Collectives& world, std::string* responses) {
   const auto n = static_cast<std::int32_t>(recipe.eval.n);
   Metrics metrics;
   for (const PromptSet& set : sets) {

@@ -7,8 +7,8 @@
 #include "config/recipe.h"
 #include "data/tokenizer.h"
 #include "dist/collectives.h"
-#include "reward/verifier.h"
 #include "rollout/rollout.h"
+#include "tasks/verifier.h"
 #include "train/prompts.h"
 #include "train/run_folder.h"
 #include "types/prompt.h"
@@ -24,7 +24,7 @@ double pass_at_k(std::int64_t n, std::int64_t c, std::int64_t k);
 /// the same (Verifier::same_answer, asked of the first 64 different wrong answers only, so that work is linear in the
 /// samples; later ones are one with their own text). Samples without an answer have no vote; of answers with equal
 /// votes the one that came first counts (our choice, so that sums stay whole numbers).
-bool majority_is_right(std::span<const rollout::Rollout> samples, const reward::Verifier& verifier);
+bool majority_is_right(std::span<const rollout::Rollout> samples, const tasks::Verifier& verifier);
 
 /// val/<data_source>/{mean@n, pass@k for k = 2, 4, … n, maj@n, response_length/mean, truncated_fraction} over all
 /// ranks; the same on every rank. Prompts are divided over ranks; samples are keyed by (seed, prompt, sample) alone, so
@@ -32,8 +32,8 @@ bool majority_is_right(std::span<const rollout::Rollout> samples, const reward::
 /// collect_or_abandon does. `responses`, which all ranks give or none: gets every response with its verdict as rows of
 /// JSON (rollout_rows), in prompt order, on the first rank.
 Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, const config::Recipe& recipe,
-                 const types::SamplingParams& params, const data::Tokenizer& tokenizer,
-                 const reward::Verifier& verifier, dist::Collectives& world, std::string* responses = nullptr);
+                 const types::SamplingParams& params, const data::Tokenizer& tokenizer, const tasks::Verifier& verifier,
+                 dist::Collectives& world, std::string* responses = nullptr);
 
 /// The metrics as a table, a line a data source.
 std::string metrics_table(std::span<const PromptSet> sets, const Metrics& metrics);

@@ -54,7 +54,7 @@ Metrics probe_gap(Sampler& sampler, learner::Learner& learner, std::span<const t
       items.push_back({requests[r].prompt_tokens, drawn[i].tokens, drawn[i].sampler_logprobs, 0});
   double count = 0, k1 = 0, k3 = 0, mean = 0, most = 0;
   for (const types::MicroBatch& batch : rollout::pack(items, recipe.actor.max_tokens_per_micro_batch)) {
-    const std::vector<float> learned = learner.score(batch, draw_params(recipe.rollout)).logprobs;
+    const std::vector<float> learned = learner.score(batch, sample_params(recipe.rollout)).logprobs;
     for (std::size_t t = 0; t < learned.size(); ++t) {
       if (batch.loss_mask[t] == 0) continue;
       const double difference = static_cast<double>(learned[t]) - static_cast<double>(batch.sampler_logprobs[t]);

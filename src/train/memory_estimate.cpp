@@ -115,7 +115,7 @@ double dequantized_on_gpu(const config::Recipe& recipe, const model::ModelConfig
 /// place of the logits where it is fp32, too; with top-k and top-p first the logits as they were and as the CPU cut
 /// them.
 double logit_arrays_on_gpu(const config::Recipe& recipe) {
-  if (draw_params(recipe.rollout).cuts()) return 2;
+  if (sample_params(recipe.rollout).cuts()) return 2;
   const bool f32 = recipe.model.dtype == config::ComputeDType::f32 || snapshot_formats(recipe.quant).f32_lm_head;
   return f32 ? 1 : 1.5;
 }

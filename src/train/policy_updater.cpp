@@ -8,11 +8,11 @@ namespace qrl::train {
 
 Metrics PolicyUpdater::update(const MiniBatch& batch, bool at_sampling_weights) {
   const config::Recipe& recipe = setup_.recipe;
-  learner::LossOptions loss = learner::policy_options(recipe);
+  learner::LossOptions loss = loss_;
   loss.at_sampling_weights = at_sampling_weights;
   const Metrics signals = learner::prepare_correction(batch.micro, loss, setup_.world);
   for (const types::MicroBatch& micro : batch.micro) {
-    learner_.accumulate(micro, batch.counts, loss, draw_params(recipe.rollout), &micro == &batch.micro.back());
+    learner_.accumulate(micro, batch.counts, loss, sample_params(recipe.rollout), &micro == &batch.micro.back());
   }
   learner::UpdateReport report = learner_.update();
   guard_finite(report, recipe, state_);

@@ -8,9 +8,9 @@ namespace qrl::train {
 
 class PolicyUpdater {
  public:
-  /// All arguments outlive it.
-  PolicyUpdater(const RunSetup& setup, learner::Learner& learner, RunState& state)
-      : setup_(setup), learner_(learner), state_(state) {}
+  /// `loss`: the run's. All arguments outlive it.
+  PolicyUpdater(const RunSetup& setup, const learner::LossOptions& loss, learner::Learner& learner, RunState& state)
+      : setup_(setup), loss_(loss), learner_(learner), state_(state) {}
 
   /// Forward, backward and the optimizer's update on a mini-batch; returns the update's metrics. A finite update makes
   /// the next policy version; too many that are not end the run (guards.h). `at_sampling_weights`: the present weights
@@ -22,6 +22,7 @@ class PolicyUpdater {
 
  private:
   const RunSetup& setup_;
+  const learner::LossOptions& loss_;
   learner::Learner& learner_;
   RunState& state_;
 };

@@ -10,7 +10,7 @@
 #include "base/rng.h"
 #include "base/text.h"
 #include "data/jsonl.h"
-#include "data/tasks.h"
+#include "tasks/generator.h"
 
 namespace qrl::train {
 
@@ -23,7 +23,7 @@ constexpr std::uint64_t kHeldOutIds = std::uint64_t{1} << 40;
 /// Applies data.overlong_prompt to prompts of one source; reports what was left out or cut.
 class PromptReader {
  public:
-  PromptReader(const config::Recipe& recipe, const data::Tokenizer& tokenizer, const reward::Verifier& verifier)
+  PromptReader(const config::Recipe& recipe, const data::Tokenizer& tokenizer, const tasks::Verifier& verifier)
       : recipe_(recipe), encoder_(recipe.data, tokenizer), verifier_(verifier) {}
 
   void add(PromptSet& set, std::uint64_t id, std::string text, std::string ground_truth, const std::string& where) {
@@ -47,9 +47,11 @@ class PromptReader {
 
  private:
   void add_row(PromptSet& set, std::uint64_t id, data::PromptRow row, const std::string& where) {
-    reward::check_recipe_gold(verifier_, recipe_.reward, row.ground_truth, where);
+    const tasks::Question question{row.ground_truth, row.prompt, set.data_source};
+    tasks::check_recipe_gold(verifier_, recipe_, question, where);
     encoder_.require_system_fits(row.system, where);
     types::Prompt prompt{id, std::move(row.prompt), {}, std::move(row.ground_truth), set.data_source};
+    prompt.gold = verifier_.prepare({prompt.ground_truth, prompt.text, prompt.data_source});
     prompt.tokens = encoder_.encode(prompt.text, row.system);
     const auto limit = static_cast<std::size_t>(recipe_.data.max_prompt_length);
     if (prompt.tokens.size() > limit) {
@@ -65,7 +67,7 @@ class PromptReader {
 
   const config::Recipe& recipe_;
   PromptEncoder encoder_;
-  const reward::Verifier& verifier_;
+  const tasks::Verifier& verifier_;
   std::int64_t num_overlong_ = 0;
 };
 
@@ -103,22 +105,23 @@ std::vector<types::TokenId> PromptEncoder::encode(std::string_view text, std::st
 }
 
 PromptSet load_train_prompts(const config::Recipe& recipe, const data::Tokenizer& tokenizer,
-                             const reward::Verifier& verifier) {
+                             const tasks::Verifier& verifier) {
   PromptReader reader(recipe, tokenizer, verifier);
   PromptSet set;
   const config::GeneratorRecipe& generator = recipe.data.train_generator;
   if (!generator.task.empty()) {
     set.data_source = generator.task;
     const std::uint64_t seed = generator.seed.value_or(recipe.trainer.seed);
+    const tasks::Generator& kind = tasks::find_generator(*recipe.keys, generator.task);
     for (std::int64_t i = 0; i < generator.size; ++i) {
-      auto task = data::generate_task(generator, seed, data::Split::train, static_cast<std::uint64_t>(i));
+      auto task = kind.generate(generator.own, seed, tasks::Split::train, static_cast<std::uint64_t>(i));
       reader.add(set, static_cast<std::uint64_t>(i), std::move(task.prompt), std::move(task.ground_truth),
                  "data.train_generator");
     }
     reader.report("data.train_generator");
   }
   std::uint64_t id = set.prompts.size();
-  const data::RowReader rows(recipe.data, data::Split::train);
+  const data::RowReader rows(recipe.data, tasks::Split::train);
   for (const std::string& file : recipe.data.train_files) {
     const std::size_t first = set.prompts.size();
     for (data::PromptRow& row : read_file(file, rows)) {
@@ -137,19 +140,21 @@ PromptSet load_train_prompts(const config::Recipe& recipe, const data::Tokenizer
 }
 
 std::vector<PromptSet> load_held_out_prompts(const config::Recipe& recipe, const data::Tokenizer& tokenizer,
-                                             const reward::Verifier& verifier) {
+                                             const tasks::Verifier& verifier) {
   PromptReader reader(recipe, tokenizer, verifier);
   std::vector<PromptSet> sets;
   std::uint64_t id = kHeldOutIds;
   const config::GeneratorRecipe& generator = recipe.data.val_generator;
   if (!generator.task.empty()) {
     PromptSet& set = sets.emplace_back(PromptSet{generator.task, {}});
-    for (auto& task : data::held_out_tasks(generator, generator.seed.value_or(config::kHeldOutSeed), generator.size)) {
+    const std::uint64_t seed = generator.seed.value_or(config::kHeldOutSeed);
+    const tasks::Generator& kind = tasks::find_generator(*recipe.keys, generator.task);
+    for (auto& task : tasks::held_out_tasks(kind, generator.own, seed, generator.size)) {
       reader.add(set, id++, std::move(task.prompt), std::move(task.ground_truth), "data.val_generator");
     }
     reader.report("data.val_generator");
   }
-  const data::RowReader rows(recipe.data, data::Split::held_out);
+  const data::RowReader rows(recipe.data, tasks::Split::held_out);
   for (const std::string& file : recipe.data.val_files) {
     for (data::PromptRow& row : read_file(file, rows)) {
       auto set =

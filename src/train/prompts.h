@@ -11,7 +11,7 @@
 #include "config/recipe.h"
 #include "data/chat_template.h"
 #include "data/tokenizer.h"
-#include "reward/verifier.h"
+#include "tasks/verifier.h"
 #include "types/prompt.h"
 
 namespace qrl::train {
@@ -25,12 +25,12 @@ struct PromptSet {
 
 /// data.train_files or data.train_generator, in their own order; ids are positions.
 PromptSet load_train_prompts(const config::Recipe& recipe, const data::Tokenizer& tokenizer,
-                             const reward::Verifier& verifier);
+                             const tasks::Verifier& verifier);
 
 /// data.val_generator, then data.val_files, one set per data source in order of appearance. Ids differ from every
 /// training prompt's.
 std::vector<PromptSet> load_held_out_prompts(const config::Recipe& recipe, const data::Tokenizer& tokenizer,
-                                             const reward::Verifier& verifier);
+                                             const tasks::Verifier& verifier);
 
 /// The number of a held-out prompt among all of them, from 0: its id less where held-out ids begin.
 std::uint64_t held_out_number(const types::Prompt& prompt);

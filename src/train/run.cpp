@@ -190,7 +190,7 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, const Run
   require_positions(loaded, policy.config);
   model::check_formats(policy.config, snapshot_formats(recipe.quant));
   (void)read_profile_file(recipe, policy.config);  // a wrong one shows before the cold start
-  const auto verifier = reward::make_verifier(recipe.reward);
+  const auto verifier = tasks::make_verifier(recipe);
   const PromptSet prompts = load_train_prompts(recipe, policy.tokenizer, *verifier);
   const std::vector<PromptSet> held_out = load_held_out_prompts(recipe, policy.tokenizer, *verifier);
   warn_of_shared_prompts(prompts, held_out);

@@ -6,7 +6,7 @@
 
 #include "config/recipe.h"
 #include "dist/collectives.h"
-#include "reward/verifier.h"
+#include "tasks/verifier.h"
 #include "train/inputs.h"
 #include "train/prompts.h"
 #include "train/run_folder.h"
@@ -21,7 +21,7 @@ struct RunSetup {
   const Inputs& inputs;
   dist::Collectives& world;
   const Policy& policy;
-  const reward::Verifier& verifier;
+  const tasks::Verifier& verifier;
   const PromptSet& prompts;
   const std::vector<PromptSet>& held_out;
   const RunFolder* folder;  ///< null on all ranks but the first

@@ -155,7 +155,7 @@ std::vector<std::vector<types::TokenId>> calibration_prompts(const PromptSet& se
   return prompts;
 }
 
-ops::SampleParams draw_params(const config::RolloutRecipe& rollout) {
+ops::SampleParams sample_params(const config::RolloutRecipe& rollout) {
   return {static_cast<float>(rollout.temperature), static_cast<float>(rollout.top_p),
           static_cast<std::int32_t>(rollout.top_k)};
 }

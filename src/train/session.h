@@ -13,7 +13,7 @@
 #include "learner/learner.h"
 #include "model/snapshot.h"
 #include "model/weights.h"
-#include "reward/verifier.h"
+#include "tasks/verifier.h"
 #include "train/formats.h"
 #include "train/prompts.h"
 
@@ -57,7 +57,7 @@ std::vector<std::vector<types::TokenId>> calibration_prompts(const PromptSet& se
                                                              std::uint64_t num_taken);
 
 /// The distribution that training samples come from, which the learner's log-probs are of.
-ops::SampleParams draw_params(const config::RolloutRecipe& rollout);
+ops::SampleParams sample_params(const config::RolloutRecipe& rollout);
 types::SamplingParams train_sampling(const config::Recipe& recipe, const model::ModelConfig& config,
                                      const data::Tokenizer& tokenizer);
 types::SamplingParams eval_sampling(const config::Recipe& recipe, const model::ModelConfig& config,

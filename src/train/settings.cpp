@@ -94,9 +94,9 @@ std::string optimizer_text(const config::LoadedRecipe& loaded) {
 
 std::string verifier_text(const config::LoadedRecipe& loaded) {
   std::string text = shown_setting(loaded, "reward.verifier");
-  if (loaded.recipe.reward.verifier == config::VerifierName::math) text += option(loaded, "profile", "reward.profile");
-  if (loaded.recipe.reward.verifier == config::VerifierName::countdown)
-    text += option(loaded, "numbers", "reward.numbers");
+  const config::Choice* verifier = loaded.recipe.keys->catalog().verifiers.find(loaded.recipe.reward.verifier);
+  for (const config::OwnKey& own : verifier->keys)
+    text += option(loaded, own.name.substr(own.name.rfind('.') + 1).c_str(), own.name);
   return text;
 }
 

@@ -38,14 +38,15 @@ const char* name_of(Phase phase) {
 
 }  // namespace
 
-StepRecorder::StepRecorder(const RunSetup& setup, const RunState& state, MetricsFile& file, Metrics unfinished_row)
+StepRecorder::StepRecorder(const RunSetup& setup, const learner::LossOptions& loss, const RunState& state,
+                           MetricsFile& file, Metrics unfinished_row)
     : setup_(setup),
       state_(state),
       file_(file),
       row_(std::move(unfinished_row)),
       progress_("step", state.step + 1, setup.recipe.trainer.total_training_steps, !setup.world.is_first()),
       health_(setup.recipe),
-      update_names_(learner::policy_metric_names(learner::policy_options(setup.recipe))) {
+      update_names_(learner::policy_metric_names(loss)) {
   if (setup.folder == nullptr) return;
   for (const auto& [step, row] : read_rows(setup.folder->metrics_file())) (void)health_.observe(step, row);
 }

@@ -16,7 +16,8 @@ namespace qrl::train {
 class StepRecorder {
  public:
   /// All references outlive it. `unfinished_row`: of state.step, when its evaluation is due.
-  StepRecorder(const RunSetup& setup, const RunState& state, MetricsFile& file, Metrics unfinished_row);
+  StepRecorder(const RunSetup& setup, const learner::LossOptions& loss, const RunState& state, MetricsFile& file,
+               Metrics unfinished_row);
 
   /// Begins an empty row, and the step's time.
   void begin_step();

@@ -13,13 +13,14 @@ Training::Training(const RunSetup& run_setup, RunState& run_state, learner::Lear
       state(run_state),
       learner(policy),
       checkpointer(checkpoints),
+      loss(learner::policy_options(setup.recipe)),
       sampler(setup.policy.config, setup.recipe, setup.world, setup.recipe.data.max_prompt_length),
       rollouts(setup, sampler, state.prompts_drawn),
-      batches(setup, learner, reference),
-      updater(setup, learner, state),
+      batches(setup, loss, learner, reference),
+      updater(setup, loss, learner, state),
       publisher(setup, state, learner, sampler, quantizer),
       held_out(setup, sampler),
-      recorder(setup, state, metrics, std::move(unfinished_row)) {
+      recorder(setup, loss, state, metrics, std::move(unfinished_row)) {
   publisher.begin();
   check_gap(publisher.probe(), setup.recipe.rollout_correction);
 }

@@ -20,6 +20,7 @@ struct Training {
   RunState& state;
   learner::Learner& learner;
   Checkpointer& checkpointer;
+  const learner::LossOptions loss;  ///< the recipe's words, resolved once
   Sampler sampler;
   SamplingSource rollouts;
   BatchBuilder batches;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -10,6 +11,14 @@
 namespace qrl::types {
 
 using TokenId = std::int32_t;
+
+/// What a verifier makes of a ground truth, once a prompt. Each kind of verifier derives its own.
+struct Gold {
+  Gold() = default;
+  Gold(const Gold&) = delete;
+  Gold& operator=(const Gold&) = delete;
+  virtual ~Gold() = default;
+};
 
 /// One task given to the model. `id` is its position in its data source's fixed order: it keys the sampling, so the
 /// same prompt samples the same tokens whatever the shuffle, batch or rank.
@@ -19,6 +28,9 @@ struct Prompt {
   std::vector<TokenId> tokens;  ///< after the template
   std::string ground_truth;     ///< what the verifier reads (its own syntax; checked at load)
   std::string data_source;      ///< name in metrics ("countdown", a file's stem, …)
+  /// `ground_truth` as the run's verifier prepared it (tasks::Verifier::prepare); shared by copies. Null: none can be
+  /// judged by.
+  std::shared_ptr<const Gold> gold = nullptr;
 };
 
 enum class StopReason : std::uint8_t { eos, length };

@@ -137,7 +137,8 @@ TEST_CASE("choices name the nearest, also in capitals and by the twin's name") {
 }
 
 TEST_CASE("formats that cannot meet are refused") {
-  CHECK(holds(fault("quant: {rollout: {weights: int8, granularity: tensor}}"), "only fp8_e4m3 has a choice of scales"));
+  CHECK(holds(fault("quant: {rollout: {weights: int8, granularity: tensor}}"),
+              "quant.rollout.weights fp8_e4m3 beside quant.rollout.granularity, got int8"));
   CHECK(holds(fault("quant: {rollout: {weights: int8, activations: fp8_e4m3}}"), "int4 takes bf16, int8 or fp8_e4m3"));
   CHECK(holds(fault("quant: {rollout: {weights: fp8_e4m3, activations: bf16}}"), "every other format its own"));
   CHECK(read("quant: {rollout: {weights: int4, activations: int8}}").quant.activations ==
@@ -328,13 +329,15 @@ TEST_CASE("rules between keys are checked where a key was set") {
       {"data: {val_generator: {task: countdown, size: 3, min_numbers: 1}}", "integer from 2 to 6"},
       {"data: {val_generator: {task: chess, size: 3}}", "got \"chess\""},
       {"data: {val_generator: {task: sudoku, size: 3, max_number: 5}}",
-       "max_number only with task countdown or arithmetic"},
-      {"data: {val_generator: {task: arithmetic, size: 3, grid_size: 9}}", "grid_size only with task sudoku"},
+       "data.val_generator.task countdown or arithmetic beside data.val_generator.max_number, got sudoku"},
+      {"data: {val_generator: {task: arithmetic, size: 3, grid_size: 9}}",
+       "data.val_generator.task sudoku beside data.val_generator.grid_size, got arithmetic"},
       {"data: {val_generator: {task: sudoku, size: 3, min_empty: 9}}", "got 9 and 8"},
-      {"reward: {verifier: math, numbers: subset}", "reward.numbers only with reward.verifier: countdown"},
-      {"reward: {profile: boxed}", "reward.profile only with reward.verifier: math"},
-      {"reward: {answer_form: value}", "reward.answer_form only with reward.verifier: math"},
+      {"reward: {verifier: math, numbers: subset}", "reward.verifier countdown beside reward.numbers, got math"},
+      {"reward: {profile: boxed}", "reward.verifier math beside reward.profile, got countdown"},
+      {"reward: {answer_form: value}", "reward.verifier math beside reward.answer_form, got countdown"},
       {"data: {train_files: [a], train_generator: {task: countdown, size: 3}}", "got both"},
+      {"reward: {partial: 0.1}", "reward.verifier sudoku beside reward.partial, got countdown; it has no effect"},
       {"reward: {wrong: 1}", "reward.correct above reward.wrong"},
       {"reward: {format: 1}", "reward.correct above reward.wrong"},
   };

@@ -82,7 +82,7 @@ class RandomRecipe {
     }
     set_loss(r.algorithm, r.rollout_correction, r.own);
     r.algorithm.kl_loss_coef = positive();
-    r.algorithm.kl_loss_type = pick(config::KlType::k1, config::KlType::k2, config::KlType::k3);
+    r.algorithm.kl_loss_type = pick("k1", "k2", "k3");
     r.algorithm.entropy_coef = positive();
     r.sft.steps = draw_.between(0, 1000);
     r.sft.batch_size = draw_.between(1, 1000);
@@ -90,7 +90,7 @@ class RandomRecipe {
     r.sft.demonstrations = generator();
     r.sft.demonstrations.size = 0;
     r.sft.save_freq = draw_.between(0, 1000);
-    r.reward.numbers = pick(config::Numbers::all, config::Numbers::subset);
+    set_verifier(r.reward, r.own);
     r.reward.wrong = -positive();
     r.reward.format = draw_.uniform() / 2;
     r.reward.correct = 0.75;
@@ -188,7 +188,8 @@ class RandomRecipe {
   }
   static void set_own(config::OwnValues& own, std::string_view name, double value) {
     const config::Catalog& catalog = train::keys().catalog();
-    for (const config::Choices* choices : {&catalog.losses, &catalog.corrections}) {
+    for (const config::Choices* choices :
+         {&catalog.losses, &catalog.corrections, &catalog.generators, &catalog.verifiers}) {
       for (const config::Choice* one : choices->all) {
         for (const config::OwnKey& key : one->keys) {
           if (key.name == name) own.set(key, value);
@@ -239,11 +240,21 @@ class RandomRecipe {
     g.task = "countdown";
     g.size = draw_.between(1, 100000);
     g.seed = word();
-    g.min_numbers = draw_.between(2, 6);
-    g.max_numbers = draw_.between(g.min_numbers, 6);
-    g.max_number = draw_.between(1, 100);
-    g.max_target = draw_.between(1, 1000);
+    const std::int64_t min_numbers = draw_.between(2, 6);
+    set_own(g.own, "min_numbers", static_cast<double>(min_numbers));
+    set_own(g.own, "max_numbers", static_cast<double>(draw_.between(min_numbers, 6)));
+    set_own(g.own, "max_number", static_cast<double>(draw_.between(1, 100)));
+    set_own(g.own, "max_target", static_cast<double>(draw_.between(1, 1000)));
     return g;
+  }
+  void set_verifier(config::RewardRecipe& reward, config::OwnValues& own) {
+    reward.verifier = pick("countdown", "math", "sudoku");
+    if (reward.verifier == "countdown") set_own(own, "reward.numbers", pick(0.0, 1.0));
+    if (reward.verifier == "sudoku") reward.partial = draw_.uniform() / 8;
+    if (reward.verifier == "math") {
+      set_own(own, "reward.profile", static_cast<double>(draw_.between(0, 6)));
+      set_own(own, "reward.answer_form", pick(0.0, 1.0));
+    }
   }
   void set_optimizer(config::OptimRecipe& o) {
     o.lr = positive();

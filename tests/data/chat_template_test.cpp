@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "refusal.h"
+#include "support/refusal.h"
 
 using namespace qrl::data;
 using nlohmann::json;

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "refusal.h"
+#include "support/refusal.h"
 
 using namespace qrl::data;
 using qrl::test::refusal_of;

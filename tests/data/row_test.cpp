@@ -5,7 +5,7 @@
 
 #include "data/csv.h"
 #include "data/jsonl.h"
-#include "refusal.h"
+#include "support/refusal.h"
 
 using namespace qrl::data;
 using nlohmann::json;
@@ -127,7 +127,7 @@ TEST_CASE("filters keep rows that meet every condition") {
   DataRecipe both = filtered({"level == 99"});  // of training files
   both.val_filter = {"level == 4"};
   CHECK_FALSE(RowReader(both).read(json::parse(row), "f:1", "f"));
-  CHECK(RowReader(both, qrl::data::Split::held_out).read(json::parse(row), "f:1", "f"));
+  CHECK(RowReader(both, qrl::tasks::Split::held_out).read(json::parse(row), "f:1", "f"));
   CHECK(says(refusal(row, filtered({"kind > 1"})), "`kind` to be a number"));
   for (const char* bad : {"", "level", "== 4", "level = 4", "level > x", "level >", "kind == 'A", "kind == '",
                           "kind == 'A'B", "kind == 'A\"", "level > '3'"}) {

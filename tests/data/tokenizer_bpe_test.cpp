@@ -12,8 +12,8 @@
 #include "data/tokenizer.h"
 #include "data/tokenizer/byte_alphabet.h"
 #include "data/tokenizer/split_pattern.h"
-#include "refusal.h"
 #include "support/files.h"
+#include "support/refusal.h"
 
 using namespace qrl::data;
 using nlohmann::json;

@@ -7,8 +7,8 @@
 
 #include "base/rng.h"
 #include "data/tokenizer/byte_alphabet.h"
-#include "refusal.h"
 #include "support/files.h"
+#include "support/refusal.h"
 
 using namespace qrl::data;
 using nlohmann::json;

@@ -1,10 +1,11 @@
 // The countdown verifier on any gold answer (first line) and any response; the answer it judges lies in the response.
+#include "reward/answer.h"
 #include "target.h"
 
 using namespace qrl;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t num_bytes) {
-  static const auto verifier = fuzz::verifier_named(config::VerifierName::countdown);
+  static const auto verifier = fuzz::verifier_named("countdown");
   const std::string_view text = fuzz::text_of(data, num_bytes);
   fuzz::judge(*verifier, text);
   if (const auto answer = reward::extract_answer(text); answer && !answer->text.empty()) {

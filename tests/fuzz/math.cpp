@@ -8,7 +8,7 @@
 using namespace qrl;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t num_bytes) {
-  static const auto verifier = fuzz::verifier_named(config::VerifierName::math);
+  static const auto verifier = fuzz::verifier_named("math");
   const std::string_view text = fuzz::text_of(data, num_bytes);
   fuzz::judge(*verifier, text);
   // Around the last number signs are spelt out: ¾ is \frac{3}{4}.

@@ -9,6 +9,9 @@
 #include <fstream>
 
 #include "base/log.h"
+#include "config/keys.h"
+#include "tasks/list.h"
+#include "tasks/math/verifier.h"
 
 namespace qrl::fuzz {
 
@@ -73,31 +76,36 @@ void write_file(const std::filesystem::path& file, std::string_view bytes) {
   require(!out.fail(), "a file can be written");
 }
 
-std::unique_ptr<reward::Verifier> verifier_named(config::VerifierName name) {
-  config::RewardRecipe recipe;
-  recipe.verifier = name;
-  if (name == config::VerifierName::math) recipe.answer_form = config::AnswerForm::value;  // compares as any does first
-  return reward::make_verifier(recipe);
+std::unique_ptr<tasks::Verifier> verifier_named(const std::string& name) {
+  static const config::Keys keys(config::Catalog{.generators = tasks::generators(), .verifiers = tasks::verifiers()});
+  config::Recipe recipe = keys.defaults();
+  recipe.reward.verifier = name;
+  if (name != "math") return tasks::make_verifier(recipe);
+  return std::make_unique<tasks::MathVerifier>(config::MathProfile::automatic,
+                                               config::AnswerForm::value);  // compares as any does first
 }
 
-void judge(const reward::Verifier& verifier, std::string_view input) {
+void judge(const tasks::Verifier& verifier, std::string_view input) {
   const std::size_t end = std::min(input.find('\n'), input.size());
   const std::string_view gold = input.substr(0, end), response = input.substr(std::min(end + 1, input.size()));
   try {
-    verifier.check_ground_truth(gold, "x");
+    verifier.check_ground_truth({gold}, "x");
   } catch (const base::Error& error) {
     require(error.kind() == base::ErrorKind::input, error.what());
   }
+  const auto prepared = verifier.prepare({gold});
+  const tasks::Sample sample{response, prepared.get()};
+  const auto verdict_of = [&] { return std::move(verifier.judge(std::span(&sample, 1)).front()); };
   double taken_s = kMaxVerdict_s;
   reward::Verdict verdict;
   // A machine that stops for a moment in the midst of a verdict does not do so three times.
   for (int attempt = 0; attempt < 3 && taken_s >= kMaxVerdict_s; ++attempt) {
     const double start_s = thread_s();
-    verdict = verifier.judge(response, gold);
+    verdict = verdict_of();
     taken_s = std::min(taken_s, thread_s() - start_s);
   }
   require(taken_s < kMaxVerdict_s, "a verdict within its time");
-  const reward::Verdict again = verifier.judge(response, gold);
+  const reward::Verdict again = verdict_of();
   require(again.outcome == verdict.outcome && again.extracted == verdict.extracted, "the same verdict twice");
   require(again.reason.data() == verdict.reason.data(), "a reason of static text");
   require(verdict.credit >= 0 && verdict.credit <= 1, "a credit from 0 to 1");

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "reward/verifier.h"
+#include "tasks/verifier.h"
 
 /// Every target defines it: one input, any bytes. Returns 0; what must not happen ends the process.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t num_bytes);  // NOLINT: libFuzzer's name
@@ -49,12 +49,12 @@ const std::filesystem::path& work_folder();
 /// Writes a file anew, in place: links and descriptors to it stay.
 void write_file(const std::filesystem::path& file, std::string_view bytes);
 
-/// The verifier of that name with everything else as recipes have it.
-std::unique_ptr<reward::Verifier> verifier_named(config::VerifierName name);
+/// The verifier of that name with everything else as recipes have it; math judges the form of answers, too.
+std::unique_ptr<tasks::Verifier> verifier_named(const std::string& name);
 
 /// Judges what the input holds: its first line is the gold answer, the rest the response. Checked: it ends within 5 ms
 /// of processor time (sanitizers: 200), twice the same, with a reason of static text, a credit from 0 to 1 and an
 /// extracted answer of bounded size; whatever the gold. Counts as accepted when an answer was found.
-void judge(const reward::Verifier& verifier, std::string_view input);
+void judge(const tasks::Verifier& verifier, std::string_view input);
 
 }  // namespace qrl::fuzz

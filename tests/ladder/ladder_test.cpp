@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 /// A folder includes itself and the folders of lower layers; folders of one layer never include each other.
 const std::map<std::string, int> kLayers = {
     {"base", 1},  {"config", 2},  {"types", 2},   {"quant", 3},   {"dist", 3},
-    {"state", 3}, {"ops", 4},     {"puzzle", 3},  {"reward", 5},  {"data", 5},
+    {"state", 3}, {"ops", 4},     {"reward", 3},  {"tasks", 4},   {"data", 5},
     {"model", 5}, {"rollout", 6}, {"decoder", 6}, {"learner", 6}, {"train", 7},
 };
 /// The one folder that may include headers with this prefix.

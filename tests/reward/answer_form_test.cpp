@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "data/arithmetic.h"
 #include "reward/math/math_verifier.h"
 #include "support/catch.h"
 
@@ -212,27 +211,3 @@ TEST_CASE("answer_form value reads a long and deep answer in bounded time") {
 }
 
 // The reward hack of issue 25: a policy that copies the question's sum into the box.
-TEST_CASE("answer_form value gives the question copied into the box no reward") {
-  qrl::config::GeneratorRecipe generator;
-  generator.task = "arithmetic";
-  generator.max_number = 12;
-  generator.max_target = 40;
-  qrl::config::RewardRecipe recipe;
-  recipe.verifier = qrl::config::VerifierName::math;
-  const auto any = make_verifier(recipe);
-  recipe.answer_form = AnswerForm::value;
-  const auto value = make_verifier(recipe);
-  constexpr std::uint64_t kTasks = 500;
-  for (std::uint64_t index = 0; index < kTasks; ++index) {
-    const auto task = qrl::data::generate_arithmetic(generator, 7, qrl::data::Split::train, index);
-    std::string question = std::to_string(task.start);
-    for (const auto& step : task.steps) question = "(" + question + ")" + step.op + std::to_string(step.operand);
-    const std::string copied = "\\boxed{" + question + "}", gold = std::to_string(task.answer());
-    CAPTURE(copied);
-    REQUIRE(any->judge(copied, gold).outcome == Outcome::correct);
-    REQUIRE(value->judge(copied, gold).reason == "operation left to do");
-    const std::string honest = "\\boxed{" + gold + "}";
-    REQUIRE(any->judge(honest, gold).outcome == Outcome::correct);
-    REQUIRE(value->judge(honest, gold).outcome == Outcome::correct);
-  }
-}

@@ -18,7 +18,7 @@ using test::Training;
 
 namespace {
 
-void train_one_step(const reward::Verifier& verifier, std::vector<std::string> settings) {
+void train_one_step(const tasks::Verifier& verifier, std::vector<std::string> settings) {
   Training(verifier, std::move(settings)).trainer.train();
 }
 

@@ -14,9 +14,12 @@
 namespace qrl::test {
 
 /// Judges nothing; every verdict is `verdict`, after a call of `on_judge`.
-struct FakeVerifier final : reward::Verifier {
-  void check_ground_truth(std::string_view, const std::string&) const override {}
-  reward::Verdict judge(std::string_view, std::string_view) const noexcept override {
+struct FakeVerifier final : tasks::RuleVerifier {
+  void check_ground_truth(const tasks::Question&, const std::string&) const override {}
+  std::shared_ptr<const types::Gold> prepare(const tasks::Question&) const override {
+    return std::make_shared<types::Gold>();
+  }
+  reward::Verdict judge_one(std::string_view, const types::Gold&) const noexcept override {
     if (on_judge) on_judge();
     return verdict;
   }
@@ -26,7 +29,7 @@ struct FakeVerifier final : reward::Verifier {
 
 /// Training by the tiny recipe, without its cold start and evaluation. Settings may change under it (`recipe`).
 struct Training {
-  Training(const reward::Verifier& verifier, std::vector<std::string> settings, int steps = 1)
+  Training(const tasks::Verifier& verifier, std::vector<std::string> settings, int steps = 1)
       : loaded(load(std::move(settings), steps)),
         world(dist::make_solo()),
         policy(train::make_policy(recipe)),

@@ -43,9 +43,12 @@ class OneStepLate final : public train::RolloutSource {
 };
 
 /// Right or wrong by a response's length, so that most groups have both.
-struct LengthVerifier final : reward::Verifier {
-  void check_ground_truth(std::string_view, const std::string&) const override {}
-  reward::Verdict judge(std::string_view response, std::string_view) const noexcept override {
+struct LengthVerifier final : tasks::RuleVerifier {
+  void check_ground_truth(const tasks::Question&, const std::string&) const override {}
+  std::shared_ptr<const types::Gold> prepare(const tasks::Question&) const override {
+    return std::make_shared<types::Gold>();
+  }
+  reward::Verdict judge_one(std::string_view response, const types::Gold&) const noexcept override {
     reward::Verdict verdict;
     verdict.outcome = response.size() % 2 == 0 ? reward::Outcome::correct : reward::Outcome::wrong;
     return verdict;
@@ -56,7 +59,7 @@ constexpr int kSteps = 3;
 // fp64 sums of |w| over the trained fp32 weights. Instruction paths differ by 1e-7 of them, the two sources by 1e-5.
 constexpr double kOnTimeDigest = 17447.0490, kLateDigest = 17447.2552, kDigestTolerance = 1e-6;
 
-std::unique_ptr<test::Training> make_training(const reward::Verifier& verifier) {
+std::unique_ptr<test::Training> make_training(const tasks::Verifier& verifier) {
   return std::make_unique<test::Training>(verifier, std::vector<std::string>{"rollout_correction.method=tis"}, kSteps);
 }
 

@@ -1,9 +1,9 @@
 #include <fstream>
 #include <set>
 
-#include "reward/math/math_verifier.h"
 #include "state/folder.h"
 #include "support/catch.h"
+#include "tasks/math/verifier.h"
 #include "train/checkpoint.h"
 #include "train/evaluate.h"
 #include "train/progress.h"
@@ -63,7 +63,7 @@ TEST_CASE("maj@n: the answer most samples gave, the first of equals, without tho
       samples[i].verdict.extracted = answers[i].first;
       samples[i].verdict.outcome = answers[i].second;
     }
-    return train::majority_is_right(samples, reward::math::MathVerifier(config::MathProfile::automatic));
+    return train::majority_is_right(samples, tasks::MathVerifier(config::MathProfile::automatic));
   };
   CHECK(right({{"1", Outcome::wrong}, {"2", Outcome::correct}, {"2", Outcome::correct}}));
   CHECK_FALSE(right({{"2", Outcome::correct}, {"1", Outcome::wrong}, {"1", Outcome::wrong}}));

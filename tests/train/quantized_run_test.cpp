@@ -275,7 +275,7 @@ TEST_CASE("fp8 scales of keys and values made once are kept over a resume, and a
       config::load_recipe(train::keys(), QRL_SOURCE_DIR "/tests/train/tiny.yaml", settings, true);
   const config::Recipe& recipe = loaded.recipe;
   const train::Policy policy = train::load_policy(dir / "whole/checkpoints/sft_12");
-  const auto verifier = reward::make_verifier(recipe.reward);
+  const auto verifier = tasks::make_verifier(recipe);
   const train::PromptSet prompts = train::load_train_prompts(recipe, policy.tokenizer, *verifier);
   model::Snapshot snapshot(policy.config, train::snapshot_formats(recipe.quant));
   snapshot.publish(policy.weights, 0);

@@ -134,7 +134,7 @@ TEST_CASE("data.overlong_prompt: truncate keeps a prompt's last tokens, filter l
     const config::LoadedRecipe loaded =
         config::load_recipe(train::keys(), dir / "recipe.yaml", std::span(&setting, 1), true);
     const train::Policy policy = train::make_policy(loaded.recipe);
-    return train::load_train_prompts(loaded.recipe, policy.tokenizer, *reward::make_verifier(loaded.recipe.reward));
+    return train::load_train_prompts(loaded.recipe, policy.tokenizer, *tasks::make_verifier(loaded.recipe));
   };
   const train::PromptSet cut = load("truncate");
   REQUIRE(cut.prompts.size() == 1);

@@ -1,4 +1,4 @@
-// A loss and a correction that the program does not have, added to its catalog and trained with.
+// A loss, a correction and a task that the program does not have, added to its catalog and trained with.
 #include <torch/torch.h>  // first: its CHECK gives way to Catch2's
 
 #include <fstream>
@@ -10,6 +10,7 @@
 #include "support/catch.h"
 #include "toys/correction/half.h"
 #include "toys/loss/reinforce.h"
+#include "toys/task/reverse.h"
 #include "train/catalog.h"
 #include "train/run.h"
 #include "train/support.h"
@@ -24,6 +25,8 @@ const config::Keys& keys_with_toys() {
     config::Catalog catalog = train::catalog();
     catalog.losses.all.push_back(&test::reinforce);
     catalog.corrections.all.push_back(&test::half);
+    catalog.generators.all.push_back(&test::reverse_task.generator);
+    catalog.verifiers.all.push_back(&test::reverse_task.verifier);
     return catalog;
   }());
   return keys;
@@ -56,6 +59,65 @@ TEST_CASE("a loss and a correction that a test adds to the catalog are trained w
   CHECK(num_rows == 3);
 }
 
+TEST_CASE(
+    "a task that a test adds to the catalog is trained with for 3 steps, after a cold start on its demonstrations") {
+  const test::TempDir dir;
+  const std::vector<std::string> settings = {"trainer.default_local_dir=" + (dir / "run").string()};
+  const config::LoadedRecipe loaded =
+      config::load_recipe(keys_with_toys(), QRL_SOURCE_DIR "/tests/toys/task/reverse.yaml", settings, true);
+  CHECK(loaded.resolved_yaml.find("    letters: 5\n") != std::string::npos);
+  const auto world = dist::make_solo();
+  train::run(loaded, *world, {});
+
+  std::ifstream metrics(dir / "run" / "metrics.jsonl");
+  int num_rows = 0;
+  for (std::string line; std::getline(metrics, line); ++num_rows) {
+    const auto row = nlohmann::json::parse(line);
+    CAPTURE(line);
+    if (row.contains("val/reverse/mean@2")) CHECK(row.at("val/reverse/mean@2").is_number());
+  }
+  CHECK(num_rows >= 3);
+
+  // The rollouts were judged by it: each reason is one of its own.
+  std::ifstream rollouts(dir / "run" / "rollouts" / "step_3.jsonl");
+  int num_rollouts = 0;
+  for (std::string line; std::getline(rollouts, line); ++num_rollouts) {
+    const auto row = nlohmann::json::parse(line);
+    const std::string reason = row.at("reason"), word = row.at("ground_truth");
+    CAPTURE(line);
+    CHECK((reason == "correct" || reason == "wrong word" || reason == "no answer"));
+    CHECK(row.at("prompt") == word + "\n");
+  }
+  CHECK(num_rollouts == 16);
+}
+
+TEST_CASE("the toy task's verifier: right and wrong words, letters in their places, its own key") {
+  config::Recipe recipe = keys_with_toys().defaults();
+  recipe.reward.verifier = "reverse";
+  const auto judged = [&](const std::string& response) {
+    const auto verifier = tasks::make_verifier(recipe);
+    const auto gold = verifier->prepare({"abcd"});
+    const tasks::Sample sample{response, gold.get()};
+    return verifier->judge(std::span(&sample, 1)).front();
+  };
+  CHECK(judged("<answer>dcba</answer>").outcome == tasks::Outcome::correct);
+  CHECK(judged("<answer>DCBA</answer>").outcome == tasks::Outcome::wrong);
+  CHECK(judged("<answer>dcab</answer>").scores == std::vector<double>{0, 1, 1, 0.5});
+  CHECK(judged("dcba").outcome == tasks::Outcome::no_answer);
+  recipe.own.set(test::reverse_task.verifier.keys.front(), 1);
+  CHECK(judged("<answer>DCBA</answer>").outcome == tasks::Outcome::correct);
+  CHECK_THROWS_WITH(
+      tasks::check_recipe_gold(*tasks::make_verifier(recipe), recipe, {"7"}, "f:1"),
+      Catch::Contains("a word of small letters") && Catch::Contains("countdown for numbers and a target"));
+}
+
+TEST_CASE("a key of a task is refused with the word of another task") {
+  const std::vector<std::string> settings = {"data.val_generator.letters=6"};
+  CHECK_THROWS_WITH(
+      config::load_recipe(keys_with_toys(), QRL_SOURCE_DIR "/tests/train/tiny.yaml", settings, true),
+      Catch::Contains("data.val_generator.task reverse beside data.val_generator.letters, got countdown"));
+}
+
 TEST_CASE("without a catalog that has them the toys' words are refused, with the words there are") {
   const std::vector<std::string> settings = {"algorithm.name=reinforce"};
   CHECK_THROWS_WITH(config::load_recipe(train::keys(), QRL_SOURCE_DIR "/tests/train/tiny.yaml", settings, true),
@@ -67,5 +129,7 @@ TEST_CASE("help and reference page list the words of the catalog they are given"
   const std::string page = config::keys_markdown(keys_with_toys());
   CHECK(page.find("| `reinforce` | ratios without a clip (Williams 1992) |") != std::string::npos);
   CHECK(page.find("with algorithm.name reinforce only") != std::string::npos);
+  CHECK(page.find("with data.train_generator.task reverse only") != std::string::npos);
+  CHECK(page.find("with reward.verifier sudoku or reverse only") != std::string::npos);
   CHECK(page.find("| `half` | every weight is 0.5 |") != std::string::npos);
 }

@@ -6,6 +6,7 @@ extern const Choice ais_mode;
 const Choice ais_mode{
     .word = "ais",
     .what = "AIS: FP8 rollouts, adaptively blended importance sampling",
+    .paper = "Zhou et al. 2026, arXiv 2605.13907",
     .defaults =
         {
             {"quant.rollout.weights", "fp8_e4m3"},

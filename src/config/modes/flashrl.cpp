@@ -6,6 +6,7 @@ extern const Choice flashrl_mode;
 const Choice flashrl_mode{
     .word = "flashrl",
     .what = "FlashRL: low-bit rollouts, truncated importance sampling",
+    .paper = "Liu, Yao et al. 2025, FlashRL",
     .defaults =
         {
             {"quant.rollout.weights", "int8"},

@@ -6,6 +6,7 @@ extern const Choice fp8rl_mode;
 const Choice fp8rl_mode{
     .word = "fp8rl",
     .what = "FP8-RL: FP8 weights in blocks, FP8 KV cache calibrated after every update",
+    .paper = "FP8-RL: A Practical and Stable Low-Precision Stack",
     .defaults =
         {
             {"quant.rollout.weights", "fp8_e4m3"},

@@ -6,6 +6,7 @@ extern const Choice qarl_mode;
 const Choice qarl_mode{
     .word = "qarl",
     .what = "QaRL: the learner's forward is the sampler's low-bit one; TBPO, Muon",
+    .paper = "QaRL: Rollout-Aligned Quantization-Aware RL",
     .defaults =
         {
             {"quant.rollout.weights", "int4"},

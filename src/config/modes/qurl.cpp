@@ -6,6 +6,7 @@ extern const Choice qurl_mode;
 const Choice qurl_mode{
     .word = "qurl",
     .what = "QuRL: adaptive clipping range, update-aware quantization",
+    .paper = "QuRL, ICLR 2026",
     .defaults =
         {
             {"quant.rollout.weights", "int8"},

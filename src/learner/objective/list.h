@@ -1,5 +1,5 @@
-// Owns the lists of losses and corrections: what a recipe's words algorithm.name and rollout_correction.method select.
-// Knows no formula.
+// Owns the lists of losses, corrections and KL estimators: what a recipe's words algorithm.name,
+// rollout_correction.method and algorithm.kl_loss_type select. Knows no formula.
 #pragma once
 
 #include "config/choice.h"
@@ -8,5 +8,6 @@ namespace qrl::learner {
 
 config::Choices policy_losses();  ///< each a PolicyLoss
 config::Choices corrections();    ///< each a Correction
+config::Choices kl_estimators();  ///< each a KlEstimator
 
 }  // namespace qrl::learner

@@ -1,7 +1,6 @@
 #include "learner/objective/objective.h"
 
 #include "base/error.h"
-#include "learner/objective/kl.h"
 
 namespace qrl::learner {
 
@@ -26,7 +25,8 @@ ObjectiveSettings objective_settings(const LossOptions& options) {
   settings.behaviour_in_ratio = correction.behaviour_in_ratio;
   settings.loss_agg_mode = *algorithm.loss_agg_mode;
   settings.kl_loss_coef = algorithm.kl_loss_coef;
-  settings.kl_loss_type = algorithm.kl_loss_type;
+  settings.kl = options.kl;
+  QRL_INVARIANT(options.kl != nullptr || algorithm.kl_loss_coef == 0, "loss options", "a KL estimator", "none");
   settings.entropy_coef = algorithm.entropy_coef;
   return settings;
 }
@@ -48,7 +48,7 @@ Objective objective(const ObjectiveTokens& tokens, const ObjectiveSettings& sett
   terms.policy = -(shares * terms.weights.on_tokens * terms.surrogate.objective).sum();
   terms.total = terms.policy;
   if (settings.kl_loss_coef != 0) {
-    terms.kl = (shares * kl_penalty(tokens.log_probs, tokens.reference_log_probs, settings.kl_loss_type)).sum();
+    terms.kl = (shares * kl_penalty(tokens.log_probs, tokens.reference_log_probs, *settings.kl)).sum();
     terms.total = terms.total + settings.kl_loss_coef * terms.kl;
   }
   if (settings.entropy_coef != 0) terms.total = terms.total - settings.entropy_coef * (shares * tokens.entropy).sum();

@@ -3,6 +3,7 @@
 
 #include "learner/objective/aggregation.h"
 #include "learner/objective/corrections.h"
+#include "learner/objective/kl.h"
 #include "learner/objective/policy_losses.h"
 
 namespace qrl::learner {
@@ -15,7 +16,7 @@ struct ObjectiveSettings {
   bool behaviour_in_ratio = false;
   config::LossAggMode loss_agg_mode = config::LossAggMode::seq_mean_token_mean;
   double kl_loss_coef = 0;
-  config::KlType kl_loss_type = config::KlType::k3;
+  const KlEstimator* kl = nullptr;  ///< with kl_loss_coef
   double entropy_coef = 0;
 };
 

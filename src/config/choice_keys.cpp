@@ -1,0 +1,98 @@
+#include "config/choice_keys.h"
+
+#include <algorithm>
+
+#include "config/faults.h"
+
+namespace qrl::config {
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : " or ") + word;
+  return text;
+}
+
+Type<std::string> word_of(const Choices& choices) {
+  std::vector<std::pair<std::string, std::string>> words;
+  for (const Choice* one : choices.all) words.emplace_back(one->word, one->word);
+  return choice<std::string>(std::move(words));
+}
+
+namespace {
+
+/// What null stands for with `choice`, as YAML.
+std::string_view default_of(const Choice& choice, std::string_view key) {
+  for (const KeyDefault& one : choice.defaults) {
+    if (one.key == key) return one.value;
+  }
+  return "null";
+}
+
+std::vector<std::string> words_that(const Choices& choices, const std::function<bool(const Choice&)>& holds) {
+  std::vector<std::string> words;
+  for (const Choice* one : choices.all) {
+    if (holds(*one)) words.emplace_back(one->word);
+  }
+  return words;
+}
+
+}  // namespace
+
+void unset_by_choice(Key& key, const Choices& choices, std::function<std::string(const Recipe&)> word) {
+  const auto shown = [&](const Choice& one) {
+    const std::string_view value = default_of(one, key.name);
+    return std::string(value == "null" ? "none" : value);
+  };
+  const std::string first = choices.all.empty() ? "none" : shown(*choices.all.front());
+  key.unset = first;
+  for (const Choice* one : choices.all) {
+    if (shown(*one) != first) key.unset += "; " + std::string(one->word) + " " + shown(*one);
+  }
+  key.fill = [name = key.name, read = key.read, print = key.print, &choices, word = std::move(word)](Recipe& recipe) {
+    const Choice* chosen = choices.find(word(recipe));
+    if (chosen == nullptr || print(recipe) != "null") return;
+    const std::string_view value = default_of(*chosen, name);
+    Faults none;
+    if (value != "null") (void)read(*parse_yaml(value, {name, false}, none), recipe);
+  };
+}
+
+std::vector<std::string> words_with_own(const Choices& choices, const std::string& name) {
+  return words_that(choices, [&](const Choice& one) {
+    return std::any_of(one.keys.begin(), one.keys.end(), [&](const OwnKey& own) { return own.name == name; });
+  });
+}
+
+void only_with(Key& key, const std::string& other, const std::vector<std::string>& words) {
+  key.condition = {other, joined(words), [other, words](const Recipe& recipe) {
+                     const std::string value = recipe.keys->find(other)->print(recipe);
+                     return std::find(words.begin(), words.end(), value) != words.end();
+                   }};
+}
+void only_with(Key& key, const std::string& other, const std::string& values,
+               std::function<bool(const Recipe&)> holds) {
+  key.condition = {other, values, std::move(holds)};
+}
+
+void only_where_used(Key& key, const std::string& selector, const Choices& choices) {
+  only_with(key, selector, words_that(choices, [&](const Choice& one) {
+              return std::find(one.uses.begin(), one.uses.end(), key.name) != one.uses.end();
+            }));
+}
+
+void add_own(std::vector<Key>& list, const std::string& section, bool nested, const Choices& choices,
+             const std::string& selector) {
+  std::set<std::string> added;
+  for (const Choice* one : choices.all) {
+    for (const OwnKey& own : one->keys) {
+      const bool inside = own.name.starts_with(section + ".");
+      if (!inside || (own.name.find('.', section.size() + 1) != std::string::npos) != nested) continue;
+      if (!added.insert(own.name).second) continue;
+      Key& key = list.emplace_back(own_key(
+          own, own.name, [](auto& recipe) -> auto& { return recipe.own; }));
+      only_with(key, selector, words_with_own(choices, own.name));
+    }
+  }
+}
+
+}  // namespace qrl::config

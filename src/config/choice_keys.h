@@ -1,0 +1,105 @@
+// Owns the keys that choices bring: the key whose word selects one, what null stands for with it, its own settings, and
+// the condition under which a key has an effect. Knows no choice.
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "config/key_types.h"
+
+namespace qrl::config {
+
+/// "countdown or arithmetic"
+std::string joined(const std::vector<std::string>& words);
+
+/// A word of `choices`; the list outlives the key.
+Type<std::string> word_of(const Choices& choices);
+
+/// Null in `key` stands for what the choice says that `word` selects: the default of the first of `choices` and those
+/// that differ make the text. The list outlives the key.
+void unset_by_choice(Key& key, const Choices& choices, std::function<std::string(const Recipe&)> word);
+
+/// Says that `key` has an effect only while the key `other` has one of `words`.
+void only_with(Key& key, const std::string& other, const std::vector<std::string>& words);
+/// The same for a condition that is no list of words; `values` is its text.
+void only_with(Key& key, const std::string& other, const std::string& values, std::function<bool(const Recipe&)> holds);
+/// The same for the choices that name `key` among those that they use; `selector` is the key whose word selects one.
+void only_where_used(Key& key, const std::string& selector, const Choices& choices);
+
+/// The words of the choices that declare the own key of that name.
+std::vector<std::string> words_with_own(const Choices& choices, const std::string& name);
+
+/// Adds the own keys of `choices` that stand directly in `section`, or with `nested` those of sections within it. A key
+/// that several choices share is added once.
+void add_own(std::vector<Key>& list, const std::string& section, bool nested, const Choices& choices,
+             const std::string& selector);
+
+/// The key `name` of a choice's own setting, whose value is among those that `values_of` gives of a recipe.
+template <class ValuesOf>
+Key own_key(const OwnKey& own, std::string name, ValuesOf values_of) {
+  Key key{std::move(name), {}, own.meaning, {}, OnResume::fixed, {}, {}, {}, {}, {}};
+  const auto hold = [&](const auto& type, auto to_number, auto from_number) {
+    key.type = type.text;
+    key.read = [own, type, to_number, values_of](const YamlNode& node, Recipe& recipe) -> std::optional<Refusal> {
+      auto reading = type.read(node);
+      if (auto* refusal = std::get_if<Refusal>(&reading)) return std::move(*refusal);
+      values_of(recipe).set(own, to_number(std::get<0>(reading)));
+      return std::nullopt;
+    };
+    key.print = [own, type, from_number, values_of](const Recipe& recipe) {
+      return type.print(from_number(values_of(recipe).of(own)));
+    };
+  };
+  const auto as_double = [](std::int64_t value) { return static_cast<double>(value); };
+  const auto as_integer = [](double value) { return static_cast<std::int64_t>(value); };
+  key.reset = [own, values_of](Recipe& recipe) { values_of(recipe).set(own, own.standard); };
+  if (const auto* range = std::get_if<Range>(&own.type)) {
+    hold(
+        real(*range), [](double value) { return value; }, [](double value) { return value; });
+  } else if (const auto* words = std::get_if<OwnKey::Words>(&own.type)) {
+    std::vector<std::pair<std::string, std::int64_t>> values;
+    for (std::size_t i = 0; i < words->size(); ++i) values.emplace_back((*words)[i], static_cast<std::int64_t>(i));
+    hold(choice<std::int64_t>(std::move(values)), as_double, as_integer);
+  } else if (const auto* integers = std::get_if<OwnKey::Integers>(&own.type)) {
+    hold(integer(integers->low, integers->high), as_double, as_integer);
+  } else {
+    hold(
+        boolean(), [](bool value) { return value ? 1.0 : 0.0; }, [](double value) { return value != 0; });
+  }
+  return key;
+}
+
+/// What generators of prompts and of demonstrations share, `section` being a GeneratorRecipe; then the keys that belong
+/// to some generators.
+template <class AnySection>
+void add_generator(std::vector<Key>& list, AnySection section, const Choices& generators,
+                   const Unset<std::uint64_t>& unset_seed) {
+  using G = GeneratorRecipe;
+  const auto seed_if_used = [section, unset_seed](const Recipe& recipe) {
+    return section.of(recipe).task.empty() ? std::nullopt : unset_seed.value(recipe);
+  };
+  const std::string task =
+      section.add("task", &G::task, unset_when_empty(word_of(generators)), "kind of task", {"no generator"}).name;
+  section.add("seed", &G::seed, seed(), "seed of the tasks", {unset_seed.text, seed_if_used});
+  std::set<std::string> added;
+  for (const Choice* one : generators.all) {
+    for (const OwnKey& own : one->keys) {
+      if (!added.insert(own.name).second) continue;
+      const std::string name = task.substr(0, task.rfind('.') + 1) + own.name;
+      Key& key = list.emplace_back(own_key(
+          own, name, [section](auto& recipe) -> auto& { return section.of(recipe).own; }));
+      const std::vector<std::string> words = words_with_own(generators, own.name);
+      // Without a task one rule speaks of all keys of the section.
+      only_with(key, task, joined(words), [section, words](const Recipe& recipe) {
+        const std::string& word = section.of(recipe).task;
+        return word.empty() || std::find(words.begin(), words.end(), word) != words.end();
+      });
+    }
+  }
+}
+
+}  // namespace qrl::config

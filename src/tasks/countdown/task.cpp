@@ -1,0 +1,54 @@
+// The countdown task: its words and keys, and the functions that they select.
+#include "tasks/task.h"
+
+#include "tasks/countdown/generator.h"
+#include "tasks/countdown/verifier.h"
+#include "tasks/number_keys.h"
+
+namespace qrl::tasks {
+
+namespace {
+
+using Integers = config::OwnKey::Integers;
+
+const config::OwnKey kMinNumbers{"min_numbers", Integers{2, 6}, 3, "fewest numbers in a task"};
+const config::OwnKey kMaxNumbers{"max_numbers", Integers{2, 6}, 3, "most numbers in a task"};
+
+CountdownRanges ranges_of(const config::OwnValues& own) {
+  return {own.integer_of(kMinNumbers), own.integer_of(kMaxNumbers), own.integer_of(max_number_key()),
+          own.integer_of(max_target_key())};
+}
+
+GeneratedTask written(const CountdownTask& task) { return {countdown_prompt(task), countdown_ground_truth(task)}; }
+
+GeneratedTask generate(const config::OwnValues& own, std::uint64_t seed, Split split, std::uint64_t index) {
+  return written(generate_countdown(ranges_of(own), seed, split, index));
+}
+
+WorkedTask demonstrate(const config::OwnValues& own, std::uint64_t seed, std::uint64_t index) {
+  const Demonstration demonstration = demonstrate_countdown(ranges_of(own), seed, index);
+  return {written(demonstration.task), demonstration.response};
+}
+
+const config::OwnKey kNumbers{"reward.numbers", config::OwnKey::Words{"all", "subset"}, 0,
+                              "which of the given numbers an answer must use, each at most once"};
+
+std::unique_ptr<Verifier> make(const config::Recipe& recipe) {
+  return std::make_unique<CountdownVerifier>(recipe.own.of(kNumbers) == 0 ? Numbers::all : Numbers::subset);
+}
+
+}  // namespace
+
+extern const Task countdown_task;
+const Task countdown_task{{{.word = "countdown",
+                            .what = "reach a target from numbers, each used once",
+                            .keys = {kMinNumbers, kMaxNumbers, max_number_key(), max_target_key()},
+                            .ascending = {{"min_numbers", "max_numbers"}}},
+                           generate,
+                           demonstrate},
+                          {{.word = "countdown", .what = "an expression of given numbers", .keys = {kNumbers}},
+                           make,
+                           "numbers and a target",
+                           {{"numbers"}, {"target"}}}};
+
+}  // namespace qrl::tasks

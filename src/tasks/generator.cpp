@@ -1,0 +1,58 @@
+#include "tasks/generator.h"
+
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/error.h"
+#include "base/rng.h"
+#include "base/text.h"
+#include "config/keys.h"
+
+namespace qrl::tasks {
+
+const Generator& find_generator(const config::Keys& keys, const std::string& word) {
+  const config::Choice* found = keys.catalog().generators.find(word);
+  QRL_INVARIANT(found != nullptr, "find_generator", "a known task", base::quoted(word));
+  return static_cast<const Generator&>(*found);
+}
+
+std::vector<GeneratedTask> held_out_tasks(const Generator& generator, const config::OwnValues& own, std::uint64_t seed,
+                                          std::int64_t size) {
+  constexpr int kMaxRepeats = 2000;  // in a row: the tasks left, if any, are then too rare to wait for
+  std::vector<GeneratedTask> tasks;
+  std::set<std::string> seen;
+  int repeats = 0;
+  for (std::uint64_t index = 0; std::ssize(tasks) < size; ++index) {
+    GeneratedTask task = generator.generate(own, seed, Split::held_out, index);
+    if (seen.insert(task.prompt).second) {
+      tasks.push_back(std::move(task));
+      repeats = 0;
+    } else {
+      QRL_REQUIRE(++repeats <= kMaxRepeats, std::string(generator.word) + " generator",
+                  std::to_string(size) + " held-out tasks that differ", std::to_string(tasks.size()),
+                  "ask for fewer or widen the ranges");
+    }
+  }
+  return tasks;
+}
+
+std::uint64_t demonstrated_index(std::uint64_t seed, std::uint64_t index) {
+  base::RandomStream random(seed, base::RandomPurpose::demonstrations, index * 2);
+  return random.below(std::uint64_t{1} << 62);
+}
+
+std::string tasks_jsonl(std::span<const GeneratedTask> tasks, const std::string& data_source) {
+  std::string lines;
+  for (const GeneratedTask& task : tasks) {
+    const auto json = nlohmann::ordered_json::parse(task.ground_truth, nullptr, false);
+    nlohmann::ordered_json row = {{"prompt", task.prompt}};
+    if (json.is_object()) row["ground_truth"] = json;
+    else row["ground_truth"] = task.ground_truth;
+    row["data_source"] = data_source;
+    lines += row.dump() + "\n";
+  }
+  return lines;
+}
+
+}  // namespace qrl::tasks

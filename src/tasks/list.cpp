@@ -1,0 +1,32 @@
+#include "tasks/list.h"
+
+#include "tasks/task.h"
+
+namespace qrl::tasks {
+
+extern const Task math_task, countdown_task, sudoku_task, arithmetic_task;
+
+namespace {
+
+/// In the order in which their words and keys are printed.
+constexpr const Task* kTasks[] = {&math_task, &countdown_task, &sudoku_task, &arithmetic_task};
+
+}  // namespace
+
+config::Choices generators() {
+  config::Choices choices;
+  for (const Task* task : kTasks) {
+    if (!task->generator.word.empty()) choices.all.push_back(&task->generator);
+  }
+  return choices;
+}
+
+config::Choices verifiers() {
+  config::Choices choices{{}, "countdown"};
+  for (const Task* task : kTasks) {
+    if (!task->verifier.word.empty()) choices.all.push_back(&task->verifier);
+  }
+  return choices;
+}
+
+}  // namespace qrl::tasks

@@ -1,0 +1,31 @@
+// Owns the math verifier's part in a run: batches judged by the rules of reward/math.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "reward/math/math_verifier.h"
+#include "tasks/verifier.h"
+
+namespace qrl::tasks {
+
+class MathVerifier final : public RuleVerifier {
+ public:
+  explicit MathVerifier(config::MathProfile profile, config::AnswerForm form = config::AnswerForm::any)
+      : rules_(profile, form) {}
+  void check_ground_truth(const Question& question, const std::string& where) const override {
+    rules_.check_ground_truth(question.ground_truth, where);
+  }
+  /// Never null: a gold answer that cannot be read shows in the verdict.
+  std::shared_ptr<const types::Gold> prepare(const Question& question) const override;
+  Verdict judge_one(std::string_view response, const types::Gold& gold) const noexcept override;
+  bool same_answer(std::string_view one, std::string_view other) const noexcept override {
+    return rules_.same_answer(one, other);
+  }
+
+ private:
+  reward::math::MathVerifier rules_;
+};
+
+}  // namespace qrl::tasks

@@ -1,0 +1,39 @@
+// Owns the rules of sudoku on 4×4 and 9×9 grids: which generator and verifier share. Knows nothing
+// of prompts or of text but digits.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace qrl::tasks {
+
+struct SudokuGrid {
+  int size = 4;                          ///< 4 or 9: rows, columns, and digits from 1
+  std::array<std::uint8_t, 81> cells{};  ///< by rows; 0: empty
+
+  int num_cells() const noexcept { return size * size; }
+  friend bool operator==(const SudokuGrid&, const SudokuGrid&) = default;
+};
+
+/// 16 or 81 digits by rows, 0 or '.' for an empty cell; nothing for anything else.
+std::optional<SudokuGrid> read_sudoku(std::string_view digits) noexcept;
+std::string sudoku_digits(const SudokuGrid& grid);
+
+/// Whether no row, column or box has a digit twice.
+bool is_consistent(const SudokuGrid& grid) noexcept;
+/// Consistent and without empty cells.
+bool is_solved(const SudokuGrid& grid) noexcept;
+bool keeps_clues(const SudokuGrid& puzzle, const SudokuGrid& grid) noexcept;
+
+struct SudokuSolutions {
+  std::vector<SudokuGrid> grids;  ///< the first ones in a fixed order
+  bool complete = false;          ///< there are no others
+};
+/// Backtracking over the emptiest cell; stops after `max_solutions`, or after trying `max_trials` digits.
+SudokuSolutions solve_sudoku(const SudokuGrid& puzzle, std::size_t max_solutions, std::int64_t max_trials);
+
+}  // namespace qrl::tasks

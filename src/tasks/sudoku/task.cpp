@@ -1,0 +1,51 @@
+// The sudoku task: its words and keys, and the functions that they select.
+#include "tasks/task.h"
+
+#include "tasks/sudoku/generator.h"
+#include "tasks/sudoku/verifier.h"
+
+namespace qrl::tasks {
+
+namespace {
+
+using Integers = config::OwnKey::Integers;
+
+const config::OwnKey kGridSize{"grid_size", config::OwnKey::Words{"4", "9"}, 0, "rows of a grid"};
+const config::OwnKey kMinEmpty{"min_empty", Integers{1, 64}, 4, "fewest empty cells"};
+const config::OwnKey kMaxEmpty{"max_empty", Integers{1, 64}, 8,
+                               "most empty cells; 4x4 grids have up to 12, 9x9 ones some 55"};
+
+SudokuRanges ranges_of(const config::OwnValues& own) {
+  return {own.of(kGridSize) == 0 ? 4 : 9, own.integer_of(kMinEmpty), own.integer_of(kMaxEmpty)};
+}
+
+GeneratedTask written(const SudokuTask& task) { return {sudoku_prompt(task), sudoku_ground_truth(task)}; }
+
+GeneratedTask generate(const config::OwnValues& own, std::uint64_t seed, Split split, std::uint64_t index) {
+  return written(generate_sudoku(ranges_of(own), seed, split, index));
+}
+
+WorkedTask demonstrate(const config::OwnValues& own, std::uint64_t seed, std::uint64_t index) {
+  const SudokuTask task = generate_sudoku(ranges_of(own), seed, Split::train, demonstrated_index(seed, index));
+  return {written(task), demonstrate_sudoku(task, seed, index)};
+}
+
+std::unique_ptr<Verifier> make(const config::Recipe&) { return std::make_unique<SudokuVerifier>(); }
+
+}  // namespace
+
+extern const Task sudoku_task;
+const Task sudoku_task{{{.word = "sudoku",
+                         .what = "grids with one solution",
+                         .keys = {kGridSize, kMinEmpty, kMaxEmpty},
+                         .ascending = {{"min_empty", "max_empty"}}},
+                        generate,
+                        demonstrate},
+                       {{.word = "sudoku",
+                         .what = "a filled grid; its partial credit is the share of empty cells that are right",
+                         .uses = {"reward.partial"}},
+                        make,
+                        "grids",
+                        {{"puzzle", true}, {"solution", true, true}}}};
+
+}  // namespace qrl::tasks

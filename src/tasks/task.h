@@ -1,0 +1,15 @@
+// Owns what a task is: a generator of prompts, a verifier of answers, or both.
+#pragma once
+
+#include "tasks/generator.h"
+#include "tasks/verifier.h"
+
+namespace qrl::tasks {
+
+/// A part without a word is not there: arithmetic is judged by `math`, which has no generator.
+struct Task {
+  Generator generator;
+  VerifierChoice verifier;
+};
+
+}  // namespace qrl::tasks

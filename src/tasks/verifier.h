@@ -1,0 +1,88 @@
+// Owns the interface of verifiers: responses in, verdicts with named scores out, a batch at a time. Knows nothing of
+// tokens, shaping or training.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/recipe.h"
+#include "reward/verdict.h"
+#include "types/prompt.h"
+
+namespace qrl::tasks {
+
+using reward::Outcome;
+using reward::Verdict;
+
+/// What a verifier is told of a prompt.
+struct Question {
+  std::string_view ground_truth;
+  std::string_view prompt = {};       ///< its text, before the template; "": not known
+  std::string_view data_source = {};  ///< "": not known
+};
+
+/// A response and what it is judged by. Samples of one prompt share its gold, and stand beside each other in a batch.
+struct Sample {
+  std::string_view response;
+  const types::Gold* gold = nullptr;  ///< of the verifier that judges; null: one that it could not prepare
+};
+
+/// Thread-safe. A run makes one, and asks it whole batches: a step's samples, or an evaluation's.
+class Verifier {
+ public:
+  virtual ~Verifier() = default;
+  /// Throws an input error when the ground truth (of `where`) is not one this verifier can judge by: checked at load.
+  virtual void check_ground_truth(const Question& question, const std::string& where) const = 0;
+  /// Reads a ground truth, once a prompt. Null where the verifier cannot judge by it, which check_ground_truth refuses.
+  virtual std::shared_ptr<const types::Gold> prepare(const Question& question) const = 0;
+  /// A verdict for each sample, in order, each with as many scores as score_names(). Depends on no other sample. Uses
+  /// the process's threads; may be called from one of them.
+  virtual std::vector<Verdict> judge(std::span<const Sample> samples) const = 0;
+  /// The names of a verdict's scores, fixed for the verifier's life. A recipe gives each a weight (score_weights).
+  virtual const std::vector<std::string>& score_names() const = 0;
+  /// Whether two answers that it extracted (Verdict::extracted) are the same answer, whatever the ground truth. Bounded
+  /// work. Here: the same text.
+  virtual bool same_answer(std::string_view one, std::string_view other) const noexcept { return one == other; }
+};
+
+/// A verifier that judges each sample by itself, on all threads. Its scores are `correct`, `wrong`, `format` and
+/// `partial`: 1 or 0 for a right answer, for any other, for a wrong one in the right form, and its partial credit.
+class RuleVerifier : public Verifier {
+ public:
+  /// Judges one response. Never throws, and its work is bounded whatever the bytes.
+  virtual Verdict judge_one(std::string_view response, const types::Gold& gold) const noexcept = 0;
+
+  std::vector<Verdict> judge(std::span<const Sample> samples) const final;
+  const std::vector<std::string>& score_names() const final;
+};
+
+/// What 1 of each of the verifier's scores is worth: reward.NAME of `recipe`. A response's score is the sum of its
+/// scores times these, in their order, in double.
+std::vector<double> score_weights(const Verifier& verifier, const config::RewardRecipe& recipe);
+
+/// A field of a row that holds a part of a ground truth, for rows without a field for the whole (`qrl-train judge`).
+struct GroundTruthField {
+  std::string_view name;
+  bool is_text = false;      ///< its value counts as a text, else as the JSON that it is
+  bool is_optional = false;  ///< may be missing or null
+};
+
+/// A word of reward.verifier.
+struct VerifierChoice : config::Choice {
+  std::unique_ptr<Verifier> (*make)(const config::Recipe& recipe) = nullptr;
+  std::string_view data_hold;                              ///< "grids": what the data of this verifier hold
+  std::vector<GroundTruthField> ground_truth_fields = {};  ///< empty: the ground truth is one field
+};
+
+/// The verifier that a recipe's reward.verifier names among its keys' catalog.
+std::unique_ptr<Verifier> make_verifier(const config::Recipe& recipe);
+
+/// check_ground_truth for data of a recipe: its error also says that reward.verifier chose the verifier, and what else
+/// that key may be.
+void check_recipe_gold(const Verifier& verifier, const config::Recipe& recipe, const Question& question,
+                       const std::string& where);
+
+}  // namespace qrl::tasks

@@ -1,0 +1,155 @@
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "data/jsonl.h"
+#include "support/refusal.h"
+#include "tasks/arithmetic/generator.h"
+#include "tasks/generator.h"
+#include "tasks/sudoku/generator.h"
+#include "tasks/support.h"
+
+using namespace qrl::tasks;
+using qrl::test::refusal_of;
+using qrl::test::says;
+
+namespace {
+
+/// With every own key at its default.
+const qrl::config::OwnValues kUsual;
+
+const Generator& generator_of(const std::string& task) { return find_generator(qrl::test::task_keys(), task); }
+
+}  // namespace
+
+TEST_CASE("held-out prompts of every task differ and none is ever trained on") {
+  for (const char* name : {"countdown", "sudoku", "arithmetic"}) {
+    INFO(name);
+    const Generator& task_kind = generator_of(name);
+    const auto held_out = held_out_tasks(task_kind, kUsual, 3, 500);
+    std::set<std::string> truths, prompts;
+    for (const GeneratedTask& task : held_out) {
+      truths.insert(task.ground_truth);
+      prompts.insert(task.prompt);
+    }
+    CHECK(prompts.size() == 500);
+    int found = 0;
+    for (std::uint64_t i = 0; i < 5000; ++i) {
+      found += static_cast<int>(prompts.count(task_kind.generate(kUsual, 3, Split::train, i).prompt));
+      found += static_cast<int>(prompts.count(task_kind.demonstrate(kUsual, 3, i).task.prompt));
+    }
+    CHECK(found == 0);
+    const auto fewer = held_out_tasks(task_kind, kUsual, 3, 100);
+    CHECK(std::equal(fewer.begin(), fewer.end(), held_out.begin()));
+  }
+}
+
+TEST_CASE("a task of any kind depends on recipe, seed, split and index alone") {
+  for (const char* name : {"countdown", "sudoku", "arithmetic"}) {
+    INFO(name);
+    const Generator& task_kind = generator_of(name);
+    int differ = 0;
+    for (std::uint64_t i = 40; i-- > 0;) {
+      CHECK(task_kind.generate(kUsual, 5, Split::train, i) == task_kind.generate(kUsual, 5, Split::train, i));
+      CHECK(task_kind.demonstrate(kUsual, 5, i).response == task_kind.demonstrate(kUsual, 5, i).response);
+      differ += !(task_kind.generate(kUsual, 5, Split::train, i) == task_kind.generate(kUsual, 6, Split::train, i));
+    }
+    CHECK(differ > 35);
+  }
+}
+
+TEST_CASE("sudoku tasks have one solution and as many empty cells as asked") {
+  SudokuRanges ranges;
+  for (const int size : {4, 9}) {
+    ranges.grid_size = size;
+    ranges.min_empty = size == 4 ? 3 : 20;
+    ranges.max_empty = size == 4 ? 9 : 45;
+    std::set<std::int64_t> counts;
+    std::set<std::string> solutions;
+    for (std::uint64_t i = 0; i < (size == 4 ? 400u : 30u); ++i) {
+      const SudokuTask task = generate_sudoku(ranges, 1, Split::train, i);
+      const auto found = solve_sudoku(task.puzzle, 2, 1'000'000);
+      REQUIRE(found.grids.size() == 1);
+      REQUIRE(found.complete);
+      REQUIRE(found.grids.front() == task.solution);
+      REQUIRE(is_solved(task.solution));
+      const auto empty = std::count(task.puzzle.cells.begin(), task.puzzle.cells.begin() + size * size, 0);
+      REQUIRE(empty >= ranges.min_empty);
+      REQUIRE(empty <= ranges.max_empty);
+      counts.insert(empty);
+      solutions.insert(sudoku_digits(task.solution));
+    }
+    CHECK(counts.size() > 5);
+    CHECK(solutions.size() > 25);
+  }
+  ranges.grid_size = 4;
+  ranges.min_empty = ranges.max_empty = 15;
+  CHECK(says(refusal_of([&] { generate_sudoku(ranges, 1, Split::train, 0); }), "lower max_empty"));
+}
+
+TEST_CASE("sudoku demonstrations keep the clues and are right in part") {
+  const Generator& task_kind = generator_of("sudoku");
+  int right = 0;
+  for (std::uint64_t i = 0; i < 500; ++i) {
+    const WorkedTask demonstration = task_kind.demonstrate(kUsual, 2, i);
+    std::string digits;
+    for (const char c : demonstration.response) {
+      if (c >= '0' && c <= '9') digits += c;
+    }
+    const auto truth = nlohmann::json::parse(demonstration.task.ground_truth);
+    const auto grid = read_sudoku(digits);
+    REQUIRE(grid);
+    REQUIRE(keeps_clues(*read_sudoku(truth["puzzle"].get<std::string>()), *grid));
+    right += digits == truth["solution"] ? 1 : 0;
+  }
+  CHECK(right > 50);   // the form is known, and some answers
+  CHECK(right < 300);  // there is something to learn
+}
+
+TEST_CASE("arithmetic problems tell what their steps compute") {
+  const ArithmeticRanges ranges{.min_steps = 1, .max_steps = 4, .max_number = 20, .max_target = 100};
+  std::set<std::size_t> lengths;
+  int right = 0;
+  for (std::uint64_t i = 0; i < 1000; ++i) {
+    const ArithmeticTask task = generate_arithmetic(ranges, 4, Split::train, i);
+    INFO(task.text);
+    std::int64_t value = task.start;
+    REQUIRE(task.text.find(" has " + std::to_string(task.start) + " ") != std::string::npos);
+    for (const ArithmeticTask::Step& step : task.steps) {
+      REQUIRE(task.text.find(std::to_string(step.operand)) != std::string::npos);
+      if (step.op == '/') REQUIRE(value % step.operand == 0);
+      value = step.op == '+'   ? value + step.operand
+              : step.op == '-' ? value - step.operand
+              : step.op == '*' ? value * step.operand
+                               : value / step.operand;
+      REQUIRE(value == step.value);
+      REQUIRE(value >= 1);
+      REQUIRE(value <= ranges.max_target);
+    }
+    lengths.insert(task.steps.size());
+    const std::string response = demonstrate_arithmetic(task, 4, i);
+    REQUIRE(response.ends_with("}"));
+    right += response.ends_with("\\boxed{" + std::to_string(value) + "}") ? 1 : 0;
+  }
+  CHECK(lengths.size() == 4);
+  CHECK(right > 300);
+  CHECK(right < 900);
+}
+
+TEST_CASE("rows of every task are prompt files") {
+  const qrl::test::TempDir dir;
+  for (const char* name : {"countdown", "sudoku", "arithmetic"}) {
+    INFO(name);
+    const auto tasks = held_out_tasks(generator_of(name), kUsual, 1, 20);
+    std::ofstream(dir / "x.jsonl") << tasks_jsonl(tasks, name);
+    const auto rows = qrl::data::read_jsonl(dir / "x.jsonl");
+    REQUIRE(rows.size() == 20);
+    for (std::size_t i = 0; i < 20; ++i) {
+      CHECK(rows[i].prompt == tasks[i].prompt);
+      CHECK(rows[i].ground_truth == tasks[i].ground_truth);
+      CHECK(rows[i].data_source == name);
+    }
+  }
+}

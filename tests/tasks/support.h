@@ -1,0 +1,35 @@
+// Owns what the tests of tasks share: a catalog of tasks alone, and one verdict at a time.
+#pragma once
+
+#include <string_view>
+#include <utility>
+
+#include "config/keys.h"
+#include "support/catch.h"
+#include "tasks/list.h"
+#include "tasks/verifier.h"
+
+namespace qrl::test {
+
+/// Keys whose catalog has the program's tasks, and no losses, corrections and modes.
+inline const config::Keys& task_keys() {
+  static const config::Keys keys(config::Catalog{.generators = tasks::generators(), .verifiers = tasks::verifiers()});
+  return keys;
+}
+
+/// A recipe's defaults with that verifier.
+inline config::Recipe recipe_with(const std::string& verifier) {
+  config::Recipe recipe = task_keys().defaults();
+  recipe.reward.verifier = verifier;
+  return recipe;
+}
+
+/// The verdict on one response, as a batch of one.
+inline tasks::Verdict judged(const tasks::Verifier& verifier, std::string_view response,
+                             std::string_view ground_truth) {
+  const auto gold = verifier.prepare({ground_truth});
+  const tasks::Sample sample{response, gold.get()};
+  return std::move(verifier.judge(std::span(&sample, 1)).front());
+}
+
+}  // namespace qrl::test

@@ -1,0 +1,84 @@
+#include "tasks/verifier.h"
+
+#include "base/error.h"
+#include "support/catch.h"
+#include "tasks/arithmetic/generator.h"
+#include "tasks/math/verifier.h"
+#include "tasks/support.h"
+
+using namespace qrl;
+
+TEST_CASE("a gold answer that a recipe's verifier cannot judge by: the error names reward.verifier and the others") {
+  const auto refusal = [](const char* verifier, const char* gold) -> std::string {
+    const config::Recipe recipe = test::recipe_with(verifier);
+    try {
+      tasks::check_recipe_gold(*tasks::make_verifier(recipe), recipe, {gold}, "train.jsonl:3");
+    } catch (const base::Error& error) {
+      CHECK(error.exit_code() == 2);
+      return error.what();
+    }
+    return "";
+  };
+  const auto says = [&](const char* verifier, const char* gold, const std::string& expected,
+                        const std::string& advice) {
+    const std::string text = refusal(verifier, gold);
+    INFO(text);
+    CHECK(text.starts_with("train.jsonl:3: expected " + expected));
+    CHECK(text.ends_with("; reward.verifier is " + advice));
+  };
+  says("countdown", "85", "a countdown ground truth such as {\"numbers\":[3,8,12],\"target\":36}",
+       "countdown: for data of another task set reward.verifier: math for answers in mathematics, sudoku for grids");
+  says("math", "{\"numbers\":[3,4],\"target\":7}", "a gold answer in LaTeX or plain mathematics",
+       "math: for data of another task set reward.verifier: countdown for numbers and a target, sudoku for grids");
+  says("sudoku", "85", "a sudoku ground truth such as",
+       "sudoku: for data of another task set reward.verifier: math for answers in mathematics, countdown for numbers "
+       "and a target");
+  CHECK(refusal("countdown", "{\"numbers\":[3,4],\"target\":7}").empty());
+  CHECK(refusal("math", "85").empty());
+}
+
+TEST_CASE("answer_form value gives the question copied into the box no reward") {
+  const tasks::ArithmeticRanges ranges{.min_steps = 1, .max_steps = 2, .max_number = 12, .max_target = 40};
+  const tasks::MathVerifier any(config::MathProfile::automatic, config::AnswerForm::any);
+  const tasks::MathVerifier value(config::MathProfile::automatic, config::AnswerForm::value);
+  constexpr std::uint64_t kTasks = 500;
+  for (std::uint64_t index = 0; index < kTasks; ++index) {
+    const auto task = tasks::generate_arithmetic(ranges, 7, tasks::Split::train, index);
+    std::string question = std::to_string(task.start);
+    for (const auto& step : task.steps) question = "(" + question + ")" + step.op + std::to_string(step.operand);
+    const std::string copied = "\\boxed{" + question + "}", gold = std::to_string(task.answer());
+    CAPTURE(copied);
+    REQUIRE(test::judged(any, copied, gold).outcome == tasks::Outcome::correct);
+    REQUIRE(test::judged(value, copied, gold).reason == "operation left to do");
+    const std::string honest = "\\boxed{" + gold + "}";
+    REQUIRE(test::judged(any, honest, gold).outcome == tasks::Outcome::correct);
+    REQUIRE(test::judged(value, honest, gold).outcome == tasks::Outcome::correct);
+  }
+}
+
+TEST_CASE("a batch has a verdict a sample, in order, each with the scores that the verifier names") {
+  const auto verifier = tasks::make_verifier(test::recipe_with("sudoku"));
+  const auto gold = verifier->prepare({R"({"puzzle":"3102200002100320"})"});
+  REQUIRE(gold != nullptr);
+  CHECK(verifier->prepare({"no grid"}) == nullptr);
+  const std::vector<std::string> responses = {"3142243142131324", "3142243142131321", "none", "3142243142131324"};
+  std::vector<tasks::Sample> samples;
+  for (const std::string& response : responses) samples.push_back({response, gold.get()});
+  samples.back().gold = nullptr;
+  const std::vector<tasks::Verdict> verdicts = verifier->judge(samples);
+  CHECK(verifier->score_names() == std::vector<std::string>{"correct", "wrong", "format", "partial"});
+  REQUIRE(verdicts.size() == 4);
+  using Scores = std::vector<double>;
+  CHECK(verdicts[0].scores == Scores{1, 0, 0, 0});
+  CHECK(verdicts[1].scores == Scores{0, 1, 1, verdicts[1].credit});
+  CHECK(verdicts[1].credit > 0);
+  CHECK(verdicts[2].scores == Scores{0, 1, 0, 0});
+  CHECK(verdicts[3].reason == "gold");
+  CHECK(verdicts[3].verifier_error);
+  config::RewardRecipe reward;
+  reward.correct = 5;
+  reward.wrong = -1;
+  reward.format = 0.5;
+  reward.partial = 2;
+  CHECK(tasks::score_weights(*verifier, reward) == Scores{5, -1, 0.5, 2});
+}

@@ -1,0 +1,10 @@
+// A toy task, as somebody would add one: write a word backwards.
+#pragma once
+
+#include "tasks/task.h"
+
+namespace qrl::test {
+
+extern const tasks::Task reverse_task;
+
+}  // namespace qrl::test
