@@ -1,9 +1,12 @@
 #include "decoder/channel_ranges.h"
 
 #include <algorithm>
+#include <string>
+#include <utility>
 
 #include "base/error.h"
 #include "decoder/forced.h"
+#include "model/block.h"
 
 namespace qrl::decoder {
 
@@ -14,14 +17,13 @@ model::ChannelRanges channel_ranges(const model::Snapshot& snapshot,
   ObservedInputs observed(config);
   for (const std::vector<types::TokenId>& sequence : sequences) observe_inputs(snapshot, sequence, observed);
   model::ChannelRanges ranges;
-  const auto add = [&](const std::string& norm, const base::Buffer& amax_LD, std::int64_t layer_idx) {
-    base::Buffer amax_D(base::DType::f32, {config.hidden_size});
-    std::copy_n(amax_LD.as<float>() + layer_idx * config.hidden_size, config.hidden_size, amax_D.as<float>());
-    ranges.emplace("model.layers." + std::to_string(layer_idx) + "." + norm + ".weight", std::move(amax_D));
-  };
   for (std::int64_t idx = 0; idx < config.num_hidden_layers; ++idx) {
-    add("input_layernorm", observed.qkv_LD, idx);
-    add("post_attention_layernorm", observed.gate_up_LD, idx);
+    model::visit_matrices(config, [&](const model::BlockMatrix& matrix, const auto& of) {
+      if (matrix.norm.empty()) return;
+      base::Buffer amax_D(base::DType::f32, {matrix.in});
+      std::copy_n(of(observed.amax_L[static_cast<std::size_t>(idx)]).data(), matrix.in, amax_D.as<float>());
+      ranges.emplace(model::layer_prefix(idx) + std::string(matrix.norm) + ".weight", std::move(amax_D));
+    });
   }
   return ranges;
 }

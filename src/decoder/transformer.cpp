@@ -11,10 +11,14 @@ using base::DType;
 using base::Range;
 
 ObservedInputs::ObservedInputs(const model::ModelConfig& config)
-    : qkv_LD(DType::f32, {config.num_hidden_layers, config.hidden_size}),
-      gate_up_LD(DType::f32, {config.num_hidden_layers, config.hidden_size}) {}
+    : amax_L(static_cast<std::size_t>(config.num_hidden_layers)) {
+  model::visit_matrices(config, [&](const model::BlockMatrix& matrix, const auto& of) {
+    if (matrix.norm.empty()) return;
+    for (auto& layer : amax_L) of(layer).resize(static_cast<std::size_t>(matrix.in));
+  });
+}
 
-void ObservedInputs::note(const ops::Activations& input, Range rows, float* amax_D) {
+void ObservedInputs::note(const ops::Activations& input, Range rows, std::vector<float>& amax_D) {
   std::vector<float> values(static_cast<std::size_t>(input.width));
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
     ops::dequantize_row(input, row, values.data());
@@ -49,7 +53,7 @@ Transformer::Workspace::Workspace(const model::Snapshot& snapshot)
       final_normed(snapshot.lm_head().format, kLogitRows, snapshot.config().hidden_size),
       qkv(DType::f32, {kBlockRows, snapshot.config().q_size() + 2 * snapshot.config().kv_size()}),
       context(DType::f32, {kBlockRows, snapshot.config().q_size()}),
-      gate_up(DType::f32, {kBlockRows, 2 * snapshot.config().intermediate_size}),
+      halves(DType::f32, {kBlockRows, 2 * snapshot.config().intermediate_size}),
       drawn_x(DType::f32, {kLogitRows, snapshot.config().hidden_size}),
       summaries(kLogitRows) {}
 
@@ -65,13 +69,8 @@ Transformer::Transformer(const model::Snapshot& snapshot, std::int64_t max_rows,
 
 void Transformer::forward(base::Team& team, const Plan& plan, const PlanPart& part, const KvCache& kv,
                           Workspace& scratch) const {
-  const model::ModelConfig& config = snapshot_.config();
-  const float eps = config.rms_norm_eps;
+  const std::int64_t width = snapshot_.config().hidden_size;
   auto* x_ND = x_ND_.as<float>();
-  auto* qkv = scratch.qkv.as<float>();
-  auto* context = scratch.context.as<float>();
-  auto* gate_up = scratch.gate_up.as<float>();
-  const std::int64_t width = config.hidden_size;
   ObservedInputs* observed = team.rank() == 0 ? scratch.observed : nullptr;
   LayerOutputs* outputs = team.rank() == 0 ? scratch.outputs : nullptr;
   const auto positions =
@@ -85,46 +84,64 @@ void Transformer::forward(base::Team& team, const Plan& plan, const PlanPart& pa
   team.barrier();
   if (outputs != nullptr) outputs->note(0, positions, x_ND + part.rows.begin * width);
 
-  for (std::int64_t layer_idx = 0; layer_idx < config.num_hidden_layers; ++layer_idx) {
-    const model::LayerSnapshot& layer = snapshot_.layer(layer_idx);
-    const ops::KvPages pages = kv.layer(layer_idx);
-    const float* q_norm = config.qk_norm ? layer.q_norm_E.as<float>() : nullptr;
-    const float* k_norm = config.qk_norm ? layer.k_norm_E.as<float>() : nullptr;
-
+  for (std::int64_t layer_idx = 0; layer_idx < snapshot_.config().num_hidden_layers; ++layer_idx) {
     for (std::int64_t first = part.rows.begin; first < part.rows.end; first += kBlockRows) {
-      const Range rows{0, std::min(kBlockRows, part.rows.end - first)};
-      const ops::AttentionRows where{plan.positions_N.data() + first, plan.page_tables_N.data() + first};
-      float* x = x_ND + first * width;
-      ops::Activations& before = scratch.normed.for_layer(layer.qkv);
-      ops::Activations& attended = scratch.attended.for_layer(layer.o);
-      ops::Activations& after = scratch.normed.for_layer(layer.gate_up);
-      ops::Activations& gated = scratch.gated.for_layer(layer.down);
-
-      ops::rms_norm(team, x, layer.input_norm_D.as<float>(), eps, rows, before);
-      team.barrier();
-      if (observed != nullptr) ObservedInputs::note(before, rows, observed->qkv_LD.as<float>() + layer_idx * width);
-      ops::linear(team, before, layer.qkv, rows, false, qkv);
-      team.barrier();
-      ops::rope_and_store(team, heads_, q_norm, k_norm, eps, rope_table_.view(), where, rows, pages, qkv);
-      team.barrier();
-      ops::paged_attention(team, heads_, where, rows, pages, qkv, context);
-      team.barrier();
-      ops::quantize(team, context, rows, attended);
-      team.barrier();
-      ops::linear(team, attended, layer.o, rows, true, x);
-      team.barrier();
-      ops::rms_norm(team, x, layer.post_norm_D.as<float>(), eps, rows, after);
-      team.barrier();
-      if (observed != nullptr) ObservedInputs::note(after, rows, observed->gate_up_LD.as<float>() + layer_idx * width);
-      ops::linear(team, after, layer.gate_up, rows, false, gate_up);
-      team.barrier();
-      ops::swiglu(team, gate_up, rows, gated);
-      team.barrier();
-      ops::linear(team, gated, layer.down, rows, true, x);
-      team.barrier();
+      const LayerRows rows{layer_idx,
+                           {0, std::min(kBlockRows, part.rows.end - first)},
+                           {plan.positions_N.data() + first, plan.page_tables_N.data() + first},
+                           kv.layer(layer_idx),
+                           x_ND + first * width,
+                           observed};
+      attention(team, rows, scratch);
+      mlp(team, rows, scratch);
     }
     if (outputs != nullptr) outputs->note(layer_idx + 1, positions, x_ND + part.rows.begin * width);
   }
+}
+
+void Transformer::attention(base::Team& team, const LayerRows& in, Workspace& scratch) const {
+  const model::ModelConfig& config = snapshot_.config();
+  const model::LayerSnapshot& layer = snapshot_.layer(in.layer_idx);
+  const float eps = config.rms_norm_eps;
+  const float* q_norm = config.qk_norm ? layer.q_norm_E.as<float>() : nullptr;
+  const float* k_norm = config.qk_norm ? layer.k_norm_E.as<float>() : nullptr;
+  auto* qkv = scratch.qkv.as<float>();
+  auto* context = scratch.context.as<float>();
+  ops::Activations& before = scratch.normed.for_layer(layer.qkv);
+  ops::Activations& attended = scratch.attended.for_layer(layer.o);
+
+  ops::rms_norm(team, in.x_ND, layer.input_norm_D.as<float>(), eps, in.rows, before);
+  team.barrier();
+  if (in.observed != nullptr)
+    ObservedInputs::note(before, in.rows, in.observed->amax_L[static_cast<std::size_t>(in.layer_idx)].qkv);
+  ops::linear(team, before, layer.qkv, in.rows, false, qkv);
+  team.barrier();
+  ops::rope_and_store(team, heads_, q_norm, k_norm, eps, rope_table_.view(), in.where, in.rows, in.pages, qkv);
+  team.barrier();
+  ops::paged_attention(team, heads_, in.where, in.rows, in.pages, qkv, context);
+  team.barrier();
+  ops::quantize(team, context, in.rows, attended);
+  team.barrier();
+  ops::linear(team, attended, layer.o, in.rows, true, in.x_ND);
+  team.barrier();
+}
+
+void Transformer::mlp(base::Team& team, const LayerRows& in, Workspace& scratch) const {
+  const model::LayerSnapshot& layer = snapshot_.layer(in.layer_idx);
+  auto* halves = scratch.halves.as<float>();
+  ops::Activations& after = scratch.normed.for_layer(layer.gate_up);
+  ops::Activations& gated = scratch.gated.for_layer(layer.down);
+
+  ops::rms_norm(team, in.x_ND, layer.post_norm_D.as<float>(), snapshot_.config().rms_norm_eps, in.rows, after);
+  team.barrier();
+  if (in.observed != nullptr)
+    ObservedInputs::note(after, in.rows, in.observed->amax_L[static_cast<std::size_t>(in.layer_idx)].gate_up);
+  ops::linear(team, after, layer.gate_up, in.rows, false, halves);
+  team.barrier();
+  ops::swiglu(team, halves, in.rows, gated);
+  team.barrier();
+  ops::linear(team, gated, layer.down, in.rows, true, in.x_ND);
+  team.barrier();
 }
 
 void Transformer::choose_rows(base::Team& team, std::span<const std::int32_t> wanted, Workspace& scratch) const {

@@ -4,12 +4,14 @@
 
 #include <cstdint>
 #include <span>
+#include <variant>
 #include <vector>
 
 #include "base/buffer.h"
 #include "base/threads.h"
 #include "decoder/kv_cache.h"
 #include "decoder/plan.h"
+#include "model/block.h"
 #include "model/snapshot.h"
 #include "ops/linear.h"
 #include "ops/paged_attention.h"
@@ -22,8 +24,9 @@ namespace qrl::decoder {
 struct ObservedInputs {
   explicit ObservedInputs(const model::ModelConfig& config);
   /// Takes rows of what enters a layer's matrix; one member at a time.
-  static void note(const ops::Activations& input, base::Range rows, float* amax_D);
-  base::Buffer qkv_LD, gate_up_LD;  ///< fp32
+  static void note(const ops::Activations& input, base::Range rows, std::vector<float>& amax_D);
+  /// A layer's matrices; empty for one that reads no norm's output.
+  std::vector<model::Block<std::monostate, std::vector<float>>> amax_L;
 };
 
 /// The residual stream of one sequence after the embedding and after each layer, filled by forward when a workspace
@@ -54,7 +57,7 @@ class Transformer {
     Workspace(const model::Snapshot& snapshot);
     Encoded normed, attended, gated;
     ops::Activations final_normed;
-    base::Buffer qkv, context, gate_up;      ///< fp32 [kBlockRows, (H+2K)·E], [·, H·E], [·, 2F]
+    base::Buffer qkv, context, halves;       ///< fp32 [kBlockRows, (H+2K)·E], [·, H·E], [·, 2F]
     base::Buffer drawn_x;                    ///< fp32 [kLogitRows, D]
     base::Buffer logits;                     ///< fp32, what make_room_for_logits made
     std::vector<ops::RowSummary> summaries;  ///< kLogitRows
@@ -84,6 +87,19 @@ class Transformer {
   void logits_of_row(std::int64_t row_idx, base::Range tokens, Workspace& scratch, float* to) const;
 
  private:
+  /// Up to kBlockRows of a plan in one layer.
+  struct LayerRows {
+    std::int64_t layer_idx;
+    base::Range rows;  ///< of the workspace, from 0
+    ops::AttentionRows where;
+    ops::KvPages pages;
+    float* x_ND;  ///< the residual stream of the first of these rows
+    ObservedInputs* observed;
+  };
+  /// Each adds its branch to the residual stream. Ends with a barrier.
+  void attention(base::Team& team, const LayerRows& in, Workspace& scratch) const;
+  void mlp(base::Team& team, const LayerRows& in, Workspace& scratch) const;
+
   const model::Snapshot& snapshot_;
   ops::HeadShape heads_;
   base::Buffer rope_table_;

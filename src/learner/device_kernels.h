@@ -1,6 +1,6 @@
 // Owns how tensors meet cuda/train/training.h: what lies between a layer's matmuls as one kernel each way, where a
 // device's kernels are at hand. Knows no model, and no expression that these kernels stand for: those are
-// device_forward.h's and device_logprob.h's own.
+// torch_ops.h's and device_logprob.h's own.
 #pragma once
 
 #include "cuda/train/training.h"

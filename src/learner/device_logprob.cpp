@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "base/threads.h"
-#include "learner/device_forward.h"
 #include "learner/device_kernels.h"
+#include "learner/torch_linear.h"
 
 namespace qrl::learner {
 

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "learner/device_forward.h"
 #include "learner/learner.h"
+#include "learner/torch_linear.h"
 
 namespace qrl::learner {
 

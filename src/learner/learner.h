@@ -20,10 +20,6 @@
 #include "quant/kv_format.h"
 #include "types/batch.h"
 
-namespace qrl::cuda {
-class TrainingKernels;  // cuda/train/training.h
-}
-
 namespace qrl::learner {
 
 /// What `accumulate` minimizes. policy: the policy-gradient loss of algorithms.md with the recipe's settings; sft: the
@@ -48,27 +44,18 @@ struct LossOptions {
   bool at_sampling_weights = false;
 };
 
-/// A power of two, which is what LibTorch rounds pinned memory up to.
+/// Host memory that a device's masters and moments go through to a checkpoint, some at a time. A power of two, which is
+/// what LibTorch rounds pinned memory up to.
 inline constexpr std::size_t kStagingBytes = std::size_t{256} << 20;
 
-struct LearnerOptions {
-  /// cuda: masters, gradients, moments and activations are on the GPU of this rank's number on its machine, round and
-  /// round, where LibTorch's operations compute (device_forward.h), and with low_bit the decoder's matmuls; not with
-  /// backward int8. An input error where there is no such GPU.
-  base::Device device = base::Device::cpu;
-  /// LibTorch's operations on the CPU as well, in place of src/ops': for tests, where there is no GPU. The host is then
-  /// the device.
-  bool torch_ops = false;
-  /// With torch_ops: kernels of this host in place of some of those operations (device_kernels.h), for tests; must
-  /// outlive the learner. A GPU has its own, always.
-  const cuda::TrainingKernels* kernels = nullptr;
-  /// Host memory that a device's masters and moments go through to a checkpoint, some at a time.
-  std::size_t staging_bytes = kStagingBytes;
+/// dtypes and formats of a learner's forward and backward pass.
+struct Numerics {
   config::ComputeDType compute = config::ComputeDType::bf16;
   /// With fake_quant and low_bit the linear layers read the snapshot last published, which must hold the present
   /// masters at every forward pass: publish after each update and restore.
   config::LearnerForward forward = config::LearnerForward::bf16;
   /// With low_bit: the backward matmuls of the layers in that format in its quantized values as well (quantized.h).
+  /// int8 is not for a learner on cuda.
   config::LearnerBackward backward = config::LearnerBackward::model_dtype;
   /// With low_bit: every op of the forward pass is the decoder's, keys and values are kept in `kv_format` (not
   /// fp8_e4m3) as its pages keep them, and so log-probs are the sampler's bit for bit at the weights that sampled. On a
@@ -78,6 +65,14 @@ struct LearnerOptions {
   quant::KvFormat kv_format = quant::KvFormat::int8;  ///< the sampler's; fp32 pages make low_bit's attention fp32 too
   /// Logits from fp32 hidden states and the masters of lm_head; else from the compute dtype's.
   bool f32_lm_head = false;
+};
+
+struct LearnerOptions {
+  /// cuda: masters, gradients, moments and activations are on the GPU of this rank's number on its machine, counted
+  /// round-robin. LibTorch's operations compute there (torch_ops.h), with low_bit the decoder's matmuls. An input error
+  /// where there is no such GPU.
+  base::Device device = base::Device::cpu;
+  Numerics numerics;
   bool trainable = true;  ///< false: for `score` alone, without memory for gradients and moments
   /// ZeRO stage 1: of masters and moments each rank keeps the tensors that are its own, the same bits. Not of a learner
   /// that is not trainable, and nothing to do for one rank.
@@ -108,6 +103,8 @@ struct TokenScores {
   std::vector<float> entropy;
 };
 
+class ForwardEngine;  // forward_engine.h
+
 /// A policy being trained. Data parallel: every rank holds the same weights and moments, sees its own micro-batches and
 /// makes the same calls in the same order. One thread calls; LibTorch's pool is the process's. All that comes in and
 /// goes out is in host memory.
@@ -117,6 +114,9 @@ class Learner {
   /// the distribution really sampled from.
   Learner(const model::ModelConfig& config, const model::WeightSource& initial, const LearnerOptions& options,
           dist::Collectives& world);
+  /// The same with an engine of the caller's (forward_engine.h) instead of the one that options.device chooses.
+  Learner(const model::ModelConfig& config, const model::WeightSource& initial, const LearnerOptions& options,
+          dist::Collectives& world, std::unique_ptr<ForwardEngine> engine);
   ~Learner();
   Learner(const Learner&) = delete;
   Learner& operator=(const Learner&) = delete;

@@ -3,7 +3,6 @@
 #include <ATen/DeviceAccelerator.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <numeric>
 #include <span>
@@ -30,13 +29,18 @@ int rank_of_kind(const model::WeightSpec& spec) {
   return !is_matrix(spec) ? 2 : (spec.kind == model::WeightKind::linear ? 0 : 1);
 }
 
-/// Tensors that one matmul reads as one matrix (or bias) must follow each other: their order within a layer.
+/// Tensors that one matmul reads as one matrix (or bias) must follow each other: their order within a layer. Those of
+/// one module's matrix come last.
 int rank_in_group(std::string_view name) {
-  constexpr std::array<std::string_view, 5> kOrder = {"q_proj.", "k_proj.", "v_proj.", "gate_proj.", "up_proj."};
-  for (std::size_t i = 0; i < kOrder.size(); ++i) {
-    if (name.find(kOrder[i]) != std::string_view::npos) return static_cast<int>(i);
-  }
-  return static_cast<int>(kOrder.size());
+  int next = 0, rank = -1;
+  model::visit_matrices(model::ModelConfig(), [&](const model::BlockMatrix& matrix, const auto&) {
+    if (matrix.modules.size() == 1) return;
+    for (const model::BlockModule& module : matrix.modules) {
+      if (name.find(std::string(module.name) + ".") != std::string_view::npos) rank = next;
+      ++next;
+    }
+  });
+  return rank < 0 ? next : rank;
 }
 
 /// −1: of no layer.
@@ -249,6 +253,7 @@ void Parameters::bind_policy() {
             weights.push_back(layer + std::string(module.name) + ".weight");
             biases.push_back(layer + std::string(module.name) + ".bias");
           }
+          of(bound).name = model::snapshot_layer_prefix(idx) + std::string(matrix.name);
           of(bound).weight = weight(weights);
           if (matrix.has_bias) of(bound).bias = weight(biases);
         });
@@ -288,6 +293,14 @@ void Parameters::end_refresh(RankTensors& ranks) {
   if (options_.packs_head) pack_head();
 }
 
+void Parameters::bind_quantized(const model::Snapshot& snapshot) {
+  for (std::size_t idx = 0; idx < policy_.layers.size(); ++idx) {
+    const model::LayerSnapshot& from = snapshot.layer_form(static_cast<std::int64_t>(idx));
+    model::visit_matrices(
+        config_, [&](const model::BlockMatrix&, const auto& of) { of(policy_.layers[idx]).quantized = &of(from); });
+  }
+}
+
 void Parameters::read_quantized(const model::Snapshot& snapshot) {
   QRL_INVARIANT(options_.fake_quant, "parameters", "fake_quant", "another forward pass");
   const auto read = [](const ops::PackedLinear& packed, Tensor to) {
@@ -317,10 +330,8 @@ void Parameters::read_quantized(model::DeviceWeights& weights) {
   if (policy_.lm_head.value.data_ptr() != policy_.embedding.value.data_ptr()) want("lm_head", policy_.lm_head.value);
   for (std::size_t idx = 0; idx < policy_.layers.size(); ++idx) {
     const LayerWeights& to = policy_.layers[idx];
-    const std::string layer = model::snapshot_layer_prefix(static_cast<std::int64_t>(idx));
-    model::visit_matrices(config_, [&](const model::BlockMatrix& matrix, const auto& of) {
-      want(layer + std::string(matrix.name), of(to).weight.value);
-    });
+    model::visit_matrices(config_,
+                          [&](const model::BlockMatrix&, const auto& of) { want(of(to).name, of(to).weight.value); });
   }
   weights.dequantize(wanted, stream_on(options_.device));
 }

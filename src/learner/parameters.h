@@ -8,37 +8,14 @@
 #include <vector>
 
 #include "dist/collectives.h"
-#include "learner/layers.h"
+#include "learner/policy_weights.h"
 #include "learner/rank_tensors.h"
 #include "model/config.h"
 #include "model/device_weights.h"
 #include "model/snapshot.h"
 #include "model/weights.h"
-#include "ops/linear.h"
 
 namespace qrl::learner {
-
-/// A linear layer: its matrix, and its bias where the model has one.
-struct Linear {
-  Weight weight, bias;
-};
-
-/// One transformer block's weights; its members are those that visit_block (model/block.h) lists.
-struct LayerWeights {
-  Weight input_norm_D, post_norm_D;
-  Weight q_norm_E, k_norm_E;  ///< undefined in models without
-  Linear qkv, o, gate_up, down;
-  QkvWeights transform() const { return {qkv.bias, q_norm_E, k_norm_E}; }
-};
-
-struct PolicyWeights {
-  Weight embedding;
-  std::vector<LayerWeights> layers;
-  Weight final_norm;
-  Weight lm_head;          ///< the embedding itself when tied
-  ops::PackedLinear head;  ///< lm_head as the kernels read it, in lm_head_dtype; empty unless asked for
-  torch::ScalarType lm_head_dtype = torch::kBFloat16;  ///< of lm_head and of the hidden states it meets
-};
 
 /// Where a named tensor lies in the flat buffers.
 struct Placement {
@@ -72,7 +49,7 @@ struct ParameterOptions {
   int rank = 0, shards = 1;
   bool reads_layers = true;  ///< false: the layers' matrices are a snapshot's, and need no such copies
   torch::Device device = torch::kCPU;
-  /// LibTorch's operations compute (device_forward.h): they read matrices in the compute dtype, so that a bf16 policy
+  /// LibTorch's operations compute (torch_ops.h): they read matrices in the compute dtype, so that a bf16 policy
   /// has such copies, sharded or not; and what the host sees of all this are copies, whatever the device.
   bool torch_ops = false;
   bool fake_quant = false;   ///< with torch_ops: those copies are a snapshot's matrices (read_quantized)
@@ -125,6 +102,8 @@ class Parameters {
   /// when sharded.
   void begin_refresh(const GradientRange& range, RankTensors& ranks);
   void end_refresh(RankTensors& ranks);
+  /// Has each linear layer know the snapshot's form of it (Linear::quantized).
+  void bind_quantized(const model::Snapshot& snapshot);
   /// With fake_quant: has the forward pass read matrices as `snapshot` holds them, dequantized and rounded to the
   /// compute dtype, until the next refresh.
   void read_quantized(const model::Snapshot& snapshot);

@@ -139,7 +139,10 @@ LossOptions policy_options(const config::Recipe& recipe) {
   return options;
 }
 
-bool needs_whole_mini_batch(const LossOptions& loss) { return loss.method->prepare != nullptr; }
+bool needs_whole_mini_batch(const LossOptions& loss) {
+  QRL_INVARIANT(loss.method != nullptr, "loss options", "a correction that policy_options resolved", "none");
+  return loss.method->prepare != nullptr;
+}
 
 Metrics prepare_correction(std::span<const types::MicroBatch> batches, LossOptions& loss, dist::Collectives& world) {
   return needs_whole_mini_batch(loss) ? loss.method->prepare(batches, loss, world) : Metrics();

@@ -1,5 +1,5 @@
-// Owns the list of a transformer block's parameters: which modules of a model are rows of which matrix, their shapes
-// and their order. Knows nothing of formats, memory or arithmetic.
+// Owns the list of a transformer block's parameters: which modules of a model are rows of which matrix, which norm a
+// matrix reads, their shapes and their order. Knows nothing of formats, memory or arithmetic.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,7 @@ struct BlockModule {
 /// The matrix of a linear layer: the rows of its modules, one behind the other.
 struct BlockMatrix {
   std::string_view name;  ///< within a layer of a snapshot: "qkv"
+  std::string_view norm;  ///< module of the norm whose output it reads; empty: it reads no norm's
   std::vector<BlockModule> modules;
   std::int64_t in = 0;
   bool has_bias = false;
@@ -61,6 +62,7 @@ void visit_block(const ModelConfig& config, const OnGain& gain, const OnMatrix& 
       BlockGain{"input_layernorm", "input_layernorm", width}, [](auto& layer) -> auto& { return layer.input_norm_D; });
   matrix(
       BlockMatrix{"qkv",
+                  "input_layernorm",
                   {{"self_attn.q_proj", config.q_size()},
                    {"self_attn.k_proj", config.kv_size()},
                    {"self_attn.v_proj", config.kv_size()}},
@@ -74,16 +76,18 @@ void visit_block(const ModelConfig& config, const OnGain& gain, const OnMatrix& 
         BlockGain{"k_norm", "self_attn.k_norm", config.head_dim}, [](auto& layer) -> auto& { return layer.k_norm_E; });
   }
   matrix(
-      BlockMatrix{"o", {{"self_attn.o_proj", width}}, config.q_size(), config.o_bias},
+      BlockMatrix{"o", {}, {{"self_attn.o_proj", width}}, config.q_size(), config.o_bias},
       [](auto& layer) -> auto& { return layer.o; });
   gain(
       BlockGain{"post_attention_layernorm", "post_attention_layernorm", width},
       [](auto& layer) -> auto& { return layer.post_norm_D; });
   matrix(
-      BlockMatrix{"gate_up", {{"mlp.gate_proj", inner}, {"mlp.up_proj", inner}}, width, false},
+      BlockMatrix{
+          "gate_up", "post_attention_layernorm", {{"mlp.gate_proj", inner}, {"mlp.up_proj", inner}}, width, false},
       [](auto& layer) -> auto& { return layer.gate_up; });
   matrix(
-      BlockMatrix{"down", {{"mlp.down_proj", width}}, inner, false}, [](auto& layer) -> auto& { return layer.down; });
+      BlockMatrix{"down", {}, {{"mlp.down_proj", width}}, inner, false},
+      [](auto& layer) -> auto& { return layer.down; });
 }
 
 /// The same of the matrices alone.
@@ -92,5 +96,9 @@ void visit_matrices(const ModelConfig& config, const OnMatrix& matrix) {
   visit_block(
       config, [](const BlockGain&, const auto&) {}, matrix);
 }
+
+/// The gain of the norm whose output a linear layer's weight reads, both by their names in the model: that of
+/// "model.layers.3.mlp.up_proj.weight" is "model.layers.3.post_attention_layernorm.weight". Empty for any other tensor.
+std::string norm_before(const std::string& weight);
 
 }  // namespace qrl::model

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/threads.h"
+#include "model/block.h"
 #include "model/matrix_parts.h"
 #include "quant/format.h"
 #include "state/hash.h"
@@ -65,18 +66,6 @@ void for_each_weight(const std::vector<WeightSpec>& specs, const WeightSource& w
     weights.read(spec, staged.as<float>());
     body(spec, base::View{staged.as<float>(), base::DType::f32, spec.shape});
   }
-}
-
-/// The norm whose output a matrix reads; "" for o and down, whose inputs come from none.
-std::string norm_before(const std::string& matrix) {
-  const std::size_t attention = matrix.find("self_attn."), mlp = matrix.find("mlp.");
-  if (matrix.ends_with("q_proj.weight") || matrix.ends_with("k_proj.weight") || matrix.ends_with("v_proj.weight")) {
-    return matrix.substr(0, attention) + "input_layernorm.weight";
-  }
-  if (matrix.ends_with("gate_proj.weight") || matrix.ends_with("up_proj.weight")) {
-    return matrix.substr(0, mlp) + "post_attention_layernorm.weight";
-  }
-  return {};
 }
 
 const float* tensor_of(const Int8Profile* profile, const std::string& name) {

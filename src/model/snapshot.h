@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/buffer.h"
+#include "model/block.h"
 #include "model/config.h"
 #include "model/int8_profile.h"
 #include "model/weights.h"
@@ -28,12 +29,8 @@ struct SnapshotFormats {
   bool f32_lm_head = false;  ///< else bf16, or fp32 when `linear` is
 };
 
-/// One transformer block, ready for the kernels. Its members are those that visit_block (block.h) lists.
-struct LayerSnapshot {
-  base::Buffer input_norm_D, post_norm_D;  ///< fp32 gains
-  base::Buffer q_norm_E, k_norm_E;         ///< fp32 gains; empty without qk_norm
-  ops::PackedLinear qkv, o, gate_up, down;
-};
+/// One transformer block, ready for the kernels: gains in fp32, matrices packed. Gains that the model lacks are empty.
+struct LayerSnapshot : Block<base::Buffer, ops::PackedLinear> {};
 
 /// One of a snapshot's tensors, for people.
 struct SnapshotTensor {

@@ -51,8 +51,8 @@ void make_cold_start(const RunSetup& setup, RunState& state, MetricsFile& sft_me
   const config::Recipe& recipe = setup.recipe;
   const std::unique_ptr<dist::Collectives> solo = dist::make_solo();
   learner::LearnerOptions options = learner_options(recipe);
-  options.forward = config::LearnerForward::bf16;  // nothing is sampled yet
-  options.bitwise = false;
+  options.numerics.forward = config::LearnerForward::bf16;  // nothing is sampled yet
+  options.numerics.bitwise = false;
   options.optim = recipe.sft.optim;
   options.total_updates = recipe.sft.steps;
   learner::Learner learner(setup.policy.config, setup.policy.weights, options, *solo);

@@ -6,6 +6,7 @@
 #include "decoder/device_backend.h"
 #include "learner/learner.h"
 #include "learner/shards.h"
+#include "model/block.h"
 #include "ops/linear.h"
 #include "ops/paged_attention.h"
 #include "train/formats.h"
@@ -88,9 +89,8 @@ double layer_activations(const config::Recipe& recipe, const model::ModelConfig&
 /// Operands that the largest matmul of low_bit's backward pass on a GPU reads, dequantized for it; in fp8_e4m3 inputs
 /// are dequantized to fp32, and some tokens' gradients or inputs exist in fp32 six times on the way to their quantized
 /// values' numbers.
-double decoded_operands(const config::Recipe& recipe, const model::ModelConfig& config) {
-  const std::int64_t width = config.hidden_size, inner = config.intermediate_size, queries = config.q_size();
-  const std::int64_t qkv = queries + 2 * config.kv_size(), tokens = recipe.actor.max_tokens_per_micro_batch;
+double dequantized_operands(const config::Recipe& recipe, const model::ModelConfig& config) {
+  const std::int64_t tokens = recipe.actor.max_tokens_per_micro_batch;
   const bool in_fp8 = recipe.quant.learner_backward == config::LearnerBackward::fp8_e4m3;
   const double dtype = recipe.model.dtype == config::ComputeDType::bf16 ? kBf16 : kF32;
   const auto of = [&](std::int64_t out, std::int64_t in) {
@@ -99,7 +99,11 @@ double decoded_operands(const config::Recipe& recipe, const model::ModelConfig& 
     const std::int64_t at_once = in_fp8 ? 6 * std::min(tokens, learner::kFp8GradientTokens) * std::max(out, in) : 0;
     return weight + input + static_cast<double>(at_once) * kF32;
   };
-  return std::max({of(qkv, width), of(width, queries), of(2 * inner, width), of(width, inner)});
+  double largest = 0;
+  model::visit_matrices(config, [&](const model::BlockMatrix& matrix, const auto&) {
+    largest = std::max(largest, of(matrix.out(), matrix.in));
+  });
+  return largest;
 }
 
 /// What the GPU's matmuls of many rows, of a tick or of a low_bit micro-batch, keep for operands that they dequantize.
@@ -221,7 +225,7 @@ std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const mode
   parts.push_back({"activations of a micro-batch", tokens * kept, false, learns_on_gpu, kLearning});
   if (learns_on_gpu && recipe.quant.learner_forward == config::LearnerForward::low_bit)
     parts.push_back(
-        {"a layer's matrix and its input, decoded", decoded_operands(recipe, config), false, true, kLearning});
+        {"a layer's matrix and its input, dequantized", dequantized_operands(recipe, config), false, true, kLearning});
   const double chunk = std::min(tokens, static_cast<double>(recipe.actor.logprob_chunk_tokens));
   const double arrays = learns_on_gpu ? logit_arrays_on_gpu(recipe) : 2;
   parts.push_back({"logits of a chunk", arrays * chunk * static_cast<double>(config.vocab_size) * kF32, false,

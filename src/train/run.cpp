@@ -122,8 +122,8 @@ std::unique_ptr<learner::Learner> make_reference(const RunSetup& setup, const Ru
   if (setup.recipe.algorithm.kl_loss_coef == 0) return nullptr;
   learner::LearnerOptions options = learner_options(setup.recipe);
   options.trainable = false;
-  options.forward = config::LearnerForward::bf16;  // frozen: no snapshot of its own
-  options.bitwise = false;
+  options.numerics.forward = config::LearnerForward::bf16;  // frozen: no snapshot of its own
+  options.numerics.bitwise = false;
   auto reference = std::make_unique<learner::Learner>(setup.policy.config, setup.policy.weights, options, setup.world);
   if (setup.recipe.sft.steps > 0) restore_learner(cold_start, state, *reference, setup.world);
   return reference;

@@ -209,12 +209,12 @@ void require_gpu(const config::Recipe& recipe, int device_number) {
 learner::LearnerOptions learner_options(const config::Recipe& recipe) {
   learner::LearnerOptions options;
   options.device = config::learns_on_gpu(recipe) ? base::Device::cuda : base::Device::cpu;
-  options.compute = recipe.model.dtype;
-  options.forward = recipe.quant.learner_forward;
-  options.backward = recipe.quant.learner_backward;
-  options.bitwise = recipe.rollout.bitwise;
-  options.kv_format = kv_format(recipe.quant);
-  options.f32_lm_head = snapshot_formats(recipe.quant).f32_lm_head;
+  options.numerics.compute = recipe.model.dtype;
+  options.numerics.forward = recipe.quant.learner_forward;
+  options.numerics.backward = recipe.quant.learner_backward;
+  options.numerics.bitwise = recipe.rollout.bitwise;
+  options.numerics.kv_format = kv_format(recipe.quant);
+  options.numerics.f32_lm_head = snapshot_formats(recipe.quant).f32_lm_head;
   options.activation_checkpointing = recipe.actor.activation_checkpointing;
   options.logprob_chunk_tokens = recipe.actor.logprob_chunk_tokens;
   options.shard_optimizer = recipe.trainer.zero_stage > 0;

@@ -11,11 +11,11 @@
 namespace qrl {
 
 using config::ComputeDType;
-using learner::Learner;
-using learner::LearnerOptions;
 using quant::Format;
 using quant::KvFormat;
 using test::DeviceSampler;
+using test::Learner;
+using test::LearnerOptions;
 using test::Named;
 using test::Products;
 
@@ -38,9 +38,9 @@ constexpr Case kCases[] = {
 LearnerOptions bitwise_options(KvFormat kv, base::Device device = base::Device::cpu) {
   LearnerOptions options = test::device_options();
   options.device = device;
-  options.forward = config::LearnerForward::low_bit;
-  options.bitwise = true;
-  options.kv_format = kv;
+  options.numerics.forward = config::LearnerForward::low_bit;
+  options.numerics.bitwise = true;
+  options.numerics.kv_format = kv;
   options.logprob_chunk_tokens = 13;
   return options;
 }
@@ -169,8 +169,8 @@ TEST_CASE("bitwise on a device: gradients are those of low_bit there, which comp
       test::pack_shared({test::random_sequence(1, 6, 9, 37), test::random_sequence(1, 6, 12, 37)});
   const auto gradients = [&](ComputeDType compute, KvFormat kv, bool bitwise, bool checkpointing = false) {
     LearnerOptions options = bitwise_options(kv);
-    options.bitwise = bitwise;
-    options.compute = compute;
+    options.numerics.bitwise = bitwise;
+    options.numerics.compute = compute;
     options.activation_checkpointing = checkpointing;
     const auto world = dist::make_solo();
     Learner learner(config, test::tiny_weights(config), options, *world);

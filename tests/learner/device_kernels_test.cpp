@@ -14,10 +14,10 @@ namespace qrl {
 
 using config::ComputeDType;
 using config::LearnerForward;
-using learner::Learner;
-using learner::LearnerOptions;
 using learner::LossKind;
 using learner::LossOptions;
+using test::Learner;
+using test::LearnerOptions;
 using test::Named;
 using torch::Tensor;
 using types::MicroBatch;
@@ -106,7 +106,7 @@ std::array<double, 3> apart(const Outcome& got, const Outcome& want, std::string
 
 LearnerOptions options_of(ComputeDType compute) {
   LearnerOptions options = test::device_options(compute);
-  options.kv_format = quant::KvFormat::bf16;
+  options.numerics.kv_format = quant::KvFormat::bf16;
   options.logprob_chunk_tokens = 11;
   return options;
 }
@@ -164,16 +164,16 @@ TEST_CASE("the device's kernels between fake-quantized products, and with lm_hea
   for (const Family& family : {families()[0], families()[3]}) {
     CAPTURE(family.name);
     LearnerOptions options = options_of(ComputeDType::f32);
-    options.forward = LearnerForward::fake_quant;
+    options.numerics.forward = LearnerForward::fake_quant;
     std::string worst;
     const Work work = works()[1];
     const auto apart_in_f32 =
         apart(outcome_of(family.config, options, work, true), outcome_of(family.config, options, work, false), worst);
     // An activation near a tie takes the next code in one of them.
     for (const double difference : apart_in_f32) CHECK(difference <= 2e-2);
-    options.compute = ComputeDType::bf16;
-    options.forward = LearnerForward::bf16;
-    options.f32_lm_head = true;
+    options.numerics.compute = ComputeDType::bf16;
+    options.numerics.forward = LearnerForward::bf16;
+    options.numerics.f32_lm_head = true;
     for (const double difference :
          apart(outcome_of(family.config, options, work, true), outcome_of(family.config, options, work, false), worst))
       CHECK(difference <= 3e-2);
@@ -188,8 +188,8 @@ TEST_CASE("low_bit and bitwise learners with the device's kernels have the gradi
     CAPTURE(bitwise);
     const auto run = [&](bool by_kernels) {
       LearnerOptions options = options_of(ComputeDType::f32);
-      options.forward = LearnerForward::low_bit;
-      options.bitwise = bitwise;
+      options.numerics.forward = LearnerForward::low_bit;
+      options.numerics.bitwise = bitwise;
       options.kernels = by_kernels ? &emulated() : nullptr;
       const auto world = dist::make_solo();
       Learner learner(config, test::tiny_weights(config), options, *world);

@@ -16,10 +16,10 @@ namespace qrl {
 using config::ComputeDType;
 using config::LearnerBackward;
 using config::LearnerForward;
-using learner::Learner;
-using learner::LearnerOptions;
 using quant::Format;
 using test::DeviceSampler;
+using test::Learner;
+using test::LearnerOptions;
 using test::Named;
 using test::Products;
 using torch::Tensor;
@@ -94,7 +94,7 @@ std::array<double, 2> apart(const Outcome& a, const Outcome& b) {
 
 LearnerOptions low_bit(ComputeDType compute = ComputeDType::bf16) {
   LearnerOptions options = test::device_options(compute);
-  options.forward = LearnerForward::low_bit;
+  options.numerics.forward = LearnerForward::low_bit;
   return options;
 }
 
@@ -246,15 +246,15 @@ void compare_learners(const LearnerOptions& how) {
     model::ModelConfig config = test::tiny_config(i % 2 == 0, i % 2 == 1, i % 3 == 0);
     config.o_bias = i % 4 == 1;
     LearnerOptions there = how;
-    there.compute = ComputeDType::f32;
-    there.kv_format = quant::KvFormat::f32;
+    there.numerics.compute = ComputeDType::f32;
+    there.numerics.kv_format = quant::KvFormat::f32;
     LearnerOptions own = there;
     own.torch_ops = false;
     own.device = base::Device::cpu;
     LearnerOptions fake = there;
-    fake.forward = LearnerForward::fake_quant;
+    fake.numerics.forward = LearnerForward::fake_quant;
     LearnerOptions plain = own;
-    plain.forward = LearnerForward::bf16;
+    plain.numerics.forward = LearnerForward::bf16;
     const Outcome got = outcome_there(config, there, format, Products::f32);
     const Outcome on_cpu = outcome_on_cpu(config, own, format);
     const auto from_cpu = apart(got, on_cpu), from_fake = apart(got, outcome_there(config, fake, format)),
@@ -268,7 +268,7 @@ void compare_learners(const LearnerOptions& how) {
       CHECK(format_error[part] > 1e-4);
     }
     // As they are used, bf16: both as far from that.
-    there.compute = fake.compute = ComputeDType::bf16;
+    there.numerics.compute = fake.numerics.compute = ComputeDType::bf16;
     const auto rounded = apart(outcome_there(config, there, format), got),
                fake_rounded = apart(outcome_there(config, fake, format), got);
     for (std::size_t part = 0; part < rounded.size(); ++part) {
@@ -319,13 +319,13 @@ TEST_CASE("an fp8 backward pass moves the gradients of a learner on a device as 
   const model::ModelConfig config = test::tiny_config();
   for (const ComputeDType compute : {ComputeDType::f32, ComputeDType::bf16}) {
     LearnerOptions there = low_bit(compute);
-    there.kv_format = quant::KvFormat::f32;
+    there.numerics.kv_format = quant::KvFormat::f32;
     LearnerOptions on_cpu = there;
     on_cpu.torch_ops = false;
     const auto learner_there = [&] { return outcome_there(config, there, Format::fp8_block128, Products::f32); };
     const auto learner_on_cpu = [&] { return outcome_on_cpu(config, on_cpu, Format::fp8_block128); };
     const Outcome exact = learner_there(), exact_on_cpu = learner_on_cpu();
-    there.backward = on_cpu.backward = LearnerBackward::fp8_e4m3;
+    there.numerics.backward = on_cpu.numerics.backward = LearnerBackward::fp8_e4m3;
     const Outcome got = learner_there();
     CHECK(got.logprobs == exact.logprobs);
     const double change = apart(got, exact)[1], change_on_cpu = apart(learner_on_cpu(), exact_on_cpu)[1];
@@ -353,7 +353,7 @@ TEST_CASE("a step with low_bit on a device is fake_quant's there, and reads what
     CAPTURE(quant::name(format));
     const auto world = dist::make_solo();
     LearnerOptions fake_options = low_bit(compute);
-    fake_options.forward = LearnerForward::fake_quant;
+    fake_options.numerics.forward = LearnerForward::fake_quant;
     Learner learner(config, test::tiny_weights(config), low_bit(compute), *world);
     Learner fake(config, test::tiny_weights(config), fake_options, *world);
     DeviceSampler sampler(config, format), other(config, format);
@@ -418,7 +418,7 @@ TEST_CASE("what low_bit on a device reads is the decoder's, lm_head too unless i
   CHECK(f32.reads_in_place("layers.1.qkv"));
   CHECK_FALSE(f32.reads_in_place("lm_head"));
   LearnerOptions options = low_bit();
-  options.forward = LearnerForward::fake_quant;
+  options.numerics.forward = LearnerForward::fake_quant;
   CHECK_FALSE(Learner(config, test::tiny_weights(config), options, *world).reads_in_place("layers.1.qkv"));
 }
 
@@ -474,10 +474,10 @@ TEST_CASE("low_bit on a device refuses what it cannot do, and weights of another
   const model::ModelConfig config = test::tiny_config();
   const auto world = dist::make_solo();
   LearnerOptions options = low_bit();
-  options.backward = LearnerBackward::int8;
+  options.numerics.backward = LearnerBackward::int8;
   CHECK_THROWS_WITH(Learner(config, test::tiny_weights(config), options, *world),
                     Catch::Matchers::Contains("quant.learner.backward model_dtype or fp8_e4m3"));
-  options.backward = LearnerBackward::model_dtype;
+  options.numerics.backward = LearnerBackward::model_dtype;
   Learner learner(config, test::tiny_weights(config), options, *world);
   CHECK_THROWS_WITH(learner.score(some_batch(), {1.0F}), Catch::Matchers::Contains("publish after each update"));
   DeviceSampler sampler(config, Format::int8);

@@ -5,9 +5,9 @@
 
 namespace qrl {
 
-using learner::Learner;
-using learner::LearnerOptions;
 using quant::Format;
+using test::Learner;
+using test::LearnerOptions;
 
 namespace {
 
@@ -102,8 +102,8 @@ TEST_CASE("fake_quant reads what the device holds: the sampler's values, in ever
       const model::ModelConfig config = test::tiny_config(true, false, i % 2 == 0);
       INFO(quant::name(format) << (compute == config::ComputeDType::bf16 ? ", bf16" : ", fp32"));
       LearnerOptions options = test::device_options();
-      options.compute = compute;
-      options.forward = config::LearnerForward::fake_quant;
+      options.numerics.compute = compute;
+      options.numerics.forward = config::LearnerForward::fake_quant;
       const auto world = dist::make_solo();
       Learner learner(config, test::tiny_weights(config), options, *world);
       test::DeviceSampler there(config, format);

@@ -10,6 +10,7 @@
 #include "decoder/device_backend.h"
 #include "learner/learner.h"
 #include "learner/support.h"
+#include "learner/torch_learner.h"
 
 namespace qrl::test {
 
@@ -65,8 +66,8 @@ struct DeviceSampler {
 };
 
 /// Of a learner out of LibTorch's operations, which is on the emulated device.
-inline learner::LearnerOptions device_options(config::ComputeDType compute = config::ComputeDType::bf16) {
-  learner::LearnerOptions made = options(compute);
+inline LearnerOptions device_options(config::ComputeDType compute = config::ComputeDType::bf16) {
+  LearnerOptions made = options(compute);
   made.torch_ops = true;
   made.optim.lr = 0.05;
   return made;

@@ -5,11 +5,13 @@
 #include <array>
 
 #include "learner/choices.h"
-#include "learner/device_forward.h"
 #include "learner/learner.h"
 #include "learner/memory.h"
 #include "learner/ranks.h"
 #include "learner/support.h"
+#include "learner/torch_learner.h"
+#include "learner/torch_linear.h"
+#include "learner/torch_ops.h"
 #include "model/snapshot.h"
 #include "state/safetensors.h"
 #include "support/files.h"
@@ -17,10 +19,10 @@
 namespace qrl {
 
 using config::ComputeDType;
-using learner::Learner;
-using learner::LearnerOptions;
 using learner::LossKind;
 using learner::LossOptions;
+using test::Learner;
+using test::LearnerOptions;
 using test::Named;
 using types::MicroBatch;
 
@@ -200,8 +202,8 @@ void compare_fake_quant(const LearnerOptions& how) {
     for (const Family& family : families()) {
       CAPTURE(quant::name(format), family.name);
       LearnerOptions own = test::options();
-      own.forward = config::LearnerForward::fake_quant;
-      own.kv_format = quant::KvFormat::f32;
+      own.numerics.forward = config::LearnerForward::fake_quant;
+      own.numerics.kv_format = quant::KvFormat::f32;
       LearnerOptions there = own;
       there.device = how.device;
       there.torch_ops = how.torch_ops;
@@ -211,7 +213,7 @@ void compare_fake_quant(const LearnerOptions& how) {
       // An activation near a tie takes the next code in one of them; without the rounding it would be 1 or more.
       const auto apart = roundings(run(there), run(own));
       LearnerOptions plain = own;
-      plain.forward = config::LearnerForward::bf16;
+      plain.numerics.forward = config::LearnerForward::bf16;
       const auto format_error = roundings(run(plain), run(own));
       for (std::size_t part = 0; part < apart.size(); ++part) {
         CAPTURE(part, apart[part], format_error[part]);
@@ -242,7 +244,7 @@ void check_invariants(const LearnerOptions& how) {
   const model::ModelConfig config = families()[0].config;
   const std::vector<MicroBatch> batches = shared_prefixes();
   LearnerOptions options = how;
-  options.compute = ComputeDType::bf16;
+  options.numerics.compute = ComputeDType::bf16;
   const Outcome once = train(config, options, batches, grpo(), {1.0F}, 3);
   const Outcome again = train(config, options, batches, grpo(), {1.0F}, 3);
   CHECK((once.masters == again.masters));
@@ -250,12 +252,12 @@ void check_invariants(const LearnerOptions& how) {
   options.activation_checkpointing = true;
   CHECK((train(config, options, batches, grpo(), {1.0F}, 3).masters == once.masters));
   options.activation_checkpointing = false;
-  options.f32_lm_head = true;
+  options.numerics.f32_lm_head = true;
   const Outcome f32_head = train(config, options, batches, grpo(), {1.0F});
   const double apart = largest_difference(f32_head.logprobs, once.logprobs);
   CHECK(apart > 0);
   CHECK(apart <= 2e-2);
-  options.f32_lm_head = false;
+  options.numerics.f32_lm_head = false;
   options.logprob_chunk_tokens = 5;
   CHECK(largest_difference(train(config, options, batches, grpo(), {1.0F}).logprobs, once.logprobs) <= 1e-5);
 }
@@ -325,7 +327,7 @@ void check_checkpoint(const Learner& learner, const LearnerOptions& options, con
 void check_state(const LearnerOptions& how) {
   for (const auto name : {config::OptimName::adamw, config::OptimName::muon}) {
     LearnerOptions options = how;
-    options.compute = ComputeDType::bf16;
+    options.numerics.compute = ComputeDType::bf16;
     options.optim.name = name;
     options.staging_bytes = 100;
     const model::ModelConfig config = families()[1].config;

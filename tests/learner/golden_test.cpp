@@ -1,7 +1,8 @@
 // Logits and gradients against transformers (scripts/golden/hf_models.py).
 #include <torch/torch.h>
 
-#include "learner/policy.h"
+#include "learner/forward_engine.h"
+#include "learner/fused_ops.h"
 #include "learner/support.h"
 #include "ops/transformer.h"
 #include "state/safetensors.h"
@@ -48,8 +49,9 @@ TEST_CASE("logits are those of transformers") {
       rows.tokens.insert(rows.tokens.end(), sequence.begin(), sequence.end());
       rows.sequence_starts.push_back(static_cast<std::int32_t>(rows.tokens.size()));
     }
-    const torch::Tensor hidden =
-        learner::hidden_states(parameters.policy(), config, rows, {torch::kFloat32, torch::kFloat32});
+    const auto ops = std::make_shared<const learner::FusedOps>(
+        rows, config, learner::forward_numerics(test::options(config::ComputeDType::f32).numerics));
+    const torch::Tensor hidden = learner::hidden_states(parameters.policy(), ops, {});
     const torch::Tensor logits = torch::mm(hidden, parameters.policy().lm_head.value.t());
     for (int i = 0; i < 3; ++i) {
       const base::Buffer want = golden.file.read_f32("logits." + std::to_string(i));

@@ -5,12 +5,13 @@
 #include "learner/learner.h"
 #include "learner/ranks.h"
 #include "learner/support.h"
+#include "learner/torch_learner.h"
 #include "model/snapshot.h"
 
 namespace qrl {
 
-using learner::Learner;
-using learner::LearnerOptions;
+using test::Learner;
+using test::LearnerOptions;
 using test::Named;
 
 namespace {
@@ -31,7 +32,7 @@ std::vector<Way> ways() {
   add("LibTorch's operations").torch_ops = true;
   LearnerOptions& both = add("LibTorch's operations, checkpointed");
   both.torch_ops = both.activation_checkpointing = true;
-  add("low_bit").forward = config::LearnerForward::low_bit;
+  add("low_bit").numerics.forward = config::LearnerForward::low_bit;
   add("muon").optim.name = config::OptimName::muon;
   return all;
 }

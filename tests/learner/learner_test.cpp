@@ -148,8 +148,8 @@ TEST_CASE("gradients and updates have the same bits for any number of threads") 
     const int before = base::num_threads();
     base::set_num_threads(num_threads);
     learner::LearnerOptions options = test::options(how.compute);
-    options.forward = how.forward;
-    options.bitwise = how.bitwise;
+    options.numerics.forward = how.forward;
+    options.numerics.bitwise = how.bitwise;
     Run run(options);
     model::Snapshot snapshot(run.config, quant::Format::int8);
     std::vector<Named> seen;

@@ -61,9 +61,9 @@ test::Named gradients(quant::Format format, config::LearnerForward forward, bool
   auto config = test::tiny_config(false, true);  // with biases on q, k, v and o
   config.o_bias = true;
   learner::LearnerOptions options = test::options();
-  options.forward = forward;
+  options.numerics.forward = forward;
   options.activation_checkpointing = checkpointing;
-  options.backward = backward;
+  options.numerics.backward = backward;
   const auto world = dist::make_solo();
   Learner learner(config, test::tiny_weights(config), options, *world);
   model::Snapshot snapshot(config, format);
@@ -298,8 +298,8 @@ TEST_CASE("low_bit and fake_quant give one gradient, another than the masters'")
 TEST_CASE("a bitwise learner ends an update when one log-prob is a bit away from the sampler's") {
   const auto config = test::tiny_config();
   learner::LearnerOptions options = test::options(config::ComputeDType::bf16);
-  options.forward = config::LearnerForward::low_bit;
-  options.bitwise = true;
+  options.numerics.forward = config::LearnerForward::low_bit;
+  options.numerics.bitwise = true;
   const auto world = dist::make_solo();
   Learner learner(config, test::tiny_weights(config), options, *world);
   model::Snapshot snapshot(config, quant::Format::int8);
@@ -329,7 +329,7 @@ TEST_CASE("a bitwise learner ends an update when one log-prob is a bit away from
 TEST_CASE("a learner on quantized tensors refuses a snapshot that is missing or of other weights") {
   const auto config = test::tiny_config();
   learner::LearnerOptions options = test::options();
-  options.forward = config::LearnerForward::low_bit;
+  options.numerics.forward = config::LearnerForward::low_bit;
   const auto world = dist::make_solo();
   Learner learner(config, test::tiny_weights(config), options, *world);
   const types::MicroBatch batch = test::pack({test::random_sequence(1, 3, 9, 37)});
@@ -351,7 +351,7 @@ TEST_CASE(
   auto config = test::tiny_config(false, true);
   config.o_bias = true;
   learner::LearnerOptions options = test::options();
-  options.forward = config::LearnerForward::low_bit;
+  options.numerics.forward = config::LearnerForward::low_bit;
   const auto world = dist::make_solo();
   const auto scores = [&](float scale, model::Snapshot& snapshot) {
     Learner learner(config, test::tiny_weights(config), options, *world);

@@ -39,13 +39,13 @@ std::vector<Way> ways() {
   add("bf16", ComputeDType::bf16);
   add("bf16, untied", ComputeDType::bf16).tied = false;
   add("bf16, biases", ComputeDType::bf16).qkv_bias = true;
-  add("bf16, lm_head in fp32", ComputeDType::bf16).options.f32_lm_head = true;
+  add("bf16, lm_head in fp32", ComputeDType::bf16).options.numerics.f32_lm_head = true;
   add("muon", ComputeDType::bf16).options.optim.name = config::OptimName::muon;
-  add("fake_quant", ComputeDType::bf16).options.forward = LearnerForward::fake_quant;
-  add("low_bit", ComputeDType::bf16).options.forward = LearnerForward::low_bit;
+  add("fake_quant", ComputeDType::bf16).options.numerics.forward = LearnerForward::fake_quant;
+  add("low_bit", ComputeDType::bf16).options.numerics.forward = LearnerForward::low_bit;
   Way& bitwise = add("bitwise, untied", ComputeDType::bf16);
-  bitwise.options.forward = LearnerForward::low_bit;
-  bitwise.options.bitwise = true;
+  bitwise.options.numerics.forward = LearnerForward::low_bit;
+  bitwise.options.numerics.bitwise = true;
   bitwise.tied = false;
   return all;
 }

@@ -168,7 +168,7 @@ inline double relative_difference(const Named& a, const Named& b, std::string& w
 
 inline learner::LearnerOptions options(config::ComputeDType compute = config::ComputeDType::f32) {
   learner::LearnerOptions made;
-  made.compute = compute;
+  made.numerics.compute = compute;
   made.optim.lr = 1e-2;
   made.optim.lr_warmup_steps = 0;
   return made;

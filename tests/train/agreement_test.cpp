@@ -16,8 +16,8 @@ namespace {
 double gap(config::LearnerForward forward, quant::Format format, quant::KvFormat kv = quant::KvFormat::f32) {
   model::ModelConfig config = test::tiny_config();
   learner::LearnerOptions options = test::options(config::ComputeDType::bf16);
-  options.forward = forward;
-  options.kv_format = kv;
+  options.numerics.forward = forward;
+  options.numerics.kv_format = kv;
   decoder::ForcedLayout layout;
   layout.kv_format = kv;
   const auto world = dist::make_solo();
@@ -65,9 +65,9 @@ void check_bitwise(const BitwiseCase& one, BitwiseLayout layout) {
   config.o_bias = one.o_bias;
   config.max_position_embeddings = 512;
   learner::LearnerOptions options = test::options(config::ComputeDType::bf16);
-  options.forward = config::LearnerForward::low_bit;
-  options.bitwise = true;
-  options.kv_format = one.kv;
+  options.numerics.forward = config::LearnerForward::low_bit;
+  options.numerics.bitwise = true;
+  options.numerics.kv_format = one.kv;
   const auto world = dist::make_solo();
   learner::Learner learner(config, test::tiny_weights(config), options, *world);
   model::Snapshot snapshot(config, one.weights);
@@ -196,9 +196,9 @@ TEST_CASE("bitwise: gradients are those of attention over packed rows, within wh
   const auto gradients = [](bool bitwise, quant::KvFormat kv) {
     const model::ModelConfig config = test::tiny_config();
     learner::LearnerOptions options = test::options();
-    options.forward = config::LearnerForward::low_bit;
-    options.bitwise = bitwise;
-    options.kv_format = kv;
+    options.numerics.forward = config::LearnerForward::low_bit;
+    options.numerics.bitwise = bitwise;
+    options.numerics.kv_format = kv;
     const auto world = dist::make_solo();
     learner::Learner learner(config, test::tiny_weights(config), options, *world);
     model::Snapshot snapshot(config, quant::Format::f32);

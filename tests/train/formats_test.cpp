@@ -88,7 +88,7 @@ TEST_CASE("every word for keys and values becomes its format, for the learner to
     const auto recipe = recipe_of(overrides);
     REQUIRE(recipe);
     CHECK(quant::name(train::kv_format(recipe->quant)) == quant::name(want));
-    CHECK(train::learner_options(*recipe).kv_format == want);
+    CHECK(train::learner_options(*recipe).numerics.kv_format == want);
   };
   for (const auto& [words, format] : kFormats) {
     CAPTURE(words.weights, words.activations, words.granularity);
@@ -109,7 +109,7 @@ TEST_CASE("an fp32 lm_head is one of the sampler and of the learner, and ignored
   for (const auto& [word, is_f32] : {std::pair{"auto", false}, {"fp32", true}}) {
     const auto recipe = recipe_of({std::string("quant.rollout.lm_head=") + word, "quant.rollout.ignore=[down_proj]"});
     REQUIRE(recipe);
-    CHECK(train::learner_options(*recipe).f32_lm_head == is_f32);
+    CHECK(train::learner_options(*recipe).numerics.f32_lm_head == is_f32);
     const model::Snapshot snapshot(config, train::snapshot_formats(recipe->quant));
     CHECK(snapshot.lm_head().format == (is_f32 ? Format::f32 : Format::bf16));
     CHECK(snapshot.layer(1).down.format == Format::bf16);

@@ -201,7 +201,7 @@ TEST_CASE("the estimate of what a GPU's learner computes with: copies, and with 
   const auto low_bit = parts_of("low_bit"), fake = parts_of("fake_quant");
   CHECK(bytes_of(fake, "a checkpoint's way to its files") == bytes_of(fake, "a tensor to be quantized"));  // small ones
   CHECK(bytes_of(low_bit, "weights to compute with") == 4 * vectors);
-  CHECK(bytes_of(low_bit, "a layer's matrix and its input, decoded") > 0);
+  CHECK(bytes_of(low_bit, "a layer's matrix and its input, dequantized") > 0);
   // End to end in fp8 beside fp8 alone: an input in fp32, and fp32 gradients of some tokens.
   const auto in_fp8 = [](const std::string& backward) {
     const std::vector<std::string> overrides = {"trainer.device=cuda",
@@ -212,7 +212,7 @@ TEST_CASE("the estimate of what a GPU's learner computes with: copies, and with 
                                                 "quant.learner.backward=" + backward};
     const config::Recipe fp8 = config::load_recipe(train::keys(), kTiny, overrides, true).recipe;
     return bytes_of(train::estimate_memory(fp8, train::make_policy(fp8).config, 1),
-                    "a layer's matrix and its input, decoded");
+                    "a layer's matrix and its input, dequantized");
   };
   const double tokens = static_cast<double>(recipe.actor.max_tokens_per_micro_batch);
   const double inner = static_cast<double>(train::make_policy(recipe).config.intermediate_size);

@@ -1,13 +1,13 @@
-#include "learner/device_forward.h"
+#include "learner/torch_ops.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <string>
 #include <utility>
 
 #include "learner/device_kernels.h"
 #include "learner/device_quantized.h"
+#include "learner/torch_linear.h"
 
 namespace qrl::learner {
 
@@ -122,7 +122,7 @@ bool has_flash(const Tensor& q_NHE) {
   return q_NHE.is_cuda() && q_NHE.scalar_type() == torch::kBFloat16 && q_NHE.size(2) % 8 == 0 && q_NHE.size(2) <= 256;
 }
 
-Tensor attend(const Qkv& own, const DeviceRows& rows, const Heads& heads) {
+Tensor packed_attention(const Qkv& own, const DeviceRows& rows, const Heads& heads) {
   Qkv qkv = own;
   if (rows.key_rows.defined()) {
     qkv.k_NKE = own.k_NKE.index_select(0, rows.key_rows);
@@ -148,23 +148,6 @@ Tensor as_in_int8_pages(const Tensor& x_NKE) {
   const Tensor rows = f32(x_NKE.detach()).reshape({-1, x_NKE.size(2)});
   const Tensor rounded = rounded_activations(rows, quant::Format::int8).view(x_NKE.sizes()).to(x_NKE.scalar_type());
   return differentiable({x_NKE}, {rounded}, [](const TensorList& d) { return TensorList{d[0]}; })[0];
-}
-
-/// through_layers, whose values are known; the backward pass recomputes each layer from what entered it. The
-/// decoder's sum of stream and branch is what enters the next.
-Tensor through_known_layers(const PolicyWeights& weights, const ForwardOptions& options, const Layer& layer,
-                            Tensor x_ND) {
-  for (std::size_t idx = 0; idx < weights.layers.size(); ++idx) {
-    const LayerWeights& w = weights.layers[idx];
-    const model::LayerSnapshot* q = &options.snapshot->layer_form(static_cast<std::int64_t>(idx));
-    const auto sum = [layer, idx, &w, q](const TensorList& in) {
-      const TensorList out = layer(idx, w, q, {in[0], Tensor()});
-      return TensorList{out[0] + f32(out[1])};
-    };
-    tell_layer_done(options, idx, x_ND);
-    x_ND = recomputed(sum, {x_ND}, {(*options.after_layer)[idx]})[0];
-  }
-  return x_ND;
 }
 
 Tensor gated(const Tensor& halves_N2F, torch::ScalarType out, const cuda::TrainingKernels* kernels) {
@@ -214,84 +197,34 @@ DeviceRows place_rows(const PackedRows& rows, std::int64_t head_dim, const torch
   return placed;
 }
 
-Tensor exact_matmul(const Tensor& x, const Tensor& y) {
-  if (x.scalar_type() == torch::kFloat32) return torch::mm(x, y);
-  if (x.is_cuda()) return at::mm(x, y, torch::kFloat32);
-  return torch::mm(f32(x), f32(y));
+TorchOps::TorchOps(DeviceRows rows, const model::ModelConfig& config, const ForwardNumerics& numerics,
+                   const TorchDevice& device)
+    : Ops(numerics), rows_(std::move(rows)), heads_(heads_of(config)), device_(device) {}
+
+Tensor TorchOps::embed(const Weight& table_VD) const { return embed_rows(rows_, table_VD, numerics().compute); }
+
+Normed TorchOps::add_norm(const Tensor& x_ND, const Branch& branch, const Weight& gain, torch::ScalarType out) const {
+  const AddedNorm added = learner::add_norm(x_ND, branch, gain, heads_.norm_eps, out, device_.kernels);
+  return {added.sum_ND, added.normed_ND, {}};
 }
 
-void add_exact_matmul(const Tensor& x, const Tensor& y, Tensor sum) {
-  if (x.is_cuda() && x.scalar_type() != torch::kFloat32) {
-    at::addmm_out(sum, sum, x, y, torch::kFloat32);
-  } else {
-    sum.addmm_(f32(x), f32(y));
-  }
+Tensor TorchOps::linear(const Linear& linear, const Recomputable& x) const {
+  if (linear.quantized == nullptr) return device_linear(x.value, linear.weight);
+  if (!numerics().low_bit()) return device_linear(x.value, linear.weight, linear.quantized->format);
+  return device_quantized_linear(
+      x.value, linear.weight,
+      {device_.weights, linear.name, linear.quantized, numerics().compute, numerics().backward});
 }
 
-Tensor rounded_activations(const Tensor& x, quant::Format format) {
-  const quant::FormatSpec& what = quant::spec(format);
-  if (what.activations == quant::Element::f32) return x;
-  if (what.activations == quant::Element::bf16) return f32(x.to(torch::kBFloat16));
-  const std::int64_t width = x.size(1),
-                     segment = what.activation_scale_inputs == 0 ? width : what.activation_scale_inputs;
-  const Tensor padded = torch::constant_pad_nd(x, {0, (segment - width % segment) % segment});
-  const Tensor segments = padded.view({x.size(0), -1, segment});
-  const Tensor scale = segments.abs().amax(-1, true) / static_cast<double>(quant::max_magnitude(what.activations));
-  Tensor ratio = (segments / scale).masked_fill(scale == 0, 0);
-  if (what.activations == quant::Element::int8) {
-    ratio = ratio.round().clamp(-127, 127);
-  } else {
-    ratio = f32(ratio.clamp(-448, 448).to(torch::kFloat8_e4m3fn));
-  }
-  return (ratio * scale).view({x.size(0), -1}).narrow(1, 0, width);
+Tensor TorchOps::attention(const Tensor& qkv_NC, const QkvWeights& weights) const {
+  Qkv qkv = transform(qkv_NC, rows_, heads_, weights, numerics().attention, device_.kernels);
+  if (numerics().bitwise && numerics().low_bit() && numerics().kv_format == quant::KvFormat::int8)
+    qkv = {qkv.q_NHE, as_in_int8_pages(qkv.k_NKE), as_in_int8_pages(qkv.v_NKE)};
+  return packed_attention(qkv, rows_, heads_).reshape({qkv_NC.size(0), -1}).to(numerics().between);
 }
 
-Tensor device_linear(const Tensor& x, const Weight& weight, std::optional<quant::Format> format) {
-  const torch::ScalarType type = weight.value.scalar_type();
-  const Tensor kept_x = format ? rounded_activations(x.detach(), *format).to(type) : x.detach();
-  const Tensor y = format ? exact_matmul(kept_x, weight.value.t()) : torch::mm(kept_x, weight.value.t());
-  return differentiable({x}, {y}, [kept_x, weight, type, is_rounded = format.has_value()](const TensorList& d) {
-    const Tensor d_y = d[0].to(type);
-    add_exact_matmul(d_y.t(), kept_x, weight.gradient);
-    return TensorList{is_rounded ? exact_matmul(d_y, weight.value) : torch::mm(d_y, weight.value)};
-  })[0];
-}
-
-Tensor device_hidden_states(const PolicyWeights& weights, const model::ModelConfig& config, const DeviceRows& rows,
-                            const ForwardOptions& options) {
-  const Heads heads{config.num_attention_heads, config.num_key_value_heads, config.head_dim, config.rms_norm_eps};
-  const float eps = config.rms_norm_eps;
-  const ForwardTypes dtypes = forward_types(options);
-  const bool int8_pages = options.after_layer != nullptr && options.kv_format == quant::KvFormat::int8;
-  const auto layer = [rows, heads, eps, dtypes, int8_pages,
-                      low_bit = options.forward == config::LearnerForward::low_bit, device = options.device,
-                      compute = options.compute, backward = options.backward, kernels = options.kernels](
-                         std::size_t idx, const LayerWeights& w, const model::LayerSnapshot* q, const TensorList& in) {
-    const auto project = [&](const char* name, const Tensor& x, const Weight& weight,
-                             ops::PackedLinear model::LayerSnapshot::*which) {
-      if (q == nullptr) return device_linear(x, weight);
-      const ops::PackedLinear& form = q->*which;
-      if (!low_bit) return device_linear(x, weight, form.format);
-      const std::string matrix = "layers." + std::to_string(idx) + "." + name;
-      return device_quantized_linear(x, weight, {device, matrix, &form, compute, backward});
-    };
-    const auto [before_ND, normed_ND] = add_norm(in[0], {in[1]}, w.input_norm_D, eps, dtypes.between, kernels);
-    const Tensor qkv_NC = project("qkv", normed_ND, w.qkv.weight, &model::LayerSnapshot::qkv);
-    Qkv qkv = transform(qkv_NC, rows, heads, w.transform(), dtypes.attention, kernels);
-    if (int8_pages) qkv = {qkv.q_NHE, as_in_int8_pages(qkv.k_NKE), as_in_int8_pages(qkv.v_NKE)};
-    const Tensor attended_NHE = attend(qkv, rows, heads).reshape({normed_ND.size(0), -1}).to(dtypes.between);
-    const Tensor mixed_ND = project("o", attended_NHE, w.o.weight, &model::LayerSnapshot::o);
-    const auto [after_ND, again_ND] =
-        add_norm(before_ND, {mixed_ND, w.o.bias}, w.post_norm_D, eps, dtypes.between, kernels);
-    const Tensor halves_N2F = project("gate_up", again_ND, w.gate_up.weight, &model::LayerSnapshot::gate_up);
-    const Tensor gated_NF = gated(halves_N2F, dtypes.between, kernels);
-    return TensorList{after_ND, project("down", gated_NF, w.down.weight, &model::LayerSnapshot::down)};
-  };
-  const Tensor x_ND = embed_rows(rows, weights.embedding, options.compute);
-  const TensorList state = options.after_layer == nullptr
-                               ? through_layers(weights, options, layer, {x_ND, Tensor()})
-                               : TensorList{through_known_layers(weights, options, layer, x_ND), Tensor()};
-  return add_norm(state[0], {state[1]}, weights.final_norm, eps, options.lm_head_dtype, options.kernels).normed_ND;
+Recomputable TorchOps::swiglu(const Tensor& halves_N2F) const {
+  return {gated(halves_N2F, numerics().between, device_.kernels), {}};
 }
 
 }  // namespace qrl::learner

@@ -1,0 +1,187 @@
+#include "learner/forward_engine.h"
+
+#include "base/error.h"
+#include "cuda/train/training.h"
+#include "learner/cuda_library.h"
+#include "learner/device_logprob.h"
+#include "learner/device_sampled.h"
+#include "learner/fused_ops.h"
+#include "learner/policy.h"
+#include "learner/torch_ops.h"
+
+namespace qrl::learner {
+
+namespace {
+
+void check_backward(const LearnerOptions& options) {
+  QRL_REQUIRE(options.numerics.backward != config::LearnerBackward::int8, "trainer.device cuda",
+              "quant.learner.backward model_dtype or fp8_e4m3", "int8", "use trainer.device cpu");
+}
+
+/// The loops of src/ops.
+class FusedEngine final : public ForwardEngine {
+ public:
+  using ForwardEngine::ForwardEngine;
+
+  ParameterOptions parameters() const override {
+    ParameterOptions how = common_parameters();
+    how.reads_layers = how.packs_head = !numerics().quantized();
+    return how;
+  }
+
+  TargetScores score(Parameters& parameters, const model::Snapshot* snapshot, const ForwardTask& task) override {
+    const PolicyWeights& policy = parameters.policy();
+    const auto ops = std::make_shared<const FusedOps>(task.rows, config(), numerics(), snapshot);
+    return target_log_probs(hidden_states(policy, ops, forward_options(task)), policy.lm_head,
+                            snapshot != nullptr ? snapshot->lm_head() : policy.head, task.targets, is_bitwise());
+  }
+
+  bool reads_in_place(const std::string& /*tensor*/) const override { return reads_snapshot(); }
+};
+
+/// LibTorch's operations and a device's kernels. With low_bit the GEMMs are those of the decoder on that device.
+class TorchEngine : public ForwardEngine {
+ public:
+  TorchEngine(const model::ModelConfig& config, const LearnerOptions& options, const TorchPlace& place)
+      : ForwardEngine(config, options), place_(place) {
+    if (place.kernels == nullptr && place.device.is_cuda()) {
+      own_kernels_ = cuda::make_training_kernels(place.device.index());
+      place_.kernels = own_kernels_.get();
+    }
+  }
+
+  ParameterOptions parameters() const override {
+    ParameterOptions how = common_parameters();
+    how.device = place_.device;
+    how.torch_ops = true;
+    how.staging_bytes = place_.staging_bytes;
+    how.fake_quant = numerics().forward == config::LearnerForward::fake_quant;
+    how.reads_layers = how.reads_tables = !numerics().low_bit();
+    how.packs_head = false;
+    return how;
+  }
+
+  TargetScores score(Parameters& parameters, const model::Snapshot* snapshot, const ForwardTask& task) override {
+    bring(parameters, snapshot);
+    return score_by_ops(parameters, task, nullptr);
+  }
+
+  bool reads_in_place(const std::string& tensor) const override {
+    const bool copies_head = numerics().lm_head == torch::kFloat32;
+    return numerics().low_bit() && (tensor != "lm_head" || !copies_head);
+  }
+
+ protected:
+  model::DeviceWeights& decoder() const { return *decoder_; }
+  const torch::Device& device() const { return place_.device; }
+
+  /// Has the decoder hold the snapshot's weights where it multiplies for this learner.
+  void bring(Parameters& parameters, const model::Snapshot* snapshot) {
+    if (!numerics().low_bit()) return;
+    decoder_->bring(*snapshot);
+    if (!tables_read_) parameters.read_tables(*decoder_);
+    tables_read_ = true;
+  }
+
+  /// `sampled`: the decoder's own results, or null.
+  TargetScores score_by_ops(const Parameters& parameters, const ForwardTask& task, const SampledPass* sampled) const {
+    const PolicyWeights& policy = parameters.policy();
+    ForwardOptions options = forward_options(task);
+    if (sampled != nullptr) options.after_layer = &sampled->after_layer;
+    const auto ops = std::make_shared<const TorchOps>(place_rows(task.rows, config().head_dim, place_.device), config(),
+                                                      numerics(), TorchDevice{place_.kernels, decoder_});
+    return device_target_log_probs(hidden_states(policy, ops, options), policy.lm_head, task.targets, place_.kernels,
+                                   sampled != nullptr ? &sampled->scores : nullptr);
+  }
+
+ private:
+  void read_weights(Parameters& parameters, const model::Snapshot& snapshot, model::DeviceWeights* device,
+                    bool is_on_device) override {
+    QRL_INVARIANT(device != nullptr || !numerics().low_bit(), "publish",
+                  "the device's weights for a low_bit learner there", "none");
+    if (parameters.fake_quant()) {
+      if (is_on_device) parameters.read_quantized(*device);
+      else parameters.read_quantized(snapshot);
+    }
+    decoder_ = device;
+    tables_read_ = false;
+  }
+
+  std::unique_ptr<const cuda::TrainingKernels> own_kernels_;
+  TorchPlace place_;
+  model::DeviceWeights* decoder_ = nullptr;  // of the snapshot last read
+  bool tables_read_ = false;                 // from it
+};
+
+/// Bitwise on a device: the values are the decoder's own, the gradients LibTorch's.
+class SampledEngine final : public TorchEngine {
+ public:
+  using TorchEngine::TorchEngine;
+
+  TargetScores score(Parameters& parameters, const model::Snapshot* snapshot, const ForwardTask& task) override {
+    bring(parameters, snapshot);
+    const bool has_backward = torch::GradMode::is_enabled();
+    const SampledPass sampled = sampled_pass(decoder(), config(), task.rows, task.targets, device(), has_backward);
+    return has_backward ? score_by_ops(parameters, task, &sampled) : sampled.scores;
+  }
+};
+
+}  // namespace
+
+ForwardNumerics forward_numerics(const Numerics& numerics) {
+  const auto compute = numerics.compute == config::ComputeDType::bf16 ? torch::kBFloat16 : torch::kFloat32;
+  ForwardNumerics made;
+  made.compute = made.between = made.attention = compute;
+  made.lm_head = numerics.f32_lm_head ? torch::kFloat32 : compute;
+  made.forward = numerics.forward;
+  made.backward = numerics.backward;
+  made.bitwise = numerics.bitwise;
+  made.kv_format = numerics.kv_format;
+  if (made.quantized()) {
+    // As exact as the sampler's: its queries and softmax weights meet bf16 and fp8 pages as bf16, fp32 ones as they
+    // are.
+    made.between = torch::kFloat32;
+    if (made.kv_format == quant::KvFormat::f32) made.attention = torch::kFloat32;
+  }
+  return made;
+}
+
+ForwardEngine::ForwardEngine(const model::ModelConfig& config, const LearnerOptions& options)
+    : config_(config),
+      numerics_(forward_numerics(options.numerics)),
+      activation_checkpointing_(options.activation_checkpointing) {}
+
+ForwardOptions ForwardEngine::forward_options(const ForwardTask& task) const {
+  return {activation_checkpointing_, nullptr, task.layer_done};
+}
+
+ParameterOptions ForwardEngine::common_parameters() const {
+  ParameterOptions how;
+  how.compute = numerics_.compute;
+  how.f32_lm_head = numerics_.lm_head == torch::kFloat32;
+  return how;
+}
+
+void ForwardEngine::read(Parameters& parameters, const model::Snapshot& snapshot, model::DeviceWeights* device,
+                         bool is_on_device) {
+  if (reads_snapshot()) parameters.bind_quantized(snapshot);
+  read_weights(parameters, snapshot, device, is_on_device);
+}
+
+std::unique_ptr<ForwardEngine> make_torch_engine(const model::ModelConfig& config, const LearnerOptions& options,
+                                                 const TorchPlace& place) {
+  check_backward(options);
+  const bool low_bit = options.numerics.forward == config::LearnerForward::low_bit;
+  if (options.numerics.bitwise && low_bit) return std::make_unique<SampledEngine>(config, options, place);
+  return std::make_unique<TorchEngine>(config, options, place);
+}
+
+std::unique_ptr<ForwardEngine> choose_engine(const model::ModelConfig& config, const LearnerOptions& options,
+                                             const dist::Collectives& world) {
+  if (options.device == base::Device::cpu) return std::make_unique<FusedEngine>(config, options);
+  check_backward(options);  // before what takes time
+  const int number = load_cuda_library(world.local_rank());
+  return make_torch_engine(config, options, {torch::Device(torch::kCUDA, static_cast<torch::DeviceIndex>(number))});
+}
+
+}  // namespace qrl::learner

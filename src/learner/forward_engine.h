@@ -1,0 +1,82 @@
+// Owns the choice of what computes a learner's forward pass, made once: the fused loops of src/ops (with `bitwise` the
+// decoder's own), LibTorch's operations, or the decoder itself on its device. Knows no loss.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "learner/forward_ops.h"
+#include "learner/learner.h"
+#include "learner/logprob.h"
+#include "learner/parameters.h"
+#include "learner/policy.h"
+
+namespace qrl::cuda {
+class TrainingKernels;  // cuda/train/training.h
+}
+
+namespace qrl::learner {
+
+/// bf16: all of the compute dtype. fake_quant and low_bit are fp32 between the linear layers; their attention's
+/// operands are of the compute dtype, unless the sampler's pages (`kv_format`) are fp32 too.
+ForwardNumerics forward_numerics(const Numerics& numerics);
+
+/// A micro-batch on its way through a policy. What it refers to must outlive the backward pass.
+struct ForwardTask {
+  const PackedRows& rows;
+  const TargetRows& targets;
+  std::function<void(std::size_t layer)> layer_done;  ///< ForwardOptions::layer_done
+};
+
+class ForwardEngine {
+ public:
+  ForwardEngine(const model::ModelConfig& config, const LearnerOptions& options);
+  ForwardEngine(const ForwardEngine&) = delete;
+  ForwardEngine& operator=(const ForwardEngine&) = delete;
+  virtual ~ForwardEngine() = default;
+
+  /// What Parameters must hold for it.
+  virtual ParameterOptions parameters() const = 0;
+  /// After a publish into `snapshot`: reads that version's weights from now on. `device` has them too, or is null;
+  /// `is_on_device` says that it alone has.
+  void read(Parameters& parameters, const model::Snapshot& snapshot, model::DeviceWeights* device, bool is_on_device);
+  /// Log-probs and entropies of the targets, differentiable unless autograd is off. `snapshot`: the one last read, of
+  /// the present weights; it may be null where reads_snapshot() is false.
+  virtual TargetScores score(Parameters& parameters, const model::Snapshot* snapshot, const ForwardTask& task) = 0;
+
+  bool reads_snapshot() const { return numerics_.quantized(); }
+  bool is_bitwise() const { return numerics_.bitwise; }
+  /// Learner::reads_in_place.
+  virtual bool reads_in_place(const std::string& tensor) const = 0;
+
+ protected:
+  virtual void read_weights(Parameters& /*parameters*/, const model::Snapshot& /*snapshot*/,
+                            model::DeviceWeights* /*device*/, bool /*is_on_device*/) {}
+  const model::ModelConfig& config() const { return config_; }
+  const ForwardNumerics& numerics() const { return numerics_; }
+  ForwardOptions forward_options(const ForwardTask& task) const;
+  ParameterOptions common_parameters() const;
+
+ private:
+  model::ModelConfig config_;
+  ForwardNumerics numerics_;
+  bool activation_checkpointing_;
+};
+
+/// LibTorch's operations on a device.
+struct TorchPlace {
+  torch::Device device = torch::kCPU;
+  const cuda::TrainingKernels* kernels = nullptr;  ///< must outlive the engine; null: the device's own, if it has some
+  std::size_t staging_bytes = kStagingBytes;       ///< ParameterOptions::staging_bytes
+};
+/// Not with backward int8: an input error.
+std::unique_ptr<ForwardEngine> make_torch_engine(const model::ModelConfig& config, const LearnerOptions& options,
+                                                 const TorchPlace& place);
+
+/// What options.device says: on cuda the GPU of this rank's number on its machine, counted round-robin. An input error
+/// where there is no such GPU.
+std::unique_ptr<ForwardEngine> choose_engine(const model::ModelConfig& config, const LearnerOptions& options,
+                                             const dist::Collectives& world);
+
+}  // namespace qrl::learner

@@ -1,0 +1,61 @@
+// Owns the operations that a policy's forward pass is made of, as an interface. fused_ops.h implements it with the
+// loops of src/ops, torch_ops.h with LibTorch's operations and a device's kernels. Knows no order of operations: that
+// is policy.h's.
+#pragma once
+
+#include "config/recipe.h"
+#include "learner/policy_weights.h"
+#include "model/config.h"
+#include "quant/kv_format.h"
+
+namespace qrl::learner {
+
+/// dtypes and formats of a forward pass and of its backward pass (Numerics) as the operations read them.
+struct ForwardNumerics {
+  torch::ScalarType compute = torch::kBFloat16;    ///< of matmuls' operands: bf16 or f32
+  torch::ScalarType lm_head = torch::kBFloat16;    ///< of lm_head and of the hidden states it meets
+  torch::ScalarType between = torch::kBFloat16;    ///< of what lies between the linear layers
+  torch::ScalarType attention = torch::kBFloat16;  ///< of the operands of attention's matmuls
+  config::LearnerForward forward = config::LearnerForward::bf16;
+  config::LearnerBackward backward = config::LearnerBackward::model_dtype;  ///< of low_bit (quantized.h)
+  bool bitwise = false;                                                     ///< the decoder's bits, with low_bit
+  quant::KvFormat kv_format = quant::KvFormat::int8;
+
+  bool quantized() const { return forward != config::LearnerForward::bf16; }
+  bool low_bit() const { return forward == config::LearnerForward::low_bit; }
+};
+inline Heads heads_of(const model::ModelConfig& config) {
+  return {config.num_attention_heads, config.num_key_value_heads, config.head_dim, config.rms_norm_eps};
+}
+
+/// Differentiable operations on the packed rows of one micro-batch. Gradients of weights go to Weight::gradient. The
+/// residual stream, norms and softmax are fp32. What a backward pass needs is held by the graph alone, except for the
+/// rows where an implementation says so.
+class Ops {
+ public:
+  explicit Ops(const ForwardNumerics& numerics) : numerics_(numerics) {}
+  Ops(const Ops&) = delete;
+  Ops& operator=(const Ops&) = delete;
+  virtual ~Ops() = default;
+
+  const ForwardNumerics& numerics() const { return numerics_; }
+
+  /// The tokens' rows of the embedding, fp32 [N, D]. Starts the graph.
+  virtual Tensor embed(const Weight& table_VD) const = 0;
+  /// The residual stream with a branch and its bias added, fp32, and RMSNorm of that in `out`.
+  virtual Normed add_norm(const Tensor& x_ND, const Branch& branch, const Weight& gain,
+                          torch::ScalarType out) const = 0;
+  /// x · Wᵀ, [N, out]. Its bias is the business of what reads it, attention or add_norm.
+  virtual Tensor linear(const Linear& linear, const Recomputable& x) const = 0;
+  /// Bias, norms of q and k, rotation, then causal attention within each sequence: [N, H·E].
+  virtual Tensor attention(const Tensor& qkv_NC, const QkvWeights& weights) const = 0;
+  /// silu(gate) · up of [N, 2F], gate first.
+  virtual Recomputable swiglu(const Tensor& halves_N2F) const = 0;
+  /// second(swiglu(first(x))), where that is one operation with the same bits; undefined: it is not.
+  virtual Tensor fused_mlp(const Linear& /*first*/, const Linear& /*second*/, const Tensor& /*x*/) const { return {}; }
+
+ private:
+  ForwardNumerics numerics_;
+};
+
+}  // namespace qrl::learner

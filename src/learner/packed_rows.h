@@ -1,0 +1,32 @@
+// Owns the way from a micro-batch to the packed rows of a forward pass and the targets of its log-probs. Knows no
+// weight.
+#pragma once
+
+#include "base/buffer.h"
+#include "learner/layers.h"
+#include "learner/logprob.h"
+#include "model/config.h"
+#include "types/batch.h"
+
+namespace qrl::learner {
+
+/// Keeps a table of rotary positions, which grows with the longest sequence.
+class MicroBatchPacker {
+ public:
+  /// chunk_tokens: TargetRows::chunk_tokens.
+  MicroBatchPacker(const model::ModelConfig& config, std::int64_t chunk_tokens)
+      : config_(config), chunk_tokens_(chunk_tokens) {}
+
+  /// Input errors: a token beyond the vocabulary, a sequence beyond max_position_embeddings. The rows point into this
+  /// until its next call.
+  PackedRows rows(const types::MicroBatch& batch);
+  /// The masked-in tokens, with the distribution that they were sampled from. An input error: a temperature of 0.
+  TargetRows targets(const types::MicroBatch& batch, const ops::SampleParams& sample_params) const;
+
+ private:
+  model::ModelConfig config_;
+  std::int64_t chunk_tokens_;
+  base::Buffer rope_table_;
+};
+
+}  // namespace qrl::learner

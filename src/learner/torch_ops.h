@@ -1,0 +1,61 @@
+// Owns the operations of a forward pass out of LibTorch's own and, where a device has some, its kernels between them
+// (device_kernels.h): what a GPU runs, where src/ops has no kernels. The same weights, precisions and packed rows as
+// fused_ops.h. Knows no order of operations.
+#pragma once
+
+#include <vector>
+
+#include "learner/forward_ops.h"
+#include "model/config.h"
+#include "model/device_weights.h"
+
+namespace qrl::cuda {
+class TrainingKernels;  // cuda/train/training.h
+}
+
+namespace qrl::learner {
+
+/// PackedRows where LibTorch's operations read them, on the device of the weights.
+struct DeviceRows {
+  Tensor tokens_N;            ///< int64
+  Tensor angles_NE;           ///< fp32: cosines of a row's position, then sines
+  Tensor key_rows;            ///< int64: rows of the keys of each sequence, end to end; undefined: rows 0 … N−1
+  Tensor starts, key_starts;  ///< int32 [S+1], of queries and of keys
+  std::vector<std::int64_t> lengths, key_lengths;  ///< S; a sequence's queries are its last keys' rows
+};
+DeviceRows place_rows(const PackedRows& rows, std::int64_t head_dim, const torch::Device& device);
+
+/// What a device brings to the operations.
+struct TorchDevice {
+  /// Not null: what computes norms, rotation and SwiGLU, on LibTorch's present stream. Null: LibTorch's operations,
+  /// which define what those kernels compute.
+  const cuda::TrainingKernels* kernels = nullptr;
+  model::DeviceWeights* weights = nullptr;  ///< of low_bit: where the snapshot's weights are
+};
+
+/// Residual stream, norms, rotation and SwiGLU fp32, matmuls' operands and what lies between them in the compute dtype,
+/// k and v rounded as the decoder's pages hold them. Attention is FlashAttention's (softmax fp32, its weights rounded
+/// to bf16) where the device has it, else one sequence at a time with fp32 softmax weights. Weights' gradients are
+/// added to in fp32. Kept for the backward pass: what enters each norm, transform and matmul; the rest is recomputed.
+/// With fake_quant each matmul's input is fp32, rounded to what the sampler's activations of that layer keep
+/// (rounded_activations), and its weights are the snapshot's (Parameters::read_quantized). With low_bit the matmul is
+/// the decoder's own (device_quantized.h). Straight-through gradients in both.
+class TorchOps final : public Ops {
+ public:
+  /// `device` must outlive the backward pass in what it points to.
+  TorchOps(DeviceRows rows, const model::ModelConfig& config, const ForwardNumerics& numerics,
+           const TorchDevice& device);
+
+  Tensor embed(const Weight& table_VD) const override;
+  Normed add_norm(const Tensor& x_ND, const Branch& branch, const Weight& gain, torch::ScalarType out) const override;
+  Tensor linear(const Linear& linear, const Recomputable& x) const override;
+  Tensor attention(const Tensor& qkv_NC, const QkvWeights& weights) const override;
+  Recomputable swiglu(const Tensor& halves_N2F) const override;
+
+ private:
+  DeviceRows rows_;
+  Heads heads_;
+  TorchDevice device_;
+};
+
+}  // namespace qrl::learner

@@ -1,0 +1,18 @@
+#include "model/block.h"
+
+namespace qrl::model {
+
+std::string norm_before(const std::string& weight) {
+  std::string norm;
+  visit_matrices(ModelConfig(), [&](const BlockMatrix& matrix, const auto&) {
+    if (matrix.norm.empty()) return;
+    for (const BlockModule& module : matrix.modules) {
+      const std::string end = std::string(module.name) + ".weight";
+      if (weight.ends_with(end))
+        norm = weight.substr(0, weight.size() - end.size()) + std::string(matrix.norm) + ".weight";
+    }
+  });
+  return norm;
+}
+
+}  // namespace qrl::model

@@ -1,0 +1,37 @@
+// A learner out of LibTorch's operations wherever a test wants it: on the CPU, where there is no GPU, with or without
+// emulated kernels.
+#pragma once
+
+#include <memory>
+
+#include "learner/cuda_library.h"
+#include "learner/forward_engine.h"
+
+namespace qrl::test {
+
+struct LearnerOptions : learner::LearnerOptions {
+  LearnerOptions(const learner::LearnerOptions& options = {}) : learner::LearnerOptions(options) {}
+  bool torch_ops = false;  ///< on the CPU, which is then the device
+  const cuda::TrainingKernels* kernels = nullptr;
+  std::size_t staging_bytes = learner::kStagingBytes;
+};
+
+inline std::unique_ptr<learner::ForwardEngine> make_engine(const model::ModelConfig& config,
+                                                           const LearnerOptions& options,
+                                                           const dist::Collectives& world) {
+  if (options.torch_ops)
+    return learner::make_torch_engine(config, options, {torch::kCPU, options.kernels, options.staging_bytes});
+  if (options.device == base::Device::cpu) return learner::choose_engine(config, options, world);
+  const auto number = static_cast<torch::DeviceIndex>(learner::load_cuda_library(world.local_rank()));
+  return learner::make_torch_engine(config, options,
+                                    {torch::Device(torch::kCUDA, number), nullptr, options.staging_bytes});
+}
+
+class Learner : public learner::Learner {
+ public:
+  Learner(const model::ModelConfig& config, const model::WeightSource& initial, const LearnerOptions& options,
+          dist::Collectives& world)
+      : learner::Learner(config, initial, options, world, make_engine(config, options, world)) {}
+};
+
+}  // namespace qrl::test
