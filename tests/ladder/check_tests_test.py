@@ -26,6 +26,11 @@ reason: a number is wrong
  {after}
  four
 """
+ADDED = """--- /dev/null
++++ b/src/added_{number}.txt
+@@ -0,0 +1 @@
++one
+"""
 
 
 def expect(holds, what, output=""):
@@ -53,13 +58,15 @@ def main():
         checkout(folder)
         environment = {**os.environ, "PATH": f"{folder}/path:{os.environ['PATH']}"}
 
-        def answer(place, *arguments, test="three is three", old="three", new="3", after="four"):
+        def answer(place, *arguments, test="three is three", old="three", new="3", after="four", added=0):
             patch = folder / "tests" / place / "number.patch"
-            patch.write_text(PATCH.format(test=test, old=old, new=new, after=after))
+            patch.write_text(PATCH.format(test=test, old=old, new=new, after=after) +
+                             "".join(ADDED.format(number=number) for number in range(added)))
             done = subprocess.run([sys.executable, folder / "scripts/check_tests", *arguments], capture_output=True, text=True,
                                   env=environment, timeout=60)
             patch.unlink()
             expect((folder / "src/numbers.txt").read_text() == SOURCE, "the source was not restored", done.stdout)
+            expect([path.name for path in (folder / "src").iterdir()] == ["numbers.txt"], "added files stayed", done.stdout)
             return done.returncode, done.stdout + done.stderr
 
         def expect_answer(code, words, *arguments, **patch):
@@ -72,6 +79,10 @@ def main():
         expect_answer(1, "green, expected red", mutation, old="two", new="2", after="three")
         expect_answer(0, "1 of 1 tests do what they must", "seams", old="two", new="2", after="three")
         expect_answer(1, "red, expected green", "seams")
+        stays_green = {"old": "two", "new": "2", "after": "three"}
+        expect_answer(0, "1 of 1 tests do what they must", "seams", added=3, **stays_green)
+        expect_answer(1, "expected at most 4 files", "seams", added=4, **stays_green)
+        expect_answer(1, "expected at most 4 files", "seams", "--stands", added=4, **stays_green)
         expect_answer(1, "does not apply", mutation, old="a reworded line")
         expect_answer(1, "no test is called", mutation, test="four is four")
         expect_answer(0, "1 of 1 mutations apply", mutation, "--stands")
