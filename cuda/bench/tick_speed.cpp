@@ -112,6 +112,7 @@ class Sequences {
     std::vector<std::int32_t> tokens(rows), first_pages(rows), sample_rows(rows);
     const std::vector<std::int32_t> positions(rows, static_cast<std::int32_t>(context_ - 1));
     std::vector<double> uniforms(rows);
+    const std::vector<float> temperatures(rows, 1.0F);
     std::vector<SampledToken> sampled(rows);
     base::RandomStream random(1, base::RandomPurpose::sampling, 0);
     for (std::size_t i = 0; i < rows; ++i) {
@@ -120,7 +121,7 @@ class Sequences {
     }
     const auto start = [&] {
       for (double& uniform : uniforms) uniform = random.uniform();
-      engine.start({tokens, positions, first_pages, pages_of(batch), {}}, {sample_rows, uniforms, 1});
+      engine.start({tokens, positions, first_pages, pages_of(batch), {}}, {sample_rows, uniforms, temperatures});
     };
     // As the decoder does it: a tick is started when the one before is under way.
     const auto tick = [&] {

@@ -84,9 +84,9 @@ struct Tick {
 
 /// The samples of one tick, by the rule of ops/sample.h without top-k and top-p: inverse CDF.
 struct SampleRows {
-  std::span<const std::int32_t> rows;  ///< of the tick, ascending
-  std::span<const double> uniforms;    ///< in [0, 1), one a row
-  float temperature = 1;               ///< 0: greedy
+  std::span<const std::int32_t> rows;   ///< of the tick, ascending
+  std::span<const double> uniforms;     ///< in [0, 1), one a row
+  std::span<const float> temperatures;  ///< one a row; 0: greedy
 };
 struct SampledToken {
   std::int32_t token = 0;  ///< −1: the row's logits are not finite, or all −inf

@@ -100,8 +100,10 @@ void DeviceEngine::start(const Tick& tick, const SampleRows& samples) {
   state_.check(tick, state_.kv.num_pages(), follows ? turns_[(num_started_ + 1) % 2].num_samples : 0);
   state_.num_rows = static_cast<std::int64_t>(tick.tokens_N.size());
   check_rows(samples.rows);
-  QRL_INVARIANT(samples.rows.size() == samples.uniforms.size() && samples.temperature >= 0, "sample", "a uniform a row",
-                std::to_string(samples.uniforms.size()));
+  QRL_INVARIANT(samples.rows.size() == samples.uniforms.size() && samples.rows.size() == samples.temperatures.size() &&
+                    std::ranges::all_of(samples.temperatures, [](float temperature) { return temperature >= 0; }),
+                "sample", "a uniform number and a temperature of 0 or more a row",
+                std::to_string(samples.uniforms.size()) + " and " + std::to_string(samples.temperatures.size()));
   state_.synchronize_callers_stream();
   Turn& turn = turns_[num_started_ % 2];
   turn.done.wait();  // of the tick before the last: without samples nobody has waited for it

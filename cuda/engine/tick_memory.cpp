@@ -56,13 +56,12 @@ void TickMemory::fill(const Tick& tick, const SampleRows& samples, const Attenti
     if (!values.empty()) std::memcpy(host + offset, values.data(), values.size() * sizeof(values[0]));
   };
   const auto ints = [host](std::int64_t offset) { return reinterpret_cast<std::int32_t*>(host + offset); };
-  const bool greedy = samples.temperature == 0;
-  const SampleSettings settings{greedy ? 1.0F : 1.0F / samples.temperature, greedy ? 1 : 0};
   const AttentionCounts counts = counts_of(plan);
-  static_assert(sizeof(settings) == 2 * sizeof(std::int32_t) && sizeof(counts) == 3 * sizeof(std::int32_t) &&
+  static_assert(sizeof(SampleSettings) == 2 * sizeof(std::int32_t) && sizeof(counts) == 3 * sizeof(std::int32_t) &&
                 sizeof(SlotCopy) == 3 * sizeof(std::int32_t) && sizeof(AttentionTile) == 5 * sizeof(std::int32_t));
   put(at.uniforms, samples.uniforms);
-  put(at.sample_settings, std::span(&settings, 1));
+  auto* const settings = reinterpret_cast<SampleSettings*>(host + at.sample_settings);
+  std::ranges::transform(samples.temperatures, settings, settings_of);
   put(at.attention_counts, std::span(&counts, 1));
   put(at.tokens, tick.tokens_N);
   put(at.positions, tick.positions_N);
@@ -81,6 +80,7 @@ void TickMemory::fill(const Tick& tick, const SampleRows& samples, const Attenti
   if (more == 0) return;
   std::iota(ints(at.sample_rows) + there, ints(at.sample_rows) + num_rows, static_cast<std::int32_t>(there));
   std::fill_n(reinterpret_cast<double*>(ints(at.uniforms)) + there, more, 0.0);
+  std::fill_n(settings + there, more, SampleSettings{});
 }
 
 TickArrays TickMemory::send(const Tick& tick, const SampleRows& samples, const Stream& stream) {

@@ -28,7 +28,7 @@ struct TickArrays {
   AttentionWork attention;
   const std::int32_t* sample_rows;
   const double* uniforms;
-  const SampleSettings* sample_settings;
+  const SampleSettings* sample_settings;  // one a sample
   const std::int32_t* copies;
 };
 

@@ -227,11 +227,15 @@ struct StreamPlace {
 /// the splits in order, are added in fp32 (int8: int32). So a row's bits depend on neither the plan nor the other rows.
 void streamed_gemm(const GemmTask& task, const StreamPlan& plan, const StreamPlace& place, const Stream& stream);
 
-/// The settings that all samples of a tick share, in device memory.
+/// How one row is sampled, in device memory.
 struct SampleSettings {
   float inverse_temperature = 1;
   std::int32_t greedy = 0;  ///< 1: the likeliest token, whatever the temperature
 };
+/// Of a temperature; 0 is greedy.
+inline SampleSettings settings_of(float temperature) {
+  return temperature == 0 ? SampleSettings{1.0F, 1} : SampleSettings{1.0F / temperature, 0};
+}
 
 /// Rows' logits, a segment of the vocabulary at a time: largest logit and Σ exp((logit − largest)/temperature) of each
 /// block of kSampleBlock, as ops/sample.h's RowSummary, the sum also of each of its parts of kSamplePart tokens; with
@@ -240,11 +244,11 @@ inline constexpr std::int64_t kSampleBlock = 256, kSamplePart = 32, kSampleParts
 struct SummarizeTask {
   const float* logits;
   std::int64_t stride, first_token, num_tokens;  ///< first_token a multiple of kSampleBlock
-  const SampleSettings* settings;
-  std::int64_t num_blocks;       ///< of the whole vocabulary
-  float *block_max, *block_sum;  ///< [rows, num_blocks]
-  float* part_sum;               ///< [rows, num_blocks, kSampleParts]
-  float* block_weighted;         ///< [rows, num_blocks], Σ exp(z)·z; null: not wanted
+  const SampleSettings* settings;                ///< [rows]
+  std::int64_t num_blocks;                       ///< of the whole vocabulary
+  float *block_max, *block_sum;                  ///< [rows, num_blocks]
+  float* part_sum;                               ///< [rows, num_blocks, kSampleParts]
+  float* block_weighted;                         ///< [rows, num_blocks], Σ exp(z)·z; null: not wanted
 };
 void summarize_logits(const SummarizeTask& task, std::int64_t num_rows, const Stream& stream);
 
@@ -253,8 +257,8 @@ void summarize_logits(const SummarizeTask& task, std::int64_t num_rows, const St
 struct SummarizedRows {
   const float *block_max, *block_sum, *part_sum;
   std::int64_t num_blocks, vocab_size;
-  const SampleSettings* settings;
-  const float* logits;  ///< [rows, stride] of the whole vocabulary; null: recomputed
+  const SampleSettings* settings;  ///< [rows]
+  const float* logits;             ///< [rows, stride] of the whole vocabulary; null: recomputed
   std::int64_t stride;
   const std::uint16_t *rows_bf16, *weights_bf16;  ///< to recompute them: [rows, width], [V, width]
   std::int64_t width;                             ///< padded

@@ -115,7 +115,7 @@ inline TickLayout tick_layout(const TickCounts& counts) {
     end += round_up(num_ints * 4, 16);
   };
   place(at.uniforms, 2 * counts.samples);
-  place(at.sample_settings, 2);
+  place(at.sample_settings, 2 * counts.samples);
   place(at.attention_counts, 3);
   place(at.tokens, counts.rows);
   place(at.positions, counts.rows);

@@ -95,7 +95,7 @@ void LmHead::sample(const ResidualRows& rows, const TickArrays& arrays, const St
   for (std::int64_t first = 0; first < num_rows; first += max_step_) {
     const std::int64_t count = std::min(max_step_, num_rows - first);
     const SummarizedRows summarized =
-        summarize(rows, arrays.sample_rows + first, count, arrays.sample_settings, nullptr, stream);
+        summarize(rows, arrays.sample_rows + first, count, arrays.sample_settings + first, nullptr, stream);
     sample_tokens({summarized, arrays.uniforms + first, sampled_.as<std::int32_t>() + first,
                    sampled_.as<float>() + num_rows + first},
                   count, stream);
@@ -118,11 +118,12 @@ void LmHead::score(const ResidualRows& rows, const Targets& targets, std::span<T
     const auto ints = [&](std::int64_t count) {
       return Memory(static_cast<std::size_t>(count) * sizeof(std::int32_t));
     };
-    scoring_ = {ints(max_step_),   ints(max_step_),  Memory(sizeof(SampleSettings)), floats(max_step_ * num_blocks_),
+    const auto settings_bytes = static_cast<std::size_t>(max_step_) * sizeof(SampleSettings);
+    scoring_ = {ints(max_step_),   ints(max_step_),  Memory(settings_bytes), floats(max_step_ * num_blocks_),
                 floats(max_step_), floats(max_step_)};
   }
-  const SampleSettings settings{1.0F / targets.temperature, 0};
-  copy_to_device(scoring_->settings.data(), &settings, sizeof settings, stream);
+  const std::vector<SampleSettings> settings(static_cast<std::size_t>(max_step_), settings_of(targets.temperature));
+  copy_to_device(scoring_->settings.data(), settings.data(), settings.size() * sizeof(SampleSettings), stream);
   std::vector<float> logprobs(scores.size()), entropies(scores.size());
   const auto step = static_cast<std::size_t>(max_step_);
   for (std::size_t first = 0; first < scores.size(); first += step) {

@@ -36,7 +36,7 @@ QRL_KERNEL void summarize_kernel(SummarizeTask task) {
   const std::int64_t row = block_x(), begin = (block_y() * kWarps + warp_idx()) * kSampleBlock;
   if (begin >= task.num_tokens) return;
   const float* logits = task.logits + row * task.stride;
-  const float inverse_temperature = task.settings->inverse_temperature;
+  const float inverse_temperature = task.settings[row].inverse_temperature;
   float logit[kSampleParts], largest = -INFINITY;
 #pragma unroll
   for (int p = 0; p < kSampleParts; ++p) {
@@ -160,7 +160,7 @@ QRL_DEVICE void sum_in_order(std::int64_t num_blocks, const SamplePlace& place) 
 QRL_DEVICE Largest sum_blocks(const SummarizedRows& rows, std::int64_t row, const SamplePlace& place) {
   const float* maxima = rows.block_max + row * rows.num_blocks;
   const float* sums = rows.block_sum + row * rows.num_blocks;
-  const double inverse_temperature = rows.settings->inverse_temperature;
+  const double inverse_temperature = rows.settings[row].inverse_temperature;
   const Largest largest = find_largest(maxima, rows.num_blocks, place.choice);
   for (std::int64_t b = thread_idx(); b < rows.num_blocks; b += kThreads) {
     const double away = static_cast<double>(maxima[b]) - static_cast<double>(largest.value);
@@ -202,7 +202,7 @@ QRL_KERNEL void sample_kernel(SampleTask task) {
   const std::int64_t row = block_x();
   const float* maxima = rows.block_max + row * rows.num_blocks;
   const float* sums = rows.block_sum + row * rows.num_blocks;
-  const SampleSettings settings = *rows.settings;
+  const SampleSettings settings = rows.settings[row];
 
   const Largest largest = sum_blocks(rows, row, place);
   float maximum = largest.value;  // of the block
@@ -268,7 +268,7 @@ QRL_KERNEL void score_kernel(ScoreTask task) {
   const SummarizedRows& rows = task.rows;
   const SamplePlace place(rows.num_blocks);
   const std::int64_t row = block_x(), first_block = row * rows.num_blocks;
-  const double inverse_temperature = rows.settings->inverse_temperature;
+  const double inverse_temperature = rows.settings[row].inverse_temperature;
   const Largest largest = sum_blocks(rows, row, place);
   const double total = place.choice.total;
   if (!(is_finite(largest.value) && is_finite(total))) {

@@ -116,6 +116,7 @@ class DeviceBackend final : public Backend, public model::DeviceWeights {
   const model::Snapshot* snapshot_ = nullptr;
   std::int64_t uploaded_version_ = -1;
   std::vector<double> uniforms_;
+  std::vector<float> temperatures_;
   std::vector<cuda::SampledToken> drawn_;
   std::deque<std::span<ops::SampledToken>> under_way_;  // where the samples of ticks go that the device has
   std::vector<float> logits_;
@@ -221,7 +222,8 @@ void DeviceBackend::start(const Plan& plan, const SamplingKey& key, std::span<op
     engine_->run(tick, {}, {});
     return draw_from_whole_rows(plan, key, draws);
   }
-  engine_->start(tick, {plan.sample_rows, uniforms_, key.params.temperature});
+  temperatures_.assign(draws.size(), key.params.temperature);
+  engine_->start(tick, {plan.sample_rows, uniforms_, temperatures_});
   under_way_.push_back(draws);
 }
 

@@ -153,7 +153,8 @@ TEST_CASE("a tick that starts while the one before is under way samples the toke
       const std::vector<std::int32_t> rows =
           num_samples == kRows ? std::vector<std::int32_t>{0, 1, 2} : std::vector<std::int32_t>{0, 2};
       const std::vector<double> uniforms(num_samples, 0.1 + 0.1 * tick);
-      engine.start({tokens, positions, first_pages, page_ids, {}}, {rows, uniforms, 1});
+      const std::vector<float> temperatures(num_samples, 1.0F);
+      engine.start({tokens, positions, first_pages, page_ids, {}}, {rows, uniforms, temperatures});
       return num_samples;
     };
     const auto finish = [&](std::size_t num_samples) {
@@ -247,8 +248,9 @@ TEST_CASE("a tick's shape is one of few, and its arrays stay where they are whil
     }
     const std::vector<std::int32_t> tokens(num_rows, 1), positions(num_rows, position);
     const std::vector<double> uniforms(num_samples, 0.5);
+    const std::vector<float> temperatures(num_samples, 1.0F);
     const target::TickArrays arrays =
-        memory.send({tokens, positions, first_pages, page_ids, {}}, {rows, uniforms, 1.0F}, stream);
+        memory.send({tokens, positions, first_pages, page_ids, {}}, {rows, uniforms, temperatures}, stream);
     stream.wait();
     return arrays;
   };

@@ -102,7 +102,7 @@ TEST_CASE("key and value slots do not overlap and stay aligned") {
 TEST_CASE("a tick's arrays follow each other, aligned, and only the last ones move with the numbers of pages") {
   for (const std::int64_t rows : {1, 3, 4, 257}) {
     const TickLayout at = tick_layout({rows, 6, 7, 9, 3, 5, 2}), more = tick_layout({rows, 6, 7, 9, 3, 500, 20});
-    const std::int64_t bytes[] = {6 * 8, 8,      12,    rows * 4, rows * 4, rows * 4, rows * 4,
+    const std::int64_t bytes[] = {6 * 8, 6 * 8,  12,    rows * 4, rows * 4, rows * 4, rows * 4,
                                   6 * 4, 7 * 20, 9 * 4, 3 * 4,    5 * 4,    2 * 12};
     const auto offsets = [](const TickLayout& of) {
       return std::vector<std::int64_t>{of.uniforms,  of.sample_settings, of.attention_counts, of.tokens,

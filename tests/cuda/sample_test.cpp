@@ -31,9 +31,9 @@ void score(Sampled& sampled, const target::SummarizedRows& rows, const float* we
   sampled.entropies = entropies.read();
 }
 
-/// Samples from rows of logits, which are given `tile` tokens at a time.
+/// Samples from rows of logits, each at its temperature; they are given `tile` tokens at a time.
 Sampled sample_there(const std::vector<float>& logits, std::int64_t vocab_size, const std::vector<double>& uniforms,
-                     float temperature, std::int64_t tile) {
+                     const std::vector<float>& temperatures, std::int64_t tile) {
   const target::Stream stream;
   const auto num_rows = static_cast<std::int64_t>(uniforms.size());
   const std::int64_t num_blocks = ceil_div(vocab_size, target::kSampleBlock);
@@ -42,8 +42,9 @@ Sampled sample_there(const std::vector<float>& logits, std::int64_t vocab_size, 
       parts(static_cast<std::size_t>(num_rows * num_blocks * target::kSampleParts)), logprobs(uniforms.size());
   const OnDevice<double> uniforms_there(uniforms);
   const OnDevice<std::int32_t> tokens(uniforms.size());
-  const bool greedy = temperature == 0;
-  const OnDevice<target::SampleSettings> settings({{greedy ? 1.0F : 1.0F / temperature, greedy ? 1 : 0}});
+  std::vector<target::SampleSettings> of_rows;
+  for (const float temperature : temperatures) of_rows.push_back(target::settings_of(temperature));
+  const OnDevice<target::SampleSettings> settings(of_rows);
   for (std::int64_t begin = 0; begin < vocab_size; begin += tile) {
     target::summarize_logits({there.data() + begin, vocab_size, begin, std::min(tile, vocab_size - begin),
                               settings.data(), num_blocks, maxima.data(), sums.data(), parts.data(), weighted.data()},
@@ -54,8 +55,13 @@ Sampled sample_there(const std::vector<float>& logits, std::int64_t vocab_size, 
   target::sample_tokens({rows, uniforms_there.data(), tokens.data(), logprobs.data()}, num_rows, stream);
   stream.wait();
   Sampled sampled{tokens.read(), logprobs.read(), {}, {}};
-  if (!greedy) score(sampled, rows, weighted.data(), stream);
+  if (std::ranges::find(temperatures, 0.0F) == temperatures.end()) score(sampled, rows, weighted.data(), stream);
   return sampled;
+}
+
+Sampled sample_there(const std::vector<float>& logits, std::int64_t vocab_size, const std::vector<double>& uniforms,
+                     float temperature, std::int64_t tile) {
+  return sample_there(logits, vocab_size, uniforms, std::vector<float>(uniforms.size(), temperature), tile);
 }
 
 }  // namespace
@@ -87,6 +93,27 @@ TEST_CASE("tokens and log-probs are the CPU's, in tiles, at several temperatures
   }
   INFO(num_different << " of " << num_sampled << " tokens differ");
   CHECK(num_different * 500 <= num_sampled);
+}
+
+TEST_CASE("a row's temperature is its own: each samples what it samples among rows of its temperature") {
+  if (!find_device()) return;
+  constexpr std::int64_t kVocab = 700;
+  constexpr std::size_t kRows = 12;
+  const std::vector<float> logits = normal_values(static_cast<std::int64_t>(kRows) * kVocab, 3, 11);
+  std::vector<double> uniforms;
+  std::vector<float> temperatures;
+  for (std::size_t row = 0; row < kRows; ++row) {
+    uniforms.push_back((static_cast<double>(row) + 0.5) / kRows);
+    temperatures.push_back(std::vector<float>{0.0F, 0.6F, 1.0F, 2.5F}[row % 4]);
+  }
+  in_both_orders([&] {
+    const Sampled mixed = sample_there(logits, kVocab, uniforms, temperatures, 512);
+    for (std::size_t row = 0; row < kRows; ++row) {
+      const Sampled alike = sample_there(logits, kVocab, uniforms, temperatures[row], 512);
+      CHECK(mixed.tokens[row] == alike.tokens[row]);
+      CHECK(mixed.logprobs[row] == alike.logprobs[row]);
+    }
+  });
 }
 
 TEST_CASE("excluded tokens are never sampled, broken rows are marked") {
@@ -216,7 +243,8 @@ TEST_CASE("recomputed logits give the same tokens") {
   const OnDevice<std::int32_t> tokens(kRows);
   for (const float temperature : {0.0F, 1.0F}) {
     const bool greedy = temperature == 0;
-    const OnDevice<target::SampleSettings> settings({{1, greedy ? 1 : 0}});
+    const OnDevice<target::SampleSettings> settings(
+        std::vector<target::SampleSettings>(kRows, target::settings_of(temperature)));
     target::summarize_logits({there.data(), kVocab, 0, kVocab, settings.data(), num_blocks, maxima.data(), sums.data(),
                               parts.data(), weighted.data()},
                              kRows, stream);
