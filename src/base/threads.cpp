@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/thread_scope.h"
 
 #if defined(__SANITIZE_THREAD__)
 // libgomp is not instrumented: tell ThreadSanitizer what its fork and join order.
@@ -25,6 +26,7 @@ namespace qrl::base {
 namespace {
 
 std::atomic<int> g_num_threads{0};
+thread_local int t_num_threads = 0;  // of ThreadsInScope; 0: none
 [[maybe_unused]] char g_fork_tag, g_join_tag;
 
 }  // namespace
@@ -50,7 +52,8 @@ void Team::barrier() {
 }
 
 int num_threads() {
-  int count = g_num_threads.load();
+  if (t_num_threads > 0) return t_num_threads;
+  const int count = g_num_threads.load();
   return count > 0 ? count : omp_get_max_threads();
 }
 
@@ -58,6 +61,21 @@ void set_num_threads(int count) {
   QRL_INVARIANT(count >= 1, "threads", "1 or more", std::to_string(count));
   g_num_threads.store(count);
   omp_set_num_threads(count);
+}
+
+ThreadsInScope::ThreadsInScope(int count) {
+  QRL_INVARIANT(count >= 0, "threads", "0 or more", std::to_string(count));
+  if (count == 0) return;
+  before_ = t_num_threads;
+  omp_before_ = omp_get_max_threads();
+  t_num_threads = count;
+  omp_set_num_threads(count);
+}
+
+ThreadsInScope::~ThreadsInScope() {
+  if (omp_before_ == 0) return;
+  t_num_threads = before_;
+  omp_set_num_threads(omp_before_);
 }
 
 void shorten_spins(char** argv) {

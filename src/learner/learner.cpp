@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/thread_scope.h"
 #include "base/threads.h"
 #include "learner/forward_engine.h"
 #include "learner/memory.h"
@@ -124,6 +125,7 @@ Learner::Learner(const model::ModelConfig& config, const model::WeightSource& in
   check_options(options.optim, options.total_updates);
   QRL_REQUIRE(options.logprob_chunk_tokens >= 1, "actor.logprob_chunk_tokens", "1 or more",
               std::to_string(options.logprob_chunk_tokens));
+  const base::ThreadsInScope threads(options.num_threads);
   at::set_num_threads(base::num_threads());
   keep_tensor_memory();
   const torch::NoGradGuard no_grad;
@@ -136,6 +138,7 @@ Learner::~Learner() {
 }
 
 TokenScores Learner::score(const types::MicroBatch& batch, const ops::SampleParams& sample_params) {
+  const base::ThreadsInScope threads(state_->options.num_threads);
   const torch::NoGradGuard no_grad;
   const PackedRows rows = state_->packer.rows(batch);
   const TargetRows targets = state_->packer.targets(batch, sample_params);
@@ -152,6 +155,7 @@ TokenScores Learner::score(const types::MicroBatch& batch, const ops::SamplePara
 
 void Learner::accumulate(const types::MicroBatch& batch, const types::GlobalCounts& counts, const LossOptions& loss,
                          const ops::SampleParams& sample_params, bool is_last) {
+  const base::ThreadsInScope threads(state_->options.num_threads);
   state_->require_trainable();
   QRL_INVARIANT(!state_->sums.begun(), "micro-batch", "an update after the last one", "another");
   const PackedRows rows = state_->packer.rows(batch);
@@ -177,6 +181,7 @@ void Learner::accumulate(const types::MicroBatch& batch, const types::GlobalCoun
 }
 
 UpdateReport Learner::update() {
+  const base::ThreadsInScope threads(state_->options.num_threads);
   state_->require_trainable();
   UpdateReport report;
   const torch::NoGradGuard no_grad;
@@ -256,6 +261,7 @@ void Learner::restore(const std::function<void(const std::string& name, const ba
 }
 
 void Learner::publish(model::Snapshot& snapshot, std::int64_t version, model::DeviceWeights* device) {
+  const base::ThreadsInScope threads(state_->options.num_threads);
   const torch::NoGradGuard no_grad;
   Parameters& parameters = state_->parameters;
   bool stays_there = device != nullptr && device->holds(snapshot) && parameters.torch_ops();

@@ -81,6 +81,7 @@ struct LearnerOptions {
   std::int64_t logprob_chunk_tokens = 1024;
   config::OptimRecipe optim;
   std::int64_t total_updates = 0;  ///< horizon of the linear and cosine schedules (down to 0)
+  int num_threads = 0;  ///< on the CPU, LibTorch's too; 0: the caller's (base/thread_scope.h). Changes no bit
 };
 
 /// Tokens whose gradients a device's learner quantizes at once with backward fp8_e4m3, whole segments of 128: what that
@@ -106,8 +107,7 @@ struct TokenScores {
 class ForwardEngine;  // forward_engine.h
 
 /// A policy being trained. Data parallel: every rank holds the same weights and moments, sees its own micro-batches and
-/// makes the same calls in the same order. One thread calls; LibTorch's pool is the process's. All that comes in and
-/// goes out is in host memory.
+/// makes the same calls in the same order. One thread calls. All that comes in and goes out is in host memory.
 class Learner {
  public:
   /// Has `initial` written into the masters, tensor by tensor. Temperature scales logits in every log-prob it computes:

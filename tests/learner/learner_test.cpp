@@ -167,6 +167,25 @@ TEST_CASE("gradients and updates have the same bits for any number of threads") 
   CHECK(trained(5) == alone);
 }
 
+TEST_CASE("a learner computes on the number of threads that it was given, LibTorch's operations too") {
+  const model::ModelConfig config = test::tiny_config();
+  const model::Weights weights = test::tiny_weights(config);
+  const int before = base::num_threads();
+  for (const int num_threads : {1, before + 2}) {
+    std::vector<std::pair<int, int>> seen;
+    const model::WeightSource source([&](const model::WeightSpec& spec, float* to) {
+      seen.emplace_back(base::num_threads(), at::get_num_threads());
+      std::copy_n(weights.at(spec.name).as<float>(), spec.shape.numel(), to);
+    });
+    learner::LearnerOptions options = test::options();
+    options.num_threads = num_threads;
+    const auto world = dist::make_solo();
+    const learner::Learner learner(config, source, options, *world);
+    CHECK(seen == std::vector<std::pair<int, int>>(weights.size(), {num_threads, num_threads}));
+    CHECK(base::num_threads() == before);
+  }
+}
+
 TEST_CASE("LibTorch's own sums, of a loss's terms, have the same bits for any number of threads up to 32,768 tokens") {
   const auto sum = [](std::int64_t count, int num_threads) {
     const int before = at::get_num_threads();
