@@ -6,7 +6,6 @@
 #include <memory>
 #include <span>
 
-#include "base/rng.h"
 #include "decoder/kv_calibration.h"
 #include "decoder/plan.h"
 #include "model/device_weights.h"
@@ -14,17 +13,6 @@
 #include "ops/sample.h"
 
 namespace qrl::decoder {
-
-/// The sampling parameters and the key that the samples of one call share.
-struct SamplingKey {
-  ops::SampleParams params;
-  base::RandomField field;  ///< of the seed, for sampling
-  std::uint32_t step = 0;
-};
-
-/// The uniform number in [0, 1) that a sequence's next token is sampled with: of seed, step, prompt, sample and
-/// position, the same on every backend.
-double sampling_uniform(const SamplingKey& key, const Sequence& sequence);
 
 /// Totals of a backend whose ticks a device computes.
 struct DeviceStats {
@@ -49,17 +37,19 @@ class Backend {
   virtual void calibrate_kv(std::span<const std::vector<types::TokenId>> sequences, const KvCalibration& options) = 0;
   virtual const KvScales& kv_scales() const = 0;  ///< of version −1 without any
 
-  /// Before a call's first tick: KV memory is there after, and what the snapshot holds now is what ticks compute
-  /// with; a tick that was left under way (by an error) is forgotten. The snapshot and the scales stand still until the
-  /// last tick. Returns how many pages there are: options' kv_pages, on a GPU maybe fewer; enough for one longest
-  /// sequence.
-  virtual std::int64_t begin(const ops::SampleParams& params) = 0;
+  /// Before the first tick after an idle time: KV memory is there after, and what the snapshot holds now is what ticks
+  /// compute with; a tick that was left under way (by an error) is forgotten. The snapshot and the scales stand still
+  /// until the last tick. Returns how many pages there are: options' kv_pages, on a GPU maybe fewer; enough for one
+  /// longest sequence.
+  virtual std::int64_t begin() = 0;
   /// How many ticks may be under way, started and not finished, when another is started: 0 or 1. With 1 a plan may have
-  /// tokens that are sampled_before.
-  virtual int num_ticks_ahead(const ops::SampleParams&) const { return 0; }
-  /// Starts a tick: copies pages, stores the rows' keys and values, samples for plan.sample_rows. Reads the plan before
-  /// it returns. `samples` has their number, and stays until `finish`.
-  virtual void start(const Plan& plan, const SamplingKey& key, std::span<ops::SampledToken> draws) = 0;
+  /// tokens that are sampled_before. 0 while any request has top-k or top-p (ops::SampleParams::cuts), whatever this
+  /// returns.
+  virtual int num_ticks_ahead() const { return 0; }
+  /// Starts a tick: copies pages, stores the rows' keys and values, samples for plan.sample_rows, each row with its own
+  /// request's parameters and key. Reads the plan before it returns. `samples` has their number, and stays until
+  /// `finish`.
+  virtual void start(const Plan& plan, std::span<ops::SampledToken> samples) = 0;
   /// Waits for the tick that was started first of those in flight: its samples are valid on return. Throws an internal
   /// error when a row's logits were such that nothing can be sampled.
   virtual void finish() = 0;

@@ -1,5 +1,6 @@
 #include "decoder/checks.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -17,6 +18,8 @@ void check_options(const DecoderOptions& options, const model::ModelConfig& conf
   at_least_one("page_size", options.page_size);
   at_least_one("kv_pages", options.kv_pages);
   at_least_one("max_model_len", options.max_model_len);
+  QRL_REQUIRE(options.num_threads >= 0, "decoder options: num_threads", "0 (the caller's) or more",
+              std::to_string(options.num_threads));
   QRL_INVARIANT(options.logit_tile_tokens > 0 && options.logit_tile_tokens % ops::kSampleBlock == 0, "decoder options",
                 "logit_tile_tokens a multiple of " + std::to_string(ops::kSampleBlock),
                 std::to_string(options.logit_tile_tokens));
@@ -25,7 +28,9 @@ void check_options(const DecoderOptions& options, const model::ModelConfig& conf
               std::to_string(options.max_model_len), "shorten prompts or responses");
 }
 
-void check_params(const types::SamplingParams& params) {
+namespace {
+
+void check_params(const types::SamplingParams& params, const DecoderOptions& options) {
   QRL_REQUIRE(params.max_new_tokens >= 1, "sampling: max_new_tokens", "1 or more",
               std::to_string(params.max_new_tokens));
   QRL_REQUIRE(params.temperature >= 0 && std::isfinite(params.temperature), "sampling: temperature", "0 or more",
@@ -34,13 +39,22 @@ void check_params(const types::SamplingParams& params) {
               std::to_string(params.top_p));
   QRL_REQUIRE(params.top_k == -1 || params.top_k >= 1, "sampling: top_k", "-1 (off), or 1 or more",
               std::to_string(params.top_k));
+  QRL_REQUIRE(std::ranges::find(params.stop_strings, "") == params.stop_strings.end(), "sampling: stop_strings",
+              "strings of one byte or more", "an empty one");
+  QRL_INVARIANT(params.stop_strings.empty() || options.bytes_of, "sampling: stop_strings",
+                "a decoder that knows its tokens' text (bytes_of)", "one without");
 }
 
-void check_request(const types::SampleRequest& request, std::int32_t max_new_tokens, const DecoderOptions& options,
-                   const model::ModelConfig& config) {
+}  // namespace
+
+void check_request(const Request& request, const DecoderOptions& options, const model::ModelConfig& config) {
+  check_params(request.params, options);
+  const std::int32_t max_new_tokens = request.params.max_new_tokens;
   const auto where = [&] { return "prompt " + std::to_string(request.prompt_id); };
   QRL_REQUIRE(request.num_samples >= 1 && request.first_sample >= 0, where(), "one sample or more, counted from 0",
               std::to_string(request.num_samples) + " from " + std::to_string(request.first_sample));
+  QRL_REQUIRE(request.first_position >= 0, where(), "a first_position of 0 or more",
+              std::to_string(request.first_position));
   QRL_REQUIRE(!request.prompt_tokens.empty(), where(), "one token or more", "none");
   for (const types::TokenId token : request.prompt_tokens) {
     QRL_REQUIRE(token >= 0 && token < config.vocab_size, where(),

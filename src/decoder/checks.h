@@ -10,12 +10,8 @@ namespace qrl::decoder {
 /// Throws an input error for an option out of range.
 void check_options(const DecoderOptions& options, const model::ModelConfig& config);
 
-/// Throws an input error for a parameter out of range.
-void check_params(const types::SamplingParams& params);
-
-/// Throws an input error when a request is empty, has tokens outside the vocabulary, or can never fit max_model_len or
-/// the page pool.
-void check_request(const types::SampleRequest& request, std::int32_t max_new_tokens, const DecoderOptions& options,
-                   const model::ModelConfig& config);
+/// Throws an input error when a sampling parameter is out of range, or when a request is empty, has tokens outside the
+/// vocabulary, or can never fit max_model_len or the page pool. An internal error for stop strings without bytes_of.
+void check_request(const Request& request, const DecoderOptions& options, const model::ModelConfig& config);
 
 }  // namespace qrl::decoder

@@ -6,9 +6,11 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "decoder/kv_calibration.h"
+#include "decoder/request.h"
 #include "model/device_weights.h"
 #include "model/snapshot.h"
 #include "quant/kv_format.h"
@@ -33,7 +35,10 @@ struct DecoderOptions {
   /// at whole rows; changes no sample. The default stays in a core's cache.
   std::int64_t logit_tile_tokens = 8192;
   bool prefix_sharing = true;         ///< a group's samples share their prompt's pages
-  std::function<void()> before_tick;  ///< may throw: `complete` is abandoned, the decoder as good as before
+  std::function<void()> before_tick;  ///< may throw: all requests are abandoned, the decoder as good as before
+  /// The text of a token, for requests with stop strings; the bytes stay valid until the next call.
+  std::function<std::string_view(types::TokenId)> bytes_of;
+  int num_threads = 0;  ///< of each tick on the CPU; 0: the caller's (base/thread_scope.h). Changes no sample
 };
 
 /// Totals since the decoder was made or reset.
@@ -54,7 +59,11 @@ struct DecoderStats {
 
 class Backend;
 
-/// Continuous-batching sampler over one model. One thread calls it; it uses all of the process's threads.
+/// Continuous-batching sampler over one model. One thread calls it.
+///
+/// It is fed while it runs: `submit` takes a request at any time, `tick` computes one tick for all of them,
+/// `take_finished` gives those that have ended. A request's tokens and log-probs have the same bits whatever is
+/// submitted beside it and whenever it is; on a GPU with row_only_sums.
 class Decoder final : public types::TextSource {
  public:
   /// Throws an input error for an option out of range, or a device that this machine or program does not have.
@@ -63,13 +72,13 @@ class Decoder final : public types::TextSource {
   Decoder(const model::ModelConfig& config, const DecoderOptions& options, std::unique_ptr<Backend> backend);
   ~Decoder() override;
 
-  /// Reads weights from `snapshot` in place (it must live until the next load), at whatever version it holds when
-  /// `complete` starts: publishing into it between calls needs no new load. Throws an internal error when it holds
-  /// another model, or nothing yet.
+  /// Reads weights from `snapshot` in place (it must live until the next load), at whatever version it holds at the
+  /// first tick after an idle time: publishing into it while no request is unfinished needs no new load. Throws an
+  /// internal error when it holds another model, or nothing yet, or when a request is unfinished.
   void load(const model::Snapshot& snapshot);
 
   /// Calibrates fp8 keys and values for the version that the snapshot holds now: after every publish, before the next
-  /// `complete`, on sequences that are the same on every rank (decoder/kv_calibration.h). Nothing for other formats.
+  /// tick, on sequences that are the same on every rank (decoder/kv_calibration.h). Nothing for other formats.
   void calibrate_kv(std::span<const std::vector<types::TokenId>> sequences, const KvCalibration& options);
 
   /// Takes scales that were made before instead, of `scales.version`; an internal error for other formats.
@@ -77,13 +86,27 @@ class Decoder final : public types::TextSource {
   /// The scales in use; without any of version −1.
   const KvScales& kv_scales() const;
 
-  /// Throws an input error, before anything is sampled, when a parameter is out of range or a request can never fit
-  /// max_model_len or the page pool; an internal error when the snapshot's version changes during the call, when
-  /// fp8 scales are missing or of another version, or when the weights give logits that nothing can be sampled from.
+  /// Queues a request behind those that were submitted before, and names it. Throws an input error when a parameter is
+  /// out of range or the request can never fit max_model_len or the page pool; an internal error before `load`, and for
+  /// stop strings without DecoderOptions::bytes_of.
+  RequestId submit(Request request);
+
+  /// Computes one tick, on a GPU maybe while the next is already planned. Returns false, with nothing done, when every
+  /// request has finished. Throws an internal error when the snapshot's version changed since the first tick after an
+  /// idle time, when fp8 scales are missing or of another version, or when the weights give logits that nothing can be
+  /// sampled from. An error, also of before_tick, abandons all requests that were not taken.
+  bool tick();
+
+  /// Requests that have finished, in the order of their end, each once.
+  std::vector<FinishedRequest> take_finished();
+
+  /// Submits the requests, with the same parameters and key for all, and ticks until every request has finished.
+  /// Errors are those of `submit`, before anything is sampled, and of `tick`.
   std::vector<types::Completion> complete(std::span<const types::SampleRequest> requests,
                                           const types::SamplingParams& params, types::SampleKey key) override;
 
-  /// Gives the KV memory back while the learner works; it returns by itself at the next `complete`.
+  /// Frees the KV memory while the learner works; the next tick allocates it again. An internal error while a request
+  /// is unfinished.
   void release_kv();
 
   /// Its weights as they lie on a GPU, which may be published into (model/snapshot.h, DeviceWriter); null on the CPU.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <deque>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "cuda/engine/sequence_scorer.h"
 #include "cuda/engine/weight_store.h"
 #include "decoder/device_masters.h"
+#include "decoder/device_tick.h"
 #include "decoder/packed_ticks.h"
 #include "model/block.h"
 
@@ -53,9 +53,9 @@ class DeviceBackend final : public Backend, public model::DeviceWeights {
   void set_kv_scales(KvScales scales) override;
   void calibrate_kv(std::span<const std::vector<types::TokenId>> sequences, const KvCalibration& options) override;
   const KvScales& kv_scales() const override { return kv_scales_; }
-  std::int64_t begin(const ops::SampleParams& params) override;
-  int num_ticks_ahead(const ops::SampleParams& params) const override { return params.cuts() ? 0 : 1; }
-  void start(const Plan& plan, const SamplingKey& key, std::span<ops::SampledToken> draws) override;
+  std::int64_t begin() override;
+  int num_ticks_ahead() const override { return 1; }
+  void start(const Plan& plan, std::span<ops::SampledToken> samples) override;
   void finish() override;
   void release_kv() override { engine_->release_kv(); }
   DeviceStats device_stats() const override {
@@ -102,7 +102,7 @@ class DeviceBackend final : public Backend, public model::DeviceWeights {
   TickLimits limits() const { return {options_.max_num_batched_tokens, options_.max_num_seqs, options_.page_size}; }
   /// The snapshot's weights, unless they are there already.
   void upload_unless_there();
-  void draw_from_whole_rows(const Plan& plan, const SamplingKey& key, std::span<ops::SampledToken> draws);
+  void sample_from_whole_rows(const Plan& plan, std::span<ops::SampledToken> samples);
 
   DecoderOptions options_;
   std::int64_t vocab_size_, head_dim_;
@@ -115,10 +115,24 @@ class DeviceBackend final : public Backend, public model::DeviceWeights {
   KvScales kv_scales_;
   const model::Snapshot* snapshot_ = nullptr;
   std::int64_t uploaded_version_ = -1;
-  std::vector<double> uniforms_;
-  std::vector<float> temperatures_;
-  std::vector<cuda::SampledToken> drawn_;
-  std::deque<std::span<ops::SampledToken>> under_way_;  // where the samples of ticks go that the device has
+  /// Some of a plan's samples.
+  struct Samples {
+    void clear();
+    void add(const Plan& plan, std::size_t sample_idx);
+    std::vector<std::size_t> places;  // among the plan's
+    std::vector<std::int32_t> rows;
+    std::vector<double> uniforms;
+    std::vector<float> temperatures;
+  };
+  Samples whole_rows_;  // with top-k or top-p: sampled on the CPU
+  /// A tick's other samples, and where they go.
+  struct StartedSamples {
+    Samples on_device;
+    std::span<ops::SampledToken> samples;
+  };
+  StartedSamples started_[2];  // take turns
+  std::int64_t num_started_ = 0, num_finished_ = 0;
+  std::vector<cuda::SampledToken> sampled_;
   std::vector<float> logits_;
 };
 
@@ -197,85 +211,82 @@ void DeviceBackend::bring(const model::Snapshot& snapshot) {
   upload_unless_there();
 }
 
-std::int64_t DeviceBackend::begin(const ops::SampleParams& params) {
+std::int64_t DeviceBackend::begin() {
   QRL_INVARIANT(snapshot_->version() >= 0, "decoder", "a published snapshot", "one that was not written to its end");
   upload_unless_there();
-  under_way_.clear();
+  num_finished_ = num_started_;
   const std::int64_t num_pages = engine_->allocate_kv();
   if (num_pages != num_pages_) {
     base::log_info("KV cache on the GPU: " + std::to_string(num_pages) + " pages of the " +
                    std::to_string(options_.kv_pages) + " that all sequences at once could need");
     num_pages_ = num_pages;
   }
-  if (params.cuts() && logits_.empty()) {
-    base::log_info("top-k and top-p: tokens are drawn on the CPU, from logits that the device sends");
-    logits_.resize(static_cast<std::size_t>(engine_->max_logit_rows() * vocab_size_));
-  }
   return num_pages;
 }
 
-void DeviceBackend::start(const Plan& plan, const SamplingKey& key, std::span<ops::SampledToken> draws) {
+void DeviceBackend::Samples::clear() {
+  places.clear();
+  rows.clear();
+  uniforms.clear();
+  temperatures.clear();
+}
+
+void DeviceBackend::Samples::add(const Plan& plan, std::size_t sample_idx) {
+  const Sequence& sequence = *plan.sampled_sequences[sample_idx];
+  places.push_back(sample_idx);
+  rows.push_back(plan.sample_rows[sample_idx]);
+  uniforms.push_back(sampling_uniform(sequence));
+  temperatures.push_back(sequence.group->sample_params.temperature);
+}
+
+void DeviceBackend::start(const Plan& plan, std::span<ops::SampledToken> samples) {
   const cuda::Tick tick = tick_.fill(plan);
-  uniforms_.resize(draws.size());
-  for (std::size_t i = 0; i < draws.size(); ++i) uniforms_[i] = sampling_uniform(key, *plan.sampled_sequences[i]);
-  if (key.params.cuts()) {
-    engine_->run(tick, {}, {});
-    return draw_from_whole_rows(plan, key, draws);
-  }
-  temperatures_.assign(draws.size(), key.params.temperature);
-  engine_->start(tick, {plan.sample_rows, uniforms_, temperatures_});
-  under_way_.push_back(draws);
+  StartedSamples& started = started_[num_started_ % 2];
+  Samples& on_device = started.on_device;
+  started.samples = samples;
+  on_device.clear();
+  whole_rows_.clear();
+  for (std::size_t i = 0; i < samples.size(); ++i)
+    (plan.sampled_sequences[i]->group->sample_params.cuts() ? whole_rows_ : on_device).add(plan, i);
+  engine_->start(tick, {on_device.rows, on_device.uniforms, on_device.temperatures});
+  ++num_started_;
+  if (!whole_rows_.places.empty()) sample_from_whole_rows(plan, samples);
 }
 
 void DeviceBackend::finish() {
-  if (under_way_.empty()) return;  // sampled from whole rows
-  const std::span<ops::SampledToken> draws = under_way_.front();
-  under_way_.pop_front();
-  drawn_.resize(draws.size());
-  engine_->finish(drawn_);
-  for (std::size_t i = 0; i < draws.size(); ++i) {
-    QRL_INVARIANT(drawn_[i].token >= 0, "draw", "logits that are finite or -inf, one of them finite", "other logits",
-                  "the weights or the forward pass are broken");
-    draws[i] = {drawn_[i].token, drawn_[i].logprob};
+  const StartedSamples& started = started_[num_finished_++ % 2];
+  sampled_.resize(started.on_device.places.size());
+  engine_->finish(sampled_);
+  for (std::size_t i = 0; i < sampled_.size(); ++i) {
+    QRL_INVARIANT(sampled_[i].token >= 0, "sample", "logits that are finite or -inf, one of them finite",
+                  "other logits", "the weights or the forward pass are broken");
+    started.samples[started.on_device.places[i]] = {sampled_[i].token, sampled_[i].logprob};
   }
 }
 
-void DeviceBackend::draw_from_whole_rows(const Plan& plan, const SamplingKey& key, std::span<ops::SampledToken> draws) {
+/// No other tick is under way: the hidden states are this one's.
+void DeviceBackend::sample_from_whole_rows(const Plan& plan, std::span<ops::SampledToken> samples) {
+  if (logits_.empty()) {
+    base::log_info("top-k and top-p: tokens are sampled on the CPU, from logits that the device sends");
+    logits_.resize(static_cast<std::size_t>(engine_->max_logit_rows() * vocab_size_));
+  }
   const auto step = static_cast<std::size_t>(engine_->max_logit_rows());
   const auto width = static_cast<std::size_t>(vocab_size_);
-  for (std::size_t first = 0; first < draws.size(); first += step) {
-    const std::size_t count = std::min(step, draws.size() - first);
-    engine_->logits(std::span(plan.sample_rows).subspan(first, count), std::span(logits_).first(count * width));
+  for (std::size_t first = 0; first < whole_rows_.rows.size(); first += step) {
+    const std::size_t count = std::min(step, whole_rows_.rows.size() - first);
+    engine_->logits(std::span(whole_rows_.rows).subspan(first, count), std::span(logits_).first(count * width));
     base::parallel_for(static_cast<std::int64_t>(count), 1, [&](base::Range range) {
-      for (auto i = static_cast<std::size_t>(range.begin); i < static_cast<std::size_t>(range.end); ++i)
-        draws[first + i] = ops::sample(logits_.data() + i * width, vocab_size_, key.params, uniforms_[first + i]);
+      for (auto i = static_cast<std::size_t>(range.begin); i < static_cast<std::size_t>(range.end); ++i) {
+        const std::size_t place = whole_rows_.places[first + i];
+        samples[place] =
+            ops::sample(logits_.data() + i * width, vocab_size_, plan.sampled_sequences[place]->group->sample_params,
+                        whole_rows_.uniforms[first + i]);
+      }
     });
   }
 }
 
 }  // namespace
-
-cuda::Tick DeviceTick::fill(const Plan& plan) {
-  static_assert(sampled_before(3) == cuda::sampled_before(3));  // a plan's tokens go on as they are
-  first_page_N_.clear();
-  page_ids_.clear();
-  copies_.clear();
-  // Rows of a sequence lie together and name the same table, of which the last row's position needs the most.
-  const std::size_t num_rows = plan.tokens_N.size();
-  for (std::size_t first = 0; first < num_rows;) {
-    std::size_t end = first + 1;
-    while (end < num_rows && plan.page_tables_N[end] == plan.page_tables_N[first]) ++end;
-    const std::int32_t last = *std::max_element(plan.positions_N.begin() + static_cast<std::ptrdiff_t>(first),
-                                                plan.positions_N.begin() + static_cast<std::ptrdiff_t>(end));
-    first_page_N_.insert(first_page_N_.end(), end - first, static_cast<std::int32_t>(page_ids_.size()));
-    const PageId* table = plan.page_tables_N[first];
-    page_ids_.insert(page_ids_.end(), table, table + last / page_size_ + 1);
-    first = end;
-  }
-  for (const PageCopy& copy : plan.copies)
-    copies_.push_back({copy.from, copy.to, static_cast<std::int32_t>(copy.num_slots)});
-  return {plan.tokens_N, plan.positions_N, first_page_N_, page_ids_, copies_};
-}
 
 std::int64_t dequantized_bytes(const model::ModelConfig& config, quant::Format format, std::int64_t num_rows,
                                bool row_only_sums) {

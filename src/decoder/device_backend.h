@@ -13,27 +13,15 @@ namespace qrl::decoder {
 /// What an engine for this model and these (checked) options is made with.
 cuda::EngineOptions engine_options(const model::ModelConfig& config, const DecoderOptions& options);
 
-/// Of the engine's memory on the device, what products of up to num_rows rows of a tick or of a learner keep for
-/// operands that they dequantize.
+/// Of the engine's memory on the device, what GEMMs of up to num_rows rows of a tick or of a learner keep for operands
+/// that they dequantize.
 std::int64_t dequantized_bytes(const model::ModelConfig& config, quant::Format format, std::int64_t num_rows,
                                bool row_only_sums);
 
-/// Takes an engine made with engine_options of the same. Weights are copied to the device at the first `begin` of each
-/// version that the snapshot holds. Samples with top-k or top-p are made on the CPU from whole rows of logits.
+/// Takes an engine made with engine_options of the same arguments. Weights are copied to the device at the first
+/// `begin` of each version that the snapshot holds. Samples of requests with top-k or top-p are made on the CPU from
+/// whole rows of logits.
 std::unique_ptr<Backend> make_device_backend(const model::ModelConfig& config, const DecoderOptions& options,
                                              std::unique_ptr<cuda::DecodeEngine> engine);
-
-/// A plan's rows as one tick of an engine; kept from tick to tick for its memory.
-class DeviceTick {
- public:
-  explicit DeviceTick(std::int64_t page_size) : page_size_(page_size) {}
-  /// What it returns holds until the next call, and reads `plan`.
-  cuda::Tick fill(const Plan& plan);
-
- private:
-  std::int64_t page_size_;
-  std::vector<std::int32_t> first_page_N_, page_ids_;
-  std::vector<cuda::SlotCopy> copies_;
-};
 
 }  // namespace qrl::decoder

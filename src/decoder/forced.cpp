@@ -117,7 +117,6 @@ LayerOutputs forced_layer_outputs(const model::Snapshot& snapshot, std::span<con
 ForcedKv forced_kv(const model::Snapshot& snapshot, std::span<const std::vector<types::TokenId>> sequences) {
   const model::ModelConfig& config = snapshot.config();
   const std::int64_t page_size = ForcedLayout{}.page_size;
-  types::Completion nothing_drawn;
   std::vector<Group> groups(sequences.size());
   std::vector<Sequence> given(sequences.size());
   std::vector<Sequence*> chosen;
@@ -125,9 +124,8 @@ ForcedKv forced_kv(const model::Snapshot& snapshot, std::span<const std::vector<
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     check(config, sequences[i]);
     const auto num_tokens = static_cast<std::int64_t>(sequences[i].size());
-    groups[i].prompt = sequences[i];
+    groups[i].request.prompt_tokens = sequences[i];
     given[i].group = &groups[i];
-    given[i].completion = &nothing_drawn;
     given[i].num_rows = num_tokens;
     given[i].pages = pages_in_order(num_tokens, page_size);
     for (PageId& page : given[i].pages) page += static_cast<PageId>(num_pages);

@@ -50,7 +50,7 @@ void Plan::build(std::span<Sequence* const> chosen, int num_threads, bool weight
   const auto end_of_part = [&] {
     const PlanPart last = parts.empty() ? PlanPart{} : parts.back();
     parts.push_back({{last.rows.end, num_rows()},
-                     {last.draws.end, static_cast<std::int64_t>(sample_rows.size())},
+                     {last.samples.end, static_cast<std::int64_t>(sample_rows.size())},
                      {last.copies.end, static_cast<std::int64_t>(copies.size())}});
   };
   double cost_so_far = 0, part_cost = 0, largest_part_cost = 0;
@@ -65,8 +65,9 @@ void Plan::build(std::span<Sequence* const> chosen, int num_threads, bool weight
     part_cost += sequence_cost;
     largest_part_cost = std::max(largest_part_cost, part_cost);
 
-    const bool draws = sequence->draws();
-    if (draws && sequence->num_rows == 1 && sequence->num_cached >= sequence->num_prompt_tokens()) ++num_decode_rows;
+    const bool is_sampled = sequence->samples_next();
+    if (is_sampled && sequence->num_rows == 1 && sequence->num_cached >= sequence->num_prompt_tokens())
+      ++num_decode_rows;
     for (std::int64_t i = 0; i < sequence->num_rows; ++i) {
       const std::int64_t position = sequence->num_cached + i;
       tokens_N.push_back(sequence->token(position));
@@ -74,7 +75,7 @@ void Plan::build(std::span<Sequence* const> chosen, int num_threads, bool weight
       page_tables_N.push_back(sequence->pages.data());
     }
     if (sequence->copy.num_slots > 0) copies.push_back(sequence->copy);
-    if (draws) {
+    if (is_sampled) {
       sample_rows.push_back(static_cast<std::int32_t>(num_rows() - 1));
       sampled_sequences.push_back(sequence);
     }

@@ -16,7 +16,7 @@ namespace qrl::decoder {
 
 /// Whole sequences that one team computes: ranges into the plan's arrays.
 struct PlanPart {
-  base::Range rows, draws, copies;
+  base::Range rows, samples, copies;
 };
 
 /// Weights of which a core's own cache holds the most part.

@@ -1,37 +1,45 @@
 #include "decoder/scheduler.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 
 namespace qrl::decoder {
 
+namespace {
+
+/// Memory for sampled tokens taken at once, so that ticks up to this length allocate nothing.
+constexpr std::int32_t kReservedTokens = 1024;
+
+}  // namespace
+
 Scheduler::Scheduler(const DecoderOptions& options, PagePool& pool, DecoderStats& stats)
     : options_(options), pool_(pool), stats_(stats) {}
 
-void Scheduler::submit(std::span<const types::SampleRequest> requests, std::span<types::Completion> completions,
-                       std::int32_t max_new_tokens) {
-  groups_.reserve(requests.size());        // sequences point at groups,
-  sequences_.reserve(completions.size());  // the queues at sequences
-  for (const types::SampleRequest& request : requests) {
-    Group& group = groups_.emplace_back();
-    group.prompt_id = request.prompt_id;
-    group.prompt = request.prompt_tokens;
-    group.num_unfinished = request.num_samples;
-    if (options_.prefix_sharing && request.num_samples > 1) {
-      group.num_prefix_tokens = static_cast<std::int64_t>(request.prompt_tokens.size()) - 1;
-    }
-    for (std::int32_t sample = 0; sample < request.num_samples; ++sample) {
-      Sequence& sequence = sequences_.emplace_back();
-      sequence.group = &group;
-      sequence.sample_idx = request.first_sample + sample;
-      sequence.completion = &completions[sequences_.size() - 1];
-      sequence.max_new_tokens = max_new_tokens;
-      waiting_.push_back(&sequence);
-    }
+void Scheduler::submit(RequestId id, Request request) {
+  Group& group = *groups_.emplace_back(std::make_unique<Group>());
+  group.id = id;
+  group.request = std::move(request);
+  const types::SamplingParams& params = group.request.params;
+  group.sample_params = {params.temperature, params.top_p, params.top_k};
+  group.field = base::RandomField(group.request.key.seed, base::RandomPurpose::sampling);
+  group.num_unfinished = group.request.num_samples;
+  if (options_.prefix_sharing && group.request.num_samples > 1) {
+    group.num_prefix_tokens = static_cast<std::int64_t>(group.request.prompt_tokens.size()) - 1;
   }
-  running_.reserve(sequences_.size());
-  chosen_.reserve(sequences_.size());
+  const auto reserved = static_cast<std::size_t>(std::min(params.max_new_tokens, kReservedTokens));
+  group.sequences.resize(static_cast<std::size_t>(group.request.num_samples));
+  for (std::size_t i = 0; i < group.sequences.size(); ++i) {
+    Sequence& sequence = group.sequences[i];
+    sequence.group = &group;
+    sequence.sample_idx = group.request.first_sample + static_cast<std::int32_t>(i);
+    sequence.completion.tokens.reserve(reserved);
+    sequence.completion.sampler_logprobs.reserve(reserved);
+    sequence.completion.versions.reserve(reserved);
+    waiting_.push_back(&sequence);
+  }
+  if (group.sample_params.cuts()) ++num_cutting_;
 }
 
 std::span<Sequence* const> Scheduler::choose() {
@@ -156,12 +164,12 @@ void Scheduler::preempt_last() {
 }
 
 void Scheduler::advance() {
-  std::int32_t num_draws = 0;
+  std::int32_t num_samples = 0;
   for (Sequence* sequence : chosen_) {
     Group& group = *sequence->group;
-    if (sequence->draws()) {
+    if (sequence->samples_next()) {
       ++sequence->num_in_flight;
-      sequence->in_flight_output = num_draws++;
+      sequence->in_flight_output = num_samples++;
     }
     sequence->num_cached += sequence->num_rows;
     sequence->num_rows = 0;
@@ -186,8 +194,36 @@ void Scheduler::retire(std::span<Sequence* const> finished) {
     Group& group = *sequence->group;
     if (!sequence->pages.empty()) --group.num_running;
     give_back_pages(sequence->pages);
-    if (--group.num_unfinished == 0) forget_prefix(group);
+    if (--group.num_unfinished > 0) continue;
+    forget_prefix(group);
+    if (group.sample_params.cuts()) --num_cutting_;
+    finished_.push_back(&group);
   }
+}
+
+std::vector<FinishedRequest> Scheduler::take_finished() {
+  std::vector<FinishedRequest> taken;
+  const auto is_in_flight = [](const Sequence& sequence) { return sequence.num_in_flight > 0; };
+  const auto take = [&](Group* group) {
+    if (std::ranges::any_of(group->sequences, is_in_flight)) return false;
+    FinishedRequest& finished = taken.emplace_back();
+    finished.id = group->id;
+    for (Sequence& sequence : group->sequences) finished.completions.push_back(std::move(sequence.completion));
+    group->sequences.clear();
+    return true;
+  };
+  std::erase_if(finished_, take);
+  if (!taken.empty()) std::erase_if(groups_, [](const auto& group) { return group->sequences.empty(); });
+  return taken;
+}
+
+void Scheduler::abandon() {
+  chosen_.clear();
+  running_.clear();
+  waiting_.clear();
+  finished_.clear();
+  groups_.clear();
+  num_cutting_ = 0;
 }
 
 void Scheduler::give_back_pages(std::vector<PageId>& pages) {
@@ -196,9 +232,9 @@ void Scheduler::give_back_pages(std::vector<PageId>& pages) {
 }
 
 bool Scheduler::forget_idle_prefix(const Group* keep) {
-  for (Group& group : groups_) {
-    if (&group == keep || group.num_running > 0 || group.prefix != PrefixState::ready) continue;
-    forget_prefix(group);
+  for (const std::unique_ptr<Group>& group : groups_) {
+    if (group.get() == keep || group->num_running > 0 || group->prefix != PrefixState::ready) continue;
+    forget_prefix(*group);
     return true;
   }
   return false;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -13,7 +14,7 @@
 
 namespace qrl::decoder {
 
-/// Continuous batching over one call's requests.
+/// Continuous batching over requests, which may come at any time between ticks.
 ///
 /// A tick takes one row of every decoding sequence first (they are what keeps the batch full), then fills what is left
 /// of max_num_batched_tokens with chunks of prompts: of sequences already started, then of new ones in order.
@@ -39,12 +40,13 @@ class Scheduler {
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
-  /// Queues all samples of `requests`; the i-th writes to completions[i]. Both must outlive the scheduler. Once, before
-  /// the first tick; each sequence must fit the pool at its longest (the caller's check).
-  void submit(std::span<const types::SampleRequest> requests, std::span<types::Completion> completions,
-              std::int32_t max_new_tokens);
+  /// Queues all samples of `request`, behind those that wait. Each sequence must fit the pool at its longest (the
+  /// caller's check).
+  void submit(RequestId id, Request request);
 
   bool done() const { return waiting_.empty() && running_.empty(); }
+  /// Whether an unfinished request has top-k or top-p.
+  bool any_cuts() const { return num_cutting_ > 0; }
 
   /// The sequences of the next tick with num_rows, pages and copy set: at most max_num_batched_tokens rows; none when
   /// all that could go on wait for the tick under way. Valid until the next call.
@@ -56,6 +58,13 @@ class Scheduler {
 
   /// Sequences that the caller found to be finished, each once: they give their pages back.
   void retire(std::span<Sequence* const> finished);
+
+  /// Requests whose samples have all finished, in the order of their end, each once. One that a tick under way still
+  /// has a row of comes when that tick was counted down.
+  std::vector<FinishedRequest> take_finished();
+
+  /// Forgets all requests. Pages are not given back: the caller makes the pool anew.
+  void abandon();
 
  private:
   void take_rows(Sequence& sequence);
@@ -74,8 +83,9 @@ class Scheduler {
   const DecoderOptions& options_;
   PagePool& pool_;
   DecoderStats& stats_;
-  std::vector<Group> groups_;
-  std::vector<Sequence> sequences_;
+  std::vector<std::unique_ptr<Group>> groups_;  // in the order of submission
+  std::vector<Group*> finished_;                // of those, in the order of their end
+  std::int64_t num_cutting_ = 0;
   std::deque<Sequence*> waiting_;
   std::vector<Sequence*> running_;  // in the order they started
   std::vector<Sequence*> chosen_;

@@ -54,7 +54,7 @@ Transformer::Workspace::Workspace(const model::Snapshot& snapshot)
       qkv(DType::f32, {kBlockRows, snapshot.config().q_size() + 2 * snapshot.config().kv_size()}),
       context(DType::f32, {kBlockRows, snapshot.config().q_size()}),
       halves(DType::f32, {kBlockRows, 2 * snapshot.config().intermediate_size}),
-      drawn_x(DType::f32, {kLogitRows, snapshot.config().hidden_size}),
+      sampled_x(DType::f32, {kLogitRows, snapshot.config().hidden_size}),
       summaries(kLogitRows) {}
 
 void Transformer::Workspace::make_room_for_logits(std::int64_t num_columns) {
@@ -147,16 +147,16 @@ void Transformer::mlp(base::Team& team, const LayerRows& in, Workspace& scratch)
 void Transformer::choose_rows(base::Team& team, std::span<const std::int32_t> wanted, Workspace& scratch) const {
   const model::ModelConfig& config = snapshot_.config();
   const Range rows{0, static_cast<std::int64_t>(wanted.size())};
-  auto* drawn_x = scratch.drawn_x.as<float>();
+  auto* sampled_x = scratch.sampled_x.as<float>();
 
   team.barrier();  // whoever reads the last rows' logits is done
   const Range share = team.slice(rows.end);
   for (std::int64_t i = share.begin; i < share.end; ++i) {
     const float* x = x_ND_.as<float>() + wanted[static_cast<std::size_t>(i)] * config.hidden_size;
-    std::copy_n(x, config.hidden_size, drawn_x + i * config.hidden_size);
+    std::copy_n(x, config.hidden_size, sampled_x + i * config.hidden_size);
   }
   team.barrier();
-  ops::rms_norm(team, drawn_x, snapshot_.final_norm_D().as<float>(), config.rms_norm_eps, rows, scratch.final_normed);
+  ops::rms_norm(team, sampled_x, snapshot_.final_norm_D().as<float>(), config.rms_norm_eps, rows, scratch.final_normed);
   team.barrier();
 }
 

@@ -58,10 +58,10 @@ class Transformer {
     Encoded normed, attended, gated;
     ops::Activations final_normed;
     base::Buffer qkv, context, halves;       ///< fp32 [kBlockRows, (H+2K)·E], [·, H·E], [·, 2F]
-    base::Buffer drawn_x;                    ///< fp32 [kLogitRows, D]
+    base::Buffer sampled_x;                  ///< fp32 [kLogitRows, D]
     base::Buffer logits;                     ///< fp32, what make_room_for_logits made
     std::vector<ops::RowSummary> summaries;  ///< kLogitRows
-    /// Before `logits` is asked for `num_columns` at once. No member of a team may be in a forward.
+    /// Before `logits` gives `num_columns` at once. No member of a team may be in a forward.
     void make_room_for_logits(std::int64_t num_columns);
     ObservedInputs* observed = nullptr;  ///< who calibrates looks on
     LayerOutputs* outputs = nullptr;     ///< kept for `dump`

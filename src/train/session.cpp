@@ -90,6 +90,7 @@ decoder::DecoderOptions decoder_options(const config::Recipe& recipe, const dist
   options.kv_format = kv_format(recipe.quant);
   options.prefix_sharing = recipe.rollout.prefix_sharing;
   options.before_tick = abandon_if_stopping;
+  options.num_threads = base::num_threads();
   return options;
 }
 
@@ -208,6 +209,7 @@ void require_gpu(const config::Recipe& recipe, int device_number) {
 
 learner::LearnerOptions learner_options(const config::Recipe& recipe) {
   learner::LearnerOptions options;
+  options.num_threads = base::num_threads();
   options.device = config::learns_on_gpu(recipe) ? base::Device::cuda : base::Device::cpu;
   options.numerics.compute = recipe.model.dtype;
   options.numerics.forward = recipe.quant.learner_forward;

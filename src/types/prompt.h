@@ -33,6 +33,7 @@ struct Prompt {
   std::shared_ptr<const Gold> gold = nullptr;
 };
 
+/// eos: a stop token or a stop string; length: max_new_tokens.
 enum class StopReason : std::uint8_t { eos, length };
 
 /// The tokens sampled for one prompt. The end token, when sampled, is the last of `tokens`.
@@ -50,6 +51,8 @@ struct SamplingParams {
   std::int32_t top_k = -1;           ///< −1 is off
   std::int32_t max_new_tokens = 0;   ///< 1 or more
   std::vector<TokenId> stop_tokens;  ///< the completion ends after one of these
+  /// The completion ends after the token whose text completes one of these; prompts do not count.
+  std::vector<std::string> stop_strings;
 };
 
 /// Samples of one prompt: sample indices first_sample … first_sample + num_samples − 1.

@@ -6,6 +6,7 @@
 #include "cuda/attention/kv_memory.h"
 #include "cuda/engine/sequence_scorer.h"
 #include "decoder/channel_ranges.h"
+#include "decoder/device_tick.h"
 #include "decoder/forced.h"
 #include "engine_fixtures.h"
 
@@ -40,7 +41,7 @@ std::vector<float> logits_there(const model::Snapshot& snapshot, const std::vect
   const auto backend = decoder::make_device_backend(config, options, std::make_unique<Door>(engine));
   backend->load(snapshot);
   if (options.kv_format == KvFormat::fp8_e4m3) backend->set_kv_scales(scales);
-  backend->begin({});
+  backend->begin();
 
   const auto num_tokens = static_cast<std::int64_t>(tokens.size());
   const std::vector<decoder::PageId> pages = decoder::test::scattered_pages(num_tokens, options.page_size);
@@ -233,7 +234,7 @@ TEST_CASE("fp8 scales calibrated on the device are the CPU's to the rounding of 
     other->calibrate_kv(more, how);
     CHECK(other->kv_scales().keys_LK == backend->kv_scales().keys_LK);
     // Pages and scales that a decoder samples with are not touched by it.
-    backend->begin({});
+    backend->begin();
     backend->calibrate_kv(sequences, how);
     CHECK(other->kv_scales().values_LK == backend->kv_scales().values_LK);
   }
@@ -443,7 +444,7 @@ TEST_CASE("the device's free memory decides the number of KV pages, and no token
   const auto used_bytes = [&](std::int64_t kv_pages) {
     const auto backend = make(options_of(KvFormat::int8, kv_pages));
     backend->load(*snapshot);
-    CHECK(backend->begin({}) == kv_pages);
+    CHECK(backend->begin() == kv_pages);
     return static_cast<double>(device.total_bytes - target::free_bytes());
   };
   const auto kRounding = static_cast<double>(target::PageMemory::rounding_bytes(KvFormat::int8));
@@ -540,7 +541,7 @@ TEST_CASE("device memory that runs out is named with the device, the request and
   cuda::DecodeEngine& tested = *engine;
   const auto backend = decoder::make_device_backend(config, options_of(KvFormat::bf16), std::move(engine));
   backend->load(*snapshot);
-  CHECK(backend->begin({}) == 200);
+  CHECK(backend->begin() == 200);
   tested.release_kv();
   {
     const auto others = leave(0);

@@ -142,7 +142,7 @@ TEST_CASE("a tick that starts while the one before is under way samples the toke
     cuda::DecodeEngine& engine = *made;
     const auto backend = decoder::make_device_backend(config, options_of(KvFormat::int8), std::move(made));
     backend->load(*snapshot);
-    backend->begin({});
+    backend->begin();
     const std::vector<std::int32_t> first_pages = {0, 5, 10};
     std::vector<std::int32_t> page_ids;
     for (std::int32_t i = 0; i < 15; ++i) page_ids.push_back(20 - i);

@@ -15,13 +15,11 @@ using types::TokenId;
 class Sequences {
  public:
   void add(std::int64_t num_cached, std::int64_t num_rows) {
-    const std::vector<TokenId>& prompt =
-        prompts_.emplace_back(static_cast<std::size_t>(num_cached + num_rows), static_cast<TokenId>(prompts_.size()));
+    const auto token = static_cast<TokenId>(groups_.size());
     Group& group = groups_.emplace_back();
-    group.prompt = prompt;
+    group.request.prompt_tokens.assign(static_cast<std::size_t>(num_cached + num_rows), token);
     Sequence& sequence = sequences_.emplace_back();
     sequence.group = &group;
-    sequence.completion = &completions_.emplace_back();
     sequence.pages = {0};
     sequence.num_cached = num_cached;
     sequence.num_rows = num_rows;
@@ -30,8 +28,6 @@ class Sequences {
   std::span<Sequence* const> chosen() const { return chosen_; }
 
  private:
-  std::deque<std::vector<TokenId>> prompts_;
-  std::deque<types::Completion> completions_;
   std::deque<Group> groups_;
   std::deque<Sequence> sequences_;
   std::vector<Sequence*> chosen_;

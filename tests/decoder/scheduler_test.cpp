@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <deque>
+#include <iterator>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "base/rng.h"
@@ -56,12 +58,21 @@ class FakeKv {
 
 struct Case {
   DecoderOptions options;
-  std::vector<std::vector<TokenId>> prompts;
-  std::vector<types::SampleRequest> requests;
-  std::vector<std::size_t> lengths;  // of the samples' responses
-  std::int32_t max_new_tokens = 5;
-  std::size_t num_ticks_ahead = 0;  // under way when the next is chosen
+  std::vector<Request> requests;
+  std::vector<std::vector<std::size_t>> lengths;  // of the responses of each request's samples
+  std::vector<std::size_t> ticks_before;          // chosen before a request is submitted; ascending
+  std::size_t num_ticks_ahead = 0;                // under way when the next is chosen
 };
+
+Request request_of(std::uint64_t prompt_id, std::vector<TokenId> prompt, std::int32_t num_samples,
+                   std::int32_t max_new_tokens) {
+  Request request;
+  request.prompt_id = prompt_id;
+  request.prompt_tokens = std::move(prompt);
+  request.num_samples = num_samples;
+  request.params.max_new_tokens = max_new_tokens;
+  return request;
+}
 
 model::ModelConfig any_config() {
   model::ModelConfig config;
@@ -76,8 +87,9 @@ model::ModelConfig any_config() {
 Case random_case(base::RandomStream& random) {
   Case c;
   std::int64_t longest = 1;
+  std::size_t num_ticks = 0;
   c.num_ticks_ahead = random.below(2);
-  c.max_new_tokens = static_cast<std::int32_t>(random.between(1, 25));
+  const bool all_at_once = random.below(2) == 0;
   const std::int64_t num_requests = random.between(1, 5);
   c.options.page_size = random.between(1, random.below(2) == 0 ? 4 : 20);
   for (std::int64_t i = 0; i < num_requests; ++i) {
@@ -86,18 +98,22 @@ Case random_case(base::RandomStream& random) {
     if (random.below(2) == 0) {
       prompt_tokens = std::max<std::int64_t>(1, c.options.page_size * random.between(1, 3) + random.between(-1, 1));
     }
-    std::vector<TokenId>& prompt = c.prompts.emplace_back();
+    std::vector<TokenId> prompt;
     for (std::int64_t t = 0; t < prompt_tokens; ++t) prompt.push_back(static_cast<TokenId>(random.below(3)));
     const auto num_samples = static_cast<std::int32_t>(random.between(1, 5));
-    c.requests.push_back({static_cast<std::uint64_t>(i), {}, static_cast<std::int32_t>(random.below(3)), num_samples});
+    const auto max_new_tokens = static_cast<std::int32_t>(random.between(1, 25));
+    c.requests.push_back(request_of(static_cast<std::uint64_t>(i), std::move(prompt), num_samples, max_new_tokens));
+    c.requests.back().first_sample = static_cast<std::int32_t>(random.below(3));
+    auto& lengths = c.lengths.emplace_back();
     for (std::int32_t s = 0; s < num_samples; ++s) {
       // Half of them as long as they may be: their end is known before it is seen.
-      c.lengths.push_back(random.below(2) == 0 ? static_cast<std::size_t>(c.max_new_tokens)
-                                               : static_cast<std::size_t>(random.between(1, c.max_new_tokens)));
+      lengths.push_back(
+          static_cast<std::size_t>(random.below(2) == 0 ? max_new_tokens : random.between(1, max_new_tokens)));
     }
-    longest = std::max(longest, prompt_tokens + c.max_new_tokens);
+    if (!all_at_once) num_ticks += random.below(20);
+    c.ticks_before.push_back(num_ticks);
+    longest = std::max(longest, prompt_tokens + max_new_tokens);
   }
-  for (std::size_t i = 0; i < c.requests.size(); ++i) c.requests[i].prompt_tokens = c.prompts[i];
   const std::int64_t least_pages = (longest - 1 + c.options.page_size - 1) / c.options.page_size;
   c.options.max_model_len = longest;
   c.options.kv_pages = std::max<std::int64_t>(1, least_pages) + (random.below(3) == 0 ? 0 : random.between(0, 20));
@@ -113,6 +129,7 @@ struct Outcome {
   std::int64_t num_parts = 0;
   std::int64_t num_dropped = 0;  // samples behind an end
   std::int64_t num_waits = 0;    // until a tick under way was finished, as nothing else could be chosen
+  std::int64_t num_idle = 0;     // ticks that had no request, before others came
 };
 
 struct StartedTick {
@@ -127,8 +144,10 @@ Outcome run(const Case& c, base::RandomStream& random) {
   Scheduler scheduler(c.options, pool, outcome.stats);
   Plan plan(any_config());
   FakeKv kv(c.options.kv_pages, c.options.page_size);
-  std::vector<types::Completion> completions(c.lengths.size());
-  scheduler.submit(c.requests, completions, c.max_new_tokens);
+  std::vector<FinishedRequest> finished_requests;
+  const auto take_finished = [&] {
+    std::ranges::move(scheduler.take_finished(), std::back_inserter(finished_requests));
+  };
 
   std::deque<StartedTick> under_way;
   const auto finish_oldest = [&] {
@@ -140,17 +159,26 @@ Outcome run(const Case& c, base::RandomStream& random) {
         ++outcome.num_dropped;
         continue;
       }
-      sequence.completion->tokens.push_back(under_way.front().drawn[i]);
-      const auto sample = static_cast<std::size_t>(sequence.completion - completions.data());
-      sequence.finished = sequence.completion->tokens.size() == c.lengths[sample];
+      sequence.completion.tokens.push_back(under_way.front().drawn[i]);
+      const Group& group = *sequence.group;
+      const auto sample = static_cast<std::size_t>(sequence.sample_idx - group.request.first_sample);
+      sequence.finished = sequence.completion.tokens.size() == c.lengths[static_cast<std::size_t>(group.id)][sample];
       if (sequence.finished) finished.push_back(&sequence);
     }
     under_way.pop_front();
     scheduler.retire(finished);
+    if (random.below(2) == 0) take_finished();
   };
-  std::size_t num_ticks = 0;
-  while (!scheduler.done()) {
-    REQUIRE(++num_ticks < 100000);
+  std::size_t num_ticks = 0, num_submitted = 0;
+  while (num_submitted < c.requests.size() || !scheduler.done()) {
+    REQUIRE(num_ticks < 100000);
+    for (; num_submitted < c.requests.size() && c.ticks_before[num_submitted] <= num_ticks; ++num_submitted)
+      scheduler.submit(static_cast<RequestId>(num_submitted), c.requests[num_submitted]);
+    ++num_ticks;
+    if (scheduler.done()) {
+      ++outcome.num_idle;
+      continue;
+    }
     const auto chosen = scheduler.choose();
     if (chosen.empty()) {
       REQUIRE(!under_way.empty());
@@ -176,15 +204,15 @@ Outcome run(const Case& c, base::RandomStream& random) {
         REQUIRE(++writers[sequence->pages[static_cast<std::size_t>(page)]] == 1);
       }
     }
-    std::int64_t num_rows = 0, num_draws = 0, num_copies = 0;
+    std::int64_t num_rows = 0, num_samples = 0, num_copies = 0;
     for (const PlanPart& part : plan.parts) {  // parts end to end cover everything
       REQUIRE(part.rows.begin == num_rows);
-      REQUIRE(part.draws.begin == num_draws);
+      REQUIRE(part.samples.begin == num_samples);
       REQUIRE(part.copies.begin == num_copies);
-      num_rows = part.rows.end, num_draws = part.draws.end, num_copies = part.copies.end;
+      num_rows = part.rows.end, num_samples = part.samples.end, num_copies = part.copies.end;
     }
     REQUIRE(num_rows == plan.num_rows());
-    REQUIRE(num_draws == static_cast<std::int64_t>(plan.sample_rows.size()));
+    REQUIRE(num_samples == static_cast<std::int64_t>(plan.sample_rows.size()));
     REQUIRE(num_copies == static_cast<std::int64_t>(plan.copies.size()));
     outcome.num_parts = std::max(outcome.num_parts, static_cast<std::int64_t>(plan.parts.size()));
 
@@ -216,7 +244,7 @@ Outcome run(const Case& c, base::RandomStream& random) {
     for (std::size_t i = 0; i < plan.sampled_sequences.size(); ++i) {
       const Sequence& sequence = *plan.sampled_sequences[i];
       REQUIRE(plan.positions_N[static_cast<std::size_t>(plan.sample_rows[i])] == sequence.num_tokens() - 1);
-      REQUIRE(sequence.num_sampled() < c.max_new_tokens);
+      REQUIRE(sequence.num_sampled() < sequence.group->request.params.max_new_tokens);
       tick.sampled_sequences.push_back(plan.sampled_sequences[i]);
       tick.drawn.push_back(static_cast<TokenId>(random.below(3)));
     }
@@ -225,7 +253,15 @@ Outcome run(const Case& c, base::RandomStream& random) {
     if (under_way.size() > c.num_ticks_ahead) finish_oldest();
   }
   while (!under_way.empty()) finish_oldest();
-  for (std::size_t i = 0; i < completions.size(); ++i) REQUIRE(completions[i].tokens.size() == c.lengths[i]);
+  take_finished();
+  REQUIRE(finished_requests.size() == c.requests.size());
+  std::ranges::sort(finished_requests, {}, &FinishedRequest::id);
+  for (std::size_t i = 0; i < c.requests.size(); ++i) {
+    REQUIRE(finished_requests[i].id == static_cast<RequestId>(i));
+    REQUIRE(finished_requests[i].completions.size() == c.lengths[i].size());
+    for (std::size_t s = 0; s < c.lengths[i].size(); ++s)
+      REQUIRE(finished_requests[i].completions[s].tokens.size() == c.lengths[i][s]);
+  }
   REQUIRE(pool.num_free() == pool.num_pages());
   return outcome;
 }
@@ -233,7 +269,7 @@ Outcome run(const Case& c, base::RandomStream& random) {
 }  // namespace
 
 TEST_CASE("10000 random schedules conserve pages and show each row its own past") {
-  std::int64_t preemptions = 0, shared = 0, copied = 0, split = 0, dropped = 0, waits = 0;
+  std::int64_t preemptions = 0, shared = 0, copied = 0, split = 0, dropped = 0, waits = 0, idle = 0;
   for (std::uint64_t i = 0; i < 10000; ++i) {
     CAPTURE(i);
     base::RandomStream random(7, base::RandomPurpose::test, i);
@@ -245,6 +281,7 @@ TEST_CASE("10000 random schedules conserve pages and show each row its own past"
     split += outcome.num_parts > 1;
     dropped += outcome.num_dropped;
     waits += outcome.num_waits;
+    idle += outcome.num_idle;
     if (c.num_ticks_ahead == 0) REQUIRE((outcome.num_dropped == 0 && outcome.num_waits == 0));
     if (!c.options.prefix_sharing) REQUIRE(outcome.stats.shared_prompt_tokens == 0);
     REQUIRE(outcome.stats.peak_kv_pages <= c.options.kv_pages);
@@ -256,6 +293,7 @@ TEST_CASE("10000 random schedules conserve pages and show each row its own past"
   CHECK(split > 100);
   CHECK(dropped > 1000);
   CHECK(waits > 1000);
+  CHECK(idle > 1000);
 }
 
 TEST_CASE("a group computes its prompt once") {
@@ -264,9 +302,9 @@ TEST_CASE("a group computes its prompt once") {
     Case c;
     c.options = {
         .max_num_seqs = 64, .max_num_batched_tokens = 64, .page_size = 8, .kv_pages = 100, .max_model_len = 64};
-    c.prompts.emplace_back(static_cast<std::size_t>(prompt_tokens), 1);
-    c.requests.push_back({0, c.prompts[0], 0, 5});
-    c.lengths = {3, 1, 4, 1, 5};
+    c.requests.push_back(request_of(0, std::vector<TokenId>(static_cast<std::size_t>(prompt_tokens), 1), 5, 5));
+    c.lengths = {{3, 1, 4, 1, 5}};
+    c.ticks_before = {0};
     base::RandomStream random(1, base::RandomPurpose::test, 0);
     const Outcome outcome = run(c, random);
     CHECK(outcome.stats.shared_prompt_tokens == 4 * (prompt_tokens - 1));
@@ -278,18 +316,16 @@ TEST_CASE("a group computes its prompt once") {
 TEST_CASE("decoding sequences come before prompts, and prompts fill what is left in chunks") {
   Case c;
   c.options = {.max_num_seqs = 4, .max_num_batched_tokens = 10, .page_size = 4, .kv_pages = 100, .max_model_len = 64};
-  c.prompts = {std::vector<TokenId>(3, 1), std::vector<TokenId>(25, 2)};
-  c.requests = {{0, c.prompts[0], 0, 1}, {1, c.prompts[1], 0, 1}};
   PagePool pool(100);
   DecoderStats stats;
-  std::vector<types::Completion> completions(2);
   Scheduler scheduler(c.options, pool, stats);
-  scheduler.submit(c.requests, completions, 5);
+  scheduler.submit(0, request_of(0, std::vector<TokenId>(3, 1), 1, 5));
+  scheduler.submit(1, request_of(1, std::vector<TokenId>(25, 2), 1, 5));
   std::vector<std::vector<std::int64_t>> rows;  // a tick's rows of each sequence
   for (int tick = 0; tick < 4; ++tick) {
     auto& tick_rows = rows.emplace_back(2);
     for (Sequence* sequence : scheduler.choose()) {
-      tick_rows[static_cast<std::size_t>(sequence->completion - completions.data())] = sequence->num_rows;
+      tick_rows[static_cast<std::size_t>(sequence->group->id)] = sequence->num_rows;
     }
     scheduler.advance();
   }

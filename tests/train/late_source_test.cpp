@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/thread_scope.h"
+#include "base/threads.h"
 #include "support/catch.h"
 #include "train/in_process.h"
 
@@ -86,6 +88,8 @@ TEST_CASE("the same recipe trains on rollouts of the step and on rollouts that a
   double digests[2] = {};
   for (const bool overlap : {false, true}) {
     CAPTURE(overlap);
+    // Decoder and learner are given one thread each: at the same time the two pools have what one had.
+    const base::ThreadsInScope threads(overlap ? 1 : base::num_threads());
     const auto late = make_training(verifier);
     OneStepLate source(late->trainer.rollouts, kSteps, overlap);
     late->trainer.train(source);

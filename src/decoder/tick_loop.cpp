@@ -1,0 +1,141 @@
+#include "decoder/tick_loop.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/threads.h"
+#include "decoder/stop_strings.h"
+
+namespace qrl::decoder {
+
+TickLoop::TickLoop(const model::ModelConfig& config, const DecoderOptions& options, std::unique_ptr<Backend> backend)
+    : options_(options),
+      backend_(std::move(backend)),
+      scheduler_(options_, pool_, stats_),
+      ticks_{StartedTick(config), StartedTick(config)} {}
+
+RequestId TickLoop::submit(Request request) {
+  scheduler_.submit(next_id_, std::move(request));
+  return next_id_++;
+}
+
+bool TickLoop::tick(const model::Snapshot& snapshot) {
+  if (idle()) return false;
+  try {
+    if (!has_begun_) begin(snapshot);
+    run_tick(snapshot);
+  } catch (...) {
+    scheduler_.abandon();
+    num_under_way_ = 0;
+    has_begun_ = false;
+    throw;
+  }
+  if (idle()) has_begun_ = false;
+  return true;
+}
+
+void TickLoop::begin(const model::Snapshot& snapshot) {
+  version_ = snapshot.version();
+  const std::int64_t scales_version = backend_->kv_scales().version;
+  QRL_INVARIANT(options_.kv_format != quant::KvFormat::fp8_e4m3 || scales_version == version_, "decoder",
+                "fp8 scales calibrated for version " + std::to_string(version_),
+                "version " + std::to_string(scales_version), "calibrate after every publish");
+  pool_ = PagePool(backend_->begin());
+  has_begun_ = true;
+}
+
+void TickLoop::run_tick(const model::Snapshot& snapshot) {
+  // What the caller does between ticks is no tick's time, unless a device computes meanwhile.
+  if (num_under_way_ == 0) {
+    counted_s_ = base::now_s();
+    counted_waited_s_ = backend_->device_stats().waited_s;
+  }
+  if (options_.before_tick) options_.before_tick();
+  const int num_ahead = scheduler_.any_cuts() ? 0 : backend_->num_ticks_ahead();
+  while (num_under_way_ > num_ahead) finish_oldest(snapshot);  // a request with top-k or top-p came
+  if (idle()) return;
+  const std::span<Sequence* const> chosen = scheduler_.choose();
+  if (!chosen.empty()) {
+    start(chosen, snapshot);
+    scheduler_.advance();
+  }
+  if (chosen.empty() || num_under_way_ > num_ahead) finish_oldest(snapshot);
+}
+
+void TickLoop::start(std::span<Sequence* const> chosen, const model::Snapshot& snapshot) {
+  StartedTick& tick = ticks_[static_cast<std::size_t>(num_started_ % 2)];
+  tick.plan.build(chosen, base::num_threads(), snapshot.num_bytes() <= kCachedWeightBytes);
+  tick.samples.resize(tick.plan.sample_rows.size());
+  const std::int64_t num_graphs_before = backend_->device_stats().graph_ticks;
+  backend_->start(tick.plan, tick.samples);
+  tick.num_graphs = backend_->device_stats().graph_ticks - num_graphs_before;
+  ++num_started_;
+  ++num_under_way_;
+}
+
+void TickLoop::finish_oldest(const model::Snapshot& snapshot) {
+  QRL_INVARIANT(num_under_way_ > 0, "scheduler", "a row at least when no tick is under way", "none");
+  const StartedTick& tick = ticks_[static_cast<std::size_t>((num_started_ - num_under_way_) % 2)];
+  backend_->finish();
+  --num_under_way_;
+  QRL_INVARIANT(snapshot.version() == version_, "decoder", "weights of version " + std::to_string(version_),
+                "version " + std::to_string(snapshot.version()), "publish when no request is unfinished");
+  const std::int64_t num_dropped = give_to_sequences(tick);
+  count_tick(tick, num_dropped);
+  scheduler_.retire(finished_);
+}
+
+/// Tokens sampled behind a sequence's end, before that was known, are dropped; how many.
+std::int64_t TickLoop::give_to_sequences(const StartedTick& tick) {
+  std::int64_t num_dropped = 0;
+  finished_.clear();
+  for (std::size_t i = 0; i < tick.samples.size(); ++i) {
+    Sequence& sequence = *tick.plan.sampled_sequences[i];
+    const ops::SampledToken& sampled = tick.samples[i];
+    --sequence.num_in_flight;
+    if (sequence.finished) {
+      ++num_dropped;
+      continue;
+    }
+    types::Completion& completion = sequence.completion;
+    completion.tokens.push_back(sampled.token);
+    completion.sampler_logprobs.push_back(sampled.logprob);
+    completion.versions.push_back(version_);
+    const bool ended = ends(sequence, sampled.token);
+    const std::int32_t max_new_tokens = sequence.group->request.params.max_new_tokens;
+    sequence.finished = ended || completion.tokens.size() == static_cast<std::size_t>(max_new_tokens);
+    completion.stop = ended ? types::StopReason::eos : types::StopReason::length;
+    if (sequence.finished) finished_.push_back(&sequence);
+  }
+  return num_dropped;
+}
+
+bool TickLoop::ends(Sequence& sequence, types::TokenId token) const {
+  const types::SamplingParams& params = sequence.group->request.params;
+  if (std::ranges::find(params.stop_tokens, token) != params.stop_tokens.end()) return true;
+  return !params.stop_strings.empty() &&
+         completes_stop_string(params.stop_strings, options_.bytes_of(token), sequence.text_tail);
+}
+
+/// Time since the last tick was counted is this one's.
+void TickLoop::count_tick(const StartedTick& tick, std::int64_t num_dropped) {
+  const double now_s = base::now_s(), tick_s = now_s - std::exchange(counted_s_, now_s);
+  const double waited_s = backend_->device_stats().waited_s;
+  const double tick_waited_s = waited_s - std::exchange(counted_waited_s_, waited_s);
+  const std::int64_t num_prefill_rows = tick.plan.num_rows() - tick.plan.num_decode_rows;
+  const std::int64_t num_decode_tokens = tick.plan.num_decode_rows - num_dropped;
+  ++stats_.ticks;
+  stats_.prefill_tokens += num_prefill_rows;
+  stats_.decode_tokens += num_decode_tokens;
+  (num_prefill_rows == 0 ? stats_.decode_s : stats_.prefill_s) += tick_s;
+  if (num_prefill_rows > 0) return;
+  stats_.decode_only_tokens += num_decode_tokens;
+  ++stats_.decode_ticks;
+  stats_.decode_graph_ticks += tick.num_graphs;
+  stats_.decode_waited_s += tick_waited_s;
+}
+
+}  // namespace qrl::decoder

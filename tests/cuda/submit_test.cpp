@@ -1,0 +1,78 @@
+// Requests with parameters of their own share the ticks of a GPU's decoder.
+#include <algorithm>
+#include <iterator>
+#include <map>
+
+#include "engine_fixtures.h"
+
+namespace {
+
+using namespace qrl;
+using namespace qrl::cuda::test;
+using decoder::Decoder;
+using decoder::FinishedRequest;
+using decoder::Request;
+using decoder::RequestId;
+
+Request request_of(std::uint64_t prompt_id, int prompt_tokens, types::SamplingParams params) {
+  Request request;
+  request.prompt_id = prompt_id;
+  request.prompt_tokens = random_tokens(prompt_tokens, prompt_id);
+  request.num_samples = 2;
+  request.params = std::move(params);
+  request.key = {7, static_cast<std::uint32_t>(prompt_id)};
+  return request;
+}
+
+/// Of the requests in the order of their submission, `ticks_between` ticks apart.
+std::map<RequestId, std::vector<types::Completion>> complete(const model::Snapshot& snapshot,
+                                                             const std::vector<Request>& requests, int ticks_between) {
+  const model::ModelConfig& config = snapshot.config();
+  DecoderOptions options = options_of(KvFormat::bf16);
+  options.row_only_sums = true;
+  Decoder decoder(config, options, decoder::make_device_backend(config, options, make_engine(config, options)));
+  decoder.load(snapshot);
+  std::vector<FinishedRequest> finished;
+  const auto take = [&] { std::ranges::move(decoder.take_finished(), std::back_inserter(finished)); };
+  for (const Request& request : requests) {
+    decoder.submit(request);
+    for (int tick = 0; tick < ticks_between; ++tick) decoder.tick();
+    take();
+  }
+  while (decoder.tick()) take();
+  take();
+  std::map<RequestId, std::vector<types::Completion>> of_request;
+  for (FinishedRequest& each : finished) of_request[each.id] = std::move(each.completions);
+  REQUIRE(of_request.size() == requests.size());
+  return of_request;
+}
+
+}  // namespace
+
+TEST_CASE("on a GPU a request's bits are its own, whatever is submitted beside it and whenever") {
+  if (!find_device()) return;
+  model::ModelConfig config = decoder::test::tiny_config();
+  config.num_hidden_layers = 1;
+  const auto snapshot = decoder::test::publish(config, decoder::test::tiny_weights(config), Format::int8);
+  const std::vector<Request> requests{
+      request_of(0, 5, {.temperature = 0.8F, .max_new_tokens = 12, .stop_tokens = {3}}),
+      request_of(1, 9, {.temperature = 0, .max_new_tokens = 6}),
+      request_of(2, 2, {.temperature = 1.2F, .top_k = 5, .max_new_tokens = 5}),  // sampled on the CPU
+      request_of(3, 4, {.temperature = 1.5F, .max_new_tokens = 9}),
+  };
+  std::vector<std::vector<types::Completion>> want;
+  for (const Request& request : requests) want.push_back(complete(*snapshot, {request}, 0).at(0));
+  for (const int ticks_between : {0, 2, 5}) {
+    CAPTURE(ticks_between);
+    const auto got = complete(*snapshot, requests, ticks_between);
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      CAPTURE(i);
+      const std::vector<types::Completion>& completions = got.at(static_cast<RequestId>(i));
+      REQUIRE(completions.size() == want[i].size());
+      for (std::size_t s = 0; s < completions.size(); ++s) {
+        CHECK(completions[s].tokens == want[i][s].tokens);
+        CHECK(completions[s].sampler_logprobs == want[i][s].sampler_logprobs);
+      }
+    }
+  }
+}
