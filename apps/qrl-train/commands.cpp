@@ -14,6 +14,8 @@ void add_commands(CLI::App& app, Action& action) {
   add_check(app, action);
   add_judge(app, action);
   add_tokenize(app, action);
+  add_report(app, action);
+  add_watch(app, action);
 }
 
 }  // namespace qrl::app

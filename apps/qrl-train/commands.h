@@ -18,5 +18,7 @@ void add_data(CLI::App& app, Action& action);
 void add_check(CLI::App& app, Action& action);
 void add_judge(CLI::App& app, Action& action);
 void add_tokenize(CLI::App& app, Action& action);
+void add_report(CLI::App& app, Action& action);
+void add_watch(CLI::App& app, Action& action);
 
 }  // namespace qrl::app

@@ -1,4 +1,4 @@
-// Owns the monotonic clock. Nothing that must be reproducible may depend on it.
+// Owns the clocks. Nothing that must be reproducible may depend on them.
 #pragma once
 
 #include <chrono>
@@ -8,6 +8,11 @@ namespace qrl::base {
 /// Seconds of a monotonic clock.
 inline double now_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// Seconds since 1970, UTC.
+inline double unix_s() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
 /// Adds the life of a scope to a total, in seconds.

@@ -18,14 +18,15 @@ namespace fs = std::filesystem;
 
 /// A folder includes itself and the folders of lower layers; folders of one layer never include each other.
 const std::map<std::string, int> kLayers = {
-    {"base", 1},  {"config", 2},  {"types", 2},   {"quant", 3},   {"dist", 3},
-    {"state", 3}, {"ops", 4},     {"reward", 3},  {"tasks", 4},   {"data", 5},
-    {"model", 5}, {"rollout", 6}, {"decoder", 6}, {"learner", 6}, {"train", 7},
+    {"base", 1},    {"config", 2},  {"types", 2},   {"quant", 3},  {"dist", 3}, {"state", 3},
+    {"ops", 4},     {"report", 4},  {"tasks", 4},   {"reward", 3}, {"data", 5}, {"model", 5},
+    {"rollout", 6}, {"decoder", 6}, {"learner", 6}, {"train", 7},
 };
 /// The one folder that may include headers with this prefix.
 const std::map<std::string, std::string> kOwners = {
-    {"torch/", "learner"}, {"ATen/", "learner"}, {"c10/", "learner"}, {"mpi.h", "dist"},   {"yaml-cpp/", "config"},
-    {"xxhash.h", "state"}, {"omp.h", "base"},    {"CLI/", "apps"},    {"pcre2.h", "data"}, {"unicode/", "data"},
+    {"torch/", "learner"},   {"ATen/", "learner"},  {"c10/", "learner"},     {"mpi.h", "dist"},
+    {"yaml-cpp/", "config"}, {"xxhash.h", "state"}, {"omp.h", "base"},       {"CLI/", "apps"},
+    {"pcre2.h", "data"},     {"unicode/", "data"},  {"httplib.h", "report"},
 };
 /// CUDA sees these folders of src, and the list of a block's parameters.
 const std::set<std::string> kSeenByCuda = {"base", "quant"}, kHeadersSeenByCuda = {"model/block.h", "model/config.h"};

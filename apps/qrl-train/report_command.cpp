@@ -1,0 +1,82 @@
+// report: finished or running runs as text, as a page, or as TensorBoard's files.
+#include <cstdio>
+#include <filesystem>
+
+#include "base/error.h"
+#include "commands.h"
+#include "report/page.h"
+#include "report/page_data.h"
+#include "report/text.h"
+#include "state/file.h"
+#include "state/folder.h"
+
+namespace qrl::app {
+
+namespace {
+
+constexpr std::size_t kMaxRuns = 8;
+constexpr std::size_t kMaxPageBytes = 20 << 20;
+
+struct ReportArguments {
+  std::vector<std::string> runs;
+  std::string out, tensorboard, group;
+};
+
+void write_page(const std::vector<report::RunFiles>& runs, const ReportArguments& arguments) {
+  const std::filesystem::path file = state::output_file(arguments.out);
+  report::PageLimits limits;
+  std::string page;
+  do {  // texts cannot be foreseen: fewer files until the page fits
+    page = report::make_page(report::script_json(report::page_json(runs, arguments.group == "seed", limits)), false);
+    limits.max_sample_bytes /= 2;
+  } while (page.size() > kMaxPageBytes && limits.max_sample_bytes > (1 << 16));
+  QRL_REQUIRE(page.size() <= kMaxPageBytes, arguments.out, "a page of at most 20 MB",
+              std::to_string(page.size()) + " bytes", "name fewer runs");
+  state::replace_file(file, page);
+  std::printf("%s: %zu %s, %.1f MB\n", file.c_str(), runs.size(), runs.size() == 1 ? "run" : "runs",
+              static_cast<double>(page.size()) / 1e6);
+}
+
+void write_events(const std::vector<report::RunFiles>& runs, const std::string& out) {
+  for (const report::RunFiles& run : runs) {
+    const std::filesystem::path dir =
+        runs.size() == 1 ? std::filesystem::path(out) : std::filesystem::path(out) / run.name;
+    report::write_tensorboard(run, dir);
+    std::printf("%s: %zu rows\n", dir.c_str(), run.rows.rows.size() + run.sft_rows.rows.size());
+  }
+}
+
+void report_runs(const ReportArguments& arguments, dist::Collectives& world) {
+  require_one_process(world, "qrl-train report");
+  QRL_REQUIRE(arguments.runs.size() <= kMaxRuns, "qrl-train report", "at most " + std::to_string(kMaxRuns) + " runs",
+              std::to_string(arguments.runs.size()));
+  QRL_REQUIRE(arguments.group.empty() || !arguments.out.empty(), "--group", "--out beside it", "none");
+  std::vector<report::RunFiles> runs;
+  for (const std::string& dir : arguments.runs) runs.push_back(report::read_run(dir));
+  if (!arguments.tensorboard.empty()) write_events(runs, arguments.tensorboard);
+  if (!arguments.out.empty()) write_page(runs, arguments);
+  if (arguments.out.empty() && arguments.tensorboard.empty()) std::printf("%s", report::report_text(runs).c_str());
+}
+
+}  // namespace
+
+void add_report(CLI::App& app, Action& action) {
+  auto arguments = std::make_shared<ReportArguments>();
+  CLI::App* command =
+      app.add_subcommand("report", "what runs have learned: verdicts and a table, or with --out a page");
+  command->add_option("RUN", arguments->runs, "run folders, at most 8")->required()->check(not_empty());
+  command->add_option("--out", arguments->out, "write one HTML file with charts and samples, which needs no network")
+      ->check(not_empty())
+      ->type_name("FILE");
+  command->add_option("--tensorboard", arguments->tensorboard, "write TensorBoard's events files there")
+      ->check(not_empty())
+      ->type_name("DIR");
+  command
+      ->add_option("--group", arguments->group,
+                   "seed: runs that differ in the seed alone are one curve, mean and range")
+      ->check(CLI::IsMember({"seed"}));
+  command->callback(
+      [&action, arguments] { action = [arguments](dist::Collectives& world) { report_runs(*arguments, world); }; });
+}
+
+}  // namespace qrl::app

@@ -1,0 +1,193 @@
+#include "report/live_runs.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "report/page_data.h"
+#include "report/recipe_lines.h"
+#include "report/samples.h"
+#include "state/file.h"
+
+namespace qrl::report {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMaxPrompts = 8;
+
+bool is_run(const fs::path& dir) {
+  std::error_code none;
+  return fs::exists(dir / "metrics.jsonl", none) || fs::exists(dir / "sft_metrics.jsonl", none);
+}
+
+Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); }
+
+/// The first held-out score.
+double held_out_score(const Metrics& metrics) {
+  for (const auto& [name, value] : metrics) {
+    if (name.starts_with("val/") && name.find("/mean@") != std::string::npos) return value;
+  }
+  return std::numeric_limits<double>::quiet_NaN();
+}
+
+/// Steps of the sample files of a run, without their samples.
+Json sample_steps(const fs::path& dir) {
+  Json steps = Json::array();
+  for (const SampleFile& file : sample_files(dir / "rollouts")) steps.push_back({{"step", file.step}});
+  return steps;
+}
+
+Json held_out_files(const fs::path& dir) {
+  Json list = Json::array();
+  for (const SampleFile& file : spread(sample_files(dir / "validation"), PageLimits{}.max_sample_files))
+    list.push_back({{"step", file.step}, {"groups", read_groups(file.path, kMaxPrompts)}});
+  return list;
+}
+
+/// What `ask` gives; nothing when the folder was deleted meanwhile.
+template <class Ask>
+std::optional<Json> unless_gone(const fs::path& dir, const Ask& ask) try {
+  return ask();
+} catch (const std::exception&) {
+  if (is_run(dir)) throw;
+  return std::nullopt;
+}
+
+}  // namespace
+
+LiveRuns::LiveRuns(std::vector<fs::path> roots) : roots_(std::move(roots)) {
+  for (const fs::path& root : roots_) {
+    std::error_code none;
+    QRL_REQUIRE(fs::is_directory(root, none), state::shown(root), "a folder of runs, or a run folder",
+                "no folder of that name");
+  }
+}
+
+std::map<std::string, fs::path> LiveRuns::find() const {
+  std::map<std::string, fs::path> runs;
+  const auto add = [&](const fs::path& dir, const fs::path& above) {
+    const std::string name = valid_utf8(dir.filename().string());
+    runs.try_emplace(runs.count(name) == 0 ? name : valid_utf8(above.string()) + "/" + name, dir);
+  };
+  for (const fs::path& root : roots_) {
+    std::error_code none;
+    const fs::path whole = fs::weakly_canonical(root, none);
+    if (is_run(whole)) {
+      add(whole, whole.parent_path());
+      continue;
+    }
+    for (const auto& entry : fs::directory_iterator(whole, none)) {
+      if (entry.is_directory(none) && is_run(entry.path())) add(entry.path(), whole);
+    }
+  }
+  return runs;
+}
+
+const LiveRuns::Followed& LiveRuns::follow(const fs::path& dir) {
+  Followed& run = followed_[dir];
+  const fs::path file = dir / "metrics.jsonl";
+  std::error_code none;
+  const std::uintmax_t size = fs::file_size(file, none);
+  const std::size_t num_starts = read_sessions(dir / "sessions.jsonl").size();
+  if (none || size < run.num_bytes || num_starts != run.num_starts) run = {};  // a resume may have cut the file
+  run.num_starts = num_starts;
+  const Rows rows = read_rows(file, run.num_bytes);
+  run.num_bytes += rows.num_bytes;
+  for (const Row& row : rows.rows) {
+    run.course.add(row);
+    run.step = row.step;
+    for (const auto& [name, value] : row.metrics) {
+      if (std::isfinite(value)) run.last[name] = value;
+    }
+    const double step_s = value_of(row.metrics, "timing_s/step");
+    if (std::isfinite(step_s)) run.step_s.push_back(step_s);
+  }
+  return run;
+}
+
+Json LiveRuns::list() {
+  const std::lock_guard lock(mutex_);
+  Json list = Json::array();
+  for (const auto& [name, dir] : find()) {
+    const Followed& run = follow(dir);
+    std::error_code none;
+    std::string yaml;
+    if (fs::is_regular_file(dir / "config.yaml", none)) yaml = state::read_text(dir / "config.yaml", 4 << 20);
+    const std::string total = recipe_value(read_recipe_lines(yaml), "trainer.total_training_steps");
+    const std::int64_t total_steps = std::strtoll(total.c_str(), nullptr, 10);
+    const std::size_t count = std::min<std::size_t>(run.step_s.size(), 10);
+    double sum_s = 0;
+    for (std::size_t i = run.step_s.size() - count; i < run.step_s.size(); ++i) sum_s += run.step_s[i];
+    Json bad = Json::array();
+    for (const Verdict& verdict : judge(run.course)) {
+      if (verdict.bad) bad.push_back(verdict.rule->name);
+    }
+    list.push_back(
+        {{"name", name},
+         {"running", is_running(dir)},
+         {"step", run.step},
+         {"total_steps", total_steps},
+         {"reward", number(value_of(run.last, "critic/rewards/mean"))},
+         {"held_out", number(held_out_score(run.last))},
+         {"tokens_per_s", number(value_of(run.last, "perf/tokens_per_s"))},
+         {"left_s",
+          count == 0 ? Json() : Json(sum_s / static_cast<double>(count) * static_cast<double>(total_steps - run.step))},
+         {"bad", std::move(bad)},
+         {"bytes", run.num_bytes},
+         {"starts", run.num_starts}});
+  }
+  return list;
+}
+
+std::optional<Json> LiveRuns::run(const std::string& name) {
+  const auto runs = find();
+  const auto found = runs.find(name);
+  if (found == runs.end()) return std::nullopt;
+  return unless_gone(found->second, [&] {
+    const RunFiles files = read_run(found->second);
+    Json json = run_json(files, name, std::numeric_limits<std::size_t>::max());
+    json["name"] = name;
+    json["bytes"] = files.rows.num_bytes;
+    json["samples"] = sample_steps(files.dir);
+    json["validation"] = held_out_files(files.dir);
+    return json;
+  });
+}
+
+std::optional<Json> LiveRuns::rows(const std::string& name, std::uint64_t since) {
+  const auto runs = find();
+  const auto found = runs.find(name);
+  if (found == runs.end()) return std::nullopt;
+  const fs::path& dir = found->second;
+  return unless_gone(dir, [&] {
+    const Rows rows = read_rows(dir / "metrics.jsonl", since);
+    Json list = Json::array();
+    for (const Row& row : rows.rows) {
+      Json one = {{"step", row.step}};
+      for (const auto& [metric, value] : row.metrics) one[metric] = number(value);
+      list.push_back(std::move(one));
+    }
+    const std::lock_guard lock(mutex_);
+    return Json{{"rows", std::move(list)},
+                {"bytes", since + rows.num_bytes},
+                {"verdicts", verdicts_json(judge(follow(dir).course))},
+                {"sessions", sessions_json(read_sessions(dir / "sessions.jsonl"))},
+                {"samples", sample_steps(dir)}};
+  });
+}
+
+std::optional<Json> LiveRuns::samples(const std::string& name, std::int64_t step) {
+  const auto runs = find();
+  const auto found = runs.find(name);
+  if (found == runs.end()) return std::nullopt;
+  const auto files = sample_files(found->second / "rollouts");
+  const auto file = std::find_if(files.begin(), files.end(), [&](const SampleFile& one) { return one.step == step; });
+  if (file == files.end()) return std::nullopt;
+  return Json{{"groups", read_groups(file->path, kMaxPrompts)}};
+}
+
+}  // namespace qrl::report

@@ -1,0 +1,197 @@
+// The panels: a chart each, with one cursor for all. Charts are uPlot's.
+
+const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3], [5, 5], [1, 4], [12, 6], [3, 1]];
+const FADES = ["ff", "99", "66", "44"];  // in place of dashes, which take seconds for long curves
+const MOST_POINTS = 20000;  // of a chart; of more, extremes of neighbors are drawn
+const BUCKETS = 400;  // about a chart's pixels
+const MOST_COLORS = 8;
+const HEIGHT = 220;
+
+/** One curve: its name, points, and with several seeds its lowest and highest. */
+function curvesOf(panel, runs, factor) {
+  const curves = [];
+  const groups = grouped(runs);
+  groups.forEach((members, group) => {
+    const tables = members.map((run) => panel.source === "sft" ? run.sft : run.table);
+    const names = new Set(panel.metrics.flatMap((pattern) => tables.flatMap((table) => matching(table, pattern))));
+    [...names].forEach((name, place) => {
+      const sets = tables.filter((table) => name in table.columns).map((table) => points(table, name));
+      if (sets.every(([steps]) => steps.length === 0)) return;
+      const label = groups.length > 1 ? members[0].letter + " " + name : name;
+      const look = groups.length > 1 ? {color: group, dash: place} : {color: place, dash: 0};
+      curves.push({label, ...look, ...joined(sets, factor)});
+    });
+  });
+  return curves;
+}
+
+/** Several runs' points as one curve: mean, lowest and highest of the steps that all of them have. */
+function joined(sets, factor) {
+  if (sets.length === 1) return {steps: sets[0][0], values: smoothed(sets[0][1], factor)};
+  const bySteps = new Map();
+  for (const [steps, values] of sets) {
+    const fine = smoothed(values, factor);
+    steps.forEach((step, i) => bySteps.set(step, [...(bySteps.get(step) || []), fine[i]]));
+  }
+  const steps = [...bySteps.keys()].filter((step) => bySteps.get(step).length === sets.length).sort((a, b) => a - b);
+  const of = (reduce) => steps.map((step) => reduce(bySteps.get(step)));
+  return {steps, values: of((all) => all.reduce((a, b) => a + b) / all.length), low: of((all) => Math.min(...all)),
+    high: of((all) => Math.max(...all)), count: sets.length};
+}
+
+function tick(value) {
+  if (value === null) return "";
+  const size = Math.abs(value);
+  if (size !== 0 && (size < 1e-3 || size >= 1e6)) return value.toExponential(0);
+  return String(Number(value.toPrecision(4)));
+}
+
+/** uPlot's options for the curves of a panel, `width` pixels wide. */
+function chartOptions(panel, curves, width, isLog) {
+  const axis = {stroke: () => color("ink"), grid: {stroke: () => color("grid"), width: 1}, ticks: {stroke: () => color("grid"), width: 1},
+    font: "12px system-ui, sans-serif", labelFont: "12px system-ui, sans-serif"};
+  const series = [{label: "step", value: (u, value) => value === null ? "–" : String(value)}];
+  const bands = [];
+  const isDashed = numPoints(curves) <= MOST_POINTS;
+  for (const curve of curves) {
+    const stroke = () => color("curve-" + curve.color % MOST_COLORS) + (isDashed ? "" : FADES[Math.min(curve.dash, FADES.length - 1)]);
+    series.push({label: curve.label + (curve.count ? " (mean of " + curve.count + ")" : ""), stroke, width: 1.6, dash: isDashed ? DASHES[curve.dash % DASHES.length] : [],
+      spanGaps: true, points: {show: curve.steps.length < 24, size: 5}, value: (u, value) => number(value)});
+    if (!curve.low) continue;
+    const edge = {stroke, width: 0, spanGaps: true, points: {show: false}, value: (u, value) => number(value)};
+    series.push({...edge, label: "highest"}, {...edge, label: "lowest"});
+    bands.push({series: [series.length - 2, series.length - 1], fill: color("curve-" + curve.color % MOST_COLORS) + "33"});
+  }
+  return {width, height: HEIGHT, series, bands, cursor: {sync: {key: panel.source === "sft" ? "update" : "step", setSeries: false, scales: ["x", null]}, y: false, drag: {x: true, y: false}},
+    scales: {x: {time: false}, y: {distr: isLog ? 3 : 1, range: isLog ? undefined : evenRange}},
+    axes: [{...axis, label: panel.source === "sft" ? "update of the cold start" : "step", labelSize: 20, size: 36,
+      values: (u, ticks) => ticks.map((value) => Number.isInteger(value) ? tick(value) : "")},
+    {...axis, label: panel.unit, labelSize: 20, size: 58, values: (u, ticks) => ticks.map(tick)}]};
+}
+
+/** A range of the y axis with room above and below, also for a constant. */
+function evenRange(u, low, high) {
+  if (low === null || high === null) return [0, 1];
+  const room = high > low ? (high - low) * 0.06 : Math.abs(high) * 0.1 || 1;
+  return [low >= 0 && low - room < 0 ? 0 : low - room, high + room];
+}
+
+function sameSteps(a, b) {
+  return a === b || (a.length === b.length && a.every((step, i) => step === b[i]));
+}
+
+function numPoints(curves) {
+  return curves.reduce((sum, curve) => sum + curve.steps.length, 0);
+}
+
+/** Columns [steps, values, …] with the lowest and highest values of neighbors, in the order in which they come. */
+function thinned(columns) {
+  const [steps, ...rest] = columns, count = steps.length;
+  if (count <= 2 * BUCKETS) return columns;
+  const thin = columns.map(() => []);
+  for (let k = 0; k < BUCKETS; ++k) {
+    const first = Math.floor(k * count / BUCKETS), last = Math.floor((k + 1) * count / BUCKETS) - 1;
+    thin[0].push(steps[first], steps[last]);
+    rest.forEach((values, i) => {
+      let low = first, high = first;
+      for (let j = first; j <= last; ++j) {
+        if (values[j] < values[low]) low = j;
+        if (values[j] > values[high]) high = j;
+      }
+      thin[i + 1].push(values[Math.min(low, high)], values[Math.max(low, high)]);
+    });
+  }
+  return thin;
+}
+
+function chartData(curves, isLog) {
+  const positive = (values) => isLog ? values.map((value) => value > 0 ? value : null) : values;
+  const fit = numPoints(curves) > MOST_POINTS ? thinned : (columns) => columns;
+  const tables = curves.map((curve) => fit([curve.steps, positive(curve.values), ...(curve.low ? [positive(curve.high), positive(curve.low)] : [])]));
+  return tables.every(([steps]) => sameSteps(steps, tables[0][0])) ? [tables[0][0], ...tables.flatMap((table) => table.slice(1))] : uPlot.join(tables);
+}
+
+/** The panels of the page. `page` has runs, panels, smoothing and the step under the cursor. */
+class Charts {
+  constructor(container, page) {
+    this.container = container;
+    this.page = page;
+    this.drawn = [];  // {panel, chart, box, isLog}
+    this.resizing = new ResizeObserver((entries) => {
+      for (const {target} of entries) {
+        const one = this.drawn.find((each) => each.box === target);
+        if (one && one.chart && target.clientWidth > 0 && target.clientWidth !== one.chart.width) one.chart.setSize({width: target.clientWidth, height: HEIGHT});
+      }
+    });
+  }
+
+  /** Draws every panel that has a curve; returns how many. */
+  draw() {
+    for (const {chart} of this.drawn) chart.destroy();
+    this.resizing.disconnect();
+    this.container.replaceChildren();
+    const before = this.drawn;
+    this.drawn = [];
+    let grid = null, question = null;
+    for (const panel of this.page.panels) {
+      const curves = curvesOf(panel, this.page.runs, this.page.smoothing);
+      if (curves.length === 0) continue;
+      if (panel.question !== question) {
+        question = panel.question;
+        grid = element("div", {class: "grid"});
+        this.container.append(element("h2", {}, question), grid);
+      }
+      const box = element("div", {class: "chart"});
+      const known = before.find((each) => each.panel.title === panel.title);
+      const one = {panel, box, isLog: known ? known.isLog : panel.log};
+      const button = element("button", {type: "button", class: "log", "aria-pressed": String(one.isLog), onclick: () => this.setLog(one, !one.isLog)}, "log");
+      one.button = button;
+      grid.append(element("article", {}, element("h3", {}, panel.title, " ", element("small", {}, "[" + panel.unit + "]"), button), box));
+      this.drawn.push(one);
+      this.drawOne(one, curves);
+      this.resizing.observe(box);
+    }
+    setTimeout(() => this.showCursor(), 0);  // uPlot draws in a microtask
+    return this.drawn.length;
+  }
+
+  drawOne(one, curves) {
+    if (one.chart) one.chart.destroy();
+    const width = Math.max(one.box.clientWidth, 200);
+    one.chart = new uPlot(chartOptions(one.panel, curves, width, one.isLog), chartData(curves, one.isLog), one.box);
+    if (one.panel.source === "sft") return;
+    const chart = one.chart;
+    chart.over.addEventListener("mousemove", (event) => this.page.setStep(chart.data[0][chart.posToIdx(event.offsetX)], false));
+    chart.over.addEventListener("click", () => this.page.showSamples());
+  }
+
+  setLog(one, isLog) {
+    one.isLog = isLog;
+    one.button.setAttribute("aria-pressed", String(isLog));
+    this.drawOne(one, curvesOf(one.panel, this.page.runs, this.page.smoothing));
+  }
+
+  setAllLog() {
+    const isLog = this.drawn.some((one) => !one.isLog);
+    for (const one of this.drawn) this.setLog(one, isLog);
+  }
+
+  /** New data in the charts there are; false when a panel has other curves than before. */
+  update() {
+    return this.drawn.every((one) => {
+      const curves = curvesOf(one.panel, this.page.runs, this.page.smoothing);
+      const data = chartData(curves, one.isLog);
+      if (data.length !== one.chart.data.length) return false;
+      one.chart.setData(data);
+      return true;
+    });
+  }
+
+  /** Puts the cursor of every chart at the page's step. */
+  showCursor() {
+    if (this.page.step === null) return;
+    for (const {chart, panel} of this.drawn) {
+      if (panel.source !== "sft") chart.setCursor({left: chart.valToPos(this.page.step, "x"), top: 1}, false);
+    }
+  }
+}

@@ -1,0 +1,61 @@
+// What stands above the charts: verdicts, the recipe with origins, machines, starts and resume points.
+
+function verdictLine(verdict) {
+  const sign = verdict.above ? " > " : " < ";
+  return element("li", {class: "bad"}, element("strong", {}, verdict.name), ": ", number(verdict.number) + sign + number(verdict.bound),
+    " (" + verdict.metric + ", " + verdict.how + "). ", element("span", {}, "Try: " + verdict.advice + "."));
+}
+
+function drawVerdicts(runs) {
+  const box = byId("verdicts").lastElementChild;
+  box.replaceChildren(...runs.map((run) => {
+    const bad = run.verdicts.filter((verdict) => verdict.bad), good = run.verdicts.filter((verdict) => !verdict.bad && verdict.number !== null);
+    const fine = element("details", {}, element("summary", {}, good.length + " of " + run.verdicts.length + " rules hold" +
+      (good.length + bad.length < run.verdicts.length ? ", " + (run.verdicts.length - good.length - bad.length) + " have too few figures" : "")),
+    element("ul", {}, ...good.map((verdict) => element("li", {}, "not “" + verdict.name + "”: " + number(verdict.number) + (verdict.above ? " ≤ " : " ≥ ") +
+      number(verdict.bound) + " (" + verdict.metric + ", " + verdict.how + ")"))));
+    return element("div", {class: "verdict"}, runs.length > 1 ? element("h3", {}, shown(named(run, runs))) : null,
+      bad.length > 0 ? element("ul", {}, ...bad.map(verdictLine)) : element("p", {class: "good"}, run.verdicts.some((v) => v.number !== null) ? "No rule is broken." : "Too few steps for a verdict."),
+      fine);
+  }));
+}
+
+function table(head, rows) {
+  return element("div", {class: "wide"}, element("table", {}, element("thead", {}, element("tr", {}, ...head.map((name) => element("th", {}, name)))),
+    element("tbody", {}, ...rows.map((row) => element("tr", {}, ...row.map((cell) => element("td", {}, shown(cell))))))));
+}
+
+function sessionRows(run) {
+  return run.sessions.map((session) => [time(session.unix), session.host, session.processor + " (" + session.isa + ")", session.program,
+    session.ranks + " × " + session.threads, String(session.first_step), session.ended ? String(session.last_step) : "–",
+    session.ended ? duration(session.ended_unix - session.unix) : "–", session.ended || (run.running ? "at work" : "killed, or cut off")]);
+}
+
+function drawAbout(runs) {
+  const box = byId("about").lastElementChild;
+  box.replaceChildren(...runs.map((run) => {
+    const set = run.recipe.filter((line) => line[2] !== "default");
+    return element("div", {class: "run"}, element("h3", {}, element("span", {class: "swatch", style: "background:var(--curve-" + (run.letter.charCodeAt(0) - 65) % MOST_COLORS + ")"}), shown(named(run, runs))),
+      element("p", {}, run.num_rows + (run.num_rows === 1 ? " row, " : " rows, ") + duration(run.seconds) + (run.unreadable > 0 ? "; " + run.unreadable + " lines were no metric row" : "") + (run.running ? "; at work now" : "")),
+      run.sessions.length > 0 ? table(["started", "host", "processor", "program", "ranks × threads", "first step", "last step", "took", "ended"], sessionRows(run)) : null,
+      run.changes.length > 0 ? element("ul", {}, ...run.changes.map((change) => element("li", {}, "changed on resume, " + shown(change)))) : null,
+      element("details", {}, element("summary", {}, "recipe: " + set.length + " keys set, " + (run.recipe.length - set.length) + " by default"),
+        table(["key", "value", "origin"], [...set, ...run.recipe.filter((line) => line[2] === "default")])));
+  }));
+}
+
+/** The values of every curve's metric at the page's step: a line a run and metric. */
+function drawValues(page) {
+  byId("step").value = page.step === null ? "" : page.step;
+  const rows = [];
+  for (const panel of page.panels) {
+    if (panel.source === "sft") continue;
+    for (const run of page.runs) {
+      for (const name of panel.metrics.flatMap((pattern) => matching(run.table, pattern))) {
+        const value = page.step === null ? NaN : valueAt(run.table, name, page.step);
+        if (Number.isFinite(value)) rows.push(element("tr", {}, element("td", {}, shown(named(run, page.runs))), element("td", {}, name), element("td", {class: "number"}, number(value)), element("td", {}, panel.unit)));
+      }
+    }
+  }
+  byId("values").tBodies[0].replaceChildren(...rows);
+}

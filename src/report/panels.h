@@ -1,0 +1,23 @@
+// Owns the choice of charts: which metrics stand in one panel, under which question, with which unit. Knows nothing of
+// how they are drawn.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace qrl::report {
+
+struct Panel {
+  std::string_view question, title, unit;
+  std::vector<std::string_view> metrics;  ///< "*" stands for a part of a name
+  bool log = false;
+  bool of_cold_start = false;  ///< metrics of sft_metrics.jsonl
+};
+
+std::span<const Panel> panels();
+
+/// Whether a panel shows the metric.
+bool is_shown(std::string_view metric, bool of_cold_start);
+
+}  // namespace qrl::report

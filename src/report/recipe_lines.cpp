@@ -1,0 +1,70 @@
+#include "report/recipe_lines.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace qrl::report {
+
+namespace {
+
+std::string_view trimmed(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(' ');
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(" \r") - first + 1);
+}
+
+/// Where the comment of a line begins: "  # " outside of double quotes.
+std::size_t comment_at(std::string_view line) {
+  bool quoted = false;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    if (line[i] == '\\' && quoted) ++i;
+    else if (line[i] == '"') quoted = !quoted;
+    else if (line[i] == '#' && !quoted && i > 0 && line[i - 1] == ' ') return i;
+  }
+  return std::string_view::npos;
+}
+
+}  // namespace
+
+std::vector<RecipeLine> read_recipe_lines(std::string_view yaml) {
+  std::vector<RecipeLine> lines;
+  std::vector<std::pair<std::size_t, std::string>> sections;  // indentation and name of the open ones
+  while (!yaml.empty()) {
+    const std::size_t end = std::min(yaml.find('\n'), yaml.size());
+    const std::string_view line = yaml.substr(0, end);
+    yaml.remove_prefix(std::min(end + 1, yaml.size()));
+    const std::size_t indent = line.find_first_not_of(' '), colon = line.find(':');
+    if (indent == std::string_view::npos || line[indent] == '#' || colon == std::string_view::npos) continue;
+    const std::size_t comment = comment_at(line);
+    if (comment < colon) continue;
+    while (!sections.empty() && sections.back().first >= indent) sections.pop_back();
+    std::string key;
+    for (const auto& [depth, name] : sections) key += name + ".";
+    const std::string name(line.substr(indent, colon - indent));
+    const std::string_view value = trimmed(line.substr(colon + 1, std::min(comment, line.size()) - colon - 1));
+    if (value.empty()) {
+      sections.emplace_back(indent, name);
+    } else {
+      const std::string_view origin = comment == std::string_view::npos ? "" : trimmed(line.substr(comment + 1));
+      lines.push_back({key + name, std::string(value), std::string(origin)});
+    }
+  }
+  return lines;
+}
+
+std::string recipe_value(const std::vector<RecipeLine>& lines, std::string_view key) {
+  const auto found = std::find_if(lines.begin(), lines.end(), [&](const RecipeLine& line) { return line.key == key; });
+  return found == lines.end() ? std::string() : found->value;
+}
+
+std::string without_seed(const std::vector<RecipeLine>& lines) {
+  std::string text;
+  for (const RecipeLine& line : lines) {
+    const bool own = line.key == "seed" || line.key.ends_with(".seed") || line.key == "trainer.default_local_dir" ||
+                     line.key == "trainer.threads" || line.key == "trainer.resume_mode";
+    if (!own) text += line.key + "=" + line.value + "\n";
+  }
+  return text;
+}
+
+}  // namespace qrl::report

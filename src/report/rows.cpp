@@ -1,0 +1,90 @@
+#include "report/rows.h"
+
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+
+namespace qrl::report {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+void add_changes(const Json& changes, std::int64_t step, std::vector<std::string>& lines) {
+  if (!changes.is_object()) return;
+  for (const auto& [key, pair] : changes.items()) {
+    if (!pair.is_array() || pair.size() != 2) continue;
+    const auto shown = [](const Json& value) {
+      return value.is_string() ? value.get<std::string>()
+                               : value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    };
+    lines.push_back("step " + std::to_string(step) + ": " + key + " " + shown(pair[0]) + " -> " + shown(pair[1]));
+  }
+}
+
+void add_row(std::string_view line, Rows& rows) {
+  if (line.find_first_not_of(" \t\r") == std::string_view::npos) return;
+  const Json json = Json::parse(line, nullptr, false);
+  if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) {
+    ++rows.num_unreadable;
+    return;
+  }
+  Row row{json["step"].get<std::int64_t>(), {}};
+  for (const auto& [name, value] : json.items()) {
+    if (name == "step") continue;
+    if (name == "changed_on_resume") add_changes(value, row.step, rows.changes);
+    else if (value.is_number()) row.metrics[name] = value.get<double>();
+    else if (value.is_null()) row.metrics[name] = std::numeric_limits<double>::quiet_NaN();
+  }
+  if (!row.metrics.empty()) rows.rows.push_back(std::move(row));
+}
+
+/// Length of the UTF-8 character that `text` begins with, 0 where it begins with none.
+std::size_t character_length(std::string_view text) {
+  const auto lead = static_cast<unsigned char>(text.front());
+  const std::size_t length = lead < 0x80 ? 1 : lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+  return length <= text.size() && base::is_utf8(text.substr(0, length)) ? length : 0;
+}
+
+}  // namespace
+
+Rows parse_rows(std::string_view text) {
+  Rows rows;
+  rows.num_bytes = text.size();
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    add_row(text.substr(at, end - at), rows);
+    at = end + 1;
+  }
+  return rows;
+}
+
+Rows read_rows(const std::filesystem::path& file, std::uint64_t from) {
+  std::ifstream in(file, std::ios::binary);
+  in.seekg(static_cast<std::streamoff>(from));
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  const std::size_t end = text.rfind('\n');
+  return end == std::string::npos ? Rows{} : parse_rows(std::string_view(text).substr(0, end + 1));
+}
+
+double value_of(const Metrics& metrics, const std::string& name) {
+  const auto found = metrics.find(name);
+  return found == metrics.end() ? std::numeric_limits<double>::quiet_NaN() : found->second;
+}
+
+std::string valid_utf8(std::string_view text) {
+  if (base::is_utf8(text)) return std::string(text);
+  std::string valid;
+  while (!text.empty()) {
+    const std::size_t length = character_length(text);
+    if (length == 0) valid += "\xEF\xBF\xBD";
+    else valid += text.substr(0, length);
+    text.remove_prefix(std::max<std::size_t>(length, 1));
+  }
+  return valid;
+}
+
+}  // namespace qrl::report

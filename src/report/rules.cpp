@@ -1,0 +1,214 @@
+#include "report/rules.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+
+#include "base/error.h"
+
+namespace qrl::report {
+
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr const char* kReward = "critic/rewards/mean";
+
+using Values = std::vector<double>;
+
+/// Those that are finite, in order.
+Values finite(std::span<const double> values) {
+  Values kept;
+  std::copy_if(values.begin(), values.end(), std::back_inserter(kept), [](double x) { return std::isfinite(x); });
+  return kept;
+}
+
+double mean(std::span<const double> values) {
+  double sum = 0;
+  for (const double value : values) sum += value;
+  return values.empty() ? kNan : sum / static_cast<double>(values.size());
+}
+
+double median(Values values) {
+  if (values.empty()) return kNan;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+/// The recent steps of a run: the last quarter, ten at least.
+std::span<const double> recent(std::span<const double> values) {
+  const std::size_t count = std::min(values.size(), std::max<std::size_t>(10, values.size() / 4));
+  return values.last(count);
+}
+
+/// The start of a run: the first tenth, five steps at least.
+std::span<const double> start(std::span<const double> values) {
+  return values.first(std::min(values.size(), std::max<std::size_t>(5, values.size() / 10)));
+}
+
+double recent_mean(const Course& course, std::string_view metric) {
+  return mean(finite(recent(course.column(metric))));
+}
+
+/// The highest mean of five steps in a row.
+double best_mean(std::span<const double> values) {
+  constexpr std::size_t kSteps = 5;
+  double best = kNan;
+  for (std::size_t end = kSteps; end <= values.size(); ++end)
+    best = std::fmax(best, mean(values.subspan(end - kSteps, kSteps)));
+  return best;
+}
+
+double gap_growth(const Course& course) {
+  constexpr double kNoGap = 0.01;  // below it growth does not matter
+  const auto gap = course.column("mismatch/k3_kl");
+  const double now = median(finite(recent(gap)));
+  return now > kNoGap ? now / median(finite(start(gap))) : std::isfinite(now) ? 0 : kNan;
+}
+
+double entropy_left(const Course& course) {
+  const auto entropy = course.column("actor/entropy");
+  return mean(finite(recent(entropy))) / mean(finite(start(entropy)));
+}
+
+double highest_gradient(const Course& course) {
+  const Values norms = finite(course.column("actor/grad_norm"));
+  Values taught;  // a step without anything to learn has gradient 0
+  std::copy_if(norms.begin(), norms.end(), std::back_inserter(taught), [](double norm) { return norm > 0; });
+  return taught.empty() ? kNan : *std::max_element(taught.begin(), taught.end()) / median(taught);
+}
+
+double reward_left(const Course& course) {
+  constexpr double kAnyReward = 0.05;  // below it there is nothing to lose
+  const Values rewards = finite(course.column(kReward));
+  const double best = best_mean(rewards);
+  return best > kAnyReward ? mean(recent(rewards)) / best : kNan;
+}
+
+/// The part of the training reward's rise that the held-out score of a set rises by, at most.
+double held_out_share(const Course& course) {
+  constexpr double kRise = 0.15;
+  const Values rewards = finite(course.column(kReward));
+  const double rise = mean(recent(rewards)) - mean(start(rewards));
+  if (!(rise > kRise)) return kNan;
+  double most = kNan;
+  for (const auto& [name, scores] : course.held_out()) {
+    if (scores.size() < 2) continue;
+    most = std::fmax(most, (*std::max_element(scores.begin() + 1, scores.end()) - scores.front()) / rise);
+  }
+  return most;
+}
+
+double skipped_steps(const Course& course) {
+  const auto norms = course.column("actor/grad_norm"), flat = course.column("data/flat_group_fraction");
+  if (finite(norms).empty()) return kNan;
+  double skipped = 0;
+  for (std::size_t i = 0; i < norms.size(); ++i) skipped += !std::isfinite(norms[i]) && flat[i] != 1 ? 1 : 0;
+  return skipped;
+}
+
+// Our choice. Of the 202 runs of docs/science, 14 pass the bound of "sampler and learner are far apart", all with W4A8
+// samplers; four have a step beyond 0.1, three of them with a naive correction. A run that learns has 1e-6 to 3e-2.
+constexpr std::array<Rule, 12> kRules = {{
+    {"most groups are flat", "data/flat_group_fraction", "mean of the recent steps", true, 0.7, 5,
+     [](const Course& course) { return recent_mean(course, "data/flat_group_fraction"); },
+     "take prompts that are neither always nor never solved, raise rollout.n, or set algorithm.filter_groups", 1},
+    {"most responses have no answer", "reward/no_answer_fraction", "mean of the recent steps", true, 0.7, 5,
+     [](const Course& course) { return recent_mean(course, "reward/no_answer_fraction"); },
+     "look at the samples, then at data.prompt_template, reward.profile and data.max_response_length"},
+    {"many responses are cut", "response_length/clip_ratio", "mean of the recent steps", true, 0.4, 5,
+     [](const Course& course) { return recent_mean(course, "response_length/clip_ratio"); },
+     "raise data.max_response_length"},
+    {"the reward has fallen", kReward, "recent mean as a part of the best five steps in a row", false, 0.5, 10,
+     reward_left, "lower optim.lr and go on from a checkpoint before"},
+    {"training rises, held-out does not", "val/*/mean@N", "its rise as a part of the training reward's", false, 0.2, 10,
+     held_out_share, "take more prompts: these are learnt by heart"},
+    {"entropy has collapsed", "actor/entropy", "recent mean as a part of the start's", false, 1.0 / 3, 10, entropy_left,
+     "raise algorithm.clip_ratio_high or algorithm.entropy_coef, lower optim.lr"},
+    {"the gradient has spikes", "actor/grad_norm", "highest as a multiple of the median", true, 10, 10,
+     highest_gradient, "set optim.grad_clip, or lower optim.lr"},
+    {"updates were skipped", "actor/grad_norm", "steps without a finite value", true, 0, 1, skipped_steps,
+     "lower optim.lr, set optim.grad_clip, and go on from a checkpoint before"},
+    {"the verifier makes errors", "reward/verifier_error_fraction", "mean of all steps", true, 0.01, 5,
+     [](const Course& course) { return mean(finite(course.column("reward/verifier_error_fraction"))); },
+     "look at the reasons in rollouts/step_N.jsonl"},
+    {"sampler and learner are far apart", "mismatch/k3_kl", "median of the recent steps", true, 0.03, 5,
+     [](const Course& course) { return median(finite(recent(course.column("mismatch/k3_kl")))); },
+     "take a quant.rollout.weights of more bits, quant.learner.forward low_bit, or a rollout_correction", 0.1},
+    {"the gap grows", "mismatch/k3_kl", "recent median as a multiple of the start's", true, 3, 10, gap_growth,
+     "lower optim.lr, or publish more often: fewer updates a step"},
+    {"the correction drops most tokens", "mismatch/dropped_fraction", "mean of the recent steps", true, 0.5, 5,
+     [](const Course& course) { return recent_mean(course, "mismatch/dropped_fraction"); },
+     "widen rollout_correction.threshold, or take a method that caps weights", 0.5},
+}};
+
+}  // namespace
+
+void Course::add(const Row& row) {
+  for (const auto& [name, value] : row.metrics) {
+    if (name.starts_with("val/") && name.find("/mean@") != std::string::npos && std::isfinite(value))
+      held_out_[name].push_back(value);
+  }
+  if (row.metrics.count(kReward) == 0) return;
+  const auto before = static_cast<std::size_t>(num_steps());
+  steps_.push_back(row.step);
+  for (const Rule& one : rules()) {
+    auto& column = columns_.try_emplace(std::string(one.metric), before, kNan).first->second;
+    if (column.size() == before) column.push_back(value_of(row.metrics, std::string(one.metric)));
+  }
+}
+
+std::span<const double> Course::column(std::string_view metric) const {
+  const auto found = columns_.find(metric);
+  return found == columns_.end() ? std::span<const double>() : std::span<const double>(found->second);
+}
+
+std::span<const Rule> rules() { return kRules; }
+
+const Rule& rule(std::string_view name) {
+  const auto all = rules();
+  const auto found = std::find_if(all.begin(), all.end(), [&](const Rule& one) { return one.name == name; });
+  QRL_INVARIANT(found != all.end(), "report", "a rule of that name", std::string(name));
+  return *found;
+}
+
+std::vector<Verdict> judge(const Course& course) {
+  std::vector<Verdict> verdicts;
+  for (const Rule& one : rules()) {
+    const double number = course.num_steps() < one.min_steps ? kNan : one.measure(course);
+    verdicts.push_back({&one, number, one.above ? number > one.bound : number < one.bound});
+  }
+  return verdicts;
+}
+
+std::vector<Verdict> judge(const Rows& rows) {
+  Course course;
+  for (const Row& row : rows.rows) course.add(row);
+  return judge(course);
+}
+
+std::string describe(const Verdict& verdict) {
+  const Rule& one = *verdict.rule;
+  char text[512];
+  std::snprintf(text, sizeof text, "%.*s: %.3g %c %.3g (%.*s, %.*s); %.*s", static_cast<int>(one.name.size()),
+                one.name.data(), verdict.number, one.above ? '>' : '<', one.bound, static_cast<int>(one.metric.size()),
+                one.metric.data(), static_cast<int>(one.number.size()), one.number.data(),
+                static_cast<int>(one.advice.size()), one.advice.data());
+  return text;
+}
+
+std::vector<Verdict> Watcher::observe(const Row& row) {
+  course_.add(row);
+  said_.resize(rules().size());
+  std::vector<Verdict> fresh;
+  const std::vector<Verdict> verdicts = judge(course_);
+  for (std::size_t i = 0; i < verdicts.size(); ++i) {
+    if (!verdicts[i].bad || said_[i]) continue;
+    said_[i] = true;
+    fresh.push_back(verdicts[i]);
+  }
+  return fresh;
+}
+
+}  // namespace qrl::report

@@ -1,0 +1,52 @@
+#include "report/run_files.h"
+
+#include <sys/stat.h>
+
+#include <fstream>
+
+#include "base/error.h"
+#include "report/tfevents.h"
+#include "state/file.h"
+
+namespace qrl::report {
+
+namespace fs = std::filesystem;
+
+RunFiles read_run(const fs::path& dir) {
+  constexpr std::uint64_t kMaxRecipeBytes = 4 << 20;
+  std::error_code none;
+  QRL_REQUIRE(fs::is_directory(dir, none), state::shown(dir), "a run folder", "no folder of that name");
+  const bool has_rows = fs::exists(dir / "metrics.jsonl", none) || fs::exists(dir / "sft_metrics.jsonl", none);
+  const bool has_recipe = fs::is_regular_file(dir / "config.yaml", none);
+  QRL_REQUIRE(has_rows || (has_recipe && fs::exists(dir / "checkpoints", none)), state::shown(dir),
+              "a run folder, which holds metrics.jsonl", "a folder without it",
+              "name the folder that qrl-train made (trainer.default_local_dir)");
+  RunFiles run;
+  run.dir = dir;
+  const fs::path whole = fs::weakly_canonical(dir, none);
+  run.name = valid_utf8((none ? dir : whole).filename().string());
+  if (has_recipe) run.recipe_yaml = valid_utf8(state::read_text(dir / "config.yaml", kMaxRecipeBytes));
+  run.rows = read_rows(dir / "metrics.jsonl");
+  run.sft_rows = read_rows(dir / "sft_metrics.jsonl");
+  run.sessions = read_sessions(dir / "sessions.jsonl");
+  return run;
+}
+
+bool is_running(const fs::path& dir) {
+  struct stat lock {};
+  if (stat((dir / ".lock").c_str(), &lock) != 0) return false;
+  const std::string name =
+      ":" + std::to_string(lock.st_ino) + " ";  // its device has other numbers in some file systems
+  std::ifstream in("/proc/locks");
+  for (std::string line; std::getline(in, line);) {
+    if (line.find("FLOCK") != std::string::npos && line.find(name) != std::string::npos) return true;
+  }
+  return false;
+}
+
+void write_tensorboard(const RunFiles& run, const fs::path& out) {
+  EventsFile(out, run.rows);
+  if (!run.sft_rows.rows.empty()) EventsFile(out / "sft", run.sft_rows);
+}
+
+}  // namespace qrl::report

@@ -1,0 +1,107 @@
+#include "report/sessions.h"
+
+#include <unistd.h>
+
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "report/rows.h"
+#include "state/folder.h"
+
+namespace qrl::report {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// "model name" of /proc/cpuinfo.
+std::string processor_name() {
+  std::ifstream in("/proc/cpuinfo");
+  for (std::string line; std::getline(in, line);) {
+    const std::size_t colon = line.find(':');
+    if (line.starts_with("model name") && colon + 2 < line.size()) return line.substr(colon + 2);
+  }
+  return "unknown";
+}
+
+std::string line_of(const Session& session) {
+  Json line = {{"unix", session.unix_s},         {"host", session.host},
+               {"processor", session.processor}, {"isa", session.isa},
+               {"program", session.program},     {"ranks", session.ranks},
+               {"threads", session.threads},     {"first_step", session.first_step}};
+  line["ended"] = nullptr;
+  if (!session.ended.empty()) {
+    line["ended"] = session.ended;
+    line["ended_unix"] = session.ended_unix_s;
+    line["last_step"] = session.last_step;
+  }
+  return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+template <class Value>
+void read(const Json& line, const char* name, Value& value) {
+  const auto found = line.find(name);
+  if (found == line.end()) return;
+  if constexpr (std::is_same_v<Value, std::string>) {
+    if (found->is_string()) value = found->template get<Value>();
+  } else {
+    if (found->is_number()) value = found->template get<Value>();
+  }
+}
+
+}  // namespace
+
+Session session_here() {
+  Session session;
+  session.unix_s = base::unix_s();
+  char host[256] = "unknown";
+  (void)gethostname(host, sizeof host - 1);
+  session.host = host;
+  session.processor = processor_name();
+  return session;
+}
+
+void begin_session(const std::filesystem::path& file, const Session& session) {
+  std::ofstream out(file, std::ios::app);
+  out << line_of(session) << std::flush;
+  if (!out) base::fail_internal(file.string(), "a write that succeeds", "an error");
+}
+
+void end_session(const std::filesystem::path& file, std::int64_t last_step, const std::string& ended) {
+  std::vector<Session> sessions = read_sessions(file);
+  if (sessions.empty()) return;
+  sessions.back().ended_unix_s = base::unix_s();
+  sessions.back().last_step = last_step;
+  sessions.back().ended = ended;
+  std::string text;
+  for (const Session& session : sessions) text += line_of(session);
+  state::replace_file(file, text);
+}
+
+std::vector<Session> read_sessions(const std::filesystem::path& file) {
+  std::vector<Session> sessions;
+  std::ifstream in(file);
+  for (std::string text; std::getline(in, text);) {
+    const Json line = Json::parse(text, nullptr, false);
+    if (!line.is_object() || !line.contains("unix")) continue;
+    Session session;
+    read(line, "unix", session.unix_s);
+    read(line, "host", session.host);
+    read(line, "processor", session.processor);
+    read(line, "isa", session.isa);
+    read(line, "program", session.program);
+    read(line, "ranks", session.ranks);
+    read(line, "threads", session.threads);
+    read(line, "first_step", session.first_step);
+    read(line, "ended", session.ended);
+    read(line, "ended_unix", session.ended_unix_s);
+    read(line, "last_step", session.last_step);
+    sessions.push_back(std::move(session));
+  }
+  return sessions;
+}
+
+}  // namespace qrl::report

@@ -1,0 +1,158 @@
+#include "report/text.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <optional>
+
+#include "report/panels.h"
+#include "report/rules.h"
+
+namespace qrl::report {
+
+namespace {
+
+using Line = std::vector<std::string>;
+
+std::string formatted(const char* pattern, double value) {
+  char text[40];
+  std::snprintf(text, sizeof text, pattern, value);
+  return text;
+}
+
+std::string counted(std::size_t number, const std::string& what) {
+  return std::to_string(number) + " " + what + (number == 1 ? "" : "s");
+}
+
+/// The finite values of a metric, in order.
+std::vector<double> series(const RunFiles& run, const std::string& name) {
+  std::vector<double> values;
+  for (const Row& row : run.rows.rows) {
+    const double value = value_of(row.metrics, name);
+    if (std::isfinite(value)) values.push_back(value);
+  }
+  return values;
+}
+
+std::optional<double> last(const std::vector<double>& values) {
+  return values.empty() ? std::nullopt : std::optional(values.back());
+}
+
+std::optional<double> last_quarter(const std::vector<double>& values) {
+  if (values.empty()) return std::nullopt;
+  const std::size_t count = std::max<std::size_t>(1, values.size() / 4);
+  double sum = 0;
+  for (auto value = values.end() - static_cast<std::ptrdiff_t>(count); value != values.end(); ++value) sum += *value;
+  return sum / static_cast<double>(count);
+}
+
+std::vector<std::string> metric_names(const std::vector<RunFiles>& runs) {
+  std::map<std::string, bool> names;
+  for (const RunFiles& run : runs) {
+    for (const Row& row : run.rows.rows) {
+      for (const auto& [name, value] : row.metrics) {
+        if (std::isfinite(value) && is_shown(name, false)) names[name] = true;
+      }
+    }
+  }
+  std::vector<std::string> list;
+  for (const auto& [name, there] : names) list.push_back(name);
+  return list;
+}
+
+/// Characters of UTF-8 text.
+std::size_t width_of(const std::string& text) {
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+}
+
+/// Columns aligned: the first to the left, the others to the right.
+std::string aligned(const std::vector<Line>& lines) {
+  std::vector<std::size_t> widths(lines.front().size());
+  for (const Line& line : lines) {
+    for (std::size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], width_of(line[i]));
+  }
+  std::string text;
+  for (const Line& line : lines) {
+    for (std::size_t i = 0; i < line.size(); ++i) {
+      const std::string pad(widths[i] - width_of(line[i]), ' ');
+      text += (i == 0 ? line[i] + pad : "  " + pad + line[i]);
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+std::string table(const std::vector<RunFiles>& runs) {
+  const auto letter = [&](std::size_t i) {
+    return runs.size() == 1 ? std::string() : std::string(" ") + static_cast<char>('A' + i);
+  };
+  std::vector<Line> lines(1, {"metric"});
+  for (const char* what : {"last", "quarter"}) {
+    for (std::size_t i = 0; i < runs.size(); ++i) lines[0].push_back(what + letter(i));
+    if (runs.size() == 2) lines[0].push_back("B - A");
+  }
+  for (const std::string& name : metric_names(runs)) {
+    Line line = {name};
+    for (const auto value_from : {last, last_quarter}) {
+      std::vector<std::optional<double>> values;
+      for (const RunFiles& run : runs) {
+        values.push_back(value_from(series(run, name)));
+        line.push_back(values.back() ? formatted("%.6g", *values.back()) : "–");
+      }
+      if (runs.size() == 2) line.push_back(values[0] && values[1] ? formatted("%+.3g", *values[1] - *values[0]) : "–");
+    }
+    lines.push_back(std::move(line));
+  }
+  return lines.size() > 1 ? aligned(lines) : "";
+}
+
+}  // namespace
+
+std::string report_text(const std::vector<RunFiles>& runs) {
+  std::string text;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const RunFiles& run = runs[i];
+    if (runs.size() > 1) text += std::string(1, static_cast<char>('A' + i)) + "  ";
+    text += run.dir.string() + ": " + counted(run.rows.rows.size(), "row") + (is_running(run.dir) ? ", at work" : "");
+    if (!run.sessions.empty() && !is_running(run.dir))
+      text += ", " + (run.sessions.back().ended.empty() ? "killed or cut off" : run.sessions.back().ended);
+    text += "\n";
+    std::size_t num_bad = 0, num_known = 0;
+    for (const Verdict& verdict : judge(run.rows)) {
+      num_known += std::isfinite(verdict.number) ? 1 : 0;
+      if (!verdict.bad) continue;
+      ++num_bad;
+      text += "  " + describe(verdict) + "\n";
+    }
+    if (num_known == 0) text += "  too few steps for a verdict\n";
+    else if (num_bad == 0) text += "  no rule is broken, of " + std::to_string(num_known) + "\n";
+  }
+  const std::string metrics = table(runs);
+  return metrics.empty() ? text : text + "\n" + metrics;
+}
+
+std::string sparkline(std::span<const double> values, std::size_t width) {
+  constexpr std::array<const char*, 8> kHeights = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+  std::vector<double> finite;
+  std::copy_if(values.begin(), values.end(), std::back_inserter(finite), [](double x) { return std::isfinite(x); });
+  if (finite.empty() || width == 0) return "";
+  const std::size_t count = std::min(width, finite.size());
+  std::vector<double> means;
+  for (std::size_t k = 0; k < count; ++k) {
+    const std::size_t first = k * finite.size() / count, end = (k + 1) * finite.size() / count;
+    double sum = 0;
+    for (std::size_t i = first; i < end; ++i) sum += finite[i];
+    means.push_back(sum / static_cast<double>(end - first));
+  }
+  const auto [low, high] = std::minmax_element(means.begin(), means.end());
+  std::string text;
+  for (const double mean : means) {
+    const double part = *high > *low ? (mean - *low) / (*high - *low) : 0;
+    text += kHeights[static_cast<std::size_t>(std::lround(part * 7))];
+  }
+  return text;
+}
+
+}  // namespace qrl::report

@@ -1,0 +1,160 @@
+#include "report/tfevents.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <bit>
+#include <cmath>
+#include <fstream>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/error.h"
+
+namespace qrl::report {
+
+namespace {
+
+constexpr const char* kUnix = "timing_s/unix";
+
+std::array<std::uint32_t, 256> make_table() {
+  constexpr std::uint32_t kPolynomial = 0x82f63b78;  // 0x1edc6f41 with its bits reversed
+  std::array<std::uint32_t, 256> table{};
+  for (std::uint32_t byte = 0; byte < 256; ++byte) {
+    std::uint32_t crc = byte;
+    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) != 0 ? kPolynomial : 0);
+    table[byte] = crc;
+  }
+  return table;
+}
+
+template <class Number>
+void add_little_endian(std::string& out, Number number) {
+  for (std::size_t i = 0; i < sizeof number; ++i) out += static_cast<char>((number >> (8 * i)) & 0xff);
+}
+
+void add_masked_crc(std::string& out, std::string_view bytes) {
+  const std::uint32_t crc = crc32c(bytes);
+  add_little_endian(out, ((crc >> 15) | (crc << 17)) + 0xa282ead8U);
+}
+
+std::string record(const std::string& event) {
+  std::string out;
+  add_little_endian(out, static_cast<std::uint64_t>(event.size()));
+  add_masked_crc(out, std::string(out));
+  out += event;
+  add_masked_crc(out, event);
+  return out;
+}
+
+// Protobuf: a field is its number and wire type, then the value.
+enum WireType : std::uint8_t { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
+
+void add_varint(std::string& out, std::uint64_t value) {
+  for (; value >= 0x80; value >>= 7) out += static_cast<char>((value & 0x7f) | 0x80);
+  out += static_cast<char>(value);
+}
+
+void add_tag(std::string& out, int field, WireType type) { add_varint(out, static_cast<unsigned>(field) << 3 | type); }
+
+void add_bytes(std::string& out, int field, std::string_view value) {
+  add_tag(out, field, bytes);
+  add_varint(out, value.size());
+  out += value;
+}
+
+std::string event_at(double wall_time_s) {
+  std::string event;
+  add_tag(event, 1, fixed64);
+  add_little_endian(event, std::bit_cast<std::uint64_t>(wall_time_s));
+  return event;
+}
+
+/// The name of this machine as a part of a file's name.
+std::string host_name() {
+  char name[256] = "unknown";
+  (void)gethostname(name, sizeof name - 1);
+  std::string host = name;
+  for (char& c : host) {
+    const bool plain =
+        (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' || c == '-';
+    if (!plain) c = '_';
+  }
+  return host;
+}
+
+void write(const std::filesystem::path& file, const std::string& text, std::ios::openmode mode) {
+  std::ofstream out(file, std::ios::binary | mode);
+  out.write(text.data(), static_cast<std::streamsize>(text.size()));
+  out.flush();
+  if (!out) base::fail_internal(file.string(), "a write that succeeds", "an error");
+}
+
+bool is_events_file(const std::filesystem::path& path) {
+  return path.filename().string().starts_with("events.out.tfevents.");
+}
+
+std::string record_of(std::int64_t step, const Metrics& metrics) {
+  const double unix_s = value_of(metrics, kUnix);
+  return step_record(std::isfinite(unix_s) ? unix_s : base::unix_s(), step, metrics);
+}
+
+}  // namespace
+
+std::uint32_t crc32c(std::string_view text) {
+  static const std::array<std::uint32_t, 256> table = make_table();
+  std::uint32_t crc = 0xffffffffU;
+  for (const char c : text) crc = (crc >> 8) ^ table[(crc ^ static_cast<unsigned char>(c)) & 0xff];
+  return ~crc;
+}
+
+std::string version_record(double wall_time_s) {
+  std::string event = event_at(wall_time_s);
+  add_bytes(event, 3, "brain.Event:2");
+  return record(event);
+}
+
+std::string step_record(double wall_time_s, std::int64_t step, const Metrics& metrics) {
+  std::string summary;
+  for (const auto& [name, value] : metrics) {
+    if (!std::isfinite(value) || name == kUnix) continue;
+    std::string entry;
+    add_bytes(entry, 1, name);
+    add_tag(entry, 2, fixed32);
+    add_little_endian(entry, std::bit_cast<std::uint32_t>(static_cast<float>(value)));
+    add_bytes(summary, 1, entry);
+  }
+  std::string event = event_at(wall_time_s);
+  add_tag(event, 2, varint);
+  add_varint(event, static_cast<std::uint64_t>(step));
+  add_bytes(event, 5, summary);
+  return record(event);
+}
+
+EventsFile::EventsFile(const std::filesystem::path& dir, const Rows& rows) {
+  std::error_code error;
+  std::filesystem::create_directories(dir, error);
+  QRL_REQUIRE(!error, dir.string(), "a folder that can be made", error.message());
+  std::vector<std::filesystem::path> earlier;
+  for (const auto& entry : std::filesystem::directory_iterator(dir)) {
+    if (is_events_file(entry.path())) earlier.push_back(entry.path());
+  }
+  const double now_s = base::unix_s();
+  const double first_s = rows.rows.empty() ? now_s : value_of(rows.rows.front().metrics, kUnix);
+  std::string text = version_record(std::isfinite(first_s) ? first_s : now_s);
+  for (const Row& row : rows.rows) text += record_of(row.step, row.metrics);
+  path_ = dir / ("events.out.tfevents." + std::to_string(static_cast<std::int64_t>(now_s)) + "." + host_name());
+  // Under another name first: TensorBoard must not read a file that is replaced under it.
+  const std::filesystem::path temporary = dir / (".new-" + path_.filename().string());
+  write(temporary, text, std::ios::trunc);
+  std::filesystem::rename(temporary, path_);
+  for (const std::filesystem::path& file : earlier) {
+    if (file != path_) std::filesystem::remove(file);
+  }
+}
+
+void EventsFile::append(std::int64_t step, const Metrics& metrics) {
+  if (!path_.empty()) write(path_, record_of(step, metrics), std::ios::app);
+}
+
+}  // namespace qrl::report

@@ -1,0 +1,221 @@
+#!/usr/bin/env python3
+"""The report's page in a browser: it draws every panel without an error, shows the run's figures, and keeps hostile text in its
+place. Runs are made up (made_runs.py), pages are those of the program, the browser is Debian's chromium-headless-shell without
+a network.
+
+usage: browser_test.py QRL_TRAIN [--keep DIR]     --keep: pages and screenshots stay there
+exit: 0; 1 a fault; 4 there is no browser here
+"""
+import argparse
+import html.parser
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+
+import made_runs
+
+BROWSER = ("chromium-headless-shell", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--host-resolver-rules=MAP * ~NOTFOUND",
+           "--virtual-time-budget=5000")
+HOSTILE = "</script></pre><img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script>\u202ereversed\u202c <b>bold"
+MAX_MS, MAX_BYTES = 2000, 20 << 20
+
+
+class Dom(html.parser.HTMLParser):
+    """What the test asks of a page's final document."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.ready, self.title, self.values, self.path = {}, "", "", [], []
+        self.feed(text)
+        self.facts = dict(pair.split("=") for pair in self.ready.split())
+
+    def handle_starttag(self, tag, attributes):
+        attributes = dict(attributes)
+        self.tags[tag] = self.tags.get(tag, 0) + 1
+        self.ready = attributes.get("data-ready", self.ready) if tag == "html" else self.ready
+        if tag not in ("meta", "input", "img", "br"):
+            self.path.append((tag, attributes.get("id")))
+        if tag == "tr" and ("table", "values") in self.path:
+            self.values.append([])
+
+    def handle_endtag(self, tag):
+        while self.path and self.path.pop()[0] != tag:
+            pass
+
+    def handle_data(self, data):
+        if self.path and self.path[-1][0] == "title":
+            self.title += data
+        if self.path and self.path[-1][0] == "td" and ("table", "values") in self.path:
+            self.values[-1].append(data)
+
+
+class Tester:
+    def __init__(self, program, folder):
+        self.program, self.folder, self.faults = program, folder, []
+
+    def fault(self, text):
+        print(f"FAULT {text}")
+        self.faults.append(text)
+
+    def page(self, name, runs, *options):
+        """Writes a page of runs; its file."""
+        out = self.folder / f"{name}.html"
+        done = subprocess.run([self.program, "report", *map(str, runs), "--out", str(out), *options], capture_output=True, text=True)
+        if done.returncode != 0:
+            self.fault(f"{name}: report ended with {done.returncode}: {done.stderr}")
+        elif out.stat().st_size > MAX_BYTES:
+            self.fault(f"{name}: {out.stat().st_size} bytes")
+        return out
+
+    def open(self, page, fragment=""):
+        """The document of a page, checked for errors and time; of three tries the fastest."""
+        doms = []
+        while len(doms) < 3 and not any(int(dom.facts.get("ms", MAX_MS)) < MAX_MS for dom in doms):
+            done = subprocess.run([*BROWSER, "--dump-dom", page.as_uri() + fragment], capture_output=True, timeout=60)
+            doms.append(Dom(done.stdout.decode(errors="replace")))
+        dom = doms[-1]
+        if dom.facts.get("errors") != "0" or int(dom.facts.get("ms", MAX_MS)) >= MAX_MS:
+            self.fault(f"{page.name}: data-ready is {dom.ready!r}")
+        print(f"{page.name}: {page.stat().st_size / 1e6:.1f} MB, {dom.ready}")
+        return dom
+
+    def shot(self, page, name, size, dark, fragment=""):
+        file = self.folder / f"{name}.png"
+        subprocess.run([*BROWSER, f"--window-size={size}", f"--blink-settings=preferredColorScheme={0 if dark else 1}", f"--screenshot={file}",
+                        page.as_uri() + fragment], capture_output=True, timeout=60)
+        if not file.exists() or file.stat().st_size < 20_000:
+            self.fault(f"{name}: the screenshot is empty")
+
+    def expect(self, dom, page, **counts):
+        for name, count in counts.items():
+            if dom.facts.get(name) != str(count):
+                self.fault(f"{page.name}: expected {name}={count}, got {dom.ready!r}")
+
+
+def check_values(test, page, run):
+    """The figures under the cursor are those of metrics.jsonl, in six digits, for every metric that a panel shows."""
+    rows = {row["step"]: row for row in map(json.loads, (run / "metrics.jsonl").read_text().splitlines())}
+    beside = {"training/policy_version", "prompt_length/mean", "timing_s/unix"}  # in no panel
+    for step in (1, 20, 60):
+        dom = test.open(page, f"#step={step}")
+        found = {name: float(value) for _, name, value, _ in dom.values}
+        want = {name: value for name, value in rows[step].items() if name != "step" and name not in beside and value is not None}
+        if set(found) != set(want):
+            test.fault(f"step {step}: #values lacks {sorted(set(want) - set(found))}, has {sorted(set(found) - set(want))} too many")
+        for name in set(found) & set(want):
+            if abs(found[name] - want[name]) > 1e-6 * abs(want[name]) * 5 + 1e-30:
+                test.fault(f"step {step}: {name} is {found[name]}, metrics.jsonl has {want[name]}")
+
+
+def check_hostile(test):
+    tame = test.open(test.page("tame", [made_runs.make_run(test.folder / "runs/tame/run", 3)]))
+    page = test.page("hostile", [made_runs.make_run(test.folder / "runs/hostile/run", 3, response=HOSTILE)])
+    hostile = test.open(page)
+    if hostile.title != tame.title or hostile.tags != tame.tags:
+        test.fault(f"hostile responses changed title or elements: {hostile.title!r}, {hostile.tags} against {tame.tags}")
+    if "\u202e" in re.sub(r'<script type="application/json".*?</script>', "", page.read_text(), flags=re.S):
+        test.fault("a character that turns the text's direction stands outside of the data")
+    made_runs.make_run(test.folder / "runs/large/run", 3, response="x" * (1 << 20) + HOSTILE)
+    test.open(test.page("large", [test.folder / "runs/large/run"]))
+
+
+def check_odd_runs(test):
+    runs = test.folder / "runs"
+    make = made_runs.make_run
+    test.expect(test.open(test.page("nan", [make(runs / "nan", 60, nan_share=0.4)])), runs / "nan", rows=61)
+    one = test.page("one", [make(runs / "one", 1)])
+    test.expect(test.open(one), one, rows=2)
+    empty = make(runs / "empty", 1, rollouts=False)
+    (empty / "metrics.jsonl").write_text("")
+    (empty / "sft_metrics.jsonl").unlink()
+    page = test.page("empty", [empty])
+    test.expect(test.open(page), page, panels=0, rows=0, samples=0)
+    bare = make(runs / "bare", 60, rollouts=False)
+    with open(bare / "metrics.jsonl", "a", encoding="utf-8") as file:
+        file.write('{"step": 61, "critic/rew')
+    page = test.page("bare", [bare])
+    test.expect(test.open(page), page, rows=61, samples=0)
+    foreign = runs / "foreign"
+    foreign.mkdir()
+    (foreign / "notes.txt").write_text("nothing")
+    done = subprocess.run([test.program, "report", str(foreign), "--out", str(test.folder / "none.html")], capture_output=True, text=True)
+    if done.returncode != 2 or "metrics.jsonl" not in done.stderr or (test.folder / "none.html").exists():
+        test.fault(f"a foreign folder: exit {done.returncode}, {done.stderr}")
+
+
+def check_long_runs(test):
+    runs = [made_runs.make_run(test.folder / f"runs/long{seed}", 5000, seed) for seed in range(8)]
+    page = test.page("long", runs[:1])
+    test.expect(test.open(page), page, rows=5001)
+    page = test.page("eight", runs)
+    test.expect(test.open(page), page, rows=8 * 5001)
+    page = test.page("seeds", runs[:3], "--group", "seed")
+    test.expect(test.open(page), page, rows=3 * 5001)
+
+
+def check_live(test):
+    """The live page draws a run and follows it: rows that come while it looks are there at the end."""
+    run = made_runs.make_run(test.folder / "live/run", 5)
+    watch = subprocess.Popen([test.program, "watch", str(run.parent), "--port", "0"], stdout=subprocess.PIPE, text=True)
+    try:
+        url = watch.stdout.readline().strip()
+        more = iter(made_runs.rows(200, 0)[6:])
+
+        def grow(stop):
+            with open(run / "metrics.jsonl", "a", encoding="utf-8") as file:
+                while not stop.wait(0.02):
+                    file.write(json.dumps(next(more)) + "\n")
+                    file.flush()
+
+        stop = threading.Event()
+        thread = threading.Thread(target=grow, args=(stop,))
+        thread.start()
+        try:
+            done = subprocess.run([*BROWSER[:4], "--virtual-time-budget=20000", "--dump-dom", url], capture_output=True, timeout=60)
+        finally:
+            stop.set()
+            thread.join()
+        html = done.stdout.decode(errors="replace")
+        rows, asked = (int(found.group(1)) if (found := re.search(rf'data-{name}="(\d+)"', html)) else 0 for name in ("rows", "asked"))
+        if rows <= 6 or "training reward" not in html:
+            test.fault(f"live: the page shows {rows} rows after {asked} questions")
+        print(f"live: {rows} rows after {asked} questions")
+    finally:
+        watch.kill()
+        watch.wait()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program", metavar="QRL_TRAIN")
+    parser.add_argument("--keep", metavar="DIR")
+    args = parser.parse_args()
+    if shutil.which(BROWSER[0]) is None:
+        print(f"no {BROWSER[0]} here: apt-get install {BROWSER[0]}")
+        return 4
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(args.keep).resolve() if args.keep else pathlib.Path(name)
+        test = Tester(args.program, folder)
+        run = made_runs.make_run(folder / "runs/quick", 60)
+        page = test.page("quick", [run])
+        check_values(test, page, run)
+        both = test.page("both", [run, made_runs.make_run(folder / "runs/other", 60, 1)])
+        test.expect(test.open(both), both, rows=122, samples=2 * 40 * 16)
+        check_hostile(test)
+        check_odd_runs(test)
+        check_long_runs(test)
+        check_live(test)
+        for dark in (False, True):
+            for width in (1400, 400):
+                test.shot(both, f"both_{width}_{'dark' if dark else 'light'}", f"{width},1600", dark, "#step=20")
+        print("no fault" if not test.faults else f"{len(test.faults)} faults")
+        return 1 if test.faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,137 @@
+// The rules on made-up courses: each ill one breaks its rule, a healthy one none.
+#include "report/rules.h"
+
+#include <cmath>
+#include <set>
+
+#include "support/catch.h"
+#include "support/files.h"
+
+using namespace qrl;
+
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+/// A run that learns, with the figures of the quickstart.
+report::Rows healthy(int num_steps) {
+  report::Rows rows;
+  const auto score = [&](int step) { return 0.3 + 0.3 * step / num_steps; };
+  for (int step = 0; step <= num_steps; ++step) {
+    report::Row row{step, {}};
+    if (step % 20 == 0) row.metrics["val/countdown/mean@8"] = score(step) - 0.02;
+    if (step % 20 == 0) row.metrics["val/countdown_cd3/mean@8"] = 0;
+    if (step > 0) {
+      const double wave = 0.5 + 0.5 * std::sin(step * 1.7);
+      row.metrics.insert({{"critic/rewards/mean", score(step) + 0.05 * wave},
+                          {"data/flat_group_fraction", 0.3 + 0.2 * wave},
+                          {"reward/no_answer_fraction", 0.2},
+                          {"reward/verifier_error_fraction", 0},
+                          {"response_length/clip_ratio", 0.1 + 0.2 * wave},
+                          {"actor/entropy", 0.24 - 0.05 * step / num_steps},
+                          {"actor/grad_norm", 0.08 + 0.15 * wave},
+                          {"mismatch/k3_kl", 2e-4 + 2e-3 * wave},
+                          {"mismatch/dropped_fraction", 0.01}});
+    }
+    rows.rows.push_back(row);
+  }
+  return rows;
+}
+
+std::set<std::string> broken(const report::Rows& rows) {
+  std::set<std::string> names;
+  for (const report::Verdict& verdict : report::judge(rows)) {
+    if (verdict.bad) names.insert(std::string(verdict.rule->name));
+  }
+  return names;
+}
+
+/// The healthy run with a metric changed in the steps from `first` on.
+template <class Change>
+report::Rows ill(const char* metric, int first, const Change& change, int num_steps = 60) {
+  report::Rows rows = healthy(num_steps);
+  for (report::Row& row : rows.rows) {
+    if (row.step >= first && row.metrics.count(metric) > 0) row.metrics[metric] = change(row.metrics[metric]);
+  }
+  return rows;
+}
+
+auto always(double value) {
+  return [value](double) { return value; };
+}
+
+using Names = std::set<std::string>;
+
+}  // namespace
+
+TEST_CASE("a healthy run breaks no rule, however long it is") {
+  for (const int num_steps : {0, 1, 3, 12, 60, 600}) {
+    CAPTURE(num_steps);
+    CHECK(broken(healthy(num_steps)).empty());
+  }
+}
+
+TEST_CASE("each illness breaks its rule") {
+  CHECK(broken(ill("data/flat_group_fraction", 1, always(1))) == Names{"most groups are flat"});
+  CHECK(broken(ill("response_length/clip_ratio", 1, always(0.8))) == Names{"many responses are cut"});
+  CHECK(broken(ill("reward/no_answer_fraction", 30, always(0.95))) == Names{"most responses have no answer"});
+  CHECK(broken(ill("reward/verifier_error_fraction", 1, always(0.02))) == Names{"the verifier makes errors"});
+  CHECK(broken(ill("actor/entropy", 20, [](double x) { return x / 10; })) == Names{"entropy has collapsed"});
+  CHECK(broken(ill("actor/grad_norm", 60, always(40))) == Names{"the gradient has spikes"});
+  CHECK(broken(ill("actor/grad_norm", 60, always(kNan))) == Names{"updates were skipped"});
+  CHECK(broken(ill("critic/rewards/mean", 30, always(0.01))) == Names{"the reward has fallen"});
+  CHECK(broken(ill("mismatch/k3_kl", 1, always(0.05))) == Names{"sampler and learner are far apart"});
+  CHECK(broken(ill("mismatch/k3_kl", 10, always(0.02))) == Names{"the gap grows"});
+  CHECK(broken(ill("mismatch/dropped_fraction", 1, always(0.6))) == Names{"the correction drops most tokens"});
+  CHECK(broken(ill("val/countdown/mean@8", 1, always(0.29))) == Names{"training rises, held-out does not"});
+}
+
+TEST_CASE("a step without anything to learn is no skipped update and no spike") {
+  report::Rows rows = healthy(60);
+  for (report::Row& row : rows.rows) {
+    if (row.step % 3 != 1) continue;
+    row.metrics["data/flat_group_fraction"] = 1;
+    row.metrics["actor/grad_norm"] = row.step % 2 == 0 ? kNan : 0;
+  }
+  CHECK(broken(rows).empty());
+}
+
+TEST_CASE("a verdict has number, bound, metric and what to try in its line") {
+  const auto verdicts = report::judge(ill("reward/verifier_error_fraction", 1, always(0.02)));
+  for (const report::Verdict& verdict : verdicts) {
+    if (verdict.bad)
+      CHECK(report::describe(verdict) ==
+            "the verifier makes errors: 0.02 > 0.01 (reward/verifier_error_fraction, mean of all steps); look at the "
+            "reasons in rollouts/step_N.jsonl");
+  }
+  CHECK(verdicts.size() == report::rules().size());
+}
+
+TEST_CASE("a run that is watched says a bad verdict once") {
+  report::Watcher watcher;
+  int num_lines = 0;
+  for (const report::Row& row : ill("reward/verifier_error_fraction", 1, always(0.02)).rows)
+    num_lines += static_cast<int>(watcher.observe(row).size());
+  CHECK(num_lines == 1);
+}
+
+TEST_CASE("rules have distinct names, and a name that no rule has is an error") {
+  Names names;
+  for (const report::Rule& rule : report::rules()) CHECK(names.insert(std::string(rule.name)).second);
+  CHECK(report::rule("most groups are flat").bound == 0.7);
+  CHECK_THROWS(report::rule("none"));
+}
+
+TEST_CASE("docs/reference/metrics.md lists each rule with its metric, number and bound") {
+  const std::string page = test::read_file(QRL_SOURCE_DIR "/docs/reference/metrics.md");
+  for (const report::Rule& rule : report::rules()) {
+    char bound[32];
+    std::snprintf(bound, sizeof bound, "%c %.3g |", rule.above ? '>' : '<', rule.bound);
+    const std::size_t at = page.find("\n| " + std::string(rule.name) + " | `");
+    INFO(rule.name);
+    REQUIRE(at != std::string::npos);
+    const std::string line = page.substr(at + 1, page.find('\n', at + 1) - at - 1);
+    CHECK(line.find("`" + std::string(rule.metric) + "`, " + std::string(rule.number)) != std::string::npos);
+    CHECK(line.ends_with(bound));
+  }
+}

@@ -1,0 +1,78 @@
+// What is read of a run folder, whole or not.
+#include "report/run_files.h"
+
+#include <cmath>
+#include <fstream>
+
+#include "state/folder.h"
+#include "support/catch.h"
+#include "support/files.h"
+
+using namespace qrl;
+namespace fs = std::filesystem;
+
+TEST_CASE("rows are read up to a line that was cut, null as NaN, other lines are counted") {
+  const test::TempDir dir;
+  std::ofstream(dir / "m.jsonl") << "{\"step\":0,\"a\":1.5,\"b\":null}\nnot json\n{\"no_step\":1}\n\n"
+                                    "{\"step\":1,\"changed_on_resume\":{\"optim.lr\":[\"0.1\",\"0.2\"]}}\n"
+                                    "{\"step\":1,\"a\":2}\n{\"step\":2,\"a\":3";
+  const report::Rows rows = report::read_rows(dir / "m.jsonl");
+  REQUIRE(rows.rows.size() == 2);
+  CHECK(rows.rows[0].step == 0);
+  CHECK(report::value_of(rows.rows[0].metrics, "a") == 1.5);
+  CHECK(std::isnan(report::value_of(rows.rows[0].metrics, "b")));
+  CHECK(rows.rows[0].metrics.count("b") == 1);
+  CHECK(std::isnan(report::value_of(rows.rows[1].metrics, "b")));
+  CHECK(rows.num_unreadable == 2);
+  CHECK(rows.changes == std::vector<std::string>{"step 1: optim.lr 0.1 -> 0.2"});
+  CHECK(report::read_rows(dir / "none.jsonl").rows.empty());
+}
+
+TEST_CASE("bytes that are not UTF-8 become U+FFFD, others stay") {
+  CHECK(report::valid_utf8("a\xC3\xA4\xE2\x80\xAE") == "a\xC3\xA4\xE2\x80\xAE");
+  CHECK(report::valid_utf8("a\xFF\xC3z\xF0\x9F") == "a\xEF\xBF\xBD\xEF\xBF\xBDz\xEF\xBF\xBD\xEF\xBF\xBD");
+}
+
+TEST_CASE("a folder that is no run is refused, with the reason") {
+  const test::TempDir dir;
+  CHECK_THROWS_WITH(report::read_run(dir / "none"), Catch::Contains("no folder of that name"));
+  CHECK_THROWS_WITH(report::read_run(dir / ""), Catch::Contains("which holds metrics.jsonl"));
+  std::ofstream(dir / "config.yaml") << "a: 1\n";
+  CHECK_THROWS_WITH(report::read_run(dir / ""), Catch::Contains("which holds metrics.jsonl"));
+  fs::create_directories(dir / "checkpoints");
+  CHECK(report::read_run(dir / "").recipe_yaml == "a: 1\n");
+}
+
+TEST_CASE("a start's line is completed when it ends, one that a kill ended stays open") {
+  const test::TempDir dir;
+  const fs::path file = dir / "sessions.jsonl";
+  report::Session first = report::session_here();
+  first.program = "qrl-train 1";
+  first.first_step = 1;
+  report::begin_session(file, first);
+  report::Session second = first;
+  second.first_step = 11;
+  report::begin_session(file, second);
+  report::end_session(file, 20, "done");
+  const std::vector<report::Session> sessions = report::read_sessions(file);
+  REQUIRE(sessions.size() == 2);
+  CHECK(sessions[0].ended.empty());
+  CHECK(sessions[0].host == first.host);
+  CHECK(sessions[0].unix_s > 1.7e9);
+  CHECK(sessions[1].first_step == 11);
+  CHECK(sessions[1].last_step == 20);
+  CHECK(sessions[1].ended == "done");
+  CHECK(sessions[1].ended_unix_s >= sessions[1].unix_s);
+  CHECK(report::read_sessions(dir / "none").empty());
+}
+
+TEST_CASE("a run is at work while its lock is held, and looking does not take it") {
+  const test::TempDir dir;
+  CHECK_FALSE(report::is_running(dir / ""));
+  {
+    const state::FolderLock lock(dir / "");
+    CHECK(report::is_running(dir / ""));
+  }
+  CHECK_FALSE(report::is_running(dir / ""));
+  CHECK_NOTHROW(state::FolderLock(dir / ""));
+}

@@ -1,0 +1,175 @@
+// The live page's server, asked as a browser would and as nobody should.
+#include "report/server.h"
+
+#include <arpa/inet.h>
+#include <httplib.h>
+#include <sys/socket.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "report/live_runs.h"
+#include "support/catch.h"
+#include "support/files.h"
+
+using namespace qrl;
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+namespace {
+
+void add_row(const fs::path& run, int step) {
+  std::ofstream(run / "metrics.jsonl", std::ios::app)
+      << Json{{"step", step}, {"critic/rewards/mean", 0.5}, {"timing_s/step", 2.0}}.dump() << "\n";
+}
+
+fs::path make_run(const fs::path& dir, int num_steps) {
+  fs::create_directories(dir / "rollouts");
+  std::ofstream(dir / "config.yaml") << "trainer:\n  total_training_steps: 10  # default\n";
+  std::ofstream(dir / "rollouts/step_1.jsonl") << "{\"prompt_id\":0,\"response\":\"yes\"}\n";
+  for (int step = 1; step <= num_steps; ++step) add_row(dir, step);
+  return dir;
+}
+
+/// A server over two runs, at work in its own thread.
+struct Served {
+  explicit Served(const std::string& host = "127.0.0.1") : server(make(dir), {host, 0}) {
+    thread = std::thread([this] { server.run(); });
+    const std::string url = server.url();
+    const std::size_t colon = url.find(':', 7);
+    port = std::stoi(url.substr(colon + 1));
+    const std::size_t mark = url.find('?');
+    if (mark != std::string::npos) token = url.substr(mark);
+    for (int i = 0; i < 200 && !client().Get("/" + token); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  ~Served() {
+    server.stop();
+    thread.join();
+  }
+  static std::vector<fs::path> make(const test::TempDir& dir) {
+    make_run(dir / "runs/first", 3);
+    make_run(dir / "runs/second", 1);
+    fs::create_directories(dir / "runs/no_run");
+    return {dir / "runs"};
+  }
+  httplib::Client client() const { return httplib::Client("127.0.0.1", port); }
+  int status(const std::string& path, const httplib::Headers& headers = {}) const {
+    const auto result = client().Get(path, headers);
+    return result ? result->status : -1;
+  }
+  Json json(const std::string& path) const { return Json::parse(client().Get(path)->body); }
+
+  test::TempDir dir;
+  report::Server server;
+  std::thread thread;
+  int port = 0;
+  std::string token;
+};
+
+}  // namespace
+
+TEST_CASE("the server gives the page, the list of runs, a run, its new rows and a step's samples") {
+  const Served served;
+  CHECK(served.client().Get("/")->body.find("\"live\":true") != std::string::npos);
+  const Json list = served.json("/runs");
+  REQUIRE(list.size() == 2);
+  CHECK(list[0]["name"] == "first");
+  CHECK(list[0]["step"] == 3);
+  CHECK(list[0]["total_steps"] == 10);
+  CHECK(list[0]["left_s"] == 14.0);
+  CHECK(list[0]["running"] == false);
+  const Json run = served.json("/run?run=first");
+  CHECK(run["num_rows"] == 3);
+  CHECK(run["bytes"] == list[0]["bytes"]);
+  add_row(served.dir / "runs/first", 4);
+  std::ofstream(served.dir / "runs/first/metrics.jsonl", std::ios::app) << "{\"step\":5,\"cut";
+  const Json rows = served.json("/rows?run=first&since=" + run["bytes"].dump());
+  REQUIRE(rows["rows"].size() == 1);
+  CHECK(rows["rows"][0]["step"] == 4);
+  CHECK(served.json("/runs")[0]["bytes"] == rows["bytes"]);
+  CHECK(served.json("/samples?run=first&step=1")["groups"][0]["samples"][0]["response"] == "yes");
+}
+
+TEST_CASE("what is no question of the page is answered with an error of 4xx") {
+  const Served served;
+  CHECK(served.status("/run?run=none") == 404);
+  CHECK(served.status("/run?run=..%2F..%2Fetc") == 404);
+  CHECK(served.status("/run?run=no_run") == 404);
+  CHECK(served.status("/run") == 404);
+  CHECK(served.status("/../../etc/passwd") == 404);
+  CHECK(served.status("/rows?run=first&since=-1") == 400);
+  CHECK(served.status("/rows?run=first&since=x") == 400);
+  CHECK(served.status("/rows?run=first&since=99999999999") == 200);
+  CHECK(served.status("/samples?run=first&step=99") == 404);
+  CHECK(served.status("/samples?run=first&step=" + std::string(3000, '9')) == 400);
+  const auto large = served.client().Post("/runs", std::string(10 << 20, 'x'), "text/plain");
+  CHECK((!large || (large->status >= 400 && large->status < 500)));
+  CHECK(served.status("/runs") == 200);  // it is still there
+}
+
+TEST_CASE("a request that names another host is refused, one for this machine is not") {
+  const Served served;
+  CHECK(served.status("/runs", {{"Host", "evil.example"}}) == 403);
+  CHECK(served.status("/runs", {{"Host", "127.0.0.1.evil.example:" + std::to_string(served.port)}}) == 403);
+  CHECK(served.status("/runs", {{"Host", "localhost:" + std::to_string(served.port)}}) == 200);
+}
+
+TEST_CASE("at another host every request needs the token that is printed") {
+  const Served served("0.0.0.0");
+  REQUIRE(served.token.size() > 32);
+  CHECK(served.status("/runs") == 401);
+  CHECK(served.status("/") == 401);
+  CHECK(served.status("/runs?token=wrong") == 401);
+  CHECK(served.status("/runs" + served.token + "0") == 401);
+  CHECK(served.status("/runs" + served.token) == 200);
+}
+
+TEST_CASE("a run that is deleted while it is looked at is gone, the others stay") {
+  const Served served;
+  CHECK(served.status("/run?run=first") == 200);
+  fs::remove_all(served.dir / "runs/first");
+  CHECK(served.status("/run?run=first") == 404);
+  CHECK(served.status("/rows?run=first&since=0") == 404);
+  CHECK(served.json("/runs").size() == 1);
+}
+
+TEST_CASE("a file that a resume has cut is read anew") {
+  const test::TempDir dir;
+  make_run(dir / "run", 3);
+  report::LiveRuns runs({dir / "run"});
+  CHECK(runs.list()[0]["step"] == 3);
+  std::ofstream(dir / "run/metrics.jsonl") << "";
+  add_row(dir / "run", 1);
+  CHECK(runs.list()[0]["step"] == 1);
+}
+
+TEST_CASE("a hundred clients that send nothing keep nobody else from being answered") {
+  const Served served;
+  std::vector<int> sockets;
+  for (int i = 0; i < 100; ++i) {
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<std::uint16_t>(served.port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    REQUIRE(connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+    REQUIRE(write(fd, "GET /runs", 9) == 9);
+    sockets.push_back(fd);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));  // the queue of connections is short
+  }
+  httplib::Client client = served.client();
+  client.set_read_timeout(20);
+  const auto result = client.Get("/runs");
+  REQUIRE(result);
+  CHECK(result->status == 200);
+  for (const int fd : sockets) close(fd);
+}
+
+TEST_CASE("an address that is taken is an input error, and so is a folder that is not there") {
+  const Served served;
+  CHECK_THROWS_WITH(report::Server({served.dir / "runs"}, {"127.0.0.1", served.port}),
+                    Catch::Contains("an address that is free"));
+  CHECK_THROWS_WITH(report::LiveRuns({served.dir / "none"}), Catch::Contains("a folder of runs"));
+}
