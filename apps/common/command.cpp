@@ -184,8 +184,10 @@ std::istream& standard_input() {
   return std::cin;
 }
 
+std::string program_name() { return "qrl-train " QRL_VERSION; }
+
 std::string version_text() {
-  return "qrl-train " QRL_VERSION "\n  isa: " + ops::describe_isa() + "\n  torch: " + learner::torch_version() +
+  return program_name() + "\n  isa: " + ops::describe_isa() + "\n  torch: " + learner::torch_version() +
          "\n  mpi: " + dist::mpi_version() + "\n  cuda: " + cuda::version();
 }
 

@@ -58,6 +58,8 @@ void require_new_file(const std::string& file, const std::string& option);
 /// An input error under mpirun, for commands that work in one process. `command`: "qrl-train eval".
 void require_one_process(const dist::Collectives& world, const std::string& command);
 
+/// "qrl-train 0.1.0".
+std::string program_name();
 /// The lines of --version: version, instruction sets, LibTorch, MPI, CUDA.
 std::string version_text();
 

@@ -49,7 +49,7 @@ void train(const TrainArguments& arguments, dist::Collectives& world, train::Run
   } else {
     QRL_REQUIRE(part != train::RunPart::cold_start_only || loaded.recipe.sft.steps > 0, arguments.recipe.file,
                 "sft.steps of 1 or more for qrl-train sft", "0", "set sft.steps and sft.demonstrations");
-    train::run(loaded, world, {part, arguments.allow_change, command_line()});
+    train::run(loaded, world, {part, arguments.allow_change, command_line(), program_name()});
     // What a run made is in its folder: who read its progress may be gone.
     const bool gone = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
     if (gone && std::freopen("/dev/null", "w", stdout) == nullptr) std::clearerr(stdout);

@@ -11,6 +11,9 @@ import struct
 
 import metrics
 
+# Of a run folder, unknown to older programs.
+NEWER = ("sessions.jsonl", "tensorboard", "validation")
+
 
 def sha256_of(path):
     digest = hashlib.sha256()
@@ -61,7 +64,8 @@ def keep_run(out, run):
             keep_rows(out, name, run / name)
     for path in sorted((run / "rollouts").glob("*.jsonl")):
         keep_rows(out, f"rollouts_{path.name}", path)
-    (out / "run.txt").write_text("".join(f"{path.name}\n" for path in sorted(run.iterdir())), encoding="utf-8")
+    names = sorted(path.name for path in run.iterdir() if path.name not in NEWER)
+    (out / "run.txt").write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
     keep_checkpoint(out, last_checkpoint(run))
 
 

@@ -456,6 +456,8 @@ void add_eval(List& list) {
   eval.add("temperature", &E::temperature, real(at_least_0()), "temperature of evaluation; 0: greedy");
   eval.add("top_p", &E::top_p, real(above_0_to_1()), "nucleus of evaluation; 1: off");
   eval.add("top_k", &E::top_k, integer_or_minus_one(1), "likeliest tokens kept in evaluation; -1: all");
+  eval.add("dump", &E::dump, integer(0),
+           "first prompts of a held-out set whose responses go to validation/step_N.jsonl; 0: none");
 }
 
 void add_trainer(List& list) {
@@ -478,6 +480,7 @@ void add_trainer(List& list) {
   trainer.add("default_local_dir", &T::default_local_dir, unset_when_empty(text()), "run folder",
               {"runs/<recipe>-seed<trainer.seed>"});
   trainer.add("rollout_dump", &T::rollout_dump, boolean(), "write rollouts/step_N.jsonl");
+  trainer.add("tensorboard", &T::tensorboard, boolean(), "write the metrics as TensorBoard's events files, too");
   trainer.add("seed", &T::seed, seed(), "root of all random numbers");
   trainer.add("collective_timeout_s", &T::collective_timeout_s, integer(1),
               "seconds that a process waits for the others before it takes them for hung and ends the job");

@@ -222,6 +222,7 @@ struct EvalRecipe {
   std::int64_t n = 8;  ///< samples a prompt
   double temperature = 1.0, top_p = 1.0;
   std::int64_t top_k = -1;
+  std::int64_t dump = 16;  ///< prompts of a held-out set whose responses are kept
   friend bool operator==(const EvalRecipe&, const EvalRecipe&) = default;
 };
 
@@ -238,6 +239,7 @@ struct TrainerRecipe {
   std::string resume_path;        ///< with ResumeMode::path (trainer.resume_mode: PATH)
   std::string default_local_dir;  ///< default runs/<recipe>-seed<seed>
   bool rollout_dump = true;
+  bool tensorboard = true;
   std::uint64_t seed = 0;
   /// How long a rank waits for the others before it ends the job; a step's slowest rank must come within it.
   std::int64_t collective_timeout_s = 1800;

@@ -8,7 +8,7 @@ namespace qrl::config {
 namespace {
 
 /// Whole keys, and sections that end with a point.
-constexpr std::array<std::string_view, 22> kFree = {
+constexpr std::array<std::string_view, 23> kFree = {
     // Of how often and how long.
     "sft.save_freq",
     "trainer.total_training_steps",
@@ -17,6 +17,7 @@ constexpr std::array<std::string_view, 22> kFree = {
     "trainer.resume_mode",
     "trainer.default_local_dir",
     "trainer.rollout_dump",
+    "trainer.tensorboard",
     "trainer.collective_timeout_s",
     "trainer.max_non_finite_steps",
     "reward.max_error_fraction",

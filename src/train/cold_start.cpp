@@ -73,6 +73,7 @@ void make_cold_start(const RunSetup& setup, RunState& state, MetricsFile& sft_me
     ++state.sft_step;
 
     report.metrics["timing_s/step"] = base::now_s() - start_s;
+    report.metrics["timing_s/unix"] = base::unix_s();
     sft_metrics.append(state.sft_step, report.metrics);
     const bool last = state.sft_step == recipe.sft.steps;
     if (last || state.sft_step % 25 == 0)

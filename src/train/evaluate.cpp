@@ -110,7 +110,7 @@ std::vector<rollout::Rollout> collect_or_abandon(types::TextSource& source,
 
 Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, const config::Recipe& recipe,
                  const types::SamplingParams& params, const data::Tokenizer& tokenizer, const tasks::Verifier& verifier,
-                 dist::Collectives& world, std::string* responses) {
+                 dist::Collectives& world, std::string* responses, std::int64_t max_prompts) {
   const auto n = static_cast<std::int32_t>(recipe.eval.n);
   Metrics metrics;
   for (const PromptSet& set : sets) {
@@ -123,7 +123,12 @@ Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, con
     }
     auto rollouts = collect_or_abandon(source, mine, n, params, {recipe.trainer.seed, kEvalStep}, world);
     rollout::judge(rollouts, verifier, recipe.reward, tokenizer);
-    if (responses != nullptr) *responses += rollout_rows(rollouts, n, places, std::nullopt, recipe.reward, world);
+    if (responses != nullptr) {
+      const auto shown =
+          static_cast<std::size_t>(std::lower_bound(places.begin(), places.end(), max_prompts) - places.begin());
+      *responses += rollout_rows(std::span(rollouts).first(shown * static_cast<std::size_t>(n)), n,
+                                 std::span(places).first(shown), std::nullopt, recipe.reward, world);
+    }
 
     // right[c]: prompts with c right samples; then response tokens, truncated samples and right majorities: exact
     // integers, so that the sums over ranks do not depend on their number.

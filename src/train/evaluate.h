@@ -1,6 +1,7 @@
 // Owns scoring a policy on held-out prompts. Knows nothing of training.
 #pragma once
 
+#include <limits>
 #include <span>
 #include <string>
 
@@ -30,10 +31,11 @@ bool majority_is_right(std::span<const rollout::Rollout> samples, const tasks::V
 /// ranks; the same on every rank. Prompts are divided over ranks; samples are keyed by (seed, prompt, sample) alone, so
 /// a checkpoint scores the same in a run, by `qrl-train eval`, and with any number of ranks. Throws Abandoned as
 /// collect_or_abandon does. `responses`, which all ranks give or none: gets every response with its verdict as rows of
-/// JSON (rollout_rows), in prompt order, on the first rank.
+/// JSON (rollout_rows), in prompt order, on the first rank; of each set those of its first `max_prompts`.
 Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, const config::Recipe& recipe,
                  const types::SamplingParams& params, const data::Tokenizer& tokenizer, const tasks::Verifier& verifier,
-                 dist::Collectives& world, std::string* responses = nullptr);
+                 dist::Collectives& world, std::string* responses = nullptr,
+                 std::int64_t max_prompts = std::numeric_limits<std::int64_t>::max());
 
 /// The metrics as a table, a line a data source.
 std::string metrics_table(std::span<const PromptSet> sets, const Metrics& metrics);

@@ -5,17 +5,16 @@
 #include <cstdio>
 #include <limits>
 
+#include "report/rules.h"
+
 namespace qrl::train {
 
 namespace {
 
-// Our choice. Of the 202 runs of docs/science, four pass kWideGap: three arms with a naive correction under a coarse
-// format, and one step of a fourth.
-constexpr double kWideGap = 0.1;      // k3 KL; a run that learns has 1e-6 to 3e-2
-constexpr double kMostDropped = 0.5;  // share of tokens without weight
-constexpr double kNoAnswers = 0.95;   // share of responses without an answer
-constexpr double kByChance = 0.01;    // probability below which steps without a right response are no chance
-constexpr double kMeanOver = 5;       // steps
+// Our choice; bounds of a step that are rules of a run, too, stand in report/rules.
+constexpr double kNoAnswers = 0.95;  // share of responses without an answer
+constexpr double kByChance = 0.01;   // probability below which steps without a right response are no chance
+constexpr double kMeanOver = 5;      // steps
 constexpr double kMostlyCut = 0.95, kRarelyCut = 0.5;
 constexpr std::int64_t kTellEvery = 10;  // steps
 
@@ -43,7 +42,7 @@ std::string Health::look_at_groups(const Metrics& row) const {
   if (recipe_.algorithm.mask_truncated && cut == 1)
     return "every response is cut at data.max_response_length, and algorithm.mask_truncated leaves such out; raise "
            "data.max_response_length";
-  if (value(row, "data/flat_group_fraction") != 1) return {};
+  if (!(value(row, "data/flat_group_fraction") >= report::rule("most groups are flat").step_bound)) return {};
   const double correct = value(row, kCorrect), no_answer = value(row, "reward/no_answer_fraction");
   const std::string begin =
       "all groups are flat (data/flat_group_fraction 1: the samples of a prompt have one reward), "
@@ -90,7 +89,7 @@ std::string Health::look(Symptom symptom, const Metrics& row) const {
       return look_at_groups(row);
     case dropped: {
       const double share = value(row, "mismatch/dropped_fraction");
-      if (!(share > kMostDropped)) return {};
+      if (!(share > report::rule("the correction drops most tokens").step_bound)) return {};
       const config::CorrectionRecipe& correction = recipe_.rollout_correction;
       return format(
           "rollout_correction.method %s drops %.0f %% of the tokens (mismatch/dropped_fraction; k3 KL %.2g): "
@@ -99,7 +98,7 @@ std::string Health::look(Symptom symptom, const Metrics& row) const {
           correction.method.c_str(), 100 * share, k3, correction.threshold.value_or(0));
     }
     case gap:
-      if (!(k3 > kWideGap)) return {};
+      if (!(k3 > report::rule("sampler and learner are far apart").step_bound)) return {};
       return format(
           "sampler and learner are far apart (%s %.2g, usually below 0.03), so the samples are another "
           "policy's; take a quant.rollout.weights or kv_cache of more bits, quant.learner.forward low_bit, or "

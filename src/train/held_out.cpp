@@ -15,12 +15,16 @@ bool HeldOutEvaluation::due_after(std::int64_t step) const {
   return freq > 0 && (step % freq == 0 || step == setup_.recipe.trainer.total_training_steps);
 }
 
-std::optional<Metrics> HeldOutEvaluation::run(PhaseSeconds& seconds) try {
+std::optional<Metrics> HeldOutEvaluation::run(std::int64_t step, PhaseSeconds& seconds) try {
   const config::Recipe& recipe = setup_.recipe;
   const Policy& policy = setup_.policy;
   const base::ScopedTimer timer(seconds[Phase::evaluate]);
-  return evaluate(sampler_.decoder, setup_.held_out, recipe, eval_sampling(recipe, policy.config, policy.tokenizer),
-                  policy.tokenizer, setup_.verifier, setup_.world);
+  std::string responses;
+  const Metrics metrics = evaluate(
+      sampler_.decoder, setup_.held_out, recipe, eval_sampling(recipe, policy.config, policy.tokenizer),
+      policy.tokenizer, setup_.verifier, setup_.world, recipe.eval.dump > 0 ? &responses : nullptr, recipe.eval.dump);
+  if (setup_.folder != nullptr && recipe.eval.dump > 0) setup_.folder->write_validation(step, responses);
+  return metrics;
 } catch (const Abandoned&) {
   return std::nullopt;
 }

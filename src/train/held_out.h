@@ -15,8 +15,9 @@ class HeldOutEvaluation {
 
   bool due_before_training() const;
   bool due_after(std::int64_t step) const;
-  /// The scores at the weights last published; nothing when any rank got a stop request meanwhile. Collective.
-  std::optional<Metrics> run(PhaseSeconds& seconds);
+  /// The scores at the weights last published, and validation/step_N.jsonl (eval.dump); nothing when any rank got a
+  /// stop request meanwhile. Collective.
+  std::optional<Metrics> run(std::int64_t step, PhaseSeconds& seconds);
 
  private:
   const RunSetup& setup_;

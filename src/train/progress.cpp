@@ -1,7 +1,9 @@
 #include "train/progress.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdarg>
 #include <cstdio>
@@ -10,6 +12,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "report/text.h"
 
 namespace qrl::train {
 
@@ -33,6 +36,22 @@ bool on_terminal() {
   return isatty(STDOUT_FILENO) == 1;
 }
 
+/// Whether the user's locale has UTF-8: the first of its variables that is set decides.
+bool has_utf8() {
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    const char* const value = std::getenv(name);
+    if (value == nullptr || *value == '\0') continue;
+    const std::string_view locale = value;
+    return locale.find("UTF-8") != std::string_view::npos || locale.find("utf8") != std::string_view::npos;
+  }
+  return false;
+}
+
+std::string gap_text(const Metrics& metrics) {
+  const auto gap = metrics.find("mismatch/k3_kl");  // not measured where every group is flat
+  return gap == metrics.end() || !std::isfinite(gap->second) ? "-" : format("%.1e", gap->second);
+}
+
 double value_or_zero(const Metrics& metrics, const std::string& name) {
   const auto found = metrics.find(name);
   return found == metrics.end() ? 0.0 : found->second;
@@ -48,11 +67,18 @@ std::string duration_text(double seconds) {
 }
 
 std::string step_facts(const Metrics& metrics) {
-  const auto gap = metrics.find("mismatch/k3_kl");  // not measured where every group is flat
   return format("reward %.3f  length %.1f  gap %s  %.0f tok/s", value_or_zero(metrics, "critic/rewards/mean"),
-                value_or_zero(metrics, "response_length/mean"),
-                gap == metrics.end() || !std::isfinite(gap->second) ? "-" : format("%.1e", gap->second).c_str(),
+                value_or_zero(metrics, "response_length/mean"), gap_text(metrics).c_str(),
                 value_or_zero(metrics, "perf/tokens_per_s"));
+}
+
+std::string terminal_facts(const Metrics& metrics, std::span<const double> rewards, double held_out, int columns) {
+  constexpr int kOtherColumns = 84, kMostColumns = 20;  // so that the line stays one
+  const int width = std::clamp(columns - kOtherColumns, 0, kMostColumns);
+  const std::string course = report::sparkline(rewards, static_cast<std::size_t>(width));
+  return format("reward %.3f", value_or_zero(metrics, "critic/rewards/mean")) + (course.empty() ? "" : " " + course) +
+         (std::isfinite(held_out) ? format("  held-out %.3f", held_out) : "") + "  gap " + gap_text(metrics) +
+         format("  %.0f tok/s", value_or_zero(metrics, "perf/tokens_per_s"));
 }
 
 Progress::Progress(std::string what, std::int64_t first_step, std::int64_t last_step, bool quiet)
@@ -75,6 +101,12 @@ Progress::~Progress() {
   if (terminal_) base::set_before_log({});
   if (line_open_) std::fputs("\n", stdout);
   std::fflush(stdout);
+}
+
+int Progress::columns() const {
+  winsize size{};
+  if (!terminal_ || quiet_ || !has_utf8() || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return 0;
+  return size.ws_col > 0 ? size.ws_col : 80;
 }
 
 void Progress::show(std::int64_t step, const std::string& facts) {

@@ -2,11 +2,15 @@
 
 #include <cerrno>  // program_invocation_name
 #include <cstdio>
+#include <exception>
 #include <memory>
 
+#include "base/error.h"
 #include "base/log.h"
 #include "base/threads.h"
 #include "learner/cuda_library.h"
+#include "ops/isa.h"
+#include "report/sessions.h"
 #include "train/cold_start.h"
 #include "train/evaluate.h"
 #include "train/export_score.h"
@@ -41,7 +45,8 @@ void say(const std::string& line) {
 /// What the metric rows show of steps that did not teach, in a line; empty where there is nothing.
 std::string health_line(const config::Recipe& recipe, const RunFolder& folder) {
   Health health(recipe);
-  for (const auto& [step, row] : read_rows(folder.metrics_file())) (void)health.observe(step, row);
+  for (const report::Row& row : report::read_rows(folder.metrics_file()).rows)
+    (void)health.observe(row.step, row.metrics);
   const std::string summary = health.summary();
   return summary.empty() ? "" : "warnings  " + summary + " (log.txt has causes and what to try)";
 }
@@ -174,6 +179,51 @@ std::vector<std::string> score_export(const RunSetup& setup, std::int64_t step, 
   checkpointer.stop_here();
 }
 
+/// The metric files of the first rank, cut to what the checkpoint vouches for.
+void open_metrics(const config::Recipe& recipe, const RunFolder& folder, const ResumePoint& point, MetricsFile& metrics,
+                  MetricsFile& sft_metrics) {
+  metrics = MetricsFile(folder.metrics_file(), point.state.metrics_bytes);
+  const bool own_cold_start = recipe.sft.steps > 0 && recipe.sft.from.empty();
+  if (own_cold_start) sft_metrics = MetricsFile(folder.sft_metrics_file(), point.state.sft_metrics_bytes);
+  record_changes(point, metrics);
+  if (!recipe.trainer.tensorboard) return;
+  metrics.mirror_to(folder.tensorboard());
+  if (own_cold_start) sft_metrics.mirror_to(folder.tensorboard() / "sft");
+}
+
+/// A line of sessions.jsonl for this start, completed when the work ends, however it ends. Inert without a folder.
+class SessionLine {
+ public:
+  SessionLine(const RunFolder* folder, const RunState& state, const dist::Collectives& world,
+              const std::string& program)
+      : folder_(folder), state_(state) {
+    if (folder_ == nullptr) return;
+    report::Session session = report::session_here();
+    session.isa = ops::name(ops::isa());
+    session.program = program;
+    session.ranks = world.size();
+    session.threads = base::num_threads();
+    session.first_step = state.step + 1;
+    report::begin_session(folder_->sessions_file(), session);
+  }
+  ~SessionLine() {
+    if (folder_ == nullptr) return;
+    const bool failed = std::uncaught_exceptions() > 0;
+    const char* how = !failed ? "done" : stop_requested() ? "stopped by a signal" : "an error (log.txt has it)";
+    try {
+      report::end_session(folder_->sessions_file(), state_.step, how);
+    } catch (const base::Error& error) {
+      base::log_warning(error.what());
+    }
+  }
+  SessionLine(const SessionLine&) = delete;
+  SessionLine& operator=(const SessionLine&) = delete;
+
+ private:
+  const RunFolder* folder_;
+  const RunState& state_;
+};
+
 }  // namespace
 
 void run(const config::LoadedRecipe& loaded, dist::Collectives& world, const RunOptions& options) {
@@ -206,12 +256,8 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, const Run
     state::replace_file(folder->path() / "config.yaml", loaded.annotated_yaml);
 
   MetricsFile metrics, sft_metrics;
-  if (folder) {
-    metrics = MetricsFile(folder->metrics_file(), state.metrics_bytes);
-    if (recipe.sft.steps > 0 && recipe.sft.from.empty())
-      sft_metrics = MetricsFile(folder->sft_metrics_file(), state.sft_metrics_bytes);
-    record_changes(point, metrics);
-  }
+  if (folder) open_metrics(recipe, *folder, point, metrics, sft_metrics);
+  const SessionLine session(folder.get(), state, world, options.program);
   QuantizerState quantizer;
   const RunSetup setup{recipe, loaded.resolved_yaml, inputs, world, policy, *verifier, prompts, held_out, folder.get()};
   Checkpointer checkpointer(setup, state, metrics, sft_metrics, quantizer);

@@ -15,6 +15,7 @@ struct RunOptions {
   RunPart part = RunPart::everything;
   bool allow_change = false;  ///< a resumed run may have other values of keys that are not fixed (config/resume_keys.h)
   std::string command;        ///< as it was typed, for the log
+  std::string program;        ///< name and version, for sessions.jsonl
 };
 
 /// Runs or resumes the recipe's run and prints its result; stops as train/signals.h says, once its caller has installed

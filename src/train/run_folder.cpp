@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
-#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -60,6 +59,11 @@ class Descriptor {
   int fd_;
 };
 
+/// Writes DIR/step_N.jsonl whole.
+void write_step(const std::filesystem::path& dir, std::int64_t step, const std::string& jsonl) {
+  Descriptor(dir / ("step_" + std::to_string(step) + ".jsonl"), O_WRONLY | O_CREAT | O_TRUNC).write(jsonl);
+}
+
 }  // namespace
 
 MetricsFile::MetricsFile(const std::filesystem::path& file, std::int64_t keep_bytes) : file_(file) {
@@ -80,6 +84,11 @@ void MetricsFile::append(std::int64_t step, const Metrics& metrics) {
     else row[name] = nullptr;
   }
   Descriptor(file_, O_WRONLY | O_APPEND).write(row.dump() + "\n");
+  events_.append(step, metrics);
+}
+
+void MetricsFile::mirror_to(const std::filesystem::path& dir) {
+  if (!file_.empty()) events_ = report::EventsFile(dir, report::read_rows(file_));
 }
 
 void MetricsFile::append_changes(std::int64_t step, const std::vector<config::KeyChange>& changes) {
@@ -91,27 +100,11 @@ void MetricsFile::append_changes(std::int64_t step, const std::vector<config::Ke
 
 std::int64_t MetricsFile::sync() { return file_.empty() ? 0 : Descriptor(file_, O_RDWR).sync(); }
 
-std::vector<std::pair<std::int64_t, Metrics>> read_rows(const std::filesystem::path& file) {
-  std::vector<std::pair<std::int64_t, Metrics>> rows;
-  std::ifstream in(file);
-  for (std::string line; std::getline(in, line);) {
-    const auto json = nlohmann::json::parse(line, nullptr, false);
-    if (!json.is_object() || !json.contains("step")) continue;
-    Metrics row;
-    for (const auto& [name, value] : json.items()) {
-      if (value.is_number()) row[name] = value.get<double>();
-      else if (value.is_null()) row[name] = std::numeric_limits<double>::quiet_NaN();
-    }
-    rows.emplace_back(json.at("step").get<std::int64_t>(), std::move(row));
-  }
-  return rows;
-}
-
 std::vector<std::pair<std::int64_t, double>> read_metric(const std::filesystem::path& file, const std::string& name) {
   std::vector<std::pair<std::int64_t, double>> values;
-  for (const auto& [step, row] : read_rows(file)) {
-    const auto found = row.find(name);
-    if (found != row.end() && std::isfinite(found->second)) values.emplace_back(step, found->second);
+  for (const report::Row& row : report::read_rows(file).rows) {
+    const double value = report::value_of(row.metrics, name);
+    if (std::isfinite(value)) values.emplace_back(row.step, value);
   }
   return values;
 }
@@ -124,7 +117,7 @@ std::vector<std::pair<std::int64_t, double>> read_score(const std::filesystem::p
     if (!row.is_object() || !row.contains("step")) continue;
     const auto changes = row.value("changed_on_resume", nlohmann::json::object());
     for (const auto& [key, change] : changes.items()) {
-      if (key.starts_with("eval.") || key == "data.val_files") values.clear();
+      if ((key.starts_with("eval.") && key != "eval.dump") || key == "data.val_files") values.clear();
     }
     if (row.contains(name) && row[name].is_number()) values.emplace_back(row["step"], row[name]);
   }
@@ -148,7 +141,8 @@ void RunFolder::set_aside_earlier_rows() const {
   while (std::filesystem::exists(place())) ++number;
   made(place());
   // The rows last: while they lie here, a start after a crash moves the rest.
-  for (const char* name : {"rollouts", "config.yaml", "quant_audit.txt", "sft_metrics.jsonl", "metrics.jsonl"}) {
+  for (const char* name : {"rollouts", "validation", "tensorboard", "sessions.jsonl", "config.yaml", "quant_audit.txt",
+                           "sft_metrics.jsonl", "metrics.jsonl"}) {
     if (std::filesystem::exists(path_ / name)) std::filesystem::rename(path_ / name, place() / name);
   }
   made(path_ / "rollouts");
@@ -157,8 +151,11 @@ void RunFolder::set_aside_earlier_rows() const {
 }
 
 void RunFolder::write_rollouts(std::int64_t step, const std::string& jsonl) const {
-  const std::filesystem::path file = path_ / "rollouts" / ("step_" + std::to_string(step) + ".jsonl");
-  Descriptor(file, O_WRONLY | O_CREAT | O_TRUNC).write(jsonl);
+  write_step(path_ / "rollouts", step, jsonl);
+}
+
+void RunFolder::write_validation(std::int64_t step, const std::string& jsonl) const {
+  write_step(made(path_ / "validation"), step, jsonl);
 }
 
 }  // namespace qrl::train

@@ -4,18 +4,18 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "config/reader.h"
+#include "report/tfevents.h"
 #include "state/folder.h"
 
 namespace qrl::train {
 
 /// Metric names and values of one step, in name order.
-using Metrics = std::map<std::string, double>;
+using Metrics = report::Metrics;
 
 /// An append-only JSONL file of metric rows. Only the first rank writes; elsewhere it is inert.
 class MetricsFile {
@@ -24,6 +24,8 @@ class MetricsFile {
   /// Opens for appending after cutting the file to its first `keep_bytes` bytes (what a checkpoint vouches for).
   MetricsFile(const std::filesystem::path& file, std::int64_t keep_bytes);
 
+  /// Writes the rows so far to an events file of TensorBoard in `dir`, and every later row with append.
+  void mirror_to(const std::filesystem::path& dir);
   /// Appends {"step": step, metrics…}; a value that is not finite becomes null. One write per row.
   void append(std::int64_t step, const Metrics& metrics);
   /// Appends {"step": step, "changed_on_resume": {key: [before, after], …}}: a row of its own.
@@ -33,6 +35,7 @@ class MetricsFile {
 
  private:
   std::filesystem::path file_;
+  report::EventsFile events_;
 };
 
 /// Rows of a metrics file that hold `name`, as (step, value), in file order.
@@ -41,9 +44,6 @@ std::vector<std::pair<std::int64_t, double>> read_metric(const std::filesystem::
 /// The same of a score: only the rows behind the last change of how scores are made (append_changes: eval.*,
 /// data.val_files), so that they can be compared.
 std::vector<std::pair<std::int64_t, double>> read_score(const std::filesystem::path& file, const std::string& name);
-
-/// The numbers of every row, null as NaN, in file order.
-std::vector<std::pair<std::int64_t, Metrics>> read_rows(const std::filesystem::path& file);
 
 class RunFolder {
  public:
@@ -54,11 +54,15 @@ class RunFolder {
   std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
   std::filesystem::path metrics_file() const { return path_ / "metrics.jsonl"; }
   std::filesystem::path sft_metrics_file() const { return path_ / "sft_metrics.jsonl"; }
+  std::filesystem::path sessions_file() const { return path_ / "sessions.jsonl"; }
+  std::filesystem::path tensorboard() const { return path_ / "tensorboard"; }
   /// Moves what an earlier run wrote (metric rows, rollouts, its resolved recipe) to earlier_1, earlier_2, …, with a
   /// warning that says so; nothing when no row was written.
   void set_aside_earlier_rows() const;
   /// Writes rollouts/step_N.jsonl whole (replacing what an interrupted run left).
   void write_rollouts(std::int64_t step, const std::string& jsonl) const;
+  /// The same for validation/step_N.jsonl.
+  void write_validation(std::int64_t step, const std::string& jsonl) const;
 
  private:
   std::filesystem::path path_;

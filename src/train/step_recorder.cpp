@@ -1,6 +1,7 @@
 #include "train/step_recorder.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <limits>
 
@@ -46,9 +47,13 @@ StepRecorder::StepRecorder(const RunSetup& setup, const learner::LossOptions& lo
       row_(std::move(unfinished_row)),
       progress_("step", state.step + 1, setup.recipe.trainer.total_training_steps, !setup.world.is_first()),
       health_(setup.recipe),
+      held_out_(std::numeric_limits<double>::quiet_NaN()),
       update_names_(learner::policy_metric_names(loss)) {
   if (setup.folder == nullptr) return;
-  for (const auto& [step, row] : read_rows(setup.folder->metrics_file())) (void)health_.observe(step, row);
+  for (const report::Row& row : report::read_rows(setup.folder->metrics_file()).rows) {
+    (void)health_.observe(row.step, row.metrics);
+    (void)watcher_.observe(row);
+  }
 }
 
 void StepRecorder::begin_step() {
@@ -121,14 +126,26 @@ void StepRecorder::end_step(double save_s) {
 
 void StepRecorder::write() {
   row_["perf/peak_memory_gib"] = peak_memory_gib();
+  row_["timing_s/unix"] = base::unix_s();
   file_.append(state_.step, row_);
-  progress_.show(state_.step, step_facts(row_));
+  rewards_.push_back(report::value_of(row_, "critic/rewards/mean"));
+  progress_.show(state_.step, progress_.columns() > 0 ? terminal_facts(row_, rewards_, held_out_, progress_.columns())
+                                                      : step_facts(row_));
   show_scores();
-  if (setup_.folder == nullptr) return;
-  for (const std::string& warning : health_.observe(state_.step, row_)) base::log_warning(warning);
+  if (setup_.folder != nullptr) warn();
+}
+
+void StepRecorder::warn() {
+  const std::vector<std::string> warnings = health_.observe(state_.step, row_);
+  for (const std::string& warning : warnings) base::log_warning(warning);
+  for (const report::Verdict& verdict : watcher_.observe({state_.step, row_})) {
+    const bool is_told = !warnings.empty() && std::isfinite(verdict.rule->step_bound);
+    if (!is_told) base::log_warning("step " + std::to_string(state_.step) + ": " + report::describe(verdict));
+  }
 }
 
 void StepRecorder::write_scores() {
+  row_["timing_s/unix"] = base::unix_s();
   file_.append(state_.step, row_);
   show_scores();
 }
@@ -138,6 +155,7 @@ void StepRecorder::show_scores() {
   for (const PromptSet& set : setup_.held_out) {
     const auto score = row_.find(score_name(set.data_source, setup_.recipe.eval));
     if (score == row_.end()) continue;
+    if (&set == &setup_.held_out.front()) held_out_ = score->second;
     char figure[32];
     std::snprintf(figure, sizeof figure, ": %.3f", score->second);
     text += "  " + set.data_source + " mean@" + std::to_string(setup_.recipe.eval.n) + figure;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "report/rules.h"
 #include "train/batch_builder.h"
 #include "train/health.h"
 #include "train/policy_updater.h"
@@ -41,6 +42,8 @@ class StepRecorder {
  private:
   void add_learner_speed(std::span<const MiniBatch> batches);
   void show_scores();
+  /// Warnings of what the row shows.
+  void warn();
 
   const RunSetup& setup_;
   const RunState& state_;
@@ -48,6 +51,9 @@ class StepRecorder {
   Metrics row_;
   Progress progress_;
   Health health_;  ///< of the first rank's rows
+  report::Watcher watcher_;
+  std::vector<double> rewards_;  ///< of this start's steps
+  double held_out_;              ///< the newest score of the first held-out set; NaN before there is one
   std::vector<std::string> update_names_;
   double learner_ceiling_ = 0;  ///< operations a second; measured after the first update
   double start_s_ = 0;

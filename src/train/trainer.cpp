@@ -61,7 +61,7 @@ bool Trainer::step(std::int64_t step) {
 
 bool Trainer::evaluate() {
   PhaseSeconds seconds;
-  const std::optional<Metrics> scores = parts_.held_out.run(seconds);
+  const std::optional<Metrics> scores = parts_.held_out.run(state_.step, seconds);
   if (!scores) return false;
   parts_.recorder.add(*scores);
   parts_.recorder.add(seconds);

@@ -117,6 +117,7 @@ class RandomRecipe {
     r.eval.temperature = flag() ? 0 : positive();
     r.eval.top_p = 1 - draw_.uniform();
     r.eval.top_k = flag() ? -1 : draw_.between(1, 1000);
+    r.eval.dump = draw_.between(0, 100);
     if (r.quant.learner_forward == config::LearnerForward::low_bit && r.quant.weights == config::WeightFormat::int8 &&
         r.actor.max_tokens_per_micro_batch <= 131'072)
       r.quant.learner_backward = pick(config::LearnerBackward::model_dtype, config::LearnerBackward::int8);
@@ -137,6 +138,7 @@ class RandomRecipe {
     if (r.trainer.resume_mode == config::ResumeMode::path) r.trainer.resume_path = text();
     r.trainer.default_local_dir = text();
     r.trainer.rollout_dump = flag();
+    r.trainer.tensorboard = flag();
     r.trainer.seed = word();
     r.trainer.max_non_finite_steps = draw_.between(1, 100);
     return r;
@@ -332,6 +334,7 @@ TEST_CASE("changed keys are named, less those that may change over a resume") {
   after.trainer.resume_mode = config::ResumeMode::never;
   after.trainer.default_local_dir = "x";
   after.trainer.rollout_dump = false;
+  after.trainer.tensorboard = false;
   after.eval.freq = 7;
   after.eval.before_train = false;
   CHECK(config::changes_on_resume(before, after).empty());

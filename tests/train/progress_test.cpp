@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdio>
 #include <iostream>
 #include <string>
@@ -70,4 +71,23 @@ TEST_CASE("under mpirun lines are plain, though each rank has a pseudo-terminal"
   INFO(shown);
   CHECK(shown.find('\x1b') == std::string::npos);
   CHECK(shown.find("step 1/3  a") == 0);
+}
+
+TEST_CASE("a terminal's line has the reward's course and the held-out score as far as it is wide") {
+  const train::Metrics row = {{"critic/rewards/mean", 0.5}, {"mismatch/k3_kl", 1e-4}, {"perf/tokens_per_s", 5321}};
+  const std::vector<double> rewards = {0, 0.25, 0.5};
+  CHECK(train::terminal_facts(row, rewards, 0.25, 120) == "reward 0.500 ▁▅█  held-out 0.250  gap 1.0e-04  5321 tok/s");
+  CHECK(train::terminal_facts(row, rewards, std::nan(""), 80) == "reward 0.500  gap 1.0e-04  5321 tok/s");
+}
+
+TEST_CASE("columns are those of a terminal with UTF-8, none elsewhere") {
+  const auto shown = [](const char* locale) {
+    return on_terminal([locale] {
+      setenv("LC_ALL", locale, 1);
+      const train::Progress progress("step", 1, 3, false);
+      std::printf("<%d>", progress.columns());
+    });
+  };
+  CHECK(shown("C.UTF-8").find("<80>") != std::string::npos);
+  CHECK(shown("C").find("<0>") != std::string::npos);
 }
