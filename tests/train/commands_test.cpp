@@ -34,7 +34,7 @@ bool says(const test::Outcome& outcome, const std::string& text) {
 TEST_CASE("an unknown command is named, with the nearest or those there are") {
   refuses("evel " + kTiny,
           "expected a recipe file, or one of sft, eval, generate, dump, export, profile, data, check, judge, "
-          "tokenize, got "
+          "tokenize, report, watch, got "
           "\"evel\"; did you mean eval?");
   refuses("--dry-run nothing.yaml", "got no such file: \"nothing.yaml\"");
   refuses("check recipie x",
