@@ -55,7 +55,7 @@ function chartOptions(panel, curves, width, isLog) {
   const isDashed = numPoints(curves) <= MOST_POINTS;
   for (const curve of curves) {
     const stroke = () => color("curve-" + curve.color % MOST_COLORS) + (isDashed ? "" : FADES[Math.min(curve.dash, FADES.length - 1)]);
-    series.push({label: curve.label + (curve.count ? " (mean of " + curve.count + ")" : ""), stroke, width: 1.6, dash: isDashed ? DASHES[curve.dash % DASHES.length] : [],
+    series.push({label: curve.label + (curve.count ? " (mean of " + curve.count + ")" : ""), stroke, width: isDashed ? 1.6 : 1, dash: isDashed ? DASHES[curve.dash % DASHES.length] : [],
       spanGaps: true, points: {show: curve.steps.length < 24, size: 5}, value: (u, value) => number(value)});
     if (!curve.low) continue;
     const edge = {stroke, width: 0, spanGaps: true, points: {show: false}, value: (u, value) => number(value)};
