@@ -232,7 +232,7 @@ void add_quant(List& list) {
       quant.add(
           "rollout.ignore", &QuantRecipe::ignore, list_of(text()),
           "linear layers that stay bf16: names such as down_proj or model.layers.0.*, with * and ?; q_proj, k_proj and "
-          "v_proj together, as gate_proj and up_proj; lm_head and embed_tokens change nothing"),
+          "v_proj together, as gate_proj and up_proj"),
       "quant.rollout.weights", {"int8", "fp8_e4m3", "int4"});
   quant.add("rollout.lm_head", &QuantRecipe::lm_head,
             choice<HeadFormat>({{"auto", HeadFormat::automatic}, {"fp32", HeadFormat::f32}}),

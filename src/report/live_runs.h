@@ -19,7 +19,8 @@ class LiveRuns {
   /// `roots`: folders of runs, or run folders. An input error where one is no folder.
   explicit LiveRuns(std::vector<std::filesystem::path> roots);
 
-  /// [{name, running, step, total_steps, reward, held_out, tokens_per_s, left_s, bad, bytes, starts}] in the order of names.
+  /// [{name, running, step, total_steps, reward, held_out, tokens_per_s, left_s, bad, bytes, starts}] in the order of
+  /// names.
   nlohmann::ordered_json list();
   // Of one run by the name that `list` gave it; nothing when there is no such run (any more).
   std::optional<nlohmann::ordered_json> run(const std::string& name);

@@ -1,4 +1,4 @@
-// Owns what is said of a response: right or wrong, why, and what counts in its reward.
+// Owns the verdict on a response: right or wrong, why, and what counts in its reward.
 #pragma once
 
 #include <cstdint>

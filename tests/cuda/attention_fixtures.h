@@ -21,8 +21,8 @@ using quant::KvFormat;
 
 inline constexpr KvFormat kFormats[] = {KvFormat::bf16, KvFormat::int8, KvFormat::fp8_e4m3};
 
-/// Pages full of keys and values, the same quantized values on the device and on the CPU. What is in the i-th page does not depend
-/// on where it lies.
+/// Pages full of keys and values, the same quantized values on the device and on the CPU. What is in the i-th page does
+/// not depend on where it lies.
 struct Pool {
   Pool(KvFormat format_, const ops::HeadShape& heads_, std::int64_t page_size, std::vector<std::int32_t> page_ids_)
       : format(format_),
