@@ -1,10 +1,10 @@
 // Owns how an operation of ours enters LibTorch's autograd graph. Knows no operation.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <functional>
 #include <vector>
+
+#include "learner/torch.h"
 
 namespace qrl::learner {
 

@@ -3,7 +3,6 @@
 #include <ATen/DeviceAccelerator.h>
 #include <dlfcn.h>
 #include <torch/cuda.h>
-#include <torch/torch.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -15,6 +14,7 @@
 #include "base/shared_library.h"
 #include "cuda/train/training.h"
 #include "learner/libraries.h"
+#include "learner/torch.h"
 
 namespace qrl::learner {
 

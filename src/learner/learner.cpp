@@ -1,7 +1,7 @@
 #include "learner/learner.h"
 
 #include <ATen/DeviceAccelerator.h>
-#include <torch/torch.h>
+#include <ATen/Parallel.h>
 #include <torch/version.h>
 
 #include <algorithm>
@@ -21,6 +21,7 @@
 #include "learner/policy_loss.h"
 #include "learner/schedule.h"
 #include "learner/statistics.h"
+#include "learner/torch.h"
 #include "model/block.h"
 
 namespace qrl::learner {

@@ -1,13 +1,12 @@
 // Owns Muon: the orthogonalized momentum of matrices, and how its work is divided over ranks. Knows no model.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cstdint>
 #include <span>
 
 #include "config/recipe.h"
 #include "learner/rank_tensors.h"
+#include "learner/torch.h"
 
 namespace qrl::learner {
 

@@ -2,12 +2,11 @@
 // they hold.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <memory>
 #include <span>
 
 #include "dist/collectives.h"
+#include "learner/torch.h"
 
 namespace qrl::learner {
 

@@ -2,13 +2,12 @@
 // operations, which define them: the same scores, gradients and updates.
 #include "learner/device_kernels.h"
 
-#include <torch/torch.h>
-
 #include <array>
 
 #include "cuda/train/training_kernels.h"
 #include "learner/choices.h"
 #include "learner/device_sampler.h"
+#include "learner/torch.h"
 
 namespace qrl {
 

@@ -1,7 +1,5 @@
 // low_bit where learner and decoder share a device: the decoder's products on its own codes, against the CPU's and
 // against fake_quant's. The learner is LibTorch's operations on the CPU, the decoder's kernels are emulated there.
-#include <torch/torch.h>
-
 #include <array>
 #include <mutex>
 #include <optional>
@@ -10,6 +8,7 @@
 #include "learner/device_sampler.h"
 #include "learner/quantized.h"
 #include "learner/ranks.h"
+#include "learner/torch.h"
 
 namespace qrl {
 

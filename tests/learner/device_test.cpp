@@ -1,7 +1,5 @@
 // The learner out of LibTorch's operations, as a GPU runs it, beside the one of src/ops: the same scores, gradients,
 // updates, checkpoints and snapshots. On the CPU in every run; on a GPU where there is one.
-#include <torch/torch.h>
-
 #include <array>
 
 #include "learner/choices.h"
@@ -9,6 +7,7 @@
 #include "learner/memory.h"
 #include "learner/ranks.h"
 #include "learner/support.h"
+#include "learner/torch.h"
 #include "learner/torch_learner.h"
 #include "learner/torch_linear.h"
 #include "learner/torch_ops.h"

@@ -1,9 +1,8 @@
 // Logits and gradients against transformers (scripts/golden/hf_models.py).
-#include <torch/torch.h>
-
 #include "learner/forward_engine.h"
 #include "learner/fused_ops.h"
 #include "learner/support.h"
+#include "learner/torch.h"
 #include "ops/transformer.h"
 #include "state/safetensors.h"
 #include "support/weights.h"

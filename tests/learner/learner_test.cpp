@@ -1,7 +1,8 @@
 // Properties of the whole learner: what may not change its gradients, what its updates do, when it refuses.
 #include "learner/learner.h"
 
-#include <torch/torch.h>
+#include <torch/nn/utils/clip_grad.h>
+#include <torch/optim/adamw.h>
 
 #include <cstring>
 
@@ -9,6 +10,7 @@
 #include "learner/choices.h"
 #include "learner/ranks.h"
 #include "learner/support.h"
+#include "learner/torch.h"
 #include "model/snapshot.h"
 
 namespace qrl {

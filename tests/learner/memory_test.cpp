@@ -1,8 +1,7 @@
 // Tensor memory is kept and reused, within the most that was ever in use.
 #include "learner/memory.h"
 
-#include <torch/torch.h>
-
+#include "learner/torch.h"
 #include "support/catch.h"
 
 namespace qrl {

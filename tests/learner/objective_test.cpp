@@ -2,8 +2,6 @@
 // say of them.
 #include "learner/objective/objective.h"
 
-#include <torch/torch.h>
-
 #include <cstdio>
 #include <fstream>
 #include <map>
@@ -14,6 +12,7 @@
 #include "choices.h"
 #include "learner/choices.h"
 #include "learner/objective/ais.h"
+#include "learner/torch.h"
 #include "support/catch.h"
 
 namespace qrl {

@@ -1,12 +1,11 @@
 // A loss, a correction and a task that the program does not have, added to its catalog and trained with.
-#include <torch/torch.h>  // first: its CHECK gives way to Catch2's
-
 #include <fstream>
 #include <string>
 #include <vector>
 
 #include "config/reader.h"
 #include "dist/collectives.h"
+#include "learner/torch.h"  // before Catch2, to whose CHECK its own gives way
 #include "support/catch.h"
 #include "toys/correction/half.h"
 #include "toys/loss/reinforce.h"

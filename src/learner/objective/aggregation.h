@@ -1,12 +1,11 @@
 // Owns how per-token terms make one number. Pure; its denominators are global and come from outside.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cstdint>
 
 #include "config/recipe.h"
 #include "learner/objective/tokens.h"
+#include "learner/torch.h"
 
 namespace qrl::learner {
 

@@ -2,14 +2,13 @@
 // selects it. Each correction has a file of its own with its paper's equation. All weights are detached.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cstdint>
 #include <span>
 
 #include "learner/learner.h"
 #include "learner/objective/policy_losses.h"
 #include "learner/objective/tokens.h"
+#include "learner/torch.h"
 
 namespace qrl::learner {
 

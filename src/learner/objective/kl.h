@@ -1,9 +1,8 @@
 // Owns the penalty that holds a policy near its reference: its estimators, and the words that select them. Pure.
 #pragma once
 
-#include <torch/torch.h>
-
 #include "config/choice.h"
+#include "learner/torch.h"
 
 namespace qrl::learner {
 

@@ -2,13 +2,12 @@
 // selects it. Each loss has a file of its own with its paper's equation. Knows no aggregation and no model.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cstdint>
 #include <optional>
 
 #include "config/recipe.h"
 #include "learner/objective/tokens.h"
+#include "learner/torch.h"
 
 namespace qrl::learner {
 

@@ -2,9 +2,9 @@
 // of probabilities. Knows no loss.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cstdint>
+
+#include "learner/torch.h"
 
 namespace qrl::learner {
 
