@@ -43,7 +43,7 @@ def entries_of(path):
 
 
 def keep_checkpoint(out, checkpoint):
-    """Names of files, entries of the safetensors files with their bits, and state.json but for the byte counts of metric
+    """Names of files, entries of the safetensors files with their bits, and state.json except for the byte counts of metric
     files, which hold timings. The manifest's hashes follow from these; recipe.yaml is what --print-config shows."""
     tensors = sorted(checkpoint.glob("*.safetensors"))
     lines = [path.relative_to(checkpoint).as_posix() for path in sorted(checkpoint.rglob("*")) if path.is_file()]
