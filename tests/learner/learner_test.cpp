@@ -1,6 +1,7 @@
 // Properties of the whole learner: what may not change its gradients, what its updates do, when it refuses.
 #include "learner/learner.h"
 
+#include <ATen/Parallel.h>
 #include <torch/nn/utils/clip_grad.h>
 #include <torch/optim/adamw.h>
 

@@ -1,6 +1,8 @@
 // Muon against numpy's singular values (scripts/golden/muon.py), and what may not change its bits.
 #include "learner/muon.h"
 
+#include <ATen/Parallel.h>
+
 #include <fstream>
 #include <nlohmann/json.hpp>
 
