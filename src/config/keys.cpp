@@ -231,8 +231,7 @@ void add_quant(List& list) {
   only_with(
       quant.add(
           "rollout.ignore", &QuantRecipe::ignore, list_of(text()),
-          "linear layers that stay bf16: names such as down_proj or model.layers.0.*, with * and ?; q_proj, k_proj and "
-          "v_proj together, as gate_proj and up_proj"),
+          "linear layers that stay bf16: down_proj, model.layers.0.*, with * and ?; q, k, v together, as gate, up"),
       "quant.rollout.weights", {"int8", "fp8_e4m3", "int4"});
   quant.add("rollout.lm_head", &QuantRecipe::lm_head,
             choice<HeadFormat>({{"auto", HeadFormat::automatic}, {"fp32", HeadFormat::f32}}),
@@ -281,7 +280,7 @@ void add_quant_calibration(List& list) {
             "quant.rollout.kv_cache", {"fp8_e4m3"});
   quant.add("uaq_scale", &QuantRecipe::uaq_scale, real(positive()),
             "once before training, weights behind a norm are divided and its gain multiplied by this (QuRL's "
-            "update-aware quantization, there 1.5): the model stays the same, updates reach its codes sooner");
+            "update-aware quantization, there 1.5): the model stays, updates reach its quantized values sooner");
 }
 
 /// Own keys of losses and of corrections: either may have some in the section of the other.

@@ -310,6 +310,9 @@ LoadedRecipe load_recipe(const Keys& keys, const std::filesystem::path& file, st
                          bool complete) {
   const std::string name = shown_name(file.string());
   std::string bytes;
+  std::error_code error;
+  QRL_REQUIRE(!std::filesystem::is_directory(file, error), name, "a recipe file", "a folder",
+              "a model's folder goes to model.path, or to qrl-train generate");
   QRL_REQUIRE(read_bytes(file, bytes), name, "a readable recipe file", "none", "check the path");
   return load(keys, bytes, file, name, file, file.parent_path(), overrides, complete);
 }

@@ -195,27 +195,31 @@ void check_quant(const Recipe& recipe, RuleBook& rules) {
   rules.require({"quant.rollout.activations", "quant.rollout.weights"}, fits(quant.activations),
                 "quant.rollout.activations auto, or what quant.rollout.weights can meet", kTheirValues,
                 "int4 takes bf16, int8 or fp8_e4m3, every other format its own");
-  const bool has_codes = quant.weights != WeightFormat::bf16 && quant.weights != WeightFormat::f32;
-  const std::string without_codes = quant.weights == WeightFormat::bf16 ? "bf16" : "fp32";
-  rules.require({"quant.uaq_scale", "quant.rollout.weights", "mode"}, quant.uaq_scale == 1 || has_codes,
-                "quant.uaq_scale 1 without low-bit quant.rollout.weights", without_codes,
-                "it makes updates reach the weights' codes, and there are none: set quant.uaq_scale: 1");
+  const bool is_low_bit = quant.weights != WeightFormat::bf16 && quant.weights != WeightFormat::f32;
+  const std::string format = quant.weights == WeightFormat::bf16 ? "bf16" : "fp32";
+  rules.require({"quant.uaq_scale", "quant.rollout.weights", "mode"}, quant.uaq_scale == 1 || is_low_bit,
+                "quant.uaq_scale 1 without low-bit quant.rollout.weights", format,
+                "it makes updates reach the weights' quantized values, and there are none: set quant.uaq_scale: 1");
   rules.require({"rollout.bitwise", "quant.learner.forward"},
                 !recipe.rollout.bitwise || quant.learner_forward == LearnerForward::low_bit,
                 "quant.learner.forward low_bit with rollout.bitwise", kTheirValues,
-                "only the sampler's own products give its bits");
+                "only the sampler's own matmuls give its bits");
   rules.require({"rollout.bitwise", "quant.rollout.kv_cache"},
                 !recipe.rollout.bitwise || quant.kv_cache != KvCache::fp8_e4m3,
                 "quant.rollout.kv_cache other than fp8_e4m3 with rollout.bitwise", "fp8_e4m3", "use int8 or bf16");
+}
+
+void check_backward(const Recipe& recipe, RuleBook& rules) {
+  const QuantRecipe& quant = recipe.quant;
   const bool int8_backward = quant.learner_backward == LearnerBackward::int8;
   const bool fp8_backward = quant.learner_backward == LearnerBackward::fp8_e4m3;
   const std::string backward = std::string(" with quant.learner.backward ") + (fp8_backward ? "fp8_e4m3" : "int8");
   rules.require({"quant.learner.backward", "quant.learner.forward"},
                 !(int8_backward || fp8_backward) || quant.learner_forward == LearnerForward::low_bit,
                 "quant.learner.forward low_bit" + backward, kTheirValues,
-                "its operands are the codes of that forward pass");
+                "its operands are the quantized values of that forward pass");
   // int32 sums over a micro-batch's tokens stay exact to 132,103, as ops/linear.cpp has it (kMaxInt8Width): of products
-  // of two codes, and of 128 times a code.
+  // of two quantized values, and of 128 times one.
   constexpr std::int64_t kMostTokens = 131072;
   rules.require({"quant.learner.backward", "actor.max_tokens_per_micro_batch"},
                 !int8_backward || recipe.actor.max_tokens_per_micro_batch <= kMostTokens,
@@ -229,16 +233,20 @@ void check_quant(const Recipe& recipe, RuleBook& rules) {
                 !fp8_backward || in_blocks,
                 "quant.rollout.weights fp8_e4m3 and quant.rollout.granularity block128" + backward, kTheirValues,
                 "scales of square blocks are those of the transposed weights, too; else use model_dtype");
+}
+
+void check_devices(const Recipe& recipe, RuleBook& rules) {
+  const QuantRecipe& quant = recipe.quant;
   const bool on_gpu = samples_on_gpu(recipe);
-  rules.require(
-      {"rollout.device", "trainer.device", "quant.learner.forward"},
-      !learns_on_gpu(recipe) || on_gpu || quant.learner_forward != LearnerForward::low_bit,
-      "rollout.device cuda with trainer.device cuda and quant.learner.forward low_bit", "cpu",
-      "its products are the decoder's, on the decoder's tensors; fake_quant has the same values and gradients "
-      "without them");
-  rules.require({"trainer.device", "quant.learner.backward"}, !learns_on_gpu(recipe) || !int8_backward,
+  rules.require({"rollout.device", "trainer.device", "quant.learner.forward"},
+                !learns_on_gpu(recipe) || on_gpu || quant.learner_forward != LearnerForward::low_bit,
+                "rollout.device cuda with trainer.device cuda and quant.learner.forward low_bit", "cpu",
+                "its matmuls are the decoder's, on the decoder's tensors; fake_quant has the same values and gradients "
+                "without them");
+  rules.require({"trainer.device", "quant.learner.backward"},
+                !learns_on_gpu(recipe) || quant.learner_backward != LearnerBackward::int8,
                 "quant.learner.backward model_dtype or fp8_e4m3 with trainer.device cuda", "int8",
-                "on a GPU the forward pass's products alone are in int8");
+                "on a GPU the forward pass's matmuls alone are in int8");
   rules.require({"rollout.bitwise", "rollout.device", "trainer.device"},
                 !recipe.rollout.bitwise || on_gpu == learns_on_gpu(recipe),
                 "trainer.device and rollout.device the same with rollout.bitwise", kTheirValues,
@@ -247,7 +255,7 @@ void check_quant(const Recipe& recipe, RuleBook& rules) {
   rules.require({"rollout.bitwise", "rollout.device", "rollout.top_p", "rollout.top_k"},
                 !recipe.rollout.bitwise || !on_gpu || !cuts,
                 "rollout.top_p 1 and top_k -1 with rollout.bitwise and rollout.device cuda", kTheirValues,
-                "such tokens are drawn on the CPU there, from whole rows of logits");
+                "such tokens are sampled on the CPU there, from whole rows of logits");
   rules.require({"rollout.device", "quant.rollout.weights"}, !on_gpu || quant.weights != WeightFormat::f32,
                 "quant.rollout.weights other than fp32 with rollout.device cuda", "fp32", "use bf16");
   rules.require({"rollout.device", "quant.rollout.lm_head"}, !on_gpu || quant.lm_head != HeadFormat::f32,
@@ -255,9 +263,13 @@ void check_quant(const Recipe& recipe, RuleBook& rules) {
   rules.require({"rollout.device", "quant.rollout.kv_cache"}, !on_gpu || quant.kv_cache != KvCache::f32,
                 "quant.rollout.kv_cache other than fp32 with rollout.device cuda", "fp32",
                 "use bf16, int8 or fp8_e4m3");
+}
+
+void check_profile(const Recipe& recipe, RuleBook& rules) {
+  const QuantRecipe& quant = recipe.quant;
   const bool fixed = !quant.profile.empty();
   rules.require({"quant.rollout.profile", "quant.rollout.weights"}, !fixed || quant.weights == WeightFormat::int8,
-                "quant.rollout.weights int8 with quant.rollout.profile", kTheirValues, "the profile is of int8 codes");
+                "quant.rollout.weights int8 with quant.rollout.profile", kTheirValues, "the profile is of int8 values");
   rules.require({"quant.rollout.profile", "quant.learner.forward"},
                 !fixed || quant.learner_forward == LearnerForward::bf16,
                 "quant.learner.forward bf16 with quant.rollout.profile", kTheirValues,
@@ -319,6 +331,9 @@ void check_rules(const Recipe& recipe, const Origins& origins, bool complete, Fa
   check_data(recipe, complete, rules);
   check_batches(recipe, rules);
   check_quant(recipe, rules);
+  check_backward(recipe, rules);
+  check_devices(recipe, rules);
+  check_profile(recipe, rules);
   check_sampling(recipe, rules);
   rules.require({"rollout.n", "algorithm.name"}, recipe.rollout.n >= 2, "rollout.n of 2 samples or more",
                 number(recipe.rollout.n), "a sample's advantage is measured against the others of its group");

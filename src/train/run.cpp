@@ -224,6 +224,34 @@ class SessionLine {
   const RunState& state_;
 };
 
+/// From the weights after the cold start, or a checkpoint's, to the trained model.
+void train_policy(const RunSetup& setup, RunState& state, ResumePoint& point, Checkpointer& checkpointer,
+                  QuantizerState& quantizer, MetricsFile& metrics, const fs::path& cold_start, bool goes_on) {
+  const config::Recipe& recipe = setup.recipe;
+  const Policy& policy = setup.policy;
+  dist::Collectives& world = setup.world;
+  learner::Learner learner(policy.config, policy.weights, learner_options(recipe), world);
+  if (point.checkpoint) restore_learner(*point.checkpoint, state, learner, world);
+  const std::unique_ptr<learner::Learner> reference = make_reference(setup, state, cold_start);
+  begin_rl(recipe, state, learner);
+  if (point.checkpoint) quantizer = load_quantizer(*point.checkpoint, policy.config, world);
+  if (quantizer.profile != nullptr) require_same_profile(recipe, policy.config, *quantizer.profile);
+  else quantizer.profile = find_profile(policy.config, learner.all_masters(), setup.prompts, recipe);
+  if (state.step > 0) {
+    base::log_info(goes_on ? "going on after step " + std::to_string(state.step)
+                           : "nothing left to do: step " + std::to_string(state.step) +
+                                 " is done, trainer.total_training_steps is " +
+                                 std::to_string(recipe.trainer.total_training_steps));
+  }
+
+  Training(setup, state, learner, reference.get(), quantizer, metrics, std::move(point.unfinished_row), checkpointer)
+      .train();
+  learner.free_optimizer_state();  // the fp32 weights that are scored take less than the moments did
+  const std::vector<std::string> export_scores = score_export(setup, state.step, learner, checkpointer);
+  if (setup.folder != nullptr)
+    print_result(recipe, *setup.folder, last_checkpoint(state, *setup.folder, point), setup.held_out, export_scores);
+}
+
 }  // namespace
 
 void run(const config::LoadedRecipe& loaded, dist::Collectives& world, const RunOptions& options) {
@@ -266,7 +294,6 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, const Run
   if (config::samples_on_gpu(recipe) && part != RunPart::cold_start_only)
     (void)Sampler(policy.config, recipe, world, recipe.data.max_prompt_length);
 
-  const bool fresh = !point.checkpoint;
   const fs::path cold_start = shared_cold_start(recipe, world);
   if (!cold_start_done) {
     run_cold_start(setup, state, sft_metrics, checkpointer, point.checkpoint);
@@ -278,25 +305,7 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, const Run
     return;
   }
 
-  learner::Learner learner(policy.config, policy.weights, learner_options(recipe), world);
-  if (point.checkpoint) restore_learner(*point.checkpoint, state, learner, world);
-  const std::unique_ptr<learner::Learner> reference = make_reference(setup, state, cold_start);
-  begin_rl(recipe, state, learner);
-  if (point.checkpoint) quantizer = load_quantizer(*point.checkpoint, policy.config, world);
-  if (quantizer.profile != nullptr) require_same_profile(recipe, policy.config, *quantizer.profile);
-  else quantizer.profile = find_profile(policy.config, learner.all_masters(), prompts, recipe);
-  if (!fresh && state.step > 0) {
-    base::log_info(goes_on ? "going on after step " + std::to_string(state.step)
-                           : "nothing left to do: step " + std::to_string(state.step) +
-                                 " is done, trainer.total_training_steps is " +
-                                 std::to_string(recipe.trainer.total_training_steps));
-  }
-
-  Training(setup, state, learner, reference.get(), quantizer, metrics, std::move(point.unfinished_row), checkpointer)
-      .train();
-  learner.free_optimizer_state();  // the fp32 weights that are scored take less than the moments did
-  const std::vector<std::string> export_scores = score_export(setup, state.step, learner, checkpointer);
-  if (folder) print_result(recipe, *folder, last_checkpoint(state, *folder, point), held_out, export_scores);
+  train_policy(setup, state, point, checkpointer, quantizer, metrics, cold_start, goes_on);
 }
 
 }  // namespace qrl::train

@@ -280,7 +280,7 @@ TEST_CASE("an include is read first, from the including file's folder") {
   }
   CHECK(holds(error_of(dir / "c0.yaml"), "at most 16 files one inside the other"));
   CHECK(holds(error_of(dir / "nothing.yaml"), "nothing.yaml: expected a readable recipe file"));
-  CHECK(holds(error_of(dir.path()), "expected a readable recipe file"));
+  CHECK(holds(error_of(dir.path()), "expected a recipe file, got a folder"));
   write(dir / "large.yaml", "a: " + std::string(2'000'000, 'x'));
   CHECK(holds(error_of(dir / "large.yaml"), "at most 1 MB"));
 }
