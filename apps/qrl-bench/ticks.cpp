@@ -101,7 +101,7 @@ void bench_ticks(const BenchTicksArguments& arguments) {
   if (arguments.dry_run) return plan_ticks(arguments);
   const cuda::TickSpeedTask task = task_of(arguments);
   const cuda::TickSpeeds speeds = cuda::measure_ticks(task);
-  // Matrix units take codes of 8 bits twice as fast as bf16, on every GPU that the program has kernels for.
+  // Matrix units take values of 8 bits twice as fast as bf16, on every GPU that the program has kernels for.
   const bool of_8_bits = quant::spec(task.format).activations != quant::Element::bf16;
   const double layer_flops = speeds.matmul_flops * (of_8_bits ? 2 : 1);
   Json result = {{"bench", "ticks"},

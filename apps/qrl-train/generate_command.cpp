@@ -48,15 +48,15 @@ struct GenerateArguments {
   bool as_json = false;
 };
 
-/// A model with the recipe that says how to draw from it.
+/// A model with the recipe that says how to sample from it.
 struct Source {
   config::Recipe recipe;
   train::Policy policy;
   std::string checkpoint;  ///< "": the recipe's own policy
 };
 
-/// What is set over a recipe. The learner's keys come first, since they bound what a run can draw and no more: a longer
-/// response needs no larger micro-batch here. What the user set comes behind them.
+/// What is set over a recipe. The learner's keys come first, since they bound what a run can sample and no more: a
+/// longer response needs no larger micro-batch here. What the user set comes behind them.
 std::vector<std::string> overrides_of(const GenerateArguments& arguments) {
   std::vector<std::string> overrides = {"actor.max_tokens_per_micro_batch=1048576",
                                         "quant.learner.backward=model_dtype", "quant.uaq_scale=1",
@@ -159,7 +159,7 @@ void print(const std::vector<GivenPrompt>& prompts, const std::vector<types::Com
 
 void generate(const GenerateArguments& arguments, dist::Collectives& world) {
   require_one_process(world, "qrl-train generate");
-  set_memory_settings("what is drawn at once (--n, --max-tokens, rollout.max_num_seqs, rollout.kv_pages)");
+  set_memory_settings("what is sampled at once (--n, --max-tokens, rollout.max_num_seqs, rollout.kv_pages)");
   Source source = open_source(arguments);
   const config::Recipe& recipe = source.recipe;
   train::set_threads(recipe, world);

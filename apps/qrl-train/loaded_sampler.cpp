@@ -17,7 +17,7 @@ LoadedSampler::LoadedSampler(train::Policy loaded, const config::Recipe& recipe,
                              dist::Collectives& world, std::int64_t longest_prompt_tokens)
     : policy(std::move(loaded)), checkpoint(from), sampler(policy.config, recipe, world, longest_prompt_tokens) {
   if (!checkpoint.empty()) quantizer = train::load_quantizer(checkpoint, policy.config, world);
-  // The run's own goes with its weights, but is of int8 codes alone.
+  // The run's own goes with its weights, but is of int8 values alone.
   if (recipe.quant.weights != config::WeightFormat::int8) quantizer.profile = nullptr;
 }
 

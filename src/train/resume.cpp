@@ -30,6 +30,9 @@ std::optional<fs::path> newest_checkpoint(const config::TrainerRecipe& trainer, 
 /// The checkpoint of --resume PATH. A run that went on from it beside newer ones would meet their names and mix their
 /// metric rows with its own, so the run folder may hold nothing sound that is newer.
 fs::path given_checkpoint(const config::TrainerRecipe& trainer, const RunFolder& folder) {
+  QRL_REQUIRE(is_checkpoint(trainer.resume_path), "trainer.resume_mode (--resume)",
+              "auto, never, or a checkpoint's folder (with state.json)", trainer.resume_path,
+              "checkpoints lie in RUN/checkpoints: step_N, and sft_N of a cold start");
   require_sound_checkpoint(trainer.resume_path, "give another one, or --resume auto");
   fs::path given = fs::canonical(trainer.resume_path);
   const auto newest = newest_sound_checkpoint(folder.checkpoints());

@@ -188,7 +188,7 @@ TEST_CASE("generate: the KV cache is as large as what is asked for") {
   const std::string little = "ulimit -v 1200000; ";  // stands for a small machine
   CHECK(rows(kTiny + wide + kAsked + "--set trainer.threads=2 --n 2", little).size() == 2);
   refuses(kTiny + kAsked + "--set trainer.threads=2 --set rollout.kv_pages=5000 --set rollout.page_size=4096",
-          "memory: expected enough for the model and what is drawn at once (--n, --max-tokens, rollout.max_num_seqs, "
+          "memory: expected enough for the model and what is sampled at once (--n, --max-tokens, rollout.max_num_seqs, "
           "rollout.kv_pages), got none left",
           little);
 }
