@@ -19,8 +19,8 @@ struct Quantized {
   const ops::PackedLinear* packed = nullptr;     ///< the sampler's own tensor
   bool multiplies_quantized = false;             ///< low_bit: ops::linear on the quantized values; else fake_quant
   torch::ScalarType compute = torch::kBFloat16;  ///< of the matmuls of fake_quant and of every backward pass
-  /// Of layers whose format is the one it names (int8; fp8_e4m3: fp8_block128): the backward pass's matmuls in
-  /// quantized values, too. Other layers have them in `compute`.
+  /// The backward pass multiplies quantized values in layers of the format that this names (int8; fp8_e4m3 names
+  /// fp8_block128). Other layers multiply in `compute`.
   config::LearnerBackward backward = config::LearnerBackward::model_dtype;
 };
 

@@ -1,5 +1,5 @@
-// Owns which rows of a snapshot's packed matrices are which of the model's weights, and what a profile has for them.
-// Knows nothing of formats.
+// Owns the map from the model's weights to rows of a snapshot's packed matrices, with what a profile holds for each
+// weight. Knows nothing of formats.
 #pragma once
 
 #include <cstdint>

@@ -22,7 +22,7 @@ void force_isa(Isa isa);
 /// Whether this processor can run a path.
 bool supported(Isa isa);
 
-/// The one of a kernel table's builds that is of the path in use.
+/// Returns the build of a kernel table for the path in use.
 template <class Table>
 const Table& for_this_isa(const Table& amx, const Table& avx512, const Table& avx2, const Table& portable) {
   const Isa path = isa();

@@ -9,10 +9,11 @@
 
 namespace qrl::state {
 
-/// Commit protocol (reliability.md): `fill` writes files into PATH.tmp-<id>; each is hashed and fsynced; manifest.json
-/// (per file: size and hash; `facts_json` as given; its own hash) comes last and is fsynced; then the directory is
-/// fsynced, renamed to `path` and the parent fsynced. When this returns the folder is committed. An error or a kill at
-/// any moment leaves `path` absent. `path` must not exist. Never follows a symlink at the temporary name.
+/// Commit protocol (docs/decisions/0007-checkpoint-protocol.md): `fill` writes files into PATH.tmp-<id>; each is hashed
+/// and fsynced; manifest.json (per file: size and hash; `facts_json` as given; its own hash) comes last and is fsynced;
+/// then the directory is fsynced, renamed to `path` and the parent fsynced. When this returns the folder is committed.
+/// An error or a kill at any moment leaves `path` absent. `path` must not exist. Never follows a symlink at the
+/// temporary name.
 void commit_folder(const std::filesystem::path& path, const std::function<void(const std::filesystem::path& dir)>& fill,
                    const std::string& facts_json);
 

@@ -25,7 +25,7 @@ struct TensorEntry {
   std::uint64_t begin = 0, end = 0;  ///< byte offsets in the data section
 };
 
-/// An open, checked file. Rules (reliability.md): header ≤ 100 MB and ≤ the file, starts with '{', strict JSON of
+/// An open, checked file. Rules: header ≤ 100 MB and ≤ the file, starts with '{', strict JSON of
 /// bounded depth, no duplicate names, known dtypes, checked products, offsets contiguous without holes, overlap or
 /// trailing bytes,
 /// __metadata__ a map of strings.

@@ -168,8 +168,8 @@ std::vector<MemoryPart> optimizer_parts(const config::Recipe& recipe, const mode
   return parts;
 }
 
-/// Pages of the pool that sequences of full length write to, samples of a prompt to those of the prompt together; the
-/// others take no memory of the CPU's. The prompts of a step are known; an evaluation fills what there is.
+/// Counts the pages of the pool that sequences of full length write to. Samples share the pages of their prompt. A page
+/// that nobody writes to takes no CPU memory. A step's prompts are known; an evaluation may fill the whole pool.
 std::int64_t kv_pages_in_use(const config::Recipe& recipe, int num_ranks) {
   if (!recipe.data.val_files.empty() || !recipe.data.val_generator.task.empty()) return kv_pages(recipe);
   const std::int64_t prompts =

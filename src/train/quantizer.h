@@ -25,8 +25,8 @@ struct QuantizerState {
 model::Int8Profile calibrate_profile(const model::ModelConfig& config, const model::WeightSource& weights,
                                      const PromptSet& prompts, const config::Recipe& recipe);
 
-/// The profile whose file the recipe names; nothing where it names none. An input error for a file that is not there or
-/// that is none of a model of this config: what can be known of it before there are weights and prompts.
+/// Reads the profile file that the recipe names; returns nothing where it names none. Throws an input error when the
+/// file is missing or does not fit this model config. Needs neither weights nor prompts.
 std::optional<model::Int8Profile> read_profile_file(const config::Recipe& recipe, const model::ModelConfig& config);
 
 /// An input error when the recipe names a file made from other weights or settings than `own`, the profile that a

@@ -36,7 +36,8 @@ struct RolloutBatch {
   std::int64_t prompts_drawn = 0;   ///< the data cursor after these groups: what a checkpoint of the step records
 };
 
-/// Where a step's rollouts come from.
+/// Where a step's rollouts come from. Asynchronous (one-step-off, overlapped) rollouts are another source, which
+/// samples in a thread of its own: tests/train/late_source_test.cpp.
 class RolloutSource {
  public:
   virtual ~RolloutSource() = default;

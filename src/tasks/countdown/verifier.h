@@ -1,5 +1,5 @@
 // Owns the countdown verifier: which numbers an answer may use and what it must equal. The grammar and its limits are
-// expression.h's (reliability.md). Ground truth: {"numbers":[3,8,12],"target":36}.
+// expression.h's. Ground truth: {"numbers":[3,8,12],"target":36}.
 //
 // Where the rules leave a choice, it follows the verdicts of known answers (tests/tasks):
 // - Inside \boxed{}, which is LaTeX, \times, \cdot and \div stand for * and /; \frac and everything else of LaTeX is

@@ -1,5 +1,5 @@
 // Owns the sudoku verifier: 4×4 and 9×9 grids. Ground truth: {"puzzle":"3102…"} with 0 or . for empty cells, by rows;
-// a "solution" beside it is checked at load, and any other valid completion counts as well (reliability.md).
+// a "solution" beside it is checked at load, and any other valid completion counts as well.
 //
 // Where the rules leave a choice:
 // - The grid is read from the answer (the last complete <answer>, a box inside unwrapped, else the last box) when there

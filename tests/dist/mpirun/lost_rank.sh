@@ -4,7 +4,7 @@
 # pause: all ranks standing still for longer than the time limit is no loss, the job goes on.
 # usage: lost_rank.sh kill|hang|pause|late|stay|abort|throw MPIRUN_COMMAND... TEST_PROGRAM
 set -u
-num_losses=1; [ -z "${QRL_LONG_TESTS:-}" ] || num_losses=100 # of each kind: 200, as design/reliability.md asks
+num_losses=1; [ -z "${QRL_LONG_TESTS:-}" ] || num_losses=100 # of each kind
 mode=$1; shift
 export QRL_LOSS=$mode
 QRL_PID_DIR=$(mktemp -d); export QRL_PID_DIR
