@@ -15,7 +15,7 @@ using qrl::config::MathProfile;
 namespace {
 
 Verdict judge(const std::string& answer, const std::string& gold, AnswerForm form) {
-  return math::MathVerifier(MathProfile::boxed, form).judge("So it is \\boxed{" + answer + "}.", gold);
+  return math::MathVerifier(MathProfile::boxed, form).judge("So it is \\boxed{" + answer + "}.", math::read_gold(gold));
 }
 
 }  // namespace
@@ -183,7 +183,8 @@ TEST_CASE("answer_form value takes what real models answer, and every gold answe
   REQUIRE(outputs.size() == 80);
   for (const auto& row : outputs) {
     INFO(row["id"]);
-    const Verdict verdict = value.judge(row["output"].get<std::string>(), row["gold"].get<std::string>());
+    const Verdict verdict =
+        value.judge(row["output"].get<std::string>(), math::read_gold(row["gold"].get<std::string>()));
     CHECK((verdict.outcome == Outcome::correct) == row["expected"].get<bool>());
   }
   for (const auto& row : rows_of("math_kinds.jsonl")) {

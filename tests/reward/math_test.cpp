@@ -31,7 +31,7 @@ std::filesystem::path shared_folder(const char* name) {
 }
 
 Verdict judge(const std::string& response, const std::string& gold, MathProfile profile = MathProfile::automatic) {
-  return math::MathVerifier(profile).judge(response, gold);
+  return math::MathVerifier(profile).judge(response, math::read_gold(gold));
 }
 bool accepts(const std::string& response, const std::string& gold, MathProfile profile = MathProfile::automatic) {
   return judge(response, gold, profile).outcome == Outcome::correct;

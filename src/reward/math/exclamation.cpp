@@ -4,8 +4,8 @@
 #include <iterator>
 
 #include "base/ascii.h"
+#include "reward/answer.h"
 #include "reward/math/clause.h"
-#include "reward/verifier.h"
 
 namespace qrl::reward::math {
 

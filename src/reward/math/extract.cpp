@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/ascii.h"
+#include "reward/answer.h"
 #include "reward/box.h"
 #include "reward/math/clause.h"
 #include "reward/math/options.h"
@@ -11,7 +12,6 @@
 #include "reward/math/spelling.h"
 #include "reward/math/texts.h"
 #include "reward/math/tree.h"
-#include "reward/verifier.h"
 
 namespace qrl::reward::math {
 

@@ -33,21 +33,26 @@ Verdict judge_answer(const std::string& gold, const std::string& answer, config:
 
 }  // namespace
 
+Gold read_gold(std::string_view ground_truth) {
+  Gold gold{extract_gold(ground_truth)};
+  gold.is_readable = is_readable(gold.answer);
+  return gold;
+}
+
 void MathVerifier::check_ground_truth(std::string_view ground_truth, const std::string& where) const {
   const std::string fault = gold_fault(extract_gold(ground_truth));
   QRL_REQUIRE(fault.empty(), where, "a gold answer in LaTeX or plain mathematics", base::quoted(ground_truth), fault);
 }
 
-Verdict MathVerifier::judge(std::string_view response, std::string_view ground_truth) const noexcept try {
-  const std::string gold = extract_gold(ground_truth);
-  if (!is_readable(gold)) return {Outcome::no_answer, "gold", true};
+Verdict MathVerifier::judge(std::string_view response, const Gold& gold) const noexcept try {
+  if (!gold.is_readable) return {Outcome::no_answer, "gold", true};
   const auto answer = extract(response, profile_);
   if (!answer) return {Outcome::no_answer, "no answer"};
-  Verdict verdict = judge_answer(gold, *answer, form_);
+  Verdict verdict = judge_answer(gold.answer, *answer, form_);
   verdict.extracted = shown(*answer);
   if (verdict.outcome == Outcome::correct) return verdict;
   if (const auto number = exclaimed_number(response, *answer)) {
-    const Verdict exclaimed = judge_answer(gold, *number, form_);
+    const Verdict exclaimed = judge_answer(gold.answer, *number, form_);
     if (exclaimed.outcome == Outcome::correct) return {exclaimed.outcome, exclaimed.reason, false, 0, *number};
   }
   return verdict;

@@ -2,18 +2,32 @@
 // answer_form.h.
 #pragma once
 
-#include "reward/verifier.h"
+#include <string>
+#include <string_view>
+
+#include "config/recipe.h"
+#include "reward/verdict.h"
 
 namespace qrl::reward::math {
 
-class MathVerifier final : public Verifier {
+/// A gold answer, read once for all responses to its prompt.
+struct Gold {
+  std::string answer;
+  bool is_readable = false;
+};
+Gold read_gold(std::string_view ground_truth);
+
+/// Stateless and thread-safe.
+class MathVerifier {
  public:
   explicit MathVerifier(config::MathProfile profile, config::AnswerForm form = config::AnswerForm::any)
       : profile_(profile), form_(form) {}
-  void check_ground_truth(std::string_view ground_truth, const std::string& where) const override;
-  Verdict judge(std::string_view response, std::string_view ground_truth) const noexcept override;
-  /// Equal in both orders, by compare.h; answers cut short (kMaxExtracted_bytes) as texts.
-  bool same_answer(std::string_view one, std::string_view other) const noexcept override;
+  /// Throws an input error when `ground_truth` (of `where`) is not one this verifier can judge by: checked at load.
+  void check_ground_truth(std::string_view ground_truth, const std::string& where) const;
+  /// Never throws, and its work is bounded whatever the bytes.
+  Verdict judge(std::string_view response, const Gold& gold) const noexcept;
+  /// Equal in both orders, by compare.h; answers cut short (kMaxExtracted_bytes) as texts. Bounded as `judge` is.
+  bool same_answer(std::string_view one, std::string_view other) const noexcept;
 
  private:
   config::MathProfile profile_;

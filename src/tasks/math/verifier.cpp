@@ -1,23 +1,24 @@
 #include "tasks/math/verifier.h"
 
+#include <utility>
+
 namespace qrl::tasks {
 
 namespace {
 
 struct MathGold final : types::Gold {
-  std::string text;
+  explicit MathGold(reward::math::Gold gold) : value(std::move(gold)) {}
+  reward::math::Gold value;
 };
 
 }  // namespace
 
 std::shared_ptr<const types::Gold> MathVerifier::prepare(const Question& question) const {
-  auto gold = std::make_shared<MathGold>();
-  gold->text = question.ground_truth;
-  return gold;
+  return std::make_shared<MathGold>(reward::math::read_gold(question.ground_truth));
 }
 
 Verdict MathVerifier::judge_one(std::string_view response, const types::Gold& gold) const noexcept {
-  return rules_.judge(response, static_cast<const MathGold&>(gold).text);
+  return rules_.judge(response, static_cast<const MathGold&>(gold).value);
 }
 
 }  // namespace qrl::tasks
