@@ -1,5 +1,4 @@
 // A loss, a correction and a task that the program does not have, added to its catalog and trained with.
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -47,15 +46,13 @@ TEST_CASE("a loss and a correction that a test adds to the catalog are trained w
   CHECK(loaded.resolved_yaml.find("  reinforce:\n    scale: 0.25\n") != std::string::npos);
   const auto world = dist::make_solo();
   train::run(loaded, *world, {});
-  std::ifstream metrics(dir / "run" / "metrics.jsonl");
-  int num_rows = 0;
-  for (std::string line; std::getline(metrics, line); ++num_rows) {
-    const auto row = nlohmann::json::parse(line);
-    CAPTURE(line);
+  const auto rows = test::stable_rows(dir / "run" / "metrics.jsonl");
+  CHECK(rows.size() == 3);
+  for (const nlohmann::json& row : rows) {
+    CAPTURE(row);
     CHECK(row.at("reinforce/scale") == 0.25);
     CHECK(row.at("mismatch/capped_fraction") == 1);
   }
-  CHECK(num_rows == 3);
 }
 
 TEST_CASE(
@@ -68,26 +65,19 @@ TEST_CASE(
   const auto world = dist::make_solo();
   train::run(loaded, *world, {});
 
-  std::ifstream metrics(dir / "run" / "metrics.jsonl");
-  int num_rows = 0;
-  for (std::string line; std::getline(metrics, line); ++num_rows) {
-    const auto row = nlohmann::json::parse(line);
-    CAPTURE(line);
-    if (row.contains("val/reverse/mean@2")) CHECK(row.at("val/reverse/mean@2").is_number());
-  }
-  CHECK(num_rows >= 3);
+  const auto rows = test::stable_rows(dir / "run" / "metrics.jsonl");
+  CHECK(rows.size() >= 3);
+  CHECK(rows.back().at("val/reverse/mean@2").is_number());
 
   // The rollouts were judged by it: each reason is one of its own.
-  std::ifstream rollouts(dir / "run" / "rollouts" / "step_3.jsonl");
-  int num_rollouts = 0;
-  for (std::string line; std::getline(rollouts, line); ++num_rollouts) {
-    const auto row = nlohmann::json::parse(line);
+  const auto rollouts = test::stable_rows(dir / "run" / "rollouts" / "step_3.jsonl");
+  for (const nlohmann::json& row : rollouts) {
     const std::string reason = row.at("reason"), word = row.at("ground_truth");
-    CAPTURE(line);
+    CAPTURE(row);
     CHECK((reason == "correct" || reason == "wrong word" || reason == "no answer"));
     CHECK(row.at("prompt") == word + "\n");
   }
-  CHECK(num_rollouts == 16);
+  CHECK(rollouts.size() == 16);
 }
 
 TEST_CASE("the toy task's verifier: right and wrong words, letters in their places, its own key") {
