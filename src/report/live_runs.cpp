@@ -29,7 +29,7 @@ Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); 
 /// The first held-out score.
 double held_out_score(const Metrics& metrics) {
   for (const auto& [name, value] : metrics) {
-    if (name.starts_with("val/") && name.find("/mean@") != std::string::npos) return value;
+    if (is_held_out_score(name)) return value;
   }
   return std::numeric_limits<double>::quiet_NaN();
 }

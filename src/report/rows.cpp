@@ -70,6 +70,10 @@ Rows read_rows(const std::filesystem::path& file, std::uint64_t from) {
   return end == std::string::npos ? Rows{} : parse_rows(std::string_view(text).substr(0, end + 1));
 }
 
+bool is_held_out_score(std::string_view name) {
+  return name.starts_with("val/") && name.find("/mean@") != std::string_view::npos;
+}
+
 double value_of(const Metrics& metrics, const std::string& name) {
   const auto found = metrics.find(name);
   return found == metrics.end() ? std::numeric_limits<double>::quiet_NaN() : found->second;

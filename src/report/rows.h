@@ -32,6 +32,9 @@ Rows read_rows(const std::filesystem::path& file, std::uint64_t from = 0);
 /// The same of text: whole lines.
 Rows parse_rows(std::string_view text);
 
+/// Whether it is the name of a held-out set's score, val/SOURCE/mean@N.
+bool is_held_out_score(std::string_view name);
+
 /// The value of a metric, NaN where the row lacks it.
 double value_of(const Metrics& metrics, const std::string& name);
 

@@ -123,7 +123,7 @@ constexpr std::array<Rule, 12> kRules = {{
     {"the reward has fallen", kReward, "recent mean as a part of the best five steps in a row", false, 0.5, 10,
      reward_left, "lower optim.lr and go on from a checkpoint before"},
     {"training rises, held-out does not", "val/*/mean@N", "its rise as a part of the training reward's", false, 0.2, 10,
-     held_out_share, "take more prompts: these are learnt by heart"},
+     held_out_share, "take more prompts: these are memorized"},
     {"entropy has collapsed", "actor/entropy", "recent mean as a part of the start's", false, 1.0 / 3, 10, entropy_left,
      "raise algorithm.clip_ratio_high or algorithm.entropy_coef, lower optim.lr"},
     {"the gradient has spikes", "actor/grad_norm", "highest as a multiple of the median", true, 10, 10,
@@ -147,8 +147,7 @@ constexpr std::array<Rule, 12> kRules = {{
 
 void Course::add(const Row& row) {
   for (const auto& [name, value] : row.metrics) {
-    if (name.starts_with("val/") && name.find("/mean@") != std::string::npos && std::isfinite(value))
-      held_out_[name].push_back(value);
+    if (is_held_out_score(name) && std::isfinite(value)) held_out_[name].push_back(value);
   }
   if (row.metrics.count(kReward) == 0) return;
   const auto before = static_cast<std::size_t>(num_steps());

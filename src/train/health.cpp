@@ -100,10 +100,10 @@ std::string Health::look(Symptom symptom, const Metrics& row) const {
     case gap:
       if (!(k3 > report::rule("sampler and learner are far apart").step_bound)) return {};
       return format(
-          "sampler and learner are far apart (%s %.2g, usually below 0.03), so the samples are another "
+          "sampler and learner are far apart (%s %.2g, usually below %g), so the samples are another "
           "policy's; take a quant.rollout.weights or kv_cache of more bits, quant.learner.forward low_bit, or "
           "lower optim.lr (%g)",
-          kK3, k3, recipe_.optim.lr);
+          kK3, k3, report::rule("sampler and learner are far apart").bound, recipe_.optim.lr);
     case not_finite:
       // Without anything to learn from there is no value, and no gradient.
       if (std::isfinite(k3) || value(row, "actor/grad_norm") == 0) return {};
