@@ -17,8 +17,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-constexpr std::size_t kMaxPrompts = 8;
-
 bool is_run(const fs::path& dir) {
   std::error_code none;
   return fs::exists(dir / "metrics.jsonl", none) || fs::exists(dir / "sft_metrics.jsonl", none);
@@ -44,7 +42,7 @@ Json sample_steps(const fs::path& dir) {
 Json held_out_files(const fs::path& dir) {
   Json list = Json::array();
   for (const SampleFile& file : spread(sample_files(dir / "validation"), PageLimits{}.max_sample_files))
-    list.push_back({{"step", file.step}, {"groups", read_groups(file.path, kMaxPrompts)}});
+    list.push_back({{"step", file.step}, {"groups", read_groups(file.path, PageLimits{}.max_prompts)}});
   return list;
 }
 
@@ -187,7 +185,7 @@ std::optional<Json> LiveRuns::samples(const std::string& name, std::int64_t step
   const auto files = sample_files(found->second / "rollouts");
   const auto file = std::find_if(files.begin(), files.end(), [&](const SampleFile& one) { return one.step == step; });
   if (file == files.end()) return std::nullopt;
-  return Json{{"groups", read_groups(file->path, kMaxPrompts)}};
+  return Json{{"groups", read_groups(file->path, PageLimits{}.max_prompts)}};
 }
 
 }  // namespace qrl::report
