@@ -118,7 +118,7 @@ def data(runner, out):
             "arithmetic": ("arithmetic", "--size", 3000), "arithmetic_long": ("arithmetic", "--min-steps", 2, "--max-steps", 5),
             "arithmetic_held_out": ("arithmetic", "--split", "held_out", "--seed", 3)}.items():
         runner.call("data", *arguments, "--out", "made.jsonl")
-        (runner.folder / "made.jsonl").rename(out / f"{name}.txt")  # bytes, not rows
+        shutil.move(runner.folder / "made.jsonl", out / f"{name}.txt")  # bytes, not rows; the store may be on another file system
 
 
 def rows_of(path):
