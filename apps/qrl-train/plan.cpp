@@ -48,6 +48,11 @@ std::vector<std::string> absent_files(const config::Recipe& recipe) {
     if (!fs::exists(dir / "model.safetensors.index.json")) need("model.path", dir / "model.safetensors");
     need("model.path", dir / "tokenizer.json");
   }
+  if (const fs::path teacher = recipe.algorithm.teacher.path; !teacher.empty()) {
+    if (!fs::exists(teacher / "model.safetensors.index.json"))
+      need("algorithm.teacher.path", teacher / "model.safetensors");
+    need("algorithm.teacher.path", teacher / "tokenizer.json");
+  }
   if (!recipe.quant.profile.empty() && recipe.quant.profile != "auto")
     need("quant.rollout.profile", recipe.quant.profile);
   for (const std::string& file : recipe.data.train_files) need("data.train_files", file);
@@ -191,6 +196,7 @@ void describe_run(const config::LoadedRecipe& loaded, int num_ranks, bool allow_
   std::optional<Data> data;  // loaded before a word is printed: an error stands alone
   if (absent.empty()) data = load_data(recipe, config);
   for (const std::string& line : train::describe_settings(loaded)) std::printf("%s\n", line.c_str());
+  train::warn_of_idle_settings(loaded);
   describe_model(config);
   describe_batch(recipe);
   describe_memory(recipe, config, num_ranks);

@@ -103,15 +103,94 @@ def sequence_surrogates(batch, tokens_of, case):
     return values, slopes
 
 
-def kl_term(log_p, log_ref, kind):
-    k1, slope = clamped_ratio(log_p, log_ref)
-    if kind == "k1":
-        value, derivative = k1, slope
-    elif kind == "k2":
-        value, derivative = k1 * k1 / 2, k1 * slope
-    else:
-        value, derivative = math.exp(-k1) + k1 - 1, (1 - math.exp(-k1)) * slope
-    return (value, derivative) if -10 <= value <= 10 else (min(max(value, F(-10)), F(10)), F(0))
+def weighted_surrogates(batch, tokens_of, case):
+    """CISPO and DPPO: J_t = M_t w_t A log p_t with M and w held fixed. SAPO: a soft gate of the ratio."""
+    values, slopes = np.zeros(len(batch["old"])), np.zeros(len(batch["old"]))
+    for t, a in enumerate(batch["advantages"]):
+        log_p, log_old = batch["log_probs"][t], batch["old"][t]
+        log_r, slope = clamped_ratio(log_p, log_old)
+        ratio = math.exp(log_r)
+        if case["loss"] == "sapo":
+            tau = F(case["tau_pos"]) if a > 0 else F(case["tau_neg"])
+            gate = 1 / (1 + math.exp(-tau * (ratio - 1)))
+            values[t], slopes[t] = 4 / tau * gate * a, 4 * gate * (1 - gate) * a * ratio * slope
+            continue
+        p, p_old = math.exp(log_p), math.exp(log_old)
+        if case["loss"] == "cispo":
+            weight = min(ratio, 1 + F(case["clip_high"]))
+        elif case["loss"] == "dppo_tv":
+            inside = p - p_old <= F(case["delta"]) if a > 0 else p - p_old >= -F(case["delta"])
+            weight = min(ratio, F(case["ratio_cap"])) if inside else F(0)
+        else:
+            kl = p_old * math.log(p_old / p)
+            if p_old < 1:
+                kl += (1 - p_old) * math.log((1 - p_old) / (1 - p)) if p < 1 else math.inf
+            returns = p <= p_old if a > 0 else p >= p_old
+            weight = min(ratio, F(case["ratio_cap"])) if kl <= F(case["delta"]) or returns else F(0)
+        values[t], slopes[t] = weight * a * log_p, weight * a
+    return values, slopes
+
+
+def kept(batch, tokens_of, case):
+    """veRL's rejection: 1 where a token is kept. Statistics of rho by token, or by its sequence's sum, mean or maximum."""
+    keep = np.ones(len(batch["old"]))
+    if case.get("rs", "none") == "none" and not case.get("veto"):
+        return keep
+    of_token = {"k1": lambda x: x, "k2": lambda x: x * x / 2, "k3": lambda x: math.exp(x) - 1 - x}
+    for tokens in tokens_of.values():
+        log_rho = [clamped_ratio(batch["old"][t], batch["sampler"][t])[0] for t in tokens]
+        if case.get("rs", "none") != "none":
+            stats = [of_token[case["rs_stat"]](x) for x in log_rho]
+            if case["rs"] == "seq_sum":
+                whole = sum(stats, F(0))
+                stats = [min(max(whole, -MAX_LOG), MAX_LOG) if case["rs_stat"] == "k1" else whole] * len(tokens)
+            elif case["rs"] == "seq_mean":
+                stats = [sum(stats, F(0)) / len(tokens)] * len(tokens)
+            elif case["rs"] == "seq_max":
+                stats = [max(stats)] * len(tokens)
+            for t, stat in zip(tokens, stats):
+                if case["rs_stat"] == "k1":
+                    keep[t] = math.log(F(case["rs_low"])) <= stat <= math.log(F(case["rs_high"]))
+                else:
+                    keep[t] = stat <= F(case["rs_high"])
+        if case.get("veto") and min(math.exp(x) for x in log_rho) < F(case["veto"]):
+            for t in tokens:
+                keep[t] = 0
+    return keep
+
+
+def off_policy_kept(batch, tokens_of, case):
+    """DeepSeek-V3.2: 0 on sequences with A < 0 whose mean log(mu / pi) is above the threshold."""
+    keep = np.ones(len(batch["old"]))
+    if case.get("mask_threshold"):
+        for tokens in tokens_of.values():
+            drift = sum((clamped_ratio(batch["sampler"][t], batch["log_probs"][t])[0] for t in tokens), F(0)) / len(tokens)
+            if batch["advantages"][tokens[0]] < 0 and drift > F(case["mask_threshold"]):
+                for t in tokens:
+                    keep[t] = 0
+    return keep
+
+
+K3_BOUND_RATIO = 13.610868638149876  # exp(-x) where k3 reaches 10 from below x = 0
+
+
+def kl_term(log_p, log_ref, log_old, kind):
+    """(value, derivative by log_p) of an estimate of KL(pi || reference); no clamp stops a finite token's gradient."""
+    k1, _ = clamped_ratio(log_p, log_ref)
+    slope = F(1) if math.isfinite(log_p - log_ref) else F(0)
+    k2, k3 = k1 * k1 / 2, math.exp(-k1) + k1 - 1
+    if kind == "k2":
+        return k2, k1 * slope
+    if kind == "unbiased":
+        log_r, _ = clamped_ratio(log_p, log_old)
+        slope_r = F(1) if math.isfinite(log_p - log_old) else F(0)
+        r = math.exp(log_r)
+        return r * k3, r * k3 * slope_r + r * (1 - math.exp(-k1)) * slope
+    value = min(k3, F(10))
+    if kind == "k3+":
+        return value, k1 * slope
+    inside = 1 - math.exp(-k1)
+    return value, (inside if k3 <= 10 else max(inside, 1 - F(K3_BOUND_RATIO))) * slope
 
 
 def share(tokens, batch, mode):
@@ -129,16 +208,19 @@ def solve(batch, case):
     tokens_of = {}
     for t, sequence in enumerate(batch["sequence"]):
         tokens_of.setdefault(sequence, []).append(t)
-    surrogates = sequence_surrogates if case["loss"] in ("gspo", "tbpo") else token_surrogates
+    surrogates = (sequence_surrogates if case["loss"] in ("gspo", "tbpo") else
+                  weighted_surrogates if case["loss"] in WEIGHTED else token_surrogates)
     values, slopes = surrogates(batch, tokens_of, case)
-    weight = correction_weights(batch, tokens_of, case)
+    weight = correction_weights(batch, tokens_of, case) * kept(batch, tokens_of, case)
+    weight = weight * off_policy_kept(batch, tokens_of, case)
     policy, kl, entropy = F(0), F(0), F(0)
     gradient = np.zeros(len(values))
     for tokens in tokens_of.values():
         part = share(tokens, batch, case["agg"])
         for t in tokens:
             policy -= part * weight[t] * values[t]
-            kl_value, kl_slope = kl_term(batch["log_probs"][t], batch["reference"][t], case["kl_type"])
+            kl_value, kl_slope = kl_term(batch["log_probs"][t], batch["reference"][t], batch["old"][t],
+                                         case["kl_type"])
             kl += part * kl_value
             entropy += part * batch["entropy"][t]
             gradient[t] = -part * weight[t] * slopes[t] + case["kl_coef"] * part * kl_slope
@@ -251,7 +333,18 @@ LOSSES = {
     "dapo": dict(clip_low=0.2, clip_high=0.28, dual_clip=10.0),
     "gspo": dict(clip_low=3e-4, clip_high=4e-4, dual_clip=None),
     "tbpo": dict(clip_low=3e-4, clip_high=4e-4, dual_clip=None),
+    "cispo": dict(clip_low=0.0, clip_high=4.0, dual_clip=None),
+    "sapo": dict(clip_low=0.0, clip_high=0.0, dual_clip=None, tau_pos=1.0, tau_neg=1.05),
+    "dppo_tv": dict(clip_low=0.0, clip_high=0.0, dual_clip=None, delta=0.15, ratio_cap=20.0),
+    "dppo_kl": dict(clip_low=0.0, clip_high=0.0, dual_clip=None, delta=0.05, ratio_cap=20.0),
 }
+WEIGHTED = ("cispo", "sapo", "dppo_tv", "dppo_kl")
+REJECTIONS = [dict(rs="token", rs_stat="k1", rs_low=0.5, rs_high=2.0), dict(rs="token", rs_stat="k2", rs_high=0.1),
+              dict(rs="token", rs_stat="k3", rs_high=0.1), dict(rs="seq_sum", rs_stat="k1", rs_low=0.5, rs_high=2.0),
+              dict(rs="seq_sum", rs_stat="k2", rs_high=0.5), dict(rs="seq_mean", rs_stat="k1", rs_low=0.9, rs_high=1.1),
+              dict(rs="seq_mean", rs_stat="k3", rs_high=0.05), dict(rs="seq_max", rs_stat="k2", rs_high=0.3),
+              dict(rs="seq_max", rs_stat="k3", rs_high=0.3), dict(veto=0.5),
+              dict(rs="token", rs_stat="k1", rs_low=0.5, rs_high=2.0, veto=0.3), dict(mask_threshold=0.02)]
 CORRECTIONS = {
     "none": dict(correction="none", threshold=0.0),
     "tis": dict(correction="tis", threshold=2.0),
@@ -264,8 +357,11 @@ CORRECTIONS = {
     "tbpo drop": dict(correction="tbpo", threshold=2.0, drop=True),
     "ais": dict(correction="ais", threshold=5.0),
 }
+COMBINED = ("loss", "agg", "correction", "acr", "behaviour_in_ratio", "drop", "rs", "rs_stat", "rs_low", "rs_high", "veto",
+            "mask_threshold")
 AIS = dict(C=5.0, delta=0.02, gamma=1.2, beta_var=1.0, eps=1e-6)
-REGULARISERS = [dict(kl_coef=0.1, kl_type="k1"), dict(kl_coef=0.1, kl_type="k2"), dict(kl_coef=0.1, kl_type="k3"),
+REGULARISERS = [dict(kl_coef=0.1, kl_type="k2"), dict(kl_coef=0.1, kl_type="k3"), dict(kl_coef=0.1, kl_type="k3+"),
+                dict(kl_coef=0.1, kl_type="unbiased"),
                 dict(entropy_coef=0.02), dict(kl_coef=0.01, kl_type="k3", entropy_coef=0.01)]
 
 
@@ -284,6 +380,8 @@ AT_1 = {
 
 
 def is_defined(loss, correction):
+    if loss in WEIGHTED and correction in ("tis with acr", "behaviour in ratio"):
+        return False
     if loss == "tbpo":
         return correction in ("none", "tbpo clip", "tbpo drop")
     return loss != "gspo" or correction not in ("tis with acr", "behaviour in ratio")
@@ -291,9 +389,10 @@ def is_defined(loss, correction):
 
 def cases(batch):
     for loss, correction in itertools.product(LOSSES, CORRECTIONS):
-        if not is_defined(loss, correction):
+        if not is_defined(loss, correction) or (loss in WEIGHTED and batch["name"] == "infinite log-ratios"):
             continue
-        for agg in AGGREGATIONS if loss not in ("gspo", "tbpo") else ["seq-mean-token-mean"]:
+        for agg in {"gspo": AGGREGATIONS[3:4], "tbpo": AGGREGATIONS[3:4], **{w: AGGREGATIONS[0:4:3] for w in WEIGHTED}}.get(
+                loss, AGGREGATIONS):
             case = dict(loss=loss, agg=agg, threshold_low=0.0, acr=False, behaviour_in_ratio=False, drop=False,
                         neg_low=3e-4, neg_high=7e-4, kl_coef=0.0, kl_type="k3", entropy_coef=0.0, ais_alpha=0.0)
             case.update(LOSSES[loss])
@@ -304,6 +403,10 @@ def cases(batch):
             if batch["name"] in REGULARISED and agg == "seq-mean-token-mean" and correction in ("tis", "tbpo clip"):
                 for more in REGULARISERS:
                     yield {**case, **more}
+            if batch["name"] in ("far", "near") and agg == "seq-mean-token-mean" and correction in ("tis", "none"):
+                for more in REJECTIONS:
+                    if loss != "tbpo" and (loss, correction) != ("gspo", "none"):
+                        yield {**case, **more}
             if batch["name"] == ON_BOUNDS:
                 for bound in AT_1.get(correction, []):
                     yield {**case, **bound}
@@ -327,7 +430,7 @@ def rounded(solution):
 
 def main():
     rng = np.random.default_rng(SEED)
-    out, count = [], 0
+    out, count, combinations = [], 0, set()
     for batch in batches(rng):
         batch = {key: plain(value) for key, value in batch.items()}  # what the test reads is what is solved
         solved = {**batch, **{key: np.array([float(x) for x in batch[key]])
@@ -336,9 +439,11 @@ def main():
         solved["ais"] = batch["ais"]
         batch["cases"] = [{**plain(case), "expected": rounded(solve(solved, case))} for case in cases(solved)]
         count += len(batch["cases"])
+        combinations |= {tuple(str(case.get(key)) for key in COMBINED) for case in batch["cases"]}
         out.append(batch)
     path = pathlib.Path(__file__).resolve().parents[2] / "tests" / "data" / "golden" / "objective.json"
-    manifest = {"command": "python scripts/golden/objective.py", "seed": SEED, "numpy": np.__version__, "cases": count}
+    manifest = {"command": "python scripts/golden/objective.py", "seed": SEED, "numpy": np.__version__, "cases": count,
+                "combinations": len(combinations)}
     path.write_text(json.dumps({"manifest": manifest, "ais": AIS, "batches": out}, separators=(",", ":")) + "\n")
     print(f"{path}: {count} cases, {path.stat().st_size} bytes")
 

@@ -84,6 +84,7 @@ struct Choice {
   /// Keys of every recipe that have an effect only with choices that name them here.
   std::vector<std::string_view> uses = {};
   std::vector<Neighbor> neighbors = {};  ///< other trainers' names that mean this choice
+  bool needs_updates = false;            ///< of a loss: at one update a step its gradient is grpo's
 };
 
 /// All words of one key, in the order in which they are listed. The choices outlive the list.
@@ -107,6 +108,7 @@ struct Catalog {
   Choices generators;     ///< task of data.train_generator, data.val_generator, sft.demonstrations: tasks::Generator
   Choices verifiers;      ///< reward.verifier: tasks::VerifierChoice
   Choices kl_estimators;  ///< algorithm.kl_loss_type: learner::KlEstimator
+  Choices estimators;     ///< algorithm.adv_estimator: rollout::AdvantageEstimator
 };
 
 }  // namespace qrl::config

@@ -18,15 +18,14 @@ Type<std::string> word_of(const Choices& choices) {
   return choice<std::string>(std::move(words));
 }
 
-namespace {
-
-/// What null stands for with `choice`, as YAML.
 std::string_view default_of(const Choice& choice, std::string_view key) {
   for (const KeyDefault& one : choice.defaults) {
     if (one.key == key) return one.value;
   }
   return "null";
 }
+
+namespace {
 
 std::vector<std::string> words_that(const Choices& choices, const std::function<bool(const Choice&)>& holds) {
   std::vector<std::string> words;
@@ -80,16 +79,28 @@ void only_where_used(Key& key, const std::string& selector, const Choices& choic
             }));
 }
 
+namespace {
+
+/// Behind the last key of the name's own section, which losses and corrections may share; else at the end.
+std::vector<Key>::const_iterator place_of(const std::string& name, const std::vector<Key>& list) {
+  const std::string section = name.substr(0, name.rfind('.') + 1);
+  const auto last =
+      std::find_if(list.rbegin(), list.rend(), [&](const Key& key) { return key.name.starts_with(section); });
+  return last == list.rend() ? list.end() : last.base();
+}
+
+}  // namespace
+
 void add_own(std::vector<Key>& list, const std::string& section, bool nested, const Choices& choices,
              const std::string& selector) {
+  const auto values_of = [](auto& recipe) -> auto& { return recipe.own; };
   std::set<std::string> added;
   for (const Choice* one : choices.all) {
     for (const OwnKey& own : one->keys) {
       const bool inside = own.name.starts_with(section + ".");
       if (!inside || (own.name.find('.', section.size() + 1) != std::string::npos) != nested) continue;
       if (!added.insert(own.name).second) continue;
-      Key& key = list.emplace_back(own_key(
-          own, own.name, [](auto& recipe) -> auto& { return recipe.own; }));
+      Key& key = *list.insert(place_of(own.name, list), own_key(own, own.name, values_of));
       only_with(key, selector, words_with_own(choices, own.name));
     }
   }

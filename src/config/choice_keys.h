@@ -19,6 +19,9 @@ std::string joined(const std::vector<std::string>& words);
 /// A word of `choices`; the list outlives the key.
 Type<std::string> word_of(const Choices& choices);
 
+/// What null in `key` stands for with `choice`, as YAML; "null" where the choice does not say.
+std::string_view default_of(const Choice& choice, std::string_view key);
+
 /// Null in `key` stands for what the choice says that `word` selects: the default of the first of `choices` and those
 /// that differ make the text. The list outlives the key.
 void unset_by_choice(Key& key, const Choices& choices, std::function<std::string(const Recipe&)> word);

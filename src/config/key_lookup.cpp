@@ -19,6 +19,7 @@ bool Keys::is_section(std::string_view name) const {
 std::vector<Selector> selectors_of(const Recipe& recipe) {
   const Catalog& catalog = recipe.keys->catalog();
   return {{"mode", &catalog.modes, &recipe.mode},
+          {"algorithm.adv_estimator", &catalog.estimators, &recipe.algorithm.adv_estimator},
           {"algorithm.name", &catalog.losses, &recipe.algorithm.name},
           {"rollout_correction.method", &catalog.corrections, &recipe.rollout_correction.method},
           {"reward.verifier", &catalog.verifiers, &recipe.reward.verifier}};

@@ -6,6 +6,7 @@
 #include "config/choice_keys.h"
 #include "config/key_types.h"
 #include "config/resume_keys.h"
+#include "config/selection_keys.h"
 
 namespace qrl::config {
 
@@ -309,12 +310,12 @@ void add_algorithm(List& list, const Catalog& catalog) {
                                              {"seq-mean-token-sum-norm", LossAggMode::seq_mean_token_sum_norm}}),
                         "how tokens make one loss, over the whole mini-batch and all ranks; norm: sums are divided by "
                         "data.max_response_length"));
-  of_loss(
-      algorithm.add("norm_adv_by_std", &A::norm_adv_by_std, boolean(), "divide advantages by their group's deviation"));
+  add_estimator(list, catalog);
+  add_selection(list);
   algorithm.add("kl_loss_coef", &A::kl_loss_coef, real(at_least_0()),
                 "weight of the KL to the initial model; 0: no reference model");
-  Key& kl_type =
-      algorithm.add("kl_loss_type", &A::kl_loss_type, word_of(catalog.kl_estimators), "estimator of that KL");
+  Key& kl_type = algorithm.add("kl_loss_type", &A::kl_loss_type, word_of(catalog.kl_estimators),
+                               "estimator of that KL; k1 is refused");
   kl_type.reset = [word = catalog.kl_estimators.standard](Recipe& recipe) { recipe.algorithm.kl_loss_type = word; };
   only_with(kl_type, "algorithm.kl_loss_coef", "above 0",
             [](const Recipe& recipe) { return recipe.algorithm.kl_loss_coef != 0; });
@@ -329,6 +330,10 @@ void add_algorithm(List& list, const Catalog& catalog) {
   filter.add("enable", &G::enable, boolean(),
              "dynamic sampling: train on groups whose scores differ, draw more prompts until there are "
              "data.train_batch_size of them");
+  only_with(filter.add("metric", &G::metric,
+                       choice<FilterMetric>({{"score", FilterMetric::score}, {"acc", FilterMetric::acc}}),
+                       "what must differ in a group: the verifier's scores, or whether responses are correct"),
+            "algorithm.filter_groups.enable", {"true"});
   only_with(filter.add("max_num_gen_batches", &G::max_num_gen_batches, integer(1, kMaxBatch), "draws of a step"),
             "algorithm.filter_groups.enable", {"true"});
   only_with(
@@ -356,6 +361,7 @@ void add_correction(List& list, const Catalog& catalog) {
   of_method(
       correction.add("threshold_low", &C::threshold_low, real(above_0_to_1()), "smallest ratio that is not rejected"));
   add_own_of_objective(list, "rollout_correction", false, catalog);
+  add_rejection(list);
   correction.add("behaviour_in_ratio", &C::behaviour_in_ratio, boolean(),
                  "without a correction, for experiments: clip the ratio to the sampler instead of the ratio to the old "
                  "policy");
@@ -432,6 +438,8 @@ void add_actor(List& list) {
             "the optimizer; muon is for the matrices of the layers, embeddings, norms, lm_head and biases have adamw "
             "with the same lr");
   add_update_rule(optim);
+  optim.add("lr_warmup_ratio", &OptimRecipe::lr_warmup_ratio, real(from_0_to_1()),
+            "share of the run's updates over which lr rises from 0, in place of lr_warmup_steps", {"lr_warmup_steps"});
   optim.add("eps", &OptimRecipe::eps, real(positive()), "AdamW's epsilon");
   auto muon = optim.inner("muon", &OptimRecipe::muon);
   only_with(muon.add("momentum", &MuonRecipe::momentum, real(from_0_to_below_1()), "decay rate of Muon's momentum"),
@@ -512,6 +520,7 @@ List declare(const Catalog& catalog) {
 Keys::Keys(Catalog catalog) : catalog_(std::move(catalog)) {
   defaults_.keys = this;
   defaults_.algorithm.name = catalog_.losses.standard;
+  defaults_.algorithm.adv_estimator = catalog_.estimators.standard;
   defaults_.rollout_correction.method = catalog_.corrections.standard;
   defaults_.reward.verifier = catalog_.verifiers.standard;
   defaults_.algorithm.kl_loss_type = catalog_.kl_estimators.standard;

@@ -59,7 +59,7 @@ std::string advice_of(const Neighbor& known) {
 std::vector<Neighbor> neighbors(const Catalog& catalog) {
   std::vector<Neighbor> all(std::begin(kNeighbors), std::end(kNeighbors));
   for (const Choices* choices : {&catalog.losses, &catalog.corrections, &catalog.modes, &catalog.generators,
-                                 &catalog.verifiers, &catalog.kl_estimators}) {
+                                 &catalog.verifiers, &catalog.kl_estimators, &catalog.estimators}) {
     for (const Choice* one : choices->all) all.insert(all.end(), one->neighbors.begin(), one->neighbors.end());
   }
   return all;

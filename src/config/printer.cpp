@@ -78,7 +78,8 @@ std::string choices_markdown(const Catalog& catalog) {
   return "\n## Losses\n\nWhat null stands for beside a word of `algorithm.name`; \"alone\": no other value has a "
          "meaning with "
          "it.\n\n" +
-         words_table(catalog.losses) + "\n## Corrections\n\nThe same for `rollout_correction.method`.\n\n" +
+         words_table(catalog.losses) + "\n## Advantage estimators\n\nThe same for `algorithm.adv_estimator`.\n\n" +
+         words_table(catalog.estimators) + "\n## Corrections\n\nThe same for `rollout_correction.method`.\n\n" +
          words_table(catalog.corrections) +
          "\n## What a mode sets\n\nA mode sets defaults: any key may be set beside it. A value that belongs to "
          "another key holds only while that key has the mode's value.\n\n" +

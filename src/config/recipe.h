@@ -34,6 +34,9 @@ enum class LossAggMode : std::uint8_t {
   seq_mean_token_sum_norm,
 };
 enum class OnExhausted : std::uint8_t { error, train_partial };
+enum class RsLevel : std::uint8_t { none, token, seq_sum, seq_mean, seq_max };
+enum class RsStat : std::uint8_t { k1, k2, k3 };
+enum class FilterMetric : std::uint8_t { score, acc };
 enum class OptimName : std::uint8_t { adamw, muon };
 enum class LrScheduler : std::uint8_t { constant, linear, cosine };
 enum class MathProfile : std::uint8_t { automatic, boxed, gsm8k, answer_is, answer_tag, text, last_number };
@@ -123,16 +126,32 @@ struct QuantRecipe {
   CalibrateKv kv_when = CalibrateKv::every_update;                  ///< quant.kv_calibration.when
   double kv_percentile = 99.9;                                      ///< quant.kv_calibration.percentile
   double uaq_scale = 1;
-  double kv_margin = 1.05;  ///< quant.kv_calibration.margin
+  double kv_margin = 2;  ///< quant.kv_calibration.margin
   friend bool operator==(const QuantRecipe&, const QuantRecipe&) = default;
 };
 
 /// algorithm.filter_groups: DAPO's dynamic sampling.
 struct FilterGroupsRecipe {
   bool enable = false;
+  FilterMetric metric = FilterMetric::score;
   std::int64_t max_num_gen_batches = 10;
   OnExhausted on_exhausted = OnExhausted::error;
   friend bool operator==(const FilterGroupsRecipe&, const FilterGroupsRecipe&) = default;
+};
+
+/// algorithm.clip_cov: tokens whose advantage and log-prob covary most are left out.
+struct ClipCovRecipe {
+  double ratio = 0;  ///< share of the mini-batch's tokens; 0: off
+  double low = 1, high = 5;
+  friend bool operator==(const ClipCovRecipe&, const ClipCovRecipe&) = default;
+};
+
+/// algorithm.teacher: on-policy distillation.
+struct TeacherRecipe {
+  std::string path;  ///< Hugging Face folder or checkpoint; empty: no teacher
+  WeightFormat weights = WeightFormat::bf16;
+  double coef = 1;
+  friend bool operator==(const TeacherRecipe&, const TeacherRecipe&) = default;
 };
 
 /// What null stands for in the optional members depends on the loss (Choice::defaults).
@@ -141,7 +160,14 @@ struct AlgorithmRecipe {
   std::optional<double> clip_ratio_low, clip_ratio_high;
   std::optional<double> clip_ratio_c;  ///< dual clip; 0: none
   std::optional<LossAggMode> loss_agg_mode;
+  std::string adv_estimator;  ///< a word of Catalog::estimators
   std::optional<bool> norm_adv_by_std;
+  bool positive_only = false;  ///< negative advantages are 0
+  double reward_coef = 1;      ///< of the reward's advantage, beside a teacher
+  TeacherRecipe teacher;
+  std::optional<double> off_policy_mask_threshold;
+  double top_entropy_quantile = 1;  ///< share of tokens that count; 1: all
+  ClipCovRecipe clip_cov;
   double kl_loss_coef = 0;
   std::string kl_loss_type;  ///< a word of Catalog::kl_estimators
   double entropy_coef = 0;
@@ -153,6 +179,11 @@ struct AlgorithmRecipe {
 struct CorrectionRecipe {
   std::string method;                              ///< a word of Catalog::corrections
   std::optional<double> threshold, threshold_low;  ///< null: the method's (Choice::defaults)
+  RsLevel rs = RsLevel::none;
+  RsStat rs_stat = RsStat::k1;
+  std::optional<double> rs_threshold, rs_threshold_low;  ///< low of k1 alone; default 1/rs_threshold
+  std::optional<double> token_veto_threshold;
+  bool batch_normalize = false;
   bool behaviour_in_ratio = false;
   std::optional<double> gap_limit;  ///< gap_limit.k3_kl
   GapAction gap_action = GapAction::stop;
@@ -174,7 +205,8 @@ struct OptimRecipe {
   std::vector<double> betas = {0.9, 0.999};
   double eps = 1e-8;
   double weight_decay = 0.1;
-  std::int64_t lr_warmup_steps = 10;  ///< optimizer updates
+  std::int64_t lr_warmup_steps = 10;           ///< optimizer updates
+  std::optional<double> lr_warmup_ratio = {};  ///< of the run's updates, in place of lr_warmup_steps; not of sft
   LrScheduler lr_scheduler = LrScheduler::constant;
   double grad_clip = 1.0;  ///< 0: off
   MuonRecipe muon;

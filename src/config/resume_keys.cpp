@@ -38,12 +38,13 @@ constexpr std::array<std::string_view, 23> kFree = {
 };
 
 /// Weights, moments and the data cursor of the checkpoint keep their meaning under other values of these.
-constexpr std::array<std::string_view, 29> kAllowChange = {
+constexpr std::array<std::string_view, 30> kAllowChange = {
     "optim.lr",
     "optim.betas",
     "optim.eps",
     "optim.weight_decay",
     "optim.lr_warmup_steps",
+    "optim.lr_warmup_ratio",
     "optim.lr_scheduler",
     "optim.grad_clip",
     "rollout.n",

@@ -174,6 +174,9 @@ void check_sampling(const Recipe& recipe, RuleBook& rules) {
       !buffer.enable || (buffer.len >= 1 && buffer.len <= recipe.data.max_response_length),
       "reward.overlong_buffer.len from 1 to data.max_response_length = " + number(recipe.data.max_response_length),
       number(buffer.len), "say over how many tokens the loss of reward grows");
+  rules.require({"optim.lr_warmup_ratio", "optim.lr_warmup_steps"},
+                !recipe.optim.lr_warmup_ratio || recipe.optim.lr_warmup_steps == OptimRecipe{}.lr_warmup_steps,
+                "optim.lr_warmup_ratio or optim.lr_warmup_steps", "both", "keep one");
 }
 
 void check_quant(const Recipe& recipe, RuleBook& rules) {
@@ -323,6 +326,50 @@ void check_choices(const Recipe& recipe, RuleBook& rules) {
                 "every weight would be 0");
 }
 
+/// Which samples and tokens teach, and rejection.
+void check_selection(const Recipe& recipe, RuleBook& rules) {
+  const AlgorithmRecipe& algorithm = recipe.algorithm;
+  const ClipCovRecipe &cov = algorithm.clip_cov, no_cov;
+  rules.require({"algorithm.clip_cov.low", "algorithm.clip_cov.high", "algorithm.clip_cov.ratio"},
+                cov.ratio > 0 || cov == no_cov, "algorithm.clip_cov.ratio above 0 beside its bounds", "0",
+                "they have no effect: set ratio, or delete them");
+  rules.require({"algorithm.clip_cov.low", "algorithm.clip_cov.high"}, cov.low < cov.high,
+                "algorithm.clip_cov.low below algorithm.clip_cov.high", kTheirValues, "no token would be left out");
+  const TeacherRecipe& teacher = algorithm.teacher;
+  rules.require(
+      {"algorithm.reward_coef", "algorithm.teacher.weights", "algorithm.teacher.coef", "algorithm.teacher.path"},
+      !teacher.path.empty() || (algorithm.reward_coef == 1 && teacher == TeacherRecipe{}),
+      "algorithm.teacher.path beside reward_coef and the teacher's other keys", "none",
+      "they have no effect: set the path, or delete them");
+  const CorrectionRecipe& correction = recipe.rollout_correction;
+  const bool rejects = correction.rs != RsLevel::none;
+  rules.require(
+      {"rollout_correction.rs_threshold", "rollout_correction.rs_threshold_low", "rollout_correction.rs_stat",
+       "rollout_correction.rs"},
+      rejects || (!correction.rs_threshold && !correction.rs_threshold_low && correction.rs_stat == RsStat::k1),
+      "rollout_correction.rs beside its other keys", "none", "they have no effect: set rs, or delete them");
+  rules.require({"rollout_correction.rs", "rollout_correction.rs_threshold"}, !rejects || correction.rs_threshold,
+                "rollout_correction.rs_threshold beside rollout_correction.rs", "none",
+                "say beyond which value a token or sequence is rejected");
+  rules.require({"rollout_correction.rs_threshold_low", "rollout_correction.rs_stat"},
+                !correction.rs_threshold_low || correction.rs_stat == RsStat::k1,
+                "rollout_correction.rs_threshold_low with rs_stat k1 alone", kTheirValues,
+                "k2 and k3 are never negative: delete it");
+  rules.require(
+      {"rollout_correction.rs_threshold", "rollout_correction.rs_stat"},
+      !rejects || correction.rs_stat != RsStat::k1 || !correction.rs_threshold || *correction.rs_threshold > 1,
+      "rollout_correction.rs_threshold above 1 with rs_stat k1", kTheirValues,
+      "where sampler and learner agree the ratio is 1, which must be kept");
+  rules.require({"rollout_correction.rs", "rollout_correction.rs_stat"},
+                correction.rs != RsLevel::seq_max || correction.rs_stat != RsStat::k1,
+                "rollout_correction.rs_stat k2 or k3 with rs seq_max", "k1",
+                "the largest log ratio says nothing of the smallest");
+  rules.require({"rollout_correction.batch_normalize", "rollout_correction.method"},
+                !correction.batch_normalize || correction.method != "none",
+                "a rollout_correction.method with weights beside batch_normalize", "none",
+                "every weight is 1: delete it");
+}
+
 }  // namespace
 
 void check_rules(const Recipe& recipe, const Origins& origins, bool complete, Faults& faults) {
@@ -339,6 +386,10 @@ void check_rules(const Recipe& recipe, const Origins& origins, bool complete, Fa
                 number(recipe.rollout.n), "a sample's advantage is measured against the others of its group");
   check_conditions(recipe, rules);
   check_choices(recipe, rules);
+  rules.require({"algorithm.kl_loss_type"}, recipe.algorithm.kl_loss_type != "k1",
+                "algorithm.kl_loss_type k2, k3, k3+ or unbiased", "k1",
+                "as a loss its gradient is 0 in expectation and adds noise alone; k2 has the gradient of the KL");
+  check_selection(recipe, rules);
   rules.require({"sft.steps", "sft.demonstrations.task"},
                 recipe.sft.steps == 0 || !recipe.sft.demonstrations.task.empty(),
                 "sft.demonstrations.task beside sft.steps above 0", "none",

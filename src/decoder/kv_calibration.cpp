@@ -22,6 +22,11 @@ float percentile_of(std::vector<float>& values, double percentile) {
   return values[static_cast<std::size_t>(num_above)];
 }
 
+/// How many of these sizes are above the largest e4m3 value.
+std::int64_t beyond(const std::vector<float>& sizes, float scale) {
+  return std::count_if(sizes.begin(), sizes.end(), [&](float size) { return size > scale * quant::kFp8Max; });
+}
+
 }  // namespace
 
 std::int64_t num_above_percentile(std::int64_t count, double percentile) {
@@ -48,6 +53,7 @@ KvScales calibrate_kv(const model::Snapshot& snapshot, std::span<const std::vect
   };
   KvScales scales{snapshot.version(), std::vector<float>(num_scales), std::vector<float>(num_scales)};
   std::atomic<bool> all_finite = true;
+  std::atomic<std::int64_t> num_saturated = 0;
   // One head at a time, so that its values alone are held besides the cache.
   base::parallel_for(static_cast<std::int64_t>(num_scales), 1, [&](base::Range range) {
     const auto head_dim = static_cast<std::size_t>(heads.head_dim);
@@ -69,9 +75,13 @@ KvScales calibrate_kv(const model::Snapshot& snapshot, std::span<const std::vect
       if (!all_finite) return;
       scales.keys_LK[static_cast<std::size_t>(i)] = scale_of(keys);
       scales.values_LK[static_cast<std::size_t>(i)] = scale_of(values);
+      num_saturated += beyond(keys, scales.keys_LK[static_cast<std::size_t>(i)]) +
+                       beyond(values, scales.values_LK[static_cast<std::size_t>(i)]);
     }
   });
   if (!all_finite) model::fail_broken("KV calibration, keys and values", snapshot.version());
+  const auto num_values = 2 * num_scales * num_tokens * static_cast<std::size_t>(heads.head_dim);
+  scales.saturated_fraction = static_cast<double>(num_saturated) / static_cast<double>(num_values);
   return scales;
 }
 

@@ -14,11 +14,12 @@ namespace qrl::decoder {
 struct KvScales {
   std::int64_t version = -1;
   std::vector<float> keys_LK, values_LK;  ///< [layers, kv heads]
+  double saturated_fraction = 0;          ///< of the values that they were made from: beyond e4m3's range
 };
 
 struct KvCalibration {
   double percentile = 99.9;  ///< (0, 100]: of |value| over all positions and elements of a head
-  double margin = 1.05;      ///< above 0: room for values that these prompts do not show
+  double margin = 2;         ///< above 0: room for values that these prompts do not show
 };
 
 /// How many of `count` values are larger than their percentile by the nearest rank; percentile in (0, 100].

@@ -30,6 +30,16 @@ struct PolicyLoss;
 struct Correction;
 struct KlEstimator;
 
+/// What selects tokens of a mini-batch by all of its tokens (objective/selection.h).
+struct TokenSelection {
+  bool is_set = false;
+  bool by_entropy = false;
+  double entropy_floor = 0;  ///< tokens below it do not count
+  bool by_covariance = false;
+  double mean_advantage = 0, mean_log_prob = 0, cov_low = 0, cov_high = 0;
+  std::uint64_t cov_draw_limit = 0;
+};
+
 struct LossOptions {
   LossKind kind = LossKind::policy;
   const PolicyLoss* loss = nullptr;    ///< of kind policy: policy_options resolves the recipe's word
@@ -39,7 +49,9 @@ struct LossOptions {
   config::CorrectionRecipe correction = {};
   config::OwnValues own = {};
   std::int64_t max_response_length = 0;  ///< data.max_response_length: of seq-mean-token-sum-norm
-  double blend = 0;                      ///< of the mini-batch: prepare_correction
+  double blend = 0;                      ///< of the mini-batch: prepare_mini_batch
+  double weight_scale = 1;               ///< likewise, on every weight of the correction: batch_normalize
+  TokenSelection selection = {};         ///< likewise
   /// The weights are those that sampled: a bitwise learner then checks its promise on every token.
   bool at_sampling_weights = false;
 };
@@ -202,11 +214,17 @@ class Learner {
 /// The recipe's loss and correction, resolved in the catalog that the recipe was read with.
 LossOptions policy_options(const config::Recipe& recipe);
 
-/// Whether the correction reads every response token and its old log-prob before the first micro-batch.
+/// Whether an update needs to see every response token and its old log-prob before its first micro-batch.
 bool needs_whole_mini_batch(const LossOptions& loss);
-/// What such a correction computes over the mini-batch on all ranks (`batches`: this rank's, with old log-probs): sets
-/// loss.blend and returns metrics; nothing with other corrections. Collective.
-Metrics prepare_correction(std::span<const types::MicroBatch> batches, LossOptions& loss, dist::Collectives& world);
+/// Whether it needs every token's entropy under the old policy, too (MicroBatch::old_entropy).
+bool needs_old_entropy(const LossOptions& loss);
+/// What such an update computes over the mini-batch on all ranks (`batches`: this rank's, with old log-probs): sets
+/// loss.blend, weight_scale and selection and returns metrics; nothing with other losses. Collective.
+Metrics prepare_mini_batch(std::span<const types::MicroBatch* const> batches, LossOptions& loss,
+                           dist::Collectives& world);
+
+/// Pointers to each of `batches`, which outlive them.
+std::vector<const types::MicroBatch*> pointers_to(std::span<const types::MicroBatch> batches);
 
 /// The names of the statistics that an update with such a loss has (UpdateReport::metrics), in their order.
 std::vector<std::string> policy_metric_names(const LossOptions& loss);

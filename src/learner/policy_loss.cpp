@@ -20,6 +20,14 @@ std::vector<double> counted(const std::vector<float>& per_token, const std::vect
   return values;
 }
 
+std::vector<std::int64_t> counted_rows(const types::MicroBatch& batch) {
+  std::vector<std::int64_t> rows;
+  for (std::size_t t = 0; t < batch.loss_mask.size(); ++t) {
+    if (batch.loss_mask[t] != 0) rows.push_back(static_cast<std::int64_t>(t));
+  }
+  return rows;
+}
+
 namespace {
 
 torch::Tensor sequence_of_rows(const types::MicroBatch& batch, const std::vector<std::int64_t>& rows) {
@@ -58,8 +66,31 @@ ObjectiveTokens objective_tokens(const types::MicroBatch& batch, const std::vect
                          Sequences(sequence_of_rows(batch, rows))};
   tokens.old_log_probs =
       batch.old_logprobs.empty() ? tokens.log_probs.detach() : read(batch.old_logprobs, "old_logprobs");
+  if (!batch.old_entropy.empty()) tokens.old_entropy = read(batch.old_entropy, "old_entropy");
   if (with_reference) tokens.reference_log_probs = read(batch.reference_logprobs, "reference_logprobs");
   return tokens;
+}
+
+/// What rejection and selection left out, where the recipe has them.
+void add_rejections(const ObjectiveTokens& tokens, const Objective& terms, Statistics& statistics) {
+  const Sequences& sequences = tokens.sequences;
+  const auto num_tokens = static_cast<double>(sequences.num_tokens());
+  const double num_sequences = total(sequences.lengths() > 0);
+  const auto add_tokens = [&](const char* name, const torch::Tensor& left_out) {
+    if (left_out.defined()) statistics.add_mean(name, total(left_out), num_tokens);
+  };
+  if (terms.kept.tokens.defined()) {
+    const torch::Tensor rejected = terms.kept.tokens.logical_not();
+    add_tokens("mismatch/rs_masked_fraction", rejected);
+    statistics.add_mean("mismatch/rs_seq_masked_fraction", total(sequences.sum(rejected.to(torch::kFloat64)) > 0),
+                        num_sequences);
+  }
+  if (terms.kept.vetoed.defined())
+    statistics.add_mean("mismatch/veto_seq_fraction", total(terms.kept.vetoed), num_sequences);
+  if (terms.selected.masked_sequences.defined())
+    statistics.add_mean("actor/off_policy_masked_fraction", total(terms.selected.masked_sequences), num_sequences);
+  add_tokens("actor/low_entropy_masked_fraction", terms.selected.low_entropy);
+  add_tokens("actor/cov_masked_fraction", terms.selected.covariant);
 }
 
 /// Adds a micro-batch's part of the metrics of algorithms.md.
@@ -86,7 +117,16 @@ void add_statistics(const ObjectiveTokens& tokens, const ObjectiveSettings& sett
     statistics.add_mean(terms.weights.rejects ? "mismatch/dropped_fraction" : "mismatch/capped_fraction",
                         total(terms.weights.acted), num_tokens);
   }
+  add_rejections(tokens, terms, statistics);
+  const torch::Tensor negative = tokens.advantages < 0;
+  constexpr double kRare = 1e-3;
+  statistics.add_mean("actor/negative_rare_fraction", total(negative & (tokens.old_log_probs < std::log(kRare))),
+                      total(negative));
   if (terms.truncation.defined()) {
+    const torch::Tensor high = 1 + settings.surrogate.clip.high + torch::zeros_like(terms.truncation);
+    const torch::Tensor freed =
+        (tokens.advantages > 0) & (terms.surrogate.ratio > high) & (terms.surrogate.ratio <= high / terms.truncation);
+    statistics.add_mean("acr/freed_fraction", total(freed), num_tokens);
     statistics.add_mean("acr/r_mean", total(terms.truncation), num_tokens);
     statistics.add_mean("acr/r_below_1_fraction", total(terms.truncation < 1), num_tokens);
     statistics.add_max("acr/rho_max",
@@ -107,6 +147,13 @@ torch::Tensor policy_loss(const types::MicroBatch& batch, const std::vector<std:
   const Objective terms =
       objective(tokens, settings, {counts.response_tokens, counts.sequences, loss.max_response_length});
   add_statistics(tokens, settings, terms, statistics);
+  if (!batch.teacher_logprobs.empty()) {
+    const std::vector<double> teacher = counted(batch.teacher_logprobs, rows, batch.tokens.size(), "teacher_logprobs");
+    double liked_more = 0;
+    for (std::size_t i = 0; i < teacher.size(); ++i)
+      liked_more += tokens.old_log_probs[static_cast<std::int64_t>(i)].item<double>() - teacher[i];
+    statistics.add_mean("teacher/k1_kl", liked_more, static_cast<double>(teacher.size()));
+  }
   return terms.total;
 }
 
@@ -117,9 +164,16 @@ std::vector<std::string> policy_metric_names(const LossOptions& loss) {
   batch.sequence_starts = {0, 1};
   batch.sampler_logprobs = batch.reference_logprobs = {-1.0F};
   batch.advantages = {1.0F};
+  batch.old_logprobs = {-1.0F};
+  batch.old_entropy = {1.0F};
+  if (!loss.algorithm.teacher.path.empty()) batch.teacher_logprobs = {-1.0F};
+  LossOptions named = loss;  // with what only a mini-batch decides
+  named.selection.is_set = needs_old_entropy(loss);
+  named.selection.by_entropy = loss.algorithm.top_entropy_quantile < 1;
+  named.selection.by_covariance = loss.algorithm.clip_cov.ratio > 0;
   const TargetScores scores{torch::full({1}, -1.0F), torch::ones({1})};
   Statistics statistics;
-  (void)policy_loss(batch, {0}, scores, {1, 1}, loss, statistics);
+  (void)policy_loss(batch, {0}, scores, {1, 1}, named, statistics);
   std::vector<std::string> names;
   for (const auto& [name, value] : statistics.reduce(*dist::make_solo())) names.push_back(name);
   return names;
@@ -139,13 +193,54 @@ LossOptions policy_options(const config::Recipe& recipe) {
   return options;
 }
 
+bool needs_old_entropy(const LossOptions& loss) { return selects_by_mini_batch(loss.algorithm); }
+
 bool needs_whole_mini_batch(const LossOptions& loss) {
   QRL_INVARIANT(loss.method != nullptr, "loss options", "a correction that policy_options resolved", "none");
-  return loss.method->prepare != nullptr;
+  return loss.method->prepare != nullptr || loss.correction.batch_normalize || needs_old_entropy(loss);
 }
 
-Metrics prepare_correction(std::span<const types::MicroBatch> batches, LossOptions& loss, dist::Collectives& world) {
-  return needs_whole_mini_batch(loss) ? loss.method->prepare(batches, loss, world) : Metrics();
+namespace {
+
+/// 1 over the mean weight of the mini-batch's tokens, before rejection.
+double weight_scale_of(std::span<const types::MicroBatch* const> batches, const LossOptions& loss,
+                       dist::Collectives& world) {
+  const ObjectiveSettings settings = objective_settings(loss);
+  double sums[] = {0, 0};
+  for (const types::MicroBatch* one : batches) {
+    const types::MicroBatch& batch = *one;
+    const std::vector<std::int64_t> rows = counted_rows(batch);
+    const auto read = [&](const std::vector<float>& per_token, const char* name) {
+      return torch::tensor(counted(per_token, rows, batch.tokens.size(), name), torch::kFloat64);
+    };
+    const torch::Tensor log_rho =
+        log_ratio(read(batch.old_logprobs, "old_logprobs"), read(batch.sampler_logprobs, "sampler_logprobs"));
+    const Sequences sequences(sequence_of_rows(batch, rows));
+    sums[0] += total(settings.method->weights(log_rho, sequences, settings.correction).on_tokens);
+    sums[1] += static_cast<double>(rows.size());
+  }
+  world.all_reduce_sum(std::span<double>(sums));
+  return sums[0] > 0 ? sums[1] / sums[0] : 1;
+}
+
+}  // namespace
+
+Metrics prepare_mini_batch(std::span<const types::MicroBatch* const> batches, LossOptions& loss,
+                           dist::Collectives& world) {
+  Metrics metrics;
+  if (loss.method->prepare != nullptr) metrics = loss.method->prepare(batches, loss, world);
+  if (loss.correction.batch_normalize) {
+    loss.weight_scale = weight_scale_of(batches, loss, world);
+    metrics["mismatch/weight_scale"] = loss.weight_scale;
+  }
+  if (needs_old_entropy(loss)) loss.selection = selection_of_mini_batch(batches, loss.algorithm, world);
+  return metrics;
+}
+
+std::vector<const types::MicroBatch*> pointers_to(std::span<const types::MicroBatch> batches) {
+  std::vector<const types::MicroBatch*> pointers;
+  for (const types::MicroBatch& batch : batches) pointers.push_back(&batch);
+  return pointers;
 }
 
 }  // namespace qrl::learner

@@ -19,6 +19,9 @@ torch::Tensor policy_loss(const types::MicroBatch& batch, const std::vector<std:
                           const TargetScores& scores, const types::GlobalCounts& counts, const LossOptions& loss,
                           Statistics& statistics);
 
+/// Rows of the tokens that count.
+std::vector<std::int64_t> counted_rows(const types::MicroBatch& batch);
+
 /// The masked-in entries (`rows`) of a per-token array as fp64; an invariant error names the array when its size is not
 /// N.
 std::vector<double> counted(const std::vector<float>& per_token, const std::vector<std::int64_t>& rows,

@@ -9,6 +9,8 @@
 
 #include "config/recipe.h"
 #include "data/tokenizer.h"
+#include "dist/collectives.h"
+#include "rollout/estimators.h"
 #include "tasks/verifier.h"
 #include "types/batch.h"
 #include "types/prompt.h"
@@ -59,10 +61,19 @@ void shape_overlong(std::span<Rollout> rollouts, const config::OverlongBufferRec
 /// True when the verifier gave every sample of a group the same score, whatever its length cost it: such a group is
 /// what dynamic sampling leaves out (DAPO, eq. 11).
 bool has_equal_scores(std::span<const Rollout> group);
+/// The same of whether samples are correct, whatever else their scores are made of.
+bool has_equal_outcomes(std::span<const Rollout> group);
 
-/// Group-relative advantages (algorithms.md): groups are runs of `n`. A = (r − mean)/(std + 1e-6) with ddof 1, or
-/// r − mean without `by_std`; a group of one: mean 0, std 1. Returns the number of flat groups (all rewards equal).
-std::int64_t set_advantages(std::span<Rollout> rollouts, std::int32_t n, bool by_std);
+struct AdvantageSettings {
+  const AdvantageEstimator* estimator = nullptr;
+  bool by_std = true;          ///< algorithm.norm_adv_by_std
+  bool positive_only = false;  ///< negative advantages are 0
+};
+
+/// Advantages by the estimator (algorithms.md): groups are runs of `n`, deviations have ddof 1; a group of one: mean 0,
+/// std 1. Returns the number of flat groups (all rewards equal). Collective.
+std::int64_t set_advantages(std::span<Rollout> rollouts, std::int32_t n, const AdvantageSettings& settings,
+                            dist::Collectives& world);
 
 /// A sequence for the learner: prompt tokens, response tokens, which sampler log-probs.
 struct PackItem {

@@ -24,4 +24,10 @@ bool has_equal_scores(std::span<const Rollout> group) {
   return std::all_of(group.begin(), group.end(), [&](const Rollout& r) { return r.score == group.front().score; });
 }
 
+bool has_equal_outcomes(std::span<const Rollout> group) {
+  const auto is_correct = [](const Rollout& r) { return r.verdict.outcome == reward::Outcome::correct; };
+  return std::all_of(group.begin(), group.end(),
+                     [&](const Rollout& r) { return is_correct(r) == is_correct(group.front()); });
+}
+
 }  // namespace qrl::rollout

@@ -12,6 +12,8 @@ namespace qrl::train {
 /// One optimizer mini-batch: this rank's micro-batches and the denominators over all ranks.
 struct MiniBatch {
   std::vector<types::MicroBatch> micro;
+  std::vector<types::MicroBatch>
+      scored_only;  ///< advantage 0: in statistics over the whole mini-batch, not in the loss
   types::GlobalCounts counts;
 };
 
@@ -29,6 +31,7 @@ class BatchBuilder {
  private:
   std::vector<MiniBatch> pack(const StepGroups& groups) const;
   void add_frozen_logprobs(types::MicroBatch& micro, bool at_sampling_weights, PhaseSeconds& seconds);
+  void follow_teacher(types::MicroBatch& micro) const;
 
   const RunSetup& setup_;
   const learner::LossOptions& loss_;

@@ -2,6 +2,7 @@
 
 #include "config/modes.h"
 #include "learner/objective/list.h"
+#include "rollout/estimators.h"
 #include "tasks/list.h"
 
 namespace qrl::train {
@@ -12,7 +13,8 @@ config::Catalog catalog() {
           .modes = config::modes(),
           .generators = tasks::generators(),
           .verifiers = tasks::verifiers(),
-          .kl_estimators = learner::kl_estimators()};
+          .kl_estimators = learner::kl_estimators(),
+          .estimators = rollout::advantage_estimators()};
 }
 
 const config::Keys& keys() {

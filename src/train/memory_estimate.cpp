@@ -186,6 +186,21 @@ std::int64_t kv_pages_in_use(const config::Recipe& recipe, int num_ranks) {
   return std::min(kv_pages(recipe), kv_pages(draw) - shared);
 }
 
+/// The frozen teacher: fp32 masters, and with weights in low bits the tensors that it computes with. Nothing while its
+/// folder is absent.
+void add_teacher(const config::Recipe& recipe, std::vector<MemoryPart>& parts) {
+  const std::filesystem::path file = std::filesystem::path(recipe.algorithm.teacher.path) / "config.json";
+  if (!std::filesystem::exists(file)) return;
+  const model::ModelConfig config = model::read_config(file);
+  double all = 0;
+  for (const WeightSpec& spec : model::weight_specs(config)) all += static_cast<double>(spec.shape.numel());
+  config::QuantRecipe quant;
+  quant.weights = recipe.algorithm.teacher.weights;
+  const bool is_quantized = quant.weights != config::WeightFormat::bf16 && quant.weights != config::WeightFormat::f32;
+  const double low_bit = is_quantized ? sampler_bytes(quant, config) : 0;
+  parts.push_back({"teacher", all * kF32 + low_bit, true, config::learns_on_gpu(recipe)});
+}
+
 }  // namespace
 
 double peak_bytes(const std::vector<MemoryPart>& parts, bool on_gpu, bool phases_take_turns) {
@@ -212,6 +227,8 @@ std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const mode
   if (packs_head) parts.push_back({"packed lm_head", head});
   const double reference = all * kF32 + (learns_on_gpu ? (bf16 ? all * kBf16 : 0) : head);
   if (recipe.algorithm.kl_loss_coef != 0) parts.push_back({"reference model", reference, true, learns_on_gpu});
+
+  if (!recipe.algorithm.teacher.path.empty()) add_teacher(recipe, parts);
 
   const auto tokens = static_cast<double>(recipe.actor.max_tokens_per_micro_batch);
   const auto layers = static_cast<double>(config.num_hidden_layers);

@@ -10,7 +10,12 @@ Metrics PolicyUpdater::update(const MiniBatch& batch, bool at_sampling_weights) 
   const config::Recipe& recipe = setup_.recipe;
   learner::LossOptions loss = loss_;
   loss.at_sampling_weights = at_sampling_weights;
-  const Metrics signals = learner::prepare_correction(batch.micro, loss, setup_.world);
+  Metrics signals;
+  if (learner::needs_whole_mini_batch(loss)) {
+    std::vector<const types::MicroBatch*> all = learner::pointers_to(batch.micro);
+    for (const types::MicroBatch& micro : batch.scored_only) all.push_back(&micro);
+    signals = learner::prepare_mini_batch(all, loss, setup_.world);
+  }
   for (const types::MicroBatch& micro : batch.micro) {
     learner_.accumulate(micro, batch.counts, loss, sample_params(recipe.rollout), &micro == &batch.micro.back());
   }

@@ -1,11 +1,15 @@
 #include "train/quantizer.h"
 
 #include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "decoder/channel_ranges.h"
+#include "state/file.h"
+#include "state/folder.h"
 #include "state/hash.h"
 #include "state/safetensors.h"
 
@@ -17,6 +21,8 @@ namespace {
 
 constexpr const char* kProfileFile = "int8_profile.safetensors";
 constexpr const char* kKvScalesFile = "kv_scales.safetensors";
+constexpr const char* kResponsesFile = "kv_responses.json";
+constexpr std::uint64_t kMaxResponsesBytes = std::uint64_t{1} << 20;
 
 /// Of everything but the weights that a profile follows from: the training prompts as the model sees them, and the seed
 /// that chooses among them.
@@ -85,6 +91,32 @@ std::shared_ptr<const model::Int8Profile> find_profile(const model::ModelConfig&
   return std::make_shared<const model::Int8Profile>(std::move(*profile));
 }
 
+void see_responses(std::span<const rollout::Rollout> rollouts, std::int32_t n, std::span<const std::int64_t> places,
+                   const config::QuantRecipe& quant, QuantizerState& quantizer, dist::Collectives& world) {
+  if (kv_format(quant) != quant::KvFormat::fp8_e4m3 || quant.kv_when == config::CalibrateKv::once) return;
+  nlohmann::json mine = nlohmann::json::array();
+  std::size_t num_mine = 0;
+  for (std::size_t g = 0; g < places.size() && num_mine < kKvResponseTokens; ++g) {  // one sample of a prompt
+    const rollout::Rollout& sample = rollouts[g * static_cast<std::size_t>(n)];
+    std::vector<types::TokenId> sequence = sample.prompt->tokens;
+    sequence.insert(sequence.end(), sample.completion.tokens.begin(), sample.completion.tokens.end());
+    num_mine += sequence.size();
+    mine.push_back({places[g], sequence});
+  }
+  std::map<std::int64_t, std::vector<types::TokenId>> by_place;
+  for (const std::string& text : world.all_gather(mine.dump())) {
+    for (const auto& one : nlohmann::json::parse(text)) by_place[one[0]] = one[1].get<std::vector<types::TokenId>>();
+  }
+  quantizer.responses.clear();
+  std::size_t num_tokens = 0;
+  for (auto& [place, sequence] : by_place) {
+    if (num_tokens >= kKvResponseTokens) break;
+    sequence.resize(std::min(sequence.size(), kKvResponseTokens - num_tokens));
+    num_tokens += sequence.size();
+    quantizer.responses.push_back(std::move(sequence));
+  }
+}
+
 void load_published(Sampler& sampler, std::span<const std::vector<types::TokenId>> prompts,
                     const config::QuantRecipe& quant, QuantizerState& quantizer) {
   if (!sampler.decoder.reads(sampler.snapshot)) sampler.decoder.load(sampler.snapshot);
@@ -94,7 +126,10 @@ void load_published(Sampler& sampler, std::span<const std::vector<types::TokenId
     scales.version = sampler.snapshot.version();  // what `once` asks for: scales of other weights
     return sampler.decoder.set_kv_scales(std::move(scales));
   }
-  sampler.decoder.calibrate_kv(enough_for_kv(prompts), {quant.kv_percentile, quant.kv_margin});
+  const auto few = enough_for_kv(prompts);
+  std::vector<std::vector<types::TokenId>> sequences(few.begin(), few.end());
+  sequences.insert(sequences.end(), quantizer.responses.begin(), quantizer.responses.end());
+  sampler.decoder.calibrate_kv(sequences, {quant.kv_percentile, quant.kv_margin});
   if (quant.kv_when == config::CalibrateKv::every_update) return;
   quantizer.kv_scales = sampler.decoder.kv_scales();
   base::log_info("fp8 scales of keys and values are those of policy version " +
@@ -103,6 +138,8 @@ void load_published(Sampler& sampler, std::span<const std::vector<types::TokenId
 
 void save_quantizer(const fs::path& dir, const QuantizerState& quantizer) {
   if (quantizer.profile != nullptr) model::save_int8_profile(dir / kProfileFile, *quantizer.profile);
+  if (!quantizer.responses.empty())
+    state::replace_file(dir / kResponsesFile, nlohmann::json(quantizer.responses).dump() + "\n");
   if (!quantizer.kv_scales) return;
   const auto view = [](const std::vector<float>& values) {
     return base::View{const_cast<float*>(values.data()), base::DType::f32, {static_cast<std::int64_t>(values.size())}};
@@ -143,6 +180,11 @@ QuantizerState load_quantizer(const fs::path& dir, const model::ModelConfig& con
     world.broadcast(std::as_writable_bytes(std::span(scales.values_LK)), 0);
     quantizer.kv_scales = std::move(scales);
   }
+  std::string responses;
+  if (world.is_first() && fs::exists(dir / kResponsesFile))
+    responses = state::read_text(dir / kResponsesFile, kMaxResponsesBytes);
+  responses = world.all_gather(responses).front();
+  if (!responses.empty()) quantizer.responses = nlohmann::json::parse(responses).get<decltype(quantizer.responses)>();
   return quantizer;
 }
 

@@ -10,14 +10,16 @@
 #include "decoder/kv_calibration.h"
 #include "dist/collectives.h"
 #include "model/int8_profile.h"
+#include "rollout/rollout.h"
 #include "train/session.h"
 
 namespace qrl::train {
 
 /// Made by this run (or the run it goes on from), or empty where every publish begins anew.
 struct QuantizerState {
-  std::shared_ptr<const model::Int8Profile> profile;  ///< quant.rollout.profile
-  std::optional<decoder::KvScales> kv_scales;         ///< quant.kv_calibration.when: once
+  std::shared_ptr<const model::Int8Profile> profile;   ///< quant.rollout.profile
+  std::optional<decoder::KvScales> kv_scales;          ///< quant.kv_calibration.when: once
+  std::vector<std::vector<types::TokenId>> responses;  ///< prompts with responses of the last step: see_responses
 };
 
 /// Makes the profile of `weights` (fp32) from what they see on a few of the training prompts, fixed by the seed: what
@@ -43,9 +45,19 @@ std::shared_ptr<const model::Int8Profile> find_profile(const model::ModelConfig&
 /// Of the calibration prompts the first are for fp8 scales of keys and values: two, and more until there are this many
 /// tokens. Ours: 99.9 % of a head's values needs some thousands of them.
 inline constexpr std::size_t kKvPrompts = 2, kKvTokens = 512;
+/// And of the last step's samples this many tokens, or all there are.
+inline constexpr std::size_t kKvResponseTokens = 512;
+
+/// Keeps the first of the step's samples, prompt and response, until there are kKvResponseTokens tokens, the last cut
+/// there: what the next calibration sees beside prompts, so that a response's keys and values have scales, too.
+/// `places`: of each group of n among those of all ranks; the same samples on every rank. Nothing unless scales are
+/// made anew. Collective.
+void see_responses(std::span<const rollout::Rollout> rollouts, std::int32_t n, std::span<const std::int64_t> places,
+                   const config::QuantRecipe& quant, QuantizerState& quantizer, dist::Collectives& world);
 
 /// What follows a learner's publish: the decoder reads the sampler's snapshot from now on; fp8 keys and values are
-/// calibrated on the first of `prompts`, the same on every rank, or keep the scales of the first time (when: once).
+/// calibrated on the first of `prompts` and on the responses seen, the same on every rank, or keep the scales of the
+/// first time (when: once).
 void load_published(Sampler& sampler, std::span<const std::vector<types::TokenId>> prompts,
                     const config::QuantRecipe& quant, QuantizerState& quantizer);
 

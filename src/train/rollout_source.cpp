@@ -1,6 +1,8 @@
 #include "train/rollout_source.h"
 
+#include <algorithm>
 #include <iterator>
+#include <limits>
 #include <map>
 
 #include "base/clock.h"
@@ -44,7 +46,12 @@ class GroupSampler {
 
   const GenerationCounts& counts() const { return counts_; }
   StepGroups take() {
-    rollout::set_advantages(groups_.rollouts, static_cast<std::int32_t>(n_), *recipe_.algorithm.norm_adv_by_std);
+    const config::AlgorithmRecipe& algorithm = recipe_.algorithm;
+    // The catalog's list holds these types (config/choice.h).
+    const auto* estimator = static_cast<const rollout::AdvantageEstimator*>(
+        recipe_.keys->catalog().estimators.find(algorithm.adv_estimator));
+    rollout::set_advantages(groups_.rollouts, static_cast<std::int32_t>(n_),
+                            {estimator, *algorithm.norm_adv_by_std, algorithm.positive_only}, setup_.world);
     return std::move(groups_);
   }
 
@@ -62,17 +69,37 @@ class GroupSampler {
     return mine;
   }
 
+  bool is_flat(std::span<const rollout::Rollout> group) const {
+    return recipe_.algorithm.filter_groups.metric == config::FilterMetric::acc ? rollout::has_equal_outcomes(group)
+                                                                               : rollout::has_equal_scores(group);
+  }
+
   void count(std::span<const rollout::Rollout> batch, std::int64_t num_prompts) {
     std::int64_t sums[] = {0, 0};
-    for (std::size_t first = 0; first < batch.size(); first += n_)
-      sums[0] += rollout::has_equal_scores(batch.subspan(first, n_)) ? 1 : 0;
+    for (std::size_t first = 0; first < batch.size(); first += n_) sums[0] += is_flat(batch.subspan(first, n_)) ? 1 : 0;
     for (const rollout::Rollout& r : batch) sums[1] += r.verdict.verifier_error ? 1 : 0;
     setup_.world.all_reduce_sum(std::span<std::int64_t>(sums));
+    count_scores(batch);
     ++counts_.batches;
     counts_.groups += num_prompts;
     counts_.samples += num_prompts * static_cast<std::int64_t>(n_);
     counts_.flat_groups += sums[0];
     counts_.verifier_errors += sums[1];
+  }
+
+  /// Of groups that dynamic sampling leaves out, too: what is trained on says nothing of the policy's own success.
+  void count_scores(std::span<const rollout::Rollout> batch) {
+    double sum = 0, best = std::numeric_limits<double>::lowest();
+    for (std::size_t first = 0; first < batch.size(); first += n_) {
+      double of_group = 0;
+      for (const rollout::Rollout& r : batch.subspan(first, n_)) of_group += r.score;
+      sum += of_group;
+      best = std::max(best, of_group / static_cast<double>(n_));
+    }
+    setup_.world.all_reduce_sum(std::span<double>(&sum, 1));
+    setup_.world.all_reduce_max(std::span<double>(&best, 1));
+    counts_.score_sum += sum;
+    counts_.best_group_score = counts_.batches == 0 ? best : std::max(counts_.best_group_score, best);
   }
 
   /// Appends what the step trains on, in the order of the prompts over all ranks.
@@ -81,7 +108,7 @@ class GroupSampler {
                rank = static_cast<std::size_t>(setup_.world.rank());
     std::vector<std::int64_t> is_kept(static_cast<std::size_t>(num_prompts), 0);
     for (std::size_t first = 0; first < batch.size(); first += n_) {
-      const bool flat = rollout::has_equal_scores(std::span(batch).subspan(first, n_));
+      const bool flat = is_flat(std::span<const rollout::Rollout>(batch).subspan(first, n_));
       is_kept[first / n_ * size + rank] = recipe_.algorithm.filter_groups.enable && flat ? 0 : 1;
     }
     setup_.world.all_reduce_sum(std::span(is_kept));

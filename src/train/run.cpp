@@ -19,6 +19,7 @@
 #include "train/settings.h"
 #include "train/shared_commit.h"
 #include "train/signals.h"
+#include "train/teacher.h"
 #include "train/training.h"
 
 namespace qrl::train {
@@ -160,6 +161,7 @@ void begin_log(const config::LoadedRecipe& loaded, const RunOptions& options, co
   base::log_to_file("recipe " + loaded.file.string() + ", resolved " + recipe_hash(loaded));
   for (const std::string& line : describe_settings(loaded)) say(line);
   std::fflush(stdout);
+  warn_of_idle_settings(loaded);
 }
 
 /// What --allow-change let through, in the log and among the metric rows.
@@ -287,7 +289,13 @@ void run(const config::LoadedRecipe& loaded, dist::Collectives& world, const Run
   if (folder) open_metrics(recipe, *folder, point, metrics, sft_metrics);
   const SessionLine session(folder.get(), state, world, options.program);
   QuantizerState quantizer;
-  const RunSetup setup{recipe, loaded.resolved_yaml, inputs, world, policy, *verifier, prompts, held_out, folder.get()};
+  const bool has_teacher = !recipe.algorithm.teacher.path.empty() && part != RunPart::cold_start_only;
+  const std::unique_ptr<Teacher> teacher = has_teacher ? std::make_unique<Teacher>(recipe, policy, world) : nullptr;
+  const RunSetup setup{recipe,       loaded.resolved_yaml,
+                       inputs,       world,
+                       policy,       *verifier,
+                       prompts,      held_out,
+                       folder.get(), teacher ? &teacher->learner() : nullptr};
   Checkpointer checkpointer(setup, state, metrics, sft_metrics, quantizer);
 
   // What a machine lacks shows now, not after the cold start: a decoder that is made and dropped asks for all of it.

@@ -12,6 +12,10 @@
 #include "train/run_folder.h"
 #include "train/session.h"
 
+namespace qrl::learner {
+class Learner;
+}
+
 namespace qrl::train {
 
 /// Everything outlives the run.
@@ -24,7 +28,8 @@ struct RunSetup {
   const tasks::Verifier& verifier;
   const PromptSet& prompts;
   const std::vector<PromptSet>& held_out;
-  const RunFolder* folder;  ///< null on all ranks but the first
+  const RunFolder* folder;              ///< null on all ranks but the first
+  learner::Learner* teacher = nullptr;  ///< of algorithm.teacher; null without one
 };
 
 }  // namespace qrl::train

@@ -1,6 +1,7 @@
 #include "train/settings.h"
 
 #include "base/error.h"
+#include "base/log.h"
 #include "config/keys.h"
 #include "state/hash.h"
 #include "train/decoder_fit.h"
@@ -87,9 +88,12 @@ std::string learner_text(const config::LoadedRecipe& loaded) {
 
 std::string optimizer_text(const config::LoadedRecipe& loaded) {
   const std::int64_t updates = updates_per_step(loaded.recipe);
+  const std::string warm_up = loaded.recipe.optim.lr_warmup_ratio
+                                  ? option(loaded, "warm-up ratio", "optim.lr_warmup_ratio")
+                                  : option(loaded, "warm-up", "optim.lr_warmup_steps");
   return shown_setting(loaded, "optim.name") + ", lr " + shown_setting(loaded, "optim.lr") +
-         option(loaded, "schedule", "optim.lr_scheduler") + option(loaded, "warm-up", "optim.lr_warmup_steps") + "; " +
-         std::to_string(updates) + (updates == 1 ? " update" : " updates") + " a step";
+         option(loaded, "schedule", "optim.lr_scheduler") + warm_up + "; " + std::to_string(updates) +
+         (updates == 1 ? " update" : " updates") + " a step";
 }
 
 std::string verifier_text(const config::LoadedRecipe& loaded) {
@@ -134,6 +138,27 @@ std::vector<std::string> describe_settings(const config::LoadedRecipe& loaded) {
   lines.push_back(line("verifier", verifier_text(loaded)));
   lines.push_back(line("sampling", sampling_text(loaded)));
   return lines;
+}
+
+void warn_of_idle_settings(const config::LoadedRecipe& loaded) {
+  const config::Recipe& recipe = loaded.recipe;
+  // With behaviour_in_ratio the ratio is to the sampler, which is not 1.
+  if (updates_per_step(recipe) > 1 || recipe.rollout_correction.behaviour_in_ratio) return;
+  std::string idle;
+  const auto add = [&](std::string_view key) {
+    if (loaded.origins.count(std::string(key)) > 0)
+      idle += (idle.empty() ? "" : ", ") + std::string(key) + " " + shown_setting(loaded, key);
+  };
+  const config::Choice* loss = recipe.keys->catalog().losses.find(recipe.algorithm.name);
+  if (loss->needs_updates) add("algorithm.name");
+  for (const config::OwnKey& own : loss->keys) add(own.name);
+  add("algorithm.clip_ratio_low");
+  add("algorithm.clip_ratio_high");
+  if (recipe.algorithm.clip_ratio_c.value_or(0) != 0) add("algorithm.clip_ratio_c");
+  if (value_of(loaded, "rollout_correction.acr") == "true") add("rollout_correction.acr");
+  if (idle.empty()) return;
+  base::log_warning("with one update a step the ratio to the old policy is 1, and these cannot act: " + idle +
+                    "; set actor.mini_batch_size below data.train_batch_size, or actor.ppo_epochs above 1");
 }
 
 void require_positions(const config::LoadedRecipe& loaded, const model::ModelConfig& config) {

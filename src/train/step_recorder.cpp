@@ -80,6 +80,8 @@ void StepRecorder::add_rollouts(const RolloutBatch& batch) {
     row_["data/num_gen_batches"] = static_cast<double>(counts.batches);
     row_["data/drawn_groups"] = static_cast<double>(counts.groups);
     row_["data/trained_groups"] = static_cast<double>(batch.groups.num_groups);
+    row_["data/drawn_score/mean"] = counts.score_sum / static_cast<double>(counts.samples);
+    row_["data/drawn_score/max"] = counts.best_group_score;
     row_["data/surplus_groups"] = static_cast<double>(counts.kept_groups - batch.groups.num_groups);
   }
   double tokens = static_cast<double>(batch.stats.decode_tokens);  // of all ranks: they wait for each other

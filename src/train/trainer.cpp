@@ -49,8 +49,10 @@ bool Trainer::step(std::int64_t step) {
   PhaseSeconds publish_seconds;
   {
     const base::ScopedTimer timer(publish_seconds[Phase::publish]);
+    parts_.publisher.see(rollouts->groups);
     parts_.publisher.publish();
   }
+  parts_.recorder.add(parts_.publisher.calibration());
   {
     const base::ScopedTimer timer(publish_seconds[Phase::probe]);
     parts_.recorder.add(parts_.publisher.probe());

@@ -32,6 +32,19 @@ void WeightPublisher::publish() {
       setup_.recipe.quant, quantizer_);
 }
 
+void WeightPublisher::see(const StepGroups& groups) {
+  see_responses(groups.rollouts, static_cast<std::int32_t>(setup_.recipe.rollout.n), groups.places, setup_.recipe.quant,
+                quantizer_, setup_.world);
+}
+
+Metrics WeightPublisher::calibration() const {
+  const config::QuantRecipe& quant = setup_.recipe.quant;
+  if (kv_format(quant) != quant::KvFormat::fp8_e4m3 || quant.kv_when == config::CalibrateKv::once ||
+      config::samples_on_gpu(setup_.recipe))
+    return {};
+  return {{"quant/kv_saturated_fraction", sampler_.decoder.kv_scales().saturated_fraction}};
+}
+
 Metrics WeightPublisher::probe() {
   const config::Recipe& recipe = setup_.recipe;
   return probe_gap(sampler_, learner_, probe_requests(setup_.prompts, recipe.trainer.seed), recipe,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "train/checkpoint.h"
+#include "train/rollout_source.h"
 #include "train/run_setup.h"
 
 namespace qrl::train {
@@ -16,6 +17,10 @@ class WeightPublisher {
   void begin();
   /// Publishes the present weights and calibrates the sampler for them. Nothing may be generated meanwhile. Collective.
   void publish();
+  /// Keeps what the next calibration sees of the step's samples. Collective.
+  void see(const StepGroups& groups);
+  /// quant/kv_saturated_fraction where the CPU's sampler has fp8 keys and values with scales of the last publish.
+  Metrics calibration() const;
   /// Publishes the weights alone, for a learner whose forward pass reads the sampler's tensors: fp8 scales of keys and
   /// values stay behind until `publish`. Nothing where the forward pass reads the masters.
   void publish_for_learner();

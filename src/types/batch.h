@@ -17,13 +17,15 @@ struct MicroBatch {
   /// Per sequence (S, or empty: all 0): 1 when it continues its prefix, the nearest sequence before it with 0 here, as
   /// if the prefix's tokens stood before its own. So samples of one prompt compute that once; a prefix has no targets.
   std::vector<std::uint8_t> continues_prefix;
-  std::vector<TokenId> targets;            ///< tokens[t+1]; 0 where there is none
-  std::vector<std::uint8_t> loss_mask;     ///< 1 where the target is a response token that counts
-  std::vector<float> sampler_logprobs;     ///< of the target under the sampler; 0 where masked
-  std::vector<float> old_logprobs;         ///< of the target under the learner that sampled; empty: taken from this
-                                           ///< forward (one update per rollout: old ≡ current)
-  std::vector<float> reference_logprobs;   ///< of the target under the reference model; empty without one
-  std::vector<float> advantages;           ///< of the sequence, repeated on its tokens
+  std::vector<TokenId> targets;         ///< tokens[t+1]; 0 where there is none
+  std::vector<std::uint8_t> loss_mask;  ///< 1 where the target is a response token that counts
+  std::vector<float> sampler_logprobs;  ///< of the target under the sampler; 0 where masked
+  std::vector<float> old_logprobs;      ///< of the target under the learner that sampled; empty: taken from this
+                                        ///< forward (one update per rollout: old ≡ current)
+  std::vector<float> old_entropy;       ///< of the distribution that old_logprobs are of; empty where nothing needs it
+  std::vector<float> reference_logprobs;  ///< of the target under the reference model; empty without one
+  std::vector<float> teacher_logprobs;    ///< of the target under the teacher; empty without one
+  std::vector<float> advantages;  ///< of the sequence, repeated on its tokens; beside a teacher each token's own
   std::vector<std::int64_t> sequence_idx;  ///< per sequence (S): its index in the caller's order; −1: a prefix
 
   std::int64_t num_tokens() const { return static_cast<std::int64_t>(tokens.size()); }

@@ -111,7 +111,7 @@ TEST_CASE("a backward pass in fp8 is of a forward pass in fp8 blocks, on either 
 TEST_CASE("options without effect are refused") {
   CHECK(holds(fault("quant: {kv_calibration: {percentile: 99}}"),
               "quant.rollout.kv_cache fp8_e4m3 beside quant.kv_calibration.percentile, got auto"));
-  CHECK(holds(fault("quant: {kv_calibration: {margin: 2}, rollout: {kv_cache: int8}}"), "r.yaml:1: "));
+  CHECK(holds(fault("quant: {kv_calibration: {margin: 3}, rollout: {kv_cache: int8}}"), "r.yaml:1: "));
   CHECK(holds(fault("quant: {kv_calibration: {when: once}}"), "beside quant.kv_calibration.when"));
   CHECK(holds(fault("quant: {rollout: {ignore: [down_proj], weights: bf16}}"),
               "quant.rollout.weights int8 or fp8_e4m3 or int4 beside quant.rollout.ignore"));
@@ -126,10 +126,42 @@ TEST_CASE("options without effect are refused") {
   CHECK(read("quant: {rollout: {profile: auto}}").quant.profile == "auto");
   CHECK(read("quant: {rollout: {profile: p/x.safetensors}}").quant.profile.ends_with("/p/x.safetensors"));
   CHECK(read("quant: {rollout: {profile: p/x.safetensors}}").quant.profile.starts_with("/"));
-  CHECK(holds(fault("algorithm: {kl_loss_type: k1}"),
+  CHECK(holds(fault("algorithm: {kl_loss_type: k2}"),
               "algorithm.kl_loss_coef above 0 beside algorithm.kl_loss_type, got 0"));
-  CHECK(read("quant: {kv_calibration: {margin: 2}, rollout: {kv_cache: fp8_e4m3}}").quant.kv_margin == 2);
-  CHECK(read("algorithm: {kl_loss_type: k1, kl_loss_coef: 0.1}").algorithm.kl_loss_type == "k1");
+  CHECK(read("quant: {kv_calibration: {margin: 3}, rollout: {kv_cache: fp8_e4m3}}").quant.kv_margin == 3);
+  CHECK(read("algorithm: {kl_loss_type: k3+, kl_loss_coef: 0.1}").algorithm.kl_loss_type == "k3+");
+  CHECK(holds(fault("algorithm: {clip_cov: {low: 2}}"), "algorithm.clip_cov.ratio above 0 beside its bounds"));
+  CHECK(holds(fault("algorithm: {reward_coef: 0}"), "algorithm.teacher.path beside reward_coef"));
+  CHECK(holds(fault("algorithm: {teacher: {weights: int8}}"), "algorithm.teacher.path beside reward_coef"));
+  CHECK(holds(fault("rollout_correction: {rs_threshold: 2}"), "rollout_correction.rs beside its other keys, got none"));
+  CHECK(holds(fault("rollout_correction: {method: none, batch_normalize: true}"), "every weight is 1: delete it"));
+}
+
+TEST_CASE("settings that have no meaning together are refused with the reason: KL, rejection, estimators, warm-up") {
+  CHECK(holds(fault("algorithm: {kl_loss_type: k1, kl_loss_coef: 0.1}"),
+              "expected algorithm.kl_loss_type k2, k3, k3+ or unbiased, got k1; as a loss its gradient is 0"));
+  CHECK(
+      holds(fault("rollout_correction: {rs: token}"), "rollout_correction.rs_threshold beside rollout_correction.rs"));
+  CHECK(holds(fault("rollout_correction: {rs: token, rs_threshold: 0.9}"), "above 1 with rs_stat k1"));
+  CHECK(holds(fault("rollout_correction: {rs: seq_max, rs_threshold: 2}"), "rs_stat k2 or k3 with rs seq_max, got k1"));
+  CHECK(holds(fault("rollout_correction: {rs: token, rs_stat: k3, rs_threshold: 1, rs_threshold_low: 0.5}"),
+              "rs_threshold_low with rs_stat k1 alone"));
+  CHECK(holds(fault("algorithm: {clip_cov: {ratio: 0.1, low: 5}}"), "algorithm.clip_cov.low below"));
+  CHECK(holds(fault("algorithm: {adv_estimator: rloo, norm_adv_by_std: true}"),
+              "expected algorithm.norm_adv_by_std false with algorithm.adv_estimator rloo, got true"));
+  CHECK(holds(fault("algorithm: {name: tbpo, top_entropy_quantile: 0.2}\nrollout_correction: {method: none}"),
+              "tokens cannot be left out one by one"));
+  CHECK(holds(fault("algorithm: {name: sapo, clip_ratio_low: 0.1}"), "a soft gate stands for the clip"));
+  CHECK(holds(fault("algorithm: {name: cispo}\nrollout_correction: {acr: true}"), "no upper clip bound of a ratio"));
+  CHECK(holds(fault("optim: {lr_warmup_ratio: 0.1, lr_warmup_steps: 3}"),
+              "optim.lr_warmup_ratio or optim.lr_warmup_steps"));
+  const auto estimated = read("algorithm: {adv_estimator: batch_std}").algorithm;
+  CHECK(estimated.norm_adv_by_std == false);
+  CHECK(read("trainer: {seed: 0}").algorithm.norm_adv_by_std == true);
+  const auto correction = read("rollout_correction: {rs: seq_mean, rs_threshold: 1.25}").rollout_correction;
+  CHECK(correction.rs_threshold_low == 0.8);
+  CHECK_FALSE(
+      read("rollout_correction: {rs: token, rs_stat: k3, rs_threshold: 1}").rollout_correction.rs_threshold_low);
 }
 
 TEST_CASE("dynamic sampling that could never fill a step is refused") {
@@ -144,5 +176,6 @@ TEST_CASE("nothing is suggested where nothing is near") {
   CHECK(holds(fault("1: 2"), "; --help lists all keys"));
   const std::string dapo = fault("algorithm: {name: reinforce}");
   INFO(dapo);
-  CHECK(dapo.ends_with("expected grpo | dr_grpo | dapo | gspo | tbpo, got \"reinforce\""));
+  CHECK(dapo.ends_with(
+      "expected grpo | dr_grpo | dapo | gspo | tbpo | cispo | sapo | dppo_tv | dppo_kl, got \"reinforce\""));
 }

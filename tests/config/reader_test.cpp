@@ -132,7 +132,8 @@ TEST_CASE("choices name the nearest, also in capitals and by the twin's name") {
   CHECK(holds(fault("model: {dtype: fp32}"), "here it is float32"));
   CHECK(holds(fault("optim: {lr_scheduler: Cosine}"), "did you mean cosine?"));
   CHECK(holds(fault("optim: {name: sgd}"), "expected adamw | muon, got \"sgd\""));
-  CHECK(holds(fault("algorithm: {name: ppo}"), "expected grpo | dr_grpo | dapo | gspo | tbpo, got \"ppo\""));
+  CHECK(holds(fault("algorithm: {name: ppo}"),
+              "expected grpo | dr_grpo | dapo | gspo | tbpo | cispo | sapo | dppo_tv | dppo_kl, got \"ppo\""));
   CHECK(read("quant: {rollout: {weights: \"bf16\"}}").quant.weights == config::WeightFormat::bf16);
 }
 

@@ -82,7 +82,7 @@ class RandomRecipe {
     }
     set_loss(r.algorithm, r.rollout_correction, r.own);
     r.algorithm.kl_loss_coef = positive();
-    r.algorithm.kl_loss_type = pick("k1", "k2", "k3");
+    r.algorithm.kl_loss_type = pick("k2", "k3", "k3+", "unbiased");
     r.algorithm.entropy_coef = positive();
     r.sft.steps = draw_.between(0, 1000);
     r.sft.batch_size = draw_.between(1, 1000);
@@ -107,7 +107,8 @@ class RandomRecipe {
     if (flag()) {
       const std::int64_t draw = draw_.between(1, 100);
       r.data.gen_batch_size = draw;
-      r.algorithm.filter_groups = {true, r.data.train_batch_size / draw + draw_.between(1, 20),
+      r.algorithm.filter_groups = {true, pick(config::FilterMetric::score, config::FilterMetric::acc),
+                                   r.data.train_batch_size / draw + draw_.between(1, 20),
                                    pick(config::OnExhausted::error, config::OnExhausted::train_partial)};
     }
     if (flag()) r.reward.overlong_buffer = {true, draw_.between(1, r.data.max_response_length), positive()};
@@ -186,6 +187,21 @@ class RandomRecipe {
       set_own(own, "rollout_correction.ais.eps", 1e-3);
     }
     if (token_ratios && method == "tis") set_own(own, "rollout_correction.acr", 1);
+    algorithm.positive_only = flag();
+    if (flag()) algorithm.off_policy_mask_threshold = positive();
+    if (!has_bands && flag()) {
+      algorithm.top_entropy_quantile = 1 - draw_.uniform();
+      algorithm.clip_cov = {draw_.uniform() / 2 + 0.1, -positive(), positive()};
+      algorithm.teacher = {path(), pick(config::WeightFormat::bf16, config::WeightFormat::int4), positive()};
+      algorithm.reward_coef = draw_.uniform();
+    }
+    if (flag()) {
+      correction.rs = pick(config::RsLevel::seq_sum, config::RsLevel::seq_mean, config::RsLevel::seq_max);
+      correction.rs_stat = pick(config::RsStat::k2, config::RsStat::k3);
+      correction.rs_threshold = positive();
+    }
+    if (flag()) correction.token_veto_threshold = draw_.uniform() / 2 + 0.01;
+    correction.batch_normalize = method != "none" && flag();
     correction.behaviour_in_ratio = token_ratios && method == "none";
   }
   static void set_own(config::OwnValues& own, std::string_view name, double value) {

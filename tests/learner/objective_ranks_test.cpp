@@ -1,4 +1,5 @@
 // Every loss and correction through the learner: what may not change its gradients.
+#include <cmath>
 #include <mutex>
 
 #include "learner/choices.h"
@@ -42,6 +43,14 @@ std::vector<Way> ways() {
       "name: tbpo, tbpo: {seq_clip_ratio_low: 0.2, seq_clip_ratio_high: 0.2, neg_seq_clip_ratio_low: 0.2, "
       "neg_seq_clip_ratio_high: 0.3}",
       "method: tbpo");
+  for (const char* name : {"cispo", "sapo", "dppo_tv, dppo_tv: {delta: 0.01}", "dppo_kl, dppo_kl: {delta: 0.01}"})
+    add(name, std::string("name: ") + name, "method: tis");
+  add("entropy", grpo + ", top_entropy_quantile: 0.4", "method: tis");
+  add("clip-cov", grpo + ", clip_cov: {ratio: 0.1, low: 0.01, high: 9}", "method: none");
+  add("off-policy", grpo + ", off_policy_mask_threshold: 0.01", "method: none");
+  add("normalized", grpo, "method: tis, batch_normalize: true, rs: token, rs_threshold: 1.3");
+  add("rejected", "name: dapo",
+      "method: tis, rs: seq_mean, rs_stat: k3, rs_threshold: 0.05, token_veto_threshold: 0.2");
   for (const char* mode : {"token-sum", "seq-mean-token-sum"})
     add("grpo aggregated otherwise", grpo + ", loss_agg_mode: " + mode, "method: tis");
   return all;
@@ -62,7 +71,12 @@ struct Result {
 };
 
 /// One update of the micro-batches that each rank has.
-std::vector<Result> update(const std::vector<std::vector<MicroBatch>>& by_rank, LossOptions loss) {
+std::vector<Result> update(std::vector<std::vector<MicroBatch>> by_rank, LossOptions loss) {
+  for (auto& batches : by_rank) {
+    for (MicroBatch& batch : batches) {  // as far from the log-probs as from each other
+      for (const float log_prob : batch.old_logprobs) batch.old_entropy.push_back(2 + std::sin(40 * log_prob));
+    }
+  }
   std::vector<MicroBatch> all;
   for (const auto& batches : by_rank) all.insert(all.end(), batches.begin(), batches.end());
   const types::GlobalCounts counts = test::count(all);
@@ -72,7 +86,7 @@ std::vector<Result> update(const std::vector<std::vector<MicroBatch>>& by_rank, 
     const model::ModelConfig config = test::tiny_config();
     Learner learner(config, test::tiny_weights(config), test::options(), world);
     LossOptions mine = loss;
-    const learner::Metrics signals = learner::prepare_correction(by_rank[rank], mine, world);
+    const learner::Metrics signals = learner::prepare_mini_batch(learner::pointers_to(by_rank[rank]), mine, world);
     for (const MicroBatch& batch : by_rank[rank]) learner.accumulate(batch, counts, mine, {1.0F});
     results[rank].gradients = test::copy(learner.gradients());
     results[rank].metrics = learner.update().metrics;
@@ -157,6 +171,19 @@ TEST_CASE("each loss and correction adds the metrics that speak of it") {
   has(tbpo, "tbpo/w_mean", tbpo.at("tbpo/w_min"), tbpo.at("tbpo/w_max"));
   CHECK(tbpo.at("tbpo/w_min") < tbpo.at("tbpo/w_max"));
   CHECK(metrics_of("grpo none").count("mismatch/capped_fraction") == 0);
+  has(acr, "acr/freed_fraction", 0, acr.at("acr/r_below_1_fraction"));
+  has(acr, "actor/negative_rare_fraction", 0, 1);
+  has(ais, "ais/weight_cv", 1e-3, 10);
+  has(metrics_of("cispo"), "cispo/capped_fraction", 0, 0.9);
+  has(metrics_of("sapo"), "sapo/gate_mean", 0.1, 1);
+  has(metrics_of("sapo"), "sapo/damped_fraction", 1e-3, 1);
+  has(metrics_of("entropy"), "actor/low_entropy_masked_fraction", 0.5, 0.6);
+  has(metrics_of("clip-cov"), "actor/cov_masked_fraction", 1e-3, 0.11);
+  has(metrics_of("off-policy"), "actor/off_policy_masked_fraction", 1e-3, 0.9);
+  has(metrics_of("normalized"), "mismatch/weight_scale", 0.5, 2);
+  has(metrics_of("normalized"), "mismatch/rs_masked_fraction", 1e-3, 0.999);
+  has(metrics_of("rejected"), "mismatch/rs_seq_masked_fraction", 1e-3, 1);
+  has(metrics_of("rejected"), "mismatch/veto_seq_fraction", 0, 1);
 }
 
 TEST_CASE("a loss that was not resolved is refused") {

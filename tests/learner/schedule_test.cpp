@@ -26,4 +26,16 @@ TEST_CASE("learning rates follow their schedules") {
   CHECK(test::close(rate(12), 0, 1e-12, 0));
 }
 
+TEST_CASE("a warm-up as a share of all updates takes the place of one in updates") {
+  config::OptimRecipe optim;
+  optim.lr = 1;
+  optim.lr_warmup_steps = 10;
+  optim.lr_warmup_ratio = 0.05;
+  CHECK(learner::learning_rate(optim, 0, 100) == 0.2);  // the first of five
+  CHECK(learner::learning_rate(optim, 4, 100) == 1);
+  CHECK(learner::learning_rate(optim, 0, 30) == 0.5);  // 1.5 rounds to two
+  optim.lr_warmup_ratio = 0;
+  CHECK(learner::learning_rate(optim, 0, 100) == 1);
+}
+
 }  // namespace qrl

@@ -21,6 +21,14 @@ std::vector<Rollout> with_rewards(std::initializer_list<double> rewards) {
   return rollouts;
 }
 
+std::int64_t advantages(std::vector<Rollout>& rollouts, std::int32_t n, const char* word, bool by_std,
+                        bool positive_only = false) {
+  const config::Choices all = rollout::advantage_estimators();
+  const auto* estimator = static_cast<const rollout::AdvantageEstimator*>(all.find(word));
+  const auto world = dist::make_solo();
+  return rollout::set_advantages(rollouts, n, {estimator, by_std, positive_only}, *world);
+}
+
 /// Echoes, for sample s of prompt p, the tokens p.id and s: shows what was asked for.
 class EchoSource final : public types::TextSource {
  public:
@@ -83,21 +91,50 @@ TEST_CASE("dynamic sampling looks at raw scores, whatever length costs") {
 TEST_CASE("advantages: mean and sample deviation of the group") {
   // numpy: r=[1,0,0,1]; (r-r.mean())/(r.std(ddof=1)+1e-6) = ±0.8660239...; [2,0,1,5] likewise.
   auto rollouts = with_rewards({1, 0, 0, 1, 2, 0, 1, 5});
-  CHECK(rollout::set_advantages(rollouts, 4, true) == 0);
+  CHECK(advantages(rollouts, 4, "grpo", true) == 0);
   const double want[] = {0.86602390, -0.86602390, -0.86602390, 0.86602390, 0, -0.92581969, -0.46290985, 1.38872954};
   for (std::size_t i = 0; i < 8; ++i) CHECK(test::close(rollouts[i].advantage, want[i], 1e-7, 0));
-  CHECK(rollout::set_advantages(rollouts, 4, false) == 0);
+  CHECK(advantages(rollouts, 4, "grpo", false) == 0);
   CHECK(rollouts[7].advantage == 3.0);
 }
 
 TEST_CASE("advantages: flat groups are exactly zero and counted, groups sum to zero, a group of one keeps its reward") {
   auto flat = with_rewards({0.1, 0.1, 0.1, 0, 0, 1});
-  CHECK(rollout::set_advantages(flat, 3, true) == 1);
+  CHECK(advantages(flat, 3, "grpo", true) == 1);
   for (std::size_t i = 0; i < 3; ++i) CHECK(flat[i].advantage == 0.0);
   CHECK(std::fabs(flat[3].advantage + flat[4].advantage + flat[5].advantage) < 1e-12);
   auto one = with_rewards({0.7});
-  rollout::set_advantages(one, 1, true);
+  (void)advantages(one, 1, "grpo", true);
   CHECK(test::close(one[0].advantage, 0.7 / (1 + 1e-6), 1e-12, 0));
+}
+
+TEST_CASE("advantages: the group's other samples, the deviation of all samples, none below zero") {
+  // numpy, of r = [1,0,0,1 | 2,0,1,5]: rloo 4/3·(r − mean); batch_std (r − mean)/(r.std(ddof=1) + 1e-6) with all eight.
+  auto rollouts = with_rewards({1, 0, 0, 1, 2, 0, 1, 5});
+  (void)advantages(rollouts, 4, "rloo", false);
+  const double rloo[] = {2.0 / 3, -2.0 / 3, -2.0 / 3, 2.0 / 3, 0, -8.0 / 3, -4.0 / 3, 4};
+  for (std::size_t i = 0; i < 8; ++i) CHECK(test::close(rollouts[i].advantage, rloo[i], 1e-12, 0));
+  (void)advantages(rollouts, 4, "batch_std", false);
+  const double std = 1.6690459207925603;
+  const double centred[] = {0.5, -0.5, -0.5, 0.5, 0, -2, -1, 3};
+  for (std::size_t i = 0; i < 8; ++i) CHECK(test::close(rollouts[i].advantage, centred[i] / (std + 1e-6), 1e-12, 0));
+  (void)advantages(rollouts, 4, "grpo", false, true);
+  for (std::size_t i = 0; i < 8; ++i) CHECK(rollouts[i].advantage == std::max(centred[i], 0.0));
+  auto flat = with_rewards({0.1, 0.1, 0.1});
+  for (const char* word : {"grpo", "rloo", "batch_std"}) {
+    CHECK(advantages(flat, 3, word, false) == 1);
+    CHECK(flat[0].advantage == 0.0);
+  }
+}
+
+TEST_CASE("dynamic sampling by acc looks at what is correct, whatever the scores") {
+  auto group = with_rewards({1, 0.1, 0});
+  for (auto& rollout : group) rollout.verdict.outcome = reward::Outcome::wrong;
+  group[1].score = 0.5;
+  CHECK(rollout::has_equal_outcomes(group));
+  CHECK_FALSE(rollout::has_equal_scores(group));
+  group[0].verdict.outcome = reward::Outcome::correct;
+  CHECK_FALSE(rollout::has_equal_outcomes(group));
 }
 
 TEST_CASE("pack: every sequence once, whole, under the budget, with shifted targets and masks") {

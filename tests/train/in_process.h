@@ -48,9 +48,11 @@ struct Training {
     return config::load_recipe(train::keys(), QRL_SOURCE_DIR "/tests/train/tiny.yaml", settings, true);
   }
 
-  /// fp8 scales of the weights now published, on the calibration prompts after `num_taken` training prompts.
+  /// fp8 scales of the weights now published, on the calibration prompts after `num_taken` training prompts and the
+  /// responses seen.
   decoder::KvScales kv_scales_after(std::uint64_t num_taken) const {
-    const auto calibration = train::calibration_prompts(prompts, recipe.trainer.seed, num_taken);
+    auto calibration = train::calibration_prompts(prompts, recipe.trainer.seed, num_taken);
+    calibration.insert(calibration.end(), quantizer.responses.begin(), quantizer.responses.end());
     return decoder::calibrate_kv(trainer.sampler.snapshot, calibration,
                                  {recipe.quant.kv_percentile, recipe.quant.kv_margin});
   }

@@ -38,7 +38,7 @@ double measure_policy_loss(std::span<const types::MicroBatch> batches, const typ
   }
   Statistics statistics;
   const double start_s = base::now_s();
-  (void)prepare_correction(inputs, loss, world);
+  (void)prepare_mini_batch(pointers_to(inputs), loss, world);
   for (std::size_t b = 0; b < inputs.size(); ++b) {
     policy_loss(inputs[b], rows[b], scores[b], counts, loss, statistics).backward();
   }

@@ -9,7 +9,7 @@
 
 namespace qrl::learner {
 
-/// Seconds that a mini-batch's loss takes once its log-probs are there: prepare_correction, the objective, its gradient
+/// Seconds that a mini-batch's loss takes once its log-probs are there: prepare_mini_batch, the objective, its gradient
 /// with respect to them, and the statistics. `batches` hold the sampler's log-probs; those of π_old and π_θ are made
 /// from them, up to 0.05 away, and are not timed. Collective where needs_whole_mini_batch.
 double measure_policy_loss(std::span<const types::MicroBatch> batches, const types::GlobalCounts& counts,

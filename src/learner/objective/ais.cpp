@@ -49,6 +49,7 @@ AisSignals ais_signals(const AisSums& sums, const AisSettings& settings) {
   signals.sigma_ratio = sigma_aw / (sigma_a + settings.eps);
   signals.alpha_var = std::max(0.0, (signals.sigma_ratio - settings.gamma) / settings.gamma);
   signals.alpha = std::clamp(signals.alpha_ess - settings.beta_var * signals.alpha_var, 0.0, 1.0) * signals.alpha_mis;
+  signals.weight_cv = std::sqrt(cv_squared);
   return signals;
 }
 
@@ -77,14 +78,12 @@ CorrectionWeights adaptive_importance(const torch::Tensor& log_rho, const Sequen
   return {1 + settings.blend * (rho.clamp_max(settings.threshold) - 1), rho > settings.threshold, {}, false};
 }
 
-Metrics prepare_blend(std::span<const types::MicroBatch> batches, LossOptions& loss, dist::Collectives& world) {
+Metrics prepare_blend(std::span<const types::MicroBatch* const> batches, LossOptions& loss, dist::Collectives& world) {
   const AisSettings settings = ais_settings(loss.own);
   AisSums sums;
-  for (const types::MicroBatch& batch : batches) {
-    std::vector<std::int64_t> rows;
-    for (std::size_t t = 0; t < batch.loss_mask.size(); ++t) {
-      if (batch.loss_mask[t] != 0) rows.push_back(static_cast<std::int64_t>(t));
-    }
+  for (const types::MicroBatch* one : batches) {
+    const types::MicroBatch& batch = *one;
+    const std::vector<std::int64_t> rows = counted_rows(batch);
     const auto read = [&](const std::vector<float>& per_token, const char* name) {
       return counted(per_token, rows, batch.tokens.size(), name);
     };
@@ -104,7 +103,8 @@ Metrics prepare_blend(std::span<const types::MicroBatch> batches, LossOptions& l
           {"ais/alpha_mis", signals.alpha_mis},
           {"ais/alpha_var", signals.alpha_var},
           {"ais/d_bar", signals.mean_abs_log_rho},
-          {"ais/sigma_ratio", signals.sigma_ratio}};
+          {"ais/sigma_ratio", signals.sigma_ratio},
+          {"ais/weight_cv", signals.weight_cv}};
 }
 
 }  // namespace

@@ -26,6 +26,7 @@ struct AisSignals {
   double alpha = 0, alpha_ess = 0, alpha_mis = 0, alpha_var = 0;
   double mean_abs_log_rho = 0;  ///< d̄
   double sigma_ratio = 0;       ///< Δσ
+  double weight_cv = 0;         ///< CV(w̄)
 };
 
 /// Sums over tokens that are given by their log-probs under π_old and under μ and their advantages. Log-ratios are

@@ -42,7 +42,7 @@ struct Correction : config::Choice {
   AddStatistics add_statistics = nullptr;
   /// Sets LossOptions::blend from all response tokens of the mini-batch on all ranks (`batches`: this rank's, with old
   /// log-probs), and returns metrics of it. Collective. nullptr: the correction needs no whole mini-batch.
-  Metrics (*prepare)(std::span<const types::MicroBatch> batches, LossOptions&, dist::Collectives&) = nullptr;
+  Metrics (*prepare)(std::span<const types::MicroBatch* const> batches, LossOptions&, dist::Collectives&) = nullptr;
 };
 
 /// What every correction excludes: behaviour_in_ratio. With `own_cap` (the sentence that names it)

@@ -28,7 +28,8 @@ const PolicyLoss gspo_loss{
                   {"algorithm.loss_agg_mode", "seq-mean-token-mean"},
                   {"algorithm.norm_adv_by_std", "true"}},
      .limits = limits_of_sequence_ratios(),
-     .neighbors = {{"importance_sampling_level", "algorithm.name", "sequence is gspo; token is every loss by tokens"}}},
+     .neighbors = {{"importance_sampling_level", "algorithm.name", "sequence is gspo; token is every loss by tokens"}},
+     .needs_updates = true},
     sequence_ratio_surrogate};
 
 }  // namespace qrl::learner

@@ -2,21 +2,32 @@
 #pragma once
 
 #include "config/choice.h"
-#include "learner/torch.h"
+#include "learner/objective/tokens.h"
 
 namespace qrl::learner {
 
-/// KL estimates are clamped to ±kMaxKl.
+/// The value of k3 is at most this.
 inline constexpr double kMaxKl = 10;
 
-/// A word of algorithm.kl_loss_type: an estimator of KL(π_θ ‖ π_ref) per token (Schulman 2020, "Approximating KL
-/// divergence").
-struct KlEstimator : config::Choice {
-  /// `k1` [M]: log π_θ − log π_ref, clamped to ±20.
-  torch::Tensor (*estimate)(const torch::Tensor& k1) = nullptr;
+/// Of each token, [M], clamped to ±20 without stopping a gradient.
+struct KlLogRatios {
+  torch::Tensor to_reference;  ///< x = log π_θ − log π_ref
+  torch::Tensor to_old;        ///< log R = log π_θ − log π_old
 };
 
-/// The estimate of each token, [M], clamped to ±kMaxKl.
-torch::Tensor kl_penalty(const torch::Tensor& log_p, const torch::Tensor& log_reference, const KlEstimator& estimator);
+/// A word of algorithm.kl_loss_type: an estimator of KL(π_θ ‖ π_ref) per token (Schulman 2020, "Approximating KL
+/// divergence"):
+///   k1        x. Its gradient is 0 in expectation: the recipe's rules refuse it.
+///   k2        x²/2. Its gradient, with the sampled tokens held fixed, is that of the KL in expectation.
+///   k3        e^(−x) + x − 1, at most 10. Its gradient is that of KL(π_ref ‖ π_θ).
+///   k3+       the value of k3, the gradient of k2 (veRL).
+///   unbiased  R·k3 with the gradient through R (DeepSeek-V3.2, eq. 7): value and gradient of the KL.
+/// No clamp stops a gradient: beyond its largest value k3 keeps the slope that it has there.
+struct KlEstimator : config::Choice {
+  torch::Tensor (*estimate)(const KlLogRatios&) = nullptr;
+};
+
+/// The estimate of each token, [M].
+torch::Tensor kl_penalty(const ObjectiveTokens& tokens, const KlEstimator& estimator);
 
 }  // namespace qrl::learner

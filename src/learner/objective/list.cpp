@@ -4,11 +4,16 @@
 
 namespace qrl::learner {
 
-extern const PolicyLoss grpo_loss, dr_grpo_loss, dapo_loss, gspo_loss, tbpo_loss;
+extern const PolicyLoss grpo_loss, dr_grpo_loss, dapo_loss, gspo_loss, tbpo_loss, cispo_loss, sapo_loss, dppo_tv_loss,
+    dppo_kl_loss;
 extern const Correction none_correction, tis_correction, icepop_correction, mis_prod_correction, mis_geo_correction,
     tbpo_correction, ais_correction;
 
-config::Choices policy_losses() { return {{&grpo_loss, &dr_grpo_loss, &dapo_loss, &gspo_loss, &tbpo_loss}, "grpo"}; }
+config::Choices policy_losses() {
+  return {{&grpo_loss, &dr_grpo_loss, &dapo_loss, &gspo_loss, &tbpo_loss, &cispo_loss, &sapo_loss, &dppo_tv_loss,
+           &dppo_kl_loss},
+          "grpo"};
+}
 
 config::Choices corrections() {
   return {{&none_correction, &tis_correction, &icepop_correction, &mis_prod_correction, &mis_geo_correction,

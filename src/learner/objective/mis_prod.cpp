@@ -5,7 +5,7 @@ namespace qrl::learner {
 namespace {
 
 /// Π ρ_t of the sequence on each of its tokens where that is at most `threshold`, else 0 (masked importance sampling;
-/// threshold 3: our choice). The sum of log ρ_t is clamped to ±20 too.
+/// threshold 3: TRL's). The sum of log ρ_t is clamped to ±20 too.
 CorrectionWeights masked_product(const torch::Tensor& log_rho, const Sequences& sequences,
                                  const CorrectionSettings& settings) {
   const torch::Tensor product_S = sequences.sum(log_rho).clamp(-kMaxLogRatio, kMaxLogRatio).exp();

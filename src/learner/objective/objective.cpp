@@ -15,13 +15,18 @@ ObjectiveSettings objective_settings(const LossOptions& options) {
   SurrogateSettings& surrogate = settings.surrogate;
   surrogate.clip = {algorithm.clip_ratio_low.value_or(0), algorithm.clip_ratio_high.value_or(0)};
   if (algorithm.clip_ratio_c.value_or(0) != 0) surrogate.dual_clip = *algorithm.clip_ratio_c;
-  surrogate.token_form = options.method->level == CorrectionLevel::token;
+  surrogate.token_form = options.method->level == CorrectionLevel::token || correction.rs == config::RsLevel::token ||
+                         selects_by_mini_batch(algorithm);
   if (options.loss->read_own != nullptr) options.loss->read_own(options.own, surrogate);
 
   settings.correction.threshold = correction.threshold.value_or(0);
   settings.correction.threshold_low = correction.threshold_low.value_or(0);
   settings.correction.blend = options.blend;
   if (options.method->read_own != nullptr) options.method->read_own(options.own, settings.correction);
+  settings.weight_scale = options.weight_scale;
+  settings.rejection = {correction.rs, correction.rs_stat, correction.rs_threshold.value_or(0),
+                        correction.rs_threshold_low.value_or(0), correction.token_veto_threshold.value_or(0)};
+  settings.selection = {algorithm.off_policy_mask_threshold, options.selection};
   settings.behaviour_in_ratio = correction.behaviour_in_ratio;
   settings.loss_agg_mode = *algorithm.loss_agg_mode;
   settings.kl_loss_coef = algorithm.kl_loss_coef;
@@ -37,6 +42,10 @@ Objective objective(const ObjectiveTokens& tokens, const ObjectiveSettings& sett
   const torch::Tensor shares = token_shares(settings.loss_agg_mode, tokens.sequences, denominators);
   Objective terms;
   terms.weights = settings.method->weights(log_rho, tokens.sequences, settings.correction);
+  if (settings.weight_scale != 1) terms.weights.on_tokens = terms.weights.on_tokens * settings.weight_scale;
+  terms.kept = kept_tokens(log_rho, tokens.sequences, settings.rejection);
+  if (terms.kept.tokens.defined())
+    terms.weights.on_tokens = terms.weights.on_tokens.masked_fill(terms.kept.tokens.logical_not(), 0);
   SurrogateInput input{tokens, {}, {}};
   input.log_ratio =
       log_ratio(tokens.log_probs, settings.behaviour_in_ratio ? tokens.sampler_log_probs : tokens.old_log_probs);
@@ -45,10 +54,13 @@ Objective objective(const ObjectiveTokens& tokens, const ObjectiveSettings& sett
     input.upper_relief = 1 / terms.truncation;
   }
   terms.surrogate = settings.loss->surrogate(input, settings.surrogate);
-  terms.policy = -(shares * terms.weights.on_tokens * terms.surrogate.objective).sum();
+  terms.selected = select_tokens(tokens, terms.surrogate.side != 0, settings.selection);
+  torch::Tensor weights = terms.weights.on_tokens;
+  if (terms.selected.tokens.defined()) weights = weights.masked_fill(terms.selected.tokens.logical_not(), 0);
+  terms.policy = -(shares * weights * terms.surrogate.objective).sum();
   terms.total = terms.policy;
   if (settings.kl_loss_coef != 0) {
-    terms.kl = (shares * kl_penalty(tokens.log_probs, tokens.reference_log_probs, *settings.kl)).sum();
+    terms.kl = (shares * kl_penalty(tokens, *settings.kl)).sum();
     terms.total = terms.total + settings.kl_loss_coef * terms.kl;
   }
   if (settings.entropy_coef != 0) terms.total = terms.total - settings.entropy_coef * (shares * tokens.entropy).sum();

@@ -5,6 +5,8 @@
 #include "learner/objective/corrections.h"
 #include "learner/objective/kl.h"
 #include "learner/objective/policy_losses.h"
+#include "learner/objective/rejection.h"
+#include "learner/objective/selection.h"
 
 namespace qrl::learner {
 
@@ -13,6 +15,9 @@ struct ObjectiveSettings {
   const Correction* method = nullptr;
   SurrogateSettings surrogate;
   CorrectionSettings correction;
+  double weight_scale = 1;  ///< on the correction's weights
+  RejectionSettings rejection;
+  SelectionSettings selection;
   bool behaviour_in_ratio = false;
   config::LossAggMode loss_agg_mode = config::LossAggMode::seq_mean_token_mean;
   double kl_loss_coef = 0;
@@ -31,9 +36,11 @@ struct Objective {
   Surrogate surrogate;
   CorrectionWeights weights;
   torch::Tensor truncation;  ///< acr: r_t, [M]; else undefined
+  Kept kept;
+  Selected selected;
 };
 
-/// Each term is aggregated alike: −weight_t·J_t; the KL penalty; the entropy.
+/// Each term is aggregated alike: −weight_t·J_t, of the tokens that are kept and selected; the KL penalty; the entropy.
 Objective objective(const ObjectiveTokens& tokens, const ObjectiveSettings& settings, const Denominators& denominators);
 
 }  // namespace qrl::learner

@@ -27,9 +27,11 @@ struct ClipRange {
 
 struct SurrogateSettings {
   ClipRange clip;
-  ClipRange negative_clip;          ///< of a loss with a band of its own where A < 0
-  std::optional<double> dual_clip;  ///< c
-  bool token_form = false;          ///< of a loss by sequences: s_it instead of s_i
+  ClipRange negative_clip;                       ///< of a loss with a band of its own where A < 0
+  std::optional<double> dual_clip;               ///< c
+  bool token_form = false;                       ///< of a loss by sequences: s_it instead of s_i
+  double tau_positive = 1, tau_negative = 1.05;  ///< sapo
+  double divergence = 0, ratio_cap = 0;          ///< dppo_…: δ and c
 };
 
 /// `log_ratio` [M]: log R_t = log π_θ − log π_old, clamped to ±20 (log π_θ − log μ with behaviour_in_ratio).

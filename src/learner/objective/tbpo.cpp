@@ -104,6 +104,11 @@ std::vector<config::Limit> limits_of_bands() {
                     {"tbpo", "none"},
                     "its objective weighs whole sequences by the geometric mean of their ratios and no other way: set "
                     "tbpo, or take another loss"});
+  constexpr std::string_view kWhole = "its objective is of whole sequences: tokens cannot be left out one by one";
+  limits.push_back({"algorithm.teacher.path", {"null"}, "its bands go by the sign of a response's advantage"});
+  limits.push_back({"rollout_correction.rs", {"none", "seq_sum", "seq_mean", "seq_max"}, kWhole});
+  limits.push_back({"algorithm.top_entropy_quantile", {"1.0"}, kWhole});
+  limits.push_back({"algorithm.clip_cov.ratio", {"0.0"}, kWhole});
   return limits;
 }
 
@@ -117,7 +122,8 @@ const PolicyLoss tbpo_loss{{.word = "tbpo",
                                          {"algorithm.loss_agg_mode", "seq-mean-token-mean"},
                                          {"algorithm.norm_adv_by_std", "true"}},
                             .limits = limits_of_bands(),
-                            .keys = {kBandLow, kBandHigh, kNegativeLow, kNegativeHigh}},
+                            .keys = {kBandLow, kBandHigh, kNegativeLow, kNegativeHigh},
+                            .needs_updates = true},
                            trust_band_surrogate,
                            read_bands,
                            add_band_sides};

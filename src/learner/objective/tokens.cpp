@@ -19,6 +19,11 @@ torch::Tensor Sequences::mean(const torch::Tensor& values_M) const {
   return sum(values_M) / lengths_S_.clamp_min(1).to(values_M.dtype());
 }
 
+torch::Tensor Sequences::largest(const torch::Tensor& values_M) const {
+  return torch::zeros({num_slots()}, values_M.options().requires_grad(false))
+      .scatter_reduce(0, of_token_M_, values_M, "amax", false);
+}
+
 torch::Tensor Sequences::on_tokens(const torch::Tensor& values_S) const {
   return values_S.index_select(0, of_token_M_);
 }

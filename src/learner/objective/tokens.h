@@ -28,6 +28,8 @@ class Sequences {
   /// Σ and mean over each sequence's tokens: [M] → [S], in the tokens' order and dtype; 0 without tokens.
   torch::Tensor sum(const torch::Tensor& values_M) const;
   torch::Tensor mean(const torch::Tensor& values_M) const;
+  /// The largest of each sequence's tokens: [M] → [S]; 0 without tokens.
+  torch::Tensor largest(const torch::Tensor& values_M) const;
   /// A sequence's value on each of its tokens: [S] → [M].
   torch::Tensor on_tokens(const torch::Tensor& values_S) const;
 
@@ -43,6 +45,7 @@ struct ObjectiveTokens {
   torch::Tensor reference_log_probs;  ///< π_ref; read with kl_loss_coef ≠ 0 only
   torch::Tensor advantages;
   Sequences sequences;
+  torch::Tensor old_entropy = {};  ///< under π_old; read where the mini-batch selects by it
 };
 
 }  // namespace qrl::learner

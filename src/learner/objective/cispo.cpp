@@ -1,0 +1,47 @@
+#include "learner/objective/clip.h"
+#include "learner/objective/objective.h"
+#include "learner/objective/weighted_log_prob.h"
+#include "learner/statistics.h"
+
+namespace qrl::learner {
+
+namespace {
+
+/// J_t = sg(min(R_t, 1 + ε_h))·A·log π_θ (MiniMax-M1, eq. 4 and 5, without a lower bound as there).
+Surrogate capped_weight_surrogate(const SurrogateInput& input, const SurrogateSettings& settings) {
+  const torch::Tensor now = input.log_ratio.detach().exp();
+  return {now.clamp_max(1 + settings.clip.high) * input.tokens.advantages * input.tokens.log_probs,
+          torch::zeros(now.sizes(), torch::kUInt8), now};
+}
+
+void add_capped(const ObjectiveTokens& tokens, const ObjectiveSettings& settings, const Objective& terms,
+                Statistics& statistics) {
+  const torch::Tensor capped = terms.surrogate.ratio > 1 + settings.surrogate.clip.high;
+  statistics.add_mean("cispo/capped_fraction", capped.sum().item<double>(),
+                      static_cast<double>(tokens.sequences.num_tokens()));
+}
+
+std::vector<config::Limit> limits_of_cispo() {
+  std::vector<config::Limit> limits = limits_of_weighted_log_probs();
+  limits.push_back(
+      {"algorithm.clip_ratio_low", {"null"}, "the weight has no lower bound: set it to null or delete it"});
+  return limits;
+}
+
+}  // namespace
+
+extern const PolicyLoss cispo_loss;
+const PolicyLoss cispo_loss{{.word = "cispo",
+                             .what = "log-probs weighted by capped ratios, no token is left out",
+                             .paper = "MiniMax-M1, eq. 4 and 5; the cap of 5 is ScaleRL's",
+                             .defaults = {{"algorithm.clip_ratio_high", "4"},
+                                          {"algorithm.clip_ratio_c", "0"},
+                                          {"algorithm.loss_agg_mode", "token-mean"},
+                                          {"algorithm.norm_adv_by_std", "true"}},
+                             .limits = limits_of_cispo(),
+                             .needs_updates = true},
+                            capped_weight_surrogate,
+                            nullptr,
+                            add_capped};
+
+}  // namespace qrl::learner

@@ -1,0 +1,106 @@
+// DPPO (arXiv 2602.04879): a bound on how far a token's probability has moved, in place of one on its ratio. A ratio of
+// a rare token is noisy with low-bit samplers; its probability is not.
+#include "learner/objective/weighted_log_prob.h"
+
+namespace qrl::learner {
+
+namespace {
+
+const config::OwnKey kTvDelta{"algorithm.dppo_tv.delta", config::positive(), 0.15,
+                              "largest change of a token's probability in the advantage's direction"};
+const config::OwnKey kTvCap{"algorithm.dppo_tv.ratio_cap", config::at_least_1(), 20, "largest weight of a token"};
+const config::OwnKey kKlDelta{"algorithm.dppo_kl.delta", config::positive(), 0.05,
+                              "largest KL between drawing a token or not before and now, in the advantage's direction"};
+const config::OwnKey kKlCap{"algorithm.dppo_kl.ratio_cap", config::at_least_1(), 20, "largest weight of a token"};
+
+/// J_t = M_t·sg(min(R_t, c))·A·log π_θ; M_t is 0 where `outside` holds.
+Surrogate masked_surrogate(const SurrogateInput& input, const SurrogateSettings& settings,
+                           const torch::Tensor& outside) {
+  const torch::Tensor& advantages = input.tokens.advantages;
+  const torch::Tensor now = input.log_ratio.detach().exp();
+  torch::Tensor side = torch::zeros(now.sizes(), torch::kUInt8);
+  side.masked_fill_(outside & (advantages > 0), static_cast<int>(ClipSide::high));
+  side.masked_fill_(outside & (advantages <= 0), static_cast<int>(ClipSide::low));
+  const torch::Tensor weight = now.clamp_max(settings.ratio_cap).masked_fill(outside, 0);
+  return {weight * advantages * input.tokens.log_probs, side, now};
+}
+
+/// Outside: π_θ − π_old > δ where A > 0, π_θ − π_old < −δ elsewhere.
+Surrogate total_variation_surrogate(const SurrogateInput& input, const SurrogateSettings& settings) {
+  const torch::Tensor change = input.tokens.log_probs.detach().exp() - input.tokens.old_log_probs.exp();
+  const torch::Tensor ahead = torch::where(input.tokens.advantages > 0, change, -change);
+  return masked_surrogate(input, settings, ahead > settings.divergence);
+}
+
+/// Outside: the KL of two Bernoulli distributions, p_old·log(p_old/p) + (1 − p_old)·log((1 − p_old)/(1 − p)), is above
+/// δ and the token has moved in the advantage's direction.
+Surrogate bernoulli_kl_surrogate(const SurrogateInput& input, const SurrogateSettings& settings) {
+  const torch::Tensor log_p = input.tokens.log_probs.detach(), log_old = input.tokens.old_log_probs;
+  const torch::Tensor p = log_p.exp(), old = log_old.exp();
+  // 1 − p by expm1, which does not lose a p near 1; a log-prob that rounding left above 0 counts as 0. At p_old = 1 the
+  // second term is 0.
+  const torch::Tensor rest = -torch::expm1(log_p.clamp_max(0)), old_rest = -torch::expm1(log_old.clamp_max(0));
+  const torch::Tensor kl = old * (log_old - log_p) + torch::xlogy(old_rest, old_rest) - torch::xlogy(old_rest, rest);
+  const torch::Tensor moved = torch::where(input.tokens.advantages > 0, p > old, p < old);
+  return masked_surrogate(input, settings, moved & (kl > settings.divergence));
+}
+
+void read_tv(const config::OwnValues& own, SurrogateSettings& settings) {
+  settings.divergence = own.of(kTvDelta);
+  settings.ratio_cap = own.of(kTvCap);
+}
+
+void read_kl(const config::OwnValues& own, SurrogateSettings& settings) {
+  settings.divergence = own.of(kKlDelta);
+  settings.ratio_cap = own.of(kKlCap);
+}
+
+std::vector<config::Limit> limits_of_dppo() {
+  std::vector<config::Limit> limits = limits_of_weighted_log_probs();
+  constexpr std::string_view kBound =
+      "its bound is on probabilities, algorithm.dppo_….delta: set it to null or delete it";
+  limits.push_back({"algorithm.clip_ratio_low", {"null"}, kBound});
+  limits.push_back({"algorithm.clip_ratio_high", {"null"}, kBound});
+  return limits;
+}
+
+std::vector<config::KeyDefault> defaults_of_dppo() {
+  return {{"algorithm.clip_ratio_c", "0"},
+          {"algorithm.loss_agg_mode", "token-mean"},
+          {"algorithm.norm_adv_by_std", "true"}};
+}
+
+}  // namespace
+
+std::vector<config::Limit> limits_of_weighted_log_probs() {
+  return {{"algorithm.clip_ratio_c", {"0.0"}, "the dual clip belongs to a clipped ratio: set it to 0"},
+          {"rollout_correction.acr", {"false"}, "there is no upper clip bound of a ratio to raise: set it to false"},
+          {"rollout_correction.behaviour_in_ratio",
+           {"false"},
+           "it is the token ratio pi/mu inside the clip: set it to false"}};
+}
+
+extern const PolicyLoss dppo_tv_loss;
+const PolicyLoss dppo_tv_loss{
+    {.word = "dppo_tv",
+     .what = "log-probs weighted by ratios, within a bound on a token's change of probability",
+     .paper = "DPPO, arXiv 2602.04879",
+     .defaults = defaults_of_dppo(),
+     .limits = limits_of_dppo(),
+     .keys = {kTvDelta, kTvCap},
+     .needs_updates = true},
+    total_variation_surrogate,
+    read_tv};
+
+extern const PolicyLoss dppo_kl_loss;
+const PolicyLoss dppo_kl_loss{{.word = "dppo_kl",
+                               .what = "the same within a bound on the KL of drawing the token or not",
+                               .paper = "DPPO, arXiv 2602.04879",
+                               .defaults = defaults_of_dppo(),
+                               .limits = limits_of_dppo(),
+                               .keys = {kKlDelta, kKlCap},
+                               .needs_updates = true},
+                              bernoulli_kl_surrogate,
+                              read_kl};
+
+}  // namespace qrl::learner

@@ -1,0 +1,67 @@
+#include "learner/objective/objective.h"
+#include "learner/objective/weighted_log_prob.h"
+#include "learner/statistics.h"
+
+namespace qrl::learner {
+
+namespace {
+
+const config::OwnKey kTauPositive{"algorithm.sapo.tau_pos", config::positive(), 1,
+                                  "temperature of the gate where the advantage is above 0"};
+const config::OwnKey kTauNegative{"algorithm.sapo.tau_neg", config::positive(), 1.05, "and elsewhere"};
+
+torch::Tensor temperatures(const torch::Tensor& advantages, const SurrogateSettings& settings) {
+  return torch::where(advantages > 0, torch::full_like(advantages, settings.tau_positive),
+                      torch::full_like(advantages, settings.tau_negative));
+}
+
+/// J_t = (4/τ)·σ(τ·(R_t − 1))·A with τ by the sign of A (Gao et al. 2025, SAPO, eq. 5 and 6). At R = 1 its gradient is
+/// that of R·A.
+Surrogate soft_gate_surrogate(const SurrogateInput& input, const SurrogateSettings& settings) {
+  const torch::Tensor& advantages = input.tokens.advantages;
+  const torch::Tensor ratio = input.log_ratio.exp(), now = ratio.detach();
+  const torch::Tensor tau = temperatures(advantages, settings);
+  return {4 / tau * torch::sigmoid(tau * (ratio - 1)) * advantages, torch::zeros(now.sizes(), torch::kUInt8), now};
+}
+
+void read_temperatures(const config::OwnValues& own, SurrogateSettings& settings) {
+  settings.tau_positive = own.of(kTauPositive);
+  settings.tau_negative = own.of(kTauNegative);
+}
+
+/// The gate is what R·A's gradient is multiplied by: 4σ(1 − σ), 1 at R = 1.
+void add_gate(const ObjectiveTokens& tokens, const ObjectiveSettings& settings, const Objective& terms,
+              Statistics& statistics) {
+  const torch::Tensor tau = temperatures(tokens.advantages, settings.surrogate);
+  const torch::Tensor sigma = torch::sigmoid(tau * (terms.surrogate.ratio - 1)), gate = 4 * sigma * (1 - sigma);
+  const auto count = static_cast<double>(tokens.sequences.num_tokens());
+  constexpr double kFelt = 0.99;
+  statistics.add_mean("sapo/gate_mean", gate.sum().item<double>(), count);
+  statistics.add_mean("sapo/damped_fraction", (gate < kFelt).sum().item<double>(), count);
+}
+
+std::vector<config::Limit> limits_of_sapo() {
+  std::vector<config::Limit> limits = limits_of_weighted_log_probs();
+  constexpr std::string_view kGate = "a soft gate stands for the clip: set it to null or delete it";
+  limits.push_back({"algorithm.clip_ratio_low", {"null"}, kGate});
+  limits.push_back({"algorithm.clip_ratio_high", {"null"}, kGate});
+  return limits;
+}
+
+}  // namespace
+
+extern const PolicyLoss sapo_loss;
+const PolicyLoss sapo_loss{{.word = "sapo",
+                            .what = "ratios of tokens through a soft gate in place of the clip",
+                            .paper = "Gao et al. 2025, SAPO",
+                            .defaults = {{"algorithm.clip_ratio_c", "0"},
+                                         {"algorithm.loss_agg_mode", "seq-mean-token-mean"},
+                                         {"algorithm.norm_adv_by_std", "true"}},
+                            .limits = limits_of_sapo(),
+                            .keys = {kTauPositive, kTauNegative},
+                            .needs_updates = true},
+                           soft_gate_surrogate,
+                           read_temperatures,
+                           add_gate};
+
+}  // namespace qrl::learner

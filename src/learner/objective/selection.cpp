@@ -1,0 +1,151 @@
+#include "learner/objective/selection.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "learner/policy_loss.h"
+
+namespace qrl::learner {
+
+namespace {
+
+/// What the batch-wide numbers are made of; the same bits in the micro-batch and in its tensors.
+struct TokenFacts {
+  double log_prob, entropy, advantage;
+};
+
+/// SplitMix64's finalizer over the three numbers.
+std::uint64_t draw_of(const TokenFacts& token) {
+  std::uint64_t mixed = 0;
+  for (const double value : {token.log_prob, token.entropy, token.advantage}) {
+    mixed += std::bit_cast<std::uint64_t>(value) + 0x9e3779b97f4a7c15ULL;
+    mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111ebULL;
+    mixed ^= mixed >> 31;
+  }
+  return mixed;
+}
+
+bool is_candidate(const TokenFacts& token, const TokenSelection& selection) {
+  const double covariance = (token.advantage - selection.mean_advantage) * (token.log_prob - selection.mean_log_prob);
+  return covariance > selection.cov_low && covariance < selection.cov_high;
+}
+
+/// Of all ranks, in an order that does not depend on how tokens are divided: a sorted list.
+template <class T>
+std::vector<T> sorted_of_all(const std::vector<T>& mine, dist::Collectives& world) {
+  std::vector<T> all;
+  for (const std::string& bytes :
+       world.all_gather(std::string(reinterpret_cast<const char*>(mine.data()), mine.size() * sizeof(T)))) {
+    const std::size_t before = all.size();
+    all.resize(before + bytes.size() / sizeof(T));
+    if (!bytes.empty()) std::memcpy(all.data() + before, bytes.data(), bytes.size());
+  }
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
+std::vector<TokenFacts> facts_of(std::span<const types::MicroBatch* const> batches) {
+  std::vector<TokenFacts> facts;
+  for (const types::MicroBatch* one : batches) {
+    const types::MicroBatch& batch = *one;
+    const std::vector<std::int64_t> rows = counted_rows(batch);
+    const std::vector<double> log_probs = counted(batch.old_logprobs, rows, batch.tokens.size(), "old_logprobs"),
+                              entropy = counted(batch.old_entropy, rows, batch.tokens.size(), "old_entropy"),
+                              advantages = counted(batch.advantages, rows, batch.tokens.size(), "advantages");
+    for (std::size_t i = 0; i < rows.size(); ++i) facts.push_back({log_probs[i], entropy[i], advantages[i]});
+  }
+  return facts;
+}
+
+double mean_of_sorted(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double value : values) sum += value;
+  return values.empty() ? 0 : sum / static_cast<double>(values.size());
+}
+
+torch::Tensor covariant_tokens(const ObjectiveTokens& tokens, const torch::Tensor& clipped,
+                               const TokenSelection& selection) {
+  torch::Tensor found = torch::zeros({tokens.sequences.num_tokens()}, torch::kBool);
+  const auto at = [](const torch::Tensor& values, std::int64_t t) { return values.data_ptr<double>()[t]; };
+  for (std::int64_t t = 0; t < found.numel(); ++t) {
+    const TokenFacts token{at(tokens.old_log_probs, t), at(tokens.old_entropy, t), at(tokens.advantages, t)};
+    found.data_ptr<bool>()[t] = is_candidate(token, selection) && draw_of(token) <= selection.cov_draw_limit;
+  }
+  return found & clipped.logical_not();
+}
+
+}  // namespace
+
+bool selects_by_mini_batch(const config::AlgorithmRecipe& algorithm) {
+  return algorithm.top_entropy_quantile < 1 || algorithm.clip_cov.ratio > 0;
+}
+
+TokenSelection selection_of_mini_batch(std::span<const types::MicroBatch* const> batches,
+                                       const config::AlgorithmRecipe& algorithm, dist::Collectives& world) {
+  TokenSelection selection;
+  selection.is_set = true;
+  const std::vector<TokenFacts> facts = facts_of(batches);
+  std::vector<double> entropy, log_probs, advantages;
+  for (const TokenFacts& token : facts) {
+    entropy.push_back(token.entropy);
+    log_probs.push_back(token.log_prob);
+    advantages.push_back(token.advantage);
+  }
+  if (algorithm.top_entropy_quantile < 1) {
+    const std::vector<double> all = sorted_of_all(entropy, world);
+    const auto kept =
+        static_cast<std::size_t>(std::ceil(algorithm.top_entropy_quantile * static_cast<double>(all.size())));
+    selection.by_entropy = true;
+    if (kept > 0) selection.entropy_floor = all[all.size() - std::min(kept, all.size())];
+  }
+  if (algorithm.clip_cov.ratio > 0) {
+    const std::vector<double> all = sorted_of_all(log_probs, world);
+    selection.mean_log_prob = mean_of_sorted(all);
+    selection.mean_advantage = mean_of_sorted(sorted_of_all(advantages, world));
+    selection.cov_low = algorithm.clip_cov.low;
+    selection.cov_high = algorithm.clip_cov.high;
+    std::vector<std::uint64_t> mine;
+    for (const TokenFacts& token : facts) {
+      if (is_candidate(token, selection)) mine.push_back(draw_of(token));
+    }
+    const std::vector<std::uint64_t> draws = sorted_of_all(mine, world);
+    const auto wanted =
+        std::max<std::size_t>(1, static_cast<std::size_t>(algorithm.clip_cov.ratio * static_cast<double>(all.size())));
+    selection.by_covariance = true;
+    if (!draws.empty()) selection.cov_draw_limit = draws[std::min(wanted, draws.size()) - 1];
+  }
+  return selection;
+}
+
+Selected select_tokens(const ObjectiveTokens& tokens, const torch::Tensor& clipped, const SelectionSettings& settings) {
+  Selected selected;
+  const auto leave_out = [&](const torch::Tensor& tokens_M) {
+    const torch::Tensor kept = tokens_M.logical_not();
+    selected.tokens = selected.tokens.defined() ? selected.tokens & kept : kept;
+  };
+  if (settings.off_policy_mask_threshold) {
+    const Sequences& sequences = tokens.sequences;
+    const torch::Tensor drift_S = sequences.mean(log_ratio(tokens.sampler_log_probs, tokens.log_probs.detach()));
+    const torch::Tensor negative_S = sequences.sum((tokens.advantages < 0).to(torch::kFloat64)) > 0;
+    selected.masked_sequences = negative_S & (drift_S > *settings.off_policy_mask_threshold);
+    leave_out(sequences.on_tokens(selected.masked_sequences) & (tokens.advantages < 0));
+  }
+  const TokenSelection& of_batch = settings.of_batch;
+  if (!of_batch.is_set) return selected;
+  if (of_batch.by_entropy) {
+    selected.low_entropy = tokens.old_entropy < of_batch.entropy_floor;
+    leave_out(selected.low_entropy);
+  }
+  if (of_batch.by_covariance) {
+    selected.covariant = covariant_tokens(tokens, clipped, of_batch);
+    leave_out(selected.covariant);
+  }
+  return selected;
+}
+
+}  // namespace qrl::learner

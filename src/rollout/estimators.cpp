@@ -1,0 +1,43 @@
+#include "rollout/estimators.h"
+
+namespace qrl::rollout {
+
+namespace {
+
+std::vector<config::Limit> limits_without_group_std() {
+  return {
+      {"algorithm.norm_adv_by_std", {"false"}, "the group's deviation is not divided by: set it to null or delete it"}};
+}
+
+const AdvantageEstimator kGrpo{{.word = "grpo",
+                                .what = "reward - mean of the group, divided by its deviation with norm_adv_by_std",
+                                .paper = "Shao et al. 2024, DeepSeekMath"},
+                               [](const RewardSpread& spread) {
+                                 return spread.by_std ? spread.centred / (spread.group_std + kAdvantageEps)
+                                                      : spread.centred;
+                               }};
+
+const AdvantageEstimator kRloo{{.word = "rloo",
+                                .what = "reward - mean of the group's other rewards",
+                                .paper = "Ahmadian et al. 2024",
+                                .defaults = {{"algorithm.norm_adv_by_std", "false"}},
+                                .limits = limits_without_group_std()},
+                               [](const RewardSpread& spread) {
+                                 const double n = spread.n;
+                                 return spread.centred * (n / (n - 1));
+                               }};
+
+const AdvantageEstimator kBatchStd{
+    {.word = "batch_std",
+     .what = "reward - mean of the group, divided by the deviation of the step's rewards",
+     .paper = "Hu et al. 2025, REINFORCE++; Liu et al. 2025, Lite PPO",
+     .defaults = {{"algorithm.norm_adv_by_std", "false"}},
+     .limits = limits_without_group_std()},
+    [](const RewardSpread& spread) { return spread.centred / (spread.batch_std + kAdvantageEps); },
+    true};
+
+}  // namespace
+
+config::Choices advantage_estimators() { return {{&kGrpo, &kRloo, &kBatchStd}, "grpo"}; }
+
+}  // namespace qrl::rollout

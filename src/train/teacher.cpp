@@ -1,0 +1,68 @@
+#include "train/teacher.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "train/formats.h"
+
+namespace qrl::train {
+
+namespace {
+
+constexpr const char* kWhere = "algorithm.teacher.path";
+
+config::QuantRecipe quant_of(const config::Recipe& recipe) {
+  config::QuantRecipe quant;
+  quant.weights = recipe.algorithm.teacher.weights;
+  return quant;
+}
+
+bool is_quantized(const config::Recipe& recipe) {
+  const config::WeightFormat weights = recipe.algorithm.teacher.weights;
+  return weights != config::WeightFormat::bf16 && weights != config::WeightFormat::f32;
+}
+
+/// On a GPU the decoder's own tensors are the policy's: quantized values have the same bits of weights there.
+config::LearnerForward forward_of(const config::Recipe& recipe) {
+  if (!is_quantized(recipe)) return config::LearnerForward::bf16;
+  return config::learns_on_gpu(recipe) ? config::LearnerForward::fake_quant : config::LearnerForward::low_bit;
+}
+
+learner::LearnerOptions options_of(const config::Recipe& recipe) {
+  learner::LearnerOptions options = learner_options(recipe);
+  options.trainable = false;
+  options.shard_optimizer = false;
+  options.numerics.forward = forward_of(recipe);
+  options.numerics.backward = config::LearnerBackward::model_dtype;
+  options.numerics.bitwise = false;
+  options.numerics.kv_format = kv_format(quant_of(recipe));
+  return options;
+}
+
+Policy load(const config::Recipe& recipe, const Policy& policy) {
+  Policy teacher = load_policy(recipe.algorithm.teacher.path);
+  const std::int64_t longest = recipe.data.max_prompt_length + recipe.data.max_response_length;
+  QRL_REQUIRE(teacher.config.max_position_embeddings >= longest, kWhere,
+              "a model of at least " + std::to_string(longest) + " positions",
+              std::to_string(teacher.config.max_position_embeddings), "take another, or lower the recipe's lengths");
+  const std::int64_t size = policy.tokenizer.vocab_size();
+  bool same = teacher.tokenizer.vocab_size() == size;
+  for (std::int64_t id = 0; same && id < size; ++id) {
+    const types::TokenId token = static_cast<types::TokenId>(id);
+    same = teacher.tokenizer.bytes_of(token, true) == policy.tokenizer.bytes_of(token, true);
+  }
+  QRL_REQUIRE(same, kWhere, "the policy's vocabulary, token by token", "another",
+              "a teacher scores the policy's own tokens: take one with the same tokenizer");
+  return teacher;
+}
+
+}  // namespace
+
+Teacher::Teacher(const config::Recipe& recipe, const Policy& policy, dist::Collectives& world)
+    : model_(load(recipe, policy)),
+      snapshot_(model_.config, snapshot_formats(quant_of(recipe))),
+      learner_(model_.config, model_.weights, options_of(recipe), world) {
+  if (is_quantized(recipe)) learner_.publish(snapshot_, 0);
+}
+
+}  // namespace qrl::train

@@ -1,0 +1,65 @@
+// On-policy distillation, and what a run says of settings that cannot act.
+#include "support/catch.h"
+#include "train/support.h"
+
+using namespace qrl;
+namespace fs = std::filesystem;
+
+namespace {
+
+nlohmann::json first_row(const fs::path& run, const std::string& settings) {
+  const test::Outcome outcome =
+      test::run_command(test::tiny_command(run,
+                                           " --set trainer.total_training_steps=1 --set eval.freq=0 "
+                                           "--set algorithm.entropy_coef=0 " +
+                                               settings));
+  INFO(outcome.output);
+  REQUIRE(outcome.exit_code == 0);
+  return test::stable_rows(run / "metrics.jsonl").back();
+}
+
+}  // namespace
+
+TEST_CASE("a teacher with the learner's weights and format leaves every advantage exactly 0") {
+  const test::TempDir dir;
+  (void)first_row(dir / "one", "");
+  const std::string teacher =
+      " --set algorithm.reward_coef=0 --set algorithm.teacher.path=" + (dir / "one/checkpoints/sft_12").string();
+  const auto same = first_row(dir / "same", teacher);
+  CHECK(same.at("teacher/k1_kl") == 0.0);
+  CHECK(same.at("actor/grad_norm") == 0.0);
+  const std::string int8 = " --set algorithm.teacher.weights=int8";
+  const auto other = first_row(dir / "other", teacher + int8);
+  CHECK(other.at("teacher/k1_kl") != 0.0);
+  CHECK(other.at("actor/grad_norm") > 0);
+  const auto low_bit = first_row(dir / "low_bit", teacher + int8 + " --set quant.learner.forward=low_bit");
+  CHECK(low_bit.at("teacher/k1_kl") == 0.0);
+  CHECK(low_bit.at("actor/grad_norm") == 0.0);
+}
+
+TEST_CASE("a teacher with another vocabulary, or without files, ends a run with exit code 2") {
+  const test::TempDir dir;
+  const auto refuses = [&](const std::string& settings, const std::string& about) {
+    const test::Outcome outcome = test::run_command(test::tiny_command(dir / "run", settings));
+    INFO(outcome.output);
+    CHECK(outcome.exit_code == 2);
+    CHECK(outcome.output.find(about) != std::string::npos);
+  };
+  refuses(" --set algorithm.teacher.path=/nowhere", "/nowhere");
+  refuses(" --set algorithm.teacher.path=" + (test::shipped_data() / "golden" / "hf_qwen2").string(), "tokenizer");
+}
+
+TEST_CASE("a run and its dry run name the settings that cannot act with one update a step") {
+  const auto says = [](const std::string& settings) {
+    return test::run_command(QRL_BINARY_DIR "/qrl-train " QRL_SOURCE_DIR "/tests/train/tiny.yaml --dry-run " + settings)
+        .output;
+  };
+  const std::string one = " --set actor.mini_batch_size=4", idle = "these cannot act: ";
+  CHECK(says(one + " --set algorithm.name=gspo").find(idle + "algorithm.name gspo;") != std::string::npos);
+  CHECK(says(one + " --set rollout_correction.acr=true --set algorithm.clip_ratio_high=0.3")
+            .find(idle + "algorithm.clip_ratio_high 0.3, rollout_correction.acr true;") != std::string::npos);
+  CHECK(says(one).find("cannot act") == std::string::npos);
+  CHECK(says(" --set algorithm.name=gspo").find("cannot act") == std::string::npos);
+  CHECK(says(one + " --set mode=qurl --set quant.uaq_scale=1 --set algorithm.entropy_coef=0")
+            .find("rollout_correction.acr true (mode qurl)") != std::string::npos);
+}
