@@ -26,7 +26,8 @@ SMALL = ("data.val_files=[]", "data.val_generator.size=32", "eval.n=2", "data.tr
 # What the resumed runs have: a checkpoint after two of four steps.
 HALF = (COLD_COUNTDOWN, *SMALL, "trainer.total_training_steps=2", "trainer.save_freq=2")
 WHOLE = ("trainer.total_training_steps=4",)
-KV_ONCE = ("quant.rollout.kv_cache=fp8_e4m3", "quant.kv_calibration.when=once")
+# The margin was the default once; scales of every update see responses, too, since then.
+KV_ONCE = ("quant.rollout.kv_cache=fp8_e4m3", "quant.kv_calibration.when=once", "quant.kv_calibration.margin=1.05")
 ZERO = ("trainer.zero_stage=1",)
 PROFILE = ("quant.rollout.profile=auto",)
 KL = ("algorithm.kl_loss_coef=0.01",)
@@ -52,7 +53,7 @@ MODES = ("bf16", "flashrl", "fp8rl", "fp8rl_end_to_end", "qurl", "qarl", "ais")
 # One of each loss, correction, KL estimator, aggregation and shaping, several to a run. Bounds are tight, so that they act.
 VARIANTS = {
     "dr_grpo": ("algorithm.name=dr_grpo", "rollout_correction.method=icepop", "rollout_correction.threshold=1.01",
-                "rollout_correction.threshold_low=0.99", "algorithm.kl_loss_coef=0.01", "algorithm.kl_loss_type=k1",
+                "rollout_correction.threshold_low=0.99", "algorithm.kl_loss_coef=0.01", "algorithm.kl_loss_type=k2",
                 "algorithm.loss_agg_mode=token-sum"),
     "dapo": ("algorithm.name=dapo", "rollout_correction.method=mis_prod", "rollout_correction.threshold=1.05",
              "algorithm.kl_loss_coef=0.01", "algorithm.kl_loss_type=k2", "algorithm.filter_groups.enable=true",

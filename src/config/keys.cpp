@@ -276,9 +276,10 @@ void add_quant_calibration(List& list) {
                       "of |key| or |value| of a head on a few training prompts, after every publish: what fp8_e4m3's "
                       "range is set by"),
             "quant.rollout.kv_cache", {"fp8_e4m3"});
-  only_with(quant.add("kv_calibration.margin", &QuantRecipe::kv_margin, real(positive()),
-                      "room above that percentile, a factor"),
-            "quant.rollout.kv_cache", {"fp8_e4m3"});
+  Key& margin = quant.add("kv_calibration.margin", &QuantRecipe::kv_margin, real(positive()),
+                          "room above that percentile, a factor");
+  margin.former_default = "1.05";
+  only_with(margin, "quant.rollout.kv_cache", {"fp8_e4m3"});
   quant.add("uaq_scale", &QuantRecipe::uaq_scale, real(positive()),
             "once before training, weights behind a norm are divided and its gain multiplied by this (QuRL's "
             "update-aware quantization, there 1.5): the model stays, updates reach its quantized values sooner");

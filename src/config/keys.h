@@ -43,6 +43,9 @@ struct Key {
   /// working directory); empty: the member holds none.
   std::function<void(Recipe&, const std::filesystem::path& directory)> anchor;
   Condition condition = {};
+  /// The default of earlier versions, as YAML, which the recipes in their checkpoints spell out: where the key has no
+  /// effect it is no fault. Empty: the same.
+  std::string former_default = {};
 };
 
 /// Every key of a recipe that may name what a catalog lists.

@@ -161,10 +161,12 @@ std::vector<std::pair<std::string, std::string>> resolved_values(const Recipe& r
 
 namespace {
 
-/// Adds the key's change, if its values differ.
+/// Adds the key's change, if its values differ and it has an effect with one of them.
 void add_change(const Key& key, const Recipe& before, const Recipe& after, std::vector<KeyChange>& changes) {
   std::string was = key.print(before), is = key.print(after);
-  if (was != is) changes.push_back({key.name, std::move(was), std::move(is), key.on_resume == OnResume::allow_change});
+  const auto acts = [&](const Recipe& recipe) { return key.condition.key.empty() || key.condition.holds(recipe); };
+  if (was != is && (acts(before) || acts(after)))
+    changes.push_back({key.name, std::move(was), std::move(is), key.on_resume == OnResume::allow_change});
 }
 
 }  // namespace

@@ -286,7 +286,8 @@ void check_profile(const Recipe& recipe, RuleBook& rules) {
 void check_conditions(const Recipe& recipe, RuleBook& rules) {
   for (const Key& key : recipe.keys->all()) {
     const Condition& condition = key.condition;
-    if (condition.key.empty() || key.print(recipe) == key.print(recipe.keys->defaults())) continue;
+    const std::string value = key.print(recipe);
+    if (condition.key.empty() || value == key.print(recipe.keys->defaults()) || value == key.former_default) continue;
     const std::string got = recipe.keys->find(condition.key)->print(recipe);
     rules.require({key.name, condition.key}, condition.holds(recipe),
                   condition.key + " " + condition.values + " beside " + key.name, got == "null" ? "none" : got,

@@ -112,6 +112,7 @@ TEST_CASE("options without effect are refused") {
   CHECK(holds(fault("quant: {kv_calibration: {percentile: 99}}"),
               "quant.rollout.kv_cache fp8_e4m3 beside quant.kv_calibration.percentile, got auto"));
   CHECK(holds(fault("quant: {kv_calibration: {margin: 3}, rollout: {kv_cache: int8}}"), "r.yaml:1: "));
+  CHECK(read("quant: {kv_calibration: {margin: 1.05}}").quant.kv_margin == 1.05);  // as older checkpoints print it
   CHECK(holds(fault("quant: {kv_calibration: {when: once}}"), "beside quant.kv_calibration.when"));
   CHECK(holds(fault("quant: {rollout: {ignore: [down_proj], weights: bf16}}"),
               "quant.rollout.weights int8 or fp8_e4m3 or int4 beside quant.rollout.ignore"));

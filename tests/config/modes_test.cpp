@@ -55,6 +55,7 @@ TEST_CASE("the modes are the papers' systems") {
   CHECK(qurl.quant.uaq_scale == 1.5);
   CHECK(has_acr(qurl));
   CHECK(qurl.algorithm.kl_loss_coef == 1e-3);
+  CHECK(qurl.data.train_batch_size == 4 * qurl.actor.mini_batch_size);
   const auto qarl = read("mode: qarl");
   CHECK(qarl.quant.weights == config::WeightFormat::int4);
   CHECK(qarl.quant.learner_forward == config::LearnerForward::low_bit);
@@ -62,6 +63,7 @@ TEST_CASE("the modes are the papers' systems") {
   CHECK(qarl.rollout_correction.method == "tbpo");
   CHECK(qarl.optim.name == config::OptimName::muon);
   CHECK(qarl.optim.weight_decay == 0.01);
+  CHECK(read("mode: qarl", {"quant.rollout.activations=int8"}).quant.kv_cache == config::KvCache::bf16);
   const auto fp8rl = read("mode: fp8rl");
   CHECK(fp8rl.quant.granularity == config::Granularity::block128);
   CHECK(fp8rl.quant.kv_cache == config::KvCache::fp8_e4m3);
@@ -71,6 +73,10 @@ TEST_CASE("the modes are the papers' systems") {
   CHECK(ais.rollout_correction.method == "ais");
   CHECK(ais.algorithm.norm_adv_by_std == false);
   CHECK(ais.optim.betas == std::vector<double>{0.9, 0.99});
+  CHECK(ais.data.train_batch_size * ais.rollout.n == 128);
+  CHECK(ais.rollout.temperature == 0.9);
+  CHECK(ais.optim.lr_warmup_ratio == 0.05);
+  CHECK_FALSE(read("mode: ais", {"optim.lr_warmup_steps=3"}).optim.lr_warmup_ratio);
   CHECK(read("mode: bf16").rollout_correction.method == "none");
   CHECK(read("mode: flashrl").quant.weights == config::WeightFormat::int8);
 }

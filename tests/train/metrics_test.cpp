@@ -75,7 +75,12 @@ TEST_CASE("docs/reference/metrics.md lists the names that runs write, and no oth
           "--set reward.overlong_buffer.len=8 --set 'algorithm.filter_groups={enable: true, max_num_gen_batches: 40, "
           "on_exhausted: train_partial}'",
       "--set sft.steps=0 --set algorithm.name=tbpo --set rollout_correction.method=tbpo",
-      "--set sft.steps=0 --set rollout_correction.method=ais", "--set rollout_correction.method=icepop"};
+      "--set sft.steps=0 --set rollout_correction.method=ais --set algorithm.name=sapo "
+      "--set quant.rollout.kv_cache=fp8_e4m3",
+      "--set rollout_correction.method=icepop --set 'rollout_correction={rs: token, rs_threshold: 2, "
+      "token_veto_threshold: 0.1, batch_normalize: true}' --set 'algorithm={name: cispo, top_entropy_quantile: 0.5, "
+      "off_policy_mask_threshold: 0.1, clip_cov: {ratio: 0.1}}' --set algorithm.teacher.path=" +
+          (dir / "1/checkpoints/step_1").string()};
   std::set<std::string> written;
   int number = 0;
   for (const std::string& settings : variants) {

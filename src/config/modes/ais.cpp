@@ -19,15 +19,19 @@ const Choice ais_mode{
             {"algorithm.loss_agg_mode", "seq-mean-token-mean", "algorithm.name"},
             {"algorithm.kl_loss_coef", "0"},  // ours: the paper gives its beta no value
             {"rollout_correction.method", "ais"},
-            {"data.train_batch_size", "128"},
-            {"actor.mini_batch_size", "128", "data.train_batch_size"},
+            {"data.train_batch_size", "16"},  // ours: the effective batch of 96 to 128 counts samples, as in TRL
+            {"actor.mini_batch_size", "16", "data.train_batch_size"},
             {"rollout.n", "8"},
+            {"rollout.temperature", "0.9"},
             {"data.max_prompt_length", "256"},
             {"data.max_response_length", "512"},
             {"optim.name", "adamw"},
             {"optim.lr", "1e-6"},
             {"optim.betas", "[0.9, 0.99]"},
             {"optim.weight_decay", "0.1"},
+            {"optim.lr_scheduler", "cosine"},
+            {"optim.lr_warmup_steps", "10"},  // the key's own default: beside another number the share is not set
+            {"optim.lr_warmup_ratio", "0.05", "optim.lr_warmup_steps"},
             {"optim.grad_clip", "0.2"},
         },
 };
