@@ -195,7 +195,9 @@ UpdateReport Learner::update() {
   const GradientNorm gradients = gradient_norm(state_->parameters, state_->world);
   report.non_finite = loss_failed ? "loss" : gradients.non_finite;
   report.finite = report.non_finite.empty();
-  const double norm = std::sqrt(gradients.squared), clip = state_->options.optim.grad_clip;
+  // Without a micro-batch whose loss failed the rest has a norm, which is not the update's.
+  const double norm = loss_failed ? std::numeric_limits<double>::quiet_NaN() : std::sqrt(gradients.squared);
+  const double clip = state_->options.optim.grad_clip;
   report.metrics["actor/grad_norm"] = norm;
   report.metrics["actor/lr"] = lr();
   if (report.finite) {

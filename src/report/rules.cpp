@@ -81,12 +81,17 @@ double highest_gradient(const Course& course) {
 
 double reward_left(const Course& course) {
   constexpr double kAnyReward = 0.05;  // below it there is nothing to lose
+  constexpr double kBroken = 0.1;
   const Values rewards = finite(course.column(kReward));
-  const double best = best_mean(rewards);
-  return best > kAnyReward ? mean(recent(rewards)) / best : kNan;
+  const double now = mean(recent(rewards));
+  double best = best_mean(rewards);
+  // A policy that its first updates have broken has no five good steps.
+  if (!rewards.empty() && now < kBroken * rewards.front()) best = std::fmax(best, rewards.front());
+  return best > kAnyReward ? now / best : kNan;
 }
 
-/// The part of the training reward's rise that the held-out score of a set rises by, at most.
+/// The part of the training reward's rise that the held-out score of a set has risen by, at most. Of a set's last two
+/// scores the higher counts: one is noise, and a best one further back may be that of a run that has forgotten since.
 double held_out_share(const Course& course) {
   constexpr double kRise = 0.15;
   const Values rewards = finite(course.column(kReward));
@@ -95,14 +100,15 @@ double held_out_share(const Course& course) {
   double most = kNan;
   for (const auto& [name, scores] : course.held_out()) {
     if (scores.size() < 2) continue;
-    most = std::fmax(most, (*std::max_element(scores.begin() + 1, scores.end()) - scores.front()) / rise);
+    const auto late = scores.end() - std::min<std::ptrdiff_t>(2, std::ssize(scores) - 1);
+    most = std::fmax(most, (*std::max_element(late, scores.end()) - scores.front()) / rise);
   }
   return most;
 }
 
 double skipped_steps(const Course& course) {
   const auto norms = course.column("actor/grad_norm"), flat = course.column("data/flat_group_fraction");
-  if (finite(norms).empty()) return kNan;
+  if (finite(flat).empty()) return kNan;
   double skipped = 0;
   for (std::size_t i = 0; i < norms.size(); ++i) skipped += !std::isfinite(norms[i]) && flat[i] != 1 ? 1 : 0;
   return skipped;

@@ -406,6 +406,7 @@ TEST_CASE("a loss that is not finite is named and skipped") {
   const learner::UpdateReport report = run.learner.update();
   CHECK_FALSE(report.finite);
   CHECK(report.non_finite == "loss");
+  CHECK(std::isnan(report.metrics.at("actor/grad_norm")));
   CHECK(run.learner.num_updates() == 0);
   CHECK(test::copy(run.learner.masters()) == before);
 }

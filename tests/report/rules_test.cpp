@@ -8,6 +8,7 @@
 #include "support/files.h"
 
 using namespace qrl;
+namespace fs = std::filesystem;
 
 namespace {
 
@@ -80,10 +81,33 @@ TEST_CASE("each illness breaks its rule") {
   CHECK(broken(ill("actor/grad_norm", 60, always(40))) == Names{"the gradient has spikes"});
   CHECK(broken(ill("actor/grad_norm", 60, always(kNan))) == Names{"updates were skipped"});
   CHECK(broken(ill("critic/rewards/mean", 30, always(0.01))) == Names{"the reward has fallen"});
+  CHECK(broken(ill("critic/rewards/mean", 2, always(0))) == Names{"the reward has fallen"});  // broken by one update
   CHECK(broken(ill("mismatch/k3_kl", 1, always(0.05))) == Names{"sampler and learner are far apart"});
   CHECK(broken(ill("mismatch/k3_kl", 10, always(0.02))) == Names{"the gap grows"});
   CHECK(broken(ill("mismatch/dropped_fraction", 1, always(0.6))) == Names{"the correction drops most tokens"});
   CHECK(broken(ill("val/countdown/mean@8", 1, always(0.29))) == Names{"training rises, held-out does not"});
+}
+
+/// The verdicts of a run's own rows.
+Names broken_in(const char* file) {
+  return broken(report::parse_rows(test::read_file(fs::path(QRL_SOURCE_DIR "/tests/data/runs") / file)));
+}
+
+TEST_CASE("a quickstart's own rows break no rule") { CHECK(broken_in("healthy.jsonl").empty()); }
+
+TEST_CASE("a held-out score that rose and fell again is no rise") {
+  // 32 prompts: the reward goes from 0.28 to 0.94, the held-out score from 0.27 over 0.43 to 0.35.
+  CHECK(broken_in("repeated.jsonl") == Names{"most groups are flat", "training rises, held-out does not"});
+}
+
+TEST_CASE("one low evaluation among rising ones is noise") {
+  report::Rows rows = healthy(60);
+  rows.rows.back().metrics["val/countdown/mean@8"] = 0.29;
+  CHECK(broken(rows).empty());
+}
+
+TEST_CASE("a run whose every update was skipped is ill") {
+  CHECK(broken_in("skipped.jsonl") == Names{"updates were skipped"});
 }
 
 TEST_CASE("a step without anything to learn is no skipped update and no spike") {
