@@ -1,6 +1,6 @@
 // The live page: asks the server for the list of runs and for new rows.
 
-const EVERY_MS = 2000;
+const EVERY_MS = 1000;
 const RUN_COLUMNS = ["run", "status", "step", "reward", "held-out", "tokens/s", "left", "verdicts"];
 
 /** The address of a request, with the token of the page's own. */
