@@ -1,5 +1,3 @@
-#include "cuda/bench/candidate_speed.h"
-
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -8,6 +6,7 @@
 #include "base/bf16.h"
 #include "base/clock.h"
 #include "base/rng.h"
+#include "cuda/bench/device_speed.h"
 #include "cuda/gemm/bf16_table.h"
 #include "cuda/gemm/cublaslt.h"
 #include "cuda/gemm/gemms.h"

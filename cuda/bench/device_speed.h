@@ -1,4 +1,4 @@
-// Owns how fast GEMMs, attention and copies are on the device in use. Knows nothing of how they are made.
+// Owns the device's part of speed.h: its measurements on the device in use. Knows nothing of how kernels are made.
 #pragma once
 
 #include "cuda/bench/speed.h"
@@ -9,7 +9,13 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 /// speed.h's measure_gemms.
 GemmSpeeds measure_gemm_speeds(const GemmSpeedTask& task);
 
+/// speed.h's measure_bf16_candidates.
+Bf16Candidates measure_bf16_candidate_speed(const Bf16CandidateTask& task);
+
 /// speed.h's measure_attention.
 AttentionSpeed measure_attention_speed(const AttentionSpeedTask& task);
+
+/// speed.h's measure_ticks.
+TickSpeeds measure_tick_speeds(const TickSpeedTask& task);
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -1,8 +1,6 @@
 // speed.h in a program with CUDA.
-#include "cuda/bench/candidate_speed.h"
 #include "cuda/bench/device_speed.h"
 #include "cuda/bench/speed.h"
-#include "cuda/bench/tick_speed.h"
 
 namespace qrl::cuda {
 

@@ -1,5 +1,3 @@
-#include "cuda/bench/tick_speed.h"
-
 #include <algorithm>
 #include <numeric>
 #include <string>

@@ -1,6 +1,5 @@
 // Whole ticks as a benchmark times them.
-#include "cuda/bench/tick_speed.h"
-
+#include "cuda/bench/device_speed.h"
 #include "device.h"
 
 namespace {
