@@ -9,12 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "reward/math/clause.h"
-#include "reward/math/clock.h"
 #include "reward/math/evaluate.h"
-#include "reward/math/forms.h"
-#include "reward/math/options.h"
-#include "reward/math/texts.h"
 
 namespace qrl::reward::math {
 
@@ -52,7 +47,6 @@ class AnswerForm {
   bool is_lowest_fraction(NodeIdx above, NodeIdx below) const;
   bool begins_with_scientific(const Node& product) const;
   bool is_residue(const Node& product) const;
-  bool is_in_two_units(const Node& sum) const noexcept;
   /// Digits alone, perhaps with a sign.
   bool is_integer(NodeIdx idx) const noexcept;
   bool is_negative(NodeIdx idx) const noexcept {
@@ -236,7 +230,7 @@ bool AnswerForm::is_one_number(NodeIdx idx) const {
     case Kind::subscript:
       return true;
     case Kind::quantity:
-      return is_one_number(tree_.child(node, 0)) || is_in_two_units(tree_.child_at(node, 0));
+      return is_one_number(tree_.child(node, 0));
     case Kind::percent:
     case Kind::degree:
       return is_one_number(tree_.child(node, 0));
@@ -281,19 +275,6 @@ bool AnswerForm::is_residue(const Node& product) const {
   return a && m && *a < *m && !is_negative(number);
 }
 
-/// 3 feet 4 inches is read as 3·12 + 4 inches, with a 12 that is not written.
-bool AnswerForm::is_in_two_units(const Node& sum) const noexcept {
-  if (sum.kind != Kind::sum || sum.count != 2) return false;
-  const Node& scaled = tree_.child_at(sum, 0);
-  if (scaled.kind != Kind::product || scaled.count != 2) return false;
-  const char* text = tree_.child_at(scaled, 1).text.data();
-  const std::vector<char>& source = tree_.tokens.source;
-  const std::less<> before;
-  const bool written = !before(text, source.data()) && before(text, source.data() + source.size());
-  const bool counted = is_one_number(tree_.child(scaled, 0)) || is_in_two_units(tree_.child_at(scaled, 0));
-  return !written && counted && is_one_number(tree_.child(sum, 1));
-}
-
 bool AnswerForm::is_integer(NodeIdx idx) const noexcept {
   const Node& node = at(idx);
   if (node.kind == Kind::sum)
@@ -310,23 +291,6 @@ std::optional<std::int64_t> AnswerForm::size_of(NodeIdx idx) const noexcept {
   return error == std::errc() && end == digits.data() + digits.size() ? std::optional(value) : std::nullopt;
 }
 
-/// Operations and numbers as one text, whatever signs they are written with and in which order where it says nothing.
-std::string form_key(const Tree& tree, NodeIdx idx) {
-  const Node& node = tree.at(idx);
-  std::string key = std::to_string(static_cast<int>(node.kind)) + ":";
-  key += node.kind == Kind::words ? text_key(node.text) : std::string(node.text);
-  std::vector<std::string> parts;
-  for (std::int32_t k = 0; k < node.count; ++k) {
-    char code = tree.link(node, k).code;
-    if (code == 0 && (node.kind == Kind::sum || node.kind == Kind::product)) code = node.kind == Kind::sum ? '+' : '*';
-    parts.push_back(code + form_key(tree, tree.child(node, k)));
-  }
-  if (node.kind == Kind::sum || node.kind == Kind::product || node.kind == Kind::set || node.kind == Kind::list)
-    std::sort(parts.begin(), parts.end());
-  for (const std::string& part : parts) key += "(" + part + ")";
-  return key;
-}
-
 /// Without the name before a value and the unit behind it.
 NodeIdx bare_value(const Tree& tree, NodeIdx idx) {
   const Node& node = tree.at(idx);
@@ -336,35 +300,33 @@ NodeIdx bare_value(const Tree& tree, NodeIdx idx) {
   return named ? bare_value(tree, tree.child(node, 1)) : idx;
 }
 
-Tree read(std::string_view text) {
-  if (const auto option = labelled(text)) text = bare(option->rest);
-  Tree tree = parse(text, Comma::thousands);
-  for (const Comma comma : {Comma::separator, Comma::decimal}) {
-    if (tree.root < 0 && tree.tokens.ambiguous_comma) tree = parse(text, comma);
-  }
-  return tree;
-}
-
-bool is_worked_out(const Tree& answer) {
-  return answer.root < 0 || !AnswerForm(answer).has_operation_left(answer.root);
+/// By the first reading of its commas that there is, without the label of a choice; null: none.
+const Tree* tree_of(const Reading& answer) {
+  if (answer.labelled() != nullptr) return tree_of(*answer.labelled());
+  for (const Comma comma : {Comma::thousands, Comma::separator, Comma::decimal})
+    if (answer.tree(comma).root >= 0) return &answer.tree(comma);
+  return nullptr;
 }
 
 }  // namespace
 
-bool is_worked_out(std::string_view answer) { return is_worked_out(read(answer)); }
+bool is_worked_out(const Reading& answer) {
+  const Tree* tree = tree_of(answer);
+  return tree == nullptr || !AnswerForm(*tree).has_operation_left(tree->root);
+}
 
-bool is_worked_out_as(std::string_view gold, std::string_view answer) {
-  const Tree of_answer = read(answer);
-  if (is_worked_out(of_answer)) return true;
-  const Tree of_gold = read(gold);
-  if (of_gold.root < 0) return false;
-  if (clock_of(of_gold, of_gold.root) && clock_of(of_answer, of_answer.root)) return true;  // 12:30 is no division
-  const Node& root = of_answer.at(of_answer.root);
-  if (modulus_of(of_gold, of_gold.root) >= 0 && modulus_of(of_answer, of_answer.root) >= 0 &&
+bool is_worked_out_as(const Reading& gold, const Reading& answer) {
+  if (is_worked_out(answer)) return true;
+  const Tree *of_gold = tree_of(gold), *of_answer = tree_of(answer);
+  if (of_gold == nullptr) return false;
+  const Node &root = of_answer->at(of_answer->root), &gold_root = of_gold->at(of_gold->root);
+  if (root.kind == Kind::ratio && gold_root.kind == Kind::ratio)
+    return form_of(*of_gold, of_gold->root) == form_of(*of_answer, of_answer->root);
+  if (modulus_of(*of_gold, of_gold->root) >= 0 && modulus_of(*of_answer, of_answer->root) >= 0 &&
       root.kind == Kind::product)
-    return !AnswerForm(of_answer).has_operation_in_parts(of_answer.root);  // 10 (mod 7) names the class of 3 (mod 7)
-  return form_key(of_gold, bare_value(of_gold, of_gold.root)) ==
-         form_key(of_answer, bare_value(of_answer, of_answer.root));
+    return !AnswerForm(*of_answer).has_operation_in_parts(of_answer->root);  // 10 (mod 7) names the class of 3 (mod 7)
+  return form_of(*of_gold, bare_value(*of_gold, of_gold->root)) ==
+         form_of(*of_answer, bare_value(*of_answer, of_answer->root));
 }
 
 }  // namespace qrl::reward::math

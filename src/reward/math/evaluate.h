@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "reward/math/tree.h"
@@ -40,24 +41,17 @@ class Evaluator {
   std::optional<MatrixValue> matrix(NodeIdx idx);
 
  private:
+  Value child(const Node& node, std::int32_t k) { return value(tree_.child(node, k)); }
   Value sum(const Node& node);
   Value product(const Node& node);
-  /// Of the node's value, as Algebra::prefers_products says.
   Value factorial(NodeIdx idx);
-  /// √((x − 2)²), which is |x − 2|: a difference of positive variables has any sign.
-  bool is_root_of_square(const Node& root) const noexcept;
-  /// |ab| as |a||b|.
   Value absolute(NodeIdx idx);
   Value call(const Node& node);
   Value named_call(const Node& node, const std::vector<Value>& arguments, const Value* index);
-  /// The largest or smallest where all are numbers; of more than one.
   Value extreme_of(std::string_view name, const std::vector<Value>& arguments);
   Value logarithm_of(NodeIdx idx);
-  /// Whether a node is the logarithm to a base: ln x to e, \log_2 x to 2.
   bool is_logarithm_to(const Node& base, const Node& node) const noexcept;
-  /// Whether a logarithm to the base is the exponent or a term or factor of it.
   bool undoes_logarithm(const Node& base, NodeIdx exponent) const noexcept;
-  /// base^exponent with e^{x + 2 ln y} as e^x y², for the positive values that variables stand for here.
   Value antilogarithm(NodeIdx base, NodeIdx exponent);
   Value subscript(const Node& node);
   Value determinant(const Node& node);

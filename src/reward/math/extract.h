@@ -1,24 +1,42 @@
-// Owns where in a response its answer stands. Knows nothing of whether it is right.
+// Owns where in a response its answer stands. Knows nothing of what an answer means.
 #pragma once
 
-#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "config/recipe.h"
+#include "reward/math/vocabulary.h"
 
 namespace qrl::reward::math {
 
-/// The answer of a response, without $ and other surroundings; several boxes joined by commas or "and" are one list.
-/// Only the end of a response is searched (verifier.h's kMaxScanned_bytes); linear in that. Profiles:
-/// - boxed: the last complete \boxed{…}        - gsm8k: what follows the last ####
-/// - answer_is: what follows the last "answer is" or "answer:", up to the end of the sentence; without them the choice
-///   that the last sentence says is right
-/// - answer_tag: the last complete <answer>…</answer>
-/// - text: the whole response                  - last_number: its last number or formula between $
-/// - auto: the first of boxed, gsm8k, answer_is, answer_tag, text (up to 300 bytes that are a formula or up to five
-///   words), last_number that there is; an empty one ends the search.
-std::optional<std::string> extract(std::string_view response, config::MathProfile profile);
+/// What an answer follows, and where it ends.
+struct Marker {
+  enum class End : unsigned char {
+    brace,   ///< at the brace that closes what the mark opens
+    line,    ///< at the end of its line
+    clause,  ///< at the end of its clause; a joint ("is", ":") stands behind the mark
+    tag,     ///< at the tag that closes the mark
+  };
+  config::MathProfile profile;
+  std::string_view text;  ///< lower case where it ends with its clause, in any case there
+  End end;
+};
+std::span<const Marker> default_markers() noexcept;
+
+/// A text that may be the answer. The first that can be read is; `also`: one more reading of the one before it.
+struct Candidate {
+  std::string text;
+  bool also = false;
+};
+
+/// The answer of a response, without $ and other surroundings, as candidates; several boxes joined by commas or "and"
+/// are one list. Only the end of a response is searched (verifier.h's kMaxScanned_bytes); linear in that. None: there
+/// is no answer. The profiles are those of the page docs/reference/verifiers.md.
+std::vector<Candidate> extract(std::string_view response, config::MathProfile profile,
+                               const Vocabulary& vocabulary = default_vocabulary(),
+                               std::span<const Marker> markers = default_markers());
 
 /// The gold answer in a ground truth: its last box, what follows ####, the whole, or what follows "answer is".
 std::string extract_gold(std::string_view ground_truth);

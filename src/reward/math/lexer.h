@@ -1,53 +1,26 @@
-// Owns the characters of an answer: LaTeX, Unicode and plain text as one sequence of tokens. Knows nothing of grammar.
+// Owns the tokens of an answer: LaTeX and plain text, normalized (normalize.h), as one sequence. Knows nothing of
+// grammar.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "reward/math/vocabulary.h"
 
 namespace qrl::reward::math {
 
 inline constexpr std::size_t kMaxAnswer_bytes = 4096;  ///< longer answers and golds are not read
 inline constexpr std::size_t kMaxTokens = 2048;
 
-enum class TokenType : unsigned char {
-  end,
-  number,    ///< text: digits with at most one '.', repeating ones in (), an exponent after 'e'; code: kInWords or 0
-  symbol,    ///< a variable; text: its name ("x", "\theta", "\mathbb{R}")
-  constant,  ///< text: "pi", "e", "i", "infinity", "empty"
-  function,  ///< text: name without backslash
-  word,      ///< \text{…} (code t) or a plain word; text: as written
-  relation,  ///< code: = < > l(≤) g(≥) n(≠) a(≈) c(≡) e(∈) s(⊂ and others) t(→)
-  op,  ///< text: of / its stroke where one is written; code: + - * / ^ _ ! ' P(±) M(∓) % d(degree) : m(mod) p(mod, of
-       ///< all before it) U(∪) N(∩) D(∖)
-  open,       ///< code: ( [ { S(\{) F(floor) C(ceiling)
-  close,      ///< code: ) ] } S F C
-  bar,        ///< | or \mid
-  separator,  ///< code: , ; or & (and, or)
-  fraction,   ///< code: / or b(binomial)
-  root,
-  begin,  ///< of an environment; text: its name
-  finish,
-  cell,     ///< & in an environment
-  newline,  ///< \\ in an environment
-  dots,
-};
-
-inline constexpr char kInWords = 'w';  ///< code of a number that was written in words
-
 struct Token {
   TokenType type = TokenType::end;
   char code = 0;
-  bool space = false;    ///< white space before it
-  bool newline = false;  ///< a line break or \quad in that white space
+  bool space = false;       ///< white space before it
+  bool newline = false;     ///< a line break or \quad in that white space
+  std::uint8_t groups = 0;  ///< of a number with commas between thousands alone: digits of its first group
   std::string_view text;
 };
-
-/// ∪, ∩, ∖.
-inline bool is_set_operator(const Token& token) noexcept {
-  return token.type == TokenType::op && (token.code == 'U' || token.code == 'N' || token.code == 'D');
-}
 
 /// What a comma between digits is.
 enum class Comma : unsigned char {
@@ -65,6 +38,6 @@ struct Tokens {
   std::string fault;  ///< why it could not be read, such as a command that is not known; empty if it was
 };
 
-Tokens tokenize(std::string_view text, Comma comma);
+Tokens tokenize(std::string_view text, Comma comma, const Vocabulary& vocabulary);
 
 }  // namespace qrl::reward::math

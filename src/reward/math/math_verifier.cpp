@@ -5,20 +5,16 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "reward/math/answer_form.h"
-#include "reward/math/compare.h"
-#include "reward/math/exclamation.h"
 #include "reward/math/extract.h"
 
 namespace qrl::reward::math {
 
-namespace {
-
-Verdict judge_answer(const std::string& gold, const std::string& answer, config::AnswerForm form) {
-  if (answer.empty()) return {Outcome::no_answer, "no answer"};
-  if (answer.size() > kMaxAnswer_bytes) return {Outcome::no_answer, "answer too long", true};
-  switch (compare(gold, answer)) {
+Verdict MathVerifier::judge_answer(const Gold& gold, const Reading& answer) const {
+  if (answer.text().empty()) return {Outcome::no_answer, "no answer"};
+  if (answer.text().size() > kMaxAnswer_bytes) return {Outcome::no_answer, "answer too long", true};
+  switch (compare(gold.reading, answer)) {
     case Comparison::equal:
-      if (form == config::AnswerForm::value && !is_worked_out_as(gold, answer))
+      if (form_ == config::AnswerForm::value && !is_worked_out_as(gold.reading, answer))
         return {Outcome::wrong, "operation left to do"};
       return {Outcome::correct, "correct"};
     case Comparison::different:
@@ -31,40 +27,43 @@ Verdict judge_answer(const std::string& gold, const std::string& answer, config:
   return {Outcome::no_answer, "not readable"};
 }
 
-}  // namespace
-
 Gold read_gold(std::string_view ground_truth) {
-  Gold gold{extract_gold(ground_truth)};
-  gold.is_readable = is_readable(gold.answer);
+  Gold gold{Reading(extract_gold(ground_truth), true)};
+  gold.reading.read_all();
+  const std::string_view text = gold.reading.text();
+  gold.is_readable =
+      !text.empty() && (gold.reading.answer(Comma::thousands) != nullptr || fault_of(gold.reading).empty());
   return gold;
-}
-
-void MathVerifier::check_ground_truth(std::string_view ground_truth, const std::string& where) const {
-  const std::string fault = gold_fault(extract_gold(ground_truth));
-  QRL_REQUIRE(fault.empty(), where, "a gold answer in LaTeX or plain mathematics", base::quoted(ground_truth), fault);
 }
 
 Verdict MathVerifier::judge(std::string_view response, const Gold& gold) const noexcept try {
   if (!gold.is_readable) return {Outcome::no_answer, "gold", true};
-  const auto answer = extract(response, profile_);
-  if (!answer) return {Outcome::no_answer, "no answer"};
-  Verdict verdict = judge_answer(gold.answer, *answer, form_);
-  verdict.extracted = shown(*answer);
-  if (verdict.outcome == Outcome::correct) return verdict;
-  if (const auto number = exclaimed_number(response, *answer)) {
-    const Verdict exclaimed = judge_answer(gold.answer, *number, form_);
-    if (exclaimed.outcome == Outcome::correct) return {exclaimed.outcome, exclaimed.reason, false, 0, *number};
+  Verdict verdict{Outcome::no_answer, "no answer"};
+  for (const Candidate& candidate : extract(response, profile_)) {
+    const bool settled = verdict.outcome != Outcome::no_answer || verdict.verifier_error;
+    if (verdict.outcome == Outcome::correct || (settled && !candidate.also)) continue;
+    Verdict next = judge_answer(gold, Reading(candidate.text, false));
+    if (next.outcome == Outcome::no_answer && !verdict.extracted.empty()) continue;
+    if (candidate.also && next.outcome != Outcome::correct) continue;
+    next.extracted = shown(candidate.text);
+    verdict = std::move(next);
   }
   return verdict;
 } catch (...) {
   return {Outcome::no_answer, "out of memory", true};
 }
 
+void MathVerifier::check_ground_truth(std::string_view ground_truth, const std::string& where) const {
+  const std::string fault = fault_of(Reading(extract_gold(ground_truth), true));
+  QRL_REQUIRE(fault.empty(), where, "a gold answer in LaTeX or plain mathematics", base::quoted(ground_truth), fault);
+}
+
 bool MathVerifier::same_answer(std::string_view one, std::string_view other) const noexcept try {
   if (one == other) return true;
   constexpr std::size_t kLongestWhole_bytes = kMaxExtracted_bytes - 4;  // a character that did not fit is cut, too
   if (std::max(one.size(), other.size()) >= kLongestWhole_bytes) return false;
-  return compare(one, other) == Comparison::equal && compare(other, one) == Comparison::equal;
+  return compare(Reading(one, true), Reading(other, false)) == Comparison::equal &&
+         compare(Reading(other, true), Reading(one, false)) == Comparison::equal;
 } catch (...) {
   return false;
 }

@@ -1,27 +1,30 @@
-// Owns numbers written in words: "forty-two", "one hundred and five", "two thirds". Knows nothing of digits.
+// Owns numbers as they are written: in digits, with thousands, places and exponents, and in English words.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace qrl::reward::math {
 
-struct Numeral {
-  std::int64_t value = 0;        ///< below 10¹²; of a fraction what stands above its stroke
-  std::int64_t denominator = 1;  ///< up to 1000
-  std::size_t size = 0;          ///< how many bytes of the text it takes: more than its digits would
+struct WrittenNumber {
+  std::size_t end = 0;   ///< behind it in the source
+  std::size_t size = 0;  ///< of its digits, which have been moved together to where it begins
+  bool ambiguous_comma = false;
+  std::size_t first_group = 0;  ///< digits before the first comma where commas alone separate thousands
 };
+/// The number whose first digit or point is source[begin]; `comma`: see lexer.h's Comma, 0 to 2.
+WrittenNumber scan_number(std::vector<char>& source, std::size_t begin, int comma);
+/// Behind the digits and the point of a decimal.
+std::size_t end_of_decimal(std::string_view text, std::size_t begin) noexcept;
 
-/// The number that a text begins with in English words, as long as they make one: also "two thirds" and "two and a
-/// half", and "half" or "a quarter" where nothing stands behind them. Not "one of" something.
+struct Numeral {
+  std::int64_t value = 0, denominator = 1;
+  std::size_t size = 0;  ///< of the text read
+};
+/// The number that a text begins with in words: "twenty-five", "two thirds", "two and a half".
 std::optional<Numeral> numeral_at(std::string_view text) noexcept;
-
-/// "minus 12", "negative twelve".
-bool begins_with_minus(std::string_view text) noexcept;
-
-/// "(five)".
-bool is_bracketed_numeral(std::string_view text) noexcept;
 
 }  // namespace qrl::reward::math

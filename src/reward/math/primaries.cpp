@@ -1,359 +1,411 @@
-// The tightest level of the grammar: numbers, names, functions, brackets, environments.
+// Operands: numbers, names, functions, brackets.
 #include <string>
+#include <utility>
 
+#include "base/ascii.h"
 #include "reward/math/parser.h"
-#include "reward/math/texts.h"
 
 namespace qrl::reward::math {
 
+namespace {
+
 using T = TokenType;
 
-NodeIdx Parser::read_primary() {
-  if (!ok_) return -1;
-  const Token token = now();
-  switch (token.type) {
-    case T::number:
-      return read_number();
-    case T::symbol:
-      ++at_;
-      return read_symbol(token);
-    case T::constant:
-      ++at_;
-      return make(Kind::constant, {}, token.text);
-    case T::word:
-      return read_words();
-    case T::function:
-      ++at_;
-      return read_function(token.text);
-    case T::fraction: {
-      ++at_;
-      const NodeIdx above = read_argument();
-      const NodeIdx below = read_argument();
-      return token.code == 'b' ? make(Kind::binomial, {{above, 0}, {below, 0}})
-                               : make(Kind::product, {{above, 0}, {below, '/'}});
-    }
-    case T::root:
-      ++at_;
-      return read_root();
-    case T::open:
-      return read_bracketed(token.code);
-    case T::bar:
-      return read_absolute();
-    case T::begin:
-      return read_environment(token.text);
-    case T::dots:
-      return read_dots();
-    case T::relation:  // \kappa^{<\kappa}
-      if (at_ > 0 && tokens_[at_ - 1].type == T::open && tokens_[at_ - 1].code == '{') {
-        const char code = now().code;  // \mathbb{R}_{>0}
-        const std::string_view name = code == '>' ? "above" : code == 'g' ? "from" : code == '<' ? "below" : "relation";
-        ++at_;
-        return make(Kind::subscript, {{read_sum(), 0}, {make(Kind::words, {}, name), 0}});
-      }
-      return fail("an operand is missing");
-    default:
-      return fail("an operand is missing");
-  }
+bool digits(const Token& token) noexcept {
+  return token.type == T::number && std::all_of(token.text.begin(), token.text.end(), base::is_digit);
 }
 
-NodeIdx Parser::read_words() {
-  for (const std::string_view hedge : {"approximately", "approx", "about", "around", "roughly"}) {
-    if (now().text != hedge || now(1).type == T::word || now(1).type == T::end) continue;
-    ++at_;
-    return read_primary();
-  }
-  const std::size_t first = at_;
-  while (now().type == T::word) ++at_;
-  if (now().type == T::symbol && now(1).type == T::relation &&
-      (span_of(first) == "all" || names_reals(text_key(span_of(first)))))
-    return read_primary();  // all x < 2
-  const std::string_view words = span_of(first);
-  if (now().type == T::symbol && now(1).type == T::end && names_reals(text_key(words))) ++at_;  // all real x
-  return make(Kind::words, {}, words);
-}
-
-NodeIdx Parser::read_argument() {
-  const Nested nested(*this);
-  if (!ok_) return -1;
-  const T behind = now(1).type;
-  const bool lone = behind == T::end || behind == T::close || behind == T::separator || behind == T::relation;
-  if (is_op('+') && lone) {  // \mathbb{R}_+
-    ++at_;
-    return make(Kind::words, {}, "plus");
-  }
-  if (is_op('-') || is_op('+')) return read_signed();
-  if (is(T::open, '{') && behind == T::op && now(1).code == '+' && now(2).type == T::close) {
-    at_ += 3;
-    return make(Kind::words, {}, "plus");
-  }
-  if (is(T::open, '{')) return read_bracketed('{');
-  if (now().type == T::op) {  // x_*
-    ++at_;
-    return make(Kind::words, {}, "op");
-  }
-  return now().type == T::number ? plain_number() : read_primary();
-}
-
-NodeIdx Parser::plain_number() {
-  ++at_;
-  return make(Kind::number, {}, tokens_[at_ - 1].text);
-}
-
-bool Parser::is_digits(const Token& token) noexcept {
-  return token.type == T::number &&
-         std::all_of(token.text.begin(), token.text.end(), [](char c) { return c >= '0' && c <= '9'; });
-}
-
-bool Parser::below(std::string_view a, std::string_view b) noexcept {
+/// Whether b is above a, both as digits.
+bool below(std::string_view a, std::string_view b) noexcept {
   a.remove_prefix(std::min(a.find_first_not_of('0'), a.size()));
   b.remove_prefix(std::min(b.find_first_not_of('0'), b.size()));
   return a.size() != b.size() ? a.size() < b.size() : a < b;
 }
 
-NodeIdx Parser::read_number() {
-  const Token whole = now();
-  const NodeIdx number = plain_number();
-  if (now().type == T::number && now(1).type == T::op && now(1).code == '/' && now(2).type == T::number) {
-    if (now().newline || !now().space || now(2).space != now(1).space) return fail("two numbers in a row");
-    if (!is_digits(whole) || !is_digits(now()) || !is_digits(now(2))) return fail("a mixed number of no integers");
-    if (!below(now().text, now(2).text)) return fail("a mixed number whose fraction is not proper");
-    const NodeIdx above = plain_number();
-    ++at_;
-    const NodeIdx under = plain_number();
-    return make(Kind::mixed, {{number, 0}, {make(Kind::product, {{above, 0}, {under, '/'}}), 0}});
+bool is_set_operator(const Token& token) noexcept {
+  return token.type == T::op && (token.code == 'U' || token.code == 'N' || token.code == 'D');
+}
+
+/// Whether a token between items stands there.
+bool is_between(const Token& token) noexcept {
+  return token.type == T::relation || token.type == T::separator || token.type == T::word || is_set_operator(token);
+}
+
+bool is_round_or_square(char code) noexcept { return code == '(' || code == '[' || code == 'S'; }
+
+char closing_of(char open) noexcept { return open == '(' ? ')' : open == '[' ? ']' : open == '{' ? '}' : open; }
+
+}  // namespace
+
+NodeIdx Parser::leaf(Kind kind) {
+  const Token token = now();
+  ++at_;
+  const NodeIdx idx = make(kind, {}, token.text);
+  if (ok_) made(idx).flag = token.code == 'w';
+  return idx;
+}
+
+NodeIdx Parser::prefix() {
+  if (!ok_) return -1;
+  const Token token = now();
+  switch (token.type) {
+    case T::number:
+      return number();
+    case T::symbol: {
+      const NodeIdx symbol = leaf(Kind::symbol);
+      if (ok_) made(symbol).flag = token.space;
+      return ok_ && calls(symbol) ? call_of(symbol) : symbol;
+    }
+    case T::constant:
+      return leaf(Kind::constant);
+    case T::word:
+      return words();
+    case T::function:
+      ++at_;
+      return function(token.text);
+    case T::fraction: {
+      ++at_;
+      const NodeIdx above = argument();
+      const NodeIdx under = argument();
+      return make(token.code == 'b' ? Kind::binomial : Kind::product, {{above, 0}, {under, '/'}});
+    }
+    case T::root:
+      ++at_;
+      return token.code == '3' ? make(Kind::root, {{argument(), 0}, {make(Kind::number, {}, "3"), 0}}) : root();
+    case T::open:
+      return bracketed(token.code);
+    case T::close:
+      return token.code == ']' ? bracketed(']') : fail("an operand is missing");  // ]2, 5[
+    case T::bar:
+      return absolute();
+    case T::begin:
+      return environment(token.text);
+    case T::dots:
+      return leaf(Kind::dots);
+    case T::relation: {
+      const bool braced = at_ > 0 && is(tokens_[at_ - 1], T::open, '{');
+      ++at_;
+      if (!braced)
+        return token.code == '=' || token.code == 'a' || token.code == 't' ? expression(11)
+                                                                           : fail("an operand is missing");
+      const char* name = token.code == '>'   ? "above"
+                         : token.code == 'g' ? "from"
+                         : token.code == '<' ? "below"
+                                             : "relation";
+      return make(Kind::subscript, {{expression(40), 0}, {make(Kind::words, {}, name), 0}});  // \mathbb{R}_{>0}
+    }
+    case T::op:
+      return signed_operand();
+    default:
+      return fail("an operand is missing");
   }
-  if (now().type != T::fraction || now().code != '/' || !is_digits(whole)) return number;
+}
+
+NodeIdx Parser::signed_operand() {
+  const char code = now().code;
+  if (code == '_' || code == '^') return make(Kind::words, {}, "");  // {}_{10}C_3
+  if (code != '+' && code != '-' && code != 'P' && code != 'M') return fail("an operand is missing");
+  ++at_;
+  const NodeIdx operand = expression(59);
+  if (code == '+' || !ok_) return operand;
+  const Node of = tree_.at(operand);  // −5 % is (−5) %, so that it differs from −5 by its mark alone
+  if (of.kind != Kind::percent && of.kind != Kind::degree) return make(Kind::sum, {{operand, code}});
+  return make(of.kind, {{make(Kind::sum, {{tree_.child(of, 0), code}}), 0}});
+}
+
+NodeIdx Parser::words() {
+  if (words_.is(WordClass::hedge, now().text) && now(1).type != T::word && now(1).type != T::end) {
+    ++at_;
+    return prefix();
+  }
+  const std::size_t first = at_;
+  while (now().type == T::word && (at_ == first || !words_.is(WordClass::verb, now().text) || !begins_value(1))) ++at_;
+  const std::string_view all = span_of(first);
+  const std::string key = text_key(all, words_);
+  const bool reals = key == "all" || words_.is(WordClass::reals, key);
+  if (now().type == T::symbol && now(1).type == T::relation && reals) return prefix();   // all x < 2
+  if (now().type == T::symbol && now(1).type == T::end && reals && key != "all") ++at_;  // all real x
+  return make(Kind::words, {}, all);
+}
+
+/// The argument of \frac, \sqrt, _: a group or one operand; of digits without braces one.
+NodeIdx Parser::argument() {
+  if (!ok_) return -1;
+  const bool braced = is(T::open, '{');
+  const Token& sign = now(braced ? 1 : 0);
+  const T behind = now(braced ? 2 : 1).type;
+  const bool alone = braced ? behind == T::close
+                            : behind == T::end || behind == T::close || behind == T::separator || behind == T::relation;
+  if (sign.type == T::op && sign.code == '+' && alone) {  // \mathbb{R}_+
+    at_ += braced ? 3 : 1;
+    return make(Kind::words, {}, "plus");
+  }
+  if (braced) return bracketed('{');
+  if (now().type == T::number) {  // \frac12
+    Token& token = tokens_[at_];
+    const NodeIdx digit = make(Kind::number, {}, token.text.substr(0, 1));
+    token.text.remove_prefix(1);
+    if (token.text.empty()) ++at_;
+    return digit;
+  }
+  if (now().type == T::op && now().code != '-' && now().code != '+') {  // x_*
+    ++at_;
+    return make(Kind::words, {}, "op");
+  }
+  return expression(70);
+}
+
+/// A number, alone or as the whole part of a mixed one: 11 5/6, 1\frac{4}{5}; with a fraction that is not proper it
+/// makes no sense as either. "5 (five)" is one number.
+NodeIdx Parser::number() {
+  const Token whole = now();
+  const NodeIdx idx = leaf(Kind::number);
+  if (now().type == T::number && is(now(1), T::op, '/') && now(2).type == T::number) {
+    if (now().newline || !now().space || now(2).space != now(1).space) return fail("two numbers in a row");
+    if (!digits(whole) || !digits(now()) || !digits(now(2)) || !below(now().text, now(2).text))
+      return fail("no mixed number");
+    const NodeIdx above = leaf(Kind::number);
+    ++at_;
+    return make(Kind::mixed, {{idx, 0}, {make(Kind::product, {{above, 0}, {leaf(Kind::number), '/'}}), 0}});
+  }
+  if (at_ == 1 && now().type == T::dots && now(1).type == T::end) ++at_;  // 18...
+  std::size_t close = 2;
+  while (now(close).type == T::word) ++close;
+  if (is(T::open, '(') && now(1).type == T::number && now(close).type == T::close &&
+      (whole.code == 'w' || now(1).code == 'w')) {
+    if (now(1).text != whole.text) return fail("a number and another one in words");
+    at_ += close + 1;
+    return idx;
+  }
+  if (now().type != T::fraction || now().code != '/' || !digits(whole)) return idx;
   const std::size_t begin = at_++;
-  const Token above = argument_digits();
-  const Token under = argument_digits();
+  const Token before = now();
+  const Token above = argument_digits(), under = argument_digits();
   if (above.type == T::number && under.type == T::number && below(above.text, under.text)) {
-    const NodeIdx a = make(Kind::number, {}, above.text);
-    const NodeIdx b = make(Kind::number, {}, under.text);
-    return make(Kind::mixed, {{number, 0}, {make(Kind::product, {{a, 0}, {b, '/'}}), 0}});
+    const NodeIdx a = make(Kind::number, {}, above.text), b = make(Kind::number, {}, under.text);
+    return make(Kind::mixed, {{idx, 0}, {make(Kind::product, {{a, 0}, {b, '/'}}), 0}});
   }
   at_ = begin;
-  return number;
+  tokens_[begin + 1] = before;
+  return idx;
 }
 
+/// The next argument if it is digits, alone or in braces; type end otherwise.
 Token Parser::argument_digits() noexcept {
   const bool braced = take(T::open, '{');
-  const Token token = now();
-  if (!is_digits(token)) return {};
+  Token token = now();
+  if (!digits(token) || token.text.empty()) return {};
+  if (!braced && token.text.size() > 1) {  // \frac34
+    token.text = token.text.substr(0, 1);
+    tokens_[at_].text.remove_prefix(1);
+    return token;
+  }
   ++at_;
-  if (braced && !take(T::close, '}')) return {};
-  return token;
+  return braced && !take(T::close, '}') ? Token{} : token;
 }
 
-bool Parser::applies_to_symbol() const noexcept {
-  const T inside = now(1).type;
-  return (inside == T::symbol || inside == T::number || inside == T::constant) && now(2).type == T::close &&
-         now(2).code == ')';
+/// Whether "(" behind a name calls it rather than multiplies: f(…) always, P(A) and Y(t) for one symbol or number.
+bool Parser::calls(NodeIdx function) const noexcept {
+  if (!is(T::open, '(')) return false;
+  const T first = now(1).type;
+  const bool one = (first == T::symbol || first == T::number || first == T::constant) && is(now(2), T::close, ')');
+  if (!is_kind(function, Kind::symbol)) return one;
+  constexpr std::string_view kAlways = " f g h F G H O Gamma zeta phi varphi Re Im ", kSometimes = "pquvwy";
+  const std::string_view name = tree_.at(function).text;
+  if (kAlways.find(" " + std::string(name) + " ") != std::string_view::npos) return true;
+  const bool event = name == "P" && first == T::symbol && now(2).type == T::relation;  // P(X = 2)
+  const bool sometimes =
+      name.size() == 1 && ((name[0] >= 'A' && name[0] <= 'Z') || kSometimes.find(name[0]) != std::string_view::npos);
+  return event || (sometimes && one);
 }
 
-bool Parser::names_function(std::string_view name) noexcept {
-  constexpr std::string_view kLetters = "fghFGHO";
-  if (name.size() == 1) return kLetters.find(name[0]) != std::string_view::npos;
-  return name == "Gamma" || name == "zeta" || name == "phi" || name == "varphi" || name == "Re" || name == "Im";
-}
+NodeIdx Parser::call_of(NodeIdx function) { return make(Kind::call, {{function, 0}, {bracketed('('), 0}}); }
 
-NodeIdx Parser::read_symbol(const Token& token) {
-  const NodeIdx symbol = make(Kind::symbol, {}, token.text);
-  if (!ok_ || !is(T::open, '(')) return symbol;
-  constexpr std::string_view kSometimes = "pquvwy";
-  const bool letter = token.text.size() == 1;
-  const bool capital = letter && token.text[0] >= 'A' && token.text[0] <= 'Z';
-  const bool sometimes = capital || (letter && kSometimes.find(token.text[0]) != std::string_view::npos);
-  const bool event = token.text == "P" && now(1).type == T::symbol && now(2).type == T::relation;  // P(X = 2)
-  const bool called = names_function(token.text) || event || (sometimes && applies_to_symbol());
-  return called ? read_call_of(symbol) : symbol;
-}
-
-NodeIdx Parser::read_call_of(NodeIdx function) {
-  const NodeIdx arguments = read_bracketed('(');
-  return make(Kind::call, {{function, 0}, {arguments, 0}});
-}
-
-NodeIdx Parser::read_root() {
+NodeIdx Parser::root() {
   NodeIdx degree = -1;
-  if (is(T::open, '[')) {
-    ++at_;
-    degree = read_list(T::close, false);
+  if (take(T::open, '[')) {
+    degree = list(T::close);
     if (!take(T::close, ']')) return fail("a bracket is not closed");
   }
-  const NodeIdx radicand = is(T::open, '(') ? read_bracketed('(') : read_argument();
+  const bool number = now().type == T::number;  // \sqrt12 is √12, whatever LaTeX shows
+  const NodeIdx radicand = is(T::open, '(') ? bracketed('(') : number ? leaf(Kind::number) : argument();
   return degree < 0 ? make(Kind::root, {{radicand, 0}}) : make(Kind::root, {{radicand, 0}, {degree, 0}});
 }
 
-NodeIdx Parser::read_function(std::string_view name) {
-  const Nested nested(*this);
+/// sin x, sin^2 x, log_2 8, max(a, b), \sum_{k=0}^{n} k. Links: arguments; `_` index; `^` exponent of the function.
+NodeIdx Parser::function(std::string_view name) {
   std::vector<Link> links;
-  NodeIdx index = -1;
-  NodeIdx exponent = -1;
+  NodeIdx index = -1, exponent = -1;
   while (ok_ && (is_op('_') || is_op('^'))) {
-    const bool lower = now().code == '_';
+    const bool lower = is_op('_');
     ++at_;
-    (lower ? index : exponent) = read_argument();
+    (lower ? index : exponent) = argument();
   }
-  while (now().type == T::op && now().code == '\'') ++at_;
-  if (now().type == T::close || now().type == T::end || now().type == T::relation) {  // m_{\max}
+  while (take(T::op, '\'')) {
+  }
+  if (now().type == T::close || now().type == T::end || now().type == T::relation)  // m_{\max}
     return index < 0 && exponent < 0 ? make(Kind::symbol, {}, name) : fail("a function without its argument");
-  }
-  const bool big = name == "sum" || name == "prod" || name == "lim" || name.ends_with("int") || name == "limsup" ||
-                   name == "liminf" || name == "coprod";
-  if (big) {
-    links.push_back({read_product(), 0});
-  } else if (now().type == T::open &&
-             (now().code == '(' || now().code == '{' || now().code == '[' || now().code == 'S')) {
-    links.push_back({read_bracketed(now().code), 0});
-    while (ok_ && (name == "overset" || name == "underset" || name == "stackrel") && is(T::open, '{')) {
-      links.push_back({read_bracketed('{'), 0});
-    }
+  constexpr std::string_view kBig = " sum prod lim limsup liminf coprod int iint iiint oint ",
+                             kTwo = " overset underset stackrel ";
+  const auto among = [name](std::string_view names) {
+    return names.find(" " + std::string(name) + " ") != std::string_view::npos;
+  };
+  if (among(kBig)) {
+    links.push_back({expression(50), 0});
+  } else if (now().type == T::open && (is_round_or_square(now().code) || now().code == '{')) {
+    links.push_back({bracketed(now().code), 0});
+    while (ok_ && among(kTwo) && is(T::open, '{')) links.push_back({bracketed('{'), 0});
   } else {
-    links.push_back({read_plain_argument(), 0});
+    links.push_back({plain_argument(), 0});
   }
   if (index >= 0) links.push_back({index, '_'});
   if (exponent >= 0) links.push_back({exponent, '^'});
   return make(Kind::call, links, name);
 }
 
-NodeIdx Parser::read_plain_argument() {
-  if (is_op('-')) return read_signed();
+/// What stands behind a function without brackets: factors up to the next function, sum or bracket.
+NodeIdx Parser::plain_argument() {
+  if (is_op('-')) return signed_operand();
   std::vector<Link> links;
-  while (ok_ && (links.empty() || (starts_operand() && now().type != T::function && now().type != T::open))) {
-    links.push_back({read_power(), links.empty() ? char{0} : '*'});
-    if (ok_ && is_op('/') && now(1).type == T::number && links.size() == 1 &&
-        (is_kind(links[0].node, Kind::number) || is_kind(links[0].node, Kind::symbol) ||
-         is_kind(links[0].node, Kind::constant))) {  // sin pi/6
+  while (ok_ && (links.empty() || (begins_operand() && now().type != T::function && now().type != T::open &&
+                                   !begins_unit(links.back().node)))) {
+    links.push_back({expression(59), links.empty() ? char{0} : '*'});
+    const Kind first = ok_ ? tree_.at(links[0].node).kind : Kind::words;
+    const bool simple = first == Kind::number || first == Kind::symbol || first == Kind::constant;
+    if (ok_ && is_op('/') && now(1).type == T::number && links.size() == 1 && simple) {  // sin pi/6
       ++at_;
-      links.push_back({read_power(), '/'});
+      links.push_back({expression(59), '/'});
       break;
     }
   }
   return links.size() == 1 ? links.front().node : make(Kind::product, links);
 }
 
-NodeIdx Parser::read_absolute() {
+NodeIdx Parser::absolute() {
   ++at_;
   ++num_bars_;
   const bool outer_set = in_set_;
   in_set_ = false;
   while (now().type == T::bar) ++at_;  // ‖x‖ written ||x||
-  const NodeIdx inside = read_sum();
+  const NodeIdx inside = expression(40);
   in_set_ = outer_set;
   --num_bars_;
-  if (!ok_ || !take(T::bar)) return fail("a bar is not closed");
+  if (!ok_ || now().type != T::bar) return fail("a bar is not closed");
+  ++at_;
   return make(Kind::absolute, {{inside, 0}});
 }
 
-NodeIdx Parser::read_bracketed(char open) {
-  const Nested nested(*this);
+// ---- brackets
+
+/// {x | …} and {x ∈ S : …} with plain braces, which LaTeX does not show.
+bool Parser::begins_builder() const noexcept {
+  if (at_ > 1 && !is_between(tokens_[at_ - 2])) return false;
+  const std::size_t bar = is(now(1), T::relation, 'e') && now(2).type == T::symbol ? 3 : 1;
+  return now().type == T::symbol && (now(bar).type == T::bar || is(now(bar), T::op, ':'));
+}
+
+/// Whether "[" stands where nothing can begin: behind the last member of ]2, 5[.
+bool Parser::closes_outward() const noexcept {
+  if (!is(T::open, '[') || !separated_ || at_ == 0) return false;
+  const Token &before = tokens_[at_ - 1], &next = now(1);
+  const bool mark = before.type == T::op && (before.code == '!' || before.code == '%' || before.code == 'd');
+  const bool operand =
+      before.type == T::number || before.type == T::symbol || before.type == T::constant || before.type == T::close;
+  return (operand || mark) && (next.type == T::end || next.type == T::close || is_between(next));
+}
+
+/// Inside brackets with no other separator a comma separates: (1,234) is the pair 1, 234, but (1,000)(0.05) a product.
+void Parser::split_thousands(std::size_t open) {
+  const char code = tokens_[open].code;
+  const Token before = open > 0 ? tokens_[open - 1] : Token{};
+  const bool capital = before.type == T::symbol && before.text.size() == 1 && before.text[0] <= 'Z';
+  const bool begins = open == 0 || before.type == T::open || before.type == T::begin || before.type == T::cell ||
+                      before.type == T::newline || is_between(before) || capital;
+  if (!begins || (code == '{' && open > 0)) return;
+  std::vector<std::size_t> numbers;
+  std::size_t close = open + 1, depth = 0;
+  for (; close < tokens_.size(); ++close) {
+    const Token& token = tokens_[close];
+    if (token.type == T::open) ++depth;
+    if (token.type == T::close && depth-- == 0) break;
+    if (depth == 0 && token.type == T::separator) return;
+    if (depth == 0 && token.groups > 0) numbers.push_back(close);
+  }
+  if (close >= tokens_.size() - 1 && numbers.empty()) return;
+  const Token behind = tokens_[std::min(close + 1, tokens_.size() - 1)];
+  const bool ends = behind.type == T::end || behind.type == T::close || behind.type == T::cell ||
+                    behind.type == T::newline || behind.type == T::finish || behind.type == T::bar ||
+                    is_between(behind);
+  if (!ends || (code == '{' && behind.type != T::end)) return;
+  for (std::size_t n = numbers.size(); n-- > 0;) {
+    const Token number = tokens_[numbers[n]];
+    const std::size_t size = std::min(number.text.find_first_not_of("0123456789"), number.text.size());
+    std::vector<Token> parts{number};
+    parts[0].text = number.text.substr(0, number.groups);
+    for (std::size_t k = number.groups; k < size; k += 3) {
+      parts.push_back({T::separator, ',', false, false, 0, {}});
+      parts.push_back(
+          {T::number, 0, false, false, 0, number.text.substr(k, k + 3 < size ? 3 : std::string_view::npos)});
+    }
+    tokens_.erase(tokens_.begin() + static_cast<std::ptrdiff_t>(numbers[n]));
+    tokens_.insert(tokens_.begin() + static_cast<std::ptrdiff_t>(numbers[n]), parts.begin(), parts.end());
+  }
+}
+
+NodeIdx Parser::bracketed(char open) {
+  if (++depth_ > kMaxTreeDepth) return fail("nested too deep");
+  split_thousands(at_);
   ++at_;
-  if (!ok_) return -1;
-  const int outer_bars = num_bars_;
-  const bool outer_set = in_set_;
-  num_bars_ = 0;
-  in_set_ = open == 'S';
+  const int outer_bars = std::exchange(num_bars_, 0);
+  if (open == '{' && begins_builder()) open = 'S';
+  const bool outer_set = std::exchange(in_set_, open == 'S'), outer_separated = std::exchange(separated_, false);
   NodeIdx idx = -1;
   if (now().type == T::close && now().code == closing_of(open) && (open == 'S' || open == '{')) {
-    idx = open == 'S' ? make(Kind::constant, {}, "empty") : make(Kind::words, {}, "");
     ++at_;
+    idx = open == 'S' ? make(Kind::constant, {}, "empty") : make(Kind::words, {}, "");
   } else {
-    idx = read_inside(open);
+    idx = inside(open);
   }
   num_bars_ = outer_bars;
   in_set_ = outer_set;
+  separated_ = outer_separated;
+  --depth_;
   return ok_ ? idx : -1;
 }
 
-NodeIdx Parser::read_inside(char open) {
-  NodeIdx idx = read_list(T::close, true);
-  if (ok_ && open == 'S' && (take(T::bar) || take(T::op, ':'))) {
+NodeIdx Parser::inside(char open) {
+  const char opening = tokens_[at_ - 1].code;
+  NodeIdx idx = list(T::close);
+  if (ok_ && open == 'S' && (now().type == T::bar || is_op(':'))) {
+    ++at_;
     in_set_ = false;
-    idx = make(Kind::set_builder, {{idx, 0}, {read_list(T::close, true), 0}});
-    if (!take(T::close, 'S')) return fail("a bracket is not closed");
+    idx = make(Kind::set_builder, {{idx, 0}, {list(T::close), 0}});
+    return take(T::close, closing_of(opening)) ? idx : fail("a bracket is not closed");
+  }
+  if (open == 'S' && is_kind(idx, Kind::matrix) && !is(T::close, 'S')) {  // \left\{ … \right.
+    made(idx).text = "cases";
     return idx;
   }
-  if (!ok_ || now().type != T::close) return fail("a bracket is not closed");
-  const char close = now().code;
+  const bool outward = closes_outward();
+  if (!ok_ || (now().type != T::close && !outward)) return fail("a bracket is not closed");
+  if (open == ']') open = '(';
+  const char close = outward ? ')' : now().code;
   ++at_;
   const bool half_open = (open == '(' && close == ']') || (open == '[' && close == ')');
   if (close != closing_of(open) && !half_open) return fail("brackets do not match");
-  const Node& node = tree_.at(idx);
+  const Node node = tree_.at(idx);
   const bool several = node.kind == Kind::list;
   if (open == 'F') return make(Kind::floor, {{idx, 0}});
   if (open == 'C') return make(Kind::ceiling, {{idx, 0}});
   if (open == '{') return idx;  // LaTeX's own braces show nothing
-  if (open == 'S') return make(Kind::set, several ? links_of(idx) : std::vector<Link>{{idx, 0}});
+  if (open == 'S') return make(Kind::set, several ? tree_.links_of(idx) : std::vector<Link>{{idx, 0}});
   if (half_open && (!several || node.count != 2)) return fail("brackets do not match");
-  if (!several) {
-    if (node.kind == Kind::number && open == '(') {
-      const NodeIdx copy = make(Kind::number, {}, node.text);
-      if (ok_) made(copy).flag = true;
-      return copy;
-    }
-    return idx;
-  }
-  const NodeIdx tuple = make(Kind::tuple, links_of(idx));
+  if (!several) return idx;
+  const NodeIdx tuple = make(Kind::tuple, tree_.links_of(idx));
   if (!ok_) return -1;
   made(tuple).open = open;
   made(tuple).close = close;
   return tuple;
-}
-
-std::vector<Link> Parser::links_of(NodeIdx idx) const {
-  const Node& node = tree_.at(idx);
-  const auto begin = tree_.links.begin() + node.first;
-  return {begin, begin + node.count};
-}
-
-NodeIdx Parser::read_environment(std::string_view name) {
-  const Nested nested(*this);
-  ++at_;
-  std::vector<Link> entries;
-  std::int32_t columns = 0, in_row = 0;
-  const int outer_bars = num_bars_;
-  num_bars_ = 0;
-  while (ok_) {
-    if (now().type == T::cell || now().type == T::newline || now().type == T::finish) {
-      const T type = now().type;
-      const bool trailing = type == T::finish && in_row == 0 && !entries.empty();
-      if (!trailing && entry_missing_) entries.push_back({make(Kind::words, {}, ""), 0});
-      if (!trailing) ++in_row;
-      entry_missing_ = true;
-      ++at_;
-      if (type == T::cell) continue;
-      if (!trailing) {
-        if (columns == 0) columns = in_row;
-        if (in_row != columns) return fail("rows of different lengths");
-      }
-      in_row = 0;
-      if (type == T::finish) break;
-    } else if (now().type == T::end) {
-      return fail("an environment is not closed");
-    } else {
-      entries.push_back({read_entry(), 0});
-      entry_missing_ = false;
-    }
-  }
-  num_bars_ = outer_bars;
-  const bool cases = name.starts_with("cases");
-  if (cases && entries.size() == 1) return entries.front().node;
-  const NodeIdx matrix = make(Kind::matrix, entries, cases ? "cases" : name);
-  if (!ok_) return -1;
-  made(matrix).columns = columns;
-  return name == "vmatrix" ? make(Kind::determinant, {{matrix, 0}}) : matrix;
-}
-
-NodeIdx Parser::read_entry() {
-  for (const std::string_view word : {"if", "for", "when", "where", "If", "For"}) {  // x & \text{if } x > 0
-    const bool more = now(1).type != T::cell && now(1).type != T::newline && now(1).type != T::finish;
-    if (now().type == T::word && now().text == word && more) ++at_;
-  }
-  const NodeIdx entry = read_list(T::cell, false);
-  if (ok_ && now().type != T::cell && now().type != T::newline && now().type != T::finish) {
-    return fail("an entry with something left over");
-  }
-  return entry;
 }
 
 }  // namespace qrl::reward::math

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -20,7 +22,7 @@ enum class Kind : std::uint8_t {
   product,   ///< links: * / m(mod), or another code for an operation without a law here
   power,     ///< base, exponent
   root,      ///< radicand, degree if not 2
-  call,      ///< text: function; arguments; under an index where `indexed`: the last one
+  call,      ///< text: function, empty where it is the first link; arguments; links: _ index, ^ exponent
   factorial,
   absolute,
   percent,
@@ -31,20 +33,19 @@ enum class Kind : std::uint8_t {
   subscript,      ///< base, index
   binomial,       ///< n, k
   mixed,          ///< whole, fraction
-  list,           ///< separated by commas, semicolons, and, or; `semicolons`
-  tuple,          ///< in brackets: code and closing tell which
+  list,           ///< separated by commas, semicolons, and, or (link |)
+  tuple,          ///< in brackets: `open` and `close` tell which
   set,            ///< \{…\}
   set_builder,    ///< element, condition
   set_operation,  ///< links: U N D
   relation,       ///< links: relations as in TokenType::relation
   ratio,          ///< a : b : …
   quantity,       ///< number, words: a unit
-  matrix,         ///< entries by rows; `columns`
+  matrix,         ///< entries by rows; `columns`; text: its environment, "cases" of rows with conditions and systems
   determinant,    ///< of a matrix
   dots,
 };
 
-struct Node;
 using NodeIdx = std::int32_t;
 
 struct Link {
@@ -54,9 +55,9 @@ struct Link {
 
 struct Node {
   Kind kind = Kind::number;
-  char open = 0, close = 0;           ///< of a tuple
-  bool flag = false;                  ///< list: of semicolons; call: indexed; number: in parentheses
-  std::int32_t columns = 0;           ///< of a matrix
+  char open = 0, close = 0;  ///< of a tuple
+  bool flag = false;         ///< list: of semicolons; number: in words; symbol: apart and upright or not, after a space
+  std::int32_t columns = 0;  ///< of a matrix
   std::int32_t first = 0, count = 0;  ///< its links
   std::int32_t depth = 1;
   std::string_view text;
@@ -75,9 +76,47 @@ struct Tree {
   }
   NodeIdx child(const Node& node, std::int32_t k) const noexcept { return link(node, k).node; }
   const Node& child_at(const Node& node, std::int32_t k) const noexcept { return at(child(node, k)); }
+  NodeIdx idx_of(const Node& node) const noexcept { return static_cast<NodeIdx>(&node - nodes.data()); }
+  /// −1 where one of the links is or where it would be deeper than kMaxTreeDepth.
+  NodeIdx make(Kind kind, const std::vector<Link>& of, std::string_view text = {});
+  std::vector<Link> links_of(NodeIdx idx) const {
+    const auto begin = links.begin() + at(idx).first;
+    return {begin, begin + at(idx).count};
+  }
 };
 
 /// Reads a whole answer. Never fails but by leaving root −1; recursion is bounded by kMaxTreeDepth.
-Tree parse(std::string_view text, Comma comma);
+Tree parse(std::string_view text, Comma comma, const Vocabulary& vocabulary);
+
+// ---- questions about the form of a tree that need no values
+
+/// Whether `predicate` holds for a node of it.
+template <class Predicate>
+bool any_node(const Tree& tree, NodeIdx idx, const Predicate& predicate) {
+  const Node& node = tree.at(idx);
+  if (predicate(node)) return true;
+  for (std::int32_t k = 0; k < node.count; ++k)
+    if (any_node(tree, tree.child(node, k), predicate)) return true;
+  return false;
+}
+/// Whether a variable occurs in it; words count as one.
+bool has_symbols(const Tree& tree, NodeIdx idx) noexcept;
+bool has_symbol(const Tree& tree, NodeIdx idx, std::string_view name) noexcept;
+bool has_plus_minus(const Tree& tree, NodeIdx idx) noexcept;
+/// Its variables, with their indices.
+std::set<std::string> variables_of(const Tree& tree, NodeIdx idx);
+/// Digits alone.
+bool is_digits(const Node& node) noexcept;
+/// The node, or what a sign alone stands before.
+const Node& unsigned_of(const Tree& tree, const Node& node) noexcept;
+/// Whether it merely names a value, left of "… = value": no sum, power or inequality of variables.
+bool is_name(const Tree& tree, NodeIdx idx) noexcept;
+/// The modulus of "3 mod 7", and of a relation that ends so; −1 where there is none.
+NodeIdx modulus_of(const Tree& tree, NodeIdx idx) noexcept;
+/// Operations, names and numbers as one text, whatever order they have where it says nothing.
+std::string form_of(const Tree& tree, NodeIdx idx);
+/// Letters and digits of a text in lower case, with points and signs before digits and the names of LaTeX's commands
+/// that lay nothing out.
+std::string text_key(std::string_view text, const Vocabulary& vocabulary);
 
 }  // namespace qrl::reward::math

@@ -1,55 +1,123 @@
-// Owns the words that answers are written in: LaTeX commands, functions, units. Tables only.
+// Owns the words that answers are written in: LaTeX commands, functions, units, and the words around an answer. Rows of
+// tables only (tables.cpp); every stage that needs them takes a Vocabulary as an argument.
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string_view>
-
-#include "reward/math/lexer.h"
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
 
 namespace qrl::reward::math {
 
+enum class TokenType : unsigned char {
+  end,
+  number,    ///< text: digits with at most one '.', repeating ones in (), an exponent after 'e'; code: 'w' in words
+  symbol,    ///< a variable; text: its name ("x", "\theta", "\mathbb{R}"); code: 'r' of upright letters
+  constant,  ///< text: "pi", "e", "i", "infinity", "empty"
+  function,  ///< text: name without backslash
+  word,      ///< letters that are no product; code: 't' within \text{…}; text: as written
+  relation,  ///< code: = < > l(≤) g(≥) n(≠) a(≈) c(≡) e(∈) t(→), or a letter for one without a law here (vocabulary.h)
+  op,    ///< code: + - * / ^ _ ! ' P(±) M(∓) % d(degree) : m(mod) p(mod of all before) U(∪) N(∩) D(∖) o(\over)
+         ///< h(\choose), others without a law
+  open,  ///< code: ( [ { S(\{) F(floor) C(ceiling)
+  close,      ///< code: ) ] } S F C
+  bar,        ///< |; code: m of \mid
+  separator,  ///< code: , ; & (and) | (or)
+  fraction,   ///< code: / or b(binomial)
+  root,       ///< code: 3 of the cube root
+  begin,      ///< of an environment; text: its name
+  finish,
+  cell,     ///< & in an environment
+  newline,  ///< \\ in an environment
+  dots,
+  money,    ///< a sign of money; text: its unit
+  wrapper,  ///< a command with an argument that it only lays out; code: see Wrapper's letters in tables.cpp
+  layout,   ///< nothing; code: n where a line ends, . where a full stop behind it belongs to it
+};
+
 struct Meaning {
-  TokenType type;
-  char code;
+  TokenType type = TokenType::layout;
+  char code = 0;
   std::string_view text;
 };
 
-/// What a LaTeX command stands for, without its backslash; type end for one without meaning for the value (spacing,
-/// sizes). Nothing: not known.
-std::optional<Meaning> command_meaning(std::string_view name) noexcept;
-
-/// How commands with an argument treat it.
-enum class Wrapper : unsigned char {
-  none,
-  text,       ///< \text: words
-  roman,      ///< \mathrm: words, or mathematics if it is one letter or more than letters
-  plain,      ///< \mathbf: mathematics as if the command were not there
-  named,      ///< \mathbb{R}: a symbol of its own
-  operation,  ///< \operatorname: a function's name
-  colored,    ///< \textcolor{red}: nothing; its second argument is mathematics
-  dropped,    ///< \phantom, \label: nothing
+/// Names separated by spaces that mean the same; `text` empty: each means itself. `where`: of commands (c), of plain
+/// words (w), of both (b).
+struct NameRow {
+  char where;
+  TokenType type;
+  char code;
+  std::string_view text, names;
 };
-Wrapper wrapper_of(std::string_view command) noexcept;
 
-/// A plain word that is a function ("sin", "sqrt"), a constant ("pi") or a symbol ("theta").
-std::optional<Meaning> word_meaning(std::string_view word) noexcept;
-/// Whether letters in a row are a word and no product: from four on, unless they are all capitals of up to four
-/// (points, ABCD), and some that are shorter.
-bool is_word(std::string_view word) noexcept;
-
-/// A unit of measure: what it measures and how many of its base unit it is. `dimension` 0: not known.
+/// What a unit measures and how many of its base unit it is; dimension 0: not known, ? : a unit without a factor.
 struct Unit {
   char dimension = 0;
   long double factor = 1;
 };
-Unit unit_of(std::string_view word) noexcept;
-/// Whether it is a symbol of a unit that has no factor here, with its prefix and as it is written: "N", "kJ", "mol".
-bool is_unit_symbol(std::string_view word) noexcept;
+struct UnitRow {
+  char dimension;
+  long double factor;
+  std::string_view names;
+};
 
-/// The unit that a sign of money stands for: "dollar" of "$" and "USD", "euro" of "euro" (the command). Empty: none.
-std::string_view currency_of(std::string_view name) noexcept;
+/// Classes of English words, the only ones that any stage asks for.
+enum class WordClass : unsigned char {
+  shown,      ///< short words that are no product of letters
+  leading,    ///< before a value, without effect on it
+  verb,       ///< says that what follows is the value
+  closing,    ///< ends the clause of a value
+  refusal,    ///< before a value: it is denied, an operand, a bound or a name
+  changing,   ///< behind a value: it is another one, or none
+  turning,    ///< in the name of a value: it is not the value itself
+  saying,     ///< behind a value: part of what is said, so that both sides must say it
+  hedge,      ///< approximately
+  reals,      ///< words for all real numbers
+  nothing,    ///< words for no solution
+  condition,  ///< before a condition
+  count_
+};
+struct WordRow {
+  WordClass of;
+  std::string_view words;  ///< separated by spaces; '_' is a space within one
+};
 
-/// 1e6 of "million"; 1 of a word that is no magnitude. Lower case.
-long double magnitude_of(std::string_view word) noexcept;
+struct Rows {
+  std::span<const NameRow> names;
+  std::span<const UnitRow> units;
+  std::span<const WordRow> words;
+};
+/// The rows that qrl-train judges by.
+const Rows& default_rows() noexcept;
+
+class Vocabulary {
+ public:
+  explicit Vocabulary(const Rows& rows);
+  /// Without its backslash; null: not known.
+  const Meaning* command(std::string_view name) const noexcept { return find(commands_, name); }
+  const Meaning* word(std::string_view word) const noexcept { return find(words_, word); }
+  /// Of a word in the singular or plural, in lower case or as a symbol is written.
+  Unit unit(std::string_view word) const noexcept;
+  /// 1e6 of "million"; 1 of a word that is no magnitude.
+  long double magnitude(std::string_view word) const noexcept;
+  /// `word` in lower case.
+  bool is(WordClass of, std::string_view word) const noexcept;
+  /// Whether letters in a row are a word and no product.
+  bool is_word(std::string_view letters) const noexcept;
+
+ private:
+  using Names = std::unordered_map<std::string_view, Meaning>;
+  static const Meaning* find(const Names& names, std::string_view name) noexcept {
+    const auto at = names.find(name);
+    return at == names.end() ? nullptr : &at->second;
+  }
+  Names commands_, words_;
+  std::unordered_map<std::string_view, Unit> units_;
+  std::vector<std::unordered_set<std::string>> classes_;
+};
+
+const Vocabulary& default_vocabulary();
 
 }  // namespace qrl::reward::math

@@ -1,11 +1,10 @@
-#include "reward/math/reals.h"
+#include "reward/math/real_set.h"
 
 #include <algorithm>
 #include <limits>
 #include <utility>
 
-#include "reward/math/forms.h"
-#include "reward/math/texts.h"
+#include "reward/math/tree.h"
 
 namespace qrl::reward::math {
 
@@ -134,19 +133,12 @@ class Reader {
       case Kind::constant:
         return node.text == "empty" ? std::optional(RealSet{}) : std::nullopt;
       case Kind::symbol:
-        if (!node.text.starts_with("\\mathbb") || text_key(node.text) != "r") return std::nullopt;
+        if (!is_reals(node)) return std::nullopt;
         return all_reals(algebra_);
       case Kind::subscript:
         return part_of_reals(node);
       case Kind::sum:
         return difference(node);
-      case Kind::words: {
-        const std::string key = text_key(node.text);
-        if (key == "nosolution" || key == "nosolutions" || key == "norealsolution" || key == "norealsolutions" ||
-            key == "emptyset")
-          return RealSet{};
-        return names_reals(key) ? std::optional(all_reals(algebra_)) : std::nullopt;
-      }
       case Kind::set_builder:
         return described(node);
       case Kind::list:
@@ -161,13 +153,17 @@ class Reader {
   }
 
  private:
+  static bool is_reals(const Node& node) noexcept {
+    return node.text.starts_with("\\mathbb") && node.text.find('R') != std::string_view::npos;
+  }
+  bool is_variable(NodeIdx idx) const noexcept { return tree_.at(idx).kind != Kind::product && is_name(tree_, idx); }
   static constexpr std::int32_t kMaxParts = 64;  // of a union or of conditions, each of which goes over all before it
 
   std::optional<RealSet> points(const Node& node) {
     RealSet set;
     for (std::int32_t k = 0; k < node.count; ++k) {
       const NodeIdx member = tree_.child(node, k);
-      if (has_plus_minus(tree_, member) || is_set_like(tree_, member)) return std::nullopt;
+      if (has_plus_minus(tree_, member) || tree_.at(member).kind == Kind::constant) return std::nullopt;
       const auto point = endpoint(evaluator_.value(member), true);
       if (!point || point->value.infinite != 0) return std::nullopt;
       set.push_back({*point, *point});
@@ -179,8 +175,7 @@ class Reader {
   std::optional<RealSet> part_of_reals(const Node& node) {
     const Node& base = tree_.child_at(node, 0);
     const Node& index = tree_.child_at(node, 1);
-    if (base.kind != Kind::symbol || !base.text.starts_with("\\mathbb") || text_key(base.text) != "r")
-      return std::nullopt;
+    if (base.kind != Kind::symbol || !is_reals(base)) return std::nullopt;
     if (index.kind == Kind::words && (index.text == "plus" || index.text == "minus")) {
       return half_line(algebra_.integer(0), index.text == "plus" ? '>' : '<', false, algebra_);
     }
@@ -220,7 +215,7 @@ class Reader {
     for (std::int32_t k = 0; k < node.count; ++k) {
       const NodeIdx member = tree_.child(node, k);
       if (tree_.at(member).kind != Kind::relation) return std::nullopt;
-      if (!same_symbols(tree_, tree_.child(node, 0), tree_, member)) return std::nullopt;
+      if (variables_of(tree_, tree_.child(node, 0)) != variables_of(tree_, member)) return std::nullopt;
       const auto next = read(member);
       if (!next) return std::nullopt;
       alternatives = alternatives || tree_.link(node, k).code == '|';
@@ -262,7 +257,7 @@ class Reader {
 
   std::optional<RealSet> relation(const Node& node) {
     if (node.count == 2 && tree_.link(node, 1).code == 'e') {  // of 2x nothing follows for x here
-      return is_variable(tree_, tree_.child(node, 0)) ? read(tree_.child(node, 1)) : std::nullopt;
+      return is_variable(tree_.child(node, 0)) ? read(tree_.child(node, 1)) : std::nullopt;
     }
     RealSet set = all_reals(algebra_);
     for (std::int32_t k = 1; k < node.count; ++k) {

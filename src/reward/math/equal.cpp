@@ -1,0 +1,277 @@
+// Which rule serves which pair of forms; texts and values.
+#include "reward/math/equal.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <set>
+
+#include "base/ascii.h"
+
+namespace qrl::reward::math {
+
+namespace {
+
+constexpr std::size_t kMaxSignChoices = 32;
+
+bool is_collection(const Answer& x) noexcept {
+  return x.form == Form::list || x.form == Form::set || x.form == Form::tuple;
+}
+
+bool is_plain_number(const Answer& x) noexcept { return unsigned_of(*x.tree, x.at()).kind == Kind::number; }
+
+bool has_symbolic_factorials(const Tree& tree, NodeIdx idx) noexcept {
+  return any_node(tree, idx, [&tree](const Node& node) {
+    return (node.kind == Kind::factorial || node.kind == Kind::binomial) && has_symbols(tree, tree.child(node, 0));
+  });
+}
+
+/// 12:30, 7:30 p.m. but not 3:4: a ratio that is a time of day.
+bool is_clock(const Answer& x) noexcept {
+  const Node& node = x.at();
+  if (node.kind != Kind::ratio || node.count > 3) return false;
+  const Node &hour = x.tree->child_at(node, 0), &minute = x.tree->child_at(node, 1);
+  if (!is_digits(hour) || !is_digits(minute) || hour.text.size() > 2 || minute.text.size() != 2) return false;
+  const auto number = [](std::string_view digits) {
+    return digits.size() > 1 ? (digits[0] - '0') * 10 + digits[1] - '0' : digits[0] - '0';
+  };
+  const int h = number(hour.text), m = number(minute.text);
+  const bool marked = x.notes.unit.dimensions == "p" || x.notes.unit.dimensions == "d";
+  return h <= 24 && m < 60 && (marked || h == 0 || std::gcd(h, m) != 1);
+}
+
+/// Words behind a number that say something: left out on one side they are no unit.
+std::set<std::string> saying_words(std::string_view words, const Vocabulary& vocabulary) {
+  std::set<std::string> found;
+  for (std::size_t k = 0; k < words.size();) {
+    std::string word;
+    for (; k < words.size() && base::is_letter(words[k]); ++k) word += base::lower(words[k]);
+    if (word.empty()) ++k;
+    else if (vocabulary.is(WordClass::saying, word)) found.insert(std::move(word));
+  }
+  return found;
+}
+
+}  // namespace
+
+bool ends_within(std::int64_t denominator, std::size_t places) noexcept {
+  std::size_t twos = 0, fives = 0;
+  for (; denominator % 2 == 0; denominator /= 2) ++twos;
+  for (; denominator % 5 == 0; denominator /= 5) ++fives;
+  return denominator == 1 && std::max(twos, fives) <= places;
+}
+
+bool alternates(const Tree& tree, NodeIdx idx) noexcept {
+  return any_node(tree, idx, [&tree](const Node& node) {
+    return node.kind == Kind::power && has_symbols(tree, tree.child(node, 1)) &&
+           tree.child_at(node, 0).kind == Kind::sum && !has_symbols(tree, tree.child(node, 0));
+  });
+}
+
+bool Equality::run(const Answer& gold, const Answer& answer) {
+  gold_ = gold.tree;
+  const std::string_view money = gold.tree->tokens.currency, other = answer.tree->tokens.currency;
+  return (money.empty() || other.empty() || money == other) && same(gold, answer);
+}
+
+const Value& Equality::value(const Answer& x) {
+  const std::size_t key = static_cast<std::size_t>(x.node) * 4 + (x.sign >= 0 ? 2 : 0) + (x.tree == gold_ ? 1 : 0);
+  if (key >= known_.size()) known_.resize(key + 1);
+  if (known_[key] == nullptr) known_[key] = &values_.emplace_back(value(x, algebra_));
+  return *known_[key];
+}
+
+bool Equality::same(const Answer& g, const Answer& a) {
+  if (!budget_.spend(2) || ++depth_ > kMaxTreeDepth) return false;
+  const bool result = same_form(g, a);
+  --depth_;
+  return result;
+}
+
+/// Whether notes agree where both sides have them; words that say something of a formula must stand beside both.
+bool Equality::same_notes(const Answer& g, const Answer& a) const {
+  if (!g.notes.name.empty() && !a.notes.name.empty() && g.notes.name != a.notes.name) return false;
+  if (g.notes.words == a.notes.words) return true;
+  const auto of_gold = saying_words(g.notes.words, vocabulary_), of_answer = saying_words(a.notes.words, vocabulary_);
+  const bool symbols = has_symbols(*g.tree, g.node) || has_symbols(*a.tree, a.node);
+  return of_gold == of_answer || (!symbols && (of_gold.empty() || of_answer.empty()));
+}
+
+bool Equality::same_form(const Answer& g, const Answer& a) {
+  if (!same_notes(g, a)) return false;
+  if (g.form == Form::text || a.form == Form::text) return same_texts(g, a);
+  if (g.form == Form::relation && a.form == Form::relation) return same_relations(g, a) || same_reals(g, a);
+  if (g.form == Form::relation) return says(g, a, true) || same_reals(g, a);
+  if (a.form == Form::relation) return says(a, g, false) || same_reals(g, a);
+  if (g.form == Form::matrix || a.form == Form::matrix || g.form == Form::cases || a.form == Form::cases)
+    return same_matrices(g, a);
+  if (is_collection(g) || is_collection(a)) return same_collections(g, a) || same_reals(g, a);
+  if (g.form == Form::sets || a.form == Form::sets) return same_sets(g, a) || same_reals(g, a);
+  return same_values(g, a);
+}
+
+std::string_view shown_letters(const Answer& x) noexcept {
+  std::string_view shown = x.form == Form::text || x.at().kind == Kind::symbol ? x.at().text : std::string_view();
+  for (std::int32_t k = 0; x.form == Form::value && x.at().kind == Kind::product && k < x.at().count; ++k) {
+    const std::string_view letter = x.tree->child_at(x.at(), k).text;
+    if (letter.size() != 1 || (k > 0 && letter.data() != shown.data() + shown.size())) return {};
+    shown = {k == 0 ? letter.data() : shown.data(), shown.size() + 1};
+  }
+  return shown;
+}
+
+/// Texts: by the letters that are shown.
+bool Equality::same_texts(const Answer& g, const Answer& a) const {
+  const std::string key = text_key(shown_letters(g), vocabulary_);
+  return !key.empty() && key == text_key(shown_letters(a), vocabulary_);
+}
+
+// ---- values
+
+bool Equality::same_values(const Answer& g, const Answer& a) {
+  if (g.notes.run.size() > 2 && a.notes.run.size() > 2) return g.notes.run == a.notes.run;
+  const Node &gold = g.at(), &answer = a.at();
+  const bool ratios = gold.kind == Kind::ratio && answer.kind == Kind::ratio;
+  if (is_clock(g) || is_clock(a)) {
+    const auto digits = [](const Answer& x) { return form_of(*x.tree, x.node); };
+    const bool units =
+        g.notes.unit.dimensions == a.notes.unit.dimensions || g.notes.words.empty() || a.notes.words.empty();
+    return ratios && units && gold.count == answer.count && digits(g) == digits(a);
+  }
+  if (ratios && gold.count > 2 && gold.count == answer.count) return same_proportions(g, a);
+  const NodeIdx gold_modulus = modulus_of(*g.tree, g.node), answer_modulus = modulus_of(*a.tree, a.node);
+  if (gold_modulus >= 0 && answer_modulus >= 0) {  // 3 mod 7 and 10 mod 7, but not 3 mod 5
+    Answer x = g, y = a;
+    x.node = gold_modulus;
+    y.node = answer_modulus;
+    if (!same_value(x, y)) return false;
+  }
+  const bool unit = !a.parts.empty() && (!g.notes.words.empty() || is_plain_number(g));  // 6 m/s
+  return same_units(g, unit ? a.parts[0] : a);
+}
+
+bool Equality::same_units(const Answer& g, const Answer& a) {
+  struct Amount {
+    Answer number;
+    Measure unit;
+    long double scale;
+  };
+  const auto amount = [this](const Answer& x) {
+    const std::string_view currency = x.tree->tokens.currency, words = x.notes.words;
+    const bool rate = words.starts_with('/') || words.starts_with("per ");
+    Answer number = x;
+    number.parts.clear();
+    Amount of{number, x.notes.unit, x.notes.scale};
+    if ((!of.unit.known || rate) && !currency.empty())
+      of.unit = measure(std::string(currency) + " " + std::string(words), vocabulary_);
+    return of;
+  };
+  const std::string_view gold_money = g.tree->tokens.currency, answer_money = a.tree->tokens.currency;
+  if (g.notes.words.empty() && a.notes.words.empty() && gold_money.empty() && answer_money.empty())
+    return same_marked(g, a);
+  Amount gold = amount(g), answer = amount(a);
+  // A percentage or an angle is of another kind than what has a unit.
+  const auto unmark = [](Amount& of) {
+    const Kind kind = of.number.at().kind;
+    if (of.unit.known || (kind != Kind::percent && kind != Kind::degree)) return;
+    of.unit = kind == Kind::percent ? Measure{"%", 1, true} : Measure{"a", 1, true};
+    of.number.node = of.number.tree->child(of.number.at(), 0);
+  };
+  if (answer.unit.known) unmark(gold);
+  if (gold.unit.known) unmark(answer);
+  const auto are_degrees = [](const Measure& unit, const Measure& other) {
+    return (unit.dimensions == "k" || unit.dimensions == "f") && other.dimensions == "a" && other.factor == 1;
+  };
+  const bool degrees = are_degrees(gold.unit, answer.unit) || are_degrees(answer.unit, gold.unit);
+  if (gold.unit.known && answer.unit.known && !degrees) {
+    if (gold.unit.dimensions != answer.unit.dimensions) return false;
+    gold.scale *= gold.unit.factor;
+    answer.scale *= answer.unit.factor;
+  }
+  if (gold.scale != answer.scale) {  // 5 million is 5,000,000, of whatever
+    const auto u = value(gold.number).real(), v = value(answer.number).real();
+    return u && v && std::abs(*u * gold.scale - *v * answer.scale) <= 1e-9L * std::abs(*u * gold.scale);
+  }
+  return same_marked(gold.number, answer.number);
+}
+
+/// Numbers without words: 20 for 20 %, 90 for 90°.
+bool Equality::same_marked(const Answer& g, const Answer& a) {
+  if (same_value(g, a)) return true;
+  const auto is_marked = [](const Answer& x) { return x.at().kind == Kind::percent || x.at().kind == Kind::degree; };
+  if (is_marked(g) != is_marked(a)) {
+    const Answer &marked = is_marked(g) ? g : a, &bare = is_marked(g) ? a : g;
+    Answer inner = marked;
+    inner.node = marked.tree->child(marked.at(), 0);
+    if (marked.at().kind == Kind::percent && (!is_plain_number(inner) || !is_plain_number(bare))) return false;
+    return is_marked(g) ? same_value(inner, a) : same_value(g, inner);
+  }
+  // Letters whose names do not matter: 2kπ and 2nπ, x + C and x + c.
+  const std::string_view one = g.notes.letter, other = a.notes.letter;
+  if (one.empty() || other.empty() || one == other || g.notes.is_integer != a.notes.is_integer) return false;
+  if (has_symbol(*g.tree, g.node, other) || has_symbol(*a.tree, a.node, one)) return false;
+  const Value letter = algebra_.symbol(one);
+  Evaluator evaluator(*a.tree, algebra_, budget_, a.sign >= 0);
+  evaluator.assign(other, letter);
+  return equal(value(g), evaluator.value(a.node)) && !budget_.spent();
+}
+
+/// Equal under some choice of signs of ambiguous roots, in every lane.
+bool Equality::same_value(const Answer& g, const Answer& a) {
+  const Value &first = value(g), &second = value(a);
+  if (budget_.spent()) return false;
+  const bool infinite = first.infinite != 0 || second.infinite != 0;
+  if (infinite && (g.at().kind == Kind::product) != (a.at().kind == Kind::product)) return false;  // 2∞ is no answer
+  if (equal(first, second)) return alternates_alike(g, a);
+  if (has_symbolic_factorials(*g.tree, g.node) || has_symbolic_factorials(*a.tree, a.node)) {
+    Algebra algebra(0, true);
+    if (equal(value(g, algebra), value(a, algebra)) && !budget_.spent()) return true;
+  }
+  if (first.undefined || second.undefined || (first.exact && second.exact) || !near(first, second))
+    return rounds(g, a, first, second);
+  unsigned lanes = 0;
+  std::size_t choices = 1;
+  for (std::size_t signs = 0; signs < choices; ++signs) {
+    Algebra algebra(static_cast<std::uint32_t>(signs));
+    const Value x = value(g, algebra), y = value(a, algebra);
+    if (budget_.spent()) return false;
+    unsigned agree = 0;
+    if (equal(x, y, &agree)) return true;
+    lanes |= agree;
+    if (lanes == (1u << kLanes) - 1) return true;
+    if (x.undefined || y.undefined || !near(x, y)) return rounds(g, a, x, y);
+    choices = std::min(kMaxSignChoices, std::size_t{1} << std::min<std::size_t>(algebra.num_ambiguous_roots(), 10));
+  }
+  return rounds(g, a, first, second);
+}
+
+/// The same signs whichever of their variables are even: (−1)ⁿ is not (−1)ᵐ, which a few assignments may not show.
+bool Equality::alternates_alike(const Answer& g, const Answer& a) {
+  if (!alternates(*g.tree, g.node) && !alternates(*a.tree, a.node)) return true;
+  constexpr std::uint64_t kRounds = 16;
+  for (std::uint64_t round = 1; round <= kRounds; ++round) {
+    Algebra algebra(0, false, round);
+    if (!equal(value(g, algebra), value(a, algebra)) || budget_.spent()) return false;
+  }
+  return true;
+}
+
+/// A decimal written with six places or more, within one unit of its last place of the other side, which is none: so
+/// that it may be rounded or cut off.
+bool Equality::rounds(const Answer& g, const Answer& a, const Value& x, const Value& y) const {
+  const auto places = [](const Answer& of) -> std::size_t {
+    const Node& node = unsigned_of(*of.tree, of.at());
+    const std::size_t point = node.text.find('.'), first = node.text.find_first_not_of("0.");
+    if (node.kind != Kind::number || node.text.find('e') != std::string_view::npos || point == std::string_view::npos)
+      return 0;
+    return first == std::string_view::npos || node.text.size() - first < 5 ? 0 : node.text.size() - point - 1;
+  };
+  const std::size_t of_gold = places(g), of_answer = places(a), digits = std::max(of_gold, of_answer);
+  if ((of_gold > 0) == (of_answer > 0)) return false;
+  const Value& other = of_gold > 0 ? y : x;
+  if (other.is_rational() && ends_within(other.exact->q.denominator, digits)) return false;  // 3.000001 is not 3
+  const auto p = x.real(), q = y.real();
+  return digits >= 6 && p && q && std::abs(*p - *q) <= std::pow(10.0L, -static_cast<long double>(digits)) * 1.0001L;
+}
+
+}  // namespace qrl::reward::math

@@ -1,0 +1,91 @@
+// Owns when two answers are the same: one rule for each pair of forms. Knows nothing of how a text is read.
+#pragma once
+
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "reward/math/answer.h"
+#include "reward/math/evaluate.h"
+
+namespace qrl::reward::math {
+
+/// One comparison. Rules that are ours to choose:
+/// - A bare list and a set are unordered, tuples and intervals are ordered; a bare list equals a tuple in its order.
+/// - x = 5 and f(x) = 5 are 5 where the other side is no equation; equations are equal when their differences are
+///   proportional, inequalities when by a positive factor. Sets of reals are compared as sets.
+/// - A decimal of six places or more (five digits) equals a number within one unit of its last place that has more.
+/// - Units and currencies count when both sides have a known one; 20 equals 20 % when 20 is written as a plain number.
+class Equality {
+ public:
+  explicit Equality(const Vocabulary& vocabulary) noexcept : vocabulary_(vocabulary) {}
+  bool run(const Answer& gold, const Answer& answer);
+  bool out_of_budget() const noexcept { return budget_.spent(); }
+
+ private:
+  using Parts = std::vector<const Answer*>;
+  // ---- equal.cpp: forms and values
+  bool same(const Answer& g, const Answer& a);
+  bool same_form(const Answer& g, const Answer& a);
+  bool same_notes(const Answer& g, const Answer& a) const;
+  bool same_texts(const Answer& g, const Answer& a) const;
+  bool same_values(const Answer& g, const Answer& a);
+  bool same_units(const Answer& g, const Answer& a);
+  bool same_marked(const Answer& g, const Answer& a);
+  bool same_value(const Answer& g, const Answer& a);
+  bool alternates_alike(const Answer& g, const Answer& a);
+  bool rounds(const Answer& g, const Answer& a, const Value& x, const Value& y) const;
+  const Value& value(const Answer& x);
+  Value value(const Answer& x, Algebra& algebra) {
+    return Evaluator(*x.tree, algebra, budget_, x.sign >= 0).value(x.node);
+  }
+
+  // ---- collections.cpp
+  bool same_collections(const Answer& g, const Answer& a);
+  bool in_order(const Parts& x, const Parts& y);
+  bool as_sets(const Parts& x, const Parts& y, bool counted);
+  bool same_proportions(const Answer& g, const Answer& a);
+  bool same_matrices(const Answer& g, const Answer& a);
+  bool same_cases(const Answer& g, const Answer& a);
+  bool same_sets(const Answer& g, const Answer& a);
+  bool same_reals(const Answer& g, const Answer& a);
+  struct Place;
+  struct Member;
+  Member member(const Answer& of);
+  Place place(const Answer& of, const Value* number);
+
+  // ---- relations.cpp
+  bool same_relations(const Answer& g, const Answer& a);
+  bool same_equations(const Answer& g, const Answer& a);
+  bool same_sides(const Answer& g, const Answer& a, bool swapped);
+  bool same_chains(const Answer& g, const Answer& a);
+  bool same_assigned(const Answer& g, const Answer& a);
+  bool solved_by(const Answer& solution, const Answer& equation);
+  int proportion(const Answer& g, const Answer& a);
+  /// Whether what a relation says of its left side is `other`: x = 5 is 5, x ∈ S is S, 2 + 3 = 5 is 5.
+  bool says(const Answer& relation, const Answer& other, bool gold);
+  bool names(const Answer& left, const Answer& gold) const;
+  bool is_consistent(const Answer& relation, bool gold);
+  bool is_same_constant(const Answer& one, const Answer& other, bool about);
+  bool is_constant(const Answer& x) const { return !has_symbols(*x.tree, x.node); }
+  bool is_real_constant(const Answer& x);
+  bool is_other_constant(const Answer& x);
+
+  const Vocabulary& vocabulary_;
+  const Tree* gold_ = nullptr;
+  Budget budget_;
+  Algebra algebra_;                  ///< with no root turned around
+  std::vector<const Value*> known_;  ///< of values_, by node, sign and tree; null: not yet
+  std::deque<Value> values_;
+  int depth_ = 0;
+};
+
+/// The letters of a text, a symbol or a product of letters in a row: Bob, HTH; empty for anything else.
+std::string_view shown_letters(const Answer& x) noexcept;
+/// Whether a fraction with this denominator has that many decimal places at most.
+bool ends_within(std::int64_t denominator, std::size_t places) noexcept;
+/// Whether a sign in it depends on whether a variable is even: (−1)ⁿ.
+bool alternates(const Tree& tree, NodeIdx idx) noexcept;
+
+}  // namespace qrl::reward::math

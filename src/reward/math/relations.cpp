@@ -1,0 +1,411 @@
+// Equations, inequalities and chains of them.
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <set>
+
+#include "reward/math/equal.h"
+
+namespace qrl::reward::math {
+
+namespace {
+
+constexpr std::size_t kMostPlaces = 18;  // of a decimal that ends
+
+bool is_equality(char code) noexcept { return code == '=' || code == 'a' || code == 'c'; }
+
+char reversed(char code) noexcept {
+  return code == '<' ? '>' : code == '>' ? '<' : code == 'l' ? 'g' : code == 'g' ? 'l' : code;
+}
+
+bool is_congruence(const Answer& x) noexcept {
+  return x.form == Form::relation && x.parts.size() == 2 && x.code(1) == 'c' && modulus_of(*x.tree, x.node) >= 0;
+}
+
+bool all_equalities(const Answer& x) noexcept {
+  for (std::size_t k = 1; k < x.parts.size(); ++k)
+    if (!is_equality(x.code(k))) return false;
+  return true;
+}
+
+bool is_variable(const Answer& x) noexcept { return x.at().kind != Kind::product && is_name(*x.tree, x.node); }
+
+/// a_n and a(n), where the latter is read as a product.
+bool same_term(const Answer& a, const Answer& b) noexcept {
+  const auto letters = [](const Answer& x) {
+    const Node& node = x.at();
+    const bool term =
+        node.count == 2 && (node.kind == Kind::subscript || (node.kind == Kind::product && x.code(1) == '*'));
+    return term && x.tree->child_at(node, 0).kind == Kind::symbol && x.tree->child_at(node, 1).kind == Kind::symbol
+               ? std::pair{x.tree->child_at(node, 0).text, x.tree->child_at(node, 1).text}
+               : std::pair<std::string_view, std::string_view>{};
+  };
+  return !letters(a).first.empty() && a.at().kind != b.at().kind && letters(a) == letters(b);
+}
+
+bool is_capital(const Node& node) noexcept {
+  return node.kind == Kind::symbol && node.text.size() == 1 && node.text[0] <= 'Z';
+}
+
+/// The different symbols, indexed ones and calls f(1) in it; capitals in a row, AB, are one.
+void note_names(const Tree& tree, NodeIdx idx, std::set<std::string>& names) {
+  const Node& node = tree.at(idx);
+  const bool call = node.kind == Kind::call && node.text.empty();  // \sin x has the names of x
+  if (node.kind == Kind::symbol || node.kind == Kind::words || node.kind == Kind::subscript || call)
+    names.insert(form_of(tree, idx));
+  if (node.kind == Kind::symbol || node.kind == Kind::words || node.kind == Kind::subscript || call) return;
+  for (std::int32_t k = 0; k < node.count; ++k) {
+    std::string run;
+    for (; node.kind == Kind::product && k < node.count && is_capital(tree.child_at(node, k)); ++k)
+      run += tree.child_at(node, k).text;
+    if (!run.empty()) names.insert(run.size() == 1 ? form_of(tree, tree.child(node, k - 1)) : run);
+    if (k < node.count) note_names(tree, tree.child(node, k), names);
+  }
+}
+
+/// 2xy, m − n, m + 2n: a multiple of names, or a linear form other than a sum of names and of powers of ten times them
+/// (100a + b), which is the side of an equation rather than what is asked for.
+bool is_equation_side(const Tree& tree, NodeIdx idx) noexcept {
+  const Node& sum = tree.at(idx);
+  if (sum.kind == Kind::product) return !has_symbols(tree, tree.child(sum, 0));
+  if (sum.kind != Kind::sum) return false;
+  bool plain = sum.count > 1;
+  for (std::int32_t k = 0; k < sum.count; ++k) {
+    const Node* term = &tree.child_at(sum, k);
+    plain = plain && tree.link(sum, k).code != '-' && term->kind != Kind::sum && has_symbols(tree, tree.child(sum, k));
+    term = &unsigned_of(tree, *term);
+    if (term->kind == Kind::product && term->count == 2 && !has_symbols(tree, tree.child(*term, 0))) {
+      const std::string_view factor = tree.child_at(*term, 0).text;
+      plain = plain && factor.starts_with('1') && factor.find_first_not_of('0', 1) == std::string_view::npos;
+      term = &tree.child_at(*term, 1);
+    }
+    if (term->kind != Kind::symbol && term->kind != Kind::subscript && has_symbols(tree, tree.idx_of(*term)))
+      return false;
+  }
+  return !plain;
+}
+
+/// A^{-1}, A^T, (AB)^2: a power of a capital, an index of one or a product of them.
+bool is_power_of_capitals(const Tree& tree, NodeIdx idx) noexcept {
+  return tree.at(idx).kind == Kind::power && any_node(tree, tree.child(tree.at(idx), 0), is_capital);
+}
+
+/// What one unit of the last place of a decimal is worth. `about`: also of an integer, whose zeros behind its first two
+/// digits may be rounded, and of either in percent, degrees or times a power of ten.
+std::optional<long double> last_place(const Tree& tree, const Node& outer, bool about) noexcept {
+  const Node& node = unsigned_of(tree, outer);
+  const auto times = [&](long double factor) {
+    const auto place = last_place(tree, tree.child_at(node, 0), about);
+    return place ? std::optional(*place * factor) : std::nullopt;
+  };
+  if (about && node.kind == Kind::percent) return times(0.01L);
+  if (about && node.kind == Kind::degree) return times(kPi / 180);
+  if (about && node.kind == Kind::product && node.count == 2 && tree.child_at(node, 1).kind == Kind::power) {
+    const Node &power = tree.child_at(node, 1), &digits = unsigned_of(tree, tree.child_at(power, 1));
+    if (tree.child_at(power, 0).text != "10" || !is_digits(digits) || digits.text.size() > 2) return std::nullopt;
+    int exponent = 0;
+    std::from_chars(digits.text.data(), digits.text.data() + digits.text.size(), exponent);
+    return times(std::pow(10.0L, &digits != &tree.child_at(power, 1) ? -exponent : exponent));
+  }
+  if (node.kind != Kind::number || node.text.find_first_of("e(") != std::string_view::npos) return std::nullopt;
+  const std::size_t point = node.text.find('.');
+  if (point != std::string_view::npos) return std::pow(10.0L, -static_cast<long double>(node.text.size() - point - 1));
+  constexpr std::size_t kFirstDigits = 2;
+  const std::size_t zeros = node.text.size() - 1 - std::min(node.text.find_last_not_of('0'), node.text.size() - 1);
+  const std::size_t most = node.text.size() - std::min(node.text.size(), kFirstDigits);
+  return about ? std::optional(std::pow(10.0L, static_cast<long double>(std::min(zeros, most)))) : std::nullopt;
+}
+
+/// Made of numbers and variables by + − · / and powers with integers.
+bool is_rational_function(const Tree& tree, NodeIdx idx) noexcept {
+  return !any_node(tree, idx, [&tree](const Node& node) {
+    for (std::int32_t k = 1; node.kind == Kind::product && k < node.count; ++k)
+      if (tree.link(node, k).code != '*' && tree.link(node, k).code != '/') return true;
+    if (node.kind == Kind::power) return !is_digits(unsigned_of(tree, tree.child_at(node, 1)));
+    return node.kind != Kind::sum && node.kind != Kind::number && node.kind != Kind::symbol &&
+           node.kind != Kind::mixed && node.kind != Kind::product;
+  });
+}
+
+/// No division by variables.
+bool is_polynomial(const Tree& tree, NodeIdx idx) noexcept {
+  return is_rational_function(tree, idx) && !any_node(tree, idx, [&tree](const Node& node) {
+           for (std::int32_t k = 1; node.kind == Kind::product && k < node.count; ++k)
+             if (tree.link(node, k).code == '/' && has_symbols(tree, tree.child(node, k))) return true;
+           return node.kind == Kind::power &&
+                  (tree.child_at(node, 1).kind == Kind::sum || has_symbols(tree, tree.child(node, 1)));
+         });
+}
+
+/// Constant in the variables: lanes 0 and 1 are the same field under two assignments.
+bool is_constant_value(const Value& value) noexcept { return value.f[0] == value.f[1]; }
+
+/// The sign of the constant y/x, 0 when it depends on variables or either is 0.
+int sign_of_ratio(const Value& x, const Value& y) {
+  if (x.undefined || y.undefined || x.infinite != 0 || y.infinite != 0) return 0;
+  for (std::size_t lane = 0; lane < kLanes; ++lane)
+    if (x.f[lane].is_zero() || y.f[lane].is_zero()) return 0;
+  const Field& field = field_of(0);
+  if (!(field.multiply(x.f[0], y.f[1]) == field.multiply(x.f[1], y.f[0]))) return 0;
+  // A constant on both sides (42 = 42 + 0x) is proportional to anything constant.
+  if (is_constant_value(x) || is_constant_value(y)) return 0;
+  const Complex ratio = y.z[0] / x.z[0];
+  return std::isfinite(ratio.real()) && ratio.real() < 0 ? -1 : 1;
+}
+
+}  // namespace
+
+// ---- what a relation says
+
+bool Equality::says(const Answer& relation, const Answer& other, bool gold) {
+  const auto& parts = relation.parts;
+  const auto compare = [&](const Answer& value) {
+    Answer said = value;
+    if (parts[0].at().kind == Kind::symbol || parts[0].at().kind == Kind::subscript)
+      said.notes.name = form_of(*relation.tree, parts[0].node);
+    if (other.notes.name.size() < 3) said.notes.name.clear();  // the name of a point, not of a variable
+    return gold ? same(said, other) : same(other, said);
+  };
+  if (gold && is_congruence(relation) && modulus_of(*other.tree, other.node) < 0) return false;  // which of all?
+  // n ≡ 42 names no congruence without its modulus; f(x) ≡ 42 is an identity.
+  const bool identity = parts[0].at().kind == Kind::call || is_constant(parts[0]);
+  if (parts.size() == 2 && relation.code(1) == 'c' && !is_congruence(relation) && !identity) return false;
+  if (parts.size() == 2 && relation.code(1) == 'e') return is_variable(parts[0]) && compare(parts[1]);
+  if (!all_equalities(relation) || !is_consistent(relation, gold)) return false;
+  // What stands before an ≈ is the answer, what follows it illustrates.
+  std::size_t last = parts.size() - 1;
+  while (last > 0 && relation.code(last) == 'a') --last;
+  if (!is_constant(parts[0])) {
+    if (last == 0) last = 1;  // x ≈ 3.14 says no more
+    const bool named = is_name(*relation.tree, parts[0].node);
+    return (named || (!gold && depth_ == 1 && names(parts[0], other))) && compare(parts[last]);
+  }
+  if (is_constant(parts[last]) && compare(parts[last])) return true;  // 0 = x² − 1 is not x² − 1
+  for (std::size_t k = 1; k < parts.size(); ++k) {                    // 42 = x is 42, 42 = 42x is not
+    const Kind kind = parts[k].at().kind;
+    if (!is_constant(parts[k]) && kind != Kind::symbol && kind != Kind::subscript && kind != Kind::call) return false;
+  }
+  return compare(parts[0]);
+}
+
+/// Whether what an answer says to be equal to a constant or a matrix may be a name of it: f(1) + f(2), x² + y², A^{-1};
+/// an equation in one variable is to be solved.
+bool Equality::names(const Answer& left, const Answer& gold) const {
+  const bool matrix = gold.form == Form::matrix;
+  if (matrix && is_power_of_capitals(*left.tree, left.node)) return true;
+  std::set<std::string> all;
+  note_names(*left.tree, left.node, all);
+  return (matrix || (gold.form == Form::value && is_constant(gold) && !is_equation_side(*left.tree, left.node))) &&
+         all.size() > 1;
+}
+
+bool Equality::is_real_constant(const Answer& x) {
+  const bool one = x.sign != 0 || !has_plus_minus(*x.tree, x.node);
+  return x.form == Form::value && is_constant(x) && one && value(x).real().has_value();
+}
+
+/// A set, tuple, matrix, ±, ∞ or number that is not real, without symbols.
+bool Equality::is_other_constant(const Answer& x) {
+  const bool numbers = variables_of(*x.tree, x.node).empty();  // ℝ ∖ {0}, but not A ∩ B
+  if (!is_constant(x)) return x.form == Form::sets && x.at().kind == Kind::set_operation && numbers;
+  if (x.form != Form::value) return x.form != Form::text;
+  constexpr Kind kArithmetic[] = {Kind::number, Kind::constant, Kind::sum,  Kind::product,
+                                  Kind::power,  Kind::root,     Kind::mixed};
+  const bool arithmetic = !any_node(*x.tree, x.node, [&](const Node& node) {
+    return std::find(std::begin(kArithmetic), std::end(kArithmetic), node.kind) == std::end(kArithmetic);
+  });
+  const Value& number = value(x);  // calls of f have one, too
+  return number.infinite != 0 || (arithmetic && !number.undefined && !number.real());
+}
+
+/// Whether each constant said to be equal to the one before is, so that two different answers are not two guesses. What
+/// follows an ≈ may be rounded to an integer as well; in a gold answer it illustrates.
+bool Equality::is_consistent(const Answer& relation, bool gold) {
+  const Answer* before = nullptr;
+  for (std::size_t k = 0; k < relation.parts.size(); ++k) {
+    const Answer& next = relation.parts[k];
+    const char code = relation.code(k);
+    const bool stated =
+        k > 1 && unsigned_of(*relation.tree, relation.parts[k - 1].at()).kind != Kind::number;  // x = 1/3 ≈ …
+    if (code == 'a' && (stated || gold)) continue;
+    const bool real = is_real_constant(next);
+    if (!real && (gold || code == 'a' || !is_other_constant(next))) continue;
+    if (before != nullptr) {
+      bool agree = false;
+      if (real && is_real_constant(*before)) {
+        agree = is_same_constant(*before, next, code == 'a');
+      } else {
+        Equality within(vocabulary_);
+        within.budget_ = budget_;
+        within.gold_ = before->tree;
+        agree = within.same(*before, next);
+        budget_ = within.budget_;
+      }
+      if (!agree) return false;
+    }
+    before = &next;
+  }
+  return true;
+}
+
+/// Equal, or one of them a decimal that the other gives when rounded: 5/6 = 0.833, 9π = 28.26. Different units do not
+/// agree; a number without one is held against the other's number alone: 17 m = 17. `about`: by ≈.
+bool Equality::is_same_constant(const Answer& one, const Answer& other, bool about) {
+  const Measure &unit = one.notes.unit, &other_unit = other.notes.unit;
+  const bool has_units = !unit.dimensions.empty() && !other_unit.dimensions.empty();
+  if (has_units && unit.dimensions != other_unit.dimensions) return false;
+  const Value &first = value(one), &second = value(other);
+  const long double of_first = one.notes.scale * (has_units ? unit.factor : 1);
+  const long double of_second = other.notes.scale * (has_units ? other_unit.factor : 1);
+  const long double x = *first.real() * of_first, y = *second.real() * of_second;
+  constexpr long double kRounding = 1e-9L, kAbout = 1e-3L;  // with 3.14 for π
+  const bool rational = first.is_rational() && second.is_rational();
+  long double allowed = (about && !rational ? kAbout : kRounding) * std::max(std::abs(x), std::abs(y));
+  // A decimal may be what the other is to that place: cut off, where the other has no end, and of a root or π made of
+  // rounded factors.
+  const auto allow = [&](const Answer& decimal, long double of_decimal, const Value& of_other, bool is_second) {
+    const auto place = last_place(*decimal.tree, decimal.at(), about && is_second);
+    if (!place) return;
+    const bool ends = of_other.is_rational() && ends_within(of_other.exact->q.denominator, kMostPlaces);
+    const bool cut = is_second ? std::abs(y) < std::abs(x) : std::abs(x) < std::abs(y);
+    const bool rounded = ends || *place >= 1 || (of_other.is_rational() && !cut);
+    const long double units = rounded ? 0.5L : of_other.is_rational() ? 1 : 2;
+    allowed = std::max(allowed, units * *place * of_decimal * (1 + kRounding));
+  };
+  allow(one, of_first, second, false);
+  allow(other, of_second, first, true);
+  return std::abs(x - y) <= allowed;
+}
+
+// ---- two relations
+
+bool Equality::same_relations(const Answer& g, const Answer& a) {
+  if (is_congruence(g) || is_congruence(a)) return is_congruence(g) && is_congruence(a) && same_sides(g, a, false);
+  if (g.parts.size() != a.parts.size()) {
+    return all_equalities(g) && all_equalities(a) && same(g.parts.back(), a.parts.back()) &&
+           is_name(*g.tree, g.parts[0].node) && is_name(*a.tree, a.parts[0].node) && is_consistent(a, false);
+  }
+  if (g.parts.size() != 2) return same_chains(g, a);
+  const char x = g.code(1), y = a.code(1);
+  if (is_equality(x) && is_equality(y)) return same_equations(g, a);
+  if (x == y && same_sides(g, a, false)) return true;
+  if (x == 'e' && y == 'e') return is_variable(g.parts[0]) && is_variable(a.parts[0]) && same(g.parts[1], a.parts[1]);
+  if (x == 'n' && y == 'n') return proportion(g, a) != 0;
+  const bool ordered = std::string_view("<>lg").find(x) != std::string_view::npos;
+  const int factor = ordered ? proportion(g, a) : 0;
+  return factor != 0 && (factor > 0 ? x : reversed(x)) == y;
+}
+
+bool Equality::same_sides(const Answer& g, const Answer& a, bool swapped) {
+  return same(g.parts[0], a.parts[swapped ? 1 : 0]) && same(g.parts[1], a.parts[swapped ? 0 : 1]);
+}
+
+bool Equality::same_equations(const Answer& g, const Answer& a) {
+  if (same_sides(g, a, false) || same_sides(g, a, true)) return true;
+  // y = 2x and f(x) = 2x say the same of another name; x = 5 and y = 5 do not: they are lines.
+  const auto is_function = [](const Answer& left) {
+    return left.at().kind == Kind::call && has_symbols(*left.tree, left.tree->child(left.at(), left.at().count - 1));
+  };
+  const auto is_graph = [](const Answer& left) {
+    return left.form == Form::text || (left.at().kind == Kind::symbol && left.at().text == "y");
+  };
+  const Answer &left = g.parts[0], &other = a.parts[0];
+  const bool renamed =
+      same_term(left, other) || (is_function(left) && is_graph(other)) || (is_graph(left) && is_function(other));
+  if (renamed && same(g.parts[1], a.parts[1])) return true;
+  return proportion(g, a) != 0 || solved_by(g, a) || solved_by(a, g) || same_assigned(g, a);
+}
+
+/// y = f(x) and an equation a(x) y + b(x) = 0 that holds there, where no solution has a = 0: y = (x + 1)/(x − 1) and
+/// xy − y = x + 1, but not y = x/x and xy = x.
+bool Equality::solved_by(const Answer& solution, const Answer& equation) {
+  for (std::size_t k = 0; k < 2; ++k) {
+    const Answer &name = solution.parts[k], &by = solution.parts[1 - k];
+    const std::string_view variable = name.at().text;
+    const bool solved = name.at().kind == Kind::symbol && is_rational_function(*by.tree, by.node) &&
+                        !has_symbol(*by.tree, by.node, variable) && has_symbol(*equation.tree, equation.node, variable);
+    if (!solved) continue;
+    const auto difference = [&](std::string_view first, const Value& value) {
+      Evaluator evaluator(*equation.tree, algebra_, budget_);
+      evaluator.assign(first, value);
+      const Value left = evaluator.value(equation.parts[0].node);
+      return algebra_.subtract(left, evaluator.value(equation.parts[1].node));
+    };
+    const Value at[] = {difference(variable, algebra_.integer(0)), difference(variable, algebra_.integer(1)),
+                        difference(variable, algebra_.integer(2))};
+    const Value zero = difference(variable, value(by)), slope = algebra_.subtract(at[1], at[0]);
+    if (budget_.spent() || zero.undefined || !equal(zero, algebra_.integer(0))) continue;
+    // Solved for another letter: each variable is a function of the other.
+    const std::size_t j = equation.parts[0].at().kind == Kind::symbol ? 0 : 1;
+    const Answer &other = equation.parts[j], &expression = equation.parts[1 - j];
+    const bool both = other.at().kind == Kind::symbol && other.at().text != variable &&
+                      is_rational_function(*expression.tree, expression.node) &&
+                      !has_symbol(*expression.tree, expression.node, other.at().text);
+    if (both && has_symbol(*by.tree, by.node, other.at().text)) {
+      Evaluator evaluator(*by.tree, algebra_, budget_);
+      evaluator.assign(other.at().text, value(expression));
+      if (equal(evaluator.value(by.node), algebra_.symbol(variable)) && !budget_.spent()) return true;
+      continue;
+    }
+    const bool linear = equal(algebra_.subtract(at[2], at[1]), slope) &&
+                        is_polynomial(*equation.tree, equation.parts[0].node) &&
+                        is_polynomial(*equation.tree, equation.parts[1].node);
+    if (!linear || slope.is_zero()) continue;
+    if (is_constant_value(at[0])) return !equal(at[0], algebra_.integer(0));
+    return false;
+  }
+  return false;
+}
+
+/// (x, y) = (1, 2) and (y, x) = (2, 1).
+bool Equality::same_assigned(const Answer& g, const Answer& a) {
+  const auto is_point = [](const Answer& x) {
+    return x.parts[0].form == Form::tuple && x.parts[1].form == Form::tuple;
+  };
+  if (!is_point(g) || !is_point(a)) return false;
+  const auto &names = g.parts[0].parts, &values = g.parts[1].parts, &other = a.parts[0].parts,
+             &others = a.parts[1].parts;
+  if (names.size() > 8 || values.size() != names.size() || other.size() != names.size() ||
+      others.size() != names.size())
+    return false;
+  std::set<std::string_view> seen;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const auto k = std::find_if(other.begin(), other.end(), [&](const Answer& o) {
+      return o.at().kind == Kind::symbol && o.at().text == names[i].at().text;
+    });
+    if (names[i].at().kind != Kind::symbol || !seen.insert(names[i].at().text).second || k == other.end()) return false;
+    if (!same(values[i], others[static_cast<std::size_t>(k - other.begin())])) return false;
+  }
+  return true;
+}
+
+/// The sign of the constant by which left minus right of one is that of the other; 0 when there is none.
+int Equality::proportion(const Answer& g, const Answer& a) {
+  const auto may_be = [](const Answer& x) {
+    const bool quantity = any_node(
+        *x.tree, x.node, [](const Node& node) { return node.kind == Kind::quantity; });  // units are no factors
+    return has_symbols(*x.tree, x.node) && !quantity && !alternates(*x.tree, x.node);
+  };
+  if (!may_be(g) || !may_be(a)) return 0;
+  const Value x = algebra_.subtract(value(g.parts[0]), value(g.parts[1])),
+              y = algebra_.subtract(value(a.parts[0]), value(a.parts[1]));
+  return budget_.spent() ? 0 : sign_of_ratio(x, y);
+}
+
+/// a < b < c and c > b > a.
+bool Equality::same_chains(const Answer& g, const Answer& a) {
+  const std::size_t n = g.parts.size();
+  bool forward = true, backward = true;
+  for (std::size_t k = 1; k < n; ++k) {
+    forward = forward && g.code(k) == a.code(k);
+    backward = backward && g.code(k) == reversed(a.code(n - k));
+  }
+  const auto parts_same = [&](bool reverse) {
+    for (std::size_t k = 0; k < n; ++k)
+      if (!same(g.parts[k], a.parts[reverse ? n - 1 - k : k])) return false;
+    return true;
+  };
+  return (forward && parts_same(false)) || (backward && parts_same(true));
+}
+
+}  // namespace qrl::reward::math

@@ -1,0 +1,176 @@
+// The rows of the vocabulary. A line a row: what its names mean, then the names.
+#include "reward/math/vocabulary.h"
+
+namespace qrl::reward::math {
+
+namespace {
+
+using T = TokenType;
+
+// clang-format off
+constexpr NameRow kNames[] = {
+    {'c', T::relation, 't', "", "Longrightarrow Rightarrow gets implies mapsto rightarrow to"},
+    {'c', T::relation, 'c', "", "Leftrightarrow cong equiv iff simeq"},
+    {'c', T::relation, 'a', "", "approx"},
+    {'c', T::relation, 'g', "", "ge geq geqslant"},
+    {'c', T::relation, 'l', "", "le leq leqslant"},
+    {'c', T::relation, '>', "", "gt"},
+    {'c', T::relation, '<', "", "lt"},
+    {'c', T::relation, 'n', "", "ne neq"},
+    {'c', T::relation, 'e', "", "in"},
+    {'c', T::relation, 'A', "", "subset subsetneq"},
+    {'c', T::relation, 'B', "", "subseteq"},
+    {'c', T::relation, 'C', "", "supset"},
+    {'c', T::relation, 'D', "", "supseteq"},
+    {'c', T::relation, 'E', "", "notin"},
+    {'c', T::relation, 'F', "", "nmid"},
+    {'c', T::relation, 'G', "", "parallel"},
+    {'c', T::relation, 'H', "", "perp"},
+    {'c', T::relation, 'I', "", "propto"},
+    {'c', T::relation, 'J', "", "sim"},
+    {'c', T::relation, 'K', "", "triangleleft"},
+    {'c', T::op, '*', "", "ast bullet cdot star times"},
+    {'c', T::op, '/', "", "div"},
+    {'c', T::op, 'D', "", "backslash setminus smallsetminus"},
+    {'c', T::op, 'm', "", "bmod"},
+    {'b', T::op, 'p', "", "mod modulo"},
+    {'c', T::op, 'p', "", "pmod"},
+    {'b', T::op, 'U', "", "cup"},
+    {'c', T::op, 'U', "", "bigcup"},
+    {'w', T::op, 'U', "", "union"},
+    {'c', T::op, 'N', "", "cap bigcap"},
+    {'c', T::op, 'h', "", "choose"},
+    {'c', T::op, 'd', "", "circ degree"},
+    {'c', T::op, ':', "", "colon"},
+    {'c', T::op, 'M', "", "mp"},
+    {'c', T::op, 'P', "", "pm"},
+    {'c', T::op, 'o', "", "over"},
+    {'c', T::op, '\'', "", "prime"},
+    {'c', T::op, 'w', "", "wedge"},
+    {'c', T::op, 'v', "", "vee"},
+    {'c', T::op, 'x', "", "otimes"},
+    {'c', T::op, 'O', "", "oplus"},
+    {'c', T::op, 'r', "", "rtimes"},
+    {'w', T::op, '%', "", "percent percentage pct"},
+    {'c', T::begin, 0, "", "begin"},
+    {'c', T::finish, 0, "", "end"},
+    {'c', T::newline, 0, "", "cr"},
+    {'c', T::fraction, '/', "", "frac cfrac dfrac tfrac sfrac nicefrac"},
+    {'c', T::fraction, 'b', "", "binom dbinom tbinom"},
+    {'b', T::root, 0, "", "sqrt"},
+    {'c', T::root, '3', "", "cubicroot"},
+    {'c', T::dots, 0, "", "cdots dots dotsb dotsc ldots vdots"},
+    {'c', T::constant, 0, "empty", "emptyset varnothing"},
+    {'c', T::constant, 0, "infinity", "infin infty"},
+    {'w', T::constant, 0, "infinity", "infinity oo infty inf"},
+    {'b', T::constant, 0, "pi", "pi"},
+    {'c', T::open, '(', "", "langle lparen"},
+    {'c', T::close, ')', "", "rangle rparen"},
+    {'c', T::open, 'S', "", "lbrace"},
+    {'c', T::close, 'S', "", "rbrace"},
+    {'c', T::open, '[', "", "lbrack"},
+    {'c', T::close, ']', "", "rbrack"},
+    {'c', T::open, 'C', "", "lceil"},
+    {'c', T::close, 'C', "", "rceil"},
+    {'c', T::open, 'F', "", "lfloor"},
+    {'c', T::close, 'F', "", "rfloor"},
+    {'c', T::bar, 0, "", "lvert rvert Vert vert lVert rVert"},
+    {'c', T::bar, 'm', "", "mid"},
+    {'c', T::separator, '&', "", "land"},
+    {'c', T::separator, '|', "", "lor"},
+    {'w', T::separator, '&', "", "and And"},
+    {'w', T::separator, '|', "", "or Or"},
+    {'c', T::money, 0, "dollar", "textdollar"},
+    {'c', T::money, 0, "euro", "euro texteuro"},
+    {'c', T::money, 0, "pound", "pounds"},
+    {'c', T::money, 0, "yen", "yen"},
+    {'c', T::money, 0, "rupee", "rupee"},
+    {'w', T::money, 0, "dollar", "USD"},
+    {'w', T::money, 0, "euro", "EUR"},
+    {'w', T::money, 0, "pound", "GBP"},
+    {'w', T::money, 0, "rupee", "INR Rs"},
+    {'c', T::layout, '.', "", "left right middle big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr Biggl Biggr bigm"},
+    {'c', T::layout, 'n', "", "quad qquad"},
+    {'c', T::layout, 0, "", "displaystyle textstyle limits nolimits hfill thinspace enspace negthinspace scriptstyle par noindent newline "
+                            "nobreak bf it sf centerdot medspace thickspace allowbreak because therefore strut hline large Large small normalsize"},
+    // of a wrapper: t text, r upright, p plain, n a name of its own, o a function's name, c its second argument, d nothing
+    {'c', T::wrapper, 't', "", "text textbf textit textrm textnormal mbox textsf texttt hbox emph textsc textup"},
+    {'c', T::wrapper, 'r', "", "mathrm rm mathtt"},
+    {'c', T::wrapper, 'p', "", "mathbf mathsf mathit boldsymbol bm vec overrightarrow boxed fbox underline mathnormal pmb ensuremath "
+                               "overleftrightarrow displaylines bold framebox tt"},
+    {'c', T::wrapper, 'n', "", "mathbb mathcal mathfrak mathscr Bbb"},
+    {'c', T::wrapper, 'o', "", "operatorname"},
+    {'c', T::wrapper, 'c', "", "textcolor colorbox"},
+    {'c', T::wrapper, 'd', "", "phantom label tag hspace vspace color hphantom vphantom"},
+    {'b', T::symbol, 0, "", "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi omicron rho "
+                            "varrho sigma varsigma tau upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon "
+                            "Phi Psi Omega ell hbar angle aleph nabla partial wp mho Re Im imath jmath dagger bot forall lnot neg Box "
+                            "heartsuit spadesuit clubsuit diamondsuit measuredangle beth checkmark blacksquare bigcirc odot perthousand"},
+    {'c', T::symbol, 0, "", "triangle square top exists diamond complement S"},
+    {'b', T::function, 0, "", "sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc asin acos atan sinh cosh tanh coth sech "
+                              "csch arcsinh arccosh arctanh arsinh arcosh artanh ln log lg exp gcd lcm max min sup inf det arg sgn dim "
+                              "ker deg Pr lim sum prod int iint iiint oint limsup liminf coprod hom abs floor ceil cbrt argmax argmin Var "
+                              "Cov Res Li erf overline widehat tilde widetilde ddot underbrace overbrace Aut Gal Hom Ext Tor diag trace "
+                              "conj Arg Log cis widebar overset underset overarc wideparen GL SL lcd gcf hcf mathop stackrel bigoplus bigotimes"},
+    {'c', T::function, 0, "", "sign tr rank hat bar dot span char"},
+};
+
+// Dimensions: l length, m mass, t time, v volume, a angle, k f n temperature (compared as written), c e y r money, * a
+// magnitude, ? a unit without a factor here. Factors to meter, gram, second, liter, degree. £ is a pound, and so a mass.
+constexpr UnitRow kUnits[] = {
+    {'l', 1e-3L, "mm millimeter millimetre"}, {'l', 1e-2L, "cm centimeter centimetre"}, {'l', 0.1L, "dm"}, {'l', 1, "m meter metre"},
+    {'l', 1000, "km kilometer kilometre"}, {'l', 0.0254L, "inch inche in"}, {'l', 0.3048L, "ft foot feet"}, {'l', 0.9144L, "yd yard"},
+    {'l', 1609.344L, "mi mile"}, {'m', 1e-3L, "mg"}, {'m', 1, "g gram"}, {'m', 1000, "kg kilogram"},
+    {'m', 453.59237L, "lb pound gbp"}, {'m', 28.349523125L, "oz ounce"}, {'m', 1e6L, "ton"}, {'t', 1, "s sec second"},
+    {'t', 60, "min minute"}, {'t', 3600, "h hr hour"}, {'t', 86400, "day"}, {'t', 604800, "week"}, {'t', 2629746, "month"},
+    {'t', 31556952, "year"}, {'v', 1e-3L, "ml milliliter cc"}, {'v', 1, "l liter litre"}, {'v', 3.785411784L, "gallon"},
+    {'a', 1, "degree deg"}, {'a', 57.2957795130823L, "radian rad"}, {'c', 0.01L, "cent"}, {'c', 1, "dollar usd"}, {'e', 1, "euro eur"},
+    {'y', 1, "yen jpy yuan rmb"}, {'r', 1, "rupee inr"}, {'k', 1, "celsius centigrade"}, {'f', 1, "fahrenheit"}, {'n', 1, "kelvin"},
+    {'s', 1609.344L / 3600, "mph"}, {'s', 1000.0L / 3600, "kph kmh"}, {'p', 1, "pm noon"}, {'d', 1, "am midnight"}, {'*', 12, "dozen"}, {'*', 100, "hundred"}, {'*', 1e3L, "thousand"},
+    {'*', 1e5L, "lakh lakhs"}, {'*', 1e6L, "million"}, {'*', 1e7L, "crore crores"}, {'*', 1e9L, "billion"}, {'*', 1e12L, "trillion"},
+    {'?', 1, "unit N J W V A K C F T L Pa Hz mol eV bar atm cal Wh cd rpm kN kJ kW kV mA kPa MPa kHz MHz GHz mol kcal kWh mV mW MW nm Omega mu"},
+};
+
+constexpr WordRow kWords[] = {
+    {WordClass::shown, "yes no odd all not dne one two six ten the for any has are was her his its red sun mon up out tue wed thu fri sat none is it "
+                       "of to if with per so in day pm am we get got an by as at"},
+    {WordClass::leading, "a an the total of value found to be maximum minimum probability given by equal evaluates nothing but about number integer "
+                         "area score price exactly simply therefore thus then hence so just indeed now clearly actually finally also still definitely "
+                         "precisely obviously option choice is are equals going approximately approx around roughly answer sum"},
+    {WordClass::verb, "is are equals"},
+    {WordClass::hedge, "approximately approx about around roughly"},
+    {WordClass::closing, "because since as so when for from therefore where which that thus hence we this these whose"},
+    {WordClass::refusal, "absolute large out not never cannot neither nor doubt wrong incorrect false untrue than double triple twice thrice quadruple half near nearly "
+                         "almost beyond above below under exceeding exceeds like unlike except excluding without besides until till choose plus times "
+                         "before after rejected rejecting reject discarded discarding discard excluded eliminated extraneous ignored ignoring invalid step "
+                         "theorem lemma corollary proposition definition equation equations eq figure fig section chapter exercise problem question example "
+                         "identity axiom footnote method approach attempt page room january february march april june july august september october november "
+                         "december third quarter reciprocal opposite negation inverse square cube root logarithm log ln factorial conjugate multiple divisor "
+                         "divisible multiplied divided up close different far such anything everything anyone every between either least most unknown undefined "
+                         "impossible isn wasn doesn couldn shouldn won isnt can may might could maybe perhaps possibly successor predecessor percent percentage "
+                         "digit digits remainder instead short shy prime if unless guess minus negative product difference bound"},
+    {WordClass::changing, "squared cubed factorial doubled tripled halved halves thirds fifths sixths eighths tenths hundredths thousandths fourths quadrupled "
+                          "negated inverted reversed raised rejected discarded minus plus divided multiplied half not wrong incorrect false fails guess bound extraneous "
+                          "impossible invalid excluded isn isnt wasn cannot can could might may doesn does base mod modulo remainder choose over power "
+                          "sign off or nd rd st th but maybe as perhaps possibly itself if than reciprocal no wait hundredth then else everything"},
+    {WordClass::turning, "isn not never no none false wrong incorrect reciprocal opposite extraneous rejected twice half double triple unlikely impossible "
+                         "unknown cube than plus minus times without except factorial logarithm if unless all any guess bound third quarter"},
+    {WordClass::saying, "if unless when wins loses converges diverges profit loss gain above below maximum minimum odd even increasing decreasing increase "
+                        "decrease prime composite true false rational irrational positive negative north south east west left right up down before after ago "
+                        "later earlier convergent divergent continuous more fewer gained lost older younger ahead behind higher lower clockwise "
+                        "counterclockwise discontinuous"},
+    {WordClass::reals, "allrealnumbers allrealvaluesof allrealvalues allreal anyrealnumber anyreal everyrealnumber thesetofallrealnumbers setofallrealnumbers "
+                       "realnumbers allreals allofthereals anyrealvalueof"},
+    {WordClass::nothing, "nosolution nosolutions norealsolution norealsolutions emptyset"},
+    {WordClass::condition, "if for when where If For"},
+};
+// clang-format on
+
+}  // namespace
+
+const Rows& default_rows() noexcept {
+  static const Rows rows{kNames, kUnits, kWords};
+  return rows;
+}
+
+}  // namespace qrl::reward::math
