@@ -248,6 +248,11 @@ void add_quant(List& list) {
                              {"int8", KvCache::int8},
                              {"fp8_e4m3", KvCache::fp8_e4m3}}),
             "format of the KV cache; auto: int8 where activations are, fp32 with fp32 weights, else bf16");
+  only_with(quant.add("rollout.queries", &QuantRecipe::queries,
+                      choice<QueryFormat>({{"auto", QueryFormat::automatic}, {"fp8_e4m3", QueryFormat::fp8_e4m3}}),
+                      "format in which queries meet keys; auto: bf16; fp8_e4m3: as FP8 attention has it, with "
+                      "calibrated scales (for experiments, on the CPU)"),
+            "quant.rollout.kv_cache", {"fp8_e4m3"});
   quant.add("learner.forward", &QuantRecipe::learner_forward,
             choice<LearnerForward>({{"bf16", LearnerForward::bf16},
                                     {"fake_quant", LearnerForward::fake_quant},

@@ -33,6 +33,7 @@ enum class LossAggMode : std::uint8_t {
   seq_mean_token_mean,
   seq_mean_token_sum_norm,
 };
+enum class QueryFormat : std::uint8_t { automatic, fp8_e4m3 };
 enum class OnExhausted : std::uint8_t { error, train_partial };
 enum class RsLevel : std::uint8_t { none, token, seq_sum, seq_mean, seq_max };
 enum class RsStat : std::uint8_t { k1, k2, k3 };
@@ -123,8 +124,9 @@ struct QuantRecipe {
   KvCache kv_cache = KvCache::automatic;
   LearnerForward learner_forward = LearnerForward::bf16;            ///< quant.learner.forward
   LearnerBackward learner_backward = LearnerBackward::model_dtype;  ///< quant.learner.backward
-  CalibrateKv kv_when = CalibrateKv::every_update;                  ///< quant.kv_calibration.when
-  double kv_percentile = 99.9;                                      ///< quant.kv_calibration.percentile
+  QueryFormat queries = QueryFormat::automatic;
+  CalibrateKv kv_when = CalibrateKv::every_update;  ///< quant.kv_calibration.when
+  double kv_percentile = 99.9;                      ///< quant.kv_calibration.percentile
   double uaq_scale = 1;
   double kv_margin = 2;  ///< quant.kv_calibration.margin
   friend bool operator==(const QuantRecipe&, const QuantRecipe&) = default;

@@ -263,6 +263,9 @@ void check_devices(const Recipe& recipe, RuleBook& rules) {
                 "quant.rollout.weights other than fp32 with rollout.device cuda", "fp32", "use bf16");
   rules.require({"rollout.device", "quant.rollout.lm_head"}, !on_gpu || quant.lm_head != HeadFormat::f32,
                 "quant.rollout.lm_head auto with rollout.device cuda", "fp32", "the GPU's lm_head is bf16");
+  rules.require({"rollout.device", "quant.rollout.queries"}, !on_gpu || quant.queries == QueryFormat::automatic,
+                "quant.rollout.queries auto with rollout.device cuda", "fp8_e4m3",
+                "scales of queries are the CPU's alone");
   rules.require({"rollout.device", "quant.rollout.kv_cache"}, !on_gpu || quant.kv_cache != KvCache::f32,
                 "quant.rollout.kv_cache other than fp32 with rollout.device cuda", "fp32",
                 "use bf16, int8 or fp8_e4m3");

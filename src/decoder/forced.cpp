@@ -114,7 +114,8 @@ LayerOutputs forced_layer_outputs(const model::Snapshot& snapshot, std::span<con
   return outputs;
 }
 
-ForcedKv forced_kv(const model::Snapshot& snapshot, std::span<const std::vector<types::TokenId>> sequences) {
+ForcedKv forced_kv(const model::Snapshot& snapshot, std::span<const std::vector<types::TokenId>> sequences,
+                   bool with_queries) {
   const model::ModelConfig& config = snapshot.config();
   const std::int64_t page_size = ForcedLayout{}.page_size;
   std::vector<Group> groups(sequences.size());
@@ -141,6 +142,8 @@ ForcedKv forced_kv(const model::Snapshot& snapshot, std::span<const std::vector<
   const Transformer transformer(snapshot, plan.num_rows(), longest);
   std::vector<Transformer::Workspace> workspaces;
   while (workspaces.size() < plan.parts.size()) workspaces.emplace_back(snapshot);
+  if (with_queries) forced.queries.emplace(config, plan.num_rows());
+  for (Transformer::Workspace& workspace : workspaces) workspace.queries = with_queries ? &*forced.queries : nullptr;
   base::parallel(0, [&](base::Team& all) {
     plan.share_out(all, [&](base::Team& team, const PlanPart& part, std::size_t part_idx) {
       transformer.forward(team, plan, part, forced.kv, workspaces[part_idx]);

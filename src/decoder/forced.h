@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -43,10 +44,12 @@ struct ForcedKv {
   KvCache kv;
   std::vector<std::vector<PageId>> pages;  ///< of each sequence, in order
   std::int64_t num_parts = 0;  ///< that the plan was cut into, each computed by one thread or the only one by all
+  std::optional<ObservedQueries> queries = {};  ///< where asked for, rows in any order
 };
 
 /// Runs the same forward over all sequences at once, split over all threads as a tick is. A sequence's bits depend on
 /// its tokens alone. Errors as above, for each sequence.
-ForcedKv forced_kv(const model::Snapshot& snapshot, std::span<const std::vector<types::TokenId>> sequences);
+ForcedKv forced_kv(const model::Snapshot& snapshot, std::span<const std::vector<types::TokenId>> sequences,
+                   bool with_queries = false);
 
 }  // namespace qrl::decoder

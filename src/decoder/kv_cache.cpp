@@ -39,7 +39,17 @@ void KvCache::set_scales(KvScales scales) {
   QRL_INVARIANT(format_ == KvFormat::fp8_e4m3 && scales.keys_LK.size() == wanted && scales.values_LK.size() == wanted,
                 "KV scales", std::to_string(wanted) + " for fp8_e4m3 pages",
                 std::to_string(scales.keys_LK.size()) + " for " + std::string(name(format_)));
+  QRL_INVARIANT(scales.queries_LK.empty() || scales.queries_LK.size() == wanted, "KV scales",
+                std::to_string(wanted) + " of queries, or none", std::to_string(scales.queries_LK.size()));
   scales_ = std::move(scales);
+  score_scales_LK_ = scales_.queries_LK;
+  for (std::size_t i = 0; i < score_scales_LK_.size(); ++i) score_scales_LK_[i] *= scales_.keys_LK[i];
+}
+
+KvCache::QueryScales KvCache::query_scales(std::int64_t layer_idx) const {
+  if (score_scales_LK_.empty()) return {};
+  const auto first = static_cast<std::size_t>(layer_idx * heads_.num_kv_heads);
+  return {scales_.queries_LK.data() + first, score_scales_LK_.data() + first};
 }
 
 ops::KvPages KvCache::layer(std::int64_t layer_idx) const {

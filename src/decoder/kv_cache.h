@@ -31,6 +31,12 @@ class KvCache {
   std::int64_t num_bytes() const;  ///< while allocated
   /// fp8_e4m3 needs scales by then.
   ops::KvPages layer(std::int64_t layer_idx) const;
+  /// A layer's, fp32 [K] each: of e4m3 queries, and that of keys times it, which scores are multiplied by. Null where
+  /// queries stay bf16.
+  struct QueryScales {
+    const float *of_queries = nullptr, *of_scores = nullptr;
+  };
+  QueryScales query_scales(std::int64_t layer_idx) const;
 
   /// Scales of fp8_e4m3 from now on; an internal error for other formats or another number of them.
   void set_scales(KvScales scales);
@@ -48,6 +54,7 @@ class KvCache {
   quant::KvFormat format_;
   std::vector<Layer> layers_;
   KvScales scales_;
+  std::vector<float> score_scales_LK_;  // with scales of queries
 };
 
 }  // namespace qrl::decoder

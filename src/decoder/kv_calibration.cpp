@@ -27,6 +27,32 @@ std::int64_t beyond(const std::vector<float>& sizes, float scale) {
   return std::count_if(sizes.begin(), sizes.end(), [&](float size) { return size > scale * quant::kFp8Max; });
 }
 
+/// Of each layer's kv heads: all elements of the queries that meet its keys.
+std::vector<float> query_scales(const ObservedQueries& queries, const ops::HeadShape& heads, std::int64_t version,
+                                const KvCalibration& options) {
+  const std::int64_t num_layers = queries.q_LNQ.shape()[0], num_rows = queries.q_LNQ.shape()[1];
+  const std::int64_t group_width = heads.num_heads / heads.num_kv_heads * heads.head_dim;
+  std::vector<float> scales(static_cast<std::size_t>(num_layers * heads.num_kv_heads));
+  std::atomic<bool> all_finite = true;
+  base::parallel_for(static_cast<std::int64_t>(scales.size()), 1, [&](base::Range range) {
+    std::vector<float> sizes(static_cast<std::size_t>(num_rows * group_width));
+    for (std::int64_t i = range.begin; i < range.end; ++i) {
+      const std::int64_t layer = i / heads.num_kv_heads, head = i % heads.num_kv_heads;
+      for (std::int64_t row = 0; row < num_rows; ++row) {
+        const float* from =
+            queries.q_LNQ.as<float>() + ((layer * num_rows + row) * heads.num_kv_heads + head) * group_width;
+        std::transform(from, from + group_width, sizes.begin() + row * group_width,
+                       [](float x) { return std::fabs(x); });
+      }
+      if (!std::ranges::all_of(sizes, [](float x) { return std::isfinite(x); })) all_finite = false;
+      if (!all_finite) return;
+      scales[static_cast<std::size_t>(i)] = kv_scale(percentile_of(sizes, options.percentile), options);
+    }
+  });
+  if (!all_finite) model::fail_broken("KV calibration, queries", version);
+  return scales;
+}
+
 }  // namespace
 
 std::int64_t num_above_percentile(std::int64_t count, double percentile) {
@@ -47,7 +73,7 @@ KvScales calibrate_kv(const model::Snapshot& snapshot, std::span<const std::vect
   const auto num_scales = static_cast<std::size_t>(config.num_hidden_layers * heads.num_kv_heads);
   std::size_t num_tokens = 0;
   for (const std::vector<types::TokenId>& sequence : sequences) num_tokens += sequence.size();
-  const ForcedKv forced = forced_kv(snapshot, sequences);
+  const ForcedKv forced = forced_kv(snapshot, sequences, options.queries);
   const auto scale_of = [&](std::vector<float>& sizes) {
     return kv_scale(percentile_of(sizes, options.percentile), options);
   };
@@ -80,6 +106,7 @@ KvScales calibrate_kv(const model::Snapshot& snapshot, std::span<const std::vect
     }
   });
   if (!all_finite) model::fail_broken("KV calibration, keys and values", snapshot.version());
+  if (forced.queries) scales.queries_LK = query_scales(*forced.queries, heads, snapshot.version(), options);
   const auto num_values = 2 * num_scales * num_tokens * static_cast<std::size_t>(heads.head_dim);
   scales.saturated_fraction = static_cast<double>(num_saturated) / static_cast<double>(num_values);
   return scales;

@@ -14,12 +14,14 @@ namespace qrl::decoder {
 struct KvScales {
   std::int64_t version = -1;
   std::vector<float> keys_LK, values_LK;  ///< [layers, kv heads]
-  double saturated_fraction = 0;          ///< of the values that they were made from: beyond e4m3's range
+  std::vector<float> queries_LK = {};     ///< likewise, one of a kv head's queries; empty: queries stay bf16
+  double saturated_fraction = 0;          ///< of the keys and values that they were made from: beyond e4m3's range
 };
 
 struct KvCalibration {
   double percentile = 99.9;  ///< (0, 100]: of |value| over all positions and elements of a head
   double margin = 2;         ///< above 0: room for values that these prompts do not show
+  bool queries = false;      ///< scales of queries, too; not of a decoder on a GPU
 };
 
 /// How many of `count` values are larger than their percentile by the nearest rank; percentile in (0, 100].

@@ -26,6 +26,16 @@ void ObservedInputs::note(const ops::Activations& input, Range rows, std::vector
   }
 }
 
+ObservedQueries::ObservedQueries(const model::ModelConfig& config, std::int64_t num_rows)
+    : q_LNQ(DType::f32, {config.num_hidden_layers, num_rows, config.q_size()}),
+      row_width(config.q_size() + 2 * config.kv_size()) {}
+
+void ObservedQueries::note(std::int64_t layer_idx, std::int64_t first, Range rows, const float* qkv) {
+  const std::int64_t num_rows = q_LNQ.shape()[1], width = q_LNQ.shape()[2];
+  for (std::int64_t row = rows.begin; row < rows.end; ++row)
+    std::copy_n(qkv + row * row_width, width, q_LNQ.as<float>() + (layer_idx * num_rows + first + row) * width);
+}
+
 LayerOutputs::LayerOutputs(const model::ModelConfig& config, std::int64_t num_tokens)
     : x_LTD(DType::f32, {config.num_hidden_layers + 1, num_tokens, config.hidden_size}) {}
 
@@ -91,7 +101,10 @@ void Transformer::forward(base::Team& team, const Plan& plan, const PlanPart& pa
                            {plan.positions_N.data() + first, plan.page_tables_N.data() + first},
                            kv.layer(layer_idx),
                            x_ND + first * width,
-                           observed};
+                           observed,
+                           kv.query_scales(layer_idx),
+                           team.rank() == 0 ? scratch.queries : nullptr,
+                           first};
       attention(team, rows, scratch);
       mlp(team, rows, scratch);
     }
@@ -118,7 +131,14 @@ void Transformer::attention(base::Team& team, const LayerRows& in, Workspace& sc
   team.barrier();
   ops::rope_and_store(team, heads_, q_norm, k_norm, eps, rope_table_.view(), in.where, in.rows, in.pages, qkv);
   team.barrier();
-  ops::paged_attention(team, heads_, in.where, in.rows, in.pages, qkv, context);
+  if (in.queries != nullptr) in.queries->note(in.layer_idx, in.first_row, in.rows, qkv);
+  ops::KvPages pages = in.pages;
+  if (in.query_scales.of_queries != nullptr) {
+    ops::quantize_queries(team, heads_, in.rows, in.query_scales.of_queries, qkv);
+    pages.key_scales = in.query_scales.of_scores;
+    team.barrier();
+  }
+  ops::paged_attention(team, heads_, in.where, in.rows, pages, qkv, context);
   team.barrier();
   ops::quantize(team, context, in.rows, attended);
   team.barrier();

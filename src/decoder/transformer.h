@@ -29,6 +29,15 @@ struct ObservedInputs {
   std::vector<model::Block<std::monostate, std::vector<float>>> amax_L;
 };
 
+/// Queries as they meet keys, of all rows of a plan, filled by forward when a workspace asks for it.
+struct ObservedQueries {
+  ObservedQueries(const model::ModelConfig& config, std::int64_t num_rows);
+  /// Keeps rows of a block of `qkv`; `first` is the plan's index of its first row. One member of a team at a time.
+  void note(std::int64_t layer_idx, std::int64_t first, base::Range rows, const float* qkv);
+  base::Buffer q_LNQ;          ///< fp32 [num_hidden_layers, N, H·E]
+  std::int64_t row_width = 0;  ///< of qkv
+};
+
 /// The residual stream of one sequence after the embedding and after each layer, filled by forward when a workspace
 /// asks for it.
 struct LayerOutputs {
@@ -65,6 +74,7 @@ class Transformer {
     void make_room_for_logits(std::int64_t num_columns);
     ObservedInputs* observed = nullptr;  ///< who calibrates looks on
     LayerOutputs* outputs = nullptr;     ///< kept for `dump`
+    ObservedQueries* queries = nullptr;  ///< for their scales; several teams may share one
   };
   static constexpr std::int64_t kBlockRows = 64;
   static constexpr std::int64_t kLogitRows = 32;
@@ -95,6 +105,9 @@ class Transformer {
     ops::KvPages pages;
     float* x_ND;  ///< the residual stream of the first of these rows
     ObservedInputs* observed;
+    KvCache::QueryScales query_scales;
+    ObservedQueries* queries;
+    std::int64_t first_row;  ///< of the plan
   };
   /// Each adds its branch to the residual stream. Ends with a barrier.
   void attention(base::Team& team, const LayerRows& in, Workspace& scratch) const;

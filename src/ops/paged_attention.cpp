@@ -254,6 +254,20 @@ void store_kv(base::Team& team, const HeadShape& shape, const AttentionRows& whe
   }
 }
 
+void quantize_queries(base::Team& team, const HeadShape& shape, base::Range rows, const float* scales_K, float* qkv) {
+  const std::int64_t group = shape.num_heads / shape.num_kv_heads;
+  const std::int64_t row_width = (shape.num_heads + 2 * shape.num_kv_heads) * shape.head_dim;
+  auto* bytes = reinterpret_cast<std::uint8_t*>(scratch(shape.head_dim));
+  const base::Range mine = team.slice(rows.size());
+  for (std::int64_t row = rows.begin + mine.begin; row < rows.begin + mine.end; ++row) {
+    for (std::int64_t head = 0; head < shape.num_heads; ++head) {
+      float* q = qkv + row * row_width + head * shape.head_dim;
+      kernels().quantize_fp8(q, shape.head_dim, scales_K[head / group], bytes);
+      for (std::int64_t e = 0; e < shape.head_dim; ++e) q[e] = quant::dequantize_fp8(bytes[e]);
+    }
+  }
+}
+
 void paged_attention(base::Team& team, const HeadShape& shape, const AttentionRows& where, base::Range rows,
                      const KvPages& pages, const float* qkv, float* context, float* lse_NH) {
   check_heads(shape, pages, "paged_attention");

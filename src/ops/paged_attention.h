@@ -60,6 +60,11 @@ void rope_and_store(base::Team& team, const HeadShape& shape, const float* q_nor
 void store_kv(base::Team& team, const HeadShape& shape, const AttentionRows& where, base::Range rows,
               const KvPages& pages, bool write_back, float* qkv);
 
+/// Quantizes the q heads of rows that went through the norm and rotation to e4m3, in place: each value becomes the
+/// quantized one of q / its kv head's scale (scales_K, fp32 [K]). Attention over fp8_e4m3 pages whose key_scales are
+/// multiplied by that scale then has the scores of FP8 attention: exact products of e4m3 values, fp32 sums.
+void quantize_queries(base::Team& team, const HeadShape& shape, base::Range rows, const float* scales_K, float* qkv);
+
 /// Causal attention of each row's q heads over its sequence's pages, softmax scale 1/sqrt(E). What meets the pages'
 /// quantized values, and how it is summed:
 /// f32   queries and softmax weights as they are; products and sums fp32 (fma).

@@ -129,7 +129,9 @@ void load_published(Sampler& sampler, std::span<const std::vector<types::TokenId
   const auto few = enough_for_kv(prompts);
   std::vector<std::vector<types::TokenId>> sequences(few.begin(), few.end());
   sequences.insert(sequences.end(), quantizer.responses.begin(), quantizer.responses.end());
-  sampler.decoder.calibrate_kv(sequences, {quant.kv_percentile, quant.kv_margin});
+  sampler.decoder.calibrate_kv(sequences, {.percentile = quant.kv_percentile,
+                                           .margin = quant.kv_margin,
+                                           .queries = quant.queries == config::QueryFormat::fp8_e4m3});
   if (quant.kv_when == config::CalibrateKv::every_update) return;
   quantizer.kv_scales = sampler.decoder.kv_scales();
   base::log_info("fp8 scales of keys and values are those of policy version " +
@@ -144,11 +146,43 @@ void save_quantizer(const fs::path& dir, const QuantizerState& quantizer) {
   const auto view = [](const std::vector<float>& values) {
     return base::View{const_cast<float*>(values.data()), base::DType::f32, {static_cast<std::int64_t>(values.size())}};
   };
+  std::vector<state::NamedView> tensors = {{"keys", view(quantizer.kv_scales->keys_LK), {}},
+                                           {"values", view(quantizer.kv_scales->values_LK), {}}};
+  if (!quantizer.kv_scales->queries_LK.empty())
+    tensors.push_back({"queries", view(quantizer.kv_scales->queries_LK), {}});
   state::write_safetensors(
-      dir / kKvScalesFile,
-      {{"keys", view(quantizer.kv_scales->keys_LK), {}}, {"values", view(quantizer.kv_scales->values_LK), {}}},
+      dir / kKvScalesFile, tensors,
       {{"format", "qrl-train kv scales"}, {"version", std::to_string(quantizer.kv_scales->version)}});
 }
+
+namespace {
+
+/// Read by the first rank; nothing without the file.
+std::optional<decoder::KvScales> load_kv_scales(const fs::path& path, const model::ModelConfig& config,
+                                                dist::Collectives& world) {
+  std::optional<state::SafetensorsFile> file;
+  if (world.is_first() && fs::exists(path)) file.emplace(path);
+  const std::string found = !file ? "" : file->tensors().count("queries") > 0 ? "with queries" : "without";
+  const std::string kind = world.all_gather(found).front();
+  if (kind.empty()) return {};
+  const auto count = static_cast<std::size_t>(config.num_hidden_layers * config.num_key_value_heads);
+  decoder::KvScales scales{0, std::vector<float>(count), std::vector<float>(count)};
+  if (kind == "with queries") scales.queries_LK.resize(count);
+  for (auto& [name, values] :
+       {std::pair{"keys", &scales.keys_LK}, {"values", &scales.values_LK}, {"queries", &scales.queries_LK}}) {
+    if (values->empty()) continue;
+    if (file) {
+      const base::Buffer stored = file->read_f32(name);
+      QRL_REQUIRE(stored.shape() == base::Shape{static_cast<std::int64_t>(count)}, path.string(),
+                  std::to_string(count) + " scales", stored.shape().to_string());
+      std::copy_n(stored.as<float>(), count, values->data());
+    }
+    world.broadcast(std::as_writable_bytes(std::span(*values)), 0);
+  }
+  return scales;
+}
+
+}  // namespace
 
 QuantizerState load_quantizer(const fs::path& dir, const model::ModelConfig& config, dist::Collectives& world) {
   QuantizerState quantizer;
@@ -164,22 +198,7 @@ QuantizerState load_quantizer(const fs::path& dir, const model::ModelConfig& con
     }
     quantizer.profile = std::make_shared<const model::Int8Profile>(std::move(profile));
   }
-  if (!world.all_gather(fs::exists(dir / kKvScalesFile) ? "scales" : "").front().empty()) {
-    const auto count = static_cast<std::size_t>(config.num_hidden_layers * config.num_key_value_heads);
-    decoder::KvScales scales{0, std::vector<float>(count), std::vector<float>(count)};
-    if (world.is_first()) {
-      const state::SafetensorsFile file(dir / kKvScalesFile);
-      for (auto& [name, values] : {std::pair{"keys", &scales.keys_LK}, {"values", &scales.values_LK}}) {
-        const base::Buffer stored = file.read_f32(name);
-        QRL_REQUIRE(stored.shape() == base::Shape{static_cast<std::int64_t>(count)}, file.path().string(),
-                    std::to_string(count) + " scales", stored.shape().to_string());
-        std::copy_n(stored.as<float>(), count, values->data());
-      }
-    }
-    world.broadcast(std::as_writable_bytes(std::span(scales.keys_LK)), 0);
-    world.broadcast(std::as_writable_bytes(std::span(scales.values_LK)), 0);
-    quantizer.kv_scales = std::move(scales);
-  }
+  quantizer.kv_scales = load_kv_scales(dir / kKvScalesFile, config, world);
   std::string responses;
   if (world.is_first() && fs::exists(dir / kResponsesFile))
     responses = state::read_text(dir / kResponsesFile, kMaxResponsesBytes);

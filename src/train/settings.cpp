@@ -130,9 +130,11 @@ std::vector<std::string> describe_settings(const config::LoadedRecipe& loaded) {
   const std::string format(quant::name(snapshot_formats(recipe.quant).linear));
   const std::string weights = shown_setting(loaded, "quant.rollout.weights") + " weights" +
                               (format == value_of(loaded, "quant.rollout.weights") ? "" : " (" + format + ")");
-  lines.push_back(line("sampler", weights + ", " + std::string(quant::name(kv_format(recipe.quant))) + " KV cache" +
-                                      mark_of(loaded, "quant.rollout.kv_cache") + ", on " +
-                                      (config::samples_on_gpu(recipe) ? "cuda" : "cpu")));
+  lines.push_back(
+      line("sampler", weights + ", " + std::string(quant::name(kv_format(recipe.quant))) + " KV cache" +
+                          mark_of(loaded, "quant.rollout.kv_cache") +
+                          (recipe.quant.queries == config::QueryFormat::fp8_e4m3 ? ", fp8_e4m3 queries" : "") +
+                          ", on " + (config::samples_on_gpu(recipe) ? "cuda" : "cpu")));
   lines.push_back(line("learner", learner_text(loaded)));
   lines.push_back(line("optimizer", optimizer_text(loaded)));
   lines.push_back(line("verifier", verifier_text(loaded)));

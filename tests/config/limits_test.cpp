@@ -113,6 +113,10 @@ TEST_CASE("options without effect are refused") {
               "quant.rollout.kv_cache fp8_e4m3 beside quant.kv_calibration.percentile, got auto"));
   CHECK(holds(fault("quant: {kv_calibration: {margin: 3}, rollout: {kv_cache: int8}}"), "r.yaml:1: "));
   CHECK(read("quant: {kv_calibration: {margin: 1.05}}").quant.kv_margin == 1.05);  // as older checkpoints print it
+  CHECK(holds(fault("quant: {rollout: {queries: fp8_e4m3}}"),
+              "quant.rollout.kv_cache fp8_e4m3 beside quant.rollout.queries"));
+  CHECK(holds(fault("rollout: {device: cuda}\nquant: {rollout: {queries: fp8_e4m3, kv_cache: fp8_e4m3}}"),
+              "quant.rollout.queries auto with rollout.device cuda, got fp8_e4m3"));
   CHECK(holds(fault("quant: {kv_calibration: {when: once}}"), "beside quant.kv_calibration.when"));
   CHECK(holds(fault("quant: {rollout: {ignore: [down_proj], weights: bf16}}"),
               "quant.rollout.weights int8 or fp8_e4m3 or int4 beside quant.rollout.ignore"));

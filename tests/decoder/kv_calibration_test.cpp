@@ -108,6 +108,34 @@ TEST_CASE("fp8 scales put the percentile, with its margin, at 448") {
   CHECK_THROWS_AS(calibrate_kv(*snapshot, Sequences{}, {}), base::Error);
 }
 
+TEST_CASE("scales of queries put the percentile of each kv head's queries at 448, on any number of threads") {
+  const auto config = tiny_config();
+  const auto snapshot = publish(config, tiny_weights(config), quant::Format::f32, 7);
+  const std::int64_t width = config.q_size() / config.num_key_value_heads;
+  CHECK(calibrate_kv(*snapshot, kPrompts, {}).queries_LK.empty());
+  for (const int num_threads : {1, 3}) {
+    const ThreadsForScope threads(num_threads);
+    const KvScales scales = calibrate_kv(*snapshot, kPrompts, {.percentile = 100, .margin = 2, .queries = true});
+    std::vector<float> largest(static_cast<std::size_t>(config.num_hidden_layers * config.num_key_value_heads));
+    for (const auto& prompt : kPrompts) {
+      const ForcedKv alone = forced_kv(*snapshot, {&prompt, 1}, true);
+      REQUIRE(alone.queries);
+      const base::Buffer& q_LNQ = alone.queries->q_LNQ;
+      REQUIRE(q_LNQ.shape()[1] == static_cast<std::int64_t>(prompt.size()));
+      for (std::int64_t i = 0; i < q_LNQ.shape().numel(); ++i) {
+        const std::int64_t layer = i / (q_LNQ.shape()[1] * config.q_size()), head = i % config.q_size() / width;
+        float& most = largest[static_cast<std::size_t>(layer * config.num_key_value_heads + head)];
+        most = std::max(most, std::fabs(q_LNQ.as<float>()[i]));
+      }
+    }
+    REQUIRE(scales.queries_LK.size() == largest.size());
+    for (std::size_t i = 0; i < largest.size(); ++i) {
+      CHECK(largest[i] > 0);
+      CHECK(qrl::test::close(scales.queries_LK[i], 2 * largest[i] / 448, 0, 1e-6));
+    }
+  }
+}
+
 TEST_CASE("the percentile is the nearest rank: the smallest size that so many of all do not exceed") {
   const auto config = tiny_config();
   const auto snapshot = publish(config, tiny_weights(config), quant::Format::f32);
@@ -181,6 +209,10 @@ TEST_CASE("fp8 keys and values stay near exact ones, and scales from too few val
   CHECK(good.rms > 0);
   CHECK(good.snr_db > 20);
   CHECK(error_of(calibrate_kv(*snapshot, kPrompts, {50, 0.2})).rms > 2 * good.rms);
+  // Queries in e4m3, too, add about what keys do.
+  const quant::FormatError all = error_of(calibrate_kv(*snapshot, kPrompts, {.queries = true}));
+  CHECK(all.rms > 1.05 * good.rms);
+  CHECK(all.snr_db > 17);
 }
 
 }  // namespace qrl::decoder::test

@@ -36,6 +36,7 @@ struct Setup {
   std::int64_t rows_per_call = 1 << 20;
   std::vector<float> q_gain, k_gain;
   double theta = 1e4;
+  std::vector<float> query_scales;  ///< of e4m3 queries: one a kv head; empty: they are left alone
 };
 
 struct Outcome {
@@ -91,6 +92,10 @@ Outcome run(const Setup& setup, const std::vector<float>& qkv) {
                            static_cast<std::byte*>(values.view().data),
                            scaled ? key_scales.as<float>() : nullptr,
                            scaled ? value_scales.as<float>() : nullptr};
+  ops::KvPages seen = pages;
+  std::vector<float> score_scales = setup.query_scales;
+  for (std::size_t i = 0; i < score_scales.size(); ++i) score_scales[i] *= key_scales.as<float>()[i];
+  if (!score_scales.empty()) seen.key_scales = score_scales.data();
   const ops::AttentionRows where{positions.data(), page_tables.data()};
   const base::Buffer rope =
       ops::make_rope_table(*std::max_element(setup.lengths.begin(), setup.lengths.end()), shape.head_dim, setup.theta);
@@ -104,7 +109,11 @@ Outcome run(const Setup& setup, const std::vector<float>& qkv) {
                           setup.k_gain.empty() ? nullptr : setup.k_gain.data(), 1e-6F, rope.view(), where, part, pages,
                           out.qkv.data());
       team.barrier();
-      ops::paged_attention(team, shape, where, part, pages, out.qkv.data(), out.context.data(), out.lse.data());
+      if (!setup.query_scales.empty()) {
+        ops::quantize_queries(team, shape, part, setup.query_scales.data(), out.qkv.data());
+        team.barrier();
+      }
+      ops::paged_attention(team, shape, where, part, seen, out.qkv.data(), out.context.data(), out.lse.data());
       team.barrier();
     }
   });
@@ -144,6 +153,35 @@ TEST_CASE("attention equals its definition in double precision") {
   CAPTURE(name(ops::isa()), setup.shape.num_heads, setup.shape.head_dim, name(setup.format));
   const Outcome got = run(setup, random_qkv(setup));
   const test::AttentionReference want = test::attention(setup.shape, got.dequantized, setup.lengths, setup.format);
+  test::check_close(got.context, want.context, [&](std::size_t i) { return want.bound[i]; });
+  test::check_close(got.lse, want.lse, [&](std::size_t i) { return want.lse_bound[i]; });
+}
+
+TEST_CASE("e4m3 queries have the codec's values, and scores those of their products with keys, times both scales") {
+  const test::WithIsa isa(GENERATE(from_range(test::isa_paths())));
+  Setup setup;
+  setup.shape = GENERATE(HeadShape{6, 2, 64}, HeadShape{4, 2, 14});
+  setup.format = KvFormat::fp8_e4m3;
+  setup.lengths = {1, 33, 70};
+  setup.page_size = 7;
+  setup.members = 2;
+  CAPTURE(name(ops::isa()), setup.shape.head_dim);
+  const std::vector<float> qkv = random_qkv(setup);
+  std::vector<float> dequantized = run(setup, qkv).dequantized;
+  setup.query_scales = {0x1p-7F, 0x1p-9F};  // the second saturates: ±0.875 is its range
+  const Outcome got = run(setup, qkv);
+  std::int64_t num_saturated = 0;
+  for (std::size_t i = 0; i < qkv.size(); ++i) {
+    const auto head = static_cast<std::int64_t>(i) % row_width(setup.shape) / setup.shape.head_dim;
+    if (head >= setup.shape.num_heads) continue;
+    const float scale = setup.query_scales[static_cast<std::size_t>(head * 2 / setup.shape.num_heads)];
+    const float code = quant::dequantize_fp8(quant::quantize_fp8(dequantized[i] / scale));
+    REQUIRE(got.qkv[i] == code);
+    num_saturated += std::fabs(code) == quant::kFp8Max ? 1 : 0;
+    dequantized[i] = code * scale;
+  }
+  CHECK(num_saturated > 100);
+  const test::AttentionReference want = test::attention(setup.shape, dequantized, setup.lengths, setup.format);
   test::check_close(got.context, want.context, [&](std::size_t i) { return want.bound[i]; });
   test::check_close(got.lse, want.lse, [&](std::size_t i) { return want.lse_bound[i]; });
 }

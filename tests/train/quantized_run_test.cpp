@@ -287,4 +287,14 @@ TEST_CASE("fp8 scales of keys and values made once are kept over a resume, and a
   REQUIRE(kept);
   CHECK(kept->keys_LK == first.keys_LK);
   CHECK(kept->values_LK == first.values_LK);
+  CHECK(kept->queries_LK.empty());
+
+  // With e4m3 queries theirs as well.
+  const std::string queries = once + "once --set quant.rollout.queries=fp8_e4m3 ";
+  REQUIRE(test::run_command(test::tiny_command(dir / "queries", queries)).exit_code == 0);
+  CHECK(test::stable_rows(dir / "queries/metrics.jsonl").at(4) != test::stable_rows(dir / "whole/metrics.jsonl").at(4));
+  const auto with_queries = train::load_quantizer(dir / "queries/checkpoints/step_4", policy.config, *world).kv_scales;
+  REQUIRE(with_queries);
+  CHECK(with_queries->keys_LK == first.keys_LK);
+  CHECK(with_queries->queries_LK.size() == first.keys_LK.size());
 }
