@@ -1,0 +1,97 @@
+// What a mini-batch as a whole decides, against numpy (scripts/golden/selection.py).
+#include "learner/objective/selection.h"
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "choices.h"
+#include "dist/collectives.h"
+#include "learner/choices.h"
+#include "learner/torch.h"
+#include "support/catch.h"
+
+namespace qrl {
+
+namespace {
+
+/// Sequences [first, last) of the golden file as a micro-batch, a prompt token before each response.
+types::MicroBatch micro_batch(const nlohmann::json& golden, std::size_t first, std::size_t last) {
+  types::MicroBatch batch;
+  batch.sequence_starts = {0};
+  const auto add = [&](std::int64_t token) {
+    const auto read = [&](const char* name) { return token < 0 ? 0.0F : golden[name][token].get<float>(); };
+    batch.tokens.push_back(1);
+    batch.targets.push_back(1);
+    batch.loss_mask.push_back(token < 0 ? 0 : 1);
+    batch.old_logprobs.push_back(read("old"));
+    batch.sampler_logprobs.push_back(read("sampler"));
+    batch.old_entropy.push_back(read("entropy"));
+    batch.advantages.push_back(read("advantages"));
+  };
+  std::int64_t token = 0;
+  for (std::size_t s = 0; s < last; ++s) {
+    const auto length = golden["lengths"][s].get<std::int64_t>();
+    if (s >= first) {
+      add(-1);
+      for (std::int64_t t = token; t < token + length; ++t) add(t);
+      batch.sequence_starts.push_back(static_cast<std::int32_t>(batch.tokens.size()));
+    }
+    token += length;
+  }
+  return batch;
+}
+
+/// All tokens of the file, π_θ being π_old: no clip has anything to leave out.
+learner::ObjectiveTokens tokens_of(const nlohmann::json& golden) {
+  const auto read = [&](const char* name) {
+    return torch::tensor(golden[name].get<std::vector<double>>(), torch::kFloat64);
+  };
+  std::vector<std::int64_t> sequence;
+  for (std::size_t s = 0; s < golden["lengths"].size(); ++s)
+    sequence.insert(sequence.end(), golden["lengths"][s].get<std::size_t>(), static_cast<std::int64_t>(s));
+  learner::ObjectiveTokens tokens{read("old"),
+                                  {},
+                                  read("old"),
+                                  read("sampler"),
+                                  {},
+                                  read("advantages"),
+                                  learner::Sequences(torch::tensor(sequence))};
+  tokens.old_entropy = read("entropy");
+  return tokens;
+}
+
+}  // namespace
+
+TEST_CASE("tokens of the highest entropy, Clip-Cov's tokens and the mean weight are those of numpy, from two parts") {
+  std::ifstream file(test::shipped_data() / "golden" / "selection.json");
+  const nlohmann::json golden = nlohmann::json::parse(file);
+  const auto cut = golden["in_first"].get<std::size_t>();
+  const std::vector<types::MicroBatch> batches = {micro_batch(golden, 0, cut),
+                                                  micro_batch(golden, cut, golden["lengths"].size())};
+  const learner::ObjectiveTokens tokens = tokens_of(golden);
+  const torch::Tensor clipped = torch::zeros({tokens.sequences.num_tokens()}, torch::kBool);
+  const auto world = dist::make_solo();
+  for (const auto& item : golden["cases"]) {
+    const std::string algorithm = item["algorithm"];
+    CAPTURE(algorithm);
+    learner::LossOptions options = test::policy_options(algorithm, "method: none");
+    CHECK(learner::needs_old_entropy(options));
+    (void)learner::prepare_mini_batch(learner::pointers_to(batches), options, *world);
+    const learner::Selected selected = learner::select_tokens(tokens, clipped, {{}, options.selection});
+    REQUIRE(selected.tokens.defined());
+    const auto taught = item["taught"].get<std::vector<std::int64_t>>();
+    CHECK(torch::equal(selected.tokens.to(torch::kInt64), torch::tensor(taught)));
+    // What the clip leaves out already is none of Clip-Cov's.
+    const learner::Selected all_clipped =
+        learner::select_tokens(tokens, clipped.logical_not(), {{}, options.selection});
+    if (all_clipped.covariant.defined()) CHECK_FALSE(all_clipped.covariant.any().item<bool>());
+  }
+  learner::LossOptions options = test::policy_options("name: grpo", "method: tis, threshold: 2, batch_normalize: true");
+  CHECK(learner::needs_whole_mini_batch(options));
+  const learner::Metrics metrics = learner::prepare_mini_batch(learner::pointers_to(batches), options, *world);
+  const auto scale = golden["weight_scale"]["scale"].get<double>();
+  CHECK(test::close(options.weight_scale, scale, 0, 1e-9));
+  CHECK(metrics.at("mismatch/weight_scale") == options.weight_scale);
+}
+
+}  // namespace qrl
