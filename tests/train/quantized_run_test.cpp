@@ -259,6 +259,17 @@ TEST_CASE("eval calibrates fp8 keys and values on the prompts that the run had c
         test::held_out_figures(test::stable_rows(dir / "run/metrics.jsonl").at(1)));
 }
 
+TEST_CASE("the samples that fp8 scales are made from are in the checkpoint: a run that goes on has the same bits") {
+  const test::TempDir dir;
+  const std::string settings = "--set quant.rollout.kv_cache=fp8_e4m3 --set trainer.total_training_steps=";
+  REQUIRE(test::run_command(test::tiny_command(dir / "whole", settings + "4")).exit_code == 0);
+  for (const char* steps : {"2", "4"})
+    REQUIRE(test::run_command(test::tiny_command(dir / "parts", settings + steps)).exit_code == 0);
+  CHECK(test::stable_rows(dir / "parts/metrics.jsonl") == test::stable_rows(dir / "whole/metrics.jsonl"));
+  const auto seen = nlohmann::json::parse(test::read_file(dir / "parts/checkpoints/step_2/kv_responses.json"));
+  CHECK(seen.size() == 4);  // one sample of each prompt
+}
+
 TEST_CASE("fp8 scales of keys and values made once are kept over a resume, and are not those of every update") {
   const test::TempDir dir;
   const std::string once = "--set quant.rollout.kv_cache=fp8_e4m3 --set quant.kv_calibration.when=";
