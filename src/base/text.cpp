@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdarg>
 #include <cstdint>
+#include <cstdio>
 #include <vector>
 
 namespace qrl::base {
@@ -91,6 +93,15 @@ std::string quoted(std::string_view text, std::size_t max_chars) {
     }
   }
   return out + (text.size() > max_chars ? "…\"" : "\"");
+}
+
+std::string format(const char* pattern, ...) {
+  char text[512];
+  va_list args;
+  va_start(args, pattern);
+  std::vsnprintf(text, sizeof text, pattern, args);
+  va_end(args);
+  return text;
 }
 
 }  // namespace qrl::base

@@ -1,4 +1,4 @@
-// Owns small text helpers shared by readers: UTF-8 checks and the nearest known name.
+// Owns small text helpers shared by readers: UTF-8 checks, the nearest known name, printf to a string.
 #pragma once
 
 #include <span>
@@ -16,5 +16,8 @@ std::string nearest_name(std::string_view word, std::span<const std::string> can
 
 /// Untrusted text for a message: quoted, at most `max_chars` bytes, bytes outside printable ASCII as \xNN.
 std::string quoted(std::string_view text, std::size_t max_chars = 60);
+
+/// As printf; text behind 511 bytes is cut.
+[[gnu::format(printf, 1, 2)]] std::string format(const char* pattern, ...);
 
 }  // namespace qrl::base

@@ -1,10 +1,10 @@
 #include "train/health.h"
 
 #include <cmath>
-#include <cstdarg>
 #include <cstdio>
 #include <limits>
 
+#include "base/text.h"
 #include "report/rules.h"
 
 namespace qrl::train {
@@ -17,15 +17,6 @@ constexpr double kByChance = 0.01;   // probability below which steps without a 
 constexpr double kMeanOver = 5;      // steps
 constexpr double kMostlyCut = 0.95, kRarelyCut = 0.5;
 constexpr std::int64_t kTellEvery = 10;  // steps
-
-[[gnu::format(printf, 1, 2)]] std::string format(const char* pattern, ...) {
-  char text[512];
-  va_list args;
-  va_start(args, pattern);
-  std::vsnprintf(text, sizeof text, pattern, args);
-  va_end(args);
-  return text;
-}
 
 double value(const Metrics& row, const char* name) {
   const auto found = row.find(name);
@@ -49,7 +40,7 @@ std::string Health::look_at_groups(const Metrics& row) const {
       "so the step teaches nothing; ";
   if (correct == 1) return begin + "all responses are right: take harder prompts";
   if (no_answer >= kNoAnswers) {
-    return begin + format(
+    return begin + base::format(
                        "%.0f %% of the responses have no answer that the verifier reads, %.0f %% are cut: look at "
                        "rollouts/step_N.jsonl, then at reward.verifier, reward.profile, data.prompt_template and "
                        "data.max_response_length",
@@ -69,13 +60,13 @@ std::string Health::look_at_fall(const Metrics& row) const {
   constexpr const char* kCause =
       "most often too large an update has broken the policy; lower optim.lr (%g) and go on from a checkpoint before";
   if (std::pow(1 - usual_correct_, num_prompts) < kByChance) {
-    return format("no response is right any more (%s 0, before it was %.3f): ", kCorrect, usual_correct_) +
-           format(kCause, recipe_.optim.lr);
+    return base::format("no response is right any more (%s 0, before it was %.3f): ", kCorrect, usual_correct_) +
+           base::format(kCause, recipe_.optim.lr);
   }
   if (cut >= kMostlyCut && least_cut_ <= kRarelyCut) {
-    return format("no response ends by itself any more (response_length/clip_ratio %.2f, before it was %.2f): ", cut,
-                  least_cut_) +
-           format(kCause, recipe_.optim.lr);
+    return base::format("no response ends by itself any more (response_length/clip_ratio %.2f, before it was %.2f): ",
+                        cut, least_cut_) +
+           base::format(kCause, recipe_.optim.lr);
   }
   return {};
 }
@@ -91,7 +82,7 @@ std::string Health::look(Symptom symptom, const Metrics& row) const {
       const double share = value(row, "mismatch/dropped_fraction");
       if (!(share > report::rule("the correction drops most tokens").step_bound)) return {};
       const config::CorrectionRecipe& correction = recipe_.rollout_correction;
-      return format(
+      return base::format(
           "rollout_correction.method %s drops %.0f %% of the tokens (mismatch/dropped_fraction; k3 KL %.2g): "
           "its bounds are too narrow for the gap between sampler and learner; widen "
           "rollout_correction.threshold (%g), take a method that caps weights, or a quant.rollout.weights of more bits",
@@ -99,7 +90,7 @@ std::string Health::look(Symptom symptom, const Metrics& row) const {
     }
     case gap:
       if (!(k3 > report::rule("sampler and learner are far apart").step_bound)) return {};
-      return format(
+      return base::format(
           "sampler and learner are far apart (%s %.2g, usually below %g), so the samples are another "
           "policy's; take a quant.rollout.weights or kv_cache of more bits, quant.learner.forward low_bit, or "
           "lower optim.lr (%g)",
@@ -107,7 +98,7 @@ std::string Health::look(Symptom symptom, const Metrics& row) const {
     case not_finite:
       // Without anything to learn from there is no value, and no gradient.
       if (std::isfinite(k3) || value(row, "actor/grad_norm") == 0) return {};
-      return format(
+      return base::format(
           "%s has no finite value: log-probs overflow; lower optim.lr (%g), set optim.grad_clip, and go on "
           "from a checkpoint before",
           kK3, recipe_.optim.lr);

@@ -5,27 +5,18 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "report/text.h"
 
 namespace qrl::train {
 
 namespace {
-
-[[gnu::format(printf, 1, 2)]] std::string format(const char* pattern, ...) {
-  char text[256];
-  va_list args;
-  va_start(args, pattern);
-  std::vsnprintf(text, sizeof text, pattern, args);
-  va_end(args);
-  return text;
-}
 
 /// Whether standard output is a person's terminal. Under mpirun it is not: that gives each rank a pseudo-terminal,
 /// wherever its own output goes.
@@ -49,7 +40,7 @@ bool has_utf8() {
 
 std::string gap_text(const Metrics& metrics) {
   const auto gap = metrics.find("mismatch/k3_kl");  // not measured where every group is flat
-  return gap == metrics.end() || !std::isfinite(gap->second) ? "-" : format("%.1e", gap->second);
+  return gap == metrics.end() || !std::isfinite(gap->second) ? "-" : base::format("%.1e", gap->second);
 }
 
 double value_or_zero(const Metrics& metrics, const std::string& name) {
@@ -61,24 +52,25 @@ double value_or_zero(const Metrics& metrics, const std::string& name) {
 
 std::string duration_text(double seconds) {
   const auto whole = std::lround(seconds);
-  if (whole < 60) return format("%lds", whole);
-  if (whole < 3600) return format("%ldm%02lds", whole / 60, whole % 60);
-  return format("%ldh%02ldm", whole / 3600, whole / 60 % 60);
+  if (whole < 60) return base::format("%lds", whole);
+  if (whole < 3600) return base::format("%ldm%02lds", whole / 60, whole % 60);
+  return base::format("%ldh%02ldm", whole / 3600, whole / 60 % 60);
 }
 
 std::string step_facts(const Metrics& metrics) {
-  return format("reward %.3f  length %.1f  gap %s  %.0f tok/s", value_or_zero(metrics, "critic/rewards/mean"),
-                value_or_zero(metrics, "response_length/mean"), gap_text(metrics).c_str(),
-                value_or_zero(metrics, "perf/tokens_per_s"));
+  return base::format("reward %.3f  length %.1f  gap %s  %.0f tok/s", value_or_zero(metrics, "critic/rewards/mean"),
+                      value_or_zero(metrics, "response_length/mean"), gap_text(metrics).c_str(),
+                      value_or_zero(metrics, "perf/tokens_per_s"));
 }
 
 std::string terminal_facts(const Metrics& metrics, std::span<const double> rewards, double held_out, int columns) {
   constexpr int kOtherColumns = 84, kMostColumns = 20;  // so that the line stays one
   const int width = std::clamp(columns - kOtherColumns, 0, kMostColumns);
   const std::string course = report::sparkline(rewards, static_cast<std::size_t>(width));
-  return format("reward %.3f", value_or_zero(metrics, "critic/rewards/mean")) + (course.empty() ? "" : " " + course) +
-         (std::isfinite(held_out) ? format("  held-out %.3f", held_out) : "") + "  gap " + gap_text(metrics) +
-         format("  %.0f tok/s", value_or_zero(metrics, "perf/tokens_per_s"));
+  return base::format("reward %.3f", value_or_zero(metrics, "critic/rewards/mean")) +
+         (course.empty() ? "" : " " + course) +
+         (std::isfinite(held_out) ? base::format("  held-out %.3f", held_out) : "") + "  gap " + gap_text(metrics) +
+         base::format("  %.0f tok/s", value_or_zero(metrics, "perf/tokens_per_s"));
 }
 
 Progress::Progress(std::string what, std::int64_t first_step, std::int64_t last_step, bool quiet)
@@ -113,8 +105,8 @@ void Progress::show(std::int64_t step, const std::string& facts) {
   if (quiet_) return;
   const double pace_s = (base::now_s() - start_s_) / static_cast<double>(step - first_step_ + 1);
   const std::string line =
-      format("%s %ld/%ld  %s  left %s", what_.c_str(), static_cast<long>(step), static_cast<long>(last_step_),
-             facts.c_str(), duration_text(pace_s * static_cast<double>(last_step_ - step)).c_str());
+      base::format("%s %ld/%ld  %s  left %s", what_.c_str(), static_cast<long>(step), static_cast<long>(last_step_),
+                   facts.c_str(), duration_text(pace_s * static_cast<double>(last_step_ - step)).c_str());
   if (terminal_) std::printf("\r\x1b[K%s", line.c_str());
   else std::printf("%s\n", line.c_str());
   base::log_to_file(line);
