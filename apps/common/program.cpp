@@ -53,11 +53,14 @@ void open_standard_streams() {
   }
 }
 
+/// Programs alone execute themselves again; test programs do not.
+[[gnu::section(".preinit_array"), gnu::used]] void (*const kBeforeInitializers)(int, char**,
+                                                                                char**) = base::shorten_spins;
+
 }  // namespace
 
 int run_program(const Program& program, int argc, char** argv) {
   open_standard_streams();
-  base::shorten_spins(argv);
   CLI::App command_line(program.what, program.name);
   Action action;
   program.add_commands(command_line, action);

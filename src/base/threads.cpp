@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <vector>
 
@@ -78,10 +78,18 @@ ThreadsInScope::~ThreadsInScope() {
   omp_set_num_threads(omp_before_);
 }
 
-void shorten_spins(char** argv) {
-  if (std::getenv("GOMP_SPINCOUNT") != nullptr || std::getenv("OMP_WAIT_POLICY") != nullptr) return;
-  setenv("GOMP_SPINCOUNT", "2000", 0);
-  execv("/proc/self/exe", argv);
+void shorten_spins(int, char** argv, char** environment) {
+  std::size_t count = 0;
+  for (; environment[count] != nullptr; ++count) {
+    for (const char* name : {"GOMP_SPINCOUNT=", "OMP_WAIT_POLICY="})
+      if (std::strncmp(environment[count], name, std::strlen(name)) == 0) return;
+  }
+  static char spins[] = "GOMP_SPINCOUNT=2000";
+  auto** extended = static_cast<char**>(__builtin_alloca((count + 2) * sizeof(char*)));
+  std::memcpy(extended, environment, count * sizeof(char*));
+  extended[count] = spins;
+  extended[count + 1] = nullptr;
+  execve("/proc/self/exe", argv, extended);
   // Without /proc the program runs on as it is: right, only slower beside other work.
 }
 

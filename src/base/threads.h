@@ -49,11 +49,12 @@ class Team {
 int num_threads();
 void set_num_threads(int count);  ///< 1 or more
 
-/// Call first in main. libgomp's threads spin for milliseconds between parallel regions by default, which on a machine
-/// with other work costs up to twenty times the work itself (small models have thousands of regions a second). The
-/// spin count is read before main, from the environment: unless GOMP_SPINCOUNT or OMP_WAIT_POLICY is set, this sets a
-/// short one (tens of microseconds) and executes the program again with the same arguments. Returns when it is set.
-void shorten_spins(char** argv);
+/// libgomp's threads spin for milliseconds between parallel regions by default, which on a machine with other work
+/// costs up to twenty times the work itself (small models have thousands of regions a second). Its initializer reads
+/// the spin count from the environment: unless GOMP_SPINCOUNT or OMP_WAIT_POLICY is set, this executes the program
+/// again with a short one (tens of microseconds). Returns when it is set. A program names it in its .preinit_array, so
+/// that it is called before the initializers of any library: LibTorch's take 0.2 s.
+void shorten_spins(int argc, char** argv, char** environment);
 
 /// Runs `body` on `num_threads` threads (0: num_threads()) and returns when all have ended. Calls do not nest: inside
 /// a body it runs on the calling thread alone. The first exception (lowest rank) is rethrown after all have ended; a
