@@ -14,7 +14,7 @@ namespace qrl::app {
 namespace {
 
 /// What an own key's option holds until the command runs: an integer, or one of the key's words.
-struct OwnOption {
+struct GeneratorOption {
   const config::OwnKey* key = nullptr;
   std::int64_t integer = 0;
   std::string word;
@@ -22,7 +22,7 @@ struct OwnOption {
 
 struct DataArguments {
   const tasks::Generator* generator = nullptr;
-  std::vector<OwnOption> own;
+  std::vector<GeneratorOption> own;
   std::string out, split = "train";
   std::int64_t size = 1000;
   std::uint64_t seed = 0;
@@ -37,7 +37,7 @@ std::string option_of(std::string_view key) {
 
 config::OwnValues values_of(const DataArguments& arguments) {
   config::OwnValues values;
-  for (const OwnOption& option : arguments.own) {
+  for (const GeneratorOption& option : arguments.own) {
     const auto* words = std::get_if<config::OwnKey::Words>(&option.key->type);
     const std::int64_t value =
         words == nullptr ? option.integer : std::find(words->begin(), words->end(), option.word) - words->begin();
@@ -49,7 +49,7 @@ config::OwnValues values_of(const DataArguments& arguments) {
 void require_ascending(const DataArguments& arguments) {
   const auto value_of = [&](std::string_view name) {
     return std::find_if(arguments.own.begin(), arguments.own.end(),
-                        [name](const OwnOption& option) { return option.key->name == name; })
+                        [name](const GeneratorOption& option) { return option.key->name == name; })
         ->integer;
   };
   for (const auto& [low, high] : arguments.generator->ascending) {
@@ -82,7 +82,7 @@ void add_integer(CLI::App* command, const std::string& name, std::int64_t& value
 }
 
 /// The option of an own key, with its default; generators have keys of integers and of words.
-void add_own_option(CLI::App* command, OwnOption& option) {
+void add_own_option(CLI::App* command, GeneratorOption& option) {
   const config::OwnKey& key = *option.key;
   const std::string name = option_of(key.name);
   if (const auto* integers = std::get_if<config::OwnKey::Integers>(&key.type)) {
@@ -114,7 +114,8 @@ void add_generator(CLI::App* data, const tasks::Generator& generator, Action& ac
       ->capture_default_str()
       ->type_name("train|held_out");
   for (const config::OwnKey& key : generator.keys) arguments->own.push_back({&key, 0, ""});
-  for (OwnOption& option : arguments->own) add_own_option(command, option);  // in place: the options refer to them
+  for (GeneratorOption& option : arguments->own)
+    add_own_option(command, option);  // in place: the options refer to them
   command->callback(
       [&action, arguments] { action = [arguments](dist::Collectives& world) { write_tasks(*arguments, world); }; });
 }

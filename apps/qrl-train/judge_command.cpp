@@ -22,7 +22,7 @@ constexpr std::size_t kRowsAtOnce = 4096;
 constexpr const char* kGroundTruth = "ground_truth";
 
 /// The option of a verifier's own key of words: its default until it is given.
-struct OwnOption {
+struct VerifierOption {
   const config::Choice* verifier = nullptr;
   const config::OwnKey* key = nullptr;
   std::string name, word;
@@ -33,7 +33,7 @@ struct OwnOption {
 
 struct JudgeArguments {
   std::string verifier, ground_truth_key;
-  std::vector<OwnOption> own;
+  std::vector<VerifierOption> own;
   bool time = false;
 };
 
@@ -143,7 +143,7 @@ void print_verdicts(const std::vector<Row>& rows, const tasks::Verifier& verifie
 config::Recipe recipe_of(const JudgeArguments& arguments) {
   config::Recipe recipe = train::keys().defaults();
   recipe.reward.verifier = arguments.verifier;
-  for (const OwnOption& option : arguments.own) {
+  for (const VerifierOption& option : arguments.own) {
     const auto index = std::find(option.words().begin(), option.words().end(), option.word) - option.words().begin();
     recipe.own.set(*option.key, static_cast<double>(index));
   }
@@ -187,12 +187,12 @@ std::string option_of(const config::OwnKey& key) {
 void add_own_options(CLI::App* command, JudgeArguments& arguments) {
   for (const config::Choice* verifier : train::keys().catalog().verifiers.all) {
     for (const config::OwnKey& key : verifier->keys) {
-      OwnOption option{verifier, &key, option_of(key), ""};
+      VerifierOption option{verifier, &key, option_of(key), ""};
       option.word = option.standard();
       arguments.own.push_back(std::move(option));
     }
   }
-  for (OwnOption& option : arguments.own) {  // in place: the options of the command refer to them
+  for (VerifierOption& option : arguments.own) {  // in place: the options of the command refer to them
     command
         ->add_option(option.name, option.word,
                      std::string(option.verifier->word) + ": " + option.key->meaning + " (" + option.key->name + ")")
@@ -243,7 +243,7 @@ void add_judge(CLI::App& app, Action& action) {
       ->check(not_empty());
   command->add_flag("--time", arguments->time, "add the processor time of each verdict, in microseconds");
   command->callback([&action, arguments] {
-    for (const OwnOption& option : arguments->own) {
+    for (const VerifierOption& option : arguments->own) {
       QRL_REQUIRE(arguments->verifier == option.verifier->word || option.word == option.standard(), option.name,
                   "none with --verifier " + arguments->verifier, option.word);
     }

@@ -17,7 +17,7 @@ namespace qrl::model {
 
 namespace {
 
-constexpr const char* kFormat = "qrl-train int8 profile 1";
+constexpr const char* kProfileFormat = "qrl-train int8 profile 1";
 
 /// Row by row: max |w · factor|, factors null: all 1.
 base::Buffer row_scales(const base::View& weight, const float* factors) {
@@ -138,7 +138,7 @@ void save_int8_profile(const std::filesystem::path& file, const Int8Profile& pro
   for (const auto& [name, buffer] : profile.tensors) tensors.push_back({name, buffer.view(), {}});
   state::write_safetensors(
       file, tensors,
-      {{"format", kFormat}, {"model_hash", profile.model_hash}, {"settings_hash", profile.settings_hash}});
+      {{"format", kProfileFormat}, {"model_hash", profile.model_hash}, {"settings_hash", profile.settings_hash}});
 }
 
 Int8Profile load_int8_profile(const std::filesystem::path& file, const ModelConfig& config) {
@@ -148,7 +148,7 @@ Int8Profile load_int8_profile(const std::filesystem::path& file, const ModelConf
     const auto found = tensors.metadata().find(key);
     return found == tensors.metadata().end() ? std::string() : found->second;
   };
-  QRL_REQUIRE(fact("format") == kFormat, where, std::string("an int8 profile (format ") + kFormat + ")",
+  QRL_REQUIRE(fact("format") == kProfileFormat, where, std::string("an int8 profile (format ") + kProfileFormat + ")",
               fact("format").empty() ? "another safetensors file" : base::quoted(fact("format")),
               "qrl-train profile makes one");
   const std::vector<WeightSpec> specs = profile_specs(config);

@@ -173,7 +173,7 @@ void require_no_extra(const TensorFiles& files, const ModelConfig& config) {
 }
 
 /// transformers asks for this key before it reads any tensor.
-const std::map<std::string, std::string> kFormat = {{"format", "pt"}};
+const std::map<std::string, std::string> kFileFacts = {{"format", "pt"}};
 
 void write_text(const fs::path& path, const std::string& text) {
   state::File file = state::File::create_or_empty(path);
@@ -203,11 +203,11 @@ void write_shards(const fs::path& dir, const std::vector<state::NamedView>& tens
     shard_bytes += bytes;
     total_bytes += bytes;
   }
-  if (shards.size() == 1) return state::write_safetensors(dir / kSingleFile, tensors, kFormat, staged);
+  if (shards.size() == 1) return state::write_safetensors(dir / kSingleFile, tensors, kFileFacts, staged);
   std::map<std::string, std::string> places;
   for (std::size_t i = 0; i < shards.size(); ++i) {
     const std::string name = shard_name(kStem, i + 1, shards.size());
-    state::write_safetensors(dir / name, shards[i], kFormat, staged);
+    state::write_safetensors(dir / name, shards[i], kFileFacts, staged);
     for (const state::NamedView& tensor : shards[i]) places[tensor.name] = name;
   }
   write_index(dir, places, total_bytes);
@@ -341,7 +341,7 @@ void save_hf_shard(const fs::path& dir, const ModelConfig& config, const WeightV
     if (weights.contains(spec.name))
       tensors.push_back({spec.name, find_view(weights, spec, staged != nullptr), config.dtype});
   }
-  if (!tensors.empty()) state::write_safetensors(dir / shard_name(kStem, number, count), tensors, kFormat, staged);
+  if (!tensors.empty()) state::write_safetensors(dir / shard_name(kStem, number, count), tensors, kFileFacts, staged);
 }
 
 void finish_hf_shards(const fs::path& dir, const ModelConfig& config) {

@@ -15,8 +15,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
 struct Table {
   std::vector<double> steps;
   std::map<std::string, std::vector<double>> columns;

@@ -2,7 +2,6 @@
 
 #include <fstream>
 #include <iterator>
-#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
@@ -37,7 +36,7 @@ void add_row(std::string_view line, Rows& rows) {
     if (name == "step") continue;
     if (name == "changed_on_resume") add_changes(value, row.step, rows.changes);
     else if (value.is_number()) row.metrics[name] = value.get<double>();
-    else if (value.is_null()) row.metrics[name] = std::numeric_limits<double>::quiet_NaN();
+    else if (value.is_null()) row.metrics[name] = kNan;
   }
   if (!row.metrics.empty()) rows.rows.push_back(std::move(row));
 }
@@ -76,7 +75,7 @@ bool is_held_out_score(std::string_view name) {
 
 double value_of(const Metrics& metrics, const std::string& name) {
   const auto found = metrics.find(name);
-  return found == metrics.end() ? std::numeric_limits<double>::quiet_NaN() : found->second;
+  return found == metrics.end() ? kNan : found->second;
 }
 
 std::string valid_utf8(std::string_view text) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <string>
 #include <string_view>
@@ -13,6 +14,9 @@ namespace qrl::report {
 
 /// Metric names and values of one step, in name order; null is NaN.
 using Metrics = std::map<std::string, double>;
+
+/// What a row lacks.
+inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 struct Row {
   std::int64_t step = 0;

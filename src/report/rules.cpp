@@ -11,7 +11,6 @@ namespace qrl::report {
 
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr const char* kReward = "critic/rewards/mean";
 
 using Values = std::vector<double>;

@@ -30,8 +30,8 @@ bool is_plain(std::string_view text) {
 }
 
 bool is_word(UChar32 c) {
-  constexpr std::uint32_t kCategories = U_GC_M_MASK | U_GC_ND_MASK | U_GC_PC_MASK;
-  return u_isUAlphabetic(c) != 0 || (U_GET_GC_MASK(c) & kCategories) != 0 ||
+  constexpr std::uint32_t kWordCategories = U_GC_M_MASK | U_GC_ND_MASK | U_GC_PC_MASK;
+  return u_isUAlphabetic(c) != 0 || (U_GET_GC_MASK(c) & kWordCategories) != 0 ||
          u_hasBinaryProperty(c, UCHAR_JOIN_CONTROL) != 0;
 }
 
