@@ -68,10 +68,10 @@ def main():
         expect(code == 0 and [row["check"].split()[0] for row in rows] == ["libraries"] + ["decode"] * 8 + ["save,"] * 2, "--only", output)
         code, output, rows = check(folder, "--budget", "9")
         expect(code == 1 and len(rows) == 12 and all("left out" in row["what"] for row in rows[1:]), "--budget", output)
-        code, output, rows = check(folder, fails="case")
+        code, output, rows = check(folder, "--only", "operations", fails="case")
         expect("1 == 2 at a.cpp:3" in output and "1 == 2 at a.cpp:3" in rows[1]["cases"][0]["why"], "what a case says", output)
         expect("QRL_CUDA_OVERLAP" not in output, "what holds in neither way is not said to", output)
-        code, output, rows = check(folder, fails="overlap")
+        code, output, rows = check(folder, "--only", "operations", fails="overlap")
         expect(code == 1 and "holds with QRL_CUDA_OVERLAP=0" in output and "1 == 2" in rows[1]["cases"][0]["why"],
                "a case that holds where kernels do not overlap", output)
         for fails, said in (("driver", "wanted, found one for CUDA 12.4"), ("torch", "cannot open shared object file")):
@@ -84,10 +84,12 @@ def main():
         shutil.copytree(HERE.parent.parent / "third_party", folder / "elsewhere" / "third_party")
         code, output, rows = check(folder, "--only", "operations", fails="torch", script=elsewhere)
         expect("torch: 2.11.0 for CUDA 13 wanted, found 2.10.0+cu128 at /a/torch" in rows[0]["what"], "python3's torch is named", output)
-        for fails, row in (("case", "FAILS  operations against the CPU"), ("bits", "FAILS  bitwise on the device, int8 weights, int8 KV"),
-                           ("weights", "FAILS  save, resume (rollout.device)"),
-                           ("tokens", "FAILS  decode int8, batch 64: graphs"), ("ticks", "FAILS  ticks int4, 8B")):
-            code, output, _ = check(folder, fails=fails)
+        for fails, part, row in (("case", "operations", "FAILS  operations against the CPU"),
+                                 ("bits", "bitwise", "FAILS  bitwise on the device, int8 weights, int8 KV"),
+                                 ("weights", "resume", "FAILS  save, resume (rollout.device)"),
+                                 ("tokens", "bench-decode", "FAILS  decode int8, batch 64: graphs"),
+                                 ("ticks", "bench-ticks", "FAILS  ticks int4, 8B")):
+            code, output, _ = check(folder, "--only", part, fails=fails)
             expect(code == 1 and row in output, f"{fails} is seen", output)
 
         check_first_contact(folder)
