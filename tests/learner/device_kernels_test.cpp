@@ -3,6 +3,7 @@
 #include "learner/device_kernels.h"
 
 #include <array>
+#include <cstdlib>
 
 #include "cuda/train/training_kernels.h"
 #include "learner/choices.h"
@@ -122,8 +123,14 @@ std::vector<Work> works() {
 }  // namespace
 
 TEST_CASE("a learner with the device's kernels has the scores and gradients of LibTorch's operations") {
-  for (const Family& family : families()) {
-    for (const Work& work : works()) {
+  // Every family and every loss; with --long every pair of them.
+  const bool all_pairs = std::getenv("QRL_LONG_TESTS") != nullptr;
+  const std::vector<Family> all = families();
+  for (std::size_t f = 0; f < all.size(); ++f) {
+    const Family& family = all[f];
+    for (std::size_t w = 0; w < works().size(); ++w) {
+      if (!all_pairs && f != 0 && f != w) continue;
+      const Work work = works()[w];
       CAPTURE(family.name, work.name);
       const auto run = [&](ComputeDType compute, bool by_kernels) {
         return outcome_of(family.config, options_of(compute), work, by_kernels);
